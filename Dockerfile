@@ -13,12 +13,14 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     go build -trimpath -ldflags="-s -w" -o /out/drone ./examples/drone/cmd/drone
 
 # scratch has neither: the certificates are for TLS to a NATS or a database
-# elsewhere, /tmp is for `duly demo` and `duly dev`.
-RUN mkdir -p /out/etc/ssl/certs /out/tmp && chmod 1777 /out/tmp && \
+# elsewhere, /tmp is for `duly demo` and `duly dev`, /data for `duly dev --data-dir`:
+# a new volume takes its owner from here.
+RUN mkdir -p /out/etc/ssl/certs /out/tmp /data && chmod 1777 /out/tmp && \
     cp /etc/ssl/certs/ca-certificates.crt /out/etc/ssl/certs/
 
 FROM scratch
 COPY --from=build /out/ /
+COPY --from=build --chown=65532:65532 /data/ /data/
 # A number, because scratch has no /etc/passwd to look a name up in.
 USER 65532:65532
 EXPOSE 7310

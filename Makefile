@@ -14,7 +14,7 @@ VULNERABLE := $(BIN)/vulncheck.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test vulncheck test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test release vulncheck test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -81,7 +81,7 @@ test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, 
 	@scripts/test-cockroach
 
 # It says so where there is no engine, and installs one with CI=true alone.
-test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMAGES=published, COMPOSE_ONLY=tour|cluster|upgrade)
+test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMAGES=published, COMPOSE_ONLY=tour|single|cluster|upgrade)
 	$(call heading,compose.yaml on a Docker engine)
 	@mkdir -p $(BIN)
 	@scripts/test-compose 2>&1 | tee -a $(SUMMARY)
@@ -89,6 +89,11 @@ test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMA
 build: ## the binary, static: bin/duly
 	@mkdir -p $(BIN)
 	@CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o $(BIN)/duly ./cmd/duly
+
+release: ## what users download, for six targets, into bin/release: minutes (VERSION, otherwise the changelog's)
+	$(call heading,release)
+	@for system in windows darwin; do CGO_ENABLED=0 GOOS=$$system go vet $$(go list ./... | grep -v '/cmd/duly$$'); done
+	@scripts/release -cold -version "$(VERSION)"
 
 e2e: build ## the demo with faults, on both stores
 	$(call heading,end to end: SQLite)

@@ -22,6 +22,8 @@ type Agent struct {
 	runtime *agents.Runtime
 	log     *slog.Logger
 	single  bool
+	variant string // see Variant
+	dry     bool   // see DryRun
 	names   wire.Names
 	who     string // see Instance
 	books   []agentBooks
@@ -32,6 +34,8 @@ type Agent struct {
 type agentConfig struct {
 	agents.Config
 	single    bool
+	variant   string
+	dry       bool
 	namespace string
 	instance  string
 	books     []agentBooks
@@ -101,6 +105,27 @@ func Instance(name string) AgentOption {
 	})
 }
 
+// Variant makes the process a variant of its agents, such as a canary of a new version: it takes no commands but those
+// that a subject mapping of NATS sends to duly.do.<agent>-<variant>, and the same of undo, probe and batch.do. In all else
+// it is an instance of its agents, in their service discovery too. It must bear commands of keys that another version has
+// worked on, so it shares their [Ledger]. variant is 1 to 64 of A–Z a–z 0–9 _ -, as far as the agent's name leaves room;
+// empty: no variant. docs/guide/canary.md has the mappings.
+func Variant(variant string) AgentOption {
+	return agentOption(func(c *agentConfig) {
+		if variant != "" {
+			if err := core.CheckName("Variant", variant); err != nil && c.err == nil {
+				c.err = err
+			}
+		}
+		c.variant = variant
+	})
+}
+
+// DryRun says that nothing that the agent does has an effect, as `duly shadow` wants it: the agent announces that, takes
+// copies of dos alone, one a message, and answers each other command with 503, so that a plan that names it by mistake
+// waits and is not taken for done. That the handlers have no effect is for you to see to.
+func DryRun() AgentOption { return agentOption(func(c *agentConfig) { c.dry = true }) }
+
 // instanceName is an instance's without one of the user's.
 func instanceName() string {
 	host, err := os.Hostname()
@@ -157,11 +182,14 @@ func NewAgent(nc *nats.Conn, options ...AgentOption) (*Agent, error) {
 	if config.err != nil {
 		return nil, fmt.Errorf("new agent: %w", config.err)
 	}
+	if config.dry && config.variant != "" {
+		return nil, errors.New("new agent: DryRun and Variant: a variant gets commands that must have their effect")
+	}
 	names, err := wire.NewNames(config.namespace)
 	if err != nil {
 		return nil, fmt.Errorf("new agent: %w", err)
 	}
-	return &Agent{nc: nc, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance, books: config.books, codec: config.codec}, nil
+	return &Agent{nc: nc, variant: config.variant, dry: config.dry, names: names, runtime: agents.New(config.Config), log: config.Log, single: config.single, who: config.instance, books: config.books, codec: config.codec}, nil
 }
 
 // Run performs the served steps until ctx ends; then it takes no new command,
@@ -174,7 +202,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.nc == nil {
 		return errors.New("run agent: it has no connection to NATS")
 	}
-	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.names, a.who, a.books, a.runtime}), a.flush(ctx))
+	return errors.Join(a.runtime.Run(ctx, source{a.nc, a.log, a.single, a.variant, a.dry, a.names, a.who, a.books, a.runtime}), a.flush(ctx))
 }
 
 // flush sees the last replies out; the connection is the caller's to close.

@@ -77,6 +77,41 @@ func ExamplePlan_Submit() {
 	// stored: order-17
 }
 
+// SubmitAll submits many at a time, and tells what became of each.
+func ExampleClient_SubmitAll() {
+	nc, stop := connect()
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+
+	client, err := duly.NewClient(nc)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := Buy.Apply(ctx, client); err != nil {
+		fmt.Println(err)
+		return
+	}
+	orders := func(yield func(duly.Submission) bool) {
+		for n := range 100 {
+			if !yield(Buy.Submission(fmt.Sprintf("bulk-%d", n), Order{Cents: n})) {
+				return
+			}
+		}
+	}
+	stored := 0
+	for done, err := range client.SubmitAll(ctx, orders) {
+		if err != nil {
+			fmt.Println(done.Submission.Task, err)
+			continue
+		}
+		stored++
+	}
+	fmt.Println("stored:", stored)
+	// Output: stored: 100
+}
+
 // Watch follows one task to its end.
 func ExampleClient_Watch() {
 	nc, stop := connect()

@@ -164,6 +164,10 @@ func TestAgentOptionsThatCannotBe(t *testing.T) {
 	for want, option := range map[string]AgentOption{
 		"Running(0), want 1 or more": Running(0), "Waiting(0), want 1 or more": Waiting(0), "Retries(-1), want 0 or more": Retries(-1),
 		"Drain(0s), want 1ms or more": Drain(0), "Running(-5), want": Running(-5),
+		"name refused: Variant \"a.b\"": Variant("a.b"), "DryRun and Variant": agentOption(func(c *agentConfig) {
+			DryRun().forAgent(c)
+			Variant("canary").forAgent(c)
+		}),
 	} {
 		if _, err := NewAgent(nil, option); err == nil || !strings.Contains(err.Error(), "new agent: "+want) {
 			t.Errorf("got %v, want %s", err, want)

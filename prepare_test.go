@@ -28,6 +28,8 @@ func TestPrepare(t *testing.T) {
 		"within":   {[]SubmitOption{Within(time.Minute)}, time.Minute, map[string]string{wire.HeaderVersion: "1"}},
 		"the rest": {[]SubmitOption{Label("a", "b"), Label("c", "d"), ReplyTo("status.x"), AtVersion(0)}, 0,
 			map[string]string{wire.HeaderLabels: "a=b,c=d", wire.HeaderReplyTo: "status.x"}},
+		"the last priority": {[]SubmitOption{Priority(ClassHigh), Label("a", "b"), Priority(ClassLow)}, 0,
+			map[string]string{wire.HeaderVersion: "1", wire.HeaderLabels: "a=b,duly-priority=low"}},
 	} {
 		p, err := testPlan.Prepare(t.Context(), nil, "o-1", testOrder{Cents: 3}, c.options...)
 		if err != nil || p.Type != "order" || p.Task != "o-1" || string(p.Input) != `{"Cents":3}` || p.Within != c.within || !maps.Equal(p.Headers, c.headers) {
@@ -67,6 +69,9 @@ func TestPrepareRefuses(t *testing.T) {
 		},
 		"label": func(ctx context.Context) (Prepared, error) {
 			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Label("a,", "b"))
+		},
+		"priority": func(ctx context.Context) (Prepared, error) {
+			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Priority("urgent"))
 		},
 		"passed": func(ctx context.Context) (Prepared, error) {
 			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Deadline(time.Now().Add(-time.Second)))

@@ -82,6 +82,9 @@ func (s source) serveProbes(ctx context.Context, conn *natsbus.Conn) (stop func(
 			served()
 		}
 	}
+	if s.dry {
+		return stop, nil
+	}
 	for _, agent := range s.probes.Probed() {
 		served, err := conn.ServeProbes(ctx, agent, func(ctx context.Context, cmd *core.Command) (core.Probe, int, error) {
 			return s.probes.Probe(ctx, wall{}.Now(), cmd)

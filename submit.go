@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -78,6 +79,27 @@ func Trace(traceparent string) SubmitOption {
 // same input and other labels is the same task, with the labels that it had first.
 func Label(key, value string) SubmitOption {
 	return func(s *submission) { s.labels = append(s.labels, core.Label{Key: key, Value: value}) }
+}
+
+// Class is the priority of a submission: see [Priority].
+type Class string
+
+// The classes of [Priority].
+const (
+	ClassHigh   Class = "high"
+	ClassNormal Class = "normal" // that of a submission without one
+	ClassLow    Class = "low"
+)
+
+// Priority is the class of the task; the last one counts. Where tasks wait for an agent the classes share it, 16 : 4 : 1
+// unless nodes are told otherwise, so that each goes on; and when the system is full it refuses low submissions first
+// and high ones last. Children have their parent's. It is the label duly-priority, one of the 8; another value than
+// high, normal or low is refused (400).
+func Priority(class Class) SubmitOption {
+	return func(s *submission) {
+		s.labels = slices.DeleteFunc(s.labels, func(l core.Label) bool { return l.Key == core.PriorityLabel })
+		s.labels = append(s.labels, core.Label{Key: core.PriorityLabel, Value: string(class)})
+	}
 }
 
 // AtVersion makes the task one of that version of its plan, which must have been

@@ -19,13 +19,15 @@ import (
 
 // source hands an agent's runtime what comes over NATS.
 type source struct {
-	nc     *nats.Conn
-	log    *slog.Logger
-	single bool // takes one command a message only
-	names  wire.Names
-	who    string // the instance that answers
-	books  []agentBooks
-	probes *agents.Runtime // answers probes
+	nc      *nats.Conn
+	log     *slog.Logger
+	single  bool   // takes one command a message only
+	variant string // see Variant
+	dry     bool   // see DryRun
+	names   wire.Names
+	who     string // the instance that answers
+	books   []agentBooks
+	probes  *agents.Runtime // answers probes
 }
 
 // Serve implements agents.Source: each agent is a NATS micro service.
@@ -36,6 +38,7 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	}
 	defer conn.Close()
 	conn.NameInstance(s.who)
+	conn.ServeAs(s.variant, s.dry)
 	closed := s.nc.StatusChanged(nats.CLOSED)
 	defer s.nc.RemoveStatusListener(closed)
 	denied := make(chan error, len(names))
@@ -90,6 +93,9 @@ func (s source) serveBooks(ctx context.Context, conn *natsbus.Conn) (stop func()
 		for _, served := range all {
 			served.Stop()
 		}
+	}
+	if s.dry {
+		return stop, nil
 	}
 	for _, b := range s.books {
 		served, err := b.serve(ctx, conn)

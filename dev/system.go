@@ -30,6 +30,7 @@ const (
 type Options struct {
 	Dir      string // where everything is kept; locked while in use
 	Store    string // StoreSQLite, StorePostgres (a throwaway server) or a database URL
+	NATSHost string // empty: loopback
 	NATSPort int    // 0: any free one
 	Config   config.Config
 	Log      *slog.Logger
@@ -42,6 +43,7 @@ func Config(name string, partitions int) config.Config {
 		Roles: config.Roles, NodeName: name, Partitions: partitions, Shards: 2, InFlight: 4096, AgentWindow: 2048, BreakerShare: 50,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: 5 * time.Second,
 		ReplyTo: wire.DefaultReplyPrefixes, StreamMaxAge: time.Hour, StreamReplicas: 1,
+		Fair: config.Fair{TenantLabel: "tenant"},
 	}
 }
 
@@ -92,7 +94,7 @@ func (s *System) start(ctx context.Context, o Options) error {
 		return fmt.Errorf("%s: %w", o.Dir, ErrInUse)
 	}
 	s.lock = lock
-	if s.nats, err = natsserver.Start(natsserver.Options{Dir: filepath.Join(o.Dir, "nats"), Port: o.NATSPort, Logger: o.Log}); err != nil {
+	if s.nats, err = natsserver.Start(natsserver.Options{Dir: filepath.Join(o.Dir, "nats"), Host: o.NATSHost, Port: o.NATSPort, Logger: o.Log}); err != nil {
 		return err
 	}
 	s.NATSURL = s.nats.ClientURL()

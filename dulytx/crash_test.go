@@ -50,7 +50,11 @@ func user(ctx context.Context, dies, database string) error {
 			return err
 		}
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+	self, err := os.FindProcess(os.Getpid())
+	if err == nil {
+		err = self.Kill()
+	}
+	if err != nil {
 		return err
 	}
 	<-ctx.Done() // the signal may take its time

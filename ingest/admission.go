@@ -23,11 +23,11 @@ func (d *Door) admission(now core.Instant, sub *core.Submission, plan *core.Plan
 func (d *Door) hasNoTime(now core.Instant, req *Request, sub *core.Submission, at place, why string) {
 	r := Refuse(422, CauseNoTime, "%s", why)
 	switch {
+	case at.again:
+		d.pack(now, &at, req, sub)
+		return
 	case d.taken == nil || req.Looked:
 		d.refuse(req, r)
-		return
-	case d.recent.same(at.mark):
-		d.pack(now, &at, req, sub)
 		return
 	}
 	l := &look{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookMax), refusal: r}

@@ -40,8 +40,10 @@ const (
 // Config is how a door works. Zero fields take their defaults, except those
 // that say otherwise.
 type Config struct {
-	Stream     string // name of the task stream, told in answers
-	Partitions int    // required
+	Stream string // name of the task stream, told in answers
+	// StreamOf is the name of the one that has a partition, where there are several; nil: Stream.
+	StreamOf   func(partition int) string
+	Partitions int // required
 	// PartitionOf is the partition of an id among so many; required.
 	PartitionOf func(id string, partitions int) int
 	// SizeOf is how many bytes a submission takes in a pack; nil: an estimate
@@ -67,6 +69,7 @@ type Config struct {
 	// full waits too: the stream syncs one after the other, so that sending more of
 	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
+	// Of the next three high submissions may use all, normal ones seven eighths, low ones half.
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that its owner has not read yet, at most; a quarter of it while Overloaded

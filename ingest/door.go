@@ -17,6 +17,7 @@ type Door struct {
 	budget  budget
 	stats   counters
 	full    *Refusal
+	fullOf  [core.Classes]*Refusal
 	events  queue[event]
 	spare   []event // memory of the events taken last
 
@@ -57,6 +58,11 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 	// Made once: under overload it is what the door answers most.
 	d.full = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
 		cfg.ItemsMax, cfg.BytesMax).After(RetryFull)
+	for i := range d.fullOf {
+		class := core.Class(i)
+		d.fullOf[i] = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may for one of priority %s: the limits are %d requests and %d bytes",
+			class, part(int64(cfg.ItemsMax), class), part(cfg.BytesMax, class)).After(RetryFull)
+	}
 	d.budget.itemsMax, d.budget.bytesMax = int64(cfg.ItemsMax), cfg.BytesMax
 	if d.taken = cfg.Taken; d.taken != nil {
 		d.recent = newRecent(cfg.RecentBytes)
@@ -75,10 +81,10 @@ func (d *Door) Submit(now core.Instant, req Request) {
 // admit takes room for a request, or refuses it. It is safe for concurrent use.
 func (d *Door) admit(req *Request) bool {
 	d.stats.taken.Add(1)
-	if d.budget.reserve(req.bytes()) {
+	if d.budget.reserve(req.bytes(), req.Labels) {
 		return true
 	}
-	d.tell(req, d.full)
+	d.tell(req, d.fullOf[classIn(req.Labels)])
 	return false
 }
 
@@ -122,15 +128,16 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
 	if d.backlog != nil {
-		n := d.backlog.Pending(partition)
-		if limit := d.backlogLimit(n); n > limit {
-			d.refuse(req, Refuse(429, CauseBacklog, "partition %d is %d messages behind, the limit is %d", partition, n, limit).After(retryBacklog))
+		n, class := d.backlog.Pending(partition), core.ClassOf(sub.Labels)
+		if limit := d.backlogLimit(n, class); n > limit {
+			d.refuse(req, Refuse(429, CauseBacklog, "partition %d is %d messages behind, the limit for priority %s is %d", partition, n, class, limit).After(retryBacklog))
 			return
 		}
 	}
 	at := place{partition: partition, size: size}
 	if d.taken != nil {
 		at.mark = d.recent.mark(sub)
+		at.again = d.recent.same(at.mark)
 	}
 	if why := d.admission(now, sub, plan); why != "" {
 		if plan.Admission == core.AdmissionRefuse {
@@ -150,12 +157,12 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 // overloadedPart is the part of BacklogMax that may be unread while the scheduler is overloaded.
 const overloadedPart = 4
 
-// backlogLimit is how many messages of a partition may be unread, where so many are.
-func (d *Door) backlogLimit(pending int64) int64 {
-	if least := d.cfg.BacklogMax / overloadedPart; pending > least && d.cfg.Overloaded() {
+// backlogLimit is how many messages of a partition may be unread for a submission of a class, where so many are.
+func (d *Door) backlogLimit(pending int64, class core.Class) int64 {
+	if least := part(d.cfg.BacklogMax/overloadedPart, class); pending > least && d.cfg.Overloaded() {
 		return least
 	}
-	return d.cfg.BacklogMax
+	return part(d.cfg.BacklogMax, class)
 }
 
 // refuse answers a request that has its room, and gives the room back.

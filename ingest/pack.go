@@ -30,6 +30,7 @@ type ask struct {
 	answer func(Answer)
 
 	warning string
+	again   bool
 }
 
 // pack puts a submission on its partition's shelf and publishes the pack when
@@ -49,7 +50,7 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 		d.open++
 	}
 	p.subs = append(p.subs, *sub)
-	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning})
+	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again})
 	p.bytes += size
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
@@ -116,6 +117,9 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	p.flight = 0
 	d.flying--
 	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
+	if d.cfg.StreamOf != nil {
+		answer.Stream = d.cfg.StreamOf(p.partition)
+	}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
 		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
@@ -132,7 +136,7 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 		a := &p.asks[i]
 		d.budget.release(a.room)
 		if a.answer != nil {
-			answer.Task, answer.Warning = a.task, a.warning
+			answer.Task, answer.Warning, answer.Again = a.task, a.warning, a.again
 			a.answer(answer)
 		}
 	}

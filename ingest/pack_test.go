@@ -287,11 +287,11 @@ func (b backlog) Pending(partition int) int64 { return b[partition] }
 // covers: E14, I6
 func TestBacklog(t *testing.T) {
 	r := newRig(t, nil)
-	r.door.cfg.BacklogMax = 1000
-	r.door.backlog = backlog{0, 1000, 1001, 1 << 60}
+	r.door.cfg.BacklogMax = 1600
+	r.door.backlog = backlog{0, 1400, 1401, 1 << 60}
 	r.submit(epoch, "a0", "a1", "a2", "a3")
 	for _, id := range []string{"a2", "a3"} {
-		if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, "limit is 1000") {
+		if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, "limit for priority normal is 1400") {
 			t.Errorf("retry %v: %s", e.Retry, e)
 		}
 	}
@@ -305,13 +305,13 @@ func TestBacklog(t *testing.T) {
 func TestBacklogWhileOverloaded(t *testing.T) {
 	for _, overloaded := range []bool{false, true} {
 		r := newRig(t, func(cfg *Config) {
-			cfg.BacklogMax, cfg.Overloaded = 1000, func() bool { return overloaded }
+			cfg.BacklogMax, cfg.Overloaded = 1600, func() bool { return overloaded }
 		})
-		r.door.backlog = backlog{250, 251, 1000, 1001}
+		r.door.backlog = backlog{350, 351, 1400, 1401}
 		r.submit(epoch, "a0", "a1", "a2", "a3")
-		refused := map[string]string{"a3": "limit is 1000"}
+		refused := map[string]string{"a3": "is 1400"}
 		if overloaded {
-			refused = map[string]string{"a1": "limit is 250", "a2": "limit is 250", "a3": "limit is 250"}
+			refused = map[string]string{"a1": "is 350", "a2": "is 350", "a3": "is 350"}
 		}
 		for id, limit := range refused {
 			if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, limit) {
@@ -321,6 +321,66 @@ func TestBacklogWhileOverloaded(t *testing.T) {
 		if len(r.answers) != len(refused) {
 			t.Errorf("overloaded %v: %d answered, want %d", overloaded, len(r.answers), len(refused))
 		}
+	}
+}
+
+// classed is a submission of a class.
+func (r *rig) classed(id, class string) {
+	req := r.request(id)
+	req.Labels = "k=v, " + core.PriorityLabel + "=" + class
+	r.door.Submit(epoch, req)
+}
+
+// TestClassesAtTheDoor: low submissions are refused when half of what the door may hold is in use, normal ones at seven
+// eighths, high ones at last; and so it is with what the owner has not read.
+func TestClassesAtTheDoor(t *testing.T) {
+	r := newRig(t, func(c *Config) { c.ItemsMax = 8 })
+	for i := range 5 {
+		r.classed(fmt.Sprintf("low%d", i), "low")
+	}
+	r.refused("low4", 429, CauseFull)
+	for i := range 4 {
+		r.submit(epoch, fmt.Sprintf("normal%d", i))
+	}
+	if e := r.refused("normal3", 429, CauseFull); !strings.Contains(e.Description, "priority normal: the limits are 7 requests") {
+		t.Error(e)
+	}
+	r.classed("low9", "low")
+	r.refused("low9", 429, CauseFull)
+	r.classed("high0", "high")
+	r.classed("high1", "high")
+	if e := r.refused("high1", 429, CauseFull); !strings.Contains(e.Description, "priority high: the limits are 8 requests") {
+		t.Error(e)
+	}
+	if len(r.answers) != 4 {
+		t.Errorf("%d answered, want those 4 that were refused", len(r.answers))
+	}
+
+	for _, c := range []struct {
+		overloaded      bool
+		low, normal, at int64
+	}{{false, 800, 1400, 1600}, {true, 200, 350, 400}} {
+		for pending, refuses := range map[int64]string{c.low: "", c.low + 1: "low", c.normal + 1: "low normal", c.at + 1: "low normal high"} {
+			r := newRig(t, func(cfg *Config) {
+				cfg.BacklogMax, cfg.Overloaded = 1600, func() bool { return c.overloaded }
+			})
+			r.door.backlog = backlog{pending, pending, pending, pending}
+			for _, class := range []string{"low", "normal", "high"} {
+				r.classed(class+"1", class)
+				if refused := len(r.answers[class+"1"]) > 0; refused != strings.Contains(refuses, class) {
+					t.Errorf("overloaded %v, %d unread: %s refused %v", c.overloaded, pending, class, refused)
+				}
+			}
+		}
+	}
+}
+
+// TestClassIsChecked: one that is not known is refused, with what is allowed.
+func TestClassIsChecked(t *testing.T) {
+	r := newRig(t, nil)
+	r.classed("a1", "urgent")
+	if e := r.refused("a1", 400, CauseLabels); !strings.Contains(e.Description, `key duly-priority: priority "urgent", want high, normal or low`) {
+		t.Error(e)
 	}
 }
 

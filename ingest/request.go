@@ -29,6 +29,7 @@ type Answer struct {
 	Stream    string // where it is stored
 	Seq       uint64 // position in the stream
 	Partition int
+	Again     bool     // the same was accepted here before; its owner knows one task
 	Warning   string   // that it has less time than tasks of its plan take; empty: none
 	Err       *Refusal // nil: stored, synced
 }

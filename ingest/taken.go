@@ -46,6 +46,7 @@ type place struct {
 	partition, size int
 	mark            mark
 	warning         string // for the answer
+	again           bool   // for the answer: the same was accepted before
 }
 
 // look has the store looked at for a submission, if it has to be or that is cheap, and
@@ -106,6 +107,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 			d.refuse(&l.req, r)
 			return
 		}
+		l.where.again = true
 	case l.refusal != nil:
 		d.unlessTaken(l, err)
 		return

@@ -313,16 +313,18 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full 
 
 // hopeless takes up to most tasks from the order whose time for work ends before an instant.
 func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
-	for _, h := range []*byDeadline{&at.begun, &at.fresh, &at.late} {
-		*h = slices.DeleteFunc(*h, func(one parkedTask) bool {
-			if len(numbers) >= most || one.deadline.Add(-one.plan.plan.UndoReserve) > back {
-				return false
-			}
-			numbers = append(numbers, one.number)
-			return true
-		})
+	gone := func(one parkedTask) bool {
+		if len(numbers) >= most || one.deadline.Add(-one.plan.plan.UndoReserve) > back {
+			return false
+		}
+		numbers = append(numbers, one.number)
+		return true
+	}
+	for _, h := range []*byDeadline{&at.begun, &at.late} {
+		*h = slices.DeleteFunc(*h, gone)
 		heap.Init(h)
 	}
+	at.fresh.drop(gone)
 	slices.Sort(numbers)
 	for _, n := range numbers {
 		delete(at.known, n)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -78,7 +79,8 @@ func (w *callWindow) since(at core.Instant) (sum core.Calls) {
 
 // breakers is what a node knows of breakers. Its methods are safe for concurrent use.
 type breakers struct {
-	told chan struct{} // has an element when a turn is due
+	told     chan struct{} // has an element when a turn is due
+	openings atomic.Int64  // that this node decided
 
 	mu      sync.Mutex
 	windows map[string]*callWindow
@@ -261,6 +263,9 @@ func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 	s.tellBreakers([]core.Breaker{next}, false)
 	if cfg.Announce != nil {
 		cfg.Announce()
+	}
+	if next.State == core.BreakerOpen {
+		s.breakers.openings.Add(1)
 	}
 	switch {
 	case state == core.BreakerClosed:

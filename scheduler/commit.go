@@ -23,7 +23,7 @@ func (s *Shard) fill() bool {
 	if len(c.batch.Partitions) == 0 {
 		return false
 	}
-	c.batch.ID, c.batch.Node = s.cfg.IDs.next(), s.cfg.Node
+	c.batch.ID, c.batch.Node = s.cfg.IDs.Next(), s.cfg.Node
 	return true
 }
 
@@ -175,7 +175,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 		if half = s.standing(half, res.Fenced); len(half) == 0 {
 			continue
 		}
-		b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: s.cycle.batch.Partitions, Writes: half}
+		b := core.Batch{ID: s.cfg.IDs.Next(), Node: s.cfg.Node, Partitions: s.cycle.batch.Partitions, Writes: half}
 		r, err := s.commitBatch(ctx, &b)
 		switch {
 		case refusedInPart(err, len(half)):
@@ -285,7 +285,7 @@ func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created
 			s.cycle.batch.Partitions[i] = p.write()
 		}
 	}
-	b := core.Batch{ID: s.cfg.IDs.next(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
+	b := core.Batch{ID: s.cfg.IDs.Next(), Node: s.cfg.Node, Partitions: []core.PartitionWrite{p.write()}, Writes: []core.TaskWrite{w}}
 	res, err := s.commitBatch(ctx, &b)
 	if err == nil {
 		s.issued(b.Writes, b.ID)

@@ -101,6 +101,24 @@ type Away struct {
 	Agent string
 	Tasks int          // that wait
 	Since core.Instant // when that was first seen
+	First core.Instant // the earliest deadline of these tasks
+	Steps []AwayStep   // that wait
+}
+
+// AwayStep is a step of a plan that waits for such an agent.
+type AwayStep struct {
+	Type, Step string
+	Tasks      int
+}
+
+// add adds tasks that wait at a step.
+func (a *Away) add(step AwayStep, first core.Instant) {
+	a.First = earlier(a.First, first)
+	if i := slices.IndexFunc(a.Steps, func(s AwayStep) bool { return s.Type == step.Type && s.Step == step.Step }); i >= 0 {
+		a.Steps[i].Tasks += step.Tasks
+		return
+	}
+	a.Steps = append(a.Steps, step)
 }
 
 // TypeCount is what became of the tasks of one type, since the process began.
@@ -121,12 +139,13 @@ type Snapshot struct {
 	Memory     int64 // bytes that tasks in flight hold
 	Owned      []int // partitions
 	Away       []Away
+	Openings   int64 // of breakers, that this scheduler decided
 }
 
 // Snapshot copies the counts, as of the newest commit cycles. It may be called from any goroutine.
 func (s *Scheduler) Snapshot() Snapshot {
 	a := s.cfg.Admission
-	all := Snapshot{InFlight: a.InFlight(), Window: a.Window(), Overloaded: a.Overloaded(), Memory: s.cfg.Memory.Used()}
+	all := Snapshot{InFlight: a.InFlight(), Window: a.Window(), Overloaded: a.Overloaded(), Memory: s.cfg.Memory.Used(), Openings: s.breakers.openings.Load()}
 	away := map[string]*Away{}
 	for _, c := range s.committers {
 		c.mu.Lock()
@@ -143,8 +162,12 @@ func (s *Scheduler) Snapshot() Snapshot {
 		for _, one := range c.away {
 			if had := away[one.Agent]; had != nil {
 				had.Tasks, had.Since = had.Tasks+one.Tasks, min(had.Since, one.Since)
+				for _, step := range one.Steps {
+					had.add(step, one.First)
+				}
 				continue
 			}
+			one.Steps = slices.Clone(one.Steps)
 			away[one.Agent] = &one
 		}
 		c.mu.Unlock()
@@ -208,7 +231,7 @@ func (s *Shard) misses() bool {
 	for _, p := range s.partitions {
 		for slot, waiting := range p.waiting {
 			for _, e := range waiting {
-				if e.misses(slot) {
+				if e.missing(slot) >= 0 {
 					return true
 				}
 			}
@@ -222,20 +245,21 @@ func (s *Shard) agentsAway(now core.Instant) []Away {
 	var all []Away
 	for _, p := range s.partitions {
 		for slot, waiting := range p.waiting {
-			n := 0
+			at := -1
 			for _, e := range waiting {
-				if e.misses(slot) {
-					n++
+				step := e.missing(slot)
+				if step < 0 {
+					continue
 				}
+				if at < 0 {
+					at = slices.IndexFunc(all, func(a Away) bool { return a.Agent == p.names[slot] })
+				}
+				if at < 0 {
+					at, all = len(all), append(all, Away{Agent: p.names[slot]})
+				}
+				all[at].Tasks++
+				all[at].add(AwayStep{Type: e.plan.plan.Name, Step: e.plan.plan.Steps[step].Name, Tasks: 1}, e.task.Deadline)
 			}
-			if n == 0 {
-				continue
-			}
-			i := slices.IndexFunc(all, func(a Away) bool { return a.Agent == p.names[slot] })
-			if i < 0 {
-				i, all = len(all), append(all, Away{Agent: p.names[slot]})
-			}
-			all[i].Tasks += n
 		}
 	}
 	since := make(map[string]core.Instant, len(all))

@@ -13,15 +13,17 @@ import (
 // time: a task that has begun and is not finished was work for nothing. So parked tasks are claimed in this order:
 //
 //  1. those that have begun, by deadline;
-//  2. those that have not, by deadline: not while more begun tasks wait for an agent of their plan than a quarter of its
-//     window, which keeps it busy until the next ones come;
+//  2. those that have not, flow by flow (flows.go) and by deadline within one: not while more begun tasks wait for an
+//     agent of their plan than a quarter of its window, which keeps it busy until the next ones come;
 //  3. those that would not make their deadline any more, as far as is known. They are undone when it has passed.
 //
 // A new submission does not overtake what is parked at its agents. While an operator pauses something, and with
 // Config.OldestFirst, parked tasks are claimed by number as they came.
 //
-// The order is kept in memory, up to parkedMax tasks for each agent of a partition; of more, and after a takeover, it
-// is read from the store in parts. Bench: overload, at 130 % of what the agents can do.
+// The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a flow that has less
+// than its part of that room takes it from the one that has most. The others, and after a takeover all, are read from the
+// store in parts: when half of the room is free, while they have not been read once, and while a flow has tasks there
+// alone. So every flow goes on, whatever comes by others. Bench: overload, at 130 % of what the agents can do.
 
 const (
 	// parkedMax bounds the tasks at an agent whose order is kept: 64 bytes each.
@@ -61,11 +63,55 @@ func (h *byDeadline) Pop() any {
 
 // parkedAt is the order of what is parked at one agent.
 type parkedAt struct {
-	begun, fresh, late byDeadline
-	known              map[int64]bool // all of their numbers
-	beyond             bool           // the store may have more
-	from               int64          // up to this number it has been asked
-	held               bool           // something that has not begun waits for others that have
+	begun, late byDeadline
+	fresh       flows
+	known       map[int64]bool // all of their numbers
+	beyond      bool           // the store may have more
+	unread      bool           // it has not been read once: what it has is of any flow
+	from        int64          // up to this number it has been asked
+	pass        int64          // how often it has been read from the first number on, this time included
+	missed      int64          // the pass in which a task was last not noted
+	held        bool           // something that has not begun waits for others that have
+}
+
+// miss notes that a task is left to the store.
+func (at *parkedAt) miss() {
+	if !at.beyond {
+		at.again()
+	}
+	at.missed = at.pass
+}
+
+// makeRoom reports whether a task of a flow may be noted although parkedMax are: another one is left to the store instead.
+// in is nil for a task that has begun.
+func (at *parkedAt) makeRoom(in *flow) bool {
+	at.miss()
+	if in == nil {
+		return false
+	}
+	last, ok := at.fresh.evict(in, at.pass)
+	if !ok {
+		in.missed = at.pass
+		return false
+	}
+	delete(at.known, last.number)
+	return true
+}
+
+// again has the store read from the first number on.
+func (at *parkedAt) again() { at.beyond, at.from, at.pass = true, 0, at.pass+1 }
+
+// read notes how far the store has been read.
+func (at *parkedAt) read(numbers []int64, page int) {
+	if len(numbers) == page {
+		at.from = numbers[page-1]
+		return
+	}
+	at.beyond, at.unread, at.from = false, false, 0
+	at.fresh.found(at.pass)
+	if at.missed == at.pass {
+		at.again()
+	}
 }
 
 // parkedOrder is the order of what is parked in one partition, by slot.
@@ -77,7 +123,8 @@ func (o *parkedOrder) at(slot int) *parkedAt {
 		if *o == nil {
 			*o = parkedOrder{}
 		}
-		at = &parkedAt{known: map[int64]bool{}, beyond: true}
+		at = &parkedAt{known: map[int64]bool{}, unread: true}
+		at.again()
 		(*o)[slot] = at
 	}
 	return at
@@ -86,7 +133,8 @@ func (o *parkedOrder) at(slot int) *parkedAt {
 // unsure makes all that is parked be read again: some of it was not noted.
 func (o parkedOrder) unsure() {
 	for _, at := range o {
-		at.beyond, at.from = true, 0
+		at.unread = true
+		at.again()
 	}
 }
 
@@ -109,11 +157,14 @@ func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
 		return
 	}
 	at := p.order.at(slot)
-	switch {
-	case at.known[e.task.Number]:
+	if at.known[e.task.Number] {
 		return
-	case len(at.known) >= parkedMax:
-		at.beyond, at.from = true, 0
+	}
+	begun, in := hasBegun(e.task), (*flow)(nil)
+	if !begun {
+		in = at.fresh.of(s.flowOf(e.task), &s.cfg.Weights)
+	}
+	if len(at.known) >= parkedMax && !at.makeRoom(in) {
 		return
 	}
 	one := parkedTask{number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan}
@@ -121,10 +172,10 @@ func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
 		one.latest = one.deadline.Add(-s.cfg.Left(e.plan.plan, e.task))
 	}
 	at.known[one.number] = true
-	if hasBegun(e.task) {
+	if begun {
 		heap.Push(&at.begun, one)
 	} else {
-		heap.Push(&at.fresh, one)
+		at.fresh.push(in, one)
 	}
 }
 
@@ -139,7 +190,7 @@ func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
 		case at == nil:
 		case s.manyBegun(at):
 			return ^uint64(0)
-		case len(at.begun)+len(at.fresh) > 0:
+		case len(at.begun)+at.fresh.waiting > 0:
 			steps |= 1 << uint(i)
 		}
 	}
@@ -172,27 +223,49 @@ func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool) (all
 			heap.Push(&at.late, one)
 		}
 	}
-	at.held = false
-	var again []parkedTask
-	for len(at.fresh) > 0 && len(all) < n && len(again) <= n {
-		switch one := heap.Pop(&at.fresh).(parkedTask); {
-		case one.latest < now:
-			heap.Push(&at.late, one)
-		case held(one.plan):
-			again = append(again, one)
-		default:
-			all = append(all, one)
-		}
-	}
-	for _, one := range again {
-		at.held = true
-		heap.Push(&at.fresh, one)
-	}
+	all = at.takeFresh(now, n, all, held)
 	for len(at.late) > 0 && len(all) < n && !at.held {
 		all = append(all, heap.Pop(&at.late).(parkedTask))
 	}
 	for _, one := range all {
 		delete(at.known, one.number)
+	}
+	return all
+}
+
+// heldTask is one that waits for others that have begun.
+type heldTask struct {
+	in  *flow
+	one parkedTask
+}
+
+// takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
+func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool) []parkedTask {
+	var again []heldTask
+	most := n / max(1, at.fresh.busy)
+	for len(all) < n {
+		in := at.fresh.next()
+		if in == nil {
+			break
+		}
+		switch one := at.fresh.pop(in); {
+		case one.latest < now:
+			heap.Push(&at.late, one)
+		case held(one.plan):
+			again = append(again, heldTask{in, one})
+			in.heldNow++
+		default:
+			all = append(all, one)
+			at.fresh.served(in)
+		}
+		if len(in.tasks) == 0 || in.heldNow > most {
+			at.fresh.leave(in)
+		}
+	}
+	at.held = len(again) > 0
+	for i := range again {
+		again[i].in.heldNow = 0
+		at.fresh.push(again[i].in, again[i].one)
 	}
 	return all
 }
@@ -263,7 +336,7 @@ func (o parkedOrder) held() bool {
 
 // readParked reads a further part of what is parked, if there may be some and there is room for it.
 func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *parkedAt) error {
-	if !at.beyond || len(at.known) > parkedMax/2 {
+	if !at.beyond || len(at.known) > parkedMax/2 && !at.unread && !at.fresh.hungry() {
 		return nil
 	}
 	page := s.cfg.Memory.fits(parkedPage)
@@ -274,12 +347,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *park
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}
-	if at.beyond = len(numbers) == page; at.beyond {
-		at.from = numbers[len(numbers)-1]
-	} else {
-		at.from = 0
-	}
-	unknown := numbers[:0]
+	var unknown []int64
 	for _, n := range numbers {
 		if !at.known[n] {
 			unknown = append(unknown, n)
@@ -292,5 +360,6 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *park
 	for _, e := range entries {
 		s.queueAgain(p, slot, e)
 	}
+	at.read(numbers, page)
 	return nil
 }

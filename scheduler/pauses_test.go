@@ -48,19 +48,19 @@ func TestPauseHolds(t *testing.T) {
 	gold := core.Label{Key: "tier", Value: "gold"}
 	for name, c := range map[string]struct {
 		pause core.Pause
-		holds []string
+		holds []string // types take turns when they are let go
 	}{
 		"type":                     {core.Pause{Type: "order"}, []string{"o1", "o2"}},
 		"step":                     {core.Pause{Type: "order", Step: "a"}, []string{"o1", "o2"}},
 		"another step":             {core.Pause{Type: "order", Step: "b"}, nil},
 		"another type's step":      {core.Pause{Type: "third", Step: "a"}, nil},
-		"agent":                    {core.Pause{Agent: "agent.a"}, []string{"o1", "o2", "x1", "x2"}},
+		"agent":                    {core.Pause{Agent: "agent.a"}, []string{"o1", "x1", "o2", "x2"}},
 		"another agent":            {core.Pause{Agent: "agent.z"}, nil},
 		"agent of a type":          {core.Pause{Type: "other", Agent: "agent.a"}, []string{"x1", "x2"}},
 		"label":                    {core.Pause{Label: gold}, []string{"o2", "x2"}},
 		"label of a type":          {core.Pause{Type: "order", Label: gold}, []string{"o2"}},
 		"another value of the key": {core.Pause{Label: core.Label{Key: "tier", Value: "silver"}}, nil},
-		"everything":               {core.Pause{}, []string{"o1", "o2", "x1", "x2"}},
+		"everything":               {core.Pause{}, []string{"o1", "x1", "o2", "x2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, scheduler.Config{})

@@ -25,6 +25,7 @@ type placement struct {
 
 	mu      sync.Mutex
 	live    []string
+	among   *places // of the live nodes, without the wishes
 	wishes  []core.Wish
 	owners  []string // whose each partition is to be, of the live nodes; nil: they are not known yet
 	changed bool     // since the last Reassign
@@ -35,8 +36,8 @@ type placement struct {
 	waiting  map[int]time.Time // since when a live predecessor of a partition is waited for
 }
 
-func newPlacement() placement {
-	return placement{change: make(chan struct{}, 1), waiting: map[int]time.Time{}}
+func newPlacement(partitions int) placement {
+	return placement{change: make(chan struct{}, 1), among: newPlaces(partitions), waiting: map[int]time.Time{}}
 }
 
 // SetLive takes the names of the live nodes. It is safe for concurrent use.
@@ -45,6 +46,7 @@ func (s *Scheduler) SetLive(nodes []string) {
 	p.mu.Lock()
 	before, first := p.live, p.owners == nil
 	p.live = nodes
+	p.among.set(nodes)
 	s.place()
 	p.changed = true
 	p.mu.Unlock()
@@ -73,10 +75,11 @@ func (s *Scheduler) SetWishes(wishes []core.Wish) {
 // place decides whose the partitions are to be. The placement is locked.
 func (s *Scheduler) place() {
 	p := &s.placement
-	owners := Place(p.live, s.cfg.Partitions)
+	var now core.Instant
 	if len(p.wishes) > 0 {
-		owners = PlaceBy(p.live, s.cfg.Partitions, p.wishes, s.cfg.Now())
+		now = s.cfg.Now()
 	}
+	owners := p.among.by(p.wishes, now)
 	p.changed = p.changed || p.owners == nil || !slices.Equal(owners, p.owners)
 	p.owners = owners
 }
@@ -164,7 +167,7 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	}
 	p.compared = now
 	held := s.ownerships() // before the store is read: it may be ahead of this, never behind
-	states, err := s.store.Cursors(ctx)
+	states, err := s.store.CursorsOf(ctx, slices.AppendSeq(slices.Clone(wanted), maps.Keys(held)), s.cfg.Node)
 	s.reportUnlessEnded(ctx, TroubleOwners, err)
 	if err != nil {
 		return

@@ -31,7 +31,9 @@ type Store interface {
 	Plans(ctx context.Context) ([]core.Plan, error)
 	// Deprecated returns the versions that a submission takes only when it names them.
 	Deprecated(ctx context.Context) (core.Deprecations, error)
-	Cursors(ctx context.Context) ([]core.PartitionState, error)
+	// CursorsOf returns the rows of some partitions, and of all whose row names an owner; empty: of none. No scheduler
+	// reads the rows of all partitions: many nodes would read them again and again.
+	CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error)
 }
 
 // Expressions evaluates what plans have of them. Each text of an error is what a step fails with.

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -37,7 +39,7 @@ func (s *Shard) prove(ctx context.Context) {
 	// A store that does not answer must not keep this cycle from its end: a commit waits for it.
 	ctx, cancel := context.WithTimeout(ctx, proveMax)
 	defer cancel()
-	states, err := s.store.Cursors(ctx)
+	states, err := s.store.CursorsOf(ctx, slices.Collect(maps.Keys(s.partitions)), "")
 	if err != nil {
 		if !s.unproven {
 			s.log.Warn("the store does not say whose the partitions are: steps that wait for an agent are not tried again meanwhile", "error", err)

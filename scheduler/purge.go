@@ -31,6 +31,10 @@ type AuditPurger interface {
 const (
 	purgeEvery = time.Second
 	purgeMost  = 250
+	// purgeRest is how long a partition in which nothing is old is left alone at most: a look is a transaction, and many
+	// partitions are many of them. It is never more than a sixteenth of the shortest retention.
+	purgeRest     = 15 * time.Second
+	purgeRestPart = 16
 	// The trail is of no partition: the owner of this one sees to it.
 	auditPartition = 0
 	auditEvery     = time.Minute
@@ -48,6 +52,7 @@ func (s *Scheduler) purge(ctx context.Context) {
 	defer tick.Stop()
 	trail, _ := s.store.(AuditPurger)
 	audited := s.cfg.Now() // when the trail was last seen to
+	rests := map[int]purgeRests{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -57,8 +62,12 @@ func (s *Scheduler) purge(ctx context.Context) {
 		var failed error
 		for _, c := range s.committers {
 			for partition, is := range c.ownerships() {
-				if err := s.purgeOne(ctx, c, partition, is); err != nil && failed == nil {
-					failed = fmt.Errorf("partition %d: %w", partition, err)
+				if rest := rests[partition]; s.cfg.Now() >= rest.until {
+					gone, err := s.purgeOne(ctx, c, partition, is)
+					if err != nil && failed == nil {
+						failed = fmt.Errorf("partition %d: %w", partition, err)
+					}
+					rests[partition] = rest.after(gone, err, s.cfg.Now(), s.cfg.Retain)
 				}
 				if now := s.cfg.Now(); partition == auditPartition && trail != nil && s.cfg.Retain.Audit != 0 && now.Sub(audited) >= auditEvery {
 					audited = now
@@ -70,6 +79,28 @@ func (s *Scheduler) purge(ctx context.Context) {
 		}
 		s.reportUnlessEnded(ctx, TroubleForget, failed)
 	}
+}
+
+// purgeRests is when a partition is looked at again.
+type purgeRests struct {
+	until core.Instant
+	last  time.Duration
+}
+
+// after is the rest after a look, at now, that has forgotten so many tasks: none, if there were any or it failed; else
+// twice the last one.
+func (r purgeRests) after(gone int, err error, now core.Instant, keep Retention) purgeRests {
+	if gone > 0 || err != nil {
+		return purgeRests{}
+	}
+	most := purgeRest
+	for _, d := range []time.Duration{keep.Detail, keep.Row} {
+		if d > 0 {
+			most = min(most, d/purgeRestPart)
+		}
+	}
+	rest := min(max(2*r.last, purgeEvery), most)
+	return purgeRests{now.Add(rest), rest}
 }
 
 // purgeAudit forgets the entries of the trail that are old, a few in each transaction, which holds no partition up.
@@ -90,8 +121,8 @@ func (s *Scheduler) purgeAudit(ctx context.Context, trail AuditPurger, is owners
 	return nil
 }
 
-// purgeOne forgets what is old in one partition.
-func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, is ownership) error {
+// purgeOne forgets what is old in one partition, and says how many tasks that were.
+func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, is ownership) (gone int, err error) {
 	before := func(d time.Duration) core.Instant {
 		if d == 0 {
 			return 0 // nothing ended before it
@@ -99,17 +130,17 @@ func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, i
 		return s.cfg.Now().Add(-d)
 	}
 	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
-		return nil
+		return 0, nil
 	}
 	for ctx.Err() == nil {
 		if !c.hold(ctx) {
-			return nil
+			return gone, nil
 		}
 		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
 		c.unhold()
-		if err != nil || n < purgeMost {
-			return err
+		if gone += n; err != nil || n < purgeMost {
+			return gone, err
 		}
 	}
-	return nil
+	return gone, nil
 }

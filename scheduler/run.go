@@ -111,7 +111,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.Admission == nil {
 		cfg.Admission = NewAdmission(cfg.InFlight, cfg.CycleTarget)
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(), news: newNews(), breakers: newBreakers(), limits: newLimits(), pausesTold: make(chan struct{}, 1)}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(cfg.Partitions), news: newNews(), breakers: newBreakers(), limits: newLimits(), pausesTold: make(chan struct{}, 1)}
 	for i := range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(s, i, bus))
 	}

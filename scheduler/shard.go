@@ -43,6 +43,10 @@ type Config struct {
 	// enough, or that is not known. It is asked of plans that refuse, about what came by the stream endpoint. It must not
 	// block. nil: no one is asked.
 	Admit func(plan *core.Plan, left time.Duration) string
+	// TenantLabel is the key of the label that names a task's tenant; empty: all tasks are of one.
+	TenantLabel string
+	// Weights are what classes, tenants and types share by; see flows.go.
+	Weights Weights
 	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
 	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
@@ -64,7 +68,8 @@ func NewCommitIDs(rand func() float64) *CommitIDs {
 	return ids
 }
 
-func (c *CommitIDs) next() int64 { return c.last.Add(1) }
+// Next is one that was not given out before.
+func (c *CommitIDs) Next() int64 { return c.last.Add(1) }
 
 // evidenceEvery is how often, at most, what is committed is recorded outside the
 // database.

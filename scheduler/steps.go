@@ -143,15 +143,15 @@ func (s *Shard) served(p *partition, slot int) {
 	p.waiting[slot] = kept
 }
 
-// misses reports whether a step of the task waits for the agent of a slot because none takes its command.
-func (e *entry) misses(slot int) bool {
+// missing is a step of the task that waits for the agent of a slot because none takes its command; -1: none does.
+func (e *entry) missing(slot int) int {
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
 		if s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.Out == s.Awaits) && e.plan.slots[i] == slot {
-			return true
+			return i
 		}
 	}
-	return false
+	return -1
 }
 
 // blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.

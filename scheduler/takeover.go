@@ -95,7 +95,7 @@ func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground
 		g.Evidence = known
 	}
 	return s.store.TakeOver(ctx, id, core.Claim{
-		Owner: s.cfg.Node, Commit: s.cfg.IDs.next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
+		Owner: s.cfg.Node, Commit: s.cfg.IDs.Next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
 		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
 		Provisional: g.Again != nil && first == (core.First{}), First: first,
 	})
@@ -152,7 +152,7 @@ var ErrOvertaken = errors.New("its row changed while it was loaded")
 // loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
 // without a commit, which is fenced.
 func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
-	states, err := s.store.Cursors(ctx)
+	states, err := s.store.CursorsOf(ctx, []int{p.id}, "")
 	if err != nil {
 		return err
 	}

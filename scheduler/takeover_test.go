@@ -340,11 +340,11 @@ type cursorStore struct {
 	err *error
 }
 
-func (s cursorStore) Cursors(ctx context.Context) ([]core.PartitionState, error) {
+func (s cursorStore) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
 	if *s.err != nil {
 		return nil, *s.err
 	}
-	return s.MemStore.Cursors(ctx)
+	return s.MemStore.CursorsOf(ctx, partitions, owner)
 }
 
 // waitingPlan gives a task an hour, and its retries little time between them.

@@ -16,6 +16,8 @@ const (
 	qParkedAt = `SELECT count(*), COALESCE(sum(CASE WHEN is_of THEN 1 ELSE 0 END), 0), min(CASE WHEN is_of THEN deadline END) FROM (
 	SELECT t.deadline, `
 	qParkedThen = ` AS is_of FROM tasks t WHERE t.partition = ?1 AND t.waits_for = ?2 ORDER BY t.number LIMIT ?3) AS parked`
+	qParkedOf   = `SELECT type, plan_version, count(*), min(deadline) FROM (SELECT type, plan_version, deadline FROM tasks
+	WHERE partition = ?1 AND waits_for = ?2 ORDER BY number LIMIT ?3) AS parked GROUP BY type, plan_version ORDER BY type, plan_version`
 	qActiveSome = `SELECT count(*) FROM (SELECT 1 FROM tasks WHERE partition = ?1 AND state IN ('processing', 'undoing') LIMIT ?2) AS active`
 )
 
@@ -46,6 +48,46 @@ func (a *asked) WaitingFor(ctx context.Context) (map[string]operate.Count, error
 	return counts, err
 }
 
+// ParkedAt implements [operate.FlowReader].
+func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, error) {
+	all := map[string][]operate.ParkedOf{}
+	err := a.of.eachAgent(ctx, func(partition int, agent string) error {
+		found, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (p operate.ParkedOf, err error) {
+			var first instant
+			err = row.Scan(&p.Type, &p.Version, &p.Tasks.N, &first)
+			p.First = core.Instant(first)
+			return p, err
+		}, qParkedOf, partition, agent, operate.CountExactMax)
+		if err != nil {
+			return err
+		}
+		looked := int64(0)
+		for i := range found {
+			looked += found[i].Tasks.N
+		}
+		for i := range found {
+			found[i].Tasks.AtLeast = looked >= operate.CountExactMax
+			all[agent] = addParked(all[agent], found[i])
+		}
+		return nil
+	})
+	return all, err
+}
+
+// addParked adds what is parked in another partition.
+func addParked(all []operate.ParkedOf, one operate.ParkedOf) []operate.ParkedOf {
+	i := slices.IndexFunc(all, func(p operate.ParkedOf) bool { return p.Type == one.Type && p.Version == one.Version })
+	if i < 0 {
+		return append(all, one)
+	}
+	p := &all[i]
+	p.Tasks.N, p.Tasks.AtLeast = p.Tasks.N+one.Tasks.N, p.Tasks.AtLeast || one.Tasks.AtLeast
+	if one.First != 0 && (p.First == 0 || one.First < p.First) {
+		p.First = one.First
+	}
+	return all
+}
+
 // InFlight implements [operate.FlowReader].
 func (a *asked) InFlight(ctx context.Context) (map[int]operate.Count, error) {
 	partitions, err := column[int](ctx, a.of, `SELECT partition FROM partitions`)
@@ -65,6 +107,20 @@ func (a *asked) InFlight(ctx context.Context) (map[int]operate.Count, error) {
 
 // eachParked calls yield with what is parked at each agent in each partition.
 func (r *reader) eachParked(ctx context.Context, f operate.ParkedFilter, yield func(agent string, one operate.Parked)) error {
+	return r.eachAgent(ctx, func(partition int, agent string) error {
+		if len(f.Agents) > 0 && !slices.Contains(f.Agents, agent) {
+			return nil
+		}
+		one, err := r.parkedAt(ctx, partition, agent, f)
+		if err == nil {
+			yield(agent, one)
+		}
+		return err
+	})
+}
+
+// eachAgent calls look with each agent that tasks are parked at, in each partition.
+func (r *reader) eachAgent(ctx context.Context, look func(partition int, agent string) error) error {
 	partitions, err := column[int](ctx, r, `SELECT partition FROM partitions`)
 	if err != nil {
 		return fmt.Errorf("parked tasks: %w", err)
@@ -75,14 +131,9 @@ func (r *reader) eachParked(ctx context.Context, f operate.ParkedFilter, yield f
 			return fmt.Errorf("agents that tasks of partition %d wait for: %w", p, err)
 		}
 		for _, agent := range agents {
-			if len(f.Agents) > 0 && !slices.Contains(f.Agents, agent) {
-				continue
-			}
-			one, err := r.parkedAt(ctx, p, agent, f)
-			if err != nil {
+			if err := look(p, agent); err != nil {
 				return fmt.Errorf("tasks of partition %d parked at %s: %w", p, agent, err)
 			}
-			yield(agent, one)
 		}
 	}
 	return nil

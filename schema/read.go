@@ -61,7 +61,11 @@ const (
 	cursor_stored, control_stored, stored_epoch FROM partitions`
 	qCursors   = qPartitions + ` ORDER BY partition`
 	qPartition = qPartitions + ` WHERE partition = ?1`
-	qTakeOver  = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
+	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
+	qCursorsOf    = qPartitions + ` WHERE partition IN (SELECT u.partition FROM `
+	qCursorsOwned = `) OR owner = ?2`
+	qUnowned      = qPartitions + ` WHERE owner NOT IN (SELECT u.owner FROM `
+	qTakeOver     = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
 	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
@@ -69,8 +73,15 @@ const (
 	// sort what is overdue may be to sort all that is parked.
 	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
 	UNION ALL SELECT * FROM (` + overdueIn + `state IN ('processing', 'undoing')` + overdueNext + `) AS active ORDER BY complete_by, number LIMIT ?5`
-	overdueIn   = `SELECT partition, number, complete_by FROM tasks WHERE `
-	overdueNext = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
+	// Partitions that have anything overdue: to ask each of thousands, one after the other, takes longer than a scan may.
+	// The subqueries have an order and a limit, so that no database makes one hash of all that is parked.
+	qOverduePartitions = `SELECT p.partition FROM partitions p WHERE p.partition >= ?1 AND (
+	` + overdueFirst + `t.state = 'pending'` + overdueLeast + ` IS NOT NULL OR ` + overdueFirst + `t.state IN ('processing', 'undoing')` + overdueLeast + ` IS NOT NULL)
+	ORDER BY p.partition`
+	overdueFirst = `(SELECT t.complete_by FROM tasks t WHERE t.partition = p.partition AND `
+	overdueLeast = ` AND t.complete_by < ?2 ORDER BY t.complete_by LIMIT 1)`
+	overdueIn    = `SELECT partition, number, complete_by FROM tasks WHERE `
+	overdueNext  = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
 
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT name, version, spec FROM plans ORDER BY name, version`
@@ -242,6 +253,39 @@ func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("partitions: %w", err)
 	}
+	return scanPartitions(rows)
+}
+
+// CursorsOf implements Store.
+func (r *reader) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
+	numbers := make([]int64, len(partitions))
+	for i, p := range partitions {
+		numbers[i] = int64(p)
+	}
+	query, args := qCursorsOf+r.rows(1, `partition INT8`), r.rowArgs(numbers)
+	if owner == "" {
+		query += `)`
+	} else {
+		query, args = query+qCursorsOwned, append(args, owner)
+	}
+	rows, err := r.query(ctx, query+` ORDER BY partition`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%d partitions, and those of %q: %w", len(partitions), owner, err)
+	}
+	return scanPartitions(rows)
+}
+
+// Unowned implements Store.
+func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionState, error) {
+	rows, err := r.query(ctx, qUnowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
+	if err != nil {
+		return nil, fmt.Errorf("partitions of none of %d nodes: %w", len(live), err)
+	}
+	return scanPartitions(rows)
+}
+
+// scanPartitions reads and closes rows of qPartitions.
+func scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
 	defer rows.Close()
 	var all []core.PartitionState
 	for rows.Next() {
@@ -324,7 +368,7 @@ func CheckRenewed(id, found, was string, err error) (string, error) {
 
 // Overdue implements Store.
 func (r *reader) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
-	partitions, err := column[int](ctx, r, `SELECT partition FROM partitions WHERE partition >= ?1 ORDER BY partition`, after.Partition)
+	partitions, err := column[int](ctx, r, qOverduePartitions, after.Partition, r.time(now))
 	if err != nil {
 		return nil, fmt.Errorf("partitions: %w", err)
 	}

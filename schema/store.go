@@ -65,6 +65,10 @@ type Store interface {
 	// Untold returns endings after an end number, in order.
 	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
+	// CursorsOf is Cursors of some partitions, and of all whose row names an owner; empty: of none.
+	CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error)
+	// Unowned is Cursors of those partitions whose row names none of the live nodes.
+	Unowned(ctx context.Context, live []string) ([]core.PartitionState, error)
 	// Overdue returns unfinished tasks whose bound lies before now, in the order
 	// of partition, bound, number, after a place in that order.
 	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)

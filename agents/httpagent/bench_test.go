@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -78,14 +77,6 @@ const benchStep = `
 do: {method: PUT, path: "/charges/{ref}?of={task}", headers: {X-Customer: "{input.customer}"}, body: "{'cents': input.cents, 'ref': key}", result: "{'id': body.ref, 'cents': body.cents}"}
 undo: {path: "/charges/{ref}"}
 `
-
-func used() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // BenchmarkCalls is one command: templates, request, answer, result. calls/s/core is by this process's processor time;
 // the service is another process.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -59,6 +60,16 @@ func TestServeAgents(t *testing.T) {
 		return err == nil && string(msg.Data) == `"Bearer s3cr3t-t0ken"`
 	})
 	if code := c.term(); code != 0 || strings.Contains(c.log(), "s3cr3t") {
+		t.Errorf("exit %d", code)
+	}
+	c = spawn(t, "serve", "--roles", "agents", "--agents", file, "--agents-variant", "canary", "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
+	c.ready()
+	until(t, "the variant listens, and the agent itself does not", func() bool {
+		_, err := nc.Request("duly.do.pay-canary", nil, patience)
+		_, plain := nc.Request("duly.do.pay", nil, patience)
+		return err == nil && errors.Is(plain, nats.ErrNoResponders)
+	})
+	if code := c.term(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 	if err := os.WriteFile(file, []byte(strings.Replace(text, "bearer: {file: "+token+"}", "bearer: s3cr3t", 1)), 0o600); err != nil {

@@ -209,20 +209,31 @@ func writeJSON(w io.Writer, v any) error {
 const headerLabels = "Duly-Labels"
 
 type submitCmd struct {
-	Type       string `arg:"" help:"Task type: the name of its plan."`
-	ID         string `arg:"" help:"Task id, yours: the same id again is the same task."`
+	Type       string `arg:"" optional:"" help:"Task type: the name of its plan."`
+	ID         string `arg:"" optional:"" help:"Task id, yours: the same id again is the same task."`
 	Input      string `arg:"" optional:"" help:"Input as JSON; without it, or with -, it is read from standard input."`
 	CompleteBy string `help:"Deadline: RFC 3339, or a duration such as 30s."`
 	StartAt    string `help:"Nothing of it begins before: RFC 3339, or a delay such as 2h. The plan's time counts from then."`
 
 	PlanVersion string   `help:"Version of the plan, which must be stored; newest unless said."`
 	Label       []string `short:"l" help:"Labels, each key=value, up to 8: for lists, pauses and operations."`
+	Priority    string   `help:"high, normal or low: the label duly-priority, for its share of busy agents."`
+	bulkFlags
 	payloads
 	server
 }
 
-// Run submits one task.
+// Run submits one task, or those of a file.
 func (c *submitCmd) Run(ctx context.Context, std streams) error {
+	if c.File != "" {
+		return c.submitFile(ctx, std)
+	}
+	switch {
+	case c.Type == "" || c.ID == "":
+		return misuse("want TYPE and ID, or --file FILE")
+	case c.Resume || c.Failed != "":
+		return misuse("--resume and --failed go with --file")
+	}
 	input := []byte(c.Input)
 	if c.Input == "" || c.Input == "-" {
 		var err error
@@ -234,7 +245,14 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Start-At": c.StartAt, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(c.Label, ",")}
+	labels := c.Label
+	if c.Priority != "" {
+		if _, err := core.ParseClass(c.Priority); err != nil {
+			return fmt.Errorf("--priority: %w", err)
+		}
+		labels = append(labels, core.PriorityLabel+"="+c.Priority)
+	}
+	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Start-At": c.StartAt, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(labels, ",")}
 	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: sent, Header: header})
 	if err != nil {
 		data, err = c.again(ctx, input, err)

@@ -4,6 +4,7 @@ package main
 // with, so that a terminal has no word of its own.
 var (
 	submittedColumns = []string{"id", "type", "state", "stream", "stream_position"}
+	bulkColumns      = []string{"lines", "stored", "existing", "refused", "failed", "bytes"}
 	cancelledColumns = []string{"id", "type", "asked", "state", "outcome", "control_position"}
 	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "parent.id", "start_at", "complete_by", "created_at", "ended_at", "seq"}
 	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at", "~start_at", "~waits_for", "~parent.id"}
@@ -20,7 +21,8 @@ var (
 	opColumns        = []string{"id", "state", "action", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting", "~by", "~selection"}
 	opFields         = []string{"id", "state", "why", "action", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
 		"since", "wave", "rate", "brake", "by", "reason", "created", "started", "ended"}
-	agentColumns     = []string{"name", "instances", "waiting", "paused", "~calls", "errors", "latency_ms", "~since"}
+	agentColumns     = []string{"name", "instances", "breaker", "waiting", "unserved", "~first_deadline", "~steps", "~away_since", "paused", "~calls", "errors", "latency_ms", "~since"}
+	breakerFields    = []string{"state", "since", "until", "stage", "openings", "forced", "by", "reason"}
 	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
 	scheduleColumns  = []string{"name", "type", "cron", "every", "~zone", "paused", "last", "outcome", "submitted", "skipped", "missed", "~failure"}

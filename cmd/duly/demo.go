@@ -99,10 +99,15 @@ func profile(path string) (stop func(), err error) {
 	}, nil
 }
 
+// terminal reports whether a person looks on.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // newBar is a progress bar where a person looks on.
 func newBar(w io.Writer, tasks int) *progressbar.ProgressBar {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !terminal(w) {
 		return progressbar.DefaultSilent(int64(tasks))
 	}
 	return progressbar.NewOptions(tasks, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("deliveries ended"),

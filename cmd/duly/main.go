@@ -19,9 +19,12 @@ import (
 	"duly.dev/duly/internal/redact"
 )
 
-// version is set by the release build; `duly version` adds what the toolchain
-// knows.
-var version = "0.1.0-dev"
+// version and revision are set by the release build; `duly version` adds what the
+// toolchain knows.
+var (
+	version  = "0.1.0-dev"
+	revision = "" // of the source; empty: the toolchain's
+)
 
 // errUnclean makes the program exit with 1 after it has said all there is to say.
 var errUnclean = errors.New("unclean")
@@ -32,6 +35,7 @@ type cli struct {
 	Dev         devCmd         `cmd:"" help:"Run everything in one process, with NATS and the database embedded."`
 	Serve       serveCmd       `cmd:"" help:"Run roles against NATS and a database."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring the database's tables up to this version."`
+	TaskStreams taskStreamsCmd `cmd:"" name:"task-streams" help:"Change how many task streams share the partitions, while no scheduler runs."`
 	Renew       renewCmd       `cmd:"" name:"new-installation" help:"Make another installation of a copy of a database, before any node uses it."`
 	Submit      submitCmd      `cmd:"" help:"Submit a task and print where it is stored."`
 	Get         getCmd         `cmd:"" help:"Show one task with its steps."`
@@ -46,7 +50,7 @@ type cli struct {
 	Plan        planCmd        `cmd:"" help:"Look at plans and store them."`
 	Failures    failuresCmd    `cmd:"" help:"Look at what failed alike, and repair it at once."`
 	Op          opCmd          `cmd:"" help:"Look at operations over many tasks, and hold or end them."`
-	Agents      agentsCmd      `cmd:"" help:"List the agents: how many are there, and what waits for them."`
+	Agents      agentsCmd      `cmd:"" help:"Look at the agents: how many are there, and what waits for them; open and close their breakers."`
 	Partitions  partitionsCmd  `cmd:"" help:"Look at the partitions, and move them."`
 	Pause       pauseCmd       `cmd:"" help:"Hold back new commands, and let them go again."`
 	Limits      limitsCmd      `cmd:"" help:"Bound what agents get over all nodes: calls at a time, and calls a second."`
@@ -63,10 +67,12 @@ type cli struct {
 	Verify      verifyCmd      `cmd:"" help:"Check the journal against its hash chains, and name the first row that does not fit. Exit status 1 if one does not, or there is no chain."`
 	Doctor      doctorCmd      `cmd:"" help:"Look for mistakes in NATS, the database and this node's settings. Exit status 1 if there is one."`
 	Conformance conformanceCmd `cmd:"" help:"Play the rules of the protocol against an agent that runs, and say which it holds. Exit status 1 if one is broken."`
+	Shadow      shadowCmd      `cmd:"" help:"Give copies of an agent's commands to another one, which has no effects, and compare what they answer. Exit status 1 if they differ."`
 	Profile     profileCmd     `cmd:"" help:"Keep addresses and tokens of nodes under names."`
 	Completion  completionCmd  `cmd:"" help:"Print the completion of this command line for a shell."`
 	Health      healthCmd      `cmd:"" help:"Ask a node whether it is ready; for container checks."`
 	Permissions permissionsCmd `cmd:"" name:"nats-permissions" help:"Print what each user of NATS may do, for nats-server's configuration."`
+	Mappings    mappingsCmd    `cmd:"" name:"nats-mappings" help:"Print the mappings of NATS that send a share of an agent's commands to a variant of it, such as a canary, for nats-server's configuration."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 }
 
@@ -145,11 +151,11 @@ type versionCmd struct {
 
 // Run prints the version.
 func (c *versionCmd) Run(std streams) error {
-	goVersion, revision := "", ""
+	goVersion, revision := "", revision
 	if info, ok := debug.ReadBuildInfo(); ok {
 		goVersion = info.GoVersion
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
+			if s.Key == "vcs.revision" && revision == "" {
 				revision = s.Value
 			}
 		}

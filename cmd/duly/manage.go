@@ -15,15 +15,90 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-type agentsCmd struct{ server }
+type agentsCmd struct {
+	List  agentsListCmd  `cmd:"" default:"withargs" help:"List the agents: how many are there, their breakers, and what waits for them."`
+	Open  agentsOpenCmd  `cmd:"" help:"Open the breaker of an agent: nothing begins there."`
+	Close agentsCloseCmd `cmd:"" help:"Close the breaker of an agent: its calls go on, whatever they come to."`
+	Auto  agentsAutoCmd  `cmd:"" help:"Let the breaker of an agent decide by itself again."`
+}
+
+type agentsListCmd struct{ server }
 
 // Run lists the agents.
-func (c *agentsCmd) Run(ctx context.Context, std streams) error {
+func (c *agentsListCmd) Run(ctx context.Context, std streams) error {
 	data, err := c.read(ctx, pathOf("agents"), nil)
 	if err != nil {
 		return err
 	}
 	return c.list(std, data, "agents", "no agent", agentColumns)
+}
+
+// forced is a change of the breaker of one agent.
+type forced struct {
+	Agent  string `arg:"" help:"Name of the agent."`
+	Reason string `help:"Why; it is kept in the audit trail."`
+	server
+}
+
+// breakerBody is a request for it.
+type breakerBody struct {
+	State  operate.BreakerWish `json:"state"`
+	Until  time.Time           `json:"until,omitzero"`
+	Reason string              `json:"reason"`
+}
+
+// do asks for a change of the breaker.
+func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish, ends string) error {
+	until, err := moment("for", ends)
+	if err != nil {
+		return err
+	}
+	reason, err := reasonOf(std, c.Reason, true)
+	if err != nil {
+		return err
+	}
+	data, err := c.send(ctx, http.MethodPut, pathOf("agents", c.Agent, "breaker"), breakerBody{state, until, reason}, nil)
+	if err != nil {
+		return err
+	}
+	var b operate.Breaker
+	if err := json.Unmarshal(data, &b); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	switch {
+	case state == operate.BreakerAuto:
+		return c.said(std, data, breakerFields, "the breaker of %s decides by itself again: it is %s", c.Agent, b.State)
+	case b.Until.IsZero():
+		return c.said(std, data, breakerFields, "the breaker of %s is %s until it is let go (duly agents auto %s)", c.Agent, b.State, c.Agent)
+	}
+	return c.said(std, data, breakerFields, "the breaker of %s is %s until %s", c.Agent, b.State, b.Until.UTC().Format(time.RFC3339))
+}
+
+type agentsOpenCmd struct {
+	forced
+	For string `help:"Until when: a duration from now or a time (default: until it is let go)."`
+}
+
+// Run opens a breaker.
+func (c *agentsOpenCmd) Run(ctx context.Context, std streams) error {
+	return c.do(ctx, std, operate.BreakerOpened, c.For)
+}
+
+type agentsCloseCmd struct {
+	forced
+	For string `help:"Until when: a duration from now or a time (default: until it is let go)."`
+}
+
+// Run closes a breaker.
+func (c *agentsCloseCmd) Run(ctx context.Context, std streams) error {
+	return c.do(ctx, std, operate.BreakerClosed, c.For)
+}
+
+type agentsAutoCmd struct{ forced }
+
+// Run lets a breaker go.
+func (c *agentsAutoCmd) Run(ctx context.Context, std streams) error {
+	return c.do(ctx, std, operate.BreakerAuto, "")
 }
 
 type partitionsCmd struct {

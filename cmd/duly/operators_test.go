@@ -56,6 +56,7 @@ type engine struct {
 	follows    []string // places that events were asked for after
 	events     []operate.Event
 	pauses     []operate.Pause
+	breakers   []core.Breaker
 	limits     []operate.AgentLimit
 	tokens     map[string]operate.Token
 	trail      []operate.AuditEntry
@@ -82,7 +83,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
+		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +163,10 @@ func (e *engine) Get(_ context.Context, _ int, id string) (core.View, error) {
 		return core.View{}, core.ErrNotFound
 	}
 	return e.view, nil
+}
+
+func (e *engine) Existing(context.Context, int, []string) ([]core.Existing, error) {
+	return nil, nil
 }
 
 func (e *engine) List(context.Context, core.Filter) (core.Page, error) {
@@ -261,7 +266,24 @@ func (o operations) Members(context.Context, string, operate.Outcome, int64, int
 }
 
 func (e *engine) Agents(context.Context) ([]operate.Agent, error) {
-	return []operate.Agent{{Name: "payment.charge", Instances: 0, Waiting: operate.Count{N: 12}, Paused: true}}, nil
+	return []operate.Agent{{Name: "payment.charge", Instances: 0, Waiting: operate.Count{N: 12}, Paused: true,
+		Breaker:  operate.Breaker{State: core.BreakerOpen, Until: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Reason: "12 of 20 calls failed"},
+		Unserved: operate.Count{N: 3}, FirstDeadline: time.Date(2030, 1, 2, 4, 0, 0, 0, time.UTC), Steps: []operate.WaitingStep{{Type: "order", Step: "charge", Tasks: 15}}}}, nil
+}
+
+func (e *engine) breaking() *operate.Breaking {
+	return &operate.Breaking{Store: e, Trail: e, Flow: e, Announce: func() error { return nil }, Now: time.Now}
+}
+
+func (e *engine) Breakers(context.Context) ([]core.Breaker, error) { return e.breakers, nil }
+
+func (e *engine) PutBreaker(_ context.Context, b core.Breaker) (bool, error) {
+	e.breakers = []core.Breaker{b}
+	return true, nil
+}
+
+func (e *engine) ReportCalls(context.Context, string, string, int64, core.Instant, core.Calls, core.Instant) (core.Calls, error) {
+	return core.Calls{}, nil
 }
 
 func (e *engine) Partitions(context.Context) ([]operate.Partition, error) {
@@ -315,6 +337,8 @@ func (e *engine) Follow(ctx context.Context, after string, _ operate.EventFilter
 func (e *engine) pausing() *operate.Pausing {
 	return &operate.Pausing{Store: e, Trail: e, Flow: e, Announce: func() error { return nil }, Now: time.Now}
 }
+
+func (e *engine) ParkedAt(context.Context) (map[string][]operate.ParkedOf, error) { return nil, nil }
 
 func (e *engine) Parked(context.Context, operate.ParkedFilter) (operate.Parked, error) {
 	return operate.Parked{}, nil
@@ -466,17 +490,20 @@ func TestSubmissionIsWhole(t *testing.T) {
 		fmt.Fprint(w, `{"id":"o-1","stream_position":"1.5"}`)
 	}))
 	t.Cleanup(s.Close)
-	code, out, errs := command(t, `{"n":18446744073709551615, "a":1}`, "task", "submit", "order", "o-1", "-", "--complete-by", "30s", "--plan-version", "2", "-l", "region=eu", "-l", "tier=gold", "-s", s.URL)
+	code, out, errs := command(t, `{"n":18446744073709551615, "a":1}`, "task", "submit", "order", "o-1", "-", "--complete-by", "30s", "--plan-version", "2", "-l", "region=eu", "-l", "tier=gold", "--priority", "low", "-s", s.URL)
 	if code != exitDone || out != "o-1 is stored at 1.5\n" {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
 	if got.Method != http.MethodPut || got.URL.Path != "/v1/tasks/order/o-1" || string(body) != `{"n":18446744073709551615, "a":1}` {
 		t.Errorf("%s %s %s", got.Method, got.URL.Path, body)
 	}
-	for name, want := range map[string]string{"Duly-Complete-By": "30s", "Duly-Plan-Version": "2", "Duly-Labels": "region=eu,tier=gold"} {
+	for name, want := range map[string]string{"Duly-Complete-By": "30s", "Duly-Plan-Version": "2", "Duly-Labels": "region=eu,tier=gold,duly-priority=low"} {
 		if is := got.Header.Get(name); is != want {
 			t.Errorf("%s: %q, want %q", name, is, want)
 		}
+	}
+	if code, _, errs := command(t, "{}", "task", "submit", "order", "o-1", "-", "--priority", "urgent", "-s", s.URL); code == exitDone || !strings.Contains(errs, `--priority: priority "urgent", want high, normal or low`) {
+		t.Errorf("exit %d: %s", code, errs)
 	}
 }
 
@@ -495,7 +522,8 @@ func TestLists(t *testing.T) {
 		"failures list":          {"≥ 10,000", "charge", "card refused"},
 		"op list":                {"FAILED AGAIN", "braked", "group g-1"},
 		"op show op-1 --members": {"failed_again", "card refused"},
-		"agents":                 {"payment.charge", "12", "yes"},
+		"agents":                 {"payment.charge", "12", "yes", "BREAKER", "open until 2030-01-02T03:04:05Z: 12 of 20 calls failed", "FIRST DEADLINE", "2030-01-02T04:00:00Z", "order/charge: 15"},
+		"agents list":            {"payment.charge"},
 		"partitions list":        {"PINNED", "n1", "7"},
 		"pause list":             {"payment.charge", "outage"},
 		"note g-1":               {"known"},
@@ -571,6 +599,17 @@ func TestManaging(t *testing.T) {
 	if len(e.pauses) != 0 {
 		t.Error("the pause is still there")
 	}
+	e.run(exitDone, "agents open payment.charge --for 10m --reason down", "the breaker of payment.charge is open until 20")
+	if b := e.breakers[0]; b.State != core.BreakerOpen || !b.Forced || b.Until == 0 || b.Reason != "down" || b.By != "admin" {
+		t.Errorf("%+v", b)
+	}
+	e.run(exitDone, "agents close payment.charge --reason up", "the breaker of payment.charge is closed until it is let go (duly agents auto payment.charge)")
+	e.run(exitDone, "agents close payment.charge --reason up -o json", `"state":"closed"`, `"forced":true`)
+	e.run(exitDone, "agents auto payment.charge --reason up", "the breaker of payment.charge decides by itself again: it is closed")
+	e.run(exitState, "agents auto payment.charge --reason up", "is not forced")
+	e.run(exitNotFound, "agents open paiment --reason up", "no stored plan has a step at agent")
+	e.run(exitUse, "agents open payment.charge", "reason: none given")
+	e.run(exitUse, "agents open payment.charge --for soon --reason x", `for: "soon"`)
 	e.run(exitDone, "op pause op-1 --reason slow", "operation op-1 is paused, rate 0: done 2  failed_again 0  skipped 0  asked 0  waiting 3")
 	e.run(exitDone, "op resume op-1 --reason go")
 	e.run(exitDone, "op stop op-1 --reason end")
@@ -775,7 +814,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 	for schema, columns := range map[string][][]string{
 		"Task": {taskColumns, taskListColumns}, "Accepted": {submittedColumns}, "Cancelled": {cancelledColumns}, "Record": {journalColumns}, "Answer": {answerColumns},
 		"Plan": {planListColumns}, "PlanStep": {planColumns}, "Group": {groupColumns, groupFields, top.FailureColumns}, "Preview": {previewFields}, "Rehearsal": {rehearsalFields},
-		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns},
+		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns}, "Breaker": {breakerFields},
 		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns},
 	} {
 		if doc.Components.Schemas[schema] == nil {

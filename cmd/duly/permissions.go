@@ -22,6 +22,7 @@ type permissionsCmd struct {
 	Namespace    string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
 	StatusTo     []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"As of serve: where schedulers may send statuses. The inboxes of submitters in the same call are added where a prefix allows them."`
 	AnswerWithin time.Duration `default:"24h" help:"How long agents may take to answer one command: not less than the longest complete-by of their steps."`
+	TaskStreams  int           `default:"1" env:"DULY_TASK_STREAMS" help:"Task streams, as of serve."`
 	PlainDoor    bool          `help:"Submitters may publish to the task stream themselves, which also lets them make NATS send its confirmations to any subject: see docs/operations/permissions.md."`
 	Events       bool          `help:"Submitters may read the event stream about their types, which has the same consequence, and nodes of role ingest all of it, for GET /v1/events. Without it Go clients say WithoutEvents."`
 	JSON         bool          `name:"json" help:"Print JSON, for tools that make users of it."`
@@ -131,12 +132,15 @@ func (c *permissionsCmd) users() ([]natsUser, error) {
 	if c.AnswerWithin < time.Second {
 		return nil, fmt.Errorf("answer-within: %v, want 1s or more", c.AnswerWithin)
 	}
+	if c.TaskStreams < 1 || c.TaskStreams > wire.TaskStreamsMax {
+		return nil, fmt.Errorf("task-streams: %d, want 1 to %d", c.TaskStreams, wire.TaskStreamsMax)
+	}
 	all, err := c.parse()
 	if err != nil {
 		return nil, err
 	}
 	c.Namespace = names.Namespace()
-	o := rights.Options{Names: names, StatusTo: c.StatusTo, AnswerWithin: c.AnswerWithin, PlainDoor: c.PlainDoor, Events: c.Events}
+	o := rights.Options{Names: names, StatusTo: c.StatusTo, AnswerWithin: c.AnswerWithin, PlainDoor: c.PlainDoor, Events: c.Events, TaskStreams: c.TaskStreams}
 	for _, a := range all {
 		if slices.ContainsFunc(a.kinds, func(k askedKind) bool { return k.kind == rights.Submitter }) {
 			o.Inboxes = append(o.Inboxes, inboxOf(a.user))

@@ -630,7 +630,7 @@ func TestForbidden(t *testing.T) {
 		"duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
 		"duly.plans.apply": {"chief"}, "duly.plans.changed": {"first"},
 		// What operators want of the flow, through the door.
-		"duly.pauses.changed": {"door"}, "$SRV.STATS.duly-pay": {"door"}, "$SRV.STATS": nil, "$SRV.PING": nil, "$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, "$KV.DULY_PARTITIONS.wish": {"first"},
+		"duly.pauses.changed": {"door", "first"}, "duly.nodes.away": {"door"}, "$SRV.STATS.duly-pay": {"door"}, "$SRV.STATS": nil, "$SRV.PING": nil, "$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, "$KV.DULY_PARTITIONS.wish": {"first"},
 		api + "DIRECT.GET.KV_DULY_PARTITIONS.$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, api + "DIRECT.GET.KV_DULY_PARTITIONS.$KV.DULY_PARTITIONS.0": {"first"},
 		// Commands, and answers to those of others.
 		"duly.do.pay": {"first"}, "duly.undo.pay": {"first"}, "duly.batch.do.pay": {"first"}, "duly.batch.undo.post": {"first"},
@@ -670,7 +670,7 @@ func TestForbidden(t *testing.T) {
 		"duly.batch.do.pay q": {"crew"}, "duly.batch.undo.pay": nil, "duly.batch.do.post q": nil, "duly.do.* q": nil, "duly.do.>": nil,
 		"duly.reply.0.>": {"first"}, "duly.reply.>": nil, "duly.batch.reply.x.>": {"first"},
 		"duly.submit.*.* ingest": {"door"}, "duly.submit.*.*": nil, "duly.submit.orders.* ingest": {"door"}, "duly.in.*.*": nil, "duly.tasks.>": nil, "duly.control.*": nil,
-		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"}, "duly.pauses.changed": {"first"},
+		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"}, "duly.pauses.changed": {"first"}, "duly.nodes.away": {"first"},
 		"duly.live.orders.*": {"shop", "till"}, "duly.live.orders.o-1": {"shop", "till"}, "duly.live.refunds.*": nil, "duly.live.*.*": nil,
 		"duly.alerts.*": nil, "duly.alerts.streams": nil, "duly.events.*.*": nil, "duly.events.orders.*": nil, "duly.dead.*": nil, "duly.>": nil, ">": nil, "*.*": nil,
 		"$KV.DULY_KEYS.>": nil, "$KV.DULY_PARTITIONS.>": nil, "$KV.>": nil, "$JS.>": nil, "$JS.API.>": nil, "$JS.EVENT.>": nil, "$SYS.>": nil, "status.>": nil,

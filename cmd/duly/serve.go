@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +43,7 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.OnlyAgents() {
-		return agents.Run(ctx)
+		return together(ctx, agents.Run, func(ctx context.Context) error { return tellSystemd(ctx, wellAgents, log) })
 	}
 	return together(ctx, agents.Run, func(ctx context.Context) error { return serveNode(ctx, c.WithoutAgents(), log) })
 }
@@ -53,7 +55,8 @@ func serveNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	log.Info("serving", "roles", cfg.Roles, "http", cfg.HTTPAddr)
-	return errors.Join(n.Run(ctx), n.Close())
+	err = together(ctx, n.Run, func(ctx context.Context) error { return tellSystemd(ctx, n.Health, log) })
+	return errors.Join(err, n.Close())
 }
 
 // together runs all until ctx ends, or the first of them.
@@ -102,6 +105,7 @@ func (c *renewCmd) Run(ctx context.Context, std streams) error {
 
 type devCmd struct {
 	DataDir  string `name:"data-dir" help:"Where to keep everything; without it a temporary directory, removed at the end."`
+	Host     string `default:"127.0.0.1" help:"Address to listen on. All who reach another one than loopback may do everything: for a container whose ports are published on loopback."`
 	Port     int    `default:"7310" help:"HTTP port."`
 	NATSPort int    `name:"nats-port" default:"4222" help:"NATS port; 0: any free one."`
 	Store    string `default:"sqlite" help:"sqlite, postgres (a throwaway server of this machine's binaries) or a database URL."`
@@ -126,9 +130,10 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 		defer os.RemoveAll(dir)
 	}
 	cfg := demoConfig()
-	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", fmt.Sprintf("127.0.0.1:%d", c.Port), []string{"_INBOX.", "status."}
+	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), []string{"_INBOX.", "status."}
+	cfg.Insecure = !config.Loopback(cfg.HTTPAddr)
 	cfg.Namespace, cfg.Level, cfg.BooksInterval = c.Namespace, c.Level, booksOfDev
-	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSPort: c.NATSPort, Config: cfg, Log: log})
+	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSHost: c.Host, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err
 	}

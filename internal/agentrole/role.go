@@ -73,7 +73,7 @@ func (r *Role) Run(ctx context.Context) error {
 		})
 	}
 	r.log.Info("serving agents", "agents", r.agents.Names())
-	err = r.agents.Run(ctx, nc, duly.Namespace(r.cfg.Namespace), duly.Instance(r.cfg.NodeName), duly.Drain(r.cfg.Drain), duly.Log(r.log))
+	err = r.agents.Run(ctx, nc, duly.Namespace(r.cfg.Namespace), duly.Instance(r.cfg.NodeName), duly.Variant(r.cfg.AgentsVariant), duly.Drain(r.cfg.Drain), duly.Log(r.log))
 	cancel()
 	wg.Wait()
 	if err = errors.Join(err, failed); err != nil {

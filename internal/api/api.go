@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"duly.dev/duly/ingest"
@@ -57,6 +58,13 @@ type Config struct {
 	ConcurrentMax int                                 // submissions whose bodies are in memory, at most
 	ReadMax       time.Duration                       // how long the state store may take
 	StreamsMax    int                                 // event streams at a time
+	BulkRequests  int                                 // bulk submissions that are read at a time
+	BulkLines     int64                               // of one request
+	BulkBytes     int64                               // of one request's body
+	BulkLineBytes int                                 // of one line
+	BulkInFlight  int                                 // lines of one request that are not answered yet
+	BulkHeldBytes int64                               // answers that wait for their clients, of all requests
+	BulkWait      time.Duration                       // how long a line waits while the door has no room for it
 	Ports         Ports                               // what operators read and do
 	Now           func() time.Time                    // nil: time.Now
 	Closing       <-chan struct{}                     // closed when the server stops: event streams end then
@@ -73,6 +81,7 @@ type Ports struct {
 	Partitions     operate.Partitions
 	Events         operate.Events
 	Pauses         operate.PauseControl
+	Breakers       operate.BreakerControl
 	Limits         operate.LimitControl
 	Versions       operate.PlanControl
 	Tokens         operate.TokenStore
@@ -95,15 +104,17 @@ type api struct {
 	log    *slog.Logger
 	bodies atomic.Int64 // submissions whose bodies are in memory
 
-	programs expr.Cache // of conditions that are explained
-	ports    Ports
-	huma     huma.API
-	mux      *http.ServeMux
-	paths    map[string]methods
-	denials  *rate.Limiter          // refused changes that are audited
-	streams  atomic.Int64           // event streams that are open
-	batches  atomic.Int64           // submissions of many that are read
-	document func() ([]byte, error) // openapi.json, made when it is asked for
+	programs  expr.Cache // of conditions that are explained
+	ports     Ports
+	huma      huma.API
+	mux       *http.ServeMux
+	paths     map[string]methods
+	denials   *rate.Limiter          // refused changes that are audited
+	streams   atomic.Int64           // event streams that are open
+	batches   atomic.Int64           // bulk submissions that are read
+	heldBytes *semaphore.Weighted    // answers of theirs that wait for their clients, in chunks
+	bulkIdle  time.Duration          // for the client of a bulk submission to send something, or to take an answer while it sends nothing
+	document  func() ([]byte, error) // openapi.json, made when it is asked for
 }
 
 // New makes the HTTP handler of the API: of /v1 and of its description, /openapi.json. Who asks stands in the context of
@@ -124,11 +135,15 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
 	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
 	cfg.StreamsMax = cmp.Or(cfg.StreamsMax, DefaultStreamsMax)
+	cfg.bulkDefaults()
 	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
 		return nil, errors.New("api: Partitions, PartitionOf and NewID of the API are required")
 	}
 	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 || cfg.StreamsMax < 1 {
 		return nil, fmt.Errorf("api: ConcurrentMax, ReadMax and StreamsMax of the API are %d, %v and %d, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax, cfg.StreamsMax)
+	}
+	if err := cfg.checkBulk(); err != nil {
+		return nil, err
 	}
 	if door == nil || reader == nil || asks == nil || log == nil {
 		return nil, errors.New("api: the API needs a door, a reader, asks and a log")
@@ -137,7 +152,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 		cfg.Now = time.Now
 	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log, ports: cfg.Ports,
-		mux: http.NewServeMux(), paths: map[string]methods{}, denials: rate.NewLimiter(refusedRate, refusedBurst)}
+		mux: http.NewServeMux(), paths: map[string]methods{}, denials: rate.NewLimiter(refusedRate, refusedBurst), heldBytes: semaphore.NewWeighted(cfg.BulkHeldBytes / heldChunk), bulkIdle: bulkIdleMax}
 	a.huma = a.newHuma()
 	a.taskRoutes()
 	a.fileRoute()

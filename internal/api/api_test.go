@@ -99,6 +99,15 @@ func (s *site) Get(_ context.Context, partition int, id string) (core.View, erro
 	return v, nil
 }
 
+func (s *site) Existing(_ context.Context, _ int, ids []string) (found []core.Existing, err error) {
+	for _, id := range ids {
+		if v, ok := s.views[id]; ok {
+			found = append(found, core.Existing{ID: id, Type: v.Type, InputHash: v.InputHash, State: v.State})
+		}
+	}
+	return found, s.err
+}
+
 func (s *site) List(_ context.Context, f core.Filter) (core.Page, error) {
 	s.filter = f
 	return s.page, s.err

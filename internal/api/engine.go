@@ -48,6 +48,15 @@ type (
 	agentsJSON struct {
 		Agents []operate.Agent `json:"agents"`
 	}
+	breakerIn struct {
+		Agent string `path:"agent" maxLength:"259"`
+		Body  struct {
+			State  operate.BreakerWish `json:"state" enum:"open,closed,auto" doc:"open: nothing begins there; closed: its calls go on, whatever they come to; auto: it decides by itself again"`
+			Until  *time.Time          `json:"until,omitempty" doc:"it decides by itself again then; absent: when it is let go"`
+			Reason string              `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	breakerOut     struct{ Body operate.Breaker }
 	partitionsJSON struct {
 		Partitions []operate.Partition `json:"partitions"`
 	}
@@ -121,7 +130,7 @@ func (a *api) engineRoutes() {
 			return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Version)
 		})
 	a.versionRoutes()
-	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, and what waits"},
+	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, their breakers, and what waits"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page agentsJSON, rows []operate.Agent, next string, err error) {
 			if a.ports.Agents == nil {
 				return page, nil, "", notServed("agents")
@@ -130,6 +139,7 @@ func (a *api) engineRoutes() {
 			page.Agents = some(rows)
 			return page, page.Agents, "", err
 		})
+	a.breakerRoute(tag)
 	listing(a, route{method: "GET", path: "/v1/partitions", id: "listPartitions", tag: tag, needs: operate.RoleViewer, summary: "Partitions: owner, epoch, lag"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page partitionsJSON, rows []operate.Partition, next string, err error) {
 			if a.ports.Partitions == nil {
@@ -235,6 +245,27 @@ func (a *api) movePartition(ctx context.Context, partition int, reason string, d
 	}
 	actor, _ := operate.ActorFrom(ctx)
 	return do(actor)
+}
+
+// breakerRoute is how the breaker of an agent is forced.
+func (a *api) breakerRoute(tag string) {
+	register(a, route{method: http.MethodPut, path: "/v1/agents/{agent}/breaker", id: "forceBreaker", tag: tag, needs: operate.RoleOperator, summary: "Open or close the breaker of an agent, or let it go",
+		about: "While it is open nothing begins there: tasks park and spend no try, and one that cannot wait so long is undone at once."},
+		func(ctx context.Context, in *breakerIn) (*breakerOut, error) {
+			if a.ports.Breakers == nil {
+				return nil, notServed("breakers")
+			}
+			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason}
+			if in.Body.Until != nil {
+				f.Until = in.Body.Until.UTC()
+			}
+			if bad := f.Check(a.cfg.Now()); bad != nil {
+				return nil, bad
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			b, err := a.ports.Breakers.Force(ctx, actor, f)
+			return &breakerOut{b}, err
+		})
 }
 
 // pauseRoutes are what holds commands back.

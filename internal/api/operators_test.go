@@ -316,6 +316,11 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true,"reason":"right"}`, 200, `"deprecated":false,"newest":1`},
 		{"POST", "/v1/plans/order/2/deprecate", `{"reason":"r"}`, 404, `no plan \"order\" in version 2`},
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true}`, 400, `reason`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"auto","reason":"r"}`, 409, `is not forced: it decides by itself`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"open","until":"2026-01-31T13:00:00Z","reason":"bank is down"}`, 200, `{"state":"open","since":"2026-01-31T12:00:00Z","until":"2026-01-31T13:00:00Z","forced":true,"by":"the-admin","reason":"bank is down"}`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"bank is back"}`, 200, `{"state":"closed","since":"2026-01-31T12:00:00Z","forced":true,`},
+		{"PUT", "/v1/agents/shop/breaker", `{"state":"open","reason":"r"}`, 404, `no stored plan has a step at agent \"shop\"`},
+		{"GET", "/v1/agents", "", 200, `"unserved":{"n":2},"away_since":"2026-01-31T12:00:00Z","first_deadline":"2026-01-31T13:00:00Z","steps":[{"type":"order","step":"charge","tasks":2}]`},
 		{"GET", "/v1/limits", "", 200, `{"limits":[]}`},
 		{"PUT", "/v1/limits/payment.charge", `{"concurrent":20,"rate":0.57,"reason":"the bank asks for it"}`, 200, `{"agent":"payment.charge","concurrent":20,"rate":0.57,"granted":1,"granted_rate":0,"wanted":2,"holders":1,"revision":1,"since":"2026-01-31T12:00:00Z","by":"the-admin","reason":"the bank asks for it"}`},
 		{"PUT", "/v1/limits/payment.charge", `{"rate":100,"reason":"r"}`, 200, `{"agent":"payment.charge","rate":100,"granted":1,`},
@@ -349,7 +354,7 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "/v1/schedules/weekly", `{"type":"order","input":1,"cron":"0 0 * * *","zone":"Europe/Belrin"}`, 400, `is Europe/Berlin meant?`},
 		{"PUT", "/v1/schedules/weekly", `{"type":"other","input":1,"every":"1h"}`, 400, `has no plan`},
 		{"GET", "/v1/audit?actor=olga&action=undo&target=task/order&from=2026-01-31T12:00:00Z&to=2026-01-31T12:00:01Z", "", 200, `"reason":"asked by mail"`},
-		{"GET", "/v1/overview", "", 200, `"errors":{"n":1},"groups":1,"at_risk":{"n":3},"agents_gone":["payment.charge"],"operations":[{"id":"op1"`},
+		{"GET", "/v1/overview", "", 200, `"errors":{"n":1},"groups":1,"at_risk":{"n":3},"agents_gone":["payment.charge"],"breakers":["payment.charge"],"operations":[{"id":"op1"`},
 		{"GET", "/v1/overview", "", 200, `"signals":{"tasks":{"n":1},"steps":{"n":1},"since":"2026-01-31T11:00:00Z","near":{"n":1},"next":[{"type":"order","id":"t-0","steps":["approve"],"since":`},
 		{"GET", "/v1/tasks?waits=signal", "", 200, `{"tasks":[{"id":"t-0",`},
 		{"GET", "/v1/tasks?waits=wait", "", 400, `query parameter waits is \"wait\", want signal`},
@@ -385,7 +390,7 @@ func TestNotServed(t *testing.T) {
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
 		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
 		"putLogLevel": `{"level":"info"}`, "putSchedule": `{"type":"order","input":{"a":1},"cron":"0 9 * * 1-5","zone":"Europe/Berlin","overlap":"queue","queue":4}`, "putAlertChannel": `{"kind":"webhook"}`,
-		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "setLimit": `{"concurrent":1,"reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
+		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "forceBreaker": `{"state":"open","reason":"r"}`, "setLimit": `{"concurrent":1,"reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {
@@ -465,6 +470,10 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/v1/operations", `{"token":"x","reason":"r","rate":10001}`, `field rate`},
 		{"PATCH", "/v1/operations/op1", `{"reason":"r"}`, `neither is given`},
 		{"PATCH", "/v1/operations/op1", `{"reason":"r","state":"done"}`, `field state`},
+		{"PUT", "/v1/agents/a..b/breaker", `{"state":"open","reason":"r"}`, `a..b`},
+		{"PUT", "/v1/agents/a/breaker", `{"state":"trial","reason":"r"}`, `field state`},
+		{"PUT", "/v1/agents/a/breaker", `{"state":"open"}`, `reason`},
+		{"PUT", "/v1/agents/a/breaker", `{"state":"open","until":"2026-01-31T12:00:00Z","reason":"r"}`, `until 2026-01-31T12:00:00Z has passed`},
 		{"PUT", "/v1/limits/a..b", `{"concurrent":1,"reason":"r"}`, `a..b`},
 		{"PUT", "/v1/limits/a", `{"reason":"r"}`, `neither concurrent nor rate is given`},
 		{"PUT", "/v1/limits/a", `{"concurrent":-1,"reason":"r"}`, `concurrent`},
@@ -568,6 +577,7 @@ func TestChangesAreAudited(t *testing.T) {
 		{"PUT", "/v1/limits/payment.charge", `{"concurrent":1,"reason":"r"}`, "limit.set"},
 		{"DELETE", "/v1/limits/payment.charge?reason=r", "", "limit.remove"},
 		{"POST", "/v1/pauses", `{"reason":"r"}`, "pause.set"},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"r"}`, "breaker.closed"},
 		{"PUT", "/v1/settings/views/late", `{"query":"a"}`, "view.put"},
 		{"DELETE", "/v1/settings/views/late", "", "view.delete"},
 		{"POST", "/v1/partitions/0/pin", `{"node":"n","reason":"r"}`, "partition.pin"},
@@ -759,90 +769,6 @@ func TestPagesHaveNoHoles(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s was seen %d times", id, n)
 		}
-	}
-}
-
-// TestSubmitMany: a line is answered for each, in order; a bad one keeps none out.
-func TestSubmitMany(t *testing.T) {
-	w, handler := world(t, nil)
-	w.Warning = "tasks of its plan take 40s"
-	server := httptest.NewServer(apitest.As(operate.RoleClient, handler))
-	defer server.Close()
-	body := strings.Join([]string{
-		`{"type":"order","id":"m-1","input":{"cents":12345678901234567890},"complete_by":"30s","plan_version":"1"}`,
-		`not json`, ``, `{"type":"order","input":1}`, `{"type":"nosuch","id":"m-2","input":1}`, `{"type":"order","id":"m-3","input":1,"extra":true}`, `{"type":"order"} {}`,
-		`{"type":"order","id":"big","input":"` + strings.Repeat("x", core.InputBytesMax+9000) + `"}`, `{"type":"order","id":"m-4","input":{}}`,
-		`{"type":"order","id":"m-5","input":{},"labels":{"tier":"gold","region":"eu"}}`, `{"type":"order","id":"m-6","input":{},"labels":{"tier":"gold,x=y"}}`,
-	}, "\n")
-	resp, err := http.Post(server.URL+"/v1/tasks", "application/x-ndjson", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("%d %v %s", resp.StatusCode, err, data)
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	want := []string{`"line":1,"id":"m-1","type":"order","state":"pending","stream":"TASKS"`, `"line":2,"error"`, `line 3 is empty`, `"line":4,"id":"new-1"`, `"line":5,"id":"m-2","type":"nosuch","error"`,
-		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"warning":"tasks of its plan take 40s"}`, `"line":10,"id":"m-5"`, `want printable ASCII without a comma`}
-	if len(lines) != len(want) {
-		t.Fatalf("%d answers:\n%s", len(lines), data)
-	}
-	for i := range want {
-		if !strings.Contains(lines[i], want[i]) {
-			t.Errorf("answer %s, want %s", lines[i], want[i])
-		}
-	}
-	if r := w.Submitted[0]; string(r.Input) != `{"cents":12345678901234567890}` || r.CompleteBy != "30s" || r.Version != "1" {
-		t.Errorf("submitted %+v", r)
-	}
-	if r := w.Submitted[len(w.Submitted)-1]; r.ID != "m-5" || r.Labels != "region=eu,tier=gold" {
-		t.Errorf("submitted %+v", r)
-	}
-	if got := ask(apitest.As(operate.RoleClient, handler), "POST", "/v1/tasks", `{}`); got.Code != 415 {
-		t.Errorf("as JSON: %d %s", got.Code, got.Body)
-	}
-}
-
-// TestSubmitManyAsTheyCome: an answer does not wait for the lines that follow, and ten thousand lines pass in bounded room.
-func TestSubmitManyAsTheyCome(t *testing.T) {
-	_, handler := world(t, nil)
-	server := httptest.NewServer(apitest.As(operate.RoleClient, handler))
-	defer server.Close()
-	reader, writer := io.Pipe()
-	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/tasks", reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-ndjson")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answers := bufio.NewScanner(resp.Body)
-	for i := range 3 {
-		fmt.Fprintf(writer, "{\"type\":\"order\",\"id\":\"one-%d\",\"input\":1}\n", i)
-		if !answers.Scan() || !strings.Contains(answers.Text(), fmt.Sprintf("one-%d", i)) {
-			t.Fatalf("answer %q while the body is open, %v", answers.Text(), answers.Err())
-		}
-	}
-	go func() {
-		for i := range 10_000 {
-			fmt.Fprintf(writer, "{\"type\":\"order\",\"id\":\"many-%d\",\"input\":1}\n", i)
-		}
-		writer.Close()
-	}()
-	n := 0
-	for answers.Scan() {
-		if !strings.Contains(answers.Text(), fmt.Sprintf("\"many-%d\"", n)) {
-			t.Fatalf("answer %d is %s", n, answers.Text())
-		}
-		n++
-	}
-	if n != 10_000 || answers.Err() != nil {
-		t.Errorf("%d answers, %v", n, answers.Err())
 	}
 }
 

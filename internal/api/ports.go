@@ -17,6 +17,8 @@ type Submitter interface {
 type Reader interface {
 	// Get returns the task of that id with its steps. Error: core.ErrNotFound.
 	Get(ctx context.Context, partition int, id string) (core.View, error)
+	// Existing returns those of the ids that are tasks of the partition.
+	Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error)
 	// List returns one page of tasks without their steps.
 	List(ctx context.Context, f core.Filter) (core.Page, error)
 	// Counts returns how many tasks of each type are in each state, or of very many at

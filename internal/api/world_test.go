@@ -51,6 +51,12 @@ func running(t *testing.T) *ingest.Ingest {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveDoor(t, door)
+}
+
+// serveDoor runs an ingest around a door until the test ends.
+func serveDoor(t *testing.T, door *ingest.Door) *ingest.Ingest {
+	t.Helper()
 	in := ingest.New(door, func() core.Instant { return core.InstantOf(time.Now()) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

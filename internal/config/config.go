@@ -41,6 +41,7 @@ type Config struct {
 	Namespace   string   `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names of this installation on NATS begin with: subjects, and in upper case streams and buckets. Installations that share a NATS have different ones; agents and submitters use that of theirs."`
 	HTTPAddr    string   `name:"http-addr" env:"DULY_HTTP_ADDR" default:"127.0.0.1:7310" help:"Where to serve the API and health. Other addresses than loopback need --auth, or --insecure."`
 	Partitions  int      `name:"partitions" env:"DULY_PARTITIONS" default:"16" help:"Number of partitions; fixed for the life of the data. At most so many nodes share the work; fewer make fuller packs: 4 serve one small machine."`
+	TaskStreams int      `name:"task-streams" env:"DULY_TASK_STREAMS" default:"1" help:"Task streams that share the partitions, each with its leader in a NATS cluster: as many as servers, where one is the limit. All nodes say the same; duly task-streams changes it. 0: 1."`
 	Shards      int      `name:"shards" env:"DULY_SHARDS" default:"2" help:"Committers of a scheduler, each with partitions and a loop of its own: few are better, because batches shrink with more."`
 	InFlight    int      `name:"in-flight" env:"DULY_IN_FLIGHT" default:"4096" help:"Tasks in flight per partition. A node has fewer while its commit cycles take long."`
 	Memory      int64    `name:"memory" env:"DULY_MEMORY" default:"0" help:"Bytes that the node may use: half of it for tasks in flight, an eighth for submissions that wait to be stored; over that no new ones are taken (429). 0: half of the machine's, or of what its container may have."`
@@ -60,8 +61,8 @@ type Config struct {
 	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; more than the interval between backups of the database. 0: 24h."`
 	StreamKeep   time.Duration `name:"stream-keep" env:"DULY_STREAM_KEEP" default:"24h" help:"How long finished submissions stay in the task stream for a restore of the database, when it is over 80 % full; over 95 % full they go earlier."`
 
-	StreamMaxBytes        int64 `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"0" help:"Size of the task stream, in bytes; one that is full of unfinished work refuses submissions. 0: 60 % of what NATS offers, at most 10 GiB. A size can be changed later."`
-	StreamControlMaxBytes int64 `name:"stream-control-max-bytes" env:"DULY_STREAM_CONTROL_MAX_BYTES" default:"0" help:"Size of the stream of requests about tasks, in bytes. 0: 5 % of what NATS offers, at most 1 GiB."`
+	StreamMaxBytes        int64 `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"0" help:"Size of the task streams together, in bytes; one that is full of unfinished work refuses submissions. 0: 60 % of what NATS offers, at most 10 GiB. A size can be changed later."`
+	StreamControlMaxBytes int64 `name:"stream-control-max-bytes" env:"DULY_STREAM_CONTROL_MAX_BYTES" default:"0" help:"Size of the streams of requests about tasks together, in bytes. 0: 5 % of what NATS offers, at most 1 GiB."`
 	StreamEventsMaxBytes  int64 `name:"stream-events-max-bytes" env:"DULY_STREAM_EVENTS_MAX_BYTES" default:"0" help:"Size of the event stream, in bytes; the oldest events go first. 0: 20 % of what NATS offers, at most 4 GiB."`
 	StreamDeadMaxBytes    int64 `name:"stream-dead-max-bytes" env:"DULY_STREAM_DEAD_MAX_BYTES" default:"0" help:"Size of the stream of dead letters, in bytes; the oldest go first. 0: 5 % of what NATS offers, at most 1 GiB."`
 
@@ -88,11 +89,13 @@ type Config struct {
 	Version string `kong:"-"` // of the program, for its metrics
 
 	HTTP    `embed:""`
+	Bulk    `embed:""`
 	Links   `embed:""`
 	Logs    `embed:""`
 	Watched `embed:""`
 	Chained `embed:""`
 	Relayed `embed:""`
+	Fair    `embed:""`
 
 	HTTPAgents `embed:""`
 }
@@ -189,7 +192,7 @@ const (
 const MemoryLeast = 64 << 20
 
 // Resolve returns the configuration with what was left open: the name of the node, which
-// is made of the host and the process id, and the namespace. Error: a namespace that
+// is made of the host and the process id, the namespace, and one task stream. Error: a namespace that
 // cannot be, or a host without a name.
 func (c Config) Resolve() (Config, error) {
 	names, err := wire.NewNames(c.Namespace)
@@ -197,6 +200,7 @@ func (c Config) Resolve() (Config, error) {
 		return c, err
 	}
 	c.Namespace = names.Namespace()
+	c.TaskStreams = max(1, c.TaskStreams)
 	if c.NodeName == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -234,7 +238,8 @@ func (c *Config) Validate() error {
 		is       int
 		min, max int
 	}{
-		{"partitions", c.Partitions, 1, 1024},
+		{"partitions", c.Partitions, 1, natsbus.PartitionsMax},
+		{"task-streams", c.TaskStreams, 0, wire.TaskStreamsMax},
 		{"shards", c.Shards, 1, 64},
 		{"in-flight", c.InFlight, 1, 1 << 20},
 		{"agent-window", c.AgentWindow, 1, 1 << 20},
@@ -243,6 +248,9 @@ func (c *Config) Validate() error {
 		if n.is < n.min || n.is > n.max {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.min, n.max)
 		}
+	}
+	if c.TaskStreams > c.Partitions {
+		return fmt.Errorf("task-streams: %d, want at most partitions (%d): a stream without one would be empty", c.TaskStreams, c.Partitions)
 	}
 	if c.Memory != 0 && c.Memory < MemoryLeast {
 		return fmt.Errorf("memory: %d, want 0 (half of what there is) or at least %d", c.Memory, MemoryLeast)
@@ -284,10 +292,16 @@ func (c *Config) Validate() error {
 	if err := c.HTTP.validate(c.HTTPAddr); err != nil && !c.OnlyAgents() { // which serves health alone
 		return err
 	}
+	if err := c.Bulk.validate(); err != nil {
+		return err
+	}
 	if err := c.Chained.validate(); err != nil {
 		return err
 	}
 	if _, err := c.Outboxes(); err != nil {
+		return err
+	}
+	if err := c.Fair.validate(); err != nil {
 		return err
 	}
 	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {

@@ -13,7 +13,7 @@ import (
 
 func good() Config {
 	return Config{
-		Roles: Roles, NodeName: "n1", Namespace: "duly", Partitions: 16, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
+		Roles: Roles, NodeName: "n1", Namespace: "duly", Partitions: 16, TaskStreams: 1, Shards: 2, InFlight: 10, AgentWindow: 10, StreamReplicas: 1,
 		ScanInterval: time.Second, Lease: 6 * time.Second, Drain: time.Second,
 	}
 }
@@ -35,14 +35,17 @@ func TestValidateNamesTheSetting(t *testing.T) {
 		{func(c *Config) { c.Roles = []string{"ingest", "cook"} }, `roles: "cook" is not a role`},
 		{func(c *Config) { c.Roles = []string{RoleAgents} }, "agents: not given, but roles has agents"},
 		{func(c *Config) { c.Agents = "agents.yaml" }, "agents: given, but roles has no agents"},
+		{func(c *Config) { c.AgentsVariant = "canary" }, "agents-variant: given, but roles has no agents"},
+		{func(c *Config) { c.Roles, c.Agents, c.AgentsVariant = []string{RoleAgents}, "agents.yaml", "a.b" }, `agents-variant "a.b"`},
 		{func(c *Config) { c.NodeName = "a.b" }, `node-name "a.b"`},
 		{func(c *Config) { c.NodeName = strings.Repeat("n", core.NameBytesMax+1) }, "node-name"},
 		{func(c *Config) { c.Namespace = "Prod" }, `namespace: "Prod" begins with 'P', want a letter of a-z`},
 		{func(c *Config) { c.Namespace = strings.Repeat("n", 33) }, "has 33 bytes, want 1 to 32"},
 		{func(c *Config) { c.Namespace, c.ReplyTo = "status", []string{"_INBOX.", "status."} }, `reply-to-prefixes: "status." begins with the namespace "status"`},
 		{func(c *Config) { c.ReplyTo = []string{"duly.live."} }, `reply-to-prefixes: "duly.live." begins with the namespace "duly"`},
-		{func(c *Config) { c.Partitions = 0 }, "partitions: 0, want 1 to 1024"},
-		{func(c *Config) { c.Partitions = 1025 }, "partitions: 1025, want 1 to 1024"},
+		{func(c *Config) { c.Partitions = 0 }, "partitions: 0, want 1 to 4096"},
+		{func(c *Config) { c.Partitions = 4097 }, "partitions: 4097, want 1 to 4096"},
+		{func(c *Config) { c.Partitions, c.TaskStreams = 4, 5 }, "task-streams: 5, want at most partitions (4)"},
 		{func(c *Config) { c.Shards = 0 }, "shards: 0, want 1 to 64"},
 		{func(c *Config) { c.InFlight = 0 }, "in-flight: 0"},
 		{func(c *Config) { c.AgentWindow = -1 }, "agent-window: -1"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -14,7 +15,8 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Roles":                 {[]any{[]string{"ingest"}, Roles}, []any{[]string(nil), []string{""}, []string{"cook"}}},
 	"NodeName":              {[]any{"n", strings.Repeat("n", 64)}, []any{".", "a b", "a\x00", strings.Repeat("n", 65), strings.Repeat("n", 10<<20)}},
 	"Namespace":             {[]any{"", "n", strings.Repeat("n", 32)}, []any{".", "N", "1", "n.n", "n\x00", strings.Repeat("n", 33), strings.Repeat("n", 10<<20)}},
-	"Partitions":            {[]any{1, 1024}, []any{0, -1, 1025, math.MaxInt, math.MinInt}},
+	"Partitions":            {[]any{1, 4096}, []any{0, -1, 4097, math.MaxInt, math.MinInt}},
+	"TaskStreams":           {[]any{0, 1, 16}, []any{-1, 17, math.MaxInt}},
 	"Shards":                {[]any{1, 64}, []any{0, -1, 65, math.MaxInt}},
 	"InFlight":              {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
 	"AgentWindow":           {[]any{1, 1 << 20}, []any{0, -1, 1<<20 + 1, math.MaxInt}},
@@ -52,6 +54,13 @@ var limits = map[string]struct{ taken, refused []any }{
 	"OIDCOperators":         {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
 	"OIDCAdmins":            {[]any{[]string(nil), make64("a")}, []any{[]string{""}, append(make64("a"), "b")}},
 	"Streams":               {[]any{0, 1, streamsMax}, []any{-1, streamsMax + 1, math.MaxInt}},
+	"BulkRequests":          {[]any{0, 1, bulkRequestsMax}, []any{-1, bulkRequestsMax + 1, math.MaxInt}},
+	"BulkLines":             {[]any{int64(0), int64(1), int64(bulkLinesMax)}, []any{int64(-1), int64(bulkLinesMax + 1), int64(math.MaxInt64)}},
+	"BulkBytes":             {[]any{int64(0), int64(1), int64(bulkBytesMax)}, []any{int64(-1), int64(bulkBytesMax + 1), int64(math.MaxInt64)}},
+	"BulkLineBytes":         {[]any{0, bulkLineMin, bulkLineMax}, []any{-1, bulkLineMin - 1, bulkLineMax + 1, math.MaxInt}},
+	"BulkInFlight":          {[]any{0, 1, bulkInFlightMax}, []any{-1, bulkInFlightMax + 1, math.MaxInt}},
+	"BulkHeldBytes":         {[]any{int64(0), int64(bulkHeldMin), int64(bulkHeldMax)}, []any{int64(-1), int64(bulkHeldMin - 1), int64(bulkHeldMax + 1)}},
+	"BulkWait":              {[]any{time.Duration(0), bulkWaitMin, bulkWaitMax}, []any{time.Duration(-1), bulkWaitMin - 1, bulkWaitMax + 1}},
 	"BooksInterval":         {[]any{time.Duration(0), booksIntervalMin, booksIntervalMax}, []any{time.Duration(-1), booksIntervalMin - 1, booksIntervalMax + 1}},
 	"BooksWindow":           {[]any{time.Duration(0), booksWindowMin, booksWindowMax}, []any{time.Duration(-1), booksWindowMin - 1, booksWindowMax + 1}},
 	"BooksRate":             {[]any{0, 1, booksRateMax}, []any{-1, booksRateMax + 1, math.MaxInt}},
@@ -64,9 +73,19 @@ var limits = map[string]struct{ taken, refused []any }{
 	"Outbox": {[]any{[]string(nil), []string{"a=postgres://h/d"}, []string{"a=postgresql://u:p@h1,h2/d?search_path=x", "b=postgres://h/d"}},
 		[]any{[]string{"a=postgres://h/d", "a=postgres://h/e"}, []string{"postgres://h/d"}, []string{""}, []string{"a b=postgres://h/d"}, []string{"a=mysql://h/d"}, []string{"a=sqlite:x"},
 			[]string{OutboxOwn}, []string{OutboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL
+	"TenantLabel":    {[]any{"", "t", strings.Repeat("t", 64)}, []any{"a.b", "t=", strings.Repeat("t", 65), strings.Repeat("t", 10<<20)}},
+	"Weights":        {[]any{[]string(nil), []string{"class:high=1000", "type:a=1", "tenant:=1"}, manyWeights(weightsMax)}, []any{[]string{""}, []string{"type:a=0"}, []string{"type:a=1001"}, []string{"type:a=1", "type:a=1"}, []string{"type:" + strings.Repeat("a", 10<<20) + "=1"}, manyWeights(weightsMax + 1)}},
 	"OutboxInterval": {[]any{time.Duration(0), outboxIntervalMin, outboxIntervalMax}, []any{time.Duration(-1), outboxIntervalMin - 1, outboxIntervalMax + 1}},
 	"Agents":         {[]any{""}, []any{"agents.yaml"}}, // without the role
+	"AgentsVariant":  {[]any{""}, []any{"canary"}},      // likewise
 	"LiveInterval":   {[]any{time.Duration(0), liveIntervalMin, liveIntervalMax}, []any{time.Duration(-1), liveIntervalMin - 1, liveIntervalMax + 1}},
+}
+
+func manyWeights(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("type:t%d=1", i))
+	}
+	return all
 }
 
 func make64(s string) []string {

@@ -132,6 +132,7 @@ type Config struct {
 	Schedules   operate.Schedules
 	Partitions  Partitions
 	Pauses      Pauses
+	Breakers    operate.BreakerControl
 	Versions    operate.PlanControl
 	Tokens      Tokens
 	Alerts      Alerts
@@ -260,6 +261,8 @@ func (c *console) routes() http.Handler {
 	post("operations/preview", operate.RoleOperator, c.preview)
 	post("operations/start", operate.RoleOperator, c.start)
 	get("agents", c.serve(reader{template: "agents", section: "agents", absent: unless(c.Agents != nil, "Agents"), read: c.agents}))
+	get("agents/{agent}/breaker", c.breakerForm)
+	post("agents/{agent}/breaker", operate.RoleOperator, c.forceBreaker)
 	get("books", c.serve(reader{template: "books", section: "books", absent: unless(c.Books != nil, "Books"), params: []string{"status", "after"}, read: c.books}))
 	get("books/compare", c.compareForm)
 	get("books/repair", c.repairForm)

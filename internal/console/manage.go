@@ -26,10 +26,58 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	if c.Pauses == nil {
 		why = "This node does not serve pauses."
 	}
+	whyBreaker := whyNot(actorOf(r), operate.RoleOperator)
+	if c.Breakers == nil {
+		whyBreaker = "This node does not serve breakers."
+	}
 	return page{Title: "Agents", Data: struct {
-		Agents []operate.Agent
-		Why    string
-	}{all, why}}, nil
+		Agents          []operate.Agent
+		Why, WhyBreaker string
+	}{all, why, whyBreaker}}, nil
+}
+
+func (c *console) breakerDialog(r *http.Request) (confirmData, error) {
+	if c.Breakers == nil {
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve breakers."}
+	}
+	agent := r.PathValue("agent")
+	return confirmData{Title: "Breaker of " + core.ShortText(agent, core.NameBytesMax), Go: "Change", URL: c.url("agents", agent, "breaker"), Back: c.url("agents"), ReasonIs: true,
+		What: "Open: nothing begins there; tasks wait, and those that cannot wait so long are undone at once. Closed: its calls go on, whatever they come to. Auto: it decides by itself again.",
+		Fields: []field{
+			{Name: "state", Label: "Breaker", Value: string(operate.BreakerOpened), Options: []string{string(operate.BreakerOpened), string(operate.BreakerClosed), string(operate.BreakerAuto)}},
+			{Name: "for", Label: "For", Hint: "A duration such as 10m or 2h, after which it decides by itself again; empty: until someone lets it go"},
+		}}, nil
+}
+
+func (c *console) breakerForm(w http.ResponseWriter, r *http.Request) {
+	d, err := c.breakerDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	c.confirm(w, r, http.StatusOK, "agents", d)
+}
+
+// forceBreaker opens or closes the breaker of an agent, or lets it go.
+func (c *console) forceBreaker(w http.ResponseWriter, r *http.Request) {
+	d, err := c.breakerDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	f := operate.ForceBreaker{Agent: r.PathValue("agent"), State: operate.BreakerWish(r.PostForm.Get("state")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
+	c.carry(w, r, "agents", d, operate.AuditEntry{}, "The breaker was changed.", func(ctx context.Context) error {
+		if strings.TrimSpace(r.PostForm.Get("for")) != "" {
+			lasts, bad := durationOf(r, "for", 0)
+			if bad != nil {
+				bad.Code = http.StatusUnprocessableEntity
+				return bad
+			}
+			f.Until = c.Now().Add(lasts)
+		}
+		_, err := c.Breakers.Force(ctx, actorOf(r), f)
+		return err
+	})
 }
 
 // planRow is one plan in the list: the version that new tasks take, and how many there are.

@@ -129,20 +129,27 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 	if err := c.needBooks(ctx, d); err != nil {
 		return err
 	}
-	if len(o.AgentsGone) > 0 {
-		n := need{Icon: "agent", Class: "bad", Title: fmt.Sprintf("%d agents gone", len(o.AgentsGone)), URL: c.url("agents"), More: "all agents"}
-		if len(o.AgentsGone) == 1 {
-			n.Title = "1 agent gone"
-		}
-		for _, name := range o.AgentsGone[:min(len(o.AgentsGone), groupsOnTop)] {
-			n.Lines = append(n.Lines, needLine{Text: name, Note: "no instance answers", URL: c.url("agents") + "#" + name})
-		}
-		d.Needs = append(d.Needs, n)
-	}
+	c.needAgents(d, o.AgentsGone, "gone", "no instance answers")
+	c.needAgents(d, o.Breakers, "with an open breaker", "what would begin there waits")
 	if d.At.IsZero() {
 		d.At = d.Now
 	}
 	return nil
+}
+
+// needAgents names agents that have something in common.
+func (c *console) needAgents(d *overviewData, names []string, what, note string) {
+	if len(names) == 0 {
+		return
+	}
+	n := need{Icon: "agent", Class: "bad", Title: fmt.Sprintf("%d agents %s", len(names), what), URL: c.url("agents"), More: "all agents"}
+	if len(names) == 1 {
+		n.Title = "1 agent " + what
+	}
+	for _, name := range names[:min(len(names), groupsOnTop)] {
+		n.Lines = append(n.Lines, needLine{Text: name, Note: note, URL: c.url("agents") + "#" + name})
+	}
+	d.Needs = append(d.Needs, n)
 }
 
 // needAnswers names the tasks that wait for an answer, the most urgent first: as they were read live, or read now.

@@ -858,6 +858,48 @@ func TestPauses(t *testing.T) {
 	}
 }
 
+// TestBreakers: the page says how each breaker stands, until when and why, and which steps wait for whom; it is forced with a
+// reason, and what is wrong is said in the dialog.
+//
+// covers: OP16, OP19
+func TestBreakers(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	body := get(t, h, Path+"agents").Body.String()
+	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is let go", "trial", "order/reserve: 10,064", "64 in flight that it does not take"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open breaker") {
+		t.Error("the first page does not say which breakers are open")
+	}
+	path := Path + "agents/check.v1/breaker"
+	if dialog := get(t, h, path).Body.String(); !strings.Contains(dialog, "Breaker of check.v1") || !strings.Contains(dialog, `id="d-for"`) {
+		t.Error(dialog)
+	}
+	for field, form := range map[string]url.Values{"reason": {"state": {"open"}}, "for": {"state": {"open"}, "for": {"soon"}, "reason": {"x"}}, "": {"state": {"trial"}, "reason": {"x"}}} {
+		rec := post(t, h, path, form)
+		if rec.Code < 400 || rec.Code >= 500 || field != "" && !regexp.MustCompile(`id="d-`+field+`"[^>]*aria-invalid="true"`).MatchString(rec.Body.String()) || w.agentsIn[1].Breaker.State != core.BreakerClosed {
+			t.Errorf("%v: %d", form, rec.Code)
+		}
+	}
+	rec := post(t, h, path, url.Values{"state": {"open"}, "for": {"30m"}, "reason": {"bank is down"}})
+	if b := w.agentsIn[1].Breaker; rec.Code != http.StatusSeeOther || b.State != core.BreakerOpen || !b.Until.Equal(noon.Add(30*time.Minute)) || b.By != "ada" {
+		t.Fatalf("forced: %d %+v", rec.Code, b)
+	}
+	if e := w.entries[len(w.entries)-1]; e.Action != "breaker.open" || e.Target != "agent/check.v1" || e.Reason != "bank is down" || e.Via != "console" {
+		t.Errorf("the newest entry is %+v", e)
+	}
+	viewer := as(operate.RoleViewer, newConsole(t, w.config()))
+	if rec := post(t, viewer, path, url.Values{"state": {"auto"}, "reason": {"x"}}); rec.Code != http.StatusForbidden {
+		t.Errorf("a viewer: %d", rec.Code)
+	}
+	if body := get(t, viewer, Path+"agents").Body.String(); strings.Contains(body, "agents/check.v1/breaker") || !strings.Contains(body, "whyb-check.v1") {
+		t.Error("a viewer is offered to change breakers")
+	}
+}
+
 // TestChannels: a channel of alerts is made, changed and deleted on the page; its secret goes to the store alone.
 //
 // covers: OP16, OP22

@@ -261,11 +261,13 @@ func newWorld(now func() time.Time) *world {
 		l.stops(50*time.Millisecond, 1, 500, fmt.Sprintf("stock: shard %d is read-only", i))
 	}
 	w.agentsIn = []operate.Agent{
-		{Name: "charge.v1", Instances: 3, Calls: 1_203_441, Errors: 8_812, LatencyMS: 48.2, Since: now().Add(-50 * time.Hour)},
-		{Name: "check.v1", Instances: 2, Calls: 1_900_120, LatencyMS: 3.1, Since: now().Add(-50 * time.Hour)},
-		{Name: "reserve.v1", Instances: 0, Waiting: operate.Count{N: 10_000, AtLeast: true}},
-		{Name: "ship.v1", Instances: 1, Paused: true, Waiting: operate.Count{N: 312}, Calls: 88_000, LatencyMS: 220, Since: now().Add(-2 * time.Hour)},
-		{Name: "stage.worker", Instances: -1},
+		{Name: "charge.v1", Instances: 3, Breaker: operate.Breaker{State: core.BreakerOpen, Since: now().Add(-time.Minute), Until: now().Add(3 * time.Minute), Openings: 2, Reason: "412 of 500 calls failed"}, Waiting: operate.Count{N: 97},
+			FirstDeadline: now().Add(5 * time.Minute), Steps: []operate.WaitingStep{{Type: "order", Step: "charge", Tasks: 90}, {Type: "refund", Step: "charge", Tasks: 7}}, Calls: 1_203_441, Errors: 8_812, LatencyMS: 48.2, Since: now().Add(-50 * time.Hour)},
+		{Name: "check.v1", Instances: 2, Breaker: operate.Breaker{State: core.BreakerClosed, Since: now().Add(-time.Hour), Forced: true, By: "ada", Reason: "its errors are known"}, Calls: 1_900_120, LatencyMS: 3.1, Since: now().Add(-50 * time.Hour)},
+		{Name: "reserve.v1", Instances: 0, Breaker: operate.Breaker{State: core.BreakerClosed}, Waiting: operate.Count{N: 10_000, AtLeast: true}, Unserved: operate.Count{N: 64}, AwaySince: now().Add(-20 * time.Minute), FirstDeadline: now().Add(2 * time.Minute),
+			Steps: []operate.WaitingStep{{Type: "order", Step: "reserve", Tasks: 10_064}}},
+		{Name: "ship.v1", Instances: 1, Breaker: operate.Breaker{State: core.BreakerTrial, Since: now().Add(-5 * time.Second), Stage: 2, Reason: "12 of 20 calls failed"}, Paused: true, Waiting: operate.Count{N: 312}, Calls: 88_000, LatencyMS: 220, Since: now().Add(-2 * time.Hour)},
+		{Name: "stage.worker", Instances: -1, Breaker: operate.Breaker{State: core.BreakerClosed}},
 	}
 	for i := range 8 {
 		p := operate.Partition{Partition: i, Owner: "node-" + strconv.Itoa(i%3+1), Epoch: int64(40 + i), Lag: uint64(i * i * 31), InFlight: operate.Count{N: int64(120 * i)}}
@@ -888,6 +890,24 @@ type agents struct{ *world }
 
 func (a agents) Agents(context.Context) ([]operate.Agent, error) { return a.agentsIn, a.broken }
 
+// Force is operate.BreakerControl.
+func (w *world) Force(_ context.Context, by operate.Actor, f operate.ForceBreaker) (operate.Breaker, error) {
+	if bad := f.Check(w.now()); bad != nil {
+		return operate.Breaker{}, bad
+	}
+	i := slices.IndexFunc(w.agentsIn, func(a operate.Agent) bool { return a.Name == f.Agent })
+	if i < 0 {
+		return operate.Breaker{}, refuse(404, "agent", "There is no such agent.")
+	}
+	w.append(operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "breaker." + string(f.State), Target: "agent/" + f.Agent, Reason: f.Reason, Outcome: "done"})
+	b := &w.agentsIn[i].Breaker
+	*b = operate.Breaker{State: core.BreakerState(f.State), Since: w.now(), Until: f.Until, Forced: true, By: by.Name, Reason: f.Reason}
+	if f.State == operate.BreakerAuto {
+		b.State, b.Forced = core.BreakerClosed, false
+	}
+	return *b, nil
+}
+
 func (w *world) Partitions(context.Context) ([]operate.Partition, error) { return w.parts, w.broken }
 func (w *world) Pin(_ context.Context, by operate.Actor, p int, node, reason string) error {
 	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "partition.pin", Target: fmt.Sprintf("partition/%d", p), Reason: reason, Outcome: "done"}
@@ -1005,6 +1025,9 @@ func (w *world) snapshot() Snapshot {
 		if a.Instances == 0 {
 			o.AgentsGone = append(o.AgentsGone, a.Name)
 		}
+		if a.Breaker.State != core.BreakerClosed {
+			o.Breakers = append(o.Breakers, a.Name)
+		}
 	}
 	for _, op := range w.ops {
 		if op.State == operate.OperationBraked || op.State == operate.OperationPaused || op.State == operate.OperationRunning {
@@ -1058,7 +1081,7 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.

@@ -167,10 +167,13 @@ type Claim struct {
 	// RewoundTasks and RewoundControl: the stream ends before the partition's cursor, or
 	// has another message there.
 	RewoundTasks, RewoundControl bool
-	End                          uint64   // position of the partition's last message in it
-	Evidence                     Evidence // of the owner that recorded last
-	Former                       Evidence // of an owner that lost the partition
-	WentBack                     bool     // the database is known to have gone back
+	End                          uint64 // position of the partition's last message in it
+	// Begin and ControlBegin are where the cursors begin in streams that the row's do not
+	// belong to: after what they had of the partition before it came to them.
+	Begin, ControlBegin uint64
+	Evidence            Evidence // of the owner that recorded last
+	Former              Evidence // of an owner that lost the partition
+	WentBack            bool     // the database is known to have gone back
 
 	// Provisional: if the database went back the node looks again and takes over once more. Until it has, anything that is
 	// submitted may have run: what it has seen of the stream may be old, and it may die before it looks again.
@@ -280,10 +283,10 @@ func (s *PartitionState) Take(c Claim) {
 	}
 	// Tasks that exist are recognised by their ids. Nothing is ever skipped.
 	if tasks || c.RewoundTasks {
-		s.Cursor, s.CursorStored = 0, 0
+		s.Cursor, s.CursorStored = c.Begin, 0
 	}
 	if control || c.RewoundControl {
-		s.ControlCursor, s.ControlStored = 0, 0
+		s.ControlCursor, s.ControlStored = c.ControlBegin, 0
 	}
 	s.Stream = storedStreams(c.Stream)
 	s.Owner, s.LastCommit = c.Owner, c.Commit

@@ -94,3 +94,17 @@ func TestTakeAgain(t *testing.T) {
 		t.Errorf("another came in between: %+v", other)
 	}
 }
+
+// TestTakeBegins: cursors of other streams begin where the claim says, so that what these
+// streams had of the partition before is not read; those of the same streams stay.
+func TestTakeBegins(t *testing.T) {
+	row := PartitionState{Epoch: 4, LastCommit: 7, Cursor: 10, CursorStored: 5, ControlCursor: 20, ControlStored: 6, Stream: "s1/c1"}
+	for stream, want := range map[string][2]uint64{"s1/c1": {10, 20}, "s2/c1": {100, 20}, "s1/c2": {10, 200}, "s2/c2": {100, 200}} {
+		s := row
+		s.Take(Claim{Stream: stream, Begin: 100, ControlBegin: 200})
+		if s.Cursor != want[0] || s.ControlCursor != want[1] || s.Epoch != 5 || s.Stream != stream ||
+			(s.CursorStored == 0) != (want[0] == 100) || (s.ControlStored == 0) != (want[1] == 200) {
+			t.Errorf("%s: %+v, want %v", stream, s, want)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func (l Label) String() string { return l.Key + "=" + l.Value }
 
 // CheckLabel accepts a key of 1 to LabelBytesMax characters of A–Z a–z 0–9 _ - and a value of 1 to LabelBytesMax
 // printable characters of ASCII, less the comma, that neither begins nor ends with a space: what a header carries
-// through every client and proxy unchanged. Errors wrap ErrLabel.
+// through every client and proxy unchanged. The value of PriorityLabel is a class. Errors wrap ErrLabel.
 func CheckLabel(l Label) error {
 	if len(l.Key) > LabelBytesMax {
 		return fmt.Errorf("%w: key %s has %d bytes, want 1 to %d", ErrLabel, QuoteShort(l.Key), len(l.Key), LabelBytesMax)
@@ -42,6 +42,11 @@ func CheckLabel(l Label) error {
 	}
 	if l.Value[0] == ' ' || l.Value[len(l.Value)-1] == ' ' {
 		return fmt.Errorf("%w: value %s of key %s begins or ends with a space", ErrLabel, QuoteShort(l.Value), l.Key)
+	}
+	if l.Key == PriorityLabel {
+		if _, err := ParseClass(l.Value); err != nil {
+			return fmt.Errorf("%w: key %s: %w", ErrLabel, l.Key, err)
+		}
 	}
 	return nil
 }

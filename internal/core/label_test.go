@@ -15,6 +15,8 @@ func TestLabelLimits(t *testing.T) {
 	long := strings.Repeat("x", LabelBytesMax)
 	for text, says := range map[string]string{
 		"tenant=acme": "", "a=b=c": "", long + "=" + long: "", "k=a b; \"c\" {~}": "", "_-9=0": "",
+		"duly-priority=high": "", "duly-priority=normal": "", "duly-priority=low": "",
+		"duly-priority=High":               "want high, normal or low",
 		"":                                 "no =",
 		"tenant":                           "no =",
 		"=x":                               "key",
@@ -83,5 +85,20 @@ func TestLabelsOfABirth(t *testing.T) {
 	bare.Birth, bare.Row = false, true
 	if bare.Size() != labelled.Size() {
 		t.Errorf("a row that changes: size %d without labels, %d with", bare.Size(), labelled.Size())
+	}
+}
+
+// The class of a task is that of its label; without one, or with one of a newer version, it is normal.
+func TestClassOf(t *testing.T) {
+	for _, c := range []struct {
+		labels []Label
+		want   Class
+	}{
+		{nil, ClassNormal}, {[]Label{{"a", "high"}}, ClassNormal}, {[]Label{{"a", "b"}, {PriorityLabel, "high"}}, ClassHigh},
+		{[]Label{{PriorityLabel, "normal"}}, ClassNormal}, {[]Label{{PriorityLabel, "low"}}, ClassLow}, {[]Label{{PriorityLabel, "idle"}}, ClassNormal},
+	} {
+		if got := ClassOf(c.labels); got != c.want {
+			t.Errorf("%v: %s, want %s", c.labels, got, c.want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -80,16 +79,13 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 	}
 	grant, fair = mine, mine
 	turn := int64(now) / limitTurn.Microseconds()
-	slices.SortFunc(all, func(a, b Grant) int { // who gets what is left over changes from turn to turn
-		x, y := turnHash(a.Holder, turn), turnHash(b.Holder, turn)
-		switch {
-		case x < y || x == y && a.Holder < b.Holder:
-			return -1
-		case x == y && a.Holder == b.Holder:
-			return 0
+	hashes := make([]uint64, len(all)) // by which who gets what is left over changes from turn to turn
+	for i := range all {
+		hashes[i] = turnHash(all[i].Holder, turn)
+		for k := i; k > 0 && (hashes[k] < hashes[k-1] || hashes[k] == hashes[k-1] && all[k].Holder < all[k-1].Holder); k-- {
+			all[k], all[k-1], hashes[k], hashes[k-1] = all[k-1], all[k], hashes[k-1], hashes[k]
 		}
-		return 1
-	})
+	}
 	wanted := make([]int64, len(all))
 	at := 0
 	for i := range all {

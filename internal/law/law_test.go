@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -50,6 +50,8 @@ var packages = map[string]place{
 	},
 	// What a user would write: nothing but the public API.
 	"examples/...": {imports: []string{"examples/...", "."}, links: []string{"nats"}},
+	// An agent without this module, in one of its own.
+	"examples/languages/go-micro": {links: []string{"nats", "sql"}},
 
 	// Doors.
 	"dev": {
@@ -71,6 +73,8 @@ var packages = map[string]place{
 	// Ledgers beside the effects of a user's agent: with a database driver, and with JetStream.
 	"agents/pgledger": {imports: []string{".", "agents", "internal/core", "internal/pause"}, links: []string{"sql"}},
 	"agents/kvledger": {imports: []string{"agents", "internal/core", "internal/pause"}, links: []string{"nats"}},
+	// Consumer groups of a user's service, with no part of the engine but what knows nothing of tasks.
+	"group": {imports: []string{"internal/pause", "internal/rendezvous"}, links: []string{"nats", "sql"}},
 	// For the tests of a user's ledger.
 	"agents/ledgertest": {imports: []string{"agents", "internal/core"}},
 
@@ -123,12 +127,12 @@ var packages = map[string]place{
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
 	"ingest":     {imports: []string{"internal/core", "internal/quickjson", "internal/pause"}},
-	"scheduler":  {imports: []string{"internal/core"}},
+	"scheduler":  {imports: []string{"internal/core", "internal/rendezvous"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
-	"internal/natsbus": {imports: []string{"internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
+	"internal/natsbus": {imports: []string{"internal/members", "internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
 	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
@@ -144,6 +148,9 @@ var packages = map[string]place{
 
 	// The rules of the protocol, played against an agent that runs.
 	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause"}, links: []string{"nats"}},
+
+	// Copies of an agent's commands for another one, compared.
+	"internal/shadow": {imports: []string{"internal/wire", "internal/core"}, links: []string{"nats"}},
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
@@ -164,14 +171,17 @@ var packages = map[string]place{
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
-	"internal/near":      {}, // how far names are apart
-	"internal/quickjson": {}, // checks payloads
-	"internal/pause":     {}, // waits, or until a context ends
-	"internal/seal":      {}, // tells an encrypted payload, without a key
+	"internal/members":    {}, // which nodes live, by what a watch says
+	"internal/near":       {}, // how far names are apart
+	"internal/quickjson":  {}, // checks payloads
+	"internal/pause":      {}, // waits, or until a context ends
+	"internal/rendezvous": {}, // places partitions on nodes
+	"internal/seal":       {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.
-	"internal/sim":     {imports: []string{"ingest", "scheduler", "agents", "supervisor", "internal/core"}},
-	"internal/sim/run": {imports: []string{"internal/sim"}},
+	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/sim/run":   {imports: []string{"internal/sim"}},
+	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
 	"internal/localpg":  {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},
@@ -256,7 +266,7 @@ func TestMapIsSound(t *testing.T) {
 	}
 	for _, role := range roles {
 		for _, got := range packages[role].imports {
-			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" {
+			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" && got != "internal/rendezvous" {
 				t.Errorf("role %s may import %s, want internal/core, and what knows nothing of tasks", role, got)
 			}
 		}

@@ -376,7 +376,7 @@ func (l *Live) rest(ctx context.Context, o *operate.Overview, now time.Time) (so
 		}
 		o.AtRisk, soon = operate.Count{N: int64(len(risky)), AtLeast: more}, risky[:min(len(risky), topMax)]
 	}
-	o.AgentsGone = []string{}
+	o.AgentsGone, o.Breakers = []string{}, []string{}
 	if l.cfg.Agents == nil {
 		return soon, nil
 	}
@@ -388,8 +388,12 @@ func (l *Live) rest(ctx context.Context, o *operate.Overview, now time.Time) (so
 		if agents[i].Instances == 0 {
 			o.AgentsGone = append(o.AgentsGone, agents[i].Name)
 		}
+		if b := agents[i].Breaker.State; b == core.BreakerOpen || b == core.BreakerTrial {
+			o.Breakers = append(o.Breakers, agents[i].Name)
+		}
 	}
 	slices.Sort(o.AgentsGone)
+	slices.Sort(o.Breakers)
 	return soon, nil
 }
 

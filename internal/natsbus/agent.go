@@ -3,6 +3,7 @@ package natsbus
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -70,6 +71,7 @@ const replyRoom = 128
 type Service struct {
 	conn    *Conn
 	agent   string
+	dry     bool // it has no effects
 	replies *replier
 	service micro.Service
 	handler func(*CommandRequest)
@@ -91,24 +93,31 @@ type Service struct {
 // With batched it also takes several commands in one message, and says so in its
 // metadata; every instance of the agent must do that before a scheduler sends any.
 func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRequest)) (*Service, error) {
-	if err := core.CheckAgent(agent); err != nil {
+	at, err := c.listens(agent)
+	if err != nil {
 		return nil, err
 	}
-	s := &Service{conn: c, agent: agent, handler: handler, denials: make(chan error, 1)}
+	s := &Service{conn: c, agent: agent, dry: c.isDry(), handler: handler, denials: make(chan error, 1)}
 	if s.replies = c.replier(); s.replies == nil {
 		return nil, fmt.Errorf("agent %s: %w", agent, ErrClosed)
 	}
 	metadata := map[string]string{wire.MetaAgent: agent, wire.MetaWire: strconv.Itoa(wire.Version)}
+	batched = batched && !s.dry // a batch has no headers of its commands
 	if batched {
 		metadata[wire.MetaBatch] = strconv.Itoa(wire.BatchAnnounced)
 	}
-	endpoints := s.endpoints(agent, batched)
+	if s.dry {
+		metadata[wire.MetaDryRun] = wire.DryRun
+	}
+	if at != agent {
+		metadata[wire.MetaVariant] = strings.TrimPrefix(at, agent+"-")
+	}
+	endpoints := s.endpoints(at, batched)
 	c.mu.Lock()
 	for _, e := range endpoints {
 		c.served[e.subject] = s
 	}
 	c.mu.Unlock()
-	var err error
 	hooking.Lock()
 	s.service, err = micro.AddService(c.nc, micro.Config{
 		Name:        c.names.ServiceName(agent),
@@ -146,15 +155,20 @@ type endpoint struct {
 	handler       micro.HandlerFunc
 }
 
-func (s *Service) endpoints(agent string, batched bool) []endpoint {
+// endpoints are those of the agent, or of the variant, that it listens as.
+func (s *Service) endpoints(at string, batched bool) []endpoint {
+	agent := s.agent
+	if s.dry { // an undo would not be one
+		return []endpoint{{"do", s.conn.names.CommandSubject(at, false), s.serve(agent, false)}}
+	}
 	all := []endpoint{
-		{"do", s.conn.names.CommandSubject(agent, false), s.serve(agent, false)},
-		{"undo", s.conn.names.CommandSubject(agent, true), s.serve(agent, true)},
+		{"do", s.conn.names.CommandSubject(at, false), s.serve(agent, false)},
+		{"undo", s.conn.names.CommandSubject(at, true), s.serve(agent, true)},
 	}
 	if batched {
 		all = append(all,
-			endpoint{"do-batch", s.conn.names.BatchSubject(agent, false), s.serveBatch(agent, false)},
-			endpoint{"undo-batch", s.conn.names.BatchSubject(agent, true), s.serveBatch(agent, true)})
+			endpoint{"do-batch", s.conn.names.BatchSubject(at, false), s.serveBatch(agent, false)},
+			endpoint{"undo-batch", s.conn.names.BatchSubject(at, true), s.serveBatch(agent, true)})
 	}
 	return all
 }
@@ -165,6 +179,15 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 		r := &CommandRequest{service: s, reply: req.Reply()}
 		if !s.conn.names.MayAnswer(r.reply) {
 			s.conn.log.Warn("command refused", "agent", agent, "reply", wire.Short(r.reply), "error", "not a subject of replies")
+			return
+		}
+		if copied := req.Headers().Get(wire.HeaderDryRun) == wire.DryRun; copied != s.dry {
+			why := "agent " + agent + " is a dry run: it takes copies of commands alone"
+			if copied {
+				why = "agent " + agent + " is no dry run: it takes no copy of a command"
+			}
+			s.conn.log.Warn("command refused", "agent", agent, "error", why)
+			s.refuse(r, core.CodeUnavailable, why)
 			return
 		}
 		var err error

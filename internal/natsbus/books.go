@@ -44,10 +44,11 @@ func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion)
 // ServeBooks answers for an agent's books until the subscription is stopped, one question at a time. An error of find
 // goes to the asker.
 func (c *Conn) ServeBooks(ctx context.Context, agent string, find func(context.Context, wire.BooksQuestion) (wire.BooksAnswer, error)) (*Subscription, error) {
-	if err := core.CheckAgent(agent); err != nil {
+	at, err := c.listens(agent)
+	if err != nil {
 		return nil, err
 	}
-	return c.subscribe(c.names.SubjectBooks(agent), wire.GroupAgent, func(msg *nats.Msg) {
+	return c.subscribe(c.names.SubjectBooks(at), wire.GroupAgent, func(msg *nats.Msg) {
 		answer := &nats.Msg{Subject: msg.Reply, Header: nats.Header{}}
 		data, code, err := booksAnswer(ctx, msg.Data, find)
 		if answer.Data = data; err != nil {

@@ -92,7 +92,7 @@ type Conn struct {
 
 	setting  sync.Mutex                   // held by a Setup, which may change streams
 	config   atomic.Pointer[StreamConfig] // of the last Setup; nil: none yet
-	outcomes [kinds]outcomes              // of what is published, by the kind of its stream
+	outcomes [allKinds]outcomes           // of what is published, by the kind of its stream
 	watched  watched                      // of Guard
 	away     atomic.Pointer[time.Time]    // since when there is no connection
 	refused  atomic.Bool                  // the server's refusal was logged since the connection was lost
@@ -103,6 +103,8 @@ type Conn struct {
 	buckets  map[string]jetstream.KeyValue
 	answers  *replier // made by the first agent that listens
 	instance string   // that its replies name; may be empty
+	variant  string   // that its agents listen as
+	dry      bool     // they have no effects
 	served   map[string]*Service
 	denials  []Denial
 	closed   bool
@@ -344,6 +346,33 @@ func (c *Conn) NameInstance(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instance = core.CleanActor(name)
+}
+
+// ServeAs makes its agents listen as a variant (see wire.VariantOf); empty: as themselves. With dry they have no effects: they
+// say so, take dos that are copies alone (wire.HeaderDryRun), and listen to nothing else. It is called before the first is
+// served.
+func (c *Conn) ServeAs(variant string, dry bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.variant, c.dry = variant, dry
+}
+
+// isDry reports whether its agents have no effects.
+func (c *Conn) isDry() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dry
+}
+
+// listens is what stands for an agent in the subjects that it listens on. Error: there can be none.
+func (c *Conn) listens(agent string) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := core.CheckAgent(agent); err != nil || c.variant == "" {
+		return agent, err
+	}
+	at := wire.VariantOf(agent, c.variant)
+	return at, core.CheckAgent(at)
 }
 
 // replier is the connection's one; nil when it is closed.

@@ -11,6 +11,8 @@
 //	Conn.Setup(ctx, StreamConfig) (Ready, error), Conn.Identity, Conn.Closed, Conn.Bucket
 //	Conn.Guard(ctx)                             makes again what is lost; Conn.Trouble lists what is wrong
 //	Conn.MakeRoomTasks, MakeRoomControl         remove what every partition has committed
+//	Conn.Home(ctx, partition), ForwardIn        several task streams: which has a partition, and the way there
+//	Conn.BeginChange → *Change: Prepare, Move, Finish  changes how many there are
 //	Conn.Permissions, Denials, Resubscribe      what the user may do, and what was refused
 //
 // # Submissions and requests (ingest)
@@ -41,6 +43,7 @@
 //
 //	Conn.PutWish, Wish, WatchWishes             where partitions are to be
 //	Conn.AnnouncePauses, OnPausesChanged        what is held back has changed
+//	Conn.Away, ServeAway                        what nodes have in flight that waits for agents
 //	Conn.Instances(ctx, agents), Lags           who answers now, and how far owners are behind
 //
 // # Clients

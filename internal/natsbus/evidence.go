@@ -59,14 +59,26 @@ func evidenceAt(ctx context.Context, kv jetstream.KeyValue, partition int, forme
 	return e, err
 }
 
-// WatchEvidence calls heard with what is recorded from now on, and with what was
-// recorded last, until ctx ends or the watch breaks.
-func (c *Conn) WatchEvidence(ctx context.Context, heard func(core.Evidence)) error {
+// evidenceApart is of how many partitions, at most, the evidence is watched apart from that of the others: the server
+// compares each key that a watch names with each other one.
+const evidenceApart = 128
+
+// WatchEvidence calls heard with what is recorded of some partitions from now on, and with what was
+// recorded last, until ctx ends or the watch breaks. Of more than 128 it is watched with that of all others: few nodes
+// have so many, and many nodes that hear all make NATS send each record to each node.
+func (c *Conn) WatchEvidence(ctx context.Context, partitions []int, heard func(core.Evidence)) error {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", c.names.BucketPartitions(), err)
 	}
-	watcher, err := kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	keys := []string{jetstream.AllKeys}
+	if len(partitions) > 0 && len(partitions) <= evidenceApart {
+		keys = keys[:0]
+		for _, p := range partitions {
+			keys = append(keys, wire.EvidenceKey(p, false), wire.EvidenceKey(p, true))
+		}
+	}
+	watcher, err := kv.WatchFiltered(ctx, keys, jetstream.IgnoreDeletes())
 	if err != nil {
 		return fmt.Errorf("watch of bucket %s: %w", c.names.BucketPartitions(), err)
 	}
@@ -91,16 +103,17 @@ func (c *Conn) WatchEvidence(ctx context.Context, heard func(core.Evidence)) err
 // TasksEnd is the position of a partition's last message in the task stream; 0: it
 // has none.
 func (c *Conn) TasksEnd(ctx context.Context, partition int) (uint64, error) {
-	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
+	name := c.StreamTasks(partition)
+	stream, err := c.js.Stream(ctx, name)
 	if err != nil {
-		return 0, fmt.Errorf("stream %s: %w", c.names.StreamTasks(), err)
+		return 0, fmt.Errorf("stream %s: %w", name, err)
 	}
 	last, err := stream.GetLastMsgForSubject(ctx, c.names.TasksPattern(partition))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("last message of partition %d in stream %s: %w", partition, c.names.StreamTasks(), err)
+		return 0, fmt.Errorf("last message of partition %d in stream %s: %w", partition, name, err)
 	}
 	return last.Sequence, nil
 }

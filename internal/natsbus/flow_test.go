@@ -89,7 +89,7 @@ func TestWishes(t *testing.T) {
 	// What owners record is heard as before, and a wish is no evidence.
 	evidence := make(chan core.Evidence, 16)
 	ctx, stop = context.WithCancel(context.Background())
-	go func() { done <- c.WatchEvidence(ctx, func(e core.Evidence) { evidence <- e }) }()
+	go func() { done <- c.WatchEvidence(ctx, nil, func(e core.Evidence) { evidence <- e }) }()
 	if e := receive(t, "evidence", evidence); e.Epoch != 5 {
 		t.Errorf("heard %+v", e)
 	}
@@ -242,5 +242,40 @@ func TestInstancesAreBounded(t *testing.T) {
 	}
 	if all, more, err := c.Instances(within(t), many); err != nil || !more || len(all) > 0 {
 		t.Errorf("too many names: %+v, %v, %v", all, more, err)
+	}
+}
+
+// TestAway: each node that is asked counts once; who is not among them does not, and who is silent is told as more.
+func TestAway(t *testing.T) {
+	c := ready(t)
+	if all, more, err := c.Away(within(t), []string{"n1"}); err != nil || len(all) != 0 || !more {
+		t.Errorf("no one serves it: %+v, %v, %v", all, more, err)
+	}
+	for _, node := range []string{"n1", "n2", "n2", "stranger"} {
+		sub, err := c.ServeAway(func() wire.AwayReport {
+			return wire.AwayReport{Node: node, Agents: []wire.AwayAgent{{Agent: "pay", Tasks: 2}}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(sub.Stop)
+	}
+	for _, x := range []struct {
+		nodes []string
+		want  []string
+		more  bool
+	}{{nil, nil, false}, {[]string{"n1", "n2"}, []string{"n1", "n2"}, false}, {[]string{"n1", "n2", "n3"}, []string{"n1", "n2"}, true}} {
+		all, more, err := c.Away(within(t), x.nodes)
+		var got []string
+		for _, r := range all {
+			got = append(got, r.Node)
+			if len(r.Agents) != 1 || r.Agents[0].Tasks != 2 {
+				t.Errorf("%+v", r)
+			}
+		}
+		slices.Sort(got)
+		if err != nil || more != x.more || !slices.Equal(got, x.want) {
+			t.Errorf("of %v: %v, more %v, %v", x.nodes, got, more, err)
+		}
 	}
 }

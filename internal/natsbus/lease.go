@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"duly.dev/duly/internal/members"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -156,6 +157,27 @@ func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, err
 	return kv, nil
 }
 
+// LiveNodes lists the nodes that have a lease now, or had one within its time. Error: the
+// bucket cannot be read; none where there is no bucket.
+func (c *Conn) LiveNodes(ctx context.Context) (nodes []string, err error) {
+	kv, err := c.Bucket(ctx, c.names.BucketNodes())
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := kv.ListKeysFiltered(ctx, wire.KeyNodePrefix+">")
+	if err != nil {
+		return nil, fmt.Errorf("live nodes: %w", err)
+	}
+	for key := range list.Keys() {
+		nodes = append(nodes, strings.TrimPrefix(key, wire.KeyNodePrefix))
+	}
+	slices.Sort(nodes)
+	return nodes, nil
+}
+
 // WatchNodes calls live with the names of the nodes that hold their lease, in
 // order: first the present ones, then at each change. It blocks until ctx ends,
 // and returns nil then. Errors: the bucket cannot be watched.
@@ -177,9 +199,8 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 		return fmt.Errorf("watch of nodes: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
-	m := members{ttl: status.TTL()}
-	defer c.tries.tried(TroubleWatch, &m, nil)
-	m.restart()
+	m := members.New(status.TTL(), time.Now)
+	defer c.tries.tried(TroubleWatch, m, nil)
 	// A server that was down when a lease ended reports nothing about it: a node that
 	// is not renewed is dropped here in the end.
 	tick := time.NewTicker(max(status.TTL()/3, time.Second/10))
@@ -195,115 +216,31 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 				}
 				return fmt.Errorf("watch of nodes: %w", ErrClosed)
 			}
-			m.update(entry)
-			c.tries.tried(TroubleWatch, &m, nil) // also where another watch could not begin
+			if entry == nil {
+				m.All()
+			} else {
+				m.Hear(strings.TrimPrefix(entry.Key(), wire.KeyNodePrefix), entry.Operation() == jetstream.KeyValuePut)
+			}
+			c.tries.tried(TroubleWatch, m, nil) // also where another watch could not begin
 		case <-tick.C:
-			if !m.mute(c.Connected()) {
-				m.prune()
+			if !m.Mute(c.Connected()) {
+				m.Prune()
 				break
 			}
 			again, err := kv.Watch(ctx, wire.KeyNodePrefix+">")
 			if err != nil {
 				if ctx.Err() == nil {
-					c.tries.tried(TroubleWatch, &m, err)
+					c.tries.tried(TroubleWatch, m, err)
 				}
 				break
 			}
-			c.tries.tried(TroubleWatch, &m, nil)
+			c.tries.tried(TroubleWatch, m, nil)
 			_ = watcher.Stop()
 			watcher = again
-			m.restart()
+			m.Restart()
 		}
-		if names, changed := m.take(); changed {
+		if names, changed := m.Take(); changed {
 			live(names)
 		}
 	}
-}
-
-// members is what a watcher knows of the nodes.
-type members struct {
-	ttl     time.Duration
-	seen    map[string]time.Time // when the lease was last renewed, as seen here
-	found   map[string]time.Time // the same by a watch that has not yet reported all; nil: it has
-	heard   time.Time            // when the watch last said anything, or was begun
-	away    int                  // ticks until another watch begins, because the server was away
-	primed  bool                 // a watch has reported all present nodes
-	changed bool
-}
-
-// update takes one entry of the watch; nil ends the present ones.
-func (m *members) update(entry jetstream.KeyValueEntry) {
-	m.heard = time.Now()
-	if entry == nil {
-		same := m.primed && len(m.found) == len(m.seen)
-		for node := range m.found {
-			_, known := m.seen[node]
-			same = same && known
-		}
-		m.seen, m.found, m.primed = m.found, nil, true
-		m.changed = m.changed || !same
-		return
-	}
-	node, put := strings.TrimPrefix(entry.Key(), wire.KeyNodePrefix), entry.Operation() == jetstream.KeyValuePut
-	to := m.seen
-	if m.found != nil {
-		to = m.found
-	}
-	_, known := to[node]
-	if put {
-		to[node] = m.heard
-	} else {
-		delete(to, node)
-	}
-	m.changed = m.changed || m.found == nil && known != put
-}
-
-// restart notes that a watch has begun: it reports all present nodes first.
-func (m *members) restart() {
-	m.found, m.heard, m.away = map[string]time.Time{}, time.Now(), 0
-}
-
-// mute reports whether another watch must begin: the server was away, or the
-// watch has said nothing for the life of a lease. Without a server it is not the
-// watch's fault. A server that is back is given a third of a lease, in which all
-// live nodes renew theirs: without it they would seem to have gone for a moment.
-func (m *members) mute(connected bool) bool {
-	switch {
-	case !connected:
-		m.away = 2
-		return false
-	case m.away > 0:
-		m.away--
-		return m.away == 0
-	}
-	return m.ttl > 0 && time.Since(m.heard) > m.ttl
-}
-
-// prune drops nodes that were not renewed for two lives of a lease, by a watch
-// that is heard: without a server, and without a watch, nothing is renewed and
-// nothing dropped.
-func (m *members) prune() {
-	now := time.Now()
-	for node, seen := range m.seen {
-		if m.away > 0 || m.found != nil {
-			m.seen[node] = now
-		} else if m.ttl > 0 && now.Sub(seen) > 2*m.ttl {
-			delete(m.seen, node)
-			m.changed = true
-		}
-	}
-}
-
-// take returns the nodes when they have changed.
-func (m *members) take() ([]string, bool) {
-	if m.found != nil || !m.changed {
-		return nil, false
-	}
-	m.changed = false
-	names := make([]string, 0, len(m.seen))
-	for node := range m.seen {
-		names = append(names, node)
-	}
-	slices.Sort(names)
-	return names, true
 }

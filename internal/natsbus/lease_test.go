@@ -234,50 +234,6 @@ func TestWatchNodesEmpty(t *testing.T) {
 	}
 }
 
-// TestMembersPrune: a node whose end was not reported is dropped in the end, but not
-// for want of a server or of a watch.
-//
-// covers: inv11
-func TestMembersPrune(t *testing.T) {
-	old := time.Now().Add(-3 * time.Minute)
-	m := members{ttl: time.Minute, primed: true, heard: time.Now(), seen: map[string]time.Time{"fresh": time.Now(), "stale": old}}
-	if m.mute(false) {
-		t.Error("a watch begun without a server")
-	}
-	m.prune()
-	if _, changed := m.take(); changed || len(m.seen) != 2 {
-		t.Error("dropped while there was no server")
-	}
-	if m.mute(true) || !m.mute(true) {
-		t.Error("the server is back: want its watch trusted for one more look, so that all renew, and then no longer")
-	}
-	m.seen["stale"] = old
-	m.restart()
-	if m.prune(); len(m.seen) != 2 {
-		t.Error("dropped before the new watch has said who is there")
-	}
-	m.found["fresh"], m.found["stale"] = time.Now(), old
-	m.update(nil)
-	if _, changed := m.take(); changed {
-		t.Error("the same nodes are news")
-	}
-	if m.mute(true) {
-		t.Error("a watch that was just heard is mute")
-	}
-	m.prune()
-	if nodes, changed := m.take(); !changed || !slices.Equal(nodes, []string{"fresh"}) {
-		t.Errorf("%v, %v", nodes, changed)
-	}
-	if m.heard = old; !m.mute(true) {
-		t.Error("a watch that says nothing for so long is trusted")
-	}
-	m.restart()
-	m.update(nil)
-	if nodes, changed := m.take(); !changed || len(nodes) != 0 {
-		t.Errorf("a new watch finds no node: %v, %v", nodes, changed)
-	}
-}
-
 // TestWatchNodesOverARestart: a server that is restarted has forgotten the watch.
 // No node that renews is dropped for it, and a node that joins is seen.
 //

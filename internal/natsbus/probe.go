@@ -41,11 +41,12 @@ func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (
 // ServeProbes answers the probes of an agent until stop is called, which returns when the last one has been answered.
 // probe is called for probesMax of them at a time; more are refused (429). Its error goes to the asker, with code.
 func (c *Conn) ServeProbes(ctx context.Context, agent string, probe func(context.Context, *core.Command) (p core.Probe, code int, err error)) (stop func(), err error) {
-	if err := core.CheckAgent(agent); err != nil {
+	at, err := c.listens(agent)
+	if err != nil {
 		return nil, err
 	}
 	s := &probeService{conn: c, ctx: ctx, agent: agent, probe: probe, room: make(chan struct{}, probesMax)}
-	sub, err := c.subscribe(c.names.SubjectProbe(agent), wire.GroupAgent, s.take)
+	sub, err := c.subscribe(c.names.SubjectProbe(at), wire.GroupAgent, s.take)
 	if err != nil {
 		return nil, err
 	}

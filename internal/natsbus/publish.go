@@ -236,7 +236,7 @@ func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.
 	b := buffer()
 	defer release(b)
 	*b = wire.AppendControl(*b, control)
-	seq, err := c.store(ctx, kindControl, c.names.ControlSubject(partition), nil, *b)
+	seq, err := c.store(ctx, controlKind(c.streamOf(partition)), c.names.ControlSubject(partition), nil, *b)
 	if err != nil {
 		return 0, fmt.Errorf("control %s for partition %d: %w", wire.ControlWord(control.Kind), partition, err)
 	}

@@ -125,12 +125,12 @@ type Reader struct {
 // connection was. A stream that is missing is waited for. Until ctx ends or Stop. Errors:
 // the same, and ErrNoStream.
 func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
-	return c.read(ctx, c.names.StreamTasks(), c.names.TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
+	return c.read(ctx, c.StreamTasks(partition), c.names.TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
 }
 
 // ReadControl does the same with a partition's control messages.
 func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
-	return c.read(ctx, c.names.StreamControl(), c.names.ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
+	return c.read(ctx, c.StreamControl(partition), c.names.ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
 }
 
 func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {

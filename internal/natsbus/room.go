@@ -13,9 +13,9 @@ import (
 
 // Passed is how far the partitions have come, as committed.
 type Passed struct {
-	Stream  string         // id of the stream that all the cursors belong to
-	Cursors []uint64       // by partition
-	Stored  []core.Instant // when the stream took the messages there; 0: not known
+	Stream  string               // id of the stream that all the cursors belong to
+	Cursors map[int]uint64       // by partition
+	Stored  map[int]core.Instant // when the stream took the messages there; 0: not known
 }
 
 // Room is what was done about a stream that has little room.
@@ -32,16 +32,16 @@ const (
 	roomTight  = 95 // over it goes what is younger, too, until roomWanted is met
 )
 
-// MakeRoomTasks removes from the task stream what all partitions have committed, when
+// MakeRoomTasks removes from the task stream with a number what all its partitions have committed, when
 // it is over a share of its bound: what is older than keep, and if that is not enough,
 // the oldest of the rest. passed is asked only then. An empty Room: nothing was done.
-func (c *Conn) MakeRoomTasks(ctx context.Context, keep time.Duration, passed func(context.Context) (Passed, error)) (Room, error) {
-	return c.makeRoom(ctx, c.names.StreamTasks(), c.names.TasksPattern, keep, passed)
+func (c *Conn) MakeRoomTasks(ctx context.Context, number int, keep time.Duration, passed func(context.Context) (Passed, error)) (Room, error) {
+	return c.makeRoom(ctx, c.names.StreamTasksAt(number), c.names.TasksPattern, keep, passed)
 }
 
 // MakeRoomControl does the same with the control stream.
-func (c *Conn) MakeRoomControl(ctx context.Context, keep time.Duration, passed func(context.Context) (Passed, error)) (Room, error) {
-	return c.makeRoom(ctx, c.names.StreamControl(), c.names.ControlSubject, keep, passed)
+func (c *Conn) MakeRoomControl(ctx context.Context, number int, keep time.Duration, passed func(context.Context) (Passed, error)) (Room, error) {
+	return c.makeRoom(ctx, c.names.StreamControlAt(number), c.names.ControlSubject, keep, passed)
 }
 
 func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) string, keep time.Duration, passed func(context.Context) (Passed, error)) (Room, error) {
@@ -76,7 +76,7 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 		return room, nil // cursors of another stream: its owners have not seen yet that this one is new
 	}
 	for p, cursor := range all.Cursors {
-		if cursor > state.LastSeq || p < len(all.Stored) && !c.isAt(ctx, stream, cursor, all.Stored[p]) {
+		if cursor > state.LastSeq || !c.isAt(ctx, stream, cursor, all.Stored[p]) {
 			return room, nil // it went back, and its owner has not seen that yet
 		}
 		if cursor+1 >= to {

@@ -58,7 +58,7 @@ type AskRequest struct {
 // goroutine, as Reject and Refuse.
 func (r *AskRequest) Accept(seq uint64, partition int) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
-		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: r.conn.names.StreamControl(), Seq: seq, Task: r.Control.ID, Partition: partition, State: r.State, Outcome: r.Outcome})
+		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: r.conn.StreamControl(partition), Seq: seq, Task: r.Control.ID, Partition: partition, State: r.State, Outcome: r.Outcome})
 	})
 }
 

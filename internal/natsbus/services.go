@@ -127,7 +127,7 @@ func (c *Conn) agentInstance(data []byte) (AgentInstance, bool) {
 	return is, true
 }
 
-// AnnouncePauses makes every scheduler read the pauses again.
+// AnnouncePauses makes every scheduler read the pauses and the breakers again.
 func (c *Conn) AnnouncePauses() error {
 	if err := c.nc.Publish(c.names.SubjectPausesChanged(), nil); err != nil {
 		return fmt.Errorf("announcement of pauses: %w", publishError(err))

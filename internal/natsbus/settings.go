@@ -19,6 +19,7 @@ const (
 	FlagControlBytes = "stream-control-max-bytes"
 	FlagEventsBytes  = "stream-events-max-bytes"
 	FlagDeadBytes    = "stream-dead-max-bytes"
+	FlagTaskStreams  = "task-streams"
 
 	flagPartitions = "partitions"
 	flagReplicas   = "stream-replicas"
@@ -29,7 +30,7 @@ const (
 
 // Flags are the settings that errors about streams name.
 func Flags() []string {
-	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, flagPartitions, flagReplicas, flagAge, flagLease, flagNamespace}
+	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagAge, flagLease, flagNamespace}
 }
 
 func newStreamID() string { return rand.Text() }
@@ -38,11 +39,26 @@ func newStreamID() string { return rand.Text() }
 // partition: one that reads and the one it takes the place of.
 const consumersSpare = 8
 
+// consumersUsual is how many nats-server 2.15 allows a stream that says nothing of it (default_max_consumers).
+const consumersUsual = 1000
+
+// mostConsumers is how many a stream that is read by partition is to allow: as the server has it while that is enough,
+// because an account may allow fewer than a stream asks for.
+func mostConsumers(partitions int) int {
+	if n := 2*partitions + consumersSpare; n > consumersUsual {
+		return n
+	}
+	return -1
+}
+
 // refusals lists what of an existing stream cannot be used and is not changed in
 // place, because NATS cannot or because a person has set it on purpose.
 func (r *resource) refusals(have *jetstream.StreamConfig) []string {
 	want := &r.want
 	d := diffs{name: want.Name}
+	if wrong := r.wrongNumber(have); wrong != "" {
+		return []string{want.Name + ": " + wrong} // what else differs comes from that
+	}
 	d.check("retention", have.Retention, want.Retention, "")
 	d.check("storage", have.Storage, want.Storage, "")
 	d.check("discard", have.Discard, want.Discard, "")
@@ -114,6 +130,9 @@ func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, byte
 	}
 	if set(resize && to.MaxBytes != bytes, "max bytes", r.flag, to.MaxBytes, bytes) {
 		to.MaxBytes = bytes
+	}
+	if set(r.want.MaxConsumers > 0 && to.MaxConsumers <= 0, "max consumers", "", "the server's usual", r.want.MaxConsumers) {
+		to.MaxConsumers = r.want.MaxConsumers
 	}
 	ageFlag := flagAge
 	if r.bucket != "" {

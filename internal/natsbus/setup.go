@@ -25,8 +25,8 @@ const (
 	DefaultLease      = 6 * time.Second
 )
 
-// PartitionsMax bounds P.
-const PartitionsMax = 1024
+// PartitionsMax bounds P. What so many cost is in docs/scaling.md.
+const PartitionsMax = 4096
 
 // markerTTL is how long the server's delete markers of expired leases stay, so that
 // watchers see them.
@@ -64,9 +64,10 @@ var (
 type StreamConfig struct {
 	Installation    string        // id of the installation, in SQL, too; empty: none is written or compared
 	Partitions      int           // P, fixed for the life of the data; default DefaultPartitions
+	TaskStreams     int           // how many task streams share the partitions; default 1
 	Replicas        int           // default 1
 	MaxAge          time.Duration // of submissions and control messages; at least the interval of SQL backups
-	MaxBytes        int64         // of submissions; full means "retry after"; 0: as NATS has room
+	MaxBytes        int64         // of submissions, in all task streams together; full means "retry after"; 0: as NATS has room
 	ControlBytes    int64         // of control messages, the same
 	EventsAge       time.Duration // of events and dead letters
 	EventsBytes     int64         // of events: the oldest go; 0: as NATS has room
@@ -92,6 +93,9 @@ type Ready struct {
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if config.Partitions < 0 || config.Partitions > PartitionsMax {
 		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
+	}
+	if n := config.taskStreams(); n > wire.TaskStreamsMax || n > cmp.Or(config.Partitions, DefaultPartitions) {
+		return Ready{}, fmt.Errorf("task streams %d, want 1 to %d, and no more than partitions", n, wire.TaskStreamsMax)
 	}
 	c.setting.Lock()
 	defer c.setting.Unlock()
@@ -151,6 +155,9 @@ func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetst
 		info := stream.CachedInfo()
 		if err := config.checkInstallation(info); err != nil {
 			return nil, err
+		}
+		if wrong := r.wrongNumber(&info.Config); wrong != "" {
+			return nil, fmt.Errorf("%w: %s: %s", ErrSettings, r.want.Name, wrong)
 		}
 		diffs = append(diffs, r.refusals(&info.Config)...)
 		infos[r.want.Name] = info
@@ -227,19 +234,12 @@ func withFlag(err error) error {
 	return err
 }
 
-// Identity names the task stream and the control stream as they are now:
+// Identity names the first task stream and its control stream as they are now:
 // tasks/control/former, the ids of both and what versions before 1 wrote of the task
-// stream. Errors: ErrNoStream, ErrInstallation.
+// stream. Errors: those of Home.
 func (c *Conn) Identity(ctx context.Context) (string, error) {
-	tasks, err := c.stream(ctx, c.names.StreamTasks())
-	if err != nil {
-		return "", err
-	}
-	control, err := c.stream(ctx, c.names.StreamControl())
-	if err != nil {
-		return "", err
-	}
-	return identity(tasks.CachedInfo(), control.CachedInfo()), nil
+	home, err := c.Home(ctx, 0)
+	return home.Identity, err
 }
 
 func identity(tasks, control *jetstream.StreamInfo) string {
@@ -291,6 +291,8 @@ type resource struct {
 	share  share
 	meta   map[string]string
 	guest  bool // it is another node's to change
+	// How many task streams there are to be; 0: it is not the one that says so.
+	streams int
 	// What is compared only where it was configured.
 	replicas, age, window, partitions bool
 }
@@ -308,6 +310,9 @@ func (r *resource) metadata(installation, id string) map[string]string {
 	m := map[string]string{metaWire: strconv.Itoa(wire.Version), metaStream: id}
 	for k, v := range r.meta {
 		m[k] = v
+	}
+	if r.streams > 1 {
+		m[metaTaskStreams] = strconv.Itoa(r.streams)
 	}
 	if installation != "" {
 		m[metaInstallation] = installation
@@ -332,19 +337,16 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 			replicas: config.Replicas != 0, window: config.DuplicateWindow != 0,
 		}
 	}
-	tasks := stream(kindTasks, names.StreamTasks(), "Duly: submissions, by partition", age, jetstream.DiscardNew, FlagTasksBytes, config.MaxBytes, shareTasks, names.PatternIn(), names.PatternPack())
-	tasks.want.SubjectTransform = &jetstream.SubjectTransformConfig{
-		Source:      names.PatternIn(),
-		Destination: names.TasksTransform(partitions),
-	}
-	tasks.meta = map[string]string{metaPartitions: strconv.Itoa(partitions)}
-	tasks.partitions = config.Partitions != 0
-	control := stream(kindControl, names.StreamControl(), "Duly: requests about tasks, by partition", age, jetstream.DiscardNew, FlagControlBytes, config.ControlBytes, shareControl, names.PatternControl())
+	queue := config.taskResources(names, partitions, func(kind int, name, about, flag string, bytes int64, share share, subjects ...string) *resource {
+		r := stream(kind, name, about, age, jetstream.DiscardNew, flag, bytes, share, subjects...)
+		r.want.MaxConsumers = mostConsumers(partitions)
+		r.age = config.MaxAge != 0
+		return r
+	})
 	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.PatternEvents())
 	dead := stream(kindDead, names.StreamDead(), "Duly: what could not be decoded", eventsAge, jetstream.DiscardOld, FlagDeadBytes, config.DeadBytes, shareDead, names.PatternDead())
 	alerts := stream(kindAlerts, names.StreamAlerts(), "Duly: what operators must know", eventsAge, jetstream.DiscardOld, "", 0, share{least: alertsBytes, most: alertsBytes}, names.PatternAlerts())
 	alerts.age = config.EventsAge != 0
-	tasks.age, control.age = config.MaxAge != 0, config.MaxAge != 0
 	events.age, dead.age = config.EventsAge != 0, config.EventsAge != 0
 
 	// The bucket has the time to live: that of a key is dropped by the first update.
@@ -355,7 +357,7 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
 	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)
 	states := config.bucket(names.BucketPartitions(), "Duly: how far each partition has come", partitionsBytes)
-	all := []*resource{tasks, control, events, dead, alerts, nodes}
+	all := append(queue, events, dead, alerts, nodes)
 	if !config.Guest {
 		all = append(all, keys)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/wire"
 )
 
 func TestSetupTwice(t *testing.T) {
@@ -189,5 +190,35 @@ func TestSetupForeignStream(t *testing.T) {
 	}
 	if _, err := c.Setup(within(t), StreamConfig{Partitions: PartitionsMax + 1}); err == nil || errors.Is(err, ErrSettings) {
 		t.Errorf("too many partitions: %v", err)
+	}
+}
+
+// Streams that are read by many partitions allow the consumers of all, twice: one that changes hands has two. A server
+// allows 1,000 of a stream that says nothing. One that was made before they said it is changed.
+func TestConsumersOfManyPartitions(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	const partitions = 600
+	setUp(t, c, StreamConfig{Partitions: partitions})
+	for _, name := range []string{c.names.StreamTasks(), c.names.StreamControl()} {
+		stream, err := c.js.Stream(within(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := stream.CachedInfo().Config
+		was.MaxConsumers = -1
+		if _, err := c.js.UpdateStream(within(t), was); err != nil {
+			t.Fatal(err)
+		}
+		setUp(t, c, StreamConfig{Partitions: partitions})
+		for i := range 2 * partitions {
+			config := jetstream.ConsumerConfig{Durable: wire.ConsumerName(i%partitions, 1+int64(i/partitions), 1), AckPolicy: jetstream.AckExplicitPolicy, MemoryStorage: true}
+			if _, err := stream.CreateConsumer(within(t), config); err != nil {
+				t.Fatalf("stream %s, consumer %d of %d: %v", name, i+1, 2*partitions, err)
+			}
+		}
+	}
+	few := StreamConfig{Partitions: 16}.resources(c.names)[0].want.MaxConsumers
+	if few != -1 {
+		t.Errorf("of 16 partitions %d consumers are asked for, want what the account allows", few)
 	}
 }

@@ -30,6 +30,7 @@ var (
 	shareTasks   = share{percent: 60, most: 10 * gibibyte, least: 32 * mebibyte}
 	shareEvents  = share{percent: 20, most: 4 * gibibyte, least: 16 * mebibyte}
 	shareControl = share{percent: 5, most: gibibyte, least: 4 * mebibyte}
+	shareIn      = share{percent: 2, most: gibibyte, least: 4 * mebibyte}
 	shareDead    = share{percent: 5, most: gibibyte, least: 4 * mebibyte}
 )
 

@@ -134,7 +134,7 @@ func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq 
 	if *small, smaller = wire.AppendCompressedPack(*small, *b); smaller {
 		data = *small
 	}
-	c.publish(kindTasks, c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {
+	c.publish(taskKind(c.streamOf(partition)), c.names.PackSubject(partition), nil, data, func(seq uint64, err error) {
 		c.packs.Add(-1)
 		if err != nil {
 			err = fmt.Errorf("pack for partition %d: %w", partition, err)

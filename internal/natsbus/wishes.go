@@ -95,21 +95,20 @@ type Lag struct {
 	Epoch   int64  // of the owner that reads
 }
 
-// Lags are those of all partitions that have, or had within the hour, a reader. It is one request for all of them.
+// Lags are those of all partitions that have, or had within the hour, a reader. It is one request a task stream.
 func (c *Conn) Lags(ctx context.Context) (map[int]Lag, error) {
-	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
-	if err != nil {
-		return nil, fmt.Errorf("lag of the partitions: %w", err)
-	}
 	lags := map[int]Lag{}
-	list := stream.ListConsumers(ctx)
-	for info := range list.Info() {
-		p, epoch, _, ok := wire.ParseConsumer(info.Name)
-		if is, seen := lags[p]; ok && (!seen || epoch >= is.Epoch) {
-			lags[p] = Lag{Pending: info.NumPending + uint64(max(0, info.NumAckPending)), Epoch: epoch}
+	err := c.eachTaskStream(ctx, func(stream jetstream.Stream, has func(int) bool) error {
+		list := stream.ListConsumers(ctx)
+		for info := range list.Info() {
+			p, epoch, _, ok := wire.ParseConsumer(info.Name)
+			if is, seen := lags[p]; ok && has(p) && (!seen || epoch >= is.Epoch) {
+				lags[p] = Lag{Pending: info.NumPending + uint64(max(0, info.NumAckPending)), Epoch: epoch}
+			}
 		}
-	}
-	if err := list.Err(); err != nil {
+		return list.Err()
+	})
+	if err != nil {
 		return nil, fmt.Errorf("lag of the partitions: %w", err)
 	}
 	return lags, nil

@@ -25,6 +25,7 @@ import (
 // Names of the conditions that operators are told of and that no node stands on.
 const (
 	condAgents    = "agents"
+	condBreaker   = "breaker"
 	condDeadlines = "deadlines"
 	condBraked    = "operations-braked"
 	condDelivery  = "alert-delivery"
@@ -36,6 +37,7 @@ const (
 	raiseLast  = time.Second      // the same when the node ends
 	raiseAgain = 10 * time.Second // the longest pause between two tries
 	watchEvery = 10 * time.Second // between two looks at agents, deadlines and operations
+	breakEvery = 2 * time.Second  // between two looks at breakers
 
 	riskWithin = 10 * time.Minute // deadlines that are nearer are looked at
 	riskLook   = 200              // so many of them at most
@@ -194,6 +196,9 @@ func (n *Node) operatorConditions(scheduler, supervisor bool) []ground.Condition
 	}
 	if supervisor {
 		all = append(all, ground.Condition{
+			Name: condBreaker, Wanted: "breakers of agents are closed", Begin: "the breaker of an agent is open: what would begin there is parked", End: "the breaker of the agent is closed again",
+			Shared: true, Grace: ground.AtOnce, Every: breakEvery, Each: n.probeBreakers,
+		}, ground.Condition{
 			Name: condDeadlines, Wanted: "tasks end well before their deadlines", Begin: "tasks are about to miss their deadlines", End: "no task is about to miss its deadline",
 			Shared: true, Every: watchEvery, Probe: n.probeDeadlines,
 		}, ground.Condition{
@@ -218,6 +223,26 @@ func (n *Node) probeAgents(context.Context) []ground.Found {
 	var all []ground.Found
 	for _, a := range own.Snapshot().Away {
 		all = append(all, ground.Found{Key: a.Agent, Since: a.Since.Time(), Err: fmt.Errorf("%s: %d tasks wait for it, on this node", a.Agent, a.Tasks)})
+	}
+	return all
+}
+
+// probeBreakers are the agents whose breakers are not closed.
+func (n *Node) probeBreakers(ctx context.Context) []ground.Found {
+	store, ok := n.operatorStore().(operate.BreakerStore)
+	if !ok || !n.leads() {
+		return nil
+	}
+	breakers, err := store.Breakers(ctx)
+	if err != nil {
+		return nil // the database is another condition
+	}
+	var all []ground.Found
+	now := n.now()
+	for i := range breakers {
+		if text := breakerSentence(breakers[i].Agent, operate.BreakerOf(&breakers[i], now)); text != "" {
+			all = append(all, ground.Found{Key: breakers[i].Agent, Since: breakers[i].Since.Time(), Err: errors.New(text)})
+		}
 	}
 	return all
 }

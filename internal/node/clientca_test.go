@@ -26,6 +26,7 @@ import (
 	"duly.dev/duly/internal/api/apitest"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -212,5 +213,14 @@ func TestRetentionIsTheSchedulers(t *testing.T) {
 	n := &Node{cfg: config.Config{RetainDetail: time.Hour, RetainRow: 2 * time.Hour, RetainAudit: 3 * time.Hour}}
 	if got := n.schedulerConfig().Retain; got.Detail != time.Hour || got.Row != 2*time.Hour || got.Audit != 3*time.Hour {
 		t.Errorf("retention %+v", got)
+	}
+}
+
+// TestSharesAreTheSchedulers: weights and the label of tenants are what the settings say.
+func TestSharesAreTheSchedulers(t *testing.T) {
+	n := &Node{cfg: config.Config{Fair: config.Fair{TenantLabel: "customer", Weights: []string{"class:low=2", "type:order=3", "tenant:acme=4"}}}}
+	got := n.schedulerConfig()
+	if got.TenantLabel != "customer" || got.Weights.Classes[core.ClassLow] != 2 || got.Weights.Types["order"] != 3 || got.Weights.Tenants["acme"] != 4 {
+		t.Errorf("label %s, weights %+v", got.TenantLabel, got.Weights)
 	}
 }

@@ -40,6 +40,9 @@ func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (
 	if p.Pauses != nil {
 		cfg.Pauses = consolePauses{p.Pauses}
 	}
+	if p.Breakers != nil {
+		cfg.Breakers = p.Breakers
+	}
 	if p.Versions != nil {
 		cfg.Versions = p.Versions
 	}

@@ -133,7 +133,7 @@ func Examine(ctx context.Context, cfg config.Config, o Examination) []Finding {
 		e.add(CheckSettings, FindingWrong, "%v", err)
 		return e.findings
 	}
-	e.add(CheckSettings, FindingOK, "roles %s, %d partitions, namespace %s", strings.Join(cfg.Roles, ", "), cfg.Partitions, cfg.Namespace)
+	e.add(CheckSettings, FindingOK, "roles %s, %d partitions in %d task streams, namespace %s", strings.Join(cfg.Roles, ", "), cfg.Partitions, cfg.TaskStreams, cfg.Namespace)
 	e.database(ctx)
 	e.nats(ctx, named)
 	e.clocks(ctx)

@@ -40,7 +40,19 @@ func logError(err error) error {
 }
 
 // doorReader is api.Reader on the state store.
-type doorReader struct{ schema.Store }
+type doorReader struct {
+	schema.Store
+	causes *causes
+}
+
+// Get implements api.Reader.
+func (r doorReader) Get(ctx context.Context, partition int, id string) (core.View, error) {
+	v, err := r.Store.Get(ctx, partition, id)
+	if err == nil {
+		r.causes.explain(ctx, &v)
+	}
+	return v, err
+}
 
 // Counts implements api.Reader.
 func (r doorReader) Counts(ctx context.Context) ([]core.Count, error) {

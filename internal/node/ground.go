@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -311,32 +310,32 @@ func (n *Node) probePartitions(ctx context.Context) error {
 	if !known {
 		return nil // another condition says so
 	}
-	states, err := n.store.Cursors(ctx)
+	states, err := n.store.Unowned(ctx, live)
 	if err != nil {
 		return nil //nolint:nilerr // the database is another condition
 	}
-	return unowned(states, live)
+	return unowned(states, n.cfg.Partitions)
 }
 
-func unowned(states []core.PartitionState, live []string) error {
-	var free []string
-	for i := range states {
-		switch s := &states[i]; {
-		case s.Owner == "":
-			free = append(free, fmt.Sprintf("%d has none", s.Partition))
-		case !slices.Contains(live, s.Owner):
-			free = append(free, fmt.Sprintf("%d has %s, which is not live", s.Partition, s.Owner))
-		}
-	}
-	if len(free) == 0 {
+// unowned is the error about these partitions without a live owner, of so many that there are.
+func unowned(states []core.PartitionState, partitions int) error {
+	if len(states) == 0 {
 		return nil
 	}
 	const most = 8
+	var free []string
+	for i := range states {
+		if s := &states[i]; s.Owner == "" {
+			free = append(free, fmt.Sprintf("%d has none", s.Partition))
+		} else {
+			free = append(free, fmt.Sprintf("%d has %s, which is not live", s.Partition, s.Owner))
+		}
+	}
 	text := strings.Join(free[:min(most, len(free))], "; ")
 	if len(free) > most {
 		text += "; …"
 	}
-	return fmt.Errorf("%d of %d partitions: %s", len(free), len(states), text)
+	return fmt.Errorf("%d of %d partitions: %s", len(free), partitions, text)
 }
 
 // leading is the leader's lease as it was last seen. Only the probe uses it.

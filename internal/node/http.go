@@ -119,6 +119,17 @@ func (s standing) Ready() []health.Failure { return failures(s.ground.Ready()) }
 // Live implements health.Source.
 func (s standing) Live() []health.Failure { return failures(s.ground.Live()) }
 
+// Health gives the names of what does not hold: for /readyz, and for /healthz. Both are empty where all is well.
+func (n *Node) Health() (unready, dead []string) {
+	names := func(all []ground.Trouble) (names []string) {
+		for _, t := range all {
+			names = append(names, t.Name)
+		}
+		return names
+	}
+	return names(n.ground.Ready()), names(n.ground.Live())
+}
+
 func failures(troubles []ground.Trouble) []health.Failure {
 	all := make([]health.Failure, len(troubles))
 	for i, t := range troubles {

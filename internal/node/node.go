@@ -19,6 +19,7 @@ import (
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
@@ -82,6 +83,7 @@ type owner interface {
 	Owned() int
 	Overloaded() bool
 	Snapshot() scheduler.Snapshot
+	Breakers() []core.Breaker
 }
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that
@@ -210,7 +212,7 @@ func (n *Node) checkForeign(ctx context.Context) error {
 // streamConfig is how the streams are to be.
 func (n *Node) streamConfig() natsbus.StreamConfig {
 	return natsbus.StreamConfig{
-		Partitions: n.cfg.Partitions, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
+		Partitions: n.cfg.Partitions, TaskStreams: n.cfg.TaskStreams, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
 		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
 		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(config.RoleScheduler),
 	}

@@ -1,10 +1,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,14 +14,16 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
 )
 
 // What operators read and change of the flow, on this node's connections.
 
-// Flow is pauses, limits, partitions and agents, as operators see and change them.
+// Flow is pauses, breakers, limits, partitions and agents, as operators see and change them.
 type Flow struct {
 	Pauses     operate.PauseControl
+	Breakers   operate.BreakerControl
 	Partitions operate.Partitions
 	Agents     operate.Agents
 	Plans      operate.PlanControl
@@ -30,6 +34,7 @@ type Flow struct {
 type flowStore interface {
 	operate.FlowReader
 	operate.PauseStore
+	operate.BreakerStore
 	operate.TrailWriter
 	operate.LimitStore
 	operate.VersionStore
@@ -52,7 +57,12 @@ func (n *Node) Flow() (*Flow, error) {
 }
 
 func (n *Node) flowOf(store flowStore) *Flow {
+	agents := &operate.LiveAgents{Flow: store, Instances: n.instances, Absent: n.absent, Pauses: store.Pauses, Breakers: store.Breakers, Now: n.now}
 	return &Flow{
+		Breakers: &operate.Breaking{Store: store, Trail: store, Flow: store, Now: n.now, Announce: func() error {
+			agents.Forget()
+			return n.conn.AnnouncePauses()
+		}},
 		Pauses: &operate.Pausing{Store: store, Trail: store, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Partitions: &operate.Partitioning{
 			Flow: store, Trail: store, Wishes: n.conn, Live: n.members.get, Now: n.now,
@@ -68,7 +78,7 @@ func (n *Node) flowOf(store flowStore) *Flow {
 		},
 		Limits: &operate.Limiting{Store: store, Trail: store, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Plans:  &operate.Versioning{Store: store, Trail: store, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
-		Agents: &operate.LiveAgents{Flow: store, Instances: n.instances, Pauses: store.Pauses, Now: n.now},
+		Agents: agents,
 	}
 }
 
@@ -82,6 +92,37 @@ func (n *Node) instances(ctx context.Context, agents []string) ([]operate.Instan
 		all[i] = operate.Instance{Agent: is.Agent, Started: is.Started, Calls: is.Calls, Errors: is.Errors, Busy: is.Busy, Messages: is.Messages}
 	}
 	return all, more, err
+}
+
+// absent is what the live nodes have in flight that waits for agents which are not there.
+func (n *Node) absent(ctx context.Context) (all []operate.Absence, more bool, err error) {
+	live, known := n.members.get()
+	reports, more, err := n.conn.Away(ctx, live)
+	for i := range reports {
+		more = more || reports[i].More
+		for _, a := range reports[i].Agents {
+			is := operate.Absence{Agent: a.Agent, Since: a.Since, Tasks: a.Tasks, First: a.First}
+			for _, s := range a.Steps {
+				is.Steps = append(is.Steps, operate.WaitingStep(s))
+			}
+			all = append(all, is)
+		}
+	}
+	return all, more || !known, err
+}
+
+// awayReport is what this node says of agents that are away.
+func (n *Node) awayReport(s *scheduler.Scheduler) wire.AwayReport {
+	r := wire.AwayReport{Node: n.cfg.NodeName, Agents: []wire.AwayAgent{}}
+	for _, a := range s.Snapshot().Away {
+		is := wire.AwayAgent{Agent: a.Agent, Since: a.Since.Time(), Tasks: int64(a.Tasks), First: a.First.Time()}
+		slices.SortFunc(a.Steps, func(a, b scheduler.AwayStep) int { return cmp.Compare(b.Tasks, a.Tasks) })
+		for _, step := range a.Steps {
+			is.Steps = append(is.Steps, wire.AwayStep{Type: step.Type, Step: step.Step, Tasks: int64(step.Tasks)})
+		}
+		r.Agents = append(r.Agents, is)
+	}
+	return r
 }
 
 // obey has a scheduler hold what operators pause, where the state store keeps that, and place partitions as they want.

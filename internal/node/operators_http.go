@@ -77,7 +77,9 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 func (n *Node) ports() api.Ports {
 	var p api.Ports
 	var store any = n.store
-	p.Reader, _ = store.(operate.Reader)
+	if reader, ok := store.(operate.Reader); ok {
+		p.Reader = causeReader{reader, newCauses(store, n.now)}
+	}
 	p.Trail, _ = store.(operate.Trail)
 	p.OperationStore, _ = store.(operate.OperationStore)
 	p.Tokens, _ = store.(operate.TokenStore)
@@ -92,7 +94,7 @@ func (n *Node) ports() api.Ports {
 		p.Alerts = &alerts.Book{Store: p.Settings, Sender: n.Alerts}
 	}
 	if flow, err := n.Flow(); err == nil {
-		p.Pauses, p.Partitions, p.Agents, p.Versions = flow.Pauses, flow.Partitions, flow.Agents, flow.Plans
+		p.Pauses, p.Breakers, p.Partitions, p.Agents, p.Versions = flow.Pauses, flow.Breakers, flow.Partitions, flow.Agents, flow.Plans
 		p.Limits, p.Operations = flow.Limits, n.repairs(flow.Agents)
 	}
 	return p
@@ -122,8 +124,10 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 		o.ports.Books = n.bookkeeping(o.ports.Actions)
 		o.ports.Schedules = n.scheduling(o.ports.Trail)
 	}
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing},
-		n, doorReader{n.store}, asks, n.log)
+	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing,
+		BulkRequests: n.cfg.BulkRequests, BulkLines: n.cfg.BulkLines, BulkBytes: n.cfg.BulkBytes, BulkLineBytes: n.cfg.BulkLineBytes, BulkInFlight: n.cfg.BulkInFlight,
+		BulkHeldBytes: n.cfg.BulkHeldBytes, BulkWait: n.cfg.BulkWait},
+		n, doorReader{n.store, newCauses(n.store, n.now)}, asks, n.log)
 	if err != nil {
 		return err
 	}

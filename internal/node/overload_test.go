@@ -3,6 +3,7 @@ package node
 import (
 	"testing"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
 )
 
@@ -13,6 +14,7 @@ func (busyOwner) Owned() int         { return 1 }
 func (o busyOwner) Overloaded() bool { return bool(o) }
 
 func (busyOwner) Snapshot() scheduler.Snapshot { return scheduler.Snapshot{} }
+func (busyOwner) Breakers() []core.Breaker     { return nil }
 
 // Ingest hears of the overload of this node's own scheduler; without one there is none.
 func TestIngestHearsOfOverload(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -86,7 +87,7 @@ func (b ownerBus) Refuse(ctx context.Context, refused []core.Status) error {
 func (b ownerBus) Dead(ctx context.Context, partition int, sub core.Submission, cause string) error {
 	data := wire.AppendPack(nil, []core.Submission{sub})
 	return b.n.persist(ctx, "dead letter", func() error {
-		return b.n.conn.Dead(ctx, b.n.conn.Names().StreamTasks(), b.n.conn.Names().PackSubject(partition), data, cause, nil)
+		return b.n.conn.Dead(ctx, b.n.conn.StreamTasks(partition), b.n.conn.Names().PackSubject(partition), data, cause, nil)
 	})
 }
 
@@ -115,6 +116,27 @@ func (n *Node) persist(ctx context.Context, what string, do func() error) error 
 type ownerWires struct {
 	n       *Node
 	replies replies
+	moved   chan struct{} // has an element when other partitions are listened to
+}
+
+func newOwnerWires(n *Node, r replies) ownerWires { return ownerWires{n, r, make(chan struct{}, 1)} }
+
+// listens are the partitions that are listened to.
+func (w ownerWires) listens() (all []int) {
+	for p := range w.replies {
+		if w.replies[p].Load() != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// listened notes that other partitions are listened to.
+func (w ownerWires) listened() {
+	select {
+	case w.moved <- struct{}{}:
+	default: // that is known
+	}
 }
 
 // Ground implements scheduler.Wires.
@@ -129,26 +151,65 @@ func (w ownerWires) Ground(ctx context.Context, partition int) (scheduler.Ground
 	}
 	bounded, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	streams, err := w.n.conn.Identity(bounded) // as they are now, not at the start
+	home, err := w.n.conn.Home(bounded, partition) // as the streams are now, not at the start
+	if err == nil {
+		err = w.n.checkHome(bounded, partition, home)
+	}
 	if err != nil {
 		return scheduler.Ground{}, err
 	}
-	return scheduler.Ground{Stream: streams, End: end, Evidence: evidence, Former: former}, nil
+	return scheduler.Ground{Stream: home.Identity, End: end, Evidence: evidence, Former: former}, nil
+}
+
+// checkHome refuses a partition whose cursor is of another task stream of this installation:
+// the database is older than a change of their number, and what it has not read is there.
+func (n *Node) checkHome(ctx context.Context, partition int, home natsbus.Home) error {
+	if len(home.Others) == 0 {
+		return nil
+	}
+	states, err := n.store.Cursors(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range states {
+		tasks, _, _ := strings.Cut(states[i].Stream, "/")
+		if states[i].Partition == partition && slices.Contains(home.Others, tasks) {
+			return fmt.Errorf("partition %d: the database is older than a change of the task streams: its cursor is of %s; stop the schedulers and let `duly task-streams %d` move what is unread",
+				partition, tasks, n.cfg.TaskStreams)
+		}
+	}
+	return nil
 }
 
 // watchEvidenceFor is when a watch of evidence is begun again: one whose bucket was made
 // again hears nothing, as one does while nothing is committed.
 const watchEvidenceFor = time.Minute
 
-// Evidence implements scheduler.Wires. A watch that breaks is begun again.
+// watchEvidenceAgain is how long after a partition was taken over, or let go, a watch of the others begins: many move at
+// once. What was recorded meanwhile is the first thing that it says.
+const watchEvidenceAgain = time.Second
+
+// Evidence implements scheduler.Wires. A watch that breaks is begun again, and so is one when other partitions are
+// listened to: it hears of these alone.
 func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) error {
 	for {
+		all := w.listens()
+		if len(all) == 0 {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-w.moved:
+				continue
+			}
+		}
 		// A watch says nothing when it begins, and need not hear anything: one that lasts works.
 		lasts := time.AfterFunc(evidenceWell, func() { w.n.report(condEvidence, nil) })
 		bounded, cancel := context.WithTimeout(ctx, watchEvidenceFor)
-		err := w.n.conn.WatchEvidence(bounded, heard)
+		moved := w.endWhenMoved(bounded, cancel)
+		err := w.n.conn.WatchEvidence(bounded, all, heard)
 		over := bounded.Err() != nil
 		cancel()
+		<-moved
 		lasts.Stop()
 		if ctx.Err() != nil {
 			return nil
@@ -163,6 +224,23 @@ func (w ownerWires) Evidence(ctx context.Context, heard func(core.Evidence)) err
 	}
 }
 
+// endWhenMoved ends a watch soon after other partitions are listened to. What it returns is closed when it has ended.
+func (w ownerWires) endWhenMoved(ctx context.Context, end func()) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.moved:
+		}
+		if pause.For(ctx, watchEvidenceAgain) == nil {
+			end()
+		}
+	}()
+	return ended
+}
+
 // evidenceWell is how long a watch of the evidence must last for the last failure to be over.
 const evidenceWell = 5 * time.Second
 
@@ -173,8 +251,10 @@ func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
 		return nil, fmt.Errorf("listen to the replies of partition %d: %w", partition, err)
 	}
 	w.replies[partition].Store(in)
+	w.listened()
 	return func() {
 		w.replies[partition].CompareAndSwap(in, nil)
+		w.listened()
 		sub.Stop()
 	}, nil
 }
@@ -218,14 +298,15 @@ func (n *Node) doors() wire.TaskDecoder {
 
 func (w ownerWires) tasks(ctx context.Context, partition int, m *natsbus.TaskMessage, in *scheduler.Inbox) {
 	mail := scheduler.TaskMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
-	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, m.Time)
+	stored := wire.StoredAt(m.Header, m.Time)
+	d, err := w.n.doors().Decode(m.Subject, m.Header, m.Data, stored)
 	if err != nil {
-		if !w.bury(ctx, w.n.conn.Names().StreamTasks(), m, err) {
+		if !w.bury(ctx, w.n.conn.StreamTasks(partition), m, err) {
 			return
 		}
 	}
 	for i := range d.Submissions {
-		clamp(&d.Submissions[i], m.Time)
+		clamp(&d.Submissions[i], stored)
 	}
 	mail.Submissions, mail.Refused = d.Submissions, d.Refused
 	in.Tasks(mail)
@@ -246,7 +327,7 @@ func (w ownerWires) controls(ctx context.Context, partition int, m *natsbus.Task
 	mail := scheduler.ControlMail{Partition: partition, Pos: m.Seq, Stored: m.Time, Ack: w.ack(m)}
 	c, err := wire.DecodeControl(m.Data)
 	if err != nil {
-		if !w.bury(ctx, w.n.conn.Names().StreamControl(), m, err) {
+		if !w.bury(ctx, w.n.conn.StreamControl(partition), m, err) {
 			return
 		}
 		c = core.Control{}

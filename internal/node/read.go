@@ -32,12 +32,13 @@ type reads struct {
 	*bounded
 	node   *Node
 	store  viewReader
+	causes *causes
 	ctx    context.Context
 	answer int // bytes that an answer may have
 }
 
 func newReads(ctx context.Context, n *Node) *reads {
-	return &reads{node: n, store: n.store, bounded: newBounded(readsMax), ctx: ctx, answer: n.conn.MaxPayload() - answerMargin}
+	return &reads{node: n, store: n.store, causes: newCauses(n.store, n.now), bounded: newBounded(readsMax), ctx: ctx, answer: n.conn.MaxPayload() - answerMargin}
 }
 
 // serve takes a request and answers it from a goroutine of its own; wait waits for all.
@@ -72,6 +73,7 @@ func (s *reads) read(ctx context.Context, r *natsbus.ReadRequest) (data []byte, 
 	case err != nil:
 		return nil, 503, err
 	}
+	s.causes.explain(ctx, &view)
 	if data, err = api.EncodeTask(&view); err == nil && len(data) > s.answer {
 		// What a message cannot hold is left out; HTTP shows it.
 		view.Input = nil

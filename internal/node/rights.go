@@ -25,7 +25,7 @@ const (
 
 // roleSets are what the roles of the node need of NATS, in their order.
 func (n *Node) roleSets() []roleSet {
-	o := rights.Options{Names: n.conn.Names(), Inbox: n.conn.Inbox(), StatusTo: n.cfg.ReplyTo}
+	o := rights.Options{Names: n.conn.Names(), Inbox: n.conn.Inbox(), StatusTo: n.cfg.ReplyTo, TaskStreams: n.cfg.TaskStreams}
 	var all []roleSet
 	for _, role := range n.cfg.Roles { // whose names are those of the kinds
 		if set, err := rights.Of(role, nil, o); err == nil {

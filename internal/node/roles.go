@@ -22,7 +22,7 @@ type openDoor struct{ in *ingest.Ingest }
 
 func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 	return ingest.Config{
-		Stream: n.conn.Names().StreamTasks(), Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
+		StreamOf: n.conn.StreamTasks, FlightsMax: ingest.DefaultFlightsMax * n.cfg.TaskStreams, Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
@@ -124,8 +124,10 @@ func (n *Node) setOwner(o owner) {
 
 // schedulerConfig is this node's scheduler, as it is when it may drain.
 func (n *Node) schedulerConfig() scheduler.RunConfig {
+	shares, _ := n.cfg.Shares() // the settings have been checked
 	return scheduler.RunConfig{
 		Config: scheduler.Config{Node: n.cfg.NodeName, Expressions: &expressions{}, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Traced: n.traced(), OldestFirst: n.cfg.OldestFirst, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
+			TenantLabel: n.cfg.TenantLabel, Weights: scheduler.Weights(shares),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
 		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow, Audit: n.cfg.RetainAudit},
@@ -150,7 +152,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	defer sender.Close()
 	asks := newProbes(n.clock.instant, n.conn.AskProbe, n.log)
 	defer asks.close()
-	s := scheduler.New(cfg, n.store, ownerBus{n, sender, asks}, ownerWires{n, inboxes}, n.membership(abrupt), slog.New(alertLines{n.log.Handler(), n.ground}))
+	s := scheduler.New(cfg, n.store, ownerBus{n, sender, asks}, newOwnerWires(n, inboxes), n.membership(abrupt), slog.New(alertLines{n.log.Handler(), n.ground}))
 	applies, err := n.conn.ServePlans(n.applyPlan)
 	if err != nil {
 		return err
@@ -166,6 +168,11 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 		return err
 	}
 	defer paused.Stop()
+	away, err := n.conn.ServeAway(func() wire.AwayReport { return n.awayReport(s) })
+	if err != nil {
+		return err
+	}
+	defer away.Stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	roomy, stop := context.WithCancel(ctx)
@@ -173,6 +180,9 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	stopTraces := n.followTraces()
 	defer stopTraces()
 	wg.Go(func() { n.keepRoom(roomy) })
+	if n.cfg.TaskStreams > 1 {
+		wg.Go(func() { n.conn.ForwardIn(roomy) })
+	}
 	n.setOwner(s) // ready only now: plans can be applied
 	defer n.setOwner(nil)
 	return s.Run(ctx)

@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
 )
 
 // roomEvery is how often a look is taken whether the streams have room.
@@ -38,56 +39,66 @@ func (n *Node) keepRoom(ctx context.Context) {
 }
 
 func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
-	for _, s := range []struct {
-		make   func(context.Context, time.Duration, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
-		passed func([]core.PartitionState) (natsbus.Passed, error)
-	}{{n.conn.MakeRoomTasks, tasksPassed}, {n.conn.MakeRoomControl, controlPassed}} {
-		room, err := s.make(ctx, n.cfg.StreamKeep, func(ctx context.Context) (natsbus.Passed, error) {
-			states, err := n.store.Cursors(ctx)
-			if err == nil && len(states) != n.cfg.Partitions {
-				err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
-			}
+	for number := range max(1, n.cfg.TaskStreams) {
+		for _, s := range []struct {
+			make   func(context.Context, int, time.Duration, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
+			passed func(states []core.PartitionState, number, streams int) (natsbus.Passed, error)
+		}{{n.conn.MakeRoomTasks, tasksPassed}, {n.conn.MakeRoomControl, controlPassed}} {
+			room, err := s.make(ctx, number, n.cfg.StreamKeep, func(ctx context.Context) (natsbus.Passed, error) {
+				states, err := n.store.Cursors(ctx)
+				if err == nil && len(states) != n.cfg.Partitions {
+					err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
+				}
+				if err != nil {
+					return natsbus.Passed{}, err
+				}
+				return s.passed(states, number, n.cfg.TaskStreams)
+			})
 			if err != nil {
-				return natsbus.Passed{}, err
+				return err
 			}
-			return s.passed(states)
-		})
-		if err != nil {
-			return err
-		}
-		switch {
-		case room.Early && !early[room.Stream]:
-			early[room.Stream] = true
-			n.log.Warn("a stream is nearly full of finished work: what is younger than stream-keep is removed, too, and cannot be read again after a restore of the database",
-				"stream", room.Stream, "stream_keep", n.cfg.StreamKeep, "removed", room.Removed)
-		case room.Removed > 0:
-			n.log.Debug("room is made in a stream", "stream", room.Stream, "removed", room.Removed)
+			n.tellRoom(room, early)
 		}
 	}
 	return nil
 }
 
-// tasksPassed are the cursors of the task stream.
-func tasksPassed(states []core.PartitionState) (natsbus.Passed, error) {
-	return passed(states, 0, func(st *core.PartitionState) (uint64, core.Instant) { return st.Cursor, st.CursorStored })
+func (n *Node) tellRoom(room natsbus.Room, early map[string]bool) {
+	switch {
+	case room.Early && !early[room.Stream]:
+		early[room.Stream] = true
+		n.log.Warn("a stream is nearly full of finished work: what is younger than stream-keep is removed, too, and cannot be read again after a restore of the database",
+			"stream", room.Stream, "stream_keep", n.cfg.StreamKeep, "removed", room.Removed)
+	case room.Removed > 0:
+		n.log.Debug("room is made in a stream", "stream", room.Stream, "removed", room.Removed)
+	}
 }
 
-// controlPassed are those of the control stream.
-func controlPassed(states []core.PartitionState) (natsbus.Passed, error) {
-	return passed(states, 1, func(st *core.PartitionState) (uint64, core.Instant) { return st.ControlCursor, st.ControlStored })
+// tasksPassed are the cursors of the task stream with a number, of so many.
+func tasksPassed(states []core.PartitionState, number, streams int) (natsbus.Passed, error) {
+	return passed(states, number, streams, 0, func(st *core.PartitionState) (uint64, core.Instant) { return st.Cursor, st.CursorStored })
 }
 
-// passed gathers cursors. The error says that they do not belong to one stream, as while
-// some partitions have not been taken over since it was made again.
-func passed(states []core.PartitionState, part int, cursor func(*core.PartitionState) (uint64, core.Instant)) (natsbus.Passed, error) {
-	all := natsbus.Passed{Cursors: make([]uint64, len(states)), Stored: make([]core.Instant, len(states))}
+// controlPassed are those of the control stream beside it.
+func controlPassed(states []core.PartitionState, number, streams int) (natsbus.Passed, error) {
+	return passed(states, number, streams, 1, func(st *core.PartitionState) (uint64, core.Instant) { return st.ControlCursor, st.ControlStored })
+}
+
+// passed gathers the cursors of the partitions that a stream has. The error says that they
+// do not belong to one stream, as while some partitions have not been taken over since it was
+// made again.
+func passed(states []core.PartitionState, number, streams, part int, cursor func(*core.PartitionState) (uint64, core.Instant)) (natsbus.Passed, error) {
+	all := natsbus.Passed{Cursors: map[int]uint64{}, Stored: map[int]core.Instant{}}
 	for i := range states {
 		st := &states[i]
+		if wire.TaskStreamOf(st.Partition, streams) != number {
+			continue
+		}
 		id := ""
 		if names := strings.Split(st.Stream, "/"); part < len(names) {
 			id = names[part]
 		}
-		if i == 0 {
+		if len(all.Cursors) == 0 {
 			all.Stream = id
 		}
 		if id != all.Stream || st.Partition < 0 || st.Partition >= len(states) {

@@ -136,7 +136,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 		s.Ingest = &telemetry.Ingest{Outcomes: stats.Outcomes(), Warned: stats.Warned, Packs: stats.Packs, Open: stats.Items, Bytes: stats.Bytes, Outboxes: n.outboxSnapshot()}
 	}
 	if own := n.owning(); own != nil {
-		s.Scheduler = n.schedulerSnapshot(own.Snapshot())
+		s.Scheduler = n.schedulerSnapshot(own.Snapshot(), own.Breakers())
 	}
 	if sup := n.supervising(); sup != nil {
 		s.Supervisor = &telemetry.Supervisor{Leads: sup.Last().Held, Asked: sup.Asked()}
@@ -183,11 +183,11 @@ func kindsSnapshot(k *scheduler.Kinds) telemetry.Kinds {
 	return s
 }
 
-func (n *Node) schedulerSnapshot(own scheduler.Snapshot) *telemetry.Scheduler {
+func (n *Node) schedulerSnapshot(own scheduler.Snapshot, breakers []core.Breaker) *telemetry.Scheduler {
 	st := &own.Stats
 	s := &telemetry.Scheduler{InFlight: int64(own.InFlight), Window: int64(own.Window), Overloaded: own.Overloaded, Memory: own.Memory, Owned: len(own.Owned),
 		Commits: st.Commits, Writes: st.Writes, Records: st.Records, Do: st.Do, Undo: st.Undo, Stale: st.Stale, Forged: st.Forged + n.conn.Forged(),
-		Duplicates: st.Duplicates, Refused: st.Poisoned, Republished: st.Republished, Trouble: st.UndoTrouble, Away: len(own.Away),
+		Duplicates: st.Duplicates, Refused: st.Poisoned, Republished: st.Republished, Trouble: st.UndoTrouble, Away: len(own.Away), Breakers: map[string]telemetry.BreakerState{}, Openings: own.Openings,
 		Cycles: telemetry.Times{Bounds: scheduler.CycleBounds[:], Counts: own.Cycles.Counts[:], Sum: own.Cycles.Sum}}
 	s.Kinds = kindsSnapshot(&st.Kinds)
 	for _, t := range own.Types {
@@ -199,6 +199,15 @@ func (n *Node) schedulerSnapshot(own scheduler.Snapshot) *telemetry.Scheduler {
 	}
 	for _, a := range own.Away {
 		s.Waiting += int64(a.Tasks)
+	}
+	now := n.clock.instant()
+	for i := range breakers {
+		switch state, _ := breakers[i].At(now); state {
+		case core.BreakerOpen:
+			s.Breakers[breakers[i].Agent] = telemetry.BreakerOpen
+		case core.BreakerTrial:
+			s.Breakers[breakers[i].Agent] = telemetry.BreakerTrial
+		}
 	}
 	if lag := n.survey.lag.Load(); lag != nil {
 		s.Lag = map[int]int64{}

@@ -56,8 +56,8 @@ type Agents interface {
 
 // FlowReader is what the views of the flow read of the state store, through the connections of people who ask.
 type FlowReader interface {
-	// WaitingFor counts the parked tasks of each agent, up to CountExactMax each.
-	WaitingFor(ctx context.Context) (map[string]Count, error)
+	// ParkedAt counts the parked tasks of each agent, by plan version, among the first CountExactMax of each partition.
+	ParkedAt(ctx context.Context) (map[string][]ParkedOf, error)
 	// Parked counts parked tasks of the filter among the first CountExactMax of each agent, by number.
 	Parked(ctx context.Context, f ParkedFilter) (Parked, error)
 	// InFlight counts the tasks that are processing or undoing by partition, up to CountExactMax each.
@@ -73,6 +73,13 @@ type ParkedFilter struct {
 	Agents []string // that they wait for
 	Type   string
 	Label  core.Label
+}
+
+// ParkedOf is what waits of one version of a plan.
+type ParkedOf struct {
+	Type    string
+	Version int64
+	Parked
 }
 
 // Parked is what waits.

@@ -26,7 +26,7 @@ type world struct {
 	states  []core.PartitionState
 	lags    map[int]uint64
 	plans   []core.Plan
-	waiting map[string]operate.Count
+	waiting map[string][]operate.ParkedOf
 	parked  func(operate.ParkedFilter) operate.Parked
 	live    []string
 	known   bool
@@ -40,11 +40,15 @@ type world struct {
 	names   []string // that were asked for last
 	said    []operate.Instance
 	more    bool
+
+	breakers []core.Breaker
+	lost     int // changes of breakers that another is made before
+	absent   []operate.Absence
 }
 
 func newWorld() *world {
 	return &world{
-		pauses: map[string]operate.Pause{}, wishes: map[int]core.Wish{}, lags: map[int]uint64{}, waiting: map[string]operate.Count{},
+		pauses: map[string]operate.Pause{}, wishes: map[int]core.Wish{}, lags: map[int]uint64{}, waiting: map[string][]operate.ParkedOf{},
 		states: []core.PartitionState{{Partition: 1, Owner: "n2", Epoch: 7}, {Partition: 0, Owner: "n1", Epoch: 4}, {Partition: 2}},
 		live:   []string{"n1", "n2"}, known: true, now: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
 		plans: []core.Plan{
@@ -93,7 +97,9 @@ func (w *world) PutWish(_ context.Context, wish core.Wish) error {
 	return w.failing
 }
 
-func (w *world) WaitingFor(context.Context) (map[string]operate.Count, error) { return w.waiting, nil }
+func (w *world) ParkedAt(context.Context) (map[string][]operate.ParkedOf, error) {
+	return w.waiting, nil
+}
 func (w *world) Parked(_ context.Context, f operate.ParkedFilter) (operate.Parked, error) {
 	return w.parked(f), nil
 }
@@ -119,7 +125,7 @@ func (w *world) partitioning() *operate.Partitioning {
 }
 
 func (w *world) agents() *operate.LiveAgents {
-	return &operate.LiveAgents{Flow: w, Pauses: w.Pauses, Now: func() time.Time { return w.now }, Instances: func(_ context.Context, names []string) ([]operate.Instance, bool, error) {
+	return &operate.LiveAgents{Flow: w, Pauses: w.Pauses, Breakers: w.Breakers, Absent: func(context.Context) ([]operate.Absence, bool, error) { return w.absent, w.more, nil }, Now: func() time.Time { return w.now }, Instances: func(_ context.Context, names []string) ([]operate.Instance, bool, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.names = names
@@ -346,19 +352,42 @@ func TestMovePartitions(t *testing.T) {
 func TestLiveAgents(t *testing.T) {
 	w := newWorld()
 	s := w.agents()
-	w.waiting = map[string]operate.Count{"ship": {N: 5}, "old": {N: 10_000, AtLeast: true}}
+	at := func(minutes int) core.Instant { return core.InstantOf(w.now.Add(time.Duration(minutes) * time.Minute)) }
+	of := func(taskType string, version, n int64, first core.Instant) operate.ParkedOf {
+		return operate.ParkedOf{Type: taskType, Version: version, Parked: operate.Parked{Tasks: operate.Count{N: n}, First: first}}
+	}
+	w.waiting = map[string][]operate.ParkedOf{"ship": {of("order", 1, 2, at(9)), of("order", 2, 2, at(7)), of("gift", 1, 1, at(8))}, "old": {of("gone", 1, 9_000, 0), of("gone", 2, 9_000, 0)}}
+	w.absent = []operate.Absence{
+		{Agent: "payment", Since: w.now.Add(-time.Minute), Tasks: 2, First: at(3).Time(), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 2}}},
+		{Agent: "payment", Since: w.now.Add(-time.Hour), Tasks: 1, First: at(5).Time(), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 1}}},
+		{Agent: "ship", Since: w.now, Tasks: 1, First: at(6).Time(), Steps: []operate.WaitingStep{{Type: "gift", Step: "ship", Tasks: 1}}},
+	}
+	w.breakers = []core.Breaker{
+		{Agent: "ship", State: core.BreakerOpen, Since: at(-3), Until: at(2), Openings: 2, Reason: "9 of 10 calls failed", Revision: 4},
+		{Agent: "left", State: core.BreakerClosed, Since: at(-9), Revision: 2},
+	}
 	w.pauses["p"] = operate.Pause{Agent: "ship"}
 	w.pauses["of a type"] = operate.Pause{Agent: "wrap", Type: "order"}
 	w.pauses["over"] = operate.Pause{Agent: "payment", Until: w.now}
+	closed := operate.Breaker{State: core.BreakerClosed}
 	w.said = []operate.Instance{
 		{Agent: "ship", Started: w.now, Calls: 10, Errors: 1, Busy: time.Second, Messages: 8},
 		{Agent: "ship", Started: w.now.Add(-time.Hour), Calls: 5, Errors: 2, Busy: time.Second, Messages: 2},
 		{Agent: "wrap", Started: w.now},
 	}
 	want := []operate.Agent{
-		{Name: "old", Waiting: operate.Count{N: 10_000, AtLeast: true}}, {Name: "payment"}, {Name: "payment.v2"},
-		{Name: "ship", Instances: 2, Waiting: operate.Count{N: 5}, Paused: true, Calls: 15, Errors: 3, LatencyMS: 200, Since: w.now.Add(-time.Hour)},
-		{Name: "wrap", Instances: 1, Since: w.now},
+		{Name: "old", Waiting: operate.Count{N: 10_000, AtLeast: true}, Breaker: closed},
+		{Name: "payment", Breaker: closed, Unserved: operate.Count{N: 3}, AwaySince: w.now.Add(-time.Hour), FirstDeadline: at(3).Time(), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 3}}},
+		{Name: "payment.v2", Breaker: closed},
+		{Name: "ship", Instances: 2, Waiting: operate.Count{N: 5}, Paused: true, Calls: 15, Errors: 3, LatencyMS: 200, Since: w.now.Add(-time.Hour),
+			Breaker:  operate.Breaker{State: core.BreakerOpen, Since: at(-3).Time(), Until: at(2).Time(), Openings: 2, Reason: "9 of 10 calls failed"},
+			Unserved: operate.Count{N: 1}, AwaySince: w.now, FirstDeadline: at(6).Time(), Steps: []operate.WaitingStep{{Type: "order", Step: "ship", Tasks: 4}, {Type: "gift", Step: "ship", Tasks: 2}}},
+		{Name: "wrap", Instances: 1, Since: w.now, Breaker: closed},
+	}
+	for i := range want {
+		if want[i].Steps == nil {
+			want[i].Steps = []operate.WaitingStep{}
+		}
 	}
 	var wg sync.WaitGroup
 	for range 10 {
@@ -372,14 +401,14 @@ func TestLiveAgents(t *testing.T) {
 	if w.asked != 1 || !slices.Equal(w.names, []string{"old", "payment", "payment.v2", "ship", "wrap"}) {
 		t.Errorf("%d requests for ten callers, the last for %q", w.asked, w.names)
 	}
-	w.now = w.now.Add(operate.AgentsFresh)
+	s.Forget()
 	w.said, w.more = w.said[2:], true
 	w.pauses["everything"] = operate.Pause{}
 	got, err := s.Agents(t.Context())
 	if slices.ContainsFunc(got, func(a operate.Agent) bool { return !a.Paused }) {
 		t.Errorf("when everything is paused: %+v", got)
 	}
-	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 {
+	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 || !got[4].Unserved.AtLeast {
 		t.Errorf("when there may be others: %+v, %v", got, err)
 	}
 	w.now = w.now.Add(operate.AgentsFresh)

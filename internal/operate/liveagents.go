@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,15 +27,27 @@ type Instance struct {
 	Messages int64 // that Busy is about
 }
 
+// Absence is what one node has in flight that waits for an agent of which no instance takes commands.
+type Absence struct {
+	Agent string
+	Since time.Time // when the node has seen that first
+	Tasks int64
+	First time.Time // the earliest deadline
+	Steps []WaitingStep
+}
+
 // LiveAgents is Agents over NATS's service discovery. The exported fields are required. It is safe for concurrent use: callers
 // that come together, or within AgentsFresh of each other, make one request.
 type LiveAgents struct {
 	Flow FlowReader
 	// Instances asks the agents of those names for their instances; more: there may be others than those that it returns.
 	Instances func(ctx context.Context, agents []string) (all []Instance, more bool, err error)
-	// Pauses returns what is paused.
-	Pauses func(ctx context.Context) ([]Pause, error)
-	Now    func() time.Time
+	// Absent asks all nodes for what they have in flight that waits for an agent; more: a node has not said all.
+	Absent func(ctx context.Context) (all []Absence, more bool, err error)
+	// Pauses returns what is paused, Breakers what breakers there are.
+	Pauses   func(ctx context.Context) ([]Pause, error)
+	Breakers func(ctx context.Context) ([]core.Breaker, error)
+	Now      func() time.Time
 
 	mu   sync.Mutex // held during a look: others wait for it
 	seen []Agent
@@ -57,43 +70,183 @@ func (s *LiveAgents) Agents(ctx context.Context) ([]Agent, error) {
 	return slices.Clone(seen), nil
 }
 
+// Forget has the next who asks look again: something that it shows was changed.
+func (s *LiveAgents) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = time.Time{}
+}
+
 func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 	plans, err := s.Flow.Plans(ctx)
 	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
-	waiting, err := s.Flow.WaitingFor(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pauses, err := s.Pauses(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("pauses: %w", err)
-	}
-	byName := map[string]*Agent{}
-	of := func(name string) *Agent {
-		a := byName[name]
-		if a == nil {
-			a = &Agent{Name: name}
-			byName[name] = a
-		}
-		return a
-	}
+	book := agentBook{}
 	for k := range plans {
 		for i := range plans[k].Steps {
-			of(plans[k].Steps[i].Agent)
+			if agent := plans[k].Steps[i].Agent; agent != "" {
+				book.of(agent)
+			}
 		}
 	}
-	for name, n := range waiting {
-		of(name).Waiting = n
+	for _, read := range []func(context.Context, agentBook, []core.Plan) error{s.readParked, s.readAbsent, s.readPauses, s.readBreakers, s.readInstances} {
+		if err := read(ctx, book, plans); err != nil {
+			return nil, err
+		}
 	}
-	instances, more, err := s.Instances(ctx, slices.Sorted(maps.Keys(byName)))
+	all := make([]Agent, 0, len(book))
+	for _, a := range book {
+		slices.SortFunc(a.Steps, func(a, b WaitingStep) int {
+			return cmp.Or(cmp.Compare(b.Tasks, a.Tasks), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Step, b.Step))
+		})
+		a.Steps = a.Steps[:min(len(a.Steps), WaitingStepsMax)]
+		all = append(all, *a)
+	}
+	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// agentBook is agents by name, while they are looked at.
+type agentBook map[string]*Agent
+
+func (b agentBook) of(name string) *Agent {
+	a := b[name]
+	if a == nil {
+		a = &Agent{Name: name, Steps: []WaitingStep{}, Breaker: Breaker{State: core.BreakerClosed}}
+		b[name] = a
+	}
+	return a
+}
+
+// waits adds tasks that wait for the agent at a step until a deadline.
+func (a *Agent) waits(step WaitingStep, first time.Time) {
+	if !first.IsZero() && (a.FirstDeadline.IsZero() || first.Before(a.FirstDeadline)) {
+		a.FirstDeadline = first
+	}
+	if step.Step == "" {
+		return
+	}
+	i := slices.IndexFunc(a.Steps, func(s WaitingStep) bool { return s.Type == step.Type && s.Step == step.Step })
+	if i < 0 {
+		a.Steps = append(a.Steps, step)
+		return
+	}
+	a.Steps[i].Tasks += step.Tasks
+}
+
+// readParked adds what is parked.
+func (s *LiveAgents) readParked(ctx context.Context, book agentBook, plans []core.Plan) error {
+	parked, err := s.Flow.ParkedAt(ctx)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("parked tasks: %w", err)
+	}
+	for name, all := range parked {
+		a := book.of(name)
+		for i := range all {
+			p := &all[i]
+			a.Waiting = a.Waiting.plus(p.Tasks)
+			first := time.Time{}
+			if p.First != 0 {
+				first = p.First.Time()
+			}
+			a.waits(WaitingStep{Type: p.Type, Step: stepsAt(plans, p, name), Tasks: p.Tasks.N}, first)
+		}
+	}
+	return nil
+}
+
+// stepsAt names the steps of a plan that are at an agent; empty: the plan cannot be read.
+func stepsAt(plans []core.Plan, of *ParkedOf, agent string) string {
+	var names []string
+	for k := range plans {
+		if plans[k].Name != of.Type || plans[k].Version != of.Version {
+			continue
+		}
+		for i := range plans[k].Steps {
+			if plans[k].Steps[i].Agent == agent {
+				names = append(names, plans[k].Steps[i].Name)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// plus is the sum of two counts, up to CountExactMax.
+func (c Count) plus(o Count) Count {
+	c.N, c.AtLeast = c.N+o.N, c.AtLeast || o.AtLeast
+	if c.N > CountExactMax {
+		c.N, c.AtLeast = CountExactMax, true
+	}
+	return c
+}
+
+// readAbsent adds what nodes have in flight that waits for agents.
+func (s *LiveAgents) readAbsent(ctx context.Context, book agentBook, _ []core.Plan) error {
+	absent, more, err := s.Absent(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range absent {
+		is := &absent[i]
+		a := book.of(is.Agent)
+		a.Unserved = a.Unserved.plus(Count{N: is.Tasks})
+		if a.AwaySince.IsZero() || is.Since.Before(a.AwaySince) {
+			a.AwaySince = is.Since
+		}
+		a.waits(WaitingStep{}, is.First)
+		for _, step := range is.Steps {
+			a.waits(step, time.Time{})
+		}
+	}
+	if more {
+		for _, a := range book {
+			a.Unserved.AtLeast = true
+		}
+	}
+	return nil
+}
+
+// readPauses adds which are paused.
+func (s *LiveAgents) readPauses(ctx context.Context, book agentBook, _ []core.Plan) error {
+	pauses, err := s.Pauses(ctx)
+	if err != nil {
+		return fmt.Errorf("pauses: %w", err)
+	}
+	now := s.Now()
+	for name, a := range book {
+		a.Paused = slices.ContainsFunc(pauses, func(p Pause) bool {
+			return (p.Agent == name || p.Agent == "") && p.Type == "" && p.Label == "" && (p.Until.IsZero() || now.Before(p.Until))
+		})
+	}
+	return nil
+}
+
+// readBreakers adds the breakers. One of an agent that no plan names any more is shown while it is not closed.
+func (s *LiveAgents) readBreakers(ctx context.Context, book agentBook, _ []core.Plan) error {
+	breakers, err := s.Breakers(ctx)
+	if err != nil {
+		return fmt.Errorf("breakers: %w", err)
+	}
+	now := s.Now()
+	for i := range breakers {
+		b := BreakerOf(&breakers[i], now)
+		if book[breakers[i].Agent] != nil || b.State != core.BreakerClosed || b.Forced {
+			book.of(breakers[i].Agent).Breaker = b
+		}
+	}
+	return nil
+}
+
+// readInstances asks the agents of the book, and adds those that answer.
+func (s *LiveAgents) readInstances(ctx context.Context, book agentBook, _ []core.Plan) error {
+	instances, more, err := s.Instances(ctx, slices.Sorted(maps.Keys(book)))
+	if err != nil {
+		return err
 	}
 	busy, messages := map[string]time.Duration{}, map[string]int64{}
 	for _, is := range instances {
-		a := of(is.Agent)
+		a := book.of(is.Agent)
 		a.Instances, a.Calls, a.Errors = a.Instances+1, a.Calls+is.Calls, a.Errors+is.Errors
 		if a.Since.IsZero() || is.Started.Before(a.Since) {
 			a.Since = is.Started
@@ -101,20 +254,13 @@ func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 		busy[is.Agent] += is.Busy
 		messages[is.Agent] += is.Messages
 	}
-	now := s.Now()
-	all := make([]Agent, 0, len(byName))
-	for name, a := range byName {
+	for name, a := range book {
 		if n := messages[name]; n > 0 {
 			a.LatencyMS = float64(busy[name]) / float64(n) / float64(time.Millisecond)
 		}
 		if a.Instances == 0 && more {
 			a.Instances = -1
 		}
-		a.Paused = slices.ContainsFunc(pauses, func(p Pause) bool {
-			return (p.Agent == name || p.Agent == "") && p.Type == "" && p.Label == "" && (p.Until.IsZero() || now.Before(p.Until))
-		})
-		all = append(all, *a)
 	}
-	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	return nil
 }

@@ -393,12 +393,31 @@ type ChainEnd struct {
 type Agent struct {
 	Name      string    `json:"name"`
 	Instances int       `json:"instances"` // that answer now; -1: not known
-	Waiting   Count     `json:"waiting"`   // tasks that wait for it
+	Waiting   Count     `json:"waiting"`   // tasks that are parked until it has room, is let go on, or its breaker lets one through
 	Paused    bool      `json:"paused"`
+	Breaker   Breaker   `json:"breaker"`
 	Calls     int64     `json:"calls"`  // that its instances count since their start
 	Errors    int64     `json:"errors"` // of these
 	LatencyMS float64   `json:"latency_ms"`
 	Since     time.Time `json:"since,omitzero"` // start of its oldest instance
+
+	// What waits because no instance takes commands, beside what is parked. None of these tries is spent.
+	Unserved  Count     `json:"unserved" doc:"tasks in flight whose command no instance takes"`
+	AwaySince time.Time `json:"away_since,omitzero" doc:"since when an owner of such tasks has seen that; absent: none of them waits"`
+
+	// Of all that wait for it, parked or in flight.
+	FirstDeadline time.Time     `json:"first_deadline,omitzero" doc:"the earliest: until then none of them is undone for waiting"`
+	Steps         []WaitingStep `json:"steps" doc:"that wait for it, the most first, 32 at most"`
+}
+
+// WaitingStepsMax bounds the steps that an agent's view names.
+const WaitingStepsMax = 32
+
+// WaitingStep is a step of a plan that tasks wait at.
+type WaitingStep struct {
+	Type  string `json:"type"`
+	Step  string `json:"step" doc:"of parked tasks whose plan has several steps at the agent: all of these"`
+	Tasks int64  `json:"tasks"`
 }
 
 // Overview is the first screen: what needs an operator, and how the engine does.
@@ -408,6 +427,7 @@ type Overview struct {
 	Groups     int          `json:"groups"`
 	AtRisk     Count        `json:"at_risk"` // tasks whose deadline is nearer than AtRiskWithin
 	AgentsGone []string     `json:"agents_gone"`
+	Breakers   []string     `json:"breakers"`   // agents whose breaker is not closed
 	Operations []Operation  `json:"operations"` // that are braked, paused or running
 	Troubles   []Trouble    `json:"troubles"`   // of this node, as /readyz has them
 	Signals    Signals      `json:"signals"`

@@ -69,6 +69,7 @@ type Options struct {
 	StatusTo, Inboxes []string
 	AnswerWithin      time.Duration // how long an agent may take for one command
 	PlainDoor         bool          // a submitter may publish to the task stream itself
+	TaskStreams       int           // how many there are; 0: 1
 	Events            bool          // a submitter may read the event stream about its types, a node with the role ingest all of it
 }
 
@@ -157,7 +158,7 @@ func (b *builder) node() {
 	n := b.o.Names
 	nodes := wire.BucketStream(n.BucketNodes())
 	b.publish(api + "INFO")
-	for _, stream := range []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(), nodes, wire.BucketStream(n.BucketPartitions())} {
+	for _, stream := range append(b.taskStreams(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(), nodes, wire.BucketStream(n.BucketPartitions())) {
 		b.publish(api + "STREAM.INFO." + stream)
 	}
 	b.watch(n.BucketNodes(), wire.KeyNodePrefix+">")
@@ -184,9 +185,12 @@ func get(bucket, keys string) string {
 func (b *builder) ingest() {
 	n := b.o.Names
 	b.node()
-	b.publish(n.PatternPack(), n.PatternControl(), api+"CONSUMER.LIST."+n.StreamTasks())
+	b.publish(n.PatternPack(), n.PatternControl())
+	for i := range b.streams() {
+		b.publish(api + "CONSUMER.LIST." + n.StreamTasksAt(i))
+	}
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
-	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
+	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectAway(), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
@@ -207,22 +211,26 @@ func (b *builder) scheduler() {
 	}
 	b.publish(n.PatternProbe())
 	b.publish("$SRV.INFO." + "*")
-	b.seldom(api + "CONSUMER.LIST." + n.StreamTasks()) // how far it is behind, for /metrics
+	for i := range b.streams() {
+		b.seldom(api + "CONSUMER.LIST." + n.StreamTasksAt(i)) // how far it is behind, for /metrics
+	}
 	b.publish(n.PatternEvents(), n.LiveSubject("*", "*"), n.DeadSubject("*"), n.SubjectPlansChanged())
 	// It makes and changes the streams, and makes room in them.
-	streams := []string{n.StreamTasks(), n.StreamControl(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(),
-		wire.BucketStream(n.BucketNodes()), wire.BucketStream(n.BucketKeys()), wire.BucketStream(n.BucketPartitions())}
-	for _, stream := range streams {
-		b.publish(api+"STREAM.CREATE."+stream, api+"STREAM.UPDATE."+stream)
-	}
-	for _, stream := range streams[:6] { // where it publishes: see Conn.Guard
+	streams := append(b.taskStreams(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(), wire.BucketStream(n.BucketNodes()))
+	for _, stream := range streams { // where it publishes: see Conn.Guard
 		b.publish(api + "STREAM.PURGE." + stream)
 	}
-	for stream, subjects := range map[string]string{n.StreamTasks(): n.PatternTasks(), n.StreamControl(): n.PatternControl()} {
-		b.publish(api+"CONSUMER.CREATE."+stream+".*."+subjects, api+"STREAM.MSG.GET."+stream, api+"CONSUMER.NAMES."+stream, ack+stream+".>")
-		for _, what := range []string{"DELETE", "INFO", "MSG.NEXT"} {
-			b.publish(api + "CONSUMER." + what + "." + stream + ".*")
-		}
+	for _, stream := range append(streams, wire.BucketStream(n.BucketKeys()), wire.BucketStream(n.BucketPartitions())) {
+		b.publish(api+"STREAM.CREATE."+stream, api+"STREAM.UPDATE."+stream)
+	}
+	for i := range b.streams() {
+		b.reads(n.StreamTasksAt(i), n.PatternTasks())
+		b.reads(n.StreamControlAt(i), n.PatternControl())
+	}
+	if b.streams() > 1 {
+		door := n.StreamIn()
+		b.publish(n.PatternSingles(), api+"CONSUMER.CREATE."+door+"."+wire.ConsumerForward, api+"CONSUMER.MSG.NEXT."+door+"."+wire.ConsumerForward, ack+door+"."+wire.ConsumerForward+".>")
+		b.seldom(api + "CONSUMER.INFO." + door + "." + wire.ConsumerForward)
 	}
 	b.watch(n.BucketPartitions(), ">")
 	b.publish(key(n.BucketPartitions(), ">"), get(n.BucketPartitions(), ">"))
@@ -234,9 +242,35 @@ func (b *builder) scheduler() {
 	b.subscribe(n.SubjectPlansApply(), wire.GroupPlans)
 	b.subscribe(n.SubjectPlansChanged(), "")
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectPausesChanged()}) // without it, it reads them later
-	b.seldom(n.StepsSubject(""))                                                  // without these, steps are not told
+	b.seldom(n.SubjectPausesChanged())                                            // it has changed a breaker
+	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectAway()})
+	b.seldom(n.StepsSubject("")) // without these, steps are not told
 	b.set.Rights = append(b.set.Rights, Right{Subject: n.SubjectWatched()})
 	b.set.Answers = answersSoon
+}
+
+// streams is how many task streams there are.
+func (b *builder) streams() int { return max(1, b.o.TaskStreams) }
+
+// taskStreams are the streams of submissions and of requests about tasks.
+func (b *builder) taskStreams() []string {
+	n := b.o.Names
+	var all []string
+	for i := range b.streams() {
+		all = append(all, n.StreamTasksAt(i), n.StreamControlAt(i))
+	}
+	if b.streams() > 1 {
+		all = append(all, n.StreamIn())
+	}
+	return all
+}
+
+// reads is to read a stream's partitions.
+func (b *builder) reads(stream, subjects string) {
+	b.publish(api+"CONSUMER.CREATE."+stream+".*."+subjects, api+"STREAM.MSG.GET."+stream, api+"CONSUMER.NAMES."+stream, ack+stream+".>")
+	for _, what := range []string{"DELETE", "INFO", "MSG.NEXT"} {
+		b.publish(api + "CONSUMER." + what + "." + stream + ".*")
+	}
 }
 
 // statuses are the submitters' own subjects. A pattern cannot say "begins with _INBOX_",

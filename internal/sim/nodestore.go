@@ -86,8 +86,8 @@ func (s nodeStore) Untold(ctx context.Context, p int, after int64, limit int) ([
 	return read(s, func() ([]core.Ending, error) { return s.MemStore.Untold(ctx, p, after, limit) })
 }
 
-func (s nodeStore) Cursors(ctx context.Context) ([]core.PartitionState, error) {
-	return read(s, func() ([]core.PartitionState, error) { return s.MemStore.Cursors(ctx) })
+func (s nodeStore) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
+	return read(s, func() ([]core.PartitionState, error) { return s.MemStore.CursorsOf(ctx, partitions, owner) })
 }
 
 // Commit takes its time: the world goes on between the moment it leaves, the

@@ -13,15 +13,21 @@ import (
 // pausesMax is how many pauses a world has at most.
 const pausesMax = 4
 
-// labelsOf are the labels of a task by its id.
-func (w *World) labelsOf(id string) []core.Label {
+// labelsOf are the labels of a task by its id: what pauses hold, its class and its tenant.
+func (w *World) labelsOf(id string) (labels []core.Label) {
 	switch w.hashOf("label of "+id) % 3 {
 	case 0:
-		return []core.Label{{Key: "tier", Value: "gold"}}
+		labels = []core.Label{{Key: "tier", Value: "gold"}}
 	case 1:
-		return []core.Label{{Key: "tier", Value: "base"}, {Key: "of", Value: id}}
+		labels = []core.Label{{Key: "tier", Value: "base"}, {Key: "of", Value: id}}
 	}
-	return nil
+	if class := core.Class(w.hashOf("class of "+id) % 4); int(class) < core.Classes {
+		labels = append(labels, core.Label{Key: core.PriorityLabel, Value: class.String()})
+	}
+	if tenant := w.hashOf("tenant of "+id) % 4; tenant > 0 {
+		labels = append(labels, core.Label{Key: "tenant", Value: string(rune('a' + tenant - 1))})
+	}
+	return labels
 }
 
 // pauseLater lets an operator pause something now and then in the storm, and lift it; some pauses lift themselves.

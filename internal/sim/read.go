@@ -40,6 +40,25 @@ func (m *MemStore) Cursors(context.Context) ([]core.PartitionState, error) {
 	return all, nil
 }
 
+// CursorsOf returns the rows of some partitions, and of those of an owner; empty: of none.
+func (m *MemStore) CursorsOf(_ context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []core.PartitionState
+	for _, p := range partitions {
+		if st := m.partitions[p]; st != nil && (owner == "" || st.Owner != owner) {
+			all = append(all, *st)
+		}
+	}
+	for _, st := range m.partitions {
+		if owner != "" && st.Owner == owner {
+			all = append(all, *st)
+		}
+	}
+	slices.SortFunc(all, func(a, b core.PartitionState) int { return cmp.Compare(a.Partition, b.Partition) })
+	return slices.CompactFunc(all, func(a, b core.PartitionState) bool { return a.Partition == b.Partition }), nil
+}
+
 // LoadActive returns the tasks that an owner holds in memory, by number.
 func (m *MemStore) LoadActive(_ context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error) {
 	return m.saved(partition, limit, func(r *row) bool {

@@ -173,6 +173,10 @@ func (e emitter) scheduler(s *Scheduler) {
 	}
 	e.count(agentsAway, int64(s.Away))
 	e.count(waitingTasks, s.Waiting)
+	for agent, state := range s.Breakers {
+		e.count(breakerState, int64(state), agent)
+	}
+	e.count(breakerOpens, s.Openings)
 	e.times(commitCycle, s.Cycles)
 	e.count(commits, s.Commits)
 	e.count(commitWrites, s.Writes)

@@ -50,6 +50,8 @@ var (
 	partitions   = metric("duly_partitions_owned", Gauge, "Partitions that this node owns.", "1")
 	partitionLag = metric("duly_partition_lag", Gauge, "Messages of the task stream that the owner of the partition has not read; told by its owner.", "partitions", "partition")
 	agentsAway   = metric("duly_agents_away", Gauge, "Agents that tasks here wait for and that do not answer.", "1")
+	breakerState = metric("duly_breaker_state", Gauge, "2: the breaker of the agent is open, 1: it is in trial; all others are closed. Every owner tells the same.", "1,000", "agent")
+	breakerOpens = metric("duly_breaker_openings_total", Counter, "Breakers of agents that opened because this node found too many of the calls to fail.", "1")
 	waitingTasks = metric("duly_tasks_waiting_for_agents", Gauge, "Tasks here that wait for an agent which does not answer.", "1")
 
 	commitCycle   = metric("duly_commit_cycle_seconds", Histogram, "How long commit cycles took.", "1")

@@ -58,6 +58,8 @@ type Scheduler struct {
 	Lag        map[int]int64 // by partition that is owned
 	Away       int           // agents that do not answer
 	Waiting    int64         // tasks that wait for them
+	Breakers   map[string]BreakerState
+	Openings   int64 // of breakers, that this node decided
 
 	Commits, Writes, Records                  int64
 	Do, Undo                                  int64 // commands
@@ -66,6 +68,15 @@ type Scheduler struct {
 	Cycles                                    Times
 	Kinds                                     Kinds
 }
+
+// BreakerState is how the breaker of an agent stands; closed ones are left out.
+type BreakerState int
+
+// The states.
+const (
+	BreakerTrial BreakerState = 1
+	BreakerOpen  BreakerState = 2
+)
 
 // Kinds is what only some kinds of step do, and what comes late.
 type Kinds struct {

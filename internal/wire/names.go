@@ -112,6 +112,7 @@ const (
 	HeaderCause      = "Duly-Cause"        // of a dead letter: why
 	HeaderSubject    = "Duly-Subject"      // of a dead letter: the subject it came on
 	HeaderInstance   = "Duly-Instance"     // of a reply: which instance of the agent answers
+	HeaderDryRun     = "Duly-Dry-Run"      // of a command, "1": a copy for an agent without effects
 	HeaderError      = "Nats-Service-Error"
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 )
@@ -121,12 +122,27 @@ const (
 	MetaAgent = "duly_agent" // its name
 	MetaWire  = "duly_wire"  // version of the wire
 	MetaBatch = "duly_batch" // version of the batches it takes; absent: none
+
+	MetaVariant = "duly_variant" // of an instance that listens as a variant; see VariantOf
+	MetaDryRun  = "duly_dry_run" // of an agent without effects, "1": commands with HeaderDryRun alone
 )
+
+// DryRun is the value of HeaderDryRun and of MetaDryRun.
+const DryRun = "1"
 
 // ServiceName is an agent's name in NATS's service discovery, which knows no
 // dots.
 func (n Names) ServiceName(agent string) string {
 	return n.get().namespace + "-" + strings.ReplaceAll(agent, ".", "_")
+}
+
+// VariantOf is what stands in place of an agent's name in the subjects that a variant of it listens on: mappings of NATS send
+// it a share of the agent's commands. Everything else, its replies and its service, has the agent's own name.
+func VariantOf(agent, variant string) string {
+	if variant == "" {
+		return agent
+	}
+	return agent + "-" + variant
 }
 
 // SubjectPlansApply is where plans are handed in.
@@ -135,7 +151,7 @@ func (n Names) SubjectPlansApply() string { return n.get().root + "plans.apply" 
 // SubjectPlansChanged is where a change of the plans is announced.
 func (n Names) SubjectPlansChanged() string { return n.get().root + "plans.changed" }
 
-// SubjectPausesChanged is where a change of the pauses is announced.
+// SubjectPausesChanged is where a change of the pauses or of the breakers is announced.
 func (n Names) SubjectPausesChanged() string { return n.get().root + "pauses.changed" }
 
 // PatternSubmit selects the request endpoint of all tasks.
@@ -344,6 +360,9 @@ func safeType(taskType string) string {
 	}
 	return taskType
 }
+
+// ConsumerForward is the durable consumer of StreamIn that schedulers share.
+const ConsumerForward = "forward"
 
 // ConsumerAlerts is the durable consumer that supervisors share: it holds the endings in
 // error of which no alert has been sent.

@@ -32,6 +32,8 @@ func every(t *testing.T, n Names) map[string]string {
 		"with a token": (&Signer{1, 2}).ReplySubject(n, command(3, 17, 5, 9)), "TasksTransform": n.TasksTransform(16), "EvidenceSubject": n.EvidenceSubject(7, true), "HeadSubject": n.HeadSubject(7),
 		"PatternSubmit": n.PatternSubmit(), "SubjectBooks": n.SubjectBooks("a.b"), "SubjectProbe": n.SubjectProbe("a.b"), "PatternPack": n.PatternPack(), "PatternControl": n.PatternControl(),
 		"PatternEvents": n.PatternEvents(), "EventsAbout": n.EventsAbout("order", ""), "events of all": n.EventsAbout("", "undone"), "PatternErrors": n.PatternErrors(), "PatternAsk": n.PatternAsk(),
+		"StreamTasksAt": n.StreamTasksAt(2), "StreamControlAt": n.StreamControlAt(2), "MovedTasks": n.MovedTasks(7), "MovedControl": n.MovedControl(7),
+		"Moved": n.Moved(n.PackSubject(7)), "RetiredSubject": n.RetiredSubject(n.StreamIn()),
 		"PatternBatchReplies": n.PatternBatchReplies("a.b"), "batch replies of all": n.PatternBatchReplies(""),
 	}
 	v := reflect.ValueOf(n)

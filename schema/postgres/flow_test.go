@@ -9,7 +9,11 @@ import (
 // What operators read of the flow, as patiently as the rest.
 
 func (p patient) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
-	return retried(ctx, func() (map[string]operate.Count, error) { return p.Store.(operate.FlowReader).WaitingFor(ctx) })
+	return retried(ctx, func() (map[string]operate.Count, error) { return p.Store.(operate.Reader).WaitingFor(ctx) })
+}
+
+func (p patient) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, error) {
+	return retried(ctx, func() (map[string][]operate.ParkedOf, error) { return p.Store.(operate.FlowReader).ParkedAt(ctx) })
 }
 
 func (p patient) Parked(ctx context.Context, f operate.ParkedFilter) (operate.Parked, error) {

@@ -183,6 +183,14 @@ func (p patient) Cursors(ctx context.Context) ([]core.PartitionState, error) {
 	return retried(ctx, func() ([]core.PartitionState, error) { return p.Store.Cursors(ctx) })
 }
 
+func (p patient) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
+	return retried(ctx, func() ([]core.PartitionState, error) { return p.Store.CursorsOf(ctx, partitions, owner) })
+}
+
+func (p patient) Unowned(ctx context.Context, live []string) ([]core.PartitionState, error) {
+	return retried(ctx, func() ([]core.PartitionState, error) { return p.Store.Unowned(ctx, live) })
+}
+
 func (p patient) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	return retried(ctx, func() ([]core.Due, error) { return p.Store.Overdue(ctx, now, after, limit) })
 }

@@ -49,6 +49,8 @@ func testPartitions(r *rig) {
 		want = append(want, core.PartitionState{Partition: p, NextNumber: 1, NextEnd: 1})
 	}
 	r.equal("new partitions", get(r.s.Cursors(r.ctx))(r), want)
+	r.equal("two of them", get(r.s.CursorsOf(r.ctx, []int{2, 0, partitions}, ""))(r), []core.PartitionState{want[0], want[2]})
+	r.equal("no others", len(get(r.s.CursorsOf(r.ctx, nil, "a"))(r)), 0)
 }
 
 func testTakeOver(r *rig) {
@@ -63,6 +65,10 @@ func testTakeOver(r *rig) {
 	want.Found = core.Found{}
 	r.must(r.s.Release(r.ctx, 2, 1)) // no longer ours: nothing happens
 	r.equal("after a stale release", get(r.s.Cursors(r.ctx))(r)[2], want)
+	r.equal("of its owner, and another", get(r.s.CursorsOf(r.ctx, []int{0}, "b"))(r), []core.PartitionState{{NextNumber: 1, NextEnd: 1}, want})
+	r.equal("none lives", len(get(r.s.Unowned(r.ctx, nil))(r)), partitions)
+	r.equal("its owner lives", len(get(r.s.Unowned(r.ctx, []string{"a", "b"}))(r)), partitions-1)
+	r.equal("its owner does not live", get(r.s.Unowned(r.ctx, []string{"a"}))(r)[2], want)
 	r.must(r.s.Release(r.ctx, 2, 2))
 	want.Owner = ""
 	r.equal("after a release", get(r.s.Cursors(r.ctx))(r)[2], want)

@@ -33,7 +33,10 @@ func testFlow(r *rig) {
 	undoing := birth(1, 4, "z")
 	undoing.Task.State, undoing.Records[0].State = core.StateUndoing, core.StateUndoing
 	r.write(undoing)
-	r.equal("waiting for agents", get(s.WaitingFor(r.ctx))(r), map[string]operate.Count{"ship": {N: 4}, "pay": {N: 1}})
+	of := func(taskType string, n int64, first core.Instant) operate.ParkedOf {
+		return operate.ParkedOf{Type: taskType, Version: 1, Parked: operate.Parked{Tasks: operate.Count{N: n}, First: first}}
+	}
+	r.equal("parked at agents", get(s.ParkedAt(r.ctx))(r), map[string][]operate.ParkedOf{"ship": {of("order", 3, at(7)), of("other", 1, at(5))}, "pay": {of("order", 1, at(3))}})
 	for _, c := range []struct {
 		f     operate.ParkedFilter
 		n     int64

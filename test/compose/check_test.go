@@ -27,7 +27,7 @@ type deployment struct {
 }
 
 // profiles are those of compose.yaml; the first is what a command without one means.
-var profiles = []string{"cockroach", "postgres", "cluster"}
+var profiles = []string{"cockroach", "single", "postgres", "cluster", "postgres-cluster"}
 
 // check loads the deployment in dir, under each profile, and returns every problem
 // with it.
@@ -75,8 +75,13 @@ func checkProfile(ctx context.Context, dir, profile string, code contract) []str
 		}
 	}
 	d.published()
-	d.crew()
-	d.servers()
+	if single, ok := d.project.Services["single"]; ok {
+		d.alone(single)
+	} else {
+		d.crew()
+		d.servers()
+		d.databases()
+	}
 	d.dockerfile()
 	return d.problems
 }
@@ -282,6 +287,9 @@ func (d *deployment) flags(service types.ServiceConfig) {
 			continue
 		}
 		flag, _, _ = strings.Cut(flag, "=")
+		if service.Command[0] == "dev" {
+			continue // not settings of a node: TestCommands asks the binary
+		}
 		if !slices.Contains(d.code.flags, flag) {
 			d.problem("%s: the code knows no flag --%s", service.Name, flag)
 		}
@@ -318,4 +326,59 @@ func (d *deployment) crew() {
 			d.problem("no service runs the role %s", role)
 		}
 	}
+}
+
+// alone asks of the single container that it keeps what it has, and that everyone outside reaches it by the names of
+// what it stands for.
+func (d *deployment) alone(service types.ServiceConfig) {
+	at := slices.Index(service.Command, "--data-dir")
+	kept := at > 0 && at+1 < len(service.Command) && slices.ContainsFunc(service.Volumes, func(volume types.ServiceVolumeConfig) bool {
+		return volume.Type == types.VolumeTypeVolume && volume.Target == service.Command[at+1]
+	})
+	if !kept {
+		d.problem("%s: no volume at its data directory", service.Name)
+	}
+	if len(d.project.Services) != 2 {
+		d.problem("profile single has %d services, want itself and the example", len(d.project.Services))
+	}
+}
+
+// databases asks for one database, or for three beside three NATS servers; every node then asks for the one of them that
+// can be written to.
+func (d *deployment) databases() {
+	count, migrate := 0, "migrate"
+	if _, ok := d.project.Services[migrate]; !ok {
+		migrate = "cluster-migrate"
+	}
+	for _, service := range d.project.Services {
+		if store := service.Networks["store"]; store != nil && slices.Contains(store.Aliases, "db") {
+			count++
+			if !d.after(migrate, service.Name) {
+				d.problem("%s does not wait for %s", migrate, service.Name)
+			}
+		}
+	}
+	want := 1
+	if _, ok := d.project.Services["nats-1"]; ok {
+		want = 3
+	}
+	if count != want {
+		d.problem("%d databases, want %d", count, want)
+	}
+	for _, service := range d.project.Services {
+		at := service.Environment["DATABASE_URL"]
+		if at != nil && count > 1 && !strings.Contains(*at, "target_session_attrs=read-write") {
+			d.problem("%s: DATABASE_URL does not ask for the database that can be written to", service.Name)
+		}
+	}
+}
+
+// after reports whether a service begins when another is up: it, or what it waits for, waits for it.
+func (d *deployment) after(name, other string) bool {
+	for on := range d.project.Services[name].DependsOn {
+		if on == other || d.after(on, other) {
+			return true
+		}
+	}
+	return false
 }

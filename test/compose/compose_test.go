@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
 )
 
 // root is the repository, seen from this folder.
@@ -56,6 +58,10 @@ func TestPlanted(t *testing.T) {
 		{"more than there is", yaml, `"4294967296"`, `"10737418240"`, "the task stream reserves 10737418240"},
 		{"as much as there is by default", yaml, "  DULY_STREAM_MAX_BYTES: \"4294967296\"\n", "", "no DULY_STREAM_MAX_BYTES"},
 		{"one copy on three servers", yaml, "      DULY_STREAM_REPLICAS: \"3\"\n", "", "3 NATS servers hold 1 copies"},
+		{"two databases", yaml, "    <<: *crdb-peer\n    command: [\"start\", \"--insecure\", \"--join=crdb-1,crdb-2,crdb-3\", \"--advertise-addr=crdb-3", "    <<: *crdb-peer\n    networks: [store]\n    command: [\"start\", \"--insecure\", \"--join=crdb-1,crdb-2,crdb-3\", \"--advertise-addr=crdb-3", "2 databases, want 3"},
+		{"any database", yaml, "&target_session_attrs=read-write", "", "does not ask for the database that can be written to"},
+		{"migration through a standby", yaml, "      postgres-2: *optional-server\n", "", "cluster-migrate does not wait for postgres-2"},
+		{"nothing is kept", yaml, "      - single-data:/data\n", "      - single-data:/else\n", "no volume at its data directory"},
 		{"other listening port", yaml, `DULY_HTTP_ADDR: ":7310"`, `DULY_HTTP_ADDR: ":7311"`, `DULY_HTTP_ADDR is ":7311"`},
 		{"no health check", yaml, `test: ["CMD", "curl", "-fsS", "http://localhost:8080/health?ready=1"]`, "disable: true", "crdb: stays up without a health check"},
 		{"foreign health check", yaml, `["CMD", "/duly", "health"]`, `["CMD", "curl", "http://localhost:7310/health"]`, "want /duly health"},
@@ -119,9 +125,23 @@ func TestPlantedBase(t *testing.T) {
 func TestCommands(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "duly")
 	run(t, root, "go", "build", "-o", binary, "./cmd/duly")
-	for _, command := range []string{"serve", "migrate", "health"} {
+	for _, command := range []string{"serve", "migrate", "health", "dev"} {
 		if help := run(t, root, binary, command, "--help"); !strings.Contains(help, command) {
 			t.Errorf("duly %s --help says nothing of %s:\n%s", command, command, help)
+		}
+	}
+	help := run(t, root, binary, "dev", "--help")
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "compose.yaml")}, cli.WithProfiles([]string{"single"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := options.LoadProject(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range project.Services["single"].Command {
+		if strings.HasPrefix(word, "--") && !strings.Contains(help, word+"=") {
+			t.Errorf("duly dev --help says nothing of %s:\n%s", word, help)
 		}
 	}
 }
@@ -131,7 +151,7 @@ func TestCommands(t *testing.T) {
 func copyOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"compose.yaml", ".env", "Dockerfile", "deploy/nats.conf"} {
+	for _, name := range []string{"compose.yaml", ".env", "Dockerfile", "deploy/nats.conf", "deploy/postgres/primary.sh", "deploy/postgres/standby.sh"} {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)

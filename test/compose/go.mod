@@ -7,6 +7,7 @@ replace duly.dev/duly => ../..
 require (
 	duly.dev/duly v0.0.0
 	github.com/compose-spec/compose-go/v2 v2.16.2
+	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 )
 

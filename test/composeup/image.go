@@ -139,6 +139,7 @@ func makeDuly(ctx context.Context, tag, duly, drone string) error {
 		i.file("/duly", duly)
 		i.file("/drone", drone)
 		i.dir("/tmp", 0o1777, 0)
+		i.dir("/data", 0o755, 65532)
 	})
 }
 
@@ -167,6 +168,9 @@ if [ ! -s $data/PG_VERSION ]; then
     initdb -D $data -U "$POSTGRES_USER" --auth=trust --encoding=UTF8 --locale=C
     echo 'host all all all trust' >>$data/pg_hba.conf
     echo "CREATE DATABASE $POSTGRES_DB" | postgres --single -D $data -j postgres
+    for script in /docker-entrypoint-initdb.d/*.sh; do
+        if [ -r "$script" ]; then . "$script"; fi
+    done
 fi
 exec postgres -D $data -c listen_addresses='*' -c unix_socket_directories=/tmp "$@"
 `
@@ -189,8 +193,10 @@ func makePostgres(ctx context.Context, tag, bin, busybox string) error {
 		i.text("/etc/passwd", 0o644, fmt.Sprintf("root:x:0:0::/:/bin/sh\npostgres:x:%d:%d::/tmp:/bin/sh\n", postgresUser, postgresUser))
 		i.text("/start", 0o755, postgresStart)
 		i.file("/bin/busybox", busybox)
-		i.link("/bin/sh", "busybox")
-		for _, name := range []string{"postgres", "initdb", "pg_isready", "psql"} {
+		for _, name := range []string{"sh", "chmod", "hostname", "rm", "sleep", "touch"} {
+			i.link("/bin/"+name, "busybox")
+		}
+		for _, name := range []string{"postgres", "initdb", "pg_isready", "psql", "pg_basebackup"} {
 			i.program(ctx, filepath.Join(bin, name))
 		}
 		// The compiler of expressions is three times as large as all the rest.
@@ -203,7 +209,7 @@ func makePostgres(ctx context.Context, tag, bin, busybox string) error {
 		})
 		i.tree("/usr/share/zoneinfo", func(string) bool { return false })
 		i.dir("/tmp", 0o1777, 0)
-		i.dir("/run", 0o755, 0)
+		i.dir("/var/run/postgresql", 0o755, postgresUser) // of the standbys, which /start does not start
 		i.dir("/var/lib/postgresql/data", 0o700, postgresUser)
 	})
 }

@@ -28,7 +28,7 @@ func main() {
 	flag.StringVar(&s.bin, "bin", "", "folder for programs and logs")
 	flag.StringVar(&s.compose, "compose", "", "Compose's program")
 	flag.StringVar(&s.images, "images", "offline", "offline: made of what is on this machine; published: pulled, and built of the Dockerfile")
-	flag.StringVar(&s.only, "only", "", "one of tour, cluster, upgrade; empty: all")
+	flag.StringVar(&s.only, "only", "", "one of tour, single, cluster, upgrade; empty: all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, wholeMax)
@@ -74,16 +74,17 @@ func (s settings) run(ctx context.Context) (failed int, err error) {
 	fmt.Printf("compose: images are there (%.0fs)\n", time.Since(began).Seconds())
 
 	r := &record{}
-	profile := "postgres"
+	profile, cluster := "postgres", "postgres-cluster"
 	if s.images == "published" {
-		profile = "cockroach"
+		profile, cluster = "cockroach", "cluster"
 	}
 	for _, part := range []struct {
 		name, profile string
 		do            func(*world, context.Context)
 	}{
 		{"tour", profile, (*world).tour},
-		{"cluster", "cluster", (*world).cluster},
+		{"single", "single", (*world).single},
+		{"cluster", cluster, (*world).cluster},
 		{"upgrade", profile, (*world).upgrade},
 	} {
 		if s.only != "" && s.only != part.name {

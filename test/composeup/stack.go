@@ -27,6 +27,7 @@ type stack struct {
 	nats     string
 	ports    []string // as settings of compose.yaml
 	scale    []string
+	lost     map[string]bool // services that were killed for good
 }
 
 // upMax is how long everything may take to be healthy.
@@ -66,7 +67,7 @@ func (s *stack) use(i images) error {
 	type settings map[string]any
 	services := settings{}
 	if i.duly != "" {
-		for _, name := range []string{"migrate", "door", "ingest", "scheduler", "supervisor", "drone", "cluster-door", "cluster-node"} {
+		for _, name := range []string{"single", "migrate", "cluster-migrate", "door", "ingest", "scheduler", "supervisor", "drone", "cluster-door", "cluster-node"} {
 			services[name] = settings{"image": i.duly}
 		}
 	}
@@ -76,14 +77,9 @@ func (s *stack) use(i images) error {
 		}
 	}
 	if i.postgres != "" {
-		// The published image asks for this signal itself; one that was imported cannot.
-		const quick = "SIGINT"
-		services["postgres"] = settings{"image": i.postgres, "stop_signal": quick}
-		// Where CockroachDB cannot be had, PostgreSQL is in its place.
-		services["crdb"] = settings{
-			"image": i.postgres, "stop_signal": quick, "command": []string{}, "volumes": []string{"postgres-data:/var/lib/postgresql/data"},
-			"environment": settings{"POSTGRES_USER": "root", "POSTGRES_DB": "defaultdb", "PGPORT": "26257"},
-			"healthcheck": settings{"test": []string{"CMD", "pg_isready", "-h", "127.0.0.1", "-U", "root", "-d", "defaultdb"}},
+		for _, name := range []string{"postgres", "postgres-1", "postgres-2", "postgres-3"} {
+			// The published image asks for this signal itself; one that was imported cannot.
+			services[name] = settings{"image": i.postgres, "stop_signal": "SIGINT"}
 		}
 	}
 	text, err := json.Marshal(settings{"services": services})
@@ -150,7 +146,7 @@ func (s *stack) healthy(ctx context.Context) error {
 		}
 	}
 	for _, c := range all {
-		ended := c.Service == "migrate" && c.State == "exited" && c.ExitCode == 0
+		ended := slices.Contains([]string{"migrate", "cluster-migrate", "crdb-init"}, c.Service) && c.State == "exited" && c.ExitCode == 0 || s.lost[c.Service]
 		if !ended && (c.State != "running" || c.Health != "healthy") {
 			return fmt.Errorf("service %s is %s %s (exit code %d)", c.Service, c.State, c.Health, c.ExitCode)
 		}

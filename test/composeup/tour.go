@@ -335,7 +335,7 @@ func (w *world) cut(ctx context.Context, network, from string) {
 	w.closeBooks(ctx, "the cut from "+from)
 }
 
-// cluster is three NATS servers with three copies of each stream.
+// cluster is three NATS servers with three copies of each stream, and three databases.
 func (w *world) cluster(ctx context.Context) {
 	if !w.start(ctx, "up", w.images) {
 		return
@@ -370,6 +370,90 @@ func (w *world) cluster(ctx context.Context) {
 		})
 	})
 	w.closeBooks(ctx, "the kill of a server")
+	if w.profile == "postgres-cluster" {
+		w.promoted(ctx)
+	} else {
+		w.nodeLost(ctx)
+	}
+}
+
+// promoted kills the primary for good, and lets a standby take its place.
+func (w *world) promoted(ctx context.Context) {
+	w.check("the primary of the database lost under load, and a standby promoted", func() error {
+		ids, err := w.ids(ctx, "postgres-1")
+		if err != nil {
+			return err
+		}
+		return w.books.load(ctx, w.client, "primary", func(ctx context.Context) error {
+			if err := docker(ctx, "kill", "--signal", "KILL", ids[0]); err != nil {
+				return err
+			}
+			w.lost = map[string]bool{"postgres-1": true}
+			pause(ctx, downFor)
+			if _, err := w.run(ctx, "exec", "-T", "postgres-2", "psql", "-U", "root", "-d", "defaultdb", "-c", "SELECT pg_promote()"); err != nil {
+				return err
+			}
+			return until(ctx, healMax, func() error { return w.healthy(ctx) })
+		})
+	})
+	w.closeBooks(ctx, "the loss of the primary")
+	w.check("the other standby follows the promoted one", func() error {
+		return until(ctx, healMax, func() error {
+			out, err := w.run(ctx, "exec", "-T", "postgres-2", "psql", "-U", "root", "-d", "defaultdb", "-tAc", "SELECT state, sync_state FROM pg_stat_replication")
+			if err == nil && strings.TrimSpace(out) != "streaming|quorum" {
+				err = fmt.Errorf("pg_stat_replication has %q, want one that streams", out)
+			}
+			return err
+		})
+	})
+}
+
+// nodeLost kills one of three nodes of CockroachDB, and brings it back.
+func (w *world) nodeLost(ctx context.Context) {
+	w.check("a node of the database killed under load, and back", func() error {
+		ids, err := w.ids(ctx, "crdb-3")
+		if err != nil {
+			return err
+		}
+		return w.books.load(ctx, w.client, "crdb", func(ctx context.Context) error {
+			if err := docker(ctx, "kill", "--signal", "KILL", ids[0]); err != nil {
+				return err
+			}
+			pause(ctx, 2*downFor)
+			if err := docker(ctx, "start", ids[0]); err != nil {
+				return err
+			}
+			return until(ctx, healMax, func() error { return w.healthy(ctx) })
+		})
+	})
+	w.closeBooks(ctx, "the kill of a node of the database")
+}
+
+// single is everything in one container, killed once.
+func (w *world) single(ctx context.Context) {
+	if !w.start(ctx, "up", w.images) {
+		return
+	}
+	w.check("ports are published on loopback only", func() error { return w.loopback(ctx) })
+	w.doors(ctx)
+	w.check("the container killed under load, and back", func() error {
+		ids, err := w.ids(ctx, "single")
+		if err != nil {
+			return err
+		}
+		return w.books.load(ctx, w.client, "single", func(ctx context.Context) error {
+			if err := docker(ctx, "kill", "--signal", "KILL", ids[0]); err != nil {
+				return err
+			}
+			pause(ctx, downFor)
+			if err := docker(ctx, "start", ids[0]); err != nil {
+				return err
+			}
+			return until(ctx, healMax, func() error { return w.healthy(ctx) })
+		})
+	})
+	w.closeBooks(ctx, "the kill of the container")
+	w.restarted(ctx)
 }
 
 // upgrade starts with the image of the commit before, and goes over to this one's

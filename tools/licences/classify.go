@@ -79,7 +79,9 @@ func (m *module) classify(scanner *licensecheck.Scanner) error {
 			switch {
 			case noticeName.MatchString(name):
 				m.notices = append(m.notices, m.below(path))
+				m.texts = append(m.texts, path)
 			case licenceName.MatchString(name):
+				m.texts = append(m.texts, path)
 				atTop = atTop || folder == m.dir
 				if err := m.scan(scanner, path); err != nil {
 					bad = append(bad, err)

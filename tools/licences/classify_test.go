@@ -150,15 +150,15 @@ func TestCheckFindsAnOldTable(t *testing.T) {
 	}
 	stale := func(when string) {
 		t.Helper()
-		if err := run(root, ".", "third-party.md", true); err == nil || !strings.Contains(err.Error(), "make licences") {
+		if err := run(root, ".", "third-party.md", "", true); err == nil || !strings.Contains(err.Error(), "make licences") {
 			t.Errorf("%s: got %v, want to be told of make licences", when, err)
 		}
 	}
 	stale("without a table")
-	if err := run(root, ".", "third-party.md", false); err != nil {
+	if err := run(root, ".", "third-party.md", "", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(root, ".", "third-party.md", true); err != nil {
+	if err := run(root, ".", "third-party.md", "", true); err != nil {
 		t.Error(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "third-party.md"), []byte("of yesterday\n"), 0o644); err != nil {
@@ -171,6 +171,24 @@ func TestCollectRefusesWhatIsNotInTheCache(t *testing.T) {
 	for _, fields := range [][]string{{"m", "v1", "", "/x"}, {"m", "v1"}, {"m", "v1", "/cache/m", "/elsewhere"}} {
 		if err := collect(map[string]*module{}, fields); err == nil {
 			t.Errorf("%q: no error", fields)
+		}
+	}
+}
+
+// TestCarry copies the texts of a module's licences, and nothing else.
+func TestCarry(t *testing.T) {
+	m := inModule(t, map[string]string{"LICENSE": mit, "NOTICE": "made by m\n", "README.md": "m\n"})
+	if err := classify([]*module{m}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := carry([]*module{m}, dir); err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(dir, m.path+"@"+m.version)
+	for name, want := range map[string]bool{"LICENSE": true, "NOTICE": true, "README.md": false} {
+		if _, err := os.Stat(filepath.Join(at, name)); (err == nil) != want {
+			t.Errorf("%s is there: %t, want %t", name, err == nil, want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type module struct {
 	folders       []string // of its linked packages, and all above them in the module
 	licences      []string // identifiers, sorted; see classify
 	notices       []string // its NOTICE files, which a distribution carries along
+	texts         []string // paths of all of these files
 }
 
 // linked lists the modules with packages in the program, on any target, by path.

@@ -48,6 +48,7 @@ type World struct {
 	Sender     *alerts.Sender // nil: nothing is delivered here
 	Level      slog.LevelVar
 	Held       []operate.Pause
+	Breaks     []core.Breaker
 	Bounds     []operate.AgentLimit
 	Timed      []operate.Schedule // by name
 	Marked     core.Deprecations
@@ -81,7 +82,9 @@ func New() *World {
 		Tally: operate.Tally{Done: 1, Waiting: 1}, Wave: 1, BrakePct: 20, By: "olga", Reason: "bank is back", Created: At, Started: At}}
 	w.OpMembers["op1"] = []operate.Member{{Ordinal: 1, Number: 6, ID: "t-5", Type: "order", Seq: 3, Step: "charge", Wave: 1, Outcome: operate.OutcomeDone}, {Ordinal: 2, ID: "t-4", Type: "order", Outcome: operate.OutcomeWaiting}}
 	w.Timed = []operate.Schedule{nightly()}
-	w.AgentList = []operate.Agent{{Name: "credit.check", Instances: 2, Calls: 10, LatencyMS: 1.5, Since: At}, {Name: "payment.charge"}}
+	w.AgentList = []operate.Agent{{Name: "credit.check", Instances: 2, Calls: 10, LatencyMS: 1.5, Since: At, Breaker: operate.Breaker{State: core.BreakerClosed}},
+		{Name: "payment.charge", Breaker: operate.Breaker{State: core.BreakerOpen, Since: At, Until: At.Add(time.Minute), Openings: 1, Reason: "12 of 20 calls failed"}, Unserved: operate.Count{N: 2}, AwaySince: At,
+			FirstDeadline: At.Add(time.Hour), Steps: []operate.WaitingStep{{Type: "order", Step: "charge", Tasks: 2}}}}
 	for i := range Partitions {
 		w.Owners = append(w.Owners, operate.Partition{Partition: i, Owner: "node-a", Epoch: 3, InFlight: operate.Count{N: 1}})
 	}
@@ -126,7 +129,7 @@ func PartitionOf(id string, partitions int) int {
 
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
-	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Versions: w.versioning(), Limits: w.limiting(), Tokens: w, Notes: w, Settings: w, Live: l,
+	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Limits: w.limiting(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
 		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level}
 }
 
@@ -237,6 +240,19 @@ func (w *World) Get(_ context.Context, _ int, id string) (v core.View, err error
 		return nil
 	})
 	return v, err
+}
+
+// Existing implements api.Reader.
+func (w *World) Existing(_ context.Context, _ int, ids []string) (found []core.Existing, err error) {
+	err = w.do(func() error {
+		for i := range w.Tasks {
+			if t := &w.Tasks[i]; slices.Contains(ids, t.ID) {
+				found = append(found, core.Existing{Partition: t.Partition, Number: t.Number, ID: t.ID, Type: t.Type, InputHash: t.InputHash, State: t.State})
+			}
+		}
+		return nil
+	})
+	return found, err
 }
 
 // List implements operate.Reader: the cursor is a number.
@@ -625,6 +641,42 @@ func (w *World) moved(ctx context.Context, by operate.Actor, action string, part
 // pausing is operate.PauseControl over the pauses of the world.
 func (w *World) pausing() *operate.Pausing {
 	return &operate.Pausing{Store: w, Trail: w, Flow: w, Announce: func() error { return nil }, Now: w.now}
+}
+
+// breaking is operate.BreakerControl over the breakers of the world.
+func (w *World) breaking() *operate.Breaking {
+	return &operate.Breaking{Store: w, Trail: w, Flow: w, Announce: func() error { return nil }, Now: w.now}
+}
+
+// Breakers implements operate.BreakerStore.
+func (w *World) Breakers(context.Context) (all []core.Breaker, err error) {
+	err = w.do(func() error { all = slices.Clone(w.Breaks); return nil })
+	return all, err
+}
+
+// PutBreaker implements operate.BreakerStore.
+func (w *World) PutBreaker(_ context.Context, b core.Breaker) (stored bool, err error) {
+	err = w.do(func() error {
+		i := slices.IndexFunc(w.Breaks, func(is core.Breaker) bool { return is.Agent == b.Agent })
+		switch {
+		case i < 0 && b.Revision == 1:
+			w.Breaks, stored = append(w.Breaks, b), true
+		case i >= 0 && w.Breaks[i].Revision == b.Revision-1:
+			w.Breaks[i], stored = b, true
+		}
+		return nil
+	})
+	return stored, err
+}
+
+// ReportCalls implements operate.BreakerStore: nothing is called.
+func (w *World) ReportCalls(context.Context, string, string, int64, core.Instant, core.Calls, core.Instant) (core.Calls, error) {
+	return core.Calls{}, nil
+}
+
+// ParkedAt implements operate.FlowReader: nothing is.
+func (w *World) ParkedAt(context.Context) (map[string][]operate.ParkedOf, error) {
+	return nil, nil
 }
 
 // Parked implements operate.FlowReader: nothing is.

@@ -81,7 +81,8 @@ type Request struct {
 	Method string
 	Path   string // from /v1 on, escaped
 	Query  url.Values
-	Body   []byte // JSON; nil: none
+	Body   []byte    // JSON; nil: none
+	Stream io.Reader // instead of Body: lines of JSON, sent while the answer is read
 	Header map[string]string
 }
 
@@ -116,18 +117,53 @@ func (c *Client) JSON(ctx context.Context, r Request, out any) error {
 	return nil
 }
 
+// Open makes one request whose good answer the caller reads, and closes. Timeout bounds the time until it begins. Errors:
+// *Problem, *UnreachableError.
+func (c *Client) Open(ctx context.Context, r Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(c.Timeout, func() { cancel(fmt.Errorf("no answer in %v", c.Timeout)) })
+	resp, err := c.send(ctx, r)
+	if !late.Stop() || err != nil {
+		cancel(nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = &closer{resp.Body, func() { cancel(nil) }}
+	return resp, nil
+}
+
+// closer is a body that ends its request.
+type closer struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (c *closer) Close() error {
+	defer c.end()
+	return c.ReadCloser.Close()
+}
+
 // send makes a request and refuses an answer that is an error.
 func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	address := strings.TrimSuffix(c.Base, "/") + r.Path
 	if len(r.Query) > 0 {
 		address += "?" + r.Query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
+	var body io.Reader = bytes.NewReader(r.Body)
+	if r.Stream != nil {
+		body = r.Stream
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, address, body)
 	if err != nil {
 		return nil, fmt.Errorf("server %q: %w", c.Base, err)
 	}
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if r.Stream != nil {
+		req.Header.Set("Content-Type", "application/x-ndjson")
 	}
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)

@@ -184,8 +184,26 @@ func Value(v any) string {
 		if n, ok := v["n"].(json.Number); ok {
 			return Count(n.String(), atLeast(v))
 		}
+		if state, ok := v["state"].(string); ok {
+			return stateOf(state, v)
+		}
+		if step, ok := v["step"].(string); ok {
+			return fmt.Sprintf("%s/%s: %s", Value(v["type"]), Clean(step), Value(v["tasks"]))
+		}
 	}
 	return Clean(plain(v))
+}
+
+// stateOf is a state that has a reason and may have an end: that of a breaker.
+func stateOf(state string, v Object) string {
+	text := Clean(state)
+	if until, ok := v["until"]; ok {
+		text += " until " + Value(until)
+	}
+	if reason, ok := v["reason"]; ok {
+		text += ": " + Value(reason)
+	}
+	return text
 }
 
 // short is a number with at most three digits after its point; programs get all of them.

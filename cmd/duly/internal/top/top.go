@@ -77,7 +77,7 @@ var paneNames = [panes]string{"overview", "failures", "operations", "agents"}
 var (
 	FailureColumns   = []string{"id", "tasks", "state", "type", "step", "~last", "example"}
 	OperationColumns = []string{"id", "state", "tasks", "tally.done", "tally.failed_again", "tally.waiting", "~why"}
-	AgentColumns     = []string{"name", "instances", "waiting", "paused", "latency_ms", "errors"}
+	AgentColumns     = []string{"name", "instances", "breaker", "waiting", "paused", "latency_ms", "errors"}
 )
 
 // seen is what one look found.
@@ -537,6 +537,9 @@ func (m *model) needs(o *operate.Overview) []string {
 	}
 	if len(o.AgentsGone) > 0 {
 		add(alarm, "✗ agents gone: %s (4)", strings.Join(o.AgentsGone, ", "))
+	}
+	if len(o.Breakers) > 0 {
+		add(alarm, "✗ breakers open: %s (4)", strings.Join(o.Breakers, ", "))
 	}
 	if s := &o.Signals; s.Tasks.N > 0 && s.Since != nil {
 		add(warn, "! %s tasks wait for an answer, %s of them must have it soon; the oldest since %s (duly list --waits signal)", count(s.Tasks), count(s.Near), s.Since.Local().Format(time.DateTime))

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"reflect"
@@ -43,8 +44,14 @@ func main() {
 	check("putTask", err, put != nil && put.JSON202 != nil && put.JSON202.State == "pending", body(put))
 	again, err := c.PutTaskWithResponse(ctx, "order", "t-5", nil, map[string]any{"cents": 1999})
 	check("putTask again", err, again != nil && again.JSON200 != nil && again.JSON200.Id == "t-5", body(again))
-	many, err := c.SubmitTasksWithBodyWithResponse(ctx, "application/x-ndjson", strings.NewReader(`{"type":"order","id":"c-3","input":1}`))
-	check("submitTasks", err, many != nil && many.StatusCode() == 200 && strings.Contains(string(many.Body), `"id":"c-3"`), body(many))
+	first := int64(1)
+	many, err := c.SubmitTasksWithBody(ctx, &client.SubmitTasksParams{From: &first}, "application/x-ndjson", strings.NewReader(`{"type":"order","id":"c-3","input":1}`))
+	var lines []byte // no JSON document: they are read as they come
+	if err == nil {
+		lines, err = io.ReadAll(many.Body)
+		many.Body.Close()
+	}
+	check("submitTasks", err, strings.Contains(string(lines), `"outcome":"stored","id":"c-3"`) && strings.Contains(string(lines), `"summary":{"lines":1,`), lines)
 	task, err := c.GetTaskWithResponse(ctx, "order", "t-5", nil)
 	check("getTask", err, task != nil && task.JSON200 != nil && *task.JSON200.Why != "" && len(*task.JSON200.Steps) == 2, body(task))
 	none, err := c.GetTaskWithResponse(ctx, "order", "nope", nil)
@@ -149,6 +156,8 @@ func main() {
 	check("getPlan", err, plan != nil && plan.JSON200 != nil && plan.JSON200.Name == "order", body(plan))
 	agents, err := c.ListAgentsWithResponse(ctx, nil)
 	check("listAgents", err, agents != nil && agents.JSON200 != nil && len(agents.JSON200.Agents) == 2, body(agents))
+	breaker, err := c.ForceBreakerWithResponse(ctx, "payment.charge", client.BreakerRequest{State: "open", Until: &until, Reason: "r"})
+	check("forceBreaker", err, breaker != nil && breaker.JSON200 != nil && breaker.JSON200.State == "open" && breaker.JSON200.By != nil, body(breaker))
 	partitions, err := c.ListPartitionsWithResponse(ctx, nil)
 	check("listPartitions", err, partitions != nil && partitions.JSON200 != nil && len(partitions.JSON200.Partitions) == 4, body(partitions))
 	pinned, err := c.PinPartitionWithResponse(ctx, 1, client.PinRequest{Node: "n", Reason: "r"})

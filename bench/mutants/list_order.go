@@ -1,0 +1,89 @@
+package main
+
+// orderMutants are faults of who goes first: flows, their weights, what is left to the store, and classes at the door.
+var orderMutants = []mutant{
+	{
+		name: "idle-is-saved-up", invariant: 11, file: "scheduler/flows.go",
+		old: "\t\tin.turn = max(in.turn, in.up.now)\n", new: "",
+		fault: "a flow that had no work gets afterwards what it did not use, and others wait",
+		run:   "^TestIdleIsNotSavedUp$",
+	},
+	{
+		name: "time-stands-still", invariant: 11, file: "scheduler/flows.go",
+		old: "\t\tis.up.now = is.turn\n", new: "",
+		fault: "a flow that begins late gets all until it has had as many turns as the others",
+		run:   "^TestIdleIsNotSavedUp$",
+	},
+	{
+		name: "weights-are-not-read", invariant: 11, file: "scheduler/flows.go",
+		old: "step: stride / uint64(max(1, weight))", new: "step: stride / uint64(max(1, min(1, weight)))",
+		fault: "all flows have the same part",
+		run:   "^(TestFlowsShare|TestLowUnderAFlood)$",
+	},
+	{
+		name: "turn-does-not-count", invariant: 11, file: "scheduler/flows.go",
+		old: "\t\tis.turn += is.step\n", new: "",
+		fault: "the first flow has every turn, and the others starve",
+		run:   "^(TestFlowsShare|TestLowUnderAFlood)$",
+	},
+	{
+		name: "flow-in-the-store-forgotten", invariant: 11, file: "scheduler/flows.go",
+		old: "if is.missed != 0 && len(is.tasks) == 0 {", new: "if is.missed != 0 && len(is.tasks) < 0 {",
+		fault: "tasks of a flow that wait in the store alone are not read while others fill the memory",
+		run:   "^TestFloodLeavesNoneBehind$",
+	},
+	{
+		name: "evicted-and-not-noted", invariant: 11, file: "scheduler/flows.go",
+		old: "\tmost.missed = pass\n", new: "",
+		fault: "a flow whose tasks made room for others counts as wholly known",
+		run:   "^TestFloodLeavesNoneBehind$",
+	},
+	{
+		name: "missed-and-not-noted", invariant: 11, file: "scheduler/finish.go",
+		old: "\t\tin.missed = at.pass\n", new: "",
+		fault: "a flow for whose tasks there was no room counts as wholly known",
+		run:   "^TestFloodLeavesNoneBehind$",
+	},
+	{
+		name: "store-not-read-again", invariant: 11, file: "scheduler/finish.go",
+		old: "\tif at.missed == at.pass {\n", new: "\tif at.missed < 0 {\n",
+		fault: "what there was no room for while the store was read is never read again",
+		run:   "^TestNoneForgottenWhenFull$",
+	},
+	{
+		name: "spike-fills-the-memory", invariant: 11, file: "scheduler/finish.go",
+		old: "\tif !ok {\n\t\tin.missed", new: "\tif ok = false; !ok {\n\t\tin.missed",
+		fault: "a flow that comes when others fill the memory waits until half of them are done",
+		run:   "^TestHighAfterASpike$",
+	},
+	{
+		name: "flow-forgotten-in-its-debt", invariant: 11, file: "scheduler/flows.go",
+		old: "return f.turn <= tenant.now || tenant", new: "return f.turn > 0 || tenant",
+		fault: "a flow that is ahead of the others is forgotten, and begins again with them",
+		run:   "^TestFlowsAreBounded$",
+	},
+	{
+		name: "held-flow-keeps-its-turn", invariant: 11, file: "scheduler/finish.go",
+		old: "len(in.tasks) == 0 || in.heldNow > most {\n", new: "len(in.tasks) == 0 || in.heldNow > most && at.held {\n",
+		fault: "all tasks of a flow that is held are looked at each time",
+		run:   "^TestHeldLookIsBounded$",
+	},
+	{
+		name: "low-fills-the-door", invariant: 12, file: "ingest/budget.go",
+		old: "\t\treturn bound - bound/2\n", new: "\t\treturn bound\n",
+		fault: "a spike of low submissions takes all room at the door",
+		run:   "^TestClassesAtTheDoor$",
+	},
+	{
+		name: "low-fills-the-stream", invariant: 12, file: "ingest/door.go",
+		old: "\treturn part(d.cfg.BacklogMax, class)\n", new: "\treturn part(d.cfg.BacklogMax, core.ClassHigh)\n",
+		fault: "a spike of low submissions takes all of the backlog",
+		run:   "^TestClassesAtTheDoor$",
+	},
+	{
+		name: "class-is-not-checked", invariant: 12, file: "internal/core/label.go",
+		old: "if l.Key == PriorityLabel {", new: "if l.Key == PriorityLabel && l.Value == \"\" {",
+		fault: "a priority that does not exist is accepted, and counts as normal",
+		run:   "^TestLabelLimits$",
+	},
+}

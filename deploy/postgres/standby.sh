@@ -1,0 +1,16 @@
+#!/bin/sh
+# A standby of compose.yaml: copies the primary once, and follows it from then on, or the standby that was
+# promoted in its place. A server that was promoted stays so when it is started again.
+set -eu
+if [ ! -s "$PGDATA/PG_VERSION" ]; then
+    chmod 700 "$PGDATA"
+    until pg_basebackup --host "$PRIMARY" --username "$POSTGRES_USER" --pgdata "$PGDATA" --checkpoint fast; do
+        # What a copy that was cut off has left would be in the way.
+        rm -rf "$PGDATA"/*
+        sleep 1
+    done
+    touch "$PGDATA/standby.signal"
+fi
+# Of the servers, the walreceiver takes the one that is a primary.
+exec postgres -c listen_addresses='*' \
+    -c "primary_conninfo=host=$SERVERS port=$PGPORT user=$POSTGRES_USER application_name=$(hostname) target_session_attrs=read-write"

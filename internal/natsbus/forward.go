@@ -1,0 +1,110 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/wire"
+)
+
+// How submissions of the stream endpoint get into the streams of their partitions.
+const (
+	forwardBatch   = 256              // messages that are on their way at a time
+	forwardWait    = 5 * time.Second  // for the first one
+	forwardAckWait = 30 * time.Second // before one that was not confirmed comes again
+	forwardAgain   = time.Second      // after a failure
+)
+
+// ForwardIn brings what comes to the stream endpoint into the task streams of its
+// partitions, as every scheduler does where there are several, until ctx ends. A message
+// that is stored twice, because its confirmation was lost, is one task. What fails is tried
+// again, and told as TroubleReaders.
+func (c *Conn) ForwardIn(ctx context.Context) {
+	key := new(byte) // of this call
+	defer c.tries.tried(TroubleReaders, key, nil)
+	for ctx.Err() == nil {
+		err := c.forward(ctx, key)
+		if ctx.Err() != nil {
+			return
+		}
+		c.tries.tried(TroubleReaders, key, fmt.Errorf("stream %s: %w", c.names.StreamIn(), err))
+		_ = pause.For(ctx, forwardAgain) // the loop looks whether ctx has ended
+	}
+}
+
+// forward does it until something fails.
+func (c *Conn) forward(ctx context.Context, key any) error {
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamIn(), jetstream.ConsumerConfig{
+		Durable: wire.ConsumerForward, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: forwardAckWait, DeliverPolicy: jetstream.DeliverAllPolicy,
+	})
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		bounded, cancel := context.WithTimeout(ctx, forwardWait)
+		batch, err := consumer.Fetch(forwardBatch, jetstream.FetchContext(bounded))
+		if err != nil {
+			cancel()
+			return err
+		}
+		var sent sync.WaitGroup
+		var mu sync.Mutex
+		var failed error
+		for msg := range batch.Messages() {
+			sent.Add(1)
+			c.forwardOne(msg, func(err error) {
+				defer sent.Done()
+				if err == nil {
+					err = msg.Ack()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+			})
+		}
+		cancel()
+		sent.Wait() // each is confirmed, or given up, within the time of a confirmation
+		if err := errors.Join(failed, batch.Error()); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		c.tries.tried(TroubleReaders, key, nil)
+	}
+	return nil
+}
+
+// forwardOne publishes one message to the stream of its partition.
+func (c *Conn) forwardOne(msg jetstream.Msg, done func(error)) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		done(err)
+		return
+	}
+	partition, _, _, err := c.names.ParseIn(msg.Subject())
+	if err != nil {
+		done(err) // the stream's own transform made it
+		return
+	}
+	c.publish(taskKind(c.streamOf(partition)), msg.Subject(), movedHeaders(msg.Headers(), core.InstantOf(meta.Timestamp)), msg.Data(), func(_ uint64, err error) { done(err) })
+}
+
+// movedHeaders are those of a message that goes to another stream: without those that the
+// server acts on, and with when it was first stored.
+func movedHeaders(header nats.Header, at core.Instant) nats.Header {
+	h := maps.Clone(header)
+	if h == nil {
+		h = nats.Header{}
+	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.HasPrefix(name, "Nats-") })
+	h[wire.HeaderStored] = []string{at.Time().Format(time.RFC3339Nano)}
+	return h
+}

@@ -1,0 +1,206 @@
+package natsbus
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/wire"
+)
+
+// Keys of the metadata of the first task stream, where there are or were several.
+const (
+	metaTaskStreams = "duly_task_streams" // how many; missing: 1; "1>3": they are being changed
+	metaTaskIDs     = "duly_task_ids"     // identities of all that are or were task streams, by comma
+	metaTaskBytes   = "duly_task_bytes"   // size of all together, while they are being changed
+)
+
+// changing separates two numbers of task streams in metaTaskStreams.
+const changing = ">"
+
+// taskKind and controlKind are the kinds of outcomes of the streams with a number: what one
+// of several does not take says nothing of the others.
+func taskKind(number int) int {
+	if number == 0 {
+		return kindTasks
+	}
+	return kinds + 2*(number-1)
+}
+
+func controlKind(number int) int {
+	if number == 0 {
+		return kindControl
+	}
+	return kinds + 2*(number-1) + 1
+}
+
+// allKinds counts the kinds of outcomes, those of further task streams included.
+const allKinds = kinds + 2*(wire.TaskStreamsMax-1)
+
+// taskStreams is how many there are, as Setup was told; 1 before it.
+func (c *Conn) taskStreams() int {
+	if config := c.config.Load(); config != nil {
+		return config.taskStreams()
+	}
+	return 1
+}
+
+func (config *StreamConfig) taskStreams() int { return max(1, config.TaskStreams) }
+
+// streamOf is the number of the task stream that has a partition.
+func (c *Conn) streamOf(partition int) int { return wire.TaskStreamOf(partition, c.taskStreams()) }
+
+// StreamTasks is the name of the task stream that has a partition.
+func (c *Conn) StreamTasks(partition int) string {
+	return c.names.StreamTasksAt(c.streamOf(partition))
+}
+
+// StreamControl is the name of its control stream.
+func (c *Conn) StreamControl(partition int) string {
+	return c.names.StreamControlAt(c.streamOf(partition))
+}
+
+// eachTaskStream calls f with every task stream, and with whether a partition is its.
+func (c *Conn) eachTaskStream(ctx context.Context, f func(stream jetstream.Stream, has func(partition int) bool) error) error {
+	streams := c.taskStreams()
+	for number := range streams {
+		stream, err := c.js.Stream(ctx, c.names.StreamTasksAt(number))
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", c.names.StreamTasksAt(number), err)
+		}
+		if err := f(stream, func(p int) bool { return wire.TaskStreamOf(p, streams) == number }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Home is where the cursors of a partition belong.
+type Home struct {
+	Identity string   // tasks/control/former: see Conn.Identity
+	Others   []string // identities of the installation's other task streams, past ones included
+}
+
+// Home finds the streams of a partition as they are now. Errors: ErrNoStream,
+// ErrInstallation; ErrSettings when the number of task streams is another one, or is being
+// changed.
+func (c *Conn) Home(ctx context.Context, partition int) (Home, error) {
+	first, err := c.stream(ctx, c.names.StreamTasks())
+	if err != nil {
+		return Home{}, err
+	}
+	meta := first.CachedInfo().Config.Metadata
+	if differs := streamsDiffer(meta, c.taskStreams()); differs != "" {
+		return Home{}, fmt.Errorf("%w: %s: %s", ErrSettings, c.names.StreamTasks(), differs)
+	}
+	tasks := first
+	if c.streamOf(partition) > 0 {
+		if tasks, err = c.stream(ctx, c.StreamTasks(partition)); err != nil {
+			return Home{}, err
+		}
+	}
+	control, err := c.stream(ctx, c.StreamControl(partition))
+	if err != nil {
+		return Home{}, err
+	}
+	home := Home{Identity: identity(tasks.CachedInfo(), control.CachedInfo())}
+	if ids := meta[metaTaskIDs]; ids != "" {
+		own := streamID(tasks.CachedInfo())
+		home.Others = slices.DeleteFunc(strings.Split(ids, ","), func(id string) bool { return id == own })
+	}
+	return home, nil
+}
+
+// streamsDiffer says how the number of task streams differs from the wanted one; empty: it
+// does not.
+func streamsDiffer(meta map[string]string, want int) string {
+	has := meta[metaTaskStreams]
+	if has == "" {
+		has = "1"
+	}
+	if has == strconv.Itoa(want) {
+		return ""
+	}
+	if from, to, change := strings.Cut(has, changing); change {
+		return fmt.Sprintf("the change from %s to %s task streams is not finished, want %d (--%s): let `duly task-streams %s` finish it", from, to, want, FlagTaskStreams, to)
+	}
+	return fmt.Sprintf("task streams are %s, want %d (--%s); `duly task-streams %d` changes them while no scheduler runs", has, want, FlagTaskStreams, want)
+}
+
+// taskResources are the task streams and the control streams, in the order of their numbers,
+// and what the stream endpoint stores in.
+func (config *StreamConfig) taskResources(names wire.Names, partitions int, stream streamMaker) []*resource {
+	streams := config.taskStreams()
+	meta := map[string]string{metaPartitions: strconv.Itoa(partitions)}
+	in := &jetstream.SubjectTransformConfig{Source: names.PatternIn(), Destination: names.TasksTransform(partitions)}
+	var all []*resource
+	for number := range streams {
+		tasks := stream(taskKind(number), names.StreamTasksAt(number), "Duly: submissions, by partition", FlagTasksBytes, config.MaxBytes/int64(streams),
+			shareTasks.among(streams), tasksSubjects(names, number, streams, partitions)...)
+		tasks.meta, tasks.partitions = meta, config.Partitions != 0
+		if streams == 1 {
+			tasks.want.SubjectTransform = in
+		}
+		if number == 0 {
+			tasks.streams = streams
+		}
+		control := stream(controlKind(number), names.StreamControlAt(number), "Duly: requests about tasks, by partition", FlagControlBytes, config.ControlBytes/int64(streams),
+			shareControl.among(streams), controlSubjects(names, number, streams, partitions)...)
+		all = append(all, tasks, control)
+	}
+	if streams > 1 {
+		door := stream(kindNone, names.StreamIn(), aboutIn, "", 0, shareIn, names.PatternIn())
+		door.want.Retention, door.want.SubjectTransform = jetstream.WorkQueuePolicy, in
+		door.meta, door.partitions = meta, config.Partitions != 0
+		all = append(all, door)
+	}
+	return all
+}
+
+// aboutIn is the description of the stream of the stream endpoint.
+const aboutIn = "Duly: submissions of the stream endpoint, until they are in the stream of their partition"
+
+// streamMaker makes the resource of a stream that is full rather than forgets.
+type streamMaker func(kind int, name, about, flag string, bytes int64, share share, subjects ...string) *resource
+
+// tasksSubjects are those of the task stream with a number, of so many.
+func tasksSubjects(names wire.Names, number, streams, partitions int) []string {
+	if streams == 1 {
+		return []string{names.PatternIn(), names.PatternPack()}
+	}
+	var all []string
+	for p := number; p < partitions; p += streams {
+		all = append(all, names.TasksSubjects(p)...)
+	}
+	return all
+}
+
+// controlSubjects are those of the control stream beside it.
+func controlSubjects(names wire.Names, number, streams, partitions int) []string {
+	if streams == 1 {
+		return []string{names.PatternControl()}
+	}
+	var all []string
+	for p := number; p < partitions; p += streams {
+		all = append(all, names.ControlSubject(p))
+	}
+	return all
+}
+
+// among is the share of each of so many streams that share it.
+func (s share) among(streams int) share {
+	return share{percent: s.percent / int64(streams), most: s.most / int64(streams), least: s.least}
+}
+
+// wrongNumber says how an existing first task stream is one of another number; empty: it
+// is not.
+func (r *resource) wrongNumber(have *jetstream.StreamConfig) string {
+	if r.streams == 0 {
+		return ""
+	}
+	return streamsDiffer(have.Metadata, r.streams)
+}

@@ -1,0 +1,199 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// forceTries is how often a breaker that changes meanwhile is forced again.
+const forceTries = 5
+
+// BreakerWish is what an operator wants of an agent's breaker.
+type BreakerWish string
+
+// What operators want.
+const (
+	BreakerOpened BreakerWish = "open"   // nothing begins there
+	BreakerClosed BreakerWish = "closed" // whatever its calls come to, they go on
+	BreakerAuto   BreakerWish = "auto"   // it decides by itself again
+)
+
+// ForceBreaker asks for a change of an agent's breaker.
+type ForceBreaker struct {
+	Agent  string      `json:"agent"`
+	State  BreakerWish `json:"state"`
+	Until  time.Time   `json:"until,omitzero"` // it decides by itself again then; zero: when it is let go
+	Reason string      `json:"reason"`
+}
+
+// Breaker is the breaker of an agent as an operator sees it.
+type Breaker struct {
+	State    core.BreakerState `json:"state" enum:"closed,open,trial" doc:"open: nothing begins there; trial: a few do commands at a time"`
+	Since    time.Time         `json:"since,omitzero" doc:"of this state; absent: it has never been another"`
+	Until    time.Time         `json:"until,omitzero" doc:"of an open one: the trial begins then; of one that is forced: it decides by itself again"`
+	Stage    int               `json:"stage,omitempty" doc:"of a trial: 0 to 8"`
+	Openings int               `json:"openings,omitempty" doc:"in a row: each lasts twice as long"`
+	Forced   bool              `json:"forced,omitempty" doc:"an operator has said so"`
+	By       string            `json:"by,omitempty" doc:"that operator"`
+	Reason   string            `json:"reason,omitempty" doc:"the operator's words, or what its calls came to"`
+}
+
+// BreakerOf is a breaker as it counts at a time.
+func BreakerOf(b *core.Breaker, now time.Time) Breaker {
+	at := core.InstantOf(now)
+	state, stage := b.At(at)
+	v := Breaker{State: state, Stage: stage, Openings: b.Openings, Forced: b.Holds(at), By: b.By, Reason: b.Reason}
+	since := b.Since
+	switch {
+	case state == core.BreakerTrial && b.State == core.BreakerOpen: // its time is over, and no call has been tried yet
+		since = b.Until
+	case b.Until != 0 && at < b.Until:
+		v.Until = b.Until.Time()
+	}
+	if since != 0 {
+		v.Since = since.Time()
+	}
+	return v
+}
+
+// BreakerControl is how operators force breakers. Every change is in the audit trail before it is made.
+type BreakerControl interface {
+	// Force opens or closes the breaker of an agent, or lets it go, and returns it as it is stored. Error: *Refusal, 404 of
+	// an agent that no stored plan names, 409 of one that is not forced and is to be let go.
+	Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker, error)
+}
+
+// Breaking is BreakerControl over the state store. All fields are required. It is safe for concurrent use.
+type Breaking struct {
+	Store    BreakerStore
+	Trail    TrailWriter
+	Flow     FlowReader
+	Announce func() error // tells every scheduler that breakers have changed; without it they read them seconds later
+	Now      func() time.Time
+}
+
+// Force implements BreakerControl.
+func (s *Breaking) Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker, error) {
+	now := s.Now()
+	action, target := "breaker."+string(f.State), "agent/"+core.ShortText(f.Agent, ReasonBytesMax)
+	r := f.Check(now)
+	if r != nil && r.Field == "state" {
+		action = "breaker.force"
+	}
+	refuse := func(r *Refusal) (Breaker, error) {
+		return Breaker{}, refused(ctx, s.Trail, by, action, target, f.Reason, nil, f, r)
+	}
+	if r != nil {
+		return refuse(r)
+	}
+	was, r, err := s.find(ctx, &f)
+	switch {
+	case err != nil:
+		return Breaker{}, err
+	case r != nil:
+		return refuse(r)
+	}
+	next := f.apply(was, now, by.Name)
+	err = changed(ctx, s.Trail, by, action, target, f.Reason, BreakerOf(&was, now), BreakerOf(&next, now), func() error {
+		next, err = s.put(ctx, &f, by, was)
+		return err
+	})
+	if err != nil {
+		return Breaker{}, fmt.Errorf("breaker of agent %s: %w", f.Agent, err)
+	}
+	_ = s.Announce() // what is stored counts whether or not they hear of it now: they read it from time to time
+	return BreakerOf(&next, now), nil
+}
+
+// put stores what is wanted, over whatever the breaker has become meanwhile.
+func (s *Breaking) put(ctx context.Context, f *ForceBreaker, by Actor, was core.Breaker) (core.Breaker, error) {
+	for range forceTries {
+		next := f.apply(was, s.Now(), by.Name)
+		stored, err := s.Store.PutBreaker(ctx, next)
+		if err != nil || stored {
+			return next, err
+		}
+		var r *Refusal
+		if was, r, err = s.find(ctx, f); err != nil {
+			return next, err
+		}
+		if r != nil { // another operator was first
+			return next, r
+		}
+	}
+	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("the breaker of agent %s changed %d times while it was to be forced: ask again", f.Agent, forceTries)}
+}
+
+// find reads the breaker of the agent, as it is stored or as there is none yet; the refusal says why it cannot be changed.
+func (s *Breaking) find(ctx context.Context, f *ForceBreaker) (core.Breaker, *Refusal, error) {
+	all, err := s.Store.Breakers(ctx)
+	if err != nil {
+		return core.Breaker{}, nil, fmt.Errorf("breakers: %w", err)
+	}
+	i := slices.IndexFunc(all, func(b core.Breaker) bool { return b.Agent == f.Agent })
+	if i >= 0 {
+		if f.State == BreakerAuto && !all[i].Holds(core.InstantOf(s.Now())) {
+			return all[i], notForced(f.Agent), nil
+		}
+		return all[i], nil, nil
+	}
+	if f.State == BreakerAuto {
+		return core.Breaker{}, notForced(f.Agent), nil
+	}
+	if n := len(all); n >= core.BreakersMax && all[n-1].State != core.BreakerClosed { // the newest count
+		return core.Breaker{}, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d breakers, the limit is %d, and the oldest is not closed: let one go first", n, core.BreakersMax)}, nil
+	}
+	plans, err := s.Flow.Plans(ctx)
+	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
+		return core.Breaker{}, nil, fmt.Errorf("plans: %w", err)
+	}
+	if !slices.ContainsFunc(plans, func(p core.Plan) bool {
+		return slices.ContainsFunc(p.Steps, func(step core.Step) bool { return step.Agent == f.Agent })
+	}) {
+		return core.Breaker{}, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("no stored plan has a step at agent %s", core.QuoteShort(f.Agent))}, nil
+	}
+	return core.Breaker{Agent: f.Agent}, nil, nil
+}
+
+func notForced(agent string) *Refusal {
+	return &Refusal{Code: 409, Field: "state", Detail: fmt.Sprintf("the breaker of agent %s is not forced: it decides by itself", agent)}
+}
+
+// Check refuses a wish that is wrong in itself; nil: it can be asked.
+func (f *ForceBreaker) Check(now time.Time) *Refusal {
+	if err := core.CheckAgent(f.Agent); err != nil {
+		return wrong("agent", "%v", err)
+	}
+	switch {
+	case f.State != BreakerOpened && f.State != BreakerClosed && f.State != BreakerAuto:
+		return wrong("state", "state is %s, want open, closed or auto", core.QuoteShort(string(f.State)))
+	case f.State == BreakerAuto && !f.Until.IsZero():
+		return wrong("until", "auto takes no until: the breaker decides by itself from now on")
+	case !f.Until.IsZero() && !f.Until.After(now):
+		return wrong("until", "until %s has passed: now is %s", f.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case f.Until.After(now.Add(core.DurationMax)):
+		return wrong("until", "until %s is more than %v from now", f.Until.UTC().Format(time.RFC3339), core.DurationMax)
+	}
+	return checkReason(f.Reason)
+}
+
+// apply is a breaker as it is wanted.
+func (f *ForceBreaker) apply(b core.Breaker, now time.Time, by string) core.Breaker {
+	at, until := core.InstantOf(now), core.Instant(0)
+	if !f.Until.IsZero() {
+		until = core.InstantOf(f.Until)
+	}
+	switch f.State {
+	case BreakerOpened:
+		return b.Force(core.BreakerOpen, at, until, by, f.Reason)
+	case BreakerClosed:
+		return b.Force(core.BreakerClosed, at, until, by, f.Reason)
+	default:
+		return b.LetGo(at, by, f.Reason)
+	}
+}

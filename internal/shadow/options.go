@@ -1,0 +1,81 @@
+package shadow
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// The defaults and limits of [Options].
+const (
+	ForDefault      = time.Minute
+	ForMost         = 24 * time.Hour
+	InFlightDefault = 256
+	InFlightMost    = 1 << 16
+	KeptDefault     = 20
+	KeptMost        = 1000
+	IgnoreMost      = 100
+)
+
+// Options of [Run].
+type Options struct {
+	Names  wire.Names
+	Agent  string // whose commands are copied
+	Shadow string // the agent without effects that gets the copies
+
+	For      time.Duration // how long copies are made; 0: ForDefault
+	Count    int           // it ends when so many are compared; 0: it does not
+	Percent  int           // of the commands that are copied; 0: 100
+	InFlight int           // commands without both answers at a time; one more is not copied. 0: InFlightDefault
+	Kept     int           // differences that the report has; all are counted. 0: KeptDefault
+	Ignore   []string      // what may differ in results: JSON pointers, in which * is any one member or element
+	Values   bool          // the report has the values that differ, not only where
+}
+
+// UseError is an option that cannot be.
+type UseError struct {
+	Option string // its name, as in --in-flight without dashes
+	Err    error
+}
+
+// Error names the option.
+func (e *UseError) Error() string { return e.Option + ": " + e.Err.Error() }
+
+// Unwrap is what is wrong.
+func (e *UseError) Unwrap() error { return e.Err }
+
+// complete fills in the defaults and refuses what cannot be.
+func (o Options) complete() (Options, error) {
+	o.For, o.Percent = cmp.Or(o.For, ForDefault), cmp.Or(o.Percent, 100)
+	o.InFlight, o.Kept = cmp.Or(o.InFlight, InFlightDefault), cmp.Or(o.Kept, KeptDefault)
+	for _, n := range []struct{ option, name string }{{"agent", o.Agent}, {"shadow", o.Shadow}} {
+		if err := core.CheckAgent(n.name); err != nil {
+			return o, &UseError{n.option, err}
+		}
+	}
+	if o.Agent == o.Shadow {
+		return o, &UseError{"shadow", errors.New("is the agent itself")}
+	}
+	for _, n := range []struct {
+		option        string
+		is, min, most int
+	}{{"count", o.Count, 0, 1 << 30}, {"percent", o.Percent, 1, 100}, {"in-flight", o.InFlight, 1, InFlightMost}, {"kept", o.Kept, 1, KeptMost}, {"ignore", len(o.Ignore), 0, IgnoreMost}} {
+		if n.is < n.min || n.is > n.most {
+			return o, &UseError{n.option, fmt.Errorf("%d, want %d to %d", n.is, n.min, n.most)}
+		}
+	}
+	if o.For < time.Second || o.For > ForMost {
+		return o, &UseError{"for", fmt.Errorf("%v, want %v to %v", o.For, time.Second, ForMost)}
+	}
+	for _, pointer := range o.Ignore {
+		if pointer != "" && !strings.HasPrefix(pointer, "/") {
+			return o, &UseError{"ignore", fmt.Errorf("%s is no JSON pointer: want it to begin with /", core.QuoteShort(pointer))}
+		}
+	}
+	return o, nil
+}
