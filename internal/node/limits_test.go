@@ -301,7 +301,7 @@ func TestLimitOfOne(t *testing.T) {
 // TestLimitOfRate: calls begin as often as the rate of a limit lets them, over two nodes, and no more often but for its burst.
 func TestLimitOfRate(t *testing.T) {
 	const rate, tasks = 20, 100
-	const burst = rate/10 + 4 // a tenth of a second, and one for each committer
+	const burst = rate/10 + 8 // a tenth of a second, and two for each committer
 	b := newMetered(t)
 	b.limit(0, rate)
 	b.submit(tasks)
