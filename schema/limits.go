@@ -20,7 +20,9 @@ const (
 	// Others that claim wait until this transaction has ended.
 	qLockLimit = `UPDATE limits SET claims = claims + 1 WHERE agent = ?1 RETURNING concurrent, rate_milli, revision`
 	qGrants    = `SELECT holder, wanted, places, rate_milli, until_at FROM limit_grants WHERE agent = ?1 ORDER BY holder LIMIT ?2`
-	qPutGrant  = `INSERT INTO limit_grants (agent, holder, wanted, places, rate_milli, until_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+	qGranted   = `SELECT agent, CAST(count(*) AS INT8), CAST(sum(wanted) AS INT8), CAST(sum(places) AS INT8), CAST(sum(rate_milli) AS INT8) FROM limit_grants
+	WHERE until_at > ?1 AND (wanted > 0 OR places > 0 OR rate_milli > 0) AND agent IN (SELECT agent FROM limits) GROUP BY agent`
+	qPutGrant = `INSERT INTO limit_grants (agent, holder, wanted, places, rate_milli, until_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 	ON CONFLICT (agent, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
 	qForgetGrants = `DELETE FROM limit_grants WHERE agent = ?1 AND until_at < ?2`
 )
@@ -90,6 +92,27 @@ func (a *asked) Grants(ctx context.Context, agent string) ([]core.Grant, error) 
 		return nil, fmt.Errorf("grants of agent %s: %w", core.QuoteShort(agent), err)
 	}
 	return all, nil
+}
+
+// Granted implements operate.LimitStore.
+func (a *asked) Granted(ctx context.Context, now core.Instant) (map[string]operate.Granted, error) {
+	type sum struct {
+		agent string
+		operate.Granted
+	}
+	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (sum, error) {
+		var s sum
+		err := row.Scan(&s.agent, &s.Holders, &s.Wanted, &s.Places, &s.RateMilli)
+		return s, err
+	}, qGranted, a.of.time(now))
+	if err != nil {
+		return nil, fmt.Errorf("grants: %w", err)
+	}
+	sums := make(map[string]operate.Granted, len(all))
+	for _, s := range all {
+		sums[s.agent] = s.Granted
+	}
+	return sums, nil
 }
 
 // ClaimGrant implements scheduler.LimitStore.

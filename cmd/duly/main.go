@@ -53,6 +53,7 @@ type cli struct {
 	Agents      agentsCmd      `cmd:"" help:"Look at the agents: how many are there, and what waits for them; open and close their breakers."`
 	Partitions  partitionsCmd  `cmd:"" help:"Look at the partitions, and move them."`
 	Pause       pauseCmd       `cmd:"" help:"Hold back new commands, and let them go again."`
+	Limits      limitsCmd      `cmd:"" help:"Bound what agents get over all nodes: calls at a time, and calls a second."`
 	Schedule    scheduleCmd    `cmd:"" help:"Submit tasks again and again: make schedules, look at them, hold them."`
 	Audit       auditCmd       `cmd:"" help:"List who did what, when, from where and why, newest first."`
 	Token       tokenCmd       `cmd:"" help:"Make and end tokens of the API."`

@@ -57,6 +57,7 @@ type engine struct {
 	events     []operate.Event
 	pauses     []operate.Pause
 	breakers   []core.Breaker
+	limits     []operate.AgentLimit
 	tokens     map[string]operate.Token
 	trail      []operate.AuditEntry
 	notes      []operate.Note
@@ -82,7 +83,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
+		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -814,7 +815,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 		"Task": {taskColumns, taskListColumns}, "Accepted": {submittedColumns}, "Cancelled": {cancelledColumns}, "Record": {journalColumns}, "Answer": {answerColumns},
 		"Plan": {planListColumns}, "PlanStep": {planColumns}, "Group": {groupColumns, groupFields, top.FailureColumns}, "Preview": {previewFields}, "Rehearsal": {rehearsalFields},
 		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns}, "Breaker": {breakerFields},
-		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields},
+		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns},
 	} {
 		if doc.Components.Schemas[schema] == nil {
 			t.Errorf("the API describes no %s", schema)

@@ -82,6 +82,7 @@ type Ports struct {
 	Events         operate.Events
 	Pauses         operate.PauseControl
 	Breakers       operate.BreakerControl
+	Limits         operate.LimitControl
 	Versions       operate.PlanControl
 	Tokens         operate.TokenStore
 	Notes          operate.NoteStore

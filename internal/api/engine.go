@@ -171,6 +171,7 @@ func (a *api) engineRoutes() {
 			})
 		})
 	a.pauseRoutes()
+	a.limitRoutes()
 	a.forecastRoute(tag)
 	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
 		func(ctx context.Context, _ *struct{}) (*overviewOut, error) {

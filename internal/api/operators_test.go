@@ -321,6 +321,10 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"bank is back"}`, 200, `{"state":"closed","since":"2026-01-31T12:00:00Z","forced":true,`},
 		{"PUT", "/v1/agents/shop/breaker", `{"state":"open","reason":"r"}`, 404, `no stored plan has a step at agent \"shop\"`},
 		{"GET", "/v1/agents", "", 200, `"unserved":{"n":2},"away_since":"2026-01-31T12:00:00Z","first_deadline":"2026-01-31T13:00:00Z","steps":[{"type":"order","step":"charge","tasks":2}]`},
+		{"GET", "/v1/limits", "", 200, `{"limits":[]}`},
+		{"PUT", "/v1/limits/payment.charge", `{"concurrent":20,"rate":0.57,"reason":"the bank asks for it"}`, 200, `{"agent":"payment.charge","concurrent":20,"rate":0.57,"granted":1,"granted_rate":0,"wanted":2,"holders":1,"revision":1,"since":"2026-01-31T12:00:00Z","by":"the-admin","reason":"the bank asks for it"}`},
+		{"PUT", "/v1/limits/payment.charge", `{"rate":100,"reason":"r"}`, 200, `{"agent":"payment.charge","rate":100,"granted":1,`},
+		{"DELETE", "/v1/limits/credit.check?reason=r", "", 404, `agent \"credit.check\" has no limit`},
 		{"GET", "/v1/pauses", "", 200, `{"pauses":[]}`},
 		{"POST", "/v1/pauses", `{"type":"order","step":"charge","reason":"bank is down","until":"2026-01-31T13:00:00Z"}`, 201, `"by":"the-admin","reason":"bank is down"`},
 		{"DELETE", "/v1/pauses/nope", "", 404, `no pause`},
@@ -386,7 +390,7 @@ func TestNotServed(t *testing.T) {
 		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
 		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
 		"putLogLevel": `{"level":"info"}`, "putSchedule": `{"type":"order","input":{"a":1},"cron":"0 9 * * 1-5","zone":"Europe/Berlin","overlap":"queue","queue":4}`, "putAlertChannel": `{"kind":"webhook"}`,
-		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "forceBreaker": `{"state":"open","reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
+		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "forceBreaker": `{"state":"open","reason":"r"}`, "setLimit": `{"concurrent":1,"reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
 	}
 	for _, op := range operations(doc) {
 		if slices.Contains(served, op.id) {
@@ -470,6 +474,12 @@ func TestBadRequests(t *testing.T) {
 		{"PUT", "/v1/agents/a/breaker", `{"state":"trial","reason":"r"}`, `field state`},
 		{"PUT", "/v1/agents/a/breaker", `{"state":"open"}`, `reason`},
 		{"PUT", "/v1/agents/a/breaker", `{"state":"open","until":"2026-01-31T12:00:00Z","reason":"r"}`, `until 2026-01-31T12:00:00Z has passed`},
+		{"PUT", "/v1/limits/a..b", `{"concurrent":1,"reason":"r"}`, `a..b`},
+		{"PUT", "/v1/limits/a", `{"reason":"r"}`, `neither concurrent nor rate is given`},
+		{"PUT", "/v1/limits/a", `{"concurrent":-1,"reason":"r"}`, `concurrent`},
+		{"PUT", "/v1/limits/a", `{"rate":0.0009,"reason":"r"}`, `rate is 0.0009 a second, want 0 (any number), or 0.001 to 1000000`},
+		{"PUT", "/v1/limits/a", `{"rate":1e300,"reason":"r"}`, `rate`},
+		{"PUT", "/v1/limits/a", `{"concurrent":1}`, `reason`},
 		{"POST", "/v1/pauses", `{"step":"charge","reason":"r"}`, `name the type as well`},
 		{"POST", "/v1/pauses", `{"label":"x","reason":"r"}`, `label`},
 		{"POST", "/v1/pauses", `{"agent":"a b","reason":"r"}`, `agent`},
@@ -564,6 +574,8 @@ func TestChangesAreAudited(t *testing.T) {
 		t.Errorf("%+v %+v", e, w.Keys)
 	}
 	for i, x := range []struct{ method, target, body, action string }{
+		{"PUT", "/v1/limits/payment.charge", `{"concurrent":1,"reason":"r"}`, "limit.set"},
+		{"DELETE", "/v1/limits/payment.charge?reason=r", "", "limit.remove"},
 		{"POST", "/v1/pauses", `{"reason":"r"}`, "pause.set"},
 		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"r"}`, "breaker.closed"},
 		{"PUT", "/v1/settings/views/late", `{"query":"a"}`, "view.put"},
@@ -601,7 +613,7 @@ func TestStoreAway(t *testing.T) {
 	w, handler := world(t, nil)
 	w.Err = errors.New("host=10.0.0.1 password=secret")
 	for _, target := range []string{"/v1/tasks/order/t-5", "/v1/tasks", "/v1/tasks/order/t-5/journal", "/v1/plans", "/v1/agents", "/v1/partitions", "/v1/failures", "/v1/failures/g1", "/v1/operations", "/v1/operations/op1",
-		"/v1/pauses", "/v1/audit", "/v1/overview", "/v1/stats", "/v1/tokens", "/v1/settings/views", "/v1/counts", "/v1/books", "/v1/schedules", "/v1/schedules/nightly"} {
+		"/v1/pauses", "/v1/limits", "/v1/audit", "/v1/overview", "/v1/stats", "/v1/tokens", "/v1/settings/views", "/v1/counts", "/v1/books", "/v1/schedules", "/v1/schedules/nightly"} {
 		got := ask(apitest.As(operate.RoleAdmin, handler), "GET", target, "")
 		if got.Code != 503 || got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), "secret") {
 			t.Errorf("%s: %d %v %s", target, got.Code, got.Header(), got.Body)
@@ -662,7 +674,7 @@ func TestExport(t *testing.T) {
 	}
 	for target, first := range map[string]string{
 		"/v1/audit": "number", "/v1/failures": "type", "/v1/operations": "id", "/v1/operations/op1/members": "ordinal", "/v1/agents": "name", "/v1/partitions": "partition", "/v1/plans": "v",
-		"/v1/tasks/order/t-5/journal": "seq", "/v1/pauses": "id", "/v1/settings/views": "name", "/v1/failures/g1/notes": "number", "/v1/books": "kind", "/v1/schedules": "name",
+		"/v1/tasks/order/t-5/journal": "seq", "/v1/pauses": "id", "/v1/limits": "agent", "/v1/settings/views": "name", "/v1/failures/g1/notes": "number", "/v1/books": "kind", "/v1/schedules": "name",
 	} {
 		text, header := get(target, "text/csv")
 		if rows, err := csv.NewReader(strings.NewReader(text)).ReadAll(); err != nil || len(rows) == 0 || rows[0][0] != first || !strings.HasPrefix(header.Get("Content-Type"), "text/csv") {

@@ -7,7 +7,7 @@ import (
 )
 
 // startNATS runs a NATS server of its own until the test is over.
-func startNATS(t *testing.T) *natsserver.Server {
+func startNATS(t testing.TB) *natsserver.Server {
 	t.Helper()
 	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
 	if err != nil {

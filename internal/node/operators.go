@@ -20,13 +20,14 @@ import (
 
 // What operators read and change of the flow, on this node's connections.
 
-// Flow is pauses, breakers, partitions and agents, as operators see and change them.
+// Flow is pauses, breakers, limits, partitions and agents, as operators see and change them.
 type Flow struct {
 	Pauses     operate.PauseControl
 	Breakers   operate.BreakerControl
 	Partitions operate.Partitions
 	Agents     operate.Agents
 	Plans      operate.PlanControl
+	Limits     operate.LimitControl
 }
 
 // flowStore is what the flow needs of the state store.
@@ -35,6 +36,7 @@ type flowStore interface {
 	operate.PauseStore
 	operate.BreakerStore
 	operate.TrailWriter
+	operate.LimitStore
 	operate.VersionStore
 	chainStore
 }
@@ -74,6 +76,7 @@ func (n *Node) flowOf(store flowStore) *Flow {
 			},
 			Chains: n.chainsOf(store),
 		},
+		Limits: &operate.Limiting{Store: store, Trail: store, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Plans:  &operate.Versioning{Store: store, Trail: store, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 		Agents: agents,
 	}

@@ -95,7 +95,7 @@ func (n *Node) ports() api.Ports {
 	}
 	if flow, err := n.Flow(); err == nil {
 		p.Pauses, p.Breakers, p.Partitions, p.Agents, p.Versions = flow.Pauses, flow.Breakers, flow.Partitions, flow.Agents, flow.Plans
-		p.Operations = n.repairs(flow.Agents)
+		p.Limits, p.Operations = flow.Limits, n.repairs(flow.Agents)
 	}
 	return p
 }

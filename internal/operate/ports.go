@@ -144,6 +144,15 @@ type AgentLimit struct {
 
 // LimitStore keeps the limits of agents, and what committers may use of them; see scheduler.LimitStore.
 type LimitStore interface {
+	LimitKeeper
+	// Grants returns what committers may use of the limit of an agent.
+	Grants(ctx context.Context, agent string) ([]core.Grant, error)
+	Limits(ctx context.Context) ([]core.Limit, error)
+	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error)
+}
+
+// LimitKeeper is what operators need of a LimitStore.
+type LimitKeeper interface {
 	// AgentLimits returns all limits, by agent.
 	AgentLimits(ctx context.Context) ([]AgentLimit, error)
 	// PutLimit stores a limit in the place of one with the revision before, or as the first of its agent. It reports false
@@ -151,10 +160,8 @@ type LimitStore interface {
 	PutLimit(ctx context.Context, l AgentLimit) (bool, error)
 	// DeleteLimit forgets a limit. One that is not there is no error.
 	DeleteLimit(ctx context.Context, agent string) error
-	// Grants returns what committers may use of the limit of an agent.
-	Grants(ctx context.Context, agent string) ([]core.Grant, error)
-	Limits(ctx context.Context) ([]core.Limit, error)
-	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error)
+	// Granted returns the sums of the grants that have not ended at a time, by agent.
+	Granted(ctx context.Context, now core.Instant) (map[string]Granted, error)
 }
 
 // Store is all of it, as the state store serves it.

@@ -414,6 +414,10 @@ func (p patient) Grants(ctx context.Context, agent string) ([]core.Grant, error)
 	return retried(ctx, func() ([]core.Grant, error) { return p.Store.Grants(ctx, agent) })
 }
 
+func (p patient) Granted(ctx context.Context, now core.Instant) (map[string]operate.Granted, error) {
+	return retried(ctx, func() (map[string]operate.Granted, error) { return p.Store.Granted(ctx, now) })
+}
+
 func (p patient) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
 	return retried(ctx, func() (core.ClaimedGrant, error) { return p.Store.ClaimGrant(ctx, agent, now, mine) })
 }

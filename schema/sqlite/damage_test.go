@@ -31,7 +31,7 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const first = 64 * 4096 // what is before says which tables there are
+	const first = 80 * 4096 // what is before says which tables there are
 	if _, err := file.WriteAt(make([]byte, info.Size()-first), first); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,11 @@ func testGrants(r *rig) {
 		}
 		return places, rate
 	}
-	if places, rate := sum(); places > 10 || places < holders || rate > 1000 {
+	granted := get(r.s.Granted(r.ctx, start))(r)
+	places, rate := sum()
+	r.equal("granted", granted, map[string]operate.Granted{"pay": {Holders: holders, Wanted: 10 * holders, Places: int64(places), RateMilli: rate}})
+	r.equal("granted, when all have ended", get(r.s.Granted(r.ctx, until))(r), map[string]operate.Granted{})
+	if places > 10 || places < holders || rate > 1000 {
 		r.Errorf("%d holders have %d places and a rate of %d", holders, places, rate)
 	}
 	got := get(r.s.ClaimGrant(r.ctx, "pay", until, core.Grant{Holder: "late", Wanted: 20, Until: until.Add(time.Minute)}))(r)

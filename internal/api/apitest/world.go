@@ -49,6 +49,7 @@ type World struct {
 	Level      slog.LevelVar
 	Held       []operate.Pause
 	Breaks     []core.Breaker
+	Bounds     []operate.AgentLimit
 	Timed      []operate.Schedule // by name
 	Marked     core.Deprecations
 	Compared   operate.BooksResult
@@ -128,7 +129,7 @@ func PartitionOf(id string, partitions int) int {
 
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
-	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
+	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Limits: w.limiting(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
 		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level}
 }
 

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"duly.dev/duly/internal/operate"
+)
+
+type (
+	limitsJSON struct {
+		Limits []operate.Limit `json:"limits"`
+	}
+	limitIn struct {
+		Agent string `path:"agent" maxLength:"259"`
+		Body  struct {
+			Concurrent int     `json:"concurrent,omitempty" minimum:"0" maximum:"1000000" doc:"do commands at a time, over all nodes; absent or 0: any number"`
+			Rate       float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"do commands a second, over all nodes, rounded down to thousandths; absent or 0: any number"`
+			Reason     string  `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	limitOut    struct{ Body operate.Limit }
+	unlimitedIn struct {
+		Agent  string `path:"agent" maxLength:"259"`
+		Reason string `query:"reason" maxLength:"1000"`
+	}
+)
+
+// limitRoutes are what bounds agents over all nodes.
+func (a *api) limitRoutes() {
+	const tag = "engine"
+	listing(a, route{method: "GET", path: "/v1/limits", id: "listLimits", tag: tag, needs: operate.RoleViewer, summary: "Limits of agents, and what of them is granted"},
+		func(ctx context.Context, _ *AllIn, _ string, _ int) (page limitsJSON, rows []operate.Limit, next string, err error) {
+			if a.ports.Limits == nil {
+				return page, nil, "", notServed("limits")
+			}
+			rows, err = a.ports.Limits.Limits(ctx)
+			page.Limits = some(rows)
+			return page, page.Limits, "", err
+		})
+	register(a, route{method: http.MethodPut, path: "/v1/limits/{agent}", id: "setLimit", tag: tag, needs: operate.RoleOperator, summary: "Bound what an agent gets, over all nodes",
+		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try. Undo commands take places, and never wait for one."},
+		func(ctx context.Context, in *limitIn) (*limitOut, error) {
+			if a.ports.Limits == nil {
+				return nil, notServed("limits")
+			}
+			l := operate.SetLimit{Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate, Reason: in.Body.Reason}
+			if bad := l.Check(); bad != nil {
+				return nil, bad
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			is, err := a.ports.Limits.SetLimit(ctx, actor, l)
+			return &limitOut{is}, err
+		})
+	register(a, route{method: http.MethodDelete, path: "/v1/limits/{agent}", id: "removeLimit", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let an agent have any number again"},
+		func(ctx context.Context, in *unlimitedIn) (*struct{}, error) {
+			if a.ports.Limits == nil {
+				return nil, notServed("limits")
+			}
+			if bad := operate.CheckReason(in.Reason); bad != nil {
+				return nil, bad
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			return nil, a.ports.Limits.RemoveLimit(ctx, actor, in.Agent, in.Reason)
+		})
+}

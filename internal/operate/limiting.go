@@ -1,0 +1,213 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+const (
+	limitTries = 5                        // how often a limit that changes meanwhile is set again
+	rateMax    = core.RateMilliMax / 1000 // calls a second
+)
+
+// SetLimit asks for a limit of an agent, in the place of the one that it has.
+type SetLimit struct {
+	Agent      string  `json:"agent"`
+	Concurrent int     `json:"concurrent,omitempty"` // do commands at a time, over all nodes; 0: any number
+	Rate       float64 `json:"rate,omitempty"`       // do commands a second, rounded down to thousandths; 0: any number
+	Reason     string  `json:"reason"`
+}
+
+// Granted is what committers may use of a limit together.
+type Granted struct {
+	Holders   int
+	Wanted    int64
+	Places    int64
+	RateMilli int64
+}
+
+// Limit is the limit of an agent as an operator sees it.
+type Limit struct {
+	Agent       string    `json:"agent"`
+	Concurrent  int       `json:"concurrent,omitempty" doc:"do commands at a time, over all nodes; absent: any number"`
+	Rate        float64   `json:"rate,omitempty" doc:"do commands a second, over all nodes; absent: any number"`
+	Granted     int64     `json:"granted" doc:"places of concurrent that committers have now"`
+	GrantedRate float64   `json:"granted_rate" doc:"what they have of rate"`
+	Wanted      int64     `json:"wanted" doc:"places that they could use: commands that are out, and tasks that wait for one"`
+	Holders     int       `json:"holders" doc:"committers that have some, or want some"`
+	Revision    int64     `json:"revision" doc:"rises with each change"`
+	Since       time.Time `json:"since"`
+	By          string    `json:"by"`
+	Reason      string    `json:"reason"`
+}
+
+// LimitControl is how operators see limits and change them. Every change is in the audit trail before it is made.
+type LimitControl interface {
+	// Limits returns all, by agent, with what of each is granted now.
+	Limits(ctx context.Context) ([]Limit, error)
+	// SetLimit bounds an agent, and returns the limit as it is stored. Error: *Refusal.
+	SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, error)
+	// RemoveLimit lets an agent have any number again. Error: *Refusal, 404 of an agent that has no limit.
+	RemoveLimit(ctx context.Context, by Actor, agent, reason string) error
+}
+
+// Limiting is LimitControl over the state store. All fields are required. It is safe for concurrent use.
+type Limiting struct {
+	Store    LimitKeeper
+	Trail    TrailWriter
+	Announce func() error // tells every scheduler that limits have changed; without it they read them seconds later
+	Now      func() time.Time
+}
+
+// Limits implements LimitControl.
+func (s *Limiting) Limits(ctx context.Context) ([]Limit, error) {
+	all, err := s.Store.AgentLimits(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	granted, err := s.Store.Granted(ctx, core.InstantOf(s.Now()))
+	if err != nil {
+		return nil, fmt.Errorf("grants: %w", err)
+	}
+	views := make([]Limit, len(all))
+	for i := range all {
+		views[i] = limitView(&all[i], granted[all[i].Agent])
+	}
+	return views, nil
+}
+
+// SetLimit implements LimitControl.
+func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, error) {
+	const action = "limit.set"
+	target := limitTarget(l.Agent)
+	refuse := func(r *Refusal) (Limit, error) {
+		return Limit{}, refused(ctx, s.Trail, by, action, target, l.Reason, nil, l, r)
+	}
+	if r := l.Check(); r != nil {
+		return refuse(r)
+	}
+	was, r, err := s.find(ctx, l.Agent)
+	switch {
+	case err != nil:
+		return Limit{}, err
+	case r != nil:
+		return refuse(r)
+	}
+	next := l.after(was, s.Now(), by.Name)
+	err = changed(ctx, s.Trail, by, action, target, l.Reason, limitEntry(was), limitEntry(next), func() error {
+		next, err = s.put(ctx, &l, by, was)
+		return err
+	})
+	if err != nil {
+		return Limit{}, fmt.Errorf("limit of agent %s: %w", l.Agent, err)
+	}
+	_ = s.Announce() // what is stored counts whether or not they hear of it now: they read it from time to time
+	granted, err := s.Store.Granted(ctx, core.InstantOf(s.Now()))
+	if err != nil {
+		return Limit{}, fmt.Errorf("grants, after the limit of agent %s is set: %w", l.Agent, err)
+	}
+	return limitView(&next, granted[l.Agent]), nil
+}
+
+// put stores what is wanted, over whatever the limit has become meanwhile.
+func (s *Limiting) put(ctx context.Context, l *SetLimit, by Actor, was AgentLimit) (AgentLimit, error) {
+	for range limitTries {
+		next := l.after(was, s.Now(), by.Name)
+		stored, err := s.Store.PutLimit(ctx, next)
+		if err != nil || stored {
+			return next, err
+		}
+		var r *Refusal
+		if was, r, err = s.find(ctx, l.Agent); err != nil {
+			return next, err
+		}
+		if r != nil {
+			return next, r
+		}
+	}
+	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("the limit of agent %s changed %d times while it was to be set: ask again", l.Agent, limitTries)}
+}
+
+// find reads the limit of an agent, as it is stored or as there is none yet.
+func (s *Limiting) find(ctx context.Context, agent string) (AgentLimit, *Refusal, error) {
+	all, err := s.Store.AgentLimits(ctx)
+	if err != nil {
+		return AgentLimit{}, nil, fmt.Errorf("limits: %w", err)
+	}
+	if i := slices.IndexFunc(all, func(l AgentLimit) bool { return l.Agent == agent }); i >= 0 {
+		return all[i], nil, nil
+	}
+	if n := len(all); n >= core.LimitsMax {
+		return AgentLimit{}, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d limits, the most is %d: remove one first", n, core.LimitsMax)}, nil
+	}
+	return AgentLimit{Limit: core.Limit{Agent: agent}}, nil, nil
+}
+
+// RemoveLimit implements LimitControl.
+func (s *Limiting) RemoveLimit(ctx context.Context, by Actor, agent, reason string) error {
+	const action = "limit.remove"
+	target := limitTarget(agent)
+	all, err := s.Store.AgentLimits(ctx)
+	if err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	i := slices.IndexFunc(all, func(l AgentLimit) bool { return l.Agent == agent })
+	if i < 0 {
+		return refused(ctx, s.Trail, by, action, target, reason, nil, nil, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("agent %s has no limit", core.QuoteShort(agent))})
+	}
+	if r := checkReason(reason); r != nil {
+		return refused(ctx, s.Trail, by, action, target, reason, limitEntry(all[i]), nil, r)
+	}
+	err = changed(ctx, s.Trail, by, action, target, reason, limitEntry(all[i]), nil, func() error { return s.Store.DeleteLimit(ctx, agent) })
+	if err != nil {
+		return fmt.Errorf("limit of agent %s: %w", agent, err)
+	}
+	_ = s.Announce() // as SetLimit
+	return nil
+}
+
+// Check refuses a limit that cannot be; nil: it can.
+func (l *SetLimit) Check() *Refusal {
+	if err := core.CheckAgent(l.Agent); err != nil {
+		return wrong("agent", "%v", err)
+	}
+	if !(l.Rate >= 0 && l.Rate <= rateMax) || l.Rate > 0 && l.rateMilli() == 0 {
+		return wrong("rate", "rate is %g a second, want 0 (any number), or 0.001 to %d", l.Rate, rateMax)
+	}
+	limit := core.Limit{Agent: l.Agent, Concurrent: l.Concurrent, RateMilli: l.rateMilli()}
+	if err := limit.Check(); err != nil {
+		return wrong("concurrent", "%v", err)
+	}
+	return checkReason(l.Reason)
+}
+
+// rateMilli is the rate in calls in 1,000 seconds, rounded down but for what binary fractions are off.
+func (l *SetLimit) rateMilli() int64 { return int64(math.Floor(l.Rate*1000 + 1e-6)) }
+
+// after is the limit that is to be stored in the place of one.
+func (l *SetLimit) after(was AgentLimit, now time.Time, by string) AgentLimit {
+	return AgentLimit{Limit: core.Limit{Agent: l.Agent, Concurrent: l.Concurrent, RateMilli: l.rateMilli(), Revision: was.Revision + 1}, At: now.UTC(), By: by, Reason: l.Reason}
+}
+
+// limitTarget is what the audit trail names.
+func limitTarget(agent string) string { return "agent/" + core.ShortText(agent, ReasonBytesMax) }
+
+// limitEntry is a limit as the audit trail has it; nil: there is none.
+func limitEntry(l AgentLimit) any {
+	if l.Revision == 0 {
+		return nil
+	}
+	return SetLimit{Agent: l.Agent, Concurrent: l.Concurrent, Rate: float64(l.RateMilli) / 1000, Reason: l.Reason}
+}
+
+func limitView(l *AgentLimit, g Granted) Limit {
+	return Limit{
+		Agent: l.Agent, Concurrent: l.Concurrent, Rate: float64(l.RateMilli) / 1000, Revision: l.Revision, Since: l.At, By: l.By, Reason: l.Reason,
+		Granted: g.Places, GrantedRate: float64(g.RateMilli) / 1000, Wanted: g.Wanted, Holders: g.Holders,
+	}
+}
