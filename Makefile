@@ -61,7 +61,7 @@ law: ## who may import whom, and what must never be
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 # The two packages that take longest, which for a good part wait, begin first.
 # The limit is for what hangs: it must never be near what a slow machine needs.
-UNIT_LIMIT := 20m
+UNIT_LIMIT := 30m
 
 unit: ## all Go tests under the race detector
 	$(call heading,tests with -race)

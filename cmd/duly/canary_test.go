@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +47,9 @@ var (
 // canaryWorld is a node, a NATS whose mappings change while it runs, and a service in two versions over one database.
 type canaryWorld struct {
 	t      *testing.T
-	server *natsd.Server
+	server *exec.Cmd // nats-server: a process, because it races with itself when it reads its configuration again
+	url    string
+	watch  string // its monitoring
 	dir    string
 	pool   *pgxpool.Pool
 	client *duly.Client
@@ -62,7 +70,8 @@ func (w *canaryWorld) mapped(args ...string) {
 		}
 		mappings = out
 	}
-	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nmax_payload: 8MB\njetstream { store_dir: %q }\ninclude \"duly-mappings.conf\"\n", filepath.Join(w.dir, "store"))
+	text := fmt.Sprintf("listen: %q\nhttp: %q\nmax_payload: 8MB\njetstream { store_dir: %q }\ninclude \"duly-mappings.conf\"\n",
+		strings.TrimPrefix(w.url, "nats://"), strings.TrimPrefix(w.watch, "http://"), filepath.Join(w.dir, "store"))
 	for name, data := range map[string]string{"nats.conf": text, "duly-mappings.conf": mappings} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(data), 0o600); err != nil {
 			w.t.Fatal(err)
@@ -71,33 +80,86 @@ func (w *canaryWorld) mapped(args ...string) {
 	if w.server == nil {
 		return
 	}
-	if err := w.server.Reload(); err != nil {
+	was := w.loaded()
+	if err := w.server.Process.Signal(syscall.SIGHUP); err != nil {
 		w.t.Fatal(err)
 	}
+	until(w.t, "the server has read its configuration again", func() bool { return w.loaded() != was })
+}
+
+// loaded is when the server has read its configuration; empty: it does not answer.
+func (w *canaryWorld) loaded() string {
+	var is struct {
+		At string `json:"config_load_time"`
+	}
+	w.monitored("/varz", &is)
+	return is.At
+}
+
+// monitored asks the server's monitoring, which may not answer yet.
+func (w *canaryWorld) monitored(path string, into any) {
+	w.t.Helper()
+	resp, err := http.Get(w.watch + path)
+	if err != nil {
+		return
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		w.t.Errorf("%s: %v", path, err)
+	}
+}
+
+// canaryServer is the environment by which the test binary is a nats-server with that configuration.
+const canaryServer = "DULY_TEST_CANARY_SERVER"
+
+func init() {
+	conf := os.Getenv(canaryServer)
+	if conf == "" {
+		return
+	}
+	options, err := natsd.ProcessConfigFile(conf)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	options.NoLog = true
+	server, err := natsd.NewServer(options)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	server.Start()
+	server.WaitForShutdown()
+	os.Exit(0)
+}
+
+// freeAddr is a port that was free a moment ago.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 func newCanaryWorld(t *testing.T) *canaryWorld {
 	t.Helper()
-	w := &canaryWorld{t: t, dir: t.TempDir()}
+	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeAddr(t), watch: "http://" + freeAddr(t)}
 	w.mapped()
-	options, err := natsd.ProcessConfigFile(filepath.Join(w.dir, "nats.conf"))
-	if err != nil {
+	server := exec.Command(os.Args[0])
+	server.Env = append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf"))
+	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	options.NoSigs, options.NoLog = true, true
-	server, err := natsd.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Start()
 	t.Cleanup(func() {
-		server.Shutdown()
-		server.WaitForShutdown()
+		_ = server.Process.Kill() // it may have ended
+		_ = server.Wait()         // by that
 	})
-	if !server.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
+	until(t, "the server is up", func() bool { return w.loaded() != "" })
 	w.server = server
+	var err error
 	if w.pool, err = pgxpool.New(t.Context(), pgtestdb.URL(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +169,7 @@ func newCanaryWorld(t *testing.T) *canaryWorld {
 		t.Fatal(err)
 	}
 	db := migrated(t)
-	spawn(t, "serve", "--roles", "ingest,scheduler,supervisor", "--nats-url", server.ClientURL(), "--database-url", db,
+	spawn(t, "serve", "--roles", "ingest,scheduler,supervisor", "--nats-url", w.url, "--database-url", db,
 		"--http-addr", "127.0.0.1:0", "--partitions", "4", "--drain", "2s").ready()
 	nc := w.connect()
 	if w.client, err = duly.NewClient(nc); err != nil {
@@ -122,7 +184,7 @@ func newCanaryWorld(t *testing.T) *canaryWorld {
 
 func (w *canaryWorld) connect() *nats.Conn {
 	w.t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL())
+	nc, err := nats.Connect(w.url)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -360,9 +422,9 @@ func TestCanaryConformance(t *testing.T) {
 
 func (w *canaryWorld) listeners(subject string) int {
 	w.t.Helper()
-	s, err := w.server.Subsz(&natsd.SubszOptions{Subscriptions: true, Test: subject})
-	if err != nil {
-		w.t.Fatal(err)
+	var is struct {
+		Total int `json:"total"`
 	}
-	return s.Total
+	w.monitored("/subsz?subs=1&test="+url.QueryEscape(subject), &is)
+	return is.Total
 }

@@ -148,7 +148,7 @@ func TestCLIRefuses(t *testing.T) {
 		{[]string{"migrate", "--database-url", "mysql://x"}, 1, `"mysql"`},
 		{[]string{"serve", "--database-url", "sqlite:/tmp/x.db"}, 1, "duly dev"},
 		{[]string{"serve", "--roles", "ingest,cook", "--database-url", nowhere}, 2, `"cook"`},
-		{[]string{"serve", "--partitions", "0", "--database-url", nowhere}, 2, "partitions: 0, want 1 to 1024"},
+		{[]string{"serve", "--partitions", "0", "--database-url", nowhere}, 2, "partitions: 0, want 1 to 4096"},
 		{[]string{"serve", "--lease", "1ms", "--database-url", nowhere}, 2, "lease: 1ms"},
 		{[]string{"serve", "--scan-interval", "5s", "--database-url", nowhere}, 2, "scan-interval: 5s"},
 		{[]string{"serve", "--node-name", "a b", "--database-url", nowhere}, 2, "node-name"},

@@ -40,7 +40,7 @@ func init() {
 	if dir == "" {
 		return
 	}
-	if err := syscall.Mount("disk", dir, "tmpfs", 0, "size=1m"); err != nil {
+	if err := syscall.Mount("disk", dir, "tmpfs", 0, "size=1536k"); err != nil {
 		fmt.Fprintln(os.Stderr, "mount:", err)
 		os.Exit(4)
 	}

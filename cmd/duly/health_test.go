@@ -233,8 +233,8 @@ func TestRefusedReadsAreTold(t *testing.T) {
 	at := n.ready()
 	g.idle(t)
 	p.Refuse(
-		pgfault.Refusal{Holds: "UNION ALL SELECT * FROM", Code: "53200", Message: "out of memory"},
-		pgfault.Refusal{Holds: "FROM partitions ORDER BY partition", Code: "53200", Message: "out of memory"},
+		pgfault.Refusal{Holds: "FROM partitions p WHERE p.partition", Code: "53200", Message: "out of memory"},
+		pgfault.Refusal{Holds: "WHERE partition IN (SELECT u.partition FROM", Code: "53200", Message: "out of memory"},
 		pgfault.Refusal{Holds: "FROM plans ORDER BY name, version", Code: "53200", Message: "out of memory"},
 	)
 	nc, _ := g.jetStream(t)

@@ -107,7 +107,7 @@ func TestCompletion(t *testing.T) {
 		"duly task re":                       "resolve resubmit",
 		"duly failures repair g-1 --action ": "accept edit resolve resubmit undo",
 		"duly failures repair --ye":          "--yes",
-		"duly agents -o j":                   "json",
+		"duly agents list -o j":              "json",
 		"duly completion ":                   "bash fish zsh",
 		"duly nosuch x":                      "",
 	} {

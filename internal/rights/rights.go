@@ -233,6 +233,7 @@ func (b *builder) scheduler() {
 		b.seldom(api + "CONSUMER.INFO." + door + "." + wire.ConsumerForward)
 	}
 	b.watch(n.BucketPartitions(), ">")
+	b.publish(api + "CONSUMER.CREATE." + wire.BucketStream(n.BucketPartitions()) + ".*") // of several keys
 	b.publish(key(n.BucketPartitions(), ">"), get(n.BucketPartitions(), ">"))
 	b.publish(key(n.BucketNodes(), wire.KeyBeat), key(n.BucketNodes(), wire.KeyNodePrefix+"*"), get(n.BucketNodes(), wire.KeyNodePrefix+"*"))
 	b.publish(key(n.BucketKeys(), wire.KeyReplies), get(n.BucketKeys(), wire.KeyReplies))
