@@ -146,7 +146,11 @@ func (s *Shard) countAll() {
 // lookParked makes the round look at what is parked at an agent.
 func (s *Shard) lookParked(a *agentCalls) {
 	for _, p := range s.inOrder() {
-		if slot, ok := p.slots[a.name]; ok && (p.order[slot] != nil || len(p.blocked[slot]) > 0) {
+		slot, ok := p.slots[a.name]
+		if !ok {
+			continue
+		}
+		if at := p.order[slot]; at != nil && (len(at.known) > 0 || at.beyond) { // else nothing waits, and none is wanted
 			p.park[slot] = true
 		}
 	}

@@ -237,3 +237,21 @@ func TestGoneKeepsItsPlace(t *testing.T) {
 		t.Fatalf("%d commands left when it is over, want 1", left)
 	}
 }
+
+// A committer that had work and has none any more leaves all of a rate to the others.
+func TestIdleGivesItsRateBack(t *testing.T) {
+	r := newLimitRig(t, 3, core.Limit{Agent: "agent.a", RateMilli: 20_000, Revision: 1})
+	for i := range 3 {
+		r.submit(i, 4)
+	}
+	r.run(5 * time.Second)
+	for len(r.out) > 0 {
+		r.answer()
+		r.run(200 * time.Millisecond)
+	}
+	r.submit(0, 400)
+	r.run(3 * time.Second) // until the others have said that they want nothing
+	if left := r.run(5 * time.Second); left < 95 || left > 110 {
+		t.Fatalf("%d do commands left in five seconds, the rate is 20 a second", left)
+	}
+}

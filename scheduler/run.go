@@ -202,7 +202,7 @@ func (s *Scheduler) Run(parent context.Context) error {
 	wg.Go(func() { s.purge(ctx) })
 	s.keepPlaced(ctx)
 	wg.Wait()
-	if s.cfg.Limits.Store != nil {
+	if s.cfg.Limits.Store != nil && s.cfg.DrainMax >= 0 {
 		s.releaseLimits()
 	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Cause(parent)) && !errors.Is(err, context.Canceled) {
