@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
@@ -44,7 +45,7 @@ func (s *heavyStore) List(_ context.Context, f core.Filter) (core.Page, error) {
 // covers: C3
 func TestReadsFitAMessage(t *testing.T) {
 	store := &heavyStore{}
-	s := &reads{node: &Node{cfg: config.Config{Partitions: 4}}, store: store, answer: 100_000}
+	s := &reads{node: &Node{cfg: config.Config{Partitions: 4}}, store: store, answer: 100_000, causes: newCauses(nil, time.Now)}
 	data, _, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "order", ID: "big"})
 	view, decodeErr := wire.DecodeTask(data)
 	if err != nil || decodeErr != nil || len(data) > s.answer || view.ID != "big" || len(view.Input) != 0 || len(view.Steps) != 1 || len(view.Steps[0].Result) != 0 {
