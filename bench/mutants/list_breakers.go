@@ -18,7 +18,7 @@ var breakerMutants = []mutant{
 		name: "hopeless-waits", invariant: 11, file: "internal/core/breaker.go",
 		old: "	return d.ev.Back[i].Add(d.p.Steps[i].Least) >= d.t.workUntil(d.p)", new: "	return d.ev.Back[i].Add(d.p.Steps[i].Least) < 0",
 		fault: "a task that cannot wait until its agent is back is not undone until its deadline",
-		run:   "^(TestBackTooLate|TestBreakerGivesUp)$",
+		run:   "^TestBackTooLate$",
 	},
 	{
 		name: "parked-is-not-given-up", invariant: 11, file: "scheduler/breaker.go",
@@ -42,7 +42,7 @@ var breakerMutants = []mutant{
 		name: "grant-beyond-the-limit", invariant: 12, file: "internal/core/limit.go",
 		old: "min(int(fairShare(int64(l.Concurrent), wanted, at)), max(0, l.Concurrent-places))", new: "int(fairShare(int64(l.Concurrent), wanted, at))",
 		fault: "committers have more places together than the limit",
-		run:   "^(TestGrantsAreFair|TestLimitOverNodes)$",
+		run:   "^(TestGrantsAreFair|TestGrantFloor)$",
 	},
 	{
 		name: "grant-outlasted", invariant: 12, file: "scheduler/limit.go",
