@@ -151,6 +151,16 @@ func (c *cluster) ended() int {
 // clean waits for every accepted delivery to end and checks the books.
 func (c *cluster) clean(d *delivery) drone.Report {
 	c.t.Helper()
+	r := c.books(d)
+	if !r.Clean() || r.Accepted != len(d.accepted) || r.Processed+r.Undone != r.Accepted {
+		c.t.Errorf("the books are not clean: %+v", r)
+	}
+	return r
+}
+
+// books waits until all has ended, and compares the books of the services with the tasks.
+func (c *cluster) books(d *delivery) drone.Report {
+	c.t.Helper()
 	until(c.t, "every task ends", func() bool { return c.ended() >= len(d.accepted) })
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -171,9 +181,6 @@ func (c *cluster) clean(d *delivery) drone.Report {
 	}
 	r := d.services.Books().CheckBeside(d.accepted, m)
 	addGhosts(&r, compared)
-	if !r.Clean() || r.Accepted != len(d.accepted) || r.Processed+r.Undone != r.Accepted {
-		c.t.Errorf("the books are not clean: %+v", r)
-	}
 	return r
 }
 

@@ -207,7 +207,8 @@ func TestRestoredDump(t *testing.T) {
 
 // TestBothRestored: database and streams are lost together, and put back from a dump and a later copy of NATS's files.
 // What was accepted before the copy runs; what both have lost is submitted again by the same ids, and its effects are not
-// made twice.
+// made twice. A task that ran after the copy, and is undone the second time, may leave effects of steps that it does not come
+// to again: neither backup knows of them, and the books show them.
 //
 // covers: A6, inv1
 func TestBothRestored(t *testing.T) {
@@ -244,5 +245,9 @@ func TestBothRestored(t *testing.T) {
 
 	d.accepted = nil
 	d.submit(t, 0, tasks, func(int) {})
-	t.Logf("%+v", r.clean(d))
+	books := r.books(d)
+	if books.Accepted != tasks || books.Processed+books.Undone != tasks || books.Lost > 0 || books.Doubled > 0 || books.Error > 0 {
+		t.Errorf("the books are not as promised: %+v", books)
+	}
+	t.Logf("%+v", books)
 }

@@ -90,7 +90,7 @@ func (w *world) end(ctx context.Context, logs string) {
 		if w.halt != nil {
 			err = w.halt()
 		}
-		return errors.Join(err, w.down(ctx, true))
+		return errors.Join(err, until(ctx, time.Minute, func() error { return w.down(ctx, true) })) // a busy engine lets containers go late
 	})
 }
 
