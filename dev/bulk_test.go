@@ -73,7 +73,7 @@ func (w *world) cut(body string, sent, read int) (last int) {
 // TestBulkIsCutAndSentAgain: a body whose connection is cut in the middle of a line, twice, and that is sent again, whole or
 // from where it was answered, is each line once; what was answered is stored.
 func TestBulkIsCutAndSentAgain(t *testing.T) {
-	const n = 10_000
+	const n = 4_000
 	w := start(t)
 	w.plan(bulkPlan)
 	body := bulkLines(n)
