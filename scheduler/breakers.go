@@ -79,8 +79,8 @@ func (w *callWindow) since(at core.Instant) (sum core.Calls) {
 
 // breakers is what a node knows of breakers. Its methods are safe for concurrent use.
 type breakers struct {
-	told     chan struct{} // has an element when a turn is due
-	openings atomic.Int64  // that this node decided
+	told     signal       // a turn is due
+	openings atomic.Int64 // that this node decided
 
 	mu      sync.Mutex
 	windows map[string]*callWindow
@@ -90,15 +90,7 @@ type breakers struct {
 }
 
 func newBreakers() *breakers {
-	return &breakers{told: make(chan struct{}, 1), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
-}
-
-// soon asks for a turn.
-func (b *breakers) soon() {
-	select {
-	case b.told <- struct{}{}:
-	default: // one is due
-	}
+	return &breakers{told: newSignal(), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
 }
 
 // collect takes what a shard has counted.
@@ -126,7 +118,7 @@ func (b *breakers) collect(s *Shard, now core.Instant, window time.Duration) {
 	})
 	if trying && !b.trying {
 		b.trying = true
-		b.soon()
+		b.told.set()
 	}
 }
 
@@ -209,7 +201,12 @@ func (s *Scheduler) Breakers() []core.Breaker {
 }
 
 // BreakersChanged makes the scheduler read the breakers soon. It is safe for concurrent use.
-func (s *Scheduler) BreakersChanged() { s.breakers.soon() }
+func (s *Scheduler) BreakersChanged() { s.breakers.told.set() }
+
+// breakerTurns look after the breakers. What a trial asks for may come often.
+func (s *Scheduler) breakerTurns() turns {
+	return turns{what: TroubleBreakers, turn: s.BreakerTurn, told: s.breakers.told, every: s.BreakerPause, least: breakerSoon}
+}
 
 // BreakerTurn reads the breakers, changes those that the calls ask to, and tells the shards. It is called again when
 // BreakersChanged was, and after BreakerPause. Only one goroutine may be in it.
@@ -257,7 +254,7 @@ func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 		return err
 	}
 	if !stored { // another node was first
-		s.breakers.soon()
+		s.breakers.told.set()
 		return nil
 	}
 	s.tellBreakers([]core.Breaker{next}, false)
@@ -283,44 +280,4 @@ func (s *Scheduler) BreakerPause() time.Duration {
 		return max(breakerLeast, window/windowParts)
 	}
 	return PausesEvery
-}
-
-// firstBreakers reads the breakers before anything is taken over, as firstPauses does. It reports false when ctx ends before.
-func (s *Scheduler) firstBreakers(ctx context.Context) bool {
-	tick := time.NewTicker(retakeAfter)
-	defer tick.Stop()
-	for {
-		err := s.BreakerTurn(ctx)
-		s.reportUnlessEnded(ctx, TroubleBreakers, err)
-		if err == nil {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-}
-
-// keepBreakers takes turns until ctx ends. While breakers cannot be read those that are known count.
-func (s *Scheduler) keepBreakers(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.breakers.told:
-		case <-timer.C:
-		}
-		err := s.BreakerTurn(ctx)
-		s.reportUnlessEnded(ctx, TroubleBreakers, err)
-		timer.Reset(max(breakerSoon, s.BreakerPause()))
-		select { // what a trial asks for may come often
-		case <-ctx.Done():
-			return
-		case <-time.After(breakerSoon):
-		}
-	}
 }

@@ -21,7 +21,7 @@ type Committer struct {
 	index int // among the node's
 	shard *Shard
 	in    *Inbox
-	asked chan struct{} // has an element when there may be an order
+	asked signal // there may be an order
 	// holding has an element during a cycle that may load an ended task, and while tasks are forgotten: a task that a
 	// cycle has loaded must not lose its journal before the cycle has committed. Other cycles need not wait.
 	holding chan struct{}
@@ -65,7 +65,7 @@ func (f *feed) stopReading() {
 
 func newCommitter(s *Scheduler, index int, bus Bus) *Committer {
 	c := &Committer{
-		s: s, index: index, asked: make(chan struct{}, 1), holding: make(chan struct{}, 1),
+		s: s, index: index, asked: newSignal(), holding: make(chan struct{}, 1),
 		held: map[int]*ownership{}, feeds: map[int]*feed{}, drains: map[int]core.Instant{},
 	}
 	c.in = newInbox(s.cfg.Now, s.cfg.Memory, s.cfg.Admission)

@@ -11,7 +11,7 @@ import (
 // from any goroutine.
 type Inbox struct {
 	now    func() core.Instant
-	signal chan struct{} // has an element when there may be something for a cycle
+	signal signal // there may be something for a cycle
 
 	mu        sync.Mutex
 	room      sync.Cond
@@ -30,7 +30,7 @@ type gate struct {
 }
 
 func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *Inbox {
-	b := &Inbox{now: now, signal: make(chan struct{}, 1), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}, memory: memory, admission: admission}
+	b := &Inbox{now: now, signal: newSignal(), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}, memory: memory, admission: admission}
 	b.room.L = &b.mu
 	memory.onRoom(func() {
 		b.mu.Lock()
@@ -166,10 +166,7 @@ func (b *Inbox) letGo(bytes int64, tasks int) {
 func (b *Inbox) unlockDue() {
 	b.due = true
 	b.mu.Unlock()
-	select {
-	case b.signal <- struct{}{}:
-	default: // a signal is pending
-	}
+	b.signal.set()
 }
 
 // isDue reports whether there is something for a commit cycle.

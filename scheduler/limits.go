@@ -23,11 +23,8 @@ type LimitStore interface {
 	Limits(ctx context.Context) ([]core.Limit, error)
 	// ClaimGrant stores what core.Limit.Share gives a holder, in one transaction with the reading of all others, and
 	// returns it with the limit as it is, and whether others have any. A limit that is gone: core.ErrNotFound.
-	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (Claimed, error)
+	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error)
 }
-
-// Claimed is what a claim has come to.
-type Claimed = core.ClaimedGrant
 
 // LimitConfig is what a scheduler needs for limits. Without a store there are none.
 type LimitConfig struct {
@@ -71,7 +68,7 @@ func (h *held) wants(l *core.Limit) bool {
 
 // limits is what a node knows of limits. Its methods are safe for concurrent use.
 type limits struct {
-	told chan struct{}
+	told signal // a turn is due
 
 	mu    sync.Mutex
 	known map[string]core.Limit
@@ -79,14 +76,7 @@ type limits struct {
 }
 
 func newLimits() *limits {
-	return &limits{told: make(chan struct{}, 1), known: map[string]core.Limit{}, held: map[holding]*held{}}
-}
-
-func (b *limits) soon() {
-	select {
-	case b.told <- struct{}{}:
-	default: // one is due
-	}
+	return &limits{told: newSignal(), known: map[string]core.Limit{}, held: map[holding]*held{}}
 }
 
 // collect takes what a shard says of its grants.
@@ -110,7 +100,7 @@ func (b *limits) collect(s *Shard, shard int) {
 		soon = soon || known && !had && h.wants(&l)
 	})
 	if soon {
-		b.soon()
+		b.told.set()
 	}
 }
 
@@ -143,7 +133,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 		places, rate := h.floor()
 		more := h.wants(&l)
 		uses := h.use.wanted > 0 || places > 0 || rate > 0 || h.sent.Places > 0 || h.sent.RateMilli > 0
-		less := h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.Places > places || h.sent.RateMilli > 0) || places < h.sent.Places
+		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && h.sent.RateMilli > 0
 		if uses && (more || less || now >= h.claimed.Add(limitRenew)) {
 			all = append(all, key)
 		}
@@ -155,7 +145,12 @@ func (b *limits) due(now core.Instant) (all []holding) {
 }
 
 // LimitsChanged makes the scheduler read the limits soon. It is safe for concurrent use.
-func (s *Scheduler) LimitsChanged() { s.limits.soon() }
+func (s *Scheduler) LimitsChanged() { s.limits.told.set() }
+
+// limitTurns look after the limits. While no grant can be renewed those that there are end by themselves.
+func (s *Scheduler) limitTurns() turns {
+	return turns{what: TroubleLimits, turn: s.LimitTurn, told: s.limits.told, every: s.LimitPause, least: limitSoon / 4}
+}
 
 // LimitTurn reads the limits, and claims grants for the committers. It is called again when one is wanted, and after
 // LimitPause. Only one goroutine may be in it.
@@ -213,46 +208,6 @@ func (s *Scheduler) LimitPause() time.Duration {
 		}
 	}
 	return wait
-}
-
-// firstLimits reads the limits before anything is taken over, as firstPauses does. It reports false when ctx ends before.
-func (s *Scheduler) firstLimits(ctx context.Context) bool {
-	tick := time.NewTicker(retakeAfter)
-	defer tick.Stop()
-	for {
-		err := s.LimitTurn(ctx)
-		s.reportUnlessEnded(ctx, TroubleLimits, err)
-		if err == nil {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-	}
-}
-
-// keepLimits takes turns until ctx ends. While no grant can be renewed those that there are end by themselves.
-func (s *Scheduler) keepLimits(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(limitSoon / 4): // what asks for a turn may come often
-		}
-		wait := time.NewTimer(s.LimitPause())
-		select {
-		case <-ctx.Done():
-		case <-s.limits.told:
-		case <-wait.C:
-		}
-		wait.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-		s.reportUnlessEnded(ctx, TroubleLimits, s.LimitTurn(ctx))
-	}
 }
 
 // releaseLimits gives back what no command uses any more, when the node stops: else it would count until it ends.

@@ -48,10 +48,7 @@ func (c *Committer) ask(o order) {
 		c.orders[i] = o
 	}
 	c.mu.Unlock()
-	select {
-	case c.asked <- struct{}{}:
-	default: // a signal is pending
-	}
+	c.asked.set()
 }
 
 // bothRewound is the newer of two reasons, and the older as well if it names a stream that went back: the next takeover

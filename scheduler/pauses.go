@@ -167,10 +167,7 @@ const PausesEvery = 5 * time.Second
 
 // PausesChanged makes the scheduler read the pauses again soon. It is safe for concurrent use.
 func (s *Scheduler) PausesChanged() {
-	select {
-	case s.pausesTold <- struct{}{}:
-	default: // a signal is pending
-	}
+	s.pausesTold.set()
 }
 
 // SetPauses replaces the pauses that all shards know of. It is safe for concurrent use.
@@ -180,43 +177,15 @@ func (s *Scheduler) SetPauses(pauses []core.Pause) {
 	}
 }
 
-// firstPauses reads the pauses before anything is taken over: what an operator has paused must not leave because a node
-// has just started. It reports false when ctx ends before.
-func (s *Scheduler) firstPauses(ctx context.Context) (pauses []core.Pause, ok bool) {
-	tick := time.NewTicker(retakeAfter)
-	defer tick.Stop()
-	for {
+// pausesTurns read the pauses.
+func (s *Scheduler) pausesTurns() turns {
+	var known *[]core.Pause
+	return turns{what: TroublePauses, told: s.pausesTold, every: func() time.Duration { return PausesEvery }, turn: func(ctx context.Context) error {
 		pauses, err := s.cfg.Pauses(ctx)
-		s.reportUnlessEnded(ctx, TroublePauses, err)
-		if err == nil {
-			s.SetPauses(pauses)
-			return pauses, true
-		}
-		select {
-		case <-ctx.Done():
-			return nil, false
-		case <-tick.C:
-		}
-	}
-}
-
-// keepPauses reads the pauses when they have changed, and from time to time, until ctx ends. While they cannot be read
-// those that are known count.
-func (s *Scheduler) keepPauses(ctx context.Context, known []core.Pause) {
-	tick := time.NewTicker(PausesEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.pausesTold:
-		case <-tick.C:
-		}
-		pauses, err := s.cfg.Pauses(ctx)
-		s.reportUnlessEnded(ctx, TroublePauses, err)
-		if err == nil && !slices.Equal(pauses, known) {
-			known = pauses
+		if err == nil && (known == nil || !slices.Equal(pauses, *known)) {
+			known = &pauses
 			s.SetPauses(pauses)
 		}
-	}
+		return err
+	}}
 }

@@ -21,7 +21,7 @@ const (
 
 // placement is which partitions are to be whose, and what a node has done about it.
 type placement struct {
-	change chan struct{} // has an element when Reassign has something to do
+	change signal // Reassign has something to do
 
 	mu      sync.Mutex
 	live    []string
@@ -37,7 +37,7 @@ type placement struct {
 }
 
 func newPlacement(partitions int) placement {
-	return placement{change: make(chan struct{}, 1), among: newPlaces(partitions), waiting: map[int]time.Time{}}
+	return placement{change: newSignal(), among: newPlaces(partitions), waiting: map[int]time.Time{}}
 }
 
 // SetLive takes the names of the live nodes. It is safe for concurrent use.
@@ -51,10 +51,7 @@ func (s *Scheduler) SetLive(nodes []string) {
 	p.changed = true
 	p.mu.Unlock()
 	s.membersChanged(before, nodes, first)
-	select {
-	case p.change <- struct{}{}:
-	default: // a signal is pending
-	}
+	p.change.set()
 }
 
 // SetWishes takes where operators want partitions to be. It is safe for concurrent use.
@@ -66,10 +63,7 @@ func (s *Scheduler) SetWishes(wishes []core.Wish) {
 		s.place()
 	}
 	p.mu.Unlock()
-	select {
-	case p.change <- struct{}{}:
-	default: // a signal is pending
-	}
+	p.change.set()
 }
 
 // place decides whose the partitions are to be. The placement is locked.

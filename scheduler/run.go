@@ -83,7 +83,7 @@ type Scheduler struct {
 	news       *news
 	breakers   *breakers
 	limits     *limits
-	pausesTold chan struct{} // has an element when the pauses are to be read again
+	pausesTold signal // the pauses are to be read again
 }
 
 // RunStore is what the role as a whole needs of the state store.
@@ -111,7 +111,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.Admission == nil {
 		cfg.Admission = NewAdmission(cfg.InFlight, cfg.CycleTarget)
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(cfg.Partitions), news: newNews(), breakers: newBreakers(), limits: newLimits(), pausesTold: make(chan struct{}, 1)}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(cfg.Partitions), news: newNews(), breakers: newBreakers(), limits: newLimits(), pausesTold: newSignal()}
 	for i := range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(s, i, bus))
 	}
@@ -151,26 +151,12 @@ func (s *Scheduler) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	if s.cfg.Pauses != nil {
-		pauses, ok := s.firstPauses(ctx)
-		if !ok {
-			return nil
-		}
-		wg.Go(func() { s.keepPauses(ctx, pauses) })
-	}
-	if s.cfg.Limits.Store != nil {
-		if !s.firstLimits(ctx) {
+	for _, t := range s.turns() {
+		if !s.first(ctx, t) {
 			wg.Wait()
 			return nil
 		}
-		wg.Go(func() { s.keepLimits(ctx) })
-	}
-	if s.cfg.Breakers.Enabled() {
-		if !s.firstBreakers(ctx) {
-			wg.Wait()
-			return nil
-		}
-		wg.Go(func() { s.keepBreakers(ctx) })
+		wg.Go(func() { s.keep(ctx, t) })
 	}
 	for _, c := range s.committers {
 		wg.Go(func() {
