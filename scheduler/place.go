@@ -23,15 +23,9 @@ func PlaceBy(nodes []string, n int, wishes []core.Wish, now core.Instant) []stri
 // places is which of the live nodes is to own each partition. It is kept from change to change: a node that comes is
 // weighed once for each partition, and one that goes costs only the partitions that it had.
 type places struct {
-	live   []candidate
+	live   []rendezvous.Node
 	owners []string // by partition; empty: there is no node
 	best   []uint64 // their weights
-}
-
-// candidate is a live node. Its seed is the hash of its name, the part of its weights that is the same for all partitions.
-type candidate struct {
-	name string
-	seed uint64
 }
 
 func newPlaces(n int) *places {
@@ -40,31 +34,29 @@ func newPlaces(n int) *places {
 
 // set makes these the live nodes.
 func (r *places) set(nodes []string) {
-	was := make(map[string]uint64, len(r.live))
-	for _, c := range r.live {
-		was[c.name] = c.seed
+	was := make(map[string]rendezvous.Node, len(r.live))
+	for _, node := range r.live {
+		was[node.Name] = node
 	}
 	is := make(map[string]bool, len(nodes))
-	var came []candidate
+	var came []rendezvous.Node
 	r.live = r.live[:0]
 	for _, name := range nodes {
-		seed, known := was[name]
+		node, known := was[name]
 		if !known {
-			seed = rendezvous.Seed(name)
-			came = append(came, candidate{name, seed})
+			node = rendezvous.NewNode(name)
+			came = append(came, node)
 		}
 		is[name] = true
-		r.live = append(r.live, candidate{name, seed})
+		r.live = append(r.live, node)
 	}
 	for p, owner := range r.owners {
 		among := came
 		if !is[owner] {
 			r.owners[p], r.best[p], among = "", 0, r.live
 		}
-		for _, c := range among {
-			if w := rendezvous.Weigh(c.seed, p); r.owners[p] == "" || w > r.best[p] || w == r.best[p] && c.name < r.owners[p] {
-				r.owners[p], r.best[p] = c.name, w
-			}
+		for _, node := range among {
+			r.owners[p], r.best[p] = node.Over(p, r.owners[p], r.best[p])
 		}
 	}
 }
@@ -72,12 +64,9 @@ func (r *places) set(nodes []string) {
 // without is whose a partition would be without a node; empty: there is no other.
 func (r *places) without(node string, partition int) (owner string) {
 	var best uint64
-	for _, c := range r.live {
-		if c.name == node {
-			continue
-		}
-		if w := rendezvous.Weigh(c.seed, partition); owner == "" || w > best || w == best && c.name < owner {
-			owner, best = c.name, w
+	for _, other := range r.live {
+		if other.Name != node {
+			owner, best = other.Over(partition, owner, best)
 		}
 	}
 	return owner
@@ -89,7 +78,7 @@ func (r *places) by(wishes []core.Wish, now core.Instant) []string {
 	for _, w := range wishes {
 		switch {
 		case w.Partition < 0 || w.Partition >= len(owners):
-		case slices.ContainsFunc(r.live, func(c candidate) bool { return c.name == w.Node }):
+		case slices.ContainsFunc(r.live, func(node rendezvous.Node) bool { return node.Name == w.Node }):
 			owners[w.Partition] = w.Node
 		case w.Avoids(owners[w.Partition], now):
 			if other := r.without(w.Avoid, w.Partition); other != "" {

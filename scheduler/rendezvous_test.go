@@ -43,7 +43,7 @@ func TestWeightsStay(t *testing.T) {
 		partition int
 		want      uint64
 	}{{"a", 0, 6025810016043709626}, {"node-001", 7, 11401817185303055772}, {"node-001", 4095, 9175567520466486857}, {"", 300, 3342019705404160467}} {
-		if got := rendezvous.Weigh(rendezvous.Seed(x.node), x.partition); got != x.want {
+		if got := rendezvous.NewNode(x.node).Weight(x.partition); got != x.want {
 			t.Errorf("weight of %q for %d: %d, want %d", x.node, x.partition, got, x.want)
 		}
 	}

@@ -203,7 +203,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "pin-to-a-dead-node", invariant: 11, file: "scheduler/place.go",
-		old: "case slices.ContainsFunc(r.live, func(c candidate) bool { return c.name == w.Node }):", new: "case w.Node != \"\":",
+		old: "case slices.ContainsFunc(r.live, func(node rendezvous.Node) bool { return node.Name == w.Node }):", new: "case w.Node != \"\":",
 		fault: "a partition that is pinned to a node which does not live has no owner",
 		run:   "^TestPlaceBy$",
 	},

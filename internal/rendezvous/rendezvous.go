@@ -5,31 +5,39 @@ import "hash/fnv"
 
 // Place says which of the nodes should own each of n partitions: the one with the highest hash of its name and the
 // partition's number. The order of the names makes no difference. No nodes: all empty.
-func Place(nodes []string, n int) []string {
+func Place(names []string, n int) []string {
+	nodes := make([]Node, len(names))
+	for i, name := range names {
+		nodes[i] = NewNode(name)
+	}
 	owners := make([]string, n)
 	for p := range owners {
 		var best uint64
 		for _, node := range nodes {
-			if w := Weigh(Seed(node), p); owners[p] == "" || w > best || (w == best && node < owners[p]) {
-				owners[p], best = node, w
-			}
+			owners[p], best = node.Over(p, owners[p], best)
 		}
 	}
 	return owners
 }
 
-// Seed is the part of the weights of a node that is the same for all partitions. Nodes of two versions must agree on it.
-func Seed(node string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(node))
-	return h.Sum64()
+// Node is a node with the part of its weights that is the same for all partitions.
+type Node struct {
+	Name string
+	seed uint64
 }
 
-// Weigh is the weight of a node, by its seed, for a partition: FNV-1a over the name and two bytes of the partition. The node
-// with the highest one is to own it, of two that are equal the one whose name comes first.
-func Weigh(seed uint64, partition int) uint64 {
+// NewNode is the node of a name. Nodes of two versions must agree on its weights: FNV-1a over the name and two bytes of the
+// partition.
+func NewNode(name string) Node {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return Node{name, h.Sum64()}
+}
+
+// Weight is that of the node for a partition: the node with the highest one is to own it.
+func (n Node) Weight(partition int) uint64 {
 	const prime = 1099511628211
-	x := (seed ^ uint64(byte(partition>>8))) * prime
+	x := (n.seed ^ uint64(byte(partition>>8))) * prime
 	x = (x ^ uint64(byte(partition))) * prime
 	// FNV's last bytes barely reach its high bits: mix, or neighbours tie up.
 	x ^= x >> 33
@@ -37,4 +45,13 @@ func Weigh(seed uint64, partition int) uint64 {
 	x ^= x >> 33
 	x *= 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
+}
+
+// Over is which of the node and another, with its weight, is to own a partition; of two that weigh the same the one whose name
+// comes first. An empty owner: there is no other.
+func (n Node) Over(partition int, owner string, weight uint64) (string, uint64) {
+	if w := n.Weight(partition); owner == "" || w > weight || w == weight && n.Name < owner {
+		return n.Name, w
+	}
+	return owner, weight
 }
