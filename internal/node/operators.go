@@ -141,21 +141,24 @@ func (n *Node) obey(cfg *scheduler.RunConfig) {
 	cfg.Wishes = n.watchWishes
 }
 
+// timely calls something that has readTimeout for it.
+func timely[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
 // boundedLimits is scheduler.LimitStore whose calls end in time.
 type boundedLimits struct{ store operate.LimitStore }
 
 // Limits implements scheduler.LimitStore.
 func (b boundedLimits) Limits(ctx context.Context) ([]core.Limit, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return b.store.Limits(ctx)
+	return timely(ctx, b.store.Limits)
 }
 
 // ClaimGrant implements scheduler.LimitStore.
 func (b boundedLimits) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return b.store.ClaimGrant(ctx, agent, now, mine)
+	return timely(ctx, func(ctx context.Context) (core.ClaimedGrant, error) { return b.store.ClaimGrant(ctx, agent, now, mine) })
 }
 
 // boundedBreakers is scheduler.BreakerStore whose calls end in time.
@@ -163,31 +166,25 @@ type boundedBreakers struct{ store operate.BreakerStore }
 
 // Breakers implements scheduler.BreakerStore.
 func (b boundedBreakers) Breakers(ctx context.Context) ([]core.Breaker, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return b.store.Breakers(ctx)
+	return timely(ctx, b.store.Breakers)
 }
 
 // PutBreaker implements scheduler.BreakerStore.
 func (b boundedBreakers) PutBreaker(ctx context.Context, is core.Breaker) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return b.store.PutBreaker(ctx, is)
+	return timely(ctx, func(ctx context.Context) (bool, error) { return b.store.PutBreaker(ctx, is) })
 }
 
 // ReportCalls implements scheduler.BreakerStore.
 func (b boundedBreakers) ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return b.store.ReportCalls(ctx, agent, node, revision, at, calls, since)
+	return timely(ctx, func(ctx context.Context) (core.Calls, error) {
+		return b.store.ReportCalls(ctx, agent, node, revision, at, calls, since)
+	})
 }
 
 // readPauses reads what is paused, for a scheduler. One that was stored and cannot be is an error: without its label, say, it
 // would hold more.
 func readPauses(ctx context.Context, store operate.PauseStore) ([]core.Pause, error) {
-	bounded, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	stored, err := store.Pauses(bounded)
+	stored, err := timely(ctx, store.Pauses)
 	if err != nil {
 		return nil, fmt.Errorf("pauses: %w", err)
 	}

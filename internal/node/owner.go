@@ -167,13 +167,13 @@ func (n *Node) checkHome(ctx context.Context, partition int, home natsbus.Home) 
 	if len(home.Others) == 0 {
 		return nil
 	}
-	states, err := n.store.Cursors(ctx)
+	states, err := n.store.CursorsOf(ctx, []int{partition}, "")
 	if err != nil {
 		return err
 	}
 	for i := range states {
 		tasks, _, _ := strings.Cut(states[i].Stream, "/")
-		if states[i].Partition == partition && slices.Contains(home.Others, tasks) {
+		if slices.Contains(home.Others, tasks) {
 			return fmt.Errorf("partition %d: the database is older than a change of the task streams: its cursor is of %s; stop the schedulers and let `duly task-streams %d` move what is unread",
 				partition, tasks, n.cfg.TaskStreams)
 		}
