@@ -2,7 +2,6 @@ package duly
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -26,14 +25,11 @@ type Prepared struct {
 // Prepare makes what [Plan.Submit] would send; codec is that of [WithCodec], or nil. Errors are [ErrRefused]: a plan that
 // cannot work, an id, input or option that no node would take, a deadline that has passed.
 func (p *Plan[In]) Prepare(ctx context.Context, codec Codec, id string, input In, options ...SubmitOption) (Prepared, error) {
-	if err := p.check(0); err != nil {
-		return Prepared{}, fmt.Errorf("prepare task %s: %w", id, err)
+	s := p.submission("prepare", 0, id, input, options)
+	if s.err != nil {
+		return Prepared{}, s.err
 	}
-	data, err := json.Marshal(input)
-	if err != nil {
-		return Prepared{}, fmt.Errorf("prepare task %s of type %s: input: %w", id, p.spec.Name, err)
-	}
-	return prepare(ctx, codec, p.spec.Name, id, data, p.spec.InputMax, append([]SubmitOption{AtVersion(p.spec.Version)}, options...))
+	return prepare(ctx, codec, s.Type, s.Task, s.Input, s.inputMax, s.Options)
 }
 
 // PrepareRaw is [Plan.Prepare] for callers without the plan's types: input is the JSON as it shall reach the agents.

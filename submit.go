@@ -120,14 +120,8 @@ func AtVersion(version int64) SubmitOption {
 // would be refused again is returned at once as a [SubmitError] that is
 // [ErrRefused].
 func (p *Plan[In]) Submit(ctx context.Context, c *Client, id string, input In, options ...SubmitOption) (Receipt, error) {
-	if err := p.check(int(c.nc.MaxPayload())); err != nil {
-		return Receipt{}, fmt.Errorf("submit task %s: %w", id, err)
-	}
-	data, err := json.Marshal(input)
-	if err != nil {
-		return Receipt{}, fmt.Errorf("submit task %s of type %s: input: %w", id, p.spec.Name, err)
-	}
-	return c.submit(ctx, p.spec.Name, id, data, p.spec.InputMax, append([]SubmitOption{AtVersion(p.spec.Version)}, options...))
+	s := p.submission("submit", int(c.nc.MaxPayload()), id, input, options)
+	return c.submitOne(ctx, &s)
 }
 
 // SubmitRaw is [Plan.Submit] for callers without the plan's types: input is the

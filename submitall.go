@@ -31,11 +31,17 @@ type Submission struct {
 // Submission is what [Plan.Submit] would submit, for [Client.SubmitAll]. What is wrong with it is told there, as what
 // became of it.
 func (p *Plan[In]) Submission(id string, input In, options ...SubmitOption) Submission {
+	return p.submission("submit", 0, id, input, options)
+}
+
+// submission is an input with what the plan says of it, for the errors of a verb; payload is what a message may hold, 0: that
+// is not known.
+func (p *Plan[In]) submission(verb string, payload int, id string, input In, options []SubmitOption) Submission {
 	s := Submission{Type: p.spec.Name, Task: id, Options: append([]SubmitOption{AtVersion(p.spec.Version)}, options...), inputMax: p.spec.InputMax}
-	if err := p.check(0); err != nil {
-		s.err = fmt.Errorf("submit task %s: %w", id, err)
+	if err := p.check(payload); err != nil {
+		s.err = fmt.Errorf("%s task %s: %w", verb, id, err)
 	} else if s.Input, err = json.Marshal(input); err != nil {
-		s.err = fmt.Errorf("submit task %s of type %s: input: %w", id, p.spec.Name, err)
+		s.err = fmt.Errorf("%s task %s of type %s: input: %w", verb, id, p.spec.Name, err)
 	}
 	return s
 }

@@ -193,7 +193,7 @@ func TestReplyToNotConfigured(t *testing.T) {
 }
 
 func TestConfigRefused(t *testing.T) {
-	good := Config{Partitions: 1, PartitionOf: byDigit}
+	good := Config{StreamOf: oneStream, Partitions: 1, PartitionOf: byDigit}
 	for name, change := range map[string]func(*Config){
 		"Partitions": func(c *Config) { c.Partitions = 0 }, "PartitionOf": func(c *Config) { c.PartitionOf = nil },
 		"PackItems": func(c *Config) { c.PackItems = -1 }, "ItemsMax": func(c *Config) { c.ItemsMax = -1 },

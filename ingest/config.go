@@ -40,10 +40,8 @@ const (
 // Config is how a door works. Zero fields take their defaults, except those
 // that say otherwise.
 type Config struct {
-	Stream string // name of the task stream, told in answers
-	// StreamOf is the name of the one that has a partition, where there are several; nil: Stream.
-	StreamOf   func(partition int) string
-	Partitions int // required
+	StreamOf   func(partition int) string // name of the task stream that has a partition, told in answers; required
+	Partitions int                        // required
 	// PartitionOf is the partition of an id among so many; required.
 	PartitionOf func(id string, partitions int) int
 	// SizeOf is how many bytes a submission takes in a pack; nil: an estimate
@@ -143,6 +141,9 @@ var errNoReplyTo = errors.New("private status subjects are not configured here")
 
 // Validate refuses a configuration that cannot work, naming the field.
 func (c *Config) Validate() error {
+	if c.StreamOf == nil {
+		return errors.New("ingest: StreamOf is missing")
+	}
 	if c.PartitionOf == nil {
 		return errors.New("ingest: PartitionOf is missing")
 	}

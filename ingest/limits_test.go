@@ -19,7 +19,7 @@ func TestConfigLimits(t *testing.T) {
 		}
 		numbers++
 		for value, taken := range map[int64]bool{1: true, math.MaxInt64: true, -1: false, math.MinInt64: false, 0: f.Name != "Partitions"} {
-			c := Config{Partitions: 4, PartitionOf: byDigit}
+			c := Config{StreamOf: oneStream, Partitions: 4, PartitionOf: byDigit}
 			reflect.ValueOf(&c).Elem().FieldByName(f.Name).SetInt(value)
 			c = c.WithDefaults()
 			if err := c.Validate(); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), f.Name+" is ") {

@@ -116,10 +116,7 @@ func (d *Door) publish(now core.Instant, p *pack) {
 func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	p.flight = 0
 	d.flying--
-	answer := Answer{Stream: d.cfg.Stream, Seq: seq, Partition: p.partition}
-	if d.cfg.StreamOf != nil {
-		answer.Stream = d.cfg.StreamOf(p.partition)
-	}
+	answer := Answer{Stream: d.cfg.StreamOf(p.partition), Seq: seq, Partition: p.partition}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
 		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))

@@ -45,7 +45,7 @@ func newStorm(t *rapid.T) *storm {
 	s.rig = &rig{log: &memLog{}, plans: plans("order"), answers: map[string][]Answer{}}
 	var err error
 	s.rig.door, err = NewDoor(Config{
-		Stream: "TASKS", Partitions: 3, PartitionOf: byDigit, PackItems: rapid.IntRange(1, 9).Draw(t, "items"),
+		StreamOf: oneStream, Partitions: 3, PartitionOf: byDigit, PackItems: rapid.IntRange(1, 9).Draw(t, "items"),
 		PackBytes: 2000, ItemsMax: rapid.IntRange(5, 80).Draw(t, "room"), UnknownMax: 5,
 		PublishMax: time.Second, QuietItems: 1, BusyItems: 10,
 	}, s.rig.plans, s.rig.log, backlog{0, 0, int64(rapid.IntRange(0, 1).Draw(t, "behind")) * 1e9})

@@ -84,7 +84,7 @@ func (c *tally) once(t *testing.T, n int) {
 // running starts the role and returns what ends it and waits for its end.
 func running(t *testing.T, log Log, change func(*Config)) (in *Ingest, stop func()) {
 	t.Helper()
-	cfg := Config{Partitions: 16, PartitionOf: func(id string, n int) int { return int(id[len(id)-1]) % n }}
+	cfg := Config{StreamOf: oneStream, Partitions: 16, PartitionOf: func(id string, n int) int { return int(id[len(id)-1]) % n }}
 	if change != nil {
 		change(&cfg)
 	}

@@ -98,7 +98,7 @@ type rig struct {
 func newRig(t testing.TB, change func(*Config)) *rig {
 	r := &rig{t: t, log: &memLog{}, plans: plans("order"), answers: map[string][]Answer{}}
 	cfg := Config{
-		Stream: "TASKS", Partitions: 4, PartitionOf: byDigit, WindowMax: 10 * time.Millisecond, PackItems: 64,
+		StreamOf: oneStream, Partitions: 4, PartitionOf: byDigit, WindowMax: 10 * time.Millisecond, PackItems: 64,
 		CheckReplyTo: func(subject string) error {
 			if !strings.HasPrefix(subject, "_INBOX.") {
 				return errors.New("not allowed")
@@ -165,3 +165,6 @@ func ids(prefix string, n, partition int) []string {
 }
 
 func ms(n float64) time.Duration { return time.Duration(n * float64(time.Millisecond)) }
+
+// oneStream is Config.StreamOf where there is one.
+func oneStream(int) string { return "TASKS" }

@@ -214,7 +214,7 @@ func TestBulkOutcomes(t *testing.T) {
 // TestBulkWaitsForRoom: a real door that is full much of the time makes lines wait, and none fail.
 func TestBulkWaitsForRoom(t *testing.T) {
 	plan := core.Plan{Name: "order", Version: 1, InputMax: 1000}
-	door, err := ingest.NewDoor(ingest.Config{Partitions: 16, PartitionOf: byDigit, ItemsMax: 8}, &onePlan{plan}, stored{}, nil)
+	door, err := ingest.NewDoor(ingest.Config{StreamOf: func(int) string { return "" }, Partitions: 16, PartitionOf: byDigit, ItemsMax: 8}, &onePlan{plan}, stored{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func (d *ingestProcess) open() {
 	d.life++
 	w := d.w
 	door, err := ingest.NewDoor(ingest.Config{
-		Stream: "tasks", Partitions: w.cfg.Partitions, PackItems: 1 + w.rand.IntN(8), ItemsMax: 2 + w.rand.IntN(16),
+		StreamOf: func(int) string { return "tasks" }, Partitions: w.cfg.Partitions, PackItems: 1 + w.rand.IntN(8), ItemsMax: 2 + w.rand.IntN(16),
 		BacklogMax: int64(1 + w.rand.IntN(8)), PublishMax: 400 * time.Millisecond,
 		PartitionOf: func(id string, _ int) int { return w.partitionOf(id) },
 		Overloaded:  func() bool { return w.nodes[0].sched.Overloaded() },

@@ -199,7 +199,7 @@ func (s *stage) partitionOf(id string) int {
 
 func (s *stage) openDoor() {
 	door, err := ingest.NewDoor(ingest.Config{
-		Stream: "tasks", Partitions: s.partitions, PartitionOf: func(id string, _ int) int { return s.partitionOf(id) },
+		StreamOf: func(int) string { return "tasks" }, Partitions: s.partitions, PartitionOf: func(id string, _ int) int { return s.partitionOf(id) },
 		CheckReplyTo: func(string) error { return nil },
 	}, s, s, nil)
 	if err != nil {
