@@ -10,9 +10,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// forceTries is how often a breaker that changes meanwhile is forced again.
-const forceTries = 5
-
 // BreakerWish is what an operator wants of an agent's breaker.
 type BreakerWish string
 
@@ -100,7 +97,8 @@ func (s *Breaking) Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker
 	}
 	next := f.apply(was, now, by.Name)
 	err = changed(ctx, s.Trail, by, action, target, f.Reason, BreakerOf(&was, now), BreakerOf(&next, now), func() error {
-		next, err = s.put(ctx, &f, by, was)
+		next, err = overwrite(ctx, was, func(was core.Breaker) core.Breaker { return f.apply(was, s.Now(), by.Name) }, s.Store.PutBreaker,
+			func() (core.Breaker, *Refusal, error) { return s.find(ctx, &f) }, "the breaker of agent "+f.Agent, "forced")
 		return err
 	})
 	if err != nil {
@@ -108,25 +106,6 @@ func (s *Breaking) Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker
 	}
 	_ = s.Announce() // what is stored counts whether or not they hear of it now: they read it from time to time
 	return BreakerOf(&next, now), nil
-}
-
-// put stores what is wanted, over whatever the breaker has become meanwhile.
-func (s *Breaking) put(ctx context.Context, f *ForceBreaker, by Actor, was core.Breaker) (core.Breaker, error) {
-	for range forceTries {
-		next := f.apply(was, s.Now(), by.Name)
-		stored, err := s.Store.PutBreaker(ctx, next)
-		if err != nil || stored {
-			return next, err
-		}
-		var r *Refusal
-		if was, r, err = s.find(ctx, f); err != nil {
-			return next, err
-		}
-		if r != nil { // another operator was first
-			return next, r
-		}
-	}
-	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("the breaker of agent %s changed %d times while it was to be forced: ask again", f.Agent, forceTries)}
 }
 
 // find reads the breaker of the agent, as it is stored or as there is none yet; the refusal says why it cannot be changed.

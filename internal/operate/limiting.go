@@ -10,10 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-const (
-	limitTries = 5                        // how often a limit that changes meanwhile is set again
-	rateMax    = core.RateMilliMax / 1000 // calls a second
-)
+const rateMax = core.RateMilliMax / 1000 // calls a second
 
 // SetLimit asks for a limit of an agent, in the place of the one that it has.
 type SetLimit struct {
@@ -100,7 +97,8 @@ func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, e
 	}
 	next := l.after(was, s.Now(), by.Name)
 	err = changed(ctx, s.Trail, by, action, target, l.Reason, limitEntry(was), limitEntry(next), func() error {
-		next, err = s.put(ctx, &l, by, was)
+		next, err = overwrite(ctx, was, func(was AgentLimit) AgentLimit { return l.after(was, s.Now(), by.Name) }, s.Store.PutLimit,
+			func() (AgentLimit, *Refusal, error) { return s.find(ctx, l.Agent) }, "the limit of agent "+l.Agent, "set")
 		return err
 	})
 	if err != nil {
@@ -114,56 +112,45 @@ func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, e
 	return limitView(&next, granted[l.Agent]), nil
 }
 
-// put stores what is wanted, over whatever the limit has become meanwhile.
-func (s *Limiting) put(ctx context.Context, l *SetLimit, by Actor, was AgentLimit) (AgentLimit, error) {
-	for range limitTries {
-		next := l.after(was, s.Now(), by.Name)
-		stored, err := s.Store.PutLimit(ctx, next)
-		if err != nil || stored {
-			return next, err
-		}
-		var r *Refusal
-		if was, r, err = s.find(ctx, l.Agent); err != nil {
-			return next, err
-		}
-		if r != nil {
-			return next, r
-		}
-	}
-	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("the limit of agent %s changed %d times while it was to be set: ask again", l.Agent, limitTries)}
-}
-
 // find reads the limit of an agent, as it is stored or as there is none yet.
 func (s *Limiting) find(ctx context.Context, agent string) (AgentLimit, *Refusal, error) {
-	all, err := s.Store.AgentLimits(ctx)
-	if err != nil {
-		return AgentLimit{}, nil, fmt.Errorf("limits: %w", err)
+	was, n, err := s.stored(ctx, agent)
+	if err != nil || was.Revision != 0 {
+		return was, nil, err
 	}
-	if i := slices.IndexFunc(all, func(l AgentLimit) bool { return l.Agent == agent }); i >= 0 {
-		return all[i], nil, nil
-	}
-	if n := len(all); n >= core.LimitsMax {
+	if n >= core.LimitsMax {
 		return AgentLimit{}, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d limits, the most is %d: remove one first", n, core.LimitsMax)}, nil
 	}
-	return AgentLimit{Limit: core.Limit{Agent: agent}}, nil, nil
+	return was, nil, nil
+}
+
+// stored is the limit of an agent, with revision 0 where there is none, and how many limits there are.
+func (s *Limiting) stored(ctx context.Context, agent string) (l AgentLimit, n int, err error) {
+	all, err := s.Store.AgentLimits(ctx)
+	if err != nil {
+		return l, 0, fmt.Errorf("limits: %w", err)
+	}
+	if i := slices.IndexFunc(all, func(l AgentLimit) bool { return l.Agent == agent }); i >= 0 {
+		return all[i], len(all), nil
+	}
+	return AgentLimit{Limit: core.Limit{Agent: agent}}, len(all), nil
 }
 
 // RemoveLimit implements LimitControl.
 func (s *Limiting) RemoveLimit(ctx context.Context, by Actor, agent, reason string) error {
 	const action = "limit.remove"
 	target := limitTarget(agent)
-	all, err := s.Store.AgentLimits(ctx)
+	was, _, err := s.stored(ctx, agent)
 	if err != nil {
-		return fmt.Errorf("limits: %w", err)
+		return err
 	}
-	i := slices.IndexFunc(all, func(l AgentLimit) bool { return l.Agent == agent })
-	if i < 0 {
+	if was.Revision == 0 {
 		return refused(ctx, s.Trail, by, action, target, reason, nil, nil, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("agent %s has no limit", core.QuoteShort(agent))})
 	}
 	if r := checkReason(reason); r != nil {
-		return refused(ctx, s.Trail, by, action, target, reason, limitEntry(all[i]), nil, r)
+		return refused(ctx, s.Trail, by, action, target, reason, limitEntry(was), nil, r)
 	}
-	err = changed(ctx, s.Trail, by, action, target, reason, limitEntry(all[i]), nil, func() error { return s.Store.DeleteLimit(ctx, agent) })
+	err = changed(ctx, s.Trail, by, action, target, reason, limitEntry(was), nil, func() error { return s.Store.DeleteLimit(ctx, agent) })
 	if err != nil {
 		return fmt.Errorf("limit of agent %s: %w", agent, err)
 	}

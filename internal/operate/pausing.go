@@ -211,6 +211,30 @@ func refused(ctx context.Context, trail TrailWriter, by Actor, action, target, r
 	return r
 }
 
+// setTries is how often something that changes meanwhile is set again.
+const setTries = 5
+
+// overwrite stores what is wanted, over whatever the stored one has become meanwhile: put stores it if that is still the one
+// that next was made from, and find reads it again. what is it and wanted what was wanted, for a person:
+// "the limit of agent pay", "set".
+func overwrite[T any](ctx context.Context, was T, next func(T) T, put func(context.Context, T) (bool, error), find func() (T, *Refusal, error), what, wanted string) (T, error) {
+	for range setTries {
+		is := next(was)
+		stored, err := put(ctx, is)
+		if err != nil || stored {
+			return is, err
+		}
+		var r *Refusal
+		if was, r, err = find(); err != nil {
+			return is, err
+		}
+		if r != nil { // another operator was first
+			return is, r
+		}
+	}
+	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("%s changed %d times while it was to be %s: ask again", what, setTries, wanted)}
+}
+
 // changed writes down a change, makes it, and writes down what became of it.
 func changed(ctx context.Context, trail TrailWriter, by Actor, action, target, reason string, before, after any, do func() error) error {
 	e := entry(by, action, target, reason, before, after)
