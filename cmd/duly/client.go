@@ -196,6 +196,20 @@ func (s *server) said(std streams, data []byte, columns []string, format string,
 	return err
 }
 
+// told prints a report, as JSON or for a person, and fails if it is unclean.
+func told[R any](std streams, asJSON bool, report R, print func(show.Page, R) error, unclean bool) error {
+	var err error
+	if asJSON {
+		err = writeJSON(std.out, report)
+	} else {
+		err = print(show.On(std.out), report)
+	}
+	if err == nil && unclean {
+		return errUnclean
+	}
+	return err
+}
+
 func writeJSON(w io.Writer, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -57,9 +57,7 @@ func (c *conformanceCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	dialing, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	conn, err := c.dial(dialing, "duly conformance")
+	conn, err := c.dialWithin(ctx, c.Timeout, "duly conformance")
 	if err != nil {
 		return err
 	}
@@ -80,15 +78,7 @@ func (c *conformanceCmd) Run(ctx context.Context, std streams) error {
 	case err != nil:
 		return err
 	}
-	if c.JSON {
-		err = writeJSON(std.out, report)
-	} else {
-		err = c.print(show.On(std.out), report)
-	}
-	if err == nil && (report.Broken > 0 || c.Strict && report.NotJudged > 0) {
-		return errUnclean
-	}
-	return err
+	return told(std, c.JSON, report, c.print, report.Broken > 0 || c.Strict && report.NotJudged > 0)
 }
 
 // options are the flags as a run has them.

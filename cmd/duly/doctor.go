@@ -42,17 +42,9 @@ func (c *doctorCmd) Run(ctx context.Context, std streams) error {
 			wrong++
 		}
 	}
-	if c.JSON {
-		if err := writeJSON(std.out, map[string]any{"findings": findings, "wrong": wrong}); err != nil {
-			return err
-		}
-	} else if err := c.print(show.On(std.out), findings, wrong); err != nil {
-		return err
-	}
-	if wrong > 0 {
-		return errUnclean
-	}
-	return nil
+	return told(std, c.JSON, map[string]any{"findings": findings, "wrong": wrong}, func(page show.Page, _ map[string]any) error {
+		return c.print(page, findings, wrong)
+	}, wrong > 0)
 }
 
 func (c *doctorCmd) print(page show.Page, findings []node.Finding, wrong int) error {

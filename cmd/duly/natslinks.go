@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/internal/natsbus"
@@ -18,6 +19,13 @@ type natsLinks struct {
 	NATSKey     string `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
 	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to."`
 	Namespace   string `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
+}
+
+// dialWithin connects, waiting so long for a server.
+func (l *natsLinks) dialWithin(ctx context.Context, timeout time.Duration, name string) (*natsbus.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return l.dial(ctx, name)
 }
 
 // dial connects, waiting for a server until ctx ends.

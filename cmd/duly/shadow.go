@@ -37,9 +37,7 @@ func (c *shadowCmd) Run(ctx context.Context, std streams) error {
 	if c.Allow < 0 || c.AtLeast < 0 {
 		return misuse("allow, at-least: %d, %d, want 0 or more", c.Allow, c.AtLeast)
 	}
-	dialing, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	conn, err := c.dial(dialing, "duly shadow")
+	conn, err := c.dialWithin(ctx, c.Timeout, "duly shadow")
 	if err != nil {
 		return err
 	}
@@ -59,15 +57,7 @@ func (c *shadowCmd) Run(ctx context.Context, std streams) error {
 	case err != nil:
 		return err
 	}
-	if c.JSON {
-		err = writeJSON(std.out, report)
-	} else {
-		err = c.print(show.On(std.out), report)
-	}
-	if err == nil && (report.Different > c.Allow || report.Compared < c.AtLeast) {
-		return errUnclean
-	}
-	return err
+	return told(std, c.JSON, report, c.print, report.Different > c.Allow || report.Compared < c.AtLeast)
 }
 
 // print prints the differences, and the counts.
