@@ -18,7 +18,7 @@ import (
 
 const (
 	askMost      = 2 * time.Second // for one request to JetStream
-	consumerIdle = time.Minute     // after which the server removes a consumer that nobody pulls from
+	consumerIdle = time.Minute     // after which the server removes a consumer without pull requests
 	payloadRoom  = 64 << 10        // of a message beside its payload: subject and headers
 	feedPause    = 50 * time.Millisecond
 	feedPauseMax = time.Second

@@ -14,7 +14,7 @@ import (
 )
 
 // TestMoveIsFenced: the cursor moves under the owner's epoch alone, and from where it is alone; so a second commit of one
-// batch fails, whoever tries it.
+// batch fails, from any member.
 func TestMoveIsFenced(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), pgtestdb.URL(t))
 	if err != nil {

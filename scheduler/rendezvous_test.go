@@ -10,7 +10,7 @@ import (
 	"duly.dev/duly/internal/rendezvous"
 )
 
-// What is kept from change to change is what is found from the beginning, whoever comes and goes.
+// What is kept from change to change is what is computed from the beginning, whichever nodes join and leave.
 //
 // covers: S22
 func TestRendezvousFollows(t *testing.T) {

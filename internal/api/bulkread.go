@@ -40,7 +40,7 @@ func (b *bulk) readLines(body io.Reader) (next int64, bad *ingest.Refusal) {
 			return number, b.unread(errBulkLines)
 		}
 		if number >= b.from && !b.take(b.parse(number, line, long)) {
-			return number, nil // nobody hears it
+			return number, nil // the client is gone
 		}
 		if err != nil {
 			return number + 1, b.unread(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Whoever claims when, all grants together are never more than the limit; and when nothing changes any more each holder has
+// In whatever order holders claim, all grants together are never more than the limit; and when nothing changes any more each holder has
 // its fair share, at the latest after five claims of each: no place is idle while one is wanted.
 func TestGrantsAreFair(t *testing.T) {
 	for seed := range uint64(300) {

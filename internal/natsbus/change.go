@@ -15,8 +15,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Change is a change of the number of task streams, from BeginChange to Finish. It goes by
-// what there is, so one that was cut off anywhere is begun again, to the same number or to
+// Change is a change of the number of task streams, from BeginChange to Finish. It acts on
+// the streams as they are, so one that was cut off anywhere is begun again, to the same number or to
 // another one. While it is on no scheduler takes a partition over, and a partition that moves
 // takes no submission: its submitters are told to come again.
 //

@@ -13,8 +13,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// TestTaskStreams: each partition has its task and control stream of several, whoever
-// publishes; what comes to the stream endpoint gets there, with the time when it was first
+// TestTaskStreams: each partition has its task and control stream of several, from any
+// publisher; what comes to the stream endpoint gets there, with the time when it was first
 // stored; the streams together have the configured size.
 func TestTaskStreams(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())

@@ -134,8 +134,8 @@ func (s *StreamsChange) moveAll(ctx context.Context, store schema.Store, conn *n
 	return nil
 }
 
-// claim writes into a partition's row where its cursors are now, as a takeover: whoever had
-// it before commits nothing any more.
+// claim writes into a partition's row where its cursors are now, as a takeover: its former
+// owner commits nothing any more.
 func (s *StreamsChange) claim(ctx context.Context, store schema.Store, conn *natsbus.Conn, commit int64, partition int, moved *natsbus.MovedPartition) error {
 	evidence, former, err := conn.Evidence(ctx, partition)
 	if err != nil {
