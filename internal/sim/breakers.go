@@ -94,20 +94,26 @@ func (s nodeStore) ReportCalls(ctx context.Context, agent, node string, revision
 	})
 }
 
-// watchBreakers lets the node take its turns in this life.
+// watchBreakers lets the node look after breakers in this life.
 func (n *node) watchBreakers() {
-	n.after(min(n.sched.BreakerPause(), 200*time.Millisecond)+n.w.upTo(50*time.Millisecond), func() {
-		if n.frozen() > 0 {
-			n.watchBreakers()
+	wait := func() time.Duration {
+		return min(n.sched.BreakerPause(), 200*time.Millisecond) + n.w.upTo(50*time.Millisecond)
+	}
+	n.takeTurns(&n.judge, scheduler.TroubleBreakers, n.sched.BreakerTurn, wait(), wait)
+}
+
+// takeTurns lets the node take a turn again and again, after a first wait, as the goroutines of a scheduler do.
+func (n *node) takeTurns(a *activity, what scheduler.Trouble, turn func(context.Context) error, first time.Duration, wait func() time.Duration) {
+	n.after(first, func() {
+		if n.frozen() > 0 || a.busy {
+			n.takeTurns(a, what, turn, 20*time.Millisecond, wait)
 			return
 		}
-		n.judge.run(func() {
-			n.report(scheduler.TroubleBreakers, n.sched.BreakerTurn(context.Background()))
-		}, func() {
+		a.run(func() { n.report(what, turn(context.Background())) }, func() {
 			for _, l := range n.loops {
 				l.wake()
 			}
-			n.watchBreakers()
+			n.takeTurns(a, what, turn, wait(), wait)
 		})
 	})
 }

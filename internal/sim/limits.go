@@ -80,23 +80,15 @@ func (w *World) drawLimits() {
 	}
 }
 
-// watchLimits lets the node take its turns in this life, the first before it takes anything over.
-func (n *node) watchLimits(wait time.Duration) {
-	n.after(wait, func() {
-		if n.frozen() > 0 || n.claim.busy {
-			n.watchLimits(20 * time.Millisecond)
-			return
-		}
-		n.claim.run(func() {
-			err := n.sched.LimitTurn(context.Background())
-			n.limitsRead = n.limitsRead || err == nil
-			n.report(scheduler.TroubleLimits, err)
-		}, func() {
-			for _, l := range n.loops {
-				l.wake()
-			}
-			n.watchLimits(min(n.sched.LimitPause(), 50*time.Millisecond+n.w.upTo(250*time.Millisecond)))
-		})
+// watchLimits lets the node look after limits in this life, first before it takes anything over.
+func (n *node) watchLimits() {
+	turn := func(ctx context.Context) error {
+		err := n.sched.LimitTurn(ctx)
+		n.limitsRead = n.limitsRead || err == nil
+		return err
+	}
+	n.takeTurns(&n.claim, scheduler.TroubleLimits, turn, 0, func() time.Duration {
+		return min(n.sched.LimitPause(), 50*time.Millisecond+n.w.upTo(250*time.Millisecond))
 	})
 }
 

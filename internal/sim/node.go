@@ -87,7 +87,7 @@ func (n *node) restart() {
 		w.kill(call)
 	}
 	n.watchBreakers()
-	n.watchLimits(0)
+	n.watchLimits()
 }
 
 // config has small bounds, so that windows fill and batches split, and short times.
