@@ -197,12 +197,12 @@ func (s *server) said(std streams, data []byte, columns []string, format string,
 }
 
 // told prints a report, as JSON or for a person, and fails if it is unclean.
-func told[R any](std streams, asJSON bool, report R, print func(show.Page, R) error, unclean bool) error {
+func told[R any](std streams, asJSON bool, report R, text func(show.Page, R) error, unclean bool) error {
 	var err error
 	if asJSON {
 		err = writeJSON(std.out, report)
 	} else {
-		err = print(show.On(std.out), report)
+		err = text(show.On(std.out), report)
 	}
 	if err == nil && unclean {
 		return errUnclean
