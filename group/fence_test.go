@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pgtestdb"
 )
 
@@ -74,15 +75,7 @@ func TestHole(t *testing.T) {
 // TestEndIsTheStores: a cursor moves to the end of the stream only where the store has nothing of the filters that was not
 // read; and what stays away from one look to the next is asked for again.
 func TestEndIsTheStores(t *testing.T) {
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := natstest.Start(t, natsserver.Options{SyncOff: true})
 	nc, err := nats.Connect(server.ClientURL())
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/group"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pgtestdb"
 )
 
@@ -71,15 +72,7 @@ func newWorld(t *testing.T) *world {
 func worldOn(t *testing.T, database string) *world {
 	t.Helper()
 	w := &world{t: t, url: database}
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := natstest.Start(t, natsserver.Options{SyncOff: true})
 	w.server = server
 	w.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.nc, w.js = dial(t, server.ClientURL())

@@ -14,6 +14,7 @@ import (
 
 	"duly.dev/duly/agents/kvledger"
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/natstest"
 )
 
 func TestMain(m *testing.M) {
@@ -33,16 +34,7 @@ const patience = time.Minute
 // server is a NATS server for one test.
 func server(t *testing.T) (url string) {
 	t.Helper()
-	s, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.ClientURL()
+	return natstest.Start(t, natsserver.Options{SyncOff: true}).ClientURL()
 }
 
 func connect(t *testing.T, url string) jetstream.JetStream {

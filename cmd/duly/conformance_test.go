@@ -15,6 +15,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/natstest"
 )
 
 type (
@@ -26,15 +27,7 @@ type (
 // message with success, as bare.check does, which has no undo.
 func conformanceAgents(t *testing.T) (url string) {
 	t.Helper()
-	s, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := natstest.Start(t, natsserver.Options{SyncOff: true})
 	nc, err := nats.Connect(s.ClientURL())
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pgtestdb"
 )
 
@@ -277,15 +278,7 @@ func TestDatabaseAndNATSBelongTogether(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	copied := g.copyOf(t)
-	other, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := other.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	other := natstest.Start(t, natsserver.Options{})
 	first := g.serve(t, "first")
 	at := first.ready()
 	for _, c := range []struct{ nats, db, want string }{

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/dev"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -33,19 +34,12 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, db: pgtestdb.Installation(t)}
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := natstest.Start(t, natsserver.Options{})
 	c.nats = server.ClientURL()
 	if code, out, errs := command(t, "", "migrate", "--database-url", c.db); code != 0 || !strings.Contains(out, "up to date") {
 		t.Fatalf("migrate: %d %s %s", code, out, errs)
 	}
+	var err error
 	if c.store, err = dialects.Open(t.Context(), c.db, schema.Options{MaxConns: 2}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/wire/wiretest"
 )
 
@@ -17,15 +18,7 @@ func TestPlainAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := natstest.Start(t, natsserver.Options{SyncOff: true})
 	nc, err := nats.Connect(server.ClientURL())
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"duly.dev/duly/dev/natsserver"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -20,16 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a server of the test's own.
 func serve(t *testing.T) (url string) {
 	t.Helper()
-	s, err := natsserver.Start(natsserver.Options{Dir: t.TempDir(), SyncOff: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.ClientURL()
+	return natstest.Start(t, natsserver.Options{SyncOff: true}).ClientURL()
 }
 
 // dial connects for the length of a test.

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natstest"
 )
 
 func TestMain(m *testing.M) {
@@ -32,19 +33,7 @@ func quiet() *slog.Logger {
 // serve starts a server of the test's own.
 func serve(t testing.TB, o natsserver.Options) *natsserver.Server {
 	t.Helper()
-	if o.Dir == "" {
-		o.Dir = t.TempDir()
-	}
-	s, err := natsserver.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return natstest.Start(t, o)
 }
 
 // dial connects to a server; the connection ends before the server does.

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/repair"
@@ -35,15 +36,7 @@ type bank struct {
 func repairing(tb testing.TB, url string, tasks int, b *bank) *Node {
 	tb.Helper()
 	ctx := tb.Context()
-	server, err := natsserver.Start(natsserver.Options{Dir: tb.TempDir()})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := server.Shutdown(); err != nil {
-			tb.Error(err)
-		}
-	})
+	server := natstest.Start(tb, natsserver.Options{})
 	if err := Migrate(ctx, url); err != nil {
 		tb.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/conformance"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/wire"
 )
@@ -41,16 +42,7 @@ const (
 // natsServer is a server for this test alone.
 func natsServer(t *testing.T) string {
 	t.Helper()
-	s, err := natsserver.Start(natsserver.Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Shutdown(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.ClientURL()
+	return natstest.Start(t, natsserver.Options{}).ClientURL()
 }
 
 // start starts an instance of an agent, waits until it is ready, and stops it at the end of the test, when it must end by
