@@ -21,15 +21,19 @@ import (
 type LimitStore interface {
 	// Limits returns all, up to core.LimitsMax, by agent.
 	Limits(ctx context.Context) ([]core.Limit, error)
-	// ClaimGrant stores what core.Limit.Share gives a holder, in one transaction with the reading of all others, and
-	// returns it with the limit as it is, and whether others have any. A limit that is gone: core.ErrNotFound.
-	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error)
+	// ClaimGrants stores what core.Limit.Claim gives holders of a limit, or of its keys, one after the other, in one
+	// transaction with the reading of all others, and returns it in the order of mine: at most core.ClaimsMax. What is
+	// idle of a key is not kept. A limit that is gone: core.ErrNotFound.
+	ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error)
 }
 
 // LimitConfig is what a scheduler needs for limits. Without a store there are none.
 type LimitConfig struct {
 	Store LimitStore
 	Life  string // makes holders of two lives of a node different
+	// KeyOf is what the expression of a limit's keys is for a task; see core.KeyOf. Tasks for which it fails are of one key,
+	// the empty one. Required where a limit has keys.
+	KeyOf func(expression string, t *core.Task) (string, error)
 }
 
 const (
@@ -180,10 +184,11 @@ func (s *Scheduler) claimGrant(ctx context.Context, key holding) error {
 	mine := core.Grant{Holder: fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, key.shard), Wanted: h.use.wanted, Until: now.Add(h.use.longest + grantMargin)}
 	mine.Places, mine.RateMilli = h.floor()
 	s.limits.mu.Unlock()
-	got, err := s.cfg.Limits.Store.ClaimGrant(ctx, key.agent, now, mine)
+	all, err := s.cfg.Limits.Store.ClaimGrants(ctx, key.agent, now, []core.Grant{mine})
 	if err != nil {
 		return err
 	}
+	got := all[0]
 	s.limits.mu.Lock()
 	h.seq++
 	h.sent, h.claimed = got.Grant, now

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"time"
 )
@@ -10,15 +11,37 @@ const (
 	LimitsMax     = 1000 // agents that have one
 	ConcurrentMax = 1_000_000
 	RateMilliMax  = 1_000_000_000 // a million calls a second
+	LimitKeyMax   = 1024          // bytes of the expression of a limit's keys
+	KeyBytesMax   = 128           // of one key, see KeyOf
+	ClaimsMax     = 512           // grants of one limit that are claimed at a time
 	limitTurn     = time.Second   // after which places are shared out otherwise, where there are fewer than holders
 )
 
-// Limit bounds what an agent gets of do commands, over all nodes. Undo commands take places, and never wait for one.
+// Limit bounds what an agent gets of do commands, over all nodes: in all, and for each key, for instance each customer. Undo
+// commands take places, and never wait for one.
 type Limit struct {
 	Agent      string
 	Concurrent int   // do commands that are out at a time; 0: any number
 	RateMilli  int64 // do commands in 1,000 seconds; 0: any number
-	Revision   int64 // rises with each change
+	// Key is an expression over a task: the commands of tasks of which it is the same are bounded together, by the next two.
+	// Empty: there are no keys.
+	Key           string
+	KeyConcurrent int   // as Concurrent, of one key
+	KeyRateMilli  int64 // as RateMilli, of one key
+	Revision      int64 // rises with each change
+}
+
+// OfKey is what bounds each key.
+func (l *Limit) OfKey() Limit {
+	return Limit{Agent: l.Agent, Concurrent: l.KeyConcurrent, RateMilli: l.KeyRateMilli, Revision: l.Revision}
+}
+
+// KeyOf is the key that a text stands for: itself, or its hash if it is longer than KeyBytesMax.
+func KeyOf(text string) string {
+	if len(text) <= KeyBytesMax {
+		return text
+	}
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 }
 
 // Check refuses a limit that cannot be, naming the field, its value and its bound.
@@ -31,14 +54,26 @@ func (l *Limit) Check() error {
 		return fmt.Errorf("concurrent: %d, want 0 (any number) to %d", l.Concurrent, ConcurrentMax)
 	case l.RateMilli < 0 || l.RateMilli > RateMilliMax:
 		return fmt.Errorf("rate: %g a second, want 0 (any number), or 0.001 to %d", float64(l.RateMilli)/1000, RateMilliMax/1000)
-	case l.Concurrent == 0 && l.RateMilli == 0:
+	case len(l.Key) > LimitKeyMax:
+		return fmt.Errorf("key: %d bytes, the most is %d", len(l.Key), LimitKeyMax)
+	case l.KeyConcurrent < 0 || l.KeyConcurrent > ConcurrentMax:
+		return fmt.Errorf("key_concurrent: %d, want 0 (any number) to %d", l.KeyConcurrent, ConcurrentMax)
+	case l.KeyRateMilli < 0 || l.KeyRateMilli > RateMilliMax:
+		return fmt.Errorf("key_rate: %g a second, want 0 (any number), or 0.001 to %d", float64(l.KeyRateMilli)/1000, RateMilliMax/1000)
+	case l.Key == "" && (l.KeyConcurrent != 0 || l.KeyRateMilli != 0):
+		return fmt.Errorf("key: it is not given, but key_concurrent or key_rate is")
+	case l.Key != "" && l.KeyConcurrent == 0 && l.KeyRateMilli == 0:
+		return fmt.Errorf("key: %s is given, but neither key_concurrent nor key_rate is", QuoteShort(l.Key))
+	case l.Concurrent == 0 && l.RateMilli == 0 && l.Key == "":
 		return fmt.Errorf("limit of agent %s: neither concurrent nor rate is given", l.Agent)
 	}
 	return nil
 }
 
-// Grant is what one holder, a committer of a node, may use of a limit, as it is stored.
+// Grant is what one holder, a committer of a node, may use of a limit, or of what bounds one of its keys, as it is stored.
 type Grant struct {
+	Keyed     bool   // it is of Key, which may be empty
+	Key       string // see KeyOf
 	Holder    string
 	Wanted    int   // places that it could use
 	Places    int   // that it may use
@@ -55,13 +90,20 @@ type ClaimedGrant struct {
 	First bool  // no other holder has any of the rate
 }
 
-// Claim is the claim of a holder by all grants that there are, its own among them.
+// Idle reports whether nothing is used of a grant, and nothing is wanted.
+func (g *Grant) Idle() bool { return g.Wanted == 0 && g.Places == 0 && g.RateMilli == 0 }
+
+// Claim is the claim of a holder by all grants of the limit, or of the key, that there are, its own among them.
 func (l *Limit) Claim(now Instant, mine Grant, stored []Grant) ClaimedGrant {
 	c := ClaimedGrant{Limit: *l, First: true}
 	for _, o := range stored {
 		c.First = c.First && (o.Until <= now || o.RateMilli == 0 || o.Holder == mine.Holder)
 	}
-	c.Grant, c.Fair = l.Share(now, mine, stored)
+	bounds := *l
+	if mine.Keyed {
+		bounds = l.OfKey()
+	}
+	c.Grant, c.Fair = bounds.Share(now, mine, stored)
 	return c
 }
 

@@ -148,7 +148,7 @@ type LimitStore interface {
 	// Grants returns what committers may use of the limit of an agent.
 	Grants(ctx context.Context, agent string) ([]core.Grant, error)
 	Limits(ctx context.Context) ([]core.Limit, error)
-	ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error)
+	ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error)
 }
 
 // LimitKeeper is what operators need of a LimitStore.

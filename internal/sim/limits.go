@@ -26,21 +26,34 @@ func (m *MemStore) Limits(context.Context) ([]core.Limit, error) {
 	return all, nil
 }
 
-// ClaimGrant stores what a holder may use.
-func (m *MemStore) ClaimGrant(_ context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
+// grantsOf is what grants are kept by: those of an agent's limit, and those of each of its keys.
+type grantsOf struct {
+	agent string
+	keyed bool
+	key   string
+}
+
+// ClaimGrants stores what holders may use.
+func (m *MemStore) ClaimGrants(_ context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l, ok := m.limits[agent]
 	if !ok {
-		return core.ClaimedGrant{}, fmt.Errorf("limit of agent %s: %w", agent, core.ErrNotFound)
+		return nil, fmt.Errorf("limit of agent %s: %w", agent, core.ErrNotFound)
 	}
-	got := l.Claim(now, mine, m.grants[agent])
-	all := slices.DeleteFunc(slices.Clone(m.grants[agent]), func(g core.Grant) bool { return g.Holder == mine.Holder || g.Until < now })
 	if m.grants == nil {
-		m.grants = map[string][]core.Grant{}
+		m.grants = map[grantsOf][]core.Grant{}
 	}
-	m.grants[agent] = append(all, got.Grant)
-	return got, nil
+	all := make([]core.ClaimedGrant, len(mine))
+	for i := range mine {
+		of := grantsOf{agent, mine[i].Keyed, mine[i].Key}
+		all[i] = l.Claim(now, mine[i], m.grants[of])
+		m.grants[of] = slices.DeleteFunc(m.grants[of], func(g core.Grant) bool { return g.Holder == mine[i].Holder || g.Until < now })
+		if got := &all[i].Grant; !got.Keyed || !got.Idle() {
+			m.grants[of] = append(m.grants[of], *got)
+		}
+	}
+	return all, nil
 }
 
 // Limits may not be to be read.
@@ -48,16 +61,25 @@ func (s nodeStore) Limits(ctx context.Context) ([]core.Limit, error) {
 	return read(s, func() ([]core.Limit, error) { return s.MemStore.Limits(ctx) })
 }
 
-// ClaimGrant may have happened though the caller hears of a failure.
-func (s nodeStore) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
-	got, err := read(s, func() (core.ClaimedGrant, error) { return s.MemStore.ClaimGrant(ctx, agent, now, mine) })
-	if err == nil {
-		s.n.w.tell("", -1, "%s may use %d places of %s, its fair share is %d", mine.Holder, got.Grant.Places, agent, got.Fair.Places)
+// ClaimGrants may have happened though the caller hears of a failure.
+func (s nodeStore) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
+	all, err := read(s, func() ([]core.ClaimedGrant, error) { return s.MemStore.ClaimGrants(ctx, agent, now, mine) })
+	for i := range all {
+		got := &all[i]
+		s.n.w.tell("", -1, "%s may use %d places of %s%s, its fair share is %d", got.Grant.Holder, got.Grant.Places, agent, keyText(&got.Grant), got.Fair.Places)
 	}
 	if err == nil && s.n.w.fault(CommitAnswerLost) {
 		err = errFault
 	}
-	return got, err
+	return all, err
+}
+
+// keyText is what a sentence says of the key of a grant.
+func keyText(g *core.Grant) string {
+	if !g.Keyed {
+		return ""
+	}
+	return fmt.Sprintf(" for key %q", g.Key)
 }
 
 // drawLimits gives one or two agents limits.
@@ -183,5 +205,5 @@ func (m *MemStore) SetLimits(all ...core.Limit) {
 func (m *MemStore) GrantsOf(agent string) []core.Grant {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.grants[agent])
+	return slices.Clone(m.grants[grantsOf{agent: agent}])
 }

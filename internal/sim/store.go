@@ -53,7 +53,7 @@ type MemStore struct {
 	byNumber   map[int][]*row // of each partition, in the order of numbers
 	breakers   map[string]core.Breaker
 	limits     map[string]core.Limit
-	grants     map[string][]core.Grant // by agent
+	grants     map[grantsOf][]core.Grant // by agent
 	reports    map[[2]string]reported  // by agent and node
 	blamed     string                  // the task that the last ErrCorrupt is about
 }
