@@ -295,6 +295,7 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	again := false
 	s.lookAt = 0
+	s.bringBack()
 	for _, p := range s.inOrder() {
 		for slot, parked := range p.park {
 			if p.giveUp[slot] {

@@ -21,12 +21,10 @@ type agentCalls struct {
 	counted bool       // it is among those that are to be collected
 	tried   int        // do commands of a trial that are out
 	breaker core.Breaker
-	out     int          // commands that are out or wait for the agent, do and undo, and those of gone
-	gone    int          // of tasks that were let go with a command out
-	goneAt  core.Instant // when these are over
-	now     func() core.Instant
+	inUse
+	keys    map[string]*keyCalls // of its limit; nil: that has none
+	book    *breakerBook
 	longest time.Duration // that a do command may be at work
-	limit   *shardLimit   // nil: it has none
 }
 
 // room is how many do commands the agent may get now; -1: as many as come.
@@ -35,13 +33,18 @@ func (a *agentCalls) room(now core.Instant) int {
 	if limit := a.breaker.Limit(now); limit >= 0 {
 		room = max(0, limit-a.tried)
 	}
-	if a.limit != nil && room != 0 {
-		a.settle(now)
-		if n := a.limit.room(now, a.out, a.longest); n >= 0 && (room < 0 || n < room) {
-			room = n
-		}
+	if room != 0 {
+		room = fewer(room, a.inUse.room(now, a.longest))
 	}
 	return room
+}
+
+// fewer is the smaller of two numbers of commands; -1 is as many as come.
+func fewer(a, b int) int {
+	if a < 0 || b >= 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // breakerBook is what a shard knows of breakers.
@@ -51,6 +54,9 @@ type breakerBook struct {
 	counted []*agentCalls
 	known   []core.Breaker // those that are not closed
 	limited map[string]core.Limit
+	keyed   bool           // one of them has keys
+	ready   []*keyCalls    // for which tasks that stand aside may go on
+	changed []*keyCalls    // whose use is to be told
 	rateAt  core.Instant   // when a rate lets the next call through; 0: none keeps one back
 	until   core.Instant   // when the first of them is in trial; 0: none will be
 	back    []core.Instant // of the event at hand
@@ -63,14 +69,19 @@ func (b *breakerBook) of(name string) *agentCalls {
 		if b.agents == nil {
 			b.agents = map[string]*agentCalls{}
 		}
-		a = &agentCalls{name: name, now: b.now}
+		a = &agentCalls{name: name, book: b}
 		for _, is := range b.known {
 			if is.Agent == name {
 				a.breaker = is
 			}
 		}
 		if l, ok := b.limited[name]; ok {
-			a.limit = &shardLimit{limit: l}
+			if l.InAll() {
+				a.limit = &shardLimit{limit: l}
+			}
+			if l.Key != "" {
+				a.keys = map[string]*keyCalls{}
+			}
 		}
 		b.agents[name] = a
 	}
@@ -124,11 +135,16 @@ func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
 		return 0
 	}
 	backs := false
+	s.keysOf(e)
 	for i, a := range e.plan.agents {
-		if a == nil || a.limit == nil && a.breaker.State == "" || e.trial&(1<<uint(i)) != 0 {
+		if a == nil || a.limit == nil && a.keys == nil && a.breaker.State == "" || e.trial&(1<<uint(i)) != 0 {
 			continue
 		}
-		if room := a.room(s.cycle.now); room != 0 {
+		room := a.room(s.cycle.now)
+		if key, is := e.keyName(i); is != nil && room != 0 {
+			room = fewer(room, is.keyRoom(key, s.cycle.now))
+		}
+		if room != 0 {
 			if room > 0 && ev != nil {
 				ev.Few |= 1 << uint(i)
 			}
@@ -175,7 +191,7 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 		return
 	}
 	if len(s.breakers.limited) > 0 {
-		e.countOut(false)
+		s.countOut(e)
 	}
 	for i := range out.Effects {
 		x := &out.Effects[i]
@@ -183,9 +199,9 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 			continue
 		}
 		a := e.plan.agents[x.Step]
-		if a.limit != nil {
-			a.limit.refill(s.cycle.now)
-			a.limit.tokens -= token
+		a.spend(s.cycle.now)
+		if k := e.keyAt(x.Step); k != nil {
+			k.spend(s.cycle.now)
 		}
 		if a.breaker.Limit(s.cycle.now) >= 0 && e.trial&(1<<uint(x.Step)) == 0 {
 			a.tried++
@@ -194,14 +210,13 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 	}
 }
 
-// settle forgets commands of tasks that were let go, when they are over.
-func (a *agentCalls) settle(now core.Instant) {
-	if a.gone > 0 && now >= a.goneAt {
-		a.out, a.gone = a.out-a.gone, 0
-	}
+// countOut counts the commands of a task that are out, at their agents.
+func (s *Shard) countOut(e *entry) {
+	s.keysOf(e)
+	e.countOut(false)
 }
 
-// countOut counts the commands of a task that are out, at their agents; none: it is let go.
+// countOut counts the commands of a task that are out, at their agents and for its keys, which are known; none: it is let go.
 func (e *entry) countOut(none bool) {
 	var out uint64
 	if !none {
@@ -215,13 +230,21 @@ func (e *entry) countOut(none bool) {
 		}
 	}
 	each(e.out&^out, func(i int) {
-		if a := e.plan.agents[i]; none && a.limit != nil { // it may be at work: its place is no one else's yet
-			a.gone, a.goneAt = a.gone+1, max(a.goneAt, a.now().Add(a.longest))
-		} else {
-			a.out--
+		a := e.plan.agents[i]
+		// A command of a task that is let go may be at work: its place is no one else's yet.
+		over := a.book.now().Add(a.longest)
+		a.end(none, over)
+		if k := e.keyAt(i); k != nil {
+			k.end(none, over)
 		}
 	})
-	each(out&^e.out, func(i int) { e.plan.agents[i].out++ })
+	each(out&^e.out, func(i int) {
+		e.plan.agents[i].out++
+		if k := e.keyAt(i); k != nil {
+			k.out++
+			k.change()
+		}
+	})
 	e.out = out
 }
 
@@ -248,10 +271,15 @@ func (e *entry) unmark() {
 	e.uncount()
 }
 
-// uncount forgets what it has out.
+// uncount forgets what it has out, and its keys.
 func (e *entry) uncount() {
-	each(e.out, func(i int) { e.plan.agents[i].out-- })
-	e.out = 0
+	each(e.out, func(i int) {
+		e.plan.agents[i].out--
+		if k := e.keyAt(i); k != nil {
+			k.end(false, 0)
+		}
+	})
+	e.out, e.keys = 0, nil
 }
 
 // applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed. What is
@@ -319,6 +347,7 @@ func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 			return false
 		}
 		numbers = append(numbers, one.number)
+		at.forget(one)
 		return true
 	}
 	for _, h := range []*byDeadline{&at.begun, &at.late} {
@@ -326,10 +355,8 @@ func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 		heap.Init(h)
 	}
 	at.fresh.drop(gone)
+	at.aside.drop(gone)
 	slices.Sort(numbers)
-	for _, n := range numbers {
-		delete(at.known, n)
-	}
 	return numbers
 }
 

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
@@ -38,16 +37,16 @@ type parkedTask struct {
 	deadline core.Instant
 	latest   core.Instant // it must go on by then to make its deadline
 	plan     *planRef
+	keyed    bool
+	key      string // of the agent's limit, if keyed
 }
 
 // byDeadline is a heap of parked tasks.
 type byDeadline []parkedTask
 
-func (h byDeadline) Len() int { return len(h) }
-func (h byDeadline) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].deadline, h[j].deadline), cmp.Compare(h[i].number, h[j].number)) < 0
-}
-func (h byDeadline) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h byDeadline) Len() int           { return len(h) }
+func (h byDeadline) Less(i, j int) bool { return h[i].before(&h[j]) }
+func (h byDeadline) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
 func (h *byDeadline) Push(x any) { *h = append(*h, x.(parkedTask)) }
@@ -65,7 +64,9 @@ func (h *byDeadline) Pop() any {
 type parkedAt struct {
 	begun, late byDeadline
 	fresh       flows
+	aside       aside
 	known       map[int64]bool // all of their numbers
+	ofKey       map[string]int // how many there are of each key
 	beyond      bool           // the store may have more
 	unread      bool           // it has not been read once: what it has is of any flow
 	from        int64          // up to this number it has been asked
@@ -94,7 +95,7 @@ func (at *parkedAt) makeRoom(in *flow) bool {
 		in.missed = at.pass
 		return false
 	}
-	delete(at.known, last.number)
+	at.forget(last)
 	return true
 }
 
@@ -171,7 +172,15 @@ func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
 	if s.cfg.Left != nil {
 		one.latest = one.deadline.Add(-s.cfg.Left(e.plan.plan, e.task))
 	}
-	at.known[one.number] = true
+	s.keysOf(e)
+	if k := e.keyAtSlot(slot); k != nil {
+		one.keyed, one.key = true, k.key
+		if at.aside.at(k.key) > 0 || s.keepsBack(k) {
+			at.standAside(k, asideTask{one, begun, s.flowOf(e.task)})
+			return
+		}
+	}
+	at.note(one)
 	if begun {
 		heap.Push(&at.begun, one)
 	} else {
@@ -185,6 +194,7 @@ func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
 	if !s.finishFirst() || e.plan == nil {
 		return 0
 	}
+	s.keysOf(e)
 	for i, slot := range e.plan.slots {
 		switch at := p.order[slot]; {
 		case at == nil:
@@ -192,6 +202,10 @@ func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
 			return ^uint64(0)
 		case len(at.begun)+at.fresh.waiting > 0:
 			steps |= 1 << uint(i)
+		case at.aside.waiting > 0:
+			if k := e.keyAt(i); k != nil && at.aside.at(k.key) > 0 {
+				steps |= 1 << uint(i)
+			}
 		}
 	}
 	return steps
@@ -214,21 +228,26 @@ func (s *Shard) queued(p *partition, e *entry) {
 	}
 }
 
-// take takes up to n tasks from the order.
-func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool) (all []parkedTask) {
+// take takes up to n tasks from the order. Those whose keys have no room stand aside.
+func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys keyTakes) (all []parkedTask) {
 	for len(at.begun) > 0 && len(all) < n {
-		if one := heap.Pop(&at.begun).(parkedTask); one.latest >= now {
-			all = append(all, one)
-		} else {
+		switch one := heap.Pop(&at.begun).(parkedTask); {
+		case one.latest < now:
 			heap.Push(&at.late, one)
+		default:
+			if k := keys.full(&one); k != nil {
+				at.standAside(k, asideTask{parkedTask: one, begun: true})
+			} else {
+				all = append(all, one)
+			}
 		}
 	}
-	all = at.takeFresh(now, n, all, held)
+	all = at.takeFresh(now, n, all, held, keys)
 	for len(at.late) > 0 && len(all) < n && !at.held {
 		all = append(all, heap.Pop(&at.late).(parkedTask))
 	}
 	for _, one := range all {
-		delete(at.known, one.number)
+		at.forget(one)
 	}
 	return all
 }
@@ -240,7 +259,7 @@ type heldTask struct {
 }
 
 // takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
-func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool) []parkedTask {
+func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys keyTakes) []parkedTask {
 	var again []heldTask
 	most := n / max(1, at.fresh.busy)
 	for len(all) < n {
@@ -255,6 +274,10 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 			again = append(again, heldTask{in, one})
 			in.heldNow++
 		default:
+			if k := keys.full(&one); k != nil {
+				at.standAside(k, asideTask{parkedTask: one, of: in.key})
+				break
+			}
 			all = append(all, one)
 			at.fresh.served(in)
 		}
@@ -287,7 +310,7 @@ func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) 
 		return err
 	}
 	many := s.manyBegun(at)
-	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) })
+	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) }, s.keyTakesAt(p.names[slot]))
 	numbers := make([]int64, len(taken))
 	for i := range taken {
 		numbers[i] = taken[i].number
@@ -312,7 +335,7 @@ func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) 
 	p.park[slot] = len(at.known) > 0 || at.beyond || p.fresh[slot]
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
-	if len(taken) > 0 && claimed == 0 && !p.fresh[slot] || at.beyond || many && !s.manyBegun(at) && p.order.held() {
+	if len(taken) > 0 && claimed == 0 && !p.fresh[slot] || at.beyond && at.reads() || many && !s.manyBegun(at) && p.order.held() {
 		s.lookAt = s.cycle.now
 	}
 	return nil
@@ -334,9 +357,14 @@ func (o parkedOrder) held() bool {
 	return false
 }
 
-// readParked reads a further part of what is parked, if there may be some and there is room for it.
+// reads reports whether a further part of what is parked is to be read.
+func (at *parkedAt) reads() bool {
+	return at.beyond && (len(at.known) <= parkedMax/2 || at.unread || at.fresh.hungry())
+}
+
+// readParked reads a further part of what is parked, if it is to be read.
 func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *parkedAt) error {
-	if !at.beyond || len(at.known) > parkedMax/2 && !at.unread && !at.fresh.hungry() {
+	if !at.reads() {
 		return nil
 	}
 	page := s.cfg.Memory.fits(parkedPage)

@@ -35,7 +35,7 @@ func BenchmarkParked(b *testing.B) {
 				}
 				at := p.order.at(0)
 				for left := parkedMax; left > 0; {
-					left -= len(at.take(0, 512, func(*planRef) bool { return false }))
+					left -= len(at.take(0, 512, func(*planRef) bool { return false }, keyTakes{}))
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*parkedMax), "ns/task")

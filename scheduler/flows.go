@@ -70,6 +70,7 @@ type flow struct {
 	now   uint64 // the turn of the child that was served last
 
 	children map[string]*flow // of a class
+	key      flowKey          // of a flow
 	tasks    byDeadline       // of a flow
 	missed   int64            // the pass of parkedAt in which one of its tasks was last not noted; 0: none
 	heldNow  int              // of its tasks so many were found held by the look at hand
@@ -147,6 +148,7 @@ func (f *flows) of(key flowKey, w *Weights) *flow {
 		class.children[key.tenant] = tenant
 	}
 	is := child(tenant, key.kind, w.Types[key.kind])
+	is.key = key
 	f.all[key] = is
 	return is
 }

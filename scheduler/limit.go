@@ -39,6 +39,9 @@ const (
 func (l *shardLimit) take(m *grantMail, now core.Instant, out int) {
 	l.refill(now)
 	l.limit, l.seq, l.until = m.limit, m.seq, m.grant.Until
+	if m.grant.Keyed {
+		l.limit = m.limit.OfKey()
+	}
 	l.places, l.fair = m.grant.Places, m.fair.Places
 	if m.first && l.rateMilli == 0 {
 		l.tokens = token
@@ -89,30 +92,64 @@ func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 	return now.Add(time.Duration((token-l.tokens)*1000/l.rateMilli+1) * time.Microsecond)
 }
 
+// inUse is what a shard uses of one limit: an agent's, or that of one of its keys.
+type inUse struct {
+	limit  *shardLimit  // nil: there is none
+	out    int          // commands that are out or wait for the agent, do and undo, and those of gone
+	gone   int          // of tasks that were let go with a command out
+	goneAt core.Instant // when these are over
+}
+
+// room is how many do commands may leave now, each of which is over within longest; -1: as many as come.
+func (u *inUse) room(now core.Instant, longest time.Duration) int {
+	if u.limit == nil {
+		return -1
+	}
+	u.settle(now)
+	return u.limit.room(now, u.out, longest)
+}
+
+// settle forgets commands of tasks that were let go, when they are over.
+func (u *inUse) settle(now core.Instant) {
+	if u.gone > 0 && now >= u.goneAt {
+		u.out, u.gone = u.out-u.gone, 0
+	}
+}
+
+// end forgets a command that was out. One that is gone may be at work until it is over.
+func (u *inUse) end(gone bool, over core.Instant) {
+	if gone && u.limit != nil {
+		u.gone, u.goneAt = u.gone+1, max(u.goneAt, over)
+	} else {
+		u.out--
+	}
+}
+
+// spend takes a do command that leaves off the rate.
+func (u *inUse) spend(now core.Instant) {
+	if u.limit != nil {
+		u.limit.refill(now)
+		u.limit.tokens -= token
+	}
+}
+
 // applyLimits takes limits and grants of the mail, and lets the round look at what is parked at their agents.
 func (s *Shard) applyLimits() {
 	c, b := &s.cycle, &s.breakers
 	if c.mail.Limits != nil {
-		b.limited = map[string]core.Limit{}
-		for _, l := range *c.mail.Limits {
-			b.limited[l.Agent] = l
-		}
-		s.countAll()
-		for name, a := range b.agents {
-			is, limited := b.limited[name]
-			switch {
-			case limited && a.limit == nil:
-				a.limit = &shardLimit{limit: is, places: a.out, at: c.now}
-			case !limited && a.limit != nil:
-				a.out, a.gone, a.limit = a.out-a.gone, 0, nil
-				s.lookParked(a)
-			}
-		}
+		s.setLimits(*c.mail.Limits)
 		c.mail.Limits = nil
 	}
 	for i := range c.mail.grants {
 		m := &c.mail.grants[i]
-		if a := b.agents[m.limit.Agent]; a != nil && a.limit != nil {
+		a := b.agents[m.limit.Agent]
+		switch {
+		case a == nil:
+		case m.grant.Keyed:
+			if a.keys != nil {
+				a.key(m.grant.Key).take(m, c.now)
+			}
+		case a.limit != nil:
 			a.limit.take(m, c.now, a.out)
 			s.lookParked(a)
 		}
@@ -125,20 +162,48 @@ func (s *Shard) applyLimits() {
 				s.lookParked(a)
 			}
 		}
+		s.lookKeys()
 	}
 }
 
-// countAll counts the commands that are out: where there is no limit that is not known.
-func (s *Shard) countAll() {
+// setLimits replaces the limits that the shard knows of.
+func (s *Shard) setLimits(all []core.Limit) {
+	b := &s.breakers
+	was := b.limited
+	b.limited, b.keyed = map[string]core.Limit{}, false
+	for _, l := range all {
+		b.limited[l.Agent] = l
+		b.keyed = b.keyed || l.Key != ""
+	}
 	for _, p := range s.inOrder() {
 		for _, e := range p.tasks {
-			switch {
-			case e.plan == nil:
-			case len(s.breakers.limited) > 0:
-				e.countOut(false)
-			default:
+			if e.plan != nil {
 				e.uncount()
 			}
+		}
+	}
+	for name, a := range b.agents {
+		is := b.limited[name]
+		if was[name].Key != is.Key {
+			s.rekey(a, is.Key != "")
+		}
+		if a.limit != nil && !is.InAll() {
+			a.out, a.gone, a.limit = a.out-a.gone, 0, nil
+			s.lookParked(a)
+		}
+	}
+	if len(b.limited) > 0 { // else what is out is not known
+		for _, p := range s.inOrder() {
+			for _, e := range p.tasks {
+				if e.plan != nil {
+					s.countOut(e)
+				}
+			}
+		}
+	}
+	for name, a := range b.agents {
+		if is := b.limited[name]; a.limit == nil && is.InAll() {
+			a.limit = &shardLimit{limit: is, places: a.out, at: s.cycle.now}
 		}
 	}
 }
@@ -156,9 +221,9 @@ func (s *Shard) lookParked(a *agentCalls) {
 	}
 }
 
-// limitUse is what a shard says of one limited agent.
+// limitUse is what a shard says of one limited agent, or of one key there.
 type limitUse struct {
-	agent     string
+	of        limitOf
 	seq       int64
 	wanted    int
 	places    int
@@ -166,35 +231,69 @@ type limitUse struct {
 	longest   time.Duration
 }
 
-// limitUses gives out what the shard uses and wants of limits.
+// idle reports whether nothing is used of it, and nothing is wanted.
+func (u *limitUse) idle() bool { return u.wanted == 0 && u.places == 0 && u.rateMilli == 0 }
+
+// use is what is known of the use of a limit; nil: nothing is.
+func (b *breakerBook) use(of limitOf) *inUse {
+	a := b.agents[of.agent]
+	switch {
+	case a == nil:
+		return nil
+	case !of.keyed:
+		return &a.inUse
+	case a.keys[of.key] == nil:
+		return nil
+	}
+	return &a.keys[of.key].inUse
+}
+
+// limitOf is what a grant is of: the limit of an agent, or what bounds one key of it.
+type limitOf struct {
+	agent string
+	keyed bool
+	key   string
+}
+
+// limitUses gives out what the shard uses and wants of limits; of keys of those that have changed since it was last called.
 func (s *Shard) limitUses(yield func(limitUse)) {
 	for name := range s.breakers.limited {
 		a := s.breakers.agents[name]
 		if a == nil || a.limit == nil {
 			continue
 		}
-		l := a.limit
-		a.settle(s.cycle.now)
-		l.comeDown(a.out)
-		u := limitUse{agent: name, seq: l.seq, wanted: a.out, places: max(l.places, a.out), rateMilli: l.rateMilli, longest: a.longest}
+		waits := 0
 		for _, p := range s.partitions {
 			slot, ok := p.slots[name]
 			if !ok {
 				continue
 			}
-			waits := len(p.blocked[slot])
+			here := len(p.blocked[slot])
 			if at := p.order[slot]; at != nil {
-				waits += len(at.known)
+				here += len(at.known) - at.aside.waiting
 			}
 			if p.park[slot] {
-				waits = max(waits, 1)
+				here = max(here, 1)
 			}
-			u.wanted += waits
+			waits += here
 		}
-		if l.limit.RateMilli > 0 && l.rateMilli > 0 && l.tokens < token { // what it has sent is not made up for yet
-			u.wanted = max(u.wanted, 1)
-		}
-		u.wanted = min(u.wanted, core.ConcurrentMax)
-		yield(u)
+		yield(a.says(limitOf{agent: name}, s.cycle.now, waits, a.longest))
 	}
+	s.keyUses(yield)
+}
+
+// says is what the shard says of a limit, where so many tasks wait.
+func (u *inUse) says(of limitOf, now core.Instant, waits int, longest time.Duration) limitUse {
+	l := u.limit
+	u.settle(now)
+	l.comeDown(u.out)
+	is := limitUse{of: of, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}
+	if l.limit.RateMilli > 0 && l.rateMilli > 0 {
+		l.refill(now)
+		if l.tokens < token { // what it has sent is not made up for yet
+			is.wanted = max(is.wanted, 1)
+		}
+	}
+	is.wanted = min(is.wanted, core.ConcurrentMax)
+	return is
 }

@@ -31,13 +31,11 @@ type LimitStore interface {
 type LimitConfig struct {
 	Store LimitStore
 	Life  string // makes holders of two lives of a node different
-	// KeyOf is what the expression of a limit's keys is for a task; see core.KeyOf. Tasks for which it fails are of one key,
-	// the empty one. Required where a limit has keys.
-	KeyOf func(expression string, t *core.Task) (string, error)
 }
 
 const (
 	limitRenew  = time.Second            // how often a grant is renewed
+	keyRenew    = 2 * time.Second        // likewise, of a key
 	limitSoon   = 100 * time.Millisecond // and claimed, while more is wanted than is had
 	grantMargin = 5 * time.Second        // that a grant lasts beyond the longest command
 )
@@ -45,7 +43,17 @@ const (
 // holding is one committer's grant of one limit.
 type holding struct {
 	shard int
-	agent string
+	limitOf
+}
+
+func (h holding) compare(o holding) int {
+	kind := func(h holding) int {
+		if h.keyed {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(strings.Compare(h.agent, o.agent), kind(h)-kind(o), strings.Compare(h.key, o.key), cmp.Compare(h.shard, o.shard))
 }
 
 // held is what the node knows of a holding.
@@ -65,6 +73,14 @@ func (h *held) floor() (places int, rateMilli int64) {
 	return places, rateMilli
 }
 
+// bounds are those that a holding is of.
+func (b *limits) bounds(of limitOf) (l core.Limit, known bool) {
+	if l, known = b.known[of.agent]; of.keyed {
+		l = l.OfKey()
+	}
+	return l, known && l.InAll()
+}
+
 // wants reports whether it could use more than it has.
 func (h *held) wants(l *core.Limit) bool {
 	return h.use.wanted > 0 && (l.Concurrent > 0 && h.use.wanted > h.sent.Places || l.RateMilli > 0 && h.sent.RateMilli == 0)
@@ -77,6 +93,7 @@ type limits struct {
 	mu    sync.Mutex
 	known map[string]core.Limit
 	held  map[holding]*held
+	seq   int64 // of the newest grant that any shard was sent
 }
 
 func newLimits() *limits {
@@ -92,13 +109,14 @@ func (b *limits) collect(s *Shard, shard int) {
 	defer b.mu.Unlock()
 	soon := false
 	s.limitUses(func(u limitUse) {
-		key := holding{shard, u.agent}
+		key := holding{shard, u.of}
 		h := b.held[key]
-		if h == nil {
-			h = &held{}
-			b.held[key] = h
+		if u.of.keyed && u.idle() && (h == nil || h.sent.Idle() && h.seq == u.seq) {
+			delete(b.held, key)
+			return
 		}
-		l, known := b.known[u.agent]
+		h = b.of(key)
+		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
 		h.use = u
 		soon = soon || known && !had && h.wants(&l)
@@ -108,6 +126,16 @@ func (b *limits) collect(s *Shard, shard int) {
 	}
 }
 
+// of is what is known of a holding, a new one if need be. limits is locked.
+func (b *limits) of(key holding) *held {
+	h := b.held[key]
+	if h == nil {
+		h = &held{}
+		b.held[key] = h
+	}
+	return h
+}
+
 // learn takes the limits as they are stored, and reports whether they are others than before.
 func (b *limits) learn(stored []core.Limit) bool {
 	b.mu.Lock()
@@ -115,13 +143,14 @@ func (b *limits) learn(stored []core.Limit) bool {
 	is := make(map[string]core.Limit, len(stored))
 	changed := len(stored) != len(b.known)
 	for _, l := range stored {
-		was, ok := b.known[l.Agent]
-		changed = changed || !ok || was != l
+		known, ok := b.known[l.Agent]
+		changed = changed || !ok || known != l
 		is[l.Agent] = l
 	}
+	was := b.known
 	b.known = is
 	for key := range b.held {
-		if _, ok := is[key.agent]; !ok {
+		if l, ok := is[key.agent]; !ok || key.keyed && l.Key != was[key.agent].Key || !key.keyed && !l.InAll() {
 			delete(b.held, key)
 		}
 	}
@@ -133,18 +162,20 @@ func (b *limits) due(now core.Instant) (all []holding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, h := range b.held {
-		l := b.known[key.agent]
+		l, _ := b.bounds(key.limitOf)
 		places, rate := h.floor()
 		more := h.wants(&l)
+		renew := limitRenew
+		if key.keyed {
+			renew = keyRenew
+		}
 		uses := h.use.wanted > 0 || places > 0 || rate > 0 || h.sent.Places > 0 || h.sent.RateMilli > 0
 		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && h.sent.RateMilli > 0
-		if uses && (more || less || now >= h.claimed.Add(limitRenew)) {
+		if uses && (more || less || now >= h.claimed.Add(renew)) {
 			all = append(all, key)
 		}
 	}
-	slices.SortFunc(all, func(a, b holding) int {
-		return cmp.Or(strings.Compare(a.agent, b.agent), cmp.Compare(a.shard, b.shard))
-	})
+	slices.SortFunc(all, holding.compare)
 	return all
 }
 
@@ -168,33 +199,54 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 			c.in.Limits(stored)
 		}
 	}
-	for _, key := range s.limits.due(s.cfg.Now()) {
-		if err := s.claimGrant(ctx, key); err != nil {
-			return fmt.Errorf("limit of agent %s: %w", key.agent, err)
+	return s.claimAll(ctx, s.limits.due(s.cfg.Now()))
+}
+
+// claimAll claims what committers may use, as many at a time as there may be of one agent.
+func (s *Scheduler) claimAll(ctx context.Context, all []holding) error {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && n < core.ClaimsMax && all[n].agent == all[0].agent {
+			n++
 		}
+		if err := s.claimGrants(ctx, all[:n]); err != nil {
+			return fmt.Errorf("limit of agent %s: %w", all[0].agent, err)
+		}
+		all = all[n:]
 	}
 	return nil
 }
 
-// claimGrant claims what a committer may use, and tells its shard.
-func (s *Scheduler) claimGrant(ctx context.Context, key holding) error {
+// claimGrants claims what committers may use of one agent's limit and its keys, and tells their shards.
+func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	now := s.cfg.Now()
+	mine := make([]core.Grant, len(all))
 	s.limits.mu.Lock()
-	h := s.limits.held[key]
-	mine := core.Grant{Holder: fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, key.shard), Wanted: h.use.wanted, Until: now.Add(h.use.longest + grantMargin)}
-	mine.Places, mine.RateMilli = h.floor()
+	for i, of := range all {
+		h := s.limits.of(of)
+		mine[i] = core.Grant{
+			Keyed: of.keyed, Key: of.key, Holder: fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, of.shard),
+			Wanted: h.use.wanted, Until: now.Add(h.use.longest + grantMargin),
+		}
+		mine[i].Places, mine[i].RateMilli = h.floor()
+	}
 	s.limits.mu.Unlock()
-	all, err := s.cfg.Limits.Store.ClaimGrants(ctx, key.agent, now, []core.Grant{mine})
+	got, err := s.cfg.Limits.Store.ClaimGrants(ctx, all[0].agent, now, mine)
 	if err != nil {
 		return err
 	}
-	got := all[0]
+	mails := make([]grantMail, len(got))
 	s.limits.mu.Lock()
-	h.seq++
-	h.sent, h.claimed = got.Grant, now
-	m := grantMail{limit: got.Limit, grant: got.Grant, fair: got.Fair, first: got.First, seq: h.seq}
+	for i := range got {
+		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
+		s.limits.seq++
+		h.seq, h.sent, h.claimed = s.limits.seq, got[i].Grant, now
+		mails[i] = grantMail{limit: got[i].Limit, grant: got[i].Grant, fair: got[i].Fair, first: got[i].First, seq: h.seq}
+	}
 	s.limits.mu.Unlock()
-	s.committers[key.shard].in.grant(m)
+	for i, m := range mails {
+		s.committers[all[i].shard].in.grant(m)
+	}
 	return nil
 }
 
@@ -204,7 +256,7 @@ func (s *Scheduler) LimitPause() time.Duration {
 	defer s.limits.mu.Unlock()
 	wait := PausesEvery
 	for key, h := range s.limits.held {
-		l := s.limits.known[key.agent]
+		l, _ := s.limits.bounds(key.limitOf)
 		switch {
 		case h.wants(&l):
 			return limitSoon
@@ -222,16 +274,12 @@ func (s *Scheduler) releaseLimits() {
 	s.limits.mu.Lock()
 	var idle []holding
 	for key, h := range s.limits.held {
-		if a := s.committers[key.shard].shard.breakers.agents[key.agent]; a != nil && a.out == 0 && h.sent.Until != 0 {
-			h.use, h.seq = limitUse{agent: key.agent}, 0
+		if u := s.committers[key.shard].shard.breakers.use(key.limitOf); (u == nil || u.out == 0) && h.sent.Until != 0 {
+			h.use, h.seq = limitUse{of: key.limitOf}, 0
 			idle = append(idle, key)
 		}
 	}
 	s.limits.mu.Unlock()
-	for _, key := range idle {
-		if err := s.claimGrant(ctx, key); err != nil {
-			s.reportUnlessEnded(ctx, TroubleLimits, fmt.Errorf("limit of agent %s: %w", key.agent, err))
-			return
-		}
-	}
+	slices.SortFunc(idle, holding.compare)
+	s.reportUnlessEnded(ctx, TroubleLimits, s.claimAll(ctx, idle))
 }

@@ -47,6 +47,9 @@ type Config struct {
 	TenantLabel string
 	// Weights are what classes, tenants and types share by; see flows.go.
 	Weights Weights
+	// KeyOf is what the expression of a limit's keys is for a task; see core.KeyOf. Tasks for which it fails are of one key,
+	// the empty one; so are all with nil. It must not block.
+	KeyOf func(expression string, t *core.Task) (string, error)
 	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
 	OldestFirst bool
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
@@ -353,7 +356,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		if e.plan != was {
 			e.plan = was
 			if was != nil && len(s.breakers.limited) > 0 {
-				e.countOut(false)
+				s.countOut(e)
 			}
 		}
 		if errors.Is(err, core.ErrStale) {

@@ -173,6 +173,9 @@ func (s *Shard) block(p *partition, e *entry) {
 			p.blocked[slot] = append(p.blocked[slot], e)
 		}
 		e.blocks |= 1 << uint(i)
+		if k := e.keyAt(i); k != nil {
+			s.keepsBack(k)
+		}
 	})
 }
 
@@ -189,6 +192,10 @@ func (s *Shard) unblock(p *partition, slot int) (full bool) {
 			continue
 		}
 		here := e.plan.at(slot)
+		if k := e.keyAtSlot(slot); k != nil && p.tasks[e.task.Number] == e && s.keepsBack(k) {
+			p.blocked[slot] = append(p.blocked[slot], e)
+			continue
+		}
 		e.blocks &^= here
 		if p.tasks[e.task.Number] != e || e.blocked(s.cycle.now)&here&^s.paused(e) == 0 {
 			continue

@@ -31,6 +31,9 @@ type Limit struct {
 	Revision      int64 // rises with each change
 }
 
+// InAll reports whether it bounds what an agent gets in all.
+func (l *Limit) InAll() bool { return l.Concurrent > 0 || l.RateMilli > 0 }
+
 // OfKey is what bounds each key.
 func (l *Limit) OfKey() Limit {
 	return Limit{Agent: l.Agent, Concurrent: l.KeyConcurrent, RateMilli: l.KeyRateMilli, Revision: l.Revision}
@@ -64,7 +67,7 @@ func (l *Limit) Check() error {
 		return fmt.Errorf("key: it is not given, but key_concurrent or key_rate is")
 	case l.Key != "" && l.KeyConcurrent == 0 && l.KeyRateMilli == 0:
 		return fmt.Errorf("key: %s is given, but neither key_concurrent nor key_rate is", QuoteShort(l.Key))
-	case l.Concurrent == 0 && l.RateMilli == 0 && l.Key == "":
+	case !l.InAll() && l.Key == "":
 		return fmt.Errorf("limit of agent %s: neither concurrent nor rate is given", l.Agent)
 	}
 	return nil

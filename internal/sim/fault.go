@@ -113,6 +113,8 @@ const (
 	Paused        // not a fault: operators pause steps and lift that
 	Limited       // not a fault: agents have limits
 	LimitReached
+	Keyed // not a fault: a limit has keys
+	KeyReached
 	BreakerOpened // follows from calls that fail
 	BreakerGaveUp // a task that could not wait
 	Pinned        // nor that: they want partitions elsewhere
@@ -162,7 +164,7 @@ var kinds = [faultCount]struct {
 	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentsFail: {"agents fail", 0.4}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
 	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, InFlightFull: {name: "in flight full"},
-	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"},
+	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"}, Keyed: {"limit with keys", 0.5}, KeyReached: {name: "limit of a key reached"},
 	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
 }

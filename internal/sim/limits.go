@@ -3,7 +3,9 @@ package sim
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -31,6 +33,14 @@ type grantsOf struct {
 	agent string
 	keyed bool
 	key   string
+}
+
+// text is what a sentence says of the key.
+func (g grantsOf) text() string {
+	if !g.keyed {
+		return ""
+	}
+	return fmt.Sprintf(" for key %q", g.key)
 }
 
 // ClaimGrants stores what holders may use.
@@ -66,20 +76,12 @@ func (s nodeStore) ClaimGrants(ctx context.Context, agent string, now core.Insta
 	all, err := read(s, func() ([]core.ClaimedGrant, error) { return s.MemStore.ClaimGrants(ctx, agent, now, mine) })
 	for i := range all {
 		got := &all[i]
-		s.n.w.tell("", -1, "%s may use %d places of %s%s, its fair share is %d", got.Grant.Holder, got.Grant.Places, agent, keyText(&got.Grant), got.Fair.Places)
+		s.n.w.tell("", -1, "%s may use %d places of %s%s, its fair share is %d", got.Grant.Holder, got.Grant.Places, agent, grantsOf{agent, got.Grant.Keyed, got.Grant.Key}.text(), got.Fair.Places)
 	}
 	if err == nil && s.n.w.fault(CommitAnswerLost) {
 		err = errFault
 	}
 	return all, err
-}
-
-// keyText is what a sentence says of the key of a grant.
-func keyText(g *core.Grant) string {
-	if !g.Keyed {
-		return ""
-	}
-	return fmt.Sprintf(" for key %q", g.Key)
 }
 
 // drawLimits gives one or two agents limits.
@@ -98,8 +100,35 @@ func (w *World) drawLimits() {
 		if l.Concurrent = w.rand.IntN(4); l.Concurrent == 0 || w.rand.IntN(3) == 0 {
 			l.RateMilli = 3000 + w.rand.Int64N(20_000)
 		}
+		if w.fault(Keyed) {
+			l.Key = keyExpressions[w.rand.IntN(len(keyExpressions))]
+			if l.KeyConcurrent = w.rand.IntN(3); l.KeyConcurrent == 0 || w.rand.IntN(3) == 0 {
+				l.KeyRateMilli = 2000 + w.rand.Int64N(10_000)
+			}
+			if w.rand.IntN(2) == 0 {
+				l.Concurrent, l.RateMilli = 0, 0
+			}
+		}
 		w.Store.limits[s.Agent] = l
 	}
+}
+
+// keyExpressions are what KeyOf knows.
+var keyExpressions = []string{"few", "many", "fails for some"}
+
+// KeyOf is the key of a task: few tasks have the same, or many.
+func KeyOf(expression string, t *core.Task) (string, error) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(t.ID))
+	switch n := h.Sum32() >> 8; {
+	case expression == "many":
+		return fmt.Sprint(n % 2), nil
+	case expression == "few":
+		return fmt.Sprint(n % 40), nil
+	case n%2 == 0:
+		return "", errors.New("it has none")
+	}
+	return "odd", nil
 }
 
 // watchLimits lets the node look after limits in this life, first before it takes anything over.
@@ -123,8 +152,8 @@ type outAt struct {
 
 // limitBook is what the world knows of commands at limited agents.
 type limitBook struct {
-	out   map[string]map[outAt]core.Instant // until when each may be at work
-	times map[string][]core.Instant         // when the last ones left
+	out   map[grantsOf]map[outAt]core.Instant // until when each may be at work
+	times map[grantsOf][]core.Instant         // when the last ones left
 }
 
 // checkLimit holds the commands that are committed to the limits.
@@ -136,58 +165,84 @@ func (w *World) checkLimit(t *core.Task, j *core.Record) {
 	if plan == nil {
 		return
 	}
+	if w.limited.out == nil {
+		w.limited = limitBook{map[grantsOf]map[outAt]core.Instant{}, map[grantsOf][]core.Instant{}}
+	}
 	if j.Step >= 0 && j.Step < len(plan.Steps) && !j.Evidence() && j.Kind != core.KindLate && j.Kind != core.KindUndoUnserved {
-		delete(w.limited.out[plan.Steps[j.Step].Agent], outAt{t.Partition, t.Number, j.Step})
+		for _, b := range w.boundsOf(t, plan.Steps[j.Step].Agent) {
+			delete(w.limited.out[b.of], outAt{t.Partition, t.Number, j.Step})
+		}
 	}
 	if j.Next < 0 || j.Undo || plan.Steps[j.Next].Kind != core.CallStep {
 		return
 	}
-	agent := plan.Steps[j.Next].Agent
+	for _, b := range w.boundsOf(t, plan.Steps[j.Next].Agent) {
+		w.checkBound(t, j, b)
+	}
+}
+
+// bound is what bounds a task's commands at an agent.
+type bound struct {
+	of    grantsOf
+	limit core.Limit
+}
+
+// boundsOf are those of an agent's limit, in all and of its keys.
+func (w *World) boundsOf(t *core.Task, agent string) (all []bound) {
 	l, ok := w.Store.limits[agent]
-	if !ok {
-		return
+	if ok && l.InAll() {
+		all = append(all, bound{grantsOf{agent: agent}, l})
 	}
-	if w.limited.out == nil {
-		w.limited = limitBook{map[string]map[outAt]core.Instant{}, map[string][]core.Instant{}}
+	if ok && l.Key != "" {
+		key, _ := KeyOf(l.Key, t)
+		all = append(all, bound{grantsOf{agent, true, key}, l.OfKey()})
 	}
-	out := w.limited.out[agent]
+	return all
+}
+
+// checkBound holds a do command that is committed to a bound.
+func (w *World) checkBound(t *core.Task, j *core.Record, b bound) {
+	out := w.limited.out[b.of]
 	if out == nil {
 		out = map[outAt]core.Instant{}
-		w.limited.out[agent] = out
+		w.limited.out[b.of] = out
 	}
 	out[outAt{t.Partition, t.Number, j.Next}] = j.Due
-	w.after(0, func() { w.checkPlaces(l, t.Partition, t.ID) }) // when the whole batch is known
+	w.after(0, func() { w.checkPlaces(b, t.Partition, t.ID) }) // when the whole batch is known
 	heardRetry := j.Kind == core.KindStarted && j.Step == j.Next
-	if l.RateMilli == 0 || heardRetry {
+	if b.limit.RateMilli == 0 || heardRetry {
 		return
 	}
-	times := append(w.limited.times[agent], w.now)
+	times := append(w.limited.times[b.of], w.now)
 	if len(times) > 200 {
 		times = times[1:]
 	}
-	w.limited.times[agent] = times
+	w.limited.times[b.of] = times
 	holders := int64(2 * len(w.nodes))
 	for i, from := range times {
 		passed := int64(w.now.Sub(from)/time.Microsecond) + (4 * skewMax).Microseconds()
-		if most := l.RateMilli*passed/1_000_000_000 + holders*(2+l.RateMilli/10_000) + 1; int64(len(times)-i) > most {
-			w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s in %d µs, its rate allows %d", j.Seq, len(times)-i, agent, passed, most)
+		if most := b.limit.RateMilli*passed/1_000_000_000 + holders*(2+b.limit.RateMilli/10_000) + 1; int64(len(times)-i) > most {
+			w.wrong(t.Partition, t.ID, "row %d is the do number %d at agent %s%s in %d µs, its rate allows %d", j.Seq, len(times)-i, b.of.agent, b.of.text(), passed, most)
 		}
 	}
 }
 
-// checkPlaces holds the do commands that may be at work at a limited agent to its places.
-func (w *World) checkPlaces(l core.Limit, partition int, task string) {
-	n, out := 0, w.limited.out[l.Agent]
+// checkPlaces holds the do commands that may be at work under a bound to its places.
+func (w *World) checkPlaces(b bound, partition int, task string) {
+	n, out := 0, w.limited.out[b.of]
 	for _, until := range out {
 		if until > w.now {
 			n++
 		}
 	}
-	if l.Concurrent > 0 && n > l.Concurrent {
-		w.wrong(partition, task, "%d do commands may be at work at agent %s, the limit is %d: %v", n, l.Agent, l.Concurrent, out)
+	if b.limit.Concurrent > 0 && n > b.limit.Concurrent {
+		w.wrong(partition, task, "%d do commands may be at work at agent %s%s, the limit is %d: %v", n, b.of.agent, b.of.text(), b.limit.Concurrent, out)
 	}
-	if l.Concurrent > 0 && n == l.Concurrent {
+	if b.limit.Concurrent > 0 && n == b.limit.Concurrent {
 		w.note(LimitReached)
+		if b.of.keyed {
+			w.note(KeyReached)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func (n *node) config() scheduler.RunConfig {
 			Node: n.name, InFlight: 4 + w.rand.IntN(28), AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 			PublishRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
 			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal,
-			TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}},
+			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}},
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
 		Limits:    scheduler.LimitConfig{Store: nodeStore{w.Store, n}, Life: fmt.Sprint(n.life)},

@@ -54,8 +54,8 @@ type MemStore struct {
 	breakers   map[string]core.Breaker
 	limits     map[string]core.Limit
 	grants     map[grantsOf][]core.Grant // by agent
-	reports    map[[2]string]reported  // by agent and node
-	blamed     string                  // the task that the last ErrCorrupt is about
+	reports    map[[2]string]reported    // by agent and node
+	blamed     string                    // the task that the last ErrCorrupt is about
 }
 
 type rowKey struct {
