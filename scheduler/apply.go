@@ -356,7 +356,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 	if err != nil {
 		return err
 	}
-	claimed, held, kept := 0, false, []int64(nil)
+	claimed, held, kept, keyed := 0, false, []int64(nil), 0
 	for _, e := range entries {
 		switch {
 		case e.created || e.write != 0: // parked in this very round: its row is not committed yet
@@ -374,6 +374,9 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 			held = true
 		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
 			kept = append(kept, e.task.Number)
+			if k := e.keyAtSlot(slot); k != nil && s.keepsBack(k) {
+				keyed++
+			}
 		}
 	}
 	if held && len(more) > 0 {
@@ -382,7 +385,8 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 	for _, number := range kept {
 		p.putBehind(slot, number)
 	}
-	p.park[slot] = full || len(kept) > 0 || p.fresh[slot]
+	// What waits for keys is looked at when one of them has room.
+	p.park[slot] = full || len(kept) > keyed || claimed > 0 && keyed > 0 || p.fresh[slot]
 	p.looking[slot] = len(s.pauses.all) > 0 && full && claimed < wanted && (held || claimed > 0)
 	if p.looking[slot] {
 		s.lookAt = s.cycle.now // there may be more that are not held

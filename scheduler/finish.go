@@ -175,7 +175,7 @@ func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
 	s.keysOf(e)
 	if k := e.keyAtSlot(slot); k != nil {
 		one.keyed, one.key = true, k.key
-		if at.aside.at(k.key) > 0 || s.keepsBack(k) {
+		if s.keepsBack(k) {
 			at.standAside(k, asideTask{one, begun, s.flowOf(e.task)})
 			return
 		}
@@ -194,7 +194,6 @@ func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
 	if !s.finishFirst() || e.plan == nil {
 		return 0
 	}
-	s.keysOf(e)
 	for i, slot := range e.plan.slots {
 		switch at := p.order[slot]; {
 		case at == nil:
@@ -202,10 +201,6 @@ func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
 			return ^uint64(0)
 		case len(at.begun)+at.fresh.waiting > 0:
 			steps |= 1 << uint(i)
-		case at.aside.waiting > 0:
-			if k := e.keyAt(i); k != nil && at.aside.at(k.key) > 0 {
-				steps |= 1 << uint(i)
-			}
 		}
 	}
 	return steps

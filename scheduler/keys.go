@@ -61,6 +61,7 @@ func (k *keyCalls) end(gone bool, over core.Instant) {
 func (k *keyCalls) spend(now core.Instant) {
 	k.inUse.spend(now)
 	k.change()
+	k.agent.book.rateAt = earlier(k.agent.book.rateAt, k.limit.next(now, k.out)) // others may wait
 }
 
 // take is the shard's part of a grant.
@@ -154,7 +155,6 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 	for _, p := range s.inOrder() {
 		if slot, ok := p.slots[a.name]; ok {
 			delete(p.order, slot)
-			p.park[slot] = true
 		}
 	}
 }

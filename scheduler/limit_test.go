@@ -35,7 +35,7 @@ func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
 	for i := range nodes {
 		n := &limitNode{bus: &bus{}}
 		n.sched = scheduler.New(scheduler.RunConfig{
-			Config:     scheduler.Config{Node: fmt.Sprint("n", i), Admission: scheduler.NewAdmission(0, -1), Now: func() core.Instant { return r.now }},
+			Config:     scheduler.Config{Node: fmt.Sprint("n", i), Admission: scheduler.NewAdmission(0, -1), KeyOf: keyByInput, Now: func() core.Instant { return r.now }},
 			Partitions: nodes, Shards: 1, Rand: chance("x"), CommitGap: -1, CycleTarget: -1,
 			Limits: scheduler.LimitConfig{Store: r.store, Life: "1"},
 		}, limitStore{r.store}, n.bus, nil, nil, slog.New(slog.DiscardHandler))
@@ -70,21 +70,27 @@ func (r *limitRig) run(d time.Duration) (left int) {
 	for until := r.now.Add(d); r.now < until; r.now = r.now.Add(50 * time.Millisecond) {
 		for _, n := range r.nodes {
 			r.turn(n)
-			c := n.sched.Committers()[0]
-			for range 50 {
-				if due := c.Due(); due == 0 || due > r.now {
-					break
-				}
-				if err := c.Step(r.t.Context(), r.t.Context()); err != nil {
-					r.t.Fatal(err)
-				}
-			}
-			all := n.bus.take()
-			left += len(all)
-			r.out = append(r.out, all...)
+			left += r.work(n)
 		}
 	}
 	return left
+}
+
+// work lets a node do what is due now.
+func (r *limitRig) work(n *limitNode) (left int) {
+	r.t.Helper()
+	c := n.sched.Committers()[0]
+	for range 50 {
+		if due := c.Due(); due == 0 || due > r.now {
+			break
+		}
+		if err := c.Step(r.t.Context(), r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	all := n.bus.take()
+	r.out = append(r.out, all...)
+	return len(all)
 }
 
 // submit gives a node so many orders.

@@ -262,3 +262,17 @@ func (m *MemStore) GrantsOf(agent string) []core.Grant {
 	defer m.mu.Unlock()
 	return slices.Clone(m.grants[grantsOf{agent: agent}])
 }
+
+// KeysGranted returns the keys of an agent of which holders may use something.
+func (m *MemStore) KeysGranted(agent string) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var keys []string
+	for of, grants := range m.grants {
+		if of.agent == agent && of.keyed && slices.ContainsFunc(grants, func(g core.Grant) bool { return !g.Idle() }) {
+			keys = append(keys, of.key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
