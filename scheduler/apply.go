@@ -297,6 +297,9 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	s.lookAt = 0
 	s.bringBack()
 	for _, p := range s.inOrder() {
+		if p.noMore {
+			continue
+		}
 		for slot, parked := range p.park {
 			if p.giveUp[slot] {
 				if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {

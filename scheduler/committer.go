@@ -386,6 +386,7 @@ func (c *Committer) drain(p int) {
 	}
 	c.in.closeGate(p)
 	c.feeds[p].stopReading()
+	c.shard.StartNoMore(p)
 	c.drains[p] = c.s.cfg.Now().Add(c.s.cfg.DrainMax - c.s.cfg.DrainMax/drainEnd)
 }
 

@@ -84,6 +84,26 @@ func TestHandoverWhileBusy(t *testing.T) {
 	})
 }
 
+// A partition that is handed over starts nothing that is parked: its next owner does.
+func TestHandoverOfParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("n1")
+		n1 := c.run("n1", func(cfg *scheduler.RunConfig) { cfg.Shards, cfg.AgentWindow, cfg.DrainMax = 1, 1, 10*time.Second })
+		goes := shareOf("n2", "n1", "n2")[0]
+		for i := range 60 {
+			c.submit(goes, order(fmt.Sprintf("t%d", i)))
+		}
+		pass(time.Second)
+		c.setLive("n1", "n2")
+		pass(time.Second)
+		if want := len(shareOf("n1", "n1", "n2")); n1.s.Owned() != want {
+			t.Fatalf("after a second it still owns %d partitions, want %d", n1.s.Owned(), want)
+		}
+		c.end(n1)
+	})
+}
+
 // A drain that ends in the middle of a commit lets its partitions go, so that the
 // successor need not wait, and keeps the others of its shard.
 //

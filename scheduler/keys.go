@@ -186,7 +186,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 		}
 		waits := 0
 		for _, p := range s.partitions {
-			if slot, ok := p.slots[k.agent.name]; ok && p.order[slot] != nil {
+			if slot, ok := p.slots[k.agent.name]; ok && p.order[slot] != nil && !p.noMore {
 				waits += p.order[slot].ofKey[k.key]
 			}
 		}
@@ -213,9 +213,10 @@ func (s *Shard) bringBack() {
 		}
 		for room := k.room(s.cycle.now, k.agent.longest); ; room-- {
 			var first *parkedAt
+			var park *bool
 			for _, p := range s.inOrder() {
 				slot, ok := p.slots[k.agent.name]
-				if !ok || p.order[slot] == nil {
+				if !ok || p.order[slot] == nil || p.noMore {
 					continue
 				}
 				at := p.order[slot]
@@ -226,9 +227,8 @@ func (s *Shard) bringBack() {
 				if at.aside.at(k.key) == 0 {
 					continue
 				}
-				p.park[slot] = true
 				if first == nil || at.aside.before(&first.aside, k.key) {
-					first = at
+					first, park = at, &p.park[slot]
 				}
 			}
 			if first == nil {
@@ -239,6 +239,7 @@ func (s *Shard) bringBack() {
 				break
 			}
 			first.comeBack(k.key, &s.cfg.Weights)
+			*park = true
 		}
 	}
 	b.ready = b.ready[:0]

@@ -371,3 +371,37 @@ func TestBranchWaitsForItsKey(t *testing.T) {
 		}
 	}
 }
+
+// While something is paused, parked tasks are claimed by number: those of a key that has no place keep no others from going on.
+func TestKeysWhilePaused(t *testing.T) {
+	r := newLimitRig(t, 2, perKey("agent.a", 1, 0))
+	for _, n := range r.nodes {
+		n.sched.Committers()[0].Inbox().Pauses([]core.Pause{{Agent: "agent.else"}})
+	}
+	for i := range 2 {
+		r.keyed(i, "1", 30)
+		r.keyed(i, "2", 3)
+	}
+	r.run(time.Second)
+	if at := r.at(); !maps.Equal(at, map[string]int{"1": 1, "2": 1}) {
+		t.Fatalf("out are %v, want one of each", at)
+	}
+	loads := r.store.NumbersRead
+	r.run(time.Second)
+	if n := r.store.NumbersRead - loads; n > 200 {
+		t.Fatalf("%d tasks are read in a second in which nothing goes on", n)
+	}
+	for answered := 0; answered < 2*66; {
+		for range len(r.out) {
+			r.answer()
+			answered++
+		}
+		r.run(100 * time.Millisecond)
+		if at := r.at(); at["1"] > 1 || at["2"] > 1 {
+			t.Fatalf("out are %v, want one of each", at)
+		}
+		if r.now > began.Add(30*time.Minute) {
+			t.Fatalf("%d of %d commands are answered, out are %v", answered, 2*66, r.at())
+		}
+	}
+}

@@ -269,10 +269,10 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 				continue
 			}
 			here := len(p.blocked[slot])
-			if at := p.order[slot]; at != nil {
+			if at := p.order[slot]; at != nil && !p.noMore {
 				here += len(at.known) - at.aside.waiting
 			}
-			if p.park[slot] {
+			if p.park[slot] && !p.noMore {
 				here = max(here, 1)
 			}
 			waits += here

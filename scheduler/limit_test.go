@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -241,6 +242,30 @@ func TestGoneKeepsItsPlace(t *testing.T) {
 	}
 	if left := r.run(4 * time.Second); left != 1 {
 		t.Fatalf("%d commands left when it is over, want 1", left)
+	}
+}
+
+// A partition that is let go starts nothing that is parked: its places are others' as soon as what is out is answered.
+func TestDrainStartsNothing(t *testing.T) {
+	for name, l := range map[string]core.Limit{"limit": {Agent: "agent.a", Concurrent: 2, Revision: 1}, "keys": perKey("agent.a", 2, 0)} {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 1, l)
+			r.submit(0, 20)
+			r.run(time.Second)
+			r.nodes[0].shard().StartNoMore(0)
+			for len(r.out) > 0 {
+				r.answer()
+				if r.run(100 * time.Millisecond); len(r.out) > 2 || slices.ContainsFunc(r.out, func(c core.Command) bool { return c.Step == "a" && c.Number > 2 }) {
+					t.Fatalf("the partition is let go, and %v are out", r.out)
+				}
+			}
+			r.nodes[0].sched.ReleaseLimits()
+			for _, g := range append(r.store.GrantsOf("agent.a"), r.store.GrantsOfKey("agent.a", "")...) {
+				if g.Places > 0 {
+					t.Fatalf("the node keeps %v", g)
+				}
+			}
+		})
 	}
 }
 

@@ -55,6 +55,7 @@ type partition struct {
 	memory    *Memory           // may be nil
 	admission *Admission        // may be nil
 	bytes     int64             // of it, held by the tasks in flight
+	noMore    bool              // what is parked is left to the next owner
 	lost      bool              // fenced: dropped at the end of the cycle
 	idle      []*entry          // tasks whose last child in flight was let go in this round
 }

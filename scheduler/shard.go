@@ -246,6 +246,13 @@ func (s *Shard) busy(partition int) bool {
 	return p != nil && (s.Load(partition) > 0 || p.write() != p.saved)
 }
 
+// StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
+func (s *Shard) StartNoMore(partition int) {
+	if p := s.partitions[partition]; p != nil {
+		p.noMore = true
+	}
+}
+
 // Unsaved reports whether a cursor or a publishedThrough waits for a commit.
 func (s *Shard) Unsaved() bool {
 	for _, p := range s.partitions {

@@ -263,6 +263,13 @@ func (m *MemStore) GrantsOf(agent string) []core.Grant {
 	return slices.Clone(m.grants[grantsOf{agent: agent}])
 }
 
+// GrantsOfKey returns what holders may use of one key at an agent.
+func (m *MemStore) GrantsOfKey(agent, key string) []core.Grant {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.grants[grantsOf{agent, true, key}])
+}
+
 // KeysGranted returns the keys of an agent of which holders may use something.
 func (m *MemStore) KeysGranted(agent string) []string {
 	m.mu.Lock()
