@@ -23,7 +23,7 @@ type agentCalls struct {
 	breaker core.Breaker
 	inUse
 	keys    map[string]*keyCalls // of its limit; nil: that has none
-	book    *breakerBook
+	book    *agentBook
 	longest time.Duration // that a do command may be at work
 }
 
@@ -47,12 +47,12 @@ func fewer(a, b int) int {
 	return a
 }
 
-// breakerBook is what a shard knows of breakers.
-type breakerBook struct {
+// agentBook is what a shard knows of agents: their breakers, their limits and what is out at them.
+type agentBook struct {
 	now     func() core.Instant
-	agents  map[string]*agentCalls
+	all     map[string]*agentCalls
 	counted []*agentCalls
-	known   []core.Breaker // those that are not closed
+	open    []core.Breaker // those that are not closed
 	limited map[string]core.Limit
 	keyed   bool           // one of them has keys
 	ready   []*keyCalls    // for which tasks that stand aside may go on
@@ -63,14 +63,14 @@ type breakerBook struct {
 }
 
 // of is the agent of a name.
-func (b *breakerBook) of(name string) *agentCalls {
-	a := b.agents[name]
+func (b *agentBook) of(name string) *agentCalls {
+	a := b.all[name]
 	if a == nil {
-		if b.agents == nil {
-			b.agents = map[string]*agentCalls{}
+		if b.all == nil {
+			b.all = map[string]*agentCalls{}
 		}
 		a = &agentCalls{name: name, book: b}
-		for _, is := range b.known {
+		for _, is := range b.open {
 			if is.Agent == name {
 				a.breaker = is
 			}
@@ -83,23 +83,23 @@ func (b *breakerBook) of(name string) *agentCalls {
 				a.keys = map[string]*keyCalls{}
 			}
 		}
-		b.agents[name] = a
+		b.all[name] = a
 	}
 	return a
 }
 
 // gated reports whether any agent may have less room than its window.
-func (b *breakerBook) gated() bool { return len(b.known)+len(b.limited) > 0 }
+func (b *agentBook) gated() bool { return len(b.open)+len(b.limited) > 0 }
 
 // set takes the breakers that are not closed, and calls changed with each agent whose breaker is another than before.
-func (b *breakerBook) set(known []core.Breaker, changed func(*agentCalls)) {
-	b.known = known
+func (b *agentBook) set(known []core.Breaker, changed func(*agentCalls)) {
+	b.open = known
 	is := make(map[string]core.Breaker, len(known))
 	for _, k := range known {
 		is[k.Agent] = k
 	}
 	var others []*agentCalls
-	for name, a := range b.agents {
+	for name, a := range b.all {
 		if a.breaker != is[name] {
 			a.breaker, a.trial = is[name], core.Calls{}
 			others = append(others, a)
@@ -117,7 +117,7 @@ func (b *breakerBook) set(known []core.Breaker, changed func(*agentCalls)) {
 }
 
 // count notes calls of an agent.
-func (b *breakerBook) count(a *agentCalls, calls core.Calls, trial bool) {
+func (b *agentBook) count(a *agentCalls, calls core.Calls, trial bool) {
 	a.calls.Add(calls)
 	if trial {
 		a.trial.Add(calls)
@@ -131,7 +131,7 @@ func (b *breakerBook) count(a *agentCalls, calls core.Calls, trial bool) {
 // shut has a bit for every step of a task whose agent's breaker keeps a do command back now, and says in ev when those
 // agents are back.
 func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
-	if !s.breakers.gated() || e.plan == nil {
+	if !s.agents.gated() || e.plan == nil {
 		return 0
 	}
 	backs := false
@@ -152,18 +152,18 @@ func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
 		}
 		steps |= 1 << uint(i)
 		if a.limit != nil {
-			s.breakers.rateAt = earlier(s.breakers.rateAt, a.limit.next(s.cycle.now, a.out))
+			s.agents.rateAt = earlier(s.agents.rateAt, a.limit.next(s.cycle.now, a.out))
 		}
 		if at := a.breaker.Back(s.cycle.now); at != 0 && ev != nil {
 			if !backs {
 				backs = true
-				s.breakers.back = append(s.breakers.back[:0], make([]core.Instant, len(e.plan.agents))...)
+				s.agents.back = append(s.agents.back[:0], make([]core.Instant, len(e.plan.agents))...)
 			}
-			s.breakers.back[i] = at
+			s.agents.back[i] = at
 		}
 	}
 	if backs {
-		ev.Back = s.breakers.back
+		ev.Back = s.agents.back
 	}
 	return steps
 }
@@ -181,16 +181,16 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 		a, trial := e.plan.agents[r.Step], e.trial&(1<<uint(r.Step)) != 0
 		switch r.Kind {
 		case core.KindDone, core.KindRefused:
-			s.breakers.count(a, core.Calls{Done: 1}, trial)
+			s.agents.count(a, core.Calls{Done: 1}, trial)
 		case core.KindFailed, core.KindOverdue:
-			s.breakers.count(a, core.Calls{Failed: 1}, trial)
+			s.agents.count(a, core.Calls{Failed: 1}, trial)
 		}
 	}
 	e.leaveTrial(false)
-	if !s.breakers.gated() {
+	if !s.agents.gated() {
 		return
 	}
-	if len(s.breakers.limited) > 0 {
+	if len(s.agents.limited) > 0 {
 		s.countOut(e)
 	}
 	for i := range out.Effects {
@@ -285,7 +285,7 @@ func (e *entry) uncount() {
 // applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed. What is
 // parked where a trial begins is looked at in any round.
 func (s *Shard) applyBreakers() {
-	c, b := &s.cycle, &s.breakers
+	c, b := &s.cycle, &s.agents
 	look := func(a *agentCalls) {
 		for _, p := range s.inOrder() {
 			if slot, ok := p.slots[a.name]; ok {
@@ -302,15 +302,15 @@ func (s *Shard) applyBreakers() {
 		return
 	}
 	b.until = 0
-	for i := range b.known {
-		b.until = earlier(b.until, b.known[i].Back(c.now))
+	for i := range b.open {
+		b.until = earlier(b.until, b.open[i].Back(c.now))
 	}
 }
 
 // giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
 // the core to let them be undone. full: the batch is.
 func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full bool, err error) {
-	back := s.breakers.of(p.names[slot]).breaker.Back(s.cycle.now)
+	back := s.agents.of(p.names[slot]).breaker.Back(s.cycle.now)
 	if back == 0 || s.cfg.OldestFirst {
 		p.giveUp[slot] = false
 		return false, nil
@@ -362,22 +362,22 @@ func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 
 // Calls gives out what the shard has counted since the last call, agent by agent.
 func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
-	for _, a := range s.breakers.counted {
+	for _, a := range s.agents.counted {
 		yield(a.name, a.breaker.Revision, a.calls, a.trial)
 		a.calls, a.trial, a.counted = core.Calls{}, core.Calls{}, false
 	}
-	s.breakers.counted = s.breakers.counted[:0]
+	s.agents.counted = s.agents.counted[:0]
 }
 
 // tryRoom is how many do commands an agent's breaker lets through now; -1: all.
 func (s *Shard) tryRoom(agent string) int {
-	if !s.breakers.gated() {
+	if !s.agents.gated() {
 		return -1
 	}
-	a := s.breakers.of(agent)
+	a := s.agents.of(agent)
 	room := a.room(s.cycle.now)
 	if room == 0 && a.limit != nil {
-		s.breakers.rateAt = earlier(s.breakers.rateAt, a.limit.next(s.cycle.now, a.out))
+		s.agents.rateAt = earlier(s.agents.rateAt, a.limit.next(s.cycle.now, a.out))
 	}
 	return room
 }

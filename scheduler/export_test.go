@@ -13,7 +13,7 @@ const AsideMax = asideMax
 
 // Keys are those of an agent that the shard knows of.
 func (s *Shard) Keys(agent string) []string {
-	return slices.Sorted(maps.Keys(s.breakers.agents[agent].keys))
+	return slices.Sorted(maps.Keys(s.agents.all[agent].keys))
 }
 
 // ReleaseLimits gives back what no command uses, as a scheduler that stops does.

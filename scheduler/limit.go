@@ -135,14 +135,14 @@ func (u *inUse) spend(now core.Instant) {
 
 // applyLimits takes limits and grants of the mail, and lets the round look at what is parked at their agents.
 func (s *Shard) applyLimits() {
-	c, b := &s.cycle, &s.breakers
+	c, b := &s.cycle, &s.agents
 	if c.mail.Limits != nil {
 		s.setLimits(*c.mail.Limits)
 		c.mail.Limits = nil
 	}
 	for i := range c.mail.grants {
 		m := &c.mail.grants[i]
-		a := b.agents[m.limit.Agent]
+		a := b.all[m.limit.Agent]
 		switch {
 		case a == nil:
 		case m.grant.Keyed:
@@ -157,7 +157,7 @@ func (s *Shard) applyLimits() {
 	c.mail.grants = c.mail.grants[:0]
 	if b.rateAt != 0 && c.now >= b.rateAt {
 		b.rateAt = 0
-		for _, a := range b.agents {
+		for _, a := range b.all {
 			if a.limit != nil && a.limit.limit.RateMilli > 0 {
 				s.lookParked(a)
 			}
@@ -168,7 +168,7 @@ func (s *Shard) applyLimits() {
 
 // setLimits replaces the limits that the shard knows of.
 func (s *Shard) setLimits(all []core.Limit) {
-	b := &s.breakers
+	b := &s.agents
 	was := b.limited
 	b.limited, b.keyed = map[string]core.Limit{}, false
 	for _, l := range all {
@@ -182,7 +182,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 			}
 		}
 	}
-	for name, a := range b.agents {
+	for name, a := range b.all {
 		is := b.limited[name]
 		if was[name].Key != is.Key {
 			s.rekey(a, is.Key != "")
@@ -201,7 +201,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 			}
 		}
 	}
-	for name, a := range b.agents {
+	for name, a := range b.all {
 		if is := b.limited[name]; a.limit == nil && is.InAll() {
 			a.limit = &shardLimit{limit: is, places: a.out, at: s.cycle.now}
 		}
@@ -235,8 +235,8 @@ type limitUse struct {
 func (u *limitUse) idle() bool { return u.wanted == 0 && u.places == 0 && u.rateMilli == 0 }
 
 // use is what is known of the use of a limit; nil: nothing is.
-func (b *breakerBook) use(of limitOf) *inUse {
-	a := b.agents[of.agent]
+func (b *agentBook) use(of limitOf) *inUse {
+	a := b.all[of.agent]
 	switch {
 	case a == nil:
 		return nil
@@ -257,8 +257,8 @@ type limitOf struct {
 
 // limitUses gives out what the shard uses and wants of limits; of keys of those that have changed since it was last called.
 func (s *Shard) limitUses(yield func(limitUse)) {
-	for name := range s.breakers.limited {
-		a := s.breakers.agents[name]
+	for name := range s.agents.limited {
+		a := s.agents.all[name]
 		if a == nil || a.limit == nil {
 			continue
 		}

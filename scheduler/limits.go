@@ -102,7 +102,7 @@ func newLimits() *limits {
 
 // collect takes what a shard says of its grants.
 func (b *limits) collect(s *Shard, shard int) {
-	if len(s.breakers.limited) == 0 {
+	if len(s.agents.limited) == 0 {
 		return
 	}
 	b.mu.Lock()
@@ -274,7 +274,7 @@ func (s *Scheduler) releaseLimits() {
 	s.limits.mu.Lock()
 	var idle []holding
 	for key, h := range s.limits.held {
-		if u := s.committers[key.shard].shard.breakers.use(key.limitOf); (u == nil || u.out == 0) && h.sent.Until != 0 {
+		if u := s.committers[key.shard].shard.agents.use(key.limitOf); (u == nil || u.out == 0) && h.sent.Until != 0 {
 			h.use, h.seq = limitUse{of: key.limitOf}, 0
 			idle = append(idle, key)
 		}

@@ -116,7 +116,7 @@ type Shard struct {
 	reorder        bool
 	plans          planBook
 	pauses         pauseBook
-	breakers       breakerBook
+	agents         agentBook
 	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
 	wakes          wakeHeap
 	republishing   []PublishedMail // endings to publish again
@@ -174,7 +174,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
-	s.breakers.now = s.cfg.Now
+	s.agents.now = s.cfg.Now
 	s.alerted = map[alertKey]core.Instant{}
 	s.answerers = map[answerer]string{}
 	if s.cfg.IDs == nil {
@@ -208,7 +208,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.breakers.until, s.breakers.rateAt, s.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.agents.until, s.agents.rateAt, s.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -362,7 +362,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
 			e.plan = was
-			if was != nil && len(s.breakers.limited) > 0 {
+			if was != nil && len(s.agents.limited) > 0 {
 				s.countOut(e)
 			}
 		}

@@ -29,7 +29,7 @@ func (s *Shard) newStepsOf(p *partition, plan *core.Plan) stepsOf {
 		step := &plan.Steps[i]
 		of.slots[i] = -1
 		if step.Kind == core.CallStep {
-			of.slots[i], of.agents[i] = p.slot(step.Agent), s.breakers.of(step.Agent)
+			of.slots[i], of.agents[i] = p.slot(step.Agent), s.agents.of(step.Agent)
 			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
 		}
 		of.rides[i] = plan.Carried(i)
@@ -164,7 +164,7 @@ func (e *entry) blocked(now core.Instant) uint64 {
 
 // block keeps in mind which branches of a task wait for room.
 func (s *Shard) block(p *partition, e *entry) {
-	if p.full == 0 && len(s.pauses.all) == 0 && !s.breakers.gated() {
+	if p.full == 0 && len(s.pauses.all) == 0 && !s.agents.gated() {
 		return
 	}
 	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {

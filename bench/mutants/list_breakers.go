@@ -51,8 +51,8 @@ var breakerMutants = []mutant{
 		run:   "^TestGrantEnds$",
 	},
 	{
-		name: "gone-is-free", invariant: 12, file: "scheduler/breaker.go",
-		old: "if a := e.plan.agents[i]; none && a.limit != nil {", new: "if a := e.plan.agents[i]; none && a.limit == nil {",
+		name: "gone-is-free", invariant: 12, file: "scheduler/limit.go",
+		old: "if gone && u.limit != nil {", new: "if gone && u.limit == nil {",
 		fault: "the place of a command whose task went to another node is given away while it runs",
 		run:   "^TestGoneKeepsItsPlace$",
 	},
@@ -64,8 +64,50 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "rate-between-grants", invariant: 11, file: "scheduler/breaker.go",
-		old: "		s.breakers.rateAt = earlier(s.breakers.rateAt, a.limit.next(s.cycle.now, a.out))\n	}\n	return room", new: "	}\n	return room",
+		old: "		s.agents.rateAt = earlier(s.agents.rateAt, a.limit.next(s.cycle.now, a.out))\n	}\n	return room", new: "	}\n	return room",
 		fault: "a rate lets one command through for each grant that comes",
 		run:   "^TestRateOverNodes$",
+	},
+	{
+		name: "key-without-limit", invariant: 12, file: "scheduler/keys.go",
+		old: "		return k.room(now, a.longest)\n	}\n	return 0", new: "		return k.room(now, a.longest)\n	}\n	return -1",
+		fault: "the first commands of a key leave without a grant",
+		run:   "^(TestKeysOverNodes|TestBranchesOfAKey)$",
+	},
+	{
+		name: "gone-is-free-to-its-key", invariant: 12, file: "scheduler/keys.go",
+		old: "	k.inUse.end(gone, over)", new: "	k.inUse.end(false, over)",
+		fault: "the place of a key is given away while a command that took it runs",
+		run:   "^TestGoneKeepsThePlaceOfItsKey$",
+	},
+	{
+		name: "aside-for-ever", invariant: 11, file: "scheduler/keys.go",
+		old: "					at.again()\n", new: "",
+		fault: "tasks of a key that do not stand aside in memory are not done",
+		run:   "^TestManyOfOneKey$",
+	},
+	{
+		name: "key-goes-on-late", invariant: 11, file: "scheduler/keys.go",
+		old: "	k.inUse.end(gone, over)\n	k.change()\n	k.look()\n", new: "	k.inUse.end(gone, over)\n	k.change()\n",
+		fault: "the next task of a key waits for a grant although a place is free",
+		run:   "^TestNextOfAKey$",
+	},
+	{
+		name: "branch-wants-no-place", invariant: 11, file: "scheduler/keys.go",
+		old: "	k.kept = true\n", new: "",
+		fault: "a branch that waits for its key gets no place",
+		run:   "^TestBranchWaitsForItsKey$",
+	},
+	{
+		name: "key-is-forgotten-in-use", invariant: 12, file: "scheduler/limits.go",
+		old: "h.sent.Idle() && h.seq == u.seq", new: "h.sent.Idle() || h.seq != 0",
+		fault: "a grant that is under way to a shard is given to others",
+		run:   "^(TestKeysOverNodes|TestKeysWithinAll)$",
+	},
+	{
+		name: "drain-starts-parked", invariant: 11, file: "scheduler/committer.go",
+		old: "	c.shard.StartNoMore(p)\n", new: "",
+		fault: "a partition that is handed over goes on with what is parked for all of its time",
+		run:   "^TestHandoverOfParked$",
 	},
 }
