@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 )
@@ -121,6 +122,12 @@ func TestCheckLimit(t *testing.T) {
 		{Limit{Agent: "pay", Concurrent: -1}, "concurrent: -1, want 0 (any number) to 1000000"},
 		{Limit{Agent: "pay", Concurrent: ConcurrentMax + 1}, "concurrent: 1000001, want 0 (any number) to 1000000"},
 		{Limit{Agent: "pay", RateMilli: -1500}, "rate: -1.5 a second, want 0 (any number), or 0.001 to 1000000"},
+		{Limit{Agent: "pay", Key: "input.c", KeyConcurrent: 1}, ""}, {Limit{Agent: "pay", Concurrent: 9, Key: "input.c", KeyRateMilli: 1}, ""},
+		{Limit{Agent: "pay", Concurrent: 9, Key: "input.c"}, `key: "input.c" is given, but neither key_concurrent nor key_rate is`},
+		{Limit{Agent: "pay", Concurrent: 9, KeyConcurrent: 1}, "key: it is not given, but key_concurrent or key_rate is"},
+		{Limit{Agent: "pay", Key: "input.c", KeyConcurrent: -1}, "key_concurrent: -1, want 0 (any number) to 1000000"},
+		{Limit{Agent: "pay", Key: "input.c", KeyRateMilli: RateMilliMax + 1000}, "key_rate: 1.000001e+06 a second, want 0 (any number), or 0.001 to 1000000"},
+		{Limit{Agent: "pay", Key: strings.Repeat("x", LimitKeyMax+1), KeyConcurrent: 1}, "key: 1025 bytes, the most is 1024"},
 	} {
 		got := ""
 		if err := c.limit.Check(); err != nil {
@@ -132,6 +139,29 @@ func TestCheckLimit(t *testing.T) {
 	}
 	if (&Limit{Agent: "a b", Concurrent: 1}).Check() == nil {
 		t.Error("an agent's name that cannot be is taken")
+	}
+}
+
+// What bounds a key is not what bounds the agent in all.
+func TestClaimOfKey(t *testing.T) {
+	l, now := Limit{Agent: "pay", Concurrent: 8, Key: "input.c", KeyConcurrent: 3}, birthTime
+	others := []Grant{{Keyed: true, Key: "x", Holder: "b", Wanted: 9, Places: 1, Until: now.Add(time.Second)}}
+	if got := l.Claim(now, Grant{Keyed: true, Key: "x", Holder: "a", Wanted: 9}, others); got.Grant.Places != 2 && got.Grant.Places != 1 || got.Grant.Key != "x" || got.Limit != l {
+		t.Errorf("of a key: %+v", got)
+	}
+	if got := l.Claim(now, Grant{Holder: "a", Wanted: 9}, nil); got.Grant.Places != 8 {
+		t.Errorf("in all: %+v", got)
+	}
+}
+
+// A long key is its hash: two of them are not the same by their beginnings.
+func TestKeyOf(t *testing.T) {
+	long := strings.Repeat("x", KeyBytesMax)
+	if KeyOf(long) != long || KeyOf("") != "" {
+		t.Error("a short key is not itself")
+	}
+	if a, b := KeyOf(long+"1"), KeyOf(long+"2"); a == b || len(a) > KeyBytesMax {
+		t.Errorf("long keys are %q and %q", a, b)
 	}
 }
 
