@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
@@ -15,10 +16,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtestdb"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
 )
@@ -205,10 +209,50 @@ func TestRestoredDump(t *testing.T) {
 	}
 }
 
-// TestBothRestored: database and streams are lost together, and put back from a dump and a later copy of NATS's files.
-// What was accepted before the copy runs; what both have lost is submitted again by the same ids, and its effects are not
-// made twice. A task that ran after the copy, and is undone the second time, may leave effects of steps that it does not come
-// to again: neither backup knows of them, and the books show them.
+// committed is the last commit of every partition that the database has.
+func (r *ruins) committed() (all []core.Evidence) {
+	r.t.Helper()
+	states, err := r.store.Cursors(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := range states {
+		all = append(all, core.Evidence{Partition: states[i].Partition, Epoch: states[i].Epoch, Commit: states[i].LastCommit})
+	}
+	return all
+}
+
+// recorded reports whether NATS has a record of a later commit of every partition.
+func (r *ruins) recorded(than []core.Evidence) bool {
+	r.t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(r.t.Context(), wire.Names{}.BucketPartitions())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, was := range than {
+		var is core.Evidence
+		entry, err := bucket.Get(r.t.Context(), wire.EvidenceKey(was.Partition, false))
+		if err == nil {
+			err = json.Unmarshal(entry.Value(), &is)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if !is.Newer(was) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestBothRestored: database and streams are lost together, and put back from a dump and a copy of NATS's files that is so
+// much later that it has records of later commits. What either has runs, and nothing of it is half done; what both have lost
+// is submitted again by the same ids, and its effects are not made twice. Of that alone, when it is undone this time, effects
+// may stand of steps that it does not come to: neither copy knows of them, and the books show them.
 //
 // covers: A6, inv1
 func TestBothRestored(t *testing.T) {
@@ -219,7 +263,9 @@ func TestBothRestored(t *testing.T) {
 	d := r.drone(drone.QuickPlan(), drone.FaultsSome)
 	d.submit(t, 0, dumped, func(int) {})
 	file := r.dump()
+	last := r.committed()
 	d.submit(t, dumped, copied, func(int) {})
+	until(t, "later commits are recorded", func() bool { return r.recorded(last) })
 	saved := filepath.Join(t.TempDir(), "nats")
 	r.withoutNATS(func() {
 		if err := os.CopyFS(saved, os.DirFS(r.dir)); err != nil {
@@ -242,12 +288,24 @@ func TestBothRestored(t *testing.T) {
 	second := r.serve("second", "ingest,scheduler,supervisor")
 	second.ready()
 	until(t, "what was accepted before the copy ends", func() bool { return r.ended() >= copied })
+	if want := "the database went back"; !strings.Contains(second.log(), want) {
+		t.Errorf("the log does not say %q", want)
+	}
 
 	d.accepted = nil
 	d.submit(t, 0, tasks, func(int) {})
 	books := r.books(d)
-	if books.Accepted != tasks || books.Processed+books.Undone != tasks || books.Lost > 0 || books.Doubled > 0 || books.Error > 0 {
+	if books.Accepted != tasks || books.Processed+books.Undone != tasks || books.Lost > 0 || books.Doubled > 0 || books.Error > 0 || books.HalfDone > drone.ExamplesMax {
 		t.Errorf("the books are not as promised: %+v", books)
+	}
+	lost := map[string]bool{}
+	for i := copied; i < tasks; i++ {
+		lost[d.requests.Request(i).DeliveryID] = true
+	}
+	for _, e := range books.Examples {
+		if e.Finding == drone.FoundHalfDone && !lost[e.Task] {
+			t.Errorf("a task that was accepted before the copy is half done: %+v", e)
+		}
 	}
 	t.Logf("%+v", books)
 }

@@ -287,6 +287,7 @@ func (g *Ground) tell(ctx context.Context) {
 		alerts, next := g.due(time.Now())
 		for _, a := range alerts {
 			g.sink.Alert(g.Clean(a))
+			g.said(&a)
 		}
 		timer.Reset(next)
 	}
@@ -393,8 +394,28 @@ func (g *Ground) Once(a Alert) {
 	}
 	g.events[a.Name] = &event{last: time.Now()}
 	g.mu.Unlock()
-	g.changed()
 	g.sink.Alert(g.Clean(a))
+	g.said(&a)
+	g.changed()
+}
+
+// said takes note that an alert has been told: the gap to the next one begins now. On a busy machine that is later than when
+// it was decided.
+func (g *Ground) said(a *Alert) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if a.Phase == Once {
+		if e := g.events[a.Name]; e != nil {
+			e.last = now
+		}
+		return
+	}
+	for _, c := range g.conditions {
+		if s := c.states[a.Key]; c.Name == a.Name && s != nil {
+			s.line = now
+		}
+	}
 }
 
 // Tell raises an alert about an event at once. Its caller bounds how often.

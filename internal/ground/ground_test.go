@@ -28,9 +28,11 @@ type world struct {
 	at     []time.Duration // of the alerts, since the beginning
 	began  time.Time
 	err    error
+	slow   time.Duration // how long it takes to tell
 }
 
 func (w *world) Alert(a Alert) {
+	<-time.After(w.slow)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.alerts, w.at = append(w.alerts, a), append(w.at, time.Since(w.began))
@@ -354,6 +356,27 @@ func TestEventsAreFolded(t *testing.T) {
 			t.Errorf("%d names kept", n)
 		}
 	})
+}
+
+// TestGapsBeginWhenItIsTold: where a line takes its time, the next one keeps its distance from when that one was written.
+func TestGapsBeginWhenItIsTold(t *testing.T) {
+	in(t, func(w *world, r []Reporter) {
+		w.slow = 300 * time.Millisecond
+		for range 3 {
+			w.g.Once(Alert{Name: "e", Text: "it happened"})
+		}
+		w.after(3 * time.Second)
+		w.want("300ms once e", "1.6s once e")
+
+		r[0].Report(errAway)
+		w.after(400 * time.Millisecond)
+		r[0].Report(nil)
+		w.after(Settle + 400*time.Millisecond)
+		w.want("3.6s begin a", "6s end a")
+		r[0].Report(errAway)
+		w.after(2 * time.Second)
+		w.want("7.3s begin a")
+	}, plain(Condition{Name: "a", Grace: AtOnce}))
 }
 
 // TestNamesAreUnique: a second condition of a name would share its readiness.

@@ -112,6 +112,7 @@ func (w *World) check() {
 		}
 	}
 	w.checkOrphans()
+	w.checkBoth()
 }
 
 // Story is the history of every task, by number: the whole run.

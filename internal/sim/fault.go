@@ -119,6 +119,8 @@ const (
 	BreakerGaveUp // a task that could not wait
 	Pinned        // nor that: they want partitions elsewhere
 
+	BothRestored // SQL and streams, from copies of different times; drawn apart
+
 	faultCount
 )
 
@@ -167,6 +169,7 @@ var kinds = [faultCount]struct {
 	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"}, Keyed: {"limit with keys", 0.5}, KeyReached: {name: "limit of a key reached"},
 	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
+	BothRestored: {"both restored", 0.05},
 }
 
 // String is the fault's name.
@@ -182,10 +185,10 @@ func (w *World) Faults() map[string]int {
 }
 
 // drawOdds lets worlds differ: in each some faults are rarer, some more likely
-// and some do not happen at all, so that they do not always hide one another.
+// and some do not happen at all, so that they do not always hide one another. The last fault is drawn by bothLater.
 func (w *World) drawOdds() {
 	factors := [...]float64{0, 0.5, 1, 1, 1, 2}
-	for f := range w.odds {
+	for f := range w.odds[:BothRestored] {
 		w.odds[f] = kinds[f].p * factors[w.rand.IntN(len(factors))]
 	}
 	if w.cfg.Operators {

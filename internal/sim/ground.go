@@ -88,6 +88,11 @@ func (w *World) loseBucket() {
 	w.tell("", -1, "the evidence is lost")
 	clear(w.evidence)
 	clear(w.former)
+	for i := range w.forgot.times {
+		if both := w.forgot.times[i].both; both != nil {
+			clear(both.shown)
+		}
+	}
 	if len(w.wishes) > 0 { // they were in it as well
 		w.setWishes()
 	}

@@ -30,6 +30,7 @@ type forgotEnd struct {
 type lostTime struct {
 	from, to core.Instant
 	keys     map[string]bool // whose do or undo was sent in it last
+	both     *bothLost       // nil: the streams stayed
 }
 
 func newForgot() forgot {
@@ -184,7 +185,12 @@ func (w *World) forgotten(p int, key string) bool {
 	}
 	for _, lost := range w.forgot.times {
 		noticed := w.noticedAfter(p, lost.to)
-		in := func(at core.Instant) bool { return at > lost.from && at <= noticed }
+		if lost.both != nil && lost.keys[key] && lost.both.unknown(p, root) {
+			return true
+		}
+		in := func(at core.Instant) bool {
+			return at > lost.from && at <= noticed && (lost.both == nil || at != lost.to)
+		}
 		if lost.keys[key] && (noticed == 0 || w.forgot.former[p] || slices.ContainsFunc(w.forgot.streams, in) || in(w.trimmed[root]) || w.endedIn(p, key, lost.to, noticed)) {
 			return true
 		}

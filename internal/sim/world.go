@@ -22,6 +22,7 @@ type Config struct {
 	Storm      time.Duration // how long faults are drawn, and tasks submitted
 	Calm       time.Duration // by when, after the storm, everything must have ended
 	Operators  bool          // they meddle with every task again and again, and the database goes back in every storm
+	Both       bool          // SQL and streams are restored from copies of different times, in every storm
 	Graph      bool          // plans are graphs of steps of all kinds, drawn from the seed; else they are chains of calls
 	Log        *slog.Logger  // of the roles; nil: none
 	Ledger     agents.Ledger // of the agents; nil: one in memory
@@ -178,6 +179,7 @@ func (w *World) run() *Violation {
 	w.submitAll()
 	w.restoreLater()
 	w.wentBackLater()
+	w.bothLater()
 	w.moveGround()
 	w.stopEvents()
 	w.troubleAgents()

@@ -31,6 +31,7 @@ func run(args []string, out, errs io.Writer) int {
 	flags.IntVar(&r.tasks, "tasks", 0, "tasks of a world; 0: as the seed has it")
 	flags.StringVar(&r.world, "world", "all", "linear: plans are chains of calls; graph: graphs of steps of all kinds, with children; all: each seed in both")
 	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
+	flags.BoolVar(&r.both, "both", false, "database and streams are restored from copies of different times in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
 	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
@@ -83,6 +84,7 @@ type runner struct {
 	tasks, show int
 	world       string
 	operators   bool
+	both        bool
 
 	mu         sync.Mutex
 	seeds      int
@@ -115,7 +117,7 @@ var worlds = map[string][]bool{"linear": {false}, "graph": {true}, "all": {false
 func (r *runner) config(seed uint64, graph bool) sim.Config {
 	cfg := sim.Draw(seed)
 	cfg.Graph = graph
-	cfg.Operators = r.operators
+	cfg.Operators, cfg.Both = r.operators, r.both
 	if r.tasks > 0 {
 		cfg.Tasks = r.tasks
 	}
@@ -146,6 +148,9 @@ func (r *runner) one(seed uint64, graph bool) {
 		}
 		if r.operators {
 			more += " -operators"
+		}
+		if r.both {
+			more += " -both"
 		}
 		fmt.Fprintf(r.out, "%v\nagain with: go run ./internal/sim/run -seeds 1 -seed %d -tasks %d%s\n\n", err, seed, cfg.Tasks, more)
 	}

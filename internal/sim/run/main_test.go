@@ -37,6 +37,17 @@ func TestOperators(t *testing.T) {
 	}
 }
 
+// Database and streams are restored from copies of different times in every world.
+func TestCopiesOfTwoTimes(t *testing.T) {
+	var out strings.Builder
+	if status := run([]string{"-seeds", "150", "-both", "-faults"}, &out, io.Discard); status != 0 {
+		t.Fatalf("status %d\n%s", status, &out)
+	}
+	if !regexp.MustCompile(`(?m)^ +[1-9]\d\d  both restored$`).MatchString(out.String()) {
+		t.Errorf("they were seldom restored:\n%s", &out)
+	}
+}
+
 func TestBadFlags(t *testing.T) {
 	for _, args := range []string{"-seeds -1", "-workers 0", "-world round", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-what"} {
 		var errs strings.Builder
