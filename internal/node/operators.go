@@ -136,7 +136,7 @@ func (n *Node) obey(cfg *scheduler.RunConfig) {
 		}}
 	}
 	if store, ok := n.operatorStore().(operate.LimitStore); ok {
-		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8])}
+		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8]), KeyOf: new(limitKeys).of}
 	}
 	cfg.Wishes = n.watchWishes
 }
