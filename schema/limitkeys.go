@@ -163,7 +163,8 @@ func (c changes) storedGrants(agent string, mine []core.Grant) (map[grantsOf][]c
 	if len(keys) == 0 {
 		return stored, nil
 	}
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qKeyGrants+c.r.rows(2, `key TEXT`)+keyGrantsWhere), append([]any{words(agent)}, c.r.rowArgs(keys)...)...)
+	query, args := c.r.keyGrants(agent, keys)
+	rows, err := c.tx.QueryContext(c.ctx, c.r.params(query), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +182,16 @@ func (c changes) storedGrants(agent string, mine []core.Grant) (map[grantsOf][]c
 	return stored, rows.Err()
 }
 
+// keyGrants is the query of the grants of keys.
+func (r *reader) keyGrants(agent string, keys []string) (query string, args []any) {
+	return qKeyGrants + r.rows(2, `key TEXT`) + keyGrantsWhere, append([]any{words(agent)}, r.rowArgs(keys)...)
+}
+
+// dropKeyGrants is the statement that deletes some.
+func (r *reader) dropKeyGrants(agent string, keys, holders []string) (query string, args []any) {
+	return qDropKeyGrants + r.rows(2, `key TEXT`, `holder TEXT`) + `)`, append([]any{words(agent)}, r.rowArgs(keys, holders)...)
+}
+
 // putKeyGrants stores what is to be kept of keys, in one statement, and deletes the rest of what is stored, in another.
 func (c changes) putKeyGrants(agent string, rows map[keyGrant]keyRow) error {
 	var keys, holders, gone, goneHolders []string
@@ -196,7 +207,8 @@ func (c changes) putKeyGrants(agent string, rows map[keyGrant]keyRow) error {
 		}
 	}
 	if len(gone) > 0 {
-		if _, err := c.exec(qDropKeyGrants+c.r.rows(2, `key TEXT`, `holder TEXT`)+`)`, append([]any{words(agent)}, c.r.rowArgs(gone, goneHolders)...)...); err != nil {
+		query, args := c.r.dropKeyGrants(agent, gone, goneHolders)
+		if _, err := c.exec(query, args...); err != nil {
 			return err
 		}
 	}
