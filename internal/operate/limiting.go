@@ -60,7 +60,7 @@ type Limit struct {
 	Wanted        int64        `json:"wanted" doc:"places that they could use: commands that are out, and tasks that wait for one"`
 	Holders       int          `json:"holders" doc:"committers that have some, or want some"`
 	Keys          int64        `json:"keys,omitempty" doc:"keys of which something is granted or wanted now"`
-	BusiestKeys   []KeyGranted `json:"busiest_keys,omitempty" doc:"20 of them at most: those that want most beyond what they have first"`
+	BusiestKeys   []KeyGranted `json:"busiest_keys,omitempty" doc:"20 of those keys at most: what wants most beyond what it has first"`
 	Revision      int64        `json:"revision" doc:"rises with each change"`
 	Since         time.Time    `json:"since"`
 	By            string       `json:"by"`
