@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,9 +40,7 @@ func testLimits(r *rig) {
 
 // testGrants: however many claim at once, together they never have more than the limit; what has ended is free again.
 func testGrants(r *rig) {
-	if ok, err := r.s.PutLimit(r.ctx, operate.AgentLimit{Limit: core.Limit{Agent: "pay", Concurrent: 10, RateMilli: 1000, Revision: 1}, At: start.Time()}); err != nil || !ok {
-		r.Fatal(ok, err)
-	}
+	r.limited(core.Limit{Agent: "pay", Concurrent: 10, RateMilli: 1000, Revision: 1})
 	until := start.Add(time.Minute)
 	const holders = 6
 	r.claimAtOnce(holders, 1, func(holder string, _ int) core.Grant { return core.Grant{Holder: holder, Wanted: 10, Until: until} })
@@ -90,11 +89,19 @@ func (r *rig) limited(l core.Limit) {
 	r.limitedAt(l, start)
 }
 
+// limitedAt stores a limit. Whether one was stored whose answer was lost is found by reading.
 func (r *rig) limitedAt(l core.Limit, at core.Instant) {
 	r.Helper()
-	if ok, err := r.s.PutLimit(r.ctx, operate.AgentLimit{Limit: l, At: at.Time()}); err != nil || !ok {
-		r.Fatal(ok, err)
+	for range 20 {
+		ok, err := r.s.PutLimit(r.ctx, operate.AgentLimit{Limit: l, At: at.Time()})
+		if err == nil && !ok {
+			r.Fatalf("limit %+v is not stored", l)
+		}
+		if ok || slices.Contains(get(r.s.Limits(r.ctx))(r), l) {
+			return
+		}
 	}
+	r.Fatalf("limit %+v cannot be stored", l)
 }
 
 // keysOf is what is granted of keys of an agent at a time.
