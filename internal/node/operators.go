@@ -158,7 +158,9 @@ func (b boundedLimits) Limits(ctx context.Context) ([]core.Limit, error) {
 
 // ClaimGrants implements scheduler.LimitStore.
 func (b boundedLimits) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
-	return timely(ctx, func(ctx context.Context) ([]core.ClaimedGrant, error) { return b.store.ClaimGrants(ctx, agent, now, mine) })
+	return timely(ctx, func(ctx context.Context) ([]core.ClaimedGrant, error) {
+		return b.store.ClaimGrants(ctx, agent, now, mine)
+	})
 }
 
 // boundedBreakers is scheduler.BreakerStore whose calls end in time.
