@@ -24,8 +24,8 @@ type Dialect struct {
 	Among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
 	Time   func(core.Instant) any
 	// Rows are lists of equal length, from parameter first on, as the rows u of a FROM; each
-	// column is a name and a type, INT8 or TEXT. RowArgs are the parameters, of []int64 and
-	// []string.
+	// column is a name and a type, INT8, TEXT or TIMESTAMPTZ. RowArgs are the parameters, of
+	// []int64, []string and []core.Instant.
 	Rows    func(first int, columns ...string) string
 	RowArgs func(lists ...any) []any
 	// Again reports whether a read that failed may go well the next time; nil: none does.

@@ -89,6 +89,14 @@ func SignalQuestions(s Store) []Question {
 	return []Question{{r.params(qSignalCounts), []any{r.time(1), 100}}, {r.params(qSignalOldest), nil}, {r.params(qSignalNext), []any{10}}}
 }
 
+// KeyQuestions are the statements by which an agent's grants of keys are read, deleted and forgotten.
+func KeyQuestions(s Store, agent string, keys, holders []string) []Question {
+	r := readerOf(s)
+	read, readArgs := r.keyGrants(agent, keys)
+	drop, dropArgs := r.dropKeyGrants(agent, keys, holders)
+	return []Question{{r.params(read), readArgs}, {r.params(drop), dropArgs}, {r.params(qForgetKeys), []any{agent, r.time(5), forgetMax}}}
+}
+
 // Countings are the queries of counts of partition 1.
 func Countings(s Store) (all []Question) {
 	for _, g := range countGroups {

@@ -2,23 +2,22 @@ package schema
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"slices"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
 const (
-	qLimits   = `SELECT agent, concurrent, rate_milli, revision, at, by_name, reason FROM limits ORDER BY agent LIMIT ?1`
-	qNewLimit = `INSERT INTO limits (agent, concurrent, rate_milli, revision, claims, at, by_name, reason) VALUES (?1, ?2, ?3, ?4, 0, ?5, ?6, ?7)
-	ON CONFLICT (agent) DO NOTHING`
-	qPutLimit    = `UPDATE limits SET concurrent = ?2, rate_milli = ?3, revision = ?4, at = ?5, by_name = ?6, reason = ?7 WHERE agent = ?1 AND revision = ?8`
+	qLimits = `SELECT agent, concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, at, by_name, reason FROM limits
+	ORDER BY agent LIMIT ?1`
+	qNewLimit = `INSERT INTO limits (agent, concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, claims, at, by_name, reason)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10) ON CONFLICT (agent) DO NOTHING`
+	qPutLimit = `UPDATE limits SET concurrent = ?2, rate_milli = ?3, key_expr = ?4, key_concurrent = ?5, key_rate_milli = ?6, revision = ?7, at = ?8,
+	by_name = ?9, reason = ?10 WHERE agent = ?1 AND revision = ?11`
 	qDeleteLimit = `DELETE FROM limits WHERE agent = ?1`
 	// Others that claim wait until this transaction has ended.
-	qLockLimit = `UPDATE limits SET claims = claims + 1 WHERE agent = ?1 RETURNING concurrent, rate_milli, revision`
+	qLockLimit = `UPDATE limits SET claims = claims + 1 WHERE agent = ?1 RETURNING concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, claims`
 	qGrants    = `SELECT holder, wanted, places, rate_milli, until_at FROM limit_grants WHERE agent = ?1 ORDER BY holder LIMIT ?2`
 	qGranted   = `SELECT agent, CAST(count(*) AS INT8), CAST(sum(wanted) AS INT8), CAST(sum(places) AS INT8), CAST(sum(rate_milli) AS INT8) FROM limit_grants
 	WHERE until_at > ?1 AND (wanted > 0 OR places > 0 OR rate_milli > 0) AND agent IN (SELECT agent FROM limits) GROUP BY agent`
@@ -32,7 +31,7 @@ func (a *asked) AgentLimits(ctx context.Context) ([]operate.AgentLimit, error) {
 	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (operate.AgentLimit, error) {
 		var l operate.AgentLimit
 		var at instant
-		err := row.Scan(&l.Agent, &l.Concurrent, &l.RateMilli, &l.Revision, &at, &l.By, &l.Reason)
+		err := row.Scan(&l.Agent, &l.Concurrent, &l.RateMilli, &l.Key, &l.KeyConcurrent, &l.KeyRateMilli, &l.Revision, &at, &l.By, &l.Reason)
 		l.At = at.timeOf()
 		return l, err
 	}, qLimits, core.LimitsMax)
@@ -52,21 +51,28 @@ func (a *asked) Limits(ctx context.Context) ([]core.Limit, error) {
 	return limits, err
 }
 
-// PutLimit implements operate.LimitStore.
-func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (bool, error) {
+// PutLimit implements operate.LimitStore. It forgets what has ended of the keys of limits that were deleted.
+func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool, err error) {
+	at := a.of.time(core.InstantOf(l.At))
 	query := qNewLimit
-	args := []any{words(l.Agent), l.Concurrent, l.RateMilli, l.Revision, a.of.time(core.InstantOf(l.At)), words(l.By), words(l.Reason)}
+	args := []any{words(l.Agent), l.Concurrent, l.RateMilli, words(l.Key), l.KeyConcurrent, l.KeyRateMilli, l.Revision, at, words(l.By), words(l.Reason)}
 	if l.Revision > 1 {
 		query, args = qPutLimit, append(args, l.Revision-1)
 	}
-	n, err := a.execOne(ctx, query, args...)
+	err = a.change(ctx, func(c changes) error {
+		n, err := c.exec(query, args...)
+		if stored = n > 0; err == nil && stored {
+			_, err = c.exec(qForgetLeftKeys, at, forgetMax)
+		}
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("limit of agent %s: %w", core.QuoteShort(l.Agent), err)
 	}
-	return n > 0, nil
+	return stored, nil
 }
 
-// DeleteLimit implements operate.LimitStore. Grants end by themselves.
+// DeleteLimit implements operate.LimitStore. Grants end by themselves; see PutLimit.
 func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
 	if _, err := a.execOne(ctx, qDeleteLimit, words(agent)); err != nil {
 		return fmt.Errorf("limit of agent %s: %w", core.QuoteShort(agent), err)
@@ -112,36 +118,10 @@ func (a *asked) Granted(ctx context.Context, now core.Instant) (map[string]opera
 	for _, s := range all {
 		sums[s.agent] = s.Granted
 	}
-	return sums, nil
-}
-
-// ClaimGrant implements scheduler.LimitStore.
-func (a *asked) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (got core.ClaimedGrant, err error) {
-	err = a.change(ctx, func(c changes) error {
-		l := core.Limit{Agent: agent}
-		switch err := c.row(qLockLimit, []any{words(agent)}, &l.Concurrent, &l.RateMilli, &l.Revision); {
-		case errors.Is(err, sql.ErrNoRows):
-			return notThere("limit of agent", agent)
-		case err != nil:
-			return err
-		}
-		stored, err := c.grants(agent)
-		if err != nil {
-			return err
-		}
-		got = l.Claim(now, mine, stored)
-		if _, err := c.exec(qPutGrant, words(agent), words(mine.Holder), got.Grant.Wanted, got.Grant.Places, got.Grant.RateMilli, a.of.time(got.Grant.Until)); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(stored, func(o core.Grant) bool { return o.Until < now }) {
-			_, err = c.exec(qForgetGrants, words(agent), a.of.time(now))
-		}
-		return err
-	})
-	if err != nil {
-		return got, fmt.Errorf("grant of agent %s: %w", core.QuoteShort(agent), err)
+	if err := a.busiestKeys(ctx, now, sums); err != nil {
+		return nil, err
 	}
-	return got, nil
+	return sums, nil
 }
 
 func (c changes) grants(agent string) (all []core.Grant, err error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,11 +13,15 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-var limitColumns = []string{"agent", "concurrent", "granted", "rate", "~granted_rate", "wanted", "holders", "~since", "by", "reason"}
+var (
+	limitColumns    = []string{"agent", "concurrent", "granted", "rate", "~granted_rate", "wanted", "holders", "keys", "~key", "~key_concurrent", "~key_rate", "~since", "by", "reason"}
+	limitKeyColumns = []string{"key", "holders", "wanted", "places"}
+)
 
 type limitsCmd struct {
 	List   limitsListCmd   `cmd:"" default:"withargs" help:"List the limits of agents, and what of them is granted and wanted."`
-	Set    limitsSetCmd    `cmd:"" help:"Bound what an agent gets, over all nodes: so many calls at a time, so many a second. It takes the place of the limit that there is."`
+	Set    limitsSetCmd    `cmd:"" help:"Bound what an agent gets, over all nodes: so many calls at a time, so many a second, in all and for each key, for instance each customer. It takes the place of the limit that there is."`
+	Keys   limitsKeysCmd   `cmd:"" help:"List the busiest keys of the limit of an agent, 20 at most: those that want most beyond what they have first."`
 	Remove limitsRemoveCmd `cmd:"" help:"Let an agent have any number again."`
 }
 
@@ -33,33 +38,45 @@ func (c *limitsListCmd) Run(ctx context.Context, std streams) error {
 
 // limitBody is a request for a limit.
 type limitBody struct {
-	Concurrent int     `json:"concurrent,omitempty"`
-	Rate       float64 `json:"rate,omitempty"`
-	Reason     string  `json:"reason"`
+	Concurrent    int     `json:"concurrent,omitempty"`
+	Rate          float64 `json:"rate,omitempty"`
+	Key           string  `json:"key,omitempty"`
+	KeyConcurrent int     `json:"key_concurrent,omitempty"`
+	KeyRate       float64 `json:"key_rate,omitempty"`
+	Reason        string  `json:"reason"`
 }
 
 type limitsSetCmd struct {
-	Agent      string `arg:"" help:"Name of the agent."`
-	Concurrent int    `help:"Calls at a time, 1 to 1000000 (default: any number)."`
-	Rate       string `help:"Calls a second, or 6/min, or 100/h; thousandths of one a second count (default: any number)."`
-	Reason     string `help:"Why; it is kept in the audit trail."`
+	Agent         string `arg:"" help:"Name of the agent."`
+	Concurrent    int    `help:"Calls at a time, 1 to 1000000 (default: any number)."`
+	Rate          string `help:"Calls a second, or 6/min, or 100/h; thousandths of one a second count (default: any number)."`
+	Key           string `help:"Expression (CEL) over input, type and labels of a task, such as input.customer: calls of tasks of which it is the same are bounded together by the next two."`
+	KeyConcurrent int    `help:"Calls of one key at a time, 1 to 1000000 (default: any number)."`
+	KeyRate       string `help:"Calls of one key a second, as --rate (default: any number)."`
+	Reason        string `help:"Why; it is kept in the audit trail."`
 	server
 }
 
 // Run sets a limit.
 func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
-	rate, err := rateOf(c.Rate)
+	rate, err := rateOf("rate", c.Rate)
 	if err != nil {
 		return err
 	}
-	if c.Concurrent == 0 && rate == 0 {
-		return misuse("nothing to bound: want --concurrent, --rate or both")
+	keyRate, err := rateOf("key-rate", c.KeyRate)
+	switch ofKey := c.KeyConcurrent != 0 || keyRate != 0; {
+	case err != nil:
+		return err
+	case (c.Key != "") != ofKey:
+		return misuse("want --key with --key-concurrent, --key-rate or both")
+	case c.Concurrent == 0 && rate == 0 && !ofKey:
+		return misuse("nothing to bound: want --concurrent, --rate or both, or --key")
 	}
 	reason, err := reasonOf(std, c.Reason, true)
 	if err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPut, pathOf("limits", c.Agent), limitBody{c.Concurrent, rate, reason}, nil)
+	data, err := c.send(ctx, http.MethodPut, pathOf("limits", c.Agent), limitBody{c.Concurrent, rate, c.Key, c.KeyConcurrent, keyRate, reason}, nil)
 	if err != nil {
 		return err
 	}
@@ -68,17 +85,58 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
 	var says []string
-	if l.Concurrent > 0 {
-		says = append(says, fmt.Sprintf("%d calls at a time", l.Concurrent))
+	if of := boundWords(l.Concurrent, l.Rate); of != "" {
+		says = append(says, of)
 	}
-	if l.Rate > 0 {
-		says = append(says, fmt.Sprintf("%g calls a second", l.Rate))
+	if of := boundWords(l.KeyConcurrent, l.KeyRate); of != "" {
+		says = append(says, of+" for each "+l.Key)
 	}
-	return c.said(std, data, limitColumns, "agent %s gets %s at most (duly limits remove %s ends it)", c.Agent, strings.Join(says, " and "), c.Agent)
+	return c.said(std, data, limitColumns, "agent %s gets %s at most (duly limits remove %s ends it)", c.Agent, strings.Join(says, ", "), c.Agent)
 }
 
-// rateOf reads calls a second: a number, or one for a second, a minute or an hour.
-func rateOf(text string) (float64, error) {
+// boundWords says what bounds calls; empty: nothing.
+func boundWords(concurrent int, rate float64) string {
+	var says []string
+	if concurrent > 0 {
+		says = append(says, fmt.Sprintf("%d calls at a time", concurrent))
+	}
+	if rate > 0 {
+		says = append(says, fmt.Sprintf("%g calls a second", rate))
+	}
+	return strings.Join(says, " and ")
+}
+
+type limitsKeysCmd struct {
+	Agent string `arg:"" help:"Name of the agent."`
+	server
+}
+
+// Run lists the busiest keys of a limit.
+func (c *limitsKeysCmd) Run(ctx context.Context, std streams) error {
+	data, err := c.read(ctx, pathOf("limits"), nil)
+	if err != nil {
+		return err
+	}
+	var all struct{ Limits []operate.Limit }
+	if err := json.Unmarshal(data, &all); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	i := slices.IndexFunc(all.Limits, func(l operate.Limit) bool { return l.Agent == c.Agent })
+	if i < 0 {
+		return &client.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("agent %q has no limit", c.Agent)}
+	}
+	page := map[string][]operate.KeyGranted{"busiest_keys": all.Limits[i].BusiestKeys}
+	if page["busiest_keys"] == nil {
+		page["busiest_keys"] = []operate.KeyGranted{}
+	}
+	if data, err = json.Marshal(page); err != nil {
+		return fmt.Errorf("keys of agent %s: %w", c.Agent, err)
+	}
+	return c.list(std, data, "busiest_keys", "no key has or wants anything", limitKeyColumns)
+}
+
+// rateOf reads calls a second from a flag: a number, or one for a second, a minute or an hour.
+func rateOf(flag, text string) (float64, error) {
 	if text == "" {
 		return 0, nil
 	}
@@ -86,7 +144,7 @@ func rateOf(text string) (float64, error) {
 	seconds, known := map[string]float64{"": 1, "s": 1, "min": 60, "h": 3600}[per]
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || !known || !(n > 0) {
-		return 0, misuse("rate: %q, want calls a second such as 100 or 0.5, or 6/min, or 100/h", text)
+		return 0, misuse("%s: %q, want calls a second such as 100 or 0.5, or 6/min, or 100/h", flag, text)
 	}
 	return n / seconds, nil
 }

@@ -27,7 +27,7 @@ func (e *engine) DeleteLimit(_ context.Context, agent string) error {
 }
 
 func (e *engine) Granted(context.Context, core.Instant) (map[string]operate.Granted, error) {
-	return map[string]operate.Granted{"payment.charge": {Holders: 3, Wanted: 412, Places: 17}}, nil
+	return map[string]operate.Granted{"payment.charge": {Holders: 3, Wanted: 412, Places: 17, Keys: 31, Busiest: []operate.KeyGranted{{Key: "acme", Holders: 2, Wanted: 88, Places: 5}}}}, nil
 }
 
 // TestLimits: a limit is set, seen and removed with a reason; a rate may be said in minutes and hours; what cannot be is
@@ -45,6 +45,20 @@ func TestLimits(t *testing.T) {
 	e.run(exitDone, "limits set payment.charge --rate 2.5 --reason slower -o json", `"rate":2.5`, `"revision":2`)
 	e.run(exitDone, "limits set payment.charge --rate 36/h --reason slower", "gets 0.01 calls a second at most")
 	e.run(exitUse, "limits set payment.charge --reason x", "nothing to bound")
+	e.run(exitDone, "limits set payment.charge --concurrent 20 --key input.customer --key-concurrent 2 --key-rate 6/min --reason fair", "gets 20 calls at a time, 2 calls at a time and 0.1 calls a second for each input.customer at most")
+	if l := e.limits[0]; l.Key != "input.customer" || l.KeyConcurrent != 2 || l.KeyRateMilli != 100 {
+		t.Errorf("%+v", l)
+	}
+	e.run(exitDone, "limits set payment.charge --key type --key-rate 1 --reason fair", "gets 1 calls a second for each type at most")
+	e.run(exitDone, "limits", "KEYS", "31")
+	e.run(exitDone, "limits list -o csv", "key,key_concurrent,key_rate", "31,type,,1,")
+	e.run(exitDone, "limits keys payment.charge", "KEY", "HOLDERS", "WANTED", "PLACES", "acme", "88")
+	e.run(exitDone, "limits keys payment.charge -o json", `{"busiest_keys":[{"key":"acme","holders":2,"wanted":88,"places":5}]}`)
+	e.run(exitNotFound, "limits keys other", `agent "other" has no limit`)
+	e.run(exitUse, "limits set payment.charge --key type --reason x", "want --key with --key-concurrent")
+	e.run(exitUse, "limits set payment.charge --key-rate 1 --reason x", "want --key with --key-concurrent")
+	e.run(exitUse, "limits set payment.charge --key type --key-rate 1/day --reason x", "key-rate: ", "want calls a second")
+	e.run(exitUse, "limits set payment.charge --key input. --key-rate 1 --reason x", "key: line 1, column 7")
 	e.run(exitUse, "limits set payment.charge --concurrent 5", "reason: none given")
 	for _, rate := range []string{"0", "-1", "x", "5/day", "NaN", "/s"} {
 		e.run(exitUse, "limits set payment.charge --rate="+rate+" --reason x", "want calls a second")

@@ -815,7 +815,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 		"Task": {taskColumns, taskListColumns}, "Accepted": {submittedColumns}, "Cancelled": {cancelledColumns}, "Record": {journalColumns}, "Answer": {answerColumns},
 		"Plan": {planListColumns}, "PlanStep": {planColumns}, "Group": {groupColumns, groupFields, top.FailureColumns}, "Preview": {previewFields}, "Rehearsal": {rehearsalFields},
 		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns}, "Breaker": {breakerFields},
-		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns},
+		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns}, "KeyGranted": {limitKeyColumns},
 	} {
 		if doc.Components.Schemas[schema] == nil {
 			t.Errorf("the API describes no %s", schema)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -14,9 +15,12 @@ type (
 	limitIn struct {
 		Agent string `path:"agent" maxLength:"259"`
 		Body  struct {
-			Concurrent int     `json:"concurrent,omitempty" minimum:"0" maximum:"1000000" doc:"do commands at a time, over all nodes; absent or 0: any number"`
-			Rate       float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"do commands a second, over all nodes, rounded down to thousandths; absent or 0: any number"`
-			Reason     string  `json:"reason" minLength:"1" maxLength:"1000"`
+			Concurrent    int     `json:"concurrent,omitempty" minimum:"0" maximum:"1000000" doc:"do commands at a time, over all nodes; absent or 0: any number"`
+			Rate          float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"do commands a second, over all nodes, rounded down to thousandths; absent or 0: any number"`
+			Key           string  `json:"key,omitempty" maxLength:"1024" doc:"an expression (CEL) over input, type and labels of a task, such as input.customer: the commands of tasks of which it is the same are bounded together, by key_concurrent and key_rate. It gives text, a number, or true or false; tasks for which it fails share the empty key. Absent: there are no keys. All nodes are to be of a version that knows keys"`
+			KeyConcurrent int     `json:"key_concurrent,omitempty" minimum:"0" maximum:"1000000" doc:"do commands of one key at a time, over all nodes; absent or 0: any number"`
+			KeyRate       float64 `json:"key_rate,omitempty" minimum:"0" maximum:"1000000" doc:"do commands of one key a second, over all nodes, rounded down to thousandths; absent or 0: any number"`
+			Reason        string  `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
 	limitOut    struct{ Body operate.Limit }
@@ -39,13 +43,16 @@ func (a *api) limitRoutes() {
 			return page, page.Limits, "", err
 		})
 	register(a, route{method: http.MethodPut, path: "/v1/limits/{agent}", id: "setLimit", tag: tag, needs: operate.RoleOperator, summary: "Bound what an agent gets, over all nodes",
-		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try. Undo commands take places, and never wait for one."},
+		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
 		func(ctx context.Context, in *limitIn) (*limitOut, error) {
 			if a.ports.Limits == nil {
 				return nil, notServed("limits")
 			}
-			l := operate.SetLimit{Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate, Reason: in.Body.Reason}
-			if bad := l.Check(); bad != nil {
+			l := operate.SetLimit{
+				Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate,
+				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason,
+			}
+			if bad := checkLimit(&l); bad != nil {
 				return nil, bad
 			}
 			actor, _ := operate.ActorFrom(ctx)
@@ -63,4 +70,15 @@ func (a *api) limitRoutes() {
 			actor, _ := operate.ActorFrom(ctx)
 			return nil, a.ports.Limits.RemoveLimit(ctx, actor, in.Agent, in.Reason)
 		})
+}
+
+// checkLimit refuses a limit that cannot be, or whose key is no expression.
+func checkLimit(l *operate.SetLimit) *operate.Refusal {
+	if bad := l.Check(); bad != nil || l.Key == "" {
+		return bad
+	}
+	if _, err := expr.NewKey(l.Key); err != nil {
+		return &operate.Refusal{Code: 400, Field: "key", Detail: "key: " + err.Error()}
+	}
+	return nil
 }

@@ -148,21 +148,23 @@ const (
 	varIndex   = "index"
 )
 
-// environments are what an expression sees, with and without the element of an each.
-var plainEnv, elementEnv, errEnv = environments()
+// environments are what an expression sees: no variable, those of plans, and the element of an each besides.
+var bareEnv, plainEnv, elementEnv, errEnv = environments()
 
-func environments() (plain, element *cel.Env, err error) {
-	plain, err = cel.NewEnv(
-		cel.Variable(varInput, cel.DynType), cel.Variable(varResults, cel.MapType(cel.StringType, cel.DynType)),
+func environments() (bare, plain, element *cel.Env, err error) {
+	bare, err = cel.NewEnv(
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableIdentifierEscapeSyntax(), cel.EnableMacroCallTracking(),
 		cel.ParserRecursionLimit(nestingMax), cel.ParserExpressionSizeLimit(core.ExpressionBytesMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexSizeMax),
 		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions(),
 	)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if plain, err = bare.Extend(cel.Variable(varInput, cel.DynType), cel.Variable(varResults, cel.MapType(cel.StringType, cel.DynType))); err != nil {
+		return nil, nil, nil, err
 	}
 	element, err = plain.Extend(cel.Variable(varElement, cel.DynType), cel.Variable(varIndex, cel.IntType))
-	return plain, element, err
+	return bare, plain, element, err
 }
 
 func (p *Program) compile(at place, source string) (*expression, Errors) {

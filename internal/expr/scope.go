@@ -51,6 +51,10 @@ type Scope struct{ env *cel.Env }
 
 // NewScope is a scope with these variables besides input and results. Error: CEL's, about a program that is wrong.
 func NewScope(more ...Variable) (*Scope, error) {
+	return newScope(plainEnv, more...)
+}
+
+func newScope(base *cel.Env, more ...Variable) (*Scope, error) {
 	if errEnv != nil {
 		return nil, errEnv
 	}
@@ -58,7 +62,7 @@ func NewScope(more ...Variable) (*Scope, error) {
 	for i, v := range more {
 		options[i] = cel.Variable(v.Name, v.Of.cel())
 	}
-	env, err := plainEnv.Extend(options...)
+	env, err := base.Extend(options...)
 	if err != nil {
 		return nil, fmt.Errorf("variables of expressions: %w", err)
 	}

@@ -144,7 +144,7 @@ func undeclared(m []string, at spot) string {
 		known, have = append(known, varElement, varIndex), "input, results, element and index"
 	} else if at.env != plainEnv {
 		names := variablesOf(at.env)
-		known, have = append(known, names...), strings.Join(names, ", ")
+		known, have = append(names, "true", "false", "null"), strings.Join(names, ", ")
 	}
 	if meant := near.Nearest(name, known); meant != "" {
 		return fmt.Sprintf("there is no %q: is %s meant?", core.ShortText(name, 64), meant)

@@ -136,7 +136,7 @@ func (n *Node) obey(cfg *scheduler.RunConfig) {
 		}}
 	}
 	if store, ok := n.operatorStore().(operate.LimitStore); ok {
-		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8])}
+		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8]), KeyOf: new(limitKeys).of}
 	}
 	cfg.Wishes = n.watchWishes
 }
@@ -158,7 +158,9 @@ func (b boundedLimits) Limits(ctx context.Context) ([]core.Limit, error) {
 
 // ClaimGrants implements scheduler.LimitStore.
 func (b boundedLimits) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
-	return timely(ctx, func(ctx context.Context) ([]core.ClaimedGrant, error) { return b.store.ClaimGrants(ctx, agent, now, mine) })
+	return timely(ctx, func(ctx context.Context) ([]core.ClaimedGrant, error) {
+		return b.store.ClaimGrants(ctx, agent, now, mine)
+	})
 }
 
 // boundedBreakers is scheduler.BreakerStore whose calls end in time.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -17,8 +18,16 @@ type SetLimit struct {
 	Agent      string  `json:"agent"`
 	Concurrent int     `json:"concurrent,omitempty"` // do commands at a time, over all nodes; 0: any number
 	Rate       float64 `json:"rate,omitempty"`       // do commands a second, rounded down to thousandths; 0: any number
-	Reason     string  `json:"reason"`
+	// Key is an expression over a task, and the next two bound the commands of the tasks of which it is the same. That it
+	// compiles is for the caller to see.
+	Key           string  `json:"key,omitempty"`
+	KeyConcurrent int     `json:"key_concurrent,omitempty"`
+	KeyRate       float64 `json:"key_rate,omitempty"`
+	Reason        string  `json:"reason"`
 }
+
+// BusiestKeysMax is how many keys of a limit are shown.
+const BusiestKeysMax = 20
 
 // Granted is what committers may use of a limit together.
 type Granted struct {
@@ -26,21 +35,36 @@ type Granted struct {
 	Wanted    int64
 	Places    int64
 	RateMilli int64
+	Keys      int64        // of which something is granted or wanted
+	Busiest   []KeyGranted // up to BusiestKeysMax of them
+}
+
+// KeyGranted is what committers may use of a key of a limit together.
+type KeyGranted struct {
+	Key     string `json:"key" doc:"what the expression gave, or its SHA-256 where that is longer than 128 bytes; empty: of tasks for which it fails"`
+	Holders int    `json:"holders" doc:"committers that have some, or want some"`
+	Wanted  int64  `json:"wanted" doc:"places that they could use"`
+	Places  int64  `json:"places" doc:"places of key_concurrent that they have"`
 }
 
 // Limit is the limit of an agent as an operator sees it.
 type Limit struct {
-	Agent       string    `json:"agent"`
-	Concurrent  int       `json:"concurrent,omitempty" doc:"do commands at a time, over all nodes; absent: any number"`
-	Rate        float64   `json:"rate,omitempty" doc:"do commands a second, over all nodes; absent: any number"`
-	Granted     int64     `json:"granted" doc:"places of concurrent that committers have now"`
-	GrantedRate float64   `json:"granted_rate" doc:"what they have of rate"`
-	Wanted      int64     `json:"wanted" doc:"places that they could use: commands that are out, and tasks that wait for one"`
-	Holders     int       `json:"holders" doc:"committers that have some, or want some"`
-	Revision    int64     `json:"revision" doc:"rises with each change"`
-	Since       time.Time `json:"since"`
-	By          string    `json:"by"`
-	Reason      string    `json:"reason"`
+	Agent         string       `json:"agent"`
+	Concurrent    int          `json:"concurrent,omitempty" doc:"do commands at a time, over all nodes; absent: any number"`
+	Rate          float64      `json:"rate,omitempty" doc:"do commands a second, over all nodes; absent: any number"`
+	Key           string       `json:"key,omitempty" doc:"an expression (CEL) over a task: the next two bound the commands of tasks of which it is the same"`
+	KeyConcurrent int          `json:"key_concurrent,omitempty" doc:"as concurrent, of each key"`
+	KeyRate       float64      `json:"key_rate,omitempty" doc:"as rate, of each key"`
+	Granted       int64        `json:"granted" doc:"places of concurrent that committers have now"`
+	GrantedRate   float64      `json:"granted_rate" doc:"what they have of rate"`
+	Wanted        int64        `json:"wanted" doc:"places that they could use: commands that are out, and tasks that wait for one"`
+	Holders       int          `json:"holders" doc:"committers that have some, or want some"`
+	Keys          int64        `json:"keys,omitempty" doc:"keys of which something is granted or wanted now"`
+	BusiestKeys   []KeyGranted `json:"busiest_keys,omitempty" doc:"20 of those keys at most: what wants most beyond what it has first"`
+	Revision      int64        `json:"revision" doc:"rises with each change"`
+	Since         time.Time    `json:"since"`
+	By            string       `json:"by"`
+	Reason        string       `json:"reason"`
 }
 
 // LimitControl is how operators see limits and change them. Every change is in the audit trail before it is made.
@@ -163,22 +187,40 @@ func (l *SetLimit) Check() *Refusal {
 	if err := core.CheckAgent(l.Agent); err != nil {
 		return wrong("agent", "%v", err)
 	}
-	if !(l.Rate >= 0 && l.Rate <= rateMax) || l.Rate > 0 && l.rateMilli() == 0 {
-		return wrong("rate", "rate is %g a second, want 0 (any number), or 0.001 to %d", l.Rate, rateMax)
+	for _, r := range []struct {
+		field string
+		rate  float64
+	}{{"rate", l.Rate}, {"key_rate", l.KeyRate}} {
+		if !(r.rate >= 0 && r.rate <= rateMax) || r.rate > 0 && rateMilli(r.rate) == 0 {
+			return wrong(r.field, "%s is %g a second, want 0 (any number), or 0.001 to %d", r.field, r.rate, rateMax)
+		}
 	}
-	limit := core.Limit{Agent: l.Agent, Concurrent: l.Concurrent, RateMilli: l.rateMilli()}
+	limit := l.bounds()
 	if err := limit.Check(); err != nil {
-		return wrong("concurrent", "%v", err)
+		field, _, _ := strings.Cut(err.Error(), ":")
+		if field != "key" && field != "key_concurrent" {
+			field = "concurrent"
+		}
+		return wrong(field, "%v", err)
 	}
 	return checkReason(l.Reason)
 }
 
-// rateMilli is the rate in calls in 1,000 seconds, rounded down but for what binary fractions are off.
-func (l *SetLimit) rateMilli() int64 { return int64(math.Floor(l.Rate*1000 + 1e-6)) }
+// rateMilli is a rate in calls in 1,000 seconds, rounded down but for what binary fractions are off.
+func rateMilli(rate float64) int64 { return int64(math.Floor(rate*1000 + 1e-6)) }
+
+// bounds is the limit as it is kept, without its revision.
+func (l *SetLimit) bounds() core.Limit {
+	return core.Limit{
+		Agent: l.Agent, Concurrent: l.Concurrent, RateMilli: rateMilli(l.Rate), Key: l.Key, KeyConcurrent: l.KeyConcurrent, KeyRateMilli: rateMilli(l.KeyRate),
+	}
+}
 
 // after is the limit that is to be stored in the place of one.
 func (l *SetLimit) after(was AgentLimit, now time.Time, by string) AgentLimit {
-	return AgentLimit{Limit: core.Limit{Agent: l.Agent, Concurrent: l.Concurrent, RateMilli: l.rateMilli(), Revision: was.Revision + 1}, At: now.UTC(), By: by, Reason: l.Reason}
+	next := AgentLimit{Limit: l.bounds(), At: now.UTC(), By: by, Reason: l.Reason}
+	next.Revision = was.Revision + 1
+	return next
 }
 
 // limitTarget is what the audit trail names.
@@ -189,12 +231,16 @@ func limitEntry(l AgentLimit) any {
 	if l.Revision == 0 {
 		return nil
 	}
-	return SetLimit{Agent: l.Agent, Concurrent: l.Concurrent, Rate: float64(l.RateMilli) / 1000, Reason: l.Reason}
+	return SetLimit{
+		Agent: l.Agent, Concurrent: l.Concurrent, Rate: float64(l.RateMilli) / 1000,
+		Key: l.Key, KeyConcurrent: l.KeyConcurrent, KeyRate: float64(l.KeyRateMilli) / 1000, Reason: l.Reason,
+	}
 }
 
 func limitView(l *AgentLimit, g Granted) Limit {
 	return Limit{
 		Agent: l.Agent, Concurrent: l.Concurrent, Rate: float64(l.RateMilli) / 1000, Revision: l.Revision, Since: l.At, By: l.By, Reason: l.Reason,
+		Key: l.Key, KeyConcurrent: l.KeyConcurrent, KeyRate: float64(l.KeyRateMilli) / 1000, Keys: g.Keys, BusiestKeys: g.Busiest,
 		Granted: g.Places, GrantedRate: float64(g.RateMilli) / 1000, Wanted: g.Wanted, Holders: g.Holders,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func (b *bounds) DeleteLimit(_ context.Context, agent string) error {
 }
 
 func (b *bounds) Granted(context.Context, core.Instant) (map[string]operate.Granted, error) {
-	return map[string]operate.Granted{"ship": {Holders: 2, Wanted: 9, Places: 4, RateMilli: 2500}}, b.unread
+	return map[string]operate.Granted{"ship": {Holders: 2, Wanted: 9, Places: 4, RateMilli: 2500, Keys: 70, Busiest: []operate.KeyGranted{{Key: "acme", Holders: 1, Wanted: 8, Places: 3}}}}, b.unread
 }
 
 func newBounds() (*bounds, *operate.Limiting) {
@@ -69,14 +70,14 @@ func newBounds() (*bounds, *operate.Limiting) {
 // another changes it meanwhile.
 func TestSetLimit(t *testing.T) {
 	b, s := newBounds()
-	set := operate.SetLimit{Agent: "ship", Concurrent: 20, Rate: 0.57, Reason: "the depot is small"}
+	set := operate.SetLimit{Agent: "ship", Concurrent: 20, Rate: 0.57, Key: "input.customer", KeyConcurrent: 3, KeyRate: 1.25, Reason: "the depot is small"}
 	b.lost = 2
 	got, err := s.SetLimit(t.Context(), olga, set)
-	want := operate.Limit{Agent: "ship", Concurrent: 20, Rate: 0.57, Granted: 4, GrantedRate: 2.5, Wanted: 9, Holders: 2, Revision: 3, Since: b.now, By: "olga", Reason: set.Reason}
-	if err != nil || got != want || b.told != 1 {
+	want := operate.Limit{Agent: "ship", Concurrent: 20, Rate: 0.57, Key: "input.customer", KeyConcurrent: 3, KeyRate: 1.25, Keys: 70, BusiestKeys: []operate.KeyGranted{{Key: "acme", Holders: 1, Wanted: 8, Places: 3}}, Granted: 4, GrantedRate: 2.5, Wanted: 9, Holders: 2, Revision: 3, Since: b.now, By: "olga", Reason: set.Reason}
+	if err != nil || !reflect.DeepEqual(got, want) || b.told != 1 {
 		t.Fatalf("got %+v, %v, told %d times", got, err, b.told)
 	}
-	if is := b.limits[0]; is.RateMilli != 570 {
+	if is := b.limits[0]; is.RateMilli != 570 || is.Key != set.Key || is.KeyConcurrent != 3 || is.KeyRateMilli != 1250 {
 		t.Errorf("stored %+v", is)
 	}
 	e := b.last(t)
@@ -84,11 +85,11 @@ func TestSetLimit(t *testing.T) {
 	if json.Unmarshal(e.After, &after) != nil || after != set || e.Before != nil || e.Action != "limit.set" || e.Target != "agent/ship" || e.Reason != set.Reason || e.Outcome != "done" {
 		t.Errorf("audit trail %+v", e)
 	}
-	set.Concurrent, set.Rate = 0, 1.0/60
+	set.Concurrent, set.Rate, set.Key, set.KeyConcurrent, set.KeyRate = 0, 1.0/60, "", 0, 0
 	if got, err := s.SetLimit(t.Context(), olga, set); err != nil || got.Concurrent != 0 || got.Rate != 0.016 || got.Revision != 4 {
 		t.Errorf("another: %+v, %v", got, err)
 	}
-	if e := b.last(t); !strings.Contains(string(e.Before), `"concurrent":20`) || strings.Contains(string(e.After), "concurrent") {
+	if e := b.last(t); !strings.Contains(string(e.Before), `"concurrent":20`) || !strings.Contains(string(e.Before), `"key":"input.customer","key_concurrent":3,"key_rate":1.25`) || strings.Contains(string(e.After), "concurrent") || strings.Contains(string(e.After), "key") {
 		t.Errorf("audit trail: before %s, after %s", e.Before, e.After)
 	}
 	all, err := s.Limits(t.Context())
@@ -121,6 +122,11 @@ func TestSetLimitRefused(t *testing.T) {
 		{"rate", "-1 a second", func(l *operate.SetLimit) { l.Rate = -1 }},
 		{"rate", "1e+300 a second", func(l *operate.SetLimit) { l.Rate = 1e300 }},
 		{"rate", "NaN a second", func(l *operate.SetLimit) { l.Rate = math.NaN() }},
+		{"key_concurrent", "-1, want 0", func(l *operate.SetLimit) { l.Key, l.KeyConcurrent = "type", -1 }},
+		{"key_rate", "key_rate is 0.0009 a second", func(l *operate.SetLimit) { l.Key, l.KeyRate = "type", 0.0009 }},
+		{"key", "neither key_concurrent nor key_rate is", func(l *operate.SetLimit) { l.Key = "type" }},
+		{"key", "it is not given, but key_concurrent or key_rate is", func(l *operate.SetLimit) { l.KeyRate = 1 }},
+		{"key", "1025 bytes, the most is 1024", func(l *operate.SetLimit) { l.Key, l.KeyRate = strings.Repeat("k", core.LimitKeyMax+1), 1 }},
 		{"reason", "empty", func(l *operate.SetLimit) { l.Reason = " " }},
 		{"reason", "at most", func(l *operate.SetLimit) { l.Reason = strings.Repeat("r", operate.ReasonBytesMax+1) }},
 	} {

@@ -418,6 +418,6 @@ func (p patient) Granted(ctx context.Context, now core.Instant) (map[string]oper
 	return retried(ctx, func() (map[string]operate.Granted, error) { return p.Store.Granted(ctx, now) })
 }
 
-func (p patient) ClaimGrant(ctx context.Context, agent string, now core.Instant, mine core.Grant) (core.ClaimedGrant, error) {
-	return retried(ctx, func() (core.ClaimedGrant, error) { return p.Store.ClaimGrant(ctx, agent, now, mine) })
+func (p patient) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
+	return retried(ctx, func() ([]core.ClaimedGrant, error) { return p.Store.ClaimGrants(ctx, agent, now, mine) })
 }

@@ -94,7 +94,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 var shared = schema.Dialect{
 	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
 	Again: again, RolledBack: retryable, Redact: redact,
-	Rows: asRows, RowArgs: func(lists ...any) []any { return lists },
+	Rows: asRows, RowArgs: listArgs,
 	Snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 }
 
@@ -137,6 +137,20 @@ func asRows(first int, columns ...string) string {
 		arrays[i], names[i] = fmt.Sprintf("?%d::%s[]", first+i, typ), name
 	}
 	return `unnest(` + strings.Join(arrays, ", ") + `) AS u(` + strings.Join(names, ", ") + `)`
+}
+
+// listArgs are lists as the parameters of those rows.
+func listArgs(lists ...any) []any {
+	for i := range lists {
+		if instants, ok := lists[i].([]core.Instant); ok {
+			times := make([]time.Time, len(instants))
+			for k, at := range instants {
+				times[k] = at.Time()
+			}
+			lists[i] = times
+		}
+	}
+	return lists
 }
 
 func inList(column string) string {

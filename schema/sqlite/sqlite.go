@@ -104,6 +104,8 @@ func listArgs(lists ...any) []any {
 			rows = columnOf(rows, k, list)
 		case []string:
 			rows = columnOf(rows, k, list)
+		case []core.Instant:
+			rows = columnOf(rows, k, list)
 		}
 	}
 	b, _ := json.Marshal(rows) // numbers and names always can be

@@ -3,6 +3,8 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +16,8 @@ import (
 func testLimits(r *rig) {
 	first := operate.AgentLimit{Limit: core.Limit{Agent: "pay", Concurrent: 3, Revision: 1}, At: start.Time(), By: "olga", Reason: "it's slow"}
 	second := first
-	second.Limit, second.Reason = core.Limit{Agent: "pay", RateMilli: 1500, Revision: 2}, ""
-	other := operate.AgentLimit{Limit: core.Limit{Agent: "book", Concurrent: 1, Revision: 1}, At: start.Time()}
+	second.Limit, second.Reason = core.Limit{Agent: "pay", RateMilli: 1500, Key: "input.customer", KeyConcurrent: 2, KeyRateMilli: 250, Revision: 2}, ""
+	other := operate.AgentLimit{Limit: core.Limit{Agent: "book", Key: "type", KeyRateMilli: 7, Revision: 1}, At: start.Time()}
 	put := func(l operate.AgentLimit, want bool) {
 		r.Helper()
 		if stored, err := r.s.PutLimit(r.ctx, l); err != nil || stored != want {
@@ -31,33 +33,17 @@ func testLimits(r *rig) {
 	r.equal("changed", get(r.s.Limits(r.ctx))(r), []core.Limit{other.Limit, second.Limit})
 	r.must(r.s.DeleteLimit(r.ctx, "book"))
 	r.must(r.s.DeleteLimit(r.ctx, "book"))
-	if _, err := r.s.ClaimGrant(r.ctx, "book", start, core.Grant{Holder: "n/1"}); !errors.Is(err, core.ErrNotFound) {
+	if _, err := r.s.ClaimGrants(r.ctx, "book", start, []core.Grant{{Holder: "n/1"}}); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("a claim of a limit that is gone: %v", err)
 	}
 }
 
 // testGrants: however many claim at once, together they never have more than the limit; what has ended is free again.
 func testGrants(r *rig) {
-	if ok, err := r.s.PutLimit(r.ctx, operate.AgentLimit{Limit: core.Limit{Agent: "pay", Concurrent: 10, RateMilli: 1000, Revision: 1}, At: start.Time()}); err != nil || !ok {
-		r.Fatal(ok, err)
-	}
+	r.limited(core.Limit{Agent: "pay", Concurrent: 10, RateMilli: 1000, Revision: 1})
 	until := start.Add(time.Minute)
 	const holders = 6
-	var wg sync.WaitGroup
-	for i := range holders {
-		wg.Go(func() {
-			had := core.Grant{Holder: fmt.Sprint("n/", i), Wanted: 10, Until: until}
-			for range 5 {
-				got, err := r.s.ClaimGrant(r.ctx, "pay", start, had)
-				if err != nil {
-					r.Error(err)
-					return
-				}
-				had.Places, had.RateMilli = min(got.Grant.Places, got.Fair.Places), min(got.Grant.RateMilli, got.Fair.RateMilli)
-			}
-		})
-	}
-	wg.Wait()
+	r.claimAtOnce(holders, 1, func(holder string, _ int) core.Grant { return core.Grant{Holder: holder, Wanted: 10, Until: until} })
 	sum := func() (places int, rate int64) {
 		for _, g := range get(r.s.Grants(r.ctx, "pay"))(r) {
 			places, rate = places+g.Places, rate+g.RateMilli
@@ -68,23 +54,236 @@ func testGrants(r *rig) {
 	places, rate := sum()
 	r.equal("granted", granted, map[string]operate.Granted{"pay": {Holders: holders, Wanted: 10 * holders, Places: int64(places), RateMilli: rate}})
 	r.equal("granted, when all have ended", get(r.s.Granted(r.ctx, until))(r), map[string]operate.Granted{})
-	if places > 10 || places < holders || rate > 1000 {
+	if places != 10 || rate > 1000 || rate < 990 {
 		r.Errorf("%d holders have %d places and a rate of %d", holders, places, rate)
 	}
-	got := get(r.s.ClaimGrant(r.ctx, "pay", until, core.Grant{Holder: "late", Wanted: 20, Until: until.Add(time.Minute)}))(r)
+	got := r.claim("pay", until, core.Grant{Holder: "late", Wanted: 20, Until: until.Add(time.Minute)})[0]
 	if got.Grant.Places != 10 || got.Grant.RateMilli != 1000 || !got.First || got.Limit.Concurrent != 10 {
 		r.Errorf("when all grants have ended: %+v", got)
 	}
-	got = get(r.s.ClaimGrant(r.ctx, "pay", until, core.Grant{Holder: "later", Wanted: 20, Until: until.Add(time.Minute)}))(r)
+	got = r.claim("pay", until, core.Grant{Holder: "later", Wanted: 20, Until: until.Add(time.Minute)})[0]
 	if got.Grant.Places != 0 || got.Fair.Places != 0 || got.Grant.RateMilli != 0 || got.Fair.RateMilli != 0 || got.First {
 		r.Errorf("while another has all: %+v", got)
 	}
 	after := until.Add(time.Hour) // what has ended is forgotten
-	get(r.s.ClaimGrant(r.ctx, "pay", after, core.Grant{Holder: "last", Wanted: 1, Until: after.Add(time.Minute)}))(r)
+	r.claim("pay", after, core.Grant{Holder: "last", Wanted: 1, Until: after.Add(time.Minute)})
 	if left := get(r.s.Grants(r.ctx, "pay"))(r); len(left) != 1 || left[0].Holder != "last" || left[0].Places != 1 {
 		r.Errorf("an hour later there are the grants %+v", left)
 	}
 	if n := len(get(r.s.Grants(r.ctx, "book"))(r)); n != 0 {
 		r.Errorf("%d grants of another agent", n)
+	}
+}
+
+func (r *rig) claim(agent string, now core.Instant, mine ...core.Grant) []core.ClaimedGrant {
+	r.Helper()
+	all := get(r.s.ClaimGrants(r.ctx, agent, now, mine))(r)
+	if len(all) != len(mine) {
+		r.Fatalf("%d grants for %d claims", len(all), len(mine))
+	}
+	return all
+}
+
+func (r *rig) limited(l core.Limit) {
+	r.Helper()
+	r.limitedAt(l, start)
+}
+
+// limitedAt stores a limit. Whether one was stored whose answer was lost is found by reading.
+func (r *rig) limitedAt(l core.Limit, at core.Instant) {
+	r.Helper()
+	for range 20 {
+		ok, err := r.s.PutLimit(r.ctx, operate.AgentLimit{Limit: l, At: at.Time()})
+		if err == nil && !ok {
+			r.Fatalf("limit %+v is not stored", l)
+		}
+		if ok || slices.Contains(get(r.s.Limits(r.ctx))(r), l) {
+			return
+		}
+	}
+	r.Fatalf("limit %+v cannot be stored", l)
+}
+
+// keysOf is what is granted of keys of an agent at a time.
+func (r *rig) keysOf(agent string, now core.Instant) (int64, []operate.KeyGranted) {
+	r.Helper()
+	is := get(r.s.Granted(r.ctx, now))(r)[agent]
+	return is.Keys, is.Busiest
+}
+
+// keyed is a claim of a holder for a key, until a minute after the start.
+func keyed(key, holder string, wanted int) core.Grant {
+	return core.Grant{Keyed: true, Key: key, Holder: holder, Wanted: wanted, Until: start.Add(time.Minute)}
+}
+
+// testKeyGrants: what bounds each key is shared by holders, apart from other keys and from the limit, also by one call for
+// many; what is idle is kept no more.
+func testKeyGrants(r *rig) {
+	r.limited(core.Limit{Agent: "pay", Concurrent: 10, Key: "input.c", KeyConcurrent: 3, KeyRateMilli: 1000, Revision: 1})
+	places := func(all []core.ClaimedGrant) (places []int) {
+		for i := range all {
+			places = append(places, all[i].Grant.Places)
+		}
+		return places
+	}
+	odd := "it's\x00\xffodd"
+	got := r.claim("pay", start, core.Grant{Holder: "n/1", Wanted: 4, Until: start.Add(time.Minute)}, keyed("a", "n/1", 2), keyed("", "n/1", 9), keyed(odd, "n/1", 1), keyed("a", "n/2", 9))
+	r.equal("places of one call", places(got), []int{4, 2, 3, 1, 1})
+	if !got[1].First || got[1].Grant.RateMilli != 1000 || got[4].First || got[4].Grant.RateMilli != 0 || got[1].Grant.Key != "a" || got[3].Grant.Key != odd || got[1].Limit.KeyConcurrent != 3 || got[1].Limit.Key != "input.c" {
+		r.Errorf("%+v", got)
+	}
+	held := keyed(odd, "n/1", 1)
+	held.Places = 1
+	got = r.claim("pay", start, keyed("a", "n/3", 1), keyed(odd, "n/2", 9), held)
+	r.equal("places of another call", places(got), []int{0, 2, 1})
+	n, busiest := r.keysOf("pay", start)
+	r.equal("keys", n, int64(3))
+	r.equal("the busiest", busiest, []operate.KeyGranted{{Key: "a", Holders: 3, Wanted: 12, Places: 3}, {Key: "it's\uFFFD\uFFFDodd", Holders: 2, Wanted: 10, Places: 3}, {Key: "", Holders: 1, Wanted: 9, Places: 3}})
+	if all := get(r.s.Grants(r.ctx, "pay"))(r); len(all) != 1 || all[0].Places != 4 || all[0].Keyed {
+		r.Errorf("grants of the limit itself: %+v", all)
+	}
+
+	got = r.claim("pay", start, keyed("", "n/1", 0), keyed("a", "n/1", 0), keyed("b", "n/1", 0), keyed("a", "n/2", 9))
+	r.equal("places when others are idle", places(got), []int{0, 0, 0, 2})
+	n, busiest = r.keysOf("pay", start)
+	r.equal("keys without idle ones", n, int64(2))
+	r.equal("holders without idle ones", busiest[0], operate.KeyGranted{Key: "a", Holders: 2, Wanted: 10, Places: 2})
+	r.equal("one claim after another of one holder", places(r.claim("pay", start, keyed("z", "n/1", 2), keyed("z", "n/1", 1))), []int{2, 1})
+
+	r.limited(core.Limit{Agent: "pay", Concurrent: 10, Revision: 2})
+	held.Places, held.RateMilli = 1, 5
+	got = r.claim("pay", start, held, core.Grant{Holder: "n/1", Wanted: 4, Until: start.Add(time.Minute)}, keyed("new", "n/1", 1))
+	if g := got[0]; g.Grant.Places != 0 || g.Grant.RateMilli != 0 || g.Fair.Places != 0 || g.Limit.Key != "" || g.Limit.Revision != 2 {
+		r.Errorf("a claim for a key of a limit without: %+v", g)
+	}
+	r.equal("places without keys", places(got), []int{0, 4, 0})
+	if n, _ := r.keysOf("pay", start); n != 0 {
+		r.Errorf("a limit without a key has %d keys", n)
+	}
+	r.limited(core.Limit{Agent: "pay", Concurrent: 10, Key: "input.c", KeyConcurrent: 3, Revision: 3})
+	n, busiest = r.keysOf("pay", start)
+	r.equal("keys that were not claimed meanwhile", n, int64(3))
+	r.equal("of the key that was", busiest[1], operate.KeyGranted{Key: "it's\uFFFD\uFFFDodd", Holders: 1, Wanted: 9, Places: 2})
+
+	many := make([]core.Grant, core.ClaimsMax+1)
+	for i := range many {
+		many[i] = keyed(fmt.Sprint("k", i), "n/1", 1+i%7)
+	}
+	if _, err := r.s.ClaimGrants(r.ctx, "pay", start, many); err == nil || !strings.Contains(err.Error(), "513 are claimed, the most is 512") {
+		r.Errorf("more than can be claimed: %v", err)
+	}
+	for range 2 {
+		for i, g := range r.claim("pay", start, many[:core.ClaimsMax]...) {
+			if g.Grant.Key != many[i].Key || g.Grant.Places != min(3, many[i].Wanted) {
+				r.Fatalf("%d of as many as can be: %+v", i, g)
+			}
+		}
+	}
+	n, busiest = r.keysOf("pay", start)
+	if n != core.ClaimsMax+3 || len(busiest) != operate.BusiestKeysMax || busiest[0].Key != "a" || busiest[1].Wanted-busiest[1].Places < busiest[19].Wanted-busiest[19].Places {
+		r.Errorf("%d keys, the busiest %+v", n, busiest)
+	}
+	if got, err := r.s.ClaimGrants(r.ctx, "pay", start, nil); err != nil || len(got) != 0 {
+		r.Errorf("no claim: %v, %v", got, err)
+	}
+}
+
+// testKeyGrantsEnd: what has ended is free again, and forgotten when its key is claimed, or its limit often enough, or when
+// its limit was deleted and another is stored.
+func testKeyGrantsEnd(r *rig) {
+	l := core.Limit{Agent: "pay", Key: "input.c", KeyConcurrent: 3, Revision: 1}
+	r.limited(l)
+	got := r.claim("pay", start, keyed("a", "n/1", 3), keyed("b", "n/1", 3), keyed("c", "n/1", 3))
+	r.equal("places", got[2].Grant.Places, 3)
+	after := start.Add(time.Hour)
+	late := func(key string, wanted int) core.Grant {
+		g := keyed(key, "n/2", wanted)
+		g.Until = after.Add(time.Minute)
+		return g
+	}
+	got = r.claim("pay", after, late("a", 2))
+	if got[0].Grant.Places != 2 || !got[0].First {
+		r.Errorf("when the other grant has ended: %+v", got[0])
+	}
+	stored := func() int64 { n, _ := r.keysOf("pay", start.Add(-time.Hour)); return n } // of which all have not ended then
+	_, busiest := r.keysOf("pay", start)
+	r.equal("of the key that was claimed", busiest[len(busiest)-1], operate.KeyGranted{Key: "a", Holders: 1, Wanted: 2, Places: 2})
+	r.equal("keys that are stored", stored(), int64(3))
+	for i := 0; stored() > 1; i++ {
+		if i > 64 {
+			r.Fatalf("what has ended is kept after %d claims", i)
+		}
+		r.claim("pay", after, late("d", 0))
+	}
+	if n, _ := r.keysOf("pay", after); n != 1 {
+		r.Errorf("%d keys are left, want the one whose grant has not ended", n)
+	}
+	r.must(r.s.DeleteLimit(r.ctx, "pay"))
+	r.limitedAt(core.Limit{Agent: "book", Concurrent: 1, Revision: 1}, after)
+	r.limitedAt(l, after)
+	r.equal("keys of a limit that is set again before they end", stored(), int64(1))
+	r.must(r.s.DeleteLimit(r.ctx, "pay"))
+	r.limitedAt(core.Limit{Agent: "book", Concurrent: 2, Revision: 2}, after.Add(time.Hour))
+	r.limitedAt(l, after)
+	r.equal("keys of a limit that is set again after they have ended", stored(), int64(0))
+}
+
+// testKeyGrantsAtOnce: however many claim a key at once, together they never have more than bounds it.
+func testKeyGrantsAtOnce(r *rig) {
+	r.limited(core.Limit{Agent: "pay", Key: "input.c", KeyConcurrent: 10, KeyRateMilli: 1000, Revision: 1})
+	const holders = 6
+	keys := []string{"a", "b", "c"}
+	r.claimAtOnce(holders, len(keys), func(holder string, i int) core.Grant { return keyed(keys[i], holder, 10) })
+	n, busiest := r.keysOf("pay", start)
+	r.equal("keys", n, int64(len(keys)))
+	for _, k := range busiest {
+		r.equal("of key "+k.Key, k, operate.KeyGranted{Key: k.Key, Holders: holders, Wanted: 10 * holders, Places: 10})
+	}
+}
+
+// claimAtOnce has holders claim as many grants each of what bounds them by 10 places, all at once, and then in turn until they
+// have come down to their shares. While they do so they never have more.
+func (r *rig) claimAtOnce(holders, grants int, first func(holder string, i int) core.Grant) {
+	had := make([][]core.Grant, holders)
+	for h := range had {
+		for i := range grants {
+			had[h] = append(had[h], first(fmt.Sprint("n/", h), i))
+		}
+	}
+	var mu sync.Mutex
+	claim := func(h int) {
+		all, err := r.s.ClaimGrants(r.ctx, "pay", start, had[h])
+		if err != nil {
+			r.Error(err)
+			return
+		}
+		mu.Lock() // what is used is less than what is stored from here on
+		defer mu.Unlock()
+		for i, got := range all {
+			had[h][i].Places, had[h][i].RateMilli = min(got.Grant.Places, got.Fair.Places), min(got.Grant.RateMilli, got.Fair.RateMilli)
+		}
+		for i := range grants {
+			places, rate := 0, int64(0)
+			for h := range had {
+				places, rate = places+had[h][i].Places, rate+had[h][i].RateMilli
+			}
+			if places > 10 || rate > 1000 {
+				r.Errorf("holders use %d places and a rate of %d", places, rate)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for h := range had {
+		wg.Go(func() {
+			for range 5 {
+				claim(h)
+			}
+		})
+	}
+	wg.Wait()
+	for range 4 {
+		for h := range had {
+			claim(h)
+		}
 	}
 }

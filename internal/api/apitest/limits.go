@@ -42,12 +42,16 @@ func (w *World) DeleteLimit(_ context.Context, agent string) error {
 	})
 }
 
-// Granted implements operate.LimitKeeper: of each limit a place is granted, and two are wanted.
+// Granted implements operate.LimitKeeper: of each limit, and of a key, a place is granted, and two are wanted.
 func (w *World) Granted(context.Context, core.Instant) (all map[string]operate.Granted, err error) {
 	err = w.do(func() error {
 		all = map[string]operate.Granted{}
 		for i := range w.Bounds {
-			all[w.Bounds[i].Agent] = operate.Granted{Holders: 1, Wanted: 2, Places: 1}
+			is := operate.Granted{Holders: 1, Wanted: 2, Places: 1}
+			if w.Bounds[i].Key != "" {
+				is.Keys, is.Busiest = 1, []operate.KeyGranted{{Key: "acme", Holders: 1, Wanted: 2, Places: 1}}
+			}
+			all[w.Bounds[i].Agent] = is
 		}
 		return nil
 	})

@@ -1,0 +1,243 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
+)
+
+const (
+	qKeyGrants      = `SELECT key, holder, wanted, places, rate_milli, until_at FROM key_grants WHERE agent = ?1 AND key IN (SELECT u.key FROM `
+	keyGrantsWhere  = `) ORDER BY key, holder`
+	qPutKeyGrants   = `INSERT INTO key_grants (agent, key, holder, wanted, places, rate_milli, until_at) SELECT CAST(?1 AS TEXT), u.key, u.holder, u.wanted, u.places, u.rate_milli, u.until_at FROM `
+	putKeyGrantsEnd = ` WHERE TRUE ON CONFLICT (agent, key, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
+	qDropKeyGrants  = `DELETE FROM key_grants WHERE agent = ?1 AND (key, holder) IN (SELECT u.key, u.holder FROM `
+	// Of keys that are asked for no more.
+	qForgetKeys = `DELETE FROM key_grants WHERE agent = ?1 AND (key, holder) IN (SELECT key, holder FROM key_grants WHERE agent = ?1 AND until_at < ?2
+	ORDER BY until_at LIMIT ?3)`
+	qForgetLeftKeys = `DELETE FROM key_grants WHERE until_at < ?1 AND (agent, key, holder) IN (SELECT agent, key, holder FROM key_grants
+	WHERE until_at < ?1 AND agent NOT IN (SELECT agent FROM limits) LIMIT ?2)`
+	qBusiestKeys = `SELECT agent, keys, key, holders, wanted, places FROM (
+	SELECT agent, key, CAST(count(*) AS INT8) AS holders, CAST(sum(wanted) AS INT8) AS wanted, CAST(sum(places) AS INT8) AS places,
+	row_number() OVER (PARTITION BY agent ORDER BY sum(wanted) - sum(places) DESC, sum(wanted) DESC, key) AS nth, CAST(count(*) OVER (PARTITION BY agent) AS INT8) AS keys
+	FROM key_grants WHERE until_at > ?1 AND agent IN (SELECT agent FROM limits WHERE key_expr <> '') GROUP BY agent, key) AS b
+	WHERE nth <= ?2 ORDER BY agent, nth`
+)
+
+const (
+	forgetEvery = 64   // claims of a limit
+	forgetMax   = 2000 // grants at a time
+)
+
+// grantsOf is what grants of an agent are of: its limit, or one of its keys.
+type grantsOf struct {
+	keyed bool
+	key   string // as it is stored
+}
+
+func ofGrant(g *core.Grant) grantsOf {
+	if !g.Keyed {
+		return grantsOf{}
+	}
+	return grantsOf{true, words(g.Key)}
+}
+
+// keyGrant names a row of key_grants of an agent.
+type keyGrant struct{ key, holder string }
+
+// ClaimGrants implements scheduler.LimitStore.
+func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) (all []core.ClaimedGrant, err error) {
+	if len(mine) > core.ClaimsMax {
+		return nil, fmt.Errorf("grants of agent %s: %d are claimed, the most is %d", core.QuoteShort(agent), len(mine), core.ClaimsMax)
+	}
+	err = a.change(ctx, func(c changes) error {
+		l := core.Limit{Agent: agent}
+		var claims int64
+		switch err := c.row(qLockLimit, []any{words(agent)}, &l.Concurrent, &l.RateMilli, &l.Key, &l.KeyConcurrent, &l.KeyRateMilli, &l.Revision, &claims); {
+		case errors.Is(err, sql.ErrNoRows):
+			return notThere("limit of agent", agent)
+		case err != nil:
+			return err
+		}
+		stored, err := c.storedGrants(agent, mine)
+		if err != nil {
+			return err
+		}
+		ended := slices.ContainsFunc(stored[grantsOf{}], func(o core.Grant) bool { return o.Until < now })
+		rows := keyRows(stored, now)
+		if all, err = c.claim(&l, now, mine, stored, rows); err != nil {
+			return err
+		}
+		if err := c.putKeyGrants(agent, rows); err != nil {
+			return err
+		}
+		if ended {
+			if _, err := c.exec(qForgetGrants, words(agent), a.of.time(now)); err != nil {
+				return err
+			}
+		}
+		if claims%forgetEvery == 0 {
+			_, err = c.exec(qForgetKeys, words(agent), a.of.time(now), forgetMax)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("grants of agent %s: %w", core.QuoteShort(agent), err)
+	}
+	return all, nil
+}
+
+// claim is one claim after the other, each by what the earlier ones have come to. It stores what is of the limit, and notes in
+// rows what becomes of those of keys.
+func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, stored map[grantsOf][]core.Grant, rows map[keyGrant]keyRow) ([]core.ClaimedGrant, error) {
+	all := make([]core.ClaimedGrant, len(mine))
+	for i := range mine {
+		of := ofGrant(&mine[i])
+		name := keyGrant{of.key, words(mine[i].Holder)}
+		if of.keyed && l.Key == "" {
+			none := mine[i]
+			none.Places, none.RateMilli = 0, 0
+			all[i] = core.ClaimedGrant{Limit: *l, Grant: none, Fair: none, First: true}
+			rows[name] = keyRow{was: rows[name].was}
+			continue
+		}
+		all[i] = l.Claim(now, mine[i], stored[of])
+		got := all[i].Grant
+		got.Holder = name.holder
+		stored[of] = append(slices.DeleteFunc(stored[of], func(o core.Grant) bool { return o.Holder == got.Holder }), got)
+		if of.keyed {
+			rows[name] = keyRow{was: rows[name].was, keep: !got.Idle(), is: got}
+			continue
+		}
+		if _, err := c.exec(qPutGrant, words(l.Agent), got.Holder, got.Wanted, got.Places, got.RateMilli, c.r.time(got.Until)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// keyRow is what becomes of a row of key_grants.
+type keyRow struct {
+	was, stays bool // it is stored, and stays as it is
+	keep       bool // it is to be stored as this
+	is         core.Grant
+}
+
+// keyRows are the rows of keys that are stored: those that have ended are to go, the others stay.
+func keyRows(stored map[grantsOf][]core.Grant, now core.Instant) map[keyGrant]keyRow {
+	rows := map[keyGrant]keyRow{}
+	for of, grants := range stored {
+		for i := range grants {
+			if of.keyed {
+				rows[keyGrant{of.key, grants[i].Holder}] = keyRow{was: true, stays: grants[i].Until >= now}
+			}
+		}
+	}
+	return rows
+}
+
+// storedGrants are those of all that is claimed.
+func (c changes) storedGrants(agent string, mine []core.Grant) (map[grantsOf][]core.Grant, error) {
+	stored := map[grantsOf][]core.Grant{}
+	var keys []string
+	for i := range mine {
+		of := ofGrant(&mine[i])
+		if _, known := stored[of]; known {
+			continue
+		}
+		stored[of] = nil
+		if of.keyed {
+			keys = append(keys, of.key)
+			continue
+		}
+		var err error
+		if stored[of], err = c.grants(agent); err != nil {
+			return nil, err
+		}
+	}
+	if len(keys) == 0 {
+		return stored, nil
+	}
+	query, args := c.r.keyGrants(agent, keys)
+	rows, err := c.tx.QueryContext(c.ctx, c.r.params(query), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		g := core.Grant{Keyed: true}
+		var until instant
+		if err := rows.Scan(&g.Key, &g.Holder, &g.Wanted, &g.Places, &g.RateMilli, &until); err != nil {
+			return nil, err
+		}
+		g.Until = core.Instant(until)
+		of := grantsOf{true, g.Key}
+		stored[of] = append(stored[of], g)
+	}
+	return stored, rows.Err()
+}
+
+// keyGrants is the query of the grants of keys.
+func (r *reader) keyGrants(agent string, keys []string) (query string, args []any) {
+	return qKeyGrants + r.rows(2, `key TEXT`) + keyGrantsWhere, append([]any{words(agent)}, r.rowArgs(keys)...)
+}
+
+// dropKeyGrants is the statement that deletes some.
+func (r *reader) dropKeyGrants(agent string, keys, holders []string) (query string, args []any) {
+	return qDropKeyGrants + r.rows(2, `key TEXT`, `holder TEXT`) + `)`, append([]any{words(agent)}, r.rowArgs(keys, holders)...)
+}
+
+// putKeyGrants stores what is to be kept of keys, in one statement, and deletes the rest of what is stored, in another.
+func (c changes) putKeyGrants(agent string, rows map[keyGrant]keyRow) error {
+	var keys, holders, gone, goneHolders []string
+	var wanted, places, rates []int64
+	var until []core.Instant
+	for name, row := range rows {
+		switch {
+		case row.keep:
+			keys, holders, wanted, places = append(keys, name.key), append(holders, name.holder), append(wanted, int64(row.is.Wanted)), append(places, int64(row.is.Places))
+			rates, until = append(rates, row.is.RateMilli), append(until, row.is.Until)
+		case row.was && !row.stays:
+			gone, goneHolders = append(gone, name.key), append(goneHolders, name.holder)
+		}
+	}
+	if len(gone) > 0 {
+		query, args := c.r.dropKeyGrants(agent, gone, goneHolders)
+		if _, err := c.exec(query, args...); err != nil {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	_, err := c.exec(qPutKeyGrants+c.r.rows(2, `key TEXT`, `holder TEXT`, `wanted INT8`, `places INT8`, `rate_milli INT8`, `until_at TIMESTAMPTZ`)+putKeyGrantsEnd,
+		append([]any{words(agent)}, c.r.rowArgs(keys, holders, wanted, places, rates, until)...)...)
+	return err
+}
+
+// busiestKeys adds to what is granted by agent how many keys there are, and those that want most that they have not.
+func (a *asked) busiestKeys(ctx context.Context, now core.Instant, sums map[string]operate.Granted) error {
+	type row struct {
+		agent string
+		keys  int64
+		operate.KeyGranted
+	}
+	all, err := scanAll(ctx, a.of, func(from interface{ Scan(...any) error }) (r row, err error) {
+		err = from.Scan(&r.agent, &r.keys, &r.Key, &r.Holders, &r.Wanted, &r.Places)
+		return r, err
+	}, qBusiestKeys, a.of.time(now), operate.BusiestKeysMax)
+	if err != nil {
+		return fmt.Errorf("grants of keys: %w", err)
+	}
+	for i := range all {
+		sum := sums[all[i].agent]
+		sum.Keys, sum.Busiest = all[i].keys, append(sum.Busiest, all[i].KeyGranted)
+		sums[all[i].agent] = sum
+	}
+	return nil
+}
