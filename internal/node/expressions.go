@@ -31,7 +31,7 @@ type limitKey struct {
 	err  error
 }
 
-// of is that of scheduler.LimitConfig.KeyOf. An expression that another version took, and that does not compile here, is an
+// of is that of scheduler.Config.KeyOf. An expression that another version took, and that does not compile here, is an
 // error for every task.
 func (x *limitKeys) of(expression string, t *core.Task) (string, error) {
 	x.mu.Lock()

@@ -136,7 +136,8 @@ func (n *Node) obey(cfg *scheduler.RunConfig) {
 		}}
 	}
 	if store, ok := n.operatorStore().(operate.LimitStore); ok {
-		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8]), KeyOf: new(limitKeys).of}
+		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8])}
+		cfg.KeyOf = new(limitKeys).of
 	}
 	cfg.Wishes = n.watchWishes
 }
