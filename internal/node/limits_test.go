@@ -39,11 +39,14 @@ type metered struct {
 	running map[string]int // calls, by key
 	most    int            // keys at a time
 	calls   []time.Time
+	inputs  map[int]int // calls at a time, by input
+	mostOf  map[int]int // the most of them
+	order   []int       // inputs of calls as they begin
 }
 
 func newMetered(t testing.TB) *metered {
 	t.Helper()
-	b := &metered{t: t, db: pgtestdb.Installation(t), nats: startNATS(t).ClientURL(), running: map[string]int{}, nodes: map[string]*Node{}, stops: map[string]func(){}}
+	b := &metered{t: t, db: pgtestdb.Installation(t), nats: startNATS(t).ClientURL(), running: map[string]int{}, inputs: map[int]int{}, mostOf: map[int]int{}, nodes: map[string]*Node{}, stops: map[string]func(){}}
 	if err := Migrate(t.Context(), b.db); err != nil {
 		t.Fatal(err)
 	}
@@ -90,6 +93,9 @@ func (b *metered) work(ctx context.Context, call duly.Call[int]) (int, error) {
 	b.calls = append(b.calls, time.Now())
 	b.running[call.Key]++
 	b.most = max(b.most, len(b.running))
+	b.order = append(b.order, call.Input)
+	b.inputs[call.Input]++
+	b.mostOf[call.Input] = max(b.mostOf[call.Input], b.inputs[call.Input])
 	b.mu.Unlock()
 	if takes := time.Duration(b.takes.Load()); takes > 0 {
 		select {
@@ -99,6 +105,7 @@ func (b *metered) work(ctx context.Context, call duly.Call[int]) (int, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.inputs[call.Input]--
 	if b.running[call.Key]--; b.running[call.Key] == 0 {
 		delete(b.running, call.Key)
 	}
@@ -160,7 +167,13 @@ func (b *metered) flow() *Flow {
 // limit sets the agent's limit.
 func (b *metered) limit(concurrent int, rate float64) {
 	b.t.Helper()
-	if _, err := b.flow().Limits.SetLimit(b.t.Context(), operator, operate.SetLimit{Agent: "pay", Concurrent: concurrent, Rate: rate, Reason: "it is slow"}); err != nil {
+	b.set(operate.SetLimit{Concurrent: concurrent, Rate: rate})
+}
+
+func (b *metered) set(l operate.SetLimit) {
+	b.t.Helper()
+	l.Agent, l.Reason = "pay", "it is slow"
+	if _, err := b.flow().Limits.SetLimit(b.t.Context(), operator, l); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -181,17 +194,20 @@ func (b *metered) granted(name string) (places int, until core.Instant) {
 }
 
 // submit submits as many tasks more, of all partitions.
-func (b *metered) submit(n int) {
+func (b *metered) submit(n int) { b.t.Helper(); b.submitOf(n, func(int) int { return 1 }) }
+
+// submitOf does so with inputs.
+func (b *metered) submitOf(n int, input func(i int) int) {
 	b.t.Helper()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 64)
-	for range n {
+	for i := range n {
 		id := "t" + strconv.Itoa(len(b.ids))
 		b.ids = append(b.ids, id)
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if _, err := b.plan.Submit(b.t.Context(), b.client, id, 1); err != nil {
+			if _, err := b.plan.Submit(b.t.Context(), b.client, id, input(i)); err != nil {
 				b.t.Error(err)
 			}
 		})
@@ -296,6 +312,58 @@ func TestLimitOfOne(t *testing.T) {
 	if n, calls := b.seen(); n != 1 || len(calls) != len(b.ids) || len(partitions) != 8 {
 		t.Errorf("%d at a time; %d calls for %d tasks of %d partitions", n, len(calls), len(b.ids), len(partitions))
 	}
+}
+
+// TestLimitOfKeys: of each key no more commands are at work than its bound, over two nodes; one with much to do uses its places,
+// and keeps no other from going on.
+func TestLimitOfKeys(t *testing.T) {
+	const busy, others, each = 300, 30, 5
+	b := newMetered(t)
+	b.set(operate.SetLimit{Key: "input", KeyConcurrent: 2})
+	b.takes.Store(int64(20 * time.Millisecond))
+	b.submitOf(busy, func(int) int { return 0 })
+	b.submitOf(others*each, func(i int) int { return 1 + i%others })
+	var seen []operate.Limit
+	until(t, "operators see the busy key", func() bool {
+		all, err := b.flow().Limits.Limits(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = all
+		return len(all) == 1 && len(all[0].BusiestKeys) > 0 && all[0].BusiestKeys[0].Key == "0" && all[0].BusiestKeys[0].Places == 2
+	})
+	if n := seen[0].Keys; n < 1 || n > 1+others {
+		t.Errorf("%d keys are in use", n)
+	}
+	b.done()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, n := range b.mostOf {
+		if n > 2 {
+			t.Errorf("%d calls of key %d were at work at a time", n, key)
+		}
+	}
+	if b.mostOf[0] != 2 {
+		t.Errorf("the busy key had %d at a time, want 2", b.mostOf[0])
+	}
+	last, before := 0, 0 // calls of the busy key before the last one of another
+	for i, key := range b.order {
+		if key != 0 {
+			last = i
+		}
+	}
+	for _, key := range b.order[:last] {
+		if key == 0 {
+			before++
+		}
+	}
+	if before > busy*2/3 {
+		t.Errorf("%d of %d calls of the busy key began before the last of the others", before, busy)
+	}
+	until(t, "no key that is not in use has a grant", func() bool {
+		all, err := b.flow().Limits.Limits(t.Context())
+		return err == nil && all[0].Keys == 0
+	})
 }
 
 // TestLimitOfRate: calls begin as often as the rate of a limit lets them, over two nodes, and no more often but for its burst.
