@@ -98,12 +98,19 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 func boundWords(concurrent int, rate float64) string {
 	var says []string
 	if concurrent > 0 {
-		says = append(says, fmt.Sprintf("%d calls at a time", concurrent))
+		says = append(says, fmt.Sprintf("%s at a time", callsWord(float64(concurrent))))
 	}
 	if rate > 0 {
-		says = append(says, fmt.Sprintf("%g calls a second", rate))
+		says = append(says, fmt.Sprintf("%s a second", callsWord(rate)))
 	}
 	return strings.Join(says, " and ")
+}
+
+func callsWord(n float64) string {
+	if n == 1 {
+		return "1 call"
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64) + " calls"
 }
 
 type limitsKeysCmd struct {

@@ -49,7 +49,7 @@ func TestLimits(t *testing.T) {
 	if l := e.limits[0]; l.Key != "input.customer" || l.KeyConcurrent != 2 || l.KeyRateMilli != 100 {
 		t.Errorf("%+v", l)
 	}
-	e.run(exitDone, "limits set payment.charge --key type --key-rate 1 --reason fair", "gets 1 calls a second for each type at most")
+	e.run(exitDone, "limits set payment.charge --key type --key-rate 1 --reason fair", "gets 1 call a second for each type at most")
 	e.run(exitDone, "limits", "KEYS", "31")
 	e.run(exitDone, "limits list -o csv", "key,key_concurrent,key_rate", "31,type,,1,")
 	e.run(exitDone, "limits keys payment.charge", "KEY", "HOLDERS", "WANTED", "PLACES", "acme", "88")

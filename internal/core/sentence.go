@@ -193,7 +193,7 @@ func (w *sentence) pending() {
 		w.say("All its steps are done, and its owner has yet to say so")
 		return
 	case t.WaitsFor != "":
-		w.say("It is parked before %s, because agent %s has no room for it, is paused, or its breaker is open; it goes on as soon as there is room", w.step(i), t.WaitsFor)
+		w.say("It is parked before %s, because agent %s has no room for it or its key, is paused, or its breaker is open; it goes on as soon as there is room", w.step(i), t.WaitsFor)
 	case t.Steps[i].Due > w.at:
 		w.say("It is paused, %s; its tries are used up, and %s begins again at %s", w.because(), w.step(i), when(t.Steps[i].Due))
 	case t.Steps[i].Due > 0:
