@@ -63,8 +63,9 @@ func (a *aside) before(other *aside, key string) bool {
 	return a.keys[key].tasks[0].before(&other.keys[key].tasks[0].parkedTask)
 }
 
-// put lets a task stand aside, and reports false if there is no room for it: then it is in the store alone.
-func (a *aside) put(key string, one asideTask) bool {
+// put lets a task stand aside. Where asideMax do, it takes the place of one of the key that has most; left is what is in the
+// store alone then: that one, or the task itself if its key has as many.
+func (a *aside) put(key string, one asideTask) (left parkedTask, full bool) {
 	if a.keys == nil {
 		a.keys = map[string]*asideQueue{}
 	}
@@ -73,13 +74,29 @@ func (a *aside) put(key string, one asideTask) bool {
 		q = &asideQueue{}
 		a.keys[key] = q
 	}
-	if a.waiting >= asideMax {
-		q.more = true
-		return false
+	if full = a.waiting >= asideMax; full {
+		most := a.most()
+		if len(most.tasks) < len(q.tasks)+2 {
+			q.more = true
+			return one.parkedTask, true
+		}
+		left, most.more = most.Pop().(asideTask).parkedTask, true // at the end of the heap: a late one
+		a.waiting--
 	}
 	heap.Push(q, one)
 	a.waiting++
-	return true
+	return left, full
+}
+
+// most is the queue of the key that has most.
+func (a *aside) most() (most *asideQueue) {
+	of := ""
+	for key, q := range a.keys {
+		if most == nil || len(q.tasks) > len(most.tasks) || len(q.tasks) == len(most.tasks) && key < of {
+			most, of = q, key
+		}
+	}
+	return most
 }
 
 // pop takes the first task of a key.
@@ -130,8 +147,8 @@ func (at *parkedAt) comeBack(key string, w *Weights) {
 func (at *parkedAt) standAside(k *keyCalls, one asideTask) {
 	k.change()
 	at.note(one.parkedTask)
-	if !at.aside.put(k.key, one) {
-		at.forget(one.parkedTask)
+	if left, full := at.aside.put(k.key, one); full {
+		at.forget(left)
 	}
 }
 

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -59,7 +60,17 @@ func (k *keyCalls) end(gone bool, over core.Instant) {
 func (k *keyCalls) spend(now core.Instant) {
 	k.inUse.spend(now)
 	k.change()
-	k.agent.book.rateAt = earlier(k.agent.book.rateAt, k.limit.next(now, k.out)) // others may wait
+	k.lookNext(now) // others may wait
+}
+
+// keyLook is the least time between two looks at tasks that wait for the rates of their keys: a look goes over all of those.
+const keyLook = 20 * time.Millisecond
+
+// lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
+func (k *keyCalls) lookNext(now core.Instant) {
+	if next := k.limit.next(now, k.out); next != 0 {
+		k.agent.book.rateAt = earlier(k.agent.book.rateAt, max(next, now.Add(keyLook)))
+	}
 }
 
 // take is the shard's part of a grant.
@@ -139,7 +150,7 @@ func (s *Shard) keepsBack(k *keyCalls) bool {
 	}
 	k.kept = true
 	k.change()
-	s.agents.rateAt = earlier(s.agents.rateAt, k.limit.next(s.cycle.now, k.out))
+	k.lookNext(s.cycle.now)
 	return true
 }
 
@@ -219,7 +230,7 @@ func (s *Shard) bringBack() {
 				}
 				at := p.order[slot]
 				if at.aside.left(k.key) { // the rest is in the store alone
-					at.again()
+					at.miss()
 					p.park[slot] = true
 				}
 				if at.aside.at(k.key) == 0 {
@@ -233,7 +244,7 @@ func (s *Shard) bringBack() {
 				break
 			}
 			if room == 0 {
-				s.agents.rateAt = earlier(s.agents.rateAt, k.limit.next(s.cycle.now, k.out))
+				k.lookNext(s.cycle.now)
 				break
 			}
 			first.comeBack(k.key, &s.cfg.Weights)

@@ -213,6 +213,45 @@ func TestManyOfOneKey(t *testing.T) {
 	})
 }
 
+// Tasks that make way in memory for those of a key that has fewer are done, too.
+func TestMakesWayForOtherKeys(t *testing.T) {
+	const many = scheduler.AsideMax
+	r := newLimitRig(t, 1, perKey("agent.a", 5, 0))
+	r.keyed(0, "1", many) // five are out, all others stand aside
+	r.run(time.Second)
+	r.keyed(0, "2", 20)
+	r.run(time.Second)
+	if at := r.at(); !maps.Equal(at, map[string]int{"1": 5, "2": 5}) {
+		t.Fatalf("out are %v, want five of each", at)
+	}
+	r.finish(many+20, func(map[string]int) {})
+}
+
+// More keys than tasks stand aside in memory have their turns, one as well as another.
+func TestManyKeys(t *testing.T) {
+	const many = scheduler.AsideMax + 300
+	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
+	for range 3 {
+		for key := range many {
+			r.keyed(0, fmt.Sprint(key), 1)
+		}
+	}
+	r.run(time.Second)
+	if at := r.at(); len(at) < scheduler.DefaultAgentWindow {
+		t.Fatalf("of %d keys one is out, the agent's window is %d", len(at), scheduler.DefaultAgentWindow)
+	}
+	for answered := 0; answered < 6*many; {
+		for range len(r.out) {
+			r.answer()
+			answered++
+		}
+		r.run(100 * time.Millisecond)
+		if r.now > began.Add(20*time.Minute) {
+			t.Fatalf("%d of %d commands are answered", answered, 6*many)
+		}
+	}
+}
+
 // Keys that come, change and go with the limit count for what waits and for what is out already.
 func TestKeysChange(t *testing.T) {
 	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
