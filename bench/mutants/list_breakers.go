@@ -82,9 +82,15 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "aside-for-ever", invariant: 11, file: "scheduler/keys.go",
-		old: "					at.again()\n", new: "",
+		old: "					at.miss()\n", new: "",
 		fault: "tasks of a key that do not stand aside in memory are not done",
 		run:   "^TestManyOfOneKey$",
+	},
+	{
+		name: "made-way-and-lost", invariant: 11, file: "scheduler/aside.go",
+		old: "left, most.more = most.Pop().(asideTask).parkedTask, true", new: "left = most.Pop().(asideTask).parkedTask",
+		fault: "tasks that make way in memory for those of another key are not done",
+		run:   "^TestMakesWayForOtherKeys$",
 	},
 	{
 		name: "key-goes-on-late", invariant: 11, file: "scheduler/keys.go",
