@@ -2,6 +2,7 @@ package core
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -64,7 +65,7 @@ func (l *Limit) Check() error {
 	case l.KeyRateMilli < 0 || l.KeyRateMilli > RateMilliMax:
 		return fmt.Errorf("key_rate: %g a second, want 0 (any number), or 0.001 to %d", float64(l.KeyRateMilli)/1000, RateMilliMax/1000)
 	case l.Key == "" && (l.KeyConcurrent != 0 || l.KeyRateMilli != 0):
-		return fmt.Errorf("key: it is not given, but key_concurrent or key_rate is")
+		return errors.New("key: it is not given, but key_concurrent or key_rate is")
 	case l.Key != "" && l.KeyConcurrent == 0 && l.KeyRateMilli == 0:
 		return fmt.Errorf("key: %s is given, but neither key_concurrent nor key_rate is", QuoteShort(l.Key))
 	case !l.InAll() && l.Key == "":
