@@ -34,19 +34,25 @@ type metered struct {
 	plan   *duly.Plan[int]
 	ids    []string
 	takes  atomic.Int64 // time.Duration of a call
+	fails  atomic.Bool  // every call
+	change func(*config.Config)
 
 	mu      sync.Mutex
 	running map[string]int // calls, by key
 	most    int            // keys at a time
 	calls   []time.Time
-	inputs  map[int]int // calls at a time, by input
-	mostOf  map[int]int // the most of them
-	order   []int       // inputs of calls as they begin
+	inputs  map[int]int       // calls at a time, by input
+	mostOf  map[int]int       // the most of them
+	order   []int             // inputs of calls as they begin
+	over    map[int]time.Time // when the last call of an input ended
 }
 
-func newMetered(t testing.TB) *metered {
+func newMetered(t testing.TB) *metered { t.Helper(); return newMeteredBy(t, func(*config.Config) {}) }
+
+// newMeteredBy is newMetered with nodes of another configuration.
+func newMeteredBy(t testing.TB, change func(*config.Config)) *metered {
 	t.Helper()
-	b := &metered{t: t, db: pgtestdb.Installation(t), nats: startNATS(t).ClientURL(), running: map[string]int{}, inputs: map[int]int{}, mostOf: map[int]int{}, nodes: map[string]*Node{}, stops: map[string]func(){}}
+	b := &metered{t: t, change: change, db: pgtestdb.Installation(t), nats: startNATS(t).ClientURL(), running: map[string]int{}, inputs: map[int]int{}, mostOf: map[int]int{}, over: map[int]time.Time{}, nodes: map[string]*Node{}, stops: map[string]func(){}}
 	if err := Migrate(t.Context(), b.db); err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +109,22 @@ func (b *metered) work(ctx context.Context, call duly.Call[int]) (int, error) {
 		case <-ctx.Done():
 		}
 	}
+	b.leave(&call)
+	if b.fails.Load() {
+		return 0, errors.New("out of order")
+	}
+	return 1, nil
+}
+
+// leave notes that a call is over.
+func (b *metered) leave(call *duly.Call[int]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inputs[call.Input]--
+	b.over[call.Input] = time.Now()
 	if b.running[call.Key]--; b.running[call.Key] == 0 {
 		delete(b.running, call.Key)
 	}
-	return 1, nil
 }
 
 // seen is the most that was at work at a time, and when each call began.
@@ -125,6 +140,7 @@ func (b *metered) start(name string, killable bool) {
 	cfg := good()
 	cfg.NodeName, cfg.NATSURL, cfg.DatabaseURL, cfg.Namespace = name, b.nats, b.db, wire.DefaultNamespace
 	cfg.Partitions, cfg.InFlight, cfg.AgentWindow, cfg.Lease, cfg.ScanInterval = 8, 10_000, 10_000, 2*time.Second, 100*time.Millisecond
+	b.change(&cfg)
 	if killable {
 		cfg.Roles = []string{config.RoleScheduler}
 	}
