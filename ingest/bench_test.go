@@ -26,9 +26,9 @@ func fnvOf(id string, n int) int {
 	return int(h.Sum32() % uint32(n))
 }
 
-func benchDoor(b *testing.B, taken Taken) *Door {
+func benchDoor(b *testing.B, taken Taken, streams int) *Door {
 	b.Helper()
-	door, err := NewDoor(Config{Taken: taken, StreamOf: oneStream, Partitions: 16, PartitionOf: fnvOf, QuietItems: 1, BusyItems: 1, ItemsMax: 1 << 20, BytesMax: 4 << 30}, plans("order"), &nowLog{}, nil)
+	door, err := NewDoor(Config{Taken: taken, StreamOf: streamName(streams), Partitions: 16, PartitionOf: fnvOf, QuietItems: 1, BusyItems: 1, ItemsMax: 1 << 20, BytesMax: 4 << 30}, plans("order"), &nowLog{}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,9 +47,10 @@ func BenchmarkDoor(b *testing.B) {
 	for _, in := range []struct {
 		name, input string
 		taken       Taken
-	}{{"tiny", `{}`, &memTaken{full: true}}, {"delivery", delivery, &memTaken{full: true}}, {"forgetful", delivery, nil}} {
+		streams     int
+	}{{"tiny", `{}`, &memTaken{full: true}, 1}, {"delivery", delivery, &memTaken{full: true}, 1}, {"forgetful", delivery, nil, 1}, {"3-streams", delivery, nil, 3}} {
 		b.Run(in.name, func(b *testing.B) {
-			door := benchDoor(b, in.taken)
+			door := benchDoor(b, in.taken, in.streams)
 			var answered int
 			answer := func(Answer) { answered++ }
 			ids := make([]string, 4096)
@@ -80,7 +81,7 @@ func BenchmarkDoor(b *testing.B) {
 // BenchmarkIngest is the same from other goroutines through the inbox and the
 // loop.
 func BenchmarkIngest(b *testing.B) {
-	door := benchDoor(b, &memTaken{full: true})
+	door := benchDoor(b, &memTaken{full: true}, 1)
 	in := New(door, clock)
 	ctx, cancel := context.WithCancel(b.Context())
 	var loop sync.WaitGroup

@@ -7,7 +7,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// budget bounds what the door holds, from admission to answer. It is shared
+// budget bounds what the door holds for one stream, from admission to answer. It is shared
 // with the goroutines that bring requests, so that a full door refuses before
 // anything is queued.
 type budget struct {

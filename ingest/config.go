@@ -40,8 +40,10 @@ const (
 // Config is how a door works. Zero fields take their defaults, except those
 // that say otherwise.
 type Config struct {
-	StreamOf   func(partition int) string // name of the task stream that has a partition, told in answers; required
-	Partitions int                        // required
+	// StreamOf is the name of the task stream that has a partition, told in answers; required. It
+	// stays the same: a door asks once for each partition.
+	StreamOf   func(partition int) string
+	Partitions int // required
 	// PartitionOf is the partition of an id among so many; required.
 	PartitionOf func(id string, partitions int) int
 	// SizeOf is how many bytes a submission takes in a pack; nil: an estimate
@@ -57,17 +59,18 @@ type Config struct {
 	// WindowMax is how long the oldest item of a pack waits for company under
 	// load; the default is 2.5 ms for each partition, within 10 and 20. The
 	// window is WindowMax × (unanswered − QuietItems) / BusyItems, within 0 and
-	// WindowMax: by Little's law the unanswered items measure the rate and the
-	// slowness of the stream at once.
+	// WindowMax: by Little's law the unanswered items of a stream measure its
+	// rate and its slowness at once.
 	WindowMax  time.Duration
 	QuietItems int
 	BusyItems  int
 
-	// FlightsMax is how many packs may wait for the stream before one that is not
-	// full waits too: the stream syncs one after the other, so that sending more of
+	// FlightsMax is how many packs may wait for one stream before one that is not
+	// full waits too: a stream syncs one after the other, so that sending more of
 	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
-	// Of the next three high submissions may use all, normal ones seven eighths, low ones half.
+	// Of the next three high submissions may use all, normal ones seven eighths, low ones half. Each stream has an equal
+	// share of ItemsMax and BytesMax.
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
 	BacklogMax int64         // messages of a partition that its owner has not read yet, at most; a quarter of it while Overloaded

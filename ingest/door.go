@@ -14,16 +14,13 @@ type Door struct {
 	plans   Plans
 	log     Log
 	backlog Backlog // may be nil
-	budget  budget
+	streams []*stream
+	homes   []home // by partition
 	stats   counters
 	full    *Refusal
-	fullOf  [core.Classes]*Refusal
 	events  queue[event]
 	spare   []event // memory of the events taken last
 
-	shelves []*pack // by partition and whether it is timed: the pack that is open, or nil
-	open    int     // packs that are open
-	flying  int     // packs that the stream has not answered
 	flights flights
 	free    []*pack
 	unknown unknown
@@ -54,16 +51,13 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 	if plans == nil || log == nil {
 		return nil, errors.New("ingest: plans and log are required")
 	}
-	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog, shelves: make([]*pack, 2*cfg.Partitions)}
-	// Made once: under overload it is what the door answers most.
+	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog}
 	d.full = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
 		cfg.ItemsMax, cfg.BytesMax).After(RetryFull)
-	for i := range d.fullOf {
-		class := core.Class(i)
-		d.fullOf[i] = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may for one of priority %s: the limits are %d requests and %d bytes",
-			class, part(int64(cfg.ItemsMax), class), part(cfg.BytesMax, class)).After(RetryFull)
+	var err error
+	if d.streams, d.homes, err = streamsOf(&cfg); err != nil {
+		return nil, err
 	}
-	d.budget.itemsMax, d.budget.bytesMax = int64(cfg.ItemsMax), cfg.BytesMax
 	if d.taken = cfg.Taken; d.taken != nil {
 		d.recent = newRecent(cfg.RecentBytes)
 	}
@@ -81,10 +75,11 @@ func (d *Door) Submit(now core.Instant, req Request) {
 // admit takes room for a request, or refuses it. It is safe for concurrent use.
 func (d *Door) admit(req *Request) bool {
 	d.stats.taken.Add(1)
-	if d.budget.reserve(req.bytes(), req.Labels) {
+	req.stream = d.streamFor(req.ID)
+	if req.stream.budget.reserve(req.bytes(), req.Labels) {
 		return true
 	}
-	d.tell(req, d.fullOf[classIn(req.Labels)])
+	d.tell(req, req.stream.full[classIn(req.Labels)])
 	return false
 }
 
@@ -167,7 +162,7 @@ func (d *Door) backlogLimit(pending int64, class core.Class) int64 {
 
 // refuse answers a request that has its room, and gives the room back.
 func (d *Door) refuse(req *Request, r *Refusal) {
-	d.budget.release(req.bytes())
+	req.stream.budget.release(req.bytes())
 	d.tell(req, r)
 }
 
@@ -190,27 +185,23 @@ func (d *Door) Flush(now core.Instant) {
 	d.unknown.expire(d, now)
 	d.unknown.ask(d, now)
 	d.looks.expire(d, now)
-	if d.open == 0 || d.flying >= d.cfg.FlightsMax || d.oldest().since.Add(d.window()) > now {
+	for _, s := range d.streams {
+		d.send(now, s)
+	}
+}
+
+// send publishes the packs of one stream that are due, the oldest first.
+func (d *Door) send(now core.Instant, s *stream) {
+	if s.open == 0 || s.flying >= d.cfg.FlightsMax || s.oldest().since.Add(d.window(s)) > now {
 		return
 	}
 	// All of them at once, where the stream has nothing to do: a thread that wakes up
 	// for one, from the server to the client, takes the others along. Under overload the
 	// oldest go as others come back, so that each waits for one round of the stream's
 	// syncs, and not for one to leave and one to return.
-	for quiet := d.flying == 0; d.open > 0 && (quiet || d.flying < d.cfg.FlightsMax); {
-		d.publish(now, d.oldest())
+	for quiet := s.flying == 0; s.open > 0 && (quiet || s.flying < d.cfg.FlightsMax); {
+		d.publish(now, s.oldest())
 	}
-}
-
-// oldest is the open pack whose first item came first; there is one.
-func (d *Door) oldest() *pack {
-	var oldest *pack
-	for _, p := range d.shelves {
-		if p != nil && (oldest == nil || p.since < oldest.since) {
-			oldest = p
-		}
-	}
-	return oldest
 }
 
 // settle takes what the ports have answered.
@@ -243,10 +234,12 @@ func (d *Door) Due(now core.Instant) core.Instant {
 		return now
 	}
 	next := earlier(earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg)), d.looks.due())
-	if d.open == 0 || d.flying >= d.cfg.FlightsMax {
-		return next
+	for _, s := range d.streams {
+		if s.open > 0 && s.flying < d.cfg.FlightsMax {
+			next = earlier(next, s.oldest().since.Add(d.window(s)))
+		}
 	}
-	return earlier(next, d.oldest().since.Add(d.window()))
+	return next
 }
 
 // earlier is the earlier of two times of which 0 means none.
@@ -263,13 +256,15 @@ func (d *Door) Close(now core.Instant) {
 	d.closed = true
 	d.unknown.close(d)
 	d.looks.close(d, now)
-	for _, p := range d.shelves {
-		if p != nil {
-			d.publish(now, p)
+	for _, s := range d.streams {
+		for _, p := range s.shelves {
+			if p != nil {
+				d.publish(now, p)
+			}
 		}
 	}
 }
 
 // Idle reports whether every request that came has been answered. It is safe
 // for concurrent use.
-func (d *Door) Idle() bool { return d.budget.items.Load() == 0 }
+func (d *Door) Idle() bool { return d.items() == 0 }

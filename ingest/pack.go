@@ -37,8 +37,8 @@ type ask struct {
 // it is full.
 func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submission) {
 	size, timed := at.size, sub.StartAt != 0
-	on := shelf(at.partition, timed)
-	p := d.shelves[on]
+	s, on := d.shelf(at.partition, timed)
+	p := s.shelves[on]
 	if p != nil && p.bytes+size > d.cfg.packBytes() {
 		d.publish(now, p)
 		p = nil
@@ -46,8 +46,8 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 	if p == nil {
 		p = d.fresh(at.partition, now)
 		p.timed = timed
-		d.shelves[on] = p
-		d.open++
+		s.shelves[on] = p
+		s.open++
 	}
 	p.subs = append(p.subs, *sub)
 	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again})
@@ -59,11 +59,12 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 
 // shelf is where the open pack of a partition is. Submissions with a start-at have one of their own: an older owner does
 // not know them, and keeps their pack as a dead letter, which must not take others with it.
-func shelf(partition int, timed bool) int {
+func (d *Door) shelf(partition int, timed bool) (*stream, int) {
+	at := &d.homes[partition]
 	if timed {
-		return 2*partition + 1
+		return at.stream, at.shelf + 1
 	}
-	return 2 * partition
+	return at.stream, at.shelf
 }
 
 func (d *Door) fresh(partition int, now core.Instant) *pack {
@@ -87,10 +88,10 @@ func (d *Door) recycle(p *pack) {
 	}
 }
 
-// window is how long an open pack waits for more submissions just now. To a
-// closed door none come.
-func (d *Door) window() time.Duration {
-	busy := d.budget.items.Load() - int64(d.cfg.QuietItems)
+// window is how long an open pack of a stream waits for more submissions just
+// now. To a closed door none come.
+func (d *Door) window(s *stream) time.Duration {
+	busy := s.budget.items.Load() - int64(d.cfg.QuietItems)
 	if busy <= 0 || d.closed {
 		return 0
 	}
@@ -99,9 +100,10 @@ func (d *Door) window() time.Duration {
 
 // publish takes a pack off its shelf and hands it to the stream.
 func (d *Door) publish(now core.Instant, p *pack) {
-	d.shelves[shelf(p.partition, p.timed)] = nil
-	d.open--
-	d.flying++
+	s, on := d.shelf(p.partition, p.timed)
+	s.shelves[on] = nil
+	s.open--
+	s.flying++
 	d.stats.packs.Add(1)
 	d.stats.packed.Add(int64(len(p.subs)))
 	flight := d.flights.add(p, now)
@@ -115,8 +117,9 @@ func (d *Door) publish(now core.Instant, p *pack) {
 // answer tells everybody in a pack what became of it.
 func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	p.flight = 0
-	d.flying--
-	answer := Answer{Stream: d.cfg.StreamOf(p.partition), Seq: seq, Partition: p.partition}
+	s := d.homes[p.partition].stream
+	s.flying--
+	answer := Answer{Stream: s.name, Seq: seq, Partition: p.partition}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
 		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
@@ -131,7 +134,7 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	}
 	for i := range p.asks {
 		a := &p.asks[i]
-		d.budget.release(a.room)
+		s.budget.release(a.room)
 		if a.answer != nil {
 			answer.Task, answer.Warning, answer.Again = a.task, a.warning, a.again
 			a.answer(answer)

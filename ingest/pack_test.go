@@ -81,7 +81,7 @@ func TestWindow(t *testing.T) {
 	for _, tt := range tests {
 		r := newRig(t, nil)
 		r.submit(epoch, ids("x", tt.unanswered, 0)...)
-		if got := r.door.window(); got != tt.want {
+		if got := r.door.window(r.door.streams[0]); got != tt.want {
 			t.Errorf("%d unanswered: window %v, want %v", tt.unanswered, got, tt.want)
 		}
 	}

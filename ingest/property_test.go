@@ -45,7 +45,7 @@ func newStorm(t *rapid.T) *storm {
 	s.rig = &rig{log: &memLog{}, plans: plans("order"), answers: map[string][]Answer{}}
 	var err error
 	s.rig.door, err = NewDoor(Config{
-		StreamOf: oneStream, Partitions: 3, PartitionOf: byDigit, PackItems: rapid.IntRange(1, 9).Draw(t, "items"),
+		StreamOf: streamName(rapid.IntRange(1, 3).Draw(t, "streams")), Partitions: 3, PartitionOf: byDigit, PackItems: rapid.IntRange(1, 9).Draw(t, "items"),
 		PackBytes: 2000, ItemsMax: rapid.IntRange(5, 80).Draw(t, "room"), UnknownMax: 5,
 		PublishMax: time.Second, QuietItems: 1, BusyItems: 10,
 	}, s.rig.plans, s.rig.log, backlog{0, 0, int64(rapid.IntRange(0, 1).Draw(t, "behind")) * 1e9})
@@ -109,6 +109,11 @@ func (s *storm) note() {
 	if st := s.rig.door.Stats(); st.Items > int64(s.rig.door.cfg.ItemsMax) || st.Items < 0 || st.Bytes < 0 {
 		s.t.Fatalf("%d items and %d bytes of room in use", st.Items, st.Bytes)
 	}
+	for _, of := range s.rig.door.streams {
+		if items := of.budget.items.Load(); items > of.budget.itemsMax || items < 0 || of.flying < 0 || of.open < 0 {
+			s.t.Fatalf("stream %s: %d items of room in use, %d packs on their way, %d open", of.name, items, of.flying, of.open)
+		}
+	}
 }
 
 // outcome ends one message in some way, in any order.
@@ -157,6 +162,11 @@ func (s *storm) check() {
 	if !s.rig.door.Idle() || st.Items != 0 || st.Bytes != 0 {
 		s.t.Fatalf("%d items and %d bytes unanswered", st.Items, st.Bytes)
 	}
+	for _, of := range s.rig.door.streams {
+		if of.flying != 0 || of.open != 0 {
+			s.t.Fatalf("stream %s: %d packs on their way, %d open, after everything was answered", of.name, of.flying, of.open)
+		}
+	}
 	var accepted, refused int64
 	for id := range s.known {
 		answers := s.rig.answers[id]
@@ -168,6 +178,9 @@ func (s *storm) check() {
 		switch {
 		case a.Err == nil:
 			accepted++
+			if want := s.rig.door.cfg.StreamOf(a.Partition); a.Stream != want {
+				s.t.Fatalf("%s of partition %d was accepted in stream %s, want %s", id, a.Partition, a.Stream, want)
+			}
 			if !published || s.stored[n] != a.Seq {
 				s.t.Fatalf("%s was accepted at %d, but message %d is stored at %d", id, a.Seq, n, s.stored[n])
 			}

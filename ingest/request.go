@@ -21,6 +21,8 @@ type Request struct {
 	// Answer is called exactly once, from any goroutine. It must not block and
 	// not call the door. nil: no answer is wanted.
 	Answer func(Answer)
+
+	stream *stream // whose room it has; of the door
 }
 
 // Answer is what became of a request: stored, or refused for a reason.

@@ -26,7 +26,10 @@ func (d *Door) Stats() Stats {
 	s := Stats{
 		Taken: d.stats.taken.Load(), Accepted: d.stats.accepted.Load(), Warned: d.stats.warned.Load(), Refused: map[int]int64{},
 		Packs: d.stats.packs.Load(), Packed: d.stats.packed.Load(), TracesDropped: d.stats.tracesDropped.Load(),
-		LateDone: d.stats.lateDone.Load(), Items: d.budget.items.Load(), Bytes: d.budget.bytes.Load(),
+		LateDone: d.stats.lateDone.Load(), Items: d.items(),
+	}
+	for _, st := range d.streams {
+		s.Bytes += st.budget.bytes.Load()
 	}
 	for i := range d.stats.refused {
 		if n := d.stats.refused[i].Load(); n > 0 {

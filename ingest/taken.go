@@ -81,7 +81,7 @@ const settleMax = 5 * time.Second
 // there were few in this second, and the store has answered the last ones.
 func (d *Door) mayLook(now core.Instant) bool {
 	k := &d.looks
-	if d.budget.items.Load() > int64(d.cfg.LookItems) || now < k.rest {
+	if d.items() > int64(d.cfg.LookItems) || now < k.rest {
 		return false
 	}
 	if now >= k.second.Add(time.Second) || now < k.second {

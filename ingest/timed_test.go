@@ -36,7 +36,7 @@ func TestTimedSubmissionsArePackedApart(t *testing.T) {
 	again := r.request("e1") // a pack that was of the timed is used for others again
 	r.door.Submit(epoch.Add(2*time.Second), again)
 	r.door.Flush(epoch.Add(3 * time.Second))
-	if len(r.log.got) != 3 || !slices.Equal(r.log.got[2].ids, []string{"e1"}) || r.door.open != 0 {
-		t.Errorf("messages %+v, %d packs open", r.log.got, r.door.open)
+	if len(r.log.got) != 3 || !slices.Equal(r.log.got[2].ids, []string{"e1"}) || r.door.streams[0].open != 0 {
+		t.Errorf("messages %+v, %d packs open", r.log.got, r.door.streams[0].open)
 	}
 }

@@ -1,9 +1,13 @@
 package node
 
 import (
-	"duly.dev/duly/internal/config"
 	"testing"
 	"testing/fstest"
+
+	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
 )
 
 // The budget follows the least of what bounds the process.
@@ -33,6 +37,22 @@ func TestMemoryBudget(t *testing.T) {
 		}
 		if got := budgetOf(x.asked, root); got != x.want {
 			t.Errorf("%s: %d, want %d", name, got, x.want)
+		}
+	}
+}
+
+// Each stream's share of the door has room for a low submission of the largest input.
+func TestDoorBytes(t *testing.T) {
+	for _, x := range []struct {
+		budget  int64
+		streams int
+		want    int64
+	}{
+		{1 << 40, 1, ingest.DefaultBytesMax}, {1 << 40, wire.TaskStreamsMax, ingest.DefaultBytesMax}, {128 << 20, wire.TaskStreamsMax, 16 << 20},
+		{config.MemoryLeast, 1, config.MemoryLeast / 8}, {config.MemoryLeast, wire.TaskStreamsMax, wire.TaskStreamsMax * 2 * (core.InputBytesMax + 16<<10)},
+	} {
+		if got := doorBytes(x.budget, x.streams); got != x.want {
+			t.Errorf("budget %d, %d streams: %d, want %d", x.budget, x.streams, got, x.want)
 		}
 	}
 }

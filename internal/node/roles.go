@@ -22,12 +22,19 @@ type openDoor struct{ in *ingest.Ingest }
 
 func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 	return ingest.Config{
-		StreamOf: n.conn.StreamTasks, FlightsMax: ingest.DefaultFlightsMax * n.cfg.TaskStreams, Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
+		StreamOf: n.conn.StreamTasks, Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
-		BytesMax:     min(ingest.DefaultBytesMax, n.budget()/8),
+		BytesMax:     doorBytes(n.budget(), n.cfg.TaskStreams),
 		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded, CheckInput: n.schemas.input, Admit: n.forecasts.admit,
 	}
+}
+
+// doorBytes bounds the bytes of unanswered submissions. Low ones have half of their stream's share: the largest must fit
+// into it, or it would be refused each time.
+func doorBytes(budget int64, streams int) int64 {
+	const largest = core.InputBytesMax + 16<<10 // with all that is not its input
+	return max(min(ingest.DefaultBytesMax, budget/8), 2*largest*int64(streams))
 }
 
 // runIngest serves the front door. An abrupt end makes no difference to it: what
