@@ -39,6 +39,7 @@ type check struct {
 	name  string
 	rules []string // that it judges
 	undo  bool     // it needs a step with an undo
+	probe bool     // it needs an agent that answers probes
 	risky bool     // an agent that does not bear it could not undo afterwards
 	play  func(*scene)
 }
@@ -47,6 +48,7 @@ type check struct {
 var checks = []check{
 	{name: "commands are shared", rules: []string{ruleGroup}, play: (*scene).shared},
 	{name: "probes", rules: []string{ruleProbe}, undo: true, play: (*scene).probed},
+	{name: "probe while doing", rules: []string{ruleProbe}, undo: true, probe: true, play: (*scene).probedDoing},
 	{name: "do again", rules: []string{ruleOneEffect, ruleSameResult}, undo: true, play: (*scene).again},
 	{name: "undo, undo again, late do", rules: []string{ruleUndo, ruleUndoAgain, ruleLateDo}, undo: true, play: (*scene).undone},
 	{name: "undo before do, late do", rules: []string{ruleUndoFirst, ruleLateDo}, undo: true, play: (*scene).undoFirst},
@@ -162,9 +164,16 @@ func (r *run) play(ctx context.Context, c *check) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.CheckTime)
 	defer cancel()
 	s := &scene{run: r, ctx: ctx, check: c}
-	if c.undo && r.o.Check {
+	aside := ""
+	switch {
+	case c.undo && r.o.Check:
+		aside = "the step has no undo"
+	case c.probe && !r.served:
+		aside = "the agent answers no probes"
+	}
+	if aside != "" {
 		for _, rule := range c.rules {
-			s.find(Finding{Rule: rule, State: Aside, Why: "the step has no undo"})
+			s.find(Finding{Rule: rule, State: Aside, Why: aside})
 		}
 		return
 	}
