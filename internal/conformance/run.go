@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -61,7 +62,7 @@ var checks = []check{
 	{name: "garbage", rules: []string{ruleGarbage}, risky: true, play: (*scene).garbage},
 }
 
-// Run plays against an agent on a connection that stays the caller's. Errors: a [UseError]; one that wraps [ErrNoAgent];
+// Run plays against an agent on a connection that stays the caller's. Errors: an [option.Error]; one that wraps [ErrNoAgent];
 // ctx's. The report has everything else, also an agent that stops to answer.
 func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 	o, err := o.complete()
@@ -114,9 +115,9 @@ func (r *run) meet(ctx context.Context) error {
 		key := s.life().key()
 		switch n, err := r.o.Effects(ctx, key); {
 		case err != nil:
-			return &UseError{"effects", fmt.Errorf("of key %s: %w", key, err)}
+			return option.Refuse("effects", fmt.Errorf("of key %s: %w", key, err))
 		case n != 0:
-			return &UseError{"effects", fmt.Errorf("of key %s, which was never done: %d, want 0", key, n)}
+			return option.Refuse("effects", fmt.Errorf("of key %s, which was never done: %d, want 0", key, n))
 		}
 	}
 	l, c, _ := s.done()
@@ -133,9 +134,9 @@ func (r *run) meet(ctx context.Context) error {
 	case a.reply.Code == core.CodeTooMany, a.reply.Code == core.CodeUnavailable:
 		return fmt.Errorf("%w that takes commands: %s", ErrNoAgent, a.words())
 	case a.reply.Code == core.CodeUnable:
-		return &UseError{"step", fmt.Errorf("%s: the agent answered %s: name a step that it serves", r.o.Step, a.words())}
+		return option.Refuse("step", fmt.Errorf("%s: the agent answered %s: name a step that it serves", r.o.Step, a.words()))
 	case a.failed:
-		return &UseError{"input", fmt.Errorf("%s: the agent answered %s: give one that it takes", shortened(r.o.Input), a.words())}
+		return option.Refuse("input", fmt.Errorf("%s: the agent answered %s: give one that it takes", shortened(r.o.Input), a.words()))
 	}
 	r.trust(s, l)
 	return nil

@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/internal/conformance"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -460,9 +461,9 @@ func TestRefusals(t *testing.T) {
 		o := quick(1)
 		test.change(&o)
 		_, err := conformance.Run(t.Context(), nc, o)
-		var use *conformance.UseError
+		var use *option.Error
 		if !errors.As(err, &use) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want a UseError with %q", name, err, test.want)
+			t.Errorf("%s: %v, want an option.Error with %q", name, err, test.want)
 		}
 	}
 	o := quick(1)
