@@ -113,7 +113,7 @@ const (
 // lie only after another answer, or where it is all that is said of long dos, of two keys.
 func (s *scene) probedDoing() {
 	var tried, told, failed int
-	var suspect *asking // the first long do of which nothing but absent was said
+	suspect := false // nothing but absent was said of a long do
 	why := "nothing was said of a do before it was answered: give an input that the agent works long on (slow-input)"
 	for try := 0; try < askedTried && tried < askedKeys && failed < keysTried; try++ {
 		k := s.ask()
@@ -128,13 +128,12 @@ func (s *scene) probedDoing() {
 		case !k.done:
 			failed++
 			why = "the do that is asked about " + s.said(k.do)
-		case lie != nil && (before != nil || suspect != nil):
+		case lie != nil && (before != nil || suspect):
 			s.absentAtWork(k, before, lie)
 			return
 		case lie != nil:
-			suspect = k
-		}
-		if k.tried() {
+			suspect = true
+		case k.tried():
 			tried++
 			told += k.told()
 		}
@@ -160,12 +159,13 @@ func (s *scene) absentAtWork(k *asking, before, lie *question) {
 
 // asking is a do, with what was said of it until it was answered.
 type asking struct {
-	do    *call
-	done  bool // with success
-	took  time.Duration
-	said  []question
-	asked *call // the last
-	none  error // its answer is none
+	do     *call
+	done   bool // with success
+	took   time.Duration
+	said   []question
+	asked  *call // the last
+	waited bool  // its answer came after the do's
+	none   error // its answer is none
 }
 
 // question is a probe of a do at work.
@@ -189,6 +189,8 @@ func (s *scene) ask() *asking {
 		over, answered := s.desk.answer(k.do)
 		if a, said := s.desk.answer(c); said && (!answered || a.at.Before(over.at)) {
 			k.said = append(k.said, question{c, c.began.Sub(k.do.began), p.Outcome})
+		} else {
+			k.waited = answered
 		}
 		if answered || time.Now().After(k.do.end) || pause.For(s.ctx, wait) != nil {
 			break
@@ -203,17 +205,8 @@ func (s *scene) ask() *asking {
 
 // tried reports whether the do was asked about while it was at work. An agent that answers nothing meanwhile was asked, too.
 func (k *asking) tried() bool {
-	switch {
-	case !k.done:
-		return false
-	case k.told() > 0:
-		return true
-	case k.took < longDo:
-		return false
-	case len(k.said) > 0 && k.said[len(k.said)-1].call == k.asked:
-		return k.saidLate() != nil
-	}
-	return k.asked.began.Sub(k.do.began) < k.took/2 // and answered when the do was over
+	waited := k.waited && k.took >= longDo && k.asked.began.Sub(k.do.began) < k.took/2
+	return k.done && (k.told() > 0 || k.saidLate() != nil || waited)
 }
 
 // saidLate is what was said last, if it was asked in the second half of a long do.
