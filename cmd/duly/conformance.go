@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/conformance"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 )
 
 // conformanceCmd plays the rules of the protocol against an agent that runs.
@@ -69,7 +70,7 @@ func (c *conformanceCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	report, err := conformance.Run(ctx, conn.NATS(), o)
-	var use *conformance.UseError
+	var use *option.Error
 	switch {
 	case errors.As(err, &use):
 		return useError{use}

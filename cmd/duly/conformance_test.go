@@ -16,10 +16,14 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/natstest"
+	"duly.dev/duly/internal/pause"
 )
 
 type (
-	conformanceOrder   struct{ Cents int }
+	conformanceOrder struct {
+		Cents int
+		Slow  bool
+	}
 	conformancePayment struct{ ID string }
 )
 
@@ -43,7 +47,12 @@ func conformanceAgents(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	err = duly.NewStep[conformanceOrder, conformancePayment]("charge", "payment.charge").Serve(agent,
-		func(_ context.Context, call duly.Call[conformanceOrder]) (conformancePayment, error) {
+		func(ctx context.Context, call duly.Call[conformanceOrder]) (conformancePayment, error) {
+			if call.Input.Slow {
+				if err := pause.For(ctx, 50*time.Millisecond); err != nil {
+					return conformancePayment{}, err
+				}
+			}
 			return conformancePayment{ID: call.Key}, nil
 		},
 		func(context.Context, duly.Undo[conformanceOrder, conformancePayment]) error { return nil })
@@ -62,7 +71,7 @@ func conformanceAgents(t *testing.T) (url string) {
 func conformanceFiles(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	for name, text := range map[string]string{"order.json": `{"Cents":1999}`, "credit.json": `{"credit":{"Points":700}}`, "broken.json": `{`} {
+	for name, text := range map[string]string{"order.json": `{"Cents":1999}`, "slow.json": `{"Cents":1999,"Slow":true}`, "credit.json": `{"credit":{"Points":700}}`, "broken.json": `{`} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -81,10 +90,10 @@ func TestConformance(t *testing.T) {
 		code int
 		want string
 	}{
-		"good":         {of("--agent", "payment.charge", "--step", "charge", "--input", "order.json", "--results", "credit.json", "--probes", "--strict"), exitDone, `agent payment\.charge: \d+ held, 0 broken, 0 not judged`},
+		"good":         {of("--agent", "payment.charge", "--step", "charge", "--input", "order.json", "--slow-input", "slow.json", "--results", "credit.json", "--probes", "--strict"), exitDone, `agent payment\.charge: \d+ held, 0 broken, 0 not judged`},
 		"bad":          {of("--agent", "bare.charge"), exitFailed, `(?s)\nP4  broken, undo, undo again, late do\n  rule  a do whose key was undone.*came  after \S+s: success, \{"Number":"r-1"\}.*broken \(P4, P10, P11\)`},
 		"some rules":   {of("--agent", "bare.charge", "--only", "p1,P6"), exitDone, `2 held, 0 broken, 0 not judged`},
-		"no probes":    {of("--agent", "bare.charge", "--only", "P15", "--strict"), exitDone, `0 held, 0 broken, 0 not judged, 1 that do not apply`},
+		"no probes":    {of("--agent", "bare.charge", "--only", "P15", "--strict"), exitDone, `0 held, 0 broken, 0 not judged, 2 that do not apply`},
 		"probes":       {of("--agent", "bare.charge", "--only", "P15", "--probes"), exitFailed, `no instance listens on duly\.probe\.bare\.charge`},
 		"not strict":   {of("--agent", "bare.check", "--only", "P6"), exitDone, `0 held, 0 broken, 1 not judged`},
 		"strict":       {of("--agent", "bare.check", "--only", "P6", "--strict"), exitFailed, `0 held, 0 broken, 1 not judged`},

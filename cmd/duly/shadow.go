@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/shadow"
 )
 
@@ -46,7 +47,7 @@ func (c *shadowCmd) Run(ctx context.Context, std streams) error {
 		Names: conn.Names(), Agent: c.Agent, Shadow: c.Shadow, For: c.For, Count: c.Count, Percent: c.Percent, InFlight: c.InFlight,
 		Kept: c.Kept, Ignore: c.Ignore, Values: c.Values,
 	})
-	var use *shadow.UseError
+	var use *option.Error
 	switch {
 	case errors.As(err, &use):
 		return useError{use}

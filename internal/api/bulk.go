@@ -23,17 +23,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// The defaults of a bulk submission's bounds.
-const (
-	DefaultBulkRequests  = 16
-	DefaultBulkLines     = 1_000_000
-	DefaultBulkBytes     = 1 << 30
-	DefaultBulkLineBytes = core.InputBytesMax + 8192
-	DefaultBulkInFlight  = 1024
-	DefaultBulkHeldBytes = 32 << 20
-	DefaultBulkWait      = 30 * time.Second
-)
-
 // Bounds of a bulk submission that no one chooses.
 const (
 	bulkFlyingBytes = 4 << 20          // of the lines of one that are not answered yet, unless a single line is larger
@@ -97,15 +86,15 @@ type (
 	}
 )
 
-// bulkDefaults fills in what is not said.
+// bulkDefaults fills in what is not said: the defaults that the settings of a node have, see config.Bulk.
 func (c *Config) bulkDefaults() {
-	c.BulkRequests = cmp.Or(c.BulkRequests, DefaultBulkRequests)
-	c.BulkLines = cmp.Or(c.BulkLines, DefaultBulkLines)
-	c.BulkBytes = cmp.Or(c.BulkBytes, DefaultBulkBytes)
-	c.BulkLineBytes = cmp.Or(c.BulkLineBytes, DefaultBulkLineBytes)
-	c.BulkInFlight = cmp.Or(c.BulkInFlight, DefaultBulkInFlight)
-	c.BulkHeldBytes = cmp.Or(c.BulkHeldBytes, DefaultBulkHeldBytes)
-	c.BulkWait = cmp.Or(c.BulkWait, DefaultBulkWait)
+	c.BulkRequests = cmp.Or(c.BulkRequests, 16)
+	c.BulkLines = cmp.Or(c.BulkLines, 1_000_000)
+	c.BulkBytes = cmp.Or(c.BulkBytes, 1<<30)
+	c.BulkLineBytes = cmp.Or(c.BulkLineBytes, core.InputBytesMax+8192)
+	c.BulkInFlight = cmp.Or(c.BulkInFlight, 1024)
+	c.BulkHeldBytes = cmp.Or(c.BulkHeldBytes, 32<<20)
+	c.BulkWait = cmp.Or(c.BulkWait, 30*time.Second)
 }
 
 // checkBulk refuses a bound that cannot work, naming it.

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,9 +20,30 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
+
+// TestBulkDefaults: the bounds of a node that says 0 are those of one that says nothing. A setting's default stands in a
+// tag, which no constant can, so that there are two places.
+func TestBulkDefaults(t *testing.T) {
+	var c Config
+	c.bulkDefaults()
+	for _, setting := range reflect.VisibleFields(reflect.TypeFor[config.Bulk]()) {
+		tag := setting.Tag.Get("default")
+		want, err := strconv.ParseInt(tag, 10, 64)
+		if setting.Type == reflect.TypeFor[time.Duration]() {
+			var d time.Duration
+			d, err = time.ParseDuration(tag)
+			want = int64(d)
+		}
+		is := reflect.ValueOf(c).FieldByName(setting.Name)
+		if err != nil || !is.IsValid() || is.Int() != want {
+			t.Errorf("%s: the API's default is %v, the setting's %s (%v)", setting.Name, is, tag, err)
+		}
+	}
+}
 
 // bulkPatience is how long a test waits for what must come.
 const bulkPatience = 30 * time.Second

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -261,95 +260,4 @@ func (s *scene) judgeShared(subject string, lives []*life, calls []*call) {
 	default:
 		s.held(ruleGroup, ByAnswers, fmt.Sprintf("of %d commands %d came to another member of the queue group, and those to no instance", len(calls), took))
 	}
-}
-
-// asked probes a key until its answer is not that the do is at work, for a moment.
-func (l *life) asked(what string) (*call, core.Probe, error) {
-	end := time.Now().Add(l.o.Silence)
-	for {
-		c, p, err := l.probe(what)
-		if err != nil || p.Outcome != core.ProbeInProgress || time.Now().After(end) || pause.For(l.ctx, lookEvery) != nil {
-			return c, p, err
-		}
-	}
-}
-
-// probed: P15.
-func (s *scene) probed() {
-	if !s.served {
-		if s.o.Probes {
-			s.broken(ruleProbe, ByAnswers, "no instance listens on "+s.o.Names.SubjectProbe(s.o.Agent))
-		} else {
-			s.find(Finding{Rule: ruleProbe, State: Aside, Why: "the agent answers no probes"})
-		}
-		return
-	}
-	never := s.life()
-	told, ok := s.truthful(never, "never done", []core.ProbeOutcome{core.ProbeDone, core.ProbeInProgress}, nil)
-	if !ok {
-		return
-	}
-	l, c, ok := s.done()
-	if !ok {
-		s.open(ruleProbe, "the do that is asked about "+s.said(c))
-		return
-	}
-	n, ok := s.truthful(l, "done", []core.ProbeOutcome{core.ProbeAbsent, core.ProbeInProgress}, c)
-	if !ok {
-		return
-	}
-	told += n
-	c = l.undo("undo", l.result)
-	if a, answered := s.desk.answer(c); !answered || !a.ok() {
-		s.open(ruleProbe, "the undo that is asked about "+s.said(c))
-		return
-	}
-	if n, ok = s.truthful(l, "undone", []core.ProbeOutcome{core.ProbeDone, core.ProbeInProgress}, c); !ok {
-		return
-	}
-	if told += n; told == 0 {
-		s.open(ruleProbe, "the agent says of no key that it knows what became of it")
-		return
-	}
-	s.held(ruleProbe, ByAnswers, fmt.Sprintf("of a key never done, of one done and then undone it told %d times, and was right", told))
-}
-
-// truthful judges one answer; tells is 1 where it is more than that nothing is known.
-func (s *scene) truthful(l *life, what string, lies []core.ProbeOutcome, before *call) (tells int, ok bool) {
-	c, p, err := l.asked("probe of a key that was " + what)
-	switch {
-	case errors.Is(err, wire.ErrUndecodable):
-		s.broken(ruleProbe, ByAnswers, "an answer that is none: "+err.Error(), c)
-		return 0, false
-	case err != nil:
-		return 0, true // it cannot tell
-	}
-	lie := false
-	for _, outcome := range lies {
-		lie = lie || p.Outcome == outcome
-	}
-	switch {
-	case lie && what == "undone" && s.o.Effects == nil:
-		s.open(ruleProbe, fmt.Sprintf("it says %s of a key that was undone: the probe or the undo is wrong, see %s", p.Outcome, ruleUndo))
-	case lie && what == "undone" && s.stillStands(l):
-		s.open(ruleProbe, "the effect stands after its undo: see "+ruleUndo)
-	case lie:
-		s.broken(ruleProbe, ByAnswers, fmt.Sprintf("it says %s of a key that was %s", p.Outcome, what), before, c)
-	case p.Outcome == core.ProbeDone && !same(p.Result, l.result):
-		s.broken(ruleProbe, ByAnswers, "it has another result than the do was answered with", before, c)
-	case what == "never done" && s.stillStands(l):
-		s.broken(ruleProbe, ByEffects, "the probe of a key that was never done had an effect", c)
-	default:
-		return 1, true
-	}
-	return 0, false
-}
-
-// stillStands reports whether effects of a key are seen to stand; a probe alone does not show it.
-func (s *scene) stillStands(l *life) bool {
-	if s.o.Effects == nil {
-		return false
-	}
-	n, by, err := l.stands(0)
-	return err == nil && by == ByEffects && n > 0
 }

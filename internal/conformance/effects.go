@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -25,12 +26,12 @@ func EffectsAt(nc *nats.Conn, target string) (Effects, error) {
 	if strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://") {
 		at, err := url.Parse(target)
 		if err != nil || at.Hostname() == "" {
-			return nil, &UseError{"effects", errors.New("want http://host/path or https://host/path")}
+			return nil, option.Refuse("effects", errors.New("want http://host/path or https://host/path"))
 		}
 		return func(ctx context.Context, key string) (int, error) { return askHTTP(ctx, *at, key) }, nil
 	}
 	if target == "" || strings.ContainsAny(target, "*> \t\r\n") {
-		return nil, &UseError{"effects", fmt.Errorf("%q, want an address, or a subject without wildcards", wire.Short(target))}
+		return nil, option.Refuse("effects", fmt.Errorf("%q, want an address, or a subject without wildcards", wire.Short(target)))
 	}
 	return func(ctx context.Context, key string) (int, error) {
 		question, err := json.Marshal(map[string]string{"key": key})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -63,18 +64,6 @@ type Options struct {
 // which there are none.
 type Effects func(ctx context.Context, key string) (int, error)
 
-// UseError is an option that cannot be, or an agent that does not take what the options say.
-type UseError struct {
-	Option string // its name, as in --call-time without dashes
-	Err    error
-}
-
-// Error names the option.
-func (e *UseError) Error() string { return e.Option + ": " + e.Err.Error() }
-
-// Unwrap is what is wrong.
-func (e *UseError) Unwrap() error { return e.Err }
-
 // complete fills in the defaults and refuses what cannot be.
 func (o Options) complete() (Options, error) {
 	o.Step, o.Type = cmp.Or(o.Step, StepDefault), cmp.Or(o.Type, StepDefault)
@@ -86,11 +75,11 @@ func (o Options) complete() (Options, error) {
 		o.Input = []byte(`{}`)
 	}
 	if err := core.CheckAgent(o.Agent); err != nil {
-		return o, &UseError{"agent", err}
+		return o, option.Refuse("agent", err)
 	}
 	for _, n := range []struct{ option, name string }{{"step", o.Step}, {"type", o.Type}} {
 		if err := core.CheckName(n.option, n.name); err != nil {
-			return o, &UseError{n.option, err}
+			return o, option.Refuse(n.option, err)
 		}
 	}
 	for _, n := range []struct {
@@ -98,7 +87,7 @@ func (o Options) complete() (Options, error) {
 		is, min, most int
 	}{{"result-max", o.ResultMax, 1, core.ResultBytesMax}, {"calls", o.Calls, 1, callsMax}, {"together", o.Together, 2, togetherMax}} {
 		if n.is < n.min || n.is > n.most {
-			return o, &UseError{n.option, fmt.Errorf("%d, want %d to %d", n.is, n.min, n.most)}
+			return o, option.Refuse(n.option, fmt.Errorf("%d, want %d to %d", n.is, n.min, n.most))
 		}
 	}
 	for _, d := range []struct {
@@ -106,11 +95,11 @@ func (o Options) complete() (Options, error) {
 		is     time.Duration
 	}{{"call-time", o.CallTime}, {"silence", o.Silence}, {"slack", o.Slack}, {"check-time", o.CheckTime}} {
 		if d.is < timeMin || d.is > timeMax {
-			return o, &UseError{d.option, fmt.Errorf("%v, want %v to %v", d.is, timeMin, timeMax)}
+			return o, option.Refuse(d.option, fmt.Errorf("%v, want %v to %v", d.is, timeMin, timeMax))
 		}
 	}
 	if least := 2 * (o.CallTime + o.Slack + o.Silence); o.CheckTime < least {
-		return o, &UseError{"check-time", fmt.Errorf("%v, want %v or more: twice call-time, slack and silence", o.CheckTime, least)}
+		return o, option.Refuse("check-time", fmt.Errorf("%v, want %v or more: twice call-time, slack and silence", o.CheckTime, least))
 	}
 	return o, errors.Join(o.checkPayloads(), o.checkOnly())
 }
@@ -124,20 +113,20 @@ func (o *Options) checkPayloads() error {
 		switch {
 		case p.data == nil:
 		case len(p.data) > core.InputBytesMax:
-			return &UseError{p.option, fmt.Errorf("%d bytes, the limit is %d", len(p.data), core.InputBytesMax)}
+			return option.Refuse(p.option, fmt.Errorf("%d bytes, the limit is %d", len(p.data), core.InputBytesMax))
 		case !json.Valid(p.data):
-			return &UseError{p.option, errors.New("not JSON: " + wire.Quote(p.data))}
+			return option.Refuse(p.option, errors.New("not JSON: "+wire.Quote(p.data)))
 		}
 	}
 	if n := len(o.Results); n > core.StepsMax {
-		return &UseError{"results", fmt.Errorf("%d of them, the limit is %d", n, core.StepsMax)}
+		return option.Refuse("results", fmt.Errorf("%d of them, the limit is %d", n, core.StepsMax))
 	}
 	for _, r := range o.Results {
 		if err := core.CheckName("step of a result", r.Step); err != nil {
-			return &UseError{"results", err}
+			return option.Refuse("results", err)
 		}
 		if len(r.Result) > core.ResultBytesMax || !json.Valid(r.Result) {
-			return &UseError{"results", fmt.Errorf("of step %s: %d bytes, want JSON of %d bytes at most", r.Step, len(r.Result), core.ResultBytesMax)}
+			return option.Refuse("results", fmt.Errorf("of step %s: %d bytes, want JSON of %d bytes at most", r.Step, len(r.Result), core.ResultBytesMax))
 		}
 	}
 	return nil
@@ -147,7 +136,7 @@ func (o *Options) checkPayloads() error {
 func (o *Options) checkOnly() error {
 	for _, id := range o.Only {
 		if TextOf(id) == "" {
-			return &UseError{"only", fmt.Errorf("%s is no rule, want some of %s to %s", core.QuoteShort(id), Rules[0].ID, Rules[len(Rules)-1].ID)}
+			return option.Refuse("only", fmt.Errorf("%s is no rule, want some of %s to %s", core.QuoteShort(id), Rules[0].ID, Rules[len(Rules)-1].ID))
 		}
 	}
 	return nil

@@ -63,8 +63,11 @@ const (
 	probeSaysDone     fault = "its probe says done of everything"
 	probeSaysAbsent   fault = "its probe says absent of everything"
 	probeActs         fault = "its probe has an effect"
+	probeOverlooks    fault = "its probe says absent of a do at work"
+	probeForgets      fault = "its probe says absent of a do at work, every other time"
 
 	refusesSome fault = "some keys are refused, which is no fault"
+	probeWaits  fault = "its probe waits for a do at work, which is no fault"
 )
 
 // store is what a service has: its effects, and what became of keys.
@@ -80,6 +83,7 @@ const resultMax = 64 << 10
 type entry struct {
 	working, done, tomb bool
 	result              []byte
+	asked               int // how often, while it was at work
 }
 
 func newStore() *store { return &store{keys: map[string]*entry{}, effects: map[string]int{}} }
@@ -254,7 +258,7 @@ func (a *plain) do(m *nats.Msg, c *command, end time.Time) {
 	a.store.mu.Lock()
 	e := a.store.entry(c.Key)
 	switch {
-	case a.fault == refusesSome && !e.tomb && fourth(c.Task):
+	case a.fault == refusesSome && !e.tomb && fourth(c.Task), wishOf(c).Refused:
 		a.unlockFail(m, 422, end)
 		return
 	case e.tomb && a.fault == lateDoOtherCode && e.done:
@@ -302,8 +306,9 @@ func fourth(task string) bool {
 
 // wish is what an input may ask of the agent.
 type wish struct {
-	SlowMS      int `json:"slow_ms"`      // how long the work takes
-	ResultBytes int `json:"result_bytes"` // how large the result is
+	SlowMS      int  `json:"slow_ms"`      // how long the work takes
+	ResultBytes int  `json:"result_bytes"` // how large the result is
+	Refused     bool `json:"refused"`
 }
 
 func wishOf(c *command) (w wish) {
@@ -343,12 +348,23 @@ func (a *plain) undo(m *nats.Msg, c *command, end time.Time) {
 func (a *plain) probe(m *nats.Msg, c *command, end time.Time) {
 	a.store.mu.Lock()
 	e := a.store.entry(c.Key)
+	for a.fault == probeWaits && e.working {
+		a.store.mu.Unlock()
+		if pause.For(a.context, time.Millisecond) != nil {
+			return
+		}
+		a.store.mu.Lock()
+	}
 	said := `{"v":1,"outcome":"absent"}`
 	switch {
 	case a.fault == probeSaysAbsent:
 	case a.fault == probeSaysDone:
 		said = `{"v":1,"outcome":"done","result":{"receipt":1}}`
+	case e.working && a.fault == probeOverlooks:
 	case e.working:
+		if e.asked++; a.fault == probeForgets && e.asked%2 == 0 {
+			break
+		}
 		said = `{"v":1,"outcome":"in_progress"}`
 	case e.done && !e.tomb, e.done && a.store.effects[c.Key] > 0:
 		said = `{"v":1,"outcome":"done","result":` + string(e.result) + `}`

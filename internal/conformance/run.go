@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -39,6 +40,7 @@ type check struct {
 	name  string
 	rules []string // that it judges
 	undo  bool     // it needs a step with an undo
+	probe bool     // it needs an agent that answers probes
 	risky bool     // an agent that does not bear it could not undo afterwards
 	play  func(*scene)
 }
@@ -47,6 +49,7 @@ type check struct {
 var checks = []check{
 	{name: "commands are shared", rules: []string{ruleGroup}, play: (*scene).shared},
 	{name: "probes", rules: []string{ruleProbe}, undo: true, play: (*scene).probed},
+	{name: "probe while doing", rules: []string{ruleProbe}, undo: true, probe: true, play: (*scene).probedDoing},
 	{name: "do again", rules: []string{ruleOneEffect, ruleSameResult}, undo: true, play: (*scene).again},
 	{name: "undo, undo again, late do", rules: []string{ruleUndo, ruleUndoAgain, ruleLateDo}, undo: true, play: (*scene).undone},
 	{name: "undo before do, late do", rules: []string{ruleUndoFirst, ruleLateDo}, undo: true, play: (*scene).undoFirst},
@@ -59,7 +62,7 @@ var checks = []check{
 	{name: "garbage", rules: []string{ruleGarbage}, risky: true, play: (*scene).garbage},
 }
 
-// Run plays against an agent on a connection that stays the caller's. Errors: a [UseError]; one that wraps [ErrNoAgent];
+// Run plays against an agent on a connection that stays the caller's. Errors: an [option.Error]; one that wraps [ErrNoAgent];
 // ctx's. The report has everything else, also an agent that stops to answer.
 func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 	o, err := o.complete()
@@ -112,9 +115,9 @@ func (r *run) meet(ctx context.Context) error {
 		key := s.life().key()
 		switch n, err := r.o.Effects(ctx, key); {
 		case err != nil:
-			return &UseError{"effects", fmt.Errorf("of key %s: %w", key, err)}
+			return option.Refuse("effects", fmt.Errorf("of key %s: %w", key, err))
 		case n != 0:
-			return &UseError{"effects", fmt.Errorf("of key %s, which was never done: %d, want 0", key, n)}
+			return option.Refuse("effects", fmt.Errorf("of key %s, which was never done: %d, want 0", key, n))
 		}
 	}
 	l, c, _ := s.done()
@@ -131,9 +134,9 @@ func (r *run) meet(ctx context.Context) error {
 	case a.reply.Code == core.CodeTooMany, a.reply.Code == core.CodeUnavailable:
 		return fmt.Errorf("%w that takes commands: %s", ErrNoAgent, a.words())
 	case a.reply.Code == core.CodeUnable:
-		return &UseError{"step", fmt.Errorf("%s: the agent answered %s: name a step that it serves", r.o.Step, a.words())}
+		return option.Refuse("step", fmt.Errorf("%s: the agent answered %s: name a step that it serves", r.o.Step, a.words()))
 	case a.failed:
-		return &UseError{"input", fmt.Errorf("%s: the agent answered %s: give one that it takes", shortened(r.o.Input), a.words())}
+		return option.Refuse("input", fmt.Errorf("%s: the agent answered %s: give one that it takes", shortened(r.o.Input), a.words()))
 	}
 	r.trust(s, l)
 	return nil
@@ -162,9 +165,16 @@ func (r *run) play(ctx context.Context, c *check) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.CheckTime)
 	defer cancel()
 	s := &scene{run: r, ctx: ctx, check: c}
-	if c.undo && r.o.Check {
+	aside := ""
+	switch {
+	case c.undo && r.o.Check:
+		aside = "the step has no undo"
+	case c.probe && !r.served:
+		aside = "the agent answers no probes"
+	}
+	if aside != "" {
 		for _, rule := range c.rules {
-			s.find(Finding{Rule: rule, State: Aside, Why: "the step has no undo"})
+			s.find(Finding{Rule: rule, State: Aside, Why: aside})
 		}
 		return
 	}

@@ -20,6 +20,8 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/internal/conformance"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
+	"duly.dev/duly/internal/pause"
 )
 
 const agentName = "kit.plain"
@@ -131,7 +133,7 @@ func (b *bank) count(_ context.Context, key string) (int, error) {
 }
 
 type (
-	order   struct{ Cents int }
+	order   struct{ Cents, SlowMS int }
 	payment struct{ ID string }
 )
 
@@ -144,7 +146,10 @@ func TestGoAgentHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = duly.NewStep[order, payment]("charge", "kit.go").Serve(agent,
-		func(_ context.Context, call duly.Call[order]) (payment, error) {
+		func(ctx context.Context, call duly.Call[order]) (payment, error) {
+			if err := pause.For(ctx, time.Duration(call.Input.SlowMS)*time.Millisecond); err != nil {
+				return payment{}, err
+			}
 			b.change(call.Key, 1)
 			return payment{ID: call.Key}, nil
 		},
@@ -169,7 +174,7 @@ func TestGoAgentHolds(t *testing.T) {
 	nc := dial(t, url)
 	listening(t, nc, "duly.probe.kit.go")
 	o := quick(1000)
-	o.Agent, o.Step, o.Input, o.SlowInput, o.LargeInput, o.Effects, o.Probes = "kit.go", "charge", []byte(`{"Cents":1999}`), nil, nil, b.count, true
+	o.Agent, o.Step, o.Input, o.SlowInput, o.LargeInput, o.Effects, o.Probes = "kit.go", "charge", []byte(`{"Cents":1999}`), []byte(`{"SlowMS":30}`), nil, b.count, true
 	allHeld(t, play(t, nc, o))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +203,7 @@ var faults = []struct {
 	{undoLeaves, "P5"}, {undoOnce, "P6"}, {undoOnlyKnown, "P7"}, {undoOvertakes, "P8"}, {largeResult, "P9"}, {sendsLarge, "P9"}, {largeSilent, "P9"},
 	{diesOfGarbage, "P10"}, {hangsOnGarbage, "P10"}, {takesGarbage, "P10"}, {retriesGarbage, "P10"}, {answersLate, "P11"},
 	{answersSlowly, "P11"}, {strict, "P12"}, {answersTwice, "P13"}, {noGroup, "P14"}, {otherGroup, "P14"},
-	{probeSaysDone, "P15"}, {probeSaysAbsent, "P15"}, {probeActs, "P15"},
+	{probeSaysDone, "P15"}, {probeSaysAbsent, "P15"}, {probeActs, "P15"}, {probeOverlooks, "P15"}, {probeForgets, "P15"},
 }
 
 // TestFaultsAreNamed: each planted fault breaks its rule and no other, and every rule has a fault.
@@ -250,7 +255,7 @@ func TestFaultsAreNamed(t *testing.T) {
 func TestFaultsSeenByAnswers(t *testing.T) {
 	for _, f := range faults {
 		switch f.fault {
-		case otherResult, refusesConcurrent, lateDoActs, undoLeaves, undoOvertakes, probeSaysDone, probeSaysAbsent:
+		case otherResult, refusesConcurrent, lateDoActs, undoLeaves, undoOvertakes, probeSaysDone, probeSaysAbsent, probeOverlooks, probeForgets:
 		default:
 			continue // they are seen as before, or only by their effects
 		}
@@ -264,6 +269,38 @@ func TestFaultsSeenByAnswers(t *testing.T) {
 				tells(t, report)
 			}
 		})
+	}
+}
+
+// TestProbeWhileDoing: of a do that is over before anything is said of it, or that fails, nothing is judged; an agent that
+// answers no probe while a do is at work holds the rule.
+func TestProbeWhileDoing(t *testing.T) {
+	url := serve(t)
+	start(t, url, agentName, probeWaits, newStore())
+	nc := dial(t, url)
+	look := func(change func(*conformance.Options)) (state conformance.State, why string) {
+		o := quick(1)
+		o.Only = []string{"P15"}
+		change(&o)
+		for _, f := range play(t, nc, o).Findings {
+			if f.Check == "probe while doing" {
+				state, why = f.State, f.Why
+			}
+		}
+		return state, why
+	}
+	if state, why := look(func(*conformance.Options) {}); state != conformance.Held || !strings.HasPrefix(why, "3 keys ") {
+		t.Errorf("a slow do is %s: %s", state, why)
+	}
+	eventually(t, "a do that is too fast", func() bool { // one that happens to be slow is asked about
+		state, why := look(func(o *conformance.Options) { o.SlowInput = nil })
+		if state != conformance.Held && !strings.Contains(why, "slow-input") {
+			t.Errorf("a fast do is %s: %s", state, why)
+		}
+		return state == conformance.NotJudged
+	})
+	if state, why := look(func(o *conformance.Options) { o.SlowInput = []byte(`{"refused":true}`) }); state != conformance.NotJudged || !strings.Contains(why, "error 422") {
+		t.Errorf("a do that is refused is %s: %s", state, why)
 	}
 }
 
@@ -424,9 +461,9 @@ func TestRefusals(t *testing.T) {
 		o := quick(1)
 		test.change(&o)
 		_, err := conformance.Run(t.Context(), nc, o)
-		var use *conformance.UseError
+		var use *option.Error
 		if !errors.As(err, &use) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want a UseError with %q", name, err, test.want)
+			t.Errorf("%s: %v, want an option.Error with %q", name, err, test.want)
 		}
 	}
 	o := quick(1)

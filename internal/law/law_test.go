@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -147,10 +147,10 @@ var packages = map[string]place{
 	"internal/wire/wiretest": {},
 
 	// The rules of the protocol, played against an agent that runs.
-	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause"}, links: []string{"nats"}},
+	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/option"}, links: []string{"nats"}},
 
 	// Copies of an agent's commands for another one, compared.
-	"internal/shadow": {imports: []string{"internal/wire", "internal/core"}, links: []string{"nats"}},
+	"internal/shadow": {imports: []string{"internal/wire", "internal/core", "internal/option"}, links: []string{"nats"}},
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
@@ -174,6 +174,7 @@ var packages = map[string]place{
 	"internal/members":    {}, // which nodes live, by what a watch says
 	"internal/near":       {}, // how far names are apart
 	"internal/quickjson":  {}, // checks payloads
+	"internal/option":     {}, // refuses options by name
 	"internal/pause":      {}, // waits, or until a context ends
 	"internal/rendezvous": {}, // places partitions on nodes
 	"internal/seal":       {}, // tells an encrypted payload, without a key

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -37,44 +38,32 @@ type Options struct {
 	Values   bool          // the report has the values that differ, not only where
 }
 
-// UseError is an option that cannot be.
-type UseError struct {
-	Option string // its name, as in --in-flight without dashes
-	Err    error
-}
-
-// Error names the option.
-func (e *UseError) Error() string { return e.Option + ": " + e.Err.Error() }
-
-// Unwrap is what is wrong.
-func (e *UseError) Unwrap() error { return e.Err }
-
 // complete fills in the defaults and refuses what cannot be.
 func (o Options) complete() (Options, error) {
 	o.For, o.Percent = cmp.Or(o.For, ForDefault), cmp.Or(o.Percent, 100)
 	o.InFlight, o.Kept = cmp.Or(o.InFlight, InFlightDefault), cmp.Or(o.Kept, KeptDefault)
 	for _, n := range []struct{ option, name string }{{"agent", o.Agent}, {"shadow", o.Shadow}} {
 		if err := core.CheckAgent(n.name); err != nil {
-			return o, &UseError{n.option, err}
+			return o, option.Refuse(n.option, err)
 		}
 	}
 	if o.Agent == o.Shadow {
-		return o, &UseError{"shadow", errors.New("is the agent itself")}
+		return o, option.Refuse("shadow", errors.New("is the agent itself"))
 	}
 	for _, n := range []struct {
 		option        string
 		is, min, most int
 	}{{"count", o.Count, 0, 1 << 30}, {"percent", o.Percent, 1, 100}, {"in-flight", o.InFlight, 1, InFlightMost}, {"kept", o.Kept, 1, KeptMost}, {"ignore", len(o.Ignore), 0, IgnoreMost}} {
 		if n.is < n.min || n.is > n.most {
-			return o, &UseError{n.option, fmt.Errorf("%d, want %d to %d", n.is, n.min, n.most)}
+			return o, option.Refuse(n.option, fmt.Errorf("%d, want %d to %d", n.is, n.min, n.most))
 		}
 	}
 	if o.For < time.Second || o.For > ForMost {
-		return o, &UseError{"for", fmt.Errorf("%v, want %v to %v", o.For, time.Second, ForMost)}
+		return o, option.Refuse("for", fmt.Errorf("%v, want %v to %v", o.For, time.Second, ForMost))
 	}
 	for _, pointer := range o.Ignore {
 		if pointer != "" && !strings.HasPrefix(pointer, "/") {
-			return o, &UseError{"ignore", fmt.Errorf("%s is no JSON pointer: want it to begin with /", core.QuoteShort(pointer))}
+			return o, option.Refuse("ignore", fmt.Errorf("%s is no JSON pointer: want it to begin with /", core.QuoteShort(pointer)))
 		}
 	}
 	return o, nil

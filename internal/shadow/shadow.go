@@ -25,7 +25,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Errors of [Run], beside a [UseError].
+// Errors of [Run], beside an [option.Error].
 var (
 	ErrNoAgent = errors.New("no instance listens")
 	ErrNotDry  = errors.New("it does not say that it is a dry run")
@@ -77,7 +77,7 @@ type run struct {
 }
 
 // Run compares until o.For is over, o.Count commands are compared, or ctx ends, and then waits for answers that are due. Errors:
-// a [UseError]; one that wraps [ErrNoAgent] or [ErrNotDry], also when an instance comes later that is none; NATS.
+// an [option.Error]; one that wraps [ErrNoAgent] or [ErrNotDry], also when an instance comes later that is none; NATS.
 func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 	o, err := o.complete()
 	if err != nil {

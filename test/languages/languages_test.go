@@ -24,10 +24,8 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/conformance"
-	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natstest"
 	"duly.dev/duly/internal/pgtestdb"
-	"duly.dev/duly/internal/wire"
 )
 
 // TestMain stops the database at the end.
@@ -159,53 +157,9 @@ func (e *example) holds(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.judge(t, report)
-	if e.probes {
-		askWhileAtWork(t, nc)
-	}
 	if n, err := e.effects(ctx, ""); n != 0 || err != nil {
 		t.Errorf("%d effects stand after all was undone, %v", n, err)
 	}
-}
-
-// askWhileAtWork probes a key, at whichever instance, while its do takes its time: the do is at work, and the effect is not
-// absent for good.
-func askWhileAtWork(t *testing.T, nc *nats.Conn) {
-	t.Helper()
-	ask := func(subject string) []byte {
-		within := 5 * time.Second
-		m, err := nc.Request(subject, wire.AppendCommand(nil, &core.Command{
-			Agent: agent, Task: "asked-while-at-work", Type: "order", Step: "charge", Attempt: 1, CompleteBy: core.InstantOf(time.Now().Add(within)), Left: within,
-			Input: []byte(`{"cents":1999,"card":"slow"}`),
-		}), within)
-		if err != nil {
-			t.Errorf("%s: %v", subject, err)
-			return nil
-		}
-		return m.Data
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ask("duly.do." + agent)
-	}()
-	var said []core.ProbeOutcome
-	for working := true; working; {
-		p, err := wire.DecodeProbe(ask("duly.probe."+agent), 1<<20)
-		if err != nil {
-			t.Errorf("probe: %v", err)
-		}
-		said = append(said, p.Outcome)
-		select {
-		case <-done:
-			working = false
-		default:
-		}
-	}
-	began := slices.Index(said, core.ProbeInProgress)
-	if began < 0 || slices.Contains(said[began:], core.ProbeAbsent) {
-		t.Errorf("while the do was at work probes said %v", said)
-	}
-	ask("duly.undo." + agent)
 }
 
 // judge wants every rule held but for those that the agent cannot hold, which must be broken.
