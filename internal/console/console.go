@@ -133,6 +133,7 @@ type Config struct {
 	Partitions  Partitions
 	Pauses      Pauses
 	Breakers    operate.BreakerControl
+	Limits      operate.LimitControl
 	Versions    operate.PlanControl
 	Tokens      Tokens
 	Alerts      Alerts
@@ -157,6 +158,7 @@ type console struct {
 	groups  recent[operate.Groups]
 	soon    recent[soonest]
 	signals recent[operate.Signals]
+	limits  recent[[]operate.Limit]
 	schemas jsonschema.Cache // of the answers to signal steps
 	closed  recent[*operate.BooksView]
 	streams chan struct{} // one element a stream of events
@@ -263,6 +265,8 @@ func (c *console) routes() http.Handler {
 	get("agents", c.serve(reader{template: "agents", section: "agents", absent: unless(c.Agents != nil, "Agents"), read: c.agents}))
 	get("agents/{agent}/breaker", c.breakerForm)
 	post("agents/{agent}/breaker", operate.RoleOperator, c.forceBreaker)
+	get("agents/{agent}/limit/{change}", c.limitForm)
+	post("agents/{agent}/limit/{change}", operate.RoleOperator, c.changeLimit)
 	get("books", c.serve(reader{template: "books", section: "books", absent: unless(c.Books != nil, "Books"), params: []string{"status", "after"}, read: c.books}))
 	get("books/compare", c.compareForm)
 	get("books/repair", c.repairForm)

@@ -72,6 +72,12 @@ func hardWorld() *world {
 	for i := range w.agentsIn {
 		w.agentsIn[i].Name = fmt.Sprintf("%s%d", name[1:], i)
 	}
+	for i := range w.bounds {
+		w.bounds[i].Agent = fmt.Sprintf("%s%d", name[1:], i)
+		l := &w.bounds[i]
+		l.Key, l.By, l.Reason, l.KeyConcurrent = noSpace, name, texts[i%3], core.ConcurrentMax
+		l.Keys, l.BusiestKeys = 1_000_000, []operate.KeyGranted{{Key: noSpace, Holders: 1000, Wanted: 1_000_000_000, Places: core.ConcurrentMax}, {Key: rtl}, {Key: emoji}}
+	}
 	for i := range w.parts {
 		w.parts[i].Owner, w.parts[i].Pinned = name, name
 	}
@@ -86,7 +92,7 @@ func hardWorld() *world {
 // emptyWorld is a world before the first task.
 func emptyWorld() *world {
 	w := newWorld(time.Now)
-	w.tasks, w.plansAll, w.entries, w.notes, w.ops, w.agentsIn, w.parts, w.held, w.channels, w.tokens = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
+	w.tasks, w.plansAll, w.entries, w.notes, w.ops, w.agentsIn, w.bounds, w.parts, w.held, w.channels, w.tokens = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 	w.samples = w.samples[:1]
 	return w
 }

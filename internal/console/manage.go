@@ -16,24 +16,26 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// agents shows every agent, and what waits for it.
+// agents shows every agent, what bounds it, and what waits for it.
 func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	all, err := c.Agents.Agents(ctx)
 	if err != nil {
 		return page{}, err
 	}
-	why := whyNot(actorOf(r), operate.RoleOperator)
-	if c.Pauses == nil {
-		why = "This node does not serve pauses."
+	limits, err := c.limitsNow(ctx)
+	if err != nil {
+		return page{}, err
 	}
-	whyBreaker := whyNot(actorOf(r), operate.RoleOperator)
-	if c.Breakers == nil {
-		whyBreaker = "This node does not serve breakers."
+	may := func(served bool, what string) string {
+		if !served {
+			return "This node does not serve " + what + "."
+		}
+		return whyNot(actorOf(r), operate.RoleOperator)
 	}
 	return page{Title: "Agents", Data: struct {
-		Agents          []operate.Agent
-		Why, WhyBreaker string
-	}{all, why, whyBreaker}}, nil
+		Agents                    []agentRow
+		Why, WhyBreaker, WhyLimit string
+	}{agentRows(all, limits), may(c.Pauses != nil, "pauses"), may(c.Breakers != nil, "breakers"), may(c.Limits != nil, "limits")}}, nil
 }
 
 func (c *console) breakerDialog(r *http.Request) (confirmData, error) {

@@ -41,6 +41,13 @@ func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Co
 	return r.value, r.err
 }
 
+// forget has the next who asks read it again: it was changed.
+func (r *recent[T]) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = time.Time{}
+}
+
 // soonest are the tasks whose deadline is next.
 type soonest struct {
 	Tasks []core.View

@@ -25,7 +25,7 @@ var everyPage = []string{
 var everyDialog = []string{
 	"tasks/order/order-1002/act/resubmit", "tasks/order/order-1002/act/edit", "tasks/order/order-1002/act/accept", "tasks/order/order-1002/act/undo", "tasks/order/order-1002/act/resolve",
 	"tasks/order/order-1005/act/cancel", "tasks/order/order-1005/act/extend", "operations/new?action=undo&scope=matching&filter=state%3Derror", "operations/new?action=edit&id=order/order-1002",
-	"operations/op-7/change/pause", "operations/op-7/change/resume", "operations/op-7/change/rate", "operations/op-7/change/stop", "agents/check.v1/breaker", "pauses/new?agent=ship.v1", "pauses/p1/lift",
+	"operations/op-7/change/pause", "operations/op-7/change/resume", "operations/op-7/change/rate", "operations/op-7/change/stop", "agents/check.v1/breaker", "agents/charge.v1/limit/set", "agents/retired.v0/limit/remove", "pauses/new?agent=ship.v1", "pauses/p1/lift",
 	"books/compare", "books/repair?agent=charge.v1&effect=order-1004/charge/0&repair=undo", "books/repair?agent=charge.v1&effect=order-9/charge/0&repair=accept",
 	"tasks/trip/trip-1/signal/approve", "tasks/room/trip-2~rooms~1/act/resubmit",
 	"schedules/nightly/pause", "schedules/monthly/resume", "schedules/nightly/run-now",

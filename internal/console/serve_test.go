@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -39,6 +40,8 @@ var mutating = map[string]url.Values{
 	"partitions/3/pin":                    {"node": {"node-2"}, "reason": {"x"}},
 	"pauses/new":                          {"agent": {"check.v1"}, "reason": {"x"}},
 	"pauses/p1/lift":                      {},
+	"agents/check.v1/limit/set":           {"rate": {"1"}, "reason": {"x"}},
+	"agents/charge.v1/limit/remove":       {"reason": {"x"}},
 	"settings/tokens/new":                 {"name": {"x"}, "role": {"viewer"}},
 	"settings/tokens/t1a9/revoke":         {"reason": {"x"}},
 	"settings/alerts/ops-hook/test":       {},
@@ -897,6 +900,101 @@ func TestBreakers(t *testing.T) {
 	}
 	if body := get(t, viewer, Path+"agents").Body.String(); strings.Contains(body, "agents/check.v1/breaker") || !strings.Contains(body, "whyb-check.v1") {
 		t.Error("a viewer is offered to change breakers")
+	}
+}
+
+// TestLimits: the page says what bounds each agent and what of it is granted and wanted, also of an agent that there is no
+// more, and which keys are busiest, whatever is in them; a limit is set and removed with a reason, and what is wrong is said
+// at its field.
+//
+// covers: OP16, OP19, OP22
+func TestLimits(t *testing.T) {
+	w := fixedWorld()
+	h := as(operate.RoleOperator, newConsole(t, w.config()))
+	body := get(t, h, Path+"agents").Body.String()
+	for _, want := range []string{"20 at a time", "17 granted", "1,250.5 a second", "833.667 granted", `each <code class="own">input.customer</code>: 2 at a time<br>`, "412 wanted by 3 holders", "what the bank allows",
+		"31 keys in use; the busiest 3", ">acme<", "&lt;script&gt;alert(1)&lt;/script&gt;", "empty: tasks whose key fails", `id="retired.v0"`, "in no plan", "0.1 a second", "our contract", "1 key in use<",
+		Path + "agents/charge.v1/limit/remove", Path + "agents/check.v1/limit/set"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if strings.Contains(body, "<script>alert") || strings.Contains(body, Path+"agents/check.v1/limit/remove") || strings.Contains(body, Path+"agents/retired.v0/breaker") {
+		t.Error("a key is a script, or what cannot be is offered")
+	}
+	for range 20 {
+		get(t, h, Path+"agents")
+	}
+	if w.looked != 1 {
+		t.Errorf("21 pages read the limits %d times", w.looked)
+	}
+	path := Path + "agents/charge.v1/limit/set"
+	dialog := get(t, h, path).Body.String()
+	for name, value := range map[string]string{"concurrent": "20", "rate": "1250.5", "key": "input.customer", "key_concurrent": "2", "key_rate": ""} {
+		if !strings.Contains(dialog, `name="`+name+`" value="`+value+`"`) {
+			t.Errorf("the dialog has not %s as it is", name)
+		}
+	}
+	before := slices.Clone(w.bounds)
+	for _, wrong := range []struct{ field, value, says string }{
+		{"reason", "", "Say why"}, {"concurrent", "many", "want a number of calls"}, {"concurrent", "1000001", "want 0 (any number) to 1000000"}, {"concurrent", "", "neither concurrent nor rate is given"},
+		{"rate", "6/min", "want calls a second"}, {"rate", "-1", "or 0.001 to 1000000"}, {"rate", "NaN", "or 0.001 to 1000000"}, {"rate", "0.0001", "or 0.001"},
+		{"key", "input.", "line 1, column 7"}, {"key", "[1]", "it gives"}, {"key", "type", "neither key_concurrent nor key_rate is"}, {"key_concurrent", "1.5", "want a number of calls"}, {"key_rate", "fast", "want calls a second"},
+	} {
+		form := url.Values{"concurrent": {"5"}, "reason": {"x"}}
+		form.Set(wrong.field, wrong.value)
+		rec := post(t, h, path, form)
+		body := html.UnescapeString(rec.Body.String())
+		if rec.Code < 400 || rec.Code >= 500 || !regexp.MustCompile(`id="d-`+wrong.field+`"[^>]*aria-invalid="true"`).MatchString(body) || !strings.Contains(body, wrong.says) || wrong.value != "" && !strings.Contains(body, `value="`+wrong.value+`"`) {
+			t.Errorf("%+v: %d", wrong, rec.Code)
+		}
+	}
+	if rec := post(t, h, path, url.Values{"key_rate": {"1"}, "reason": {"x"}}); rec.Code != 400 || !regexp.MustCompile(`id="d-key"[^>]*aria-invalid="true"`).MatchString(rec.Body.String()) {
+		t.Errorf("a rate of no key: %d", rec.Code)
+	}
+	if !reflect.DeepEqual(w.bounds, before) {
+		t.Errorf("what was refused was done: %+v", w.bounds)
+	}
+	get(t, h, Path+"agents")
+	looked := w.looked
+	rec := post(t, h, path, url.Values{"rate": {" 0.25 "}, "key": {"input.tenant"}, "key_concurrent": {"3"}, "key_rate": {"2"}, "reason": {"they have shrunk"}})
+	if l := w.bounds[len(w.bounds)-1]; rec.Code != http.StatusSeeOther || l.Agent != "charge.v1" || l.Concurrent != 0 || l.Rate != 0.25 || l.Key != "input.tenant" || l.KeyConcurrent != 3 || l.KeyRate != 2 || l.By != "ada" {
+		t.Fatalf("set: %d %+v", rec.Code, l)
+	}
+	if e := w.entries[len(w.entries)-1]; e.Action != "limit.set" || e.Target != "agent/charge.v1" || e.Reason != "they have shrunk" || e.Via != "console" {
+		t.Errorf("the newest entry is %+v", e)
+	}
+	if body := get(t, h, Path+"agents").Body.String(); !strings.Contains(body, "0.25 a second") || !strings.Contains(body, `each <code class="own">input.tenant</code>: 3 at a time, 2 a second<br>`) || !strings.Contains(body, "no key in use") || w.looked != looked+1 {
+		t.Errorf("the page does not show at once what was set, %d readings", w.looked-looked)
+	}
+	remove := Path + "agents/retired.v0/limit/remove"
+	if rec := post(t, h, remove, url.Values{}); rec.Code != 422 || len(w.bounds) != 3 {
+		t.Errorf("removed without a reason: %d", rec.Code)
+	}
+	if rec := post(t, h, remove, url.Values{"reason": {"over"}}); rec.Code != http.StatusSeeOther || len(w.bounds) != 2 || w.entries[len(w.entries)-1].Action != "limit.remove" {
+		t.Errorf("removed: %d", rec.Code)
+	}
+	if rec := post(t, h, remove, url.Values{"reason": {"over"}}); rec.Code != 404 || !strings.Contains(html.UnescapeString(rec.Body.String()), `agent "retired.v0" has no limit`) {
+		t.Errorf("removed twice: %d", rec.Code)
+	}
+	if strings.Contains(get(t, h, Path+"agents").Body.String(), "retired.v0") {
+		t.Error("an agent of which nothing is left is shown")
+	}
+	viewer := as(operate.RoleViewer, newConsole(t, w.config()))
+	if rec := get(t, viewer, path); rec.Code != http.StatusForbidden || strings.Contains(rec.Body.String(), "d-rate") {
+		t.Errorf("a viewer gets the form: %d", rec.Code)
+	}
+	if body := get(t, viewer, Path+"agents").Body.String(); strings.Contains(body, "/limit/") || !strings.Contains(body, "whyl-check.v1") || !strings.Contains(body, "0.25 a second") {
+		t.Error("a viewer is offered to change limits, or does not see them")
+	}
+	cfg := w.config()
+	cfg.Limits = nil
+	without := as(operate.RoleOperator, newConsole(t, cfg))
+	if rec := get(t, without, Path+"agents"); rec.Code != 200 || !strings.Contains(rec.Body.String(), "This node does not serve limits.") {
+		t.Errorf("without limits: %d", rec.Code)
+	}
+	if rec := post(t, without, path, url.Values{"rate": {"1"}, "reason": {"x"}}); rec.Code != 404 {
+		t.Errorf("set without limits: %d", rec.Code)
 	}
 }
 

@@ -39,6 +39,8 @@ type world struct {
 	tokens   []operate.Token
 	held     []Held
 	agentsIn []operate.Agent
+	bounds   []operate.Limit
+	looked   int // times that the limits were read
 	parts    []operate.Partition
 	channels []Channel
 	compared operate.BooksView
@@ -268,6 +270,12 @@ func newWorld(now func() time.Time) *world {
 			Steps: []operate.WaitingStep{{Type: "order", Step: "reserve", Tasks: 10_064}}},
 		{Name: "ship.v1", Instances: 1, Breaker: operate.Breaker{State: core.BreakerTrial, Since: now().Add(-5 * time.Second), Stage: 2, Reason: "12 of 20 calls failed"}, Paused: true, Waiting: operate.Count{N: 312}, Calls: 88_000, LatencyMS: 220, Since: now().Add(-2 * time.Hour)},
 		{Name: "stage.worker", Instances: -1, Breaker: operate.Breaker{State: core.BreakerClosed}},
+	}
+	w.bounds = []operate.Limit{
+		{Agent: "charge.v1", Concurrent: 20, Rate: 1250.5, Key: "input.customer", KeyConcurrent: 2, Granted: 17, GrantedRate: 833.667, Wanted: 412, Holders: 3, Keys: 31, Revision: 4, Since: now().Add(-5 * time.Hour), By: "ada", Reason: "what the bank allows",
+			BusiestKeys: []operate.KeyGranted{{Key: "acme", Holders: 2, Wanted: 88, Places: 2}, {Key: "<script>alert(1)</script>", Holders: 1, Wanted: 9, Places: 1}, {Holders: 1, Wanted: 1, Places: 1}}},
+		{Agent: "retired.v0", Rate: 0.1, Revision: 1, Since: now().Add(-90 * time.Hour), By: "grace", Reason: "our contract"},
+		{Agent: "ship.v1", Key: "labels.shop", KeyRate: 0.5, Wanted: 1, Holders: 1, Keys: 1, Revision: 2, Since: now().Add(-time.Hour), By: "ada", Reason: "no shop takes all", BusiestKeys: []operate.KeyGranted{{Key: "web", Holders: 1, Wanted: 1}}},
 	}
 	for i := range 8 {
 		p := operate.Partition{Partition: i, Owner: "node-" + strconv.Itoa(i%3+1), Epoch: int64(40 + i), Lag: uint64(i * i * 31), InFlight: operate.Count{N: int64(120 * i)}}
@@ -908,6 +916,37 @@ func (w *world) Force(_ context.Context, by operate.Actor, f operate.ForceBreake
 	return *b, nil
 }
 
+// Limits is operate.LimitControl.
+func (w *world) Limits(context.Context) ([]operate.Limit, error) {
+	w.looked++
+	return slices.Clone(w.bounds), w.broken
+}
+
+// SetLimit is operate.LimitControl.
+func (w *world) SetLimit(_ context.Context, by operate.Actor, l operate.SetLimit) (operate.Limit, error) {
+	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "limit.set", Target: "agent/" + l.Agent, Reason: l.Reason, Outcome: "done"}
+	if bad := l.Check(); bad != nil {
+		e.Outcome = "refused: " + bad.Detail
+		w.append(e)
+		return operate.Limit{}, bad
+	}
+	w.append(e)
+	is := operate.Limit{Agent: l.Agent, Concurrent: l.Concurrent, Rate: l.Rate, Key: l.Key, KeyConcurrent: l.KeyConcurrent, KeyRate: l.KeyRate, Revision: 1, Since: w.now(), By: by.Name, Reason: l.Reason}
+	w.bounds = append(slices.DeleteFunc(w.bounds, func(l operate.Limit) bool { return l.Agent == is.Agent }), is)
+	return is, nil
+}
+
+// RemoveLimit is operate.LimitControl.
+func (w *world) RemoveLimit(_ context.Context, by operate.Actor, agent, reason string) error {
+	i := slices.IndexFunc(w.bounds, func(l operate.Limit) bool { return l.Agent == agent })
+	if i < 0 {
+		return refuse(404, "agent", "agent %q has no limit", agent)
+	}
+	w.append(operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "limit.remove", Target: "agent/" + agent, Reason: reason, Outcome: "done"})
+	w.bounds = slices.Delete(w.bounds, i, i+1)
+	return nil
+}
+
 func (w *world) Partitions(context.Context) ([]operate.Partition, error) { return w.parts, w.broken }
 func (w *world) Pin(_ context.Context, by operate.Actor, p int, node, reason string) error {
 	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "partition.pin", Target: fmt.Sprintf("partition/%d", p), Reason: reason, Outcome: "done"}
@@ -1081,7 +1120,7 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Limits: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.

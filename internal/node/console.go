@@ -43,6 +43,9 @@ func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (
 	if p.Breakers != nil {
 		cfg.Breakers = p.Breakers
 	}
+	if p.Limits != nil {
+		cfg.Limits = p.Limits
+	}
 	if p.Versions != nil {
 		cfg.Versions = p.Versions
 	}

@@ -1,0 +1,205 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/operate"
+)
+
+// agentRow is one agent in the list.
+type agentRow struct {
+	operate.Agent
+	Limit *operate.Limit // nil: it has none
+	Only  bool           // no plan names it and nothing waits for it: there is the limit alone
+}
+
+// agentRows joins agents and limits, by name.
+func agentRows(all []operate.Agent, limits []operate.Limit) []agentRow {
+	rows := make([]agentRow, len(all), len(all)+len(limits))
+	at := make(map[string]int, len(all))
+	for i := range all {
+		rows[i].Agent = all[i]
+		at[all[i].Name] = i
+	}
+	for i := range limits {
+		k, known := at[limits[i].Agent]
+		if !known {
+			k = len(rows)
+			rows = append(rows, agentRow{Agent: operate.Agent{Name: limits[i].Agent, Instances: -1}, Only: true})
+		}
+		rows[k].Limit = &limits[i]
+	}
+	slices.SortStableFunc(rows, func(a, b agentRow) int { return cmp.Compare(a.Name, b.Name) })
+	return rows
+}
+
+// limitsNow are all limits: one reading serves all tabs for a moment, until one is changed here.
+func (c *console) limitsNow(ctx context.Context) ([]operate.Limit, error) {
+	if c.Limits == nil {
+		return nil, nil
+	}
+	return c.limits.get(ctx, c.Now(), c.Limits.Limits)
+}
+
+// keysWord says how many keys are in use, and how many of them are shown.
+func keysWord(l *operate.Limit) string {
+	text := number(l.Keys) + " keys in use"
+	if l.Keys == 1 {
+		text = "1 key in use"
+	}
+	if shown := int64(len(l.BusiestKeys)); shown < l.Keys {
+		text += fmt.Sprintf("; the busiest %d", shown)
+	}
+	return text
+}
+
+// rateWord is a rate with all of its thousandths.
+func rateWord(rate float64) string {
+	whole, part, _ := strings.Cut(strconv.FormatFloat(rate, 'f', -1, 64), ".")
+	if n, err := strconv.ParseInt(whole, 10, 64); err == nil {
+		whole = number(n)
+	}
+	if part == "" {
+		return whole
+	}
+	return whole + "." + part
+}
+
+// limitDialog is the dialog of a change of the limit of an agent: set or remove.
+func (c *console) limitDialog(r *http.Request) (confirmData, error) {
+	if c.Limits == nil {
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve limits."}
+	}
+	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
+		return confirmData{}, notAllowed(by.Role, operate.RoleOperator)
+	}
+	agent, change := r.PathValue("agent"), r.PathValue("change")
+	d := confirmData{URL: c.url("agents", agent, "limit", change), Back: c.url("agents"), ReasonIs: true}
+	name := core.ShortText(agent, core.NameBytesMax)
+	switch change {
+	case "set":
+		d.Title, d.Go = "Limit of "+name, "Set"
+		d.What = "It holds over all nodes, and takes the place of the limit that there is; what is empty is not bounded. Tasks that find no place wait and spend no try; those that cannot wait so long are undone. All nodes must be of a version that knows keys before a limit has one."
+		d.Fields = []field{
+			{Name: "concurrent", Label: "Concurrent", Hint: "Calls at a time; empty: any number"},
+			{Name: "rate", Label: "Rate", Hint: "Calls a second, such as 100 or 0.5; empty: any number"},
+			{Name: "key", Label: "Key", Hint: "An expression (CEL) over input, type and labels of a task, such as input.customer; the next two bound the calls of each value. Empty: no keys"},
+			{Name: "key_concurrent", Label: "Key concurrent", Hint: "Calls of one key at a time; empty: any number"},
+			{Name: "key_rate", Label: "Key rate", Hint: "Calls of one key a second; empty: any number"},
+		}
+	case "remove":
+		d.Title, d.Go = "Remove the limit of "+name, "Remove"
+		d.What = "The agent gets any number of calls again, and what waits for a place goes on at once."
+	default:
+		return d, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of a limit: want set or remove.", core.QuoteShort(change))}
+	}
+	return d, nil
+}
+
+// limitForm shows the dialog, with the limit as it is now.
+func (c *console) limitForm(w http.ResponseWriter, r *http.Request) {
+	d, err := c.limitDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	if len(d.Fields) > 0 {
+		ctx, cancel := reading(r)
+		defer cancel()
+		all, err := c.Limits.Limits(ctx)
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		if i := slices.IndexFunc(all, func(l operate.Limit) bool { return l.Agent == r.PathValue("agent") }); i >= 0 {
+			is := limitValues(&all[i])
+			for k := range d.Fields {
+				d.Fields[k].Value = is[d.Fields[k].Name]
+			}
+		}
+	}
+	c.confirm(w, r, http.StatusOK, "agents", d)
+}
+
+// limitValues are the fields of a limit as a form has them.
+func limitValues(l *operate.Limit) map[string]string {
+	values := map[string]string{"key": l.Key}
+	for name, n := range map[string]float64{"concurrent": float64(l.Concurrent), "rate": l.Rate, "key_concurrent": float64(l.KeyConcurrent), "key_rate": l.KeyRate} {
+		if n != 0 {
+			values[name] = strconv.FormatFloat(n, 'f', -1, 64)
+		}
+	}
+	return values
+}
+
+// changeLimit sets or removes the limit of an agent.
+func (c *console) changeLimit(w http.ResponseWriter, r *http.Request) {
+	d, err := c.limitDialog(r)
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	agent, reason, told := r.PathValue("agent"), strings.TrimSpace(r.PostForm.Get("reason")), "The limit was set."
+	if r.PathValue("change") == "remove" {
+		told = "The limit was removed."
+	}
+	c.carry(w, r, "agents", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
+		defer c.limits.forget()
+		if r.PathValue("change") == "remove" {
+			return c.Limits.RemoveLimit(ctx, actorOf(r), agent, reason)
+		}
+		l, bad := limitOf(r, agent, reason)
+		if bad != nil {
+			return bad
+		}
+		_, err := c.Limits.SetLimit(ctx, actorOf(r), l)
+		return err
+	})
+}
+
+// limitOf reads a limit from its form. What its numbers may be is for the port to say.
+func limitOf(r *http.Request, agent, reason string) (operate.SetLimit, *operate.Refusal) {
+	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	wrong := func(field, format string, args ...any) *operate.Refusal {
+		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
+	}
+	l := operate.SetLimit{Agent: agent, Key: get("key"), Reason: reason}
+	for _, f := range []struct {
+		name string
+		to   *int
+	}{{"concurrent", &l.Concurrent}, {"key_concurrent", &l.KeyConcurrent}} {
+		if get(f.name) == "" {
+			continue
+		}
+		var err error
+		if *f.to, err = strconv.Atoi(get(f.name)); err != nil {
+			return l, wrong(f.name, "%s is %s, want a number of calls, 1 to %d.", f.name, core.QuoteShort(get(f.name)), core.ConcurrentMax)
+		}
+	}
+	for _, f := range []struct {
+		name string
+		to   *float64
+	}{{"rate", &l.Rate}, {"key_rate", &l.KeyRate}} {
+		if get(f.name) == "" {
+			continue
+		}
+		var err error
+		if *f.to, err = strconv.ParseFloat(get(f.name), 64); err != nil {
+			return l, wrong(f.name, "%s is %s, want calls a second, 0.001 to %d.", f.name, core.QuoteShort(get(f.name)), core.RateMilliMax/1000)
+		}
+	}
+	if l.Key != "" {
+		if _, err := expr.NewKey(l.Key); err != nil {
+			return l, wrong("key", "key: %v", err)
+		}
+	}
+	return l, nil
+}
