@@ -284,6 +284,18 @@
     new ResizeObserver(function () { Object.keys(drawn).forEach(function (id) { drawn[id].setSize({ width: $("[data-plot=" + id + "]").clientWidth, height: 130 }); }); }).observe($(".beside"));
   }
 
+  // After an action the page of its task is read again and again until the task has ended, for a minute, while no one is at
+  // work in it.
+  function follow(wait) {
+    if (!window.htmx || !$("#unended") || wait > 20000) return;
+    setTimeout(function () {
+      if (document.hidden || dialog.open || $("#main").contains(document.activeElement)) { follow(wait); return; }
+      var next = function () { follow(wait * 1.5); };
+      htmx.ajax("GET", location.href, { target: "#main", select: "#main", swap: "outerHTML" }).then(next, next);
+    }, wait);
+  }
+  if ($("#told .told")) follow(1000);
+
   // --- Live: one stream for a tab that is seen and not paused.
   var source = null, retry = 0, lostAt = 0, url = document.body.dataset.live;
   var paused = sessionStorage.getItem("duly-paused") === "1", pauseButton = $("#pause-live"), needsText = null;
