@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -148,10 +149,26 @@ func (w *watching) of(id string) (words []string) {
 	return words
 }
 
-// tells waits until a follower has been told so much of a task.
+// tells waits until a follower has been told so much of a task: the steps in order, and the ends in order. An end, which the
+// stream has, may be told before the last steps.
 func (w *watching) tells(t *testing.T, id, want string) {
 	t.Helper()
-	for until := time.Now().Add(30 * time.Second); fmt.Sprint(w.of(id)) != want; {
+	inOrder := func(said string) string {
+		words := strings.Fields(strings.Trim(said, "[]"))
+		var steps, ends []string
+		for i := 0; i < len(words); i++ {
+			if words[i] != "ended" {
+				steps = append(steps, words[i])
+				continue
+			}
+			for ; i+1 < len(words) && words[i] != "processed" && words[i] != "error" && words[i] != "undone"; i++ {
+				ends = append(ends, words[i])
+			}
+			ends = append(ends, words[i])
+		}
+		return fmt.Sprint(steps, ends)
+	}
+	for until := time.Now().Add(30 * time.Second); inOrder(fmt.Sprint(w.of(id))) != inOrder(want); {
 		if time.Now().After(until) {
 			t.Fatalf("of %s %v is told, want %s", id, w.of(id), want)
 		}
