@@ -116,10 +116,11 @@ func (b *agentBook) set(known []core.Breaker, changed func(*agentCalls)) {
 	}
 }
 
-// count notes calls of an agent.
-func (b *agentBook) count(a *agentCalls, calls core.Calls, trial bool) {
+// count notes calls of an agent. What a trial's calls come to after the breaker has opened again says nothing about the next
+// trial.
+func (b *agentBook) count(now core.Instant, a *agentCalls, calls core.Calls, trial bool) {
 	a.calls.Add(calls)
-	if trial {
+	if state, _ := a.breaker.At(now); trial && state == core.BreakerTrial {
 		a.trial.Add(calls)
 	}
 	if !a.counted {
@@ -181,9 +182,9 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 		a, trial := e.plan.agents[r.Step], e.trial&(1<<uint(r.Step)) != 0
 		switch r.Kind {
 		case core.KindDone, core.KindRefused:
-			s.agents.count(a, core.Calls{Done: 1}, trial)
+			s.agents.count(s.cycle.now, a, core.Calls{Done: 1}, trial)
 		case core.KindFailed, core.KindOverdue:
-			s.agents.count(a, core.Calls{Failed: 1}, trial)
+			s.agents.count(s.cycle.now, a, core.Calls{Failed: 1}, trial)
 		}
 	}
 	e.leaveTrial(false)

@@ -170,3 +170,52 @@ func TestCallsAreCounted(t *testing.T) {
 		t.Errorf("a silent one is counted %v", got)
 	}
 }
+
+// What a trial's call comes to when the breaker has been opened again, by another's, is no result of the next trial.
+func TestLateAnswerOfATrial(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	late := r.now.Add(time.Hour)
+	r.shut(openBreaker("agent.a", r.now, 1)) // its time is over: it is in trial
+	r.tasks(0, orderBy("t1", late))
+	r.leaves("t1")
+	r.shut(openBreaker("agent.a", r.now.Add(10*time.Second), 2))
+	r.answer(r.out[0], core.CodeAgentError)
+	r.leaves()
+	r.now = r.now.Add(10 * time.Second)
+	r.leaves("t1") // the next trial
+	r.answer(r.out[1], 0)
+	r.leaves("t1") // its step b
+	var of core.Calls
+	r.shard.Calls(func(agent string, revision int64, _, trial core.Calls) {
+		if agent == "agent.a" && revision == 2 {
+			of.Add(trial)
+		}
+	})
+	if of != (core.Calls{Done: 1}) {
+		t.Fatalf("the trial came to %+v, want one success", of)
+	}
+}
+
+// The first call that fails asks for a turn at once, and so does what opens a breaker: until it is open each call is one more
+// that fails.
+func TestFailingAsksForATurn(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.tasks(0, orders(6)...)
+	r.left()
+	node, policy := scheduler.NewCounted(), core.BreakerPolicy{SharePct: 50, CallsMin: 3, Window: 10 * time.Second, OpenFor: time.Second, OpenMax: time.Minute}
+	for i, x := range []struct {
+		code int
+		wait time.Duration
+		want bool
+	}{
+		{core.CodeAgentError, 0, true}, {0, 200 * time.Millisecond, false}, {core.CodeAgentError, 200 * time.Millisecond, true},
+		{core.CodeAgentError, 50 * time.Millisecond, false}, {core.CodeAgentError, 50 * time.Millisecond, true},
+	} {
+		r.now = r.now.Add(x.wait)
+		r.answer(r.out[i], x.code)
+		r.left()
+		if got := node.Asks(r.shard, r.now, &policy); got != x.want {
+			t.Errorf("call %d, answered %d: a turn is asked for: %v, want %v", i+1, x.code, got, x.want)
+		}
+	}
+}

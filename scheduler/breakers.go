@@ -87,17 +87,19 @@ type breakers struct {
 	known   map[string]core.Breaker
 	sent    []core.Breaker // to the shards: those that are not closed
 	trying  bool           // some trial has come to something
+	asked   core.Instant   // when calls that fail last asked for a turn
 }
 
 func newBreakers() *breakers {
 	return &breakers{told: newSignal(), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
 }
 
-// collect takes what a shard has counted.
-func (b *breakers) collect(s *Shard, now core.Instant, window time.Duration) {
+// collect takes what a shard has counted. It asks for a turn soon when an agent begins to fail, and when what this node alone
+// has counted opens its breaker: until then each call is one more that fails.
+func (b *breakers) collect(s *Shard, now core.Instant, p *core.BreakerPolicy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	trying := false
+	trying, window := false, p.Window
 	s.Calls(func(agent string, revision int64, calls, trial core.Calls) {
 		w := b.windows[agent]
 		if w == nil {
@@ -108,6 +110,14 @@ func (b *breakers) collect(s *Shard, now core.Instant, window time.Duration) {
 			b.windows[agent] = w
 		}
 		w.add(now, window/windowParts, calls)
+		if is := b.known[agent]; calls.Failed > 0 && now >= b.asked.Add(breakerLeast) {
+			is.Agent = agent
+			all := w.since(max(now.Add(-window), is.Since))
+			if _, opens := is.Next(p, now, all, core.Calls{}); all.Failed == calls.Failed || opens {
+				b.asked = now
+				b.told.set()
+			}
+		}
 		if trial != (core.Calls{}) && revision == b.known[agent].Revision {
 			if w.revision != revision {
 				w.trial, w.revision = core.Calls{}, revision

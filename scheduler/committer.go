@@ -159,7 +159,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 	}
 	c.note()
 	if c.s.cfg.Breakers.Enabled() {
-		c.s.breakers.collect(c.shard, now, c.s.cfg.Breakers.Policy.Window)
+		c.s.breakers.collect(c.shard, now, &c.s.cfg.Breakers.Policy)
 	}
 	if c.s.cfg.Limits.Store != nil {
 		c.s.limits.collect(c.shard, c.index)

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"maps"
 	"slices"
+
+	"duly.dev/duly/internal/core"
 )
 
 // OpenGate lets a partition's tasks in that a test has adopted by the shard.
@@ -27,4 +29,21 @@ func (s *Scheduler) KeysHeld() (n int) {
 		}
 	}
 	return n
+}
+
+// Counted is what a node counts of calls.
+type Counted struct{ b *breakers }
+
+// NewCounted begins with none.
+func NewCounted() *Counted { return &Counted{newBreakers()} }
+
+// Asks collects what a shard has counted, and reports whether a turn is asked for.
+func (c *Counted) Asks(s *Shard, now core.Instant, p *core.BreakerPolicy) bool {
+	c.b.collect(s, now, p)
+	select {
+	case <-c.b.told:
+		return true
+	default:
+		return false
+	}
 }

@@ -75,7 +75,7 @@ type Config struct {
 	BreakerCalls   int           `name:"breaker-calls" env:"DULY_BREAKER_CALLS" default:"50" help:"Calls of an agent that there must have been in the window, over all nodes, before its breaker opens. 0: the default."`
 	BreakerWindow  time.Duration `name:"breaker-window" env:"DULY_BREAKER_WINDOW" default:"10s" help:"In which calls count. 0: the default."`
 	BreakerOpen    time.Duration `name:"breaker-open" env:"DULY_BREAKER_OPEN" default:"5s" help:"How long a breaker is open the first time, before a trial; each further time in a row twice as long. 0: the default."`
-	BreakerOpenMax time.Duration `name:"breaker-open-max" env:"DULY_BREAKER_OPEN_MAX" default:"5m" help:"How long it is open at most, at least breaker-open. 0: the default."`
+	BreakerOpenMax time.Duration `name:"breaker-open-max" env:"DULY_BREAKER_OPEN_MAX" default:"30s" help:"How long it is open at most, at least breaker-open. 0: the default."`
 
 	SyncAlways     bool `name:"sync-always" env:"DULY_SYNC_ALWAYS" help:"Say that the NATS server syncs always, which it does not show; only changes what is logged."`
 	StreamReplicas int  `name:"stream-replicas" env:"DULY_STREAM_REPLICAS" default:"1" help:"Replicas of the streams and the leases, on as many servers of a NATS cluster: 1, 3 or 5."`
@@ -321,7 +321,7 @@ const (
 	DefaultBreakerCalls   = 50
 	DefaultBreakerWindow  = 10 * time.Second
 	DefaultBreakerOpen    = 5 * time.Second
-	DefaultBreakerOpenMax = 5 * time.Minute
+	DefaultBreakerOpenMax = 30 * time.Second
 )
 
 // Breakers says when breakers open, with the defaults in the place of 0.
