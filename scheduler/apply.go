@@ -288,6 +288,49 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 	return false, nil
 }
 
+// parkedSlot is where tasks may be parked: at an agent, in a partition.
+type parkedSlot struct {
+	p    *partition
+	slot int
+}
+
+// parkedSlots are all of them, but for those of partitions that start nothing more. Partitions that share the room at an agent
+// have turns: the one after that which has claimed last is first.
+func (s *Shard) parkedSlots() []parkedSlot {
+	all := s.slots[:0]
+	for _, p := range s.inOrder() {
+		if p.noMore {
+			continue
+		}
+		for slot := range p.park {
+			all = append(all, parkedSlot{p, slot})
+		}
+	}
+	s.slots = all
+	if !s.agents.gated() {
+		return all
+	}
+	places := map[string][]int{}
+	for i, at := range all {
+		places[at.p.names[at.slot]] = append(places[at.p.names[at.slot]], i)
+	}
+	for name, of := range places {
+		last := s.agents.of(name).last
+		first := slices.IndexFunc(of, func(i int) bool { return all[i].p.id > last })
+		if first <= 0 {
+			continue
+		}
+		turned := make([]parkedSlot, len(of))
+		for n := range of {
+			turned[n] = all[of[(first+n)%len(of)]]
+		}
+		for n, i := range of {
+			all[i] = turned[n]
+		}
+	}
+	return all
+}
+
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 // It asks for another round where there is room for tasks that were parked in
@@ -296,43 +339,44 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	again := false
 	s.lookAt = 0
 	s.bringBack()
-	for _, p := range s.inOrder() {
-		if p.noMore {
+	for _, at := range s.parkedSlots() {
+		p, slot := at.p, at.slot
+		parked := p.park[slot]
+		if p.giveUp[slot] {
+			if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
+				return full, err
+			}
+		}
+		room := s.cfg.AgentWindow - p.load[slot]
+		least := max(1, s.cfg.AgentWindow/4)
+		shared := false // by all partitions
+		if parked {
+			if few := s.tryRoom(p.names[slot]); few >= 0 && few < room {
+				room, least, shared = few, 1, true
+			}
+		}
+		if p.looking[slot] { // it goes on
+			least = 1
+		}
+		if !parked || room < least || s.pauses.holds(p.names[slot]) {
 			continue
 		}
-		for slot, parked := range p.park {
-			if p.giveUp[slot] {
-				if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
-					return full, err
-				}
-			}
-			room := s.cfg.AgentWindow - p.load[slot]
-			least := max(1, s.cfg.AgentWindow/4)
-			if parked {
-				if few := s.tryRoom(p.names[slot]); few >= 0 && few < room {
-					room, least = few, 1
-				}
-			}
-			if p.looking[slot] { // it goes on
-				least = 1
-			}
-			if !parked || room < least || s.pauses.holds(p.names[slot]) {
-				continue
-			}
-			if !s.roomy() {
-				return true, nil // nothing else may come to remind us of them
-			}
-			room = s.cfg.Memory.fits(min(room, s.cfg.BatchMax-len(s.cycle.batch.Writes), s.cfg.InFlight-len(p.tasks)))
-			if room <= 0 {
-				continue
-			}
-			if err := s.claim(ctx, p, slot, room); err != nil {
-				return false, err
-			}
-			again = again || p.fresh[slot]
-			if p.park[slot] {
-				s.tryRoom(p.names[slot]) // when a rate lets the next one through
-			}
+		if !s.roomy() {
+			return true, nil // nothing else may come to remind us of them
+		}
+		room = s.cfg.Memory.fits(min(room, s.cfg.BatchMax-len(s.cycle.batch.Writes), s.cfg.InFlight-len(p.tasks)))
+		if room <= 0 {
+			continue
+		}
+		if err := s.claim(ctx, p, slot, room); err != nil {
+			return false, err
+		}
+		if shared {
+			s.agents.of(p.names[slot]).last = p.id
+		}
+		again = again || p.fresh[slot]
+		if p.park[slot] {
+			s.tryRoom(p.names[slot]) // when a rate lets the next one through
 		}
 	}
 	return again, nil

@@ -24,6 +24,7 @@ type agentCalls struct {
 	inUse
 	keys    map[string]*keyCalls // of its limit; nil: that has none
 	book    *agentBook
+	last    int           // partition that has claimed last of what all share
 	longest time.Duration // that a do command may be at work
 }
 
@@ -69,7 +70,7 @@ func (b *agentBook) of(name string) *agentCalls {
 		if b.all == nil {
 			b.all = map[string]*agentCalls{}
 		}
-		a = &agentCalls{name: name, book: b}
+		a = &agentCalls{name: name, book: b, last: -1}
 		for _, is := range b.open {
 			if is.Agent == name {
 				a.breaker = is

@@ -269,6 +269,37 @@ func TestDrainStartsNothing(t *testing.T) {
 	}
 }
 
+// Partitions of a committer have turns in a limit's places: one with much to do does not keep another from going on.
+func TestPartitionsTakeTurns(t *testing.T) {
+	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
+	n := r.nodes[0]
+	if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); err != nil {
+		t.Fatal(err)
+	}
+	r.submit(0, 50)
+	in := n.sched.Committers()[0].Inbox()
+	in.OpenGate(1, 100)
+	var subs []core.Submission
+	for i := range 3 {
+		subs = append(subs, core.Submission{Type: "order", ID: fmt.Sprint("other-", i), CompleteBy: r.now.Add(time.Hour)})
+	}
+	in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: subs, Ack: func() {}})
+	others := 0
+	for range 8 {
+		r.run(time.Second)
+		for _, c := range r.out {
+			if c.Step == "a" && c.Partition == 1 {
+				others++
+			}
+			in.Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+		}
+		r.out = nil
+	}
+	if others != 3 {
+		t.Fatalf("%d of 3 tasks of the other partition are at work in eight turns", others)
+	}
+}
+
 // A committer that had work and has none any more leaves all of a rate to the others.
 func TestIdleGivesItsRateBack(t *testing.T) {
 	r := newLimitRig(t, 3, core.Limit{Agent: "agent.a", RateMilli: 20_000, Revision: 1})

@@ -118,6 +118,7 @@ type Shard struct {
 	pauses         pauseBook
 	agents         agentBook
 	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
+	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
 	republishing   []PublishedMail // endings to publish again
 	republishAt    core.Instant
