@@ -166,24 +166,7 @@ func TestKeysWithinAll(t *testing.T) {
 func TestGoneKeepsThePlaceOfItsKey(t *testing.T) {
 	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
 	r.keyed(0, "1", 1)
-	if left := r.run(time.Second); left != 1 {
-		t.Fatalf("%d commands left, want 1", left)
-	}
-	n := r.nodes[0]
-	n.shard().Drop(0)
-	over := r.now.Add(12 * time.Second) // complete-by and grace
-	if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); err != nil {
-		t.Fatal(err)
-	}
-	in := n.sched.Committers()[0].Inbox()
-	in.OpenGate(1, 100)
-	in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: []core.Submission{{Type: "order", ID: "next", Input: []byte("1"), CompleteBy: r.now.Add(time.Hour)}}, Ack: func() {}})
-	if left := r.run(over.Sub(r.now) - time.Second); left != 0 {
-		t.Fatalf("%d commands left while the one that is gone may be at work", left)
-	}
-	if left := r.run(5 * time.Second); left != 1 {
-		t.Fatalf("%d commands left when it is over, want 1", left)
-	}
+	r.gone([]byte("1"), 5*time.Second)
 }
 
 // More tasks of a key than stand aside in memory are all done, and do not keep those of others.
@@ -344,9 +327,7 @@ func TestKeysAreReleased(t *testing.T) {
 func TestNextOfAKey(t *testing.T) {
 	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
 	n := r.nodes[0]
-	if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); err != nil {
-		t.Fatal(err)
-	}
+	r.adopt(1)
 	in := n.sched.Committers()[0].Inbox()
 	pos := map[int]uint64{}
 	submit := func(partition int, id string, left time.Duration) {

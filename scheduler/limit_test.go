@@ -95,16 +95,7 @@ func (r *limitRig) work(n *limitNode) (left int) {
 }
 
 // submit gives a node so many orders.
-func (r *limitRig) submit(node, n int) {
-	in := r.nodes[node].sched.Committers()[0].Inbox()
-	var subs []core.Submission
-	for range n {
-		r.nodes[node].pos++
-		subs = append(subs, core.Submission{Type: "order", ID: fmt.Sprint("n", node, "-", r.nodes[node].pos), CompleteBy: r.now.Add(time.Hour)})
-	}
-	in.OpenGate(node, 1<<20)
-	in.Tasks(scheduler.TaskMail{Partition: node, Pos: r.nodes[node].pos, Submissions: subs, Ack: func() {}})
-}
+func (r *limitRig) submit(node, n int) { r.t.Helper(); r.keyed(node, "", n) }
 
 // answer answers the oldest command that is out.
 func (r *limitRig) answer() {
@@ -225,23 +216,36 @@ func TestLimitChanges(t *testing.T) {
 func TestGoneKeepsItsPlace(t *testing.T) {
 	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
 	r.submit(0, 1)
+	r.gone(nil, 4*time.Second)
+}
+
+// gone lets the partition go whose one command is out, and checks that a task of another, with an input, begins when that is
+// over, within a time, and not before.
+func (r *limitRig) gone(input []byte, within time.Duration) {
+	r.t.Helper()
 	if left := r.run(time.Second); left != 1 {
-		t.Fatalf("%d commands left, want 1", left)
+		r.t.Fatalf("%d commands left, want 1", left)
 	}
 	n := r.nodes[0]
 	n.shard().Drop(0)
 	over := r.now.Add(12 * time.Second) // complete-by and grace
-	if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); err != nil {
-		t.Fatal(err)
-	}
+	r.adopt(1)
 	in := n.sched.Committers()[0].Inbox()
 	in.OpenGate(1, 100)
-	in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: []core.Submission{{Type: "order", ID: "next", CompleteBy: r.now.Add(time.Hour)}}, Ack: func() {}})
+	in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: []core.Submission{{Type: "order", ID: "next", Input: input, CompleteBy: r.now.Add(time.Hour)}}, Ack: func() {}})
 	if left := r.run(over.Sub(r.now) - time.Second); left != 0 {
-		t.Fatalf("%d commands left while the one that is gone may be at work", left)
+		r.t.Fatalf("%d commands left while the one that is gone may be at work", left)
 	}
-	if left := r.run(4 * time.Second); left != 1 {
-		t.Fatalf("%d commands left when it is over, want 1", left)
+	if left := r.run(within); left != 1 {
+		r.t.Fatalf("%d commands left when it is over, want 1", left)
+	}
+}
+
+// adopt has the first node take another partition over.
+func (r *limitRig) adopt(partition int) {
+	r.t.Helper()
+	if _, err := r.nodes[0].shard().Adopt(r.t.Context(), r.now, partition, scheduler.Ground{Stream: "stream-1"}); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
@@ -273,9 +277,7 @@ func TestDrainStartsNothing(t *testing.T) {
 func TestPartitionsTakeTurns(t *testing.T) {
 	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
 	n := r.nodes[0]
-	if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); err != nil {
-		t.Fatal(err)
-	}
+	r.adopt(1)
 	r.submit(0, 50)
 	in := n.sched.Committers()[0].Inbox()
 	in.OpenGate(1, 100)

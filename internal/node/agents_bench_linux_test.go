@@ -112,9 +112,7 @@ func BenchmarkFlood(b *testing.B) {
 		m := newMeteredBy(b, func(cfg *config.Config) { cfg.TenantLabel = "tenant" })
 		m.limit(20, 0)
 		m.takes.Store(int64(50 * time.Millisecond))
-		for range flood / 1000 {
-			m.submitTo("flood", 1000)
-		}
+		m.submitOf(flood, func(int) int { return 1 }, duly.Label("tenant", "flood"))
 		n := int(d.Seconds()) * rate
 		began := make([]time.Time, n)
 		var wg sync.WaitGroup
@@ -148,23 +146,4 @@ func BenchmarkFlood(b *testing.B) {
 		b.ReportMetric(float64(alone.Milliseconds()), "ms-alone")
 		b.ReportMetric(float64(beside.Milliseconds()), "ms-beside")
 	}
-}
-
-// submitTo submits tasks of a tenant.
-func (b *metered) submitTo(tenant string, n int) {
-	b.t.Helper()
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 64)
-	for range n {
-		id := "t" + strconv.Itoa(len(b.ids))
-		b.ids = append(b.ids, id)
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if _, err := b.plan.Submit(b.t.Context(), b.client, id, 1, duly.Label("tenant", tenant)); err != nil {
-				b.t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
 }

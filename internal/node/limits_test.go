@@ -212,8 +212,8 @@ func (b *metered) granted(name string) (places int, until core.Instant) {
 // submit submits as many tasks more, of all partitions.
 func (b *metered) submit(n int) { b.t.Helper(); b.submitOf(n, func(int) int { return 1 }) }
 
-// submitOf does so with inputs.
-func (b *metered) submitOf(n int, input func(i int) int) {
+// submitOf does so with inputs and options.
+func (b *metered) submitOf(n int, input func(i int) int, options ...duly.SubmitOption) {
 	b.t.Helper()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 64)
@@ -223,7 +223,7 @@ func (b *metered) submitOf(n int, input func(i int) int) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if _, err := b.plan.Submit(b.t.Context(), b.client, id, input(i)); err != nil {
+			if _, err := b.plan.Submit(b.t.Context(), b.client, id, input(i), options...); err != nil {
 				b.t.Error(err)
 			}
 		})
