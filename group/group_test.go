@@ -187,6 +187,23 @@ func TestRewound(t *testing.T) {
 	}
 }
 
+// TestDatabaseWentBack: what a database has lost, as a standby may that took over, is handled again, also where no message
+// comes any more.
+func TestDatabaseWentBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run("a", nil)
+	last := w.publish(200, byCustomer)
+	w.await("all is read", func() bool {
+		return !slices.ContainsFunc(w.status(), func(p group.Partition) bool { return p.Cursor < last })
+	})
+	if _, err := w.pool.Exec(t.Context(), `WITH lost AS (DELETE FROM effects WHERE seq > 120)
+		UPDATE duly_group_partition SET cursor = 120, stored = 0`); err != nil {
+		t.Fatal(err)
+	}
+	w.right(last)
+}
+
 // TestFence: an owner that was replaced while its handler worked cannot commit, whatever the handler wrote.
 func TestFence(t *testing.T) {
 	t.Parallel()

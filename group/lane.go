@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,7 +42,8 @@ type lane struct {
 	m         *member
 	partition int
 	epoch     int64
-	at        position // as committed
+	at        position      // as committed; of the worker
+	committed atomic.Uint64 // the same, for others
 	queue     *queue
 	leave     chan struct{} // closed: end after the batch at work
 	cancel    func()        // ends the batch at work
@@ -221,6 +223,7 @@ func (l *lane) transact(ctx context.Context, work func(context.Context, pgx.Tx) 
 	}
 	if err == nil {
 		l.at = out.to
+		l.committed.Store(l.at.seq)
 	}
 	return err
 }

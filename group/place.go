@@ -42,6 +42,10 @@ func (m *member) place(ctx context.Context) {
 // reconcile compares what this member has with what it should have. done is false where it must be called again soon.
 func (m *member) reconcile(ctx context.Context, live []string) (done bool) {
 	m.clear()
+	committed := map[int]uint64{} // before the rows are read
+	for p, l := range m.lanes {
+		committed[p] = l.committed.Load()
+	}
 	rows, err := m.look(ctx)
 	if err != nil {
 		return false
@@ -55,6 +59,9 @@ func (m *member) reconcile(ctx context.Context, live []string) (done bool) {
 		l := m.lanes[r.partition]
 		if l != nil && (!mine || r.epoch != l.epoch) {
 			l.quit()
+		}
+		if l != nil && r.epoch == l.epoch && r.cursor < committed[r.partition] { // an idle lane would not find out
+			l.wentBack(r.cursor, committed[r.partition])
 		}
 		if l == nil && mine && r.stopped == "" && m.free(r, live) {
 			wanted = append(wanted, r)
@@ -156,6 +163,7 @@ func (m *member) newLane(r row) *lane {
 	at := position{r.cursor, r.stored}
 	l := &lane{m: m, partition: r.partition, epoch: r.epoch, at: at, queue: newQueue(at, 2*m.cfg.batch, 2*m.cfg.bytes),
 		leave: make(chan struct{}), ended: make(chan struct{})}
+	l.committed.Store(at.seq)
 	feed := m.shared
 	ctx, cancel := context.WithCancel(m.ground)
 	l.cancel = cancel
@@ -170,6 +178,15 @@ func (m *member) newLane(r row) *lane {
 		l.run(ctx)
 	})
 	return l
+}
+
+// wentBack gives the partition up and has it taken over again, from where the database is: it has lost what this lane had
+// committed, as a standby may that took over, or one that was restored.
+func (l *lane) wentBack(to, from uint64) {
+	if !l.left {
+		l.m.log.Error("the database went back; its messages are handled again", "partition", l.partition, "from", from, "to", to)
+		l.quit()
+	}
 }
 
 // quit tells a lane to end after the batch at work, which has Drain for that. Of the goroutine that places.

@@ -324,8 +324,8 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 func TestTaskStreamsLeastPrivilege(t *testing.T) {
 	s := secure(t, []string{"--task-streams", "3", "--plain-door", "door=ingest", "worker=scheduler", "watcher=supervisor", "crew=agent:count.one", "shop=submitter:count", "ops=operator"})
 	db := migrated(t)
-	for user, role := range map[string]string{"worker": "scheduler", "door": "ingest", "watcher": "supervisor"} {
-		s.serve(user, role, db, "--task-streams", "3").ready()
+	for _, at := range [][2]string{{"worker", "scheduler"}, {"door", "ingest"}, {"watcher", "supervisor"}} { // the scheduler first: it makes the streams
+		s.serve(at[0], at[1], db, "--task-streams", "3").ready()
 	}
 	crew := s.connect("crew", s.mustNot)
 	if _, err := crew.QueueSubscribe("duly.do.count.one", "q", func(m *nats.Msg) { _ = m.Respond([]byte("1")) }); err != nil {
