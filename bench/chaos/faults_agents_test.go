@@ -34,6 +34,12 @@ func TestOpenSpans(t *testing.T) {
 			t.Errorf("a call at %d: %d while open, %d of a trial", c.began, open, trial)
 		}
 	}
+	if s.trials(at(4000)) != 0 || s.trials(at(10_000)) != 1 || s.trials(at(20_000)) != 2 {
+		t.Error("trials are not counted as they were")
+	}
+	if _, trial := s.calls(&gauge{began: []time.Time{at(5900)}}, at(5500)); trial != 0 {
+		t.Error("a call after the service is back is one of a trial")
+	}
 	g := &gauge{began: []time.Time{at(15_200), at(16_000)}}
 	if open, trial := s.calls(g, at(16_000)); open != 0 || trial != 1 {
 		t.Errorf("in the last trial: %d while open, %d of a trial", open, trial)
