@@ -138,7 +138,7 @@ func (w *world) deliveriesEnded(ctx context.Context, store schema.Store) (int, e
 	counts, err := store.Counts(ctx)
 	n := 0
 	for _, c := range counts {
-		if c.State.Ended() && (c.Type == drone.Type || c.Type == mendType) {
+		if c.State.Ended() && (c.Type == drone.Type || c.Type == mendType || c.Type == boundedType) {
 			n += int(c.Tasks)
 		}
 	}

@@ -111,6 +111,8 @@ var kinds = []kind{
 		run: operation(operate.ActionResubmit, drone.StepDrone, repairTasks, 0, brakePct, brakes)},
 	{name: "repair-twice", fits: single, weight: 1, least: ms(50), most: ms(1000), operators: true, run: repairTwice},
 	{name: "pause-kill", fits: single | devOnly, weight: 2, least: ms(50), most: ms(2500), operators: true, run: pauseKill},
+	{name: "limit-kill", fits: single | devOnly, weight: 2, least: ms(50), most: ms(2500), operators: true, run: limitKill},
+	{name: "breaker-kill", fits: single | devOnly, weight: 1, least: ms(50), most: ms(1500), due: &due{alerts: []string{"breaker"}}, run: breakerKill},
 	{name: "pin-kill", fits: single, weight: 1, least: ms(50), most: ms(1500), operators: true, run: pinKill},
 	{name: "by-hand", fits: single | devOnly, weight: 2, least: ms(50), most: ms(1000), operators: true, run: byHand},
 	{name: "kill-receiver", fits: single, weight: 1, least: ms(1000), most: ms(4000), operators: true, run: killReceiver},

@@ -33,6 +33,7 @@ const (
 type load struct {
 	flow     *drone.Workflow
 	mend     *duly.Plan[drone.Request] // of what operators act on
+	bound    *duly.Plan[drone.Request] // of what limits and breakers are for
 	requests *drone.Generator
 	doors    []*nats.Conn
 	clients  []*duly.Client
@@ -58,7 +59,8 @@ type load struct {
 
 // newLoad connects the submitters.
 func newLoad(url string, seed uint64) (*load, error) {
-	l := &load{flow: newFlow(), mend: mendPlan(), requests: drone.NewGenerator(seed)}
+	bound, _ := boundedPlan()
+	l := &load{flow: newFlow(), mend: mendPlan(), bound: bound, requests: drone.NewGenerator(seed)}
 	for range doorsUsed {
 		nc, err := nats.Connect(url, nats.Name("chaos-load"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true),

@@ -112,11 +112,14 @@ func (o *outage) wasCalled(id string, step drone.Step) bool {
 }
 
 // mends are n requests for such tasks, which nothing has submitted yet.
-func (l *load) mends(n int) []drone.Request {
+func (l *load) mends(n int) []drone.Request { return l.named(mendType, n) }
+
+// named are n requests for tasks of a type that is not the deliveries', and is in their ids.
+func (l *load) named(taskType string, n int) []drone.Request {
 	all := make([]drone.Request, n)
 	for i := range all {
 		all[i] = l.requests.Request(int(l.next.Add(1)))
-		all[i].DeliveryID = mendType + "-" + all[i].DeliveryID
+		all[i].DeliveryID = taskType + "-" + all[i].DeliveryID
 	}
 	return all
 }
@@ -131,8 +134,13 @@ func idsOf(requests []drone.Request) []string {
 
 // submitMends submits them again and again until each is accepted.
 func (w *world) submitMends(ctx context.Context, requests []drone.Request, options ...duly.SubmitOption) error {
+	return w.submitAll(ctx, w.load.mend, requests, options...)
+}
+
+// submitAll submits tasks of a plan again and again until each is accepted.
+func (w *world) submitAll(ctx context.Context, plan *duly.Plan[drone.Request], requests []drone.Request, options ...duly.SubmitOption) error {
 	for i := range requests {
-		if _, err := w.load.untilAccepted(ctx, w.load.mend, requests[i], options...); err != nil {
+		if _, err := w.load.untilAccepted(ctx, plan, requests[i], options...); err != nil {
 			return fmt.Errorf("task %s: %w", requests[i].DeliveryID, err)
 		}
 	}

@@ -152,6 +152,25 @@ func (w *world) audited(ctx context.Context, target string, least map[string]int
 	return wrong, nil
 }
 
+// added says what is missing of what was added to the trail of a target since it had so many entries:
+// of each action so many at least.
+func (w *world) added(ctx context.Context, target string, before int, least map[string]int) (wrong []string, err error) {
+	entries, err := w.auditOf(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]int{}
+	for i := range entries[:max(0, len(entries)-before)] { // the newest are first
+		found[entries[i].Action]++
+	}
+	for action, n := range least {
+		if found[action] < n {
+			wrong = append(wrong, fmt.Sprintf("audit of %s has %d entries %s, want %d", target, found[action], action, n))
+		}
+	}
+	return wrong, nil
+}
+
 // taskPath is a task's in the API.
 func taskPath(taskType, id string) string {
 	return "/v1/tasks/" + url.PathEscape(taskType) + "/" + url.PathEscape(id)

@@ -80,7 +80,11 @@ func serveAgents(ctx context.Context, s *agentsPart) error {
 	}
 	defer client.Close()
 	return runAgent(ctx, s.NATSURL, func(nc *nats.Conn, options ...duly.AgentOption) (*duly.Agent, error) {
-		return drone.NewAgent(nc, newFlow(), remote{client}, options...)
+		a, err := drone.NewAgent(nc, newFlow(), remote{client}, options...)
+		if err != nil {
+			return nil, err
+		}
+		return a, serveBounded(a, remote{client})
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 type Desk struct {
 	services *drone.Services
 	outage   *outage
+	gauge    *gauge
 }
 
 // Ask is one call to a service.
@@ -42,9 +43,14 @@ func (d *Desk) Call(ask *Ask, answer *Answer) error {
 		ctx, cancel = context.WithDeadline(ctx, ask.Until)
 		defer cancel()
 	}
+	takes, leave := d.gauge.enter(ask)
+	defer leave()
 	if refused := d.outage.meets(ask); refused != nil {
 		answer.Code, answer.Reason = refused.Code, refused.Reason
 		return nil
+	}
+	if err := take(ctx, takes); err != nil {
+		return err
 	}
 	var err error
 	if ask.Undo {

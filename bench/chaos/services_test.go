@@ -20,7 +20,7 @@ func deskFor(t *testing.T, o drone.ServiceOptions) (*drone.Services, remote) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "s")
-	d, err := openDesk(path, &Desk{services, &outage{}})
+	d, err := openDesk(path, &Desk{services, &outage{}, &gauge{}})
 	if err != nil {
 		t.Fatal(err)
 	}

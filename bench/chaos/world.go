@@ -47,6 +47,7 @@ type world struct {
 	logs     *logs
 	told     map[string]core.State // ends that an event stream told which was then lost
 	outage   outage
+	gauge    gauge
 	plants   int       // failures that were planted
 	turns    uint64    // pauses that were set: each kind of pause has its turn
 	mended   *mended   // of the report
@@ -107,7 +108,7 @@ func (w *world) open(ctx context.Context) error {
 	if w.services, err = drone.NewServices(drone.ServiceOptions{Seed: w.seed, Scale: servicesScale, Faults: servicesFaults, LateMax: 2 * callGrace}); err != nil {
 		return err
 	}
-	if w.desk, err = openDesk(w.socket(), &Desk{w.services, &w.outage}); err != nil {
+	if w.desk, err = openDesk(w.socket(), &Desk{w.services, &w.outage, &w.gauge}); err != nil {
 		return err
 	}
 	if w.stage.work != "" {
@@ -139,7 +140,7 @@ func (w *world) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := errors.Join(w.load.flow.Plan.Apply(bounded, w.load.clients[0]), w.load.mend.Apply(bounded, w.load.clients[0])); err != nil {
+	if err := errors.Join(w.load.flow.Plan.Apply(bounded, w.load.clients[0]), w.load.mend.Apply(bounded, w.load.clients[0]), w.load.bound.Apply(bounded, w.load.clients[0])); err != nil {
 		return err
 	}
 	for _, p := range w.everyRole() {
