@@ -17,7 +17,8 @@ import (
 type Outbox interface {
 	// Take takes up to most rows that no other relay has, calls hand with them, and then does what hand says of each:
 	// in one transaction, so that a row whose fate is not written down is taken again. Rows of which hand says nothing
-	// stay as they are. It returns how many it took; hand is not called when there are none.
+	// stay as they are. It returns how many it took; hand is not called when there are none. A relay has at most as many
+	// under way at once as there are task streams.
 	Take(ctx context.Context, most int, hand func(context.Context, []Written) []Verdict) (took int, err error)
 }
 
@@ -40,17 +41,19 @@ type Verdict struct {
 // The defaults of RelayConfig.
 const (
 	DefaultRelayInterval = 250 * time.Millisecond
-	DefaultRelayItems    = 64 // with inputs of the largest size 16 MiB
+	DefaultRelayItems    = 64 // with inputs of the largest size 16 MiB, for each stream that is waited for
 	relayRestMax         = 10 * time.Second
 	relayAgain           = time.Second // until a row that is put off is tried again; it doubles
 	relayAgainMax        = time.Minute
+	relayPatience        = 250 * time.Millisecond // after which rows of other task streams do not wait for one
 )
 
 // RelayConfig is how a relay works. Zero fields take their defaults.
 type RelayConfig struct {
 	Interval time.Duration // between two looks at an outbox that was empty
 	Items    int           // rows that are taken at a time
-	// Report hears of every failure of the outbox, and nil when it works; nil: no one does.
+	// Report hears of every failure of the outbox, and nil when it works; nil: no one does. It may be called from any
+	// goroutine.
 	Report func(error)
 }
 
@@ -61,27 +64,33 @@ type RelayStats struct {
 	PutOff  int64 // tries that were put off
 }
 
-// Relay hands in what stands in an outbox, through the same door as other requests. Several may share an outbox.
+// Relay hands in what stands in an outbox, through the same door as other requests. Several may share an outbox. A task
+// stream that does not answer holds up its own rows alone.
 type Relay struct {
-	cfg    RelayConfig
-	outbox Outbox
-	submit func(Request)
+	cfg     RelayConfig
+	outbox  Outbox
+	submit  func(Request)
+	streams relayStreams
 
 	relayed, refused, putOff atomic.Int64
 }
 
 // NewRelay makes a relay of an outbox into a door.
 func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
-	return newRelay(cfg, outbox, in.Submit)
+	names := make([]string, len(in.door.streams))
+	for i, s := range in.door.streams {
+		names[i] = s.name
+	}
+	return newRelay(cfg, outbox, in.Submit, names, func(id string) int { return in.door.streamFor(id).number })
 }
 
-func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request)) *Relay {
+func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request), streams []string, of func(id string) int) *Relay {
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultRelayInterval)
 	cfg.Items = cmp.Or(cfg.Items, DefaultRelayItems)
 	if cfg.Report == nil {
 		cfg.Report = func(error) {}
 	}
-	return &Relay{cfg: cfg, outbox: outbox, submit: submit}
+	return &Relay{cfg: cfg, outbox: outbox, submit: submit, streams: newRelayStreams(streams, of)}
 }
 
 // Stats returns the counts. It is safe for concurrent use.
@@ -89,58 +98,76 @@ func (r *Relay) Stats() RelayStats {
 	return RelayStats{Relayed: r.relayed.Load(), Refused: r.refused.Load(), PutOff: r.putOff.Load()}
 }
 
+// turn is what a look at an outbox came to.
+type turn struct {
+	took int
+	full time.Duration // how long the door asks to wait
+	err  error
+}
+
 // Run relays until ctx ends, and returns when what was handed in has been answered and written down.
 func (r *Relay) Run(ctx context.Context) {
+	var takes sync.WaitGroup
+	defer takes.Wait()
 	failed := 0
 	for ctx.Err() == nil {
-		var full time.Duration // how long the door asks to wait
-		took, err := r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {
-			var verdicts []Verdict
-			verdicts, full = r.hand(rows)
-			return verdicts
-		})
+		turns := make(chan turn, 2)
+		takes.Go(func() { r.take(ctx, turns) })
+		t := <-turns
 		if ctx.Err() != nil {
 			return
 		}
-		r.cfg.Report(err)
 		rest := r.cfg.Interval
 		switch {
-		case err != nil:
+		case t.err != nil:
 			failed++
 			rest = max(rest, core.Backoff(r.cfg.Interval, relayRestMax, failed, 1))
-		case full > 0:
-			failed, rest = 0, max(rest, min(full, relayRestMax))
-		case took == r.cfg.Items:
+		case t.full > 0:
+			failed, rest = 0, max(rest, min(t.full, relayRestMax))
+		case t.took == r.cfg.Items:
 			failed, rest = 0, 0
 		default:
 			failed = 0
 		}
-		if pause.For(ctx, rest) != nil {
+		if pause.For(ctx, max(rest, r.streams.rest(r.cfg.Interval))) != nil {
 			return
 		}
 	}
 }
 
-// hand hands rows in and waits for every answer, which the door owes whatever happens. full is how long the door asks to
-// wait, if it had no room for some.
-func (r *Relay) hand(rows []Written) (verdicts []Verdict, full time.Duration) {
+// take takes rows once, and says what it came to: at its end, and before that when only streams that are late keep it, so
+// that the next may begin.
+func (r *Relay) take(ctx context.Context, turns chan<- turn) {
+	var t turn
+	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {
+		var verdicts []Verdict
+		verdicts, t.full = r.hand(rows, func() { turns <- turn{took: len(rows)} })
+		return verdicts
+	})
+	if ctx.Err() == nil {
+		r.cfg.Report(t.err)
+	}
+	turns <- t
+}
+
+// hand hands rows in and waits for every answer, which the door owes whatever happens. Rows of a stream that rests or is
+// late are not handed in. It calls late when such streams alone are waited for. full is how long the door asks to wait, if
+// it had no room for some.
+func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
-	var wg sync.WaitGroup
+	h := r.streams.begin(rows, answers)
 	for i := range rows {
-		w := &rows[i]
-		if w.Unfit != nil {
-			answers[i].Err = w.Unfit
+		if answers[i].Err != nil {
 			continue
 		}
-		req := w.Request
-		wg.Add(1)
+		req := rows[i].Request
 		req.Answer = func(a Answer) {
 			answers[i] = a
-			wg.Done()
+			h.answered(req.ID, a.Err, r.cfg.Interval)
 		}
 		r.submit(req)
 	}
-	wg.Wait()
+	h.wait(late)
 	for i := range rows {
 		v, rest := r.judge(&rows[i], answers[i].Err)
 		if v != nil {
@@ -151,19 +178,22 @@ func (r *Relay) hand(rows []Written) (verdicts []Verdict, full time.Duration) {
 	return verdicts, full
 }
 
-// judge says what becomes of a row. One that the door has no room for at all stays as it is, and the relay rests. One that
-// only waits for something of its own, which is the plan, the owner of its partition or a newer node, is put off, so that
-// it does not hold up those behind it.
+// judge says what becomes of a row. One that the door or the only stream has no room for stays as it is, and the relay
+// rests. One that only waits for something of its own, which is the plan, the owner of its partition, its stream or a newer
+// node, is put off, so that it does not hold up those behind it.
 func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
 	switch {
 	case refused == nil:
 		r.relayed.Add(1)
 		return &Verdict{Row: w.Row}, 0
 	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later
-		refused.Retryable() && (refused.ErrCode == CauseBacklog || w.Unfit != nil):
+		refused.Retryable() && (refused.ErrCode == CauseBacklog || w.Unfit != nil),
+		ofStream(refused) && r.streams.others(w.Request.ID):
 		r.putOff.Add(1)
 		again := core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)
 		return &Verdict{Row: w.Row, Refused: refused, Again: again}, 0
+	case ofStream(refused):
+		return nil, 0 // see relayStreams.rest
 	case refused.Retryable():
 		return nil, max(refused.Retry, r.cfg.Interval)
 	}

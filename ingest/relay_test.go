@@ -21,6 +21,9 @@ type heap struct {
 	handed  int
 	largest int
 	empty   []time.Time // when it was found empty
+	taking  int         // transactions that are open
+	most    int         // of these at once
+	removed func(id string)
 }
 
 type heapRow struct {
@@ -69,14 +72,16 @@ func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []
 	h.handed, h.largest = h.handed+len(rows), max(h.largest, len(rows))
 	if len(rows) == 0 {
 		h.empty = append(h.empty, time.Now())
-	}
-	h.mu.Unlock()
-	if len(rows) == 0 {
+		h.mu.Unlock()
 		return 0, nil
 	}
+	h.taking++
+	h.most = max(h.most, h.taking)
+	h.mu.Unlock()
 	verdicts := hand(ctx, rows)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.taking--
 	for _, w := range rows {
 		h.rows[w.Row].taken = false
 	}
@@ -89,6 +94,9 @@ func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []
 		switch {
 		case v.Refused == nil:
 			h.rows[v.Row] = nil
+			if h.removed != nil {
+				h.removed(row.id)
+			}
 		case v.Again > 0:
 			row.tries, row.due = row.tries+1, time.Now().Add(v.Again)
 		default:
@@ -117,13 +125,18 @@ func (h *heap) left() (waiting, refused []string) {
 	return waiting, refused
 }
 
-// relaying runs relays of an outbox, and returns what ends them.
-func relaying(t *testing.T, submit func(Request), cfg RelayConfig, h *heap, relays int) (all []*Relay, stop func()) {
+// relaying runs relays of an outbox into a door, and returns what ends them.
+func relaying(t *testing.T, in *Ingest, cfg RelayConfig, h *heap, relays int) (all []*Relay, stop func()) {
+	t.Helper()
+	return relayingInto(t, func() *Relay { return NewRelay(cfg, h, in) }, relays)
+}
+
+func relayingInto(t *testing.T, relay func() *Relay, relays int) (all []*Relay, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for range relays {
-		r := newRelay(cfg, h, submit)
+		r := relay()
 		all = append(all, r)
 		wg.Go(func() { r.Run(ctx) })
 	}
@@ -148,7 +161,7 @@ func TestRelay(t *testing.T) {
 		log := &slowLog{after: 2 * time.Millisecond}
 		in, stopIn := running(t, log, nil)
 		h := newHeap(manyIDs(500)...)
-		relays, stop := relaying(t, in.Submit, RelayConfig{}, h, 3)
+		relays, stop := relaying(t, in, RelayConfig{}, h, 3)
 		<-time.After(5 * time.Second)
 		stop()
 		stopIn()
@@ -177,7 +190,7 @@ func TestRelayLooksWhenItSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, stopIn := running(t, &slowLog{}, nil)
 		h := newHeap()
-		_, stop := relaying(t, in.Submit, RelayConfig{Interval: 100 * time.Millisecond}, h, 1)
+		_, stop := relaying(t, in, RelayConfig{Interval: 100 * time.Millisecond}, h, 1)
 		<-time.After(950 * time.Millisecond)
 		synctest.Wait()
 		if len(h.empty) != 10 {
@@ -204,7 +217,7 @@ func TestRelayIsAtLeastOnce(t *testing.T) {
 		h.lost = 2
 		var failed []error
 		var mu sync.Mutex
-		_, stop := relaying(t, in.Submit, RelayConfig{Report: func(err error) {
+		_, stop := relaying(t, in, RelayConfig{Report: func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			failed = append(failed, err)
@@ -232,7 +245,7 @@ func TestRelayWithoutDatabase(t *testing.T) {
 		h.away = true
 		asked := 0
 		var mu sync.Mutex
-		_, stop := relaying(t, in.Submit, RelayConfig{Report: func(err error) {
+		_, stop := relaying(t, in, RelayConfig{Report: func(err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -290,7 +303,9 @@ func TestRelayRefusals(t *testing.T) {
 			asked[r.ID]++
 			r.Answer(Answer{Err: kinds[r.ID]})
 		}
-		relays, stop := relaying(t, door, RelayConfig{Items: 3}, h, 1)
+		relays, stop := relayingInto(t, func() *Relay {
+			return newRelay(RelayConfig{Items: 3}, h, door, []string{"TASKS"}, func(string) int { return 0 })
+		}, 1)
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if waiting, refused := h.left(); len(waiting) != 7 || len(refused) != 0 {
@@ -340,7 +355,7 @@ func TestRelayEnds(t *testing.T) {
 		log := &slowLog{after: 2 * time.Second}
 		in, stopIn := running(t, log, nil)
 		h := newHeap("a1", "a2")
-		_, stop := relaying(t, in.Submit, RelayConfig{}, h, 1)
+		_, stop := relaying(t, in, RelayConfig{}, h, 1)
 		<-time.After(time.Second)
 		stop()
 		stopIn()

@@ -9,6 +9,7 @@ import (
 // stream is what the door keeps of one task stream. Its window of packs on their way and its room are its own, so that
 // one without a leader, whose packs stay unanswered, holds up the submissions of its own partitions alone.
 type stream struct {
+	number  int // among the door's
 	name    string
 	budget  budget
 	full    [core.Classes]*Refusal // made once: under overload it is what the door answers most
@@ -33,7 +34,7 @@ func streamsOf(cfg *Config) (streams []*stream, homes []home, err error) {
 		name := cfg.StreamOf(partition)
 		s := named[name]
 		if s == nil {
-			s = &stream{name: name}
+			s = &stream{number: len(streams), name: name}
 			named[name] = s
 			streams = append(streams, s)
 		}

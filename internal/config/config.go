@@ -12,6 +12,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -316,19 +317,27 @@ func (c *Config) Validate() error {
 	return c.validateStreams()
 }
 
-// The defaults of the breakers.
-const (
-	DefaultBreakerCalls   = 50
-	DefaultBreakerWindow  = 10 * time.Second
-	DefaultBreakerOpen    = 5 * time.Second
-	DefaultBreakerOpenMax = 30 * time.Second
-)
+// defaultBreakers has the defaults of the breakers, but for the share, of which 0 is a value. The tags say them.
+var defaultBreakers = core.BreakerPolicy{
+	CallsMin: int64(tagged("BreakerCalls", strconv.Atoi)), Window: tagged("BreakerWindow", time.ParseDuration),
+	OpenFor: tagged("BreakerOpen", time.ParseDuration), OpenMax: tagged("BreakerOpenMax", time.ParseDuration),
+}
+
+// tagged is the default that the tag of a field of Config says.
+func tagged[T any](field string, parse func(string) (T, error)) T {
+	f, _ := reflect.TypeFor[Config]().FieldByName(field)
+	value, err := parse(f.Tag.Get("default"))
+	if err != nil {
+		panic(fmt.Sprintf("config: default of %s: %v", field, err))
+	}
+	return value
+}
 
 // Breakers says when breakers open, with the defaults in the place of 0.
 func (c *Config) Breakers() core.BreakerPolicy {
 	return core.BreakerPolicy{
-		SharePct: c.BreakerShare, CallsMin: int64(cmp.Or(c.BreakerCalls, DefaultBreakerCalls)), Window: cmp.Or(c.BreakerWindow, DefaultBreakerWindow),
-		OpenFor: cmp.Or(c.BreakerOpen, DefaultBreakerOpen), OpenMax: cmp.Or(c.BreakerOpenMax, DefaultBreakerOpenMax),
+		SharePct: c.BreakerShare, CallsMin: cmp.Or(int64(c.BreakerCalls), defaultBreakers.CallsMin), Window: cmp.Or(c.BreakerWindow, defaultBreakers.Window),
+		OpenFor: cmp.Or(c.BreakerOpen, defaultBreakers.OpenFor), OpenMax: cmp.Or(c.BreakerOpenMax, defaultBreakers.OpenMax),
 	}
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -113,6 +114,27 @@ func TestSettingsAreComplete(t *testing.T) {
 		if !envs[want] {
 			t.Errorf("%s is no setting", want)
 		}
+	}
+}
+
+// TestBreakerDefaults: 0 means what the settings show as the default, and what is given stays.
+func TestBreakerDefaults(t *testing.T) {
+	is := (&Config{}).Breakers()
+	shown := map[string]string{
+		"breaker-calls": fmt.Sprint(is.CallsMin), "breaker-window": is.Window.String(), "breaker-open": is.OpenFor.String(), "breaker-open-max": is.OpenMax.String(),
+	}
+	for _, s := range Settings() {
+		if want, one := shown[s.Flag]; one && s.Default != want {
+			t.Errorf("%s: 0 means %s, and %s is shown", s.Flag, want, s.Default)
+		}
+		delete(shown, s.Flag)
+	}
+	if len(shown) != 0 {
+		t.Errorf("no settings: %v", shown)
+	}
+	given := Config{BreakerShare: 7, BreakerCalls: 8, BreakerWindow: 9, BreakerOpen: 10, BreakerOpenMax: 11}
+	if is, want := given.Breakers(), (core.BreakerPolicy{SharePct: 7, CallsMin: 8, Window: 9, OpenFor: 10, OpenMax: 11}); is != want {
+		t.Errorf("%+v, want %+v", is, want)
 	}
 }
 

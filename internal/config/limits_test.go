@@ -68,8 +68,8 @@ var limits = map[string]struct{ taken, refused []any }{
 	"BreakerShare":          {[]any{0, 1, 100}, []any{-1, 101, math.MaxInt, math.MinInt}},
 	"BreakerCalls":          {[]any{0, 1, breakerCallsMax}, []any{-1, breakerCallsMax + 1, math.MaxInt}},
 	"BreakerWindow":         {[]any{time.Duration(0), breakerWindowMin, breakerWindowMax}, []any{time.Duration(-1), breakerWindowMin - 1, breakerWindowMax + 1}},
-	"BreakerOpen":           {[]any{time.Duration(0), breakerOpenMin, DefaultBreakerOpenMax}, []any{time.Duration(-1), breakerOpenMin - 1, DefaultBreakerOpenMax + 1, breakerOpenMax + 1}}, // without BreakerOpenMax
-	"BreakerOpenMax":        {[]any{time.Duration(0), DefaultBreakerOpen, breakerOpenMax}, []any{time.Duration(-1), DefaultBreakerOpen - 1, breakerOpenMax + 1}},
+	"BreakerOpen":           {[]any{time.Duration(0), breakerOpenMin, defaultBreakers.OpenMax}, []any{time.Duration(-1), breakerOpenMin - 1, defaultBreakers.OpenMax + 1, breakerOpenMax + 1}}, // without BreakerOpenMax
+	"BreakerOpenMax":        {[]any{time.Duration(0), defaultBreakers.OpenFor, breakerOpenMax}, []any{time.Duration(-1), defaultBreakers.OpenFor - 1, breakerOpenMax + 1}},
 	"Outbox": {[]any{[]string(nil), []string{"a=postgres://h/d"}, []string{"a=postgresql://u:p@h1,h2/d?search_path=x", "b=postgres://h/d"}},
 		[]any{[]string{"a=postgres://h/d", "a=postgres://h/e"}, []string{"postgres://h/d"}, []string{""}, []string{"a b=postgres://h/d"}, []string{"a=mysql://h/d"}, []string{"a=sqlite:x"},
 			[]string{OutboxOwn}, []string{OutboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL

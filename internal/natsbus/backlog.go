@@ -3,20 +3,24 @@ package natsbus
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/wire"
 )
 
+// backlogSpare is how much longer than for the first task stream Backlog waits for the others: its figures grow old.
+const backlogSpare = time.Second
+
 // Backlog is how many messages of each partition of the task stream its owner
 // has not been handed yet, as the server counts them. A partition without a
 // reader is missing. It is one request a task stream: for every second or so,
-// not for every submission.
+// not for every submission. Beside an error, which names the task streams that did not
+// answer, it returns what the others said.
 func (c *Conn) Backlog(ctx context.Context) (map[int]int64, error) {
-	pending := map[int]int64{}
-	newest := map[int]int64{}
-	err := c.eachTaskStream(ctx, func(stream jetstream.Stream, has func(int) bool) error {
+	pending, err := eachTaskStream(ctx, c, backlogSpare, func(ctx context.Context, stream jetstream.Stream, has func(int) bool) (map[int]int64, error) {
+		pending, newest := map[int]int64{}, map[int]int64{}
 		list := stream.ListConsumers(ctx)
 		for info := range list.Info() {
 			p, epoch, _, ok := wire.ParseConsumer(info.Name)
@@ -25,10 +29,10 @@ func (c *Conn) Backlog(ctx context.Context) (map[int]int64, error) {
 				pending[p] = int64(info.NumPending)
 			}
 		}
-		return list.Err()
+		return pending, list.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("backlog: %w", err)
+		return pending, fmt.Errorf("backlog: %w", err)
 	}
 	return pending, nil
 }

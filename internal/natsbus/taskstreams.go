@@ -2,10 +2,14 @@ package natsbus
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -64,19 +68,47 @@ func (c *Conn) StreamControl(partition int) string {
 	return c.names.StreamControlAt(c.streamOf(partition))
 }
 
-// eachTaskStream calls f with every task stream, and with whether a partition is its.
-func (c *Conn) eachTaskStream(ctx context.Context, f func(stream jetstream.Stream, has func(partition int) bool) error) error {
-	streams := c.taskStreams()
+// errSilent is the cause for which a task stream is no longer waited for.
+var errSilent = errors.New("no answer, and others have answered")
+
+// eachTaskStream calls ask with every task stream at once, and with whether a partition is its. It returns what they say
+// of partitions, without those streams of which there is an error, which names them. With spare above 0 streams are waited
+// for only so much longer once one has answered.
+func eachTaskStream[T any](ctx context.Context, c *Conn, spare time.Duration, ask func(ctx context.Context, stream jetstream.Stream, has func(partition int) bool) (map[int]T, error)) (map[int]T, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var late *time.Timer
+	begin := sync.OnceFunc(func() { late = time.AfterFunc(spare, func() { cancel(errSilent) }) })
+	streams := c.taskStreams() // wire.TaskStreamsMax at most
+	errs := make([]error, streams)
+	said := make([]map[int]T, streams)
+	var wg sync.WaitGroup
 	for number := range streams {
-		stream, err := c.js.Stream(ctx, c.names.StreamTasksAt(number))
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", c.names.StreamTasksAt(number), err)
-		}
-		if err := f(stream, func(p int) bool { return wire.TaskStreamOf(p, streams) == number }); err != nil {
-			return err
-		}
+		wg.Go(func() {
+			name := c.names.StreamTasksAt(number)
+			stream, err := c.js.Stream(ctx, name)
+			if err == nil {
+				said[number], err = ask(ctx, stream, func(p int) bool { return wire.TaskStreamOf(p, streams) == number })
+			}
+			if err != nil {
+				if ctx.Err() != nil {
+					err = context.Cause(ctx)
+				}
+				said[number], errs[number] = nil, fmt.Errorf("stream %s: %w", name, err)
+			} else if spare > 0 {
+				begin()
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	if late != nil {
+		late.Stop()
+	}
+	all := map[int]T{}
+	for _, some := range said {
+		maps.Copy(all, some)
+	}
+	return all, errors.Join(errs...)
 }
 
 // Home is where the cursors of a partition belong.

@@ -97,8 +97,8 @@ type Lag struct {
 
 // Lags are those of all partitions that have, or had within the hour, a reader. It is one request a task stream.
 func (c *Conn) Lags(ctx context.Context) (map[int]Lag, error) {
-	lags := map[int]Lag{}
-	err := c.eachTaskStream(ctx, func(stream jetstream.Stream, has func(int) bool) error {
+	lags, err := eachTaskStream(ctx, c, 0, func(ctx context.Context, stream jetstream.Stream, has func(int) bool) (map[int]Lag, error) {
+		lags := map[int]Lag{}
 		list := stream.ListConsumers(ctx)
 		for info := range list.Info() {
 			p, epoch, _, ok := wire.ParseConsumer(info.Name)
@@ -106,7 +106,7 @@ func (c *Conn) Lags(ctx context.Context) (map[int]Lag, error) {
 				lags[p] = Lag{Pending: info.NumPending + uint64(max(0, info.NumAckPending)), Epoch: epoch}
 			}
 		}
-		return list.Err()
+		return lags, list.Err()
 	})
 	if err != nil {
 		return nil, fmt.Errorf("lag of the partitions: %w", err)

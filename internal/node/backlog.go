@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -16,13 +15,14 @@ const backlogEvery = 500 * time.Millisecond
 // backlog is ingest.Backlog: how far the readers are behind, as last seen. A
 // node without submissions asks nothing.
 type backlog struct {
-	conn      *natsbus.Conn
+	ask       func(context.Context) (map[int]int64, error)
 	seen      atomic.Pointer[map[int]int64]
 	requested atomic.Bool // since the last look
 }
 
-func newBacklog(conn *natsbus.Conn) *backlog {
-	b := &backlog{conn: conn}
+// newBacklog makes one that asks as natsbus.Conn.Backlog does.
+func newBacklog(ask func(context.Context) (map[int]int64, error)) *backlog {
+	b := &backlog{ask: ask}
 	b.seen.Store(&map[int]int64{})
 	return b
 }
@@ -35,19 +35,16 @@ func (b *backlog) Pending(partition int) int64 {
 	return (*b.seen.Load())[partition]
 }
 
-// run asks until ctx ends. What cannot be asked counts as no backlog: the
-// stream's own bound holds submissions back then.
+// run asks until ctx ends. A task stream that cannot be asked counts as without backlog:
+// its own bound holds submissions back then.
 func (b *backlog) run(ctx context.Context) {
 	for pause.For(ctx, backlogEvery) == nil {
 		if !b.requested.Swap(false) {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
-		pending, err := b.conn.Backlog(bounded)
+		pending, _ := b.ask(bounded) // beside an error: of those that could be asked
 		cancel()
-		if err != nil {
-			pending = nil
-		}
 		b.seen.Store(&pending)
 	}
 }

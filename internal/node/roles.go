@@ -42,7 +42,7 @@ func doorBytes(budget int64, streams int) int64 {
 func (n *Node) runIngest(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	behind := newBacklog(n.conn)
+	behind := newBacklog(n.conn.Backlog)
 	ids := newTaken(ctx, n.store)
 	defer ids.wait()
 	door, err := ingest.NewDoor(n.doorConfig(ids), n.plans, doorLog{n.conn}, behind)

@@ -68,12 +68,8 @@ func (s *survey) run(ctx context.Context, n *Node) {
 
 func (s *survey) look(ctx context.Context, n *Node) {
 	if n.owning() != nil {
-		lag, err := n.conn.Backlog(ctx)
-		if err != nil {
-			s.lag.Store(nil) // what is not known is not shown
-		} else {
-			s.lag.Store(&lag)
-		}
+		lag, _ := n.conn.Backlog(ctx) // what is not known is not shown
+		s.lag.Store(&lag)
 	}
 	store, ok := n.store.(operate.OperationStore)
 	if !ok || !n.leads() {

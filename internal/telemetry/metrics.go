@@ -36,7 +36,7 @@ var (
 	submissionsWarned = metric("duly_submissions_warned_total", Counter, "Submissions that were accepted with a warning: less time than tasks of their plan take.", "1")
 
 	outboxRelayed = metric("duly_outbox_relayed_total", Counter, "Rows of an outbox that this node has handed in and that were stored.", "outboxes", "outbox")
-	outboxPutOff  = metric("duly_outbox_put_off_total", Counter, "Tries of rows that were put off: their plan is not applied, or their partition is behind.", "outboxes", "outbox")
+	outboxPutOff  = metric("duly_outbox_put_off_total", Counter, "Tries of rows that were put off: their plan is not applied, their partition is behind or their stream silent.", "outboxes", "outbox")
 	outboxWaiting = metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox")
 	outboxOldest  = metric("duly_outbox_oldest_seconds", Gauge, "How long ago the oldest of these was written.", "outboxes", "outbox")
 	outboxRefused = metric("duly_outbox_refused", Gauge, "Rows of an outbox that were refused and are kept, up to 10,001.", "outboxes", "outbox")

@@ -27,6 +27,10 @@ const (
 	outboxHoldMax = 30 * time.Second
 	// outboxReasonMax is the longest reason that is kept, in bytes.
 	outboxReasonMax = 1024
+	// outboxConns are for a relay that takes rows up to 16 times at once, once for each task stream, and one that is asked how
+	// it does. Mostly there are two.
+	outboxConns    = 17
+	outboxConnIdle = time.Minute // until those that a relay no longer needs are closed
 	// OutboxCountMax is the most that [Outbox.Standing] counts exactly; one more means that there are more.
 	OutboxCountMax = 10_000
 )
@@ -79,7 +83,7 @@ func OpenOutbox(ctx context.Context, url string) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns, cfg.MinConns = 2, 0 // one relays, one is asked how it does
+	cfg.MaxConns, cfg.MinConns, cfg.MaxConnIdleTime = outboxConns, 0, outboxConnIdle
 	// Nothing is prepared, and nothing is set for a session: a pooler of transactions may be between.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if o.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {

@@ -194,6 +194,40 @@ func TestOutboxRelaysAtOnce(t *testing.T) {
 	}
 }
 
+// TestOutboxTakesAtOnce: a relay may take rows once for each of 16 task streams at the same time, each time others, and the
+// outbox is still asked how it does.
+func TestOutboxTakesAtOnce(t *testing.T) {
+	o, conn, _ := outboxOf(t)
+	var ids []string
+	for i := range 16 {
+		ids = append(ids, fmt.Sprintf("o-%02d", i))
+	}
+	written(t, conn, ids...)
+	var taken []postgres.OutboxRow
+	var take func(left int)
+	take = func(left int) {
+		n, err := o.Take(t.Context(), 1, func(ctx context.Context, rows []postgres.OutboxRow) []postgres.OutboxVerdict {
+			if left > 1 {
+				take(left - 1)
+			} else if s, err := o.Standing(ctx); err != nil || s.Waiting != 16 {
+				t.Errorf("%+v %v", s, err)
+			}
+			return all(postgres.OutboxVerdict{Stored: true}, &taken)(ctx, rows)
+		})
+		if n != 1 || err != nil {
+			t.Errorf("%d left: %d %v", left, n, err)
+		}
+	}
+	take(16)
+	got := tasksOf(taken)
+	if slices.Sort(got); !slices.Equal(got, ids) {
+		t.Errorf("%v", got)
+	}
+	if s, err := o.Standing(t.Context()); err != nil || s.Waiting != 0 {
+		t.Errorf("%+v %v", s, err)
+	}
+}
+
 // TestOutboxRelayDies: a relay that loses its connection after the rows were handed in and before they are gone leaves
 // them to the next, also one that ends without a word.
 func TestOutboxRelayDies(t *testing.T) {
