@@ -24,7 +24,7 @@ func TestTakenID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // of all of it
 	defer cancel()
 	for _, name := range []string{"taken", "other"} { // no agent serves them: they stay at work
 		plan := duly.NewPlan(name, 1, duly.NewStep[parcel, string](name, "absent."+name))

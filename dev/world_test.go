@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // world is a running system with a plain NATS connection to it: the tests in
 // this package use nothing of Duly's own client library.

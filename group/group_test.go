@@ -481,18 +481,22 @@ func TestDatabaseTrouble(t *testing.T) {
 			if err := r.end(); err != nil {
 				t.Fatal(err)
 			}
-			w.pool = connect(t, proxy.URL())
+			proxied := connect(t, proxy.URL())
 			var through *running
-			for range 20 { // the beginning is not tried again by itself
+			for begun := false; !begun; { // the beginning is not tried again by itself
+				w.pool = proxied
 				through = w.run("b", nil, group.Batch(5, 1000))
-				select {
-				case <-through.ended:
-					continue
-				case <-time.After(200 * time.Millisecond):
-				}
-				break
+				w.pool = direct
+				w.await("it runs, or has ended", func() bool {
+					select {
+					case <-through.ended:
+						return true
+					default:
+					}
+					begun = w.balanced(1)
+					return begun
+				})
 			}
-			w.pool = direct
 			w.right(w.publish(3000, byCustomer))
 			counts := proxy.Counts()
 			for _, kind := range pgfault.Kinds {

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience   = time.Minute // how long a test waits for what must come
+	patience   = 3 * time.Minute // how long a test waits for what must come
 	streamName = "ORDERS"
 	partitions = 16 // of two members none is without, but once in 30,000 times
 )

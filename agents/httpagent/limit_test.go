@@ -21,7 +21,7 @@ func TestBreaker(t *testing.T) {
 			return
 		}
 		w.WriteHeader(204)
-	}, "tries: 1\nbreaker: {percent: 50, calls: 4, within: 10s, open: 100ms}", plain)
+	}, "tries: 1\nbreaker: {percent: 50, calls: 4, within: 10s, open: 1s}", plain)
 	codes := map[int]int{}
 	for range 10 {
 		reply, _ := w.handle(command())

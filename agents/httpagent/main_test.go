@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // world is a service, and the agent whose steps it serves.
 type world struct {

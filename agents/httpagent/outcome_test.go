@@ -171,7 +171,7 @@ func TestSilent(t *testing.T) {
 			<-r.Context().Done()
 		}
 		w.WriteHeader(204)
-	}, "", `do: {method: PUT, path: /charges, timeout: 50ms}`).want(command(), 0, "")
+	}, "", `do: {method: PUT, path: /charges, timeout: 300ms}`).want(command(), 0, "")
 	start(t, hang, "tries: 2", `do: {method: GET, path: /charges, timeout: 50ms}`).want(command(), 504, "deadline exceeded")
 }
 

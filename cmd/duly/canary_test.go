@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -26,6 +25,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/agents/pgledger"
 	"duly.dev/duly/internal/conformance"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/pgtestdb"
 )
 
@@ -133,20 +133,9 @@ func init() {
 	os.Exit(0)
 }
 
-// freeAddr is a port that was free a moment ago.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func newCanaryWorld(t *testing.T) *canaryWorld {
 	t.Helper()
-	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeAddr(t), watch: "http://" + freeAddr(t)}
+	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeport.Addr(freeport.Of(t)), watch: "http://" + freeport.Addr(freeport.Of(t))}
 	w.mapped()
 	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf"))

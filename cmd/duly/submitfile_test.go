@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/freeport"
 )
 
 // bulkCluster is a cluster with a plan whose tasks begin in two hours, and a node at an address of its own.
@@ -25,13 +25,7 @@ type bulkCluster struct {
 
 func newBulkCluster(t *testing.T) *bulkCluster {
 	t.Helper()
-	c := &bulkCluster{cluster: newCluster(t)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.addr = l.Addr().String()
-	l.Close()
+	c := &bulkCluster{cluster: newCluster(t), addr: freeport.Addr(freeport.Of(t))}
 	c.start()
 	client, err := duly.NewClient(c.nc)
 	if err != nil {

@@ -204,7 +204,7 @@ func TestDatabaseThatWentBack(t *testing.T) {
 	c := newCounter(t, g, 400*time.Millisecond)
 	c.ended(t, c.submit(t, "before", 40))
 	g.keep(t)
-	late := c.submit(t, "late", 40, duly.Within(5*time.Second))
+	late := c.submit(t, "late", 40, duly.Within(10*time.Second))
 	for id, task := range c.ended(t, append(c.submit(t, "lost", 40), late...)) {
 		if task.State != duly.StateProcessed {
 			t.Errorf("%s is %s: %s", id, task.State, task.Reason)

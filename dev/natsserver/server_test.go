@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
+
+	"duly.dev/duly/internal/freeport"
 )
 
 func TestMain(m *testing.M) {
@@ -127,7 +129,7 @@ func TestMonitorAndOptions(t *testing.T) {
 // TestCluster: three servers are one, and a stream of three replicas outlives
 // the one that leads it.
 func TestCluster(t *testing.T) {
-	ports := freePorts(t, 3)
+	ports := []int{freeport.Of(t), freeport.Of(t), freeport.Of(t)}
 	var routes []string
 	for _, p := range ports {
 		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", p))
@@ -195,21 +197,4 @@ func TestClusterRefused(t *testing.T) {
 			t.Errorf("%+v is taken", c)
 		}
 	}
-}
-
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	var ports []int
-	var held []net.Listener
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		held, ports = append(held, l), append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	for _, l := range held {
-		l.Close()
-	}
-	return ports
 }

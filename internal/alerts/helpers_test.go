@@ -174,7 +174,7 @@ func (r *receiver) next(t *testing.T) posted {
 	select {
 	case p := <-r.got:
 		return p
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the receiver got nothing")
 		return posted{}
 	}
@@ -225,7 +225,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(20 * time.Second); !holds(); {
+	for end := time.After(time.Minute); !holds(); {
 		select {
 		case <-tick.C:
 		case <-end:

@@ -96,6 +96,9 @@ func TestKilledSender(t *testing.T) {
 	if in.open() != 2 {
 		t.Fatalf("%d alerts are left, want both", in.open())
 	}
+	for len(r.got) > 0 { // its last tries
+		<-r.got
+	}
 	up.Store(true)
 	_, stop := starts(t, Config{Store: store, Source: in})
 	var ids []string
@@ -223,13 +226,15 @@ func TestOnlyTheLeaderSends(t *testing.T) {
 	store, in := newSettings(), newStream()
 	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL})
 	var leads atomic.Bool
-	starts(t, Config{Store: store, Source: in, Leads: leads.Load})
+	var asked atomic.Int64
+	starts(t, Config{Store: store, Source: in, Leads: func() bool { asked.Add(1); return leads.Load() }})
 	in.put(once("t1", "task-error"))
 	r.quiet(t)
 	leads.Store(true)
 	r.next(t)
 	leads.Store(false)
-	<-time.After(2 * leadEvery)
+	before := asked.Load()
+	until(t, "it has stopped, and asks again", func() bool { return asked.Load() >= before+2 })
 	in.put(once("t2", "task-error"))
 	r.quiet(t)
 }

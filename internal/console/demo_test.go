@@ -3,7 +3,6 @@ package console
 import (
 	"bufio"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"duly.dev/duly/internal/freeport"
 )
 
 // startDemo builds the program and starts `duly dev --demo`, as README.md says. It ends with the test.
@@ -27,15 +28,7 @@ func startDemo(t *testing.T) *url.URL {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := free.Addr().(*net.TCPAddr).Port
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	demo := exec.Command(binary, "dev", "--demo", "--port", strconv.Itoa(port), "--nats-port", "0")
+	demo := exec.Command(binary, "dev", "--demo", "--port", strconv.Itoa(freeport.Of(t)), "--nats-port", "0")
 	out, err := demo.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -205,7 +205,7 @@ func TestText(t *testing.T) {
 // waits until a condition holds.
 func waits(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(90 * time.Second)
 	for !holds() {
 		select {
 		case <-limit:

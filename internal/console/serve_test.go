@@ -731,7 +731,7 @@ func TestStreamsOutliveTheServersLimit(t *testing.T) {
 	ending := make(chan struct{})
 	cfg.Ending = ending
 	server := httptest.NewUnstartedServer(as(operate.RoleViewer, newConsole(t, cfg)))
-	server.Config.WriteTimeout, server.Config.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
+	server.Config.WriteTimeout, server.Config.ReadTimeout = 500*time.Millisecond, 500*time.Millisecond
 	server.Start()
 	defer server.Close()
 	resp, err := http.Get(server.URL + Path + "live")
@@ -750,7 +750,7 @@ func TestStreamsOutliveTheServersLimit(t *testing.T) {
 				break
 			}
 		}
-		<-time.After(500 * time.Millisecond)
+		<-time.After(800 * time.Millisecond)
 		w.tell("")
 	}
 	close(ending)

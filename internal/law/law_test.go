@@ -186,6 +186,7 @@ var packages = map[string]place{
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
 	"internal/localpg":  {},
 	"internal/natstest": {imports: []string{"dev/natsserver"}},
+	"internal/freeport": {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},
 	"internal/pgfault":  {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 

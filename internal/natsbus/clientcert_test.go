@@ -131,7 +131,7 @@ func TestClientCertificate(t *testing.T) {
 	stop(s)
 	write(second, second.sign(t, "node"))
 	s = serve(second, port)
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !c.NATS().IsConnected() {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -82,13 +82,8 @@ func TestServerWithoutJetStreamIsRefused(t *testing.T) {
 }
 
 func TestDialWaitsForTheServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
-	address := "nats://127.0.0.1:" + strconv.Itoa(port)
+	port := freeport.Of(t)
+	address := "nats://" + freeport.Addr(port)
 
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()

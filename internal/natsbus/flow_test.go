@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,13 +159,13 @@ func TestInstances(t *testing.T) {
 		slices.SortFunc(all, func(a, b AgentInstance) int { return strings.Compare(a.Agent+a.ID, b.Agent+b.ID) })
 		return all, more
 	}
-	asked := time.Now()
-	if all, more := gather(); len(all) > 0 || more {
-		t.Fatalf("without agents: %+v, %v", all, more)
-	}
-	if took := time.Since(asked); took >= InstancesWithin {
-		t.Errorf("it took %v to hear that nobody listens", took)
-	}
+	eventually(t, "that nobody listens, without waiting for one", func() bool { // of a busy machine the quickest counts
+		asked := time.Now()
+		if all, more := gather(); len(all) > 0 || more {
+			t.Fatalf("without agents: %+v, %v", all, more)
+		}
+		return time.Since(asked) < InstancesWithin
+	})
 	began := time.Now()
 	for range 2 {
 		s, err := c.ServeCommands("payment.charge", true, func(r *CommandRequest) { _ = r.Fail(500, "broken") })
@@ -232,10 +233,13 @@ func TestInstancesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = flood.Unsubscribe() })
-	all, more, err := c.Instances(within(t), []string{"a"})
-	if err != nil || !more || len(all) != InstancesMax || all[0] != (AgentInstance{Agent: "a", ID: "0"}) {
-		t.Errorf("%d, %v, %v", len(all), more, err)
-	}
+	eventually(t, "as many as are read", func() bool { // a busy machine may not have read them when the time is over
+		all, more, err := c.Instances(within(t), []string{"a"})
+		if err != nil || len(all) > InstancesMax || len(all) > 0 && all[0] != (AgentInstance{Agent: "a", ID: "0"}) {
+			t.Fatalf("%d, %v, %v", len(all), more, err)
+		}
+		return more && len(all) == InstancesMax
+	})
 	many := make([]string, InstancesMax+1)
 	for i := range many {
 		many[i] = "b" + strconv.Itoa(i)
@@ -265,17 +269,20 @@ func TestAway(t *testing.T) {
 		want  []string
 		more  bool
 	}{{nil, nil, false}, {[]string{"n1", "n2"}, []string{"n1", "n2"}, false}, {[]string{"n1", "n2", "n3"}, []string{"n1", "n2"}, true}} {
-		all, more, err := c.Away(within(t), x.nodes)
-		var got []string
-		for _, r := range all {
-			got = append(got, r.Node)
-			if len(r.Agents) != 1 || r.Agents[0].Tasks != 2 {
-				t.Errorf("%+v", r)
+		eventually(t, fmt.Sprintf("of %v: %v, more %v", x.nodes, x.want, x.more), func() bool { // each has a moment to answer
+			all, more, err := c.Away(within(t), x.nodes)
+			var got []string
+			for _, r := range all {
+				got = append(got, r.Node)
+				if len(r.Agents) != 1 || r.Agents[0].Tasks != 2 {
+					t.Errorf("%+v", r)
+				}
 			}
-		}
-		slices.Sort(got)
-		if err != nil || more != x.more || !slices.Equal(got, x.want) {
-			t.Errorf("of %v: %v, more %v, %v", x.nodes, got, more, err)
-		}
+			slices.Sort(got)
+			if err != nil || len(got) > len(x.want) {
+				t.Fatalf("of %v: %v, more %v, %v", x.nodes, got, more, err)
+			}
+			return more == x.more && slices.Equal(got, x.want)
+		})
 	}
 }

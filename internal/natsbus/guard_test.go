@@ -71,7 +71,9 @@ func awaitWell(t *testing.T, c *Conn) {
 // covers: A7, B3
 func TestGuardMakesAgain(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	guarded(t, c, StreamConfig{Installation: "one", MaxBytes: 1 << 30, Lease: 3 * time.Second})
+	// Look by look: one that comes between two losses makes again what the next one would have told.
+	setUp(t, c, StreamConfig{Installation: "one", MaxBytes: 1 << 30, Lease: 3 * time.Second})
+	c.guard(within(t))
 	ids := func() map[string]string {
 		all := map[string]string{}
 		for _, r := range (StreamConfig{}).resources(wire.Names{}) {
@@ -93,15 +95,18 @@ func TestGuardMakesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range (StreamConfig{}).resources(wire.Names{}) {
-		awaitTrouble(t, c, r.name(), ErrNoStream)
-	}
-	for _, r := range (StreamConfig{}).resources(wire.Names{}) {
-		if since := awaitTrouble(t, c, r.name(), ErrOtherStream).Since; since.IsZero() || time.Since(since) > patience {
-			t.Errorf("%s since %v", r.name(), since)
+	for _, want := range []error{ErrNoStream, ErrOtherStream} {
+		c.guard(within(t))
+		for _, r := range (StreamConfig{}).resources(wire.Names{}) {
+			if has := trouble(c, r.name()); has == nil || !errors.Is(has.Err, want) || has.Since.IsZero() || time.Since(has.Since) > patience {
+				t.Errorf("%s: %+v, want %v", r.name(), has, want)
+			}
 		}
 	}
-	awaitWell(t, c)
+	c.guard(within(t))
+	if all := c.Trouble(); len(all) > 0 {
+		t.Errorf("made again, and not well: %+v", all)
+	}
 	for name, id := range ids() {
 		if id == before[name] {
 			t.Errorf("%s has the identity of the one that was lost", name)
@@ -481,6 +486,8 @@ func TestRefusedCredentials(t *testing.T) {
 	if id, err := c.Identity(within(t)); err != nil {
 		t.Errorf("%s, %v", id, err)
 	}
+	// The line comes after the connection.
+	eventually(t, "the line about the connection", func() bool { return strings.Contains(logs.String(), "connected to NATS again") })
 	if text := logs.String(); strings.Count(text, "refuses the credentials") != 1 || strings.Count(text, "lost the connection") != 1 || strings.Count(text, "connected to NATS again") != 1 {
 		t.Error(text)
 	}

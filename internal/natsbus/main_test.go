@@ -59,7 +59,7 @@ func dialWith(t testing.TB, o Options) *Conn {
 func ready(t testing.TB) *Conn {
 	t.Helper()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	setUp(t, c, StreamConfig{Lease: time.Second})
+	setUp(t, c, StreamConfig{Lease: leaseLife})
 	return c
 }
 

@@ -206,6 +206,11 @@ func TestBreakerOfAnAgent(t *testing.T) {
 	}
 
 	b.force(operate.ForceBreaker{State: operate.BreakerOpened, Until: time.Now().Add(30 * time.Minute)})
+	until(t, "both nodes know that it is forced, and begin no trial", func() bool {
+		return !slices.ContainsFunc(b.nodes, func(n *Node) bool {
+			return !slices.ContainsFunc(n.owning().Breakers(), func(is core.Breaker) bool { return is.Forced })
+		})
+	})
 	until(t, "all are parked", func() bool { return b.all(ids, parkedAtPay) })
 	asked := b.calls.Load()
 	if v := b.view("t0"); !strings.Contains(v.Sentence, "The breaker of agent pay is open until 20") || !strings.Contains(v.Sentence, `, by olga: "a drill".`) {

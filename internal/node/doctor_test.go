@@ -25,6 +25,7 @@ import (
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/rights"
 	"duly.dev/duly/internal/wire"
@@ -359,16 +360,8 @@ func TestDoctorFindsALaggingReplica(t *testing.T) {
 	ports := make([]int, 3)
 	var routes []string
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr, _ := l.Addr().(*net.TCPAddr)
-		ports[i] = addr.Port
-		routes = append(routes, fmt.Sprintf("nats-route://127.0.0.1:%d", addr.Port))
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		ports[i] = freeport.Of(t)
+		routes = append(routes, "nats-route://"+freeport.Addr(ports[i]))
 	}
 	servers := make([]*natsserver.Server, 3)
 	var urls, monitors []string
@@ -488,14 +481,7 @@ func TestDoctorFindsRights(t *testing.T) {
 // covers: OP23
 func TestDoctorFindsANodesNameTwice(t *testing.T) {
 	p := healthy(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeport.Addr(freeport.Of(t))
 	mine := p.cfg
 	mine.HTTPAddr, mine.TLSCert, mine.TLSKey = address, filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	writeCertificate(t, "n1", mine.TLSCert, mine.TLSKey)

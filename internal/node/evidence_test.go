@@ -40,7 +40,7 @@ func TestEvidenceOfOwnPartitions(t *testing.T) {
 	}
 	wait := func(what string, p int, epoch int64) {
 		t.Helper()
-		late := time.After(20 * time.Second)
+		late := time.After(patience)
 		for {
 			select {
 			case e := <-heard:

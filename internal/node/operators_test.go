@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,10 +62,17 @@ func (d *desk) SetOutcome(_ context.Context, number int64, outcome string) error
 	return nil
 }
 
-// deskStore is PostgreSQL with a desk.
+// deskStore is PostgreSQL with a desk; it counts how often a node reads the pauses.
 type deskStore struct {
 	*postgres.Store
 	*desk
+	reads *atomic.Int64
+}
+
+// Pauses implements operate.PauseStore.
+func (s deskStore) Pauses(ctx context.Context) ([]operate.Pause, error) {
+	s.reads.Add(1)
+	return s.desk.Pauses(ctx)
 }
 
 // operated is two nodes with a desk, on a server and a database of the test's own.
@@ -94,7 +102,7 @@ func newOperated(t *testing.T) *operated {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.store = deskStore{n.store.(*postgres.Store), shared}
+		n.store = deskStore{n.store.(*postgres.Store), shared, &atomic.Int64{}}
 		o.nodes[name] = n
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
@@ -137,6 +145,23 @@ func (o *operated) partitions() []operate.Partition {
 	return all
 }
 
+// pausesKnown waits until the schedulers of both nodes have read the pauses that there are: a second reading begins when the
+// first has reached the shards.
+func (o *operated) pausesKnown() {
+	o.t.Helper()
+	reads := func(n *Node) int64 { return n.store.(deskStore).reads.Load() }
+	before := map[string]int64{}
+	for name, n := range o.nodes {
+		before[name] = reads(n)
+	}
+	until(o.t, "both nodes know the pauses", func() bool {
+		if err := o.nodes["n1"].conn.AnnouncePauses(); err != nil {
+			o.t.Fatal(err)
+		}
+		return reads(o.nodes["n1"]) >= before["n1"]+2 && reads(o.nodes["n2"]) >= before["n2"]+2
+	})
+}
+
 // view is a task, or empty while there is none.
 func (o *operated) view(id string) core.View {
 	v, err := o.nodes["n1"].store.Get(o.t.Context(), wire.PartitionOf(id, 4), id)
@@ -173,6 +198,7 @@ func TestPauseTheFlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		o.pausesKnown()
 		return p
 	}
 	byLabel := pause(operate.Pause{Label: "tier=gold"})
@@ -211,11 +237,13 @@ func TestPauseTheFlow(t *testing.T) {
 			t.Errorf("behind pause %s: %+v", v.ID, v)
 		}
 	}
-	agents, err := o.flow.Agents.Agents(ctx)
-	if err != nil || len(agents) != 2 || agents[0].Name != "pay" || agents[0].Instances != 2 || agents[0].Calls != 1 || !agents[0].Paused || agents[0].Waiting.N != 8 ||
-		agents[1].Name != "ship" || agents[1].Instances != 0 || agents[1].Paused {
-		t.Errorf("agents %+v, %v", agents, err)
-	}
+	until(t, "both instances have answered in time", func() bool {
+		agents, err := o.flow.Agents.Agents(ctx)
+		if err != nil || len(agents) != 2 || agents[0].Name != "pay" || !agents[0].Paused || agents[0].Waiting.N != 8 || agents[1].Name != "ship" || agents[1].Instances != 0 || agents[1].Paused {
+			t.Fatalf("agents %+v, %v", agents, err)
+		}
+		return agents[0].Instances == 2 && agents[0].Calls == 1
+	})
 	if err := o.flow.Pauses.LiftPause(ctx, operator, byLabel.ID, "it is back"); err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func TestSchedules(t *testing.T) {
 func TestStartAt(t *testing.T) {
 	c := startClockwork(t)
 	ctx := t.Context()
-	start := time.Now().Add(3 * time.Second)
+	start := time.Now().Add(6 * time.Second)
 	if _, err := c.plan.Submit(ctx, c.client, "later", 1, duly.StartAt(start)); err != nil {
 		t.Fatal(err)
 	}

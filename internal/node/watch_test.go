@@ -168,7 +168,7 @@ func (w *watching) tells(t *testing.T, id, want string) {
 		}
 		return fmt.Sprint(steps, ends)
 	}
-	for until := time.Now().Add(30 * time.Second); inOrder(fmt.Sprint(w.of(id))) != inOrder(want); {
+	for until := time.Now().Add(patience); inOrder(fmt.Sprint(w.of(id))) != inOrder(want); {
 		if time.Now().After(until) {
 			t.Fatalf("of %s %v is told, want %s", id, w.of(id), want)
 		}
@@ -183,10 +183,28 @@ func (w *watching) tells(t *testing.T, id, want string) {
 func TestEventsTellSteps(t *testing.T) {
 	b := &bank{refuses: func(p parcel) bool { return p.N == 1 }}
 	n := repairing(t, "sqlite://"+filepath.Join(t.TempDir(), "duly.db"), 3, b)
+	js, err := n.conn.NATS().JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	followers := func() int {
+		info, err := js.StreamInfo("DULY_EVENTS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Consumers
+	}
+	before := followers()
 	all := watch(t, n, "", operate.EventFilter{})
 	passed := watch(t, n, "", operate.EventFilter{What: operate.EventStepPassed, Type: "parcel"})
 	ends := watch(t, n, "", operate.EventFilter{What: operate.EventEnded, Type: "parcel"})
 	none := watch(t, n, "", operate.EventFilter{Label: "a=b"})
+	for until := time.Now().Add(patience); followers() < before+4; { // only then what happens is told
+		if time.Now().After(until) {
+			t.Fatal("the followers have not begun")
+		}
+		_ = pause.For(t.Context(), 10*time.Millisecond)
+	}
 	b.mended.Store(true)
 	repaired(t, n, 0)
 	want := map[string]string{

@@ -167,11 +167,10 @@ func TestWrongClocksUndoNothing(t *testing.T) {
 		if lines[name].with(says) == 0 || lines[name].with(strings.Replace(says, "NATS's", "the database's", 1)) == 0 {
 			t.Errorf("%s does not say %s", name, says)
 		}
-		if got := nodes[name].ground.Ready(); len(got) != 1 || got[0].Name != condClockFar || got[0].Consequence != ground.NotReady {
-			t.Errorf("%s is not ready because of %+v, want its clock alone", name, got)
-		}
+		until(t, name+" is not ready because of its clock alone", func() bool {
+			got := nodes[name].ground.Ready()
+			return len(got) == 1 && got[0].Name == condClockFar && got[0].Consequence == ground.NotReady
+		})
 	}
-	if got := nodes["right"].ground.Troubles(); len(got) != 0 {
-		t.Errorf("the node whose clock is right has troubles: %+v", got)
-	}
+	until(t, "the node whose clock is right has no trouble", func() bool { return len(nodes["right"].ground.Troubles()) == 0 })
 }

@@ -43,12 +43,12 @@ func TestRefusal(t *testing.T) {
 func TestMute(t *testing.T) {
 	through, _, p := faulty(t, pgfault.Faults{})
 	p.Refuse(pgfault.Refusal{Mute: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := through.Exec(ctx, "SELECT 1"); ctx.Err() == nil {
 		t.Errorf("answered: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if c, err := pgx.Connect(ctx, p.URL()); err == nil {
 		t.Error("connected", c.Close(t.Context()))

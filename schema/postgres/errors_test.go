@@ -378,7 +378,7 @@ func TestFrozenDatabase(t *testing.T) {
 // covers: B2
 func TestSilentServerIsLeft(t *testing.T) {
 	p := proxy(t, pgfault.Faults{})
-	s := opened(t, through(t, p, pgtestdb.Migrated(t)), schema.Options{MaxConns: 2, Timeout: 200 * time.Millisecond})
+	s := opened(t, through(t, p, pgtestdb.Migrated(t)), schema.Options{MaxConns: 2, Timeout: time.Second})
 	if err := s.Partitions(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
@@ -38,14 +39,7 @@ func pooled(t *testing.T, mode string) (through, direct string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := freeport.Of(t)
 	dir, err := os.MkdirTemp("", "duly-pgbouncer-")
 	if err != nil {
 		t.Fatal(err)

@@ -21,21 +21,11 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/alerts"
+	"duly.dev/duly/internal/freeport"
 )
 
 // mailServer is a mailpit, built as a tool of this module.
 type mailServer struct{ smtp, http string }
-
-// freeAddress is an address of this machine with a free port.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // serveMail starts a mailpit with these flags and waits until it takes mail.
 func serveMail(t *testing.T, flags ...string) mailServer {
@@ -44,7 +34,7 @@ func serveMail(t *testing.T, flags ...string) mailServer {
 	if err != nil {
 		t.Fatalf("go tool -n mailpit: %v", err)
 	}
-	m := mailServer{freeAddress(t), freeAddress(t)}
+	m := mailServer{freeport.Addr(freeport.Of(t)), freeport.Addr(freeport.Of(t))}
 	var out bytes.Buffer
 	cmd := exec.Command(strings.TrimSpace(string(built)), append([]string{"--smtp", m.smtp, "--listen", m.http, "--disable-version-check", "--database", filepath.Join(t.TempDir(), "mail.db")}, flags...)...)
 	cmd.Stdout, cmd.Stderr = &out, &out
