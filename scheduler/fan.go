@@ -229,6 +229,9 @@ func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err e
 		if there := f.open + f.done + f.undone + counts.Left; there < f.next { // the database refused their rows
 			f.fail(fmt.Sprintf("%d of the first %d children of step %s are missing", f.next-there, f.next, f.spec.Name))
 		}
+		if err := s.doneBefore(ctx, f); err != nil {
+			return 0, err
+		}
 		if err := s.onlyChild(ctx, f); err != nil {
 			return 0, err
 		}
@@ -252,6 +255,56 @@ func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err e
 		f.elements, f.input = nil, nil
 	}
 	return did, nil
+}
+
+// clocksApart is how far apart the clocks of two owners may be.
+const clocksApart = 2 * time.Second
+
+// doneBefore makes a step fail of which a child was done before the database went back: it may have been undone in the time
+// that is lost, and is not done again.
+func (s *Shard) doneBefore(ctx context.Context, f *fan) error {
+	if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {
+		return nil
+	}
+	back := f.p.taken.WentBackAt
+	for after, more := int64(0), true; more; {
+		page, err := s.store.Children(ctx, f.p.id, f.siblings(), after, siblingsPage)
+		if err != nil {
+			return err
+		}
+		more = len(page) == siblingsPage
+		var unclear []int64
+		for _, r := range page {
+			after = r.Number
+			switch {
+			case r.State != core.StateProcessed || r.Ended >= back.Add(clocksApart):
+			case r.Ended < back.Add(-clocksApart):
+				f.failBefore(core.ChildID(f.e.task.ID, f.spec.Name, r.Index, f.e.task.Round, f.spec.Kind == core.EachStep))
+				return nil
+			default:
+				unclear = append(unclear, r.Number)
+			}
+		}
+		if len(unclear) == 0 {
+			continue
+		}
+		saved, err := s.store.LoadNumbers(ctx, f.p.id, unclear)
+		if err != nil {
+			return err
+		}
+		for i := range saved {
+			noted := func(r core.Record) bool { return r.Kind == core.KindWentBack && r.At >= back }
+			if !slices.ContainsFunc(saved[i].Journal, noted) {
+				f.failBefore(saved[i].Row.ID)
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+func (f *fan) failBefore(child string) {
+	f.fail("child " + child + " was done, and the database went back since: whether it was undone meanwhile is not known")
 }
 
 // onlyChild finds out what the child of a step that has one came to.

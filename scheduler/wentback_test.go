@@ -174,6 +174,44 @@ func TestNextChildMayHaveRun(t *testing.T) {
 	}
 }
 
+// A child that was done before the database went back may have been undone in the time that is lost: the step fails, and with
+// it the task, where not all of its children were done. One that is done afterwards counts.
+//
+// covers: A4
+func TestDoneChildMayHaveBeenUndone(t *testing.T) {
+	for done := range 2 {
+		r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 1}, scheduler.Config{})
+		r.family("t1", list(2))
+		if done == 1 {
+			r.answer(r.one(), 0)
+			r.cycle()
+		}
+		r.now = r.now.Add(5 * time.Second)
+		standby := r.store.Copy()
+		r.control(core.Control{Kind: core.EventCancel, ID: "t1", Actor: "olga"})
+		r.cycle()
+		r.store.Replace(standby)
+		for _, node := range []string{"n2", "n3"} { // the second finds that it is noted, and no child done since
+			r.start(node)
+			if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 1, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+				t.Fatal(err)
+			}
+			r.cycle()
+		}
+		for range 200 {
+			for _, c := range r.bus.take() {
+				r.answer(c, 0)
+			}
+			r.now = r.now.Add(100 * time.Millisecond)
+			r.cycle()
+		}
+		want := []core.State{core.StateProcessed, core.StateUndone}[done]
+		if got := r.state("t1", want); done == 1 && !strings.Contains(got.Why, "child t1~kids~0 was done, and the database went back since") {
+			t.Errorf("undone because %q", got.Why)
+		}
+	}
+}
+
 // A cancel that is read again before the submission that it is about, after the database
 // went back, waits for it: what ran in the life that is lost is undone, and a crash
 // meanwhile reads the cancel again.

@@ -3,6 +3,18 @@ package main
 // wentBackMutants are faults of what operators' requests come to when the database went back, or forgot.
 var wentBackMutants = []mutant{
 	{
+		name: "child-done-before-counts", invariant: 8, file: "scheduler/fan.go",
+		old: "if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {", new: "if f.undo || f.done == 0 || f.p != nil {",
+		fault: "a child that was done before the database went back, and may have been undone since, counts as done",
+		run:   "^TestDoneChildMayHaveBeenUndone$",
+	},
+	{
+		name: "child-done-since-is-lost", invariant: 8, file: "scheduler/fan.go",
+		old: "r.Kind == core.KindWentBack && r.At >= back", new: "r.Kind == core.KindWentBack && r.At < back",
+		fault: "a child that is done after the database went back makes its task fail",
+		run:   "^TestNextChildMayHaveRun$",
+	},
+	{
 		name: "accepted-done-again", invariant: 7, file: "internal/core/transition.go",
 		old: "if s.Repeats && s.Status == StepDone && !s.ByHand && s.kind == kindCall {", new: "if s.Repeats && s.Status == StepDone && s.kind == kindCall {",
 		fault: "what an operator did by hand is done again by its service",
