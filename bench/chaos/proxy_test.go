@@ -150,6 +150,11 @@ func TestRetarget(t *testing.T) {
 	t.Cleanup(func() { silent.Close() })
 	k := linkTo(t, silent.Addr().String())
 	c := dial(t, k)
+	far, err := silent.Accept() // else it might be connected to the other one
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close() })
 	k.retarget(echo(t))
 	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
