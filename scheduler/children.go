@@ -63,8 +63,12 @@ func (e *entry) has(child *core.Task) bool {
 	if e.task.Round == 0 {
 		return true
 	}
-	step := &e.plan.plan.Steps[child.ParentStep]
-	return child.ID == core.ChildID(e.task.ID, step.Name, child.ChildIndex, e.task.Round, step.Kind == core.EachStep)
+	return child.ID == childID(e.task, &e.plan.plan.Steps[child.ParentStep], child.ChildIndex)
+}
+
+// childID is the id of a child in the parent's present round.
+func childID(parent *core.Task, step *core.Step, index int) string {
+	return core.ChildID(parent.ID, step.Name, index, parent.Round, step.Kind == core.EachStep)
 }
 
 // depth is how many ancestors a task has.
@@ -202,7 +206,7 @@ func inPage(saved []core.Saved, number int64) bool {
 func (s *Shard) bear(ctx context.Context, f *fan) error {
 	p, up := f.p, f.e
 	index := f.next
-	id := core.ChildID(up.task.ID, f.spec.Name, index, up.task.Round, f.spec.Kind == core.EachStep)
+	id := childID(up.task, f.spec, index)
 	if n := up.depth() + 1; n > core.ChildDepthMax {
 		f.fail(fmt.Sprintf("child %s of type %s would be %d deep, the limit is %d: its type has itself below it, or the tree of tasks is too deep", core.QuoteShort(id), core.QuoteShort(f.spec.Child), n, core.ChildDepthMax))
 		return nil

@@ -80,9 +80,7 @@ func (e *entry) hasTurn() bool {
 func (f *fan) due() core.Instant { return f.e.task.Steps[f.step].Due }
 
 func (f *fan) siblings() core.Siblings {
-	t := f.e.task
-	first := core.ChildID(t.ID, f.spec.Name, 0, t.Round, f.spec.Kind == core.EachStep)
-	return core.Siblings{Parent: t.Number, Step: f.step, First: first, Since: f.since}
+	return core.Siblings{Parent: f.e.task.Number, Step: f.step, First: childID(f.e.task, f.spec, 0), Since: f.since}
 }
 
 // fail makes the step one that fails when no child is open any more. The first reason counts.
@@ -279,7 +277,7 @@ func (s *Shard) doneBefore(ctx context.Context, f *fan) error {
 			switch {
 			case r.State != core.StateProcessed || r.Ended >= back.Add(clocksApart):
 			case r.Ended < back.Add(-clocksApart):
-				f.failBefore(core.ChildID(f.e.task.ID, f.spec.Name, r.Index, f.e.task.Round, f.spec.Kind == core.EachStep))
+				f.failBefore(childID(f.e.task, f.spec, r.Index))
 				return nil
 			default:
 				unclear = append(unclear, r.Number)

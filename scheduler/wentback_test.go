@@ -55,6 +55,14 @@ func TestReplyWithoutItsToken(t *testing.T) {
 	}
 }
 
+// adoptLess takes partition 0 over from a database that has less than was recorded; end is that of the stream.
+func (r *rig) adoptLess(end uint64) {
+	r.t.Helper()
+	if _, err := r.shard.Adopt(r.t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: end, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // A database that fails over to a copy from before the owner's last commit: the next
 // commit is left out, the partition is taken over again, and what had begun begins again
 // by the same keys. A task whose steps are not known to have run is undone by key.
@@ -126,9 +134,7 @@ func TestChildBornAgainMayHaveRun(t *testing.T) {
 		}
 		r.store.Replace(standby)
 		r.start("n2")
-		if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: end, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
-			t.Fatal(err)
-		}
+		r.adoptLess(end)
 		for range 3 {
 			for _, c := range r.bus.take() {
 				if c.Task == "t1" {
@@ -158,9 +164,7 @@ func TestNextChildMayHaveRun(t *testing.T) {
 	}
 	r.store.Replace(standby)
 	r.start("n2")
-	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 1, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
-		t.Fatal(err)
-	}
+	r.adoptLess(1)
 	for range 3 {
 		for _, c := range r.bus.take() {
 			if c.Task == "t1~kids~0" {
@@ -193,9 +197,7 @@ func TestDoneChildMayHaveBeenUndone(t *testing.T) {
 		r.store.Replace(standby)
 		for _, node := range []string{"n2", "n3"} { // the second finds that it is noted, and no child done since
 			r.start(node)
-			if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 1, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
-				t.Fatal(err)
-			}
+			r.adoptLess(1)
 			r.cycle()
 		}
 		for range 200 {
@@ -227,9 +229,7 @@ func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
 	r.bus.take()
 	r.store.Replace(standby)
 	r.start("n2")
-	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 1, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
-		t.Fatal(err)
-	}
+	r.adoptLess(1)
 	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}})
 	r.flush()
 	if st := r.store.Partition(0); r.store.Task(0, "t1") != nil || st.ControlCursor != 0 {
@@ -259,9 +259,7 @@ func TestCancelWaitsForWhatMayHaveRun(t *testing.T) {
 func TestCancelDoesNotWaitForEver(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.start("n2")
-	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: 7, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
-		t.Fatal(err)
-	}
+	r.adoptLess(7)
 	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}})
 	for range 10 {
 		r.flush()
@@ -318,9 +316,7 @@ func TestRequestsAfterTheDatabaseWentBack(t *testing.T) {
 	r.tasks(0, order("live"))
 	r.cycle()
 	r.start("n2")
-	if _, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", End: r.pos, Evidence: core.Evidence{Epoch: 1, Commit: 1 << 62}}); err != nil {
-		t.Fatal(err)
-	}
+	r.adoptLess(r.pos)
 	r.cycle()
 	r.bus.take()
 	for i, kind := range []core.EventKind{core.EventUndo, core.EventResubmit, core.EventAccept} {
