@@ -24,23 +24,8 @@ const (
 
 // boundedPlan is the plan of these tasks, and the check that its agent performs.
 func boundedPlan() (*duly.Plan[drone.Request], *duly.Check[drone.Request, drone.Transport]) {
-	var (
-		checks []duly.CheckOption
-		steps  []duly.StepOption
-	)
-	for _, o := range []duly.Option{
-		duly.ResultMax(1 << 10), duly.CompleteBy(callBy), duly.Backoff(callBy/4, callBy), duly.Attempts(boundedAttempts), duly.OnExhausted(duly.PolicyError),
-	} {
-		checks, steps = append(checks, o), append(steps, o)
-	}
-	check := duly.NewCheck[drone.Request, drone.Transport](boundedStep.String(), boundedAgent, checks...)
-	return duly.NewPlan(boundedType, 1,
-		duly.NewCheck[drone.Request, drone.AccountStatus](drone.StepAccount.String(), "account.check", checks...),
-		duly.NewStep[drone.Request, drone.PackageReceipt](drone.StepPackage.String(), "package.create", steps...),
-		check,
-		duly.NewStep[drone.Request, drone.Assignment](drone.StepDrone.String(), "drone.schedule", steps...),
-		duly.NewStep[drone.Request, drone.Confirmed](drone.StepDelivery.String(), "delivery.create", steps...),
-	).With(duly.InputMax(drone.BodyBytesMax), duly.Grace(callGrace), duly.TaskCompleteBy(boundedTime)), check
+	plan, check := ownPlan(boundedType, boundedAgent, duly.Backoff(callBy/4, callBy), duly.Attempts(boundedAttempts))
+	return plan.With(duly.TaskCompleteBy(boundedTime)), check
 }
 
 // serveBounded lets an agent perform that check at a service.

@@ -31,7 +31,7 @@ var limited = atWork{all: 4, key: 1}
 func limitKill(ctx context.Context, w *world, in *injection) error {
 	ctx, cancel := context.WithTimeout(ctx, operatorMax)
 	defer cancel()
-	const target = "agent/" + boundedAgent
+	const target, path = "agent/" + boundedAgent, "/v1/limits/" + boundedAgent
 	before, err := w.auditOf(ctx, target)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func limitKill(ctx context.Context, w *world, in *injection) error {
 	w.gauge.watch(requests, limitedTakes, limited)
 	in.begins()
 	body := map[string]any{"concurrent": limited.all, "key": "input.ownerId", "key_concurrent": limited.key, "reason": "chaos"}
-	err = w.demand(ctx, http.MethodPut, "/v1/limits/"+boundedAgent, "", body, nil)
+	err = w.demand(ctx, http.MethodPut, path, "", body, nil)
 	if err == nil {
 		err = pause(ctx, pauseSeen) // as a pause, a limit of which a node is not told is read every five seconds
 	}
@@ -61,7 +61,7 @@ func limitKill(ctx context.Context, w *world, in *injection) error {
 		in.wrong = append(in.wrong, "agent "+boundedAgent+" at "+why)
 	}
 	in.on = fmt.Sprintf("%d of %d at a time, %d of %d of a key", seen.all, limited.all, seen.key, limited.key)
-	if removed := w.unlimit(ctx); err == nil {
+	if removed := w.remove(ctx, path); err == nil {
 		err = removed
 	}
 	if err != nil {
@@ -97,15 +97,6 @@ func (w *world) atWork(ctx context.Context, more []drone.Request) error {
 		began, working := w.gauge.count()
 		return began > before && working > 0, nil
 	})
-}
-
-// unlimit removes the limit. One that is not there any more was removed by a request whose answer was lost.
-func (w *world) unlimit(ctx context.Context) error {
-	got, err := w.insist(ctx, http.MethodDelete, "/v1/limits/"+boundedAgent+"?reason=chaos", "", nil, nil)
-	if err == nil && got.status >= 300 && got.status != http.StatusNotFound {
-		err = fmt.Errorf("remove the limit of agent %s: %s", boundedAgent, got)
-	}
-	return err
 }
 
 // passedAgent waits until bounded tasks have ended, and says which of them the agent, or the time that they waited for

@@ -50,7 +50,7 @@ func pauseKill(ctx context.Context, w *world, in *injection) error {
 		return err
 	}
 	err := w.paused(ctx, in, which == 3, held, north, south)
-	if lifted := w.lift(ctx, set.ID); err == nil {
+	if lifted := w.remove(ctx, "/v1/pauses/"+set.ID); err == nil {
 		err = lifted
 	}
 	if err != nil {
@@ -121,11 +121,11 @@ func (w *world) takenOver(ctx context.Context) error {
 	return nil
 }
 
-// lift lifts a pause. One that is not there any more was lifted by a request whose answer was lost.
-func (w *world) lift(ctx context.Context, id string) error {
-	got, err := w.insist(ctx, http.MethodDelete, "/v1/pauses/"+id+"?reason=chaos", "", nil, nil)
+// remove removes a pause or a limit. One that is not there any more was removed by a request whose answer was lost.
+func (w *world) remove(ctx context.Context, path string) error {
+	got, err := w.insist(ctx, http.MethodDelete, path+"?reason=chaos", "", nil, nil)
 	if err == nil && got.status >= 300 && got.status != http.StatusNotFound {
-		err = fmt.Errorf("lift pause %s: %s", id, got)
+		err = fmt.Errorf("remove %s: %s", path, got)
 	}
 	return err
 }

@@ -21,22 +21,28 @@ const mendAttempts = 2
 
 // mendPlan is the plan of these tasks.
 func mendPlan() *duly.Plan[drone.Request] {
+	plan, _ := ownPlan(mendType, "transport.check", duly.Backoff(callBy/40, callBy/20), duly.Attempts(mendAttempts))
+	return plan
+}
+
+// ownPlan is a plan of the harness's own: the steps of a delivery, with an agent for the transport check, and an error where a
+// step has used its attempts. The check is that one.
+func ownPlan(name, transport string, options ...duly.Option) (*duly.Plan[drone.Request], *duly.Check[drone.Request, drone.Transport]) {
 	var (
 		checks []duly.CheckOption
 		steps  []duly.StepOption
 	)
-	for _, o := range []duly.Option{
-		duly.ResultMax(1 << 10), duly.CompleteBy(callBy), duly.Backoff(callBy/40, callBy/20), duly.Attempts(mendAttempts), duly.OnExhausted(duly.PolicyError),
-	} {
+	for _, o := range append(options, duly.ResultMax(1<<10), duly.CompleteBy(callBy), duly.OnExhausted(duly.PolicyError)) {
 		checks, steps = append(checks, o), append(steps, o)
 	}
-	return duly.NewPlan(mendType, 1,
+	check := duly.NewCheck[drone.Request, drone.Transport](drone.StepTransport.String(), transport, checks...)
+	return duly.NewPlan(name, 1,
 		duly.NewCheck[drone.Request, drone.AccountStatus](drone.StepAccount.String(), "account.check", checks...),
 		duly.NewStep[drone.Request, drone.PackageReceipt](drone.StepPackage.String(), "package.create", steps...),
-		duly.NewCheck[drone.Request, drone.Transport](drone.StepTransport.String(), "transport.check", checks...),
+		check,
 		duly.NewStep[drone.Request, drone.Assignment](drone.StepDrone.String(), "drone.schedule", steps...),
 		duly.NewStep[drone.Request, drone.Confirmed](drone.StepDelivery.String(), "delivery.create", steps...),
-	).With(duly.InputMax(drone.BodyBytesMax), duly.Grace(callGrace))
+	).With(duly.InputMax(drone.BodyBytesMax), duly.Grace(callGrace)), check
 }
 
 // outage shuts services to certain tasks, and notes which tasks they were called for.

@@ -132,36 +132,22 @@ func (w *world) auditOf(ctx context.Context, target string) ([]operate.AuditEntr
 // audited says what of the trail is not as it should be: of each action so many entries at least,
 // and every entry with an outcome.
 func (w *world) audited(ctx context.Context, target string, least map[string]int) ([]string, error) {
-	entries, err := w.auditOf(ctx, target)
-	if err != nil {
-		return nil, err
-	}
-	var wrong []string
-	found := map[string]int{}
-	for i := range entries {
-		found[entries[i].Action]++
-		if entries[i].Actor == "" {
-			wrong = append(wrong, fmt.Sprintf("audit entry %d of %s names no actor", entries[i].Number, target))
-		}
-	}
-	for action, n := range least {
-		if found[action] < n {
-			wrong = append(wrong, fmt.Sprintf("audit of %s has %d entries %s, want %d", target, found[action], action, n))
-		}
-	}
-	return wrong, nil
+	return w.added(ctx, target, 0, least)
 }
 
 // added says what is missing of what was added to the trail of a target since it had so many entries:
-// of each action so many at least.
+// of each action so many at least, and who did it.
 func (w *world) added(ctx context.Context, target string, before int, least map[string]int) (wrong []string, err error) {
 	entries, err := w.auditOf(ctx, target)
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]int{}
-	for i := range entries[:max(0, len(entries)-before)] { // the newest are first
-		found[entries[i].Action]++
+	for _, e := range entries[:max(0, len(entries)-before)] { // the newest are first
+		found[e.Action]++
+		if e.Actor == "" {
+			wrong = append(wrong, fmt.Sprintf("audit entry %d of %s names no actor", e.Number, target))
+		}
 	}
 	for action, n := range least {
 		if found[action] < n {
