@@ -159,7 +159,7 @@ func TestInstances(t *testing.T) {
 		slices.SortFunc(all, func(a, b AgentInstance) int { return strings.Compare(a.Agent+a.ID, b.Agent+b.ID) })
 		return all, more
 	}
-	eventually(t, "that nobody listens, without waiting for one", func() bool { // of a busy machine the quickest counts
+	eventually(t, "an answer without agents, without waiting for one", func() bool { // on a busy machine the quickest try counts
 		asked := time.Now()
 		if all, more := gather(); len(all) > 0 || more {
 			t.Fatalf("without agents: %+v, %v", all, more)

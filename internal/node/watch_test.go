@@ -199,12 +199,7 @@ func TestEventsTellSteps(t *testing.T) {
 	passed := watch(t, n, "", operate.EventFilter{What: operate.EventStepPassed, Type: "parcel"})
 	ends := watch(t, n, "", operate.EventFilter{What: operate.EventEnded, Type: "parcel"})
 	none := watch(t, n, "", operate.EventFilter{Label: "a=b"})
-	for until := time.Now().Add(patience); followers() < before+4; { // only then what happens is told
-		if time.Now().After(until) {
-			t.Fatal("the followers have not begun")
-		}
-		_ = pause.For(t.Context(), 10*time.Millisecond)
-	}
+	until(t, "the followers have begun: only then what happens is told", func() bool { return followers() >= before+4 })
 	b.mended.Store(true)
 	repaired(t, n, 0)
 	want := map[string]string{
