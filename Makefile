@@ -1,4 +1,5 @@
-# `make test` is the whole check; the other targets are its parts.
+# `make test` is the gate: it runs before each landing. `make test-all` runs what takes longer, before something is called
+# finished; `make nightly` searches for hours. The other targets are their parts.
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
@@ -7,19 +8,33 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 BIN := bin
-# Go's own lines about each package, said again at the end: the demo comes last
-# and would push them off the screen.
-SUMMARY := $(BIN)/test-summary.txt
-VULNERABLE := $(BIN)/vulncheck.txt
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test release vulncheck test-compose deps fmt fmt-check vet lint law unit nested e2e summary build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test test-parts test-all test-all-parts nightly release vulncheck test-compose deps fmt fmt-check vet lint law unit race nested e2e build demo sim tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-test: deps fmt-check vet lint vulncheck law unit nested e2e chaos-brief test-compose summary ## everything that must hold
+# One server and one temporary folder for all parts; bin/*-times.txt has the seconds of each.
+run = @mkdir -p $(BIN) && go build -o $(BIN)/testrun ./internal/testrun && exec $(BIN)/testrun -times $(BIN)/$@-times.txt $(MAKE) --no-print-directory $@-parts
+
+test: deps ## the gate: all packages, linters, the demo on both stores
+	$(run)
+
+test-parts: fmt-check vet lint unit e2e
+
+test-all: deps ## what the gate leaves out: the race detector, other modules, faults, containers
+	@rm -f $(BIN)/test-all.txt
+	$(run)
+	@scripts/passed $(BIN)/test-all.txt
+
+test-all-parts: race nested chaos-brief test-compose vulncheck
+
+NIGHTLY_SEEDS ?= 1000000
+nightly: deps mutants fuzz soak ## searches for hours: mutants, fuzz, soak, simulator, ten minutes of faults a store
+	@$(MAKE) --no-print-directory sim SEEDS=$(NIGHTLY_SEEDS)
+	@for store in postgres sqlite; do $(MAKE) --no-print-directory chaos CHAOS_STORE=$$store CHAOS_SECONDS=600; done
 
 deps: ## install, or name, what the machine lacks
 	$(call heading,dependencies of the machine)
@@ -46,8 +61,7 @@ lint: ## staticcheck and revive in every module, and docs/third-party.md against
 
 vulncheck: ## known vulnerabilities of what is called, and withdrawn versions; it says so where it cannot look
 	$(call heading,known vulnerabilities)
-	@mkdir -p $(BIN); : >$(VULNERABLE)
-	@scripts/vulncheck 2>&1 | tee $(VULNERABLE)
+	@scripts/vulncheck
 
 licences: ## write docs/third-party.md: what the binary links, under which licences
 	@scripts/licences
@@ -56,24 +70,28 @@ law: ## who may import whom, and what must never be
 	$(call heading,import law)
 	@go test -count=1 ./internal/law/...
 
+# The limit is for what hangs: it must never be near what a slow machine needs.
+UNIT_LIMIT := 30m
+# The packages that take longest, which for a good part wait, begin first.
+FIRST := ./schema/postgres ./cmd/duly
+
+unit: ## all tests of the root module
+	$(call heading,tests)
+	@go test -count=1 -timeout=$(UNIT_LIMIT) $(FIRST) ./...
+
 # SQLite is C that a program made into Go: the detector finds nothing of ours in
 # there and makes it six times slower.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
-# The two packages that take longest, which for a good part wait, begin first.
-# The limit is for what hangs: it must never be near what a slow machine needs.
-UNIT_LIMIT := 30m
 
-unit: ## all Go tests under the race detector
+race: ## all tests of the root module under the race detector
 	$(call heading,tests with -race)
-	@mkdir -p $(BIN); : >$(SUMMARY)
-	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) ./schema/postgres ./cmd/duly ./... 2>&1 | tee -a $(SUMMARY)
+	@CGO_ENABLED=1 go test $(RACE) -count=1 -timeout=$(UNIT_LIMIT) $(FIRST) ./...
 
-nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers, tools
+nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers, languages, tools
 	$(call heading,tests of the other modules)
-	@mkdir -p $(BIN)
 	@for module in $$(scripts/modules); do \
 	  race=; case "$$module" in .) continue;; bench) race="$(RACE)";; esac; \
-	  CGO_ENABLED=1 go -C "$$module" test $$race -count=1 -timeout=10m ./... 2>&1 | tee -a $(SUMMARY); \
+	  CGO_ENABLED=1 go -C "$$module" test $$race -count=1 -timeout=$(UNIT_LIMIT) ./...; \
 	done
 
 test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, where there is one
@@ -83,8 +101,7 @@ test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, 
 # It says so where there is no engine, and installs one with CI=true alone.
 test-compose: ## compose.yaml started on a Docker engine and broken (COMPOSE_IMAGES=published, COMPOSE_ONLY=tour|single|cluster|upgrade)
 	$(call heading,compose.yaml on a Docker engine)
-	@mkdir -p $(BIN)
-	@scripts/test-compose 2>&1 | tee -a $(SUMMARY)
+	@scripts/test-compose
 
 build: ## the binary, static: bin/duly
 	@mkdir -p $(BIN)
@@ -100,11 +117,6 @@ e2e: build ## the demo with faults, on both stores
 	@$(BIN)/duly demo --tasks 2000 --faults some --json
 	$(call heading,end to end: PostgreSQL)
 	@$(BIN)/duly demo --tasks 2000 --faults some --store postgres --json
-
-# The lines were printed before; a failure never gets here.
-summary:
-	$(call heading,all parts passed)
-	@touch $(VULNERABLE); grep -hE '^ok[[:space:]]|^compose: .*(failed|NOT RUN)|^vulncheck: NOT RUN' $(SUMMARY) $(VULNERABLE) | grep -v 'no tests to run'
 
 demo: build ## the demo, as the README shows it
 	@$(BIN)/duly demo --tasks 1000 --faults some
@@ -168,8 +180,8 @@ chaos-short: ## every fault of chaos once, on both stores
 	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
 	@for store in postgres sqlite; do $(BIN)/chaos -store $$store -seconds 1 -rate 200; done
 
-# What `make test` has of chaos: the faults that the rest leans on, once each.
-chaos-brief: ## a few faults of chaos, about a minute; part of make test
+# What `make test-all` has of chaos: the faults that the rest leans on, once each.
+chaos-brief: ## a few faults of chaos, about a minute
 	$(call heading,killed: a few faults on both stores)
 	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
 	@$(BIN)/chaos -store postgres -seconds 1 -rate 100 -only kill-schedulers,kill-agents,kill-nats,kill-postgres,half-postgres,kill-stream-leader

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -220,40 +219,8 @@ func (c *Cluster) PID() (int, error) {
 
 // NewDatabase makes an empty database and returns its URL.
 func (c *Cluster) NewDatabase(ctx context.Context) (string, error) {
-	return c.create(ctx, "")
-}
-
-// CopyDatabase makes a database that begins as a copy of the one at a URL, and returns its own URL. Nothing may be
-// connected to the one that is copied.
-func (c *Cluster) CopyDatabase(ctx context.Context, of string) (string, error) {
-	name, err := databaseAt(of)
-	if err != nil {
-		return "", err
-	}
-	return c.create(ctx, " TEMPLATE "+name)
-}
-
-// DropDatabase removes the database at a URL, and ends what is connected to it.
-func (c *Cluster) DropDatabase(ctx context.Context, at string) error {
-	name, err := databaseAt(at)
-	if err != nil {
-		return err
-	}
-	return c.execute(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
-}
-
-// databaseAt is the name of the database at a URL.
-func databaseAt(at string) (string, error) {
-	u, err := url.Parse(at)
-	if err != nil {
-		return "", fmt.Errorf("database: %w", err)
-	}
-	return strings.TrimPrefix(u.Path, "/"), nil
-}
-
-func (c *Cluster) create(ctx context.Context, with string) (string, error) {
 	name := fmt.Sprintf("d%d", c.databases.Add(1))
-	if err := c.execute(ctx, "CREATE DATABASE "+name+with); err != nil {
+	if err := c.execute(ctx, "CREATE DATABASE "+name); err != nil {
 		return "", err
 	}
 	return c.URL(name), nil
