@@ -92,6 +92,7 @@ func serveAll(t *testing.T, c *Conn, served chan string) {
 //
 // covers: E25, inv12
 func TestDeadLetterOfAHeaderFlood(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	flood := nats.Header{}
 	for i := range 1000 {

@@ -48,6 +48,7 @@ func readErrors(t *testing.T, c *Conn, take func(core.Ending) error) (end func()
 // there was a reader; what it does not take comes again; what cannot be decoded is
 // skipped; two readers share.
 func TestReadErrors(t *testing.T) {
+	t.Parallel()
 	server := serve(t, natsserver.Options{})
 	c := dial(t, server.ClientURL())
 	setUp(t, c, StreamConfig{})

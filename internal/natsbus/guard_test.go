@@ -120,6 +120,7 @@ func TestGuardMakesAgain(t *testing.T) {
 //
 // covers: A7
 func TestGuardKeepsTheReplyKey(t *testing.T) {
+	t.Parallel()
 	url := serve(t, natsserver.Options{}).ClientURL()
 	c, other := dial(t, url), dial(t, url)
 	guarded(t, c, StreamConfig{})
@@ -151,6 +152,7 @@ func TestGuardKeepsTheReplyKey(t *testing.T) {
 //
 // covers: A7
 func TestLeaseOverALostBucket(t *testing.T) {
+	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	setUp(t, c, StreamConfig{Lease: 5 * time.Second})
 	lease, err := c.NewLease(wire.NodeKey("n1"), "", 5*time.Second)
@@ -179,6 +181,7 @@ func TestLeaseOverALostBucket(t *testing.T) {
 //
 // covers: A8
 func TestInstallation(t *testing.T) {
+	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	setUp(t, c, StreamConfig{}) // of a version before, without an id
 	id, err := c.Identity(within(t))
@@ -224,6 +227,7 @@ func TestInstallation(t *testing.T) {
 
 // TestGuardSettings: a stream that was changed meanwhile, so that the promise is void.
 func TestGuardSettings(t *testing.T) {
+	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	guarded(t, c, StreamConfig{})
 	stream, err := c.js.Stream(within(t), names.StreamControl())
@@ -250,6 +254,7 @@ func TestGuardSettings(t *testing.T) {
 //
 // covers: B4
 func TestGuardFull(t *testing.T) {
+	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	guarded(t, c, StreamConfig{MaxBytes: 4000})
 	var refused error
@@ -370,6 +375,7 @@ func TestReaderOfALostStream(t *testing.T) {
 //
 // covers: A6, inv1
 func TestReaderOfARestoredStream(t *testing.T) {
+	t.Parallel()
 	for _, grown := range []int{0, 8} {
 		t.Run(strconv.Itoa(grown), func(t *testing.T) {
 			dir, backup := t.TempDir(), t.TempDir()

@@ -64,6 +64,7 @@ func TestLeaseHasOneHolder(t *testing.T) {
 //
 // covers: E6, S36, I9
 func TestLeaseZombie(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	zombie, heir := newLease(t, c, wire.KeyLeader, "zombie"), newLease(t, c, wire.KeyLeader, "heir")
 	began := time.Now() // the server counts from later, however late it answers
@@ -94,6 +95,7 @@ func TestLeaseZombie(t *testing.T) {
 
 // TestLeaseLateRenewal: one that comes late, but before another node's, is good.
 func TestLeaseLateRenewal(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	l := newLease(t, c, wire.KeyLeader, "")
 	renew(t, l, true)
@@ -123,6 +125,7 @@ func TestLeaseLostAnswer(t *testing.T) {
 }
 
 func TestLeaseWithoutServer(t *testing.T) {
+	t.Parallel()
 	server := serve(t, natsserver.Options{})
 	c := dial(t, server.ClientURL())
 	setUp(t, c, StreamConfig{Lease: leaseLife})
@@ -149,6 +152,7 @@ func TestLeaseWithoutServer(t *testing.T) {
 //
 // covers: I9
 func TestLeaseKeepsExpiring(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	l := newLease(t, c, wire.NodeKey("n1"), "")
 	for range 3 {
@@ -186,6 +190,7 @@ func (w *crowd) last() string {
 }
 
 func TestWatchNodes(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	b := newLease(t, c, wire.NodeKey("b"), "")
 	renew(t, b, true)
@@ -241,6 +246,7 @@ func TestWatchNodesEmpty(t *testing.T) {
 //
 // covers: E29, inv11
 func TestWatchNodesOverARestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := serve(t, natsserver.Options{Dir: dir})
 	u, err := url.Parse(first.ClientURL())

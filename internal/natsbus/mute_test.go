@@ -33,6 +33,7 @@ func serveMuted(t *testing.T, subjects ...string) string {
 //
 // covers: E29, inv11
 func TestMuteConsumer(t *testing.T) {
+	t.Parallel()
 	name := wire.ConsumerName(part, 1, 1)
 	c := dial(t, serveMuted(t, "$JS.API.CONSUMER.MSG.NEXT."+names.StreamTasks()+"."+name, "$JS.API.CONSUMER.INFO."+names.StreamTasks()+"."+name))
 	setUp(t, c, StreamConfig{})

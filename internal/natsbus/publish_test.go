@@ -178,6 +178,7 @@ func TestStatuses(t *testing.T) {
 }
 
 func TestDead(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	h := nats.Header{"Duly-Reply-To": {"x"}, "Nats-Expected-Last-Sequence": {"99"}}
 	if err := c.Dead(within(t), names.StreamTasks(), "duly.tasks.3.pack", []byte("junk"), "pack has version 9", wire.Header(h)); err != nil {

@@ -17,6 +17,7 @@ import (
 // A server that ends every request at once, because there are too many of them or
 // its leader goes from one to the next, is not asked in a circle.
 func TestRefusedPullsPause(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ status, description string }{{"409", "Exceeded MaxWaiting"}, {"409", "Leadership Change"}} {
 		t.Run(tt.description, func(t *testing.T) {
 			server := serve(t, natsserver.Options{})

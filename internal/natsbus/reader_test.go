@@ -145,6 +145,7 @@ func TestReaderReadsItsPartition(t *testing.T) {
 //
 // covers: E12, I9, I12, I13
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	server := serve(t, natsserver.Options{})
 	c, other := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	setUp(t, c, StreamConfig{})
@@ -184,6 +185,7 @@ func TestTakeover(t *testing.T) {
 // TestTakeoverOfAMuteReader: a reader that had no request out when its consumer
 // was removed hears nothing of it; the missing heartbeat makes it look.
 func TestTakeoverOfAMuteReader(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	publishTasks(t, c, 1)
 	zombie := newSink()
@@ -287,6 +289,7 @@ func TestReset(t *testing.T) {
 //
 // covers: E15, I4
 func TestBackpressure(t *testing.T) {
+	t.Parallel()
 	c := ready(t)
 	s := newSink()
 	s.gate = make(chan struct{}, 1000)

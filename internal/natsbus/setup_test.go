@@ -196,6 +196,7 @@ func TestSetupForeignStream(t *testing.T) {
 // Streams that are read by many partitions allow the consumers of all, twice: one that changes hands has two. A server
 // allows 1,000 of a stream that says nothing. One that was made before they said it is changed.
 func TestConsumersOfManyPartitions(t *testing.T) {
+	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	const partitions = 600
 	setUp(t, c, StreamConfig{Partitions: partitions})

@@ -66,6 +66,7 @@ func bounds(t *testing.T, c *Conn) map[string]int64 {
 //
 // covers: B5
 func TestSizesFollowTheOffer(t *testing.T) {
+	t.Parallel()
 	const gib = gibibyte
 	for _, c := range []struct {
 		name, limits, jetStream      string

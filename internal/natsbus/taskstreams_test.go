@@ -17,6 +17,7 @@ import (
 // publisher; what comes to the stream endpoint gets there, with the time when it was first
 // stored; the streams together have the configured size.
 func TestTaskStreams(t *testing.T) {
+	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	config := StreamConfig{Partitions: 8, TaskStreams: 3, MaxBytes: 300 * mebibyte, ControlBytes: 30 * mebibyte}
 	setUp(t, c, config)

@@ -28,6 +28,7 @@ func (b *watchedOnce) Watch(ctx context.Context, keys string, opts ...jetstream.
 // TestWatchNodesIsHeardAgain: a watch that was silent and could not be replaced, and is heard again
 // after all, is no trouble any more.
 func TestWatchNodesIsHeardAgain(t *testing.T) {
+	t.Parallel()
 	var trouble atomic.Pointer[error]
 	c := dialWith(t, Options{URL: serve(t, natsserver.Options{}).ClientURL(), Report: func(name string, err error) {
 		if name == TroubleWatch {

@@ -48,6 +48,7 @@ func init() {
 // published to it. It is told as what only a restart of the server mends, and is over
 // after that.
 func TestWriteError(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server := exec.Command(os.Args[0])
 	server.Env = append(os.Environ(), limitedServer+"="+dir)

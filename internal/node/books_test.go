@@ -73,6 +73,7 @@ func (v *vault) Find(_ context.Context, keys []string) (found []duly.Effect, err
 //
 // covers: OP10, OP16
 func TestCompareBooks(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	server := startNATS(t)
 	cfg := good()

@@ -190,6 +190,7 @@ func (b *broken) force(f operate.ForceBreaker) {
 // operators force it, one that cannot wait so long is undone at once, and a restart of all nodes changes nothing. When the
 // agent works again a trial closes it, and every task is processed.
 func TestBreakerOfAnAgent(t *testing.T) {
+	t.Parallel()
 	b := newBroken(t)
 	var ids []string
 	for i := range 20 {
@@ -268,6 +269,7 @@ func TestBreakerOfAnAgent(t *testing.T) {
 // TestNoAgent: tasks that wait for an agent that is not there spend no try; the list of agents says how many of all nodes, since
 // when, until when and at which step.
 func TestNoAgent(t *testing.T) {
+	t.Parallel()
 	o := newOperated(t)
 	plan := duly.NewPlan("order", 1, duly.NewCheck[int, int]("ship", "ghost"))
 	if err := plan.Apply(t.Context(), o.client); err != nil {

@@ -45,6 +45,7 @@ func keyFile(t *testing.T) (path string, public ed25519.PublicKey) {
 // TestChainOfNodes: two nodes keep the chains of a database, one hands its partitions to the other, and a check with the
 // signed heads on NATS fits; a row that is changed behind them is named.
 func TestChainOfNodes(t *testing.T) {
+	t.Parallel()
 	server := startNATS(t)
 	at := pgtestdb.Installation(t)
 	if err := Migrate(t.Context(), at); err != nil {

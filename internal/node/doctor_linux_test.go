@@ -23,6 +23,7 @@ const ownMounts = "DULY_TEST_OWN_MOUNTS"
 //
 // covers: OP23
 func TestDoctorFindsAFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(ownMounts) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestDoctorFindsAFullDisk$", "-test.v")
 		cmd.Env = append(os.Environ(), ownMounts+"=1")

@@ -212,6 +212,7 @@ func (p *patients) finds(checks []string, says ...string) {
 
 // TestDoctorFindsNothing: with nothing wrong each check says what is well, and none is left out.
 func TestDoctorFindsNothing(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	all := p.examine()
 	for _, check := range []string{CheckSettings, CheckDatabase, CheckTables, CheckDatabaseDisk, CheckNATS, CheckNATSVersion, CheckStreams, CheckReplicas,
@@ -276,6 +277,7 @@ func replace(in []byte, old, with string) {
 //
 // covers: OP23
 func TestDoctorFindsAnOldServer(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	old := "2.14.9"
 	if len(old) != len(natsd.VERSION) {
@@ -303,6 +305,7 @@ func TestDoctorFindsAnOldServer(t *testing.T) {
 //
 // covers: OP23
 func TestDoctorFindsStreamSettings(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	for says, change := range map[string]func(*jetstream.StreamConfig){
 		"DULY_TASKS: persist mode is Async, want Default": func(s *jetstream.StreamConfig) { s.PersistMode = jetstream.AsyncPersistMode },
@@ -330,6 +333,7 @@ func TestDoctorFindsStreamSettings(t *testing.T) {
 //
 // covers: OP23
 func TestDoctorFindsSync(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	p.restart(func(o *natsd.Options) { o.SyncAlways, o.SyncInterval = false, 10*time.Second })
 	p.finds([]string{CheckSync}, "server solo syncs every 10s, not always")
@@ -343,6 +347,7 @@ func TestDoctorFindsSync(t *testing.T) {
 //
 // covers: OP23
 func TestDoctorFindsAStreamThatIsTooLarge(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	p.cfg.StreamMaxBytes = 2 << 30
 	p.finds([]string{CheckStorage}, "of server solo has 1.0 GiB")
@@ -357,6 +362,7 @@ func TestDoctorFindsAStreamThatIsTooLarge(t *testing.T) {
 //
 // covers: OP23
 func TestDoctorFindsALaggingReplica(t *testing.T) {
+	t.Parallel()
 	ports := make([]int, 3)
 	var routes []string
 	for i := range ports {
@@ -456,6 +462,7 @@ func TestDoctorFindsAWrongClock(t *testing.T) {
 //
 // covers: OP23
 func TestDoctorFindsRights(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	least := p.user.Permissions.Publish.Allow
 	lacks := slices.DeleteFunc(slices.Clone(least), func(s string) bool { return s == "duly.control.*" })
@@ -480,6 +487,7 @@ func TestDoctorFindsRights(t *testing.T) {
 //
 // covers: OP23
 func TestDoctorFindsANodesNameTwice(t *testing.T) {
+	t.Parallel()
 	p := healthy(t)
 	address := freeport.Addr(freeport.Of(t))
 	mine := p.cfg
@@ -502,6 +510,7 @@ func TestDoctorFindsANodesNameTwice(t *testing.T) {
 
 // TestDoctorLooksAtWhatItCan: with NATS and database away each is told, and nothing else is called well or wrong.
 func TestDoctorLooksAtWhatItCan(t *testing.T) {
+	t.Parallel()
 	cfg := good()
 	cfg.NATSURL, cfg.DatabaseURL = "nats://127.0.0.1:1", "postgres://u:s3cret@127.0.0.1:1/d"
 	all := findings(Examine(t.Context(), cfg, Examination{Timeout: time.Second}))

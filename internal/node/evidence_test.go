@@ -17,6 +17,7 @@ import (
 //
 // covers: inv11
 func TestEvidenceOfOwnPartitions(t *testing.T) {
+	t.Parallel()
 	cfg := good()
 	cfg.Partitions = 4
 	cfg.Links = config.Links{NATSURL: startNATS(t).ClientURL(), DatabaseURL: "sqlite:" + t.TempDir() + "/duly.db"}

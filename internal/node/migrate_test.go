@@ -50,6 +50,7 @@ func migrating(version int64, first, last string) (*duly.Plan[parcel], *duly.Sig
 //
 // covers: OP2, OP3
 func TestMigrateOverNATS(t *testing.T) {
+	t.Parallel()
 	for name, url := range repairStores {
 		t.Run(name, func(t *testing.T) { testMigrate(t, url(t)) })
 	}

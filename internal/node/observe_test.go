@@ -213,6 +213,7 @@ func TestOneTrace(t *testing.T) {
 
 // TestMetricsOfANode: a node serves what its roles have counted.
 func TestMetricsOfANode(t *testing.T) {
+	t.Parallel()
 	pay, send := duly.NewStep[order, string]("pay", "till"), duly.NewStep[order, string]("send", "post", duly.Attempts(1))
 	good, bad := duly.NewPlan("good", 1, pay), duly.NewPlan("bad", 1, pay, send)
 	w := watches(t, nil, func(a *duly.Agent) error {
@@ -316,6 +317,7 @@ func (s settingStore) DeleteSetting(_ context.Context, name string) error {
 // TestAlertsLeaveTheNode: a task in error, an agent that is gone and a stream that is lost are durable alerts, which reach a
 // webhook: what begins and what ends once each, without the secret in the task's error.
 func TestAlertsLeaveTheNode(t *testing.T) {
+	t.Parallel()
 	got := make(chan map[string]any, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -500,6 +502,7 @@ func TestOnlyTheLeaderLooks(t *testing.T) {
 // TestAlertsSurviveAKill: a supervisor is killed while a channel does not take an alert. The stream gives the alert to the
 // next one, which delivers it by the same id, and once.
 func TestAlertsSurviveAKill(t *testing.T) {
+	t.Parallel()
 	server := startNATS(t)
 	var up atomic.Bool
 	got := make(chan string, 100)

@@ -178,6 +178,7 @@ var operator = operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "htt
 //
 // covers: OP19
 func TestPauseTheFlow(t *testing.T) {
+	t.Parallel()
 	o := newOperated(t)
 	ctx := t.Context()
 	for range 2 {
@@ -263,6 +264,7 @@ func TestPauseTheFlow(t *testing.T) {
 // TestMoveAPartition: a pin moves a partition to the node that is named, a step-down to another; a pin to a node that is not
 // live moves nothing and is shown as such.
 func TestMoveAPartition(t *testing.T) {
+	t.Parallel()
 	o := newOperated(t)
 	ctx := t.Context()
 	first := o.partitions()[0]

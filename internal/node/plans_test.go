@@ -15,6 +15,7 @@ import (
 
 // What the parts of a plan rest on is looked at where it is applied, and the payload of a signal where it is asked.
 func TestPlanOfOtherPlansAndSignals(t *testing.T) {
+	t.Parallel()
 	c := startClockwork(t)
 	apply := func(p core.Plan) wire.PlanAnswer {
 		t.Helper()
@@ -77,6 +78,7 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 
 // A second answer to a signal step that has not begun is refused where it is asked, and the task shows why.
 func TestSecondEarlySignal(t *testing.T) {
+	t.Parallel()
 	c := startClockwork(t)
 	ctx := t.Context()
 	spec, err := wire.EncodePlan(&core.Plan{Name: "later", Version: 1, Steps: []core.Step{
@@ -106,6 +108,7 @@ func TestSecondEarlySignal(t *testing.T) {
 // TestPlanOfNewerBinaryBesideOthers: a node leaves a plan alone that a newer binary has stored with a kind of step that it
 // does not know: what is submitted of it is refused by name, the rest runs, and the plan stays as it was stored.
 func TestPlanOfNewerBinaryBesideOthers(t *testing.T) {
+	t.Parallel()
 	c := startClockwork(t)
 	ctx := t.Context()
 	const spec = `{"v":1,"name":"future","version":7,"complete_by_ms":60000,"grace_ms":2000,"input_max":1024,"steps":[{"name":"again","kind":"loop","undoable":false}]}`

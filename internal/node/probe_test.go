@@ -22,6 +22,7 @@ import (
 //
 // covers: S13
 func TestProbesOverNATS(t *testing.T) {
+	t.Parallel()
 	for name, url := range repairStores {
 		t.Run(name, func(t *testing.T) { testProbes(t, url(t)) })
 	}

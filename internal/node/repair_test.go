@@ -168,6 +168,7 @@ var repairStores = map[string]func(testing.TB) string{
 //
 // covers: OP2, OP3, OP4
 func TestRepair(t *testing.T) {
+	t.Parallel()
 	for name, url := range repairStores {
 		t.Run(name, func(t *testing.T) {
 			b := &bank{refuses: func(parcel) bool { return false }}
@@ -189,6 +190,7 @@ func TestRepair(t *testing.T) {
 
 // covers: OP4
 func TestRepairBrakes(t *testing.T) {
+	t.Parallel()
 	b := &bank{refuses: func(p parcel) bool { return p.N%2 == 0 }}
 	n := repairing(t, "sqlite://"+filepath.Join(t.TempDir(), "duly.db"), 300, b)
 	b.mended.Store(true)

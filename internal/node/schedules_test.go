@@ -99,6 +99,7 @@ func (alwaysLeads) Leads() bool { return true }
 // TestSchedules: over a real node a schedule's runs become tasks, each one once, also while two lead; an operator pauses it,
 // runs it by hand, and is told of one whose tasks are not taken.
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	c := startClockwork(t)
 	ctx := t.Context()
 	olga := operate.Actor{Name: "olga", Role: operate.RoleOperator}
@@ -162,6 +163,7 @@ func TestSchedules(t *testing.T) {
 
 // TestStartAt: a task that begins later is stored and parked, begins in time, and one that is cancelled before leaves nothing.
 func TestStartAt(t *testing.T) {
+	t.Parallel()
 	c := startClockwork(t)
 	ctx := t.Context()
 	start := time.Now().Add(6 * time.Second)

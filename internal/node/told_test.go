@@ -103,6 +103,7 @@ func (s *standingNode) alerts(name string) []string {
 //
 // covers: C12
 func TestSecretsAreNotTold(t *testing.T) {
+	t.Parallel()
 	const password, escaped = "s3cr3t/pa55", "s3cr3t%2Fpa55"
 	proxy, err := pgfault.Start(pgtestdb.Installation(t), pgfault.Faults{})
 	if err != nil {
@@ -144,6 +145,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 //
 // covers: B1
 func TestConnectionClosedForGoodIsTold(t *testing.T) {
+	t.Parallel()
 	n := stands(t, pgtestdb.Installation(t))
 	if code, _ := n.get(t, "/healthz"); code != 200 {
 		t.Fatalf("not alive: %d", code)

@@ -181,6 +181,7 @@ func (w *watching) tells(t *testing.T, id, want string) {
 //
 // covers: OP7
 func TestEventsTellSteps(t *testing.T) {
+	t.Parallel()
 	b := &bank{refuses: func(p parcel) bool { return p.N == 1 }}
 	n := repairing(t, "sqlite://"+filepath.Join(t.TempDir(), "duly.db"), 3, b)
 	js, err := n.conn.NATS().JetStream()

@@ -97,6 +97,7 @@ func running(t *testing.T, cfg config.Config) (*Node, *lineAlerts) {
 //
 // covers: B9
 func TestWrongClocksUndoNothing(t *testing.T) {
+	t.Parallel()
 	const tasks, partitions = 300, 24
 	server := startNATS(t)
 	db := pgtestdb.Installation(t)
