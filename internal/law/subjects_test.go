@@ -81,7 +81,7 @@ var requirements = []section{
 		{"I10", "The position is persisted; a new instance resumes there (with each commit, else on a timer of 200 ms: decision 021)", ""},
 		{"I11", "Processing goes on while the position is written", "no test shows that work goes on while the commit of a position is slow"},
 		{"I12", "One instance per partition", "no decision says why a partition is not bound to an instance's index, and what that gains"},
-		{"I13", "Readers share by hashing; each message has one", "the number of partitions is fixed, and the pages do not say how to choose it"},
+		{"I13", "Readers share by hashing; each message has one (no more readers than partitions, whose number is fixed: docs/scaling.md says how to choose it)", ""},
 		{"I14", "A slow message does not hold up its batch", ""},
 		{"I15", "What cannot be decoded is filtered; the stream goes on", ""},
 		{"I16", "Parallelism, prefetch, batch and pools are bounded and tunable (prefetch and batch are constants: decision 021); explicit acknowledgement", ""},

@@ -21,7 +21,7 @@ func (prog *program) exported(text tree) (all int, unused []string) {
 		for _, object := range exportedOf(u) {
 			mentioned(object, func(t *types.TypeName) {
 				if t != object && t.Pkg() != nil {
-					used[name{t.Pkg().Path(), t.Name()}] = true
+					used[identifier{t.Pkg().Path(), t.Name()}] = true
 				}
 			})
 		}
@@ -32,7 +32,7 @@ func (prog *program) exported(text tree) (all int, unused []string) {
 		}
 		for _, object := range exportedOf(u) {
 			all++
-			if inRoles(u.name) && !isMethod(object) && !used[name{u.types.Path(), object.Name()}] {
+			if inRoles(u.name) && !isMethod(object) && !used[identifier{u.types.Path(), object.Name()}] {
 				unused = append(unused, u.name+"."+object.Name())
 			}
 		}
@@ -85,12 +85,12 @@ func mentioned(object types.Object, yield func(*types.TypeName)) {
 	visit(object.Type())
 }
 
-// name is an identifier of a package.
-type name struct{ path, of string }
+// identifier is one of a package.
+type identifier struct{ path, of string }
 
 // names are those of packages that other packages use, tests as well.
-func (t tree) names() map[name]bool {
-	used := map[name]bool{}
+func (t tree) names() map[identifier]bool {
+	used := map[identifier]bool{}
 	for _, at := range keys(t) {
 		if !strings.HasSuffix(at, ".go") {
 			continue
@@ -111,7 +111,7 @@ func (t tree) names() map[name]bool {
 		ast.Inspect(file, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := s.X.(*ast.Ident); ok && imported[x.Name] != "" {
-					used[name{imported[x.Name], s.Sel.Name}] = true
+					used[identifier{imported[x.Name], s.Sel.Name}] = true
 				}
 			}
 			return true
