@@ -138,7 +138,7 @@ soak: ## steady load for SOAK_SECONDS (1200 unless set); fails when memory, file
 	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/soak ./soak
 	@$(BIN)/soak -seconds "$(or $(SOAK_SECONDS),1200)"
 
-report: ## sizes of files and functions, comments, tests: a report, not a gate
+report: ## what the design aims at and where it is now; sizes of files and functions: a report, not a gate
 	@scripts/report
 
 docs: ## write the pages that are made from the source: coverage, settings, commands, metrics

@@ -63,6 +63,8 @@ func user(ctx context.Context, dies, database string) error {
 
 // TestUserIsKilled: a process that is killed before its commit leaves neither order nor task, one that is killed after it
 // both.
+//
+// covers: S18, G6
 func TestUserIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,6 +23,8 @@ func orderBy(id string, by core.Instant) core.Submission {
 
 // An open breaker parks what would begin at its agent, new or between two tries, and nothing else; when its time is over one
 // command leaves, and the next only when that was answered; when it is closed all do.
+//
+// covers: S43, D8
 func TestBreakerParks(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	late, until := r.now.Add(time.Hour), r.now.Add(5*time.Second)

@@ -424,7 +424,7 @@ func (e *engine) Notes(context.Context, string, int) ([]operate.Note, error) { r
 
 // TestActionsOnATask: each command asks for its action with what it was given, by the actor of the token.
 //
-// covers: OP23, OP10, OP11
+// covers: OP23, OP10, OP11, S15, T5
 func TestActionsOnATask(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)

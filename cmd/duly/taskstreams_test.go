@@ -248,7 +248,7 @@ func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child,
 // after, unread submissions and requests in the streams at each change, and kill -9 in the
 // middle of each: nothing is lost and nothing doubled. Nodes of another number are refused.
 //
-// covers: inv1
+// covers: I8, inv1
 func TestTaskStreamsChange(t *testing.T) {
 	s := newStreamed(t)
 	first := s.node("first", "ingest,scheduler,supervisor", 1)

@@ -2,8 +2,8 @@
 // import whom, that names on NATS are put together from the namespace, where drivers
 // of databases may be named,
 // that every package says what it is for, that no test waits by sleeping, that
-// misuse of the public API does not compile, that each requirement, invariant and situation has a test, and that the
-// pages of docs agree with the source and stay short.
+// misuse of the public API does not compile, that each requirement, invariant, situation and mended fault has a test, and
+// that the pages of docs agree with the source and stay short.
 //
 // The law of imports is one map, `packages` in law_test.go. A package that is not in
 // it fails the tests, so a new one starts with a decision about its place. Every

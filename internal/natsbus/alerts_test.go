@@ -47,6 +47,8 @@ func readErrors(t *testing.T, c *Conn, take func(core.Ending) error) (end func()
 // TestReadErrors: what ended in error reaches a reader, also what ended before
 // there was a reader; what it does not take comes again; what cannot be decoded is
 // skipped; two readers share.
+//
+// covers: S14
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	server := serve(t, natsserver.Options{})

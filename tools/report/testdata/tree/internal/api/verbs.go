@@ -1,0 +1,5 @@
+package api
+
+import "example.test/tree/internal/operate"
+
+var verbs = []operate.Action{operate.ActionOne, operate.ActionTwo}

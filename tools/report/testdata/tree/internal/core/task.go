@@ -1,0 +1,6 @@
+package core
+
+// Task has StartAt.
+type Task struct {
+	StartAt int // StartAt of a comment
+}

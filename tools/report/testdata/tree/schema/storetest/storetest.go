@@ -1,0 +1,3 @@
+package storetest
+
+const column = "start_at"

@@ -1,0 +1,5 @@
+package tree_test
+
+import "example.test/tree/internal/core"
+
+var _ = core.InATest
