@@ -22,6 +22,7 @@ run = @mkdir -p $(BIN) && go build -o $(BIN)/testrun ./internal/testrun && exec 
 test: deps ## the gate: all packages, linters, the demo on both stores
 	$(run)
 
+test-parts: LINT := .
 test-parts: fmt-check vet lint unit e2e
 
 test-all: deps ## what the gate leaves out: the race detector, other modules, faults, containers
@@ -29,7 +30,7 @@ test-all: deps ## what the gate leaves out: the race detector, other modules, fa
 	$(run)
 	@scripts/passed $(BIN)/test-all.txt
 
-test-all-parts: race nested chaos-brief test-compose vulncheck
+test-all-parts: lint race nested chaos-brief test-compose vulncheck
 
 NIGHTLY_SEEDS ?= 1000000
 nightly: deps mutants fuzz soak ## searches for hours: mutants, fuzz, soak, simulator, ten minutes of faults a store
@@ -51,13 +52,13 @@ fmt-check: ## fail on unformatted Go files
 	@bad="$$($(GO_FILES) | xargs -0 -r gofmt -s -l)"; \
 	if [[ -n "$$bad" ]]; then printf '%s\n' "$$bad" 'gofmt: run make fmt' >&2; exit 1; fi
 
-vet: ## go vet in every module
+vet: ## go vet in every module, which compiles them
 	$(call heading,go vet)
 	@for module in $$(scripts/modules); do go -C "$$module" vet ./...; done
 
-lint: ## staticcheck and revive in every module, and docs/third-party.md against go.mod
+lint: ## staticcheck and revive (LINT: which modules, all unless set), and docs/third-party.md against go.mod
 	$(call heading,linters)
-	@scripts/lint
+	@scripts/lint $(LINT)
 
 vulncheck: ## known vulnerabilities of what is called, and withdrawn versions; it says so where it cannot look
 	$(call heading,known vulnerabilities)

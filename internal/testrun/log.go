@@ -93,6 +93,7 @@ func (l *log) summary(file string) error {
 		fmt.Fprintf(&times, "%.0f\t%s\n", p.seconds, p.name)
 	}
 	fmt.Fprintf(l.out, "%7.0f s  in all\n", total)
+	fmt.Fprintf(&times, "%.0f\ttotal\n", total)
 	if file == "" {
 		return nil
 	}

@@ -48,7 +48,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the package that passed is named %d times:\n%s", n, &out)
 	}
 	times, err := os.ReadFile(r.times)
-	if lines := strings.Split(string(times), "\n"); err != nil || len(lines) != 3 || !strings.HasSuffix(lines[0], "\tfirst") || !strings.HasSuffix(lines[1], "\tsecond") {
+	if lines := strings.Split(string(times), "\n"); err != nil || len(lines) != 4 || !strings.HasSuffix(lines[0], "\tfirst") || !strings.HasSuffix(lines[1], "\tsecond") {
 		t.Errorf("times: %q %v", times, err)
 	}
 }
