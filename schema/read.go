@@ -186,11 +186,11 @@ func scanRecord(rows *sql.Rows) (number int64, rec core.Record, input []byte, co
 	var kind, state, status string
 	var at, quiet, due, deadline instant
 	var errText, reason []byte
-	var format int
+	var format int16
 	err = rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
 		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format, &input, &commit)
-	if err == nil && format > journalFormat {
-		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, journalFormat)
+	if err == nil && format > JournalFormat {
+		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, JournalFormat)
 	}
 	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
 	rec.At, rec.EffectsPossibleUntil, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
