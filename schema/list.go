@@ -227,7 +227,7 @@ func (r *reader) filters(c *conditions, f core.Filter) {
 		c.add(`state = %s`, string(f.State))
 	}
 	if byOther && f.Fingerprint != "" {
-		c.add(`COALESCE(fingerprint, '') = %s`, strings.TrimPrefix(f.Fingerprint, operate.FingerprintBefore))
+		c.add(`fingerprint = %s`, f.Fingerprint)
 		c.where = append(c.where, `state IN ('undone', 'error')`)
 	}
 	if f.Step != "" {
@@ -510,9 +510,6 @@ func scanListed(rows *sql.Rows, more ...any) (core.View, error) {
 	t, err := scanTask(rows, append([]any{&fingerprint, &step, &parent}, more...)...)
 	v := t.Summary()
 	v.Fingerprint, v.FailedStep, v.Parent = fingerprint, step, parent
-	if failed(v.State) && fingerprint == "" && !Ungrouped(&t) {
-		v.Fingerprint = operate.FingerprintBefore
-	}
 	if !t.State.Ended() {
 		v.Seq = 0
 	}
