@@ -130,7 +130,6 @@ const (
 
 	ForgetRowsSQL    = qForgetRows
 	ForgetDetailsSQL = qForgetDetails
-	ForgetInputsSQL  = qForgetInputs
 	ForgetJournalSQL = qForgetJournal
 	ForgetLabelsSQL  = qForgetLabels
 	AndOldSQL        = andOld

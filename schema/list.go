@@ -494,9 +494,8 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 	return strings.Join(parts, ` UNION ALL `)
 }
 
-// listColumns are a task's without its input, which may be large, and with what groups it if
-// it failed.
-var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1) + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
+// listColumns are a task's, with what groups it if it failed.
+const listColumns = taskColumns + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
 
 // parentName is the id of the parent of a child.
 const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent), '') END`

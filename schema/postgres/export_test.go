@@ -23,7 +23,6 @@ func Lists() []struct{ Name, SQL, Values string } {
 		{"numbers", dollars(`SELECT id` + among("tasks", "number")), `1, '{7,8,9}'`},
 		{"ids", dollars(`SELECT id` + among("tasks", "id")), `1, '{a,b,c}'`},
 		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
-		{"forget inputs", forgetInputsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
 		{"old", oldSQL, `1, '{7,8,9}', '2030-01-01', 0`},
 		{"forget", forgetSQL, `1, '{7,8,9}'`},
 		{"forget rows", forgetRowsSQL, `1, '{7,8,9}', '2030-01-01', 0`},

@@ -36,14 +36,12 @@ CREATE TABLE IF NOT EXISTS partitions (
     epoch            INT8 NOT NULL DEFAULT 0,
     last_commit      INT8 NOT NULL DEFAULT 0,
     -- Positions in the task and the control stream, the identities of the two, and when they took the messages at the
-    -- cursors: a stream that was restored, and has grown past a cursor since, has another message there. The times are of
-    -- the owner of stored_epoch.
+    -- cursors: a stream that was restored, and has grown past a cursor since, has another message there.
     stream           TEXT NOT NULL DEFAULT '',
     cursor           INT8 NOT NULL DEFAULT 0,
     control_cursor   INT8 NOT NULL DEFAULT 0,
     cursor_stored    TIMESTAMPTZ,
     control_stored   TIMESTAMPTZ,
-    stored_epoch     INT8 NOT NULL DEFAULT 0,
     -- The next task and the next ending; the endings up to told are published, those up to forgotten have no journal.
     next_number      INT8 NOT NULL DEFAULT 1,
     next_end         INT8 NOT NULL DEFAULT 1,
@@ -68,7 +66,6 @@ CREATE TABLE IF NOT EXISTS tasks (
     type          TEXT        NOT NULL,
     plan_version  INT8        NOT NULL,
     labels        TEXT,
-    input         BYTEA,
     input_hash    BYTEA,
     -- Where the submission was in the task stream, who hears of the end, and its trace.
     origin        INT8        NOT NULL,
@@ -102,7 +99,6 @@ CREATE TABLE IF NOT EXISTS tasks (
     updated_at    TIMESTAMPTZ NOT NULL,
     ended_at      TIMESTAMPTZ,
     end_number    INT8,
-    purged        BOOL        NOT NULL DEFAULT FALSE,
     PRIMARY KEY (partition, number)
 );
 -- The id leads: an index that begins with the partition ties with the primary key while the table has no statistics, and a

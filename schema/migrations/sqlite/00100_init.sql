@@ -35,14 +35,12 @@ CREATE TABLE partitions (
     epoch            INTEGER NOT NULL DEFAULT 0,
     last_commit      INTEGER NOT NULL DEFAULT 0,
     -- Positions in the task and the control stream, the identities of the two, and when they took the messages at the
-    -- cursors: a stream that was restored, and has grown past a cursor since, has another message there. The times are of
-    -- the owner of stored_epoch.
+    -- cursors: a stream that was restored, and has grown past a cursor since, has another message there.
     stream           TEXT    NOT NULL DEFAULT '',
     cursor           INTEGER NOT NULL DEFAULT 0,
     control_cursor   INTEGER NOT NULL DEFAULT 0,
     cursor_stored    INTEGER,
     control_stored   INTEGER,
-    stored_epoch     INTEGER NOT NULL DEFAULT 0,
     -- The next task and the next ending; the endings up to told are published, those up to forgotten have no journal.
     next_number      INTEGER NOT NULL DEFAULT 1,
     next_end         INTEGER NOT NULL DEFAULT 1,
@@ -65,7 +63,6 @@ CREATE TABLE tasks (
     type          TEXT    NOT NULL CHECK (instr(type, char(0)) = 0),
     plan_version  INTEGER NOT NULL,
     labels        TEXT,
-    input         BLOB,
     input_hash    BLOB,
     -- Where the submission was in the task stream, who hears of the end, and its trace.
     origin        INTEGER NOT NULL,
@@ -99,7 +96,6 @@ CREATE TABLE tasks (
     updated_at    INTEGER NOT NULL,
     ended_at      INTEGER,
     end_number    INTEGER,
-    purged        INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (partition, number)
 );
 CREATE UNIQUE INDEX tasks_id ON tasks (partition, id);
