@@ -180,7 +180,7 @@ func TestLeaseOverALostBucket(t *testing.T) {
 // covers: A8
 func TestInstallation(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	setUp(t, c, StreamConfig{}) // of a version before, without an id
+	setUp(t, c, StreamConfig{}) // without the id of an installation
 	id, err := c.Identity(within(t))
 	if err != nil {
 		t.Fatal(err)
