@@ -14,7 +14,6 @@ const freeMax = 128
 // for its outcome.
 type pack struct {
 	partition int
-	timed     bool // its submissions have a start-at: see shelf
 	subs      []core.Submission
 	asks      []ask // of the same items
 	bytes     int
@@ -36,35 +35,24 @@ type ask struct {
 // pack puts a submission on its partition's shelf and publishes the pack when
 // it is full.
 func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submission) {
-	size, timed := at.size, sub.StartAt != 0
-	s, on := d.shelf(at.partition, timed)
-	p := s.shelves[on]
-	if p != nil && p.bytes+size > d.cfg.packBytes() {
+	home := &d.homes[at.partition]
+	s := home.stream
+	p := s.shelves[home.shelf]
+	if p != nil && p.bytes+at.size > d.cfg.packBytes() {
 		d.publish(now, p)
 		p = nil
 	}
 	if p == nil {
 		p = d.fresh(at.partition, now)
-		p.timed = timed
-		s.shelves[on] = p
+		s.shelves[home.shelf] = p
 		s.open++
 	}
 	p.subs = append(p.subs, *sub)
 	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again})
-	p.bytes += size
+	p.bytes += at.size
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
 	}
-}
-
-// shelf is where the open pack of a partition is. Submissions with a start-at have one of their own: an older owner does
-// not know them, and keeps their pack as a dead letter, which must not take others with it.
-func (d *Door) shelf(partition int, timed bool) (*stream, int) {
-	at := &d.homes[partition]
-	if timed {
-		return at.stream, at.shelf + 1
-	}
-	return at.stream, at.shelf
 }
 
 func (d *Door) fresh(partition int, now core.Instant) *pack {
@@ -100,8 +88,9 @@ func (d *Door) window(s *stream) time.Duration {
 
 // publish takes a pack off its shelf and hands it to the stream.
 func (d *Door) publish(now core.Instant, p *pack) {
-	s, on := d.shelf(p.partition, p.timed)
-	s.shelves[on] = nil
+	home := &d.homes[p.partition]
+	s := home.stream
+	s.shelves[home.shelf] = nil
 	s.open--
 	s.flying++
 	d.stats.packs.Add(1)

@@ -13,7 +13,7 @@ type stream struct {
 	name    string
 	budget  budget
 	full    [core.Classes]*Refusal // made once: under overload it is what the door answers most
-	shelves []*pack                // two for each of its partitions, see Door.shelf: the pack that is open, or nil
+	shelves []*pack                // one for each of its partitions: the pack that is open, or nil
 	open    int                    // packs that are open
 	flying  int                    // packs that the stream has not answered
 }
@@ -21,7 +21,7 @@ type stream struct {
 // home is where a partition's packs are.
 type home struct {
 	stream *stream
-	shelf  int // the first of its two
+	shelf  int
 }
 
 // streamsOf makes the streams of a door. Each gets an equal share of the door's room: ids spread evenly, so it is what
@@ -39,7 +39,7 @@ func streamsOf(cfg *Config) (streams []*stream, homes []home, err error) {
 			streams = append(streams, s)
 		}
 		homes[partition] = home{stream: s, shelf: len(s.shelves)}
-		s.shelves = append(s.shelves, nil, nil)
+		s.shelves = append(s.shelves, nil)
 	}
 	items, bytes := int64(cfg.ItemsMax/len(streams)), cfg.BytesMax/int64(len(streams))
 	if items < 1 || bytes < 1 {

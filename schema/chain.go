@@ -242,7 +242,7 @@ func nameRows(l *chain.Link, w *core.TaskWrite, commit int64, h *chain.Hasher) {
 func rowOf(w *core.TaskWrite, record int, commit int64) chain.Row {
 	r, input := &w.Records[record], InputOf(w, record)
 	return chain.Row{
-		Partition: w.Task.Partition, Number: w.Task.Number, Seq: r.Seq, At: r.At, Actor: words(r.Actor), Commit: commit, Format: FormatOf(w.Task, r, input),
+		Partition: w.Task.Partition, Number: w.Task.Number, Seq: r.Seq, At: r.At, Actor: words(r.Actor), Commit: commit, Format: JournalFormat,
 		Kind: string(r.Kind), State: string(r.State), Round: int64(r.Round), Step: int64(r.Step), StepStatus: StatusWord(r), Attempt: int64(r.Attempt),
 		Code: int64(r.Code), Error: chain.Bytes(r.Error), Fingerprint: Fingerprint(r), Reason: chain.Bytes(r.Reason), Result: r.Result,
 		Quiet: r.EffectsPossibleUntil, Next: int64(r.Next), NextAttempt: int64(r.NextAttempt), Undo: r.Undo, Due: r.Due, Deadline: r.Deadline, Input: input,

@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pause"
 )
@@ -132,7 +130,6 @@ const (
 
 	ForgetRowsSQL    = qForgetRows
 	ForgetDetailsSQL = qForgetDetails
-	ForgetInputsSQL  = qForgetInputs
 	ForgetJournalSQL = qForgetJournal
 	ForgetLabelsSQL  = qForgetLabels
 	AndOldSQL        = andOld
@@ -152,40 +149,3 @@ func After(p *core.Plan, i int) string { return after(p, i) }
 
 // Words makes a name that comes from outside fit for a column of text.
 func Words(s string) string { return words(s) }
-
-// Migration is the text of a migration's file.
-func Migration(dir, path string) (string, error) {
-	text, err := migrations.ReadFile("migrations/" + dir + "/" + path)
-	if err != nil {
-		return "", fmt.Errorf("migration %s: %w", path, err)
-	}
-	return string(text), nil
-}
-
-// Migrate brings the tables up to the newest version that m knows. What another process
-// does meanwhile may be in its way: passing reports whether an error is of that kind.
-func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) error {
-	for try := 1; ; try++ {
-		err := migrateOnce(ctx, m)
-		if err == nil || try == migrateTries || !passing(err) {
-			return err
-		}
-		if err := Pause(ctx, try); err != nil {
-			return err
-		}
-	}
-}
-
-func migrateOnce(ctx context.Context, m *goose.Provider) error {
-	if _, err := HaveVersion(ctx, m); err != nil {
-		return err
-	}
-	if _, err := m.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
-}
-
-// CheckVersion refuses tables that are not those of the newest version that m knows; 0 is
-// no tables.
-func CheckVersion(have int64, m *goose.Provider) error { return checkVersion(have, newest(m)) }

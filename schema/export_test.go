@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"strings"
 
-	"github.com/pressly/goose/v3"
-
 	"duly.dev/duly/internal/core"
 )
 
@@ -18,11 +16,6 @@ func WriterDB(s Store) *sql.DB { return baseOf(s).writer }
 
 // baseOf is the base of a store.
 func baseOf(s Store) *Base { return s.(interface{ base() *Base }).base() }
-
-// SQLiteMigrator is what migrates a SQLite store.
-func SQLiteMigrator(s Store) (*goose.Provider, error) {
-	return Migrator(baseOf(s).writer, goose.DialectSQLite3, "sqlite")
-}
 
 // Reads are the queries that must not walk all tasks, with values for their
 // parameters and the indexes they go by.

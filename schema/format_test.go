@@ -33,7 +33,7 @@ func TestLaterJournalFormatIsRefused(t *testing.T) {
 				"id":     func() error { _, err := s.LoadIDs(t.Context(), 0, []string{"t2"}); return err },
 				"get":    func() error { _, err := s.Get(t.Context(), 0, "t2"); return err },
 			} {
-				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 7, this binary knows up to 6: use a newer binary") {
+				if err := read(); err == nil || !strings.Contains(err.Error(), "of task number 2 has format 2, this binary knows up to 1: use a newer binary") {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -67,14 +67,13 @@ func two(t *testing.T, s schema.Store) {
 
 func later(t *testing.T, db *sql.DB) {
 	t.Helper()
-	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 7 WHERE number = 2`); err != nil {
+	if _, err := db.ExecContext(context.Background(), `UPDATE journal SET format = 2 WHERE number = 2`); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A task's input is in its first journal row, which then has the format that says
-// so, and another in the row of an edit, which an earlier binary must not read, as that of an accepted step; rows that an earlier binary understands keep the earlier one. Whichever way a
-// commit goes: one with an id that is taken goes the careful way.
+// A task's input is in its first journal row, and another in the row of an edit, whichever way a commit goes: one with an
+// id that is taken goes the careful way.
 func TestInputIsInTheFirstRow(t *testing.T) {
 	for _, name := range []string{"postgres", "sqlite"} {
 		t.Run(name, func(t *testing.T) {
@@ -109,22 +108,22 @@ func TestInputIsInTheFirstRow(t *testing.T) {
 			commit(5, 0, edited)
 			taken.Task.Number = 8
 			commit(6, 1, accepted, taken) // the careful way
-			rows, err := schema.DB(s).Query(`SELECT number, seq, format, input FROM journal WHERE number > 2 ORDER BY number, seq`)
+			rows, err := schema.DB(s).Query(`SELECT number, seq, input FROM journal WHERE number > 2 ORDER BY number, seq`)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer rows.Close()
 			var got []string
 			for rows.Next() {
-				var number, seq, format int
+				var number, seq int
 				var input []byte
-				if err := rows.Scan(&number, &seq, &format, &input); err != nil {
+				if err := rows.Scan(&number, &seq, &input); err != nil {
 					t.Fatal(err)
 				}
-				got = append(got, fmt.Sprintf("%d.%d: format %d, %q", number, seq, format, input))
+				got = append(got, fmt.Sprintf("%d.%d: %q", number, seq, input))
 			}
 			want := []string{
-				`3.1: format 2, "3"`, `3.2: format 1, ""`, `3.3: format 3, "33"`, `4.1: format 2, "4"`, `4.2: format 1, ""`, `4.3: format 3, ""`, `6.1: format 1, ""`, `7.1: format 1, ""`,
+				`3.1: "3"`, `3.2: ""`, `3.3: "33"`, `4.1: "4"`, `4.2: ""`, `4.3: ""`, `6.1: ""`, `7.1: ""`,
 			}
 			if err := rows.Err(); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%q, %v", got, err)

@@ -22,7 +22,7 @@ import (
 type groupKey struct {
 	state       core.State
 	taskType    string
-	fingerprint string // operate.FingerprintBefore: of tasks that failed before fingerprints were kept
+	fingerprint string
 }
 
 // failedStates are the states that have failure groups, or the one of them that is wanted; ""
@@ -33,23 +33,15 @@ func failedStates(want core.State) []core.State {
 
 // is the condition that tasks are of the group.
 func (k groupKey) is(c *conditions) string {
-	where := stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType)
-	if k.fingerprint == operate.FingerprintBefore {
-		return where + ` AND fingerprint IS NULL`
-	}
-	return where + ` AND fingerprint = ` + c.param(k.fingerprint)
+	return stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType) + ` AND fingerprint = ` + c.param(k.fingerprint)
 }
 
-// noFingerprint stands for operate.FingerprintBefore in the id of a group.
-const noFingerprint = "----------------"
+// fingerprintBytes is the length of a fingerprint, typeHashBytes that of a type's hash.
+const fingerprintBytes, typeHashBytes = 16, 8
 
 // id names the group in a URL: the letter of its state, its fingerprint, and a hash of its type.
 func (k groupKey) id() string {
-	fingerprint := k.fingerprint
-	if fingerprint == operate.FingerprintBefore {
-		fingerprint = noFingerprint
-	}
-	return string(k.state[0]) + fingerprint + typeHash(k.taskType)
+	return string(k.state[0]) + k.fingerprint + typeHash(k.taskType)
 }
 
 func typeHash(taskType string) string {
@@ -57,22 +49,19 @@ func typeHash(taskType string) string {
 	for i := 0; i < len(taskType); i++ {
 		h.mix(taskType[i])
 	}
-	return h.String()[:8]
+	return h.String()[:typeHashBytes]
 }
 
 // groupByID finds the group of an id, if it has tasks. Error: core.ErrNotFound.
 func (r *reader) groupByID(ctx context.Context, id string) (groupKey, error) {
-	if len(id) != 1+len(noFingerprint)+8 {
+	if len(id) != 1+fingerprintBytes+typeHashBytes {
 		return groupKey{}, fmt.Errorf("failure group %s: %w", core.QuoteShort(id), core.ErrNotFound)
 	}
 	for _, state := range failedStates("") {
 		if state[0] != id[0] {
 			continue
 		}
-		fingerprint, hash := id[1:1+len(noFingerprint)], id[1+len(noFingerprint):]
-		if fingerprint == noFingerprint {
-			fingerprint = operate.FingerprintBefore
-		}
+		fingerprint, hash := id[1:1+fingerprintBytes], id[1+fingerprintBytes:]
 		types, err := r.typesWith(ctx, state, "", fingerprint)
 		if err != nil {
 			return groupKey{}, err
@@ -150,8 +139,7 @@ func (r *reader) nextFingerprint(ctx context.Context, k groupKey) (string, bool,
 	return next[0], true, nil
 }
 
-// nextGroup is the group after one, in the order of state, type and fingerprint; those without a
-// fingerprint are the first of their type.
+// nextGroup is the group after one, in the order of state, type and fingerprint.
 func (r *reader) nextGroup(ctx context.Context, k groupKey, f operate.GroupFilter) (groupKey, bool, error) {
 	for _, state := range failedStates(f.State) {
 		if state < k.state {
@@ -171,16 +159,8 @@ func (r *reader) nextGroup(ctx context.Context, k groupKey, f operate.GroupFilte
 					break
 				}
 				at = groupKey{state, next, ""}
-				if before, err := r.typesWith(ctx, state, next, operate.FingerprintBefore); err != nil || len(before) > 0 {
-					at.fingerprint = operate.FingerprintBefore
-					return at, true, err
-				}
 			}
-			from := at
-			if from.fingerprint == operate.FingerprintBefore {
-				from.fingerprint = ""
-			}
-			next, found, err := r.nextFingerprint(ctx, from)
+			next, found, err := r.nextFingerprint(ctx, at)
 			if err != nil || found {
 				return groupKey{state, at.taskType, next}, found, err
 			}

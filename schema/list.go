@@ -227,7 +227,7 @@ func (r *reader) filters(c *conditions, f core.Filter) {
 		c.add(`state = %s`, string(f.State))
 	}
 	if byOther && f.Fingerprint != "" {
-		c.add(`COALESCE(fingerprint, '') = %s`, strings.TrimPrefix(f.Fingerprint, operate.FingerprintBefore))
+		c.add(`fingerprint = %s`, f.Fingerprint)
 		c.where = append(c.where, `state IN ('undone', 'error')`)
 	}
 	if f.Step != "" {
@@ -494,9 +494,8 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 	return strings.Join(parts, ` UNION ALL `)
 }
 
-// listColumns are a task's without its input, which may be large, and with what groups it if
-// it failed.
-var listColumns = strings.Replace(taskColumns, " input,", " NULL,", 1) + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
+// listColumns are a task's, with what groups it if it failed.
+const listColumns = taskColumns + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
 
 // parentName is the id of the parent of a child.
 const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent), '') END`
@@ -510,9 +509,6 @@ func scanListed(rows *sql.Rows, more ...any) (core.View, error) {
 	t, err := scanTask(rows, append([]any{&fingerprint, &step, &parent}, more...)...)
 	v := t.Summary()
 	v.Fingerprint, v.FailedStep, v.Parent = fingerprint, step, parent
-	if failed(v.State) && fingerprint == "" && !Ungrouped(&t) {
-		v.Fingerprint = operate.FingerprintBefore
-	}
 	if !t.State.Ended() {
 		v.Seq = 0
 	}

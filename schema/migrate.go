@@ -10,65 +10,100 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// Some migrations of PostgreSQL are Go code: postgres/migrate.go and onejournal.go name their
-// numbers, which no file here may take.
+// The files that make the tables, by dialect. What a statement of theirs may be is in
+// docs/decisions/003-sql.md, and held by a test.
 //
 //go:embed migrations
 var migrations embed.FS
 
-// checkVersion refuses tables that are not exactly those of this binary.
-func checkVersion(have, want int64) error {
-	switch {
-	case have == 0:
-		return fmt.Errorf("the database has no tables of version %d: run `duly migrate`", want)
-	case have < want:
-		return fmt.Errorf("the database's schema has version %d, this binary wants %d: run `duly migrate`", have, want)
-	case have > want:
-		return newerSchema(have, want)
-	}
-	return nil
-}
-
-func newerSchema(have, newest int64) error {
-	return fmt.Errorf("the database's schema has version %d, this binary knows up to %d: use a newer binary", have, newest)
-}
-
-// HaveVersion is the version of the tables, which it makes ready for migrations. It refuses
-// those that a newer binary has been at.
-func HaveVersion(ctx context.Context, m *goose.Provider) (int64, error) {
-	have, err := m.GetDBVersion(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("version of the schema: %w", err)
-	}
-	if have > newest(m) {
-		return 0, newerSchema(have, newest(m))
-	}
-	return have, nil
-}
-
-// newest is the version of the tables that a migrator knows.
-func newest(m *goose.Provider) int64 {
-	sources := m.ListSources()
-	return sources[len(sources)-1].Version
-}
-
-// Migrator migrates a database by the files of its dialect below schema/migrations, and by
-// more, which are none of files.
-func Migrator(db *sql.DB, dialect goose.Dialect, dir string, more ...*goose.Migration) (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations/"+dir)
+// Migrations are the files that make the tables of a dialect, postgres or sqlite.
+func Migrations(dialect string) (fs.FS, error) {
+	files, err := fs.Sub(migrations, "migrations/"+dialect)
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
-	provider, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(more...))
+	return files, nil
+}
+
+// Migrator migrates a database by files, or by those of this binary if there are none.
+func Migrator(db *sql.DB, dialect goose.Dialect, dir string, files fs.FS) (*goose.Provider, error) {
+	if files == nil {
+		var err error
+		if files, err = Migrations(dir); err != nil {
+			return nil, err
+		}
+	}
+	provider, err := goose.NewProvider(dialect, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
 	return provider, nil
 }
 
+// versions are those of the tables that a migrator knows: the first that there are, and the newest.
+func versions(m *goose.Provider) (first, newest int64) {
+	sources := m.ListSources()
+	return sources[0].Version, sources[len(sources)-1].Version
+}
+
+// CheckVersion refuses tables that are not exactly those of the newest version that m knows; 0 is no tables.
+func CheckVersion(have int64, m *goose.Provider) error {
+	_, newest := versions(m)
+	switch {
+	case have == 0:
+		return fmt.Errorf("the database has no tables of version %d: run `duly migrate`", newest)
+	case have == newest:
+		return nil
+	}
+	if err := foreign(have, m); err != nil {
+		return err
+	}
+	return fmt.Errorf("the database's schema has version %d, this binary wants %d: run `duly migrate`", have, newest)
+}
+
+// foreign refuses tables that no migration leads on from.
+func foreign(have int64, m *goose.Provider) error {
+	first, newest := versions(m)
+	switch {
+	case have > newest:
+		return fmt.Errorf("the database's schema has version %d, this binary knows up to %d: use a newer binary", have, newest)
+	case have > 0 && have < first:
+		return fmt.Errorf("the database's schema has version %d, made while Duly was not released yet, and cannot be migrated: use a new database; nothing was changed", have)
+	}
+	return nil
+}
+
 // migrateTries bounds how often processes that migrate at once get in each
 // other's way.
 const migrateTries = 20
+
+// Migrate brings the tables up to the newest version that m knows. What another process
+// does meanwhile may be in its way: passing reports whether an error is of that kind.
+func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) error {
+	for try := 1; ; try++ {
+		err := migrateOnce(ctx, m)
+		if err == nil || try == migrateTries || !passing(err) {
+			return err
+		}
+		if err := Pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+func migrateOnce(ctx context.Context, m *goose.Provider) error {
+	have, err := m.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("version of the schema: %w", err)
+	}
+	if err := foreign(have, m); err != nil {
+		return err
+	}
+	if _, err := m.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
 
 const qVersion = `SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 

@@ -2,277 +2,94 @@ package schema_test
 
 import (
 	"context"
-	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/pressly/goose/v3"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgfault"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
-	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
-
-// migratorOf is what migrates a store, and the database that it writes to.
-func migratorOf(s schema.Store) (*goose.Provider, *sql.DB, error) {
-	if pg, ok := s.(*postgres.Store); ok {
-		m, err := pg.Migrator()
-		return m, schema.DB(s), err
-	}
-	m, err := schema.SQLiteMigrator(s)
-	return m, schema.WriterDB(s), err
-}
-
-// migrateTo brings an empty store to an earlier version of the tables, and returns
-// its database, which may be written to.
-func migrateTo(ctx context.Context, s schema.Store, version int64) (*sql.DB, error) {
-	m, db, err := migratorOf(s)
-	if err == nil {
-		_, err = m.UpTo(ctx, version)
-	}
-	return db, err
-}
-
-// versionsOf are those of the tables, the oldest first.
-func versionsOf(s schema.Store) ([]int64, error) {
-	m, _, err := migratorOf(s)
-	if err != nil {
-		return nil, err
-	}
-	var all []int64
-	for _, source := range m.ListSources() {
-		all = append(all, source.Version)
-	}
-	return all, nil
-}
 
 // stores are the two, each with a fresh database a call.
 var stores = map[string]func(testing.TB) string{"postgres": pgtestdb.URL, "sqlite": sqliteURL}
 
-// tables are all that hold data.
-var tables = []string{"plans", "plan_steps", "partitions", "tasks", "journal"}
+// nextStatements are of a version to come, of every kind that a migration may have.
+var nextStatements = map[string]string{
+	"postgres": `ALTER TABLE tasks ADD COLUMN IF NOT EXISTS mood TEXT;
+CREATE INDEX CONCURRENTLY IF NOT EXISTS tasks_mood ON tasks (mood) WHERE mood IS NOT NULL;
+CREATE TABLE IF NOT EXISTS moods (mood TEXT NOT NULL PRIMARY KEY, tasks INT8 NOT NULL);
+ALTER TABLE journal ADD COLUMN IF NOT EXISTS mood TEXT NOT NULL DEFAULT '';
+INSERT INTO moods (mood, tasks) VALUES ('good', 0) ON CONFLICT DO NOTHING;
+UPDATE moods SET tasks = 7;
+DROP INDEX CONCURRENTLY IF EXISTS tasks_pending;
+/* PostgreSQL */ ALTER TABLE labels SET (autovacuum_vacuum_scale_factor = 0.05);
+/* CockroachDB */ ALTER TABLE labels CONFIGURE ZONE USING gc.ttlseconds = 600;
+`,
+	"sqlite": `ALTER TABLE tasks ADD COLUMN mood TEXT;
+CREATE INDEX tasks_mood ON tasks (mood) WHERE mood IS NOT NULL;
+CREATE TABLE moods (mood TEXT NOT NULL PRIMARY KEY, tasks INTEGER NOT NULL);
+ALTER TABLE journal ADD COLUMN mood TEXT NOT NULL DEFAULT '';
+INSERT INTO moods (mood, tasks) VALUES ('good', 0);
+UPDATE moods SET tasks = 7;
+DROP INDEX tasks_pending;
+`,
+}
 
-// From every version of the tables with data in it, the newest binary reads the
-// data as if it had been written today.
+// next are options of a binary of that version.
+func next(tb testing.TB, dialect string) schema.Options {
+	tb.Helper()
+	return schema.Options{MaxConns: 2, Migrations: storetest.NextMigrations(tb, dialect, nextStatements[dialect])}
+}
+
+// What the tables hold is the same after the next migration, and once more when there is nothing to do. Processes that
+// start at once, over data or over nothing, all find the database migrated.
 //
 // covers: E20
-func TestMigrateWithData(t *testing.T) {
+func TestNextMigration(t *testing.T) {
 	t.Parallel()
-	eachVersion(t, every, func(t *testing.T, s, reference schema.Store, _ string) {
-		for range 2 { // the second time there is nothing to do
-			if err := s.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			same(t, s, reference)
-		}
-		forgotten(t, s)
-	})
-}
-
-// contended are the versions from which several processes migrate at once: from the first they meet at every migration,
-// and from the last at one alone. PostgreSQL builds an index beside commits after 4, and merges the generations of the
-// journal, with rows in them, after 10.
-func contended(dialect string, earlier []int64) []int64 {
-	some := []int64{earlier[0], earlier[len(earlier)-1]}
-	if dialect == "postgres" {
-		some = append(some, 4, 10)
-	}
-	return some
-}
-
-func every(_ string, earlier []int64) []int64 { return earlier }
-
-// Processes that start at once with a database of an earlier version all find it
-// migrated, and its data in it.
-//
-// covers: E20
-func TestMigrateDataAtOnce(t *testing.T) {
-	t.Parallel()
-	eachVersion(t, contended, func(t *testing.T, s, reference schema.Store, at string) {
-		const processes = 4
-		errs := make(chan error, processes)
-		for range processes {
-			other := opened(t, at, schema.Options{MaxConns: 2})
-			go func() { errs <- other.Migrate(context.Background()) }()
-		}
-		for range processes {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
-		}
-		same(t, s, reference)
-	})
-}
-
-// What waited for an answer before a task's row said so is counted after the migration.
-func TestMigrateOpenSignals(t *testing.T) {
-	before := map[string]int64{"postgres": 26, "sqlite": 18} // the last without such a column
-	for name, at := range stores {
-		t.Run(name, func(t *testing.T) {
-			reference := open(t, at(t), schema.Options{})
-			fillExamples(t, reference)
-			s := opened(t, at(t), schema.Options{})
-			db, err := migrateTo(t.Context(), s, before[name])
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, table := range tables {
-				copyTable(t, table, before[name], schema.DB(reference), db)
-			}
-			if err := s.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			got, err := s.Signals(t.Context(), 0, 5)
-			if err != nil || got.Tasks.N != 1 || got.Steps.N != 1 || len(got.Next) != 1 {
-				t.Fatalf("%+v, %v, want the one that waits", got, err)
-			}
-			if o := got.Next[0]; o.ID != "wish" || fmt.Sprint(o.Steps) != "[approve]" || o.Since.Unix() != 1_893_456_000 || o.Due.Unix() != 1_893_456_060 {
-				t.Errorf("%+v", o)
-			}
-		})
-	}
-}
-
-// forgotten wants that what tasks of an earlier version were made of is forgotten like that
-// of today's, from wherever that version kept it, and so are their rows.
-func forgotten(t *testing.T, s schema.Store) {
-	t.Helper()
-	ctx := t.Context()
-	st, err := s.TakeOver(ctx, 1, core.Claim{Owner: "node"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	purge := func(detail, row core.Instant, limit, want int) {
-		t.Helper()
-		if n, err := s.Purge(ctx, 1, st.Epoch, detail, row, limit); err != nil || n != want {
-			t.Fatalf("%d tasks purged, want %d, %v", n, want, err)
-		}
-	}
-	const all = 1 << 60
-	purge(0, all, 100, 1) // 4, of which the rest was forgotten before
-	purge(all, 0, 100, 2) // 5 and 7; 6 is in error
-	for _, saved := range loaded(t, s) {
-		goes := saved.Row.State == core.StateProcessed || saved.Row.State == core.StateUndone
-		if goes != (saved.Row.Input == nil) || goes != (len(saved.Journal) == 0) {
-			t.Errorf("task %s, %s: input %q and %d journal rows", saved.Row.ID, saved.Row.State, saved.Row.Input, len(saved.Journal))
-		}
-	}
-	purge(0, all, 1, 1)
-	purge(0, all, 100, 1)
-	if left := loaded(t, s); len(left) != 4 {
-		t.Errorf("%d tasks are left, want those that have not ended and the one in error", len(left))
-	}
-	purge(all, all, 100, 0)
-}
-
-// loaded are the tasks of fillStore.
-func loaded(t *testing.T, s schema.Store) []core.Saved {
-	t.Helper()
-	saved, err := s.LoadNumbers(t.Context(), 1, []int64{1, 2, 3, 4, 5, 6, 7})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return saved
-}
-
-// eachVersion calls test with a store of each earlier version that is chosen, and where it is. It holds what the
-// reference holds, of the newest.
-func eachVersion(t *testing.T, choose func(dialect string, earlier []int64) []int64, test func(t *testing.T, s, reference schema.Store, at string)) {
 	for name, at := range stores {
 		t.Run(name, func(t *testing.T) {
 			reference := fresh(t, name, schema.Options{})
 			fillStore(t, reference)
-			versions, err := versionsOf(reference)
-			if err != nil || len(versions) < 2 {
-				t.Fatalf("versions %v, %v", versions, err)
-			}
-			for _, v := range choose(name, versions[:len(versions)-1]) {
-				t.Run(fmt.Sprintf("from %d", v), func(t *testing.T) {
-					url := at(t)
-					s := opened(t, url, schema.Options{})
-					db, err := migrateTo(t.Context(), s, v)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for _, table := range tables {
-						copyTable(t, table, v, schema.DB(reference), db)
-					}
-					if name == "postgres" && v >= 4 && v <= 10 {
-						storetest.InGenerations(t, db)
-					}
-					test(t, s, reference, url)
-				})
+			url := at(t)
+			migrateAtOnce(t, url, schema.Options{MaxConns: 2})
+			fillStore(t, opened(t, url, schema.Options{}))
+			migrateAtOnce(t, url, next(t, name))
+			for range 2 {
+				s := open(t, url, next(t, name))
+				same(t, s, reference)
+				var sum int
+				if err := schema.DB(s).QueryRow(`SELECT tasks + (SELECT count(*) FROM tasks WHERE mood IS NULL) FROM moods`).Scan(&sum); err != nil || sum != 14 {
+					t.Errorf("%d, %v, want 7 that are written and 7 tasks", sum, err)
+				}
+				if err := s.CheckVersion(t.Context()); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
 }
 
-// inputIn is the version since which a task's input is in its journal.
-const inputIn = 3
-
-// older are the columns whose content an older version has elsewhere, or in
-// another form.
-var older = map[string]map[string]string{
-	"tasks": {
-		"input":  `COALESCE(input, (SELECT j.input FROM journal j WHERE j.partition = tasks.partition AND j.number = tasks.number AND j.seq = 1)) AS input`,
-		"purged": `NOT EXISTS (SELECT 1 FROM journal j WHERE j.partition = tasks.partition AND j.number = tasks.number) AS purged`,
-	},
-	"journal": {"format": `1 AS format`},
-}
-
-// copyTable copies the columns that the table of an older version has.
-func copyTable(t *testing.T, table string, version int64, from, to *sql.DB) {
+// migrateAtOnce migrates a database by four processes that start at once.
+func migrateAtOnce(t *testing.T, at string, o schema.Options) {
 	t.Helper()
-	empty, err := to.Query("SELECT * FROM " + table)
-	if err != nil {
-		t.Fatal(err)
+	const processes = 4
+	errs := make(chan error, processes)
+	for range processes {
+		s := opened(t, at, o)
+		go func() { errs <- s.Migrate(context.Background()) }()
 	}
-	columns, err := empty.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := empty.Close(); err != nil {
-		t.Fatal(err)
-	}
-	selected := slices.Clone(columns)
-	for i, c := range columns {
-		if as := older[table][c]; as != "" && version < inputIn {
-			selected[i] = as
+	for range processes {
+		if err := <-errs; err != nil {
+			t.Error(err)
 		}
-	}
-	rows, err := from.Query("SELECT " + strings.Join(selected, ", ") + " FROM " + table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	params := make([]string, len(columns))
-	for i := range params {
-		params[i] = fmt.Sprintf("$%d", i+1)
-	}
-	insert := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES (" + strings.Join(params, ", ") + ")"
-	n := 0
-	for ; rows.Next(); n++ {
-		values, into := make([]any, len(columns)), make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := to.Exec(insert, values...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := rows.Err(); err != nil || n == 0 {
-		t.Fatalf("%d rows of %s, %v", n, table, err)
 	}
 }
 
@@ -331,13 +148,7 @@ func same(t *testing.T, got, want schema.Store) {
 	t.Helper()
 	ctx := t.Context()
 	for name, read := range map[string]func(schema.Store) (any, error){
-		"cursors": func(s schema.Store) (any, error) {
-			all, err := s.Cursors(ctx)
-			for i := range all {
-				all[i].LastCommit = 0 // earlier versions kept none; the next takeover writes it
-			}
-			return all, err
-		},
+		"cursors": func(s schema.Store) (any, error) { return s.Cursors(ctx) },
 		"plans":   func(s schema.Store) (any, error) { return s.Plans(ctx) },
 		"active":  func(s schema.Store) (any, error) { return s.LoadActive(ctx, 1, 0, 100) },
 		"numbers": func(s schema.Store) (any, error) { return s.LoadNumbers(ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7}) },
@@ -346,11 +157,7 @@ func same(t *testing.T, got, want schema.Store) {
 		"untold":  func(s schema.Store) (any, error) { return s.Untold(ctx, 1, 0, 100) },
 		"overdue": func(s schema.Store) (any, error) { return s.Overdue(ctx, 1<<60, core.Due{}, 100) },
 		"list": func(s schema.Store) (any, error) {
-			page, err := s.List(ctx, core.Filter{Limit: 100})
-			for i := range page.Tasks {
-				page.Tasks[i].Fingerprint = "" // see TestFailedBeforeTheUpgrade
-			}
-			return page, err
+			return s.List(ctx, core.Filter{Limit: 100})
 		},
 		"counts":   func(s schema.Store) (any, error) { return s.Counts(ctx) },
 		"existing": func(s schema.Store) (any, error) { return s.Existing(ctx, 1, []string{"t1", "t4", "t5"}) },
@@ -382,8 +189,10 @@ func same(t *testing.T, got, want schema.Store) {
 func TestMigrateCutAnywhere(t *testing.T) {
 	t.Parallel()
 	direct := pgtestdb.URL(t)
-	db := schema.DB(opened(t, direct, schema.Options{MaxConns: 1}))
-	want := tablesOf(t, direct)
+	o := next(t, "postgres")
+	o.MaxConns = 1
+	db := schema.DB(opened(t, direct, o))
+	want := tablesOf(t, direct, o)
 	cuts := 0
 	for n := 1; ; n++ {
 		if _, err := db.Exec(`DROP SCHEMA public CASCADE; CREATE SCHEMA public`); err != nil {
@@ -393,7 +202,7 @@ func TestMigrateCutAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := dialects.Open(t.Context(), p.URL(), schema.Options{MaxConns: 1})
+		s, err := dialects.Open(t.Context(), p.URL(), o)
 		if err == nil {
 			err = s.Migrate(t.Context())
 			if cerr := s.Close(); cerr != nil {
@@ -410,20 +219,20 @@ func TestMigrateCutAnywhere(t *testing.T) {
 			break
 		}
 		cuts++
-		if got := tablesOf(t, direct); got != want {
+		if got := tablesOf(t, direct, o); got != want {
 			t.Errorf("cut at write %d (%v):\n got %s\nwant %s", n, err, got, want)
 		}
 	}
-	if cuts < 15 {
+	if statements := strings.Count(nextStatements["postgres"], ";\n"); cuts < 50+statements {
 		t.Errorf("%d cuts: the migrations have more statements", cuts)
 	}
 	t.Logf("%d cuts", cuts)
 }
 
 // tablesOf migrates a database and describes what is in it then.
-func tablesOf(t *testing.T, at string) string {
+func tablesOf(t *testing.T, at string, o schema.Options) string {
 	t.Helper()
-	s, err := dialects.Open(t.Context(), at, schema.Options{MaxConns: 2})
+	s, err := dialects.Open(t.Context(), at, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,88 +262,77 @@ func tablesOf(t *testing.T, at string) string {
 	return all.String()
 }
 
-// Processes that start at once all find the tables.
-func TestMigrateAtOnce(t *testing.T) {
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
-		t.Run(name, func(t *testing.T) {
-			const processes = 5
-			errs := make(chan error, processes)
-			for range processes {
-				s := opened(t, at, schema.Options{MaxConns: 2})
-				go func() { errs <- s.Migrate(context.Background()) }()
-			}
-			for range processes {
-				if err := <-errs; err != nil {
-					t.Error(err)
-				}
-			}
-		})
+// versionWritten notes behind the store's back that a migration was applied.
+func versionWritten(t *testing.T, s schema.Store, version int) {
+	t.Helper()
+	db := schema.DB(s)
+	if s.Dialect() == "sqlite" {
+		db = schema.WriterDB(s)
+	}
+	if _, err := db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, TRUE)`, version); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// A database that a newer binary has been at is refused.
+// refused wants that a database is neither served nor migrated, for that reason.
+func refused(t *testing.T, s schema.Store, want string) {
+	t.Helper()
+	for what, err := range map[string]error{"check": s.CheckVersion(t.Context()), "migrate": s.Migrate(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", what, err, want)
+		}
+	}
+}
+
+// Only tables of the very version of the binary are served. Those that a newer one has been at are not migrated.
 //
-// covers: C7
-func TestNewerDatabaseIsRefused(t *testing.T) {
-	for name, at := range map[string]string{"postgres": pgtestdb.URL(t), "sqlite": sqliteURL(t)} {
-		t.Run(name, func(t *testing.T) {
-			s := open(t, at, schema.Options{})
-			if name == "sqlite" { // the store's own connections for reading cannot write
-				db, err := sql.Open("sqlite", strings.TrimPrefix(at, "sqlite:"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer db.Close()
-				_, err = db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)`)
-				if err != nil {
-					t.Fatal(err)
-				}
-			} else if _, err := schema.DB(s).Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)`); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "newer binary") {
-				t.Errorf("migrate: %v", err)
-			}
-		})
-	}
-}
-
-// Only tables of the very version of the binary are served.
 // covers: C7
 func TestCheckVersion(t *testing.T) {
 	for name, at := range stores {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t, at(t), schema.Options{})
-			versions, err := versionsOf(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			newest := versions[len(versions)-1]
-			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "run `duly migrate`") {
+			url := at(t)
+			s, newer := opened(t, url, schema.Options{}), opened(t, url, next(t, name))
+			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "has no tables of version 100: run `duly migrate`") {
 				t.Errorf("without tables: %v", err)
 			}
-			db, err := migrateTo(t.Context(), s, 1)
-			if err != nil {
+			if err := errors.Join(s.Migrate(t.Context()), s.CheckVersion(t.Context())); err != nil {
 				t.Fatal(err)
 			}
-			want := fmt.Sprintf("has version 1, this binary wants %d: run `duly migrate`", newest)
-			if err := s.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			if err := newer.CheckVersion(t.Context()); err == nil || !strings.Contains(err.Error(), "has version 100, this binary wants 999: run `duly migrate`") {
 				t.Errorf("older: %v", err)
 			}
-			if err := s.Migrate(t.Context()); err != nil {
+			if err := newer.Migrate(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.CheckVersion(t.Context()); err != nil {
-				t.Error(err)
+			refused(t, s, "has version 999, this binary knows up to 100: use a newer binary")
+		})
+	}
+}
+
+// A database that was made while Duly was developed is refused, and stays as it is.
+//
+// covers: C7
+func TestTablesOfDevelopment(t *testing.T) {
+	for name, at := range stores {
+		t.Run(name, func(t *testing.T) {
+			url := at(t)
+			s := open(t, url, schema.Options{})
+			db := schema.DB(s)
+			if name == "sqlite" {
+				db = schema.WriterDB(s)
 			}
-			if _, err := db.Exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, TRUE)`); err != nil {
-				t.Fatal(err)
-			}
-			want = fmt.Sprintf("has version 1000, this binary knows up to %d", newest)
-			for what, err := range map[string]error{"check": s.CheckVersion(t.Context()), "migrate": s.Migrate(t.Context())} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("newer, %s: %v", what, err)
+			for _, statement := range []string{`DELETE FROM goose_db_version WHERE version_id > 0`, `DROP VIEW steps`, `DROP TABLE limits`} {
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatal(err)
 				}
+			}
+			for _, version := range []int{1, 22, 29} {
+				versionWritten(t, s, version)
+				refused(t, s, fmt.Sprintf("has version %d, made while Duly was not released yet, and cannot be migrated: use a new database; nothing was changed", version))
+			}
+			var limits int
+			if err := db.QueryRow(`SELECT count(*) FROM limits`).Scan(&limits); err == nil {
+				t.Error("a table was made")
 			}
 		})
 	}

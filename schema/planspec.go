@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
@@ -20,17 +19,17 @@ func EncodePlan(p *core.Plan) ([]byte, error) {
 	return spec, nil
 }
 
-// decodePlan reads a stored plan, in the canonical form or in the one of before. Of a
-// field or kind of step that this binary does not know it does not guess: it is an error that names it.
+// decodePlan reads a stored plan. Of a form, field or kind of step that this binary does not
+// know it does not guess: it is an error that names it.
 func decodePlan(spec []byte) (core.Plan, error) {
 	var form struct {
-		V *int `json:"v"` // the form of before has none
+		V int `json:"v"`
 	}
 	if err := json.Unmarshal(spec, &form); err != nil {
 		return core.Plan{}, err
 	}
-	if form.V == nil {
-		return decodeOldPlan(spec)
+	if form.V != planform.Version {
+		return core.Plan{}, fmt.Errorf("it is stored in form version %d, this binary knows %d", form.V, planform.Version)
 	}
 	p, err := planform.Decode(spec)
 	if err != nil {
@@ -39,57 +38,6 @@ func decodePlan(spec []byte) (core.Plan, error) {
 	for i := range p.Steps {
 		if s := &p.Steps[i]; !s.Kind.Known() {
 			return core.Plan{}, fmt.Errorf("step %q: kind %q is not known to this binary", s.Name, s.Kind)
-		}
-	}
-	return planform.Normal(&p), nil
-}
-
-// oldPlan is core.Plan as it was while it was stored as it is in memory, durations in
-// nanoseconds. It never changes.
-type oldPlan struct {
-	Name       string
-	Version    int64
-	Steps      []oldStep
-	CompleteBy time.Duration
-	Grace      time.Duration
-	InputMax   int
-}
-
-type oldStep struct {
-	Name            string
-	Agent           string
-	After           []int
-	Undoable        bool
-	CompleteBy      time.Duration
-	UndoCompleteBy  time.Duration
-	AttemptsMax     int
-	UndoAttemptsMax int
-	Backoff         time.Duration
-	BackoffCap      time.Duration
-	OnExhausted     string
-	Pause           time.Duration
-	ResultMax       int
-}
-
-func decodeOldPlan(spec []byte) (core.Plan, error) {
-	var old oldPlan
-	d := json.NewDecoder(bytes.NewReader(spec))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&old); err != nil {
-		return core.Plan{}, err
-	}
-	p := core.Plan{Name: old.Name, Version: old.Version, CompleteBy: old.CompleteBy, Grace: old.Grace, InputMax: old.InputMax, Steps: make([]core.Step, len(old.Steps))}
-	for i := range old.Steps {
-		s := &old.Steps[i]
-		for _, a := range s.After {
-			if a < 0 || a >= i {
-				return core.Plan{}, fmt.Errorf("step %s comes after step number %d of %d", s.Name, a+1, len(old.Steps))
-			}
-		}
-		p.Steps[i] = core.Step{
-			Name: s.Name, Agent: s.Agent, After: s.After, Undoable: s.Undoable, CompleteBy: s.CompleteBy, UndoCompleteBy: s.UndoCompleteBy,
-			AttemptsMax: s.AttemptsMax, UndoAttemptsMax: s.UndoAttemptsMax, Backoff: s.Backoff, BackoffCap: s.BackoffCap,
-			OnExhausted: core.Policy(s.OnExhausted), Pause: s.Pause, ResultMax: s.ResultMax,
 		}
 	}
 	return planform.Normal(&p), nil

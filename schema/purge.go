@@ -13,8 +13,7 @@ import (
 // it is to delete those rows. Its own row does not change. That it is forgotten is
 // said once for many: partitions.forgotten is an end number, every ending up to
 // which is forgotten, or belongs to a task in error, which stays for a person; when
-// such a task ends otherwise, it gets a new end number. Rows that binaries of before
-// wrote hold their input themselves (and say purged themselves).
+// such a task ends otherwise, it gets a new end number.
 //
 // A child goes with its parent, whose undo may need it: its own end is passed over while
 // the journal of its parent is there. When the parent's turn has come its children go
@@ -53,7 +52,6 @@ type Old struct {
 	Rows, Details []int64 // numbers of tasks
 	Family        []Kin   // what goes with Details, if they go
 	Partly        bool    // there is more of the family: Details stay until that is gone
-	Inputs        bool    // some of Details hold their input in their row
 	Labels        bool    // some of Rows have labels
 	Forgotten     int64   // the end number up to which all will be forgotten
 
@@ -88,15 +86,15 @@ func (o *Old) Goes(old []int64) []int64 {
 // The looks of a purge. Endings come in the order of their numbers, which is
 // that of time but for milliseconds; the first one that is too young ends it.
 const (
-	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' OR t.purged THEN 1
+	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' THEN 1
 	WHEN t.parent IS NOT NULL AND EXISTS (SELECT 1 FROM journal j WHERE j.partition = t.partition AND j.number = t.parent AND j.seq = 1) THEN 1 ELSE 0 END,
-	CASE WHEN t.input IS NULL THEN 0 ELSE 1 END, COALESCE(t.parent, 0) FROM tasks t
+	0, COALESCE(t.parent, 0) FROM tasks t
 	WHERE t.partition = ?1 AND t.end_number > ?2 AND t.end_number <= (SELECT p.told FROM partitions p WHERE p.partition = ?1) ORDER BY t.end_number LIMIT ?3`
 	qOldRows = `SELECT number, number, ended_at, CASE WHEN ended_at IS NULL OR state = 'error' THEN 1 WHEN ` + isForgotten + ` THEN 0
 	WHEN parent IS NOT NULL AND ` + isPassed + ` THEN 1 ELSE 2 END, CASE WHEN labels IS NULL THEN 0 ELSE 1 END, 0 FROM tasks
 	WHERE partition = ?1 AND number >= ?2 ORDER BY number LIMIT ?3`
 	isPassed    = `end_number <= (SELECT p.forgotten FROM partitions p WHERE p.partition = ?1)`
-	isForgotten = `(purged OR ` + isPassed + ` AND (parent IS NULL OR NOT ` + hasJournal + `))`
+	isForgotten = isPassed + ` AND (parent IS NULL OR NOT ` + hasJournal + `)`
 	hasJournal  = `EXISTS (SELECT 1 FROM journal j WHERE j.partition = tasks.partition AND j.number = tasks.number AND j.seq = 1)`
 	qKin        = `SELECT number, parent`
 	isKin       = ` AND parent IS NOT NULL AND state IN ('processed', 'undone') AND ` + hasJournal + `
@@ -122,7 +120,7 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 		if err != nil {
 			return c, err
 		}
-		c.Rows, c.Labels, c.number = old.numbers, old.has, old.next
+		c.Rows, c.Labels, c.number = old.numbers, old.labels, old.next
 	}
 	if detail == 0 {
 		return c, nil
@@ -135,9 +133,9 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 	if err != nil {
 		return c, err
 	}
-	c.Details, c.Inputs, c.Forgotten, c.moves = old.numbers, old.has, old.next, old.next > forgotten[0]
+	c.Details, c.Forgotten, c.moves = old.numbers, old.next, old.next > forgotten[0]
 	if c.Family, c.Partly, err = r.family(ctx, partition, old.numbers, limit); c.Partly {
-		c.Inputs, c.Forgotten, c.moves = false, forgotten[0], false
+		c.Forgotten, c.moves = forgotten[0], false
 	}
 	return c, err
 }
@@ -205,7 +203,7 @@ func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.In
 // oldTasks are what a look found.
 type oldTasks struct {
 	numbers []int64
-	has     bool  // what the query says of some of them: see Old
+	labels  bool  // some of them have labels
 	next    int64 // where the next look begins
 }
 
@@ -222,8 +220,8 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 		for rows.Next() {
 			var number, place, parent int64
 			var ended instant
-			var stays, has int
-			if err := rows.Scan(&number, &place, &ended, &stays, &has, &parent); err != nil {
+			var stays, labels int
+			if err := rows.Scan(&number, &place, &ended, &stays, &labels, &parent); err != nil {
 				rows.Close()
 				return old, fmt.Errorf("old task of partition %d: %w", partition, err)
 			}
@@ -235,7 +233,7 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 				return old, nil
 			case stays == stayNot:
 				old.numbers = append(old.numbers, number)
-				old.has = old.has || has > 0
+				old.labels = old.labels || labels > 0
 			}
 			old.next = place
 			if query == qOldRows {
@@ -257,7 +255,6 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 const (
 	qForgetRows    = `DELETE FROM tasks WHERE `
 	qForgetDetails = `SELECT number FROM tasks WHERE `
-	qForgetInputs  = `UPDATE tasks SET input = NULL WHERE `
 	qForgetJournal = `DELETE FROM journal WHERE `
 	// The labels of rows that are gone. They go with the row: until then its tombstone is found by them.
 	qForgetLabels = `DELETE FROM labels WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.partition = labels.partition AND t.number = labels.number) AND `

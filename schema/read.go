@@ -44,7 +44,7 @@ func (i *instant) Scan(v any) error {
 	return nil
 }
 
-const taskColumns = `partition, number, id, type, plan_version, input, input_hash, state, seq, round,
+const taskColumns = `partition, number, id, type, plan_version, input_hash, state, seq, round,
 	COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline, failure_count, COALESCE(reply_to, ''),
 	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0), COALESCE(labels, ''),
 	COALESCE(parent, 0), COALESCE(parent_step, 0), COALESCE(child_index, 0), start_at`
@@ -58,7 +58,7 @@ const (
 	qNextAgent  = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
 	qUntold     = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
 	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_number, went_back_until,
-	cursor_stored, control_stored, stored_epoch FROM partitions`
+	cursor_stored, control_stored FROM partitions`
 	qCursors   = qPartitions + ` ORDER BY partition`
 	qPartition = qPartitions + ` WHERE partition = ?1`
 	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
@@ -66,7 +66,7 @@ const (
 	qCursorsOwned = `) OR owner = ?2`
 	qUnowned      = qPartitions + ` WHERE owner NOT IN (SELECT u.owner FROM `
 	qTakeOver     = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
-	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12, stored_epoch = ?3 WHERE partition = ?1`
+	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12 WHERE partition = ?1`
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index each. Each part stops by itself: to
@@ -100,7 +100,7 @@ func scanTask(rows *sql.Rows, more ...any) (core.Task, error) {
 	var state, labels string
 	var origin int64
 	into := []any{
-		&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.Input, &t.InputHash, &state, &t.Seq, &t.Round,
+		&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.InputHash, &state, &t.Seq, &t.Round,
 		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber, &labels,
 		&t.Parent, &t.ParentStep, &t.ChildIndex, &starts,
 	}
@@ -186,11 +186,11 @@ func scanRecord(rows *sql.Rows) (number int64, rec core.Record, input []byte, co
 	var kind, state, status string
 	var at, quiet, due, deadline instant
 	var errText, reason []byte
-	var format int
+	var format int16
 	err = rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
 		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format, &input, &commit)
-	if err == nil && format > journalFormat {
-		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, journalFormat)
+	if err == nil && format > JournalFormat {
+		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, JournalFormat)
 	}
 	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
 	rec.At, rec.EffectsPossibleUntil, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
@@ -301,15 +301,13 @@ func scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
 // ScanPartition reads a row of PartitionSQL.
 func ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var st core.PartitionState
-	var cursor, control, until, epoch int64
+	var cursor, control, until int64
 	var back, tasks, controls instant
 	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream, &st.LastCommit, &back, &st.WentBackNumber, &until,
-		&tasks, &controls, &epoch)
+		&tasks, &controls)
 	st.Cursor, st.ControlCursor = uint64(cursor), uint64(control)
 	st.WentBackAt, st.WentBackUntil = core.Instant(back), uint64(until)
-	if epoch == st.Epoch {
-		st.CursorStored, st.ControlStored = core.Instant(tasks), core.Instant(controls)
-	}
+	st.CursorStored, st.ControlStored = core.Instant(tasks), core.Instant(controls)
 	return st, err
 }
 

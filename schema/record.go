@@ -7,44 +7,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// The formats of journal rows; rows of a later one are not read.
-const (
-	plainFormat   = 1
-	inputFormat   = 2 // with the task's input, which binaries of before look for in tasks
-	repairFormat  = 3 // of an edit, or of a step that was accepted: binaries of before would undo less, or by another input
-	graphFormat   = 4 // of a plan that is a graph: binaries of before know one command at a time
-	lateFormat    = 5 // of a late answer, which binaries of before would take for the end of a command
-	probeFormat   = 6 // of a do whose agent is asked what became of it: binaries of before would let it hang, or be undone
-	journalFormat = probeFormat
-)
-
-// FormatOf is the format of a row of a task that holds that input.
-func FormatOf(t *core.Task, r *core.Record, input []byte) int16 {
-	switch {
-	case r.Kind == core.KindProbed, r.Kind == core.KindOverdue && r.StepStatus == core.StepRunning:
-		return probeFormat
-	case r.Kind == core.KindLate, r.Kind == core.KindUndoLate:
-		return lateFormat
-	case r.Kind == core.KindSkipped, r.Kind == core.KindSignalled, r.Kind == core.KindResult, r.Kind == core.KindStarted && r.Input != nil, severalOut(t):
-		return graphFormat
-	case r.Input != nil || r.Kind == core.KindAccepted:
-		return repairFormat
-	case input != nil:
-		return inputFormat
-	}
-	return plainFormat
-}
-
-// severalOut reports whether more than one command of a task is out.
-func severalOut(t *core.Task) bool {
-	out := 0
-	for i := range t.Steps {
-		if t.Steps[i].Out != 0 {
-			out++
-		}
-	}
-	return out > 1
-}
+// JournalFormat is the format of journal rows; rows of a later one are not read.
+const JournalFormat int16 = 1
 
 // KindWord is what plan_steps says of the kind of a step.
 func KindWord(k core.StepKind) string {

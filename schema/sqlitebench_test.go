@@ -62,9 +62,9 @@ func grownBench(b *testing.B, tasks int) *bench {
 	at := sqliteURL(b)
 	s := open(b, at, schema.Options{})
 	const fill = `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?1 - 1)
-		INSERT INTO tasks (partition, number, id, type, plan_version, input, input_hash, state, seq, round, failure_count, origin, created_at, updated_at,
+		INSERT INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, failure_count, origin, created_at, updated_at,
 			ended_at, end_number, commit_id)
-		SELECT i % ?2, 1 + i / ?2, lower(hex(randomblob(16))), 'order', 1, randomblob(60), randomblob(32), 'processed', 6, 0, 0, 0, 1, 1, 1, 1 + i / ?2, 1 FROM n`
+		SELECT i % ?2, 1 + i / ?2, lower(hex(randomblob(16))), 'order', 1, randomblob(32), 'processed', 6, 0, 0, 0, 1, 1, 1, 1 + i / ?2, 1 FROM n`
 	if tasks > 0 {
 		if _, err := schema.WriterDB(s).ExecContext(b.Context(), fill, tasks, benchPartitions); err != nil {
 			b.Fatal(err)

@@ -3,6 +3,7 @@ package schema
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -127,6 +128,7 @@ type Options struct {
 	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
 	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
+	Migrations   fs.FS         // make the tables in place of the files of this binary, for tests of versions to come
 	Chain        bool          // keep the chains of the partitions that are taken over
 }
 

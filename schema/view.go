@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/operate"
 )
 
 // Get implements Store.
@@ -45,11 +44,11 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 // fingerprint is what groups a task in error or undone, by its row.
 func (r *reader) fingerprint(ctx context.Context, partition int, number int64) (string, error) {
 	found, err := column[string](ctx, r, `SELECT COALESCE(fingerprint, '') FROM tasks WHERE partition = ?1 AND number = ?2`, partition, number)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", fmt.Errorf("fingerprint of task number %d of partition %d: %w", number, partition, err)
-	case len(found) == 0 || found[0] == "":
-		return operate.FingerprintBefore, nil
+	}
+	if len(found) == 0 { // its row is gone since
+		return "", nil
 	}
 	return found[0], nil
 }

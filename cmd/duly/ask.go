@@ -541,7 +541,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		if now := t.State + t.Why; now != last {
 			last = now
 			if c.Output == show.Text {
-				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.sentence()))
+				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.Why))
 			} else if err := show.Raw(std.out, show.JSON, data); err != nil {
 				return err
 			}

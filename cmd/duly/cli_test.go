@@ -184,7 +184,7 @@ func TestDevInANamespace(t *testing.T) {
 		_, out, _ := command(t, "", "get", "delivery", "d-1", "-s", url)
 		return strings.Contains(out, "processed")
 	})
-	if !strings.Contains(c.log(), "/PROD_TASKS@") {
+	if !strings.Contains(c.log(), "stream=PROD_TASKS") {
 		t.Error("the streams are not those of the namespace")
 	}
 }

@@ -292,11 +292,6 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 	})
 }
 
-// sentence says why the task is where it is. A node of a version before answers without one.
-func (t *task) sentence() string {
-	return cmp.Or(t.Why, strings.TrimSuffix(t.ID+" is "+t.State+": "+t.Reason, ": "))
-}
-
 // ended reports whether the task has come to an end, be it one that needs an operator.
 func (t *task) ended() bool {
 	return t.State == "processed" || t.State == "undone" || t.State == "error"

@@ -125,7 +125,7 @@ func (t *task) lineage(page show.Page) {
 // explain says why a task is where it is, and of each step that is open how to go on with it.
 func (t *task) explain(w io.Writer) {
 	page := show.Page{W: w, Width: show.On(w).Width}
-	say(page, "", show.Clean(t.sentence()))
+	say(page, "", show.Clean(t.Why))
 	t.lineage(page)
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Kind != "" && (s.Status == core.StepRunning.String() || s.Status == core.StepUndoing.String()) {

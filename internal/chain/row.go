@@ -147,8 +147,6 @@ func (h *Hasher) Task(t *Task) Digest {
 	h.text(t.Labels)
 	h.text(t.Fingerprint)
 	h.bytes(t.InputHash)
-	if t.Parent != 0 || t.ParentStep != 0 || t.ChildIndex != 0 || t.StartAt != 0 { // else the digest of before there were these
-		h.ints(t.Parent, t.ParentStep, t.ChildIndex, int64(t.StartAt))
-	}
+	h.ints(t.Parent, t.ParentStep, t.ChildIndex, int64(t.StartAt))
 	return h.digest()
 }

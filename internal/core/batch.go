@@ -161,8 +161,7 @@ type Claim struct {
 	Owner  string
 	Commit int64   // the row's last commit from now on: no other takeover writes the same
 	At     Instant // now
-	// Stream names the streams as they are now: tasks/control, the identity of each. A
-	// third part is what versions before 1 called the task stream.
+	// Stream names the streams as they are now: tasks/control, the identity of each.
 	Stream string
 	// RewoundTasks and RewoundControl: the stream ends before the partition's cursor, or
 	// has another message there.
@@ -288,7 +287,7 @@ func (s *PartitionState) Take(c Claim) {
 	if control || c.RewoundControl {
 		s.ControlCursor, s.ControlStored = c.ControlBegin, 0
 	}
-	s.Stream = storedStreams(c.Stream)
+	s.Stream = c.Stream
 	s.Owner, s.LastCommit = c.Owner, c.Commit
 	s.Epoch = max(s.Epoch, c.Evidence.Epoch, c.Former.Epoch) + 1
 }

@@ -373,9 +373,7 @@ func (t *Task) applyUndoReason(r *Record) {
 				t.FailedStep = i + 1
 			}
 		}
-		if t.Why = r.Reason; t.Why == "" {
-			t.Why = r.Error // as rows of earlier versions have it
-		}
+		t.Why = r.Reason
 	case r.Kind != KindUndone && r.Kind != KindUndoLate && r.Kind != KindLate && r.Kind != KindProbed && r.Reason != "" && t.FailedStep == 0:
 		t.Why = r.Reason
 	}

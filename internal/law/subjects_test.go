@@ -222,7 +222,7 @@ var situations = []section{
 	{"Faults, one by one", []subject{
 		{"E18", "CockroachDB's retry errors, unknown outcomes of commits, connections lost around them", ""},
 		{"E19", "SQL that only one of the databases knows", ""},
-		{"E20", "a migration that is cut off anywhere, begun by four processes at once, on data of each earlier version", ""},
+		{"E20", "a migration that is cut off anywhere, or begun by four processes at once", ""},
 		{"E21", "sizes at the limit, beyond, zero, absurd", ""},
 		{"E22", "hostile ids and subjects", ""},
 		{"E23", "a reply subject that points at a command, an API subject, another's inbox", ""},

@@ -383,7 +383,7 @@ func (ch *Change) Move(ctx context.Context, st *core.PartitionState) (MovedParti
 	begins := [2]*uint64{&done.Begin, &done.ControlBegin}
 	for i, cursor := range [2]uint64{st.Cursor, st.ControlCursor} {
 		l := &ch.lanes[i]
-		at := l.numberOf(ch.idIn(st.Stream, i))
+		at := l.numberOf(laneID(st.Stream, i))
 		if at == home {
 			continue
 		}
@@ -412,13 +412,9 @@ func (ch *Change) Move(ctx context.Context, st *core.PartitionState) (MovedParti
 	return done, nil
 }
 
-// idIn is the identity of a stream in a partition's row: of the task or the control stream.
-func (ch *Change) idIn(row string, lane int) string {
-	tasks, control, both := strings.Cut(row, "/")
-	first := ch.lanes[lane].streams[0].CachedInfo()
-	if !both && row == formerIdentity(ch.lanes[0].streams[0].CachedInfo()) {
-		return streamID(first) // of versions before 1, which knew one of each
-	}
+// laneID is the identity of a stream in a partition's row: of the task or the control stream.
+func laneID(row string, lane int) string {
+	tasks, control, _ := strings.Cut(row, "/")
 	if lane == 0 {
 		return tasks
 	}

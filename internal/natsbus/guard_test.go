@@ -183,7 +183,7 @@ func TestLeaseOverALostBucket(t *testing.T) {
 func TestInstallation(t *testing.T) {
 	t.Parallel()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	setUp(t, c, StreamConfig{}) // of a version before, without an id
+	setUp(t, c, StreamConfig{}) // without the id of an installation
 	id, err := c.Identity(within(t))
 	if err != nil {
 		t.Fatal(err)

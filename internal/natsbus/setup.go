@@ -235,15 +235,14 @@ func withFlag(err error) error {
 }
 
 // Identity names the first task stream and its control stream as they are now:
-// tasks/control/former, the ids of both and what versions before 1 wrote of the task
-// stream. Errors: those of Home.
+// tasks/control, the ids of both. Errors: those of Home.
 func (c *Conn) Identity(ctx context.Context) (string, error) {
 	home, err := c.Home(ctx, 0)
 	return home.Identity, err
 }
 
 func identity(tasks, control *jetstream.StreamInfo) string {
-	return streamID(tasks) + "/" + streamID(control) + "/" + formerIdentity(tasks)
+	return streamID(tasks) + "/" + streamID(control)
 }
 
 // stream finds a stream of this installation. Errors: ErrNoStream, ErrInstallation.
@@ -266,19 +265,14 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 // streamIDBytes is the length of a stream's id.
 const streamIDBytes = 16
 
-// streamID is the identity of a stream: drawn by the node that made it. A stream of a
-// version before has one that every node derives alike.
+// streamID is the identity of a stream: drawn by the node that made it. One that was made
+// by hand has one that every node derives alike.
 func streamID(info *jetstream.StreamInfo) string {
 	if id := info.Config.Metadata[metaStream]; id != "" {
 		return id
 	}
-	sum := sha256.Sum256([]byte(formerIdentity(info)))
+	sum := sha256.Sum256([]byte(info.Config.Name + "@" + info.Created.UTC().Format(time.RFC3339Nano)))
 	return hex.EncodeToString(sum[:streamIDBytes])
-}
-
-// formerIdentity is what versions before wrote as the identity of the task stream.
-func formerIdentity(info *jetstream.StreamInfo) string {
-	return info.Config.Name + "@" + info.Created.UTC().Format(time.RFC3339Nano)
 }
 
 // resource is one stream that Setup makes; a bucket is one, too.

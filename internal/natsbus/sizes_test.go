@@ -101,7 +101,7 @@ func TestSizesFollowTheOffer(t *testing.T) {
 	}
 }
 
-// TestSizesMakeRoom: a task stream of an earlier version that has nearly all of the
+// TestSizesMakeRoom: a task stream that has nearly all of the
 // server's storage becomes smaller, so that the others have room; unbounded ones get a
 // bound that holds what they have.
 func TestSizesMakeRoom(t *testing.T) {

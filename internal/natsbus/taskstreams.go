@@ -113,7 +113,7 @@ func eachTaskStream[T any](ctx context.Context, c *Conn, spare time.Duration, as
 
 // Home is where the cursors of a partition belong.
 type Home struct {
-	Identity string   // tasks/control/former: see Conn.Identity
+	Identity string   // tasks/control: see Conn.Identity
 	Others   []string // identities of the installation's other task streams, past ones included
 }
 

@@ -91,7 +91,7 @@ func TestTaskStreamsNumber(t *testing.T) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if home, err := c.Home(within(t), 4); err != nil || strings.Count(home.Identity, "/") != 2 || len(home.Others) != 0 {
+	if home, err := c.Home(within(t), 4); err != nil || strings.Count(home.Identity, "/") != 1 || len(home.Others) != 0 {
 		t.Errorf("%+v, %v", home, err)
 	}
 	if _, err := c.BeginChange(within(t), "", 2, 7); !errors.Is(err, ErrSettings) {

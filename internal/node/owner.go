@@ -261,16 +261,16 @@ func (w ownerWires) Listen(partition int, in *scheduler.Inbox) (func(), error) {
 
 // Read implements scheduler.Wires. Controls begin first: they go before new work.
 func (w ownerWires) Read(ctx context.Context, partition int, from scheduler.Adopted, in *scheduler.Inbox, lost func(error)) (func(), error) {
-	names := strings.SplitN(from.Stream, "/", 3) // as Conn.Identity joins them
-	if len(names) < 2 {
+	ofTasks, ofControl, both := strings.Cut(from.Stream, "/") // as Conn.Identity joins them
+	if !both {
 		return nil, fmt.Errorf("read partition %d: streams %q, want tasks/control", partition, from.Stream)
 	}
-	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, natsbus.ReadConfig{Stream: names[1], Stored: from.ControlStored},
+	control, err := w.n.conn.ReadControl(ctx, partition, from.Epoch, from.ControlCursor, natsbus.ReadConfig{Stream: ofControl, Stored: from.ControlStored},
 		func(m *natsbus.TaskMessage) { w.controls(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrControlRewound)) })
 	if err != nil {
 		return nil, fmt.Errorf("read the controls of partition %d: %w", partition, rewound(err, scheduler.ErrControlRewound))
 	}
-	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, natsbus.ReadConfig{Stream: names[0], Stored: from.CursorStored},
+	tasks, err := w.n.conn.ReadTasks(ctx, partition, from.Epoch, from.Cursor, natsbus.ReadConfig{Stream: ofTasks, Stored: from.CursorStored},
 		func(m *natsbus.TaskMessage) { w.tasks(ctx, partition, m, in) }, func(err error) { lost(rewound(err, scheduler.ErrRewound)) })
 	if err != nil {
 		control.Stop()

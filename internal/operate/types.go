@@ -109,10 +109,6 @@ type GroupKey struct {
 	Fingerprint string     `json:"fingerprint"` // of the error's text without numbers and ids
 }
 
-// FingerprintBefore is the fingerprint of the group of tasks that failed before fingerprints were kept: what they failed
-// of is in their journals alone.
-const FingerprintBefore = "before-the-upgrade"
-
 // Group is one failure group.
 type Group struct {
 	GroupKey

@@ -49,17 +49,9 @@ func controlKind(word string) core.EventKind {
 	return 0
 }
 
-// controlSignal is the version of control messages that has signals: an older owner names it, and keeps the message as a
-// dead letter. All others have version 1.
-const controlSignal = 2
-
 // AppendControl appends the JSON of a control message.
 func AppendControl(dst []byte, c *core.Control) []byte {
-	version := int64(Version)
-	if c.Kind == core.EventSignal {
-		version = controlSignal
-	}
-	dst = append(strconv.AppendInt(append(dst, `{"v":`...), version, 10), `,"kind":`...)
+	dst = append(strconv.AppendInt(append(dst, `{"v":`...), Version, 10), `,"kind":`...)
 	dst = appendString(dst, ControlWord(c.Kind))
 	dst = appendInts(dst, "numbers", c.Numbers)
 	dst = appendInts(dst, "seqs", c.Seqs)
@@ -147,8 +139,8 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	if strict && len(j.Numbers)+len(j.Seqs) > 0 { // a permission is for tasks of one type, each looked at by its id
 		return core.Control{}, fmt.Errorf("%w: control: numbers and seqs are not for requests; ask about each task by its id", ErrUndecodable)
 	}
-	if j.V != Version && j.V != controlSignal {
-		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d or %d", ErrUndecodable, j.V, Version, controlSignal)
+	if j.V != Version {
+		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d", ErrUndecodable, j.V, Version)
 	}
 	if len(j.Seqs) == 0 {
 		j.Seqs = nil

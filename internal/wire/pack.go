@@ -20,13 +20,10 @@ const (
 
 // Versions of packs. Behind its version byte a compressed pack has the rest of a plain one
 // as a block of S2: inputs of one type repeat their members' names, and what is not written
-// need not be copied, synced and read. A pack in which a submission has a start-at has a
-// version of its own in both forms: an older owner names it, and keeps it as a dead letter.
+// need not be copied, synced and read.
 const (
-	packPlain           = Version
-	packCompressed      = 2
-	packTimed           = 3
-	packTimedCompressed = 4
+	packPlain      = Version
+	packCompressed = 2
 )
 
 // Bounds of a compressed pack. A decoder allocates the length that the block claims, so
@@ -40,7 +37,6 @@ const (
 // AppendPack appends a pack: the version byte, then per submission a record
 // with its length in front. DecodePack reads it.
 func AppendPack(dst []byte, subs []core.Submission) []byte {
-	begin := len(dst)
 	dst = append(dst, packPlain)
 	for i := range subs {
 		s := &subs[i]
@@ -54,14 +50,13 @@ func AppendPack(dst []byte, subs []core.Submission) []byte {
 		dst = binary.AppendVarint(dst, int64(s.At))
 		dst = binary.AppendUvarint(dst, uint64(len(s.Input)))
 		dst = append(dst, s.Input...)
-		if len(s.Labels) > 0 || s.StartAt != 0 { // else nothing: older readers find the end here
+		if len(s.Labels) > 0 || s.StartAt != 0 { // most have neither, and no byte for them
 			dst = binary.AppendUvarint(dst, uint64(len(s.Labels)))
 			for _, l := range s.Labels {
 				dst = appendField(dst, l.Key)
 				dst = appendField(dst, l.Value)
 			}
 			if s.StartAt != 0 {
-				dst[begin] = packTimed
 				dst = binary.AppendVarint(dst, int64(s.StartAt))
 			}
 		}
@@ -83,35 +78,34 @@ func AppendCompressedPack(dst, pack []byte) ([]byte, bool) {
 		return dst, false
 	}
 	dst = dst[:begin+1+len(block)]
-	dst[begin] = pack[0] + 1
+	dst[begin] = packCompressed
 	return dst, true
 }
 
-// plainPack returns what is behind the version byte of a plain pack, and whether its
-// submissions may have a start-at.
-func plainPack(data []byte) (plain []byte, timed bool, err error) {
+// plainPack returns what is behind the version byte of a plain pack.
+func plainPack(data []byte) ([]byte, error) {
 	if len(data) == 0 {
-		return nil, false, errors.New("pack is empty")
+		return nil, errors.New("pack is empty")
 	}
 	version, rest := data[0], data[1:]
 	switch version {
-	case packPlain, packTimed:
-		return rest, version == packTimed, nil
-	case packCompressed, packTimedCompressed:
+	case packPlain:
+		return rest, nil
+	case packCompressed:
 		n, err := s2.DecodedLen(rest)
 		if err != nil {
-			return nil, false, fmt.Errorf("compressed pack: %w", err)
+			return nil, fmt.Errorf("compressed pack: %w", err)
 		}
 		if limit := min(compressMost, len(rest)*compressRatio); n > limit {
-			return nil, false, fmt.Errorf("compressed pack of %d bytes says it has %d, the limit is %d", len(rest), n, limit)
+			return nil, fmt.Errorf("compressed pack of %d bytes says it has %d, the limit is %d", len(rest), n, limit)
 		}
 		plain, err := s2.Decode(nil, rest)
 		if err != nil {
-			return nil, false, fmt.Errorf("compressed pack: %w", err)
+			return nil, fmt.Errorf("compressed pack: %w", err)
 		}
-		return plain, version == packTimedCompressed, nil
+		return plain, nil
 	default:
-		return nil, false, fmt.Errorf("pack has version %d, want %d to %d", version, packPlain, packTimedCompressed)
+		return nil, fmt.Errorf("pack has version %d, want %d or %d", version, packPlain, packCompressed)
 	}
 }
 
@@ -172,7 +166,7 @@ func appendField(dst []byte, s string) []byte {
 // what it was compressed from, not copies. Every error wraps ErrUndecodable: another
 // version, a length beyond the message, too many items, none at all.
 func DecodePack(data []byte) ([]core.Submission, error) {
-	rest, timed, err := plainPack(data)
+	rest, err := plainPack(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}
@@ -188,7 +182,7 @@ func DecodePack(data []byte) ([]core.Submission, error) {
 			return nil, fmt.Errorf("%w: pack item %d: %w", ErrUndecodable, len(subs)+1, r.err)
 		}
 		rest = r.rest
-		s, err := decodeRecord(record, lastType, timed)
+		s, err := decodeRecord(record, lastType)
 		if err != nil {
 			return nil, fmt.Errorf("%w: pack item %d: %w", ErrUndecodable, len(subs)+1, err)
 		}
@@ -202,8 +196,8 @@ func DecodePack(data []byte) ([]core.Submission, error) {
 }
 
 // decodeRecord reads one item. Most packs hold one type: lastType saves making
-// its string again. timed: it may have a start-at.
-func decodeRecord(record []byte, lastType string, timed bool) (core.Submission, error) {
+// its string again.
+func decodeRecord(record []byte, lastType string) (core.Submission, error) {
 	r := reader{rest: record}
 	var s core.Submission
 	if taskType := r.bytes("type"); string(taskType) == lastType {
@@ -223,7 +217,7 @@ func decodeRecord(record []byte, lastType string, timed bool) (core.Submission, 
 	}
 	if r.err == nil && len(r.rest) > 0 {
 		s.Labels = r.labels()
-		if r.err == nil && len(r.rest) > 0 && timed {
+		if r.err == nil && len(r.rest) > 0 {
 			if s.StartAt = core.Instant(r.varint("start-at")); r.err == nil && s.StartAt == 0 {
 				r.err = errors.New("start-at is 0, which is written as none")
 			}

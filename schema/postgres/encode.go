@@ -177,7 +177,7 @@ var journalFields = []field[journalRow]{
 	{"deadline", sqlTime, func(c *cells, r *journalRow) { c.time(r.Deadline) }},
 	{"input", sqlBytes, func(c *cells, r *journalRow) { c.someBytes(r.input) }},
 	{"commit_id", sqlInt8, func(c *cells, r *journalRow) { c.int(r.commit) }},
-	{"format", sqlInt2, func(c *cells, r *journalRow) { c.int2(schema.FormatOf(r.task, r.Record, r.input)) }},
+	{"format", sqlInt2, func(c *cells, r *journalRow) { c.int2(schema.JournalFormat) }},
 }
 
 // birthField is no column: the fallback leaves out the records of births that it left out.

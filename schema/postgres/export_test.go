@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -24,7 +23,6 @@ func Lists() []struct{ Name, SQL, Values string } {
 		{"numbers", dollars(`SELECT id` + among("tasks", "number")), `1, '{7,8,9}'`},
 		{"ids", dollars(`SELECT id` + among("tasks", "id")), `1, '{a,b,c}'`},
 		{"ours", oursSQL, `1, '{1,1,1}', '{7,8,9}', '{0,0,0}', '{1}'`},
-		{"forget inputs", forgetInputsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
 		{"old", oldSQL, `1, '{7,8,9}', '2030-01-01', 0`},
 		{"forget", forgetSQL, `1, '{7,8,9}'`},
 		{"forget rows", forgetRowsSQL, `1, '{7,8,9}', '2030-01-01', 0`},
@@ -42,16 +40,6 @@ func Passing(err error) bool {
 	var connect *pgconn.ConnectError
 	return errors.As(err, &network) || errors.As(err, &connect) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err)
-}
-
-// MigrateTo brings an empty store to an earlier version of the tables, and returns
-// its database, which may be written to.
-func (p *Store) MigrateTo(ctx context.Context, version int64) (*sql.DB, error) {
-	m, err := p.Migrator()
-	if err == nil {
-		_, err = m.UpTo(ctx, version)
-	}
-	return p.db, err
 }
 
 // VerdictCodes are the codes and classes in the table of errors.

@@ -127,7 +127,7 @@ func TestMigrateThroughFaults(t *testing.T) {
 	t.Parallel()
 	for name, f := range faultVariants {
 		t.Run(name, func(t *testing.T) {
-			f.faults.Rate = 0.08
+			f.faults.Rate = 0.05 // each call begins the file again
 			p := proxy(t, f.faults)
 			s, _ := faultyAt(t, p, pgtestdb.URL(t), f.options)
 			if err := s.Migrate(t.Context()); err != nil {
@@ -140,8 +140,8 @@ func TestMigrateThroughFaults(t *testing.T) {
 			for _, n := range p.Counts() {
 				happened += n
 			}
-			if happened < 10 {
-				t.Errorf("%d faults in %d requests, want some between the migrations", happened, p.Requests())
+			if happened < 5 {
+				t.Errorf("%d faults in %d requests, want some between the statements", happened, p.Requests())
 			}
 		})
 	}

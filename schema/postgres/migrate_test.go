@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,30 +9,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
 
-// hearing is a store of earlier tables whose migrations are listened to.
-func hearing(t *testing.T, version int64, o schema.Options) (s schema.Store, db *sql.DB, heard func() string) {
+// hearing are options whose migrations, to a version to come, are listened to.
+func hearing(t *testing.T, statements string) (o schema.Options, heard func() string) {
 	t.Helper()
 	var mu sync.Mutex
 	var all []string
+	o.Migrations = storetest.NextMigrations(t, "postgres", statements)
 	o.Tell = func(what string) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, what)
 	}
-	s = opened(t, pgtestdb.URL(t), o)
-	db, err := migrateTo(t.Context(), s, version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, db, func() string {
+	return o, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return strings.Join(all, "\n")
@@ -54,52 +48,49 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A migration that finds a table locked by a backup lets others by in between, says
-// what it waits for without the values in it, and is done when the backup is.
+// A migration that finds a table locked by a backup lets others by in between, says what it waits for without the values in
+// it, and goes on when the backup is done: each of its statements, also where some of the file wait for as long as it takes.
+//
 // covers: B6
 func TestMigrateBehindABackup(t *testing.T) {
-	s, db, heard := hearing(t, 1, schema.Options{})
-	backup, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := backup.Exec(`SELECT count(*) FROM journal WHERE actor = 'olga' AND number = 12345`); err != nil {
-		t.Fatal(err)
-	}
+	at := pgtestdb.Migrated(t)
+	serving := opened(t, at, schema.Options{})
+	db := dbOf(serving)
+	commit := committing(t, serving)
+	o, heard := hearing(t, `ALTER TABLE tasks ADD COLUMN IF NOT EXISTS mood TEXT;
+CREATE INDEX CONCURRENTLY IF NOT EXISTS tasks_mood ON tasks (mood) WHERE mood IS NOT NULL;
+ALTER TABLE journal ADD COLUMN IF NOT EXISTS mood TEXT;
+`)
+	s := opened(t, at, o)
+	backup := begin(t, db, `SELECT count(*) FROM tasks WHERE type = 'olga' AND number = 12345`)
+	report := begin(t, db, `LOCK TABLE journal IN ACCESS SHARE MODE`)
 	done := make(chan error, 1)
 	go func() { done <- s.Migrate(context.Background()) }()
-	// Commits that come meanwhile wait no longer than the migration does, and there
-	// is one between two tries of it.
-	longest := time.Duration(0)
-	writes := 0
-	eventually(t, "the migration says what it waits for", func() bool {
-		began := time.Now()
-		if _, err := db.Exec(`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
-			VALUES (0, $1, 1, now(), 'n', 1, 1, 'begun', 'processing', 0, 0, FALSE)`, writes); err != nil {
-			t.Fatal(err)
+	// A commit that waited for a statement that waits for the backup would wait for ever.
+	untilHeard := func(waits int) {
+		t.Helper()
+		eventually(t, "the migration says what it waits for", func() bool {
+			commit()
+			return strings.Count(heard(), "waits for a lock: session ") == waits
+		})
+		for range 100 { // the second and third try of the statement
+			commit()
 		}
-		writes++
-		longest = max(longest, time.Since(began))
-		return strings.Contains(heard(), "session")
-	})
-	select {
-	case err := <-done:
-		t.Fatalf("the migration has ended: %v", err)
-	default:
-	}
-	for _, part := range []string{"waits for a lock: session ", "SELECT count(*) FROM journal WHERE actor = ? AND number = ?"} {
-		if !strings.Contains(heard(), part) {
-			t.Errorf("told %q, want %q in it", heard(), part)
+		select {
+		case err := <-done:
+			t.Fatalf("the migration has ended: %v", err)
+		default:
 		}
 	}
-	if strings.Contains(heard(), "olga") || strings.Contains(heard(), "12345") {
-		t.Errorf("values are told: %q", heard())
-	}
-	t.Logf("%d writes, the longest took %v", writes, longest)
-	if longest > 5*time.Second { // lock_timeout is half a second
-		t.Errorf("a write waited for %v", longest)
+	untilHeard(1)
+	if !strings.Contains(heard(), "SELECT count(*) FROM tasks WHERE type = ? AND number = ?") || strings.Contains(heard(), "olga") || strings.Contains(heard(), "12345") {
+		t.Errorf("told %q", heard())
 	}
 	if err := backup.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	untilHeard(2)
+	if err := report.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -113,11 +104,43 @@ func TestMigrateBehindABackup(t *testing.T) {
 	}
 }
 
+// committing returns what makes a task that is stored, within a minute.
+func committing(t *testing.T, s schema.Store) func() {
+	t.Helper()
+	if err := s.Partitions(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := int64(0)
+	return func() {
+		t.Helper()
+		number++
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		task := &core.Task{Number: number, ID: fmt.Sprint("t", number), Type: "order", PlanVersion: 1, State: core.StateProcessing, Seq: 1, CreatedAt: 1, UpdatedAt: 1, Bound: 1, Deadline: 1}
+		record := core.Record{Seq: 1, Kind: core.KindSubmitted, At: 1, Actor: "n", State: task.State, Step: -1, Next: -1}
+		res, err := s.Commit(ctx, &core.Batch{
+			ID: number, Partitions: []core.PartitionWrite{{Epoch: st.Epoch, After: number - 1, NextNumber: number + 1, NextEnd: 1}},
+			Writes: []core.TaskWrite{{Task: task, Birth: true, Records: []core.Record{record}}},
+		})
+		if err != nil || len(res.Fenced) > 0 {
+			t.Fatalf("a commit beside the migration: %+v, %v", res, err)
+		}
+	}
+}
+
 // An index over a large table is built while commits go on, for as long as it takes,
 // and what a build that was cut off has left is not taken for it.
 // covers: B6
 func TestIndexIsBuiltBesideCommits(t *testing.T) {
-	s, db, _ := hearing(t, 4, schema.Options{Timeout: 100 * time.Millisecond})
+	at := pgtestdb.Migrated(t)
+	o, _ := hearing(t, "CREATE INDEX CONCURRENTLY IF NOT EXISTS tasks_round ON tasks (round);\n")
+	o.Timeout = 100 * time.Millisecond
+	s := opened(t, at, o)
+	db := dbOf(s)
 	commit, err := db.Begin() // it has written; the build waits for it
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +153,7 @@ func TestIndexIsBuiltBesideCommits(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.Migrate(ctx) }()
 	invalid := func() (n int) {
-		if err := db.QueryRow(`SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('tasks_pending') AND NOT indisvalid`).Scan(&n); err != nil {
+		if err := db.QueryRow(`SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('tasks_round') AND NOT indisvalid`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -170,7 +193,7 @@ func TestIndexIsBuiltBesideCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	var valid bool
-	if err := db.QueryRow(`SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('tasks_pending')`).Scan(&valid); err != nil || !valid {
+	if err := db.QueryRow(`SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('tasks_round')`).Scan(&valid); err != nil || !valid {
 		t.Errorf("valid %v, %v", valid, err)
 	}
 }
@@ -178,8 +201,9 @@ func TestIndexIsBuiltBesideCommits(t *testing.T) {
 // Who migrates while another does waits, and says so.
 // covers: B6
 func TestMigrateOneAtATime(t *testing.T) {
-	s, db, heard := hearing(t, 1, schema.Options{})
-	other, err := db.Conn(t.Context())
+	o, heard := hearing(t, "CREATE TABLE IF NOT EXISTS moods (mood TEXT NOT NULL PRIMARY KEY);\n")
+	s := opened(t, pgtestdb.Migrated(t), o)
+	other, err := dbOf(s).Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,86 +222,16 @@ func TestMigrateOneAtATime(t *testing.T) {
 	}
 }
 
-// Rows of partitions, which are rewritten all the time, are kept short on CockroachDB;
-// PostgreSQL never hears of it.
-func TestShortGC(t *testing.T) {
+// What is of one of the two databases alone is never said to the other: CockroachDB keeps old versions of rows of partitions,
+// which are rewritten all the time, for a short time; PostgreSQL vacuums large tables earlier.
+func TestStatementsOfOneDatabase(t *testing.T) {
 	for _, cockroach := range []bool{false, true} {
 		p := proxy(t, faultsAs(cockroach))
 		open(t, through(t, p, pgtestdb.URL(t)), schema.Options{})
-		if said := strings.Contains(strings.Join(p.Texts(), "\n"), "gc.ttlseconds"); said != cockroach {
-			t.Errorf("CockroachDB %v: said %v", cockroach, said)
+		for says, want := range map[string]bool{"gc.ttlseconds": cockroach, "autovacuum_": !cockroach} {
+			if said := strings.Contains(strings.Join(p.Texts(), "\n"), says); said != want {
+				t.Errorf("CockroachDB %v: said %s: %v", cockroach, says, said)
+			}
 		}
-	}
-}
-
-// Nodes of before the merge of the journal go on beside it: what they write into a
-// generation until it is sealed is moved, and after that it is refused there, which sends
-// them to journal itself.
-func TestMergeBesideAnOlderNode(t *testing.T) {
-	s, db, heard := hearing(t, 10, schema.Options{})
-	const write = `INSERT INTO %s (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
-		VALUES (1, 1, %d, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE)`
-	run := func(statement string) {
-		t.Helper()
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
-	}
-	run(`INSERT INTO partitions (partition) VALUES (0), (1)`)
-	run(storetest.ManyTasks(32))
-	storetest.InGenerations(t, db)
-	run(fmt.Sprintf(write, "journal_3", 1))
-	reader := begin(t, db, `SELECT count(*) FROM ONLY journal_3`)
-	done := make(chan error, 1)
-	go func() { done <- s.Migrate(context.Background()) }()
-	eventually(t, "the merge waits for the reader", func() bool { return strings.Contains(heard(), "a lock: session") })
-	run(fmt.Sprintf(write, "journal_3", 2)) // an older node, to which it is the newest
-	var rotating int
-	if err := db.QueryRow(`SELECT count(*) FROM journal_generations`).Scan(&rotating); err != nil || rotating != 0 {
-		t.Errorf("an older node has %d generations to turn (%v)", rotating, err)
-	}
-	if err := reader.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	run(fmt.Sprintf(write, "journal", 3))
-	var rows, tables int
-	if err := db.QueryRow(`SELECT (SELECT count(*) FROM ONLY journal WHERE number = 1), (SELECT count(*) FROM pg_class WHERE relname LIKE 'journal\_%' AND relkind = 'r')`).Scan(&rows, &tables); err != nil {
-		t.Fatal(err)
-	}
-	if rows != 3 || tables != 0 {
-		t.Errorf("%d of 3 rows are in the journal, and %d tables are left", rows, tables)
-	}
-}
-
-// A generation that is sealed takes no more rows of older nodes, in the words that they
-// know.
-func TestMergeSealsAsOlderNodesKnow(t *testing.T) {
-	s, db, heard := hearing(t, 10, schema.Options{})
-	if _, err := db.Exec(`INSERT INTO partitions (partition) VALUES (0), (1)`); err != nil {
-		t.Fatal(err)
-	}
-	storetest.InGenerations(t, db)
-	if _, err := db.Exec(`INSERT INTO journal_2 (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
-		SELECT 1, n, 1, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE FROM generate_series(1, 3) AS n`); err != nil {
-		t.Fatal(err)
-	}
-	held := begin(t, db, `SELECT partition FROM partitions WHERE partition = 1 FOR UPDATE`)
-	done := make(chan error, 1)
-	go func() { done <- s.Migrate(context.Background()) }()
-	eventually(t, "the merge waits for the partition", func() bool { return heard() != "" })
-	_, err := db.Exec(`INSERT INTO journal_2 (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
-		VALUES (1, 9, 1, now(), 'node', 1, 1, 'begun', 'processing', 0, 0, FALSE)`)
-	var refused *pgconn.PgError
-	if !errors.As(err, &refused) || refused.Code != "23514" || !strings.HasSuffix(refused.ConstraintName, "_sealed") {
-		t.Errorf("%v, want the constraint journal_2_sealed", err)
-	}
-	if err := held.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
 	}
 }

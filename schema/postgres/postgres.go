@@ -13,6 +13,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"time"
@@ -31,19 +32,21 @@ var _ schema.Store = (*Store)(nil)
 // Store implements [schema.Store] on PostgreSQL or CockroachDB.
 type Store struct {
 	*schema.Base
-	pool    *pgxpool.Pool   // commits, and what their owner reads and changes by key
-	asking  *pgxpool.Pool   // for people who ask, behind whom no owner waits
-	db      *sql.DB         // the same as pool
-	askDB   *sql.DB         // the same as asking
-	config  *pgx.ConnConfig // of a connection that nothing is set on
-	tell    func(string)
-	sockets sockets
-	pooler  poolerCheck
-	dialect string
-	version string
-	tx      pgx.TxOptions
-	encoded sync.Pool     // of *encoded: memory of commits
-	tryMax  time.Duration // of one sending of a commit: a server that does not answer is given up
+	pool   *pgxpool.Pool   // commits, and what their owner reads and changes by key
+	asking *pgxpool.Pool   // for people who ask, behind whom no owner waits
+	db     *sql.DB         // the same as pool
+	askDB  *sql.DB         // the same as asking
+	config *pgx.ConnConfig // of a connection that nothing is set on
+	tell   func(string)
+	// migrations make the tables; nil: the files of this binary do.
+	migrations fs.FS
+	sockets    sockets
+	pooler     poolerCheck
+	dialect    string
+	version    string
+	tx         pgx.TxOptions
+	encoded    sync.Pool     // of *encoded: memory of commits
+	tryMax     time.Duration // of one sending of a commit: a server that does not answer is given up
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
@@ -55,7 +58,7 @@ const askingConns = 4
 
 // Open opens the store of a URL postgres://…. It does not migrate.
 func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
-	p := &Store{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell}
+	p := &Store{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell, migrations: o.Migrations}
 	cfg, err := poolConfig(url, &p.sockets)
 	if err != nil {
 		return nil, err

@@ -42,9 +42,6 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 	if c.Labels {
 		b.Queue(forgetLabelsSQL, partition, c.Rows)
 	}
-	if c.Inputs {
-		b.Queue(forgetInputsSQL, partition, c.Details, detail.Time(), epoch)
-	}
 	if len(c.Details) > 0 {
 		b.Queue(oldSQL, partition, c.Details, detail.Time(), epoch).Query(func(rows pgx.Rows) (err error) {
 			forgotten, err = pgx.CollectRows(rows, pgx.RowTo[int64])
@@ -70,7 +67,6 @@ const (
 var (
 	chosen          = `partition = ?1 AND number ` + inList("number") + ` AND ` + stillOurs
 	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
-	forgetInputsSQL = dollars(schema.ForgetInputsSQL + chosen + schema.AndOldSQL)
 	oldSQL          = dollars(schema.ForgetDetailsSQL + chosen + schema.AndOldSQL)
 	forgetLabelsSQL = dollars(schema.ForgetLabelsSQL + `partition = ?1 AND number ` + inList("number"))
 	// forgetSQL deletes what the tasks of a list were made of.

@@ -43,11 +43,6 @@ func opened(tb testing.TB, at string, o schema.Options) schema.Store {
 // dbOf is the database behind a store.
 func dbOf(s schema.Store) *sql.DB { return s.(*postgres.Store).DB() }
 
-// migrateTo brings an empty store to an earlier version of the tables.
-func migrateTo(ctx context.Context, s schema.Store, version int64) (*sql.DB, error) {
-	return s.(*postgres.Store).MigrateTo(ctx, version)
-}
-
 // fresh opens a store of a new database with the newest tables.
 func fresh(tb testing.TB, o schema.Options) schema.Store {
 	tb.Helper()

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *Store) migrator() (*goose.Provider, error) {
-	return schema.Migrator(s.writer, goose.DialectSQLite3, "sqlite")
+	return schema.Migrator(s.writer, goose.DialectSQLite3, "sqlite", s.migrations)
 }
 
 // CheckVersion implements [schema.Store].

@@ -39,11 +39,6 @@ func forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, old *sc
 			return 0, err
 		}
 	}
-	if old.Inputs {
-		if _, err := tx.ExecContext(ctx, schema.ForgetInputsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)); err != nil {
-			return 0, err
-		}
-	}
 	forgotten, err := numbers(tx.QueryContext(ctx, schema.ForgetDetailsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)))
 	if err != nil {
 		return 0, err

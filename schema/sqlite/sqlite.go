@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -28,7 +29,9 @@ type Store struct {
 	reader  *sql.DB // for the owner of partitions
 	asking  *sql.DB // for people who ask, behind whom no owner waits
 	version string
-	writes  atomic.Int64 // transactions
+	// migrations make the tables; nil: the files of this binary do.
+	migrations fs.FS
+	writes     atomic.Int64 // transactions
 }
 
 // readersMax is how many connections each of the two readers has.
@@ -46,13 +49,13 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return OpenWith(ctx, path, schema.Options{})
 }
 
-// OpenWith is Open with options, of which all but Chain are PostgreSQL's.
+// OpenWith is Open with options, of which all but Chain and Migrations are PostgreSQL's.
 func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")
-	s := &Store{}
+	s := &Store{migrations: o.Migrations}
 	for _, of := range []struct {
 		db     **sql.DB
 		option string

@@ -30,7 +30,7 @@ func rowArgs(t *core.Task, commit int64) []any {
 func recordArgs(w *core.TaskWrite, record int, commit int64) []any {
 	t, r, input := w.Task, &w.Records[record], schema.InputOf(w, record)
 	return []any{
-		t.Partition, t.Number, r.Seq, int64(r.At), schema.Words(r.Actor), commit, schema.FormatOf(t, r, input), string(r.Kind), string(r.State), r.Round,
+		t.Partition, t.Number, r.Seq, int64(r.At), schema.Words(r.Actor), commit, schema.JournalFormat, string(r.Kind), string(r.State), r.Round,
 		nullIf(r.Step, -1), nullIf(schema.StatusWord(r), ""), r.Attempt, nullIf(r.Code, 0), blob([]byte(r.Error)), nullIf(schema.Fingerprint(r), ""),
 		blob([]byte(r.Reason)), blob(r.Result), instant(r.EffectsPossibleUntil), nullIf(r.Next, -1), nullIf(r.NextAttempt, 0), r.Undo, instant(r.Due), instant(r.Deadline), blob(input),
 	}

@@ -127,11 +127,6 @@ func testCursorsAlone(r *rig) {
 	r.equal("partition", get(r.s.Cursors(r.ctx))(r)[3], *st)
 	next := get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "b", Commit: 77}))(r)
 	r.equal("what a takeover keeps", [2]core.Instant{next.CursorStored, next.ControlStored}, [2]core.Instant{0, start + 2})
-	if r.db != nil { // an owner of a version before moves the cursors alone
-		get(r.db.ExecContext(r.ctx, `UPDATE partitions SET epoch = epoch + 1, control_cursor = 300 WHERE partition = 3`))(r)
-		next = get(r.s.TakeOver(r.ctx, 3, core.Claim{Owner: "c", Commit: 78}))(r)
-		r.equal("what is known after an older owner", [3]core.Instant{core.Instant(next.ControlCursor), next.CursorStored, next.ControlStored}, [3]core.Instant{300, 0, 0})
-	}
 	r.equal("partition of others", get(r.s.Cursors(r.ctx))(r)[0], core.PartitionState{NextNumber: 1, NextEnd: 1})
 }
 

@@ -179,7 +179,6 @@ func testPurge(r *rig) {
 	never := core.Instant(0)
 	endOf := func(i int) core.Instant { return writes[i].Task.EndedAt }
 
-	r.older(1, 2)
 	r.purged(never, endOf(5), 3, 3) // 1, 2 and 4: the task in error stays
 	r.purged(never, endOf(5), 3, 1) // 5
 	r.purged(never, endOf(5), 3, 0) // 6 has not ended before its own end
@@ -212,17 +211,6 @@ func testPurge(r *rig) {
 	if got := r.load(1, 3); got.Row.Input != nil || len(got.Journal) != 0 {
 		r.Errorf("a settled task: input %q and %d journal rows", got.Row.Input, len(got.Journal))
 	}
-}
-
-// older makes a task one of a binary of before, which kept the input in its row.
-func (r *rig) older(partition int, number int64) {
-	r.Helper()
-	if r.db == nil {
-		return
-	}
-	get(r.db.ExecContext(r.ctx, `UPDATE tasks SET input = $1 WHERE partition = $2 AND number = $3`, []byte(`{"n":1}`), partition, number))(r)
-	get(r.db.ExecContext(r.ctx, `UPDATE journal SET input = NULL, format = 1 WHERE partition = $1 AND number = $2`, partition, number))(r)
-	r.equal("the input of an older task", string(r.load(partition, number).Row.Input), `{"n":1}`)
 }
 
 // purged purges once and checks how many tasks that touched.

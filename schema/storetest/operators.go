@@ -30,7 +30,6 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"input of a long journal", testLongJournal},
 		{"groups", testGroups},
 		{"groups in pages", testGroupPages},
-		{"groups before the upgrade", testGroupsBefore},
 		{"a resubmitted task leaves its group", testLeavesGroup},
 		{"at risk", testAtRisk},
 		{"sample", testSample},
@@ -245,33 +244,6 @@ func testGroupPages(r *rig) {
 			r.Errorf("filter %+v was taken", f)
 		}
 	}
-}
-
-// testGroupsBefore: tasks that failed before the columns were there are a group of their own, of which
-// the first text is shown, until they are started again.
-func testGroupsBefore(r *rig) {
-	if r.db == nil {
-		return
-	}
-	all := r.fail(someFailures[0])
-	get(r.db.ExecContext(r.ctx, `UPDATE tasks SET failed_step = NULL, fingerprint = NULL WHERE number <> 3`))(r)
-	groups := r.groups(operate.GroupFilter{Limit: 1})
-	r.equal("groups", len(groups), 2)
-	before := groups[0]
-	want := operate.Group{
-		GroupKey: operate.GroupKey{Type: "order", State: core.StateError, Fingerprint: operate.FingerprintBefore}, ID: before.ID, Tasks: operate.Count{N: 2 * partitions},
-		Example: "order 2 has no stock", Task: "t3-2", First: start.Add(time.Minute).Time(), Last: start.Add(2*time.Minute + 3*time.Second).Time(),
-	}
-	r.equal("the group before", before, want)
-	r.equal("the same by its id", get(r.s.Group(r.ctx, before.ID))(r), before)
-	r.equal("its tasks", r.listed(core.Filter{Limit: 3, Fingerprint: operate.FingerprintBefore}), 2*partitions)
-	r.equal("of a task", get(r.s.Get(r.ctx, 0, "t0-1"))(r).Fingerprint, operate.FingerprintBefore)
-	r.equal("members", get(r.s.Freeze(r.ctx, preview("op"), operate.Selection{Group: before.ID}))(r), int64(2*partitions))
-	again := next(all[0].Task, true, func(t *core.Task, rec *core.Record) { t.State, rec.Kind = core.StateProcessing, core.KindResubmitted })
-	r.write(again)
-	r.write(failure(again.Task, core.StateError, 9, 1, start.Add(time.Hour), "order 1 has no stock"))
-	r.equal("left before", get(r.s.Group(r.ctx, before.ID))(r).Tasks, operate.Count{N: 2*partitions - 1})
-	r.equal("of the other", get(r.s.Group(r.ctx, groups[1].ID))(r).Tasks, operate.Count{N: partitions + 1})
 }
 
 func testLeavesGroup(r *rig) {

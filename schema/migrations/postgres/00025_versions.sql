@@ -1,4 +1,0 @@
--- +goose NO TRANSACTION
--- +goose Up
--- A version of a plan that new submissions take no more, unless they name it; NULL: they may.
-ALTER TABLE plans ADD COLUMN IF NOT EXISTS deprecated_at TIMESTAMPTZ;
