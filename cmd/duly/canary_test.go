@@ -137,8 +137,7 @@ func newCanaryWorld(t *testing.T) *canaryWorld {
 	t.Helper()
 	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeport.Addr(freeport.Of(t)), watch: "http://" + freeport.Addr(freeport.Of(t))}
 	w.mapped()
-	server := exec.Command(os.Args[0])
-	server.Env = append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf"))
+	server := selfCommand(t, append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf")))
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +157,7 @@ func newCanaryWorld(t *testing.T) *canaryWorld {
 		t.Fatal(err)
 	}
 	db := migrated(t)
-	spawn(t, "serve", "--roles", "ingest,scheduler,supervisor", "--nats-url", w.url, "--database-url", db,
+	start(t, "serve", "--roles", "ingest,scheduler,supervisor", "--nats-url", w.url, "--database-url", db,
 		"--http-addr", "127.0.0.1:0", "--partitions", "4", "--drain", "2s").ready()
 	nc := w.connect()
 	if w.client, err = duly.NewClient(nc); err != nil {

@@ -54,7 +54,7 @@ func TestFirstToken(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("DULY_TOKEN", "")
 	c := newCluster(t)
-	url := spawn(t, "serve", "--node-name", "n1", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--auth", "token").ready()
+	url := start(t, "serve", "--node-name", "n1", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--auth", "token").ready()
 	if code, _, errs := command(t, "", "token", "list", "-s", url); code != exitForbidden {
 		t.Fatalf("without a token: exit %d %s", code, errs)
 	}

@@ -177,7 +177,7 @@ func TestRestoredDump(t *testing.T) {
 		t.Run(fmt.Sprintf("nodes alive %t", alive), func(t *testing.T) {
 			t.Parallel()
 			r := newRuins(t)
-			node := r.serve("first", "ingest,scheduler,supervisor")
+			node := mortal(t, r.args("first", "ingest,scheduler,supervisor")...)
 			node.ready()
 			d := r.drone(drone.QuickPlan(), drone.FaultsSome)
 			var file string
@@ -258,7 +258,7 @@ func (r *ruins) recorded(than []core.Evidence) bool {
 func TestBothRestored(t *testing.T) {
 	const dumped, copied, tasks = 300, 600, 900
 	r := newRuins(t)
-	node := r.serve("first", "ingest,scheduler,supervisor")
+	node := mortal(t, r.args("first", "ingest,scheduler,supervisor")...)
 	node.ready()
 	d := r.drone(drone.QuickPlan(), drone.FaultsSome)
 	d.submit(t, 0, dumped, func(int) {})
