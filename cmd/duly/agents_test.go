@@ -23,6 +23,7 @@ import (
 //
 // covers: S7
 func TestServeAgents(t *testing.T) {
+	t.Parallel()
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%q", r.Header.Get("Authorization"))
 	}))
@@ -86,6 +87,7 @@ func TestServeAgents(t *testing.T) {
 
 // TestServeAgentsBesideANode: both in one process, which ends as one.
 func TestServeAgentsBesideANode(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	file := filepath.Join(t.TempDir(), "agents.yaml")
 	if err := os.WriteFile(file, []byte("services: {bank: {url: \"https://bank.example.org\"}}\nagents: {pay: {service: bank, steps: {charge: {do: {path: /x}}}}}\n"), 0o600); err != nil {
@@ -168,6 +170,7 @@ func (b *restBank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestHTTPAgentConforms: an agent that a file makes of a service holds every rule of the protocol.
 func TestHTTPAgentConforms(t *testing.T) {
+	t.Parallel()
 	bank := httptest.NewServer(&restBank{rows: map[string]string{}})
 	defer bank.Close()
 	dir := t.TempDir()

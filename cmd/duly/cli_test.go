@@ -18,6 +18,7 @@ func devSystem(t *testing.T) (url string) {
 
 // TestCLI is the life of a task on the command line.
 func TestCLI(t *testing.T) {
+	t.Parallel()
 	url := devSystem(t)
 	ok := func(in string, args ...string) string {
 		t.Helper()
@@ -191,6 +192,7 @@ func TestDevInANamespace(t *testing.T) {
 
 // TestOneDevPerDirectory: two would write to the same files.
 func TestOneDevPerDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	args := []string{"dev", "--port", "0", "--nats-port", "0", "--data-dir", dir}
 	first := start(t, args...)

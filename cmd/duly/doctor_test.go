@@ -17,6 +17,7 @@ import (
 //
 // covers: OP23
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	args := []string{"doctor", "--nats-url", c.nats, "--database-url", c.db, "--partitions", "8", "--http-addr", "127.0.0.1:1"}
 	code, out, errs := command(t, "", args...)
@@ -78,6 +79,7 @@ func TestFirstToken(t *testing.T) {
 //
 // covers: OP23
 func TestPlanApply(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.serve("n1", "ingest,scheduler,supervisor").ready()
 	file := filepath.Join(t.TempDir(), "plan.yaml")

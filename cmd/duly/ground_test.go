@@ -197,6 +197,7 @@ func TestDeadNodeIsTold(t *testing.T) {
 	if code, all := readiness(t, at); code != 200 {
 		t.Errorf("not ready though one node took all over: %v", all)
 	}
+	one.calm()
 	one.kill()
 	soon(t, 16*time.Second, "not ready without owners", func() bool {
 		code, all := readiness(t, at)
@@ -207,7 +208,6 @@ func TestDeadNodeIsTold(t *testing.T) {
 	soon(t, 10*time.Second, "ready again", func() bool { code, _ := readiness(t, at); return code == 200 })
 	until(t, "it is told to be over", func() bool { return doors.alerts("partitions", "end") == 1 })
 	doors.calm()
-	one.calm()
 }
 
 // TestSecondOfANameDoesNotStart: while a node lives no other of its name starts; one that died gives its name to the

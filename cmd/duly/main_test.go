@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"io"
 	"net/url"
 	"os"
@@ -29,6 +30,10 @@ const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
+		// Most of most tests is waiting for a lease, a grace or a look that comes every few seconds.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 		goleak.VerifyTestMain(fewProcesses{pgtestdb.Stopping{M: m}})
 	}
 	// A child must not outlive its test, whatever ends that: the pipe tells.

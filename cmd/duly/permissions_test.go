@@ -726,6 +726,7 @@ func (s *secured) without(right string) string {
 //
 // covers: B10
 func TestMissingRightIsTold(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct{ role, right, verb string }{
 		{"ingest", "duly.submit.*.* ingest", "subscribe"},
 		{"ingest", "duly.control.*", "publish"},
@@ -818,6 +819,7 @@ func (s *secured) works(t *testing.T) {
 //
 // covers: B10
 func TestMissingRightAtStart(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct{ name, right, roles, want string }{
 		{"account", "$JS.API.INFO", "ingest", `Publish to "$JS.API.INFO"`},
 		{"stream", "$JS.API.STREAM.INFO.DULY_TASKS", "ingest,supervisor", `Publish to "$JS.API.STREAM.INFO.DULY_TASKS"`},
@@ -835,7 +837,8 @@ func TestMissingRightAtStart(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatal("it goes on")
 			}
-			if took := time.Since(began); took > 10*time.Second {
+			// Ten where the machine is not slow; who waited for streams would take more than thirty.
+			if took := time.Since(began); took > 25*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			if log := n.log(); n.code == 0 || !strings.Contains(log, x.want) || !strings.Contains(log, strings.ReplaceAll(x.roles, ",", ", ")) || !strings.Contains(log, "duly nats-permissions") {

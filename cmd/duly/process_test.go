@@ -202,6 +202,7 @@ func (c *cluster) owners() map[string]int {
 //
 // covers: E3, S38, S42, I2, I19, T9
 func TestKilledSchedulerLosesNothing(t *testing.T) {
+	t.Parallel()
 	const tasks = 2000
 	c := newCluster(t)
 	doors := c.serve("doors", "ingest,supervisor")
@@ -232,6 +233,7 @@ func TestKilledSchedulerLosesNothing(t *testing.T) {
 //
 // covers: E6, S11, inv11
 func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
+	t.Parallel()
 	const completeBy = 300 * time.Millisecond
 	c := newCluster(t)
 	c.serve("node", "ingest,scheduler").ready()
@@ -280,6 +282,7 @@ func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 //
 // covers: A6, inv1
 func TestRestoredStreamThatHasGrown(t *testing.T) {
+	t.Parallel()
 	const before, after = 60, 100
 	c := newCluster(t)
 	first := c.serve("first", "ingest,scheduler,supervisor")
@@ -336,6 +339,7 @@ func TestRestoredStreamThatHasGrown(t *testing.T) {
 //
 // covers: E12, S22, I12
 func TestTwoNodesShare(t *testing.T) {
+	t.Parallel()
 	const tasks, partitions = 600, 8
 	c := newCluster(t)
 	doors, one, two := c.serve("doors", "ingest,supervisor"), c.serve("one", "scheduler"), c.serve("two", "scheduler")

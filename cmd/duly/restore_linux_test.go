@@ -172,6 +172,7 @@ func (r *ruins) drop(admin, name string) {
 //
 // covers: A6, inv1
 func TestRestoredDump(t *testing.T) {
+	t.Parallel()
 	const tasks = 900
 	for _, alive := range []bool{true, false} {
 		t.Run(fmt.Sprintf("nodes alive %t", alive), func(t *testing.T) {
@@ -256,6 +257,7 @@ func (r *ruins) recorded(than []core.Evidence) bool {
 //
 // covers: A6, inv1
 func TestBothRestored(t *testing.T) {
+	t.Parallel()
 	const dumped, copied, tasks = 300, 600, 900
 	r := newRuins(t)
 	node := mortal(t, r.args("first", "ingest,scheduler,supervisor")...)

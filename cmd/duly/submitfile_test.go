@@ -82,6 +82,7 @@ func bulkPlaceOf(file string) int64 {
 // TestSubmitFile: a file of 100,000 lines is stored whole, each line once, although the command is stopped in the middle
 // and the node killed in the middle of the rest.
 func TestSubmitFile(t *testing.T) {
+	t.Parallel()
 	const n = 100_000
 	c := newBulkCluster(t, spawn)
 	lines := make([]string, n)
@@ -136,6 +137,7 @@ func TestSubmitFile(t *testing.T) {
 
 // TestSubmitFileOutcomes: lines that are not stored are said, kept as they were, and decide the exit status.
 func TestSubmitFileOutcomes(t *testing.T) {
+	t.Parallel()
 	c := newBulkCluster(t, start)
 	lines := []string{
 		laterLine("o-1", "1"), `{"type":"later","id":"o-2","input":`, laterLine("o-3", "3"), `{"type":"nosuch","id":"o-4","input":1}`,

@@ -271,6 +271,7 @@ func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child,
 //
 // covers: inv1
 func TestTaskStreamsChange(t *testing.T) {
+	t.Parallel()
 	s := newStreamed(t)
 	first := s.node("first", "ingest,scheduler,supervisor", 1)
 	if err := s.plan.Apply(t.Context(), s.client); err != nil {
@@ -306,6 +307,7 @@ func TestTaskStreamsChange(t *testing.T) {
 //
 // covers: inv1
 func TestDatabaseOlderThanTaskStreams(t *testing.T) {
+	t.Parallel()
 	s := newStreamed(t)
 	first := s.node("first", "ingest,scheduler,supervisor", 1)
 	if err := s.plan.Apply(t.Context(), s.client); err != nil {
@@ -347,6 +349,7 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 // TestTaskStreamsLeastPrivilege: nodes on three task streams do their work with the sets of
 // nats-permissions for three, without one violation.
 func TestTaskStreamsLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	s := secure(t, []string{"--task-streams", "3", "--plain-door", "door=ingest", "worker=scheduler", "watcher=supervisor", "crew=agent:count.one", "shop=submitter:count", "ops=operator"})
 	db := migrated(t)
 	for _, at := range [][2]string{{"worker", "scheduler"}, {"door", "ingest"}, {"watcher", "supervisor"}} { // the scheduler first: it makes the streams

@@ -101,6 +101,7 @@ func TestServeByContextOverTLS(t *testing.T) {
 //
 // covers: inv12
 func TestDevListensToThisMachineAlone(t *testing.T) {
+	t.Parallel()
 	c := start(t, "dev", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
 	u, err := url.Parse(c.ready())
 	if err != nil {
@@ -131,6 +132,7 @@ func TestDevListensToThisMachineAlone(t *testing.T) {
 //
 // covers: inv11
 func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	n := start(t, "serve", "--node-name", "one", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "10m")
 	n.ready()
@@ -164,6 +166,7 @@ func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
 //
 // covers: E30, inv2
 func TestDeadLetterThatCannotBeStored(t *testing.T) {
+	t.Parallel()
 	s := natsServer(t, natsd.Options{Users: []*natsd.User{
 		{Username: "all", Password: "x"},
 		{Username: "lame", Password: "x", Permissions: &natsd.Permissions{Publish: &natsd.SubjectPermission{Deny: []string{"duly.dead.>"}}}},
