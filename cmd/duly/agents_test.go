@@ -23,6 +23,7 @@ import (
 //
 // covers: S7
 func TestServeAgents(t *testing.T) {
+	t.Parallel()
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%q", r.Header.Get("Authorization"))
 	}))
@@ -37,7 +38,7 @@ func TestServeAgents(t *testing.T) {
 		}
 	}
 	server := natsServer(t, natsd.Options{})
-	c := spawn(t, "serve", "--roles", "agents", "--agents", file, "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
+	c := start(t, "serve", "--roles", "agents", "--agents", file, "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
 	at := c.ready()
 	if code, body := ask(t, "GET", at+"/readyz", ""); code != 200 {
 		t.Errorf("not ready: %d %s", code, body)
@@ -62,7 +63,7 @@ func TestServeAgents(t *testing.T) {
 	if code := c.term(); code != 0 || strings.Contains(c.log(), "s3cr3t") {
 		t.Errorf("exit %d", code)
 	}
-	c = spawn(t, "serve", "--roles", "agents", "--agents", file, "--agents-variant", "canary", "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
+	c = start(t, "serve", "--roles", "agents", "--agents", file, "--agents-variant", "canary", "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
 	c.ready()
 	until(t, "the variant listens, and the agent itself does not", func() bool {
 		_, err := nc.Request("duly.do.pay-canary", nil, patience)
@@ -86,12 +87,13 @@ func TestServeAgents(t *testing.T) {
 
 // TestServeAgentsBesideANode: both in one process, which ends as one.
 func TestServeAgentsBesideANode(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	file := filepath.Join(t.TempDir(), "agents.yaml")
 	if err := os.WriteFile(file, []byte("services: {bank: {url: \"https://bank.example.org\"}}\nagents: {pay: {service: bank, steps: {charge: {do: {path: /x}}}}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n := spawn(t, "serve", "--roles", "ingest,scheduler,supervisor,agents", "--agents", file, "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8")
+	n := start(t, "serve", "--roles", "ingest,scheduler,supervisor,agents", "--agents", file, "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8")
 	n.ready()
 	until(t, "the agent is there", func() bool {
 		msg, err := c.nc.Request("$SRV.PING.duly-pay", nil, patience)
@@ -168,6 +170,7 @@ func (b *restBank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // TestHTTPAgentConforms: an agent that a file makes of a service holds every rule of the protocol.
 func TestHTTPAgentConforms(t *testing.T) {
+	t.Parallel()
 	bank := httptest.NewServer(&restBank{rows: map[string]string{}})
 	defer bank.Close()
 	dir := t.TempDir()
@@ -189,7 +192,7 @@ agents:
         probe: {path: "/{ref}", in_progress: 202}
 `)
 	server := natsServer(t, natsd.Options{})
-	c := spawn(t, "serve", "--roles", "agents", "--agents", file, "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
+	c := start(t, "serve", "--roles", "agents", "--agents", file, "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
 	c.ready()
 	until(t, "the agent is there", func() bool {
 		code, out, errs := command(t, "", "conformance", "--nats-url", server.ClientURL(), "--agent", "pay", "--step", "charge", "--only", "P1", "--silence", "100ms")

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -109,7 +111,8 @@ func (w *canaryWorld) monitored(path string, into any) {
 	}
 }
 
-// canaryServer is the environment by which the test binary is a nats-server with that configuration.
+// canaryServer is the environment by which the test binary is a nats-server with that configuration. Each line that it reads
+// makes it another one, which knows nothing of what was; it ends with its input.
 const canaryServer = "DULY_TEST_CANARY_SERVER"
 
 func init() {
@@ -117,37 +120,89 @@ func init() {
 	if conf == "" {
 		return
 	}
-	options, err := natsd.ProcessConfigFile(conf)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	lines := bufio.NewScanner(os.Stdin)
+	for more := true; more; {
+		options, err := natsd.ProcessConfigFile(conf)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		options.NoLog = true
+		server, err := natsd.NewServer(options)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		server.Start()
+		more = lines.Scan()
+		server.Shutdown()
+		server.WaitForShutdown()
+		if err := os.RemoveAll(options.StoreDir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
-	options.NoLog = true
-	server, err := natsd.NewServer(options)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	server.Start()
-	server.WaitForShutdown()
 	os.Exit(0)
+}
+
+// canaryProcess is the one server of all canary worlds, which come one after the other.
+var canaryProcess struct {
+	world canaryWorld // its addresses, its folder and itself
+	more  io.Writer   // its input
+	end   func()      // nil: it has not begun
+}
+
+// endCanaryServer ends it after the last test.
+func endCanaryServer() {
+	if canaryProcess.end != nil {
+		canaryProcess.end()
+	}
+}
+
+// startServer starts the server, or makes it a new one.
+func (w *canaryWorld) startServer() {
+	w.t.Helper()
+	p := &canaryProcess
+	if p.end != nil {
+		w.dir, w.url, w.watch = p.world.dir, p.world.url, p.world.watch
+		was := w.loaded()
+		w.mapped()
+		if _, err := io.WriteString(p.more, "\n"); err != nil {
+			w.t.Fatal(err)
+		}
+		until(w.t, "the server is a new one", func() bool { now := w.loaded(); return now != "" && now != was })
+		w.server = p.world.server
+		return
+	}
+	var err error
+	if w.dir, err = os.MkdirTemp("", "duly-canary-"); err != nil {
+		w.t.Fatal(err)
+	}
+	w.url, w.watch = "nats://"+freeport.Addr(freeport.Of(w.t)), "http://"+freeport.Addr(freeport.Of(w.t))
+	w.mapped()
+	server := selfCommand(w.t, append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf")))
+	in, err := server.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	dir := w.dir
+	p.world.dir, p.world.url, p.world.watch, p.world.server, p.more = w.dir, w.url, w.watch, server, in
+	p.end = func() {
+		_ = in.Close()        // by which it ends
+		_ = server.Wait()     // with its status, which is of no matter
+		_ = os.RemoveAll(dir) // a temporary one
+	}
+	until(w.t, "the server is up", func() bool { return w.loaded() != "" })
+	w.server = server
 }
 
 func newCanaryWorld(t *testing.T) *canaryWorld {
 	t.Helper()
-	w := &canaryWorld{t: t, dir: t.TempDir(), url: "nats://" + freeport.Addr(freeport.Of(t)), watch: "http://" + freeport.Addr(freeport.Of(t))}
-	w.mapped()
-	server := exec.Command(os.Args[0])
-	server.Env = append(os.Environ(), canaryServer+"="+filepath.Join(w.dir, "nats.conf"))
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill() // it may have ended
-		_ = server.Wait()         // by that
-	})
-	until(t, "the server is up", func() bool { return w.loaded() != "" })
-	w.server = server
+	w := &canaryWorld{t: t}
+	w.startServer()
 	var err error
 	if w.pool, err = pgxpool.New(t.Context(), pgtestdb.URL(t)); err != nil {
 		t.Fatal(err)
@@ -158,7 +213,7 @@ func newCanaryWorld(t *testing.T) *canaryWorld {
 		t.Fatal(err)
 	}
 	db := migrated(t)
-	spawn(t, "serve", "--roles", "ingest,scheduler,supervisor", "--nats-url", w.url, "--database-url", db,
+	start(t, "serve", "--roles", "ingest,scheduler,supervisor", "--nats-url", w.url, "--database-url", db,
 		"--http-addr", "127.0.0.1:0", "--partitions", "4", "--drain", "2s").ready()
 	nc := w.connect()
 	if w.client, err = duly.NewClient(nc); err != nil {

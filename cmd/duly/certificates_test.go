@@ -54,7 +54,7 @@ func TestServeWithCertificates(t *testing.T) {
 	t.Setenv("DULY_CA", ca)
 	var urls []string
 	for _, name := range []string{"one", "two"} {
-		n := spawn(t, "serve", "--node-name", name, "--nats-url", "tls://"+server.Addr().String(), "--nats-ca", ca, "--nats-cert", ca, "--nats-key", keyFile, "--database-url", database,
+		n := start(t, "serve", "--node-name", name, "--nats-url", "tls://"+server.Addr().String(), "--nats-ca", ca, "--nats-cert", ca, "--nats-key", keyFile, "--database-url", database,
 			"--http-addr", "127.0.0.1:0", "--partitions", "2", "--stream-max-bytes", "1000000", "--auth", "token", "--http-tls-cert", ca, "--http-tls-key", keyFile,
 			"--http-client-ca", ca, "--http-cert-admins", "duly test")
 		at := strings.Replace(n.up(), "http://", "https://", 1)

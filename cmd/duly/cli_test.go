@@ -10,14 +10,15 @@ import (
 	"testing"
 )
 
-// devSystem is `duly dev --demo` in a process of its own.
+// devSystem is `duly dev --demo` at work.
 func devSystem(t *testing.T) (url string) {
 	t.Helper()
-	return spawn(t, "dev", "--demo", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir()).ready()
+	return start(t, "dev", "--demo", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir()).ready()
 }
 
 // TestCLI is the life of a task on the command line.
 func TestCLI(t *testing.T) {
+	t.Parallel()
 	url := devSystem(t)
 	ok := func(in string, args ...string) string {
 		t.Helper()
@@ -173,8 +174,8 @@ func TestCLIRefuses(t *testing.T) {
 // TestDevInANamespace: the node, the plan and the agents of the demo speak with the
 // namespace that is given.
 func TestDevInANamespace(t *testing.T) {
-	t.Setenv("DULY_NAMESPACE", "prod") // for the process that is started, too
-	c := spawn(t, "dev", "--demo", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
+	t.Setenv("DULY_NAMESPACE", "prod")
+	c := start(t, "dev", "--demo", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
 	url := c.ready()
 	until(t, "the plan is there", func() bool {
 		code, _, _ := command(t, "", "submit", "delivery", "d-1", sampleDelivery, "-s", url)
@@ -191,16 +192,17 @@ func TestDevInANamespace(t *testing.T) {
 
 // TestOneDevPerDirectory: two would write to the same files.
 func TestOneDevPerDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	args := []string{"dev", "--port", "0", "--nats-port", "0", "--data-dir", dir}
-	first := spawn(t, args...)
+	first := start(t, args...)
 	first.ready()
 	code, _, errs := command(t, "", args...)
 	if code != 1 || !strings.Contains(errs, dir) || !strings.Contains(errs, "in use by another process") {
 		t.Errorf("the second: exit %d, %q", code, errs)
 	}
 	if code := first.term(); code != 0 {
-		t.Errorf("the first: exit %d after SIGTERM:\n%s", code, first.log())
+		t.Errorf("the first: exit %d after it was told to stop:\n%s", code, first.log())
 	}
 	// Its lock ended with it.
 	ctx, cancel := context.WithCancel(t.Context())

@@ -48,6 +48,7 @@ func cockroachURL(t *testing.T, server string) string {
 //
 // covers: S1, S42, I2
 func TestDemoOnBothStores(t *testing.T) {
+	t.Parallel()
 	stores := []string{"sqlite", "postgres"}
 	if os.Getenv(cockroachEnv) != "" {
 		stores = append(stores, "cockroach")

@@ -104,7 +104,7 @@ func TestFullDiskOfSQLiteIsTold(t *testing.T) {
 	if !n.alive(at) {
 		t.Error("not alive, but a restart would not help")
 	}
-	if err := n.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+	if err := n.process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
 	n.over(at, "commits")
@@ -118,8 +118,7 @@ func TestWriteErrorIsTold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	dir := t.TempDir()
-	limited := exec.Command(os.Args[0])
-	limited.Env = append(os.Environ(), limitedServer+"="+dir)
+	limited := selfCommand(t, append(os.Environ(), limitedServer+"="+dir))
 	stdin, err := limited.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

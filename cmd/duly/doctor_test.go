@@ -17,6 +17,7 @@ import (
 //
 // covers: OP23
 func TestDoctor(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	args := []string{"doctor", "--nats-url", c.nats, "--database-url", c.db, "--partitions", "8", "--http-addr", "127.0.0.1:1"}
 	code, out, errs := command(t, "", args...)
@@ -54,7 +55,7 @@ func TestFirstToken(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("DULY_TOKEN", "")
 	c := newCluster(t)
-	url := spawn(t, "serve", "--node-name", "n1", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--auth", "token").ready()
+	url := start(t, "serve", "--node-name", "n1", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--auth", "token").ready()
 	if code, _, errs := command(t, "", "token", "list", "-s", url); code != exitForbidden {
 		t.Fatalf("without a token: exit %d %s", code, errs)
 	}
@@ -78,6 +79,7 @@ func TestFirstToken(t *testing.T) {
 //
 // covers: OP23
 func TestPlanApply(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.serve("n1", "ingest,scheduler,supervisor").ready()
 	file := filepath.Join(t.TempDir(), "plan.yaml")

@@ -57,7 +57,7 @@ func TestDrainIsBounded(t *testing.T) {
 			if tt.name == "NATS gone" {
 				url = g.nats.ClientURL()
 			}
-			n := spawn(t, "serve", "--node-name", "n", "--nats-url", url, "--database-url", g.db,
+			n := start(t, "serve", "--node-name", "n", "--nats-url", url, "--database-url", g.db,
 				"--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", drain.String())
 			n.ready()
 			g.work(t)
@@ -217,6 +217,7 @@ type link struct {
 	mu       sync.Mutex
 	conns    []net.Conn
 	silent   bool
+	over     bool
 	wg       sync.WaitGroup
 }
 
@@ -228,15 +229,7 @@ func newLink(t *testing.T, to string) *link {
 	}
 	l := &link{listener: listener, to: strings.TrimPrefix(to, "nats://")}
 	l.wg.Go(l.accept)
-	t.Cleanup(func() {
-		_ = listener.Close()
-		l.mu.Lock()
-		for _, c := range l.conns {
-			_ = c.Close()
-		}
-		l.mu.Unlock()
-		l.wg.Wait()
-	})
+	t.Cleanup(l.cut)
 	return l
 }
 
@@ -248,17 +241,36 @@ func (l *link) mute() {
 	l.silent = true
 }
 
+// cut ends all connections, and takes no more.
+func (l *link) cut() {
+	_ = l.listener.Close() // it may be closed
+	l.mu.Lock()
+	l.over = true
+	for _, c := range l.conns {
+		_ = c.Close() // as above
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+// keep has a connection end with the link, and reports whether bytes pass.
+func (l *link) keep(c net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, c)
+	if l.over {
+		_ = c.Close()
+	}
+	return !l.silent
+}
+
 func (l *link) accept() {
 	for {
 		client, err := l.listener.Accept()
 		if err != nil {
 			return
 		}
-		l.mu.Lock()
-		l.conns = append(l.conns, client)
-		silent := l.silent
-		l.mu.Unlock()
-		if silent {
+		if !l.keep(client) {
 			continue
 		}
 		server, err := net.Dial("tcp", l.to)
@@ -266,9 +278,7 @@ func (l *link) accept() {
 			_ = client.Close()
 			continue
 		}
-		l.mu.Lock()
-		l.conns = append(l.conns, server)
-		l.mu.Unlock()
+		l.keep(server)
 		l.wg.Go(func() { l.pass(client, server) })
 		l.wg.Go(func() { l.pass(server, client) })
 	}

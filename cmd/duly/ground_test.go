@@ -85,11 +85,16 @@ func (c *child) calm() {
 	}
 }
 
+// args are those of a node on the ground.
+func (g *ground) args(name string, more ...string) []string {
+	return append([]string{"serve", "--node-name", name, "--nats-url", g.nats.ClientURL(), "--database-url", g.db,
+		"--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", "2s"}, more...)
+}
+
 // serve starts a node on the ground.
 func (g *ground) serve(t *testing.T, name string, more ...string) *child {
 	t.Helper()
-	return spawn(t, append([]string{"serve", "--node-name", name, "--nats-url", g.nats.ClientURL(), "--database-url", g.db,
-		"--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", "2s"}, more...)...)
+	return start(t, g.args(name, more...)...)
 }
 
 // TestDatabaseAwayIsTold: with the database away a node is soon not ready, says so once and says so again when it is
@@ -164,7 +169,7 @@ func TestNATSAwayIsTold(t *testing.T) {
 	n.calm()
 }
 
-// TestDeadNodeIsTold: after kill -9 of a node the one that is left says that it is gone and which partitions it took
+// TestDeadNodeIsTold: after the death of a node the one that is left says that it is gone and which partitions it took
 // over, each in one line; and a node without a scheduler beside it is not ready while partitions have no owner, and
 // while no supervisor leads.
 //
@@ -173,7 +178,7 @@ func TestDeadNodeIsTold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	doors := g.serve(t, "doors", "--roles", "ingest")
-	one, two := g.serve(t, "one", "--roles", "scheduler,supervisor"), g.serve(t, "two", "--roles", "scheduler,supervisor")
+	one, two := mortal(t, g.args("one", "--roles", "scheduler,supervisor")...), mortal(t, g.args("two", "--roles", "scheduler,supervisor")...)
 	at := doors.ready()
 	one.ready()
 	two.ready()
@@ -192,6 +197,7 @@ func TestDeadNodeIsTold(t *testing.T) {
 	if code, all := readiness(t, at); code != 200 {
 		t.Errorf("not ready though one node took all over: %v", all)
 	}
+	one.calm()
 	one.kill()
 	soon(t, 16*time.Second, "not ready without owners", func() bool {
 		code, all := readiness(t, at)
@@ -202,7 +208,6 @@ func TestDeadNodeIsTold(t *testing.T) {
 	soon(t, 10*time.Second, "ready again", func() bool { code, _ := readiness(t, at); return code == 200 })
 	until(t, "it is told to be over", func() bool { return doors.alerts("partitions", "end") == 1 })
 	doors.calm()
-	one.calm()
 }
 
 // TestSecondOfANameDoesNotStart: while a node lives no other of its name starts; one that died gives its name to the
@@ -212,7 +217,7 @@ func TestDeadNodeIsTold(t *testing.T) {
 func TestSecondOfANameDoesNotStart(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	first := g.serve(t, "same")
+	first := mortal(t, g.args("same")...)
 	first.ready()
 	until(t, "it takes its partitions over", func() bool { return strings.Contains(first.log(), "partitions taken over") })
 	second := g.serve(t, "same")

@@ -467,18 +467,18 @@ func TestLeasesThatAreNotRenewedAreTold(t *testing.T) {
 func TestNameTakenIsTold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
-	first := g.serve(t, "same")
+	first := spawn(t, g.args("same")...)
 	at := first.ready()
-	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := first.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	second := g.serve(t, "same")
 	second.ready()
-	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := first.process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	first.troubled(at, "node-lease", "another live process has it", 15*time.Second)
-	second.kill()
+	second.term()
 	first.over(at, "node-lease")
 }
 

@@ -1,13 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,7 +30,11 @@ const childEnv = "DULY_TEST_BE_THE_PROGRAM"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
-		goleak.VerifyTestMain(pgtestdb.Stopping{M: m})
+		// Most of most tests is waiting for a lease, a grace or a look that comes every few seconds.
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+		goleak.VerifyTestMain(fewProcesses{pgtestdb.Stopping{M: m}})
 	}
 	// A child must not outlive its test, whatever ends that: the pipe tells.
 	go func() {
@@ -38,22 +44,83 @@ func TestMain(m *testing.M) {
 	main()
 }
 
-// child is a process of the program.
+// child is the program at work: in this process, or in one of its own.
 type child struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	addr chan string // where it serves HTTP, once
-	done chan struct{}
-	code int // after done
-
-	mu  sync.Mutex
-	all bytes.Buffer
+	t       *testing.T
+	addr    chan string // where it serves HTTP, once
+	done    chan struct{}
+	code    int          // after done
+	process *os.Process  // nil: in this process
+	stop    func() error // asks it to end
+	die     func()       // ends it without a word to anybody; nil: it cannot
+	mu      sync.Mutex
+	all     bytes.Buffer // what it said
+	read    int          // of that, for its address
 }
 
 var addrLine = regexp.MustCompile(`msg="http is up".* addr=(\S+)`)
 
-// spawn starts the program with arguments; the test ends it if it still runs then.
+// Write keeps what the program says.
+func (c *child) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Write(p)
+	end := bytes.LastIndexByte(c.all.Bytes(), '\n') + 1
+	if m := addrLine.FindSubmatch(c.all.Bytes()[c.read:max(c.read, end)]); m != nil {
+		c.addr <- string(m[1])
+	}
+	c.read = max(c.read, end)
+	return len(p), nil
+}
+
+func newChild(t *testing.T) *child {
+	return &child{t: t, addr: make(chan string, 1), done: make(chan struct{})}
+}
+
+// start runs the program with arguments in this process; the test ends it if it still runs then.
+func start(t *testing.T, args ...string) *child {
+	t.Helper()
+	c := newChild(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = func() error { cancel(); return nil }
+	go func() {
+		defer close(c.done)
+		c.code = run(ctx, args, streams{strings.NewReader(""), io.Discard, c})
+	}()
+	t.Cleanup(func() { c.end(args, cancel) })
+	return c
+}
+
+// mortal is start of a node that can die: NATS and the database are behind links, which are cut then. To both and to all
+// others that is what kill -9 is to them.
+func mortal(t *testing.T, args ...string) *child {
+	t.Helper()
+	args = slices.Clone(args)
+	var links []*link
+	for i, flag := range args[:len(args)-1] {
+		if flag != "--nats-url" && flag != "--database-url" {
+			continue
+		}
+		at, err := url.Parse(args[i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLink(t, at.Host)
+		links = append(links, l)
+		at.Host = l.listener.Addr().String()
+		args[i+1] = at.String()
+	}
+	c := start(t, append(args, "--drain", "100ms")...)
+	c.die = func() {
+		for _, l := range links {
+			l.cut()
+		}
+		_ = c.stop() // which never fails in this process
+	}
+	return c
+}
+
+// spawn starts the program as a process, for what only a process shows; the test ends it if it still runs then.
 func spawn(t *testing.T, args ...string) *child {
 	t.Helper()
 	c, err := spawnWith(t, func(*exec.Cmd) {}, args...)
@@ -66,47 +133,38 @@ func spawn(t *testing.T, args ...string) *child {
 // spawnWith is spawn of a command that was changed. Error: it does not start.
 func spawnWith(t *testing.T, change func(*exec.Cmd), args ...string) (*child, error) {
 	t.Helper()
-	c := &child{t: t, addr: make(chan string, 1), done: make(chan struct{})}
-	c.cmd = exec.Command(os.Args[0], args...)
+	c := newChild(t)
 	// Built with -race, a process sleeps a second before it exits, which is not its drain.
-	c.cmd.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
-	change(c.cmd)
-	var err error
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := c.cmd.StderrPipe()
+	cmd := selfCommand(t, append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")), args...)
+	cmd.Stderr = c
+	change(cmd)
+	in, err := cmd.StdinPipe() // its end ends the process
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.cmd.Start(); err != nil {
+	if err := cmd.Start(); err != nil {
+		_ = in.Close()
 		return nil, err
 	}
-	go c.read(stderr)
-	t.Cleanup(func() {
-		c.kill()
-		if t.Failed() {
-			t.Logf("%s:\n%s", strings.Join(args, " "), c.log())
-		}
-	})
+	c.process = cmd.Process
+	c.stop = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	c.die = func() { _ = cmd.Process.Kill() } // an error says that it is gone
+	go func() {
+		defer close(c.done)
+		_ = cmd.Wait() // the code says it
+		c.code = cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() { c.end(args, c.die) })
 	return c, nil
 }
 
-// read keeps what the process says until it ends.
-func (c *child) read(stderr io.Reader) {
-	defer close(c.done)
-	lines := bufio.NewScanner(stderr)
-	for lines.Scan() {
-		c.mu.Lock()
-		c.all.Write(lines.Bytes())
-		c.all.WriteByte('\n')
-		c.mu.Unlock()
-		if m := addrLine.FindSubmatch(lines.Bytes()); m != nil {
-			c.addr <- string(m[1])
-		}
+// end waits for the end of the program with its test.
+func (c *child) end(args []string, how func()) {
+	how()
+	<-c.done
+	if c.t.Failed() {
+		c.t.Logf("%s:\n%s", strings.Join(args, " "), c.log())
 	}
-	_ = c.cmd.Wait() // the code says it
-	c.code = c.cmd.ProcessState.ExitCode()
 }
 
 func (c *child) log() string {
@@ -115,23 +173,27 @@ func (c *child) log() string {
 	return c.all.String()
 }
 
-// kill is kill -9, and waits for the end.
+// kill is kill -9, or for all others the same, and waits for the end.
 func (c *child) kill() {
-	_ = c.cmd.Process.Kill() // an error says that it is gone
+	c.t.Helper()
+	if c.die == nil {
+		c.t.Fatal("a node in this process that is to die is started by mortal")
+	}
+	c.die()
 	<-c.done
 }
 
-// term asks the process to stop and returns its exit code.
+// term asks the program to stop and returns its exit code.
 func (c *child) term() int {
 	c.t.Helper()
-	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := c.stop(); err != nil {
 		c.t.Fatal(err)
 	}
 	select {
 	case <-c.done:
 		return c.code
 	case <-time.After(patience):
-		c.t.Fatal("it did not end after SIGTERM")
+		c.t.Fatal("it did not end")
 		return -1
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"duly.dev/duly/schema/dialects"
 )
 
-// cluster is NATS and PostgreSQL in this process, for nodes in others.
+// cluster is NATS and PostgreSQL, for nodes.
 type cluster struct {
 	t     *testing.T
 	nats  string
@@ -55,11 +55,16 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// serve starts a node in a process of its own.
+// args are those of a node.
+func (c *cluster) args(name, roles string) []string {
+	return []string{"serve", "--roles", roles, "--node-name", name, "--nats-url", c.nats, "--database-url", c.db,
+		"--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", "5s"}
+}
+
+// serve starts a node.
 func (c *cluster) serve(name, roles string) *child {
 	c.t.Helper()
-	return spawn(c.t, "serve", "--roles", roles, "--node-name", name, "--nats-url", c.nats, "--database-url", c.db,
-		"--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", "5s")
+	return start(c.t, c.args(name, roles)...)
 }
 
 // delivery is the drone application in this process: plan, agents, books.
@@ -197,10 +202,11 @@ func (c *cluster) owners() map[string]int {
 //
 // covers: E3, S38, S42, I2, I19, T9
 func TestKilledSchedulerLosesNothing(t *testing.T) {
+	t.Parallel()
 	const tasks = 2000
 	c := newCluster(t)
 	doors := c.serve("doors", "ingest,supervisor")
-	first := c.serve("first", "scheduler")
+	first := spawn(t, c.args("first", "scheduler")...)
 	doors.ready()
 	first.ready()
 	d := c.drone(drone.QuickPlan(), drone.FaultsSome)
@@ -227,6 +233,7 @@ func TestKilledSchedulerLosesNothing(t *testing.T) {
 //
 // covers: E6, S11, inv11
 func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
+	t.Parallel()
 	const completeBy = 300 * time.Millisecond
 	c := newCluster(t)
 	c.serve("node", "ingest,scheduler").ready()
@@ -275,6 +282,7 @@ func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 //
 // covers: A6, inv1
 func TestRestoredStreamThatHasGrown(t *testing.T) {
+	t.Parallel()
 	const before, after = 60, 100
 	c := newCluster(t)
 	first := c.serve("first", "ingest,scheduler,supervisor")
@@ -331,6 +339,7 @@ func TestRestoredStreamThatHasGrown(t *testing.T) {
 //
 // covers: E12, S22, I12
 func TestTwoNodesShare(t *testing.T) {
+	t.Parallel()
 	const tasks, partitions = 600, 8
 	c := newCluster(t)
 	doors, one, two := c.serve("doors", "ingest,supervisor"), c.serve("one", "scheduler"), c.serve("two", "scheduler")
@@ -347,7 +356,7 @@ func TestTwoNodesShare(t *testing.T) {
 		}
 	})
 	if code := <-stopped; code != 0 {
-		t.Errorf("exit %d after SIGTERM, want 0", code)
+		t.Errorf("exit %d, want 0", code)
 	}
 	until(t, "the other owns all", func() bool { return c.owners()["two"] == partitions })
 	if r := c.clean(d); r.Processed != tasks {

@@ -172,12 +172,13 @@ func (r *ruins) drop(admin, name string) {
 //
 // covers: A6, inv1
 func TestRestoredDump(t *testing.T) {
+	t.Parallel()
 	const tasks = 900
 	for _, alive := range []bool{true, false} {
 		t.Run(fmt.Sprintf("nodes alive %t", alive), func(t *testing.T) {
 			t.Parallel()
 			r := newRuins(t)
-			node := r.serve("first", "ingest,scheduler,supervisor")
+			node := mortal(t, r.args("first", "ingest,scheduler,supervisor")...)
 			node.ready()
 			d := r.drone(drone.QuickPlan(), drone.FaultsSome)
 			var file string
@@ -256,9 +257,10 @@ func (r *ruins) recorded(than []core.Evidence) bool {
 //
 // covers: A6, inv1
 func TestBothRestored(t *testing.T) {
+	t.Parallel()
 	const dumped, copied, tasks = 300, 600, 900
 	r := newRuins(t)
-	node := r.serve("first", "ingest,scheduler,supervisor")
+	node := mortal(t, r.args("first", "ingest,scheduler,supervisor")...)
 	node.ready()
 	d := r.drone(drone.QuickPlan(), drone.FaultsSome)
 	d.submit(t, 0, dumped, func(int) {})

@@ -23,10 +23,10 @@ type bulkCluster struct {
 	node *child
 }
 
-func newBulkCluster(t *testing.T) *bulkCluster {
+func newBulkCluster(t *testing.T, begin func(*testing.T, ...string) *child) *bulkCluster {
 	t.Helper()
 	c := &bulkCluster{cluster: newCluster(t), addr: freeport.Addr(freeport.Of(t))}
-	c.start()
+	c.start(begin)
 	client, err := duly.NewClient(c.nc)
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +37,9 @@ func newBulkCluster(t *testing.T) *bulkCluster {
 	return c
 }
 
-func (c *bulkCluster) start() {
+func (c *bulkCluster) start(begin func(*testing.T, ...string) *child) {
 	c.t.Helper()
-	c.node = spawn(c.t, "serve", "--roles", "ingest,scheduler,supervisor", "--node-name", "node", "--nats-url", c.nats, "--database-url", c.db,
-		"--http-addr", c.addr, "--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", "5s")
+	c.node = begin(c.t, append(c.args("node", "ingest,scheduler,supervisor"), "--http-addr", c.addr)...)
 	c.node.ready()
 }
 
@@ -83,8 +82,9 @@ func bulkPlaceOf(file string) int64 {
 // TestSubmitFile: a file of 100,000 lines is stored whole, each line once, although the command is stopped in the middle
 // and the node killed in the middle of the rest.
 func TestSubmitFile(t *testing.T) {
+	t.Parallel()
 	const n = 100_000
-	c := newBulkCluster(t)
+	c := newBulkCluster(t, spawn)
 	lines := make([]string, n)
 	for i := range lines {
 		lines[i] = laterLine(fmt.Sprintf("f-%d", i), fmt.Sprint(i))
@@ -113,7 +113,7 @@ func TestSubmitFile(t *testing.T) {
 	code = submit(t.Context(), func() {
 		until(t, "half is stored", func() bool { return bulkPlaceOf(file) > n/2 })
 		c.node.kill()
-		c.start()
+		c.start(start)
 	})
 	var counts bulkCounts
 	if err := json.Unmarshal(out.Bytes(), &counts); code != exitDone || err != nil {
@@ -137,7 +137,8 @@ func TestSubmitFile(t *testing.T) {
 
 // TestSubmitFileOutcomes: lines that are not stored are said, kept as they were, and decide the exit status.
 func TestSubmitFileOutcomes(t *testing.T) {
-	c := newBulkCluster(t)
+	t.Parallel()
+	c := newBulkCluster(t, start)
 	lines := []string{
 		laterLine("o-1", "1"), `{"type":"later","id":"o-2","input":`, laterLine("o-3", "3"), `{"type":"nosuch","id":"o-4","input":1}`,
 		laterLine("o-5", `"`+strings.Repeat("x", 300<<10)+`"`), laterLine("o-1", "2"), `{"type":"later","id":"o-7","input":7,"labels":{"a":"b"},"extra":1}`, laterLine("o-8", "8"),
@@ -179,7 +180,7 @@ func TestSubmitFileOutcomes(t *testing.T) {
 			t.Errorf("%v: exit %d: %s, want %s", args, code, errs, want)
 		}
 	}
-	c.node.kill()
+	c.node.term()
 	if code, _, errs := ask("--file", file, "--retry-for", "300ms"); code != exitUnreachable || !strings.Contains(errs, "nothing was taken for 300ms") {
 		t.Errorf("no node: exit %d: %s", code, errs)
 	}

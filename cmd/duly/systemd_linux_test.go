@@ -12,6 +12,7 @@ import (
 // TestSystemdIsTold: a node that systemd started says when it is ready, what does not hold, that it lives and that it
 // stops. With the database gone it is not ready, and lives: no watchdog kills it.
 func TestSystemdIsTold(t *testing.T) {
+	t.Parallel()
 	g := newOwnGround(t)
 	at := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
 	conn, err := net.ListenUnixgram("unixgram", at)

@@ -65,13 +65,12 @@ func newStreamed(t *testing.T) *streamed {
 
 // args are those of a node with so many task streams.
 func (s *streamed) args(name, roles string, streams int) []string {
-	return []string{"serve", "--roles", roles, "--node-name", name, "--nats-url", s.nats, "--database-url", s.db, "--http-addr", "127.0.0.1:0",
-		"--partitions", "8", "--lease", "1s", "--scan-interval", "100ms", "--drain", "5s", "--task-streams", strconv.Itoa(streams)}
+	return append(s.cluster.args(name, roles), "--task-streams", strconv.Itoa(streams))
 }
 
 func (s *streamed) node(name, roles string, streams int) *child {
 	s.t.Helper()
-	c := spawn(s.t, s.args(name, roles, streams)...)
+	c := start(s.t, s.args(name, roles, streams)...)
 	c.ready()
 	return c
 }
@@ -119,35 +118,58 @@ func (s *streamed) meanwhile(name string) (stop func()) {
 	})
 }
 
-// change runs the command; kill ends it by kill -9 after so many lines, 0: not.
-func (s *streamed) change(to, kill int) {
+// change runs the command to its end.
+func (s *streamed) change(to int) {
 	s.t.Helper()
-	var out lineWriter
+	code, out, errs := command(s.t, "", s.changing(to)...)
+	if code != exitDone {
+		s.t.Fatalf("to %d: exit %d\n%s%s", to, code, out, errs)
+	}
+	s.t.Logf("to %d:\n%s", to, out)
+}
+
+func (s *streamed) changing(to int) []string {
+	return []string{"task-streams", strconv.Itoa(to), "--nats-url", s.nats, "--database-url", s.db}
+}
+
+// killed runs the command and ends it by kill -9 when it has said its first line.
+func (s *streamed) killed(to int) {
+	s.t.Helper()
+	var out firstLine
 	c, err := spawnWith(s.t, func(cmd *exec.Cmd) {
-		out.after, out.full = kill, func() { _ = cmd.Process.Kill() } // an error says that it is gone
+		out.then = func() { _ = cmd.Process.Kill() } // an error says that it is gone
 		cmd.Stdout = &out
-	}, "task-streams", strconv.Itoa(to), "--nats-url", s.nats, "--database-url", s.db)
+	}, s.changing(to)...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	<-c.done
-	if kill == 0 && c.code != 0 || kill > 0 && c.code > 0 { // -1: by a signal, 0: that came too late
-		s.t.Fatalf("to %d, killed after %d lines: exit %d\n%s%s", to, kill, c.code, out.b.String(), c.log())
+	if c.code > 0 { // -1: by a signal, 0: that came too late
+		s.t.Fatalf("to %d, killed: exit %d\n%s%s", to, c.code, out.b.String(), c.log())
 	}
-	s.t.Logf("to %d, killed after %d lines:\n%s", to, kill, out.b.String())
+	s.t.Logf("to %d, killed:\n%s", to, out.b.String())
 }
 
-// lineWriter calls full when it has so many lines.
-type lineWriter struct {
-	b     bytes.Buffer
-	after int
-	full  func()
+// interrupted runs the command and tells it to end, as Ctrl-C does, when it has said its first line.
+func (s *streamed) interrupted(to int) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	defer cancel()
+	out, errs := firstLine{then: cancel}, bytes.Buffer{}
+	code := run(ctx, s.changing(to), streams{strings.NewReader(""), &out, &errs})
+	s.t.Logf("to %d, interrupted: exit %d\n%s%s", to, code, out.b.String(), errs.String())
 }
 
-func (w *lineWriter) Write(p []byte) (int, error) {
+// firstLine does something when it has one, and again at what follows.
+type firstLine struct {
+	b    bytes.Buffer
+	then func()
+}
+
+func (w *firstLine) Write(p []byte) (int, error) {
 	w.b.Write(p)
-	if n := bytes.Count(w.b.Bytes(), []byte("\n")); w.after > 0 && n >= w.after {
-		w.full()
+	if bytes.ContainsRune(w.b.Bytes(), '\n') {
+		w.then()
 	}
 	return len(p), nil
 }
@@ -205,8 +227,8 @@ func (s *streamed) cancelUnread(id string) {
 // streamedEach is how many tasks are submitted at a time.
 const streamedEach = 60
 
-// round changes the number of task streams with kill -9 in the middle, and reports whether
-// one came in time. scheduler is the one that runs before; it returns the one that does then.
+// round changes the number of task streams with kill -9 and Ctrl-C in the middle, and reports
+// whether one came in time. scheduler is the one that runs before; it returns the one that does then.
 func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child, cut bool) {
 	s.t.Helper()
 	door := s.node(name+"-door", "ingest", from)
@@ -218,9 +240,8 @@ func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child,
 	s.cancelUnread("cancelled-" + name + "-0")
 	stop := s.meanwhile(name + "-meanwhile")
 	defer stop()
-	for range 2 {
-		s.change(to, 1)
-	}
+	s.killed(to)
+	s.interrupted(to)
 	if s.configs()["DULY_TASKS"].Metadata["duly_task_streams"] == fmt.Sprintf("%d>%d", from, to) { // the kill came in time
 		cut = true
 		for _, streams := range []int{from, to} {
@@ -229,7 +250,7 @@ func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child,
 			}
 		}
 	}
-	s.change(to, 0)
+	s.change(to)
 	stop()
 	if code, _, errs := command(s.t, "", s.args("late", "scheduler", from)...); code == 0 || !strings.Contains(errs, fmt.Sprintf("task streams are %d, want %d (--task-streams)", to, from)) {
 		s.t.Errorf("a node with %d: exit %d, %s", from, code, errs)
@@ -245,11 +266,12 @@ func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child,
 }
 
 // TestTaskStreamsChange: 1, 3, 2 and 1 task streams, with submissions going on before and
-// after, unread submissions and requests in the streams at each change, and kill -9 in the
-// middle of each: nothing is lost and nothing doubled. Nodes of another number are refused.
+// after, unread submissions and requests in the streams at each change, and kill -9 and
+// Ctrl-C in the middle of each: nothing is lost and nothing doubled. Nodes of another number are refused.
 //
 // covers: I8, inv1
 func TestTaskStreamsChange(t *testing.T) {
+	t.Parallel()
 	s := newStreamed(t)
 	first := s.node("first", "ingest,scheduler,supervisor", 1)
 	if err := s.plan.Apply(t.Context(), s.client); err != nil {
@@ -285,6 +307,7 @@ func TestTaskStreamsChange(t *testing.T) {
 //
 // covers: inv1
 func TestDatabaseOlderThanTaskStreams(t *testing.T) {
+	t.Parallel()
 	s := newStreamed(t)
 	first := s.node("first", "ingest,scheduler,supervisor", 1)
 	if err := s.plan.Apply(t.Context(), s.client); err != nil {
@@ -303,13 +326,13 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE backup AS SELECT * FROM partitions"); err != nil {
 		t.Fatal(err)
 	}
-	s.change(3, 0)
+	s.change(3)
 	door.term()
 	if _, err := db.ExecContext(t.Context(), `UPDATE partitions p SET stream = b.stream, cursor = b.cursor, control_cursor = b.control_cursor, epoch = b.epoch, last_commit = b.last_commit
 		FROM backup b WHERE b.partition = p.partition`); err != nil {
 		t.Fatal(err)
 	}
-	refused := spawn(t, s.args("refused", "ingest,scheduler,supervisor", 3)...)
+	refused := start(t, s.args("refused", "ingest,scheduler,supervisor", 3)...)
 	until(t, "a partition is refused", func() bool {
 		return strings.Contains(refused.log(), "the database is older than a change of the task streams")
 	})
@@ -317,7 +340,7 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 	if code := refused.term(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
-	s.change(3, 0)
+	s.change(3)
 	s.node("last", "ingest,scheduler,supervisor", 3)
 	s.submit("then", 20)
 	s.balanced()
@@ -326,6 +349,7 @@ func TestDatabaseOlderThanTaskStreams(t *testing.T) {
 // TestTaskStreamsLeastPrivilege: nodes on three task streams do their work with the sets of
 // nats-permissions for three, without one violation.
 func TestTaskStreamsLeastPrivilege(t *testing.T) {
+	t.Parallel()
 	s := secure(t, []string{"--task-streams", "3", "--plain-door", "door=ingest", "worker=scheduler", "watcher=supervisor", "crew=agent:count.one", "shop=submitter:count", "ops=operator"})
 	db := migrated(t)
 	for _, at := range [][2]string{{"worker", "scheduler"}, {"door", "ingest"}, {"watcher", "supervisor"}} { // the scheduler first: it makes the streams

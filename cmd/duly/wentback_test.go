@@ -250,7 +250,7 @@ func TestEpochsBelowTheConsumers(t *testing.T) {
 	n.term()
 	g.keep(t)
 	g.sql(t, "d1", "UPDATE partitions SET epoch = epoch + 150")
-	n = g.serve(t, "n")
+	n = mortal(t, g.args("n")...)
 	n.ready()
 	c.ended(t, c.submit(t, "lost", 20))
 	n.kill()

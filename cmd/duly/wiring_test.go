@@ -89,7 +89,7 @@ func TestServeByContextOverTLS(t *testing.T) {
 	if err := node.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
-	n := spawn(t, "serve", "--nats-context", "shop", "--database-url", database, "--http-addr", "127.0.0.1:0", "--partitions", "2", "--stream-max-bytes", "1000000")
+	n := start(t, "serve", "--nats-context", "shop", "--database-url", database, "--http-addr", "127.0.0.1:0", "--partitions", "2", "--stream-max-bytes", "1000000")
 	n.ready()
 	if code := n.term(); code != 0 {
 		t.Errorf("exit %d", code)
@@ -101,7 +101,8 @@ func TestServeByContextOverTLS(t *testing.T) {
 //
 // covers: inv12
 func TestDevListensToThisMachineAlone(t *testing.T) {
-	c := spawn(t, "dev", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
+	t.Parallel()
+	c := start(t, "dev", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
 	u, err := url.Parse(c.ready())
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +132,9 @@ func TestDevListensToThisMachineAlone(t *testing.T) {
 //
 // covers: inv11
 func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
-	n := spawn(t, "serve", "--node-name", "one", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "10m")
+	n := start(t, "serve", "--node-name", "one", "--nats-url", c.nats, "--database-url", c.db, "--http-addr", "127.0.0.1:0", "--partitions", "8", "--lease", "10m")
 	n.ready()
 	js, err := c.nc.JetStream()
 	if err != nil {
@@ -164,6 +166,7 @@ func TestStoppedNodeGivesItsLeasesBack(t *testing.T) {
 //
 // covers: E30, inv2
 func TestDeadLetterThatCannotBeStored(t *testing.T) {
+	t.Parallel()
 	s := natsServer(t, natsd.Options{Users: []*natsd.User{
 		{Username: "all", Password: "x"},
 		{Username: "lame", Password: "x", Permissions: &natsd.Permissions{Publish: &natsd.SubjectPermission{Deny: []string{"duly.dead.>"}}}},
@@ -173,7 +176,7 @@ func TestDeadLetterThatCannotBeStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve := func(user string) *child {
-		return spawn(t, "serve", "--node-name", "one", "--nats-url", fmt.Sprintf("nats://%s:x@%s", user, s.Addr()), "--database-url", database,
+		return start(t, "serve", "--node-name", "one", "--nats-url", fmt.Sprintf("nats://%s:x@%s", user, s.Addr()), "--database-url", database,
 			"--http-addr", "127.0.0.1:0", "--partitions", "1", "--lease", "1s", "--scan-interval", "100ms", "--drain", "1s", "--stream-max-bytes", "1000000")
 	}
 	lame := serve("lame")
