@@ -24,7 +24,7 @@ import (
 func startDemo(t *testing.T) *url.URL {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "duly")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "duly.dev/duly/cmd/duly")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, "duly.dev/duly/cmd/duly")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

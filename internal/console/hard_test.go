@@ -3,7 +3,6 @@ package console
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -108,7 +107,7 @@ var textPages = []string{
 }
 
 // TestHardPages: pages of nothing, of a store that is away, and of the hardest names and texts fit at 1280 and 320 pixels
-// and at 200 %, and have no violation of axe-core. With DULY_SCREENS set, pictures are kept.
+// and at 200 %, and have no violation of axe-core.
 //
 // covers: OP15, OP22
 func TestHardPages(t *testing.T) {
@@ -130,32 +129,6 @@ func TestHardPages(t *testing.T) {
 			}
 		})
 	}
-}
-
-// looksRight opens a page and fails the test if it does not fit, is not accessible, or the browser complains.
-func (b *browser) looksRight(name, path string) {
-	b.t.Helper()
-	picture := os.Getenv("DULY_SCREENS") != ""
-	b.size(1280, 900, 1)
-	b.open(path)
-	b.fits(name + " at 1280 pixels")
-	for _, theme := range []string{"light", "dark"} {
-		b.theme(theme)
-		if picture {
-			b.whole(1280)
-			b.shoot(name + " " + theme)
-		}
-	}
-	b.accessible(name)
-	b.size(320, 700, 1)
-	b.fits(name + " at 320 pixels")
-	if picture {
-		b.whole(320)
-		b.shoot(name + " 320")
-	}
-	b.size(640, 450, 2)
-	b.fits(name + " at 200 %")
-	b.clean(name)
 }
 
 // TestManyInABrowser: 10,000 failure groups are paged by keyboard, a task of 64 steps shows each in graph and table, and
@@ -183,18 +156,20 @@ func TestManyInABrowser(t *testing.T) {
 
 	steps := "tasks/onboarding/a-very-long-id-that-uses-all-the-room-there-is-0123456789-abcdef"
 	b.looksRight("64 steps", steps)
-	b.looksRight("64 steps replay", steps+"/replay")
+	b.open(steps + "/replay")
 	if n := eval[[]int](b, `[document.querySelectorAll("svg.graph .node").length, document.querySelectorAll("section[aria-labelledby=steps-title] tbody tr:not(.sub)").length, document.querySelectorAll(".lanes tbody tr").length]`); fmt.Sprint(n) != "[64 64 64]" {
 		t.Errorf("graph, table and trail have %v steps", n)
 	}
+	b.looksRight("64 steps replay", steps+"/replay")
 
 	w.mu.Lock()
 	w.millions = true
 	w.mu.Unlock()
-	b.looksRight("millions", "")
+	b.open("")
 	if text := eval[string](b, `document.getElementById("states").textContent + document.getElementById("needs").textContent`); !strings.Contains(text, "1,000,000") || !strings.Contains(text, "100,000 tasks in error") {
 		t.Errorf("the first screen says %s", text)
 	}
+	b.looksRight("millions", "")
 }
 
 // TestErrorKeepsWhatIsThere: a store that goes away under a list or the time machine leaves what was read, grey, under a

@@ -13,17 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is every port of the console in memory, with tasks that have lived, and actions that do something.
 type world struct {
