@@ -188,7 +188,7 @@ var packages = map[string]place{
 	"internal/natstest": {imports: []string{"dev/natsserver"}},
 	"internal/freeport": {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},
-	"internal/testrun":  {imports: []string{"internal/pgtestdb"}}, // what all tests of a run share
+	"internal/testrun":  {imports: []string{"internal/pgtestdb"}},                      // what all tests of a run share
 	"internal/pgfault":  {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
