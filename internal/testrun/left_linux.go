@@ -53,11 +53,11 @@ func descendants() (below []process) {
 func read(path string) (process, bool) {
 	text, err := os.ReadFile(path)
 	// The name stands in parentheses and may hold anything.
-	close := bytes.LastIndexByte(text, ')')
-	if err != nil || close < 0 {
+	end := bytes.LastIndexByte(text, ')')
+	if err != nil || end < 0 {
 		return process{}, false
 	}
-	fields := strings.Fields(string(text[close+1:]))
+	fields := strings.Fields(string(text[end+1:]))
 	pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 	if err != nil || len(fields) < 2 {
 		return process{}, false
