@@ -17,8 +17,7 @@
 //
 // A new column of tasks is
 //
-//   - a migration for each dialect; on PostgreSQL some numbers are Go code
-//     (postgres/migrate.go), so the next one is above the newest of both kinds;
+//   - a migration for each dialect;
 //   - a line of stateFields (it changes) or birthFields (it does not) in postgres/encode.go;
 //   - in sqlite/commit.go birthSQL and rowSQL, in sqlite/values.go birthArgs and rowArgs;
 //   - taskColumns and scanTask in read.go, and view.go where it is shown;

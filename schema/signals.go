@@ -15,9 +15,9 @@ import (
 // whatever it takes it for.
 const (
 	qSignalCounts = `SELECT signal_steps, near, count(*) FROM (SELECT signal_steps, CASE WHEN signal_due < ?1 THEN 1 ELSE 0 END AS near FROM tasks
-	WHERE signal_steps IS NOT NULL ORDER BY signal_due LIMIT ?2) AS counted GROUP BY signal_steps, near`
-	qSignalOldest = `SELECT signal_since FROM tasks WHERE signal_steps IS NOT NULL ORDER BY signal_since LIMIT 1`
-	qSignalNext   = `SELECT id, type, plan_version, signal_steps, signal_since, signal_due FROM tasks WHERE signal_steps IS NOT NULL ORDER BY signal_due LIMIT ?1`
+	WHERE signal_steps IS NOT NULL AND signal_due IS NOT NULL ORDER BY signal_due LIMIT ?2) AS counted GROUP BY signal_steps, near`
+	qSignalOldest = `SELECT signal_since FROM tasks WHERE signal_steps IS NOT NULL AND signal_since IS NOT NULL ORDER BY signal_since LIMIT 1`
+	qSignalNext   = `SELECT id, type, plan_version, signal_steps, signal_since, signal_due FROM tasks WHERE signal_steps IS NOT NULL AND signal_due IS NOT NULL ORDER BY signal_due LIMIT ?1`
 	qStepNames    = `SELECT name FROM plan_steps WHERE plan = ?1 AND version = ?2 ORDER BY ordinal`
 )
 

@@ -1,5 +1,7 @@
 package core
 
+import "cmp"
+
 // applyRecord changes t as r says. Where something comes next, Apply makes the same two calls with its decision
 // about it between them, so a replayed task equals the live one.
 func (t *Task) applyRecord(r *Record) {
@@ -373,7 +375,7 @@ func (t *Task) applyUndoReason(r *Record) {
 				t.FailedStep = i + 1
 			}
 		}
-		t.Why = r.Reason
+		t.Why = cmp.Or(r.Reason, r.Error)
 	case r.Kind != KindUndone && r.Kind != KindUndoLate && r.Kind != KindLate && r.Kind != KindProbed && r.Reason != "" && t.FailedStep == 0:
 		t.Why = r.Reason
 	}

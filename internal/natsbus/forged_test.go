@@ -127,9 +127,9 @@ func TestForgedBatches(t *testing.T) {
 	receive(t, "a command given back", w.unserved)
 }
 
-// TestOldAgentGetsSingles: an agent of before the tokens, or one that would not answer
-// where its own name is in the subject, is sent its commands one by one.
-func TestOldAgentGetsSingles(t *testing.T) {
+// TestAgentWithoutTokensGetsSingles: an agent that announces batches without tokens, or answers where its own name is not
+// in the subject, is sent its commands one by one.
+func TestAgentWithoutTokensGetsSingles(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	setUp(t, c, StreamConfig{})

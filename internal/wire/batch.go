@@ -64,7 +64,7 @@ func AppendBatchCommand(dst []byte, c *core.Command, signer *Signer) []byte {
 			dst = appendBytes(dst, c.Results[i].Result)
 		}
 		if !c.Undo || len(c.Result) == 0 {
-			return dst // no result and nothing after it: older agents find the end here
+			return dst // no result, and no byte that says so
 		}
 		return appendBytes(dst, c.Result)
 	})

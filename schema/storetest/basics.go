@@ -86,10 +86,10 @@ func testTakeOverByGround(r *rig) {
 	b.Partitions = []core.PartitionWrite{r.partition(1)}
 	r.taken(b)
 	want := core.PartitionState{
-		Partition: 1, Owner: "b", Epoch: 42, NextNumber: 1, NextEnd: 1, LastCommit: 99, Stream: "other", WentBackAt: start, WentBackNumber: 1, WentBackUntil: core.ReadNoMore,
+		Partition: 1, Owner: "b", Epoch: 42, NextNumber: 1, NextEnd: 1, LastCommit: 99, Stream: "other/others", WentBackAt: start, WentBackNumber: 1, WentBackUntil: core.ReadNoMore,
 		Found: core.Found{Epoch: 1, Commit: b.ID, Cursor: 17, ControlCursor: 18, WentBack: true, Until: core.ReadNoMore},
 	}
-	c := core.Claim{Owner: "b", Commit: 99, At: start, Stream: "other", End: 21, Evidence: core.Evidence{Epoch: 41, Commit: 1}}
+	c := core.Claim{Owner: "b", Commit: 99, At: start, Stream: "other/others", End: 21, Evidence: core.Evidence{Epoch: 41, Commit: 1}}
 	r.equal("takeover of a database that went back", get(r.s.TakeOver(r.ctx, 1, c))(r), want)
 	want.Found = core.Found{}
 	r.equal("the row", get(r.s.Cursors(r.ctx))(r)[1], want)

@@ -66,8 +66,12 @@ func (b builder) published(ctx context.Context) (images, error) {
 	return i, err
 }
 
+// firstTables is what all tables begin with: a commit without it makes others, which are refused.
+const firstTables = "schema/migrations/postgres/00100_init.sql"
+
 // earlier makes the image of the commit before this one, or, where the checkout
-// has changes, of the commit they were made to. The drone page stays this one's.
+// has changes, of the commit they were made to; of this commit where the one before has no
+// tables that are migrated. The drone page stays this one's.
 // Empty without an error: there is no such commit here.
 func (b builder) earlier(ctx context.Context) (tag, commit string, err error) {
 	git := command{dir: b.root}
@@ -76,7 +80,8 @@ func (b builder) earlier(ctx context.Context) (tag, commit string, err error) {
 		return "", "", nil //nolint:nilerr // not a checkout
 	}
 	revision := "HEAD~1"
-	if strings.TrimSpace(changed) != "" {
+	_, err = git.run(ctx, "git", "cat-file", "-e", revision+":"+firstTables)
+	if strings.TrimSpace(changed) != "" || err != nil {
 		revision = "HEAD"
 	}
 	commit, err = git.run(ctx, "git", "rev-parse", "--verify", "--quiet", "--short", revision+"^{commit}")

@@ -10,8 +10,6 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
-const noGenerations = "versions 4 to 10 kept the journal in tables that inherit from it, which CockroachDB has not"
-
 // onlyPostgres are the statements that a CockroachDB never gets, by how they
 // begin, and why.
 var onlyPostgres = []struct{ begin, why string }{
@@ -24,14 +22,6 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"COPY journal (", "the fast path sends its rows in the same pipeline as the fence"},
 	{"COPY labels (", "the fast path sends its rows in the same pipeline as the fence"},
 	{"COPY chain (", "the fast path sends its rows in the same pipeline as the fence"},
-	{"SELECT c.relname FROM pg_inherits ", noGenerations},
-	{"SELECT count(*) FROM pg_class WHERE oid = to_regclass('journal_generations')", noGenerations},
-	{"DELETE FROM journal_generations", noGenerations},
-	{"SELECT count(*) FROM pg_constraint ", noGenerations},
-	{"ALTER TABLE journal_", noGenerations},
-	{"SELECT COALESCE(max(number), $2) FROM (SELECT DISTINCT number FROM ONLY journal_", noGenerations},
-	{"WITH moved AS (DELETE FROM ONLY journal_", noGenerations},
-	{"DROP TABLE journal_", noGenerations},
 	{"ALTER TABLE tasks SET (autovacuum_", "CockroachDB has no vacuum"},
 	{"ALTER TABLE journal SET (autovacuum_", "CockroachDB has no vacuum"},
 	{"CREATE TEMPORARY TABLE duly_probe", "a probe for room; how full CockroachDB's disk is is not known"},

@@ -58,7 +58,7 @@ type search struct {
 	tables   map[string]bool
 	mutated  map[string]int
 	sorted   map[string]bool // columns in an ORDER BY without NULLS
-	compared map[string]bool // columns that a comparison keeps from being NULL
+	compared map[string]bool // columns that a condition keeps from being NULL
 }
 
 func notShared(n *pg.Node, known tables) []string {
@@ -106,6 +106,10 @@ func (s *search) look(name string, m protoreflect.Message) {
 		if v.Contype == pg.ConstrType_CONSTR_EXCLUSION {
 			s.say("EXCLUDE")
 		}
+	case *pg.NullTest:
+		if v.Nulltesttype == pg.NullTestType_IS_NOT_NULL {
+			s.notNull(v.Arg)
+		}
 	case *pg.VariableSetStmt:
 		if !slices.Contains(settings, v.Name) {
 			s.say("setting %s", v.Name)
@@ -150,7 +154,7 @@ func (s *search) operator(v *pg.A_Expr) {
 	}
 }
 
-// notNull notes the columns that a comparison leaves no NULL of.
+// notNull notes the columns that a condition leaves no NULL of.
 func (s *search) notNull(n *pg.Node) {
 	if c := n.GetColumnRef(); c != nil {
 		s.compared[last(c.Fields)] = true

@@ -77,6 +77,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     child_index   INT8,
     -- When a task that starts later does.
     start_at      TIMESTAMPTZ,
+    -- As of the last journal row that the task's row tells of; round counts how often the task has begun again.
     state         TEXT        NOT NULL,
     seq           INT8        NOT NULL,
     round         INT8        NOT NULL,

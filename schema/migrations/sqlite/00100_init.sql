@@ -74,6 +74,7 @@ CREATE TABLE tasks (
     child_index   INTEGER,
     -- When a task that starts later does.
     start_at      INTEGER,
+    -- As of the last journal row that the task's row tells of; round counts how often the task has begun again.
     state         TEXT    NOT NULL,
     seq           INTEGER NOT NULL,
     round         INTEGER NOT NULL,
