@@ -28,6 +28,8 @@ type Dialect struct {
 	// []int64, []string and []core.Instant.
 	Rows    func(first int, columns ...string) string
 	RowArgs func(lists ...any) []any
+	// Tables are what statements are made of.
+	Tables *Tables
 	// Again reports whether a read that failed may go well the next time; nil: none does.
 	Again func(error) bool
 	// RolledBack reports whether a transaction failed that has changed nothing, and may go
@@ -61,7 +63,8 @@ func NewBase(d Dialect, writer, reading, asking, changing *sql.DB) *Base {
 }
 
 func (d Dialect) reader(db *sql.DB) reader {
-	return reader{db: &counted{DB: db}, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs}
+	return reader{db: &counted{DB: db}, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs,
+		tables: d.Tables, sql: newQueries(d.Tables)}
 }
 
 // base is how tests reach what is behind a store of any dialect.
@@ -124,8 +127,6 @@ func (b *Base) TablesVersion(ctx context.Context) (int64, error) { return b.vers
 
 // Statements that the dialects share, with the parameters ?1, ?2 and so on.
 const (
-	PartitionSQL    = qPartition
-	TakeOverSQL     = qTakeOver
 	BindSQL         = qBindInstallation
 	InstallationSQL = qInstallation
 	PlanSQL         = qPlan

@@ -128,6 +128,7 @@ type Options struct {
 	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
 	Chain        bool          // keep the chains of the partitions that are taken over
+	Tables       *Tables       // of which statements are made; nil: Columns
 }
 
 // complete refuses a batch with a write whose partition it does not move: the

@@ -42,6 +42,7 @@ type Store struct {
 	dialect string
 	version string
 	tx      pgx.TxOptions
+	sql     *statements
 	encoded sync.Pool     // of *encoded: memory of commits
 	tryMax  time.Duration // of one sending of a commit: a server that does not answer is given up
 }
@@ -55,7 +56,8 @@ const askingConns = 4
 
 // Open opens the store of a URL postgres://…. It does not migrate.
 func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
-	p := &Store{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell}
+	p := &Store{sql: newStatements(cmp.Or(o.Tables, schema.Columns())), tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell}
+	p.encoded.New = func() any { return newEncoded(p.sql) }
 	cfg, err := poolConfig(url, &p.sockets)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,9 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
-	p.Base = schema.NewBase(shared, p.db, p.db, p.askDB, p.askDB)
+	dialect := shared
+	dialect.Tables = p.sql.of
+	p.Base = schema.NewBase(dialect, p.db, p.db, p.askDB, p.askDB)
 	if o.Chain {
 		p.KeepChain()
 	}
@@ -206,7 +210,7 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 	var continued func()
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		var err error
-		st, err = schema.ScanPartition(tx.QueryRow(ctx, dollars(schema.PartitionSQL)+` FOR UPDATE`, partition))
+		st, err = p.ScanPartition(tx.QueryRow(ctx, dollars(p.PartitionSQL())+` FOR UPDATE`, partition))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 		}
@@ -214,7 +218,8 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		if _, err = tx.Exec(ctx, dollars(schema.TakeOverSQL), p.TakeOverArgs(&st)...); err == nil {
+		query, args := p.TakeOverSQL(&st)
+		if _, err = tx.Exec(ctx, dollars(query), args...); err == nil {
 			continued, err = p.Continue(ctx, chainTx{tx}, &st, c.At)
 		}
 		return err
