@@ -210,11 +210,11 @@ var errLinked = errors.New("it is linked already")
 // linkBytes is room for the content of most links.
 const linkBytes = 256
 
-// digests are those of the rows of a commit; their memory serves one after the other.
+// digests makes those of the rows of a commit; its memory serves one after the other.
 type digests struct {
 	chain.Hasher
 	of      *queries
-	values  []chain.Value
+	row     chain.Row
 	task    TaskRow
 	journal JournalRow
 }
@@ -222,23 +222,29 @@ type digests struct {
 // nameRows adds the rows of a write to a link.
 func (d *digests) nameRows(l *chain.Link, w *core.TaskWrite, commit int64) {
 	for k := range w.Records {
-		row := &d.journal
-		*row = NewJournalRow(w, k, commit)
-		e := chain.Entry{Number: row.Number, Seq: row.Seq}
-		e.Digest, d.values = digest(&d.Hasher, d.of.chained.Journal, d.of.chainedJournal, row, d.values)
+		d.journal = NewJournalRow(w, k, commit)
+		e := chain.Entry{Number: w.Task.Number, Seq: d.journal.Seq, Digest: digest(d, d.of.chained.Journal, d.of.chainedJournal, &d.journal)}
 		l.Content = chain.AppendEntry(l.Content, &e, false)
-		l.At = max(l.At, row.At)
+		l.At = max(l.At, d.journal.At)
 	}
 	if !w.Birth && (!w.Row || len(w.Records) == 0) { // a row is written only where its seq rises
 		return
 	}
 	d.task = TaskRow{Task: w.Task, Commit: commit} // no digest covers its open signals
-	e := chain.Entry{Number: w.Task.Number, Seq: w.Task.Seq, Task: true}
-	e.Digest, d.values = digest(&d.Hasher, d.of.chained.Tasks, d.of.chainedTasks, &d.task, d.values)
+	e := chain.Entry{Number: w.Task.Number, Seq: w.Task.Seq, Task: true, Digest: digest(d, d.of.chained.Tasks, d.of.chainedTasks, &d.task)}
 	if w.Task.State == core.StateProcessed || w.Task.State == core.StateUndone {
 		e.EndedAt = w.Task.EndedAt
 	}
 	l.Content = chain.AppendEntry(l.Content, &e, false)
+}
+
+// digest is that of a row.
+func digest[R any](d *digests, table *chain.Table, columns []Column[R], r *R) chain.Digest {
+	d.row.Table, d.row.Values = table, d.row.Values[:0]
+	for i := range columns {
+		d.row.Values = append(d.row.Values, columns[i].Get(r))
+	}
+	return d.Row(&d.row)
 }
 
 // Linked takes note of links whose commit has come through.
@@ -629,22 +635,8 @@ func stored[R any](columns []Column[R], values []chain.Value) []any {
 		case Bytes:
 			to[i] = &values[i].Bytes
 		default:
-			to[i] = (*flagOrNumber)(&values[i].Int)
+			to[i] = (*instant)(&values[i].Int)
 		}
 	}
 	return to
-}
-
-// hashBytes scans a hash; one of another length fits nothing.
-type hashBytes chain.Hash
-
-// Scan accepts bytes.
-func (h *hashBytes) Scan(v any) error {
-	b, ok := v.([]byte)
-	if !ok {
-		return fmt.Errorf("cannot read %T as a hash", v)
-	}
-	*h = hashBytes{}
-	copy(h[:], b)
-	return nil
 }

@@ -59,13 +59,11 @@ type Column[R any] struct {
 	Field[R]
 }
 
-// Field is where a row in memory has the value of a column: one of Int, Text and Bytes, as the value is held in memory.
+// Field is where a row in memory has the value of a column.
 type Field[R any] struct {
-	Int   func(*R) int64 // also of a Bool, 1 or 0, and of a Time, in microseconds
-	Text  func(*R) string
-	Bytes func(*R) []byte
-	Into  func(*R) any  // what a scan takes; nil: owners do not read the column
-	Zero  func(*R) bool // whether the value that NULL reads as is one in this row, and not NULL; nil: it never is
+	Get  func(*R) chain.Value
+	Into func(*R) any  // what a scan takes; nil: owners do not read the column
+	Zero func(*R) bool // whether what NULL reads as is a value of its own in this row; nil: it never is
 }
 
 func (c *Column[R]) none() int64 {
@@ -75,15 +73,10 @@ func (c *Column[R]) none() int64 {
 	return 0
 }
 
-// IntOf is the column's number in a row, and whether that is NULL.
-func (c *Column[R]) IntOf(r *R) (v int64, null bool) {
-	v = c.Int(r)
-	return v, c.Null != Never && v == c.none() && (c.Zero == nil || !c.Zero(r))
-}
-
-// IsNull reports whether a column's text or bytes of that length are NULL in a row.
-func (c *Column[R]) IsNull(length int, r *R) bool {
-	return length == 0 && c.Null != Never && (c.Zero == nil || !c.Zero(r))
+// Of is the column's value in a row, and whether that is NULL.
+func (c *Column[R]) Of(r *R) (v chain.Value, null bool) {
+	v = c.Get(r)
+	return v, c.Null != Never && v.Int == c.none() && len(v.Text)+len(v.Bytes) == 0 && (c.Zero == nil || !c.Zero(r))
 }
 
 // read is the column in a select list.
@@ -156,36 +149,22 @@ func Args[R any](to []any, columns []Column[R], r *R, at func(core.Instant) any)
 }
 
 func (c *Column[R]) arg(r *R, at func(core.Instant) any) any {
-	if c.Int != nil {
-		v, null := c.IntOf(r)
-		switch {
-		case null:
-			return nil
-		case c.Type == Time:
-			return at(core.Instant(v))
-		case c.Type == Bool:
-			return v != 0
-		}
-		return v
-	}
-	if c.Bytes != nil {
-		v := c.Bytes(r)
-		switch {
-		case c.IsNull(len(v), r):
-			return nil
-		case v == nil:
-			return []byte{}
-		}
-		return v
-	}
-	v := c.Text(r)
+	v, null := c.Of(r)
 	switch {
-	case c.IsNull(len(v), r):
+	case null:
 		return nil
+	case c.Type == Time:
+		return at(core.Instant(v.Int))
+	case c.Type == Bool:
+		return v.Int != 0
+	case c.Type == Text:
+		return v.Text
+	case c.Type == Bytes && v.Bytes != nil:
+		return v.Bytes
 	case c.Type == Bytes:
-		return []byte(v)
+		return []byte(v.Text)
 	}
-	return v
+	return v.Int
 }
 
 // chained are the columns that digests cover, and the same as a table of package chain.
@@ -208,108 +187,97 @@ func chained[R any](tag byte, columns []Column[R]) (some []Column[R], table *cha
 	return some, chain.NewTable(tag, covered)
 }
 
-// digest is that of a row which a commit writes. values is memory for it.
-func digest[R any](h *chain.Hasher, table *chain.Table, columns []Column[R], r *R, values []chain.Value) (chain.Digest, []chain.Value) {
-	values = values[:0]
-	for i := range columns {
-		c := &columns[i]
-		switch {
-		case c.Int != nil:
-			values = append(values, chain.Value{Int: c.Int(r)})
-		case c.Bytes != nil:
-			values = append(values, chain.Value{Bytes: c.Bytes(r)})
-		default:
-			values = append(values, chain.Value{Text: c.Text(r)})
-		}
-	}
-	return h.Row(&chain.Row{Table: table, Values: values}), values
-}
-
 // The fields of rows by what is in memory; at tells where.
 
 func number[R any, T ~int | ~int16 | ~int64 | ~uint64](at func(*R) *T) Field[R] {
-	return Field[R]{Int: func(r *R) int64 { return int64(*at(r)) }, Into: func(r *R) any { return at(r) }}
+	return Field[R]{Get: func(r *R) chain.Value { return chain.Value{Int: int64(*at(r))} }, Into: func(r *R) any { return at(r) }}
 }
 
 func when[R any](at func(*R) *core.Instant) Field[R] {
-	return Field[R]{Int: func(r *R) int64 { return int64(*at(r)) }, Into: func(r *R) any { return (*instant)(at(r)) }}
+	return Field[R]{Get: number(at).Get, Into: func(r *R) any { return (*instant)(at(r)) }}
 }
 
 func boolean[R any](at func(*R) *bool) Field[R] {
-	return Field[R]{Int: func(r *R) int64 {
+	return Field[R]{Get: func(r *R) (v chain.Value) {
 		if *at(r) {
-			return 1
+			v.Int = 1
 		}
-		return 0
+		return v
 	}, Into: func(r *R) any { return at(r) }}
 }
 
 func text[R any, T ~string](at func(*R) *T) Field[R] {
-	return Field[R]{Text: func(r *R) string { return string(*at(r)) }, Into: func(r *R) any { return at(r) }}
+	return Field[R]{Get: word(func(r *R) string { return string(*at(r)) }).Get, Into: func(r *R) any { return at(r) }}
+}
+
+func blob[R any](at func(*R) *[]byte) Field[R] {
+	return Field[R]{Get: func(r *R) chain.Value { return chain.Value{Bytes: *at(r)} }, Into: func(r *R) any { return at(r) }}
 }
 
 // raw is a text that may be any bytes.
 func raw[R any](at func(*R) *string) Field[R] {
-	return Field[R]{Text: func(r *R) string { return *at(r) }, Into: func(r *R) any { return (*rawText)(at(r)) }}
+	return word(func(r *R) string { return *at(r) }).read(func(r *R, s string) { *at(r) = s })
 }
 
-func blob[R any](at func(*R) *[]byte) Field[R] {
-	return Field[R]{Bytes: func(r *R) []byte { return *at(r) }, Into: func(r *R) any { return at(r) }}
+// word is a text that is made of a row.
+func word[R any](of func(*R) string) Field[R] {
+	return Field[R]{Get: func(r *R) chain.Value { return chain.Value{Text: of(r)} }}
 }
 
-// only is a field that owners do not read.
-func only[R any](f Field[R]) Field[R] {
+// read is the field with what is made of its text.
+func (f Field[R]) read(as func(*R, string)) Field[R] {
+	f.Into = func(r *R) any { return scanner(func(text string) { as(r, text) }) }
+	return f
+}
+
+// only is the field as one that owners do not read.
+func (f Field[R]) only() Field[R] {
 	f.Into = nil
 	return f
 }
 
-// held is a field whose zero is a value of its own in some rows.
-func held[R any](in func(*R) bool, f Field[R]) Field[R] {
+// held is the field with the rows in which its zero is a value.
+func (f Field[R]) held(in func(*R) bool) Field[R] {
 	f.Zero = in
 	return f
 }
 
-// instant scans a time as either store keeps it.
-type instant core.Instant
+// scanner scans a text, or bytes.
+type scanner func(text string)
 
-// Scan accepts a timestamp, microseconds, or NULL.
-func (i *instant) Scan(v any) error {
+// Scan accepts either, or NULL.
+func (s scanner) Scan(v any) error {
 	switch v := v.(type) {
 	case nil:
-		*i = 0
+		s("")
+	case string:
+		s(v)
+	case []byte:
+		s(string(v))
+	default:
+		return fmt.Errorf("cannot read %T as a text", v)
+	}
+	return nil
+}
+
+// instant scans a time as either store keeps it, and any number.
+type instant core.Instant
+
+// Scan accepts a timestamp, microseconds, a flag, or NULL.
+func (i *instant) Scan(v any) error {
+	*i = 0
+	switch v := v.(type) {
+	case nil:
 	case time.Time:
 		*i = instant(core.InstantOf(v))
 	case int64:
 		*i = instant(v)
+	case bool:
+		if v {
+			*i = 1
+		}
 	default:
 		return fmt.Errorf("cannot read %T as a time", v)
 	}
 	return nil
-}
-
-// rawText scans bytes as a text; NULL is none.
-type rawText string
-
-// Scan accepts bytes or NULL.
-func (t *rawText) Scan(v any) error {
-	b, ok := v.([]byte)
-	if !ok && v != nil {
-		return fmt.Errorf("cannot read %T as bytes", v)
-	}
-	*t = rawText(b)
-	return nil
-}
-
-// flagOrNumber scans whatever package chain takes as a number.
-type flagOrNumber int64
-
-// Scan accepts a flag, or what is a time or a number.
-func (n *flagOrNumber) Scan(v any) error {
-	if is, ok := v.(bool); ok {
-		v = int64(0)
-		if is {
-			v = int64(1)
-		}
-	}
-	return (*instant)(n).Scan(v)
 }

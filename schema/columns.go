@@ -59,6 +59,12 @@ func NewPartitionRow(p *core.PartitionWrite, commit int64) PartitionRow {
 	}, After: p.After}
 }
 
+// What a commit says beside the columns: which commit a partition's row has to be of, and whether a record is of a birth.
+var (
+	FromCommit = Column[PartitionRow]{Name: "after", Type: Int8, Field: number(func(r *PartitionRow) *int64 { return &r.After })}
+	OfBirth    = Column[JournalRow]{Name: "birth", Type: Bool, Field: boolean(func(r *JournalRow) *bool { return &r.Birth })}
+)
+
 // LabelRow is one label of a new task.
 type LabelRow struct {
 	core.Label
@@ -90,8 +96,8 @@ func taskColumns() []Column[TaskRow] {
 		{"updated_at", Time, State, Never, 0, when(func(r *row) *core.Instant { return &r.UpdatedAt })},
 		{"ended_at", Time, State, None, 0, when(func(r *row) *core.Instant { return &r.EndedAt })},
 		{"end_number", Int8, State, None, 0, number(func(r *row) *int64 { return &r.EndNumber })},
-		{"failed_step", Int8, State, Minus, 0, Field[row]{Int: func(r *row) int64 { return FailedStep(r.Task) }}},
-		{"commit_id", Int8, State, Never, 0, only(number(func(r *row) *int64 { return &r.Commit }))},
+		{"failed_step", Int8, State, Minus, 0, Field[row]{Get: func(r *row) chain.Value { return chain.Value{Int: FailedStep(r.Task)} }}},
+		{"commit_id", Int8, State, Never, 0, number(func(r *row) *int64 { return &r.Commit }).only()},
 		{"id", Text, Birth, Never, 0, text(func(r *row) *string { return &r.ID })},
 		{"type", Text, Birth, Never, 0, text(func(r *row) *string { return &r.Type })},
 		{"state", Text, State, Never, 0, text(func(r *row) *core.State { return &r.State })},
@@ -99,22 +105,18 @@ func taskColumns() []Column[TaskRow] {
 		{"waits_for", Text, State, None, 0, text(func(r *row) *string { return &r.WaitsFor })},
 		{"reply_to", Text, Birth, None, 0, text(func(r *row) *string { return &r.ReplyTo })},
 		{"trace", Text, Birth, None, 0, text(func(r *row) *string { return &r.Trace })},
-		{"labels", Text, Birth, None, 0, Field[row]{
-			Text: func(r *row) string { return core.FormatLabels(r.Labels) }, Into: func(r *row) any { return (*labelsText)(&r.Labels) },
-		}},
-		{"fingerprint", Text, State, None, 0, Field[row]{
-			Text: func(r *row) string { return FailureFingerprint(r.Task) }, Zero: func(r *row) bool { return Ungrouped(r.Task) },
-		}},
+		{"labels", Text, Birth, None, 0, word(func(r *row) string { return core.FormatLabels(r.Labels) }).read(func(r *row, s string) { r.Labels = labelsIn(s) })},
+		{"fingerprint", Text, State, None, 0, word(func(r *row) string { return FailureFingerprint(r.Task) }).held(func(r *row) bool { return Ungrouped(r.Task) })},
 		{"input_hash", Bytes, Birth, None, 0, blob(func(r *row) *[]byte { return &r.InputHash })},
 
 		{"parent", Int8, Birth, None, 1, number(func(r *row) *int64 { return &r.Parent })},
-		{"parent_step", Int8, Birth, None, 1, held((*row).isChild, number(func(r *row) *int { return &r.ParentStep }))},
-		{"child_index", Int8, Birth, None, 1, held((*row).isChild, number(func(r *row) *int { return &r.ChildIndex }))},
+		{"parent_step", Int8, Birth, None, 1, number(func(r *row) *int { return &r.ParentStep }).held((*row).isChild)},
+		{"child_index", Int8, Birth, None, 1, number(func(r *row) *int { return &r.ChildIndex }).held((*row).isChild)},
 		{"start_at", Time, Birth, None, 1, when(func(r *row) *core.Instant { return &r.StartAt })},
 
-		{"signal_steps", Int8, State, None, apart, only(number(func(r *row) *uint64 { return &r.open.Steps }))},
-		{"signal_since", Time, State, None, apart, only(when(func(r *row) *core.Instant { return &r.open.Since }))},
-		{"signal_due", Time, State, None, apart, only(when(func(r *row) *core.Instant { return &r.open.Due }))},
+		{"signal_steps", Int8, State, None, apart, number(func(r *row) *uint64 { return &r.open.Steps }).only()},
+		{"signal_since", Time, State, None, apart, when(func(r *row) *core.Instant { return &r.open.Since }).only()},
+		{"signal_due", Time, State, None, apart, when(func(r *row) *core.Instant { return &r.open.Due }).only()},
 		{"input", Bytes, 0, None, apart, blob(func(r *row) *[]byte { return &r.Input })}, // it is in the journal
 	}
 }
@@ -138,14 +140,12 @@ func journalColumns() []Column[JournalRow] {
 		{"undo", Bool, Birth, Never, 0, boolean(func(r *row) *bool { return &r.Undo })},
 		{"due", Time, Birth, None, 0, when(func(r *row) *core.Instant { return &r.Due })},
 		{"deadline", Time, Birth, None, 0, when(func(r *row) *core.Instant { return &r.Deadline })},
-		{"actor", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return words(r.Actor) }, Into: func(r *row) any { return &r.Actor }}},
+		{"actor", Text, Birth, Never, 0, word(func(r *row) string { return words(r.Actor) }).read(func(r *row, s string) { r.Actor = s })},
 		{"kind", Text, Birth, Never, 0, text(func(r *row) *core.Kind { return &r.Kind })},
 		{"state", Text, Birth, Never, 0, text(func(r *row) *core.State { return &r.State })},
-		{"step_status", Text, Birth, None, 0, Field[row]{
-			Text: func(r *row) string { return StatusWord(r.Record) }, Into: func(r *row) any { return (*statusText)(&r.StepStatus) },
-		}},
+		{"step_status", Text, Birth, None, 0, word(func(r *row) string { return StatusWord(r.Record) }).read(func(r *row, s string) { r.StepStatus = stepStatus(s) })},
 		{"error", Bytes, Birth, None, 0, raw(func(r *row) *string { return &r.Error })},
-		{"fingerprint", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return Fingerprint(r.Record) }}},
+		{"fingerprint", Text, Birth, None, 0, word(func(r *row) string { return Fingerprint(r.Record) })},
 		{"reason", Bytes, Birth, None, 0, raw(func(r *row) *string { return &r.Reason })},
 		{"result", Bytes, Birth, None, 0, blob(func(r *row) *[]byte { return &r.Result })},
 		{"input", Bytes, Birth, None, 0, blob(func(r *row) *[]byte { return &r.Input })},
@@ -185,7 +185,10 @@ func linkColumns() []Column[chain.Link] {
 		{"linked_at", Time, Birth, None, 0, when(func(r *row) *core.Instant { return &r.At })},
 		{"kind", Int2, Birth, Never, 0, number(func(r *row) *chain.Kind { return &r.Kind })},
 		{"content", Bytes, Birth, Never, 0, blob(func(r *row) *[]byte { return &r.Content })},
-		{"hash", Bytes, Birth, Never, 0, Field[row]{Bytes: func(r *row) []byte { return r.Hash[:] }, Into: func(r *row) any { return (*hashBytes)(&r.Hash) }}},
+		{"hash", Bytes, Birth, Never, 0, Field[row]{
+			Get:  func(r *row) chain.Value { return chain.Value{Bytes: r.Hash[:]} },
+			Into: func(r *row) any { return scanner(func(s string) { r.Hash = chain.Hash{}; copy(r.Hash[:], s) }) }, // of another length it fits nothing
+		}},
 	}
 }
 

@@ -28,8 +28,6 @@ type Dialect struct {
 	// []int64, []string and []core.Instant.
 	Rows    func(first int, columns ...string) string
 	RowArgs func(lists ...any) []any
-	// Tables are what statements are made of.
-	Tables *Tables
 	// Again reports whether a read that failed may go well the next time; nil: none does.
 	Again func(error) bool
 	// RolledBack reports whether a transaction failed that has changed nothing, and may go
@@ -52,19 +50,19 @@ type Base struct {
 	again  func(error) bool
 }
 
-// NewBase returns the base of a store that writes through one database handle, reads what
+// NewBase returns the base of a store of tables that writes through one database handle, reads what
 // its owner needs through the second, answers questions of people through the third and
 // writes what they change through the fourth. They may be the same; none is closed by Base.
-func NewBase(d Dialect, writer, reading, asking, changing *sql.DB) *Base {
-	a := asked{of: new(d.reader(asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
-	b := &Base{running: running{d.reader(reading)}, asked: a, writer: writer, again: d.Again}
+func NewBase(d Dialect, of *Tables, writer, reading, asking, changing *sql.DB) *Base {
+	a := asked{of: new(d.reader(of, asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
+	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, again: d.Again}
 	b.redact = d.Redact
 	return b
 }
 
-func (d Dialect) reader(db *sql.DB) reader {
+func (d Dialect) reader(of *Tables, db *sql.DB) reader {
 	return reader{db: &counted{DB: db}, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs,
-		tables: d.Tables, sql: newQueries(d.Tables)}
+		tables: of, sql: newQueries(of)}
 }
 
 // base is how tests reach what is behind a store of any dialect.

@@ -103,33 +103,17 @@ func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Row
 	return r.db.QueryContext(ctx, r.params(query), args...)
 }
 
-// labelsText scans the labels of a task's row. They are not checked: a task must not be unreadable for one that a newer
+// labelsIn are the labels of a task's row. They are not checked: a task must not be unreadable for one that a newer
 // binary allowed.
-type labelsText []core.Label
-
-// Scan accepts a text.
-func (l *labelsText) Scan(v any) error {
-	*l = nil
-	text, err := wordIn(v)
+func labelsIn(text string) (labels []core.Label) {
 	if text == "" {
-		return err
+		return nil
 	}
 	for one := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(one, "=")
-		*l = append(*l, core.Label{Key: key, Value: value})
+		labels = append(labels, core.Label{Key: key, Value: value})
 	}
-	return nil
-}
-
-// wordIn is a text as a driver has it.
-func wordIn(v any) (string, error) {
-	switch v := v.(type) {
-	case string:
-		return v, nil
-	case []byte:
-		return string(v), nil
-	}
-	return "", fmt.Errorf("cannot read %T as a text", v)
+	return labels
 }
 
 // saved reads tasks by one query and their journals by another.
@@ -208,16 +192,6 @@ func stepStatus(word string) core.StepStatus {
 		}
 	}
 	return core.StepWaiting
-}
-
-// statusText scans the word of a status.
-type statusText core.StepStatus
-
-// Scan accepts a text.
-func (s *statusText) Scan(v any) error {
-	word, err := wordIn(v)
-	*s = statusText(stepStatus(word))
-	return err
 }
 
 // LoadActive implements Store.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 )
 
 // Form is how a value of a column is hashed and shown.
@@ -76,35 +75,24 @@ func (r *Row) value(column string) (v Value) {
 }
 
 func (c *Column) isNone(v *Value) bool {
-	return len(v.Text)+len(v.Bytes) == 0 && (c.Form != Number || v.Int == c.None)
+	return len(v.Text)+len(v.Bytes) == 0 && v.Int == c.None
 }
 
 // MarshalJSON implements [json.Marshaler]: an object of what is not none.
 func (r *Row) MarshalJSON() ([]byte, error) {
-	text := []byte{'{'}
+	named := map[string]any{}
 	for i := range r.Values {
-		c, v := &r.Table.columns[i], &r.Values[i]
-		if c.isNone(v) {
-			continue
+		switch c, v := &r.Table.columns[i], &r.Values[i]; {
+		case c.isNone(v):
+		case c.Form == Number:
+			named[c.Name] = v.Int
+		case c.Form == Text:
+			named[c.Name] = v.Text
+		default:
+			named[c.Name] = append([]byte(v.Text), v.Bytes...)
 		}
-		if len(text) > 1 {
-			text = append(text, ',')
-		}
-		text = append(strconv.AppendQuote(text, c.Name), ':')
-		var value any = v.Int
-		switch c.Form {
-		case Text:
-			value = v.Text
-		case Bytes:
-			value = append([]byte(v.Text), v.Bytes...)
-		}
-		shown, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		text = append(text, shown...)
 	}
-	return append(text, '}'), nil
+	return json.Marshal(named)
 }
 
 // row reads what MarshalJSON wrote of a row of the table.

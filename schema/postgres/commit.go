@@ -44,18 +44,8 @@ func newStatements(of *schema.Tables) *statements {
 	moved := schema.Of(of.Partitions, schema.State)
 	changed := schema.Of(of.Tasks, schema.State)
 	s := &statements{of: of, tasks: schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State)}
-	// What the row has to be of, and whether a record is of a birth, are no columns.
-	s.partitions = append(slices.Concat(schema.Of(of.Partitions, schema.Key), moved), schema.Column[schema.PartitionRow]{
-		Name: "after", Field: schema.Field[schema.PartitionRow]{Int: func(r *schema.PartitionRow) int64 { return r.After }},
-	})
-	s.records = append(slices.Clone(of.Journal), schema.Column[schema.JournalRow]{
-		Name: "birth", Type: schema.Bool, Field: schema.Field[schema.JournalRow]{Int: func(r *schema.JournalRow) int64 {
-			if r.Birth {
-				return 1
-			}
-			return 0
-		}},
-	})
+	s.partitions = append(slices.Concat(schema.Of(of.Partitions, schema.Key), moved), schema.FromCommit)
+	s.records = append(slices.Clone(of.Journal), schema.OfBirth)
 	tasks, journal, labels, links := schema.Names(s.tasks), schema.Names(of.Journal), schema.Names(of.Labels), schema.Names(of.Chain)
 
 	// move moves the partitions whose row is as their owner left it: this is the fence.

@@ -49,51 +49,28 @@ type cells struct{ buf []byte }
 
 func (c *cells) null() { c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff) }
 
-func (c *cells) bytes(b []byte) {
-	c.buf = append(binary.BigEndian.AppendUint32(c.buf, uint32(len(b))), b...)
-}
-
-func (c *cells) text(s string) {
-	c.buf = append(binary.BigEndian.AppendUint32(c.buf, uint32(len(s))), s...)
-}
-
-func (c *cells) int(v int64, t schema.Type) {
-	switch t {
-	case schema.Bool:
-		c.buf = append(c.buf, 0, 0, 0, 1, byte(v))
-	case schema.Int2:
-		c.buf = binary.BigEndian.AppendUint16(append(c.buf, 0, 0, 0, 2), uint16(v))
-	case schema.Time:
-		v -= epoch2000
-		fallthrough
-	default:
-		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 0, 0, 0, 8), uint64(v))
-	}
-}
-
 // epoch2000 is where PostgreSQL's timestamps begin, 2000-01-01, in microseconds.
 const epoch2000 = 946_684_800_000_000
 
 // put adds the value of a column in a row.
 func put[R any](c *cells, column *schema.Column[R], r *R) {
-	switch {
-	case column.Int != nil:
-		if v, null := column.IntOf(r); !null {
-			c.int(v, column.Type)
-			return
-		}
-	case column.Bytes != nil:
-		if v := column.Bytes(r); !column.IsNull(len(v), r) {
-			c.bytes(v)
-			return
-		}
-	default:
-		if v := column.Text(r); !column.IsNull(len(v), r) {
-			c.text(v)
-			return
-		}
+	v, null := column.Of(r)
+	if null {
+		c.null()
+		return
 	}
-	c.null()
+	switch column.Type {
+	case schema.Text, schema.Bytes:
+		c.buf = append(append(binary.BigEndian.AppendUint32(c.buf, uint32(len(v.Text)+len(v.Bytes))), v.Text...), v.Bytes...)
+	case schema.Bool:
+		c.buf = append(c.buf, 0, 0, 0, 1, byte(v.Int))
+	case schema.Int2:
+		c.buf = binary.BigEndian.AppendUint16(append(c.buf, 0, 0, 0, 2), uint16(v.Int))
+	case schema.Time:
+		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 0, 0, 0, 8), uint64(v.Int-epoch2000))
+	default:
+		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 0, 0, 0, 8), uint64(v.Int))
+	}
 }
 
 // rows are rows of one table in the binary form of COPY: of each row how many columns it

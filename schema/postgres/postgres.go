@@ -86,9 +86,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
-	dialect := shared
-	dialect.Tables = p.sql.of
-	p.Base = schema.NewBase(dialect, p.db, p.db, p.askDB, p.askDB)
+	p.Base = schema.NewBase(shared, p.sql.of, p.db, p.db, p.askDB, p.askDB)
 	if o.Chain {
 		p.KeepChain()
 	}

@@ -70,9 +70,7 @@ func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error
 	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
 	}
-	shared := dialect
-	shared.Tables = s.sql.of
-	s.Base = schema.NewBase(shared, s.writer, s.reader, s.asking, s.writer)
+	s.Base = schema.NewBase(dialect, s.sql.of, s.writer, s.reader, s.asking, s.writer)
 	if o.Chain {
 		s.KeepChain()
 	}
