@@ -242,7 +242,7 @@ func (d *digests) nameRows(l *chain.Link, w *core.TaskWrite, commit int64) {
 func digest[R any](d *digests, table *chain.Table, columns []Column[R], r *R) chain.Digest {
 	d.row.Table, d.row.Values = table, d.row.Values[:0]
 	for i := range columns {
-		d.row.Values = append(d.row.Values, columns[i].Get(r))
+		d.row.Values = append(d.row.Values, columns[i].value(r))
 	}
 	return d.Row(&d.row)
 }

@@ -59,35 +59,36 @@ type Column[R any] struct {
 	Field[R]
 }
 
-// Field is where a row in memory has the value of a column.
+// Field is where a row in memory has the value of a column: one of Int, Text and Bytes, as it is in memory. These are what
+// a commit calls for each value, so that nothing is between them and the row.
 type Field[R any] struct {
-	Get  func(*R) chain.Value
-	Into func(*R) any  // what a scan takes; nil: owners do not read the column
-	Zero func(*R) bool // whether what NULL reads as is a value of its own in this row; nil: it never is
+	Int   func(*R) int64 // also a flag, 1 or 0, and a time in microseconds
+	Text  func(*R) string
+	Bytes func(*R) []byte
+	Into  func(*R) any  // what a scan takes; nil: owners do not read the column
+	Zero  func(*R) bool // whether what NULL reads as is a value of its own in this row; nil: it never is
 }
 
-func (c *Column[R]) none() int64 {
+// None is the number that NULL reads as.
+func (c *Column[R]) None() int64 {
 	if c.Null == Minus {
 		return -1
 	}
 	return 0
 }
 
-// Of is the column's value in a row, and whether that is NULL.
-func (c *Column[R]) Of(r *R) (v chain.Value, null bool) {
-	v = c.Get(r)
-	return v, c.Null != Never && v.Int == c.none() && len(v.Text)+len(v.Bytes) == 0 && (c.Zero == nil || !c.Zero(r))
-}
+// IsNull reports whether None, or no text, is NULL in a row.
+func (c *Column[R]) IsNull(r *R) bool { return c.Null != Never && (c.Zero == nil || !c.Zero(r)) }
 
-// read is the column in a select list.
-func (c *Column[R]) read() string {
+// selected is the column in a select list.
+func (c *Column[R]) selected() string {
 	switch {
 	case c.Null == Never || c.Type == Time || c.Type == Bytes: // their scans take NULL
 		return c.Name
 	case c.Type == Text:
 		return `COALESCE(` + c.Name + `, '')`
 	}
-	return fmt.Sprintf(`COALESCE(%s, %d)`, c.Name, c.none())
+	return fmt.Sprintf(`COALESCE(%s, %d)`, c.Name, c.None())
 }
 
 // Of are the columns of a part.
@@ -126,7 +127,7 @@ func owned[R any](columns []Column[R]) (some []Column[R]) {
 func selected[R any](columns []Column[R]) string {
 	list := make([]string, len(columns))
 	for i := range columns {
-		list[i] = columns[i].read()
+		list[i] = columns[i].selected()
 	}
 	return strings.Join(list, ", ")
 }
@@ -149,9 +150,9 @@ func Args[R any](to []any, columns []Column[R], r *R, at func(core.Instant) any)
 }
 
 func (c *Column[R]) arg(r *R, at func(core.Instant) any) any {
-	v, null := c.Of(r)
+	v := c.value(r)
 	switch {
-	case null:
+	case v.Int == c.None() && len(v.Text)+len(v.Bytes) == 0 && c.IsNull(r):
 		return nil
 	case c.Type == Time:
 		return at(core.Instant(v.Int))
@@ -165,6 +166,18 @@ func (c *Column[R]) arg(r *R, at func(core.Instant) any) any {
 		return []byte(v.Text)
 	}
 	return v.Int
+}
+
+func (c *Column[R]) value(r *R) (v chain.Value) {
+	switch {
+	case c.Int != nil:
+		v.Int = c.Int(r)
+	case c.Text != nil:
+		v.Text = c.Text(r)
+	default:
+		v.Bytes = c.Bytes(r)
+	}
+	return v
 }
 
 // chained are the columns that digests cover, and the same as a table of package chain.
@@ -182,64 +195,17 @@ func chained[R any](tag byte, columns []Column[R]) (some []Column[R], table *cha
 			form = chain.Bytes
 		}
 		some = append(some, c)
-		covered = append(covered, chain.Column{Name: c.Name, Form: form, None: c.none(), Since: c.Since})
+		covered = append(covered, chain.Column{Name: c.Name, Form: form, None: c.None(), Since: c.Since})
 	}
 	return some, chain.NewTable(tag, covered)
 }
 
-// The fields of rows by what is in memory; at tells where.
-
-func number[R any, T ~int | ~int16 | ~int64 | ~uint64](at func(*R) *T) Field[R] {
-	return Field[R]{Get: func(r *R) chain.Value { return chain.Value{Int: int64(*at(r))} }, Into: func(r *R) any { return at(r) }}
-}
-
-func when[R any](at func(*R) *core.Instant) Field[R] {
-	return Field[R]{Get: number(at).Get, Into: func(r *R) any { return (*instant)(at(r)) }}
-}
-
-func boolean[R any](at func(*R) *bool) Field[R] {
-	return Field[R]{Get: func(r *R) (v chain.Value) {
-		if *at(r) {
-			v.Int = 1
-		}
-		return v
-	}, Into: func(r *R) any { return at(r) }}
-}
-
-func text[R any, T ~string](at func(*R) *T) Field[R] {
-	return Field[R]{Get: word(func(r *R) string { return string(*at(r)) }).Get, Into: func(r *R) any { return at(r) }}
-}
-
-func blob[R any](at func(*R) *[]byte) Field[R] {
-	return Field[R]{Get: func(r *R) chain.Value { return chain.Value{Bytes: *at(r)} }, Into: func(r *R) any { return at(r) }}
-}
-
-// raw is a text that may be any bytes.
-func raw[R any](at func(*R) *string) Field[R] {
-	return word(func(r *R) string { return *at(r) }).read(func(r *R, s string) { *at(r) = s })
-}
-
-// word is a text that is made of a row.
-func word[R any](of func(*R) string) Field[R] {
-	return Field[R]{Get: func(r *R) chain.Value { return chain.Value{Text: of(r)} }}
-}
-
-// read is the field with what is made of its text.
-func (f Field[R]) read(as func(*R, string)) Field[R] {
-	f.Into = func(r *R) any { return scanner(func(text string) { as(r, text) }) }
-	return f
-}
-
-// only is the field as one that owners do not read.
-func (f Field[R]) only() Field[R] {
-	f.Into = nil
-	return f
-}
-
-// held is the field with the rows in which its zero is a value.
-func (f Field[R]) held(in func(*R) bool) Field[R] {
-	f.Zero = in
-	return f
+// bit is a flag as a number.
+func bit(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // scanner scans a text, or bytes.

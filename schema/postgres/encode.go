@@ -43,40 +43,44 @@ func unnest[R any](first int, columns []schema.Column[R]) string {
 	return "(SELECT " + strings.Join(list, ", ") + ") AS u"
 }
 
-// cells are values in PostgreSQL's binary form, one after the other, each with its length
-// before it.
-type cells struct{ buf []byte }
-
-func (c *cells) null() { c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff) }
-
 // epoch2000 is where PostgreSQL's timestamps begin, 2000-01-01, in microseconds.
 const epoch2000 = 946_684_800_000_000
 
-// put adds the value of a column in a row.
-func put[R any](c *cells, column *schema.Column[R], r *R) {
-	v, null := column.Of(r)
-	if null {
-		c.null()
-		return
-	}
-	switch column.Type {
-	case schema.Text, schema.Bytes:
-		c.buf = append(append(binary.BigEndian.AppendUint32(c.buf, uint32(len(v.Text)+len(v.Bytes))), v.Text...), v.Bytes...)
-	case schema.Bool:
-		c.buf = append(c.buf, 0, 0, 0, 1, byte(v.Int))
-	case schema.Int2:
-		c.buf = binary.BigEndian.AppendUint16(append(c.buf, 0, 0, 0, 2), uint16(v.Int))
-	case schema.Time:
-		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 0, 0, 0, 8), uint64(v.Int-epoch2000))
+// appendValue appends the value of a column in a row in PostgreSQL's binary form, with its length before it.
+func appendValue[R any](b []byte, c *schema.Column[R], r *R) []byte {
+	switch {
+	case c.Int != nil:
+		v := c.Int(r)
+		switch {
+		case c.Null != schema.Never && v == c.None() && c.IsNull(r):
+			return append(b, null...)
+		case c.Type == schema.Int8:
+			return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(v))
+		case c.Type == schema.Time:
+			return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(v-epoch2000))
+		case c.Type == schema.Int2:
+			return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(v))
+		}
+		return append(b, 0, 0, 0, 1, byte(v)) // a flag
+	case c.Text != nil:
+		if v := c.Text(r); v != "" || !c.IsNull(r) {
+			return append(binary.BigEndian.AppendUint32(b, uint32(len(v))), v...)
+		}
 	default:
-		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 0, 0, 0, 8), uint64(v.Int))
+		if v := c.Bytes(r); len(v) > 0 || !c.IsNull(r) {
+			return append(binary.BigEndian.AppendUint32(b, uint32(len(v))), v...)
+		}
 	}
+	return append(b, null...)
 }
 
+// null is the length of a NULL.
+const null = "\xff\xff\xff\xff"
+
 // rows are rows of one table in the binary form of COPY: of each row how many columns it
-// has, and its cells.
+// has, and its values.
 type rows[R any] struct {
-	cells
+	buf     []byte
 	columns []schema.Column[R]
 	row     R // the one that is being added, here so that it is not allocated
 	n       int
@@ -86,15 +90,17 @@ type rows[R any] struct {
 func (r *rows[R]) add(row R) {
 	r.n++
 	r.row = row
-	r.buf = binary.BigEndian.AppendUint16(r.buf, uint16(len(r.columns)))
+	b := binary.BigEndian.AppendUint16(r.buf, uint16(len(r.columns)))
 	for i := range r.columns {
-		put(&r.cells, &r.columns[i], &r.row)
+		b = appendValue(b, &r.columns[i], &r.row)
 	}
-	var none R
-	r.row = none
+	r.buf = b
 }
 
-func (r *rows[R]) reset() { r.buf, r.n = r.buf[:0], 0 }
+func (r *rows[R]) reset() {
+	var none R
+	r.buf, r.row, r.n = r.buf[:0], none, 0
+}
 
 const arrayHead = 20 // bytes before the elements of an array of one dimension
 
