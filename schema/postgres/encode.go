@@ -67,7 +67,9 @@ func appenderOf[R any](c *schema.Column[R]) appender[R] {
 	}
 	switch {
 	case c.Type == schema.Int2:
-		return func(b []byte, r *R) []byte { return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(number(r))) }
+		return func(b []byte, r *R) []byte {
+			return binary.BigEndian.AppendUint16(append(b, 0, 0, 0, 2), uint16(number(r)))
+		}
 	case c.Type == schema.Bool:
 		return func(b []byte, r *R) []byte { return append(b, 0, 0, 0, 1, byte(number(r))) }
 	case number != nil && c.Null == schema.Never:
