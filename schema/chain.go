@@ -64,7 +64,6 @@ const (
 	qKeptUntil  = `SELECT p.chain_epoch, (SELECT COALESCE(max(c.height), 0) FROM chain c WHERE c.partition = ?1) FROM partitions p WHERE p.partition = ?1`
 	qLastLink   = `SELECT linked_at, commit_id, hash FROM chain WHERE partition = ?1 AND height = ?2`
 	qChainEpoch = `UPDATE partitions SET chain_epoch = epoch WHERE partition = ?1`
-	qLink       = `INSERT INTO chain (partition, height, epoch, commit_id, linked_at, kind, content, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)`
 )
 
 // noEpoch is not that of any owner.
@@ -111,7 +110,7 @@ func (b *Base) Continue(ctx context.Context, tx ChainTx, st *core.PartitionState
 	}
 	if link.Kind != 0 {
 		link.Hash = link.HashAfter(head.hash)
-		if err := tx.Exec(ctx, qLink, b.linkArgs(&link)...); err != nil {
+		if err := tx.Exec(ctx, b.sql.link, Args(nil, b.tables.Chain, &link, b.time)...); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, link.Height, err)
 		}
 		head.height, head.commit, head.hash = link.Height, link.Commit, link.Hash
@@ -125,14 +124,6 @@ func (b *Base) Continue(ctx context.Context, tx ChainTx, st *core.PartitionState
 		b.chains.heads[st.Partition] = head
 		delete(b.chains.trims, st.Partition)
 	}, nil
-}
-
-func (b *Base) linkArgs(l *chain.Link) []any {
-	var at any
-	if l.At != 0 {
-		at = b.time(l.At)
-	}
-	return []any{l.Partition, l.Height, l.Epoch, l.Commit, at, int64(l.Kind), l.Content, l.Hash[:]}
 }
 
 // Links are the links that a commit writes, one for each of its partitions with a task in
@@ -165,7 +156,7 @@ func (l Links) Without(duplicates []core.Duplicate) (Links, error) {
 func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error) {
 	l := Links{of: b, batch: batch}
 	place := make(map[int]int, len(batch.Partitions))
-	var h chain.Hasher
+	d := digests{of: b.sql}
 	for i := range batch.Writes {
 		w := &batch.Writes[i]
 		if w.Birth && slices.ContainsFunc(without, func(d core.Duplicate) bool { return d.Partition == w.Task.Partition && d.Number == w.Task.Number }) {
@@ -185,7 +176,7 @@ func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error)
 		if at < 0 {
 			continue
 		}
-		nameRows(&l.All[at], w, batch.ID, &h)
+		d.nameRows(&l.All[at], w, batch.ID)
 	}
 	for i := range l.All {
 		l.All[i].Hash = l.All[i].HashAfter(l.heads[i].hash)
@@ -219,45 +210,41 @@ var errLinked = errors.New("it is linked already")
 // linkBytes is room for the content of most links.
 const linkBytes = 256
 
+// digests makes those of the rows of a commit; its memory serves one after the other.
+type digests struct {
+	chain.Hasher
+	of      *queries
+	row     chain.Row
+	task    TaskRow
+	journal JournalRow
+}
+
 // nameRows adds the rows of a write to a link.
-func nameRows(l *chain.Link, w *core.TaskWrite, commit int64, h *chain.Hasher) {
+func (d *digests) nameRows(l *chain.Link, w *core.TaskWrite, commit int64) {
 	for k := range w.Records {
-		row := rowOf(w, k, commit)
-		e := chain.Entry{Number: row.Number, Seq: row.Seq, Digest: h.Row(&row)}
+		d.journal = NewJournalRow(w, k, commit)
+		e := chain.Entry{Number: w.Task.Number, Seq: d.journal.Seq, Digest: digest(d, d.of.chained.Journal, d.of.chainedJournal, &d.journal)}
 		l.Content = chain.AppendEntry(l.Content, &e, false)
-		l.At = max(l.At, row.At)
+		l.At = max(l.At, d.journal.At)
 	}
 	if !w.Birth && (!w.Row || len(w.Records) == 0) { // a row is written only where its seq rises
 		return
 	}
-	task := taskOf(w.Task, commit)
-	e := chain.Entry{Number: task.Number, Seq: task.Seq, Task: true, Digest: h.Task(&task)}
+	d.task = TaskRow{Task: w.Task, Commit: commit} // no digest covers its open signals
+	e := chain.Entry{Number: w.Task.Number, Seq: w.Task.Seq, Task: true, Digest: digest(d, d.of.chained.Tasks, d.of.chainedTasks, &d.task)}
 	if w.Task.State == core.StateProcessed || w.Task.State == core.StateUndone {
 		e.EndedAt = w.Task.EndedAt
 	}
 	l.Content = chain.AppendEntry(l.Content, &e, false)
 }
 
-// rowOf is a journal row as a commit writes it.
-func rowOf(w *core.TaskWrite, record int, commit int64) chain.Row {
-	r, input := &w.Records[record], InputOf(w, record)
-	return chain.Row{
-		Partition: w.Task.Partition, Number: w.Task.Number, Seq: r.Seq, At: r.At, Actor: words(r.Actor), Commit: commit, Format: JournalFormat,
-		Kind: string(r.Kind), State: string(r.State), Round: int64(r.Round), Step: int64(r.Step), StepStatus: StatusWord(r), Attempt: int64(r.Attempt),
-		Code: int64(r.Code), Error: chain.Bytes(r.Error), Fingerprint: Fingerprint(r), Reason: chain.Bytes(r.Reason), Result: r.Result,
-		Quiet: r.EffectsPossibleUntil, Next: int64(r.Next), NextAttempt: int64(r.NextAttempt), Undo: r.Undo, Due: r.Due, Deadline: r.Deadline, Input: input,
+// digest is that of a row.
+func digest[R any](d *digests, table *chain.Table, columns []Column[R], r *R) chain.Digest {
+	d.row.Table, d.row.Values = table, d.row.Values[:0]
+	for i := range columns {
+		d.row.Values = append(d.row.Values, columns[i].value(r))
 	}
-}
-
-// taskOf is the row of a task as a commit writes it.
-func taskOf(t *core.Task, commit int64) chain.Task {
-	return chain.Task{
-		Partition: t.Partition, Number: t.Number, ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, InputHash: t.InputHash, State: string(t.State),
-		Seq: t.Seq, Round: int64(t.Round), LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, CompleteBy: t.Bound, Deadline: t.Deadline, Failures: int64(t.Failures),
-		ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: core.FormatLabels(t.Labels), Origin: int64(t.Origin), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
-		EndedAt: t.EndedAt, EndNumber: t.EndNumber, FailedStep: FailedStep(t), Fingerprint: FailureFingerprint(t), Commit: commit,
-		Parent: t.Parent, ParentStep: int64(t.ParentStep), ChildIndex: int64(t.ChildIndex), StartAt: t.StartAt,
-	}
+	return d.Row(&d.row)
 }
 
 // Linked takes note of links whose commit has come through.
@@ -553,17 +540,6 @@ const (
 	rowsPage  = 512
 )
 
-const (
-	qViewLinks = `SELECT height, epoch, commit_id, linked_at, kind, content, hash FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
-	qViewRows  = `SELECT number, seq, at, actor, commit_id, format, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
-	error, COALESCE(fingerprint, ''), reason, result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, input
-	FROM journal WHERE partition = ?1 AND (number, seq) > (?2, ?3) AND number < ?4 ORDER BY number, seq LIMIT ?5`
-	qViewTasks = `SELECT number, id, type, plan_version, input_hash, state, seq, round, COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline,
-	failure_count, COALESCE(reply_to, ''), COALESCE(trace, ''), COALESCE(labels, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0),
-	COALESCE(failed_step, -1), COALESCE(fingerprint, ''), commit_id, COALESCE(parent, 0), COALESCE(parent_step, 0), COALESCE(child_index, 0), start_at
-	FROM tasks WHERE partition = ?1 AND number >= ?2 AND number < ?3 ORDER BY number LIMIT ?4`
-)
-
 // paged reads pages until one is not full. page returns how many rows it had.
 func paged(full int, page func() (int, error)) error {
 	for {
@@ -596,17 +572,11 @@ func (v *chainView) read(ctx context.Context, what, query string, args []any, sc
 func (v *chainView) Links(ctx context.Context, from int64, yield func(*chain.Link) error) error {
 	return paged(linksPage, func() (int, error) {
 		var page []chain.Link
-		err := v.read(ctx, "chain", qViewLinks, []any{v.partition, from, linksPage}, func(rows *sql.Rows) error {
-			l := chain.Link{Partition: v.partition}
-			var at instant
-			var hash []byte
-			if err := rows.Scan(&l.Height, &l.Epoch, &l.Commit, &at, &l.Kind, &l.Content, &hash); err != nil {
-				return err
-			}
-			l.At = core.Instant(at)
-			copy(l.Hash[:], hash) // one of another length fits nothing
+		err := v.read(ctx, "chain", v.r.sql.viewLinks, []any{v.partition, from, linksPage}, func(rows *sql.Rows) error {
+			var l chain.Link
+			err := rows.Scan(targets(v.r.tables.Chain, &l)...)
 			page = append(page, l)
-			return nil
+			return err
 		})
 		for i := range page {
 			if err == nil {
@@ -620,54 +590,53 @@ func (v *chainView) Links(ctx context.Context, from int64, yield func(*chain.Lin
 
 // Rows implements chain.View.
 func (v *chainView) Rows(ctx context.Context, low, high int64, yield func(*chain.Row) error) error {
+	return rowsOf(ctx, v, "journal", v.r.sql.viewRows, v.r.sql.chained.Journal, v.r.sql.chainedJournal, low, high, yield)
+}
+
+// Tasks implements chain.View.
+func (v *chainView) Tasks(ctx context.Context, low, high int64, yield func(*chain.Row) error) error {
+	return rowsOf(ctx, v, "tasks", v.r.sql.viewTasks, v.r.sql.chained.Tasks, v.r.sql.chainedTasks, low, high, yield)
+}
+
+// maxSeq is above that of every row.
+const maxSeq = 1<<63 - 1
+
+// rowsOf reads what is stored of the rows of a table.
+func rowsOf[R any](ctx context.Context, v *chainView, what, query string, table *chain.Table, columns []Column[R], low, high int64, yield func(*chain.Row) error) error {
 	number, seq := low-1, int64(maxSeq)
 	return paged(rowsPage, func() (int, error) {
 		var page []chain.Row
-		err := v.read(ctx, "journal", qViewRows, []any{v.partition, number, seq, high, rowsPage}, func(rows *sql.Rows) error {
-			r := chain.Row{Partition: v.partition}
-			var at, quiet, due, deadline instant
-			var text, reason []byte
-			err := rows.Scan(&r.Number, &r.Seq, &at, &r.Actor, &r.Commit, &r.Format, &r.Kind, &r.State, &r.Round, &r.Step, &r.StepStatus, &r.Attempt, &r.Code,
-				&text, &r.Fingerprint, &reason, &r.Result, &quiet, &r.Next, &r.NextAttempt, &r.Undo, &due, &deadline, &r.Input)
-			r.At, r.Quiet, r.Due, r.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
-			r.Error, r.Reason = chain.Bytes(text), chain.Bytes(reason)
+		args := []any{v.partition, number, high, rowsPage}
+		if table == v.r.sql.chained.Journal {
+			args = append(args, seq)
+		}
+		err := v.read(ctx, what, query, args, func(rows *sql.Rows) error {
+			r := chain.Row{Table: table, Values: make([]chain.Value, len(columns))}
 			page = append(page, r)
-			return err
+			return rows.Scan(stored(columns, r.Values)...)
 		})
 		for i := range page {
 			if err == nil {
 				err = yield(&page[i])
 			}
-			number, seq = page[i].Number, page[i].Seq
+			number, seq = page[i].Int("number"), page[i].Int("seq")
 		}
 		return len(page), err
 	})
 }
 
-// maxSeq is above that of every journal row.
-const maxSeq = 1<<63 - 1
-
-// Tasks implements chain.View.
-func (v *chainView) Tasks(ctx context.Context, low, high int64, yield func(*chain.Task) error) error {
-	return paged(rowsPage, func() (int, error) {
-		var page []chain.Task
-		err := v.read(ctx, "tasks", qViewTasks, []any{v.partition, low, high, rowsPage}, func(rows *sql.Rows) error {
-			t := chain.Task{Partition: v.partition}
-			var by, deadline, created, updated, ended, starts instant
-			err := rows.Scan(&t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.InputHash, &t.State, &t.Seq, &t.Round, &t.LockedBy, &t.WaitsFor, &by, &deadline,
-				&t.Failures, &t.ReplyTo, &t.Trace, &t.Labels, &t.Origin, &created, &updated, &ended, &t.EndNumber, &t.FailedStep, &t.Fingerprint, &t.Commit,
-				&t.Parent, &t.ParentStep, &t.ChildIndex, &starts)
-			t.CompleteBy, t.Deadline, t.CreatedAt = core.Instant(by), core.Instant(deadline), core.Instant(created)
-			t.UpdatedAt, t.EndedAt, t.StartAt = core.Instant(updated), core.Instant(ended), core.Instant(starts)
-			page = append(page, t)
-			return err
-		})
-		for i := range page {
-			if err == nil {
-				err = yield(&page[i])
-			}
-			low = page[i].Number + 1
+// stored is where a scan of columns puts their values as they are, whatever owners make of them.
+func stored[R any](columns []Column[R], values []chain.Value) []any {
+	to := make([]any, len(columns))
+	for i := range columns {
+		switch columns[i].Type {
+		case Text:
+			to[i] = &values[i].Text
+		case Bytes:
+			to[i] = &values[i].Bytes
+		default:
+			to[i] = (*instant)(&values[i].Int)
 		}
-		return len(page), err
-	})
+	}
+	return to
 }

@@ -48,18 +48,19 @@ type Base struct {
 	again  func(error) bool
 }
 
-// NewBase returns the base of a store that writes through one database handle, reads what
+// NewBase returns the base of a store of tables that writes through one database handle, reads what
 // its owner needs through the second, answers questions of people through the third and
 // writes what they change through the fourth. They may be the same; none is closed by Base.
-func NewBase(d Dialect, writer, reading, asking, changing *sql.DB) *Base {
-	a := asked{of: new(d.reader(asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
-	b := &Base{running: running{d.reader(reading)}, asked: a, writer: writer, again: d.Again}
+func NewBase(d Dialect, of *Tables, writer, reading, asking, changing *sql.DB) *Base {
+	a := asked{of: new(d.reader(of, asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
+	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, again: d.Again}
 	b.redact = d.Redact
 	return b
 }
 
-func (d Dialect) reader(db *sql.DB) reader {
-	return reader{db: &counted{DB: db}, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs}
+func (d Dialect) reader(of *Tables, db *sql.DB) reader {
+	return reader{db: &counted{DB: db}, params: d.Params, list: d.List, among: d.Among, time: d.Time, rows: d.Rows, rowArgs: d.RowArgs,
+		tables: of, sql: newQueries(of)}
 }
 
 // base is how tests reach what is behind a store of any dialect.
@@ -122,8 +123,6 @@ func (b *Base) TablesVersion(ctx context.Context) (int64, error) { return b.vers
 
 // Statements that the dialects share, with the parameters ?1, ?2 and so on.
 const (
-	PartitionSQL    = qPartition
-	TakeOverSQL     = qTakeOver
 	BindSQL         = qBindInstallation
 	InstallationSQL = qInstallation
 	PlanSQL         = qPlan

@@ -15,19 +15,12 @@
 // of its own, and in tables of its own: list.go and groups.go read tasks in pages, trail.go,
 // operations.go and keep.go have the rest.
 //
-// A new column of tasks is
+// A new column of tasks is three edits: the field of core.Task, a line in columns.go, and the tables of both dialects
+// (migrations). The statements of both dialects, what owners read, the probe of a refused commit and the chain's digests
+// are made of that line; its Since is one more than the newest, so that rows without a value keep their digests. Where
+// people are to see it, core.View has it too. A column of the journal is the same with core.Record.
 //
-//   - a migration for each dialect;
-//   - a line of stateFields (it changes) or birthFields (it does not) in postgres/encode.go;
-//   - in sqlite/commit.go birthSQL and rowSQL, in sqlite/values.go birthArgs and rowArgs;
-//   - taskColumns and scanTask in read.go, and view.go where it is shown;
-//   - the probes of both dialects (errors.go) where it may not be null;
-//   - the field of core.Task, and storetest/roundtrip.go.
-//
-// A task's labels are such a column (birthFields), as their header has them, and besides rows of the table labels, which
+// A task's labels are such a column, as their header has them, and besides rows of the table labels, which
 // only finds: a commit writes those of its births, without a statement where there are none; they are forgotten with
 // the task's row, so that its tombstone is found by them until then.
-//
-// A new column of the journal is a line of journalFields, sqlite's journalSQL and
-// recordArgs, its place in read.go, and the migrations.
 package schema

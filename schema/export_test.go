@@ -23,7 +23,7 @@ var Reads = []struct {
 	Name, SQL, Values string
 	Indexes           []string
 }{
-	{"active", strings.ReplaceAll(qActive, "?", "$"), "1, 0, 1000", []string{"tasks_active"}},
+	{"active", strings.ReplaceAll(newQueries(Columns()).active, "?", "$"), "1, 0, 1000", []string{"tasks_active"}},
 	{"overdue", strings.ReplaceAll(qOverdue, "?", "$"), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
 	{"overdue partitions", strings.ReplaceAll(qOverduePartitions, "?", "$"), "0, '2040-01-01'", []string{"tasks_active", "tasks_parked"}},
 	{"waiting", strings.ReplaceAll(qWaiting, "?", "$"), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
@@ -72,7 +72,7 @@ func Labelled(s Store, label string) []Question {
 	key, value, _ := strings.Cut(label, "=")
 	return []Question{
 		{r.params(qLabelled), []any{1, key, value, -int64(1 << 62), 51}},
-		{r.params(`SELECT ` + listColumns + r.among("tasks", "number") + ` ORDER BY number DESC`), []any{1, r.list([]int64{5, 7, 100})}},
+		{r.params(`SELECT ` + r.sql.listed + r.among("tasks", "number") + ` ORDER BY number DESC`), []any{1, r.list([]int64{5, 7, 100})}},
 	}
 }
 

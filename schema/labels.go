@@ -93,13 +93,13 @@ func (r *reader) matching(ctx context.Context, partition int64, numbers []int64,
 	if hits == 0 {
 		return nil, oldest, nil
 	}
-	rows, err := r.query(ctx, `SELECT `+listColumns+r.among("tasks", "number")+` AND `+matches+` ORDER BY number DESC`, c.args...)
+	rows, err := r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number")+` AND `+matches+` ORDER BY number DESC`, c.args...)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		v, err := scanListed(rows)
+		v, err := r.scanListed(rows)
 		if err != nil {
 			return nil, 0, err
 		}

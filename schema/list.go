@@ -450,7 +450,7 @@ func (r *reader) entries(ctx context.Context, partition, from, below int64, f co
 	oldest := int64(math.MaxInt64)
 	var all []entry
 	for rows.Next() {
-		v, err := scanListed(rows)
+		v, err := r.scanListed(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -472,9 +472,9 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 		filter = ` AND ` + c.String()
 	}
 	if len(sources) == 1 {
-		return c.union(sources, listColumns, below, limit, filter), c.args
+		return c.union(sources, r.sql.listed, below, limit, filter), c.args
 	}
-	query := `SELECT ` + listColumns + ` FROM (` + c.union(sources, `*`, below, limit, filter) + `) AS tasks ORDER BY number DESC LIMIT ` + limit
+	query := `SELECT ` + r.sql.listed + ` FROM (` + c.union(sources, `*`, below, limit, filter) + `) AS tasks ORDER BY number DESC LIMIT ` + limit
 	return query, c.args
 }
 
@@ -494,19 +494,16 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 	return strings.Join(parts, ` UNION ALL `)
 }
 
-// listColumns are a task's, with what groups it if it failed.
-const listColumns = taskColumns + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
-
 // parentName is the id of the parent of a child.
 const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent), '') END`
 
 const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
 
-// scanListed reads a row of listColumns, and what comes after them. Of a task that has not ended, the journal may be
-// newer than its row.
-func scanListed(rows *sql.Rows, more ...any) (core.View, error) {
+// scanListed reads a row of queries.listed: a task's, with what groups it if it failed. Of a task that has not ended, the journal may be newer than its row.
+func (r *reader) scanListed(rows *sql.Rows) (core.View, error) {
+	var t core.Task
 	var fingerprint, step, parent string
-	t, err := scanTask(rows, append([]any{&fingerprint, &step, &parent}, more...)...)
+	err := rows.Scan(targets(r.sql.taskColumns, &TaskRow{Task: &t}, &fingerprint, &step, &parent)...)
 	v := t.Summary()
 	v.Fingerprint, v.FailedStep, v.Parent = fingerprint, step, parent
 	if !t.State.Ended() {

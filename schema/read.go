@@ -7,8 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"time"
 
+	"duly.dev/duly/internal/chain"
 	"duly.dev/duly/internal/core"
 )
 
@@ -24,49 +24,53 @@ type reader struct {
 
 	rows    func(first int, columns ...string) string // see Dialect
 	rowArgs func(lists ...any) []any
+
+	tables *Tables
+	sql    *queries
 }
 
-// instant scans a time as either store keeps it.
-type instant core.Instant
-
-// Scan accepts a timestamp, microseconds, or NULL.
-func (i *instant) Scan(v any) error {
-	switch v := v.(type) {
-	case nil:
-		*i = 0
-	case time.Time:
-		*i = instant(core.InstantOf(v))
-	case int64:
-		*i = instant(v)
-	default:
-		return fmt.Errorf("cannot read %T as a time", v)
-	}
-	return nil
+// queries are those that are made of the columns of the tables, with what they read.
+type queries struct {
+	active, tasks        string
+	taskColumns          []Column[TaskRow]
+	listed               string // see scanListed
+	journal, journalPage string
+	journalColumns       []Column[JournalRow]
+	partitions, takeOver string
+	claimed              []Column[PartitionRow]
+	link, viewLinks      string
+	viewRows, viewTasks  string
+	chained              chain.Tables
+	chainedTasks         []Column[TaskRow]
+	chainedJournal       []Column[JournalRow]
 }
 
-const taskColumns = `partition, number, id, type, plan_version, input_hash, state, seq, round,
-	COALESCE(locked_by, ''), COALESCE(waits_for, ''), complete_by, deadline, failure_count, COALESCE(reply_to, ''),
-	COALESCE(trace, ''), origin, created_at, updated_at, ended_at, COALESCE(end_number, 0), COALESCE(labels, ''),
-	COALESCE(parent, 0), COALESCE(parent_step, 0), COALESCE(child_index, 0), start_at`
+func newQueries(t *Tables) *queries {
+	q := &queries{taskColumns: owned(t.Tasks), journalColumns: owned(t.Journal), claimed: Of(t.Partitions, Claim)}
+	q.tasks = `SELECT ` + selected(q.taskColumns)
+	q.active = q.tasks + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
+	q.listed = selected(q.taskColumns) + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
+	q.journal = `SELECT ` + selected(q.journalColumns)
+	q.journalPage = q.journal + ` FROM journal WHERE partition = ?1 AND number = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4`
+	q.partitions = `SELECT ` + selected(t.Partitions) + ` FROM partitions`
+	q.takeOver = `UPDATE partitions SET ` + Join(q.claimed, "%[1]s = ?%[2]d") + fmt.Sprintf(` WHERE partition = ?%d`, len(q.claimed)+1)
+	q.link = `INSERT INTO chain (` + Names(t.Chain) + `) VALUES (` + Join(t.Chain, "?%[2]d") + `)`
+	q.viewLinks = `SELECT ` + selected(t.Chain) + ` FROM chain WHERE partition = ?1 AND height >= ?2 ORDER BY height LIMIT ?3`
+	q.chainedTasks, q.chained.Tasks = chained('T', t.Tasks)
+	q.chainedJournal, q.chained.Journal = chained('J', t.Journal)
+	q.viewRows = `SELECT ` + selected(q.chainedJournal) + ` FROM journal WHERE partition = ?1 AND (number, seq) > (?2, ?5) AND number < ?3 ORDER BY number, seq LIMIT ?4`
+	q.viewTasks = `SELECT ` + selected(q.chainedTasks) + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND number < ?3 ORDER BY number LIMIT ?4`
+	return q
+}
 
 const (
-	qActive  = `SELECT ` + taskColumns + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
-	qTasks   = `SELECT ` + taskColumns
-	qJournal = `SELECT number, seq, at, actor, kind, state, round, COALESCE(step, -1), COALESCE(step_status, ''), attempt, COALESCE(code, 0),
-	COALESCE(error, ?3), COALESCE(reason, ?3), result, quiet, COALESCE(next, -1), COALESCE(next_attempt, 0), undo, due, deadline, format, input, commit_id`
-	qWaiting    = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
-	qNextAgent  = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
-	qUntold     = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
-	qPartitions = `SELECT partition, owner, epoch, cursor, control_cursor, next_number, next_end, told, stream, last_commit, went_back_at, went_back_number, went_back_until,
-	cursor_stored, control_stored FROM partitions`
-	qCursors   = qPartitions + ` ORDER BY partition`
-	qPartition = qPartitions + ` WHERE partition = ?1`
+	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
+	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
+	qUntold    = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
 	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
-	qCursorsOf    = qPartitions + ` WHERE partition IN (SELECT u.partition FROM `
-	qCursorsOwned = `) OR owner = ?2`
-	qUnowned      = qPartitions + ` WHERE owner NOT IN (SELECT u.owner FROM `
-	qTakeOver     = `UPDATE partitions SET owner = ?2, epoch = ?3, last_commit = ?4, stream = ?5, cursor = ?6, control_cursor = ?7, went_back_at = ?8,
-	went_back_number = ?9, went_back_until = ?10, cursor_stored = ?11, control_stored = ?12 WHERE partition = ?1`
+	cursorsOf         = ` WHERE partition IN (SELECT u.partition FROM `
+	cursorsOwned      = `) OR owner = ?2`
+	unowned           = ` WHERE owner NOT IN (SELECT u.owner FROM `
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index each. Each part stops by itself: to
@@ -93,25 +97,6 @@ func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Row
 	return r.db.QueryContext(ctx, r.params(query), args...)
 }
 
-// scanTask reads a row of taskColumns, and what comes after them.
-func scanTask(rows *sql.Rows, more ...any) (core.Task, error) {
-	var t core.Task
-	var due, deadline, created, updated, ended, starts instant
-	var state, labels string
-	var origin int64
-	into := []any{
-		&t.Partition, &t.Number, &t.ID, &t.Type, &t.PlanVersion, &t.InputHash, &state, &t.Seq, &t.Round,
-		&t.LockedBy, &t.WaitsFor, &due, &deadline, &t.Failures, &t.ReplyTo, &t.Trace, &origin, &created, &updated, &ended, &t.EndNumber, &labels,
-		&t.Parent, &t.ParentStep, &t.ChildIndex, &starts,
-	}
-	err := rows.Scan(append(into, more...)...)
-	t.State, t.Origin = core.State(state), uint64(origin)
-	t.Bound, t.Deadline, t.CreatedAt = core.Instant(due), core.Instant(deadline), core.Instant(created)
-	t.UpdatedAt, t.EndedAt, t.StartAt = core.Instant(updated), core.Instant(ended), core.Instant(starts)
-	t.Labels = labelsIn(labels)
-	return t, err
-}
-
 // labelsIn are the labels of a task's row. They are not checked: a task must not be unreadable for one that a newer
 // binary allowed.
 func labelsIn(text string) (labels []core.Label) {
@@ -134,13 +119,14 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 	defer rows.Close()
 	var found []core.Saved
 	var numbers []int64
+	row := TaskRow{Task: new(core.Task)}
+	to := targets(r.sql.taskColumns, &row)
 	for rows.Next() {
-		t, err := scanTask(rows)
-		if err != nil {
+		if err := rows.Scan(to...); err != nil {
 			return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
 		}
-		found = append(found, core.Saved{Row: t})
-		numbers = append(numbers, t.Number)
+		found = append(found, core.Saved{Row: *row.Task})
+		numbers = append(numbers, row.Number)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("tasks of partition %d: %w", partition, err)
@@ -156,46 +142,39 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	for i := range into {
 		at[into[i].Row.Number] = &into[i]
 	}
-	rows, err := r.query(ctx, qJournal+r.among("journal", "number")+` ORDER BY number, seq`, partition, r.list(numbers), []byte{})
+	rows, err := r.query(ctx, r.sql.journal+r.among("journal", "number")+` ORDER BY number, seq`, partition, r.list(numbers))
 	if err != nil {
 		return fmt.Errorf("journal of partition %d: %w", partition, err)
 	}
 	defer rows.Close()
+	row := JournalRow{Record: new(core.Record)}
+	to := targets(r.sql.journalColumns, &row)
 	for rows.Next() {
-		number, rec, input, commit, err := scanRecord(rows)
-		if err != nil {
+		if err := row.scan(rows, to); err != nil {
 			return fmt.Errorf("journal row of partition %d: %w", partition, err)
 		}
-		if s := at[number]; s != nil {
+		if s := at[row.Number]; s != nil {
+			rec := *row.Record
 			switch {
 			case rec.Seq > 1: // an edit's: from that row on
-				rec.Input = input
-			case input != nil:
-				s.Row.Input = input
+				rec.Input = row.Input
+			case row.Input != nil:
+				s.Row.Input = row.Input
 			}
 			s.Journal = append(s.Journal, rec)
-			s.Commits = append(s.Commits, commit)
+			s.Commits = append(s.Commits, row.Commit)
 		}
 	}
 	return rows.Err()
 }
 
-// scanRecord reads a journal row: the number of its task, what it records, the
-// task's input where that is kept in it, and the commit that wrote it.
-func scanRecord(rows *sql.Rows) (number int64, rec core.Record, input []byte, commit int64, err error) {
-	var kind, state, status string
-	var at, quiet, due, deadline instant
-	var errText, reason []byte
-	var format int16
-	err = rows.Scan(&number, &rec.Seq, &at, &rec.Actor, &kind, &state, &rec.Round, &rec.Step, &status, &rec.Attempt, &rec.Code,
-		&errText, &reason, &rec.Result, &quiet, &rec.Next, &rec.NextAttempt, &rec.Undo, &due, &deadline, &format, &input, &commit)
-	if err == nil && format > JournalFormat {
-		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", rec.Seq, number, format, JournalFormat)
+// scan reads a journal row into what was made for it.
+func (r *JournalRow) scan(rows *sql.Rows, to []any) error {
+	err := rows.Scan(to...)
+	if err == nil && r.Format > JournalFormat {
+		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", r.Seq, r.Number, r.Format, JournalFormat)
 	}
-	rec.Kind, rec.State, rec.StepStatus = core.Kind(kind), core.State(state), stepStatus(status)
-	rec.At, rec.EffectsPossibleUntil, rec.Due, rec.Deadline = core.Instant(at), core.Instant(quiet), core.Instant(due), core.Instant(deadline)
-	rec.Error, rec.Reason = string(errText), string(reason)
-	return number, rec, input, commit, err
+	return err
 }
 
 // stepStatus is the status of that word; "" is the zero status, as a record
@@ -211,17 +190,17 @@ func stepStatus(word string) core.StepStatus {
 
 // LoadActive implements Store.
 func (r *reader) LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error) {
-	return r.saved(ctx, partition, qActive, partition, afterNumber, limit)
+	return r.saved(ctx, partition, r.sql.active, partition, afterNumber, limit)
 }
 
 // LoadNumbers implements Store.
 func (r *reader) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	return r.saved(ctx, partition, qTasks+r.among("tasks", "number")+` ORDER BY number`, partition, r.list(numbers))
+	return r.saved(ctx, partition, r.sql.tasks+r.among("tasks", "number")+` ORDER BY number`, partition, r.list(numbers))
 }
 
 // LoadIDs implements Store.
 func (r *reader) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
-	return r.saved(ctx, partition, qTasks+r.among("tasks", "id")+` ORDER BY number`, partition, r.list(ids))
+	return r.saved(ctx, partition, r.sql.tasks+r.among("tasks", "id")+` ORDER BY number`, partition, r.list(ids))
 }
 
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {
@@ -249,11 +228,11 @@ func ScanColumn[T any](rows *sql.Rows) ([]T, error) {
 
 // Cursors implements Store.
 func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
-	rows, err := r.query(ctx, qCursors)
+	rows, err := r.query(ctx, r.sql.partitions+` ORDER BY partition`)
 	if err != nil {
 		return nil, fmt.Errorf("partitions: %w", err)
 	}
-	return scanPartitions(rows)
+	return r.scanPartitions(rows)
 }
 
 // CursorsOf implements Store.
@@ -262,34 +241,34 @@ func (r *reader) CursorsOf(ctx context.Context, partitions []int, owner string) 
 	for i, p := range partitions {
 		numbers[i] = int64(p)
 	}
-	query, args := qCursorsOf+r.rows(1, `partition INT8`), r.rowArgs(numbers)
+	query, args := r.sql.partitions+cursorsOf+r.rows(1, `partition INT8`), r.rowArgs(numbers)
 	if owner == "" {
 		query += `)`
 	} else {
-		query, args = query+qCursorsOwned, append(args, owner)
+		query, args = query+cursorsOwned, append(args, owner)
 	}
 	rows, err := r.query(ctx, query+` ORDER BY partition`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%d partitions, and those of %q: %w", len(partitions), owner, err)
 	}
-	return scanPartitions(rows)
+	return r.scanPartitions(rows)
 }
 
 // Unowned implements Store.
 func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionState, error) {
-	rows, err := r.query(ctx, qUnowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
+	rows, err := r.query(ctx, r.sql.partitions+unowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
 	if err != nil {
 		return nil, fmt.Errorf("partitions of none of %d nodes: %w", len(live), err)
 	}
-	return scanPartitions(rows)
+	return r.scanPartitions(rows)
 }
 
-// scanPartitions reads and closes rows of qPartitions.
-func scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
+// scanPartitions reads and closes rows of partitions.
+func (r *reader) scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
 	defer rows.Close()
 	var all []core.PartitionState
 	for rows.Next() {
-		st, err := ScanPartition(rows)
+		st, err := r.ScanPartition(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -298,31 +277,20 @@ func scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
 	return all, rows.Err()
 }
 
+// PartitionSQL reads a partition, for ScanPartition.
+func (r *reader) PartitionSQL() string { return r.sql.partitions + ` WHERE partition = ?1` }
+
 // ScanPartition reads a row of PartitionSQL.
-func ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
-	var st core.PartitionState
-	var cursor, control, until int64
-	var back, tasks, controls instant
-	err := row.Scan(&st.Partition, &st.Owner, &st.Epoch, &cursor, &control, &st.NextNumber, &st.NextEnd, &st.Told, &st.Stream, &st.LastCommit, &back, &st.WentBackNumber, &until,
-		&tasks, &controls)
-	st.Cursor, st.ControlCursor = uint64(cursor), uint64(control)
-	st.WentBackAt, st.WentBackUntil = core.Instant(back), uint64(until)
-	st.CursorStored, st.ControlStored = core.Instant(tasks), core.Instant(controls)
-	return st, err
+func (r *reader) ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
+	var p PartitionRow
+	err := row.Scan(targets(r.tables.Partitions, &p)...)
+	return p.PartitionState, err
 }
 
-// TakeOverArgs are the parameters of TakeOverSQL.
-func (r *reader) TakeOverArgs(st *core.PartitionState) []any {
-	known := func(at core.Instant) any {
-		if at == 0 {
-			return nil
-		}
-		return r.time(at)
-	}
-	return []any{
-		st.Partition, st.Owner, st.Epoch, st.LastCommit, st.Stream, int64(st.Cursor), int64(st.ControlCursor), known(st.WentBackAt), st.WentBackNumber, int64(st.WentBackUntil),
-		known(st.CursorStored), known(st.ControlStored),
-	}
+// TakeOverSQL writes a partition as its new owner has it, with its parameters.
+func (r *reader) TakeOverSQL(st *core.PartitionState) (query string, args []any) {
+	p := PartitionRow{PartitionState: *st}
+	return r.sql.takeOver, append(Args(nil, r.sql.claimed, &p, r.time), st.Partition)
 }
 
 // CheckInstallation refuses a namespace that is not the one of this installation.

@@ -20,23 +20,22 @@ func (a *asked) JournalPage(ctx context.Context, partition int, number int64, be
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	rows, err := a.of.query(ctx, qJournalPage, partition, number, []byte{}, before, limit)
+	rows, err := a.of.query(ctx, a.of.sql.journalPage, partition, number, before, limit)
 	if err != nil {
 		return nil, fmt.Errorf("journal of task number %d of partition %d: %w", number, partition, err)
 	}
 	defer rows.Close()
 	var all []core.Record
+	row := JournalRow{Record: new(core.Record)}
+	to := targets(a.of.sql.journalColumns, &row)
 	for rows.Next() {
-		_, rec, _, _, err := scanRecord(rows)
-		if err != nil {
+		if err := row.scan(rows, to); err != nil {
 			return nil, fmt.Errorf("journal row of partition %d: %w", partition, err)
 		}
-		all = append(all, rec)
+		all = append(all, *row.Record)
 	}
 	return all, rows.Err()
 }
-
-const qJournalPage = qJournal + ` FROM journal WHERE partition = ?1 AND number = ?2 AND seq < ?4 ORDER BY seq DESC LIMIT ?5`
 
 // The unfinished tasks whose bound is before a time, the nearest first, by the indexes that the
 // supervisor uses. A bound is never after the deadline, so that no other task is at risk; of
@@ -114,12 +113,12 @@ func (r *reader) views(ctx context.Context, wanted []near) ([]core.View, error) 
 	}
 	found := map[near]core.View{}
 	for p, numbers := range byPartition {
-		rows, err := r.query(ctx, `SELECT `+listColumns+r.among("tasks", "number"), p, r.list(numbers))
+		rows, err := r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number"), p, r.list(numbers))
 		if err != nil {
 			return nil, fmt.Errorf("tasks of partition %d: %w", p, err)
 		}
 		for rows.Next() {
-			v, err := scanListed(rows)
+			v, err := r.scanListed(rows)
 			if err != nil {
 				rows.Close()
 				return nil, fmt.Errorf("task row of partition %d: %w", p, err)

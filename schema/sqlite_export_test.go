@@ -1,8 +1,8 @@
 package schema
 
 // The queries that run all the time, for a test of how SQLite goes about them.
-const (
-	QActive    = qActive
+var (
+	QActive    = newQueries(Columns()).active
 	QOverdue   = qOverdue
 	QWaiting   = qWaiting
 	QNextAgent = qNextAgent

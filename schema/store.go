@@ -130,6 +130,7 @@ type Options struct {
 	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
 	Migrations   fs.FS         // make the tables in place of the files of this binary, for tests of versions to come
 	Chain        bool          // keep the chains of the partitions that are taken over
+	Tables       *Tables       // of which statements are made; nil: Columns
 }
 
 // complete refuses a batch with a write whose partition it does not move: the

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/schema"
 )
 
 // verifyCmd checks the journal against its chains.
@@ -132,7 +133,7 @@ func (c *verifyCmd) source(ctx context.Context) (chain.Source, func() error, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
-	source, err := chain.OpenFile(ctx, f)
+	source, err := chain.OpenFile(ctx, f, schema.Columns().Chained())
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("journal: file %s: %w", c.Journal, err), f.Close())
 	}

@@ -25,10 +25,10 @@ type line struct {
 	At           core.Instant `json:"at,omitempty"`
 	Partitions   []int        `json:"partitions,omitempty"`
 
-	Link *Link `json:"link,omitempty"`
-	Row  *Row  `json:"row,omitempty"`
-	Task *Task `json:"task,omitempty"`
-	End  bool  `json:"end,omitempty"` // the last line
+	Link *Link           `json:"link,omitempty"`
+	Row  json.RawMessage `json:"row,omitempty"`
+	Task json.RawMessage `json:"task,omitempty"`
+	End  bool            `json:"end,omitempty"` // the last line
 }
 
 // Export writes a source as lines of JSON, of one partition or, with -1, of all: of each its
@@ -63,10 +63,10 @@ func exportOne(ctx context.Context, s Source, partition int, enc *json.Encoder) 
 	}
 	err = view.Links(ctx, 0, func(l *Link) error { return enc.Encode(line{Link: l}) })
 	if err == nil {
-		err = view.Tasks(ctx, 0, maxNumber, func(t *Task) error { return enc.Encode(line{Task: t}) })
+		err = view.Tasks(ctx, 0, maxNumber, func(t *Row) error { return enc.Encode(map[string]*Row{"task": t}) })
 	}
 	if err == nil {
-		err = view.Rows(ctx, 0, maxNumber, func(r *Row) error { return enc.Encode(line{Row: r}) })
+		err = view.Rows(ctx, 0, maxNumber, func(r *Row) error { return enc.Encode(map[string]*Row{"row": r}) })
 	}
 	return errors.Join(err, view.Close())
 }
@@ -80,13 +80,14 @@ const exportLineMax = 64 << 20
 
 // File is a Source of an export.
 type File struct {
-	from io.ReadSeeker
-	head line
+	from   io.ReadSeeker
+	tables Tables
+	head   line
 }
 
-// OpenFile reads the beginning of an export and whether its end is there.
-func OpenFile(ctx context.Context, from io.ReadSeeker) (*File, error) {
-	f := &File{from: from}
+// OpenFile reads the beginning of an export of tables and whether its end is there.
+func OpenFile(ctx context.Context, from io.ReadSeeker, tables Tables) (*File, error) {
+	f := &File{from: from, tables: tables}
 	ended, first := false, true
 	err := f.each(ctx, func(n int, l *line) error {
 		if first {
@@ -166,21 +167,28 @@ func (v fileView) Links(ctx context.Context, from int64, yield func(*Link) error
 
 // Rows implements View.
 func (v fileView) Rows(ctx context.Context, low, high int64, yield func(*Row) error) error {
-	return v.f.each(ctx, func(_ int, l *line) error {
-		if l.Row == nil || l.Row.Partition != v.partition || l.Row.Number < low || l.Row.Number >= high {
-			return nil
-		}
-		return yield(l.Row)
-	})
+	return v.rows(ctx, v.f.tables.Journal, func(l *line) json.RawMessage { return l.Row }, low, high, yield)
 }
 
 // Tasks implements View.
-func (v fileView) Tasks(ctx context.Context, low, high int64, yield func(*Task) error) error {
-	return v.f.each(ctx, func(_ int, l *line) error {
-		if l.Task == nil || l.Task.Partition != v.partition || l.Task.Number < low || l.Task.Number >= high {
+func (v fileView) Tasks(ctx context.Context, low, high int64, yield func(*Row) error) error {
+	return v.rows(ctx, v.f.tables.Tasks, func(l *line) json.RawMessage { return l.Task }, low, high, yield)
+}
+
+func (v fileView) rows(ctx context.Context, table *Table, of func(*line) json.RawMessage, low, high int64, yield func(*Row) error) error {
+	return v.f.each(ctx, func(n int, l *line) error {
+		text := of(l)
+		if text == nil {
 			return nil
 		}
-		return yield(l.Task)
+		r, err := table.row(text)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if number := r.Int("number"); r.Int("partition") != int64(v.partition) || number < low || number >= high {
+			return nil
+		}
+		return yield(r)
 	})
 }
 

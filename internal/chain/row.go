@@ -2,151 +2,155 @@ package chain
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
-
-	"duly.dev/duly/internal/core"
+	"encoding/json"
+	"fmt"
+	"slices"
 )
 
-// Bytes are bytes of any kind in a string. In JSON they are base64.
-type Bytes string
+// Form is how a value of a column is hashed and shown.
+type Form uint8
 
-// MarshalText implements [encoding.TextMarshaler].
-func (b Bytes) MarshalText() ([]byte, error) {
-	return base64.StdEncoding.AppendEncode(nil, []byte(b)), nil
+// The forms of values.
+const (
+	Number Form = iota // also a flag, 1 or 0, and a time in microseconds
+	Text
+	Bytes // base64 in JSON
+)
+
+// Column is a column of a table whose rows are in links.
+type Column struct {
+	Name  string
+	Form  Form
+	None  int64 // the number that NULL reads as; a text reads as none
+	Since int   // which addition to the table it came with; 0: it was there from the beginning
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (b *Bytes) UnmarshalText(text []byte) error {
-	data, err := base64.StdEncoding.AppendDecode(nil, text)
-	*b = Bytes(data)
-	return err
+// Table says what of its rows is hashed, and in which order: the numbers and then the rest of the columns of the beginning,
+// then those of each addition up to the last one of which a row has a value. So a column that is added changes no digest.
+type Table struct {
+	tag     byte
+	columns []Column
+	order   []int // places of columns, as they are hashed
 }
 
-// Row is a journal row, with the values that are stored. Where a column is NULL, numbers
-// are 0, step and next -1, times 0 and texts empty.
+// NewTable is a table of which the digests of rows begin with a tag of its own.
+func NewTable(tag byte, columns []Column) *Table {
+	t := &Table{tag: tag, columns: columns, order: make([]int, len(columns))}
+	for i := range t.order {
+		t.order[i] = i
+	}
+	place := func(i int) int { return 2*columns[i].Since + min(int(columns[i].Form), 1) }
+	slices.SortStableFunc(t.order, func(a, b int) int { return place(a) - place(b) })
+	return t
+}
+
+// Tables are those whose rows links name.
+type Tables struct{ Tasks, Journal *Table }
+
+// Value is what is stored in a column: a number, or a text or bytes. What a NULL reads as is the same value.
+type Value struct {
+	Int   int64
+	Text  string
+	Bytes []byte
+}
+
+// Row is a row of a table, with the values of its columns as they are stored.
 type Row struct {
-	Partition   int          `json:"partition"`
-	Number      int64        `json:"number"`
-	Seq         int64        `json:"seq"`
-	At          core.Instant `json:"at"`
-	Actor       string       `json:"actor"`
-	Commit      int64        `json:"commit"`
-	Format      int16        `json:"format"`
-	Kind        string       `json:"kind"`
-	State       string       `json:"state"`
-	Round       int64        `json:"round"`
-	Step        int64        `json:"step"`
-	StepStatus  string       `json:"step_status,omitempty"`
-	Attempt     int64        `json:"attempt"`
-	Code        int64        `json:"code,omitempty"`
-	Error       Bytes        `json:"error,omitempty"`
-	Fingerprint string       `json:"fingerprint,omitempty"`
-	Reason      Bytes        `json:"reason,omitempty"`
-	Result      []byte       `json:"result,omitempty"`
-	Quiet       core.Instant `json:"quiet,omitempty"`
-	Next        int64        `json:"next"`
-	NextAttempt int64        `json:"next_attempt,omitempty"`
-	Undo        bool         `json:"undo,omitempty"`
-	Due         core.Instant `json:"due,omitempty"`
-	Deadline    core.Instant `json:"deadline,omitempty"`
-	Input       []byte       `json:"input,omitempty"`
+	Table  *Table
+	Values []Value
 }
 
-// Task is a row of tasks, with the values that are stored, as those of [Row]. The input is
-// not among them: it is in the journal.
-type Task struct {
-	Partition   int          `json:"partition"`
-	Number      int64        `json:"number"`
-	ID          string       `json:"id"`
-	Type        string       `json:"type"`
-	PlanVersion int64        `json:"plan_version"`
-	InputHash   []byte       `json:"input_hash,omitempty"`
-	State       string       `json:"state"`
-	Seq         int64        `json:"seq"`
-	Round       int64        `json:"round"`
-	LockedBy    string       `json:"locked_by,omitempty"`
-	WaitsFor    string       `json:"waits_for,omitempty"`
-	CompleteBy  core.Instant `json:"complete_by,omitempty"`
-	Deadline    core.Instant `json:"deadline,omitempty"`
-	Failures    int64        `json:"failures,omitempty"`
-	ReplyTo     string       `json:"reply_to,omitempty"`
-	Trace       string       `json:"trace,omitempty"`
-	Labels      string       `json:"labels,omitempty"`
-	Origin      int64        `json:"origin"`
-	CreatedAt   core.Instant `json:"created_at"`
-	UpdatedAt   core.Instant `json:"updated_at"`
-	EndedAt     core.Instant `json:"ended_at,omitempty"`
-	EndNumber   int64        `json:"end_number,omitempty"`
-	FailedStep  int64        `json:"failed_step"`
-	Fingerprint string       `json:"fingerprint,omitempty"`
-	Commit      int64        `json:"commit"`
-	Parent      int64        `json:"parent,omitempty"`
-	ParentStep  int64        `json:"parent_step,omitempty"`
-	ChildIndex  int64        `json:"child_index,omitempty"`
-	StartAt     core.Instant `json:"start_at,omitempty"`
+// Int is the number in a column, and Text the text in one.
+func (r *Row) Int(column string) int64 { return r.value(column).Int }
+
+// Text is the text in a column.
+func (r *Row) Text(column string) string { return r.value(column).Text }
+
+func (r *Row) value(column string) (v Value) {
+	if i := slices.IndexFunc(r.Table.columns, func(c Column) bool { return c.Name == column }); i >= 0 {
+		v = r.Values[i]
+	}
+	return v
+}
+
+func (c *Column) isNone(v *Value) bool {
+	return len(v.Text)+len(v.Bytes) == 0 && v.Int == c.None
+}
+
+// MarshalJSON implements [json.Marshaler]: an object of what is not none.
+func (r *Row) MarshalJSON() ([]byte, error) {
+	named := map[string]any{}
+	for i := range r.Values {
+		switch c, v := &r.Table.columns[i], &r.Values[i]; {
+		case c.isNone(v):
+		case c.Form == Number:
+			named[c.Name] = v.Int
+		case c.Form == Text:
+			named[c.Name] = v.Text
+		default:
+			named[c.Name] = append([]byte(v.Text), v.Bytes...)
+		}
+	}
+	return json.Marshal(named)
+}
+
+// row reads what MarshalJSON wrote of a row of the table.
+func (t *Table) row(text []byte) (*Row, error) {
+	var named map[string]json.RawMessage
+	if err := json.Unmarshal(text, &named); err != nil {
+		return nil, err
+	}
+	r := &Row{t, make([]Value, len(t.columns))}
+	for i := range t.columns {
+		c, v := &t.columns[i], &r.Values[i]
+		shown, ok := named[c.Name]
+		if !ok {
+			v.Int = c.None
+			continue
+		}
+		delete(named, c.Name)
+		var into any = &v.Int
+		switch c.Form {
+		case Text:
+			into = &v.Text
+		case Bytes:
+			into = &v.Bytes
+		}
+		if err := json.Unmarshal(shown, into); err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		}
+	}
+	for name := range named {
+		return nil, fmt.Errorf("column %q: this binary knows none of that name", name)
+	}
+	return r, nil
 }
 
 // Hasher makes digests; its memory serves one after the other.
 type Hasher struct{ buf []byte }
 
-func (h *Hasher) begin(of byte) { h.buf = append(h.buf[:0], of) }
-
-func (h *Hasher) ints(values ...int64) {
-	for _, v := range values {
-		h.buf = binary.AppendVarint(h.buf, v)
+// Row is the digest of a row.
+func (h *Hasher) Row(r *Row) Digest {
+	last := 0
+	for i := range r.Values {
+		if c := &r.Table.columns[i]; c.Since > last && !c.isNone(&r.Values[i]) {
+			last = c.Since
+		}
 	}
-}
-
-func (h *Hasher) text(s string) {
-	h.buf = append(binary.AppendUvarint(h.buf, uint64(len(s))), s...)
-}
-
-func (h *Hasher) bytes(b []byte) {
-	h.buf = append(binary.AppendUvarint(h.buf, uint64(len(b))), b...)
-}
-
-func (h *Hasher) digest() Digest {
+	h.buf = append(h.buf[:0], r.Table.tag)
+	for _, i := range r.Table.order {
+		c, v := &r.Table.columns[i], &r.Values[i]
+		if c.Since > last {
+			break
+		}
+		if c.Form == Number {
+			h.buf = binary.AppendVarint(h.buf, v.Int)
+			continue
+		}
+		h.buf = binary.AppendUvarint(h.buf, uint64(len(v.Text)+len(v.Bytes)))
+		h.buf = append(append(h.buf, v.Text...), v.Bytes...)
+	}
 	sum := sha256.Sum256(h.buf)
 	return Digest(sum[:DigestBytes])
-}
-
-// Row is the digest of a journal row.
-func (h *Hasher) Row(r *Row) Digest {
-	undo := int64(0)
-	if r.Undo {
-		undo = 1
-	}
-	h.begin('J')
-	h.ints(int64(r.Partition), r.Number, r.Seq, int64(r.At), r.Commit, int64(r.Format), r.Round, r.Step, r.Attempt, r.Code, int64(r.Quiet), r.Next,
-		r.NextAttempt, undo, int64(r.Due), int64(r.Deadline))
-	h.text(r.Actor)
-	h.text(r.Kind)
-	h.text(r.State)
-	h.text(r.StepStatus)
-	h.text(string(r.Error))
-	h.text(r.Fingerprint)
-	h.text(string(r.Reason))
-	h.bytes(r.Result)
-	h.bytes(r.Input)
-	return h.digest()
-}
-
-// Task is the digest of a row of tasks.
-func (h *Hasher) Task(t *Task) Digest {
-	h.begin('T')
-	h.ints(int64(t.Partition), t.Number, t.PlanVersion, t.Seq, t.Round, int64(t.CompleteBy), int64(t.Deadline), t.Failures, t.Origin, int64(t.CreatedAt),
-		int64(t.UpdatedAt), int64(t.EndedAt), t.EndNumber, t.FailedStep, t.Commit)
-	h.text(t.ID)
-	h.text(t.Type)
-	h.text(t.State)
-	h.text(t.LockedBy)
-	h.text(t.WaitsFor)
-	h.text(t.ReplyTo)
-	h.text(t.Trace)
-	h.text(t.Labels)
-	h.text(t.Fingerprint)
-	h.bytes(t.InputHash)
-	h.ints(t.Parent, t.ParentStep, t.ChildIndex, int64(t.StartAt))
-	return h.digest()
 }

@@ -29,7 +29,7 @@ type View interface {
 	Links(ctx context.Context, from int64, yield func(*Link) error) error
 	// Rows and Tasks are those of numbers from low on and below high.
 	Rows(ctx context.Context, low, high int64, yield func(*Row) error) error
-	Tasks(ctx context.Context, low, high int64, yield func(*Task) error) error
+	Tasks(ctx context.Context, low, high int64, yield func(*Row) error) error
 	Close() error
 }
 
@@ -487,47 +487,47 @@ func (c *check) name(e *Entry, l *Link, low, high int64, inRange bool) {
 func (c *check) compare(ctx context.Context, low, high int64) error {
 	var h Hasher
 	there := map[int64]bool{}
-	err := c.view.Tasks(ctx, low, high, func(t *Task) error {
-		there[t.Number] = true
-		is, ok := c.tasks[t.Number]
-		f := Finding{Height: is.height, Commit: is.commit, Table: "tasks", Number: t.Number, Task: t.ID, Seq: t.Seq}
+	err := c.view.Tasks(ctx, low, high, func(t *Row) error {
+		number, id := t.Int("number"), t.Text("id")
+		there[number], c.ids[number] = true, id
+		is, ok := c.tasks[number]
+		f := Finding{Height: is.height, Commit: is.commit, Table: "tasks", Number: number, Task: id, Seq: t.Int("seq")}
 		switch {
 		case ok && !c.inRange(is.height):
-		case ok && h.Task(t) == is.digest:
+		case ok && h.Row(t) == is.digest:
 			c.is.Tasks++
 		case ok:
-			f.What, f.Text = Changed, fmt.Sprintf("the row of task %s is not as commit %d wrote it", core.QuoteShort(t.ID), is.commit)
+			f.What, f.Text = Changed, fmt.Sprintf("the row of task %s is not as commit %d wrote it", core.QuoteShort(id), is.commit)
 			c.find(f)
 		case c.partial():
 		case c.olderTask(t):
 			c.is.Before++
 		default:
-			f.What, f.Commit = Inserted, t.Commit
-			f.Text = fmt.Sprintf("no link names the row of task %s", core.QuoteShort(t.ID))
+			f.What, f.Commit = Inserted, t.Int("commit_id")
+			f.Text = fmt.Sprintf("no link names the row of task %s", core.QuoteShort(id))
 			c.find(f)
 		}
-		c.ids[t.Number] = t.ID
 		return ctx.Err()
 	})
 	if err != nil {
 		return err
 	}
 	err = c.view.Rows(ctx, low, high, func(r *Row) error {
-		key := rowKey{r.Number, r.Seq}
+		key := rowKey{r.Int("number"), r.Int("seq")}
 		is, ok := c.rows[key]
-		f := Finding{Height: is.height, Commit: is.commit, Table: "journal", Number: r.Number, Task: c.ids[r.Number], Seq: r.Seq}
+		f := Finding{Height: is.height, Commit: is.commit, Table: "journal", Number: key.number, Task: c.ids[key.number], Seq: key.seq}
 		switch {
 		case ok && h.Row(r) == is.digest:
 			c.is.Rows++
 		case ok:
-			f.What, f.Text = Changed, fmt.Sprintf("row %d of task %s is not as commit %d wrote it", r.Seq, c.task(r.Number), is.commit)
+			f.What, f.Text = Changed, fmt.Sprintf("row %d of task %s is not as commit %d wrote it", key.seq, c.task(key.number), is.commit)
 			c.find(f)
 		case c.partial():
 		case c.olderRow(r):
 			c.is.Before++
 		default:
-			f.What, f.Commit = Inserted, r.Commit
-			f.Text = fmt.Sprintf("no link names row %d of task %s", r.Seq, c.task(r.Number))
+			f.What, f.Commit = Inserted, r.Int("commit_id")
+			f.Text = fmt.Sprintf("no link names row %d of task %s", key.seq, c.task(key.number))
 			c.find(f)
 		}
 		delete(c.rows, key)
@@ -550,19 +550,21 @@ func (c *check) task(number int64) string {
 
 // olderTask reports whether a row of tasks is from before the chain, or was left of a task
 // whose links retention took.
-func (c *check) olderTask(t *Task) bool {
+func (c *check) olderTask(t *Row) bool {
+	number, updated, ended := t.Int("number"), core.Instant(t.Int("updated_at")), core.Instant(t.Int("ended_at"))
 	for _, b := range c.begins {
-		if t.Number < b.NextNumber && t.UpdatedAt <= b.At.Add(clockSlack) {
+		if number < b.NextNumber && updated <= b.At.Add(clockSlack) {
 			return true
 		}
 	}
-	return c.trimmed() && t.EndedAt != 0 && t.EndedAt < c.detail
+	return c.trimmed() && ended != 0 && ended < c.detail
 }
 
 // olderRow reports whether a journal row may have been written while no chain was kept.
 func (c *check) olderRow(r *Row) bool {
+	number, at := r.Int("number"), core.Instant(r.Int("at"))
 	for _, b := range c.begins {
-		if r.Number < b.NextNumber && r.At <= b.At.Add(clockSlack) && (b.Since == 0 || r.At >= b.Since.Add(-clockSlack)) {
+		if number < b.NextNumber && at <= b.At.Add(clockSlack) && (b.Since == 0 || at >= b.Since.Add(-clockSlack)) {
 			return true
 		}
 	}

@@ -23,47 +23,70 @@ import (
 // partition is not ours, an id is taken or a journal row is there already. Then the
 // fallback writes what is ours and new, and says what it left out.
 
-// The statements of a commit. moveSQL moves the partitions whose row is as their owner
-// left it: this is the fence.
-var (
-	moveSQL = `UPDATE partitions AS p SET ` + assign(cursorFields, "u") + ` FROM ` + unnest(1, partitionFields) +
+// statements are those of a commit and of a probe, and the columns that their parameters are.
+type statements struct {
+	of         *schema.Tables
+	partitions []schema.Column[schema.PartitionRow]
+	tasks      []schema.Column[schema.TaskRow]    // that are written
+	records    []schema.Column[schema.JournalRow] // of the fallback
+
+	fence, births, journal, update statement
+	labels, links                  statement // prepared on the first commit with labels, or links
+	fallback, newLabels, newLinks  statement
+	probeTask, probeRecord         string
+}
+
+// statement is one that is prepared under a name.
+type statement struct{ name, sql string }
+
+// newStatements makes the statements of tables.
+func newStatements(of *schema.Tables) *statements {
+	moved := schema.Of(of.Partitions, schema.State)
+	changed := schema.Of(of.Tasks, schema.State)
+	s := &statements{of: of, tasks: schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State)}
+	s.partitions = append(slices.Concat(schema.Of(of.Partitions, schema.Key), moved), schema.FromCommit)
+	s.records = append(slices.Clone(of.Journal), schema.OfBirth)
+	tasks, journal, labels, links := schema.Names(s.tasks), schema.Names(of.Journal), schema.Names(of.Labels), schema.Names(of.Chain)
+
+	// move moves the partitions whose row is as their owner left it: this is the fence.
+	move := `UPDATE partitions AS p SET ` + assign(moved, "u") + ` FROM ` + unnest(1, s.partitions) +
 		` WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition`
+	s.fence = statement{"duly_fence", `WITH own AS (` + move + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`}
+	s.births = statement{"duly_births", `COPY tasks (` + tasks + `) FROM STDIN (FORMAT binary)`}
+	s.journal = statement{"duly_journal", `COPY journal (` + journal + `) FROM STDIN (FORMAT binary)`}
+	s.labels = statement{"duly_labels", `COPY labels (` + labels + `) FROM STDIN (FORMAT binary)`}
+	s.links = statement{"duly_links", `COPY chain (` + links + `) FROM STDIN (FORMAT binary)`}
 
-	fenceSQL       = `WITH own AS (` + moveSQL + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`
-	copyBirthsSQL  = `COPY tasks (` + names(taskFields) + `) FROM STDIN (FORMAT binary)`
-	copyJournalSQL = `COPY journal (` + names(journalFields) + `) FROM STDIN (FORMAT binary)`
-
-	// updateSQL updates the rows of tasks whose state changed, which are there. They are
+	// update updates the rows of tasks whose state changed, which are there. They are
 	// found by the index of the key that conflicts, whatever the planner takes the table
 	// for: a join would read all of a table that grew since it was last analyzed.
-	updateSQL = `INSERT INTO tasks AS t (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(1, taskFields) +
-		` ON CONFLICT (partition, number) DO UPDATE SET ` + assign(stateFields, "excluded") + ` WHERE t.seq < excluded.seq`
-
-	copyLabelsSQL = `COPY labels (` + names(labelFields) + `) FROM STDIN (FORMAT binary)`
-	// labelsSQL writes the labels of the births that stand: what was left out has no row of that number.
-	labelsSQL = `INSERT INTO labels (` + names(labelFields) + `) SELECT ` + values(labelFields) + ` FROM ` + unnest(1, labelFields) +
-		` JOIN tasks AS t ON t.partition = u.partition AND t.number = u.number ON CONFLICT DO NOTHING`
-
-	copyLinksSQL = `COPY chain (` + names(linkFields) + `) FROM STDIN (FORMAT binary)`
-	// linksSQL writes links, also over those of an earlier sending of the same commit.
-	linksSQL = `INSERT INTO chain AS c (` + names(linkFields) + `) SELECT ` + values(linkFields) + ` FROM ` + unnest(1, linkFields) +
+	s.update = statement{"duly_update", `INSERT INTO tasks AS t (` + tasks + `) SELECT ` + values(s.tasks) + ` FROM ` + unnest(1, s.tasks) +
+		` ON CONFLICT (partition, number) DO UPDATE SET ` + assign(changed, "excluded") + ` WHERE t.seq < excluded.seq`}
+	// newLabels writes the labels of the births that stand: what was left out has no row of that number.
+	s.newLabels = statement{"duly_labels_new", `INSERT INTO labels (` + labels + `) SELECT ` + values(of.Labels) + ` FROM ` + unnest(1, of.Labels) +
+		` JOIN tasks AS t ON t.partition = u.partition AND t.number = u.number ON CONFLICT DO NOTHING`}
+	// newLinks writes links, also over those of an earlier sending of the same commit.
+	s.newLinks = statement{"duly_links_new", `INSERT INTO chain AS c (` + links + `) SELECT ` + values(of.Chain) + ` FROM ` + unnest(1, of.Chain) +
 		` ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash` +
-		` WHERE c.epoch = excluded.epoch AND c.commit_id = excluded.commit_id RETURNING 1`
+		` WHERE c.epoch = excluded.epoch AND c.commit_id = excluded.commit_id RETURNING 1`}
 
-	// fallbackSQL is the fence, and of births and journal what is ours and new.
-	fallbackSQL = `WITH own AS (` + moveSQL + `), born AS (
-    INSERT INTO tasks (` + names(taskFields) + `) SELECT ` + values(taskFields) + ` FROM ` + unnest(firstBirth, taskFields) + ` JOIN own ON own.partition = u.partition
+	// fallback is the fence, and of births and journal what is ours and new.
+	firstBirth := 1 + len(s.partitions) // numbers of parameters
+	firstRecord := firstBirth + len(s.tasks)
+	s.fallback = statement{"duly_fallback", `WITH own AS (` + move + `), born AS (
+    INSERT INTO tasks (` + tasks + `) SELECT ` + values(s.tasks) + ` FROM ` + unnest(firstBirth, s.tasks) + ` JOIN own ON own.partition = u.partition
     ON CONFLICT (partition, id) DO NOTHING RETURNING partition, number
 ), written AS (
-    INSERT INTO journal (` + names(journalFields) + `) SELECT ` + values(journalFields) + ` FROM ` + unnest(firstRecord, fallbackFields) + ` JOIN own ON own.partition = u.partition
+    INSERT INTO journal (` + journal + `) SELECT ` + values(of.Journal) + ` FROM ` + unnest(firstRecord, s.records) + ` JOIN own ON own.partition = u.partition
     WHERE NOT u.birth OR (u.partition, u.number) IN (SELECT partition, number FROM born)
     ON CONFLICT DO NOTHING RETURNING 1
 )
-SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`
-	fallbackFields = append(slices.Clone(journalFields), birthField)
-	firstBirth     = 1 + len(partitionFields) // numbers of parameters
-	firstRecord    = firstBirth + len(taskFields)
-)
+SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT count(*) FROM written)`}
+
+	s.probeTask = `INSERT INTO tasks (` + tasks + `) VALUES (` + schema.Join(s.tasks, "$%[2]d") + `)`
+	s.probeRecord = `INSERT INTO journal (` + journal + `) VALUES (` + schema.Join(of.Journal, "$%[2]d") + `)`
+	return s
+}
 
 const (
 	// bornSQL tells what stands where births were left out.
@@ -126,31 +149,20 @@ func (p *Store) sendOnce(ctx context.Context, b *core.Batch, links schema.Links,
 	return res, written, err
 }
 
-// statement is one that is prepared under a name.
-type statement struct{ name, sql string }
-
-// fastStatements are prepared on each connection that commits.
-var fastStatements = []statement{
-	{"duly_fence", fenceSQL}, {"duly_births", copyBirthsSQL}, {"duly_journal", copyJournalSQL}, {"duly_update", updateSQL},
-}
-
-// labelStatement is prepared on the first commit with labels, linkStatement with links.
-var (
-	labelStatement = statement{"duly_labels", copyLabelsSQL}
-	linkStatement  = statement{"duly_links", copyLinksSQL}
-)
+// fast are the statements that are prepared on each connection that commits.
+func (s *statements) fast() []statement { return []statement{s.fence, s.births, s.journal, s.update} }
 
 // commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
 func (p *Store) commitFast(ctx context.Context, b *core.Batch, links schema.Links, e *encoded) error {
 	e.fill(b, func(int) bool { return true })
 	e.fillLinks(links, func(int) bool { return true })
 	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
-		prepared := fastStatements
+		prepared := e.sql.fast()
 		if e.labels.n > 0 {
-			prepared = append(slices.Clip(prepared), labelStatement)
+			prepared = append(prepared, e.sql.labels)
 		}
 		if e.links.n > 0 {
-			prepared = append(slices.Clip(prepared), linkStatement)
+			prepared = append(prepared, e.sql.links)
 		}
 		for _, s := range prepared {
 			if _, err := c.Conn().Prepare(ctx, s.name, s.sql); err != nil {
@@ -164,13 +176,13 @@ func (p *Store) commitFast(ctx context.Context, b *core.Batch, links schema.Link
 // send sends the messages of the fast path.
 func (e *encoded) send(to io.Writer) error {
 	m := messages{buf: e.wire[:0], to: to}
-	m.execute("duly_fence", e.partitions.params())
-	m.copy("duly_births", e.births.buf)
-	m.copy("duly_journal", e.journal.buf)
-	m.copy(labelStatement.name, e.labels.buf)
-	m.copy(linkStatement.name, e.links.buf)
+	m.execute(e.sql.fence.name, e.partitions.params())
+	m.copy(e.sql.births.name, e.births.buf)
+	m.copy(e.sql.journal.name, e.journal.buf)
+	m.copy(e.sql.labels.name, e.labels.buf)
+	m.copy(e.sql.links.name, e.links.buf)
 	if e.updates.n > 0 {
-		m.execute("duly_update", e.updates.params())
+		m.execute(e.sql.update.name, e.updates.params())
 	}
 	m.add(&pgproto3.Sync{})
 	m.send(0)
@@ -234,14 +246,14 @@ func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.
 	}
 	e.fill(b, owned)
 	if e.labels.n > 0 {
-		if err := execute(ctx, tx, "duly_labels_new", labelsSQL, e.labels.params(), func(pgx.Rows) error { return nil }); err != nil {
+		if err := execute(ctx, tx, e.sql.newLabels, e.labels.params(), func(pgx.Rows) error { return nil }); err != nil {
 			return res, links, err
 		}
 	}
 	if e.updates.n == 0 {
 		return res, links, nil
 	}
-	return res, links, execute(ctx, tx, "duly_update", updateSQL, e.updates.params(), func(pgx.Rows) error { return nil })
+	return res, links, execute(ctx, tx, e.sql.update, e.updates.params(), func(pgx.Rows) error { return nil })
 }
 
 // writeLinks writes the links of the partitions that are ours. One that stands has to be of an
@@ -252,7 +264,7 @@ func writeLinks(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.Link
 		return nil
 	}
 	ours := 0
-	err := execute(ctx, tx, "duly_links_new", linksSQL, e.links.params(), func(pgx.Rows) error {
+	err := execute(ctx, tx, e.sql.newLinks, e.links.params(), func(pgx.Rows) error {
 		ours++
 		return nil
 	})
@@ -299,25 +311,25 @@ func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res c
 // ours, and how many births and journal rows were written.
 func writeNew(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (own []int64, born, written int, err error) {
 	e.fill(b, func(int) bool { return true })
-	records := rows[journalRow]{fields: fallbackFields}
+	records := rows[schema.JournalRow]{columns: e.sql.records}
 	for i := range b.Writes {
 		w := &b.Writes[i]
 		for k := range w.Records {
-			records.add(journalRow{&w.Records[k], w.Task, schema.InputOf(w, k), w.Birth, b.ID})
+			records.add(schema.NewJournalRow(w, k, b.ID))
 		}
 	}
 	params := slices.Concat(e.partitions.params(), e.births.params(), records.params())
-	err = execute(ctx, tx, "duly_fallback", fallbackSQL, params, func(r pgx.Rows) error { return r.Scan(&own, &born, &written) })
+	err = execute(ctx, tx, e.sql.fallback, params, func(r pgx.Rows) error { return r.Scan(&own, &born, &written) })
 	return own, born, written, err
 }
 
 // execute runs a prepared statement with parameters in binary form.
-func execute(ctx context.Context, tx pgx.Tx, name, sql string, params [][]byte, scan func(pgx.Rows) error) error {
-	statement, err := tx.Prepare(ctx, name, sql)
+func execute(ctx context.Context, tx pgx.Tx, s statement, params [][]byte, scan func(pgx.Rows) error) error {
+	prepared, err := tx.Prepare(ctx, s.name, s.sql)
 	if err != nil {
-		return fmt.Errorf("prepare %s: %w", name, err)
+		return fmt.Errorf("prepare %s: %w", s.name, err)
 	}
-	result := tx.Conn().PgConn().ExecStatement(ctx, statement, params, binaryFormat, binaryFormat)
+	result := tx.Conn().PgConn().ExecStatement(ctx, prepared, params, binaryFormat, binaryFormat)
 	rows := pgx.RowsFromResultReader(tx.Conn().TypeMap(), result)
 	defer rows.Close()
 	for rows.Next() {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 // fault is whose fault an error of the database is, and with that what is done
@@ -241,16 +242,11 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 	return fmt.Errorf("%w: %w", refusal, err), false
 }
 
-// The statements of a probe: what a commit does to each table, with a task that is
-// nothing but valid. Its number and id are none that a task has.
+// The statements of a probe beside those of its rows (statements.probeTask): it does to each table what a commit does.
 const (
 	probePartitionSQL = `UPDATE partitions SET cursor = cursor WHERE partition = $1`
-	probeTaskSQL      = `INSERT INTO tasks (partition, number, id, type, plan_version, state, seq, round, failure_count, origin, created_at, updated_at, commit_id)
-		VALUES ($1, -1, ' probe', 'probe', 0, 'processing', 1, 0, 0, 0, now(), now(), 0)`
-	probeJournalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
-		VALUES ($1, -1, 1, now(), 'probe', 0, 1, 'probe', 'processing', 0, 0, FALSE)`
-	probeRowSQL = `UPDATE tasks SET state = 'processed', seq = 2 WHERE partition = $1 AND number = -1`
-	probeEndSQL = `SET CONSTRAINTS ALL IMMEDIATE` // what a trigger would say at the end of the transaction
+	probeRowSQL       = `UPDATE tasks SET state = 'processed', seq = 2 WHERE partition = $1 AND number = -1`
+	probeEndSQL       = `SET CONSTRAINTS ALL IMMEDIATE` // what a trigger would say at the end of the transaction
 )
 
 var errProbed = errors.New("the probe was taken")
@@ -259,8 +255,18 @@ var errProbed = errors.New("the probe was taken")
 // wrong, and rolls it back.
 func (p *Store) probe(ctx context.Context, partition int) error {
 	err := pgx.BeginTxFunc(ctx, p.pool, p.tx, func(tx pgx.Tx) error {
-		for _, sql := range []string{probePartitionSQL, probeTaskSQL, probeJournalSQL, probeRowSQL} {
-			if _, err := tx.Exec(ctx, sql, partition); err != nil {
+		w := schema.Probe(partition)
+		task, record := schema.NewTaskRow(w.Task, 0), schema.NewJournalRow(&w, 0, 0)
+		for _, s := range []struct {
+			sql  string
+			args []any
+		}{
+			{probePartitionSQL, []any{partition}},
+			{p.sql.probeTask, schema.Args(nil, p.sql.tasks, &task, shared.Time)},
+			{p.sql.probeRecord, schema.Args(nil, p.sql.of.Journal, &record, shared.Time)},
+			{probeRowSQL, []any{partition}},
+		} {
+			if _, err := tx.Exec(ctx, s.sql, s.args...); err != nil {
 				return err
 			}
 		}

@@ -8,13 +8,15 @@ import (
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"duly.dev/duly/schema"
 )
 
 // DB is the database behind a store, for tests that look behind it.
 func (p *Store) DB() *sql.DB { return p.db }
 
 // UpdateSQL is the update of a commit's rows, UpdateParams how many parameters it has.
-var UpdateSQL, UpdateParams = updateSQL, len(taskFields)
+var UpdateSQL, UpdateParams = newStatements(schema.Columns()).update.sql, len(newStatements(schema.Columns()).tasks)
 
 // Lists are the statements on the rows of a list, with values for their parameters.
 func Lists() []struct{ Name, SQL, Values string } {

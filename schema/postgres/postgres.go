@@ -45,6 +45,7 @@ type Store struct {
 	dialect    string
 	version    string
 	tx         pgx.TxOptions
+	sql        *statements
 	encoded    sync.Pool     // of *encoded: memory of commits
 	tryMax     time.Duration // of one sending of a commit: a server that does not answer is given up
 }
@@ -58,7 +59,10 @@ const askingConns = 4
 
 // Open opens the store of a URL postgres://…. It does not migrate.
 func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
-	p := &Store{encoded: sync.Pool{New: func() any { return newEncoded() }}, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell, migrations: o.Migrations}
+	p := &Store{
+		sql: newStatements(cmp.Or(o.Tables, schema.Columns())), migrations: o.Migrations, tx: pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, tell: o.Tell,
+	}
+	p.encoded.New = func() any { return newEncoded(p.sql) }
 	cfg, err := poolConfig(url, &p.sockets)
 	if err != nil {
 		return nil, err
@@ -87,7 +91,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
-	p.Base = schema.NewBase(shared, p.db, p.db, p.askDB, p.askDB)
+	p.Base = schema.NewBase(shared, p.sql.of, p.db, p.db, p.askDB, p.askDB)
 	if o.Chain {
 		p.KeepChain()
 	}
@@ -209,7 +213,7 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 	var continued func()
 	err := p.run(ctx, func(tx pgx.Tx) error {
 		var err error
-		st, err = schema.ScanPartition(tx.QueryRow(ctx, dollars(schema.PartitionSQL)+` FOR UPDATE`, partition))
+		st, err = p.ScanPartition(tx.QueryRow(ctx, dollars(p.PartitionSQL())+` FOR UPDATE`, partition))
 		if errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 		}
@@ -217,7 +221,8 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		if _, err = tx.Exec(ctx, dollars(schema.TakeOverSQL), p.TakeOverArgs(&st)...); err == nil {
+		query, args := p.TakeOverSQL(&st)
+		if _, err = tx.Exec(ctx, dollars(query), args...); err == nil {
 			continued, err = p.Continue(ctx, chainTx{tx}, &st, c.At)
 		}
 		return err

@@ -12,25 +12,34 @@ import (
 	"duly.dev/duly/schema"
 )
 
-const (
-	fenceSQL = `UPDATE partitions SET cursor = ?, control_cursor = ?, next_number = ?, next_end = ?, told = ?, last_commit = ?, cursor_stored = ?,
-		control_stored = ? WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
-	birthSQL = `INSERT INTO tasks (partition, number, id, type, plan_version, input_hash, state, seq, round, locked_by, waits_for, complete_by, deadline,
-		failure_count, reply_to, trace, labels, origin, created_at, updated_at, ended_at, end_number, failed_step, fingerprint, commit_id, signal_steps, signal_since, signal_due,
-		start_at, parent, parent_step, child_index)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + birthConflict
-	birthConflict = ` ON CONFLICT (partition, id) DO NOTHING`
-	rowSQL        = `UPDATE tasks SET plan_version = ?, state = ?, seq = ?, round = ?, locked_by = ?, waits_for = ?, complete_by = ?,
-		deadline = ?, failure_count = ?, updated_at = ?, ended_at = ?, end_number = ?, failed_step = ?, fingerprint = ?, commit_id = ?, signal_steps = ?, signal_since = ?,
-		signal_due = ? WHERE partition = ? AND number = ? AND seq < ?`
-	journalSQL = `INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, step, step_status, attempt, code, error,
-		fingerprint, reason, result, quiet, next, next_attempt, undo, due, deadline, input)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
-	labelSQL = `INSERT INTO labels (partition, number, key, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+// statements are those of a commit, and the columns that their parameters are.
+type statements struct {
+	of      *schema.Tables
+	moved   []schema.Column[schema.PartitionRow]
+	tasks   []schema.Column[schema.TaskRow] // that a birth writes
+	changed []schema.Column[schema.TaskRow]
+
+	fence, birth, row, journal, label, link string
+}
+
+func newStatements(of *schema.Tables) *statements {
+	s := &statements{of: of, moved: schema.Of(of.Partitions, schema.State), tasks: schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State), changed: schema.Of(of.Tasks, schema.State)}
+	s.fence = `UPDATE partitions SET ` + schema.Join(s.moved, "%[1]s = ?") + ` WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
+	s.birth = insert("tasks", s.tasks) + ` ON CONFLICT (partition, id) DO NOTHING`
+	s.row = `UPDATE tasks SET ` + schema.Join(s.changed, "%[1]s = ?") + ` WHERE partition = ? AND number = ? AND seq < ?`
+	s.journal = insert("journal", of.Journal) + ` ON CONFLICT DO NOTHING`
+	s.label = insert("labels", of.Labels) + ` ON CONFLICT DO NOTHING`
 	// One that stands is of an earlier sending of the same commit, or it is not ours.
-	linkSQL = `INSERT INTO chain (partition, height, epoch, commit_id, linked_at, kind, content, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash
+	s.link = insert("chain", of.Chain) + ` ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash
 		WHERE chain.epoch = excluded.epoch AND chain.commit_id = excluded.commit_id`
+	return s
+}
+
+func insert[R any](table string, columns []schema.Column[R]) string {
+	return `INSERT INTO ` + table + ` (` + schema.Names(columns) + `) VALUES (` + schema.Join(columns, "?") + `)`
+}
+
+const (
 	existingSQL      = `SELECT number, id, type, input_hash, state, commit_id FROM tasks WHERE partition = ? AND id = ?`
 	journalCommitSQL = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`
 )
@@ -38,11 +47,6 @@ const (
 // Commit implements [schema.Store]: the same as PostgreSQL's, a row a statement, under BEGIN
 // IMMEDIATE.
 func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	for i := range b.Writes {
-		if t := b.Writes[i].Task; !storable(t) {
-			return core.CommitResult{}, fmt.Errorf("task %d of partition %d: a text is not UTF-8 or holds a NUL: %w", t.Number, t.Partition, core.ErrRowRefused)
-		}
-	}
 	links, err := s.Links(b)
 	if err != nil {
 		return core.CommitResult{}, err
@@ -59,18 +63,8 @@ func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	})
 }
 
-// storable holds SQLite to what PostgreSQL takes as text; its own checks stop at a NUL.
-func storable(t *core.Task) bool {
-	for _, text := range []string{t.ID, t.Type, t.ReplyTo, t.Trace, t.LockedBy, t.WaitsFor, core.FormatLabels(t.Labels)} {
-		if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
-			return false
-		}
-	}
-	return true
-}
-
 func (s *Store) commitOnce(ctx context.Context, b *core.Batch, links schema.Links) (core.CommitResult, schema.Links, error) {
-	c := commit{b: b, links: links, statements: map[string]*sql.Stmt{}, own: map[int]bool{}}
+	c := commit{b: b, sql: s.sql, links: links, statements: map[string]*sql.Stmt{}, own: map[int]bool{}}
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		c.ctx, c.tx = ctx, tx
 		return c.write()
@@ -83,6 +77,10 @@ type commit struct {
 	ctx        context.Context
 	tx         *sql.Tx
 	b          *core.Batch
+	sql        *statements
+	task       schema.TaskRow    // the one that is being written,
+	record     schema.JournalRow // its record,
+	args       []any             // and the arguments of the statement
 	links      schema.Links
 	statements map[string]*sql.Stmt // by their SQL; the transaction closes them
 	own        map[int]bool         // partitions whose epoch is still ours
@@ -101,6 +99,18 @@ func (c *commit) exec(query string, args ...any) (int64, error) {
 		c.statements[query] = stmt
 	}
 	return affected(stmt.ExecContext(c.ctx, args...))
+}
+
+// execRow runs a statement with the values of a row, and what comes after them. SQLite is held to what PostgreSQL takes as
+// text; its own checks stop at a NUL.
+func execRow[R any](c *commit, query string, columns []schema.Column[R], r *R, more ...any) (int64, error) {
+	c.args = append(schema.Args(c.args[:0], columns, r, dialect.Time), more...)
+	for i, v := range c.args[:len(columns)] {
+		if text, ok := v.(string); ok && (!utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0) {
+			return 0, fmt.Errorf("column %s: a text is not UTF-8 or holds a NUL: %w", columns[i].Name, core.ErrRowRefused)
+		}
+	}
+	return c.exec(query, c.args...)
 }
 
 func (c *commit) write() error {
@@ -131,7 +141,7 @@ func (c *commit) writeLinks() (err error) {
 		if !c.own[l.Partition] {
 			continue
 		}
-		n, err := c.exec(linkSQL, l.Partition, l.Height, l.Epoch, l.Commit, instant(l.At), int64(l.Kind), l.Content, l.Hash[:])
+		n, err := execRow(c, c.sql.link, c.sql.of.Chain, l)
 		if err == nil && n == 0 {
 			err = core.ErrForeignRow
 		}
@@ -144,8 +154,8 @@ func (c *commit) writeLinks() (err error) {
 
 // fence moves a partition if its row is as its owner left it.
 func (c *commit) fence(p *core.PartitionWrite) error {
-	n, err := c.exec(fenceSQL, int64(p.Cursor), int64(p.ControlCursor), p.NextNumber, p.NextEnd, p.Told, c.b.ID, instant(p.CursorStored),
-		instant(p.ControlStored), p.Partition, p.Epoch, p.After, c.b.ID)
+	row := schema.NewPartitionRow(p, c.b.ID)
+	n, err := execRow(c, c.sql.fence, c.sql.moved, &row, p.Partition, p.Epoch, p.After, c.b.ID)
 	if err != nil {
 		return err
 	}
@@ -160,22 +170,24 @@ func (c *commit) fence(p *core.PartitionWrite) error {
 // writeTask writes a task's row and its journal rows; neither, of a birth whose id is
 // another task's.
 func (c *commit) writeTask(w *core.TaskWrite) error {
+	t := w.Task
+	c.task = schema.NewTaskRow(t, c.b.ID)
 	switch {
 	case w.Birth:
-		n, err := c.exec(birthSQL, birthArgs(w.Task, c.b.ID)...)
+		n, err := execRow(c, c.sql.birth, c.sql.tasks, &c.task)
 		if err != nil {
 			return err
 		}
 		if n == 0 {
-			if ours, err := c.bornBefore(w.Task); err != nil || !ours {
+			if ours, err := c.bornBefore(t); err != nil || !ours {
 				return err
 			}
 		}
-		if err := c.writeLabels(w.Task); err != nil {
+		if err := c.writeLabels(t); err != nil {
 			return err
 		}
 	case w.Row:
-		if _, err := c.exec(rowSQL, rowArgs(w.Task, c.b.ID)...); err != nil { // none, where it is further on already
+		if _, err := execRow(c, c.sql.row, c.sql.changed, &c.task, t.Partition, t.Number, t.Seq); err != nil { // none, where it is further on already
 			return err
 		}
 	}
@@ -190,7 +202,7 @@ func (c *commit) writeTask(w *core.TaskWrite) error {
 // writeLabels lets the new task be found by its labels; those that stand are of an earlier sending of this batch.
 func (c *commit) writeLabels(t *core.Task) error {
 	for _, l := range t.Labels {
-		if _, err := c.exec(labelSQL, t.Partition, t.Number, l.Key, l.Value); err != nil {
+		if _, err := execRow(c, c.sql.label, c.sql.of.Labels, &schema.LabelRow{Label: l, Partition: t.Partition, Number: t.Number}); err != nil {
 			return fmt.Errorf("label %s: %w", l.Key, err)
 		}
 	}
@@ -217,7 +229,8 @@ func (c *commit) bornBefore(t *core.Task) (ours bool, err error) {
 // writeRecord writes a journal row. One that is there already has to be of our commit, as it
 // is when this batch was sent before.
 func (c *commit) writeRecord(w *core.TaskWrite, record int) error {
-	n, err := c.exec(journalSQL, recordArgs(w, record, c.b.ID)...)
+	c.record = schema.NewJournalRow(w, record, c.b.ID)
+	n, err := execRow(c, c.sql.journal, c.sql.of.Journal, &c.record)
 	if err != nil || n > 0 {
 		return err
 	}

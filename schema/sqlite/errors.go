@@ -10,6 +10,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/schema"
 )
 
 // judge says what is done about an error of a commit: what it returns wraps
@@ -51,27 +52,23 @@ func (s *Store) judgeRow(ctx context.Context, b *core.Batch, err error, probed *
 	return false, fmt.Errorf("%w: %w", core.ErrRowRefused, err)
 }
 
-// probeSQL does to each table what a commit does, with a task that is nothing but valid.
-// Its number and id are none that a task has.
-var probeSQL = []string{
-	`UPDATE partitions SET cursor = cursor WHERE partition = ?1`,
-	`INSERT INTO tasks (partition, number, id, type, plan_version, state, seq, round, failure_count, origin, created_at, updated_at, commit_id)
-		VALUES (?1, -1, ' probe', 'probe', 0, 'processing', 1, 0, 0, 0, 0, 0, 0)`,
-	`INSERT INTO journal (partition, number, seq, at, actor, commit_id, format, kind, state, round, attempt, undo)
-		VALUES (?1, -1, 1, 0, 'probe', 0, 1, 'probe', 'processing', 0, 0, 0)`,
-	`UPDATE tasks SET state = 'processed', seq = 2 WHERE partition = ?1 AND number = -1`,
-}
-
 var errProbed = errors.New("the probe was taken")
 
-// probe reports what the database has against any row: it writes one that cannot be wrong,
-// and rolls it back.
+// probe reports what the database has against any row: it does to each table what a commit does, with a row that cannot be
+// wrong, and rolls it back.
 func (s *Store) probe(ctx context.Context, partition int) error {
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		for _, query := range probeSQL {
-			if _, err := tx.ExecContext(ctx, query, partition); err != nil {
-				return err
-			}
+		c := commit{ctx: ctx, tx: tx, b: &core.Batch{}, sql: s.sql, statements: map[string]*sql.Stmt{}}
+		if _, err := c.exec(`UPDATE partitions SET cursor = cursor WHERE partition = ?1`, partition); err != nil {
+			return err
+		}
+		birth := schema.Probe(partition)
+		if err := c.writeTask(&birth); err != nil {
+			return err
+		}
+		birth.Task.State, birth.Task.Seq = core.StateProcessed, birth.Task.Seq+1
+		if err := c.writeTask(&core.TaskWrite{Task: birth.Task, Row: true}); err != nil {
+			return err
 		}
 		return errProbed
 	})

@@ -6,6 +6,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -31,6 +32,7 @@ type Store struct {
 	version string
 	// migrations make the tables; nil: the files of this binary do.
 	migrations fs.FS
+	sql        *statements
 	writes     atomic.Int64 // transactions
 }
 
@@ -49,13 +51,13 @@ func Open(ctx context.Context, path string) (*Store, error) {
 	return OpenWith(ctx, path, schema.Options{})
 }
 
-// OpenWith is Open with options, of which all but Chain and Migrations are PostgreSQL's.
+// OpenWith is Open with options, of which all but Chain, Migrations and Tables are PostgreSQL's.
 func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")
-	s := &Store{migrations: o.Migrations}
+	s := &Store{sql: newStatements(cmp.Or(o.Tables, schema.Columns())), migrations: o.Migrations}
 	for _, of := range []struct {
 		db     **sql.DB
 		option string
@@ -71,7 +73,7 @@ func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error
 	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
 	}
-	s.Base = schema.NewBase(dialect, s.writer, s.reader, s.asking, s.writer)
+	s.Base = schema.NewBase(dialect, s.sql.of, s.writer, s.reader, s.asking, s.writer)
 	if o.Chain {
 		s.KeepChain()
 	}
@@ -214,7 +216,7 @@ func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 	var continued func()
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var err error
-		st, err = schema.ScanPartition(tx.QueryRowContext(ctx, schema.PartitionSQL, partition))
+		st, err = s.ScanPartition(tx.QueryRowContext(ctx, s.PartitionSQL(), partition))
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
 		}
@@ -222,7 +224,8 @@ func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		if _, err = tx.ExecContext(ctx, schema.TakeOverSQL, s.TakeOverArgs(&st)...); err == nil {
+		query, args := s.TakeOverSQL(&st)
+		if _, err = tx.ExecContext(ctx, query, args...); err == nil {
 			continued, err = s.Continue(ctx, chainTx{tx}, &st, c.At)
 		}
 		return err

@@ -606,7 +606,7 @@ func (r *chainRig) remake(partition int, height int64) {
 		e := &content.Entries[i]
 		if !e.Task {
 			r.must(view.Rows(r.ctx, e.Number, e.Number+1, func(row *chain.Row) error {
-				if row.Seq == e.Seq {
+				if row.Int("seq") == e.Seq {
 					e.Digest = h.Row(row)
 				}
 				return nil
@@ -650,7 +650,7 @@ func testChainExport(r *chainRig) {
 	r.must(chain.Export(r.ctx, r.source(), -1, f))
 	whole := f.data
 	check := func(data []byte) (*chain.Report, error) {
-		file, err := chain.OpenFile(context.Background(), strings.NewReader(string(data)))
+		file, err := chain.OpenFile(context.Background(), strings.NewReader(string(data)), schema.Columns().Chained())
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,200 @@
+package schema
+
+import (
+	"duly.dev/duly/internal/chain"
+	"duly.dev/duly/internal/core"
+)
+
+// Tables are the columns that commits and takeovers write and owners read, of which all statements and digests are made.
+// Digests take the numbers of a table in this order, then its texts.
+type Tables struct {
+	Tasks      []Column[TaskRow]
+	Journal    []Column[JournalRow]
+	Partitions []Column[PartitionRow]
+	Chain      []Column[chain.Link]
+	Labels     []Column[LabelRow]
+}
+
+// TaskRow is a task as a commit leaves it, and as its row has it.
+type TaskRow struct {
+	*core.Task
+	Commit int64
+	open   core.OpenSignals
+}
+
+// NewTaskRow is the row that a commit writes of a task.
+func NewTaskRow(t *core.Task, commit int64) TaskRow { return TaskRow{t, commit, t.OpenSignals()} }
+
+func (r *TaskRow) isChild() bool { return r.Parent != 0 }
+
+// JournalRow is one record of a task.
+type JournalRow struct {
+	*core.Record
+	Partition int
+	Number    int64
+	Commit    int64
+	Format    int16
+	Input     []byte // of the task; nil: not in this row
+	Birth     bool   // the task begins with this commit
+}
+
+// NewJournalRow is the row that a commit writes of a record.
+func NewJournalRow(w *core.TaskWrite, record int, commit int64) JournalRow {
+	r, input := &w.Records[record], InputOf(w, record)
+	return JournalRow{r, w.Task.Partition, w.Task.Number, commit, JournalFormat, input, w.Birth}
+}
+
+// PartitionRow is a partition's row.
+type PartitionRow struct {
+	core.PartitionState
+	After int64 // the commit that the row has to be of
+}
+
+// NewPartitionRow is a partition as a commit moves it.
+func NewPartitionRow(p *core.PartitionWrite, commit int64) PartitionRow {
+	return PartitionRow{PartitionState: core.PartitionState{
+		Partition: p.Partition, Epoch: p.Epoch, Cursor: p.Cursor, ControlCursor: p.ControlCursor, CursorStored: p.CursorStored, ControlStored: p.ControlStored,
+		NextNumber: p.NextNumber, NextEnd: p.NextEnd, Told: p.Told, LastCommit: commit,
+	}, After: p.After}
+}
+
+// What a commit says beside the columns: which commit a partition's row has to be of, and whether a record is of a birth.
+var (
+	FromCommit = Column[PartitionRow]{Name: "after", Type: Int8, Field: Field[PartitionRow]{Int: func(r *PartitionRow) int64 { return r.After }}}
+	OfBirth    = Column[JournalRow]{Name: "birth", Type: Bool, Field: Field[JournalRow]{Int: func(r *JournalRow) int64 { return bit(r.Birth) }}}
+)
+
+// LabelRow is one label of a new task.
+type LabelRow struct {
+	core.Label
+	Partition int
+	Number    int64
+}
+
+// Columns are the tables of this version.
+func Columns() *Tables {
+	return &Tables{Tasks: taskColumns(), Journal: journalColumns(), Partitions: partitionColumns(), Chain: linkColumns(), Labels: labelColumns()}
+}
+
+// Chained are the tables whose rows links name.
+func (t *Tables) Chained() chain.Tables { return newQueries(t).chained }
+
+func taskColumns() []Column[TaskRow] {
+	type row = TaskRow
+	return []Column[row]{
+		{"partition", Int8, Key, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
+		{"number", Int8, Key, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Number }, Into: func(r *row) any { return &r.Number }}},
+		{"plan_version", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.PlanVersion }, Into: func(r *row) any { return &r.PlanVersion }}},
+		{"seq", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Seq }, Into: func(r *row) any { return &r.Seq }}},
+		{"round", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Round) }, Into: func(r *row) any { return &r.Round }}},
+		{"complete_by", Time, State, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Bound) }, Into: func(r *row) any { return (*instant)(&r.Bound) }}},
+		{"deadline", Time, State, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Deadline) }, Into: func(r *row) any { return (*instant)(&r.Deadline) }}},
+		{"failure_count", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Failures) }, Into: func(r *row) any { return &r.Failures }}},
+		{"origin", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Origin) }, Into: func(r *row) any { return &r.Origin }}},
+		{"created_at", Time, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.CreatedAt) }, Into: func(r *row) any { return (*instant)(&r.CreatedAt) }}},
+		{"updated_at", Time, State, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.UpdatedAt) }, Into: func(r *row) any { return (*instant)(&r.UpdatedAt) }}},
+		{"ended_at", Time, State, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.EndedAt) }, Into: func(r *row) any { return (*instant)(&r.EndedAt) }}},
+		{"end_number", Int8, State, None, 0, Field[row]{Int: func(r *row) int64 { return r.EndNumber }, Into: func(r *row) any { return &r.EndNumber }}},
+		{"failed_step", Int8, State, Minus, 0, Field[row]{Int: func(r *row) int64 { return FailedStep(r.Task) }}},
+		{"commit_id", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Commit }}},
+		{"id", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return r.ID }, Into: func(r *row) any { return &r.ID }}},
+		{"type", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return r.Type }, Into: func(r *row) any { return &r.Type }}},
+		{"state", Text, State, Never, 0, Field[row]{Text: func(r *row) string { return string(r.State) }, Into: func(r *row) any { return &r.State }}},
+		{"locked_by", Text, State, None, 0, Field[row]{Text: func(r *row) string { return r.LockedBy }, Into: func(r *row) any { return &r.LockedBy }}},
+		{"waits_for", Text, State, None, 0, Field[row]{Text: func(r *row) string { return r.WaitsFor }, Into: func(r *row) any { return &r.WaitsFor }}},
+		{"reply_to", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.ReplyTo }, Into: func(r *row) any { return &r.ReplyTo }}},
+		{"trace", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.Trace }, Into: func(r *row) any { return &r.Trace }}},
+		{"labels", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return core.FormatLabels(r.Labels) }, Into: func(r *row) any { return scanner(func(s string) { r.Labels = labelsIn(s) }) }}},
+		{"fingerprint", Text, State, None, 0, Field[row]{Text: func(r *row) string { return FailureFingerprint(r.Task) }, Zero: func(r *row) bool { return Ungrouped(r.Task) }}},
+		{"input_hash", Bytes, Birth, None, 0, Field[row]{Bytes: func(r *row) []byte { return r.InputHash }, Into: func(r *row) any { return &r.InputHash }}},
+
+		{"parent", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return r.Parent }, Into: func(r *row) any { return &r.Parent }}},
+		{"parent_step", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ParentStep) }, Into: func(r *row) any { return &r.ParentStep }, Zero: (*row).isChild}},
+		{"child_index", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ChildIndex) }, Into: func(r *row) any { return &r.ChildIndex }, Zero: (*row).isChild}},
+		{"start_at", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.StartAt) }, Into: func(r *row) any { return (*instant)(&r.StartAt) }}},
+
+		{"signal_steps", Int8, State, None, apart, Field[row]{Int: func(r *row) int64 { return int64(r.open.Steps) }}},
+		{"signal_since", Time, State, None, apart, Field[row]{Int: func(r *row) int64 { return int64(r.open.Since) }}},
+		{"signal_due", Time, State, None, apart, Field[row]{Int: func(r *row) int64 { return int64(r.open.Due) }}},
+	}
+}
+
+func journalColumns() []Column[JournalRow] {
+	type row = JournalRow
+	return []Column[row]{
+		{"partition", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
+		{"number", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Number }, Into: func(r *row) any { return &r.Number }}},
+		{"seq", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Seq }, Into: func(r *row) any { return &r.Seq }}},
+		{"at", Time, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.At) }, Into: func(r *row) any { return (*instant)(&r.At) }}},
+		{"commit_id", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Commit }, Into: func(r *row) any { return &r.Commit }}},
+		{"format", Int2, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Format) }, Into: func(r *row) any { return &r.Format }}},
+		{"round", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Round) }, Into: func(r *row) any { return &r.Round }}},
+		{"step", Int8, Birth, Minus, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Step) }, Into: func(r *row) any { return &r.Step }}},
+		{"attempt", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Attempt) }, Into: func(r *row) any { return &r.Attempt }}},
+		{"code", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Code) }, Into: func(r *row) any { return &r.Code }}},
+		{"quiet", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.EffectsPossibleUntil) }, Into: func(r *row) any { return (*instant)(&r.EffectsPossibleUntil) }}},
+		{"next", Int8, Birth, Minus, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Next) }, Into: func(r *row) any { return &r.Next }}},
+		{"next_attempt", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.NextAttempt) }, Into: func(r *row) any { return &r.NextAttempt }}},
+		{"undo", Bool, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return bit(r.Undo) }, Into: func(r *row) any { return &r.Undo }}},
+		{"due", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Due) }, Into: func(r *row) any { return (*instant)(&r.Due) }}},
+		{"deadline", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Deadline) }, Into: func(r *row) any { return (*instant)(&r.Deadline) }}},
+		{"actor", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return words(r.Actor) }, Into: func(r *row) any { return scanner(func(s string) { r.Actor = s }) }}},
+		{"kind", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return string(r.Kind) }, Into: func(r *row) any { return &r.Kind }}},
+		{"state", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return string(r.State) }, Into: func(r *row) any { return &r.State }}},
+		{"step_status", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return StatusWord(r.Record) }, Into: func(r *row) any { return scanner(func(s string) { r.StepStatus = stepStatus(s) }) }}},
+		{"error", Bytes, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.Error }, Into: func(r *row) any { return scanner(func(s string) { r.Error = s }) }}},
+		{"fingerprint", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return Fingerprint(r.Record) }}},
+		{"reason", Bytes, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.Reason }, Into: func(r *row) any { return scanner(func(s string) { r.Reason = s }) }}},
+		{"result", Bytes, Birth, None, 0, Field[row]{Bytes: func(r *row) []byte { return r.Result }, Into: func(r *row) any { return &r.Result }}},
+		{"input", Bytes, Birth, None, 0, Field[row]{Bytes: func(r *row) []byte { return r.Input }, Into: func(r *row) any { return &r.Input }}},
+	}
+}
+
+// partitionColumns: Key is what a commit compares, State what it moves.
+func partitionColumns() []Column[PartitionRow] {
+	type row = PartitionRow
+	return []Column[row]{
+		{"partition", Int8, Key, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
+		{"epoch", Int8, Key | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Epoch }, Into: func(r *row) any { return &r.Epoch }}},
+		{"cursor", Int8, State | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Cursor) }, Into: func(r *row) any { return &r.Cursor }}},
+		{"control_cursor", Int8, State | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ControlCursor) }, Into: func(r *row) any { return &r.ControlCursor }}},
+		{"next_number", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.NextNumber }, Into: func(r *row) any { return &r.NextNumber }}},
+		{"next_end", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.NextEnd }, Into: func(r *row) any { return &r.NextEnd }}},
+		{"told", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Told }, Into: func(r *row) any { return &r.Told }}},
+		{"last_commit", Int8, State | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.LastCommit }, Into: func(r *row) any { return &r.LastCommit }}},
+		{"cursor_stored", Time, State | Claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.CursorStored) }, Into: func(r *row) any { return (*instant)(&r.CursorStored) }}},
+		{"control_stored", Time, State | Claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ControlStored) }, Into: func(r *row) any { return (*instant)(&r.ControlStored) }}},
+		{"owner", Text, Claim, Never, 0, Field[row]{Text: func(r *row) string { return r.Owner }, Into: func(r *row) any { return &r.Owner }}},
+		{"stream", Text, Claim, Never, 0, Field[row]{Text: func(r *row) string { return r.Stream }, Into: func(r *row) any { return &r.Stream }}},
+		{"went_back_at", Time, Claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.WentBackAt) }, Into: func(r *row) any { return (*instant)(&r.WentBackAt) }}},
+		{"went_back_number", Int8, Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.WentBackNumber }, Into: func(r *row) any { return &r.WentBackNumber }}},
+		{"went_back_until", Int8, Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.WentBackUntil) }, Into: func(r *row) any { return &r.WentBackUntil }}},
+	}
+}
+
+func linkColumns() []Column[chain.Link] {
+	type row = chain.Link
+	return []Column[row]{
+		{"partition", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
+		{"height", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Height }, Into: func(r *row) any { return &r.Height }}},
+		{"epoch", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Epoch }, Into: func(r *row) any { return &r.Epoch }}},
+		{"commit_id", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Commit }, Into: func(r *row) any { return &r.Commit }}},
+		{"linked_at", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.At) }, Into: func(r *row) any { return (*instant)(&r.At) }}},
+		{"kind", Int2, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Kind) }, Into: func(r *row) any { return &r.Kind }}},
+		{"content", Bytes, Birth, Never, 0, Field[row]{Bytes: func(r *row) []byte { return r.Content }, Into: func(r *row) any { return &r.Content }}},
+		{"hash", Bytes, Birth, Never, 0, Field[row]{
+			Bytes: func(r *row) []byte { return r.Hash[:] },
+			Into:  func(r *row) any { return scanner(func(s string) { r.Hash = chain.Hash{}; copy(r.Hash[:], s) }) }, // of another length it fits nothing
+		}},
+	}
+}
+
+func labelColumns() []Column[LabelRow] {
+	type row = LabelRow
+	return []Column[row]{
+		{"partition", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
+		{"number", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Number }, Into: func(r *row) any { return &r.Number }}},
+		{"key", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return r.Key }, Into: func(r *row) any { return &r.Key }}},
+		{"value", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return r.Value }, Into: func(r *row) any { return &r.Value }}},
+	}
+}
