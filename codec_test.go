@@ -163,8 +163,8 @@ func TestCodecFromEndToEnd(t *testing.T) {
 	if last := r.last(t, "sealed", duly.Of(receipt)); last.State != duly.StateProcessed || s.paid.Load() != 1 {
 		t.Fatalf("ended %+v", last)
 	}
-	if e, is := seal.Of(r.request(0).Payload); !is || e.Key != "old" || bytes.Contains(r.request(0).Payload, []byte("4242")) {
-		t.Errorf("on the wire %s", r.request(0).Payload)
+	if e, is := seal.Of(r.request(0).Input); !is || e.Key != "old" || bytes.Contains(r.request(0).Input, []byte("4242")) {
+		t.Errorf("on the wire %s", r.request(0).Input)
 	}
 	// An undo opens what do answered.
 	if _, err := Buy.Submit(t.Context(), r.Client, "odd", Order{Cents: 13}); err != nil {

@@ -192,13 +192,13 @@ func (f *fake) submit(r *natsbus.SubmitRequest) {
 		return
 	}
 	old, known := f.inputs[r.ID]
-	if known && !bytes.Equal(old, r.Payload) {
+	if known && !bytes.Equal(old, r.Input) {
 		r.Reject(409, 0, "the id is a task with another input", 0)
 		return
 	}
-	f.inputs[r.ID] = bytes.Clone(r.Payload)
+	f.inputs[r.ID] = bytes.Clone(r.Input)
 	if !known {
-		f.views[r.ID] = core.View{ID: r.ID, Type: r.Type, State: core.StateProcessing, InputHash: core.HashInput(r.Type, r.Payload), Input: bytes.Clone(r.Payload)}
+		f.views[r.ID] = core.View{ID: r.ID, Type: r.Type, State: core.StateProcessing, InputHash: core.HashInput(r.Type, r.Input), Input: bytes.Clone(r.Input)}
 	}
 	number := int64(len(f.inputs))
 	if !known {
@@ -257,7 +257,7 @@ func (f *fake) call(step *core.Step, number int64, r *natsbus.SubmitRequest, res
 		Undo: result != nil, Agent: step.Agent, Number: number, Seq: 1,
 		Task: r.ID, Type: r.Type, Step: step.Name, Attempt: 1,
 		CompleteBy: core.InstantOf(time.Now().Add(step.CompleteBy)), Left: step.CompleteBy,
-		Input: r.Payload, Results: results, Result: result, Trace: r.Trace,
+		Input: r.Input, Results: results, Result: result, Trace: r.Trace,
 	})
 	if err != nil {
 		return core.Reply{Code: 500, Error: err.Error()}

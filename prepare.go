@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/wire"
+	"duly.dev/duly/internal/submit"
 )
 
 // Prepared is a submission that was checked and encoded, and is not sent: what an outbox keeps until a node takes it. See
@@ -16,9 +16,7 @@ type Prepared struct {
 	Type  string // the plan's name
 	Task  string // the task's id
 	Input []byte // as it reaches the engine: JSON, encoded where there is a codec
-	// Within is how long the task may take from when the submission is written down; 0: Headers say, or the plan.
-	Within time.Duration
-	// Headers are those of the message that hands the task in, by name.
+	// Headers are those of the message that hands the task in, by name. A duration counts from when it is written down.
 	Headers map[string]string
 }
 
@@ -46,14 +44,13 @@ func prepare(ctx context.Context, codec Codec, typ, id string, input []byte, inp
 	if left, bounded := s.left(wall{}.Now()); bounded && left <= 0 {
 		return Prepared{}, what.failed(errPassed(typ, id))
 	}
-	p := Prepared{Type: typ, Task: id, Input: sent, Headers: map[string]string{}}
-	if s.bounded {
-		p.Within = s.within
+	form := s.form(typ, id, sent, 0)
+	if _, bad := form.Read(wall{}.Now(), nil); bad != nil {
+		return Prepared{}, what.failed(&SubmitError{Type: typ, Task: id, Code: bad.Code(), Description: bad.Error()})
 	}
-	for name, values := range s.headers(0) {
-		if !s.bounded || name != wire.HeaderCompleteBy {
-			p.Headers[name] = values[0]
-		}
+	p := Prepared{Type: typ, Task: id, Input: sent, Headers: map[string]string{}}
+	for name, values := range form.Header() {
+		p.Headers[name] = values[0]
 	}
 	return p, nil
 }
@@ -85,23 +82,21 @@ func errPassed(typ, id string) error {
 	return &SubmitError{Type: typ, Task: id, Code: 400, Description: "its deadline has passed"}
 }
 
-// headers are those of the message that hands the task in. elapsed is how long ago the call was made: a duration counts
-// from the moment the door reads it.
-func (s *submission) headers(elapsed time.Duration) wire.Header {
-	completeBy := ""
+// form is the submission as a door takes it. elapsed is how long ago the call was made: a duration counts from the moment
+// the door reads it.
+func (s *submission) form(typ, id string, input []byte, elapsed time.Duration) submit.Form {
+	f := submit.Form{Type: typ, ID: id, Input: input, ReplyTo: s.replyTo, Trace: s.trace, Labels: core.FormatLabels(s.labels)}
 	switch {
 	case s.bounded:
-		completeBy = (s.within - elapsed).String()
+		f.CompleteBy = (s.within - elapsed).String()
 	case s.timed:
-		completeBy = wire.FormatTime(core.InstantOf(s.completeBy))
+		f.CompleteBy = submit.FormatTime(s.completeBy)
 	}
-	version := ""
 	if s.version != 0 {
-		version = strconv.FormatInt(s.version, 10)
+		f.Version = strconv.FormatInt(s.version, 10)
 	}
-	startAt := ""
 	if !s.startAt.IsZero() {
-		startAt = wire.FormatTime(core.InstantOf(s.startAt))
+		f.StartAt = submit.FormatTime(s.startAt)
 	}
-	return wire.SubmitHeaders(completeBy, s.replyTo, s.trace, version, core.FormatLabels(s.labels)).With(wire.HeaderStartAt, startAt)
+	return f
 }

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit/submittest"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -20,26 +21,36 @@ func TestPrepare(t *testing.T) {
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
 	for name, c := range map[string]struct {
 		options []SubmitOption
-		within  time.Duration
 		headers map[string]string
 	}{
-		"nothing":  {nil, 0, map[string]string{wire.HeaderVersion: "1"}},
-		"deadline": {[]SubmitOption{Deadline(at)}, 0, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: wire.FormatTime(core.InstantOf(at))}},
-		"within":   {[]SubmitOption{Within(time.Minute)}, time.Minute, map[string]string{wire.HeaderVersion: "1"}},
-		"the rest": {[]SubmitOption{Label("a", "b"), Label("c", "d"), ReplyTo("status.x"), AtVersion(0)}, 0,
+		"nothing":  {nil, map[string]string{wire.HeaderVersion: "1"}},
+		"deadline": {[]SubmitOption{Deadline(at)}, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: wire.FormatTime(core.InstantOf(at))}},
+		"within":   {[]SubmitOption{Within(time.Minute)}, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: "1m0s"}},
+		"the rest": {[]SubmitOption{Label("a", "b"), Label("c", "d"), ReplyTo("status.x"), AtVersion(0)},
 			map[string]string{wire.HeaderLabels: "a=b,c=d", wire.HeaderReplyTo: "status.x"}},
-		"the last priority": {[]SubmitOption{Priority(ClassHigh), Label("a", "b"), Priority(ClassLow)}, 0,
+		"the last priority": {[]SubmitOption{Priority(ClassHigh), Label("a", "b"), Priority(ClassLow)},
 			map[string]string{wire.HeaderVersion: "1", wire.HeaderLabels: "a=b,duly-priority=low"}},
 	} {
 		p, err := testPlan.Prepare(t.Context(), nil, "o-1", testOrder{Cents: 3}, c.options...)
-		if err != nil || p.Type != "order" || p.Task != "o-1" || string(p.Input) != `{"Cents":3}` || p.Within != c.within || !maps.Equal(p.Headers, c.headers) {
-			t.Errorf("%s: %+v %v, want %v and headers %v", name, p, err, c.within, c.headers)
+		if err != nil || p.Type != "order" || p.Task != "o-1" || string(p.Input) != `{"Cents":3}` || !maps.Equal(p.Headers, c.headers) {
+			t.Errorf("%s: %+v %v, want headers %v", name, p, err, c.headers)
 		}
 	}
 	p, err := testPlan.Prepare(trace.ContextWithSpanContext(t.Context(), span), nil, "o-1", testOrder{})
 	if want := "00-01000000000000000000000000000000-0200000000000000-01"; err != nil || p.Headers[wire.HeaderTrace] != want {
 		t.Errorf("trace %q %v, want %s", p.Headers[wire.HeaderTrace], err, want)
 	}
+}
+
+// TestOptionsSayEveryField: the options of a submission reach every field that a door takes, and every option does.
+func TestOptionsSayEveryField(t *testing.T) {
+	at := time.Now().Add(time.Hour)
+	var s submission
+	for _, option := range []SubmitOption{Deadline(at.Add(time.Hour)), StartAt(at), ReplyTo("status.x"), Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), Label("a", "b"), AtVersion(3)} {
+		option(&s)
+	}
+	f := s.form("order", "o-1", []byte("1"), 0)
+	submittest.Same(t, "options", f, f, map[string]string{"Ago": "of a node that reads an outbox"})
 }
 
 // TestPrepareWithCodec: the input is encoded for its place.
@@ -75,6 +86,12 @@ func TestPrepareRefuses(t *testing.T) {
 		},
 		"passed": func(ctx context.Context) (Prepared, error) {
 			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Deadline(time.Now().Add(-time.Second)))
+		},
+		"start after the deadline": func(ctx context.Context) (Prepared, error) {
+			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, StartAt(time.Now().Add(2*time.Hour)), Within(time.Hour))
+		},
+		"start too far": func(ctx context.Context) (Prepared, error) {
+			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, StartAt(time.Now().Add(2*core.DurationMax)))
 		},
 		"no time": func(ctx context.Context) (Prepared, error) {
 			return testPlan.Prepare(ctx, nil, "o-1", testOrder{}, Within(0))

@@ -29,6 +29,7 @@ type Task struct {
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	EndedAt     time.Time       // zero: it has not ended
+	StartAt     time.Time       // nothing of it begins before; zero: at once
 	Input       json.RawMessage // empty in a list, when forgotten, and where a message could not hold it
 	Steps       []TaskStep      // in the plan's order; empty in a list, and when forgotten
 	Result      json.RawMessage // of a processed task whose plan has one; empty in a list, and when forgotten
@@ -157,7 +158,7 @@ func (c *Client) List(ctx context.Context, filter Filter) (Page, error) {
 func taskOf(v *core.View) Task {
 	t := Task{
 		ID: v.ID, Type: v.Type, PlanVersion: v.PlanVersion, Partition: v.Partition, State: State(v.State), Reason: v.Reason, FailedStep: v.FailedStep,
-		Failures: v.Failures, CompleteBy: timeOf(v.CompleteBy), CreatedAt: timeOf(v.CreatedAt), UpdatedAt: timeOf(v.UpdatedAt), EndedAt: timeOf(v.EndedAt),
+		Failures: v.Failures, CompleteBy: timeOf(v.CompleteBy), CreatedAt: timeOf(v.CreatedAt), UpdatedAt: timeOf(v.UpdatedAt), EndedAt: timeOf(v.EndedAt), StartAt: timeOf(v.StartAt),
 		Input: v.Input, Result: v.Result, hash: string(v.InputHash),
 	}
 	for i := range v.Steps {

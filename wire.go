@@ -128,7 +128,8 @@ func (c *Client) apply(ctx context.Context, plan string, spec []byte) error {
 
 // hand asks once that the task be taken. elapsed is how long the call has lasted.
 func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *submission, elapsed time.Duration) (Receipt, error) {
-	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), nats.Header(s.headers(elapsed)), input)
+	f := s.form(typ, id, input, elapsed)
+	data, err := c.request(ctx, c.names.SubmitSubject(typ, id), f.Header(), f.Input)
 	if err != nil {
 		return Receipt{}, err
 	}

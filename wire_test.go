@@ -226,7 +226,7 @@ func TestSubmitHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := r.request(0), r.request(1)
-	if at, err := core.ParseCompleteBy(a.CompleteBy, core.InstantOf(time.Now())); err != nil || at != core.InstantOf(by) || a.ReplyTo != "status.a" || a.Trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
+	if at, err := core.ParseCompleteBy(a.CompleteBy, 0, core.InstantOf(time.Now())); err != nil || at != core.InstantOf(by) || a.ReplyTo != "status.a" || a.Trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" {
 		t.Errorf("headers of a: %+v", a)
 	}
 	if a.Labels != "tier=gold,of=a b" || b.Labels != "" {
@@ -257,7 +257,7 @@ func TestStartAt(t *testing.T) {
 	if _, err := Buy.Submit(ctx, client, "order-18", Order{Cents: 100}); err != nil {
 		t.Fatal(err)
 	}
-	if at, err := core.ParseStartAt(r.request(0).StartAt, core.InstantOf(time.Now()), 0); err != nil || at != core.InstantOf(tomorrow) {
+	if at, err := core.ParseStartAt(r.request(0).StartAt, 0, core.InstantOf(time.Now()), 0); err != nil || at != core.InstantOf(tomorrow) {
 		t.Errorf("start-at %q: %v", r.request(0).StartAt, err)
 	}
 	if got := r.request(1).StartAt; got != "" {

@@ -3,6 +3,7 @@ package dev_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ func sized(n int) string { return `"` + strings.Repeat("a", n-2) + `"` }
 type badCase struct {
 	name, taskType, id, input string
 	completeBy, replyTo       string
+	startAt                   string
 	version                   string
 	code                      int      // as HTTP's
 	want                      []string // parts of the text: field, value, limit
@@ -42,6 +44,10 @@ var badCases = []badCase{
 	{name: "complete-by below zero", taskType: "good", id: "b10", input: `{}`, completeBy: "-5s", code: 400, want: []string{"complete-by", "-5s"}},
 	{name: "complete-by of no form", taskType: "good", id: "b11", input: `{}`, completeBy: "soon", code: 400, want: []string{"complete-by", "soon", "RFC 3339"}},
 	{name: "complete-by beyond a year", taskType: "good", id: "b12", input: `{}`, completeBy: "90000h", code: 400, want: []string{"complete-by", "90000h", "8760h"}},
+	{name: "start-at below zero", taskType: "good", id: "b22", input: `{}`, startAt: "-5s", code: 400, want: []string{"start-at", "-5s", "RFC 3339"}},
+	{name: "start-at of no form", taskType: "good", id: "b23", input: `{}`, startAt: "5", code: 400, want: []string{"start-at", `"5"`, "RFC 3339"}},
+	{name: "start-at beyond a year", taskType: "good", id: "b24", input: `{}`, startAt: "90000h", code: 400, want: []string{"start-at", "90000h", "8760h"}},
+	{name: "start-at after complete-by", taskType: "good", id: "b25", input: `{}`, startAt: "2h", completeBy: "1h", code: 400, want: []string{"start-at", "2h", "complete-by"}},
 	{name: "reply-to of ours", taskType: "good", id: "b13", input: `{}`, replyTo: "duly.do.good.only", code: 400, want: []string{"reply", "duly.do.good.only"}},
 	{name: "reply-to of the server's", taskType: "good", id: "b14", input: `{}`, replyTo: "$JS.API.STREAM.PURGE.DULY_TASKS", code: 400, want: []string{"reply", "$JS.API"}},
 	{name: "reply-to elsewhere", taskType: "good", id: "b15", input: `{}`, replyTo: "orders.new", code: 400, want: []string{"reply", "orders.new", "_INBOX."}},
@@ -77,6 +83,12 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("some became tasks all the same: %d %s", code, body)
 	}
 	t.Run("unknown type through the plain door", func(t *testing.T) { plainUnknown(t, w.in(t)) })
+	t.Run("header that is not to be taken", func(t *testing.T) { badHeaders(t, w.in(t), refused) })
+	t.Run("start-at in the past", func(t *testing.T) {
+		w := w.in(t)
+		w.accepted("good", "past", `{}`, nats.Header{"Duly-Start-At": {"2001-02-03T04:05:06Z"}})
+		w.ends("good", "past", "processed")
+	})
 	t.Run("at the limit", func(t *testing.T) {
 		w := w.in(t)
 		w.accepted("good", "limit", sized(inputMax), nil)
@@ -126,6 +138,9 @@ func (c *badCase) headers() map[string]string {
 	h := map[string]string{}
 	if c.completeBy != "" {
 		h["Duly-Complete-By"] = c.completeBy
+	}
+	if c.startAt != "" {
+		h["Duly-Start-At"] = c.startAt
 	}
 	if c.replyTo != "" {
 		h["Duly-Reply-To"] = c.replyTo
@@ -258,5 +273,47 @@ func otherInput(t *testing.T, w *world, refused chan *nats.Msg) {
 	}
 	if v, _ := w.task("good", "twice"); v.State != "processed" {
 		t.Errorf("the first task is %s", v.State)
+	}
+}
+
+// badHeaders puts headers to both doors on NATS that are cut, not known, or given twice, as no client library writes them.
+func badHeaders(t *testing.T, w *world, refused chan *nats.Msg) {
+	answers, err := w.nc.SubscribeSync("_INBOX.raw.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ header, want string }{
+		"cut":     {"NATS/1.0\r\nDuly-Start-At: 2h\r\nDuly-Comp", "cannot be read"},
+		"twice":   {"NATS/1.0\r\nDuly-Start-At: 1h\r\nDuly-Start-At: 2h\r\n\r\n", "given 2 times"},
+		"unknown": {"NATS/1.0\r\nDuly-Startat: 1h\r\n\r\n", "Duly-Startat"},
+	} {
+		for _, door := range []string{"submit", "in"} {
+			id := "header-" + name + "-" + door
+			conn, err := net.Dial("tcp", strings.TrimPrefix(w.sys.NATSURL, "nats://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "CONNECT {\"verbose\":false,\"headers\":true}\r\nHPUB duly.%s.good.%s _INBOX.raw.%s %d %d\r\n%s{}\r\nPING\r\n", door, id, id, len(c.header), len(c.header)+2, c.header)
+			answer, err := answers.NextMsg(patience)
+			conn.Close()
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			text := string(answer.Data)
+			if door == "in" {
+				e := nextRefused(t, refused)
+				if text = e.Error; e.ID != id || e.Code != 400 {
+					t.Errorf("%s: %+v", id, e)
+				}
+			} else if codeOf(text) != 400 {
+				t.Errorf("%s: %s", id, text)
+			}
+			if !strings.Contains(text, c.want) {
+				t.Errorf("%s: %q does not name %q", id, text, c.want)
+			}
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,7 +31,7 @@ type Outbox struct {
 // an [duly.ErrRefused], before anything is written. What only a node can know is found later: an id that is taken with
 // another input, a plan that was never applied. Such a row stays in the table with its reason, and operators are told.
 //
-// [duly.Within] counts from this call, by the clock of the database.
+// [duly.Within] counts from when the row is written, by the clock of the database.
 func Submit[In any](ctx context.Context, tx pgx.Tx, plan *duly.Plan[In], id string, input In, options ...duly.SubmitOption) error {
 	return SubmitTo(ctx, Outbox{}, tx, plan, id, input, options...)
 }
@@ -84,9 +83,8 @@ func (t sqlTx) exec(ctx context.Context, query string, args ...any) error {
 	return err
 }
 
-// insertSQL writes one row. The time of a duration is that of this statement, not of the transaction's beginning.
-const insertSQL = `INSERT INTO %s (type, task, input, headers, complete_by)
-	VALUES ($1, $2, $3, $4, clock_timestamp() + $5::INT8 * INTERVAL '1 microsecond')`
+// insertSQL writes one row. Its time is that of this statement, not of the transaction's beginning.
+const insertSQL = `INSERT INTO %s (type, task, input, headers, written) VALUES ($1, $2, $3, $4, clock_timestamp())`
 
 // undefinedTable is the SQLSTATE of a table that is not there.
 const undefinedTable = "42P01"
@@ -97,12 +95,7 @@ func (o Outbox) write(ctx context.Context, tx execer, p *duly.Prepared) error {
 	if err != nil {
 		return fmt.Errorf("outbox: task %s of type %s: %w", p.Task, p.Type, err)
 	}
-	var within *int64
-	if p.Within > 0 {
-		us := max(1, int64(p.Within/time.Microsecond))
-		within = &us
-	}
-	if err := tx.exec(ctx, fmt.Sprintf(insertSQL, o.table()), p.Type, p.Task, string(p.Input), string(headers), within); err != nil {
+	if err := tx.exec(ctx, fmt.Sprintf(insertSQL, o.table()), p.Type, p.Task, string(p.Input), string(headers)); err != nil {
 		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == undefinedTable {
 			err = fmt.Errorf("%w (%w)", ErrNoTable, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // tight is a change of a configuration: plans take so long.
@@ -31,7 +32,7 @@ func (r *rig) admits(how core.Admission) {
 // ask submits with a time, and returns where its answer comes.
 func (r *rig) ask(id, within string) *Answer {
 	var got Answer
-	r.door.Submit(epoch, Request{Type: "order", ID: id, Input: []byte(`{}`), CompleteBy: within, Answer: func(a Answer) { got = a }})
+	r.door.Submit(epoch, Request{Form: submit.Form{Type: "order", ID: id, Input: []byte(`{}`), CompleteBy: within}, Answer: func(a Answer) { got = a }})
 	r.door.Flush(epoch)
 	return &got
 }

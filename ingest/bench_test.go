@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // nowLog stores at once.
@@ -57,7 +58,7 @@ func BenchmarkDoor(b *testing.B) {
 			for i := range ids {
 				ids[i] = fmt.Sprintf("delivery-%06d", i)
 			}
-			req := Request{Type: "order", Input: []byte(in.input), Answer: answer}
+			req := Request{Form: submit.Form{Type: "order", Input: []byte(in.input)}, Answer: answer}
 			now := epoch
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
@@ -103,7 +104,7 @@ func BenchmarkIngest(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			in.Submit(Request{Type: "order", ID: ids[i%len(ids)], Input: input, Answer: answer})
+			in.Submit(Request{Form: submit.Form{Type: "order", ID: ids[i%len(ids)], Input: input}, Answer: answer})
 		}
 	})
 	b.ReportMetric(float64(refused.Load())/float64(b.N), "refused/op")

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 func jsonOf(size int) []byte { return []byte(`"` + strings.Repeat("x", size-2) + `"`) }
@@ -107,7 +108,7 @@ type badInput struct {
 func (tt badInput) run(t *testing.T) {
 	r := newRig(t, nil)
 	var got []Answer
-	req := Request{Type: "order", ID: "x1", Input: []byte(`{}`), Answer: func(a Answer) { got = append(got, a) }}
+	req := Request{Form: submit.Form{Type: "order", ID: "x1", Input: []byte(`{}`)}, Answer: func(a Answer) { got = append(got, a) }}
 	tt.change(&req)
 	r.door.Submit(epoch, req)
 	r.door.Flush(epoch)
@@ -141,7 +142,7 @@ func (tt badInput) run(t *testing.T) {
 func TestSubmissionIsFilled(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	r := newRig(t, nil)
-	r.door.Submit(epoch, Request{Type: "order", ID: "x1", Input: []byte(`[1]`), CompleteBy: "90s", StartAt: "30s", ReplyTo: "_INBOX.a", Trace: trace, Labels: "a=b, c=d"})
+	r.door.Submit(epoch, Request{Form: submit.Form{Type: "order", ID: "x1", Input: []byte(`[1]`), CompleteBy: "90s", StartAt: "30s", ReplyTo: "_INBOX.a", Trace: trace, Labels: "a=b, c=d"}})
 	r.door.Flush(epoch)
 	got := r.log.got[0].subs[0]
 	if got.Type != "order" || got.ID != "x1" || got.PlanVersion != 3 || string(got.Input) != `[1]` || got.CompleteBy != epoch.Add(90*time.Second) || got.StartAt != epoch.Add(30*time.Second) ||
@@ -155,7 +156,7 @@ func TestSubmissionIsFilled(t *testing.T) {
 
 func TestBadTraceIsDropped(t *testing.T) {
 	r := newRig(t, nil)
-	r.door.Submit(epoch, Request{Type: "order", ID: "x1", Input: []byte(`1`), Trace: "bad"})
+	r.door.Submit(epoch, Request{Form: submit.Form{Type: "order", ID: "x1", Input: []byte(`1`), Trace: "bad"}})
 	r.door.Flush(epoch)
 	if got := r.log.got[0].subs[0].Trace; got != "" || r.door.Stats().TracesDropped != 1 {
 		t.Errorf("trace %q, %d dropped: a bad one is dropped, the task is not", got, r.door.Stats().TracesDropped)

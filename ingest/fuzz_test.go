@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // FuzzDoor: a request at the door is refused with a short text and a known
@@ -26,7 +27,7 @@ func FuzzDoor(f *testing.F) {
 			return errors.New("not allowed")
 		}}}
 		var sub core.Submission
-		refused := d.check(epoch, &Request{Type: taskType, ID: id, Input: input, CompleteBy: completeBy, ReplyTo: replyTo, Trace: trace}, &sub)
+		refused := d.check(epoch, &Request{Form: submit.Form{Type: taskType, ID: id, Input: input, CompleteBy: completeBy, ReplyTo: replyTo, Trace: trace}}, &sub)
 		if refused != nil {
 			if refused.Code < 400 || refused.Code > 499 || refused.ErrCode < CauseFirst || refused.ErrCode > CauseLast ||
 				refused.Description == "" || len(refused.Description) > descriptionBytesMax+len("…") || !utf8.ValidString(refused.Description) {

@@ -29,6 +29,7 @@ const (
 	CauseStartAtForm    = 7016 // neither RFC 3339 nor a delay
 	CauseStartAtFar     = 7017 // beyond core.DurationMax
 	CauseStartAtAfter   = 7018 // not before complete-by
+	CauseHeader         = 7019 // a header that a submission cannot have, or given twice
 	CauseFull           = 7020 // the door holds as many requests as it may
 	CauseBacklog        = 7021 // the readers are too far behind
 	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"duly.dev/duly/internal/submit"
 )
 
 // heap is an outbox in memory. Like a table it locks what one relay has, and a transaction that fails changes nothing.
@@ -67,7 +69,7 @@ func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []
 			continue
 		}
 		row.taken = true
-		rows = append(rows, Written{Row: number, Tries: row.tries, Unfit: row.unfit, Request: Request{Type: row.typ, ID: row.id, Input: []byte(`{}`)}})
+		rows = append(rows, Written{Row: number, Tries: row.tries, Unfit: row.unfit, Request: Request{Form: submit.Form{Type: row.typ, ID: row.id, Input: []byte(`{}`)}}})
 	}
 	h.handed, h.largest = h.handed+len(rows), max(h.largest, len(rows))
 	if len(rows) == 0 {
@@ -286,10 +288,8 @@ func TestRelayRefusals(t *testing.T) {
 		for _, name := range []string{"taken", "type", "version", "behind"} {
 			h.add("order", name)
 		}
-		newer := h.add("order", "newer")
-		newer.unfit = Refuse(501, CauseNotServed, "header X")
 		bad := h.add("order", "bad")
-		bad.unfit = Refuse(400, CauseQuery, "header Y")
+		bad.unfit = Refuse(400, CauseHeader, "header Y")
 		h.add("order", "fine") // behind all of them
 		var mu sync.Mutex      // of the door's: kinds, full and asked
 		full, asked := true, map[string]int{}
@@ -308,7 +308,7 @@ func TestRelayRefusals(t *testing.T) {
 		}, 1)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if waiting, refused := h.left(); len(waiting) != 7 || len(refused) != 0 {
+		if waiting, refused := h.left(); len(waiting) != 6 || len(refused) != 0 {
 			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
 		}
 		for _, row := range h.rows {
@@ -321,11 +321,11 @@ func TestRelayRefusals(t *testing.T) {
 		mu.Unlock()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "newer", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
+		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
 			t.Errorf("%v wait, %v are refused", waiting, refused)
 		}
 		mu.Lock()
-		if asked["taken"] != 1 || asked["bad"] != 0 || asked["newer"] != 0 {
+		if asked["taken"] != 1 || asked["bad"] != 0 {
 			t.Errorf("asked %v", asked)
 		}
 		mu.Unlock()
@@ -340,7 +340,7 @@ func TestRelayRefusals(t *testing.T) {
 		<-time.After(relayAgainMax)
 		synctest.Wait()
 		stop()
-		if waiting, _ := h.left(); !slices.Equal(waiting, []string{"newer", "version"}) {
+		if waiting, _ := h.left(); !slices.Equal(waiting, []string{"version"}) {
 			t.Errorf("%v wait", waiting)
 		}
 		if s := relays[0].Stats(); s.Relayed != 3 || s.Refused != 2 || s.PutOff < 20 {

@@ -4,20 +4,13 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
-// Request is one submission as it came in, unchecked.
+// Request is one submission as it came in, unchecked. Its Input is not changed until the answer.
 type Request struct {
-	Type       string
-	ID         string
-	Input      []byte // JSON; not changed until the answer
-	CompleteBy string // RFC 3339 or a duration; empty: the plan's time
-	StartAt    string // RFC 3339 or a delay; empty: at once
-	Version    string // of the plan: a number or core.NewestVersion; empty: the newest
-	ReplyTo    string // private status subject; may be empty
-	Trace      string // W3C traceparent; a bad one is dropped
-	Labels     string // as core.ParseLabels reads them; may be empty
-	Looked     bool   // the store was looked at a moment ago, and has no such task
+	submit.Form
+	Looked bool // the store was looked at a moment ago, and has no such task
 	// Answer is called exactly once, from any goroutine. It must not block and
 	// not call the door. nil: no answer is wanted.
 	Answer func(Answer)
@@ -53,5 +46,5 @@ func (r *Refusal) Retryable() bool { return !core.FinalCode(r.Code) }
 
 // bytes is what the request takes of the door's room.
 func (r *Request) bytes() int64 {
-	return int64(len(r.Type) + len(r.ID) + len(r.Input) + len(r.CompleteBy) + len(r.StartAt) + len(r.Version) + len(r.ReplyTo) + len(r.Trace) + len(r.Labels) + requestBytesBesides)
+	return int64(r.Form.Bytes() + requestBytesBesides)
 }

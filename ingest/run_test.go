@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 func clock() core.Instant { return core.InstantOf(time.Now()) }
@@ -54,7 +55,7 @@ type tally struct {
 func newTally() *tally { return &tally{times: map[string]int{}, causes: map[int]int{}} }
 
 func (c *tally) request(id string) Request {
-	return Request{Type: "order", ID: id, Input: []byte(`{}`), Answer: func(a Answer) {
+	return Request{Form: submit.Form{Type: "order", ID: id, Input: []byte(`{}`)}, Answer: func(a Answer) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.times[id]++

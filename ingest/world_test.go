@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,7 +119,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 
 // request is a good one whose answer the rig keeps.
 func (r *rig) request(id string) Request {
-	return Request{Type: "order", ID: id, Input: []byte(`{"a":1}`), Answer: func(a Answer) { r.answers[id] = append(r.answers[id], a) }}
+	return Request{Form: submit.Form{Type: "order", ID: id, Input: []byte(`{"a":1}`)}, Answer: func(a Answer) { r.answers[id] = append(r.answers[id], a) }}
 }
 
 func (r *rig) submit(now core.Instant, ids ...string) {

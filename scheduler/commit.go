@@ -249,7 +249,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	e.letGo()
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
-		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline,
+		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline, StartAt: was.StartAt,
 		Parent: was.Parent, ParentStep: was.ParentStep, ChildIndex: was.ChildIndex,
 	}
 	e.plan = nil
@@ -264,7 +264,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	s.unqueue(e)
 	s.stillborn(e, ev.Error)
 	p.drop(e, s.cfg.AgentWindow)
-	sub := core.Submission{Type: was.Type, ID: was.ID, Input: was.Input, ReplyTo: was.ReplyTo, Trace: was.Trace, Labels: was.Labels, At: was.CreatedAt}
+	sub := submissionOf(was)
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
 	}

@@ -75,12 +75,10 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		return nil
 	}
 	e := &entry{
-		task: &core.Task{
-			Partition: p.id, Number: p.nextNumber, ID: sub.ID, Type: sub.Type, Input: sub.Input, InputHash: hash,
-			ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels, Origin: m.Pos, Deadline: sub.CompleteBy, StartAt: sub.StartAt, CreatedAt: sub.At,
-		},
+		task: taskOf(sub),
 		plan: ref, created: true,
 	}
+	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.othersFirst(p, e), Ask: s.asker(e)}
 	ev.Full |= s.shut(e, &ev)
@@ -99,6 +97,22 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	s.keep(p, e, true)
 	s.queued(p, e)
 	return nil
+}
+
+// taskOf is what a task has of its submission.
+func taskOf(sub *core.Submission) *core.Task {
+	return &core.Task{
+		ID: sub.ID, Type: sub.Type, PlanVersion: sub.PlanVersion, Input: sub.Input, ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels,
+		Deadline: sub.CompleteBy, StartAt: sub.StartAt, CreatedAt: sub.At,
+	}
+}
+
+// submissionOf is the submission that a task was made of.
+func submissionOf(t *core.Task) core.Submission {
+	return core.Submission{
+		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Input: t.Input, ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: t.Labels,
+		CompleteBy: t.Deadline, StartAt: t.StartAt, At: t.CreatedAt,
+	}
 }
 
 func unknownPlan(sub *core.Submission) string {
@@ -188,7 +202,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	if len(e.task.InputHash) == 0 {
 		return // a cancel that lost the race against its submission; it comes again
 	}
-	sub := core.Submission{Type: e.task.Type, ID: e.task.ID, ReplyTo: e.task.ReplyTo}
+	sub := submissionOf(e.task)
 	s.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
 }
 

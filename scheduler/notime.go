@@ -13,12 +13,13 @@ func (s *Shard) hasNoTime(ctx context.Context, p *partition, sub *core.Submissio
 	if !sub.Unchecked || ref == nil || ref.plan.Admission != core.AdmissionRefuse || s.cfg.Admit == nil {
 		return false, nil
 	}
-	left := ref.plan.CompleteBy
+	from := max(s.cycle.now, sub.StartAt) // nothing of it begins before
+	left := max(sub.At, sub.StartAt).Add(ref.plan.CompleteBy).Sub(from)
 	switch {
 	case sub.CompleteBy != 0:
-		left = sub.CompleteBy.Sub(s.cycle.now)
-	case sub.At != 0:
-		left -= s.cycle.now.Sub(sub.At)
+		left = sub.CompleteBy.Sub(from)
+	case sub.At == 0:
+		left = ref.plan.CompleteBy
 	}
 	why := s.cfg.Admit(ref.plan, left)
 	if why == "" {

@@ -49,3 +49,32 @@ func TestNoTimeAtTheStreamEndpoint(t *testing.T) {
 		}
 	}
 }
+
+// TestNoTimeCountsFromTheStart: the time of a submission that begins later counts from then, at the stream endpoint as at
+// the others.
+func TestNoTimeCountsFromTheStart(t *testing.T) {
+	r := newRig(t, scheduler.Config{Admit: func(p *core.Plan, left time.Duration) string {
+		if left < p.CompleteBy {
+			return "it has " + left.String()
+		}
+		return ""
+	}})
+	p := orderPlan("tight", 1, "a")
+	p.Admission, p.CompleteBy = core.AdmissionRefuse, time.Minute
+	r.store.AddPlan(p)
+	took := r.now.Add(-10 * time.Second) // it has lain in the stream for so long
+	later := func(id string, start, by time.Duration) core.Submission {
+		s := core.Submission{Type: "tight", ID: id, Unchecked: true, At: took, StartAt: r.now.Add(start)}
+		if by != 0 {
+			s.CompleteBy = r.now.Add(by)
+		}
+		return s
+	}
+	r.tasks(0, later("whole", time.Hour, 0), later("begun", -5*time.Second, 0), later("named", time.Hour, 2*time.Hour), later("short", time.Hour, time.Hour+30*time.Second))
+	r.cycle()
+	for id, taken := range map[string]bool{"whole": true, "begun": false, "named": true, "short": false} {
+		if is := r.store.Task(0, id) != nil; is != taken {
+			t.Errorf("%s is taken: %v, want %v", id, is, taken)
+		}
+	}
+}

@@ -140,7 +140,7 @@ func (r *reader) views(ctx context.Context, wanted []near) ([]core.View, error) 
 
 const (
 	qSampleTotals = `SELECT partition, next_number - 1, next_end - 1 FROM partitions ORDER BY partition`
-	qSampleEnds   = `SELECT created_at, ended_at FROM tasks WHERE partition = ?1 AND end_number > 0 ORDER BY end_number DESC LIMIT ?2`
+	qSampleEnds   = `SELECT CASE WHEN start_at > created_at THEN start_at ELSE created_at END, ended_at FROM tasks WHERE partition = ?1 AND end_number > 0 ORDER BY end_number DESC LIMIT ?2`
 )
 
 // Sample implements operate.Reader. A number that was given to a submission whose id was taken

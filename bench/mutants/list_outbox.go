@@ -21,10 +21,28 @@ var outboxMutants = []mutant{
 		run:   "^TestOutboxRelaysAtOnce$",
 	},
 	{
-		name: "newer-header-left-out", invariant: 9, file: "internal/node/outbox.go",
-		old: "\t\tif at == nil {\n", new: "\t\tif at == nil {\n\t\t\tcontinue\n\t\t}\n\t\tif false {\n",
-		fault: "a node leaves out what a newer writer said of a submission",
-		run:   "^TestOutboxOfANewerWriter$",
+		name: "unknown-header-left-out", invariant: 9, file: "internal/submit/form.go",
+		old: "\t\tcase len(name) >= len(Prefix) &&", new: "\t\tcase len(name) < len(Prefix) &&",
+		fault: "a door leaves out what a submission says by a header that it does not know",
+		run:   "^TestHeaderRefused$",
+	},
+	{
+		name: "header-given-twice-taken", invariant: 9, file: "internal/submit/form.go",
+		old: "case len(values) == 1:", new: "case len(values) >= 1:",
+		fault: "of a header that is given twice the first counts, without a word",
+		run:   "^TestHeaderRefused$",
+	},
+	{
+		name: "age-of-a-row-not-counted", invariant: 5, file: "internal/submit/read.go",
+		old: "said := now.Add(-f.Ago)", new: "said := now",
+		fault: "a duration of an outbox's row counts from when a node takes it",
+		run:   "^TestReadTakesEveryField$",
+	},
+	{
+		name: "admission-forgets-start-at", invariant: 5, file: "scheduler/notime.go",
+		old: "from := max(s.cycle.now, sub.StartAt)", new: "from := s.cycle.now",
+		fault: "the time before a task begins counts as time that it has",
+		run:   "^TestNoTimeCountsFromTheStart$",
 	},
 	{
 		name: "unknown-key-is-absent", invariant: 7, file: "agents/probe.go",

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // server is the node that the client commands talk to.
@@ -219,9 +220,6 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// headerLabels carries the labels of a submission.
-const headerLabels = "Duly-Labels"
-
 type submitCmd struct {
 	Type       string `arg:"" optional:"" help:"Task type: the name of its plan."`
 	ID         string `arg:"" optional:"" help:"Task id, yours: the same id again is the same task."`
@@ -266,7 +264,11 @@ func (c *submitCmd) Run(ctx context.Context, std streams) error {
 		}
 		labels = append(labels, core.PriorityLabel+"="+c.Priority)
 	}
-	header := map[string]string{"Content-Type": "application/json", "Duly-Complete-By": c.CompleteBy, "Duly-Start-At": c.StartAt, "Duly-Plan-Version": c.PlanVersion, headerLabels: strings.Join(labels, ",")}
+	form := submit.Form{CompleteBy: c.CompleteBy, StartAt: c.StartAt, Version: c.PlanVersion, Labels: strings.Join(labels, ",")}
+	header := map[string]string{"Content-Type": "application/json"}
+	for name, values := range form.Header() {
+		header[name] = values[0]
+	}
 	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: taskPath(c.Type, c.ID), Body: sent, Header: header})
 	if err != nil {
 		data, err = c.again(ctx, input, err)

@@ -25,6 +25,7 @@ import (
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // The defaults of Config.
@@ -33,21 +34,11 @@ const (
 	DefaultStreamsMax    = 64
 )
 
-// Headers of the API that are not HTTP's own. Those of a submission are the
-// same as on NATS.
-const (
-	headerKey        = "Idempotency-Key"
-	headerCompleteBy = "Duly-Complete-By"
-	headerStartAt    = "Duly-Start-At"
-	headerReplyTo    = "Duly-Reply-To"
-	headerTrace      = "traceparent"
-	headerLabels     = "Duly-Labels"
-	headerVersion    = "Duly-Plan-Version"
-	headerPrefix     = "Duly-"
-)
+// headerKey makes the id of a POST.
+const headerKey = "Idempotency-Key"
 
 // headers are all with Duly's prefix.
-var headers = []string{headerCompleteBy, headerStartAt, headerVersion, headerReplyTo, headerLabels}
+var headers = submit.Headers()
 
 // Config is how the HTTP API works. Zero fields take their defaults, except
 // those that say otherwise.
@@ -222,7 +213,7 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-			if strings.HasPrefix(name, headerPrefix) && !slices.Contains(headers, name) {
+			if strings.HasPrefix(name, submit.Prefix) && !slices.Contains(headers, name) {
 				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
 				return
 			}

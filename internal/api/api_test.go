@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit/submittest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
@@ -244,6 +246,76 @@ func TestSubmissionOverHTTP(t *testing.T) {
 	// What the Location says leads to the task before its owner has read it.
 	if w := s.do("GET", w.Header().Get("Location"), ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"pending"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestHTTPCarriesEveryField: PUT, POST and a line of many say all that a submission can say.
+func TestHTTPCarriesEveryField(t *testing.T) {
+	sent := submittest.Full(t)
+	var headers []string
+	for name, values := range sent.Header() {
+		headers = append(headers, name, values[0])
+	}
+	line := lineJSON{Form: sent, Labels: map[string]string{}}
+	labels, err := core.ParseLabels(sent.Labels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range labels {
+		line.Labels[l.Key] = l.Value
+	}
+	body, err := json.Marshal(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, do := range map[string]func(*site) *httptest.ResponseRecorder{
+		"PUT": func(s *site) *httptest.ResponseRecorder {
+			return s.do("PUT", "/v1/tasks/order/o-1", string(sent.Input), headers...)
+		},
+		"POST": func(s *site) *httptest.ResponseRecorder {
+			return s.do("POST", "/v1/tasks/order", string(sent.Input), append(headers, "Idempotency-Key", "o-1")...)
+		},
+		"bulk": func(s *site) *httptest.ResponseRecorder {
+			return s.do("POST", "/v1/tasks", string(body), "Content-Type", "application/x-ndjson")
+		},
+	} {
+		s := newSite(t)
+		if w := do(s); len(s.requests) != 1 {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+			continue
+		}
+		submittest.Same(t, name, s.requests[0].Form, sent, map[string]string{"Ago": "of a node that reads an outbox"})
+	}
+}
+
+// TestHTTPRefusesWhatIsGivenTwice: neither of two is taken without a word.
+func TestHTTPRefusesWhatIsGivenTwice(t *testing.T) {
+	s := newSite(t)
+	for _, method := range []string{"PUT", "POST"} {
+		target := "/v1/tasks/order"
+		if method == "PUT" {
+			target += "/o-1"
+		}
+		r := httptest.NewRequest(method, target, strings.NewReader("1"))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header["Duly-Start-At"] = []string{"1h", "2h"}
+		w := httptest.NewRecorder()
+		s.handler.ServeHTTP(w, r)
+		if w.Code != 400 || !strings.Contains(w.Body.String(), "header Duly-Start-At is given 2 times") {
+			t.Errorf("%s: %d %s", method, w.Code, w.Body)
+		}
+	}
+	for line, want := range map[string]string{
+		`{"type":"order","id":"o-1","input":1,"start_at":"1h","start_at":"2h"}`: `start_at`, `{"type":"order","id":"o-1","input":1,"ID":"o-2"}`: `ID`,
+		`{"type":"order","id":"o-1","input":1,"start_at":"1h`: "JSON",
+	} {
+		w := s.do("POST", "/v1/tasks", line, "Content-Type", "application/x-ndjson")
+		if !strings.Contains(w.Body.String(), `"outcome":"refused"`) || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", line, w.Code, w.Body)
+		}
+	}
+	if len(s.requests) != 0 {
+		t.Errorf("handed in: %+v", s.requests)
 	}
 }
 

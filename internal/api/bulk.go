@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // Bounds of a bulk submission that no one chooses.
@@ -47,15 +47,7 @@ type (
 	}
 	// lineJSON is one submission of many.
 	lineJSON struct {
-		Type       string          `json:"type"`
-		ID         string          `json:"id,omitempty" doc:"absent: a new one, so that the line sent again is another task"`
-		Input      json.RawMessage `json:"input"`
-		CompleteBy string          `json:"complete_by,omitempty"`
-		StartAt    string          `json:"start_at,omitempty"`
-		Version    string          `json:"plan_version,omitempty"`
-		ReplyTo    string          `json:"reply_to,omitempty"`
-		Trace      string          `json:"traceparent,omitempty"`
-
+		submit.Form
 		Labels map[string]string `json:"labels,omitempty"`
 	}
 	// lineAnswerJSON is what became of one line.

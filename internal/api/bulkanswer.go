@@ -97,7 +97,7 @@ func (b *bulk) settle(queue *[]*bulkLine) bool {
 			l.answer = accepted(l)
 			return true
 		case !bad.Retryable() || b.stopped.Load() || !time.Now().Before(l.until):
-			l.refused(&lineJSON{Type: l.req.Type, ID: l.req.ID}, bad)
+			l.refused(&lineJSON{Form: l.req.Form}, bad)
 			return true
 		}
 		// The jitter keeps those that were refused together from coming back together.

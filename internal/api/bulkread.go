@@ -11,10 +11,12 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // bulkBuffer is how much of a body is read ahead.
@@ -131,28 +133,17 @@ func (b *bulk) parse(number int64, line []byte, long bool) *bulkLine {
 	case len(line) == 0:
 		return l.refused(&said, ingest.Refuse(400, ingest.CauseBody, "line %d is empty, want a JSON object", number))
 	}
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	err := d.Decode(&said)
-	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more than one JSON value")
-		}
-	}
+	err := said.read(line)
 	if err != nil {
 		return l.refused(&said, ingest.Refuse(400, ingest.CauseBody, "line %d is not a JSON object of type, id, input, complete_by, start_at, plan_version, reply_to, traceparent and labels: %v", number, err))
 	}
-	labels, bad := said.labels()
-	if bad != nil {
+	if bad := said.label(); bad != nil {
 		return l.refused(&said, bad)
 	}
 	if said.ID == "" {
 		said.ID = b.cfg.NewID()
 	}
-	l.req = ingest.Request{
-		Type: said.Type, ID: said.ID, Input: said.Input, CompleteBy: said.CompleteBy, StartAt: said.StartAt, Version: said.Version, ReplyTo: said.ReplyTo, Trace: said.Trace, Labels: labels,
-		Answer: func(became ingest.Answer) { l.became <- became },
-	}
+	l.req = ingest.Request{Form: said.Form, Answer: func(became ingest.Answer) { l.became <- became }}
 	return l
 }
 
@@ -166,16 +157,35 @@ func (l *bulkLine) refused(said *lineJSON, bad *ingest.Refusal) *bulkLine {
 	return l
 }
 
-// labels are those of a line as a header has them.
-func (l *lineJSON) labels() (string, *ingest.Refusal) {
+// read takes a line: an object, of known members, each once.
+func (l *lineJSON) read(line []byte) error {
+	var names []string
+	err := submit.Object(line, func(name string, value json.RawMessage) error {
+		if slices.ContainsFunc(names, func(is string) bool { return strings.EqualFold(is, name) }) {
+			return fmt.Errorf("member %s is given twice, the second time as %s, want once", core.QuoteShort(name), core.QuoteShort(string(value)))
+		}
+		names = append(names, name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	return d.Decode(l)
+}
+
+// label has the labels of a line as a header has them.
+func (l *lineJSON) label() *ingest.Refusal {
 	all := make([]core.Label, 0, len(l.Labels))
 	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
 		all = append(all, core.Label{Key: key, Value: l.Labels[key]})
 	}
 	if err := core.CheckLabels(all); err != nil { // as they are, before a comma could make two of one
-		return "", ingest.Refuse(400, ingest.CauseLabels, "%v", err)
+		return ingest.Refuse(400, ingest.CauseLabels, "%v", err)
 	}
-	return core.FormatLabels(all), nil
+	l.Form.Labels = core.FormatLabels(all)
+	return nil
 }
 
 // handIn hands one line in; false: the client is gone.
@@ -251,7 +261,7 @@ func (b *bulk) look(batch []*bulkLine) {
 			continue
 		}
 		if bad := ingest.Differs(l.req.ID, l.req.Type, task.Type, l.req.Input, task.InputHash); bad != nil {
-			l.refused(&lineJSON{Type: l.req.Type, ID: l.req.ID}, bad)
+			l.refused(&lineJSON{Form: l.req.Form}, bad)
 			continue
 		}
 		l.answer = &lineAnswerJSON{Line: l.number, Outcome: lineExisting, ID: l.req.ID, Type: l.req.Type, State: task.State}

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // keyBytesMax bounds an idempotency key, reasonBytesMax a person's words,
@@ -118,10 +119,12 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 // go. A client that left may ask for the task by its id.
 func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte, looked bool) {
 	answers := make(chan ingest.Answer, 1)
-	a.door.Submit(ingest.Request{
-		Type: taskType, ID: id, Input: input, CompleteBy: r.Header.Get(headerCompleteBy), StartAt: r.Header.Get(headerStartAt), ReplyTo: r.Header.Get(headerReplyTo), Version: r.Header.Get(headerVersion),
-		Trace: r.Header.Get(headerTrace), Labels: r.Header.Get(headerLabels), Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer },
-	})
+	req := ingest.Request{Form: submit.Form{Type: taskType, ID: id, Input: input}, Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer }}
+	if bad, ok := errors.AsType[*submit.Error](req.ReadHeader(r.Header)); ok {
+		problem(w, ingest.RefuseForm(bad))
+		return
+	}
+	a.door.Submit(req)
 	select {
 	case answer := <-answers:
 		a.submitted(w, taskType, &answer)

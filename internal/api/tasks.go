@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // Limits of a filter's words.
@@ -93,12 +94,8 @@ type (
 	}
 	// SubmissionIn is what a submission says besides its names.
 	SubmissionIn struct {
-		CompleteBy string `header:"Duly-Complete-By" doc:"the deadline: RFC 3339, or a duration as 30s"`
-		StartAt    string `header:"Duly-Start-At" doc:"nothing of it begins before: RFC 3339, or a delay as 2h; the plan's time counts from then"`
-		Version    string `header:"Duly-Plan-Version" doc:"of the plan: a number, or newest"`
-		ReplyTo    string `header:"Duly-Reply-To" doc:"NATS subject for statuses"`
-		Trace      string `header:"traceparent" doc:"W3C trace context"`
-		Body       anyJSON
+		submit.Form
+		Body anyJSON
 	}
 	postIn struct {
 		TypeIn

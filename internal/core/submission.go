@@ -41,16 +41,16 @@ func (e *timeError) Error() string { return e.text }
 func (e *timeError) Unwrap() error { return e.cause }
 
 // ParseCompleteBy reads a submission's complete-by wherever one is handed in: RFC 3339, or
-// a duration from now. Empty is 0: the plan's own time counts. Errors wrap
+// a duration from when it was said. Empty is 0: the plan's own time counts. Errors wrap
 // ErrCompleteByForm (neither), ErrCompleteByPast (not after now) or ErrCompleteByFar
 // (further off than DurationMax), and all of them ErrCompleteBy.
-func ParseCompleteBy(value string, now Instant) (Instant, error) {
+func ParseCompleteBy(value string, said, now Instant) (Instant, error) {
 	if value == "" {
 		return 0, nil
 	}
 	var by Instant
 	if d, err := time.ParseDuration(value); err == nil {
-		by = now.Add(min(d, DurationMax+time.Hour)) // no sum overflows
+		by = said.Add(min(d, DurationMax+time.Hour)) // no sum overflows
 	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		by = InstantOf(t)
 	} else {
@@ -66,17 +66,17 @@ func ParseCompleteBy(value string, now Instant) (Instant, error) {
 }
 
 // ParseStartAt reads a submission's start-at wherever one is handed in: RFC 3339, or a delay
-// from now. Empty is 0, and so is what has passed: at once. completeBy is the submission's,
+// from when it was said. Empty is 0, and so is what has passed: at once. completeBy is the submission's,
 // as ParseCompleteBy gave it; it must be later. Errors wrap ErrStartAtForm (neither),
 // ErrStartAtFar (further off than DurationMax) or ErrStartAtAfter (not before completeBy),
 // and all of them ErrStartAt.
-func ParseStartAt(value string, now, completeBy Instant) (Instant, error) {
+func ParseStartAt(value string, said, now, completeBy Instant) (Instant, error) {
 	if value == "" {
 		return 0, nil
 	}
 	var at Instant
 	if d, err := time.ParseDuration(value); err == nil && d >= 0 {
-		at = now.Add(min(d, DurationMax+time.Hour)) // no sum overflows
+		at = said.Add(min(d, DurationMax+time.Hour)) // no sum overflows
 	} else if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		at = InstantOf(t)
 	} else {
@@ -88,7 +88,7 @@ func ParseStartAt(value string, now, completeBy Instant) (Instant, error) {
 	case at > now.Add(DurationMax):
 		return 0, &timeError{ErrStartAtFar, fmt.Sprintf("start-at %s is more than %v from now, %s", QuoteShort(value), DurationMax, now.Time().Format(TimeLayout))}
 	case completeBy != 0 && completeBy <= at:
-		return 0, &timeError{ErrStartAtAfter, fmt.Sprintf("start-at %s is %s, and complete-by %s is not after it; both count from now where they are durations",
+		return 0, &timeError{ErrStartAtAfter, fmt.Sprintf("start-at %s is %s, and complete-by %s is not after it; durations count from the submission",
 			QuoteShort(value), at.Time().Format(TimeLayout), completeBy.Time().Format(TimeLayout))}
 	}
 	return at, nil

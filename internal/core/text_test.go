@@ -86,7 +86,7 @@ func TestParseCompleteBy(t *testing.T) {
 		"": 0, "10s": now.Add(10 * time.Second), "1ms": now.Add(time.Millisecond), "2026-01-02T03:04:06+00:00": now - 678 + 1e6, "2026-01-02T04:04:06.5+01:00": now - 678 + 1.5e6,
 		"8760h": now.Add(core.DurationMax),
 	} {
-		if got, err := core.ParseCompleteBy(value, now); err != nil || got != want {
+		if got, err := core.ParseCompleteBy(value, now, now); err != nil || got != want {
 			t.Errorf("%q: %v, %v", value, got.Time(), err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestParseCompleteBy(t *testing.T) {
 		"soon":                core.ErrCompleteByForm, "5": core.ErrCompleteByForm, " 5s": core.ErrCompleteByForm, strings.Repeat("日", 1000): core.ErrCompleteByForm,
 		"8761h": core.ErrCompleteByFar, "2562047h47m16.854s": core.ErrCompleteByFar, "2027-01-03T00:00:00Z": core.ErrCompleteByFar, "9999-12-31T23:59:59Z": core.ErrCompleteByFar,
 	} {
-		got, err := core.ParseCompleteBy(value, now)
+		got, err := core.ParseCompleteBy(value, now, now)
 		if !errors.Is(err, want) || !errors.Is(err, core.ErrCompleteBy) || got != 0 || len(err.Error()) > 200 || !utf8.ValidString(err.Error()) {
 			t.Errorf("%q: %v, %v", value, got.Time(), err)
 		}

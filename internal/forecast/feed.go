@@ -109,7 +109,7 @@ func (is *followed) say(b *Book, plan *core.Plan, t *core.Task) {
 	progress := ProgressOf(plan, t, t.UpdatedAt)
 	for i := range progress {
 		if since := is.steps[i].ready; since != 0 && !progress[i].Begun {
-			progress[i].For = t.UpdatedAt.Sub(since)
+			progress[i].For = max(0, t.UpdatedAt.Sub(since)) // it may have a start-at to come
 		}
 	}
 	if chance, known := b.Chance(plan, progress, t.Deadline.Sub(t.UpdatedAt), t.UpdatedAt); known {
@@ -139,7 +139,7 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 				continue
 			}
 			if times.ready = now; len(plan.Steps[i].After) == 0 && t.CreatedAt != 0 {
-				times.ready = min(now, t.CreatedAt)
+				times.ready = max(min(now, t.CreatedAt), t.StartAt)
 			}
 		}
 		ended := s.Status == core.StepDone || s.Status == core.StepSkipped && forward

@@ -81,6 +81,26 @@ func TestFeed(t *testing.T) {
 	}
 }
 
+// TestFeedOfALaterStart: a task that was to begin later has waited from then on, not from its submission.
+func TestFeedOfALaterStart(t *testing.T) {
+	b := NewBook(0)
+	o := &owner{t: t, plan: chain(1), feed: NewFeed(b)}
+	for i := range 100 {
+		at := second.Add(time.Duration(i) * time.Second)
+		task, out := &core.Task{Number: int64(i), ID: "x", Type: o.plan.Name, CreatedAt: at, StartAt: at.Add(time.Hour)}, &core.Outcome{}
+		core.Birth(o.plan, task, &core.Event{At: at}, out)
+		o.commit(task, out, true)
+		o.event(task, core.Event{Kind: core.EventOverdue, At: task.StartAt.Add(20 * time.Millisecond)})
+		o.answer(task, task.StartAt.Add(120*time.Millisecond), 0)
+		if task.State != core.StateProcessed {
+			t.Fatalf("the task is %s", task.State)
+		}
+	}
+	if got := b.series[Key{"order", 1, "s0"}].wait.Quantile(0.5); (got - 20*time.Millisecond).Abs() > 3*time.Millisecond {
+		t.Errorf("the first step waits for %v, want 20ms from the start-at on", got)
+	}
+}
+
 // TestFeedFailures: a step that is refused came to no end; one that the deadline cut ran for at least as long as it had;
 // what a person cancelled says nothing.
 func TestFeedFailures(t *testing.T) {

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -62,7 +62,7 @@ var packages = map[string]place{
 	"dev/natsserver": {links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/submit", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
 
 	// Agents of HTTP services, by configuration: `duly serve`'s, and no part of other agents.
 	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson"}, links: []string{"nats", "limits"}},
@@ -83,7 +83,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -91,15 +91,15 @@ var packages = map[string]place{
 	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
-	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/submit", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
-	"internal/operate": {imports: []string{"internal/core", "internal/quickjson", "internal/schedule"}},
+	"internal/operate": {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/schedule"}},
 	// When a task is submitted again and again: cron, intervals, zones. Pure.
 	"internal/schedule": {imports: []string{"internal/near", "internal/core", "internal/quickjson"}},
 	// Schedules as operators change them and the leading supervisor carries them out.
-	"internal/schedules": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
+	"internal/schedules": {imports: []string{"internal/submit", "internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
 	// Actions on many tasks: previews, waves, rehearsals.
 	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
@@ -126,13 +126,13 @@ var packages = map[string]place{
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":     {imports: []string{"internal/core", "internal/quickjson", "internal/pause"}},
+	"ingest":     {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/pause"}},
 	"scheduler":  {imports: []string{"internal/core", "internal/rendezvous"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
 	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
 
 	// Adapters.
-	"internal/natsbus": {imports: []string{"internal/members", "internal/wire", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
+	"internal/natsbus": {imports: []string{"internal/members", "internal/wire", "internal/submit", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
 	"schema/...":       {imports: []string{"schema", "internal/core", "internal/chain", "internal/operate", "internal/schedule"}, links: []string{"sql"}},
 	// One dialect a package; none sees another.
 	"schema":          {imports: []string{"internal/core", "internal/chain", "internal/operate", "internal/pause", "internal/planform"}, links: []string{"sql"}},
@@ -142,7 +142,7 @@ var packages = map[string]place{
 
 	// Every name and encoding on NATS, without a connection: what the author of an SDK or
 	// of a conformance kit reads.
-	"internal/wire": {imports: []string{"internal/core", "internal/planform", "internal/quickjson"}},
+	"internal/wire": {imports: []string{"internal/submit", "internal/core", "internal/planform", "internal/quickjson"}},
 	// The golden messages, for the tests of all that speaks the protocol.
 	"internal/wire/wiretest": {},
 
@@ -154,6 +154,10 @@ var packages = map[string]place{
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
+
+	// A submission as its submitter says it, between all doors, and one that says everything, for their tests.
+	"internal/submit":            {imports: []string{"internal/core", "internal/quickjson"}},
+	"internal/submit/submittest": {imports: []string{"internal/submit"}},
 
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/core"}},
@@ -180,7 +184,7 @@ var packages = map[string]place{
 	"internal/seal":       {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.
-	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/core"}},
+	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/submit", "internal/core"}},
 	"internal/sim/run":   {imports: []string{"internal/sim"}},
 	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
@@ -270,8 +274,8 @@ func TestMapIsSound(t *testing.T) {
 	}
 	for _, role := range roles {
 		for _, got := range packages[role].imports {
-			if got != "internal/core" && got != "internal/quickjson" && got != "internal/pause" && got != "internal/rendezvous" {
-				t.Errorf("role %s may import %s, want internal/core, and what knows nothing of tasks", role, got)
+			if got != "internal/core" && got != "internal/submit" && got != "internal/quickjson" && got != "internal/pause" && got != "internal/rendezvous" {
+				t.Errorf("role %s may import %s, want internal/core, internal/submit, and what knows nothing of tasks", role, got)
 			}
 		}
 	}

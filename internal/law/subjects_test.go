@@ -240,7 +240,7 @@ var situations = []section{
 // faults are what does not hold yet of a product that is otherwise built. Each is closed by a test that covers it.
 var faults = []section{
 	{"Accepted work ends", []subject{
-		{"L1", "One struct and one codec carry a submission through every door and transport; times that are derived from it start at its start-at", "the outbox drops start-at, so that such a task is never created"},
+		{"L1", "One struct and one codec carry a submission through every door and transport; times that are derived from it start at its start-at", ""},
 		{"L2", "No age deletes an accepted submission or control message that is unread; one that is missing is an incident", "the streams' age deletes them and the reader says nothing"},
 		{"L3", "An error stops the store, the partition or the task that it is about, nothing wider", "one plan that a node cannot read drops all partitions of its shard"},
 		{"L4", "Each parked task has at least one waker, whatever is paused", "while anything is paused, tasks parked at a limit are not woken when the limit changes"},

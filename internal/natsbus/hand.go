@@ -7,21 +7,22 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/wire"
 )
 
 // Hand hands one task to the request endpoint, and returns when it is stored. The same task again is no error. Errors: a
 // *wire.RefusedError, or that nothing that can be read answered before ctx ended.
-func (c *Conn) Hand(ctx context.Context, taskType, id string, header wire.Header, input []byte) error {
-	answer, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: c.names.SubmitSubject(taskType, id), Header: nats.Header(header), Data: input})
+func (c *Conn) Hand(ctx context.Context, f submit.Form) error {
+	answer, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: c.names.SubmitSubject(f.Type, f.ID), Header: f.Header(), Data: f.Input})
 	if errors.Is(err, nats.ErrNoResponders) {
-		return fmt.Errorf("task %s: no node with the role ingest listens: %w", id, err)
+		return fmt.Errorf("task %s: no node with the role ingest listens: %w", f.ID, err)
 	}
 	if err != nil {
-		return fmt.Errorf("task %s: %w", id, publishError(err))
+		return fmt.Errorf("task %s: %w", f.ID, publishError(err))
 	}
 	if _, err = wire.DecodeSubmitAnswer(answer.Data); err != nil {
-		return fmt.Errorf("task %s: %w", id, err)
+		return fmt.Errorf("task %s: %w", f.ID, err)
 	}
 	return nil
 }

@@ -5,7 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -55,4 +58,9 @@ func idIn(partition, partitions, n int) string {
 			}
 		}
 	}
+}
+
+// submitHeaders are the headers of a submission.
+func submitHeaders(completeBy, replyTo, trace, version, labels string) nats.Header {
+	return (&submit.Form{CompleteBy: completeBy, ReplyTo: replyTo, Trace: trace, Version: version, Labels: labels}).Header()
 }

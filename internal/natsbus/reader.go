@@ -289,7 +289,7 @@ func (r *Reader) receive(msg *nats.Msg) {
 	}
 	r.last, r.stored = seq, core.InstantOf(meta.Timestamp)
 	r.unacked[seq] = struct{}{}
-	m := &TaskMessage{Seq: seq, Time: r.stored, Subject: msg.Subject, Header: wire.Header(msg.Header), Data: msg.Data,
+	m := &TaskMessage{Seq: seq, Time: r.stored, Subject: msg.Subject, Header: headerOf(msg), Data: msg.Data,
 		Generation: r.generation, reader: r, reply: msg.Reply}
 	r.mu.Unlock()
 	r.handler(m)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -29,16 +30,8 @@ func release(b *[]byte) {
 
 // SubmitRequest is one submission at the request endpoint. Only its names are checked.
 type SubmitRequest struct {
-	Type       string
-	ID         string
-	Payload    []byte
-	CompleteBy string // as the header has it; see core.ParseCompleteBy
-	StartAt    string // the same; see core.ParseStartAt
-	ReplyTo    string // as the header has it; see Names.CheckReplyTo
-	Trace      string // as the header has it; see core.CleanTrace
-	Labels     string // as the header has them; see core.ParseLabels
-	Version    string // of the plan, as the header has it; see core.ParsePlanVersion
-	HasReply   bool   // the sender waits for an answer
+	submit.Form
+	HasReply bool // the sender waits for an answer
 
 	conn  *Conn
 	reply string
@@ -85,25 +78,30 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 
 // ServeSubmit serves the request endpoint, together with every other ingest. handler is
 // called one request at a time and must not wait for the stream. A subject with names
-// outside their alphabet is refused here.
+// outside their alphabet, and a header that cannot be taken, is refused here.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
 	return c.subscribe(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
-		r := &SubmitRequest{Payload: msg.Data, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
+		r := &SubmitRequest{Form: submit.Form{Input: msg.Data}, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
 		var err error
 		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {
 			r.Reject(wire.CodeBadRequest, 0, err.Error(), 0)
 			return
 		}
-		if len(msg.Header) > 0 {
-			r.CompleteBy = msg.Header.Get(wire.HeaderCompleteBy)
-			r.StartAt = msg.Header.Get(wire.HeaderStartAt)
-			r.ReplyTo = msg.Header.Get(wire.HeaderReplyTo)
-			r.Trace = msg.Header.Get(wire.HeaderTrace)
-			r.Labels = msg.Header.Get(wire.HeaderLabels)
-			r.Version = msg.Header.Get(wire.HeaderVersion)
+		if err = r.ReadHeader(headerOf(msg)); err != nil {
+			r.Reject(wire.CodeBadRequest, wire.ErrCodeHeader, err.Error(), 0)
+			return
 		}
 		handler(r)
 	})
+}
+
+// headerOf is the header of a message. One that cannot be read the NATS client passes on as none: what it said would be
+// left out.
+func headerOf(msg *nats.Msg) wire.Header {
+	if msg.Header == nil && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data) {
+		return wire.Header{submit.Unreadable: {""}}
+	}
+	return wire.Header(msg.Header)
 }
 
 // errPacksFull says that our own window of packs is full.

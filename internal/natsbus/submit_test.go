@@ -56,10 +56,10 @@ func TestStreamEndpoint(t *testing.T) {
 	c := ready(t)
 	ids := []string{idIn(3, 16, 0), idIn(3, 16, 1), idIn(3, 16, 2), idIn(3, 16, 3)}
 	for i, m := range []*nats.Msg{
-		{Data: []byte(`{"a": 1}`), Header: nats.Header(wire.SubmitHeaders("90s", "_INBOX.me", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "", ""))},
+		{Data: []byte(`{"a": 1}`), Header: submitHeaders("90s", "_INBOX.me", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "", "")},
 		{Data: []byte(`{"a":`)},
-		{Data: []byte(`1`), Header: nats.Header(wire.SubmitHeaders("", "duly.do.payment", "", "", ""))},
-		{Data: []byte(`2`), Header: nats.Header(wire.SubmitHeaders("2001-01-01T00:00:00Z", "", "", "", ""))},
+		{Data: []byte(`1`), Header: submitHeaders("", "duly.do.payment", "", "", "")},
+		{Data: []byte(`2`), Header: submitHeaders("2001-01-01T00:00:00Z", "", "", "", "")},
 	} {
 		m.Subject = names.InSubject("order", ids[i])
 		if _, err := c.js.PublishMsg(within(t), m); err != nil {
@@ -106,7 +106,7 @@ func TestRequestEndpoint(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	ingest, client := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	sub, err := ingest.ServeSubmit(func(r *SubmitRequest) {
-		if string(r.Payload) == "no" {
+		if string(r.Input) == "no" {
 			r.Reject(429, 10077, "full: \"later\"", time.Second)
 			return
 		}
@@ -159,12 +159,12 @@ func TestSubmitWithoutReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Stop()
-	m := &nats.Msg{Subject: names.SubmitSubject("order", "o-1"), Data: []byte("7"), Header: nats.Header(wire.SubmitHeaders("5s", "status.a", "not a trace", "7", ""))}
+	m := &nats.Msg{Subject: names.SubmitSubject("order", "o-1"), Data: []byte("7"), Header: submitHeaders("5s", "status.a", "not a trace", "7", "")}
 	if err := c.nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
 	r := receive(t, "the submission", got)
-	if r.HasReply || r.Type != "order" || r.ID != "o-1" || string(r.Payload) != "7" || r.CompleteBy != "5s" || r.ReplyTo != "status.a" || r.Trace != "not a trace" || r.Version != "7" {
+	if r.HasReply || r.Type != "order" || r.ID != "o-1" || string(r.Input) != "7" || r.CompleteBy != "5s" || r.ReplyTo != "status.a" || r.Trace != "not a trace" || r.Version != "7" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -277,7 +277,7 @@ func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
 	near, first := 0, (*core.View)(nil)
 	for i := range tasks {
 		t := &tasks[i]
-		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left <= t.CompleteBy.Sub(t.CreatedAt)/riskPart {
+		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left <= t.CompleteBy.Sub(max(t.CreatedAt, t.StartAt))/riskPart {
 			near++
 			if first == nil {
 				first = t

@@ -149,7 +149,7 @@ func (n *Node) checkSignal(taskType string, version int64, step string, payload 
 // submission turns a request of the fast door into ingest's.
 func submission(r *natsbus.SubmitRequest) ingest.Request {
 	return ingest.Request{
-		Type: r.Type, ID: r.ID, Input: r.Payload, CompleteBy: r.CompleteBy, StartAt: r.StartAt, ReplyTo: r.ReplyTo, Trace: r.Trace, Labels: r.Labels, Version: r.Version,
+		Form: r.Form,
 		Answer: func(a ingest.Answer) {
 			if a.Err != nil {
 				r.Reject(a.Err.Code, a.Err.ErrCode, a.Err.Description, a.Err.Retry)

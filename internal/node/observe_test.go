@@ -419,10 +419,11 @@ func TestAlertsLeaveTheNode(t *testing.T) {
 
 // TestDeadlinesNear: a task is at risk when a tenth of its time is left, and not because its time is short.
 func TestDeadlinesNear(t *testing.T) {
-	const now = core.Instant(1_000_000_000)
+	const now = core.Instant(1_700_000_000_000_000)
 	task := func(id string, whole, left time.Duration) core.View {
 		return core.View{ID: id, Type: "order", CompleteBy: now.Add(left), CreatedAt: now.Add(left - whole)}
 	}
+	startsAt := func(v core.View, at core.Instant) core.View { v.StartAt = at; return v }
 	for _, x := range []struct {
 		tasks []core.View
 		more  bool
@@ -432,6 +433,7 @@ func TestDeadlinesNear(t *testing.T) {
 		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 7*time.Minute), {ID: "none"}}, true, ""},
 		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 6*time.Minute), task("c", time.Hour, time.Minute)}, false, "2 unfinished tasks have used nine tenths of their time; the first is b of type order"},
 		{[]core.View{task("late", time.Minute, -time.Second)}, true, "at least 1 unfinished tasks"},
+		{[]core.View{startsAt(task("later", 10*time.Hour, 10*time.Minute), now.Add(-time.Minute))}, false, ""},
 	} {
 		err := deadlinesNear(now, x.tasks, x.more)
 		if (err == nil) != (x.want == "") || err != nil && !strings.HasPrefix(err.Error(), x.want) {

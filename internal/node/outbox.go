@@ -2,9 +2,8 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +13,8 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/telemetry"
-	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema/postgres"
 )
 
@@ -180,30 +179,11 @@ func (o outboxRows) Take(ctx context.Context, most int, hand func(context.Contex
 	})
 }
 
-// outboxHeaders are those that a row may have, each with where it goes.
-var outboxHeaders = map[string]func(*ingest.Request) *string{
-	wire.HeaderCompleteBy: func(r *ingest.Request) *string { return &r.CompleteBy },
-	wire.HeaderReplyTo:    func(r *ingest.Request) *string { return &r.ReplyTo },
-	wire.HeaderTrace:      func(r *ingest.Request) *string { return &r.Trace },
-	wire.HeaderVersion:    func(r *ingest.Request) *string { return &r.Version },
-	wire.HeaderLabels:     func(r *ingest.Request) *string { return &r.Labels },
-}
-
-// writtenOf makes a request of a row. A header that this node does not know is of a newer writer: it must not be left out,
-// and waits for a newer node.
+// writtenOf makes a request of a row. What is wrong with its headers is told for good: nothing of them is left out.
 func writtenOf(row *postgres.OutboxRow) ingest.Written {
-	w := ingest.Written{Row: row.Number, Tries: row.Tries, Request: ingest.Request{Type: row.Type, ID: row.Task, Input: row.Input}}
-	for _, name := range slices.Sorted(maps.Keys(row.Headers)) {
-		at := outboxHeaders[name]
-		if at == nil {
-			w.Unfit = ingest.Refuse(501, ingest.CauseNotServed, "this node does not know the header %s, want a newer one", core.QuoteShort(name))
-			return w
-		}
-		*at(&w.Request) = row.Headers[name]
-	}
-	if row.Timed {
-		// One that has passed is told as such.
-		w.Request.CompleteBy = row.Left.String()
+	w := ingest.Written{Row: row.Number, Tries: row.Tries, Request: ingest.Request{Form: submit.Form{Type: row.Type, ID: row.Task, Input: row.Input, Ago: row.Age}}}
+	if bad, ok := errors.AsType[*submit.Error](w.Request.ReadObject(row.Headers)); ok {
+		w.Unfit = ingest.RefuseForm(bad)
 	}
 	return w
 }

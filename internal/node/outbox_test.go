@@ -1,44 +1,40 @@
 package node
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
-	"time"
 
-	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/wire"
+	"duly.dev/duly/internal/submit/submittest"
 	"duly.dev/duly/schema/postgres"
 )
 
-// TestOutboxHeaders: every header that a submission can have goes where the request endpoint puts it.
-func TestOutboxHeaders(t *testing.T) {
-	all := wire.SubmitHeaders("1h", "status.x", "trace", "3", "a=b")
-	row := postgres.OutboxRow{Number: 7, Type: "order", Task: "o-1", Input: []byte(`{}`), Tries: 2, Headers: map[string]string{}}
-	for name, values := range all {
-		row.Headers[name] = values[0]
+// TestOutboxCarriesEveryField: what a submission says goes into a row and comes out of it.
+func TestOutboxCarriesEveryField(t *testing.T) {
+	sent := submittest.Full(t)
+	headers := map[string]string{}
+	for name, values := range sent.Header() {
+		headers[name] = values[0]
 	}
-	w := writtenOf(&row)
-	want := ingest.Request{Type: "order", ID: "o-1", CompleteBy: "1h", ReplyTo: "status.x", Trace: "trace", Version: "3", Labels: "a=b"}
-	got := w.Request
-	got.Input = nil
-	if w.Unfit != nil || w.Row != 7 || w.Tries != 2 || string(w.Request.Input) != `{}` || got.CompleteBy != want.CompleteBy || got.ReplyTo != want.ReplyTo ||
-		got.Trace != want.Trace || got.Version != want.Version || got.Labels != want.Labels || got.Type != want.Type || got.ID != want.ID {
-		t.Errorf("%+v, want %+v", w, want)
+	data, err := json.Marshal(headers)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// TestOutboxOfANewerWriter: a header that this node does not know is not left out; the row waits for a node that does.
-func TestOutboxOfANewerWriter(t *testing.T) {
-	row := postgres.OutboxRow{Headers: map[string]string{"Duly-Tomorrow": "x", wire.HeaderLabels: "a=b"}}
-	if w := writtenOf(&row); w.Unfit == nil || !w.Unfit.Retryable() {
+	w := writtenOf(&postgres.OutboxRow{Number: 7, Type: sent.Type, Task: sent.ID, Input: sent.Input, Tries: 2, Headers: data, Age: sent.Ago})
+	if w.Unfit != nil || w.Row != 7 || w.Tries != 2 {
 		t.Errorf("%+v", w)
 	}
+	submittest.Same(t, "outbox", w.Request.Form, sent, nil)
 }
 
-// TestOutboxTimeLeft: a duration is what is left of it, and nothing left is not no deadline.
-func TestOutboxTimeLeft(t *testing.T) {
-	for left, want := range map[time.Duration]string{90 * time.Second: "1m30s", 0: "0s", -time.Second: "-1s"} {
-		if w := writtenOf(&postgres.OutboxRow{Timed: true, Left: left}); w.Request.CompleteBy != want {
-			t.Errorf("%v: %q, want %q", left, w.Request.CompleteBy, want)
+// TestOutboxRowIsUnfit: a header that there is not is never left out; the row is refused for good, with what is wrong.
+func TestOutboxRowIsUnfit(t *testing.T) {
+	for headers, want := range map[string]string{
+		`{"Duly-Tomorrow":"x","Duly-Labels":"a=b"}`: `"Duly-Tomorrow"`, `{"Duly-Start-At":"1h","Duly-Start-At":"2h"}`: "2 times", `{"Duly-Start-At":`: "JSON", `5`: "object",
+	} {
+		w := writtenOf(&postgres.OutboxRow{Headers: []byte(headers)})
+		if w.Unfit == nil || w.Unfit.Retryable() || w.Unfit.Code != 400 || !strings.Contains(w.Unfit.Description, want) {
+			t.Errorf("%s: %+v, want it refused with %s", headers, w.Unfit, want)
 		}
 	}
 }

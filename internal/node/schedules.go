@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/schedules"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/supervisor"
@@ -124,8 +125,8 @@ func (s scheduleTasks) States(ctx context.Context, ids []string) (map[string]sch
 type handOver struct{ conn *natsbus.Conn }
 
 // Submit implements operate.Submitter.
-func (h handOver) Submit(ctx context.Context, t operate.Task) error {
-	err := h.conn.Hand(ctx, t.Type, t.ID, wire.SubmitHeaders(t.CompleteBy, "", "", t.PlanVersion, t.Labels), t.Input)
+func (h handOver) Submit(ctx context.Context, f submit.Form) error {
+	err := h.conn.Hand(ctx, f)
 	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
 		return &operate.Refusal{Code: refused.Code, Detail: refused.Description, RetryMS: refused.Retry.Milliseconds()}
 	}
@@ -136,11 +137,11 @@ func (h handOver) Submit(ctx context.Context, t operate.Task) error {
 type ownDoor struct{ n *Node }
 
 // Submit implements operate.Submitter.
-func (d ownDoor) Submit(ctx context.Context, t operate.Task) error {
+func (d ownDoor) Submit(ctx context.Context, f submit.Form) error {
 	ctx, cancel := context.WithTimeout(ctx, scheduleAnswerMax)
 	defer cancel()
 	answered := make(chan ingest.Answer, 1)
-	d.n.Submit(ingest.Request{Type: t.Type, ID: t.ID, Input: t.Input, CompleteBy: t.CompleteBy, Version: t.PlanVersion, Labels: t.Labels, Answer: func(a ingest.Answer) { answered <- a }})
+	d.n.Submit(ingest.Request{Form: f, Answer: func(a ingest.Answer) { answered <- a }})
 	select {
 	case a := <-answered:
 		if a.Err != nil {
@@ -148,6 +149,6 @@ func (d ownDoor) Submit(ctx context.Context, t operate.Task) error {
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("task %s: %w", t.ID, ctx.Err())
+		return fmt.Errorf("task %s: %w", f.ID, ctx.Err())
 	}
 }

@@ -9,25 +9,17 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/schedule"
+	"duly.dev/duly/internal/submit"
 )
 
 // scheduleTries bounds how often a change is made again that another was faster than.
 const scheduleTries = 20
 
-// Task is a task that is handed to the request endpoint, with its headers' texts.
-type Task struct {
-	Type, ID    string
-	Input       []byte
-	PlanVersion string // empty: the newest
-	CompleteBy  string // empty: the plan's time
-	Labels      string
-}
-
 // Submitter hands tasks to the request endpoint.
 type Submitter interface {
 	// Submit returns when the task is stored. The same task again is no error. Error: a *Refusal of the endpoint's, or that
 	// it does not answer.
-	Submit(ctx context.Context, t Task) error
+	Submit(ctx context.Context, f submit.Form) error
 }
 
 // Scheduling is Schedules over the state store. Fields are required but where it is said. It is safe for concurrent use.
@@ -372,10 +364,10 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason str
 }
 
 // TaskOf is a task of a schedule. What of the spec cannot be is for the endpoint to refuse.
-func TaskOf(s *Schedule, id string) Task {
-	t := Task{Type: s.Type, ID: id, Input: s.Input, CompleteBy: s.CompleteBy}
+func TaskOf(s *Schedule, id string) submit.Form {
+	t := submit.Form{Type: s.Type, ID: id, Input: s.Input, CompleteBy: s.CompleteBy}
 	if s.PlanVersion != 0 {
-		t.PlanVersion = strconv.FormatInt(s.PlanVersion, 10)
+		t.Version = strconv.FormatInt(s.PlanVersion, 10)
 	}
 	if parsed, err := schedule.Parse(&s.Spec); err == nil {
 		t.Labels = core.FormatLabels(parsed.Labels)

@@ -39,6 +39,7 @@ type taskRow struct {
 	WaitsFor    string          `json:"waits_for,omitempty"`
 	Input       json.RawMessage `json:"input,omitempty"`
 	CreatedAt   string          `json:"created_at"`
+	StartAt     string          `json:"start_at,omitempty"`
 }
 
 // row is one journal row.
@@ -71,7 +72,7 @@ type row struct {
 func Encode(p *core.Plan, saved *core.Saved) ([]byte, error) {
 	f := File{Format: Format, Task: taskRow{
 		ID: saved.Row.ID, Type: saved.Row.Type, PlanVersion: saved.Row.PlanVersion, Partition: saved.Row.Partition, Number: saved.Row.Number,
-		State: saved.Row.State, WaitsFor: saved.Row.WaitsFor, Input: saved.Row.Input, CreatedAt: stamp(saved.Row.CreatedAt),
+		State: saved.Row.State, WaitsFor: saved.Row.WaitsFor, Input: saved.Row.Input, CreatedAt: stamp(saved.Row.CreatedAt), StartAt: stamp(saved.Row.StartAt),
 	}}
 	if p != nil {
 		plan, err := planform.Encode(p)
@@ -133,7 +134,7 @@ func Decode(data []byte) (*core.Plan, *core.Saved, error) {
 		State: f.Task.State, WaitsFor: f.Task.WaitsFor, Input: f.Task.Input,
 	}}
 	times := reader{}
-	saved.Row.CreatedAt = times.read("task.created_at", f.Task.CreatedAt)
+	saved.Row.CreatedAt, saved.Row.StartAt = times.read("task.created_at", f.Task.CreatedAt), times.read("task.start_at", f.Task.StartAt)
 	for i := range f.Journal {
 		w := &f.Journal[i]
 		saved.Journal = append(saved.Journal, times.record(w))

@@ -14,6 +14,8 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/schedule"
+	"duly.dev/duly/internal/submit"
+	"duly.dev/duly/internal/submit/submittest"
 )
 
 var noon = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -128,7 +130,7 @@ func (w *world) States(_ context.Context, ids []string) (map[string]State, error
 	return found, nil
 }
 
-func (w *world) Submit(ctx context.Context, t operate.Task) error {
+func (w *world) Submit(ctx context.Context, t submit.Form) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -239,4 +241,14 @@ func (w *world) hours(t *testing.T) (all []int) {
 		all = append(all, int(at.Sub(noon)/time.Hour))
 	}
 	return all
+}
+
+// TestScheduleCarriesEveryField: a task of a schedule is submitted with all that the schedule says of its tasks.
+func TestScheduleCarriesEveryField(t *testing.T) {
+	sent := submittest.Full(t)
+	got := operate.TaskOf(&operate.Schedule{Spec: schedule.Spec{Name: "nightly", Type: sent.Type, Input: []byte(sent.Input), CompleteBy: sent.CompleteBy, PlanVersion: 3, Cron: "30 2 * * *",
+		Labels: map[string]string{"a": "b", "duly-priority": "low"}}}, sent.ID)
+	submittest.Same(t, "schedule", got, sent, map[string]string{
+		"StartAt": "a run is submitted when it begins", "ReplyTo": "no one waits for a run; its outcome is the schedule's", "Trace": "no request is behind a run", "Ago": "of a node that reads an outbox",
+	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // client submits one task until it has a definite answer.
@@ -65,7 +66,7 @@ func (c *client) submit() {
 		return
 	}
 	life := c.w.ingest.life
-	c.w.ingest.submit(ingest.Request{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels), Answer: func(a ingest.Answer) {
+	c.w.ingest.submit(ingest.Request{Form: submit.Form{Type: c.sub.Type, ID: c.sub.ID, Input: c.sub.Input, Labels: core.FormatLabels(c.sub.Labels)}, Answer: func(a ingest.Answer) {
 		if c.w.ingest.life == life { // else its connection is gone
 			c.w.ingest.point()
 			c.answered(a)

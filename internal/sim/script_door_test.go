@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/scheduler"
 )
 
@@ -212,7 +213,7 @@ func (s *stage) openDoor() {
 func (s *stage) submit(id string, a args) {
 	who := a.or("by", "client")
 	s.enter(ingest.Request{
-		Type: a["type"], ID: id, Input: []byte(a.or("input", "{}")), ReplyTo: who, CompleteBy: a["complete-by"], StartAt: a["start-at"],
+		Form: submit.Form{Type: a["type"], ID: id, Input: []byte(a.or("input", "{}")), ReplyTo: who, CompleteBy: a["complete-by"], StartAt: a["start-at"]},
 		Answer: func(r ingest.Answer) {
 			if r.Err != nil {
 				s.say(who, "is told", "%s is refused, %d: %s", r.Task, r.Err.Code, r.Err.Description)
@@ -236,7 +237,7 @@ func (s *stage) plain(id string, a args) {
 func (s *stage) submitMany(many string, a args) {
 	for i := range s.number(many) {
 		id := fmt.Sprintf("%s%d", a.or("prefix", "t"), i+1)
-		s.enter(ingest.Request{Type: a["type"], ID: id, Input: []byte("{}"), Answer: func(r ingest.Answer) {
+		s.enter(ingest.Request{Form: submit.Form{Type: a["type"], ID: id, Input: []byte("{}")}, Answer: func(r ingest.Answer) {
 			if r.Err != nil {
 				s.wrong("%s is refused: %s", id, r.Err.Description)
 				return

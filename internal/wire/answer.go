@@ -9,22 +9,6 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-// SubmitHeaders makes the header of a submission; nil when nothing is set.
-// completeBy is RFC 3339 or a duration, planVersion a number or core.NewestVersion, labels as core.FormatLabels has them.
-func SubmitHeaders(completeBy, replyTo, trace, planVersion, labels string) Header {
-	var h Header
-	for _, m := range [...]struct{ name, value string }{{HeaderCompleteBy, completeBy}, {HeaderReplyTo, replyTo}, {HeaderTrace, trace}, {HeaderVersion, planVersion}, {HeaderLabels, labels}} {
-		if m.value == "" {
-			continue
-		}
-		if h == nil {
-			h = make(Header, 4)
-		}
-		h[m.name] = []string{m.value}
-	}
-	return h
-}
-
 // FormatTime writes an instant as the wire does: RFC 3339 with microseconds.
 func FormatTime(at core.Instant) string { return at.Time().Format(timeLayout) }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/submit"
 )
 
 // Codes of refusals, as HTTP's.
@@ -12,6 +12,9 @@ const (
 	CodeBadRequest = 400
 	CodeTooLarge   = 413
 )
+
+// ErrCodeHeader is the finer code of a header that a submission cannot have, or that is given twice.
+const ErrCodeHeader = 7019
 
 // TaskDecoder decodes the messages of the task stream.
 type TaskDecoder struct {
@@ -92,34 +95,17 @@ func (d TaskDecoder) checkPacked(partition int, s *core.Submission) (code int, e
 // single makes a submission of a message from the stream endpoint, which no ingest has
 // checked.
 func (d TaskDecoder) single(partition int, taskType, id string, header Header, data []byte, at core.Instant) (core.Submission, int, error) {
-	s := core.Submission{Type: taskType, ID: id, Input: data, At: at}
-	if code, err := d.checkPacked(partition, &s); err != nil {
-		return s, code, err
-	}
-	if err := quickjson.Check("input", data); err != nil {
-		return s, CodeBadRequest, err
-	}
-	var err error
-	if s.CompleteBy, err = core.ParseCompleteBy(header.Get(HeaderCompleteBy), at); err != nil {
-		return s, CodeBadRequest, err
-	}
-	if s.StartAt, err = core.ParseStartAt(header.Get(HeaderStartAt), at, s.CompleteBy); err != nil {
-		return s, CodeBadRequest, err
-	}
-	if s.ReplyTo = header.Get(HeaderReplyTo); s.ReplyTo != "" {
-		if err := d.Names.CheckReplyTo(s.ReplyTo, d.ReplyPrefixes); err != nil {
-			return s, CodeBadRequest, err
-		}
-	}
-	s.Trace = core.CleanTrace(header.Get(HeaderTrace))
-	if s.Labels, err = core.ParseLabels(header.Get(HeaderLabels)); err != nil {
-		return s, CodeBadRequest, err
-	}
-	if s.PlanVersion, err = core.ParsePlanVersion(header.Get(HeaderVersion)); err != nil {
-		return s, CodeBadRequest, err
+	f := submit.Form{Type: taskType, ID: id, Input: data}
+	said := f.ReadHeader(header.said())
+	s, bad := f.Read(at, func(subject string) error { return d.Names.CheckReplyTo(subject, d.ReplyPrefixes) })
+	switch {
+	case bad != nil:
+		return s, bad.Code(), bad
+	case said != nil:
+		return s, CodeBadRequest, said
 	}
 	s.Unchecked = s.PlanVersion != 0
-	return s, 0, nil
+	return s, CodeBadRequest, d.checkPlace(partition, id)
 }
 
 func (d TaskDecoder) checkPlace(partition int, id string) error {

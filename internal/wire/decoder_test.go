@@ -16,12 +16,12 @@ func TestStreamEndpointPlanVersion(t *testing.T) {
 	for said, want := range map[string]core.Submission{
 		"": {}, "newest": {}, "7": {PlanVersion: 7, Unchecked: true},
 	} {
-		d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.order."+id, SubmitHeaders("", "", "", said, ""), []byte("1"), at)
+		d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.order."+id, submitHeaders("", "", "", said, ""), []byte("1"), at)
 		if err != nil || len(d.Submissions) != 1 || d.Submissions[0].PlanVersion != want.PlanVersion || d.Submissions[0].Unchecked != want.Unchecked {
 			t.Errorf("version %q: %+v, %v", said, d, err)
 		}
 	}
-	d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.order."+id, SubmitHeaders("", "", "", "latest", ""), []byte("1"), at)
+	d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.order."+id, submitHeaders("", "", "", "latest", ""), []byte("1"), at)
 	if err != nil || len(d.Refused) != 1 || d.Refused[0].Code != 400 || !strings.Contains(d.Refused[0].Error, `"latest"`) {
 		t.Errorf("no version: %+v, %v", d, err)
 	}

@@ -17,7 +17,7 @@
 //
 // # A client
 //
-//	SubmitHeaders, DecodeSubmitAnswer, RefusedError            submit at the request endpoint
+//	DecodeSubmitAnswer, RefusedError                           submit at the request endpoint; its headers: package submit
 //	AppendControl, Names.GetRequest, ListRequest               ask about tasks
 //	DecodeTask, DecodePage                                     what the answers to those hold
 //	EncodePlan, DecodePlanAnswer                               apply a plan

@@ -490,7 +490,7 @@ func TestSubmitAnswerGolden(t *testing.T) {
 		}
 	}
 	want := Header{HeaderCompleteBy: {"5s"}, HeaderTrace: {"00-a"}}
-	if got := SubmitHeaders("5s", "", "00-a", "", ""); !reflect.DeepEqual(got, want) || SubmitHeaders("", "", "", "", "") != nil {
+	if got := submitHeaders("5s", "", "00-a", "", ""); !reflect.DeepEqual(got, want) || submitHeaders("", "", "", "", "") != nil {
 		t.Errorf("headers %v", got)
 	}
 }

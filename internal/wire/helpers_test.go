@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // at is an instant that every golden text uses: 2026-01-02T03:04:05.000678Z.
@@ -22,3 +23,8 @@ func idIn(partition, partitions, n int) string {
 }
 
 func isUndecodable(err error) bool { return errors.Is(err, ErrUndecodable) }
+
+// submitHeaders are the headers of a submission.
+func submitHeaders(completeBy, replyTo, trace, version, labels string) Header {
+	return (&submit.Form{CompleteBy: completeBy, ReplyTo: replyTo, Trace: trace, Version: version, Labels: labels}).Header()
+}

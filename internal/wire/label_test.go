@@ -100,7 +100,7 @@ func TestPackedStartGolden(t *testing.T) {
 func TestLabelsAtTheDoors(t *testing.T) {
 	decode := func(labels string) Decoded {
 		t.Helper()
-		d, err := TaskDecoder{}.Decode("duly.tasks.3.order.o-1", SubmitHeaders("", "", "", "", labels), []byte("1"), at)
+		d, err := TaskDecoder{}.Decode("duly.tasks.3.order.o-1", submitHeaders("", "", "", "", labels), []byte("1"), at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestLabelsAtTheDoors(t *testing.T) {
 	if err != nil || len(d.Submissions) != 1 || len(d.Refused) != 1 || d.Refused[0].ID != "j" || !strings.Contains(d.Refused[0].Error, "ASCII") {
 		t.Errorf("in a pack: %+v, %v", d, err)
 	}
-	if h := SubmitHeaders("", "", "", "", "a=b"); h.Get("Duly-Labels") != "a=b" || len(h) != 1 {
+	if h := submitHeaders("", "", "", "", "a=b"); h.Get("Duly-Labels") != "a=b" || len(h) != 1 {
 		t.Errorf("headers: %v", h)
 	}
 }

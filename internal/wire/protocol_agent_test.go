@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/wire/wiretest"
 )
 
@@ -32,7 +33,7 @@ func goldenUndo() core.Command {
 func commandMessage(t *testing.T, name, what, rule string, c core.Command) wiretest.Message {
 	return wiretest.Message{
 		Name: name, What: what, Rule: rule, From: "duly", Subject: Names{}.CommandSubject(c.Agent, c.Undo),
-		Reply: goldenSigner(t).ReplySubject(Names{}, &c), Headers: headersOf(Header(nil).With(HeaderTrace, c.Trace)), Payload: AppendCommand(nil, &c),
+		Reply: goldenSigner(t).ReplySubject(Names{}, &c), Headers: headersOf((&submit.Form{Trace: c.Trace}).Header()), Payload: AppendCommand(nil, &c),
 	}
 }
 

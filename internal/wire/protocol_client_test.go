@@ -25,7 +25,8 @@ func submitGoldens(t *testing.T) []golden {
 	}
 	full := plain
 	full.ID, full.CompleteBy, full.StartAt, full.ReplyTo, full.Trace, full.Labels = "order-18", goldenAt(7200), goldenAt(3600), "_INBOX.shop.status", goldenTrace, labels
-	headers := SubmitHeaders("2h", full.ReplyTo, full.Trace, core.NewestVersion, core.FormatLabels(labels)).With(HeaderStartAt, "1h")
+	headers := submitHeaders("2h", full.ReplyTo, full.Trace, core.NewestVersion, core.FormatLabels(labels))
+	headers[HeaderStartAt] = []string{"1h"}
 	submit := func(name, what, rule string, s core.Submission, h Header) golden {
 		return golden{wiretest.Message{Name: name, What: what, Rule: rule, From: "submitter", Subject: names.SubmitSubject(s.Type, s.ID), Reply: goldenInbox,
 			Headers: headersOf(h), Payload: s.Input}, readSubmission(names.SubmitSubject(s.Type, s.ID), s)}

@@ -65,9 +65,9 @@ func TestProtocol(t *testing.T) {
 			if g.read == nil {
 				return
 			}
-			var h Header
+			h := Header{}
 			for name, value := range is.Headers {
-				h = h.With(name, value)
+				h[name] = []string{value}
 			}
 			data, err := is.Data()
 			if err != nil {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -43,14 +42,12 @@ type Outbox struct {
 
 // OutboxRow is a submission that is not relayed yet, or is refused.
 type OutboxRow struct {
-	Number  int64             `json:"number"`
-	Type    string            `json:"type"`
-	Task    string            `json:"task"`
-	Input   []byte            `json:"-"`
-	Headers map[string]string `json:"-"`
-	// Left is how long the task has from now, if Timed.
-	Left    time.Duration `json:"-"`
-	Timed   bool          `json:"-"`
+	Number  int64         `json:"number"`
+	Type    string        `json:"type"`
+	Task    string        `json:"task"`
+	Input   []byte        `json:"-"`
+	Headers []byte        `json:"-"` // JSON, unchecked
+	Age     time.Duration `json:"-"` // since it was written, by the database's clock
 	Written time.Time     `json:"written"`
 	Tries   int           `json:"tries"`
 	Code    int           `json:"code,omitempty"` // of the last try that was put off or refused
@@ -128,7 +125,7 @@ const (
 	outboxDueSQL  = `SELECT EXISTS (SELECT 1 FROM duly_outbox WHERE refused IS NULL AND due <= now())`
 	outboxHoldSQL = `SET LOCAL idle_in_transaction_session_timeout = %d`
 	// outboxTakeSQL has the rows locked for the transaction; those that another relay has are passed over.
-	outboxTakeSQL = `SELECT number, type, task, input, headers, complete_by, clock_timestamp(), tries, written
+	outboxTakeSQL = `SELECT number, type, task, input, headers, clock_timestamp(), tries, written
 		FROM duly_outbox WHERE refused IS NULL AND due <= now() ORDER BY due, number LIMIT $1 FOR UPDATE SKIP LOCKED`
 	outboxStoredSQL = `DELETE FROM duly_outbox WHERE number = ANY($1::INT8[])`
 	outboxKeptSQL   = `UPDATE duly_outbox SET tries = duly_outbox.tries + 1, code = u.code, reason = u.reason,
@@ -216,19 +213,11 @@ func locked(ctx context.Context, tx pgx.Tx, most int) ([]OutboxRow, error) {
 	}
 	rows, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (r OutboxRow, err error) {
 		var input, headers string
-		var until *time.Time
 		var now time.Time
-		if err := row.Scan(&r.Number, &r.Type, &r.Task, &input, &headers, &until, &now, &r.Tries, &r.Written); err != nil {
+		if err := row.Scan(&r.Number, &r.Type, &r.Task, &input, &headers, &now, &r.Tries, &r.Written); err != nil {
 			return r, err
 		}
-		r.Input, r.Timed = []byte(input), until != nil
-		if r.Timed {
-			r.Left = until.Sub(now)
-		}
-		// Headers that are none were not written by package dulytx: the row is refused, and the others are not held up.
-		if json.Unmarshal([]byte(headers), &r.Headers) != nil {
-			r.Headers = map[string]string{"": headers}
-		}
+		r.Input, r.Headers, r.Age = []byte(input), []byte(headers), max(0, now.Sub(r.Written))
 		return r, nil
 	})
 	if err != nil {

@@ -5,9 +5,8 @@ CREATE TABLE IF NOT EXISTS duly_outbox (
     type        TEXT NOT NULL,                     -- the plan's name
     task        TEXT NOT NULL,                     -- the task's id
     input       TEXT NOT NULL,                     -- JSON as it was sent, byte for byte
-    headers     TEXT NOT NULL,                     -- those of the submission, by name, as JSON
-    complete_by TIMESTAMPTZ,                       -- of a task that has a duration; else headers or the plan say
-    written     TIMESTAMPTZ NOT NULL DEFAULT now(),
+    headers     TEXT NOT NULL,                     -- those of the submission, by name, as JSON: {"Duly-Start-At": "2h"}
+    written     TIMESTAMPTZ NOT NULL DEFAULT now(), -- durations in headers count from then
     due         TIMESTAMPTZ NOT NULL DEFAULT now(), -- not relayed before
     tries       INT8 NOT NULL DEFAULT 0,           -- that were put off or refused
     code        INT8,                              -- of the last of these, as HTTP's

@@ -567,13 +567,16 @@ func testSample(r *rig) {
 	e := ends{}
 	for p := range 2 {
 		all := births(p, 50)
+		for i := 1; i < len(all); i += 2 { // it was to begin later: how long it took counts from then
+			all[i].Task.StartAt = all[i].Task.CreatedAt.Add(time.Hour)
+		}
 		r.write(all...)
 		r.own[p].NextNumber, r.own[p].NextEnd = 51, 51
 		var over []core.TaskWrite
 		for i := range all {
 			over = append(over, next(all[i].Task, true, func(t *core.Task, _ *core.Record) {
 				t.State, t.LockedBy, t.EndNumber = core.StateProcessed, "", e.next(p)
-				t.EndedAt = t.CreatedAt.Add(time.Duration(i+1) * 10 * time.Millisecond)
+				t.EndedAt = max(t.CreatedAt, t.StartAt).Add(time.Duration(i+1) * 10 * time.Millisecond)
 			}))
 		}
 		r.write(over...)

@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/schedule"
+	"duly.dev/duly/internal/submit"
 )
 
 // nightly is the schedule of the world.
@@ -31,9 +32,9 @@ func (w *World) scheduling() *operate.Scheduling {
 type scheduled struct{ w *World }
 
 // Submit implements operate.Submitter.
-func (s scheduled) Submit(_ context.Context, t operate.Task) error {
+func (s scheduled) Submit(_ context.Context, f submit.Form) error {
 	return s.w.do(func() error {
-		s.w.Submitted = append(s.w.Submitted, ingest.Request{Type: t.Type, ID: t.ID, Input: t.Input})
+		s.w.Submitted = append(s.w.Submitted, ingest.Request{Form: f})
 		return nil
 	})
 }
