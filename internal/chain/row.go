@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // Form is how a value of a column is hashed and shown.
@@ -78,21 +79,30 @@ func (c *Column) isNone(v *Value) bool {
 	return len(v.Text)+len(v.Bytes) == 0 && v.Int == c.None
 }
 
-// MarshalJSON implements [json.Marshaler]: an object of what is not none.
+// MarshalJSON implements [json.Marshaler]: an object of what is not none, in the order of the columns.
 func (r *Row) MarshalJSON() ([]byte, error) {
-	named := map[string]any{}
+	text := []byte{'{'}
 	for i := range r.Values {
-		switch c, v := &r.Table.columns[i], &r.Values[i]; {
+		c, v := &r.Table.columns[i], &r.Values[i]
+		var value any = v.Int
+		switch {
 		case c.isNone(v):
-		case c.Form == Number:
-			named[c.Name] = v.Int
+			continue
 		case c.Form == Text:
-			named[c.Name] = v.Text
-		default:
-			named[c.Name] = append([]byte(v.Text), v.Bytes...)
+			value = v.Text
+		case c.Form == Bytes:
+			value = append([]byte(v.Text), v.Bytes...)
 		}
+		shown, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(append(strconv.AppendQuote(text, c.Name), ':'), shown...)
 	}
-	return json.Marshal(named)
+	return append(text, '}'), nil
 }
 
 // row reads what MarshalJSON wrote of a row of the table.

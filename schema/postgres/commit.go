@@ -44,7 +44,7 @@ func newStatements(of *schema.Tables) *statements {
 	moved := schema.Of(of.Partitions, schema.State)
 	changed := schema.Of(of.Tasks, schema.State)
 	s := &statements{of: of, tasks: schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State)}
-	s.partitions = append(slices.Concat(schema.Of(of.Partitions, schema.Key), moved), schema.FromCommit)
+	s.partitions = slices.Concat(append(schema.Of(of.Partitions, schema.Key), schema.FromCommit), moved)
 	s.records = append(slices.Clone(of.Journal), schema.OfBirth)
 	tasks, journal, labels, links := schema.Names(s.tasks), schema.Names(of.Journal), schema.Names(of.Labels), schema.Names(of.Chain)
 
