@@ -21,8 +21,8 @@ import (
 	"duly.dev/duly/internal/pgtestdb"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 60 * time.Second
+// patience is how long a test waits for what must come: with -race, beside others, a node alone may take a minute to be ready.
+const patience = 3 * time.Minute
 
 // childEnv makes the test binary be the program: tests of real processes need no
 // separate build.
