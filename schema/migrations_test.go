@@ -26,7 +26,7 @@ var repeatable = []*regexp.Regexp{
 	regexp.MustCompile(`^ALTER TABLE \w+ DROP COLUMN IF EXISTS \w+$`),
 	regexp.MustCompile(`^INSERT INTO (?P<small>\w+) .* ON CONFLICT DO NOTHING$`),
 	regexp.MustCompile(`^UPDATE (?P<small>\w+) SET `),
-	regexp.MustCompile(`^/\* PostgreSQL \*/ ALTER TABLE \w+ SET \([^()]*\)$`),
+	regexp.MustCompile(`^/\* PostgreSQL \*/ ALTER TABLE \w+ (?:ALTER COLUMN \w+ )?SET \([^()]*\)$`),
 	regexp.MustCompile(`^/\* CockroachDB \*/ ALTER TABLE \w+ CONFIGURE ZONE USING `),
 }
 

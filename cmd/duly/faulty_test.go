@@ -19,7 +19,7 @@ func TestDemoThroughFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting
 			p, err := pgfault.Start(pgtestdb.Installation(t), pgfault.Faults{
-				Seed: 1, Rate: 0.1, Cockroach: cockroach, From: "UPDATE partitions SET owner", Until: "SELECT id, state FROM tasks",
+				Seed: 1, Rate: 0.1, Cockroach: cockroach, From: "UPDATE partitions SET epoch", Until: "SELECT id, state FROM tasks",
 			})
 			if err != nil {
 				t.Fatal(err)

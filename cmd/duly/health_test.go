@@ -248,7 +248,7 @@ func TestRefusedReadsAreTold(t *testing.T) {
 	n.over(at, "supervision", "owners", "plans")
 
 	second := g.proxy(t)
-	second.Refuse(pgfault.Refusal{Holds: "UPDATE partitions SET owner", Code: "53100", Message: noSpace})
+	second.Refuse(pgfault.Refusal{Holds: "UPDATE partitions SET epoch", Code: "53100", Message: noSpace})
 	g.db = second.URL()
 	two := g.serve(t, "two", "--roles", "scheduler")
 	addr := ""

@@ -182,13 +182,14 @@ func TestRestoredDump(t *testing.T) {
 			node.ready()
 			d := r.drone(drone.QuickPlan(), drone.FaultsSome)
 			var file string
+			var dumped []core.Evidence
 			var once sync.Once
 			d.submit(t, 0, tasks*2/3, func(n int) {
 				if n >= tasks/3 {
-					once.Do(func() { file = r.dump() })
+					once.Do(func() { file = r.dump(); dumped = r.committed() })
 				}
 			})
-			until(t, "much is done that the dump has not", func() bool { return r.ended() > tasks/2 })
+			until(t, "much is done that the dump has not", func() bool { return r.ended() > tasks/2 && r.recorded(dumped) })
 			d.submit(t, tasks*2/3, tasks, func(n int) {
 				if n != tasks*3/4 {
 					return

@@ -244,7 +244,6 @@ func (b *metered) done() {
 // node that stops in order gives back at once what no command uses; the places of one that is killed are no one's until its
 // grants end, and then another's. When the limit is removed more are at work.
 func TestLimitOverNodes(t *testing.T) {
-	t.Parallel()
 	const most = 5
 	b := newMetered(t)
 	b.limit(most, 0)
@@ -317,7 +316,6 @@ func TestLimitOverNodes(t *testing.T) {
 
 // TestLimitOfOne: with one place for two nodes the tasks of all partitions are done, one at a time.
 func TestLimitOfOne(t *testing.T) {
-	t.Parallel()
 	b := newMetered(t)
 	b.limit(1, 0)
 	b.takes.Store(int64(5 * time.Millisecond))
@@ -335,7 +333,6 @@ func TestLimitOfOne(t *testing.T) {
 // TestLimitOfKeys: of each key no more commands are at work than its bound, over two nodes; one with much to do uses its places,
 // and keeps no other from going on.
 func TestLimitOfKeys(t *testing.T) {
-	t.Parallel()
 	const busy, others, each = 300, 30, 5
 	b := newMetered(t)
 	b.set(operate.SetLimit{Key: "input", KeyConcurrent: 2})
@@ -388,7 +385,6 @@ func TestLimitOfKeys(t *testing.T) {
 
 // TestLimitOfRate: calls begin as often as the rate of a limit lets them, over two nodes, and no more often but for its burst.
 func TestLimitOfRate(t *testing.T) {
-	t.Parallel()
 	const rate, tasks = 20, 100
 	const burst = rate/10 + 8 // a tenth of a second, and two for each committer
 	b := newMetered(t)

@@ -91,7 +91,7 @@ func (r *run) makeTemp() error {
 		err = fmt.Errorf("%d MiB are free and the tests want %d: make room there, or set TMPDIR to a folder with room", free>>20, want>>20)
 	}
 	if err == nil {
-		r.temp, err = os.MkdirTemp(parent, "duly-")
+		r.temp, err = os.MkdirTemp(parent, "tests-")
 	}
 	if err != nil {
 		return fmt.Errorf("temporary folder %s: %w", parent, err)

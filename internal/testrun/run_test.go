@@ -33,8 +33,8 @@ func ran(t *testing.T, ctx context.Context, r *run, script string) error {
 			t.Error(err)
 		}
 	})
-	t.Setenv("TMPDIR", parent)
 	r.times = filepath.Join(t.TempDir(), "times.txt")
+	t.Setenv("TMPDIR", parent)
 	err = r.all(ctx, []string{"sh", "-c", script})
 	if left, _ := filepath.Glob(filepath.Join(parent, "*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -119,7 +119,7 @@ func TestNoRoom(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "set TMPDIR") || !strings.Contains(err.Error(), os.TempDir()) {
 		t.Errorf("full: %v", err)
 	}
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "absent"))
+	t.Setenv("TMPDIR", filepath.Join(os.TempDir(), "absent"))
 	if err := (&run{out: &out}).all(t.Context(), []string{"true"}); err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("absent: %v", err)
 	}
