@@ -27,7 +27,7 @@ var (
 	qSchedulePage  = qScheduleAll + `name > ?1 ORDER BY name LIMIT ?2`
 	qScheduleDue   = qScheduleAll + `name > ?1 AND due_at <= ?3 ORDER BY name LIMIT ?2`
 	qScheduleTasks = `SELECT name, last_task, last_at FROM schedules WHERE last_task <> '' AND outcome = '' ORDER BY name LIMIT ?1`
-	qScheduleCount = `SELECT count(*) FROM schedules`
+	qScheduleCount = `SELECT count(*) FROM schedules WHERE name <> ?1` // one that is there already is told as such
 	qScheduleDrop  = `DELETE FROM schedules WHERE name = ?1 AND revision = ?2`
 	qScheduleNew   = `INSERT INTO schedules (` + strings.Join(scheduleColumns, ", ") + `) VALUES (` + params(1, len(scheduleColumns)) + `) ON CONFLICT (name) DO NOTHING`
 	qScheduleSet   = `UPDATE schedules SET (` + strings.Join(scheduleColumns[1:], ", ") + `) = (` + params(2, len(scheduleColumns)) + `) WHERE name = ?1 AND revision = ` + params(len(scheduleColumns)+1, len(scheduleColumns)+1)
@@ -95,7 +95,7 @@ func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) 
 				return c.one(qScheduleSet, append(args[:len(args):len(args)], was)...)
 			}
 			var there int
-			if err := c.row(qScheduleCount, nil, &there); err != nil {
+			if err := c.row(qScheduleCount, []any{s.Name}, &there); err != nil {
 				return err
 			}
 			if there >= operate.SchedulesMax {
