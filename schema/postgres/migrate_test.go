@@ -51,7 +51,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // A migration that finds a table locked by a backup lets others by in between, says what it waits for without the values in
 // it, and goes on when the backup is done: each of its statements, also where some of the file wait for as long as it takes.
 //
-// covers: B6
+// covers: B6, L12
 func TestMigrateBehindABackup(t *testing.T) {
 	at := pgtestdb.Migrated(t)
 	serving := opened(t, at, schema.Options{})
