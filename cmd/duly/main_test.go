@@ -47,7 +47,7 @@ func beside() {
 	if raceDetector {
 		return
 	}
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 }

@@ -37,7 +37,6 @@ func TestBacklog(t *testing.T) {
 //
 // covers: I4
 func TestBacklogWithASilentStream(t *testing.T) {
-	t.Parallel()
 	c := dial(t, serveMuted(t, "$JS.API.CONSUMER.LIST."+names.StreamTasksAt(1)))
 	setUp(t, c, StreamConfig{Partitions: 6, TaskStreams: 3})
 	for p := range 6 {

@@ -65,7 +65,8 @@ func (r *run) all(ctx context.Context, command []string) (err error) {
 	if err := r.makeTemp(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(r.temp)) }()
+	parent := filepath.Dir(r.temp)
+	defer func() { err = errors.Join(err, os.RemoveAll(r.temp), os.Setenv("TMPDIR", parent)) }()
 	adopt()
 	server, err := pgtestdb.Start()
 	if err != nil {
