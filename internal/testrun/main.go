@@ -5,8 +5,8 @@
 // least once a minute what is at work, and at the end how long each part took and which packages passed.
 //
 // It leaves nothing behind, also when it is interrupted: the command's processes are ended, those too that were started
-// to outlive their parent, and the folder is removed. A process or a file that is still there after a command that
-// succeeded makes the run fail, because a test has left it.
+// to outlive their parent, and the folder is removed. A process or a file that is still there after the command is
+// told, because a test has left it; with -strict it makes the run fail.
 package main
 
 import (
@@ -37,6 +37,7 @@ const (
 
 func main() {
 	times := flag.String("times", "", "file for the seconds of each part, one a line")
+	strict := flag.Bool("strict", false, "fail when a test has left a process or a file")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: testrun [-times FILE] COMMAND [ARG…]")
@@ -44,7 +45,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	r := &run{out: os.Stdout, times: *times}
+	r := &run{out: os.Stdout, times: *times, strict: *strict}
 	if err := r.all(ctx, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(1)
@@ -53,11 +54,12 @@ func main() {
 
 // run is one run of a command.
 type run struct {
-	out   io.Writer
-	times string // the file of times; empty: none
-	spare uint64 // bytes that must be free besides what the tests write
-	temp  string // the folder of temporary files
-	log   *log
+	out    io.Writer
+	times  string // the file of times; empty: none
+	strict bool   // what a test leaves behind makes the run fail
+	spare  uint64 // bytes that must be free besides what the tests write
+	temp   string // the folder of temporary files
+	log    *log
 }
 
 // all runs the command in its surroundings, and clears them away whatever came of it.
@@ -78,8 +80,11 @@ func (r *run) all(ctx context.Context, command []string) (err error) {
 	}
 	err = errors.Join(err, server.Stop())
 	left := endStrays()
-	if err == nil {
-		err = r.nothingLeft(left)
+	if was := r.left(left); was != nil {
+		if r.strict {
+			return errors.Join(err, was)
+		}
+		fmt.Fprintln(r.out, "testrun:", was)
 	}
 	return err
 }
@@ -155,8 +160,8 @@ func (r *run) wait(ctx context.Context, pid int, ended <-chan error) error {
 	}
 }
 
-// nothingLeft refuses processes and files that a test has left.
-func (r *run) nothingLeft(processes []string) error {
+// left tells processes and files that a test has left.
+func (r *run) left(processes []string) error {
 	files, err := filepath.Glob(filepath.Join(r.temp, "*"))
 	left := append(processes, files...)
 	if err != nil || len(left) == 0 {
