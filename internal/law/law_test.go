@@ -181,14 +181,14 @@ var packages = map[string]place{
 
 	// Aids of the tests.
 	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/core"}},
-	"internal/sim/run":   {imports: []string{"internal/sim"}},
+	"internal/sim/run":   {imports: []string{"internal/sim", "schema/sqlite"}},
 	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
 	"internal/localpg":  {},
 	"internal/natstest": {imports: []string{"dev/natsserver"}},
 	"internal/freeport": {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},
-	"internal/testrun":  {imports: []string{"internal/pgtestdb"}}, // what all tests of a run share
+	"internal/testrun":  {imports: []string{"internal/pgtestdb"}},                      // what all tests of a run share
 	"internal/pgfault":  {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.
