@@ -1,11 +1,16 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -90,7 +95,21 @@ const (
 )
 
 func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return r.db.QueryContext(ctx, r.params(query), args...)
+	rows, err := r.db.QueryContext(ctx, r.params(query), args...)
+	return rows, storeSilent(err)
+}
+
+// storeSilent says of an error which says that the database cannot be reached, or does not answer, that it stops all: no
+// partition can be read. What it answers about one of them stops that one.
+func storeSilent(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, network := errors.AsType[net.Error](err)
+	if network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return core.StoppingStore(err)
+	}
+	return err
 }
 
 // scanTask reads a row of taskColumns, and what comes after them.
@@ -136,19 +155,34 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 	var numbers []int64
 	for rows.Next() {
 		t, err := scanTask(rows)
+		one := core.Saved{Row: t}
 		if err != nil {
-			return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
+			if t.Number == 0 { // not even whose row it is
+				return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
+			}
+			one.Row.Partition = partition
+			one.Err = core.StoppingTask(partition, fmt.Errorf("its row: %w", err))
 		}
-		found = append(found, core.Saved{Row: t})
+		found = append(found, one)
 		numbers = append(numbers, t.Number)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("tasks of partition %d: %w", partition, err)
+		return nil, fmt.Errorf("tasks of partition %d: %w", partition, storeSilent(err))
 	}
 	if len(found) == 0 {
 		return nil, nil
 	}
 	return found, r.journals(ctx, partition, numbers, found)
+}
+
+// whole refuses tasks of which one cannot be read: who asks about tasks goes by all that is known of them.
+func whole(saved []core.Saved, err error) ([]core.Saved, error) {
+	for i := range saved {
+		if saved[i].Err != nil {
+			return nil, fmt.Errorf("task %s: %w", saved[i].Row.ID, saved[i].Err)
+		}
+	}
+	return saved, err
 }
 
 func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {
@@ -163,10 +197,14 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	defer rows.Close()
 	for rows.Next() {
 		number, rec, input, commit, err := scanRecord(rows)
-		if err != nil {
+		s := at[number]
+		switch {
+		case err != nil && s == nil:
 			return fmt.Errorf("journal row of partition %d: %w", partition, err)
+		case err != nil:
+			s.Err = cmp.Or(s.Err, core.StoppingTask(partition, fmt.Errorf("journal row %d: %w", len(s.Journal)+1, err)))
 		}
-		if s := at[number]; s != nil {
+		if s != nil && s.Err == nil {
 			switch {
 			case rec.Seq > 1: // an edit's: from that row on
 				rec.Input = input
@@ -177,7 +215,7 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 			s.Commits = append(s.Commits, commit)
 		}
 	}
-	return rows.Err()
+	return storeSilent(rows.Err())
 }
 
 // scanRecord reads a journal row: the number of its task, what it records, the
@@ -430,5 +468,5 @@ func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 func (r *reader) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
 	saved := []core.Saved{{Row: core.Task{Number: number}}}
 	err := r.journals(ctx, partition, []int64{number}, saved)
-	return saved[0].Journal, err
+	return saved[0].Journal, errors.Join(err, saved[0].Err)
 }
