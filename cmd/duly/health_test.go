@@ -441,6 +441,8 @@ func TestLeasesThatAreNotRenewedAreTold(t *testing.T) {
 	g := newGround(t)
 	n := g.serve(t, "n")
 	at := n.ready()
+	// Ready comes before it: without a lease there would be no one who does not renew it.
+	until(t, "n leads", func() bool { return strings.Contains(n.log(), "leads=true") })
 	_, js := g.jetStream(t)
 	bucket, err := js.Stream(t.Context(), "KV_DULY_NODES")
 	if err != nil {

@@ -294,7 +294,8 @@ func TestTroubleOfTheConnection(t *testing.T) {
 	if err := s.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a trouble", func() bool { return trouble(c, TroubleConnection) != nil })
+	// Until the client has called back, the connection counts as lost at the moment one looks.
+	eventually(t, "a trouble since a moment that was noted", func() bool { return c.away.Load() != nil && trouble(c, TroubleConnection) != nil })
 	first := *trouble(c, TroubleConnection)
 	if first.Since.Before(began) || first.Fatal || first.Err == nil || c.Closed() != nil {
 		t.Errorf("%+v, closed %v", first, c.Closed())
