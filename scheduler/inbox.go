@@ -100,9 +100,9 @@ func (b *Inbox) Limits(all []core.Limit) {
 }
 
 // grant takes what the shard may use of a limit.
-func (b *Inbox) grant(m grantMail) {
+func (b *Inbox) grant(m GrantMail) {
 	b.mu.Lock()
-	b.mail.grants = append(b.mail.grants, m)
+	b.mail.Grants = append(b.mail.Grants, m)
 	b.unlockDue()
 }
 

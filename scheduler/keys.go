@@ -74,7 +74,7 @@ func (k *keyCalls) lookNext(now core.Instant) {
 }
 
 // take is the shard's part of a grant.
-func (k *keyCalls) take(m *grantMail, now core.Instant) {
+func (k *keyCalls) take(m *GrantMail, now core.Instant) {
 	k.limit.take(m, now, k.out)
 	k.change()
 	k.look()

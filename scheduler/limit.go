@@ -21,13 +21,10 @@ type shardLimit struct {
 	until     core.Instant // the grant ends
 }
 
-// grantMail is a grant for a shard.
-type grantMail struct {
-	limit core.Limit
-	grant core.Grant
-	fair  core.Grant
-	first bool // no other holder has any of the rate: a call may leave at once
-	seq   int64
+// GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
+type GrantMail struct {
+	core.ClaimedGrant
+	Seq int64 // rises with each grant that a shard is sent
 }
 
 const (
@@ -36,17 +33,17 @@ const (
 )
 
 // take is the shard's own part of a grant.
-func (l *shardLimit) take(m *grantMail, now core.Instant, out int) {
+func (l *shardLimit) take(m *GrantMail, now core.Instant, out int) {
 	l.refill(now)
-	l.limit, l.seq, l.until = m.limit, m.seq, m.grant.Until
-	if m.grant.Keyed {
-		l.limit = m.limit.OfKey()
+	l.limit, l.seq, l.until = m.Limit, m.Seq, m.Grant.Until
+	if m.Grant.Keyed {
+		l.limit = m.Limit.OfKey()
 	}
-	l.places, l.fair = m.grant.Places, m.fair.Places
-	if m.first && l.rateMilli == 0 {
+	l.places, l.fair = m.Grant.Places, m.Fair.Places
+	if m.First && l.rateMilli == 0 {
 		l.tokens = token
 	}
-	l.rateMilli = min(m.grant.RateMilli, m.fair.RateMilli)
+	l.rateMilli = min(m.Grant.RateMilli, m.Fair.RateMilli)
 	if l.rateMilli == 0 {
 		l.tokens = 0
 	}
@@ -140,21 +137,21 @@ func (s *Shard) applyLimits() {
 		s.setLimits(*c.mail.Limits)
 		c.mail.Limits = nil
 	}
-	for i := range c.mail.grants {
-		m := &c.mail.grants[i]
-		a := b.all[m.limit.Agent]
+	for i := range c.mail.Grants {
+		m := &c.mail.Grants[i]
+		a := b.all[m.Limit.Agent]
 		switch {
 		case a == nil:
-		case m.grant.Keyed:
+		case m.Grant.Keyed:
 			if a.keys != nil {
-				a.key(m.grant.Key).take(m, c.now)
+				a.key(m.Grant.Key).take(m, c.now)
 			}
 		case a.limit != nil:
 			a.limit.take(m, c.now, a.out)
 			s.lookParked(a)
 		}
 	}
-	c.mail.grants = c.mail.grants[:0]
+	c.mail.Grants = c.mail.Grants[:0]
 	if b.rateAt != 0 && c.now >= b.rateAt {
 		b.rateAt = 0
 		for _, a := range b.all {

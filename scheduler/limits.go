@@ -235,13 +235,13 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	if err != nil {
 		return err
 	}
-	mails := make([]grantMail, len(got))
+	mails := make([]GrantMail, len(got))
 	s.limits.mu.Lock()
 	for i := range got {
 		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
 		s.limits.seq++
 		h.seq, h.sent, h.claimed = s.limits.seq, got[i].Grant, now
-		mails[i] = grantMail{limit: got[i].Limit, grant: got[i].Grant, fair: got[i].Fair, first: got[i].First, seq: h.seq}
+		mails[i] = GrantMail{got[i], h.seq}
 	}
 	s.limits.mu.Unlock()
 	for i, m := range mails {

@@ -190,6 +190,7 @@ func (ns nodeStore) row(t *core.Task, r *core.Record, row bool) {
 		ns.s.counts[ns.n.name+" commits "+string(r.Kind)]++
 		return
 	}
+	ns.s.holdToLimits(t, r)
 	text := t.ID + " " + ns.s.record(t, r)
 	if row && !t.State.Ended() {
 		text += ", bound " + ns.s.at(t.Bound)
