@@ -18,7 +18,8 @@ type agentProcess struct {
 	clock   *clock
 	runtime *agents.Runtime
 	calls   []*proc
-	down    core.Instant // until when it is not there
+	serves  map[[2]string]bool // by agent and step
+	down    core.Instant       // until when it is not there
 }
 
 // hireAgents makes two of them.
@@ -28,7 +29,7 @@ func (w *World) hireAgents() {
 		ledger = agents.NewMemoryLedger(func() core.Instant { return w.now }, time.Hour, 0)
 	}
 	for _, name := range []string{"a1", "a2"} {
-		a := &agentProcess{w: w, name: name, clock: w.newClock()}
+		a := &agentProcess{w: w, name: name, clock: w.newClock(), serves: map[[2]string]bool{}}
 		a.runtime = agents.New(agents.Config{
 			Time: agentTime{a}, Log: w.cfg.Log, TriesMax: 2, Backoff: 5 * time.Millisecond, Ledger: ledger,
 		})
@@ -45,20 +46,29 @@ func (a *agentProcess) serve() {
 				continue
 			}
 			served[s.Name] = true
-			h := agents.Handlers{Do: a.do}
-			if s.Undoable {
-				h.Undo = a.undo
-			}
-			if err := a.runtime.Register(s.Agent, s.Name, h); err != nil {
-				panic(err) // the world is built wrong
-			}
-			if h.Undo == nil {
-				continue // a check leaves nothing that a service could look for
-			}
-			if err := a.runtime.RegisterProbe(s.Agent, s.Name, a.probe); err != nil {
-				panic(err)
-			}
+			a.serveStep(s)
 		}
+	}
+}
+
+// serveStep begins to serve a step, if it is not served yet.
+func (a *agentProcess) serveStep(s core.Step) {
+	if a.serves[[2]string{s.Agent, s.Name}] {
+		return
+	}
+	a.serves[[2]string{s.Agent, s.Name}] = true
+	h := agents.Handlers{Do: a.do}
+	if s.Undoable {
+		h.Undo = a.undo
+	}
+	if err := a.runtime.Register(s.Agent, s.Name, h); err != nil {
+		panic(err) // the world is built wrong
+	}
+	if h.Undo == nil {
+		return // a check leaves nothing that a service could look for
+	}
+	if err := a.runtime.RegisterProbe(s.Agent, s.Name, a.probe); err != nil {
+		panic(err)
 	}
 }
 

@@ -17,6 +17,7 @@ func (w *World) commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	for i := range b.Partitions {
 		before[i] = *w.Store.partition(b.Partitions[i].Partition)
 	}
+	parked := w.claimables(b)
 	res, err := w.Store.Commit(ctx, b)
 	if errors.Is(err, ErrCorrupt) || errors.Is(err, core.ErrForeignRow) {
 		w.wrongBatch(b, err)
@@ -24,6 +25,7 @@ func (w *World) commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	if err != nil {
 		return res, err
 	}
+	w.checkClaims(slices.DeleteFunc(parked, func(c claimable) bool { return slices.Contains(res.Fenced, c.task.Partition) }))
 	for i := range b.Partitions {
 		if !slices.Contains(res.Fenced, b.Partitions[i].Partition) {
 			w.moved(&before[i], &b.Partitions[i])
@@ -116,6 +118,8 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	w.checkPaused(t, j)
 	w.checkShut(t, j)
 	w.checkLimit(t, j)
+	w.noteMove(t, j)
+	w.checkTried(r, j)
 	if j.Kind == core.KindExpired && strings.HasPrefix(j.Reason, "the breaker of agent") {
 		w.note(BreakerGaveUp)
 	}

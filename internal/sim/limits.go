@@ -158,7 +158,7 @@ type limitBook struct {
 
 // checkLimit holds the commands that are committed to the limits.
 func (w *World) checkLimit(t *core.Task, j *core.Record) {
-	if len(w.Store.limits) == 0 || w.backs > 0 || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.twin }) {
+	if len(w.Store.limits) == 0 || w.backs > 0 || w.cfg.Gates && !w.cfg.Judge.Places || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.twin }) {
 		return
 	}
 	plan := planBook{w}.Plan(t.Type, t.PlanVersion)
@@ -176,10 +176,17 @@ func (w *World) checkLimit(t *core.Task, j *core.Record) {
 	if j.Next < 0 || j.Undo || plan.Steps[j.Next].Kind != core.CallStep {
 		return
 	}
+	if w.unsettled(plan.Steps[j.Next].Agent) {
+		return
+	}
 	for _, b := range w.boundsOf(t, plan.Steps[j.Next].Agent) {
 		w.checkBound(t, j, b)
 	}
 }
+
+// unsettled reports whether the limit of an agent has changed: nodes may not have heard of it, and what left before may be at
+// work. Where it has, what may be at work is not known from the beginning either.
+func (w *World) unsettled(agent string) bool { return w.gates.changed[agent] != 0 }
 
 // bound is what bounds a task's commands at an agent.
 type bound struct {

@@ -23,6 +23,7 @@ type node struct {
 	place      activity      // its placement
 	judge      activity      // and its breakers
 	claim      activity      // and its limits
+	inFlight   int           // that it may have of a partition
 	limitsRead bool          // in this life: nothing is taken over before
 	feeds      map[int]*feed // of partitions whose replies it hears
 	thaw       core.Instant  // until when it stands still
@@ -63,6 +64,7 @@ type loop struct {
 	c     *scheduler.Committer
 	known []core.Pause   // what its node had heard when the step under way began
 	shut  []core.Breaker // likewise
+	began core.Instant   // that step
 	awake bool           // it is about to look whether a step is due
 	alarm int            // the number of the newest alarm
 }
@@ -97,9 +99,10 @@ func (n *node) config() scheduler.RunConfig {
 	if w.rand.IntN(2) == 0 {
 		target = 5*time.Millisecond + w.upTo(20*time.Millisecond)
 	}
+	n.inFlight = 4 + w.rand.IntN(28)
 	return scheduler.RunConfig{
 		Config: scheduler.Config{
-			Node: n.name, InFlight: 4 + w.rand.IntN(28), AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
+			Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 			PublishRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
 			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal,
 			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}},
@@ -190,11 +193,12 @@ func (l *loop) step() {
 	if l.n.w.fault(PlansReread) {
 		l.c.Inbox().PlansChanged()
 	}
-	l.known, l.shut = l.n.heard, l.n.sched.Breakers()
+	l.known, l.shut, l.began = l.n.heard, l.n.sched.Breakers(), l.n.w.now
 	if err := l.c.Step(context.Background(), context.Background()); err != nil {
 		l.n.w.wrong(-1, "", "node %s: %v", l.n.name, err)
 	}
 	l.n.checkMemory(l)
+	l.n.checkWakers(l)
 }
 
 // between is what happens between two steps: readers go on where there is room again.

@@ -25,6 +25,8 @@ type Config struct {
 	Both       bool          // SQL and streams are restored from copies of different times, in every storm
 	Graph      bool          // plans are graphs of steps of all kinds, drawn from the seed; else they are chains of calls
 	Log        *slog.Logger  // of the roles; nil: none
+	Gates      bool          // operators change limits, pauses and versions of plans, in the storm and after it
+	Judge      Judge         // what the engine of today is known to break and is judged all the same
 	Ledger     agents.Ledger // of the agents; nil: one in memory
 }
 
@@ -35,6 +37,12 @@ func Draw(seed uint64) Config {
 		Seed: seed, Nodes: 2 + r.IntN(2), Partitions: 1 + r.IntN(3), Tasks: 1 + r.IntN(20),
 		Storm: time.Second + time.Duration(r.Int64N(int64(2*time.Second))), Calm: 11 * time.Minute, // cancels may wait for ten: scheduler/held.go
 	}
+}
+
+// AsGates is the same as a world of gates: so many tasks that they wait, in three partitions, of which a committer has two.
+func (c Config) AsGates() Config {
+	c.Gates, c.Tasks, c.Partitions = true, 20+c.Tasks, 3
+	return c
 }
 
 // World is one run: the roles, what lies between them, and what must be true.
@@ -105,6 +113,7 @@ type World struct {
 	retries          map[commandRef][]retry
 	ails             ails
 	limited          limitBook
+	gates            gates
 	spoken           map[commandRef][]int           // codes that agents answered
 	looked           map[string][]core.ProbeOutcome // by key: what agents said when they were asked
 	asked            int                            // how often expressions of plans were asked
@@ -134,6 +143,7 @@ func New(cfg Config) *World {
 		w.roots = w.plans
 	}
 	w.drawLimits()
+	w.drawGates()
 	w.startIngest()
 	w.hireAgents()
 	w.Store.onRecord = w.recorded
@@ -188,6 +198,8 @@ func (w *World) run() *Violation {
 		w.signalLater()
 	}
 	w.pinLater()
+	w.moveGates()
+	w.watchParked()
 	for range w.rand.IntN(4) + w.more(6) {
 		w.after(w.upTo(w.cfg.Storm), w.troubleMany)
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"sync"
 
 	"duly.dev/duly/internal/sim"
@@ -29,10 +30,11 @@ func run(args []string, out, errs io.Writer) int {
 	first := flags.Uint64("seed", 1, "the first of them")
 	workers := flags.Int("workers", runtime.GOMAXPROCS(0), "worlds at a time")
 	flags.IntVar(&r.tasks, "tasks", 0, "tasks of a world; 0: as the seed has it")
-	flags.StringVar(&r.world, "world", "all", "linear: plans are chains of calls; graph: graphs of steps of all kinds, with children; all: each seed in both")
+	flags.StringVar(&r.world, "world", "all", "linear: plans are chains of calls; graph: graphs of steps of all kinds, with children; gates: chains, while limits, pauses and versions change; all: each seed in each")
 	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
 	flags.BoolVar(&r.both, "both", false, "database and streams are restored from copies of different times in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
+	judge := flags.String("judge", "", "also what the engine of today is known to break: paused, order, places, back, joined by commas, or all")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
 	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
 	if err := flags.Parse(args); err != nil {
@@ -43,7 +45,11 @@ func run(args []string, out, errs io.Writer) int {
 		return 2
 	}
 	if worlds[r.world] == nil {
-		fmt.Fprintf(errs, "sim: world %q: want linear, graph or all\n", r.world)
+		fmt.Fprintf(errs, "sim: world %q: want linear, graph, gates or all\n", r.world)
+		return 2
+	}
+	if err := r.judgeAlso(*judge); err != nil {
+		fmt.Fprintln(errs, "sim:", err)
 		return 2
 	}
 	stop, err := startProfile(*profile)
@@ -83,6 +89,8 @@ type runner struct {
 	out         io.Writer
 	tasks, show int
 	world       string
+	judge       string
+	also        sim.Judge
 	operators   bool
 	both        bool
 
@@ -102,8 +110,8 @@ func (r *runner) all(first uint64, seeds, workers int) {
 				r.mu.Lock()
 				r.seeds++
 				r.mu.Unlock()
-				for _, graph := range worlds[r.world] {
-					r.one(first+uint64(n), graph)
+				for _, kind := range worlds[r.world] {
+					r.one(first+uint64(n), kind)
 				}
 			}
 		})
@@ -111,12 +119,38 @@ func (r *runner) all(first uint64, seeds, workers int) {
 	wg.Wait()
 }
 
-// worlds are the worlds of each seed: whether their plans are graphs.
-var worlds = map[string][]bool{"linear": {false}, "graph": {true}, "all": {false, true}}
+// worlds are the worlds of each seed.
+var worlds = map[string][]string{"linear": {"linear"}, "graph": {"graph"}, "gates": {"gates"}, "all": {"linear", "graph", "gates"}}
 
-func (r *runner) config(seed uint64, graph bool) sim.Config {
+// judgeAlso reads what is judged besides.
+func (r *runner) judgeAlso(names string) error {
+	r.judge = names
+	for name := range strings.SplitSeq(names, ",") {
+		switch name {
+		case "":
+		case "paused":
+			r.also.Paused = true
+		case "order":
+			r.also.Order = true
+		case "places":
+			r.also.Places = true
+		case "back":
+			r.also.WentBack = true
+		case "all":
+			r.also = sim.JudgeAll
+		default:
+			return fmt.Errorf("judge %q: want paused, order, places, back or all", name)
+		}
+	}
+	return nil
+}
+
+func (r *runner) config(seed uint64, kind string) sim.Config {
 	cfg := sim.Draw(seed)
-	cfg.Graph = graph
+	if cfg.Judge = r.also; kind == "gates" {
+		cfg = cfg.AsGates()
+	}
+	cfg.Graph = kind == "graph"
 	cfg.Operators, cfg.Both = r.operators, r.both
 	if r.tasks > 0 {
 		cfg.Tasks = r.tasks
@@ -124,8 +158,8 @@ func (r *runner) config(seed uint64, graph bool) sim.Config {
 	return cfg
 }
 
-func (r *runner) one(seed uint64, graph bool) {
-	cfg := r.config(seed, graph)
+func (r *runner) one(seed uint64, kind string) {
+	cfg := r.config(seed, kind)
 	w := sim.New(cfg)
 	err := w.Run()
 	if err != nil {
@@ -142,9 +176,9 @@ func (r *runner) one(seed uint64, graph bool) {
 	}
 	r.violations++
 	if r.violations <= r.show {
-		more := " -world linear"
-		if graph {
-			more = " -world graph"
+		more := " -world " + kind
+		if r.judge != "" {
+			more += " -judge " + r.judge
 		}
 		if r.operators {
 			more += " -operators"
