@@ -59,6 +59,25 @@ var simulatedMutants = []mutant{
 		run:   "^TestGraphStormThenCalm$",
 	},
 	{
+		name: "parked-never-claimed", invariant: 11, file: "scheduler/apply.go", in: "internal/sim",
+		old:   "if !parked || room < least || s.pauses.holds(p.names[slot]) {",
+		new:   "if parked || !parked || room < least || s.pauses.holds(p.names[slot]) {",
+		fault: "no parked task is claimed: it waits for its deadline",
+		run:   "^TestGatesStormThenCalm$",
+	},
+	{
+		name: "parked-and-nothing-wakes", invariant: 11, file: "scheduler/pauses.go", in: "internal/sim",
+		old: "p.park[slot], p.fresh[slot] = true, true", new: "p.park[slot], p.fresh[slot] = false, true",
+		fault: "nothing looks again at a task that was parked for room",
+		run:   "^TestGatesStormThenCalm$",
+	},
+	{
+		name: "rest-of-the-queue-not-woken", invariant: 11, file: "scheduler/finish.go", in: "internal/sim",
+		old: "p.park[slot] = len(at.known) > 0 || at.beyond || p.fresh[slot]", new: "p.park[slot] = at.beyond || p.fresh[slot]",
+		fault: "nothing looks again at what a claim has left parked",
+		run:   "^TestGatesStormThenCalm$",
+	},
+	{
 		name: "list-ends-early", invariant: 8, file: "scheduler/fan.go", in: "internal/sim",
 		old:   "f.total, f.parallel = e.task.Steps[step].Own().Count, max(1, f.spec.Parallel)",
 		new:   "f.total, f.parallel = max(1, e.task.Steps[step].Own().Count-1), max(1, f.spec.Parallel)",

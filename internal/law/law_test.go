@@ -185,7 +185,7 @@ var packages = map[string]place{
 
 	// Aids of the tests.
 	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/submit", "internal/core"}},
-	"internal/sim/run":   {imports: []string{"internal/sim"}},
+	"internal/sim/run":   {imports: []string{"internal/sim", "schema/sqlite"}},
 	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
 	"internal/localpg":  {},

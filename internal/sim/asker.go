@@ -30,7 +30,7 @@ func (w *World) addSupervisors() {
 }
 
 func (b *boss) restart() {
-	b.s = supervisor.New(supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second}, bossStore{b.w.Store, b}, askBus{b}, lease{b})
+	b.s = supervisor.New(supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second}, bossStore{b.w.tables(), b}, askBus{b}, lease{b})
 }
 
 func (b *boss) tick() {
@@ -56,7 +56,7 @@ func (b *boss) point() {
 
 // bossStore is the state store as a supervisor sees it.
 type bossStore struct {
-	*MemStore
+	tables
 	b *boss
 }
 
@@ -65,7 +65,7 @@ func (s bossStore) Overdue(ctx context.Context, now core.Instant, after core.Due
 	if s.b.w.unreachable() || s.b.w.fault(ReadFails) {
 		return nil, errFault
 	}
-	return s.MemStore.Overdue(ctx, now, after, limit)
+	return s.tables.Overdue(ctx, now, after, limit)
 }
 
 // lease is the leadership as one supervisor sees it.

@@ -18,7 +18,7 @@ func (w *World) commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 		before[i] = *w.Store.partition(b.Partitions[i].Partition)
 	}
 	parked := w.claimables(b)
-	res, err := w.Store.Commit(ctx, b)
+	res, err := w.tables().Commit(ctx, b)
 	if errors.Is(err, ErrCorrupt) || errors.Is(err, core.ErrForeignRow) {
 		w.wrongBatch(b, err)
 	}

@@ -60,11 +60,7 @@ func (m *MemStore) Fresh(_ context.Context, partition int, from, after, last int
 	defer m.mu.Unlock()
 	var all []core.Fresh
 	for _, r := range m.inOrder(partition, func(r *row) bool {
-		if r.task.Number < from || r.task.State != core.StatePending || len(r.commits) == 0 {
-			return false
-		}
-		commit := r.commits[len(r.commits)-1]
-		return commit > after && commit <= last
+		return r.task.Number >= from && r.task.State == core.StatePending && r.written > after && r.written <= last
 	}) {
 		all = append(all, core.Fresh{Number: r.task.Number, Type: r.task.Type})
 	}

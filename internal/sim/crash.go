@@ -91,6 +91,14 @@ func (w *World) someNodes() []string {
 	return some
 }
 
+// purgeMost is how many tasks are forgotten at a time. Which ones of more a store takes, with families among them, is its own.
+func (w *World) purgeMost() int {
+	if w.second != nil {
+		return 1000
+	}
+	return 4
+}
+
 // purge lets owners forget the inputs and journals of what has ended, as they do
 // all the time; rows stay for longer than the stream keeps its messages.
 func (w *World) purge() {
@@ -100,7 +108,7 @@ func (w *World) purge() {
 			if f == nil || f.epoch == 0 || n.loopOf(p).busy || w.rand.IntN(16) != 0 || w.during(w.refusing) || w.backs > 0 { // nothing is forgotten for long after SQL went back
 				continue
 			}
-			if forgot, _ := w.Store.Purge(context.Background(), p, f.epoch, n.now().Add(-w.retain), 0, 4); forgot > 0 {
+			if forgot, _ := w.tables().Purge(context.Background(), p, f.epoch, n.now().Add(-w.retain), 0, w.purgeMost()); forgot > 0 {
 				w.happened[Purged] += forgot
 			}
 		}

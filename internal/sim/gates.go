@@ -15,7 +15,7 @@ import (
 // gates are what operators do, and since when it is so.
 type gates struct {
 	rand    *rand.Rand
-	paused  bool // something has been, at some time
+	paused  bool                    // something has been, at some time
 	changed map[string]core.Instant // when the limit of an agent has changed last
 	moved   map[grantsOf]core.Instant
 	parked  map[rowKey]waiting
@@ -34,7 +34,7 @@ func (w *World) drawGates() {
 		return
 	}
 	w.gates.rand = rand.New(rand.NewPCG(w.cfg.Seed, 6))
-	w.odds[ReadFails], w.odds[CommitFails] = 0.05, 0.05
+	w.odds[ReadFails], w.odds[CommitFails] = 0.12, 0.15
 	l := w.drawLimit()
 	w.Store.limits = map[string]core.Limit{l.Agent: l, steady: {Agent: steady, Concurrent: 1, Revision: 1}}
 }

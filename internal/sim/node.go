@@ -79,7 +79,7 @@ func (n *node) restart() {
 	}
 	n.feeds, n.thaw, n.place, n.judge, n.claim, n.loops = map[int]*feed{}, 0, activity{n: n}, activity{n: n}, activity{n: n}, nil
 	n.viewUntil, n.limitsRead = 0, false
-	n.sched = scheduler.New(n.config(), nodeStore{w.Store, n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
+	n.sched = scheduler.New(n.config(), nodeStore{w.tables(), n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
 	n.hearPauses()
 	n.sched.SetWishes(w.wishes)
 	for _, c := range n.sched.Committers() {
@@ -108,8 +108,8 @@ func (n *node) config() scheduler.RunConfig {
 			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}},
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
-		Limits:    scheduler.LimitConfig{Store: nodeStore{w.Store, n}, Life: fmt.Sprint(n.life)},
-		Breakers:  scheduler.BreakerConfig{Store: nodeStore{w.Store, n}, Policy: breakerPolicy},
+		Limits:    scheduler.LimitConfig{Store: nodeStore{w.tables(), n}, Life: fmt.Sprint(n.life)},
+		Breakers:  scheduler.BreakerConfig{Store: nodeStore{w.tables(), n}, Policy: breakerPolicy},
 		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: 10*time.Millisecond + w.upTo(30*time.Millisecond),
 		Rand: w.rand.Float64,
 	}

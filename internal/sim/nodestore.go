@@ -14,7 +14,7 @@ var errFault = errors.New("fault")
 // nodeStore is the state store as a node sees it: a network away, slow at times,
 // with answers that get lost. The node may die before and after each call.
 type nodeStore struct {
-	*MemStore
+	tables
 	n *node
 }
 
@@ -42,7 +42,7 @@ func read[T any](s nodeStore, ask func() (T, error)) (T, error) {
 
 // Release gives a partition up after its drain.
 func (s nodeStore) Release(ctx context.Context, p int, epoch int64) error {
-	_, err := read(s, func() (struct{}, error) { return struct{}{}, s.MemStore.Release(ctx, p, epoch) })
+	_, err := read(s, func() (struct{}, error) { return struct{}{}, s.tables.Release(ctx, p, epoch) })
 	if err == nil {
 		s.n.w.note(Released)
 	}
@@ -55,7 +55,7 @@ func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.Part
 		if s.n.w.during(s.n.w.refusing) {
 			return core.PartitionState{}, errFault
 		}
-		return s.MemStore.TakeOver(ctx, p, c)
+		return s.tables.TakeOver(ctx, p, c)
 	})
 	if err == nil && st.Found.WentBack {
 		s.n.w.noticed[p] = append(s.n.w.noticed[p], s.n.w.now)
@@ -67,27 +67,27 @@ func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.Part
 }
 
 func (s nodeStore) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
-	return read(s, func() ([]core.Saved, error) { return s.MemStore.LoadNumbers(ctx, p, numbers) })
+	return read(s, func() ([]core.Saved, error) { return s.tables.LoadNumbers(ctx, p, numbers) })
 }
 
 func (s nodeStore) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
-	return read(s, func() ([]core.Saved, error) { return s.MemStore.LoadIDs(ctx, p, ids) })
+	return read(s, func() ([]core.Saved, error) { return s.tables.LoadIDs(ctx, p, ids) })
 }
 
 func (s nodeStore) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
-	return read(s, func() ([]core.Saved, error) { return s.MemStore.LoadActive(ctx, p, after, limit) })
+	return read(s, func() ([]core.Saved, error) { return s.tables.LoadActive(ctx, p, after, limit) })
 }
 
 func (s nodeStore) Waiting(ctx context.Context, p int, agent string, after int64, limit int) ([]int64, error) {
-	return read(s, func() ([]int64, error) { return s.MemStore.Waiting(ctx, p, agent, after, limit) })
+	return read(s, func() ([]int64, error) { return s.tables.Waiting(ctx, p, agent, after, limit) })
 }
 
 func (s nodeStore) Untold(ctx context.Context, p int, after int64, limit int) ([]core.Ending, error) {
-	return read(s, func() ([]core.Ending, error) { return s.MemStore.Untold(ctx, p, after, limit) })
+	return read(s, func() ([]core.Ending, error) { return s.tables.Untold(ctx, p, after, limit) })
 }
 
 func (s nodeStore) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
-	return read(s, func() ([]core.PartitionState, error) { return s.MemStore.CursorsOf(ctx, partitions, owner) })
+	return read(s, func() ([]core.PartitionState, error) { return s.tables.CursorsOf(ctx, partitions, owner) })
 }
 
 // Commit takes its time: the world goes on between the moment it leaves, the

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"encoding/binary"
 	"hash/fnv"
 	"time"
@@ -43,6 +44,11 @@ func (w *World) addPlans() {
 func (w *World) addPlan(p core.Plan) {
 	p.Grace = grace
 	w.Store.AddPlan(p)
+	if w.second != nil {
+		put := func(s Second) { _ = s.PutPlan(context.Background(), p.WithDefaults()) }
+		w.second.write(put)
+		put(w.second.store)
+	}
 	full := p.WithDefaults()
 	w.plans = append(w.plans, &full)
 }

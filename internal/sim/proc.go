@@ -119,4 +119,7 @@ func (w *World) end() {
 		c.stop()
 	}
 	w.events = nil
+	if w.second != nil {
+		_ = w.second.store.Close() // nothing of it is kept
+	}
 }

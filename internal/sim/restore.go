@@ -36,6 +36,7 @@ func (w *World) restoreLater() {
 type backup struct {
 	at        core.Instant
 	store     *MemStore
+	writes    int // to the second store until then
 	pauses    []core.Pause
 	astray    map[int]bool
 	published published

@@ -73,6 +73,7 @@ type row struct {
 	task    core.Task
 	journal []core.Record
 	commits []int64 // the commit_id of each journal row
+	written int64   // that of the row
 	purged  bool    // a tombstone: its input and journal are gone
 	past    []int64 // of one that is purged: the commits there were
 	ends    []ended // every end it has come to
@@ -231,10 +232,13 @@ func (m *MemStore) check(commit int64, w *core.TaskWrite) (*core.Duplicate, erro
 }
 
 func (m *MemStore) existing(r *row) core.Existing {
-	ending := m.ending(r)
+	reason := ""
+	if r.task.State == core.StateUndone || r.task.State == core.StateError {
+		reason = m.ending(r).Error
+	}
 	return core.Existing{
 		Partition: r.task.Partition, Number: r.task.Number, ID: r.task.ID, Type: r.task.Type,
-		InputHash: r.task.InputHash, State: r.task.State, Reason: ending.Error,
+		InputHash: r.task.InputHash, State: r.task.State, Reason: reason,
 	}
 }
 
@@ -242,12 +246,12 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 	t := w.Task
 	r := m.rows[rowKey{t.Partition, t.Number}]
 	if r == nil {
-		r = &row{task: columns(t)}
+		r = &row{task: columns(t), written: commit}
 		m.insert(r)
 	}
 	if w.Row && r.task.Seq < t.Seq {
 		input := r.task.Input // an edit's is in its journal row
-		r.task = columns(t)
+		r.task, r.written = columns(t), commit
 		r.task.Input = input
 	}
 	for i := range w.Records {
@@ -280,7 +284,7 @@ func endsBy(j *core.Record) bool {
 // columns is what the task's row keeps of it.
 func columns(t *core.Task) core.Task {
 	c := *t
-	c.Steps, c.FailedStep, c.Why, c.Earlier = nil, 0, "", nil
+	c.Steps, c.FailedStep, c.Why, c.Earlier, c.Result, c.WentBackAt, c.LostUntil = nil, 0, "", nil, nil, 0, 0
 	return c
 }
 

@@ -103,7 +103,11 @@ func (w *World) noticedAfter(p int, after core.Instant) core.Instant {
 }
 
 func (w *World) backup() backup {
-	return backup{at: w.now, store: w.Store.copy(), pauses: w.pauses, astray: maps.Clone(w.astray), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
+	b := backup{at: w.now, store: w.Store.copy(), pauses: w.pauses, astray: maps.Clone(w.astray), published: published{maps.Clone(w.published.last), maps.Clone(w.published.ends)}}
+	if w.second != nil {
+		b.writes = len(w.second.done)
+	}
+	return b
 }
 
 // replaceStore puts an older copy in SQL's place.
@@ -154,6 +158,9 @@ func (w *World) replaceStore(b backup) {
 	// another message and begins again.
 	maps.Copy(w.astray, b.astray)
 	w.Store.restore(b.store)
+	if w.second != nil {
+		w.second.goBack(b.writes)
+	}
 	if !slices.Equal(w.pauses, b.pauses) {
 		w.setPauses(b.pauses)
 	}

@@ -26,6 +26,7 @@ type Config struct {
 	Graph      bool          // plans are graphs of steps of all kinds, drawn from the seed; else they are chains of calls
 	Log        *slog.Logger  // of the roles; nil: none
 	Gates      bool          // operators change limits, pauses and versions of plans, in the storm and after it
+	Second     func() Second // opens an empty store that is held to the one in memory; nil: there is none
 	Judge      Judge         // what the engine of today is known to break and is judged all the same
 	Ledger     agents.Ledger // of the agents; nil: one in memory
 }
@@ -114,6 +115,7 @@ type World struct {
 	ails             ails
 	limited          limitBook
 	gates            gates
+	second           *second                        // nil: there is none
 	spoken           map[commandRef][]int           // codes that agents answered
 	looked           map[string][]core.ProbeOutcome // by key: what agents said when they were asked
 	asked            int                            // how often expressions of plans were asked
@@ -132,6 +134,9 @@ func New(cfg Config) *World {
 	}
 	if w.cfg.Log == nil {
 		w.cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Second != nil {
+		w.second = &second{store: cfg.Second(), open: cfg.Second}
 	}
 	w.drawOdds()
 	w.retain = 200*time.Millisecond + w.upTo(2*time.Second)

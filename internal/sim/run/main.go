@@ -35,6 +35,7 @@ func run(args []string, out, errs io.Writer) int {
 	flags.BoolVar(&r.both, "both", false, "database and streams are restored from copies of different times in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
 	judge := flags.String("judge", "", "also what the engine of today is known to break: paused, order, places, back, joined by commas, or all")
+	store := flags.String("store", "memory", "memory: the simulator's own; sqlite: nodes use SQLite, which is held to that")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
 	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
 	if err := flags.Parse(args); err != nil {
@@ -51,6 +52,13 @@ func run(args []string, out, errs io.Writer) int {
 	if err := r.judgeAlso(*judge); err != nil {
 		fmt.Fprintln(errs, "sim:", err)
 		return 2
+	}
+	if err := r.useStore(*store); err != nil {
+		fmt.Fprintln(errs, "sim:", err)
+		return 2
+	}
+	if r.sqlite != nil {
+		defer r.sqlite.remove()
 	}
 	stop, err := startProfile(*profile)
 	if err != nil {
@@ -91,6 +99,7 @@ type runner struct {
 	world       string
 	judge       string
 	also        sim.Judge
+	sqlite      *sqliteStores // nil: the simulator's own store alone
 	operators   bool
 	both        bool
 
@@ -145,8 +154,23 @@ func (r *runner) judgeAlso(names string) error {
 	return nil
 }
 
+// useStore opens what worlds need of a store.
+func (r *runner) useStore(name string) (err error) {
+	switch name {
+	case "memory":
+		return nil
+	case "sqlite":
+		r.sqlite, err = newSQLiteStores()
+		return err
+	}
+	return fmt.Errorf("store %q: want memory or sqlite", name)
+}
+
 func (r *runner) config(seed uint64, kind string) sim.Config {
 	cfg := sim.Draw(seed)
+	if r.sqlite != nil {
+		cfg.Second = r.sqlite.open
+	}
 	if cfg.Judge = r.also; kind == "gates" {
 		cfg = cfg.AsGates()
 	}
@@ -177,6 +201,9 @@ func (r *runner) one(seed uint64, kind string) {
 	r.violations++
 	if r.violations <= r.show {
 		more := " -world " + kind
+		if r.sqlite != nil {
+			more += " -store sqlite"
+		}
 		if r.judge != "" {
 			more += " -judge " + r.judge
 		}
