@@ -93,30 +93,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	}
 	s.leftOut(res)
 	s.countRows()
-	s.trace()
-	s.tell()
-	s.learn()
-}
-
-// trace hands over what was committed about tasks of sampled traces.
-func (s *Shard) trace() {
-	if s.cfg.Traced == nil {
-		return
-	}
-	for i := range s.cycle.batch.Writes {
-		w := &s.cycle.batch.Writes[i]
-		if !core.TraceSampled(w.Task.Trace) {
-			continue
-		}
-		_, e := s.inFlight(w.Task.Partition, w.Task.Number) // none: the commit left it out
-		switch {
-		case e == nil:
-		case e.plan == nil:
-			s.cfg.Traced(nil, w)
-		default:
-			s.cfg.Traced(e.plan.plan, w)
-		}
-	}
+	s.observe()
 }
 
 // issued notes which commit wrote the rows that issue commands, and that the tasks are stored.

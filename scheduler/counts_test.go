@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,24 +74,17 @@ func TestSnapshot(t *testing.T) {
 
 // TestFencedTasksAreNotCounted: what the fence left out was not created by this node.
 func TestFencedTasksAreNotCounted(t *testing.T) {
-	var traced []string
-	r := newRig(t, scheduler.Config{Traced: func(plan *core.Plan, w *core.TaskWrite) {
-		traced = append(traced, fmt.Sprintf("%s of %s: %d rows, born %v", w.Task.ID, plan.Name, len(w.Records), w.Birth))
-	}})
+	seen := newSeeing("all", nil)
+	r := newRig(t, scheduler.Config{Observers: seen.of(t)})
 	r.adopt(1)
 	r.steal(0)
-	lost, kept, quiet := order("lost"), order("kept"), order("quiet")
-	lost.Trace, kept.Trace = sampled, sampled
-	quiet.Trace = strings.TrimSuffix(sampled, "01") + "00"
-	r.tasks(0, lost)
-	r.tasks(1, kept, quiet, order("untraced"))
+	r.tasks(0, order("lost"))
+	r.tasks(1, order("kept"))
 	r.cycle()
-	if want := []string{"kept of order: 1 rows, born true"}; !slices.Equal(traced, want) {
-		t.Errorf("traced %q, want %q", traced, want)
+	if got, want := <-seen.commits, []string{"kept of order: submitted, born true"}; !slices.Equal(got, want) {
+		t.Errorf("seen %q, want %q", got, want)
 	}
 }
-
-const sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 // TestAgentsAway: an agent that tasks wait for is told with their number, also while retries are out, until it answers.
 func TestAgentsAway(t *testing.T) {

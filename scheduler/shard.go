@@ -29,14 +29,7 @@ type Config struct {
 	Memory      *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
 	Admission   *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
 	IDs         *CommitIDs // of the node's commits; nil: the shard's own
-	// Traced takes what was committed about a task whose submitter asked for a trace, after the commit. plan may be nil;
-	// nothing of w may be kept. It must not block. nil: no one traces, which costs nothing.
-	Traced func(plan *core.Plan, w *core.TaskWrite)
-	// Watch is asked after each commit whether someone watches what is committed; it returns nil when no one does. It must
-	// not block. nil: no one ever does, which costs nothing.
-	Watch func() Telling
-	// Learn is asked after each commit who learns from it, as Watch is. nil: no one, which costs nothing.
-	Learn func() Telling
+	Observers   *Observers // of what is committed, shared by the shards of a node; nil: none
 	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
 	Left func(plan *core.Plan, t *core.Task) time.Duration
 	// Admit says why a submission of a plan with so much time left has less than tasks of the plan take; empty: it has

@@ -350,3 +350,17 @@ func TestKindsByKeyboard(t *testing.T) {
 	b.enter(noDialog + `document.getElementById("told").textContent.indexOf("Paused") >= 0`)
 	b.clean("kinds of steps")
 }
+
+// TestEveryKindHasWords: the console names a row of each kind.
+//
+// covers: L5
+func TestEveryKindHasWords(t *testing.T) {
+	for _, kind := range core.Kinds() {
+		if kinds[kind].words == "" || kinds[kind].class == "" {
+			t.Errorf("%s has no words", kind)
+		}
+	}
+	if all := core.Kinds(); len(kinds) != len(all) {
+		t.Errorf("%d kinds, %d with words", len(all), len(kinds))
+	}
+}

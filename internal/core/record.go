@@ -37,6 +37,39 @@ const (
 	KindWentBack     Kind = "went_back" // the database went back: steps may have run that are not in the journal
 )
 
+// rowKinds are all kinds, and which of them say nothing of how long steps take: what a person or a fault did.
+var rowKinds = []struct {
+	kind     Kind
+	disturbs bool
+}{
+	{KindSubmitted, false}, {KindStarted, false}, {KindDone, false}, {KindRefused, false}, {KindFailed, false}, {KindOverdue, false},
+	{KindUnserved, false}, {KindUndone, false}, {KindUndoRefused, false}, {KindUndoFailed, false}, {KindUndoOverdue, false},
+	{KindUndoUnserved, false}, {KindUndoGaveUp, false}, {KindExpired, false}, {KindCancelled, true}, {KindUndoAsked, true},
+	{KindResubmitted, true}, {KindAccepted, true}, {KindResolved, true}, {KindExtended, true}, {KindPoisoned, true}, {KindAsked, false},
+	{KindSkipped, false}, {KindSignalled, false}, {KindResult, false}, {KindMigrated, true}, {KindLate, false}, {KindUndoLate, false},
+	{KindProbed, false}, {KindWentBack, true},
+}
+
+// Kinds are all kinds of journal rows. A test of each place that tells kinds apart goes through them.
+func Kinds() []Kind {
+	all := make([]Kind, len(rowKinds))
+	for i := range rowKinds {
+		all[i] = rowKinds[i].kind
+	}
+	return all
+}
+
+// Disturbs reports whether a row of the kind says that a person or a fault stepped in, so that what follows says nothing of
+// how long steps take by themselves. A kind that is not known does.
+func (k Kind) Disturbs() bool {
+	for i := range rowKinds {
+		if rowKinds[i].kind == k {
+			return rowKinds[i].disturbs
+		}
+	}
+	return true
+}
+
 // Record is one journal row: what one event changed in one task, enough to
 // change a replayed task in the same way.
 type Record struct {

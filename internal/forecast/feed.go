@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +18,7 @@ const (
 )
 
 // Feed learns from what is committed: of some tasks it follows each step. It is safe for concurrent use, and one commit
-// is told at a time: Begin, Tell for each task, End.
+// is told at a time.
 type Feed struct {
 	book *Book
 
@@ -49,22 +50,22 @@ func NewFeed(b *Book) *Feed {
 	return &Feed{book: b, tasks: map[place]*followed{}, born: map[Key]int{}}
 }
 
-// Begin begins a commit and returns the feed; End must follow.
-func (f *Feed) Begin() *Feed {
+// Committed learns from one commit.
+func (f *Feed) Committed(writes iter.Seq2[*core.Plan, *core.TaskWrite]) {
 	f.mu.Lock()
-	return f
+	defer f.mu.Unlock()
+	for plan, w := range writes {
+		f.tell(plan, w)
+	}
 }
 
-// End ends a commit.
-func (f *Feed) End() { f.mu.Unlock() }
-
-// Tell takes what a commit wrote of one task. plan may be nil.
-func (f *Feed) Tell(plan *core.Plan, w *core.TaskWrite) {
+// tell takes what a commit wrote of one task. plan may be nil.
+func (f *Feed) tell(plan *core.Plan, w *core.TaskWrite) {
 	t := w.Task
 	at := place{t.Partition, t.Number}
 	is := f.tasks[at]
 	switch {
-	case plan == nil || len(t.Steps) != len(plan.Steps) || len(w.Records) == 0:
+	case plan == nil || len(t.Steps) != len(plan.Steps) || len(w.Records) == 0 || is != nil && len(is.steps) != len(t.Steps):
 		delete(f.tasks, at)
 		return
 	case is == nil && (!w.Birth || !f.follows(plan, w.Records[0].At)):
@@ -121,9 +122,8 @@ func (is *followed) say(b *Book, plan *core.Plan, t *core.Task) {
 func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 	t, now := w.Task, w.Task.UpdatedAt
 	for i := range w.Records {
-		switch w.Records[i].Kind {
-		case core.KindCancelled, core.KindUndoAsked, core.KindResubmitted, core.KindAccepted, core.KindResolved, core.KindExtended, core.KindPoisoned, core.KindWentBack:
-			return false // what a person or a fault did says nothing of durations
+		if w.Records[i].Kind.Disturbs() {
+			return false
 		}
 	}
 	forward := t.State == core.StatePending || t.State == core.StateProcessing

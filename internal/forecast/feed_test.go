@@ -17,9 +17,9 @@ type owner struct {
 
 // commit tells what was decided.
 func (o *owner) commit(task *core.Task, out *core.Outcome, birth bool) {
-	o.feed.Begin()
-	defer o.feed.End()
-	o.feed.Tell(o.plan, &core.TaskWrite{Task: task, Birth: birth, Records: out.Records})
+	o.feed.Committed(func(yield func(*core.Plan, *core.TaskWrite) bool) {
+		yield(o.plan, &core.TaskWrite{Task: task, Birth: birth, Records: out.Records})
+	})
 }
 
 // born makes a task that was submitted at an instant, and waited in the stream.
@@ -158,9 +158,30 @@ func BenchmarkTellOthers(b *testing.B) {
 	for i := range followedMax {
 		f.follow(place{1, int64(i)}, 5)
 	}
-	f.Begin()
-	defer f.End()
 	for b.Loop() {
-		f.Tell(plan, w)
+		f.tell(plan, w)
+	}
+}
+
+// TestEveryKind: the feed takes a row of each kind, of a task that has more, fewer or as many steps as before.
+//
+// covers: L5
+func TestEveryKind(t *testing.T) {
+	for _, kind := range core.Kinds() {
+		for _, steps := range []int{1, 2, 3} {
+			o := &owner{t: t, plan: chain(2), feed: NewFeed(NewBook(0))}
+			task := o.born(second, 0)
+			at := place{task.Partition, task.Number}
+			if o.feed.tasks[at] == nil {
+				t.Fatal("it is not followed")
+			}
+			o.plan = chain(steps)
+			other := *task
+			other.Steps = make([]core.StepState, steps)
+			o.commit(&other, &core.Outcome{Records: []core.Record{{Kind: kind, Step: -1, Next: -1, Seq: 2}}}, false)
+			if follows := o.feed.tasks[at] != nil; follows != (steps == 2 && !kind.Disturbs()) {
+				t.Errorf("after %s, with %d steps of 2: followed %v", kind, steps, follows)
+			}
+		}
 	}
 }

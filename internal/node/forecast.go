@@ -36,6 +36,8 @@ type forecasts struct {
 	feed  *forecast.Feed
 	now   func() core.Instant
 
+	observers *scheduler.Observers
+
 	read     forecastRead
 	restored bool
 	forgotAt core.Instant
@@ -46,18 +48,28 @@ type forecasts struct {
 }
 
 func newForecasts(n *Node) *forecasts {
-	f := &forecasts{node: n.cfg.NodeName, store: n.store, book: forecast.NewBook(0), now: n.clock.instant}
+	f := &forecasts{node: n.cfg.NodeName, store: n.store, book: forecast.NewBook(0), now: n.clock.instant, observers: n.observers}
 	f.feed = forecast.NewFeed(f.book)
 	return f
 }
 
-// learn has a scheduler tell what it commits, and asks which parked tasks can make their deadlines.
-func (f *forecasts) learn(cfg *scheduler.RunConfig) {
-	cfg.Learn = func() scheduler.Telling { return f.feed.Begin() }
+// learn has a scheduler show what it commits, and asks which parked tasks can make their deadlines. end ends it.
+func (f *forecasts) learn(cfg *scheduler.RunConfig) (end func()) {
 	cfg.Admit = func(plan *core.Plan, left time.Duration) string { return f.admit(f.now(), plan, left) }
-	cfg.Left = func(plan *core.Plan, t *core.Task) time.Duration {
-		return f.book.Left(plan, t, freshFeasible, begunFeasible, f.now())
+	cfg.Left = func(plan *core.Plan, t *core.Task) (left time.Duration) {
+		f.observers.Guard(f.Name(), func() { left = f.book.Left(plan, t, freshFeasible, begunFeasible, f.now()) })
+		return left
 	}
+	return cfg.Observers.Add(f)
+}
+
+// Name implements scheduler.Observer.
+func (f *forecasts) Name() string { return "forecasts" }
+
+// Committed implements scheduler.Observer.
+func (f *forecasts) Committed(c *scheduler.Committed) error {
+	f.feed.Committed(c.All())
+	return nil
 }
 
 const (
@@ -70,7 +82,12 @@ const (
 )
 
 // admit says why a submission of a plan with so much time left has too little; empty: it has enough, or that is not known.
-func (f *forecasts) admit(now core.Instant, plan *core.Plan, left time.Duration) string {
+func (f *forecasts) admit(now core.Instant, plan *core.Plan, left time.Duration) (why string) {
+	f.observers.Guard(f.Name(), func() { why = f.tooShort(now, plan, left) })
+	return why
+}
+
+func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Duration) string {
 	needs, newest, known := f.book.Needs(plan, admissionQuantile, now)
 	if !known || left-plan.UndoReserve >= needs {
 		return ""

@@ -35,6 +35,7 @@ const (
 	condStoring      = "storing"
 	condPlans        = "plans"
 	condEvidence     = "evidence"
+	condObservers    = "observers"
 	condWishes       = "wishes"
 	condRights       = "rights"
 	condRightsOther  = "rights-other"
@@ -93,6 +94,9 @@ func (n *Node) conditions() []ground.Condition {
 			Begin: "clocks differ", End: "clocks agree again", Grace: ground.AtOnce,
 		}, {
 			Name: condPlans, Wanted: "the plans can be read", Begin: "the plans cannot be read", End: "the plans can be read again",
+		}, {
+			Name: condObservers, Wanted: "what only watches sees every commit", Begin: "a part that only watches misses commits, or was switched off; tasks go on",
+			End: "what only watches sees every commit again", Grace: ground.AtOnce,
 		},
 	}
 	if n.cfg.Has(config.RoleIngest) {
@@ -204,6 +208,13 @@ func (n *Node) report(name string, err error) {
 	}
 }
 
+// reportObserver reports how one observer is.
+func (n *Node) reportObserver(name string, err error) {
+	if r, ok := n.reporters[condObservers]; ok {
+		r.Found(ground.Found{Key: name, Err: err})
+	}
+}
+
 // runGround supervises what the node stands on until ctx ends.
 func (n *Node) runGround(ctx context.Context) error {
 	var wg sync.WaitGroup
@@ -211,7 +222,7 @@ func (n *Node) runGround(ctx context.Context) error {
 	wg.Go(func() { n.watchMembers(ctx) })
 	wg.Go(func() { n.watchClocks(ctx) })
 	wg.Go(func() { n.raiser.run(ctx, n) })
-	wg.Go(func() { n.survey.run(ctx, n) })
+	wg.Go(func() { n.observers.Guard("survey", func() { n.survey.run(ctx, n) }) })
 	wg.Wait()
 	return nil
 }

@@ -64,6 +64,7 @@ type Node struct {
 	reconciler atomic.Pointer[books.Reconciler] // of the role supervisor, while it runs
 	schedules  atomic.Pointer[schedules.Runner] // of the role supervisor, while it runs
 
+	observers *scheduler.Observers
 	forecasts *forecasts
 
 	survey survey
@@ -140,6 +141,7 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	n.raiser, n.told = newRaiser(cfg.NodeName), ground.LogSink{Log: log.With("node", cfg.NodeName)} // which does not need folding
 	n.stand(ground.Sinks{n.told, n.raiser})
 	n.ground.Hide(secrets)
+	n.observers = scheduler.NewObservers(n.log, n.reportObserver)
 	err = n.openTraces(ctx, secrets)
 	if err == nil {
 		err = n.open(ctx)
@@ -196,7 +198,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.guarded.Go(func() { n.conn.Guard(guard) })
 	n.guarded.Go(func() { n.keepPaired(guard) })
 	n.guarded.Go(func() { n.signHeads(guard, key) })
-	n.guarded.Go(func() { n.keepForecasts(guard) })
+	n.guarded.Go(func() { n.observers.Guard(n.forecasts.Name(), func() { n.keepForecasts(guard) }) })
 	// Before the roles, so that none of them begins with a wrong time.
 	n.lookAtClocks(ctx)
 	return nil

@@ -238,26 +238,35 @@ func (n *Node) trace(exporter telemetry.Exporter, secrets redact.Secrets) {
 // condTraces is the condition that the collector takes spans.
 const condTraces = "traces"
 
-// traced is scheduler.Config.Traced; nil: no one traces.
-func (n *Node) traced() func(*core.Plan, *core.TaskWrite) {
-	if n.tracer == nil {
-		return nil
+// traces is the tracer as scheduler.Observer.
+type traces struct{ *telemetry.Tracer }
+
+// Name implements scheduler.Observer.
+func (t traces) Name() string { return "traces" }
+
+// Committed implements scheduler.Observer.
+func (t traces) Committed(c *scheduler.Committed) error {
+	for plan, w := range c.All() {
+		t.Commit(plan, w)
 	}
-	return n.tracer.Commit
+	return nil
 }
 
-// followTraces makes spans until stop is called, which waits for it.
+// followTraces makes spans of what is committed until stop is called, which waits for it.
 func (n *Node) followTraces() (stop func()) {
 	if n.tracer == nil {
 		return func() {}
 	}
+	t := traces{n.tracer}
+	remove := n.observers.Add(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n.tracer.Run(ctx)
+		n.observers.Guard(t.Name(), func() { t.Run(ctx) })
 	}()
 	return func() {
+		remove()
 		cancel()
 		<-done
 	}

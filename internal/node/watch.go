@@ -48,8 +48,8 @@ func (n *Node) tellSteps(cfg *scheduler.RunConfig) (end func()) {
 		n.log.Warn("steps are not told to those who watch", "error", err)
 		return func() {}
 	}
-	cfg.Watch = w.begin
-	return sub.Stop
+	remove := cfg.Observers.Add(w)
+	return func() { sub.Stop(); remove() }
 }
 
 // wanted takes what someone watches.
@@ -71,8 +71,24 @@ func (w *watched) wanted(is wire.Wanted) {
 	w.until.Store(until.UnixNano())
 }
 
-// begin is scheduler.Config.Watch.
-func (w *watched) begin() scheduler.Telling {
+// Name implements scheduler.Observer.
+func (w *watched) Name() string { return "steps" }
+
+// Committed implements scheduler.Observer.
+func (w *watched) Committed(c *scheduler.Committed) error {
+	t := w.begin()
+	if t == nil {
+		return nil
+	}
+	for plan, one := range c.All() {
+		t.tell(plan, one)
+	}
+	t.end()
+	return nil
+}
+
+// begin is what is to be told of a commit; nil: no one watches.
+func (w *watched) begin() *telling {
 	until := w.until.Load()
 	if until == 0 {
 		return nil
@@ -96,7 +112,7 @@ func (w *watched) begin() scheduler.Telling {
 	return t
 }
 
-// telling is scheduler.Telling for one commit.
+// telling is what is told of one commit.
 type telling struct {
 	w      *watched
 	want   []wire.Wanted
@@ -109,8 +125,8 @@ type told struct {
 	lost   int // more than are told at a time
 }
 
-// Tell implements scheduler.Telling.
-func (t *telling) Tell(plan *core.Plan, w *core.TaskWrite) {
+// tell takes what a commit wrote of one task. plan may be nil.
+func (t *telling) tell(plan *core.Plan, w *core.TaskWrite) {
 	if !slices.ContainsFunc(t.want, func(is wire.Wanted) bool {
 		return (is.Type == "" || is.Type == w.Task.Type) && (is.ID == "" || is.ID == w.Task.ID) &&
 			(is.Label == "" || slices.ContainsFunc(w.Task.Labels, func(l core.Label) bool { return l.String() == is.Label }))
@@ -141,8 +157,8 @@ func (t *telling) Tell(plan *core.Plan, w *core.TaskWrite) {
 	}
 }
 
-// End implements scheduler.Telling.
-func (t *telling) End() {
+// end publishes what was told.
+func (t *telling) end() {
 	for taskType, of := range t.byType {
 		for len(of.events) > 0 || of.lost > 0 {
 			n := min(len(of.events), wire.StepsMax)

@@ -17,6 +17,8 @@ import (
 )
 
 // TestHappened: what each kind of journal row is to those who watch. What ends a task or refuses it is in the event stream.
+//
+// covers: L5
 func TestHappened(t *testing.T) {
 	for _, x := range []struct {
 		r    core.Record
@@ -43,6 +45,21 @@ func TestHappened(t *testing.T) {
 	} {
 		if got := fmt.Sprint(happened(&x.r)); got != x.want {
 			t.Errorf("%s, then %s: %s, want %s", x.r.Kind, x.r.State, got, x.want)
+		}
+	}
+	words := map[string]string{ // of a row after which the task is processing, and one after which it is being undone
+		"submitted": "[] []", "started": "[] []", "done": "[step_passed] [step_passed undo_begun]", "refused": "[step_failed] [step_failed undo_begun]",
+		"failed": "[step_failed] [step_failed undo_begun]", "overdue": "[step_failed] [step_failed undo_begun]", "unserved": "[] [undo_begun]",
+		"undone": "[step_undone] [step_undone]", "undo_refused": "[undo_failed] [undo_failed]", "undo_failed": "[undo_failed] [undo_failed]",
+		"undo_overdue": "[undo_failed] [undo_failed]", "undo_unserved": "[] []", "undo_gave_up": "[undo_failed] [undo_failed]", "expired": "[] [undo_begun]",
+		"cancelled": "[] [undo_begun]", "undo_asked": "[] [undo_begun]", "resubmitted": "[resubmitted] [resubmitted]", "accepted": "[step_passed] [step_passed]",
+		"resolved": "[] []", "extended": "[] []", "poisoned": "[] []", "asked": "[] []", "skipped": "[] []", "signalled": "[] []", "result": "[] []",
+		"migrated": "[] []", "late": "[] []", "undo_late": "[step_undone] [step_undone]", "probed": "[] [undo_begun]", "went_back": "[] []",
+	}
+	for _, kind := range core.Kinds() {
+		on, back := happened(&core.Record{Kind: kind, State: core.StateProcessing, Step: -1, Next: -1}), happened(&core.Record{Kind: kind, State: core.StateUndoing, Step: -1, Next: -1})
+		if got := fmt.Sprint(on, " ", back); got != words[string(kind)] {
+			t.Errorf("%s: %s, want %s", kind, got, words[string(kind)])
 		}
 	}
 }
@@ -81,9 +98,9 @@ func TestWatchedIsBounded(t *testing.T) {
 	w.limit.SetLimit(0)
 	write := core.TaskWrite{Task: &core.Task{ID: "o-1", Type: "order", Labels: []core.Label{{Key: "a", Value: "b"}}}, Records: []core.Record{{Kind: core.KindDone, State: core.StateProcessing, Step: 0, Next: 1}}}
 	tell := func(times int) *telling {
-		to := w.begin().(*telling)
+		to := w.begin()
 		for range times {
-			to.Tell(nil, &write)
+			to.tell(nil, &write)
 		}
 		return to
 	}
@@ -100,7 +117,7 @@ func TestWatchedIsBounded(t *testing.T) {
 	for i := range 2 * wantedMost {
 		w.wanted(wire.Wanted{ID: fmt.Sprint("x-", i)})
 	}
-	if to := w.begin().(*telling); len(w.want) != wantedMost || len(to.want) != 1 || to.want[0] != (wire.Wanted{}) {
+	if to := w.begin(); len(w.want) != wantedMost || len(to.want) != 1 || to.want[0] != (wire.Wanted{}) {
 		t.Errorf("%d wishes are kept, of which %d count", len(w.want), len(to.want))
 	}
 }

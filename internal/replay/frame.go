@@ -177,6 +177,12 @@ func (w *words) happened() string {
 		return "the task could not go on (" + w.failure() + ")"
 	case core.KindMigrated:
 		return "the task was moved to another version of its plan" + w.reason()
+	case core.KindSkipped:
+		return step + " is not wanted: its condition is false"
+	case core.KindSignalled:
+		return "the answer to " + step + " came before it began"
+	case core.KindResult:
+		return "the task's own result was made"
 	case core.KindAsked:
 		return "the supervisor asked whether it is late"
 	case core.KindWentBack:

@@ -337,3 +337,15 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryKindHasWords: a row of each kind is told in words of its own.
+//
+// covers: L5
+func TestEveryKindHasWords(t *testing.T) {
+	for _, kind := range core.Kinds() {
+		w := &words{r: &core.Record{Kind: kind, Step: -1, Next: -1}}
+		if text := w.happened(); strings.HasPrefix(text, "a row of kind") {
+			t.Errorf("%s: %s", kind, text)
+		}
+	}
+}

@@ -186,3 +186,18 @@ func BenchmarkPlay(b *testing.B) {
 		}
 	}
 }
+
+// TestEveryKindIsPlayed: each kind of row is played, or is one that does not say all that happened.
+//
+// covers: L5
+func TestEveryKindIsPlayed(t *testing.T) {
+	var not []core.Kind
+	for _, kind := range core.Kinds() {
+		if strange(&core.Record{Kind: kind}, 1) != "" {
+			not = append(not, kind)
+		}
+	}
+	if want := []core.Kind{core.KindAsked, core.KindMigrated, core.KindWentBack}; !slices.Equal(not, want) {
+		t.Errorf("not played: %v, want %v", not, want)
+	}
+}
