@@ -341,6 +341,12 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 	s.bringBack()
 	for _, at := range s.parkedSlots() {
 		p, slot := at.p, at.slot
+		if unread, err := s.awaitsPlan(ctx, p, slot); unread || err != nil {
+			if err != nil {
+				return false, err
+			}
+			continue
+		}
 		parked := p.park[slot]
 		if p.giveUp[slot] {
 			if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
@@ -403,7 +409,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 	if err != nil {
 		return err
 	}
-	claimed, held, kept, keyed := 0, false, []int64(nil), 0
+	claimed, held, kept, keyed := 0, len(entries) < len(numbers)+len(more), []int64(nil), 0 // those that are left alone are passed over
 	for _, e := range entries {
 		switch {
 		case e.created || e.write != 0: // parked in this very round: its row is not committed yet
@@ -413,7 +419,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 			kept = append(kept, e.task.Number)
 			continue
 		}
-		err := s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
+		err := s.claimTask(p, e)
 		switch {
 		case err == nil:
 			claimed++
@@ -484,7 +490,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		return e, nil
 	}
 	if saved.Row.Number >= p.nextNumber {
-		return nil, fmt.Errorf("%w: task %s has the number %d, and this owner would give out %d next", ErrOvertaken, saved.Row.ID, saved.Row.Number, p.nextNumber)
+		return nil, core.StoppingPartition(p.id, fmt.Errorf("%w: task %s has the number %d, and this owner would give out %d next", ErrOvertaken, saved.Row.ID, saved.Row.Number, p.nextNumber))
 	}
 	if len(saved.Journal) == 0 && saved.Row.State.Ended() {
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
@@ -492,20 +498,31 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	}
 	e := &entry{loaded: s.rounds}
 	var plan *core.Plan
-	if saved.Row.PlanVersion != 0 {
-		var err error
-		if e.plan, err = s.planFor(ctx, p, saved.Row.Type, saved.Row.PlanVersion, false); err != nil {
+	version := saved.Row.PlanVersion
+	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)
+	if awaits {
+		version = awaited
+	}
+	if version != 0 && saved.Err == nil {
+		ref, unread, err := s.planFor(ctx, p, saved.Row.Type, version, false)
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if e.plan != nil {
-			plan = e.plan.plan
-		} else {
-			s.log.Error("ALERT: a stored task names a plan that is not stored", "event", "plan-missing", "task", saved.Row.ID, "type", saved.Row.Type, "version", saved.Row.PlanVersion)
+		case unread != nil && !awaits:
+			s.cycle.unread = unread
+			s.leave(saved, unread)
+			return nil, nil
+		case unread != nil:
+			s.cycle.unread = unread
+		case ref != nil:
+			e.plan, plan = ref, ref.plan
+		case !awaits:
+			s.log.Error("ALERT: a stored task names a plan that is not stored", "event", "plan-missing", "task", saved.Row.ID, "type", saved.Row.Type, "version", version)
 		}
 	}
 	t, err := core.Replay(plan, saved)
 	if err != nil {
-		s.log.Error("a stored task cannot be replayed; it is left alone", "task", saved.Row.ID, "error", err)
+		s.leave(saved, err)
 		return nil, nil
 	}
 	e.task = t
@@ -517,6 +534,22 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	s.use(p, e)
 	return e, nil
 }
+
+// leave leaves a stored task alone that this node cannot go on with: its partition goes on. That is logged once for a task,
+// because the supervisor asks about it again and again.
+func (s *Shard) leave(saved *core.Saved, why error) {
+	if s.left[saved.Row.ID] {
+		return
+	}
+	if len(s.left) >= leftMax {
+		clear(s.left)
+	}
+	s.left[saved.Row.ID] = true
+	s.log.Error("ALERT: a stored task is left alone: this node cannot read it, or its plan", "event", "task-unreadable", "task", saved.Row.ID, "partition", saved.Row.Partition, "number", saved.Row.Number, "error", why)
+}
+
+// leftMax bounds how many tasks are remembered for that.
+const leftMax = 1024
 
 func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	c := &s.cycle
@@ -566,13 +599,16 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	if err != nil {
 		return false, err
 	}
+	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && s.hold(p, m, unread) {
+		return false, nil
+	}
 	if e == nil && stored {
 		return false, nil // the log says why it cannot be loaded
 	}
 	if e == nil {
 		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 && core.RootID(c.ID) == c.ID { // no one submits a child
 			if p.unread() && len(p.held) < heldMax {
-				p.held = append(p.held, *m)
+				p.held = append(p.held, heldControl{ControlMail: *m})
 				return false, nil
 			}
 			s.cancelUnknown(p, c, &ev)
@@ -614,9 +650,14 @@ func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, 
 // ask applies a request to one task; why says that it changed nothing.
 func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
 	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
-		if e.plan, err = s.planFor(ctx, p, e.task.Type, 0, false); err != nil {
+		ref, unread, err := s.planFor(ctx, p, e.task.Type, 0, false)
+		if err != nil {
 			return nil, err
 		}
+		if unread != nil {
+			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, unread), nil
+		}
+		e.plan = ref
 	}
 	if gone, err := s.journalGone(ctx, p, e); gone || err != nil {
 		return fmt.Errorf("%w: task %s: its journal is forgotten", core.ErrNotAllowed, e.task.ID), err
@@ -785,8 +826,9 @@ func (s *Shard) askOverdue(p *partition, e *entry, ev *core.Event) {
 	}
 }
 
-// find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
+// find, which notes in the cycle what plan of it cannot be read, returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
 func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
+	s.cycle.unread = nil
 	if e := p.ids[id]; e != nil {
 		s.use(p, e)
 		return e, true, nil

@@ -159,7 +159,7 @@ func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
 	}
 	var numbers []int64
 	for _, t := range fresh {
-		ref, err := s.planFor(ctx, p, t.Type, 0, false)
+		ref, _, err := s.planFor(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
 		if err != nil {
 			return err
 		}
@@ -215,11 +215,11 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("id %s of a child has %d bytes, the limit is %d", core.QuoteShort(id), len(id), core.ChildIDBytesMax))
 		return nil
 	}
-	ref, err := s.planFor(ctx, p, f.spec.Child, 0, false)
+	ref, unread, err := s.planFor(ctx, p, f.spec.Child, 0, false)
 	if err != nil {
 		return err
 	}
-	if ref == nil {
+	if ref == nil && unread == nil {
 		f.fail(fmt.Sprintf("no plan is stored for type %q, of which step %s has children", f.spec.Child, f.spec.Name))
 		return nil
 	}
@@ -228,20 +228,30 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
 		return nil
 	}
-	if len(input) > ref.plan.InputMax {
-		f.fail(fmt.Sprintf("input of child %s has %d bytes, the limit of plan %s is %d", core.QuoteShort(id), len(input), ref.plan.Name, ref.plan.InputMax))
-		return nil
+	if ref != nil {
+		if _, why := s.unfit(ref, id, input); why != "" {
+			f.fail(fmt.Sprintf("child %s: %s", core.QuoteShort(id), why))
+			return nil
+		}
 	}
-	if err := s.checkInput(ref, input); err != nil {
-		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
-		return nil
+	s.bearAs(f, id, input, ref, unread)
+	return nil
+}
+
+// bearAs makes the next child of a step, by its plan or as one that waits for it.
+func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *core.UnreadablePlan) {
+	p, up, index, now := f.p, f.e, f.next, s.cycle.now
+	deadline := f.due()
+	if ref != nil {
+		deadline = min(now.Add(ref.plan.CompleteBy), deadline)
+	} else if unread.CompleteBy != 0 {
+		deadline = min(now.Add(unread.CompleteBy), deadline)
 	}
-	now := s.cycle.now
 	e := &entry{
 		task: &core.Task{
 			Partition: p.id, Number: p.nextNumber, ID: id, Type: f.spec.Child, Input: input, InputHash: core.HashInput(f.spec.Child, input),
 			Trace: up.task.Trace, Labels: up.task.Labels, Origin: up.task.Origin, CreatedAt: now,
-			Deadline: min(now.Add(ref.plan.CompleteBy), f.due()),
+			Deadline: deadline,
 			Parent:   up.task.Number, ParentStep: f.step, ChildIndex: index,
 		},
 		plan: ref, created: true,
@@ -257,11 +267,14 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 	if p.taken.ChildMayHaveRun(up.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
 	}
-	core.Birth(ref.plan, e.task, &ev, &s.cycle.out)
+	if unread != nil {
+		core.BirthUnread(unread, e.task, &ev, &s.cycle.out)
+	} else {
+		core.Birth(ref.plan, e.task, &ev, &s.cycle.out)
+	}
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)
-	return nil
 }
 
 // inputOf is the input of one child.

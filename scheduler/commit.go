@@ -186,7 +186,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{w.Task.Number})
 	if err != nil {
-		return core.CommitResult{}, fmt.Errorf("task %s: %w", w.Task.ID, err)
+		return s.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
 	}
 	if e.plan == nil {
 		p.drop(e, s.cfg.AgentWindow)
@@ -199,7 +199,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	t, err := core.Replay(e.plan.plan, &saved[0])
 	if err != nil {
-		return core.CommitResult{}, err
+		return s.fenceStopped(core.StoppingPartition(p.id, err))
 	}
 	e.task = t
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up

@@ -153,7 +153,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 	c.in.giveBack(mail)
 	for _, p := range lost {
 		c.unfeed(p)
-		if err == nil {
+		if !slices.Contains(c.shard.cycle.stopped, p) {
 			c.s.news.lose(p)
 		}
 	}

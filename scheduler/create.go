@@ -51,28 +51,14 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		})
 		return nil
 	}
-	ref, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
+	ref, unread, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
 	if err != nil {
 		return err
 	}
-	if ref == nil && sub.Unchecked { // it was never stored: nothing was promised yet
-		s.refusal(p, sub, 404, unknownPlan(sub))
-		return nil
-	}
-	if ref == nil && sub.PlanVersion == 0 && s.plans.allDeprecated(sub.Type) {
-		s.refusal(p, sub, 409, fmt.Sprintf("every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", sub.Type))
-		return nil
-	}
-	if ref != nil && len(sub.Input) > ref.plan.InputMax {
-		s.refusal(p, sub, 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", sub.ID, len(sub.Input), sub.Type, ref.plan.InputMax))
-		return nil
-	}
-	if refused, err := s.hasNoTime(ctx, p, sub, ref); refused || err != nil {
-		return err
-	}
-	if err := s.checkInput(ref, sub.Input); err != nil {
-		s.refusal(p, sub, 422, err.Error())
-		return nil
+	if unread == nil {
+		if refused, err := s.refuses(ctx, p, sub, ref); refused || err != nil {
+			return err
+		}
 	}
 	e := &entry{
 		task: taskOf(sub),
@@ -85,13 +71,15 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
-	var plan *core.Plan
-	if ref != nil {
-		plan = ref.plan
-	} else {
+	switch {
+	case unread != nil:
+		core.BirthUnread(unread, e.task, &ev, &s.cycle.out)
+	case ref != nil:
+		core.Birth(ref.plan, e.task, &ev, &s.cycle.out)
+	default:
 		ev.Error = unknownPlan(sub)
+		core.Birth(nil, e.task, &ev, &s.cycle.out)
 	}
-	core.Birth(plan, e.task, &ev, &s.cycle.out)
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)
@@ -113,6 +101,31 @@ func submissionOf(t *core.Task) core.Submission {
 		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Input: t.Input, ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: t.Labels,
 		CompleteBy: t.Deadline, StartAt: t.StartAt, At: t.CreatedAt,
 	}
+}
+
+// refuses refuses a submission that its plan does not take, or that has none and was promised nothing.
+func (s *Shard) refuses(ctx context.Context, p *partition, sub *core.Submission, ref *planRef) (bool, error) {
+	code, why := 0, ""
+	switch {
+	case ref == nil && sub.Unchecked: // it was never stored: nothing was promised yet
+		code, why = 404, unknownPlan(sub)
+	case ref == nil && sub.PlanVersion == 0 && s.plans.allDeprecated(sub.Type):
+		code, why = 409, fmt.Sprintf("every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", sub.Type)
+	case ref == nil:
+		return false, nil
+	case len(sub.Input) <= ref.plan.InputMax:
+		if refused, err := s.hasNoTime(ctx, p, sub, ref); refused || err != nil {
+			return refused, err
+		}
+		fallthrough
+	default:
+		code, why = s.unfit(ref, sub.ID, sub.Input)
+	}
+	if why == "" {
+		return false, nil
+	}
+	s.refusal(p, sub, code, why)
+	return true, nil
 }
 
 func unknownPlan(sub *core.Submission) string {

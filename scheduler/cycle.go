@@ -11,8 +11,10 @@ import (
 // batch limit asks for, and returns when all effects are out, with the partitions that are not this shard's any more.
 // flush: commit also what only moves cursors.
 //
-// An error means that the outcome of a commit is a bug or unknown, that a message which must not be lost could not be
-// stored, or that the context ended. Every partition of the shard is dropped then.
+// An error says what it stops: see core.Fault. One that stops a partition drops that one, with what the round would have
+// written of it, and the cycle goes on with the others. Otherwise the outcome of a commit is a bug or unknown, a message
+// which must not be lost could not be stored, the store does not answer, or the context ended: every partition of the
+// shard is dropped then.
 func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flush bool) (lost []int, err error) {
 	s.cycle.begin(now, mail, flush)
 	for more := true; more && err == nil; {
@@ -23,13 +25,15 @@ func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flus
 		return s.cycle.lost, fmt.Errorf("commit cycle of %d partitions: %w", len(s.cycle.lost), err)
 	}
 	mail.reset()
-	return s.cycle.lost, nil
+	return s.cycle.lost, s.cycle.failed
 }
 
 // round is one commit and what follows from it; more: there is mail left for another one.
 func (s *Shard) round(ctx context.Context) (more bool, err error) {
-	if more, err = s.apply(ctx); err != nil {
-		return false, err
+	for more, err = s.apply(ctx); err != nil; more, err = s.apply(ctx) {
+		if ctx.Err() != nil || !s.stop(err) {
+			return false, err
+		}
 	}
 	if s.fill() {
 		if err = s.commit(ctx); err != nil {
@@ -53,7 +57,10 @@ type cycle struct {
 	bytes int // of the batch, by TaskWrite.Size
 	pos   struct{ published, control, number, reply, unserved, probed, task, sub int }
 
-	lost    []int // partitions that are not this shard's any more
+	lost    []int                // partitions that are not this shard's any more
+	stopped []int                // those of them that an error has stopped
+	failed  error                // what has stopped single partitions
+	unread  *core.UnreadablePlan // of the task that was found last
 	out     core.Outcome
 	batch   core.Batch
 	records []core.Record // arena of the batch's records
@@ -92,7 +99,7 @@ type notice struct {
 }
 
 func (c *cycle) begin(now core.Instant, mail *Mail, flush bool) {
-	c.now, c.mail, c.flush, c.lost = now, mail, flush, nil
+	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed = now, mail, flush, nil, nil, nil
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
 

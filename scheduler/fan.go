@@ -137,12 +137,13 @@ func (s *Shard) queue(f *fan) {
 // bearFirst bears the first child of each step that began in this round or, of a task that was created, in the one before:
 // a child is there as soon as its parent's journal says so.
 func (s *Shard) bearFirst(ctx context.Context, fans []*fan) error {
-	for _, f := range fans {
+	for i, f := range fans {
 		if f.turn = false; !s.has(f) {
 			continue
 		}
 		if f.next == 0 && !f.stopped() {
 			if err := s.bear(ctx, f); err != nil {
+				s.firstNext = append(s.firstNext, fans[i+1:]...) // the error may stop this one's partition alone
 				return err
 			}
 		}

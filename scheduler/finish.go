@@ -215,7 +215,7 @@ const begunPart = 4
 // queued looks soon at a new task that was parked behind others although there is room: nothing else may come to
 // remind the shard of it.
 func (s *Shard) queued(p *partition, e *entry) {
-	if e.task.WaitsFor == "" || !s.finishFirst() {
+	if e.task.WaitsFor == "" || e.plan == nil || !s.finishFirst() {
 		return
 	}
 	if slot := p.slot(e.task.WaitsFor); p.load[slot] < s.cfg.AgentWindow {
@@ -320,7 +320,7 @@ func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) 
 			s.queueAgain(p, slot, e)
 			continue
 		}
-		switch err := s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}); {
+		switch err := s.claimTask(p, e); {
 		case err == nil:
 			claimed++
 		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -13,10 +14,19 @@ import (
 // run have been read. The control cursor stays before it meanwhile, so that a crash
 // reads it again.
 
-// heldMax bounds the cancels that wait in a partition; later ones are applied at once.
+//
+// A request about a task whose plan cannot be read here waits in the same way, for an owner that can read it.
+
+// heldMax bounds the requests that wait in a partition; later ones are applied at once.
 const heldMax = 4096
 
-// heldFor bounds how long a cancel waits: the submissions it waits for may be gone from
+// heldControl is a request that waits.
+type heldControl struct {
+	ControlMail
+	plan *core.UnreadablePlan // for this; nil: until what is unread has been read
+}
+
+// heldFor bounds how long a request waits: the submissions it waits for may be gone from
 // the stream.
 const heldFor = 10 * time.Minute
 
@@ -32,18 +42,36 @@ func (p *partition) controlDone() (uint64, core.Instant) {
 	return p.nextControl, p.nextControlStored
 }
 
-// heldReady reports whether cancels that waited can be applied now.
+// heldReady reports whether requests that waited can be applied now.
 func (s *Shard) heldReady() bool {
 	for _, p := range s.inOrder() {
-		if s.ready(p) {
+		if s.ready(p) >= 0 {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *Shard) ready(p *partition) bool {
-	return len(p.held) > 0 && (!p.unread() || s.cycle.now >= p.held[0].At.Add(heldFor))
+// ready is the first request of a partition that need not wait any more; -1: none.
+func (s *Shard) ready(p *partition) int {
+	return slices.IndexFunc(p.held, func(h heldControl) bool {
+		switch {
+		case s.cycle.now >= h.At.Add(heldFor):
+			return true
+		case h.plan != nil:
+			return s.plans.find(h.plan.Name, h.plan.Version) != nil
+		}
+		return !p.unread()
+	})
+}
+
+// hold keeps a request about a task whose plan cannot be read; false: it has waited for long, or too many do.
+func (s *Shard) hold(p *partition, m *ControlMail, plan *core.UnreadablePlan) bool {
+	if plan == nil || len(p.held) >= heldMax || s.cycle.now >= m.At.Add(heldFor) {
+		return false
+	}
+	p.held = append(p.held, heldControl{*m, plan})
+	return true
 }
 
 // heldUntil is when the first cancel has waited for long enough; 0: none waits.
@@ -59,22 +87,22 @@ func (s *Shard) heldUntil() (next core.Instant) {
 	return next
 }
 
-// applyHeld applies the cancels that have waited.
+// applyHeld applies the requests that have waited.
 func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
-		for s.ready(p) {
+		for i := s.ready(p); i >= 0; i = s.ready(p) {
 			if !s.roomy() {
 				return true, nil
 			}
-			m := p.held[0]
+			m := p.held[i]
 			until := p.readUntil
 			p.readUntil = 0 // it must not wait again
-			full, err := s.applyControl(ctx, p, &m)
+			full, err := s.applyControl(ctx, p, &m.ControlMail)
 			p.readUntil = until
 			if full || err != nil {
 				return full, err
 			}
-			p.held, p.dirty = p.held[1:], true
+			p.held, p.dirty = slices.Delete(p.held, i, i+1), true
 		}
 	}
 	return false, nil

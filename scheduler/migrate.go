@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -11,9 +10,9 @@ import (
 // versionFor gives an event that moves a task the version of the plan that it names; why says that there is none, or that
 // the task's input does not fit it.
 func (s *Shard) versionFor(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
-	to, err := s.planFor(ctx, p, e.task.Type, ev.Version, true)
-	if u, newer := errors.AsType[core.UnreadablePlan](err); newer {
-		return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, u), nil
+	to, unread, err := s.planFor(ctx, p, e.task.Type, ev.Version, true)
+	if unread != nil {
+		return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, unread), nil
 	}
 	if err != nil || to == nil {
 		return nil, err // the core refuses a version that is not known

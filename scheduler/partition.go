@@ -16,7 +16,7 @@ type partition struct {
 	// readUntil: submissions up to here that may have run are read again.
 	readUntil uint64
 
-	held []ControlMail // cancels that wait until those have been read: see held.go
+	held []heldControl // requests that wait: see held.go
 
 	// Positions fully dealt with: every task of the message committed and every
 	// status it led to published. The next commit carries them.

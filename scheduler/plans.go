@@ -130,36 +130,67 @@ func (s *Shard) mayLook(version int64, guessed bool) bool {
 }
 
 // planFor returns the plan with its agents' slots in the partition; version 0
-// takes the highest that is not deprecated. nil: there is none, also after a fresh look. A plan that is there
-// and cannot be read is an error: a task of it must wait for a newer binary, and
+// takes the highest that is not deprecated. nil: there is none, also after a fresh look, or it is there and cannot be
+// read: unread says so. A task of that one must wait for a newer binary, and
 // neither run as another version nor end as one without a plan.
-func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (*planRef, error) {
+func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (ref *planRef, unread *core.UnreadablePlan, err error) {
 	now := s.cycle.now
-	plan := s.plans.find(name, version)
-	if s.plans.old || plan == nil && s.mayLook(version, guessed) {
+	plan, unread := s.plans.find(name, version), s.plans.refuses(name, version)
+	if s.plans.old || plan == nil && s.mayLook(version, guessed || unread != nil) && (unread == nil || now >= s.plans.readAt.Add(s.cfg.PlansRetry)) {
 		plans, err := s.store.Plans(ctx)
 		unreadable, some := errors.AsType[core.UnreadablePlans](err)
 		if err != nil && !some {
-			return nil, fmt.Errorf("plans: %w", err)
+			return nil, nil, fmt.Errorf("plans: %w", err)
 		}
 		deprecated, err := s.store.Deprecated(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s.plans.read(plans, unreadable, deprecated, now)
-		plan = s.plans.find(name, version)
+		plan, unread = s.plans.find(name, version), s.plans.refuses(name, version)
 	}
-	if u := s.plans.refuses(name, version); u != nil {
-		return nil, fmt.Errorf("partition %d: %w", p.id, *u)
-	}
-	if plan == nil {
-		return nil, nil
+	if plan == nil || unread != nil {
+		return nil, unread, nil
 	}
 	key := refKey{p.id, plan}
-	ref := s.plans.refs[key]
+	ref = s.plans.refs[key]
 	if ref == nil {
 		ref = &planRef{plan: plan, stepsOf: s.newStepsOf(p, plan), counts: s.tally.of(plan.Name)}
 		s.plans.refs[key] = ref
 	}
-	return ref, nil
+	return ref, nil, nil
+}
+
+// unfit says why an input is none of a plan's, and with which code of HTTP that is refused; empty: it is.
+func (s *Shard) unfit(ref *planRef, id string, input []byte) (code int, why string) {
+	if len(input) > ref.plan.InputMax {
+		return 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", id, len(input), ref.plan.Name, ref.plan.InputMax)
+	}
+	if err := s.checkInput(ref, input); err != nil {
+		return 422, err.Error()
+	}
+	return 0, ""
+}
+
+// claimTask takes a parked task up again. One that waited for its plan is looked at as a submission is: an input that the
+// plan does not take ends it.
+func (s *Shard) claimTask(p *partition, e *entry) error {
+	ev := core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}
+	if e.plan != nil && e.task.PlanVersion == 0 {
+		if _, why := s.unfit(e.plan, e.task.ID, e.task.Input); why != "" {
+			ev.Kind, ev.Reason, ev.ByParent = core.EventCancel, why, true
+		}
+	}
+	return s.event(p, e, &ev)
+}
+
+// awaitsPlan reports whether what is parked in a slot waits for a plan that cannot be read here. A look costs a search of
+// the plans as last read.
+func (s *Shard) awaitsPlan(ctx context.Context, p *partition, slot int) (bool, error) {
+	name, version, is := core.AwaitedPlan(p.names[slot])
+	if !is || !p.park[slot] {
+		return false, nil
+	}
+	ref, _, err := s.planFor(ctx, p, name, version, true)
+	return ref == nil, err
 }

@@ -26,6 +26,7 @@ type rig struct {
 	now   core.Instant
 	pos   uint64
 	cfg   scheduler.Config
+	reads scheduler.Store // what the shard sees of the store; nil: all
 	logs  strings.Builder
 	seen  int            // of the bus's list, by news
 	out   []core.Command // that left has taken
@@ -96,7 +97,11 @@ func (r *rig) start(node string) {
 func (r *rig) newShard(seed string) *scheduler.Shard {
 	mail := r.mail
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
-	return scheduler.NewShard(r.cfg, r.store, r.bus, log, chance(seed), func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) }, func(m scheduler.ProbedMail) {
+	var store scheduler.Store = r.store
+	if r.reads != nil {
+		store = r.reads
+	}
+	return scheduler.NewShard(r.cfg, store, r.bus, log, chance(seed), func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) }, func(m scheduler.ProbedMail) {
 		m.At = r.now
 		mail.Probed = append(mail.Probed, m)
 	})

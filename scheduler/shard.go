@@ -128,6 +128,7 @@ type Shard struct {
 	answerers map[answerer]string
 	unproven  bool                      // the store does not say whose the partitions are
 	alerted   map[alertKey]core.Instant // when an undo in trouble was last logged
+	left      map[string]bool           // tasks of which it was logged that they are left alone
 
 	tally     tally                   // safe for concurrent use
 	awaySince map[string]core.Instant // agents that tasks wait for, and since when
@@ -164,13 +165,13 @@ type Stats struct {
 // goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	s := &Shard{
-		cfg: cfg.WithDefaults(), store: store, bus: bus, log: log, rand: rand, posted: posted, said: said,
+		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, posted: posted, said: said,
 		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
 	s.agents.now = s.cfg.Now
 	s.alerted = map[alertKey]core.Instant{}
-	s.answerers = map[answerer]string{}
+	s.answerers, s.left = map[answerer]string{}, map[string]bool{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
 	}
@@ -262,7 +263,7 @@ func (s *Shard) abandon() {
 	for _, p := range s.inOrder() {
 		s.remember(p)
 		p.forget()
-		s.cycle.lost = append(s.cycle.lost, p.id)
+		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
 	}
 	s.eventsTaken()
 	clear(s.partitions)
@@ -418,6 +419,11 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	s.block(p, e)
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
 		slot := p.slot(e.task.WaitsFor)
+		if _, _, unread := core.AwaitedPlan(e.task.WaitsFor); unread {
+			p.park[slot] = true
+			s.relay()
+			return
+		}
 		p.parkedForRoom(slot, e.task.Number)
 		s.keepOrder(p, slot, e)
 	}

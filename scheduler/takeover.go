@@ -228,13 +228,11 @@ func (s *Shard) republishAll(ctx context.Context, p *partition) error {
 			last = e.EndNumber
 			s.notify(p, e.ReplyTo, core.Status{ID: e.ID, Type: e.Type, Status: string(e.State), Error: e.Error, At: e.At})
 		}
-		if len(endings) > 0 {
-			s.Stats.Republished += int64(len(endings))
-			s.publishOf(p, endings)
-		}
-		if len(endings) < loadPage {
+		if len(endings) == 0 { // a page that is not full may lack one that cannot be read
 			p.published.skip(last+1, p.nextEnd)
 			return nil
 		}
+		s.Stats.Republished += int64(len(endings))
+		s.publishOf(p, endings)
 	}
 }

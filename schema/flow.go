@@ -131,6 +131,9 @@ func (r *reader) eachAgent(ctx context.Context, look func(partition int, agent s
 			return fmt.Errorf("agents that tasks of partition %d wait for: %w", p, err)
 		}
 		for _, agent := range agents {
+			if _, _, plan := core.AwaitedPlan(agent); plan { // tasks wait there for a plan, not for an agent
+				continue
+			}
 			if err := look(p, agent); err != nil {
 				return fmt.Errorf("tasks of partition %d parked at %s: %w", p, agent, err)
 			}

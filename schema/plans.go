@@ -44,7 +44,7 @@ func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
 		}
 		plan, err := decodePlan(spec)
 		if err != nil {
-			is.Err = err
+			is.Err, is.CompleteBy = err, completeByOf(spec)
 			unreadable = append(unreadable, is)
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
@@ -41,6 +42,17 @@ func decodePlan(spec []byte) (core.Plan, error) {
 		}
 	}
 	return planform.Normal(&p), nil
+}
+
+// completeByOf is how much time the tasks of a plan have that cannot be read; 0: that cannot be read either.
+func completeByOf(spec []byte) time.Duration {
+	var form struct {
+		CompleteBy int64 `json:"complete_by_ms"`
+	}
+	if json.Unmarshal(spec, &form) != nil || form.CompleteBy < 0 || form.CompleteBy > int64(core.DurationMax/time.Millisecond) {
+		return 0
+	}
+	return time.Duration(form.CompleteBy) * time.Millisecond
 }
 
 // SamePlan compares a stored plan with one to be stored, in its canonical bytes, by

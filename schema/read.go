@@ -1,11 +1,16 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 
 	"duly.dev/duly/internal/chain"
@@ -94,7 +99,21 @@ const (
 )
 
 func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return r.db.QueryContext(ctx, r.params(query), args...)
+	rows, err := r.db.QueryContext(ctx, r.params(query), args...)
+	return rows, storeSilent(err)
+}
+
+// storeSilent says of an error which says that the database cannot be reached, or does not answer, that it stops all: no
+// partition can be read. What it answers about one of them stops that one.
+func storeSilent(err error) error {
+	if err == nil {
+		return nil
+	}
+	_, network := errors.AsType[net.Error](err)
+	if network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return core.StoppingStore(err)
+	}
+	return err
 }
 
 // labelsIn are the labels of a task's row. They are not checked: a task must not be unreadable for one that a newer
@@ -122,19 +141,36 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 	row := TaskRow{Task: new(core.Task)}
 	to := targets(r.sql.taskColumns, &row)
 	for rows.Next() {
-		if err := rows.Scan(to...); err != nil {
-			return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
+		*row.Task = core.Task{}
+		err := rows.Scan(to...)
+		one := core.Saved{Row: *row.Task}
+		if err != nil {
+			if row.Number == 0 { // not even whose row it is
+				return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
+			}
+			one.Row.Partition = partition
+			one.Err = core.StoppingTask(partition, fmt.Errorf("its row: %w", err))
 		}
-		found = append(found, core.Saved{Row: *row.Task})
+		found = append(found, one)
 		numbers = append(numbers, row.Number)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("tasks of partition %d: %w", partition, err)
+		return nil, fmt.Errorf("tasks of partition %d: %w", partition, storeSilent(err))
 	}
 	if len(found) == 0 {
 		return nil, nil
 	}
 	return found, r.journals(ctx, partition, numbers, found)
+}
+
+// whole refuses tasks of which one cannot be read: who asks about tasks goes by all that is known of them.
+func whole(saved []core.Saved, err error) ([]core.Saved, error) {
+	for i := range saved {
+		if saved[i].Err != nil {
+			return nil, fmt.Errorf("task %s: %w", saved[i].Row.ID, saved[i].Err)
+		}
+	}
+	return saved, err
 }
 
 func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {
@@ -150,10 +186,16 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 	row := JournalRow{Record: new(core.Record)}
 	to := targets(r.sql.journalColumns, &row)
 	for rows.Next() {
-		if err := row.scan(rows, to); err != nil {
+		row.Number = 0
+		err := row.scan(rows, to)
+		s := at[row.Number]
+		switch {
+		case err != nil && s == nil:
 			return fmt.Errorf("journal row of partition %d: %w", partition, err)
+		case err != nil:
+			s.Err = cmp.Or(s.Err, core.StoppingTask(partition, fmt.Errorf("journal row %d: %w", len(s.Journal)+1, err)))
 		}
-		if s := at[row.Number]; s != nil {
+		if s != nil && s.Err == nil {
 			rec := *row.Record
 			switch {
 			case rec.Seq > 1: // an edit's: from that row on
@@ -165,7 +207,7 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 			s.Commits = append(s.Commits, row.Commit)
 		}
 	}
-	return rows.Err()
+	return storeSilent(rows.Err())
 }
 
 // scan reads a journal row into what was made for it.
@@ -396,5 +438,5 @@ func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 func (r *reader) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
 	saved := []core.Saved{{Row: core.Task{Number: number}}}
 	err := r.journals(ctx, partition, []int64{number}, saved)
-	return saved[0].Journal, err
+	return saved[0].Journal, errors.Join(err, saved[0].Err)
 }

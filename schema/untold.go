@@ -2,7 +2,6 @@ package schema
 
 import (
 	"context"
-	"fmt"
 
 	"duly.dev/duly/internal/core"
 )
@@ -17,16 +16,13 @@ func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limi
 	if err != nil {
 		return nil, err
 	}
-	plans, unreadable, err := r.planSet(ctx)
+	plans, _, err := r.planSet(ctx) // one whose plan cannot be read is told without the step: it holds nothing up
 	if err != nil {
 		return nil, err
 	}
 	byNumber := make(map[int64]core.Ending, len(saved))
 	for i := range saved {
 		row := &saved[i].Row
-		if u := unreadable.Find(row.Type, row.PlanVersion); u != nil && row.State != core.StateProcessed {
-			return nil, fmt.Errorf("task %s: the step it failed at: %w", row.ID, *u) // not told without it
-		}
 		byNumber[row.Number] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i])
 	}
 	endings := make([]core.Ending, 0, len(numbers))
@@ -44,7 +40,11 @@ func ending(plan *core.Plan, saved *core.Saved) core.Ending {
 		Partition: t.Partition, EndNumber: t.EndNumber, ID: t.ID, Type: t.Type, State: t.State, Seq: t.Seq,
 		Labels: core.FormatLabels(t.Labels), CreatedAt: t.CreatedAt, At: t.EndedAt, ReplyTo: t.ReplyTo,
 	}
-	if live, err := core.Replay(plan, saved); err == nil && t.State != core.StateProcessed {
+	switch live, err := core.Replay(plan, saved); {
+	case t.State == core.StateProcessed:
+	case err != nil:
+		e.Error = err.Error()
+	default:
 		e.Error = live.Why
 		if plan != nil && live.FailedStep > 0 {
 			e.Step = plan.Steps[live.FailedStep-1].Name

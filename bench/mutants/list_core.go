@@ -4,6 +4,18 @@ package main
 // comes to.
 var coreMutants = []mutant{
 	{
+		name: "unread-deadline-does-not-count", invariant: 6, file: "internal/core/unread.go",
+		old: "if d.at < d.t.Deadline {", new: "if d.at != 0 {",
+		fault: "a task that waits for its plan waits beyond its deadline",
+		in:    "scheduler", run: "^TestUnreadablePlanAtBirth$",
+	},
+	{
+		name: "move-says-something-of-durations", invariant: 8, file: "internal/core/record.go",
+		old: "{KindMigrated, true}", new: "{KindMigrated, false}",
+		fault: "the forecast goes on following a task that was moved to another version",
+		in:    "internal/forecast", run: "^TestEveryKind$",
+	},
+	{
 		name: "reply-number-ignored", invariant: 5, file: "internal/core/decision.go",
 		old: "i := d.t.OutSeq(d.ev.Seq)\n\tif i < 0 || d.t.State.Ended() || d.t", new: "i := d.t.Out()\n\tif i < 0 || d.t.State.Ended() || d.t",
 		fault: "any number answers whatever command is out",

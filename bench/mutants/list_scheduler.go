@@ -4,6 +4,54 @@ package main
 // new tasks, endings, what a bad row may do, and how much is taken up.
 var schedulerMutants = []mutant{
 	{
+		name: "panic-goes-through", invariant: 8, file: "scheduler/observers.go",
+		old: "if p := recover(); p != nil {", new: "if p := any(nil); p != nil {",
+		fault: "an observer that panics ends the node",
+		run:   "^TestObserversSeeTheSame$",
+	},
+	{
+		name: "panicked-and-still-called", invariant: 8, file: "scheduler/observers.go",
+		old: "\ts.off[name] = true\n", new: "\ts.off[name] = was\n",
+		fault: "an observer that has panicked is called again",
+		run:   "^TestObserversSeeTheSame$",
+	},
+	{
+		name: "commit-waits-for-observer", invariant: 8, file: "scheduler/observers.go",
+		old: "\t\t\treturn true\n\t\tdefault:\n\t\t}", new: "\t\t\treturn true\n\t\t}",
+		fault: "a commit waits for an observer that hangs",
+		run:   "^TestObserverHangs$", hangs: true,
+	},
+	{
+		name: "partition-error-stops-all", invariant: 8, file: "scheduler/stops.go",
+		old: "if f.Stops != core.StopsPartition || p == nil {", new: "if f.Stops != core.StopsTask || p == nil {",
+		fault: "a read that fails for one partition drops all of the shard",
+		run:   "^TestReadErrorStopsItsPartition$",
+	},
+	{
+		name: "writes-of-a-stopped-partition-stay", invariant: 3, file: "scheduler/stops.go",
+		old: "if w.Task.Partition == p.id {", new: "if w.Task.Partition == p.id && p.lost == false {",
+		fault: "a partition that an error has stopped still has writes in the batch",
+		run:   "^TestReadErrorStopsItsPartition$",
+	},
+	{
+		name: "unread-plan-never-claimed", invariant: 8, file: "scheduler/plans.go",
+		old: "return ref == nil, err", new: "return true, err",
+		fault: "a task that waits for its plan is not claimed when the plan can be read",
+		run:   "^(TestUnreadablePlanAtBirth|TestUnreadablePlanBecomesReadable)$",
+	},
+	{
+		name: "request-about-unread-task-lost", invariant: 8, file: "scheduler/held.go",
+		old: "if plan == nil || len(p.held)", new: "if plan != nil || len(p.held)",
+		fault: "a request about a task whose plan cannot be read is dropped",
+		run:   "^TestRequestAboutAnUnreadTask$",
+	},
+	{
+		name: "unread-row-stops-its-partition", invariant: 8, file: "scheduler/apply.go",
+		old: "\t\ts.leave(saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
+		fault: "a task that does not parse keeps its partition from going on",
+		run:   "^TestTaskThatDoesNotParse$",
+	},
+	{
 		name: "forgotten-parent-goes-on", invariant: 8, file: "scheduler/apply.go",
 		old: "gone || err != nil {", new: "gone && err != nil {",
 		fault: "a task whose journal is forgotten, in memory for its children, gets rows again",
@@ -101,7 +149,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "takeover-tells-nothing", invariant: 10, file: "scheduler/takeover.go",
-		old: "\t\t\ts.publishOf(p, endings)\n", new: "",
+		old: "\t\ts.publishOf(p, endings)\n", new: "",
 		fault: "a takeover does not publish what ended after publishedThrough",
 		run:   "^(TestResolveIsPublished|TestTakeoverRepublishes)$",
 	},

@@ -36,7 +36,20 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	if t.Parent != 0 && !ev.ByParent && (ev.Kind == EventCancel || ev.Kind == EventUndo || t.State == StateUndone) {
 		return d.partOfAnother()
 	}
-	switch ev.Kind {
+	if t.PlanVersion != 0 {
+		return d.apply()
+	}
+	t.PlanVersion, out.Row = p.Version, true // it waited for the plan; the row names the version from now on
+	err := d.apply()
+	if err != nil {
+		t.PlanVersion, out.Row = 0, false
+	}
+	return err
+}
+
+// apply decides about a task with steps.
+func (d *decision) apply() error {
+	switch d.ev.Kind {
 	case EventReply:
 		return d.reply()
 	case EventUnserved:
@@ -72,7 +85,7 @@ func Apply(p *Plan, t *Task, ev *Event, out *Outcome) error {
 	case EventProbed:
 		return d.probed()
 	}
-	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", ev.Kind))
+	return d.notAllowed(fmt.Sprintf("event kind %d is unknown", d.ev.Kind))
 }
 
 // partOfAnother refuses what only the parent of a task may ask: what the task came to counts in the parent.

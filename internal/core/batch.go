@@ -28,9 +28,10 @@ var (
 
 // UnreadablePlan is a stored plan that this binary cannot read: a newer one stored it.
 type UnreadablePlan struct {
-	Name    string
-	Version int64
-	Err     error // what it does not know, by name
+	Name       string
+	Version    int64
+	CompleteBy time.Duration // of its tasks, as far as it can be read; 0: it cannot
+	Err        error         // what it does not know, by name
 }
 
 // Error names the plan and what of it is not known.
@@ -322,6 +323,7 @@ type Saved struct {
 	Row     Task // Steps is nil
 	Journal []Record
 	Commits []int64 // of each journal row: the id of the commit that wrote it
+	Err     error   // why the row or the journal cannot be read: what is here is not whole; nil: they can
 }
 
 // Due is one answer of the supervisor's scan: a task whose complete_by bound

@@ -15,6 +15,8 @@ func (t *Task) NextDue(p *Plan) Instant {
 	switch {
 	case t.State.Ended():
 		return 0
+	case p == nil: // it waits for its plan
+		return t.Deadline
 	case t.State == StateUndoing:
 		return t.undoDue(p)
 	}

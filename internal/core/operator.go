@@ -219,6 +219,9 @@ func (t *Task) Possible(p *Plan) []string {
 	}
 	switch t.State {
 	case StatePending, StateProcessing:
+		if t.unread() && t.WentBackAt == 0 {
+			return []string{"cancel", "undo"}
+		}
 		if p == nil || t.Steps == nil {
 			return nil
 		}

@@ -1,12 +1,17 @@
 package core
 
-// Tasks without steps: their plan is unknown, or they were cancelled before they
+// Tasks without steps: their plan is unknown, it cannot be read, or they were cancelled before they
 // were submitted. PlanVersion 0 says that no step of the task ever began.
 
 // withoutPlan serves what still makes sense without steps. When steps may have
 // begun that are not known any more, only a person can say what the task came to.
 func (d *decision) withoutPlan() error {
+	unread := d.t.unread()
 	switch d.ev.Kind {
+	case EventOverdue:
+		if unread {
+			return d.overdueUnread()
+		}
 	case EventResolve:
 		return d.resolve()
 	case EventPoison:
@@ -16,6 +21,9 @@ func (d *decision) withoutPlan() error {
 	case EventExtend, EventAccept:
 		return d.notAllowed("its plan is unknown")
 	case EventCancel, EventUndo:
+		if unread {
+			return d.undoUnread()
+		}
 		return d.undoPlanless()
 	}
 	return d.stale("its plan is unknown")

@@ -13,6 +13,9 @@ func Replay(p *Plan, saved *Saved) (*Task, error) {
 			return nil, err
 		}
 	}
+	if saved.Err != nil {
+		return nil, fmt.Errorf("task %s: %w", pl.t.ID, saved.Err)
+	}
 	if pl.t.Seq == 0 {
 		return nil, fmt.Errorf("task %s: its journal is empty", pl.t.ID)
 	}
@@ -43,6 +46,9 @@ func Play(p *Plan, saved *Saved) *Player {
 
 // Next plays the next row; false: there is none. Error: the journal cannot be replayed.
 func (pl *Player) Next() (bool, error) {
+	if pl.saved.Err != nil {
+		return false, fmt.Errorf("task %s: %w", pl.t.ID, pl.saved.Err)
+	}
 	if pl.t.Seq >= int64(len(pl.saved.Journal)) {
 		return false, nil
 	}

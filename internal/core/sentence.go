@@ -591,6 +591,9 @@ func (w *sentence) processed() {
 func (w *sentence) planless() {
 	t, reason := w.t, w.reason()
 	switch {
+	case t.unread():
+		name, version, _ := AwaitedPlan(t.WaitsFor)
+		w.say("It waits for a node that can read version %d of plan %s, which a newer version of Duly stored; at %s it is undone", version, name, when(t.Deadline))
 	case t.State == StateError && t.PlanVersion == 0:
 		w.say("Operator action required: none of its steps has begun%s; store its plan and resubmit it, or undo or resolve it", reason)
 	case t.State == StateError:

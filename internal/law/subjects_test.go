@@ -242,9 +242,9 @@ var faults = []section{
 	{"Accepted work ends", []subject{
 		{"L1", "One struct and one codec carry a submission through every door and transport; times that are derived from it start at its start-at", ""},
 		{"L2", "No age deletes an accepted submission or control message that is unread; one that is missing is an incident", "the streams' age deletes them and the reader says nothing"},
-		{"L3", "An error stops the store, the partition or the task that it is about, nothing wider", "one plan that a node cannot read drops all partitions of its shard"},
+		{"L3", "An error stops the store, the partition or the task that it is about, nothing wider", ""},
 		{"L4", "Each parked task has at least one waker, whatever is paused", "while anything is paused, tasks parked at a limit are not woken when the limit changes"},
-		{"L5", "What only watches never ends a node or stops a commit; a new kind of record reaches every observer", "migrating tasks to a version with more steps panics the forecast, and so the node"},
+		{"L5", "What only watches never ends a node or stops a commit; a new kind of record reaches every observer", ""},
 		{"L6", "A place of a limit is free again when the partition of its holder has a higher epoch", "places of a dead owner stay taken up to the agent's longest complete-by"},
 		{"L7", "Memory of finished tasks that are not published yet is bounded, and begun work never waits for the event stream", "with events refused, more finished tasks stay in memory than in-flight allows"},
 		{"L8", "An undo of a family is done whole or refused, also while the family is being forgotten", "children are forgotten before their parent, so that an undo reaches only some"},

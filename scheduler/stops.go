@@ -1,0 +1,124 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// sortedStore is the state store whose errors say what they stop. A read of one partition that fails stops that
+// partition, unless the store says itself that it is the store which does not answer. All else stops the store: plans are
+// every partition's, and after a commit that failed nothing is known of any.
+type sortedStore struct{ Store }
+
+// ofPartition says of a read's error that it stops the partition that was read.
+func ofPartition[T any](partition int, is T, err error) (T, error) {
+	return is, core.StoppingPartition(partition, err)
+}
+
+// LoadActive implements Store.
+func (s sortedStore) LoadActive(ctx context.Context, partition int, after int64, limit int) ([]core.Saved, error) {
+	is, err := s.Store.LoadActive(ctx, partition, after, limit)
+	return ofPartition(partition, is, err)
+}
+
+// LoadNumbers implements Store.
+func (s sortedStore) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
+	is, err := s.Store.LoadNumbers(ctx, partition, numbers)
+	return ofPartition(partition, is, err)
+}
+
+// LoadIDs implements Store.
+func (s sortedStore) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
+	is, err := s.Store.LoadIDs(ctx, partition, ids)
+	return ofPartition(partition, is, err)
+}
+
+// Waiting implements Store.
+func (s sortedStore) Waiting(ctx context.Context, partition int, agent string, after int64, limit int) ([]int64, error) {
+	is, err := s.Store.Waiting(ctx, partition, agent, after, limit)
+	return ofPartition(partition, is, err)
+}
+
+// Children implements Store.
+func (s sortedStore) Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	is, err := s.Store.Children(ctx, partition, of, after, limit)
+	return ofPartition(partition, is, err)
+}
+
+// Youngest implements Store.
+func (s sortedStore) Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	is, err := s.Store.Youngest(ctx, partition, of, below, limit)
+	return ofPartition(partition, is, err)
+}
+
+// ChildCounts implements Store.
+func (s sortedStore) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
+	is, err := s.Store.ChildCounts(ctx, partition, of)
+	return ofPartition(partition, is, err)
+}
+
+// stop lets go of the one partition that an error stops, with what the round would have written of it. It reports false
+// when the error stops more.
+func (s *Shard) stop(err error) bool {
+	f := core.FaultOf(err)
+	p := s.partitions[f.Partition]
+	if f.Stops != core.StopsPartition || p == nil {
+		return false
+	}
+	s.noteStopped(p.id, err)
+	s.cycle.lost = append(s.cycle.lost, p.id)
+	p.lost = true
+	s.takeBack(p)
+	s.Drop(p.id)
+	return true
+}
+
+func (s *Shard) noteStopped(partition int, err error) {
+	c := &s.cycle
+	c.stopped = append(c.stopped, partition)
+	c.failed = errors.Join(c.failed, err)
+}
+
+// fenceStopped is stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
+func (s *Shard) fenceStopped(err error) (core.CommitResult, error) {
+	f := core.FaultOf(err)
+	if f.Stops != core.StopsPartition {
+		return core.CommitResult{}, err
+	}
+	s.noteStopped(f.Partition, err)
+	return core.CommitResult{Fenced: []int{f.Partition}}, nil
+}
+
+// takeBack removes a partition's writes from the batch.
+func (s *Shard) takeBack(p *partition) {
+	c := &s.cycle
+	place, kept := make([]int, len(c.batch.Writes)+1), 0
+	for i := range c.batch.Writes {
+		w := c.batch.Writes[i]
+		if w.Task.Partition == p.id {
+			c.bytes -= w.Size()
+			continue
+		}
+		c.batch.Writes[kept] = w
+		kept++
+		place[i+1] = kept
+	}
+	clear(c.batch.Writes[kept:])
+	c.batch.Writes = c.batch.Writes[:kept]
+	moved := map[*entry]bool{}
+	move := func(e *entry) {
+		if e != nil && !moved[e] {
+			moved[e], e.write = true, place[e.write]
+		}
+	}
+	for _, x := range c.touched {
+		move(x.e)
+	}
+	for i := range c.batch.Writes {
+		move(s.stored(&c.batch.Writes[i]))
+	}
+	c.touched = slices.DeleteFunc(c.touched, func(x touch) bool { return x.p == p })
+}
