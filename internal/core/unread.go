@@ -3,8 +3,6 @@ package core
 import (
 	"cmp"
 	"fmt"
-	"strconv"
-	"strings"
 )
 
 // A task whose plan its owner cannot read, because a newer binary stored it, is stored all the same. It is parked: it waits
@@ -21,13 +19,17 @@ func (u UnreadablePlan) Awaited() string {
 
 // AwaitedPlan is the plan that a task waits for by what it waits for; false: that is none, but an agent.
 func AwaitedPlan(waitsFor string) (name string, version int64, is bool) {
-	rest, is := strings.CutPrefix(waitsFor, awaitedPlan)
-	if !is {
+	if len(waitsFor) < len(awaitedPlan) || waitsFor[:len(awaitedPlan)] != awaitedPlan {
 		return "", 0, false
 	}
-	name, number, _ := strings.Cut(rest, ":")
-	version, err := strconv.ParseInt(number, 10, 64)
-	return name, version, err == nil
+	rest := waitsFor[len(awaitedPlan):]
+	for i := range len(rest) {
+		if rest[i] == ':' {
+			version, err := ParsePlanVersion(rest[i+1:])
+			return rest[:i], version, err == nil && version != 0
+		}
+	}
+	return "", 0, false
 }
 
 // BirthUnread is Birth of a task whose plan cannot be read.
