@@ -145,7 +145,8 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 		err := rows.Scan(to...)
 		one := core.Saved{Row: *row.Task}
 		if err != nil {
-			if row.Number == 0 { // not even whose row it is
+			readable(rows, to)
+			if one.Row = *row.Task; row.Number == 0 { // not even whose row it is
 				return nil, fmt.Errorf("task row of partition %d: %w", partition, err)
 			}
 			one.Row.Partition = partition
@@ -161,6 +162,18 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 		return nil, nil
 	}
 	return found, r.journals(ctx, partition, numbers, found)
+}
+
+// readable reads each column of a row by itself, because a scan ends at the first that it cannot read.
+func readable(rows *sql.Rows, to []any) {
+	for i := range to {
+		one := make([]any, len(to))
+		for k := range one {
+			one[k] = new(any)
+		}
+		one[i] = to[i]
+		_ = rows.Scan(one...) // its error is what the row's scan said
+	}
 }
 
 // whole refuses tasks of which one cannot be read: who asks about tasks goes by all that is known of them.
