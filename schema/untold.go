@@ -42,9 +42,9 @@ func ending(plan *core.Plan, saved *core.Saved) core.Ending {
 	}
 	switch live, err := core.Replay(plan, saved); {
 	case t.State == core.StateProcessed:
-	case err != nil:
-		e.Error = err.Error()
-	default:
+	case saved.Err != nil:
+		e.Error = saved.Err.Error()
+	case err == nil: // else its journal has been purged
 		e.Error = live.Why
 		if plan != nil && live.FailedStep > 0 {
 			e.Step = plan.Steps[live.FailedStep-1].Name

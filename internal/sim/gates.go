@@ -143,7 +143,7 @@ func (w *World) putVersion(was *core.Plan, step uint32, within time.Duration) {
 	next.Version++
 	next.Steps = slices.Clone(was.Steps)
 	s := &next.Steps[int(step)%len(next.Steps)]
-	s.Agent, s.CompleteBy = otherAgent[s.Agent], within
+	s.Agent, s.CompleteBy = otherAgent[s.Agent], within.Truncate(time.Millisecond)
 	w.addPlan(next)
 	for _, a := range w.agents {
 		a.serveStep(*s)

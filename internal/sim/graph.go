@@ -160,7 +160,7 @@ func (g *plansOf) step(p *core.Plan, i int, after []int) core.Step {
 	case core.SignalStep:
 		s.CompleteBy, s.ResultMax = min(g.span(300, 2500), p.CompleteBy), signalMax
 		if i%2 == 0 {
-			s.Schema = "schema"
+			s.Schema = "true"
 		}
 	case core.TaskStep, core.EachStep:
 		s.Undoable = true

@@ -45,7 +45,11 @@ func (w *World) addPlan(p core.Plan) {
 	p.Grace = grace
 	w.Store.AddPlan(p)
 	if w.second != nil {
-		put := func(s Second) { _ = s.PutPlan(context.Background(), p.WithDefaults()) }
+		put := func(s Second) {
+			if err := s.PutPlan(context.Background(), p.WithDefaults()); err != nil {
+				w.wrong(-1, "", "the second store does not take plan %s: %v", p.Name, err)
+			}
+		}
 		w.second.write(put)
 		put(w.second.store)
 	}

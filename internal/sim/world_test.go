@@ -79,7 +79,7 @@ func TestKnownViolations(t *testing.T) {
 	}{
 		{"L4", sim.Judge{Paused: true}, true, 1, "nothing makes"},
 		{"L15", sim.Judge{Order: true}, true, 1, "which has not begun, is claimed"},
-		{"L24", sim.Judge{Places: true}, true, 82, "the limit is"},
+		{"L24", sim.Judge{Places: true}, true, 230, "the limit is"},
 		{"none yet", sim.Judge{WentBack: true}, false, 1202, "no pause, breaker or limit holds it"},
 	} {
 		t.Run(known.subject, func(t *testing.T) {
