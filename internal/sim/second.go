@@ -208,17 +208,20 @@ func (t tables) Fresh(ctx context.Context, p int, from, after, last int64) ([]co
 	return same(t, "new tasks", one, err, func(s Second) ([]core.Fresh, error) { return s.Fresh(ctx, p, from, after, last) })
 }
 
-// CursorsOf leaves out what a store has of partitions that nobody has taken over yet.
+// CursorsOf compares without the partitions that nobody has taken over yet: a store may have no row of them.
 func (t tables) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {
 	one, err := t.MemStore.CursorsOf(ctx, partitions, owner)
-	return same(t, "cursors", taken(one), err, func(s Second) ([]core.PartitionState, error) {
-		all, err := s.CursorsOf(ctx, partitions, owner)
+	all := one
+	_, err = same(t, "cursors", taken(one), err, func(s Second) ([]core.PartitionState, error) {
+		var err error
+		all, err = s.CursorsOf(ctx, partitions, owner)
 		return taken(all), err
 	})
+	return all, err
 }
 
 func taken(all []core.PartitionState) []core.PartitionState {
-	all = slices.DeleteFunc(all, func(st core.PartitionState) bool { return st.Epoch == 0 })
+	all = slices.DeleteFunc(slices.Clone(all), func(st core.PartitionState) bool { return st.Epoch == 0 })
 	slices.SortFunc(all, func(a, b core.PartitionState) int { return cmp.Compare(a.Partition, b.Partition) })
 	return all
 }
