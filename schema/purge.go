@@ -16,8 +16,10 @@ import (
 // such a task ends otherwise, it gets a new end number.
 //
 // A child goes with its parent, whose undo may need it: its own end is passed over while
-// the journal of its parent is there. When the parent's turn has come its children go
-// first, the deepest before the others, and it goes with the last of them.
+// the journal of its parent is there. When the parent's turn has come its journal goes
+// first, with as many of its descendants as a purge takes, the deepest before the others:
+// from then on it cannot be undone. Its end is passed when the last of them has gone, so
+// that a purge which was cut off goes on there.
 
 // purgePlaces remembers how far the old rows of each partition are gone, so that
 // a look for more does not walk over those that stay. It is a help only: without
@@ -51,7 +53,7 @@ func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
 type Old struct {
 	Rows, Details []int64 // numbers of tasks
 	Family        []Kin   // what goes with Details, if they go
-	Partly        bool    // there is more of the family: Details stay until that is gone
+	Partly        bool    // there is more of the family: the next purge goes on with it
 	Labels        bool    // some of Rows have labels
 	Forgotten     int64   // the end number up to which all will be forgotten
 
@@ -67,16 +69,12 @@ func (o *Old) Goes(old []int64) []int64 {
 	if len(o.Family) == 0 {
 		return old
 	}
-	var all []int64
-	if !o.Partly {
-		all = old
-	}
-	is := make(map[int64]bool, len(old))
+	all, is := slices.Clone(old), make(map[int64]bool, len(old))
 	for _, number := range old {
 		is[number] = true
 	}
 	for _, k := range o.Family {
-		if is[k.Of] {
+		if is[k.Of] && !is[k.Number] {
 			all = append(all, k.Number)
 		}
 	}
