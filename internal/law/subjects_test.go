@@ -259,7 +259,7 @@ var faults = []section{
 		{"L18", "Thousands of keys of one limit starve no other agent's grants", "the other agents' grants wait"},
 		{"L19", "An id that is used again after retention has keys of its own", "keys of a ledger carry no generation: the work is reported done and was not done"},
 		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", "an attempt is spent"},
-		{"L21", "`duly books` goes on after a task that it cannot replay, and names it", "it stops there"},
+		{"L21", "`duly books` goes on after a task that it cannot replay, and names it", ""},
 		{"L22", "A refused migration leaves a breaker's trial as it was", "the marks of the trial are lost"},
 		{"L24", "A place is freed, and a call counted, by the commit of the answer", "both happen when the answer is applied, so that a place can be used twice"},
 	}},
