@@ -248,7 +248,7 @@ var faults = []section{
 		{"L6", "A place of a limit is free again when the partition of its holder has a higher epoch", "places of a dead owner stay taken up to the agent's longest complete-by"},
 		{"L7", "Memory of finished tasks that are not published yet is bounded, and begun work never waits for the event stream", "with events refused, more finished tasks stay in memory than in-flight allows"},
 		{"L8", "An undo of a family is done whole or refused, also while the family is being forgotten", ""},
-		{"L9", "Runs of a schedule with overlap `skip` never overlap, and what is skipped is told", "a backlog is taken for a task that was forgotten, and catch-up loses slots"},
+		{"L9", "Runs of a schedule with overlap `skip` never overlap, and what is skipped is told", ""},
 		{"L11", "A counter about an agent counts only what the agent did", "calls of a dead owner, found overdue at the takeover, open the breaker of a healthy agent"},
 		{"L12", "Each statement of a migration has its own lock time-out and retry", ""},
 		{"L13", "What was refused for want of disk is taken again when there is room, and messages name what the command has", ""},
