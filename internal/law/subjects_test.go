@@ -246,7 +246,7 @@ var faults = []section{
 		{"L4", "Each parked task has at least one waker, whatever is paused", "while anything is paused, tasks parked at a limit are not woken when the limit changes"},
 		{"L5", "What only watches never ends a node or stops a commit; a new kind of record reaches every observer", ""},
 		{"L6", "A place of a limit is free again when the partition of its holder has a higher epoch", "places of a dead owner stay taken up to the agent's longest complete-by"},
-		{"L7", "Memory of finished tasks that are not published yet is bounded, and begun work never waits for the event stream", "with events refused, more finished tasks stay in memory than in-flight allows"},
+		{"L7", "Memory of finished tasks that are not published yet is bounded, and begun work never waits for the event stream", ""},
 		{"L8", "An undo of a family is done whole or refused, also while the family is being forgotten", ""},
 		{"L9", "Runs of a schedule with overlap `skip` never overlap, and what is skipped is told", ""},
 		{"L11", "A counter about an agent counts only what the agent did", "calls of a dead owner, found overdue at the takeover, open the breaker of a healthy agent"},
