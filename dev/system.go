@@ -94,12 +94,13 @@ func (s *System) start(ctx context.Context, o Options) error {
 		return fmt.Errorf("%s: %w", o.Dir, ErrInUse)
 	}
 	s.lock = lock
-	if s.nats, err = natsserver.Start(natsserver.Options{Dir: filepath.Join(o.Dir, "nats"), Host: o.NATSHost, Port: o.NATSPort, Logger: o.Log}); err != nil {
+	natsDir := filepath.Join(o.Dir, "nats")
+	if s.nats, err = natsserver.Start(natsserver.Options{Dir: natsDir, Host: o.NATSHost, Port: o.NATSPort, Logger: o.Log}); err != nil {
 		return err
 	}
 	s.NATSURL = s.nats.ClientURL()
 	cfg := o.Config
-	cfg.NATSURL, cfg.SyncAlways = s.NATSURL, s.nats.SyncAlways()
+	cfg.NATSURL, cfg.NATSDir, cfg.SyncAlways = s.NATSURL, natsDir, s.nats.SyncAlways()
 	if cfg.DatabaseURL, err = s.store(ctx, o); err != nil {
 		return err
 	}
@@ -115,8 +116,9 @@ func (s *System) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// mend starts the NATS server again when one of its streams met a write error: here
-// there is no orchestrator that would.
+// mend starts the NATS server again when one of its streams met a write error, or when it
+// started with much less room than its disk has now: here there is no orchestrator that
+// would. It waits until the disk has room.
 func (s *System) mend(ctx context.Context) {
 	look := time.NewTicker(mendLook)
 	defer look.Stop()
@@ -128,11 +130,16 @@ func (s *System) mend(ctx context.Context) {
 			return
 		case <-look.C:
 		}
-		if !failed && s.Node.WriteError() == nil || time.Since(tried) < mendRest {
+		broken := s.Node.WriteError()
+		if !failed && broken == nil && !s.nats.Cramped() || time.Since(tried) < mendRest || !s.nats.HasRoom() {
 			continue
 		}
-		if !failed {
-			s.log.Warn("the NATS server in this process is started again", "error", s.Node.WriteError())
+		switch {
+		case failed:
+		case broken != nil:
+			s.log.Warn("the NATS server in this process is started again", "error", broken)
+		default:
+			s.log.Info("the NATS server in this process is started again: its disk has more room now")
 		}
 		err := s.nats.Restart()
 		if err != nil && !failed {

@@ -22,7 +22,9 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	s.applyPauses()
 	s.applyBreakers()
 	s.applyLimits()
-	s.applyPublished()
+	if err := s.applyPublished(ctx); err != nil {
+		return false, err
+	}
 	s.applyEvidence()
 	s.relay()
 	first := s.firstNext
@@ -53,65 +55,6 @@ func (s *Shard) roomy() bool {
 // use notes a task as used in this round, so that it is let go at its end if
 // nothing holds it.
 func (s *Shard) use(p *partition, e *entry) { s.cycle.touched = append(s.cycle.touched, touch{p, e}) }
-
-func (s *Shard) applyPublished() {
-	c := &s.cycle
-	for ; c.pos.published < len(c.mail.Published); c.pos.published++ {
-		m := &c.mail.Published[c.pos.published]
-		p := s.partitions[m.Partition]
-		if p == nil || p.epoch != m.Epoch {
-			continue
-		}
-		if m.Err != nil {
-			s.republish(*m)
-			continue
-		}
-		if s.republishAfter = 0; s.republishAt > c.now {
-			s.republishAt = c.now // it takes endings again
-		}
-		s.eventsTaken()
-		for i := range m.Endings {
-			p.published.add(m.Endings[i].EndNumber)
-		}
-	}
-	if s.republishAt != 0 && c.now >= s.republishAt {
-		again := s.republishing
-		s.republishing, s.republishAt = nil, 0
-		for _, m := range again {
-			if p := s.partitions[m.Partition]; p != nil && p.epoch == m.Epoch {
-				s.Stats.Republished += int64(len(m.Endings))
-				s.publishOf(p, m.Endings)
-			}
-		}
-	}
-}
-
-// eventsTaken says that the event stream takes endings, or that none are left to be published again.
-func (s *Shard) eventsTaken() {
-	if s.unpublished {
-		s.unpublished = false
-		s.cfg.report(TroubleEvents, nil)
-	}
-}
-
-// republish keeps endings that the event stream refused. They are published again together, and
-// after longer and longer pauses while it refuses: a stream that is away for seconds or
-// hours is asked now and then. What is kept is bounded by InFlight, because endings that
-// are not published count there. Nothing is logged for each: the stream's trouble is reported once.
-func (s *Shard) republish(m PublishedMail) {
-	s.unpublished = true
-	s.cfg.report(TroubleEvents, m.Err)
-	s.republishing = append(s.republishing, m)
-	if s.republishAt != 0 {
-		return
-	}
-	s.republishAfter = min(max(s.cfg.PublishRetry, 2*s.republishAfter), republishMost*s.cfg.PublishRetry)
-	s.republishAt = s.cycle.now.Add(s.republishAfter)
-}
-
-// republishMost is how many times PublishRetry the longest pause is before endings are
-// published again.
-const republishMost = 8
 
 // applyEvidence records outside the database what has been committed: at most about
 // once a second, and soon after the last commit of many.

@@ -21,6 +21,7 @@ type bus struct {
 	said      []func(core.Probe) // by which each is answered
 	sends     int                // calls of Send
 	publishes int                // calls of Publish
+	most      int                // endings of one publication
 
 	publishErr, refuseErr, deadErr error
 	hold                           bool // no confirmation of endings
@@ -56,6 +57,7 @@ func (b *bus) Probe(q scheduler.Question, said func(core.Probe)) {
 
 func (b *bus) Publish(endings []core.Ending, done func(error)) {
 	b.publishes++
+	b.most = max(b.most, len(endings))
 	for _, e := range endings {
 		b.note("publish %s %s %d", e.ID, e.State, e.EndNumber)
 	}

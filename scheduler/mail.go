@@ -65,6 +65,7 @@ type ProbedMail struct {
 type PublishedMail struct {
 	Partition int
 	Epoch     int64
+	Again     bool // they were read from the store to be published again
 	Endings   []core.Ending
 	Err       error
 }

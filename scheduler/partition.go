@@ -32,6 +32,7 @@ type partition struct {
 	nextNumber int64
 	nextEnd    int64
 	published  publishedEnds
+	retell     retelling
 
 	tasks     map[int64]*entry  // tasks in flight, by number
 	ids       map[string]*entry // the same, by id

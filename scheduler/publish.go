@@ -168,11 +168,6 @@ func (s *Shard) publishEndings() {
 	s.handToStream(all, mails)
 }
 
-// publishOf hands endings of one partition to the event stream.
-func (s *Shard) publishOf(p *partition, endings []core.Ending) {
-	s.handToStream(endings, []PublishedMail{{Partition: p.id, Epoch: p.epoch, Endings: endings}})
-}
-
 // handToStream hands endings to the event stream; the mails, which confirm them, say which are of which partition.
 func (s *Shard) handToStream(endings []core.Ending, mails []PublishedMail) {
 	s.bus.Publish(endings, func(err error) {

@@ -46,6 +46,40 @@ func TestRepublish(t *testing.T) {
 	}
 }
 
+// Tasks that have begun go on while the event stream is away for long. What has ended is not kept in memory until then: a try
+// publishes a page that is read from the store, and the stream gets the next one when it has taken that.
+//
+// covers: L7
+func TestEventsAwayForLong(t *testing.T) {
+	r := newRig(t, scheduler.Config{PublishRetry: time.Second, InFlight: 8})
+	r.bus.publishErr = errCut
+	const n, page = 2500, 1000
+	for i := 0; i < n; i += 100 {
+		for k := range 100 {
+			r.tasks(0, core.Submission{Type: "unknown", ID: fmt.Sprint("t", i+k)})
+		}
+		r.cycle()
+	}
+	r.bus.most = 0
+	for range 3 {
+		r.now = r.shard.NextWake()
+		r.cycle()
+		if r.cycle(); r.bus.most != page {
+			t.Fatalf("%d endings are published at a time, want %d", r.bus.most, page)
+		}
+	}
+	r.bus.publishErr = nil
+	for told := -1; told < n; told = int(r.store.Partition(0).Told) {
+		if r.now = r.shard.NextWake(); r.now == 0 {
+			t.Fatalf("told %d of %d, and nothing is to come", told, n)
+		}
+		r.flush()
+	}
+	if r.checkTold(); r.bus.most != page {
+		t.Errorf("%d endings are published at a time, want %d", r.bus.most, page)
+	}
+}
+
 // While the event stream is away the pauses before endings are published again grow, up to a
 // bound, and nothing is logged for each; one ending that it takes ends them.
 //

@@ -113,7 +113,6 @@ type Shard struct {
 	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
 	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
-	republishing   []PublishedMail // endings to publish again
 	republishAt    core.Instant
 	republishAfter time.Duration // the pause before that; 0: the stream takes endings
 	// evidence is of partitions that were lost: a later takeover compares it with what
@@ -269,7 +268,7 @@ func (s *Shard) abandon() {
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.told, s.firstNext, s.turns, s.fansAt = nil, nil, nil, 0
-	s.reorder, s.wakes, s.republishing, s.republishAt, s.evidenceAt = true, nil, nil, 0, 0
+	s.reorder, s.wakes, s.republishAt, s.evidenceAt = true, nil, 0, 0
 	s.cycle.endRound()
 }
 

@@ -36,6 +36,12 @@ func (s sortedStore) LoadIDs(ctx context.Context, partition int, ids []string) (
 	return ofPartition(partition, is, err)
 }
 
+// Untold implements Store.
+func (s sortedStore) Untold(ctx context.Context, partition int, after int64, limit int) ([]core.Ending, error) {
+	is, err := s.Store.Untold(ctx, partition, after, limit)
+	return ofPartition(partition, is, err)
+}
+
 // Waiting implements Store.
 func (s sortedStore) Waiting(ctx context.Context, partition int, agent string, after int64, limit int) ([]int64, error) {
 	is, err := s.Store.Waiting(ctx, partition, agent, after, limit)

@@ -9,7 +9,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// loadPage is how many tasks, or endings, a takeover reads at a time.
+// loadPage is how many tasks, or endings that are not published, are read at a time.
 const loadPage = 1000
 
 // Adopted says where the readers of a partition begin.
@@ -193,7 +193,8 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	if err := s.resumeFresh(ctx, p); err != nil {
 		return err
 	}
-	return s.republishAll(ctx, p)
+	p.retell = retelling{on: true, notify: true, after: p.published.through, until: p.nextEnd}
+	return s.retellPage(ctx, p)
 }
 
 func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) error {
@@ -209,30 +210,4 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	s.keep(p, e, false)
 	s.cycle.resumed = nil
 	return nil
-}
-
-// republishAll publishes what ended after publishedThrough, to the event stream and to the
-// submitters. A number that was given but
-// is not in the store (a new task that was a duplicate, a task that was resumed after its end)
-// needs no publishing, and must not hold publishedThrough back.
-func (s *Shard) republishAll(ctx context.Context, p *partition) error {
-	last := p.published.through
-	for {
-		endings, err := s.store.Untold(ctx, p.id, last, loadPage)
-		if err != nil {
-			return err
-		}
-		for i := range endings {
-			e := &endings[i]
-			p.published.skip(last+1, e.EndNumber)
-			last = e.EndNumber
-			s.notify(p, e.ReplyTo, core.Status{ID: e.ID, Type: e.Type, Status: string(e.State), Error: e.Error, At: e.At})
-		}
-		if len(endings) == 0 { // a page that is not full may lack one that cannot be read
-			p.published.skip(last+1, p.nextEnd)
-			return nil
-		}
-		s.Stats.Republished += int64(len(endings))
-		s.publishOf(p, endings)
-	}
 }

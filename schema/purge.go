@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -16,47 +17,63 @@ import (
 // such a task ends otherwise, it gets a new end number.
 //
 // A child goes with its parent, whose undo may need it: its own end is passed over while
-// the journal of its parent is there. When the parent's turn has come its children go
-// first, the deepest before the others, and it goes with the last of them.
+// the journal of its parent is there. When the parent's turn has come its journal goes
+// first, with as many of its descendants as a purge takes, the deepest before the others:
+// from then on it cannot be undone. Its end is passed when the last of them has gone, so
+// that a purge which was cut off goes on there.
+
+// purgeAgain is how often the old rows of a partition are looked at from the first on: a task that stayed, because it was
+// in error, or had not ended, may have ended since.
+const purgeAgain = time.Hour
 
 // purgePlaces remembers how far the old rows of each partition are gone, so that
 // a look for more does not walk over those that stay. It is a help only: without
 // it, after a start, the first look walks once.
 type purgePlaces struct {
 	mu     sync.Mutex
-	places map[int]int64 // every row below that number is gone, or belongs to a task that stays
+	places map[int]purgePlace
 }
 
-func (p *purgePlaces) get(partition int) int64 {
+// purgePlace is how far the rows of a partition are gone.
+type purgePlace struct {
+	number int64        // every row below is gone, or belonged to a task that stays
+	from   core.Instant // what was old when the first row was looked at
+}
+
+// get returns the place for a look at rows that ended before an instant.
+func (p *purgePlaces) get(partition int, old core.Instant) purgePlace {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.places[partition]
+	if is := p.places[partition]; old < is.from.Add(purgeAgain) {
+		return is
+	}
+	return purgePlace{from: old}
 }
 
-func (p *purgePlaces) set(partition int, number int64) {
+func (p *purgePlaces) set(partition int, is purgePlace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.places == nil {
-		p.places = map[int]int64{}
+		p.places = map[int]purgePlace{}
 	}
-	p.places[partition] = number
+	p.places[partition] = is
 }
 
 // forget begins again, at a takeover: another owner may have gone back in time
 // with a restored database.
-func (p *purgePlaces) forget(partition int) { p.set(partition, 0) }
+func (p *purgePlaces) forget(partition int) { p.set(partition, purgePlace{}) }
 
 // Old is what a purge may take: it was found without holding the partition, and is checked
 // again by the statements that take it.
 type Old struct {
 	Rows, Details []int64 // numbers of tasks
 	Family        []Kin   // what goes with Details, if they go
-	Partly        bool    // there is more of the family: Details stay until that is gone
+	Partly        bool    // there is more of the family: the next purge goes on with it
 	Labels        bool    // some of Rows have labels
 	Forgotten     int64   // the end number up to which all will be forgotten
 
-	number int64 // see purgePlaces
-	moves  bool  // Forgotten is further than it stood
+	place purgePlace
+	moves bool // Forgotten is further than it stood
 }
 
 // Kin is a child, or a child of a child, of a task whose details are to be forgotten.
@@ -67,16 +84,12 @@ func (o *Old) Goes(old []int64) []int64 {
 	if len(o.Family) == 0 {
 		return old
 	}
-	var all []int64
-	if !o.Partly {
-		all = old
-	}
-	is := make(map[int64]bool, len(old))
+	all, is := slices.Clone(old), make(map[int64]bool, len(old))
 	for _, number := range old {
 		is[number] = true
 	}
 	for _, k := range o.Family {
-		if is[k.Of] {
+		if is[k.Of] && !is[k.Number] {
 			all = append(all, k.Number)
 		}
 	}
@@ -114,13 +127,13 @@ const purgeLook = 20_000
 
 // choose looks for up to limit old rows and as many tasks with old details.
 func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (Old, error) {
-	c := Old{number: r.purged.get(partition)}
+	c := Old{place: r.purged.get(partition, row)}
 	if row > 0 {
-		old, err := r.old(ctx, qOldRows, partition, c.number, row, limit)
+		old, err := r.old(ctx, qOldRows, partition, c.place.number, row, limit)
 		if err != nil {
 			return c, err
 		}
-		c.Rows, c.Labels, c.number = old.numbers, old.labels, old.next
+		c.Rows, c.Labels, c.place.number = old.numbers, old.labels, old.next
 	}
 	if detail == 0 {
 		return c, nil
@@ -195,7 +208,7 @@ func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.In
 		touched, err = take(&c)
 	}
 	if err == nil {
-		r.purged.set(partition, c.number)
+		r.purged.set(partition, c.place)
 	}
 	return touched, err
 }

@@ -176,16 +176,6 @@ func readable(rows *sql.Rows, to []any) {
 	}
 }
 
-// whole refuses tasks of which one cannot be read: who asks about tasks goes by all that is known of them.
-func whole(saved []core.Saved, err error) ([]core.Saved, error) {
-	for i := range saved {
-		if saved[i].Err != nil {
-			return nil, fmt.Errorf("task %s: %w", saved[i].Row.ID, saved[i].Err)
-		}
-	}
-	return saved, err
-}
-
 func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {
 	at := make(map[int64]*core.Saved, len(into))
 	for i := range into {

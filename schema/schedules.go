@@ -17,7 +17,7 @@ import (
 // scheduleColumns are in the order of scanSchedule and of scheduleArgs.
 var scheduleColumns = []string{
 	"name", "type", "input", "plan_version", "complete_by", "labels", "cron", "every", "zone", "from_at", "until_at", "jitter", "overlap", "queue", "catch_up", "catch_ups",
-	"paused", "revision", "by_name", "created_at", "changed_at", "cursor_at", "waiting", "last_run", "last_task", "last_at", "outcome", "why",
+	"paused", "revision", "by_name", "created_at", "changed_at", "cursor_at", "waiting", "last_run", "last_task", "last_at", "last_place", "outcome", "why",
 	"submitted", "skipped", "missed", "failing_since", "failure", "due_at",
 }
 
@@ -26,7 +26,7 @@ var (
 	qScheduleName  = qScheduleAll + `name = ?1`
 	qSchedulePage  = qScheduleAll + `name > ?1 ORDER BY name LIMIT ?2`
 	qScheduleDue   = qScheduleAll + `name > ?1 AND due_at <= ?3 ORDER BY name LIMIT ?2`
-	qScheduleTasks = `SELECT name, last_task, last_at FROM schedules WHERE last_task <> '' AND outcome = '' ORDER BY name LIMIT ?1`
+	qScheduleTasks = `SELECT name, last_task, last_place FROM schedules WHERE last_task <> '' AND outcome = '' ORDER BY name LIMIT ?1`
 	qScheduleCount = `SELECT count(*) FROM schedules WHERE name <> ?1` // one that is there already is told as such
 	qScheduleDrop  = `DELETE FROM schedules WHERE name = ?1 AND revision = ?2`
 	qScheduleNew   = `INSERT INTO schedules (` + strings.Join(scheduleColumns, ", ") + `) VALUES (` + params(1, len(scheduleColumns)) + `) ON CONFLICT (name) DO NOTHING`
@@ -54,7 +54,7 @@ func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
 	slices.Sort(labels)
 	return []any{
 		s.Name, s.Type, []byte(s.Input), s.PlanVersion, s.CompleteBy, words(strings.Join(labels, ",")), words(s.Cron), s.Every, s.Zone, r.when(s.From), r.when(s.Until), s.Jitter, s.Overlap, s.Queue, s.CatchUp, s.CatchUps,
-		s.Paused, s.Revision, words(s.By), r.when(s.Created), r.when(s.Changed), r.when(s.Cursor), waiting, r.when(s.Last), s.LastTask, r.when(s.LastAt), string(s.Outcome), words(s.Why),
+		s.Paused, s.Revision, words(s.By), r.when(s.Created), r.when(s.Changed), r.when(s.Cursor), waiting, r.when(s.Last), s.LastTask, r.when(s.LastAt), int64(s.LastPlace), string(s.Outcome), words(s.Why),
 		s.Submitted, s.Skipped, s.Missed, r.when(s.Failing), words(s.Failure), r.when(s.Due),
 	}, nil
 }
@@ -64,14 +64,16 @@ func scanSchedule(row interface{ Scan(...any) error }) (operate.Schedule, error)
 	var from, until, created, changed, cursor, last, lastAt, failing, due instant
 	var input, waiting []byte
 	var labels, outcome string
+	var place int64
 	err := row.Scan(&s.Name, &s.Type, &input, &s.PlanVersion, &s.CompleteBy, &labels, &s.Cron, &s.Every, &s.Zone, &from, &until, &s.Jitter, &s.Overlap, &s.Queue, &s.CatchUp, &s.CatchUps,
-		&s.Paused, &s.Revision, &s.By, &created, &changed, &cursor, &waiting, &last, &s.LastTask, &lastAt, &outcome, &s.Why,
+		&s.Paused, &s.Revision, &s.By, &created, &changed, &cursor, &waiting, &last, &s.LastTask, &lastAt, &place, &outcome, &s.Why,
 		&s.Submitted, &s.Skipped, &s.Missed, &failing, &s.Failure, &due)
 	if err != nil {
 		return s, err
 	}
 	s.Input, s.Outcome = input, core.State(outcome)
 	s.From, s.Until, s.Created, s.Changed, s.Cursor = from.timeOf(), until.timeOf(), created.timeOf(), changed.timeOf(), cursor.timeOf()
+	s.LastPlace = uint64(place)
 	s.Last, s.LastAt, s.Failing, s.Due = last.timeOf(), lastAt.timeOf(), failing.timeOf(), due.timeOf()
 	if labels != "" {
 		s.Labels = map[string]string{}
@@ -168,9 +170,9 @@ func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, afte
 func (a *asked) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, error) {
 	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (operate.ScheduleTask, error) {
 		var t operate.ScheduleTask
-		var at instant
-		err := row.Scan(&t.Name, &t.Task, &at)
-		t.At = at.timeOf()
+		var place int64
+		err := row.Scan(&t.Name, &t.Task, &place)
+		t.Place = uint64(place)
 		return t, err
 	}, qScheduleTasks, operate.SchedulesMax)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Get implements Store.
 func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, error) {
-	saved, err := whole(r.LoadIDs(ctx, partition, []string{id}))
+	saved, err := r.LoadIDs(ctx, partition, []string{id})
 	if err != nil {
 		return core.View{}, err
 	}
@@ -18,6 +18,9 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 		return core.View{}, fmt.Errorf("task %s: %w", id, core.ErrNotFound)
 	}
 	s := &saved[0]
+	if s.Err != nil {
+		return core.View{}, fmt.Errorf("task %s: %w", id, s.Err)
+	}
 	var plan *core.Plan
 	if s.Row.PlanVersion != 0 {
 		if plan, err = r.plan(ctx, s.Row.Type, s.Row.PlanVersion); err != nil {

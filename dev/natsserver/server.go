@@ -17,6 +17,8 @@ import (
 
 	"github.com/gofrs/flock"
 	"github.com/nats-io/nats-server/v2/server"
+
+	"duly.dev/duly/internal/disk"
 )
 
 // The defaults of Options.
@@ -117,6 +119,28 @@ func (s *Server) Restart() error {
 	}
 	s.server = again
 	return nil
+}
+
+// roomLeast is how many bytes must be free on the disk for a start to help a stream that could not be written.
+const roomLeast = 16 << 20
+
+// HasRoom reports whether the server can be started again with room to write: on a full disk it would fail again, and
+// reckon then that it may use nothing. It is true where that is not known.
+func (s *Server) HasRoom() bool {
+	free, _, known := disk.Room(s.dir)
+	return !known || free >= roomLeast
+}
+
+// Cramped reports whether the streams are larger than what the server may use, and it might use more than twice that if it
+// were started now: it reckons once, from what is free when it starts.
+func (s *Server) Cramped() bool {
+	free, _, known := disk.Room(s.dir)
+	v, err := s.running().Varz(nil)
+	if !known || err != nil || v.JetStream.Config == nil || v.JetStream.Stats == nil {
+		return false
+	}
+	most, is := v.JetStream.Config.MaxStore, v.JetStream.Stats
+	return uint64(most) < is.ReservedStore && most < (free+int64(is.Store))/4*3/2
 }
 
 func (s *Server) running() *server.Server {

@@ -247,10 +247,8 @@ func (c *comparison) effects(ctx context.Context, agent string, effects []wire.B
 		if err != nil {
 			return err
 		}
-		g, open, err := c.judge(agent, e, key, tasks[key.Task])
+		g, open := c.judge(agent, e, key, tasks[key.Task])
 		switch {
-		case err != nil:
-			return err
 		case open && !again:
 			c.report.Open++
 		case g != nil && again:
@@ -298,47 +296,48 @@ func (c *comparison) tasks(ctx context.Context, effects []wire.BooksEffect) (map
 }
 
 // judge says what is wrong with an effect; nil: nothing. open: its task has not ended.
-func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey, saved *core.Saved) (g *operate.Ghost, open bool, err error) {
+func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey, saved *core.Saved) (g *operate.Ghost, open bool) {
 	g = &operate.Ghost{Agent: agent, Key: e.Key, Task: key.Task, Step: key.Step, Times: e.Times, Repairs: operate.RepairsOf(false)}
 	if !e.At.IsZero() {
 		g.Made = e.At.UTC()
 	}
 	if saved == nil {
 		g.Kind, g.Text = operate.GhostUnknown, "the service has an effect of a task that is not known: it was forgotten, or never submitted here"
-		return g, false, nil
+		return g, false
 	}
 	g.Type, g.State = saved.Row.Type, saved.Row.State
-	if len(saved.Journal) == 0 {
+	if saved.Err == nil && len(saved.Journal) == 0 {
 		switch {
 		case e.Times > 1:
 			g.Kind, g.Text = operate.GhostDoubled, doubledText(e.Times)
 		case saved.Row.State == core.StateProcessed: // its detail is forgotten, and every step of it was done
-			return nil, false, nil
+			return nil, false
 		default:
 			g.Kind, g.Text = operate.GhostOfUndone, "the task was undone, its journal is forgotten, and the effect stands: take it back by hand"
 		}
-		return g, false, nil
+		return g, false
 	}
 	plan := c.plans[planKey{saved.Row.Type, saved.Row.PlanVersion}]
 	t, err := core.Replay(plan, saved)
-	if err != nil {
-		return nil, false, fmt.Errorf("books: task %s: %w", key.Task, err)
+	if err != nil { // of one task: the others are compared all the same
+		g.Kind, g.Text = operate.GhostUnknown, core.ShortText("the service has an effect of a task that cannot be read, so it is not known whether it should: "+err.Error(), reasonMax)
+		return g, false
 	}
 	g.State, g.Seq = t.State, t.Seq
 	g.Repairs = operate.RepairsOf(undoable(plan, t, key))
 	switch {
 	case e.Times > 1:
 		g.Kind, g.Text = operate.GhostDoubled, doubledText(e.Times)
-		return g, false, nil
+		return g, false
 	case !t.State.Ended():
-		return nil, true, nil
+		return nil, true
 	case plan == nil:
-		return nil, true, nil // what its steps left is not known without the plan
+		return nil, true // what its steps left is not known without the plan
 	case key.Round == t.Round && stands(plan, t, key.Step):
-		return nil, false, nil
+		return nil, false
 	}
 	g.Kind, g.Text = operate.GhostOfUndone, "the step was undone, or never done, and its effect stands: undo it again, or take it back by hand and accept it"
-	return g, false, nil
+	return g, false
 }
 
 func doubledText(times int) string {
@@ -463,20 +462,18 @@ func (c *comparison) missingAt(ctx context.Context, agent string, keys []string,
 }
 
 // leftOut reports whether a processed task went on without a step: its condition was false, or it is optional and failed.
-// Once the journal is forgotten it counts as left out if it may have been.
-func leftOut(plan *core.Plan, saved *core.Saved, step string) (bool, error) {
+// Once the journal is forgotten it counts as left out if it may have been; where it cannot be read it does not, so that a
+// person looks at it.
+func leftOut(plan *core.Plan, saved *core.Saved, step string) bool {
 	i := plan.StepIndex(step)
 	if i < 0 || plan.Steps[i].When == "" && plan.Steps[i].OnExhausted != core.PolicySkip {
-		return false, nil
+		return false
 	}
-	if len(saved.Journal) == 0 {
-		return true, nil
+	if saved.Err == nil && len(saved.Journal) == 0 {
+		return true
 	}
 	t, err := core.Replay(plan, saved)
-	if err != nil {
-		return false, fmt.Errorf("books: task %s: %w", saved.Row.ID, err)
-	}
-	return t.Steps[i].Status != core.StepDone, nil
+	return err == nil && t.Steps[i].Status != core.StepDone
 }
 
 // stillWanted looks at a task again: it may have been undone since, the step may have been left out, or an operator may
@@ -490,9 +487,8 @@ func (c *comparison) stillWanted(ctx context.Context, v *core.View, key wire.Eff
 		return nil, nil
 	}
 	plan := c.plans[planKey{v.Type, v.PlanVersion}]
-	left, err := leftOut(plan, &saved[0], key.Step)
-	if err != nil || left {
-		return nil, err
+	if leftOut(plan, &saved[0], key.Step) {
+		return nil, nil
 	}
 	for i := range saved[0].Journal {
 		r := &saved[0].Journal[i]

@@ -156,6 +156,32 @@ func TestBooksClose(t *testing.T) {
 	}
 }
 
+// TestTaskThatCannotBeRead: a task whose row or journal does not parse is told as what is not known, and the others are
+// compared.
+//
+// covers: L21
+func TestTaskThatCannotBeRead(t *testing.T) {
+	w := newWorld()
+	w.plan.Steps[1].OnExhausted = core.PolicySkip
+	for _, id := range []string{"good", "row", "journal", "empty", "late"} {
+		w.run(t, id, 0, 0, 0)
+	}
+	w.tasks[1].Err, w.tasks[1].Journal = errors.New("cannot read its row"), nil
+	w.tasks[2].Journal = slices.Clone(w.tasks[2].Journal)
+	w.tasks[2].Journal[1].Seq = 7
+	w.tasks[4].Err = errors.New("cannot read its row")
+	delete(w.effects["warehouse"], "late/reserve/0")
+	r := w.compare(t)
+	if r.Closed || r.Effects != 9 || r.Kinds[operate.GhostUnknown] != 5 || r.Kinds[operate.GhostMissing] != 1 || r.Total != 6 {
+		t.Errorf("report %+v", r)
+	}
+	for _, g := range r.Ghosts {
+		if g.Kind == operate.GhostUnknown && !strings.Contains(g.Text, "cannot be read") || g.Kind == operate.GhostMissing && g.Key != "late/reserve/0" {
+			t.Errorf("ghost %+v", g)
+		}
+	}
+}
+
 // TestGhosts: each kind of ghost is named, with its key.
 func TestGhosts(t *testing.T) {
 	w := newWorld()

@@ -84,6 +84,10 @@ type Config struct {
 	// Now is the machine's clock, with a monotonic reading; nil: time.Now. Tests run nodes whose clock is wrong.
 	Now func() time.Time `kong:"-"`
 
+	// NATSDir is where a NATS server in this process has its streams; empty: it is another process. How large they may be
+	// its disk says then, and no flag.
+	NATSDir string `kong:"-"`
+
 	// OldestFirst claims parked tasks by number, whether they have begun or not. For comparison: only bench sets it.
 	OldestFirst bool `kong:"-"`
 

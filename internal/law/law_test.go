@@ -59,7 +59,7 @@ var packages = map[string]place{
 		links:   []string{"nats"},
 	},
 	// The embedded server, and the only package that links it.
-	"dev/natsserver": {links: []string{"nats-server"}},
+	"dev/natsserver": {imports: []string{"internal/disk"}, links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/submit", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
@@ -83,7 +83,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{"internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -175,6 +175,7 @@ var packages = map[string]place{
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
+	"internal/disk":       {}, // how much room a disk has
 	"internal/members":    {}, // which nodes live, by what a watch says
 	"internal/near":       {}, // how far names are apart
 	"internal/quickjson":  {}, // checks payloads
@@ -192,7 +193,7 @@ var packages = map[string]place{
 	"internal/natstest": {imports: []string{"dev/natsserver"}},
 	"internal/freeport": {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},
-	"internal/testrun":  {imports: []string{"internal/pgtestdb"}},                      // what all tests of a run share
+	"internal/testrun":  {imports: []string{"internal/disk", "internal/pgtestdb"}},     // what all tests of a run share
 	"internal/pgfault":  {imports: []string{"internal/pause"}, links: []string{"sql"}}, // the protocol, not the database
 
 	// What every process serves, whatever its roles.

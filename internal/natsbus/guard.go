@@ -255,11 +255,14 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 			o.clear()
 			return since, nil
 		}
-		flag := ""
-		if r.flag != "" {
-			flag = " (--" + r.flag + ")"
+		help := ""
+		switch {
+		case r.flag != "":
+			help = " (--" + r.flag + ")"
+		case r.dir != "":
+			help = ": make room on the disk of " + r.dir
 		}
-		return f.since, fmt.Errorf("%w: %s of %s%s", ErrFull, Bytes(int64(info.State.Bytes)), Bytes(info.Config.MaxBytes), flag)
+		return f.since, fmt.Errorf("%w: %s of %s%s", ErrFull, Bytes(int64(info.State.Bytes)), Bytes(info.Config.MaxBytes), help)
 	case f.err == nil:
 		return since, nil
 	case f.unanswered > 0:

@@ -252,11 +252,18 @@ func TestGuardSettings(t *testing.T) {
 // TestGuardFull: a full stream is told while nothing fits, and no longer when there is
 // room, also when nothing is submitted any more.
 //
-// covers: B4
+// covers: B4, L13
 func TestGuardFull(t *testing.T) {
 	t.Parallel()
+	for dir, help := range map[string]string{"": "--stream-max-bytes", "/data/nats": "make room on the disk of /data/nats"} {
+		t.Run(help, func(t *testing.T) { guardFull(t, StreamConfig{MaxBytes: 4000, Dir: dir}, help) })
+	}
+}
+
+func guardFull(t *testing.T, config StreamConfig, help string) {
+	t.Helper()
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	guarded(t, c, StreamConfig{MaxBytes: 4000})
+	guarded(t, c, config)
 	var refused error
 	for i := 0; refused == nil && i < 100; i++ {
 		got := make(chan error, 1)
@@ -266,7 +273,7 @@ func TestGuardFull(t *testing.T) {
 	if !isBusy(refused) {
 		t.Fatal(refused)
 	}
-	if found := awaitTrouble(t, c, names.StreamTasks(), ErrFull); !strings.Contains(found.Err.Error(), "--stream-max-bytes") || found.Fatal {
+	if found := awaitTrouble(t, c, names.StreamTasks(), ErrFull); !strings.Contains(found.Err.Error(), help) || found.Fatal {
 		t.Errorf("%+v", found)
 	}
 	stream, err := c.js.Stream(within(t), names.StreamTasks())

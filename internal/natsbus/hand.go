@@ -11,18 +11,20 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Hand hands one task to the request endpoint, and returns when it is stored. The same task again is no error. Errors: a
-// *wire.RefusedError, or that nothing that can be read answered before ctx ended.
-func (c *Conn) Hand(ctx context.Context, f submit.Form) error {
+// Hand hands one task to the request endpoint, and returns when it is stored, with its place in the stream of its
+// partition. The same task again is no error. Errors: a *wire.RefusedError, or that nothing that can be read answered before
+// ctx ended.
+func (c *Conn) Hand(ctx context.Context, f submit.Form) (place uint64, err error) {
 	answer, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: c.names.SubmitSubject(f.Type, f.ID), Header: f.Header(), Data: f.Input})
 	if errors.Is(err, nats.ErrNoResponders) {
-		return fmt.Errorf("task %s: no node with the role ingest listens: %w", f.ID, err)
+		return 0, fmt.Errorf("task %s: no node with the role ingest listens: %w", f.ID, err)
 	}
 	if err != nil {
-		return fmt.Errorf("task %s: %w", f.ID, publishError(err))
+		return 0, fmt.Errorf("task %s: %w", f.ID, publishError(err))
 	}
-	if _, err = wire.DecodeSubmitAnswer(answer.Data); err != nil {
-		return fmt.Errorf("task %s: %w", f.ID, err)
+	stored, err := wire.DecodeSubmitAnswer(answer.Data)
+	if err != nil {
+		return 0, fmt.Errorf("task %s: %w", f.ID, err)
 	}
-	return nil
+	return stored.Seq, nil
 }

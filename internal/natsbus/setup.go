@@ -76,6 +76,7 @@ type StreamConfig struct {
 	Lease           time.Duration // how long a node's lease lives without renewal
 	Guest           bool          // uses what other nodes make: changes no stream, and has no key of replies
 	SyncAlways      bool          // the caller knows that the server syncs always
+	Dir             string        // where a server in this process has its streams: its disk says how large they may be, and no flag; empty: another process
 }
 
 // Ready is what Setup found or made.
@@ -281,7 +282,8 @@ type resource struct {
 	bucket string                 // its name as a bucket; empty: it is a stream
 	kind   int                    // of outcomes
 	bytes  int64                  // its size as configured; 0: share says
-	flag   string                 // of the size
+	flag   string                 // of the size; empty: it has none
+	dir    string                 // as StreamConfig.Dir
 	share  share
 	meta   map[string]string
 	guest  bool // it is another node's to change
@@ -358,6 +360,9 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	all = append(all, states)
 	for _, r := range all {
 		r.guest = config.Guest
+		if config.Dir != "" {
+			r.flag, r.dir = "", config.Dir
+		}
 	}
 	return all
 }

@@ -247,6 +247,10 @@ func (r *resource) refused(list []*resource, infos map[string]*jetstream.StreamI
 		}
 		flags = strings.Join(all, ", ")
 	}
+	help := "Give NATS more (max_file_store of the server, max_file of the account) or a stream less (" + flags + ")"
+	if r.dir != "" {
+		help = "Make room on the disk of " + r.dir + ""
+	}
 	offered := "less than that, without saying how much"
 	switch {
 	case o.mostStream > 0 && o.mostStream < wants:
@@ -254,8 +258,8 @@ func (r *resource) refused(list []*resource, infos map[string]*jetstream.StreamI
 	case o.free >= 0:
 		offered = Bytes(o.free)
 	}
-	return fmt.Errorf("stream %s: %w: it wants %s, NATS offers %s; the streams have: %s. Give NATS more (max_file_store of the server, max_file of the account) or a stream less (%s): %w",
-		r.want.Name, ErrStorage, Bytes(wants), offered, sizes(list, infos), flags, cause)
+	return fmt.Errorf("stream %s: %w: it wants %s, NATS offers %s; the streams have: %s. %s: %w",
+		r.want.Name, ErrStorage, Bytes(wants), offered, sizes(list, infos), help, cause)
 }
 
 // sizes lists the streams that exist with their sizes.

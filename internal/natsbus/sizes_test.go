@@ -134,7 +134,7 @@ func TestSizesMakeRoom(t *testing.T) {
 
 // TestSizesRefused: a refusal says which stream, how much of what, and the flag.
 //
-// covers: B5
+// covers: B5, L13
 func TestSizesRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, limits, jetStream string
@@ -148,6 +148,8 @@ func TestSizesRefused(t *testing.T) {
 			[]string{"stream DULY_EVENTS:", "it wants 20.0 GiB", "without saying how much", "(--stream-events-max-bytes)", "max_file_store of the server"}, ErrStorage},
 		{"too small", "max_mem: 1GB, max_file: 40MB", "max_file_store: 100GB", StreamConfig{},
 			[]string{"stream DULY_", "--stream-max-bytes, --stream-control-max-bytes, --stream-events-max-bytes, --stream-dead-max-bytes"}, ErrStorage},
+		{"a server in this process", "max_mem: 1GB, max_file: 40MB", "max_file_store: 100GB", StreamConfig{Dir: "/data/nats"},
+			[]string{"stream DULY_", "Make room on the disk of /data/nats"}, ErrStorage},
 		{"few streams", "max_mem: 1GB, max_file: 50GB, max_streams: 4", "max_file_store: 100GB", StreamConfig{},
 			[]string{"8 streams are to be made", "may have 4 and has 0", "max_streams to 8"}, nil},
 		{"replicas", "max_mem: 1GB, max_file: 50GB", "max_file_store: 100GB", StreamConfig{Replicas: 3},
@@ -163,6 +165,9 @@ func TestSizesRefused(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is missing in %v", want, err)
 				}
+			}
+			if c.config.Dir != "" && strings.Contains(err.Error(), "--") {
+				t.Errorf("it names a flag: %v", err)
 			}
 		})
 	}

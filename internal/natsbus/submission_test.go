@@ -23,7 +23,7 @@ func TestRequestCarriesEveryField(t *testing.T) {
 	sent := submittest.Full(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := c.Hand(ctx, sent); err != nil {
+	if _, err := c.Hand(ctx, sent); err != nil {
 		t.Fatal(err)
 	}
 	submittest.Same(t, "request", receive(t, "the submission", got).Form, sent, map[string]string{"Ago": "of a node that reads an outbox"})

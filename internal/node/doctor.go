@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/disk"
 	"duly.dev/duly/internal/health"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
@@ -566,7 +567,7 @@ func (m *monitor) disk() (free, size int64, ok bool) {
 	if _, err := os.Stat(m.varz.JetStream.Config.StoreDir); err != nil {
 		return 0, 0, false
 	}
-	return diskOf(m.varz.JetStream.Config.StoreDir)
+	return disk.Room(m.varz.JetStream.Config.StoreDir)
 }
 
 // clocks compares this machine's clock with those of NATS and the database.

@@ -54,6 +54,7 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 	if _, err := c.client.SubmitRaw(ctx, "asks", "a-1", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
+	soon(t, "the task is there", func() bool { _, err := c.client.Get(ctx, "asks", "a-1"); return err == nil })
 	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"to":1}`)))
 	if !some || refused.Code != 422 || !strings.Contains(refused.Description, "the payload does not fit the schema of step") {
 		t.Errorf("a payload that does not fit: %v", refused)
@@ -92,6 +93,7 @@ func TestSecondEarlySignal(t *testing.T) {
 	if _, err := c.client.SubmitRaw(ctx, "later", "l-1", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
+	soon(t, "the task is there", func() bool { _, err := c.client.Get(ctx, "later", "l-1"); return err == nil })
 	if err := c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`1`)); err != nil {
 		t.Fatal(err)
 	}

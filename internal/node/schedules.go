@@ -26,6 +26,7 @@ const (
 	condSchedules     = "schedules"        // they are carried out
 	condSubmissions   = "schedules-failed" // their submissions are taken
 	alertMissed       = "schedule-missed"
+	alertSkipped      = "schedule-skipped"
 	failingSchedules  = 64 // that are told of at a time
 	scheduleAnswerMax = 10 * time.Second
 )
@@ -61,7 +62,9 @@ func (n *Node) probeSubmissions(context.Context) []ground.Found {
 // end.
 func (n *Node) runSchedules(ctx context.Context, sup *supervisor.Runner) (end func()) {
 	r := schedules.NewRunner(schedules.Config{
-		Interval: n.cfg.ScanInterval, Now: n.clock.time, Report: func(err error) { n.report(condSchedules, err) }, Missed: n.missedRuns,
+		Interval: n.cfg.ScanInterval, Now: n.clock.time, Report: func(err error) { n.report(condSchedules, err) },
+		Missed:  n.leftOut(alertMissed, "runs of a schedule could not be submitted in time, and are left out"),
+		Skipped: n.leftOut(alertSkipped, "runs of a schedule are left out, because the task before them has not ended"),
 	}, n.store, scheduleTasks{n}, handOver{n.conn}, supervises{sup}, n.log)
 	n.schedules.Store(r)
 	ctx, cancel := context.WithCancel(ctx)
@@ -74,9 +77,13 @@ func (n *Node) runSchedules(ctx context.Context, sup *supervisor.Runner) (end fu
 	}
 }
 
-// missedRuns tells of runs that are left out.
-func (n *Node) missedRuns(name string, runs int64, since time.Time) {
-	n.ground.Once(ground.Alert{Phase: ground.Once, Name: alertMissed, Key: name, Text: "runs of a schedule could not be submitted in time, and are left out", Times: int(min(runs, 1<<30)),
+// leftOut returns what tells of runs that are left out.
+func (n *Node) leftOut(alert, text string) func(name string, runs int64, since time.Time) {
+	return func(name string, runs int64, since time.Time) { n.tellLeftOut(alert, text, name, runs, since) }
+}
+
+func (n *Node) tellLeftOut(alert, text, name string, runs int64, since time.Time) {
+	n.ground.Once(ground.Alert{Phase: ground.Once, Name: alert, Key: name, Text: text, Times: int(min(runs, 1<<30)),
 		Attrs: []slog.Attr{slog.String("schedule", name), slog.Int64("runs", runs), slog.Time("since", since)}})
 }
 
@@ -95,7 +102,7 @@ func (n *Node) scheduling(trail operate.TrailWriter) operate.Schedules {
 	if trail == nil {
 		return nil
 	}
-	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Trail: trail, Submit: ownDoor{n}, Now: n.clock.time, CheckInput: n.schemas.input}
+	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Trail: trail, Submit: ownDoor{n}, Now: n.clock.time, Known: scheduleTasks{n}.known, CheckInput: n.schemas.input}
 }
 
 // scheduleTasks is schedules.Tasks on the state store.
@@ -121,23 +128,50 @@ func (s scheduleTasks) States(ctx context.Context, ids []string) (map[string]sch
 	return states, nil
 }
 
+func (s scheduleTasks) known(ctx context.Context, id string) (bool, error) {
+	states, err := s.States(ctx, []string{id})
+	return len(states) > 0, err
+}
+
+// Read implements schedules.Tasks.
+func (s scheduleTasks) Read(ctx context.Context, tasks []operate.ScheduleTask) (read []operate.ScheduleTask, err error) {
+	var of []int
+	for i := range tasks {
+		of = append(of, wire.PartitionOf(tasks[i].Task, s.n.cfg.Partitions))
+	}
+	states, err := s.n.store.CursorsOf(ctx, of, "")
+	if err != nil {
+		return nil, err
+	}
+	cursors := make(map[int]uint64, len(states))
+	for i := range states {
+		cursors[states[i].Partition] = states[i].Cursor
+	}
+	for i, p := range of {
+		if cursors[p] >= tasks[i].Place {
+			read = append(read, tasks[i])
+		}
+	}
+	return read, nil
+}
+
 // handOver is operate.Submitter on the request endpoint of any node.
 type handOver struct{ conn *natsbus.Conn }
 
 // Submit implements operate.Submitter.
-func (h handOver) Submit(ctx context.Context, f submit.Form) error {
-	err := h.conn.Hand(ctx, f)
+func (h handOver) Submit(ctx context.Context, f submit.Form) (place uint64, err error) {
+	place, err = h.conn.Hand(ctx, f)
 	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
-		return &operate.Refusal{Code: refused.Code, Detail: refused.Description, RetryMS: refused.Retry.Milliseconds()}
+		return 0, &operate.Refusal{Code: refused.Code, Detail: refused.Description, RetryMS: refused.Retry.Milliseconds()}
 	}
-	return err
+	return place, err
 }
 
 // ownDoor is operate.Submitter on this node's request endpoint.
 type ownDoor struct{ n *Node }
 
 // Submit implements operate.Submitter.
-func (d ownDoor) Submit(ctx context.Context, f submit.Form) error {
+func (d ownDoor) Submit(ctx context.Context, f submit.Form) (place uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scheduleAnswerMax)
 	defer cancel()
 	answered := make(chan ingest.Answer, 1)
@@ -145,10 +179,10 @@ func (d ownDoor) Submit(ctx context.Context, f submit.Form) error {
 	select {
 	case a := <-answered:
 		if a.Err != nil {
-			return &operate.Refusal{Code: a.Err.Code, Detail: a.Err.Description, RetryMS: a.Err.Retry.Milliseconds()}
+			return 0, &operate.Refusal{Code: a.Err.Code, Detail: a.Err.Description, RetryMS: a.Err.Retry.Milliseconds()}
 		}
-		return nil
+		return a.Seq, nil
 	case <-ctx.Done():
-		return fmt.Errorf("task %s: %w", f.ID, ctx.Err())
+		return 0, fmt.Errorf("task %s: %w", f.ID, ctx.Err())
 	}
 }

@@ -29,7 +29,8 @@ type Schedule struct {
 	Last      time.Time   `json:"last,omitzero"`     // the run that was submitted last
 	LastTask  string      `json:"last_task,omitempty"`
 	LastAt    time.Time   `json:"last_at,omitzero"`  // when that task was submitted
-	Outcome   core.State  `json:"outcome,omitempty"` // of that task, once it has ended; forgotten: nothing is known of it
+	LastPlace uint64      `json:"-"`                 // where its submission is in the stream of its partition; 0: not known
+	Outcome   core.State  `json:"outcome,omitempty"` // of that task, once it has ended; forgotten: it is closed without an end
 	Why       string      `json:"why,omitempty"`     // of an outcome that is not processed
 	Submitted int64       `json:"submitted"`         // tasks, also those that were asked for by hand
 	Skipped   int64       `json:"skipped"`           // runs whose predecessor had not ended
@@ -39,7 +40,8 @@ type Schedule struct {
 	Due       time.Time   `json:"-"`                 // when the leading supervisor has to look; zero: never
 }
 
-// ScheduleForgotten is the outcome of a task that is not there any more.
+// ScheduleForgotten is the outcome of a task that is not there, although its submission has been read, or that an operator
+// does not wait for.
 const ScheduleForgotten core.State = "forgotten"
 
 // ScheduleView is a schedule as people see it.
@@ -51,7 +53,7 @@ type ScheduleView struct {
 // ScheduleTask is the task of a schedule whose outcome is not known yet.
 type ScheduleTask struct {
 	Name, Task string
-	At         time.Time // when it was submitted
+	Place      uint64 // as Schedule.LastPlace
 }
 
 // ScheduleStore keeps schedules.

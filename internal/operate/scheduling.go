@@ -17,9 +17,9 @@ const scheduleTries = 20
 
 // Submitter hands tasks to the request endpoint.
 type Submitter interface {
-	// Submit returns when the task is stored. The same task again is no error. Error: a *Refusal of the endpoint's, or that
-	// it does not answer.
-	Submit(ctx context.Context, f submit.Form) error
+	// Submit returns when the task is stored, and its place in the stream of its partition. The same task again is no
+	// error. Error: a *Refusal of the endpoint's, or that it does not answer.
+	Submit(ctx context.Context, f submit.Form) (place uint64, err error)
 }
 
 // Scheduling is Schedules over the state store. Fields are required but where it is said. It is safe for concurrent use.
@@ -29,6 +29,8 @@ type Scheduling struct {
 	Trail  TrailWriter
 	Submit Submitter
 	Now    func() time.Time
+	// Known reports whether a task is stored.
+	Known func(ctx context.Context, id string) (bool, error)
 	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
 	CheckInput func(plan *core.Plan, input []byte) error
 }
@@ -269,14 +271,26 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
 		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
 	}
+	gone := ""
+	if !paused {
+		var err error
+		if gone, err = s.gone(ctx, name); err != nil {
+			return ScheduleView{}, err
+		}
+	}
 	now := core.InstantOf(s.Now()).Time()
 	put, err := s.change(ctx, name, by, action, reason, func(before *Schedule) (Schedule, *Refusal) {
 		if before == nil {
 			return Schedule{}, noSchedule(name)
 		}
 		to := *before
-		if to.Paused && !paused && to.Cursor.Before(now) {
-			to.Cursor = now
+		if to.Paused && !paused {
+			if to.Cursor.Before(now) {
+				to.Cursor = now
+			}
+			if gone != "" && to.LastTask == gone && to.Outcome == "" {
+				to.Outcome, to.Why = ScheduleForgotten, "it was not there when an operator resumed the schedule"
+			}
 		}
 		to.Paused, to.By, to.Changed = paused, by.Name, now
 		return to, nil
@@ -285,6 +299,23 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 		return ScheduleView{}, err
 	}
 	return s.view(put), nil
+}
+
+// gone is the task that was submitted last, if its end is not known and it is not there: an operator who resumes the
+// schedule does not wait for it any more, for instance because its stream was lost before it was read.
+func (s *Scheduling) gone(ctx context.Context, name string) (string, error) {
+	is, err := s.Store.ScheduleByName(ctx, name)
+	if errors.Is(err, core.ErrNotFound) || err == nil && (is.LastTask == "" || is.Outcome != "") {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	there, err := s.Known(ctx, is.LastTask)
+	if err != nil || there {
+		return "", err
+	}
+	return is.LastTask, nil
 }
 
 func firstOf(all ...*Refusal) *Refusal {
@@ -348,7 +379,7 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason str
 	task := TaskOf(&is, schedule.RunNowID(name, now))
 	run := ScheduleRun{Type: task.Type, Task: task.ID}
 	err = changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, nil, run, func() error {
-		if err := s.Submit.Submit(ctx, task); err != nil {
+		if _, err := s.Submit.Submit(ctx, task); err != nil {
 			return err
 		}
 		return ChangeSchedule(ctx, s.Store, is, func(to *Schedule) bool {

@@ -9,10 +9,16 @@ import (
 	"duly.dev/duly/internal/schedule"
 )
 
+// run is one that was submitted, and its task's place in the stream; 0: not known.
+type run struct {
+	at    time.Time
+	place uint64
+}
+
 // looked is what one look at a schedule came to, run by run, so that it can be told of a row that another has written
 // meanwhile: a run counts once, whoever was faster.
 type looked struct {
-	submitted []time.Time
+	submitted []run
 	skipped   []time.Time
 	waiting   []time.Time // runs that wait from now on
 	missed    int64       // runs up to the one at missedTo
@@ -46,11 +52,11 @@ func (l *looked) apply(to *operate.Schedule) bool {
 		}
 	}
 	for _, run := range l.submitted {
-		if run.After(to.Last) {
-			to.Last, to.LastTask, to.LastAt, to.Outcome, to.Why = run, schedule.ID(to.Name, run), core.InstantOf(l.at).Time(), "", ""
+		if run.at.After(to.Last) {
+			to.Last, to.LastTask, to.LastAt, to.LastPlace, to.Outcome, to.Why = run.at, schedule.ID(to.Name, run.at), core.InstantOf(l.at).Time(), run.place, "", ""
 			to.Submitted, changed = to.Submitted+1, true
 		}
-		if i := slices.IndexFunc(to.Waiting, run.Equal); i >= 0 {
+		if i := slices.IndexFunc(to.Waiting, run.at.Equal); i >= 0 {
 			to.Waiting, changed = slices.Delete(to.Waiting, i, i+1), true
 		}
 	}

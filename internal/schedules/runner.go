@@ -20,7 +20,6 @@ const (
 	roundMax     = 30 * time.Second // of one round
 	submitMax    = 10 * time.Second // of one submission
 	outcomeEvery = 5 * time.Second  // between two looks at what became of the tasks
-	forgetAfter  = 10 * time.Minute // a task that is not there so long after it was submitted is forgotten
 	retryFirst   = time.Second      // after a submission that failed
 	retryMost    = 30 * time.Second
 )
@@ -35,6 +34,9 @@ type State struct {
 type Tasks interface {
 	// States returns those of the ids that are there, by id.
 	States(ctx context.Context, ids []string) (map[string]State, error)
+	// Read returns those whose partitions have been read as far as their places: whoever of them is not there then was
+	// refused, or could not be read, or is forgotten.
+	Read(ctx context.Context, tasks []operate.ScheduleTask) ([]operate.ScheduleTask, error)
 }
 
 // Leader says whether this process is the one that carries schedules out.
@@ -46,8 +48,9 @@ type Config struct {
 	Now      func() time.Time
 	// Report takes the outcome of each round, nil when it worked; it must not block.
 	Report func(error)
-	// Missed is told once of runs that could not be submitted in time, after that is written down. nil: it is only logged.
-	Missed func(name string, runs int64, since time.Time)
+	// Missed is told once of runs that could not be submitted in time, and Skipped of those whose predecessor had not ended,
+	// the first time for each predecessor, both after that is written down. nil: it is only logged.
+	Missed, Skipped func(name string, runs int64, since time.Time)
 }
 
 // Stats are what a runner has done since it was made, and how it stands.
@@ -68,6 +71,7 @@ type Runner struct {
 
 	again     map[string]*retry // of schedules whose submissions fail
 	outcomeAt time.Time
+	skipped   map[string]string // by schedule: the task for which it was told that runs are left out
 
 	mu    sync.Mutex // of what follows
 	stats Stats
@@ -84,7 +88,7 @@ type retry struct {
 // NewRunner makes a runner, which does nothing until Run.
 func NewRunner(cfg Config, store operate.ScheduleStore, tasks Tasks, submit operate.Submitter, leader Leader, log *slog.Logger) *Runner {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
-	return &Runner{cfg: cfg, store: store, tasks: tasks, submit: submit, leader: leader, log: log, again: map[string]*retry{}}
+	return &Runner{cfg: cfg, store: store, tasks: tasks, submit: submit, leader: leader, log: log, again: map[string]*retry{}, skipped: map[string]string{}}
 }
 
 // Run carries schedules out until ctx ends. What fails is reported, and done again in the next round.
@@ -116,6 +120,7 @@ func (r *Runner) Stats() Stats {
 func (r *Runner) round(ctx context.Context) error {
 	if !r.leader.Leads() {
 		clear(r.again)
+		clear(r.skipped)
 		r.standing(r.cfg.Now())
 		return nil
 	}
@@ -167,17 +172,13 @@ func (r *Runner) outcomes(ctx context.Context) error {
 	if err != nil || len(open) == 0 {
 		return err
 	}
-	ids := make([]string, len(open))
-	for i := range open {
-		ids[i] = open[i].Task
-	}
-	states, err := r.tasks.States(ctx, ids)
+	states, err := r.states(ctx, open)
 	if err != nil {
 		return fmt.Errorf("tasks of schedules: %w", err)
 	}
 	for _, task := range open {
-		ended := endOf(states, task.Task, task.At, now)
-		if ended.State == "" {
+		ended := states[task.Task]
+		if !ended.State.Ended() && ended.State != operate.ScheduleForgotten {
 			continue
 		}
 		is, err := r.store.ScheduleByName(ctx, task.Name)
@@ -195,15 +196,45 @@ func (r *Runner) outcomes(ctx context.Context) error {
 	return nil
 }
 
-// endOf is how a task ended; without a state: it has not. One that is not there may not have been read from the stream yet.
-func endOf(states map[string]State, id string, submitted, now time.Time) State {
-	switch is, found := states[id]; {
-	case found && is.State.Ended():
-		return is
-	case !found && now.Sub(submitted) > forgetAfter:
-		return State{State: operate.ScheduleForgotten}
+// states are where tasks stand. One that is not there may not have been read from the stream yet, and then has no state.
+func (r *Runner) states(ctx context.Context, tasks []operate.ScheduleTask) (map[string]State, error) {
+	ids := make([]string, len(tasks))
+	for i := range tasks {
+		ids[i] = tasks[i].Task
 	}
-	return State{}
+	states, err := r.tasks.States(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var absent []operate.ScheduleTask
+	for _, task := range tasks {
+		if _, found := states[task.Task]; !found {
+			absent = append(absent, task)
+		}
+	}
+	if len(absent) == 0 {
+		return states, nil
+	}
+	read, err := r.tasks.Read(ctx, absent)
+	if err != nil || len(read) == 0 {
+		return states, err
+	}
+	ids = ids[:0]
+	for i := range read {
+		ids = append(ids, read[i].Task)
+	}
+	again, err := r.tasks.States(ctx, ids) // it may have been stored since
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		is, found := again[id]
+		if !found {
+			is = State{State: operate.ScheduleForgotten, Why: "its submission was read and it is not there: it was refused, could not be read, or is forgotten"}
+		}
+		states[id] = is
+	}
+	return states, nil
 }
 
 // look submits what of one schedule has come due, and writes down what became of it.
@@ -235,11 +266,11 @@ func (r *Runner) look(ctx context.Context, s operate.Schedule) error {
 	if err != nil {
 		l.failure = core.ShortText(operate.CleanText(err.Error()), operate.ScheduleTextMax)
 	}
-	told := int64(0)
+	told, skipped := int64(0), int64(0)
 	written := operate.ChangeSchedule(ctx, r.store, is, func(to *operate.Schedule) bool {
-		was := to.Missed
+		was, left := to.Missed, to.Skipped
 		changed := l.apply(to)
-		told = to.Missed - was
+		told, skipped, s.LastTask = to.Missed-was, to.Skipped-left, to.LastTask
 		return changed
 	})
 	if written != nil {
@@ -250,6 +281,16 @@ func (r *Runner) look(ctx context.Context, s operate.Schedule) error {
 		r.log.Warn("runs of a schedule could not be submitted in time, and are left out", "schedule", s.Name, "runs", told, "since", due.Oldest)
 		if r.cfg.Missed != nil {
 			r.cfg.Missed(s.Name, told, due.Oldest)
+		}
+	}
+	if len(r.skipped) > operate.SchedulesMax { // names of schedules that were deleted
+		clear(r.skipped)
+	}
+	if skipped > 0 && r.skipped[s.Name] != s.LastTask {
+		r.skipped[s.Name] = s.LastTask
+		r.log.Warn("runs of a schedule are left out, because the task before them has not ended", "schedule", s.Name, "runs", skipped, "task", s.LastTask)
+		if r.cfg.Skipped != nil {
+			r.cfg.Skipped(s.Name, skipped, l.skipped[0])
 		}
 	}
 	return nil
@@ -271,10 +312,10 @@ func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operat
 		*l = looked{at: l.at} // nothing is decided
 		return fmt.Errorf("tasks of runs that are too late: %w", err)
 	}
-	for i, run := range runs {
+	for i, at := range runs {
 		if _, found := there[ids[i]]; found {
-			l.submitted, l.missed = append(l.submitted, run), l.missed-1
-			s.LastTask, s.LastAt, s.Outcome = ids[i], parsed.Due(run), ""
+			l.submitted, l.missed = append(l.submitted, run{at: at}), l.missed-1
+			s.LastTask, s.LastPlace, s.Outcome = ids[i], 0, ""
 		}
 	}
 	return nil
@@ -300,10 +341,11 @@ func (r *Runner) decide(ctx context.Context, parsed *schedule.Schedule, s *opera
 		l.skipped = append(l.skipped, runs[len(l.waiting):]...)
 		queue = append(append([]time.Time(nil), s.Waiting...), l.waiting...)
 	}
-	for i, run := range queue {
+	for i, at := range queue {
 		switch {
 		case !busy:
-			if err := r.one(ctx, parsed, s, run); err != nil {
+			place, err := r.one(ctx, parsed, s, at)
+			if err != nil {
 				if parsed.Overlap != schedule.OverlapQueue { // what was not submitted is not decided
 					if l.cursor = l.missedTo; i > 0 {
 						l.cursor = queue[i-1]
@@ -311,10 +353,10 @@ func (r *Runner) decide(ctx context.Context, parsed *schedule.Schedule, s *opera
 				}
 				return err
 			}
-			l.submitted = append(l.submitted, run)
+			l.submitted = append(l.submitted, run{at, place})
 			busy = parsed.Overlap != schedule.OverlapAll
 		case parsed.Overlap == schedule.OverlapSkip:
-			l.skipped = append(l.skipped, run)
+			l.skipped = append(l.skipped, at)
 		}
 	}
 	return nil
@@ -325,20 +367,23 @@ func (r *Runner) busy(ctx context.Context, s *operate.Schedule, l *looked) (bool
 	if s.LastTask == "" || s.Outcome != "" {
 		return false, nil
 	}
-	states, err := r.tasks.States(ctx, []string{s.LastTask})
+	states, err := r.states(ctx, []operate.ScheduleTask{{Name: s.Name, Task: s.LastTask, Place: s.LastPlace}})
 	if err != nil {
 		return false, fmt.Errorf("task %s, which was submitted last: %w", s.LastTask, err)
 	}
-	ended := endOf(states, s.LastTask, s.LastAt, r.cfg.Now())
+	ended := states[s.LastTask]
+	if !ended.State.Ended() && ended.State != operate.ScheduleForgotten {
+		return true, nil
+	}
 	l.task, l.outcome, l.why = s.LastTask, ended.State, core.ShortText(ended.Why, operate.ScheduleTextMax)
-	return ended.State == "", nil
+	return false, nil
 }
 
 // one submits one run.
-func (r *Runner) one(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, run time.Time) error {
+func (r *Runner) one(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, run time.Time) (place uint64, err error) {
 	bounded, cancel := context.WithTimeout(ctx, submitMax)
 	defer cancel()
-	err := r.submit.Submit(bounded, operate.TaskOf(s, schedule.ID(s.Name, run)))
+	place, err = r.submit.Submit(bounded, operate.TaskOf(s, schedule.ID(s.Name, run)))
 	now := r.cfg.Now()
 	if refusal, ok := errors.AsType[*operate.Refusal](err); ok && refusal.Code == 409 {
 		r.log.Warn("a task of a schedule is there already, with another input", "schedule", s.Name, "task", schedule.ID(s.Name, run))
@@ -346,13 +391,13 @@ func (r *Runner) one(ctx context.Context, parsed *schedule.Schedule, s *operate.
 	}
 	if err != nil {
 		r.fails(s.Name, now, parsed.Due(run), err)
-		return fmt.Errorf("run %s: %w", run.UTC().Format(time.RFC3339), err)
+		return 0, fmt.Errorf("run %s: %w", run.UTC().Format(time.RFC3339), err)
 	}
 	delete(r.again, s.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Lag = max(0, now.Sub(parsed.Due(run)))
-	return nil
+	return place, nil
 }
 
 // fails has a schedule wait before it is tried again.

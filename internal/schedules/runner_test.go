@@ -93,6 +93,79 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
+// TestBacklog: a task that has not been read for hours is not forgotten: with skip no run overlaps it. It is closed by its
+// end, or when its submission has been read and it is not there.
+//
+// covers: L9
+func TestBacklog(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		w := newWorld()
+		w.put(t, nil)
+		w.unread, w.refused = true, refused
+		var skipped []missed
+		r := w.teller(nil, &skipped)
+		for range 4 {
+			w.wait(time.Hour)
+			round(t, r)
+		}
+		if s := w.row(t); len(w.order) != 1 || s.Outcome != "" || s.Skipped != 3 {
+			t.Fatalf("submitted %v, row %+v: want one task that is waited for", w.order, s)
+		}
+		if want := []missed{{"s", 1}}; !slices.Equal(skipped, want) {
+			t.Errorf("told %v, want %v: once for a task", skipped, want)
+		}
+		w.read()
+		w.wait(time.Hour)
+		round(t, r)
+		if s := w.row(t); refused != (len(w.order) == 2) || !refused && s.Outcome != "" {
+			t.Errorf("refused %v: submitted %v, row %+v", refused, w.order, s)
+		}
+	}
+}
+
+// TestSkippedAfterAStop: of the runs that came while nobody led, with skip all but one are left out, and that is told.
+//
+// covers: L9
+func TestSkippedAfterAStop(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.CatchUp = "24h" })
+	w.wait(15 * time.Hour)
+	var late, skipped []missed
+	round(t, w.teller(&late, &skipped))
+	if s := w.row(t); len(w.order) != 1 || s.Skipped != 14 || s.Missed != 0 {
+		t.Errorf("submitted %v, row %+v", w.order, s)
+	}
+	if want := []missed{{"s", 14}}; !slices.Equal(skipped, want) || len(late) > 0 {
+		t.Errorf("told %v and %v, want %v", late, skipped, want)
+	}
+}
+
+// TestResumeClosesALostRun: where the stream was lost before a run was read, an operator resumes the schedule; a run whose
+// task is there is waited for.
+//
+// covers: L9
+func TestResumeClosesALostRun(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		w := newWorld()
+		w.put(t, nil)
+		w.unread = lost
+		r := w.runner(t, nil)
+		w.wait(time.Hour)
+		round(t, r)
+		w.wait(30 * time.Minute)
+		for _, paused := range []bool{true, false} {
+			if _, err := w.service().PauseSchedule(t.Context(), olga, "s", paused, "the stream was lost"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.wait(time.Hour)
+		round(t, r)
+		if lost != (len(w.order) == 2) {
+			t.Errorf("lost %v: submitted %v, row %+v", lost, w.order, w.row(t))
+		}
+	}
+}
+
 // TestCatchUp runs what is within the window after a stop, and tells once of the rest.
 func TestCatchUp(t *testing.T) {
 	w := newWorld()

@@ -32,6 +32,9 @@ type world struct {
 	refuse    error    // of every submission
 	putFails  int      // so many writes fail from now on
 	afterSend func()   // runs after each submission, without the lock
+	unread    bool     // what is submitted stands in the stream
+	stands    []string // ids that do
+	refused   bool     // what has been read is refused
 	trail     []operate.AuditEntry
 }
 
@@ -113,7 +116,7 @@ func (w *world) DueSchedules(_ context.Context, now time.Time, limit int, after 
 
 func (w *world) ScheduleTasks(context.Context) (all []operate.ScheduleTask, err error) {
 	for _, s := range w.selected(operate.SchedulesMax, "", func(s *operate.Schedule) bool { return s.LastTask != "" && s.Outcome == "" }) {
-		all = append(all, operate.ScheduleTask{Name: s.Name, Task: s.LastTask, At: s.LastAt})
+		all = append(all, operate.ScheduleTask{Name: s.Name, Task: s.LastTask, Place: s.LastPlace})
 	}
 	return all, nil
 }
@@ -130,27 +133,59 @@ func (w *world) States(_ context.Context, ids []string) (map[string]State, error
 	return found, nil
 }
 
-func (w *world) Submit(ctx context.Context, t submit.Form) error {
+// Read is what Tasks says: a place is how many were submitted before.
+func (w *world) Read(_ context.Context, tasks []operate.ScheduleTask) (read []operate.ScheduleTask, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, task := range tasks {
+		if int(task.Place) <= len(w.order)-len(w.stands) {
+			read = append(read, task)
+		}
+	}
+	return read, nil
+}
+
+// read lets owners read what stands in the stream.
+func (w *world) read() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unread = false
+	for _, id := range w.stands {
+		if !w.refused {
+			w.tasks[id] = State{State: core.StateProcessing}
+		}
+	}
+	w.stands = nil
+}
+
+func (w *world) Submit(ctx context.Context, t submit.Form) (place uint64, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return 0, err
 	}
 	w.mu.Lock()
 	if w.refuse != nil {
 		defer w.mu.Unlock()
-		return w.refuse
+		return 0, w.refuse
 	}
-	if _, found := w.tasks[t.ID]; found {
+	if i := slices.Index(w.order, t.ID); i >= 0 {
 		w.again++
+		place = uint64(i + 1)
 	} else {
-		w.tasks[t.ID], w.inputs[t.ID] = State{State: core.StateProcessing}, string(t.Input)
+		w.inputs[t.ID] = string(t.Input)
 		w.order = append(w.order, t.ID)
+		place = uint64(len(w.order))
+		if w.unread {
+			w.stands = append(w.stands, t.ID)
+		} else {
+			w.tasks[t.ID] = State{State: core.StateProcessing}
+		}
 	}
 	after := w.afterSend
 	w.mu.Unlock()
 	if after != nil {
 		after()
 	}
-	return nil
+	return place, nil
 }
 
 func (w *world) end(id string, state core.State, why string) {
@@ -186,15 +221,26 @@ type missed struct {
 
 func (w *world) runner(t *testing.T, told *[]missed) *Runner {
 	t.Helper()
-	return NewRunner(Config{Now: w.clock, Missed: func(name string, runs int64, _ time.Time) {
-		if told != nil {
-			*told = append(*told, missed{name, runs})
+	return w.teller(told, nil)
+}
+
+// teller is a runner that tells of runs that are left out.
+func (w *world) teller(late, skipped *[]missed) *Runner {
+	tell := func(told *[]missed) func(string, int64, time.Time) {
+		return func(name string, runs int64, _ time.Time) {
+			if told != nil {
+				*told = append(*told, missed{name, runs})
+			}
 		}
-	}}, w, w, w, leads(true), slog.New(slog.DiscardHandler))
+	}
+	return NewRunner(Config{Now: w.clock, Missed: tell(late), Skipped: tell(skipped)}, w, w, w, leads(true), slog.New(slog.DiscardHandler))
 }
 
 func (w *world) service() *operate.Scheduling {
-	return &operate.Scheduling{Store: w, Trail: w, Submit: w, Now: w.clock, Plans: func(context.Context) ([]core.Plan, error) {
+	return &operate.Scheduling{Store: w, Trail: w, Submit: w, Now: w.clock, Known: func(_ context.Context, id string) (bool, error) {
+		states, err := w.States(context.Background(), []string{id})
+		return len(states) > 0, err
+	}, Plans: func(context.Context) ([]core.Plan, error) {
 		return []core.Plan{core.Plan{Name: "payout", Version: 1}.WithDefaults()}, nil
 	}}
 }

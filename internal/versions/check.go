@@ -173,6 +173,11 @@ func (c *Checker) one(to, old *core.Plan, saved *core.Saved, active bool) Findin
 		f.Stays = f.Why
 		return f
 	}
+	if saved.Err != nil {
+		f.Verdict = Verdict{Fate: Unknown, Why: "it cannot be read: " + saved.Err.Error()}
+		f.Stays = f.Why
+		return f
+	}
 	f.Verdict = Play(old, to, saved, c.Evaluate)
 	if !active {
 		return f

@@ -72,6 +72,8 @@ func run(t *testing.T, fresh func(testing.TB, schema.Options) schema.Store, o sc
 // covers: inv9 in taken_id_within_a_batch
 // covers: S3, S20 in view
 // covers: G5 in waiting
+// covers: L8 in purge_of_a_family
+// covers: L16 in purge_of_what_was_passed_over
 func TestPostgres(t *testing.T) {
 	t.Parallel() // a good part of it is waiting, as in its neighbours
 	run(t, fresh, schema.Options{})

@@ -86,6 +86,8 @@ func beside(tb testing.TB, path string) *sql.DB {
 // covers: inv4 in take_over
 // covers: I23 in taken_id
 // covers: S3 in view
+// covers: L8 in purge_of_a_family
+// covers: L16 in purge_of_what_was_passed_over
 func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {
 		path := filepath.Join(tb.TempDir(), "duly.db")

@@ -267,6 +267,24 @@ func testPurgeAfterTakeover(r *rig) {
 	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{1, 2, 3}))(r)), 0)
 }
 
+// testPurgePassedOver: the row of a task that was in error when its turn came goes when an operator has settled it, without
+// a takeover.
+func testPurgePassedOver(r *rig) {
+	failed, done := birth(1, 11, "a"), birth(1, 12, "b")
+	r.write(failed, done)
+	r.own[1].Told = 3
+	failed = ended(failed.Task, core.StateError, 1)
+	r.write(failed, ended(done.Task, core.StateProcessed, 2))
+	later := start.Add(time.Hour)
+	r.purged(0, later, 100, 1)
+	r.purged(later, later, 100, 1)
+	failed.Task.EndNumber = 0
+	r.write(ended(failed.Task, core.StateProcessed, 3))
+	r.purged(0, later, 100, 1)
+	r.purged(later.Add(2*time.Hour), later, 100, 1)
+	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{11, 12}))(r)), 0)
+}
+
 func testAudit(r *rig) {
 	r.must(r.s.PutPlan(r.ctx, plan()))
 	all := births(1, 2)

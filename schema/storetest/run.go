@@ -69,6 +69,7 @@ var cases = []struct {
 	{"purge", testPurge},
 	{"purge is fenced", testPurgeFenced},
 	{"purge after a takeover", testPurgeAfterTakeover},
+	{"purge of what was passed over", testPurgePassedOver},
 	{"children", testChildren},
 	{"the id of a child", testLongID},
 	{"children are listed", testChildrenListed},

@@ -24,7 +24,7 @@ func nightly(name string) operate.Schedule {
 
 func testSchedules(r *rig) {
 	a, b := nightly("a"), nightly("b")
-	b.Due, b.Outcome, b.Why = start.Add(10*time.Minute).Time(), "", ""
+	b.LastPlace, b.Due, b.Outcome, b.Why = 7, start.Add(10*time.Minute).Time(), "", ""
 	c := operate.Schedule{Spec: schedule.Spec{Name: "c", Type: "t", Input: []byte(`1`), Every: "1m"}, Revision: 1, Created: a.Created, Changed: a.Changed, Cursor: a.Cursor}
 	for _, s := range []operate.Schedule{b, c, a} {
 		r.must(r.s.PutSchedule(r.ctx, s, 0))
@@ -39,7 +39,7 @@ func testSchedules(r *rig) {
 	r.equal("none due", get(r.s.DueSchedules(r.ctx, at(3*time.Minute-time.Microsecond), 10, ""))(r), []operate.Schedule(nil))
 	r.equal("one due", get(r.s.DueSchedules(r.ctx, at(3*time.Minute), 10, ""))(r), []operate.Schedule{a})
 	r.equal("two due, in pages", get(r.s.DueSchedules(r.ctx, at(time.Hour), 1, "a"))(r), []operate.Schedule{b})
-	r.equal("tasks", get(r.s.ScheduleTasks(r.ctx))(r), []operate.ScheduleTask{{Name: "b", Task: "b-1", At: b.LastAt}})
+	r.equal("tasks", get(r.s.ScheduleTasks(r.ctx))(r), []operate.ScheduleTask{{Name: "b", Task: "b-1", Place: 7}})
 }
 
 // testSchedulesFenced lets two write that have read the same.
@@ -74,7 +74,7 @@ func testSchedulesMany(r *rig) {
 		return
 	}
 	r.must(r.s.PutSchedule(r.ctx, nightly("a"), 0))
-	const rest = "type, input, plan_version, complete_by, labels, cron, every, zone, jitter, overlap, queue, catch_up, catch_ups, paused, revision, by_name, created_at, changed_at, cursor_at, waiting, last_task, outcome, why, submitted, skipped, missed, failure"
+	const rest = "type, input, plan_version, complete_by, labels, cron, every, zone, jitter, overlap, queue, catch_up, catch_ups, paused, revision, by_name, created_at, changed_at, cursor_at, waiting, last_task, last_place, outcome, why, submitted, skipped, missed, failure"
 	rows := `generate_series(1, %d) AS n(i)`
 	if r.s.Dialect() == "sqlite" {
 		rows = `(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) AS n`

@@ -12,7 +12,7 @@ import (
 // outside are folders whose code is not the product's: laboratory, examples, tools, and what only tests use.
 var outside = []string{
 	"bench", "examples", "tools", "test", "dulytest", "internal/sim", "internal/law", "internal/pgtestdb", "internal/pgfault",
-	"internal/natstest", "internal/api/apitest", "internal/wire/wiretest", "schema/storetest",
+	"internal/natstest", "internal/api/apitest", "internal/wire/wiretest", "internal/submit/submittest", "internal/testrun", "schema/storetest",
 }
 
 func isOutside(name string) bool {

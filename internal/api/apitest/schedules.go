@@ -24,7 +24,7 @@ func nightly() operate.Schedule {
 
 // scheduling is operate.Schedules of the world.
 func (w *World) scheduling() *operate.Scheduling {
-	return &operate.Scheduling{Store: w, Plans: w.Plans, Trail: w, Submit: scheduled{w}, Now: w.now,
+	return &operate.Scheduling{Store: w, Plans: w.Plans, Trail: w, Submit: scheduled{w}, Now: w.now, Known: func(context.Context, string) (bool, error) { return true, nil },
 		CheckInput: func(p *core.Plan, input []byte) error { return w.schemas.Check(p.InputSchema, input) }}
 }
 
@@ -32,8 +32,8 @@ func (w *World) scheduling() *operate.Scheduling {
 type scheduled struct{ w *World }
 
 // Submit implements operate.Submitter.
-func (s scheduled) Submit(_ context.Context, f submit.Form) error {
-	return s.w.do(func() error {
+func (s scheduled) Submit(_ context.Context, f submit.Form) (place uint64, err error) {
+	return 1, s.w.do(func() error {
 		s.w.Submitted = append(s.w.Submitted, ingest.Request{Form: f})
 		return nil
 	})

@@ -386,6 +386,7 @@ CREATE TABLE IF NOT EXISTS schedules (
     last_run      TIMESTAMPTZ,
     last_task     TEXT        NOT NULL,
     last_at       TIMESTAMPTZ,
+    last_place    BIGINT      NOT NULL,
     outcome       TEXT        NOT NULL,
     why           TEXT        NOT NULL,
     submitted     INT8        NOT NULL,

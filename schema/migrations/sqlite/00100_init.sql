@@ -371,6 +371,7 @@ CREATE TABLE schedules (
     last_run      INTEGER,
     last_task     TEXT    NOT NULL,
     last_at       INTEGER,
+    last_place    INTEGER NOT NULL,
     outcome       TEXT    NOT NULL,
     why           TEXT    NOT NULL,
     submitted     INTEGER NOT NULL,

@@ -1,11 +1,12 @@
 //go:build linux || darwin
 
-package node
+package disk
 
 import "syscall"
 
-// diskOf is what the disk of a directory has, for users without privileges.
-func diskOf(dir string) (free, size int64, ok bool) {
+// Room is how many bytes the disk of a directory has, and how many of them users without privileges may still write;
+// false: that is not known.
+func Room(dir string) (free, size int64, ok bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, 0, false
