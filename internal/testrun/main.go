@@ -6,7 +6,7 @@
 //
 // It leaves nothing behind, also when it is interrupted: the command's processes are ended, those too that were started
 // to outlive their parent, and the folder is removed. A process or a file that is still there after the command is
-// told, because a test has left it; with -strict it makes the run fail.
+// told and makes the run fail, because a test has left it.
 package main
 
 import (
@@ -38,7 +38,6 @@ const (
 
 func main() {
 	times := flag.String("times", "", "file for the seconds of each part, one a line")
-	strict := flag.Bool("strict", false, "fail when a test has left a process or a file")
 	flag.Parse()
 	if flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: testrun [-times FILE] COMMAND [ARG…]")
@@ -46,7 +45,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	r := &run{out: os.Stdout, times: *times, strict: *strict}
+	r := &run{out: os.Stdout, times: *times}
 	if err := r.all(ctx, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(1)
@@ -55,12 +54,11 @@ func main() {
 
 // run is one run of a command.
 type run struct {
-	out    io.Writer
-	times  string // the file of times; empty: none
-	strict bool   // what a test leaves behind makes the run fail
-	spare  int64  // bytes that must be free besides what the tests write
-	temp   string // the folder of temporary files
-	log    *log
+	out   io.Writer
+	times string // the file of times; empty: none
+	spare int64  // bytes that must be free besides what the tests write
+	temp  string // the folder of temporary files
+	log   *log
 }
 
 // all runs the command in its surroundings, and clears them away whatever came of it.
@@ -80,14 +78,7 @@ func (r *run) all(ctx context.Context, command []string) (err error) {
 		err = r.command(ctx, command, pgtestdb.Env+"="+server.URL("postgres"))
 	}
 	err = errors.Join(err, server.Stop())
-	left := endStrays()
-	if was := r.left(left); was != nil {
-		if r.strict {
-			return errors.Join(err, was)
-		}
-		fmt.Fprintln(r.out, "testrun:", was)
-	}
-	return err
+	return errors.Join(err, r.left(endStrays()))
 }
 
 // makeTemp makes the folder that all temporary files of the run are in.
