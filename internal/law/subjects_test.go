@@ -257,7 +257,7 @@ var faults = []section{
 		{"L16", "A row that the purge passed over is looked at again", ""},
 		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", "with several task streams it cannot be forwarded and expires silently"},
 		{"L18", "Thousands of keys of one limit starve no other agent's grants", "the other agents' grants wait"},
-		{"L19", "An id that is used again after retention has keys of its own", "keys of a ledger carry no generation: the work is reported done and was not done"},
+		{"L19", "The same submission has the same keys, whatever was lost meanwhile; ledgers forget before its id may be used again (decision 049)", ""},
 		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", "an attempt is spent"},
 		{"L21", "`duly books` goes on after a task that it cannot replay, and names it", ""},
 		{"L22", "A refused migration leaves a breaker's trial as it was", "the marks of the trial are lost"},
