@@ -148,10 +148,16 @@ var schedulerMutants = []mutant{
 		run:   "^TestPublishedOutOfOrder$",
 	},
 	{
-		name: "takeover-tells-nothing", invariant: 10, file: "scheduler/takeover.go",
-		old: "\t\ts.publishOf(p, endings)\n", new: "",
+		name: "takeover-tells-nothing", invariant: 10, file: "scheduler/retell.go",
+		old: "\t\ts.handToStream(endings, ", new: "\t\tfunc(...any) {}(endings, ",
 		fault: "a takeover does not publish what ended after publishedThrough",
 		run:   "^(TestResolveIsPublished|TestTakeoverRepublishes)$",
+	},
+	{
+		name: "untold-page-is-the-last", invariant: 10, file: "scheduler/retell.go",
+		old: "s.republishAt == 0 && p.retell.on {", new: "s.republishAt == 0 && p.retell.out {",
+		fault: "after a page of endings that the event stream has taken again, the next one never follows",
+		run:   "^(TestEventsAwayForLong|TestTakeoverInPages)$",
 	},
 	{
 		name: "takeover-reads-one-page", invariant: 11, file: "scheduler/takeover.go",
