@@ -233,3 +233,21 @@ func TestLedgerUnderRace(t *testing.T) {
 		}
 	}
 }
+
+// A key at work is not forgotten, however long ago it was idle: a do beside the second try of its undo takes no effect.
+func TestLedgerKeepsWhatIsAtWork(t *testing.T) {
+	p := newPlay(t, time.Minute, 2)
+	p.do("k", nil)
+	p.undo("k", errWork)
+	p.now = p.now.Add(59 * time.Second)
+	err := p.ledger.Undo(t.Context(), "k", func(context.Context, []byte, bool) error {
+		p.now = p.now.Add(2 * time.Second)
+		if got := p.do("k", nil); got != agents.ErrGone.Error() {
+			t.Errorf("a do while its undo is at work: %q", got)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

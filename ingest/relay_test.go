@@ -297,7 +297,7 @@ func TestRelayRefusals(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if full {
-				r.Answer(Answer{Err: Refuse(429, CauseFull, "full").After(250 * time.Millisecond)})
+				r.Answer(Answer{Err: Refuse(429, CauseFull, "full").After(2 * time.Second)})
 				return
 			}
 			asked[r.ID]++
@@ -310,6 +310,9 @@ func TestRelayRefusals(t *testing.T) {
 		synctest.Wait()
 		if waiting, refused := h.left(); len(waiting) != 6 || len(refused) != 0 {
 			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
+		}
+		if h.handed > 3*31 {
+			t.Errorf("%d rows are handed in within a minute to a door that asks for 2 s of rest", h.handed)
 		}
 		for _, row := range h.rows {
 			if row != nil && row.tries != 0 && row.unfit == nil {

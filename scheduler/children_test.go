@@ -325,6 +325,10 @@ func TestChildUndone(t *testing.T) {
 		}
 		r.now = r.now.Add(10 * time.Second)
 		r.cycle()
+		kid := r.state("t1~kids", core.StateProcessing)
+		if due := r.store.Task(0, "t1").Steps[1].Due; kid.Deadline != due || kid.Deadline == r.now.Add(core.DefaultTaskCompleteBy) {
+			t.Errorf("its deadline is %d, want that of the step, %d", kid.Deadline, due)
+		}
 		r.serve(ok)
 		r.state("t1", core.StateProcessed)
 		if kid := r.state("t1~kids", core.StateProcessed); kid.Round != 1 {
@@ -448,6 +452,7 @@ func TestTakeoverMidEach(t *testing.T) {
 	}
 	r.bus.take()
 	r.mail.Replies = nil
+	r.now = r.now.Add(time.Second) // those that were undone are of this try all the same
 	r.start("n2")
 	r.adopt(0)
 	r.serve(ok)

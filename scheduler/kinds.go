@@ -72,9 +72,13 @@ func (s *Shard) countRows() {
 	}
 }
 
-// stored is the task of a write; nil: the commit left it out.
+// stored is the task of a write; nil: the commit left it out, or the database refused its row, and the task is another one,
+// in error.
 func (s *Shard) stored(w *core.TaskWrite) *entry {
 	_, e := s.inFlight(w.Task.Partition, w.Task.Number)
+	if e != nil && e.task != w.Task {
+		return nil
+	}
 	return e
 }
 

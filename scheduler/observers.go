@@ -226,9 +226,7 @@ func (s *Shard) observe() {
 	c := s.cfg.Observers.take(s.cycle.batch.Writes)
 	for i := range s.cycle.batch.Writes {
 		w := &s.cycle.batch.Writes[i]
-		n := len(w.Records)
-		_, e := s.inFlight(w.Task.Partition, w.Task.Number)        // none: the commit left it out
-		if n > 0 && e != nil && e.task.Seq == w.Records[n-1].Seq { // else the database refused the row, and the task is in error
+		if e := s.stored(w); e != nil && len(w.Records) > 0 {
 			c.add(e.plan, w)
 		}
 	}

@@ -128,3 +128,48 @@ func TestObserverFails(t *testing.T) {
 		}
 	}
 }
+
+// TestObserverSeesWhatIsStored: a row that the database refuses is shown to none.
+//
+// covers: L5
+func TestObserverSeesWhatIsStored(t *testing.T) {
+	o := newSeeing("o", nil)
+	r := newRig(t, scheduler.Config{Observers: o.of(t)})
+	r.tasks(0, order("t1"))
+	r.cycle()
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == "t1" && w.Records[0].Kind == core.KindDone }
+	r.answer(r.one(), 0)
+	r.cycle()
+	r.state("t1", core.StateError)
+	r.tasks(0, order("t2"))
+	r.cycle()
+	for {
+		got := <-o.commits
+		if slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "done") }) {
+			t.Errorf("it sees %q", got)
+		}
+		if slices.Contains(got, "t2 of order: submitted, born true") {
+			return
+		}
+	}
+}
+
+// TestObserverThatKeepsUpSeesAll: what it has seen does not count as waiting, however large it was.
+//
+// covers: L5
+func TestObserverThatKeepsUpSeesAll(t *testing.T) {
+	o := newSeeing("o", nil)
+	r := newRig(t, scheduler.Config{Observers: o.of(t)})
+	large := []byte(`"` + strings.Repeat("x", core.InputBytesMax-2) + `"`)
+	for i := range 2 + 2*core.BatchBytesMax/core.InputBytesMax {
+		id := fmt.Sprint("t", i)
+		r.tasks(0, core.Submission{Type: "order", ID: id, Input: large})
+		r.cycle()
+		if got := <-o.commits; !slices.Equal(got, []string{id + " of order: submitted, born true"}) {
+			t.Fatalf("%q", got)
+		}
+	}
+	if len(o.reports) > 0 {
+		t.Errorf("told %q", <-o.reports)
+	}
+}

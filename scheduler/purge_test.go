@@ -273,3 +273,44 @@ func TestKeptForEver(t *testing.T) {
 		})
 	}
 }
+
+// For an hour after the database went back nothing is forgotten of that partition: requests that are read again may be about
+// tasks that ended long before. Others are not held up.
+//
+// covers: A1
+func TestNothingIsForgottenAfterTheDatabaseWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		store := &trailStore{oldStore: &oldStore{spyStore: c.store, old: map[int]int{}}, entries: 600}
+		if _, err := store.TakeOver(t.Context(), 0, core.Claim{Owner: "before", WentBack: true, At: core.InstantOf(time.Now())}); err != nil {
+			t.Fatal(err)
+		}
+		cfg := scheduler.RunConfig{
+			Config: scheduler.Config{Node: "a"}, Partitions: 2, Rand: locked(chance("a")), Retain: scheduler.Retention{Detail: time.Hour, Audit: time.Hour},
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+		c.setLive("a")
+		looks := func() (of [2]int, audit int) {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			for _, call := range store.calls {
+				of[call.partition]++
+			}
+			return of, len(store.before)
+		}
+		pass(55 * time.Minute)
+		if of, audit := looks(); of[0] != 0 || of[1] == 0 || audit != 0 {
+			t.Errorf("after 55 minutes the partitions were looked at %v times, the trail %d times", of, audit)
+		}
+		pass(10 * time.Minute)
+		if of, audit := looks(); of[0] == 0 || audit == 0 {
+			t.Errorf("after 65 minutes the partitions were looked at %v times, the trail %d times", of, audit)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}

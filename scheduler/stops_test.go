@@ -1,8 +1,10 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +25,16 @@ type hideReads struct {
 	*sim.MemStore
 	partition int
 	fails     error
+	read      string          // the one that fails; empty: LoadIDs
 	broken    map[string]bool // ids of tasks whose rows do not parse
+}
+
+// failing is the error of a read, if it is the one that fails.
+func (s *hideReads) failing(p int, read string) error {
+	if p == s.partition && cmp.Or(s.read, "LoadIDs") == read {
+		return s.fails
+	}
+	return nil
 }
 
 func (s *hideReads) spoil(saved []core.Saved, err error) ([]core.Saved, error) {
@@ -40,14 +51,38 @@ func (s *hideReads) LoadActive(ctx context.Context, p int, after int64, limit in
 }
 
 func (s *hideReads) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
+	if err := s.failing(p, "LoadNumbers"); err != nil {
+		return nil, err
+	}
 	return s.spoil(s.MemStore.LoadNumbers(ctx, p, numbers))
 }
 
 func (s *hideReads) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
-	if p == s.partition && s.fails != nil {
-		return nil, s.fails
+	if err := s.failing(p, "LoadIDs"); err != nil {
+		return nil, err
 	}
 	return s.spoil(s.MemStore.LoadIDs(ctx, p, ids))
+}
+
+func (s *hideReads) Children(ctx context.Context, p int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	if err := s.failing(p, "Children"); err != nil {
+		return nil, err
+	}
+	return s.MemStore.Children(ctx, p, of, after, limit)
+}
+
+func (s *hideReads) Youngest(ctx context.Context, p int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	if err := s.failing(p, "Youngest"); err != nil {
+		return nil, err
+	}
+	return s.MemStore.Youngest(ctx, p, of, below, limit)
+}
+
+func (s *hideReads) ChildCounts(ctx context.Context, p int, of core.Siblings) (core.ChildCounts, error) {
+	if err := s.failing(p, "ChildCounts"); err != nil {
+		return core.ChildCounts{}, err
+	}
+	return s.MemStore.ChildCounts(ctx, p, of)
 }
 
 func fresh(id string) core.Submission {
@@ -186,6 +221,7 @@ func TestUnreadablePlanInFlight(t *testing.T) {
 func TestUnreadablePlanOfAChild(t *testing.T) {
 	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "new"}, scheduler.Config{})
 	r.store.Unreadable = newer("new", 3)
+	r.store.Unreadable[0].CompleteBy = time.Hour // its parent's step has less
 	r.tasks(0, core.Submission{Type: "family", ID: "f", Input: []byte(`{}`)}, order("t1"))
 	r.cycle()
 	for _, c := range r.bus.take() {
@@ -193,8 +229,8 @@ func TestUnreadablePlanOfAChild(t *testing.T) {
 	}
 	r.cycle()
 	child := r.state("f~kids", core.StatePending)
-	if child.Parent == 0 || child.WaitsFor == "" {
-		t.Fatalf("child %+v", child)
+	if due := r.store.Task(0, "f").Steps[1].Due; child.Parent == 0 || child.WaitsFor == "" || child.Deadline != due {
+		t.Fatalf("child %+v, want one that waits until %d at most", child, due)
 	}
 	r.state("t1", core.StateProcessing)
 	r.start("n2")
@@ -248,6 +284,30 @@ func TestRequestAboutAnUnreadTask(t *testing.T) {
 	r.state("n2", core.StateProcessed)
 }
 
+// TestRequestAboutAnUnreadTaskHasAnEnd: where no node comes that can read the plan, a request does not hold its cursor for ever.
+//
+// covers: L3
+func TestRequestAboutAnUnreadTaskHasAnEnd(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.Unreadable = newer("new", 3)
+	r.mail.PlansChanged = true
+	r.tasks(0, fresh("n1"))
+	r.cycle()
+	pos := r.control(core.Control{Kind: core.EventSignal, ID: "n1", Step: "ask", Result: []byte(`"yes"`), Actor: "olga"})
+	r.cycle()
+	r.flush()
+	if at := r.store.Partition(0).ControlCursor; at >= pos {
+		t.Fatalf("the cursor is at %d, and the request %d has not been applied", at, pos)
+	}
+	for range 3 {
+		r.now = max(r.now, r.shard.NextWake())
+		r.flush()
+	}
+	if at := r.store.Partition(0).ControlCursor; at != pos {
+		t.Errorf("the cursor is at %d, want %d", at, pos)
+	}
+}
+
 // TestReadErrorStopsItsPartition: a read that fails for one partition drops that one, with what the round had of it; the
 // others commit in the same round.
 //
@@ -266,9 +326,10 @@ func TestReadErrorStopsItsPartition(t *testing.T) {
 	r.cycle()
 	cmds := r.bus.take()
 	store.fails = errors.New("page 17 is damaged")
-	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Partition: 0, Pos: 100, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t0", Actor: "olga"}},
-		scheduler.ControlMail{Partition: 1, Pos: 101, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Actor: "olga"}},
+	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Partition: 1, Pos: 101, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Actor: "olga"}},
+		scheduler.ControlMail{Partition: 0, Pos: 100, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t0", Actor: "olga"}}, // behind it in the batch
 		scheduler.ControlMail{Partition: 1, Pos: 102, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "absent", Actor: "olga"}})
+	r.answer(cmds[0], 0)
 	r.answer(cmds[2], 0)
 	for p := range 3 {
 		r.tasks(p, order("u"+string(rune('0'+p))))
@@ -277,7 +338,7 @@ func TestReadErrorStopsItsPartition(t *testing.T) {
 	if !slices.Equal(lost, []int{1}) || err == nil || !strings.Contains(err.Error(), "page 17 is damaged") {
 		t.Fatalf("lost %v, %v", lost, err)
 	}
-	if a, b := r.store.Task(0, "t0"), r.store.Task(2, "t2"); a.State != core.StateUndoing || b.Steps[0].Status != core.StepDone {
+	if a, b := r.store.Task(0, "t0"), r.store.Task(2, "t2"); a.State != core.StateUndoing || a.Seq != 3 || b.Steps[0].Status != core.StepDone {
 		t.Errorf("the others: %+v, %+v", a, b)
 	}
 	if r.store.Task(0, "u0") == nil || r.store.Task(2, "u2") == nil || r.store.Task(1, "u1") != nil || r.store.Task(1, "t1").State != core.StateProcessing {
@@ -287,6 +348,88 @@ func TestReadErrorStopsItsPartition(t *testing.T) {
 	r.adopt(1)
 	if _, err := r.try(false); err != nil {
 		t.Fatal(err)
+	}
+	// Where the store says itself that it is not about one partition, nothing is known of any.
+	store.fails = core.StoppingStore(errors.New("the database does not answer"))
+	r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Partition: 1, Pos: 103, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "absent", Actor: "olga"}})
+	if lost, err := r.try(false); len(lost) != 3 || err == nil {
+		t.Errorf("lost %v, %v, want all", lost, err)
+	}
+}
+
+// TestReadsOfChildrenStopTheirPartition: so does each read of the children of a step, and the family goes on when the
+// partition is taken over.
+//
+// covers: L3
+func TestReadsOfChildrenStopTheirPartition(t *testing.T) {
+	for _, read := range []string{"ChildCounts", "Children", "Youngest"} {
+		r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 1, AttemptsMax: 2}, scheduler.Config{})
+		store := &hideReads{MemStore: r.store, partition: 1, read: read, fails: errors.New("page 17 is damaged")}
+		r.reads = store
+		r.start("n1")
+		r.adopt(0)
+		r.adopt(1)
+		r.tasks(1, core.Submission{Type: "family", ID: "f", Input: list(2)})
+		refused, cancelled := false, false
+		for n := 0; ; n++ {
+			lost, err := r.try(false)
+			if err != nil {
+				if !slices.Equal(lost, []int{1}) || store.fails == nil {
+					t.Fatalf("%s: lost %v, %v", read, lost, err)
+				}
+				store.fails = nil
+				r.adopt(1)
+			}
+			for _, c := range r.bus.take() {
+				code := 0
+				if c.Step == "go" && !refused { // the step is tried again, and with it this child
+					refused, code = true, core.CodeRefused
+				}
+				r.answer(c, code)
+			}
+			is := r.store.Task(1, "f")
+			if is.State == core.StateUndone {
+				break
+			}
+			if is.Steps[1].Status == core.StepDone && !cancelled {
+				cancelled = true
+				r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Partition: 1, Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "f", Actor: "olga"}})
+			}
+			if r.now = max(r.now, r.shard.NextWake()); n > 200 {
+				t.Fatalf("%s: it does not come to an end:\n%s", read, r.store.History(1, "f"))
+			}
+		}
+		if !cancelled || store.fails != nil {
+			t.Errorf("%s: undone after a cancel: %v; the read has failed: %v", read, cancelled, store.fails == nil)
+		}
+	}
+}
+
+// TestRefusedRowOfAPartitionThatCannotBeRead: where the task of a refused row cannot be read its partition is dropped; the
+// batch's other rows are committed.
+//
+// covers: L3
+func TestRefusedRowOfAPartitionThatCannotBeRead(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	store := &hideReads{MemStore: r.store, partition: 1, read: "LoadNumbers"}
+	r.reads = store
+	r.start("n1")
+	for p := range 2 {
+		r.adopt(p)
+		r.tasks(p, order(fmt.Sprint("t", p)))
+	}
+	r.cycle()
+	for _, c := range r.bus.take() {
+		r.answer(c, 0)
+	}
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == "t1" }
+	store.fails = errors.New("page 17 is damaged")
+	lost, err := r.try(false)
+	if !slices.Equal(lost, []int{1}) || err == nil || !strings.Contains(err.Error(), "page 17 is damaged") {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+	if a, b := r.store.Task(0, "t0"), r.store.Task(1, "t1"); a.Steps[0].Status != core.StepDone || b.Steps[0].Status != core.StepRunning {
+		t.Errorf("%+v, %+v", a, b)
 	}
 }
 

@@ -73,8 +73,8 @@ func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 	w.read(1)
 	w.add(1, 100, 1)
 	rep := mustTick(t, s, epoch.Add(time.Second))
-	if rep.Unread != 1 || len(w.asked[0]) != 1 || len(w.asked[1]) != 2 {
-		t.Errorf("unread %d; asked partition 0 %d times, 1 %d times", rep.Unread, len(w.asked[0]), len(w.asked[1]))
+	if rep.Unread != 1 || rep.Read != 1 || len(w.asked[0]) != 1 || len(w.asked[1]) != 2 { // nor are its rows read
+		t.Errorf("unread %d, %d rows read; asked partition 0 %d times, 1 %d times", rep.Unread, rep.Read, len(w.asked[0]), len(w.asked[1]))
 	}
 	mustTick(t, s, epoch.Add(29*time.Second))
 	if len(w.asked[0]) != 1 {

@@ -190,6 +190,26 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
+// While clocks may be apart a claim is not taken over, also when its time is over by one of them.
+func TestClaimHoldsWhileClocksMayDiffer(t *testing.T) {
+	t.Parallel()
+	kv := bucket(t, connect(t, server(t)))
+	ledger := open(t, kv, kvledger.Options{Skew: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), shortLease)
+	defer cancel()
+	_, err := ledger.Do(ctx, "k", func(ctx context.Context) ([]byte, error) {
+		<-ctx.Done()
+		_, err := ledger.Do(t.Context(), "k", func(context.Context) ([]byte, error) { return nil, errors.New("another works on the key") })
+		if !errors.Is(err, agents.ErrInProgress) {
+			t.Errorf("%v, want ErrInProgress", err)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // At most once: where it is not known whether a do took effect, none works again; an undo is told that it is not known.
 func TestAtMostOnce(t *testing.T) {
 	t.Parallel()

@@ -302,6 +302,33 @@ func TestForget(t *testing.T) {
 	}
 }
 
+// A tombstone is as old as the last word of its undo, however old its do: while it is kept no do of the key takes effect.
+func TestForgetKeepsYoungTombstones(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	ledger := withPgx(t, pool, pgledger.Options{})
+	a := account{ledger: ledger}
+	refused := errors.New("not now")
+	for i, x := range []struct {
+		was  string
+		work error // of the undo
+	}{{"done", nil}, {"done", refused}, {"undoing", nil}} {
+		key := x.was + strings.Repeat("!", i)
+		if _, err := pool.Exec(t.Context(), `INSERT INTO duly_ledger (key, state, touched) VALUES ($1, $2, now() - INTERVAL '2 hours')`, key, x.was); err != nil {
+			t.Fatal(err)
+		}
+		if err := ledger.Undo(t.Context(), key, func(context.Context, []byte, bool) error { return x.work }); !errors.Is(err, x.work) {
+			t.Fatalf("%s: undo: %v", key, err)
+		}
+		if n, err := ledger.Forget(t.Context(), time.Hour); n != 0 || err != nil {
+			t.Errorf("%s: %d forgotten, %v", key, n, err)
+		}
+		if got, err := a.do(t.Context(), key); got != gone || err != nil {
+			t.Errorf("%s: a do after the undo: %s, %v", key, got, err)
+		}
+	}
+}
+
 // What cannot be is refused with its limit, and leaves nothing behind.
 func TestLimits(t *testing.T) {
 	t.Parallel()

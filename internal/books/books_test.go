@@ -214,6 +214,19 @@ func TestGhosts(t *testing.T) {
 	}
 }
 
+// TestOldTasksAreNotMissed: of a task from before the time that is asked about, the agents are not asked for effects either.
+func TestOldTasksAreNotMissed(t *testing.T) {
+	w := newWorld()
+	w.run(t, "old", 0, 0, 0)
+	w.tasks[0].Row.CreatedAt = core.InstantOf(noon.Add(-2 * time.Hour))
+	clear(w.effects["warehouse"])
+	clear(w.effects["payment"])
+	w.run(t, "new", 0, 0, 0)
+	if r := w.compare(t); r.Total != 0 || r.Tasks != 1 || !r.Closed {
+		t.Errorf("%s: %+v", r.Sentence(), r)
+	}
+}
+
 // TestGhostThatGoesAway: what changed between the service's answer and the look at the task is no ghost.
 func TestGhostThatGoesAway(t *testing.T) {
 	w := newWorld()
@@ -241,7 +254,8 @@ func TestSilentAgent(t *testing.T) {
 	}
 }
 
-// TestAcceptedStepNeedsNoEffect: what an operator accepted was done by hand, and the service need not know of it.
+// TestAcceptedStepNeedsNoEffect: what an operator accepted was done by hand, and the service need not know of it, in the round
+// in which it was accepted.
 func TestAcceptedStepNeedsNoEffect(t *testing.T) {
 	w := newWorld()
 	w.plan.Steps[2].OnExhausted = core.PolicyError
@@ -254,15 +268,33 @@ func TestAcceptedStepNeedsNoEffect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out core.Outcome
-	ev := core.Event{Kind: core.EventAccept, At: task.UpdatedAt.Add(time.Second), Actor: "olga", Reason: "charged by phone", Result: []byte(`{}`)}
-	if err := core.Apply(&w.plan, full, &ev, &out); err != nil {
-		t.Fatal(err)
+	apply := func(ev core.Event) {
+		t.Helper()
+		var out core.Outcome
+		ev.At = full.UpdatedAt.Add(time.Second)
+		if err := core.Apply(&w.plan, full, &ev, &out); err != nil {
+			t.Fatal(err)
+		}
+		saved.Journal = append(saved.Journal, out.Records...)
+		saved.Row.State, saved.Row.Round = full.State, full.Round
 	}
-	saved.Journal = append(saved.Journal, out.Records...)
-	saved.Row.State = full.State
+	apply(core.Event{Kind: core.EventAccept, Actor: "olga", Reason: "charged by phone", Result: []byte(`{}`)})
 	if r := w.compare(t); full.State != core.StateProcessed || r.Total != 0 {
 		t.Errorf("task is %s, ghosts %+v", full.State, r.Ghosts)
+	}
+	apply(core.Event{Kind: core.EventUndo, Actor: "olga"})
+	for again := false; full.State != core.StateProcessed; {
+		switch i := full.Out(); {
+		case full.State == core.StateUndone && !again:
+			again = true
+			apply(core.Event{Kind: core.EventResubmit, Actor: "olga"})
+		default:
+			apply(core.Event{Kind: core.EventReply, Seq: full.Steps[i].Out}) // and the service keeps nothing of it
+		}
+	}
+	clear(w.effects["warehouse"])
+	if r := w.compare(t); r.Kinds[operate.GhostMissing] != 2 {
+		t.Errorf("in the next round, which was not accepted: %+v", r.Ghosts)
 	}
 }
 
@@ -357,6 +389,10 @@ func TestStepThatWasLeftOut(t *testing.T) {
 	}
 	if r := w.compare(t); r.Total != 0 {
 		t.Errorf("%+v", r.Ghosts)
+	}
+	w.tasks[0].Journal, w.tasks[0].Err = nil, errors.New("a column is cut")
+	if r := w.compare(t); r.Kinds[operate.GhostMissing] != 1 { // whether it was left out is not known: a person looks at it
+		t.Errorf("its journal cannot be read: %+v", r.Kinds)
 	}
 	children := core.Plan{Steps: []core.Step{{Name: "parts", Kind: core.TaskStep, Child: "part", Undoable: true}, {Name: "pay", Agent: "payment", Undoable: true}}}
 	if agents := undoableAgents([]core.Plan{children}); !slices.Equal(agents, []string{"payment"}) {

@@ -457,3 +457,38 @@ func TestBoundOfATaskThatBeginsWithAWait(t *testing.T) {
 		t.Errorf("the bound of a call is %d, want %d: %s", r.task.Bound, want, r.task)
 	}
 }
+
+// A cancel while the undo of an optional step is tried again at an agent that was not there counts its tries anew, and a new
+// owner knows of the one that is out.
+//
+// covers: inv6
+func TestCancelWhileAnOptionalUndoIsRetried(t *testing.T) {
+	p := stepsPlan(2)
+	p.Steps[1].AttemptsMax, p.Steps[1].OnExhausted = 1, PolicySkip
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0)
+	r.answer(500)
+	r.answer(500) // its undo
+	r.wait()
+	r.must(Event{Kind: EventUnserved, Seq: r.task.Steps[1].Out, Rand: 0.5})
+	r.wait()
+	if s := &r.task.Steps[1]; !s.again() || s.Status != StepUndoing || r.task.State != StateProcessing {
+		t.Fatal(r.task)
+	}
+	r.must(Event{Kind: EventCancel, Reason: "not wanted"}) // which compares what a replay makes of it
+	r.crash()
+	if r.task.Out() != 1 {
+		t.Fatalf("the undo that is out is not known: %s", r.task)
+	}
+	for r.task.State == StateUndoing {
+		if r.task.Out() < 0 {
+			r.wait()
+			continue
+		}
+		r.answer(0)
+	}
+	if r.task.State != StateUndone {
+		t.Fatal(r.task)
+	}
+}

@@ -1,6 +1,49 @@
 package core
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestBoundsOfRequests: what an operator gives a task is held to the plan's limits and to those of a task, the last that is
+// allowed and the first that is not.
+//
+// covers: inv12
+func TestBoundsOfRequests(t *testing.T) {
+	p := stepsPlan(1)
+	p.InputMax, p.Steps[0].ResultMax, p.Steps[0].OnExhausted = 8, 4, PolicyError
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(422)
+	refused := func(want string, ev Event) {
+		t.Helper()
+		if err := r.apply(ev); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	edit := func(bytes int) Event { return Event{Kind: EventEdit, Input: []byte(strings.Repeat("1", bytes))} }
+	refused("the new input has 9 bytes, want 1 to 8", edit(9))
+	refused("the result has 5 bytes, want 1 to 4", Event{Kind: EventAccept, Result: []byte("12345")})
+	for _, kind := range []EventKind{EventResubmit, EventEdit, EventAccept} {
+		refused("has passed", Event{Kind: kind, Until: r.now, Input: []byte("1"), Result: []byte("1")})
+	}
+	for range EditsMax {
+		r.must(edit(8))
+		r.answer(422)
+	}
+	refused("it has been edited 16 times since its last undo", edit(1))
+	r.must(Event{Kind: EventUndo})
+	if r.task.State != StateUndone {
+		t.Fatal(r.task)
+	}
+	r.must(edit(1)) // a round of its own
+	r.answer(422)
+	r.must(Event{Kind: EventAccept, Result: []byte("1234")})
+	if r.task.State != StateProcessed {
+		t.Fatal(r.task)
+	}
+}
 
 // TestEditBeforeTheDatabaseWentBack: a step that was refused by the input before an edit, and was not done again because
 // the task was parked, is undone by that input when the database went back: what ran in the lost time ran by it.

@@ -121,16 +121,25 @@ func TestMigrateRefuses(t *testing.T) {
 		life func(*rig)
 		to   func(*rig) *Plan
 	}{
-		"version 9 of its plan is not known":                               {nil, func(*rig) *Plan { return nil }},
-		"it is of version 3 already":                                       {nil, func(r *rig) *Plan { return r.plan }},
-		"the version is of plan other":                                     {nil, step(func(p *Plan) { p.Name = "other" })},
-		"step a has begun, and version 4 has another agent for it":         {nil, step(func(p *Plan) { p.Steps[0].Agent = "x" })},
-		"step a has begun, and version 4 has another undoable for it":      {nil, step(func(p *Plan) { p.Steps[0].Undoable = false })},
-		"step a has begun, and version 4 has another kind for it":          {nil, step(func(p *Plan) { p.Steps[0].Kind = WaitStep })},
-		"step a has begun, and version 4 has none of that name":            {nil, step(func(p *Plan) { p.Steps[0].Name = "x" })},
-		"its input has 2 bytes, the limit of version 4 is 1":               {nil, step(func(p *Plan) { p.InputMax = 1 })},
-		"step b has begun, and version 4 has another after for it":         {func(r *rig) { r.answer(0) }, step(func(p *Plan) { p.Steps[1].After = nil })},
-		"step a has begun as number 1 of the list, and is number 2":        {nil, step(func(p *Plan) { p.Steps[0], p.Steps[1] = Step{Name: "x", Agent: "x"}, p.Steps[0] })},
+		"version 9 of its plan is not known":                          {nil, func(*rig) *Plan { return nil }},
+		"it is of version 3 already":                                  {nil, func(r *rig) *Plan { return r.plan }},
+		"the version is of plan other":                                {nil, step(func(p *Plan) { p.Name = "other" })},
+		"step a has begun, and version 4 has another agent for it":    {nil, step(func(p *Plan) { p.Steps[0].Agent = "x" })},
+		"step a has begun, and version 4 has another undoable for it": {nil, step(func(p *Plan) { p.Steps[0].Undoable = false })},
+		"step a has begun, and version 4 has another kind for it":     {nil, step(func(p *Plan) { p.Steps[0].Kind = WaitStep })},
+		"step a has begun, and version 4 has none of that name":       {nil, step(func(p *Plan) { p.Steps[0].Name = "x" })},
+		"its input has 2 bytes, the limit of version 4 is 1":          {nil, step(func(p *Plan) { p.InputMax = 1 })},
+		"step b has begun, and version 4 has another after for it":    {func(r *rig) { r.answer(0) }, step(func(p *Plan) { p.Steps[1].After = nil })},
+		"step a has begun as number 1 of the list, and is number 2":   {nil, step(func(p *Plan) { p.Steps[0], p.Steps[1] = Step{Name: "x", Agent: "x"}, p.Steps[0] })},
+		"step b has begun, and version 4 has another on_exhausted for it": {func(r *rig) { // and failed by the policy of the old one
+			r.answer(0)
+			r.answer(422)
+		}, step(func(p *Plan) { p.Steps[1].OnExhausted = PolicySkip })},
+		"step c has begun, and version 4 has another on_exhausted for it": {func(r *rig) { // its undo ends with the task going on without it
+			r.answer(0)
+			r.answer(0)
+			r.answer(500)
+		}, step(func(p *Plan) { p.Steps[2].OnExhausted = PolicyUndo })},
 		"has another result_max, less than its result has, for it":         {func(r *rig) { r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`"long"`)}) }, step(func(p *Plan) { p.Steps[0].ResultMax = 2 })},
 		"only a task that is pending, processing or in error can be moved": {func(r *rig) { r.must(Event{Kind: EventCancel}) }, step(nil)},
 		"the database went back since it began":                            {func(r *rig) { r.must(Event{Kind: EventWentBack, Until: r.now}) }, step(nil)},
@@ -140,6 +149,8 @@ func TestMigrateRefuses(t *testing.T) {
 		}, nil},
 	} {
 		p := stepsPlan(3)
+		p.Steps[1].OnExhausted = PolicyError
+		p.Steps[2].AttemptsMax, p.Steps[2].OnExhausted = 1, PolicySkip
 		r := newRig(t, p)
 		r.birth(0)
 		if c.life != nil {

@@ -120,24 +120,29 @@ func (o *outbox) report(err error) {
 	o.failed = err
 }
 
-// look counts from time to time what stands in the outbox, until ctx ends. What cannot be counted is not known: that the
-// database is away is told by who takes the rows.
+// look counts from time to time what stands in the outbox, until ctx ends.
 func (o *outbox) look(ctx context.Context) {
 	for {
-		s, err := o.table.Standing(ctx)
-		o.mu.Lock()
-		o.known = err == nil
-		o.standing = ingest.Standing{}
-		if err == nil {
-			o.standing = ingest.Standing{Waiting: s.Waiting, Oldest: s.Oldest, Refused: s.Refused}
-			if f := s.First; f != nil {
-				o.standing.First = fmt.Sprintf("task %s of type %s: %s (%d)", core.QuoteShort(f.Task), core.QuoteShort(f.Type), f.Reason, f.Code)
-			}
-		}
-		o.mu.Unlock()
+		o.counted(o.table.Standing(ctx))
 		if pause.For(ctx, outboxLook) != nil {
 			return
 		}
+	}
+}
+
+// counted keeps what stands in the outbox. What cannot be counted is not known: that the database is away is told by who
+// takes the rows.
+func (o *outbox) counted(s postgres.OutboxStanding, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.known = err == nil
+	o.standing = ingest.Standing{}
+	if err != nil {
+		return
+	}
+	o.standing = ingest.Standing{Waiting: s.Waiting, Oldest: s.Oldest, Refused: s.Refused}
+	if f := s.First; f != nil {
+		o.standing.First = fmt.Sprintf("task %s of type %s: %s (%d)", core.QuoteShort(f.Task), core.QuoteShort(f.Type), f.Reason, f.Code)
 	}
 }
 

@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -36,5 +37,19 @@ func TestOutboxRowIsUnfit(t *testing.T) {
 		if w.Unfit == nil || w.Unfit.Retryable() || w.Unfit.Code != 400 || !strings.Contains(w.Unfit.Description, want) {
 			t.Errorf("%s: %+v, want it refused with %s", headers, w.Unfit, want)
 		}
+	}
+}
+
+// TestOutboxStandingIsOfNow: what was wrong with an outbox is not told any more once it cannot be counted what stands in it,
+// nor is what was counted before.
+func TestOutboxStandingIsOfNow(t *testing.T) {
+	o := &outbox{name: "shop"}
+	o.counted(postgres.OutboxStanding{Waiting: 3, Refused: 1, First: &postgres.OutboxRow{Task: "t1", Type: "order", Code: 409, Reason: "id is a task already"}}, nil)
+	if err := o.trouble(); !o.known || err == nil || !strings.Contains(err.Error(), `task "t1" of type "order": id is a task already (409)`) {
+		t.Errorf("known %v: %v", o.known, err)
+	}
+	o.counted(postgres.OutboxStanding{}, errors.New("the database is away"))
+	if err := o.trouble(); o.known || err != nil {
+		t.Errorf("known %v: %v", o.known, err)
 	}
 }

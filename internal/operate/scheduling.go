@@ -379,14 +379,15 @@ func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason str
 	task := TaskOf(&is, schedule.RunNowID(name, now))
 	run := ScheduleRun{Type: task.Type, Task: task.ID}
 	err = changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, nil, run, func() error {
-		if _, err := s.Submit.Submit(ctx, task); err != nil {
+		place, err := s.Submit.Submit(ctx, task)
+		if err != nil {
 			return err
 		}
 		return ChangeSchedule(ctx, s.Store, is, func(to *Schedule) bool {
 			if to.LastTask == task.ID {
 				return false
 			}
-			to.LastTask, to.LastAt, to.Outcome, to.Why = task.ID, core.InstantOf(now).Time(), "", ""
+			to.LastTask, to.LastAt, to.LastPlace, to.Outcome, to.Why = task.ID, core.InstantOf(now).Time(), place, "", ""
 			to.Submitted++
 			return true
 		})

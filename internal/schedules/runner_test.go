@@ -123,6 +123,40 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
+// TestRunNowBehindABacklog: a task that an operator has submitted is waited for as the others are, until its submission has
+// been read.
+//
+// covers: L9
+func TestRunNowBehindABacklog(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.end(w.order[0], core.StateProcessed, "")
+	w.wait(10 * time.Minute)
+	round(t, r)
+	w.unread = true
+	run, err := w.service().RunSchedule(t.Context(), olga, "s", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); s.LastTask != run.Task || s.Outcome != "" || s.Skipped != 1 {
+		t.Errorf("submitted %v, row %+v: want %s to be waited for", w.order, s, run.Task)
+	}
+	w.read()
+	w.wait(10 * time.Minute)
+	round(t, r)
+	w.end(run.Task, core.StateProcessed, "")
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 3 || s.Skipped != 1 {
+		t.Errorf("submitted %v, row %+v: want a run after it", w.order, s)
+	}
+}
+
 // TestSkippedAfterAStop: of the runs that came while nobody led, with skip all but one are left out, and that is told.
 //
 // covers: L9
