@@ -241,7 +241,7 @@ var situations = []section{
 var faults = []section{
 	{"Accepted work ends", []subject{
 		{"L1", "One struct and one codec carry a submission through every door and transport; times that are derived from it start at its start-at", ""},
-		{"L2", "No age deletes an accepted submission or control message that is unread; one that is missing is an incident", "the streams' age deletes them and the reader says nothing"},
+		{"L2", "No age deletes an accepted submission or control message that is unread; one that is missing is an incident", ""},
 		{"L3", "An error stops the store, the partition or the task that it is about, nothing wider", ""},
 		{"L4", "Each parked task has at least one waker, whatever is paused", "while anything is paused, tasks parked at a limit are not woken when the limit changes"},
 		{"L5", "What only watches never ends a node or stops a commit; a new kind of record reaches every observer", ""},
