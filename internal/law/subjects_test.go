@@ -255,7 +255,7 @@ var faults = []section{
 		{"L14", "Work that waits and does not move, without a pause, limit, breaker, window or absent agent, is a condition of its own", "a paused consumer or a snapshot that holds the log goes unseen"},
 		{"L15", "A pause changes the order only at the agents that it covers", "while anything is paused, a queue is used that knows no priority, tenant or finish-first"},
 		{"L16", "A row that the purge passed over is looked at again", "only a takeover looks at it again"},
-		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", "with several task streams it cannot be forwarded and expires silently"},
+		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", ""},
 		{"L18", "Thousands of keys of one limit starve no other agent's grants", "the other agents' grants wait"},
 		{"L19", "An id that is used again after retention has keys of its own", "keys of a ledger carry no generation: the work is reported done and was not done"},
 		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", "an attempt is spent"},
