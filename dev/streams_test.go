@@ -2,11 +2,14 @@ package dev_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"duly.dev/duly/internal/natsbus"
 )
 
 // taken submits until the door takes it: a stream that is away refuses meanwhile.
@@ -138,6 +141,58 @@ func TestRestoredStream(t *testing.T) {
 	}
 }
 
+// TestPurgedByHand: messages that someone else has removed from a stream are told, and no node is less ready for it, until
+// an operator accepts it.
+//
+// covers: L2
+func TestPurgedByHand(t *testing.T) {
+	w := start(t)
+	w.plan(barePlan)
+	w.agent("bare.reserve", answers(`{"receipt":"r-1"}`), answers(""))
+	w.agent("bare.ship", answers(`{"parcel":7}`), answers(""))
+	for i := range 3 {
+		w.taken(fmt.Sprintf("t-%d", i))
+	}
+	if err := w.js.PurgeStream("DULY_TASKS"); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the loss is told", func() bool { return w.lines("alert=begin name=stream-loss") == 1 })
+	if code, body := w.http("GET", "/readyz", "", nil); code != 200 {
+		t.Errorf("%d %s", code, body)
+	}
+	conn, err := natsbus.DialToAsk(t.Context(), natsbus.Options{URL: w.nc.ConnectedUrl(), Name: "operator", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if n, err := conn.AcceptLoss(t.Context(), "DULY_TASKS"); err != nil || n == 0 {
+		t.Errorf("%d, %v", n, err)
+	}
+	w.until("the loss is accepted", func() bool { return w.lines("alert=end name=stream-loss") == 1 })
+	w.taken("t-4")
+	w.ends("delivery", "t-4", "processed")
+}
+
+// TestReadMessagesGoByAge: what every partition has read goes when it is old enough, however empty the stream is; it is no loss.
+//
+// covers: L2
+func TestReadMessagesGoByAge(t *testing.T) {
+	cfg := settings()
+	cfg.StreamMaxAge = time.Second
+	w := startWith(t, cfg)
+	w.plan(barePlan)
+	w.agent("bare.reserve", answers(`{"receipt":"r-1"}`), answers(""))
+	w.agent("bare.ship", answers(`{"parcel":7}`), answers(""))
+	w.taken("t-1")
+	w.ends("delivery", "t-1", "processed")
+	w.until("the stream is empty", func() bool { info, err := w.js.StreamInfo("DULY_TASKS"); return err == nil && info.State.Msgs == 0 })
+	w.taken("t-2")
+	w.ends("delivery", "t-2", "processed")
+	if told := w.lines("stream-loss"); told > 0 {
+		t.Errorf("told %d times", told)
+	}
+}
+
 // TestFullOfFinishedWork: a task stream that is full of tasks that have ended takes
 // submissions again within seconds, and says once that it kept less than it was to keep.
 //
@@ -174,7 +229,7 @@ func TestFullOfFinishedWork(t *testing.T) {
 // TestStreamSettings: the settings of a node are those of its streams.
 func TestStreamSettings(t *testing.T) {
 	cfg := settings()
-	cfg.StreamMaxAge, cfg.Lease = 90*time.Minute, 2*time.Second
+	cfg.Lease = 2 * time.Second
 	cfg.StreamMaxBytes, cfg.StreamControlMaxBytes, cfg.StreamEventsMaxBytes, cfg.StreamDeadMaxBytes = 1<<26, 1<<25, 1<<24, 1<<23
 	w := startWith(t, cfg)
 	for name, bytes := range map[string]int64{"DULY_TASKS": 1 << 26, "DULY_CONTROL": 1 << 25, "DULY_EVENTS": 1 << 24, "DULY_DEAD": 1 << 23} {
@@ -182,7 +237,7 @@ func TestStreamSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Config.MaxBytes != bytes || (name == "DULY_TASKS" || name == "DULY_CONTROL") && info.Config.MaxAge != 90*time.Minute {
+		if info.Config.MaxBytes != bytes {
 			t.Errorf("%+v", info.Config)
 		}
 	}

@@ -41,6 +41,8 @@ const (
 	// keepAfter is how long nothing is forgotten after the database went back: requests
 	// that are read again may be about tasks that ended long before.
 	keepAfter = time.Hour
+	// clocksMost is how far the clocks of NATS and of a node that is ready may differ.
+	clocksMost = 30 * time.Second
 )
 
 // purge forgets old tasks of the partitions held here until ctx ends.
@@ -136,11 +138,25 @@ func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, i
 		if !c.hold(ctx) {
 			return gone, nil
 		}
-		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), before(s.cfg.Retain.Row), purgeMost)
+		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), s.unread(partition, before(s.cfg.Retain.Row)), purgeMost)
 		c.unhold()
 		if gone += n; err != nil || n < purgeMost {
 			return gone, err
 		}
 	}
 	return gone, nil
+}
+
+// unread is the earlier of a time and that before which rows have ended whose submissions are in the task stream no more.
+func (s *Scheduler) unread(partition int, before core.Instant) core.Instant {
+	if s.cfg.Begins == nil || before == 0 {
+		return before
+	}
+	switch at, known := s.cfg.Begins(partition); {
+	case !known:
+		return 0
+	case at != 0:
+		return min(before, at.Add(-clocksMost))
+	}
+	return before
 }

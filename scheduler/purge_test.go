@@ -314,3 +314,43 @@ func TestNothingIsForgottenAfterTheDatabaseWentBack(t *testing.T) {
 		}
 	})
 }
+
+// TestRowsOutliveTheirSubmissions: no row is forgotten whose submission the task stream still has, or of which that is not
+// known; what a task was made of is.
+//
+// covers: L2
+func TestRowsOutliveTheirSubmissions(t *testing.T) {
+	const keep = time.Hour
+	for name, x := range map[string]struct {
+		begins func(now core.Instant) (core.Instant, bool)
+		row    func(now core.Instant) core.Instant
+	}{
+		"an empty stream": {func(core.Instant) (core.Instant, bool) { return 0, true }, func(now core.Instant) core.Instant { return now.Add(-keep) }},
+		"a young one":     {func(now core.Instant) (core.Instant, bool) { return now.Add(-keep / 2), true }, func(now core.Instant) core.Instant { return now.Add(-keep) }},
+		"an old one":      {func(now core.Instant) (core.Instant, bool) { return now.Add(-2 * keep), true }, func(now core.Instant) core.Instant { return now.Add(-2*keep - 30*time.Second) }},
+		"not known":       {func(core.Instant) (core.Instant, bool) { return 0, false }, func(core.Instant) core.Instant { return 0 }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			store := &oldStore{spyStore: c.store, old: map[int]int{}}
+			cfg := scheduler.RunConfig{
+				Config: scheduler.Config{Node: "a"}, Partitions: 8, Rand: locked(chance("a")), Retain: scheduler.Retention{Detail: keep, Row: keep},
+				Begins: func(int) (core.Instant, bool) { return x.begins(core.InstantOf(time.Now())) },
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- scheduler.New(cfg, store, c, c, c, c.logs).Run(ctx) }()
+			c.setLive("a")
+			pass(3500 * time.Millisecond)
+			stop()
+			if err := <-done; err != nil || len(store.calls) == 0 {
+				t.Fatalf("%s: %v, %d calls", name, err, len(store.calls))
+			}
+			for _, call := range store.calls {
+				if now := call.detail.Add(keep); call.row != x.row(now) {
+					t.Errorf("%s: rows before %v, want %v", name, call.row, x.row(now))
+				}
+			}
+		})
+	}
+}

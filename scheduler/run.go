@@ -49,6 +49,10 @@ type RunConfig struct {
 	CycleTarget time.Duration
 	FlushEvery  time.Duration // how long a moved cursor may wait for a commit to ride on
 	Retain      Retention
+	// Begins is when the task stream of a partition took the oldest message that it still has, 0 if it has none: no row is
+	// forgotten whose submission may still be there, to be read again. known is false while that cannot be said; nil: no
+	// submission is read again.
+	Begins func(partition int) (at core.Instant, known bool)
 	// Pauses reads what operators have paused, up to core.PausesMax; nil: nothing is. Nothing is taken over before it was
 	// read once.
 	Pauses   func(context.Context) ([]core.Pause, error)

@@ -36,6 +36,7 @@ type cli struct {
 	Serve       serveCmd       `cmd:"" help:"Run roles against NATS and a database."`
 	Migrate     migrateCmd     `cmd:"" help:"Bring the database's tables up to this version."`
 	TaskStreams taskStreamsCmd `cmd:"" name:"task-streams" help:"Change how many task streams share the partitions, while no scheduler runs."`
+	AcceptLoss  acceptLossCmd  `cmd:"" name:"accept-loss" help:"Note that you know of messages that a stream lacks: its alert ends."`
 	Renew       renewCmd       `cmd:"" name:"new-installation" help:"Make another installation of a copy of a database, before any node uses it."`
 	Submit      submitCmd      `cmd:"" help:"Submit a task and print where it is stored."`
 	Get         getCmd         `cmd:"" help:"Show one task with its steps."`

@@ -59,7 +59,7 @@ type Config struct {
 	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; at least retain-detail and stream-max-age. 0: for ever."`
 	RetainAudit  time.Duration `name:"retain-audit" env:"DULY_RETAIN_AUDIT" default:"9600h" help:"How long entries of the audit trail are kept; at least 24h. 0: for ever."`
 
-	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"Age of the streams; more than the interval between backups of the database. 0: 24h."`
+	StreamMaxAge time.Duration `name:"stream-max-age" env:"DULY_STREAM_MAX_AGE" default:"72h" help:"How long what every partition has read stays in the task and control streams, for a restore of the database: more than the interval between its backups. What is unread stays. 0: 24h."`
 	StreamKeep   time.Duration `name:"stream-keep" env:"DULY_STREAM_KEEP" default:"24h" help:"How long finished submissions stay in the task stream for a restore of the database, when it is over 80 % full; over 95 % full they go earlier."`
 
 	StreamMaxBytes        int64 `name:"stream-max-bytes" env:"DULY_STREAM_MAX_BYTES" default:"0" help:"Size of the task streams together, in bytes; one that is full of unfinished work refuses submissions. 0: 60 % of what NATS offers, at most 10 GiB. A size can be changed later."`

@@ -241,7 +241,7 @@ var situations = []section{
 var faults = []section{
 	{"Accepted work ends", []subject{
 		{"L1", "One struct and one codec carry a submission through every door and transport; times that are derived from it start at its start-at", ""},
-		{"L2", "No age deletes an accepted submission or control message that is unread; one that is missing is an incident", "the streams' age deletes them and the reader says nothing"},
+		{"L2", "No age deletes an accepted submission or control message that is unread; one that is missing is an incident", ""},
 		{"L3", "An error stops the store, the partition or the task that it is about, nothing wider", ""},
 		{"L4", "Each parked task has at least one waker, whatever is paused", "while anything is paused, tasks parked at a limit are not woken when the limit changes"},
 		{"L5", "What only watches never ends a node or stops a commit; a new kind of record reaches every observer", ""},
@@ -255,7 +255,7 @@ var faults = []section{
 		{"L14", "Work that waits and does not move, without a pause, limit, breaker, window or absent agent, is a condition of its own", "a paused consumer or a snapshot that holds the log goes unseen"},
 		{"L15", "A pause changes the order only at the agents that it covers", "while anything is paused, a queue is used that knows no priority, tenant or finish-first"},
 		{"L16", "A row that the purge passed over is looked at again", ""},
-		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", "with several task streams it cannot be forwarded and expires silently"},
+		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", ""},
 		{"L18", "Thousands of keys of one limit starve no other agent's grants", "the other agents' grants wait"},
 		{"L19", "The same submission has the same keys, whatever was lost meanwhile; ledgers forget before its id may be used again (decision 049)", ""},
 		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", "an attempt is spent"},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -297,10 +298,9 @@ func (ch *Change) useDoor(ctx context.Context) error {
 // doorPart is how many times smaller than a task stream the one of the stream endpoint is.
 const doorPart = 10
 
-// Finish opens every partition in its stream, removes the streams that are not used any more
-// and hold nothing, and ends the change. left are those that still hold something: what was
-// read long ago and what a restore of the database would want.
-func (ch *Change) Finish(ctx context.Context) (left []string, err error) {
+// Finish opens every partition in its stream, removes the streams that are not used any more and hold nothing that is
+// younger than keep, and ends the change. left are those that do: a restore of the database would want it.
+func (ch *Change) Finish(ctx context.Context, keep time.Duration) (left []string, err error) {
 	if ch.to == 1 && ch.door != nil {
 		if err := ch.emptyDoor(ctx); err != nil {
 			return nil, err
@@ -313,7 +313,7 @@ func (ch *Change) Finish(ctx context.Context) (left []string, err error) {
 			if l.streams[n] == nil {
 				continue
 			}
-			is, err := ch.finish(ctx, len(ch.lanes)-1-i, n, ids)
+			is, err := ch.finish(ctx, len(ch.lanes)-1-i, n, ids, keep)
 			if err != nil {
 				return nil, err
 			}
@@ -330,14 +330,14 @@ func (ch *Change) Finish(ctx context.Context) (left []string, err error) {
 }
 
 // finish does it with one stream; nil: it is gone. ids are those of the other task streams.
-func (ch *Change) finish(ctx context.Context, lane, n int, ids []string) (*jetstream.StreamInfo, error) {
+func (ch *Change) finish(ctx context.Context, lane, n int, ids []string, keep time.Duration) (*jetstream.StreamInfo, error) {
 	l := &ch.lanes[lane]
 	if n >= ch.to {
 		info, err := l.streams[n].Info(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", l.name(n), err)
 		}
-		if info.State.Msgs > 0 {
+		if info.State.Msgs > 0 && time.Since(info.State.LastTime) < keep {
 			return info, nil
 		}
 		if err := ch.conn.js.DeleteStream(ctx, l.name(n)); err != nil {

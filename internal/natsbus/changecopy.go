@@ -44,7 +44,7 @@ func (w *copies) add(subject string, header nats.Header, at core.Instant, data [
 		<-w.window
 		return err
 	}
-	h := movedHeaders(header, wire.StoredAt(wire.Header(header), at))
+	h := movedHeaders(header, wire.StoredAt(wire.Header(header), at), w.conn.MaxPayload()-len(data))
 	w.conn.acks.publish(w.conn.names.Moved(subject), h, data, func(_ uint64, err error) {
 		w.mu.Lock()
 		if w.err == nil {

@@ -92,7 +92,7 @@ func (c *Conn) WatchEvidence(ctx context.Context, partitions []int, heard func(c
 				return fmt.Errorf("watch of bucket %s: %w", c.names.BucketPartitions(), ErrClosed)
 			}
 			var e core.Evidence
-			if entry == nil || wire.IsWishKey(entry.Key()) || wire.IsHeadKey(entry.Key()) || json.Unmarshal(entry.Value(), &e) != nil {
+			if entry == nil || wire.IsWishKey(entry.Key()) || wire.IsHeadKey(entry.Key()) || wire.IsRemovedKey(entry.Key()) || json.Unmarshal(entry.Value(), &e) != nil {
 				continue // all of what was there has come, or it is not ours
 			}
 			heard(e)

@@ -62,7 +62,7 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 		var failed error
 		for msg := range batch.Messages() {
 			sent.Add(1)
-			c.forwardOne(msg, func(err error) {
+			c.forwardOne(ctx, msg, func(err error) {
 				defer sent.Done()
 				if err == nil {
 					err = msg.Ack()
@@ -82,8 +82,9 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 	return nil
 }
 
-// forwardOne publishes one message to the stream of its partition.
-func (c *Conn) forwardOne(msg jetstream.Msg, done func(error)) {
+// forwardOne publishes one message to the stream of its partition. One that does not fit a message there is a dead letter:
+// it would come again for ever.
+func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, done func(error)) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		done(err)
@@ -94,17 +95,42 @@ func (c *Conn) forwardOne(msg jetstream.Msg, done func(error)) {
 		done(err) // the stream's own transform made it
 		return
 	}
-	c.publish(taskKind(c.streamOf(partition)), msg.Subject(), movedHeaders(msg.Headers(), core.InstantOf(meta.Timestamp)), msg.Data(), func(_ uint64, err error) { done(err) })
+	room := c.MaxPayload() - len(msg.Data())
+	header := movedHeaders(msg.Headers(), core.InstantOf(meta.Timestamp), room)
+	if need := headerBytes(header); need > room {
+		cause := fmt.Sprintf("it has %d bytes, NATS takes %d", need+len(msg.Data()), c.MaxPayload())
+		c.log.Error("a message cannot be brought to its partition; it is a dead letter", "stream", c.names.StreamIn(), "seq", meta.Sequence.Stream, "error", cause)
+		done(c.Dead(ctx, c.names.StreamIn(), msg.Subject(), msg.Data(), cause, wire.Header(header)))
+		return
+	}
+	c.publish(taskKind(c.streamOf(partition)), msg.Subject(), header, msg.Data(), func(_ uint64, err error) { done(err) })
 }
 
-// movedHeaders are those of a message that goes to another stream: without those that the
-// server acts on, and with when it was first stored.
-func movedHeaders(header nats.Header, at core.Instant) nats.Header {
+// movedHeaders are those of a message that goes to another stream: without those that the server acts on, and with when
+// it was first stored, unless that does not fit into so many bytes. Then it counts from when it is moved.
+func movedHeaders(header nats.Header, at core.Instant, room int) nats.Header {
 	h := maps.Clone(header)
 	if h == nil {
 		h = nats.Header{}
 	}
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.HasPrefix(name, "Nats-") })
 	h[wire.HeaderStored] = []string{at.Time().Format(time.RFC3339Nano)}
+	if headerBytes(h) > room {
+		delete(h, wire.HeaderStored)
+	}
 	return h
+}
+
+// headerBytes is how long headers are in a message.
+func headerBytes(header nats.Header) int {
+	if len(header) == 0 {
+		return 0
+	}
+	n := len("NATS/1.0\r\n\r\n")
+	for name, values := range header {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return n
 }

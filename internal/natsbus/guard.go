@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -54,8 +55,10 @@ const fullPart = 1000
 type watched struct {
 	mu       sync.Mutex
 	troubles map[string]Trouble
-	ids      map[string]string // identities as of the last look
-	ends     map[string]uint64 // last sequences as of the last look
+	ids      map[string]string       // identities as of the last look
+	ends     map[string]uint64       // last sequences as of the last look
+	begins   map[string]core.Instant // when the first messages were stored, as of the last look
+	removed  map[string]removed      // as it was read or written last
 }
 
 // set records the trouble of a stream; nil: none.
@@ -161,6 +164,7 @@ func (c *Conn) inspect(ctx context.Context, config *StreamConfig, r *resource) e
 	defer cancel()
 	stream, err := c.js.Stream(bounded, r.want.Name)
 	var since time.Time
+	var seen *jetstream.StreamInfo
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		err = ErrNoStream
@@ -182,9 +186,16 @@ func (c *Conn) inspect(ctx context.Context, config *StreamConfig, r *resource) e
 			err = moved
 		}
 		if err == nil {
+			seen = info
+			if r.kept && !r.guest {
+				if cerr := c.compare(bounded, info); cerr != nil {
+					c.log.Debug("cannot tell whether a stream lacks something", "error", cerr) // the next look does
+				}
+			}
 			since, err = c.takes(bounded, r, stream)
 		}
 	}
+	c.watched.began(r.want.Name, seen)
 	c.watched.set(r.name(), since, err)
 	return err
 }

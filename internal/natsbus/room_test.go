@@ -53,9 +53,9 @@ func (r *roomRig) publish(p, i int) (uint64, error) {
 	return o.seq, o.err
 }
 
-func (r *roomRig) make(keep time.Duration, cursors ...uint64) Room {
+func (r *roomRig) make(full time.Duration, cursors ...uint64) Room {
 	r.t.Helper()
-	room, err := r.c.MakeRoomTasks(within(r.t), 0, keep, func(context.Context) (Passed, error) { return Passed{Stream: r.id, Cursors: byPartition(cursors)}, nil })
+	room, err := r.c.MakeRoomTasks(within(r.t), 0, Keep{Full: full}, func(context.Context) (Passed, error) { return Passed{Stream: r.id, Cursors: byPartition(cursors)}, nil })
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestRoom(t *testing.T) {
 		t.Error(err)
 	}
 	// Under the share nothing is asked and nothing goes.
-	if room, err := r.c.MakeRoomTasks(within(t), 0, 0, func(context.Context) (Passed, error) { return Passed{}, errors.New("asked") }); err != nil || room.Removed != 0 {
+	if room, err := r.c.MakeRoomTasks(within(t), 0, Keep{}, func(context.Context) (Passed, error) { return Passed{}, errors.New("asked") }); err != nil || room.Removed != 0 {
 		t.Errorf("%+v, %v", room, err)
 	}
 }
@@ -126,7 +126,7 @@ func TestRoomOfAStreamThatWentBack(t *testing.T) {
 		{r.ends[1] + 1, 0, 0}, {20, core.InstantOf(msg.Time) + 1, 0}, {20, core.InstantOf(msg.Time), 20},
 	} {
 		cursors[1], stored[1] = tt.cursor, tt.stored
-		room, err := r.c.MakeRoomTasks(within(t), 0, 0, func(context.Context) (Passed, error) {
+		room, err := r.c.MakeRoomTasks(within(t), 0, Keep{}, func(context.Context) (Passed, error) {
 			return Passed{Stream: r.id, Cursors: byPartition(cursors), Stored: byPartition(stored)}, nil
 		})
 		if err != nil || room.Removed != tt.removed {
@@ -192,7 +192,7 @@ func TestRoomOfAnotherStream(t *testing.T) {
 	if room := r.make(0, cursors...); room.Removed != 0 || !room.Tight {
 		t.Errorf("%+v", room)
 	}
-	if _, err := r.c.MakeRoomTasks(within(t), 0, 0, func(context.Context) (Passed, error) { return Passed{}, errors.New("no database") }); err == nil || !strings.Contains(err.Error(), "no database") {
+	if _, err := r.c.MakeRoomTasks(within(t), 0, Keep{}, func(context.Context) (Passed, error) { return Passed{}, errors.New("no database") }); err == nil || !strings.Contains(err.Error(), "no database") {
 		t.Errorf("%v", err)
 	}
 }

@@ -23,14 +23,13 @@ const (
 
 	flagPartitions = "partitions"
 	flagReplicas   = "stream-replicas"
-	flagAge        = "stream-max-age"
 	flagLease      = "lease"
 	flagNamespace  = "namespace"
 )
 
 // Flags are the settings that errors about streams name.
 func Flags() []string {
-	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagAge, flagLease, flagNamespace}
+	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagLease, flagNamespace}
 }
 
 func newStreamID() string { return rand.Text() }
@@ -134,7 +133,7 @@ func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, byte
 	if set(r.want.MaxConsumers > 0 && to.MaxConsumers <= 0, "max consumers", "", "the server's usual", r.want.MaxConsumers) {
 		to.MaxConsumers = r.want.MaxConsumers
 	}
-	ageFlag := flagAge
+	ageFlag := ""
 	if r.bucket != "" {
 		ageFlag = flagLease
 	}

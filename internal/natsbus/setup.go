@@ -19,7 +19,6 @@ import (
 // Defaults of StreamConfig.
 const (
 	DefaultPartitions = 16
-	DefaultMaxAge     = 24 * time.Hour
 	DefaultEventsAge  = 7 * 24 * time.Hour
 	DefaultDuplicates = 20 * time.Second
 	DefaultLease      = 6 * time.Second
@@ -66,7 +65,6 @@ type StreamConfig struct {
 	Partitions      int           // P, fixed for the life of the data; default DefaultPartitions
 	TaskStreams     int           // how many task streams share the partitions; default 1
 	Replicas        int           // default 1
-	MaxAge          time.Duration // of submissions and control messages; at least the interval of SQL backups
 	MaxBytes        int64         // of submissions, in all task streams together; full means "retry after"; 0: as NATS has room
 	ControlBytes    int64         // of control messages, the same
 	EventsAge       time.Duration // of events and dead letters
@@ -121,11 +119,41 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 
 // makeAll makes and changes what has to be, and the key of replies.
 func (c *Conn) makeAll(ctx context.Context, config StreamConfig, infos map[string]*jetstream.StreamInfo) error {
+	aged := config.aged(c.names, infos)
 	if err := c.fit(ctx, config, infos); err != nil {
 		return err
 	}
 	if err := c.useKey(ctx); err != nil {
 		return fmt.Errorf("bucket %s: %w", c.names.BucketKeys(), err)
+	}
+	return c.forgetAges(ctx, aged)
+}
+
+// aged are the task and control streams that have an age.
+func (config StreamConfig) aged(names wire.Names, infos map[string]*jetstream.StreamInfo) (all []string) {
+	for _, r := range config.resources(names) {
+		if info := infos[r.want.Name]; r.kept && info != nil && info.Config.MaxAge != 0 {
+			all = append(all, r.want.Name)
+		}
+	}
+	return all
+}
+
+// forgetAges notes of streams that had an age that it may have removed what they lack now.
+func (c *Conn) forgetAges(ctx context.Context, aged []string) error {
+	for _, name := range aged {
+		stream, err := c.stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		state := stream.CachedInfo().State
+		err = c.record(ctx, name, streamID(stream.CachedInfo()), func(r removed) removed {
+			r.To, r.Gaps = max(r.To, firstOf(&state)-1), uint64(max(0, state.NumDeleted))
+			return r
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -287,6 +315,7 @@ type resource struct {
 	share  share
 	meta   map[string]string
 	guest  bool // it is another node's to change
+	kept   bool // nothing but Duly removes what it holds
 	// How many task streams there are to be; 0: it is not the one that says so.
 	streams int
 	// What is compared only where it was configured.
@@ -319,14 +348,13 @@ func (r *resource) metadata(installation, id string) map[string]string {
 // resources are the streams and buckets in full; a guest has no use for the keys.
 func (config StreamConfig) resources(names wire.Names) []*resource {
 	partitions := cmp.Or(config.Partitions, DefaultPartitions)
-	age := cmp.Or(config.MaxAge, DefaultMaxAge)
 	eventsAge := cmp.Or(config.EventsAge, DefaultEventsAge)
 	window := cmp.Or(config.DuplicateWindow, DefaultDuplicates)
 	stream := func(kind int, name, about string, age time.Duration, discard jetstream.DiscardPolicy, flag string, bytes int64, share share, subjects ...string) *resource {
 		return &resource{
 			want: jetstream.StreamConfig{
 				Name: name, Description: about, Subjects: subjects, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage,
-				Discard: discard, MaxAge: age, Duplicates: min(window, age), Replicas: cmp.Or(config.Replicas, 1),
+				Discard: discard, MaxAge: age, Duplicates: min(window, atLeast(age)), Replicas: cmp.Or(config.Replicas, 1),
 				MaxMsgs: -1, MaxMsgsPerSubject: -1, MaxMsgSize: -1, MaxConsumers: -1,
 			},
 			kind: kind, bytes: bytes, flag: flag, share: share,
@@ -334,9 +362,9 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 		}
 	}
 	queue := config.taskResources(names, partitions, func(kind int, name, about, flag string, bytes int64, share share, subjects ...string) *resource {
-		r := stream(kind, name, about, age, jetstream.DiscardNew, flag, bytes, share, subjects...)
+		r := stream(kind, name, about, 0, jetstream.DiscardNew, flag, bytes, share, subjects...)
 		r.want.MaxConsumers = mostConsumers(partitions)
-		r.age = config.MaxAge != 0
+		r.age = true // none: what is accepted is read, however late
 		return r
 	})
 	events := stream(kindEvents, names.StreamEvents(), "Duly: how tasks ended", eventsAge, jetstream.DiscardOld, FlagEventsBytes, config.EventsBytes, shareEvents, names.PatternEvents())

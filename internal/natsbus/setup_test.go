@@ -15,7 +15,7 @@ import (
 
 func TestSetupTwice(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	config := StreamConfig{Partitions: 8, MaxAge: time.Hour, MaxBytes: 1 << 30, EventsAge: 2 * time.Hour, DuplicateWindow: 5 * time.Second, Lease: 3 * time.Second, SyncAlways: true}
+	config := StreamConfig{Partitions: 8, MaxBytes: 1 << 30, EventsAge: 2 * time.Hour, DuplicateWindow: 5 * time.Second, Lease: 3 * time.Second, SyncAlways: true}
 	first := setUp(t, c, config)
 	if first.Sync != SyncAlways || strings.Count(first.Identity, "/") != 1 {
 		t.Errorf("%+v", first)
@@ -34,7 +34,7 @@ func TestSetupTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := stream.CachedInfo().Config
-	if s.Retention != jetstream.LimitsPolicy || s.Storage != jetstream.FileStorage || s.Discard != jetstream.DiscardNew || s.MaxAge != time.Hour || s.MaxBytes != 1<<30 ||
+	if s.Retention != jetstream.LimitsPolicy || s.Storage != jetstream.FileStorage || s.Discard != jetstream.DiscardNew || s.MaxAge != 0 || s.MaxBytes != 1<<30 ||
 		s.Duplicates != 5*time.Second || s.SubjectTransform.Destination != "duly.tasks.{{partition(8,2)}}.{{wildcard(1)}}.{{wildcard(2)}}" {
 		t.Errorf("%+v", s)
 	}
@@ -50,7 +50,7 @@ func TestSetupTwice(t *testing.T) {
 // both directions, and what is not configured stays.
 func TestSetupChangesInPlace(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	setUp(t, c, StreamConfig{Partitions: 8, MaxAge: time.Hour, MaxBytes: 1 << 30, Lease: 3 * time.Second})
+	setUp(t, c, StreamConfig{Partitions: 8, MaxBytes: 1 << 30, Lease: 3 * time.Second})
 	config := func(name string) jetstream.StreamConfig {
 		stream, err := c.js.Stream(within(t), name)
 		if err != nil {
@@ -61,10 +61,10 @@ func TestSetupChangesInPlace(t *testing.T) {
 	eventsBefore := config(names.StreamEvents())
 	id := config(names.StreamTasks()).Metadata[metaStream]
 	for _, bytes := range []int64{2 << 30, 64 << 20} {
-		setUp(t, c, StreamConfig{Partitions: 8, MaxAge: 2 * time.Hour, MaxBytes: bytes, ControlBytes: bytes / 2, EventsBytes: bytes / 4, DeadBytes: bytes / 8,
+		setUp(t, c, StreamConfig{Partitions: 8, MaxBytes: bytes, ControlBytes: bytes / 2, EventsBytes: bytes / 4, DeadBytes: bytes / 8,
 			EventsAge: 3 * time.Hour, DuplicateWindow: time.Second, Lease: 6 * time.Second})
 		tasks, control, events, dead, nodes := config(names.StreamTasks()), config(names.StreamControl()), config(names.StreamEvents()), config(names.StreamDead()), config("KV_DULY_NODES")
-		if tasks.MaxBytes != bytes || tasks.MaxAge != 2*time.Hour || tasks.Duplicates != time.Second || control.MaxBytes != bytes/2 || control.MaxAge != 2*time.Hour ||
+		if tasks.MaxBytes != bytes || tasks.Duplicates != time.Second || control.MaxBytes != bytes/2 ||
 			events.MaxBytes != bytes/4 || events.MaxAge != 3*time.Hour || dead.MaxBytes != bytes/8 || nodes.MaxAge != 6*time.Second || tasks.Metadata[metaStream] != id {
 			t.Errorf("%+v\n%+v\n%+v\n%+v\n%+v", tasks, control, events, dead, nodes)
 		}
@@ -74,7 +74,7 @@ func TestSetupChangesInPlace(t *testing.T) {
 	}
 	before := config(names.StreamTasks())
 	setUp(t, c, StreamConfig{})
-	if after := config(names.StreamTasks()); after.MaxBytes != before.MaxBytes || after.MaxAge != before.MaxAge || after.Duplicates != before.Duplicates {
+	if after := config(names.StreamTasks()); after.MaxBytes != before.MaxBytes || after.Duplicates != before.Duplicates {
 		t.Errorf("changed without a setting: %+v", after)
 	}
 }

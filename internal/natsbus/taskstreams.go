@@ -182,6 +182,7 @@ func (config *StreamConfig) taskResources(names wire.Names, partitions int, stre
 		}
 		control := stream(controlKind(number), names.StreamControlAt(number), "Duly: requests about tasks, by partition", FlagControlBytes, config.ControlBytes/int64(streams),
 			shareControl.among(streams), controlSubjects(names, number, streams, partitions)...)
+		tasks.kept, control.kept = true, true
 		all = append(all, tasks, control)
 	}
 	if streams > 1 {

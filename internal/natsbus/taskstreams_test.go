@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -107,7 +108,7 @@ func TestTaskStreamsNumber(t *testing.T) {
 	if err := change.Prepare(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := change.Finish(within(t)); err != nil || len(left) != 0 { // nothing was in them
+	if left, err := change.Finish(within(t), time.Hour); err != nil || len(left) != 0 { // nothing was in them
 		t.Errorf("%v, %v", left, err)
 	}
 	setUp(t, dial(t, url), StreamConfig{Partitions: 8, TaskStreams: 2})

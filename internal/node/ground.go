@@ -104,6 +104,7 @@ func (n *Node) conditions() []ground.Condition {
 	}
 	if n.cfg.Has(config.RoleScheduler) {
 		all = append(all, n.schedulerConditions()...)
+		all = append(all, n.roomConditions()...)
 	}
 	if n.cfg.Has(config.RoleSupervisor) {
 		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{

@@ -214,7 +214,7 @@ func (n *Node) checkForeign(ctx context.Context) error {
 // streamConfig is how the streams are to be.
 func (n *Node) streamConfig() natsbus.StreamConfig {
 	return natsbus.StreamConfig{
-		Partitions: n.cfg.Partitions, TaskStreams: n.cfg.TaskStreams, Replicas: n.cfg.StreamReplicas, MaxAge: n.cfg.StreamMaxAge, MaxBytes: n.cfg.StreamMaxBytes,
+		Partitions: n.cfg.Partitions, TaskStreams: n.cfg.TaskStreams, Replicas: n.cfg.StreamReplicas, MaxBytes: n.cfg.StreamMaxBytes,
 		ControlBytes: n.cfg.StreamControlMaxBytes, EventsBytes: n.cfg.StreamEventsMaxBytes, DeadBytes: n.cfg.StreamDeadMaxBytes,
 		Lease: n.cfg.Lease, SyncAlways: n.cfg.SyncAlways, Installation: n.installation, Guest: !n.cfg.Has(config.RoleScheduler), Dir: n.cfg.NATSDir,
 	}

@@ -137,7 +137,7 @@ func (n *Node) schedulerConfig() scheduler.RunConfig {
 			TenantLabel: n.cfg.TenantLabel, Weights: scheduler.Weights(shares),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,
-		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow, Audit: n.cfg.RetainAudit},
+		CommitGap: n.cfg.CommitGap, Retain: scheduler.Retention{Detail: n.cfg.RetainDetail, Row: n.cfg.RetainRow, Audit: n.cfg.RetainAudit}, Begins: n.conn.Begins,
 	}
 }
 

@@ -1,32 +1,67 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/wire"
 )
 
-// roomEvery is how often a look is taken whether the streams have room.
+// roomEvery is how often a look is taken whether the streams have room, and hold what is too old.
 const roomEvery = 5 * time.Second
 
-// keepRoom removes from the streams what every partition has committed when they fill up,
-// so that a full stream is full of unfinished work. Every scheduler does it: removing up
-// to a position twice is removing once.
+// defaultMaxAge is how long what was read stays in the streams unless it is configured.
+const defaultMaxAge = 24 * time.Hour
+
+// The conditions of the task and control streams.
+const (
+	condStreamHeld = "stream-held"
+	condStreamLoss = "stream-loss"
+)
+
+// roomConditions are what is told of what streams hold and lack.
+func (n *Node) roomConditions() []ground.Condition {
+	return []ground.Condition{{
+		Name: condStreamHeld, Shared: true, Wanted: "what is read can be removed when it is old, or a stream fills up",
+		Begin: "an unread message keeps what is read from being removed", End: "what is read can be removed again",
+	}, {
+		Name: condStreamLoss, Shared: true, Wanted: "only Duly removes messages", Begin: "messages that Duly has not removed are missing from a stream",
+		End: "an operator has accepted that", Grace: ground.AtOnce, Each: func(context.Context) []ground.Found { return n.losses() },
+	}}
+}
+
+func (n *Node) losses() (all []ground.Found) {
+	for _, l := range n.conn.Losses() {
+		all = append(all, ground.Found{Key: l.Stream, Since: l.Since, Err: fmt.Errorf("%d messages of %s; when you know of it: duly accept-loss %s", l.Messages, l.Stream, l.Stream)})
+	}
+	return all
+}
+
+// roomKeeper removes from the streams what every partition has committed when it is old or they fill up, so that a full
+// stream is full of unfinished work.
+type roomKeeper struct {
+	n     *Node
+	early map[string]bool // streams that had to give up what was to be kept
+}
+
+// keepRoom makes room until ctx ends. Every scheduler does it: removing up to a position twice is removing once.
 func (n *Node) keepRoom(ctx context.Context) {
-	early := map[string]bool{} // streams that had to give up what was to be kept
+	k := roomKeeper{n: n, early: map[string]bool{}}
+	keep := natsbus.Keep{Full: n.cfg.StreamKeep, Most: cmp.Or(n.cfg.StreamMaxAge, defaultMaxAge)}
 	failing := false
 	for pause.For(ctx, roomEvery) == nil {
 		if !n.conn.Connected() {
 			continue
 		}
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
-		err := n.makeRoom(bounded, early)
+		err := k.makeRoom(bounded, keep)
 		cancel()
 		if ctx.Err() != nil {
 			return
@@ -38,13 +73,14 @@ func (n *Node) keepRoom(ctx context.Context) {
 	}
 }
 
-func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
+func (k *roomKeeper) makeRoom(ctx context.Context, keep natsbus.Keep) error {
+	n := k.n
 	for number := range max(1, n.cfg.TaskStreams) {
 		for _, s := range []struct {
-			make   func(context.Context, int, time.Duration, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
+			make   func(context.Context, int, natsbus.Keep, func(context.Context) (natsbus.Passed, error)) (natsbus.Room, error)
 			passed func(states []core.PartitionState, number, streams int) (natsbus.Passed, error)
 		}{{n.conn.MakeRoomTasks, tasksPassed}, {n.conn.MakeRoomControl, controlPassed}} {
-			room, err := s.make(ctx, number, n.cfg.StreamKeep, func(ctx context.Context) (natsbus.Passed, error) {
+			room, err := s.make(ctx, number, keep, func(ctx context.Context) (natsbus.Passed, error) {
 				states, err := n.store.Cursors(ctx)
 				if err == nil && len(states) != n.cfg.Partitions {
 					err = fmt.Errorf("%d of %d partitions have a row", len(states), n.cfg.Partitions)
@@ -57,16 +93,26 @@ func (n *Node) makeRoom(ctx context.Context, early map[string]bool) error {
 			if err != nil {
 				return err
 			}
-			n.tellRoom(room, early)
+			n.reporters[condStreamHeld].Found(ground.Found{Key: room.Stream, Err: heldBy(&room)})
+			k.tell(room)
 		}
 	}
 	return nil
 }
 
-func (n *Node) tellRoom(room natsbus.Room, early map[string]bool) {
-	switch {
-	case room.Early && !early[room.Stream]:
-		early[room.Stream] = true
+// heldBy is the error that names what keeps room from being made; nil: nothing does.
+func heldBy(room *natsbus.Room) error {
+	h := room.Held
+	if h == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: partition %d has not read message %d, of %s", room.Stream, h.Partition, h.Seq, h.Since.Time().UTC().Format(time.RFC3339))
+}
+
+func (k *roomKeeper) tell(room natsbus.Room) {
+	switch n := k.n; {
+	case room.Early && !k.early[room.Stream]:
+		k.early[room.Stream] = true
 		n.log.Warn("a stream is nearly full of finished work: what is younger than stream-keep is removed, too, and cannot be read again after a restore of the database",
 			"stream", room.Stream, "stream_keep", n.cfg.StreamKeep, "removed", room.Removed)
 	case room.Removed > 0:

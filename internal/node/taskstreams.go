@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type StreamsChange struct {
 	Namespace string
 	To        int                              // how many task streams there are to be
 	Wait      time.Duration                    // for the leases of schedulers that have ended
+	Keep      time.Duration                    // what streams that are no longer used have taken since stays; 0: the default
 	Tell      func(format string, args ...any) // hears what is done
 
 	moved func(partition int) // hears of each partition that is done; tests die there. nil: none does
@@ -76,12 +78,12 @@ func ChangeTaskStreams(ctx context.Context, s StreamsChange) (err error) {
 	if err := s.moveAll(ctx, store, conn, change); err != nil {
 		return err
 	}
-	left, err := change.Finish(ctx)
+	left, err := change.Finish(ctx, cmp.Or(s.Keep, defaultMaxAge))
 	if err != nil {
 		return err
 	}
 	if len(left) > 0 {
-		s.Tell("kept for a restore of the database, and removed by a later call when they are empty: %s", strings.Join(left, ", "))
+		s.Tell("kept for a restore of the database, and removed by a later call when all in them is old: %s", strings.Join(left, ", "))
 	}
 	s.Tell("task streams: %d; start the nodes with --%s %d", s.To, natsbus.FlagTaskStreams, s.To)
 	return nil
