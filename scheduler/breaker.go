@@ -290,8 +290,8 @@ func (s *Shard) applyBreakers() {
 	c, b := &s.cycle, &s.agents
 	look := func(a *agentCalls) {
 		for _, p := range s.inOrder() {
-			if slot, ok := p.slots[a.name]; ok {
-				p.park[slot], p.giveUp[slot] = true, a.breaker.Back(c.now) != 0
+			if slot := p.slots[a.name]; slot != nil {
+				slot.park, slot.giveUp = true, a.breaker.Back(c.now) != 0
 				s.reblock(p)
 			}
 		}
@@ -311,13 +311,13 @@ func (s *Shard) applyBreakers() {
 
 // giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
 // the core to let them be undone. full: the batch is.
-func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full bool, err error) {
-	back := s.agents.of(p.names[slot]).breaker.Back(s.cycle.now)
+func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
+	back := s.agents.of(slot.name).breaker.Back(s.cycle.now)
 	if back == 0 || s.cfg.OldestFirst {
-		p.giveUp[slot] = false
+		slot.giveUp = false
 		return false, nil
 	}
-	at := p.order.at(slot)
+	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return false, err
 	}
@@ -335,8 +335,8 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full 
 			s.queueAgain(p, slot, e)
 		}
 	}
-	p.giveUp[slot] = len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2
-	if p.giveUp[slot] {
+	slot.giveUp = len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2
+	if slot.giveUp {
 		s.lookAt = s.cycle.now
 	}
 	return false, nil

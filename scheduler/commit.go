@@ -299,7 +299,9 @@ func (s *Shard) endRound() {
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
-		clear(p.fresh)
+		for _, slot := range p.agents {
+			slot.fresh = false
+		}
 		s.letGo(p)
 	}
 	s.rounds++

@@ -208,12 +208,12 @@ func (s *Shard) setLimits(all []core.Limit) {
 // lookParked makes the round look at what is parked at an agent.
 func (s *Shard) lookParked(a *agentCalls) {
 	for _, p := range s.inOrder() {
-		slot, ok := p.slots[a.name]
-		if !ok {
+		slot := p.slots[a.name]
+		if slot == nil {
 			continue
 		}
-		if at := p.order[slot]; at != nil && (len(at.known) > 0 || at.beyond) { // else nothing waits, and none is wanted
-			p.park[slot] = true
+		if at := slot.order; at != nil && (len(at.known) > 0 || at.beyond) { // else nothing waits, and none is wanted
+			slot.park = true
 		}
 	}
 }
@@ -261,15 +261,15 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 		}
 		waits := 0
 		for _, p := range s.partitions {
-			slot, ok := p.slots[name]
-			if !ok {
+			slot := p.slots[name]
+			if slot == nil {
 				continue
 			}
-			here := len(p.blocked[slot])
-			if at := p.order[slot]; at != nil && !p.noMore {
+			here := len(slot.blocked)
+			if at := slot.order; at != nil && !p.noMore {
 				here += len(at.known) - at.aside.waiting
 			}
-			if p.park[slot] && !p.noMore {
+			if slot.park && !p.noMore {
 				here = max(here, 1)
 			}
 			waits += here

@@ -420,7 +420,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
 		slot := p.slot(e.task.WaitsFor)
 		if _, _, unread := core.AwaitedPlan(e.task.WaitsFor); unread {
-			p.park[slot] = true
+			slot.park = true
 			s.relay()
 			return
 		}
