@@ -19,6 +19,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		s.plans.stale()
 		c.mail.PlansChanged = false
 	}
+	s.listen()
 	s.applyPauses()
 	s.applyBreakers()
 	s.applyLimits()

@@ -68,7 +68,7 @@ const keyLook = 20 * time.Millisecond
 
 // lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
 func (k *keyCalls) lookNext(now core.Instant) {
-	if next := k.limit.next(now, k.out); next != 0 {
+	if next := k.next(now); next != 0 {
 		k.agent.book.rateAt = earlier(k.agent.book.rateAt, max(next, now.Add(keyLook)))
 	}
 }

@@ -106,6 +106,17 @@ func (u *inUse) room(now core.Instant, longest time.Duration) int {
 	return u.limit.room(now, u.out, longest)
 }
 
+// next is when the limit lets the next call through by itself: its rate, or places of tasks that were let go; 0: it does not.
+func (u *inUse) next(now core.Instant) (at core.Instant) {
+	if u.limit == nil {
+		return 0
+	}
+	if at = u.limit.next(now, u.out); u.gone > 0 {
+		at = earlier(at, max(u.goneAt, now))
+	}
+	return at
+}
+
 // settle forgets commands of tasks that were let go, when they are over.
 func (u *inUse) settle(now core.Instant) {
 	if u.gone > 0 && now >= u.goneAt {
@@ -155,7 +166,7 @@ func (s *Shard) applyLimits() {
 	if b.rateAt != 0 && c.now >= b.rateAt {
 		b.rateAt = 0
 		for _, a := range b.all {
-			if a.limit != nil && a.limit.limit.RateMilli > 0 {
+			if a.limit != nil {
 				s.lookParked(a)
 			}
 		}
@@ -193,7 +204,8 @@ func (s *Shard) setLimits(all []core.Limit) {
 		for _, p := range s.inOrder() {
 			for _, e := range p.tasks {
 				if e.plan != nil {
-					s.countOut(e)
+					s.takePlaces(e)
+					e.took = 0 // they have left long ago
 				}
 			}
 		}

@@ -54,24 +54,23 @@ type partition struct {
 type entry struct {
 	task    *core.Task
 	plan    *planRef
-	at      uint64   // steps that count in their agents' windows
-	write   int      // 1 + index of its write in the cycle that is on; 0: none
-	created bool     // in the round that is on
-	stored  bool     // of one that was created: its row is
-	loaded  int64    // round in which it was read, or seen to be whole in the store
-	out     uint64   // steps whose commands are out
-	keys    []string // by step, at agents whose limits have keys; nil: they are not known
-	trial   uint64   // steps whose commands are out as a trial of their agents
-	waits   uint64   // steps among those that wait for an agent
-	blocks  uint64   // steps among those that wait for room while others of the task are out
-	bytes   int64    // as last weighed
+	at      uint64 // steps that count in their agents' windows
+	write   int    // 1 + index of its write in the cycle that is on; 0: none
+	created bool   // in the round that is on
+	stored  bool   // of one that was created: its row is
+	loaded  int64  // round in which it was read, or seen to be whole in the store
+	marks
+	waits  uint64 // steps among those that wait for an agent
+	blocks uint64 // steps among those that wait for room while others of the task are out
+	bytes  int64  // as last weighed
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue
 	issues []issue // further ones
 	// revoked is how many of the round's effects were there when those of the task were
 	// taken back; 0: they were not.
-	revoked int
+	revoked     int
+	uncommitted bool // what was written of it in this round is refused
 
 	parent *entry   // of a child: in flight as long as it is
 	kids   int      // children in flight
