@@ -19,6 +19,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		s.plans.stale()
 		c.mail.PlansChanged = false
 	}
+	s.listen()
 	s.applyPauses()
 	s.applyBreakers()
 	s.applyLimits()
@@ -122,12 +123,12 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		boundResult(e, of, &ev)
-		slot := -1
+		var slot *agentSlot
 		if out >= 0 && e.plan != nil {
 			slot = e.plan.slots[out]
 		}
 		// Stale replies are counted; nothing else can be wrong with one.
-		if err := s.event(p, e, &ev); err == nil && slot >= 0 && !core.BusyCode(ev.Code) && len(p.waiting[slot]) > 0 {
+		if err := s.event(p, e, &ev); err == nil && slot != nil && !core.BusyCode(ev.Code) && len(slot.waiting) > 0 {
 			s.served(p, slot)
 		}
 	}
@@ -139,7 +140,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 // it is what the command's token proves.
 func (s *Shard) answerer(e *entry, out int, from string) string {
 	agent := "agent"
-	if out >= 0 && e.plan != nil && e.plan.slots[out] >= 0 {
+	if out >= 0 && e.plan != nil && e.plan.slots[out] != nil {
 		agent = e.plan.plan.Steps[out].Agent
 	}
 	if from == "" {
@@ -234,7 +235,7 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 // parkedSlot is where tasks may be parked: at an agent, in a partition.
 type parkedSlot struct {
 	p    *partition
-	slot int
+	slot *agentSlot
 }
 
 // parkedSlots are all of them, but for those of partitions that start nothing more. Partitions that share the room at an agent
@@ -245,7 +246,7 @@ func (s *Shard) parkedSlots() []parkedSlot {
 		if p.noMore {
 			continue
 		}
-		for slot := range p.park {
+		for _, slot := range p.agents {
 			all = append(all, parkedSlot{p, slot})
 		}
 	}
@@ -255,7 +256,7 @@ func (s *Shard) parkedSlots() []parkedSlot {
 	}
 	places := map[string][]int{}
 	for i, at := range all {
-		places[at.p.names[at.slot]] = append(places[at.p.names[at.slot]], i)
+		places[at.slot.name] = append(places[at.slot.name], i)
 	}
 	for name, of := range places {
 		last := s.agents.of(name).last
@@ -290,24 +291,24 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			}
 			continue
 		}
-		parked := p.park[slot]
-		if p.giveUp[slot] {
+		parked := slot.park
+		if slot.giveUp {
 			if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
 				return full, err
 			}
 		}
-		room := s.cfg.AgentWindow - p.load[slot]
+		room := s.cfg.AgentWindow - slot.load
 		least := max(1, s.cfg.AgentWindow/4)
 		shared := false // by all partitions
 		if parked {
-			if few := s.tryRoom(p.names[slot]); few >= 0 && few < room {
+			if few := s.tryRoom(slot.name); few >= 0 && few < room {
 				room, least, shared = few, 1, true
 			}
 		}
-		if p.looking[slot] { // it goes on
+		if slot.looking { // it goes on
 			least = 1
 		}
-		if !parked || room < least || s.pauses.holds(p.names[slot]) {
+		if !parked || room < least || s.pauses.holds(slot.name) {
 			continue
 		}
 		if !s.roomy() {
@@ -321,11 +322,11 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if shared {
-			s.agents.of(p.names[slot]).last = p.id
+			s.agents.of(slot.name).last = p.id
 		}
-		again = again || p.fresh[slot]
-		if p.park[slot] {
-			s.tryRoom(p.names[slot]) // when a rate lets the next one through
+		again = again || slot.fresh
+		if slot.park {
+			s.tryRoom(slot.name) // when a rate lets the next one through
 		}
 	}
 	return again, nil
@@ -333,7 +334,7 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 
 // claim takes up to room tasks up again that are parked at an agent: in the order of finish.go, or the oldest first, and
 // passes over those that a pause holds.
-func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
+func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) error {
 	if s.finishFirst() {
 		return s.claimInOrder(ctx, p, slot, room)
 	}
@@ -343,7 +344,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 		room = min(room, page)
 	}
 	numbers := p.takeBehind(slot, room)
-	more, err := s.store.Waiting(ctx, p.id, p.names[slot], p.passed[slot], page-len(numbers))
+	more, err := s.store.Waiting(ctx, p.id, slot.name, slot.passed, page-len(numbers))
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}
@@ -382,9 +383,9 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot, room int) error {
 		p.putBehind(slot, number)
 	}
 	// What waits for keys is looked at when one of them has room.
-	p.park[slot] = full || len(kept) > keyed || claimed > 0 && keyed > 0 || p.fresh[slot]
-	p.looking[slot] = len(s.pauses.all) > 0 && full && claimed < wanted && (held || claimed > 0)
-	if p.looking[slot] {
+	slot.park = full || len(kept) > keyed || claimed > 0 && keyed > 0 || slot.fresh
+	slot.looking = len(s.pauses.all) > 0 && full && claimed < wanted && (held || claimed > 0)
+	if slot.looking {
 		s.lookAt = s.cycle.now // there may be more that are not held
 	}
 	return nil

@@ -153,9 +153,7 @@ func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
 			continue
 		}
 		steps |= 1 << uint(i)
-		if a.limit != nil {
-			s.agents.rateAt = earlier(s.agents.rateAt, a.limit.next(s.cycle.now, a.out))
-		}
+		s.agents.rateAt = earlier(s.agents.rateAt, a.next(s.cycle.now))
 		if at := a.breaker.Back(s.cycle.now); at != 0 && ev != nil {
 			if !backs {
 				backs = true
@@ -170,30 +168,58 @@ func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
 	return steps
 }
 
-// tried counts what the records of an event say of calls, and the do commands that leave in a trial.
-func (s *Shard) tried(e *entry, out *core.Outcome) {
-	if e.plan == nil {
-		return
-	}
+// call is one that a record ends. It is counted when the record is committed.
+type call struct {
+	p     *partition
+	e     *entry
+	agent *agentCalls
+	calls core.Calls
+	trial bool
+}
+
+// noteCalls notes what the records of an event say of calls. Only what the agent did counts: a refusal before the step has
+// begun is an expression's; and of a command that another owner sent, or whose answer may have been lost on the way, it is
+// not known that the agent was silent.
+func (s *Shard) noteCalls(p *partition, e *entry, out *core.Outcome) {
 	for i := range out.Records {
 		r := &out.Records[i]
 		if r.Step < 0 || r.Step >= len(e.plan.agents) || e.plan.agents[r.Step] == nil {
 			continue
 		}
-		a, trial := e.plan.agents[r.Step], e.trial&(1<<uint(r.Step)) != 0
+		bit := uint64(1) << uint(r.Step)
+		one := call{p: p, e: e, agent: e.plan.agents[r.Step], trial: e.trial&bit != 0}
 		switch r.Kind {
 		case core.KindDone, core.KindRefused:
-			s.agents.count(s.cycle.now, a, core.Calls{Done: 1}, trial)
-		case core.KindFailed, core.KindOverdue:
-			s.agents.count(s.cycle.now, a, core.Calls{Failed: 1}, trial)
+			if e.at&bit == 0 {
+				continue
+			}
+			one.calls.Done = 1
+		case core.KindFailed:
+			one.calls.Failed = 1
+		case core.KindOverdue:
+			if e.ours&bit == 0 {
+				continue
+			}
+			one.calls.Failed = 1
+		default:
+			continue
+		}
+		s.cycle.calls = append(s.cycle.calls, one)
+	}
+}
+
+// leaveFor takes the places, and what else there is to take, of the do commands that an event lets leave.
+func (s *Shard) leaveFor(e *entry, out *core.Outcome) {
+	for i := range out.Effects {
+		if x := &out.Effects[i]; x.Kind == core.EffectDo && s.cycle.resumed == nil && s.hears != 0 {
+			e.ours |= 1 << uint(x.Step)
 		}
 	}
-	e.leaveTrial(false)
 	if !s.agents.gated() {
 		return
 	}
 	if len(s.agents.limited) > 0 {
-		s.countOut(e)
+		s.takePlaces(e)
 	}
 	for i := range out.Effects {
 		x := &out.Effects[i]
@@ -212,42 +238,74 @@ func (s *Shard) tried(e *entry, out *core.Outcome) {
 	}
 }
 
-// countOut counts the commands of a task that are out, at their agents.
-func (s *Shard) countOut(e *entry) {
-	s.keysOf(e)
-	e.countOut(false)
+// marks are what a task has at its agents' gates, by step.
+type marks struct {
+	out   uint64   // places
+	took  uint64   // those of them that are taken in this round: it is not committed yet
+	trial uint64   // commands that are out as a trial
+	ours  uint64   // the newest do was sent by this owner, which has heard all answers since
+	keys  []string // of limits; nil: they are not known
 }
 
-// countOut counts the commands of a task that are out, at their agents and for its keys, which are known; none: it is let go.
-func (e *entry) countOut(none bool) {
-	var out uint64
-	if !none {
-		for i, a := range e.plan.agents {
-			if a == nil || i >= len(e.task.Steps) {
-				continue
-			}
-			if s := &e.task.Steps[i]; s.Out != 0 || s.Awaits != 0 {
-				out |= 1 << uint(i)
-			}
+// takePlaces counts the commands of a task that are out, at their agents and for its keys. What is over keeps its place until
+// that is committed.
+func (s *Shard) takePlaces(e *entry) {
+	s.keysOf(e)
+	took := e.working() &^ e.out
+	each(took, func(i int) { e.place(i) })
+	e.out, e.took = e.out|took, e.took|took
+}
+
+// working are the steps whose commands are out, or wait for their agents.
+func (e *entry) working() (out uint64) {
+	for i, a := range e.plan.agents {
+		if a == nil || i >= len(e.task.Steps) {
+			continue
+		}
+		if s := &e.task.Steps[i]; s.Out != 0 || s.Awaits != 0 {
+			out |= 1 << uint(i)
 		}
 	}
-	each(e.out&^out, func(i int) {
+	return out
+}
+
+func (e *entry) place(i int) {
+	e.plan.agents[i].out++
+	if k := e.keyAt(i); k != nil {
+		k.out++
+		k.change()
+	}
+}
+
+// giveBack gives up places of a task. gone: a command may be at work, so its place is no one else's until it is over.
+func (e *entry) giveBack(places uint64, gone bool) {
+	each(places, func(i int) {
 		a := e.plan.agents[i]
-		// A command of a task that is let go may be at work: its place is no one else's yet.
 		over := a.book.now().Add(a.longest)
-		a.end(none, over)
+		a.end(gone, over)
 		if k := e.keyAt(i); k != nil {
-			k.end(none, over)
+			k.end(gone, over)
 		}
 	})
-	each(out&^e.out, func(i int) {
-		e.plan.agents[i].out++
-		if k := e.keyAt(i); k != nil {
-			k.out++
-			k.change()
-		}
-	})
-	e.out = out
+	e.out, e.took = e.out&^places, e.took&^places
+}
+
+// settle gives back what a task does not use any more: its rows are committed. It reports whether places are free now.
+func (e *entry) settle() (free bool) {
+	if e.out|e.trial == 0 {
+		return false
+	}
+	over, tried := e.out&^e.working(), e.trial
+	e.giveBack(over, false)
+	e.took = 0
+	e.leaveTrial(false)
+	return over != 0 || e.trial != tried
+}
+
+// refused gives back what a task took in this round: its row is refused, so that nothing of it leaves.
+func (e *entry) refused() {
+	e.giveBack(e.took, false)
+	e.uncommitted = true
 }
 
 // leaveTrial forgets that steps of a task are tried, when their commands are neither out nor wait for an agent any more, or
@@ -264,24 +322,54 @@ func (e *entry) leaveTrial(all bool) {
 // letGo forgets what a task has at its agents: it is let go.
 func (e *entry) letGo() {
 	e.leaveTrial(true)
-	e.countOut(true)
+	e.giveBack(e.out, true)
 }
 
-// unmark forgets the same before the task goes on by another plan, and is counted again.
-func (e *entry) unmark() {
+// unmark forgets the same before the task goes on by another plan, and is counted again. It returns what there was.
+func (e *entry) unmark() (was marks) {
+	was = e.marks
 	e.leaveTrial(true)
 	e.uncount()
+	return was
+}
+
+// remark takes unmark back.
+func (e *entry) remark(was marks) {
+	e.marks = was
+	each(was.out, func(i int) { e.place(i) })
+	each(was.trial, func(i int) { e.plan.agents[i].tried++ })
 }
 
 // uncount forgets what it has out, and its keys.
 func (e *entry) uncount() {
-	each(e.out, func(i int) {
-		e.plan.agents[i].out--
-		if k := e.keyAt(i); k != nil {
-			k.end(false, 0)
+	e.giveBack(e.out, false)
+	e.keys = nil
+}
+
+// listen takes note of answers that may have been lost: what is silent may have been answered.
+func (s *Shard) listen() {
+	hears := int64(1)
+	if s.cfg.Hears != nil {
+		hears = s.cfg.Hears()
+	}
+	if hears == s.hears {
+		return
+	}
+	s.hears = hears
+	for _, p := range s.partitions {
+		for _, e := range p.tasks {
+			e.ours = 0
 		}
-	})
-	e.out, e.keys = 0, nil
+	}
+}
+
+// countCalls counts the calls of the round that is committed, but for those of rows that were left out.
+func (s *Shard) countCalls() {
+	for _, c := range s.cycle.calls {
+		if !c.e.uncommitted && !c.p.lost {
+			s.agents.count(s.cycle.now, c.agent, c.calls, c.trial)
+		}
+	}
 }
 
 // applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed. What is
@@ -290,8 +378,8 @@ func (s *Shard) applyBreakers() {
 	c, b := &s.cycle, &s.agents
 	look := func(a *agentCalls) {
 		for _, p := range s.inOrder() {
-			if slot, ok := p.slots[a.name]; ok {
-				p.park[slot], p.giveUp[slot] = true, a.breaker.Back(c.now) != 0
+			if slot := p.slots[a.name]; slot != nil {
+				slot.park, slot.giveUp = true, a.breaker.Back(c.now) != 0
 				s.reblock(p)
 			}
 		}
@@ -311,13 +399,13 @@ func (s *Shard) applyBreakers() {
 
 // giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
 // the core to let them be undone. full: the batch is.
-func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full bool, err error) {
-	back := s.agents.of(p.names[slot]).breaker.Back(s.cycle.now)
+func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
+	back := s.agents.of(slot.name).breaker.Back(s.cycle.now)
 	if back == 0 || s.cfg.OldestFirst {
-		p.giveUp[slot] = false
+		slot.giveUp = false
 		return false, nil
 	}
-	at := p.order.at(slot)
+	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return false, err
 	}
@@ -335,8 +423,8 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot int) (full 
 			s.queueAgain(p, slot, e)
 		}
 	}
-	p.giveUp[slot] = len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2
-	if p.giveUp[slot] {
+	slot.giveUp = len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2
+	if slot.giveUp {
 		s.lookAt = s.cycle.now
 	}
 	return false, nil
@@ -378,8 +466,8 @@ func (s *Shard) tryRoom(agent string) int {
 	}
 	a := s.agents.of(agent)
 	room := a.room(s.cycle.now)
-	if room == 0 && a.limit != nil {
-		s.agents.rateAt = earlier(s.agents.rateAt, a.limit.next(s.cycle.now, a.out))
+	if room == 0 {
+		s.agents.rateAt = earlier(s.agents.rateAt, a.next(s.cycle.now))
 	}
 	return room
 }

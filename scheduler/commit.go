@@ -291,15 +291,21 @@ func (s *Shard) acknowledge() {
 
 // endRound lets go of tasks that nothing holds and of the round's memory.
 func (s *Shard) endRound() {
+	s.countCalls()
 	for _, x := range s.cycle.touched {
-		x.e.write, x.e.created, x.e.revoked = 0, false, 0
+		if x.e.settle() {
+			s.lookAt = s.cycle.now
+		}
+		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
 			x.p.drop(x.e, s.cfg.AgentWindow)
 		}
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
-		clear(p.fresh)
+		for _, slot := range p.agents {
+			slot.fresh = false
+		}
 		s.letGo(p)
 	}
 	s.rounds++

@@ -229,8 +229,8 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 // misses reports whether any task of the shard waits for an agent that is not there.
 func (s *Shard) misses() bool {
 	for _, p := range s.partitions {
-		for slot, waiting := range p.waiting {
-			for _, e := range waiting {
+		for _, slot := range p.agents {
+			for _, e := range slot.waiting {
 				if e.missing(slot) >= 0 {
 					return true
 				}
@@ -244,18 +244,18 @@ func (s *Shard) misses() bool {
 func (s *Shard) agentsAway(now core.Instant) []Away {
 	var all []Away
 	for _, p := range s.partitions {
-		for slot, waiting := range p.waiting {
+		for _, slot := range p.agents {
 			at := -1
-			for _, e := range waiting {
+			for _, e := range slot.waiting {
 				step := e.missing(slot)
 				if step < 0 {
 					continue
 				}
 				if at < 0 {
-					at = slices.IndexFunc(all, func(a Away) bool { return a.Agent == p.names[slot] })
+					at = slices.IndexFunc(all, func(a Away) bool { return a.Agent == slot.name })
 				}
 				if at < 0 {
-					at, all = len(all), append(all, Away{Agent: p.names[slot]})
+					at, all = len(all), append(all, Away{Agent: slot.name})
 				}
 				all[at].Tasks++
 				all[at].add(AwayStep{Type: e.plan.plan.Name, Step: e.plan.plan.Steps[step].Name, Tasks: 1}, e.task.Deadline)

@@ -204,14 +204,13 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 		return
 	}
 	s.Stats.Duplicates++
+	s.unqueue(e)
 	if e.task.Parent != 0 {
 		s.taken(e)
 		p.drop(e, s.cfg.AgentWindow)
-		s.unqueue(e)
 		return
 	}
 	p.drop(e, s.cfg.AgentWindow)
-	s.unqueue(e)
 	if len(e.task.InputHash) == 0 {
 		return // a cancel that lost the race against its submission; it comes again
 	}
@@ -224,6 +223,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 // to publish. A round may take back thousands, so none of them looks at the others.
 func (s *Shard) unqueue(e *entry) {
 	e.revoked = len(s.cycle.effects)
+	e.refused()
 	if p := s.partitions[e.task.Partition]; p != nil {
 		s.forsake(p, e)
 	}

@@ -67,6 +67,7 @@ type cycle struct {
 	owned   []*partition  // partitions of the batch, as batch.Partitions
 	touched []touch       // tasks used in this round
 	effects []pending
+	calls   []call
 	first   []*fan        // of steps that began in this round
 	resumed *core.Saved   // the task that a takeover resumes
 	endings []core.Ending // to be stored in the event stream
@@ -128,6 +129,7 @@ func (c *cycle) endRound() {
 	clear(c.batch.Writes)
 	clear(c.records)
 	clear(c.effects)
+	clear(c.calls)
 	clear(c.endings)
 	clear(c.cmds)
 	clear(c.touched)
@@ -138,6 +140,6 @@ func (c *cycle) endRound() {
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings = c.endings[:0]
-	c.effects, c.cmds, c.results = c.effects[:0], c.cmds[:0], c.results[:0]
+	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

@@ -115,28 +115,13 @@ func (at *parkedAt) read(numbers []int64, page int) {
 	}
 }
 
-// parkedOrder is the order of what is parked in one partition, by slot.
-type parkedOrder map[int]*parkedAt
-
-func (o *parkedOrder) at(slot int) *parkedAt {
-	at := (*o)[slot]
-	if at == nil {
-		if *o == nil {
-			*o = parkedOrder{}
-		}
-		at = &parkedAt{known: map[int64]bool{}, unread: true}
-		at.again()
-		(*o)[slot] = at
+// queue is the order of what is parked at the agent.
+func (slot *agentSlot) queue() *parkedAt {
+	if slot.order == nil {
+		slot.order = &parkedAt{known: map[int64]bool{}, unread: true}
+		slot.order.again()
 	}
-	return at
-}
-
-// unsure makes all that is parked be read again: some of it was not noted.
-func (o parkedOrder) unsure() {
-	for _, at := range o {
-		at.unread = true
-		at.again()
-	}
+	return slot.order
 }
 
 // hasBegun reports whether any step of a task has.
@@ -153,11 +138,11 @@ func hasBegun(t *core.Task) bool {
 func (s *Shard) finishFirst() bool { return !s.cfg.OldestFirst && len(s.pauses.all) == 0 }
 
 // keepOrder notes a task that was parked for room at an agent.
-func (s *Shard) keepOrder(p *partition, slot int, e *entry) {
+func (s *Shard) keepOrder(p *partition, slot *agentSlot, e *entry) {
 	if s.cfg.OldestFirst || e.plan == nil {
 		return
 	}
-	at := p.order.at(slot)
+	at := slot.queue()
 	if at.known[e.task.Number] {
 		return
 	}
@@ -195,8 +180,10 @@ func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
 		return 0
 	}
 	for i, slot := range e.plan.slots {
-		switch at := p.order[slot]; {
-		case at == nil:
+		if slot == nil || slot.order == nil {
+			continue
+		}
+		switch at := slot.order; {
 		case s.manyBegun(at):
 			return ^uint64(0)
 		case len(at.begun)+at.fresh.waiting > 0:
@@ -218,7 +205,7 @@ func (s *Shard) queued(p *partition, e *entry) {
 	if e.task.WaitsFor == "" || e.plan == nil || !s.finishFirst() {
 		return
 	}
-	if slot := p.slot(e.task.WaitsFor); p.load[slot] < s.cfg.AgentWindow {
+	if slot := p.slot(e.task.WaitsFor); slot.load < s.cfg.AgentWindow {
 		s.lookAt = s.cycle.now
 	}
 }
@@ -291,7 +278,7 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 // begunFirst reports whether a task of a plan has to wait for others that have begun.
 func (s *Shard) begunFirst(p *partition, ref *planRef) bool {
 	for _, slot := range ref.slots {
-		if at := p.order[slot]; at != nil && s.manyBegun(at) {
+		if slot != nil && slot.order != nil && s.manyBegun(slot.order) {
 			return true
 		}
 	}
@@ -299,13 +286,13 @@ func (s *Shard) begunFirst(p *partition, ref *planRef) bool {
 }
 
 // claimInOrder takes up to room tasks up again that are parked at an agent.
-func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) error {
-	at := p.order.at(slot)
+func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot *agentSlot, room int) error {
+	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return err
 	}
 	many := s.manyBegun(at)
-	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) }, s.keyTakesAt(p.names[slot]))
+	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) }, s.keyTakesAt(slot.name))
 	numbers := make([]int64, len(taken))
 	for i := range taken {
 		numbers[i] = taken[i].number
@@ -327,25 +314,25 @@ func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot, room int) 
 			s.queueAgain(p, slot, e)
 		}
 	}
-	p.park[slot] = len(at.known) > 0 || at.beyond || p.fresh[slot]
+	slot.park = len(at.known) > 0 || at.beyond || slot.fresh
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
-	if len(taken) > 0 && claimed == 0 && !p.fresh[slot] || at.beyond && at.reads() || many && !s.manyBegun(at) && p.order.held() {
+	if len(taken) > 0 && claimed == 0 && !slot.fresh || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
 		s.lookAt = s.cycle.now
 	}
 	return nil
 }
 
 // queueAgain puts a task back that could not be claimed.
-func (s *Shard) queueAgain(p *partition, slot int, e *entry) {
+func (s *Shard) queueAgain(p *partition, slot *agentSlot, e *entry) {
 	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
 		s.keepOrder(p, slot, e)
 	}
 }
 
-func (o parkedOrder) held() bool {
-	for _, at := range o {
-		if at.held {
+func (p *partition) heldAny() bool {
+	for _, slot := range p.agents {
+		if slot.order != nil && slot.order.held {
 			return true
 		}
 	}
@@ -358,7 +345,7 @@ func (at *parkedAt) reads() bool {
 }
 
 // readParked reads a further part of what is parked, if it is to be read.
-func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *parkedAt) error {
+func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt) error {
 	if !at.reads() {
 		return nil
 	}
@@ -366,7 +353,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot int, at *park
 	if page < 1 {
 		return nil
 	}
-	numbers, err := s.store.Waiting(ctx, p.id, p.names[slot], at.from, page)
+	numbers, err := s.store.Waiting(ctx, p.id, slot.name, at.from, page)
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}

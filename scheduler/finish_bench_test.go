@@ -13,7 +13,7 @@ func BenchmarkParked(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("flows=%d", n), func(b *testing.B) {
 			s := &Shard{cfg: Config{TenantLabel: "tenant"}}
-			p := &partition{}
+			p, slot := &partition{}, &agentSlot{}
 			ref := &planRef{plan: &core.Plan{Name: "order"}}
 			entries := make([]entry, parkedMax)
 			for i := range entries {
@@ -29,11 +29,11 @@ func BenchmarkParked(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				p.order = nil
+				slot.order = nil
 				for i := range entries {
-					s.keepOrder(p, 0, &entries[i])
+					s.keepOrder(p, slot, &entries[i])
 				}
-				at := p.order.at(0)
+				at := slot.queue()
 				for left := parkedMax; left > 0; {
 					left -= len(at.take(0, 512, func(*planRef) bool { return false }, keyTakes{}))
 				}

@@ -68,7 +68,7 @@ const keyLook = 20 * time.Millisecond
 
 // lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
 func (k *keyCalls) lookNext(now core.Instant) {
-	if next := k.limit.next(now, k.out); next != 0 {
+	if next := k.next(now); next != 0 {
 		k.agent.book.rateAt = earlier(k.agent.book.rateAt, max(next, now.Add(keyLook)))
 	}
 }
@@ -126,7 +126,7 @@ func (e *entry) keyName(step int) (string, *agentCalls) {
 }
 
 // keyAtSlot is that of the steps at an agent of the task's partition.
-func (e *entry) keyAtSlot(slot int) *keyCalls {
+func (e *entry) keyAtSlot(slot *agentSlot) *keyCalls {
 	if len(e.keys) > 0 {
 		if i := slices.Index(e.plan.slots, slot); i >= 0 {
 			return e.keyAt(i)
@@ -162,8 +162,8 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 		a.keys = map[string]*keyCalls{}
 	}
 	for _, p := range s.inOrder() {
-		if slot, ok := p.slots[a.name]; ok {
-			delete(p.order, slot)
+		if slot := p.slots[a.name]; slot != nil {
+			slot.order = nil
 		}
 	}
 }
@@ -171,8 +171,8 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 // lookKeys makes the round look at all tasks that stand aside.
 func (s *Shard) lookKeys() {
 	for _, p := range s.inOrder() {
-		for slot, name := range p.names {
-			at, a := p.order[slot], s.agents.all[name]
+		for _, slot := range p.agents {
+			at, a := slot.order, s.agents.all[slot.name]
 			if at == nil || len(at.aside.keys) == 0 || a.keys == nil {
 				continue
 			}
@@ -195,8 +195,8 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 		}
 		waits := 0
 		for _, p := range s.partitions {
-			if slot, ok := p.slots[k.agent.name]; ok && p.order[slot] != nil && !p.noMore {
-				waits += p.order[slot].ofKey[k.key]
+			if slot := p.slots[k.agent.name]; slot != nil && slot.order != nil && !p.noMore {
+				waits += slot.order.ofKey[k.key]
 			}
 		}
 		if k.kept {
@@ -224,20 +224,20 @@ func (s *Shard) bringBack() {
 			var first *parkedAt
 			var park *bool
 			for _, p := range s.inOrder() {
-				slot, ok := p.slots[k.agent.name]
-				if !ok || p.order[slot] == nil || p.noMore {
+				slot := p.slots[k.agent.name]
+				if slot == nil || slot.order == nil || p.noMore {
 					continue
 				}
-				at := p.order[slot]
+				at := slot.order
 				if at.aside.left(k.key) { // the rest is in the store alone
 					at.miss()
-					p.park[slot] = true
+					slot.park = true
 				}
 				if at.aside.at(k.key) == 0 {
 					continue
 				}
 				if first == nil || at.aside.before(&first.aside, k.key) {
-					first, park = at, &p.park[slot]
+					first, park = at, &slot.park
 				}
 			}
 			if first == nil {

@@ -106,6 +106,17 @@ func (u *inUse) room(now core.Instant, longest time.Duration) int {
 	return u.limit.room(now, u.out, longest)
 }
 
+// next is when the limit lets the next call through by itself: its rate, or places of tasks that were let go; 0: it does not.
+func (u *inUse) next(now core.Instant) (at core.Instant) {
+	if u.limit == nil {
+		return 0
+	}
+	if at = u.limit.next(now, u.out); u.gone > 0 {
+		at = earlier(at, max(u.goneAt, now))
+	}
+	return at
+}
+
 // settle forgets commands of tasks that were let go, when they are over.
 func (u *inUse) settle(now core.Instant) {
 	if u.gone > 0 && now >= u.goneAt {
@@ -155,7 +166,7 @@ func (s *Shard) applyLimits() {
 	if b.rateAt != 0 && c.now >= b.rateAt {
 		b.rateAt = 0
 		for _, a := range b.all {
-			if a.limit != nil && a.limit.limit.RateMilli > 0 {
+			if a.limit != nil {
 				s.lookParked(a)
 			}
 		}
@@ -193,7 +204,8 @@ func (s *Shard) setLimits(all []core.Limit) {
 		for _, p := range s.inOrder() {
 			for _, e := range p.tasks {
 				if e.plan != nil {
-					s.countOut(e)
+					s.takePlaces(e)
+					e.took = 0 // they have left long ago
 				}
 			}
 		}
@@ -208,12 +220,12 @@ func (s *Shard) setLimits(all []core.Limit) {
 // lookParked makes the round look at what is parked at an agent.
 func (s *Shard) lookParked(a *agentCalls) {
 	for _, p := range s.inOrder() {
-		slot, ok := p.slots[a.name]
-		if !ok {
+		slot := p.slots[a.name]
+		if slot == nil {
 			continue
 		}
-		if at := p.order[slot]; at != nil && (len(at.known) > 0 || at.beyond) { // else nothing waits, and none is wanted
-			p.park[slot] = true
+		if at := slot.order; at != nil && (len(at.known) > 0 || at.beyond) { // else nothing waits, and none is wanted
+			slot.park = true
 		}
 	}
 }
@@ -261,15 +273,15 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 		}
 		waits := 0
 		for _, p := range s.partitions {
-			slot, ok := p.slots[name]
-			if !ok {
+			slot := p.slots[name]
+			if slot == nil {
 				continue
 			}
-			here := len(p.blocked[slot])
-			if at := p.order[slot]; at != nil && !p.noMore {
+			here := len(slot.blocked)
+			if at := slot.order; at != nil && !p.noMore {
 				here += len(at.known) - at.aside.waiting
 			}
-			if p.park[slot] && !p.noMore {
+			if slot.park && !p.noMore {
 				here = max(here, 1)
 			}
 			waits += here

@@ -36,53 +36,42 @@ type partition struct {
 
 	tasks     map[int64]*entry  // tasks in flight, by number
 	ids       map[string]*entry // the same, by id
-	slots     map[string]int    // agent → index into load and parked
-	names     []string          // agents, by slot
-	load      []int             // tasks in flight at each agent
-	full      int               // agents at their limit
-	park      []bool            // the store may hold parked tasks of the agent
-	waiting   [][]*entry        // tasks that wait for the agent, which is not there
-	blocked   [][]*entry        // tasks in flight of which a branch waits for room at the agent
-	passed    []int64           // all parked tasks of the agent up to this number are held by a pause, or behind
-	looking   []bool            // a look at parked tasks of the agent, of which some are held, is to go on
-	giveUp    []bool            // tasks that are parked there may not be able to wait until the agent's breaker is in trial
-	behind    [][]int64         // numbers of those up to it that wait for room
-	order     parkedOrder       // of what is parked: see finish.go
-	fresh     []bool            // tasks were parked there in this round: the store does not show them yet
-	endings   int               // of the round, to be published
-	acks      []func()          // of the cycle that is on
-	ownedAt   core.Instant      // when the store last said that it is ours
-	dirty     bool              // has a write in the cycle that is on
-	memory    *Memory           // may be nil
-	admission *Admission        // may be nil
-	bytes     int64             // of it, held by the tasks in flight
-	noMore    bool              // what is parked is left to the next owner
-	lost      bool              // fenced: dropped at the end of the cycle
-	idle      []*entry          // tasks whose last child in flight was let go in this round
+	slots     map[string]*agentSlot
+	agents    []*agentSlot // the same, as they came
+	full      int          // agents at their limit
+	endings   int          // of the round, to be published
+	acks      []func()     // of the cycle that is on
+	ownedAt   core.Instant // when the store last said that it is ours
+	dirty     bool         // has a write in the cycle that is on
+	memory    *Memory      // may be nil
+	admission *Admission   // may be nil
+	bytes     int64        // of it, held by the tasks in flight
+	noMore    bool         // what is parked is left to the next owner
+	lost      bool         // fenced: dropped at the end of the cycle
+	idle      []*entry     // tasks whose last child in flight was let go in this round
 }
 
 // entry is one task in flight.
 type entry struct {
 	task    *core.Task
 	plan    *planRef
-	at      uint64   // steps that count in their agents' windows
-	write   int      // 1 + index of its write in the cycle that is on; 0: none
-	created bool     // in the round that is on
-	stored  bool     // of one that was created: its row is
-	loaded  int64    // round in which it was read, or seen to be whole in the store
-	out     uint64   // steps whose commands are out
-	keys    []string // by step, at agents whose limits have keys; nil: they are not known
-	trial   uint64   // steps whose commands are out as a trial of their agents
-	waits   uint64   // steps among those that wait for an agent
-	blocks  uint64   // steps among those that wait for room while others of the task are out
-	bytes   int64    // as last weighed
+	at      uint64 // steps that count in their agents' windows
+	write   int    // 1 + index of its write in the cycle that is on; 0: none
+	created bool   // in the round that is on
+	stored  bool   // of one that was created: its row is
+	loaded  int64  // round in which it was read, or seen to be whole in the store
+	marks
+	waits  uint64 // steps among those that wait for an agent
+	blocks uint64 // steps among those that wait for room while others of the task are out
+	bytes  int64  // as last weighed
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue
 	issues []issue // further ones
 	// revoked is how many of the round's effects were there when those of the task were
 	// taken back; 0: they were not.
-	revoked int
+	revoked     int
+	uncommitted bool // what was written of it in this round is refused
 
 	parent *entry   // of a child: in flight as long as it is
 	kids   int      // children in flight
@@ -163,7 +152,7 @@ func newPartition(st core.PartitionState) *partition {
 		},
 		nextNumber: max(st.NextNumber, 1), nextEnd: max(st.NextEnd, 1),
 		published: publishedEnds{through: st.Told, ahead: map[int64]bool{}},
-		tasks:     map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]int{},
+		tasks:     map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]*agentSlot{},
 	}
 }
 
@@ -186,23 +175,29 @@ func (p *partition) write() core.PartitionWrite {
 	}
 }
 
-func (p *partition) slot(agent string) int {
-	i, ok := p.slots[agent]
-	if !ok {
-		i = len(p.names)
-		p.slots[agent] = i
-		p.names = append(p.names, agent)
-		p.load = append(p.load, 0)
-		p.park = append(p.park, false)
-		p.fresh = append(p.fresh, false)
-		p.waiting = append(p.waiting, nil)
-		p.blocked = append(p.blocked, nil)
-		p.passed = append(p.passed, 0)
-		p.looking = append(p.looking, false)
-		p.behind = append(p.behind, nil)
-		p.giveUp = append(p.giveUp, false)
+// agentSlot is what a partition knows of one agent.
+type agentSlot struct {
+	name    string
+	load    int       // tasks in flight there
+	waiting []*entry  // tasks that wait for the agent, which is not there
+	blocked []*entry  // tasks in flight of which a branch waits for room there
+	order   *parkedAt // of what is parked: see finish.go; nil: nothing is
+
+	park    bool    // the store may hold parked tasks of the agent
+	fresh   bool    // tasks were parked there in this round: the store does not show them yet
+	giveUp  bool    // tasks that are parked there may not be able to wait until the agent's breaker is in trial
+	passed  int64   // all parked tasks of the agent up to this number are held by a pause, or behind
+	behind  []int64 // numbers of those up to it that wait for room
+	looking bool    // a look at parked tasks of the agent, of which some are held, is to go on
+}
+
+func (p *partition) slot(agent string) *agentSlot {
+	slot := p.slots[agent]
+	if slot == nil {
+		slot = &agentSlot{name: agent}
+		p.slots[agent], p.agents = slot, append(p.agents, slot)
 	}
-	return i
+	return slot
 }
 
 func (p *partition) add(e *entry) {

@@ -110,11 +110,14 @@ func (s *Shard) applyPauses() {
 		return
 	}
 	for _, p := range s.partitions {
-		for slot := range p.park {
-			p.park[slot], p.passed[slot], p.behind[slot] = true, 0, nil
+		for _, slot := range p.agents {
+			slot.park, slot.passed, slot.behind = true, 0, nil
+			if slot.order != nil { // some of it was not noted
+				slot.order.unread = true
+				slot.order.again()
+			}
 		}
 		s.reblock(p)
-		p.order.unsure()
 	}
 }
 
@@ -128,37 +131,37 @@ const (
 
 // parkedForRoom notes that a task waits for room at an agent. Where the look for such tasks has passed its number, over
 // tasks that are held, it is remembered by itself.
-func (p *partition) parkedForRoom(slot int, number int64) {
-	p.park[slot], p.fresh[slot] = true, true
+func (p *partition) parkedForRoom(slot *agentSlot, number int64) {
+	slot.park, slot.fresh = true, true
 	p.putBehind(slot, number)
 }
 
-func (p *partition) putBehind(slot int, number int64) {
+func (p *partition) putBehind(slot *agentSlot, number int64) {
 	switch {
-	case number > p.passed[slot] || slices.Contains(p.behind[slot], number):
-	case len(p.behind[slot]) >= behindMax:
-		p.passed[slot], p.behind[slot] = 0, nil
+	case number > slot.passed || slices.Contains(slot.behind, number):
+	case len(slot.behind) >= behindMax:
+		slot.passed, slot.behind = 0, nil
 	default:
-		p.behind[slot] = append(p.behind[slot], number)
+		slot.behind = append(slot.behind, number)
 	}
 }
 
 // pass notes that all parked tasks of an agent up to a number have been looked at, less those from the first on that were
 // kept for later.
-func (p *partition) pass(slot int, to int64, kept []int64) {
+func (p *partition) pass(slot *agentSlot, to int64, kept []int64) {
 	for _, number := range kept {
-		if number > p.passed[slot] {
+		if number > slot.passed {
 			to = min(to, number-1)
 		}
 	}
-	p.passed[slot] = max(p.passed[slot], to)
+	slot.passed = max(slot.passed, to)
 }
 
 // takeBehind takes up to limit of the tasks that were passed and wait for room.
-func (p *partition) takeBehind(slot, limit int) []int64 {
-	n := min(limit, len(p.behind[slot]))
-	numbers := slices.Clone(p.behind[slot][:n])
-	p.behind[slot] = slices.Delete(p.behind[slot], 0, n)
+func (p *partition) takeBehind(slot *agentSlot, limit int) []int64 {
+	n := min(limit, len(slot.behind))
+	numbers := slices.Clone(slot.behind[:n])
+	slot.behind = slices.Delete(slot.behind, 0, n)
 	return numbers
 }
 

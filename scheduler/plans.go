@@ -186,9 +186,9 @@ func (s *Shard) claimTask(p *partition, e *entry) error {
 
 // awaitsPlan reports whether what is parked in a slot waits for a plan that cannot be read here. A look costs a search of
 // the plans as last read.
-func (s *Shard) awaitsPlan(ctx context.Context, p *partition, slot int) (bool, error) {
-	name, version, is := core.AwaitedPlan(p.names[slot])
-	if !is || !p.park[slot] {
+func (s *Shard) awaitsPlan(ctx context.Context, p *partition, slot *agentSlot) (bool, error) {
+	name, version, is := core.AwaitedPlan(slot.name)
+	if !is || !slot.park {
 		return false, nil
 	}
 	ref, _, err := s.planFor(ctx, p, name, version, true)

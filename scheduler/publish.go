@@ -121,6 +121,7 @@ func (s *Shard) command(x *pending) {
 	cy := &s.cycle
 	left := x.effect.At.Sub(cy.leave)
 	if left <= 0 {
+		x.e.ours &^= 1 << uint(x.effect.Step)
 		return
 	}
 	task, plan := x.e.task, x.e.plan.plan

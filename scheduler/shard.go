@@ -45,6 +45,8 @@ type Config struct {
 	KeyOf func(expression string, t *core.Task) (string, error)
 	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
 	OldestFirst bool
+	// Hears is a number that stays the same as long as every answer of an agent comes; 0: none does. nil: all come.
+	Hears func() int64
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -110,6 +112,7 @@ type Shard struct {
 	plans          planBook
 	pauses         pauseBook
 	agents         agentBook
+	hears          int64        // as Config.Hears said last
 	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
 	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
@@ -342,12 +345,12 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	var plan *core.Plan
-	was := e.plan
+	was, had := e.plan, marks{}
 	if was != nil {
 		plan = was.plan
 	}
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
-		e.unmark()
+		had = e.unmark()
 		e.plan = to
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
@@ -356,9 +359,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
 			e.plan = was
-			if was != nil && len(s.agents.limited) > 0 {
-				s.countOut(e)
-			}
+			e.remark(had)
 		}
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++
@@ -369,6 +370,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		s.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
+	e.took &^= had.out // these have left before
 	return nil
 }
 
@@ -409,9 +411,12 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
 		p.weigh(e)
 	}
+	if e.plan != nil {
+		s.noteCalls(p, e, &c.out)
+		s.leaveFor(e, &c.out)
+	}
 	at, awaits := e.present()
 	p.occupy(e, at, s.cfg.AgentWindow)
-	s.tried(e, &c.out)
 	if awaits != 0 {
 		p.wait(e, awaits)
 	}
@@ -419,7 +424,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
 		slot := p.slot(e.task.WaitsFor)
 		if _, _, unread := core.AwaitedPlan(e.task.WaitsFor); unread {
-			p.park[slot] = true
+			slot.park = true
 			s.relay()
 			return
 		}

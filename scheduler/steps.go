@@ -14,7 +14,7 @@ import (
 
 // stepsOf are what every task of a plan has in common about its steps.
 type stepsOf struct {
-	slots  []int         // of each step its agent's; -1: it has none
+	slots  []*agentSlot  // of each step its agent's; nil: it has none
 	agents []*agentCalls // likewise; nil: it has none
 	rides  []uint64      // of each step the steps whose results ride on its command
 	branch bool          // some step may be ready while another is out
@@ -23,11 +23,10 @@ type stepsOf struct {
 
 func (s *Shard) newStepsOf(p *partition, plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
-	of := stepsOf{slots: make([]int, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
+	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
 	of.asks = plan.Result != ""
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
-		of.slots[i] = -1
 		if step.Kind == core.CallStep {
 			of.slots[i], of.agents[i] = p.slot(step.Agent), s.agents.of(step.Agent)
 			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
@@ -40,7 +39,7 @@ func (s *Shard) newStepsOf(p *partition, plan *core.Plan) stepsOf {
 }
 
 // at has a bit for each step whose agent is one slot.
-func (s *stepsOf) at(slot int) (steps uint64) {
+func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
 	for i, is := range s.slots {
 		if is == slot {
 			steps |= 1 << uint(i)
@@ -65,7 +64,7 @@ func (e *entry) present() (at, awaits uint64) {
 	processing := e.task.State == core.StateProcessing
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
-		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] < 0 {
+		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] == nil {
 			continue
 		}
 		if s.Out != 0 || processing && (s.Awaits != 0 || s.Attempt > 0 && s.Due != 0) {
@@ -82,15 +81,15 @@ func (e *entry) present() (at, awaits uint64) {
 func (p *partition) occupy(e *entry, at uint64, limit int) {
 	each(e.at&^at, func(i int) {
 		slot := e.plan.slots[i]
-		if p.load[slot] == limit {
+		if slot.load == limit {
 			p.full--
 		}
-		p.load[slot]--
+		slot.load--
 	})
 	each(at&^e.at, func(i int) {
 		slot := e.plan.slots[i]
-		p.load[slot]++
-		if p.load[slot] == limit {
+		slot.load++
+		if slot.load == limit {
 			p.full++
 		}
 	})
@@ -104,7 +103,7 @@ func (p *partition) fullMask(e *entry, limit int) uint64 {
 	}
 	var mask uint64
 	for i, slot := range e.plan.slots {
-		if slot >= 0 && p.load[slot] >= limit && e.at&e.plan.at(slot) == 0 {
+		if slot != nil && slot.load >= limit && e.at&e.plan.at(slot) == 0 {
 			mask |= 1 << uint(i)
 		}
 	}
@@ -116,7 +115,7 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	each(awaits&^e.waits, func(i int) {
 		slot := e.plan.slots[i]
 		if e.waits&e.plan.at(slot) == 0 {
-			p.waiting[slot] = append(p.waiting[slot], e)
+			slot.waiting = append(slot.waiting, e)
 		}
 		e.waits |= 1 << uint(i)
 	})
@@ -124,9 +123,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 
 // served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
 // waiting.
-func (s *Shard) served(p *partition, slot int) {
-	kept := p.waiting[slot][:0]
-	for _, e := range p.waiting[slot] {
+func (s *Shard) served(p *partition, slot *agentSlot) {
+	kept := slot.waiting[:0]
+	for _, e := range slot.waiting {
 		if e.plan == nil { // the database refuses its rows
 			continue
 		}
@@ -139,12 +138,12 @@ func (s *Shard) served(p *partition, slot int) {
 		e.waits &^= here
 		s.wakes.push(wake{at: s.cycle.now, partition: p.id, number: e.task.Number, served: true})
 	}
-	clear(p.waiting[slot][len(kept):])
-	p.waiting[slot] = kept
+	clear(slot.waiting[len(kept):])
+	slot.waiting = kept
 }
 
 // missing is a step of the task that waits for the agent of a slot because none takes its command; -1: none does.
-func (e *entry) missing(slot int) int {
+func (e *entry) missing(slot *agentSlot) int {
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
 		if s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.Out == s.Awaits) && e.plan.slots[i] == slot {
@@ -170,7 +169,7 @@ func (s *Shard) block(p *partition, e *entry) {
 	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
 		slot := e.plan.slots[i]
 		if e.blocks&e.plan.at(slot) == 0 {
-			p.blocked[slot] = append(p.blocked[slot], e)
+			slot.blocked = append(slot.blocked, e)
 		}
 		e.blocks |= 1 << uint(i)
 		if k := e.keyAt(i); k != nil {
@@ -181,19 +180,19 @@ func (s *Shard) block(p *partition, e *entry) {
 
 // unblock lets branches that wait for room at an agent begin, while there is some. One that a pause holds is looked at
 // again when the pauses change. full: the batch is.
-func (s *Shard) unblock(p *partition, slot int) (full bool) {
-	for n := len(p.blocked[slot]); n > 0 && p.load[slot] < s.cfg.AgentWindow && s.tryRoom(p.names[slot]) != 0; n-- {
+func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
+	for n := len(slot.blocked); n > 0 && slot.load < s.cfg.AgentWindow && s.tryRoom(slot.name) != 0; n-- {
 		if !s.roomy() {
 			return true
 		}
-		e := p.blocked[slot][0]
-		p.blocked[slot] = slices.Delete(p.blocked[slot], 0, 1)
+		e := slot.blocked[0]
+		slot.blocked = slices.Delete(slot.blocked, 0, 1)
 		if e.plan == nil { // the database refuses its rows
 			continue
 		}
 		here := e.plan.at(slot)
 		if k := e.keyAtSlot(slot); k != nil && p.tasks[e.task.Number] == e && s.keepsBack(k) {
-			p.blocked[slot] = append(p.blocked[slot], e)
+			slot.blocked = append(slot.blocked, e)
 			continue
 		}
 		e.blocks &^= here
@@ -223,7 +222,7 @@ func (s *Shard) reblock(p *partition) {
 		each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
 			slot := e.plan.slots[i]
 			if e.blocks&e.plan.at(slot) == 0 {
-				p.blocked[slot] = append(p.blocked[slot], e)
+				slot.blocked = append(slot.blocked, e)
 			}
 			e.blocks |= 1 << uint(i)
 		})
@@ -233,8 +232,8 @@ func (s *Shard) reblock(p *partition) {
 // applyBlocked lets branches go on that waited for room.
 func (s *Shard) applyBlocked(context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
-		for slot := range p.blocked {
-			if len(p.blocked[slot]) > 0 && s.unblock(p, slot) {
+		for _, slot := range p.agents {
+			if len(slot.blocked) > 0 && s.unblock(p, slot) {
 				return true, nil
 			}
 		}

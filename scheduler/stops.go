@@ -77,6 +77,9 @@ func (s *Shard) stop(err error) bool {
 	s.noteStopped(p.id, err)
 	s.cycle.lost = append(s.cycle.lost, p.id)
 	p.lost = true
+	for _, e := range p.tasks {
+		e.refused()
+	}
 	s.takeBack(p)
 	s.Drop(p.id)
 	return true

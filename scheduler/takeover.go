@@ -170,7 +170,7 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 		return err
 	}
 	for _, a := range agents {
-		p.park[p.slot(a)] = true
+		p.slot(a).park = true
 	}
 	for after := int64(0); ; {
 		saved, err := s.store.LoadActive(ctx, p.id, after, loadPage)

@@ -14,10 +14,10 @@ func (s *Shard) Wakers(partition int, agent string) (is Wakers, ok bool) {
 	if p == nil || p.noMore {
 		return Wakers{}, false
 	}
-	slot, known := p.slots[agent]
-	if !known {
+	slot := p.slots[agent]
+	if slot == nil {
 		return Wakers{}, true
 	}
 	a := s.agents.all[agent]
-	return Wakers{Room: p.park[slot], Pause: len(s.pauses.all) > 0, Breaker: a != nil && a.breaker.State != ""}, true
+	return Wakers{Room: slot.park, Pause: len(s.pauses.all) > 0, Breaker: a != nil && a.breaker.State != ""}, true
 }

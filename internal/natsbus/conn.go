@@ -302,6 +302,15 @@ func (c *Conn) Dropped() int64 {
 	return n
 }
 
+// Hears is a number that stays the same as long as every message for this connection's subscriptions comes; 0: none does,
+// because there is no server.
+func (c *Conn) Hears() int64 {
+	if !c.Connected() {
+		return 0
+	}
+	return 1 + int64(c.nc.Stats().Reconnects) + c.Dropped()
+}
+
 // Close stops what still runs, lets subscriptions finish what they have, and
 // closes the connection if Dial made it. It must not be called from a callback.
 func (c *Conn) Close() {

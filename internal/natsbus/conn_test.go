@@ -222,6 +222,9 @@ func TestSlowConsumerIsSeen(t *testing.T) {
 	}
 	eventually(t, "drops", func() bool { return c.Dropped() > 50 })
 	n := c.Dropped()
+	if hears := c.Hears(); hears <= n {
+		t.Errorf("hears %d, and %d messages were dropped", hears, n)
+	}
 	close(gate)
 	sub.Stop()
 	if got := c.Dropped(); got < n {

@@ -357,12 +357,19 @@ func TestReconnect(t *testing.T) {
 	s.read(t, c, 1, 0, ReadConfig{})
 	publishTasks(t, c, 10)
 	s.await(t, upTo(10)...)
+	hears := c.Hears()
 	if err := first.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "disconnect", func() bool { return !c.Connected() })
+	if now := c.Hears(); hears == 0 || now != 0 {
+		t.Errorf("hears %d, and %d without a server", hears, now)
+	}
 	serve(t, natsserver.Options{Dir: dir, Port: port})
 	eventually(t, "reconnect", c.Connected)
+	if now := c.Hears(); now == 0 || now == hears {
+		t.Errorf("hears %d as before, and answers may have been lost", now)
+	}
 	eventually(t, "a pack stored", func() bool {
 		got := make(chan error, 1)
 		c.PublishPack(part, []core.Submission{submission(0)}, func(_ uint64, err error) { got <- err })

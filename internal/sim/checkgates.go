@@ -12,14 +12,12 @@ import (
 
 // Judge switches on what the engine of today is known to break; the rest is judged in every world.
 type Judge struct {
-	Paused   bool // wakers and progress also where anything is, or was, paused: subject L4
-	Order    bool // the order of claims likewise: L15
-	Places   bool // in worlds of gates, places of limits: L24
-	WentBack bool // progress also where the database went back
+	Paused bool // wakers and progress also where anything is, or was, paused: subject L4
+	Order  bool // the order of claims likewise: L15
 }
 
 // JudgeAll leaves nothing out.
-var JudgeAll = Judge{Paused: true, Order: true, Places: true, WentBack: true}
+var JudgeAll = Judge{Paused: true, Order: true}
 
 const (
 	calmAfter = 5 * time.Second        // the last fault weather is calm
@@ -53,7 +51,7 @@ func (w *World) calm() bool {
 // watchParked looks at what is parked again and again.
 func (w *World) watchParked() {
 	w.every(lookEvery, func() {
-		if w.calm() && (w.cfg.Judge.Paused || !w.gates.paused) && (w.cfg.Judge.WentBack || w.backs == 0) {
+		if w.calm() && (w.cfg.Judge.Paused || !w.gates.paused) {
 			w.checkProgress()
 		} else {
 			clear(w.gates.parked)
@@ -148,7 +146,7 @@ func (w *World) ownerOf(p int) *node {
 func (w *World) lastMove(r *row) core.Instant {
 	last := max(w.gates.moved[placeOf(r.task.Partition, r.task.WaitsFor)], w.gates.changed[r.task.WaitsFor])
 	for _, b := range w.boundsOf(&r.task, r.task.WaitsFor) {
-		last = max(last, w.gates.moved[b.of])
+		last = max(last, w.gates.moved[b.of], w.gates.owed[b.of])
 	}
 	return last
 }
@@ -168,6 +166,15 @@ func (w *World) ratePatience(agent string) time.Duration {
 		}
 	}
 	return wait
+}
+
+// owe notes that a retry has left without asking its rate, which keeps others back for as long, whichever holder has how much.
+func (w *World) owe(t *core.Task, agent string) {
+	for _, b := range w.boundsOf(t, agent) {
+		if b.limit.RateMilli > 0 {
+			w.gates.owed[b.of] = max(w.gates.owed[b.of], w.now).Add(time.Duration(2*len(w.nodes)) * 1000 * time.Second / time.Duration(b.limit.RateMilli))
+		}
+	}
 }
 
 // noteMove notes that something goes on at the agents that a row is about, and holds the end of a parked task to what kept it.

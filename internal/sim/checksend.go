@@ -37,6 +37,9 @@ func (w *World) checkSend(c *core.Command) {
 	w.sends[at]++
 	if r.journal[c.Seq-1].Next < 0 {
 		w.retries[at] = append(w.retries[at], retry{due: c.CompleteBy})
+		if !c.Undo {
+			w.owe(&r.task, c.Agent)
+		}
 	}
 }
 

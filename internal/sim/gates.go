@@ -18,6 +18,7 @@ type gates struct {
 	paused  bool                    // something has been, at some time
 	changed map[string]core.Instant // when the limit of an agent has changed last
 	moved   map[grantsOf]core.Instant
+	owed    map[grantsOf]core.Instant // until when a rate makes up for retries
 	parked  map[rowKey]waiting
 }
 
@@ -29,7 +30,7 @@ func (g *gates) upTo(d time.Duration) time.Duration { return time.Duration(g.ran
 // drawGates sets limits in a world of gates, and makes the store fail often: what waits for a place has to find it
 // whatever becomes of a commit.
 func (w *World) drawGates() {
-	w.gates = gates{changed: map[string]core.Instant{}, moved: map[grantsOf]core.Instant{}, parked: map[rowKey]waiting{}}
+	w.gates = gates{changed: map[string]core.Instant{}, moved: map[grantsOf]core.Instant{}, owed: map[grantsOf]core.Instant{}, parked: map[rowKey]waiting{}}
 	if !w.cfg.Gates {
 		return
 	}

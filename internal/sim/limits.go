@@ -158,7 +158,7 @@ type limitBook struct {
 
 // checkLimit holds the commands that are committed to the limits.
 func (w *World) checkLimit(t *core.Task, j *core.Record) {
-	if len(w.Store.limits) == 0 || w.backs > 0 || w.cfg.Gates && !w.cfg.Judge.Places || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.twin }) {
+	if len(w.Store.limits) == 0 || w.backs > 0 || slices.ContainsFunc(w.nodes, func(n *node) bool { return n.twin }) {
 		return
 	}
 	plan := planBook{w}.Plan(t.Type, t.PlanVersion)

@@ -58,15 +58,3 @@ func (s *stage) holdToLimits(t *core.Task, r *core.Record) {
 		}
 	}
 }
-
-// isKnown says which subject of internal/law is open for what the rest of the script shows to be wrong: known L24. The script
-// fails when nothing of it is wrong any more: then this line goes, and the subject is closed.
-func (s *stage) isKnown(subject string, _ args) { s.known, s.knownSeen = subject, 0 }
-
-// endKnown checks that what is known to be wrong has been seen. What the end of the script finds is not known.
-func (s *stage) endKnown() {
-	if s.known != "" && s.knownSeen == 0 {
-		s.t.Errorf("%s does not show any more: the script's line \"known %s\" goes, and the subject in internal/law is closed", s.known, s.known)
-	}
-	s.known = ""
-}

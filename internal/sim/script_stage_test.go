@@ -43,23 +43,21 @@ type stage struct {
 	plans      map[string]map[int64]*core.Plan
 	partitions int
 
-	door      *ingest.Door
-	tasks     stageStream
-	controls  stageStream
-	nodes     map[string]*stageNode
-	agents    map[string]*stageAgent
-	supers    map[string]*stageSupervisor
-	leader    stageLease
-	alerts    *stageAlerts
-	ended     map[string][]core.State // endings in the event stream, by id
-	eventsUp  bool
-	refused   []core.Status
-	dead      int
-	accepted  map[string]bool
-	lives     int
-	limits    stageLimits
-	known     string // subject that is open for what is wrong from here on; empty: nothing is known to be
-	knownSeen int
+	door     *ingest.Door
+	tasks    stageStream
+	controls stageStream
+	nodes    map[string]*stageNode
+	agents   map[string]*stageAgent
+	supers   map[string]*stageSupervisor
+	leader   stageLease
+	alerts   *stageAlerts
+	ended    map[string][]core.State // endings in the event stream, by id
+	eventsUp bool
+	refused  []core.Status
+	dead     int
+	accepted map[string]bool
+	lives    int
+	limits   stageLimits
 
 	evidence, former map[int]core.Evidence // what owners recorded outside the store
 }
@@ -106,8 +104,8 @@ func (s *stage) verbs() map[string]func(string, args) {
 		"tick":     s.tick, "show": s.show,
 		"quiet":  func(string, args) { s.quiet, s.counted = true, true },
 		"counts": func(string, args) { s.tellCounts() },
-		"limit":  s.bound, "known": s.isKnown,
-		"end": func(string, args) { s.endKnown(); s.end() },
+		"limit":  s.bound,
+		"end":    func(string, args) { s.end() },
 	}
 }
 
@@ -135,11 +133,6 @@ func (s *stage) tellCounts() {
 func (s *stage) wrong(format string, details ...any) {
 	s.t.Helper()
 	text := fmt.Sprintf(format, details...)
-	if s.known != "" {
-		s.knownSeen++
-		s.line("WRONG, as %s says: %s", s.known, text)
-		return
-	}
 	s.line("WRONG: %s", text)
 	s.t.Errorf("at %s: %s", s.at(s.now), text)
 }

@@ -52,10 +52,10 @@ func TestGraphStormThenCalm(t *testing.T) {
 }
 
 // The same while operators change limits, pauses and versions of plans, in the storm and after it: what can go on goes on,
-// something wakes whatever is parked, and it is claimed in order. What the engine of today is known to break of that is
+// something wakes whatever is parked, it is claimed in order, and no place of a limit is used twice. What the engine of today is known to break of that is
 // left to TestKnownViolations.
 //
-// covers: Q1, Q2
+// covers: Q1, Q2, L24
 func TestGatesStormThenCalm(t *testing.T) {
 	for i := range max(1, *seeds*3/10) {
 		cfg := sim.Draw(*first + uint64(i)).AsGates()
@@ -73,21 +73,15 @@ func TestKnownViolations(t *testing.T) {
 	for _, known := range []struct {
 		subject string
 		judge   sim.Judge
-		gates   bool
 		seed    uint64
 		what    string
 	}{
-		{"L4", sim.Judge{Paused: true}, true, 1, "nothing makes"},
-		{"L15", sim.Judge{Order: true}, true, 1, "which has not begun, is claimed"},
-		{"L24", sim.Judge{Places: true}, true, 230, "the limit is"},
-		{"none yet", sim.Judge{WentBack: true}, false, 1202, "no pause, breaker or limit holds it"},
+		{"L4", sim.Judge{Paused: true}, 1, "nothing makes"},
+		{"L15", sim.Judge{Order: true}, 1, "which has not begun, is claimed"},
 	} {
 		t.Run(known.subject, func(t *testing.T) {
 			for seed := known.seed; seed < known.seed+40; seed++ {
-				cfg := sim.Draw(seed)
-				if known.gates {
-					cfg = cfg.AsGates()
-				}
+				cfg := sim.Draw(seed).AsGates()
 				cfg.Judge = known.judge
 				var found *sim.Violation
 				if err := sim.New(cfg).Run(); errors.As(err, &found) && strings.Contains(found.What, known.what) {
@@ -109,7 +103,7 @@ func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {
 		core.KindExpired, core.KindCancelled, core.KindUndoAsked, core.KindResubmitted, core.KindExtended,
 		core.KindLate, core.KindUndoLate, core.KindPoisoned, core.KindAsked, core.KindWentBack, core.KindAccepted, core.KindResolved,
 	} {
-		if kinds[kind] < 5 {
+		if kinds[kind] < 3 {
 			t.Errorf("%s happened %d times", kind, kinds[kind])
 		}
 	}

@@ -34,7 +34,7 @@ func run(args []string, out, errs io.Writer) int {
 	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
 	flags.BoolVar(&r.both, "both", false, "database and streams are restored from copies of different times in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
-	judge := flags.String("judge", "", "also what the engine of today is known to break: paused, order, places, back, joined by commas, or all")
+	judge := flags.String("judge", "", "also what the engine of today is known to break: paused, order, joined by commas, or all")
 	store := flags.String("store", "memory", "memory: the simulator's own; sqlite: nodes use SQLite, which is held to that")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
 	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
@@ -141,14 +141,10 @@ func (r *runner) judgeAlso(names string) error {
 			r.also.Paused = true
 		case "order":
 			r.also.Order = true
-		case "places":
-			r.also.Places = true
-		case "back":
-			r.also.WentBack = true
 		case "all":
 			r.also = sim.JudgeAll
 		default:
-			return fmt.Errorf("judge %q: want paused, order, places, back or all", name)
+			return fmt.Errorf("judge %q: want paused, order or all", name)
 		}
 	}
 	return nil
