@@ -209,7 +209,7 @@ var (
 )
 
 // RelayLate is how long a row may wait before it is a trouble.
-const RelayLate = time.Minute
+const RelayLate = 30 * time.Second
 
 // Standing is how an outbox does.
 type Standing struct {

@@ -376,7 +376,7 @@ func TestStanding(t *testing.T) {
 	}{
 		{Standing{}, ""},
 		{Standing{Waiting: 9, Oldest: RelayLate}, ""},
-		{Standing{Waiting: 9, Oldest: RelayLate + time.Second}, "9 submissions wait to be relayed, the first for 1m1s"},
+		{Standing{Waiting: 9, Oldest: RelayLate + time.Second}, "9 submissions wait to be relayed, the first for 31s"},
 		{Standing{Waiting: 9, Oldest: 2 * RelayLate, Refused: 3, First: "task a of type b: c (409)"}, "3 submissions are refused; the first: task a of type b: c (409)"},
 	} {
 		err := c.is.Trouble()

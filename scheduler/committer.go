@@ -48,6 +48,7 @@ type ownership struct {
 	epoch    int64        // 0: it is about to be adopted
 	last     int64        // the last commit
 	wentBack core.Instant // when its database went back last; 0: never
+	waits    bool         // a request waits for what is unread, or for a plan
 }
 
 // feed is what brings a partition's mail.
@@ -267,7 +268,7 @@ func (c *Committer) note() {
 	defer c.mu.Unlock()
 	for p, o := range c.held {
 		if o.epoch != 0 {
-			o.last = c.shard.LastCommit(p)
+			o.last, o.waits = c.shard.LastCommit(p), c.shard.holds(p)
 		}
 	}
 }

@@ -42,6 +42,21 @@ func (p *partition) controlDone() (uint64, core.Instant) {
 	return p.nextControl, p.nextControlStored
 }
 
+// holds reports whether requests wait in a partition.
+func (s *Shard) holds(partition int) bool {
+	p := s.partitions[partition]
+	return p != nil && len(p.held) > 0
+}
+
+// Waits reports whether requests wait in a partition that is held here, and keep its control cursor where it is.
+func (s *Scheduler) Waits(partition int) bool {
+	c := s.of(partition)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.held[partition]
+	return o != nil && o.waits
+}
+
 // heldReady reports whether requests that waited can be applied now.
 func (s *Shard) heldReady() bool {
 	for _, p := range s.inOrder() {

@@ -153,6 +153,17 @@ func (b *Inbox) Admits(partition int) bool {
 	return g != nil && b.admits(g)
 }
 
+// full reports whether a partition that is read here has as much in flight as it may.
+func (b *Inbox) full(partition int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gates[partition]
+	return g != nil && !b.admits(g)
+}
+
+// Full reports whether a partition is not read because it, or the node, has as much in flight as it may.
+func (s *Scheduler) Full(partition int) bool { return s.of(partition).in.full(partition) }
+
 // admits reports whether a gate lets a message in. The inbox is locked.
 func (b *Inbox) admits(g *gate) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
 

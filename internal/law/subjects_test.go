@@ -252,7 +252,7 @@ var faults = []section{
 		{"L11", "A counter about an agent counts only what the agent did", ""},
 		{"L12", "Each statement of a migration has its own lock time-out and retry", ""},
 		{"L13", "What was refused for want of disk is taken again when there is room, and messages name what the command has", ""},
-		{"L14", "Work that waits and does not move, without a pause, limit, breaker, window or absent agent, is a condition of its own", "a paused consumer or a snapshot that holds the log goes unseen"},
+		{"L14", "Work that waits and does not move, without a pause, limit, breaker, window or absent agent, is a condition of its own", ""},
 		{"L15", "A pause changes the order only at the agents that it covers", "while anything is paused, a queue is used that knows no priority, tenant or finish-first"},
 		{"L16", "A row that the purge passed over is looked at again", ""},
 		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", ""},

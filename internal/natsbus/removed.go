@@ -187,10 +187,47 @@ func (c *Conn) AcceptLoss(ctx context.Context, name string) (messages uint64, er
 // Begins is when the task stream of a partition took the oldest message that it still has; 0: it has none. known is
 // false until Guard has seen it, and while Guard cannot.
 func (c *Conn) Begins(partition int) (at core.Instant, known bool) {
-	c.watched.mu.Lock()
-	defer c.watched.mu.Unlock()
-	at, known = c.watched.begins[c.StreamTasks(partition)]
+	return c.watched.oldest(c.StreamTasks(partition))
+}
+
+// OldestIn is when the stream of the stream endpoint took what it has had longest; 0: it has nothing, or there is none.
+func (c *Conn) OldestIn() core.Instant {
+	at, _ := c.watched.oldest(c.names.StreamIn())
+	return at
+}
+
+func (w *watched) oldest(name string) (at core.Instant, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, known = w.begins[name]
 	return at, known
+}
+
+// Unread is the first message of a partition after a cursor: in its control stream, or in its task stream; 0: there is
+// none. Where the stream ended before that at Guard's last look nothing is asked.
+func (c *Conn) Unread(ctx context.Context, partition int, control bool, cursor uint64) (seq uint64, at core.Instant, err error) {
+	name, subject := c.StreamTasks(partition), c.names.TasksPattern(partition)
+	if control {
+		name, subject = c.StreamControl(partition), c.names.ControlSubject(partition)
+	}
+	c.watched.mu.Lock()
+	end := c.watched.ends[name]
+	c.watched.mu.Unlock()
+	if end <= cursor {
+		return 0, 0, nil
+	}
+	stream, err := c.stream(ctx, name)
+	var msg *jetstream.RawStreamMsg
+	if err == nil {
+		msg, err = stream.GetMsg(ctx, cursor+1, jetstream.WithGetMsgSubject(subject))
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("partition %d in %s: %w", partition, name, err)
+	}
+	return msg.Sequence, core.InstantOf(msg.Time), nil
 }
 
 // began notes when a stream begins; nil: that is not known.

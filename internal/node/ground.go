@@ -99,12 +99,13 @@ func (n *Node) conditions() []ground.Condition {
 			End: "what only watches sees every commit again", Grace: ground.AtOnce,
 		},
 	}
+	all = append(all, n.heldCondition())
 	if n.cfg.Has(config.RoleIngest) {
 		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.currentDoor() != nil }), n.outboxCondition())
 	}
 	if n.cfg.Has(config.RoleScheduler) {
 		all = append(all, n.schedulerConditions()...)
-		all = append(all, n.roomConditions()...)
+		all = append(append(all, n.roomConditions()...), n.unreadCondition())
 	}
 	if n.cfg.Has(config.RoleSupervisor) {
 		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{

@@ -68,7 +68,8 @@ type Node struct {
 	forecasts *forecasts
 
 	survey survey
-	tracer *telemetry.Tracer // nil: no one traces
+	held   atomic.Pointer[schema.Held] // as of the last look; nil: not known
+	tracer *telemetry.Tracer           // nil: no one traces
 
 	mu    sync.Mutex
 	lease *natsbus.Lease     // of the node, made by its first scheduler
@@ -85,6 +86,8 @@ type owner interface {
 	Overloaded() bool
 	Snapshot() scheduler.Snapshot
 	Breakers() []core.Breaker
+	Full(partition int) bool
+	Waits(partition int) bool
 }
 
 // startTimeout bounds the setting up of streams, setupTimeout one try of it. Streams that

@@ -15,6 +15,8 @@ func (o busyOwner) Overloaded() bool { return bool(o) }
 
 func (busyOwner) Snapshot() scheduler.Snapshot { return scheduler.Snapshot{} }
 func (busyOwner) Breakers() []core.Breaker     { return nil }
+func (busyOwner) Full(int) bool                { return false }
+func (busyOwner) Waits(int) bool               { return false }
 
 // Ingest hears of the overload of this node's own scheduler; without one there is none.
 func TestIngestHearsOfOverload(t *testing.T) {

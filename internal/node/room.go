@@ -106,7 +106,7 @@ func heldBy(room *natsbus.Room) error {
 	if h == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: partition %d has not read message %d, of %s", room.Stream, h.Partition, h.Seq, h.Since.Time().UTC().Format(time.RFC3339))
+	return fmt.Errorf("%s: partition %d has not read message %d, of %s", room.Stream, h.Partition, h.Seq, text(h.Since))
 }
 
 func (k *roomKeeper) tell(room natsbus.Room) {

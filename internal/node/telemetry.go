@@ -155,6 +155,9 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 			s.Pools = append(s.Pools, telemetry.Pool{Name: p.Name, Max: p.Max, Used: p.Used, Idle: p.Idle, Queries: p.Queries, Waits: p.Waits, Waited: p.Waited})
 		}
 	}
+	if held := n.held.Load(); held != nil {
+		s.Held = &telemetry.Held{WAL: held.WAL, Snapshot: held.Snapshot}
+	}
 	s.NATS = natsSnapshot(n.conn)
 	if n.tracer != nil {
 		counts := n.tracer.Counts()

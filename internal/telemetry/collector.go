@@ -81,6 +81,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		e.count(poolWaits, p.Waits, p.Name)
 		e.put(poolWaitTime, p.Waited.Seconds(), p.Name)
 	}
+	if s.Held != nil {
+		e.count(heldWAL, s.Held.WAL)
+		e.put(heldSnapshot, s.Held.Snapshot.Seconds())
+	}
 	e.flag(natsConnected, s.NATS.Connected)
 	e.count(natsReconnect, s.NATS.Reconnects)
 	e.count(natsMessages, s.NATS.In, "in")

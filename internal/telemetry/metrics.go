@@ -108,6 +108,9 @@ var (
 	poolWaits    = metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "3", "pool")
 	poolWaitTime = metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "3", "pool")
 
+	heldWAL      = metric("duly_database_wal_bytes", Gauge, "Size of SQLite's write-ahead log, or what PostgreSQL keeps of its own for replication slots.", "1")
+	heldSnapshot = metric("duly_database_snapshot_seconds", Gauge, "Age of the oldest transaction that keeps PostgreSQL from giving back rows, as far as this node's user sees it.", "1")
+
 	natsConnected = metric("duly_nats_connected", Gauge, "1: there is a connection to NATS.", "1")
 	natsReconnect = metric("duly_nats_reconnects_total", Counter, "Times that the connection to NATS was made again.", "1")
 	natsMessages  = metric("duly_nats_messages_total", Counter, "Messages received and sent.", "2", "direction")

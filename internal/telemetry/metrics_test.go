@@ -38,6 +38,7 @@ func full() Snapshot {
 			Schedules: &Schedules{Submitted: 7, Skipped: 1, Missed: 2, Failed: 3, Failing: 1, Lag: 1500 * time.Millisecond},
 			Books:     &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
 		Pools: []Pool{{"commits", 8, 2, 1, 70, 4, 1500 * time.Millisecond}},
+		Held:  &Held{WAL: 4096, Snapshot: 1500 * time.Millisecond},
 		NATS:  NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
 		Spans: &Spans{5, 1},
 	}

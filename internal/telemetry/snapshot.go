@@ -18,8 +18,15 @@ type Snapshot struct {
 	Raised     int64 // alerts stored
 	Unraised   int64 // alerts that could not be stored
 	Pools      []Pool
+	Held       *Held // nil: not known
 	NATS       NATS
 	Spans      *Spans
+}
+
+// Held is what others keep the database from giving back.
+type Held struct {
+	WAL      int64 // bytes
+	Snapshot time.Duration
 }
 
 // Ingest is a front door.

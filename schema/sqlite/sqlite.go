@@ -29,6 +29,7 @@ type Store struct {
 	writer  *sql.DB // of one connection, so that one transaction writes at a time
 	reader  *sql.DB // for the owner of partitions
 	asking  *sql.DB // for people who ask, behind whom no owner waits
+	path    string
 	version string
 	// migrations make the tables; nil: the files of this binary do.
 	migrations fs.FS
@@ -57,7 +58,7 @@ func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")
-	s := &Store{sql: newStatements(cmp.Or(o.Tables, schema.Columns())), migrations: o.Migrations}
+	s := &Store{path: path, sql: newStatements(cmp.Or(o.Tables, schema.Columns())), migrations: o.Migrations}
 	for _, of := range []struct {
 		db     **sql.DB
 		option string

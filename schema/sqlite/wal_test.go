@@ -112,7 +112,9 @@ func TestWalStaysBoundedBesideReaders(t *testing.T) {
 }
 
 // What a reader still reads cannot be copied, but neither it nor commits wait, and
-// when it ends the WAL is copied.
+// when it ends the WAL is copied. Meanwhile the store says that it is held.
+//
+// covers: L14
 func TestLongReader(t *testing.T) {
 	b, path := walStore(t)
 	if err := b.commit(t.Context(), 1); err != nil {
@@ -132,12 +134,26 @@ func TestLongReader(t *testing.T) {
 	if n := count(); n != 1 {
 		t.Fatal(n)
 	}
+	held := func() error {
+		t.Helper()
+		h, err := b.s.Held(t.Context())
+		if err != nil || h.WAL != fileSize(t, path+"-wal") {
+			t.Errorf("%+v, %v", h, err)
+		}
+		return h.Trouble()
+	}
+	if err := held(); err != nil {
+		t.Errorf("at first: %v", err)
+	}
 	most, slowest := b.write(t, 150, path)
 	t.Logf("WAL at most %d MB beside a reader, slowest commit %v", most>>20, slowest)
 	// A commit behind a copy that waits for the reader takes what SQLite waits for at
 	// most, ten seconds; one that waits for no reader takes what the disk does.
 	if most < 150<<20 || slowest > 8*time.Second {
 		t.Errorf("the WAL has %d MB, the slowest commit took %v", most>>20, slowest)
+	}
+	if held() == nil {
+		t.Error("nothing is said of the reader")
 	}
 	if n := count(); n != 1 {
 		t.Errorf("the reader sees %d tasks, want the 1 of its beginning", n)
@@ -151,6 +167,9 @@ func TestLongReader(t *testing.T) {
 		if err := b.commit(ctx, 1); err != nil {
 			t.Fatalf("the WAL still has %d MB: %v", fileSize(t, path+"-wal")>>20, err)
 		}
+	}
+	if err := held(); err != nil {
+		t.Errorf("in the end: %v", err)
 	}
 }
 
