@@ -278,6 +278,9 @@ func TestOutboxKeeps(t *testing.T) {
 	o, conn, _ := outboxOf(t)
 	ctx := t.Context()
 	written(t, conn, "o-1", "o-2", "o-3", "o-4")
+	if _, err := conn.Exec(ctx, `UPDATE duly_outbox SET due = due - INTERVAL '1 day'`); err != nil { // they have waited for long
+		t.Fatal(err)
+	}
 	n, err := o.Take(ctx, 10, func(_ context.Context, rows []postgres.OutboxRow) []postgres.OutboxVerdict {
 		return []postgres.OutboxVerdict{
 			{Number: rows[0].Number, Code: 409, Reason: "id o-1 is a task already"},
