@@ -173,3 +173,33 @@ func TestObserverThatKeepsUpSeesAll(t *testing.T) {
 		t.Errorf("told %q", <-o.reports)
 	}
 }
+
+// TestObserverThatHasCaughtUpSeesAll: what it missed does not count as waiting for it.
+//
+// covers: L5
+func TestObserverThatHasCaughtUpSeesAll(t *testing.T) {
+	hangs := make(chan struct{})
+	slow := newSeeing("slow", func() error { <-hangs; return nil })
+	r := newRig(t, scheduler.Config{Observers: slow.of(t)})
+	large := []byte(`"` + strings.Repeat("x", core.InputBytesMax-2) + `"`)
+	for i := range 4 * core.BatchBytesMax / core.InputBytesMax {
+		r.tasks(0, core.Submission{Type: "order", ID: fmt.Sprint("t", i), Input: large})
+		r.cycle()
+	}
+	close(hangs)
+	for told := ""; told != "slow: <nil>"; {
+		told = <-slow.reports
+	}
+	r.tasks(0, order("last"))
+	r.cycle()
+	for {
+		select {
+		case got := <-slow.commits:
+			if slices.Equal(got, []string{"last of order: submitted, born true"}) {
+				return
+			}
+		case told := <-slow.reports:
+			t.Fatalf("told %q", told)
+		}
+	}
+}

@@ -157,6 +157,98 @@ func TestRunNowBehindABacklog(t *testing.T) {
 	}
 }
 
+// TestReadBetweenTwoLooks: a task that is stored after it was looked for, and before it is known that its submission has been
+// read, is not forgotten.
+//
+// covers: L9
+func TestReadBetweenTwoLooks(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	w.unread = true
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.onRead = w.read
+	w.wait(time.Hour)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 1 || s.Outcome != "" || s.Skipped != 1 {
+		t.Errorf("submitted %v, row %+v: want one task that is waited for", w.order, s)
+	}
+}
+
+// TestSkippedIsToldForEachTask: runs that are left out for another task are told again.
+//
+// covers: L9
+func TestSkippedIsToldForEachTask(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	var skipped []missed
+	r := w.teller(nil, &skipped)
+	for n := 1; n <= 2; n++ {
+		for range 3 {
+			w.wait(time.Hour)
+			round(t, r)
+		}
+		if len(w.order) != n || len(skipped) != n {
+			t.Fatalf("submitted %v, told %v, want %d of each", w.order, skipped, n)
+		}
+		w.end(w.order[n-1], core.StateProcessed, "")
+	}
+}
+
+// TestLookBesideAnother: what a look came to is written into the row as another has left it meanwhile: neither the end of a
+// task that is not the last any more nor runs that were counted count.
+func TestLookBesideAnother(t *testing.T) {
+	at := noon.Add(time.Hour)
+	row := operate.Schedule{Spec: schedule.Spec{Name: "s"}, LastTask: "s-now", Cursor: at, Missed: 3}
+	l := looked{at: at, task: "s-before", outcome: core.StateProcessed, missed: 3, missedTo: at, cursor: at, skipped: []time.Time{at}, waiting: []time.Time{at}}
+	if l.apply(&row) || row.Outcome != "" || row.Missed != 3 || row.Skipped != 0 || len(row.Waiting) != 0 {
+		t.Errorf("%+v", row)
+	}
+}
+
+// TestResumeBesideARun: a task that is submitted while the schedule is resumed is not closed for the one before it.
+//
+// covers: L9
+func TestResumeBesideARun(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	w.unread = true
+	w.wait(time.Hour)
+	round(t, w.runner(t, nil))
+	svc := w.service()
+	if _, err := svc.PauseSchedule(t.Context(), olga, "s", true, "the stream was lost"); err != nil {
+		t.Fatal(err)
+	}
+	svc.Known = func(ctx context.Context, _ string) (bool, error) {
+		w.wait(time.Minute)
+		_, err := w.service().RunSchedule(ctx, olga, "s", "")
+		return false, err
+	}
+	if _, err := svc.PauseSchedule(t.Context(), olga, "s", false, "go on"); err != nil {
+		t.Fatal(err)
+	}
+	if s := w.row(t); len(w.order) != 2 || s.LastTask != w.order[1] || s.Outcome != "" {
+		t.Errorf("submitted %v, row %+v: want the second to be waited for", w.order, s)
+	}
+}
+
+// TestOtherTimesBeginNow: runs by the old times that nobody has submitted are not made up for by the new ones.
+func TestOtherTimesBeginNow(t *testing.T) {
+	w := newWorld()
+	spec := func(every string) func(*schedule.Spec) {
+		return func(s *schedule.Spec) { s.Overlap, s.CatchUp, s.Every = schedule.OverlapAll, "24h", every }
+	}
+	w.put(t, spec("1h"))
+	w.wait(10 * time.Hour) // nobody leads
+	w.put(t, spec("2h"))
+	w.wait(2 * time.Hour)
+	round(t, w.runner(t, nil))
+	if got := w.hours(t); !slices.Equal(got, []int{12}) {
+		t.Errorf("submitted %v, want one run by the new times", got)
+	}
+}
+
 // TestSkippedAfterAStop: of the runs that came while nobody led, with skip all but one are left out, and that is told.
 //
 // covers: L9

@@ -35,6 +35,7 @@ type world struct {
 	unread    bool     // what is submitted stands in the stream
 	stands    []string // ids that do
 	refused   bool     // what has been read is refused
+	onRead    func()   // runs before it is told what has been read
 	trail     []operate.AuditEntry
 }
 
@@ -135,6 +136,9 @@ func (w *world) States(_ context.Context, ids []string) (map[string]State, error
 
 // Read is what Tasks says: a place is how many were submitted before.
 func (w *world) Read(_ context.Context, tasks []operate.ScheduleTask) (read []operate.ScheduleTask, err error) {
+	if w.onRead != nil {
+		w.onRead()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, task := range tasks {

@@ -278,6 +278,9 @@ func TestOutboxKeeps(t *testing.T) {
 	o, conn, _ := outboxOf(t)
 	ctx := t.Context()
 	written(t, conn, "o-1", "o-2", "o-3", "o-4")
+	if _, err := conn.Exec(ctx, `UPDATE duly_outbox SET due = due - INTERVAL '1 day', written = written - INTERVAL '1 day'`); err != nil { // they have waited for long
+		t.Fatal(err)
+	}
 	n, err := o.Take(ctx, 10, func(_ context.Context, rows []postgres.OutboxRow) []postgres.OutboxVerdict {
 		return []postgres.OutboxVerdict{
 			{Number: rows[0].Number, Code: 409, Reason: "id o-1 is a task already"},
@@ -301,8 +304,8 @@ func TestOutboxKeeps(t *testing.T) {
 		t.Errorf("%+v %v", every, err)
 	}
 	var taken []postgres.OutboxRow
-	if n, err := o.Take(ctx, 10, all(postgres.OutboxVerdict{Stored: true}, &taken)); n != 1 || err != nil || taken[0].Task != "o-4" {
-		t.Errorf("%d %v %v, want o-4 alone", n, err, tasksOf(taken))
+	if n, err := o.Take(ctx, 10, all(postgres.OutboxVerdict{Stored: true}, &taken)); n != 1 || err != nil || taken[0].Task != "o-4" || taken[0].Age < 24*time.Hour {
+		t.Errorf("%d %v %+v, want o-4 alone, a day old", n, err, taken)
 	}
 	if n, err := o.Discard(ctx, []int64{refused[1].Number, every[1].Number}); n != 1 || err != nil {
 		t.Errorf("discarded %d %v, want the refused one alone", n, err)

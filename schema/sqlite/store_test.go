@@ -202,6 +202,29 @@ func TestCommitCancelled(t *testing.T) {
 	}
 }
 
+// A purge that failed does not count as done: the next one takes what it would have taken.
+func TestPurgeThatFailsIsDoneAgain(t *testing.T) {
+	s, p, _ := owned(t)
+	w := parked(1, nil)
+	w.Task.State, w.Task.WaitsFor, w.Task.Bound, w.Task.EndedAt, w.Task.EndNumber = core.StateProcessed, "", 0, 1, 1
+	w.Records[0].State = core.StateProcessed
+	p.NextNumber, p.NextEnd, p.Told = 2, 2, 1
+	if _, err := s.Commit(t.Context(), &core.Batch{ID: 1, Node: "test", Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{w}}); err != nil {
+		t.Fatal(err)
+	}
+	const old = 10
+	if n, err := s.Purge(t.Context(), 0, p.Epoch, old, 0, 5); n != 1 || err != nil {
+		t.Fatalf("details of %d tasks, %v", n, err)
+	}
+	full := errors.New("the disk is full")
+	if _, err := s.PurgeBy(t.Context(), 0, old, old, 5, func(c *schema.Old) (int, error) { return 0, full }); !errors.Is(err, full) {
+		t.Fatalf("%v, want the error", err)
+	}
+	if n, err := s.Purge(t.Context(), 0, p.Epoch, old, old, 5); n != 1 || err != nil {
+		t.Errorf("%d rows are gone, %v, want the one", n, err)
+	}
+}
+
 // chained opens two stores of one file, of which the first keeps chains.
 func chained(tb testing.TB) (schema.Store, schema.Store, *sql.DB) {
 	tb.Helper()
