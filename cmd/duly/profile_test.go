@@ -119,7 +119,7 @@ func TestCompletion(t *testing.T) {
 	}
 	t.Setenv("COMP_LINE", "duly agents x")
 	t.Setenv("COMP_POINT", "6")
-	if _, out, _ := command(t, ""); strings.TrimSpace(out) != "agents\naudit" {
+	if _, out, _ := command(t, ""); strings.TrimSpace(out) != "accept-loss\nagents\naudit" {
 		t.Errorf("at the sixth letter: %q", out)
 	}
 	if err := os.Unsetenv("COMP_LINE"); err != nil {

@@ -66,6 +66,10 @@ func listen(t *testing.T, dialect string, f pgfault.Faults, o schema.Options) []
 		}
 		if dialect == "postgres" {
 			migrateInTrouble(t, p, o)
+			s, _ := open(t, p, dialect, o)
+			if _, err := s.(*postgres.Store).Held(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 		useOutbox(t, p)
 	})
