@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 
@@ -199,7 +198,7 @@ func useOutbox(t *testing.T, p *pgfault.Proxy) {
 			if err != nil {
 				return err
 			}
-			if _, err := tx.Exec(insertOf(t), "order", id, "{}", "{}", time.Hour.Microseconds()); err != nil {
+			if _, err := tx.Exec(insertOf(t), "order", id, "{}", "{}"); err != nil {
 				return errors.Join(err, tx.Rollback())
 			}
 			return tx.Commit()

@@ -24,6 +24,7 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"COPY chain (", "the fast path sends its rows in the same pipeline as the fence"},
 	{"ALTER TABLE tasks SET (autovacuum_", "CockroachDB has no vacuum"},
 	{"ALTER TABLE journal SET (autovacuum_", "CockroachDB has no vacuum"},
+	{"ALTER TABLE tasks ALTER COLUMN number SET (n_distinct", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"CREATE TEMPORARY TABLE duly_probe", "a probe for room; how full CockroachDB's disk is is not known"},
 	{"INSERT INTO duly_probe", "a probe for room; how full CockroachDB's disk is is not known"},
 	{"SET plan_cache_mode ", "steers PostgreSQL's planner, which CockroachDB has not"},
