@@ -273,6 +273,40 @@ func TestRelayWithoutDatabase(t *testing.T) {
 	})
 }
 
+// TestRelayRestsAsTheDoorAsks: what the door cannot take for a reason of its own is handed in again when it said.
+func TestRelayRestsAsTheDoorAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeap("a1", "a2")
+		down := true
+		var mu sync.Mutex // of down
+		door := func(r Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			var a Answer
+			if down {
+				a.Err = Refuse(503, CausePlans, "the plans could not be read").After(2 * time.Second)
+			}
+			r.Answer(a)
+		}
+		_, stop := relayingInto(t, func() *Relay {
+			return newRelay(RelayConfig{}, h, door, []string{"TASKS"}, func(string) int { return 0 })
+		}, 1)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if most := 2 * 31; h.handed < 2 || h.handed > most {
+			t.Errorf("%d rows are handed in within a minute, want at most %d", h.handed, most)
+		}
+		mu.Lock()
+		down = false
+		mu.Unlock()
+		<-time.After(3 * time.Second)
+		stop()
+		if waiting, refused := h.left(); len(waiting)+len(refused) != 0 {
+			t.Errorf("%v wait, %v are refused", waiting, refused)
+		}
+	})
+}
+
 // TestRelayRefusals: what is refused for good is kept; what waits for its plan, for its partition's owner or for a newer
 // node is put off and holds up nothing; what the door has no room for stays as it is while the relay rests.
 func TestRelayRefusals(t *testing.T) {

@@ -74,4 +74,40 @@ var ledgerMutants = []mutant{
 		fault: "the claim of a process that has died is never taken over",
 		run:   "^TestLostClaim$", hangs: true,
 	},
+	{
+		name: "ledger-tombstone-as-old-as-its-do", invariant: 7, file: "agents/pgledger/sql.go",
+		old: "SET state = '` + stateUndoing + `', touched = now()", new: "SET state = '` + stateUndoing + `'",
+		fault: "the tombstone of an old do is forgotten with it, and a late do takes effect",
+		run:   "^TestForgetKeepsYoungTombstones$",
+	},
+	{
+		name: "ledger-undone-as-old-as-its-first-try", invariant: 7, file: "agents/pgledger/sql.go",
+		old: "result = NULL, touched = now()", new: "result = NULL",
+		fault: "the age of a tombstone counts from the first try of its undo",
+		run:   "^TestForgetKeepsYoungTombstones$",
+	},
+	{
+		name: "bucket-clocks-agree", invariant: 7, file: "agents/kvledger/record.go",
+		old: "*time.Millisecond+skew))", new: "*time.Millisecond-0*skew))",
+		fault: "a claim is taken over by a clock that is ahead, while its work goes on",
+		run:   "^TestClaimHoldsWhileClocksMayDiffer$",
+	},
+	{
+		name: "bucket-tombstone-without-the-result", invariant: 8, file: "agents/kvledger/ledger.go",
+		old: "return record{State: stateUndoing, Known: r.Known, Result: r.Result}, nil", new: "return record{State: stateUndoing, Known: r.Known}, nil",
+		fault: "an undo that is taken over does not get what its do gave",
+		run:   "^TestUndoIsTakenOver$",
+	},
+	{
+		name: "memory-forgets-what-is-at-work", invariant: 7, file: "agents/memory.go",
+		old: "e != nil && !e.working && e.idle", new: "e != nil && e.idle",
+		fault: "a key is forgotten while its undo is at work, and a do takes effect beside it",
+		run:   "^TestLedgerKeepsWhatIsAtWork$",
+	},
+	{
+		name: "memory-used-again-and-forgotten", invariant: 7, file: "agents/memory.go",
+		old: "!e.working && e.idleSince == k.since {", new: "!e.working {",
+		fault: "a tombstone goes with the age of what was done of its key before",
+		run:   "^TestLedgerIsBounded$",
+	},
 }

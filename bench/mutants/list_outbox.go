@@ -56,4 +56,52 @@ var outboxMutants = []mutant{
 		fault: "an answer to a probe that is none counts as no effect",
 		run:   "^TestProbeRefused$",
 	},
+	{
+		name: "put-off-from-when-it-was-due", invariant: 12, file: "schema/postgres/outbox.go",
+		old: "THEN clock_timestamp() + u.again", new: "THEN duly_outbox.due + u.again",
+		fault: "a row that has waited for long and is put off is tried again at once",
+		run:   "^TestOutboxKeeps$",
+	},
+	{
+		name: "put-off-and-taken", invariant: 12, file: "schema/postgres/outbox.go",
+		old: "WHERE refused IS NULL AND due <= now() ORDER BY", new: "WHERE refused IS NULL ORDER BY",
+		fault: "a row is taken before its time",
+		run:   "^TestOutboxKeeps$",
+	},
+	{
+		name: "discards-what-waits", invariant: 1, file: "schema/postgres/outbox.go",
+		old: "DELETE FROM duly_outbox WHERE refused IS NOT NULL AND number", new: "DELETE FROM duly_outbox WHERE number",
+		fault: "a row that waits to be relayed is discarded",
+		run:   "^TestOutboxKeeps$",
+	},
+	{
+		name: "relay-does-not-rest", invariant: 12, file: "ingest/relay.go",
+		old: "return nil, max(refused.Retry, r.cfg.Interval)", new: "return nil, r.cfg.Interval",
+		fault: "a relay hands rows to a full door again and again",
+		run:   "^TestRelayRestsAsTheDoorAsks$",
+	},
+	{
+		name: "relay-put-off-no-longer-each-time", invariant: 12, file: "ingest/relay.go",
+		old: "relayAgainMax, w.Tries+1, 1)", new: "relayAgainMax, 1, 1)",
+		fault: "a row whose plan is not applied is tried every second",
+		run:   "^TestRelayRefusals$",
+	},
+	{
+		name: "outbox-standing-of-before", invariant: 12, file: "internal/node/outbox.go",
+		old: "\to.standing = ingest.Standing{}\n", new: "",
+		fault: "an outbox that cannot be counted is said to be as it was",
+		run:   "^TestOutboxStandingIsOfNow$",
+	},
+	{
+		name: "outbox-header-left-out", invariant: 9, file: "internal/node/outbox.go",
+		old: "\t\tw.Unfit = ingest.RefuseForm(bad)\n", new: "\t\t_ = bad\n",
+		fault: "a row is relayed without the headers that cannot be read",
+		run:   "^TestOutboxRowIsUnfit$",
+	},
+	{
+		name: "age-of-a-row-forgotten", invariant: 11, file: "schema/postgres/outbox.go",
+		old: "max(0, now.Sub(r.Written))\n", new: "max(0, now.Sub(now))\n",
+		fault: "durations of a row count from when it is relayed, not from when it was written",
+		run:   "^TestOutboxKeeps$",
+	},
 }

@@ -99,4 +99,10 @@ var undoMutants = []mutant{
 		fault: "a task whose plan is gone is called undone, whatever its steps left",
 		run:   "^TestPlanGone$",
 	},
+	{
+		name: "cancel-forgets-an-optional-undo", invariant: 6, file: "internal/core/undo.go",
+		old: "\t\t\td.heard(i) // of an optional", new: "\t\t\t_ = i // of an optional",
+		fault: "a new owner does not know of the undo that was out when the task was cancelled",
+		run:   "^TestCancelWhileAnOptionalUndoIsRetried$",
+	},
 }
