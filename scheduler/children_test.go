@@ -956,3 +956,11 @@ func TestParkedWaitAndSignal(t *testing.T) {
 	r.cycle()
 	r.state("t1", core.StateProcessed)
 }
+
+// However little may be in flight, one child of a step at a time always is: its parent would never come to its end.
+func TestOneChildAlwaysHasRoom(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 3}, scheduler.Config{InFlight: 1})
+	r.family("t1", list(3))
+	r.serve(ok)
+	r.state("t1", core.StateProcessed)
+}

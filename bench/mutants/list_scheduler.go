@@ -387,4 +387,10 @@ var schedulerMutants = []mutant{
 		fault: "what an observer missed counts as waiting for it for ever",
 		run:   "^TestObserverThatHasCaughtUpSeesAll$",
 	},
+	{
+		name: "no-child-while-it-is-full", invariant: 11, file: "scheduler/fan.go",
+		old: "return s.roomy() && (f.open == 0 || len", new: "return s.roomy() && (len",
+		fault: "a step with children waits for ever while as much is in flight as may be",
+		run:   "^TestOneChildAlwaysHasRoom$",
+	},
 }

@@ -217,7 +217,7 @@ func TestPurgeThatFailsIsDoneAgain(t *testing.T) {
 		t.Fatalf("details of %d tasks, %v", n, err)
 	}
 	full := errors.New("the disk is full")
-	if _, err := s.PurgeBy(t.Context(), 0, old, old, 5, func(c *schema.Old) (int, error) { return 0, full }); !errors.Is(err, full) {
+	if _, err := s.PurgeBy(t.Context(), 0, old, old, 5, func(*schema.Old) (int, error) { return 0, full }); !errors.Is(err, full) {
 		t.Fatalf("%v, want the error", err)
 	}
 	if n, err := s.Purge(t.Context(), 0, p.Epoch, old, old, 5); n != 1 || err != nil {
