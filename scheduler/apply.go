@@ -775,7 +775,10 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 	s.cycle.unread = nil
 	if e := p.ids[id]; e != nil {
 		s.use(p, e)
-		return e, true, nil
+		if _, version, awaits := core.AwaitedPlan(e.task.WaitsFor); awaits && e.plan == nil {
+			_, s.cycle.unread, err = s.planFor(ctx, p, e.task.Type, version, false)
+		}
+		return e, true, err
 	}
 	saved, err := s.store.LoadIDs(ctx, p.id, []string{id})
 	if err != nil {

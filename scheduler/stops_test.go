@@ -463,3 +463,38 @@ func TestTaskThatDoesNotParse(t *testing.T) {
 	r.state("t1", core.StateProcessing)
 	r.state("t3", core.StatePending)
 }
+
+// TestRequestsAboutAnUnreadTask: however many requests about a task whose plan cannot be read come at a time, none is lost.
+//
+// covers: L3
+func TestRequestsAboutAnUnreadTask(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	plan := core.Plan{Name: "new", Version: 3, Steps: []core.Step{{Name: "ask", Kind: core.SignalStep}, {Name: "confirm", Kind: core.SignalStep, After: []int{0}}}}
+	r.store.AddPlan(plan)
+	r.mail.PlansChanged = true
+	r.tasks(0, fresh("n1"))
+	r.cycle()
+	r.start("n2")
+	r.store.RemovePlan("new")
+	r.store.Unreadable = newer("new", 3)
+	r.adopt(0)
+	r.tasks(0, fresh("n2"))
+	r.cycle()
+	for _, id := range []string{"n1", "n2"} {
+		for _, step := range []string{"ask", "confirm"} {
+			r.control(core.Control{Kind: core.EventSignal, ID: id, Step: step, Result: []byte(`"yes"`), Actor: "olga"})
+		}
+	}
+	r.cycle()
+	r.flush()
+	r.store.Unreadable = nil
+	r.store.AddPlan(plan)
+	r.mail.PlansChanged = true
+	for range 5 {
+		r.now = r.now.Add(time.Second)
+		r.cycle()
+		r.flush()
+	}
+	r.state("n1", core.StateProcessed)
+	r.state("n2", core.StateProcessed)
+}
