@@ -84,9 +84,6 @@ type Config struct {
 	// Now is the machine's clock, with a monotonic reading; nil: time.Now. Tests run nodes whose clock is wrong.
 	Now func() time.Time `kong:"-"`
 
-	// OldestFirst claims parked tasks by number, whether they have begun or not. For comparison: only bench sets it.
-	OldestFirst bool `kong:"-"`
-
 	Version string `kong:"-"` // of the program, for its metrics
 
 	HTTP    `embed:""`
