@@ -22,7 +22,7 @@ import (
 )
 
 // Overload: more is asked of the agents than they can do, and every task has a deadline. What counts is how many are
-// processed in time, with parked tasks claimed as finish.go has it, and oldest first.
+// processed in time.
 const (
 	overloadWorkers  = 20                     // of each agent
 	overloadService  = 200 * time.Millisecond // mean time of a call, exponential; undo takes as long
@@ -30,7 +30,7 @@ const (
 	overloadDeadline = 4 * time.Second
 	overloadSeconds  = 10
 	overloadWarm     = 10 * time.Second // until the queue is as long as deadlines let it be
-	overloadPairs    = 5
+	overloadRuns     = 5
 	overloadWindow   = 10 // tasks in flight at an agent, of each of the partitions: twice what it works on
 	overloadTimes    = 5  // a call takes at most so many times the mean
 )
@@ -40,7 +40,6 @@ var overloadSteps = []string{"a", "b", "c"}
 
 // Overload is what came of one load.
 type Overload struct {
-	OldestFirst bool                     `json:"oldest_first"`
 	OfferedPerS float64                  `json:"offered_per_s"`
 	Goodput     float64                  `json:"goodput_per_s"` // tasks processed by their deadlines
 	Offered     int64                    `json:"offered"`
@@ -57,30 +56,24 @@ type overloadResult struct {
 	Date    string      `json:"date"`
 	Command string      `json:"command"`
 	Runs    []*Overload `json:"runs"`
-	Ratio   float64     `json:"ratio"` // of the medians
-	Ratios  []float64   `json:"ratios"`
+	Goodput float64     `json:"goodput_per_s"` // the median
 }
 
-// overload runs pairs, alternately.
+// overload runs the load again and again, each time another.
 func overload(ctx context.Context, s *settings, command string, out io.Writer) error {
 	res := &overloadResult{Date: time.Now().UTC().Format(time.RFC3339), Command: command}
-	goodput := map[bool][]float64{}
-	for pair := range orElse(s.pairs, overloadPairs) {
-		both := map[bool]*Overload{}
-		for _, oldest := range []bool{pair%2 == 0, pair%2 != 0} {
-			r, err := overloaded(ctx, s, oldest, uint64(pair))
-			if err != nil {
-				return err
-			}
-			both[oldest] = r
-			goodput[oldest] = append(goodput[oldest], r.Goodput)
-			res.Runs = append(res.Runs, r)
-			fmt.Fprintf(os.Stderr, "overload: oldest first %-5v: %.0f/s offered, %.1f/s processed in time (%d of %d; %d undone, %d other; do %v, undo %v)\n",
-				oldest, r.OfferedPerS, r.Goodput, r.Processed, r.Offered, r.Undone, r.Other, r.Do, r.Undo)
+	var goodput []float64
+	for seed := range orElse(s.pairs, overloadRuns) {
+		r, err := overloaded(ctx, s, uint64(seed))
+		if err != nil {
+			return err
 		}
-		res.Ratios = append(res.Ratios, ratio(both[false].Goodput, both[true].Goodput))
+		goodput = append(goodput, r.Goodput)
+		res.Runs = append(res.Runs, r)
+		fmt.Fprintf(os.Stderr, "overload: %.0f/s offered, %.1f/s processed in time (%d of %d; %d undone, %d other; do %v, undo %v)\n",
+			r.OfferedPerS, r.Goodput, r.Processed, r.Offered, r.Undone, r.Other, r.Do, r.Undo)
 	}
-	res.Ratio = ratio(median(goodput[false]), median(goodput[true]))
+	res.Goodput = median(goodput)
 	line, err := json.Marshal(res)
 	if err != nil {
 		return fmt.Errorf("result: %w", err)
@@ -95,21 +88,21 @@ func overload(ctx context.Context, s *settings, command string, out io.Writer) e
 }
 
 // overloaded runs one load on a system of its own.
-func overloaded(ctx context.Context, s *settings, oldest bool, seed uint64) (*Overload, error) {
+func overloaded(ctx context.Context, s *settings, seed uint64) (*Overload, error) {
 	dir, err := os.MkdirTemp("", "duly-overload-")
 	if err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	cfg := dev.Config("bench", s.partitions)
-	cfg.AgentWindow, cfg.OldestFirst, cfg.HTTPAddr = overloadWindow, oldest, ""
+	cfg.AgentWindow, cfg.HTTPAddr = overloadWindow, ""
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	system, err := dev.Start(ctx, dev.Options{Dir: dir, Store: s.store, Config: cfg, Log: log})
 	if err != nil {
 		return nil, err
 	}
 	stop := begin(ctx, system)
-	r := &Overload{OldestFirst: oldest}
+	r := &Overload{}
 	err = owned(ctx, system)
 	if err == nil {
 		err = r.run(ctx, s, system, rand.New(rand.NewPCG(seed, 1)))

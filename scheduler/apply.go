@@ -34,7 +34,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		return false, err
 	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyBlocked, s.applyParked, s.applyFans, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyWaiting, s.applyFans, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
 			break
@@ -232,6 +232,15 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 	return false, nil
 }
 
+// applyWaiting lets go on what waits for room, and finds out when to look at the rest.
+func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
+	s.lookAt = 0
+	if full = s.applyBlocked(); full {
+		return true, nil
+	}
+	return s.applyParked(ctx)
+}
+
 // parkedSlot is where tasks may be parked: at an agent, in a partition.
 type parkedSlot struct {
 	p    *partition
@@ -247,7 +256,9 @@ func (s *Shard) parkedSlots() []parkedSlot {
 			continue
 		}
 		for _, slot := range p.agents {
-			all = append(all, parkedSlot{p, slot})
+			if slot.order != nil {
+				all = append(all, parkedSlot{p, slot})
+			}
 		}
 	}
 	s.slots = all
@@ -258,8 +269,8 @@ func (s *Shard) parkedSlots() []parkedSlot {
 	for i, at := range all {
 		places[at.slot.name] = append(places[at.slot.name], i)
 	}
-	for name, of := range places {
-		last := s.agents.of(name).last
+	for _, of := range places {
+		last := all[of[0]].slot.calls.last
 		first := slices.IndexFunc(of, func(i int) bool { return all[i].p.id > last })
 		if first <= 0 {
 			continue
@@ -277,11 +288,7 @@ func (s *Shard) parkedSlots() []parkedSlot {
 
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
-// It asks for another round where there is room for tasks that were parked in
-// this one: nothing else may come to remind us of them.
-func (s *Shard) applyParked(ctx context.Context) (bool, error) {
-	again := false
-	s.lookAt = 0
+func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 	s.bringBack()
 	for _, at := range s.parkedSlots() {
 		p, slot := at.p, at.slot
@@ -291,104 +298,41 @@ func (s *Shard) applyParked(ctx context.Context) (bool, error) {
 			}
 			continue
 		}
-		parked := slot.park
-		if slot.giveUp {
-			if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
-				return full, err
-			}
+		if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
+			return full, err
 		}
-		room := s.cfg.AgentWindow - slot.load
+		if !slot.order.waits() {
+			continue
+		}
+		v := s.mayLeave(ask{slot: slot})
 		least := max(1, s.cfg.AgentWindow/4)
-		shared := false // by all partitions
-		if parked {
-			if few := s.tryRoom(slot.name); few >= 0 && few < room {
-				room, least, shared = few, 1, true
-			}
-		}
-		if slot.looking { // it goes on
+		if v.by != byWindow { // it is shared by all partitions
 			least = 1
 		}
-		if !parked || room < least || s.pauses.holds(slot.name) {
+		if v.n < least {
 			continue
 		}
 		if !s.roomy() {
 			return true, nil // nothing else may come to remind us of them
 		}
-		room = s.cfg.Memory.fits(min(room, s.cfg.BatchMax-len(s.cycle.batch.Writes), s.cfg.InFlight-len(p.tasks)))
+		batch := s.cfg.BatchMax - len(s.cycle.batch.Writes)
+		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
 		if room <= 0 {
 			continue
 		}
-		if err := s.claim(ctx, p, slot, room); err != nil {
+		claimed, err := s.claim(ctx, p, slot, room)
+		if err != nil {
 			return false, err
 		}
-		if shared {
-			s.agents.of(slot.name).last = p.id
+		if v.by != byWindow {
+			slot.calls.last = p.id
 		}
-		again = again || slot.fresh
-		if slot.park {
-			s.tryRoom(slot.name) // when a rate lets the next one through
-		}
-	}
-	return again, nil
-}
-
-// claim takes up to room tasks up again that are parked at an agent: in the order of finish.go, or the oldest first, and
-// passes over those that a pause holds.
-func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) error {
-	if s.finishFirst() {
-		return s.claimInOrder(ctx, p, slot, room)
-	}
-	page, wanted := room, room
-	if len(s.pauses.all) > 0 { // most of what is read may be held
-		page = max(1, s.cfg.Memory.fits(min(heldLookMost, max(heldLookLeast, 4*room))))
-		room = min(room, page)
-	}
-	numbers := p.takeBehind(slot, room)
-	more, err := s.store.Waiting(ctx, p.id, slot.name, slot.passed, page-len(numbers))
-	if err != nil {
-		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
-	}
-	full := len(numbers)+len(more) == page
-	entries, err := s.loadNumbers(ctx, p, append(numbers, more...))
-	if err != nil {
-		return err
-	}
-	claimed, held, kept, keyed := 0, len(entries) < len(numbers)+len(more), []int64(nil), 0 // those that are left alone are passed over
-	for _, e := range entries {
-		switch {
-		case e.created || e.write != 0: // parked in this very round: its row is not committed yet
-			kept = append(kept, e.task.Number)
-			continue
-		case claimed == room:
-			kept = append(kept, e.task.Number)
-			continue
-		}
-		err := s.claimTask(p, e)
-		switch {
-		case err == nil:
-			claimed++
-		case s.held(e):
-			held = true
-		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
-			kept = append(kept, e.task.Number)
-			if k := e.keyAtSlot(slot); k != nil && s.keepsBack(k) {
-				keyed++
-			}
+		if slot.order.waits() {
+			s.mayLeave(ask{slot: slot}) // when it lets the next one through
+			full = full || claimed == batch
 		}
 	}
-	if held && len(more) > 0 {
-		p.pass(slot, more[len(more)-1], kept)
-	}
-	for _, number := range kept {
-		p.putBehind(slot, number)
-	}
-	// What waits for keys is looked at when one of them has room.
-	slot.park = full || len(kept) > keyed || claimed > 0 && keyed > 0 || slot.fresh
-	slot.looking = len(s.pauses.all) > 0 && full && claimed < wanted && (held || claimed > 0)
-	if slot.looking {
-		s.lookAt = s.cycle.now // there may be more that are not held
-	}
-	return nil
+	return full, nil
 }
 
 // loadNumbers brings tasks in flight, by number; those that are in flight already are returned as

@@ -5,24 +5,42 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 )
 
-// Parked tasks that stand aside: their key has no place, and those of other keys go on.
+// Parked tasks that stand aside: a pause holds them, or their key has no place, and others go on.
 
 // asideMax bounds the tasks that stand aside at an agent of a partition; further ones are read from the store when their
-// key has room and none of it stands aside any more.
+// key has room and none of it stands aside any more, or when the pauses change.
 const asideMax = parkedMax / 4
 
-// asideTask is a parked task that stands aside.
+// asideTask is a parked task with its place in the order.
 type asideTask struct {
 	parkedTask
 	begun bool
+	late  bool
 	of    flowKey // of one that has not begun
 }
 
-// asideQueue is a heap of those of one key.
+// reason is why tasks stand aside: the pauses, or a key.
+type reason struct {
+	paused bool
+	key    string
+}
+
+func (r reason) compare(o reason) int {
+	if r.paused != o.paused {
+		if r.paused {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(r.key, o.key)
+}
+
+// asideQueue is a heap of those of one reason.
 type asideQueue struct {
 	tasks []asideTask
 	more  bool // the store has more of them
@@ -44,14 +62,14 @@ func (q *asideQueue) Pop() any {
 	return x
 }
 
-// aside are the parked tasks at one agent of a partition that stand aside, by key.
+// aside are the parked tasks at one agent of a partition that stand aside.
 type aside struct {
-	keys    map[string]*asideQueue
+	keys    map[reason]*asideQueue
 	waiting int
 }
 
 // at is how many tasks of a key stand aside.
-func (a *aside) at(key string) int {
+func (a *aside) at(key reason) int {
 	if q := a.keys[key]; q != nil {
 		return len(q.tasks)
 	}
@@ -59,15 +77,15 @@ func (a *aside) at(key string) int {
 }
 
 // before reports whether the first task of a key is to go on before that of another partition.
-func (a *aside) before(other *aside, key string) bool {
+func (a *aside) before(other *aside, key reason) bool {
 	return a.keys[key].tasks[0].before(&other.keys[key].tasks[0].parkedTask)
 }
 
 // put lets a task stand aside. Where asideMax do, it takes the place of one of the key that has most; left is what is in the
 // store alone then: that one, or the task itself if its key has as many.
-func (a *aside) put(key string, one asideTask) (left parkedTask, full bool) {
+func (a *aside) put(key reason, one asideTask) (left parkedTask, full bool) {
 	if a.keys == nil {
-		a.keys = map[string]*asideQueue{}
+		a.keys = map[reason]*asideQueue{}
 	}
 	q := a.keys[key]
 	if q == nil {
@@ -90,9 +108,9 @@ func (a *aside) put(key string, one asideTask) (left parkedTask, full bool) {
 
 // most is the queue of the key that has most.
 func (a *aside) most() (most *asideQueue) {
-	of := ""
+	var of reason
 	for key, q := range a.keys {
-		if most == nil || len(q.tasks) > len(most.tasks) || len(q.tasks) == len(most.tasks) && key < of {
+		if most == nil || len(q.tasks) > len(most.tasks) || len(q.tasks) == len(most.tasks) && key.compare(of) < 0 {
 			most, of = q, key
 		}
 	}
@@ -100,7 +118,7 @@ func (a *aside) most() (most *asideQueue) {
 }
 
 // pop takes the first task of a key.
-func (a *aside) pop(key string) asideTask {
+func (a *aside) pop(key reason) asideTask {
 	q := a.keys[key]
 	one := heap.Pop(q).(asideTask)
 	a.waiting--
@@ -111,7 +129,7 @@ func (a *aside) pop(key string) asideTask {
 }
 
 // left reports, once, whether all that there is of a key is in the store.
-func (a *aside) left(key string) bool {
+func (a *aside) left(key reason) bool {
 	q := a.keys[key]
 	if q == nil || len(q.tasks) > 0 || !q.more {
 		return false
@@ -122,7 +140,7 @@ func (a *aside) left(key string) bool {
 
 // drop takes the tasks out that gone says, key by key.
 func (a *aside) drop(gone func(parkedTask) bool) {
-	for _, key := range slices.Sorted(maps.Keys(a.keys)) {
+	for _, key := range a.reasons() {
 		q := a.keys[key]
 		before := len(q.tasks)
 		q.tasks = slices.DeleteFunc(q.tasks, func(one asideTask) bool { return gone(one.parkedTask) })
@@ -134,43 +152,67 @@ func (a *aside) drop(gone func(parkedTask) bool) {
 	}
 }
 
-// comeBack takes the first task of a key, which has room, back into the order.
-func (at *parkedAt) comeBack(key string, w *Weights) {
-	if one := at.aside.pop(key); one.begun {
+// reasons are those for which tasks stand aside, in an order of their own.
+func (a *aside) reasons() []reason { return slices.SortedFunc(maps.Keys(a.keys), reason.compare) }
+
+// all takes all of one reason; more: the store has more of them.
+func (a *aside) all(of reason) (tasks []asideTask, more bool) {
+	q := a.keys[of]
+	if q == nil {
+		return nil, false
+	}
+	delete(a.keys, of)
+	a.waiting -= len(q.tasks)
+	return q.tasks, q.more
+}
+
+// back takes a task into the order.
+func (at *parkedAt) back(one asideTask, w *Weights) {
+	at.note(one.parkedTask, true)
+	switch {
+	case one.late:
+		heap.Push(&at.late, one.parkedTask)
+	case one.begun:
 		heap.Push(&at.begun, one.parkedTask)
-	} else {
+	default:
 		at.fresh.push(at.fresh.of(one.of, w), one.parkedTask)
 	}
 }
 
-// standAside lets a task wait for its key.
-func (at *parkedAt) standAside(k *keyCalls, one asideTask) {
-	k.change()
-	at.note(one.parkedTask)
-	if left, full := at.aside.put(k.key, one); full {
+// standAside lets a task wait for its key, or for the pauses.
+func (at *parkedAt) standAside(of reason, one asideTask) {
+	at.note(one.parkedTask, !of.paused)
+	if left, full := at.aside.put(of, one); full {
 		at.forget(left)
 	}
 }
 
-// note counts a task among those that are known to be parked.
-func (at *parkedAt) note(one parkedTask) {
-	if one.keyed && !at.known[one.number] {
-		if at.ofKey == nil {
-			at.ofKey = map[string]int{}
-		}
-		at.ofKey[one.key]++
-	}
-	at.known[one.number] = true
+// note counts a task among those that are known to be parked. wants: it could use a place of its key.
+func (at *parkedAt) note(one parkedTask, wants bool) {
+	at.count(one, wants && one.keyed)
+	at.known[one.number] = wants && one.keyed
 }
 
 // forget takes a task out of those.
 func (at *parkedAt) forget(one parkedTask) {
-	if one.keyed && at.known[one.number] {
+	at.count(one, false)
+	delete(at.known, one.number)
+}
+
+// count keeps how many tasks could use a place of a key.
+func (at *parkedAt) count(one parkedTask, wants bool) {
+	was := at.known[one.number]
+	switch {
+	case wants && !was:
+		if at.ofKey == nil {
+			at.ofKey = map[string]int{}
+		}
+		at.ofKey[one.key]++
+	case was && !wants:
 		if at.ofKey[one.key]--; at.ofKey[one.key] == 0 {
 			delete(at.ofKey, one.key)
 		}
 	}
-	delete(at.known, one.number)
 }
 
 // before is the order of parked tasks that wait for the same.
@@ -180,27 +222,52 @@ func (t *parkedTask) before(o *parkedTask) bool {
 
 // keyTakes counts the tasks of each key that are taken at a time, so that no more are read than may go on.
 type keyTakes struct {
-	a     *agentCalls
-	now   core.Instant
+	a     *agentCalls // nil: it has no keys
+	room  func(*parkedTask) verdict
 	takes map[string]int
 }
 
-// full returns the key for which a task has to stand aside; nil: it is taken.
-func (k *keyTakes) full(one *parkedTask) *keyCalls {
+// full reports whether a task has to stand aside, and why; else it is taken.
+func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 	if k.a == nil || !one.keyed {
-		return nil
+		return reason{}, false
 	}
-	if room := k.a.keyRoom(one.key, k.now); room >= 0 && k.takes[one.key] >= room {
-		return k.a.key(one.key)
+	switch v := k.room(one); {
+	case v.n == 0 && v.by == byPause:
+		return reason{paused: true}, true
+	case v.n == 0 && v.by == byKey:
+		return reason{key: one.key}, true
+	case v.n > 0 && k.takes[one.key] >= v.n:
+		k.a.key(one.key).change()
+		return reason{key: one.key}, true
 	}
-	k.takes[one.key]++
-	return nil
+	k.take(one)
+	return reason{}, false
+}
+
+// take counts a task that is taken.
+func (k *keyTakes) take(one *parkedTask) {
+	if k.a != nil && one.keyed {
+		k.takes[one.key]++
+	}
+}
+
+// claimed lets others that stand aside go on instead of those that were taken and have no use for their places.
+func (k *keyTakes) claimed(now core.Instant) (some bool) {
+	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
+		if is := k.a.key(name); is.room(now, k.a.longest) != 0 {
+			is.opened()
+			some = true
+		}
+	}
+	return some
 }
 
 // keyTakesAt counts for an agent; the zero one, where it has no keys.
-func (s *Shard) keyTakesAt(agent string) (k keyTakes) {
-	if a := s.agents.all[agent]; a != nil && a.keys != nil {
-		k = keyTakes{a: a, now: s.cycle.now, takes: map[string]int{}}
+func (s *Shard) keyTakesAt(slot *agentSlot) *keyTakes {
+	k := &keyTakes{}
+	if a := slot.calls; a.keys != nil {
+		k = &keyTakes{a: a, takes: map[string]int{}, room: func(one *parkedTask) verdict { return s.mayLeave(one.ask(slot)) }}
 	}
 	return k
 }

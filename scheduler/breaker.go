@@ -28,24 +28,17 @@ type agentCalls struct {
 	longest time.Duration // that a do command may be at work
 }
 
-// room is how many do commands the agent may get now; -1: as many as come.
-func (a *agentCalls) room(now core.Instant) int {
-	room := -1
-	if limit := a.breaker.Limit(now); limit >= 0 {
-		room = max(0, limit-a.tried)
-	}
-	if room != 0 {
-		room = fewer(room, a.inUse.room(now, a.longest))
-	}
-	return room
-}
+// breakerStage holds back what would begin at an agent whose breaker is not closed.
+type breakerStage struct{}
 
-// fewer is the smaller of two numbers of commands; -1 is as many as come.
-func fewer(a, b int) int {
-	if a < 0 || b >= 0 && b < a {
-		return b
+func (breakerStage) room(a *ask, now core.Instant) verdict {
+	is := a.slot.calls
+	limit := is.breaker.Limit(now)
+	if limit < 0 || a.tried {
+		return anyNumber
 	}
-	return a
+	back := is.breaker.Back(now)
+	return verdict{n: max(0, limit-is.tried), few: true, until: back, back: back}
 }
 
 // agentBook is what a shard knows of agents: their breakers, their limits and what is out at them.
@@ -58,8 +51,7 @@ type agentBook struct {
 	keyed   bool           // one of them has keys
 	ready   []*keyCalls    // for which tasks that stand aside may go on
 	changed []*keyCalls    // whose use is to be told
-	rateAt  core.Instant   // when a rate lets the next call through; 0: none keeps one back
-	until   core.Instant   // when the first of them is in trial; 0: none will be
+	keysAt  core.Instant   // when limits of keys are to be looked at again; 0: when something else happens
 	back    []core.Instant // of the event at hand
 }
 
@@ -92,28 +84,17 @@ func (b *agentBook) of(name string) *agentCalls {
 // gated reports whether any agent may have less room than its window.
 func (b *agentBook) gated() bool { return len(b.open)+len(b.limited) > 0 }
 
-// set takes the breakers that are not closed, and calls changed with each agent whose breaker is another than before.
-func (b *agentBook) set(known []core.Breaker, changed func(*agentCalls)) {
+// set takes the breakers that are not closed.
+func (b *agentBook) set(known []core.Breaker) {
 	b.open = known
 	is := make(map[string]core.Breaker, len(known))
 	for _, k := range known {
 		is[k.Agent] = k
 	}
-	var others []*agentCalls
 	for name, a := range b.all {
 		if a.breaker != is[name] {
 			a.breaker, a.trial = is[name], core.Calls{}
-			others = append(others, a)
 		}
-	}
-	slices.SortFunc(others, func(a, b *agentCalls) int {
-		if a.name < b.name {
-			return -1
-		}
-		return 1
-	})
-	for _, a := range others {
-		changed(a)
 	}
 }
 
@@ -128,44 +109,6 @@ func (b *agentBook) count(now core.Instant, a *agentCalls, calls core.Calls, tri
 		a.counted = true
 		b.counted = append(b.counted, a)
 	}
-}
-
-// shut has a bit for every step of a task whose agent's breaker keeps a do command back now, and says in ev when those
-// agents are back.
-func (s *Shard) shut(e *entry, ev *core.Event) (steps uint64) {
-	if !s.agents.gated() || e.plan == nil {
-		return 0
-	}
-	backs := false
-	s.keysOf(e)
-	for i, a := range e.plan.agents {
-		if a == nil || a.limit == nil && a.keys == nil && a.breaker.State == "" || e.trial&(1<<uint(i)) != 0 {
-			continue
-		}
-		room := a.room(s.cycle.now)
-		if key, is := e.keyName(i); is != nil && room != 0 {
-			room = fewer(room, is.keyRoom(key, s.cycle.now))
-		}
-		if room != 0 {
-			if room > 0 && ev != nil {
-				ev.Few |= 1 << uint(i)
-			}
-			continue
-		}
-		steps |= 1 << uint(i)
-		s.agents.rateAt = earlier(s.agents.rateAt, a.next(s.cycle.now))
-		if at := a.breaker.Back(s.cycle.now); at != 0 && ev != nil {
-			if !backs {
-				backs = true
-				s.agents.back = append(s.agents.back[:0], make([]core.Instant, len(e.plan.agents))...)
-			}
-			s.agents.back[i] = at
-		}
-	}
-	if backs {
-		ev.Back = s.agents.back
-	}
-	return steps
 }
 
 // call is one that a record ends. It is counted when the record is committed.
@@ -372,37 +315,20 @@ func (s *Shard) countCalls() {
 	}
 }
 
-// applyBreakers takes the breakers of the mail, and makes the round look at what is parked where one has changed. What is
-// parked where a trial begins is looked at in any round.
+// applyBreakers takes the breakers of the mail.
 func (s *Shard) applyBreakers() {
-	c, b := &s.cycle, &s.agents
-	look := func(a *agentCalls) {
-		for _, p := range s.inOrder() {
-			if slot := p.slots[a.name]; slot != nil {
-				slot.park, slot.giveUp = true, a.breaker.Back(c.now) != 0
-				s.reblock(p)
-			}
-		}
-	}
-	switch {
-	case c.mail.Breakers != nil:
-		b.set(*c.mail.Breakers, look)
-		c.mail.Breakers = nil
-	case b.until == 0 || c.now < b.until:
-		return
-	}
-	b.until = 0
-	for i := range b.open {
-		b.until = earlier(b.until, b.open[i].Back(c.now))
+	if known := s.cycle.mail.Breakers; known != nil {
+		s.agents.set(*known)
+		s.cycle.mail.Breakers = nil
 	}
 }
 
 // giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
-// the core to let them be undone. full: the batch is.
+// the core to let them be undone: once for each revision of the breaker. full: the batch is.
 func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
-	back := s.agents.of(slot.name).breaker.Back(s.cycle.now)
-	if back == 0 || s.cfg.OldestFirst {
-		slot.giveUp = false
+	breaker := &slot.calls.breaker
+	back := breaker.Back(s.cycle.now)
+	if back == 0 || slot.gaveUp == breaker.Revision {
 		return false, nil
 	}
 	at := slot.queue()
@@ -414,18 +340,20 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 		return !s.roomy(), nil
 	}
 	numbers := at.hopeless(back, most)
+	slot.lookKeys()
 	entries, err := s.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return false, err
 	}
 	for _, e := range entries {
-		if e.created || e.write != 0 || s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}) != nil {
+		if e.created || e.write != 0 || s.claimTask(p, e) != nil {
 			s.queueAgain(p, slot, e)
 		}
 	}
-	slot.giveUp = len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2
-	if slot.giveUp {
-		s.lookAt = s.cycle.now
+	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {
+		s.look(s.cycle.now)
+	} else {
+		slot.gaveUp = breaker.Revision
 	}
 	return false, nil
 }
@@ -444,7 +372,7 @@ func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 		*h = slices.DeleteFunc(*h, gone)
 		heap.Init(h)
 	}
-	at.fresh.drop(gone)
+	at.fresh.drop(func(_ *flow, one parkedTask) bool { return gone(one) })
 	at.aside.drop(gone)
 	slices.Sort(numbers)
 	return numbers
@@ -457,17 +385,4 @@ func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core
 		a.calls, a.trial, a.counted = core.Calls{}, core.Calls{}, false
 	}
 	s.agents.counted = s.agents.counted[:0]
-}
-
-// tryRoom is how many do commands an agent's breaker lets through now; -1: all.
-func (s *Shard) tryRoom(agent string) int {
-	if !s.agents.gated() {
-		return -1
-	}
-	a := s.agents.of(agent)
-	room := a.room(s.cycle.now)
-	if room == 0 {
-		s.agents.rateAt = earlier(s.agents.rateAt, a.next(s.cycle.now))
-	}
-	return room
 }

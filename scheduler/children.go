@@ -262,8 +262,8 @@ func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *co
 	if index == 0 { // the others are found by it: none is born before it is stored
 		f.round = s.rounds
 	}
-	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e), Ask: s.asker(e)}
-	ev.Full |= s.shut(e, &ev)
+	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Ask: s.asker(e)}
+	s.gateOf(p, e, &ev)
 	if p.taken.ChildMayHaveRun(up.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
 	}

@@ -294,7 +294,7 @@ func (s *Shard) endRound() {
 	s.countCalls()
 	for _, x := range s.cycle.touched {
 		if x.e.settle() {
-			s.lookAt = s.cycle.now
+			s.look(s.cycle.now)
 		}
 		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
@@ -303,9 +303,6 @@ func (s *Shard) endRound() {
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
-		for _, slot := range p.agents {
-			slot.fresh = false
-		}
 		s.letGo(p)
 	}
 	s.rounds++

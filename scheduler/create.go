@@ -66,8 +66,8 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.othersFirst(p, e), Ask: s.asker(e)}
-	ev.Full |= s.shut(e, &ev)
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.othersFirst(p, e), Ask: s.asker(e)}
+	s.gateOf(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
@@ -83,7 +83,6 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	p.add(e)
 	s.use(p, e)
 	s.keep(p, e, true)
-	s.queued(p, e)
 	return nil
 }
 

@@ -44,8 +44,9 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	s.acknowledge()
+	room := s.queueParked()
 	s.endRound()
-	return more || len(s.told) > 0, nil // a refused row may have ended a child
+	return more || room || len(s.told) > 0, nil // a refused row may have ended a child
 }
 
 // cycle is the scratch memory of one commit cycle, kept between cycles.
@@ -68,6 +69,7 @@ type cycle struct {
 	touched []touch       // tasks used in this round
 	effects []pending
 	calls   []call
+	parked  []parked      // tasks that rows of the round park
 	first   []*fan        // of steps that began in this round
 	resumed *core.Saved   // the task that a takeover resumes
 	endings []core.Ending // to be stored in the event stream
@@ -130,6 +132,7 @@ func (c *cycle) endRound() {
 	clear(c.records)
 	clear(c.effects)
 	clear(c.calls)
+	clear(c.parked)
 	clear(c.endings)
 	clear(c.cmds)
 	clear(c.touched)
@@ -140,6 +143,7 @@ func (c *cycle) endRound() {
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings = c.endings[:0]
+	c.parked = c.parked[:0]
 	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

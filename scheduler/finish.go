@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -16,8 +17,8 @@ import (
 //     agent of their plan than a quarter of its window, which keeps it busy until the next ones come;
 //  3. those that would not make their deadline any more, as far as is known. They are undone when it has passed.
 //
-// A new submission does not overtake what is parked at its agents. While an operator pauses something, and with
-// Config.OldestFirst, parked tasks are claimed by number as they came.
+// A new submission does not overtake what is parked at its agents. What a pause holds, or the key of a limit, stands aside
+// (aside.go). A task joins the order when the row that parked it is committed.
 //
 // The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a flow that has less
 // than its part of that room takes it from the one that has most. The others, and after a takeover all, are read from the
@@ -25,7 +26,7 @@ import (
 // alone. So every flow goes on, whatever comes by others. Bench: overload, at 130 % of what the agents can do.
 
 const (
-	// parkedMax bounds the tasks at an agent whose order is kept: 64 bytes each.
+	// parkedMax bounds the tasks at an agent whose order is kept: 96 bytes each, and their labels.
 	parkedMax = 8192
 	// parkedPage is how many the store is asked for at a time. Each is loaded once.
 	parkedPage = 256
@@ -37,8 +38,15 @@ type parkedTask struct {
 	deadline core.Instant
 	latest   core.Instant // it must go on by then to make its deadline
 	plan     *planRef
+	steps    uint64 // that it waits for at the agent
+	labels   []core.Label
 	keyed    bool
 	key      string // of the agent's limit, if keyed
+}
+
+// ask is its do.
+func (t *parkedTask) ask(slot *agentSlot) ask {
+	return ask{slot: slot, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
 }
 
 // byDeadline is a heap of parked tasks.
@@ -65,7 +73,7 @@ type parkedAt struct {
 	begun, late byDeadline
 	fresh       flows
 	aside       aside
-	known       map[int64]bool // all of their numbers
+	known       map[int64]bool // all of their numbers; true: it could use a place of its key
 	ofKey       map[string]int // how many there are of each key
 	beyond      bool           // the store may have more
 	unread      bool           // it has not been read once: what it has is of any flow
@@ -134,49 +142,112 @@ func hasBegun(t *core.Task) bool {
 	return false
 }
 
-// finishFirst reports whether that is the order now.
-func (s *Shard) finishFirst() bool { return !s.cfg.OldestFirst && len(s.pauses.all) == 0 }
+// waits reports whether there may be tasks that a round is to look at.
+func (at *parkedAt) waits() bool { return len(at.known) > at.aside.waiting || at.beyond }
+
+// has reports whether a task is known to be parked.
+func (at *parkedAt) has(number int64) bool {
+	_, known := at.known[number]
+	return known
+}
 
 // keepOrder notes a task that was parked for room at an agent.
-func (s *Shard) keepOrder(p *partition, slot *agentSlot, e *entry) {
-	if s.cfg.OldestFirst || e.plan == nil {
-		return
-	}
+func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 	at := slot.queue()
-	if at.known[e.task.Number] {
+	if e.plan == nil { // its plan cannot be read here: the store is asked for it when it can
+		at.miss()
 		return
 	}
-	begun, in := hasBegun(e.task), (*flow)(nil)
-	if !begun {
-		in = at.fresh.of(s.flowOf(e.task), &s.cfg.Weights)
+	if at.has(e.task.Number) {
+		return
+	}
+	one := asideTask{parkedTask: parkedTask{
+		number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan, steps: e.task.Waits(e.plan.plan), labels: e.task.Labels,
+	}, begun: hasBegun(e.task)}
+	in := (*flow)(nil)
+	if !one.begun {
+		one.of = s.flowOf(e.task)
+		in = at.fresh.of(one.of, &s.cfg.Weights)
 	}
 	if len(at.known) >= parkedMax && !at.makeRoom(in) {
 		return
 	}
-	one := parkedTask{number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan}
 	if s.cfg.Left != nil {
 		one.latest = one.deadline.Add(-s.cfg.Left(e.plan.plan, e.task))
 	}
-	s.keysOf(e)
-	if k := e.keyAtSlot(slot); k != nil {
-		one.keyed, one.key = true, k.key
-		if s.keepsBack(k) {
-			at.standAside(k, asideTask{one, begun, s.flowOf(e.task)})
-			return
+	if slot.calls != nil && slot.calls.keys != nil {
+		s.keysOf(e)
+		if i := slices.Index(e.plan.slots, slot); i >= 0 {
+			one.key, one.keyed = e.keys[i], true
 		}
 	}
-	at.note(one)
-	if begun {
-		heap.Push(&at.begun, one)
-	} else {
-		at.fresh.push(in, one)
+	s.enter(slot, at, one)
+}
+
+// enter takes a task into the order, or lets it stand aside.
+func (s *Shard) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
+	if one.keyed || len(s.pauses.all) > 0 {
+		if v := s.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
+			why := reason{paused: v.by == byPause}
+			if !why.paused {
+				why.key = one.key
+			}
+			at.standAside(why, one)
+			return false
+		}
 	}
+	at.back(one, &s.cfg.Weights)
+	return true
+}
+
+// sift sorts what is parked at an agent anew: the pauses have changed.
+func (s *Shard) sift(slot *agentSlot) {
+	at := slot.order
+	all, more := at.aside.all(reason{paused: true})
+	if more {
+		at.miss()
+	}
+	for _, one := range at.begun {
+		all = append(all, asideTask{parkedTask: one, begun: true})
+	}
+	for _, one := range at.late {
+		all = append(all, asideTask{parkedTask: one, late: true})
+	}
+	at.begun, at.late = nil, nil
+	at.fresh.drop(func(in *flow, one parkedTask) bool {
+		all = append(all, asideTask{parkedTask: one, of: in.key})
+		return true
+	})
+	for _, one := range all {
+		s.enter(slot, at, one)
+	}
+	slot.lookKeys()
+}
+
+// parked is a task that a row of the round parks.
+type parked struct {
+	p    *partition
+	slot *agentSlot
+	e    *entry
+}
+
+// queueParked takes the tasks into the queues whose rows are committed now. room: another round is to look at them, because
+// nothing else may come to remind the shard of them.
+func (s *Shard) queueParked() (room bool) {
+	for _, x := range s.cycle.parked {
+		if x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name {
+			continue
+		}
+		s.keepOrder(x.slot, x.e)
+		room = room || x.slot.load < s.cfg.AgentWindow
+	}
+	return room
 }
 
 // othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while
 // many that have begun wait for an agent of its plan.
 func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
-	if !s.finishFirst() || e.plan == nil {
+	if e.plan == nil {
 		return 0
 	}
 	for i, slot := range e.plan.slots {
@@ -199,26 +270,15 @@ func (s *Shard) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) > 
 // begunPart is the part of an agent's window that may wait for it and have begun, before no new task of the plan begins.
 const begunPart = 4
 
-// queued looks soon at a new task that was parked behind others although there is room: nothing else may come to
-// remind the shard of it.
-func (s *Shard) queued(p *partition, e *entry) {
-	if e.task.WaitsFor == "" || e.plan == nil || !s.finishFirst() {
-		return
-	}
-	if slot := p.slot(e.task.WaitsFor); slot.load < s.cfg.AgentWindow {
-		s.lookAt = s.cycle.now
-	}
-}
-
 // take takes up to n tasks from the order. Those whose keys have no room stand aside.
-func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys keyTakes) (all []parkedTask) {
+func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
 	for len(at.begun) > 0 && len(all) < n {
 		switch one := heap.Pop(&at.begun).(parkedTask); {
 		case one.latest < now:
 			heap.Push(&at.late, one)
 		default:
-			if k := keys.full(&one); k != nil {
-				at.standAside(k, asideTask{parkedTask: one, begun: true})
+			if why, full := keys.full(&one); full {
+				at.standAside(why, asideTask{parkedTask: one, begun: true})
 			} else {
 				all = append(all, one)
 			}
@@ -226,7 +286,9 @@ func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys
 	}
 	all = at.takeFresh(now, n, all, held, keys)
 	for len(at.late) > 0 && len(all) < n && !at.held {
-		all = append(all, heap.Pop(&at.late).(parkedTask))
+		one := heap.Pop(&at.late).(parkedTask)
+		keys.take(&one)
+		all = append(all, one)
 	}
 	for _, one := range all {
 		at.forget(one)
@@ -241,7 +303,7 @@ type heldTask struct {
 }
 
 // takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
-func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys keyTakes) []parkedTask {
+func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys *keyTakes) []parkedTask {
 	var again []heldTask
 	most := n / max(1, at.fresh.busy)
 	for len(all) < n {
@@ -256,8 +318,8 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 			again = append(again, heldTask{in, one})
 			in.heldNow++
 		default:
-			if k := keys.full(&one); k != nil {
-				at.standAside(k, asideTask{parkedTask: one, of: in.key})
+			if why, full := keys.full(&one); full {
+				at.standAside(why, asideTask{parkedTask: one, of: in.key})
 				break
 			}
 			all = append(all, one)
@@ -285,26 +347,31 @@ func (s *Shard) begunFirst(p *partition, ref *planRef) bool {
 	return false
 }
 
-// claimInOrder takes up to room tasks up again that are parked at an agent.
-func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot *agentSlot, room int) error {
+// claim takes up to room tasks up again that are parked at an agent.
+func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) (claimed int, err error) {
 	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
-		return err
+		return 0, err
 	}
 	many := s.manyBegun(at)
-	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) }, s.keyTakesAt(slot.name))
+	keys := s.keyTakesAt(slot)
+	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) }, keys)
 	numbers := make([]int64, len(taken))
 	for i := range taken {
 		numbers[i] = taken[i].number
 	}
-	entries, err := s.loadNumbers(ctx, p, numbers)
-	if err != nil {
-		return err
+	if _, err := s.loadNumbers(ctx, p, numbers); err != nil {
+		return 0, err
 	}
-	claimed := 0
-	for _, e := range entries {
-		if e.created || e.write != 0 { // parked in this very round: its row is not committed yet
+	again := false
+	for _, number := range numbers { // in the order in which they were taken
+		e := p.tasks[number]
+		if e == nil {
+			continue
+		}
+		if e.created || e.write != 0 { // an event of this round is about it
 			s.queueAgain(p, slot, e)
+			again = true
 			continue
 		}
 		switch err := s.claimTask(p, e); {
@@ -314,19 +381,18 @@ func (s *Shard) claimInOrder(ctx context.Context, p *partition, slot *agentSlot,
 			s.queueAgain(p, slot, e)
 		}
 	}
-	slot.park = len(at.known) > 0 || at.beyond || slot.fresh
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
-	if len(taken) > 0 && claimed == 0 && !slot.fresh || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
-		s.lookAt = s.cycle.now
+	if keys.claimed(s.cycle.now) && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
+		s.look(s.cycle.now)
 	}
-	return nil
+	return claimed, nil
 }
 
 // queueAgain puts a task back that could not be claimed.
 func (s *Shard) queueAgain(p *partition, slot *agentSlot, e *entry) {
 	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
-		s.keepOrder(p, slot, e)
+		s.keepOrder(slot, e)
 	}
 }
 
@@ -359,7 +425,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, a
 	}
 	var unknown []int64
 	for _, n := range numbers {
-		if !at.known[n] {
+		if !at.has(n) {
 			unknown = append(unknown, n)
 		}
 	}

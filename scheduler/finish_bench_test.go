@@ -13,7 +13,7 @@ func BenchmarkParked(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("flows=%d", n), func(b *testing.B) {
 			s := &Shard{cfg: Config{TenantLabel: "tenant"}}
-			p, slot := &partition{}, &agentSlot{}
+			slot := &agentSlot{}
 			ref := &planRef{plan: &core.Plan{Name: "order"}}
 			entries := make([]entry, parkedMax)
 			for i := range entries {
@@ -31,11 +31,11 @@ func BenchmarkParked(b *testing.B) {
 			for b.Loop() {
 				slot.order = nil
 				for i := range entries {
-					s.keepOrder(p, slot, &entries[i])
+					s.keepOrder(slot, &entries[i])
 				}
 				at := slot.queue()
 				for left := parkedMax; left > 0; {
-					left -= len(at.take(0, 512, func(*planRef) bool { return false }, keyTakes{}))
+					left -= len(at.take(0, 512, func(*planRef) bool { return false }, &keyTakes{}))
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*parkedMax), "ns/task")

@@ -289,10 +289,10 @@ func (f *flows) found(pass int64) {
 }
 
 // drop takes the tasks out of the flows that gone says, flow by flow.
-func (f *flows) drop(gone func(parkedTask) bool) {
+func (f *flows) drop(gone func(*flow, parkedTask) bool) {
 	for _, is := range slices.SortedFunc(maps.Values(f.all), (*flow).compare) {
 		before := len(is.tasks)
-		is.tasks = slices.DeleteFunc(is.tasks, gone)
+		is.tasks = slices.DeleteFunc(is.tasks, func(one parkedTask) bool { return gone(is, one) })
 		if f.waiting -= before - len(is.tasks); before == len(is.tasks) {
 			continue
 		}

@@ -71,7 +71,7 @@ func TestHeldLookIsBounded(t *testing.T) {
 		at.fresh.push(in, parkedTask{number: i, deadline: 1, latest: 1})
 	}
 	looked := 0
-	if got := at.take(0, 10, func(*planRef) bool { looked++; return true }, keyTakes{}); len(got) > 0 || looked != 12 || !at.held {
+	if got := at.take(0, 10, func(*planRef) bool { looked++; return true }, &keyTakes{}); len(got) > 0 || looked != 12 || !at.held {
 		t.Errorf("%d taken, %d looked at, held %v, want 12 looked at", len(got), looked, at.held)
 	}
 	if at.fresh.waiting != 400 || at.fresh.busy != 2 {

@@ -18,19 +18,19 @@ type Inbox struct {
 	mail      *Mail
 	spare     *Mail // memory for the mail after this one
 	due       bool  // there is something for a cycle
-	gates     map[int]*gate
+	gates     map[int]*inlet
 	memory    *Memory
 	admission *Admission
 }
 
-// gate holds new work of a partition back while the partition has enough in flight.
-type gate struct {
+// inlet holds new work of a partition back while the partition has enough in flight.
+type inlet struct {
 	open   int // submissions that it may still take
 	closed bool
 }
 
 func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *Inbox {
-	b := &Inbox{now: now, signal: newSignal(), mail: &Mail{}, spare: &Mail{}, gates: map[int]*gate{}, memory: memory, admission: admission}
+	b := &Inbox{now: now, signal: newSignal(), mail: &Mail{}, spare: &Mail{}, gates: map[int]*inlet{}, memory: memory, admission: admission}
 	b.room.L = &b.mu
 	memory.onRoom(func() {
 		b.mu.Lock()
@@ -165,7 +165,7 @@ func (b *Inbox) full(partition int) bool {
 func (s *Scheduler) Full(partition int) bool { return s.of(partition).in.full(partition) }
 
 // admits reports whether a gate lets a message in. The inbox is locked.
-func (b *Inbox) admits(g *gate) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
+func (b *Inbox) admits(g *inlet) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
 
 // letGo gives back what mail held. The inbox is not locked: readers may go on at once.
 func (b *Inbox) letGo(bytes int64, tasks int) {
@@ -229,7 +229,7 @@ func (b *Inbox) setRoom(partition, room int) {
 // openGate lets a partition's tasks and controls in, and asks for a commit cycle: there may be parked tasks to load.
 func (b *Inbox) openGate(partition, room int) {
 	b.mu.Lock()
-	b.gates[partition] = &gate{open: room}
+	b.gates[partition] = &inlet{open: room}
 	b.unlockDue()
 }
 

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -41,8 +40,8 @@ func (k *keyCalls) change() {
 	}
 }
 
-// look makes the round look at tasks that stand aside for the key.
-func (k *keyCalls) look() {
+// opened lets tasks that stand aside for the key come back in the next look at what waits, if it has room then.
+func (k *keyCalls) opened() {
 	if !k.ready {
 		k.ready = true
 		k.agent.book.ready = append(k.agent.book.ready, k)
@@ -53,7 +52,7 @@ func (k *keyCalls) look() {
 func (k *keyCalls) end(gone bool, over core.Instant) {
 	k.inUse.end(gone, over)
 	k.change()
-	k.look()
+	k.opened()
 }
 
 // spend is inUse.spend.
@@ -69,7 +68,7 @@ const keyLook = 20 * time.Millisecond
 // lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
 func (k *keyCalls) lookNext(now core.Instant) {
 	if next := k.next(now); next != 0 {
-		k.agent.book.rateAt = earlier(k.agent.book.rateAt, max(next, now.Add(keyLook)))
+		k.agent.book.keysAt = earlier(k.agent.book.keysAt, max(next, now.Add(keyLook)))
 	}
 }
 
@@ -77,7 +76,7 @@ func (k *keyCalls) lookNext(now core.Instant) {
 func (k *keyCalls) take(m *GrantMail, now core.Instant) {
 	k.limit.take(m, now, k.out)
 	k.change()
-	k.look()
+	k.opened()
 }
 
 // noKeys are those of a task none of whose agents has any.
@@ -125,33 +124,27 @@ func (e *entry) keyName(step int) (string, *agentCalls) {
 	return "", nil
 }
 
-// keyAtSlot is that of the steps at an agent of the task's partition.
-func (e *entry) keyAtSlot(slot *agentSlot) *keyCalls {
-	if len(e.keys) > 0 {
-		if i := slices.Index(e.plan.slots, slot); i >= 0 {
-			return e.keyAt(i)
-		}
+// keyStage holds back what has no place, or no call, of its key.
+type keyStage struct{}
+
+func (keyStage) room(a *ask, now core.Instant) verdict {
+	is := a.slot.calls
+	if !a.keyed || is.keys == nil || a.placed {
+		return anyNumber
 	}
-	return nil
+	k := is.keys[a.key]
+	if k == nil {
+		return verdict{}
+	}
+	n := k.room(now, is.longest)
+	return verdict{n: n, few: n >= 0}
 }
 
-// keyRoom is how many do commands of a key may leave now; -1: as many as come.
-func (a *agentCalls) keyRoom(key string, now core.Instant) int {
-	if k := a.keys[key]; k != nil {
-		return k.room(now, a.longest)
-	}
-	return 0
-}
-
-// keepsBack reports whether a key has no place for a do command that could leave otherwise: it is to get one.
-func (s *Shard) keepsBack(k *keyCalls) bool {
-	if k.room(s.cycle.now, k.agent.longest) != 0 {
-		return false
-	}
+// keepsBack notes that a do command is kept back by the key alone, or by it first: it is to get a place.
+func (k *keyCalls) keepsBack(now core.Instant) {
 	k.kept = true
 	k.change()
-	k.lookNext(s.cycle.now)
-	return true
+	k.lookNext(now)
 }
 
 // rekey forgets the keys of an agent: its limit has another expression, or none any more. What is parked there is read again
@@ -162,23 +155,35 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 		a.keys = map[string]*keyCalls{}
 	}
 	for _, p := range s.inOrder() {
-		if slot := p.slots[a.name]; slot != nil {
+		if slot := p.slots[a.name]; slot != nil && slot.order != nil {
 			slot.order = nil
+			slot.queue()
 		}
 	}
 }
 
-// lookKeys makes the round look at all tasks that stand aside.
+// lookKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
 func (s *Shard) lookKeys() {
+	if !s.agents.keyed {
+		return
+	}
+	s.look(s.cycle.now)
 	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
-			at, a := slot.order, s.agents.all[slot.name]
-			if at == nil || len(at.aside.keys) == 0 || a.keys == nil {
-				continue
+			if slot.order != nil {
+				slot.lookKeys()
 			}
-			for _, key := range slices.Sorted(maps.Keys(at.aside.keys)) {
-				a.key(key).look()
-			}
+		}
+	}
+}
+
+func (slot *agentSlot) lookKeys() {
+	if slot.calls.keys == nil {
+		return
+	}
+	for _, of := range slot.order.aside.reasons() {
+		if !of.paused {
+			slot.calls.key(of.key).opened()
 		}
 	}
 }
@@ -220,24 +225,23 @@ func (s *Shard) bringBack() {
 		if k.agent.keys[k.key] != k {
 			continue
 		}
-		for room := k.room(s.cycle.now, k.agent.longest); ; room-- {
-			var first *parkedAt
-			var park *bool
+		of := reason{key: k.key}
+		for room := k.room(s.cycle.now, k.agent.longest); ; {
+			var first *agentSlot
 			for _, p := range s.inOrder() {
 				slot := p.slots[k.agent.name]
 				if slot == nil || slot.order == nil || p.noMore {
 					continue
 				}
 				at := slot.order
-				if at.aside.left(k.key) { // the rest is in the store alone
+				if at.aside.left(of) { // the rest is in the store alone
 					at.miss()
-					slot.park = true
 				}
-				if at.aside.at(k.key) == 0 {
+				if at.aside.at(of) == 0 {
 					continue
 				}
-				if first == nil || at.aside.before(&first.aside, k.key) {
-					first, park = at, &slot.park
+				if first == nil || at.aside.before(&first.order.aside, of) {
+					first = slot
 				}
 			}
 			if first == nil {
@@ -247,8 +251,9 @@ func (s *Shard) bringBack() {
 				k.lookNext(s.cycle.now)
 				break
 			}
-			first.comeBack(k.key, &s.cfg.Weights)
-			*park = true
+			if s.enter(first, first.order, first.order.aside.pop(of)) {
+				room--
+			}
 		}
 	}
 	b.ready = b.ready[:0]

@@ -89,6 +89,22 @@ func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 	return now.Add(time.Duration((token-l.tokens)*1000/l.rateMilli+1) * time.Microsecond)
 }
 
+// limitStage holds back what an agent's limit has no place for, or its rate no call.
+type limitStage struct{}
+
+func (limitStage) room(a *ask, now core.Instant) verdict {
+	is := a.slot.calls
+	if is.limit == nil || a.placed {
+		return anyNumber
+	}
+	n := is.room(now, is.longest)
+	v := verdict{n: n, few: n >= 0}
+	if n == 0 {
+		v.until = is.next(now)
+	}
+	return v
+}
+
 // inUse is what a shard uses of one limit: an agent's, or that of one of its keys.
 type inUse struct {
 	limit  *shardLimit  // nil: there is none
@@ -141,7 +157,7 @@ func (u *inUse) spend(now core.Instant) {
 	}
 }
 
-// applyLimits takes limits and grants of the mail, and lets the round look at what is parked at their agents.
+// applyLimits takes limits and grants of the mail.
 func (s *Shard) applyLimits() {
 	c, b := &s.cycle, &s.agents
 	if c.mail.Limits != nil {
@@ -159,17 +175,11 @@ func (s *Shard) applyLimits() {
 			}
 		case a.limit != nil:
 			a.limit.take(m, c.now, a.out)
-			s.lookParked(a)
 		}
 	}
 	c.mail.Grants = c.mail.Grants[:0]
-	if b.rateAt != 0 && c.now >= b.rateAt {
-		b.rateAt = 0
-		for _, a := range b.all {
-			if a.limit != nil {
-				s.lookParked(a)
-			}
-		}
+	if b.keysAt != 0 && c.now >= b.keysAt {
+		b.keysAt = 0
 		s.lookKeys()
 	}
 }
@@ -197,7 +207,6 @@ func (s *Shard) setLimits(all []core.Limit) {
 		}
 		if a.limit != nil && !is.InAll() {
 			a.out, a.gone, a.limit = a.out-a.gone, 0, nil
-			s.lookParked(a)
 		}
 	}
 	if len(b.limited) > 0 { // else what is out is not known
@@ -213,19 +222,6 @@ func (s *Shard) setLimits(all []core.Limit) {
 	for name, a := range b.all {
 		if is := b.limited[name]; a.limit == nil && is.InAll() {
 			a.limit = &shardLimit{limit: is, places: a.out, at: s.cycle.now}
-		}
-	}
-}
-
-// lookParked makes the round look at what is parked at an agent.
-func (s *Shard) lookParked(a *agentCalls) {
-	for _, p := range s.inOrder() {
-		slot := p.slots[a.name]
-		if slot == nil {
-			continue
-		}
-		if at := slot.order; at != nil && (len(at.known) > 0 || at.beyond) { // else nothing waits, and none is wanted
-			slot.park = true
 		}
 	}
 }
@@ -281,7 +277,7 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 			if at := slot.order; at != nil && !p.noMore {
 				here += len(at.known) - at.aside.waiting
 			}
-			if slot.park && !p.noMore {
+			if at := slot.order; at != nil && at.beyond && !p.noMore {
 				here = max(here, 1)
 			}
 			waits += here

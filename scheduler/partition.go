@@ -39,6 +39,7 @@ type partition struct {
 	slots     map[string]*agentSlot
 	agents    []*agentSlot // the same, as they came
 	full      int          // agents at their limit
+	book      *agentBook   // of the shard
 	endings   int          // of the round, to be published
 	acks      []func()     // of the cycle that is on
 	ownedAt   core.Instant // when the store last said that it is ours
@@ -178,23 +179,19 @@ func (p *partition) write() core.PartitionWrite {
 // agentSlot is what a partition knows of one agent.
 type agentSlot struct {
 	name    string
-	load    int       // tasks in flight there
-	waiting []*entry  // tasks that wait for the agent, which is not there
-	blocked []*entry  // tasks in flight of which a branch waits for room there
-	order   *parkedAt // of what is parked: see finish.go; nil: nothing is
+	calls   *agentCalls // what the shard knows of it
+	load    int         // tasks in flight there
+	waiting []*entry    // tasks that wait for the agent, which is not there
+	blocked []*entry    // tasks in flight of which a branch waits for room there
+	order   *parkedAt   // of what is parked: see finish.go; nil: nothing is
 
-	park    bool    // the store may hold parked tasks of the agent
-	fresh   bool    // tasks were parked there in this round: the store does not show them yet
-	giveUp  bool    // tasks that are parked there may not be able to wait until the agent's breaker is in trial
-	passed  int64   // all parked tasks of the agent up to this number are held by a pause, or behind
-	behind  []int64 // numbers of those up to it that wait for room
-	looking bool    // a look at parked tasks of the agent, of which some are held, is to go on
+	gaveUp int64 // the revision of the agent's breaker for which tasks that cannot wait were given up
 }
 
 func (p *partition) slot(agent string) *agentSlot {
 	slot := p.slots[agent]
 	if slot == nil {
-		slot = &agentSlot{name: agent}
+		slot = &agentSlot{name: agent, calls: p.book.of(agent)}
 		p.slots[agent], p.agents = slot, append(p.agents, slot)
 	}
 	return slot

@@ -9,8 +9,7 @@ import (
 )
 
 // Pauses. A step that an operator has paused is one whose agent has no room: its task parks, and is claimed again when the
-// pause is lifted or over. Tasks that are parked for room at the same agent go on, so a look for them passes over those
-// that are held: each is loaded once after a change of the pauses.
+// pause is lifted or over. Tasks that are parked for room at the same agent go on: those that are held stand aside.
 
 // pauseBook is the pauses that a shard knows of.
 type pauseBook struct {
@@ -70,34 +69,35 @@ func (b *pauseBook) of(plan *core.Plan) planPauses {
 	return is
 }
 
-// paused has a bit for every step of a task that a pause holds.
-func (s *Shard) paused(e *entry) uint64 {
-	if len(s.pauses.all) == 0 || e.plan == nil {
+// steps are those of a plan that pauses hold of a task with labels.
+func (b *pauseBook) steps(ref *planRef, labels []core.Label) uint64 {
+	if len(b.all) == 0 {
 		return 0
 	}
-	if e.plan.pauses.version != s.pauses.version {
-		e.plan.pauses = s.pauses.of(e.plan.plan)
+	if ref.pauses.version != b.version {
+		ref.pauses = b.of(ref.plan)
 	}
-	steps := e.plan.pauses.always
-	if len(e.plan.pauses.labels) > 0 {
-		for _, l := range e.task.Labels {
-			steps |= e.plan.pauses.labels[l]
+	steps := ref.pauses.always
+	if len(ref.pauses.labels) > 0 {
+		for _, l := range labels {
+			steps |= ref.pauses.labels[l]
 		}
 	}
 	return steps
 }
 
-// held reports whether a pause holds a task that is parked.
-func (s *Shard) held(e *entry) bool {
-	if len(s.pauses.all) == 0 || e.plan == nil {
-		return false
+// room is the stage of the gate: a change of the pauses opens it.
+func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
+	switch {
+	case len(b.all) == 0:
+	case a.plan == nil && b.holds(a.slot.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan, a.labels) == 0:
+		return verdict{}
 	}
-	i := e.task.Parked(e.plan.plan)
-	return i >= 0 && s.paused(e)&(1<<uint(i)) != 0
+	return anyNumber
 }
 
-// applyPauses takes the pauses of the mail, lets go of those that are over, and makes the round look at all that is
-// parked when there is a change.
+// applyPauses takes the pauses of the mail, lets go of those that are over, and sorts what is parked by them when there is a
+// change.
 func (s *Shard) applyPauses() {
 	c := &s.cycle
 	switch {
@@ -109,60 +109,13 @@ func (s *Shard) applyPauses() {
 	default:
 		return
 	}
-	for _, p := range s.partitions {
+	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
-			slot.park, slot.passed, slot.behind = true, 0, nil
-			if slot.order != nil { // some of it was not noted
-				slot.order.unread = true
-				slot.order.again()
+			if slot.order != nil {
+				s.sift(slot)
 			}
 		}
-		s.reblock(p)
 	}
-}
-
-const (
-	// behindMax bounds the tasks of an agent that are remembered one by one: beyond it all that is parked is looked at again.
-	behindMax = 4096
-	// So many parked tasks of an agent are loaded at a time while something is paused: four for each that has room, because
-	// some may be held, within these bounds.
-	heldLookLeast, heldLookMost = 32, 256
-)
-
-// parkedForRoom notes that a task waits for room at an agent. Where the look for such tasks has passed its number, over
-// tasks that are held, it is remembered by itself.
-func (p *partition) parkedForRoom(slot *agentSlot, number int64) {
-	slot.park, slot.fresh = true, true
-	p.putBehind(slot, number)
-}
-
-func (p *partition) putBehind(slot *agentSlot, number int64) {
-	switch {
-	case number > slot.passed || slices.Contains(slot.behind, number):
-	case len(slot.behind) >= behindMax:
-		slot.passed, slot.behind = 0, nil
-	default:
-		slot.behind = append(slot.behind, number)
-	}
-}
-
-// pass notes that all parked tasks of an agent up to a number have been looked at, less those from the first on that were
-// kept for later.
-func (p *partition) pass(slot *agentSlot, to int64, kept []int64) {
-	for _, number := range kept {
-		if number > slot.passed {
-			to = min(to, number-1)
-		}
-	}
-	slot.passed = max(slot.passed, to)
-}
-
-// takeBehind takes up to limit of the tasks that were passed and wait for room.
-func (p *partition) takeBehind(slot *agentSlot, limit int) []int64 {
-	n := min(limit, len(slot.behind))
-	numbers := slices.Clone(slot.behind[:n])
-	slot.behind = slices.Delete(slot.behind, 0, n)
-	return numbers
 }
 
 // PausesEvery is how often a scheduler reads the pauses, when it is not told that they have changed.

@@ -207,7 +207,7 @@ func TestHeldTasksAreOutOfTheWay(t *testing.T) {
 	r.leaves("t3", "q")
 	r.answer(cmds[3], 0)
 	r.leaves("t4", "t7")
-	if n := r.store.NumbersRead; n < held || n > held+held/10 {
+	if n := r.store.NumbersRead; n > 10 {
 		t.Errorf("%d tasks were read, of which %d are held", n, held)
 	}
 	r.pause(core.Pause{Type: "slow", Step: "a"}) // another that holds the same

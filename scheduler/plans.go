@@ -188,7 +188,7 @@ func (s *Shard) claimTask(p *partition, e *entry) error {
 // the plans as last read.
 func (s *Shard) awaitsPlan(ctx context.Context, p *partition, slot *agentSlot) (bool, error) {
 	name, version, is := core.AwaitedPlan(slot.name)
-	if !is || !slot.park {
+	if !is || !slot.order.waits() {
 		return false, nil
 	}
 	ref, _, err := s.planFor(ctx, p, name, version, true)

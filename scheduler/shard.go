@@ -43,8 +43,6 @@ type Config struct {
 	// KeyOf is what the expression of a limit's keys is for a task; see core.KeyOf. Tasks for which it fails are of one key,
 	// the empty one; so are all with nil. It must not block.
 	KeyOf func(expression string, t *core.Task) (string, error)
-	// OldestFirst claims parked tasks by number, not in the order of finish.go. For comparison: only bench sets it.
-	OldestFirst bool
 	// Hears is a number that stays the same as long as every answer of an agent comes; 0: none does. nil: all come.
 	Hears func() int64
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
@@ -112,8 +110,10 @@ type Shard struct {
 	plans          planBook
 	pauses         pauseBook
 	agents         agentBook
-	hears          int64        // as Config.Hears said last
-	lookAt         core.Instant // when parked tasks are to be looked at again; 0: when something else happens
+	hears          int64 // as Config.Hears said last
+	gate           gate
+	asked          ask          // of the gate, last
+	lookAt         core.Instant // when what waits is to be looked at again; 0: when something else happens
 	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
 	republishAt    core.Instant
@@ -172,6 +172,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	}
 	s.plans.init()
 	s.agents.now = s.cfg.Now
+	s.gate = s.newGate()
 	s.alerted = map[alertKey]core.Instant{}
 	s.answerers, s.left = map[answerer]string{}, map[string]bool{}
 	if s.cfg.IDs == nil {
@@ -205,7 +206,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.agents.until, s.agents.rateAt, s.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -247,6 +248,7 @@ func (s *Shard) busy(partition int) bool {
 func (s *Shard) StartNoMore(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		p.noMore = true
+		s.lookKeys()
 	}
 }
 
@@ -289,6 +291,7 @@ func (s *Shard) Drop(partition int) {
 	s.reorder = true
 	s.plans.forget(partition)
 	s.wakes.forget(partition)
+	s.lookKeys()
 }
 
 // remember keeps, here and outside the database, what is known of a partition that is
@@ -354,7 +357,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		e.plan = to
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
-	ev.Full = p.fullMask(e, s.cfg.AgentWindow) | s.paused(e) | s.shut(e, ev)
+	s.gateOf(p, e, ev)
 	begins := e.task.StartAt > e.task.UpdatedAt
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
@@ -421,15 +424,8 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		p.wait(e, awaits)
 	}
 	s.block(p, e)
-	if e.task.WaitsFor != "" && !s.held(e) { // what is held is looked at when the pauses change
-		slot := p.slot(e.task.WaitsFor)
-		if _, _, unread := core.AwaitedPlan(e.task.WaitsFor); unread {
-			slot.park = true
-			s.relay()
-			return
-		}
-		p.parkedForRoom(slot, e.task.Number)
-		s.keepOrder(p, slot, e)
+	if e.task.WaitsFor != "" {
+		c.parked = append(c.parked, parked{p, p.slot(e.task.WaitsFor), e})
 	}
 	s.relay()
 }

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"math/bits"
 	"slices"
 
@@ -96,20 +95,6 @@ func (p *partition) occupy(e *entry, at uint64, limit int) {
 	e.at = at
 }
 
-// fullMask has a bit for every step whose agent has no room. Where a step of the task is, there is room for the next.
-func (p *partition) fullMask(e *entry, limit int) uint64 {
-	if p.full == 0 || e.plan == nil {
-		return 0
-	}
-	var mask uint64
-	for i, slot := range e.plan.slots {
-		if slot != nil && slot.load >= limit && e.at&e.plan.at(slot) == 0 {
-			mask |= 1 << uint(i)
-		}
-	}
-	return mask
-}
-
 // wait keeps in mind that a task waits for agents that are not there.
 func (p *partition) wait(e *entry, awaits uint64) {
 	each(awaits&^e.waits, func(i int) {
@@ -131,7 +116,7 @@ func (s *Shard) served(p *partition, slot *agentSlot) {
 		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && awaits&^(s.paused(e)|s.shut(e, nil)) == 0 {
+		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !s.anyMay(e, awaits) {
 			kept = append(kept, e)
 			continue
 		}
@@ -155,15 +140,23 @@ func (e *entry) missing(slot *agentSlot) int {
 
 // blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.
 func (e *entry) blocked(now core.Instant) uint64 {
-	if e.plan == nil || !e.plan.branch {
+	// In a chain none can, unless the database went back: then an earlier step is done again while a later one is out.
+	if e.plan == nil || !e.plan.branch && e.task.WentBackAt == 0 {
 		return 0
 	}
 	return e.task.Blocked(e.plan.plan, now)
 }
 
+// anyMay reports whether the gate lets one of the steps of a task leave.
+func (s *Shard) anyMay(e *entry, steps uint64) (may bool) {
+	s.keysOf(e)
+	each(steps, func(i int) { may = may || s.mayLeave(s.askOf(e, i)).n != 0 })
+	return may
+}
+
 // block keeps in mind which branches of a task wait for room.
 func (s *Shard) block(p *partition, e *entry) {
-	if p.full == 0 && len(s.pauses.all) == 0 && !s.agents.gated() {
+	if s.open(p) {
 		return
 	}
 	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
@@ -172,16 +165,15 @@ func (s *Shard) block(p *partition, e *entry) {
 			slot.blocked = append(slot.blocked, e)
 		}
 		e.blocks |= 1 << uint(i)
-		if k := e.keyAt(i); k != nil {
-			s.keepsBack(k)
+		if slot.load < s.cfg.AgentWindow {
+			s.look(s.cycle.now)
 		}
 	})
 }
 
-// unblock lets branches that wait for room at an agent begin, while there is some. One that a pause holds is looked at
-// again when the pauses change. full: the batch is.
+// unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && slot.load < s.cfg.AgentWindow && s.tryRoom(slot.name) != 0; n-- {
+	for n := len(slot.blocked); n > 0 && s.mayLeave(ask{slot: slot}).n != 0; n-- {
 		if !s.roomy() {
 			return true
 		}
@@ -191,12 +183,13 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			continue
 		}
 		here := e.plan.at(slot)
-		if k := e.keyAtSlot(slot); k != nil && p.tasks[e.task.Number] == e && s.keepsBack(k) {
+		waits := e.blocked(s.cycle.now) & here
+		if p.tasks[e.task.Number] == e && waits != 0 && !s.anyMay(e, waits) {
 			slot.blocked = append(slot.blocked, e)
 			continue
 		}
 		e.blocks &^= here
-		if p.tasks[e.task.Number] != e || e.blocked(s.cycle.now)&here&^s.paused(e) == 0 {
+		if p.tasks[e.task.Number] != e || waits == 0 {
 			continue
 		}
 		if e.created { // its row is in this very batch
@@ -204,39 +197,19 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			return true
 		}
 		s.use(p, e)
-		_ = s.event(p, e, &core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node})
+		_ = s.claimTask(p, e)
 	}
 	return false
 }
 
-// reblock looks at the branches of all tasks in flight again: the pauses have changed.
-func (s *Shard) reblock(p *partition) {
-	var wide []*entry
-	for _, e := range p.tasks {
-		if e.blocked(s.cycle.now)&^e.blocks != 0 {
-			wide = append(wide, e)
-		}
-	}
-	slices.SortFunc(wide, func(a, b *entry) int { return int(a.task.Number - b.task.Number) })
-	for _, e := range wide {
-		each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
-			slot := e.plan.slots[i]
-			if e.blocks&e.plan.at(slot) == 0 {
-				slot.blocked = append(slot.blocked, e)
-			}
-			e.blocks |= 1 << uint(i)
-		})
-	}
-}
-
-// applyBlocked lets branches go on that waited for room.
-func (s *Shard) applyBlocked(context.Context) (bool, error) {
+// applyBlocked lets branches go on that waited for room. full: the batch is.
+func (s *Shard) applyBlocked() (full bool) {
 	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
 			if len(slot.blocked) > 0 && s.unblock(p, slot) {
-				return true, nil
+				return true
 			}
 		}
 	}
-	return false, nil
+	return false
 }

@@ -56,6 +56,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.warn(&st, &g)
 	s.cycle.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
+	p.book = &s.agents
 	p.recorded = p.last
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
 	if s.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
@@ -170,7 +171,7 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 		return err
 	}
 	for _, a := range agents {
-		p.slot(a).park = true
+		p.slot(a).queue()
 	}
 	for after := int64(0); ; {
 		saved, err := s.store.LoadActive(ctx, p.id, after, loadPage)

@@ -1,23 +1,48 @@
 package scheduler
 
-// Wakers is what makes a shard look again at the tasks that are parked at an agent of one of its partitions.
+import "slices"
+
+// Wakers is what makes a shard look again at a task that is parked at an agent of one of its partitions.
 type Wakers struct {
-	Room    bool // any round, where the agent has room
-	Pause   bool // a change of the pauses, or the end of one
-	Breaker bool // a change of the agent's breaker, or the begin of a trial
+	Round bool // each round does, where the agent has room
+	Pause bool // it stands aside until the pauses change
+	Key   bool // it stands aside until its key has room, or another of it that has not goes on
 }
 
-// Wakers returns what wakes the tasks that are parked at an agent of a partition. ok is false where the shard leaves them to
-// another owner. Only the driver may call it; the simulator does, which holds it to the state of the gates.
-func (s *Shard) Wakers(partition int, agent string) (is Wakers, ok bool) {
+// Wakers returns what wakes a parked task. ok is false where the shard leaves it to another owner. Only the driver may call
+// it; the simulator does, which holds it to the state of the gates.
+func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok bool) {
 	p := s.partitions[partition]
 	if p == nil || p.noMore {
 		return Wakers{}, false
 	}
 	slot := p.slots[agent]
-	if slot == nil {
+	if slot == nil || slot.order == nil {
 		return Wakers{}, true
 	}
-	a := s.agents.all[agent]
-	return Wakers{Room: slot.park, Pause: len(s.pauses.all) > 0, Breaker: a != nil && a.breaker.State != ""}, true
+	at := slot.order
+	for of, q := range at.aside.keys {
+		here := slices.ContainsFunc(q.tasks, func(one asideTask) bool { return one.number == number })
+		switch {
+		case !here && (!q.more || at.has(number)):
+		case of.paused:
+			is.Pause = len(s.pauses.all) > 0
+		default:
+			k := slot.calls.keys[of.key]
+			is.Key = is.Key || k != nil && (k.ready || s.agents.keysAt != 0 || s.goesOn(k) || k.room(s.cycle.now, slot.calls.longest) == 0)
+		}
+		if here {
+			return is, true
+		}
+	}
+	is.Round = at.has(number) || at.beyond
+	return is, true
+}
+
+// goesOn reports whether a task of the key is in the order of its partition.
+func (s *Shard) goesOn(k *keyCalls) bool {
+	return slices.ContainsFunc(s.inOrder(), func(p *partition) bool {
+		slot := p.slots[k.agent.name]
+		return slot != nil && slot.order != nil && !p.noMore && slot.order.ofKey[k.key] > slot.order.aside.at(reason{key: k.key})
+	})
 }

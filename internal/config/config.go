@@ -88,9 +88,6 @@ type Config struct {
 	// its disk says then, and no flag.
 	NATSDir string `kong:"-"`
 
-	// OldestFirst claims parked tasks by number, whether they have begun or not. For comparison: only bench sets it.
-	OldestFirst bool `kong:"-"`
-
 	Version string `kong:"-"` // of the program, for its metrics
 
 	HTTP    `embed:""`

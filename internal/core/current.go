@@ -25,6 +25,19 @@ func (t *Task) Parked(p *Plan) int {
 	return -1
 }
 
+// Waits are the steps, as a set of bits, for which a parked task waits at its agent.
+func (t *Task) Waits(p *Plan) (steps uint64) {
+	if t.State != StatePending || p == nil {
+		return 0
+	}
+	for i := range t.Steps {
+		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
+}
+
 // begunAny reports whether a step has begun in this round.
 func (t *Task) begunAny() bool {
 	for i := range t.Steps {

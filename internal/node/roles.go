@@ -133,7 +133,7 @@ func (n *Node) setOwner(o owner) {
 func (n *Node) schedulerConfig() scheduler.RunConfig {
 	shares, _ := n.cfg.Shares() // the settings have been checked
 	return scheduler.RunConfig{
-		Config: scheduler.Config{Node: n.cfg.NodeName, Expressions: &expressions{}, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Hears: n.conn.Hears, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Observers: n.observers, OldestFirst: n.cfg.OldestFirst, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
+		Config: scheduler.Config{Node: n.cfg.NodeName, Expressions: &expressions{}, InFlight: n.cfg.InFlight, AgentWindow: n.cfg.AgentWindow, Genuine: n.conn.Genuine, Hears: n.conn.Hears, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Observers: n.observers, Now: n.clock.instant, Memory: scheduler.NewMemory(n.budget() / 2),
 			TenantLabel: n.cfg.TenantLabel, Weights: scheduler.Weights(shares),
 			Report: func(what scheduler.Trouble, err error) { n.report(string(what), err) }},
 		Partitions: n.cfg.Partitions, Shards: n.cfg.Shards, DrainMax: n.cfg.Drain, Rand: random,

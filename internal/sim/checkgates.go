@@ -10,19 +10,11 @@ import (
 // Progress. In calm weather what can go on goes on. The referee derives from the state of the gates (pauses, breakers,
 // limits, rates, keys, windows) whether a parked task could go on, and from what its owner has in mind what wakes it.
 
-// Judge switches on what the engine of today is known to break; the rest is judged in every world.
-type Judge struct {
-	Paused bool // wakers and progress also where anything is, or was, paused: subject L4
-	Order  bool // the order of claims likewise: L15
-}
-
-// JudgeAll leaves nothing out.
-var JudgeAll = Judge{Paused: true, Order: true}
-
 const (
 	calmAfter = 5 * time.Second        // the last fault weather is calm
 	patience  = 5 * time.Second        // within which what can go on does
 	lookEvery = 250 * time.Millisecond // at what waits
+	mailWaits = 20 * time.Millisecond  // at most, after a commit of several tasks
 )
 
 // waiting is a parked task that nothing holds, as far as the referee knows.
@@ -51,7 +43,7 @@ func (w *World) calm() bool {
 // watchParked looks at what is parked again and again.
 func (w *World) watchParked() {
 	w.every(lookEvery, func() {
-		if w.calm() && (w.cfg.Judge.Paused || !w.gates.paused) {
+		if w.calm() {
 			w.checkProgress()
 		} else {
 			clear(w.gates.parked)
@@ -67,13 +59,16 @@ func (w *World) checkProgress() {
 			if r.task.State != core.StatePending || r.task.WaitsFor == "" || !w.open(r) {
 				continue
 			}
+			if w.cfg.Both && w.ratePatience(r.task.WaitsFor) > 0 {
+				continue // what left by commits that are lost counts for the rate, and is not known here
+			}
 			key := rowKey{p, r.task.Number}
 			is := waiting{r.task.WaitsFor, r.task.Seq, w.now}
 			if was, ok := w.gates.parked[key]; ok && was.agent == is.agent && was.seq == is.seq {
 				is.since = was.since
 			}
 			still[key] = is
-			if since := max(is.since, w.lastMove(r)); w.now.Sub(since) > patience+w.ratePatience(is.agent) {
+			if since := max(is.since, w.lastMove(&r.task, is.agent)); w.now.Sub(since) > patience+w.ratePatience(is.agent) {
 				w.wrong(p, r.task.ID, "it has been parked at %s since %s: no pause, breaker or limit holds it, and nothing goes on there", is.agent, w.stamp(since))
 			}
 		}
@@ -143,9 +138,9 @@ func (w *World) ownerOf(p int) *node {
 
 // lastMove is when something last went on that a parked task may have waited for: at its agent in its partition, and,
 // where that has a limit, anywhere, or a change of that.
-func (w *World) lastMove(r *row) core.Instant {
-	last := max(w.gates.moved[placeOf(r.task.Partition, r.task.WaitsFor)], w.gates.changed[r.task.WaitsFor])
-	for _, b := range w.boundsOf(&r.task, r.task.WaitsFor) {
+func (w *World) lastMove(t *core.Task, agent string) core.Instant {
+	last := max(w.gates.moved[placeOf(t.Partition, agent)], w.gates.changed[agent])
+	for _, b := range w.boundsOf(t, agent) {
 		last = max(last, w.gates.moved[b.of], w.gates.owed[b.of])
 	}
 	return last
@@ -168,7 +163,8 @@ func (w *World) ratePatience(agent string) time.Duration {
 	return wait
 }
 
-// owe notes that a retry has left without asking its rate, which keeps others back for as long, whichever holder has how much.
+// owe notes that a do has left again without asking its rate, which keeps others back for as long, whichever holder has how
+// much.
 func (w *World) owe(t *core.Task, agent string) {
 	for _, b := range w.boundsOf(t, agent) {
 		if b.limit.RateMilli > 0 {
@@ -180,8 +176,10 @@ func (w *World) owe(t *core.Task, agent string) {
 // noteMove notes that something goes on at the agents that a row is about, and holds the end of a parked task to what kept it.
 func (w *World) noteMove(t *core.Task, j *core.Record) {
 	key := rowKey{t.Partition, t.Number}
-	if is, ok := w.gates.parked[key]; ok && j.Kind == core.KindExpired && w.now.Sub(is.since) > patience {
-		w.wrong(t.Partition, t.ID, "row %d ends it for want of time, and nothing has held it at %s since %s", j.Seq, is.agent, w.stamp(is.since))
+	if is, ok := w.gates.parked[key]; ok && j.Kind == core.KindExpired {
+		if since := max(is.since, w.lastMove(t, is.agent)); w.now.Sub(since) > patience+w.ratePatience(is.agent) {
+			w.wrong(t.Partition, t.ID, "row %d ends it for want of time, and nothing has held it at %s since %s", j.Seq, is.agent, w.stamp(since))
+		}
 	}
 	plan := planBook{w}.Plan(t.Type, t.PlanVersion)
 	for _, step := range []int{j.Step, j.Next} {
@@ -206,7 +204,8 @@ func (w *World) checkTried(r *row, j *core.Record) {
 		if is.Next != j.Step || is.Undo {
 			continue
 		}
-		if is.At > w.calmFrom && kindIn(w.Store.planOf(r), j.Step) == core.CallStep && w.sends[commandRef{r.task.Partition, r.task.Number, is.Seq, r.commits[i]}] == 0 {
+		heard := is.Kind == core.KindStarted && is.Step == is.Next // of a retry that has left before
+		if is.At > w.calmFrom && !heard && kindIn(w.Store.planOf(r), j.Step) == core.CallStep && w.sends[commandRef{r.task.Partition, r.task.Number, is.Seq, r.commits[i]}] == 0 {
 			w.wrong(r.task.Partition, r.task.ID, "row %d counts a try whose command, of row %d, has never left", j.Seq, is.Seq)
 		}
 		return
@@ -217,7 +216,7 @@ func (w *World) checkTried(r *row, j *core.Record) {
 // task, something wakes it.
 func (n *node) checkWakers(l *loop) {
 	w := n.w
-	if due := l.c.Due(); due != 0 && due <= n.now() || w.gates.paused && !w.cfg.Judge.Paused || n.twin {
+	if due := l.c.Due(); due != 0 && due <= n.now().Add(mailWaits) || n.twin {
 		return
 	}
 	for p := range w.cfg.Partitions {
@@ -228,13 +227,13 @@ func (n *node) checkWakers(l *loop) {
 			if r.task.State != core.StatePending || r.task.WaitsFor == "" {
 				continue
 			}
-			is, ok := n.shardOf(p).Wakers(p, r.task.WaitsFor)
-			if !ok || is.Room {
+			is, ok := n.shardOf(p).Wakers(p, r.task.WaitsFor, r.task.Number)
+			if !ok || is.Round || is.Key {
 				continue
 			}
 			plan, step, t := w.parkedStep(r)
 			paused := step >= 0 && slices.ContainsFunc(n.heard, func(p core.Pause) bool { return p.Holds(plan, step, t) })
-			if step >= 0 && !(paused && is.Pause) && !is.Breaker {
+			if step >= 0 && !(paused && is.Pause) {
 				w.wrong(p, t.ID, "it is parked at %s, and nothing makes %s look at it again: paused %v, wakers %+v", t.WaitsFor, n.name, paused, is)
 			}
 		}

@@ -21,7 +21,7 @@ type claimable struct {
 // claimables are the tasks of a batch's partitions that could be claimed, before it is committed. Others that the batch is
 // about may have moved for other reasons.
 func (w *World) claimables(b *core.Batch) (all []claimable) {
-	if w.cfg.Graph || w.gates.paused && !w.cfg.Judge.Order { // in a graph a task may go on beside what it waits for
+	if w.cfg.Graph { // in a graph a task may go on beside what it waits for
 		return nil
 	}
 	writes := map[rowKey]*core.TaskWrite{}

@@ -13,6 +13,9 @@ func (w *World) checkSend(c *core.Command) {
 		for i := range w.forgot.times {
 			w.forgot.times[i].keys[c.Key()] = true
 		}
+		if !c.Undo {
+			w.owe(&core.Task{ID: c.Task}, c.Agent)
+		}
 		return
 	}
 	r := w.Store.rows[rowKey{c.Partition, c.Number}]
@@ -37,9 +40,9 @@ func (w *World) checkSend(c *core.Command) {
 	w.sends[at]++
 	if r.journal[c.Seq-1].Next < 0 {
 		w.retries[at] = append(w.retries[at], retry{due: c.CompleteBy})
-		if !c.Undo {
-			w.owe(&r.task, c.Agent)
-		}
+	}
+	if !c.Undo && (w.sends[at] > 1 || r.journal[c.Seq-1].Next < 0) {
+		w.owe(&r.task, c.Agent)
 	}
 }
 

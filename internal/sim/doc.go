@@ -16,9 +16,7 @@
 //
 // In worlds of gates operators change limits, pauses and versions of plans besides: gates.go, from a random source of its
 // own. In calm weather what can go on must go on within seconds; something must wake whatever is parked; tries are counted
-// that were made; and what is parked is claimed in order: checkgates.go, checkorder.go. This is judged in all worlds, but
-// for what the engine of today is known to break, see [Judge]: progress and wakers where anything is or was paused, order
-// likewise, places of limits in worlds of gates, progress where the database went back.
+// that were made; and what is parked is claimed in order: checkgates.go, checkorder.go. This is judged in all worlds.
 //
 // With [Config.Second] nodes use a real state store, which is held to MemStore at each read and write.
 //

@@ -15,7 +15,6 @@ import (
 // gates are what operators do, and since when it is so.
 type gates struct {
 	rand    *rand.Rand
-	paused  bool                    // something has been, at some time
 	changed map[string]core.Instant // when the limit of an agent has changed last
 	moved   map[grantsOf]core.Instant
 	owed    map[grantsOf]core.Instant // until when a rate makes up for retries

@@ -72,7 +72,6 @@ func (w *World) drawPause() core.Pause {
 
 func (w *World) setPauses(all []core.Pause) {
 	w.pauses = all
-	w.gates.paused = w.gates.paused || len(all) > 0
 	w.tell("", -1, "%d pauses", len(all))
 	for _, n := range w.nodes {
 		n.after(w.delay(), func() {

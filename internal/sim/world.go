@@ -27,7 +27,6 @@ type Config struct {
 	Log        *slog.Logger  // of the roles; nil: none
 	Gates      bool          // operators change limits, pauses and versions of plans, in the storm and after it
 	Second     func() Second // opens an empty store that is held to the one in memory; nil: there is none
-	Judge      Judge         // what the engine of today is known to break and is judged all the same
 	Ledger     agents.Ledger // of the agents; nil: one in memory
 }
 

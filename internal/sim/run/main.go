@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
-	"strings"
 	"sync"
 
 	"duly.dev/duly/internal/sim"
@@ -34,7 +33,6 @@ func run(args []string, out, errs io.Writer) int {
 	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
 	flags.BoolVar(&r.both, "both", false, "database and streams are restored from copies of different times in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
-	judge := flags.String("judge", "", "also what the engine of today is known to break: paused, order, joined by commas, or all")
 	store := flags.String("store", "memory", "memory: the simulator's own; sqlite: nodes use SQLite, which is held to that")
 	faults := flags.Bool("faults", false, "print how often each fault happened")
 	profile := flags.String("cpuprofile", "", "write a profile of the processor's time to this file")
@@ -47,10 +45,6 @@ func run(args []string, out, errs io.Writer) int {
 	}
 	if worlds[r.world] == nil {
 		fmt.Fprintf(errs, "sim: world %q: want linear, graph, gates or all\n", r.world)
-		return 2
-	}
-	if err := r.judgeAlso(*judge); err != nil {
-		fmt.Fprintln(errs, "sim:", err)
 		return 2
 	}
 	if err := r.useStore(*store); err != nil {
@@ -97,8 +91,6 @@ type runner struct {
 	out         io.Writer
 	tasks, show int
 	world       string
-	judge       string
-	also        sim.Judge
 	sqlite      *sqliteStores // nil: the simulator's own store alone
 	operators   bool
 	both        bool
@@ -131,25 +123,6 @@ func (r *runner) all(first uint64, seeds, workers int) {
 // worlds are the worlds of each seed.
 var worlds = map[string][]string{"linear": {"linear"}, "graph": {"graph"}, "gates": {"gates"}, "all": {"linear", "graph", "gates"}}
 
-// judgeAlso reads what is judged besides.
-func (r *runner) judgeAlso(names string) error {
-	r.judge = names
-	for name := range strings.SplitSeq(names, ",") {
-		switch name {
-		case "":
-		case "paused":
-			r.also.Paused = true
-		case "order":
-			r.also.Order = true
-		case "all":
-			r.also = sim.JudgeAll
-		default:
-			return fmt.Errorf("judge %q: want paused, order or all", name)
-		}
-	}
-	return nil
-}
-
 // useStore opens what worlds need of a store.
 func (r *runner) useStore(name string) (err error) {
 	switch name {
@@ -167,7 +140,7 @@ func (r *runner) config(seed uint64, kind string) sim.Config {
 	if r.sqlite != nil {
 		cfg.Second = r.sqlite.open
 	}
-	if cfg.Judge = r.also; kind == "gates" {
+	if kind == "gates" {
 		cfg = cfg.AsGates()
 	}
 	cfg.Graph = kind == "graph"
@@ -199,9 +172,6 @@ func (r *runner) one(seed uint64, kind string) {
 		more := " -world " + kind
 		if r.sqlite != nil {
 			more += " -store sqlite"
-		}
-		if r.judge != "" {
-			more += " -judge " + r.judge
 		}
 		if r.operators {
 			more += " -operators"

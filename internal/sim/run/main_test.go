@@ -58,16 +58,8 @@ func TestOnSQLite(t *testing.T) {
 	}
 }
 
-// What is judged on request is found at once.
-func TestJudge(t *testing.T) {
-	var out strings.Builder
-	if status := run([]string{"-seeds", "4", "-world", "gates", "-judge", "paused,order", "-show", "1"}, &out, io.Discard); status != 1 || !strings.Contains(out.String(), "-world gates -judge paused,order") {
-		t.Fatalf("status %d\n%s", status, &out)
-	}
-}
-
 func TestBadFlags(t *testing.T) {
-	for _, args := range []string{"-seeds -1", "-workers 0", "-world round", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-judge all,nothing", "-store other", "-what"} {
+	for _, args := range []string{"-seeds -1", "-workers 0", "-world round", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-store other", "-what"} {
 		var errs strings.Builder
 		if status := run(strings.Fields(args), io.Discard, &errs); status != 2 || errs.Len() == 0 {
 			t.Errorf("%s: status %d, said %q", args, status, &errs)
