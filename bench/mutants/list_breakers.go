@@ -4,9 +4,9 @@ package main
 var breakerMutants = []mutant{
 	{
 		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/breaker.go",
-		old: "		steps |= 1 << uint(i)\n		if a.limit != nil {", new: "		if a.limit != nil {",
+		old: "if limit < 0 || a.tried {", new: "if limit <= 0 || a.tried {",
 		fault: "commands leave to an agent whose breaker is open",
-		run:   "^(TestBreakerParks|TestLimitOverNodes)$",
+		run:   "^TestBreakerParks$",
 	},
 	{
 		name: "trial-without-end", invariant: 11, file: "scheduler/breaker.go",
@@ -22,7 +22,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "parked-is-not-given-up", invariant: 11, file: "scheduler/breaker.go",
-		old: "p.park[slot], p.giveUp[slot] = true, a.breaker.Back(c.now) != 0", new: "p.park[slot], p.giveUp[slot] = true, false",
+		old: "slot.gaveUp == breaker.Revision {", new: "slot.gaveUp <= breaker.Revision {",
 		fault: "a task that is parked when the breaker opens, and cannot wait so long, is not undone until its deadline",
 		run:   "^TestBreakerGivesUp$",
 	},
@@ -63,14 +63,14 @@ var breakerMutants = []mutant{
 		run:   "^TestFewBeginsOne$",
 	},
 	{
-		name: "rate-between-grants", invariant: 11, file: "scheduler/breaker.go",
-		old: "		s.agents.rateAt = earlier(s.agents.rateAt, a.limit.next(s.cycle.now, a.out))\n	}\n	return room", new: "	}\n	return room",
+		name: "rate-between-grants", invariant: 11, file: "scheduler/limit.go",
+		old: "\t\tv.until = is.next(now)\n", new: "\t\tv.until = 0\n",
 		fault: "a rate lets one command through for each grant that comes",
 		run:   "^TestRateOverNodes$",
 	},
 	{
 		name: "key-without-limit", invariant: 12, file: "scheduler/keys.go",
-		old: "		return k.room(now, a.longest)\n	}\n	return 0", new: "		return k.room(now, a.longest)\n	}\n	return -1",
+		old: "\tif k == nil {\n\t\treturn verdict{}\n", new: "\tif k == nil {\n\t\treturn anyNumber\n",
 		fault: "the first commands of a key leave without a grant",
 		run:   "^(TestKeysOverNodes|TestBranchesOfAKey)$",
 	},
@@ -94,7 +94,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "key-goes-on-late", invariant: 11, file: "scheduler/keys.go",
-		old: "	k.inUse.end(gone, over)\n	k.change()\n	k.look()\n", new: "	k.inUse.end(gone, over)\n	k.change()\n",
+		old: "\tk.inUse.end(gone, over)\n\tk.change()\n\tk.opened()\n", new: "\tk.inUse.end(gone, over)\n\tk.change()\n",
 		fault: "the next task of a key waits for a grant although a place is free",
 		run:   "^TestNextOfAKey$",
 	},

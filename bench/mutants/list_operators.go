@@ -30,7 +30,7 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "pause-holds-nothing", invariant: 12, file: "scheduler/pauses.go",
-		old: "	if len(s.pauses.all) == 0 || e.plan == nil {\n		return 0\n", new: "	if len(s.pauses.all) >= 0 || e.plan == nil {\n		return 0\n",
+		old: "\tcase len(b.all) == 0:\n", new: "\tcase len(b.all) >= 0:\n",
 		fault: "commands leave that a pause holds back",
 		run:   "^TestPauseHolds$",
 	},
