@@ -246,7 +246,7 @@ func (s *Shard) queueParked() (room bool) {
 
 // othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while
 // many that have begun wait for an agent of its plan.
-func (s *Shard) othersFirst(p *partition, e *entry) (steps uint64) {
+func (s *Shard) othersFirst(e *entry) (steps uint64) {
 	if e.plan == nil {
 		return 0
 	}
@@ -338,7 +338,7 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 }
 
 // begunFirst reports whether a task of a plan has to wait for others that have begun.
-func (s *Shard) begunFirst(p *partition, ref *planRef) bool {
+func (s *Shard) begunFirst(ref *planRef) bool {
 	for _, slot := range ref.slots {
 		if slot != nil && slot.order != nil && s.manyBegun(slot.order) {
 			return true
@@ -355,7 +355,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	many := s.manyBegun(at)
 	keys := s.keyTakesAt(slot)
-	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(p, ref) }, keys)
+	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(ref) }, keys)
 	numbers := make([]int64, len(taken))
 	for i := range taken {
 		numbers[i] = taken[i].number
