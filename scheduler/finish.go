@@ -355,7 +355,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	many := s.manyBegun(at)
 	keys := s.keyTakesAt(slot)
-	taken := at.take(s.cycle.now, room, func(ref *planRef) bool { return s.begunFirst(ref) }, keys)
+	taken := at.take(s.cycle.now, room, s.begunFirst, keys)
 	numbers := make([]int64, len(taken))
 	for i := range taken {
 		numbers[i] = taken[i].number
