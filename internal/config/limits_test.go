@@ -99,7 +99,7 @@ func make64(s string) []string {
 // unbounded are settings that are judged where they are used: addresses, names of
 // files, words that the command line has checked.
 var unbounded = map[string]bool{
-	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSCA": true, "ClientCA": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
+	"HTTPAddr": true, "Insecure": true, "OIDCIssuer": true, "OIDCClientID": true, "OIDCSecretFile": true, "OIDCClaim": true, "Now": true, "NATSDir": true, "SyncAlways": true, "NATSURL": true, "NATSContext": true, "NATSCreds": true, "NATSCA": true, "ClientCA": true, "NATSInbox": true, "DatabaseURL": true, "LogFormat": true, "LogLevel": true,
 	"Level": true, "Version": true, "Chain": true, "AlertsAllowLocal": true, "AlertsSecretsDir": true,
 }
 
