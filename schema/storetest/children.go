@@ -205,10 +205,12 @@ func testPurgeFamily(r *rig) {
 	r.purged(0, later, 1, 2) // more than one child, the first of which has more than one itself
 	left(10, 11, 12, 13, 14, 21)
 	r.takeOver(1) // what has begun goes on, whoever begins again
-	// More than 3 children: so many, with theirs. How many that counts depends on whether they are met with their parent.
-	get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, later, 0, 3))(r)
+	// More than 3 children: so many, with theirs. The root counts again with each page, which who counts journals that went
+	// does not see: the stores behind faults do that after an outcome that is not known.
+	page := func() { get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, later, 0, 3))(r) }
+	page()
 	left(13, 14)
-	r.purged(0, later, 3, 2) // and the last of them
+	page() // and the last of them
 	left(14)
 	end(&writes[5], core.StateProcessed, 10) // an operator has seen to it
 	r.purged(0, later, 3, 1)
