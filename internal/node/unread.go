@@ -24,6 +24,11 @@ const (
 // unreadCondition is what is told of streams that are not read.
 func (n *Node) unreadCondition() ground.Condition {
 	w := &unreadWatch{owner: n.owning, cursors: func(ctx context.Context, partitions []int) ([]core.PartitionState, error) {
+		for _, t := range n.ground.Troubles() {
+			if t.Name == condDatabase || t.Name == condCommits {
+				return nil, t.Reason // what is committed nowhere is read nowhere
+			}
+		}
 		return n.store.CursorsOf(ctx, partitions, "")
 	}, first: func(ctx context.Context, p int, control bool, cursor uint64) (uint64, core.Instant, error) {
 		return n.conn.Unread(ctx, p, control, cursor)
@@ -74,8 +79,9 @@ func (w *unreadWatch) look(ctx context.Context) (all []ground.Found) {
 		all = append(all, ground.Found{Key: "in", Since: at.Time(), Err: fmt.Errorf("the stream endpoint: a message of %s is not brought to its partition", text(at))})
 	}
 	states, err := w.cursors(ctx, snap.Owned)
-	if err != nil {
-		return all // the database is another condition
+	if err != nil { // the database is another condition; when it is well again, what waited meanwhile has its time
+		w.stand = nil
+		return all
 	}
 	w.follow(states, snap.Owned, now)
 	var stand []*behind
