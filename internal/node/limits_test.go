@@ -374,7 +374,7 @@ func TestLimitOfKeys(t *testing.T) {
 			before++
 		}
 	}
-	if before > busy*2/3 {
+	if before > busy*9/10 { // all of them, if the others waited for the busy key; how many, by how soon places come back
 		t.Errorf("%d of %d calls of the busy key began before the last of the others", before, busy)
 	}
 	until(t, "no key that is not in use has a grant", func() bool {
