@@ -714,7 +714,8 @@ func (s *Shard) askOverdue(p *partition, e *entry, ev *core.Event) {
 	}
 }
 
-// find, which notes in the cycle what plan of it cannot be read, returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
+// find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
+// A plan of it that cannot be read it notes in the cycle.
 func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
 	s.cycle.unread = nil
 	if e := p.ids[id]; e != nil {

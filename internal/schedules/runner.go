@@ -30,6 +30,9 @@ type State struct {
 	Why   string // it ended so, in words
 }
 
+// closed reports whether the task holds nothing up any more: it has ended, or is not waited for.
+func (s State) closed() bool { return s.State.Ended() || s.State == operate.ScheduleForgotten }
+
 // Tasks tells where tasks stand.
 type Tasks interface {
 	// States returns those of the ids that are there, by id.
@@ -178,7 +181,7 @@ func (r *Runner) outcomes(ctx context.Context) error {
 	}
 	for _, task := range open {
 		ended := states[task.Task]
-		if !ended.State.Ended() && ended.State != operate.ScheduleForgotten {
+		if !ended.closed() {
 			continue
 		}
 		is, err := r.store.ScheduleByName(ctx, task.Name)
@@ -372,7 +375,7 @@ func (r *Runner) busy(ctx context.Context, s *operate.Schedule, l *looked) (bool
 		return false, fmt.Errorf("task %s, which was submitted last: %w", s.LastTask, err)
 	}
 	ended := states[s.LastTask]
-	if !ended.State.Ended() && ended.State != operate.ScheduleForgotten {
+	if !ended.closed() {
 		return true, nil
 	}
 	l.task, l.outcome, l.why = s.LastTask, ended.State, core.ShortText(ended.Why, operate.ScheduleTextMax)
