@@ -81,9 +81,8 @@ unit: ## all tests of the root module
 	$(call heading,tests)
 	@go test -count=1 -timeout=$(UNIT_LIMIT) $(FIRST) ./...
 
-# SQLite is C that a program made into Go: the detector finds nothing of ours in there and makes it six times slower. In
-# the NATS server, which tests run in their process, it finds the server's own, at a reload for instance.
-RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=github.com/nats-io/nats-server/v2/server=-race=false
+# SQLite is C that a program made into Go: the detector finds nothing of ours in there and makes it six times slower.
+RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
 # DULY_TESTS=all: also what the gate leaves out of a test because it hardly ever finds more.
 race: ## all tests of the root module under the race detector
