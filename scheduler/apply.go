@@ -398,7 +398,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 			return nil, err
 		case unread != nil && !awaits:
 			s.cycle.unread = unread
-			s.leave(saved, unread)
+			s.leave(p, saved, unread)
 			return nil, nil
 		case unread != nil:
 			s.cycle.unread = unread
@@ -410,7 +410,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	}
 	t, err := core.Replay(plan, saved)
 	if err != nil {
-		s.leave(saved, err)
+		s.leave(p, saved, err)
 		return nil, nil
 	}
 	e.task = t
@@ -425,7 +425,8 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 
 // leave leaves a stored task alone that this node cannot go on with: its partition goes on. That is logged once for a task,
 // because the supervisor asks about it again and again.
-func (s *Shard) leave(saved *core.Saved, why error) {
+func (s *Shard) leave(p *partition, saved *core.Saved, why error) {
+	p.leaveUncounted(saved)
 	if s.left[saved.Row.ID] {
 		return
 	}

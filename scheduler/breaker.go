@@ -48,11 +48,13 @@ type agentBook struct {
 	counted []*agentCalls
 	open    []core.Breaker // those that are not closed
 	limited map[string]core.Limit
-	keyed   bool           // one of them has keys
-	ready   []*keyCalls    // for which tasks that stand aside may go on
-	changed []*keyCalls    // whose use is to be told
-	keysAt  core.Instant   // when limits of keys are to be looked at again; 0: when something else happens
-	back    []core.Instant // of the event at hand
+	keyed   bool                // one of them has keys
+	ready   []*keyCalls         // for which tasks that stand aside may go on
+	changed []*keyCalls         // whose use is to be told
+	keysAt  core.Instant        // when limits of keys are to be looked at again; 0: when something else happens
+	behind  map[int]*leftBehind // by partition
+	term    int64               // how often the shard had no partition and took one over: grants of an earlier term are over
+	back    []core.Instant      // of the event at hand
 }
 
 // of is the agent of a name.
@@ -170,14 +172,23 @@ func (s *Shard) leaveFor(e *entry, out *core.Outcome) {
 			continue
 		}
 		a := e.plan.agents[x.Step]
-		a.spend(s.cycle.now)
-		if k := e.keyAt(x.Step); k != nil {
-			k.spend(s.cycle.now)
+		if !x.Again { // see mayRetry
+			s.spendCall(e, x.Step)
 		}
 		if a.breaker.Limit(s.cycle.now) >= 0 && e.trial&(1<<uint(x.Step)) == 0 {
 			a.tried++
 			e.trial |= 1 << uint(x.Step)
 		}
+	}
+}
+
+// spendCall takes a do command off the rates of its agent.
+func (s *Shard) spendCall(e *entry, step int) {
+	if a := e.plan.agents[step]; a != nil {
+		a.spend(s.cycle.now)
+	}
+	if k := e.keyAt(step); k != nil {
+		k.spend(s.cycle.now)
 	}
 }
 
@@ -220,14 +231,12 @@ func (e *entry) place(i int) {
 	}
 }
 
-// giveBack gives up places of a task. gone: a command may be at work, so its place is no one else's until it is over.
-func (e *entry) giveBack(places uint64, gone bool) {
+// giveBack gives up places of a task.
+func (e *entry) giveBack(places uint64) {
 	each(places, func(i int) {
-		a := e.plan.agents[i]
-		over := a.book.now().Add(a.longest)
-		a.end(gone, over)
+		e.plan.agents[i].out--
 		if k := e.keyAt(i); k != nil {
-			k.end(gone, over)
+			k.end()
 		}
 	})
 	e.out, e.took = e.out&^places, e.took&^places
@@ -239,7 +248,7 @@ func (e *entry) settle() (free bool) {
 		return false
 	}
 	over, tried := e.out&^e.working(), e.trial
-	e.giveBack(over, false)
+	e.giveBack(over)
 	e.took = 0
 	e.leaveTrial(false)
 	return over != 0 || e.trial != tried
@@ -247,7 +256,7 @@ func (e *entry) settle() (free bool) {
 
 // refused gives back what a task took in this round: its row is refused, so that nothing of it leaves.
 func (e *entry) refused() {
-	e.giveBack(e.took, false)
+	e.giveBack(e.took)
 	e.uncommitted = true
 }
 
@@ -262,10 +271,11 @@ func (e *entry) leaveTrial(all bool) {
 	})
 }
 
-// letGo forgets what a task has at its agents: it is let go.
-func (e *entry) letGo() {
+// letGo forgets what a task of a partition has at its agents: it is let go, and leaves behind what it has out.
+func (e *entry) letGo(p *partition) {
 	e.leaveTrial(true)
-	e.giveBack(e.out, true)
+	each(e.out, func(i int) { e.plan.agents[i].leave(p, e.keyAt(i)) })
+	e.out, e.took = 0, 0
 }
 
 // unmark forgets the same before the task goes on by another plan, and is counted again. It returns what there was.
@@ -285,7 +295,7 @@ func (e *entry) remark(was marks) {
 
 // uncount forgets what it has out, and its keys.
 func (e *entry) uncount() {
-	e.giveBack(e.out, false)
+	e.giveBack(e.out)
 	e.keys = nil
 }
 

@@ -223,7 +223,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
 	p.occupy(e, 0, s.cfg.AgentWindow)
-	e.letGo()
+	e.unmark()
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
 		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline, StartAt: was.StartAt,

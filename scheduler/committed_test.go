@@ -19,9 +19,14 @@ func (r *rig) bound(l core.Limit) {
 		r.control(core.Control{Kind: core.EventCancel, ID: id, Type: "order", Actor: "c"})
 	}
 	r.leaves()
-	grant := core.Grant{Holder: "n", Wanted: 1, Places: l.Concurrent, RateMilli: l.RateMilli, Until: r.now.Add(time.Hour)}
-	r.mail.Grants = append(r.mail.Grants, scheduler.GrantMail{ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant, First: true}, Seq: 1})
+	r.granted(1, l)
 	r.leaves()
+}
+
+// granted gives the shard all of a limit, in one of its terms.
+func (r *rig) granted(term int64, l core.Limit) {
+	grant := core.Grant{Holder: "n", Wanted: 1, Places: l.Concurrent, RateMilli: l.RateMilli, Until: r.now.Add(time.Hour)}
+	r.mail.Grants = append(r.mail.Grants, scheduler.GrantMail{Term: term, ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant, First: true}, Seq: term})
 }
 
 // counted is what the shard has counted of calls since the last look.
@@ -61,6 +66,7 @@ func TestPlaceIsFreedByTheCommit(t *testing.T) {
 			r.store.BeforeCommit = nil
 			if _, owns := r.shard.Owns(1); !owns {
 				r.adopt(1)
+				r.granted(2, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
 			}
 			r.leaves()
 			r.adopt(0)

@@ -19,7 +19,6 @@ func (s *Shard) Keys(agent string) []string {
 }
 
 // ReleaseLimits gives back what no command uses, as a scheduler that stops does.
-func (s *Scheduler) ReleaseLimits() { s.releaseLimits() }
 
 // KeysHeld is how many keys the node knows of that committers use.
 func (s *Scheduler) KeysHeld() (n int) {

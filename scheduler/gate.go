@@ -17,6 +17,7 @@ type ask struct {
 	there  bool   // the task has a place in the agent's window
 	tried  bool   // the step has its part of the breaker's trial
 	placed bool   // it has its places of the limit
+	again  bool   // and waits for the agent: no call has been taken, so the rate counts this one
 }
 
 // verdict is what the gate, or one of its stages, says.
@@ -127,11 +128,16 @@ func (s *Shard) askOf(e *entry, step int) ask {
 	return a
 }
 
-// mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses.
+// mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses and a call of the
+// rate. It takes that.
 func (s *Shard) mayRetry(e *entry, step int) bool {
 	a := s.askOf(e, step)
-	a.there, a.tried, a.placed = true, true, true
-	return s.mayLeave(a).n != 0
+	a.there, a.tried, a.placed, a.again = true, true, true, true
+	if s.mayLeave(a).n == 0 {
+		return false
+	}
+	s.spendCall(e, step)
+	return true
 }
 
 // gateOf says in an event which steps may not begin now.

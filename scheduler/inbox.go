@@ -106,6 +106,13 @@ func (b *Inbox) grant(m GrantMail) {
 	b.unlockDue()
 }
 
+// counted takes who counts what partitions have out.
+func (b *Inbox) counted(all []core.Counting) {
+	b.mu.Lock()
+	b.mail.Counted = all
+	b.unlockDue()
+}
+
 // probed takes what an agent says of a do that was silent, and stamps it.
 func (b *Inbox) probed(m ProbedMail) {
 	b.mu.Lock()

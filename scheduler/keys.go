@@ -48,9 +48,9 @@ func (k *keyCalls) opened() {
 	}
 }
 
-// end is inUse.end, which may let others go on.
-func (k *keyCalls) end(gone bool, over core.Instant) {
-	k.inUse.end(gone, over)
+// end forgets a command that was out, so that others may go on.
+func (k *keyCalls) end() {
+	k.out--
 	k.change()
 	k.opened()
 }
@@ -129,14 +129,14 @@ type keyStage struct{}
 
 func (keyStage) room(a *ask, now core.Instant) verdict {
 	is := a.slot.calls
-	if !a.keyed || is.keys == nil || a.placed {
+	if !a.keyed || is.keys == nil {
 		return anyNumber
 	}
 	k := is.keys[a.key]
 	if k == nil {
 		return verdict{}
 	}
-	n := k.room(now, is.longest)
+	n := k.roomFor(a, now)
 	return verdict{n: n, few: n >= 0}
 }
 
@@ -208,7 +208,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 			waits = max(waits, 1)
 		}
 		k.kept = false
-		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, s.cycle.now, waits, k.agent.longest)
+		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, b.term, s.cycle.now, waits, k.agent.longest)
 		if use.idle() && !k.ready {
 			delete(k.agent.keys, k.key)
 		}

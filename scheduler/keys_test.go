@@ -304,30 +304,12 @@ func TestBranchesOfAKey(t *testing.T) {
 	}
 }
 
-// A node that stops gives back what it has of keys.
-func TestKeysAreReleased(t *testing.T) {
-	r := newLimitRig(t, 1, perKey("agent.a", 3, 0))
-	r.keyed(0, "1", 1)
-	r.run(time.Second)
-	r.keyed(0, "2", 1)
-	r.run(100 * time.Millisecond)
-	r.answer()
-	if keys := r.store.KeysGranted("agent.a"); !slices.Equal(keys, []string{"1", "2"}) {
-		t.Fatalf("keys %v have grants, want both", keys)
-	}
-	r.run(200 * time.Millisecond)
-	r.nodes[0].sched.ReleaseLimits()
-	if keys := r.store.KeysGranted("agent.a"); !slices.Equal(keys, []string{"2"}) {
-		t.Fatalf("keys %v have grants, want the one whose command is out", keys)
-	}
-}
-
 // When a command ends, the next one of its key leaves at once: that of the earliest deadline, of all partitions, and none that
 // has just come.
 func TestNextOfAKey(t *testing.T) {
 	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
 	n := r.nodes[0]
-	r.adopt(1)
+	r.adopt(0, 1)
 	in := n.sched.Committers()[0].Inbox()
 	pos := map[int]uint64{}
 	submit := func(partition int, id string, left time.Duration) {

@@ -24,7 +24,8 @@ type shardLimit struct {
 // GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
 type GrantMail struct {
 	core.ClaimedGrant
-	Seq int64 // rises with each grant that a shard is sent
+	Seq  int64 // rises with each grant that a shard is sent
+	Term int64 // of the shard that has claimed it
 }
 
 const (
@@ -67,18 +68,23 @@ func (l *shardLimit) room(now core.Instant, out int, longest time.Duration) int 
 	if now.Add(longest) > l.until {
 		return 0
 	}
-	room := -1
+	room := l.calls(now)
 	if l.limit.Concurrent > 0 {
 		l.comeDown(out)
-		room = max(0, l.places-out)
-	}
-	if l.limit.RateMilli > 0 {
-		l.refill(now)
-		if n := int(max(0, l.tokens) / token); room < 0 || n < room {
+		if n := max(0, l.places-out); room < 0 || n < room {
 			room = n
 		}
 	}
 	return room
+}
+
+// calls is how many the rate lets leave now; -1: as many as come.
+func (l *shardLimit) calls(now core.Instant) int {
+	if l.limit.RateMilli == 0 {
+		return -1
+	}
+	l.refill(now)
+	return int(max(0, l.tokens) / token)
 }
 
 // next is when the rate lets the next call through; 0: it is not the rate that keeps it back.
@@ -94,10 +100,10 @@ type limitStage struct{}
 
 func (limitStage) room(a *ask, now core.Instant) verdict {
 	is := a.slot.calls
-	if is.limit == nil || a.placed {
+	if is.limit == nil {
 		return anyNumber
 	}
-	n := is.room(now, is.longest)
+	n := is.roomFor(a, now)
 	v := verdict{n: n, few: n >= 0}
 	if n == 0 {
 		v.until = is.next(now)
@@ -107,10 +113,8 @@ func (limitStage) room(a *ask, now core.Instant) verdict {
 
 // inUse is what a shard uses of one limit: an agent's, or that of one of its keys.
 type inUse struct {
-	limit  *shardLimit  // nil: there is none
-	out    int          // commands that are out or wait for the agent, do and undo, and those of gone
-	gone   int          // of tasks that were let go with a command out
-	goneAt core.Instant // when these are over
+	limit *shardLimit // nil: there is none
+	out   int         // commands that are out or wait for the agent, do and undo, and those left behind
 }
 
 // room is how many do commands may leave now, each of which is over within longest; -1: as many as come.
@@ -118,35 +122,26 @@ func (u *inUse) room(now core.Instant, longest time.Duration) int {
 	if u.limit == nil {
 		return -1
 	}
-	u.settle(now)
 	return u.limit.room(now, u.out, longest)
 }
 
-// next is when the limit lets the next call through by itself: its rate, or places of tasks that were let go; 0: it does not.
-func (u *inUse) next(now core.Instant) (at core.Instant) {
+// roomFor is the same for a do of an agent that has what of it is placed.
+func (u *inUse) roomFor(a *ask, now core.Instant) int {
+	switch {
+	case a.again:
+		return u.limit.calls(now)
+	case a.placed:
+		return -1
+	}
+	return u.room(now, a.slot.calls.longest)
+}
+
+// next is when the limit's rate lets the next call through by itself; 0: it does not.
+func (u *inUse) next(now core.Instant) core.Instant {
 	if u.limit == nil {
 		return 0
 	}
-	if at = u.limit.next(now, u.out); u.gone > 0 {
-		at = earlier(at, max(u.goneAt, now))
-	}
-	return at
-}
-
-// settle forgets commands of tasks that were let go, when they are over.
-func (u *inUse) settle(now core.Instant) {
-	if u.gone > 0 && now >= u.goneAt {
-		u.out, u.gone = u.out-u.gone, 0
-	}
-}
-
-// end forgets a command that was out. One that is gone may be at work until it is over.
-func (u *inUse) end(gone bool, over core.Instant) {
-	if gone && u.limit != nil {
-		u.gone, u.goneAt = u.gone+1, max(u.goneAt, over)
-	} else {
-		u.out--
-	}
+	return u.limit.next(now, u.out)
 }
 
 // spend takes a do command that leaves off the rate.
@@ -157,7 +152,7 @@ func (u *inUse) spend(now core.Instant) {
 	}
 }
 
-// applyLimits takes limits and grants of the mail.
+// applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
 func (s *Shard) applyLimits() {
 	c, b := &s.cycle, &s.agents
 	if c.mail.Limits != nil {
@@ -168,7 +163,7 @@ func (s *Shard) applyLimits() {
 		m := &c.mail.Grants[i]
 		a := b.all[m.Limit.Agent]
 		switch {
-		case a == nil:
+		case a == nil || m.Term != b.term:
 		case m.Grant.Keyed:
 			if a.keys != nil {
 				a.key(m.Grant.Key).take(m, c.now)
@@ -178,6 +173,8 @@ func (s *Shard) applyLimits() {
 		}
 	}
 	c.mail.Grants = c.mail.Grants[:0]
+	b.freeLeft(c.now, c.mail.Counted)
+	c.mail.Counted = nil
 	if b.keysAt != 0 && c.now >= b.keysAt {
 		b.keysAt = 0
 		s.lookKeys()
@@ -206,7 +203,8 @@ func (s *Shard) setLimits(all []core.Limit) {
 			s.rekey(a, is.Key != "")
 		}
 		if a.limit != nil && !is.InAll() {
-			a.out, a.gone, a.limit = a.out-a.gone, 0, nil
+			b.forgetLeft(a)
+			a.limit = nil
 		}
 	}
 	if len(b.limited) > 0 { // else what is out is not known
@@ -229,6 +227,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 // limitUse is what a shard says of one limited agent, or of one key there.
 type limitUse struct {
 	of        limitOf
+	term      int64 // of the shard
 	seq       int64
 	wanted    int
 	places    int
@@ -238,20 +237,6 @@ type limitUse struct {
 
 // idle reports whether nothing is used of it, and nothing is wanted.
 func (u *limitUse) idle() bool { return u.wanted == 0 && u.places == 0 && u.rateMilli == 0 }
-
-// use is what is known of the use of a limit; nil: nothing is.
-func (b *agentBook) use(of limitOf) *inUse {
-	a := b.all[of.agent]
-	switch {
-	case a == nil:
-		return nil
-	case !of.keyed:
-		return &a.inUse
-	case a.keys[of.key] == nil:
-		return nil
-	}
-	return &a.keys[of.key].inUse
-}
 
 // limitOf is what a grant is of: the limit of an agent, or what bounds one key of it.
 type limitOf struct {
@@ -282,17 +267,16 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 			}
 			waits += here
 		}
-		yield(a.says(limitOf{agent: name}, s.cycle.now, waits, a.longest))
+		yield(a.says(limitOf{agent: name}, s.agents.term, s.cycle.now, waits, a.longest))
 	}
 	s.keyUses(yield)
 }
 
 // says is what the shard says of a limit, where so many tasks wait.
-func (u *inUse) says(of limitOf, now core.Instant, waits int, longest time.Duration) limitUse {
+func (u *inUse) says(of limitOf, term int64, now core.Instant, waits int, longest time.Duration) limitUse {
 	l := u.limit
-	u.settle(now)
 	l.comeDown(u.out)
-	is := limitUse{of: of, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}
+	is := limitUse{of: of, term: term, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}
 	if l.limit.RateMilli > 0 && l.rateMilli > 0 {
 		l.refill(now)
 		if l.tokens < token { // what it has sent is not made up for yet

@@ -27,6 +27,7 @@ type limitNode struct {
 	sched *scheduler.Scheduler
 	bus   *bus
 	pos   uint64
+	dead  bool
 }
 
 func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
@@ -70,8 +71,10 @@ func (r *limitRig) run(d time.Duration) (left int) {
 	r.t.Helper()
 	for until := r.now.Add(d); r.now < until; r.now = r.now.Add(50 * time.Millisecond) {
 		for _, n := range r.nodes {
-			r.turn(n)
-			left += r.work(n)
+			if !n.dead {
+				r.turn(n)
+				left += r.work(n)
+			}
 		}
 	}
 	return left
@@ -229,7 +232,7 @@ func (r *limitRig) gone(input []byte, within time.Duration) {
 	n := r.nodes[0]
 	n.shard().Drop(0)
 	over := r.now.Add(12 * time.Second) // complete-by and grace
-	r.adopt(1)
+	r.adopt(0, 1)
 	in := n.sched.Committers()[0].Inbox()
 	in.OpenGate(1, 100)
 	in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: []core.Submission{{Type: "order", ID: "next", Input: input, CompleteBy: r.now.Add(time.Hour)}}, Ack: func() {}})
@@ -241,10 +244,10 @@ func (r *limitRig) gone(input []byte, within time.Duration) {
 	}
 }
 
-// adopt has the first node take another partition over.
-func (r *limitRig) adopt(partition int) {
+// adopt has a node take another partition over.
+func (r *limitRig) adopt(node, partition int) {
 	r.t.Helper()
-	if _, err := r.nodes[0].shard().Adopt(r.t.Context(), r.now, partition, scheduler.Ground{Stream: "stream-1"}); err != nil {
+	if _, err := r.nodes[node].shard().Adopt(r.t.Context(), r.now, partition, scheduler.Ground{Stream: "stream-1"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -263,7 +266,7 @@ func TestDrainStartsNothing(t *testing.T) {
 					t.Fatalf("the partition is let go, and %v are out", r.out)
 				}
 			}
-			r.nodes[0].sched.ReleaseLimits()
+			r.run(5 * time.Second)
 			for _, g := range append(r.store.GrantsOf("agent.a"), r.store.GrantsOfKey("agent.a", "")...) {
 				if g.Places > 0 {
 					t.Fatalf("the node keeps %v", g)
@@ -277,7 +280,7 @@ func TestDrainStartsNothing(t *testing.T) {
 func TestPartitionsTakeTurns(t *testing.T) {
 	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
 	n := r.nodes[0]
-	r.adopt(1)
+	r.adopt(0, 1)
 	r.submit(0, 50)
 	in := n.sched.Committers()[0].Inbox()
 	in.OpenGate(1, 100)

@@ -15,7 +15,9 @@ import (
 // Limits of a node. Each committer is a holder: what it may use of an agent's limit is a grant in the state store. A claim
 // is one transaction that locks the limit's row, reads all grants and stores the holder's own, so that together they never
 // are more than the limit. A holder that is over its fair share gives places up as its commands end, and only then stores
-// less; a grant ends by itself when every command that it allowed is over.
+// less. A grant ends when every command that it allowed is over, or counted in the grants of others: who takes a partition
+// over counts what it goes on with, and says so in the store. When all have, the grants of those who have no partition are
+// nothing any more.
 
 // LimitStore keeps limits and grants, for all nodes.
 type LimitStore interface {
@@ -25,6 +27,12 @@ type LimitStore interface {
 	// transaction with the reading of all others, and returns it in the order of mine: at most core.ClaimsMax. What is
 	// idle of a key is not kept. A limit that is gone: core.ErrNotFound.
 	ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error)
+	// CountPlaces notes that what partitions have out as of their epochs is counted in the grants of a holder. Of the two
+	// fields that it looks at, Partition and Epoch, a pair that is not of the partition's owner now counts for nothing.
+	CountPlaces(ctx context.Context, holder string, all []core.Counting) error
+	// Counted returns who counts what partitions have out, of all that ever had an owner. ClaimGrants gives what holders
+	// have that core.Holders does not know to others.
+	Counted(ctx context.Context) ([]core.Counting, error)
 }
 
 // LimitConfig is what a scheduler needs for limits. Without a store there are none.
@@ -90,14 +98,22 @@ func (h *held) wants(l *core.Limit) bool {
 type limits struct {
 	told signal // a turn is due
 
-	mu    sync.Mutex
-	known map[string]core.Limit
-	held  map[holding]*held
-	seq   int64 // of the newest grant that any shard was sent
+	mu      sync.Mutex
+	known   map[string]core.Limit
+	held    map[holding]*held
+	seq     int64 // of the newest grant that any shard was sent
+	shards  []shardCounts
+	counted map[int]int64 // the epochs of the partitions that are said to be counted
 }
 
-func newLimits() *limits {
-	return &limits{told: newSignal(), known: map[string]core.Limit{}, held: map[holding]*held{}}
+// shardCounts is what a node knows of what a shard counts.
+type shardCounts struct {
+	here []core.Counting // is counted, and not said to be
+	left bool            // it has left something behind, which others may count
+}
+
+func newLimits(shards int) *limits {
+	return &limits{told: newSignal(), known: map[string]core.Limit{}, held: map[holding]*held{}, shards: make([]shardCounts, shards), counted: map[int]int64{}}
 }
 
 // collect takes what a shard says of its grants.
@@ -107,7 +123,7 @@ func (b *limits) collect(s *Shard, shard int) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	soon := false
+	soon := b.collectCounts(s, shard)
 	s.limitUses(func(u limitUse) {
 		key := holding{shard, u.of}
 		h := b.held[key]
@@ -116,6 +132,9 @@ func (b *limits) collect(s *Shard, shard int) {
 			return
 		}
 		h = b.of(key)
+		if u.term != h.use.term {
+			*h = held{}
+		}
 		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
 		h.use = u
@@ -124,6 +143,27 @@ func (b *limits) collect(s *Shard, shard int) {
 	if soon {
 		b.told.set()
 	}
+}
+
+// collectCounts takes of a shard which partitions it counts, and whether it has left something behind. It reports whether
+// that is to be looked at soon. limits is locked.
+func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
+	was, is := &b.shards[shard], shardCounts{left: len(s.agents.behind) > 0}
+	soon = is.left && !was.left
+	for p, epoch := range s.resumed {
+		if one := (core.Counting{Partition: p, Epoch: epoch}); b.counted[p] != epoch {
+			is.here, soon = append(is.here, one), soon || !slices.Contains(was.here, one)
+		}
+	}
+	*was = is
+	if soon { // no grant is of before these were taken over
+		for key, h := range b.held {
+			if key.shard == shard {
+				h.claimed = 0
+			}
+		}
+	}
+	return soon
 }
 
 // of is what is known of a holding, a new one if need be. limits is locked.
@@ -199,7 +239,51 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 			c.in.Limits(stored)
 		}
 	}
-	return s.claimAll(ctx, s.limits.due(s.cfg.Now()))
+	s.limits.mu.Lock()
+	counts := slices.Clone(s.limits.shards)
+	s.limits.mu.Unlock()
+	if err := s.claimAll(ctx, s.limits.due(s.cfg.Now())); err != nil {
+		return err
+	}
+	return s.tellCounts(ctx, counts)
+}
+
+// tellCounts says in the state store what shards count, and tells shards that have left something behind what others do.
+func (s *Scheduler) tellCounts(ctx context.Context, counts []shardCounts) error {
+	left := false
+	for shard := range counts {
+		left = left || counts[shard].left
+		all := counts[shard].here
+		if len(all) == 0 {
+			continue
+		}
+		if err := s.cfg.Limits.Store.CountPlaces(ctx, s.holder(shard), all); err != nil {
+			return fmt.Errorf("count the places of %d partitions: %w", len(all), err)
+		}
+		s.limits.mu.Lock()
+		for _, c := range all {
+			s.limits.counted[c.Partition] = c.Epoch
+		}
+		s.limits.mu.Unlock()
+	}
+	if !left {
+		return nil
+	}
+	all, err := s.cfg.Limits.Store.Counted(ctx)
+	if err != nil {
+		return fmt.Errorf("who counts the places of partitions: %w", err)
+	}
+	for shard := range counts {
+		if counts[shard].left {
+			s.committers[shard].in.counted(all)
+		}
+	}
+	return nil
+}
+
+// holder is the name of a shard's grants.
+func (s *Scheduler) holder(shard int) string {
+	return fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, shard)
 }
 
 // claimAll claims what committers may use, as many at a time as there may be of one agent.
@@ -220,15 +304,16 @@ func (s *Scheduler) claimAll(ctx context.Context, all []holding) error {
 // claimGrants claims what committers may use of one agent's limit and its keys, and tells their shards.
 func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	now := s.cfg.Now()
-	mine := make([]core.Grant, len(all))
+	mine, terms := make([]core.Grant, len(all)), make([]int64, len(all))
 	s.limits.mu.Lock()
 	for i, of := range all {
 		h := s.limits.of(of)
 		mine[i] = core.Grant{
-			Keyed: of.keyed, Key: of.key, Holder: fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, of.shard),
+			Keyed: of.keyed, Key: of.key, Holder: s.holder(of.shard),
 			Wanted: h.use.wanted, Until: now.Add(h.use.longest + grantMargin),
 		}
 		mine[i].Places, mine[i].RateMilli = h.floor()
+		terms[i] = h.use.term
 	}
 	s.limits.mu.Unlock()
 	got, err := s.cfg.Limits.Store.ClaimGrants(ctx, all[0].agent, now, mine)
@@ -241,7 +326,7 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
 		s.limits.seq++
 		h.seq, h.sent, h.claimed = s.limits.seq, got[i].Grant, now
-		mails[i] = GrantMail{got[i], h.seq}
+		mails[i] = GrantMail{got[i], h.seq, terms[i]}
 	}
 	s.limits.mu.Unlock()
 	for i, m := range mails {
@@ -255,6 +340,11 @@ func (s *Scheduler) LimitPause() time.Duration {
 	s.limits.mu.Lock()
 	defer s.limits.mu.Unlock()
 	wait := PausesEvery
+	for i := range s.limits.shards {
+		if s.limits.shards[i].left {
+			wait = limitRenew
+		}
+	}
 	for key, h := range s.limits.held {
 		l, _ := s.limits.bounds(key.limitOf)
 		switch {
@@ -265,21 +355,4 @@ func (s *Scheduler) LimitPause() time.Duration {
 		}
 	}
 	return wait
-}
-
-// releaseLimits gives back what no command uses any more, when the node stops: else it would count until it ends.
-func (s *Scheduler) releaseLimits() {
-	ctx, cancel := context.WithTimeout(context.Background(), grantMargin)
-	defer cancel()
-	s.limits.mu.Lock()
-	var idle []holding
-	for key, h := range s.limits.held {
-		if u := s.committers[key.shard].shard.agents.use(key.limitOf); (u == nil || u.out == 0) && h.sent.Until != 0 {
-			h.use, h.seq = limitUse{of: key.limitOf}, 0
-			idle = append(idle, key)
-		}
-	}
-	s.limits.mu.Unlock()
-	slices.SortFunc(idle, holding.compare)
-	s.reportUnlessEnded(ctx, TroubleLimits, s.claimAll(ctx, idle))
 }

@@ -19,6 +19,8 @@ type Mail struct {
 	// Limits are all limits, when they have changed; nil: they have not.
 	Limits *[]core.Limit
 	Grants []GrantMail // of what the shard may use of limits
+	// Counted says who counts what partitions have out, where the shard has left something behind; nil: nothing is new.
+	Counted []core.Counting
 
 	bytes int64 // of Tasks, held until the mail is given back
 	tasks int   // the submissions in Tasks, likewise
@@ -72,7 +74,7 @@ type PublishedMail struct {
 
 // Empty reports whether there is nothing in it.
 func (m *Mail) Empty() bool {
-	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Probed)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil && m.Breakers == nil && m.Limits == nil && len(m.Grants) == 0
+	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Probed)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil && m.Breakers == nil && m.Limits == nil && len(m.Grants) == 0 && m.Counted == nil
 }
 
 // reset empties the mail and keeps its memory.
@@ -85,5 +87,5 @@ func (m *Mail) reset() {
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
 	m.Probed = m.Probed[:0]
 	m.Published, m.Tasks, m.PlansChanged = m.Published[:0], m.Tasks[:0], false
-	m.Pauses, m.Breakers, m.Limits, m.Grants = nil, nil, nil, m.Grants[:0]
+	m.Pauses, m.Breakers, m.Limits, m.Grants, m.Counted = nil, nil, nil, m.Grants[:0], nil
 }

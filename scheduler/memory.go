@@ -133,7 +133,7 @@ func (p *partition) forget() {
 	p.memory.hold(-p.bytes)
 	p.admission.hold(-len(p.tasks))
 	for _, e := range p.tasks {
-		e.letGo()
+		e.letGo(p)
 	}
 	p.memory, p.admission, p.bytes = nil, nil, 0
 }

@@ -16,6 +16,8 @@ type partition struct {
 	// readUntil: submissions up to here that may have run are read again.
 	readUntil uint64
 
+	uncounted core.Instant // until when tasks that are left alone may have commands out
+
 	held []heldControl // requests that wait: see held.go
 
 	// Positions fully dealt with: every task of the message committed and every
@@ -209,7 +211,7 @@ func (p *partition) add(e *entry) {
 // drop forgets a task in flight.
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, 0, limit)
-	e.letGo()
+	e.letGo(p)
 	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)

@@ -115,7 +115,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	if cfg.Admission == nil {
 		cfg.Admission = NewAdmission(cfg.InFlight, cfg.CycleTarget)
 	}
-	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(cfg.Partitions), news: newNews(), breakers: newBreakers(), limits: newLimits(), pausesTold: newSignal()}
+	s := &Scheduler{cfg: cfg, store: store, wires: wires, members: members, log: log, placement: newPlacement(cfg.Partitions), news: newNews(), breakers: newBreakers(), limits: newLimits(cfg.Shards), pausesTold: newSignal()}
 	for i := range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(s, i, bus))
 	}
@@ -192,9 +192,6 @@ func (s *Scheduler) Run(parent context.Context) error {
 	wg.Go(func() { s.purge(ctx) })
 	s.keepPlaced(ctx)
 	wg.Wait()
-	if s.cfg.Limits.Store != nil && s.cfg.DrainMax >= 0 {
-		s.releaseLimits()
-	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Cause(parent)) && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("scheduler %s: %w", s.cfg.Node, err)
 	}

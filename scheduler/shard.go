@@ -206,7 +206,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
 		next = s.wakes[0].at
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.agents.leftAt(), s.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {

@@ -69,17 +69,29 @@ const (
 // noEpoch is not that of any owner.
 const noEpoch = -1
 
-// ChainTx is the transaction of a takeover, with the statements of this package.
-type ChainTx interface {
+// TakeOverTx is the transaction of a takeover, with the statements of this package.
+type TakeOverTx interface {
 	Row(ctx context.Context, query string, args []any, into ...any) error
 	Exec(ctx context.Context, query string, args ...any) error
 }
 
-// Continue continues the chain of a partition that a transaction takes over: it reads its
+// WriteTakeOver stores the state of a partition that a transaction takes over. done is to be called once that is committed.
+func (b *Base) WriteTakeOver(ctx context.Context, tx TakeOverTx, st *core.PartitionState, at core.Instant) (done func(), err error) {
+	query, args := b.takeOver(st)
+	if err := tx.Exec(ctx, query, args...); err != nil {
+		return nil, err
+	}
+	if err := tx.Exec(ctx, qTaken, st.Partition, st.Epoch); err != nil {
+		return nil, fmt.Errorf("places of partition %d: %w", st.Partition, err)
+	}
+	return b.continueChain(ctx, tx, st, at)
+}
+
+// continueChain continues the chain of a partition that a transaction takes over: it reads its
 // end, and adds a link where the chain begins, or begins again because owners between kept
 // none, or where the database has gone back. done takes note of it once the transaction is
 // committed.
-func (b *Base) Continue(ctx context.Context, tx ChainTx, st *core.PartitionState, at core.Instant) (done func(), err error) {
+func (b *Base) continueChain(ctx context.Context, tx TakeOverTx, st *core.PartitionState, at core.Instant) (done func(), err error) {
 	if !b.chains.kept {
 		return func() {}, nil
 	}

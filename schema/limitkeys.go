@@ -64,11 +64,15 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		case err != nil:
 			return err
 		}
-		stored, err := c.storedGrants(agent, mine)
+		holders, err := c.holders()
 		if err != nil {
 			return err
 		}
-		ended := slices.ContainsFunc(stored[grantsOf{}], func(o core.Grant) bool { return o.Until < now })
+		stored, err := c.storedGrants(agent, mine, holders)
+		if err != nil {
+			return err
+		}
+		over := endedGrants(stored[grantsOf{}], now)
 		rows := keyRows(stored, now)
 		if all, err = c.claim(&l, now, mine, stored, rows); err != nil {
 			return err
@@ -76,8 +80,9 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		if err := c.putKeyGrants(agent, rows); err != nil {
 			return err
 		}
-		if ended {
-			if _, err := c.exec(qForgetGrants, words(agent), a.of.time(now)); err != nil {
+		if len(over) > 0 {
+			query := qForgetGrants + a.of.rows(2, `holder TEXT`) + `)`
+			if _, err := c.exec(query, append([]any{words(agent)}, a.of.rowArgs(over)...)...); err != nil {
 				return err
 			}
 		}
@@ -121,6 +126,16 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 	return all, nil
 }
 
+// endedGrants are the holders of those that have ended.
+func endedGrants(stored []core.Grant, now core.Instant) (holders []string) {
+	for i := range stored {
+		if stored[i].Until < now {
+			holders = append(holders, stored[i].Holder)
+		}
+	}
+	return holders
+}
+
 // keyRow is what becomes of a row of key_grants.
 type keyRow struct {
 	was, stays bool // it is stored, and stays as it is
@@ -141,8 +156,16 @@ func keyRows(stored map[grantsOf][]core.Grant, now core.Instant) map[keyGrant]ke
 	return rows
 }
 
-// storedGrants are those of all that is claimed.
-func (c changes) storedGrants(agent string, mine []core.Grant) (map[grantsOf][]core.Grant, error) {
+// storedGrants are those of all that is claimed. Those of others that are none of holders have ended, if these are known.
+func (c changes) storedGrants(agent string, mine []core.Grant, holders map[string]bool) (map[grantsOf][]core.Grant, error) {
+	stored, err := c.readGrants(agent, mine)
+	for _, grants := range stored {
+		core.EndGrants(grants, mine, holders)
+	}
+	return stored, err
+}
+
+func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]core.Grant, error) {
 	stored := map[grantsOf][]core.Grant{}
 	var keys []string
 	for i := range mine {

@@ -23,7 +23,10 @@ const (
 	WHERE until_at > ?1 AND (wanted > 0 OR places > 0 OR rate_milli > 0) AND agent IN (SELECT agent FROM limits) GROUP BY agent`
 	qPutGrant = `INSERT INTO limit_grants (agent, holder, wanted, places, rate_milli, until_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 	ON CONFLICT (agent, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
-	qForgetGrants = `DELETE FROM limit_grants WHERE agent = ?1 AND until_at < ?2`
+	qForgetGrants = `DELETE FROM limit_grants WHERE agent = ?1 AND holder IN (SELECT u.holder FROM `
+	qTaken        = `INSERT INTO limit_partitions (partition, epoch) VALUES (?1, ?2) ON CONFLICT (partition) DO UPDATE SET epoch = excluded.epoch`
+	qCount        = `UPDATE limit_partitions SET counted = epoch, holder = ?1 WHERE (partition, epoch) IN (SELECT u.partition, u.epoch FROM `
+	qCounted      = `SELECT partition, epoch, counted, holder FROM limit_partitions`
 )
 
 // AgentLimits implements operate.LimitStore.
@@ -122,6 +125,51 @@ func (a *asked) Granted(ctx context.Context, now core.Instant) (map[string]opera
 		return nil, err
 	}
 	return sums, nil
+}
+
+// CountPlaces implements scheduler.LimitStore.
+func (a *asked) CountPlaces(ctx context.Context, holder string, all []core.Counting) error {
+	partitions, epochs := make([]int64, len(all)), make([]int64, len(all))
+	for i, c := range all {
+		partitions[i], epochs[i] = int64(c.Partition), c.Epoch
+	}
+	query := qCount + a.of.rows(2, `partition INT8`, `epoch INT8`) + `)`
+	if _, err := a.execOne(ctx, query, append([]any{words(holder)}, a.of.rowArgs(partitions, epochs)...)...); err != nil {
+		return fmt.Errorf("places of %d partitions: %w", len(all), err)
+	}
+	return nil
+}
+
+// Counted implements scheduler.LimitStore.
+func (a *asked) Counted(ctx context.Context) ([]core.Counting, error) {
+	all, err := scanAll(ctx, a.of, scanCounting, qCounted)
+	if err != nil {
+		return nil, fmt.Errorf("who counts the places of partitions: %w", err)
+	}
+	return all, nil
+}
+
+func scanCounting(row interface{ Scan(...any) error }) (c core.Counting, err error) {
+	err = row.Scan(&c.Partition, &c.Epoch, &c.Counted, &c.Holder)
+	return c, err
+}
+
+// holders are those whose grants count, see core.Holders. Grants are to be read after it: who has counted has claimed.
+func (c changes) holders() (map[string]bool, error) {
+	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qCounted))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []core.Counting
+	for rows.Next() {
+		one, err := scanCounting(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return core.Holders(all), rows.Err()
 }
 
 func (c changes) grants(agent string) (all []core.Grant, err error) {

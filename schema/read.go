@@ -332,8 +332,8 @@ func (r *reader) ScanPartition(row interface{ Scan(...any) error }) (core.Partit
 	return p.PartitionState, err
 }
 
-// TakeOverSQL writes a partition as its new owner has it, with its parameters.
-func (r *reader) TakeOverSQL(st *core.PartitionState) (query string, args []any) {
+// takeOver writes a partition as its new owner has it, with its parameters.
+func (r *reader) takeOver(st *core.PartitionState) (query string, args []any) {
 	p := PartitionRow{PartitionState: *st}
 	return r.sql.takeOver, append(Args(nil, r.sql.claimed, &p, r.time), st.Partition)
 }

@@ -94,6 +94,46 @@ type ClaimedGrant struct {
 	First bool  // no other holder has any of the rate
 }
 
+// Counting says whose grant counts what commands of a partition have out.
+type Counting struct {
+	Partition int
+	Epoch     int64  // of its owner
+	Counted   int64  // the epoch whose owner counted last what it goes on with
+	Holder    string // of the grants in which it did
+}
+
+// Holders are those in whose grants the commands of all partitions are counted: whatever another holder had out is counted
+// there by now, or over. nil: it is not known, because an owner has not counted yet, or none ever has.
+func Holders(all []Counting) map[string]bool {
+	var holders map[string]bool
+	for _, c := range all {
+		if c.Counted != c.Epoch {
+			return nil
+		}
+		if holders == nil {
+			holders = make(map[string]bool, len(all))
+		}
+		holders[c.Holder] = true
+	}
+	return holders
+}
+
+// EndGrants ends the stored grants of all but some holders, see Holders, where mine are not of them.
+func EndGrants(stored, mine []Grant, holders map[string]bool) {
+	if holders == nil {
+		return
+	}
+	own := make(map[string]bool, len(mine))
+	for i := range mine {
+		own[mine[i].Holder] = true
+	}
+	for i := range stored {
+		if g := &stored[i]; !holders[g.Holder] && !own[g.Holder] {
+			g.Until = 0
+		}
+	}
+}
+
 // Idle reports whether nothing is used of a grant, and nothing is wanted.
 func (g *Grant) Idle() bool { return g.Wanted == 0 && g.Places == 0 && g.RateMilli == 0 }
 

@@ -245,7 +245,7 @@ var faults = []section{
 		{"L3", "An error stops the store, the partition or the task that it is about, nothing wider", ""},
 		{"L4", "Each parked task has at least one waker, whatever is paused", ""},
 		{"L5", "What only watches never ends a node or stops a commit; a new kind of record reaches every observer", ""},
-		{"L6", "A place of a limit is free again when the partition of its holder has a higher epoch", "places of a dead owner stay taken up to the agent's longest complete-by"},
+		{"L6", "A place of a limit is free again when the partition of its holder has a higher epoch, whose owner counts what it goes on with", ""},
 		{"L7", "Memory of finished tasks that are not published yet is bounded, and begun work never waits for the event stream", ""},
 		{"L8", "An undo of a family is done whole or refused, also while the family is being forgotten", ""},
 		{"L9", "Runs of a schedule with overlap `skip` never overlap, and what is skipped is told", ""},

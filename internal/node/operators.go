@@ -164,6 +164,17 @@ func (b boundedLimits) ClaimGrants(ctx context.Context, agent string, now core.I
 	})
 }
 
+// CountPlaces implements scheduler.LimitStore.
+func (b boundedLimits) CountPlaces(ctx context.Context, holder string, all []core.Counting) error {
+	_, err := timely(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, b.store.CountPlaces(ctx, holder, all) })
+	return err
+}
+
+// Counted implements scheduler.LimitStore.
+func (b boundedLimits) Counted(ctx context.Context) ([]core.Counting, error) {
+	return timely(ctx, b.store.Counted)
+}
+
 // boundedBreakers is scheduler.BreakerStore whose calls end in time.
 type boundedBreakers struct{ store operate.BreakerStore }
 

@@ -149,6 +149,8 @@ type LimitStore interface {
 	Grants(ctx context.Context, agent string) ([]core.Grant, error)
 	Limits(ctx context.Context) ([]core.Limit, error)
 	ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error)
+	CountPlaces(ctx context.Context, holder string, all []core.Counting) error
+	Counted(ctx context.Context) ([]core.Counting, error)
 }
 
 // LimitKeeper is what operators need of a LimitStore.

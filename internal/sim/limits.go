@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -55,8 +56,11 @@ func (m *MemStore) ClaimGrants(_ context.Context, agent string, now core.Instant
 		m.grants = map[grantsOf][]core.Grant{}
 	}
 	all := make([]core.ClaimedGrant, len(mine))
+	holders := core.Holders(m.counting())
 	for i := range mine {
 		of := grantsOf{agent, mine[i].Keyed, mine[i].Key}
+		m.grants[of] = slices.Clone(m.grants[of])
+		core.EndGrants(m.grants[of], mine[i:i+1], holders)
 		all[i] = l.Claim(now, mine[i], m.grants[of])
 		m.grants[of] = slices.DeleteFunc(m.grants[of], func(g core.Grant) bool { return g.Holder == mine[i].Holder || g.Until < now })
 		if got := &all[i].Grant; !got.Keyed || !got.Idle() {
@@ -64,6 +68,49 @@ func (m *MemStore) ClaimGrants(_ context.Context, agent string, now core.Instant
 		}
 	}
 	return all, nil
+}
+
+// CountPlaces notes in whose grants partitions are counted.
+func (m *MemStore) CountPlaces(_ context.Context, holder string, all []core.Counting) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range all {
+		if m.partition(c.Partition).Epoch == c.Epoch {
+			m.counted[c.Partition] = core.Counting{Counted: c.Epoch, Holder: holder}
+		}
+	}
+	return nil
+}
+
+// Counted returns in whose grants partitions are counted.
+func (m *MemStore) Counted(context.Context) ([]core.Counting, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.counting(), nil
+}
+
+// counting is the same. The store is locked.
+func (m *MemStore) counting() (all []core.Counting) {
+	for _, p := range slices.Sorted(maps.Keys(m.partitions)) {
+		if is, st := m.counted[p], m.partitions[p]; st.Epoch > 0 {
+			all = append(all, core.Counting{Partition: p, Epoch: st.Epoch, Counted: is.Counted, Holder: is.Holder})
+		}
+	}
+	return all
+}
+
+// CountPlaces may have happened though the caller hears of a failure.
+func (s nodeStore) CountPlaces(ctx context.Context, holder string, all []core.Counting) error {
+	_, err := read(s, func() (bool, error) { return true, s.MemStore.CountPlaces(ctx, holder, all) })
+	if err == nil && s.n.w.fault(CommitAnswerLost) {
+		err = errFault
+	}
+	return err
+}
+
+// Counted may not be to be read.
+func (s nodeStore) Counted(ctx context.Context) ([]core.Counting, error) {
+	return read(s, func() ([]core.Counting, error) { return s.MemStore.Counted(ctx) })
 }
 
 // Limits may not be to be read.
@@ -76,7 +123,8 @@ func (s nodeStore) ClaimGrants(ctx context.Context, agent string, now core.Insta
 	all, err := read(s, func() ([]core.ClaimedGrant, error) { return s.MemStore.ClaimGrants(ctx, agent, now, mine) })
 	for i := range all {
 		got := &all[i]
-		s.n.w.tell("", -1, "%s may use %d places of %s%s, its fair share is %d", got.Grant.Holder, got.Grant.Places, agent, grantsOf{agent, got.Grant.Keyed, got.Grant.Key}.text(), got.Fair.Places)
+		s.n.w.tell("", -1, "%s may use %d places and %d mHz of %s%s, its fair share is %d and %d", got.Grant.Holder, got.Grant.Places, got.Grant.RateMilli, agent,
+			grantsOf{agent, got.Grant.Keyed, got.Grant.Key}.text(), got.Fair.Places, got.Fair.RateMilli)
 	}
 	if err == nil && s.n.w.fault(CommitAnswerLost) {
 		err = errFault

@@ -83,7 +83,7 @@ func (m *MemStore) copy() *MemStore {
 	c := NewMemStore()
 	c.plans = slices.Clone(m.plans)
 	c.breakers, c.reports = maps.Clone(m.breakers), maps.Clone(m.reports)
-	c.limits, c.grants = m.limits, maps.Clone(m.grants)
+	c.limits, c.grants, c.counted = m.limits, maps.Clone(m.grants), maps.Clone(m.counted)
 	for p, st := range m.partitions {
 		is := *st
 		c.partitions[p] = &is
@@ -102,5 +102,5 @@ func (m *MemStore) copy() *MemStore {
 // restore makes the tables what they were.
 func (m *MemStore) restore(c *MemStore) {
 	m.partitions, m.rows, m.ids, m.byNumber = c.partitions, c.rows, c.ids, c.byNumber
-	m.breakers, m.reports, m.limits, m.grants = c.breakers, c.reports, c.limits, c.grants
+	m.breakers, m.reports, m.limits, m.grants, m.counted = c.breakers, c.reports, c.limits, c.grants, c.counted
 }

@@ -15,13 +15,19 @@ type stageLimits struct {
 }
 
 // bound is an operator who limits the do commands at an agent, and a node that may use all of it: limit bank concurrent=1 to=n1.
+// term=2 is of the second time that the node had no partition, and has one.
 func (s *stage) bound(agent string, a args) {
 	l := core.Limit{Agent: agent, Concurrent: s.number(a["concurrent"]), Revision: 1}
-	s.limits.all = append(s.limits.all, l)
+	term := int64(1)
+	if a["term"] != "" {
+		term = int64(s.number(a["term"]))
+	} else {
+		s.limits.all = append(s.limits.all, l)
+	}
 	n, all := s.node(a["to"]), slices.Clone(s.limits.all)
 	n.mail.Limits = &all
 	grant := core.Grant{Holder: n.name, Wanted: 1, Places: l.Concurrent, Until: s.now.Add(time.Hour)}
-	n.mail.Grants = append(n.mail.Grants, scheduler.GrantMail{ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant}, Seq: int64(len(all))})
+	n.mail.Grants = append(n.mail.Grants, scheduler.GrantMail{Term: term, ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant}, Seq: int64(len(all)) + term})
 	s.say("operator", "limits", "%s to %d at a time", agent, l.Concurrent)
 	n.wake()
 }

@@ -54,6 +54,7 @@ type MemStore struct {
 	breakers   map[string]core.Breaker
 	limits     map[string]core.Limit
 	grants     map[grantsOf][]core.Grant // by agent
+	counted    map[int]core.Counting     // by partition
 	reports    map[[2]string]reported    // by agent and node
 	blamed     string                    // the task that the last ErrCorrupt is about
 }
@@ -88,7 +89,7 @@ type ended struct {
 
 // NewMemStore makes an empty store.
 func NewMemStore() *MemStore {
-	return &MemStore{partitions: map[int]*core.PartitionState{}, rows: map[rowKey]*row{}, ids: map[idKey]*row{}, byNumber: map[int][]*row{}}
+	return &MemStore{counted: map[int]core.Counting{}, partitions: map[int]*core.PartitionState{}, rows: map[rowKey]*row{}, ids: map[idKey]*row{}, byNumber: map[int][]*row{}}
 }
 
 // TakeOver raises the partition's epoch and makes the claim's owner its owner.

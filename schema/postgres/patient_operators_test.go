@@ -421,3 +421,11 @@ func (p patient) Granted(ctx context.Context, now core.Instant) (map[string]oper
 func (p patient) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
 	return retried(ctx, func() ([]core.ClaimedGrant, error) { return p.Store.ClaimGrants(ctx, agent, now, mine) })
 }
+
+func (p patient) CountPlaces(ctx context.Context, holder string, all []core.Counting) error {
+	return retriedDo(ctx, func() error { return p.Store.CountPlaces(ctx, holder, all) })
+}
+
+func (p patient) Counted(ctx context.Context) ([]core.Counting, error) {
+	return retried(ctx, func() ([]core.Counting, error) { return p.Store.Counted(ctx) })
+}

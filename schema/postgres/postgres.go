@@ -221,10 +221,7 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		query, args := p.TakeOverSQL(&st)
-		if _, err = tx.Exec(ctx, dollars(query), args...); err == nil {
-			continued, err = p.Continue(ctx, chainTx{tx}, &st, c.At)
-		}
+		continued, err = p.WriteTakeOver(ctx, takeOverTx{tx}, &st, c.At)
 		return err
 	})
 	if err == nil {
@@ -233,14 +230,14 @@ func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 	return st, err
 }
 
-// chainTx implements [schema.ChainTx].
-type chainTx struct{ tx pgx.Tx }
+// takeOverTx implements [schema.TakeOverTx].
+type takeOverTx struct{ tx pgx.Tx }
 
-func (t chainTx) Row(ctx context.Context, query string, args []any, into ...any) error {
+func (t takeOverTx) Row(ctx context.Context, query string, args []any, into ...any) error {
 	return t.tx.QueryRow(ctx, dollars(query), args...).Scan(into...)
 }
 
-func (t chainTx) Exec(ctx context.Context, query string, args ...any) error {
+func (t takeOverTx) Exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.tx.Exec(ctx, dollars(query), args...)
 	return err
 }

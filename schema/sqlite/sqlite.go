@@ -225,10 +225,7 @@ func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 			return err
 		}
 		st.Take(c)
-		query, args := s.TakeOverSQL(&st)
-		if _, err = tx.ExecContext(ctx, query, args...); err == nil {
-			continued, err = s.Continue(ctx, chainTx{tx}, &st, c.At)
-		}
+		continued, err = s.WriteTakeOver(ctx, takeOverTx{tx}, &st, c.At)
 		return err
 	})
 	if err == nil {
@@ -237,14 +234,14 @@ func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core
 	return st, err
 }
 
-// chainTx implements [schema.ChainTx].
-type chainTx struct{ tx *sql.Tx }
+// takeOverTx implements [schema.TakeOverTx].
+type takeOverTx struct{ tx *sql.Tx }
 
-func (t chainTx) Row(ctx context.Context, query string, args []any, into ...any) error {
+func (t takeOverTx) Row(ctx context.Context, query string, args []any, into ...any) error {
 	return t.tx.QueryRowContext(ctx, query, args...).Scan(into...)
 }
 
-func (t chainTx) Exec(ctx context.Context, query string, args ...any) error {
+func (t takeOverTx) Exec(ctx context.Context, query string, args ...any) error {
 	_, err := t.tx.ExecContext(ctx, query, args...)
 	return err
 }

@@ -75,6 +75,57 @@ func testGrants(r *rig) {
 	}
 }
 
+// testCountedPlaces: what a holder has is free once every partition is counted in the grants of others, as of its newest owner,
+// and not before.
+func testCountedPlaces(r *rig) {
+	r.limited(core.Limit{Agent: "pay", Concurrent: 10, RateMilli: 1000, Key: "type", KeyConcurrent: 10, Revision: 1})
+	until := start.Add(time.Hour)
+	claim := func(holder string) (places []int) {
+		r.Helper()
+		for _, c := range r.claim("pay", start, core.Grant{Holder: holder, Wanted: 10, Until: until}, core.Grant{Keyed: true, Key: "k", Holder: holder, Wanted: 10, Until: until}) {
+			places = append(places, c.Grant.Places)
+		}
+		return places
+	}
+	count := func(holder string, of ...core.Counting) {
+		r.Helper()
+		r.must(r.s.CountPlaces(r.ctx, holder, of))
+	}
+	was := get(r.s.Counted(r.ctx))(r)
+	first := r.takeOver(1).Epoch
+	for _, c := range was { // what other tests have taken over
+		count("old", c)
+	}
+	r.equal("of the first owner", claim("old"), []int{10, 10})
+	count("old", core.Counting{Partition: 1, Epoch: first})
+	r.equal("beside the owner", claim("new"), []int{0, 0})
+	second := r.takeOver(1).Epoch
+	r.equal("while nothing is counted since the takeover", claim("new"), []int{0, 0})
+	count("new", core.Counting{Partition: 1, Epoch: first})
+	r.equal("when an owner of before has counted", claim("new"), []int{0, 0})
+	all := []core.Counting{{Partition: 1, Epoch: second}}
+	for _, c := range was {
+		if c.Partition != 1 {
+			all = append(all, c)
+		}
+	}
+	count("new", all...)
+	for _, c := range get(r.s.Counted(r.ctx))(r) {
+		if want := (core.Counting{Partition: c.Partition, Epoch: c.Epoch, Counted: c.Epoch, Holder: "new"}); c != want {
+			r.Errorf("counted is %+v, want %+v", c, want)
+		}
+	}
+	r.equal("when it is counted", claim("new"), []int{10, 10})
+	for _, g := range get(r.s.Grants(r.ctx, "pay"))(r) {
+		if g.Holder == "old" {
+			r.Errorf("the grant %+v is still there", g)
+		}
+	}
+	if n, busiest := r.keysOf("pay", start); n != 1 || busiest[0].Holders != 1 {
+		r.Errorf("%d keys are granted: %+v", n, busiest)
+	}
+}
+
 func (r *rig) claim(agent string, now core.Instant, mine ...core.Grant) []core.ClaimedGrant {
 	r.Helper()
 	all := get(r.s.ClaimGrants(r.ctx, agent, now, mine))(r)

@@ -56,6 +56,7 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"calls that nodes report", testReportCalls},
 		{"limits", testLimits},
 		{"grants", testGrants},
+		{"places of partitions", testCountedPlaces},
 		{"grants of keys", testKeyGrants},
 		{"grants of keys end", testKeyGrantsEnd},
 		{"grants of keys at once", testKeyGrantsAtOnce},

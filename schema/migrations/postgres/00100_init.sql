@@ -475,6 +475,14 @@ CREATE TABLE IF NOT EXISTS key_grants (
 -- Those that have ended.
 CREATE INDEX IF NOT EXISTS key_grants_until ON key_grants (agent, until_at);
 
+-- In whose grants it is counted what a partition has out: in those of a holder, as of an epoch. epoch is that of its owner.
+CREATE TABLE IF NOT EXISTS limit_partitions (
+    partition INT8    NOT NULL PRIMARY KEY,
+    epoch     INT8    NOT NULL,
+    counted   INT8    NOT NULL DEFAULT 0,
+    holder    TEXT    NOT NULL DEFAULT ''
+);
+
 -- Every step of the tasks that have a journal, with what its last rows say: for people and their tools. A step is also as a
 -- later row of the whole task says: undos that gave up or are in trouble begin again when the undo is asked for again; when
 -- the database went back, what is done is done again, but not what an operator accepted, nor when the task is about to be

@@ -1,0 +1,129 @@
+package scheduler
+
+import (
+	"maps"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// What a shard leaves behind. A command that is out when its partition is let go may be at work, and has its place of a
+// limit until it is over, or until the partition's next owner counts it: it says so in the state store, see limits.go.
+
+// leftBehind is what tasks of a partition had out when they were let go.
+type leftBehind struct {
+	epoch  int64        // of the partition
+	over   core.Instant // by then they are
+	places []leftPlace
+}
+
+// leftPlace is one of an agent's limit, and of a key.
+type leftPlace struct {
+	agent *agentCalls // nil: that has no limit in all
+	key   *keyCalls   // nil: it has no key
+}
+
+// leave leaves a place of a task of a partition behind.
+func (a *agentCalls) leave(p *partition, key *keyCalls) {
+	place := leftPlace{a, key}
+	if a.limit == nil {
+		a.out--
+		place.agent = nil
+	}
+	if place == (leftPlace{}) {
+		return
+	}
+	b := a.book
+	if b.behind == nil {
+		b.behind = map[int]*leftBehind{}
+	}
+	l := b.behind[p.id]
+	if l == nil {
+		l = &leftBehind{}
+		b.behind[p.id] = l
+	}
+	l.epoch, l.over = p.epoch, max(l.over, b.now().Add(a.longest))
+	l.places = append(l.places, place)
+}
+
+// free gives back what was left behind in a partition.
+func (b *agentBook) free(partition int) {
+	l := b.behind[partition]
+	if l == nil {
+		return
+	}
+	for _, place := range l.places {
+		if place.agent != nil {
+			place.agent.out--
+		}
+		if place.key != nil {
+			place.key.end()
+		}
+	}
+	delete(b.behind, partition)
+}
+
+// freeLeft gives back what is over, or counted by a later owner.
+func (b *agentBook) freeLeft(now core.Instant, counted []core.Counting) {
+	for _, p := range slices.Sorted(maps.Keys(b.behind)) {
+		l := b.behind[p]
+		if now >= l.over || slices.ContainsFunc(counted, func(c core.Counting) bool { return c.Partition == p && c.Counted > l.epoch }) {
+			b.free(p)
+		}
+	}
+}
+
+// forgetLeft gives back what was left behind of an agent's limit, which is no more.
+func (b *agentBook) forgetLeft(a *agentCalls) {
+	for _, l := range b.behind {
+		for i := range l.places {
+			if l.places[i].agent == a {
+				a.out--
+				l.places[i].agent = nil
+			}
+		}
+	}
+}
+
+// leftAt is when something that was left behind is over; 0: nothing was.
+func (b *agentBook) leftAt() (at core.Instant) {
+	for _, l := range b.behind {
+		at = earlier(at, l.over)
+	}
+	return at
+}
+
+// begin begins a term: the shard had no partition, so others may have its grants.
+func (b *agentBook) begin() {
+	b.term++
+	for _, a := range b.all {
+		for _, k := range a.keys {
+			k.limit.lapse()
+			k.change()
+		}
+		if a.limit != nil {
+			a.limit.lapse()
+		}
+	}
+}
+
+// lapse makes nothing leave until there is another grant.
+func (l *shardLimit) lapse() { l.places, l.rateMilli, l.tokens, l.until = 0, 0, 0, 0 }
+
+// resumed are the partitions in which all that is out is counted, with their epochs.
+func (s *Shard) resumed(yield func(partition int, epoch int64) bool) {
+	for _, p := range s.inOrder() {
+		if s.cycle.now > p.uncounted && !yield(p.id, p.epoch) {
+			return
+		}
+	}
+}
+
+// leaveUncounted notes that a stored task is left alone: what it has out is not counted.
+func (p *partition) leaveUncounted(saved *core.Saved) {
+	over := saved.Row.Deadline
+	for i := range saved.Journal {
+		over = max(over, saved.Journal[i].Due)
+	}
+	p.uncounted = max(p.uncounted, over)
+}

@@ -1,0 +1,164 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/scheduler"
+)
+
+// leftLimits are those of which places are left behind.
+var leftLimits = map[string]core.Limit{"limit": {Agent: "agent.a", Concurrent: 3, Revision: 1}, "keys": perKey("agent.a", 3, 0)}
+
+// want checks how many do commands of the limited agent are out.
+func (r *limitRig) want(n int, when string) {
+	r.t.Helper()
+	out := map[string]bool{} // what is sent again is one
+	for _, c := range r.out {
+		if c.Step == "a" {
+			out[fmt.Sprint(c.Partition, " ", c.Number)] = true
+		}
+	}
+	if len(out) != n {
+		r.t.Fatalf("%d do commands are out %s, want %d", len(out), when, n)
+	}
+}
+
+// finishAll answers what is out, as its partitions' owners now are asked.
+func (r *limitRig) finishAll(owner map[int]int) {
+	for _, c := range r.out {
+		n, ok := owner[c.Partition]
+		if !ok {
+			n = c.Partition
+		}
+		r.nodes[n].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+	}
+	r.out = nil
+}
+
+// The places of a node that is dead are free when its successor has counted the commands that it goes on with, and these have
+// ended: long before the node's own grant would end.
+// covers: L6
+func TestDeadNodesPlaces(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 3, l)
+			r.submit(0, 6)
+			r.run(time.Second)
+			r.want(3, "before the node dies")
+			r.nodes[0].dead = true
+			r.submit(2, 3)
+			r.run(2 * time.Second)
+			r.want(3, "while no one has taken the partition over")
+			r.adopt(1, 0)
+			r.run(time.Second)
+			r.want(3, "when its successor has taken over")
+			for range 2 {
+				r.finishAll(map[int]int{0: 1})
+				r.run(3 * time.Second)
+				r.want(3, "when the places of the dead node's commands are free")
+			}
+		})
+	}
+}
+
+// Between a takeover and the new owner's first claim nothing of the former owner's is free: what it had out is counted nowhere
+// else.
+func TestPlacesOfATakeover(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 3, l)
+			r.submit(0, 3)
+			r.run(time.Second)
+			r.nodes[0].dead = true
+			r.adopt(1, 0)
+			r.nodes[1].dead = true // it stands still
+			r.submit(2, 3)
+			r.run(3 * time.Second)
+			r.want(3, "before they are counted")
+		})
+	}
+}
+
+// A node that lets a partition go uses the places of what it had out there as soon as the next owner counts them, not only
+// when these commands are over.
+func TestPlacesOfAPartitionThatMoves(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			r.submit(0, 3)
+			r.run(time.Second)
+			r.adopt(0, 2)
+			r.adopt(1, 0)
+			r.nodes[0].shard().Drop(0)
+			r.run(2 * time.Second)
+			r.finishAll(map[int]int{0: 1})
+			r.tasksOf(0, 2, 3)
+			r.run(2 * time.Second)
+			r.want(3, "at the node that let the others go")
+		})
+	}
+}
+
+// A grant is of the time in which its holder has partitions: others may have used it since.
+func TestGrantOfAnEarlierTerm(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			r.submit(0, 3)
+			r.run(time.Second)
+			r.finishAll(nil)
+			r.run(100 * time.Millisecond) // its places are its own still
+			r.nodes[0].dead = true
+			r.adopt(1, 0)
+			r.submit(1, 6)
+			r.run(time.Second)
+			r.want(3, "at the new owner")
+			r.nodes[0].shard().Drop(0)
+			r.adopt(0, 2)
+			r.tasksOf(0, 2, 3)
+			r.work(r.nodes[0])
+			r.want(3, "when the former owner has another partition")
+		})
+	}
+}
+
+// Retries at an agent that is not there use up none of its rate beyond what it allows: when the agent is back its tasks begin.
+func TestRetriesKeepToTheRate(t *testing.T) {
+	for name, l := range map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 2000, Revision: 1}, "keys": perKey("agent.a", 0, 2000)} {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 1, l)
+			r.submit(0, 30)
+			r.run(16 * time.Second)
+			tries := 0
+			for range 60 { // nobody takes its commands
+				for _, c := range r.out {
+					r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq})
+					tries++
+				}
+				r.out = nil
+				r.run(time.Second)
+			}
+			if most := 2*(16+60) + 10; tries < 10 || tries > most {
+				t.Fatalf("%d tries in 76 seconds, want 10 to %d", tries, most)
+			}
+			r.submit(0, 2)
+			if left := r.run(10 * time.Second); left < 15 {
+				t.Fatalf("%d commands left in ten seconds, the rate is 2 a second", left)
+			}
+		})
+	}
+}
+
+// tasksOf gives a node so many orders of a partition.
+func (r *limitRig) tasksOf(node, partition, n int) {
+	in := r.nodes[node].sched.Committers()[0].Inbox()
+	in.OpenGate(partition, 100)
+	var subs []core.Submission
+	for i := range n {
+		subs = append(subs, core.Submission{Type: "order", ID: fmt.Sprint("moved-", partition, "-", i), CompleteBy: r.now.Add(time.Hour)})
+	}
+	in.Tasks(scheduler.TaskMail{Partition: partition, Pos: 1, Submissions: subs, Ack: func() {}})
+}
