@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"time"
@@ -378,12 +377,7 @@ func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 		at.forget(one)
 		return true
 	}
-	for _, h := range []*byDeadline{&at.begun, &at.late} {
-		*h = slices.DeleteFunc(*h, gone)
-		heap.Init(h)
-	}
-	at.fresh.drop(func(_ *flow, one parkedTask) bool { return gone(one) })
-	at.aside.drop(gone)
+	at.drop(gone)
 	slices.Sort(numbers)
 	return numbers
 }

@@ -151,6 +151,16 @@ func (at *parkedAt) has(number int64) bool {
 	return known
 }
 
+// drop takes the tasks out that gone says.
+func (at *parkedAt) drop(gone func(parkedTask) bool) {
+	for _, h := range []*byDeadline{&at.begun, &at.late} {
+		*h = slices.DeleteFunc(*h, gone)
+		heap.Init(h)
+	}
+	at.fresh.drop(func(_ *flow, one parkedTask) bool { return gone(one) })
+	at.aside.drop(gone)
+}
+
 // keepOrder notes a task that was parked for room at an agent.
 func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 	at := slot.queue()
@@ -158,8 +168,14 @@ func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 		at.miss()
 		return
 	}
-	if at.has(e.task.Number) {
-		return
+	if at.has(e.task.Number) { // a row has changed what its place depends on
+		at.drop(func(one parkedTask) bool {
+			is := one.number == e.task.Number
+			if is {
+				at.forget(one)
+			}
+			return is
+		})
 	}
 	one := asideTask{parkedTask: parkedTask{
 		number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan, steps: e.task.Waits(e.plan.plan), labels: e.task.Labels,

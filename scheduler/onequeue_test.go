@@ -39,6 +39,19 @@ func TestPauseKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// The place of a parked task in the order is by its newest row: one whose deadline is moved goes after the others.
+func TestOrderAfterAChange(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, order("first"))
+	r.leaves("first")
+	r.tasks(0, orderBy("early", r.now.Add(time.Hour)), orderBy("late", r.now.Add(2*time.Hour)))
+	r.leaves()
+	r.control(core.Control{Kind: core.EventExtend, ID: "early", Type: "order", Actor: "olga", Until: r.now.Add(3 * time.Hour)})
+	r.leaves()
+	r.answer(r.out[0], 0)
+	r.leaves("first", "late") // first at b
+}
+
 // What waits at a limit with keys goes on when the limit changes, whatever is paused elsewhere.
 //
 // covers: L4

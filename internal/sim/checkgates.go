@@ -93,11 +93,39 @@ func (w *World) open(r *row) bool {
 			return false
 		}
 	}
+	if w.pausedPlace(t, r.task.WaitsFor) {
+		return false
+	}
 	owner := w.ownerOf(t.Partition)
 	if owner == nil || owner.shardOf(t.Partition).Load(t.Partition) >= owner.inFlight {
 		return false
 	}
 	return hasBegun(t) || !w.begunWait(plan, t)
+}
+
+// pausedPlace reports whether a place that a task may wait for is that of a command which waits for the agent, and which a pause
+// holds back meanwhile.
+func (w *World) pausedPlace(t *core.Task, agent string) bool {
+	if len(w.boundsOf(t, agent)) == 0 {
+		return false
+	}
+	for p := range w.cfg.Partitions {
+		for _, r := range w.Store.byNumber[p] {
+			if r.task.State != core.StateProcessing {
+				continue
+			}
+			plan, o, err := w.Store.replay(r)
+			if err != nil || plan == nil {
+				continue
+			}
+			for i := range o.Steps {
+				if plan.Steps[i].Agent == agent && slices.ContainsFunc(w.pauses, func(p core.Pause) bool { return !p.Over(w.now) && p.Holds(plan, i, o) }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // parkedStep is the step for which a task is parked, by its journal; -1: none is known.

@@ -15,6 +15,7 @@ type claimable struct {
 	agent string
 	begun bool
 	task  *core.Task
+	plan  *core.Plan
 	taken bool // by the batch at hand
 }
 
@@ -40,10 +41,10 @@ func (w *World) claimables(b *core.Batch) (all []claimable) {
 				continue
 			}
 			plan, step, t := w.parkedStep(r)
-			if step < 0 || is == nil && w.heldByAny(plan, step, t, w.heardBy(owner, p)) || r.extended() {
+			if step < 0 || is == nil && w.heldByAny(plan, step, t, w.heardBy(owner, p)) {
 				continue
 			}
-			all = append(all, claimable{r, r.task.WaitsFor, hasBegun(t), t, is != nil})
+			all = append(all, claimable{r, r.task.WaitsFor, hasBegun(t), t, plan, is != nil})
 		}
 	}
 	return all
@@ -52,11 +53,6 @@ func (w *World) claimables(b *core.Batch) (all []claimable) {
 // startsCall reports whether a write is of a task that was parked and begins a step now.
 func startsCall(w *core.TaskWrite) bool {
 	return !w.Birth && len(w.Records) > 0 && w.Records[0].Kind == core.KindStarted && w.Records[0].Next >= 0 && !w.Records[0].Undo
-}
-
-// extended reports whether an operator has moved the deadline of a task: its place in the order is by the one before.
-func (r *row) extended() bool {
-	return slices.ContainsFunc(r.journal, func(j core.Record) bool { return j.Kind == core.KindExtended || j.Kind == core.KindResubmitted })
 }
 
 // heardBy are the pauses that an owner knows now, or knew when the step under way began.
@@ -78,6 +74,7 @@ func (w *World) checkClaims(all []claimable) {
 			}
 			switch end := left.task.Deadline; {
 			case end < w.now.Add(4*skewMax): // it may be one of those that come last
+			case !left.begun && is.plan != left.plan && w.begunWait(left.plan, left.task): // for agents that only its version has
 			case left.begun && !is.begun:
 				w.wrong(is.task.Partition, left.task.ID, "task %s, which has not begun, is claimed at %s before it, which has", is.task.ID, is.agent)
 			case left.begun == is.begun && (is.begun || w.sameFlow(is.task, left.task)) && end < is.task.Deadline:
