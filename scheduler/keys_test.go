@@ -304,6 +304,40 @@ func TestBranchesOfAKey(t *testing.T) {
 	}
 }
 
+// However many keys of one agent are claimed, another agent's grants do not wait for them, and each key has its turn.
+//
+// covers: L18
+func TestManyKeysKeepNoOtherWaiting(t *testing.T) {
+	const many = 3*core.ClaimsMax + 100
+	r := newLimitRig(t, 1, perKey("agent.a", 1, 0), core.Limit{Agent: "agent.b", Concurrent: 1, Revision: 1})
+	for i := range many {
+		r.keyed(0, fmt.Sprint(i), 1)
+	}
+	n := r.nodes[0]
+	r.work(n)
+	granted := 0
+	for turns := 1; granted < many; turns++ {
+		if r.turn(n); turns > 5 {
+			t.Fatalf("%d keys of %d have a grant after %d turns", granted, many, turns)
+		}
+		is := len(r.store.KeysGranted("agent.a"))
+		if is-granted > core.ClaimsMax {
+			t.Fatalf("%d keys are claimed in one turn, the most is %d", is-granted, core.ClaimsMax)
+		}
+		granted = is
+	}
+	r.work(n)
+	r.answer() // its task is next at the other agent
+	r.work(n)
+	for i := range many {
+		r.keyed(0, fmt.Sprint("more-", i), 1)
+	}
+	r.work(n)
+	if r.turn(n); len(r.store.GrantsOf("agent.b")) == 0 {
+		t.Fatal("the other agent waits for its grant")
+	}
+}
+
 // When a command ends, the next one of its key leaves at once: that of the earliest deadline, of all partitions, and none that
 // has just come.
 func TestNextOfAKey(t *testing.T) {

@@ -46,6 +46,7 @@ const (
 	keyRenew    = 2 * time.Second        // likewise, of a key
 	limitSoon   = 100 * time.Millisecond // and claimed, while more is wanted than is had
 	grantMargin = 5 * time.Second        // that a grant lasts beyond the longest command
+	keyMargin   = 30 * time.Second       // likewise, of a key: there may be many to renew
 )
 
 // holding is one committer's grant of one limit.
@@ -156,7 +157,7 @@ func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 		}
 	}
 	*was = is
-	if soon { // no grant is of before these were taken over
+	if soon { // what was claimed was claimed without these
 		for key, h := range b.held {
 			if key.shard == shard {
 				h.claimed = 0
@@ -197,7 +198,8 @@ func (b *limits) learn(stored []core.Limit) bool {
 	return changed
 }
 
-// due are the holdings that are to be claimed now.
+// due are the holdings that are to be claimed now: of each agent at most core.ClaimsMax, its limit in all first and then the
+// keys that were claimed longest ago, so that no number of keys keeps others waiting. If more are due there is a turn soon.
 func (b *limits) due(now core.Instant) (all []holding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,8 +217,22 @@ func (b *limits) due(now core.Instant) (all []holding) {
 			all = append(all, key)
 		}
 	}
-	slices.SortFunc(all, holding.compare)
-	return all
+	slices.SortFunc(all, func(x, y holding) int {
+		if x.agent == y.agent && x.keyed && y.keyed {
+			return cmp.Or(cmp.Compare(b.held[x].claimed, b.held[y].claimed), x.compare(y))
+		}
+		return x.compare(y)
+	})
+	agent, n := "", 0
+	return slices.DeleteFunc(all, func(h holding) bool {
+		if h.agent != agent {
+			agent, n = h.agent, 0
+		}
+		if n++; n > core.ClaimsMax {
+			b.told.set()
+		}
+		return n > core.ClaimsMax
+	})
 }
 
 // LimitsChanged makes the scheduler read the limits soon. It is safe for concurrent use.
@@ -254,7 +270,7 @@ func (s *Scheduler) tellCounts(ctx context.Context, counts []shardCounts) error 
 	for shard := range counts {
 		left = left || counts[shard].left
 		all := counts[shard].here
-		if len(all) == 0 {
+		if len(all) == 0 || !s.limits.hasClaimed(shard) {
 			continue
 		}
 		if err := s.cfg.Limits.Store.CountPlaces(ctx, s.holder(shard), all); err != nil {
@@ -281,16 +297,28 @@ func (s *Scheduler) tellCounts(ctx context.Context, counts []shardCounts) error 
 	return nil
 }
 
+// hasClaimed reports whether all that a shard uses is claimed since it has counted a partition.
+func (b *limits) hasClaimed(shard int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, h := range b.held {
+		if key.shard == shard && h.claimed == 0 && h.use.places > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // holder is the name of a shard's grants.
 func (s *Scheduler) holder(shard int) string {
 	return fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, shard)
 }
 
-// claimAll claims what committers may use, as many at a time as there may be of one agent.
+// claimAll claims what committers may use, agent by agent.
 func (s *Scheduler) claimAll(ctx context.Context, all []holding) error {
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && n < core.ClaimsMax && all[n].agent == all[0].agent {
+		for n < len(all) && all[n].agent == all[0].agent {
 			n++
 		}
 		if err := s.claimGrants(ctx, all[:n]); err != nil {
@@ -308,10 +336,11 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	s.limits.mu.Lock()
 	for i, of := range all {
 		h := s.limits.of(of)
-		mine[i] = core.Grant{
-			Keyed: of.keyed, Key: of.key, Holder: s.holder(of.shard),
-			Wanted: h.use.wanted, Until: now.Add(h.use.longest + grantMargin),
+		margin := grantMargin
+		if of.keyed {
+			margin = keyMargin
 		}
+		mine[i] = core.Grant{Keyed: of.keyed, Key: of.key, Holder: s.holder(of.shard), Wanted: h.use.wanted, Until: now.Add(h.use.longest + margin)}
 		mine[i].Places, mine[i].RateMilli = h.floor()
 		terms[i] = h.use.term
 	}

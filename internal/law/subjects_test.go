@@ -256,7 +256,7 @@ var faults = []section{
 		{"L15", "A pause changes the order only at the agents that it covers", ""},
 		{"L16", "A row that the purge passed over is looked at again", ""},
 		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", ""},
-		{"L18", "Thousands of keys of one limit starve no other agent's grants", "the other agents' grants wait"},
+		{"L18", "Thousands of keys of one limit starve no other agent's grants", ""},
 		{"L19", "The same submission has the same keys, whatever was lost meanwhile; ledgers forget before its id may be used again (decision 049)", ""},
 		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", "an attempt is spent"},
 		{"L21", "`duly books` goes on after a task that it cannot replay, and names it", ""},
