@@ -133,8 +133,8 @@ func (b *limits) collect(s *Shard, shard int) {
 			return
 		}
 		h = b.of(key)
-		if u.term != h.use.term {
-			*h = held{}
+		if u.term != h.use.term { // it uses nothing of what it was sent
+			h.seq, h.claimed = u.seq, 0
 		}
 		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
@@ -211,8 +211,8 @@ func (b *limits) due(now core.Instant) (all []holding) {
 		if key.keyed {
 			renew = keyRenew
 		}
-		uses := h.use.wanted > 0 || places > 0 || rate > 0 || h.sent.Places > 0 || h.sent.RateMilli > 0
-		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && h.sent.RateMilli > 0
+		uses := h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
+		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.RateMilli > 0 || h.sent.Wanted > 0)
 		if uses && (more || less || now >= h.claimed.Add(renew)) {
 			all = append(all, key)
 		}

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -16,6 +18,9 @@ const (
 	qPutLimit = `UPDATE limits SET concurrent = ?2, rate_milli = ?3, key_expr = ?4, key_concurrent = ?5, key_rate_milli = ?6, revision = ?7, at = ?8,
 	by_name = ?9, reason = ?10 WHERE agent = ?1 AND revision = ?11`
 	qDeleteLimit = `DELETE FROM limits WHERE agent = ?1`
+	qLimitWas    = `SELECT concurrent, rate_milli, key_expr FROM limits WHERE agent = ?1`
+	qDropGrants  = `DELETE FROM limit_grants WHERE agent = ?1`
+	qDropKeys    = `DELETE FROM key_grants WHERE agent = ?1`
 	// Others that claim wait until this transaction has ended.
 	qLockLimit = `UPDATE limits SET claims = claims + 1 WHERE agent = ?1 RETURNING concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, claims`
 	qGrants    = `SELECT holder, wanted, places, rate_milli, until_at FROM limit_grants WHERE agent = ?1 ORDER BY holder LIMIT ?2`
@@ -54,7 +59,7 @@ func (a *asked) Limits(ctx context.Context) ([]core.Limit, error) {
 	return limits, err
 }
 
-// PutLimit implements operate.LimitStore. It forgets what has ended of the keys of limits that were deleted.
+// PutLimit implements operate.LimitStore. It forgets what holders had of what the limit bounds anew.
 func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool, err error) {
 	at := a.of.time(core.InstantOf(l.At))
 	query := qNewLimit
@@ -63,11 +68,16 @@ func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool
 		query, args = qPutLimit, append(args, l.Revision-1)
 	}
 	err = a.change(ctx, func(c changes) error {
-		n, err := c.exec(query, args...)
-		if stored = n > 0; err == nil && stored {
-			_, err = c.exec(qForgetLeftKeys, at, forgetMax)
+		var was core.Limit
+		if err := c.row(qLimitWas, []any{words(l.Agent)}, &was.Concurrent, &was.RateMilli, &was.Key); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
 		}
-		return err
+		n, err := c.exec(query, args...)
+		if stored = n > 0; err != nil || !stored {
+			return err
+		}
+		inAll, keys := l.Anew(&was)
+		return c.dropGrants(l.Agent, inAll, keys)
 	})
 	if err != nil {
 		return false, fmt.Errorf("limit of agent %s: %w", core.QuoteShort(l.Agent), err)
@@ -75,12 +85,29 @@ func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool
 	return stored, nil
 }
 
-// DeleteLimit implements operate.LimitStore. Grants end by themselves; see PutLimit.
+// DeleteLimit implements operate.LimitStore. It forgets what holders had.
 func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
-	if _, err := a.execOne(ctx, qDeleteLimit, words(agent)); err != nil {
+	err := a.change(ctx, func(c changes) error {
+		if _, err := c.exec(qDeleteLimit, words(agent)); err != nil {
+			return err
+		}
+		return c.dropGrants(agent, true, true)
+	})
+	if err != nil {
 		return fmt.Errorf("limit of agent %s: %w", core.QuoteShort(agent), err)
 	}
 	return nil
+}
+
+// dropGrants forgets what holders have of the limit of an agent, in all or of its keys.
+func (c changes) dropGrants(agent string, inAll, keys bool) (err error) {
+	if inAll {
+		_, err = c.exec(qDropGrants, words(agent))
+	}
+	if keys && err == nil {
+		_, err = c.exec(qDropKeys, words(agent))
+	}
+	return err
 }
 
 // grantsMax bounds the grants of a limit that are read: committers of all nodes, with those of lives that have ended.

@@ -40,6 +40,11 @@ func (l *Limit) OfKey() Limit {
 	return Limit{Agent: l.Agent, Concurrent: l.KeyConcurrent, RateMilli: l.KeyRateMilli, Revision: l.Revision}
 }
 
+// Anew reports what of a limit was not there before, in all or for keys: what holders had of such a thing earlier is nothing.
+func (l *Limit) Anew(was *Limit) (inAll, keys bool) {
+	return l.InAll() && !was.InAll(), l.Key != "" && l.Key != was.Key
+}
+
 // KeyOf is the key that a text stands for: itself, or its hash if it is longer than KeyBytesMax.
 func KeyOf(text string) string {
 	if len(text) <= KeyBytesMax {
