@@ -52,7 +52,7 @@ type agentBook struct {
 	changed []*keyCalls         // whose use is to be told
 	keysAt  core.Instant        // when limits of keys are to be looked at again; 0: when something else happens
 	behind  map[int]*leftBehind // by partition
-	term    int64               // how often the shard had no partition and took one over: grants of an earlier term are over
+	term    int64               // how many partitions the shard has taken over: grants from before the newest are not used
 	back    []core.Instant      // of the event at hand
 }
 

@@ -19,12 +19,13 @@ func (r *rig) bound(l core.Limit) {
 		r.control(core.Control{Kind: core.EventCancel, ID: id, Type: "order", Actor: "c"})
 	}
 	r.leaves()
-	r.granted(1, l)
+	r.granted(l)
 	r.leaves()
 }
 
-// granted gives the shard all of a limit, in one of its terms.
-func (r *rig) granted(term int64, l core.Limit) {
+// granted gives the shard all of a limit.
+func (r *rig) granted(l core.Limit) {
+	term := r.shard.Term()
 	grant := core.Grant{Holder: "n", Wanted: 1, Places: l.Concurrent, RateMilli: l.RateMilli, Until: r.now.Add(time.Hour)}
 	r.mail.Grants = append(r.mail.Grants, scheduler.GrantMail{Term: term, ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant, First: true}, Seq: term})
 }
@@ -64,12 +65,14 @@ func TestPlaceIsFreedByTheCommit(t *testing.T) {
 			fail(r)
 			_, _ = r.try(false)
 			r.store.BeforeCommit = nil
+			limit := core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1}
 			if _, owns := r.shard.Owns(1); !owns {
 				r.adopt(1)
-				r.granted(2, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
+				r.granted(limit)
 			}
 			r.leaves()
 			r.adopt(0)
+			r.granted(limit)
 			r.leaves("t1") // again: its answer is lost
 			r.answer(r.out[1], 0)
 			for range 100 { // the first owner's command is over by then

@@ -46,3 +46,6 @@ func (c *Counted) Asks(s *Shard, now core.Instant, p *core.BreakerPolicy) bool {
 		return false
 	}
 }
+
+// Term is that of grants which the shard takes.
+func (s *Shard) Term() int64 { return s.agents.term }

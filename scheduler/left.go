@@ -93,7 +93,8 @@ func (b *agentBook) leftAt() (at core.Instant) {
 	return at
 }
 
-// begin begins a term: the shard had no partition, so others may have its grants.
+// begin begins a term, with each takeover: others may have had the shard's grants while the partitions that it knew were no
+// more its own.
 func (b *agentBook) begin() {
 	b.term++
 	for _, a := range b.all {

@@ -69,9 +69,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	delete(s.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	p.memory, p.admission = s.cfg.Memory, s.cfg.Admission
-	if len(s.partitions) == 0 {
-		s.agents.begin()
-	}
+	s.agents.begin()
 	s.partitions[id], s.reorder = p, true
 	if err := s.rebuild(ctx, p); err != nil {
 		s.Drop(id)

@@ -14,14 +14,12 @@ type stageLimits struct {
 	out map[string]map[issuedKey]core.Instant
 }
 
-// bound is an operator who limits the do commands at an agent, and a node that may use all of it: limit bank concurrent=1 to=n1.
-// term=2 is of the second time that the node had no partition, and has one.
+// bound is an operator who limits the do commands at an agent, and a node that may use all of it: limit bank concurrent=1 to=n1
+// term=2, where the node has taken over two partitions.
 func (s *stage) bound(agent string, a args) {
 	l := core.Limit{Agent: agent, Concurrent: s.number(a["concurrent"]), Revision: 1}
-	term := int64(1)
-	if a["term"] != "" {
-		term = int64(s.number(a["term"]))
-	} else {
+	term := int64(s.number(a["term"]))
+	if !slices.ContainsFunc(s.limits.all, func(o core.Limit) bool { return o.Agent == agent }) {
 		s.limits.all = append(s.limits.all, l)
 	}
 	n, all := s.node(a["to"]), slices.Clone(s.limits.all)
