@@ -337,6 +337,62 @@ func TestChildUndone(t *testing.T) {
 	}
 }
 
+// A child that is undone in the instant in which its parent's step is tried again is of the try before: it begins again.
+//
+// covers: L20
+func TestChildUndoneInTheInstantOfTheRetry(t *testing.T) {
+	for kind, kids := range map[string]core.Step{
+		"child": {Kind: core.TaskStep, AttemptsMax: 2},
+		"each":  {Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 3, AttemptsMax: 2},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			r := newFamily(t, kids, scheduler.Config{})
+			r.noJitter = true
+			r.start("n1")
+			r.adopt(0)
+			r.family("t1", list(3))
+			r.serve(func(c core.Command) int {
+				if c.Step == "go" && !c.Undo && c.Round == 0 {
+					return core.CodeRefused
+				}
+				return 0
+			})
+			r.now++
+			r.cycle()
+			r.serve(ok)
+			r.state("t1", core.StateProcessed)
+		})
+	}
+}
+
+// So is one that ended, as the clock of an owner before says, after that.
+func TestChildUndoneByAFastClock(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "two", AttemptsMax: 2}, scheduler.Config{})
+	two := orderPlan("two", 1, "go", "on")
+	two.Steps[0].Undoable, two.Steps[1].Undoable = false, false
+	r.store.AddPlan(two)
+	r.family("t1", []byte(`{}`))
+	first := r.one()
+	r.now = r.now.Add(9 * time.Second)
+	r.answer(first, 0)
+	r.cycle()
+	second := r.one()
+	r.now = r.now.Add(-9 * time.Second)
+	r.start("n2")
+	r.adopt(0)
+	r.bus.take()
+	r.answer(second, core.CodeRefused)
+	r.cycle()
+	r.serve(ok)
+	r.state("t1~kids", core.StateUndone)
+	for range 20 {
+		r.now = r.now.Add(time.Second)
+		r.cycle()
+		r.serve(ok)
+	}
+	r.state("t1", core.StateProcessed)
+}
+
 // What makes a child impossible fails the step at once, with the reason.
 func TestChildImpossible(t *testing.T) {
 	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "nobody"}, scheduler.Config{})

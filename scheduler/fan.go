@@ -27,6 +27,7 @@ type fan struct {
 	elements        [][2]int // of the list, while there are births to come
 	input           func(index int, element []byte) ([]byte, error)
 	since           core.Instant // when this try of the step began
+	ended           core.Instant // when the last child of those that were undone did
 	look            bool         // the store is to say how far it is
 
 	// Children that are there already and are to be gone over: undone ones of an earlier try, which begin again, oldest
@@ -495,6 +496,7 @@ func (s *Shard) childDone(f *fan, e *entry) {
 // notDone counts a child that was undone. The first one's reason counts.
 func (f *fan) notDone(e *entry) {
 	f.undone++
+	f.ended = max(f.ended, e.task.UpdatedAt)
 	if f.why == "" {
 		f.why = "child " + e.task.ID + " was undone: " + e.task.Why
 	}
@@ -531,7 +533,7 @@ func (s *Shard) finish(f *fan) bool {
 	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
 		return false // its undo comes
 	}
-	ev := core.Event{Kind: core.EventChild, At: s.cycle.now, Actor: s.cfg.Node, Seq: f.seq}
+	ev := core.Event{Kind: core.EventChild, At: max(s.cycle.now, f.ended), Actor: s.cfg.Node, Seq: f.seq}
 	switch {
 	case f.broken != "":
 		ev.Code, ev.Error = core.CodeRefused, f.broken

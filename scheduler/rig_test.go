@@ -30,6 +30,8 @@ type rig struct {
 	logs  strings.Builder
 	seen  int            // of the bus's list, by news
 	out   []core.Command // that left has taken
+
+	noJitter bool // what is tried again is tried at once
 }
 
 // began is when every rig's clock starts.
@@ -97,11 +99,15 @@ func (r *rig) start(node string) {
 func (r *rig) newShard(seed string) *scheduler.Shard {
 	mail := r.mail
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
+	draw := chance(seed)
+	if r.noJitter {
+		draw = func() float64 { return 0 }
+	}
 	var store scheduler.Store = r.store
 	if r.reads != nil {
 		store = r.reads
 	}
-	return scheduler.NewShard(r.cfg, store, r.bus, log, chance(seed), func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) }, func(m scheduler.ProbedMail) {
+	return scheduler.NewShard(r.cfg, store, r.bus, log, draw, func(m scheduler.PublishedMail) { mail.Published = append(mail.Published, m) }, func(m scheduler.ProbedMail) {
 		m.At = r.now
 		mail.Probed = append(mail.Probed, m)
 	})

@@ -90,7 +90,11 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 	}
 	r.StepStatus = StepWaiting
 	if !final && s.Attempt < ps.AttemptsMax {
-		return d.retry(r, d.at.Add(backoff(ps, s.Attempt, d.ev.Rand)))
+		pause := backoff(ps, s.Attempt, d.ev.Rand)
+		if s.kind.parent() { // what its children came to before is told by when they ended
+			pause = max(pause, time.Microsecond)
+		}
+		return d.retry(r, d.at.Add(pause))
 	}
 	if !final && ps.OnExhausted == PolicyWait {
 		if state := d.retry(r, d.at.Add(ps.Pause)); state != StateProcessing {

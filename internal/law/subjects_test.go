@@ -258,7 +258,7 @@ var faults = []section{
 		{"L17", "A message near the largest size can be forwarded to another stream, or is refused at once", ""},
 		{"L18", "Thousands of keys of one limit starve no other agent's grants", ""},
 		{"L19", "The same submission has the same keys, whatever was lost meanwhile; ledgers forget before its id may be used again (decision 049)", ""},
-		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", "an attempt is spent"},
+		{"L20", "A child that fails in the instant of its creation spends no attempt of its parent's step", ""},
 		{"L21", "`duly books` goes on after a task that it cannot replay, and names it", ""},
 		{"L22", "A refused migration leaves a breaker's trial as it was", ""},
 		{"L24", "A place is freed, and a call counted, by the commit of the answer", ""},
