@@ -10,13 +10,11 @@ import (
 // question names a method or function by which is asked whether a do may leave: of a type, or of the package itself.
 type question struct{ of, name string }
 
-// questions are those of the scheduler: window, pauses, breaker, limits and keys, order, and the gate.
+// questions are those of the scheduler: the gate's, its stages', and what these ask.
 var questions = []question{
-	{"partition", "fullMask"},
-	{"Shard", "paused"}, {"Shard", "held"}, {"pauseBook", "holds"},
-	{"Shard", "shut"}, {"Shard", "tryRoom"}, {"agentCalls", "room"}, {"Breaker", "Back"},
-	{"inUse", "room"}, {"shardLimit", "room"}, {"Shard", "keepsBack"}, {"agentCalls", "keyRoom"}, {"keyTakes", "full"},
-	{"Shard", "othersFirst"}, {"Shard", "mayBegin"},
+	{"gate", "room"}, {"stage", "room"},
+	{"pauseBook", "room"}, {"pauseBook", "holds"}, {"keyStage", "room"}, {"breakerStage", "room"}, {"limitStage", "room"}, {"windowStage", "room"},
+	{"Breaker", "Limit"}, {"Breaker", "Back"}, {"inUse", "room"}, {"inUse", "roomFor"}, {"shardLimit", "room"}, {"shardLimit", "calls"},
 	{"Gate", "Room"},
 }
 
@@ -104,7 +102,7 @@ func isField(u *unit, key ast.Expr) bool {
 }
 
 // wakers are the fields by which what is parked is woken.
-var wakers = []string{"park", "lookAt", "rateAt", "giveUp", "looking", "fresh"}
+var wakers = []string{"lookAt", "keysAt", "ready", "looking"}
 
 // wakes counts the assignments to those fields, and the files that have one. What only clears or lengthens one wakes
 // nothing.

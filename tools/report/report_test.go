@@ -17,13 +17,13 @@ func TestRows(t *testing.T) {
 		t.Fatal(m.untyped)
 	}
 	want := map[string]string{
-		"product code": "96; kernel 71",
+		"product code": "97; kernel 72",
 		"make test":    notMeasured,
 		// shard.go and wake.go use each other; order.go uses both and nothing uses it.
 		"cycle": "2 of 3; 1",
-		// paused, submit, wake, wrapped.again; not Committer.Run.
-		"Shard": "4; 2; 3",
-		// Only n is written in both files, park is too by its address; functions by the fields that they name.
+		// submit, wake, wrapped.again; not Committer.Run.
+		"Shard": "3; 2; 3",
+		// Only n is written in both files, ready is too by its address; functions by the fields that they name.
 		"writers of a field":          "0, 2, 0; 1, 3, 1 of 6",
 		"step state":                  "6",
 		"claims":                      "1",
@@ -36,7 +36,7 @@ func TestRows(t *testing.T) {
 		"settings":                    "2",
 		"dependencies":                "2",
 		"exported":                    "21; 9, of which 1 Default…",
-		"comments":                    "9.5, 4.2, 0.0, 0.0 %",
+		"comments":                    "9.5, 4.1, 0.0, 0.0 %",
 		"words of docs":               "6",
 	}
 	for i := range rows {

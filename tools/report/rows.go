@@ -56,10 +56,10 @@ var rows = []row{
 		"places outside core that fill a field, as Kind, with EventClaim",
 	}, {
 		"askers", nil, askers, "1", "",
-		"functions of scheduler that ask whether a do may leave: they call one of the questions in calls.go (window, pause, breaker, limit, key, order, gate) and are none themselves; who asks about memory alone is not counted",
+		"functions of scheduler that ask whether a do may leave: they call one of the questions in calls.go (the gate, its stages and what these ask) and are none themselves; who asks about order or memory alone is not counted",
 	}, {
 		"wakers", nil, wakeRow, "1", "",
-		"assignments to park, lookAt, rateAt, giveUp, looking, fresh in scheduler, taking the address included, clearing and lengthening not; files",
+		"assignments to lookAt, keysAt, ready, looking in scheduler, taking the address included, clearing and lengthening not; files",
 	}, {
 		"audit", nil, audit, "1", "",
 		"functions that append to the audit trail: they call a method Append that takes an AuditEntry; files",

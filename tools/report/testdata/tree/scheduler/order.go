@@ -3,7 +3,7 @@ package scheduler
 // next is asked about nothing.
 func next(p *partition) int {
 	p.n++
-	at := &p.park[0]
+	at := &p.ready[0]
 	*at = true
 	return limit
 }

@@ -8,17 +8,19 @@ type Shard struct {
 }
 
 type partition struct {
-	park  []bool
-	fresh []bool
-	n     int
+	ready   []bool
+	looking []bool
+	n       int
 }
 
 type entry struct{ p *partition }
 
-func (s *Shard) paused(e *entry) bool { return e.p.n > limit }
+type gate struct{}
+
+func (gate) room(e *entry) bool { return e.p.n > limit }
 
 func (s *Shard) submit(e *entry) core.Event {
-	if s.paused(e) {
+	if (gate{}).room(e) {
 		return core.Event{Kind: core.EventClaim}
 	}
 	return core.Event{Kind: core.EventOther}

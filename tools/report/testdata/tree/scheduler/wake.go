@@ -19,9 +19,9 @@ func (w *wrapped) again() { wake(w.s, 0) }
 
 func wake(s *Shard, slot int) {
 	p := s.parts[0]
-	p.park[slot], p.n = true, 0
-	p.fresh[slot] = false
-	p.fresh = append(p.fresh, false)
+	p.ready[slot], p.n = true, 0
+	p.looking[slot] = false
+	p.looking = append(p.looking, false)
 	s.now = int(time.Millisecond)
 }
 
