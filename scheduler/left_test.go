@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,45 @@ func TestPlacesOfATakeover(t *testing.T) {
 	}
 }
 
+// A partition is counted when all that it has out is claimed, however many turns of claims that takes.
+func TestCountedWhenAllIsClaimed(t *testing.T) {
+	const many = 2*core.ClaimsMax + 10
+	r := newLimitRig(t, 2, perKey("agent.a", 1, 0))
+	for i := range many {
+		r.keyed(0, fmt.Sprint(i), 1)
+	}
+	r.run(time.Second)
+	r.want(many, "of as many keys")
+	r.nodes[0].dead = true
+	r.adopt(1, 0)
+	n := r.nodes[1]
+	r.work(n)
+	for turns := 1; ; turns++ {
+		r.turn(n)
+		all, err := r.store.Counted(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		claimed := 0
+		for i := range many {
+			for _, g := range r.store.GrantsOfKey("agent.a", fmt.Sprint(i)) {
+				if strings.HasPrefix(g.Holder, "n1/") && g.Places == 1 {
+					claimed++
+				}
+			}
+		}
+		if all[0].Counted == all[0].Epoch {
+			if claimed != many {
+				t.Fatalf("counted after %d turns, when %d of %d commands are claimed", turns, claimed, many)
+			}
+			return
+		}
+		if turns > 10 {
+			t.Fatalf("not counted after %d turns; %d of %d commands are claimed", turns, claimed, many)
+		}
+	}
+}
+
 // A node that lets a partition go uses the places of what it had out there as soon as the next owner counts them, not only
 // when these commands are over.
 func TestPlacesOfAPartitionThatMoves(t *testing.T) {
@@ -102,26 +142,35 @@ func TestPlacesOfAPartitionThatMoves(t *testing.T) {
 	}
 }
 
-// A grant is of the time in which its holder has partitions: others may have used it since.
+// A grant from before a takeover is not used after it, whether it was taken or is in the mail: others may have it by now.
 func TestGrantOfAnEarlierTerm(t *testing.T) {
 	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 2, l)
-			r.submit(0, 3)
-			r.run(time.Second)
-			r.finishAll(nil)
-			r.run(100 * time.Millisecond) // its places are its own still
-			r.nodes[0].dead = true
-			r.adopt(1, 0)
-			r.submit(1, 6)
-			r.run(time.Second)
-			r.want(3, "at the new owner")
-			r.nodes[0].shard().Drop(0)
-			r.adopt(0, 2)
-			r.tasksOf(0, 2, 3)
-			r.work(r.nodes[0])
-			r.want(3, "when the former owner has another partition")
-		})
+		for _, mailed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in the mail %v", name, mailed), func(t *testing.T) {
+				r := newLimitRig(t, 2, l)
+				n := r.nodes[0]
+				r.submit(0, 3)
+				r.work(n)
+				r.turn(n)
+				if !mailed {
+					r.work(n)
+					r.want(3, "at the first owner")
+					r.finishAll(nil)
+					r.work(n)
+				}
+				n.dead = true
+				r.out = nil
+				r.adopt(1, 0)
+				r.submit(1, 6)
+				r.run(time.Second)
+				r.want(3, "at the new owner")
+				n.shard().Drop(0)
+				r.adopt(0, 2)
+				r.tasksOf(0, 2, 3)
+				r.work(n)
+				r.want(3, "when the former owner has another partition")
+			})
+		}
 	}
 }
 

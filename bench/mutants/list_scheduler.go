@@ -47,7 +47,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "unread-row-stops-its-partition", invariant: 8, file: "scheduler/apply.go",
-		old: "\t\ts.leave(saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
+		old: "\t\ts.leave(p, saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
 		fault: "a task that does not parse keeps its partition from going on",
 		run:   "^TestTaskThatDoesNotParse$",
 	},

@@ -183,3 +183,18 @@ func TestFewBeginsOne(t *testing.T) {
 		t.Fatal("the other does not begin when there is room")
 	}
 }
+
+// Whose grants count is known when each partition is counted as of its owner now.
+func TestHolders(t *testing.T) {
+	one, two := Counting{Partition: 1, Epoch: 3, Counted: 3, Holder: "a"}, Counting{Partition: 2, Epoch: 5, Counted: 5, Holder: "b"}
+	if is := Holders([]Counting{one, two}); !is["a"] || !is["b"] || len(is) != 2 {
+		t.Errorf("holders are %v", is)
+	}
+	two.Counted = 4
+	if is := Holders([]Counting{one, two}); is != nil {
+		t.Errorf("while a partition is not counted holders are %v", is)
+	}
+	if Holders(nil) != nil {
+		t.Error("holders are known where nothing is counted")
+	}
+}
