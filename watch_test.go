@@ -117,8 +117,11 @@ func TestWatchAsksForHeartbeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := r.conn.NATS().Flush(); err != nil { // what the watch asks may go by another connection
+		t.Fatal(err)
+	}
 	r.watch(t, "a")
-	m, err := requests.NextMsg(10 * time.Second)
+	m, err := requests.NextMsg(time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

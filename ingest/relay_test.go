@@ -108,6 +108,13 @@ func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []
 	return len(rows), nil
 }
 
+// looks is how many rows it has handed out, and how often it was found empty.
+func (h *heap) looks() (handed, empty int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.handed, len(h.empty)
+}
+
 // left are the ids that are there, and those that are kept as refused.
 func (h *heap) left() (waiting, refused []string) {
 	h.mu.Lock()
@@ -195,8 +202,8 @@ func TestRelayLooksWhenItSays(t *testing.T) {
 		_, stop := relaying(t, in, RelayConfig{Interval: 100 * time.Millisecond}, h, 1)
 		<-time.After(950 * time.Millisecond)
 		synctest.Wait()
-		if len(h.empty) != 10 {
-			t.Errorf("%d looks in 950ms, want 10", len(h.empty))
+		if _, empty := h.looks(); empty != 10 {
+			t.Errorf("%d looks in 950ms, want 10", empty)
 		}
 		h.add("order", "late1")
 		<-time.After(100 * time.Millisecond)
@@ -293,8 +300,8 @@ func TestRelayRestsAsTheDoorAsks(t *testing.T) {
 		}, 1)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if most := 2 * 31; h.handed < 2 || h.handed > most {
-			t.Errorf("%d rows are handed in within a minute, want at most %d", h.handed, most)
+		if handed, _ := h.looks(); handed < 2 || handed > 2*31 {
+			t.Errorf("%d rows are handed in within a minute, want at most %d", handed, 2*31)
 		}
 		mu.Lock()
 		down = false
@@ -345,14 +352,16 @@ func TestRelayRefusals(t *testing.T) {
 		if waiting, refused := h.left(); len(waiting) != 6 || len(refused) != 0 {
 			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
 		}
-		if h.handed > 3*31 {
-			t.Errorf("%d rows are handed in within a minute to a door that asks for 2 s of rest", h.handed)
+		if handed, _ := h.looks(); handed > 3*31 {
+			t.Errorf("%d rows are handed in within a minute to a door that asks for 2 s of rest", handed)
 		}
+		h.mu.Lock()
 		for _, row := range h.rows {
 			if row != nil && row.tries != 0 && row.unfit == nil {
 				t.Errorf("a full door counts as a try of %s", row.id)
 			}
 		}
+		h.mu.Unlock()
 		mu.Lock()
 		full = false
 		mu.Unlock()

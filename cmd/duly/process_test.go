@@ -234,7 +234,7 @@ func TestKilledSchedulerLosesNothing(t *testing.T) {
 // covers: E6, S11, inv11
 func TestWithoutSupervisorNothingTimesOut(t *testing.T) {
 	t.Parallel()
-	const completeBy = 300 * time.Millisecond
+	const completeBy = 3 * time.Second // within which a slow machine commits and sends
 	c := newCluster(t)
 	c.serve("node", "ingest,scheduler").ready()
 	step := duly.NewCheck[int, int]("mute", "mute.never", duly.CompleteBy(completeBy), duly.Attempts(1))
