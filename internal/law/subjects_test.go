@@ -267,7 +267,7 @@ var faults = []section{
 		{"W1", "A plan without `after` runs its steps in the order written, in every form, and the order is told in words", "plans as data run them in parallel, plans in Go in order"},
 		{"W2", "A signal answers the round and the input that it was given for", "an approval of an earlier try, or of another input, lets the new one through"},
 		{"W3", "A number that passes an expression comes out numerically equal, or is refused with the field's path", "numbers over 2^63 or 17 digits are rounded"},
-		{"W4", "An HTTP service is called once for each attempt in the journal", "the transport of net/http may repeat a request by itself"},
+		{"W4", "An HTTP service is called once for each attempt in the journal", ""},
 		{"W5", "A key is not used for longer than the service remembers it: then a probe or an operator decides", "an old key is used again and the effect happens twice"},
 		{"W6", "An answered copy of a command is over; only unanswered copies are waited for", "two refusals for overload delay the later undo until the first command's complete-by"},
 		{"W7", "What can never succeed is failed for good with its effect unknown, and is undone", "a result over its limit, one that is no JSON, and a panic are tried again"},
