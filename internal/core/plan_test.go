@@ -134,9 +134,9 @@ func TestDefaultsOfKinds(t *testing.T) {
 		{AttemptsMax: 1},
 		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax},
 		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
-			Undoable: true, UndoCompleteBy: DefaultUndoPatience, UndoAttemptsMax: DefaultUndoAttemptsMax},
+			Undoable: true, UndoCompleteBy: DefaultUndoPatience},
 		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
-			Undoable: true, UndoCompleteBy: DefaultUndoPatience, UndoAttemptsMax: DefaultUndoAttemptsMax, ElementsMax: DefaultElementsMax, Parallel: DefaultParallel},
+			Undoable: true, UndoCompleteBy: DefaultUndoPatience, ElementsMax: DefaultElementsMax, Parallel: DefaultParallel},
 	} {
 		was := p.Steps[i]
 		want.Name, want.Kind, want.After, want.For, want.Child, want.Elements = was.Name, was.Kind, was.After, was.For, was.Child, was.Elements
