@@ -68,6 +68,7 @@ type operation struct {
 	timeout     time.Duration
 	verdicts    [statusMax]verdict
 	answer      form
+	saysAnswer  bool             // the file does
 	result      *expr.Expression // nil: the body
 	outcome     *expr.Expression // of a probe; nil: the status says it
 }
