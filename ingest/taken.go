@@ -67,7 +67,7 @@ func (d *Door) look(now core.Instant, req *Request, sub *core.Submission, at pla
 		d.looks.waiting = append(d.looks.waiting, l)
 		return true
 	case sure:
-		d.refuse(req, conflict(sub.ID))
+		d.refuse(req, undecided(sub.ID))
 		return true
 	}
 	return false
@@ -112,7 +112,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 		d.unlessTaken(l, err)
 		return
 	case l.sure && (err != nil || !l.old):
-		d.refuse(&l.req, conflict(l.sub.ID))
+		d.refuse(&l.req, undecided(l.sub.ID))
 		return
 	}
 	d.pack(now, &l.where, &l.req, &l.sub)
@@ -134,6 +134,12 @@ func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 
 func conflict(id string) *Refusal {
 	return Refuse(409, CauseConflict, "id %s is a task already, with another input", core.QuoteShort(id))
+}
+
+// undecided refuses a submission for now: another was accepted under its id a moment ago, and which of the two is the task,
+// or whether both are the same as a third, the store does not say yet.
+func undecided(id string) *Refusal {
+	return Refuse(503, CauseUndecided, "id %s was accepted a moment ago with another input, and which is the task is not decided yet", core.QuoteShort(id)).After(RetryLog)
 }
 
 func (d *Door) leave(l *look) {
