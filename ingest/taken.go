@@ -47,6 +47,7 @@ type place struct {
 	mark            mark
 	warning         string // for the answer
 	again           bool   // for the answer: the same was accepted before
+	state           core.State
 }
 
 // look has the store looked at for a submission, if it has to be or that is cheap, and
@@ -107,7 +108,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 			d.refuse(&l.req, r)
 			return
 		}
-		l.where.again = true
+		l.where.again, l.where.state = true, task.State
 	case l.refusal != nil:
 		d.unlessTaken(l, err)
 		return

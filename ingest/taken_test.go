@@ -33,7 +33,7 @@ func (m *memTaken) answer(task *core.Existing, err error) {
 
 // stored is a task as the store has it.
 func stored(id, taskType, input string) *core.Existing {
-	return &core.Existing{ID: id, Type: taskType, InputHash: core.HashInput(taskType, []byte(input))}
+	return &core.Existing{ID: id, Type: taskType, InputHash: core.HashInput(taskType, []byte(input)), State: core.StateProcessed}
 }
 
 // takenRig is a rig whose door looks; spare says whether it looks without need.
@@ -103,7 +103,7 @@ func TestDifferentInputUnderATakenID(t *testing.T) {
 			r.plans.now["refund"] = &core.Plan{Name: "refund", Version: 1, InputMax: 1000}
 			now := epoch
 			r.accepted(now, "first", "a1", "order", `{"a":1}`)
-			r.accepted(now, "again", "a1", "order", `{"a":1}`) // the same is the same task, and waits for nothing
+			r.accepted(now, "again", "a1", "order", `{ "a" : 1 }`) // the same is the same task, and waits for nothing
 			if len(m.asked) != 0 {
 				t.Fatalf("looked at %v", m.asked)
 			}
@@ -118,8 +118,12 @@ func TestDifferentInputUnderATakenID(t *testing.T) {
 			if tt.refused == "" {
 				r.log.store(2)
 				r.door.Flush(now)
-				if a := r.answer("second"); a.Err != nil {
+				a := r.answer("second")
+				if a.Err != nil {
 					t.Error(a.Err)
+				}
+				if tt.task != nil && a.State != tt.task.State {
+					t.Errorf("told that it is %q, it is %q", a.State, tt.task.State)
 				}
 			} else {
 				a := r.answer("second")

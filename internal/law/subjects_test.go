@@ -272,7 +272,7 @@ var faults = []section{
 		{"W6", "An answered copy of a command is over; only unanswered copies are waited for", "two refusals for overload delay the later undo until the first command's complete-by"},
 		{"W7", "What can never succeed is failed for good with its effect unknown, and is undone", "a result over its limit, one that is no JSON, and a panic are tried again"},
 		{"W8", "A probe takes the do's `result` unless it says otherwise, and the guide's examples pass `duly conformance`", ""},
-		{"W9", "White space outside strings makes no other input, and a repeated submission tells the state that was found", "the same input spaced otherwise is 409; a processed task is told as pending"},
+		{"W9", "White space outside strings makes no other input, and a repeated submission tells the state that was found", ""},
 		{"W10", "Every door returns the owner's decision, or says that it only asked", "HTTP answers 202 to signals and undos that are refused afterwards"},
 		{"W11", "425 of a ledger spends no attempt and hides no cause", "it spends one, and is shown instead of the time-out before it"},
 		{"W12", "Types of an expression come from the schema of the input; arithmetic on unknown types is refused", "a division is of integers for one input and of fractions for the next"},
