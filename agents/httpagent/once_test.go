@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-
-	"duly.dev/duly/internal/core"
 )
 
 // breaksOff is a service that answers the first request of each connection, acts on the second, and ends the connection
@@ -80,7 +78,7 @@ func TestOneRequestForOneTry(t *testing.T) {
 			w := &world{t: t}
 			w.serve("http://"+s.listener.Addr().String(), "tries: 1", step)
 			w.want(command(), 0, "")
-			w.want(command(), core.CodeBadResult, "EOF")
+			w.want(command(), http.StatusBadGateway, "EOF")
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if len(s.seen) != 2 {

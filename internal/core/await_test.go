@@ -434,6 +434,31 @@ func TestUndoAttemptsOfThePlan(t *testing.T) {
 	}
 }
 
+// What would fail again is not tried again, and undone: it may have had its effect. An undo is tried again all the same.
+//
+// covers: W7
+func TestFailedForGood(t *testing.T) {
+	for _, policy := range []Policy{PolicyUndo, PolicyWait, PolicySkip, PolicyError} {
+		p := stepsPlan(2)
+		p.Steps[1].OnExhausted = policy
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(0)
+		r.answer(CodeFailed)
+		if s := r.task.Steps[1]; s.Attempt != 1 || !s.MayHaveEffect || policy != PolicyError && (r.task.State != StateUndoing && r.task.State != StateProcessing || s.Status != StepUndoing) {
+			t.Errorf("policy %s: %s, step 2 %s after try %d, may have an effect: %v", policy, r.task, s.Status, s.Attempt, s.MayHaveEffect)
+		}
+	}
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.answer(0)
+	r.must(Event{Kind: EventUndo})
+	r.answer(CodeFailed)
+	if r.task.State != StateUndoing {
+		t.Errorf("an undo that fails so: %s", r.task)
+	}
+}
+
 // A text of a time-out has no value in it, so that failures of one kind group.
 //
 // covers: C14

@@ -211,7 +211,7 @@ func TestShortestTimeout(t *testing.T) {
 func TestFinalCode(t *testing.T) {
 	for code, want := range map[int]bool{
 		0: false, 302: false, 400: true, 404: true, CodeTimeout: false, CodeGone: true, CodeRefused: true,
-		CodeTooEarly: false, CodeTooMany: false, 499: true, 500: false, CodeBadResult: false, -1: false,
+		CodeTooEarly: false, CodeTooMany: false, 499: true, 500: false, CodeFailed: false, -1: false,
 	} {
 		if FinalCode(code) != want {
 			t.Errorf("FinalCode(%d) = %v", code, !want)
