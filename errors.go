@@ -63,9 +63,13 @@ var (
 	ErrInProgress = agents.ErrInProgress
 )
 
-// Refuse makes an error of a handler final, code 422: the step is not tried
-// again and the task is undone. Any other error is tried again.
+// Refuse makes an error of a handler final, code 422: it had no effect, the step is not tried
+// again and the task is undone. Any other error is tried again, but [Fail]'s.
 func Refuse(err error) error { return agents.Refuse(core.CodeRefused, err) }
+
+// Fail makes an error of a do final that may have had an effect, code 512: the step is not tried again, and is undone with
+// the task. A panic is one.
+func Fail(err error) error { return agents.Fail(err) }
 
 // RefuseCode is [Refuse] with another code of 400 to 499; a code outside counts
 // as 422. Codes 408, 425 and 429 are not final: they are tried again.

@@ -174,8 +174,8 @@ func Attempts(most int) Option {
 }
 
 // UndoAttempts is how many calls of undo may fail before it gives up and an operator
-// has to act. Unless said, and with 10, an undo is tried for a day, and an operator is
-// told after ten failures or a minute.
+// has to act, 1 to 1000. Unless said an undo is tried for a day, and an operator is told
+// after ten failures or a minute.
 func UndoAttempts(most int) UndoOption {
 	return func(def *definition) { def.count("UndoAttempts", &def.step.UndoAttemptsMax, most, core.AttemptsLimit) }
 }

@@ -178,11 +178,14 @@ func encode[Out any](codec Codec, cmd *core.Command, out Out, err error) ([]byte
 		return nil, err
 	}
 	data, err := json.Marshal(out)
-	if err == nil && codec != nil {
-		data, err = codec.Encode(Place{cmd.Type, cmd.Task, cmd.Step}, data)
-	}
 	if err != nil {
-		return nil, &agents.Error{Code: core.CodeBadResult, Err: fmt.Errorf("result of step %s: %w", cmd.Step, err)}
+		return nil, agents.Fail(fmt.Errorf("result of step %s: %w", cmd.Step, err))
+	}
+	if codec == nil {
+		return data, nil
+	}
+	if data, err = codec.Encode(Place{cmd.Type, cmd.Task, cmd.Step}, data); err != nil { // its key service may come back
+		return nil, fmt.Errorf("result of step %s: %w", cmd.Step, err)
 	}
 	return data, nil
 }

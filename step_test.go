@@ -164,7 +164,7 @@ func TestResultThatIsNoJSON(t *testing.T) {
 			now := core.InstantOf(time.Now())
 			cmd := core.Command{Agent: "odd", Step: "odd", Task: "t", Attempt: attempt, Left: time.Minute, Input: []byte("{}")}
 			reply, _ := agent.Runtime().Handle(t.Context(), now, &cmd)
-			if reply.Code != core.CodeBadResult || reply.Error != want {
+			if reply.Code != core.CodeFailed || reply.Error != want {
 				t.Errorf("got %+v, want %s", reply, want)
 			}
 		})

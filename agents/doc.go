@@ -8,10 +8,11 @@
 //
 //	handler                                reply
 //	a result                               0
-//	a result over ResultMax, or not JSON   502, tried again
+//	a result over ResultMax, or not JSON   512, failed for good
 //	an error from [Refuse]                 422 or the 4xx it names, final
 //	any other error                        500, tried again
-//	a panic                                500, tried again, logged with its stack
+//	an error from [Fail]                   512, failed for good: undone
+//	a panic                                512, logged with its stack
 //	anything, once complete-by has passed  none
 //
 // The last line is a rule: past its complete-by an agent sends nothing, not even an

@@ -46,30 +46,40 @@ func Refuse(code int, err error) error {
 	return &Error{Code: code, Err: err}
 }
 
+// Fail marks err as one that the same call would have again, with or without an effect: the step is not tried again, and is
+// undone. Code 512. A nil err fails all the same.
+func Fail(err error) error {
+	if err == nil {
+		err = errors.New("failed")
+	}
+	return &Error{Code: core.CodeFailed, Err: err}
+}
+
 // panicError is what a handler's panic becomes.
 type panicError struct {
 	value any
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+// Error is the first line of the value: the log has the stack.
+func (e *panicError) Error() string {
+	first, _, _ := strings.Cut(fmt.Sprint(e.value), "\n")
+	return "panic: " + first
+}
 
 // codeOf is the reply code of a handler's error.
 func codeOf(err error) int {
 	if coded, ok := errors.AsType[*Error](err); ok {
 		return coded.Code
 	}
+	if _, ok := errors.AsType[*panicError](err); ok {
+		return core.CodeFailed
+	}
 	return core.CodeAgentError
 }
 
-// again reports whether one more try inside the same command can help. A panic
-// is a bug: it is shown at once instead of repeated.
-func again(err error) bool {
-	if _, ok := errors.AsType[*panicError](err); ok {
-		return false
-	}
-	return !core.FinalCode(codeOf(err))
-}
+// again reports whether one more try inside the same command can help.
+func again(err error) bool { return !core.LastCode(codeOf(err)) }
 
 // textOf is an error's text as a reply may carry it: valid UTF-8 on one line,
 // because it travels in a header, and no longer than core.ErrorBytesMax.

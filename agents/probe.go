@@ -104,7 +104,7 @@ func (r *Runtime) Probe(ctx context.Context, now core.Instant, cmd *core.Command
 		return core.Probe{}, core.CodeAgentError, err
 	}
 	if err := r.checkProbe(cmd, &p); err != nil {
-		return core.Probe{}, core.CodeBadResult, err
+		return core.Probe{}, core.CodeFailed, err
 	}
 	return p, 0, nil
 }

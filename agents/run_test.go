@@ -79,7 +79,7 @@ func (r *rig) codes() string {
 	defer r.mu.Unlock()
 	var all []string
 	for _, reply := range r.replies {
-		all = append(all, string('0'+rune(reply.Seq))+":"+map[int]string{0: "ok", 422: "refused", 429: "full", 500: "error", 501: "unknown", 503: "stopping"}[reply.Code])
+		all = append(all, string('0'+rune(reply.Seq))+":"+map[int]string{0: "ok", 422: "refused", 429: "full", 500: "error", 501: "unknown", 503: "stopping", 512: "failed"}[reply.Code])
 	}
 	return strings.Join(all, " ")
 }

@@ -238,7 +238,7 @@ type tries struct {
 // of that try is the answer, and leads to an undo.
 func (r *Runtime) judge(t *tries, deadline core.Instant, cmd *core.Command, err error) (pause time.Duration, outcome error) {
 	t.n++
-	if t.effects && !cmd.Undo && t.unclear != nil && err != nil && !again(err) {
+	if t.effects && !cmd.Undo && t.unclear != nil && err != nil && core.FinalCode(codeOf(err)) {
 		return -1, t.unclear
 	}
 	if err == nil || t.n >= r.config.TriesMax || !again(err) {
@@ -306,10 +306,10 @@ func answer(cmd *core.Command) core.Reply {
 
 func succeed(cmd *core.Command, handlers *Handlers, result []byte) core.Reply {
 	if len(result) > handlers.ResultMax {
-		return fail(cmd, &Error{Code: core.CodeBadResult, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), handlers.ResultMax)})
+		return fail(cmd, &Error{Code: core.CodeFailed, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), handlers.ResultMax)})
 	}
 	if !handlers.Encoded && len(result) > 0 && !quickjson.Valid(result) {
-		return fail(cmd, &Error{Code: core.CodeBadResult, Err: errors.New("result is not JSON")})
+		return fail(cmd, &Error{Code: core.CodeFailed, Err: errors.New("result is not JSON")})
 	}
 	reply := answer(cmd)
 	reply.Result = result

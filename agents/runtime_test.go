@@ -27,8 +27,8 @@ func TestReplyCodes(t *testing.T) {
 		{name: "a result", result: `{"ok":true}`, tries: 1},
 		{name: "an empty result", tries: 1},
 		{name: "a result at its limit", result: `"1234567890123"`, tries: 1},
-		{name: "a result over its limit", result: `"12345678901234"`, code: 502, text: "result has 16 bytes, result_max is 15", tries: 1},
-		{name: "not JSON", result: `{"ok"`, code: 502, text: "result is not JSON", tries: 1},
+		{name: "a result over its limit", result: `"12345678901234"`, code: 512, text: "result has 16 bytes, result_max is 15", tries: 1},
+		{name: "not JSON", result: `{"ok"`, code: 512, text: "result is not JSON", tries: 1},
 		{name: "an error", err: plain, code: 500, text: "bank is down", tries: 3},
 		{name: "refused", err: agents.Refuse(422, plain), code: 422, text: "bank is down", tries: 1},
 		{name: "refused, wrapped", err: fmt.Errorf("charge: %w", agents.Refuse(403, plain)), code: 403, text: "charge: bank is down", tries: 1},
@@ -87,21 +87,24 @@ func TestLongErrorIsCut(t *testing.T) {
 	})
 }
 
-// A panic is answered 500 at once, logged with its stack, and not repeated.
+// A panic is answered at once as failed for good, by its first line, logged with its stack, and not repeated.
 //
-// covers: E17, I17
+// covers: E17, I17, W7
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, ledger := range []agents.Ledger{nil, agents.NewMemoryLedger(bubbleTime{}.Now, 0, 0)} {
 			log, text := quiet()
 			calls := 0
-			boom := func(context.Context, *core.Command) ([]byte, error) { calls++; panic("no such card") }
+			boom := func(context.Context, *core.Command) ([]byte, error) {
+				calls++
+				panic("no such card\nin the second line")
+			}
 			runtime := newRuntime(t, agents.Config{Log: log, Ledger: ledger}, agents.Handlers{Do: boom, Undo: boom})
 			for _, undo := range []bool{false, true} {
 				cmd := command(time.Minute)
 				cmd.Undo = undo
 				reply, answered := runtime.Handle(t.Context(), core.InstantOf(time.Now()), cmd)
-				if !answered || reply.Code != 500 || reply.Error != "panic: no such card" {
+				if !answered || reply.Code != 512 || reply.Error != "panic: no such card" {
 					t.Errorf("got %+v, %v", reply, answered)
 				}
 			}

@@ -75,7 +75,7 @@ func TestStartIsDoneOnce(t *testing.T) {
 			r.send(int64(seq), time.Minute)
 		}
 		r.end()
-		r.expect("0:ok 1:ok 2:error")
+		r.expect("0:ok 1:ok 2:failed")
 	})
 }
 

@@ -9,7 +9,7 @@ var outcomes = map[int]string{
 	CauseInputSize: "input_size", CauseCompleteByForm: "complete_by_form", CauseCompleteByPast: "complete_by_past", CauseCompleteByFar: "complete_by_far",
 	CauseReplyTo: "reply_to", CauseVersionForm: "version_form", CauseVersionUnknown: "version_unknown", CauseFull: "door_full", CauseBacklog: "backlog",
 	CauseUnknownMany: "unknown_many", CauseLogDown: "stream_down", CauseLogFull: "stream_full", CauseOutcome: "unknown", CauseStopping: "stopping",
-	CausePlans: "plans", CauseMethod: "method", CauseNotFound: "not_found", CauseConflict: "conflict", CauseQuery: "query", CauseStore: "store", CauseBody: "body",
+	CausePlans: "plans", CauseUndecided: "undecided", CauseMethod: "method", CauseNotFound: "not_found", CauseConflict: "conflict", CauseQuery: "query", CauseStore: "store", CauseBody: "body",
 	CauseOtherType: "other_type", CauseState: "state", CauseLabels: "labels", CauseDeprecated: "deprecated", CauseInputSchema: "input_schema",
 	CauseStartAtForm: "start_at_form", CauseStartAtFar: "start_at_far", CauseStartAtAfter: "start_at_after", CauseHeader: "header", CauseNoActor: "no_actor", CauseForbidden: "forbidden",
 	CauseNotServed: "not_served", CauseNoTime: "no_time",

@@ -30,6 +30,7 @@ type ask struct {
 
 	warning string
 	again   bool
+	state   core.State
 }
 
 // pack puts a submission on its partition's shelf and publishes the pack when
@@ -48,7 +49,7 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 		s.open++
 	}
 	p.subs = append(p.subs, *sub)
-	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again})
+	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again, state: at.state})
 	p.bytes += at.size
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
@@ -125,7 +126,7 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 		a := &p.asks[i]
 		s.budget.release(a.room)
 		if a.answer != nil {
-			answer.Task, answer.Warning, answer.Again = a.task, a.warning, a.again
+			answer.Task, answer.Warning, answer.Again, answer.State = a.task, a.warning, a.again, a.state
 			a.answer(answer)
 		}
 	}

@@ -42,7 +42,10 @@ func newRecent(bytes int64) recent {
 // mark of a submission: the same id, type and input have the same.
 func (r *recent) mark(sub *core.Submission) mark {
 	kind := maphash.String(r.seed, sub.Type)
-	return mark{maphash.String(r.seed, sub.ID), bits.RotateLeft64(kind, 1) ^ maphash.Bytes(r.seed, sub.Input)}
+	var input maphash.Hash
+	input.SetSeed(r.seed)
+	core.Compact(sub.Input, func(part []byte) { _, _ = input.Write(part) })
+	return mark{maphash.String(r.seed, sub.ID), bits.RotateLeft64(kind, 1) ^ input.Sum64()}
 }
 
 func (r *recent) set(id uint64) *[recentWays]seen { return &r.sets[id&uint64(len(r.sets)-1)] }

@@ -179,15 +179,15 @@ func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time
 }
 
 // judge says what becomes of a row. One that the door or the only stream has no room for stays as it is, and the relay
-// rests. One that only waits for something of its own, which is the plan, the owner of its partition or its stream, is
-// put off, so that it does not hold up those behind it.
+// rests. One that only waits for something of its own, which is the plan, its id, the owner of its partition or its
+// stream, is put off, so that it does not hold up those behind it.
 func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
 	switch {
 	case refused == nil:
 		r.relayed.Add(1)
 		return &Verdict{Row: w.Row}, 0
 	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later
-		refused.ErrCode == CauseBacklog,
+		refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
 		ofStream(refused) && r.streams.others(w.Request.ID):
 		r.putOff.Add(1)
 		again := core.Backoff(max(relayAgain, refused.Retry), relayAgainMax, w.Tries+1, 1)

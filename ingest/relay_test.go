@@ -324,9 +324,10 @@ func TestRelayRefusals(t *testing.T) {
 			"type":    Refuse(404, CauseTypeUnknown, "no plan"),
 			"version": Refuse(404, CauseVersionUnknown, "no such version"),
 			"behind":  Refuse(429, CauseBacklog, "partition 1 is behind").After(2 * time.Second),
+			"racing":  Refuse(503, CauseUndecided, "not decided yet").After(time.Second),
 			"fine":    nil,
 		}
-		for _, name := range []string{"taken", "type", "version", "behind"} {
+		for _, name := range []string{"taken", "type", "version", "behind", "racing"} {
 			h.add("order", name)
 		}
 		bad := h.add("order", "bad")
@@ -349,7 +350,7 @@ func TestRelayRefusals(t *testing.T) {
 		}, 1)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if waiting, refused := h.left(); len(waiting) != 6 || len(refused) != 0 {
+		if waiting, refused := h.left(); len(waiting) != 7 || len(refused) != 0 {
 			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
 		}
 		if handed, _ := h.looks(); handed > 3*31 {
@@ -367,7 +368,7 @@ func TestRelayRefusals(t *testing.T) {
 		mu.Unlock()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
+		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "racing", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
 			t.Errorf("%v wait, %v are refused", waiting, refused)
 		}
 		mu.Lock()
@@ -381,7 +382,7 @@ func TestRelayRefusals(t *testing.T) {
 		if n := asked["type"]; n < 10 || n > 20 {
 			t.Errorf("asked %d times in ten minutes for a plan that is not applied", n)
 		}
-		kinds["type"], kinds["behind"] = nil, nil
+		kinds["type"], kinds["behind"], kinds["racing"] = nil, nil, nil
 		mu.Unlock()
 		<-time.After(relayAgainMax)
 		synctest.Wait()
@@ -389,7 +390,7 @@ func TestRelayRefusals(t *testing.T) {
 		if waiting, _ := h.left(); !slices.Equal(waiting, []string{"version"}) {
 			t.Errorf("%v wait", waiting)
 		}
-		if s := relays[0].Stats(); s.Relayed != 3 || s.Refused != 2 || s.PutOff < 20 {
+		if s := relays[0].Stats(); s.Relayed != 4 || s.Refused != 2 || s.PutOff < 20 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -24,9 +24,10 @@ type Answer struct {
 	Stream    string // where it is stored
 	Seq       uint64 // position in the stream
 	Partition int
-	Again     bool     // the same was accepted here before; its owner knows one task
-	Warning   string   // that it has less time than tasks of its plan take; empty: none
-	Err       *Refusal // nil: stored, synced
+	Again     bool       // the same was accepted here before; its owner knows one task
+	State     core.State // of the task, where the door has looked and found it
+	Warning   string     // that it has less time than tasks of its plan take; empty: none
+	Err       *Refusal   // nil: stored, synced
 }
 
 // Refusal is why a request was not accepted. Several answers may share one: it

@@ -47,6 +47,7 @@ type place struct {
 	mark            mark
 	warning         string // for the answer
 	again           bool   // for the answer: the same was accepted before
+	state           core.State
 }
 
 // look has the store looked at for a submission, if it has to be or that is cheap, and
@@ -67,7 +68,7 @@ func (d *Door) look(now core.Instant, req *Request, sub *core.Submission, at pla
 		d.looks.waiting = append(d.looks.waiting, l)
 		return true
 	case sure:
-		d.refuse(req, conflict(sub.ID))
+		d.refuse(req, undecided(sub.ID))
 		return true
 	}
 	return false
@@ -107,12 +108,12 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 			d.refuse(&l.req, r)
 			return
 		}
-		l.where.again = true
+		l.where.again, l.where.state = true, task.State
 	case l.refusal != nil:
 		d.unlessTaken(l, err)
 		return
 	case l.sure && (err != nil || !l.old):
-		d.refuse(&l.req, conflict(l.sub.ID))
+		d.refuse(&l.req, undecided(l.sub.ID))
 		return
 	}
 	d.pack(now, &l.where, &l.req, &l.sub)
@@ -134,6 +135,12 @@ func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 
 func conflict(id string) *Refusal {
 	return Refuse(409, CauseConflict, "id %s is a task already, with another input", core.QuoteShort(id))
+}
+
+// undecided refuses a submission for now: another was accepted under its id a moment ago, and which of the two is the task,
+// or whether both are the same as a third, the store does not say yet.
+func undecided(id string) *Refusal {
+	return Refuse(503, CauseUndecided, "id %s was accepted a moment ago with another input, and which is the task is not decided yet", core.QuoteShort(id)).After(RetryLog)
 }
 
 func (d *Door) leave(l *look) {

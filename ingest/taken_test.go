@@ -33,7 +33,7 @@ func (m *memTaken) answer(task *core.Existing, err error) {
 
 // stored is a task as the store has it.
 func stored(id, taskType, input string) *core.Existing {
-	return &core.Existing{ID: id, Type: taskType, InputHash: core.HashInput(taskType, []byte(input))}
+	return &core.Existing{ID: id, Type: taskType, InputHash: core.HashInput(taskType, []byte(input)), State: core.StateProcessed}
 }
 
 // takenRig is a rig whose door looks; spare says whether it looks without need.
@@ -91,9 +91,9 @@ func TestDifferentInputUnderATakenID(t *testing.T) {
 	}{
 		{"another input", "order", `{"b":1}`, ms(1), stored("a1", "order", `{"a":1}`), nil, `id "a1" is a task already, with another input`},
 		{"another type", "refund", `{"a":1}`, ms(1), stored("a1", "order", `{"a":1}`), nil, `id "a1" is a task of type "order" already`},
-		{"not stored yet", "order", `{"b":1}`, ms(1), nil, nil, `id "a1" is a task already, with another input`},
-		{"the store is away", "order", `{"b":1}`, ms(1), nil, failed, `id "a1" is a task already, with another input`},
-		{"the store is away later", "order", `{"b":1}`, 30 * time.Second, nil, failed, `id "a1" is a task already, with another input`},
+		{"not stored yet", "order", `{"b":1}`, ms(1), nil, nil, `is not decided yet`},
+		{"the store is away", "order", `{"b":1}`, ms(1), nil, failed, `is not decided yet`},
+		{"the store is away later", "order", `{"b":1}`, 30 * time.Second, nil, failed, `is not decided yet`},
 		{"the first was refused by its owner", "order", `{"b":1}`, 6 * time.Second, nil, nil, ""},
 		{"the second is what the store has", "order", `{"b":1}`, ms(1), stored("a1", "order", `{"b":1}`), nil, ""},
 		{"cancelled", "order", `{"b":1}`, ms(1), &core.Existing{ID: "a1", Type: "order"}, nil, `id "a1" was cancelled before it was submitted`},
@@ -103,7 +103,7 @@ func TestDifferentInputUnderATakenID(t *testing.T) {
 			r.plans.now["refund"] = &core.Plan{Name: "refund", Version: 1, InputMax: 1000}
 			now := epoch
 			r.accepted(now, "first", "a1", "order", `{"a":1}`)
-			r.accepted(now, "again", "a1", "order", `{"a":1}`) // the same is the same task, and waits for nothing
+			r.accepted(now, "again", "a1", "order", `{ "a" : 1 }`) // the same is the same task, and waits for nothing
 			if len(m.asked) != 0 {
 				t.Fatalf("looked at %v", m.asked)
 			}
@@ -118,18 +118,47 @@ func TestDifferentInputUnderATakenID(t *testing.T) {
 			if tt.refused == "" {
 				r.log.store(2)
 				r.door.Flush(now)
-				if a := r.answer("second"); a.Err != nil {
+				a := r.answer("second")
+				if a.Err != nil {
 					t.Error(a.Err)
+				}
+				if tt.task != nil && a.State != tt.task.State {
+					t.Errorf("told that it is %q, it is %q", a.State, tt.task.State)
 				}
 			} else {
 				a := r.answer("second")
-				if a.Err == nil || a.Err.Code != 409 || a.Err.ErrCode != CauseConflict || !strings.Contains(a.Err.Description, tt.refused) || len(r.log.got) != 2 {
+				code, cause := 409, CauseConflict
+				if tt.task == nil {
+					code, cause = 503, CauseUndecided
+				}
+				if a.Err == nil || a.Err.Code != code || a.Err.ErrCode != cause || code == 503 && a.Err.Retry == 0 || !strings.Contains(a.Err.Description, tt.refused) || len(r.log.got) != 2 {
 					t.Errorf("%+v, %d messages", a.Err, len(r.log.got))
 				}
 			}
 			r.idle()
 		})
 	}
+}
+
+// Two submissions race under one id: neither is told that the other is the task before one is.
+//
+// covers: W13
+func TestSubmissionsRacing(t *testing.T) {
+	r, m := takenRig(t, false, nil)
+	r.accepted(epoch, "first", "a1", "order", `{"a":1}`)
+	r.say(epoch, "other", "a1", "order", `{"b":1}`)
+	m.answer(nil, nil)
+	r.door.Flush(epoch)
+	if a := r.answer("other"); a.Err == nil || a.Err.Code != 503 || a.Err.ErrCode != CauseUndecided || a.Err.Retry == 0 {
+		t.Errorf("while neither is a task: %+v", a)
+	}
+	at := epoch.Add(time.Second)
+	r.say(at, "other again", "a1", "order", `{"b":1}`)
+	m.answer(stored("a1", "order", `{"a":1}`), nil)
+	r.door.Flush(at)
+	r.refused409(t, "other again")
+	r.accepted(at, "first again", "a1", "order", `{"a":1}`)
+	r.idle()
 }
 
 // A store that does not answer holds a submission up for its time and no longer, and
@@ -142,7 +171,7 @@ func TestTakenIDOfASilentStore(t *testing.T) {
 	r.accepted(epoch, "other", "b1", "order", `{"a":1}`)
 	r.say(epoch, "second", "a1", "order", `{"b":1}`)
 	r.say(epoch, "full", "b1", "order", `{"b":1}`)
-	if a := r.answer("full"); a.Err == nil || a.Err.Code != 409 {
+	if a := r.answer("full"); a.Err == nil || a.Err.ErrCode != CauseUndecided {
 		t.Errorf("%+v", a)
 	}
 	if due := r.door.Due(epoch); due != epoch.Add(2*time.Second) {
@@ -153,7 +182,7 @@ func TestTakenIDOfASilentStore(t *testing.T) {
 		t.Error("answered early")
 	}
 	r.door.Flush(epoch.Add(2 * time.Second))
-	if a := r.answer("second"); a.Err == nil || a.Err.Code != 409 {
+	if a := r.answer("second"); a.Err == nil || a.Err.ErrCode != CauseUndecided {
 		t.Errorf("%+v", a)
 	}
 	m.answer(nil, nil) // it has been answered already

@@ -171,7 +171,7 @@ func boundResult(e *entry, out int, ev *core.Event) {
 		return
 	}
 	if step := &e.plan.plan.Steps[out]; len(ev.Result) > step.ResultMax {
-		ev.Code = core.CodeBadResult
+		ev.Code = core.CodeFailed
 		ev.Error = fmt.Sprintf("bad_result: result of step %s has %d bytes, the limit is %d", step.Name, len(ev.Result), step.ResultMax)
 		ev.Result = nil
 	}

@@ -26,7 +26,7 @@ func TestInputOverThePlansLimitIsRefused(t *testing.T) {
 }
 
 // covers: E21
-func TestResultOverTheStepsLimitIsAFailedTry(t *testing.T) {
+func TestResultOverTheStepsLimitFailsForGood(t *testing.T) {
 	r := newRig(t, cfgSmall())
 	r.store.AddPlan(smallPlan())
 	r.tasks(0, core.Submission{Type: "small", ID: "one", Input: []byte(`1`)})
@@ -35,7 +35,7 @@ func TestResultOverTheStepsLimitIsAFailedTry(t *testing.T) {
 	r.answer(cmd, 0)
 	r.mail.Replies[0].Reply.Result = []byte(`"23456"`) // one byte over
 	r.cycle()
-	task := r.state("one", core.StateProcessing)
+	task := r.state("one", core.StateUndoing)
 	if !strings.Contains(task.Why, "bad_result: result of step a has 7 bytes, the limit is 6") {
 		t.Fatalf("the task says %q", task.Why)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,7 +18,7 @@ import (
 // Times and sizes of connections.
 const (
 	dialMax        = 5 * time.Second
-	idleMax        = 30 * time.Second
+	idleMax        = 1500 * time.Millisecond // usual servers end an idle connection after 2 s or more
 	idleConnsMax   = 256
 	headerBytesMax = 64 << 10
 	redirectsMax   = 5
@@ -96,11 +97,38 @@ func (s *service) newClient(secure *tls.Config) *http.Client {
 		DialContext: s.allow.dial, TLSClientConfig: secure, TLSHandshakeTimeout: dialMax, DisableCompression: true,
 		MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: headerBytesMax, ForceAttemptHTTP2: true,
 	}
-	client := &http.Client{Transport: s.transport, CheckRedirect: s.redirect}
+	client := &http.Client{Transport: once{s.transport}, CheckRedirect: s.redirect}
 	if s.auth != nil {
-		client.Transport = &authorized{s.transport, s.auth, s.base.Scheme, s.base.Host}
+		client.Transport = &authorized{client.Transport, s.auth, s.base.Scheme, s.base.Host}
 	}
 	return client
+}
+
+// once keeps a transport from sending a request again that a service may have acted on. [http.Transport] does that by
+// itself where a kept connection ends without an answer, for a body that can be read again, or none, and a method that is
+// safe or a header that says that a key makes it so. A redirect is another request, by the client.
+type once struct{ *http.Transport }
+
+// replayable are the headers by which it is.
+var replayable = []string{"Idempotency-Key", "X-Idempotency-Key"}
+
+// RoundTrip implements http.RoundTripper.
+func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.GetBody = nil
+	if r.Body == nil || r.Body == http.NoBody {
+		switch r.Method {
+		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+			r.Body = io.NopCloser(strings.NewReader("")) // a body of unknown length, which turns out to be none
+		}
+	}
+	for _, name := range replayable {
+		if values, ok := r.Header[name]; ok { // it looks for the names as they are written here
+			delete(r.Header, name)
+			r.Header[strings.ToLower(name)] = values
+		}
+	}
+	return o.Transport.RoundTrip(r)
 }
 
 // redirect refuses a redirect to a host that is not named, or one that would lose the method and the body.

@@ -14,7 +14,7 @@
 //	answers 408, 425, 429 or 5xx             tried again by that code       tried again by that code
 //	answers another 4xx                      final by that code             500, tried again
 //	answers 1xx, 3xx, or redirects elsewhere 502, tried again               502, tried again
-//	answers what is too long or no JSON      502, tried again               (the answer is not read)
+//	answers what is too long or no JSON      512, failed for good           (the answer is not read)
 //	cannot be reached, or breaks off         502, tried again               502, tried again
 //	has an address that may not be dialled   503, no attempt                503, no attempt
 //	has an open breaker here                 503, no attempt                503, no attempt

@@ -60,6 +60,12 @@ func (r *reader) step(name string, v *planfile.Value, of *service) step {
 		return s
 	}
 	s.do.effects = s.undo != nil
+	if p := s.probe; p != nil && p.result == nil { // what was done has one result, whoever tells it
+		p.result = s.do.result
+		if !p.saysAnswer && s.do.answer == formText {
+			p.answer = formText
+		}
+	}
 	return s
 }
 
@@ -96,7 +102,7 @@ func (r *reader) operation(step string, m planfile.Member, of *service) *operati
 		},
 		"timeout": r.duration(&o.timeout, time.Millisecond),
 		"done":    func(m planfile.Member) { r.statuses(m, done, v) },
-		"answer":  func(m planfile.Member) { o.answer = r.form(m) },
+		"answer":  func(m planfile.Member) { o.answer, o.saysAnswer = r.form(m), true },
 	}
 	if probe {
 		all["absent"] = func(m planfile.Member) { r.statuses(m, absent, v) }

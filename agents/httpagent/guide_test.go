@@ -43,7 +43,7 @@ func TestGuide(t *testing.T) {
 			charges[r.URL.Path] = ""
 			w.WriteHeader(404)
 		case r.Method == http.MethodGet:
-			_, _ = w.Write([]byte(`{"id":"p-1"}`))
+			_, _ = w.Write([]byte(`{"id":"p-1","state":"paid"}`))
 		default:
 			charges[r.URL.Path] = ""
 			w.WriteHeader(204)
@@ -73,8 +73,8 @@ func TestGuide(t *testing.T) {
 		t.Errorf("the service got %s, want %s", got, want)
 	}
 	p, _, err := w.runtime.Probe(t.Context(), core.InstantOf(time.Now()), &again)
-	if err != nil || p.Outcome != core.ProbeDone {
-		t.Errorf("probe: %+v %v", p, err)
+	if err != nil || p.Outcome != core.ProbeDone || string(p.Result) != `{"id":"p-1"}` {
+		t.Errorf("probe: %+v %v, want the result of the do", p, err)
 	}
 	back := again
 	back.Undo = true

@@ -68,6 +68,7 @@ type operation struct {
 	timeout     time.Duration
 	verdicts    [statusMax]verdict
 	answer      form
+	saysAnswer  bool             // the file does
 	result      *expr.Expression // nil: the body
 	outcome     *expr.Expression // of a probe; nil: the status says it
 }
@@ -191,7 +192,7 @@ func (o *operation) perform(ctx context.Context, cmd *core.Command, use func(*va
 		}
 		tries++
 		o.judge(ctx, bad, tries)
-		if o.effects && bad.final() && unclear != nil {
+		if o.effects && core.FinalCode(bad.code) && unclear != nil {
 			bad = &failure{code: unclear.code, err: unclear.err}
 		}
 		if !bad.harmless {
@@ -232,7 +233,7 @@ func (o *operation) try(ctx context.Context, r *request, v *values, use func(*va
 	req.Header = r.header.Clone()
 	resp, err := o.service.client.Do(req)
 	if err != nil {
-		code := core.CodeBadResult
+		code := http.StatusBadGateway
 		switch {
 		case errors.Is(err, ErrAddress):
 			code = core.CodeUnavailable
@@ -250,13 +251,17 @@ func (o *operation) try(ctx context.Context, r *request, v *values, use func(*va
 		return nil, o.refused(r, resp, a.means)
 	}
 	if err := o.read(resp, a); err != nil {
-		bad := o.failed(r, core.CodeBadResult, false, fmt.Errorf("it answers %d, and %w", a.status, err))
+		code := core.CodeFailed
+		if errors.Is(err, errBroke) {
+			code = http.StatusBadGateway
+		}
+		bad := o.failed(r, code, false, fmt.Errorf("it answers %d, and %w", a.status, err))
 		bad.ill = !errors.Is(err, context.Canceled)
 		return nil, bad
 	}
 	result, err := use(v.with(a))
 	if err != nil {
-		return nil, o.failed(r, core.CodeBadResult, false, fmt.Errorf("it answers %d, but %w", a.status, err))
+		return nil, o.failed(r, core.CodeFailed, false, fmt.Errorf("it answers %d, but %w", a.status, err))
 	}
 	return result, nil
 }
@@ -280,7 +285,8 @@ func (o *operation) refused(r *request, resp *http.Response, means verdict) *fai
 		code = core.CodeRefused
 	case status == core.CodeUnable: // it will not learn the method; another attempt may meet another instance
 	case status < 400:
-		code = core.CodeBadResult
+		code = http.StatusBadGateway
+	case status == core.CodeFailed: // no service says that by a status
 	case !core.FinalCode(status) && status < statusMax:
 		code = status
 	}
@@ -310,6 +316,9 @@ type told struct {
 func (t *told) Error() string { return t.text }
 func (t *told) Unwrap() error { return t.err }
 
+// errBroke is wrapped by the error about an answer that could not be read to its end: the next may be whole.
+var errBroke = errors.New("its body breaks off")
+
 // read reads the body of an answer, no more than its limit.
 func (o *operation) read(resp *http.Response, a *answer) error {
 	if o.answer == formNone || a.means != done && o.outcome == nil {
@@ -322,7 +331,7 @@ func (o *operation) read(resp *http.Response, a *answer) error {
 	}
 	var err error
 	if a.body, err = io.ReadAll(io.LimitReader(resp.Body, int64(most)+1)); err != nil {
-		return fmt.Errorf("its body breaks off: %w", err)
+		return fmt.Errorf("%w: %w", errBroke, err)
 	}
 	if len(a.body) > most {
 		return fmt.Errorf("its body has more than %d bytes, which is answer_max", most)

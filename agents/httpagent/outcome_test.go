@@ -26,7 +26,7 @@ func TestStatuses(t *testing.T) {
 	}{
 		{201, `{"id":"p-1"}`, 0, 0, 1, `{"id":"p-1"}`, ""},
 		{204, ``, 0, 0, 1, "", ""},
-		{200, `not JSON`, 502, 0, 3, "its body is not JSON", ""},
+		{200, `not JSON`, 512, 0, 1, "its body is not JSON", ""},
 		{404, `no such card`, 404, 500, 1, "it answers 404: no such card", ""},
 		{404, ``, 404, 0, 1, "", "[2xx, 404]"},
 		{409, ``, 409, 500, 1, "it answers 409", ""},
@@ -111,11 +111,11 @@ func TestBodies(t *testing.T) {
 		_, _ = w.Write([]byte(`"x`))
 	}
 	limit := "answer_max: 4096\ntries: 1"
-	start(t, endless, limit, plain).want(command(), 502, "its body has more than 4096 bytes, which is answer_max")
-	start(t, long, limit, plain).want(command(), 502, "its body has 2000000000 bytes, answer_max is 4096")
+	start(t, endless, limit, plain).want(command(), 512, "its body has more than 4096 bytes, which is answer_max")
+	start(t, long, limit, plain).want(command(), 512, "its body has 2000000000 bytes, answer_max is 4096")
 	start(t, short, limit, plain).want(command(), 502, "its body breaks off")
 	start(t, answers(200, `"`+strings.Repeat("x", 4094)+`"`), limit, plain).want(command(), 0, "xxx")
-	start(t, answers(200, `"`+strings.Repeat("x", 4095)+`"`), limit, plain).want(command(), 502, "answer_max")
+	start(t, answers(200, `"`+strings.Repeat("x", 4095)+`"`), limit, plain).want(command(), 512, "answer_max")
 	if n := wrote.Load(); n > 64<<20 {
 		t.Errorf("%d bytes of an endless body were taken", n)
 	}
@@ -123,7 +123,7 @@ func TestBodies(t *testing.T) {
 	start(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(422); endless(w, r) }, limit, plain).want(command(), 422, "it answers 422")
 	start(t, endless, limit, plain).want(undo(), 0, "")
 	// What is over the result's own limit is refused as of any agent.
-	start(t, answers(200, `"`+strings.Repeat("x", core.ResultBytesMax)+`"`), "", plain).want(command(), 502, "result_max")
+	start(t, answers(200, `"`+strings.Repeat("x", core.ResultBytesMax)+`"`), "", plain).want(command(), 512, "result_max")
 }
 
 // TestSilent: past the complete-by there is no answer at all: of a service that hangs, one that trickles, and one that

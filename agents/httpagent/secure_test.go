@@ -245,7 +245,7 @@ func TestBodyForms(t *testing.T) {
 	}
 	start(t, handler, "", `do: {path: /c, content_type: text/csv, body: input}`).want(command(), 400, "body: it gives a map, want text")
 	start(t, handler, "", `do: {path: /c, content_type: application/x-www-form-urlencoded, body: "{'a': {'b': 1}}"}`).want(command(), 400, "a form has text")
-	start(t, answers(200, `{"a":1}`), "", `do: {path: /c, result: body.b}`).want(command(), 502, `result: at column 5 of body.b: there is no "b"`)
+	start(t, answers(200, `{"a":1}`), "", `do: {path: /c, result: body.b}`).want(command(), 512, `result: at column 5 of body.b: there is no "b"`)
 }
 
 // TestInvalidRequests: a template that makes no address, or another one than was meant, is final and names the step; an

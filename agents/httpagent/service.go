@@ -100,7 +100,7 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 
 // final reports whether the scheduler takes it for one.
-func (f *failure) final() bool { return core.FinalCode(f.code) }
+func (f *failure) final() bool { return core.LastCode(f.code) }
 
 // refusal is an error of the limits, as a reply has it; any other is passed on.
 func (s *service) refusal(err error) error {

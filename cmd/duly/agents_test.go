@@ -106,8 +106,17 @@ func TestServeAgentsBesideANode(t *testing.T) {
 
 // restBank is a service that bears what any must: a PUT again, a DELETE of what was never made, a PUT after its DELETE.
 type restBank struct {
+	tells bool // what was made
+
 	mu   sync.Mutex
 	rows map[string]string // by path: busy, done or gone
+}
+
+// tell answers with what was made, and whether it is new.
+func (b *restBank) tell(w http.ResponseWriter, path, state string) {
+	if b.tells {
+		_, _ = fmt.Fprintf(w, `{"id":%q,"state":%q}`, path, state)
+	}
 }
 
 // enter gives what is known of a path, and takes it up unless another request is at work with it or it has ended.
@@ -142,6 +151,7 @@ func (b *restBank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		w.WriteHeader(map[string]int{"": 404, "gone": 404, "busy": 202, "done": 200}[b.rows[path]])
+		b.tell(w, path, "paid")
 		return
 	}
 	undo := r.Method == http.MethodDelete
@@ -165,6 +175,7 @@ func (b *restBank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		w.WriteHeader(http.StatusCreated)
+		b.tell(w, path, "new")
 	}
 }
 
@@ -174,14 +185,7 @@ func TestHTTPAgentConforms(t *testing.T) {
 	bank := httptest.NewServer(&restBank{rows: map[string]string{}})
 	defer bank.Close()
 	dir := t.TempDir()
-	path := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	file := path("agents.yaml", "services:\n  bank: {url: \""+bank.URL+`", allow: [127.0.0.1]}
+	file := writeFile(t, dir, "agents.yaml", "services:\n  bank: {url: \""+bank.URL+`", allow: [127.0.0.1]}
 agents:
   pay:
     service: bank
@@ -191,15 +195,53 @@ agents:
         undo: {path: "/{ref}"}
         probe: {path: "/{ref}", in_progress: 202}
 `)
+	conforms(t, file, "pay", "--probes", "--strict", "--slow-input", writeFile(t, dir, "slow.json", `{"slow":true}`), "--large-input", writeFile(t, dir, "large.json", `{"large":true}`))
+}
+
+// TestGuideOfHTTPAgentConforms: so does the one of the guide's first file.
+//
+// covers: W8
+func TestGuideOfHTTPAgentConforms(t *testing.T) {
+	t.Parallel()
+	bank := httptest.NewServer(http.StripPrefix("/v1", &restBank{tells: true, rows: map[string]string{}}))
+	defer bank.Close()
+	page, err := os.ReadFile("../../docs/guide/http-agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, found := strings.Cut(rest, "```")
+	dir := t.TempDir()
+	served := strings.NewReplacer("https://payments.example.org/v1", bank.URL+"/v1\n    allow: [127.0.0.1]", "/run/secrets/payments", writeFile(t, dir, "secret", "s3cr3t\n")).Replace(text)
+	if !found || served == text {
+		t.Fatal("nothing was put in place of what the guide has")
+	}
+	conforms(t, writeFile(t, dir, "agents.yaml", served), "payment.charge", "--probes",
+		"--input", writeFile(t, dir, "order.json", `{"cents":1999}`), "--results", writeFile(t, dir, "results.json", `{"credit":{"customer":"c-1"}}`))
+}
+
+// writeFile writes a file of a folder, and returns its name.
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// conforms serves a file of agents, of which one holds the rules at its step charge.
+func conforms(t *testing.T, file, agent string, args ...string) {
+	t.Helper()
 	server := natsServer(t, natsd.Options{})
 	c := start(t, "serve", "--roles", "agents", "--agents", file, "--nats-url", server.ClientURL(), "--http-addr", "127.0.0.1:0")
 	c.ready()
+	play := []string{"conformance", "--nats-url", server.ClientURL(), "--agent", agent, "--step", "charge"}
 	until(t, "the agent is there", func() bool {
-		code, out, errs := command(t, "", "conformance", "--nats-url", server.ClientURL(), "--agent", "pay", "--step", "charge", "--only", "P1", "--silence", "100ms")
+		code, out, errs := command(t, "", append(play, "--only", "P1", "--silence", "100ms")...)
 		return code == exitDone || !strings.Contains(out+errs, "no instance listens")
 	})
-	code, out, errs := command(t, "", "conformance", "--nats-url", server.ClientURL(), "--agent", "pay", "--step", "charge", "--probes", "--strict", "--silence", "200ms", "--call-time", "4s",
-		"--slow-input", path("slow.json", `{"slow":true}`), "--large-input", path("large.json", `{"large":true}`))
+	code, out, errs := command(t, "", append(append(play, "--silence", "200ms", "--call-time", "4s"), args...)...)
 	if code != exitDone {
 		t.Errorf("exit status %d:\n%s%s", code, out, errs)
 	}

@@ -346,6 +346,23 @@ func TestIDOfPOST(t *testing.T) {
 	}
 }
 
+// A POST again under the key of a task that the door has found tells its state, not that it is pending.
+//
+// covers: W9
+func TestPostOfATask(t *testing.T) {
+	s := newSite(t)
+	s.answer = func(r ingest.Request) (ingest.Answer, bool) {
+		return ingest.Answer{Task: r.ID, Stream: "DULY_TASKS", Seq: 7, Partition: 1, Again: true, State: core.StateProcessed}, true
+	}
+	w := s.do("POST", "/v1/tasks/delivery", `{}`, headerKey, "order-17")
+	if want := `{"task":"order-17","id":"order-17","type":"delivery","state":"processed"}`; w.Code != 200 || strings.TrimSpace(w.Body.String()) != want {
+		t.Errorf("%d %s, want 200 %s", w.Code, w.Body, want)
+	}
+	if at := w.Header().Get("Location"); at != "/v1/tasks/delivery/order-17" {
+		t.Errorf("Location %s", at)
+	}
+}
+
 // GET and the cursor race with the owner's commit; the task must not be
 // declared unknown when the commit comes between the two.
 //

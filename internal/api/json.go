@@ -22,8 +22,8 @@ type (
 		ID       string     `json:"id"`
 		Type     string     `json:"type"`
 		State    core.State `json:"state"`
-		Stream   string     `json:"stream"`
-		Position string     `json:"stream_position"` // <partition>.<seq>
+		Stream   string     `json:"stream,omitempty"`
+		Position string     `json:"stream_position,omitempty"` // <partition>.<seq>
 		Warning  string     `json:"warning,omitempty"`
 	}
 	cancelledJSON struct {

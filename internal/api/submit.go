@@ -137,6 +137,11 @@ func (a *api) submitted(w http.ResponseWriter, taskType string, answer *ingest.A
 		problem(w, answer.Err)
 		return
 	}
+	if answer.State != "" {
+		w.Header().Set("Location", taskPath(taskType, answer.Task))
+		reply(w, http.StatusOK, acceptedJSON{Task: answer.Task, ID: answer.Task, Type: taskType, State: answer.State, Warning: answer.Warning})
+		return
+	}
 	position := fmt.Sprintf("%d.%d", answer.Partition, answer.Seq)
 	// The position in the address makes a GET that follows it answer pending,
 	// not 404, while the owner has yet to read the submission.

@@ -156,13 +156,19 @@ func (j *anyJSON) UnmarshalJSON(data []byte) error { return (*json.RawMessage)(j
 func (a *api) taskRoutes() {
 	const tag = "tasks"
 	submit := func(op *huma.Operation) { op.MaxBodyBytes = core.InputBytesMax }
+	there := func(op *huma.Operation, what reflect.Type, name string) {
+		op.Responses["200"] = &huma.Response{Description: "it is a task already", Content: map[string]*huma.MediaType{
+			"application/json": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(what, true, name)}}}
+	}
 	described[postIn, acceptedOut](a, route{method: "POST", path: "/v1/tasks/{type}", id: "submitTask", tag: tag, needs: operate.RoleClient, status: 202,
-		summary: "Submit a task", about: "The body is the input. The answer leaves after the submission is on disk."}, a.post, submit)
+		summary: "Submit a task", about: "The body is the input. The answer leaves after the submission is on disk. A task that is there already, as far as was looked, is 200 with its state."}, a.post, func(op *huma.Operation) {
+		submit(op)
+		there(op, reflect.TypeFor[acceptedJSON](), "Accepted")
+	})
 	described[putIn, acceptedOut](a, route{method: "PUT", path: "/v1/tasks/{type}/{id}", id: "putTask", tag: tag, needs: operate.RoleClient, status: 202,
 		summary: "Submit a task under an id", about: "The same again is 200 with the task; another input is 409."}, a.put, func(op *huma.Operation) {
 		submit(op)
-		op.Responses["200"] = &huma.Response{Description: "it is a task already", Content: map[string]*huma.MediaType{
-			"application/json": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[taskJSON](), true, "Task")}}}
+		there(op, reflect.TypeFor[taskJSON](), "Task")
 	})
 	described[getIn, taskOut](a, route{method: "GET", path: "/v1/tasks/{type}/{id}", id: "getTask", tag: tag, needs: operate.RoleViewer, client: true,
 		summary: "A task with its steps, and why it is where it is"}, a.get, nil)

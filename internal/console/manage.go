@@ -220,7 +220,11 @@ func planText(p *core.Plan) string {
 			fmt.Fprintf(&b, "  pause %s\n", duration(s.Pause))
 		}
 		if s.Undoable {
-			fmt.Fprintf(&b, "  undo: complete by %s, %d tries, patience %s\n", duration(s.UndoCompleteBy), s.UndoAttemptsMax, duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
+			fmt.Fprintf(&b, "  undo: complete by %s, patience %s", duration(s.UndoCompleteBy), duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
+			if s.UndoAttemptsMax > 0 {
+				fmt.Fprintf(&b, ", %d tries", s.UndoAttemptsMax)
+			}
+			b.WriteString("\n")
 		}
 		fmt.Fprintf(&b, "  result up to %d bytes\n", s.ResultMax)
 	}

@@ -406,21 +406,56 @@ func TestIndependentUndosGoOn(t *testing.T) {
 	r.answer(0)
 }
 
-// A number of undo attempts that the plan names is a limit.
+// A number of undo attempts that the plan names is a limit, whichever it is; without one there is none.
+//
+// covers: W14
 func TestUndoAttemptsOfThePlan(t *testing.T) {
-	p := stepsPlan(1)
-	p.Steps[0].UndoAttemptsMax = 3
-	r := newRig(t, p)
+	for _, most := range []int{3, 9, 10, 11, 0} {
+		p := stepsPlan(1)
+		p.Steps[0].UndoAttemptsMax = most
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(0)
+		r.must(Event{Kind: EventUndo})
+		tries := 0
+		for r.task.State == StateUndoing && tries < 20 {
+			if tries++; tries > 1 {
+				r.wait()
+			}
+			r.answer(CodeAgentError)
+		}
+		want := most
+		if most == 0 {
+			want = 20
+		}
+		if tries != want || (most == 0) != (r.task.State == StateUndoing) {
+			t.Errorf("undo_attempts_max %d: %s after %d tries, want %d", most, r.task.State, tries, want)
+		}
+	}
+}
+
+// What would fail again is not tried again, and undone: it may have had its effect. An undo is tried again all the same.
+//
+// covers: W7
+func TestFailedForGood(t *testing.T) {
+	for _, policy := range []Policy{PolicyUndo, PolicyWait, PolicySkip, PolicyError} {
+		p := stepsPlan(2)
+		p.Steps[1].OnExhausted = policy
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(0)
+		r.answer(CodeFailed)
+		if s := r.task.Steps[1]; s.Attempt != 1 || !s.MayHaveEffect || policy != PolicyError && (r.task.State != StateUndoing && r.task.State != StateProcessing || s.Status != StepUndoing) {
+			t.Errorf("policy %s: %s, step 2 %s after try %d, may have an effect: %v", policy, r.task, s.Status, s.Attempt, s.MayHaveEffect)
+		}
+	}
+	r := newRig(t, stepsPlan(1))
 	r.birth(0)
 	r.answer(0)
 	r.must(Event{Kind: EventUndo})
-	for range 2 {
-		r.answer(CodeAgentError)
-		r.wait()
-	}
-	r.answer(CodeAgentError)
-	if r.task.State != StateError {
-		t.Fatalf("three tries failed: %s", r.task)
+	r.answer(CodeFailed)
+	if r.task.State != StateUndoing {
+		t.Errorf("an undo that fails so: %s", r.task)
 	}
 }
 

@@ -76,7 +76,7 @@ func (d *decision) failed(i int) {
 	if d.t.Steps[i].Resent {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
-	state := d.failing(&r, i, kind == KindRefused)
+	state := d.failing(&r, i, r.Final())
 	d.finish(&r, state)
 }
 
@@ -128,6 +128,11 @@ func (d *decision) retry(r *Record, next Instant) State {
 	}
 	r.Due = next
 	return StateProcessing
+}
+
+// Final reports whether a row ends a do for good, whatever attempts are left.
+func (r *Record) Final() bool {
+	return r.Kind == KindRefused || r.Kind == KindFailed && r.Code == CodeFailed
 }
 
 // noteDeadline gives the reason, unless a person gave one.

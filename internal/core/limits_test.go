@@ -50,7 +50,7 @@ var stepLimits = map[string]fieldLimits{
 	"CompleteBy":      durations,
 	"UndoCompleteBy":  durations,
 	"AttemptsMax":     upTo(AttemptsLimit),
-	"UndoAttemptsMax": upTo(AttemptsLimit),
+	"UndoAttemptsMax": {[]any{0, 1, 10, AttemptsLimit}, []any{-1, AttemptsLimit + 1, math.MaxInt, math.MinInt}},
 	"Backoff":         durations,
 	"BackoffCap":      durations,
 	"OnExhausted":     {[]any{PolicyUndo, PolicyWait, PolicyError, PolicySkip}, []any{Policy(""), Policy("x"), Policy(strings.Repeat("x", 10<<20))}},

@@ -92,7 +92,7 @@ const (
 	CodeRefused    = 422 // what Refuse answers; final
 	CodeTooEarly   = 425 // the same key is at work elsewhere; tried again
 	CodeTooMany    = 429 // the agent is full; see BusyCode
-	CodeBadResult  = 502 // the result was over its limit or not JSON; tried again
+	CodeFailed     = 512 // the same would fail again, and an effect is not ruled out: undone
 	CodeAgentError = 500 // any other error of a handler; tried again
 
 	CodeUnable      = 501 // the agent does not serve the step or cannot read the command; see BusyCode
@@ -103,6 +103,9 @@ const (
 func FinalCode(code int) bool {
 	return code >= 400 && code < 500 && code != CodeTimeout && code != CodeTooEarly && code != CodeTooMany
 }
+
+// LastCode reports whether a do that failed so is not tried again: FinalCode, or failed for good.
+func LastCode(code int) bool { return FinalCode(code) || code == CodeFailed }
 
 // BusyCode reports whether a failed reply says that the agent cannot take the command
 // now: it is full (429), it does not know how (501), or it stops (503). No service has

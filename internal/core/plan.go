@@ -29,9 +29,6 @@ const (
 	DefaultTaskCompleteBy = 60 * time.Second
 	DefaultStepCompleteBy = 10 * time.Second
 	DefaultAttemptsMax    = 3
-	// DefaultUndoAttemptsMax stands for no limit but the undo's patience. It is a number
-	// because stored plans have it: a plan is the same whether it says so or is silent.
-	DefaultUndoAttemptsMax = 10
 	// DefaultUndoPatience is how long an undo is tried.
 	DefaultUndoPatience   = 24 * time.Hour
 	DefaultUndoBackoffCap = 5 * time.Minute
@@ -111,7 +108,7 @@ type Step struct {
 	CompleteBy      time.Duration // one try of do
 	UndoCompleteBy  time.Duration // one try of undo
 	AttemptsMax     int           // tries of do before OnExhausted
-	UndoAttemptsMax int           // tries of undo before it gives up; DefaultUndoAttemptsMax: as many as UndoPatience allows
+	UndoAttemptsMax int           // tries of undo before it gives up; 0: as many as UndoPatience allows
 	Backoff         time.Duration // before the second try; doubles, full jitter
 	BackoffCap      time.Duration // upper bound of the doubling, of do and of waiting for an agent
 	OnExhausted     Policy

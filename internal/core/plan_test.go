@@ -134,9 +134,9 @@ func TestDefaultsOfKinds(t *testing.T) {
 		{AttemptsMax: 1},
 		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax},
 		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
-			Undoable: true, UndoCompleteBy: DefaultUndoPatience, UndoAttemptsMax: DefaultUndoAttemptsMax},
+			Undoable: true, UndoCompleteBy: DefaultUndoPatience},
 		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
-			Undoable: true, UndoCompleteBy: DefaultUndoPatience, UndoAttemptsMax: DefaultUndoAttemptsMax, ElementsMax: DefaultElementsMax, Parallel: DefaultParallel},
+			Undoable: true, UndoCompleteBy: DefaultUndoPatience, ElementsMax: DefaultElementsMax, Parallel: DefaultParallel},
 	} {
 		was := p.Steps[i]
 		want.Name, want.Kind, want.After, want.For, want.Child, want.Elements = was.Name, was.Kind, was.After, was.For, was.Child, was.Elements
@@ -211,7 +211,7 @@ func TestShortestTimeout(t *testing.T) {
 func TestFinalCode(t *testing.T) {
 	for code, want := range map[int]bool{
 		0: false, 302: false, 400: true, 404: true, CodeTimeout: false, CodeGone: true, CodeRefused: true,
-		CodeTooEarly: false, CodeTooMany: false, 499: true, 500: false, CodeBadResult: false, -1: false,
+		CodeTooEarly: false, CodeTooMany: false, 499: true, 500: false, CodeFailed: false, -1: false,
 	} {
 		if FinalCode(code) != want {
 			t.Errorf("FinalCode(%d) = %v", code, !want)

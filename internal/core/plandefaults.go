@@ -49,7 +49,6 @@ func (s *Step) fillDefaults(task time.Duration) {
 		s.AttemptsMax = cmp.Or(s.AttemptsMax, DefaultAttemptsMax)
 	}
 	s.fillBackoff()
-	s.UndoAttemptsMax = cmp.Or(s.UndoAttemptsMax, DefaultUndoAttemptsMax)
 	s.ResultMax = cmp.Or(s.ResultMax, ResultBytesMax)
 	if s.Kind == EachStep {
 		s.ElementsMax = cmp.Or(s.ElementsMax, DefaultElementsMax)

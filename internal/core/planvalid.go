@@ -290,7 +290,7 @@ func (p *inspection) tries(i int) {
 		name       string
 		has        bool
 		value, max int
-	}{{"attempts_max", true, s.AttemptsMax, AttemptsLimit}, {"undo_attempts_max", undone, s.UndoAttemptsMax, AttemptsLimit}, {"result_max", s.Kind != WaitStep, s.ResultMax, ResultBytesMax}} {
+	}{{"attempts_max", true, s.AttemptsMax, AttemptsLimit}, {"undo_attempts_max", undone && s.UndoAttemptsMax != 0, s.UndoAttemptsMax, AttemptsLimit}, {"result_max", s.Kind != WaitStep, s.ResultMax, ResultBytesMax}} {
 		if n.has && (n.value < 1 || n.value > n.max) {
 			p.wrongStep(i, n.name, "%s is %d, want 1 to %d", n.name, n.value, n.max)
 		}

@@ -131,11 +131,7 @@ func (w *sentence) doTry(i int) string {
 }
 
 func (w *sentence) undoTry(i int) string {
-	most := w.p.Steps[i].UndoAttemptsMax
-	if most == DefaultUndoAttemptsMax {
-		most = 0
-	}
-	return ofTries(w.t.Steps[i].Attempt, most)
+	return ofTries(w.t.Steps[i].Attempt, w.p.Steps[i].UndoAttemptsMax)
 }
 
 // deadline says until when the task has time.
@@ -456,11 +452,7 @@ func (w *sentence) undoNext(i int, next Instant) {
 }
 
 func (w *sentence) nextUndoTry(i int) string {
-	most := w.p.Steps[i].UndoAttemptsMax
-	if most == DefaultUndoAttemptsMax {
-		most = 0
-	}
-	return ofTries(w.t.Steps[i].Attempt+1, most)
+	return ofTries(w.t.Steps[i].Attempt+1, w.p.Steps[i].UndoAttemptsMax)
 }
 
 // troubles names the undos that are in trouble, and those that gave up.

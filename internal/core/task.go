@@ -190,11 +190,32 @@ func (t *Task) InputOf(step int) []byte {
 }
 
 // HashInput is the SHA-256 of a task's type and input, by which a submission under
-// a taken id is told from the one that took it.
+// a taken id is told from the one that took it. White space between values does not count.
 func HashInput(taskType string, input []byte) []byte {
 	h := sha256.New()
 	_, _ = h.Write([]byte(taskType))
 	_, _ = h.Write([]byte{0})
-	_, _ = h.Write(input)
+	Compact(input, func(part []byte) { _, _ = h.Write(part) })
 	return h.Sum(nil)
+}
+
+// Compact gives out a JSON text in parts, without the white space between its values. What is no JSON comes out somehow.
+func Compact(text []byte, yield func(part []byte)) {
+	from, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):
+			if i > from {
+				yield(text[from:i])
+			}
+			from = i + 1
+		}
+	}
+	if from < len(text) {
+		yield(text[from:])
+	}
 }

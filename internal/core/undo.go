@@ -167,7 +167,7 @@ func (d *decision) afterUndoFailure(r *Record, i int, final bool) {
 	end := s.Since.Add(ps.undoPatience())
 	switch {
 	case final: // the row says it by its kind
-	case d.at >= end || ps.UndoAttemptsMax != DefaultUndoAttemptsMax && s.Attempt >= ps.UndoAttemptsMax:
+	case d.at >= end || ps.UndoAttemptsMax != 0 && s.Attempt >= ps.UndoAttemptsMax:
 		r.Kind = KindUndoGaveUp
 	default:
 		d.alert(r, i)

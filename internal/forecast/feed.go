@@ -183,7 +183,7 @@ func (f *Feed) cut(is *followed, plan *core.Plan, w *core.TaskWrite) {
 	t, now := w.Task, w.Task.UpdatedAt
 	final := func(i int) bool {
 		return t.Steps[i].Status == core.StepFailed && (t.Steps[i].Attempt >= plan.Steps[i].AttemptsMax ||
-			slices.ContainsFunc(w.Records, func(r core.Record) bool { return r.Step == i && r.Kind == core.KindRefused }))
+			slices.ContainsFunc(w.Records, func(r core.Record) bool { return r.Step == i && r.Final() }))
 	}
 	late := now >= t.Deadline.Add(-plan.UndoReserve)
 	for i := range t.Steps {

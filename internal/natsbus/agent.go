@@ -49,7 +49,7 @@ func (r *CommandRequest) Reply(reply core.Reply) error {
 		return fmt.Errorf("answer to %s attempt %d: %w", r.Command.Key(), r.Command.Attempt, ErrClosed)
 	}
 	if most := s.conn.MaxPayload() - replyRoom; reply.Code == 0 && len(reply.Result) > most {
-		reply = core.Reply{Code: core.CodeBadResult, Error: fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(reply.Result), core.ResultBytesMax)}
+		reply = core.Reply{Code: core.CodeFailed, Error: fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(reply.Result), core.ResultBytesMax)}
 	}
 	if reply.Code != 0 {
 		s.failed.Add(1)

@@ -79,9 +79,9 @@ func TestCall(t *testing.T) {
 		{func(r *CommandRequest) error { return r.Respond(nil) }, core.Reply{Result: []byte("null")}},
 		{func(r *CommandRequest) error { return r.Fail(422, "no\r\nmoney") }, core.Reply{Code: 422, Error: "no  money"}},
 		{func(r *CommandRequest) error { return r.Fail(500, "") }, core.Reply{Code: 500, Error: "error 500"}},
-		{func(r *CommandRequest) error { return r.Respond([]byte("{")) }, core.Reply{Code: 502, Error: `bad_result: not JSON: "{"`}},
-		{func(r *CommandRequest) error { return r.Respond(make([]byte, core.ResultBytesMax+1)) }, core.Reply{Code: 502, Error: "bad_result: 65537 bytes, the limit is 65536"}},
-		{func(r *CommandRequest) error { return r.Respond(make([]byte, 9<<20)) }, core.Reply{Code: 502, Error: "bad_result: 9437184 bytes, the limit is 65536"}},
+		{func(r *CommandRequest) error { return r.Respond([]byte("{")) }, core.Reply{Code: 512, Error: `bad_result: not JSON: "{"`}},
+		{func(r *CommandRequest) error { return r.Respond(make([]byte, core.ResultBytesMax+1)) }, core.Reply{Code: 512, Error: "bad_result: 65537 bytes, the limit is 65536"}},
+		{func(r *CommandRequest) error { return r.Respond(make([]byte, 9<<20)) }, core.Reply{Code: 512, Error: "bad_result: 9437184 bytes, the limit is 65536"}},
 	} {
 		if err := scheduler.SendCommand(&cmd); err != nil {
 			t.Fatal(err)

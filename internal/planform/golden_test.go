@@ -23,9 +23,9 @@ func TestStoredPlansKeepTheirHash(t *testing.T) {
 		plan core.Plan
 		want string
 	}{
-		{order(), "271993ad827b77838a43e5601d873008f4e951c343d29b9f383dd02e8d25739d"},
-		{full(), "71375b723f27513e30f8addb76420517cdd333d501cea4f0dd352b2049ddce46"},
-		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "ed1e385dce09df4e836701ec2384c1352e355a792308fdc237586f9977fb4886"},
+		{order(), "fee8e9233b0bdcdf40f459d59cee6a59fa5e48919bb4459ab3e54f53fd929e3b"},
+		{full(), "0e270d0a910ef1165b8b85fe8e5ffee6c53efbccc148c05181a85367202ce1d2"},
+		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "7e276892ba1e6f6a2e6a477e079fe3504d80859344c3f72250ec445d5e7d3f7e"},
 	} {
 		canonical, err := Canonical(&c.plan)
 		if err != nil {

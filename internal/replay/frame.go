@@ -244,6 +244,8 @@ func (w *words) whyFailed(ps *core.Step) string {
 		switch tries := fmt.Sprintf("%d of %d tries are used", w.attempt(), ps.AttemptsMax); {
 		case w.before.State == core.StateUndoing:
 			return undoneAlready
+		case r.Final():
+			return "the same would fail again, and may have had an effect; what it leads to is the step's policy: " + string(ps.OnExhausted)
 		case r.StepStatus == core.StepWaiting && r.State == core.StatePending:
 			return tries + ", and the policy is pause: " + ps.Pause.String()
 		case r.StepStatus == core.StepWaiting:

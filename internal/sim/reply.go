@@ -43,7 +43,7 @@ func (w *World) answer(c *core.Command, reply core.Reply) {
 	case w.fault(ReplyForeign):
 		w.travel(w.foreign(reply))
 	case w.fault(ReplyGarbage): // what the bus makes of bytes that are no JSON
-		reply.Code, reply.Error, reply.Result = core.CodeBadResult, "bad_result: not JSON", nil
+		reply.Code, reply.Error, reply.Result = core.CodeFailed, "bad_result: not JSON", nil
 	}
 	at := refOf(&reply)
 	if !slices.Contains(w.spoken[at], reply.Code) {

@@ -77,7 +77,7 @@ func TestBatchReplies(t *testing.T) {
 	cmd := goldenCommand
 	replies := []core.Reply{{Result: []byte(`{"ok":1}`)}, {}, {Code: 422, Error: "no"}, {Code: 7, Error: "odd"}, {Result: []byte("{")}, {Result: make([]byte, 100)}}
 	want := []core.Reply{{Result: []byte(`{"ok":1}`)}, {Result: []byte("null")}, {Code: 422, Error: "no"}, {Code: core.CodeAgentError, Error: "odd"},
-		{Code: 502, Error: `bad_result: not JSON: "{"`}, {Code: 502, Error: "bad_result: 100 bytes, the limit is 99"}}
+		{Code: 512, Error: `bad_result: not JSON: "{"`}, {Code: 512, Error: "bad_result: 100 bytes, the limit is 99"}}
 	b := []byte{Version}
 	for i := range replies {
 		b = AppendBatchReply(b, &cmd, nil, &replies[i])

@@ -26,7 +26,7 @@ func EncodeReply(r *core.Reply) (Header, []byte) {
 
 // DecodeReply reads an agent's answer; its subject says to which command. The
 // result is part of the message. A result that is not JSON or larger than
-// resultMax is a failed try with core.CodeBadResult. Errors wrap ErrSubject.
+// resultMax is a failed try with core.CodeFailed. Errors wrap ErrSubject.
 func (n Names) DecodeReply(subject string, header Header, data []byte, resultMax int) (core.Reply, error) {
 	r, ok := n.EmptyReply(subject)
 	if !ok {
@@ -56,11 +56,11 @@ func (n Names) EmptyReply(subject string) (r core.Reply, ok bool) {
 func checkResult(r *core.Reply, data []byte, resultMax int) {
 	switch {
 	case len(data) > resultMax:
-		r.Code, r.Error = core.CodeBadResult, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), resultMax)
+		r.Code, r.Error = core.CodeFailed, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), resultMax)
 	case len(data) == 0:
 		r.Result = null
 	case !quickjson.Valid(data):
-		r.Code, r.Error = core.CodeBadResult, "bad_result: not JSON: "+Quote(data)
+		r.Code, r.Error = core.CodeFailed, "bad_result: not JSON: "+Quote(data)
 	default:
 		r.Result = data
 	}
