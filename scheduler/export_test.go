@@ -18,8 +18,6 @@ func (s *Shard) Keys(agent string) []string {
 	return slices.Sorted(maps.Keys(s.agents.all[agent].keys))
 }
 
-// ReleaseLimits gives back what no command uses, as a scheduler that stops does.
-
 // KeysHeld is how many keys the node knows of that committers use.
 func (s *Scheduler) KeysHeld() (n int) {
 	for of := range s.limits.held {
