@@ -252,6 +252,21 @@ func TestCountedByAnEarlierClaim(t *testing.T) {
 	r.want(6, "when the partition is taken over")
 }
 
+// A partition is not counted while a task whose plan is gone may have commands out.
+func TestTaskWithoutItsPlanIsNotCounted(t *testing.T) {
+	r := newLimitRig(t, 2, leftLimits["limit"])
+	r.submit(0, 3)
+	r.run(time.Second)
+	r.nodes[0].dead, r.plans = true, true
+	r.nodes[1].sched.PlansChanged()
+	r.adopt(1, 0)
+	r.run(time.Second)
+	all, err := r.store.Counted(t.Context())
+	if err != nil || all[0].Counted == all[0].Epoch {
+		t.Fatalf("the partition is counted: %+v, %v", all, err)
+	}
+}
+
 // A takeover that fails again and again while it loads what is out counts that once.
 func TestTakeoversThatFail(t *testing.T) {
 	for name, l := range leftLimits {

@@ -22,6 +22,7 @@ type limitRig struct {
 	nodes []*limitNode
 	out   []core.Command
 	fails string      // agents whose grants cannot be claimed
+	plans bool        // no plan is stored any more
 	loads bool        // takeovers fail when they have loaded what is out
 	while func(n int) // what happens between a claim of so many grants and its answer; nil: nothing
 }
@@ -57,6 +58,14 @@ func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
 type limitStore struct {
 	*sim.MemStore
 	r *limitRig
+}
+
+// Plans may have lost all.
+func (s limitStore) Plans(ctx context.Context) ([]core.Plan, error) {
+	if s.r.plans {
+		return nil, nil
+	}
+	return s.MemStore.Plans(ctx)
 }
 
 // Fresh is read last by a takeover.

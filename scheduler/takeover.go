@@ -209,7 +209,8 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	if err != nil || e == nil {
 		return err
 	}
-	if e.plan == nil {
+	if e.plan == nil { // nobody knows at which agents it has commands out
+		p.leaveUncounted(saved)
 		return nil
 	}
 	core.Resume(e.plan.plan, e.task, s.cycle.now, &s.cycle.out)
