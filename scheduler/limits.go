@@ -241,7 +241,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 		if h.agent != agent {
 			agent, n = h.agent, 0
 		}
-		if n++; n > core.ClaimsMax {
+		if n++; n > core.ClaimsMax && now >= b.held[h].claimed.Add(limitSoon) {
 			b.told.set()
 		}
 		return n > core.ClaimsMax
@@ -372,7 +372,7 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	}
 	s.limits.mu.Unlock()
 	for i, m := range mails {
-		s.committers[all[i].shard].in.grant(m)
+		s.committers[all[i].shard].in.grant(all[i].limitOf, m)
 	}
 	return nil
 }
