@@ -273,52 +273,6 @@ func TestKeysChange(t *testing.T) {
 	}
 }
 
-// A grant that is in the mail when its limit has other keys is not one of those.
-func TestGrantOfFormerKeys(t *testing.T) {
-	r := newLimitRig(t, 2, perKey("agent.a", 1, 0))
-	r.keyed(0, "other", 1) // by the next expression all tasks are of that key
-	r.work(r.nodes[0])
-	r.turn(r.nodes[0])
-	other := perKey("agent.a", 1, 0)
-	other.Key, other.Revision = "other", 2
-	r.store.SetLimits(other)
-	r.turn(r.nodes[1])
-	r.keyed(1, "1", 1)
-	r.work(r.nodes[1])
-	r.turn(r.nodes[1])
-	r.work(r.nodes[1])
-	r.want(1, "at one node")
-	r.turn(r.nodes[0])
-	r.work(r.nodes[0])
-	r.want(1, "at both")
-	r.nodes[1].dead = true
-	r.run(time.Minute)
-	r.want(2, "when the grant of the other has ended")
-}
-
-// While a committer is at a commit the node keeps one grant of each limit for it, the newest.
-func TestGrantsWaitForACommit(t *testing.T) {
-	l := perKey("agent.a", 1, 0)
-	l.Concurrent = 5
-	r := newLimitRig(t, 1, l)
-	r.keyed(0, "1", 5)
-	r.keyed(0, "2", 5)
-	n := r.nodes[0]
-	r.work(n)
-	for range 100 {
-		r.turn(n)
-		r.now = r.now.Add(limitRenewed)
-	}
-	if n := n.sched.Committers()[0].Inbox().Grants(); n != 3 {
-		t.Fatalf("%d grants wait, want one in all and one of each key", n)
-	}
-	r.run(time.Second)
-	r.want(2, "when it has them")
-}
-
-// limitRenewed is after which every grant is renewed.
-const limitRenewed = 2 * time.Second
-
 // Branches of one task, and two steps of a task at one agent, wait for places of its key likewise.
 func TestBranchesOfAKey(t *testing.T) {
 	r := newLimitRig(t, 2, perKey("agent.a", 1, 0))
