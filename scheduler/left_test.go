@@ -292,6 +292,48 @@ func TestTakeoversThatFail(t *testing.T) {
 	}
 }
 
+// A takeover that fails keeps the other partitions of its committer from nothing: their grants are used on.
+func TestFailedTakeoverKeepsGrants(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			n := r.nodes[0]
+			r.submit(0, 9)
+			r.run(time.Second)
+			for range 2 {
+				r.loads = true
+				if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
+					t.Fatal(err)
+				}
+				r.finishAll(nil)
+				r.work(n)
+				r.want(3, "after it")
+			}
+		})
+	}
+}
+
+// What a committer may use is claimed anew as soon as it has taken a partition over.
+func TestClaimAfterATakeover(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			n := r.nodes[0]
+			r.submit(0, 9)
+			r.run(time.Second)
+			r.adopt(0, 1)
+			for range 3 {
+				if r.work(n); n.sched.AsksForLimitTurn() {
+					r.turn(n)
+				}
+			}
+			r.finishAll(map[int]int{1: 0})
+			r.work(n)
+			r.want(3, "after it")
+		})
+	}
+}
+
 // A retry of a command that waits for its agent does not leave when it may be at work after the end of the grant.
 func TestRetryOutlastsNoGrant(t *testing.T) {
 	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})

@@ -155,7 +155,7 @@ func (b *limits) collect(s *Shard, shard int) {
 func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 	was, is := &b.shards[shard], shardCounts{term: s.agents.term, left: len(s.agents.behind) > 0}
 	anew := was.term != is.term
-	soon = is.left && !was.left
+	soon = anew || is.left && !was.left
 	for p, epoch := range s.resumed {
 		if one := (core.Counting{Partition: p, Epoch: epoch}); b.counted[p] != epoch {
 			is.here, soon = append(is.here, one), soon || !slices.Contains(was.here, one)
@@ -169,7 +169,7 @@ func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 		if anew { // it uses nothing of what it was sent
 			h.seq = h.use.seq
 		}
-		if anew || soon { // what was claimed was claimed without these
+		if soon { // what was claimed was claimed without these
 			h.claimed = 0
 		}
 	}
