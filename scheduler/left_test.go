@@ -220,6 +220,9 @@ func TestTakeoverWhileAClaimIsOut(t *testing.T) {
 	if len(r.out) != 1 {
 		t.Fatalf("%d commands are out, want that of the new owner; grants: %+v", len(r.out), r.store.GrantsOfKey("agent.a", "1"))
 	}
+	if left := n.sched.KeysHeld(); left > 0 {
+		t.Fatalf("the node keeps %d keys in mind, which it does not use", left)
+	}
 }
 
 // A partition is not counted by a claim that was made before it was taken over: others may have had the grant since.
