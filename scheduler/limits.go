@@ -162,18 +162,19 @@ func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 		}
 	}
 	*was = is
+	if !soon {
+		return false
+	}
 	for key, h := range b.held {
 		if key.shard != shard {
 			continue
 		}
-		if anew { // it uses nothing of what it was sent
+		h.claimed = 0 // what was claimed was claimed without these
+		if anew {     // it uses nothing of what it was sent
 			h.seq = h.use.seq
 		}
-		if soon { // what was claimed was claimed without these
-			h.claimed = 0
-		}
 	}
-	return soon
+	return true
 }
 
 // of is what is known of a holding, a new one if need be. limits is locked.
