@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -403,32 +405,33 @@ func TestNoLeaderIsTold(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	dir := t.TempDir()
-	write := func(denied string) string {
+	// The server is another one with other rights: one that reads its configuration again races with itself.
+	serve := func(port int, denied string) (s *natsd.Server, stop func()) {
 		file := filepath.Join(dir, "nats.conf")
-		text := fmt.Sprintf("host: 127.0.0.1\nport: -1\njetstream { store_dir: %q }\nauthorization { users: [ {user: duly, password: x, permissions: {publish: {deny: %q}}} ] }\n", dir, denied)
+		text := fmt.Sprintf("host: 127.0.0.1\nport: %d\njetstream { store_dir: %q }\nauthorization { users: [ {user: duly, password: x, permissions: {publish: {deny: %q}}} ] }\n", port, dir, denied)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return file
+		options, err := natsd.ProcessConfigFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.NoLog, options.NoSigs = true, true
+		if s, err = natsd.NewServer(options); err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		stop = sync.OnceFunc(func() { s.Shutdown(); s.WaitForShutdown() })
+		t.Cleanup(stop)
+		return s, stop
 	}
-	options, err := natsd.ProcessConfigFile(write("$KV.DULY_NODES.leader"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.NoLog, options.NoSigs = true, true
-	s, err := natsd.NewServer(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	s, stop := serve(-1, "$KV.DULY_NODES.leader")
 	n := g.serve(t, "n", "--nats-url", strings.Replace(s.ClientURL(), "nats://", "nats://duly:x@", 1))
 	at := n.up() // which never was ready: the right is missed, too
 	n.troubled(at, "leader", "no one holds the leader's lease", 16*time.Second)
-	write("nothing")
-	if err := s.Reload(); err != nil {
-		t.Fatal(err)
-	}
+	port := s.Addr().(*net.TCPAddr).Port
+	stop()
+	serve(port, "nothing")
 	n.over(at, "leader")
 }
 
