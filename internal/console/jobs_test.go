@@ -99,7 +99,7 @@ func TestJobsByKeyboard(t *testing.T) {
 
 	// Who did that?
 	b.tab(`e.textContent.trim() === "Audit"`)
-	b.enter(`document.title.indexOf("Audit") === 0`)
+	b.enter(`document.title.indexOf("Audit") === 0 && document.querySelector("tbody tr") !== null`)
 	if row := eval[string](b, `document.querySelector("tbody tr").textContent`); !strings.Contains(row, "ada") || !strings.Contains(row, "operation.start") || !strings.Contains(row, "stock was counted wrong") {
 		t.Errorf("the newest entry is %q", row)
 	}
