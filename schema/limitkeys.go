@@ -70,7 +70,6 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		if err != nil {
 			return err
 		}
-		over := endedGrants(stored[grantsOf{}], now)
 		rows := keyRows(stored, now)
 		if all, err = c.claim(&l, now, mine, stored, rows); err != nil {
 			return err
@@ -78,7 +77,7 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		if err := c.putKeyGrants(agent, rows); err != nil {
 			return err
 		}
-		if len(over) > 0 {
+		if over := endedGrants(stored[grantsOf{}], now); len(over) > 0 {
 			query := qForgetGrants + a.of.rows(2, `holder TEXT`) + `)`
 			if _, err := c.exec(query, append([]any{words(agent)}, a.of.rowArgs(over)...)...); err != nil {
 				return err
@@ -124,7 +123,7 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 	return all, nil
 }
 
-// endedGrants are the holders of those that have ended.
+// endedGrants are the holders of those that have ended, and are not claimed again.
 func endedGrants(stored []core.Grant, now core.Instant) (holders []string) {
 	for i := range stored {
 		if stored[i].Until < now {

@@ -96,6 +96,10 @@ func testGrants(r *rig) {
 	if left := get(r.s.Grants(r.ctx, "pay"))(r); len(left) != 1 || left[0].Holder != "last" || left[0].Places != 1 {
 		r.Errorf("an hour later there are the grants %+v", left)
 	}
+	after = after.Add(time.Hour) // it has stood still meanwhile
+	again := core.Grant{Holder: "last", Wanted: 10, Places: 1, Until: after.Add(time.Minute)}
+	r.equal("places of a holder whose own grant has ended", r.claim("pay", after, again)[0].Grant.Places, 10)
+	r.equal("places beside them", r.claim("pay", after, core.Grant{Holder: "beside", Wanted: 10, Until: after.Add(time.Minute)})[0].Grant.Places, 0)
 	if n := len(get(r.s.Grants(r.ctx, "book"))(r)); n != 0 {
 		r.Errorf("%d grants of another agent", n)
 	}
