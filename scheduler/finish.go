@@ -168,14 +168,8 @@ func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 		at.miss()
 		return
 	}
-	if at.has(e.task.Number) { // a row has changed what its place depends on
-		at.drop(func(one parkedTask) bool {
-			is := one.number == e.task.Number
-			if is {
-				at.forget(one)
-			}
-			return is
-		})
+	if at.has(e.task.Number) {
+		return
 	}
 	one := asideTask{parkedTask: parkedTask{
 		number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan, steps: e.task.Waits(e.plan.plan), labels: e.task.Labels,
@@ -250,14 +244,39 @@ type parked struct {
 // queueParked takes the tasks into the queues whose rows are committed now. room: another round is to look at them, because
 // nothing else may come to remind the shard of them.
 func (s *Shard) queueParked() (room bool) {
+	s.cycle.parked = slices.DeleteFunc(s.cycle.parked, func(x parked) bool {
+		return x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name
+	})
+	s.leaveOrder()
 	for _, x := range s.cycle.parked {
-		if x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name {
-			continue
-		}
 		s.keepOrder(x.slot, x.e)
 		room = room || x.slot.load < s.cfg.AgentWindow
 	}
 	return room
+}
+
+// leaveOrder takes those of them out of the queues that are there already: the rows have changed what their places depend on.
+// It goes over a queue once, however many they are.
+func (s *Shard) leaveOrder() {
+	again := map[*parkedAt]map[int64]bool{}
+	for _, x := range s.cycle.parked {
+		at := x.slot.order
+		if x.e.plan == nil || at == nil || !at.has(x.e.task.Number) {
+			continue
+		}
+		if again[at] == nil {
+			again[at] = map[int64]bool{}
+		}
+		again[at][x.e.task.Number] = true
+	}
+	for at, numbers := range again {
+		at.drop(func(one parkedTask) bool {
+			if numbers[one.number] {
+				at.forget(one)
+			}
+			return numbers[one.number]
+		})
+	}
 }
 
 // othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while

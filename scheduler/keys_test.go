@@ -338,6 +338,32 @@ func TestManyKeysKeepNoOtherWaiting(t *testing.T) {
 	}
 }
 
+// More keys whose tasks wait than can be claimed in a turn have each a claim in a while, and not one turn after the other.
+func TestHungryKeysRest(t *testing.T) {
+	const many = core.ClaimsMax + 10
+	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
+	n := r.nodes[0]
+	for i := range many {
+		r.keyed(0, fmt.Sprint(i), 2)
+	}
+	r.run(time.Second)
+	r.want(many, "one of each key")
+	asked := 0
+	for range 40 {
+		n.sched.AsksForLimitTurn()
+		r.turn(n)
+		for ; asked <= 80 && n.sched.AsksForLimitTurn(); asked++ {
+			r.now = r.now.Add(25 * time.Millisecond)
+			r.turn(n)
+		}
+		r.work(n)
+		r.now = r.now.Add(n.sched.LimitPause())
+	}
+	if asked > 80 {
+		t.Fatalf("%d turns are asked for before their time, want two of 40 at most", asked)
+	}
+}
+
 // When a command ends, the next one of its key leaves at once: that of the earliest deadline, of all partitions, and none that
 // has just come.
 func TestNextOfAKey(t *testing.T) {
