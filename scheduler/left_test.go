@@ -143,6 +143,33 @@ func TestPlacesOfAPartitionThatMoves(t *testing.T) {
 	}
 }
 
+// The places of what a node has left behind are the next owner's when that counts it: the node has none of them before it has
+// claimed again.
+func TestPlacesGoWithTheirCommands(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			r.adopt(0, 2)
+			r.submit(0, 3)
+			r.run(time.Second)
+			r.nodes[0].shard().Drop(0)
+			r.tasksOf(0, 2, 3)
+			r.work(r.nodes[0])
+			r.while = func(int) { // before the node asks who counts them
+				r.adopt(1, 0)
+				r.work(r.nodes[1])
+				r.turn(r.nodes[1])
+			}
+			r.turn(r.nodes[0])
+			r.work(r.nodes[0])
+			r.want(3, "when the next owner counts them")
+			r.finishAll(map[int]int{0: 1})
+			r.run(2 * time.Second)
+			r.want(3, "when they have ended")
+		})
+	}
+}
+
 // A grant from before a takeover is not used after it, whether it was taken or is in the mail: others may have it by now.
 func TestGrantOfAnEarlierTerm(t *testing.T) {
 	for name, l := range leftLimits {

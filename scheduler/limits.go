@@ -155,7 +155,7 @@ func (b *limits) collect(s *Shard, shard int) {
 func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 	was, is := &b.shards[shard], shardCounts{term: s.agents.term, left: len(s.agents.behind) > 0}
 	anew := was.term != is.term
-	soon = anew || is.left && !was.left
+	soon = anew || is.left != was.left
 	for p, epoch := range s.resumed {
 		if one := (core.Counting{Partition: p, Epoch: epoch}); b.counted[p] != epoch {
 			is.here, soon = append(is.here, one), soon || !slices.Contains(was.here, one)
