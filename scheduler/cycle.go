@@ -16,7 +16,7 @@ import (
 // which must not be lost could not be stored, the store does not answer, or the context ended: every partition of the
 // shard is dropped then.
 func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flush bool) (lost []int, err error) {
-	s.cycle.begin(now, mail, flush)
+	s.begin(now, mail, flush)
 	for more := true; more && err == nil; {
 		more, err = s.round(ctx)
 	}
@@ -101,9 +101,31 @@ type notice struct {
 	status  core.Status
 }
 
-func (c *cycle) begin(now core.Instant, mail *Mail, flush bool) {
+func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
+	c := &s.cycle
+	if back := now - c.now; back < 0 {
+		s.setBack(back)
+	}
 	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed = now, mail, flush, nil, nil, nil
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
+}
+
+// setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
+func (s *Shard) setBack(by core.Instant) {
+	b := &s.agents
+	for _, at := range []*core.Instant{&s.lookAt, &s.fansAt, &s.republishAt, &s.evidenceAt, &b.keysAt} {
+		if *at != 0 {
+			*at += by
+		}
+	}
+	for _, a := range b.all {
+		if a.limit != nil {
+			a.limit.setBack(by)
+		}
+		for _, k := range a.keys {
+			k.limit.setBack(by)
+		}
+	}
 }
 
 // write adds the records of the outcome to the task's one write of the batch.

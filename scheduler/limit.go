@@ -64,6 +64,9 @@ func (l *shardLimit) refill(now core.Instant) {
 	l.at = max(l.at, now)
 }
 
+// setBack moves what of the rate is counted by a clock that is set back.
+func (l *shardLimit) setBack(by core.Instant) { l.at, l.made = l.at+by, l.made+by }
+
 // room is how many do commands may leave now, each of which is over within longest.
 func (l *shardLimit) room(now core.Instant, out int, longest time.Duration) int {
 	if l.outlasts(now, longest) {

@@ -227,7 +227,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 			continue
 		}
 		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.RateMilli > 0 || h.sent.Wanted > 0)
-		if uses && (more || less || now >= h.claimed.Add(renew)) {
+		if uses && (more || less || h.claimed.Elapsed(now, renew)) {
 			all = append(all, key)
 		}
 	}
@@ -242,7 +242,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 		if h.agent != agent {
 			agent, n = h.agent, 0
 		}
-		if n++; n > core.ClaimsMax && now >= b.held[h].claimed.Add(limitSoon) {
+		if n++; n > core.ClaimsMax && b.held[h].claimed.Elapsed(now, limitSoon) {
 			b.told.set()
 		}
 		return n > core.ClaimsMax

@@ -54,7 +54,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
 	s.warn(&st, &g)
-	s.cycle.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
+	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
 	p.book = &s.agents
 	p.recorded = p.last
