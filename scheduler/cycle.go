@@ -70,6 +70,7 @@ type cycle struct {
 	effects []pending
 	calls   []call
 	parked  []parked      // tasks that rows of the round park
+	takenUp []parked      // tasks that rows of the round take up, with where they were parked
 	first   []*fan        // of steps that began in this round
 	resumed *core.Saved   // the task that a takeover resumes
 	endings []core.Ending // to be stored in the event stream
@@ -155,6 +156,7 @@ func (c *cycle) endRound() {
 	clear(c.effects)
 	clear(c.calls)
 	clear(c.parked)
+	clear(c.takenUp)
 	clear(c.endings)
 	clear(c.cmds)
 	clear(c.touched)
@@ -165,7 +167,7 @@ func (c *cycle) endRound() {
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings = c.endings[:0]
-	c.parked = c.parked[:0]
+	c.parked, c.takenUp = c.parked[:0], c.takenUp[:0]
 	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

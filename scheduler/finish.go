@@ -210,7 +210,7 @@ func (s *Shard) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 	return true
 }
 
-// sift sorts what is parked at an agent anew: the pauses have changed.
+// sift sorts what is parked at an agent again: the pauses have changed.
 func (s *Shard) sift(slot *agentSlot) {
 	at := slot.order
 	all, more := at.aside.all(reason{paused: true})
@@ -234,7 +234,7 @@ func (s *Shard) sift(slot *agentSlot) {
 	slot.lookKeys()
 }
 
-// parked is a task that a row of the round parks.
+// parked is a task that a row of the round parks in a slot, or takes up there.
 type parked struct {
 	p    *partition
 	slot *agentSlot
@@ -255,21 +255,23 @@ func (s *Shard) queueParked() (room bool) {
 	return room
 }
 
-// leaveOrder takes those of them out of the queues that are there already: the rows have changed what their places depend on.
-// It goes over a queue once, however many they are.
+// leaveOrder takes out of the queues what rows of the round have taken up, and what they park again: its place depends on
+// them. It goes over a queue once, however many these are.
 func (s *Shard) leaveOrder() {
-	again := map[*parkedAt]map[int64]bool{}
-	for _, x := range s.cycle.parked {
-		at := x.slot.order
-		if x.e.plan == nil || at == nil || !at.has(x.e.task.Number) {
-			continue
+	out := map[*parkedAt]map[int64]bool{}
+	for _, all := range [][]parked{s.cycle.takenUp, s.cycle.parked} {
+		for _, x := range all {
+			at := x.slot.order
+			if at == nil || !at.has(x.e.task.Number) {
+				continue
+			}
+			if out[at] == nil {
+				out[at] = map[int64]bool{}
+			}
+			out[at][x.e.task.Number] = true
 		}
-		if again[at] == nil {
-			again[at] = map[int64]bool{}
-		}
-		again[at][x.e.task.Number] = true
 	}
-	for at, numbers := range again {
+	for at, numbers := range out {
 		at.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				at.forget(one)
