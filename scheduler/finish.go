@@ -258,23 +258,27 @@ func (s *Shard) queueParked() (room bool) {
 // leaveOrder takes out of the queues what rows of the round have taken up, and what they park again: its place depends on
 // them. It goes over a queue once, however many these are.
 func (s *Shard) leaveOrder() {
-	out := map[*parkedAt]map[int64]bool{}
+	out, slots := map[*agentSlot]map[int64]bool{}, []*agentSlot(nil)
 	for _, all := range [][]parked{s.cycle.takenUp, s.cycle.parked} {
 		for _, x := range all {
-			at := x.slot.order
-			if at == nil || !at.has(x.e.task.Number) {
+			if at := x.slot.order; at == nil || !at.has(x.e.task.Number) {
 				continue
 			}
-			if out[at] == nil {
-				out[at] = map[int64]bool{}
+			if out[x.slot] == nil {
+				out[x.slot], slots = map[int64]bool{}, append(slots, x.slot)
 			}
-			out[at][x.e.task.Number] = true
+			out[x.slot][x.e.task.Number] = true
 		}
 	}
-	for at, numbers := range out {
-		at.drop(func(one parkedTask) bool {
+	for _, slot := range slots {
+		numbers := out[slot]
+		s.look(s.cycle.now) // others may have waited for these
+		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
-				at.forget(one)
+				slot.order.forget(one)
+				if one.keyed && slot.calls.keys != nil {
+					slot.calls.key(one.key).opened()
+				}
 			}
 			return numbers[one.number]
 		})
