@@ -210,7 +210,7 @@ func TestRetriesKeepToTheRate(t *testing.T) {
 			r.submit(0, 30)
 			r.run(16 * time.Second)
 			tries := 0
-			for range 60 { // nobody takes its commands
+			for range 60 { // no agent takes its commands
 				for _, c := range r.out {
 					r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq})
 					tries++
@@ -343,7 +343,7 @@ func TestFailedTakeoverKeepsGrants(t *testing.T) {
 	}
 }
 
-// What a committer may use is claimed anew as soon as it has taken a partition over.
+// What a committer may use is claimed again as soon as it has taken a partition over.
 func TestClaimAfterATakeover(t *testing.T) {
 	for name, l := range leftLimits {
 		t.Run(name, func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestRetryOutlastsNoGrant(t *testing.T) {
 	r.fails = "agent.a"
 	until := r.store.GrantsOf("agent.a")[0].Until
 	tries := 0
-	for range 60 { // nobody takes its command
+	for range 60 { // no agent takes its command
 		for _, c := range r.out {
 			if c.CompleteBy > until {
 				t.Fatalf("try %d may be at work until %d, the grant ends at %d", tries, c.CompleteBy, until)

@@ -127,7 +127,7 @@ func (b *limits) collect(s *Shard, shard int) {
 		b.shards[shard] = shardCounts{}
 		return
 	}
-	anew := b.shards[shard].term != s.agents.term
+	newTerm := b.shards[shard].term != s.agents.term
 	soon := b.collectCounts(s, shard)
 	s.limitUses(func(u limitUse) {
 		key := holding{shard, u.of}
@@ -137,7 +137,7 @@ func (b *limits) collect(s *Shard, shard int) {
 			return
 		}
 		h = b.of(key)
-		if anew {
+		if newTerm {
 			h.seq = u.seq
 		}
 		l, known := b.bounds(u.of)
@@ -154,8 +154,8 @@ func (b *limits) collect(s *Shard, shard int) {
 // that is to be looked at soon. limits is locked.
 func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 	was, is := &b.shards[shard], shardCounts{term: s.agents.term, left: len(s.agents.behind) > 0}
-	anew := was.term != is.term
-	soon = anew || is.left != was.left
+	newTerm := was.term != is.term
+	soon = newTerm || is.left != was.left
 	for p, epoch := range s.resumed {
 		if one := (core.Counting{Partition: p, Epoch: epoch}); b.counted[p] != epoch {
 			is.here, soon = append(is.here, one), soon || !slices.Contains(was.here, one)
@@ -170,7 +170,7 @@ func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
 			continue
 		}
 		h.claimed = 0 // what was claimed was claimed without these
-		if anew {     // it uses nothing of what it was sent
+		if newTerm {  // it uses nothing of what it was sent
 			h.seq = h.use.seq
 		}
 	}

@@ -315,11 +315,11 @@ func (m *MemStore) SetLimits(all ...core.Limit) {
 	}
 }
 
-// dropGrants forgets the grants of a limit that is gone by now, or of what it bounds anew, as in SQL: others stay until they
+// dropGrants forgets the grants of a limit that is gone by now, or of what it did not bound before, as in SQL: others stay until they
 // end. The store is locked.
 func (m *MemStore) dropGrants(was *core.Limit, now map[string]core.Limit) {
 	l, there := now[was.Agent]
-	inAll, keys := l.Anew(was)
+	inAll, keys := l.StartsOver(was)
 	maps.DeleteFunc(m.grants, func(of grantsOf, _ []core.Grant) bool {
 		return of.agent == was.Agent && (!there || inAll && !of.keyed || keys && of.keyed)
 	})
