@@ -467,3 +467,18 @@ func TestKeysWhilePaused(t *testing.T) {
 		}
 	}
 }
+
+// A task takes no place of its key at an agent before its step there is about to begin.
+func TestNoPlaceOfAKeyTooSoon(t *testing.T) {
+	r := newLimitRig(t, 1, perKey("agent.b", 1, 0))
+	r.keyed(0, "1", 1)
+	r.run(2 * time.Second)
+	if keys := r.store.KeysGranted("agent.b"); len(keys) > 0 {
+		t.Errorf("places of the keys %v at b are taken while its only task is at a", keys)
+	}
+	r.answer()
+	r.run(time.Second)
+	if len(r.out) != 1 || r.out[0].Step != "b" {
+		t.Errorf("%+v is out, want its command at b", r.out)
+	}
+}

@@ -3,6 +3,30 @@ package main
 // breakerMutants are faults of breakers and limits: what an agent gets of new work.
 var breakerMutants = []mutant{
 	{
+		name: "set-back-clock-stops-rates", invariant: 11, file: "scheduler/cycle.go",
+		old: "		s.setBack(back)\n", new: "		_ = back\n",
+		fault: "no command leaves by a rate until a clock that was set back has caught up",
+		run:   "^TestRateAfterClockIsSetBack$",
+	},
+	{
+		name: "set-back-clock-asks-nothing", invariant: 11, file: "internal/core/task.go", in: "supervisor",
+		old: " || now < i }", new: " }",
+		fault: "a partition is not asked about what is overdue until a clock that was set back has caught up",
+		run:   "^TestClockIsSetBack$",
+	},
+	{
+		name: "taken-up-keeps-its-place", invariant: 11, file: "scheduler/shard.go",
+		old: "slot != nil && e.task.WaitsFor != from {", new: "slot == nil && e.task.WaitsFor != from {",
+		fault: "a task that was parked at one agent keeps others waiting there, and is claimed out of turn where it is parked now",
+		run:   "^TestParkedElsewhereSince$",
+	},
+	{
+		name: "gate-is-asked-and-wants", invariant: 11, file: "scheduler/gate.go",
+		old: "		v := s.gate.room(&s.asked, s.cycle.now)\n		switch", new: "		v := s.mayLeave(s.asked)\n		switch",
+		fault: "a task that is elsewhere takes the place of its key from one that waits for it",
+		run:   "^TestNoPlaceOfAKeyTooSoon$",
+	},
+	{
 		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/breaker.go",
 		old: "if limit < 0 || a.tried {", new: "if limit <= 0 || a.tried {",
 		fault: "commands leave to an agent whose breaker is open",
