@@ -97,7 +97,7 @@ func (a *Admission) cycle(now core.Instant, took time.Duration) {
 			if 2*a.inFlight > a.window*a.owned {
 				a.window = min(a.ceiling, a.window+max(1, a.ceiling/widenPart))
 			}
-		case now.Sub(a.halvedAt) >= a.target:
+		case a.halvedAt.Elapsed(now, a.target):
 			a.window, a.halvedAt = max(a.floor(), a.window/2), now
 		}
 	})

@@ -298,6 +298,15 @@ func (e *entry) uncount() {
 	e.keys = nil
 }
 
+// uncount forgets what its tasks have out, and their keys.
+func (p *partition) uncount() {
+	for _, e := range p.tasks {
+		if e.plan != nil {
+			e.uncount()
+		}
+	}
+}
+
 // listen takes note of answers that may have been lost: what is silent may have been answered.
 func (s *Shard) listen() {
 	hears := int64(1)

@@ -110,7 +110,7 @@ func (b *breakers) collect(s *Shard, now core.Instant, p *core.BreakerPolicy) {
 			b.windows[agent] = w
 		}
 		w.add(now, window/windowParts, calls)
-		if is := b.known[agent]; calls.Failed > 0 && now >= b.asked.Add(breakerLeast) {
+		if is := b.known[agent]; calls.Failed > 0 && b.asked.Elapsed(now, breakerLeast) {
 			is.Agent = agent
 			all := w.since(max(now.Add(-window), is.Since))
 			if _, opens := is.Next(p, now, all, core.Calls{}); all.Failed == calls.Failed || opens {

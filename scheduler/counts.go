@@ -210,7 +210,7 @@ const awayEvery = 5 * time.Second
 func (c *Committer) measure(now core.Instant, took time.Duration) {
 	var away []Away
 	// The last of them may be followed by no further cycle.
-	look := now >= c.awayAt.Add(awayEvery) || len(c.away) > 0 && !c.shard.misses()
+	look := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
 	if look {
 		c.awayAt = now
 		away = c.shard.agentsAway(now)

@@ -16,7 +16,7 @@ import (
 // which must not be lost could not be stored, the store does not answer, or the context ended: every partition of the
 // shard is dropped then.
 func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flush bool) (lost []int, err error) {
-	s.cycle.begin(now, mail, flush)
+	s.begin(now, mail, flush)
 	for more := true; more && err == nil; {
 		more, err = s.round(ctx)
 	}
@@ -70,6 +70,7 @@ type cycle struct {
 	effects []pending
 	calls   []call
 	parked  []parked      // tasks that rows of the round park
+	takenUp []parked      // tasks that rows of the round take up, with where they were parked
 	first   []*fan        // of steps that began in this round
 	resumed *core.Saved   // the task that a takeover resumes
 	endings []core.Ending // to be stored in the event stream
@@ -101,9 +102,31 @@ type notice struct {
 	status  core.Status
 }
 
-func (c *cycle) begin(now core.Instant, mail *Mail, flush bool) {
+func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
+	c := &s.cycle
+	if back := now - c.now; back < 0 {
+		s.setBack(back)
+	}
 	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed = now, mail, flush, nil, nil, nil
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
+}
+
+// setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
+func (s *Shard) setBack(by core.Instant) {
+	b := &s.agents
+	for _, at := range []*core.Instant{&s.lookAt, &s.fansAt, &s.republishAt, &s.evidenceAt, &b.keysAt} {
+		if *at != 0 {
+			*at += by
+		}
+	}
+	for _, a := range b.all {
+		if a.limit != nil {
+			a.limit.setBack(by)
+		}
+		for _, k := range a.keys {
+			k.limit.setBack(by)
+		}
+	}
 }
 
 // write adds the records of the outcome to the task's one write of the batch.
@@ -133,6 +156,7 @@ func (c *cycle) endRound() {
 	clear(c.effects)
 	clear(c.calls)
 	clear(c.parked)
+	clear(c.takenUp)
 	clear(c.endings)
 	clear(c.cmds)
 	clear(c.touched)
@@ -143,7 +167,7 @@ func (c *cycle) endRound() {
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings = c.endings[:0]
-	c.parked = c.parked[:0]
+	c.parked, c.takenUp = c.parked[:0], c.takenUp[:0]
 	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

@@ -10,6 +10,13 @@ import (
 // OpenGate lets a partition's tasks in that a test has adopted by the shard.
 func (b *Inbox) OpenGate(partition, room int) { b.openGate(partition, room) }
 
+// Grants is how many grants wait for a cycle.
+func (b *Inbox) Grants() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.mail.Grants)
+}
+
 // AsideMax is asideMax.
 const AsideMax = asideMax
 
@@ -17,8 +24,6 @@ const AsideMax = asideMax
 func (s *Shard) Keys(agent string) []string {
 	return slices.Sorted(maps.Keys(s.agents.all[agent].keys))
 }
-
-// ReleaseLimits gives back what no command uses, as a scheduler that stops does.
 
 // KeysHeld is how many keys the node knows of that committers use.
 func (s *Scheduler) KeysHeld() (n int) {
@@ -28,6 +33,16 @@ func (s *Scheduler) KeysHeld() (n int) {
 		}
 	}
 	return n
+}
+
+// AsksForLimitTurn reports whether a turn is asked for, and takes that back.
+func (s *Scheduler) AsksForLimitTurn() bool {
+	select {
+	case <-s.limits.told:
+		return true
+	default:
+		return false
+	}
 }
 
 // Counted is what a node counts of calls.

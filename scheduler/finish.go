@@ -168,14 +168,8 @@ func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 		at.miss()
 		return
 	}
-	if at.has(e.task.Number) { // a row has changed what its place depends on
-		at.drop(func(one parkedTask) bool {
-			is := one.number == e.task.Number
-			if is {
-				at.forget(one)
-			}
-			return is
-		})
+	if at.has(e.task.Number) {
+		return
 	}
 	one := asideTask{parkedTask: parkedTask{
 		number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan, steps: e.task.Waits(e.plan.plan), labels: e.task.Labels,
@@ -216,7 +210,7 @@ func (s *Shard) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 	return true
 }
 
-// sift sorts what is parked at an agent anew: the pauses have changed.
+// sift sorts what is parked at an agent again: the pauses have changed.
 func (s *Shard) sift(slot *agentSlot) {
 	at := slot.order
 	all, more := at.aside.all(reason{paused: true})
@@ -240,7 +234,7 @@ func (s *Shard) sift(slot *agentSlot) {
 	slot.lookKeys()
 }
 
-// parked is a task that a row of the round parks.
+// parked is a task that a row of the round parks in a slot, or takes up there.
 type parked struct {
 	p    *partition
 	slot *agentSlot
@@ -250,14 +244,45 @@ type parked struct {
 // queueParked takes the tasks into the queues whose rows are committed now. room: another round is to look at them, because
 // nothing else may come to remind the shard of them.
 func (s *Shard) queueParked() (room bool) {
+	s.cycle.parked = slices.DeleteFunc(s.cycle.parked, func(x parked) bool {
+		return x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name
+	})
+	s.leaveOrder()
 	for _, x := range s.cycle.parked {
-		if x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name {
-			continue
-		}
 		s.keepOrder(x.slot, x.e)
 		room = room || x.slot.load < s.cfg.AgentWindow
 	}
 	return room
+}
+
+// leaveOrder takes out of the queues what rows of the round have taken up, and what they park again: its place depends on
+// them. It goes over a queue once, however many these are.
+func (s *Shard) leaveOrder() {
+	out, slots := map[*agentSlot]map[int64]bool{}, []*agentSlot(nil)
+	for _, all := range [][]parked{s.cycle.takenUp, s.cycle.parked} {
+		for _, x := range all {
+			if at := x.slot.order; at == nil || !at.has(x.e.task.Number) {
+				continue
+			}
+			if out[x.slot] == nil {
+				out[x.slot], slots = map[int64]bool{}, append(slots, x.slot)
+			}
+			out[x.slot][x.e.task.Number] = true
+		}
+	}
+	for _, slot := range slots {
+		numbers := out[slot]
+		s.look(s.cycle.now) // others may have waited for these
+		slot.order.drop(func(one parkedTask) bool {
+			if numbers[one.number] {
+				slot.order.forget(one)
+				if one.keyed && slot.calls.keys != nil {
+					slot.calls.key(one.key).opened()
+				}
+			}
+			return numbers[one.number]
+		})
+	}
 }
 
 // othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while

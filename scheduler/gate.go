@@ -140,7 +140,7 @@ func (s *Shard) mayRetry(e *entry, step int) bool {
 	return true
 }
 
-// gateOf says in an event which steps may not begin now.
+// gateOf says in an event which steps may not begin now. Not all of them are about to: none is noted as kept back.
 func (s *Shard) gateOf(p *partition, e *entry, ev *core.Event) {
 	if e.plan == nil || s.open(p) {
 		return
@@ -150,7 +150,8 @@ func (s *Shard) gateOf(p *partition, e *entry, ev *core.Event) {
 		if slot == nil {
 			continue
 		}
-		v := s.mayLeave(s.askOf(e, i))
+		s.asked = s.askOf(e, i)
+		v := s.gate.room(&s.asked, s.cycle.now)
 		switch {
 		case v.n == 0:
 			ev.Full |= 1 << uint(i)

@@ -16,8 +16,9 @@ type Inbox struct {
 	mu        sync.Mutex
 	room      sync.Cond
 	mail      *Mail
-	spare     *Mail // memory for the mail after this one
-	due       bool  // there is something for a cycle
+	spare     *Mail           // memory for the mail after this one
+	grants    map[limitOf]int // where each grant is in the mail
+	due       bool            // there is something for a cycle
 	gates     map[int]*inlet
 	memory    *Memory
 	admission *Admission
@@ -30,7 +31,7 @@ type inlet struct {
 }
 
 func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *Inbox {
-	b := &Inbox{now: now, signal: newSignal(), mail: &Mail{}, spare: &Mail{}, gates: map[int]*inlet{}, memory: memory, admission: admission}
+	b := &Inbox{now: now, signal: newSignal(), mail: &Mail{}, spare: &Mail{}, grants: map[limitOf]int{}, gates: map[int]*inlet{}, memory: memory, admission: admission}
 	b.room.L = &b.mu
 	memory.onRoom(func() {
 		b.mu.Lock()
@@ -92,17 +93,23 @@ func (b *Inbox) Breakers(all []core.Breaker) {
 	b.unlockDue()
 }
 
-// Limits replaces the limits that the shard knows of.
+// Limits replaces the limits that the shard knows of. Grants of before may be of what is not the same any more.
 func (b *Inbox) Limits(all []core.Limit) {
 	b.mu.Lock()
-	b.mail.Limits = &all
+	b.mail.Limits, b.mail.Grants = &all, b.mail.Grants[:0]
+	clear(b.grants)
 	b.unlockDue()
 }
 
-// grant takes what the shard may use of a limit.
-func (b *Inbox) grant(m GrantMail) {
+// grant takes what the shard may use of a limit, instead of what it was to hear of it before.
+func (b *Inbox) grant(of limitOf, m GrantMail) {
 	b.mu.Lock()
-	b.mail.Grants = append(b.mail.Grants, m)
+	if i, waits := b.grants[of]; waits {
+		b.mail.Grants[i] = m
+	} else {
+		b.grants[of] = len(b.mail.Grants)
+		b.mail.Grants = append(b.mail.Grants, m)
+	}
 	b.unlockDue()
 }
 
@@ -200,6 +207,7 @@ func (b *Inbox) take() (full *Mail) {
 	defer b.mu.Unlock()
 	full, b.mail, b.spare = b.mail, b.spare, nil
 	b.due = false
+	clear(b.grants)
 	return full
 }
 

@@ -208,7 +208,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 			waits = max(waits, 1)
 		}
 		k.kept = false
-		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, b.term, s.cycle.now, waits, k.agent.longest)
+		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, s.cycle.now, waits, k.agent.longest)
 		if use.idle() && !k.ready {
 			delete(k.agent.keys, k.key)
 		}

@@ -338,6 +338,32 @@ func TestManyKeysKeepNoOtherWaiting(t *testing.T) {
 	}
 }
 
+// More keys whose tasks wait than can be claimed in a turn have each a claim in a while, and not one turn after the other.
+func TestHungryKeysRest(t *testing.T) {
+	const many = core.ClaimsMax + 10
+	r := newLimitRig(t, 1, perKey("agent.a", 1, 0))
+	n := r.nodes[0]
+	for i := range many {
+		r.keyed(0, fmt.Sprint(i), 2)
+	}
+	r.run(time.Second)
+	r.want(many, "one of each key")
+	asked := 0
+	for range 40 {
+		n.sched.AsksForLimitTurn()
+		r.turn(n)
+		for ; asked <= 80 && n.sched.AsksForLimitTurn(); asked++ {
+			r.now = r.now.Add(25 * time.Millisecond)
+			r.turn(n)
+		}
+		r.work(n)
+		r.now = r.now.Add(n.sched.LimitPause())
+	}
+	if asked > 80 {
+		t.Fatalf("%d turns are asked for before their time, want two of 40 at most", asked)
+	}
+}
+
 // When a command ends, the next one of its key leaves at once: that of the earliest deadline, of all partitions, and none that
 // has just come.
 func TestNextOfAKey(t *testing.T) {
@@ -439,5 +465,22 @@ func TestKeysWhilePaused(t *testing.T) {
 		if r.now > began.Add(30*time.Minute) {
 			t.Fatalf("%d of %d commands are answered, out are %v", answered, 2*66, r.at())
 		}
+	}
+}
+
+// A task takes no place of its key at an agent before its step there is about to begin.
+func TestNoPlaceOfAKeyTooSoon(t *testing.T) {
+	r := newLimitRig(t, 1, perKey("agent.b", 1, 0))
+	r.keyed(0, "1", 1)
+	for range 20 {
+		r.run(50 * time.Millisecond)
+		if keys := r.store.KeysGranted("agent.b"); len(keys) > 0 {
+			t.Fatalf("places of the keys %v at b are taken while its only task is at a", keys)
+		}
+	}
+	r.answer()
+	r.run(time.Second)
+	if len(r.out) != 1 || r.out[0].Step != "b" {
+		t.Errorf("%+v is out, want its command at b", r.out)
 	}
 }

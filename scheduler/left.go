@@ -46,7 +46,8 @@ func (a *agentCalls) leave(p *partition, key *keyCalls) {
 	l.places = append(l.places, place)
 }
 
-// free gives back what was left behind in a partition.
+// free forgets what was left behind in a partition. Its places are not used before they are claimed again: the next owner may
+// have them.
 func (b *agentBook) free(partition int) {
 	l := b.behind[partition]
 	if l == nil {
@@ -55,15 +56,20 @@ func (b *agentBook) free(partition int) {
 	for _, place := range l.places {
 		if place.agent != nil {
 			place.agent.out--
+			place.agent.limit.giveUp()
 		}
 		if place.key != nil {
 			place.key.end()
+			place.key.limit.giveUp()
 		}
 	}
 	delete(b.behind, partition)
 }
 
-// freeLeft gives back what is over, or counted by a later owner.
+// giveUp gives up a place that was taken.
+func (l *shardLimit) giveUp() { l.places = max(0, l.places-1) }
+
+// freeLeft frees what is over, or counted by a later owner.
 func (b *agentBook) freeLeft(now core.Instant, counted []core.Counting) {
 	for _, p := range slices.Sorted(maps.Keys(b.behind)) {
 		l := b.behind[p]

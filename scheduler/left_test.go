@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -142,6 +143,33 @@ func TestPlacesOfAPartitionThatMoves(t *testing.T) {
 	}
 }
 
+// The places of what a node has left behind are the next owner's when that counts it: the node has none of them before it has
+// claimed again.
+func TestPlacesGoWithTheirCommands(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			r.adopt(0, 2)
+			r.submit(0, 3)
+			r.run(time.Second)
+			r.nodes[0].shard().Drop(0)
+			r.tasksOf(0, 2, 3)
+			r.work(r.nodes[0])
+			r.while = func(int) { // before the node asks who counts them
+				r.adopt(1, 0)
+				r.work(r.nodes[1])
+				r.turn(r.nodes[1])
+			}
+			r.turn(r.nodes[0])
+			r.work(r.nodes[0])
+			r.want(3, "when the next owner counts them")
+			r.finishAll(map[int]int{0: 1})
+			r.run(2 * time.Second)
+			r.want(3, "when they have ended")
+		})
+	}
+}
+
 // A grant from before a takeover is not used after it, whether it was taken or is in the mail: others may have it by now.
 func TestGrantOfAnEarlierTerm(t *testing.T) {
 	for name, l := range leftLimits {
@@ -182,7 +210,7 @@ func TestRetriesKeepToTheRate(t *testing.T) {
 			r.submit(0, 30)
 			r.run(16 * time.Second)
 			tries := 0
-			for range 60 { // nobody takes its commands
+			for range 60 { // no agent takes its commands
 				for _, c := range r.out {
 					r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq})
 					tries++
@@ -196,6 +224,190 @@ func TestRetriesKeepToTheRate(t *testing.T) {
 			r.submit(0, 2)
 			if left := r.run(10 * time.Second); left < 15 {
 				t.Fatalf("%d commands left in ten seconds, the rate is 2 a second", left)
+			}
+		})
+	}
+}
+
+// What a claim comes to whose answer comes when the shard has taken another partition over is not used, and is given back.
+func TestTakeoverWhileAClaimIsOut(t *testing.T) {
+	r := newLimitRig(t, 3, perKey("agent.a", 1, 0))
+	n := r.nodes[0]
+	r.keyed(0, "1", 1)
+	r.work(n)
+	r.while = func(int) {
+		n.shard().Drop(0)
+		r.adopt(0, 2)
+		r.work(n)
+	}
+	r.turn(n)
+	r.nodes[2].dead = true
+	r.adopt(1, 0)
+	r.run(5 * time.Second)
+	if len(r.out) != 1 {
+		t.Fatalf("%d commands are out, want that of the new owner; grants: %+v", len(r.out), r.store.GrantsOfKey("agent.a", "1"))
+	}
+	if left := n.sched.KeysHeld(); left > 0 {
+		t.Fatalf("the node keeps %d keys in mind, which it does not use", left)
+	}
+}
+
+// A partition is not counted by a claim that was made before it was taken over: others may have had the grant since.
+func TestCountedByAnEarlierClaim(t *testing.T) {
+	r := newLimitRig(t, 3, core.Limit{Agent: "agent.a", Concurrent: 6, Revision: 1})
+	one, two := r.nodes[1], r.nodes[2]
+	r.submit(0, 3)
+	r.submit(1, 3)
+	r.run(time.Second)
+	r.submit(2, 6)
+	r.nodes[0].dead = true
+	r.adopt(2, 1)
+	one.shard().Drop(1)
+	r.work(two)
+	r.turn(two)
+	r.now = r.now.Add(time.Second)
+	one.sched.Committers()[0].Inbox().OpenGate(1, 1) // a cycle is due
+	r.work(one)
+	r.while = func(int) { // the node counts nothing, and another gets its grant
+		r.turn(two)
+		r.adopt(1, 0)
+		r.work(one)
+	}
+	r.turn(one)
+	r.work(one) // it hears that what it has left behind is counted
+	r.turn(one)
+	r.now = r.now.Add(200 * time.Millisecond)
+	r.turn(two)
+	r.work(two)
+	r.want(6, "when the partition is taken over")
+}
+
+// A partition is not counted while a task whose plan is gone may have commands out.
+func TestTaskWithoutItsPlanIsNotCounted(t *testing.T) {
+	r := newLimitRig(t, 2, leftLimits["limit"])
+	r.submit(0, 3)
+	r.run(time.Second)
+	r.nodes[0].dead, r.plans = true, true
+	r.nodes[1].sched.PlansChanged()
+	r.adopt(1, 0)
+	r.run(time.Second)
+	all, err := r.store.Counted(t.Context())
+	if err != nil || all[0].Counted == all[0].Epoch {
+		t.Fatalf("the partition is counted: %+v, %v", all, err)
+	}
+}
+
+// A takeover that fails again and again while it loads what is out counts that once.
+func TestTakeoversThatFail(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			r.submit(0, 3)
+			r.run(time.Second)
+			n := r.nodes[0]
+			n.shard().Drop(0)
+			r.loads = true
+			for range 20 {
+				if _, err := n.shard().Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
+					t.Fatal(err)
+				}
+				r.run(time.Second)
+			}
+			for _, g := range append(r.store.GrantsOf("agent.a"), r.store.GrantsOfKey("agent.a", "")...) {
+				if g.Places > 0 {
+					t.Errorf("what was out is over, and the node has %+v", g)
+				}
+			}
+		})
+	}
+}
+
+// A takeover that fails keeps the other partitions of its committer from nothing: their grants are used on.
+func TestFailedTakeoverKeepsGrants(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			n := r.nodes[0]
+			r.submit(0, 9)
+			r.run(time.Second)
+			for range 2 {
+				r.loads = true
+				if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
+					t.Fatal(err)
+				}
+				r.finishAll(nil)
+				r.work(n)
+				r.want(3, "after it")
+			}
+		})
+	}
+}
+
+// What a committer may use is claimed again as soon as it has taken a partition over.
+func TestClaimAfterATakeover(t *testing.T) {
+	for name, l := range leftLimits {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 2, l)
+			n := r.nodes[0]
+			r.submit(0, 9)
+			r.run(time.Second)
+			r.adopt(0, 1)
+			for range 3 {
+				if r.work(n); n.sched.AsksForLimitTurn() {
+					r.turn(n)
+				}
+			}
+			r.finishAll(map[int]int{1: 0})
+			r.work(n)
+			r.want(3, "after it")
+		})
+	}
+}
+
+// A retry of a command that waits for its agent does not leave when it may be at work after the end of the grant.
+func TestRetryOutlastsNoGrant(t *testing.T) {
+	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1})
+	r.submit(0, 1)
+	r.run(time.Second)
+	r.fails = "agent.a"
+	until := r.store.GrantsOf("agent.a")[0].Until
+	tries := 0
+	for range 60 { // no agent takes its command
+		for _, c := range r.out {
+			if c.CompleteBy > until {
+				t.Fatalf("try %d may be at work until %d, the grant ends at %d", tries, c.CompleteBy, until)
+			}
+			r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq})
+			tries++
+		}
+		r.out = nil
+		r.run(time.Second)
+	}
+	if tries < 3 {
+		t.Fatalf("%d tries", tries)
+	}
+	r.fails = ""
+	if left := r.run(30 * time.Second); left == 0 {
+		t.Fatal("it is not tried again when there is a grant again")
+	}
+}
+
+// Takeovers give a committer no calls of a rate.
+func TestTakeoversKeepToTheRate(t *testing.T) {
+	for name, l := range map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 100, Revision: 1}, "keys": perKey("agent.a", 0, 100)} {
+		t.Run(name, func(t *testing.T) {
+			r := newLimitRig(t, 20, l)
+			for _, n := range r.nodes[1:] {
+				n.dead = true
+			}
+			r.submit(0, 50)
+			left := r.run(200 * time.Millisecond)
+			for i := range 19 {
+				r.adopt(0, i+1)
+				left += r.run(200 * time.Millisecond)
+			}
+			if left > 2 {
+				t.Fatalf("%d commands left in four seconds, the rate is one in ten seconds", left)
 			}
 		})
 	}

@@ -18,6 +18,7 @@ type shardLimit struct {
 	rateMilli int64
 	tokens    int64        // of the rate, in millionths of a call
 	at        core.Instant // up to when they are counted
+	made      core.Instant // when the calls that have left would be made up for by the whole rate
 	until     core.Instant // the grant ends
 }
 
@@ -41,7 +42,7 @@ func (l *shardLimit) take(m *GrantMail, now core.Instant, out int) {
 		l.limit = m.Limit.OfKey()
 	}
 	l.places, l.fair = m.Grant.Places, m.Fair.Places
-	if m.First && l.rateMilli == 0 {
+	if m.First && l.rateMilli == 0 && now >= l.made {
 		l.tokens = token
 	}
 	l.rateMilli = min(m.Grant.RateMilli, m.Fair.RateMilli)
@@ -63,9 +64,12 @@ func (l *shardLimit) refill(now core.Instant) {
 	l.at = max(l.at, now)
 }
 
+// setBack moves what of the rate is counted by a clock that is set back.
+func (l *shardLimit) setBack(by core.Instant) { l.at, l.made = l.at+by, l.made+by }
+
 // room is how many do commands may leave now, each of which is over within longest.
 func (l *shardLimit) room(now core.Instant, out int, longest time.Duration) int {
-	if now.Add(longest) > l.until {
+	if l.outlasts(now, longest) {
 		return 0
 	}
 	room := l.calls(now)
@@ -76,6 +80,20 @@ func (l *shardLimit) room(now core.Instant, out int, longest time.Duration) int 
 		}
 	}
 	return room
+}
+
+// outlasts reports whether a do command that leaves now may be at work when the grant ends.
+func (l *shardLimit) outlasts(now core.Instant, longest time.Duration) bool {
+	return now.Add(longest) > l.until
+}
+
+// spend takes a do command that leaves off the rate.
+func (l *shardLimit) spend(now core.Instant) {
+	l.refill(now)
+	l.tokens -= token
+	if l.limit.RateMilli > 0 {
+		l.made = max(l.made, now).Add(time.Duration(token*1000/l.limit.RateMilli) * time.Microsecond)
+	}
 }
 
 // calls is how many the rate lets leave now; -1: as many as come.
@@ -128,6 +146,8 @@ func (u *inUse) room(now core.Instant, longest time.Duration) int {
 // roomFor is the same for a do of an agent that has what of it is placed.
 func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
+	case a.again && u.limit.outlasts(now, a.slot.calls.longest):
+		return 0
 	case a.again:
 		return u.limit.calls(now)
 	case a.placed:
@@ -147,8 +167,7 @@ func (u *inUse) next(now core.Instant) core.Instant {
 // spend takes a do command that leaves off the rate.
 func (u *inUse) spend(now core.Instant) {
 	if u.limit != nil {
-		u.limit.refill(now)
-		u.limit.tokens -= token
+		u.limit.spend(now)
 	}
 }
 
@@ -191,11 +210,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 		b.keyed = b.keyed || l.Key != ""
 	}
 	for _, p := range s.inOrder() {
-		for _, e := range p.tasks {
-			if e.plan != nil {
-				e.uncount()
-			}
-		}
+		p.uncount()
 	}
 	for name, a := range b.all {
 		is := b.limited[name]
@@ -227,7 +242,6 @@ func (s *Shard) setLimits(all []core.Limit) {
 // limitUse is what a shard says of one limited agent, or of one key there.
 type limitUse struct {
 	of        limitOf
-	term      int64 // of the shard
 	seq       int64
 	wanted    int
 	places    int
@@ -267,19 +281,19 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 			}
 			waits += here
 		}
-		yield(a.says(limitOf{agent: name}, s.agents.term, s.cycle.now, waits, a.longest))
+		yield(a.says(limitOf{agent: name}, s.cycle.now, waits, a.longest))
 	}
 	s.keyUses(yield)
 }
 
 // says is what the shard says of a limit, where so many tasks wait.
-func (u *inUse) says(of limitOf, term int64, now core.Instant, waits int, longest time.Duration) limitUse {
+func (u *inUse) says(of limitOf, now core.Instant, waits int, longest time.Duration) limitUse {
 	l := u.limit
 	l.comeDown(u.out)
-	is := limitUse{of: of, term: term, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}
-	if l.limit.RateMilli > 0 && l.rateMilli > 0 {
+	is := limitUse{of: of, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}
+	if l.limit.RateMilli > 0 {
 		l.refill(now)
-		if l.tokens < token { // what it has sent is not made up for yet
+		if l.rateMilli > 0 && l.tokens < token || now < l.made { // what it has sent is not made up for yet
 			is.wanted = max(is.wanted, 1)
 		}
 	}

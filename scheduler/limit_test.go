@@ -21,6 +21,10 @@ type limitRig struct {
 	now   core.Instant
 	nodes []*limitNode
 	out   []core.Command
+	fails string      // agents whose grants cannot be claimed
+	plans bool        // no plan is stored any more
+	loads bool        // takeovers fail when they have loaded what is out
+	while func(n int) // what happens between a claim of so many grants and its answer; nil: nothing
 }
 
 type limitNode struct {
@@ -39,8 +43,8 @@ func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
 		n.sched = scheduler.New(scheduler.RunConfig{
 			Config:     scheduler.Config{Node: fmt.Sprint("n", i), Admission: scheduler.NewAdmission(0, -1), KeyOf: keyByInput, Now: func() core.Instant { return r.now }},
 			Partitions: nodes, Shards: 1, Rand: chance("x"), CommitGap: -1, CycleTarget: -1,
-			Limits: scheduler.LimitConfig{Store: r.store, Life: "1"},
-		}, limitStore{r.store}, n.bus, nil, nil, slog.New(slog.DiscardHandler))
+			Limits: scheduler.LimitConfig{Store: claimStore{r.store, r}, Life: "1"},
+		}, limitStore{r.store, r}, n.bus, nil, nil, slog.New(slog.DiscardHandler))
 		r.nodes = append(r.nodes, n)
 		r.turn(n)
 		if _, err := n.shard().Adopt(t.Context(), r.now, i, scheduler.Ground{Stream: "stream-1"}); err != nil {
@@ -51,17 +55,55 @@ func newLimitRig(t *testing.T, nodes int, limits ...core.Limit) *limitRig {
 }
 
 // limitStore is a scheduler.RunStore.
-type limitStore struct{ *sim.MemStore }
+type limitStore struct {
+	*sim.MemStore
+	r *limitRig
+}
+
+// Plans may have lost all.
+func (s limitStore) Plans(ctx context.Context) ([]core.Plan, error) {
+	if s.r.plans {
+		return nil, nil
+	}
+	return s.MemStore.Plans(ctx)
+}
+
+// Fresh is read last by a takeover.
+func (s limitStore) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
+	if s.r.loads {
+		return nil, errCut
+	}
+	return s.MemStore.Fresh(ctx, partition, from, after, last)
+}
 
 func (limitStore) Purge(context.Context, int, int64, core.Instant, core.Instant, int) (int, error) {
 	return 0, errors.New("not here")
+}
+
+// claimStore is the store of limits, of which claims fail or take a while.
+type claimStore struct {
+	*sim.MemStore
+	r *limitRig
+}
+
+// ClaimGrants implements scheduler.LimitStore.
+func (s claimStore) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error) {
+	if agent == s.r.fails {
+		return nil, errCut
+	}
+	all, err := s.MemStore.ClaimGrants(ctx, agent, now, mine)
+	if do := s.r.while; do != nil {
+		s.r.while = nil
+		do(len(mine))
+	}
+	return all, err
 }
 
 func (n *limitNode) shard() *scheduler.Shard { return n.sched.Committers()[0].Shard() }
 
 func (r *limitRig) turn(n *limitNode) {
 	r.t.Helper()
-	if err := n.sched.LimitTurn(r.t.Context()); err != nil {
+	if err := n.sched.LimitTurn(r.t.Context()); err != nil && (r.fails == "" || !errors.Is(err, errCut)) {
 		r.t.Fatal(err)
 	}
 }
@@ -152,6 +194,17 @@ func TestRateOverNodes(t *testing.T) {
 	first := r.run(time.Second)
 	if left := r.run(10 * time.Second); left < 180 || left > 215 || first > 35 {
 		t.Fatalf("%d do commands left in the first second, %d in the next ten; the rate is 20 a second", first, left)
+	}
+}
+
+// A clock that is set back stops no rate until it has caught up.
+func TestRateAfterClockIsSetBack(t *testing.T) {
+	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", RateMilli: 20_000, Revision: 1})
+	r.submit(0, 400)
+	r.run(time.Second)
+	r.now = r.now.Add(-time.Minute)
+	if left := r.run(10 * time.Second); left < 180 || left > 215 {
+		t.Fatalf("%d do commands left in ten seconds after the clock was set back; the rate is 20 a second", left)
 	}
 }
 
@@ -321,4 +374,60 @@ func TestIdleGivesItsRateBack(t *testing.T) {
 	if left := r.run(5 * time.Second); left < 95 || left > 110 {
 		t.Fatalf("%d do commands left in five seconds, the rate is 20 a second", left)
 	}
+}
+
+// A limit whose grants cannot be claimed keeps no other's from being claimed, nor a partition from being counted.
+func TestClaimThatFails(t *testing.T) {
+	r := newLimitRig(t, 2, core.Limit{Agent: "agent.0", Concurrent: 1, Revision: 1}, core.Limit{Agent: "agent.a", Concurrent: 2, Revision: 1})
+	r.store.AddPlan(orderPlan("zero", 1, "0"))
+	r.keyedOf("zero", 0, "", 1)
+	r.run(time.Second)
+	r.fails, r.out = "agent.0", nil
+	r.keyedOf("zero", 0, "", 1)
+	r.submit(0, 2)
+	r.run(time.Second)
+	r.want(2, "at another agent")
+}
+
+// A grant that is in the mail when its limit has other keys is not one of those.
+func TestGrantOfFormerKeys(t *testing.T) {
+	r := newLimitRig(t, 2, perKey("agent.a", 1, 0))
+	r.keyed(0, "other", 1) // by the next expression all tasks are of that key
+	r.work(r.nodes[0])
+	r.turn(r.nodes[0])
+	other := perKey("agent.a", 1, 0)
+	other.Key, other.Revision = "other", 2
+	r.store.SetLimits(other)
+	r.turn(r.nodes[1])
+	r.keyed(1, "1", 1)
+	r.work(r.nodes[1])
+	r.turn(r.nodes[1])
+	r.work(r.nodes[1])
+	r.want(1, "at one node")
+	r.turn(r.nodes[0])
+	r.work(r.nodes[0])
+	r.want(1, "at both")
+	r.nodes[1].dead = true
+	r.run(time.Minute)
+	r.want(2, "when the grant of the other has ended")
+}
+
+// While a committer is at a commit the node keeps one grant of each limit for it, the newest.
+func TestGrantsWaitForACommit(t *testing.T) {
+	l := perKey("agent.a", 1, 0)
+	l.Concurrent = 5
+	r := newLimitRig(t, 1, l)
+	r.keyed(0, "1", 5)
+	r.keyed(0, "2", 5)
+	n := r.nodes[0]
+	r.work(n)
+	for range 100 {
+		r.turn(n)
+		r.now = r.now.Add(2 * time.Second)
+	}
+	if n := n.sched.Committers()[0].Inbox().Grants(); n != 3 {
+		t.Fatalf("%d grants wait, want one in all and one of each key", n)
+	}
+	r.run(time.Second)
+	r.want(2, "when it has them")
 }

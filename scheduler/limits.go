@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,6 +110,7 @@ type limits struct {
 
 // shardCounts is what a node knows of what a shard counts.
 type shardCounts struct {
+	term int64           // as the shard has said last
 	here []core.Counting // is counted, and not said to be
 	left bool            // it has left something behind, which others may count
 }
@@ -119,11 +121,13 @@ func newLimits(shards int) *limits {
 
 // collect takes what a shard says of its grants.
 func (b *limits) collect(s *Shard, shard int) {
-	if len(s.agents.limited) == 0 {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(s.agents.limited) == 0 {
+		b.shards[shard] = shardCounts{}
+		return
+	}
+	newTerm := b.shards[shard].term != s.agents.term
 	soon := b.collectCounts(s, shard)
 	s.limitUses(func(u limitUse) {
 		key := holding{shard, u.of}
@@ -133,8 +137,8 @@ func (b *limits) collect(s *Shard, shard int) {
 			return
 		}
 		h = b.of(key)
-		if u.term != h.use.term { // it uses nothing of what it was sent
-			h.seq, h.claimed = u.seq, 0
+		if newTerm {
+			h.seq = u.seq
 		}
 		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
@@ -149,22 +153,28 @@ func (b *limits) collect(s *Shard, shard int) {
 // collectCounts takes of a shard which partitions it counts, and whether it has left something behind. It reports whether
 // that is to be looked at soon. limits is locked.
 func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
-	was, is := &b.shards[shard], shardCounts{left: len(s.agents.behind) > 0}
-	soon = is.left && !was.left
+	was, is := &b.shards[shard], shardCounts{term: s.agents.term, left: len(s.agents.behind) > 0}
+	newTerm := was.term != is.term
+	soon = newTerm || is.left != was.left
 	for p, epoch := range s.resumed {
 		if one := (core.Counting{Partition: p, Epoch: epoch}); b.counted[p] != epoch {
 			is.here, soon = append(is.here, one), soon || !slices.Contains(was.here, one)
 		}
 	}
 	*was = is
-	if soon { // what was claimed was claimed without these
-		for key, h := range b.held {
-			if key.shard == shard {
-				h.claimed = 0
-			}
+	if !soon {
+		return false
+	}
+	for key, h := range b.held {
+		if key.shard != shard {
+			continue
+		}
+		h.claimed = 0 // what was claimed was claimed without these
+		if newTerm {  // it uses nothing of what it was sent
+			h.seq = h.use.seq
 		}
 	}
-	return soon
+	return true
 }
 
 // of is what is known of a holding, a new one if need be. limits is locked.
@@ -204,7 +214,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, h := range b.held {
-		l, _ := b.bounds(key.limitOf)
+		l, bounded := b.bounds(key.limitOf)
 		places, rate := h.floor()
 		more := h.wants(&l)
 		renew := limitRenew
@@ -212,8 +222,12 @@ func (b *limits) due(now core.Instant) (all []holding) {
 			renew = keyRenew
 		}
 		uses := h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
+		if !bounded || key.keyed && !uses { // its shard may know nothing of it any more
+			delete(b.held, key)
+			continue
+		}
 		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.RateMilli > 0 || h.sent.Wanted > 0)
-		if uses && (more || less || now >= h.claimed.Add(renew)) {
+		if uses && (more || less || h.claimed.Elapsed(now, renew)) {
 			all = append(all, key)
 		}
 	}
@@ -228,7 +242,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 		if h.agent != agent {
 			agent, n = h.agent, 0
 		}
-		if n++; n > core.ClaimsMax {
+		if n++; n > core.ClaimsMax && b.held[h].claimed.Elapsed(now, limitSoon) {
 			b.told.set()
 		}
 		return n > core.ClaimsMax
@@ -258,10 +272,7 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 	s.limits.mu.Lock()
 	counts := slices.Clone(s.limits.shards)
 	s.limits.mu.Unlock()
-	if err := s.claimAll(ctx, s.limits.due(s.cfg.Now())); err != nil {
-		return err
-	}
-	return s.tellCounts(ctx, counts)
+	return errors.Join(s.claimAll(ctx, s.limits.due(s.cfg.Now())), s.tellCounts(ctx, counts))
 }
 
 // tellCounts says in the state store what shards count, and tells shards that have left something behind what others do.
@@ -314,19 +325,19 @@ func (s *Scheduler) holder(shard int) string {
 	return fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, shard)
 }
 
-// claimAll claims what committers may use, agent by agent.
-func (s *Scheduler) claimAll(ctx context.Context, all []holding) error {
+// claimAll claims what committers may use, agent by agent: what fails for one keeps no other's grants from being renewed.
+func (s *Scheduler) claimAll(ctx context.Context, all []holding) (failed error) {
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].agent == all[0].agent {
 			n++
 		}
 		if err := s.claimGrants(ctx, all[:n]); err != nil {
-			return fmt.Errorf("limit of agent %s: %w", all[0].agent, err)
+			failed = errors.Join(failed, fmt.Errorf("limit of agent %s: %w", all[0].agent, err))
 		}
 		all = all[n:]
 	}
-	return nil
+	return failed
 }
 
 // claimGrants claims what committers may use of one agent's limit and its keys, and tells their shards.
@@ -342,7 +353,7 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 		}
 		mine[i] = core.Grant{Keyed: of.keyed, Key: of.key, Holder: s.holder(of.shard), Wanted: h.use.wanted, Until: now.Add(h.use.longest + margin)}
 		mine[i].Places, mine[i].RateMilli = h.floor()
-		terms[i] = h.use.term
+		terms[i] = s.limits.shards[of.shard].term
 	}
 	s.limits.mu.Unlock()
 	got, err := s.cfg.Limits.Store.ClaimGrants(ctx, all[0].agent, now, mine)
@@ -354,12 +365,15 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	for i := range got {
 		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
 		s.limits.seq++
-		h.seq, h.sent, h.claimed = s.limits.seq, got[i].Grant, now
-		mails[i] = GrantMail{got[i], h.seq, terms[i]}
+		h.sent = got[i].Grant
+		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard does not take it
+			h.seq, h.claimed = s.limits.seq, now
+		}
+		mails[i] = GrantMail{got[i], s.limits.seq, terms[i]}
 	}
 	s.limits.mu.Unlock()
 	for i, m := range mails {
-		s.committers[all[i].shard].in.grant(m)
+		s.committers[all[i].shard].in.grant(all[i].limitOf, m)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -91,4 +92,35 @@ func TestRetryKeepsItsPlace(t *testing.T) {
 		}
 	}
 	t.Error("it is not tried again")
+}
+
+// A task that was parked at one agent and is parked at another since has its turn there alone.
+func TestParkedElsewhereSince(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.store.AddPlan(orderPlan("hold", 1, "b"))
+	last := func() core.Command { return r.out[len(r.out)-1] }
+	held := order("h")
+	held.Type = "hold"
+	r.tasks(0, held)
+	r.leaves("h")
+	hold := last()
+	r.tasks(0, orderBy("x", r.now.Add(time.Hour)))
+	r.leaves("x")
+	r.answer(last(), 0)
+	r.leaves() // it is parked at b
+	r.control(core.Control{Kind: core.EventCancel, ID: "x", Type: "order", Actor: "olga"})
+	r.leaves("x")
+	r.answer(last(), 0)
+	r.leaves()
+	r.state("x", core.StateUndone)
+	r.tasks(0, order("y"))
+	r.leaves("y")
+	r.tasks(0, orderBy("z", r.now.Add(30*time.Minute)))
+	r.control(core.Control{Kind: core.EventResubmit, ID: "x", Type: "order", Actor: "olga", Until: r.now.Add(2 * time.Hour)})
+	r.leaves() // both are parked at a
+	r.answer(hold, 0)
+	r.answer(last(), 0)
+	if ids := r.left(); !slices.Contains(ids, "z") || slices.Contains(ids, "x") {
+		t.Errorf("%v left, want z and not x, which has more time", ids)
+	}
 }

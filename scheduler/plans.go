@@ -122,7 +122,7 @@ func (s *Shard) checkSignal(ref *planRef, ev *core.Event) error {
 func (s *Shard) mayLook(version int64, guessed bool) bool {
 	switch {
 	case version == 0:
-		return s.cycle.now >= s.plans.readAt.Add(s.cfg.PlansRetry)
+		return s.plans.readAt.Elapsed(s.cycle.now, s.cfg.PlansRetry)
 	case guessed:
 		return s.cycle.now > s.plans.readAt
 	}
@@ -136,7 +136,7 @@ func (s *Shard) mayLook(version int64, guessed bool) bool {
 func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (ref *planRef, unread *core.UnreadablePlan, err error) {
 	now := s.cycle.now
 	plan, unread := s.plans.find(name, version), s.plans.refuses(name, version)
-	if s.plans.old || plan == nil && s.mayLook(version, guessed || unread != nil) && (unread == nil || now >= s.plans.readAt.Add(s.cfg.PlansRetry)) {
+	if s.plans.old || plan == nil && s.mayLook(version, guessed || unread != nil) && (unread == nil || s.plans.readAt.Elapsed(now, s.cfg.PlansRetry)) {
 		plans, err := s.store.Plans(ctx)
 		unreadable, some := errors.AsType[core.UnreadablePlans](err)
 		if err != nil && !some {

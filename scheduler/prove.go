@@ -79,7 +79,7 @@ func (s *Shard) alert(x *pending) {
 	why := "the undo of step " + step + " is in trouble and goes on"
 	s.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
 	key := alertKey{task.Type, step}
-	if last, ok := s.alerted[key]; ok && s.cycle.now < last.Add(alertEvery) {
+	if last, ok := s.alerted[key]; ok && !last.Elapsed(s.cycle.now, alertEvery) {
 		return
 	}
 	if len(s.alerted) >= alertsMax {

@@ -358,7 +358,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
 	s.gateOf(p, e, ev)
-	begins := e.task.StartAt > e.task.UpdatedAt
+	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
 			e.plan = was
@@ -373,6 +373,9 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		s.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
+	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
+		s.cycle.takenUp = append(s.cycle.takenUp, parked{p, slot, e})
+	}
 	e.took &^= had.out // these have left before
 	return nil
 }

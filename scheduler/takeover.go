@@ -54,7 +54,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
 	s.warn(&st, &g)
-	s.cycle.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
+	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
 	p.book = &s.agents
 	p.recorded = p.last
@@ -69,14 +69,18 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	delete(s.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	p.memory, p.admission = s.cfg.Memory, s.cfg.Admission
-	s.agents.begin()
 	s.partitions[id], s.reorder = p, true
 	if err := s.rebuild(ctx, p); err != nil {
+		p.uncount() // nothing has left, and what was out before is where it was
 		s.Drop(id)
 		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
 	}
+	s.agents.begin()
 	s.agents.free(id) // its commands are counted again
+	if len(s.agents.limited) > 0 {
+		s.look(s.cycle.now) // the node hears of both
+	}
 	if err = s.stillOurs(ctx, p); err == nil {
 		err = s.publish(ctx)
 	}
@@ -84,9 +88,6 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	if err != nil {
 		s.Drop(id)
 		return Adopted{}, fmt.Errorf("resume partition %d: %w", id, err)
-	}
-	if len(s.agents.limited) > 0 {
-		s.look(s.cycle.now) // the node hears of what is counted here
 	}
 	return Adopted{
 		Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control, CursorStored: p.cursorStored, ControlStored: p.controlStored,
@@ -208,7 +209,8 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	if err != nil || e == nil {
 		return err
 	}
-	if e.plan == nil {
+	if e.plan == nil { // nobody knows at which agents it has commands out
+		p.leaveUncounted(saved)
 		return nil
 	}
 	core.Resume(e.plan.plan, e.task, s.cycle.now, &s.cycle.out)

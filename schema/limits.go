@@ -59,7 +59,7 @@ func (a *asked) Limits(ctx context.Context) ([]core.Limit, error) {
 	return limits, err
 }
 
-// PutLimit implements operate.LimitStore. It forgets what holders had of what the limit bounds anew.
+// PutLimit implements operate.LimitStore. It forgets what holders had of what the limit did not bound before.
 func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool, err error) {
 	at := a.of.time(core.InstantOf(l.At))
 	query := qNewLimit
@@ -76,7 +76,7 @@ func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool
 		if stored = n > 0; err != nil || !stored {
 			return err
 		}
-		inAll, keys := l.Anew(&was)
+		inAll, keys := l.StartsOver(&was)
 		return c.dropGrants(l.Agent, inAll, keys)
 	})
 	if err != nil {

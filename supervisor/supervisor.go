@@ -102,7 +102,7 @@ func (s *Supervisor) Tick(ctx context.Context, now core.Instant) (Report, error)
 func (s *Supervisor) look(cursors []core.PartitionState, now core.Instant, rep *Report) {
 	for _, c := range cursors {
 		p := s.place(c.Partition)
-		p.unread = p.asked > c.ControlCursor && now < p.askedAt.Add(s.cfg.AskAgain)
+		p.unread = p.asked > c.ControlCursor && !p.askedAt.Elapsed(now, s.cfg.AskAgain)
 		if p.unread {
 			rep.Unread++
 		}

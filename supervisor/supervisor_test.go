@@ -91,6 +91,18 @@ func TestUnreadPartitionIsLeftAlone(t *testing.T) {
 	}
 }
 
+// A clock that was a day ahead when it asked, and is right again, keeps no partition from being asked.
+func TestClockIsSetBack(t *testing.T) {
+	w := newWorld(1)
+	w.add(0, 1, 5)
+	s := New(Config{AskAgain: 30 * time.Second}, w, w, always{})
+	mustTick(t, s, epoch.Add(24*time.Hour))
+	mustTick(t, s, epoch)
+	if len(w.asked[0]) != 2 {
+		t.Errorf("the partition was asked %d times, want again", len(w.asked[0]))
+	}
+}
+
 // covers: E6, S37
 func TestRestartAsksAgain(t *testing.T) {
 	w := newWorld(1)

@@ -3,6 +3,30 @@ package main
 // breakerMutants are faults of breakers and limits: what an agent gets of new work.
 var breakerMutants = []mutant{
 	{
+		name: "set-back-clock-stops-rates", invariant: 11, file: "scheduler/cycle.go",
+		old: "		s.setBack(back)\n", new: "		_ = back\n",
+		fault: "no command leaves by a rate until a clock that was set back has caught up",
+		run:   "^TestRateAfterClockIsSetBack$",
+	},
+	{
+		name: "set-back-clock-asks-nothing", invariant: 11, file: "internal/core/task.go", in: "supervisor",
+		old: " || now < i }", new: " }",
+		fault: "a partition is not asked about what is overdue until a clock that was set back has caught up",
+		run:   "^TestClockIsSetBack$",
+	},
+	{
+		name: "taken-up-keeps-its-place", invariant: 11, file: "scheduler/shard.go",
+		old: "slot != nil && e.task.WaitsFor != from {", new: "slot == nil && e.task.WaitsFor != from {",
+		fault: "a task that was parked at one agent keeps others waiting there, and is claimed out of turn where it is parked now",
+		run:   "^TestParkedElsewhereSince$",
+	},
+	{
+		name: "gate-is-asked-and-wants", invariant: 11, file: "scheduler/gate.go",
+		old: "		v := s.gate.room(&s.asked, s.cycle.now)\n		switch", new: "		v := s.mayLeave(s.asked)\n		switch",
+		fault: "a task that is elsewhere takes the place of its key from one that waits for it",
+		run:   "^TestNoPlaceOfAKeyTooSoon$",
+	},
+	{
 		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/breaker.go",
 		old: "if limit < 0 || a.tried {", new: "if limit <= 0 || a.tried {",
 		fault: "commands leave to an agent whose breaker is open",
@@ -46,7 +70,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "grant-outlasted", invariant: 12, file: "scheduler/limit.go",
-		old: "	if now.Add(longest) > l.until {\n		return 0\n	}\n", new: "	_ = longest\n",
+		old: "return now.Add(longest) > l.until", new: "return false",
 		fault: "a node whose grant has ended sends commands in places that others have",
 		run:   "^TestGrantEnds$",
 	},
@@ -166,9 +190,39 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "stale-place-in-the-order", invariant: 11, file: "scheduler/finish.go",
-		old: "		at.drop(func(one parkedTask) bool {", new: "		return\n\t\tat.drop(func(one parkedTask) bool {",
+		old: "	s.leaveOrder()\n", new: "",
 		fault: "a parked task whose deadline has moved keeps its place in the order",
 		run:   "^TestOrderAfterAChange$",
+	},
+	{
+		name: "grant-by-an-earlier-claim", invariant: 12, file: "scheduler/limits.go",
+		old: "if terms[i] == s.limits.shards[all[i].shard].term {", new: "if true {",
+		fault: "what was claimed before a takeover counts as what is claimed after it",
+		run:   "^(TestCountedByAnEarlierClaim|TestTakeoverWhileAClaimIsOut)$",
+	},
+	{
+		name: "failed-takeovers-take-places", invariant: 11, file: "scheduler/takeover.go",
+		old: "		p.uncount() // nothing has left, and what was out before is where it was\n", new: "",
+		fault: "each takeover that fails takes the places of what it has loaded once more",
+		run:   "^TestTakeoversThatFail$",
+	},
+	{
+		name: "calls-by-takeovers", invariant: 12, file: "scheduler/limit.go",
+		old: " && now >= l.made {", new: " {",
+		fault: "a call of a rate leaves at once after each takeover",
+		run:   "^TestTakeoversKeepToTheRate$",
+	},
+	{
+		name: "retry-outlasts-the-grant", invariant: 12, file: "scheduler/limit.go",
+		old: "	case a.again && u.limit.outlasts(now, a.slot.calls.longest):\n\t\treturn 0\n", new: "",
+		fault: "a retry may be at work in a place that others have",
+		run:   "^TestRetryOutlastsNoGrant$",
+	},
+	{
+		name: "grants-of-former-keys", invariant: 12, file: "scheduler/inbox.go",
+		old: "b.mail.Limits, b.mail.Grants = &all, b.mail.Grants[:0]", new: "b.mail.Limits = &all",
+		fault: "a grant of other keys is used when the limit has changed",
+		run:   "^TestGrantOfFormerKeys$",
 	},
 	{
 		name: "all-keys-in-one-turn", invariant: 11, file: "scheduler/limits.go",

@@ -18,7 +18,7 @@ var groundMutants = []mutant{
 	},
 	{
 		name: "takeover-by-an-old-clock", invariant: 7, file: "scheduler/takeover.go",
-		old: "	s.cycle.begin(s.cfg.Now(), ", new: "	s.cycle.begin(now, ",
+		old: "	s.begin(s.cfg.Now(), ", new: "	s.begin(now, ",
 		fault: "a node that stood still before it took over undoes a step while a retry of the former owner is at work",
 		run:   "^TestTakeoverAfterStandingStill$",
 	},

@@ -82,7 +82,8 @@ func (s *settings) channel(t *testing.T, name string, c map[string]any) {
 type stream struct {
 	mu      sync.Mutex
 	left    []core.Alert
-	twice   bool // each comes twice, as if it had been under way for too long
+	twice   bool         // each comes twice, as if it had been under way for too long
+	again   atomic.Int64 // so many have
 	changed chan struct{}
 }
 
@@ -128,6 +129,7 @@ func (s *stream) Read(ctx context.Context, take func(Message)) error {
 			}}
 			if take(m); s.twice {
 				take(m)
+				s.again.Add(1)
 			}
 		}
 		select {

@@ -178,6 +178,7 @@ func TestComesTwice(t *testing.T) {
 	starts(t, Config{Store: store, Source: in})
 	in.put(once("t1", "task-error"))
 	r.next(t)
+	until(t, "it has come again", func() bool { return in.again.Load() == 1 })
 	close(release)
 	until(t, "it is done with", func() bool { return in.open() == 0 })
 	r.quiet(t)

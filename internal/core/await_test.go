@@ -493,7 +493,7 @@ func TestBoundOfATaskThatBeginsWithAWait(t *testing.T) {
 	}
 }
 
-// A cancel while the undo of an optional step is tried again at an agent that was not there counts its tries anew, and a new
+// A cancel while the undo of an optional step is tried again at an agent that was not there counts its tries from one, and a new
 // owner knows of the one that is out.
 //
 // covers: inv6

@@ -40,8 +40,8 @@ func (l *Limit) OfKey() Limit {
 	return Limit{Agent: l.Agent, Concurrent: l.KeyConcurrent, RateMilli: l.KeyRateMilli, Revision: l.Revision}
 }
 
-// Anew reports what of a limit was not there before, in all or for keys: what holders had of such a thing earlier is nothing.
-func (l *Limit) Anew(was *Limit) (inAll, keys bool) {
+// StartsOver reports what of a limit was not there before, in all or for keys: what holders had of such a thing earlier is nothing.
+func (l *Limit) StartsOver(was *Limit) (inAll, keys bool) {
 	return l.InAll() && !was.InAll(), l.Key != "" && l.Key != was.Key
 }
 

@@ -19,6 +19,9 @@ func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
 // Add moves the instant by d, cut to microseconds.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d/time.Microsecond) }
 
+// Elapsed reports whether d has passed from i to now. It has if the clock was set back meanwhile: how much has is not known.
+func (i Instant) Elapsed(now Instant, d time.Duration) bool { return now >= i.Add(d) || now < i }
+
 // Sub is the duration from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i-j) * time.Microsecond }
 

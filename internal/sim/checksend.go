@@ -69,8 +69,8 @@ func (r *row) issued(c *core.Command) bool {
 	}
 	j := &r.journal[c.Seq-1]
 	if wait := (j.Kind == core.KindUnserved || j.Kind == core.KindUndoUnserved) && j.Next < 0; wait {
-		anew := c.Undo && c.Attempt == 1 // an operator has asked for the undo since
-		return c.Undo == (j.Kind == core.KindUndoUnserved) && (c.Attempt == j.Attempt+1 || anew) && j.Round == c.Round
+		again := c.Undo && c.Attempt == 1 // an operator has asked for the undo since
+		return c.Undo == (j.Kind == core.KindUndoUnserved) && (c.Attempt == j.Attempt+1 || again) && j.Round == c.Round
 	}
 	return j.Next >= 0 && j.Undo == c.Undo && j.NextAttempt == c.Attempt && j.Due == c.CompleteBy && j.Round == c.Round
 }

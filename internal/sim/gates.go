@@ -117,21 +117,18 @@ var otherAgent = map[string]string{
 	"agent.reserve": "agent.charge", "agent.charge": "agent.ship", "agent.ship": "agent.reserve",
 }
 
-// setLimit is an operator who sets or removes the limit of an agent. Grants stay until they end, but those of what it bounds anew, as in SQL.
+// setLimit is an operator who sets or removes the limit of an agent.
 func (w *World) setLimit(l core.Limit, gone bool) {
 	m := w.Store
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := maps.Clone(m.limits)
 	was := m.limits[l.Agent]
-	l.Revision = was.Revision + 1
-	inAll, keys := l.Anew(&was)
-	maps.DeleteFunc(m.grants, func(of grantsOf, _ []core.Grant) bool {
-		return of.agent == l.Agent && (gone || inAll && !of.keyed || keys && of.keyed)
-	})
+	was.Agent, l.Revision = l.Agent, was.Revision+1
 	if all[l.Agent] = l; gone {
 		delete(all, l.Agent)
 	}
+	m.dropGrants(&was, all)
 	m.limits = all
 	w.gates.changed[l.Agent] = w.now
 	w.tell("", -1, "the limit of %s is %+v, removed: %v", l.Agent, l, gone)

@@ -305,10 +305,24 @@ func (w *World) checkPlaces(b bound, partition int, task string) {
 func (m *MemStore) SetLimits(all ...core.Limit) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	was := m.limits
 	m.limits = map[string]core.Limit{}
 	for _, l := range all {
 		m.limits[l.Agent] = l
 	}
+	for _, l := range was {
+		m.dropGrants(&l, m.limits)
+	}
+}
+
+// dropGrants forgets the grants of a limit that is gone by now, or of what it did not bound before, as in SQL: others stay until they
+// end. The store is locked.
+func (m *MemStore) dropGrants(was *core.Limit, now map[string]core.Limit) {
+	l, there := now[was.Agent]
+	inAll, keys := l.StartsOver(was)
+	maps.DeleteFunc(m.grants, func(of grantsOf, _ []core.Grant) bool {
+		return of.agent == was.Agent && (!there || inAll && !of.keyed || keys && of.keyed)
+	})
 }
 
 // GrantsOf returns what holders may use of the limit of an agent.

@@ -33,14 +33,14 @@ func testLimits(r *rig) {
 	r.equal("changed", get(r.s.Limits(r.ctx))(r), []core.Limit{other.Limit, second.Limit})
 	r.must(r.s.DeleteLimit(r.ctx, "book"))
 	r.must(r.s.DeleteLimit(r.ctx, "book"))
-	r.testLimitsAnew()
+	r.testLimitStartsOver()
 	if _, err := r.s.ClaimGrants(r.ctx, "book", start, []core.Grant{{Holder: "n/1"}}); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("a claim of a limit that is gone: %v", err)
 	}
 }
 
-// testLimitsAnew: what holders had of a limit counts while that changes, and is nothing when it bounds anew.
-func (r *rig) testLimitsAnew() {
+// testLimitStartsOver: what holders had of a limit counts while that changes, and is nothing of what the limit did not bound before.
+func (r *rig) testLimitStartsOver() {
 	r.Helper()
 	inAll := core.Limit{Agent: "ship", Concurrent: 5, Key: "type", KeyConcurrent: 5, Revision: 1}
 	was := inAll
@@ -53,7 +53,7 @@ func (r *rig) testLimitsAnew() {
 		{"another number", core.Limit{Agent: "ship", Concurrent: 6, Key: "type", KeyConcurrent: 6, Revision: 2}, 1, 1},
 		{"other keys", core.Limit{Agent: "ship", Concurrent: 6, Key: "id", KeyConcurrent: 5, Revision: 3}, 0, 5},
 		{"only keys", core.Limit{Agent: "ship", Key: "id", KeyConcurrent: 5, Revision: 4}, 0, 0},
-		{"in all, anew", core.Limit{Agent: "ship", Concurrent: 5, Key: "id", KeyConcurrent: 5, Revision: 5}, 5, 0},
+		{"in all, again", core.Limit{Agent: "ship", Concurrent: 5, Key: "id", KeyConcurrent: 5, Revision: 5}, 5, 0},
 	} {
 		r.limited(c.is)
 		got := r.claim("ship", start, core.Grant{Holder: c.name, Wanted: 5, Until: start.Add(time.Minute)}, core.Grant{Keyed: true, Key: "k", Holder: c.name, Wanted: 5, Until: start.Add(time.Minute)})
@@ -243,7 +243,7 @@ func testKeyGrants(r *rig) {
 	}
 	r.limited(core.Limit{Agent: "pay", Concurrent: 10, Key: "input.c", KeyConcurrent: 3, Revision: 3})
 	if n, _ := r.keysOf("pay", start); n != 0 {
-		r.Errorf("a limit with keys anew has %d", n)
+		r.Errorf("a limit with keys again has %d", n)
 	}
 	r.claim("pay", start, keyed("a", "n/2", 20))
 
