@@ -208,7 +208,7 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 // planText is a plan as lines, so that two versions can be compared.
 func planText(p *core.Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "complete by %s\ngrace %s\ninput up to %d bytes\n", duration(p.CompleteBy), duration(p.Grace), p.InputMax)
+	fmt.Fprintf(&b, "complete by %s\ngrace %s\ninput up to %d bytes\norder: %s\n", duration(p.CompleteBy), duration(p.Grace), p.InputMax, p.Order())
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		fmt.Fprintf(&b, "step %s\n  agent %s\n", s.Name, s.Agent)

@@ -264,7 +264,7 @@ var faults = []section{
 		{"L24", "A place is freed, and a call counted, by the commit of the answer", ""},
 	}},
 	{"Money is right", []subject{
-		{"W1", "A plan without `after` runs its steps in the order written, in every form, and the order is told in words", "plans as data run them in parallel, plans in Go in order"},
+		{"W1", "A plan without `after` runs its steps in the order written, in every form, and the order is told in words", ""},
 		{"W2", "A signal answers the round and the input that it was given for", "an approval of an earlier try, or of another input, lets the new one through"},
 		{"W3", "A number that passes an expression comes out numerically equal, or is refused with the field's path", "numbers over 2^63 or 17 digits are rounded"},
 		{"W4", "An HTTP service is called once for each attempt in the journal", ""},

@@ -60,7 +60,7 @@ func TestKindsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(Normal(&p), Normal(&normal)) {
 		t.Errorf("%+v, want\n%+v", Normal(&normal), Normal(&p))
 	}
-	want := "411eeb5"
+	want := "a1aecb6"
 	if got := Hash(a); !strings.HasPrefix(got, want) {
 		t.Errorf("hash %.7s, want %s\n%s", got, want, a)
 	}
