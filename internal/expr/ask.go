@@ -12,7 +12,6 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/seal"
 )
 
 // Bind is what answers the expressions for a task, as it is when it is asked.
@@ -251,22 +250,15 @@ func (v *view) readResults() any {
 
 // read reads a payload; of one that cannot be read the evaluation fails.
 func (v *view) read(what string, data []byte) any {
-	if _, sealed := seal.Of(data); sealed {
-		return v.refuse(fmt.Errorf("%s is encrypted: an expression cannot read it", what))
-	}
-	value, err := fromJSON(data)
+	value, err := Payload(what, data)
 	switch {
+	case err != nil && v.err == nil:
+		v.err = err
+		fallthrough
 	case err != nil:
-		return v.refuse(fmt.Errorf("%s: %w", what, err))
+		return types.WrapErr(err)
 	case value == nil:
 		return types.NullValue
 	}
 	return value
-}
-
-func (v *view) refuse(err error) any {
-	if v.err == nil {
-		v.err = err
-	}
-	return types.WrapErr(err)
 }

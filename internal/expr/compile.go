@@ -152,11 +152,14 @@ const (
 var bareEnv, plainEnv, elementEnv, errEnv = environments()
 
 func environments() (bare, plain, element *cel.Env, err error) {
-	bare, err = cel.NewEnv(
+	library, err := standard()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	bare, err = cel.NewCustomEnv(append(library, cel.EagerlyValidateDeclarations(true),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableIdentifierEscapeSyntax(), cel.EnableMacroCallTracking(),
 		cel.ParserRecursionLimit(nestingMax), cel.ParserExpressionSizeLimit(core.ExpressionBytesMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexSizeMax),
-		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions(),
-	)
+		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions())...)
 	if err != nil {
 		return nil, nil, nil, err
 	}

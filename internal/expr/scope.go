@@ -164,11 +164,7 @@ func Payload(what string, data []byte) (any, error) {
 	if _, sealed := seal.Of(data); sealed {
 		return nil, fmt.Errorf("%s is encrypted: an expression cannot read it", what)
 	}
-	v, err := fromJSON(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return v, nil
+	return fromJSON(what, data)
 }
 
 // Value is what an expression gave.
@@ -195,7 +191,7 @@ func (v Value) Plain() (text string, ok bool) {
 		return text, true
 	}
 	switch v.v.(type) {
-	case types.Int, types.Uint, types.Double, types.Bool, types.Timestamp:
+	case types.Int, types.Uint, types.Double, exact, types.Bool, types.Timestamp:
 		data, err := toJSON(v.v, core.ExpressionBytesMax)
 		return strings.Trim(string(data), `"`), err == nil
 	}
