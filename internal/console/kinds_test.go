@@ -144,7 +144,7 @@ func TestSignalPage(t *testing.T) {
 	}
 	rec := get(t, h, at)
 	body := rec.Body.String()
-	for _, want := range []string{`name="value/approved"`, `name="value/limit"`, `max="1000000"`, `<option value="&#34;business&#34;">business</option>`, `name="value/by/name"`, `maxlength="40"`, "cents"} {
+	for _, want := range []string{`name="value/approved"`, `name="value/limit"`, `inputmode="decimal"`, `<option value="&#34;business&#34;">business</option>`, `name="value/by/name"`, `maxlength="40"`, "cents"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the form has no %s", want)
 		}

@@ -91,7 +91,8 @@ func members(form reflect.Value) (yaml.MapSlice, error) {
 		case *[]string:
 			value = *v
 		case json.RawMessage:
-			if err := yaml.UnmarshalWithOptions(v, &value, yaml.UseOrderedMap()); err != nil {
+			var err error
+			if value, err = ordered(v); err != nil {
 				return nil, err
 			}
 		case []planform.Step:
