@@ -199,7 +199,11 @@ func (v *view) ResolveName(name string) (any, bool) {
 	switch name {
 	case varInput:
 		if v.input == nil {
-			v.input = v.read("the input", v.taken())
+			taken := v.t.Input
+			if v.step >= 0 {
+				taken = v.t.Seen(v.step)
+			}
+			v.input = v.read("the input", taken)
 		}
 		return v.input, true
 	case varResults:
@@ -220,16 +224,6 @@ func (v *view) Parent() cel.Activation { return nil }
 
 // AsPartialActivation implements cel.Activation.
 func (v *view) AsPartialActivation() (interpreter.PartialActivation, bool) { return nil, false }
-
-// taken is the task's input as the step has it, also after the task was edited.
-func (v *view) taken() []byte {
-	if v.step >= 0 {
-		if n := v.t.Steps[v.step].Input; n > 0 {
-			return v.t.Earlier[n-1]
-		}
-	}
-	return v.t.Input
-}
 
 // readResults are those of the steps that the expression may name, each that is done.
 func (v *view) readResults() any {
