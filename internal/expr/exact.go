@@ -105,7 +105,7 @@ func standard() ([]cel.EnvOption, error) {
 	without := env.NewLibrarySubset()
 	for _, f := range stdlib.Functions() {
 		name := f.Name()
-		if mirrors[name] == "" && !slices.Contains(calculations, name) {
+		if mirrors[name] == "" && !slices.Contains(calculations, name) && name != operators.Index {
 			continue
 		}
 		bindings, err := f.Bindings()
@@ -114,6 +114,10 @@ func standard() ([]cel.EnvOption, error) {
 		}
 		bound[name] = bindings[0]
 		without.AddExcludedFunctions(env.NewFunction(name))
+		if name == operators.Index { // as CEL has it, what an element of a payload is would follow from what stands beside it
+			overloads[name] = []cel.FunctionOpt{decls.Overload("index", []*cel.Type{cel.DynType, cel.DynType}, cel.DynType)}
+			continue
+		}
 		for _, o := range f.OverloadDecls() {
 			overloads[name] = append(overloads[name], decls.Overload(o.ID(), o.ArgTypes(), o.ResultType()))
 		}

@@ -98,6 +98,10 @@ func (s *Scope) Compile(source string, want Type) (*Expression, []Fault) {
 	if is := ast.OutputType(); want != AnyType && !is.IsExactType(want.cel()) && !is.IsExactType(cel.DynType) {
 		return nil, []Fault{{1, 1, "it gives " + typeWords(is.String()) + ", want " + typeWords(want.cel().String())}}
 	}
+	a := arithmetic{ast: ast.NativeRep(), root: func(string) known { return dependent }} // payloads of a Scope have no schema
+	if a.visit(a.ast.Expr(), nil); len(a.wrong) > 0 {
+		return nil, a.wrong
+	}
 	x := &expression{source: source, ast: ast}
 	var err error
 	if x.program, err = s.env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostMax)); err != nil {
