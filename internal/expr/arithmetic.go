@@ -39,8 +39,7 @@ func (k known) depends() bool {
 
 // at is what a step from it leads to.
 func (k known) at(step jsonschema.Step) known {
-	k.path = append(slices.Clip(k.path), step)
-	return k.proven()
+	return proven(k.schema, append(slices.Clip(k.path), step), k.hint)
 }
 
 // schemaTypes are the types of CEL that those of JSON Schema are; a number is an int or a double, as it comes.
@@ -49,14 +48,14 @@ var schemaTypes = map[string]*types.Type{
 	jsonschema.Array: types.NewListType(types.DynType), jsonschema.Object: types.NewMapType(types.StringType, types.DynType),
 }
 
-// proven is what its schema says of it.
-func (k known) proven() known {
-	says := k.schema.Type(k.path...)
-	k.is, k.number = schemaTypes[says], says == jsonschema.Number
-	if k.is == nil {
-		k.is = types.DynType
+// proven is what a schema says of a place in a payload; hint says who has the schema, or could have it.
+func proven(schema *jsonschema.Schema, path []jsonschema.Step, hint string) known {
+	says := schema.Type(path...)
+	is := schemaTypes[says]
+	if is == nil {
+		is = types.DynType
 	}
-	return k
+	return known{is: is, number: says == jsonschema.Number, schema: schema, path: path, hint: hint}
 }
 
 // arithmetic refuses what would calculate with a value whose type depends on the data: 250 / 100 > 2 is false, 250.5 / 100

@@ -252,7 +252,7 @@ func (p *Program) schema(hint, text string) known {
 	if _, seen := p.schemas[text]; !seen && text != "" {
 		p.schemas[text], _ = jsonschema.Compile(text)
 	}
-	return known{schema: p.schemas[text], hint: hint}.proven()
+	return proven(p.schemas[text], nil, hint)
 }
 
 // typeOf is what an expression of that field has to give; nil: anything.
