@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/decimal"
 	"duly.dev/duly/internal/jsonschema"
 )
 
@@ -62,6 +64,7 @@ func proven(schema *jsonschema.Schema, path []jsonschema.Step, hint string) know
 // fails, so that one amount would take another way than the next.
 type arithmetic struct {
 	ast   *ast.AST
+	text  []rune                  // the expression as it is written
 	root  func(name string) known // of input and element
 	step  func(name string) known // of the result of a step; nil: there are none
 	wrong []Fault
@@ -70,6 +73,8 @@ type arithmetic struct {
 // visit walks an expression; bound is what is known of the names that macros have bound in it.
 func (a *arithmetic) visit(e ast.Expr, bound map[string]known) {
 	switch e.Kind() {
+	case ast.LiteralKind:
+		a.literal(e)
 	case ast.SelectKind:
 		a.visit(e.AsSelect().Operand(), bound)
 	case ast.CallKind:
@@ -100,6 +105,21 @@ func (a *arithmetic) visit(e ast.Expr, bound map[string]known) {
 		a.visit(c.LoopCondition(), inner)
 		a.visit(c.LoopStep(), inner)
 		a.visit(c.Result(), inner)
+	}
+}
+
+// decimalLiteral is a number as an expression has it.
+var decimalLiteral = regexp.MustCompile(`^-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?`)
+
+// literal refuses a number with more digits than a double has.
+func (a *arithmetic) literal(e ast.Expr) {
+	is, double := e.AsLiteral().(types.Double)
+	at, ok := a.ast.SourceInfo().GetOffsetRange(e.ID())
+	if !double || !ok || int(at.Start) > len(a.text) {
+		return
+	}
+	if text := decimalLiteral.FindString(string(a.text[at.Start:])); text != "" && !decimal.Same(text, plainDouble(float64(is))) {
+		a.note(e, fmt.Sprintf("%.40s has more digits than a double: 64 bits make it %s", text, plainDouble(float64(is))))
 	}
 }
 
@@ -214,7 +234,7 @@ func (a *arithmetic) check(c ast.CallExpr, bound map[string]known) {
 	names := make([]string, len(all))
 	for i, x := range c.Args() {
 		if names[i] = all[i].is.String(); all[i].depends() && !calculates(x) { // whose own operands are told
-			a.note(x, all[i].advice(a.text(x), beside))
+			a.note(x, all[i].advice(a.written(x), beside))
 		}
 	}
 	if len(all) == 2 && !all[0].depends() && !all[1].depends() && all[0].is.Kind() != all[1].is.Kind() && !timed(all[0].is) {
@@ -240,8 +260,8 @@ func (k known) advice(text string, beside *types.Type) string {
 	return fmt.Sprintf("what type %s has depends on the data: say int(%s) or double(%s), or give %s in which it is an integer", text, text, text, k.hint)
 }
 
-// text is an expression as it is written.
-func (a *arithmetic) text(e ast.Expr) string {
+// written is an expression as text.
+func (a *arithmetic) written(e ast.Expr) string {
 	text, err := cel.ExprToString(e, a.ast.SourceInfo())
 	if err != nil {
 		return "it"

@@ -221,7 +221,7 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 
 // arithmetic is what is wrong with the arithmetic of an expression, by the schemas of the plan.
 func (p *Program) arithmetic(x *expression) []Fault {
-	a := arithmetic{ast: x.ast.NativeRep(), step: func(name string) known {
+	a := arithmetic{ast: x.ast.NativeRep(), text: []rune(x.source), step: func(name string) known {
 		if i := p.plan.StepIndex(name); i >= 0 && p.plan.Steps[i].Kind == core.SignalStep {
 			return p.schema("step "+name+" a schema", p.plan.Steps[i].Schema)
 		}

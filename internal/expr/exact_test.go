@@ -51,6 +51,23 @@ func TestNumbersPassUnchanged(t *testing.T) {
 	})
 }
 
+// A number that an expression itself has is not rounded either.
+//
+// covers: W3
+func TestLiteralsKeepTheirDigits(t *testing.T) {
+	for source, want := range map[string]string{
+		`{"é": 0.1, "n": [0.12345678901234567890]}`:                                     "column 18: 0.12345678901234567890 has more digits than a double: 64 bits make it 0.12345678901234568\n",
+		`input.n == 9007199254740993.0`:                                                 "column 12: 9007199254740993.0 has more digits than a double: 64 bits make it 9.007199254740992e+15\n",
+		`-1234567890123456.78 < 1.0`:                                                    "column 1: -1234567890123456.78 has",
+		`[0.1, -2.5, 1e300, .5, 100.0, 9007199254740993, 9007199254740992.0].map(x, x)`: "",
+	} {
+		_, err := Compile(order(func(p *core.Plan) { p.Steps[2].Input = source }))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %s", source, err, want)
+		}
+	}
+}
+
 // What 64 bits cannot hold compares with every number, on either side, and is text where text is asked for. What would
 // calculate with it fails, and names its place.
 //

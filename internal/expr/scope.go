@@ -98,7 +98,7 @@ func (s *Scope) Compile(source string, want Type) (*Expression, []Fault) {
 	if is := ast.OutputType(); want != AnyType && !is.IsExactType(want.cel()) && !is.IsExactType(cel.DynType) {
 		return nil, []Fault{{1, 1, "it gives " + typeWords(is.String()) + ", want " + typeWords(want.cel().String())}}
 	}
-	a := arithmetic{ast: ast.NativeRep(), root: func(string) known { return dependent }} // payloads of a Scope have no schema
+	a := arithmetic{ast: ast.NativeRep(), text: []rune(source), root: func(string) known { return dependent }} // payloads of a Scope have no schema
 	if a.visit(a.ast.Expr(), nil); len(a.wrong) > 0 {
 		return nil, a.wrong
 	}
