@@ -30,14 +30,28 @@ func fromJSON(what string, data []byte) (any, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, fmt.Errorf("%s: more than one JSON value", what)
 	}
-	return numbers(v, &spotIn{name: what})
+	n, err := numbers(v, nil)
+	if errors.Is(err, errPlace) { // seldom, so that places are not noted before
+		n, err = numbers(v, &spotIn{name: what})
+	}
+	return n, err
 }
 
-// spotIn is a place in a payload.
+// errPlace is of a number of which the place is needed.
+var errPlace = errors.New("place")
+
+// spotIn is a place in a payload; nil: it is not noted.
 type spotIn struct {
 	up    *spotIn
 	name  string // of the member, or of the payload
 	index int    // of the element, where there is no name
+}
+
+func (s *spotIn) at(name string, index int) *spotIn {
+	if s == nil {
+		return nil
+	}
+	return &spotIn{s, name, index}
 }
 
 // String is as in "rows[3].total of the input".
@@ -61,21 +75,24 @@ func (s *spotIn) String() string {
 
 // numbers replaces the numbers in a value.
 func numbers(v any, at *spotIn) (any, error) {
-	var err error
 	switch v := v.(type) {
 	case json.Number:
 		return number(string(v), at)
 	case map[string]any:
 		for name, x := range v {
-			if v[name], err = numbers(x, &spotIn{up: at, name: name}); err != nil {
+			n, err := numbers(x, at.at(name, 0))
+			if err != nil {
 				return nil, err
 			}
+			v[name] = n
 		}
 	case []any:
 		for i, x := range v {
-			if v[i], err = numbers(x, &spotIn{up: at, index: i}); err != nil {
+			n, err := numbers(x, at.at("", i))
+			if err != nil {
 				return nil, err
 			}
+			v[i] = n
 		}
 	}
 	return v, nil
@@ -86,15 +103,18 @@ func number(text string, at *spotIn) (any, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, nil
 	}
-	canon, err := decimal.Canon(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: number %w", at, err)
-	}
+	canon, wrong := decimal.Canon(text)
 	if n, err := strconv.ParseInt(canon, 10, 64); err == nil {
 		return n, nil
 	}
 	if f, err := strconv.ParseFloat(canon, 64); err == nil && decimal.Same(canon, plainDouble(f)) {
 		return f, nil
+	}
+	switch {
+	case at == nil:
+		return nil, errPlace
+	case wrong != nil:
+		return nil, fmt.Errorf("%s: number %w", at, wrong)
 	}
 	return exact{canon, core.ShortText(at.String(), 200)}, nil
 }
