@@ -160,7 +160,7 @@ var packages = map[string]place{
 	"internal/submit/submittest": {imports: []string{"internal/submit"}},
 
 	// A plan as JSON, the same on the wire and in the store.
-	"internal/planform": {imports: []string{"internal/core"}},
+	"internal/planform": {imports: []string{"internal/core", "internal/decimal"}},
 	// Payloads checked by JSON Schema.
 	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal"}},
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/decimal"
 )
 
 // Version is the version of the form.
@@ -145,7 +146,8 @@ func names(p *core.Plan, steps []int, what string) ([]string, error) {
 	return all, nil
 }
 
-// schemaForm is a schema in the one form that its meaning has: members in order, no spaces. Empty: none.
+// schemaForm is a schema in the one form that its meaning has: members in order, no spaces, one spelling of a number. Empty:
+// none.
 func schemaForm(field, schema string) (json.RawMessage, error) {
 	if schema == "" {
 		return nil, nil
@@ -164,6 +166,10 @@ func schemaForm(field, schema string) (json.RawMessage, error) {
 	default:
 		return nil, fmt.Errorf("%s is %s, want a JSON Schema: an object, true or false", field, short(schema))
 	}
+	value, err := spelled(value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: number %w", field, err)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -171,6 +177,28 @@ func schemaForm(field, schema string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// spelled gives each number in a value its one spelling.
+func spelled(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case json.Number:
+		canon, err := decimal.Canon(v.String())
+		return json.Number(canon), err
+	case map[string]any:
+		for name := range v {
+			if v[name], err = spelled(v[name]); err != nil {
+				return nil, err
+			}
+		}
+	case []any:
+		for i := range v {
+			if v[i], err = spelled(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
 }
 
 // millis turns durations into whole milliseconds and keeps the first error.
