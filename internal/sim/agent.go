@@ -191,6 +191,9 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 	if w.fault(AgentUnsure) {
 		return nil, errHandler
 	}
+	if w.fault(AgentFails) {
+		return nil, agents.Fail(errHandler)
+	}
 	return []byte(`{"step":"` + c.Step + `"}`), nil
 }
 
