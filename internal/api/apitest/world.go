@@ -218,12 +218,16 @@ func (w *World) Submit(r ingest.Request) {
 	w.Lock()
 	w.Submitted = append(w.Submitted, r)
 	seq := uint64(len(w.Submitted))
+	var state core.State // of the task that it is already
+	if i := slices.IndexFunc(w.Tasks, func(t core.View) bool { return t.ID == r.ID }); i >= 0 {
+		state = w.Tasks[i].State
+	}
 	w.Unlock()
 	if r.Type != w.Plan.Name {
 		r.Answer(ingest.Answer{Task: r.ID, Err: ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown", core.QuoteShort(r.Type))})
 		return
 	}
-	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions), Warning: w.Warning})
+	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions), State: state, Warning: w.Warning})
 }
 
 // Ask implements api.Controls.
