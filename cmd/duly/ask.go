@@ -64,8 +64,8 @@ func reasonOf(std streams, given string, needed bool) (string, error) {
 			return "", misuse("reason: none given, want one")
 		}
 	}
-	if len(given) > operate.ReasonBytesMax {
-		return "", misuse("reason: %d bytes, the limit is %d", len(given), operate.ReasonBytesMax)
+	if err := core.CheckWords("reason", given); err != nil {
+		return "", misuse("%v", err)
 	}
 	return given, nil
 }

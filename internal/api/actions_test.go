@@ -164,7 +164,7 @@ func TestActionsRefused(t *testing.T) {
 		{olga, operate.Request{Action: operate.ActionResolve, As: core.StateUndone}, 400, "reason", "resolve needs one"},
 		{olga, operate.Request{Action: operate.ActionAccept, Result: []byte(`1`)}, 400, "reason", "accept needs one"},
 		{olga, operate.Request{Action: operate.ActionEdit, Input: []byte(`1`)}, 400, "reason", "edit needs one"},
-		{olga, operate.Request{Action: operate.ActionCancel, Reason: strings.Repeat("x", operate.ReasonBytesMax+1)}, 400, "reason", "1001 bytes, want at most 1000"},
+		{olga, operate.Request{Action: operate.ActionCancel, Reason: strings.Repeat("x", core.WordsBytesMax+1)}, 400, "reason", "1001 bytes, want at most 1000"},
 		{olga, operate.Request{Action: operate.ActionCancel, Reason: "a\x00b"}, 400, "reason", "without control characters"},
 		{olga, operate.Request{Action: operate.ActionCancel, Step: "drone"}, 400, "step", "cancel takes no step"},
 		{olga, operate.Request{Action: operate.ActionResubmit, Step: "a b"}, 400, "step", "a b"},
@@ -201,7 +201,7 @@ func TestActionsRefused(t *testing.T) {
 			t.Errorf("%s: asked %+v, the trail has %+v", x.r.Action, d.controls, d.trail.entries)
 			continue
 		}
-		if e := d.trail.entries[0]; e.Outcome != "refused: "+bad.Detail || e.Key != "" || len(e.Reason) > operate.ReasonBytesMax || len(e.After) > 1000 {
+		if e := d.trail.entries[0]; e.Outcome != "refused: "+bad.Detail || e.Key != "" || len(e.Reason) > core.WordsBytesMax || len(e.After) > 1000 {
 			t.Errorf("%s: the trail has %+v", x.r.Action, e)
 		}
 	}

@@ -110,6 +110,9 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
 		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown goes with a cancel only")
 	}
+	if err := core.CheckWords("reason", c.Reason); err != nil {
+		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%v", err)
+	}
 	asked := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
 	view, err := a.look(ctx, &c, asked.Partition)
 	switch {

@@ -278,7 +278,7 @@ var faults = []section{
 		{"W12", "Types of an expression come from the schema of the input; arithmetic on unknown types is refused", "a division is of integers for one input and of fractions for the next"},
 		{"W13", "A submission that races with itself is told that it is undecided, with a time to come back", ""},
 		{"W14", "A value in range means itself; what is absent is stored as absent", ""},
-		{"W15", "One validation of a kind of value, at every door, in both directions", "bytes that are no UTF-8, NUL and reasons are refused at one door and taken at another"},
+		{"W15", "One validation of a kind of value, at every door, in both directions", ""},
 	}},
 	{"Security", []subject{
 		{"P1", "The body of every request is bounded, on every route and method, and no temporary file is left", "a multipart body without credentials fills the temporary folder"},

@@ -260,7 +260,7 @@ func TestPython(t *testing.T) {
 }
 
 // TestFailures: what the system refuses may pass, 500; what the program does not understand fails for good, 512, and the
-// agent goes on. covers: W7
+// agent goes on.
 func TestFailures(t *testing.T) {
 	t.Run("JavaScript", func(t *testing.T) { failures(t, javaScript(t), "node", "agent.mjs") })
 	t.Run("Python", func(t *testing.T) {

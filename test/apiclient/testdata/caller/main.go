@@ -58,7 +58,7 @@ func main() {
 	check("getTask", err, task != nil && task.JSON200 != nil && *task.JSON200.Why != "" && len(*task.JSON200.Steps) == 2, body(task))
 	none, err := c.GetTaskWithResponse(ctx, "order", "nope", nil)
 	check("getTask of none", err, none != nil && none.ApplicationproblemJSONDefault != nil && none.ApplicationproblemJSONDefault.Status == 404, body(none))
-	deleted, err := c.DeleteTaskWithResponse(ctx, "order", "t-1", nil, client.DeleteTaskJSONRequestBody{Reason: text("r")})
+	deleted, err := c.DeleteTaskWithResponse(ctx, "order", "t-1", &client.DeleteTaskParams{Reason: text("r")})
 	check("deleteTask", err, deleted != nil && deleted.JSON202 != nil && deleted.JSON202.Asked == "cancel", body(deleted))
 	state := client.ListTasksParamsState("error")
 	tasks, err := c.ListTasksWithResponse(ctx, &client.ListTasksParams{State: &state})
