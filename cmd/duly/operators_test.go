@@ -205,7 +205,7 @@ func (e *engine) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r
 	if e.refuse != nil {
 		return operate.Answer{}, e.refuse
 	}
-	return operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "it starts again", Position: "1.5", Audit: 17, Again: r.Key == "again"}, nil
+	return operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "asked: it starts again", Position: "1.5", Audit: 17, Again: r.Key == "again"}, nil
 }
 
 func (e *engine) Preview(_ context.Context, _ operate.Actor, sel operate.Selection, r operate.Request) (operate.Preview, error) {

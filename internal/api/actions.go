@@ -108,7 +108,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 	if control.IfSeq == 0 && guarded(r.Action, view.State) {
 		control.IfSeq = before
 	}
-	outcome, bad := foresee(&control, &view)
+	outcome, bad := a.asks.decide(ctx, &control, &view)
 	if bad == nil {
 		bad = sealed(&r, &view)
 	}

@@ -474,7 +474,7 @@ func (w *World) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r 
 		w.Asked = append(w.Asked, r)
 		w.Trail = append(w.Trail, operate.AuditEntry{Number: int64(len(w.Trail) + 1), At: w.Now, Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(r.Action),
 			Target: "task/" + task.Type + "/" + task.ID, Reason: r.Reason, Outcome: "asked", Key: r.Key})
-		a = operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "it starts again", Position: "1.7", Audit: int64(len(w.Trail))}
+		a = operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "asked: it starts again", Position: "1.7", Audit: int64(len(w.Trail))}
 		return nil
 	})
 	return a, err
