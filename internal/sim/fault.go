@@ -104,7 +104,6 @@ const (
 	AgentBusy   // 429
 	AgentError  // without an effect
 	AgentUnsure // an error after the effect
-	AgentFails  // for good, after the effect
 	AgentHangs  // until its time is over, and takes effect late
 	AgentDeaf   // ignores its context: at work past its time
 	AgentRefuses
@@ -121,6 +120,7 @@ const (
 	Pinned        // nor that: they want partitions elsewhere
 
 	BothRestored // SQL and streams, from copies of different times; drawn apart
+	AgentFails   // for good, after the effect; some of those that are unsure
 
 	faultCount
 )
@@ -165,12 +165,12 @@ var kinds = [faultCount]struct {
 
 	AgentCrashBefore: {"agent crash before", 0.01}, AgentCrashDuring: {"agent crash during", 0.015}, AgentCrashAfter: {"agent crash after", 0.015},
 	AgentsDown: {name: "agents down"}, AgentsAway: {"agents away", 0.3}, AgentsFull: {"agents full", 0.3}, UndoBroken: {"undo broken", 0.3}, AgentsFail: {"agents fail", 0.4}, AgentStops: {"agent stops", 0.03}, AgentBusy: {"agent busy", 0.03}, AgentError: {"agent error", 0.05},
-	AgentUnsure: {"agent unsure", 0.05}, AgentFails: {"agent fails for good", 0.02}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
+	AgentUnsure: {"agent unsure", 0.05}, AgentHangs: {"agent hangs", 0.04}, AgentDeaf: {"agent deaf", 0.03}, AgentRefuses: {"agent refuses", 0.03},
 	UndoOfRunning: {name: "undo of running"}, WindowFull: {name: "window full"}, InFlightFull: {name: "in flight full"},
 	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"}, Keyed: {"limit with keys", 0.5}, KeyReached: {name: "limit of a key reached"},
 	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
-	BothRestored: {"both restored", 0.05},
+	BothRestored: {"both restored", 0.05}, AgentFails: {name: "agent fails for good"},
 }
 
 // String is the fault's name.
