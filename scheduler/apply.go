@@ -119,7 +119,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		s.use(p, e)
 		ev := core.Event{
-			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq,
+			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy(),
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		boundResult(e, of, &ev)
@@ -195,7 +195,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 			continue
 		}
 		s.use(p, e)
-		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq})
+		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy()})
 	}
 	return false, nil
 }

@@ -52,6 +52,18 @@ var undoMutants = []mutant{
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},
 	{
+		name: "answer-of-any-copy", invariant: 7, file: "internal/core/await.go",
+		old: "return s.Resent || s.Copy == ev.Copy }", new: "return true }",
+		fault: "a second answer to one copy counts for the next, which may be at work",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "copies-share-a-number", invariant: 7, file: "internal/core/await.go",
+		old: "\ts.Copy++\n", new: "",
+		fault: "a retry has the number of the copy before",
+		run:   "^TestScripts$",
+	},
+	{
 		name: "replay-forgets-resend", invariant: 7, file: "internal/core/replay.go",
 		old: "\t\t\ts.Resent = true // the journal does not say how often it was sent\n", new: "\t\t\ts.Resent = false\n",
 		fault: "a replayed command counts as sent once",

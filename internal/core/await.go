@@ -17,8 +17,8 @@ const (
 	OwnedFor = time.Second
 )
 
-// unserved takes back a command that reached no agent. When a journalled
-// command was sent twice, one copy may have been heard: then only its answer or its
+// unserved takes back a command that reached no agent. When two owners
+// sent a journalled command, one copy may have been heard: then only its answer or its
 // complete-by counts.
 func (d *decision) unserved() error {
 	i := d.answered()
@@ -26,11 +26,13 @@ func (d *decision) unserved() error {
 		return d.stale("no command is out under the number")
 	}
 	s := &d.t.Steps[i]
-	if s.again() {
+	switch {
+	case !s.answers(d.ev):
+		return d.stale("it is about another copy of the command")
+	case s.again():
 		d.retryLater(i)
 		return nil
-	}
-	if s.Resent {
+	case s.Resent:
 		return d.stale("the command was sent more than once")
 	}
 	d.await(i, 0, "no agent listens on "+d.p.Steps[i].Agent)
@@ -42,17 +44,15 @@ func (d *decision) unserved() error {
 func (d *decision) busy(i int) {
 	s := &d.t.Steps[i]
 	if s.again() && s.Busy {
-		// Retries share a number, so this may be a second answer to the one before:
-		// it does not prove that no agent is at work on this one.
-		s.Resent = true
-		if s.Status != StepUndoing {
-			s.EffectsPossibleUntil = d.quietAfter(i)
-		}
 		d.retryLater(i)
 		return
 	}
 	d.await(i, d.ev.Code, cut(d.ev.Error))
 }
+
+// answers reports whether an event is about the copy that is out. An owner sends a copy when the one before was answered
+// or given back, so the others are over. Of what two owners have sent, any copy may be the one.
+func (s *StepState) answers(ev *Event) bool { return s.Resent || s.Copy == ev.Copy }
 
 // await begins a wait. The try is no attempt.
 func (d *decision) await(i, code int, text string) {
@@ -81,6 +81,7 @@ func (d *decision) retryLater(i int) {
 	s.Out, s.Heard = 0, 0
 	s.Attempt--
 	s.Tries++
+	s.Copy++
 	s.Due = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
 	d.wakeNext()
 }
@@ -101,7 +102,7 @@ func (d *decision) again(i int) {
 		}
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
-	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due, Again: true})
+	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due, Again: true})
 }
 
 // heard ends a wait by the row that makes the retry now out a command like any other:
@@ -171,7 +172,7 @@ func (s *StepState) Journalled() StepState {
 		c.Out = 0
 		c.Attempt--
 	}
-	c.Resent, c.Tries, c.Heard = false, 0, 0
+	c.Resent, c.Copy, c.Tries, c.Heard = false, 0, 0, 0
 	if c.own != nil && c.own.Only {
 		c.change(func(own *StepOwn) { own.Only = false })
 	}

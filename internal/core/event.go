@@ -38,6 +38,7 @@ type Event struct {
 	IfSeq  int64   // of a request: the newest journal row that the requester knows; 0: whatever it is
 
 	Seq    int64   // of Reply, Unserved, Probed: journal row that issued the command
+	Copy   uint32  // of Reply, Unserved: which copy of the command, as its Effect has it
 	Code   int     // of Reply: 0 = success, else the Nats-Service-Error-Code
 	Error  string  // of Reply, Poison: text of the failure
 	Result []byte  // of Reply, Probed and Accept: JSON

@@ -28,6 +28,7 @@ type Command struct {
 	Number     int64 // of the task in its partition
 	Seq        int64 // journal row that issued it; with Partition, Number and Commit it is the fence of the reply
 	Commit     int64 // the commit that wrote that row: another life of the database wrote it in another
+	Copy       uint32
 	Task       string
 	Type       string
 	Step       string
@@ -80,9 +81,19 @@ type Reply struct {
 	From      string // the instance of the agent that answers, as it says; may be empty
 }
 
-// Token shows that a reply answers one command as one commit issued it. The adapter
-// that sends the command makes it; the owner of the task has it checked.
-type Token [8]byte
+// Token shows that a reply answers one copy of one command as one commit issued it. The adapter
+// that sends the command makes it; the owner of the task has it checked. It begins with the number of the copy.
+type Token [12]byte
+
+// TokenOf is the token of the nth copy of a command, without a proof.
+func TokenOf(nth uint32) Token {
+	return Token{byte(nth >> 24), byte(nth >> 16), byte(nth >> 8), byte(nth)}
+}
+
+// Copy is which copy of its command the token is of.
+func (t *Token) Copy() uint32 {
+	return uint32(t[0])<<24 | uint32(t[1])<<16 | uint32(t[2])<<8 | uint32(t[3])
+}
 
 // Codes of failed replies with a meaning of their own; they are HTTP's.
 const (

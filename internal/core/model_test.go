@@ -61,24 +61,33 @@ func (m *model) checkProbed(a ask, rows []Record) string {
 
 // try is one command, known by the number of the journal row that issued it.
 type try struct {
-	seq     int64
-	key     effectKey
-	undo    bool
-	due     Instant
-	copies  int     // that left or may leave, and have not been given back
-	counted bool    // its answer was taken
-	retry   bool    // of a step that waits for its agent: copies leave one after the other
-	out     Instant // complete-by of the copy that left last
+	seq    int64
+	key    effectKey
+	undo   bool
+	due    Instant
+	copies int     // that left or may leave, and have neither been answered nor given back
+	retry  bool    // of a step that waits for its agent: copies leave one after the other
+	out    Instant // complete-by of the copy that left last
 }
 
 // hand is one copy of a command with an agent at work on it.
 type hand struct {
 	try  *try
+	copy uint32
 	done bool // it will do nothing more
+	over bool // the owner has taken its answer, or that it was given back
+}
+
+// end notes that the owner knows what became of the copy.
+func (h *hand) end() {
+	if !h.over {
+		h.over = true
+		h.try.copies--
+	}
 }
 
 type answer struct {
-	try  *try
+	*hand
 	code int
 	at   Instant // when it reached the owner's socket
 }
@@ -125,10 +134,10 @@ func (m *model) send(e Effect, round int, lost bool) {
 	t.retry = t.retry || e.Again
 	t.due, t.out = max(t.due, e.At), e.At
 	if lost {
-		m.zombies = append(m.zombies, &hand{try: t})
+		m.zombies = append(m.zombies, &hand{try: t, copy: e.Copy})
 		return
 	}
-	m.copies = append(m.copies, &hand{try: t})
+	m.copies = append(m.copies, &hand{try: t, copy: e.Copy})
 }
 
 // work lets one copy be worked on at now. code is what it would like to answer,
@@ -154,17 +163,17 @@ func (m *model) work(h *hand, now Instant, code int, effect, silent bool) string
 		e.applied++
 	}
 	if now < t.due && !silent { // after complete-by an agent is silent
-		m.replies = append(m.replies, answer{t, code, now})
+		m.replies = append(m.replies, answer{h, code, now})
 	}
 	return ""
 }
 
 // quiet says whether a do of k may still take effect at the time an undo leaves.
-// This is the rule of invariant 7 as the owner can know it: its answer was taken
-// and there was one copy, or none was heard, or its time and the grace are over.
+// This is the rule of invariant 7 as the owner can know it: each copy was answered or
+// given back, or its time and the grace are over.
 func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
 	for _, t := range m.tries {
-		over := now >= t.due+m.grace || t.copies == 0 || t.copies == 1 && t.counted
+		over := now >= t.due+m.grace || t.copies == 0
 		if t.key == k && !t.undo && !over {
 			return t, false
 		}
@@ -196,7 +205,7 @@ func (m *model) checkLate(a answer, rows []Record) string {
 		}
 	case r.Kind == KindLate && !a.try.undo && FinalCode(a.code):
 		for _, t := range m.tries {
-			if t.key == k && !t.undo && (t != a.try && t.copies > 0 && !(t.counted && t.copies == 1) || t.copies > 1) {
+			if t.key == k && !t.undo && (t != a.try && t.copies > 0 || t.copies > 1) {
 				return fmt.Sprintf("step %d counts as without effect, and do %d left %d times", k.step, t.seq, t.copies)
 			}
 		}

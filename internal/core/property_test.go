@@ -228,17 +228,19 @@ func (s *storm) deliver() {
 
 func (s *storm) reply(a answer, at Instant) {
 	out := s.task.OutSeq(a.try.seq)
-	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due && (!a.try.counted || a.try.retry)
+	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due
+	valid = valid && s.task.Steps[out].answers(&Event{Copy: a.copy})
 	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
 	before := s.task.Seq
-	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
+	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Copy: a.copy, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
+	s.done = []func(){a.end}
 	if !valid {
-		s.done = []func(){func() { s.breach(s.m.checkLate(a, s.out.Records)) }}
+		s.done = []func(){func() { s.breach(s.m.checkLate(a, s.out.Records)) }, a.end}
 	}
 	err := s.try(ev)
 	s.done = nil
 	if valid && err != nil && err != errLost {
-		s.rt.Fatalf("reply to %d at %d (complete-by %d, counted %v): %v", a.try.seq, at, a.try.due, a.try.counted, err)
+		s.rt.Fatalf("reply to %d at %d (complete-by %d): %v", a.try.seq, at, a.try.due, err)
 	}
 	if err != nil && s.task.Seq != before {
 		s.rt.Fatalf("a stale reply wrote a journal row")
@@ -253,10 +255,8 @@ func (s *storm) unservedSend() {
 	}
 	h := open[s.n("copy", len(open))]
 	h.done = true
-	h.try.copies-- // no agent is at work on it, whatever the owner makes of the news
-	if s.try(Event{Kind: EventUnserved, Seq: h.try.seq}) == errLost {
-		return
-	}
+	h.end() // no agent is at work on it, whatever the owner makes of the news
+	s.event(Event{Kind: EventUnserved, Seq: h.try.seq, Copy: h.copy})
 }
 
 // asked: an agent answers what became of a silent do, or its answer arrives.
@@ -420,9 +420,6 @@ func (s *storm) try(ev Event) error {
 	for _, done := range s.done {
 		done()
 	}
-	if t := s.m.find(ev.Seq); t != nil && len(s.out.Records) > 0 {
-		t.counted = t.counted || ev.Kind == EventReply
-	}
 	lost := s.one("crash after commit", 25)
 	s.leave(lost)
 	if lost {
@@ -524,8 +521,8 @@ func (s *storm) calmStep() {
 		if h.try.seq == s.task.Steps[out].Out && s.now < s.task.Steps[out].Due {
 			s.breach(s.m.work(h, s.now, 0, true, false))
 			a := s.m.replies[len(s.m.replies)-1]
-			a.try.counted = true
-			s.settle(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code})
+			a.end()
+			s.settle(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code})
 			return
 		}
 	}
@@ -550,7 +547,7 @@ func (s *storm) drain() {
 		s.breach(s.m.work(h, s.now, 0, true, false))
 	}
 	for _, a := range s.m.replies {
-		if err := s.apply(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code}); !errors.Is(err, ErrStale) {
+		if err := s.apply(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code}); !errors.Is(err, ErrStale) {
 			s.rt.Fatalf("a reply after the end: %v", err)
 		}
 	}

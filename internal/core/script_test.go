@@ -164,6 +164,12 @@ func (p *player) event(name string, a args) {
 	if ev.Seq == 0 && (kind == EventReply || kind == EventUnserved) {
 		ev.Seq = lastCommand(p.rig)
 	}
+	if i := p.rig.task.OutSeq(ev.Seq); i >= 0 {
+		ev.Copy = p.rig.task.Steps[i].Copy
+	}
+	if a["copy"] != "" {
+		ev.Copy = uint32(p.number(a["copy"]))
+	}
 	p.print(p.rig.apply(ev))
 }
 

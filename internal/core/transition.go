@@ -189,11 +189,11 @@ func (t *Task) applyToStep(r *Record) {
 	case KindUnserved:
 		s.MayHaveEffect = s.MayHaveEffect || r.Code != 0 || r.EffectsPossibleUntil != 0
 		if t.State == StateProcessing { // else the step is not wanted any more
-			s.Awaits, s.Busy = r.Seq, r.Code != 0
+			s.Awaits, s.Copy, s.Busy = r.Seq, 0, r.Code != 0
 		}
 	case KindUndoUnserved:
 		s.Alerted = s.Alerted || r.Reason != ""
-		s.Awaits, s.Busy = r.Seq, r.Code != 0
+		s.Awaits, s.Copy, s.Busy = r.Seq, 0, r.Code != 0
 	case KindUndone, KindUndoLate:
 		s.MayHaveEffect, s.Left = false, ""
 		s.forgetSilentUndo()
@@ -247,9 +247,10 @@ func (t *Task) applyNext(r *Record) {
 	if s.kind == kindSignal {
 		s.change(func(own *StepOwn) { own.Asked = r.At })
 	}
-	s.Out = r.Seq
 	if r.Step == r.Next && r.Kind == KindStarted {
 		s.Out = s.Awaits // its retry has been heard
+	} else {
+		s.Out, s.Copy = r.Seq, 0
 	}
 	s.Awaits, s.Busy, s.Tries, s.Heard = 0, false, 0, 0
 	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false

@@ -198,7 +198,7 @@ func (r *reading) feed(row *core.Record) {
 		r.late(row, &ev, i)
 	case core.KindUndoGaveUp:
 		if ev.Kind = core.EventOverdue; r.t.Steps[i].Out != 0 && row.Code != 0 {
-			ev.Kind, ev.Seq = core.EventReply, r.t.Steps[i].Out
+			ev.Kind, ev.Seq, ev.Copy = core.EventReply, r.t.Steps[i].Out, r.t.Steps[i].Copy
 		}
 		r.raise(&ev)
 	case core.KindLate, core.KindUndoLate:
@@ -257,7 +257,7 @@ func (r *reading) ended(row *core.Record, ev *core.Event, i int) {
 	if s.Out == 0 && s.Awaits != 0 { // a retry of its wait had left before
 		r.leave(ev, row.At, i)
 	}
-	if ev.Seq = s.Out; s.Out == 0 || undo != (s.Status == core.StepUndoing) {
+	if ev.Seq, ev.Copy = s.Out, s.Copy; s.Out == 0 || undo != (s.Status == core.StepUndoing) {
 		r.out.Reset()
 		return
 	}
