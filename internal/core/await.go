@@ -43,7 +43,7 @@ func (d *decision) unserved() error {
 // an answer the journal knows enough.
 func (d *decision) busy(i int) {
 	s := &d.t.Steps[i]
-	if s.again() && s.Busy {
+	if s.again() && s.Said != 0 {
 		d.retryLater(i)
 		return
 	}
@@ -124,7 +124,7 @@ func (d *decision) heard(i int) {
 func (d *decision) served() error {
 	waits := false
 	for i := range d.t.Steps {
-		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && !s.Busy {
+		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && s.Said == 0 {
 			s.Due, s.Tries, waits = min(s.Due, d.at), 0, true
 		}
 	}
@@ -147,7 +147,7 @@ func (t *Task) awaiting() int {
 
 // Awaiting reports the step that waits for an agent which is not there; -1: none does.
 func (t *Task) Awaiting() int {
-	if i := t.awaiting(); i >= 0 && !t.Steps[i].Busy {
+	if i := t.awaiting(); i >= 0 && t.Steps[i].Said == 0 {
 		return i
 	}
 	return -1
@@ -157,7 +157,7 @@ func (t *Task) Awaiting() int {
 // no one has answered yet.
 func (t *Task) Misses() bool {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.again()) {
+		if s := &t.Steps[i]; s.Awaits != 0 && s.Said == 0 && (s.Out == 0 || s.again()) {
 			return true
 		}
 	}

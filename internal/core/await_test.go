@@ -58,13 +58,13 @@ func TestWaitForAnAgentIsTwoRows(t *testing.T) {
 	}
 }
 
-// An agent that cannot take a command has judged nothing: full, not knowing how, about
+// An agent that cannot take a command has judged nothing: at work on an earlier one, full, not knowing how, about
 // to stop. It is no attempt, costs one row, and counts as something that may have been
 // tried. Each of its copies was answered, so the undo leaves at once.
 //
-// covers: B11, W6
+// covers: B11, W6, W11
 func TestBusyAgentIsNoAttempt(t *testing.T) {
-	for _, code := range []int{CodeTooMany, CodeUnable, CodeUnavailable} {
+	for _, code := range []int{CodeTooEarly, CodeTooMany, CodeUnable, CodeUnavailable} {
 		p := stepsPlan(1)
 		p.CompleteBy, p.Steps[0].AttemptsMax = time.Hour, 1
 		r := newRig(t, p)

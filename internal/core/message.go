@@ -101,7 +101,7 @@ const (
 	CodeAbsent     = 404 // of a probe: there is no effect
 	CodeGone       = 410 // the key carries a tombstone; final
 	CodeRefused    = 422 // what Refuse answers; final
-	CodeTooEarly   = 425 // the same key is at work elsewhere; tried again
+	CodeTooEarly   = 425 // the same key is at work elsewhere; see BusyCode
 	CodeTooMany    = 429 // the agent is full; see BusyCode
 	CodeFailed     = 512 // the same would fail again, and an effect is not ruled out: undone
 	CodeAgentError = 500 // any other error of a handler; tried again
@@ -119,11 +119,11 @@ func FinalCode(code int) bool {
 func LastCode(code int) bool { return FinalCode(code) || code == CodeFailed }
 
 // BusyCode reports whether a failed reply says that the agent cannot take the command
-// now: it is full (429), it does not know how (501), or it stops (503). No service has
+// now: an earlier one is at work (425), it is full (429), it does not know how (501), or it stops (503). No service has
 // judged the command, so that is no attempt: the step waits for an agent that can. An
 // effect is not ruled out: a handler may have tried before it answered so.
 func BusyCode(code int) bool {
-	return code == CodeTooMany || code == CodeUnable || code == CodeUnavailable
+	return code == CodeTooEarly || code == CodeTooMany || code == CodeUnable || code == CodeUnavailable
 }
 
 // Ending is the news that a task ended, told durably at least once.

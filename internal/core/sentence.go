@@ -378,7 +378,11 @@ func (w *sentence) awaits(i int, of string) {
 		lead = of + w.step(i)
 	}
 	what := "which is not there"
-	if s.Busy {
+	switch s.Said {
+	case 0:
+	case CodeTooEarly:
+		what = "where a try is still at work"
+	default:
 		what = "which cannot take it now"
 	}
 	w.say("%s waits for %s, %s; it is tried again ", lead, w.agent(i), what)

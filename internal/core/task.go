@@ -128,7 +128,7 @@ type StepState struct {
 
 	// A step that waits for its agent. What its retries come to is not journalled.
 	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait
-	Busy   bool    // an agent answered, and could not take the command
+	Said   int16   // the code by which the wait began, of an agent that could not take the command; 0: none listens
 	Tries  int     // retries of the wait; not journalled
 	Heard  Instant // when the retry that is out counts as heard; not journalled
 

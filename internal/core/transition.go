@@ -133,7 +133,7 @@ func (t *Task) applyToStep(r *Record) {
 	}
 	s.Heard = 0
 	if r.Kind != KindStarted { // by which its retry becomes a command
-		s.Awaits, s.Busy = 0, false
+		s.Awaits, s.Said = 0, 0
 	}
 	if r.Kind != KindUnserved && r.Kind != KindUndoUnserved {
 		s.Tries = 0
@@ -189,11 +189,11 @@ func (t *Task) applyToStep(r *Record) {
 	case KindUnserved:
 		s.MayHaveEffect = s.MayHaveEffect || r.Code != 0 || r.EffectsPossibleUntil != 0
 		if t.State == StateProcessing { // else the step is not wanted any more
-			s.Awaits, s.Copy, s.Busy = r.Seq, 0, r.Code != 0
+			s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
 		}
 	case KindUndoUnserved:
 		s.Alerted = s.Alerted || r.Reason != ""
-		s.Awaits, s.Copy, s.Busy = r.Seq, 0, r.Code != 0
+		s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
 	case KindUndone, KindUndoLate:
 		s.MayHaveEffect, s.Left = false, ""
 		s.forgetSilentUndo()
@@ -252,7 +252,7 @@ func (t *Task) applyNext(r *Record) {
 	} else {
 		s.Out, s.Copy = r.Seq, 0
 	}
-	s.Awaits, s.Busy, s.Tries, s.Heard = 0, false, 0, 0
+	s.Awaits, s.Said, s.Tries, s.Heard = 0, 0, 0, 0
 	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false
 }
 
@@ -295,7 +295,7 @@ func (t *Task) completeTransition(r *Record, was State) {
 	if r.State != StateProcessing {
 		for i := range t.Steps {
 			if s := &t.Steps[i]; s.Awaits != 0 && (r.State != StateUndoing || s.Status != StepUndoing) {
-				s.Awaits, s.Busy, s.Tries, s.Due = 0, false, 0, 0
+				s.Awaits, s.Said, s.Tries, s.Due = 0, 0, 0, 0
 			}
 		}
 		if r.State != StatePending {
@@ -349,6 +349,9 @@ func (t *Task) applyReason(r *Record, was State) {
 		if was == StateUndoing { // what began the undo is the reason, not the end of what was still out
 			t.applyUndoReason(r)
 			return
+		}
+		if r.Kind == KindUnserved && r.Code == CodeTooEarly && t.FailedStep == r.Step+1 {
+			return // what became of the try that is at work is the reason
 		}
 		t.FailedStep = r.Step + 1
 	case KindExpired:

@@ -196,10 +196,7 @@ func (d *decision) alert(r *Record, i int) {
 func (d *decision) undoAlarm(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	r := d.record(KindUndoUnserved, i)
-	r.Error = "no agent takes the undo on " + ps.Agent
-	if s.Busy {
-		r.Code = CodeUnavailable
-	}
+	r.Code, r.Error = int(s.Said), "no agent takes the undo on "+ps.Agent
 	if d.at >= s.Since.Add(ps.undoPatience()) {
 		r.Kind = KindUndoGaveUp
 		if d.t.State == StateProcessing {

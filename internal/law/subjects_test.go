@@ -274,7 +274,7 @@ var faults = []section{
 		{"W8", "A probe takes the do's `result` unless it says otherwise, and the guide's examples pass `duly conformance`", ""},
 		{"W9", "White space outside strings makes no other input, and a repeated submission tells the state that was found", ""},
 		{"W10", "Every door returns the owner's decision, or says that it only asked", "HTTP answers 202 to signals and undos that are refused afterwards"},
-		{"W11", "425 of a ledger spends no attempt and hides no cause", "it spends one, and is shown instead of the time-out before it"},
+		{"W11", "425 of a ledger spends no attempt and hides no cause", ""},
 		{"W12", "Types of an expression come from the schema of the input; arithmetic on unknown types is refused", "a division is of integers for one input and of fractions for the next"},
 		{"W13", "A submission that races with itself is told that it is undecided, with a time to come back", ""},
 		{"W14", "A value in range means itself; what is absent is stored as absent", ""},

@@ -130,6 +130,9 @@ func (w *words) happened() string {
 	case core.KindOverdue:
 		return fmt.Sprintf("try %d of %s was not answered by its complete-by", w.attempt(), step)
 	case core.KindUnserved:
+		if w.r.Code == core.CodeTooEarly {
+			return "a try of " + step + " is still at work (" + w.failure() + ")"
+		}
 		return "no agent took the command of " + step + " (" + w.failure() + ")"
 	case core.KindUndone:
 		return "the undo of " + step + " answered: undone"

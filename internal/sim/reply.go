@@ -25,7 +25,9 @@ func tokenOf(seq, commit int64, nth uint32) core.Token {
 func mixed(seq int64) uint64 { return uint64(seq) * 0x9E3779B97F4A7C15 }
 
 // genuine is the owner's check of a reply's token.
-func genuine(r *core.Reply, commit int64) bool { return r.Token == tokenOf(r.Seq, commit, r.Token.Copy()) }
+func genuine(r *core.Reply, commit int64) bool {
+	return r.Token == tokenOf(r.Seq, commit, r.Token.Copy())
+}
 
 func refOf(r *core.Reply) commandRef {
 	return commandRef{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[4:]) ^ mixed(r.Seq))}

@@ -271,7 +271,7 @@ func (r *reading) ended(row *core.Record, ev *core.Event, i int) {
 // leave lets the retry of a step that waits for its agent leave.
 func (r *reading) leave(ev *core.Event, at core.Instant, i int) {
 	again := core.Event{Kind: core.EventServed, At: max(at, r.t.Steps[i].Due), Actor: ev.Actor, Full: ev.Full, Ask: ev.Ask}
-	if r.t.Steps[i].Busy {
+	if r.t.Steps[i].Said != 0 {
 		again.Kind = core.EventWake
 	}
 	r.raise(&again)
