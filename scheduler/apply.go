@@ -471,7 +471,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	c := &m.Control
 	ev := core.Event{
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Found: c.Found, Version: c.Version,
 	}
 	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
 		ev.Code, ev.Error = core.CodeRefused, c.Reason
@@ -586,7 +586,7 @@ type request struct {
 }
 
 func requestOf(e *entry, ev *core.Event) request {
-	what := core.HashInput(ev.Step+string(ev.As)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
+	what := core.HashInput(ev.Step+string(ev.As)+string(ev.Found)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
 	return request{e.task.ID, e.task.Seq, ev.Kind, ev.Actor, string(what)}
 }
 

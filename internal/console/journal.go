@@ -88,6 +88,9 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 		if !ok {
 			k.words, k.class = string(r.Kind), "calm"
 		}
+		if r.Kind == core.KindExpired && r.StepStatus == core.StepFailed {
+			k.words = "its key is too old to be used again"
+		}
 		if r.Kind == core.KindUnserved && r.Code == core.CodeTooEarly {
 			k.words = "a try is still at work; it waits"
 		}

@@ -60,7 +60,7 @@ func (d *decision) await(i, code int, text string) {
 	r := d.record(KindUnserved, i)
 	r.Code, r.Error, r.Attempt = code, text, s.Attempt-1
 	if s.Status == StepUndoing {
-		r.Kind = KindUndoUnserved
+		r.Kind, r.EffectsPossibleUntil = KindUndoUnserved, 0
 		d.alert(&r, i)
 	} else {
 		r.StepStatus = StepWaiting
@@ -88,18 +88,14 @@ func (d *decision) retryLater(i int) {
 
 // again sends the command of a wait once more, under the number that it has.
 func (d *decision) again(i int) {
-	s, ps := &d.t.Steps[i], &d.p.Steps[i]
-	kind, within := EffectDo, ps.CompleteBy
+	s, kind := &d.t.Steps[i], EffectDo
 	if s.Status == StepUndoing {
-		kind, within = EffectUndo, ps.UndoCompleteBy
+		kind = EffectUndo
 	}
-	s.Out, s.Due = s.Awaits, d.at.Add(within)
+	s.Out, s.Due = s.Awaits, d.tryUntil(i, kind == EffectUndo)
 	s.Attempt++
-	if kind == EffectDo {
-		s.Due = min(s.Due, d.t.workUntil(d.p))
-		if s.Resent { // "unserved" may be about another copy
-			s.EffectsPossibleUntil = d.quietAfter(i)
-		}
+	if kind == EffectDo && s.Resent { // "unserved" may be about another copy
+		s.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
 	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due, Again: true})

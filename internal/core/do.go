@@ -94,6 +94,9 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 	r.StepStatus = StepWaiting
 	if !final && s.Attempt < ps.AttemptsMax {
 		pause := backoff(ps, s.Attempt, d.ev.Rand)
+		if s.Attempt == 0 { // it was not tried: the agent has said that its old key is free
+			pause = 0
+		}
 		if s.kind.parent() { // what its children came to before is told by when they ended
 			pause = max(pause, time.Microsecond)
 		}
@@ -108,7 +111,7 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 	}
 	r.StepStatus = StepFailed
 	switch {
-	case ps.OnExhausted == PolicyError: // once nothing is at work: see settle
+	case ps.OnExhausted == PolicyError, ps.OnExhausted == PolicyWait && final && (r.Kind == KindExpired || r.Kind == KindProbed): // once nothing is at work: see settle
 		d.endWaits(i)
 		return StateProcessing
 	case ps.OnExhausted == PolicySkip && d.t.WentBackAt == 0: // else later steps may have an effect

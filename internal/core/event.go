@@ -61,6 +61,8 @@ type Event struct {
 	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
 	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
 
+	Found ProbeOutcome // of Resubmit, Edit and Undo: done or absent, what a person says of the service whose key is too old; empty: nothing
+
 	Version int64 // of Migrate: of the plan
 	Plan    *Plan // of Migrate: that version of the plan; nil: it is not known
 }

@@ -182,6 +182,8 @@ type Control struct {
 	Input   []byte // of Edit: JSON
 	Result  []byte // of Accept and Signal: JSON
 
+	Found ProbeOutcome // see Event
+
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
 
 	Version int64 // of Migrate: of the plan

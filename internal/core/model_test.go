@@ -12,6 +12,7 @@ import (
 // model holds what happened outside the task.
 type model struct {
 	grace   Instant
+	lasts   []Instant // by step: how long its service remembers a key
 	tries   []*try
 	copies  []*hand
 	replies []answer
@@ -99,10 +100,15 @@ type effectKey struct{ round, step int }
 type effectAt struct {
 	live, tombstone bool
 	applied         int
+	did, undid      Instant // when the effects were made that the service remembers for a while
 }
 
 func newModel(p *Plan) *model {
-	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}, hand: map[effectKey]bool{}}
+	lasts := make([]Instant, len(p.Steps))
+	for i := range lasts {
+		lasts[i] = Instant(0).Add(p.Steps[i].KeyLasts)
+	}
+	return &model{grace: Instant(0).Add(p.Grace), lasts: lasts, effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}, hand: map[effectKey]bool{}}
 }
 
 func (m *model) effect(k effectKey) *effectAt {
@@ -152,20 +158,50 @@ func (m *model) work(h *hand, now Instant, code int, effect, silent bool) string
 	e := m.effect(t.key)
 	switch {
 	case !effect:
+	case t.undo && !e.live && m.forgotten(e.undid, t.key, now):
+		return fmt.Sprintf("undo %d of step %d has its effect a second time", t.seq, t.key.step)
 	case t.undo:
+		if e.live || e.undid == 0 {
+			e.undid = now
+		}
 		e.live, e.tombstone = false, true
 	case e.tombstone && !m.settled[t.key.round]:
 		return fmt.Sprintf("do %d of step %d reached the service after its undo", t.seq, t.key.step)
 	case e.tombstone:
 		code = CodeGone
-	case !e.live:
-		e.live = true
+	case !e.live, m.forgotten(e.did, t.key, now):
+		e.live, e.did = true, now
 		e.applied++
 	}
 	if now < t.due && !silent { // after complete-by an agent is silent
 		m.replies = append(m.replies, answer{h, code, now})
 	}
 	return ""
+}
+
+// forgotten reports whether a service that saw a key for the first time then does not know it any more: an agent may have
+// called it until the grace after the complete-by was over, at the word of an owner who had just lost the task.
+func (m *model) forgotten(first Instant, k effectKey, now Instant) bool {
+	return first != 0 && now > (first+m.lasts[k.step]+m.grace).Add(OwnedFor)
+}
+
+// found is what a person says of the services of a task in error; empty: nothing.
+func (m *model) found(p *Plan, t *Task, kind EventKind) ProbeOutcome {
+	if t.State != StateError {
+		return ""
+	}
+	if at, _ := t.stoppedAt(p, ""); kind != EventUndo {
+		if at >= 0 && p.Steps[at].Kind == CallStep && !m.effect(effectKey{t.Round, at}).live {
+			return ProbeAbsent
+		}
+		return ""
+	}
+	for i := range t.Steps {
+		if t.Steps[i].UndoUsed != 0 && t.Steps[i].MayHaveEffect && !m.effect(effectKey{t.Round, i}).live {
+			return ""
+		}
+	}
+	return ProbeDone
 }
 
 // quiet says whether a do of k may still take effect at the time an undo leaves.

@@ -89,6 +89,9 @@ func (c chance) drawPlan() Plan {
 			OnExhausted:     pick(c, "policy", PolicyUndo, PolicyUndo, PolicyWait, PolicyError),
 			Probe:           c.one("probe", 3),
 		}
+		if c.one("a service that forgets", 2) {
+			st.KeyLasts = c.span("key lasts", 5, 600)
+		}
 		st.CompleteBy, st.BackoffCap = min(st.CompleteBy, p.CompleteBy), max(st.Backoff, st.BackoffCap) // else it is refused
 		for a := range i {
 			if a == i-1 || c.one("after", 2) { // a chain; graphs have a test of their own
@@ -177,9 +180,20 @@ func (s *storm) lateRetry() {
 		if st.Awaits == 0 || !s.one("late retry", 3) {
 			continue
 		}
-		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+s.plan.Steps[i].CompleteBy), committed.Deadline), Again: true}
+		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+min(s.plan.Steps[i].CompleteBy, s.plan.Steps[i].KeyLasts)), committed.Deadline), Again: true}
 		if st.Status == StepUndoing {
 			e.Kind, e.At = EffectUndo, s.now.Add(OwnedFor+s.plan.Steps[i].UndoCompleteBy)
+		}
+		// One of whose retries an agent has heard, or that resumed the wait, knows how old the key is.
+		did, ends := s.m.effect(effectKey{committed.Round, i}), st.Used.Add(s.plan.Steps[i].KeyLasts)
+		if st.Status == StepUndoing {
+			ends = st.Since.Add(s.plan.Steps[i].KeyLasts)
+		}
+		if did.did != 0 || did.undid != 0 {
+			e.At = min(e.At, ends)
+		}
+		if e.At <= s.now {
+			continue
 		}
 		s.m.send(e, committed.Round, true)
 	}
@@ -306,13 +320,20 @@ func (s *storm) people() {
 	case who < 1:
 		s.event(Event{Kind: EventCancel, Actor: "client", Node: node})
 	case who < 2:
-		s.event(Event{Kind: EventUndo, Actor: person, Node: node})
+		ev := Event{Kind: EventUndo, Actor: person, Node: node}
+		if s.one("has looked", 2) {
+			ev.Found = s.m.found(s.plan, s.task, EventUndo)
+		}
+		s.event(ev)
 	case who < 3:
 		s.undoOnceMore()
 	case who < 8:
 		ev := Event{Kind: EventResubmit, Actor: person, Node: node, Full: s.full()}
 		if s.one("another deadline", 2) {
 			ev.Until = s.now.Add(s.span("within", 1, 100))
+		}
+		if s.one("has looked", 2) {
+			ev.Found = s.m.found(s.plan, s.task, EventResubmit)
 		}
 		s.event(ev)
 	case who < 10:
@@ -467,7 +488,11 @@ func (s *storm) check() {
 	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) && !s.waitsForRoom() {
 		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
 	}
+	asked := slices.ContainsFunc(s.task.Steps, func(st StepState) bool { return st.probing() })
 	for i := range s.task.Steps {
+		if s.task.State == StateProcessing && s.task.Steps[i].Status == StepFailed && asked { // the database went back, and the key of an earlier step is too old
+			continue
+		}
 		if slices.Contains(never[s.task.State], s.task.Steps[i].Status) {
 			s.rt.Fatalf("a state that should be impossible: %s", s.task)
 		}

@@ -188,6 +188,8 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 		s.Resent, s.Due = true, at
 		if s.Status != StepUndoing {
 			s.EffectsPossibleUntil = t.retriesQuiet(p, i, at)
+		} else {
+			s.EffectsPossibleUntil = at // which says that a former owner has tried too: see applyUse
 		}
 	}
 	return waits

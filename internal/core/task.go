@@ -133,9 +133,10 @@ type StepState struct {
 	Heard  Instant // when the retry that is out counts as heard; not journalled
 
 	// Its undo.
-	Since   Instant // when its first try left; 0: none has
-	Alerted bool    // an operator knows that it is in trouble
-	Left    string  // why it gave up; empty: it has not
+	Since          Instant // when its first try left; 0: none has
+	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has
+	Alerted        bool    // an operator knows that it is in trouble
+	Left           string  // why it gave up; empty: it has not
 
 	kind  stepKind
 	begun bool // it has begun in this round, so that its expressions have been asked

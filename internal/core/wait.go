@@ -110,7 +110,7 @@ func (d *decision) movable() bool {
 		switch {
 		case t.beginnable(d.p, i):
 			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
-			if late || s.Awaits == 0 && d.at >= s.Due && (room || d.backTooLate(i)) {
+			if late || t.keyOver(d.p, i, d.at) || s.Awaits == 0 && d.at >= s.Due && (room || d.backTooLate(i)) {
 				return true
 			}
 			full = full || !room

