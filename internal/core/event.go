@@ -57,8 +57,9 @@ type Event struct {
 	// Back is, of steps in Full, when their agent is back at the earliest: its breaker is open until then. 0, and a step
 	// beyond its end: that is not known. A task that cannot wait so long is undone at once.
 	Back     []Instant
-	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
-	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
+	AskToken string // of Signal: the ask that it answers, see [Task.AskToken]; empty: the only one
+	ByParent bool   // of Undo and Resubmit of a child: its parent's owner raises it
+	Ask      Asker  // answers the plan's expressions; may be nil for a plan that has none
 
 	Version int64 // of Migrate: of the plan
 	Plan    *Plan // of Migrate: that version of the plan; nil: it is not known

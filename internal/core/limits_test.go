@@ -65,6 +65,7 @@ var stepLimits = map[string]fieldLimits{
 	"Uses":        {[]any{[]int(nil), []int{0}, []int{0, 0}}, []any{[]int{1}, []int{-1}, []int{math.MaxInt}, make([]int, StepsMax+1)}},
 	"Narrow":      {[]any{true, false}, nil},
 	"Probe":       {[]any{true, false}, nil},
+	"Ask":         {[]any{AskPolicy(""), AskRequired}, []any{AskPolicy("x"), AskPolicy(strings.Repeat("x", 10<<20))}},
 	"Least":       {[]any{time.Duration(0), time.Millisecond}, []any{time.Duration(1), -time.Second, 2 * time.Millisecond, time.Duration(math.MaxInt64)}}, // of a step of 1 ms
 	"For":         {durations.taken, durations.refused[1:]},
 	"Until":       {[]any{"u"}, []any{strings.Repeat("u", ExpressionBytesMax+1), ""}},
@@ -78,7 +79,7 @@ var stepLimits = map[string]fieldLimits{
 
 // kinds are the kinds of step that have the fields which a call has not, and what such a step is otherwise.
 var kinds = map[string]Step{
-	"For": {Kind: WaitStep, For: time.Second}, "Until": {Kind: WaitStep, Until: "u"}, "Schema": {Kind: SignalStep},
+	"For": {Kind: WaitStep, For: time.Second}, "Until": {Kind: WaitStep, Until: "u"}, "Schema": {Kind: SignalStep}, "Ask": {Kind: SignalStep},
 	"Child":    {Kind: TaskStep, Child: "c"},
 	"Elements": {Kind: EachStep, Child: "c", Elements: "e"}, "ElementsMax": {Kind: EachStep, Child: "c", Elements: "e"},
 	"Parallel": {Kind: EachStep, Child: "c", Elements: "e"}, "FailuresMax": {Kind: EachStep, Child: "c", Elements: "e"},

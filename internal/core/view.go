@@ -60,6 +60,7 @@ type StepView struct {
 	Error    string
 	Result   []byte
 	At       Instant // of its newest row
+	Ask      string  // of a signal that waits or can be kept: the token of what it asks, see [Task.AskToken]
 	By       string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
@@ -99,7 +100,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
-			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i),
 		})
 	}
 	for i := range rows {
