@@ -54,6 +54,7 @@ func TestEditVoidsAnswers(t *testing.T) {
 		"done, moved": {false, true, func(r *rig) {
 			next := askPlan()
 			next.Version = 2
+			next = next.WithDefaults()
 			r.must(Event{Kind: EventMigrate, Actor: person, Version: 2, Plan: &next})
 			r.plan = &next
 			r.must(Event{Kind: EventResubmit, Actor: person})
