@@ -471,7 +471,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	c := &m.Control
 	ev := core.Event{
 		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version, AskToken: c.Ask,
 	}
 	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
 		ev.Code, ev.Error = core.CodeRefused, c.Reason

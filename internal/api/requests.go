@@ -301,16 +301,20 @@ func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *i
 	switch status := view.Steps[i].Status; {
 	case view.Steps[i].Kind != core.SignalStep:
 		return no("step " + c.Step + " waits for no signal" + signalsOf(view))
-	case status == core.StepWaiting.String():
-		return "it is kept until step " + c.Step + " begins", nil
 	case status == core.SignalledWord:
 		return no("step " + c.Step + " has had its signal, which is kept until the step begins")
 	case status == core.StepDone.String():
 		return no("step " + c.Step + " has had its signal: it is done")
 	case status == core.StepFailed.String():
 		return no("step " + c.Step + " has failed: the signal comes too late")
-	case status != core.StepRunning.String():
+	case status != core.StepRunning.String() && status != core.StepWaiting.String():
 		return no("step " + c.Step + " is " + status + ": the signal comes too late")
+	case c.Ask == "" && view.Steps[i].AskNeeded:
+		return "", ingest.Refuse(428, ingest.CauseState, "say which ask of step %s it answers: ask, as the task shows it of the step (duly get)", c.Step)
+	case c.Ask != "" && c.Ask != view.Steps[i].Ask:
+		return no("the answer is for another ask of step " + c.Step + ": its input, its round or its plan is another now; look at it again")
+	case status == core.StepWaiting.String():
+		return "it is kept until step " + c.Step + " begins", nil
 	case len(c.Result) == 0:
 		return "step " + c.Step + " is refused", nil
 	}

@@ -60,8 +60,11 @@ type StepView struct {
 	Error    string
 	Result   []byte
 	At       Instant // of its newest row
-	Ask      string  // of a signal that waits or can be kept: the token of what it asks, see [Task.AskToken]
-	By       string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
+	// Ask is, of a signal that has no answer yet, the token of what it asks: see [Task.AskToken]. AskNeeded says that an answer
+	// has to have it.
+	Ask       string
+	AskNeeded bool
+	By        string // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // SignalledWord is the status of a signal step in a View whose signal has come before the step began.
@@ -102,6 +105,9 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
 			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i),
 		})
+		if sv := &v.Steps[i]; sv.Ask != "" {
+			sv.AskNeeded = t.AskNeeded(p, i)
+		}
 	}
 	for i := range rows {
 		rec := &rows[i]

@@ -83,6 +83,7 @@ type Request struct {
 	Patch   json.RawMessage `json:"patch,omitempty"`   // of edit of many, instead of an input: JSON Merge Patch (RFC 7386) of each task's own
 	Result  json.RawMessage `json:"result,omitempty"`  // of accept; of signal: the payload, none refuses
 	Until   time.Time       `json:"until,omitzero"`    // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
+	Ask     string          `json:"ask,omitempty"`     // of signal: the token of the ask that it answers, see core.Task.AskToken
 	As      core.State      `json:"as,omitempty"`      // of resolve: processed or undone
 	Version int64           `json:"version,omitempty"` // of migrate: of the plan
 	IfSeq   int64           `json:"if_seq,omitempty"`  // refuse when the task's newest journal row is another; 0: whatever it is
