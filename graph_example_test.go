@@ -137,7 +137,7 @@ func ExampleWith() {
 // The result of a task is that of one of its steps, or what an expression makes of several.
 func ExampleResultAs() {
 	quote := duly.NewCheck[Leg, Seat]("quote", "air.quote")
-	row := duly.ResultAs[int](duly.NewPlan("quote", 1, quote).With(duly.Result("results.quote.row + 1")))
+	row := duly.ResultAs[int](duly.NewPlan("quote", 1, quote).With(duly.Result("int(results.quote.row) + 1")))
 
 	engine := dulytest.NewEngine(show{})
 	engine.On(quote).Answer(Seat{Row: 12})

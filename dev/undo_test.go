@@ -26,8 +26,8 @@ func TestUndoInTroubleIsTold(t *testing.T) {
 	}
 	w.plan(`{"name":"trouble","version":1,"grace_ms":50,"steps":[
 		{"name":"reserve","agent":"trouble.reserve","backoff_ms":1},
-		{"name":"pay","agent":"trouble.pay","backoff_ms":1,"undo_backoff_cap_ms":5,"undo_patience_ms":60000,"undo_complete_by_ms":1000},
-		{"name":"ship","agent":"trouble.ship","undoable":false,"attempts_max":1}]}`)
+		{"name":"pay","agent":"trouble.pay","after":[],"backoff_ms":1,"undo_backoff_cap_ms":5,"undo_patience_ms":60000,"undo_complete_by_ms":1000},
+		{"name":"ship","agent":"trouble.ship","after":["reserve","pay"],"undoable":false,"attempts_max":1}]}`)
 	mended := make(chan struct{})
 	w.agent("trouble.reserve", answers("1"), answers(""))
 	w.agent("trouble.pay", answers("1"), func(msg *nats.Msg) {
@@ -74,8 +74,8 @@ func TestUndoInTroubleIsTold(t *testing.T) {
 
 	w.plan(`{"name":"lost","version":1,"grace_ms":50,"steps":[
 		{"name":"reserve","agent":"lost.reserve","backoff_ms":1},
-		{"name":"pay","agent":"lost.pay","backoff_ms":1,"undo_attempts_max":2},
-		{"name":"ship","agent":"trouble.ship","undoable":false,"attempts_max":1}]}`)
+		{"name":"pay","agent":"lost.pay","after":[],"backoff_ms":1,"undo_attempts_max":2},
+		{"name":"ship","agent":"trouble.ship","after":["reserve","pay"],"undoable":false,"attempts_max":1}]}`)
 	w.agent("lost.reserve", answers("1"), answers(""))
 	w.agent("lost.pay", answers("1"), fails("500"))
 	w.accepted("lost", "l1", `{}`, nil)

@@ -283,7 +283,7 @@ func TestEach(t *testing.T) {
 	engine.Apply(line)
 	engine.On(put).Takes(20 * time.Millisecond).Answer(row{})
 	engine.On(stop).Answer(row{})
-	plan, each, input := lines(200, duly.Parallel(7), duly.FailuresMax(3), duly.ElementInput("{'n': element.n + index}"))
+	plan, each, input := lines(200, duly.Parallel(7), duly.FailuresMax(3), duly.ElementInput("{'n': int(element.n) + index}"))
 	for _, i := range []int{0, 99, 199} {
 		engine.On(put).Task(duly.ElementID("b-1", each, i)).Fail(duly.Refuse(errors.New("no")))
 	}

@@ -17,8 +17,10 @@ func (s *Shard) versionFor(ctx context.Context, p *partition, e *entry, ev *core
 	if err != nil || to == nil {
 		return nil, err // the core refuses a version that is not known
 	}
-	if err := s.checkInput(to, e.task.Input); err != nil {
-		return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+	for _, input := range e.task.Inputs() {
+		if err := s.checkInput(to, input); err != nil {
+			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
+		}
 	}
 	ev.Plan = to.plan
 	return nil, nil

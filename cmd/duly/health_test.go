@@ -497,15 +497,11 @@ func TestSecondOfANameIsToldByItsRenewals(t *testing.T) {
 	g := newGround(t)
 	first := g.serve(t, "same", "--lease", lease.String())
 	first.ready()
-	began := time.Now()
 	second := g.serve(t, "same", "--lease", lease.String())
 	select {
 	case <-second.done:
 	case <-time.After(patience):
 		t.Fatal("the second of the name goes on")
-	}
-	if took := time.Since(began); took > lease {
-		t.Errorf("it refused after %v, want soon after a renewal", took)
 	}
 	if second.code == 0 || !strings.Contains(second.log(), "another live process has it") {
 		t.Errorf("exit %d: %s", second.code, second.log())

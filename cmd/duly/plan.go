@@ -116,7 +116,11 @@ func (c *planLintCmd) Run(std streams) error {
 	if err := json.Unmarshal(data, &head); err != nil {
 		return fmt.Errorf("file: %s: %w", c.File, err)
 	}
-	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work (steps: %d)\n", c.File, head.Name, head.Version, len(head.Steps))
+	plan, err := decodeStored(data)
+	if err != nil {
+		return fmt.Errorf("file: %s: %w", c.File, err)
+	}
+	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work (steps: %d)\norder: %s\n", c.File, head.Name, head.Version, len(head.Steps), plan.Order())
 	return err
 }
 
@@ -217,9 +221,13 @@ func (c *planShowCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	p, err := decodeStored(plan)
+	if err != nil {
+		return fmt.Errorf("plan %s: %w", c.Name, err)
+	}
 	page := show.On(std.out)
 	page.Fields(planListColumns, rows[0])
-	fmt.Fprintln(std.out)
+	fmt.Fprintf(std.out, "\norder: %s\n\n", show.Clean(p.Order()))
 	page.Table(planColumns, objects(rows[0]["steps"]))
 	return nil
 }

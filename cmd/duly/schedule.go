@@ -21,6 +21,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/schedule"
 )
 
@@ -170,11 +171,10 @@ func (d *scheduleDoc) read() error {
 			return misuse("%s: field %s is not known; a schedule has %s", placeOf(d.file, v.Key), v.Key.GetToken().Value, strings.Join(scheduleKeys, ", "))
 		}
 	}
-	var value any
-	if err := yaml.NodeToValue(d.node, &value); err != nil {
-		return misuse("%s: %v", d.at(""), err)
+	value, err := planfile.Plain(d.file, d.node)
+	if err != nil {
+		return misuse("%v", err)
 	}
-	var err error
 	if d.data, err = json.Marshal(value); err != nil {
 		return misuse("%s: %v", d.at(""), err)
 	}

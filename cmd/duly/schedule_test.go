@@ -118,6 +118,19 @@ func TestScheduleFiles(t *testing.T) {
 	}
 }
 
+// TestScheduleNumbers: the input in a file is the input of the tasks, number by number.
+//
+// covers: W3
+func TestScheduleNumbers(t *testing.T) {
+	all, err := readSchedules(scheduleFile(t, "name: a\ntype: t\nevery: 1h\ninput: {i: 9223372036854775809, n: 100000000000000000001, f: 0.1000000000000000055511151231257827, e: 1e5, hex: 0x10, text: '1e5'}\n"))
+	if want := `{"e":100000,"f":0.1000000000000000055511151231257827,"hex":16,"i":9223372036854775809,"n":100000000000000000001,"text":"1e5"}`; err != nil || string(all[0].spec.Input) != want {
+		t.Errorf("%s, %v; want %s", all[0].spec.Input, err, want)
+	}
+	if _, err := readSchedules(scheduleFile(t, "name: a\ntype: t\nevery: 1h\ninput: {n: 1e999}\n")); err == nil || !strings.Contains(err.Error(), ":4:12: number 1e999 is out of range") {
+		t.Error(err)
+	}
+}
+
 // TestScheduleRefusals: the same schedule is refused by the same sentence over HTTP and in a file, there with its place.
 func TestScheduleRefusals(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())

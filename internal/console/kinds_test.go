@@ -144,7 +144,7 @@ func TestSignalPage(t *testing.T) {
 	}
 	rec := get(t, h, at)
 	body := rec.Body.String()
-	for _, want := range []string{`name="value/approved"`, `name="value/limit"`, `max="1000000"`, `<option value="&#34;business&#34;">business</option>`, `name="value/by/name"`, `maxlength="40"`, "cents"} {
+	for _, want := range []string{`name="value/approved"`, `name="value/limit"`, `inputmode="decimal"`, `<option value="&#34;business&#34;">business</option>`, `name="value/by/name"`, `maxlength="40"`, "cents"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the form has no %s", want)
 		}
@@ -309,7 +309,7 @@ func TestKindsByKeyboard(t *testing.T) {
 	b.accessible("the form of a signal")
 	b.keys("y")
 	b.tab(`e.name === "value/limit"`)
-	b.keys("0")
+	b.keys("1,5")
 	b.tab(`e.value === "answer"`)
 	b.until(`!document.querySelector("#dialog form").checkValidity()`) // the browser says what is wrong before it is sent
 	b.do(chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(chromedp.ModifierShift)))

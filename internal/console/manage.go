@@ -123,7 +123,7 @@ func (c *console) plans(ctx context.Context, _ *http.Request) (page, error) {
 }
 
 type planData struct {
-	Plan     core.Plan
+	Plan     *core.Plan
 	Versions []int64   // newest first
 	With     int64     // version it is compared with; 0: none
 	Since    time.Time // when it was marked as deprecated; zero: it is not
@@ -179,7 +179,7 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 	if bad != nil {
 		return page{}, bad
 	}
-	d.Plan = *versions[version]
+	d.Plan = versions[version]
 	marked, err := c.deprecated(ctx)
 	if err != nil {
 		return page{}, err
@@ -198,17 +198,17 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		d.Steps = append(d.Steps, planStep{s, strings.Join(names, ", ")})
 	}
 	if d.With != 0 {
-		d.Diff = diffLines(planText(versions[d.With]), planText(&d.Plan))
+		d.Diff = diffLines(planText(versions[d.With]), planText(d.Plan))
 		d.Same = !differs(d.Diff)
 	}
-	d.Graph = planGraph(&d.Plan).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", d.Plan.Name, d.Plan.Version, len(d.Plan.Steps)))
+	d.Graph = planGraph(d.Plan).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", d.Plan.Name, d.Plan.Version, len(d.Plan.Steps)))
 	return page{Title: "Plan " + d.Plan.Name, Data: d}, nil
 }
 
 // planText is a plan as lines, so that two versions can be compared.
 func planText(p *core.Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "complete by %s\ngrace %s\ninput up to %d bytes\n", duration(p.CompleteBy), duration(p.Grace), p.InputMax)
+	fmt.Fprintf(&b, "complete by %s\ngrace %s\ninput up to %d bytes\norder: %s\n", duration(p.CompleteBy), duration(p.Grace), p.InputMax, p.Order())
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		fmt.Fprintf(&b, "step %s\n  agent %s\n", s.Name, s.Agent)

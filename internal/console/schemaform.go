@@ -27,9 +27,7 @@ type formField struct {
 	Required bool
 	Value    string   // as it was typed; of a choice and json: JSON
 	Options  []option // of a choice
-	Step     string   // of a number: 1 or any
-	Min, Max string
-	Length   int // of a text: at most so many characters; 0: any
+	Length   int      // of a text: at most so many characters; 0: any
 	Fields   []formField
 }
 
@@ -47,8 +45,6 @@ type formSchema struct {
 	Enum        []json.RawMessage `json:"enum"`
 	Const       json.RawMessage   `json:"const"`
 	Default     json.RawMessage   `json:"default"`
-	Minimum     json.Number       `json:"minimum"`
-	Maximum     json.Number       `json:"maximum"`
 	MaxLength   int               `json:"maxLength"`
 }
 
@@ -100,10 +96,7 @@ func (f *schemaForm) field(name, label string, raw json.RawMessage, required boo
 	case kind == "string":
 		field.Kind, field.Length = "text", s.MaxLength
 	case kind == "integer" || kind == "number":
-		field.Kind, field.Step, field.Min, field.Max = "number", "any", s.Minimum.String(), s.Maximum.String()
-		if kind == "integer" {
-			field.Step = "1"
-		}
+		field.Kind = "number" // typed as text: a browser's own field of numbers counts steps in doubles
 	case kind == "object" && len(s.Properties) > 0 && depth < formDepthMax:
 		field.Kind = "group"
 		for _, m := range members(s.Properties) {

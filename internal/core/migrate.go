@@ -72,6 +72,8 @@ func sameStep(from, to *Plan, t *Task, i int) error {
 		return differs("result_max, less than its result has,")
 	case !sameSet(a.After, b.After):
 		return differs("after")
+	case s.Result != nil && a.Schema != b.Schema: // by which its answer was checked, and expressions rely on it
+		return differs("schema")
 	case a.OnExhausted != b.OnExhausted && (s.Status == StepFailed || s.Status == StepUndoing):
 		return differs("on_exhausted")
 	}

@@ -140,7 +140,9 @@ func TestMigrateRefuses(t *testing.T) {
 			r.answer(0)
 			r.answer(500)
 		}, step(func(p *Plan) { p.Steps[2].OnExhausted = PolicyUndo })},
-		"has another result_max, less than its result has, for it":         {func(r *rig) { r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`"long"`)}) }, step(func(p *Plan) { p.Steps[0].ResultMax = 2 })},
+		"has another result_max, less than its result has, for it": {func(r *rig) { r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`"long"`)}) }, step(func(p *Plan) { p.Steps[0].ResultMax = 2 })},
+		"step a has begun, and version 4 has another schema for it": {func(r *rig) { r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`1`)}) },
+			step(func(p *Plan) { p.Steps[0].Schema = `{"type":"integer"}` })},
 		"only a task that is pending, processing or in error can be moved": {func(r *rig) { r.must(Event{Kind: EventCancel}) }, step(nil)},
 		"the database went back since it began":                            {func(r *rig) { r.must(Event{Kind: EventWentBack, Until: r.now}) }, step(nil)},
 		"step c may have begun, and version 4 has only 2 steps": {func(r *rig) {
@@ -174,6 +176,28 @@ func TestMigrateRefuses(t *testing.T) {
 	r.must(Event{Kind: EventResubmit})
 	if err := r.apply(Event{Kind: EventMigrate, Plan: migrated(r, nil)}); err == nil || !strings.Contains(err.Error(), "its earlier rounds are of version 3") {
 		t.Error(err)
+	}
+}
+
+// After an edit a step that begins anew sees the new input, and one that goes on, or is done again as it was, its own: a version
+// that a task is moved to has to take them all.
+//
+// covers: W12
+func TestInputsThatAreSeen(t *testing.T) {
+	task := Task{Input: []byte("c"), Earlier: [][]byte{[]byte("a"), []byte("b")}, Steps: []StepState{
+		{Status: StepRunning, Input: 1, MayHaveEffect: true}, {Status: StepWaiting, Input: 2, MayHaveEffect: true}, {Status: StepDone, Input: 1, MayHaveEffect: true},
+		{Status: StepWaiting, Input: 2, MayHaveEffect: true, kind: kindEach}, {Status: StepWaiting, Input: 1, MayHaveEffect: true, Repeats: true}, {Status: StepWaiting},
+	}}
+	seen := ""
+	for i := range task.Steps {
+		seen += string(task.Seen(i))
+	}
+	var all []string
+	for _, input := range task.Inputs() {
+		all = append(all, string(input))
+	}
+	if got := strings.Join(all, ""); seen != "acabac" || got != "cacba" {
+		t.Errorf("seen %s, all %s", seen, got)
 	}
 }
 

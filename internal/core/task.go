@@ -195,6 +195,26 @@ func (t *Task) InputOf(step int) []byte {
 	return t.Input
 }
 
+// Seen is the input that the expressions of a step see: after an edit the one that it began with, unless it begins anew.
+func (t *Task) Seen(step int) []byte {
+	s := &t.Steps[step]
+	if anew := s.Status == StepWaiting && !s.Repeats && !(s.kind.parent() && s.MayHaveEffect); s.Input == 0 || anew {
+		return t.Input
+	}
+	return t.Earlier[s.Input-1]
+}
+
+// Inputs are those that expressions may still be asked of: the present one, and what steps that are not done see.
+func (t *Task) Inputs() [][]byte {
+	all := [][]byte{t.Input}
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Input > 0 && !s.Status.over() {
+			all = append(all, t.Seen(i))
+		}
+	}
+	return all
+}
+
 // HashInput is the SHA-256 of a task's type and input, by which a submission under
 // a taken id is told from the one that took it. White space between values does not count.
 func HashInput(taskType string, input []byte) []byte {

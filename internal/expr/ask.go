@@ -12,7 +12,6 @@ import (
 	"cel.dev/cel-go/interpreter"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/seal"
 )
 
 // Bind is what answers the expressions for a task, as it is when it is asked.
@@ -200,7 +199,11 @@ func (v *view) ResolveName(name string) (any, bool) {
 	switch name {
 	case varInput:
 		if v.input == nil {
-			v.input = v.read("the input", v.taken())
+			taken := v.t.Input
+			if v.step >= 0 {
+				taken = v.t.Seen(v.step)
+			}
+			v.input = v.read("the input", taken)
 		}
 		return v.input, true
 	case varResults:
@@ -222,16 +225,6 @@ func (v *view) Parent() cel.Activation { return nil }
 // AsPartialActivation implements cel.Activation.
 func (v *view) AsPartialActivation() (interpreter.PartialActivation, bool) { return nil, false }
 
-// taken is the task's input as the step has it, also after the task was edited.
-func (v *view) taken() []byte {
-	if v.step >= 0 {
-		if n := v.t.Steps[v.step].Input; n > 0 {
-			return v.t.Earlier[n-1]
-		}
-	}
-	return v.t.Input
-}
-
 // readResults are those of the steps that the expression may name, each that is done.
 func (v *view) readResults() any {
 	all := map[string]any{}
@@ -251,22 +244,15 @@ func (v *view) readResults() any {
 
 // read reads a payload; of one that cannot be read the evaluation fails.
 func (v *view) read(what string, data []byte) any {
-	if _, sealed := seal.Of(data); sealed {
-		return v.refuse(fmt.Errorf("%s is encrypted: an expression cannot read it", what))
-	}
-	value, err := fromJSON(data)
+	value, err := Payload(what, data)
 	switch {
+	case err != nil && v.err == nil:
+		v.err = err
+		fallthrough
 	case err != nil:
-		return v.refuse(fmt.Errorf("%s: %w", what, err))
+		return types.WrapErr(err)
 	case value == nil:
 		return types.NullValue
 	}
 	return value
-}
-
-func (v *view) refuse(err error) any {
-	if v.err == nil {
-		v.err = err
-	}
-	return types.WrapErr(err)
 }

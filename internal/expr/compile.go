@@ -6,16 +6,19 @@ import (
 	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/jsonschema"
 )
 
 // Program is the expressions of one plan version, compiled. It is not changed, so that any number of goroutines may use
 // it. Bind makes a core.Asker of it.
 type Program struct {
-	plan  *core.Plan
-	exprs map[place]*expression
+	plan    *core.Plan
+	exprs   map[place]*expression
+	schemas map[string]*jsonschema.Schema // by their text
 }
 
 // expression is one of them.
@@ -94,7 +97,7 @@ func (e Errors) Unwrap() []error {
 
 // Compile compiles the expressions of a plan, of at most core.StepsMax steps. The error is an Errors with all that is wrong.
 func Compile(plan *core.Plan) (*Program, error) {
-	p := &Program{plan: plan, exprs: map[place]*expression{}}
+	p := &Program{plan: plan, exprs: map[place]*expression{}, schemas: map[string]*jsonschema.Schema{}}
 	var wrong Errors
 	for _, x := range expressions(plan) {
 		e, bad := p.compile(x.place, x.source)
@@ -152,11 +155,14 @@ const (
 var bareEnv, plainEnv, elementEnv, errEnv = environments()
 
 func environments() (bare, plain, element *cel.Env, err error) {
-	bare, err = cel.NewEnv(
+	library, err := standard()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	bare, err = cel.NewCustomEnv(append(library, cel.EagerlyValidateDeclarations(true),
 		cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true), cel.EnableIdentifierEscapeSyntax(), cel.EnableMacroCallTracking(),
 		cel.ParserRecursionLimit(nestingMax), cel.ParserExpressionSizeLimit(core.ExpressionBytesMax), cel.ExpressionNodeLimit(nodesMax), cel.RegexProgramSizeLimit(regexSizeMax),
-		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions(),
-	)
+		ext.Bindings(), ext.Math(), ext.Sets(), ext.TwoVarComprehensions())...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -195,7 +201,11 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 	}
 	x := &expression{at: at, source: source, ast: ast}
 	var bad Errors
-	if x.sees, bad = p.look(x); len(bad) > 0 {
+	x.sees, bad = p.look(x)
+	for _, f := range p.arithmetic(x) {
+		bad = append(bad, p.wrong(at, source, f.Line, f.Column, f.Text))
+	}
+	if len(bad) > 0 {
 		return nil, bad
 	}
 	var err error
@@ -207,6 +217,42 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 		return nil, Errors{p.wrong(at, source, line, column, reword(env, source, line, column, err.Error()))}
 	}
 	return x, nil
+}
+
+// arithmetic is what is wrong with the arithmetic of an expression, by the schemas of the plan.
+func (p *Program) arithmetic(x *expression) []Fault {
+	a := arithmetic{ast: x.ast.NativeRep(), text: []rune(x.source), step: func(name string) known {
+		if i := p.plan.StepIndex(name); i >= 0 && p.plan.Steps[i].Kind == core.SignalStep {
+			return p.schema("step "+name+" a schema", p.plan.Steps[i].Schema)
+		}
+		return dependent
+	}}
+	a.root = func(name string) known {
+		switch name {
+		case varInput:
+			return p.schema("the plan an input_schema", p.plan.InputSchema)
+		case varElement: // of what a list with a schema gives
+			list, issues := plainEnv.Compile(p.plan.Steps[x.at.step].Elements)
+			if issues.Err() != nil {
+				return dependent
+			}
+			of := arithmetic{ast: list.NativeRep(), root: a.root, step: a.step}
+			if k := of.of(list.NativeRep().Expr(), nil); k.is.Kind() == types.ListKind {
+				return k.at(jsonschema.Step{Element: true, Index: -1})
+			}
+		}
+		return dependent
+	}
+	a.visit(a.ast.Expr(), nil)
+	return a.wrong
+}
+
+// schema is what a schema proves of a payload; hint says who has it. One that is wrong, which is told elsewhere, proves nothing.
+func (p *Program) schema(hint, text string) known {
+	if _, seen := p.schemas[text]; !seen && text != "" {
+		p.schemas[text], _ = jsonschema.Compile(text)
+	}
+	return proven(p.schemas[text], nil, hint)
 }
 
 // typeOf is what an expression of that field has to give; nil: anything.

@@ -5,8 +5,10 @@
 // after, directly or through others, to what they answered. A step that was skipped is not in the map. It sees neither a
 // clock nor chance, so that it comes to the same whenever it is asked. What it costs is bounded.
 //
-// A number of JSON that is whole, however it is written (5, 5.0, 5e0), and that 64 bits hold is an int; any other is a
-// double. Numbers of both types compare; to compute with both, convert: double(input.count) * 1.5.
+// A number of JSON keeps its value. One that is whole, however it is written (5, 5.0, 5e0), and that 64 bits hold is an
+// int; one that is a double without rounding is a double; any other keeps its digits, is passed on and compared, and fails
+// what would calculate with it. All compare. What is calculated with has a type that does not depend on the data: by a
+// conversion, as in double(input.count) * 1.5, or by the schema of the plan's input or of a signal.
 package expr
 
 import "duly.dev/duly/internal/core"

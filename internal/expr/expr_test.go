@@ -11,9 +11,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// wholeNumbers are members of the inputs of these tests.
+const wholeNumbers = `{"properties":{"total":{"type":"integer"},"a":{"type":"integer"},"n":{"type":"integer"},"one":{"type":"integer"},"z":{"type":"integer"},"least":{"type":"integer"},
+	"rows":{"type":"array","items":{"properties":{"n":{"type":"integer"}}}}}}`
+
 // order is a plan of checks a, b after a, c after b, and alone d, which comes after nothing.
 func order(change func(*core.Plan)) *core.Plan {
-	p := core.Plan{Name: "order", Version: 1, Steps: []core.Step{
+	p := core.Plan{Name: "order", Version: 1, InputSchema: wholeNumbers, Steps: []core.Step{
 		{Name: "a", Agent: "x"}, {Name: "b", Agent: "x", After: []int{0}}, {Name: "c", Agent: "x", After: []int{1}}, {Name: "my-step", Agent: "x"},
 	}}
 	change(&p)
@@ -56,9 +60,9 @@ func TestAnswers(t *testing.T) {
 		{`input.total * 2`, `{"total":60.0}`, `120`},
 		{`input.total * 2`, `{"total":6e1}`, `120`},
 		{`double(input.total) * 1.5`, `{"total":3}`, `4.5`},
-		{`input.total * 2.0`, `{"total":60.5}`, `121`},
+		{`double(input.total) * 2.0`, `{"total":60.5}`, `121`},
 		{`input.total > 59.5`, `{"total":60}`, `true`},
-		{`[input.n, input.m]`, `{"n":9223372036854775807,"m":9223372036854775808}`, `[9223372036854775807,9223372036854776000]`},
+		{`[input.n, input.m]`, `{"n":9223372036854775807,"m":9223372036854775808}`, `[9223372036854775807,9223372036854775808]`},
 		{`{"b": input.x, "a": [1, 2.5, true, null], "t": "<é>"}`, `{"x":null}`, `{"a":[1,2.5,true,null],"b":null,"t":"<é>"}`},
 		{`input`, `{"z":1,"y":{"q":[]},"s":"a\"b"}`, `{"s":"a\"b","y":{"q":[]},"z":1}`},
 		{`input`, `null`, `null`},
@@ -66,7 +70,7 @@ func TestAnswers(t *testing.T) {
 		{`duration("90s")`, `1`, `"90s"`},
 		{`results`, `1`, `{"a":{"score":7},"b":null}`},
 		{"results.`my-step`", `1`, ``},
-		{`results.a.score + results["a"]["score"]`, `1`, `14`},
+		{`int(results.a.score) + int(results["a"]["score"])`, `1`, `14`},
 		{`has(results.b) ? "b" : "none"`, `1`, `"b"`},
 		{`input.rows.filter(r, r.ok).map(r, r.id)`, `{"rows":[{"ok":true,"id":1},{"ok":false,"id":2},{"ok":true,"id":3}]}`, `[1,3]`},
 		{`input.rows.map(input, input.id)`, `{"rows":[{"id":1}]}`, `[1]`},
@@ -169,12 +173,12 @@ func TestFailsAtRunTime(t *testing.T) {
 		{`results.b.x > 5`, ``, `{}`, `step c: when: at column 10 of results.b.x > 5: there is no "x"; has() tells whether there is one`},
 		{`input.total > 5`, ``, `{"total":"many"}`, `step c: when: at column 13 of input.total > 5: values of such types have no such operation; int(), double() and string() convert`},
 		{`input.total / 0 > 5`, ``, `{"total":1}`, `step c: when: at column 13 of input.total / 0 > 5: division by zero`},
-		{`input.all(a, input.all(b, input.all(c, input.all(d, a + b + c + d > 0))))`, ``, "[" + strings.Repeat("1,", 99) + "1]",
-			`step c: when: in input.all(a, input.all(b, input.all(c, input.all(d, a + b + c + d > 0)))): it costs more than 1000000, the limit of one evaluation`},
+		{`input.all(a, input.all(b, input.all(c, input.all(d, int(a) + int(b) > 0))))`, ``, "[" + strings.Repeat("1,", 99) + "1]",
+			`step c: when: in input.all(a, input.all(b, input.all(c, input.all(d, int(a) + int(b) > 0)))): it costs more than 1000000, the limit of one evaluation`},
 		{``, `[input.x, input.x]`, long, `step c: with: its answer has more than 262144 bytes`},
 		{``, `{1: 2}`, `{}`, `step c: with: a map has the key 1, an int: JSON has keys of text alone`},
 		{``, `1.0 / 0.0`, `{}`, `step c: with: JSON has no number +Inf`},
-		{``, `input`, `{"n":1e999}`, `step c: with: the input: number 1e999 is out of range`},
+		{``, `input`, `{"n":1e999}`, `step c: with: n of the input: number 1e999 is out of range, want at most 1000 digits and an exponent of at most 400`},
 		{``, `input.a`, `{"duly":{"form":"x"`, `step c: with: the input: unexpected EOF`},
 		{``, `results.b`, `{}`, ``},
 	} {
@@ -259,7 +263,8 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// After an edit a step that had begun keeps the input that it had, and its evidence is of that.
+// After an edit a step that is at work or done keeps the input that it had, and its evidence is of that; one that begins anew
+// sees the new one.
 func TestEditedInput(t *testing.T) {
 	p := compile(t, order(func(p *core.Plan) { p.Steps[2].When = `input.total > 5` }))
 	task := taskOf(`{"total":1}`, `1`, `1`)
@@ -268,6 +273,10 @@ func TestEditedInput(t *testing.T) {
 		t.Errorf("%v, %v", yes, err)
 	}
 	task.Steps[2].Input = 1
+	if yes, err := p.When(task, 2); err != nil || yes {
+		t.Errorf("it begins anew: %v, %v", yes, err)
+	}
+	task.Steps[2].Status = core.StepRunning
 	if e, ok := p.Evidence(task, 2); !ok || !e.Holds {
 		t.Errorf("%+v", e)
 	}

@@ -98,6 +98,10 @@ func (s *Scope) Compile(source string, want Type) (*Expression, []Fault) {
 	if is := ast.OutputType(); want != AnyType && !is.IsExactType(want.cel()) && !is.IsExactType(cel.DynType) {
 		return nil, []Fault{{1, 1, "it gives " + typeWords(is.String()) + ", want " + typeWords(want.cel().String())}}
 	}
+	a := arithmetic{ast: ast.NativeRep(), text: []rune(source), root: func(string) known { return dependent }} // payloads of a Scope have no schema
+	if a.visit(a.ast.Expr(), nil); len(a.wrong) > 0 {
+		return nil, a.wrong
+	}
 	x := &expression{source: source, ast: ast}
 	var err error
 	if x.program, err = s.env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostMax)); err != nil {
@@ -164,11 +168,7 @@ func Payload(what string, data []byte) (any, error) {
 	if _, sealed := seal.Of(data); sealed {
 		return nil, fmt.Errorf("%s is encrypted: an expression cannot read it", what)
 	}
-	v, err := fromJSON(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return v, nil
+	return fromJSON(what, data)
 }
 
 // Value is what an expression gave.
@@ -195,7 +195,7 @@ func (v Value) Plain() (text string, ok bool) {
 		return text, true
 	}
 	switch v.v.(type) {
-	case types.Int, types.Uint, types.Double, types.Bool, types.Timestamp:
+	case types.Int, types.Uint, types.Double, exact, types.Bool, types.Timestamp:
 		data, err := toJSON(v.v, core.ExpressionBytesMax)
 		return strings.Trim(string(data), `"`), err == nil
 	}

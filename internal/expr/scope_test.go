@@ -32,7 +32,7 @@ func TestScope(t *testing.T) {
 		return nil, nil
 	}
 	for source, want := range map[string]string{
-		"status": "201", "headers.made + '!'": `"1f!"`, "known ? key : ''": `"a/b/0"`, "input.n + 1": "6", "input.l": `[1,"x"]`, "{'b': input.z, 'a': 1}": `{"a":1,"b":null}`, "results": "null",
+		"status": "201", "headers.made + '!'": `"1f!"`, "known ? key : ''": `"a/b/0"`, "int(input.n) + 1": "6", "input.l": `[1,"x"]`, "{'b': input.z, 'a': 1}": `{"a":1,"b":null}`, "results": "null",
 	} {
 		x, wrong := s.Compile(source, AnyType)
 		if len(wrong) > 0 {
@@ -50,14 +50,15 @@ func TestScope(t *testing.T) {
 	}
 	for source, want := range map[string]string{
 		"stauts": `1:1 there is no "stauts": is status meant?`, "key +": "1:6 it ends too early", "status ? 1 : 2": "what stands before ? is an int", "headers.made > 5": "1:14", "'a'": "1:1 it gives a string, want an int",
-		"foo": "an expression sees input, results, status, headers, key, known, body",
+		"input.n / 2": "1:1 what type input.n has depends on the data: say int(input.n) or double(input.n)",
+		"foo":         "an expression sees input, results, status, headers, key, known, body",
 	} {
 		_, wrong := s.Compile(source, IntType)
 		if len(wrong) == 0 || !strings.Contains(placeOf(wrong[0])+" "+wrong[0].Text, want) {
 			t.Errorf("%s: %v, want %s", source, wrong, want)
 		}
 	}
-	for source, want := range map[string]string{"body.a": lost.Error(), "input.m": `at column 6 of input.m: there is no "m"`, "input.l + 1": "at column 9 of input.l + 1: values of such types have no such operation"} {
+	for source, want := range map[string]string{"body.a": lost.Error(), "input.m": `at column 6 of input.m: there is no "m"`, "'a' + input.l": "at column 5 of 'a' + input.l: values of such types have no such operation"} {
 		x, wrong := s.Compile(source, AnyType)
 		if len(wrong) > 0 {
 			t.Errorf("%s: %v", source, wrong)

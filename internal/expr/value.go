@@ -7,68 +7,120 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/decimal"
 )
 
-// fromJSON reads a payload as an expression sees it. See the package comment for numbers.
-func fromJSON(data []byte) (any, error) {
+// fromJSON reads a payload as an expression sees it; what names it in errors. See the package comment for numbers.
+func fromJSON(what string, data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("more than one JSON value")
+		return nil, fmt.Errorf("%s: more than one JSON value", what)
 	}
-	return numbers(v)
+	n, err := numbers(v, nil)
+	if errors.Is(err, errPlace) { // seldom, so that places are not noted before
+		n, err = numbers(v, &spotIn{name: what})
+	}
+	return n, err
+}
+
+// errPlace is of a number of which the place is needed.
+var errPlace = errors.New("place")
+
+// spotIn is a place in a payload; nil: it is not noted.
+type spotIn struct {
+	up    *spotIn
+	name  string // of the member, or of the payload
+	index int    // of the element, where there is no name
+}
+
+func (s *spotIn) at(name string, index int) *spotIn {
+	if s == nil {
+		return nil
+	}
+	return &spotIn{s, name, index}
+}
+
+// String is as in "rows[3].total of the input".
+func (s *spotIn) String() string {
+	path := ""
+	for ; s.up != nil; s = s.up {
+		if path != "" && path[0] != '[' {
+			path = "." + path
+		}
+		if s.name == "" {
+			path = fmt.Sprintf("[%d]", s.index) + path
+		} else {
+			path = s.name + path
+		}
+	}
+	if path == "" {
+		return s.name
+	}
+	return path + " of " + s.name
 }
 
 // numbers replaces the numbers in a value.
-func numbers(v any) (any, error) {
-	var err error
+func numbers(v any, at *spotIn) (any, error) {
 	switch v := v.(type) {
 	case json.Number:
-		return number(string(v))
+		return number(string(v), at)
 	case map[string]any:
 		for name, x := range v {
-			if v[name], err = numbers(x); err != nil {
+			n, err := numbers(x, at.at(name, 0))
+			if err != nil {
 				return nil, err
 			}
+			v[name] = n
 		}
 	case []any:
 		for i, x := range v {
-			if v[i], err = numbers(x); err != nil {
+			n, err := numbers(x, at.at("", i))
+			if err != nil {
 				return nil, err
 			}
+			v[i] = n
 		}
 	}
 	return v, nil
 }
 
-func number(text string) (any, error) {
-	if !strings.ContainsAny(text, ".eE") {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n, nil
-		}
+// number is an int64, a float64 or an exact, whichever has the same value.
+func number(text string, at *spotIn) (any, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, nil
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return nil, fmt.Errorf("number %.40s is out of range", text)
+	canon, wrong := decimal.Canon(text)
+	if n, err := strconv.ParseInt(canon, 10, 64); err == nil {
+		return n, nil
 	}
-	if f == math.Trunc(f) && f >= -1<<63 && f < 1<<63 {
-		return int64(f), nil
+	if f, err := strconv.ParseFloat(canon, 64); err == nil && decimal.Same(canon, plainDouble(f)) {
+		return f, nil
 	}
-	return f, nil
+	switch {
+	case at == nil:
+		return nil, errPlace
+	case wrong != nil:
+		return nil, fmt.Errorf("%s: number %w", at, wrong)
+	}
+	return exact{canon, core.ShortText(at.String(), 200)}, nil
 }
+
+// plainDouble is the shortest text that means the double.
+func plainDouble(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
 // jsonWriter writes what an expression gave as compact JSON, maps in the order of their keys.
 type jsonWriter struct {
@@ -109,8 +161,10 @@ func (w *jsonWriter) value(v ref.Val) error {
 		return w.text(base64.StdEncoding.EncodeToString(v))
 	case types.Timestamp:
 		return w.text(v.UTC().Format(time.RFC3339Nano))
+	case exact:
+		w.b = append(w.b, v.text...)
 	case types.Duration:
-		return w.text(strconv.FormatFloat(v.Seconds(), 'f', -1, 64) + "s")
+		return w.text(seconds(v.Duration) + "s")
 	case traits.Mapper:
 		return w.object(v)
 	case traits.Lister:
@@ -121,6 +175,12 @@ func (w *jsonWriter) value(v ref.Val) error {
 		return fmt.Errorf("JSON has no %s", v.Type().TypeName())
 	}
 	return w.check()
+}
+
+// seconds are those of a duration, with all the digits that it has: a float has not.
+func seconds(d time.Duration) string {
+	text, _ := decimal.Canon(strconv.FormatInt(int64(d), 10) + "e-9")
+	return text
 }
 
 func (w *jsonWriter) check() error {

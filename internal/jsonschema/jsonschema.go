@@ -15,6 +15,7 @@ import (
 	"golang.org/x/text/message"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/decimal"
 )
 
 // Limits of a schema.
@@ -138,10 +139,7 @@ func mismatch(wrong *jsonschema.ValidationError) *Mismatch {
 		Words: core.ShortText(wrong.ErrorKind.LocalizedString(message.NewPrinter(language.English)), wordsMax)}
 }
 
-// exponentMax bounds the exponents of numbers: they are compared exactly, with as many digits.
-const exponentMax = 400
-
-// small refuses numbers that take long to compare.
+// small refuses numbers that take long to compare, which is done exactly, and that an expression would refuse.
 func small(value any, at []string) error {
 	switch v := value.(type) {
 	case map[string]any:
@@ -157,10 +155,8 @@ func small(value any, at []string) error {
 			}
 		}
 	case json.Number:
-		if _, exponent, said := strings.Cut(strings.ToLower(string(v)), "e"); said {
-			if n, err := strconv.Atoi(exponent); err != nil || n > exponentMax || n < -exponentMax {
-				return &Mismatch{Pointer: core.ShortText(pointer(at), wordsMax), Words: fmt.Sprintf("number %s, want an exponent of at most %d", core.ShortText(string(v), 40), exponentMax)}
-			}
+		if _, err := decimal.Canon(string(v)); err != nil {
+			return &Mismatch{Pointer: core.ShortText(pointer(at), wordsMax), Words: "number " + err.Error()}
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ func TestCheck(t *testing.T) {
 		`7`:                                   `got number, want object`,
 		`{"item":""}`:                         `at "/item": minLength: got 0, want 1`,
 		`{"item":"x","lines":[{},{"a/b":0}]}`: `at "/lines/1/a~1b": minimum: got 0, want 1`,
-		`{"item":"x","lines":[{"a/b":1e999999}]}`: `at "/lines/0/a~1b": number 1e999999, want an exponent of at most 400`,
+		`{"item":"x","lines":[{"a/b":1e999999}]}`: `at "/lines/0/a~1b": number 1e999999 is out of range, want at most 1000 digits and an exponent of at most 400`,
 		`{"item":`: `payload is no JSON: unexpected EOF`,
 	} {
 		err := c.Check(orderSchema, []byte(payload))

@@ -150,7 +150,7 @@ var packages = map[string]place{
 	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/option"}, links: []string{"nats"}},
 
 	// Copies of an agent's commands for another one, compared.
-	"internal/shadow": {imports: []string{"internal/wire", "internal/core", "internal/option"}, links: []string{"nats"}},
+	"internal/shadow": {imports: []string{"internal/wire", "internal/core", "internal/decimal", "internal/option"}, links: []string{"nats"}},
 
 	// The permissions on NATS that each role, agent and client needs.
 	"internal/rights": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
@@ -160,16 +160,16 @@ var packages = map[string]place{
 	"internal/submit/submittest": {imports: []string{"internal/submit"}},
 
 	// A plan as JSON, the same on the wire and in the store.
-	"internal/planform": {imports: []string{"internal/core"}},
+	"internal/planform": {imports: []string{"internal/core", "internal/decimal"}},
 	// Payloads checked by JSON Schema.
-	"internal/jsonschema": {imports: []string{"internal/core"}},
+	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal"}},
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
-	"internal/expr": {imports: []string{"internal/core", "internal/near", "internal/seal"}, links: []string{"cel"}},
+	"internal/expr": {imports: []string{"internal/core", "internal/decimal", "internal/jsonschema", "internal/near", "internal/seal"}, links: []string{"cel"}},
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
 	"internal/plancheck": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema"}},
-	"internal/planfile":  {imports: []string{"internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
+	"internal/planfile":  {imports: []string{"internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
@@ -178,6 +178,7 @@ var packages = map[string]place{
 	"internal/disk":       {}, // how much room a disk has
 	"internal/members":    {}, // which nodes live, by what a watch says
 	"internal/near":       {}, // how far names are apart
+	"internal/decimal":    {}, // whether two numbers of JSON are the same
 	"internal/quickjson":  {}, // checks payloads
 	"internal/option":     {}, // refuses options by name
 	"internal/pause":      {}, // waits, or until a context ends

@@ -120,20 +120,30 @@ func (l *Lease) findHolder(ctx context.Context, kv jetstream.KeyValue, began tim
 	return err
 }
 
-// Release gives the lease back, so that others need not wait for its end.
+// Release gives the lease back, so that others need not wait for its end, also where the answer to its last renewal was lost.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	rev := l.rev
 	l.rev, l.until = 0, time.Time{}
-	if rev == 0 {
-		return nil
-	}
 	kv, err := l.conn.Bucket(ctx, l.conn.names.BucketNodes())
-	if err == nil {
-		err = kv.Delete(ctx, l.key, jetstream.LastRevision(rev))
+	if err == nil && rev != 0 {
+		if err = kv.Delete(ctx, l.key, jetstream.LastRevision(rev)); err == nil {
+			return nil
+		}
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+	if err == nil || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		var entry jetstream.KeyValueEntry
+		if entry, err = kv.Get(ctx, l.key); err == nil && string(entry.Value()) == string(l.body) {
+			err = kv.Delete(ctx, l.key, jetstream.LastRevision(entry.Revision()))
+		}
+	}
+	for _, free := range []error{jetstream.ErrKeyRevisionMismatch, jetstream.ErrKeyNotFound, jetstream.ErrBucketNotFound} {
+		if errors.Is(err, free) {
+			return nil
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("release of lease %s: %w", l.key, err)
 	}
 	return nil

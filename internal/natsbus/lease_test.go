@@ -124,6 +124,34 @@ func TestLeaseLostAnswer(t *testing.T) {
 	renew(t, l, true)
 }
 
+// TestLeaseReleasedAfterALostAnswer: a holder that stops while the answer to its first or a later renewal is lost gives the
+// lease back all the same.
+//
+// covers: inv11
+func TestLeaseReleasedAfterALostAnswer(t *testing.T) {
+	c := ready(t)
+	for _, before := range []int{0, 1} {
+		l := newLease(t, c, wire.KeyLeader, "a")
+		for range before {
+			renew(t, l, true)
+		}
+		rev := l.rev
+		renew(t, l, true)
+		l.rev = rev // as if its answer had not come
+		if err := l.Release(within(t)); err != nil {
+			t.Fatal(err)
+		}
+		renew(t, newLease(t, c, wire.KeyLeader, fmt.Sprint("b", before)), true)
+		kv, err := c.Bucket(within(t), c.names.BucketNodes())
+		if err == nil {
+			err = kv.Delete(within(t), wire.KeyLeader)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLeaseWithoutServer(t *testing.T) {
 	t.Parallel()
 	server := serve(t, natsserver.Options{})

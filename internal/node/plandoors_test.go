@@ -16,6 +16,8 @@ import (
 
 // The same wrong plan is refused by the same sentence at every door: in a file, by the Go client, over HTTP and over NATS.
 // Each says before it which step is meant, a file its place too.
+//
+// covers: W12
 func TestSamePlanAtEveryDoor(t *testing.T) {
 	c := startClockwork(t)
 	handler, err := apitest.New().Handler(nil)
@@ -56,6 +58,8 @@ func TestSamePlanAtEveryDoor(t *testing.T) {
 			`there is no "inptu": is input meant?`},
 		{"when is no boolean", `{"name":"pay","agent":"a","when":"'yes'"}`, order(duly.NewCheck[int, int]("pay", "a", duly.When("'yes'"))), "pay",
 			"it gives a string, want true or false"},
+		{"arithmetic on the data", `{"name":"pay","agent":"a","when":"input.cents / 100 > 2"}`, order(duly.NewCheck[int, int]("pay", "a", duly.When("input.cents / 100 > 2"))), "pay",
+			"what type input.cents has depends on the data: say int(input.cents) or double(input.cents), or give the plan an input_schema in which it is an integer"},
 		{"each without a bound", `{"name":"rows","kind":"each","child":"tick","elements":"input","elements_max":0}`, nil, "rows",
 			"elements_max is 0, want 1 or more, or nothing said"},
 		{"each of too many", `{"name":"rows","kind":"each","child":"tick","elements":"input","elements_max":200000}`, order(duly.NewEach[int]("rows", c.plan, duly.Elements("input", 200_000))), "rows",

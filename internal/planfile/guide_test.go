@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -28,5 +29,28 @@ func TestGuide(t *testing.T) {
 	_, err = Read("order.yaml", []byte(strings.Replace(plan, "results.risk.score", "results.risc.score", 1)), payloadMax)
 	if want := block("text"); err == nil || err.Error()+"\n" != want {
 		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}
+
+// Each plan on a page is one that can work, and runs its steps in the order that a reader takes it to have.
+//
+// covers: W1
+func TestOrderOnPages(t *testing.T) {
+	for _, c := range []struct{ page, plan, order string }{
+		{"guide/plan-files.md", "(?s)```yaml\n(.*?)```", "risk, then approve, then charge, then parcels and coupon side by side"},
+		{"guide/agents-in-any-language.md", `(?s)duly\.plans\.apply '(.*?)'`, "credit, then charge"},
+		{"reference/protocol.md", `(?s)golden: plan-apply.*?(\{"name".*?)\n`, "credit, then charge"},
+	} {
+		page, err := os.ReadFile("../../docs/" + c.page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(c.plan).FindSubmatch(page)
+		if found == nil {
+			t.Fatalf("%s has no plan", c.page)
+		}
+		if p, err := Read(c.page, found[1], payloadMax); err != nil || p.Order() != c.order {
+			t.Errorf("%s: %q, %v; want %q", c.page, p.Order(), err, c.order)
+		}
 	}
 }

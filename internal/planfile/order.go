@@ -10,7 +10,8 @@ import (
 )
 
 // readSteps reads the steps, which may stand in any order, and sorts them so that each stands behind those that it comes
-// after; otherwise they keep the order of the file.
+// after; otherwise they keep the order of the file. One that does not say what it comes after comes after the one that is
+// written before it.
 func (r *reader) readSteps(form *planform.Plan) {
 	steps := r.root.member("steps")
 	if steps == nil {
@@ -53,8 +54,16 @@ func (r *reader) readSteps(form *planform.Plan) {
 		}
 		read, r.steps = append(read, step), append(r.steps, n)
 	}
+	silent := planform.Silent(read)
 	for i := range read {
-		read[i].After = r.known(i, "after", read, byName)
+		after := []string{}
+		switch before := max(i-1, 0); {
+		case r.steps[i].member("after") != nil:
+			after = r.known(i, "after", read, byName)
+		case i > 0 && read[before].Name != "": // as written, before they are sorted
+			after = append(after, read[before].Name)
+		}
+		read[i].After = &after
 		if read[i].Uses != nil {
 			uses := r.known(i, "uses", read, byName)
 			read[i].Uses = &uses
@@ -63,7 +72,7 @@ func (r *reader) readSteps(form *planform.Plan) {
 	}
 	nodes := r.steps
 	r.steps = nil
-	for _, i := range r.sorted(nodes, read, byName) {
+	for _, i := range r.sorted(nodes, read, byName, silent) {
 		if read[i].Name == "" {
 			read[i].Name = r.unused(i, byName)
 		}
@@ -110,8 +119,8 @@ func (r *reader) known(step int, field string, all []planform.Step, byName map[s
 }
 
 // sorted are the steps in an order in which each stands behind those that it comes after. A circle is noted with its path,
-// and broken up.
-func (r *reader) sorted(nodes []*node, steps []planform.Step, byName map[string]int) (order []int) {
+// and broken up. silent are those that say nothing of what they come after.
+func (r *reader) sorted(nodes []*node, steps []planform.Step, byName map[string]int, silent map[string]string) (order []int) {
 	const (
 		fresh = iota
 		open
@@ -123,15 +132,15 @@ func (r *reader) sorted(nodes []*node, steps []planform.Step, byName map[string]
 	visit = func(i int) {
 		state[i] = open
 		path = append(path, i)
-		after := steps[i].After[:0:0]
-		for _, name := range steps[i].After {
+		after := []string{}
+		for _, name := range *steps[i].After {
 			to := byName[name]
 			if state[to] == open {
 				var names []string
 				for _, j := range path[slices.Index(path, to):] {
 					names = append(names, steps[j].Name)
 				}
-				r.wrong(nodes[i].item("after", name).at, "%s", planform.Circle(names))
+				r.wrong(nodes[i].item("after", name).at, "%s", planform.Circle(names, silent))
 				nodes[i].tell("after")
 				r.loose = true
 				continue
@@ -140,7 +149,7 @@ func (r *reader) sorted(nodes []*node, steps []planform.Step, byName map[string]
 				visit(to)
 			}
 		}
-		steps[i].After = after
+		steps[i].After = &after
 		path = path[:len(path)-1]
 		state[i] = done
 		order = append(order, i)
@@ -171,7 +180,7 @@ func (r *reader) usesBefore(form *planform.Plan) {
 	for i := range form.Steps {
 		s := &form.Steps[i]
 		mine := map[string]bool{}
-		for _, a := range s.After {
+		for _, a := range *s.After {
 			mine[a] = true
 			for b := range before[a] {
 				mine[b] = true

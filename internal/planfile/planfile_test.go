@@ -99,6 +99,36 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestNumbersOfSchemas: a number of a schema is the same number in the file, in the plan, and in the file that is written of
+// it; text stays text.
+//
+// covers: W3
+func TestNumbersOfSchemas(t *testing.T) {
+	const text = "name: order\nversion: 1\ninput_schema:\n  maximum: 100000000000000000001\n  minimum: -9223372036854775809\n  multipleOf: 0.1000000000000000055511151231257827\n" +
+		"  exclusiveMaximum: 1e5\n  maxLength: 0x10\n  maxItems: 1_000\n  const: '100000000000000000001'\n  examples: [9007199254740993.0, .5, '1e5']\nsteps:\n  - name: a\n    agent: a\n"
+	const want = `{"const":"100000000000000000001","examples":[9007199254740993,0.5,"1e5"],"exclusiveMaximum":100000,"maxItems":1000,"maxLength":16,"maximum":100000000000000000001,` +
+		`"minimum":-9223372036854775809,"multipleOf":0.1000000000000000055511151231257827}`
+	for n := range 3 { // read, written and read, written again
+		file := []byte(text)
+		for range n {
+			p, err := Read("plan.yaml", file, payloadMax)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file, err = Write(&p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := Read("plan.yaml", file, payloadMax)
+		if err != nil || p.InputSchema != want {
+			t.Errorf("%s\n%v\n%s, want\n%s", file, err, p.InputSchema, want)
+		}
+	}
+	if _, err := Read("plan.yaml", []byte(strings.Replace(text, "1e5", "1e999", 1)), payloadMax); err == nil || !strings.Contains(err.Error(), "plan.yaml:7:21: number 1e999 is out of range") {
+		t.Error(err)
+	}
+}
+
 // TestEveryFieldIsRead: whatever the form of a step or a plan has is read from a file; one that is not would be passed over.
 func TestEveryFieldIsRead(t *testing.T) {
 	for what, form := range map[string]reflect.Type{"steps:\n  - name: a\n    agent: b\n    ": reflect.TypeFor[planform.Step](), "": reflect.TypeFor[planform.Plan]()} {

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/decimal"
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/near"
@@ -346,33 +346,34 @@ func (r *reader) schema(m member, into reflect.Value) {
 	into.SetBytes(data)
 }
 
-// plain is a node as encoding/json has it.
-func (r *reader) plain(n *node) any {
+// plain is a node as encoding/json has it, numbers with all their digits.
+func (f *file) plain(n *node) any {
 	switch n.kind {
 	case boolean:
 		return strings.EqualFold(n.text, "true")
 	case number:
-		if i, err := strconv.ParseInt(strings.ReplaceAll(n.text, "_", ""), 0, 64); err == nil {
+		text := strings.ReplaceAll(n.text, "_", "")
+		if i, err := strconv.ParseInt(text, 0, 64); err == nil { // YAML's 0x10 and 0b11 as well
 			return i
 		}
-		f, err := strconv.ParseFloat(n.text, 64)
-		if err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-			r.wrong(n.at, "%s is no number of JSON", core.ShortText(n.text, 40))
+		canon, err := decimal.Canon(text)
+		if err != nil {
+			f.wrong(n.at, "number %v", err)
 			return 0
 		}
-		return f
+		return json.Number(canon)
 	case text:
 		return n.text
 	case list:
 		all := make([]any, 0, len(n.items))
 		for _, x := range n.items {
-			all = append(all, r.plain(x))
+			all = append(all, f.plain(x))
 		}
 		return all
 	case mapping:
 		all := map[string]any{}
 		for _, m := range n.members {
-			all[m.name] = r.plain(m.value)
+			all[m.name] = f.plain(m.value)
 		}
 		return all
 	}

@@ -120,8 +120,11 @@ func (f *file) yaml(n ast.Node, depth int) *node {
 		out.kind, out.text = number, n.Token.Value
 	case *ast.StringNode:
 		out.kind, out.text = text, n.Value
-		if origin := strings.TrimSpace(n.Token.Origin); origin != "" && (origin[0] == '"' || origin[0] == '\'') {
+		switch origin := strings.TrimSpace(n.Token.Origin); {
+		case origin != "" && (origin[0] == '"' || origin[0] == '\''):
 			out.style = origin[0]
+		case isNumber(n.Value): // 1e5 and what 64 bits cannot hold, which the parser takes for text
+			out.kind = number
 		}
 	case *ast.LiteralNode:
 		out.kind, out.text, out.style = text, n.Value.Value, n.Start.Value[0]

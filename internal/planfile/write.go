@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,11 @@ func Write(p *core.Plan) ([]byte, error) {
 		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
 	}
 	form.V = 0
+	for i := range form.Steps { // what a file means without saying it
+		if after := *form.Steps[i].After; i == 0 && len(after) == 0 || i > 0 && slices.Equal(after, []string{form.Steps[i-1].Name}) {
+			form.Steps[i].After = nil
+		}
+	}
 	out, err := members(reflect.ValueOf(form))
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
@@ -85,7 +91,8 @@ func members(form reflect.Value) (yaml.MapSlice, error) {
 		case *[]string:
 			value = *v
 		case json.RawMessage:
-			if err := yaml.UnmarshalWithOptions(v, &value, yaml.UseOrderedMap()); err != nil {
+			var err error
+			if value, err = ordered(v); err != nil {
 				return nil, err
 			}
 		case []planform.Step:

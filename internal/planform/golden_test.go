@@ -23,9 +23,9 @@ func TestStoredPlansKeepTheirHash(t *testing.T) {
 		plan core.Plan
 		want string
 	}{
-		{order(), "fee8e9233b0bdcdf40f459d59cee6a59fa5e48919bb4459ab3e54f53fd929e3b"},
-		{full(), "0e270d0a910ef1165b8b85fe8e5ffee6c53efbccc148c05181a85367202ce1d2"},
-		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "7e276892ba1e6f6a2e6a477e079fe3504d80859344c3f72250ec445d5e7d3f7e"},
+		{order(), "4788f50551760f206f27d97ecac90e3a21cba7900978cbe600febe18e94d78f2"},
+		{full(), "c8a601189c1c9e83362182ede9f6cec42a3d6ce93c07419b44ce087218ded8e8"},
+		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "a04419c32d657341b186171d9555e718101442a71fb031cd74b7f79fd41c475c"},
 	} {
 		canonical, err := Canonical(&c.plan)
 		if err != nil {

@@ -60,7 +60,7 @@ func TestKindsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(Normal(&p), Normal(&normal)) {
 		t.Errorf("%+v, want\n%+v", Normal(&normal), Normal(&p))
 	}
-	want := "411eeb5"
+	want := "a1aecb6"
 	if got := Hash(a); !strings.HasPrefix(got, want) {
 		t.Errorf("hash %.7s, want %s\n%s", got, want, a)
 	}
@@ -71,7 +71,7 @@ func TestKindsRoundTrip(t *testing.T) {
 	}
 }
 
-// What means the same is the same plan: kind call, admission off, the order of uses and of a schema's members.
+// What means the same is the same plan: kind call, admission off, the order of uses and of a schema's members, its numbers.
 func TestKindsCanonical(t *testing.T) {
 	read := func(text string) string {
 		t.Helper()
@@ -85,9 +85,9 @@ func TestKindsCanonical(t *testing.T) {
 		}
 		return string(form)
 	}
-	a := read(`{"name":"p","version":1,"input_schema":{"type":"string","pattern":"<b>"},"steps":[{"name":"a","agent":"x"},{"name":"b","agent":"x","after":["a"]},{"name":"c","agent":"x","after":["b"],"uses":["a","b"]},
+	a := read(`{"name":"p","version":1,"input_schema":{"type":"string","pattern":"<b>","maximum":1.50},"steps":[{"name":"a","agent":"x"},{"name":"b","agent":"x","after":["a"]},{"name":"c","agent":"x","after":["b"],"uses":["a","b"]},
 		{"name":"d","kind":"each","child":"q","elements":"input","failures_max":0}]}`)
-	b := read(`{"name":"p","version":1,"admission":"off","input_schema":{ "pattern":"\u003cb>", "type":"string"},"steps":[{"name":"a","kind":"call","agent":"x"},{"name":"b","agent":"x","after":["a"]},{"name":"c","agent":"x","after":["b"],"uses":["b","a","b"]},
+	b := read(`{"name":"p","version":1,"admission":"off","input_schema":{ "maximum":15e-1, "pattern":"\u003cb>", "type":"string"},"steps":[{"name":"a","kind":"call","agent":"x"},{"name":"b","agent":"x","after":["a"]},{"name":"c","agent":"x","after":["b"],"uses":["b","a","b"]},
 		{"name":"d","kind":"each","child":"q","elements":"input","undoable":true}]}`)
 	if a != b {
 		t.Errorf("%s\n%s", a, b)
@@ -106,6 +106,7 @@ func TestKindsRefused(t *testing.T) {
 		{`"steps":[{"name":"a","agent":"x","uses":["z"]}]`, `plan p: step a: uses names "z", which is no step, and there is no other`},
 		{`"steps":[{"name":"a","kind":"signal","schema":7}]`, `step a: schema is 7, want a JSON Schema: an object, true or false`},
 		{`"steps":[{"name":"a","kind":"each","child":"q","elements":"input","elements_max":0}]`, `elements_max is 0, want 1 or more`},
+		{`"input_schema":{"maximum":1e999},"steps":[{"name":"a","agent":"x"}]`, `input_schema: number 1e999 is out of range`},
 		{`"input_schema":"text","steps":[{"name":"a","agent":"x"}]`, `input_schema is "text", want a JSON Schema`},
 		{`"steps":[{"name":"a","kind":"wait","for_ms":"30s"}]`, `plan cannot work: steps.for_ms: want a whole number, got string, in byte 73`},
 		{`"steps":[{"name":"pay","agent":"x","after":["ship"]},{"name":"pack","agent":"x","after":["pay"]},{"name":"ship","agent":"x","after":["pack"]}]`, `step pay: the steps come after each other in a circle: pay after ship after pack after pay`},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/decimal"
 )
 
 // Version is the version of the form.
@@ -47,22 +48,22 @@ type Plan struct {
 
 // Step is one step of a Plan.
 type Step struct {
-	Name            string   `json:"name"`
-	Kind            string   `json:"kind,omitempty"`     // call, wait, signal, task or each; absent: call
-	Agent           string   `json:"agent,omitempty"`    // of a call, and always there
-	After           []string `json:"after,omitempty"`    // names of earlier steps
-	Undoable        *bool    `json:"undoable,omitempty"` // absent: true, but of a wait or signal; always there in a stored call
-	CompleteBy      *int64   `json:"complete_by_ms,omitempty"`
-	UndoCompleteBy  *int64   `json:"undo_complete_by_ms,omitempty"`
-	AttemptsMax     *int64   `json:"attempts_max,omitempty"`
-	UndoAttemptsMax *int64   `json:"undo_attempts_max,omitempty"`
-	Backoff         *int64   `json:"backoff_ms,omitempty"`
-	BackoffCap      *int64   `json:"backoff_cap_ms,omitempty"`
-	UndoPatience    *int64   `json:"undo_patience_ms,omitempty"`
-	UndoBackoffCap  *int64   `json:"undo_backoff_cap_ms,omitempty"`
-	OnExhausted     string   `json:"on_exhausted,omitempty"`
-	Pause           *int64   `json:"pause_ms,omitempty"`
-	ResultMax       *int64   `json:"result_max,omitempty"`
+	Name            string    `json:"name"`
+	Kind            string    `json:"kind,omitempty"`     // call, wait, signal, task or each; absent: call
+	Agent           string    `json:"agent,omitempty"`    // of a call, and always there
+	After           *[]string `json:"after,omitempty"`    // names of earlier steps; absent: of the one before; there and empty: none. Always there in a stored step
+	Undoable        *bool     `json:"undoable,omitempty"` // absent: true, but of a wait or signal; always there in a stored call
+	CompleteBy      *int64    `json:"complete_by_ms,omitempty"`
+	UndoCompleteBy  *int64    `json:"undo_complete_by_ms,omitempty"`
+	AttemptsMax     *int64    `json:"attempts_max,omitempty"`
+	UndoAttemptsMax *int64    `json:"undo_attempts_max,omitempty"`
+	Backoff         *int64    `json:"backoff_ms,omitempty"`
+	BackoffCap      *int64    `json:"backoff_cap_ms,omitempty"`
+	UndoPatience    *int64    `json:"undo_patience_ms,omitempty"`
+	UndoBackoffCap  *int64    `json:"undo_backoff_cap_ms,omitempty"`
+	OnExhausted     string    `json:"on_exhausted,omitempty"`
+	Pause           *int64    `json:"pause_ms,omitempty"`
+	ResultMax       *int64    `json:"result_max,omitempty"`
 
 	When  string    `json:"when,omitempty"` // expression
 	With  string    `json:"with,omitempty"` // expression
@@ -118,10 +119,11 @@ func encodeStep(p *core.Plan, i int, m *millis) (Step, error) {
 		undoable := s.Undoable
 		form.Undoable = &undoable
 	}
-	var err error
-	if form.After, err = names(p, s.After, "comes after"); err != nil {
+	after, err := names(p, s.After, "comes after")
+	if err != nil {
 		return form, err
 	}
+	form.After = &after
 	if s.Narrow {
 		uses, err := names(p, s.Uses, "uses")
 		if err != nil {
@@ -145,7 +147,8 @@ func names(p *core.Plan, steps []int, what string) ([]string, error) {
 	return all, nil
 }
 
-// schemaForm is a schema in the one form that its meaning has: members in order, no spaces. Empty: none.
+// schemaForm is a schema in the one form that its meaning has: members in order, no spaces, one spelling of a number. Empty:
+// none.
 func schemaForm(field, schema string) (json.RawMessage, error) {
 	if schema == "" {
 		return nil, nil
@@ -164,6 +167,10 @@ func schemaForm(field, schema string) (json.RawMessage, error) {
 	default:
 		return nil, fmt.Errorf("%s is %s, want a JSON Schema: an object, true or false", field, short(schema))
 	}
+	value, err := spelled(value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: number %w", field, err)
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -171,6 +178,28 @@ func schemaForm(field, schema string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%s: %w", field, err)
 	}
 	return bytes.TrimSpace(b.Bytes()), nil
+}
+
+// spelled gives each number in a value its one spelling.
+func spelled(v any) (_ any, err error) {
+	switch v := v.(type) {
+	case json.Number:
+		canon, err := decimal.Canon(v.String())
+		return json.Number(canon), err
+	case map[string]any:
+		for name := range v {
+			if v[name], err = spelled(v[name]); err != nil {
+				return nil, err
+			}
+		}
+	case []any:
+		for i := range v {
+			if v[i], err = spelled(v[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return v, nil
 }
 
 // millis turns durations into whole milliseconds and keeps the first error.
@@ -329,7 +358,12 @@ func (r *numbers) stepOf(all []Step, s *Step) {
 			r.wrong("undoable", "undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", step.Kind)
 		}
 	}
-	step.After = r.names("after", all, s.After)
+	switch {
+	case s.After != nil:
+		step.After = r.names("after", all, *s.After)
+	case r.step > 0:
+		step.After = []int{r.step - 1}
+	}
 	if s.Uses != nil {
 		step.Narrow, step.Uses = true, r.names("uses", all, *s.Uses)
 	}
@@ -349,8 +383,8 @@ func (r *numbers) names(field string, all []Step, names []string) (steps []int) 
 		case a == r.step:
 			r.wrong(field, "%s names the step itself", field)
 		case a > r.step:
-			if path := circle(all, r.step, a); path != nil {
-				r.wrong(field, "%s", Circle(path))
+			if path := circle(all, r.step, a); path != nil && field == "after" {
+				r.wrong(field, "%s", Circle(path, Silent(all)))
 				continue
 			}
 			r.wrong(field, "%s names %s, which stands behind it: put the steps in an order in which each stands behind those that it names", field, core.QuoteShort(name))
@@ -377,9 +411,26 @@ func NoStep(of int, field, name string, all []Step) string {
 }
 
 // Circle says that steps come after each other in a circle: the first of the path after the second and so on, the last
-// after the first.
-func Circle(path []string) string {
-	return fmt.Sprintf("the steps come after each other in a circle: %s after %s", strings.Join(path, " after "), path[0])
+// after the first. silent are the steps that come after another because they say nothing, see Silent.
+func Circle(path []string, silent map[string]string) string {
+	text := fmt.Sprintf("the steps come after each other in a circle: %s after %s", strings.Join(path, " after "), path[0])
+	for i, name := range path {
+		if before := path[(i+1)%len(path)]; silent[name] == before {
+			return text + fmt.Sprintf("; step %s has no after, so that it comes after %s, which is written before it: say after: [] if it begins at once", name, before)
+		}
+	}
+	return text
+}
+
+// Silent are the steps that do not say what they come after, each with the step before it, which is what they do.
+func Silent(all []Step) map[string]string {
+	silent := map[string]string{}
+	for i := 1; i < len(all); i++ {
+		if all[i].After == nil {
+			silent[all[i].Name] = all[i-1].Name
+		}
+	}
+	return silent
 }
 
 // circle is the path from a step over another that it comes after back to itself, or nil.
@@ -398,7 +449,14 @@ func circle(all []Step, from, to int) (path []string) {
 			return nil
 		}
 		seen[i] = true
-		for _, name := range all[i].After {
+		var after []string
+		switch {
+		case all[i].After != nil:
+			after = *all[i].After
+		case i > 0:
+			after = []string{all[i-1].Name}
+		}
+		for _, name := range after {
 			if next, ok := index[name]; ok {
 				if rest := back(next); rest != nil {
 					return append([]string{short(all[i].Name)}, rest...)

@@ -157,8 +157,11 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	if err := core.Apply(plan, t, &ev, &p.out); err != nil {
 		return fateRefused, plain(err, t.ID, state)
 	}
-	if ev.Plan != nil && ev.Plan.InputSchema != "" && p.cfg.CheckInput != nil {
-		if err := p.cfg.CheckInput(ev.Plan, t.Input); err != nil {
+	for _, input := range t.Inputs() {
+		if ev.Plan == nil || ev.Plan.InputSchema == "" || p.cfg.CheckInput == nil {
+			break
+		}
+		if err := p.cfg.CheckInput(ev.Plan, input); err != nil {
 			return fateRefused, core.ShortText(fmt.Sprintf("input does not fit the input schema of version %d: %v", ev.Version, err), textMax)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"duly.dev/duly/internal/decimal"
 )
 
 const (
@@ -62,7 +64,7 @@ func (c *comparison) values(at string, x, y any) {
 			return
 		}
 	case json.Number:
-		if y, ok := y.(json.Number); ok && sameNumber(x, y) {
+		if y, ok := y.(json.Number); ok && decimal.Same(string(x), string(y)) {
 			return
 		}
 	default:
@@ -109,20 +111,6 @@ func compound(v any) bool {
 		return true
 	}
 	return false
-}
-
-// sameNumber: 1.50 is 1.5; whole numbers are the same only if they are written so, for a float has not all their digits.
-func sameNumber(x, y json.Number) bool {
-	if x == y {
-		return true
-	}
-	whole := func(n json.Number) bool { return !strings.ContainsAny(string(n), ".eE") }
-	if whole(x) && whole(y) {
-		return false
-	}
-	a, err1 := x.Float64()
-	b, err2 := y.Float64()
-	return err1 == nil && err2 == nil && a == b
 }
 
 // ignored reports whether a place is one that may differ.

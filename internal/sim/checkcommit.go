@@ -25,6 +25,9 @@ func (w *World) commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	if err != nil {
 		return res, err
 	}
+	for i := range b.Writes {
+		w.gates.wrote[rowKey{b.Writes[i].Task.Partition, b.Writes[i].Task.Number}] = w.now
+	}
 	w.checkClaims(slices.DeleteFunc(parked, func(c claimable) bool { return slices.Contains(res.Fenced, c.task.Partition) }))
 	for i := range b.Partitions {
 		if !slices.Contains(res.Fenced, b.Partitions[i].Partition) {

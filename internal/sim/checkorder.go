@@ -36,8 +36,9 @@ func (w *World) claimables(b *core.Batch) (all []claimable) {
 			continue
 		}
 		for _, r := range w.Store.byNumber[p] {
-			is := writes[rowKey{p, r.task.Number}]
-			if r.task.State != core.StatePending || r.task.WaitsFor == "" || r.task.UpdatedAt >= owner.loopOf(p).began || is != nil && !startsCall(is) {
+			key := rowKey{p, r.task.Number}
+			is := writes[key]
+			if r.task.State != core.StatePending || r.task.WaitsFor == "" || w.gates.wrote[key] >= owner.loopOf(p).began || is != nil && !startsCall(is) {
 				continue
 			}
 			plan, step, t := w.parkedStep(r)

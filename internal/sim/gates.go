@@ -19,6 +19,7 @@ type gates struct {
 	moved   map[grantsOf]core.Instant
 	owed    map[grantsOf]core.Instant // until when a rate makes up for retries
 	parked  map[rowKey]waiting
+	wrote   map[rowKey]core.Instant // when a row was last committed
 }
 
 // gatesMove is how long after the storm operators still change gates.
@@ -29,7 +30,7 @@ func (g *gates) upTo(d time.Duration) time.Duration { return time.Duration(g.ran
 // drawGates sets limits in a world of gates, and makes the store fail often: what waits for a place has to find it
 // whatever becomes of a commit.
 func (w *World) drawGates() {
-	w.gates = gates{changed: map[string]core.Instant{}, moved: map[grantsOf]core.Instant{}, owed: map[grantsOf]core.Instant{}, parked: map[rowKey]waiting{}}
+	w.gates = gates{changed: map[string]core.Instant{}, moved: map[grantsOf]core.Instant{}, owed: map[grantsOf]core.Instant{}, parked: map[rowKey]waiting{}, wrote: map[rowKey]core.Instant{}}
 	if !w.cfg.Gates {
 		return
 	}

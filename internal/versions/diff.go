@@ -57,6 +57,10 @@ func Compare(from, to *core.Plan) (Diff, error) {
 	for _, f := range differing(a.fields, b.fields) {
 		d.Changes = append(d.Changes, f.change(PlanField, ""))
 	}
+	if was, is := from.Order(), to.Order(); was != is {
+		d.Changes = append(d.Changes, Change{What: PlanField, Field: "order", Was: quoted(was), Is: quoted(is), Words: "the order is " + is + "; it was " + was,
+			Means: "a task goes on in the order of its own version"})
+	}
 	moved := movedSteps(a.names, b.names)
 	for _, name := range b.names {
 		was, there := a.steps[name]
@@ -151,6 +155,11 @@ func shown(field string, v json.RawMessage) string {
 		return (time.Duration(ms) * time.Millisecond).String()
 	}
 	return core.ShortText(string(v), 200)
+}
+
+func quoted(text string) json.RawMessage {
+	data, _ := json.Marshal(text) // which never fails
+	return data
 }
 
 func number(n int) json.RawMessage { return json.RawMessage(fmt.Sprint(n)) }

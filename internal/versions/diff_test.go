@@ -38,12 +38,14 @@ func TestCompare(t *testing.T) {
 		"a step in between": {func(p *core.Plan) {
 			p.Steps = slices.Insert(p.Steps, 2, core.Step{Name: "pack", Agent: "pack", After: []int{1}, Undoable: true})
 			p.Steps[3].After = []int{2}
-		}, []string{"step pack is new", `step ship: after is ["pack"], it was ["charge"]`}},
+		}, []string{"step pack is new", `step ship: after is ["pack"], it was ["charge"]`, "the order is check, then charge, then pack, then ship; it was check, then charge, then ship"}},
 		"renamed": {func(p *core.Plan) { p.Steps[2].Name = "send" }, []string{
-			"step send is new; step ship, which is gone, had the same agent: a step is known by its name, so this is another one", "step ship is gone"}},
+			"step send is new; step ship, which is gone, had the same agent: a step is known by its name, so this is another one", "step ship is gone",
+			"the order is check, then charge, then send; it was check, then charge, then ship"}},
 		"moved": {func(p *core.Plan) {
 			p.Steps = []core.Step{{Name: "charge", Agent: "payment", Undoable: true}, {Name: "check", Agent: "credit.check"}, {Name: "ship", Agent: "ship", After: []int{0}, Undoable: true}}
-		}, []string{"step check is number 2 in the list, it was number 1", `step charge: after is not said, it was ["check"]`}},
+		}, []string{"step check is number 2 in the list, it was number 1", `step charge: after is [], it was ["check"]`,
+			"the order is charge and check side by side; ship after charge; it was check, then charge, then ship"}},
 	} {
 		from, to := order(3, nil), order(4, c.change)
 		d, err := Compare(&from, &to)

@@ -400,7 +400,7 @@ func TestAskNamesOneTask(t *testing.T) {
 }
 
 const goldenPlanJSON = `{"v":1,"name":"order","version":2,"complete_by_ms":60000,"grace_ms":2000,"steps":[` +
-	`{"name":"credit","agent":"credit.check","undoable":false,"complete_by_ms":1500},` +
+	`{"name":"credit","agent":"credit.check","after":[],"undoable":false,"complete_by_ms":1500},` +
 	`{"name":"charge","agent":"payment.charge","after":["credit"],"undoable":true,"undo_complete_by_ms":3000,"attempts_max":5,"undo_attempts_max":7,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"wait","pause_ms":300000,"result_max":1024}]}`
 
 // covers: S2

@@ -339,7 +339,7 @@ func readGoldens(t *testing.T) []golden {
 func planGoldens(t *testing.T) []golden {
 	const plan = `{"name":"order","version":1,"steps":[{"name":"credit","agent":"credit.check","undoable":false},{"name":"charge","agent":"payment.charge","complete_by_ms":2000}]}`
 	want := core.Plan{Name: "order", Version: 1, Steps: []core.Step{
-		{Name: "credit", Agent: "credit.check"}, {Name: "charge", Agent: "payment.charge", Undoable: true, CompleteBy: 2 * time.Second},
+		{Name: "credit", Agent: "credit.check"}, {Name: "charge", Agent: "payment.charge", After: []int{0}, Undoable: true, CompleteBy: 2 * time.Second}, // it says nothing
 	}}
 	apply := wiretest.Message{Name: "plan-apply", What: "a plan", From: "submitter", Subject: Names{}.SubjectPlansApply(), Reply: goldenInbox, Payload: []byte(plan)}
 	refused := func(name, what, payload string, code int) golden {

@@ -16,8 +16,9 @@ import (
 	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/goccy/go-yaml"
 	"golang.org/x/term"
+
+	"duly.dev/duly/internal/planfile"
 )
 
 // The formats.
@@ -71,7 +72,7 @@ func Decode(data []byte, into any) error {
 func Raw(w io.Writer, format string, data []byte) error {
 	data = bytes.TrimSpace(data)
 	if format == YAML {
-		text, err := yaml.JSONToYAML(data)
+		text, err := planfile.YAML(data)
 		if err != nil {
 			return fmt.Errorf("as YAML: %w", err)
 		}
