@@ -43,3 +43,25 @@ func TestSignalIsForeseen(t *testing.T) {
 		}
 	}
 }
+
+// An answer to another ask is refused, and one without a token where it is needed.
+//
+// covers: W2
+func TestSignalOfAnotherAskIsForeseen(t *testing.T) {
+	for name, x := range map[string]struct {
+		ask    string
+		needed bool
+		code   int // 0: it is asked
+	}{
+		"none": {"", false, 0}, "none, needed": {"", true, 428}, "its own": {"0.ab", true, 0}, "another": {"0.cd", false, 409},
+	} {
+		for _, status := range []core.StepStatus{core.StepRunning, core.StepWaiting} {
+			view := &core.View{ID: "o-1", Type: "order", State: core.StateProcessing, Steps: []core.StepView{
+				{Name: "approve", Kind: core.SignalStep, Status: status.String(), Ask: "0.ab", AskNeeded: x.needed}}}
+			_, bad := foresee(&core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Result: []byte(`true`), Ask: x.ask}, view)
+			if bad != nil && bad.Code != x.code || bad == nil && x.code != 0 {
+				t.Errorf("%s, %s: %+v, want %d", name, status, bad, x.code)
+			}
+		}
+	}
+}
