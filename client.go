@@ -98,7 +98,7 @@ func EvenIfUnknown() CancelOption { return func(c *core.Control) { c.EvenIfUnkno
 // it tries again, until ctx ends; a second request does no harm.
 func (c *Client) Cancel(ctx context.Context, typ, id, reason string, options ...CancelOption) error {
 	what := operation{"cancel", fmt.Sprintf("task %s of type %s", id, typ)}
-	if err := checkNames(typ, id); err != nil {
+	if err := cmp.Or(checkNames(typ, id), refusedName(typ, id, core.CheckWords("reason", reason))); err != nil {
 		return what.failed(err)
 	}
 	control := core.Control{Kind: core.EventCancel, ID: id, Type: typ, Actor: c.actor, Reason: reason}
@@ -118,6 +118,7 @@ func checkTask(typ, id string) error {
 	return cmp.Or(refusedName(typ, id, core.CheckName("type", typ)), refusedName(typ, id, core.CheckTaskID(id)))
 }
 
+// refusedName is the refusal of a name, or of another value that no door would take.
 func refusedName(typ, id string, err error) error {
 	if err == nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Signal is a step that waits for an answer from outside: a person's approval, a webhook. T is what is answered; it
@@ -134,8 +135,8 @@ func (c *Client) SignalRaw(ctx context.Context, typ, id, step string, payload []
 	a := signalOf{typ: typ, id: id, step: step, payload: payload, ask: ask, most: core.ResultBytesMax}
 	refused := &SubmitError{Type: typ, Task: id, Code: 400}
 	switch {
-	case !json.Valid(payload):
-		refused.Description = "the payload of signal " + core.QuoteShort(step) + " is not JSON"
+	case payload == nil:
+		refused.Description = "the payload of signal " + core.QuoteShort(step) + " is empty, want JSON"
 	case len(payload) > a.most:
 		refused.Code, refused.Description = 413, fmt.Sprintf("payload of signal %s has %d bytes, the limit is %d", step, len(payload), a.most)
 	default:
@@ -160,6 +161,14 @@ func (c *Client) signal(ctx context.Context, a signalOf) error {
 	}
 	if err := core.CheckName("step", a.step); err != nil {
 		return what.failed(&SubmitError{Type: a.typ, Task: a.id, Code: 400, Description: err.Error()})
+	}
+	if err := core.CheckWords("reason", a.reason); err != nil {
+		return what.failed(refusedName(a.typ, a.id, err))
+	}
+	if a.payload != nil {
+		if err := quickjson.Check("payload", a.payload); err != nil {
+			return what.failed(refusedName(a.typ, a.id, err))
+		}
 	}
 	if c.codec != nil && a.payload != nil {
 		sent, err := c.codec.Encode(Place{Type: a.typ, Task: a.id, Step: a.step}, a.payload)

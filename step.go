@@ -129,7 +129,7 @@ func (d *definition) serve(a *Agent, handlers agents.Handlers) error {
 	if d.step.Undoable && handlers.Undo == nil && handlers.StartUndo == nil {
 		return fmt.Errorf("serve step %s of agent %s: no undo handler", d.step.Name, d.step.Agent)
 	}
-	handlers.ResultMax, handlers.Encoded = d.step.ResultMax, true
+	handlers.ResultMax = d.step.ResultMax
 	return a.runtime.Register(d.step.Agent, d.step.Name, handlers)
 }
 

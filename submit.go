@@ -3,13 +3,13 @@ package duly
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Receipt says that a task is stored, synced to disk, and will end.
@@ -209,8 +209,5 @@ func checkInput(typ, id string, input []byte, inputMax int) error {
 	if len(input) > inputMax {
 		return &SubmitError{Type: typ, Task: id, Code: 413, Description: fmt.Sprintf("input has %d bytes, the limit is %d", len(input), inputMax)}
 	}
-	if !json.Valid(input) {
-		return &SubmitError{Type: typ, Task: id, Code: 400, Description: "input is not JSON"}
-	}
-	return nil
+	return refusedName(typ, id, quickjson.Check("input", input))
 }

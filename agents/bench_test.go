@@ -82,13 +82,13 @@ func BenchmarkRun(b *testing.B) {
 		name     string
 		handlers agents.Handlers
 	}{
-		{"do", agents.Handlers{Encoded: true, Do: func(context.Context, *core.Command) ([]byte, error) { return work() }}},
-		{"do that waits 1 ms", agents.Handlers{Encoded: true, Do: func(context.Context, *core.Command) ([]byte, error) {
+		{"do", agents.Handlers{Do: func(context.Context, *core.Command) ([]byte, error) { return work() }}},
+		{"do that waits 1 ms", agents.Handlers{Do: func(context.Context, *core.Command) ([]byte, error) {
 			result, err := work()
 			pass(time.Millisecond)
 			return result, err
 		}}},
-		{"start", agents.Handlers{Encoded: true, Start: func(_ context.Context, _ *core.Command, done func([]byte, error)) { done(work()) }}},
+		{"start", agents.Handlers{Start: func(_ context.Context, _ *core.Command, done func([]byte, error)) { done(work()) }}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			runtime := agents.New(agents.Config{Time: bubbleTime{}})

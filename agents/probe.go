@@ -146,8 +146,8 @@ func (r *Runtime) checkProbe(cmd *core.Command, p *core.Probe) error {
 		if len(p.Result) > most {
 			return fmt.Errorf("bad_result: %d bytes, the limit is %d", len(p.Result), most)
 		}
-		if !quickjson.Valid(p.Result) {
-			return errors.New("bad_result: not JSON")
+		if err := quickjson.Check("result", p.Result); err != nil {
+			return fmt.Errorf("bad_result: %w", err)
 		}
 	case core.ProbeAbsent, core.ProbeInProgress:
 		p.Result = nil

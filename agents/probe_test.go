@@ -33,6 +33,7 @@ func TestProbeAnswers(t *testing.T) {
 		{name: "another", is: core.Probe{Outcome: "perhaps"}, code: 512, text: `outcome "perhaps"`},
 		{name: "too large", is: core.Probe{Outcome: core.ProbeDone, Result: []byte(`"12345678901234"`)}, code: 512, text: "16 bytes, the limit is 15"},
 		{name: "not JSON", is: core.Probe{Outcome: core.ProbeDone, Result: []byte(`{`)}, code: 512, text: "not JSON"},
+		{name: "NUL", is: core.Probe{Outcome: core.ProbeDone, Result: []byte(`"\u0000"`)}, code: 512, text: "NUL"},
 		{name: "an error", is: core.Probe{Outcome: core.ProbeDone}, err: errors.New("the bank is away"), code: 500, text: "the bank is away"},
 		{name: "not known", err: agents.ErrNotKnown, code: 500, text: agents.ErrNotKnown.Error()},
 		{name: "a panic", err: errPanic, code: 500, text: "panic: oh"},

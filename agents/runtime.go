@@ -40,9 +40,6 @@ type Handlers struct {
 	Start     Starter
 	StartUndo Starter // nil for a check
 	ResultMax int     // bytes; 0: core.ResultBytesMax
-	// Encoded: every result comes from an encoder of JSON, so its form is not checked
-	// here. Schedulers check what they get from any agent.
-	Encoded bool
 }
 
 // Config is what a Runtime works with. Time is required; every other zero value
@@ -308,8 +305,10 @@ func succeed(cmd *core.Command, handlers *Handlers, result []byte) core.Reply {
 	if len(result) > handlers.ResultMax {
 		return fail(cmd, &Error{Code: core.CodeFailed, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), handlers.ResultMax)})
 	}
-	if !handlers.Encoded && len(result) > 0 && !quickjson.Valid(result) {
-		return fail(cmd, &Error{Code: core.CodeFailed, Err: errors.New("result is not JSON")})
+	if len(result) > 0 {
+		if err := quickjson.Check("result", result); err != nil {
+			return fail(cmd, &Error{Code: core.CodeFailed, Err: err})
+		}
 	}
 	reply := answer(cmd)
 	reply.Result = result

@@ -469,13 +469,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
-	ev := core.Event{
-		Kind: c.Kind, At: m.At, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version, AskToken: c.Ask,
-	}
-	if c.Kind == core.EventSignal && len(c.Result) == 0 { // it is refused
-		ev.Code, ev.Error = core.CodeRefused, c.Reason
-	}
+	ev := c.Event(m.At)
 	switch {
 	case c.Kind == 0:
 		return false, nil
@@ -568,13 +562,14 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
 		}
 	}
-	if ev.Kind == core.EventSignal {
-		if err := s.checkSignal(e.plan, ev); err != nil {
-			return s.countSignal(fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err)), nil
-		}
-		return s.countSignal(s.event(p, e, ev)), nil
+	why = s.checkAnswer(e, ev)
+	if why == nil {
+		why = s.event(p, e, ev)
 	}
-	return s.event(p, e, ev), nil
+	if ev.Kind == core.EventSignal {
+		why = s.countSignal(why)
+	}
+	return why, nil
 }
 
 // request is one about an ended child at one of its rows.

@@ -1013,6 +1013,37 @@ func TestParkedWaitAndSignal(t *testing.T) {
 	r.state("t1", core.StateProcessed)
 }
 
+// What is accepted by hand for a signal fits its schema, as the signal itself has to.
+//
+// covers: W10
+func TestAcceptedAnswerFitsItsSchema(t *testing.T) {
+	r := newRig(t, scheduler.Config{CheckSignal: func(_ *core.Step, payload []byte) error {
+		if payload[0] != '{' {
+			return errors.New("got a number, want object")
+		}
+		return nil
+	}})
+	r.store.AddPlan(core.Plan{Name: "slow", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{
+		{Name: "yes", Kind: core.SignalStep, CompleteBy: time.Minute, OnExhausted: core.PolicyError, Schema: `{"type":"object"}`},
+		{Name: "b", Agent: "agent.b", After: []int{0}},
+	}})
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "slow", ID: "t1", Input: []byte(`{}`)})
+	r.cycle()
+	r.control(core.Control{Kind: core.EventSignal, ID: "t1", Step: "yes", Reason: "no", Actor: "person"})
+	r.cycle()
+	r.state("t1", core.StateError)
+	r.control(core.Control{Kind: core.EventAccept, ID: "t1", Result: []byte(`1`), Actor: "person"})
+	r.cycle()
+	r.logged("payload does not fit the schema of step yes: got a number, want object")
+	r.state("t1", core.StateError)
+	r.control(core.Control{Kind: core.EventAccept, ID: "t1", Result: []byte(`{"by":"me"}`), Actor: "person"})
+	r.cycle()
+	if c := r.one(); c.Step != "b" || string(c.Results[0].Result) != `{"by":"me"}` {
+		t.Errorf("%+v", c)
+	}
+}
+
 // However little may be in flight, one child of a step at a time always is: its parent would never come to its end.
 func TestOneChildAlwaysHasRoom(t *testing.T) {
 	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 3}, scheduler.Config{InFlight: 1})

@@ -100,17 +100,18 @@ func (s *Shard) checkInput(ref *planRef, input []byte) error {
 	return nil
 }
 
-// checkSignal says whether a signal's payload fits the schema of its step, where that has one. A refusal has none.
-func (s *Shard) checkSignal(ref *planRef, ev *core.Event) error {
-	if ref == nil || s.cfg.CheckSignal == nil || ev.Code != 0 {
+// checkAnswer says whether what a signal or an accept gives as a step's result fits the schema of the step, where that has
+// one. A refusal gives none.
+func (s *Shard) checkAnswer(e *entry, ev *core.Event) error {
+	if e.plan == nil || s.cfg.CheckSignal == nil || ev.Code != 0 {
 		return nil
 	}
-	i := ref.plan.StepIndex(ev.Step)
-	if i < 0 || ref.plan.Steps[i].Schema == "" {
+	i := e.task.Answers(e.plan.plan, ev)
+	if i < 0 || e.plan.plan.Steps[i].Schema == "" {
 		return nil
 	}
-	if err := s.cfg.CheckSignal(&ref.plan.Steps[i], ev.Result); err != nil {
-		return fmt.Errorf("payload does not fit the schema of step %s: %w", ev.Step, err)
+	if err := s.cfg.CheckSignal(&e.plan.plan.Steps[i], ev.Result); err != nil {
+		return fmt.Errorf("%w: task %s: payload does not fit the schema of step %s: %w", core.ErrNotAllowed, e.task.ID, e.plan.plan.Steps[i].Name, err)
 	}
 	return nil
 }

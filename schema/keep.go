@@ -124,8 +124,8 @@ func (a *asked) TouchToken(ctx context.Context, id string, at time.Time) error {
 
 // AddNote implements operate.NoteStore. It gives the note its number.
 func (a *asked) AddNote(ctx context.Context, n operate.Note) (operate.Note, error) {
-	if len(n.Text) > operate.ReasonBytesMax {
-		return n, &operate.Refusal{Code: 413, Field: "text", Detail: fmt.Sprintf("text: %d bytes, want at most %d", len(n.Text), operate.ReasonBytesMax)}
+	if err := core.CheckWords("text", n.Text); err != nil {
+		return n, &operate.Refusal{Code: 400, Field: "text", Detail: err.Error()}
 	}
 	n.Target, n.By, n.Text = words(n.Target), words(n.By), words(n.Text)
 	err := a.change(ctx, func(c changes) (err error) {

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 )
@@ -30,7 +29,7 @@ func StatusWord(r *core.Record) string {
 // words makes a name that comes from outside fit for a column of text, so that no
 // name can keep a task from being written.
 func words(s string) string {
-	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+	if core.IsText(s) {
 		return s
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")

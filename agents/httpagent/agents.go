@@ -63,7 +63,7 @@ func (a *Agents) Run(ctx context.Context, nc *nats.Conn, options ...duly.AgentOp
 func (a *agent) register(r *agents.Runtime) error {
 	for i := range a.steps {
 		s := &a.steps[i]
-		handlers := agents.Handlers{Do: s.do.do, Encoded: true}
+		handlers := agents.Handlers{Do: s.do.do}
 		if s.undo != nil {
 			handlers.Undo = s.undo.takeBack
 		}

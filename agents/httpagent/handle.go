@@ -90,9 +90,8 @@ func formOf(value expr.Value) ([]byte, error) {
 
 // quoted is text as JSON.
 func quoted(text []byte) ([]byte, error) {
-	data, err := json.Marshal(string(text))
-	if err != nil {
-		return nil, errors.New("its body is no text")
+	if !core.IsText(string(text)) {
+		return nil, errors.New("its body is no text: it holds a NUL, or bytes that are not UTF-8")
 	}
-	return data, nil
+	return json.Marshal(string(text))
 }

@@ -337,8 +337,11 @@ func (o *operation) read(resp *http.Response, a *answer) error {
 		return fmt.Errorf("its body has more than %d bytes, which is answer_max", most)
 	}
 	a.body = bytes.TrimSpace(a.body)
-	if o.answer == formJSON && len(a.body) > 0 && !quickjson.Valid(a.body) {
-		return fmt.Errorf("its body is not JSON: %s", core.QuoteShort(core.CutText(strings.ToValidUTF8(string(a.body), "?"), 100)))
+	if o.answer != formJSON || len(a.body) == 0 {
+		return nil
+	}
+	if err := quickjson.Check("its body", a.body); err != nil {
+		return fmt.Errorf("%w: %s", err, core.QuoteShort(core.CutText(strings.ToValidUTF8(string(a.body), "?"), 100)))
 	}
 	return nil
 }

@@ -27,6 +27,8 @@ func TestStatuses(t *testing.T) {
 		{201, `{"id":"p-1"}`, 0, 0, 1, `{"id":"p-1"}`, ""},
 		{204, ``, 0, 0, 1, "", ""},
 		{200, `not JSON`, 512, 0, 1, "its body is not JSON", ""},
+		{200, "\"\xff\"", 512, 0, 1, "its body is not UTF-8: byte 2", ""},
+		{200, `{"id":"\u0000"}`, 512, 0, 1, "its body holds a NUL", ""},
 		{404, `no such card`, 404, 500, 1, "it answers 404: no such card", ""},
 		{404, ``, 404, 0, 1, "", "[2xx, 404]"},
 		{409, ``, 409, 500, 1, "it answers 409", ""},
@@ -122,6 +124,11 @@ func TestBodies(t *testing.T) {
 	// Of a failure, and of an undo, the body is not needed.
 	start(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(422); endless(w, r) }, limit, plain).want(command(), 422, "it answers 422")
 	start(t, endless, limit, plain).want(undo(), 0, "")
+	// Text is held to the same.
+	text := strings.Replace(plain, `do: {`, `do: {answer: text, `, 1)
+	start(t, answers(200, "a\tb"), "", text).want(command(), 0, `"a\tb"`)
+	start(t, answers(200, "a\x00b"), "", text).want(command(), 512, "its body is no text")
+	start(t, answers(200, "caf\xe9"), "", text).want(command(), 512, "its body is no text")
 	// What is over the result's own limit is refused as of any agent.
 	start(t, answers(200, `"`+strings.Repeat("x", core.ResultBytesMax)+`"`), "", plain).want(command(), 512, "result_max")
 }

@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -366,7 +364,7 @@ func checkKey(key string) error {
 	switch {
 	case key == "" || len(key) > KeyMax:
 		return fmt.Errorf("ledger: key of %d bytes, want 1 to %d", len(key), KeyMax)
-	case !utf8.ValidString(key) || strings.ContainsRune(key, 0):
+	case !core.IsText(key):
 		return errors.New("ledger: the key is not text: want valid UTF-8 without a zero byte")
 	}
 	return nil

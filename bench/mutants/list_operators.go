@@ -18,7 +18,7 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "pause-without-reason", invariant: 12, file: "internal/operate/pausing.go",
-		old: "	if strings.TrimSpace(reason) == \"\" {", new: "	if strings.TrimSpace(reason) == \"\" && len(reason) > ReasonBytesMax {",
+		old: "	if strings.TrimSpace(reason) == \"\" {", new: "	if strings.TrimSpace(reason) == \"\" && len(reason) > core.WordsBytesMax {",
 		fault: "a pause is lifted without a reason",
 		run:   "^(TestSetAndLiftPause|TestMovePartitions)$",
 	},

@@ -64,8 +64,8 @@ func reasonOf(std streams, given string, needed bool) (string, error) {
 			return "", misuse("reason: none given, want one")
 		}
 	}
-	if len(given) > operate.ReasonBytesMax {
-		return "", misuse("reason: %d bytes, the limit is %d", len(given), operate.ReasonBytesMax)
+	if err := core.CheckWords("reason", given); err != nil {
+		return "", misuse("%v", err)
 	}
 	return given, nil
 }
@@ -148,7 +148,7 @@ func (a *acting) act(ctx context.Context, std streams, r operate.Request, reason
 	if answer.State != "" {
 		was = ", which is " + string(answer.State)
 	}
-	return a.said(std, data, answerColumns, "%s: %s of %s%s: %s (audit %d)", said, answer.Action, answer.ID, was, show.Clean(answer.Outcome), answer.Audit)
+	return a.said(std, data, answerColumns, "%s: %s of %s%s: %s (audit %d)", said, answer.Action, answer.ID, was, show.Clean(strings.TrimPrefix(answer.Outcome, "asked: ")), answer.Audit)
 }
 
 type taskCmd struct {

@@ -390,6 +390,7 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 		Outcome string `json:"outcome"`
 	}
 	return c.show(std.out, data, "", cancelledColumns, &a, func(w io.Writer) {
+		a.Outcome = strings.TrimPrefix(a.Outcome, "asked: ")
 		if a.State == "" {
 			fmt.Fprintf(w, "asked that %s end: %s\n", c.ID, a.Outcome)
 			return

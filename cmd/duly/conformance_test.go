@@ -102,7 +102,7 @@ func TestConformance(t *testing.T) {
 		"no agent":     {of("--agent", "no.such"), exitUnreachable, `duly: conformance of agent no\.such: no instance listens on duly\.do\.no\.such`},
 		"no name":      {of(), exitUse, `--agent`},
 		"another step": {of("--agent", "payment.charge", "--step", "other"), exitUse, `step: other: the agent answered error 501`},
-		"no JSON":      {of("--agent", "payment.charge", "--input", "broken.json"), exitUse, `input: not JSON`},
+		"no JSON":      {of("--agent", "payment.charge", "--input", "broken.json"), exitUse, `input: it is not JSON`},
 		"wrong input":  {of("--agent", "payment.charge", "--step", "charge", "--input", "credit.json", "--results", "broken.json"), exitUse, `results: .*broken\.json: want a JSON object`},
 		"no server":    {[]string{"conformance", "--agent", "bare.charge", "--nats-url", "nats://127.0.0.1:1", "--timeout", "100ms"}, exitUnreachable, `NATS`},
 	} {

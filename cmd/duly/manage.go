@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -291,14 +292,14 @@ func (c *noteCmd) Run(ctx context.Context, std streams) error {
 	}
 	text := c.Text
 	if text == "-" {
-		data, err := io.ReadAll(io.LimitReader(std.in, operate.ReasonBytesMax+1))
+		data, err := io.ReadAll(io.LimitReader(std.in, core.WordsBytesMax+1))
 		if err != nil {
 			return fmt.Errorf("read the note: %w", err)
 		}
 		text = string(data)
 	}
-	if len(text) > operate.ReasonBytesMax {
-		return misuse("text: %d bytes, the limit is %d", len(text), operate.ReasonBytesMax)
+	if err := core.CheckWords("text", text); err != nil {
+		return misuse("%v", err)
 	}
 	data, err := c.send(ctx, http.MethodPost, path, show.Object{"text": text}, nil)
 	if err != nil {

@@ -205,7 +205,7 @@ func (e *engine) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r
 	if e.refuse != nil {
 		return operate.Answer{}, e.refuse
 	}
-	return operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "it starts again", Position: "1.5", Audit: 17, Again: r.Key == "again"}, nil
+	return operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "asked: it starts again", Position: "1.5", Audit: 17, Again: r.Key == "again"}, nil
 }
 
 func (e *engine) Preview(_ context.Context, _ operate.Actor, sel operate.Selection, r operate.Request) (operate.Preview, error) {
@@ -467,7 +467,7 @@ func TestActionsOnATask(t *testing.T) {
 		"task undo order o-1": "reason: none given", "task edit order o-1 --reason x": "input: none given", "task edit order o-1 --reason x --input {": "input is not JSON",
 		"task edit order o-1 --reason x --input {\"cents\":1,\"item\":\"lamp\"}": "the new one is the old one", "task extend order o-1 --until soon": `until: "soon", want`,
 		"task resolve order o-1 --reason x --as done": "--as", "task accept order o-1 --reason x": "--result", "task undo order": "<id>",
-		"task undo order o-1 --reason " + strings.Repeat("x", operate.ReasonBytesMax+1): "the limit is 1000", "op rate op-1 many --reason x": "many", "task why a b c": "3 words",
+		"task undo order o-1 --reason " + strings.Repeat("x", core.WordsBytesMax+1): "want at most 1000", "op rate op-1 many --reason x": "many", "task why a b c": "3 words",
 	} {
 		e.run(exitUse, args, says)
 	}

@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -54,8 +55,8 @@ func (p *payloads) encode(at duly.Place, payload []byte, most int) ([]byte, erro
 	if err != nil || codec == nil {
 		return payload, err
 	}
-	if !json.Valid(payload) {
-		return nil, misuse("the %s is not JSON", at)
+	if err := quickjson.Check("the "+at.String(), payload); err != nil {
+		return nil, misuse("%v", err)
 	}
 	sent, err := codec.Encode(at, payload)
 	if err != nil {

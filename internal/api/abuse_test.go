@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,35 @@ func filled(path string) string {
 	return strings.NewReplacer("{type}", "order", "{id}", "t-5", "{group}", "g1", "{operation}", "op1", "{partition}", "1", "{name}", "order", "{version}", "1", "{pause}", "p1", "{token}", "x").Replace(path)
 }
 
+// TestBodiless: an operation that reads no body refuses one, also one that comes in chunks.
+//
+// covers: W15
+func TestBodiless(t *testing.T) {
+	w, handler := world(t, nil)
+	_, doc := document(t, handler)
+	gone, leave := context.WithCancel(t.Context())
+	leave() // so that a stream that were opened would end
+	n := 0
+	for _, op := range operations(doc) {
+		if op.is["requestBody"] != nil {
+			continue
+		}
+		n++
+		for _, body := range []io.Reader{strings.NewReader(`{"reason":"r"}`), io.MultiReader(strings.NewReader(" "))} {
+			r := httptest.NewRequestWithContext(gone, op.method, filled(op.path), body)
+			got := httptest.NewRecorder()
+			reads := w.Reads
+			apitest.As(operate.RoleAdmin, handler).ServeHTTP(got, r)
+			if got.Code != 400 || !strings.Contains(got.Body.String(), "takes no body here") || w.Reads != reads {
+				t.Errorf("%s with %d bytes of a body: %d %s", op.id, r.ContentLength, got.Code, got.Body)
+			}
+		}
+	}
+	if n < 30 {
+		t.Errorf("%d operations take no body, want more", n)
+	}
+}
+
 // TestEveryParameterIsBounded: of every operation that is described, each parameter refuses what is too long by its own
 // name, before anything is read or asked, and what is no parameter is refused by its name.
 //
@@ -33,7 +63,7 @@ func TestEveryParameterIsBounded(t *testing.T) {
 		refused := func(what, target string, headers ...string) {
 			t.Helper()
 			body := ""
-			if op.method != "GET" && op.method != "DELETE" {
+			if op.is["requestBody"] != nil {
 				body = `{"reason":"r"}`
 			}
 			reads, asked := w.Reads, len(w.Asked)+len(w.Submitted)

@@ -109,7 +109,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 	if control.IfSeq == 0 && guarded(r.Action, view.State) {
 		control.IfSeq = before
 	}
-	outcome, bad := foresee(&control, &view)
+	outcome, bad := a.asks.decide(ctx, &control, &view)
 	if bad == nil {
 		bad = sealed(&r, &view)
 	}
@@ -173,7 +173,7 @@ func (a *Actions) entry(ctx context.Context, by operate.Actor, task operate.Task
 	return operate.AuditEntry{
 		At: a.now(), Request: operate.RequestFrom(ctx), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(after.Action),
 		Target: "task/" + core.NameOf(task.Type, core.NameBytesMax) + "/" + core.NameOf(task.ID, core.NameBytesMax),
-		Reason: cleanText(r.Reason, operate.ReasonBytesMax), After: mustJSON(after), Key: cleanText(r.Key, keyBytesMax),
+		Reason: cleanText(r.Reason, core.WordsBytesMax), After: mustJSON(after), Key: cleanText(r.Key, keyBytesMax),
 	}
 }
 
@@ -255,8 +255,8 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 	if bad := ingest.CheckTask(task.Type, task.ID); bad != nil {
 		return asRefusal(bad, nil)
 	}
-	if len(r.Key) > keyBytesMax {
-		return &operate.Refusal{Code: 400, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s has %d bytes, the limit is %d", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)}
+	if len(r.Key) > keyBytesMax || !core.PlainText(r.Key) {
+		return &operate.Refusal{Code: 400, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s has %d bytes, want at most %d of text without control characters", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)}
 	}
 	return r.CheckOne(a.now())
 }

@@ -164,7 +164,7 @@ func TestActionsRefused(t *testing.T) {
 		{olga, operate.Request{Action: operate.ActionResolve, As: core.StateUndone}, 400, "reason", "resolve needs one"},
 		{olga, operate.Request{Action: operate.ActionAccept, Result: []byte(`1`)}, 400, "reason", "accept needs one"},
 		{olga, operate.Request{Action: operate.ActionEdit, Input: []byte(`1`)}, 400, "reason", "edit needs one"},
-		{olga, operate.Request{Action: operate.ActionCancel, Reason: strings.Repeat("x", operate.ReasonBytesMax+1)}, 400, "reason", "1001 bytes, want at most 1000"},
+		{olga, operate.Request{Action: operate.ActionCancel, Reason: strings.Repeat("x", core.WordsBytesMax+1)}, 400, "reason", "1001 bytes, want at most 1000"},
 		{olga, operate.Request{Action: operate.ActionCancel, Reason: "a\x00b"}, 400, "reason", "without control characters"},
 		{olga, operate.Request{Action: operate.ActionCancel, Step: "drone"}, 400, "step", "cancel takes no step"},
 		{olga, operate.Request{Action: operate.ActionResubmit, Step: "a b"}, 400, "step", "a b"},
@@ -201,7 +201,7 @@ func TestActionsRefused(t *testing.T) {
 			t.Errorf("%s: asked %+v, the trail has %+v", x.r.Action, d.controls, d.trail.entries)
 			continue
 		}
-		if e := d.trail.entries[0]; e.Outcome != "refused: "+bad.Detail || e.Key != "" || len(e.Reason) > operate.ReasonBytesMax || len(e.After) > 1000 {
+		if e := d.trail.entries[0]; e.Outcome != "refused: "+bad.Detail || e.Key != "" || len(e.Reason) > core.WordsBytesMax || len(e.After) > 1000 {
 			t.Errorf("%s: the trail has %+v", x.r.Action, e)
 		}
 	}
@@ -220,10 +220,10 @@ func TestActionsRefusedByState(t *testing.T) {
 	}{
 		{operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`)}, core.StateProcessing, []string{"cancel", "undo", "extend"}, "is processing: only a task in error has a step to accept; possible now: cancel, undo, extend"},
 		{operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`1`)}, core.StateProcessed, []string{"undo"}, "is processed: only a task in error or undone can be resubmitted; possible now: undo"},
-		{operate.Request{Action: operate.ActionResubmit}, core.StateError, []string{"undo", "resolve"}, "is error: it cannot start again from where it stopped; possible now: undo, resolve"},
-		{operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`)}, core.StateError, []string{"undo", "resolve"}, "is error: it cannot go on from where it stopped; possible now: undo, resolve"},
+		{operate.Request{Action: operate.ActionResubmit}, core.StateError, []string{"undo", "resolve"}, "is error: its undo has begun: finish the undo before a resubmit; possible now: undo, resolve"},
+		{operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`)}, core.StateError, []string{"undo", "resolve"}, "is error: its undo has begun: finish the undo before a resubmit; possible now: undo, resolve"},
 		{operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(1)}, core.StateUndoing, nil, "is undoing: only a task that is pending or processing has a deadline to extend; nothing else can be asked of it now"},
-		{operate.Request{Action: operate.ActionResubmit, IfSeq: 6}, core.StateError, []string{"undo", "resubmit"}, "is error: it is at journal row 7, and the request is about row 6, so it has changed since: look at it again; possible now: undo, resubmit"},
+		{operate.Request{Action: operate.ActionResubmit, IfSeq: 6}, core.StateError, []string{"undo", "resubmit"}, "is error: the request is about its journal row 6, and it is at row 7 by now; possible now: undo, resubmit"},
 	} {
 		d := newDeed(t)
 		d.is(x.state, 7, x.possible...)

@@ -176,7 +176,7 @@ func (a *api) adminRoutes() {
 			if bad != nil {
 				return page, nil, "", bad
 			}
-			if !operate.PlainText(in.Actor + in.Action + in.Target) {
+			if !core.PlainText(in.Actor + in.Action + in.Target) {
 				return page, nil, "", ingest.Refuse(400, ingest.CauseQuery, "query parameters actor, action and target: want text without control characters")
 			}
 			f := operate.AuditFilter{Actor: in.Actor, Action: in.Action, Target: in.Target, Limit: limit, After: after}
@@ -216,7 +216,7 @@ func (a *api) adminRoutes() {
 			if bad := a.checkView(in.Name); bad != nil {
 				return nil, bad
 			}
-			if !operate.PlainText(in.Body.Query + in.Body.Page + in.Body.Title) {
+			if !core.PlainText(in.Body.Query + in.Body.Page + in.Body.Title) {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "fields query, page and title: want text without control characters")
 			}
 			document, err := encode(in.Body)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -218,6 +219,26 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
 				return
 			}
+		}
+		serve(w, r)
+	}
+}
+
+// bodiless refuses a body where none is read: what it says would be passed over.
+func bodiless(serve http.HandlerFunc, known ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n := r.ContentLength
+		if n < 0 { // it comes in chunks
+			read, _ := io.ReadFull(r.Body, make([]byte, 1)) // one that breaks off is no request
+			n = int64(read)
+		}
+		if n > 0 {
+			says := ""
+			if len(known) > 0 {
+				says = "; in its query " + takesOnly(known)
+			}
+			problem(w, ingest.Refuse(400, ingest.CauseBody, "%s takes no body here%s", r.Method, says))
+			return
 		}
 		serve(w, r)
 	}

@@ -85,7 +85,7 @@ func (a *api) booksRoutes() {
 			if err := core.CheckAgent(b.Agent); err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field agent: %v", err)
 			}
-			if !operate.PlainText(b.Effect) {
+			if !core.PlainText(b.Effect) {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field effect is %s, want text without control characters", core.QuoteShort(b.Effect))
 			}
 			if bad := operate.CheckReason(b.Reason); bad != nil {

@@ -80,8 +80,8 @@ func (a *api) failureRoutes() {
 			if a.ports.Notes == nil {
 				return nil, notServed("notes")
 			}
-			if !operate.PlainLines(in.Body.Text) {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field text: want text without control characters")
+			if err := core.CheckWords("text", in.Body.Text); err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
 			if _, err := a.group(ctx, in.Group); err != nil {
 				return nil, err

@@ -54,7 +54,7 @@ func FuzzAPI(f *testing.F) {
 			}
 		}
 		for _, c := range s.controls {
-			if core.CheckName("id", c.ID) != nil || core.CheckName("type", c.Type) != nil || len(c.Reason) > reasonBytesMax || !utf8.ValidString(c.Reason) || strings.ContainsRune(c.Reason, 0) {
+			if core.CheckName("id", c.ID) != nil || core.CheckName("type", c.Type) != nil || len(c.Reason) > core.WordsBytesMax || !utf8.ValidString(c.Reason) || strings.ContainsRune(c.Reason, 0) {
 				t.Fatalf("asked: %+v", c)
 			}
 		}

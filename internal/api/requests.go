@@ -32,11 +32,15 @@ type RequestsConfig struct {
 	// UnknownFor is how long an id must be unknown before the request is refused: a
 	// submission that was accepted is a task some milliseconds later.
 	UnknownFor time.Duration
+	Now        func() time.Time // time.Now, unless said
 	// KnownType reports whether a plan of that type is stored; nil: every type is known.
 	KnownType func(ctx context.Context, taskType string) (bool, error)
-	// CheckSignal says whether a signal's payload fits the schema of its step, in that version of the plan; nil: the owner
-	// alone looks.
-	CheckSignal func(taskType string, version int64, step string, payload []byte) error
+	// Plan reads a version of a plan, 0 for the newest; nil where there is none. Without it the owner alone looks.
+	Plan func(ctx context.Context, taskType string, version int64) (*core.Plan, error)
+	// CheckInput and CheckSignal say whether an input fits the schema of a plan that has one, and an answer that of its step;
+	// nil: the owner alone looks.
+	CheckInput  func(plan *core.Plan, input []byte) error
+	CheckSignal func(step *core.Step, payload []byte) error
 }
 
 // Requests takes requests of clients and operators about tasks, for every door. It is safe
@@ -67,6 +71,9 @@ func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *
 	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
 	cfg.ControlMax = cmp.Or(cfg.ControlMax, DefaultControlMax)
 	cfg.UnknownFor = cmp.Or(cfg.UnknownFor, DefaultUnknownFor)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	switch {
 	case cfg.Partitions < 1 || cfg.PartitionOf == nil:
 		return nil, errors.New("api: Partitions and PartitionOf of requests about tasks are required")
@@ -76,17 +83,6 @@ func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *
 		return nil, errors.New("api: requests about tasks need a reader, controls and a log")
 	}
 	return &Requests{cfg: cfg, reader: reader, controls: controls, log: log}, nil
-}
-
-// PayloadSizeError is what RequestsConfig.CheckSignal says of a payload that is larger than the result of its step may be.
-type PayloadSizeError struct {
-	Step       string
-	Bytes, Max int
-}
-
-// Error names step, size and limit.
-func (e *PayloadSizeError) Error() string {
-	return fmt.Sprintf("payload of signal %s has %d bytes, the limit is %d", e.Step, e.Bytes, e.Max)
 }
 
 // ActorAt is who the journal names: what the request claims, cleaned and cut, and the
@@ -110,26 +106,20 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
 		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown goes with a cancel only")
 	}
-	asked := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
-	view, err := a.look(ctx, &c, asked.Partition)
+	if err := core.CheckWords("reason", c.Reason); err != nil {
+		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%v", err)
+	}
+	taken := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
+	view, err := a.look(ctx, &c, taken.Partition)
 	switch {
 	case err == nil && view.Type != c.Type:
 		return Asked{}, otherType(&c, &view)
 	case err == nil:
-		outcome, bad := foresee(&c, &view)
+		outcome, bad := a.decide(ctx, &c, &view)
 		if bad != nil {
 			return Asked{}, bad
 		}
-		if c.Kind == core.EventSignal && len(c.Result) > 0 && a.cfg.CheckSignal != nil {
-			err := a.cfg.CheckSignal(c.Type, view.PlanVersion, c.Step, c.Result)
-			if large, ok := errors.AsType[*PayloadSizeError](err); ok {
-				return Asked{}, ingest.Refuse(413, ingest.CauseBody, "%v", large)
-			}
-			if err != nil {
-				return Asked{}, ingest.Refuse(422, ingest.CauseInputSchema, "the payload does not fit the schema of step %s: %v", core.QuoteShort(c.Step), err)
-			}
-		}
-		asked.State, asked.Outcome = view.State, outcome
+		taken.State, taken.Outcome = view.State, outcome
 		if c.IfSeq == 0 && (c.Kind == core.EventEdit || c.Kind == core.EventAccept) {
 			c.IfSeq = view.Seq // when it is read again after a crash, it finds another row
 		}
@@ -139,18 +129,18 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
 			return Asked{}, bad
 		}
-		asked.Outcome = "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
+		taken.Outcome = asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
 		return Asked{}, a.unread(&c, err)
 	default:
-		asked.Outcome = "what the task did is undone; the state store could not be read, so its state is not known"
+		taken.Outcome = asked + "what the task did is undone; the state store could not be read, so its state is not known"
 	}
-	seq, bad := a.store(ctx, &c, asked.Partition)
+	seq, bad := a.store(ctx, &c, taken.Partition)
 	if bad != nil {
 		return Asked{}, bad
 	}
-	asked.Seq = seq
-	return asked, nil
+	taken.Seq = seq
+	return taken, nil
 }
 
 // store stores a request in the control stream and gives its position.
@@ -220,112 +210,153 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	return nil
 }
 
-// foresee says what a request will lead to for the task as it was seen, or refuses what
-// would change nothing, with the state and what is possible in it. What is asked for again after it was done is no error.
-func foresee(c *core.Control, view *core.View) (outcome string, bad *ingest.Refusal) {
-	state := view.State
-	no := func(why string) (string, *ingest.Refusal) {
-		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s; %s", core.QuoteShort(c.ID), state, why, possible(view))
-	}
-	if c.IfSeq != 0 && view.Seq != 0 && c.IfSeq != view.Seq {
-		return no(fmt.Sprintf("it is at journal row %d, and the request is about row %d, so it has changed since: look at it again", view.Seq, c.IfSeq))
-	}
-	open := state == core.StatePending || state == core.StateProcessing
-	// stuck reports whether a task in error cannot go on from where it stopped.
-	stuck := func(word string) bool { return len(view.Possible) > 0 && !slices.Contains(view.Possible, word) }
-	switch c.Kind {
-	case core.EventCancel, core.EventUndo:
-		switch {
-		case state == core.StateUndone && c.Step != "":
-			return "step " + c.Step + " is undone once more", nil
-		case c.Step != "":
-			return no("only the undo of a task that is undone names a step")
-		case state == core.StateUndone:
-			return "it is undone already; nothing changes", nil
-		case state == core.StateUndoing:
-			return "it is being undone already", nil
-		case state == core.StateProcessed && c.Kind == core.EventCancel:
-			return no("it is too late to cancel; ask for an undo to take back what it did")
+// asked begins the words of a request that was taken: its owner has not decided yet, and the task may change first.
+const asked = "asked: "
+
+// decide says what a request asks for, or refuses it: by what its payload has to fit, and by what the task's owner itself
+// would make of it, were it at the row that was read. What is asked for again after it was done is no error.
+func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View) (outcome string, bad *ingest.Refusal) {
+	ev, plan := c.Event(core.InstantOf(a.cfg.Now())), view.Plan()
+	if view.PlanVersion == 0 && (c.Kind == core.EventResubmit || c.Kind == core.EventEdit) { // it may be known now
+		if plan, bad = a.planOf(ctx, c.Type, 0); bad != nil {
+			return "", bad
 		}
-		return "what it did is undone, unless its last step ends first", nil
-	case core.EventResubmit, core.EventEdit:
-		if state != core.StateError && state != core.StateUndone {
-			return no("only a task in error or undone can be resubmitted")
-		}
-		if stuck("resubmit") {
-			return no("it cannot start again from where it stopped")
-		}
-		return startsAgain(c, view), nil
-	case core.EventAccept:
-		if state != core.StateError {
-			return no("only a task in error has a step to accept")
-		}
-		if stuck("accept") {
-			return no("it cannot go on from where it stopped")
-		}
-		return "the step it stopped at counts as done, and it goes on", nil
-	case core.EventResolve:
-		if state != core.StateError {
-			return no("only a task in error can be resolved")
-		}
-		return "it ends as " + string(c.As), nil
-	case core.EventExtend:
-		if !open {
-			return no("only a task that is pending or processing has a deadline to extend")
-		}
-		return "it has until " + timeText(c.Until), nil
-	case core.EventSignal:
-		if !open {
-			return no("the signal for step " + core.QuoteShort(c.Step) + " comes too late")
-		}
-		return foreseeSignal(c, view, no)
 	}
 	if c.Kind == core.EventMigrate {
-		if !open && state != core.StateError {
-			return no("only a task that is pending, processing or in error can be moved to another version")
+		if ev.Plan, bad = a.planOf(ctx, c.Type, c.Version); bad != nil {
+			return "", bad
 		}
-		if view.PlanVersion == c.Version {
-			return fmt.Sprintf("it is of version %d already; nothing changes", c.Version), nil
-		}
-		return fmt.Sprintf("it goes on by version %d, if every step that has begun is the same there", c.Version), nil
 	}
-	return no("it cannot be asked that")
+	if bad := a.fits(&ev, plan, view); bad != nil {
+		return "", bad
+	}
+	played, err := view.Would(plan, &ev)
+	switch {
+	case !played && !slices.Contains(view.Possible, word(c.Kind)):
+		err = errors.New("its journal is not there to decide by")
+	case errors.Is(err, core.ErrStale) && view.State != core.StateProcessed && (c.Kind == core.EventCancel || c.Kind == core.EventUndo):
+		return asked + "nothing changes: " + said(err, view), nil
+	}
+	if err != nil {
+		code := 409
+		if c.Ask == "" && slices.ContainsFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step && s.AskNeeded }) {
+			code = 428
+		}
+		return "", ingest.Refuse(code, ingest.CauseState, "task %s is %s: %s%s; %s", core.QuoteShort(c.ID), view.State, said(err, view), signalsOf(c, view), possible(view))
+	}
+	return asked + wish(c, view), nil
 }
 
-// foreseeSignal is foresee for a signal of a task that has not ended.
-func foreseeSignal(c *core.Control, view *core.View, no func(string) (string, *ingest.Refusal)) (string, *ingest.Refusal) {
+// said is what an error of the core says beside the task and its state.
+func said(err error, view *core.View) string {
+	_, why, found := strings.Cut(err.Error(), fmt.Sprintf("task %s is %s: ", view.ID, view.State))
+	if !found {
+		why = err.Error()
+	}
+	return core.ShortText(why, 1000)
+}
+
+// word is what the view of a task calls a request.
+func word(kind core.EventKind) string {
+	for action, is := range kinds {
+		if is == kind {
+			return string(action)
+		}
+	}
+	return ""
+}
+
+// planOf is a version of a plan, 0 for the newest.
+func (a *Requests) planOf(ctx context.Context, taskType string, version int64) (*core.Plan, *ingest.Refusal) {
+	if a.cfg.Plan == nil {
+		return nil, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, a.cfg.ReadMax)
+	defer stop()
+	plan, err := a.cfg.Plan(ctx, taskType, version)
+	switch {
+	case err != nil:
+		return nil, ingest.Refuse(503, ingest.CausePlans, "the plans could not be read: %v", err).After(ingest.RetryLog)
+	case plan == nil && version != 0:
+		return nil, ingest.Refuse(404, ingest.CauseVersionUnknown, "no plan %s in version %d", core.QuoteShort(taskType), version)
+	}
+	return plan, nil
+}
+
+// fits holds what a request brings to the limits and schemas of a plan: a result to those of its step, an input to those
+// of the plan, and the task's input to those of the version that it is moved to.
+func (a *Requests) fits(ev *core.Event, plan *core.Plan, view *core.View) *ingest.Refusal {
+	input, by := ev.Input, plan
+	if ev.Kind == core.EventMigrate {
+		input, by = view.Input, ev.Plan
+	}
+	if by != nil && len(input) > 0 {
+		if len(input) > by.InputMax && ev.Kind == core.EventEdit {
+			return ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit of plan %s is %d", len(input), by.Name, by.InputMax)
+		}
+		if by.InputSchema != "" && a.cfg.CheckInput != nil {
+			if err := a.cfg.CheckInput(by, input); err != nil {
+				return ingest.Refuse(422, ingest.CauseInputSchema, "input does not fit the input schema of plan %s version %d: %v", by.Name, by.Version, err)
+			}
+		}
+	}
+	i := view.Answers(plan, ev)
+	if i < 0 || len(ev.Result) == 0 {
+		return nil
+	}
+	step := &plan.Steps[i]
+	if n := len(ev.Result); n > step.ResultMax {
+		return ingest.Refuse(413, ingest.CauseBody, "the result of step %s has %d bytes, the limit is %d", step.Name, n, step.ResultMax)
+	}
+	if step.Schema != "" && a.cfg.CheckSignal != nil {
+		if err := a.cfg.CheckSignal(step, ev.Result); err != nil {
+			return ingest.Refuse(422, ingest.CauseInputSchema, "the payload does not fit the schema of step %s: %v", step.Name, err)
+		}
+	}
+	return nil
+}
+
+// wish is what a request asks for, in words.
+func wish(c *core.Control, view *core.View) string {
+	switch c.Kind {
+	case core.EventCancel, core.EventUndo:
+		if c.Step != "" {
+			return "step " + c.Step + " is undone once more"
+		}
+		return "what it did is undone, unless its last step ends first"
+	case core.EventResubmit, core.EventEdit:
+		return startsAgain(c, view)
+	case core.EventAccept:
+		return "the step it stopped at counts as done, and it goes on"
+	case core.EventResolve:
+		return "it ends as " + string(c.As)
+	case core.EventExtend:
+		return "it has until " + timeText(c.Until)
+	case core.EventMigrate:
+		return fmt.Sprintf("it goes on by version %d", c.Version)
+	}
 	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
-	if i < 0 {
-		return no("its plan has no step " + core.QuoteShort(c.Step) + signalsOf(view))
-	}
-	switch status := view.Steps[i].Status; {
-	case view.Steps[i].Kind != core.SignalStep:
-		return no("step " + c.Step + " waits for no signal" + signalsOf(view))
-	case status == core.SignalledWord:
-		return no("step " + c.Step + " has had its signal, which is kept until the step begins")
-	case status == core.StepDone.String():
-		return no("step " + c.Step + " has had its signal: it is done")
-	case status == core.StepFailed.String():
-		return no("step " + c.Step + " has failed: the signal comes too late")
-	case status != core.StepRunning.String() && status != core.StepWaiting.String():
-		return no("step " + c.Step + " is " + status + ": the signal comes too late")
-	case c.Ask == "" && view.Steps[i].AskNeeded:
-		return "", ingest.Refuse(428, ingest.CauseState, "say which ask of step %s it answers: ask, as the task shows it of the step (duly get)", c.Step)
-	case c.Ask != "" && c.Ask != view.Steps[i].Ask:
-		return no("the answer is for another ask of step " + c.Step + ": its input, its round or its plan is another now; look at it again")
-	case status == core.StepWaiting.String():
-		return "it is kept until step " + c.Step + " begins", nil
+	switch {
+	case i >= 0 && view.Steps[i].Status == core.StepWaiting.String():
+		return "the answer is kept until step " + c.Step + " begins"
 	case len(c.Result) == 0:
-		return "step " + c.Step + " is refused", nil
+		return "step " + c.Step + " is refused"
 	}
-	return "step " + c.Step + " is done", nil
+	return "step " + c.Step + " is answered"
 }
 
-// signalsOf names the steps of a task that take a signal.
-func signalsOf(view *core.View) string {
+// signalsOf names the steps of a task that take a signal, to one for a step that takes none.
+func signalsOf(c *core.Control, view *core.View) string {
+	if c.Kind != core.EventSignal {
+		return ""
+	}
 	var all []string
 	for i := range view.Steps {
-		if s := &view.Steps[i]; s.Kind == core.SignalStep {
+		s := &view.Steps[i]
+		if s.Kind == core.SignalStep && s.Name == c.Step {
+			return ""
+		}
+		if s.Kind == core.SignalStep {
 			all = append(all, s.Name)
 		}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -94,6 +95,9 @@ func (a *api) mount(op *huma.Operation, serve http.HandlerFunc) {
 	if a.paths[op.Path] == nil {
 		a.paths[op.Path] = methods{}
 		a.mux.Handle(op.Path, a.paths[op.Path])
+	}
+	if op.RequestBody == nil {
+		serve = bodiless(serve, known...)
 	}
 	a.paths[op.Path][op.Method] = a.gate(op, takes(serve, known...))
 }
@@ -197,10 +201,19 @@ func (a *api) newHuma() huma.API {
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", BearerFormat: "duly_…"}},
 			},
 		},
-		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats:       map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
 		DefaultFormat: "application/json",
 	}, adapter{a})
 }
+
+// jsonFormat is JSON in UTF-8: encoding/json would replace what is not, and say nothing.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, into any) error {
+	err := huma.DefaultJSONFormat.Unmarshal(data, into)
+	if err == nil && !core.IsText(string(data)) {
+		err = errors.New("it holds bytes that are not UTF-8")
+	}
+	return err
+}}
 
 var tags = []*huma.Tag{
 	{Name: "tasks", Description: "Submit, read and act on single tasks."},

@@ -89,7 +89,7 @@ func (a *api) scheduleRoutes() {
 			if a.ports.Schedules == nil {
 				return page, nil, "", notServed("schedules")
 			}
-			if !operate.PlainText(after) {
+			if !core.PlainText(after) {
 				return page, nil, "", ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page", core.QuoteShort(after))
 			}
 			rows, next, err = a.ports.Schedules.Schedules(ctx, limit, after)

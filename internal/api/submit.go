@@ -1,16 +1,12 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
-	"unicode/utf8"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/auth"
@@ -19,13 +15,8 @@ import (
 	"duly.dev/duly/internal/submit"
 )
 
-// keyBytesMax bounds an idempotency key, reasonBytesMax a person's words,
-// cancelBytesMax what goes with a cancellation.
-const (
-	keyBytesMax    = 255
-	reasonBytesMax = 512
-	cancelBytesMax = 8 << 10
-)
+// keyBytesMax bounds an idempotency key.
+const keyBytesMax = 255
 
 // post submits a task whose id the client may leave to us. It reads nothing itself: a
 // repeated key is the same task at its owner, and the door looks whether another is.
@@ -55,6 +46,8 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
 		return a.cfg.NewID(), nil
 	case len(key) > keyBytesMax:
 		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, core.QuoteShort(key), len(key), keyBytesMax)
+	case !core.PlainText(key):
+		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s: want text without control characters", headerKey, core.QuoteShort(key))
 	case core.CheckName("id", key) == nil:
 		return key, nil
 	}
@@ -155,8 +148,7 @@ func taskPath(taskType, id string) string {
 	return "/v1/tasks/" + url.PathEscape(taskType) + "/" + url.PathEscape(id)
 }
 
-// cancel asks that a task end. What it takes stands in the query, or in a JSON object as
-// the body.
+// cancel asks that a task end. What it takes stands in the query.
 func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 	taskType, id, bad := names(r)
 	if bad != nil {
@@ -164,7 +156,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	control := core.Control{Kind: core.EventCancel, ID: id, Type: taskType, Actor: actorOf(r)}
-	if bad := cancelOf(w, r, &control); bad != nil {
+	if bad := cancelOf(r, &control); bad != nil {
 		problem(w, bad)
 		return
 	}
@@ -196,50 +188,18 @@ func actorOf(r *http.Request) string {
 }
 
 // cancelOf reads what goes with a cancellation.
-func cancelOf(w http.ResponseWriter, r *http.Request, c *core.Control) *ingest.Refusal {
+func cancelOf(r *http.Request, c *core.Control) *ingest.Refusal {
 	q := r.URL.Query()
-	var body struct {
-		Reason        *string `json:"reason"`
-		EvenIfUnknown *bool   `json:"even_if_unknown"`
+	c.Reason = q.Get("reason")
+	if !q.Has("even_if_unknown") {
+		return nil
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, cancelBytesMax))
-	if err != nil {
-		return ingest.Refuse(400, ingest.CauseBody, "the body could not be read, or has more than %d bytes: %v", cancelBytesMax, err)
-	}
-	if len(bytes.TrimSpace(data)) > 0 {
-		d := json.NewDecoder(bytes.NewReader(data))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&body); err != nil {
-			return ingest.Refuse(400, ingest.CauseBody, "the body is not a JSON object of reason and even_if_unknown: %v", err)
-		}
-		if _, err := d.Token(); err != io.EOF {
-			return ingest.Refuse(400, ingest.CauseBody, "the body has more than one JSON value")
-		}
-	}
-	switch said := q.Has("reason"); {
-	case said && body.Reason != nil:
-		return ingest.Refuse(400, ingest.CauseQuery, "reason is given in the query and in the body, want one of them")
-	case said:
-		c.Reason = q.Get("reason")
-	case body.Reason != nil:
-		c.Reason = *body.Reason
-	}
-	if reason := c.Reason; len(reason) > reasonBytesMax || !utf8.ValidString(reason) || strings.ContainsRune(reason, 0) {
-		return ingest.Refuse(400, ingest.CauseQuery, "query parameter reason %s has %d bytes, want at most %d, UTF-8 without NUL", core.QuoteShort(reason), len(reason), reasonBytesMax)
-	}
-	switch said := q.Has("even_if_unknown"); {
-	case said && body.EvenIfUnknown != nil:
-		return ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown is given in the query and in the body, want one of them")
-	case said:
-		switch value := q.Get("even_if_unknown"); value {
-		case "true", "1", "":
-			c.EvenIfUnknown = true
-		case "false", "0":
-		default:
-			return ingest.Refuse(400, ingest.CauseQuery, "query parameter even_if_unknown is %s, want true or false", core.QuoteShort(value))
-		}
-	case body.EvenIfUnknown != nil:
-		c.EvenIfUnknown = *body.EvenIfUnknown
+	switch value := q.Get("even_if_unknown"); value {
+	case "true", "1", "":
+		c.EvenIfUnknown = true
+	case "false", "0":
+	default:
+		return ingest.Refuse(400, ingest.CauseQuery, "query parameter even_if_unknown is %s, want true or false", core.QuoteShort(value))
 	}
 	return nil
 }

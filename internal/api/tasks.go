@@ -56,7 +56,7 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 			return out, ingest.Refuse(400, ingest.CauseQuery, "%s: %v", field("step"), err)
 		}
 	}
-	if n := len(f.Fingerprint); n > fingerprintMax || !operate.PlainText(f.Fingerprint) {
+	if n := len(f.Fingerprint); n > fingerprintMax || !core.PlainText(f.Fingerprint) {
 		return out, ingest.Refuse(400, ingest.CauseQuery, "%s %s has %d bytes, want at most %d of plain text", field("fingerprint"), core.QuoteShort(f.Fingerprint), n, fingerprintMax)
 	}
 	if f.Label != "" {
@@ -112,12 +112,8 @@ type (
 	}
 	cancelIn struct {
 		TaskIn
-		Reason        string `query:"reason" maxLength:"512"`
+		Reason        string `query:"reason" maxLength:"1000"`
 		EvenIfUnknown bool   `query:"even_if_unknown" doc:"refuse a submission that has yet to come"`
-		Body          *struct {
-			Reason        string `json:"reason,omitempty"`
-			EvenIfUnknown bool   `json:"even_if_unknown,omitempty"`
-		}
 	}
 	listIn struct {
 		FilterWords

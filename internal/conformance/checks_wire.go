@@ -148,7 +148,11 @@ func (s *scene) large() {
 		if !s.bears(c) {
 			return
 		}
-		if a, _ := s.desk.answer(c); a.ok() {
+		switch a, _ := s.desk.answer(c); {
+		case a.failed && !core.LastCode(a.reply.Code):
+			s.broken(ruleSize, ByAnswers, fmt.Sprintf("a result that is too large %s: it would be sent again, want %d", s.said(c), core.CodeFailed), c)
+			return
+		case a.ok():
 			notes += fmt.Sprintf("; the result of large-input had %d bytes, which are allowed", a.bytes)
 		}
 	}

@@ -3,13 +3,13 @@ package conformance
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/option"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -114,8 +114,10 @@ func (o *Options) checkPayloads() error {
 		case p.data == nil:
 		case len(p.data) > core.InputBytesMax:
 			return option.Refuse(p.option, fmt.Errorf("%d bytes, the limit is %d", len(p.data), core.InputBytesMax))
-		case !json.Valid(p.data):
-			return option.Refuse(p.option, errors.New("not JSON: "+wire.Quote(p.data)))
+		default:
+			if err := quickjson.Check("it", p.data); err != nil {
+				return option.Refuse(p.option, err)
+			}
 		}
 	}
 	if n := len(o.Results); n > core.StepsMax {
@@ -125,8 +127,11 @@ func (o *Options) checkPayloads() error {
 		if err := core.CheckName("step of a result", r.Step); err != nil {
 			return option.Refuse("results", err)
 		}
-		if len(r.Result) > core.ResultBytesMax || !json.Valid(r.Result) {
-			return option.Refuse("results", fmt.Errorf("of step %s: %d bytes, want JSON of %d bytes at most", r.Step, len(r.Result), core.ResultBytesMax))
+		if len(r.Result) > core.ResultBytesMax {
+			return option.Refuse("results", fmt.Errorf("of step %s: %d bytes, the limit is %d", r.Step, len(r.Result), core.ResultBytesMax))
+		}
+		if err := quickjson.Check("result of step "+r.Step, r.Result); err != nil {
+			return option.Refuse("results", err)
 		}
 	}
 	return nil

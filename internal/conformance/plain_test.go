@@ -50,6 +50,7 @@ const (
 	largeResult       fault = "a large input makes a result over the limit"
 	sendsLarge        fault = "a result over the limit is sent"
 	largeSilent       fault = "a large input is not answered"
+	largeAgain        fault = "a result over the limit is answered as if it could succeed later"
 	diesOfGarbage     fault = "garbage ends it"
 	hangsOnGarbage    fault = "garbage makes it hang"
 	takesGarbage      fault = "garbage is taken for a command"
@@ -387,7 +388,7 @@ func (a *plain) unlockFail(m *nats.Msg, code int, end time.Time) {
 // answer answers with success, unless it is too late; a zero end is never.
 func (a *plain) answer(m *nats.Msg, result []byte, end time.Time) {
 	if len(result) > resultMax && a.fault != largeResult && a.fault != sendsLarge {
-		a.fail(m, 502, end)
+		a.fail(m, map[bool]int{true: 502, false: 512}[a.fault == largeAgain], end)
 		return
 	}
 	a.reply(m, nil, result, end)

@@ -231,8 +231,8 @@ func (c *console) requestOf(get func(string) string, info actionInfo) (operate.R
 	if info.Reason && request.Reason == "" {
 		return bad("reason", "Say why: %s needs a reason.", info.Action)
 	}
-	if len(request.Reason) > operate.ReasonBytesMax {
-		return bad("reason", "The reason has %d bytes, the limit is %d.", len(request.Reason), operate.ReasonBytesMax)
+	if err := core.CheckWords("The reason", request.Reason); err != nil {
+		return bad("reason", "%v.", err)
 	}
 	switch info.Action {
 	case operate.ActionEdit:

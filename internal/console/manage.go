@@ -273,8 +273,8 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 	switch {
 	case d.ReasonIs && d.Reason == "":
 		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: "Say why: this needs a reason."}
-	case len(d.Reason) > operate.ReasonBytesMax:
-		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: fmt.Sprintf("The reason has %d bytes, the limit is %d.", len(d.Reason), operate.ReasonBytesMax)}
+	case core.CheckWords("", d.Reason) != nil:
+		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: core.CheckWords("The reason", d.Reason).Error() + "."}
 	default:
 		err := error(nil)
 		if e.Action == "" {

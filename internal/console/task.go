@@ -340,13 +340,17 @@ func (c *console) note(w http.ResponseWriter, r *http.Request, target, back stri
 		return
 	}
 	text := strings.TrimSpace(r.PostForm.Get("text"))
-	if text == "" || len(text) > operate.ReasonBytesMax {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "text", Detail: fmt.Sprintf("The note has %d bytes, want 1 to %d.", len(text), operate.ReasonBytesMax)})
+	err := core.CheckWords("The note", text)
+	if text == "" {
+		err = errors.New("The note is empty")
+	}
+	if err != nil {
+		c.fail(w, r, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "text", Detail: err.Error() + "."})
 		return
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
-	err := c.record(r, operate.AuditEntry{Action: "note.add", Target: target}, func() error {
+	err = c.record(r, operate.AuditEntry{Action: "note.add", Target: target}, func() error {
 		_, err := c.Notes.AddNote(ctx, operate.Note{Target: target, At: c.Now(), By: actorOf(r).Name, Text: text})
 		return err
 	})

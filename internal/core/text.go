@@ -37,6 +37,48 @@ func QuoteShort(s string) string {
 
 const quotedBytesMax = 64
 
+// IsText reports whether a text is UTF-8 without NUL: what every store and every JSON holds.
+func IsText(s string) bool {
+	for i, r := range s {
+		if r == 0 || noRune(s[i:], r) {
+			return false
+		}
+	}
+	return true
+}
+
+// WordsBytesMax bounds a person's words: the reason of an action, and a note.
+const WordsBytesMax = 1000
+
+// CheckWords is the one rule for a person's words, at every door; none are well. The field names them in the error.
+func CheckWords(field, words string) error {
+	if n := len(words); n > WordsBytesMax || !PlainLines(words) {
+		return fmt.Errorf("%s %s has %d bytes, want at most %d of text without control characters", field, QuoteShort(words), n, WordsBytesMax)
+	}
+	return nil
+}
+
+// PlainLines reports whether a text is UTF-8 without control characters but ends of lines and tabs.
+func PlainLines(s string) bool { return plain(s, true) }
+
+// PlainText reports whether a text is UTF-8 without control characters.
+func PlainText(s string) bool { return plain(s, false) }
+
+func plain(s string, lines bool) bool {
+	for i, r := range s {
+		if noRune(s[i:], r) || (r < ' ' || r == 0x7f) && (!lines || r != '\n' && r != '\r' && r != '\t') {
+			return false
+		}
+	}
+	return true
+}
+
+// noRune reports whether what a range has read as r at the beginning of s is a byte that is no UTF-8.
+func noRune(s string, r rune) bool {
+	const replacement = '\uFFFD'
+	return r == replacement && CutText(s, 3) != string(replacement)
+}
+
 // continues reports whether a byte stands inside a rune of UTF-8.
 func continues(b byte) bool { return b&0xC0 == 0x80 }
 

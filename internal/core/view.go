@@ -33,6 +33,9 @@ type View struct {
 	Sentence string
 	// Possible are the requests that the task's state allows now: see [Task.Possible]. Empty in a list.
 	Possible []string
+
+	task *Task // what it was made of; nil: of a row alone
+	plan *Plan
 }
 
 // TaskName names a task.
@@ -91,6 +94,7 @@ func (t *Task) Summary() View {
 // the task; at is the time that its sentence speaks of.
 func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	v := t.Summary()
+	v.task, v.plan = t, p
 	v.Reason, v.Input, v.Result = t.Why, t.Input, t.Result
 	v.Sentence, v.Possible = t.Sentence(p, at), t.Possible(p)
 	if t.State == StateProcessed {

@@ -177,6 +177,8 @@ func TestFailsAtRunTime(t *testing.T) {
 			`step c: when: in input.all(a, input.all(b, input.all(c, input.all(d, int(a) + int(b) > 0)))): it costs more than 1000000, the limit of one evaluation`},
 		{``, `[input.x, input.x]`, long, `step c: with: its answer has more than 262144 bytes`},
 		{``, `{1: 2}`, `{}`, `step c: with: a map has the key 1, an int: JSON has keys of text alone`},
+		{``, `"a\x00"`, `{}`, `step c: with: a text holds a NUL, or bytes that are not UTF-8: no store holds it`},
+		{``, `{input.x: 1}`, `{"x":"\u0000"}`, `step c: with: a text holds a NUL, or bytes that are not UTF-8: no store holds it`},
 		{``, `1.0 / 0.0`, `{}`, `step c: with: JSON has no number +Inf`},
 		{``, `input`, `{"n":1e999}`, `step c: with: n of the input: number 1e999 is out of range, want at most 1000 digits and an exponent of at most 400`},
 		{``, `input.a`, `{"duly":{"form":"x"`, `step c: with: the input: unexpected EOF`},

@@ -191,8 +191,11 @@ func (w *jsonWriter) check() error {
 }
 
 func (w *jsonWriter) text(s string) error {
-	if len(w.b)+len(s) > w.most {
+	switch {
+	case len(w.b)+len(s) > w.most:
 		return errLong
+	case !core.IsText(s):
+		return errors.New("a text holds a NUL, or bytes that are not UTF-8: no store holds it")
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

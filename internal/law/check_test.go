@@ -30,6 +30,7 @@ func (tree forest) breaches() []breach {
 		for _, f := range dir.files {
 			all = append(all, f.imports(dir.name, here)...)
 			all = append(all, f.wireNames()...)
+			all = append(all, f.validates(dir.name)...)
 		}
 	}
 	return all
@@ -139,6 +140,46 @@ func (f file) wireNames() []breach {
 // together from counts too: "duly.", "DULY_" and formats such as "duly.%s.x".
 func isWireName(value string) bool {
 	return slices.Contains(wireBeginnings, value) || wireName.MatchString(value)
+}
+
+// validators may ask by themselves whether bytes are JSON or UTF-8, each for its reason. What goes from door to door is
+// held to quickjson.Check, core.CheckWords, core.IsText and core.PlainText, so that no door takes what another refuses.
+var validators = map[string]string{
+	"internal/quickjson": "it is the check of payloads",
+	"internal/planfile":  "it points into the text of a file",
+	"internal/auth":      "names of tokens have no control characters of Latin-1 either",
+	"internal/wire":      "subjects",
+	"internal/alerts":    "bodies that templates make for a receiver",
+	"internal/console":   "what is shown, and one field of a form, whose whole is checked",
+	"internal/api":       "the last look at what a store holds",
+	"internal/replay":    "files of tasks as older nodes wrote them",
+	"cmd/duly":           "files of tasks",
+	"examples/...":       "programs of users",
+}
+
+// validates finds checks of JSON and of UTF-8 beside the one that there is.
+func (f file) validates(name string) []breach {
+	for pattern := range validators {
+		if covers(pattern, name) {
+			return nil
+		}
+	}
+	if f.test {
+		return nil
+	}
+	var found []breach
+	ast.Inspect(f.ast, func(node ast.Node) bool {
+		s, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		of, ok := s.X.(*ast.Ident)
+		if ok && (of.Name == "json" && s.Sel.Name == "Valid" || of.Name == "utf8" && strings.HasPrefix(s.Sel.Name, "Valid")) {
+			found = append(found, f.breach(node.Pos(), "%s.%s is a check of its own, want quickjson.Check or core.IsText", of.Name, s.Sel.Name))
+		}
+		return true
+	})
+	return found
 }
 
 // sleeps finds time.Sleep in a test, whatever name the package was imported by.

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -62,7 +62,7 @@ var packages = map[string]place{
 	"dev/natsserver": {imports: []string{"internal/disk"}, links: []string{"nats-server"}},
 	"ui":             {imports: []string{"internal/node", "internal/core"}},
 	// A user's agent links this one: neither a server nor a database comes with it.
-	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/submit", "internal/core", "internal/pause", "internal/seal"}, links: []string{"nats"}},
+	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/submit", "internal/core", "internal/pause", "internal/quickjson", "internal/seal"}, links: []string{"nats"}},
 
 	// Agents of HTTP services, by configuration: `duly serve`'s, and no part of other agents.
 	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson"}, links: []string{"nats", "limits"}},
@@ -147,7 +147,7 @@ var packages = map[string]place{
 	"internal/wire/wiretest": {},
 
 	// The rules of the protocol, played against an agent that runs.
-	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/option"}, links: []string{"nats"}},
+	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/option", "internal/quickjson"}, links: []string{"nats"}},
 
 	// Copies of an agent's commands for another one, compared.
 	"internal/shadow": {imports: []string{"internal/wire", "internal/core", "internal/decimal", "internal/option"}, links: []string{"nats"}},

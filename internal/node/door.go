@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -123,27 +124,21 @@ const asksRetry = 250 * time.Millisecond
 
 // newRequests are the requests about tasks, as both doors take them.
 func (n *Node) newRequests() (*api.Requests, error) {
-	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known, CheckSignal: n.checkSignal}, n.store, controls{n.conn}, n.log)
+	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known,
+		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, controls{n.conn}, n.log)
 }
 
-// checkSignal says whether a signal's payload fits its step, by the version of the plan that its task has. Where that
-// version is not read here the owner alone checks it.
-func (n *Node) checkSignal(taskType string, version int64, step string, payload []byte) error {
-	plan := n.plans.Plan(taskType, version)
-	if version == 0 || plan == nil {
-		return nil
+// planOf is a version of a plan, 0 for the newest: the one that is known here, or else that of the store.
+func (n *Node) planOf(ctx context.Context, taskType string, version int64) (*core.Plan, error) {
+	if plan := n.plans.Plan(taskType, version); plan != nil || version == 0 {
+		return plan, nil
 	}
-	i := plan.StepIndex(step)
-	if i < 0 {
-		return nil
+	stored, err := n.store.Plans(ctx)
+	i := slices.IndexFunc(stored, func(p core.Plan) bool { return p.Name == taskType && p.Version == version })
+	if err != nil || i < 0 {
+		return nil, err
 	}
-	if most := plan.Steps[i].ResultMax; len(payload) > most {
-		return &api.PayloadSizeError{Step: step, Bytes: len(payload), Max: most}
-	}
-	if plan.Steps[i].Schema == "" {
-		return nil
-	}
-	return n.schemas.signal(&plan.Steps[i], payload)
+	return &stored[i], nil
 }
 
 // submission turns a request of the fast door into ingest's.

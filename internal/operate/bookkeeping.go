@@ -85,8 +85,8 @@ func (b *Bookkeeping) Compare(ctx context.Context, by Actor, reason string) (Boo
 	if bad := CheckOperator(by, action); bad != nil {
 		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, bad)
 	}
-	if n := len(reason); n > ReasonBytesMax {
-		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, &Refusal{Code: 400, Field: "reason", Detail: fmt.Sprintf("reason has %d bytes, the limit is %d", n, ReasonBytesMax)})
+	if bad := CheckReason(reason); bad != nil {
+		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, bad)
 	}
 	asked := BooksAsked{ID: strings.ToLower(rand.Text()), At: b.Now().UTC(), By: by.Name}
 	document, err := json.Marshal(asked)
@@ -194,7 +194,7 @@ func (b *Bookkeeping) accept(ctx context.Context, by Actor, g Ghost, r RepairReq
 		err = &Refusal{Code: 404, Field: "key", Detail: fmt.Sprintf("no ghost of agent %s has the key %s any more", core.QuoteShort(g.Agent), core.QuoteShort(g.Key))}
 		outcome = "refused: " + err.Error()
 	case err != nil:
-		outcome = "failed: " + core.CutText(err.Error(), ReasonBytesMax)
+		outcome = "failed: " + core.CutText(err.Error(), core.WordsBytesMax)
 		err = fmt.Errorf("ghost %s: %w", core.QuoteShort(g.Key), err)
 	}
 	if told := b.Trail.SetOutcome(ctx, answer.Audit, outcome); told != nil {

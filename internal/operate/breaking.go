@@ -77,7 +77,7 @@ type Breaking struct {
 // Force implements BreakerControl.
 func (s *Breaking) Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker, error) {
 	now := s.Now()
-	action, target := "breaker."+string(f.State), "agent/"+core.ShortText(f.Agent, ReasonBytesMax)
+	action, target := "breaker."+string(f.State), "agent/"+core.ShortText(f.Agent, core.WordsBytesMax)
 	r := f.Check(now)
 	if r != nil && r.Field == "state" {
 		action = "breaker.force"

@@ -103,7 +103,7 @@ func TestForceBreakerRefused(t *testing.T) {
 		{"until", "more than", 400, func(f *operate.ForceBreaker) { f.Until = w.now.Add(core.DurationMax + 1) }},
 		{"until", "auto takes no until", 400, func(f *operate.ForceBreaker) { f.State, f.Until = operate.BreakerAuto, w.now.Add(1) }},
 		{"reason", "empty", 400, func(f *operate.ForceBreaker) { f.Reason = " " }},
-		{"reason", "at most", 400, func(f *operate.ForceBreaker) { f.Reason = strings.Repeat("r", operate.ReasonBytesMax+1) }},
+		{"reason", "at most", 400, func(f *operate.ForceBreaker) { f.Reason = strings.Repeat("r", core.WordsBytesMax+1) }},
 	} {
 		f := ok
 		x.change(&f)

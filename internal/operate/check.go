@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
@@ -70,22 +69,12 @@ func CleanText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// CheckReason bounds a person's words; none are well.
+// CheckReason holds a reason to the rule for a person's words; none is well.
 func CheckReason(reason string) *Refusal {
-	if n := len(reason); n > ReasonBytesMax || !PlainLines(reason) {
-		return wrong("reason", "reason %s has %d bytes, want at most %d of text without control characters", core.QuoteShort(reason), n, ReasonBytesMax)
+	if err := core.CheckWords("reason", reason); err != nil {
+		return wrong("reason", "%v", err)
 	}
 	return nil
-}
-
-// PlainText reports whether a text is UTF-8 without control characters.
-func PlainText(s string) bool { return plain(s, "") }
-
-// PlainLines reports whether a text is UTF-8 without control characters but ends of lines and tabs.
-func PlainLines(s string) bool { return plain(s, "\n\r\t") }
-
-func plain(s, allowed string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return (c < ' ' || c == 0x7f) && !strings.ContainsRune(allowed, c) })
 }
 
 // wrong refuses a field.

@@ -199,7 +199,7 @@ func TestPauseRefused(t *testing.T) {
 		"agent":  func(p *operate.Pause) { p.Agent = "a..b" },
 		"label":  func(p *operate.Pause) { p.Label = "gold" },
 		"until":  func(p *operate.Pause) { p.Until = w.now },
-		"reason": func(p *operate.Pause) { p.Reason = strings.Repeat("r", operate.ReasonBytesMax+1) },
+		"reason": func(p *operate.Pause) { p.Reason = strings.Repeat("r", core.WordsBytesMax+1) },
 	} {
 		p := ok
 		change(&p)

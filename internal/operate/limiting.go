@@ -224,7 +224,7 @@ func (l *SetLimit) after(was AgentLimit, now time.Time, by string) AgentLimit {
 }
 
 // limitTarget is what the audit trail names.
-func limitTarget(agent string) string { return "agent/" + core.ShortText(agent, ReasonBytesMax) }
+func limitTarget(agent string) string { return "agent/" + core.ShortText(agent, core.WordsBytesMax) }
 
 // limitEntry is a limit as the audit trail has it; nil: there is none.
 func limitEntry(l AgentLimit) any {

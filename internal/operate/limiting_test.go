@@ -128,7 +128,7 @@ func TestSetLimitRefused(t *testing.T) {
 		{"key", "it is not given, but key_concurrent or key_rate is", func(l *operate.SetLimit) { l.KeyRate = 1 }},
 		{"key", "1025 bytes, the most is 1024", func(l *operate.SetLimit) { l.Key, l.KeyRate = strings.Repeat("k", core.LimitKeyMax+1), 1 }},
 		{"reason", "empty", func(l *operate.SetLimit) { l.Reason = " " }},
-		{"reason", "at most", func(l *operate.SetLimit) { l.Reason = strings.Repeat("r", operate.ReasonBytesMax+1) }},
+		{"reason", "at most", func(l *operate.SetLimit) { l.Reason = strings.Repeat("r", core.WordsBytesMax+1) }},
 	} {
 		l := ok
 		x.change(&l)

@@ -55,7 +55,7 @@ func (s *Pausing) LiftPause(ctx context.Context, by Actor, id, reason string) er
 		return fmt.Errorf("pauses: %w", err)
 	}
 	i := slices.IndexFunc(all, func(p Pause) bool { return p.ID == id })
-	target := "pause/" + core.ShortText(id, ReasonBytesMax)
+	target := "pause/" + core.ShortText(id, core.WordsBytesMax)
 	if i < 0 {
 		return refused(ctx, s.Trail, by, "pause.lift", target, reason, nil, nil, &Refusal{Code: 404, Field: "id", Detail: fmt.Sprintf("there is no pause %s", core.QuoteShort(id))})
 	}
@@ -203,7 +203,7 @@ func entry(by Actor, action, target, reason string, before, after any) AuditEntr
 
 // refused writes down that a change was refused, and returns the refusal.
 func refused(ctx context.Context, trail TrailWriter, by Actor, action, target, reason string, before, after any, r *Refusal) error {
-	e := entry(by, action, target, core.CutText(reason, ReasonBytesMax), before, after)
+	e := entry(by, action, target, core.CutText(reason, core.WordsBytesMax), before, after)
 	e.Outcome = "refused: " + r.Detail
 	if _, _, err := trail.Append(ctx, e); err != nil {
 		return fmt.Errorf("%w (and the audit trail could not be written: %w)", r, err)
@@ -246,7 +246,7 @@ func changed(ctx context.Context, trail TrailWriter, by Actor, action, target, r
 	outcome := "done"
 	err = do()
 	if err != nil {
-		outcome = "failed: " + core.CutText(err.Error(), ReasonBytesMax)
+		outcome = "failed: " + core.CutText(err.Error(), core.WordsBytesMax)
 	}
 	if told := trail.SetOutcome(ctx, number, outcome); told != nil {
 		return errors.Join(err, fmt.Errorf("audit trail, entry %d: %w", number, told))

@@ -269,7 +269,7 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 		action = "schedule.resume"
 	}
 	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
-		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
+		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, core.WordsBytesMax), nil, nil, bad)
 	}
 	gone := ""
 	if !paused {
@@ -331,7 +331,7 @@ func firstOf(all ...*Refusal) *Refusal {
 func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason string) error {
 	const action = "schedule.delete"
 	no := func(bad *Refusal) error {
-		return refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
+		return refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, core.WordsBytesMax), nil, nil, bad)
 	}
 	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
 		return no(bad)
@@ -363,7 +363,7 @@ func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason 
 func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error) {
 	const action = "schedule.run_now"
 	no := func(bad *Refusal) (ScheduleRun, error) {
-		return ScheduleRun{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, ReasonBytesMax), nil, nil, bad)
+		return ScheduleRun{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, core.WordsBytesMax), nil, nil, bad)
 	}
 	if bad := firstOf(CheckOperator(by, action), CheckReason(reason)); bad != nil {
 		return no(bad)

@@ -9,16 +9,15 @@ import (
 
 // Limits of what is asked. An error names the field, the value and the limit.
 const (
-	ConfirmMax     = 100                // tasks of an operation; of more the number must be said
-	ListMax        = 1000               // rows of a page
-	ListDefault    = 50                 // rows of a page when the request does not say
-	CountExactMax  = 10_000             // counts are exact up to this many, and "at least" beyond
-	ReasonBytesMax = 1000               // of the reason of an action, and of a note
-	LabelsMax      = core.LabelsMax     // labels of one submission
-	LabelBytesMax  = core.LabelBytesMax // of a label's key, and of its value
-	MembersMax     = 1000000            // tasks of one operation
-	PreviewFor     = 15 * time.Minute
-	OperationFor   = 30 * 24 * time.Hour // after its end an operation is forgotten, with its members
+	ConfirmMax    = 100                // tasks of an operation; of more the number must be said
+	ListMax       = 1000               // rows of a page
+	ListDefault   = 50                 // rows of a page when the request does not say
+	CountExactMax = 10_000             // counts are exact up to this many, and "at least" beyond
+	LabelsMax     = core.LabelsMax     // labels of one submission
+	LabelBytesMax = core.LabelBytesMax // of a label's key, and of its value
+	MembersMax    = 1000000            // tasks of one operation
+	PreviewFor    = 15 * time.Minute
+	OperationFor  = 30 * 24 * time.Hour // after its end an operation is forgotten, with its members
 )
 
 // Count is a number of tasks that is exact, or says that it is not.

@@ -277,6 +277,9 @@ func Decode(data []byte) (core.Plan, error) {
 	if err := d.Decode(&spec); err != nil {
 		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, decodeError(err))
 	}
+	if !core.IsText(string(data)) { // encoding/json replaces what is not, and says nothing
+		return core.Plan{}, fmt.Errorf("%w: it holds bytes that are not UTF-8", core.ErrPlan)
+	}
 	if _, err := d.Token(); err != io.EOF {
 		return core.Plan{}, fmt.Errorf("%w: more than one JSON value", core.ErrPlan)
 	}

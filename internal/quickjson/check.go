@@ -22,7 +22,7 @@ func Check(field string, data []byte) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%s is empty, want JSON", field)
 	}
-	if !Valid(data) {
+	if !valid(data) {
 		return notJSON(field, data)
 	}
 	if !utf8.Valid(data) {

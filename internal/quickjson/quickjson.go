@@ -1,6 +1,6 @@
-// Package quickjson checks JSON as encoding/json does, in a fifth of the time: with
-// quick steps that is a good part of what a task costs. It decodes nothing: the
-// library behind it fills a few Go types otherwise than encoding/json.
+// Package quickjson is the one check of payloads, for every door and every answer of an agent. It checks JSON as
+// encoding/json does, in a fifth of the time: with quick steps that is a good part of what a task costs. It decodes
+// nothing: the library behind it fills a few Go types otherwise than encoding/json.
 package quickjson
 
 import (
@@ -13,8 +13,8 @@ import (
 // than that cannot go deeper.
 const depthMax = 10_000
 
-// Valid reports whether data is one JSON value that encoding/json takes.
-func Valid(data []byte) bool {
+// valid reports whether data is one JSON value that encoding/json takes.
+func valid(data []byte) bool {
 	if len(data) > depthMax {
 		return stdjson.Valid(data)
 	}

@@ -18,7 +18,7 @@ func FuzzValid(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if got, want := Valid(data), json.Valid(data); got != want {
+		if got, want := valid(data), json.Valid(data); got != want {
 			t.Fatalf("%.200q: valid %v, encoding/json says %v", data, got, want)
 		}
 	})

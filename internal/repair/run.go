@@ -578,7 +578,7 @@ func (u *run) audit(ctx context.Context, action, key string) error {
 	}
 	_, _, err = u.r.trail.Append(ctx, operate.AuditEntry{
 		At: u.r.cfg.Now(), Actor: "supervisor", Via: "operation", Action: action, Target: "operation/" + u.op.ID,
-		Reason: core.CutText(u.op.Why, operate.ReasonBytesMax), After: after, Outcome: "done", Key: key,
+		Reason: core.CutText(u.op.Why, core.WordsBytesMax), After: after, Outcome: "done", Key: key,
 	})
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)

@@ -318,7 +318,7 @@ func (s *Service) note(ctx context.Context, by operate.Actor, op *operate.Operat
 	if s.notes == nil || op.Group == "" {
 		return
 	}
-	text := core.CutText(fmt.Sprintf("operation %s: %s of %d tasks: %s", op.ID, op.Action, op.Tasks, op.Reason), operate.ReasonBytesMax)
+	text := core.CutText(fmt.Sprintf("operation %s: %s of %d tasks: %s", op.ID, op.Action, op.Tasks, op.Reason), core.WordsBytesMax)
 	if _, err := s.notes.AddNote(ctx, operate.Note{Target: "group/" + op.Group, At: s.cfg.Now(), By: by.Name, Text: text}); err != nil {
 		s.log.Warn("the start of an operation is not noted at its failure group", "operation", op.ID, "error", err)
 	}
@@ -455,7 +455,7 @@ func (s *Service) audited(ctx context.Context, by operate.Actor, e operate.Audit
 	e.At, e.Actor, e.Role, e.From, e.Via, e.Outcome = s.cfg.Now(), by.Name, by.Role, by.From, by.Via, "asked"
 	e.Request = operate.RequestFrom(ctx)
 	e.Target = core.CutText(e.Target, 100) // a stranger's word
-	e.Reason = core.CutText(e.Reason, operate.ReasonBytesMax)
+	e.Reason = core.CutText(e.Reason, core.WordsBytesMax)
 	number, _, err := s.trail.Append(ctx, e)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", e.Action, err)
@@ -470,7 +470,7 @@ func (s *Service) audited(ctx context.Context, by operate.Actor, e operate.Audit
 	// What was done stays done when the request's own time is over.
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteFor)
 	defer cancel()
-	if noted := s.trail.SetOutcome(noting, number, core.CutText(outcome, operate.ReasonBytesMax)); noted != nil {
+	if noted := s.trail.SetOutcome(noting, number, core.CutText(outcome, core.WordsBytesMax)); noted != nil {
 		s.log.Warn("the outcome of an audited change is not stored", "entry", number, "outcome", outcome, "error", noted)
 	}
 	return err

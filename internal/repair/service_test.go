@@ -169,7 +169,7 @@ func TestStartRefuses(t *testing.T) {
 			{"expired", anna, old, 0, 0, "bank", 101, 409, ""},
 			{"no tasks", anna, empty.Token, 0, 0, "bank", 0, 409, ""},
 			{"no reason", anna, token, 0, 0, " ", 101, 400, "reason"},
-			{"a long reason", anna, token, 0, 0, strings.Repeat("x", operate.ReasonBytesMax+1), 101, 400, "reason"},
+			{"a long reason", anna, token, 0, 0, strings.Repeat("x", core.WordsBytesMax+1), 101, 400, "reason"},
 			{"no number", anna, token, 0, 0, "bank", 0, 400, "confirm"},
 			{"another number", anna, token, 0, 0, "bank", 100, 400, "confirm"},
 			{"a rate below 0", anna, token, -1, 0, "bank", 101, 400, "rate"},

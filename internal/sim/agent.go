@@ -188,7 +188,11 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 	if w.fault(AgentCrashAfter) {
 		a.crash()
 	}
-	if w.fault(AgentUnsure) {
+	switch unsure := w.fault(AgentUnsure); {
+	case unsure && c.Number%2 == 0: // drawn with it, so that seeds stay what they were
+		w.note(AgentFails)
+		return nil, agents.Fail(errHandler)
+	case unsure:
 		return nil, errHandler
 	}
 	return []byte(`{"step":"` + c.Step + `"}`), nil

@@ -120,6 +120,7 @@ const (
 	Pinned        // nor that: they want partitions elsewhere
 
 	BothRestored // SQL and streams, from copies of different times; drawn apart
+	AgentFails   // for good, after the effect; some of those that are unsure
 
 	faultCount
 )
@@ -169,7 +170,7 @@ var kinds = [faultCount]struct {
 	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"}, Keyed: {"limit with keys", 0.5}, KeyReached: {name: "limit of a key reached"},
 	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
-	BothRestored: {"both restored", 0.05},
+	BothRestored: {"both restored", 0.05}, AgentFails: {name: "agent fails for good"},
 }
 
 // String is the fault's name.

@@ -28,6 +28,7 @@ type refereed struct {
 	waits     int64 // it waits for its agent: the row under whose number its retries leave; 0: it does not
 	waitsUndo bool
 
+	failed    bool // for good: it is not done again, unless an operator says so
 	begun     bool
 	begunLate bool // its time was over when it began: what made it begin was read late
 	ok        bool // done, or skipped: what comes after may begin
@@ -148,6 +149,7 @@ func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step 
 		if overWithoutEffect(j) {
 			s.dos = 0
 		}
+		s.failed = kind == core.CallStep && j.Final()
 	case core.KindUndone, core.KindUndoFailed, core.KindUndoRefused:
 		answered, err = s.answer(j, true, kind)
 	case core.KindUndoGaveUp:
@@ -196,7 +198,7 @@ func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step 
 		}
 		s.signalled = true
 	case core.KindResubmitted:
-		s.signalled = false
+		s.signalled, s.failed = false, false
 	}
 	if err != nil {
 		return answered, err
@@ -312,6 +314,8 @@ func (r *referee) mayDo(s *refereed, j *core.Record, p *core.Plan, when func(ste
 		return fmt.Errorf("it does step %d again, which was done by hand", j.Next+1)
 	case s.ok:
 		return fmt.Errorf("it does step %d again, which is done or skipped", j.Next+1)
+	case s.failed:
+		return fmt.Errorf("it does step %d again, which has failed for good", j.Next+1)
 	case j.State != core.StateProcessing && (j.State != core.StatePending || kind == core.CallStep || kind == core.EachStep):
 		return fmt.Errorf("G1: it begins step %d and leaves the task %s", j.Next+1, j.State)
 	case when != nil && p != nil && p.Steps[j.Next].When != "" && !when(j.Next):

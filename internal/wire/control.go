@@ -104,8 +104,8 @@ func appendInts(dst []byte, name string, list []int64) []byte {
 // there are seqs. A signal without a result refuses, with the reason.
 func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
 
-// decodeControl reads a control message. strict refuses unknown fields, as in a request;
-// a stored message may be of a newer node and have them.
+// decodeControl reads a control message. strict refuses unknown fields and words that are no reason, as in a request; a
+// stored message may be of a newer node and have them.
 func decodeControl(data []byte, strict bool) (core.Control, error) {
 	var j struct {
 		V       int     `json:"v"`
@@ -131,6 +131,9 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
 	if strict {
+		if err := quickjson.Check("request", data); err != nil { // encoding/json replaces what is not UTF-8
+			return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
+		}
 		d := json.NewDecoder(bytes.NewReader(data))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&j); err != nil {
@@ -150,10 +153,14 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}
-	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: CutText(j.Actor),
-		Reason: CutText(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown,
+	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: cutLines(j.Actor),
+		Reason: cutLines(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown,
 		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
-	if err := checkControl(&c, j.Kind); err != nil {
+	err = checkControl(&c, j.Kind)
+	if strict && err == nil {
+		err = core.CheckWords("reason", j.Reason)
+	}
+	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
 	return c, nil

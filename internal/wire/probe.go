@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // SubjectProbe is where an agent answers whether the do of a key took effect.
@@ -56,6 +57,9 @@ func DecodeProbe(data []byte, resultMax int) (core.Probe, error) {
 	case core.ProbeDone:
 		if p.Result = a.Result; len(p.Result) == 0 {
 			p.Result = null
+		}
+		if err := quickjson.Check("the result", p.Result); err != nil {
+			return core.Probe{}, fmt.Errorf("%w: probe: %w", ErrUndecodable, err)
 		}
 	case core.ProbeAbsent, core.ProbeInProgress:
 		if len(a.Result) > 0 && string(a.Result) != "null" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/submit"
@@ -108,9 +109,12 @@ func replyGoldens(t *testing.T) []golden {
 	one := func(name, what, rule, answers string, c core.Command, h Header, data string, want core.Reply) golden {
 		want.Partition, want.Number, want.Seq, want.Token = c.Partition, c.Number, c.Seq, signer.Token(c.Partition, c.Number, c.Seq, c.Commit)
 		m := wiretest.Message{Name: name, What: what, Rule: rule, From: "agent", Answers: answers, Subject: signer.ReplySubject(Names{}, &c), Headers: headersOf(h), Means: meansOf(t, want)}
-		if json.Valid([]byte(data)) {
+		switch {
+		case !utf8.ValidString(data):
+			m.Hex = hex.EncodeToString([]byte(data))
+		case json.Valid([]byte(data)):
 			m.Payload = []byte(data)
-		} else {
+		default:
 			m.Text = data
 		}
 		return golden{m, func(h Header, data []byte) error {
@@ -142,6 +146,10 @@ func replyGoldens(t *testing.T) []golden {
 		failed("reply-failed-for-good", "a do that would fail again, perhaps with an effect", "P9", "do", do, core.CodeFailed, "panic: no such card"),
 		failed("reply-stopping", "an agent that stops", "", "do", do, core.CodeUnavailable, "the agent stops"),
 		one("reply-no-json", "a result that is no JSON, and what it counts as", "P9", "do", do, nil, "hello", core.Reply{Code: core.CodeFailed, Error: `bad_result: not JSON: "hello"`}),
+		one("reply-no-utf8", "a result with bytes that are not UTF-8, and what it counts as", "P9", "do", do, nil, "\"caf\xe9\"",
+			core.Reply{Code: core.CodeFailed, Error: "bad_result: result is not UTF-8: byte 5"}),
+		one("reply-nul", "a result with a NUL, and what it counts as", "P9", "do", do, nil, `"a\u0000b"`,
+			core.Reply{Code: core.CodeFailed, Error: `bad_result: result holds a NUL (\u0000) at byte 3`}),
 		one("reply-large", fmt.Sprintf("a result that is larger than a result_max of %d, and what it counts as", goldenResultMax), "P9", "do", do, nil,
 			`"`+strings.Repeat("x", goldenResultMax)+`"`, core.Reply{Code: core.CodeFailed, Error: "bad_result: 42 bytes, the limit is 40"}),
 		one("reply-code-word", "a code that is no number, and what it counts as", "", "do", do, wrong("twelve"), "", core.Reply{Code: core.CodeAgentError, Error: "boom"}),

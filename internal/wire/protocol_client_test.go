@@ -253,7 +253,7 @@ func askGoldens(*testing.T) []golden {
 	}
 	const reason = "the customer has called"
 	accepted := SubmitAnswer{Stream: names.StreamControl(), Seq: 23, Task: "order-17", Partition: PartitionOf("order-17", goldenPartitions), State: "processing",
-		Outcome: "what it did is undone, unless its last step ends first"}
+		Outcome: "asked: what it did is undone, unless its last step ends first"}
 	decode := func(data []byte) error {
 		_, err := DecodeSubmitAnswer(data)
 		return err
@@ -279,7 +279,7 @@ func askGoldens(*testing.T) []golden {
 			return same(got, err, accepted)
 		}},
 		refusedAnswer("ask-no-use", "it would change nothing", "", "ask-cancel",
-			refusing(409, 7047, "order-17", `task "order-17" is processed: it is too late to cancel; ask for an undo to take back what it did; possible now: undo`, 0), decode),
+			refusing(409, 7047, "order-17", `task "order-17" is processed: it is too late to cancel; possible now: undo`, 0), decode),
 		refusedAnswer("ask-unknown", "there is no such task", "", "ask-cancel", refusing(404, 7041, "order-17", `no task "order-17" of type "order"`, 0), decode),
 	}
 }

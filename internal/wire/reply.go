@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -57,13 +58,25 @@ func checkResult(r *core.Reply, data []byte, resultMax int) {
 	switch {
 	case len(data) > resultMax:
 		r.Code, r.Error = core.CodeFailed, fmt.Sprintf("bad_result: %d bytes, the limit is %d", len(data), resultMax)
+		return
 	case len(data) == 0:
 		r.Result = null
-	case !quickjson.Valid(data):
-		r.Code, r.Error = core.CodeFailed, "bad_result: not JSON: "+Quote(data)
-	default:
-		r.Result = data
+		return
 	}
+	switch err := quickjson.Check("result", data); {
+	case err == nil:
+		r.Result = data
+	case isText(err):
+		r.Code, r.Error = core.CodeFailed, "bad_result: "+err.Error()
+	default:
+		r.Code, r.Error = core.CodeFailed, "bad_result: not JSON: "+Quote(data)
+	}
+}
+
+// isText reports whether a payload is JSON that not every store holds.
+func isText(err error) bool {
+	_, is := errors.AsType[*quickjson.TextError](err)
+	return is
 }
 
 // replyCode reads a code; one that is no HTTP error is core.CodeAgentError.

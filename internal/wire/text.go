@@ -22,8 +22,18 @@ func Quote(b []byte) string {
 	return fmt.Sprintf("%q", b)
 }
 
-// CutText cuts an error text to core.ErrorBytesMax, at a character, and makes
-// it valid UTF-8.
+// CutText makes an error text one line of valid UTF-8 without control characters, and cuts it to core.ErrorBytesMax, at a
+// character.
 func CutText(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, cutLines(s))
+}
+
+// cutLines is CutText for a text that may have several lines.
+func cutLines(s string) string {
 	return core.CutText(strings.ToValidUTF8(s, "\uFFFD"), core.ErrorBytesMax)
 }

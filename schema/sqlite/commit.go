@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/schema"
@@ -106,7 +104,7 @@ func (c *commit) exec(query string, args ...any) (int64, error) {
 func execRow[R any](c *commit, query string, columns []schema.Column[R], r *R, more ...any) (int64, error) {
 	c.args = append(schema.Args(c.args[:0], columns, r, dialect.Time), more...)
 	for i, v := range c.args[:len(columns)] {
-		if text, ok := v.(string); ok && (!utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0) {
+		if text, ok := v.(string); ok && !core.IsText(text) {
 			return 0, fmt.Errorf("column %s: a text is not UTF-8 or holds a NUL: %w", columns[i].Name, core.ErrRowRefused)
 		}
 	}

@@ -1142,7 +1142,7 @@ func testNotes(r *rig) {
 		r.Errorf("notes: %+v", want)
 	}
 	var refused *operate.Refusal
-	if _, err := r.s.AddNote(r.ctx, operate.Note{Target: "task/order/1", Text: strings.Repeat("x", operate.ReasonBytesMax+1)}); !errors.As(err, &refused) {
+	if _, err := r.s.AddNote(r.ctx, operate.Note{Target: "task/order/1", Text: strings.Repeat("x", core.WordsBytesMax+1)}); !errors.As(err, &refused) {
 		r.Errorf("a note that is too long: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -179,6 +180,9 @@ func testExisting(r *rig) {
 	}
 }
 
+// shown is a view without what it was made of.
+func shown(r *rig, v core.View) string { return string(get(json.Marshal(v))(r)) }
+
 func testView(r *rig) {
 	r.untold()
 	v := get(r.s.Get(r.ctx, 1, "t1-2"))(r)
@@ -194,7 +198,7 @@ func testView(r *rig) {
 	}
 	steps := v.Steps
 	v.Steps, v.Failures, v.LockedBy, v.Sentence, v.Seq, v.Possible = nil, 1, "", "", 0, nil
-	r.equal("view", v, want)
+	r.equal("view", shown(r, v), shown(r, want))
 	if len(steps) != 3 || steps[1].Status != "failed" || steps[1].Code != 422 || steps[1].Error != "card declined" || steps[2].Status != "skipped" ||
 		steps[1].Name != "charge" || steps[1].Agent != "payment" || steps[1].Attempt != 1 || steps[1].At != created.Add(time.Second) {
 		r.Errorf("steps: %+v", steps)

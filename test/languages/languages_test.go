@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -233,10 +234,11 @@ func run(t *testing.T, dir string, command ...string) {
 	}
 }
 
-// The agent in JavaScript holds the rules of the protocol.
-func TestJavaScript(t *testing.T) {
+// javaScript is the folder of the agent in JavaScript with its packages.
+func javaScript(t *testing.T) (dir string) {
+	t.Helper()
 	runtime(t, "node", "npm")
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(examples, "javascript"))); err != nil {
 		t.Fatal(err)
 	}
@@ -245,13 +247,68 @@ func TestJavaScript(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("NOT RUN: the packages cannot be had: npm ci: %v: %s", err, out)
 	}
-	inFolder(t, dir, "node", "agent.mjs").holds(t)
+	return dir
 }
+
+// The agent in JavaScript holds the rules of the protocol.
+func TestJavaScript(t *testing.T) { inFolder(t, javaScript(t), "node", "agent.mjs").holds(t) }
 
 // The agent in Python holds the rules of the protocol.
 func TestPython(t *testing.T) {
 	runtime(t, "python3")
 	inFolder(t, filepath.Join(examples, "python"), "python3", "-B", "agent.py").holds(t)
+}
+
+// TestFailures: what the system refuses may pass, 500; what the program does not understand fails for good, 512, and the
+// agent goes on.
+func TestFailures(t *testing.T) {
+	t.Run("JavaScript", func(t *testing.T) { failures(t, javaScript(t), "node", "agent.mjs") })
+	t.Run("Python", func(t *testing.T) {
+		runtime(t, "python3")
+		failures(t, filepath.Join(examples, "python"), "python3", "-B", "agent.py")
+	})
+}
+
+// failures sends dos to an agent with a ledger that cannot be read, and then with none.
+func failures(t *testing.T, dir string, command ...string) {
+	folder := filepath.Join(t.TempDir(), "charges")
+	url, said := natsServer(t), filepath.Join(t.TempDir(), "stderr")
+	start(t, dir, url, append([]string{"sh", "-c", `exec "$@" 2>"$0"`, said}, append(command, folder, agent)...)...)
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	code := func(key string) string {
+		t.Helper()
+		left := patience
+		data := fmt.Sprintf(`{"v":1,"task":"t","type":"order","step":"charge","attempt":1,"key":%q,"complete_by":%q,"left_ms":%d,"input":{"cents":1999}}`,
+			key, time.Now().Add(left).UTC().Format(time.RFC3339), left.Milliseconds())
+		reply, err := nc.Request("duly.do."+agent, []byte(data), left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.Header.Get("Nats-Service-Error-Code")
+	}
+	garbage := fmt.Sprintf("%x.json", sha256.Sum256([]byte("t/charge/0")))
+	if err := os.WriteFile(filepath.Join(folder, garbage), []byte(`{"key":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := code("t/charge/0"); got != "512" {
+		t.Errorf("a ledger that is no JSON is answered with code %q, want 512", got)
+	}
+	if got := code("t/charge/1"); got != "" {
+		t.Errorf("the next do is answered with code %s", got)
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if got := code("t/charge/2"); got != "500" {
+		t.Errorf("a ledger that is gone is answered with code %q, want 500", got)
+	}
+	if stack, err := os.ReadFile(said); err != nil || !bytes.Contains(stack, []byte("ledger.")) {
+		t.Errorf("the agent's log has no stack: %v: %s", err, stack)
+	}
 }
 
 // The agent in Java holds the rules of the protocol.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 const (
 	inputMax   = 64 << 10 // bytes of a do
+	resultMax  = 64 << 10 // bytes of an answer
 	runningMax = 64       // commands at work at a time
 	waitingMax = 1024     // commands at work or waiting; one more is told to come again
 )
@@ -27,7 +30,7 @@ type command struct {
 	Input      json.RawMessage `json:"input"`
 }
 
-// refusal is an answer with a code: 4xx is final, 5xx is tried again.
+// refusal is an answer with a code: 4xx is final, 512 is final and undone, other 5xx are tried again.
 type refusal struct {
 	code int
 	text string
@@ -110,16 +113,37 @@ func answer(r micro.Request, came time.Time, w work) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	said, err := w(ctx, c, len(r.Data()))
+	said, err := carryOut(ctx, c, len(r.Data()), w)
 	switch {
 	case !time.Now().Before(until): // another try has begun
 	case err != nil:
 		fail(r, err)
-	case said == nil:
-		_ = r.Respond(nil) // an answer that is lost is asked for again
 	default:
-		_ = r.RespondJSON(said)
+		_ = r.Respond(said) // an answer that is lost is asked for again
 	}
+}
+
+// carryOut gives the answer in JSON, or nothing. A panic and an answer that cannot be sent would come again: they fail for
+// good, and an undo takes back what was done until then.
+func carryOut(ctx context.Context, c *command, size int, w work) (answer []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Printf("panic: %v\n%s", p, debug.Stack())
+			err = &refusal{512, fmt.Sprintf("panic: %v", p)}
+		}
+	}()
+	said, err := w(ctx, c, size)
+	if err != nil || said == nil {
+		return nil, err
+	}
+	answer, err = json.Marshal(said)
+	switch {
+	case err != nil:
+		return nil, &refusal{512, "the result: " + err.Error()}
+	case len(answer) > resultMax:
+		return nil, &refusal{512, fmt.Sprintf("the result has %d bytes, the limit is %d", len(answer), resultMax)}
+	}
+	return answer, nil
 }
 
 // fail answers an error: one without a code is tried again.

@@ -21,6 +21,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
  */
 public final class Agent {
     private static final int INPUT_MAX = 64 << 10; // bytes of a do
+    private static final int RESULT_MAX = 64 << 10; // bytes of an answer
     private static final int WORKERS = 16; // commands at work at a time, each with a connection to the database
     private static final int WAITING_MAX = 1024; // commands that wait; one more is told to come again
     private static final int STOP_SECONDS = 30;
@@ -122,11 +123,18 @@ public final class Agent {
         String said;
         try {
             said = work.on(ledgers.get(), c);
+            if (said.getBytes(UTF_8).length > RESULT_MAX) {
+                throw new Refusal(512, "the result is over " + RESULT_MAX + " bytes");
+            }
         } catch (Refusal err) {
             code = err.code;
             said = err.getMessage();
-        } catch (SQLException | RuntimeException err) { // tried again
+        } catch (SQLException err) { // it may pass: tried again
             code = 500;
+            said = err.toString();
+        } catch (RuntimeException err) { // the program's own, which would come again: an undo takes back what was done until then
+            err.printStackTrace();
+            code = 512;
             said = err.toString();
         }
         if (isOver(c, came)) {

@@ -1,4 +1,4 @@
-/** An answer with a code: 4xx is final, 5xx is tried again. */
+/** An answer with a code: 4xx is final, 512 is final and undone, other 5xx are tried again. */
 final class Refusal extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -11,12 +11,13 @@ if (!folder) {
   process.exit(2);
 }
 const inputMax = 64 << 10; // bytes of a do
+const resultMax = 64 << 10; // bytes of an answer
 const runningMax = 1024; // commands at a time; one more is told to come again
 const namespace = process.env.DULY_NAMESPACE ?? "duly";
 const ledger = new Ledger(folder);
 let running = 0;
 
-// Refusal is an answer with a code: 4xx is final, 5xx is tried again.
+// Refusal is an answer with a code: 4xx is final, 512 is final and undone, other 5xx are tried again.
 class Refusal extends Error {
   constructor(code, text) {
     super(text);
@@ -58,28 +59,38 @@ function probe(c) {
   return is && !is.undone ? { v: 1, outcome: "done", result: is.result } : { v: 1, outcome: ledger.working(c.key) ? "in_progress" : "absent" };
 }
 
+// codeOf is what an error is answered with. What the system refuses may pass; any other error is the program's own, and would
+// come again: an undo takes back what was done until then.
+function codeOf(err) {
+  if (err instanceof Gone) return 410;
+  if (err instanceof Refusal) return err.code;
+  return err.syscall === undefined ? 512 : 500;
+}
+
 // answer carries one command out, and answers it once or, when its time is over, not at all.
 async function answer(m, work) {
   const came = Date.now();
   let until = Infinity;
   let code = 0;
-  let said;
+  let said = "";
   running++;
   try {
     if (running > runningMax) throw new Refusal(429, `${runningMax} commands are at work`);
     const c = command(m.data);
     until = Math.min(came + c.left_ms, Date.parse(c.complete_by));
     if (Date.now() >= until) return;
-    said = await work(c, m.data.length);
+    said = JSON.stringify(await work(c, m.data.length)) ?? "";
+    if (Buffer.byteLength(said) > resultMax) throw new Refusal(512, `the result is over ${resultMax} bytes`);
   } catch (err) {
-    code = err instanceof Gone ? 410 : err instanceof Refusal ? err.code : 500;
+    code = codeOf(err);
     said = err.message;
+    if (code === 512) console.error(err.stack);
   } finally {
     running--;
   }
   if (Date.now() >= until) return; // another try has begun
   if (code === 0) {
-    m.respond(said === undefined ? "" : JSON.stringify(said));
+    m.respond(said);
     return;
   }
   const h = headers();

@@ -11,17 +11,19 @@ import signal
 import sys
 import threading
 import time
+import traceback
 
 import ledger
 import nats
 
 INPUT_MAX = 64 << 10  # bytes of a do
+RESULT_MAX = 64 << 10  # bytes of an answer
 WORKERS = 64  # commands at work at a time
 WAITING_MAX = 1024  # commands at work or waiting; one more is told to come again
 
 
 class Refusal(Exception):
-    """An answer with a code: 4xx is final, 5xx is tried again."""
+    """An answer with a code: 4xx is final, 512 is final and undone, other 5xx are tried again."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -91,25 +93,31 @@ class Agent:
 
     def answer(self, work, reply, data, came):
         """Carries one command out, and answers it once or, when its time is over, not at all."""
-        until, code, said = float("inf"), 0, None
+        until, code, said = float("inf"), 0, b""
         try:
             c = command(data)
             until = min(came + c["left"], c["until"])
             if time.time() >= until:
                 return
-            said = work(c, len(data))
+            is_done = work(c, len(data))
+            said = b"" if is_done is None else json.dumps(is_done).encode()
+            if len(said) > RESULT_MAX:
+                raise Refusal(512, f"the result is over {RESULT_MAX} bytes")
         except ledger.Gone as err:
             code, said = 410, str(err)
         except Refusal as err:
             code, said = err.code, str(err)
-        except Exception as err:  # tried again
+        except OSError as err:  # it may pass: tried again
             code, said = 500, str(err)
+        except Exception as err:  # the program's own, which would come again: an undo takes back what was done until then
+            traceback.print_exc()
+            code, said = 512, str(err)
         if time.time() >= until:
             return  # another try has begun
         if code:
             self.fail(reply, code, said)
         else:
-            self.connection.respond(reply, b"" if said is None else json.dumps(said).encode())
+            self.connection.respond(reply, said)
 
     def fail(self, reply, code, text):
         text = " ".join(text.split())[:400]

@@ -218,12 +218,16 @@ func (w *World) Submit(r ingest.Request) {
 	w.Lock()
 	w.Submitted = append(w.Submitted, r)
 	seq := uint64(len(w.Submitted))
+	var state core.State // of the task that it is already
+	if i := slices.IndexFunc(w.Tasks, func(t core.View) bool { return t.ID == r.ID }); i >= 0 {
+		state = w.Tasks[i].State
+	}
 	w.Unlock()
 	if r.Type != w.Plan.Name {
 		r.Answer(ingest.Answer{Task: r.ID, Err: ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown", core.QuoteShort(r.Type))})
 		return
 	}
-	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions), Warning: w.Warning})
+	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions), State: state, Warning: w.Warning})
 }
 
 // Ask implements api.Controls.
@@ -470,7 +474,7 @@ func (w *World) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r 
 		w.Asked = append(w.Asked, r)
 		w.Trail = append(w.Trail, operate.AuditEntry{Number: int64(len(w.Trail) + 1), At: w.Now, Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(r.Action),
 			Target: "task/" + task.Type + "/" + task.ID, Reason: r.Reason, Outcome: "asked", Key: r.Key})
-		a = operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "it starts again", Position: "1.7", Audit: int64(len(w.Trail))}
+		a = operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action, State: core.StateError, Outcome: "asked: it starts again", Position: "1.7", Audit: int64(len(w.Trail))}
 		return nil
 	})
 	return a, err

@@ -40,6 +40,8 @@ func main() {
 
 	submitted, err := c.SubmitTaskWithResponse(ctx, "order", &client.SubmitTaskParams{IdempotencyKey: text("c-1")}, map[string]any{"cents": 1999})
 	check("submitTask", err, submitted != nil && submitted.JSON202 != nil && submitted.JSON202.Id == "c-1", body(submitted))
+	repeated, err := c.SubmitTaskWithResponse(ctx, "order", &client.SubmitTaskParams{IdempotencyKey: text("t-5")}, map[string]any{"cents": 1999})
+	check("submitTask again", err, repeated != nil && repeated.JSON200 != nil && repeated.JSON200.State == "error", body(repeated))
 	put, err := c.PutTaskWithResponse(ctx, "order", "c-2", &client.PutTaskParams{DulyCompleteBy: text("30s")}, map[string]any{"cents": 1})
 	check("putTask", err, put != nil && put.JSON202 != nil && put.JSON202.State == "pending", body(put))
 	again, err := c.PutTaskWithResponse(ctx, "order", "t-5", nil, map[string]any{"cents": 1999})
@@ -56,7 +58,7 @@ func main() {
 	check("getTask", err, task != nil && task.JSON200 != nil && *task.JSON200.Why != "" && len(*task.JSON200.Steps) == 2, body(task))
 	none, err := c.GetTaskWithResponse(ctx, "order", "nope", nil)
 	check("getTask of none", err, none != nil && none.ApplicationproblemJSONDefault != nil && none.ApplicationproblemJSONDefault.Status == 404, body(none))
-	deleted, err := c.DeleteTaskWithResponse(ctx, "order", "t-1", nil, client.DeleteTaskJSONRequestBody{Reason: text("r")})
+	deleted, err := c.DeleteTaskWithResponse(ctx, "order", "t-1", &client.DeleteTaskParams{Reason: text("r")})
 	check("deleteTask", err, deleted != nil && deleted.JSON202 != nil && deleted.JSON202.Asked == "cancel", body(deleted))
 	state := client.ListTasksParamsState("error")
 	tasks, err := c.ListTasksWithResponse(ctx, &client.ListTasksParams{State: &state})

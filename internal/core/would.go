@@ -1,0 +1,50 @@
+package core
+
+// What a door says of a request before it is stored: the owner's own decision, played on what the door has read.
+
+// Event is the request as its task's owner applies it; at is when it reads it. A signal without a result refuses.
+func (c *Control) Event(at Instant) Event {
+	ev := Event{
+		Kind: c.Kind, At: at, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version, AskToken: c.Ask,
+	}
+	if c.Kind == EventSignal && len(c.Result) == 0 {
+		ev.Code, ev.Error = CodeRefused, c.Reason
+	}
+	return ev
+}
+
+// Plan is the plan that the view was made by; nil: it is not known, or the view is not of a journal.
+func (v *View) Plan() *Plan { return v.plan }
+
+// Would says what the task's owner would make of a request now, by the journal that the view was made of: nil, or an error
+// that wraps ErrNotAllowed or ErrStale. Nothing changes. p is the plan to go by: the view's own, or one that is known only
+// since. ok is false for a view without a journal: of a list, or of a task whose journal is forgotten.
+func (v *View) Would(p *Plan, ev *Event) (ok bool, err error) {
+	if v.task == nil {
+		return false, nil
+	}
+	t := *v.task // what else it points to is never changed in place
+	t.Steps, t.Earlier = append([]StepState(nil), t.Steps...), append([][]byte(nil), t.Earlier...)
+	var out Outcome
+	return true, Apply(p, &t, ev, &out)
+}
+
+// Answers is the step whose result a request gives: of a signal that which it names, of an accept that which the task
+// stopped at; -1: none.
+func (t *Task) Answers(p *Plan, ev *Event) int {
+	if p == nil || t == nil || t.Steps == nil {
+		return -1
+	}
+	switch ev.Kind {
+	case EventSignal:
+		return p.StepIndex(ev.Step)
+	case EventAccept:
+		at, _ := t.stoppedAt(p, ev.Step)
+		return at
+	}
+	return -1
+}
+
+// Answers is the same of the task of a view.
+func (v *View) Answers(p *Plan, ev *Event) int { return v.task.Answers(p, ev) }
