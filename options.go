@@ -246,6 +246,13 @@ func Uses(steps ...Named) Option {
 	return option(func(def *definition) { def.uses, def.step.Narrow = def.names("Uses", steps), true })
 }
 
+// KeyLasts is how long the service of a step remembers the key of a call from its first use, less the plan's grace; a day
+// unless said. No call of do or undo is made, or waited for, by a key that is older: the step is asked about ([Probed]), or
+// undone, or an operator has to say what is there.
+func KeyLasts(d time.Duration) Option {
+	return option(func(def *definition) { def.duration("KeyLasts", &def.step.KeyLasts, d) })
+}
+
 // Least is the least time that a call of the step is worth beginning with: when the task's deadline is nearer, the
 // task is undone at once.
 func Least(d time.Duration) Option {

@@ -232,21 +232,23 @@ type tries struct {
 //
 // A do with an undo that is refused after a try which failed otherwise is not answered
 // as refused: that means "no effect", and the try before may have had one. The failure
-// of that try is the answer, and leads to an undo.
+// of that try is the answer, and leads to an undo. So it is where a try is told that another is at work: that is no answer
+// to it.
 func (r *Runtime) judge(t *tries, deadline core.Instant, cmd *core.Command, err error) (pause time.Duration, outcome error) {
 	t.n++
-	if t.effects && !cmd.Undo && t.unclear != nil && err != nil && core.FinalCode(codeOf(err)) {
-		return -1, t.unclear
+	outcome = err
+	if t.unclear != nil && err != nil && (codeOf(err) == core.CodeTooEarly || t.effects && !cmd.Undo && core.FinalCode(codeOf(err))) {
+		outcome = t.unclear
 	}
 	if err == nil || t.n >= r.config.TriesMax || !again(err) {
-		return -1, err
+		return -1, outcome
 	}
-	t.unclear = err
+	t.unclear = outcome
 	pause = r.pause(t.n)
 	if r.config.Time.Now().Add(pause) >= deadline {
-		return -1, err
+		return -1, outcome
 	}
-	return pause, err
+	return pause, outcome
 }
 
 // pause is the backoff after the nth try.

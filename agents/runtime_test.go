@@ -260,6 +260,29 @@ func TestRefusalAfterAnUnclearTry(t *testing.T) {
 	})
 }
 
+// TestAtWorkAfterAnUnclearTry: that another try is at work is no answer to what became of the try before, of a do or an undo.
+//
+// covers: W11
+func TestAtWorkAfterAnUnclearTry(t *testing.T) {
+	for _, undo := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			tries := 0
+			work := func(context.Context, *core.Command) ([]byte, error) {
+				if tries++; tries == 1 {
+					return nil, errors.New("bank is down")
+				}
+				return nil, agents.ErrInProgress
+			}
+			runtime := newRuntime(t, agents.Config{}, agents.Handlers{Do: work, Undo: work})
+			cmd := command(time.Minute)
+			cmd.Undo = undo
+			if reply, _ := runtime.Handle(t.Context(), core.InstantOf(time.Now()), cmd); reply.Code != 500 || reply.Error != "bank is down" || tries != 3 {
+				t.Errorf("undo %v: got %+v after %d tries, want the failure of the first after 3", undo, reply, tries)
+			}
+		})
+	}
+}
+
 func TestUnknownStepIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := newRuntime(t, agents.Config{}, agents.Handlers{Do: nothing})

@@ -270,7 +270,7 @@ func (e *Engine) watch(t *Task) {
 func (e *Engine) command(t *Task, effect core.Effect) *core.Command {
 	step := &t.plan.Steps[effect.Step]
 	cmd := &core.Command{
-		Undo: effect.Kind == core.EffectUndo, Agent: step.Agent, Number: t.task.Number, Seq: effect.Seq, Task: t.task.ID, Type: t.task.Type,
+		Undo: effect.Kind == core.EffectUndo, Agent: step.Agent, Number: t.task.Number, Seq: effect.Seq, Copy: effect.Copy, Task: t.task.ID, Type: t.task.Type,
 		Step: step.Name, Attempt: effect.Attempt, Round: t.task.Round, CompleteBy: effect.At, Left: effect.At.Sub(e.now),
 		Input: t.task.InputOf(effect.Step), Results: t.results(effect.Step), Trace: t.task.Trace,
 	}
@@ -288,7 +288,7 @@ func (e *Engine) call(t *Task, cmd *core.Command) {
 	}
 	answer := func(after time.Duration, reply core.Reply) {
 		e.at(e.now.Add(max(after, answerTime)), func() {
-			ev := core.Event{Kind: core.EventReply, Seq: cmd.Seq, Code: reply.Code, Error: reply.Error, Result: reply.Result, Actor: cmd.Agent}
+			ev := core.Event{Kind: core.EventReply, Seq: cmd.Seq, Copy: cmd.Copy, Code: reply.Code, Error: reply.Error, Result: reply.Result, Actor: cmd.Agent}
 			_ = e.decide(t, ev) // one that is too late is stale
 		})
 	}
@@ -296,7 +296,7 @@ func (e *Engine) call(t *Task, cmd *core.Command) {
 	case rule != nil && rule.silent:
 		return
 	case rule != nil && rule.unserved:
-		e.at(e.now.Add(answerTime), func() { _ = e.decide(t, core.Event{Kind: core.EventUnserved, Seq: cmd.Seq}) })
+		e.at(e.now.Add(answerTime), func() { _ = e.decide(t, core.Event{Kind: core.EventUnserved, Seq: cmd.Seq, Copy: cmd.Copy}) })
 		return
 	case rule != nil && rule.err != nil:
 		answer(rule.delay, failure(rule.err))

@@ -119,7 +119,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		s.use(p, e)
 		ev := core.Event{
-			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq,
+			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy(),
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		boundResult(e, of, &ev)
@@ -128,7 +128,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			slot = e.plan.slots[out]
 		}
 		// Stale replies are counted; nothing else can be wrong with one.
-		if err := s.event(p, e, &ev); err == nil && slot != nil && !core.BusyCode(ev.Code) && len(slot.waiting) > 0 {
+		if err := s.event(p, e, &ev); err == nil && slot != nil && (!core.BusyCode(ev.Code) || ev.Code == core.CodeTooEarly) && len(slot.waiting) > 0 {
 			s.served(p, slot)
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 			continue
 		}
 		s.use(p, e)
-		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq})
+		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy()})
 	}
 	return false, nil
 }
@@ -581,7 +581,7 @@ type request struct {
 }
 
 func requestOf(e *entry, ev *core.Event) request {
-	what := core.HashInput(ev.Step+string(ev.As)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
+	what := core.HashInput(ev.Step+string(ev.As)+string(ev.Found)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
 	return request{e.task.ID, e.task.Seq, ev.Kind, ev.Actor, string(what)}
 }
 

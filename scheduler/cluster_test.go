@@ -322,7 +322,7 @@ func (c *cluster) Send(cmds []core.Command) {
 		return
 	}
 	for _, cmd := range cmds {
-		reply := core.Reply{Partition: cmd.Partition, Number: cmd.Number, Seq: cmd.Seq, Code: c.code}
+		reply := core.Reply{Partition: cmd.Partition, Number: cmd.Number, Seq: cmd.Seq, Token: core.TokenOf(cmd.Copy), Code: c.code}
 		if cmd.Agent == c.absent {
 			time.AfterFunc(time.Millisecond, func() {
 				c.mu.Lock()

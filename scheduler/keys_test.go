@@ -391,7 +391,7 @@ func TestNextOfAKey(t *testing.T) {
 		}
 		c := r.out[0]
 		r.out = nil
-		in.Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+		in.Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy), Result: []byte("1")})
 		submit(0, "after "+want, 9*time.Hour)
 		r.work(n) // and no grant comes
 		r.out = slices.DeleteFunc(r.out, func(c core.Command) bool { return c.Step != "a" })
@@ -421,7 +421,7 @@ func TestBranchWaitsForItsKey(t *testing.T) {
 				case c.Step == "b" && c.Partition == 0:
 					over = true
 				}
-				r.nodes[c.Partition].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+				r.nodes[c.Partition].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy), Result: []byte("1")})
 			}
 			r.out = kept
 			if begun != 0 && r.now > begun.Add(9*time.Second) {

@@ -35,7 +35,7 @@ func (r *limitRig) finishAll(owner map[int]int) {
 		if !ok {
 			n = c.Partition
 		}
-		r.nodes[n].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+		r.nodes[n].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy), Result: []byte("1")})
 	}
 	r.out = nil
 }
@@ -212,7 +212,7 @@ func TestRetriesKeepToTheRate(t *testing.T) {
 			tries := 0
 			for range 60 { // no agent takes its commands
 				for _, c := range r.out {
-					r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq})
+					r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy)})
 					tries++
 				}
 				r.out = nil

@@ -146,7 +146,7 @@ func (r *limitRig) submit(node, n int) { r.t.Helper(); r.keyed(node, "", n) }
 func (r *limitRig) answer() {
 	c := r.out[0]
 	r.out = r.out[1:]
-	r.nodes[c.Partition].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+	r.nodes[c.Partition].sched.Committers()[0].Inbox().Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy), Result: []byte("1")})
 }
 
 // The places of a limit are shared out over all nodes, and never more are taken; who has none gets one when others end.
@@ -349,7 +349,7 @@ func TestPartitionsTakeTurns(t *testing.T) {
 			if c.Step == "a" && c.Partition == 1 {
 				others++
 			}
-			in.Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Result: []byte("1")})
+			in.Reply(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy), Result: []byte("1")})
 		}
 		r.out = nil
 	}

@@ -69,7 +69,7 @@ func (s *Shard) holdBack(x *pending) {
 	if step := &x.e.task.Steps[x.effect.Step]; step.Awaits != x.effect.Seq || step.Out != x.effect.Seq {
 		return
 	}
-	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq})
+	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq, Copy: x.effect.Copy})
 }
 
 // alert reports that an undo is in trouble and goes on, in the log and on the live subject of the task.

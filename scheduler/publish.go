@@ -130,7 +130,7 @@ func (s *Shard) command(x *pending) {
 	cy.results = task.AppendResults(cy.results, plan, x.e.plan.rides[x.effect.Step])
 	c := core.Command{
 		Undo: x.effect.Kind == core.EffectUndo, Agent: step.Agent,
-		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq),
+		Partition: task.Partition, Number: task.Number, Seq: x.effect.Seq, Commit: x.e.commitOf(x.effect.Seq), Copy: x.effect.Copy,
 		Task: task.ID, Type: task.Type, Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round,
 		CompleteBy: x.effect.At, Left: left,
 		Input: task.InputOf(x.effect.Step), Results: cy.results[from:len(cy.results):len(cy.results)], Trace: task.Trace,

@@ -180,7 +180,7 @@ func (r *rig) control(c core.Control) uint64 {
 
 // answer replies to a command.
 func (r *rig) answer(c core.Command, code int) {
-	reply := core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Code: code}
+	reply := core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy), Code: code}
 	if code == 0 {
 		reply.Result = []byte(`"` + c.Step + `"`)
 	} else {
@@ -191,7 +191,7 @@ func (r *rig) answer(c core.Command, code int) {
 
 func (r *rig) unserved(c core.Command) {
 	r.mail.Unserved = append(r.mail.Unserved, scheduler.ReplyMail{
-		At: r.now, Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq},
+		At: r.now, Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy)},
 	})
 }
 

@@ -69,7 +69,7 @@ func (e *entry) present() (at, awaits uint64) {
 		if s.Out != 0 || processing && (s.Awaits != 0 || s.Attempt > 0 && s.Due != 0) {
 			at |= 1 << uint(i)
 		}
-		if s.Awaits != 0 && s.Out == 0 && !s.Busy {
+		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {
 			awaits |= 1 << uint(i)
 		}
 	}
@@ -131,7 +131,7 @@ func (s *Shard) served(p *partition, slot *agentSlot) {
 func (e *entry) missing(slot *agentSlot) int {
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
-		if s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.Out == s.Awaits) && e.plan.slots[i] == slot {
+		if s.Awaits != 0 && s.Said == 0 && (s.Out == 0 || s.Out == s.Awaits) && e.plan.slots[i] == slot {
 			return i
 		}
 	}

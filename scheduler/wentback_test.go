@@ -17,7 +17,7 @@ import (
 
 // tokenOf is a token that shows the commit, as the rig's bus makes it.
 func tokenOf(commit int64) (t core.Token) {
-	binary.BigEndian.PutUint64(t[:], uint64(commit))
+	binary.BigEndian.PutUint64(t[4:], uint64(commit))
 	return t
 }
 

@@ -14,9 +14,9 @@ import (
 // canonicalPlan is a plan as it is stored, byte for byte. A later version that adds a field
 // must still find its plan equal to this one.
 const canonicalPlan = `{"v":1,"name":"order","version":1,"complete_by_ms":60000,"grace_ms":2000,"input_max":262144,"steps":[` +
-	`{"name":"check","agent":"credit.check","after":[],"undoable":false,"complete_by_ms":10000,"undo_complete_by_ms":10000,"attempts_max":3,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"undo","pause_ms":300000,"result_max":65536},` +
-	`{"name":"charge","agent":"payment","after":["check"],"undoable":true,"complete_by_ms":1500,"undo_complete_by_ms":1500,"attempts_max":3,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"undo","pause_ms":300000,"result_max":65536},` +
-	`{"name":"ship","agent":"ship","after":["check","charge"],"undoable":true,"complete_by_ms":10000,"undo_complete_by_ms":10000,"attempts_max":3,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"wait","pause_ms":300000,"result_max":65536}]}`
+	`{"name":"check","agent":"credit.check","after":[],"undoable":false,"complete_by_ms":10000,"undo_complete_by_ms":10000,"attempts_max":3,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"undo","pause_ms":300000,"result_max":65536,"key_lasts_ms":86400000},` +
+	`{"name":"charge","agent":"payment","after":["check"],"undoable":true,"complete_by_ms":1500,"undo_complete_by_ms":1500,"attempts_max":3,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"undo","pause_ms":300000,"result_max":65536,"key_lasts_ms":86400000},` +
+	`{"name":"ship","agent":"ship","after":["check","charge"],"undoable":true,"complete_by_ms":10000,"undo_complete_by_ms":10000,"attempts_max":3,"backoff_ms":200,"backoff_cap_ms":10000,"on_exhausted":"wait","pause_ms":300000,"result_max":65536,"key_lasts_ms":86400000}]}`
 
 func planOfStored() core.Plan {
 	return core.Plan{Name: "order", Version: 1, Steps: []core.Step{

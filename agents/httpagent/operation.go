@@ -192,8 +192,8 @@ func (o *operation) perform(ctx context.Context, cmd *core.Command, use func(*va
 		}
 		tries++
 		o.judge(ctx, bad, tries)
-		if o.effects && core.FinalCode(bad.code) && unclear != nil {
-			bad = &failure{code: unclear.code, err: unclear.err}
+		if unclear != nil && (bad.code == core.CodeTooEarly || o.effects && core.FinalCode(bad.code)) {
+			bad.code, bad.err = unclear.code, unclear.err
 		}
 		if !bad.harmless {
 			unclear = bad

@@ -70,22 +70,27 @@ func TestStatusesOfTheFile(t *testing.T) {
 }
 
 // TestRefusalAfterUnclear: final means that there is no effect. A try before may have had one: then the answer is that of
-// the try, and an undo follows. A check leaves nothing behind.
+// the try, and an undo follows. A check leaves nothing behind. That another try is at work (425) says nothing of it either.
 //
-// covers: I20
+// covers: I20, W11
 func TestRefusalAfterUnclear(t *testing.T) {
-	flaky := func() http.HandlerFunc {
+	flaky := func(then int) http.HandlerFunc {
 		first := atomic.Bool{}
 		return func(w http.ResponseWriter, _ *http.Request) {
 			if !first.Swap(true) {
 				w.WriteHeader(500)
 				return
 			}
-			w.WriteHeader(409)
+			w.WriteHeader(then)
 		}
 	}
-	start(t, flaky(), "", plain).want(command(), 500, "it answers 500")
-	start(t, flaky(), "", `do: {method: PUT, path: /charges}`).want(command(), 409, "it answers 409")
+	start(t, flaky(409), "", plain).want(command(), 500, "it answers 500")
+	start(t, flaky(409), "", `do: {method: PUT, path: /charges}`).want(command(), 409, "it answers 409")
+	w := start(t, flaky(425), "", plain)
+	w.want(command(), 500, "it answers 500")
+	if n := w.calls.Load(); n != 3 {
+		t.Errorf("%d calls, want 3", n)
+	}
 }
 
 // TestBodies: an answer over the limit is refused before it is read whole, whether it says its length, lies about it or

@@ -4,6 +4,18 @@ package main
 // comes to.
 var coreMutants = []mutant{
 	{
+		name: "at-work-is-an-attempt", invariant: 11, file: "internal/core/message.go",
+		old: "return code == CodeTooEarly || code == CodeTooMany ||", new: "return code == CodeTooMany ||",
+		fault: "that another try is at work spends an attempt",
+		run:   "^(TestScripts|TestBusyAgentIsNoAttempt)$",
+	},
+	{
+		name: "at-work-is-the-reason", invariant: 11, file: "internal/core/transition.go",
+		old: "if r.Kind == KindUnserved && r.Code == CodeTooEarly && t.FailedStep == r.Step+1 {", new: "if r.Round < 0 {",
+		fault: "that a try is at work hides what became of the one before",
+		run:   "^TestScripts$",
+	},
+	{
 		name: "unread-deadline-does-not-count", invariant: 6, file: "internal/core/unread.go",
 		old: "if d.at < d.t.Deadline {", new: "if d.at != 0 {",
 		fault: "a task that waits for its plan waits beyond its deadline",

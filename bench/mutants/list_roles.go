@@ -22,6 +22,24 @@ var roleMutants = []mutant{
 		run:   "^(TestDifferentInputUnderATakenID|TestQuietDoorLooksAtIDs)$",
 	},
 	{
+		name: "accept-skips-the-schema", invariant: 5, file: "scheduler/plans.go",
+		old: "i := e.task.Answers(e.plan.plan, ev)", new: "i := e.plan.plan.StepIndex(ev.Step)",
+		fault: "what is accepted for a signal is not held to its schema",
+		run:   "^TestAcceptedAnswerFitsItsSchema$",
+	},
+	{
+		name: "door-takes-what-its-owner-refuses", invariant: 5, file: "internal/api/requests.go",
+		old: "played, err := view.Would(plan, &ev)", new: "played, err := true, error(nil)",
+		fault: "a door stores a request that the owner would refuse",
+		run:   "^(TestDoorsSayWhatTheOwnerSays|TestAskStates)$",
+	},
+	{
+		name: "result-not-held-to-text", invariant: 5, file: "internal/wire/reply.go",
+		old: "\tcase err == nil:\n\t\tr.Result = data", new: "\tcase err == nil || isText(err):\n\t\tr.Result = data",
+		fault: "a result with a NUL or bytes that are not UTF-8 counts",
+		run:   "^(TestProtocol|TestReplyGolden)$",
+	},
+	{
 		name: "agent-answers-late", invariant: 6, file: "agents/runtime.go",
 		old: "if r.config.Time.Now() >= deadline || errors.Is(work.Err(), context.DeadlineExceeded) {", new: "if r.config.Time.Now() < 0 {",
 		fault: "an agent answers after the complete-by",

@@ -42,13 +42,13 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "signal-acknowledged-and-lost", invariant: 1, file: "scheduler/apply.go", in: "internal/sim",
-		old: "return s.countSignal(s.event(p, e, ev)), nil", new: "return s.countSignal(nil), nil",
+		old: "why = s.event(p, e, ev)", new: "if ev.Kind != core.EventSignal {\n\t\t\twhy = s.event(p, e, ev)\n\t\t}",
 		fault: "a signal is acknowledged and does not count",
 		run:   "^TestGraphStormThenCalm$",
 	},
 	{
 		name: "signal-not-held-to-its-schema", invariant: 5, file: "scheduler/apply.go", in: "internal/sim",
-		old: "if err := s.checkSignal(e.plan, ev); err != nil {", new: "if err := s.checkSignal(e.plan, ev); err != nil && e.created {",
+		old: "why = s.checkAnswer(e, ev)", new: "if e.created {\n\t\twhy = s.checkAnswer(e, ev)\n\t}",
 		fault: "a signal counts with a payload that does not fit",
 		run:   "^TestGraphStormThenCalm$",
 	},

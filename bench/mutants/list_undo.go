@@ -52,6 +52,42 @@ var undoMutants = []mutant{
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},
 	{
+		name: "old-key-is-used", invariant: 7, file: "internal/core/keylasts.go",
+		old: "return ends != 0 && at >= ends && t.Steps[i].Status == StepWaiting", new: "return ends != 0 && at < 0 && t.Steps[i].Status == StepWaiting",
+		fault: "a do is tried again by a key that its service has forgotten",
+		run:   "^(TestNoCommandByAnOldKey|TestScripts)$",
+	},
+	{
+		name: "old-undo-key-is-used", invariant: 7, file: "internal/core/keylasts.go",
+		old: "\treturn ends != 0 && at >= ends\n}", new: "\treturn ends != 0 && at < 0\n}",
+		fault: "an undo is tried again by a key that its service has forgotten",
+		run:   "^(TestNoCommandByAnOldKey|TestScripts)$",
+	},
+	{
+		name: "try-outlives-its-key", invariant: 7, file: "internal/core/keylasts.go",
+		old: "\treturn min(until, ends)\n", new: "\treturn until\n",
+		fault: "a try is waited for after its service has forgotten its key",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "unused-key-grows-old", invariant: 11, file: "internal/core/keylasts.go",
+		old: "\t\ts.Used = heard\n", new: "",
+		fault: "the age of a key counts from a command that nobody heard",
+		run:   "^TestUnusedKeyGrowsNotOld$",
+	},
+	{
+		name: "answer-of-any-copy", invariant: 7, file: "internal/core/await.go",
+		old: "return s.Resent || s.Copy == ev.Copy }", new: "return true }",
+		fault: "a second answer to one copy counts for the next, which may be at work",
+		run:   "^TestScripts$",
+	},
+	{
+		name: "copies-share-a-number", invariant: 7, file: "internal/core/await.go",
+		old: "\ts.Copy++\n", new: "",
+		fault: "a retry has the number of the copy before",
+		run:   "^TestScripts$",
+	},
+	{
 		name: "replay-forgets-resend", invariant: 7, file: "internal/core/replay.go",
 		old: "\t\t\ts.Resent = true // the journal does not say how often it was sent\n", new: "\t\t\ts.Resent = false\n",
 		fault: "a replayed command counts as sent once",

@@ -168,17 +168,26 @@ type taskCmd struct {
 	Journal  journalCmd  `cmd:"" help:"Show what happened to a task, newest first."`
 }
 
-type undoCmd struct{ acting }
+type undoCmd struct {
+	Found string `enum:",done" default:"" help:"done: you have seen at the service that what is to be undone is still there. Wanted where the key of an undo is older than the service remembers it."`
+	acting
+}
 
 // Run asks for an undo.
 func (c *undoCmd) Run(ctx context.Context, std streams) error {
-	return c.act(ctx, std, operate.Request{Action: operate.ActionUndo}, true)
+	return c.act(ctx, std, operate.Request{Action: operate.ActionUndo, Found: core.ProbeOutcome(c.Found)}, true)
 }
 
 type resubmitCmd struct {
 	Step  string `help:"The step meant; refused if the task would start at another."`
 	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
+	found
 	acting
+}
+
+// found is a person's word for the service of a step.
+type found struct {
+	Found string `enum:",absent" default:"" help:"absent: you have seen at the service that the step has no effect there. Wanted where its key is older than the service remembers it."`
 }
 
 // Run asks for a resubmit.
@@ -187,13 +196,14 @@ func (c *resubmitCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, std, operate.Request{Action: operate.ActionResubmit, Step: c.Step, Until: until}, false)
+	return c.act(ctx, std, operate.Request{Action: operate.ActionResubmit, Step: c.Step, Until: until, Found: core.ProbeOutcome(c.Found)}, false)
 }
 
 type editCmd struct {
 	Input string `help:"New input: JSON, @file or - (default: the present one in your editor, at a terminal)."`
 	Until string `help:"New deadline: a time or a duration from now (default: the plan's time from now)."`
 	Yes   bool   `help:"Do not ask after showing what differs."`
+	found
 	payloads
 	acting
 }
@@ -249,7 +259,7 @@ func (c *editCmd) Run(ctx context.Context, std streams) error {
 	if input, err = c.encode(duly.Place{Type: c.Type, Task: c.ID}, input, core.InputBytesMax); err != nil {
 		return err
 	}
-	return c.act(ctx, std, operate.Request{Action: operate.ActionEdit, Input: input, Until: until}, true)
+	return c.act(ctx, std, operate.Request{Action: operate.ActionEdit, Input: input, Until: until, Found: core.ProbeOutcome(c.Found)}, true)
 }
 
 // indented is JSON with a value a line; what is not JSON is as it is.

@@ -97,6 +97,7 @@ type bulk struct {
 	As     string `help:"Of resolve: processed or undone."`
 	Result string `help:"Of accept: the result of the step, as JSON, @file or -."`
 	Until  string `help:"Of resubmit: the new deadline, a time or a duration from now (default: the plan's time from now)."`
+	Found  string `enum:",absent,done" default:"" help:"What you have seen at the services of keys that are too old: of resubmit and edit absent, of undo done."`
 	Reason string `help:"Why; it is kept in the audit trail."`
 	server
 }
@@ -107,7 +108,7 @@ func (b *bulk) preview(ctx context.Context, std streams, reason string) ([]byte,
 	if b.Patch != "" && action == operate.ActionResubmit {
 		action = operate.ActionEdit // what a patch can only mean
 	}
-	body := previewBody{Selection: operate.Selection{Group: b.Group}, Action: action, Request: operate.Request{Action: action, Reason: reason, As: core.State(b.As)}}
+	body := previewBody{Selection: operate.Selection{Group: b.Group}, Action: action, Request: operate.Request{Action: action, Reason: reason, As: core.State(b.As), Found: core.ProbeOutcome(b.Found)}}
 	var err error
 	if body.Request.Until, err = moment("until", b.Until); err != nil {
 		return nil, err

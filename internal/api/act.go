@@ -14,17 +14,18 @@ import (
 type (
 	// actionJSON is operate.Request as it is sent: the action stands in the path, the key in a header.
 	actionJSON struct {
-		Action  operate.Action `json:"action,omitempty" doc:"as in the path, or absent"`
-		Reason  string         `json:"reason,omitempty" doc:"at most 1000 bytes; required for undo, resolve, accept and edit"`
-		Step    string         `json:"step,omitempty" doc:"of resubmit, edit and accept: the step meant; absent: the failed one; of signal: the one that waits for it; of undo: the step of an undone task whose effect stands"`
-		Input   anyJSON        `json:"input,omitempty" doc:"of edit"`
-		Patch   anyJSON        `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
-		Result  anyJSON        `json:"result,omitempty" doc:"of accept; of signal: the payload, absent: it is refused"`
-		Ask     string         `json:"ask,omitempty" doc:"of signal: the ask of the step that it answers, as the task shows it; absent: the only one. Another one: 409; none where it is needed: 428"`
-		Until   *time.Time     `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
-		As      core.State     `json:"as,omitempty" doc:"of resolve: processed or undone"`
-		Version int64          `json:"version,omitempty" doc:"of migrate: of the plan, to go on by"`
-		IfSeq   int64          `json:"if_seq,omitempty" doc:"refuse when the task's newest journal row (seq) is another; 0: whatever it is"`
+		Action  operate.Action    `json:"action,omitempty" doc:"as in the path, or absent"`
+		Reason  string            `json:"reason,omitempty" doc:"at most 1000 bytes; required for undo, resolve, accept and edit"`
+		Step    string            `json:"step,omitempty" doc:"of resubmit, edit and accept: the step meant; absent: the failed one; of signal: the one that waits for it; of undo: the step of an undone task whose effect stands"`
+		Input   anyJSON           `json:"input,omitempty" doc:"of edit"`
+		Patch   anyJSON           `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
+		Result  anyJSON           `json:"result,omitempty" doc:"of accept; of signal: the payload, absent: it is refused"`
+		Ask     string            `json:"ask,omitempty" doc:"of signal: the ask of the step that it answers, as the task shows it; absent: the only one. Another one: 409; none where it is needed: 428"`
+		Until   *time.Time        `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
+		As      core.State        `json:"as,omitempty" doc:"of resolve: processed or undone"`
+		Found   core.ProbeOutcome `json:"found,omitempty" doc:"of resubmit and edit: absent, of undo: done: what you have seen at the service of a step whose key is too old to be used"`
+		Version int64             `json:"version,omitempty" doc:"of migrate: of the plan, to go on by"`
+		IfSeq   int64             `json:"if_seq,omitempty" doc:"refuse when the task's newest journal row (seq) is another; 0: whatever it is"`
 	}
 	actionIn struct {
 		TaskIn
@@ -42,6 +43,7 @@ func (j *actionJSON) request(action operate.Action, key string) operate.Request 
 	}
 	r.Ask = j.Ask
 	r.Reason, r.Step, r.Input, r.Patch, r.Result, r.As, r.IfSeq, r.Version = j.Reason, j.Step, []byte(j.Input), []byte(j.Patch), []byte(j.Result), j.As, j.IfSeq, j.Version
+	r.Found = j.Found
 	if j.Until != nil {
 		r.Until = *j.Until
 	}

@@ -174,6 +174,8 @@ func TestActionsRefused(t *testing.T) {
 		{olga, operate.Request{Action: operate.ActionUndo, Reason: "x", Until: epoch.Time().Add(1)}, 400, "until", "undo takes no until"},
 		{olga, operate.Request{Action: operate.ActionResolve, Reason: "x", As: core.StateError}, 400, "as", `"error", want processed or undone`},
 		{olga, operate.Request{Action: operate.ActionUndo, Reason: "x", As: core.StateUndone}, 400, "as", "undo takes no as"},
+		{olga, operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`), Found: core.ProbeDone}, 400, "found", "accept takes no found"},
+		{olga, operate.Request{Action: operate.ActionResubmit, Found: core.ProbeInProgress}, 400, "found", `found is "in_progress", want done or absent`},
 		{olga, operate.Request{Action: operate.ActionEdit, Reason: "x"}, 400, "input", "input is empty"},
 		{olga, operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`{`)}, 400, "input", "not JSON"},
 		{olga, operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`"\u0000"`)}, 400, "input", "NUL"},

@@ -304,9 +304,12 @@ func (a *Requests) fits(ev *core.Event, plan *core.Plan, view *core.View) *inges
 	if i < 0 || len(ev.Result) == 0 {
 		return nil
 	}
-	step := &plan.Steps[i]
+	step, what := &plan.Steps[i], "result of step"
+	if step.Kind == core.SignalStep {
+		what = "payload of signal"
+	}
 	if n := len(ev.Result); n > step.ResultMax {
-		return ingest.Refuse(413, ingest.CauseBody, "the result of step %s has %d bytes, the limit is %d", step.Name, n, step.ResultMax)
+		return ingest.Refuse(413, ingest.CauseBody, "%s %s has %d bytes, the limit is %d", what, step.Name, n, step.ResultMax)
 	}
 	if step.Schema != "" && a.cfg.CheckSignal != nil {
 		if err := a.cfg.CheckSignal(step, ev.Result); err != nil {

@@ -114,6 +114,7 @@ type actForm struct {
 	Result   string
 	Until    string
 	As       string
+	Found    string
 	Diff     []diffRow
 	Compare  bool // the input is shown beside the old one, to be sent
 	Unedited bool
@@ -189,6 +190,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 	}
 	form := r.PostForm
 	f.Key, f.Reason, f.Input, f.Result, f.Until, f.As = form.Get("key"), strings.TrimSpace(form.Get("reason")), form.Get("input"), form.Get("result"), form.Get("until"), form.Get("as")
+	f.Found = form.Get("found")
 	f.IfSeq, _ = strconv.ParseInt(form.Get("if_seq"), 10, 64)
 	request, bad := c.requestOf(form.Get, f.Info)
 	if bad == nil && f.Info.Action == operate.ActionEdit && form.Get("go") != "send" {
@@ -224,7 +226,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 
 // requestOf reads what a dialog says beside the action.
 func (c *console) requestOf(get func(string) string, info actionInfo) (operate.Request, *operate.Refusal) {
-	request := operate.Request{Action: info.Action, Reason: strings.TrimSpace(get("reason")), Step: get("step")}
+	request := operate.Request{Action: info.Action, Reason: strings.TrimSpace(get("reason")), Step: get("step"), Found: core.ProbeOutcome(get("found"))}
 	bad := func(field, format string, args ...any) (operate.Request, *operate.Refusal) {
 		return request, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}

@@ -88,6 +88,12 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 		if !ok {
 			k.words, k.class = string(r.Kind), "calm"
 		}
+		if r.Kind == core.KindExpired && r.StepStatus == core.StepFailed {
+			k.words = "its key is too old to be used again"
+		}
+		if r.Kind == core.KindUnserved && r.Code == core.CodeTooEarly {
+			k.words = "a try is still at work; it waits"
+		}
 		row := journalRow{Seq: r.Seq, At: timeOf(r.At), Kind: string(r.Kind), State: string(r.State), Step: stepName(p, r.Step), Actor: r.Actor, Reason: r.Reason,
 			Code: r.Code, Error: r.Error, Round: r.Round, Class: k.class}
 		var b strings.Builder

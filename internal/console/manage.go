@@ -226,6 +226,9 @@ func planText(p *core.Plan) string {
 			}
 			b.WriteString("\n")
 		}
+		if s.KeyLasts > 0 {
+			fmt.Fprintf(&b, "  its service remembers keys for %s\n", duration(s.KeyLasts))
+		}
 		fmt.Fprintf(&b, "  result up to %d bytes\n", s.ResultMax)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

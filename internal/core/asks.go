@@ -2,9 +2,7 @@ package core
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"strings"
 )
 
 // Asks. What a signal step asks is asked of one input, in one round, of one version of the plan. Its token names that, so that
@@ -31,13 +29,8 @@ func (t *Task) AskToken(p *Plan, i int) string {
 
 func (t *Task) askToken(p *Plan, i int) string {
 	h := sha256.New()
-	for _, part := range [][]byte{[]byte(t.Type), []byte(t.ID), []byte(p.Steps[i].Name), t.Input} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
-	for _, n := range []int64{p.Version, int64(t.Round), t.TakenUp} {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
-	}
+	fmt.Fprintf(h, "%q %q %q %d %d %d ", t.Type, t.ID, p.Steps[i].Name, p.Version, t.Round, t.TakenUp)
+	h.Write(t.Input)
 	return fmt.Sprintf("%d.%x", t.Round, h.Sum(nil)[:16])
 }
 
@@ -46,8 +39,10 @@ func CheckAsk(token string) error {
 	if len(token) > AskBytesMax {
 		return fmt.Errorf("ask: %d bytes, the most is %d", len(token), AskBytesMax)
 	}
-	if i := strings.IndexFunc(token, func(c rune) bool { return c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'f') }); i >= 0 {
-		return fmt.Errorf("ask: %s is no token: it has the round, a dot, and hex digits", QuoteShort(token))
+	for _, c := range token {
+		if c != '.' && (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return fmt.Errorf("ask: %s is no token: it has the round, a dot, and hex digits", QuoteShort(token))
+		}
 	}
 	return nil
 }
@@ -60,7 +55,7 @@ func (t *Task) AskNeeded(p *Plan, i int) bool {
 // WrongAsk says why an answer with a token, or without one, is not taken for what step i asks now; empty: it is.
 func (t *Task) WrongAsk(p *Plan, i int, token string) string {
 	name, is := p.Steps[i].Name, t.askToken(p, i)
-	switch round, _, _ := strings.Cut(token, "."); {
+	switch round := roundOf(token); {
 	case token == is:
 		return ""
 	case token == "" && !t.AskNeeded(p, i):
@@ -71,6 +66,16 @@ func (t *Task) WrongAsk(p *Plan, i int, token string) string {
 		return fmt.Sprintf("the answer is for an ask of step %s in round %s, and the task is in round %d", name, ShortText(round, 20), t.Round)
 	}
 	return "the answer is for another ask of step " + name + ": its input or its plan is another now, or it was taken up again"
+}
+
+// roundOf is the round that a token has, as text.
+func roundOf(token string) string {
+	for i := range token {
+		if token[i] == '.' {
+			return token[:i]
+		}
+	}
+	return token
 }
 
 // voidAnswers are the signal steps whose answers are for another input, as places in the list: those that came early, and

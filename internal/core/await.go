@@ -17,8 +17,8 @@ const (
 	OwnedFor = time.Second
 )
 
-// unserved takes back a command that reached no agent. When a journalled
-// command was sent twice, one copy may have been heard: then only its answer or its
+// unserved takes back a command that reached no agent. When two owners
+// sent a journalled command, one copy may have been heard: then only its answer or its
 // complete-by counts.
 func (d *decision) unserved() error {
 	i := d.answered()
@@ -26,11 +26,13 @@ func (d *decision) unserved() error {
 		return d.stale("no command is out under the number")
 	}
 	s := &d.t.Steps[i]
-	if s.again() {
+	switch {
+	case !s.answers(d.ev):
+		return d.stale("it is about another copy of the command")
+	case s.again():
 		d.retryLater(i)
 		return nil
-	}
-	if s.Resent {
+	case s.Resent:
 		return d.stale("the command was sent more than once")
 	}
 	d.await(i, 0, "no agent listens on "+d.p.Steps[i].Agent)
@@ -41,18 +43,16 @@ func (d *decision) unserved() error {
 // an answer the journal knows enough.
 func (d *decision) busy(i int) {
 	s := &d.t.Steps[i]
-	if s.again() && s.Busy {
-		// Retries share a number, so this may be a second answer to the one before:
-		// it does not prove that no agent is at work on this one.
-		s.Resent = true
-		if s.Status != StepUndoing {
-			s.EffectsPossibleUntil = d.quietAfter(i)
-		}
+	if s.again() && s.Said != 0 {
 		d.retryLater(i)
 		return
 	}
 	d.await(i, d.ev.Code, cut(d.ev.Error))
 }
+
+// answers reports whether an event is about the copy that is out. An owner sends a copy when the one before was answered
+// or given back, so the others are over. Of what two owners have sent, any copy may be the one.
+func (s *StepState) answers(ev *Event) bool { return s.Resent || s.Copy == ev.Copy }
 
 // await begins a wait. The try is no attempt.
 func (d *decision) await(i, code int, text string) {
@@ -60,7 +60,7 @@ func (d *decision) await(i, code int, text string) {
 	r := d.record(KindUnserved, i)
 	r.Code, r.Error, r.Attempt = code, text, s.Attempt-1
 	if s.Status == StepUndoing {
-		r.Kind = KindUndoUnserved
+		r.Kind, r.EffectsPossibleUntil = KindUndoUnserved, 0
 		d.alert(&r, i)
 	} else {
 		r.StepStatus = StepWaiting
@@ -81,27 +81,24 @@ func (d *decision) retryLater(i int) {
 	s.Out, s.Heard = 0, 0
 	s.Attempt--
 	s.Tries++
+	s.Copy++
 	s.Due = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
 	d.wakeNext()
 }
 
 // again sends the command of a wait once more, under the number that it has.
 func (d *decision) again(i int) {
-	s, ps := &d.t.Steps[i], &d.p.Steps[i]
-	kind, within := EffectDo, ps.CompleteBy
+	s, kind := &d.t.Steps[i], EffectDo
 	if s.Status == StepUndoing {
-		kind, within = EffectUndo, ps.UndoCompleteBy
+		kind = EffectUndo
 	}
-	s.Out, s.Due = s.Awaits, d.at.Add(within)
+	s.Out, s.Due = s.Awaits, d.tryUntil(i, kind == EffectUndo)
 	s.Attempt++
-	if kind == EffectDo {
-		s.Due = min(s.Due, d.t.workUntil(d.p))
-		if s.Resent { // "unserved" may be about another copy
-			s.EffectsPossibleUntil = d.quietAfter(i)
-		}
+	if kind == EffectDo && s.Resent { // "unserved" may be about another copy
+		s.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
-	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due, Again: true})
+	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due, Again: true})
 }
 
 // heard ends a wait by the row that makes the retry now out a command like any other:
@@ -123,7 +120,7 @@ func (d *decision) heard(i int) {
 func (d *decision) served() error {
 	waits := false
 	for i := range d.t.Steps {
-		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && !s.Busy {
+		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && s.Said == 0 {
 			s.Due, s.Tries, waits = min(s.Due, d.at), 0, true
 		}
 	}
@@ -146,7 +143,7 @@ func (t *Task) awaiting() int {
 
 // Awaiting reports the step that waits for an agent which is not there; -1: none does.
 func (t *Task) Awaiting() int {
-	if i := t.awaiting(); i >= 0 && !t.Steps[i].Busy {
+	if i := t.awaiting(); i >= 0 && t.Steps[i].Said == 0 {
 		return i
 	}
 	return -1
@@ -156,7 +153,7 @@ func (t *Task) Awaiting() int {
 // no one has answered yet.
 func (t *Task) Misses() bool {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Awaits != 0 && !s.Busy && (s.Out == 0 || s.again()) {
+		if s := &t.Steps[i]; s.Awaits != 0 && s.Said == 0 && (s.Out == 0 || s.again()) {
 			return true
 		}
 	}
@@ -171,7 +168,7 @@ func (s *StepState) Journalled() StepState {
 		c.Out = 0
 		c.Attempt--
 	}
-	c.Resent, c.Tries, c.Heard = false, 0, 0
+	c.Resent, c.Copy, c.Tries, c.Heard = false, 0, 0, 0
 	if c.own != nil && c.own.Only {
 		c.change(func(own *StepOwn) { own.Only = false })
 	}

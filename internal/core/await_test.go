@@ -14,7 +14,7 @@ func (r *rig) absent() {
 	if i < 0 {
 		r.t.Fatalf("no command is out: %s", r.task)
 	}
-	r.must(Event{Kind: EventUnserved, Seq: r.task.Steps[i].Out, Rand: 0.5})
+	r.must(Event{Kind: EventUnserved, Seq: r.task.Steps[i].Out, Copy: r.task.Steps[i].Copy, Rand: 0.5})
 }
 
 // A step that no agent serves costs one row when its wait begins and one when it ends,
@@ -58,13 +58,13 @@ func TestWaitForAnAgentIsTwoRows(t *testing.T) {
 	}
 }
 
-// An agent that cannot take a command has judged nothing: full, not knowing how, about
+// An agent that cannot take a command has judged nothing: at work on an earlier one, full, not knowing how, about
 // to stop. It is no attempt, costs one row, and counts as something that may have been
-// tried.
+// tried. Each of its copies was answered, so the undo leaves at once.
 //
-// covers: B11
+// covers: B11, W6, W11
 func TestBusyAgentIsNoAttempt(t *testing.T) {
-	for _, code := range []int{CodeTooMany, CodeUnable, CodeUnavailable} {
+	for _, code := range []int{CodeTooEarly, CodeTooMany, CodeUnable, CodeUnavailable} {
 		p := stepsPlan(1)
 		p.CompleteBy, p.Steps[0].AttemptsMax = time.Hour, 1
 		r := newRig(t, p)
@@ -81,10 +81,9 @@ func TestBusyAgentIsNoAttempt(t *testing.T) {
 			t.Errorf("code %d: %d failures, %s", code, r.task.Failures, r.task)
 		}
 		r.must(Event{Kind: EventCancel})
-		if due := r.task.NextDue(r.plan); due < r.now.Add(r.plan.Grace) {
-			t.Errorf("code %d: the undo leaves at %d: a second answer to one retry proves nothing about the next", code, due)
+		if due := r.task.NextDue(r.plan); due != r.now.Add(r.plan.Steps[0].UndoCompleteBy) {
+			t.Errorf("code %d: the undo leaves at %d", code, due)
 		}
-		r.wait()
 		if s := r.task.Steps[0]; s.Status != StepUndoing {
 			t.Errorf("code %d: not undone: %s", code, r.task)
 		}
@@ -306,7 +305,7 @@ func TestUndoIsPatient(t *testing.T) {
 			if alerts != 1 || told.Sub(since) > 2*undoAlertAfter {
 				t.Errorf("%d alerts, the last %v after it began", alerts, told.Sub(since))
 			}
-			if took := r.now.Sub(since); took < DefaultUndoPatience || took > DefaultUndoPatience+DefaultUndoBackoffCap {
+			if took := r.now.Sub(since); took < DefaultUndoPatience-DefaultUndoBackoffCap || took > DefaultUndoPatience+DefaultUndoBackoffCap {
 				t.Errorf("gave up after %v", took)
 			}
 			if failing == "unserved" || failing == "full" {

@@ -222,6 +222,9 @@ func probe(name string, r *rig) Event {
 			"resubmit": EventResubmit, "poison": EventPoison, "served": EventServed,
 		}[base]
 	}
+	if i := r.task.OutSeq(ev.Seq); i >= 0 {
+		ev.Copy = r.task.Steps[i].Copy
+	}
 	return ev
 }
 

@@ -143,7 +143,7 @@ func (d *decision) issue(i int, undo bool) {
 	switch {
 	case undo:
 		kind = EffectUndo
-		r.Due = d.at.Add(ps.UndoCompleteBy)
+		r.Due = d.tryUntil(i, true)
 		if s.Status != StepUndoing {
 			r.NextAttempt = 1
 		}
@@ -151,7 +151,7 @@ func (d *decision) issue(i int, undo bool) {
 			kind, r.Due = EffectUndoChildren, d.at.Add(ps.undoPatience())
 		}
 	default:
-		r.Due = min(d.at.Add(ps.CompleteBy), d.t.workUntil(d.p))
+		r.Due = d.tryUntil(i, false)
 		if s.kind.parent() {
 			kind = EffectChildren
 		}

@@ -15,7 +15,10 @@ func (d *decision) reply() error {
 	if d.at >= s.Due {
 		return d.late("the reply came after its complete-by")
 	}
-	// The copy at work has the same number: its answer counts, or its complete-by.
+	if !s.answers(d.ev) {
+		return d.stale("it answers another copy of the command")
+	}
+	// The copy of the other owner is at work: its answer counts, or its complete-by.
 	if d.ev.Code == CodeTooEarly && s.Resent {
 		return d.stale("the command was sent more than once, and is at work elsewhere")
 	}
@@ -34,7 +37,7 @@ func (d *decision) reply() error {
 	return nil
 }
 
-// done ends a step. When the command was sent twice, the other copy may still be
+// done ends a step. When two owners sent the command, the other copy may still be
 // at work: no undo before it must be silent.
 func (d *decision) done(i int) {
 	r := d.record(KindDone, i)
@@ -91,6 +94,9 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 	r.StepStatus = StepWaiting
 	if !final && s.Attempt < ps.AttemptsMax {
 		pause := backoff(ps, s.Attempt, d.ev.Rand)
+		if s.Attempt == 0 { // it was not tried: the agent has said that its old key is free
+			pause = 0
+		}
 		if s.kind.parent() { // what its children came to before is told by when they ended
 			pause = max(pause, time.Microsecond)
 		}
@@ -105,7 +111,7 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 	}
 	r.StepStatus = StepFailed
 	switch {
-	case ps.OnExhausted == PolicyError: // once nothing is at work: see settle
+	case ps.OnExhausted == PolicyError, ps.OnExhausted == PolicyWait && final && (r.Kind == KindExpired || r.Kind == KindProbed): // once nothing is at work: see settle
 		d.endWaits(i)
 		return StateProcessing
 	case ps.OnExhausted == PolicySkip && d.t.WentBackAt == 0: // else later steps may have an effect

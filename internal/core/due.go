@@ -196,7 +196,7 @@ func (t *Task) undoDue(p *Plan) Instant {
 // that it gives up.
 func (t *Task) alarm(p *Plan, i int) Instant {
 	s := &t.Steps[i]
-	if end := s.Since.Add(p.Steps[i].undoPatience()); s.Alerted || end < s.Since.Add(undoAlertAfter) {
+	if end := t.undoEnd(p, i); s.Alerted || end < s.Since.Add(undoAlertAfter) {
 		return end
 	}
 	return s.Since.Add(undoAlertAfter)
@@ -206,7 +206,7 @@ func (t *Task) alarm(p *Plan, i int) Instant {
 func (t *Task) nextAlarm(p *Plan, at Instant) int {
 	found := -1
 	look := func(i int) {
-		if s := &t.Steps[i]; found < 0 && s.undoAwaits() && s.Out == 0 && at >= t.alarm(p, i) {
+		if s := &t.Steps[i]; found < 0 && s.undoAwaits() && s.Out == 0 && (at >= t.alarm(p, i) || t.undoOld(p, i, at)) {
 			found = i
 		}
 	}

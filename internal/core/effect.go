@@ -22,6 +22,7 @@ type Effect struct {
 	Step    int
 	Attempt int
 	Seq     int64   // number of the journal row that issued the command
+	Copy    uint32  // of a command: see StepState
 	At      Instant // of a command: its complete-by; of Wake: when
 	// Again marks a command that leaves under a number the journal has already: a retry
 	// of a step that waits for its agent. No commit has just proven that the task is

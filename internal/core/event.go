@@ -38,6 +38,7 @@ type Event struct {
 	IfSeq  int64   // of a request: the newest journal row that the requester knows; 0: whatever it is
 
 	Seq    int64   // of Reply, Unserved, Probed: journal row that issued the command
+	Copy   uint32  // of Reply, Unserved: which copy of the command, as its Effect has it
 	Code   int     // of Reply: 0 = success, else the Nats-Service-Error-Code
 	Error  string  // of Reply, Poison: text of the failure
 	Result []byte  // of Reply, Probed and Accept: JSON
@@ -60,6 +61,8 @@ type Event struct {
 	AskToken string // of Signal: the ask that it answers, see [Task.AskToken]; empty: the only one
 	ByParent bool   // of Undo and Resubmit of a child: its parent's owner raises it
 	Ask      Asker  // answers the plan's expressions; may be nil for a plan that has none
+
+	Found ProbeOutcome // of Resubmit, Edit and Undo: done or absent, what a person says of the service whose key is too old; empty: nothing
 
 	Version int64 // of Migrate: of the plan
 	Plan    *Plan // of Migrate: that version of the plan; nil: it is not known

@@ -48,7 +48,7 @@ func (t *Task) laterOut(p *Plan, i int) bool {
 func (t *Task) stopping(p *Plan) bool {
 	for i := range t.Steps {
 		switch s := &t.Steps[i]; {
-		case s.Status == StepFailed && p.Steps[i].OnExhausted == PolicyError:
+		case s.Status == StepFailed && (p.Steps[i].OnExhausted == PolicyError || p.Steps[i].OnExhausted == PolicyWait):
 			return true
 		case s.Left != "" && p.Steps[i].OnExhausted == PolicySkip:
 			return true
@@ -109,6 +109,9 @@ func (d *decision) tryBegin(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	first := !s.begun
 	switch {
+	case d.t.keyOver(d.p, i, d.at):
+		d.endKey(i)
+		return
 	case s.Due > d.at:
 		return
 	case s.Awaits != 0:

@@ -466,18 +466,16 @@ func (l *graphLife) outAt(seq int64) int {
 
 func (l *graphLife) reply(a answer, at Instant) {
 	i := l.outAt(a.try.seq)
-	valid := i >= 0 && max(at, l.t.UpdatedAt) < l.t.Steps[i].Due && (!a.try.counted || a.try.retry) && !l.t.State.Ended()
+	valid := i >= 0 && max(at, l.t.UpdatedAt) < l.t.Steps[i].Due && l.t.Steps[i].answers(&Event{Copy: a.copy}) && !l.t.State.Ended()
 	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Resent)
 	before, owner := l.t.clone(), l.owners
-	l.late = nil
-	if !valid {
-		l.late = func() {
-			if what := l.w.checkLate(a, l.out.Records); what != "" {
-				l.wrong("%s", what)
-			}
+	l.late = func() {
+		if what := l.w.checkLate(a, l.out.Records); !valid && what != "" {
+			l.wrong("%s", what)
 		}
+		a.end()
 	}
-	err := l.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
+	err := l.try(Event{Kind: EventReply, At: at, Seq: a.try.seq, Copy: a.copy, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"})
 	l.late = nil
 	if err == errLost || !valid {
 		return
@@ -518,8 +516,8 @@ func (l *graphLife) unserved() {
 	}
 	h := open[l.c.n(len(open))]
 	h.done = true
-	h.try.copies--
-	l.event(Event{Kind: EventUnserved, Seq: h.try.seq})
+	h.end()
+	l.event(Event{Kind: EventUnserved, Seq: h.try.seq, Copy: h.copy})
 }
 
 func (l *graphLife) wakeUp() {
@@ -691,9 +689,6 @@ func (l *graphLife) try(ev Event) error {
 	}
 	if l.late != nil {
 		l.late()
-	}
-	if t := l.w.find(ev.Seq); t != nil && len(l.out.Records) > 0 {
-		t.counted = t.counted || ev.Kind == EventReply
 	}
 	lost := l.c.one(25)
 	l.leave(lost)
@@ -997,8 +992,8 @@ func (l *graphLife) settle(ev Event) error {
 	if err := l.apply(ev); err != nil {
 		return err
 	}
-	if t := l.w.find(ev.Seq); t != nil && ev.Kind == EventReply {
-		t.counted = true
+	if l.late != nil {
+		l.late()
 	}
 	l.leave(false)
 	return nil
@@ -1014,7 +1009,9 @@ func (l *graphLife) calmStep() {
 			l.wrong("%s", what)
 		}
 		a := l.w.replies[len(l.w.replies)-1]
-		_ = l.settle(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code})
+		l.late = a.end
+		_ = l.settle(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code})
+		l.late = nil
 		return
 	}
 	if broods := l.w.broods(); len(broods) > 0 {
@@ -1052,7 +1049,7 @@ func (l *graphLife) drain() {
 		}
 	}
 	for _, a := range l.w.replies {
-		if err := l.apply(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code, Actor: "agent"}); !errors.Is(err, ErrStale) {
+		if err := l.apply(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code, Actor: "agent"}); !errors.Is(err, ErrStale) {
 			l.wrong("a reply after the end: %v", err)
 		}
 	}

@@ -65,6 +65,7 @@ var stepLimits = map[string]fieldLimits{
 	"Uses":        {[]any{[]int(nil), []int{0}, []int{0, 0}}, []any{[]int{1}, []int{-1}, []int{math.MaxInt}, make([]int, StepsMax+1)}},
 	"Narrow":      {[]any{true, false}, nil},
 	"Probe":       {[]any{true, false}, nil},
+	"KeyLasts":    durations,
 	"Ask":         {[]any{AskPolicy(""), AskRequired}, []any{AskPolicy("x"), AskPolicy(strings.Repeat("x", 10<<20))}},
 	"Least":       {[]any{time.Duration(0), time.Millisecond}, []any{time.Duration(1), -time.Second, 2 * time.Millisecond, time.Duration(math.MaxInt64)}}, // of a step of 1 ms
 	"For":         {durations.taken, durations.refused[1:]},

@@ -28,6 +28,7 @@ type Command struct {
 	Number     int64 // of the task in its partition
 	Seq        int64 // journal row that issued it; with Partition, Number and Commit it is the fence of the reply
 	Commit     int64 // the commit that wrote that row: another life of the database wrote it in another
+	Copy       uint32
 	Task       string
 	Type       string
 	Step       string
@@ -80,9 +81,19 @@ type Reply struct {
 	From      string // the instance of the agent that answers, as it says; may be empty
 }
 
-// Token shows that a reply answers one command as one commit issued it. The adapter
-// that sends the command makes it; the owner of the task has it checked.
-type Token [8]byte
+// Token shows that a reply answers one copy of one command as one commit issued it. The adapter
+// that sends the command makes it; the owner of the task has it checked. It begins with the number of the copy.
+type Token [12]byte
+
+// TokenOf is the token of the nth copy of a command, without a proof.
+func TokenOf(nth uint32) Token {
+	return Token{byte(nth >> 24), byte(nth >> 16), byte(nth >> 8), byte(nth)}
+}
+
+// Copy is which copy of its command the token is of.
+func (t *Token) Copy() uint32 {
+	return uint32(t[0])<<24 | uint32(t[1])<<16 | uint32(t[2])<<8 | uint32(t[3])
+}
 
 // Codes of failed replies with a meaning of their own; they are HTTP's.
 const (
@@ -90,7 +101,7 @@ const (
 	CodeAbsent     = 404 // of a probe: there is no effect
 	CodeGone       = 410 // the key carries a tombstone; final
 	CodeRefused    = 422 // what Refuse answers; final
-	CodeTooEarly   = 425 // the same key is at work elsewhere; tried again
+	CodeTooEarly   = 425 // the same key is at work elsewhere; see BusyCode
 	CodeTooMany    = 429 // the agent is full; see BusyCode
 	CodeFailed     = 512 // the same would fail again, and an effect is not ruled out: undone
 	CodeAgentError = 500 // any other error of a handler; tried again
@@ -108,11 +119,11 @@ func FinalCode(code int) bool {
 func LastCode(code int) bool { return FinalCode(code) || code == CodeFailed }
 
 // BusyCode reports whether a failed reply says that the agent cannot take the command
-// now: it is full (429), it does not know how (501), or it stops (503). No service has
+// now: an earlier one is at work (425), it is full (429), it does not know how (501), or it stops (503). No service has
 // judged the command, so that is no attempt: the step waits for an agent that can. An
 // effect is not ruled out: a handler may have tried before it answered so.
 func BusyCode(code int) bool {
-	return code == CodeTooMany || code == CodeUnable || code == CodeUnavailable
+	return code == CodeTooEarly || code == CodeTooMany || code == CodeUnable || code == CodeUnavailable
 }
 
 // Ending is the news that a task ended, told durably at least once.
@@ -171,6 +182,8 @@ type Control struct {
 	Input   []byte // of Edit: JSON
 	Result  []byte // of Accept and Signal: JSON
 	Ask     string // of Signal: the token of the ask that it answers, see [Task.AskToken]; empty: the only one
+
+	Found ProbeOutcome // see Event
 
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet
 

@@ -12,6 +12,7 @@ import (
 // model holds what happened outside the task.
 type model struct {
 	grace   Instant
+	lasts   []Instant // by step: how long its service remembers a key
 	tries   []*try
 	copies  []*hand
 	replies []answer
@@ -61,24 +62,33 @@ func (m *model) checkProbed(a ask, rows []Record) string {
 
 // try is one command, known by the number of the journal row that issued it.
 type try struct {
-	seq     int64
-	key     effectKey
-	undo    bool
-	due     Instant
-	copies  int     // that left or may leave, and have not been given back
-	counted bool    // its answer was taken
-	retry   bool    // of a step that waits for its agent: copies leave one after the other
-	out     Instant // complete-by of the copy that left last
+	seq    int64
+	key    effectKey
+	undo   bool
+	due    Instant
+	copies int     // that left or may leave, and have neither been answered nor given back
+	retry  bool    // of a step that waits for its agent: copies leave one after the other
+	out    Instant // complete-by of the copy that left last
 }
 
 // hand is one copy of a command with an agent at work on it.
 type hand struct {
 	try  *try
+	copy uint32
 	done bool // it will do nothing more
+	over bool // the owner has taken its answer, or that it was given back
+}
+
+// end notes that the owner knows what became of the copy.
+func (h *hand) end() {
+	if !h.over {
+		h.over = true
+		h.try.copies--
+	}
 }
 
 type answer struct {
-	try  *try
+	*hand
 	code int
 	at   Instant // when it reached the owner's socket
 }
@@ -90,10 +100,15 @@ type effectKey struct{ round, step int }
 type effectAt struct {
 	live, tombstone bool
 	applied         int
+	did, undid      Instant // when the effects were made that the service remembers for a while
 }
 
 func newModel(p *Plan) *model {
-	return &model{grace: Instant(0).Add(p.Grace), effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}, hand: map[effectKey]bool{}}
+	lasts := make([]Instant, len(p.Steps))
+	for i := range lasts {
+		lasts[i] = Instant(0).Add(p.Steps[i].KeyLasts)
+	}
+	return &model{grace: Instant(0).Add(p.Grace), lasts: lasts, effects: map[effectKey]*effectAt{}, settled: map[int]bool{}, inputs: map[effectKey]string{}, hand: map[effectKey]bool{}}
 }
 
 func (m *model) effect(k effectKey) *effectAt {
@@ -125,10 +140,10 @@ func (m *model) send(e Effect, round int, lost bool) {
 	t.retry = t.retry || e.Again
 	t.due, t.out = max(t.due, e.At), e.At
 	if lost {
-		m.zombies = append(m.zombies, &hand{try: t})
+		m.zombies = append(m.zombies, &hand{try: t, copy: e.Copy})
 		return
 	}
-	m.copies = append(m.copies, &hand{try: t})
+	m.copies = append(m.copies, &hand{try: t, copy: e.Copy})
 }
 
 // work lets one copy be worked on at now. code is what it would like to answer,
@@ -143,28 +158,58 @@ func (m *model) work(h *hand, now Instant, code int, effect, silent bool) string
 	e := m.effect(t.key)
 	switch {
 	case !effect:
+	case t.undo && !e.live && m.forgotten(e.undid, t.key, now):
+		return fmt.Sprintf("undo %d of step %d has its effect a second time", t.seq, t.key.step)
 	case t.undo:
+		if e.live || e.undid == 0 {
+			e.undid = now
+		}
 		e.live, e.tombstone = false, true
 	case e.tombstone && !m.settled[t.key.round]:
 		return fmt.Sprintf("do %d of step %d reached the service after its undo", t.seq, t.key.step)
 	case e.tombstone:
 		code = CodeGone
-	case !e.live:
-		e.live = true
+	case !e.live, m.forgotten(e.did, t.key, now):
+		e.live, e.did = true, now
 		e.applied++
 	}
 	if now < t.due && !silent { // after complete-by an agent is silent
-		m.replies = append(m.replies, answer{t, code, now})
+		m.replies = append(m.replies, answer{h, code, now})
 	}
 	return ""
 }
 
+// forgotten reports whether a service that saw a key for the first time then does not know it any more: an agent may have
+// called it until the grace after the complete-by was over, at the word of an owner who had just lost the task.
+func (m *model) forgotten(first Instant, k effectKey, now Instant) bool {
+	return first != 0 && now > (first+m.lasts[k.step]+m.grace).Add(OwnedFor)
+}
+
+// found is what a person says of the services of a task in error; empty: nothing.
+func (m *model) found(p *Plan, t *Task, kind EventKind) ProbeOutcome {
+	if t.State != StateError {
+		return ""
+	}
+	if at, _ := t.stoppedAt(p, ""); kind != EventUndo {
+		if at >= 0 && p.Steps[at].Kind == CallStep && !m.effect(effectKey{t.Round, at}).live {
+			return ProbeAbsent
+		}
+		return ""
+	}
+	for i := range t.Steps {
+		if t.Steps[i].UndoUsed != 0 && t.Steps[i].MayHaveEffect && !m.effect(effectKey{t.Round, i}).live {
+			return ""
+		}
+	}
+	return ProbeDone
+}
+
 // quiet says whether a do of k may still take effect at the time an undo leaves.
-// This is the rule of invariant 7 as the owner can know it: its answer was taken
-// and there was one copy, or none was heard, or its time and the grace are over.
+// This is the rule of invariant 7 as the owner can know it: each copy was answered or
+// given back, or its time and the grace are over.
 func (m *model) quiet(k effectKey, now Instant) (*try, bool) {
 	for _, t := range m.tries {
-		over := now >= t.due+m.grace || t.copies == 0 || t.copies == 1 && t.counted
+		over := now >= t.due+m.grace || t.copies == 0
 		if t.key == k && !t.undo && !over {
 			return t, false
 		}
@@ -196,7 +241,7 @@ func (m *model) checkLate(a answer, rows []Record) string {
 		}
 	case r.Kind == KindLate && !a.try.undo && FinalCode(a.code):
 		for _, t := range m.tries {
-			if t.key == k && !t.undo && (t != a.try && t.copies > 0 && !(t.counted && t.copies == 1) || t.copies > 1) {
+			if t.key == k && !t.undo && (t != a.try && t.copies > 0 || t.copies > 1) {
 				return fmt.Sprintf("step %d counts as without effect, and do %d left %d times", k.step, t.seq, t.copies)
 			}
 		}

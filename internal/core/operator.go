@@ -13,6 +13,9 @@ const EditsMax = 16
 func (d *decision) resubmit() error {
 	step := -1
 	if d.t.State == StateUndone {
+		if d.ev.Found != "" {
+			return d.notAllowed("after an undo its keys are new: nothing is to be found")
+		}
 		if d.ev.Step != "" && d.ev.Step != d.p.Steps[0].Name {
 			return d.notAllowed("after an undo a task starts again at its first step, " + d.p.Steps[0].Name)
 		}
@@ -30,10 +33,16 @@ func (d *decision) resubmit() error {
 	if err != nil {
 		return err
 	}
+	if step >= 0 {
+		if err := d.found(step); err != nil {
+			return err
+		}
+	}
 	if why := d.t.lostStep(d.p, d.ev.WentBack != 0); why != "" && d.t.State == StateError {
 		return d.notAllowed(why + ": undo it, or resolve it")
 	}
 	d.noteBefore()
+	d.noteFound(step)
 	r := d.record(KindResubmitted, step)
 	r.StepStatus, r.Attempt, r.Deadline, r.Input = StepWaiting, 0, until, input
 	switch void := d.t.voidAnswers(d.p); {

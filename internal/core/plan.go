@@ -35,6 +35,8 @@ const (
 	DefaultBackoff        = 200 * time.Millisecond
 	DefaultBackoffCap     = 10 * time.Second
 	DefaultPause          = 5 * time.Minute
+	// DefaultKeyLasts is how long services remember keys.
+	DefaultKeyLasts = 24 * time.Hour
 	// DefaultGrace is how long after its complete-by a silent try may still
 	// take effect: clock skew plus the longest remote call that ignores its
 	// context.
@@ -114,6 +116,8 @@ type Step struct {
 	OnExhausted     Policy
 	Pause           time.Duration // how long PolicyWait parks the task
 	ResultMax       int           // bytes of result an agent may answer, at most ResultBytesMax
+	// KeyLasts is, of a call, how long its service remembers the key of a do or an undo: see keylasts.go.
+	KeyLasts time.Duration `json:",omitempty"`
 	// UndoPatience is how long after its first try an undo gives up; 0: DefaultUndoPatience.
 	UndoPatience time.Duration `json:",omitempty"`
 	// UndoBackoffCap is the upper bound of the doubling between tries of undo; 0: DefaultUndoBackoffCap.
@@ -215,6 +219,9 @@ func (p *Plan) ShortestTimeout() time.Duration {
 			continue
 		}
 		least = min(least, s.CompleteBy)
+		if s.Kind == CallStep {
+			least = min(least, s.KeyLasts)
+		}
 		if s.Undoable {
 			least = min(least, s.UndoCompleteBy)
 		}

@@ -47,6 +47,7 @@ func (s *Step) fillDefaults(task time.Duration) {
 		}
 		s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, s.CompleteBy)
 		s.AttemptsMax = cmp.Or(s.AttemptsMax, DefaultAttemptsMax)
+		s.KeyLasts = cmp.Or(s.KeyLasts, DefaultKeyLasts)
 	}
 	s.fillBackoff()
 	s.ResultMax = cmp.Or(s.ResultMax, ResultBytesMax)

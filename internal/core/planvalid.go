@@ -210,7 +210,7 @@ func (p *inspection) kind(i int) {
 		{"undo_complete_by", undone, s.UndoCompleteBy != 0}, {"undo_attempts_max", undone, s.UndoAttemptsMax != 0},
 		{"undo_patience", undone, s.UndoPatience != 0}, {"undo_backoff_cap", undone, s.UndoBackoffCap != 0},
 		{"backoff", !wait, s.Backoff != 0}, {"backoff_cap", !wait, s.BackoffCap != 0}, {"result_max", !wait, s.ResultMax != 0},
-		{"with", undone, s.Input != ""}, {"uses", call, s.Narrow || len(s.Uses) > 0}, {"least", call, s.Least != 0}, {"probe", call, s.Probe},
+		{"with", undone, s.Input != ""}, {"uses", call, s.Narrow || len(s.Uses) > 0}, {"least", call, s.Least != 0}, {"key_lasts", call, s.KeyLasts != 0}, {"probe", call, s.Probe},
 		{"for", wait, s.For != 0}, {"until", wait, s.Until != ""}, {"schema", signal, s.Schema != ""}, {"ask", signal, s.Ask != ""},
 		{"child", s.Parent(), s.Child != ""}, {"elements", each, s.Elements != ""}, {"elements_max", each, s.ElementsMax != 0},
 		{"parallel", each, s.Parallel != 0}, {"failures_max", each, s.FailuresMax != 0},
@@ -325,6 +325,9 @@ func (p *inspection) times(i int, undone bool) {
 	}
 	if undone {
 		times = append(times, named{"undo_complete_by", s.UndoCompleteBy})
+	}
+	if s.Kind == CallStep {
+		times = append(times, named{"key_lasts", s.KeyLasts})
 	}
 	for _, d := range times {
 		if err := checkDuration(d); err != nil {

@@ -87,7 +87,9 @@ func (d *decision) probe(r *Record, i int) bool {
 	if !d.p.Steps[i].Probe || s.Own().None || d.t.WentBackAt != 0 {
 		return false
 	}
-	r.EffectsPossibleUntil = r.EffectsPossibleUntil.Add(probeHold)
+	if r.EffectsPossibleUntil != 0 { // else its do was answered, and only its key is too old
+		r.EffectsPossibleUntil = r.EffectsPossibleUntil.Add(probeHold)
+	}
 	until := max(d.at.Add(min(d.p.Steps[i].CompleteBy, probeMax)), r.EffectsPossibleUntil)
 	end := min(until, d.t.workUntil(d.p))
 	waits := d.t.State != StateUndoing && end > d.at
@@ -137,7 +139,11 @@ func (d *decision) probed() error {
 func (d *decision) probeOver(i int) {
 	r := d.record(KindProbed, i)
 	r.Code, r.Error = CodeTimeout, "its agent did not say what became of it"
-	state := d.failing(&r, i, false)
+	over := d.t.keyEnds(d.p, i) != 0 && d.at >= d.t.keyEnds(d.p, i)
+	if over {
+		r.Reason = cut(d.t.oldKey(d.p, i, false))
+	}
+	state := d.failing(&r, i, over)
 	d.finish(&r, state)
 }
 

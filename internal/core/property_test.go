@@ -89,6 +89,9 @@ func (c chance) drawPlan() Plan {
 			OnExhausted:     pick(c, "policy", PolicyUndo, PolicyUndo, PolicyWait, PolicyError),
 			Probe:           c.one("probe", 3),
 		}
+		if c.one("a service that forgets", 2) {
+			st.KeyLasts = c.span("key lasts", 5, 600)
+		}
 		st.CompleteBy, st.BackoffCap = min(st.CompleteBy, p.CompleteBy), max(st.Backoff, st.BackoffCap) // else it is refused
 		for a := range i {
 			if a == i-1 || c.one("after", 2) { // a chain; graphs have a test of their own
@@ -177,9 +180,20 @@ func (s *storm) lateRetry() {
 		if st.Awaits == 0 || !s.one("late retry", 3) {
 			continue
 		}
-		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+s.plan.Steps[i].CompleteBy), committed.Deadline), Again: true}
+		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+min(s.plan.Steps[i].CompleteBy, s.plan.Steps[i].KeyLasts)), committed.Deadline), Again: true}
 		if st.Status == StepUndoing {
 			e.Kind, e.At = EffectUndo, s.now.Add(OwnedFor+s.plan.Steps[i].UndoCompleteBy)
+		}
+		// One of whose retries an agent has heard, or that resumed the wait, knows how old the key is.
+		did, ends := s.m.effect(effectKey{committed.Round, i}), st.Used.Add(s.plan.Steps[i].KeyLasts)
+		if st.Status == StepUndoing {
+			ends = st.Since.Add(s.plan.Steps[i].KeyLasts)
+		}
+		if did.did != 0 || did.undid != 0 {
+			e.At = min(e.At, ends)
+		}
+		if e.At <= s.now {
+			continue
 		}
 		s.m.send(e, committed.Round, true)
 	}
@@ -228,17 +242,19 @@ func (s *storm) deliver() {
 
 func (s *storm) reply(a answer, at Instant) {
 	out := s.task.OutSeq(a.try.seq)
-	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due && (!a.try.counted || a.try.retry)
+	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due
+	valid = valid && s.task.Steps[out].answers(&Event{Copy: a.copy})
 	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
 	before := s.task.Seq
-	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
+	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Copy: a.copy, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
+	s.done = []func(){a.end}
 	if !valid {
-		s.done = []func(){func() { s.breach(s.m.checkLate(a, s.out.Records)) }}
+		s.done = []func(){func() { s.breach(s.m.checkLate(a, s.out.Records)) }, a.end}
 	}
 	err := s.try(ev)
 	s.done = nil
 	if valid && err != nil && err != errLost {
-		s.rt.Fatalf("reply to %d at %d (complete-by %d, counted %v): %v", a.try.seq, at, a.try.due, a.try.counted, err)
+		s.rt.Fatalf("reply to %d at %d (complete-by %d): %v", a.try.seq, at, a.try.due, err)
 	}
 	if err != nil && s.task.Seq != before {
 		s.rt.Fatalf("a stale reply wrote a journal row")
@@ -253,10 +269,8 @@ func (s *storm) unservedSend() {
 	}
 	h := open[s.n("copy", len(open))]
 	h.done = true
-	h.try.copies-- // no agent is at work on it, whatever the owner makes of the news
-	if s.try(Event{Kind: EventUnserved, Seq: h.try.seq}) == errLost {
-		return
-	}
+	h.end() // no agent is at work on it, whatever the owner makes of the news
+	s.event(Event{Kind: EventUnserved, Seq: h.try.seq, Copy: h.copy})
 }
 
 // asked: an agent answers what became of a silent do, or its answer arrives.
@@ -306,13 +320,20 @@ func (s *storm) people() {
 	case who < 1:
 		s.event(Event{Kind: EventCancel, Actor: "client", Node: node})
 	case who < 2:
-		s.event(Event{Kind: EventUndo, Actor: person, Node: node})
+		ev := Event{Kind: EventUndo, Actor: person, Node: node}
+		if s.one("has looked", 2) {
+			ev.Found = s.m.found(s.plan, s.task, EventUndo)
+		}
+		s.event(ev)
 	case who < 3:
 		s.undoOnceMore()
 	case who < 8:
 		ev := Event{Kind: EventResubmit, Actor: person, Node: node, Full: s.full()}
 		if s.one("another deadline", 2) {
 			ev.Until = s.now.Add(s.span("within", 1, 100))
+		}
+		if s.one("has looked", 2) {
+			ev.Found = s.m.found(s.plan, s.task, EventResubmit)
 		}
 		s.event(ev)
 	case who < 10:
@@ -420,9 +441,6 @@ func (s *storm) try(ev Event) error {
 	for _, done := range s.done {
 		done()
 	}
-	if t := s.m.find(ev.Seq); t != nil && len(s.out.Records) > 0 {
-		t.counted = t.counted || ev.Kind == EventReply
-	}
 	lost := s.one("crash after commit", 25)
 	s.leave(lost)
 	if lost {
@@ -470,7 +488,11 @@ func (s *storm) check() {
 	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) && !s.waitsForRoom() {
 		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
 	}
+	asked := slices.ContainsFunc(s.task.Steps, func(st StepState) bool { return st.probing() })
 	for i := range s.task.Steps {
+		if s.task.State == StateProcessing && s.task.Steps[i].Status == StepFailed && asked { // the database went back, and the key of an earlier step is too old
+			continue
+		}
 		if slices.Contains(never[s.task.State], s.task.Steps[i].Status) {
 			s.rt.Fatalf("a state that should be impossible: %s", s.task)
 		}
@@ -524,8 +546,8 @@ func (s *storm) calmStep() {
 		if h.try.seq == s.task.Steps[out].Out && s.now < s.task.Steps[out].Due {
 			s.breach(s.m.work(h, s.now, 0, true, false))
 			a := s.m.replies[len(s.m.replies)-1]
-			a.try.counted = true
-			s.settle(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code})
+			a.end()
+			s.settle(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code})
 			return
 		}
 	}
@@ -550,7 +572,7 @@ func (s *storm) drain() {
 		s.breach(s.m.work(h, s.now, 0, true, false))
 	}
 	for _, a := range s.m.replies {
-		if err := s.apply(Event{Kind: EventReply, Seq: a.try.seq, Code: a.code}); !errors.Is(err, ErrStale) {
+		if err := s.apply(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code}); !errors.Is(err, ErrStale) {
 			s.rt.Fatalf("a reply after the end: %v", err)
 		}
 	}

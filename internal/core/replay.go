@@ -146,7 +146,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 				kind = EffectUndo
 			}
 		}
-		out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, At: s.Due})
+		out.Effects = append(out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due})
 	}
 	t.resumeProbes(p, at, out)
 	next := t.nextWake(p, at)
@@ -188,6 +188,8 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 		s.Resent, s.Due = true, at
 		if s.Status != StepUndoing {
 			s.EffectsPossibleUntil = t.retriesQuiet(p, i, at)
+		} else {
+			s.EffectsPossibleUntil = at // which says that a former owner has tried too: see applyUse
 		}
 	}
 	return waits

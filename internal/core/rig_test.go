@@ -110,7 +110,7 @@ func (r *rig) answer(code int) {
 	if i < 0 {
 		r.t.Fatalf("no command is out: %s", r.task)
 	}
-	r.must(Event{Kind: EventReply, Seq: r.task.Steps[i].Out, Code: code, Error: text(code), Rand: 0.5, Result: fmt.Appendf(nil, "%d", i)})
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[i].Out, Copy: r.task.Steps[i].Copy, Code: code, Error: text(code), Rand: 0.5, Result: fmt.Appendf(nil, "%d", i)})
 }
 
 func text(code int) string {

@@ -116,7 +116,7 @@ func (p *player) step(name string, a args) {
 		Name: name, Agent: "agent." + name, Undoable: !check, OnExhausted: Policy(a["policy"]),
 		CompleteBy: p.duration(a["complete-by"]), UndoCompleteBy: p.duration(a["undo-complete-by"]),
 		Backoff: p.duration(a["backoff"]), Pause: p.duration(a["pause"]),
-		Probe: a["probe"] != "", AttemptsMax: int(p.number(a["attempts"])), UndoAttemptsMax: int(p.number(a["undo-attempts"])),
+		KeyLasts: p.duration(a["key-lasts"]), Probe: a["probe"] != "", AttemptsMax: int(p.number(a["attempts"])), UndoAttemptsMax: int(p.number(a["undo-attempts"])),
 	}
 	if said, ok := a["after"]; !ok && len(p.plan.Steps) > 0 && said == "" {
 		st.After = []int{len(p.plan.Steps) - 1} // as NewPlan has it
@@ -153,7 +153,7 @@ func (p *player) event(name string, a args) {
 	ev := Event{
 		Kind: kind, Rand: 0.5, Node: node, Actor: a["actor"], Reason: a["reason"], Seq: p.number(a["seq"]),
 		Code: int(p.number(a["code"])), Error: a["error"], Step: a["step"], As: State(a["as"]), Full: p.steps(a["full"]),
-		IfSeq: p.number(a["if-seq"]), Input: bytesOf(a["input"]), Result: bytesOf(a["result"]),
+		IfSeq: p.number(a["if-seq"]), Input: bytesOf(a["input"]), Result: bytesOf(a["result"]), Found: ProbeOutcome(a["found"]),
 	}
 	if until := a["until"]; until != "" {
 		ev.Until = birthTime.Add(p.duration(until))
@@ -163,6 +163,12 @@ func (p *player) event(name string, a args) {
 	}
 	if ev.Seq == 0 && (kind == EventReply || kind == EventUnserved) {
 		ev.Seq = lastCommand(p.rig)
+	}
+	if i := p.rig.task.OutSeq(ev.Seq); i >= 0 {
+		ev.Copy = p.rig.task.Steps[i].Copy
+	}
+	if a["copy"] != "" {
+		ev.Copy = uint32(p.number(a["copy"]))
 	}
 	p.print(p.rig.apply(ev))
 }

@@ -378,7 +378,11 @@ func (w *sentence) awaits(i int, of string) {
 		lead = of + w.step(i)
 	}
 	what := "which is not there"
-	if s.Busy {
+	switch s.Said {
+	case 0:
+	case CodeTooEarly:
+		what = "where a try is still at work"
+	default:
 		what = "which cannot take it now"
 	}
 	w.say("%s waits for %s, %s; it is tried again ", lead, w.agent(i), what)
@@ -439,11 +443,11 @@ func (w *sentence) undoNext(i int, next Instant) {
 	switch {
 	case s.undoAwaits():
 		w.awaits(i, "the undo of ")
-		w.say("; it gives up at %s", when(s.Since.Add(w.p.Steps[i].undoPatience())))
+		w.say("; it gives up at %s", when(w.t.undoEnd(w.p, i)))
 	case s.Status == StepUndoing && s.Since == 0:
 		w.say("the undo of %s begins again next", w.step(i))
 	case s.Status == StepUndoing:
-		w.say("the undo of %s is between two tries; %s leaves at %s, and it gives up at %s", w.step(i), w.nextUndoTry(i), when(next), when(s.Since.Add(w.p.Steps[i].undoPatience())))
+		w.say("the undo of %s is between two tries; %s leaves at %s, and it gives up at %s", w.step(i), w.nextUndoTry(i), when(next), when(w.t.undoEnd(w.p, i)))
 	case next > w.at:
 		w.say("the do of %s may still act until %s%s, and its undo leaves then", w.step(i), when(next), w.known(i))
 	default:

@@ -121,26 +121,28 @@ type Task struct {
 type StepState struct {
 	Status               StepStatus
 	Input                uint8   // the input of its do: 1 + index of Task.Earlier; 0: the task's present one
+	Copy                 uint32  // of the command out, or of the next retry: how many copies its owner sent before, under its number; not journalled
 	Attempt              int     // tries of the present do or undo
 	Out                  int64   // number of the command now out, a journal row's; 0: none is out
 	Due                  Instant // of the command out: its complete-by; otherwise when the next try may leave
 	EffectsPossibleUntil Instant // no do of this step can still take effect after this
 	MayHaveEffect        bool    // a do may have left an effect that no undo has removed
-	Resent               bool    // the command out may be in more than one pair of hands; not journalled
+	Resent               bool    // two owners may have sent the command out; not journalled
 	ByHand               bool    // it is done because an operator accepted it: its service may not know of it
 	Repeats              bool    // it was done before the database went back, may have been undone since, and is done again by the input that it had
 	Result               []byte  // what do answered; of a signal that came early: its payload
 
 	// A step that waits for its agent. What its retries come to is not journalled.
 	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait
-	Busy   bool    // an agent answered, and could not take the command
+	Said   int16   // the code by which the wait began, of an agent that could not take the command; 0: none listens
 	Tries  int     // retries of the wait; not journalled
 	Heard  Instant // when the retry that is out counts as heard; not journalled
 
 	// Its undo.
-	Since   Instant // when its first try left; 0: none has
-	Alerted bool    // an operator knows that it is in trouble
-	Left    string  // why it gave up; empty: it has not
+	Since          Instant // when its first try left; 0: none has
+	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has
+	Alerted        bool    // an operator knows that it is in trouble
+	Left           string  // why it gave up; empty: it has not
 
 	kind  stepKind
 	begun bool // it has begun in this round, so that its expressions have been asked

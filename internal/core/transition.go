@@ -35,6 +35,9 @@ func (t *Task) beginTransition(r *Record) {
 		t.Deadline = r.Deadline
 	}
 	if r.Kind == KindCancelled || r.Kind == KindUndoAsked {
+		if r.Step >= 0 {
+			t.Steps[r.Step].applyUse(r)
+		}
 		t.applyUndoAgain()
 	}
 	if r.Step >= 0 {
@@ -99,6 +102,7 @@ func (t *Task) applyWentBack(r *Record) {
 			continue // it has no effect
 		}
 		s.MayHaveEffect, s.EffectsPossibleUntil = true, max(s.EffectsPossibleUntil, r.EffectsPossibleUntil)
+		s.Used = cmp.Or(s.Used, r.At)
 		s.Repeats = s.Repeats || s.Status == StepDone
 		if again {
 			s.applyRepeat()
@@ -118,7 +122,7 @@ func (s *StepState) applyRepeat() {
 func (t *Task) applyRoundAfterWentBack() {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; !s.kind.passive() {
-			s.MayHaveEffect, s.EffectsPossibleUntil = true, t.LostUntil
+			s.MayHaveEffect, s.EffectsPossibleUntil, s.Used = true, t.LostUntil, t.WentBackAt
 		}
 	}
 }
@@ -126,19 +130,27 @@ func (t *Task) applyRoundAfterWentBack() {
 // applyToStep changes the step whose try ended, or that was reset.
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
+	if r.Kind == KindProbed {
+		s.applyFound(r)
+	}
 	if r.Kind == KindLate || r.Evidence() {
 		t.applyLate(r)
 		return
 	}
 	number := s.numberOut()
+	s.applyUse(r)
 	s.Status, s.Attempt, s.EffectsPossibleUntil = r.StepStatus, r.Attempt, r.EffectsPossibleUntil
 	s.Out, s.Due, s.Resent = 0, 0, false
 	if r.Next < 0 {
 		s.Due = r.Due // of its next try; with Next the time belongs to that command
 	}
 	s.Heard = 0
-	if r.Kind != KindStarted { // by which its retry becomes a command
-		s.Awaits, s.Busy = 0, false
+	asked := r.Kind == KindStarted && r.Next < 0 && r.StepStatus == StepRunning // its agent, because its key is too old
+	if asked {
+		s.change(func(own *StepOwn) { own.Question = r.Seq })
+	}
+	if r.Kind != KindStarted || asked { // else its retry becomes a command
+		s.Awaits, s.Said = 0, 0
 	}
 	if r.Kind != KindUnserved && r.Kind != KindUndoUnserved {
 		s.Tries = 0
@@ -194,11 +206,14 @@ func (t *Task) applyToStep(r *Record) {
 	case KindUnserved:
 		s.MayHaveEffect = s.MayHaveEffect || r.Code != 0 || r.EffectsPossibleUntil != 0
 		if t.State == StateProcessing { // else the step is not wanted any more
-			s.Awaits, s.Busy = r.Seq, r.Code != 0
+			s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
 		}
 	case KindUndoUnserved:
 		s.Alerted = s.Alerted || r.Reason != ""
-		s.Awaits, s.Busy = r.Seq, r.Code != 0
+		s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
+		if r.Code == 0 && r.Attempt == 0 && s.UndoUsed == s.Since { // nobody has heard of it
+			s.UndoUsed = 0
+		}
 	case KindUndone, KindUndoLate:
 		s.MayHaveEffect, s.Left = false, ""
 		s.forgetSilentUndo()
@@ -220,6 +235,9 @@ func (t *Task) applyUndoAgain() {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
+		if s.UndoUsed != 0 {
+			s.UndoUsed-- // it is before what begins now, in the same instant too
+		}
 		s.forgetSilentUndo()
 		if s.Status == StepSkipped && t.State == StateUndone { // else it is not wanted
 			s.Status = StepWaiting
@@ -232,15 +250,16 @@ func (t *Task) applyUndoAgain() {
 
 // applyNext puts out the command that the row issues.
 func (t *Task) applyNext(r *Record) {
-	s := &t.Steps[r.Next]
+	s, heard := &t.Steps[r.Next], r.Step == r.Next && r.Kind == KindStarted
 	if r.Undo {
 		s.Status = StepUndoing
-		if s.Since == 0 {
-			s.Since = r.At
-		}
+		s.Since, s.UndoUsed = cmp.Or(s.Since, r.At), cmp.Or(s.UndoUsed, r.At)
 	} else {
 		s.Status, s.begun = StepRunning, true
 		s.forgetLate()
+		if s.Used == 0 || !heard && !s.MayHaveEffect && s.EffectsPossibleUntil == 0 {
+			s.Used = r.At
+		}
 		if !s.Repeats {
 			s.Input = 0
 		}
@@ -252,11 +271,12 @@ func (t *Task) applyNext(r *Record) {
 	if s.kind == kindSignal {
 		s.change(func(own *StepOwn) { own.Asked = r.At })
 	}
-	s.Out = r.Seq
-	if r.Step == r.Next && r.Kind == KindStarted {
-		s.Out = s.Awaits // its retry has been heard
+	if heard {
+		s.Out = s.Awaits
+	} else {
+		s.Out, s.Copy = r.Seq, 0
 	}
-	s.Awaits, s.Busy, s.Tries, s.Heard = 0, false, 0, 0
+	s.Awaits, s.Said, s.Tries, s.Heard = 0, 0, 0, 0
 	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false
 }
 
@@ -299,7 +319,7 @@ func (t *Task) completeTransition(r *Record, was State) {
 	if r.State != StateProcessing {
 		for i := range t.Steps {
 			if s := &t.Steps[i]; s.Awaits != 0 && (r.State != StateUndoing || s.Status != StepUndoing) {
-				s.Awaits, s.Busy, s.Tries, s.Due = 0, false, 0, 0
+				s.Awaits, s.Said, s.Tries, s.Due = 0, 0, 0, 0
 			}
 		}
 		if r.State != StatePending {
@@ -353,6 +373,9 @@ func (t *Task) applyReason(r *Record, was State) {
 		if was == StateUndoing { // what began the undo is the reason, not the end of what was still out
 			t.applyUndoReason(r)
 			return
+		}
+		if r.Kind == KindUnserved && r.Code == CodeTooEarly && t.FailedStep == r.Step+1 {
+			return // what became of the try that is at work is the reason
 		}
 		t.FailedStep = r.Step + 1
 	case KindExpired:

@@ -47,7 +47,11 @@ func (d *decision) undo() error {
 	if d.ev.Step != "" {
 		return d.notAllowed("only the undo of a task that is undone names a step")
 	}
+	if err := d.foundUndone(); err != nil {
+		return err
+	}
 	d.noteBefore()
+	d.noteFound(-1)
 	for i := range d.t.Steps {
 		if s := &d.t.Steps[i]; s.again() && s.Status == StepUndoing {
 			d.heard(i) // of an optional step: its undo goes on
@@ -77,7 +81,11 @@ func (d *decision) undoOnceMore() error {
 	case !d.p.Steps[i].Undoable:
 		return d.notAllowed("step " + d.ev.Step + " is a check and leaves no effect")
 	}
+	if err := d.foundUndone(); err != nil {
+		return err
+	}
 	d.noteBefore()
+	d.noteFound(-1)
 	r := d.record(KindUndoAsked, i)
 	r.Attempt, r.EffectsPossibleUntil = 0, max(r.EffectsPossibleUntil, d.at)
 	if r.StepStatus == StepSkipped {
@@ -94,6 +102,9 @@ func (d *decision) backward() {
 	t := d.t
 	if t.working() {
 		return // its answer, or its complete-by, comes first
+	}
+	for i := t.undoKeyOver(d.p, d.at); i >= 0; i = t.undoKeyOver(d.p, d.at) {
+		d.endUndoKey(i)
 	}
 	open := false
 	t.undos(d.p, func(i int) {
@@ -115,6 +126,8 @@ func (d *decision) tryUndo(i int) {
 	switch s := &d.t.Steps[i]; {
 	case s.Out != 0 && s.Status == StepUndoing:
 	case d.t.undoWhen(i) > d.at:
+	case d.t.undoOld(d.p, i, d.at):
+		d.endUndoKey(i)
 	case s.undoAwaits():
 		d.again(i)
 	default:
@@ -164,14 +177,17 @@ func (d *decision) undoFailed(i int) {
 func (d *decision) afterUndoFailure(r *Record, i int, final bool) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	r.StepStatus = StepUndoing
-	end := s.Since.Add(ps.undoPatience())
+	end, ends := s.Since.Add(ps.undoPatience()), d.t.undoKeyEnds(d.p, i)
+	next := min(d.at.Add(ps.undoBackoff(s.Attempt, d.ev.Rand)), end)
 	switch {
 	case final: // the row says it by its kind
+	case ends != 0 && next >= ends:
+		r.Kind, r.Error = KindUndoGaveUp, cut(r.Error+"; "+d.t.oldKey(d.p, i, true))
 	case d.at >= end || ps.UndoAttemptsMax != 0 && s.Attempt >= ps.UndoAttemptsMax:
 		r.Kind = KindUndoGaveUp
 	default:
 		d.alert(r, i)
-		r.Due = min(d.at.Add(ps.undoBackoff(s.Attempt, d.ev.Rand)), end)
+		r.Due = next
 	}
 	if r.Due == 0 && d.t.State == StateProcessing {
 		d.endWaits(i) // the task stops: see settle
@@ -196,12 +212,12 @@ func (d *decision) alert(r *Record, i int) {
 func (d *decision) undoAlarm(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	r := d.record(KindUndoUnserved, i)
-	r.Error = "no agent takes the undo on " + ps.Agent
-	if s.Busy {
-		r.Code = CodeUnavailable
-	}
-	if d.at >= s.Since.Add(ps.undoPatience()) {
+	r.Code, r.Error = int(s.Said), "no agent takes the undo on "+ps.Agent
+	if old := d.t.undoOld(d.p, i, d.at); old || d.at >= d.t.undoEnd(d.p, i) {
 		r.Kind = KindUndoGaveUp
+		if old {
+			r.Error = cut(d.t.oldKey(d.p, i, true))
+		}
 		if d.t.State == StateProcessing {
 			d.endWaits(i)
 		}

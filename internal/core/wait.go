@@ -110,7 +110,7 @@ func (d *decision) movable() bool {
 		switch {
 		case t.beginnable(d.p, i):
 			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
-			if late || s.Awaits == 0 && d.at >= s.Due && (room || d.backTooLate(i)) {
+			if late || t.keyOver(d.p, i, d.at) || s.Awaits == 0 && d.at >= s.Due && (room || d.backTooLate(i)) {
 				return true
 			}
 			full = full || !room
@@ -139,9 +139,19 @@ func (d *decision) moveOn() {
 	}
 	r := d.record(kind, step)
 	if step >= 0 {
-		r.Reason = "the task's deadline came while step " + d.p.Steps[step].Name + " waited for an agent"
+		r.Reason = d.waitedTooLong(step)
 	}
 	d.finish(&r, d.t.goesOn())
+}
+
+// waitedTooLong is the reason of a task whose deadline ends a wait for an agent: of one for a try that is still at work, what
+// is known of that.
+func (d *decision) waitedTooLong(step int) string {
+	why := "the task's deadline came while step " + d.p.Steps[step].Name
+	if d.t.Steps[step].Said != CodeTooEarly {
+		return why + " waited for an agent"
+	}
+	return cut(d.t.Why + "; " + why + " was at work elsewhere")
 }
 
 // claim takes up a task with a step that waits for room at its agent, or for the end of its pause.

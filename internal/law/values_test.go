@@ -132,7 +132,7 @@ func TestOneRuleForAPayload(t *testing.T) {
 			return replied(wire.Names{}.DecodeReply(wire.Names{}.ReplySubject(1, 2, 3), nil, []byte(p), core.ResultBytesMax))
 		},
 		"agent: batch": func(p string) (err error) {
-			batch := wire.AppendBatchReply([]byte{wire.Version}, &command, nil, &core.Reply{Result: []byte(p)})
+			batch := wire.AppendBatchReply([]byte{wire.BatchVersion}, &command, core.TokenOf(1), &core.Reply{Result: []byte(p)})
 			bad := wire.DecodeBatchReplies(batch, "x", core.ResultBytesMax, func(r core.Reply) { err = replied(r, nil) })
 			return errors.Join(bad, err)
 		},

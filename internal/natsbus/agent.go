@@ -24,9 +24,9 @@ const codeStopping = 503
 type CommandRequest struct {
 	Command core.Command
 	service *Service
-	reply   string      // subject of the answer
-	batch   bool        // answers go out in batches too
-	token   *core.Token // that the answer in a batch repeats; nil: none
+	reply   string     // subject of the answer
+	batch   bool       // answers go out in batches too
+	token   core.Token // that the answer in a batch repeats
 }
 
 // Respond answers with success; an empty result is null.
@@ -104,7 +104,7 @@ func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRe
 	metadata := map[string]string{wire.MetaAgent: agent, wire.MetaWire: strconv.Itoa(wire.Version)}
 	batched = batched && !s.dry // a batch has no headers of its commands
 	if batched {
-		metadata[wire.MetaBatch] = strconv.Itoa(wire.BatchAnnounced)
+		metadata[wire.MetaBatch] = strconv.Itoa(wire.BatchVersion)
 	}
 	if s.dry {
 		metadata[wire.MetaDryRun] = wire.DryRun
@@ -216,7 +216,7 @@ func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 			s.conn.log.Warn("commands refused", "agent", agent, "reply", wire.Short(reply), "error", "not a subject of a sender of batches")
 			return
 		}
-		err := wire.DecodeBatchCommands(req.Data(), func(c core.Command, token *core.Token) {
+		err := wire.DecodeBatchCommands(req.Data(), func(c core.Command, token core.Token) {
 			c.Agent, c.Undo = agent, undo
 			s.dispatch(&CommandRequest{Command: c, service: s, reply: reply, batch: true, token: token})
 		})

@@ -17,7 +17,7 @@ import (
 func forgeries(own string) []string {
 	token := own[strings.LastIndexByte(own, '.'):]
 	return []string{
-		"duly.reply.3.18.5", "duly.reply.3.18.5" + token, "duly.reply.3.17.6" + token, "duly.reply.3.18.5." + strings.Repeat("0", 16),
+		"duly.reply.3.18.5", "duly.reply.3.18.5" + token, "duly.reply.3.17.6" + token, "duly.reply.3.18.5." + strings.Repeat("0", 24), "duly.reply.3.17.5.00000001" + token[9:],
 		own + "0", own + ".x", strings.Replace(own, "duly.reply.3.17.", "duly.reply.3.18.", 1),
 	}
 }
@@ -95,14 +95,17 @@ func TestForgedBatches(t *testing.T) {
 		t.Fatalf("%d commands in batches, want all", n)
 	}
 	k := c.signer.Load()
-	own := k.Token(3, 0, 5, 0) // it was sent this one
+	own := k.Token(3, 0, 5, 0, 0) // it was sent this one
+	another := own                // copy of it
+	another[3]++
 	other := core.Command{Partition: 3, Number: 100, Seq: 5}
 	paid := &core.Reply{Result: []byte(`"paid"`)}
-	signed, plain := []byte{wire.BatchVersion(true)}, []byte{wire.BatchVersion(false)}
-	for _, forged := range [][]byte{
-		wire.AppendBatchReply(signed, &other, &own, paid), wire.AppendBatchReply(signed, &other, &core.Token{}, paid), wire.AppendBatchReply(plain, &other, nil, paid),
-	} {
-		if err := agent.nc.Publish(s.prefix+"0", forged); err != nil {
+	first := core.Command{Partition: 3, Seq: 5}
+	for _, forged := range []struct {
+		of    *core.Command
+		token core.Token
+	}{{&other, own}, {&other, core.Token{}}, {&first, another}} {
+		if err := agent.nc.Publish(s.prefix+"0", wire.AppendBatchReply([]byte{wire.BatchVersion}, forged.of, forged.token, paid)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,13 +130,12 @@ func TestForgedBatches(t *testing.T) {
 	receive(t, "a command given back", w.unserved)
 }
 
-// TestAgentWithoutTokensGetsSingles: an agent that announces batches without tokens, or answers where its own name is not
-// in the subject, is sent its commands one by one.
-func TestAgentWithoutTokensGetsSingles(t *testing.T) {
+// TestAgentOfAnotherBatchGetsSingles: an agent that announces batches of another version is sent its commands one by one.
+func TestAgentOfAnotherBatchGetsSingles(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
 	setUp(t, c, StreamConfig{})
-	for version, want := range map[string]bool{"1": false, "2": false, "3": true} {
+	for version, want := range map[string]bool{"1": false, "3": false, "4": true} {
 		name := "payment.v" + version
 		_, err := micro.AddService(agent.nc, micro.Config{Name: names.ServiceName(name), Version: "1.0.0", Metadata: map[string]string{wire.MetaAgent: name, wire.MetaBatch: version}})
 		if err != nil {

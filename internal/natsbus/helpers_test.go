@@ -29,9 +29,9 @@ var sampleCommandJSON = string(wire.AppendCommand(nil, &sampleCommand))
 
 const samplePlanJSON = `{"v":1,"name":"order","version":2,"steps":[{"name":"charge","agent":"payment.charge"}]}`
 
-// batchOf is a batch of commands as the wire has it, without tokens.
+// batchOf is a batch of commands as the wire has it, of a sender without a key.
 func batchOf(cmds ...core.Command) []byte {
-	b := []byte{wire.BatchVersion(false)}
+	b := []byte{wire.BatchVersion}
 	for i := range cmds {
 		b = wire.AppendBatchCommand(b, &cmds[i], nil)
 	}

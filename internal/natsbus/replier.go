@@ -23,8 +23,8 @@ type replier struct {
 	mu      sync.Mutex
 	closed  bool
 	singles []single
-	batches map[asker]*batchIn
-	empty   []single // a list that can be used again
+	batches map[string]*batchIn // by the subject that takes the answers to an asker's batches
+	empty   []single            // a list that can be used again
 	failed  func(error)
 }
 
@@ -35,20 +35,14 @@ type single struct {
 	data    []byte
 }
 
-// asker is the sender of batches that replies go to.
-type asker struct {
-	subject string
-	signed  bool // its batches have tokens
-}
-
-// batchIn are replies to one asker.
+// batchIn are replies to one sender of batches.
 type batchIn struct {
 	buf   []byte
 	items int
 }
 
 func newReplier(nc *nats.Conn, from string, failed func(error)) *replier {
-	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[asker]*batchIn{}, failed: failed}
+	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[string]*batchIn{}, failed: failed}
 	if from != "" {
 		r.from = nats.Header{wire.HeaderInstance: {from}}
 	}
@@ -65,19 +59,18 @@ func (r *replier) send(subject string, header nats.Header, data []byte) {
 
 // add takes one reply for a batch. A full batch goes out at once: that bounds what waits
 // here, and slows down an agent that is faster than the network.
-func (r *replier) add(subject string, c *core.Command, token *core.Token, reply *core.Reply) {
+func (r *replier) add(subject string, c *core.Command, token core.Token, reply *core.Reply) {
 	subject = wire.BatchAnswerSubject(subject)
 	r.mu.Lock()
-	to := asker{subject, token != nil}
-	b := r.batches[to]
+	b := r.batches[subject]
 	if b == nil {
-		b = &batchIn{buf: []byte{wire.BatchVersion(to.signed)}}
-		r.batches[to] = b
+		b = &batchIn{buf: []byte{wire.BatchVersion}}
+		r.batches[subject] = b
 	}
 	b.buf = wire.AppendBatchReply(b.buf, c, token, reply)
 	b.items++
 	if b.items >= wire.BatchItemsMax || len(b.buf) >= wire.BatchBytesMax {
-		delete(r.batches, to)
+		delete(r.batches, subject)
 		r.mu.Unlock()
 		r.publish(subject, nil, b.buf)
 		return
@@ -127,17 +120,17 @@ func (r *replier) flush() int {
 	r.mu.Lock()
 	singles := r.singles
 	r.singles, r.empty = r.empty[:0], nil
-	var batches map[asker]*batchIn
+	var batches map[string]*batchIn
 	if len(r.batches) > 0 {
-		batches, r.batches = r.batches, make(map[asker]*batchIn, len(r.batches))
+		batches, r.batches = r.batches, make(map[string]*batchIn, len(r.batches))
 	}
 	r.mu.Unlock()
 	n := len(singles)
 	for i := range singles {
 		r.publish(singles[i].subject, singles[i].header, singles[i].data)
 	}
-	for to, b := range batches {
-		r.publish(to.subject, nil, b.buf)
+	for subject, b := range batches {
+		r.publish(subject, nil, b.buf)
 		n += b.items
 	}
 	clear(singles)

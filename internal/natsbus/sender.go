@@ -65,6 +65,7 @@ type sentBatch struct {
 type commandRef struct {
 	partition           int
 	number, seq, commit int64
+	nth                 uint32 // copy
 }
 
 // NewSender makes a sender. Close it when no more is sent.
@@ -121,7 +122,6 @@ func (s *Sender) Send(cmds []core.Command) error {
 		}
 	}
 	signer := s.conn.signer.Load()
-	version := wire.BatchVersion(signer != nil)
 	var first error
 	keep := func(err error) {
 		if first == nil {
@@ -141,18 +141,18 @@ func (s *Sender) Send(cmds []core.Command) error {
 			out.open[l] = b
 		}
 		if len(b.commands) == 0 {
-			b.buf = append(b.buf[:0], version)
+			b.buf = append(b.buf[:0], wire.BatchVersion)
 		}
 		was := len(b.buf)
 		b.buf = wire.AppendBatchCommand(b.buf, c, signer)
 		if len(b.commands) > 0 && len(b.buf) > wire.BatchBytesMax {
 			record := b.buf[was:]
 			b.buf = b.buf[:was]
-			next := append([]byte{version}, record...)
+			next := append([]byte{wire.BatchVersion}, record...)
 			keep(s.publish(l, b))
 			b.buf = append(b.buf[:0], next...)
 		}
-		b.commands = append(b.commands, commandRef{c.Partition, c.Number, c.Seq, c.Commit})
+		b.commands = append(b.commands, commandRef{c.Partition, c.Number, c.Seq, c.Commit, c.Copy})
 		if len(b.commands) == wire.BatchItemsMax {
 			keep(s.publish(l, b))
 		}
@@ -214,7 +214,7 @@ func (s *Sender) unserved(subject string) {
 	}
 	s.mu.Unlock()
 	for _, f := range commands {
-		s.replies.Unserved(core.Reply{Partition: f.partition, Number: f.number, Seq: f.seq, Token: signer.Token(f.partition, f.number, f.seq, f.commit)})
+		s.replies.Unserved(core.Reply{Partition: f.partition, Number: f.number, Seq: f.seq, Token: signer.Token(f.partition, f.number, f.seq, f.commit, f.nth)})
 	}
 }
 
@@ -292,7 +292,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 		if json.Unmarshal(msg.Data, &info) != nil || info.Metadata[wire.MetaAgent] != agent {
 			continue
 		}
-		if v, err := strconv.Atoi(info.Metadata[wire.MetaBatch]); err != nil || v < wire.BatchAnnounced {
+		if v, err := strconv.Atoi(info.Metadata[wire.MetaBatch]); err != nil || v != wire.BatchVersion {
 			return false
 		}
 		takes = true

@@ -20,7 +20,7 @@ type slowAsks struct {
 }
 
 func (s slowAsks) Get(_ context.Context, partition int, id string) (core.View, error) {
-	return core.View{ID: id, Type: "order", Partition: partition, State: core.StateProcessing}, nil
+	return core.View{ID: id, Type: "order", Partition: partition, State: core.StateProcessing, Possible: []string{"cancel"}}, nil
 }
 
 func (s slowAsks) Ask(_ context.Context, _ int, c core.Control) (uint64, error) {

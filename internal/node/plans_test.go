@@ -102,7 +102,7 @@ func TestSecondEarlySignal(t *testing.T) {
 		return err == nil && task.Steps[1].Status == core.SignalledWord
 	})
 	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`2`), ""))
-	if !some || refused.Code != 409 || !strings.Contains(refused.Description, "step yes has had its signal, which is kept until the step begins; ") {
+	if !some || refused.Code != 409 || !strings.Contains(refused.Description, "step yes has had its signal, in journal row 2; ") {
 		t.Errorf("the second: %v", refused)
 	}
 }

@@ -29,7 +29,7 @@ func (r *Request) Check(now time.Time) *Refusal {
 	if bad := CheckReason(r.Reason); bad != nil {
 		return bad
 	}
-	for _, check := range []func(time.Time) *Refusal{r.checkStep, r.checkUntil, r.checkAs, r.checkInput, r.checkResult, r.checkVersion, r.checkAsk} {
+	for _, check := range []func(time.Time) *Refusal{r.checkStep, r.checkUntil, r.checkAs, r.checkFound, r.checkInput, r.checkResult, r.checkVersion, r.checkAsk} {
 		if bad := check(now); bad != nil {
 			return bad
 		}
@@ -85,6 +85,18 @@ func wrong(field, format string, args ...any) *Refusal {
 // misplaced refuses a field that another action takes.
 func misplaced(field string, action Action) *Refusal {
 	return wrong(field, "%s takes no %s", action, field)
+}
+
+func (r *Request) checkFound(time.Time) *Refusal {
+	switch {
+	case r.Found == "":
+		return nil
+	case !slices.Contains([]Action{ActionUndo, ActionResubmit, ActionEdit}, r.Action):
+		return misplaced("found", r.Action)
+	case r.Found != core.ProbeDone && r.Found != core.ProbeAbsent:
+		return wrong("found", "found is %s, want done or absent", core.QuoteShort(string(r.Found)))
+	}
+	return nil
 }
 
 func (r *Request) checkStep(time.Time) *Refusal {

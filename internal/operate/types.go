@@ -75,18 +75,20 @@ var allActions = []Action{ActionCancel, ActionUndo, ActionResubmit, ActionEdit, 
 
 // Request asks for one action on one task, or on each of many.
 type Request struct {
-	Action  Action          `json:"action"`
-	Reason  string          `json:"reason,omitempty"`  // required for undo, resolve, accept and edit; of a signal without a result: why it is refused
-	Step    string          `json:"step,omitempty"`    // of resubmit, edit and accept: the step meant; empty: the failed one; of undo: the step of an undone task whose effect stands
-	Input   json.RawMessage `json:"input,omitempty"`   // of edit
-	Patch   json.RawMessage `json:"patch,omitempty"`   // of edit of many, instead of an input: JSON Merge Patch (RFC 7386) of each task's own
-	Result  json.RawMessage `json:"result,omitempty"`  // of accept; of signal: the payload, none refuses
-	Until   time.Time       `json:"until,omitzero"`    // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
-	Ask     string          `json:"ask,omitempty"`     // of signal: the token of the ask that it answers, see core.Task.AskToken
-	As      core.State      `json:"as,omitempty"`      // of resolve: processed or undone
-	Version int64           `json:"version,omitempty"` // of migrate: of the plan
-	IfSeq   int64           `json:"if_seq,omitempty"`  // refuse when the task's newest journal row is another; 0: whatever it is
-	Key     string          `json:"-"`                 // Idempotency-Key: the same key is carried out once
+	Action Action          `json:"action"`
+	Reason string          `json:"reason,omitempty"` // required for undo, resolve, accept and edit; of a signal without a result: why it is refused
+	Step   string          `json:"step,omitempty"`   // of resubmit, edit and accept: the step meant; empty: the failed one; of undo: the step of an undone task whose effect stands
+	Input  json.RawMessage `json:"input,omitempty"`  // of edit
+	Patch  json.RawMessage `json:"patch,omitempty"`  // of edit of many, instead of an input: JSON Merge Patch (RFC 7386) of each task's own
+	Result json.RawMessage `json:"result,omitempty"` // of accept; of signal: the payload, none refuses
+	Until  time.Time       `json:"until,omitzero"`   // of extend, resubmit, edit and accept: the new deadline; zero: the plan's time from now
+	Ask    string          `json:"ask,omitempty"`    // of signal: the token of the ask that it answers, see core.Task.AskToken
+	As     core.State      `json:"as,omitempty"`     // of resolve: processed or undone
+	// Found is, of undo, resubmit and edit, what a person has found at the service of a step whose key is too old: done or absent.
+	Found   core.ProbeOutcome `json:"found,omitempty"`
+	Version int64             `json:"version,omitempty"` // of migrate: of the plan
+	IfSeq   int64             `json:"if_seq,omitempty"`  // refuse when the task's newest journal row is another; 0: whatever it is
+	Key     string            `json:"-"`                 // Idempotency-Key: the same key is carried out once
 }
 
 // Answer is what became of a request about a task.

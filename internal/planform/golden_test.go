@@ -23,9 +23,9 @@ func TestStoredPlansKeepTheirHash(t *testing.T) {
 		plan core.Plan
 		want string
 	}{
-		{order(), "4788f50551760f206f27d97ecac90e3a21cba7900978cbe600febe18e94d78f2"},
-		{full(), "c8a601189c1c9e83362182ede9f6cec42a3d6ce93c07419b44ce087218ded8e8"},
-		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "a04419c32d657341b186171d9555e718101442a71fb031cd74b7f79fd41c475c"},
+		{order(), "e83abfad8305075f9625dd74bd2f5240bd263a811fab9092a32c8ddf56268767"},
+		{full(), "3f63ccb7f05854a6268f022d0521127756f1ac5169a1c93306a284c47f3b8ea8"},
+		{core.Plan{Name: "one", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true}}}, "6b77b491d80bfcd120211bd8f4b1ee529bbeaf6b4589bb744dbb0358514366e9"},
 	} {
 		canonical, err := Canonical(&c.plan)
 		if err != nil {

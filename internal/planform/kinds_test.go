@@ -16,7 +16,7 @@ func kinds() core.Plan {
 	return core.Plan{
 		Name: "trip", Version: 2, CompleteBy: time.Hour, Result: "results.book", InputSchema: `{"type":"object"}`, UndoReserve: time.Minute, Admission: core.AdmissionRefuse,
 		Steps: []core.Step{
-			{Name: "price", Agent: "price", When: "has(input.days)", Input: "input.days", Least: time.Second, Probe: true, OnExhausted: core.PolicySkip,
+			{Name: "price", Agent: "price", When: "has(input.days)", Input: "input.days", Least: time.Second, KeyLasts: 72 * time.Hour, Probe: true, OnExhausted: core.PolicySkip,
 				CompleteBy: 5 * time.Second, UndoCompleteBy: 6 * time.Second, AttemptsMax: 4, UndoAttemptsMax: 5, Backoff: time.Second, BackoffCap: 9 * time.Second,
 				Pause: time.Minute, ResultMax: 1000, UndoPatience: time.Hour, UndoBackoffCap: time.Minute},
 			{Name: "cool", Kind: core.WaitStep, For: 30 * time.Second},
@@ -60,7 +60,7 @@ func TestKindsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(Normal(&p), Normal(&normal)) {
 		t.Errorf("%+v, want\n%+v", Normal(&normal), Normal(&p))
 	}
-	want := "94cf8b0"
+	want := "e8d3af0"
 	if got := Hash(a); !strings.HasPrefix(got, want) {
 		t.Errorf("hash %.7s, want %s\n%s", got, want, a)
 	}

@@ -65,11 +65,12 @@ type Step struct {
 	Pause           *int64    `json:"pause_ms,omitempty"`
 	ResultMax       *int64    `json:"result_max,omitempty"`
 
-	When  string    `json:"when,omitempty"` // expression
-	With  string    `json:"with,omitempty"` // expression
-	Uses  *[]string `json:"uses,omitempty"` // names of steps that this one comes after; there and empty: none
-	Least *int64    `json:"least_ms,omitempty"`
-	Probe bool      `json:"probe,omitempty"` // of a call: its agent is asked what became of a do that was not answered
+	When     string    `json:"when,omitempty"` // expression
+	With     string    `json:"with,omitempty"` // expression
+	Uses     *[]string `json:"uses,omitempty"` // names of steps that this one comes after; there and empty: none
+	Least    *int64    `json:"least_ms,omitempty"`
+	KeyLasts *int64    `json:"key_lasts_ms,omitempty"` // of a call: how long its service remembers a key
+	Probe    bool      `json:"probe,omitempty"`        // of a call: its agent is asked what became of a do that was not answered
 
 	For    *int64          `json:"for_ms,omitempty"`
 	Until  string          `json:"until,omitempty"`  // expression
@@ -113,7 +114,7 @@ func encodeStep(p *core.Plan, i int, m *millis) (Step, error) {
 		CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
 		Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap),
 		UndoPatience: m.of("undo_patience", s.UndoPatience), UndoBackoffCap: m.of("undo_backoff_cap", s.UndoBackoffCap), Pause: m.of("pause", s.Pause),
-		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), Probe: s.Probe, Ask: string(s.Ask), For: m.of("for", s.For), Until: s.Until,
+		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), KeyLasts: m.of("key_lasts", s.KeyLasts), Probe: s.Probe, Ask: string(s.Ask), For: m.of("for", s.For), Until: s.Until,
 		Child: s.Child, Elements: s.Elements, ElementsMax: said(int64(s.ElementsMax)), Parallel: said(int64(s.Parallel)), FailuresMax: said(int64(s.FailuresMax))}
 	if s.Kind == core.CallStep {
 		undoable := s.Undoable
@@ -345,7 +346,7 @@ func (r *numbers) stepOf(all []Step, s *Step) {
 		Backoff: r.ms("backoff", s.Backoff), BackoffCap: r.ms("backoff_cap", s.BackoffCap),
 		UndoPatience: r.ms("undo_patience", s.UndoPatience), UndoBackoffCap: r.ms("undo_backoff_cap", s.UndoBackoffCap),
 		OnExhausted: core.Policy(s.OnExhausted), Pause: r.ms("pause", s.Pause), ResultMax: r.number("result_max", s.ResultMax),
-		When: s.When, Input: s.With, Least: r.ms("least", s.Least), Probe: s.Probe, For: r.ms("for", s.For), Until: s.Until, Schema: r.schema("schema", s.Schema), Ask: core.AskPolicy(s.Ask),
+		When: s.When, Input: s.With, Least: r.ms("least", s.Least), KeyLasts: r.ms("key_lasts", s.KeyLasts), Probe: s.Probe, For: r.ms("for", s.For), Until: s.Until, Schema: r.schema("schema", s.Schema), Ask: core.AskPolicy(s.Ask),
 		Child: s.Child, Elements: s.Elements, ElementsMax: r.number("elements_max", s.ElementsMax), Parallel: r.number("parallel", s.Parallel),
 	}
 	if s.FailuresMax != nil && *s.FailuresMax != 0 { // 0 is its default

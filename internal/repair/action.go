@@ -25,7 +25,7 @@ func control(op *operate.Operation) core.Control {
 	r := &op.Request
 	return core.Control{
 		Kind: kinds[op.Action], Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result, Version: r.Version,
+		Input: r.Input, Result: r.Result, Found: r.Found, Version: r.Version,
 	}
 }
 
@@ -38,7 +38,7 @@ func event(op *operate.Operation, m *operate.Member, at core.Instant) core.Event
 	r := &op.Request
 	ev := core.Event{
 		Kind: kinds[op.Action], At: at, Rand: 0.5, Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result, Version: r.Version,
+		Input: r.Input, Result: r.Result, Found: r.Found, Version: r.Version,
 	}
 	if guarded(op.Action) {
 		ev.IfSeq = m.Seq

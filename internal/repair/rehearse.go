@@ -205,7 +205,7 @@ func (p *player) following(plan *core.Plan, t *core.Task, took []time.Duration, 
 			if why := p.hold(t, s, e.Kind == core.EffectUndo); why != "" {
 				return ev, why
 			}
-			ev.Kind, ev.Seq, ev.At, ev.Result = core.EventReply, e.Seq, at, []byte("null")
+			ev.Kind, ev.Seq, ev.Copy, ev.At, ev.Result = core.EventReply, e.Seq, e.Copy, at, []byte("null")
 			if e.Kind == core.EffectDo {
 				ev.At = at.Add(took[e.Step])
 			}

@@ -219,7 +219,7 @@ func (w *world) commit(t *task, out *core.Outcome) {
 				t.due = append(t.due, due{e.At, core.Event{Kind: core.EventOverdue}})
 				continue
 			}
-			t.due = append(t.due, due{now().Add(a.after), core.Event{Kind: core.EventReply, Seq: e.Seq, Code: a.code, Error: a.text, Result: []byte(`{}`), Rand: 0.5}})
+			t.due = append(t.due, due{now().Add(a.after), core.Event{Kind: core.EventReply, Seq: e.Seq, Copy: e.Copy, Code: a.code, Error: a.text, Result: []byte(`{}`), Rand: 0.5}})
 		case core.EffectWake:
 			t.due = append(t.due, due{e.At, core.Event{Kind: core.EventWake}})
 		}

@@ -122,6 +122,9 @@ func (w *words) happened() string {
 	case core.KindSubmitted:
 		return "the task was submitted"
 	case core.KindStarted:
+		if w.r.StepStatus == core.StepRunning && w.r.Next < 0 {
+			return "the key of " + step + " was too old to be used again"
+		}
 		return "the time to go on had come"
 	case core.KindDone:
 		return "try " + fmt.Sprint(w.attempt()) + " of " + step + " answered: done"
@@ -130,6 +133,9 @@ func (w *words) happened() string {
 	case core.KindOverdue:
 		return fmt.Sprintf("try %d of %s was not answered by its complete-by", w.attempt(), step)
 	case core.KindUnserved:
+		if w.r.Code == core.CodeTooEarly {
+			return "a try of " + step + " is still at work (" + w.failure() + ")"
+		}
 		return "no agent took the command of " + step + " (" + w.failure() + ")"
 	case core.KindUndone:
 		return "the undo of " + step + " answered: undone"
@@ -145,11 +151,15 @@ func (w *words) happened() string {
 		}
 		return "a do of " + step + " answered after its complete-by: done"
 	case core.KindProbed:
+		by := "the agent of " + step
+		if w.before != nil && w.before.State.Ended() {
+			by = "an operator"
+		}
 		switch w.r.Code {
 		case 0:
-			return "the agent of " + step + " said that its do took effect"
+			return by + " said that the do of " + step + " took effect"
 		case core.CodeAbsent:
-			return "the agent of " + step + " said that its do had no effect"
+			return by + " said that the do of " + step + " had no effect"
 		}
 		return "the agent of " + step + " did not say what became of its do"
 	case core.KindUndoLate:
@@ -157,6 +167,9 @@ func (w *words) happened() string {
 	case core.KindUndoGaveUp:
 		return "the undo of " + step + " had used its attempts or its time (" + w.failure() + ")"
 	case core.KindExpired:
+		if w.r.StepStatus == core.StepFailed {
+			return step + " could not be tried again" + w.reason()
+		}
 		return "the task's deadline passed"
 	case core.KindCancelled:
 		return "the task was cancelled" + w.reason()

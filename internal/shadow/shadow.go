@@ -217,7 +217,7 @@ func (r *run) take(msg *nats.Msg) {
 		r.command(&cmd)
 		return
 	case n.BatchSubject(r.o.Agent, false):
-		_ = wire.DecodeBatchCommands(msg.Data, func(cmd core.Command, _ *core.Token) { r.command(&cmd) }) // as above
+		_ = wire.DecodeBatchCommands(msg.Data, func(cmd core.Command, _ core.Token) { r.command(&cmd) }) // as above
 		return
 	}
 	if f, ours := r.copies[msg.Subject]; ours {

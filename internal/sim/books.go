@@ -2,6 +2,7 @@ package sim
 
 import (
 	"strings"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -14,16 +15,43 @@ type books struct {
 	live       map[string]bool
 	tomb       map[string]bool
 	refused    map[string]bool
+	// keyLasts is what the plans say of how long services remember keys; did and undid are when the effects were made that
+	// they remember.
+	keyLasts   time.Duration
+	did, undid map[string]core.Instant
+}
+
+// keyMemory is how long a service remembers a key: a try ends in time by its owner's clock, and what it has called may act
+// until the grace is over.
+func (b *books) keyMemory() time.Duration { return b.keyLasts + grace }
+
+// effect notes an effect of a key of all, and holds it to the one that the service has made, and does not remember any more.
+func (b *books) effect(all map[string]core.Instant, c *core.Command) {
+	key, w := c.Key(), b.w
+	switch first, had := all[key]; {
+	case !had:
+		all[key] = w.now
+	case w.now > first.Add(b.keyMemory()) && w.backs == 0:
+		w.wrong(c.Partition, c.Task, "doubled: the %s of %s has its effect again, %v after the first", what(c.Undo), key, w.now.Sub(first))
+	}
 }
 
 func newBooks(w *World) books {
-	return books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}}
+	b := books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}, keyLasts: core.DefaultKeyLasts,
+		did: map[string]core.Instant{}, undid: map[string]core.Instant{}}
+	if n := w.hashOf("memory of keys"); n%2 == 0 { // most services forget sooner than a task can end
+		b.keyLasts = time.Duration(400+n/2%4000) * time.Millisecond
+	}
+	return b
 }
 
 // do lets a call take effect. loose is one that its handler has given up: no
 // ledger is around it any more, only the service's own tombstone.
 func (b *books) do(c *core.Command, loose bool) {
 	key, w := c.Key(), b.w
+	if w.backs > 0 && w.now > b.undid[key].Add(b.keyMemory()) {
+		delete(b.tomb, key) // the service has forgotten it, and so has the database
+	}
 	if b.tomb[key] {
 		if (!loose || !b.tombstones) && !w.forgotten(c.Partition, key) {
 			w.wrong(c.Partition, c.Task, "do of %s takes effect after its undo", key)
@@ -31,7 +59,9 @@ func (b *books) do(c *core.Command, loose bool) {
 		return
 	}
 	w.tell(c.Task, -1, "%s takes effect", key)
+	b.effect(b.did, c)
 	b.live[key] = true
+	delete(b.undid, key)
 	delete(w.asks.hand, key)
 	r := w.Store.ids[idKey{c.Partition, c.Task}]
 	if r != nil && r.task.State == core.StateUndone && r.task.Round == c.Round && !w.forgotten(c.Partition, key) {
@@ -46,7 +76,9 @@ func (b *books) undo(c *core.Command) {
 		b.w.forgot.undone[c.Key()] = true
 	}
 	b.w.tell(c.Task, -1, "%s is undone", c.Key())
+	b.effect(b.undid, c)
 	delete(b.live, c.Key())
+	delete(b.did, c.Key())
 	b.tomb[c.Key()] = true
 }
 

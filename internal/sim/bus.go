@@ -55,10 +55,10 @@ func what(undo bool) string {
 }
 
 func (b *nodeBus) unserved(c *core.Command) {
-	b.w.gaveBack(c)
+	b.w.retryOver(c)
 	if b.n.life == b.life && b.n.feeds[c.Partition] != nil {
 		b.w.tell(c.Task, -1, "%s hears that no agent listens to row %d", b.n.name, c.Seq)
-		b.n.feeds[c.Partition].in.Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: tokenOf(c.Seq, c.Commit)})
+		b.n.feeds[c.Partition].in.Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: tokenOf(c.Seq, c.Commit, c.Copy)})
 		b.n.loopOf(c.Partition).wake()
 	}
 }

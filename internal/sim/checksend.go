@@ -39,7 +39,7 @@ func (w *World) checkSend(c *core.Command) {
 	at := commandRef{c.Partition, c.Number, c.Seq, c.Commit}
 	w.sends[at]++
 	if r.journal[c.Seq-1].Next < 0 {
-		w.retries[at] = append(w.retries[at], retry{due: c.CompleteBy})
+		w.retries[at] = append(w.retries[at], retry{copy: c.Copy, due: c.CompleteBy})
 	}
 	if !c.Undo && (w.sends[at] > 1 || r.journal[c.Seq-1].Next < 0) {
 		w.owe(&r.task, c.Agent)
@@ -48,16 +48,17 @@ func (w *World) checkSend(c *core.Command) {
 
 // retry is one copy of a command that left while its step waited for its agent.
 type retry struct {
+	copy uint32
 	due  core.Instant
-	back bool // no agent was there to hear it
+	over bool // no agent was there to hear it, or one was and could not take it
 }
 
-// gaveBack takes note that a command was heard by no agent.
-func (w *World) gaveBack(c *core.Command) {
+// retryOver takes note that no agent is at work on a copy of a command.
+func (w *World) retryOver(c *core.Command) {
 	sent := w.retries[commandRef{c.Partition, c.Number, c.Seq, c.Commit}]
 	for i := range sent {
-		if sent[i].due == c.CompleteBy {
-			sent[i].back = true
+		if sent[i].copy == c.Copy && sent[i].due == c.CompleteBy {
+			sent[i].over = true
 		}
 	}
 }
@@ -133,7 +134,7 @@ func (w *World) checkOrder(r *row, c *core.Command) {
 func (w *World) checkRetries(r *row, i, step int, undoAt core.Instant, c *core.Command) {
 	open := 0
 	for _, s := range w.retries[commandRef{c.Partition, c.Number, r.journal[i].Seq, r.commits[i]}] {
-		if !s.back && undoAt < s.due.Add(grace) {
+		if !s.over && undoAt < s.due.Add(grace) {
 			open++
 		}
 	}

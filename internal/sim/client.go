@@ -140,6 +140,7 @@ func (w *World) trouble(id string) {
 	if r := w.Store.ids[idKey{w.partitionOf(id), id}]; r != nil && !r.purged && w.rand.IntN(2) == 0 {
 		c.Actor = fmt.Sprintf("olga-%d", w.asks.n)
 		c.IfSeq = w.guard(&c, r)
+		w.lookAtService(&c, r)
 	}
 	w.ask(message{partition: w.partitionOf(id), control: c})
 	if w.rand.IntN(2) == 0 || w.rand.IntN(4) < w.more(1) {

@@ -19,7 +19,7 @@ const fanMax = 16
 
 // drawPlans stores the plans of a graph world. Each depth has two types, which have children of the types below.
 func (w *World) drawPlans() {
-	g := plansOf{rand: rand.New(rand.NewPCG(w.cfg.Seed, 2)), kinds: everyKind, simple: simpleGraphs()}
+	g := plansOf{rand: rand.New(rand.NewPCG(w.cfg.Seed, 2)), kinds: everyKind, simple: simpleGraphs(), keyLasts: w.books.keyLasts}
 	if g.simple {
 		g.kinds = everyKind[:1]
 	}
@@ -48,6 +48,7 @@ type plansOf struct {
 	kinds    []core.StepKind // what is drawn from
 	simple   bool            // calls alone, without expressions
 	children []string        // types that steps may have children of
+	keyLasts time.Duration
 }
 
 // everyKind has the kinds of step as often as they are drawn.
@@ -182,7 +183,7 @@ const elementsMax = 8
 func (g *plansOf) call(s *core.Step) {
 	s.Agent, s.Undoable = fmt.Sprintf("agent.%d", g.rand.IntN(5)), !g.one(5)
 	s.Backoff, s.BackoffCap = 20*time.Millisecond, 100*time.Millisecond
-	s.UndoBackoffCap, s.UndoPatience = 200*time.Millisecond, 20*time.Second
+	s.UndoBackoffCap, s.UndoPatience, s.KeyLasts = 200*time.Millisecond, 20*time.Second, g.keyLasts
 	if s.AttemptsMax = 1 + g.rand.IntN(3); g.one(6) {
 		s.UndoAttemptsMax = 1
 	}

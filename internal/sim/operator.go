@@ -61,6 +61,31 @@ func (w *World) fill(c *core.Control) {
 	}
 }
 
+// lookAtService lets an operator say what is there of a step whose key may be too old.
+func (w *World) lookAtService(c *core.Control, r *row) {
+	plan, t, err := w.Store.replay(r)
+	if err != nil || plan == nil || t.State != core.StateError || c.IfSeq != t.Seq {
+		return
+	}
+	live := func(i int) bool { return w.books.live[core.Key(t.ID, plan.Steps[i].Name, t.Round)] }
+	switch i := t.FailedStep - 1; c.Kind {
+	case core.EventResubmit, core.EventEdit:
+		if i >= 0 && t.Steps[i].Status == core.StepFailed && !live(i) {
+			c.Step, c.Found = plan.Steps[i].Name, core.ProbeAbsent
+		}
+	case core.EventUndo:
+		for i := range t.Steps {
+			if t.Steps[i].Left != "" && !live(i) {
+				c.Found = ""
+				return
+			}
+			if t.Steps[i].Left != "" {
+				c.Found = core.ProbeDone
+			}
+		}
+	}
+}
+
 // more is n where operators do more than they would, else 0.
 func (w *World) more(n int) int {
 	if w.cfg.Operators {
@@ -159,10 +184,17 @@ func (w *World) ackedControl(m message) {
 			continue
 		}
 		plan, t, err := w.Store.replay(r)
-		if err == nil && slices.Contains(t.Possible(plan), askWords[c.Kind]) {
+		if err == nil && slices.Contains(t.Possible(plan), askWords[c.Kind]) && !w.oldKeys(t) {
 			w.wrong(m.partition, t.ID, "a request to %s is acknowledged, but the task is still at row %d", askWords[c.Kind], t.Seq)
 		}
 	}
+}
+
+// oldKeys reports whether a request about a task may be refused because nobody says what is there of a key that is too old.
+func (w *World) oldKeys(t *core.Task) bool {
+	return slices.ContainsFunc(t.Steps, func(s core.StepState) bool {
+		return s.Used != 0 && w.now >= s.Used.Add(w.books.keyLasts) || s.UndoUsed != 0 && w.now >= s.UndoUsed.Add(w.books.keyLasts)
+	})
 }
 
 // byHand books what a person has done in place of a step that is accepted.

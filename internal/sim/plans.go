@@ -16,7 +16,7 @@ func (w *World) addPlans() {
 		s := core.Step{
 			Name: name, Agent: "agent." + name, Undoable: true, CompleteBy: 300 * time.Millisecond,
 			Backoff: 20 * time.Millisecond, BackoffCap: 100 * time.Millisecond, Pause: 400 * time.Millisecond,
-			UndoBackoffCap: 200 * time.Millisecond, UndoPatience: 20 * time.Second,
+			UndoBackoffCap: 200 * time.Millisecond, UndoPatience: 20 * time.Second, KeyLasts: w.books.keyLasts,
 		}
 		if change != nil {
 			change(&s)

@@ -161,6 +161,10 @@ func (r *referee) leave(j *core.Record, p *core.Plan) {
 func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step int) bool) (answered int64, err error) {
 	kind := kindIn(p, j.Step)
 	switch j.Kind {
+	case core.KindStarted:
+		if j.Next < 0 && j.StepStatus == core.StepRunning { // its key is too old
+			s.silent, s.asked, s.waits = j.Seq, j.Due, 0
+		}
 	case core.KindDone, core.KindFailed, core.KindRefused:
 		answered, err = s.ends(j, p, kind)
 		if overWithoutEffect(j) {

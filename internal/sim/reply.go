@@ -15,8 +15,9 @@ type commandRef struct {
 
 // tokenOf is what the bus makes of the row, and the commit, that issued a command: one commit may issue several commands of
 // a task.
-func tokenOf(seq, commit int64) (t core.Token) {
-	binary.BigEndian.PutUint64(t[:], uint64(commit)^mixed(seq))
+func tokenOf(seq, commit int64, nth uint32) core.Token {
+	t := core.TokenOf(nth)
+	binary.BigEndian.PutUint64(t[4:], uint64(commit)^mixed(seq))
 	return t
 }
 
@@ -24,10 +25,12 @@ func tokenOf(seq, commit int64) (t core.Token) {
 func mixed(seq int64) uint64 { return uint64(seq) * 0x9E3779B97F4A7C15 }
 
 // genuine is the owner's check of a reply's token.
-func genuine(r *core.Reply, commit int64) bool { return r.Token == tokenOf(r.Seq, commit) }
+func genuine(r *core.Reply, commit int64) bool {
+	return r.Token == tokenOf(r.Seq, commit, r.Token.Copy())
+}
 
 func refOf(r *core.Reply) commandRef {
-	return commandRef{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[:]) ^ mixed(r.Seq))}
+	return commandRef{r.Partition, r.Number, r.Seq, int64(binary.BigEndian.Uint64(r.Token[4:]) ^ mixed(r.Seq))}
 }
 
 // instance is what every agent calls itself: so the journal's actor tells a reply's row.
@@ -36,7 +39,7 @@ const instance = "sim"
 // answer sends an agent's reply: late, lost, twice, or not the one it should be.
 func (w *World) answer(c *core.Command, reply core.Reply) {
 	w.tell(c.Task, -1, "row %d is answered: code %d %s", c.Seq, reply.Code, reply.Error)
-	reply.Token, reply.From = tokenOf(c.Seq, c.Commit), instance
+	reply.Token, reply.From = tokenOf(c.Seq, c.Commit, c.Copy), instance
 	switch {
 	case w.fault(ReplyLost):
 		return
@@ -44,6 +47,9 @@ func (w *World) answer(c *core.Command, reply core.Reply) {
 		w.travel(w.foreign(reply))
 	case w.fault(ReplyGarbage): // what the bus makes of bytes that are no JSON
 		reply.Code, reply.Error, reply.Result = core.CodeFailed, "bad_result: not JSON", nil
+	}
+	if core.BusyCode(reply.Code) {
+		w.retryOver(c)
 	}
 	at := refOf(&reply)
 	if !slices.Contains(w.spoken[at], reply.Code) {

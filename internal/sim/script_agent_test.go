@@ -228,6 +228,7 @@ func (a *stageAgent) handle(c *core.Command) (core.Reply, bool) {
 
 // answer sends a reply to all that listen.
 func (a *stageAgent) answer(c *core.Command, r core.Reply) {
+	r.Token = core.TokenOf(c.Copy)
 	said := "ok"
 	if r.Code != 0 {
 		said = a.s.codeText(r)

@@ -49,7 +49,7 @@ func callOf(c *core.Command) string {
 func (b *stageBus) unserved(c *core.Command) {
 	if b.n.life == b.life && b.n.feeds[c.Partition] != nil {
 		b.n.mail.Unserved = append(b.n.mail.Unserved, scheduler.ReplyMail{
-			At: b.n.clock(), Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq},
+			At: b.n.clock(), Reply: core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy)},
 		})
 		b.n.wake()
 	}

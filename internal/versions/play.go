@@ -77,6 +77,7 @@ type reading struct {
 	at     int          // index of the row at hand
 	end    int          // index after the last row of the same instant
 	out    core.Outcome
+	found  core.ProbeOutcome // what a person has said of a service, by the row before
 
 	parted       int64 // row; 0: it has not
 	was, decided string
@@ -198,7 +199,7 @@ func (r *reading) feed(row *core.Record) {
 		r.late(row, &ev, i)
 	case core.KindUndoGaveUp:
 		if ev.Kind = core.EventOverdue; r.t.Steps[i].Out != 0 && row.Code != 0 {
-			ev.Kind, ev.Seq = core.EventReply, r.t.Steps[i].Out
+			ev.Kind, ev.Seq, ev.Copy = core.EventReply, r.t.Steps[i].Out, r.t.Steps[i].Copy
 		}
 		r.raise(&ev)
 	case core.KindLate, core.KindUndoLate:
@@ -257,7 +258,7 @@ func (r *reading) ended(row *core.Record, ev *core.Event, i int) {
 	if s.Out == 0 && s.Awaits != 0 { // a retry of its wait had left before
 		r.leave(ev, row.At, i)
 	}
-	if ev.Seq = s.Out; s.Out == 0 || undo != (s.Status == core.StepUndoing) {
+	if ev.Seq, ev.Copy = s.Out, s.Copy; s.Out == 0 || undo != (s.Status == core.StepUndoing) {
 		r.out.Reset()
 		return
 	}
@@ -271,7 +272,7 @@ func (r *reading) ended(row *core.Record, ev *core.Event, i int) {
 // leave lets the retry of a step that waits for its agent leave.
 func (r *reading) leave(ev *core.Event, at core.Instant, i int) {
 	again := core.Event{Kind: core.EventServed, At: max(at, r.t.Steps[i].Due), Actor: ev.Actor, Full: ev.Full, Ask: ev.Ask}
-	if r.t.Steps[i].Busy {
+	if r.t.Steps[i].Said != 0 {
 		again.Kind = core.EventWake
 	}
 	r.raise(&again)
@@ -297,6 +298,13 @@ func (r *reading) lateAnswer(row *core.Record, ev *core.Event, i int) {
 
 // probed raises what an agent said of a do that was silent, if the other version asks it.
 func (r *reading) probed(row *core.Record, ev *core.Event, i int) {
+	if r.was0 != nil && r.was0.State.Ended() { // a person has looked, and asks for something by the next row
+		r.found = core.ProbeDone
+		if row.Code == core.CodeAbsent {
+			r.found = core.ProbeAbsent
+		}
+		return
+	}
 	if row.Code == core.CodeTimeout {
 		ev.Kind = core.EventWake
 		r.raise(ev)
@@ -382,6 +390,7 @@ func (r *reading) asked(row *core.Record, ev *core.Event) {
 	case core.KindPoisoned:
 		ev.Kind = core.EventPoison
 	}
+	ev.Found, r.found = r.found, ""
 	r.raise(ev)
 }
 

@@ -16,39 +16,20 @@ const (
 	BatchBytesMax = 256 << 10
 )
 
-// Versions of batches. In a signed one each record has a token, which its reply repeats:
-// see Signer.
-const (
-	batchPlain  = 1
-	batchSigned = 2
-)
-
-// BatchVersion is the first byte of a batch; signed says that each record has a token.
-func BatchVersion(signed bool) byte {
-	if signed {
-		return batchSigned
-	}
-	return batchPlain
-}
-
-// BatchAnnounced is the version that an agent announces as MetaBatch: it takes signed
-// batches, and answers them at a subject with its own name in it, so that permissions can
-// tell agents apart.
-const BatchAnnounced = 3
+// BatchVersion is the first byte of a batch, and what an agent that takes batches announces as MetaBatch. Each record has a
+// token, which its reply repeats: see Signer.
+const BatchVersion = 4
 
 // batchItemsLimit bounds what a decoder accepts: other versions may pack more than
 // BatchItemsMax.
 const batchItemsLimit = 4096
 
-// AppendBatchCommand appends one command to a batch, with its token if there is a signer:
-// a record with its length in front. Agent and Undo are in the subject.
+// AppendBatchCommand appends one command to a batch, with its token: a record with its length in front. Agent and Undo are in the subject.
 func AppendBatchCommand(dst []byte, c *core.Command, signer *Signer) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
-		if signer != nil {
-			token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit)
-			dst = append(dst, token[:]...)
-		}
+		token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit, c.Copy)
+		dst = append(dst, token[:]...)
 		dst = appendField(dst, c.Task)
 		dst = appendField(dst, c.Type)
 		dst = appendField(dst, c.Step)
@@ -70,10 +51,9 @@ func AppendBatchCommand(dst []byte, c *core.Command, signer *Signer) []byte {
 	})
 }
 
-// DecodeBatchCommands calls take with each command of a batch and its token, nil in a
-// batch without tokens. Payloads are parts of data, not copies. A command that cannot be
+// DecodeBatchCommands calls take with each command of a batch and its token. Payloads are parts of data, not copies. A command that cannot be
 // decoded does not stop those after it. Every error wraps ErrUndecodable.
-func DecodeBatchCommands(data []byte, take func(core.Command, *core.Token)) error {
+func DecodeBatchCommands(data []byte, take func(core.Command, core.Token)) error {
 	return eachRecord(data, "batch of commands", func(r *reader) error {
 		var c core.Command
 		c.Partition, c.Number, c.Seq = r.commandRef()
@@ -111,13 +91,11 @@ func DecodeBatchCommands(data []byte, take func(core.Command, *core.Token)) erro
 	})
 }
 
-// AppendBatchReply appends one reply to a batch; token is that of its command, nil for none.
-func AppendBatchReply(dst []byte, c *core.Command, token *core.Token, r *core.Reply) []byte {
+// AppendBatchReply appends one reply to a batch; token is that of its command.
+func AppendBatchReply(dst []byte, c *core.Command, token core.Token, r *core.Reply) []byte {
 	return appendRecord(dst, func(dst []byte) []byte {
 		dst = appendFence(dst, c.Partition, c.Number, c.Seq)
-		if token != nil {
-			dst = append(dst, token[:]...)
-		}
+		dst = append(dst, token[:]...)
 		dst = binary.AppendUvarint(dst, uint64(r.Code))
 		if r.Code != 0 {
 			return appendField(dst, CutText(r.Error))
@@ -133,9 +111,7 @@ func DecodeBatchReplies(data []byte, from string, resultMax int, take func(core.
 	return eachRecord(data, "batch of replies", func(r *reader) error {
 		reply := core.Reply{From: from}
 		reply.Partition, reply.Number, reply.Seq = r.commandRef()
-		if token := r.token(); token != nil {
-			reply.Token = *token
-		}
+		reply.Token = r.token()
 		code := r.small("code")
 		payload := r.bytes("payload")
 		if r.err != nil {
@@ -188,8 +164,8 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%w: %s is empty", ErrUndecodable, what)
 	}
-	if data[0] != batchPlain && data[0] != batchSigned {
-		return fmt.Errorf("%w: %s has version %d, want %d or %d", ErrUndecodable, what, data[0], batchPlain, batchSigned)
+	if data[0] != BatchVersion {
+		return fmt.Errorf("%w: %s has version %d, want %d", ErrUndecodable, what, data[0], BatchVersion)
 	}
 	var first error
 	all := reader{rest: data[1:]}
@@ -197,7 +173,7 @@ func eachRecord(data []byte, what string, take func(*reader) error) error {
 		if n > batchItemsLimit {
 			return fmt.Errorf("%w: %s has more than %d items", ErrUndecodable, what, batchItemsLimit)
 		}
-		one := reader{rest: all.bytes("record"), signed: data[0] == batchSigned}
+		one := reader{rest: all.bytes("record")}
 		if all.err != nil {
 			return fmt.Errorf("%w: %s, item %d: %w", ErrUndecodable, what, n, all.err)
 		}
@@ -213,18 +189,14 @@ func (r *reader) commandRef() (partition int, number, seq int64) {
 	return r.small("partition"), int64(r.uvarint("number") & (1<<63 - 1)), int64(r.uvarint("seq") & (1<<63 - 1))
 }
 
-// token reads the token of a record; nil in a batch without.
-func (r *reader) token() *core.Token {
-	if !r.signed {
-		return nil
-	}
+// token reads the token of a record.
+func (r *reader) token() (t core.Token) {
 	if len(r.rest) < tokenBytes {
 		r.fail("token")
-		return nil
+		return t
 	}
-	token := core.Token(r.rest)
-	r.rest = r.rest[tokenBytes:]
-	return &token
+	t, r.rest = core.Token(r.rest), r.rest[tokenBytes:]
+	return t
 }
 
 // small reads a count or code.

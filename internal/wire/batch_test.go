@@ -11,7 +11,7 @@ import (
 
 // batchOf is a batch of commands as the wire has it.
 func batchOf(cmds ...core.Command) []byte {
-	b := []byte{Version}
+	b := []byte{BatchVersion}
 	for i := range cmds {
 		b = AppendBatchCommand(b, &cmds[i], nil)
 	}
@@ -20,7 +20,7 @@ func batchOf(cmds ...core.Command) []byte {
 
 func decodeBatch(data []byte) ([]core.Command, error) {
 	var all []core.Command
-	err := DecodeBatchCommands(data, func(c core.Command, _ *core.Token) { all = append(all, c) })
+	err := DecodeBatchCommands(data, func(c core.Command, _ core.Token) { all = append(all, c) })
 	return all, err
 }
 
@@ -78,10 +78,10 @@ func TestBatchReplies(t *testing.T) {
 	replies := []core.Reply{{Result: []byte(`{"ok":1}`)}, {}, {Code: 422, Error: "no"}, {Code: 7, Error: "odd"}, {Result: []byte("{")}, {Result: make([]byte, 100)}}
 	want := []core.Reply{{Result: []byte(`{"ok":1}`)}, {Result: []byte("null")}, {Code: 422, Error: "no"}, {Code: core.CodeAgentError, Error: "odd"},
 		{Code: 512, Error: `bad_result: not JSON: "{"`}, {Code: 512, Error: "bad_result: 100 bytes, the limit is 99"}}
-	b := []byte{Version}
+	b := []byte{BatchVersion}
 	for i := range replies {
-		b = AppendBatchReply(b, &cmd, nil, &replies[i])
-		want[i].Partition, want[i].Number, want[i].Seq, want[i].From = 3, 17, 5, "web-1"
+		b = AppendBatchReply(b, &cmd, core.TokenOf(7), &replies[i])
+		want[i].Partition, want[i].Number, want[i].Seq, want[i].Token, want[i].From = 3, 17, 5, core.TokenOf(7), "web-1"
 	}
 	var got []core.Reply
 	if err := DecodeBatchReplies(b, "web-1", 99, func(r core.Reply) { got = append(got, r) }); err != nil || !reflect.DeepEqual(got, want) {
@@ -92,7 +92,7 @@ func TestBatchReplies(t *testing.T) {
 func FuzzBatchCommands(f *testing.F) {
 	f.Add(batchOf(goldenCommand, goldenCommand))
 	f.Add(batchOf(core.Command{}))
-	f.Add([]byte{1, 0x80, 0x80, 0x80, 0x80, 1})
+	f.Add([]byte{BatchVersion, 0x80, 0x80, 0x80, 0x80, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cmds, err := decodeBatch(data)
 		if err != nil && !isUndecodable(err) {
@@ -110,7 +110,7 @@ func FuzzBatchCommands(f *testing.F) {
 
 func FuzzBatchReplies(f *testing.F) {
 	cmd := goldenCommand
-	f.Add(AppendBatchReply(AppendBatchReply([]byte{Version}, &cmd, nil, &core.Reply{Result: []byte("1")}), &cmd, nil, &core.Reply{Code: 500, Error: "x"}))
+	f.Add(AppendBatchReply(AppendBatchReply([]byte{BatchVersion}, &cmd, core.Token{}, &core.Reply{Result: []byte("1")}), &cmd, core.TokenOf(1), &core.Reply{Code: 500, Error: "x"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		err := DecodeBatchReplies(data, "", core.ResultBytesMax, func(r core.Reply) {
 			if r.Partition < 0 || r.Number < 0 || r.Seq < 0 || (r.Code == 0) == (r.Result == nil) || r.Code != 0 && (r.Code < 400 || r.Code > 599) {

@@ -55,7 +55,7 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	dst = appendString(dst, ControlWord(c.Kind))
 	dst = appendInts(dst, "numbers", c.Numbers)
 	dst = appendInts(dst, "seqs", c.Seqs)
-	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}, {"ask", c.Ask}} {
+	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}, {"found", string(c.Found)}, {"ask", c.Ask}} {
 		if m.value != "" {
 			dst = appendMember(dst, m.name, m.value)
 		}
@@ -117,6 +117,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		Reason  string  `json:"reason"`
 		Step    string  `json:"step"`
 		As      string  `json:"as"`
+		Found   string  `json:"found"`
 		Ask     string  `json:"ask"`
 		Until   string  `json:"until"`
 
@@ -154,7 +155,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: cutLines(j.Actor),
-		Reason: cutLines(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), EvenIfUnknown: j.EvenIfUnknown,
+		Reason: cutLines(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), Found: core.ProbeOutcome(j.Found), EvenIfUnknown: j.EvenIfUnknown,
 		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
 	err = checkControl(&c, j.Kind)
 	if strict && err == nil {
@@ -206,6 +207,9 @@ func checkControl(c *core.Control, word string) error {
 	if err := checkPayloads(c, word); err != nil {
 		return err
 	}
+	if err := checkFound(c, word); err != nil {
+		return err
+	}
 	if c.IfSeq < 0 {
 		return fmt.Errorf("if_seq is %d, want 0 or more", c.IfSeq)
 	}
@@ -223,6 +227,18 @@ func checkControl(c *core.Control, word string) error {
 		if err := core.CheckName(n.field, n.name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkFound refuses what a person cannot have found, and the word of a request that uses no key.
+func checkFound(c *core.Control, word string) error {
+	switch {
+	case c.Found == "":
+	case c.Kind != core.EventUndo && c.Kind != core.EventResubmit && c.Kind != core.EventEdit:
+		return fmt.Errorf("%s has found, which goes with undo, resubmit and edit only", word)
+	case c.Found != core.ProbeDone && c.Found != core.ProbeAbsent:
+		return fmt.Errorf("found is %q, want done or absent", Short(string(c.Found)))
 	}
 	return nil
 }

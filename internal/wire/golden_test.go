@@ -341,6 +341,7 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", EvenIfUnknown: true}, `{"v":1,"kind":"cancel","id":"o-1","type":"order","even_if_unknown":true}`},
 		{core.Control{Kind: core.EventUndo, ID: "o-1"}, `{"v":1,"kind":"undo","id":"o-1"}`},
 		{core.Control{Kind: core.EventResubmit, ID: "o-1", Step: "charge", Until: at}, `{"v":1,"kind":"resubmit","id":"o-1","step":"charge","until":"2026-01-02T03:04:05.000678Z"}`},
+		{core.Control{Kind: core.EventUndo, ID: "o-1", Found: core.ProbeDone}, `{"v":1,"kind":"undo","id":"o-1","found":"done"}`},
 		{core.Control{Kind: core.EventResolve, ID: "o-1", As: core.StateUndone}, `{"v":1,"kind":"resolve","id":"o-1","as":"undone"}`},
 		{core.Control{Kind: core.EventExtend, ID: "o-1", Until: at}, `{"v":1,"kind":"extend","id":"o-1","until":"2026-01-02T03:04:05.000678Z"}`},
 		{core.Control{Kind: core.EventMigrate, ID: "o-1", Type: "order", Actor: "ann", Reason: "wrong agent", Version: 4, IfSeq: 7},
@@ -369,7 +370,7 @@ func TestControlGolden(t *testing.T) {
 	}
 	for _, bad := range []string{``, `{}`, `{"v":3,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"migrate","id":"o"}`, `{"v":1,"kind":"undo","id":"o","version":3}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
-		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`,
+		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`, `{"v":1,"kind":"resubmit","id":"o","found":"in_progress"}`, `{"v":1,"kind":"cancel","id":"o","found":"done"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,
 		`{"v":1,"kind":"edit","id":"o","input":{},"result":{}}`, `{"v":1,"kind":"edit","id":"o","input":"\u0000"}`, `{"v":1,"kind":"cancel","numbers":[1],"seqs":[1]}`,
 		`{"v":1,"kind":"migrate","numbers":[1],"seqs":[1],"version":2}`, `{"v":1,"kind":"migrate","numbers":[1,1],"version":2}`, `{"v":1,"kind":"migrate","numbers":[1]}`,

@@ -19,11 +19,11 @@ func TestWireLimits(t *testing.T) {
 	}
 	batch := func(n int) error {
 		c := core.Command{Task: "t", Type: "t", Step: "s"}
-		data := []byte{batchPlain}
+		data := []byte{BatchVersion}
 		for range n {
 			data = AppendBatchCommand(data, &c, nil)
 		}
-		return DecodeBatchCommands(data, func(core.Command, *core.Token) {})
+		return DecodeBatchCommands(data, func(core.Command, core.Token) {})
 	}
 	numbers := func(n int) error {
 		_, err := DecodeControl(AppendControl(nil, &core.Control{Kind: core.EventOverdue, Numbers: make([]int64, n)}))
@@ -109,8 +109,8 @@ func TestDecodersAllocateWhatTheyRead(t *testing.T) {
 			_, err := DecodePack(append(binary.AppendUvarint([]byte{packCompressed}, compressMost), make([]byte, 20)...))
 			return err
 		},
-		"commands": func() error { return DecodeBatchCommands(append([]byte{batchSigned}, huge...), nil) },
-		"replies":  func() error { return DecodeBatchReplies(append([]byte{batchPlain}, huge...), "", 10, nil) },
+		"commands": func() error { return DecodeBatchCommands(append([]byte{BatchVersion}, huge...), nil) },
+		"replies":  func() error { return DecodeBatchReplies(append([]byte{BatchVersion}, huge...), "", 10, nil) },
 	} {
 		var err error
 		bytesPer := testing.Benchmark(func(b *testing.B) {

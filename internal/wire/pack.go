@@ -256,9 +256,8 @@ var errShort = errors.New("ends early or has a length beyond its end")
 
 // reader reads the fields of a record and keeps the first error.
 type reader struct {
-	rest   []byte
-	signed bool // each record of a batch has a token
-	err    error
+	rest []byte
+	err  error
 }
 
 func (r *reader) fail(what string) {

@@ -107,7 +107,7 @@ const goldenResultMax = 40
 func replyGoldens(t *testing.T) []golden {
 	signer := goldenSigner(t)
 	one := func(name, what, rule, answers string, c core.Command, h Header, data string, want core.Reply) golden {
-		want.Partition, want.Number, want.Seq, want.Token = c.Partition, c.Number, c.Seq, signer.Token(c.Partition, c.Number, c.Seq, c.Commit)
+		want.Partition, want.Number, want.Seq, want.Token = c.Partition, c.Number, c.Seq, signer.Token(c.Partition, c.Number, c.Seq, c.Commit, c.Copy)
 		m := wiretest.Message{Name: name, What: what, Rule: rule, From: "agent", Answers: answers, Subject: signer.ReplySubject(Names{}, &c), Headers: headersOf(h), Means: meansOf(t, want)}
 		switch {
 		case !utf8.ValidString(data):
@@ -170,7 +170,7 @@ type batchRef struct {
 }
 
 func refOf(c *core.Command, signer *Signer) batchRef {
-	token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit)
+	token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit, c.Copy)
 	return batchRef{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: hex.EncodeToString(token[:]), Trace: c.Trace}
 }
 
@@ -179,16 +179,17 @@ func batchGoldens(t *testing.T) []golden {
 	first, second := goldenUndo(), goldenUndo()
 	first.Trace = goldenTrace
 	second.Task, second.Number, second.Result, second.Results, second.Partition = "order-18", 12, nil, nil, PartitionOf("order-18", goldenPartitions)
+	second.Copy = 258 // of a step that waits for its agent
 	commands := []core.Command{first, second}
 	replies := []core.Reply{{Result: []byte(`null`)}, {Code: core.CodeTooEarly, Error: "in progress"}}
-	sent, answered := []byte{BatchVersion(true)}, []byte{BatchVersion(true)}
+	sent, answered := []byte{BatchVersion}, []byte{BatchVersion}
 	var sentMeans, answeredMeans []batchRef
 	for i := range commands {
 		c, r := &commands[i], &replies[i]
-		token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit)
+		token := signer.Token(c.Partition, c.Number, c.Seq, c.Commit, c.Copy)
 		r.Partition, r.Number, r.Seq, r.Token, r.From = c.Partition, c.Number, c.Seq, token, "till-2"
 		sent = AppendBatchCommand(sent, c, signer)
-		answered = AppendBatchReply(answered, c, &token, r)
+		answered = AppendBatchReply(answered, c, token, r)
 		ref := refOf(c, signer)
 		ref.Command = AppendCommand(nil, c)
 		sentMeans = append(sentMeans, ref)
@@ -216,12 +217,12 @@ func batchGoldens(t *testing.T) []golden {
 func sameBatch(data []byte, want []core.Command, signer *Signer) error {
 	var got []core.Command
 	var bad error
-	err := DecodeBatchCommands(data, func(c core.Command, token *core.Token) {
+	err := DecodeBatchCommands(data, func(c core.Command, token core.Token) {
 		is := &want[min(len(got), len(want)-1)]
-		if token == nil || *token != signer.Token(is.Partition, is.Number, is.Seq, is.Commit) {
+		if token != signer.Token(is.Partition, is.Number, is.Seq, is.Commit, is.Copy) {
 			bad = fmt.Errorf("command %d has the token %v", len(got), token)
 		}
-		c.Agent, c.Undo, c.Commit = is.Agent, is.Undo, is.Commit
+		c.Agent, c.Undo, c.Commit, c.Copy = is.Agent, is.Undo, is.Commit, is.Copy
 		got = append(got, c)
 	})
 	if err == nil {

@@ -13,23 +13,27 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// A reply token proves that a reply answers one command of a scheduler: only the agent that
-// was sent the command knows it. The numbers of a reply subject can be guessed; without a
+// A reply token proves that a reply answers one copy of a command of a scheduler: only the agent that
+// was sent the copy knows it. The numbers of a reply subject can be guessed; without a
 // token an agent could answer for the step of another agent.
 
-// tokenBytes is the length of a token: a forged one is right once in 2^64 tries.
-const tokenBytes = 8
+// tokenBytes is the length of a token: the number of the copy, and the proof. A forged proof is right once in 2^64 tries.
+const (
+	tokenBytes = copyBytes + proofBytes
+	copyBytes  = 4
+	proofBytes = 8
+)
 
 // SignerKeyBytes is the length of the key of a Signer.
 const SignerKeyBytes = 16
 
-// Kinds of tokens: the token of a batch is never that of a reply.
+// Kinds of tokens: the token of a batch is never that of a reply, whose partition is less.
 const (
-	kindReply = 1
-	kindBatch = 2
+	kindReply = 0
+	kindBatch = 1 << 31
 )
 
-// Signer makes and checks the tokens of commands and batches. A nil Signer makes none and
+// Signer makes and checks the tokens of commands and batches. A nil Signer proves nothing and
 // accepts every reply. It may be used by several goroutines at once.
 type Signer struct{ k0, k1 uint64 }
 
@@ -53,23 +57,24 @@ func (s *Signer) Key() []byte {
 // sign is SipHash-2-4, a keyed hash for short messages with a tag of 64 bits. It does not
 // allocate and takes a fraction of the time of an HMAC; a token is made and checked for
 // every command.
-func (s *Signer) sign(kind byte, partition int, number, seq, commit int64) (t core.Token) {
+func (s *Signer) sign(kind uint32, partition int, number, seq, commit int64, nth uint32) core.Token {
+	t := core.TokenOf(nth)
+	if s == nil {
+		return t
+	}
 	var b [32]byte
-	b[0] = kind
-	binary.BigEndian.PutUint32(b[4:], uint32(partition))
+	copy(b[:], t[:copyBytes])
+	binary.BigEndian.PutUint32(b[4:], kind|uint32(partition))
 	binary.BigEndian.PutUint64(b[8:], uint64(number))
 	binary.BigEndian.PutUint64(b[16:], uint64(seq))
 	binary.BigEndian.PutUint64(b[24:], uint64(commit))
-	binary.LittleEndian.PutUint64(t[:], siphash.Hash(s.k0, s.k1, b[:]))
+	binary.LittleEndian.PutUint64(t[copyBytes:], siphash.Hash(s.k0, s.k1, b[:]))
 	return t
 }
 
-// Token is the token of a command as one commit issued it; zero for a nil Signer.
-func (s *Signer) Token(partition int, number, seq, commit int64) core.Token {
-	if s == nil {
-		return core.Token{}
-	}
-	return s.sign(kindReply, partition, number, seq, commit)
+// Token is the token of the nth copy of a command as one commit issued it.
+func (s *Signer) Token(partition int, number, seq, commit int64, nth uint32) core.Token {
+	return s.sign(kindReply, partition, number, seq, commit, nth)
 }
 
 // Genuine reports whether a reply answers the command that this commit issued. Only the
@@ -78,7 +83,7 @@ func (s *Signer) Genuine(r *core.Reply, commit int64) bool {
 	if s == nil {
 		return true
 	}
-	want := s.Token(r.Partition, r.Number, r.Seq, commit)
+	want := s.Token(r.Partition, r.Number, r.Seq, commit, r.Token.Copy())
 	return subtle.ConstantTimeCompare(r.Token[:], want[:]) == 1
 }
 
@@ -86,12 +91,8 @@ func (s *Signer) Genuine(r *core.Reply, commit int64) bool {
 // the last token of the subject.
 func (s *Signer) ReplySubject(names Names, c *core.Command) string {
 	var a [128]byte
-	b := names.appendReply(a[:0], c.Partition, c.Number, c.Seq)
-	if s != nil {
-		t := s.Token(c.Partition, c.Number, c.Seq, c.Commit)
-		b = hex.AppendEncode(append(b, '.'), t[:])
-	}
-	return string(b)
+	t := s.Token(c.Partition, c.Number, c.Seq, c.Commit, c.Copy)
+	return string(hex.AppendEncode(append(names.appendReply(a[:0], c.Partition, c.Number, c.Seq), '.'), t[:]))
 }
 
 // tokenOf reads the token at the end of a reply's subject; without a valid one it is zero.
@@ -116,8 +117,8 @@ func (s *Signer) batchToken(n uint64) string {
 	var a [48]byte
 	b := strconv.AppendUint(a[:0], n, 36)
 	if s != nil {
-		t := s.sign(kindBatch, 0, int64(n), 0, 0)
-		b = hex.AppendEncode(append(b, '-'), t[:])
+		t := s.sign(kindBatch, 0, int64(n), 0, 0, 0)
+		b = hex.AppendEncode(append(b, '-'), t[copyBytes:])
 	}
 	return string(b)
 }
@@ -128,7 +129,7 @@ func (s *Signer) BatchNumber(subject string) (n uint64, ok bool) {
 	token := subject[strings.LastIndexByte(subject, '.')+1:]
 	number := token
 	if s != nil {
-		number = token[:max(0, len(token)-2*tokenBytes-1)]
+		number = token[:max(0, len(token)-2*proofBytes-1)]
 	}
 	n, err := strconv.ParseUint(number, 36, 64)
 	return n, err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(s.batchToken(n))) == 1

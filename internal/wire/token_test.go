@@ -24,19 +24,21 @@ func signing(t testing.TB) *Signer {
 // covers: A2
 func TestTokenGolden(t *testing.T) {
 	k := signing(t)
-	if got, want := k.ReplySubject(Names{}, command(3, 17, 5, 9)), "duly.reply.3.17.5.8f6af3d5c7fca7bc"; got != want {
+	later := command(3, 17, 5, 9)
+	later.Copy = 258
+	if got, want := k.ReplySubject(Names{}, later), "duly.reply.3.17.5.000001025a27e3a1aae98d70"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := k.batchToken(77), "25-a702699f75047063"; got != want {
+	if got, want := k.batchToken(77), "25-db24ff4f6a87229a"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for subject, want := range map[string]bool{"duly.batch.reply.s.pay.25-a702699f75047063": true, "duly.batch.reply.s.pay.25-a702699f75047064": false,
-		"duly.batch.reply.s.pay.25": false, "duly.batch.reply.s.pay.26-a702699f75047063": false, "": false} {
+	for subject, want := range map[string]bool{"duly.batch.reply.s.pay.25-db24ff4f6a87229a": true, "duly.batch.reply.s.pay.25-db24ff4f6a872290": false,
+		"duly.batch.reply.s.pay.25": false, "duly.batch.reply.s.pay.26-db24ff4f6a87229a": false, "": false} {
 		if n, got := k.BatchNumber(subject); got != want || want && n != 77 {
 			t.Errorf("%s: batch %d, %v, want %v", subject, n, got, want)
 		}
 	}
-	for own, want := range map[core.Token]bool{k.sign(kindReply, 3, 17, 5, 9): true, k.sign(kindBatch, 3, 17, 5, 9): false, {}: false} {
+	for own, want := range map[core.Token]bool{k.sign(kindReply, 3, 17, 5, 9, 0): true, k.sign(kindReply, 3, 17, 5, 9, 258): true, k.sign(kindBatch, 3, 17, 5, 9, 0): false, {}: false} {
 		if got := k.Genuine(&core.Reply{Partition: 3, Number: 17, Seq: 5, Token: own}, 9); got != want {
 			t.Errorf("%x is genuine: %v, want %v", own, got, want)
 		}
@@ -67,7 +69,9 @@ func FuzzTokens(f *testing.F) {
 		var names Names
 		var none *Signer
 		if r, err := (Names{}).DecodeReply(s, nil, nil, 10); err == nil {
-			if want := strings.EqualFold(s, k.ReplySubject(names, command(r.Partition, r.Number, r.Seq, 9))); k.Genuine(&r, 9) != want || want && k.Genuine(&r, 10) {
+			c := command(r.Partition, r.Number, r.Seq, 9)
+			c.Copy = r.Token.Copy()
+			if want := strings.EqualFold(s, k.ReplySubject(names, c)); k.Genuine(&r, 9) != want || want && k.Genuine(&r, 10) {
 				t.Fatalf("%q: taken is %v", s, !want)
 			}
 			if !none.Genuine(&r, 9) {
@@ -87,16 +91,16 @@ func FuzzTokens(f *testing.F) {
 // cut inside it is refused.
 func TestSignedBatchIsTheBatch(t *testing.T) {
 	k := signing(t)
-	data := AppendBatchCommand([]byte{batchSigned}, &goldenCommand, k)
+	data := AppendBatchCommand([]byte{BatchVersion}, &goldenCommand, k)
 	var tokens []core.Token
 	var got []core.Command
-	if err := DecodeBatchCommands(data, func(c core.Command, token *core.Token) { got, tokens = append(got, c), append(tokens, *token) }); err != nil || len(got) != 1 {
+	if err := DecodeBatchCommands(data, func(c core.Command, token core.Token) { got, tokens = append(got, c), append(tokens, token) }); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %+v", err, got)
 	}
-	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || tokens[0] != k.Token(3, 17, 5, goldenCommand.Commit) {
+	if want, err := decodeBatch(batchOf(goldenCommand)); err != nil || !reflect.DeepEqual(got, want) || tokens[0] != k.Token(3, 17, 5, goldenCommand.Commit, goldenCommand.Copy) {
 		t.Errorf("%+v, %v, %s", got, err, hex.EncodeToString(tokens[0][:]))
 	}
-	if err := DecodeBatchCommands([]byte{batchSigned, 4, 3, 17, 5, 1}, func(core.Command, *core.Token) { t.Error("taken") }); !isUndecodable(err) || !strings.Contains(err.Error(), "token") {
+	if err := DecodeBatchCommands([]byte{BatchVersion, 4, 3, 17, 5, 1}, func(core.Command, core.Token) { t.Error("taken") }); !isUndecodable(err) || !strings.Contains(err.Error(), "token") {
 		t.Errorf("cut in its token: %v", err)
 	}
 }

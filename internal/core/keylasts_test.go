@@ -1,0 +1,88 @@
+package core
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// No way of going on uses a key that its service may have forgotten: it has begun a second before that time is over, and
+// then it is over. What a person has found there is taken, and what contradicts it is refused.
+//
+// covers: W5
+func TestNoCommandByAnOldKey(t *testing.T) {
+	const lasts = time.Hour
+	do := func(r *rig) { r.answer(CodeAgentError) } // an effect is possible from now on
+	undo := func(r *rig) { r.answer(0); r.must(Event{Kind: EventUndo}); r.answer(CodeAgentError) }
+	request := func(ev Event) func(r *rig) error { return func(r *rig) error { return r.apply(ev) } }
+	supervisor := request(Event{Kind: EventOverdue})
+	for name, c := range map[string]struct {
+		policy Policy
+		first  func(r *rig)
+		way    func(r *rig) error
+		undo   bool // the command in question is one
+		want   State
+	}{
+		"the next try":             {PolicyUndo, do, supervisor, false, StateUndoing},
+		"after a pause":            {PolicyWait, func(r *rig) { do(r) }, request(Event{Kind: EventClaim}), false, StateError},
+		"after a full agent":       {PolicyError, func(r *rig) { r.answer(CodeTooMany) }, request(Event{Kind: EventWake}), false, StateError},
+		"a resubmit":               {PolicyError, func(r *rig) { do(r); r.wait(); do(r) }, request(Event{Kind: EventResubmit}), false, StateError},
+		"an edit":                  {PolicyError, func(r *rig) { do(r); r.wait(); do(r) }, request(Event{Kind: EventEdit, Input: []byte(`{}`)}), false, StateError},
+		"a takeover":               {PolicyError, do, func(r *rig) error { r.crash(); return r.apply(Event{Kind: EventWake}) }, false, StateError},
+		"the next try of an undo":  {PolicyUndo, undo, supervisor, true, StateError},
+		"an undo again":            {PolicyUndo, func(r *rig) { undo(r); r.now = r.now.Add(2 * lasts); r.must(Event{Kind: EventOverdue}) }, request(Event{Kind: EventUndo}), true, StateError},
+		"an undo at a full agent":  {PolicyUndo, func(r *rig) { r.answer(0); r.must(Event{Kind: EventUndo}); r.answer(CodeTooMany) }, request(Event{Kind: EventWake}), true, StateError},
+		"an undo after a takeover": {PolicyUndo, undo, func(r *rig) error { r.crash(); return r.apply(Event{Kind: EventWake}) }, true, StateError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := stepsPlan(1)
+			p.CompleteBy = 24 * time.Hour
+			p.Steps[0].KeyLasts, p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = lasts, c.policy, 2
+			if c.policy == PolicyWait {
+				p.Steps[0].AttemptsMax = 1
+			}
+			r := newRig(t, p)
+			r.birth(0)
+			c.first(r)
+			r.now = max(r.now, birthTime.Add(2*lasts))
+			err := c.way(r)
+			if err != nil && (!errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "its service remembers keys for 1h0m0s")) {
+				t.Fatal(err)
+			}
+			for _, e := range r.out.Effects {
+				if err == nil && (e.Kind == EffectDo || e.Kind == EffectUndo && c.undo) {
+					t.Errorf("a command leaves: %+v", e)
+				}
+			}
+			if r.task.State != c.want {
+				t.Errorf("%s, want %s", r.task, c.want)
+			}
+		})
+	}
+}
+
+// A key that nobody has used does not grow old: while no agent listens, and after an agent, or a person, has said that there
+// is nothing.
+func TestUnusedKeyGrowsNotOld(t *testing.T) {
+	p := stepsPlan(1)
+	p.CompleteBy, p.Steps[0].KeyLasts = 48*time.Hour, time.Minute
+	r := newRig(t, p)
+	r.birth(0)
+	r.absent()
+	for range 20 {
+		r.now = r.now.Add(10 * time.Minute)
+		r.wait()
+		r.absent()
+	}
+	r.wait()
+	sent := r.now
+	r.answer(CodeAgentError)
+	if used := r.task.Steps[0].Used; used > sent || used < sent.Add(-heardAfter) {
+		t.Fatalf("used at %s, its try left at %s", at(used), at(sent))
+	}
+	r.wait()
+	if r.task.Out() != 0 {
+		t.Fatalf("not tried again: %s", r.task)
+	}
+}
