@@ -377,6 +377,9 @@ func startsAgain(c *core.Control, view *core.View) string {
 	case view.State == core.StateUndone:
 		return "it starts again with the new input, from its first step"
 	}
+	if void := view.Voids(); len(void) > 0 {
+		return "it starts again with the new input; answers for the old one are void, and are asked for again: " + core.ShortText(strings.Join(void, ", "), 300)
+	}
 	return "it starts again with the new input at the step it stopped at; if an earlier try of that step had an effect, its service may answer by the same key what it did by the old input"
 }
 

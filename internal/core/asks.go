@@ -96,6 +96,23 @@ func (t *Task) voidAnswers(p *Plan) (void uint64) {
 	return void
 }
 
+// Voids are the signal steps whose answers an edit voids, in the plan's order.
+func (t *Task) Voids(p *Plan) (names []string) {
+	if t == nil || p == nil || t.Steps == nil || t.State == StateUndone {
+		return nil
+	}
+	void := t.voidAnswers(p)
+	for i := range t.Steps {
+		if void&(1<<uint(i)) != 0 {
+			names = append(names, p.Steps[i].Name)
+		}
+	}
+	return names
+}
+
+// Voids is the same of the task of a view.
+func (v *View) Voids() []string { return v.task.Voids(v.plan) }
+
 // applyVoid forgets answers: the steps ask again, also where others that come after them are done.
 func (t *Task) applyVoid(void uint64) {
 	for i := range t.Steps {
