@@ -133,15 +133,15 @@ func TestAnswersThatCannotBe(t *testing.T) {
 		"payload of signal approve has 35 bytes, the limit is 20 (413)":  approve.Answer(nod{By: strings.Repeat("x", 26)}),
 		"payload of signal number: json: unsupported type: func() (400)": number.Answer(func() {}),
 	} {
-		if _, _, _, err := plan.PlayAnswer("t-1", answer); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), want) {
+		if _, _, _, _, err := plan.PlayAnswer("t-1", answer); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	step, payload, reason, err := plan.PlayAnswer("t-1", approve.Answer(nod{By: "olga"}))
+	step, payload, reason, _, err := plan.PlayAnswer("t-1", approve.Answer(nod{By: "olga"}))
 	if err != nil || step != "approve" || string(payload) != `{"By":"olga"}` || reason != "" {
 		t.Errorf("%s %s %q: %v", step, payload, reason, err)
 	}
-	if step, payload, reason, err = plan.PlayAnswer("t-1", approve.Refuse("too dear")); err != nil || step != "approve" || payload != nil || reason != "too dear" {
+	if step, payload, reason, _, err = plan.PlayAnswer("t-1", approve.Refuse("too dear")); err != nil || step != "approve" || payload != nil || reason != "too dear" {
 		t.Errorf("%s %s %q: %v", step, payload, reason, err)
 	}
 }

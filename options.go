@@ -288,6 +288,11 @@ func FailuresMax(most int) EachOption {
 	})
 }
 
+// AskRequired makes an answer to a [Signal] say which ask it is for, from the first on: see [Answer.To].
+func AskRequired() SignalOption {
+	return option(func(def *definition) { def.step.Ask = core.AskRequired })
+}
+
 // ResultMax is how many bytes of JSON the step's result may have; 64 KiB, the
 // most, unless said. A larger result is a failed attempt.
 func ResultMax(bytes int) ResultOption {

@@ -67,7 +67,16 @@ type Answer[In any] struct {
 	payload []byte
 	refused bool
 	reason  string
+	ask     string
 	err     error
+}
+
+// To is the answer to one ask: a token is [TaskStep.Ask], and names what the step asked of which input, in which round, by
+// which version of the plan. The answer is refused where the step asks something else by then. Without it an answer counts
+// until the task is first resubmitted or moved to another version, unless the plan says [AskRequired].
+func (a Answer[In]) To(ask string) Answer[In] {
+	a.ask = ask
+	return a
 }
 
 // Signal answers a task that waits for it, or will: an answer that comes before the step begins is kept. It returns
@@ -83,17 +92,17 @@ func (p *Plan[In]) Signal(ctx context.Context, c *Client, id string, answer Answ
 	return c.signal(ctx, a)
 }
 
-// PlayAnswer is what [Plan.Signal] sends, for package dulytest: the step, and the payload or the reason of a refusal.
-func (p *Plan[In]) PlayAnswer(id string, answer Answer[In]) (step string, payload []byte, reason string, err error) {
+// PlayAnswer is what [Plan.Signal] sends, for package dulytest: the step, the payload or the reason of a refusal, and the ask.
+func (p *Plan[In]) PlayAnswer(id string, answer Answer[In]) (step string, payload []byte, reason, ask string, err error) {
 	a, err := p.answer(id, answer)
-	return a.step, a.payload, a.reason, err
+	return a.step, a.payload, a.reason, a.ask, err
 }
 
 // signalOf is an answer to one task.
 type signalOf struct {
 	typ, id, step string
 	payload       []byte // nil: a refusal
-	reason        string
+	reason, ask   string
 	most          int // bytes of payload
 }
 
@@ -110,7 +119,7 @@ func (p *Plan[In]) answer(id string, answer Answer[In]) (signalOf, error) {
 	case p.steps[answer.step.Name()] != answer.step.define().self:
 		return signalOf{}, refuse(400, fmt.Errorf("signal %s is not a step of plan %s version %d", answer.step.Name(), p.spec.Name, p.spec.Version))
 	}
-	a := signalOf{typ: p.spec.Name, id: id, step: answer.step.Name(), payload: answer.payload, reason: answer.reason, most: core.ResultBytesMax}
+	a := signalOf{typ: p.spec.Name, id: id, step: answer.step.Name(), payload: answer.payload, reason: answer.reason, ask: answer.ask, most: core.ResultBytesMax}
 	if i := p.spec.StepIndex(a.step); i >= 0 {
 		a.most = p.spec.Steps[i].ResultMax
 	}
@@ -121,9 +130,9 @@ func (p *Plan[In]) answer(id string, answer Answer[In]) (signalOf, error) {
 }
 
 // SignalRaw is [Plan.Signal] for callers without the plan's types: payload is the JSON as it shall become the step's
-// result.
-func (c *Client) SignalRaw(ctx context.Context, typ, id, step string, payload []byte) error {
-	a := signalOf{typ: typ, id: id, step: step, payload: payload, most: core.ResultBytesMax}
+// result. ask is the token of the ask that it answers, see [Answer.To]; empty: the only one.
+func (c *Client) SignalRaw(ctx context.Context, typ, id, step string, payload []byte, ask string) error {
+	a := signalOf{typ: typ, id: id, step: step, payload: payload, ask: ask, most: core.ResultBytesMax}
 	refused := &SubmitError{Type: typ, Task: id, Code: 400}
 	switch {
 	case payload == nil:
@@ -137,11 +146,11 @@ func (c *Client) SignalRaw(ctx context.Context, typ, id, step string, payload []
 }
 
 // RefuseSignalRaw is [Plan.Signal] with a refusal, for callers without the plan's types.
-func (c *Client) RefuseSignalRaw(ctx context.Context, typ, id, step, reason string) error {
+func (c *Client) RefuseSignalRaw(ctx context.Context, typ, id, step, reason, ask string) error {
 	if reason == "" {
 		return fmt.Errorf("signal task %s of type %s: %w", id, typ, &SubmitError{Type: typ, Task: id, Code: 400, Description: "refusal of signal " + core.QuoteShort(step) + ": no reason is given"})
 	}
-	return c.signal(ctx, signalOf{typ: typ, id: id, step: step, reason: reason})
+	return c.signal(ctx, signalOf{typ: typ, id: id, step: step, reason: reason, ask: ask})
 }
 
 // signal asks that an answer be stored.
@@ -171,6 +180,6 @@ func (c *Client) signal(ctx context.Context, a signalOf) error {
 		}
 		a.payload = sent
 	}
-	control := core.Control{Kind: core.EventSignal, ID: a.id, Type: a.typ, Actor: c.actor, Step: a.step, Result: a.payload, Reason: a.reason}
+	control := core.Control{Kind: core.EventSignal, ID: a.id, Type: a.typ, Actor: c.actor, Step: a.step, Result: a.payload, Reason: a.reason, Ask: a.ask}
 	return persist(ctx, c.clock, what, func(ctx context.Context) error { return c.ask(ctx, &control) })
 }

@@ -47,6 +47,7 @@ type TaskStep struct {
 	Error   string // of its last failure
 	Result  json.RawMessage
 	At      time.Time // of the last news
+	Ask     string    // of a signal without its answer: the token of what it asks, see [Answer.To]
 	By      string    // who it is of: <instance>@<agent>, the agent alone, a node, a person
 }
 
@@ -164,7 +165,7 @@ func taskOf(v *core.View) Task {
 	for i := range v.Steps {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, TaskStep{
-			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, At: timeOf(s.At), By: s.By,
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, At: timeOf(s.At), By: s.By,
 		})
 	}
 	return t

@@ -211,7 +211,7 @@ func (t *Task) dueBefore(at core.Instant) bool {
 
 // Signal answers a signal of a task, as [duly.Plan.Signal] does. Error: it is refused.
 func Signal[In any](e *Engine, plan *duly.Plan[In], id string, answer duly.Answer[In]) error {
-	step, payload, reason, err := plan.PlayAnswer(id, answer)
+	step, payload, reason, ask, err := plan.PlayAnswer(id, answer)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func Signal[In any](e *Engine, plan *duly.Plan[In], id string, answer duly.Answe
 	if t == nil || t.task.Type != plan.Name() {
 		return fmt.Errorf("signal task %s of type %s: %w", id, plan.Name(), duly.ErrNotFound)
 	}
-	ev := core.Event{Kind: core.EventSignal, Step: step, Result: payload}
+	ev := core.Event{Kind: core.EventSignal, Step: step, Result: payload, AskToken: ask}
 	if reason != "" {
 		ev.Code, ev.Error = core.CodeRefused, reason
 	} else if e.codec != nil {

@@ -321,13 +321,9 @@ func (c *acceptCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.PayloadKeys != "" {
-		data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+		t, err := c.task(ctx, c.Type, c.ID)
 		if err != nil {
 			return err
-		}
-		var t task
-		if err := json.Unmarshal(data, &t); err != nil {
-			return fmt.Errorf("answer of the API: %w", err)
 		}
 		at, err := c.placeOf(&t)
 		if err != nil {
@@ -347,6 +343,7 @@ type signalCmd struct {
 	Step    string `arg:"" help:"The signal step."`
 	Payload string `arg:"" optional:"" help:"The answer: JSON, @file or -."`
 	Refuse  string `help:"Refuse instead: why. The step fails with it."`
+	Ask     string `help:"The ask that it answers, as duly get shows it (default: what the step asks now, which is printed)."`
 	Key     string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
 	server
 }
@@ -367,9 +364,30 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 			return err
 		}
 	}
+	if c.Ask == "" {
+		t, err := c.task(ctx, taskType, id)
+		if err != nil {
+			return err
+		}
+		c.Ask = t.asked(std.err, c.Step)
+	}
 	a := acting{Type: taskType, ID: id, Reason: c.Refuse, Key: c.Key, server: c.server}
-	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload}, false)
+	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload, Ask: c.Ask}, false)
 }
+
+// asked is the token of what a step asks, and prints that; empty: it asks nothing, which the server says.
+func (t *task) asked(w io.Writer, name string) (token string) {
+	for i := range t.Steps {
+		if s := &t.Steps[i]; s.Name == name && s.Ask != "" {
+			fmt.Fprintf(w, "%s asks in round %d of the input %s\n", show.Clean(name), t.Round, show.Clean(core.ShortText(string(t.Input), askedBytes)))
+			token = s.Ask
+		}
+	}
+	return token
+}
+
+// askedBytes bounds what is printed of the input that an answer is for.
+const askedBytes = 2000
 
 type resolveCmd struct {
 	As string `required:"" enum:"processed,undone" help:"What it was settled as: processed or undone."`

@@ -24,6 +24,7 @@ type task struct {
 	Reason    string          `json:"reason"`
 	Why       string          `json:"why"`
 	Seq       int64           `json:"seq"`
+	Round     int             `json:"round"`
 	Failed    string          `json:"failed_step"`
 	Failures  int             `json:"failures"`
 	CreatedAt string          `json:"created_at"`
@@ -38,6 +39,18 @@ type task struct {
 	} `json:"parents"` // from the one that it is a part of up to the root
 }
 
+// task reads one.
+func (s *server) task(ctx context.Context, taskType, id string) (t task, err error) {
+	data, err := s.read(ctx, taskPath(taskType, id), nil)
+	if err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(data, &t); err != nil {
+		return t, fmt.Errorf("answer of the API: %w", err)
+	}
+	return t, nil
+}
+
 // step is what they show of a step.
 type step struct {
 	Name       string          `json:"name"`
@@ -50,6 +63,8 @@ type step struct {
 	CompleteBy string          `json:"complete_by"`
 	Error      string          `json:"error"`
 	Result     json.RawMessage `json:"result"`
+	Ask        string          `json:"ask"`
+	AskNeeded  bool            `json:"ask_needed"`
 	At         string          `json:"at"`
 	By         string          `json:"by"`
 	Children   *struct {

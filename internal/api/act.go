@@ -20,6 +20,7 @@ type (
 		Input   anyJSON           `json:"input,omitempty" doc:"of edit"`
 		Patch   anyJSON           `json:"patch,omitempty" doc:"of an operation that edits, instead of an input: a JSON Merge Patch (RFC 7386) of each task's own"`
 		Result  anyJSON           `json:"result,omitempty" doc:"of accept; of signal: the payload, absent: it is refused"`
+		Ask     string            `json:"ask,omitempty" doc:"of signal: the ask of the step that it answers, as the task shows it; absent: the only one. Another one: 409; none where it is needed: 428"`
 		Until   *time.Time        `json:"until,omitempty" doc:"of extend, resubmit, edit and accept: the new deadline; absent: the plan's time from now"`
 		As      core.State        `json:"as,omitempty" doc:"of resolve: processed or undone"`
 		Found   core.ProbeOutcome `json:"found,omitempty" doc:"of resubmit and edit: absent, of undo: done: what you have seen at the service of a step whose key is too old to be used"`
@@ -40,6 +41,7 @@ func (j *actionJSON) request(action operate.Action, key string) operate.Request 
 	if j == nil {
 		return r
 	}
+	r.Ask = j.Ask
 	r.Reason, r.Step, r.Input, r.Patch, r.Result, r.As, r.IfSeq, r.Version = j.Reason, j.Step, []byte(j.Input), []byte(j.Patch), []byte(j.Result), j.As, j.IfSeq, j.Version
 	r.Found = j.Found
 	if j.Until != nil {

@@ -53,6 +53,7 @@ type (
 		Until       time.Time         `json:"until,omitzero"`
 		As          core.State        `json:"as,omitempty"`
 		Found       core.ProbeOutcome `json:"found,omitempty"`
+		Ask         string            `json:"ask,omitempty"`
 		IfSeq       int64             `json:"if_seq,omitempty"`
 		InputBytes  int               `json:"input_bytes,omitempty"`
 		InputHash   string            `json:"input_sha256,omitempty"`
@@ -164,7 +165,7 @@ func (a *Actions) see(ctx context.Context, c *core.Control, partition int) (core
 func (a *Actions) entry(ctx context.Context, by operate.Actor, task operate.TaskRef, r *operate.Request) operate.AuditEntry {
 	after := afterJSON{
 		Action: operate.Action(core.NameOf(string(r.Action), core.NameBytesMax)), Step: core.NameOf(r.Step, core.NameBytesMax), Until: r.Until,
-		As: core.State(core.NameOf(string(r.As), core.NameBytesMax)), Found: core.ProbeOutcome(core.NameOf(string(r.Found), core.NameBytesMax)), IfSeq: r.IfSeq, InputBytes: len(r.Input), InputHash: hashOf(r.Input),
+		As: core.State(core.NameOf(string(r.As), core.NameBytesMax)), Found: core.ProbeOutcome(core.NameOf(string(r.Found), core.NameBytesMax)), Ask: core.NameOf(r.Ask, core.AskBytesMax), IfSeq: r.IfSeq, InputBytes: len(r.Input), InputHash: hashOf(r.Input),
 		ResultBytes: len(r.Result), ResultHash: hashOf(r.Result), Version: r.Version,
 	}
 	if y := after.Until.Year(); y < 0 || y > 9999 { // which JSON cannot say
@@ -206,7 +207,7 @@ func sameContent(was, now json.RawMessage) bool {
 	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
 		return false
 	}
-	return a.Step == b.Step && a.As == b.As && a.Found == b.Found && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash && a.Version == b.Version
+	return a.Step == b.Step && a.As == b.As && a.Found == b.Found && a.Ask == b.Ask && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash && a.Version == b.Version
 }
 
 // seqOf is the journal row that an entry saw its task at; unknown where it did not see it, so that it asked nothing.
@@ -231,7 +232,7 @@ func answered(answer operate.Answer, again *operate.AuditEntry) (operate.Answer,
 func controlOf(by operate.Actor, task operate.TaskRef, r *operate.Request) core.Control {
 	c := core.Control{
 		Kind: kinds[r.Action], ID: task.ID, Type: task.Type, Actor: ActorAt(by.Name, by.Via), Reason: r.Reason, Step: r.Step,
-		As: r.As, Found: r.Found, IfSeq: r.IfSeq, Input: r.Input, Result: r.Result, Version: r.Version,
+		As: r.As, Found: r.Found, IfSeq: r.IfSeq, Input: r.Input, Result: r.Result, Version: r.Version, Ask: r.Ask,
 	}
 	if !r.Until.IsZero() {
 		c.Until = core.InstantOf(r.Until)

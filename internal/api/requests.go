@@ -238,7 +238,11 @@ func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View)
 		return asked + "nothing changes: " + said(err, view), nil
 	}
 	if err != nil {
-		return "", ingest.Refuse(409, ingest.CauseState, "task %s is %s: %s%s; %s", core.QuoteShort(c.ID), view.State, said(err, view), signalsOf(c, view), possible(view))
+		code := 409
+		if c.Ask == "" && slices.ContainsFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step && s.AskNeeded }) {
+			code = 428
+		}
+		return "", ingest.Refuse(code, ingest.CauseState, "task %s is %s: %s%s; %s", core.QuoteShort(c.ID), view.State, said(err, view), signalsOf(c, view), possible(view))
 	}
 	return asked + wish(c, view), nil
 }
@@ -372,6 +376,9 @@ func startsAgain(c *core.Control, view *core.View) string {
 		return "it starts again"
 	case view.State == core.StateUndone:
 		return "it starts again with the new input, from its first step"
+	}
+	if void := view.Voids(); len(void) > 0 {
+		return "it starts again with the new input; answers for the old one are void, and are asked for again: " + core.ShortText(strings.Join(void, ", "), 300)
 	}
 	return "it starts again with the new input at the step it stopped at; if an earlier try of that step had an effect, its service may answer by the same key what it did by the old input"
 }

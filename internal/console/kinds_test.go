@@ -133,6 +133,11 @@ func TestSchemaForm(t *testing.T) {
 func TestSignalPage(t *testing.T) {
 	w := fixedWorld()
 	w.trips()
+	for i := range w.find("trip-1").view.Steps {
+		if s := &w.find("trip-1").view.Steps[i]; s.Name == "approve" {
+			s.Ask = "0.12ab"
+		}
+	}
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	page := Path + "tasks/trip/trip-1"
 	at := page + "/signal/approve"
@@ -144,7 +149,7 @@ func TestSignalPage(t *testing.T) {
 	}
 	rec := get(t, h, at)
 	body := rec.Body.String()
-	for _, want := range []string{`name="value/approved"`, `name="value/limit"`, `inputmode="decimal"`, `<option value="&#34;business&#34;">business</option>`, `name="value/by/name"`, `maxlength="40"`, "cents"} {
+	for _, want := range []string{`name="value/approved"`, `name="value/limit"`, `inputmode="decimal"`, `<option value="&#34;business&#34;">business</option>`, `name="value/by/name"`, `maxlength="40"`, "cents", "Asked in round 0", "id=\"input\""} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the form has no %s", want)
 		}
@@ -152,7 +157,7 @@ func TestSignalPage(t *testing.T) {
 	form := fields(body)
 	send := func(more url.Values) (int, string) {
 		t.Helper()
-		v := url.Values{"key": form["key"]}
+		v := url.Values{"key": form["key"], "ask": form["ask"]}
 		for name, values := range more {
 			v[name] = values
 		}
@@ -176,6 +181,13 @@ func TestSignalPage(t *testing.T) {
 	}
 	if code, body := send(url.Values{"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"5"}, "reason": {"fine"}}); code != http.StatusSeeOther {
 		t.Fatalf("%d %s", code, body)
+	}
+	if r := w.done[0]; r.Ask == "" || r.Ask != form.Get("ask") {
+		t.Errorf("the answer does not say what it is for: %+v", r)
+	}
+	if code, body := send(url.Values{"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"5"}, "ask": {"0.ab"}}); code != http.StatusConflict ||
+		!strings.Contains(body, "What is asked has changed since you looked") || len(w.done) != 1 {
+		t.Errorf("an answer to another ask: %d %s", code, body)
 	}
 	if r := w.done[0]; r.Action != operate.ActionSignal || r.Step != "approve" || string(r.Result) != `{"approved":true,"limit":5}` || r.Reason != "fine" || r.Key == "" {
 		t.Errorf("%+v", r)

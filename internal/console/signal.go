@@ -41,6 +41,8 @@ type signalForm struct {
 	URL      string
 	Back     string
 	Key      string
+	Input    *document // what the step asks of
+	Results  []*document
 	Form     formField
 	Refused  bool // the answer is no
 	Reason   string
@@ -71,9 +73,16 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 			continue
 		}
 		f.Step, f.Early = v.Steps[i], v.Steps[i].Status == core.StepWaiting.String()
+		base := c.taskURL(v.Type, v.ID)
+		f.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
 		schema := ""
 		if plan != nil && i < len(plan.Steps) {
 			schema = plan.Steps[i].Schema
+			for j, before := range v.Steps {
+				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base); d != nil && plan.Ancestors(i)&(1<<uint(j)) != 0 {
+					f.Results = append(f.Results, d)
+				}
+			}
 		}
 		if e, encrypted := seal.Of(v.Input); encrypted {
 			f.SealedBy = e.Key
@@ -103,8 +112,11 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.Key, f.Reason, f.Refused = r.PostForm.Get("key"), strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("go") == "refuse"
-	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key}
+	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key, Ask: r.PostForm.Get("ask")}
 	bad := f.answer(&c.schemas, schema, &request)
+	if bad == nil && request.Ask != f.Step.Ask {
+		bad = &operate.Refusal{Code: http.StatusConflict, Field: "ask", Detail: "What is asked has changed since you looked. Look at the input below, and answer again."}
+	}
 	if bad == nil {
 		ctx, cancel := reading(r)
 		defer cancel()

@@ -58,8 +58,9 @@ type Event struct {
 	// Back is, of steps in Full, when their agent is back at the earliest: its breaker is open until then. 0, and a step
 	// beyond its end: that is not known. A task that cannot wait so long is undone at once.
 	Back     []Instant
-	ByParent bool  // of Undo and Resubmit of a child: its parent's owner raises it
-	Ask      Asker // answers the plan's expressions; may be nil for a plan that has none
+	AskToken string // of Signal: the ask that it answers, see [Task.AskToken]; empty: the only one
+	ByParent bool   // of Undo and Resubmit of a child: its parent's owner raises it
+	Ask      Asker  // answers the plan's expressions; may be nil for a plan that has none
 
 	Found ProbeOutcome // of Resubmit, Edit and Undo: done or absent, what a person says of the service whose key is too old; empty: nothing
 

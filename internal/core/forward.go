@@ -19,11 +19,11 @@ func (t *Task) workUntil(p *Plan) Instant { return t.Deadline.Add(-p.UndoReserve
 // next try or for room.
 func (t *Task) beginnable(p *Plan, i int) bool {
 	s := &t.Steps[i]
-	return s.Status == StepWaiting && s.Out == 0 && t.ready(p, i) && !t.stopping(p) && (t.WentBackAt == 0 || !t.earlierOpen(p, i) && !t.laterOut(p, i))
+	return s.Status == StepWaiting && s.Out == 0 && t.ready(p, i) && !t.stopping(p) && (t.WentBackAt == 0 && !t.Reopened || !t.earlierOpen(p, i) && !t.laterOut(p, i))
 }
 
 // earlierOpen reports whether a step that step i comes after, directly or through others, is to be done again: the
-// database went back.
+// database went back, or an answer is void.
 func (t *Task) earlierOpen(p *Plan, i int) bool {
 	before := p.Ancestors(i)
 	for j := range i {

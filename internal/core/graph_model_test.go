@@ -201,6 +201,9 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 	if what := g.lose(r); what != "" {
 		return what
 	}
+	if r.Kind == KindResubmitted && r.Input != nil {
+		g.void()
+	}
 	if r.Step >= 0 {
 		if what := g.ended(r, when); what != "" {
 			return what
@@ -217,6 +220,20 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 		return g.begins(r, when)
 	}
 	return ""
+}
+
+// void forgets the answers that were for the input before an edit: but for those on which nothing rests any more.
+func (g *graphJudge) void() {
+	for i := range g.p.Steps {
+		s := &g.steps[i]
+		rests := !s.ok
+		for j := range g.p.Steps {
+			rests = rests || !g.steps[j].ok && g.p.Ancestors(j)&(1<<uint(i)) != 0
+		}
+		if g.p.Steps[i].Kind == SignalStep && rests {
+			*s = judged{}
+		}
+	}
 }
 
 // lose judges what may have been undone since the database went back: it is done again, at once or when the task starts

@@ -556,6 +556,9 @@ func (l *graphLife) signal() {
 
 func (l *graphLife) sendSignal(step int, ev Event) {
 	s, taken := l.t.Steps[step], l.judge.steps[step].signalled
+	if ev.AskToken == "" {
+		ev.AskToken = l.t.askToken(l.p, step)
+	}
 	inTime := s.Status == StepRunning && max(l.now, l.t.UpdatedAt) < s.Due
 	err := l.try(ev)
 	if inTime && err != nil && err != errLost {

@@ -66,6 +66,7 @@ var stepLimits = map[string]fieldLimits{
 	"Narrow":      {[]any{true, false}, nil},
 	"Probe":       {[]any{true, false}, nil},
 	"KeyLasts":    durations,
+	"Ask":         {[]any{AskPolicy(""), AskRequired}, []any{AskPolicy("x"), AskPolicy(strings.Repeat("x", 10<<20))}},
 	"Least":       {[]any{time.Duration(0), time.Millisecond}, []any{time.Duration(1), -time.Second, 2 * time.Millisecond, time.Duration(math.MaxInt64)}}, // of a step of 1 ms
 	"For":         {durations.taken, durations.refused[1:]},
 	"Until":       {[]any{"u"}, []any{strings.Repeat("u", ExpressionBytesMax+1), ""}},
@@ -79,7 +80,7 @@ var stepLimits = map[string]fieldLimits{
 
 // kinds are the kinds of step that have the fields which a call has not, and what such a step is otherwise.
 var kinds = map[string]Step{
-	"For": {Kind: WaitStep, For: time.Second}, "Until": {Kind: WaitStep, Until: "u"}, "Schema": {Kind: SignalStep},
+	"For": {Kind: WaitStep, For: time.Second}, "Until": {Kind: WaitStep, Until: "u"}, "Schema": {Kind: SignalStep}, "Ask": {Kind: SignalStep},
 	"Child":    {Kind: TaskStep, Child: "c"},
 	"Elements": {Kind: EachStep, Child: "c", Elements: "e"}, "ElementsMax": {Kind: EachStep, Child: "c", Elements: "e"},
 	"Parallel": {Kind: EachStep, Child: "c", Elements: "e"}, "FailuresMax": {Kind: EachStep, Child: "c", Elements: "e"},

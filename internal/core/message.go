@@ -181,6 +181,7 @@ type Control struct {
 	IfSeq   int64  // of one task: refuse when its newest journal row is another; 0: whatever it is
 	Input   []byte // of Edit: JSON
 	Result  []byte // of Accept and Signal: JSON
+	Ask     string // of Signal: the token of the ask that it answers, see [Task.AskToken]; empty: the only one
 
 	Found ProbeOutcome // see Event
 

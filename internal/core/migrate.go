@@ -102,7 +102,7 @@ func (d *decision) migrate() error {
 		return d.notAllowed(err.Error())
 	}
 	r := d.record(KindMigrated, -1)
-	r.Result = begunList(d.t.Steps)
+	r.Result = d.t.movedList(d.p)
 	said := r.Reason
 	if r.Reason = fmt.Sprintf("from version %d to version %d of its plan", d.p.Version, to.Version); said != "" {
 		r.Reason = cut(r.Reason + ": " + said)
@@ -119,11 +119,22 @@ func (d *decision) migrate() error {
 	return nil
 }
 
-// begunList is a JSON array of the places of the steps that have begun.
-func begunList(steps []StepState) []byte {
+// movedList is a JSON array of two: the places of the steps that have begun, and those of them whose answers are void.
+func (t *Task) movedList(p *Plan) []byte {
+	var begun uint64
+	for i := range t.Steps {
+		if t.Steps[i].touched() {
+			begun |= 1 << uint(i)
+		}
+	}
+	return fmt.Appendf(nil, "[%s,%s]", stepList(begun), stepList(t.voidAnswers(p)))
+}
+
+// stepList is a JSON array of the places of steps.
+func stepList(steps uint64) []byte {
 	list := []byte("[")
-	for i := range steps {
-		if !steps[i].touched() {
+	for i := range 64 {
+		if steps&(1<<uint(i)) == 0 {
 			continue
 		}
 		if len(list) > 1 {
@@ -132,6 +143,18 @@ func begunList(steps []StepState) []byte {
 		list = fmt.Append(list, i)
 	}
 	return append(list, ']')
+}
+
+// stepSet reads a stepList; nil: none.
+func stepSet(list []byte) (steps uint64) {
+	eachElement(list, func(from, to int) {
+		i := 0
+		for _, c := range list[from:to] {
+			i = i*10 + int(c-'0')
+		}
+		steps |= 1 << uint(i)
+	})
+	return steps
 }
 
 // resize gives the task the steps of another version. Those that have begun stay.
@@ -147,17 +170,15 @@ func (t *Task) resize(to *Plan) {
 
 // applyMigrated makes the task one of another version: see resize, of which a replay has only what the row says.
 func (t *Task) applyMigrated(r *Record) {
-	var begun uint64
+	var lists [2]uint64
+	n := 0
 	eachElement(r.Result, func(from, to int) {
-		i := 0
-		for _, c := range r.Result[from:to] {
-			i = i*10 + int(c-'0')
-		}
-		begun |= 1 << uint(i)
+		lists[n], n = stepSet(r.Result[from:to]), 1
 	})
 	for i := range t.Steps {
-		if begun&(1<<uint(i)) == 0 {
+		if lists[0]&(1<<uint(i)) == 0 {
 			t.Steps[i] = StepState{kind: t.Steps[i].kind}
 		}
 	}
+	t.applyVoid(lists[1])
 }

@@ -49,7 +49,7 @@ func TestMigrate(t *testing.T) {
 		p.Steps = append(p.Steps, Step{Name: "e", Agent: "agent.e", After: []int{3}})
 	}))
 	last := r.journal[len(r.journal)-1]
-	if last.Kind != KindMigrated || string(last.Result) != "[0,1]" || last.Reason != "from version 3 to version 4 of its plan" || last.Next != -1 {
+	if last.Kind != KindMigrated || string(last.Result) != "[[0,1],[]]" || last.Reason != "from version 3 to version 4 of its plan" || last.Next != -1 {
 		t.Fatalf("row %+v", last)
 	}
 	r.crash() // a new owner knows the new version alone
@@ -341,7 +341,7 @@ func (m *mover) live() {
 		m.now = max(m.now, t.nextWake(m.plan, t.UpdatedAt))
 		ev = Event{Kind: EventWake}
 	case 6:
-		ev = Event{Kind: EventSignal, Step: m.plan.Steps[i].Name, Result: []byte("1")}
+		ev = Event{Kind: EventSignal, Step: m.plan.Steps[i].Name, Result: []byte("1"), AskToken: t.askToken(m.plan, i)}
 	case 7:
 		ev = Event{Kind: EventClaim}
 	case 8:

@@ -45,8 +45,11 @@ func (d *decision) resubmit() error {
 	d.noteFound(step)
 	r := d.record(KindResubmitted, step)
 	r.StepStatus, r.Attempt, r.Deadline, r.Input = StepWaiting, 0, until, input
-	if d.t.State == StateUndone {
+	switch void := d.t.voidAnswers(d.p); {
+	case d.t.State == StateUndone:
 		r.Round++
+	case input != nil && void != 0:
+		r.Result = stepList(void)
 	}
 	d.finish(&r, StateProcessing)
 	return nil

@@ -128,6 +128,7 @@ type Step struct {
 	Uses   []int         `json:",omitempty"` // steps whose results ride on the command, where Narrow
 	Narrow bool          `json:",omitempty"` // false: the results of all that the step comes after ride on the command
 	Least  time.Duration `json:",omitempty"` // a call does not start with less time than this
+	Ask    AskPolicy     `json:",omitempty"` // of a signal: whether its answer must say which ask it is for
 	Probe  bool          `json:",omitempty"` // of a call: when a do is silent, the agent is asked what became of it
 
 	For    time.Duration `json:",omitempty"` // of a wait: how long; 0: Until says until when

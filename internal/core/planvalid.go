@@ -211,7 +211,7 @@ func (p *inspection) kind(i int) {
 		{"undo_patience", undone, s.UndoPatience != 0}, {"undo_backoff_cap", undone, s.UndoBackoffCap != 0},
 		{"backoff", !wait, s.Backoff != 0}, {"backoff_cap", !wait, s.BackoffCap != 0}, {"result_max", !wait, s.ResultMax != 0},
 		{"with", undone, s.Input != ""}, {"uses", call, s.Narrow || len(s.Uses) > 0}, {"least", call, s.Least != 0}, {"key_lasts", call, s.KeyLasts != 0}, {"probe", call, s.Probe},
-		{"for", wait, s.For != 0}, {"until", wait, s.Until != ""}, {"schema", signal, s.Schema != ""},
+		{"for", wait, s.For != 0}, {"until", wait, s.Until != ""}, {"schema", signal, s.Schema != ""}, {"ask", signal, s.Ask != ""},
 		{"child", s.Parent(), s.Child != ""}, {"elements", each, s.Elements != ""}, {"elements_max", each, s.ElementsMax != 0},
 		{"parallel", each, s.Parallel != 0}, {"failures_max", each, s.FailuresMax != 0},
 	} {
@@ -228,6 +228,8 @@ func (p *inspection) kind(i int) {
 		p.wrongStep(i, "until", "for and until are said, want one of them")
 	case wait && s.For == 0 && s.Until == "":
 		p.wrongStep(i, "", "neither for nor until is said, want one of them")
+	case s.Ask != "" && s.Ask != AskRequired:
+		p.wrongStep(i, "ask", "ask is %s, want required, or none", QuoteShort(string(s.Ask)))
 	case s.Parent() && !s.Undoable:
 		p.wrongStep(i, "undoable", "undoable is false, but a step of kind %s is undone as its child is: say it in the steps of the child", s.Kind)
 	}

@@ -15,7 +15,7 @@ func (t *Task) beginTransition(r *Record) {
 	round := r.Round > t.Round
 	if round {
 		t.Round, t.Earlier = r.Round, nil
-		t.Result = nil
+		t.Result, t.Reopened = nil, false
 		resetSteps(t.Steps)
 	}
 	if r.Input != nil && r.Kind == KindResubmitted {
@@ -23,6 +23,10 @@ func (t *Task) beginTransition(r *Record) {
 	}
 	if r.Kind == KindResubmitted || r.Kind == KindAccepted {
 		t.applyAgain(r.Input != nil)
+	}
+	if r.Kind == KindResubmitted {
+		t.TakenUp = r.Seq
+		t.applyVoid(stepSet(r.Result))
 	}
 	if round && t.WentBackAt != 0 {
 		t.applyRoundAfterWentBack()
@@ -43,6 +47,7 @@ func (t *Task) beginTransition(r *Record) {
 		t.applyWentBack(r)
 	}
 	if r.Kind == KindMigrated {
+		t.TakenUp = r.Seq
 		t.applyMigrated(r)
 	}
 	if r.Kind == KindResult {

@@ -63,7 +63,11 @@ type StepView struct {
 	Error    string
 	Result   []byte
 	At       Instant // of its newest row
-	By       string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
+	// Ask is, of a signal that has no answer yet, the token of what it asks: see [Task.AskToken]. AskNeeded says that an answer
+	// has to have it.
+	Ask       string
+	AskNeeded bool
+	By        string // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // SignalledWord is the status of a signal step in a View whose signal has come before the step began.
@@ -103,8 +107,11 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
-			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
+			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i),
 		})
+		if sv := &v.Steps[i]; sv.Ask != "" {
+			sv.AskNeeded = t.AskNeeded(p, i)
+		}
 	}
 	for i := range rows {
 		rec := &rows[i]

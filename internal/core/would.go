@@ -6,7 +6,7 @@ package core
 func (c *Control) Event(at Instant) Event {
 	ev := Event{
 		Kind: c.Kind, At: at, Actor: c.Actor, Reason: c.Reason, Type: c.Type, Step: c.Step, Until: c.Until, As: c.As,
-		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Found: c.Found, Version: c.Version,
+		IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Found: c.Found, Version: c.Version, AskToken: c.Ask,
 	}
 	if c.Kind == EventSignal && len(c.Result) == 0 {
 		ev.Code, ev.Error = CodeRefused, c.Reason

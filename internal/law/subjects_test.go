@@ -265,7 +265,7 @@ var faults = []section{
 	}},
 	{"Money is right", []subject{
 		{"W1", "A plan without `after` runs its steps in the order written, in every form, and the order is told in words", ""},
-		{"W2", "A signal answers the round and the input that it was given for", "an approval of an earlier try, or of another input, lets the new one through"},
+		{"W2", "A signal answers the round and the input that it was given for", ""},
 		{"W3", "A number that passes an expression comes out numerically equal, or is refused with the field's path", ""},
 		{"W4", "An HTTP service is called once for each attempt in the journal", ""},
 		{"W5", "A key is not used for longer than the service remembers it: then a probe or an operator decides", ""},

@@ -55,20 +55,20 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon(t, "the task is there", func() bool { _, err := c.client.Get(ctx, "asks", "a-1"); return err == nil })
-	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"to":1}`)))
+	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"to":1}`), ""))
 	if !some || refused.Code != 422 || !strings.Contains(refused.Description, "the payload does not fit the schema of step") {
 		t.Errorf("a payload that does not fit: %v", refused)
 	}
 	large := []byte(`{"by":"` + strings.Repeat("o", 1000) + `"}`)
-	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", large))
+	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", large, ""))
 	if !some || refused.Code != 413 || refused.Description != "payload of signal yes has 1009 bytes, the limit is 1000" {
 		t.Errorf("a payload that is too large: %v", refused)
 	}
-	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "no", []byte(`{}`)))
+	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "no", []byte(`{}`), ""))
 	if !some || refused.Code != 409 || !strings.Contains(refused.Description, `its plan has no step "no", signals go to yes; `) {
 		t.Errorf("a step that is not there: %v", refused)
 	}
-	if err := c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"by":"olga"}`)); err != nil {
+	if err := c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"by":"olga"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the signal is taken", func() bool {
@@ -94,14 +94,14 @@ func TestSecondEarlySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	soon(t, "the task is there", func() bool { _, err := c.client.Get(ctx, "later", "l-1"); return err == nil })
-	if err := c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`1`)); err != nil {
+	if err := c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`1`), ""); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "the task shows the signal", func() bool {
 		task, err := c.client.Get(ctx, "later", "l-1")
 		return err == nil && task.Steps[1].Status == core.SignalledWord
 	})
-	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`2`)))
+	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "later", "l-1", "yes", []byte(`2`), ""))
 	if !some || refused.Code != 409 || !strings.Contains(refused.Description, "step yes has had its signal, in journal row 2; ") {
 		t.Errorf("the second: %v", refused)
 	}

@@ -29,7 +29,7 @@ func (r *Request) Check(now time.Time) *Refusal {
 	if bad := CheckReason(r.Reason); bad != nil {
 		return bad
 	}
-	for _, check := range []func(time.Time) *Refusal{r.checkStep, r.checkUntil, r.checkAs, r.checkFound, r.checkInput, r.checkResult, r.checkVersion} {
+	for _, check := range []func(time.Time) *Refusal{r.checkStep, r.checkUntil, r.checkAs, r.checkFound, r.checkInput, r.checkResult, r.checkVersion, r.checkAsk} {
 		if bad := check(now); bad != nil {
 			return bad
 		}
@@ -158,6 +158,16 @@ func (r *Request) checkVersion(time.Time) *Refusal {
 		return misplaced("version", r.Action)
 	case r.Action == ActionMigrate && r.Version < 1:
 		return wrong("version", "version is %d, want the one to go on by, 1 or more", r.Version)
+	}
+	return nil
+}
+
+func (r *Request) checkAsk(time.Time) *Refusal {
+	if r.Action != ActionSignal && r.Ask != "" {
+		return misplaced("ask", r.Action)
+	}
+	if err := core.CheckAsk(r.Ask); err != nil {
+		return wrong("ask", "%v", err)
 	}
 	return nil
 }

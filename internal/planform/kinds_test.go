@@ -21,7 +21,7 @@ func kinds() core.Plan {
 				Pause: time.Minute, ResultMax: 1000, UndoPatience: time.Hour, UndoBackoffCap: time.Minute},
 			{Name: "cool", Kind: core.WaitStep, For: 30 * time.Second},
 			{Name: "until", Kind: core.WaitStep, Until: "timestamp(input.at)"},
-			{Name: "approve", Kind: core.SignalStep, After: []int{0, 1}, Schema: `{"type":"boolean"}`, CompleteBy: time.Minute},
+			{Name: "approve", Kind: core.SignalStep, After: []int{0, 1}, Schema: `{"type":"boolean"}`, Ask: core.AskRequired, CompleteBy: time.Minute},
 			{Name: "book", Kind: core.TaskStep, Child: "booking", After: []int{3}, Input: "results.price", Undoable: true},
 			{Name: "pay", Kind: core.EachStep, Child: "payment", After: []int{3}, Elements: "input.payees", ElementsMax: 50, Parallel: 5, FailuresMax: 1, Undoable: true},
 			{Name: "tell", Agent: "tell", After: []int{4, 5}, Uses: []int{4, 0}, Narrow: true, Undoable: true},
@@ -60,7 +60,7 @@ func TestKindsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(Normal(&p), Normal(&normal)) {
 		t.Errorf("%+v, want\n%+v", Normal(&normal), Normal(&p))
 	}
-	want := "89a20e0"
+	want := "e8d3af0"
 	if got := Hash(a); !strings.HasPrefix(got, want) {
 		t.Errorf("hash %.7s, want %s\n%s", got, want, a)
 	}

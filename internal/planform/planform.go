@@ -75,6 +75,7 @@ type Step struct {
 	For    *int64          `json:"for_ms,omitempty"`
 	Until  string          `json:"until,omitempty"`  // expression
 	Schema json.RawMessage `json:"schema,omitempty"` // JSON Schema 2020-12
+	Ask    string          `json:"ask,omitempty"`    // required, or absent: whether an answer has to say which ask it is for
 
 	Child       string `json:"child,omitempty"`
 	Elements    string `json:"elements,omitempty"` // expression
@@ -113,7 +114,7 @@ func encodeStep(p *core.Plan, i int, m *millis) (Step, error) {
 		CompleteBy: m.of("complete_by", s.CompleteBy), UndoCompleteBy: m.of("undo_complete_by", s.UndoCompleteBy),
 		Backoff: m.of("backoff", s.Backoff), BackoffCap: m.of("backoff_cap", s.BackoffCap),
 		UndoPatience: m.of("undo_patience", s.UndoPatience), UndoBackoffCap: m.of("undo_backoff_cap", s.UndoBackoffCap), Pause: m.of("pause", s.Pause),
-		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), KeyLasts: m.of("key_lasts", s.KeyLasts), Probe: s.Probe, For: m.of("for", s.For), Until: s.Until,
+		Kind: string(s.Kind), When: s.When, With: s.Input, Least: m.of("least", s.Least), KeyLasts: m.of("key_lasts", s.KeyLasts), Probe: s.Probe, Ask: string(s.Ask), For: m.of("for", s.For), Until: s.Until,
 		Child: s.Child, Elements: s.Elements, ElementsMax: said(int64(s.ElementsMax)), Parallel: said(int64(s.Parallel)), FailuresMax: said(int64(s.FailuresMax))}
 	if s.Kind == core.CallStep {
 		undoable := s.Undoable
@@ -345,7 +346,7 @@ func (r *numbers) stepOf(all []Step, s *Step) {
 		Backoff: r.ms("backoff", s.Backoff), BackoffCap: r.ms("backoff_cap", s.BackoffCap),
 		UndoPatience: r.ms("undo_patience", s.UndoPatience), UndoBackoffCap: r.ms("undo_backoff_cap", s.UndoBackoffCap),
 		OnExhausted: core.Policy(s.OnExhausted), Pause: r.ms("pause", s.Pause), ResultMax: r.number("result_max", s.ResultMax),
-		When: s.When, Input: s.With, Least: r.ms("least", s.Least), KeyLasts: r.ms("key_lasts", s.KeyLasts), Probe: s.Probe, For: r.ms("for", s.For), Until: s.Until, Schema: r.schema("schema", s.Schema),
+		When: s.When, Input: s.With, Least: r.ms("least", s.Least), KeyLasts: r.ms("key_lasts", s.KeyLasts), Probe: s.Probe, For: r.ms("for", s.For), Until: s.Until, Schema: r.schema("schema", s.Schema), Ask: core.AskPolicy(s.Ask),
 		Child: s.Child, Elements: s.Elements, ElementsMax: r.number("elements_max", s.ElementsMax), Parallel: r.number("parallel", s.Parallel),
 	}
 	if s.FailuresMax != nil && *s.FailuresMax != 0 { // 0 is its default

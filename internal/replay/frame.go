@@ -176,6 +176,9 @@ func (w *words) happened() string {
 	case core.KindUndoAsked:
 		return "an undo was asked for" + w.reason()
 	case core.KindResubmitted:
+		if w.r.Input != nil && len(w.r.Result) > 0 {
+			return "the task was resubmitted with another input, and what was answered for the old one is void" + w.reason()
+		}
 		if w.r.Input != nil {
 			return "the task was resubmitted with another input" + w.reason()
 		}

@@ -128,6 +128,7 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	}
 	w.checkAsk(r, j)
 	w.checkSignalled(r, j)
+	w.checkApproved(r, j)
 	if w.cfg.Graph {
 		w.checkBorn(r, j)
 	}

@@ -92,6 +92,10 @@ func (r *referee) take(j *core.Record, p *core.Plan, when func(step int) bool) (
 	switch j.Kind {
 	case core.KindWentBack:
 		r.wentBack(j, p)
+	case core.KindResubmitted:
+		if j.Input != nil && p != nil {
+			r.void(p)
+		}
 	case core.KindCancelled, core.KindUndoAsked:
 		for i := range r.steps {
 			r.steps[i].left, r.steps[i].silentUndo = false, 0
@@ -111,6 +115,19 @@ func (r *referee) take(j *core.Record, p *core.Plan, when func(step int) bool) (
 	}
 	r.leave(j, p)
 	return answered, err
+}
+
+// void forgets the answers to signals that were for another input: an edit asks again, but for what nothing rests on.
+func (r *referee) void(p *core.Plan) {
+	for i := range p.Steps {
+		rests := !r.step(i).ok
+		for k := range p.Steps {
+			rests = rests || !r.step(k).ok && p.Ancestors(k)&(1<<uint(i)) != 0
+		}
+		if p.Steps[i].Kind == core.SignalStep && rests {
+			*r.step(i) = refereed{}
+		}
+	}
 }
 
 // wentBack: every call that was done is done again, but for what was done by hand.

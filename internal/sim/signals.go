@@ -104,8 +104,45 @@ func (w *World) sendSignal(plan *core.Plan, id, step string) {
 	actor := fmt.Sprintf("sender-%d", n)
 	w.signals.sent[actor] = s
 	w.ask(message{partition: p, control: core.Control{
-		Kind: core.EventSignal, ID: id, Type: plan.Name, Step: step, Result: s.payload, Reason: s.reason, Actor: actor,
+		Kind: core.EventSignal, ID: id, Type: plan.Name, Step: step, Result: s.payload, Reason: s.reason, Actor: actor, Ask: w.askedOf(id, step),
 	}})
+}
+
+// askedOf is the token of what a step asks now; of half of the answers it is left out.
+func (w *World) askedOf(id, step string) string {
+	r := w.Store.ids[idKey{w.partitionOf(id), id}]
+	if w.signals.rand.IntN(2) == 0 || r == nil || r.purged {
+		return ""
+	}
+	plan, t, err := w.Store.replay(r)
+	if err != nil || plan == nil || plan.StepIndex(step) < 0 {
+		return ""
+	}
+	return t.AskToken(plan, plan.StepIndex(step))
+}
+
+// checkApproved holds a do that a row issues to the answers before it: none is for an input, or by a version, that is
+// another now.
+func (w *World) checkApproved(r *row, j *core.Record) {
+	if j.Next < 0 || j.Undo || r.task.WentBackAt != 0 {
+		return
+	}
+	plan, t, err := w.Store.replay(r)
+	if err != nil || plan == nil || plan.Steps[j.Next].Kind != core.CallStep {
+		return
+	}
+	for i := range t.Steps {
+		given := t.Steps[i].Own().Signal
+		if given == 0 || t.Steps[i].Status != core.StepDone || plan.Ancestors(j.Next)&(1<<uint(i)) == 0 {
+			continue
+		}
+		for k := range r.journal {
+			is := &r.journal[k]
+			if is.Round == j.Round && is.Seq > given && is.Seq <= j.Seq && (is.Kind == core.KindMigrated || is.Kind == core.KindResubmitted && is.Input != nil) {
+				w.wrong(t.Partition, t.ID, "row %d issues a do of step %s, which comes after %s: that was answered in row %d, before row %d", j.Seq, plan.Steps[j.Next].Name, plan.Steps[i].Name, given, is.Seq)
+			}
+		}
+	}
 }
 
 // signalMax is how large the payload of a signal may be, in bytes.
@@ -168,7 +205,7 @@ func (w *World) ackedSignal(m message) {
 		j := &r.journal[i]
 		expired := j.Kind == core.KindOverdue && j.Step == at                                                            // perhaps it was read too late
 		stopped := j.State == core.StateError && (i == len(r.journal)-1 || r.journal[i+1].At.Add(w.aheadMost()) >= m.at) // a task in error takes none
-		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || expired || stopped {
+		if j.Actor == c.Actor || j.Kind == core.KindResubmitted || j.Kind == core.KindMigrated || expired || stopped {
 			return
 		}
 	}

@@ -55,7 +55,7 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	dst = appendString(dst, ControlWord(c.Kind))
 	dst = appendInts(dst, "numbers", c.Numbers)
 	dst = appendInts(dst, "seqs", c.Seqs)
-	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}, {"found", string(c.Found)}} {
+	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}, {"found", string(c.Found)}, {"ask", c.Ask}} {
 		if m.value != "" {
 			dst = appendMember(dst, m.name, m.value)
 		}
@@ -118,6 +118,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		Step    string  `json:"step"`
 		As      string  `json:"as"`
 		Found   string  `json:"found"`
+		Ask     string  `json:"ask"`
 		Until   string  `json:"until"`
 
 		EvenIfUnknown bool            `json:"even_if_unknown"`
@@ -155,7 +156,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: cutLines(j.Actor),
 		Reason: cutLines(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), Found: core.ProbeOutcome(j.Found), EvenIfUnknown: j.EvenIfUnknown,
-		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion}
+		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
 	err = checkControl(&c, j.Kind)
 	if strict && err == nil {
 		err = core.CheckWords("reason", j.Reason)
@@ -196,6 +197,12 @@ func checkControl(c *core.Control, word string) error {
 		return fmt.Errorf("migrate names version %d, want 1 or more", c.Version)
 	case c.Kind != core.EventMigrate && c.Version != 0:
 		return fmt.Errorf("%s has a version, which goes with migrate only", word)
+	}
+	if c.Kind != core.EventSignal && c.Ask != "" {
+		return fmt.Errorf("%s has an ask, which goes with signal only", word)
+	}
+	if err := core.CheckAsk(c.Ask); err != nil {
+		return err
 	}
 	if err := checkPayloads(c, word); err != nil {
 		return err

@@ -353,6 +353,7 @@ func TestControlGolden(t *testing.T) {
 			`{"v":1,"kind":"edit","id":"o-1","until":"2026-01-02T03:04:05.000678Z","input":{"n":9007199254740993}}`},
 		{core.Control{Kind: core.EventSignal, ID: "o-1", Type: "order", Actor: "ann", Step: "approve", Result: []byte(`{"by":"ann"}`)},
 			`{"v":1,"kind":"signal","id":"o-1","type":"order","actor":"ann","step":"approve","result":{"by":"ann"}}`},
+		{core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Ask: "0.ab", Result: []byte("1")}, `{"v":1,"kind":"signal","id":"o-1","step":"approve","ask":"0.ab","result":1}`},
 		{core.Control{Kind: core.EventSignal, ID: "o-1", Step: "approve", Reason: "too dear"}, `{"v":1,"kind":"signal","id":"o-1","reason":"too dear","step":"approve"}`},
 		{core.Control{Kind: core.EventUndo, Numbers: []int64{4, 9}, Seqs: []int64{3, 12}, Type: "order", Actor: "ann", Reason: "all"},
 			`{"v":1,"kind":"undo","numbers":[4,9],"seqs":[3,12],"type":"order","actor":"ann","reason":"all"}`},
@@ -377,6 +378,7 @@ func TestControlGolden(t *testing.T) {
 		`{"v":1,"kind":"undo","numbers":[1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[0]}`, `{"v":1,"kind":"undo","numbers":[0],"seqs":[1]}`,
 		`{"v":1,"kind":"undo","numbers":[1,1],"seqs":[1,2]}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"id":"o"}`, `{"v":1,"kind":"undo","numbers":[1],"seqs":[1],"if_seq":1}`,
 		`{"v":1,"kind":"resolve","numbers":[1],"seqs":[1],"as":"error"}`, `{"v":1,"kind":"signal","id":"o","step":"a"}`, `{"v":1,"kind":"signal","id":"o","result":1}`,
+		`{"v":1,"kind":"signal","id":"o","step":"a","ask":"yes","result":1}`, `{"v":1,"kind":"cancel","id":"o","ask":"0.ab"}`,
 		`{"v":1,"kind":"signal","id":"o","step":"a","result":"\u0000"}`, `{"v":1,"kind":"signal","id":"o","step":"a","result":1,"input":1}`,
 		`{"v":1,"kind":"signal","numbers":[1],"seqs":[1],"step":"a","result":1}`} {
 		if _, err := DecodeControl([]byte(bad)); !isUndecodable(err) {

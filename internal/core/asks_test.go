@@ -1,0 +1,162 @@
+package core
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// askPlan is stock, then the approval, then shipping, then the capture: what fails stops the task.
+func askPlan() Plan {
+	p := Plan{Name: "order", Version: 1, CompleteBy: time.Hour}
+	for i, name := range []string{"stock", "approve", "ship", "capture"} {
+		s := Step{Name: name, Agent: "agent." + name, Undoable: true, OnExhausted: PolicyError}
+		if i > 0 {
+			s.After = []int{i - 1}
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	p.Steps[1] = Step{Name: "approve", Kind: SignalStep, After: []int{0}, CompleteBy: time.Minute}
+	return p
+}
+
+func approval(token string) Event {
+	return Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte(`"yes"`), AskToken: token}
+}
+
+func (r *rig) refuses(step int) {
+	r.t.Helper()
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[step].Out, Code: 422, Error: "no"})
+	if r.task.State != StateError {
+		r.t.Fatalf("refused: %s", r.task)
+	}
+}
+
+func (r *rig) edited() {
+	r.t.Helper()
+	if void := r.task.Voids(r.plan); !slices.Equal(void, []string{"approve"}) {
+		r.t.Errorf("an edit would void %v, want the answer to approve", void)
+	}
+	r.must(Event{Kind: EventEdit, Actor: person, Input: []byte(`{"cents":999900}`)})
+}
+
+// TestEditVoidsAnswers: an answer that came early, and one on which an open step rests, is for the input of that time. An edit
+// and a new version ask again, also where a step between has been done; a plain resubmit keeps the answers.
+//
+// covers: W2
+func TestEditVoidsAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		early, asked bool
+		again        func(r *rig)
+	}{
+		"early, edited":      {true, true, (*rig).edited},
+		"early, resubmitted": {true, false, func(r *rig) { r.must(Event{Kind: EventResubmit, Actor: person}) }},
+		"done, edited":       {false, true, (*rig).edited},
+		"done, resubmitted":  {false, false, func(r *rig) { r.must(Event{Kind: EventResubmit, Actor: person}) }},
+		"done, moved": {false, true, func(r *rig) {
+			next := askPlan()
+			next.Version = 2
+			next = next.WithDefaults()
+			r.must(Event{Kind: EventMigrate, Actor: person, Version: 2, Plan: &next})
+			r.plan = &next
+			r.must(Event{Kind: EventResubmit, Actor: person})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, askPlan())
+			r.birth(0)
+			if c.early {
+				r.must(approval(""))
+				r.refuses(0)
+				c.again(r)
+				r.answer(0)
+			} else {
+				r.answer(0)
+				r.must(approval(""))
+				r.answer(0)
+				r.refuses(3)
+				c.again(r)
+			}
+			if asked := r.task.Steps[1].Out != 0; asked != c.asked {
+				t.Fatalf("it asks for the approval: %v, want %v: %s", asked, c.asked, r.task)
+			}
+			if !c.asked {
+				return
+			}
+			if r.task.Steps[3].Out != 0 {
+				t.Fatalf("the capture leaves by an answer for another input: %s", r.task)
+			}
+			if err := r.apply(approval("")); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "say which ask") {
+				t.Errorf("an answer that does not say for what: %v", err)
+			}
+			r.must(approval(r.task.AskToken(r.plan, 1)))
+			if !c.early && r.task.Steps[3].Out == 0 {
+				t.Errorf("answered, and the capture does not leave: %s", r.task)
+			}
+		})
+	}
+}
+
+// TestAskToken: which answers are taken, by what they say of the ask: a token that is given must be that of the ask; one that
+// is not counts where there has been one ask, unless the step requires it.
+//
+// covers: W2
+func TestAskToken(t *testing.T) {
+	for name, c := range map[string]struct {
+		required, resubmitted bool
+		token                 string // first, is
+		want                  string // empty: taken
+	}{
+		"none, at first":        {false, false, "", ""},
+		"none, taken up":        {false, true, "", "say which ask of step approve it answers"},
+		"none, required":        {true, false, "", "say which ask of step approve it answers"},
+		"its own, at first":     {false, false, "is", ""},
+		"its own, taken up":     {true, true, "is", ""},
+		"an earlier one":        {false, true, "first", "another ask of step approve"},
+		"of another round":      {false, false, "1.00000000000000000000000000000000", "in round 1, and the task is in round 0"},
+		"no token of this task": {false, false, "0.00000000000000000000000000000000", "another ask of step approve"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := askPlan()
+			if c.required {
+				p.Steps[1].Ask = AskRequired
+			}
+			r := newRig(t, p)
+			r.birth(0)
+			tokens := map[string]string{"first": r.task.AskToken(r.plan, 1)}
+			if c.resubmitted {
+				r.refuses(0)
+				r.must(Event{Kind: EventResubmit, Actor: person})
+			}
+			r.answer(0)
+			tokens["is"] = r.task.AskToken(r.plan, 1)
+			token, named := tokens[c.token]
+			if !named {
+				token = c.token
+			}
+			err := r.apply(approval(token))
+			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestNewRoundAsksAgain: the token of a round that was undone is not that of the next, though all else is the same.
+func TestNewRoundAsksAgain(t *testing.T) {
+	r := newRig(t, askPlan())
+	r.birth(0)
+	first := r.task.AskToken(r.plan, 1)
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Code: 422, Error: "no"})
+	r.must(Event{Kind: EventUndo, Actor: person})
+	if r.task.State != StateUndone {
+		t.Fatalf("undone: %s", r.task)
+	}
+	r.must(Event{Kind: EventResubmit, Actor: person})
+	if err := r.apply(approval(first)); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "in round 0, and the task is in round 1") {
+		t.Errorf("the answer of the round before: %v", err)
+	}
+	r.must(approval(r.task.AskToken(r.plan, 1)))
+}
