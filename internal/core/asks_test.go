@@ -37,7 +37,7 @@ func (r *rig) refuses(step int) {
 func (r *rig) edited() {
 	r.t.Helper()
 	if void := r.task.Voids(r.plan); !slices.Equal(void, []string{"approve"}) {
-		r.t.Errorf("an edit would void %v, want the answer to approve", void)
+		r.t.Fatalf("an edit would void %v, want the answer to approve", void)
 	}
 	r.must(Event{Kind: EventEdit, Actor: person, Input: []byte(`{"cents":999900}`)})
 }
