@@ -340,9 +340,9 @@ func (c *console) note(w http.ResponseWriter, r *http.Request, target, back stri
 		return
 	}
 	text := strings.TrimSpace(r.PostForm.Get("text"))
-	err := core.CheckWords("The note", text)
+	err := core.CheckWords("the note", text)
 	if text == "" {
-		err = errors.New("The note is empty")
+		err = errors.New("the note is empty")
 	}
 	if err != nil {
 		c.fail(w, r, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "text", Detail: err.Error() + "."})

@@ -29,8 +29,7 @@ func (t *Task) AskToken(p *Plan, i int) string {
 
 func (t *Task) askToken(p *Plan, i int) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %q %d %d %d ", t.Type, t.ID, p.Steps[i].Name, p.Version, t.Round, t.TakenUp)
-	h.Write(t.Input)
+	fmt.Fprintf(h, "%q %q %q %d %d %d %s", t.Type, t.ID, p.Steps[i].Name, p.Version, t.Round, t.TakenUp, t.Input)
 	return fmt.Sprintf("%d.%x", t.Round, h.Sum(nil)[:16])
 }
 
