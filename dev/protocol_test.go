@@ -120,7 +120,7 @@ func (s *script) plans() {
 // said is what comes to the agents of the golden plan, by the name of the golden message that it is like.
 type said map[string]chan *nats.Msg
 
-var replySubject = regexp.MustCompile(`^duly\.reply\.\d+\.\d+\.\d+\.[0-9a-f]{16}$`)
+var replySubject = regexp.MustCompile(`^duly\.reply\.\d+\.\d+\.\d+\.[0-9a-f]{24}$`)
 
 // agents answer as the golden replies do: an order of 1 cent is refused.
 func (s *script) agents() said {

@@ -215,7 +215,7 @@ func (e *Engine) carryOut(t *Task, effect core.Effect) {
 	case core.EffectProbe:
 		e.probe(t, effect)
 	case core.EffectWake:
-		e.at(max(e.now, effect.At), func() { _ = e.decide(t, core.Event{Kind: core.EventWake}) }) // a wake may be stale
+		e.wake(t, max(e.now, effect.At))
 	case core.EffectAlert:
 		t.alerts++
 	case core.EffectChildren:
@@ -264,6 +264,20 @@ func (e *Engine) watch(t *Task) {
 		}
 		e.watch(t)
 	}})
+}
+
+// wake wakes a task at an instant, unless it is woken before: what is due later is found then.
+func (e *Engine) wake(t *Task, at core.Instant) {
+	if t.wakes != 0 && t.wakes <= at {
+		return
+	}
+	t.wakes = at
+	e.at(at, func() {
+		if t.wakes == at { // else one at an earlier instant has come in between
+			t.wakes = 0
+			_ = e.decide(t, core.Event{Kind: core.EventWake})
+		}
+	})
 }
 
 // command is what an agent is told.
@@ -437,7 +451,7 @@ func (e *Engine) Restart() {
 		if err != nil {
 			e.t.Fatalf("%v", err)
 		}
-		t.task, t.watched = *replayed, 0
+		t.task, t.watched, t.wakes = *replayed, 0, 0
 		core.Resume(t.plan, &t.task, e.now, &e.out)
 		for _, effect := range slices.Clone(e.out.Effects) {
 			e.carryOut(t, effect)

@@ -20,6 +20,7 @@ type Task struct {
 	task    core.Task
 	row     core.Task // as last written
 	journal []core.Record
+	wakes   core.Instant // when it is next woken; 0: it is not
 	watched core.Instant // when it is next asked whether something is overdue; 0: it is not
 	alerts  int
 

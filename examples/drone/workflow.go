@@ -88,7 +88,7 @@ func NewWorkflow(o PlanOptions) *Workflow {
 
 // options are those that every step shares.
 func (o PlanOptions) options() []duly.Option {
-	options := []duly.Option{duly.ResultMax(resultMax)}
+	options := []duly.Option{duly.ResultMax(resultMax), duly.KeyLasts(2 * rescheduleBy)} // the services keep keys for ever
 	if o.CompleteBy > 0 {
 		options = append(options, duly.CompleteBy(o.CompleteBy))
 	}

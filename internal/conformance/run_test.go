@@ -447,14 +447,14 @@ func TestRefusals(t *testing.T) {
 	}{
 		"no agent":         {func(o *conformance.Options) { o.Agent = "" }, "agent: "},
 		"step":             {func(o *conformance.Options) { o.Step = "a b" }, "step: "},
-		"input no JSON":    {func(o *conformance.Options) { o.Input = []byte("{") }, "input: not JSON"},
+		"input no JSON":    {func(o *conformance.Options) { o.Input = []byte("{") }, "input: it is not JSON"},
 		"input too long":   {func(o *conformance.Options) { o.SlowInput = make([]byte, core.InputBytesMax+1) }, "slow-input: 262145 bytes, the limit is 262144"},
 		"calls":            {func(o *conformance.Options) { o.Calls = 100_001 }, "calls: 100001, want 1 to 100000"},
 		"together":         {func(o *conformance.Options) { o.Together = 1 }, "together: 1, want 2 to 256"},
 		"silence":          {func(o *conformance.Options) { o.Silence = time.Millisecond }, "silence: 1ms, want 10ms to 10m0s"},
 		"check time":       {func(o *conformance.Options) { o.CheckTime = time.Second }, "check-time: 1s, want "},
 		"a rule":           {func(o *conformance.Options) { o.Only = []string{"P16"} }, `only: "P16" is no rule, want some of P1 to P15`},
-		"results":          {func(o *conformance.Options) { o.Results = []core.StepResult{{Step: "a", Result: []byte("{")}} }, "results: of step a"},
+		"results":          {func(o *conformance.Options) { o.Results = []core.StepResult{{Step: "a", Result: []byte("{")}} }, "results: result of step a is not JSON"},
 		"effects at first": {func(o *conformance.Options) { o.Effects = many }, "which was never done: 3, want 0"},
 		"effects fail":     {func(o *conformance.Options) { o.Effects = broken }, "effects: of key conformance-"},
 	} {
