@@ -377,7 +377,7 @@ func TestRetryOutlastsNoGrant(t *testing.T) {
 			if c.CompleteBy > until {
 				t.Fatalf("try %d may be at work until %d, the grant ends at %d", tries, c.CompleteBy, until)
 			}
-			r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq})
+			r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy)})
 			tries++
 		}
 		r.out = nil

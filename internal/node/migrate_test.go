@@ -227,7 +227,7 @@ func testMigrate(t *testing.T, database string) {
 		return slices.ContainsFunc(now.ground.Troubles(), func(t ground.Trouble) bool { return t.Name == condObservers })
 	})
 	for _, id := range ids {
-		soon(t, id+" is approved", func() bool { return byTruck.Signal(ctx, c, id, approve.Answer("yes")) == nil })
+		soon(t, id+" is approved", func() bool { return byTruck.Signal(ctx, c, id, approve.Answer("yes").To(view(id).Steps[1].Ask)) == nil })
 		soon(t, id+" ends", func() bool { return view(id).State == core.StateProcessed })
 	}
 	if d, by := drones.Load(), trucks.Load(); d != 3 || by != 1 {
