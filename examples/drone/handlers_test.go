@@ -57,8 +57,8 @@ func TestWorkflowTakesItsOptions(t *testing.T) {
 	if p := NewWorkflow(o).Plan; p.Version() != 3 || p.Name() != Type {
 		t.Errorf("plan %s version %d", p.Name(), p.Version())
 	}
-	if n := len(o.options()); n != 4 {
-		t.Errorf("%d options, want 4", n)
+	if n := len(o.options()); n != 5 {
+		t.Errorf("%d options, want 5", n)
 	}
 	var _ duly.StepOf[Request] = NewWorkflow(o).Drone
 }
