@@ -70,13 +70,13 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "undo-forgets-the-lost-time", invariant: 8, file: "internal/core/undo.go",
-		old: "\td.noteBefore()\n\tfor i := range d.t.Steps {", new: "\tfor i := range d.t.Steps {",
+		old: "\td.noteBefore()\n\td.noteFound(-1)\n\tfor i := range d.t.Steps {", new: "\td.noteFound(-1)\n\tfor i := range d.t.Steps {",
 		fault: "a task in error is undone without what ran in the time that is lost",
 		run:   "^(TestTakenUpAfterTheDatabaseWentBack|TestUndoOfWhatWasResolvedAfterTheDatabaseWentBack)$",
 	},
 	{
 		name: "undo-once-more-forgets-the-lost-time", invariant: 8, file: "internal/core/undo.go",
-		old: "\td.noteBefore()\n\tr := d.record(KindUndoAsked, i)\n", new: "\tr := d.record(KindUndoAsked, i)\n",
+		old: "\td.noteBefore()\n\td.noteFound(-1)\n\tr := d.record(KindUndoAsked, i)\n", new: "\td.noteFound(-1)\n\tr := d.record(KindUndoAsked, i)\n",
 		fault: "a step is undone once more without what ran in the time that is lost",
 		run:   "^TestUndoOnceMoreAfterTheDatabaseWentBack$",
 	},
@@ -94,7 +94,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "next-round-is-not-quiet", invariant: 7, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect, s.EffectsPossibleUntil = true, t.LostUntil", new: "s.MayHaveEffect = true",
+		old: "s.MayHaveEffect, s.EffectsPossibleUntil, s.Used = true, t.LostUntil, t.WentBackAt", new: "s.MayHaveEffect, s.Used = true, t.WentBackAt",
 		fault: "an undo in the next round does not wait for the commands of the time that is lost",
 		run:   "^TestRoundAfterTheDatabaseWentBack$",
 	},
