@@ -209,7 +209,7 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	if err != nil || e == nil {
 		return err
 	}
-	if e.plan == nil { // nobody knows at which agents it has commands out
+	if e.plan == nil { // at which agents it has commands out is not known
 		p.leaveUncounted(saved)
 		return nil
 	}

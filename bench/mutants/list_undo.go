@@ -72,7 +72,7 @@ var undoMutants = []mutant{
 	{
 		name: "unused-key-grows-old", invariant: 11, file: "internal/core/keylasts.go",
 		old: "\t\ts.Used = heard\n", new: "",
-		fault: "the age of a key counts from a command that nobody heard",
+		fault: "the age of a key counts from a command that no agent has heard",
 		run:   "^TestUnusedKeyGrowsNotOld$",
 	},
 	{

@@ -10,7 +10,7 @@ import "cmp"
 // what is there ([Event.Found]); from then on the key is known to be free.
 //
 // The age counts from the first use, not from the last: services keep a key from when they saw it first. A new key instead
-// of an old one would leave the old effect standing. While nobody has heard a command its key is unused: the age of a wait
+// of an old one would leave the old effect standing. While no agent has heard a command its key is unused: the age of a wait
 // for an agent begins at its end or, where two owners have tried, at its start. An agent may call its service until the
 // grace after a complete-by, and after a takeover OwnedFor more: so much longer the service has to remember.
 

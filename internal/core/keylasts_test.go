@@ -62,7 +62,7 @@ func TestNoCommandByAnOldKey(t *testing.T) {
 	}
 }
 
-// A key that nobody has used does not grow old: while no agent listens, and after an agent, or a person, has said that there
+// A key that no command has used does not grow old: while no agent listens, and after an agent, or a person, has said that there
 // is nothing.
 func TestUnusedKeyGrowsNotOld(t *testing.T) {
 	p := stepsPlan(1)

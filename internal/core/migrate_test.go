@@ -179,7 +179,7 @@ func TestMigrateRefuses(t *testing.T) {
 	}
 }
 
-// After an edit a step that begins anew sees the new input, and one that goes on, or is done again as it was, its own: a version
+// After an edit a step that begins again sees the new input, and one that goes on, or is done again as it was, its own: a version
 // that a task is moved to has to take them all.
 //
 // covers: W12

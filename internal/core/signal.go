@@ -83,6 +83,7 @@ func (d *decision) signal() error {
 		return d.notAllowed("step " + d.ev.Step + " waits for no signal")
 	}
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
+	wrong := d.t.WrongAsk(d.p, i, d.ev.AskToken)
 	switch own := s.Own(); {
 	case own.Signal != 0:
 		return d.notAllowed(fmt.Sprintf("step %s has had its signal, in journal row %d", ps.Name, own.Signal))
@@ -98,8 +99,8 @@ func (d *decision) signal() error {
 		return d.notAllowed("the signal for step " + ps.Name + " comes too late")
 	case s.Out != 0 && d.at >= s.Due:
 		return d.notAllowed("the signal for step " + ps.Name + " comes too late: it had to come by " + stamp(s.Due))
-	case d.t.WrongAsk(d.p, i, d.ev.AskToken) != "":
-		return d.notAllowed(d.t.WrongAsk(d.p, i, d.ev.AskToken))
+	case wrong != "":
+		return d.notAllowed(wrong)
 	case len(d.ev.Result) > ps.ResultMax:
 		return d.notAllowed(fmt.Sprintf("the payload has %d bytes, want at most %d, the result_max of step %s", len(d.ev.Result), ps.ResultMax, ps.Name))
 	}

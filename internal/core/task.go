@@ -197,10 +197,10 @@ func (t *Task) InputOf(step int) []byte {
 	return t.Input
 }
 
-// Seen is the input that the expressions of a step see: after an edit the one that it began with, unless it begins anew.
+// Seen is the input that the expressions of a step see: after an edit the one that it began with, unless it begins again.
 func (t *Task) Seen(step int) []byte {
 	s := &t.Steps[step]
-	if anew := s.Status == StepWaiting && !s.Repeats && !(s.kind.parent() && s.MayHaveEffect); s.Input == 0 || anew {
+	if again := s.Status == StepWaiting && !s.Repeats && !(s.kind.parent() && s.MayHaveEffect); s.Input == 0 || again {
 		return t.Input
 	}
 	return t.Earlier[s.Input-1]

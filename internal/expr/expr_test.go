@@ -276,7 +276,7 @@ func TestEditedInput(t *testing.T) {
 	}
 	task.Steps[2].Input = 1
 	if yes, err := p.When(task, 2); err != nil || yes {
-		t.Errorf("it begins anew: %v, %v", yes, err)
+		t.Errorf("it begins again: %v, %v", yes, err)
 	}
 	task.Steps[2].Status = core.StepRunning
 	if e, ok := p.Evidence(task, 2); !ok || !e.Holds {

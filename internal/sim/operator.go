@@ -190,7 +190,7 @@ func (w *World) ackedControl(m message) {
 	}
 }
 
-// oldKeys reports whether a request about a task may be refused because nobody says what is there of a key that is too old.
+// oldKeys reports whether a request about a task may be refused because the operator does not say what is there of a key that is too old.
 func (w *World) oldKeys(t *core.Task) bool {
 	return slices.ContainsFunc(t.Steps, func(s core.StepState) bool {
 		return s.Used != 0 && w.now >= s.Used.Add(w.books.keyLasts) || s.UndoUsed != 0 && w.now >= s.UndoUsed.Add(w.books.keyLasts)

@@ -124,7 +124,8 @@ func (w *World) askedOf(id, step string) string {
 // checkApproved holds a do that a row issues to the answers before it: none is for an input, or by a version, that is
 // another now.
 func (w *World) checkApproved(r *row, j *core.Record) {
-	if j.Next < 0 || j.Undo || r.task.WentBackAt != 0 {
+	of := planBook{w}.Plan(r.task.Type, r.task.PlanVersion)
+	if j.Next < 0 || j.Undo || r.task.WentBackAt != 0 || of == nil || !slices.ContainsFunc(of.Steps, func(s core.Step) bool { return s.Kind == core.SignalStep }) {
 		return
 	}
 	plan, t, err := w.Store.replay(r)
