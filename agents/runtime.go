@@ -305,11 +305,11 @@ func answer(cmd *core.Command) core.Reply {
 
 func succeed(cmd *core.Command, handlers *Handlers, result []byte) core.Reply {
 	if len(result) > handlers.ResultMax {
-		return fail(cmd, &Error{Code: core.CodeFailed, Err: fmt.Errorf("result has %d bytes, result_max is %d", len(result), handlers.ResultMax)})
+		return fail(cmd, Fail(fmt.Errorf("result has %d bytes, result_max is %d", len(result), handlers.ResultMax)))
 	}
 	if len(result) > 0 {
 		if err := quickjson.Check("result", result); err != nil {
-			return fail(cmd, &Error{Code: core.CodeFailed, Err: err})
+			return fail(cmd, Fail(err))
 		}
 	}
 	reply := answer(cmd)

@@ -114,7 +114,7 @@ func (l *Ledger) Do(ctx context.Context, key string, work func(context.Context) 
 	if err == nil && len(result) > l.options.ResultMax {
 		// The effect is there; only its result cannot be kept.
 		l.failed(ctx, c, nil)
-		return nil, &agents.Error{Code: core.CodeFailed, Err: fmt.Errorf("ledger: key %s: result has %d bytes, the limit is %d", key, len(result), l.options.ResultMax)}
+		return nil, agents.Fail(fmt.Errorf("ledger: key %s: result has %d bytes, the limit is %d", key, len(result), l.options.ResultMax))
 	}
 	if err != nil {
 		l.failed(ctx, c, err)

@@ -225,7 +225,7 @@ func (l *Ledger[T]) found(ctx context.Context, tx T, key string) ([]byte, error)
 // record writes the result into the row that was claimed.
 func (l *Ledger[T]) record(ctx context.Context, tx T, key string, result []byte) error {
 	if len(result) > l.options.ResultMax {
-		return &agents.Error{Code: core.CodeFailed, Err: fmt.Errorf("ledger: key %s: result has %d bytes, the limit is %d", key, len(result), l.options.ResultMax)}
+		return agents.Fail(fmt.Errorf("ledger: key %s: result has %d bytes, the limit is %d", key, len(result), l.options.ResultMax))
 	}
 	if result == nil {
 		result = []byte{} // NULL says that there is none
