@@ -248,8 +248,17 @@ func TestTimeMachineInABrowser(t *testing.T) {
 
 	// Links and forms work without the script.
 	call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	b.do(chromedp.Navigate(b.base+Path+"tasks/order/order-1002/replay?at=3"), chromedp.WaitReady("#frame"), chromedp.Click(`[data-go=forward]`), chromedp.WaitReady(`#frame[data-at="4"]`),
-		chromedp.Click(`.nojs`), chromedp.WaitReady(`#frame[data-at="4"]`), chromedp.Click(`#shift-go`), chromedp.WaitReady(`#shift .shift`))
+	press := func(key, what, then string) {
+		t.Helper()
+		b.do(chromedp.Focus(what), chromedp.KeyEvent(key), chromedp.WaitReady(then))
+	}
+	b.do(chromedp.Navigate(b.base+Path+"tasks/order/order-1002/replay?at=3"), chromedp.WaitReady("#frame"))
+	press(kb.Enter, `[data-go=forward]`, `#frame[data-at="4"]`)
+	press(kb.ArrowRight, `#player`, `#player`)
+	press(kb.Enter, `.nojs`, `#frame[data-at="5"]`)
+	press(kb.ArrowRight, `#player`, `#player`)
+	press(kb.Enter, `.nojs`, `#frame[data-at="6"]`)
+	press(kb.Enter, `#shift-go`, `#shift .shift`)
 }
 
 var rowOfFrame = regexp.MustCompile(`data-at="(\d+)"`)
