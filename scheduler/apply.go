@@ -209,25 +209,20 @@ func (s *Shard) inFlight(partition int, number int64) (*partition, *entry) {
 }
 
 func (s *Shard) applyWakes(context.Context) (bool, error) {
-	for len(s.wakes) > 0 && s.wakes[0].at <= s.cycle.now {
-		if !s.roomy() {
+	for len(s.wakes) > 0 && s.wakes[0].wakes <= s.cycle.now {
+		e := s.wakes[0]
+		if !s.roomy() || e.created {
 			return true, nil
 		}
-		w := s.wakes[0]
-		p, e := s.inFlight(w.partition, w.number)
-		if e != nil && e.created {
-			return true, nil
-		}
-		s.wakes.pop()
-		if e == nil {
+		p, served := s.partitions[e.task.Partition], e.served
+		p.unwake(e)
+		s.use(p, e)
+		ev := core.Event{Kind: core.EventServed, At: s.cycle.now, Actor: s.cfg.Node}
+		if served && s.event(p, e, &ev) == nil {
 			continue
 		}
-		s.use(p, e)
-		kind := core.EventWake
-		if w.served {
-			kind = core.EventServed
-		}
-		_ = s.event(p, e, &core.Event{Kind: kind, At: s.cycle.now, Actor: s.cfg.Node})
+		ev.Kind = core.EventWake
+		_ = s.event(p, e, &ev)
 	}
 	return false, nil
 }

@@ -20,6 +20,9 @@ func (b *Inbox) Grants() int {
 // AsideMax is asideMax.
 const AsideMax = asideMax
 
+// Wakes is how many wakes are kept.
+func (s *Shard) Wakes() int { return len(s.wakes) }
+
 // Keys are those of an agent that the shard knows of.
 func (s *Shard) Keys(agent string) []string {
 	return slices.Sorted(maps.Keys(s.agents.all[agent].keys))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/scheduler"
@@ -105,6 +106,34 @@ func TestNothingOutlivesTheOwnership(t *testing.T) {
 	if r.shard.NextWake() != 0 {
 		t.Fatal("a wake of a dropped partition is left")
 	}
+}
+
+// A task is woken at the earliest of its times: one that waits for hours beside retries that are answered has one wake.
+func TestOneWakeOfATask(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "nap", Version: 1, Steps: []core.Step{
+		{Name: "sleep", Kind: core.WaitStep, For: 10 * time.Hour}, {Name: "pay", Agent: "agent.pay", Undoable: true, Backoff: time.Second},
+	}})
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "nap", ID: "t1", CompleteBy: r.now.Add(20 * time.Hour)})
+	for range 100 {
+		r.left()
+		if len(r.out) == 0 {
+			r.now = r.shard.NextWake()
+			continue
+		}
+		r.answer(r.out[0], core.CodeUnavailable)
+		r.out = r.out[1:]
+		r.left()
+		if n := r.shard.Wakes(); n > 2 {
+			t.Fatalf("%d wakes of one task", n)
+		}
+	}
+	r.now = began.Add(10 * time.Hour)
+	r.left()
+	r.answer(r.out[0], 0)
+	r.left()
+	r.state("t1", core.StateProcessed)
 }
 
 // The wakes of a partition go with it.

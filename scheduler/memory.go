@@ -134,6 +134,7 @@ func (p *partition) forget() {
 	p.admission.hold(-len(p.tasks))
 	for _, e := range p.tasks {
 		e.letGo(p)
+		p.unwake(e)
 	}
-	p.memory, p.admission, p.bytes = nil, nil, 0
+	p.memory, p.admission, p.wakes, p.bytes = nil, nil, nil, 0
 }

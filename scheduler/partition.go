@@ -48,6 +48,7 @@ type partition struct {
 	dirty     bool         // has a write in the cycle that is on
 	memory    *Memory      // may be nil
 	admission *Admission   // may be nil
+	wakes     *wakeHeap    // of the shard; nil: it is forgotten
 	bytes     int64        // of it, held by the tasks in flight
 	noMore    bool         // what is parked is left to the next owner
 	lost      bool         // fenced: dropped at the end of the cycle
@@ -64,9 +65,12 @@ type entry struct {
 	stored  bool   // of one that was created: its row is
 	loaded  int64  // round in which it was read, or seen to be whole in the store
 	marks
-	waits  uint64 // steps among those that wait for an agent
-	blocks uint64 // steps among those that wait for room while others of the task are out
-	bytes  int64  // as last weighed
+	waits  uint64       // steps among those that wait for an agent
+	blocks uint64       // steps among those that wait for room while others of the task are out
+	bytes  int64        // as last weighed
+	wakes  core.Instant // when it is woken next; 0: it is not
+	wakeAt int          // where it is among those that are woken
+	served bool         // it is woken because an agent is there again
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue
@@ -212,6 +216,7 @@ func (p *partition) add(e *entry) {
 func (p *partition) drop(e *entry, limit int) {
 	p.occupy(e, 0, limit)
 	e.letGo(p)
+	p.unwake(e)
 	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)

@@ -93,7 +93,7 @@ func (s *Shard) effect(x *pending) {
 	case core.EffectProbe:
 		s.probe(x)
 	case core.EffectWake:
-		s.wakes.push(wake{at: x.effect.At, partition: x.p.id, number: task.Number})
+		x.p.wake(x.e, x.effect.At)
 	case core.EffectAlert:
 		s.alert(x)
 	case core.EffectReceived:

@@ -203,8 +203,8 @@ func (s *Shard) Owns(partition int) (epoch int64, ok bool) {
 // NextWake is when the shard next wants a commit cycle without mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
 	next := s.republishAt
-	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].at < next) {
-		next = s.wakes[0].at
+	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].wakes < next) {
+		next = s.wakes[0].wakes
 	}
 	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.agents.leftAt(), s.lookAt, s.fansAt} {
 		next = earlier(next, at)
@@ -273,7 +273,7 @@ func (s *Shard) abandon() {
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.told, s.firstNext, s.turns, s.fansAt = nil, nil, nil, 0
-	s.reorder, s.wakes, s.republishAt, s.evidenceAt = true, nil, 0, 0
+	s.reorder, s.republishAt, s.evidenceAt = true, 0, 0
 	s.cycle.endRound()
 }
 
@@ -290,7 +290,6 @@ func (s *Shard) Drop(partition int) {
 	}
 	s.reorder = true
 	s.plans.forget(partition)
-	s.wakes.forget(partition)
 	s.lookKeys()
 }
 

@@ -121,7 +121,8 @@ func (s *Shard) served(p *partition, slot *agentSlot) {
 			continue
 		}
 		e.waits &^= here
-		s.wakes.push(wake{at: s.cycle.now, partition: p.id, number: e.task.Number, served: true})
+		p.wake(e, s.cycle.now)
+		e.served = true
 	}
 	clear(slot.waiting[len(kept):])
 	slot.waiting = kept

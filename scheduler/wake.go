@@ -1,68 +1,61 @@
 package scheduler
 
-import "duly.dev/duly/internal/core"
+import (
+	"cmp"
+	"container/heap"
 
-// wake is one backoff or grace that ends.
-type wake struct {
-	at        core.Instant
-	partition int
-	number    int64
-	served    bool // its agent is there again
+	"duly.dev/duly/internal/core"
+)
+
+// wakeHeap are the tasks in flight that are to be woken, the earliest first. Of equals the order is that of their numbers, so
+// that one run is as the other.
+type wakeHeap []*entry
+
+func (h wakeHeap) Len() int { return len(h) }
+
+func (h wakeHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	return cmp.Or(cmp.Compare(a.wakes, b.wakes), cmp.Compare(a.task.Partition, b.task.Partition), cmp.Compare(a.task.Number, b.task.Number)) < 0
 }
 
-// wakeHeap is a binary heap by time.
-type wakeHeap []wake
+func (h wakeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].wakeAt, h[j].wakeAt = i, j
+}
 
-func (h *wakeHeap) push(w wake) {
-	*h = append(*h, w)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		up := (i - 1) / 2
-		if s[up].at <= s[i].at {
-			return
-		}
-		s[up], s[i] = s[i], s[up]
-		i = up
+// Push implements heap.Interface.
+func (h *wakeHeap) Push(x any) {
+	e := x.(*entry)
+	e.wakeAt = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop implements heap.Interface.
+func (h *wakeHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}
+
+// wake wakes a task in flight at an instant, unless it is woken before: what is due later is found then.
+func (p *partition) wake(e *entry, at core.Instant) {
+	switch {
+	case p.wakes == nil || p.tasks[e.task.Number] != e: // it is forgotten
+	case e.wakes == 0:
+		e.wakes = at
+		heap.Push(p.wakes, e)
+	case at < e.wakes:
+		e.wakes = at
+		heap.Fix(p.wakes, e.wakeAt)
 	}
 }
 
-func (h *wakeHeap) pop() wake {
-	s := *h
-	w := s[0]
-	last := len(s) - 1
-	s[0] = s[last]
-	*h = s[:last]
-	h.down(0)
-	return w
-}
-
-func (h *wakeHeap) down(i int) {
-	s := *h
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(s); c++ {
-			if s[c].at < s[least].at {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		s[least], s[i] = s[i], s[least]
-		i = least
-	}
-}
-
-// forget removes the wakes of a partition.
-func (h *wakeHeap) forget(partition int) {
-	kept := (*h)[:0]
-	for _, w := range *h {
-		if w.partition != partition {
-			kept = append(kept, w)
-		}
-	}
-	*h = kept
-	for i := len(kept)/2 - 1; i >= 0; i-- {
-		h.down(i)
+// unwake forgets when a task is to be woken.
+func (p *partition) unwake(e *entry) {
+	if e.wakes != 0 {
+		heap.Remove(p.wakes, e.wakeAt)
+		e.wakes, e.served = 0, false
 	}
 }

@@ -8,29 +8,43 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Wakes come out by time, whatever went in and whichever partition was
-// forgotten on the way.
+// Tasks are woken by time, each once, at the earliest instant at which it is to be, but those that have gone meanwhile.
 func TestWakeHeap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		var h wakeHeap
-		var want []core.Instant
-		forgotten := random.IntN(3)
-		for n := range random.IntN(40) {
-			w := wake{at: core.Instant(random.IntN(20)), partition: n % 3}
-			h.push(w)
-			if w.partition != forgotten {
-				want = append(want, w.at)
+		p := &partition{tasks: map[int64]*entry{}, wakes: &h}
+		want := map[int64]core.Instant{}
+		for n := range int64(10) {
+			p.tasks[n] = &entry{task: &core.Task{Number: n}}
+		}
+		for range random.IntN(60) {
+			n, at := random.Int64N(10), core.Instant(1+random.IntN(20))
+			switch before, is := want[n]; {
+			case random.IntN(5) == 0:
+				p.unwake(p.tasks[n])
+				delete(want, n)
+			case !is || at < before:
+				want[n] = at
+				fallthrough
+			default:
+				p.wake(p.tasks[n], at)
 			}
 		}
-		h.forget(forgotten)
-		slices.Sort(want)
+		if len(h) != len(want) {
+			t.Fatalf("%d wakes of %d tasks", len(h), len(want))
+		}
 		var got []core.Instant
 		for len(h) > 0 {
-			got = append(got, h.pop().at)
+			e := h[0]
+			if e.wakes != want[e.task.Number] {
+				t.Fatalf("task %d is woken at %d, want %d", e.task.Number, e.wakes, want[e.task.Number])
+			}
+			got = append(got, e.wakes)
+			p.unwake(e)
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("came out %v, want %v", got, want)
+		if !slices.IsSorted(got) {
+			t.Fatalf("came out %v", got)
 		}
 	}
 }

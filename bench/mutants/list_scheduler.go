@@ -305,9 +305,16 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "wakes-out-of-order", invariant: 11, file: "scheduler/wake.go",
-		old: "for i := len(kept)/2 - 1; i >= 0; i-- {", new: "for i := len(kept)/2 - 1; i > 0; i-- {",
-		fault: "timers are late after a partition was let go",
+		old: "\t\theap.Fix(p.wakes, e.wakeAt)\n", new: "",
+		fault: "a task that is to be woken sooner is woken late",
 		run:   "^TestWakeHeap$",
+	},
+	{
+		name: "wake-of-one-that-is-gone", invariant: 11, file: "scheduler/wake.go",
+		old: "\t\theap.Remove(p.wakes, e.wakeAt)\n", new: "",
+		fault: "a task that has ended is woken, and one that is woken again and again keeps a wake for each",
+		run:   "^(TestWakeHeap|TestOneWakeOfATask|TestDropForgetsWakes)$",
+		hangs: true,
 	},
 	{
 		name: "held-until-the-last", invariant: 11, file: "scheduler/held.go",
