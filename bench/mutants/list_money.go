@@ -6,13 +6,13 @@ var moneyMutants = []mutant{
 		name: "ask-of-any-input", invariant: 5, file: "internal/core/asks.go",
 		old: "t.Round, t.TakenUp, t.Input)", new: "t.Round, t.TakenUp, \"\")",
 		fault: "an approval of one amount is taken for another",
-		run:   "^(TestAskToken|TestEditVoidsAnswers|TestNewRoundAsksAgain)$",
+		run:   "^TestAskTokenNamesAll$",
 	},
 	{
 		name: "ask-of-any-version", invariant: 5, file: "internal/core/asks.go",
 		old: "p.Steps[i].Name, p.Version, t.Round", new: "p.Steps[i].Name, 1, t.Round",
 		fault: "an approval under one version of the plan is taken under another",
-		run:   "^TestAskToken$",
+		run:   "^TestAskTokenNamesAll$",
 	},
 	{
 		name: "old-answer-without-its-ask", invariant: 5, file: "internal/core/asks.go",

@@ -144,6 +144,33 @@ func TestAskToken(t *testing.T) {
 	}
 }
 
+// TestAskTokenNamesAll: what is asked of another task, step, version, round, taking up or input has another token.
+//
+// covers: W2
+func TestAskTokenNamesAll(t *testing.T) {
+	token := func(change func(*Task, *Plan)) string {
+		p := askPlan()
+		r := newRig(t, p)
+		r.birth(0)
+		change(r.task, &p)
+		return r.task.AskToken(&p, 1)
+	}
+	is := token(func(*Task, *Plan) {})
+	for name, change := range map[string]func(*Task, *Plan){
+		"type":     func(t *Task, _ *Plan) { t.Type += "2" },
+		"id":       func(t *Task, _ *Plan) { t.ID += "2" },
+		"step":     func(_ *Task, p *Plan) { p.Steps[1].Name += "2" },
+		"version":  func(_ *Task, p *Plan) { p.Version++ },
+		"round":    func(t *Task, _ *Plan) { t.Round++ },
+		"taken up": func(t *Task, _ *Plan) { t.TakenUp++ },
+		"input":    func(t *Task, _ *Plan) { t.Input = []byte(`{"amount":999900}`) },
+	} {
+		if other := token(change); other == is || other == "" {
+			t.Errorf("of another %s the token is %s too", name, other)
+		}
+	}
+}
+
 // TestNewRoundAsksAgain: the token of a round that was undone is not that of the next, though all else is the same.
 func TestNewRoundAsksAgain(t *testing.T) {
 	r := newRig(t, askPlan())
