@@ -141,13 +141,13 @@ func TestAlertsAreKept(t *testing.T) {
 	alert := func(id string) core.Alert {
 		return core.Alert{ID: id, Name: "streams", Node: "n1", Phase: core.AlertOnce, Severity: core.SeverityWarning, Text: "text", At: at}
 	}
+	if _, err := c.js.Publish(within(t), names.AlertSubject("streams"), []byte("no alert")); err != nil {
+		t.Fatal(err)
+	}
 	for _, id := range []string{"a", "a", "b"} {
 		if err := c.PublishAlert(within(t), alert(id)); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if _, err := c.js.Publish(within(t), names.AlertSubject("streams"), []byte("no alert")); err != nil {
-		t.Fatal(err)
 	}
 	// reads gives what a reader gets, until n have come; those in done are ended.
 	reads := func(n int, done ...string) (ids []string) {
