@@ -191,9 +191,14 @@ func (s *StepState) applyFound(r *Record) {
 }
 
 // applyUse keeps when a key was first used of a step that has waited for its agent: its retries have no rows, and one that
-// was answered, or has been heard, left a moment before. Of what two owners have sent that is not known.
-func (s *StepState) applyUse(r *Record) {
-	switch heard := r.At.Add(-heardAfter); {
+// was answered, or has been heard, left a moment before. Of what two owners have sent, and of a retry that its owner found
+// heard only when it was over, that is not known: then it counts from the start of the wait, at the latest.
+func (s *StepState) applyUse(r *Record, born Instant) {
+	heard := r.At.Add(-heardAfter)
+	if r.Kind == KindStarted && r.Due < heard {
+		heard = cmp.Or(s.Since, born)
+	}
+	switch {
 	case s.Awaits == 0 || s.Said != 0:
 	case r.EffectsPossibleUntil != 0 && s.Status == StepUndoing:
 		s.UndoUsed = cmp.Or(s.UndoUsed, s.Since)

@@ -488,9 +488,10 @@ func (s *storm) check() {
 	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) && !s.waitsForRoom() {
 		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
 	}
-	asked := slices.ContainsFunc(s.task.Steps, func(st StepState) bool { return st.probing() })
+	// After the database went back a step may be done again while a later one is at work: that one's failure waits for the answer.
+	beside := s.task.WentBackAt != 0 && s.task.Out() >= 0 || slices.ContainsFunc(s.task.Steps, func(st StepState) bool { return st.probing() })
 	for i := range s.task.Steps {
-		if s.task.State == StateProcessing && s.task.Steps[i].Status == StepFailed && asked { // the database went back, and the key of an earlier step is too old
+		if s.task.State == StateProcessing && s.task.Steps[i].Status == StepFailed && beside { // the database went back, and the key of an earlier step is too old
 			continue
 		}
 		if slices.Contains(never[s.task.State], s.task.Steps[i].Status) {

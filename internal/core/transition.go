@@ -36,7 +36,7 @@ func (t *Task) beginTransition(r *Record) {
 	}
 	if r.Kind == KindCancelled || r.Kind == KindUndoAsked {
 		if r.Step >= 0 {
-			t.Steps[r.Step].applyUse(r)
+			t.Steps[r.Step].applyUse(r, t.CreatedAt)
 		}
 		t.applyUndoAgain()
 	}
@@ -138,7 +138,7 @@ func (t *Task) applyToStep(r *Record) {
 		return
 	}
 	number := s.numberOut()
-	s.applyUse(r)
+	s.applyUse(r, t.CreatedAt)
 	s.Status, s.Attempt, s.EffectsPossibleUntil = r.StepStatus, r.Attempt, r.EffectsPossibleUntil
 	s.Out, s.Due, s.Resent = 0, 0, false
 	if r.Next < 0 {

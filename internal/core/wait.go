@@ -198,8 +198,10 @@ func (d *decision) overdue() error {
 			d.probeOver(i)
 		case s.Out == 0:
 			continue
-		case s.again() && d.at < s.Due:
-			d.heard(i)
+		case s.again():
+			if d.heard(i); d.at >= s.Due {
+				d.silent(i)
+			}
 		case d.at < s.Due:
 			continue
 		case s.kind == kindWait && d.at >= d.t.workUntil(d.p):
