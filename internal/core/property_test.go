@@ -182,7 +182,7 @@ func (s *storm) lateRetry() {
 		}
 		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+min(s.plan.Steps[i].CompleteBy, s.plan.Steps[i].KeyLasts)), committed.Deadline), Again: true}
 		if st.Status == StepUndoing {
-			e.Kind, e.At = EffectUndo, s.now.Add(OwnedFor+s.plan.Steps[i].UndoCompleteBy)
+			e.Kind, e.At = EffectUndo, s.now.Add(OwnedFor+min(s.plan.Steps[i].UndoCompleteBy, s.plan.Steps[i].KeyLasts))
 		}
 		// One of whose retries an agent has heard, or that resumed the wait, knows how old the key is.
 		did, ends := s.m.effect(effectKey{committed.Round, i}), st.Used.Add(s.plan.Steps[i].KeyLasts)
