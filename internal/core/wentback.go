@@ -23,10 +23,10 @@ func (d *decision) wentBack() error {
 		d.ev = &ev
 		return d.undo()
 	}
-	if d.t.Active() && !d.t.anyOut() && d.t.nextWake(d.p, d.at) == 0 {
+	if d.t.Active() && !d.wakeNext() && !d.t.anyOut() {
 		d.wakeAt(d.at) // what was between two tries now waits for steps before it
 	}
-	d.touchRow() // of a task that is being undone another step may be next
+	d.touchRow() // of a task that is being undone another step may be next, and sooner
 	return nil
 }
 
