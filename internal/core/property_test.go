@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -187,7 +188,7 @@ func (s *storm) lateRetry() {
 		// One of whose retries an agent has heard, or that resumed the wait, knows how old the key is.
 		did, ends := s.m.effect(effectKey{committed.Round, i}), st.Used.Add(s.plan.Steps[i].KeyLasts)
 		if st.Status == StepUndoing {
-			ends = st.Since.Add(s.plan.Steps[i].KeyLasts)
+			ends = cmp.Or(st.UndoUsed, st.Since).Add(s.plan.Steps[i].KeyLasts)
 		}
 		if did.did != 0 || did.undid != 0 {
 			e.At = min(e.At, ends)
