@@ -28,7 +28,7 @@ var moneyMutants = []mutant{
 	},
 	{
 		name: "edit-keeps-an-early-approval", invariant: 5, file: "internal/core/asks.go",
-		old: "s.kind != kindSignal || s.Status != StepDone && !s.Own().Early {", new: "s.kind != kindSignal || s.Status != StepDone {",
+		old: "s.kind != kindSignal || !s.Status.over() && !s.Own().Early {", new: "s.kind != kindSignal || !s.Status.over() {",
 		fault: "an answer that came before its step stays after an edit",
 		run:   "^TestEditVoidsAnswers$",
 	},

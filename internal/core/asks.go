@@ -77,14 +77,15 @@ func roundOf(token string) string {
 	return token
 }
 
-// voidAnswers are the signal steps whose answers are for another input, as places in the list: those that came early, and
-// those on which a step that is not over rests.
+// voidAnswers are the signal steps that an edit opens again, as places in the list: those that are over and on which a step
+// rests that is not, and those whose answer came early. One that its condition, a refusal or time skipped is among them: with
+// another input it may have to be asked.
 func (t *Task) voidAnswers(p *Plan) (void uint64) {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind != kindSignal || s.Status != StepDone && !s.Own().Early {
+		if s := &t.Steps[i]; s.kind != kindSignal || !s.Status.over() && !s.Own().Early {
 			continue
 		}
-		rests := t.Steps[i].Status != StepDone
+		rests := !t.Steps[i].Status.over()
 		for j := i + 1; j < len(t.Steps) && !rests; j++ {
 			rests = !t.Steps[j].Status.over() && p.Ancestors(j)&(1<<uint(i)) != 0
 		}

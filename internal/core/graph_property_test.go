@@ -949,11 +949,7 @@ func (l *graphLife) takeover() {
 		if st.Awaits == 0 || !l.c.one(3) {
 			continue
 		}
-		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(l.now.Add(OwnedFor+l.p.Steps[i].CompleteBy), committed.Deadline), Again: true}
-		if st.Status == StepUndoing {
-			e.Kind, e.At = EffectUndo, l.now.Add(OwnedFor+l.p.Steps[i].UndoCompleteBy)
-		}
-		l.w.send(e, committed.Round, true)
+		l.w.lateRetry(l.p, committed, i, l.now)
 	}
 	l.t = committed
 	l.tell("takeover: %s", l.t)

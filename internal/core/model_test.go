@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -116,6 +117,22 @@ func (m *model) effect(k effectKey) *effectAt {
 		m.effects[k] = &effectAt{}
 	}
 	return m.effects[k]
+}
+
+// lateRetry is a retry of step i by an owner that has lost the task: one whose retries an agent has heard, or that resumed the
+// wait, knows how old the key is.
+func (m *model) lateRetry(p *Plan, t *Task, i int, now Instant) {
+	s, ps := &t.Steps[i], &p.Steps[i]
+	e, used := Effect{Kind: EffectDo, Step: i, Seq: s.Awaits, At: min(now.Add(OwnedFor+min(ps.CompleteBy, ps.KeyLasts)), t.Deadline), Again: true}, s.Used
+	if s.Status == StepUndoing {
+		e.Kind, e.At, used = EffectUndo, now.Add(OwnedFor+min(ps.UndoCompleteBy, ps.KeyLasts)), cmp.Or(s.UndoUsed, s.Since)
+	}
+	if did := m.effect(effectKey{t.Round, i}); did.did != 0 || did.undid != 0 {
+		e.At = min(e.At, used.Add(ps.KeyLasts))
+	}
+	if e.At > now {
+		m.send(e, t.Round, true)
+	}
 }
 
 // find returns the try of that number, or nil.

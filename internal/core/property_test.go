@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -181,22 +180,7 @@ func (s *storm) lateRetry() {
 		if st.Awaits == 0 || !s.one("late retry", 3) {
 			continue
 		}
-		e := Effect{Kind: EffectDo, Step: i, Seq: st.Awaits, At: min(s.now.Add(OwnedFor+min(s.plan.Steps[i].CompleteBy, s.plan.Steps[i].KeyLasts)), committed.Deadline), Again: true}
-		if st.Status == StepUndoing {
-			e.Kind, e.At = EffectUndo, s.now.Add(OwnedFor+min(s.plan.Steps[i].UndoCompleteBy, s.plan.Steps[i].KeyLasts))
-		}
-		// One of whose retries an agent has heard, or that resumed the wait, knows how old the key is.
-		did, ends := s.m.effect(effectKey{committed.Round, i}), st.Used.Add(s.plan.Steps[i].KeyLasts)
-		if st.Status == StepUndoing {
-			ends = cmp.Or(st.UndoUsed, st.Since).Add(s.plan.Steps[i].KeyLasts)
-		}
-		if did.did != 0 || did.undid != 0 {
-			e.At = min(e.At, ends)
-		}
-		if e.At <= s.now {
-			continue
-		}
-		s.m.send(e, committed.Round, true)
+		s.m.lateRetry(s.plan, committed, i, s.now)
 	}
 }
 
