@@ -211,7 +211,11 @@ func (t *Task) applyToStep(r *Record) {
 	case KindUndoUnserved:
 		s.Alerted = s.Alerted || r.Reason != ""
 		s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
-		if r.Code == 0 && r.Attempt == 0 && r.EffectsPossibleUntil == 0 && s.UndoUsed == s.Since { // no agent has heard of it
+		switch {
+		case s.UndoUsed != s.Since:
+		case r.Code != 0 || r.EffectsPossibleUntil != 0:
+			s.UndoUsed-- // an agent has heard of it: see the next case
+		case r.Attempt == 0:
 			s.UndoUsed = 0
 		}
 	case KindUndone, KindUndoLate:
