@@ -249,6 +249,7 @@ func TestRefusedReadsAreTold(t *testing.T) {
 	p.Refuse()
 	n.over(at, "supervision", "owners", "plans")
 
+	before := n.alerts("partitions", "begin") // where its lease ran out while all was refused
 	second := g.proxy(t)
 	second.Refuse(pgfault.Refusal{Holds: "UPDATE partitions SET epoch", Code: "53100", Message: noSpace})
 	g.db = second.URL()
@@ -260,9 +261,11 @@ func TestRefusedReadsAreTold(t *testing.T) {
 		t.Fatal("http did not come up")
 	}
 	two.troubled("http://"+addr, "takeover", "No space left", 20*time.Second)
-	n.troubled(at, "partitions", "has none", 15*time.Second)
+	n.unready(at, "partitions", "has none", 15*time.Second)
+	n.toldOf("partitions", "has none", before+1)
 	second.Refuse()
-	n.over(at, "partitions")
+	n.over(at)
+	until(t, "partitions is told to be over", func() bool { return n.alerts("partitions", "end") == before+1 })
 	two.over("http://"+addr, "takeover")
 }
 
