@@ -61,6 +61,15 @@ func (t *Task) Step(step duly.Named) string {
 	return t.task.Steps[i].StatusWord()
 }
 
+// Ask is the token of what a signal step asks now, for [duly.Answer.To]; empty: it asks nothing.
+func (t *Task) Ask(step duly.Named) string {
+	i := t.plan.StepIndex(step.Name())
+	if i < 0 || t.task.Steps == nil {
+		return ""
+	}
+	return t.task.AskToken(t.plan, i)
+}
+
 // StepResult decodes the result of a step. Error: it has none, or another.
 func (t *Task) StepResult(step duly.Named, out any) error {
 	i := t.plan.StepIndex(step.Name())

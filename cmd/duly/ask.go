@@ -214,16 +214,9 @@ func (c *editCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
-	if err == nil {
-		data, err = c.open(std, data)
-	}
+	t, err := c.opened(ctx, std, &c.server, c.Type, c.ID)
 	if err != nil {
 		return err
-	}
-	var t task
-	if err := json.Unmarshal(data, &t); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	if err := c.needs("input", t.Input); err != nil {
 		return err
@@ -345,6 +338,7 @@ type signalCmd struct {
 	Refuse  string `help:"Refuse instead: why. The step fails with it."`
 	Ask     string `help:"The ask that it answers, as duly get shows it (default: what the step asks now, which is printed)."`
 	Key     string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
+	payloads
 	server
 }
 
@@ -365,11 +359,20 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	if c.Ask == "" {
-		t, err := c.task(ctx, taskType, id)
+		t, err := c.opened(ctx, std, &c.server, taskType, id)
+		if err == nil && payload != nil {
+			err = c.needs("input", t.Input)
+		}
 		if err != nil {
 			return err
 		}
 		c.Ask = t.asked(std.err, c.Step)
+	}
+	if payload != nil { // a refusal has none
+		var err error
+		if payload, err = c.encode(duly.Place{Type: taskType, Task: id, Step: c.Step}, payload, core.ResultBytesMax); err != nil {
+			return err
+		}
 	}
 	a := acting{Type: taskType, ID: id, Reason: c.Refuse, Key: c.Key, server: c.server}
 	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload, Ask: c.Ask}, false)

@@ -459,6 +459,17 @@ func TestActionsOnATask(t *testing.T) {
 			t.Errorf("%s: by %+v", args, e.doneBy)
 		}
 	}
+	// What is asked is shown, and the answer says that it is for that.
+	e.view.Steps = []core.StepView{{Name: "approve", Kind: core.SignalStep, Status: core.StepRunning.String(), Ask: "0.12ab"}}
+	e.run(exitDone, "signal order/o-1 approve true", `approve asks in round 0 of the input {"cents":1,"item":"lamp"}`)
+	if got := e.done[len(e.done)-1]; got.Ask != "0.12ab" {
+		t.Errorf("the answer is to %q", got.Ask)
+	}
+	e.run(exitDone, "signal order/o-1 approve true --ask 0.34cd")
+	if got := e.done[len(e.done)-1]; got.Ask != "0.34cd" {
+		t.Errorf("the answer is to %q", got.Ask)
+	}
+	e.view.Steps = nil
 	// What differs is shown before it is asked.
 	e.run(exitDone, "task edit order o-1 --reason why --input @"+file, `-  "cents": 1,`, `+  "cents": 2,`)
 	asked := len(e.done)

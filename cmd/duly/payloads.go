@@ -37,6 +37,21 @@ func (p *payloads) codec() (duly.Codec, error) {
 	return codec, nil
 }
 
+// opened is a task with its payloads decrypted, as far as the keys go.
+func (p *payloads) opened(ctx context.Context, std streams, s *server, taskType, id string) (t task, err error) {
+	data, err := s.read(ctx, taskPath(taskType, id), nil)
+	if err == nil {
+		data, err = p.open(std, data)
+	}
+	if err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(data, &t); err != nil {
+		return t, fmt.Errorf("answer of the API: %w", err)
+	}
+	return t, nil
+}
+
 // needs refuses to go on with a payload that open has left encrypted.
 func (p *payloads) needs(what string, payload []byte) error {
 	e, encrypted := seal.Of(payload)

@@ -177,7 +177,11 @@ func (t *task) note(s *step) string {
 	case kind == core.WaitStep && running:
 		parts = append(parts, "waits until "+s.CompleteBy)
 	case kind == core.SignalStep && running:
-		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s '{…}', or --refuse 'why'", s.CompleteBy, t.Type, t.ID, s.Name))
+		ask := ""
+		if s.Ask != "" {
+			ask = " --ask " + s.Ask
+		}
+		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s%s '{…}', or --refuse 'why'", s.CompleteBy, t.Type, t.ID, s.Name, ask))
 	case s.Status == core.SignalledWord:
 		parts = append(parts, "its signal has come, and is kept until the step begins")
 	case s.Children != nil && s.At != "":

@@ -17,7 +17,7 @@ const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":
 "created_at":"2030-01-01T00:00:00Z","start_at":"2030-01-01T01:00:00Z","why":"Step approve waits for its signal, until 2030-01-01T02:00:00Z.","steps":[
 {"name":"charge","agent":"payment.charge","status":"done","attempt":2,"by":"i-1@payment.charge","result":{"paid":1200},"at":"2030-01-01T01:00:01Z"},
 {"name":"night","kind":"wait","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T01:30:00Z","at":"2030-01-01T01:00:01Z"},
-{"name":"approve","kind":"signal","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T02:00:00Z","at":"2030-01-01T01:00:01Z"},
+{"name":"approve","kind":"signal","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T02:00:00Z","ask":"0.12ab","at":"2030-01-01T01:00:01Z"},
 {"name":"rows","kind":"each","agent":"","status":"running","attempt":1,"at":"2030-01-01T01:00:01Z","children":{"type":"row","count":9,"born":6,"running":2,"processed":2,"undone":1,"error":1}},
 {"name":"parcel","kind":"task","agent":"","status":"waiting","attempt":0,"children":{"type":"parcel","born":0,"running":0,"processed":0,"undone":0,"error":0}},
 {"name":"express","agent":"courier.book","when":"input.express","status":"skipped","attempt":0,"at":"2030-01-01T01:00:01Z"},

@@ -129,8 +129,9 @@ func New() *Shop {
 	s.Inspected = duly.NewPlan("inspection", 1, s.inspect).With(duly.TaskCompleteBy(time.Hour))
 	arrive := duly.NewWait[Return]("arrive", duly.For(5*time.Second))
 	items := duly.NewEach[Return]("items", s.Inspected, duly.Elements("input.items", 20), duly.After(arrive))
-	s.approve = duly.NewSignal[Return, Approval]("approve", duly.CompleteBy(4*time.Hour), duly.When("input.cents > 10000"), duly.After(items))
-	s.refund = duly.NewCheck[Return, Charged]("refund", "payment.refund", duly.After(s.approve))
+	s.approve = duly.NewSignal[Return, Approval]("approve", duly.AskRequired(), duly.CompleteBy(4*time.Hour), duly.When("input.cents > 10000"), duly.After(items))
+	// Money that was paid back is not taken again, so there is no undo: a refund that stays unclear is looked at by a person.
+	s.refund = duly.NewCheck[Return, Charged]("refund", "payment.refund", duly.After(s.approve), duly.OnExhausted(duly.PolicyError))
 	s.Returns = duly.NewPlan("return", 1, arrive, items, s.approve, s.refund).With(duly.TaskCompleteBy(24 * time.Hour))
 	post := duly.NewCheck[Statement, Printed]("post", "mail.post")
 	s.Statements = duly.NewPlan("statement", 1, post).With(duly.TaskCompleteBy(5*time.Minute + 10*time.Second)) // near after 10 s: the console shows what ends within 5 minutes

@@ -54,7 +54,7 @@ func TestReturns(t *testing.T) {
 	if waited := engine.Now().Sub(dear.Deadline().Add(-24 * time.Hour)); waited < 5*time.Second {
 		t.Errorf("the parcels were waited for %v", waited)
 	}
-	if err := dulytest.Signal(engine, s.Returns, "return-0", s.approve.Answer(Approval{By: "olga"})); err != nil {
+	if err := dulytest.Signal(engine, s.Returns, "return-0", s.approve.Answer(Approval{By: "olga"}).To(dear.Ask(s.approve))); err != nil {
 		t.Fatal(err)
 	}
 	engine.Run()

@@ -138,7 +138,11 @@ func sealed(r *operate.Request, view *core.View) *ingest.Refusal {
 	if _, encrypted := seal.Of(payload); encrypted {
 		return nil
 	}
-	return ingest.Refuse(422, ingest.CauseBody, "%s is not encrypted, and the input of %s is, with key %s: duly task %s --payload-keys encrypts it", field, core.QuoteShort(view.ID), core.QuoteShort(was.Key), r.Action)
+	command := "task " + string(r.Action)
+	if r.Action == operate.ActionSignal {
+		command = "signal"
+	}
+	return ingest.Refuse(422, ingest.CauseBody, "%s is not encrypted, and the input of %s is, with key %s: duly %s --payload-keys encrypts it", field, core.QuoteShort(view.ID), core.QuoteShort(was.Key), command)
 }
 
 // guarded reports whether a request is about the journal row that its sender saw: a task at rest moves only when it is

@@ -203,6 +203,10 @@ func TestSignalPage(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, rec.Code, code)
 		}
 	}
+	w.find("trip-1").view.Input = []byte(`{"duly.enc":"A256GCM-1","key":"k-7","data":"UVVJVEU="}`)
+	if body := get(t, h, at).Body.String(); strings.Contains(body, "<textarea") || !strings.Contains(body, "duly signal trip/trip-1 approve '{…}' --payload-keys FILE") {
+		t.Errorf("the dialog does not say how it is done with the key: %s", body)
+	}
 }
 
 // TestAnswersWaitedFor: the first screen counts what waits for an answer and leads to each of it and to the list, with the

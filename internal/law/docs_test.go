@@ -26,13 +26,14 @@ const (
 var topPages = []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
 
 // longPages are those that grow when they are not held.
-var longPages = []string{"docs/performance.md", "docs/reliability.md"}
+var longPages = []string{"docs/performance.md", "docs/reliability.md", moneyPage}
 
 const (
 	disasterPage = "docs/operations/disaster.md"
 	generatedDir = "docs/generated"
 	criteriaPage = "docs/operators-criteria.md"
 	guideDir     = "docs/guide"
+	moneyPage    = "docs/guide/money.md"
 	decisionsDir = "docs/decisions"
 )
 
@@ -86,6 +87,11 @@ func TestDocsPlanted(t *testing.T) {
 		{wire, "\n## Problem\n", "\n## Problem\n" + strings.Repeat("word ", 30) + "\n", "a line of"},
 		{wire, "\n## Problem\n", "\n## Problem\n\n| a | " + strings.Repeat("word ", 30) + "|\n|---|---|\n", "a cell of"},
 		{"docs/reliability.md", "\n## ", strings.Repeat("\n", linesMax) + "\n## ", "lines, want"},
+		{moneyPage, "\n## Never rounded\n", "\n## Never rounded\n\nNothing is lost.\n", "names no test"},
+		{moneyPage, "  <!-- TestAskToken -->\n", "", "names no test"},
+		{moneyPage, "<!-- TestScripts/16_resolved_by_hand -->", "", "names no test"},
+		{moneyPage, "TestAcceptedAnswerFitsItsSchema", "TestAcceptedAnswerFits", "no test TestAcceptedAnswerFits"},
+		{moneyPage, "TestScripts/16_resolved_by_hand", "TestScripts/16_resolved", "no subtest 16_resolved"},
 	} {
 		whole := text(t, test.page)
 		spoilt := strings.Replace(whole, test.old, test.new, 1)
@@ -256,6 +262,9 @@ func (s source) problems(page, text string) []string {
 	case path.Dir(page) == guideDir:
 		s.snippetProblems(text, bad)
 	}
+	if page == moneyPage {
+		s.promiseProblems(text, bad)
+	}
 	return all
 }
 
@@ -363,6 +372,44 @@ func disasterProblems(text string, bad func(string, ...any)) {
 			bad("%q does not say what tried it", title)
 		}
 	}
+}
+
+var (
+	noPromise = regexp.MustCompile("(?s:```.*?```)|<!-- code: \\S+ -->|(?m:^#.*$|^\\|.*\\|\\n\\|---.*$)")
+	promise   = regexp.MustCompile(`(?m)^(?:- |\|)`)
+	heldBy    = regexp.MustCompile(`<!-- (Test\w+(?:/\w+)?(?:, Test\w+(?:/\w+)?)*) -->[ |]*$`)
+)
+
+// promiseProblems wants each paragraph, item and row of a page to name at its end, in a comment, the tests that hold what it
+// promises. That the tests are there is for lineProblems to say, but for subtests.
+func (s source) promiseProblems(text string, bad func(string, ...any)) {
+	text = noPromise.ReplaceAllString(text, "\n\n")
+	for paragraph := range strings.SplitSeq(promise.ReplaceAllString(text, "\n\n$0"), "\n\n") {
+		paragraph = strings.TrimSpace(paragraph)
+		if strings.HasSuffix(paragraph, ":") || paragraph == "" { // what follows it says
+			continue
+		}
+		m := heldBy.FindStringSubmatch(paragraph)
+		if m == nil {
+			bad("%q names no test that holds it", paragraph)
+			continue
+		}
+		for name := range strings.SplitSeq(m[1], ", ") {
+			if test, subtest, is := strings.Cut(name, "/"); is && !s.hasSubtest(test, subtest) {
+				bad("%s has no subtest %s", test, subtest)
+			}
+		}
+	}
+}
+
+// hasSubtest reports whether a test of some folder has a subtest.
+func (s source) hasSubtest(test, name string) bool {
+	for folder, decls := range s.decls {
+		if decls[test] && s.subtest(folder, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // snippetOf names the file that holds the code which follows.

@@ -85,7 +85,7 @@ var requirements = []section{
 		{"I14", "A slow message does not hold up its batch", ""},
 		{"I15", "What cannot be decoded is filtered; the stream goes on", ""},
 		{"I16", "Parallelism, prefetch, batch and pools are bounded and tunable (prefetch and batch are constants: decision 021); explicit acknowledgement", ""},
-		{"I17", "Invalid input, a panic, a crash: failed as a whole, what succeeded is undone", "a handler that panics, or a result that cannot be sent, is tried again (W7)"},
+		{"I17", "Invalid input, a panic, a crash: failed as a whole, what succeeded is undone", ""},
 		{"I18", "Transient errors are tried again; after N it is final", ""},
 		{"I19", "After a scheduler's crash its transactions go on", ""},
 		{"I20", "Undo may be another system or a person", ""},

@@ -1,0 +1,162 @@
+package law
+
+import (
+	"go/ast"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+)
+
+// answer is what a door answers: a code, and the number of the cause.
+type answer struct{ code, cause int }
+
+// TestDoorsOnThePage holds the table of docs/reference/protocol.md to the source: what a door refuses stands there with its
+// code, every cause has a row, and "again" is said where, and only where, the same request may succeed.
+func TestDoorsOnThePage(t *testing.T) {
+	s := sources(t)
+	numbers := s.causes()
+	said := map[answer]bool{}
+	for _, row := range doorRows(t) {
+		again := strings.Contains(row.todo, "again")
+		for _, code := range row.codes {
+			if again == core.FinalCode(code) {
+				t.Errorf("code %d: %q", code, row.todo)
+			}
+			for _, cause := range row.causes {
+				said[answer{code, cause}] = true
+			}
+		}
+	}
+	used, found := map[int]bool{0: true}, 0 // 0: a message that NATS has brought and no door could read
+	for one := range s.refusals(numbers) {
+		found++
+		if used[one.cause] = true; !said[one] {
+			t.Errorf("%d %d is not on the page", one.code, one.cause)
+		}
+	}
+	if found < 30 || len(numbers) < 35 {
+		t.Fatalf("found %d refusals and %d causes", found, len(numbers))
+	}
+	for name, number := range numbers {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(said)), func(a answer) bool { return a.cause == number }) {
+			t.Errorf("%s, %d, is not on the page", name, number)
+		}
+		used[number] = true
+	}
+	for one := range said {
+		if !used[one.cause] {
+			t.Errorf("%d is on the page, and is no cause", one.cause)
+		}
+	}
+}
+
+// causes are the numbers of the causes by their names.
+func (s source) causes() map[string]int {
+	numbers := map[string]int{}
+	for _, node := range s.nodes("ingest") {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Cause") {
+			continue
+		}
+		if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
+			numbers[spec.Names[0].Name], _ = strconv.Atoi(lit.Value)
+		}
+	}
+	return numbers
+}
+
+// refusals are the codes and causes that stand side by side in the doors: as arguments, or as an element of a map.
+func (s source) refusals(numbers map[string]int) map[answer]bool {
+	all := map[answer]bool{}
+	note := func(code, cause ast.Expr) {
+		lit, ok := code.(*ast.BasicLit)
+		name := ""
+		switch cause := cause.(type) {
+		case *ast.Ident:
+			name = cause.Name
+		case *ast.SelectorExpr:
+			name = cause.Sel.Name
+		}
+		if ok && numbers[name] != 0 {
+			n, _ := strconv.Atoi(lit.Value)
+			all[answer{n, numbers[name]}] = true
+		}
+	}
+	for _, dir := range []string{"ingest", "internal/api", "internal/node"} {
+		for _, node := range s.nodes(dir) {
+			switch node := node.(type) {
+			case *ast.CallExpr:
+				if len(node.Args) > 1 {
+					note(node.Args[0], node.Args[1])
+				}
+			case *ast.KeyValueExpr:
+				note(node.Key, node.Value)
+			}
+		}
+	}
+	return all
+}
+
+// nodes are those of a folder's source, without its tests.
+func (s source) nodes(dir string) (all []ast.Node) {
+	for _, folder := range s.tree {
+		for _, f := range folder.files {
+			if folder.name == dir && !f.test {
+				ast.Inspect(f.ast, func(node ast.Node) bool {
+					all = append(all, node)
+					return true
+				})
+			}
+		}
+	}
+	return all
+}
+
+// doorRow is a row of the page of which the code is an error's.
+type doorRow struct {
+	codes, causes []int
+	todo          string
+}
+
+func doorRows(t *testing.T) (rows []doorRow) {
+	t.Helper()
+	_, rest, _ := strings.Cut(text(t, "docs/reference/protocol.md"), "\n### What a door answers\n")
+	_, rest, _ = strings.Cut(rest, "|---|---|---|---|\n")
+	for line := range strings.Lines(rest) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "| "), " | ")
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			return rows
+		case len(cells) != 4:
+			t.Fatalf("%d cells: %s", len(cells), line)
+		case cells[1] != "–":
+			rows = append(rows, doorRow{numbersOf(t, cells[0]), numbersOf(t, cells[1]), cells[3]})
+		}
+	}
+	return rows
+}
+
+// numbersOf are the numbers of a cell: "0, 7001, 7003–7011".
+func numbersOf(t *testing.T, cell string) (numbers []int) {
+	t.Helper()
+	for part := range strings.SplitSeq(cell, ", ") {
+		first, last, span := strings.Cut(part, "–")
+		if !span {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || from > to || to > from+20 || from != 0 && from < http.StatusBadRequest {
+			t.Fatalf("%q is neither a number nor a span of some", part)
+		}
+		for n := from; n <= to; n++ {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
