@@ -33,6 +33,12 @@ var moneyMutants = []mutant{
 		run:   "^TestEditVoidsAnswers$",
 	},
 	{
+		name: "edit-keeps-what-was-skipped", invariant: 5, file: "internal/core/asks.go",
+		old: "s.kind != kindSignal || !s.Status.over() && !s.Own().Early {", new: "s.kind != kindSignal || s.Status != StepDone && !s.Own().Early {",
+		fault: "nobody is asked about a large amount that was a small one before the edit",
+		run:   "^TestEditAsksWhatWasSkipped$",
+	},
+	{
 		name: "number-cut-to-a-double", invariant: 12, file: "internal/expr/value.go",
 		old: "err == nil && decimal.Same(canon, plainDouble(f)) {", new: "err == nil {",
 		fault: "an amount with more digits than a double has is rounded by an expression",

@@ -99,6 +99,34 @@ func TestEditVoidsAnswers(t *testing.T) {
 	}
 }
 
+// TestEditAsksWhatWasSkipped: nobody has approved the new input because nobody was asked about the old one.
+//
+// covers: W2
+func TestEditAsksWhatWasSkipped(t *testing.T) {
+	for name, ev := range map[string]Event{
+		"silence": {Kind: EventOverdue},
+		"refused": {Kind: EventSignal, Actor: person, Step: "approve", Code: 422, Reason: "no"},
+	} {
+		p := askPlan()
+		p.Steps[1].OnExhausted = PolicySkip
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(0)
+		if ev.Kind == EventOverdue {
+			r.now = r.task.Steps[1].Due
+		}
+		r.must(ev)
+		if r.task.Steps[1].Status != StepSkipped {
+			t.Fatalf("%s: %s", name, r.task)
+		}
+		r.refuses(2)
+		r.edited()
+		if r.task.Steps[1].Out == 0 || r.task.Steps[2].Out != 0 {
+			t.Errorf("%s: edited, and it goes on without asking: %s", name, r.task)
+		}
+	}
+}
+
 // TestAskToken: which answers are taken, by what they say of the ask: a token that is given must be that of the ask; one that
 // is not counts where there has been one ask, unless the step requires it.
 //
