@@ -11,7 +11,7 @@ BIN := bin
 
 heading = @printf '\n==> %s\n' '$(1)'
 
-.PHONY: help test test-parts test-all test-all-parts nightly release vulncheck test-compose deps fmt fmt-check vet lint law unit race nested e2e build demo sim sim-sqlite tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
+.PHONY: help test test-parts test-all test-all-parts nightly release vulncheck test-compose deps fmt fmt-check vet lint law unit race nested e2e build demo sim sim-sqlite lives tidy report clean-room docs bench bench-10k bench-50k clean licences mutants test-cockroach fuzz soak chaos chaos-short chaos-brief
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,7 +33,7 @@ test-all: deps ## what the gate leaves out: the race detector, other modules, fa
 test-all-parts: lint race nested chaos-brief test-compose vulncheck
 
 NIGHTLY_SEEDS ?= 1000000
-nightly: deps mutants fuzz soak ## searches for hours: mutants, fuzz, soak, simulator, ten minutes of faults a store
+nightly: deps mutants fuzz soak lives ## searches for hours: mutants, fuzz, soak, lives of tasks, simulator, ten minutes of faults a store
 	@$(MAKE) --no-print-directory sim SEEDS=$(NIGHTLY_SEEDS)
 	@$(MAKE) --no-print-directory sim-sqlite
 	@for store in postgres sqlite; do $(MAKE) --no-print-directory chaos CHAOS_STORE=$$store CHAOS_SECONDS=600; done
@@ -132,6 +132,11 @@ SQLITE_SEEDS ?= 1000
 sim-sqlite: ## seeds of the simulator on SQLite itself: make sim-sqlite SQLITE_SEEDS=1000
 	$(call heading,the simulator on SQLite)
 	@go run ./internal/sim/run -seeds $(SQLITE_SEEDS) -store sqlite
+
+LIVES ?= 400000
+lives: ## lives of single tasks against the core, from a seed of the day: make lives LIVES=400000
+	$(call heading,lives of tasks)
+	@go test -count=1 -timeout 0 ./internal/core -run '^(TestGraphs|TestStormThenCalm)$$' -graph.lives $(LIVES) -graph.seed $$(date +%s)000000 -rapid.checks $(LIVES)
 
 # -e, because tidy also looks up what only the tests of dependencies import, and a
 # module proxy need not have all of that; the build still says what is missing.
