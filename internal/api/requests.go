@@ -283,38 +283,20 @@ func (a *Requests) planOf(ctx context.Context, taskType string, version int64) (
 	return plan, nil
 }
 
-// fits holds what a request brings to the limits and schemas of a plan: a result to those of its step, an input to those
-// of the plan, and the task's input to those of the version that it is moved to.
+// fits holds what a request brings to the limits and schemas of a plan: see [core.Task.Fits].
 func (a *Requests) fits(ev *core.Event, plan *core.Plan, view *core.View) *ingest.Refusal {
-	input, by := ev.Input, plan
-	if ev.Kind == core.EventMigrate {
-		input, by = view.Input, ev.Plan
+	if plan != nil && len(ev.Input) > plan.InputMax {
+		return ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit of plan %s is %d", len(ev.Input), plan.Name, plan.InputMax)
 	}
-	if by != nil && len(input) > 0 {
-		if len(input) > by.InputMax && ev.Kind == core.EventEdit {
-			return ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit of plan %s is %d", len(input), by.Name, by.InputMax)
+	if i := view.Answers(plan, ev); i >= 0 && len(ev.Result) > plan.Steps[i].ResultMax {
+		step, what := &plan.Steps[i], "result of step"
+		if step.Kind == core.SignalStep {
+			what = "payload of signal"
 		}
-		if by.InputSchema != "" && a.cfg.CheckInput != nil {
-			if err := a.cfg.CheckInput(by, input); err != nil {
-				return ingest.Refuse(422, ingest.CauseInputSchema, "input does not fit the input schema of plan %s version %d: %v", by.Name, by.Version, err)
-			}
-		}
+		return ingest.Refuse(413, ingest.CauseBody, "%s %s has %d bytes, the limit is %d", what, step.Name, len(ev.Result), step.ResultMax)
 	}
-	i := view.Answers(plan, ev)
-	if i < 0 || len(ev.Result) == 0 {
-		return nil
-	}
-	step, what := &plan.Steps[i], "result of step"
-	if step.Kind == core.SignalStep {
-		what = "payload of signal"
-	}
-	if n := len(ev.Result); n > step.ResultMax {
-		return ingest.Refuse(413, ingest.CauseBody, "%s %s has %d bytes, the limit is %d", what, step.Name, n, step.ResultMax)
-	}
-	if step.Schema != "" && a.cfg.CheckSignal != nil {
-		if err := a.cfg.CheckSignal(step, ev.Result); err != nil {
-			return ingest.Refuse(422, ingest.CauseInputSchema, "the payload does not fit the schema of step %s: %v", step.Name, err)
-		}
+	if err := view.Fits(plan, ev, a.cfg.CheckInput, a.cfg.CheckSignal); err != nil {
+		return ingest.Refuse(422, ingest.CauseInputSchema, "%v", err)
 	}
 	return nil
 }
