@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -129,11 +130,11 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
 			return Asked{}, bad
 		}
-		taken.Outcome = asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
+		taken.Outcome = operate.Asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
 		return Asked{}, a.unread(&c, err)
 	default:
-		taken.Outcome = asked + "what the task did is undone; the state store could not be read, so its state is not known"
+		taken.Outcome = operate.Asked + "what the task did is undone; the state store could not be read, so its state is not known"
 	}
 	seq, bad := a.store(ctx, &c, taken.Partition)
 	if bad != nil {
@@ -210,9 +211,6 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	return nil
 }
 
-// asked begins the words of a request that was taken: its owner has not decided yet, and the task may change first.
-const asked = "asked: "
-
 // decide says what a request asks for, or refuses it: by what its payload has to fit, and by what the task's owner itself
 // would make of it, were it at the row that was read. What is asked for again after it was done is no error.
 func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View) (outcome string, bad *ingest.Refusal) {
@@ -235,7 +233,7 @@ func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View)
 	case !played && !slices.Contains(view.Possible, word(c.Kind)):
 		err = errors.New("its journal is not there to decide by")
 	case errors.Is(err, core.ErrStale) && view.State != core.StateProcessed && (c.Kind == core.EventCancel || c.Kind == core.EventUndo):
-		return asked + "nothing changes: " + said(err, view), nil
+		return operate.Asked + "nothing changes: " + said(err, view), nil
 	}
 	if err != nil {
 		code := 409
@@ -244,7 +242,7 @@ func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View)
 		}
 		return "", ingest.Refuse(code, ingest.CauseState, "task %s is %s: %s%s; %s", core.QuoteShort(c.ID), view.State, said(err, view), signalsOf(c, view), possible(view))
 	}
-	return asked + wish(c, view), nil
+	return operate.Asked + wish(c, view), nil
 }
 
 // said is what an error of the core says beside the task and its state.
