@@ -25,7 +25,7 @@ func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.F
 			if len(r.Data) > operate.ForecastBytesMax {
 				return fmt.Errorf("step %s of %s version %d has %d bytes, the limit is %d", r.Step, r.Type, r.Version, len(r.Data), operate.ForecastBytesMax)
 			}
-			if _, err := c.exec(qSaveForecast, words(node), words(r.Type), r.Version, words(r.Step), a.of.time(r.At), r.Data); err != nil {
+			if _, err := c.exec(qSaveForecast, operate.CleanText(node), operate.CleanText(r.Type), r.Version, operate.CleanText(r.Step), a.of.time(r.At), r.Data); err != nil {
 				return err
 			}
 		}
