@@ -140,20 +140,15 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 
 // ghosts reads all.
 func (c changes) ghosts() (map[ghostKey]operate.Ghost, error) {
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qGhostsAll), operate.GhostsMax+operate.GhostsAcceptedMax)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := map[ghostKey]operate.Ghost{}
-	for rows.Next() {
-		g, err := scanGhost(rows)
+	for row := range each(c.query(c.ctx, qGhostsAll, operate.GhostsMax+operate.GhostsAcceptedMax)) {
+		g, err := scanGhost(row)
 		if err != nil {
 			return nil, err
 		}
 		all[ghostKey{g.Agent, g.Key}] = g
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // LastBooks implements operate.BooksStore.

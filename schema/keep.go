@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -43,22 +44,54 @@ const (
 	qPauses      = `SELECT id, type, step, agent, label, until_at, at, by_name, reason FROM pauses ORDER BY at, id LIMIT ?1`
 )
 
+// querier asks the database, by itself or in a transaction.
+type querier interface {
+	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // scanAll reads the rows of a query.
-func scanAll[T any](ctx context.Context, r *reader, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := r.query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
 	var found []T
-	for rows.Next() {
-		v, err := scan(rows)
+	for row := range each(q.query(ctx, query, args...)) {
+		v, err := scan(row)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, v)
 	}
-	return found, rows.Err()
+	return found, nil
+}
+
+// scanned is a row, or the error that the query has ended with, as the last of its rows.
+type scanned struct {
+	rows *sql.Rows
+	err  error
+}
+
+// Scan reads the row. Error: it cannot be read, or there is none.
+func (s *scanned) Scan(to ...any) error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.rows.Scan(to...)
+}
+
+// each gives the rows of a query, and closes it at their end or when the loop is left.
+func each(rows *sql.Rows, err error) iter.Seq[*scanned] {
+	return func(yield func(*scanned) bool) {
+		if err == nil {
+			defer rows.Close()
+			for row := (&scanned{rows: rows}); rows.Next(); {
+				if !yield(row) {
+					return
+				}
+			}
+			err = rows.Err()
+		}
+		if err != nil {
+			yield(&scanned{err: err})
+		}
+	}
 }
 
 // PutToken implements operate.TokenStore. A token whose id is there is replaced.
@@ -188,23 +221,18 @@ func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
 
 // Settings implements operate.SettingStore.
 func (a *asked) Settings(ctx context.Context, prefix string) (map[string][]byte, error) {
-	rows, err := a.of.query(ctx, qSettings, keptMax)
-	if err != nil {
-		return nil, fmt.Errorf("settings: %w", err)
-	}
-	defer rows.Close()
 	found := map[string][]byte{}
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qSettings, keptMax)) {
 		var name string
 		var document []byte
-		if err := rows.Scan(&name, &document); err != nil {
+		if err := row.Scan(&name, &document); err != nil {
 			return nil, fmt.Errorf("settings: %w", err)
 		}
 		if strings.HasPrefix(name, prefix) {
 			found[name] = document
 		}
 	}
-	return found, rows.Err()
+	return found, nil
 }
 
 // DeleteSetting implements operate.SettingStore. One that is not there is no error.

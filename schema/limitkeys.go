@@ -184,22 +184,17 @@ func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]cor
 		return stored, nil
 	}
 	query, args := c.r.keyGrants(agent, keys)
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(c.query(c.ctx, query, args...)) {
 		g := core.Grant{Keyed: true}
 		var until instant
-		if err := rows.Scan(&g.Key, &g.Holder, &g.Wanted, &g.Places, &g.RateMilli, &until); err != nil {
+		if err := row.Scan(&g.Key, &g.Holder, &g.Wanted, &g.Places, &g.RateMilli, &until); err != nil {
 			return nil, err
 		}
 		g.Until = core.Instant(until)
 		of := grantsOf{true, g.Key}
 		stored[of] = append(stored[of], g)
 	}
-	return stored, rows.Err()
+	return stored, nil
 }
 
 // keyGrants is the query of the grants of keys.

@@ -183,34 +183,10 @@ func scanCounting(row interface{ Scan(...any) error }) (c core.Counting, err err
 
 // holders are those whose grants count, see core.Holders. Grants are to be read after it: who has counted has claimed.
 func (c changes) holders() (map[string]bool, error) {
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qCounted))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []core.Counting
-	for rows.Next() {
-		one, err := scanCounting(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return core.Holders(all), rows.Err()
+	all, err := scanAll(c.ctx, c, scanCounting, qCounted)
+	return core.Holders(all), err
 }
 
-func (c changes) grants(agent string) (all []core.Grant, err error) {
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qGrants), operate.CleanText(agent), grantsMax)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		g, err := scanGrant(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, g)
-	}
-	return all, rows.Err()
+func (c changes) grants(agent string) ([]core.Grant, error) {
+	return scanAll(c.ctx, c, scanGrant, qGrants, operate.CleanText(agent), grantsMax)
 }

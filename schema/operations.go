@@ -235,15 +235,10 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 // delta is by how much a tally changes with its members.
 func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.Outcome) (operate.Tally, error) {
 	var delta operate.Tally
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qOutcomes+c.r.rows(2, `ordinal INT8`)+`)`), append([]any{operation}, c.r.rowArgs(ordinals)...)...)
-	if err != nil {
-		return delta, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(c.query(c.ctx, qOutcomes+c.r.rows(2, `ordinal INT8`)+`)`, append([]any{operation}, c.r.rowArgs(ordinals)...)...)) {
 		var ordinal int64
 		var outcome string
-		if err := rows.Scan(&ordinal, &outcome); err != nil {
+		if err := row.Scan(&ordinal, &outcome); err != nil {
 			return delta, err
 		}
 		if from := delta.Of(operate.Outcome(outcome)); from != nil {
@@ -251,7 +246,7 @@ func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.
 		}
 		*delta.Of(to[ordinal])++
 	}
-	return delta, rows.Err()
+	return delta, nil
 }
 
 // DropExpired implements operate.OperationStore. What is cut off goes on the next time, and so does
