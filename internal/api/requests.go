@@ -34,6 +34,8 @@ type RequestsConfig struct {
 	// submission that was accepted is a task some milliseconds later.
 	UnknownFor time.Duration
 	Now        func() time.Time // time.Now, unless said
+	// Unread reports whether a submission to a partition from before a time is not read yet; nil: all are.
+	Unread func(ctx context.Context, partition int, before core.Instant) (bool, error)
 	// KnownType reports whether a plan of that type is stored; nil: every type is known.
 	KnownType func(ctx context.Context, taskType string) (bool, error)
 	// Plan reads a version of a plan, 0 for the newest; nil where there is none. Without it the owner alone looks.
@@ -99,7 +101,7 @@ func ActorAt(claimed, door string) string {
 // Ask looks at the task and stores the request, unless it is known to change nothing.
 // Between the look and the owner's decision the task may go on: the owner has the last
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
-// UnknownFor and ControlMax together at most.
+// twice UnknownFor and ControlMax together at most.
 func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
 	if bad := ingest.CheckTask(c.Type, c.ID); bad != nil {
 		return Asked{}, bad
@@ -126,6 +128,8 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		}
 	case errors.Is(err, core.ErrNotFound) && !c.EvenIfUnknown:
 		return Asked{}, a.unknown(ctx, &c)
+	case errors.Is(err, errUndecided):
+		return Asked{}, ingest.Refuse(503, ingest.CauseUndecided, "task %s: %v; ask again", core.QuoteShort(c.ID), err).After(ingest.RetryLog)
 	case errors.Is(err, core.ErrNotFound):
 		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
 			return Asked{}, bad
@@ -167,21 +171,36 @@ func (a *Requests) unread(c *core.Control, err error) *ingest.Refusal {
 	return ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 }
 
+var errUndecided = errors.New("what was submitted before is not read yet, so whether it is there is not decided")
+
 // look reads the task. An id that may be on its way to become one is looked for a while,
 // unless it does not matter.
 func (a *Requests) look(ctx context.Context, c *core.Control, partition int) (core.View, error) {
-	until := time.Now().Add(a.cfg.UnknownFor)
+	came, until := core.InstantOf(a.cfg.Now()), time.Now().Add(a.cfg.UnknownFor)
 	for {
 		read, done := context.WithTimeout(ctx, a.cfg.ReadMax)
+		settled := !time.Now().Before(until) && !a.unreadBefore(read, partition, came)
 		view, err := a.reader.Get(read, partition, c.ID)
 		done()
-		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
+		switch {
+		case !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || settled:
 			return view, err
+		case !time.Now().Before(until.Add(a.cfg.UnknownFor)):
+			return view, errUndecided
 		}
 		if pause.For(ctx, min(unknownLook, a.cfg.UnknownFor)) != nil {
 			return view, err
 		}
 	}
+}
+
+// unreadBefore reports whether there may be a submission to a partition from before a time that is not read yet.
+func (a *Requests) unreadBefore(ctx context.Context, partition int, came core.Instant) bool {
+	if a.cfg.Unread == nil {
+		return false
+	}
+	unread, err := a.cfg.Unread(ctx, partition, came)
+	return unread || err != nil
 }
 
 // unknown says that there is no such task, and what else could be meant.
