@@ -78,13 +78,14 @@ func roundOf(token string) string {
 }
 
 // voidAnswers are the signal steps whose answers are for another input, as places in the list: those that came early, and
-// those on which a step that is not over rests.
+// those on which a step that is not over rests. That nothing had to be asked is such an answer: a condition is of the input.
 func (t *Task) voidAnswers(p *Plan) (void uint64) {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind != kindSignal || s.Status != StepDone && !s.Own().Early {
+		over := t.Steps[i].Status == StepDone || t.Steps[i].Status == StepSkipped
+		if s := &t.Steps[i]; s.kind != kindSignal || !over && !s.Own().Early {
 			continue
 		}
-		rests := t.Steps[i].Status != StepDone
+		rests := !over
 		for j := i + 1; j < len(t.Steps) && !rests; j++ {
 			rests = !t.Steps[j].Status.over() && p.Ancestors(j)&(1<<uint(i)) != 0
 		}
@@ -116,7 +117,7 @@ func (v *View) Voids() []string { return v.task.Voids(v.plan) }
 func (t *Task) applyVoid(void uint64) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; void&(1<<uint(i)) != 0 {
-			t.Reopened = t.Reopened || s.Status == StepDone
+			t.Reopened = t.Reopened || s.Status == StepDone || s.Status == StepSkipped
 			*s = StepState{kind: s.kind, own: &StepOwn{}} // there are rows of it
 		}
 	}
