@@ -135,7 +135,7 @@ func (w *World) Ports(l *live.Live) api.Ports {
 
 // acceptLoss knows one stream, which lacks three messages.
 func acceptLoss(_ context.Context, stream string) (uint64, error) {
-	if stream != "DULY_TASKS" {
+	if stream != "TASKS" {
 		return 0, core.ErrNotFound
 	}
 	return 3, nil
