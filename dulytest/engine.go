@@ -415,15 +415,26 @@ func (e *Engine) Cancel(id, reason string) error {
 	return e.ask(id, core.Event{Kind: core.EventCancel, Reason: reason})
 }
 
-// Undo asks that a task be undone, as an operator does: also one that is processed. Error: it is refused.
-func (e *Engine) Undo(id, reason string) error {
-	return e.ask(id, core.Event{Kind: core.EventUndo, Reason: reason})
+// Found is what an operator has seen at a service whose key is too old to be used.
+type Found core.ProbeOutcome
+
+const (
+	// Absent, of a resubmit: the step has no effect there.
+	Absent = Found(core.ProbeAbsent)
+	// Done, of an undo: what is to be undone is still there.
+	Done = Found(core.ProbeDone)
+)
+
+// Undo asks that a task be undone, as an operator does: also one that is processed. found is for keys that are older than
+// [duly.KeyLasts]. Error: it is refused.
+func (e *Engine) Undo(id, reason string, found ...Found) error {
+	return e.ask(id, core.Event{Kind: core.EventUndo, Reason: reason, Found: core.ProbeOutcome(cmp.Or(found...))})
 }
 
-// Resubmit asks that a task in error go on at the step that failed, and one that is undone begin again. Error: it is
-// refused.
-func (e *Engine) Resubmit(id, reason string) error {
-	return e.ask(id, core.Event{Kind: core.EventResubmit, Reason: reason})
+// Resubmit asks that a task in error go on at the step that failed, and one that is undone begin again. found is as of
+// [Engine.Undo]. Error: it is refused.
+func (e *Engine) Resubmit(id, reason string, found ...Found) error {
+	return e.ask(id, core.Event{Kind: core.EventResubmit, Reason: reason, Found: core.ProbeOutcome(cmp.Or(found...))})
 }
 
 func (e *Engine) ask(id string, ev core.Event) error {

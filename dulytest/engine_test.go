@@ -85,6 +85,47 @@ func TestTaskIsProcessed(t *testing.T) {
 	}
 }
 
+// An operator has to say what is there of a key that its service may have forgotten.
+func TestFound(t *testing.T) {
+	pay := duly.NewStep[Cart, Bill]("pay", "payment.charge", duly.KeyLasts(time.Hour), duly.OnExhausted(duly.PolicyError))
+	engine := dulytest.NewEngine(t)
+	silent := engine.On(pay).Silent()
+	order := dulytest.Submit(engine, duly.NewPlan("order", 1, pay), "order-1", Cart{Cents: 1})
+	engine.Run()
+	order.WantError(pay)
+	engine.Advance(time.Hour)
+	for _, found := range [][]dulytest.Found{nil, {dulytest.Done}} {
+		if err := engine.Resubmit("order-1", "again", found...); !errors.Is(err, duly.ErrRefused) {
+			t.Errorf("resubmit of an old key, found %v: %v", found, err)
+		}
+	}
+	silent.Stop()
+	engine.On(pay).Answer(Bill{})
+	if err := engine.Resubmit("order-1", "the bank has nothing", dulytest.Absent); err != nil {
+		t.Error(err)
+	}
+	engine.Run()
+	order.WantProcessed()
+	down := engine.On(pay).Undo().Fail(errors.New("down"))
+	if err := engine.Undo("order-1", "sent back"); err != nil {
+		t.Error(err)
+	}
+	engine.Run()
+	order.WantError(pay)
+	engine.Advance(time.Hour)
+	for _, found := range [][]dulytest.Found{nil, {dulytest.Absent}} {
+		if err := engine.Undo("order-1", "again", found...); !errors.Is(err, duly.ErrRefused) {
+			t.Errorf("undo by an old key, found %v: %v", found, err)
+		}
+	}
+	down.Stop()
+	if err := engine.Undo("order-1", "the charge stands", dulytest.Done); err != nil {
+		t.Error(err)
+	}
+	engine.Run()
+	order.WantUndone(pay)
+}
+
 // Every way in which an answer may not come leads to another attempt and, when they are exhausted, to an undo of what
 // may have taken effect.
 func TestRules(t *testing.T) {

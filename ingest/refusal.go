@@ -38,7 +38,7 @@ const (
 	CauseOutcome        = 7032 // it may be stored or not
 	CauseStopping       = 7033 // the door is closing
 	CausePlans          = 7034 // the plans could not be read
-	CauseUndecided      = 7035 // not stored: another submission under the id was accepted a moment ago, and is no task yet
+	CauseUndecided      = 7035 // not stored: what was submitted a moment ago, under the id or before a request about it, is no task yet
 	CauseMethod         = 7040 // HTTP: no such method here
 	CauseNotFound       = 7041 // HTTP: no such path or task
 	CauseConflict       = 7042 // HTTP: the id is a task with another input

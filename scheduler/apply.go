@@ -552,13 +552,9 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 			return why, err
 		}
 	}
-	if ev.Kind == core.EventEdit {
-		if err := s.checkInput(e.plan, ev.Input); err != nil {
-			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, err), nil
-		}
-	}
-	why = s.checkAnswer(e, ev)
-	if why == nil {
+	if why = e.task.Fits(e.plan.known(), ev, s.cfg.CheckInput, s.cfg.CheckSignal); why != nil {
+		why = fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, why)
+	} else {
 		why = s.event(p, e, ev)
 	}
 	if ev.Kind == core.EventSignal {

@@ -14,6 +14,13 @@ import (
 // leftLimits are those of which places are left behind.
 var leftLimits = map[string]core.Limit{"limit": {Agent: "agent.a", Concurrent: 3, Revision: 1}, "keys": perKey("agent.a", 3, 0)}
 
+// ofEach plays a test with each kind of limit.
+func ofEach(t *testing.T, nodes int, limits map[string]core.Limit, play func(*testing.T, *limitRig)) {
+	for name, l := range limits {
+		t.Run(name, func(t *testing.T) { play(t, newLimitRig(t, nodes, l)) })
+	}
+}
+
 // want checks how many do commands of the limited agent are out.
 func (r *limitRig) want(n int, when string) {
 	r.t.Helper()
@@ -44,44 +51,38 @@ func (r *limitRig) finishAll(owner map[int]int) {
 // ended: long before the node's own grant would end.
 // covers: L6
 func TestDeadNodesPlaces(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 3, l)
-			r.submit(0, 6)
-			r.run(time.Second)
-			r.want(3, "before the node dies")
-			r.nodes[0].dead = true
-			r.submit(2, 3)
-			r.run(2 * time.Second)
-			r.want(3, "while no one has taken the partition over")
-			r.adopt(1, 0)
-			r.run(time.Second)
-			r.want(3, "when its successor has taken over")
-			for range 2 {
-				r.finishAll(map[int]int{0: 1})
-				r.run(3 * time.Second)
-				r.want(3, "when the places of the dead node's commands are free")
-			}
-		})
-	}
+	ofEach(t, 3, leftLimits, func(_ *testing.T, r *limitRig) {
+		r.submit(0, 6)
+		r.run(time.Second)
+		r.want(3, "before the node dies")
+		r.nodes[0].dead = true
+		r.submit(2, 3)
+		r.run(2 * time.Second)
+		r.want(3, "while no one has taken the partition over")
+		r.adopt(1, 0)
+		r.run(time.Second)
+		r.want(3, "when its successor has taken over")
+		for range 2 {
+			r.finishAll(map[int]int{0: 1})
+			r.run(3 * time.Second)
+			r.want(3, "when the places of the dead node's commands are free")
+		}
+	})
 }
 
 // Between a takeover and the new owner's first claim nothing of the former owner's is free: what it had out is counted nowhere
 // else.
 func TestPlacesOfATakeover(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 3, l)
-			r.submit(0, 3)
-			r.run(time.Second)
-			r.nodes[0].dead = true
-			r.adopt(1, 0)
-			r.nodes[1].dead = true // it stands still
-			r.submit(2, 3)
-			r.run(3 * time.Second)
-			r.want(3, "before they are counted")
-		})
-	}
+	ofEach(t, 3, leftLimits, func(_ *testing.T, r *limitRig) {
+		r.submit(0, 3)
+		r.run(time.Second)
+		r.nodes[0].dead = true
+		r.adopt(1, 0)
+		r.nodes[1].dead = true // it stands still
+		r.submit(2, 3)
+		r.run(3 * time.Second)
+		r.want(3, "before they are counted")
+	})
 }
 
 // A partition is counted when all that it has out is claimed, however many turns of claims that takes.
@@ -126,48 +127,42 @@ func TestCountedWhenAllIsClaimed(t *testing.T) {
 // A node that lets a partition go uses the places of what it had out there as soon as the next owner counts them, not only
 // when these commands are over.
 func TestPlacesOfAPartitionThatMoves(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 2, l)
-			r.submit(0, 3)
-			r.run(time.Second)
-			r.adopt(0, 2)
-			r.adopt(1, 0)
-			r.nodes[0].shard().Drop(0)
-			r.run(2 * time.Second)
-			r.finishAll(map[int]int{0: 1})
-			r.tasksOf(0, 2, 3)
-			r.run(2 * time.Second)
-			r.want(3, "at the node that let the others go")
-		})
-	}
+	ofEach(t, 2, leftLimits, func(_ *testing.T, r *limitRig) {
+		r.submit(0, 3)
+		r.run(time.Second)
+		r.adopt(0, 2)
+		r.adopt(1, 0)
+		r.nodes[0].shard().Drop(0)
+		r.run(2 * time.Second)
+		r.finishAll(map[int]int{0: 1})
+		r.tasksOf(0, 2, 3)
+		r.run(2 * time.Second)
+		r.want(3, "at the node that let the others go")
+	})
 }
 
 // The places of what a node has left behind are the next owner's when that counts it: the node has none of them before it has
 // claimed again.
 func TestPlacesGoWithTheirCommands(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 2, l)
-			r.adopt(0, 2)
-			r.submit(0, 3)
-			r.run(time.Second)
-			r.nodes[0].shard().Drop(0)
-			r.tasksOf(0, 2, 3)
-			r.work(r.nodes[0])
-			r.while = func(int) { // before the node asks who counts them
-				r.adopt(1, 0)
-				r.work(r.nodes[1])
-				r.turn(r.nodes[1])
-			}
-			r.turn(r.nodes[0])
-			r.work(r.nodes[0])
-			r.want(3, "when the next owner counts them")
-			r.finishAll(map[int]int{0: 1})
-			r.run(2 * time.Second)
-			r.want(3, "when they have ended")
-		})
-	}
+	ofEach(t, 2, leftLimits, func(_ *testing.T, r *limitRig) {
+		r.adopt(0, 2)
+		r.submit(0, 3)
+		r.run(time.Second)
+		r.nodes[0].shard().Drop(0)
+		r.tasksOf(0, 2, 3)
+		r.work(r.nodes[0])
+		r.while = func(int) { // before the node asks who counts them
+			r.adopt(1, 0)
+			r.work(r.nodes[1])
+			r.turn(r.nodes[1])
+		}
+		r.turn(r.nodes[0])
+		r.work(r.nodes[0])
+		r.want(3, "when the next owner counts them")
+		r.finishAll(map[int]int{0: 1})
+		r.run(2 * time.Second)
+		r.want(3, "when they have ended")
+	})
 }
 
 // A grant from before a takeover is not used after it, whether it was taken or is in the mail: others may have it by now.
@@ -204,29 +199,26 @@ func TestGrantOfAnEarlierTerm(t *testing.T) {
 
 // Retries at an agent that is not there use up none of its rate beyond what it allows: when the agent is back its tasks begin.
 func TestRetriesKeepToTheRate(t *testing.T) {
-	for name, l := range map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 2000, Revision: 1}, "keys": perKey("agent.a", 0, 2000)} {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 1, l)
-			r.submit(0, 30)
-			r.run(16 * time.Second)
-			tries := 0
-			for range 60 { // no agent takes its commands
-				for _, c := range r.out {
-					r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy)})
-					tries++
-				}
-				r.out = nil
-				r.run(time.Second)
+	ofEach(t, 1, map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 2000, Revision: 1}, "keys": perKey("agent.a", 0, 2000)}, func(t *testing.T, r *limitRig) {
+		r.submit(0, 30)
+		r.run(16 * time.Second)
+		tries := 0
+		for range 60 { // no agent takes its commands
+			for _, c := range r.out {
+				r.nodes[0].sched.Committers()[0].Inbox().Unserved(core.Reply{Partition: c.Partition, Number: c.Number, Seq: c.Seq, Token: core.TokenOf(c.Copy)})
+				tries++
 			}
-			if most := 2*(16+60) + 10; tries < 10 || tries > most {
-				t.Fatalf("%d tries in 76 seconds, want 10 to %d", tries, most)
-			}
-			r.submit(0, 2)
-			if left := r.run(10 * time.Second); left < 15 {
-				t.Fatalf("%d commands left in ten seconds, the rate is 2 a second", left)
-			}
-		})
-	}
+			r.out = nil
+			r.run(time.Second)
+		}
+		if most := 2*(16+60) + 10; tries < 10 || tries > most {
+			t.Fatalf("%d tries in 76 seconds, want 10 to %d", tries, most)
+		}
+		r.submit(0, 2)
+		if left := r.run(10 * time.Second); left < 15 {
+			t.Fatalf("%d commands left in ten seconds, the rate is 2 a second", left)
+		}
+	})
 }
 
 // What a claim comes to whose answer comes when the shard has taken another partition over is not used, and is given back.
@@ -299,69 +291,60 @@ func TestTaskWithoutItsPlanIsNotCounted(t *testing.T) {
 
 // A takeover that fails again and again while it loads what is out counts that once.
 func TestTakeoversThatFail(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 2, l)
-			r.submit(0, 3)
+	ofEach(t, 2, leftLimits, func(t *testing.T, r *limitRig) {
+		r.submit(0, 3)
+		r.run(time.Second)
+		n := r.nodes[0]
+		n.shard().Drop(0)
+		r.loads = true
+		for range 20 {
+			if _, err := n.shard().Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
+				t.Fatal(err)
+			}
 			r.run(time.Second)
-			n := r.nodes[0]
-			n.shard().Drop(0)
-			r.loads = true
-			for range 20 {
-				if _, err := n.shard().Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
-					t.Fatal(err)
-				}
-				r.run(time.Second)
+		}
+		for _, g := range append(r.store.GrantsOf("agent.a"), r.store.GrantsOfKey("agent.a", "")...) {
+			if g.Places > 0 {
+				t.Errorf("what was out is over, and the node has %+v", g)
 			}
-			for _, g := range append(r.store.GrantsOf("agent.a"), r.store.GrantsOfKey("agent.a", "")...) {
-				if g.Places > 0 {
-					t.Errorf("what was out is over, and the node has %+v", g)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // A takeover that fails keeps the other partitions of its committer from nothing: their grants are used on.
 func TestFailedTakeoverKeepsGrants(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 2, l)
-			n := r.nodes[0]
-			r.submit(0, 9)
-			r.run(time.Second)
-			for range 2 {
-				r.loads = true
-				if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
-					t.Fatal(err)
-				}
-				r.finishAll(nil)
-				r.work(n)
-				r.want(3, "after it")
+	ofEach(t, 2, leftLimits, func(t *testing.T, r *limitRig) {
+		n := r.nodes[0]
+		r.submit(0, 9)
+		r.run(time.Second)
+		for range 2 {
+			r.loads = true
+			if _, err := n.shard().Adopt(t.Context(), r.now, 1, scheduler.Ground{Stream: "stream-1"}); !errors.Is(err, errCut) {
+				t.Fatal(err)
 			}
-		})
-	}
+			r.finishAll(nil)
+			r.work(n)
+			r.want(3, "after it")
+		}
+	})
 }
 
 // What a committer may use is claimed again as soon as it has taken a partition over.
 func TestClaimAfterATakeover(t *testing.T) {
-	for name, l := range leftLimits {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 2, l)
-			n := r.nodes[0]
-			r.submit(0, 9)
-			r.run(time.Second)
-			r.adopt(0, 1)
-			for range 3 {
-				if r.work(n); n.sched.AsksForLimitTurn() {
-					r.turn(n)
-				}
+	ofEach(t, 2, leftLimits, func(_ *testing.T, r *limitRig) {
+		n := r.nodes[0]
+		r.submit(0, 9)
+		r.run(time.Second)
+		r.adopt(0, 1)
+		for range 3 {
+			if r.work(n); n.sched.AsksForLimitTurn() {
+				r.turn(n)
 			}
-			r.finishAll(map[int]int{1: 0})
-			r.work(n)
-			r.want(3, "after it")
-		})
-	}
+		}
+		r.finishAll(map[int]int{1: 0})
+		r.work(n)
+		r.want(3, "after it")
+	})
 }
 
 // A retry of a command that waits for its agent does not leave when it may be at work after the end of the grant.
@@ -394,23 +377,20 @@ func TestRetryOutlastsNoGrant(t *testing.T) {
 
 // Takeovers give a committer no calls of a rate.
 func TestTakeoversKeepToTheRate(t *testing.T) {
-	for name, l := range map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 100, Revision: 1}, "keys": perKey("agent.a", 0, 100)} {
-		t.Run(name, func(t *testing.T) {
-			r := newLimitRig(t, 20, l)
-			for _, n := range r.nodes[1:] {
-				n.dead = true
-			}
-			r.submit(0, 50)
-			left := r.run(200 * time.Millisecond)
-			for i := range 19 {
-				r.adopt(0, i+1)
-				left += r.run(200 * time.Millisecond)
-			}
-			if left > 2 {
-				t.Fatalf("%d commands left in four seconds, the rate is one in ten seconds", left)
-			}
-		})
-	}
+	ofEach(t, 20, map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 100, Revision: 1}, "keys": perKey("agent.a", 0, 100)}, func(t *testing.T, r *limitRig) {
+		for _, n := range r.nodes[1:] {
+			n.dead = true
+		}
+		r.submit(0, 50)
+		left := r.run(200 * time.Millisecond)
+		for i := range 19 {
+			r.adopt(0, i+1)
+			left += r.run(200 * time.Millisecond)
+		}
+		if left > 2 {
+			t.Fatalf("%d commands left in four seconds, the rate is one in ten seconds", left)
+		}
+	})
 }
 
 // tasksOf gives a node so many orders of a partition.

@@ -147,6 +147,14 @@ type planRef struct {
 	counts *typeCounts
 }
 
+// known is the plan; nil: there is none that this node can read.
+func (r *planRef) known() *core.Plan {
+	if r == nil {
+		return nil
+	}
+	return r.plan
+}
+
 func newPartition(st core.PartitionState) *partition {
 	return &partition{
 		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, taken: st,

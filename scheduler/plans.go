@@ -89,33 +89,6 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 	b.readAt, b.old = now, false
 }
 
-// checkInput says whether an input fits the input schema of a plan, where that has one.
-func (s *Shard) checkInput(ref *planRef, input []byte) error {
-	if ref == nil || ref.plan.InputSchema == "" || s.cfg.CheckInput == nil {
-		return nil
-	}
-	if err := s.cfg.CheckInput(ref.plan, input); err != nil {
-		return fmt.Errorf("input does not fit the input schema of plan %s version %d: %w", ref.plan.Name, ref.plan.Version, err)
-	}
-	return nil
-}
-
-// checkAnswer says whether what a signal or an accept gives as a step's result fits the schema of the step, where that has
-// one. A refusal gives none.
-func (s *Shard) checkAnswer(e *entry, ev *core.Event) error {
-	if e.plan == nil || s.cfg.CheckSignal == nil || ev.Code != 0 {
-		return nil
-	}
-	i := e.task.Answers(e.plan.plan, ev)
-	if i < 0 || e.plan.plan.Steps[i].Schema == "" {
-		return nil
-	}
-	if err := s.cfg.CheckSignal(&e.plan.plan.Steps[i], ev.Result); err != nil {
-		return fmt.Errorf("%w: task %s: payload does not fit the schema of step %s: %w", core.ErrNotAllowed, e.task.ID, e.plan.plan.Steps[i].Name, err)
-	}
-	return nil
-}
-
 // mayLook reports whether the plans may be read again for one that is missing. A version
 // that a door or a task names is stored, so it is looked for at once. One that a
 // submitter guessed is looked for once a cycle, which began after its submission came. A
@@ -167,8 +140,11 @@ func (s *Shard) unfit(ref *planRef, id string, input []byte) (code int, why stri
 	if len(input) > ref.plan.InputMax {
 		return 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", id, len(input), ref.plan.Name, ref.plan.InputMax)
 	}
-	if err := s.checkInput(ref, input); err != nil {
-		return 422, err.Error()
+	if ref.plan.InputSchema == "" || s.cfg.CheckInput == nil {
+		return 0, ""
+	}
+	if err := s.cfg.CheckInput(ref.plan, input); err != nil {
+		return 422, fmt.Sprintf("input does not fit the input schema of plan %s version %d: %v", ref.plan.Name, ref.plan.Version, err)
 	}
 	return 0, ""
 }

@@ -346,11 +346,7 @@ func (s *Shard) wentBack(p *partition, e *entry) {
 
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
-	var plan *core.Plan
-	was, had := e.plan, marks{}
-	if was != nil {
-		plan = was.plan
-	}
+	was, plan, had := e.plan, e.plan.known(), marks{}
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
 		had = e.unmark()
 		e.plan = to

@@ -39,20 +39,12 @@ const (
 // Books implements Store.
 func (r *reader) Books(ctx context.Context) (Books, error) {
 	a := Books{States: map[string]string{}}
-	rows, err := r.query(ctx, qBooksStates)
-	if err != nil {
-		return a, fmt.Errorf("books: tasks: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, qBooksStates)) {
 		var id, state string
-		if err := rows.Scan(&id, &state); err != nil {
+		if err := row.Scan(&id, &state); err != nil {
 			return a, fmt.Errorf("books: tasks: %w", err)
 		}
 		a.States[id] = state
-	}
-	if err := rows.Err(); err != nil {
-		return a, fmt.Errorf("books: tasks: %w", err)
 	}
 	count, err := column[int64](ctx, r, qBooksRows)
 	if err != nil {
@@ -63,17 +55,12 @@ func (r *reader) Books(ctx context.Context) (Books, error) {
 }
 
 func (r *reader) doneTwice(ctx context.Context, a *Books) error {
-	rows, err := r.query(ctx, qBooksTwice)
-	if err != nil {
-		return fmt.Errorf("books: journal: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, qBooksTwice)) {
 		var d DoneRows
-		if err := rows.Scan(&d.Task, &d.Step, &d.Round, &d.Rows); err != nil {
+		if err := row.Scan(&d.Task, &d.Step, &d.Round, &d.Rows); err != nil {
 			return fmt.Errorf("books: journal: %w", err)
 		}
 		a.DoneTwice = append(a.DoneTwice, d)
 	}
-	return rows.Err()
+	return nil
 }

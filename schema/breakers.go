@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 const (
@@ -37,7 +38,7 @@ func (a *asked) Breakers(ctx context.Context) ([]core.Breaker, error) {
 // PutBreaker implements scheduler.BreakerStore.
 func (a *asked) PutBreaker(ctx context.Context, b core.Breaker) (bool, error) {
 	query := qNewBreaker
-	args := []any{words(b.Agent), string(b.State), a.of.time(b.Since), a.of.whenNot0(b.Until), b.Openings, b.Stage, b.Forced, words(b.By), words(b.Reason), b.Revision}
+	args := []any{operate.CleanText(b.Agent), string(b.State), a.of.time(b.Since), a.of.whenNot0(b.Until), b.Openings, b.Stage, b.Forced, operate.CleanText(b.By), operate.CleanText(b.Reason), b.Revision}
 	if b.Revision > 1 {
 		query, args = qPutBreaker, append(args, b.Revision-1)
 	}
@@ -51,10 +52,10 @@ func (a *asked) PutBreaker(ctx context.Context, b core.Breaker) (bool, error) {
 // ReportCalls implements scheduler.BreakerStore.
 func (a *asked) ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (sum core.Calls, err error) {
 	err = a.change(ctx, func(c changes) error {
-		if _, err := c.exec(qReportCalls, words(agent), words(node), revision, a.of.time(at), calls.Done, calls.Failed); err != nil {
+		if _, err := c.exec(qReportCalls, operate.CleanText(agent), operate.CleanText(node), revision, a.of.time(at), calls.Done, calls.Failed); err != nil {
 			return err
 		}
-		return c.row(qCalls, []any{words(agent), revision, a.of.time(since)}, &sum.Done, &sum.Failed)
+		return c.row(qCalls, []any{operate.CleanText(agent), revision, a.of.time(since)}, &sum.Done, &sum.Failed)
 	})
 	if err != nil {
 		return sum, fmt.Errorf("calls of agent %s: %w", core.QuoteShort(agent), err)

@@ -434,20 +434,15 @@ func (o *oldLinks) begin(all []chain.Begin) {
 }
 
 func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
-	rows, err := b.query(ctx, qOldLinks, partition, 0, trimMost)
-	if err != nil {
-		return old, fmt.Errorf("chain of partition %d: %w", partition, err)
-	}
-	defer rows.Close()
 	first, size := true, 0
-	for rows.Next() && size < trimBytes {
+	for row := range each(b.query(ctx, qOldLinks, partition, 0, trimMost)) {
 		var height int64
 		var at instant
 		var content, hash []byte
-		if err := rows.Scan(&height, &at, &content, &hash); err != nil {
+		if err := row.Scan(&height, &at, &content, &hash); err != nil {
 			return old, fmt.Errorf("chain of partition %d: %w", partition, err)
 		}
-		if core.Instant(at) >= before {
+		if core.Instant(at) >= before || size >= trimBytes {
 			break
 		}
 		says, err := chain.DecodeContent(content)
@@ -465,7 +460,7 @@ func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant)
 		}
 		first = false
 	}
-	return old, rows.Err()
+	return old, nil
 }
 
 // living are the tasks of entries that have rows in the journal.

@@ -101,11 +101,7 @@ func (c *chainSide) walPerTask() float64 { return float64(c.wal) / float64(max(c
 
 // backendCPU is what the server's processes for this database have used.
 func (c *chainSide) backendCPU() time.Duration {
-	rows, err := c.m.db.Query(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'`)
-	if err != nil {
-		c.m.tb.Fatal(err)
-	}
-	pids, err := schema.ScanColumn[int](rows)
+	pids, err := schema.ScanColumn[int](c.m.db.Query(`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'`))
 	if err != nil {
 		c.m.tb.Fatal(err)
 	}

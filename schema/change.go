@@ -56,6 +56,10 @@ func (c changes) exec(query string, args ...any) (int64, error) {
 }
 
 // row reads the one row of a query. Error: sql.ErrNoRows.
+func (c changes) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return c.tx.QueryContext(ctx, c.r.params(query), args...)
+}
+
 func (c changes) row(query string, args []any, into ...any) error {
 	return c.tx.QueryRowContext(c.ctx, c.r.params(query), args...).Scan(into...)
 }

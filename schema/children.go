@@ -31,42 +31,32 @@ func (r *reader) Youngest(ctx context.Context, partition int, of core.Siblings, 
 }
 
 func (r *reader) children(ctx context.Context, query string, partition int, of core.Siblings, from int64, limit int) ([]core.ChildRow, error) {
-	rows, err := r.query(ctx, query, partition, of.Parent, of.Step, of.First, from, limit)
-	if err != nil {
-		return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
-	}
-	defer rows.Close()
 	var all []core.ChildRow
-	for rows.Next() {
+	for row := range each(r.query(ctx, query, partition, of.Parent, of.Step, of.First, from, limit)) {
 		var c core.ChildRow
 		var state string
 		var ended instant
-		if err := rows.Scan(&c.Number, &c.Index, &state, &ended); err != nil {
+		if err := row.Scan(&c.Number, &c.Index, &state, &ended); err != nil {
 			return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
 		}
 		c.State, c.Ended = core.State(state), core.Instant(ended)
 		all = append(all, c)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // ChildCounts implements Store.
 func (r *reader) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
 	var all core.ChildCounts
-	rows, err := r.query(ctx, qSiblings, partition, of.Parent, of.Step, of.First, r.time(of.Since))
-	if err != nil {
-		return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, qSiblings, partition, of.Parent, of.Step, of.First, r.time(of.Since))) {
 		var state string
 		var left, n, last int
-		if err := rows.Scan(&state, &left, &n, &last); err != nil {
+		if err := row.Scan(&state, &left, &n, &last); err != nil {
 			return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
 		}
 		all.Add(core.State(state), n, last, left != 0)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // childStep is the first step of a task, from one on, that has children: a source of a list for each of them keeps the
@@ -134,18 +124,13 @@ const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >
 
 // Fresh implements Store.
 func (r *reader) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
-	rows, err := r.query(ctx, qFresh, partition, from, after, last)
-	if err != nil {
-		return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", last, partition, err)
-	}
-	defer rows.Close()
 	var all []core.Fresh
-	for rows.Next() {
+	for row := range each(r.query(ctx, qFresh, partition, from, after, last)) {
 		var t core.Fresh
-		if err := rows.Scan(&t.Number, &t.Type); err != nil {
+		if err := row.Scan(&t.Number, &t.Type); err != nil {
 			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", last, partition, err)
 		}
 		all = append(all, t)
 	}
-	return all, rows.Err()
+	return all, nil
 }

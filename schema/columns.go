@@ -3,6 +3,7 @@ package schema
 import (
 	"duly.dev/duly/internal/chain"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // Tables are the columns that commits and takeovers write and owners read, of which all statements and digests are made.
@@ -138,7 +139,7 @@ func journalColumns() []Column[JournalRow] {
 		{"undo", Bool, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return bit(r.Undo) }, Into: func(r *row) any { return &r.Undo }}},
 		{"due", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Due) }, Into: func(r *row) any { return (*instant)(&r.Due) }}},
 		{"deadline", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Deadline) }, Into: func(r *row) any { return (*instant)(&r.Deadline) }}},
-		{"actor", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return words(r.Actor) }, Into: func(r *row) any { return scanner(func(s string) { r.Actor = s }) }}},
+		{"actor", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return operate.CleanText(r.Actor) }, Into: func(r *row) any { return scanner(func(s string) { r.Actor = s }) }}},
 		{"kind", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return string(r.Kind) }, Into: func(r *row) any { return &r.Kind }}},
 		{"state", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return string(r.State) }, Into: func(r *row) any { return &r.State }}},
 		{"step_status", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return StatusWord(r.Record) }, Into: func(r *row) any { return scanner(func(s string) { r.StepStatus = stepStatus(s) }) }}},

@@ -66,16 +66,11 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 // countSome adds what a query counts in those states, and returns how many tasks it
 // read, which may be in others as well.
 func (r *reader) countSome(ctx context.Context, counts map[core.Count]int64, query string, states []core.State, partition, limit int64) (read int64, err error) {
-	rows, err := r.query(ctx, query, partition, limit)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, query, partition, limit)) {
 		var c core.Count
 		var n int64
 		var state string
-		if err := rows.Scan(&c.Type, &state, &n); err != nil {
+		if err := row.Scan(&c.Type, &state, &n); err != nil {
 			return 0, err
 		}
 		read += n
@@ -83,5 +78,5 @@ func (r *reader) countSome(ctx context.Context, counts map[core.Count]int64, que
 			counts[c] += n
 		}
 	}
-	return read, rows.Err()
+	return read, nil
 }

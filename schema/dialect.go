@@ -145,6 +145,3 @@ func CheckPartitions(have, want int) error {
 
 // After names the steps that step i comes after.
 func After(p *core.Plan, i int) string { return after(p, i) }
-
-// Words makes a name that comes from outside fit for a column of text.
-func Words(s string) string { return words(s) }

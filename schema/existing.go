@@ -9,23 +9,15 @@ import (
 
 // Existing implements Store.
 func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error) {
-	rows, err := r.query(ctx, qExisting+r.among("tasks", "id"), partition, r.list(ids))
-	if err != nil {
-		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
-	}
-	defer rows.Close()
 	var all []core.Existing
-	for rows.Next() {
+	for row := range each(r.query(ctx, qExisting+r.among("tasks", "id"), partition, r.list(ids))) {
 		var e core.Existing
 		var state string
-		if err := rows.Scan(&e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state); err != nil {
-			return nil, err
+		if err := row.Scan(&e.Partition, &e.Number, &e.ID, &e.Type, &e.InputHash, &state); err != nil {
+			return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
 		}
 		e.State = core.State(state)
 		all = append(all, e)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("ids of partition %d: %w", partition, err)
 	}
 	found := make([]*core.Existing, len(all))
 	for i := range all {

@@ -34,6 +34,13 @@ var Reads = []struct {
 // AskedDB is the database as those who ask see it.
 func AskedDB(s Store) *sql.DB { return readerOf(s).db.DB }
 
+// First leaves the rows of a query at the first.
+func First(rows *sql.Rows, err error) {
+	for range each(rows, err) {
+		return
+	}
+}
+
 func readerOf(s Store) *reader { return baseOf(s).asked.of }
 
 // Question is a query of those who ask.

@@ -156,20 +156,15 @@ func (r *reader) parkedAt(ctx context.Context, partition int, agent string, f op
 		is += ` AND EXISTS (SELECT 1 FROM labels l WHERE l.partition = t.partition AND l.number = t.number AND l.key = ` + param(f.Label.Key) +
 			` AND l.value = ` + param(f.Label.Value) + `)`
 	}
-	rows, err := r.query(ctx, qParkedAt+is+`)`+qParkedThen, args...)
-	if err != nil {
-		return one, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, qParkedAt+is+`)`+qParkedThen, args...)) {
 		var looked int64
 		var first instant
-		if err := rows.Scan(&looked, &one.Tasks.N, &first); err != nil {
+		if err := row.Scan(&looked, &one.Tasks.N, &first); err != nil {
 			return one, err
 		}
 		one.First = core.Instant(first)
 		one.Tasks.AtLeast = looked > operate.CountExactMax
 		one.Tasks.N = min(one.Tasks.N, operate.CountExactMax)
 	}
-	return one, rows.Err()
+	return one, nil
 }

@@ -25,7 +25,7 @@ func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.F
 			if len(r.Data) > operate.ForecastBytesMax {
 				return fmt.Errorf("step %s of %s version %d has %d bytes, the limit is %d", r.Step, r.Type, r.Version, len(r.Data), operate.ForecastBytesMax)
 			}
-			if _, err := c.exec(qSaveForecast, words(node), words(r.Type), r.Version, words(r.Step), a.of.time(r.At), r.Data); err != nil {
+			if _, err := c.exec(qSaveForecast, operate.CleanText(node), operate.CleanText(r.Type), r.Version, operate.CleanText(r.Step), a.of.time(r.At), r.Data); err != nil {
 				return err
 			}
 		}
@@ -39,22 +39,17 @@ func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.F
 
 // Forecasts implements operate.ForecastStore.
 func (a *asked) Forecasts(ctx context.Context) ([]operate.ForecastRow, error) {
-	rows, err := a.of.query(ctx, qForecasts, operate.ForecastRowsMax)
-	if err != nil {
-		return nil, fmt.Errorf("forecasts: %w", err)
-	}
-	defer rows.Close()
 	var all []operate.ForecastRow
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qForecasts, operate.ForecastRowsMax)) {
 		var r operate.ForecastRow
 		var at instant
-		if err := rows.Scan(&r.Node, &r.Type, &r.Version, &r.Step, &at, &r.Data); err != nil {
+		if err := row.Scan(&r.Node, &r.Type, &r.Version, &r.Step, &at, &r.Data); err != nil {
 			return nil, fmt.Errorf("forecasts: %w", err)
 		}
 		r.At = core.Instant(at)
 		all = append(all, r)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // ForgetForecasts implements operate.ForecastStore.
@@ -102,20 +97,15 @@ func (a *asked) OpenTasks(ctx context.Context, most int) (operate.OpenSample, er
 type openRange struct{ partition, next int64 }
 
 func (a *asked) openRanges(ctx context.Context) ([]openRange, error) {
-	rows, err := a.of.query(ctx, qOpenRange)
-	if err != nil {
-		return nil, fmt.Errorf("open tasks: %w", err)
-	}
-	defer rows.Close()
 	var all []openRange
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qOpenRange)) {
 		var p openRange
-		if err := rows.Scan(&p.partition, &p.next); err != nil {
+		if err := row.Scan(&p.partition, &p.next); err != nil {
 			return nil, fmt.Errorf("open tasks: %w", err)
 		}
 		all = append(all, p)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // openOf samples the parked tasks of a partition, or those in hand.
@@ -161,22 +151,17 @@ type sampled struct {
 }
 
 func (a *asked) openSome(ctx context.Context, all []sampled, query string, args ...any) ([]sampled, error) {
-	rows, err := a.of.query(ctx, query, args...)
-	if err != nil {
-		return all, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, query, args...)) {
 		var t sampled
 		var deadline instant
 		var state string
-		if err := rows.Scan(&t.number, &t.Type, &t.PlanVersion, &state, &deadline); err != nil {
+		if err := row.Scan(&t.number, &t.Type, &t.PlanVersion, &state, &deadline); err != nil {
 			return all, err
 		}
 		t.State, t.Deadline = core.State(state), core.Instant(deadline)
 		all = append(all, t)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // openSteps reads how far the steps of some tasks are, without inputs and results.
@@ -185,17 +170,12 @@ func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled)
 	for i := range tasks {
 		numbers[i], at[tasks[i].number] = tasks[i].number, &tasks[i]
 	}
-	rows, err := a.of.query(ctx, qOpenSteps+a.of.among("journal", "number")+` ORDER BY number, seq LIMIT ?3`, partition, a.of.list(numbers), openRowsMax*len(tasks))
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qOpenSteps+a.of.among("journal", "number")+` ORDER BY number, seq LIMIT ?3`, partition, a.of.list(numbers), openRowsMax*len(tasks))) {
 		var number int64
 		var r core.Record
 		var when, due instant
 		var status string
-		if err := rows.Scan(&number, &when, &r.Round, &r.Step, &status, &r.Next, &r.Undo, &due); err != nil {
+		if err := row.Scan(&number, &when, &r.Round, &r.Step, &status, &r.Next, &r.Undo, &due); err != nil {
 			return err
 		}
 		r.At, r.Due, r.StepStatus = core.Instant(when), core.Instant(due), stepStatus(status)
@@ -203,7 +183,7 @@ func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled)
 			t.apply(&r)
 		}
 	}
-	return rows.Err()
+	return nil
 }
 
 // apply takes in what a journal row says of the steps.

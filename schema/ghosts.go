@@ -52,8 +52,8 @@ func flag(yes bool) int64 {
 
 func (c changes) putGhost(g *operate.Ghost) error {
 	r := c.r
-	_, err := c.exec(qPutGhost, words(g.Agent), words(g.Key), string(g.Kind), words(g.Task), words(g.Type), words(g.Step), string(g.State), g.Seq, int64(g.Times), r.when(g.Made),
-		words(g.Text), r.time(core.InstantOf(g.Found)), string(g.Status), flag(g.Can(operate.RepairUndo)), flag(g.Again), string(g.Repair), words(g.By), r.when(g.Decided), words(g.Reason), g.Audit)
+	_, err := c.exec(qPutGhost, operate.CleanText(g.Agent), operate.CleanText(g.Key), string(g.Kind), operate.CleanText(g.Task), operate.CleanText(g.Type), operate.CleanText(g.Step), string(g.State), g.Seq, int64(g.Times), r.when(g.Made),
+		operate.CleanText(g.Text), r.time(core.InstantOf(g.Found)), string(g.Status), flag(g.Can(operate.RepairUndo)), flag(g.Again), string(g.Repair), operate.CleanText(g.By), r.when(g.Decided), operate.CleanText(g.Reason), g.Audit)
 	return err
 }
 
@@ -115,12 +115,12 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 	for i := range ghosts {
 		g := ghosts[i]
 		g.Found, g.Status = result.At, operate.GhostOpen
-		if was, there := before[ghostKey{words(g.Agent), words(g.Key)}]; there {
+		if was, there := before[ghostKey{operate.CleanText(g.Agent), operate.CleanText(g.Key)}]; there {
 			if was.Status == operate.GhostAccepted {
 				if was.Kind == g.Kind && was.Times == g.Times {
 					continue // it was accepted while the comparison ran
 				}
-				if _, err := c.exec(qDropGhost, words(g.Agent), words(g.Key)); err != nil {
+				if _, err := c.exec(qDropGhost, operate.CleanText(g.Agent), operate.CleanText(g.Key)); err != nil {
 					return err
 				}
 			} else if was.Kind == g.Kind {
@@ -140,20 +140,15 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 
 // ghosts reads all.
 func (c changes) ghosts() (map[ghostKey]operate.Ghost, error) {
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qGhostsAll), operate.GhostsMax+operate.GhostsAcceptedMax)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := map[ghostKey]operate.Ghost{}
-	for rows.Next() {
-		g, err := scanGhost(rows)
+	for row := range each(c.query(c.ctx, qGhostsAll, operate.GhostsMax+operate.GhostsAcceptedMax)) {
+		g, err := scanGhost(row)
 		if err != nil {
 			return nil, err
 		}
 		all[ghostKey{g.Agent, g.Key}] = g
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // LastBooks implements operate.BooksStore.
@@ -181,7 +176,7 @@ func (a *asked) Ghosts(ctx context.Context, statuses []operate.GhostStatus, limi
 		if !ok {
 			return nil, "", fmt.Errorf("ghosts: %w: %s, want an agent and a key", core.ErrCursor, core.QuoteShort(after))
 		}
-		where = append(where, `(agent, effect) > (`+c.param(words(agent))+`, `+c.param(words(key))+`)`)
+		where = append(where, `(agent, effect) > (`+c.param(operate.CleanText(agent))+`, `+c.param(operate.CleanText(key))+`)`)
 	}
 	if len(statuses) > 0 {
 		list := make([]string, len(statuses))
@@ -207,7 +202,7 @@ func (a *asked) Ghosts(ctx context.Context, statuses []operate.GhostStatus, limi
 
 // Ghost implements operate.BooksStore.
 func (a *asked) Ghost(ctx context.Context, agent, key string) (operate.Ghost, error) {
-	g, err := scanGhost(a.of.db.QueryRowContext(ctx, a.of.params(qGhost), words(agent), words(key)))
+	g, err := scanGhost(a.of.db.QueryRowContext(ctx, a.of.params(qGhost), operate.CleanText(agent), operate.CleanText(key)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return g, notThere("ghost", key)
 	}
@@ -229,7 +224,7 @@ func (a *asked) DecideGhost(ctx context.Context, g operate.Ghost) error {
 				return &operate.Refusal{Code: 409, Detail: fmt.Sprintf("%d ghosts are accepted, the limit is %d: repair the services", accepted, operate.GhostsAcceptedMax)}
 			}
 		}
-		n, err := c.exec(qDecideGhost, words(g.Agent), words(g.Key), string(g.Status), string(g.Repair), words(g.By), c.r.when(g.Decided), words(g.Reason), g.Audit)
+		n, err := c.exec(qDecideGhost, operate.CleanText(g.Agent), operate.CleanText(g.Key), string(g.Status), string(g.Repair), operate.CleanText(g.By), c.r.when(g.Decided), operate.CleanText(g.Reason), g.Audit)
 		if err == nil && n == 0 {
 			return core.ErrNotFound
 		}

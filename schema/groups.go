@@ -285,15 +285,10 @@ const qTexts = `SELECT error, reason FROM journal WHERE partition = ?1 AND numbe
 // example is the text that a task is in its group for: the newest that has the fingerprint. It is
 // empty where the journal is forgotten.
 func (r *reader) example(ctx context.Context, partition, number, step int64, fingerprint string) (string, error) {
-	rows, err := r.query(ctx, qTexts, partition, number, exampleRows)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
 	newest := ""
-	for rows.Next() {
+	for row := range each(r.query(ctx, qTexts, partition, number, exampleRows)) {
 		var text, reason []byte
-		if err := rows.Scan(&text, &reason); err != nil {
+		if err := row.Scan(&text, &reason); err != nil {
 			return "", err
 		}
 		for _, t := range [][]byte{text, reason} {
@@ -305,7 +300,7 @@ func (r *reader) example(ctx context.Context, partition, number, step int64, fin
 			newest = string(text)
 		}
 	}
-	return newest, rows.Err()
+	return newest, nil
 }
 
 // groupCursor is where a page of groups ended.
@@ -366,20 +361,15 @@ func (r *reader) countNotes(ctx context.Context, groups []operate.Group) error {
 		targets[i] = "group/" + groups[i].ID
 		at[targets[i]] = i
 	}
-	rows, err := r.query(ctx, `SELECT n.target, count(*) FROM `+r.rows(1, `target TEXT`)+` JOIN notes n ON n.target = u.target GROUP BY n.target`, r.rowArgs(targets)...)
-	if err != nil {
-		return fmt.Errorf("notes of groups: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, `SELECT n.target, count(*) FROM `+r.rows(1, `target TEXT`)+` JOIN notes n ON n.target = u.target GROUP BY n.target`, r.rowArgs(targets)...)) {
 		var target string
 		var n int
-		if err := rows.Scan(&target, &n); err != nil {
+		if err := row.Scan(&target, &n); err != nil {
 			return fmt.Errorf("notes of groups: %w", err)
 		}
 		groups[at[target]].Notes = n
 	}
-	return rows.Err()
+	return nil
 }
 
 // cursorNumber reads a cursor that is a number, as those of the audit trail are.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -43,28 +44,60 @@ const (
 	qPauses      = `SELECT id, type, step, agent, label, until_at, at, by_name, reason FROM pauses ORDER BY at, id LIMIT ?1`
 )
 
+// querier asks the database, by itself or in a transaction.
+type querier interface {
+	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // scanAll reads the rows of a query.
-func scanAll[T any](ctx context.Context, r *reader, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := r.query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
 	var found []T
-	for rows.Next() {
-		v, err := scan(rows)
+	for row := range each(q.query(ctx, query, args...)) {
+		v, err := scan(row)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, v)
 	}
-	return found, rows.Err()
+	return found, nil
+}
+
+// scanned is a row, or the error that the query has ended with, as the last of its rows.
+type scanned struct {
+	rows *sql.Rows
+	err  error
+}
+
+// Scan reads the row. Error: it cannot be read, or there is none.
+func (s *scanned) Scan(to ...any) error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.rows.Scan(to...)
+}
+
+// each gives the rows of a query, and closes it at their end or when the loop is left.
+func each(rows *sql.Rows, err error) iter.Seq[*scanned] {
+	return func(yield func(*scanned) bool) {
+		if err == nil {
+			defer rows.Close()
+			for row := (&scanned{rows: rows}); rows.Next(); {
+				if !yield(row) {
+					return
+				}
+			}
+			err = rows.Err()
+		}
+		if err != nil {
+			yield(&scanned{err: err})
+		}
+	}
 }
 
 // PutToken implements operate.TokenStore. A token whose id is there is replaced.
 func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
 	r := a.of
-	_, err := a.execOne(ctx, qPutToken, words(t.ID), words(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), words(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed))
+	_, err := a.execOne(ctx, qPutToken, operate.CleanText(t.ID), operate.CleanText(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), operate.CleanText(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed))
 	if err != nil {
 		return fmt.Errorf("token %s: %w", core.QuoteShort(t.ID), err)
 	}
@@ -82,7 +115,7 @@ func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 
 // TokenByID implements operate.TokenStore.
 func (a *asked) TokenByID(ctx context.Context, id string) (operate.Token, error) {
-	t, err := scanToken(a.of.db.QueryRowContext(ctx, a.of.params(qToken), words(id)))
+	t, err := scanToken(a.of.db.QueryRowContext(ctx, a.of.params(qToken), operate.CleanText(id)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return t, notThere("token", id)
 	}
@@ -104,7 +137,7 @@ func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
 // RevokeToken implements operate.TokenStore. One that is revoked keeps its time. Error:
 // core.ErrNotFound.
 func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error {
-	n, err := a.execOne(ctx, qRevokeToken, words(id), a.of.time(core.InstantOf(at)))
+	n, err := a.execOne(ctx, qRevokeToken, operate.CleanText(id), a.of.time(core.InstantOf(at)))
 	if err != nil {
 		return fmt.Errorf("revoke token %s: %w", core.QuoteShort(id), err)
 	}
@@ -116,7 +149,7 @@ func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error 
 
 // TouchToken implements operate.TokenStore: it was used then, or later.
 func (a *asked) TouchToken(ctx context.Context, id string, at time.Time) error {
-	if _, err := a.execOne(ctx, qTouchToken, words(id), a.of.time(core.InstantOf(at))); err != nil {
+	if _, err := a.execOne(ctx, qTouchToken, operate.CleanText(id), a.of.time(core.InstantOf(at))); err != nil {
 		return fmt.Errorf("use of token %s: %w", core.QuoteShort(id), err)
 	}
 	return nil
@@ -127,7 +160,7 @@ func (a *asked) AddNote(ctx context.Context, n operate.Note) (operate.Note, erro
 	if err := core.CheckWords("text", n.Text); err != nil {
 		return n, &operate.Refusal{Code: 400, Field: "text", Detail: err.Error()}
 	}
-	n.Target, n.By, n.Text = words(n.Target), words(n.By), words(n.Text)
+	n.Target, n.By, n.Text = operate.CleanText(n.Target), operate.CleanText(n.By), operate.CleanText(n.Text)
 	err := a.change(ctx, func(c changes) (err error) {
 		if n.Number, err = c.nextNumber("notes"); err == nil {
 			_, err = c.exec(qAddNote, n.Target, n.Number, a.of.time(core.InstantOf(n.At)), n.By, n.Text)
@@ -153,7 +186,7 @@ func (a *asked) Notes(ctx context.Context, target string, limit int) ([]operate.
 	if limit < 1 || limit > operate.ListMax {
 		return nil, fmt.Errorf("notes: limit %d, want 1 to %d", limit, operate.ListMax)
 	}
-	notes, err := scanAll(ctx, a.of, scanNote, qNotes, words(target), limit)
+	notes, err := scanAll(ctx, a.of, scanNote, qNotes, operate.CleanText(target), limit)
 	if err != nil {
 		return nil, fmt.Errorf("notes on %s: %w", core.QuoteShort(target), err)
 	}
@@ -168,7 +201,7 @@ func (a *asked) PutSetting(ctx context.Context, name string, document []byte) er
 	if document == nil {
 		document = []byte{}
 	}
-	if _, err := a.execOne(ctx, qPutSetting, words(name), document); err != nil {
+	if _, err := a.execOne(ctx, qPutSetting, operate.CleanText(name), document); err != nil {
 		return fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
 	}
 	return nil
@@ -176,7 +209,7 @@ func (a *asked) PutSetting(ctx context.Context, name string, document []byte) er
 
 // Setting implements operate.SettingStore.
 func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
-	found, err := column[[]byte](ctx, a.of, qSetting, words(name))
+	found, err := column[[]byte](ctx, a.of, qSetting, operate.CleanText(name))
 	if err != nil {
 		return nil, fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
 	}
@@ -188,28 +221,23 @@ func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
 
 // Settings implements operate.SettingStore.
 func (a *asked) Settings(ctx context.Context, prefix string) (map[string][]byte, error) {
-	rows, err := a.of.query(ctx, qSettings, keptMax)
-	if err != nil {
-		return nil, fmt.Errorf("settings: %w", err)
-	}
-	defer rows.Close()
 	found := map[string][]byte{}
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qSettings, keptMax)) {
 		var name string
 		var document []byte
-		if err := rows.Scan(&name, &document); err != nil {
+		if err := row.Scan(&name, &document); err != nil {
 			return nil, fmt.Errorf("settings: %w", err)
 		}
 		if strings.HasPrefix(name, prefix) {
 			found[name] = document
 		}
 	}
-	return found, rows.Err()
+	return found, nil
 }
 
 // DeleteSetting implements operate.SettingStore. One that is not there is no error.
 func (a *asked) DeleteSetting(ctx context.Context, name string) error {
-	if _, err := a.execOne(ctx, qDeleteSetting, words(name)); err != nil {
+	if _, err := a.execOne(ctx, qDeleteSetting, operate.CleanText(name)); err != nil {
 		return fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
 	}
 	return nil
@@ -218,7 +246,7 @@ func (a *asked) DeleteSetting(ctx context.Context, name string) error {
 // PutPause implements operate.PauseStore. A pause whose id is there is replaced.
 func (a *asked) PutPause(ctx context.Context, p operate.Pause) error {
 	r := a.of
-	_, err := a.execOne(ctx, qPutPause, words(p.ID), words(p.Type), words(p.Step), words(p.Agent), words(p.Label), r.when(p.Until), r.time(core.InstantOf(p.At)), words(p.By), words(p.Reason))
+	_, err := a.execOne(ctx, qPutPause, operate.CleanText(p.ID), operate.CleanText(p.Type), operate.CleanText(p.Step), operate.CleanText(p.Agent), operate.CleanText(p.Label), r.when(p.Until), r.time(core.InstantOf(p.At)), operate.CleanText(p.By), operate.CleanText(p.Reason))
 	if err != nil {
 		return fmt.Errorf("pause %s: %w", core.QuoteShort(p.ID), err)
 	}
@@ -227,7 +255,7 @@ func (a *asked) PutPause(ctx context.Context, p operate.Pause) error {
 
 // DeletePause implements operate.PauseStore. One that is not there is no error.
 func (a *asked) DeletePause(ctx context.Context, id string) error {
-	if _, err := a.execOne(ctx, qDeletePause, words(id)); err != nil {
+	if _, err := a.execOne(ctx, qDeletePause, operate.CleanText(id)); err != nil {
 		return fmt.Errorf("pause %s: %w", core.QuoteShort(id), err)
 	}
 	return nil

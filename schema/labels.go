@@ -93,18 +93,13 @@ func (r *reader) matching(ctx context.Context, partition int64, numbers []int64,
 	if hits == 0 {
 		return nil, oldest, nil
 	}
-	rows, err := r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number")+` AND `+matches+` ORDER BY number DESC`, c.args...)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		v, err := r.scanListed(rows)
+	for row := range each(r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number")+` AND `+matches+` ORDER BY number DESC`, c.args...)) {
+		v, err := r.scanListed(row)
 		if err != nil {
 			return nil, 0, err
 		}
 		oldest = min(oldest, int64(v.CreatedAt))
 		found = append(found, entry{int64(v.CreatedAt), v})
 	}
-	return found, oldest, rows.Err()
+	return found, oldest, nil
 }

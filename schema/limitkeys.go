@@ -42,7 +42,7 @@ func ofGrant(g *core.Grant) grantsOf {
 	if !g.Keyed {
 		return grantsOf{}
 	}
-	return grantsOf{true, words(g.Key)}
+	return grantsOf{true, operate.CleanText(g.Key)}
 }
 
 // keyGrant names a row of key_grants of an agent.
@@ -56,7 +56,7 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 	err = a.change(ctx, func(c changes) error {
 		l := core.Limit{Agent: agent}
 		var claims int64
-		switch err := c.row(qLockLimit, []any{words(agent)}, &l.Concurrent, &l.RateMilli, &l.Key, &l.KeyConcurrent, &l.KeyRateMilli, &l.Revision, &claims); {
+		switch err := c.row(qLockLimit, []any{operate.CleanText(agent)}, &l.Concurrent, &l.RateMilli, &l.Key, &l.KeyConcurrent, &l.KeyRateMilli, &l.Revision, &claims); {
 		case errors.Is(err, sql.ErrNoRows):
 			return notThere("limit of agent", agent)
 		case err != nil:
@@ -79,12 +79,12 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		}
 		if over := endedGrants(stored[grantsOf{}], now); len(over) > 0 {
 			query := qForgetGrants + a.of.rows(2, `holder TEXT`) + `)`
-			if _, err := c.exec(query, append([]any{words(agent)}, a.of.rowArgs(over)...)...); err != nil {
+			if _, err := c.exec(query, append([]any{operate.CleanText(agent)}, a.of.rowArgs(over)...)...); err != nil {
 				return err
 			}
 		}
 		if claims%forgetEvery == 0 {
-			_, err = c.exec(qForgetKeys, words(agent), a.of.time(now), forgetMax)
+			_, err = c.exec(qForgetKeys, operate.CleanText(agent), a.of.time(now), forgetMax)
 		}
 		return err
 	})
@@ -100,7 +100,7 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 	all := make([]core.ClaimedGrant, len(mine))
 	for i := range mine {
 		of := ofGrant(&mine[i])
-		name := keyGrant{of.key, words(mine[i].Holder)}
+		name := keyGrant{of.key, operate.CleanText(mine[i].Holder)}
 		if of.keyed && l.Key == "" {
 			none := mine[i]
 			none.Places, none.RateMilli = 0, 0
@@ -116,7 +116,7 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 			rows[name] = keyRow{was: rows[name].was, keep: !got.Idle(), is: got}
 			continue
 		}
-		if _, err := c.exec(qPutGrant, words(l.Agent), got.Holder, got.Wanted, got.Places, got.RateMilli, c.r.time(got.Until)); err != nil {
+		if _, err := c.exec(qPutGrant, operate.CleanText(l.Agent), got.Holder, got.Wanted, got.Places, got.RateMilli, c.r.time(got.Until)); err != nil {
 			return nil, err
 		}
 	}
@@ -184,32 +184,27 @@ func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]cor
 		return stored, nil
 	}
 	query, args := c.r.keyGrants(agent, keys)
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(c.query(c.ctx, query, args...)) {
 		g := core.Grant{Keyed: true}
 		var until instant
-		if err := rows.Scan(&g.Key, &g.Holder, &g.Wanted, &g.Places, &g.RateMilli, &until); err != nil {
+		if err := row.Scan(&g.Key, &g.Holder, &g.Wanted, &g.Places, &g.RateMilli, &until); err != nil {
 			return nil, err
 		}
 		g.Until = core.Instant(until)
 		of := grantsOf{true, g.Key}
 		stored[of] = append(stored[of], g)
 	}
-	return stored, rows.Err()
+	return stored, nil
 }
 
 // keyGrants is the query of the grants of keys.
 func (r *reader) keyGrants(agent string, keys []string) (query string, args []any) {
-	return qKeyGrants + r.rows(2, `key TEXT`) + keyGrantsWhere, append([]any{words(agent)}, r.rowArgs(keys)...)
+	return qKeyGrants + r.rows(2, `key TEXT`) + keyGrantsWhere, append([]any{operate.CleanText(agent)}, r.rowArgs(keys)...)
 }
 
 // dropKeyGrants is the statement that deletes some.
 func (r *reader) dropKeyGrants(agent string, keys, holders []string) (query string, args []any) {
-	return qDropKeyGrants + r.rows(2, `key TEXT`, `holder TEXT`) + `)`, append([]any{words(agent)}, r.rowArgs(keys, holders)...)
+	return qDropKeyGrants + r.rows(2, `key TEXT`, `holder TEXT`) + `)`, append([]any{operate.CleanText(agent)}, r.rowArgs(keys, holders)...)
 }
 
 // putKeyGrants stores what is to be kept of keys, in one statement, and deletes the rest of what is stored, in another.
@@ -236,7 +231,7 @@ func (c changes) putKeyGrants(agent string, rows map[keyGrant]keyRow) error {
 		return nil
 	}
 	_, err := c.exec(qPutKeyGrants+c.r.rows(2, `key TEXT`, `holder TEXT`, `wanted INT8`, `places INT8`, `rate_milli INT8`, `until_at TIMESTAMPTZ`)+putKeyGrantsEnd,
-		append([]any{words(agent)}, c.r.rowArgs(keys, holders, wanted, places, rates, until)...)...)
+		append([]any{operate.CleanText(agent)}, c.r.rowArgs(keys, holders, wanted, places, rates, until)...)...)
 	return err
 }
 

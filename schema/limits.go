@@ -63,13 +63,13 @@ func (a *asked) Limits(ctx context.Context) ([]core.Limit, error) {
 func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool, err error) {
 	at := a.of.time(core.InstantOf(l.At))
 	query := qNewLimit
-	args := []any{words(l.Agent), l.Concurrent, l.RateMilli, words(l.Key), l.KeyConcurrent, l.KeyRateMilli, l.Revision, at, words(l.By), words(l.Reason)}
+	args := []any{operate.CleanText(l.Agent), l.Concurrent, l.RateMilli, operate.CleanText(l.Key), l.KeyConcurrent, l.KeyRateMilli, l.Revision, at, operate.CleanText(l.By), operate.CleanText(l.Reason)}
 	if l.Revision > 1 {
 		query, args = qPutLimit, append(args, l.Revision-1)
 	}
 	err = a.change(ctx, func(c changes) error {
 		var was core.Limit
-		if err := c.row(qLimitWas, []any{words(l.Agent)}, &was.Concurrent, &was.RateMilli, &was.Key); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err := c.row(qLimitWas, []any{operate.CleanText(l.Agent)}, &was.Concurrent, &was.RateMilli, &was.Key); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		n, err := c.exec(query, args...)
@@ -88,7 +88,7 @@ func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool
 // DeleteLimit implements operate.LimitStore. It forgets what holders had.
 func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
 	err := a.change(ctx, func(c changes) error {
-		if _, err := c.exec(qDeleteLimit, words(agent)); err != nil {
+		if _, err := c.exec(qDeleteLimit, operate.CleanText(agent)); err != nil {
 			return err
 		}
 		return c.dropGrants(agent, true, true)
@@ -102,10 +102,10 @@ func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
 // dropGrants forgets what holders have of the limit of an agent, in all or of its keys.
 func (c changes) dropGrants(agent string, inAll, keys bool) (err error) {
 	if inAll {
-		_, err = c.exec(qDropGrants, words(agent))
+		_, err = c.exec(qDropGrants, operate.CleanText(agent))
 	}
 	if keys && err == nil {
-		_, err = c.exec(qDropKeys, words(agent))
+		_, err = c.exec(qDropKeys, operate.CleanText(agent))
 	}
 	return err
 }
@@ -123,7 +123,7 @@ func scanGrant(row interface{ Scan(...any) error }) (core.Grant, error) {
 
 // Grants implements operate.LimitStore.
 func (a *asked) Grants(ctx context.Context, agent string) ([]core.Grant, error) {
-	all, err := scanAll(ctx, a.of, scanGrant, qGrants, words(agent), grantsMax)
+	all, err := scanAll(ctx, a.of, scanGrant, qGrants, operate.CleanText(agent), grantsMax)
 	if err != nil {
 		return nil, fmt.Errorf("grants of agent %s: %w", core.QuoteShort(agent), err)
 	}
@@ -161,7 +161,7 @@ func (a *asked) CountPlaces(ctx context.Context, holder string, all []core.Count
 		partitions[i], epochs[i] = int64(c.Partition), c.Epoch
 	}
 	query := qCount + a.of.rows(2, `partition INT8`, `epoch INT8`) + `)`
-	if _, err := a.execOne(ctx, query, append([]any{words(holder)}, a.of.rowArgs(partitions, epochs)...)...); err != nil {
+	if _, err := a.execOne(ctx, query, append([]any{operate.CleanText(holder)}, a.of.rowArgs(partitions, epochs)...)...); err != nil {
 		return fmt.Errorf("places of %d partitions: %w", len(all), err)
 	}
 	return nil
@@ -183,34 +183,10 @@ func scanCounting(row interface{ Scan(...any) error }) (c core.Counting, err err
 
 // holders are those whose grants count, see core.Holders. Grants are to be read after it: who has counted has claimed.
 func (c changes) holders() (map[string]bool, error) {
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qCounted))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []core.Counting
-	for rows.Next() {
-		one, err := scanCounting(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return core.Holders(all), rows.Err()
+	all, err := scanAll(c.ctx, c, scanCounting, qCounted)
+	return core.Holders(all), err
 }
 
-func (c changes) grants(agent string) (all []core.Grant, err error) {
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qGrants), words(agent), grantsMax)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		g, err := scanGrant(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, g)
-	}
-	return all, rows.Err()
+func (c changes) grants(agent string) ([]core.Grant, error) {
+	return scanAll(c.ctx, c, scanGrant, qGrants, operate.CleanText(agent), grantsMax)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -385,21 +384,13 @@ func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]
 			return high, nil
 		}
 		created := make(map[int64]core.Instant, len(partitions))
-		rows, err := r.query(ctx, qCreated+r.rows(1, `partition INT8`, `number INT8`), r.rowArgs(partitions, middles)...)
-		if err != nil {
-			return nil, err
-		}
-		for rows.Next() {
+		for row := range each(r.query(ctx, qCreated+r.rows(1, `partition INT8`, `number INT8`), r.rowArgs(partitions, middles)...)) {
 			var p int64
 			var when instant
-			if err := rows.Scan(&p, &when); err != nil {
-				rows.Close()
+			if err := row.Scan(&p, &when); err != nil {
 				return nil, err
 			}
 			created[p] = core.Instant(when)
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			return nil, err
 		}
 		for i, p := range partitions {
 			if created[p] >= at {
@@ -442,22 +433,17 @@ func (r *reader) looked(ctx context.Context, partition, below int64, f core.Filt
 // to its limit and one more.
 func (r *reader) entries(ctx context.Context, partition, from, below int64, f core.Filter, sources []source) ([]entry, error) {
 	query, args := r.listQuery(partition, from, below, f, sources)
-	rows, err := r.query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	oldest := int64(math.MaxInt64)
 	var all []entry
-	for rows.Next() {
-		v, err := r.scanListed(rows)
+	for row := range each(r.query(ctx, query, args...)) {
+		v, err := r.scanListed(row)
 		if err != nil {
 			return nil, err
 		}
 		oldest = min(oldest, int64(v.CreatedAt))
 		all = append(all, entry{oldest, v})
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources []source) (string, []any) {
@@ -500,10 +486,10 @@ const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id
 const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
 
 // scanListed reads a row of queries.listed: a task's, with what groups it if it failed. Of a task that has not ended, the journal may be newer than its row.
-func (r *reader) scanListed(rows *sql.Rows) (core.View, error) {
+func (r *reader) scanListed(row interface{ Scan(...any) error }) (core.View, error) {
 	var t core.Task
 	var fingerprint, step, parent string
-	err := rows.Scan(targets(r.sql.taskColumns, &TaskRow{Task: &t}, &fingerprint, &step, &parent)...)
+	err := row.Scan(targets(r.sql.taskColumns, &TaskRow{Task: &t}, &fingerprint, &step, &parent)...)
 	v := t.Summary()
 	v.Fingerprint, v.FailedStep, v.Parent = fingerprint, step, parent
 	if !t.State.Ended() {

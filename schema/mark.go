@@ -14,21 +14,13 @@ const qMark = `SELECT partition, epoch, last_commit FROM partitions
 // Mark is a text that is another one after each commit of a partition, and after each change of an operation that is under
 // way. Rows that are forgotten, and what operators change besides, leave it as it is.
 func (a *asked) Mark(ctx context.Context) (string, error) {
-	rows, err := a.of.query(ctx, qMark)
-	if err != nil {
-		return "", fmt.Errorf("mark: %w", err)
-	}
-	defer rows.Close()
 	var mark strings.Builder
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qMark)) {
 		var partition, epoch, commit int64
-		if err := rows.Scan(&partition, &epoch, &commit); err != nil {
+		if err := row.Scan(&partition, &epoch, &commit); err != nil {
 			return "", fmt.Errorf("mark: %w", err)
 		}
 		fmt.Fprintf(&mark, "%d %d %d\n", partition, epoch, commit)
-	}
-	if err := rows.Err(); err != nil {
-		return "", fmt.Errorf("mark: %w", err)
 	}
 	return mark.String(), nil
 }

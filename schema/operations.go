@@ -43,7 +43,7 @@ const dropPage = 5000
 
 // Operation implements operate.OperationStore. Since is not filled in: see Joined.
 func (a *asked) Operation(ctx context.Context, id string) (operate.Operation, error) {
-	op, err := scanOperation(a.of.db.QueryRowContext(ctx, a.of.params(qOperation), words(id)))
+	op, err := scanOperation(a.of.db.QueryRowContext(ctx, a.of.params(qOperation), operate.CleanText(id)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return op, notThere("operation", id)
 	}
@@ -90,7 +90,7 @@ func (a *asked) Operations(ctx context.Context, states []operate.OperationState,
 		if err != nil {
 			return nil, "", fmt.Errorf("operations: %w", err)
 		}
-		query += ` AND (created_at, id) < (` + c.param(a.of.time(core.Instant(created))) + `, ` + c.param(words(id)) + `)`
+		query += ` AND (created_at, id) < (` + c.param(a.of.time(core.Instant(created))) + `, ` + c.param(operate.CleanText(id)) + `)`
 	}
 	if len(states) > 0 {
 		list := make([]string, len(states))
@@ -135,7 +135,7 @@ func (c changes) update(op *operate.Operation, was int64) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.exec(qUpdate, op.ID, was, string(op.State), words(op.Why), rehearsal, op.Wave, op.Rate, op.BrakePct, words(op.By), words(op.Reason),
+	n, err := c.exec(qUpdate, op.ID, was, string(op.State), operate.CleanText(op.Why), rehearsal, op.Wave, op.Rate, op.BrakePct, operate.CleanText(op.By), operate.CleanText(op.Reason),
 		c.r.when(op.Started), c.r.when(op.Ended), c.r.time(core.InstantOf(op.Expires)), op.Epoch)
 	if err == nil && n == 0 {
 		return operate.ErrFenced
@@ -157,7 +157,7 @@ func (a *asked) Members(ctx context.Context, operation string, outcome operate.O
 	if limit < 1 || limit > membersMax {
 		return nil, fmt.Errorf("members: limit %d, want 1 to %d", limit, membersMax)
 	}
-	query, args := qMembers, []any{words(operation), after, limit}
+	query, args := qMembers, []any{operate.CleanText(operation), after, limit}
 	if outcome != "" {
 		query, args = qMembersOf, append(args, string(outcome))
 	}
@@ -210,7 +210,7 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 		if new(operate.Tally).Of(m.Outcome) == nil {
 			return fmt.Errorf("member %d: outcome %s is none", m.Ordinal, core.QuoteShort(string(m.Outcome)))
 		}
-		ordinals[i], waves[i], outcomes[i], texts[i], fingerprints[i] = m.Ordinal, int64(m.Wave), string(m.Outcome), words(m.Text), words(m.Fingerprint)
+		ordinals[i], waves[i], outcomes[i], texts[i], fingerprints[i] = m.Ordinal, int64(m.Wave), string(m.Outcome), operate.CleanText(m.Text), operate.CleanText(m.Fingerprint)
 		to[m.Ordinal] = m.Outcome
 	}
 	if len(to) < n {
@@ -235,15 +235,10 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 // delta is by how much a tally changes with its members.
 func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.Outcome) (operate.Tally, error) {
 	var delta operate.Tally
-	rows, err := c.tx.QueryContext(c.ctx, c.r.params(qOutcomes+c.r.rows(2, `ordinal INT8`)+`)`), append([]any{operation}, c.r.rowArgs(ordinals)...)...)
-	if err != nil {
-		return delta, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(c.query(c.ctx, qOutcomes+c.r.rows(2, `ordinal INT8`)+`)`, append([]any{operation}, c.r.rowArgs(ordinals)...)...)) {
 		var ordinal int64
 		var outcome string
-		if err := rows.Scan(&ordinal, &outcome); err != nil {
+		if err := row.Scan(&ordinal, &outcome); err != nil {
 			return delta, err
 		}
 		if from := delta.Of(operate.Outcome(outcome)); from != nil {
@@ -251,7 +246,7 @@ func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.
 		}
 		*delta.Of(to[ordinal])++
 	}
-	return delta, rows.Err()
+	return delta, nil
 }
 
 // DropExpired implements operate.OperationStore. What is cut off goes on the next time, and so does
@@ -316,8 +311,8 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 	if err != nil {
 		return 0, err
 	}
-	n, err := a.execOne(ctx, qFreeze, words(op.ID), words(op.Why), string(op.Action), words(op.Selection), words(op.Group), request, rehearsal, op.Wave, op.Rate, op.BrakePct,
-		words(op.By), words(op.Reason), r.time(core.InstantOf(op.Created)), r.when(op.Started), r.when(op.Ended), r.time(core.InstantOf(op.Expires)), op.Epoch)
+	n, err := a.execOne(ctx, qFreeze, operate.CleanText(op.ID), operate.CleanText(op.Why), string(op.Action), operate.CleanText(op.Selection), operate.CleanText(op.Group), request, rehearsal, op.Wave, op.Rate, op.BrakePct,
+		operate.CleanText(op.By), operate.CleanText(op.Reason), r.time(core.InstantOf(op.Created)), r.when(op.Started), r.when(op.Ended), r.time(core.InstantOf(op.Expires)), op.Epoch)
 	if err != nil {
 		return 0, err
 	}

@@ -29,17 +29,12 @@ func (r *reader) planSet(ctx context.Context) (map[planKey]*core.Plan, core.Unre
 
 // Plans implements Store.
 func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
-	rows, err := r.query(ctx, qPlans)
-	if err != nil {
-		return nil, fmt.Errorf("plans: %w", err)
-	}
-	defer rows.Close()
 	var plans []core.Plan
 	var unreadable core.UnreadablePlans
-	for rows.Next() {
+	for row := range each(r.query(ctx, qPlans)) {
 		var is core.UnreadablePlan
 		var spec []byte
-		if err := rows.Scan(&is.Name, &is.Version, &spec); err != nil {
+		if err := row.Scan(&is.Name, &is.Version, &spec); err != nil {
 			return nil, fmt.Errorf("plans: %w", err)
 		}
 		plan, err := decodePlan(spec)
@@ -49,9 +44,6 @@ func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
 			continue
 		}
 		plans = append(plans, plan)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("plans: %w", err)
 	}
 	if len(unreadable) > 0 {
 		return plans, unreadable

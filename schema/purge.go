@@ -181,19 +181,14 @@ func (r *reader) family(ctx context.Context, partition int, tasks []int64, limit
 
 // kin are children of some tasks, each with its parent.
 func (r *reader) kin(ctx context.Context, partition int, parents []int64, limit int) (all []Kin, err error) {
-	rows, err := r.query(ctx, qKin+r.among("tasks", "parent")+isKin, partition, r.list(parents), limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, qKin+r.among("tasks", "parent")+isKin, partition, r.list(parents), limit)) {
 		var k Kin
-		if err := rows.Scan(&k.Number, &k.Of); err != nil {
+		if err := row.Scan(&k.Number, &k.Of); err != nil {
 			return nil, err
 		}
 		all = append(all, k)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // PurgeBy chooses up to limit tasks of a partition that are old, lets take take them, if
@@ -225,24 +220,18 @@ type oldTasks struct {
 func (r *reader) old(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
 	old := oldTasks{next: from}
 	for looked := 0; looked < purgeLook && len(old.numbers) < limit; {
-		rows, err := r.query(ctx, query, partition, old.next, limit)
-		if err != nil {
-			return old, fmt.Errorf("old tasks of partition %d: %w", partition, err)
-		}
 		seen := 0
-		for rows.Next() {
+		for row := range each(r.query(ctx, query, partition, old.next, limit)) {
 			var number, place, parent int64
 			var ended instant
 			var stays, labels int
-			if err := rows.Scan(&number, &place, &ended, &stays, &labels, &parent); err != nil {
-				rows.Close()
+			if err := row.Scan(&number, &place, &ended, &stays, &labels, &parent); err != nil {
 				return old, fmt.Errorf("old task of partition %d: %w", partition, err)
 			}
 			seen++
 			switch {
 			case stays == stayLater, stays == stayNot && (core.Instant(ended) >= before || len(old.numbers) == limit),
 				parent != 0 && slices.Contains(old.numbers, parent): // it ended after its parent, and goes after it
-				rows.Close()
 				return old, nil
 			case stays == stayNot:
 				old.numbers = append(old.numbers, number)
@@ -252,9 +241,6 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 			if query == qOldRows {
 				old.next++ // its place is the first that is looked at
 			}
-		}
-		if err := rows.Err(); err != nil {
-			return old, fmt.Errorf("old tasks of partition %d: %w", partition, err)
 		}
 		if looked += seen; seen < limit {
 			break

@@ -214,8 +214,8 @@ func (r *reader) journals(ctx context.Context, partition int, numbers []int64, i
 }
 
 // scan reads a journal row into what was made for it.
-func (r *JournalRow) scan(rows *sql.Rows, to []any) error {
-	err := rows.Scan(to...)
+func (r *JournalRow) scan(row interface{ Scan(...any) error }, to []any) error {
+	err := row.Scan(to...)
 	if err == nil && r.Format > JournalFormat {
 		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", r.Seq, r.Number, r.Format, JournalFormat)
 	}
@@ -249,35 +249,24 @@ func (r *reader) LoadIDs(ctx context.Context, partition int, ids []string) ([]co
 }
 
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {
-	rows, err := r.query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return ScanColumn[T](rows)
+	return ScanColumn[T](r.query(ctx, query, args...))
 }
 
-// ScanColumn reads and closes the rows of a query of one column. Error: of a row, or of
-// the query on its way.
-func ScanColumn[T any](rows *sql.Rows) ([]T, error) {
-	defer rows.Close()
-	var all []T
-	for rows.Next() {
+// ScanColumn reads and closes the rows of a query of one column. Error: of the query, or of a row.
+func ScanColumn[T any](rows *sql.Rows, err error) (all []T, _ error) {
+	for row := range each(rows, err) {
 		var v T
-		if err := rows.Scan(&v); err != nil {
+		if err := row.Scan(&v); err != nil {
 			return nil, err
 		}
 		all = append(all, v)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // Cursors implements Store.
 func (r *reader) Cursors(ctx context.Context) ([]core.PartitionState, error) {
-	rows, err := r.query(ctx, r.sql.partitions+` ORDER BY partition`)
-	if err != nil {
-		return nil, fmt.Errorf("partitions: %w", err)
-	}
-	return r.scanPartitions(rows)
+	return r.partitions(ctx, r.sql.partitions+` ORDER BY partition`)
 }
 
 // CursorsOf implements Store.
@@ -292,34 +281,20 @@ func (r *reader) CursorsOf(ctx context.Context, partitions []int, owner string) 
 	} else {
 		query, args = query+cursorsOwned, append(args, owner)
 	}
-	rows, err := r.query(ctx, query+` ORDER BY partition`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("%d partitions, and those of %q: %w", len(partitions), owner, err)
-	}
-	return r.scanPartitions(rows)
+	return r.partitions(ctx, query+` ORDER BY partition`, args...)
 }
 
 // Unowned implements Store.
 func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionState, error) {
-	rows, err := r.query(ctx, r.sql.partitions+unowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
-	if err != nil {
-		return nil, fmt.Errorf("partitions of none of %d nodes: %w", len(live), err)
-	}
-	return r.scanPartitions(rows)
+	return r.partitions(ctx, r.sql.partitions+unowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
 }
 
-// scanPartitions reads and closes rows of partitions.
-func (r *reader) scanPartitions(rows *sql.Rows) ([]core.PartitionState, error) {
-	defer rows.Close()
-	var all []core.PartitionState
-	for rows.Next() {
-		st, err := r.ScanPartition(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, st)
+func (r *reader) partitions(ctx context.Context, query string, args ...any) ([]core.PartitionState, error) {
+	all, err := scanAll(ctx, r, r.ScanPartition, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("partitions: %w", err)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // PartitionSQL reads a partition, for ScanPartition.
@@ -389,12 +364,14 @@ func (r *reader) Overdue(ctx context.Context, now core.Instant, after core.Due, 
 		if p == after.Partition {
 			from = after
 		}
-		rows, err := r.query(ctx, qOverdue, p, r.time(now), r.time(from.Bound), from.Number, limit-len(all))
-		if err != nil {
-			return nil, fmt.Errorf("overdue tasks of partition %d: %w", p, err)
-		}
-		if all, err = appendDue(all, rows); err != nil {
-			return nil, fmt.Errorf("overdue tasks of partition %d: %w", p, err)
+		for row := range each(r.query(ctx, qOverdue, p, r.time(now), r.time(from.Bound), from.Number, limit-len(all))) {
+			var d core.Due
+			var bound instant
+			if err := row.Scan(&d.Partition, &d.Number, &bound); err != nil {
+				return nil, fmt.Errorf("overdue tasks of partition %d: %w", p, err)
+			}
+			d.Bound = core.Instant(bound)
+			all = append(all, d)
 		}
 		if len(all) >= limit {
 			break
@@ -403,38 +380,19 @@ func (r *reader) Overdue(ctx context.Context, now core.Instant, after core.Due, 
 	return all, nil
 }
 
-func appendDue(all []core.Due, rows *sql.Rows) ([]core.Due, error) {
-	defer rows.Close()
-	for rows.Next() {
-		var d core.Due
-		var bound instant
-		if err := rows.Scan(&d.Partition, &d.Number, &bound); err != nil {
-			return all, err
-		}
-		d.Bound = core.Instant(bound)
-		all = append(all, d)
-	}
-	return all, rows.Err()
-}
-
 // Counts implements Store.
 func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
-	rows, err := r.query(ctx, qCounts)
-	if err != nil {
-		return nil, fmt.Errorf("counts: %w", err)
-	}
-	defer rows.Close()
 	var all []core.Count
-	for rows.Next() {
+	for row := range each(r.query(ctx, qCounts)) {
 		var c core.Count
 		var state string
-		if err := rows.Scan(&c.Type, &state, &c.Tasks); err != nil {
-			return nil, err
+		if err := row.Scan(&c.Type, &state, &c.Tasks); err != nil {
+			return nil, fmt.Errorf("counts: %w", err)
 		}
 		c.State = core.State(state)
 		all = append(all, c)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // Journal implements Store.

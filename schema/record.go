@@ -1,10 +1,6 @@
 package schema
 
-import (
-	"strings"
-
-	"duly.dev/duly/internal/core"
-)
+import "duly.dev/duly/internal/core"
 
 // JournalFormat is the format of journal rows; rows of a later one are not read.
 const JournalFormat int16 = 1
@@ -24,13 +20,4 @@ func StatusWord(r *core.Record) string {
 		return ""
 	}
 	return r.StepStatus.String()
-}
-
-// words makes a name that comes from outside fit for a column of text, so that no
-// name can keep a task from being written.
-func words(s string) string {
-	if core.IsText(s) {
-		return s
-	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -20,21 +20,16 @@ func (a *asked) JournalPage(ctx context.Context, partition int, number int64, be
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	rows, err := a.of.query(ctx, a.of.sql.journalPage, partition, number, before, limit)
-	if err != nil {
-		return nil, fmt.Errorf("journal of task number %d of partition %d: %w", number, partition, err)
-	}
-	defer rows.Close()
 	var all []core.Record
 	row := JournalRow{Record: new(core.Record)}
 	to := targets(a.of.sql.journalColumns, &row)
-	for rows.Next() {
-		if err := row.scan(rows, to); err != nil {
+	for is := range each(a.of.query(ctx, a.of.sql.journalPage, partition, number, before, limit)) {
+		if err := row.scan(is, to); err != nil {
 			return nil, fmt.Errorf("journal row of partition %d: %w", partition, err)
 		}
 		all = append(all, *row.Record)
 	}
-	return all, rows.Err()
+	return all, nil
 }
 
 // The unfinished tasks whose bound is before a time, the nearest first, by the indexes that the
@@ -86,23 +81,19 @@ func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tas
 
 // near reads up to a number of tasks, and reports whether there are others.
 func (r *reader) near(ctx context.Context, query string, partition int, before core.Instant, most int) (found []near, cut bool, err error) {
-	rows, err := r.query(ctx, query, partition, r.time(before), most)
-	if err != nil {
-		return nil, false, err
-	}
-	defer rows.Close()
 	read := 0
-	for ; rows.Next(); read++ {
+	for row := range each(r.query(ctx, query, partition, r.time(before), most)) {
 		var bound, deadline instant
 		n := near{partition: partition}
-		if err := rows.Scan(&n.number, &bound, &deadline); err != nil {
+		if err := row.Scan(&n.number, &bound, &deadline); err != nil {
 			return nil, false, err
 		}
 		if n.deadline = core.Instant(deadline); n.deadline > 0 && n.deadline < before {
 			found = append(found, n)
 		}
+		read++
 	}
-	return found, read == most, rows.Err()
+	return found, read == most, nil
 }
 
 // views reads the tasks of a list, in its order, less those that are gone.
@@ -113,20 +104,12 @@ func (r *reader) views(ctx context.Context, wanted []near) ([]core.View, error) 
 	}
 	found := map[near]core.View{}
 	for p, numbers := range byPartition {
-		rows, err := r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number"), p, r.list(numbers))
-		if err != nil {
-			return nil, fmt.Errorf("tasks of partition %d: %w", p, err)
-		}
-		for rows.Next() {
-			v, err := r.scanListed(rows)
+		for row := range each(r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number"), p, r.list(numbers))) {
+			v, err := r.scanListed(row)
 			if err != nil {
-				rows.Close()
 				return nil, fmt.Errorf("task row of partition %d: %w", p, err)
 			}
 			found[near{partition: p, number: v.Number}] = v
-		}
-		if err := rows.Err(); err != nil {
-			return nil, fmt.Errorf("tasks of partition %d: %w", p, err)
 		}
 	}
 	all := make([]core.View, 0, len(wanted))
@@ -170,36 +153,26 @@ func (a *asked) Sample(ctx context.Context, newest int) (operate.Sample, error) 
 
 // totals adds up the partitions' rows, and returns the partitions.
 func (a *asked) totals(ctx context.Context, s *operate.Sample) ([]int64, error) {
-	rows, err := a.of.query(ctx, qSampleTotals)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var partitions []int64
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qSampleTotals)) {
 		var p, created, ended int64
-		if err := rows.Scan(&p, &created, &ended); err != nil {
+		if err := row.Scan(&p, &created, &ended); err != nil {
 			return nil, err
 		}
 		partitions = append(partitions, p)
 		s.Created, s.Ended = s.Created+created, s.Ended+ended
 	}
-	return partitions, rows.Err()
+	return partitions, nil
 }
 
 // took appends how long the newest endings of a partition took, in milliseconds.
 func (a *asked) took(ctx context.Context, all []float64, partition int64, most int) ([]float64, error) {
-	rows, err := a.of.query(ctx, qSampleEnds, partition, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qSampleEnds, partition, most)) {
 		var created, ended instant
-		if err := rows.Scan(&created, &ended); err != nil {
+		if err := row.Scan(&created, &ended); err != nil {
 			return nil, err
 		}
 		all = append(all, float64(ended-created)/1000)
 	}
-	return all, rows.Err()
+	return all, nil
 }

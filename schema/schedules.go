@@ -53,9 +53,9 @@ func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
 	}
 	slices.Sort(labels)
 	return []any{
-		s.Name, s.Type, []byte(s.Input), s.PlanVersion, s.CompleteBy, words(strings.Join(labels, ",")), words(s.Cron), s.Every, s.Zone, r.when(s.From), r.when(s.Until), s.Jitter, s.Overlap, s.Queue, s.CatchUp, s.CatchUps,
-		s.Paused, s.Revision, words(s.By), r.when(s.Created), r.when(s.Changed), r.when(s.Cursor), waiting, r.when(s.Last), s.LastTask, r.when(s.LastAt), int64(s.LastPlace), string(s.Outcome), words(s.Why),
-		s.Submitted, s.Skipped, s.Missed, r.when(s.Failing), words(s.Failure), r.when(s.Due),
+		s.Name, s.Type, []byte(s.Input), s.PlanVersion, s.CompleteBy, operate.CleanText(strings.Join(labels, ",")), operate.CleanText(s.Cron), s.Every, s.Zone, r.when(s.From), r.when(s.Until), s.Jitter, s.Overlap, s.Queue, s.CatchUp, s.CatchUps,
+		s.Paused, s.Revision, operate.CleanText(s.By), r.when(s.Created), r.when(s.Changed), r.when(s.Cursor), waiting, r.when(s.Last), s.LastTask, r.when(s.LastAt), int64(s.LastPlace), string(s.Outcome), operate.CleanText(s.Why),
+		s.Submitted, s.Skipped, s.Missed, r.when(s.Failing), operate.CleanText(s.Failure), r.when(s.Due),
 	}, nil
 }
 
@@ -123,7 +123,7 @@ func (c changes) one(query string, args ...any) error {
 
 // DeleteSchedule implements operate.ScheduleStore.
 func (a *asked) DeleteSchedule(ctx context.Context, name string, was int64) error {
-	err := a.change(ctx, func(c changes) error { return c.one(qScheduleDrop, words(name), was) })
+	err := a.change(ctx, func(c changes) error { return c.one(qScheduleDrop, operate.CleanText(name), was) })
 	if err != nil {
 		return fmt.Errorf("schedule %s: %w", core.QuoteShort(name), err)
 	}
@@ -132,7 +132,7 @@ func (a *asked) DeleteSchedule(ctx context.Context, name string, was int64) erro
 
 // ScheduleByName implements operate.ScheduleStore.
 func (a *asked) ScheduleByName(ctx context.Context, name string) (operate.Schedule, error) {
-	s, err := scanSchedule(a.of.db.QueryRowContext(ctx, a.of.params(qScheduleName), words(name)))
+	s, err := scanSchedule(a.of.db.QueryRowContext(ctx, a.of.params(qScheduleName), operate.CleanText(name)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return s, notThere("schedule", name)
 	}
@@ -147,7 +147,7 @@ func (a *asked) Schedules(ctx context.Context, limit int, after string) ([]opera
 	if limit < 1 || limit > operate.ListMax {
 		return nil, fmt.Errorf("schedules: limit %d, want 1 to %d", limit, operate.ListMax)
 	}
-	all, err := scanAll(ctx, a.of, scanSchedule, qSchedulePage, words(after), limit)
+	all, err := scanAll(ctx, a.of, scanSchedule, qSchedulePage, operate.CleanText(after), limit)
 	if err != nil {
 		return nil, fmt.Errorf("schedules: %w", err)
 	}
@@ -159,7 +159,7 @@ func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, afte
 	if limit < 1 || limit > operate.ListMax {
 		return nil, fmt.Errorf("schedules that are due: limit %d, want 1 to %d", limit, operate.ListMax)
 	}
-	all, err := scanAll(ctx, a.of, scanSchedule, qScheduleDue, words(after), limit, a.of.time(core.InstantOf(now)))
+	all, err := scanAll(ctx, a.of, scanSchedule, qScheduleDue, operate.CleanText(after), limit, a.of.time(core.InstantOf(now)))
 	if err != nil {
 		return nil, fmt.Errorf("schedules that are due: %w", err)
 	}

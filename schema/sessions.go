@@ -37,7 +37,7 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 		if there >= operate.SessionsMax {
 			return &operate.Refusal{Code: 429, Detail: fmt.Sprintf("there are %d sessions, the limit; one ends within hours", there)}
 		}
-		_, err := c.exec(qPutSession, words(s.ID), s.Data, a.of.time(core.InstantOf(s.Expires)))
+		_, err := c.exec(qPutSession, operate.CleanText(s.ID), s.Data, a.of.time(core.InstantOf(s.Expires)))
 		return err
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
 
 // SessionByID implements operate.SessionStore.
 func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, error) {
-	s, err := scanSession(a.of.db.QueryRowContext(ctx, a.of.params(qSession), words(id)))
+	s, err := scanSession(a.of.db.QueryRowContext(ctx, a.of.params(qSession), operate.CleanText(id)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("session: %w", core.ErrNotFound)
 	}
@@ -68,7 +68,7 @@ func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, er
 
 // DeleteSession implements operate.SessionStore.
 func (a *asked) DeleteSession(ctx context.Context, id string) error {
-	if _, err := a.execOne(ctx, qDeleteSession, words(id)); err != nil {
+	if _, err := a.execOne(ctx, qDeleteSession, operate.CleanText(id)); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	return nil

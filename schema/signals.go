@@ -45,15 +45,10 @@ func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (opera
 
 // countSignals counts the most urgent ones, up to operate.CountExactMax.
 func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.Instant) error {
-	rows, err := a.of.query(ctx, qSignalCounts, a.of.time(near), operate.CountExactMax+1)
-	if err != nil {
-		return fmt.Errorf("signals: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qSignalCounts, a.of.time(near), operate.CountExactMax+1)) {
 		var steps, n int64
 		var isNear int
-		if err := rows.Scan(&steps, &isNear, &n); err != nil {
+		if err := row.Scan(&steps, &isNear, &n); err != nil {
 			return fmt.Errorf("signals: %w", err)
 		}
 		s.Tasks.N += n
@@ -63,7 +58,7 @@ func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.
 	if s.Tasks.N > operate.CountExactMax {
 		s.Tasks.AtLeast, s.Steps.AtLeast, s.Near.AtLeast = true, true, s.Near.N == s.Tasks.N
 	}
-	return rows.Err()
+	return nil
 }
 
 // nextSignals are the most urgent ones.
@@ -77,29 +72,22 @@ func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, e
 		steps uint64
 	}
 	all, marks := make([]operate.OpenSignal, 0, n), make([]waiting, 0, n)
-	rows, err := a.of.query(ctx, qSignalNext, n)
-	if err != nil {
-		return nil, fmt.Errorf("next signals: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(a.of.query(ctx, qSignalNext, n)) {
 		var o operate.OpenSignal
 		var w waiting
 		var steps int64
 		var since, due instant
-		if err := rows.Scan(&o.ID, &o.Type, &w.of.n, &steps, &since, &due); err != nil {
+		if err := row.Scan(&o.ID, &o.Type, &w.of.n, &steps, &since, &due); err != nil {
 			return nil, fmt.Errorf("next signals: %w", err)
 		}
 		w.of.plan, w.steps = o.Type, uint64(steps)
 		o.Since, o.Due = core.Instant(since).Time(), core.Instant(due).Time()
 		all, marks = append(all, o), append(marks, w)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("next signals: %w", err)
-	}
 	names := map[version][]string{}
 	for i, w := range marks {
 		if _, known := names[w.of]; !known {
+			var err error
 			if names[w.of], err = column[string](ctx, a.of, qStepNames, w.of.plan, w.of.n); err != nil {
 				return nil, fmt.Errorf("steps of plan %s version %d: %w", w.of.plan, w.of.n, err)
 			}

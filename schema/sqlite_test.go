@@ -25,6 +25,21 @@ func owned(tb testing.TB) (schema.Store, core.PartitionWrite) {
 	return s, core.PartitionWrite{Epoch: st.Epoch, NextNumber: 1, NextEnd: 1}
 }
 
+// The rows of a query end with its error, whenever that comes, and who leaves them leaves no connection behind.
+func TestRowsOfAQuery(t *testing.T) {
+	s, _ := owned(t)
+	db := schema.AskedDB(s)
+	for _, query := range []string{"SELECT none FROM nowhere", "SELECT 1 UNION ALL SELECT abs(-9223372036854775808)"} {
+		if all, err := schema.ScanColumn[int](db.Query(query)); err == nil || all != nil {
+			t.Errorf("%s: %v, %v", query, all, err)
+		}
+	}
+	schema.First(db.Query("SELECT 1 UNION ALL SELECT 2"))
+	if n := db.Stats().InUse; n != 0 {
+		t.Errorf("%d connections are in use", n)
+	}
+}
+
 func parked(number int64, input []byte) core.TaskWrite {
 	t := &core.Task{
 		Number: number, ID: fmt.Sprint("t", number), Type: "order", PlanVersion: 1, Input: input, State: core.StatePending, Seq: 1,

@@ -70,42 +70,32 @@ type standing struct {
 }
 
 func (r *reader) standingRows(ctx context.Context, all []standing, query string, args []any) error {
-	rows, err := r.query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, query, args...)) {
 		var i int
 		var state string
 		var version, seq, step int64
 		var fingerprint, name string
-		if err := rows.Scan(&i, &state, &version, &seq, &step, &fingerprint, &name); err != nil {
+		if err := row.Scan(&i, &state, &version, &seq, &step, &fingerprint, &name); err != nil {
 			return err
 		}
 		s := &all[i]
 		s.Missing, s.State, s.PlanVersion, s.Seq, s.step, s.Fingerprint, s.Step = false, core.State(state), version, seq, step, fingerprint, name
 	}
-	return rows.Err()
+	return nil
 }
 
 // since reads the rows since the members were frozen, the oldest first.
 func (r *reader) since(ctx context.Context, all []standing, query string, args []any) error {
-	rows, err := r.query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for row := range each(r.query(ctx, query, args...)) {
 		var i int
 		var actor, status, step string
 		var text, reason []byte
-		if err := rows.Scan(&i, &actor, &status, &text, &reason, &step); err != nil {
+		if err := row.Scan(&i, &actor, &status, &text, &reason, &step); err != nil {
 			return err
 		}
 		all[i].add(actor, status, step, text, reason)
 	}
-	return rows.Err()
+	return nil
 }
 
 func (s *standing) add(actor, status, step string, text, reason []byte) {

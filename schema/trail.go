@@ -41,8 +41,8 @@ func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64,
 		if again != nil {
 			return errStands
 		}
-		_, err = c.exec(qAppend, number, a.of.time(core.InstantOf(e.At)), words(e.Actor), string(e.Role), words(e.From), words(e.Via), words(e.Action), []byte(e.Target),
-			words(e.Reason), someBytes(e.Before), someBytes(e.After), words(e.Outcome), someText(words(e.Key)), words(e.Request))
+		_, err = c.exec(qAppend, number, a.of.time(core.InstantOf(e.At)), operate.CleanText(e.Actor), string(e.Role), operate.CleanText(e.From), operate.CleanText(e.Via), operate.CleanText(e.Action), []byte(e.Target),
+			operate.CleanText(e.Reason), someBytes(e.Before), someBytes(e.After), operate.CleanText(e.Outcome), someText(operate.CleanText(e.Key)), operate.CleanText(e.Request))
 		return err
 	})
 	if again != nil && errors.Is(err, errStands) {
@@ -70,7 +70,7 @@ func (c changes) auditEntry(key string) (*operate.AuditEntry, error) {
 	if key == "" {
 		return nil, nil
 	}
-	e, err := scanAudit(c.tx.QueryRowContext(c.ctx, c.r.params(qAuditKey), words(key)))
+	e, err := scanAudit(c.tx.QueryRowContext(c.ctx, c.r.params(qAuditKey), operate.CleanText(key)))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
@@ -93,7 +93,7 @@ func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) 
 // SetOutcome implements operate.Trail. Error: core.ErrNotFound; another one if the entry has
 // another outcome already.
 func (a *asked) SetOutcome(ctx context.Context, number int64, outcome string) error {
-	outcome = words(outcome)
+	outcome = operate.CleanText(outcome)
 	err := a.change(ctx, func(c changes) error {
 		n, err := c.exec(qSetOutcome, number, outcome)
 		if err != nil || n > 0 {
@@ -236,10 +236,10 @@ func (r *reader) auditEntries(ctx context.Context, f operate.AuditFilter, from, 
 	c.add(`number < %s`, below)
 	limit := c.param(f.Limit + 1)
 	if f.Actor != "" {
-		c.add(`actor = %s`, words(f.Actor))
+		c.add(`actor = %s`, operate.CleanText(f.Actor))
 	}
 	if f.Action != "" {
-		c.add(`action = %s`, words(f.Action))
+		c.add(`action = %s`, operate.CleanText(f.Action))
 	}
 	if f.Target != "" && only == nil {
 		c.prefixed(`target`, f.Target)

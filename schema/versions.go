@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 const (
@@ -30,7 +31,7 @@ func (r *reader) Deprecated(ctx context.Context) (core.Deprecations, error) {
 
 // Deprecate implements operate.VersionStore.
 func (a *asked) Deprecate(ctx context.Context, name string, version int64, at core.Instant) error {
-	query, args := qDeprecate, []any{words(name), version, a.of.time(at)}
+	query, args := qDeprecate, []any{operate.CleanText(name), version, a.of.time(at)}
 	if at == 0 {
 		query, args = qCurrent, args[:2]
 	}

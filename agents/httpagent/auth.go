@@ -23,20 +23,11 @@ func (a *auth) value() string {
 	return a.before + text
 }
 
-// authorized adds the header to requests to the service's own host, and to no other that it redirects to.
-type authorized struct {
-	next         http.RoundTripper
-	auth         *auth
-	scheme, host string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == t.scheme && r.URL.Host == t.host {
-		r = r.Clone(r.Context())
-		r.Header.Set(t.auth.header, t.auth.value())
+// authorize adds the header to a request to the service's own host, and to no other that it redirects to.
+func (s *service) authorize(r *http.Request) {
+	if r.URL.Scheme == s.base.Scheme && r.URL.Host == s.base.Host {
+		r.Header.Set(s.auth.header, s.auth.value())
 	}
-	return t.next.RoundTrip(r)
 }
 
 // hidden stands where a secret stood.

@@ -97,24 +97,33 @@ func (s *service) newClient(secure *tls.Config) *http.Client {
 		DialContext: s.allow.dial, TLSClientConfig: secure, TLSHandshakeTimeout: dialMax, DisableCompression: true,
 		MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: headerBytesMax, ForceAttemptHTTP2: true,
 	}
-	client := &http.Client{Transport: once{s.transport}, CheckRedirect: s.redirect}
+	client := &http.Client{Transport: changed{s.transport, once}, CheckRedirect: s.redirect}
 	if s.auth != nil {
-		client.Transport = &authorized{client.Transport, s.auth, s.base.Scheme, s.base.Host}
+		client.Transport = changed{client.Transport, s.authorize}
 	}
 	return client
 }
 
-// once keeps a transport from sending a request again that a service may have acted on. [http.Transport] does that by
-// itself where a kept connection ends without an answer, for a body that can be read again, or none, and a method that is
-// safe or a header that says that a key makes it so. A redirect is another request, by the client.
-type once struct{ *http.Transport }
-
-// replayable are the headers by which it is.
-var replayable = []string{"Idempotency-Key", "X-Idempotency-Key"}
+// changed is a transport that makes a changed copy of each request.
+type changed struct {
+	http.RoundTripper
+	change func(*http.Request)
+}
 
 // RoundTrip implements http.RoundTripper.
-func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c changed) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
+	c.change(r)
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// replayable are the headers that say that a key makes it safe to send a request again.
+var replayable = []string{"Idempotency-Key", "X-Idempotency-Key"}
+
+// once keeps a transport from sending a request again that a service may have acted on. [http.Transport] does that by
+// itself where a kept connection ends without an answer, for a body that can be read again, or none, and a method that is
+// safe or a header that says so. A redirect is another request, by the client.
+func once(r *http.Request) {
 	r.GetBody = nil
 	if r.Body == nil || r.Body == http.NoBody {
 		switch r.Method {
@@ -128,7 +137,6 @@ func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
 			r.Header[strings.ToLower(name)] = values
 		}
 	}
-	return o.Transport.RoundTrip(r)
 }
 
 // redirect refuses a redirect to a host that is not named, or one that would lose the method and the body.

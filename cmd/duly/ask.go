@@ -148,7 +148,7 @@ func (a *acting) act(ctx context.Context, std streams, r operate.Request, reason
 	if answer.State != "" {
 		was = ", which is " + string(answer.State)
 	}
-	return a.said(std, data, answerColumns, "%s: %s of %s%s: %s (audit %d)", said, answer.Action, answer.ID, was, show.Clean(strings.TrimPrefix(answer.Outcome, "asked: ")), answer.Audit)
+	return a.said(std, data, answerColumns, "%s: %s of %s%s: %s (audit %d)", said, answer.Action, answer.ID, was, show.Clean(strings.TrimPrefix(answer.Outcome, operate.Asked)), answer.Audit)
 }
 
 type taskCmd struct {

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -390,7 +391,7 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 		Outcome string `json:"outcome"`
 	}
 	return c.show(std.out, data, "", cancelledColumns, &a, func(w io.Writer) {
-		a.Outcome = strings.TrimPrefix(a.Outcome, "asked: ")
+		a.Outcome = strings.TrimPrefix(a.Outcome, operate.Asked)
 		if a.State == "" {
 			fmt.Fprintf(w, "asked that %s end: %s\n", c.ID, a.Outcome)
 			return

@@ -30,6 +30,7 @@ var (
 		"failing", "failure"}
 	scheduleRunFields = []string{"type", "task"}
 	ghostColumns      = []string{"status", "kind", "key", "agent", "type", "task", "step", "state", "times", "~made", "~found", "text"}
+	lossColumns       = []string{"stream", "messages"}
 	auditColumns      = []string{"number", "at", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
 	auditRecord       = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
 	tokenColumns      = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}

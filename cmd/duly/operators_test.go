@@ -84,6 +84,7 @@ func newEngine(t *testing.T) *engine {
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
 		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
+		AcceptLoss: func(context.Context, string) (uint64, error) { return 6, nil },
 	}}, e, e, asks, log)
 	if err != nil {
 		t.Fatal(err)
@@ -602,6 +603,11 @@ func TestManaging(t *testing.T) {
 		t.Error(got)
 	}
 	e.run(exitUse, "partitions pin 2 n1", "reason: none given")
+	e.run(exitDone, "accept-loss DULY_TASKS --reason purged", "DULY_TASKS: 6 missing messages accepted")
+	if got := e.trail[len(e.trail)-1]; got.Action != "stream.accept_loss" || got.Target != "stream/DULY_TASKS" || got.Reason != "purged" || got.Outcome != "done" {
+		t.Errorf("%+v", got)
+	}
+	e.run(exitUse, "accept-loss DULY_TASKS", "reason: none given")
 	e.run(exitNotFound, "partitions step-down 9 --reason x", "there are 4")
 	e.run(exitUse, "pause set --reason x", "nothing to pause")
 	e.run(exitUse, "pause set --step charge --agent a --reason x", "step: goes with --type")

@@ -16,6 +16,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/wire"
 )
@@ -109,18 +110,14 @@ func (c *planLintCmd) Run(std streams) error {
 	if err != nil {
 		return err
 	}
-	var head struct {
-		planHead
-		Steps []json.RawMessage `json:"steps"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
-		return fmt.Errorf("file: %s: %w", c.File, err)
-	}
 	plan, err := decodeStored(data)
 	if err != nil {
 		return fmt.Errorf("file: %s: %w", c.File, err)
 	}
-	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work (steps: %d)\norder: %s\n", c.File, head.Name, head.Version, len(head.Steps), plan.Order())
+	_, err = fmt.Fprintf(std.out, "%s: plan %s version %d can work (steps: %d)\norder: %s\n", c.File, plan.Name, plan.Version, len(plan.Steps), plan.Order())
+	for _, doubt := range plancheck.Doubts(plan) {
+		fmt.Fprintln(std.err, "warning:", doubt)
+	}
 	return err
 }
 

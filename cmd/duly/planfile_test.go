@@ -17,6 +17,7 @@ func TestPlanLint(t *testing.T) {
 	}{
 		{"name: lamp\nversion: 4\nsteps:\n- name: buy\n  agent: shop.buy\n", exitDone, "plan lamp version 4 can work (steps: 1)"},
 		{"name: lamp\nversion: 4\nsteps:\n- name: credit\n  agent: bank\n  undoable: false\n- name: buy\n  agent: shop.buy\n", exitDone, "order: credit, then buy\n"},
+		{"name: lamp\nversion: 1\ncomplete_by: 48h\nsteps:\n- name: buy\n  agent: shop.buy\n", exitDone, "warning: step buy: key_lasts is 24h0m0s, less than the plan's complete_by of 48h0m0s"},
 		{"name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n  after: [by]\n", exitUse, `plan.yaml:6:11: step buy: after names "by", which is no step`},
 		{"name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n  when: input.x >\n", exitUse, "plan.yaml:6:18: step buy: when: it ends too early, want a value"},
 	} {

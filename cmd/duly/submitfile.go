@@ -80,6 +80,7 @@ type bulkRun struct {
 	failed *os.File // nil: not wanted
 	shown  int
 	saved  time.Time
+	moved  time.Time // when a line was last taken, or refused
 }
 
 // submitFile submits the lines of a file.
@@ -195,23 +196,25 @@ func (r *bulkRun) openFailed() error {
 // all submits what is left, in as many requests as it takes. Error: nothing was taken for too long, or it would not help
 // to try again.
 func (r *bulkRun) all(ctx context.Context) error {
-	wait, moved := bulkRetryFirst, time.Now()
-	for r.done.Bytes < r.size {
+	wait := bulkRetryFirst
+	for r.moved = time.Now(); r.done.Bytes < r.size; {
 		before := r.done.Lines
 		err := r.request(ctx)
 		if r.done.Lines > before {
-			wait, moved = bulkRetryFirst, time.Now()
+			wait = bulkRetryFirst
 		}
 		var problem *client.Problem
 		var own ownError
+		var later laterError
 		switch is := errors.As(err, &problem); {
 		case err == nil:
 			continue
 		case ctx.Err() != nil:
 			return fmt.Errorf("stopped: %w", ctx.Err())
+		case errors.As(err, &later):
 		case errors.As(err, &own), is && problem.Status < 500 && problem.Status != http.StatusTooManyRequests && problem.Status != http.StatusRequestTimeout && r.done.Lines == before:
 			return err
-		case time.Since(moved) >= r.cmd.RetryFor:
+		case time.Since(r.moved) >= r.cmd.RetryFor:
 			return fmt.Errorf("nothing was taken for %v: %w", r.cmd.RetryFor, err)
 		}
 		if pause.For(ctx, wait) != nil {
@@ -224,6 +227,9 @@ func (r *bulkRun) all(ctx context.Context) error {
 
 // ownError is of this side: to try again does not help.
 type ownError struct{ error }
+
+// laterError is of a line that may be taken later: the next request begins with it.
+type laterError struct{ error }
 
 // request makes one request and takes its answers. No error: the server has answered everything up to a place.
 func (r *bulkRun) request(ctx context.Context) error {
@@ -256,6 +262,9 @@ func (r *bulkRun) request(ctx context.Context) error {
 		if err != nil && (!errors.Is(err, io.EOF) || len(line) == 0) {
 			return ownError{fmt.Errorf("%s was changed while it was read, or %s answers more lines than it was sent: %w", r.cmd.File, r.client.Base, err)}
 		}
+		if a.Outcome == "failed" && a.Error != nil && time.Since(r.moved) < r.cmd.RetryFor {
+			return errors.Join(r.save(true), laterError{a.Error})
+		}
 		if err := r.take(line, &a); err != nil {
 			return ownError{err}
 		}
@@ -273,6 +282,9 @@ func (r *bulkRun) take(line []byte, a *bulkAnswer) error {
 	r.done.Lines++
 	r.done.Bytes += int64(len(line))
 	_ = r.bar.Add(len(line)) // of a line on a terminal
+	if a.Outcome != "failed" {
+		r.moved = time.Now()
+	}
 	switch a.Outcome {
 	case "stored":
 		r.done.Stored++

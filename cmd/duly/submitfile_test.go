@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -183,6 +185,41 @@ func TestSubmitFileOutcomes(t *testing.T) {
 	c.node.term()
 	if code, _, errs := ask("--file", file, "--retry-for", "300ms"); code != exitUnreachable || !strings.Contains(errs, "nothing was taken for 300ms") {
 		t.Errorf("no node: exit %d: %s", code, errs)
+	}
+}
+
+// TestSubmitFileTriesLines: a line that may be taken later is tried again; one that is not taken for too long has failed, and
+// those behind it are taken.
+func TestSubmitFileTriesLines(t *testing.T) {
+	t.Parallel()
+	file := writeLines(t, []string{laterLine("o-1", "1"), laterLine("o-2", "2"), laterLine("o-3", "3")})
+	for _, test := range []struct {
+		fails int // requests in which line o-2 is not taken
+		args  []string
+		code  int
+		want  string
+	}{
+		{2, nil, exitDone, "3 lines: 3 stored, 0 existed, 0 refused, 0 failed\n"},
+		{2, []string{"--retry-for", "0s"}, exitUnreachable, "3 lines: 2 stored, 0 existed, 0 refused, 1 failed\n"},
+	} {
+		requests := 0
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			requests++
+			lines := bufio.NewScanner(r.Body)
+			for lines.Scan() {
+				if strings.Contains(lines.Text(), `"o-2"`) && requests <= test.fails {
+					fmt.Fprintln(w, `{"id":"o-2","outcome":"failed","error":{"status":503,"detail":"not decided"}}`)
+				} else {
+					fmt.Fprintln(w, `{"outcome":"stored"}`)
+				}
+			}
+			fmt.Fprintln(w, `{"summary":{}}`)
+		}))
+		code, out, errs := command(t, "", append([]string{"submit", "--file", file, "-s", node.URL}, test.args...)...)
+		node.Close()
+		if code != test.code || out != test.want {
+			t.Errorf("%v: exit %d: %s%s", test.args, code, out, errs)
+		}
 	}
 }
 

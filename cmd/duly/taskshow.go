@@ -65,6 +65,7 @@ type step struct {
 	Result     json.RawMessage `json:"result"`
 	Ask        string          `json:"ask"`
 	AskNeeded  bool            `json:"ask_needed"`
+	KeyUntil   string          `json:"key_until"`
 	At         string          `json:"at"`
 	By         string          `json:"by"`
 	Children   *struct {
@@ -143,7 +144,7 @@ func (t *task) explain(w io.Writer) {
 	say(page, "", show.Clean(t.Why))
 	t.lineage(page)
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Kind != "" && (s.Status == core.StepRunning.String() || s.Status == core.StepUndoing.String()) {
+		if s := &t.Steps[i]; s.KeyUntil != "" || s.Kind != "" && (s.Status == core.StepRunning.String() || s.Status == core.StepUndoing.String()) {
 			say(page, s.Name+": ", t.note(s))
 		}
 	}
@@ -186,6 +187,8 @@ func (t *task) note(s *step) string {
 		parts = append(parts, "its signal has come, and is kept until the step begins")
 	case s.Children != nil && s.At != "":
 		parts = append(parts, s.family(t))
+	case s.KeyUntil != "":
+		parts = append(parts, "its service remembers the key until "+s.KeyUntil+"; after that, look there and say --found")
 	}
 	switch skipped := s.Status == core.StepSkipped.String(); {
 	case skipped && s.At != "" && s.Error == "" && s.When != "":

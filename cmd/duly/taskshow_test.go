@@ -23,6 +23,7 @@ const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":
 {"name":"express","agent":"courier.book","when":"input.express","status":"skipped","attempt":0,"at":"2030-01-01T01:00:01Z"},
 {"name":"coupon","agent":"coupons","optional":true,"status":"skipped","attempt":3,"error":"code 422: used up","at":"2030-01-01T01:00:01Z"},
 {"name":"boss","kind":"signal","agent":"","when":"input.dear","status":"signalled","attempt":0,"result":true,"at":"2030-01-01T01:00:01Z"},
+{"name":"ship","agent":"carrier","status":"failed","attempt":3,"error":"no answer by its complete-by","key_until":"2030-01-02T01:00:00Z","at":"2030-01-01T01:00:01Z"},
 {"name":"thanks","agent":"mail","when":"results.charge.paid > 1000","optional":true,"status":"waiting","attempt":0}]}`
 
 // wide is a terminal of 80 cells.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"time"
 
+	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
 )
@@ -26,26 +29,27 @@ func (c *taskStreamsCmd) Run(ctx context.Context, std streams) error {
 	})
 }
 
-// acceptWithin is how long accept-loss waits for NATS.
-const acceptWithin = 10 * time.Second
-
 type acceptLossCmd struct {
 	Stream string `arg:"" help:"The stream, as the alert names it."`
-
-	natsLinks
+	Reason string `help:"Why; it is kept in the audit trail."`
+	server
 }
 
 // Run ends the alert about what a stream lacks.
 func (c *acceptLossCmd) Run(ctx context.Context, std streams) error {
-	conn, err := c.dialWithin(ctx, acceptWithin, "duly accept-loss")
+	reason, err := reasonOf(std, c.Reason, true)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	n, err := conn.AcceptLoss(ctx, c.Stream)
+	data, err := c.send(ctx, http.MethodPost, pathOf("streams", c.Stream, "accept-loss"), show.Object{"reason": reason}, nil)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s: %d missing messages accepted\n", c.Stream, n)
-	return err
+	var loss struct {
+		Messages uint64 `json:"messages"`
+	}
+	if err := json.Unmarshal(data, &loss); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	return c.said(std, data, lossColumns, "%s: %d missing messages accepted", c.Stream, loss.Messages)
 }

@@ -86,6 +86,8 @@ type Ports struct {
 	Live           *live.Live
 	Alerts         *alerts.Book
 	Level          *slog.LevelVar // of the log of this node
+	// AcceptLoss notes that an operator knows of what a stream lacks. Error: core.ErrNotFound, there is no such stream.
+	AcceptLoss func(ctx context.Context, stream string) (messages uint64, err error)
 }
 
 // api serves the paths below /v1.

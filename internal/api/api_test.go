@@ -660,6 +660,16 @@ func TestAskWaitsForTheTask(t *testing.T) {
 		if w := s.do("DELETE", "/v1/tasks/delivery/d-2", ""); w.Code != 404 || time.Since(began) > DefaultUnknownFor+unknownLook {
 			t.Errorf("%d %s after %v", w.Code, w.Body, time.Since(began))
 		}
+		unread := true
+		s.asks.cfg.Unread = func(_ context.Context, partition int, before core.Instant) (bool, error) {
+			return unread && partition == 2 && before == epoch, nil
+		}
+		if w := s.do("DELETE", "/v1/tasks/delivery/d-2", ""); w.Code != 503 || !strings.Contains(w.Body.String(), `"err_code":7035`) {
+			t.Errorf("what came before is not read: %d %s", w.Code, w.Body)
+		}
+		if unread = false; s.do("DELETE", "/v1/tasks/delivery/d-2", "").Code != 404 {
+			t.Error("what came before is read, and the task is not unknown")
+		}
 	})
 }
 

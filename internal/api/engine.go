@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -69,6 +70,18 @@ type (
 		Body struct {
 			Node   string `json:"node" minLength:"1" maxLength:"64"`
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	lossIn struct {
+		Stream string `path:"stream" maxLength:"128"`
+		Body   struct {
+			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+		}
+	}
+	lossOut struct {
+		Body struct {
+			Stream   string `json:"stream"`
+			Messages uint64 `json:"messages" doc:"that it lacks, and whose alert ends"`
 		}
 	}
 	reasonIn struct {
@@ -168,6 +181,26 @@ func (a *api) engineRoutes() {
 		func(ctx context.Context, in *reasonIn) (*struct{}, error) {
 			return nil, a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
 				return a.ports.Partitions.StepDown(ctx, by, in.Partition, in.Body.Reason)
+			})
+		})
+	register(a, route{method: http.MethodPost, path: "/v1/streams/{stream}/accept-loss", id: "acceptLoss", tag: tag, needs: operate.RoleOperator, summary: "Note that an operator knows of messages that a stream lacks", about: "The alert about them ends."},
+		func(ctx context.Context, in *lossIn) (*lossOut, error) {
+			if a.ports.AcceptLoss == nil {
+				return nil, notServed("streams")
+			}
+			if bad := checkID("stream", in.Stream); bad != nil {
+				return nil, bad
+			}
+			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
+				return nil, bad
+			}
+			out := &lossOut{}
+			out.Body.Stream = in.Stream
+			return out, a.audited(ctx, change{action: "stream.accept_loss", target: "stream/" + in.Stream, reason: in.Body.Reason}, func() (err error) {
+				if out.Body.Messages, err = a.ports.AcceptLoss(ctx, in.Stream); errors.Is(err, core.ErrNotFound) {
+					return &operate.Refusal{Code: 404, Detail: "no stream " + core.QuoteShort(in.Stream)}
+				}
+				return err
 			})
 		})
 	a.pauseRoutes()

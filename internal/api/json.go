@@ -103,6 +103,7 @@ type (
 		Result     json.RawMessage `json:"result,omitempty"`
 		Ask        string          `json:"ask,omitempty" doc:"of a signal without its answer: the token of what it asks, which an answer sends back"`
 		AskNeeded  bool            `json:"ask_needed,omitempty" doc:"an answer without that token is refused"`
+		KeyUntil   string          `json:"key_until,omitempty" doc:"of a call that is not over: until when its service remembers the key that was used; after that it takes a word of what is found there"`
 		At         string          `json:"at,omitempty"`
 		By         string          `json:"by,omitempty"`
 	}
@@ -152,7 +153,7 @@ func viewJSON(v *core.View) taskJSON {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, stepJSON{
 			Name: s.Name, Kind: string(s.Kind), Agent: s.Agent, Children: childrenOf(v, s), When: s.When, Optional: s.Optional, Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
-			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), Ask: s.Ask, AskNeeded: s.AskNeeded, At: timeText(s.At), By: s.By,
+			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), Ask: s.Ask, AskNeeded: s.AskNeeded, KeyUntil: timeText(s.KeyUntil), At: timeText(s.At), By: s.By,
 		})
 	}
 	return t

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 )
 
@@ -33,6 +34,8 @@ type RequestsConfig struct {
 	// submission that was accepted is a task some milliseconds later.
 	UnknownFor time.Duration
 	Now        func() time.Time // time.Now, unless said
+	// Unread reports whether a submission to a partition from before a time is not read yet; nil: all are.
+	Unread func(ctx context.Context, partition int, before core.Instant) (bool, error)
 	// KnownType reports whether a plan of that type is stored; nil: every type is known.
 	KnownType func(ctx context.Context, taskType string) (bool, error)
 	// Plan reads a version of a plan, 0 for the newest; nil where there is none. Without it the owner alone looks.
@@ -98,7 +101,7 @@ func ActorAt(claimed, door string) string {
 // Ask looks at the task and stores the request, unless it is known to change nothing.
 // Between the look and the owner's decision the task may go on: the owner has the last
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
-// UnknownFor and ControlMax together at most.
+// twice UnknownFor and ControlMax together at most.
 func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
 	if bad := ingest.CheckTask(c.Type, c.ID); bad != nil {
 		return Asked{}, bad
@@ -125,15 +128,17 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 		}
 	case errors.Is(err, core.ErrNotFound) && !c.EvenIfUnknown:
 		return Asked{}, a.unknown(ctx, &c)
+	case errors.Is(err, errUndecided):
+		return Asked{}, ingest.Refuse(503, ingest.CauseUndecided, "task %s: %v; ask again", core.QuoteShort(c.ID), err).After(ingest.RetryLog)
 	case errors.Is(err, core.ErrNotFound):
 		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
 			return Asked{}, bad
 		}
-		taken.Outcome = asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
+		taken.Outcome = operate.Asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
 	case !c.EvenIfUnknown:
 		return Asked{}, a.unread(&c, err)
 	default:
-		taken.Outcome = asked + "what the task did is undone; the state store could not be read, so its state is not known"
+		taken.Outcome = operate.Asked + "what the task did is undone; the state store could not be read, so its state is not known"
 	}
 	seq, bad := a.store(ctx, &c, taken.Partition)
 	if bad != nil {
@@ -166,21 +171,36 @@ func (a *Requests) unread(c *core.Control, err error) *ingest.Refusal {
 	return ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
 }
 
+var errUndecided = errors.New("what was submitted before is not read yet, so whether it is there is not decided")
+
 // look reads the task. An id that may be on its way to become one is looked for a while,
 // unless it does not matter.
 func (a *Requests) look(ctx context.Context, c *core.Control, partition int) (core.View, error) {
-	until := time.Now().Add(a.cfg.UnknownFor)
+	came, until := core.InstantOf(a.cfg.Now()), time.Now().Add(a.cfg.UnknownFor)
 	for {
 		read, done := context.WithTimeout(ctx, a.cfg.ReadMax)
+		settled := !time.Now().Before(until) && !a.unreadBefore(read, partition, came)
 		view, err := a.reader.Get(read, partition, c.ID)
 		done()
-		if !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || !time.Now().Before(until) {
+		switch {
+		case !errors.Is(err, core.ErrNotFound) || c.EvenIfUnknown || settled:
 			return view, err
+		case !time.Now().Before(until.Add(a.cfg.UnknownFor)):
+			return view, errUndecided
 		}
 		if pause.For(ctx, min(unknownLook, a.cfg.UnknownFor)) != nil {
 			return view, err
 		}
 	}
+}
+
+// unreadBefore reports whether there may be a submission to a partition from before a time that is not read yet.
+func (a *Requests) unreadBefore(ctx context.Context, partition int, came core.Instant) bool {
+	if a.cfg.Unread == nil {
+		return false
+	}
+	unread, err := a.cfg.Unread(ctx, partition, came)
+	return unread || err != nil
 }
 
 // unknown says that there is no such task, and what else could be meant.
@@ -210,9 +230,6 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	return nil
 }
 
-// asked begins the words of a request that was taken: its owner has not decided yet, and the task may change first.
-const asked = "asked: "
-
 // decide says what a request asks for, or refuses it: by what its payload has to fit, and by what the task's owner itself
 // would make of it, were it at the row that was read. What is asked for again after it was done is no error.
 func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View) (outcome string, bad *ingest.Refusal) {
@@ -235,7 +252,7 @@ func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View)
 	case !played && !slices.Contains(view.Possible, word(c.Kind)):
 		err = errors.New("its journal is not there to decide by")
 	case errors.Is(err, core.ErrStale) && view.State != core.StateProcessed && (c.Kind == core.EventCancel || c.Kind == core.EventUndo):
-		return asked + "nothing changes: " + said(err, view), nil
+		return operate.Asked + "nothing changes: " + said(err, view), nil
 	}
 	if err != nil {
 		code := 409
@@ -244,7 +261,7 @@ func (a *Requests) decide(ctx context.Context, c *core.Control, view *core.View)
 		}
 		return "", ingest.Refuse(code, ingest.CauseState, "task %s is %s: %s%s; %s", core.QuoteShort(c.ID), view.State, said(err, view), signalsOf(c, view), possible(view))
 	}
-	return asked + wish(c, view), nil
+	return operate.Asked + wish(c, view), nil
 }
 
 // said is what an error of the core says beside the task and its state.
@@ -283,38 +300,20 @@ func (a *Requests) planOf(ctx context.Context, taskType string, version int64) (
 	return plan, nil
 }
 
-// fits holds what a request brings to the limits and schemas of a plan: a result to those of its step, an input to those
-// of the plan, and the task's input to those of the version that it is moved to.
+// fits holds what a request brings to the limits and schemas of a plan: see [core.Task.Fits].
 func (a *Requests) fits(ev *core.Event, plan *core.Plan, view *core.View) *ingest.Refusal {
-	input, by := ev.Input, plan
-	if ev.Kind == core.EventMigrate {
-		input, by = view.Input, ev.Plan
+	if plan != nil && len(ev.Input) > plan.InputMax {
+		return ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit of plan %s is %d", len(ev.Input), plan.Name, plan.InputMax)
 	}
-	if by != nil && len(input) > 0 {
-		if len(input) > by.InputMax && ev.Kind == core.EventEdit {
-			return ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit of plan %s is %d", len(input), by.Name, by.InputMax)
+	if i := view.Answers(plan, ev); i >= 0 && len(ev.Result) > plan.Steps[i].ResultMax {
+		step, what := &plan.Steps[i], "result of step"
+		if step.Kind == core.SignalStep {
+			what = "payload of signal"
 		}
-		if by.InputSchema != "" && a.cfg.CheckInput != nil {
-			if err := a.cfg.CheckInput(by, input); err != nil {
-				return ingest.Refuse(422, ingest.CauseInputSchema, "input does not fit the input schema of plan %s version %d: %v", by.Name, by.Version, err)
-			}
-		}
+		return ingest.Refuse(413, ingest.CauseBody, "%s %s has %d bytes, the limit is %d", what, step.Name, len(ev.Result), step.ResultMax)
 	}
-	i := view.Answers(plan, ev)
-	if i < 0 || len(ev.Result) == 0 {
-		return nil
-	}
-	step, what := &plan.Steps[i], "result of step"
-	if step.Kind == core.SignalStep {
-		what = "payload of signal"
-	}
-	if n := len(ev.Result); n > step.ResultMax {
-		return ingest.Refuse(413, ingest.CauseBody, "%s %s has %d bytes, the limit is %d", what, step.Name, n, step.ResultMax)
-	}
-	if step.Schema != "" && a.cfg.CheckSignal != nil {
-		if err := a.cfg.CheckSignal(step, ev.Result); err != nil {
-			return ingest.Refuse(422, ingest.CauseInputSchema, "the payload does not fit the schema of step %s: %v", step.Name, err)
-		}
+	if err := view.Fits(plan, ev, a.cfg.CheckInput, a.cfg.CheckSignal); err != nil {
+		return ingest.Refuse(422, ingest.CauseInputSchema, "%v", err)
 	}
 	return nil
 }

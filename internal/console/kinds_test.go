@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,17 @@ func TestSchemaForm(t *testing.T) {
 	f := formOf(string(schema), nil)
 	if count(&f); fields > 4*formFieldsMax {
 		t.Errorf("%d fields of a large schema", fields)
+	}
+}
+
+// TestTaskPageSaysKey: the page of a task says until when a service remembers the key of a step.
+func TestTaskPageSaysKey(t *testing.T) {
+	w := fixedWorld()
+	steps := w.find("order-1002").view.Steps
+	steps[len(steps)-1].KeyUntil = core.InstantOf(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))
+	page := regexp.MustCompile(`(?s)its service remembers the key until <time [^>]*datetime="2027-01-02T03:04:05`)
+	if body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1002").Body.String(); !page.MatchString(body) {
+		t.Error("the page does not say it")
 	}
 }
 

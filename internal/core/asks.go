@@ -117,7 +117,7 @@ func (v *View) Voids() []string { return v.task.Voids(v.plan) }
 func (t *Task) applyVoid(void uint64) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; void&(1<<uint(i)) != 0 {
-			t.Reopened = t.Reopened || s.Status == StepDone
+			t.Reopened = t.Reopened || s.Status.over()
 			*s = StepState{kind: s.kind, own: &StepOwn{}} // there are rows of it
 		}
 	}

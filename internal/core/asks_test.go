@@ -127,6 +127,40 @@ func TestEditAsksWhatWasSkipped(t *testing.T) {
 	}
 }
 
+// dearAsker says that a condition holds for dear input alone.
+type dearAsker struct {
+	Asker
+	r *rig
+}
+
+func (a dearAsker) When(int) (bool, error) {
+	return strings.Contains(string(a.r.task.Input), "999900"), nil
+}
+
+// TestEditAsksWhatTheConditionSkipped: that nothing had to be approved is for the input of that time, too.
+//
+// covers: W2
+func TestEditAsksWhatTheConditionSkipped(t *testing.T) {
+	p := askPlan()
+	p.Steps[1].When = "input.cents > 1000"
+	r := newRig(t, p)
+	r.birth(0)
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Copy: r.task.Steps[0].Copy, Ask: dearAsker{r: r}})
+	if r.task.Steps[1].Status != StepSkipped {
+		t.Fatalf("the approval is not skipped: %s", r.task)
+	}
+	r.answer(0)
+	r.refuses(3)
+	r.must(Event{Kind: EventEdit, Actor: person, Input: []byte(`{"cents":999900}`), Ask: dearAsker{r: r}})
+	if r.task.Steps[1].Out == 0 || r.task.Steps[3].Out != 0 {
+		t.Fatalf("it does not ask for the approval of another input: %s", r.task)
+	}
+	r.must(approval(r.task.AskToken(r.plan, 1)))
+	if r.task.Steps[3].Out == 0 {
+		t.Errorf("answered, and the capture does not leave: %s", r.task)
+	}
+}
+
 // TestAskToken: which answers are taken, by what they say of the ask: a token that is given must be that of the ask; one that
 // is not counts where there has been one ask, unless the step requires it.
 //

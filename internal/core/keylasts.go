@@ -36,6 +36,18 @@ func (t *Task) undoKeyEnds(p *Plan, i int) Instant {
 	return used.Add(p.Steps[i].KeyLasts)
 }
 
+// keyUntil is until when the service remembers the key by which step i is tried again, or is being undone; 0: it is not, or no
+// try may have had an effect.
+func (t *Task) keyUntil(p *Plan, i int) Instant {
+	switch t.Steps[i].Status {
+	case StepWaiting, StepRunning, StepFailed:
+		return t.keyEnds(p, i)
+	case StepUndoing:
+		return t.undoKeyEnds(p, i)
+	}
+	return 0
+}
+
 // undoEnd is when the undo of step i gives up, as far as the journal knows.
 func (t *Task) undoEnd(p *Plan, i int) Instant {
 	s, end := &t.Steps[i], t.Steps[i].Since.Add(p.Steps[i].undoPatience())

@@ -86,3 +86,26 @@ func TestUnusedKeyGrowsNotOld(t *testing.T) {
 		t.Fatalf("not tried again: %s", r.task)
 	}
 }
+
+// A view says until when the key is remembered by which a call is tried again, or undone.
+func TestKeyUntil(t *testing.T) {
+	p := stepsPlan(1)
+	p.Steps[0].KeyLasts, p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = time.Hour, PolicyError, 1
+	r := newRig(t, p)
+	is := func(want Instant) {
+		t.Helper()
+		if v := r.task.View(r.plan, r.journal, r.now); v.Steps[0].KeyUntil != want {
+			t.Errorf("%s until %s, want %s", v.Steps[0].Status, at(v.Steps[0].KeyUntil), at(want))
+		}
+	}
+	r.birth(0)
+	is(0)
+	sent := r.now
+	r.answer(CodeAgentError)
+	is(sent.Add(time.Hour))
+	r.now = r.now.Add(time.Minute)
+	r.must(Event{Kind: EventUndo})
+	is(r.now.Add(time.Hour))
+	r.answer(0)
+	is(0)
+}

@@ -67,7 +67,8 @@ type StepView struct {
 	// has to have it.
 	Ask       string
 	AskNeeded bool
-	By        string // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
+	KeyUntil  Instant // until when its service remembers the key of a call that is not over; 0: none was used
+	By        string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // SignalledWord is the status of a signal step in a View whose signal has come before the step began.
@@ -107,7 +108,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
-			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i),
+			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i), KeyUntil: t.keyUntil(p, i),
 		})
 		if sv := &v.Steps[i]; sv.Ask != "" {
 			sv.AskNeeded = t.AskNeeded(p, i)

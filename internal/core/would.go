@@ -1,5 +1,7 @@
 package core
 
+import "fmt"
+
 // What a door says of a request before it is stored: the owner's own decision, played on what the door has read.
 
 // Event is the request as its task's owner applies it; at is when it reads it. A signal without a result refuses.
@@ -48,3 +50,37 @@ func (t *Task) Answers(p *Plan, ev *Event) int {
 
 // Answers is the same of the task of a view.
 func (v *View) Answers(p *Plan, ev *Event) int { return v.task.Answers(p, ev) }
+
+// Fits says how what a request gives does not fit the schemas of the task's plan: the input of an edit, those of a task that
+// is moved to another version, the result of a signal or an accept. input and answer check by a schema; nil: all fits.
+func (t *Task) Fits(p *Plan, ev *Event, input func(*Plan, []byte) error, answer func(*Step, []byte) error) error {
+	var by *Plan
+	var inputs [][]byte
+	switch {
+	case t == nil || input == nil:
+	case ev.Kind == EventEdit:
+		by, inputs = p, [][]byte{ev.Input}
+	case ev.Kind == EventMigrate:
+		by, inputs = ev.Plan, t.Inputs()
+	}
+	if by != nil && by.InputSchema != "" {
+		for _, in := range inputs {
+			if err := input(by, in); err != nil {
+				return fmt.Errorf("input does not fit the input schema of plan %s version %d: %w", by.Name, by.Version, err)
+			}
+		}
+	}
+	i := t.Answers(p, ev)
+	if i < 0 || p.Steps[i].Schema == "" || answer == nil || ev.Code != 0 { // a refusal gives no result
+		return nil
+	}
+	if err := answer(&p.Steps[i], ev.Result); err != nil {
+		return fmt.Errorf("payload does not fit the schema of step %s: %w", p.Steps[i].Name, err)
+	}
+	return nil
+}
+
+// Fits is the same of the task of a view.
+func (v *View) Fits(p *Plan, ev *Event, input func(*Plan, []byte) error, answer func(*Step, []byte) error) error {
+	return v.task.Fits(p, ev, input, answer)
+}

@@ -203,18 +203,26 @@ func (w *watched) oldest(name string) (at core.Instant, known bool) {
 	return at, known
 }
 
-// Unread is the first message of a partition after a cursor: in its control stream, or in its task stream; 0: there is
-// none. Where the stream ended before that at Guard's last look nothing is asked.
+// Unread is First, but where the stream ended before that at Guard's last look nothing is asked.
 func (c *Conn) Unread(ctx context.Context, partition int, control bool, cursor uint64) (seq uint64, at core.Instant, err error) {
-	name, subject := c.StreamTasks(partition), c.names.TasksPattern(partition)
+	name := c.StreamTasks(partition)
 	if control {
-		name, subject = c.StreamControl(partition), c.names.ControlSubject(partition)
+		name = c.StreamControl(partition)
 	}
 	c.watched.mu.Lock()
 	end := c.watched.ends[name]
 	c.watched.mu.Unlock()
 	if end <= cursor {
 		return 0, 0, nil
+	}
+	return c.First(ctx, partition, control, cursor)
+}
+
+// First is the first message of a partition after a cursor: in its control stream, or in its task stream; 0: there is none.
+func (c *Conn) First(ctx context.Context, partition int, control bool, cursor uint64) (seq uint64, at core.Instant, err error) {
+	name, subject := c.StreamTasks(partition), c.names.TasksPattern(partition)
+	if control {
+		name, subject = c.StreamControl(partition), c.names.ControlSubject(partition)
 	}
 	stream, err := c.stream(ctx, name)
 	var msg *jetstream.RawStreamMsg

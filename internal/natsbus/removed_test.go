@@ -144,6 +144,22 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// TestFirstIsOfNow: the first message after a cursor is found although Guard has not looked since it came.
+func TestFirstIsOfNow(t *testing.T) {
+	c := ready(t)
+	c.guard(within(t))
+	publishTasks(t, c, 1)
+	if seq, _, err := c.Unread(within(t), part, false, 0); seq != 0 || err != nil {
+		t.Fatalf("Guard has looked: %d, %v", seq, err)
+	}
+	if seq, at, err := c.First(within(t), part, false, 0); seq != 1 || at == 0 || err != nil {
+		t.Errorf("%d of %d, %v", seq, at, err)
+	}
+	if seq, _, err := c.First(within(t), part, false, 1); seq != 0 || err != nil {
+		t.Errorf("after it: %d, %v", seq, err)
+	}
+}
+
 // TestRemovedSurvivesItsBucket: a node that lives writes again how far was removed; one that begins cannot know, and says so.
 //
 // covers: L2

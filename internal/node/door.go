@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
+	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
@@ -124,8 +125,22 @@ const asksRetry = 250 * time.Millisecond
 
 // newRequests are the requests about tasks, as both doors take them.
 func (n *Node) newRequests() (*api.Requests, error) {
-	return api.NewRequests(api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known,
-		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, controls{n.conn}, n.log)
+	cfg := api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known,
+		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}
+	if n.cfg.Has(config.RoleScheduler) { // others may not read task streams
+		cfg.Unread = n.unread
+	}
+	return api.NewRequests(cfg, n.store, controls{n.conn}, n.log)
+}
+
+// unread reports whether a submission to a partition from before a time is not read yet.
+func (n *Node) unread(ctx context.Context, partition int, before core.Instant) (bool, error) {
+	states, err := n.store.CursorsOf(ctx, []int{partition}, "")
+	if err != nil || len(states) == 0 {
+		return false, err
+	}
+	seq, at, err := n.conn.First(ctx, partition, false, states[0].Cursor)
+	return seq != 0 && at < before, err
 }
 
 // planOf is a version of a plan, 0 for the newest: the one that is known here, or else that of the store.

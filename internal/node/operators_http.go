@@ -88,7 +88,7 @@ func (n *Node) ports() api.Ports {
 	if n.forecasts.store != nil {
 		p.Forecaster = n
 	}
-	p.Events = eventSource{n.conn}
+	p.Events, p.AcceptLoss = eventSource{n.conn}, n.acceptLoss
 	p.Level = n.cfg.Level
 	if p.Settings != nil {
 		p.Alerts = &alerts.Book{Store: p.Settings, Sender: n.Alerts}

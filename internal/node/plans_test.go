@@ -56,7 +56,7 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 	}
 	soon(t, "the task is there", func() bool { _, err := c.client.Get(ctx, "asks", "a-1"); return err == nil })
 	refused, some := errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"to":1}`), ""))
-	if !some || refused.Code != 422 || !strings.Contains(refused.Description, "the payload does not fit the schema of step") {
+	if !some || refused.Code != 422 || !strings.Contains(refused.Description, "payload does not fit the schema of step") {
 		t.Errorf("a payload that does not fit: %v", refused)
 	}
 	large := []byte(`{"by":"` + strings.Repeat("o", 1000) + `"}`)

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -35,6 +36,15 @@ func (n *Node) roomConditions() []ground.Condition {
 		Name: condStreamLoss, Shared: true, Wanted: "only Duly removes messages", Begin: "messages that Duly has not removed are missing from a stream",
 		End: "an operator has accepted that", Grace: ground.AtOnce, Each: func(context.Context) []ground.Found { return n.losses() },
 	}}
+}
+
+// acceptLoss ends the alert about what a stream lacks.
+func (n *Node) acceptLoss(ctx context.Context, stream string) (messages uint64, err error) {
+	messages, err = n.conn.AcceptLoss(ctx, stream)
+	if errors.Is(err, natsbus.ErrNoStream) {
+		err = fmt.Errorf("%w: %w", core.ErrNotFound, err)
+	}
+	return messages, err
 }
 
 func (n *Node) losses() (all []ground.Found) {

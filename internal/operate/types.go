@@ -91,6 +91,9 @@ type Request struct {
 	Key     string            `json:"-"`                 // Idempotency-Key: the same key is carried out once
 }
 
+// Asked begins the outcome of a request that was taken: the task's owner has not decided yet, and the task may change first.
+const Asked = "asked: "
+
 // Answer is what became of a request about a task.
 type Answer struct {
 	Type     string     `json:"type"`

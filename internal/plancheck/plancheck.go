@@ -3,6 +3,7 @@ package plancheck
 
 import (
 	"errors"
+	"fmt"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
@@ -18,4 +19,14 @@ func Check(p *core.Plan, payloadMax int) error {
 	}
 	_, wrong := expr.Compile(p)
 	return errors.Join(err, jsonschema.CheckPlan(p), wrong)
+}
+
+// Doubts are what may not be meant in a plan that can work.
+func Doubts(p *core.Plan) (doubts []string) {
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Kind == core.CallStep && !s.Probe && s.KeyLasts < p.CompleteBy {
+			doubts = append(doubts, fmt.Sprintf("step %s: key_lasts is %s, less than the plan's complete_by of %s: it is not tried again later than that; say how long its service remembers keys, or probe: true", s.Name, s.KeyLasts, p.CompleteBy))
+		}
+	}
+	return doubts
 }

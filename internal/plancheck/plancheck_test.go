@@ -2,10 +2,24 @@ package plancheck
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
+
+// A key that its service forgets while the task may still try is told, unless the agent can be asked.
+func TestDoubts(t *testing.T) {
+	p := core.Plan{Name: "order", Version: 1, CompleteBy: 48 * time.Hour, Steps: []core.Step{
+		{Name: "pay", Agent: "x"}, {Name: "ship", Agent: "x", Probe: true}, {Name: "mail", Agent: "x", KeyLasts: 48 * time.Hour}, {Name: "ok", Kind: core.SignalStep},
+	}}
+	p = p.WithDefaults()
+	want := []string{"step pay: key_lasts is 24h0m0s, less than the plan's complete_by of 48h0m0s: it is not tried again later than that; say how long its service remembers keys, or probe: true"}
+	if doubts := Doubts(&p); !slices.Equal(doubts, want) {
+		t.Errorf("%q", doubts)
+	}
+}
 
 // One look tells what is wrong with limits, schemas and expressions, each in a line of its own.
 func TestCheckTellsAll(t *testing.T) {

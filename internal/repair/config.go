@@ -28,8 +28,10 @@ const (
 // Config is how previews and operations work. Zero fields take their defaults, but Now is required.
 type Config struct {
 	Now func() time.Time
-	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
-	CheckInput func(plan *core.Plan, input []byte) error
+	// CheckInput and CheckSignal say whether an input fits the schema of a plan that has one, and an answer that of its step;
+	// nil: that is not looked at.
+	CheckInput  func(plan *core.Plan, input []byte) error
+	CheckSignal func(step *core.Step, payload []byte) error
 
 	RehearseMax int           // members that a rehearsal plays; of more, a sample
 	RehearseFor time.Duration // how long it may take

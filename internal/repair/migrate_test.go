@@ -135,7 +135,7 @@ func TestMigrateManyRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []operate.ReasonCount{{Reason: "input does not fit the input schema of version 2: zip is missing", Tasks: 3}}
+		want := []operate.ReasonCount{{Reason: "input does not fit the input schema of plan order version 2: zip is missing", Tasks: 3}}
 		if p.Rehearsal.Refused != 3 || !slices.Equal(p.Rehearsal.Reasons, want) || p.Selection != "tasks of type order of version 1 that are pending, processing or in error" {
 			t.Errorf("%q: %+v", p.Selection, p.Rehearsal)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -154,16 +155,11 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	if p.op.Action == operate.ActionMigrate {
 		ev.Plan = p.plans[planKey{t.Type, ev.Version}]
 	}
+	if err := t.Fits(plan, &ev, p.cfg.CheckInput, p.cfg.CheckSignal); err != nil {
+		return fateRefused, core.ShortText(err.Error(), textMax)
+	}
 	if err := core.Apply(plan, t, &ev, &p.out); err != nil {
 		return fateRefused, plain(err, t.ID, state)
-	}
-	for _, input := range t.Inputs() {
-		if ev.Plan == nil || ev.Plan.InputSchema == "" || p.cfg.CheckInput == nil {
-			break
-		}
-		if err := p.cfg.CheckInput(ev.Plan, input); err != nil {
-			return fateRefused, core.ShortText(fmt.Sprintf("input does not fit the input schema of version %d: %v", ev.Version, err), textMax)
-		}
 	}
 	if p.op.Action == operate.ActionResolve || p.op.Action == operate.ActionMigrate || plan == nil {
 		return fateRepairable, ""
@@ -241,13 +237,16 @@ func took(plan *core.Plan, journal []core.Record) []time.Duration {
 	return times
 }
 
-// plain is the reason of a refusal without the task's id, so that many tasks share it.
+// instants are those of a reason, which each task has another of.
+var instants = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+
+// plain is the reason of a refusal without the task's id and times, so that many tasks share it.
 func plain(err error, id string, state core.State) string {
 	text := err.Error()
 	if _, after, found := strings.Cut(text, fmt.Sprintf("task %s is %s: ", id, state)); found {
 		text = after
 	}
-	return core.ShortText(text, textMax)
+	return core.ShortText(instants.ReplaceAllString(text, "…"), textMax)
 }
 
 // rehearse plays an operation's members, or a sample of them, within a bounded time.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -492,6 +493,68 @@ func TestRehearsalOfEachAction(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Tasks whose service may have forgotten their key are counted by one reason, whenever each was used, and go on when it is
+// said that nothing is there.
+func TestRehearsalOfOldKeys(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.set(func() {
+			w.answer = func(_ *task, step string, _ bool) answer {
+				if step == "pay" {
+					return answer{after: -1}
+				}
+				return answer{}
+			}
+		})
+		p := orders(core.PolicyError)
+		p.Steps[1].KeyLasts = time.Minute
+		for range 3 {
+			w.birth(p, 2)
+		}
+		pass(time.Minute)
+		for _, test := range []struct {
+			found   core.ProbeOutcome
+			refused int64
+		}{{"", 6}, {core.ProbeAbsent, 0}} {
+			p, err := w.service().Preview(t.Context(), anna, operate.Selection{Filter: &core.Filter{State: core.StateError}}, operate.Request{Action: operate.ActionResubmit, Found: test.found})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := p.Rehearsal; r.Refused != test.refused || r.Repairable+r.Waiting+r.Refused != 6 || test.refused != 0 && (len(r.Reasons) != 1 || !strings.Contains(r.Reasons[0].Reason, "its service remembers keys for 1m0s")) {
+				t.Errorf("found %q: %+v", test.found, r)
+			}
+		}
+	})
+}
+
+// What an edit or an accept gives has to fit the schemas of the plan, as the owner will say.
+func TestRehearsalOfWhatDoesNotFit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		p := core.Plan{Name: "order", Version: 1, CompleteBy: time.Hour, InputSchema: `{"required":["zip"]}`, Steps: []core.Step{
+			{Name: "approve", Kind: core.SignalStep, Schema: `{"type":"object"}`, OnExhausted: core.PolicyError}}}
+		for _, tk := range w.begin(p.WithDefaults(), 3) {
+			if err := w.apply(tk, core.Event{Kind: core.EventSignal, Step: "approve", Code: core.CodeRefused, Error: "no"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg := config()
+		cfg.CheckInput = func(*core.Plan, []byte) error { return errors.New("zip is missing") }
+		cfg.CheckSignal = func(*core.Step, []byte) error { return errors.New("got a number, want object") }
+		s := NewService(cfg, w.db, w.db, w.db, nil, w.db, quiet)
+		for want, r := range map[string]operate.Request{
+			"payload does not fit the schema of step approve: got a number, want object":  {Action: operate.ActionAccept, Result: []byte(`1`)},
+			"input does not fit the input schema of plan order version 1: zip is missing": {Action: operate.ActionEdit, Input: []byte(`{}`)},
+		} {
+			p, err := s.Preview(t.Context(), anna, operate.Selection{Filter: &core.Filter{State: core.StateError}}, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(p.Rehearsal.Reasons, []operate.ReasonCount{{Reason: want, Tasks: 3}}) || p.Rehearsal.Refused != 3 {
+				t.Errorf("%s: %+v, want %s", r.Action, p.Rehearsal, want)
+			}
+		}
+	})
 }
 
 // A payload for many tasks is no payload of an encrypted one: its agents would refuse it, and it could be read.

@@ -306,7 +306,7 @@ func (w *world) control(m *queued) {
 		if t == nil || w.ignore(t) {
 			continue
 		}
-		ev := core.Event{Kind: c.Kind, Actor: c.Actor, Reason: c.Reason, Step: c.Step, Until: c.Until, As: c.As, Input: c.Input, Result: c.Result, Version: c.Version}
+		ev := c.Event(m.at)
 		if c.Kind == core.EventMigrate {
 			ev.Plan = w.version(t.live.Type, c.Version)
 		}

@@ -26,7 +26,7 @@ type agentProcess struct {
 func (w *World) hireAgents() {
 	ledger := w.cfg.Ledger
 	if ledger == nil {
-		ledger = agents.NewMemoryLedger(func() core.Instant { return w.now }, min(time.Hour, w.books.keyMemory()), 0)
+		ledger = agents.NewMemoryLedger(func() core.Instant { return w.now }, min(time.Hour, w.books.keyMemory), 0)
 	}
 	for _, name := range []string{"a1", "a2"} {
 		a := &agentProcess{w: w, name: name, clock: w.newClock(), serves: map[[2]string]bool{}}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -16,32 +17,42 @@ type books struct {
 	tomb       map[string]bool
 	refused    map[string]bool
 	// keyLasts is what the plans say of how long services remember keys; did and undid are when the effects were made that
-	// they remember.
-	keyLasts   time.Duration
-	did, undid map[string]core.Instant
+	// they remember. They remember them for keyMemory: a try ends in time by its owner's clock, and what it has called may
+	// act until the grace is over.
+	keyLasts, keyMemory time.Duration
+	did, undid          map[string]core.Instant
+	rand                *rand.Rand // of what the transport repeats; of its own, so that all else is drawn as it would be without
 }
 
-// keyMemory is how long a service remembers a key: a try ends in time by its owner's clock, and what it has called may act
-// until the grace is over.
-func (b *books) keyMemory() time.Duration { return b.keyLasts + grace }
-
-// effect notes an effect of a key of all, and holds it to the one that the service has made, and does not remember any more.
+// effect notes an effect of a key of all, and holds it, and what the transport below the agent makes of it, to the one that
+// the service has made.
 func (b *books) effect(all map[string]core.Instant, c *core.Command) {
-	key, w := c.Key(), b.w
-	switch first, had := all[key]; {
-	case !had:
-		all[key] = w.now
-	case w.now > first.Add(b.keyMemory()) && w.backs == 0:
-		w.wrong(c.Partition, c.Task, "doubled: the %s of %s has its effect again, %v after the first", what(c.Undo), key, w.now.Sub(first))
+	first, had := all[c.Key()]
+	if !had {
+		first, all[c.Key()] = b.w.now, b.w.now
+	}
+	b.remembered(first, c)
+	if b.w.storm && b.rand.Float64() < kinds[TransportRepeats].p {
+		b.w.note(TransportRepeats)
+		left := max(0, c.CompleteBy.Sub(b.w.now)) + slow
+		b.w.after(1+time.Duration(b.rand.Int64N(int64(left))), func() { b.remembered(first, c) })
+	}
+}
+
+// remembered holds a request to the service's memory: whose key it does not remember any more has a second effect.
+func (b *books) remembered(first core.Instant, c *core.Command) {
+	if w := b.w; w.now > first.Add(b.keyMemory) && w.backs == 0 {
+		w.wrong(c.Partition, c.Task, "doubled: the %s of %s has its effect again, %v after the first", what(c.Undo), c.Key(), w.now.Sub(first))
 	}
 }
 
 func newBooks(w *World) books {
 	b := books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}, keyLasts: core.DefaultKeyLasts,
-		did: map[string]core.Instant{}, undid: map[string]core.Instant{}}
+		did: map[string]core.Instant{}, undid: map[string]core.Instant{}, rand: rand.New(rand.NewPCG(w.cfg.Seed, 8))}
 	if n := w.hashOf("memory of keys"); n%2 == 0 { // most services forget sooner than a task can end
 		b.keyLasts = time.Duration(400+n/2%4000) * time.Millisecond
 	}
+	b.keyMemory = b.keyLasts + grace
 	return b
 }
 
@@ -49,7 +60,7 @@ func newBooks(w *World) books {
 // ledger is around it any more, only the service's own tombstone.
 func (b *books) do(c *core.Command, loose bool) {
 	key, w := c.Key(), b.w
-	if w.backs > 0 && w.now > b.undid[key].Add(b.keyMemory()) {
+	if w.backs > 0 && w.now > b.undid[key].Add(b.keyMemory) {
 		delete(b.tomb, key) // the service has forgotten it, and so has the database
 	}
 	if b.tomb[key] {

@@ -122,6 +122,8 @@ const (
 	BothRestored // SQL and streams, from copies of different times; drawn apart
 	AgentFails   // for good, after the effect; some of those that are unsure
 
+	TransportRepeats // a request, between an agent and its service, while its time lasts; drawn by the books
+
 	faultCount
 )
 
@@ -170,7 +172,7 @@ var kinds = [faultCount]struct {
 	Limited: {"limited", 0.5}, LimitReached: {name: "limit reached"}, Keyed: {"limit with keys", 0.5}, KeyReached: {name: "limit of a key reached"},
 	BreakerOpened: {name: "breaker opened"}, BreakerGaveUp: {name: "breaker gave up"},
 	Paused: {"paused", 0.4}, Pinned: {"pinned", 0.3},
-	BothRestored: {"both restored", 0.05}, AgentFails: {name: "agent fails for good"},
+	BothRestored: {"both restored", 0.05}, AgentFails: {name: "agent fails for good"}, TransportRepeats: {"transport repeats", 0.1},
 }
 
 // String is the fault's name.
@@ -186,7 +188,7 @@ func (w *World) Faults() map[string]int {
 }
 
 // drawOdds lets worlds differ: in each some faults are rarer, some more likely
-// and some do not happen at all, so that they do not always hide one another. The last fault is drawn by bothLater.
+// and some do not happen at all, so that they do not always hide one another. The last faults are drawn elsewhere.
 func (w *World) drawOdds() {
 	factors := [...]float64{0, 0.5, 1, 1, 1, 2}
 	for f := range w.odds[:BothRestored] {

@@ -39,7 +39,7 @@ func forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, old *sc
 			return 0, err
 		}
 	}
-	forgotten, err := numbers(tx.QueryContext(ctx, schema.ForgetDetailsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)))
+	forgotten, err := schema.ScanColumn[int64](tx.QueryContext(ctx, schema.ForgetDetailsSQL+chosen+schema.AndOldSQL, partition, list(old.Details), int64(detail)))
 	if err != nil {
 		return 0, err
 	}
@@ -54,21 +54,4 @@ func affected(res sql.Result, err error) (int64, error) {
 		return 0, err
 	}
 	return res.RowsAffected()
-}
-
-// numbers are the rows of a query of one column.
-func numbers(rows *sql.Rows, err error) ([]int64, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []int64
-	for rows.Next() {
-		var number int64
-		if err := rows.Scan(&number); err != nil {
-			return nil, err
-		}
-		all = append(all, number)
-	}
-	return all, rows.Err()
 }

@@ -130,7 +130,15 @@ func PartitionOf(id string, partitions int) int {
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
 	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Limits: w.limiting(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
-		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level}
+		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level, AcceptLoss: acceptLoss}
+}
+
+// acceptLoss knows one stream, which lacks three messages.
+func acceptLoss(_ context.Context, stream string) (uint64, error) {
+	if stream != "TASKS" {
+		return 0, core.ErrNotFound
+	}
+	return 3, nil
 }
 
 // Deliver makes what tests channels; they may lead to this machine.
