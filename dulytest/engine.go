@@ -419,9 +419,9 @@ func (e *Engine) Cancel(id, reason string) error {
 type Found core.ProbeOutcome
 
 const (
-	// Absent, of a resubmit: the step has no effect there.
+	// Absent is of a resubmit: the step has no effect there.
 	Absent = Found(core.ProbeAbsent)
-	// Done, of an undo: what is to be undone is still there.
+	// Done is of an undo: what is to be undone is still there.
 	Done = Found(core.ProbeDone)
 )
 

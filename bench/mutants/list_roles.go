@@ -22,8 +22,8 @@ var roleMutants = []mutant{
 		run:   "^(TestDifferentInputUnderATakenID|TestQuietDoorLooksAtIDs)$",
 	},
 	{
-		name: "accept-skips-the-schema", invariant: 5, file: "scheduler/plans.go",
-		old: "i := e.task.Answers(e.plan.plan, ev)", new: "i := e.plan.plan.StepIndex(ev.Step)",
+		name: "accept-skips-the-schema", invariant: 5, file: "internal/core/would.go", in: "scheduler",
+		old: "i := t.Answers(p, ev)", new: "i := p.StepIndex(ev.Step)",
 		fault: "what is accepted for a signal is not held to its schema",
 		run:   "^TestAcceptedAnswerFitsItsSchema$",
 	},

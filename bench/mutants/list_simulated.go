@@ -48,9 +48,15 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "signal-not-held-to-its-schema", invariant: 5, file: "scheduler/apply.go", in: "internal/sim",
-		old: "why = s.checkAnswer(e, ev)", new: "if e.created {\n\t\twhy = s.checkAnswer(e, ev)\n\t}",
+		old: "s.cfg.CheckSignal); why != nil {", new: "s.cfg.CheckSignal); why != nil && e.created {",
 		fault: "a signal counts with a payload that does not fit",
 		run:   "^TestGraphStormThenCalm$",
+	},
+	{
+		name: "skipped-approval-outlives-an-edit", invariant: 5, file: "internal/core/asks.go",
+		old: "over := t.Steps[i].Status == StepDone || t.Steps[i].Status == StepSkipped", new: "over := t.Steps[i].Status == StepDone",
+		fault: "what was not to be approved of one input leaves without an approval of another",
+		run:   "^TestEditAsksWhatWasSkipped$",
 	},
 	{
 		name: "signal-kept-too-large", invariant: 5, file: "internal/core/signal.go", in: "internal/sim",
