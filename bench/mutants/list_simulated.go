@@ -53,12 +53,6 @@ var simulatedMutants = []mutant{
 		run:   "^TestGraphStormThenCalm$",
 	},
 	{
-		name: "skipped-approval-outlives-an-edit", invariant: 5, file: "internal/core/asks.go",
-		old: "over := t.Steps[i].Status == StepDone || t.Steps[i].Status == StepSkipped", new: "over := t.Steps[i].Status == StepDone",
-		fault: "what was not to be approved of one input leaves without an approval of another",
-		run:   "^TestEditAsksWhatWasSkipped$",
-	},
-	{
 		name: "signal-kept-too-large", invariant: 5, file: "internal/core/signal.go", in: "internal/sim",
 		old: "case len(d.ev.Result) > ps.ResultMax:", new: "case len(d.ev.Result) > ps.ResultMax && s.Out != 0:",
 		fault: "an early signal counts with a payload that is too large",
