@@ -124,6 +124,31 @@ func TestCountedWhenAllIsClaimed(t *testing.T) {
 	}
 }
 
+// What a database that has failed over forgot of who counts a partition is said again, though nobody has taken it over.
+//
+// covers: L6
+func TestCountedAgain(t *testing.T) {
+	ofEach(t, 1, leftLimits, func(t *testing.T, r *limitRig) {
+		r.submit(0, 1)
+		r.run(time.Second)
+		counted := func() core.Counting {
+			all, err := r.store.Counted(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all[0]
+		}
+		was := counted()
+		if err := r.store.CountPlaces(t.Context(), "before", []core.Counting{was}); err != nil {
+			t.Fatal(err)
+		}
+		r.run(6 * time.Second)
+		if is := counted(); is != was || is.Counted != is.Epoch {
+			t.Errorf("it is counted as %+v, want %+v", is, was)
+		}
+	})
+}
+
 // A node that lets a partition go uses the places of what it had out there as soon as the next owner counts them, not only
 // when these commands are over.
 func TestPlacesOfAPartitionThatMoves(t *testing.T) {

@@ -46,6 +46,7 @@ const (
 	limitRenew  = time.Second            // how often a grant is renewed
 	keyRenew    = 2 * time.Second        // likewise, of a key
 	limitSoon   = 100 * time.Millisecond // and claimed, while more is wanted than is had
+	countAgain  = 4 * time.Second        // how often it is said which partitions a shard counts: a database that fails over may forget that
 	grantMargin = 5 * time.Second        // that a grant lasts beyond the longest command
 	keyMargin   = 30 * time.Second       // likewise, of a key: there may be many to renew
 )
@@ -100,12 +101,13 @@ func (h *held) wants(l *core.Limit) bool {
 type limits struct {
 	told signal // a turn is due
 
-	mu      sync.Mutex
-	known   map[string]core.Limit
-	held    map[holding]*held
-	seq     int64 // of the newest grant that any shard was sent
-	shards  []shardCounts
-	counted map[int]int64 // the epochs of the partitions that are said to be counted
+	mu        sync.Mutex
+	known     map[string]core.Limit
+	held      map[holding]*held
+	seq       int64 // of the newest grant that any shard was sent
+	shards    []shardCounts
+	counted   map[int]int64 // the epochs of the partitions that are said to be counted
+	countedAt core.Instant  // since when
 }
 
 // shardCounts is what a node knows of what a shard counts.
@@ -269,10 +271,15 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 			c.in.Limits(stored)
 		}
 	}
+	now := s.cfg.Now()
 	s.limits.mu.Lock()
 	counts := slices.Clone(s.limits.shards)
+	if s.limits.countedAt.Elapsed(now, countAgain) {
+		clear(s.limits.counted)
+		s.limits.countedAt = now
+	}
 	s.limits.mu.Unlock()
-	return errors.Join(s.claimAll(ctx, s.limits.due(s.cfg.Now())), s.tellCounts(ctx, counts))
+	return errors.Join(s.claimAll(ctx, s.limits.due(now)), s.tellCounts(ctx, counts))
 }
 
 // tellCounts says in the state store what shards count, and tells shards that have left something behind what others do.
