@@ -93,7 +93,7 @@ func (w *World) open(r *row) bool {
 			return false
 		}
 	}
-	if w.pausedPlace(t, r.task.WaitsFor) {
+	if w.pausedPlace(t, r.task.WaitsFor) || w.staleGrant(t, r.task.WaitsFor) {
 		return false
 	}
 	owner := w.ownerOf(t.Partition)
@@ -123,6 +123,21 @@ func (w *World) pausedPlace(t *core.Task, agent string) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// staleGrant reports whether a grant that came back with the database is in the way: its holder had given it up, so nobody
+// renews it, and it lasts until its end.
+func (w *World) staleGrant(t *core.Task, agent string) bool {
+	if w.backs == 0 {
+		return false
+	}
+	const renewed = 24 * time.Second // before its end: a grant of a key lasts for half a minute, and is renewed each two seconds
+	for _, b := range w.boundsOf(t, agent) {
+		if b.of.keyed && slices.ContainsFunc(w.Store.grants[b.of], func(g core.Grant) bool { return !g.Idle() && g.Until > w.now && g.Until < w.now.Add(renewed) }) {
+			return true
 		}
 	}
 	return false
