@@ -92,7 +92,10 @@ func (r *referee) take(j *core.Record, p *core.Plan, when func(step int) bool) (
 	switch j.Kind {
 	case core.KindWentBack:
 		r.wentBack(j, p)
-	case core.KindResubmitted:
+	case core.KindResubmitted, core.KindAccepted:
+		for i := range r.steps {
+			r.steps[i].failed = false // all that failed begin again
+		}
 		if j.Input != nil && p != nil {
 			r.void(p)
 		}
@@ -219,7 +222,7 @@ func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step 
 		}
 		s.signalled = true
 	case core.KindResubmitted:
-		s.signalled, s.failed = false, false
+		s.signalled = false
 	}
 	if err != nil {
 		return answered, err
