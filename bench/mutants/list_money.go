@@ -39,6 +39,18 @@ var moneyMutants = []mutant{
 		run:   "^TestEditAsksWhatWasSkipped$",
 	},
 	{
+		name: "late-retry-is-a-fresh-key", invariant: 7, file: "internal/core/keylasts.go",
+		old: "heard = cmp.Or(s.Since, born)", new: "_ = born",
+		fault: "an owner that stood still takes a key for younger than it is, and uses it when its service has forgotten it",
+		run:   "^TestLateRetryIsAsOldAsItsWait$",
+	},
+	{
+		name: "full-agent-has-not-heard", invariant: 7, file: "internal/core/transition.go",
+		old: "case r.Code != 0 || r.EffectsPossibleUntil != 0:", new: "case r.EffectsPossibleUntil < 0:",
+		fault: "the key of an undo that an agent has heard is taken for unused",
+		run:   "^TestUndoThatWasHeardKeepsItsAge$",
+	},
+	{
 		name: "number-cut-to-a-double", invariant: 12, file: "internal/expr/value.go",
 		old: "err == nil && decimal.Same(canon, plainDouble(f)) {", new: "err == nil {",
 		fault: "an amount with more digits than a double has is rounded by an expression",

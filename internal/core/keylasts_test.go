@@ -87,6 +87,48 @@ func TestUnusedKeyGrowsNotOld(t *testing.T) {
 	}
 }
 
+// A retry that its owner found heard only when it was over left at some time since the wait began: an owner that stood still
+// does not take its key for younger.
+//
+// covers: W5
+func TestLateRetryIsAsOldAsItsWait(t *testing.T) {
+	for _, kind := range []EventKind{EventWake, EventOverdue} {
+		p := stepsPlan(1)
+		p.Steps[0].KeyLasts = time.Minute
+		r := newRig(t, p)
+		r.birth(0)
+		r.answer(0)
+		r.must(Event{Kind: EventUndo})
+		began := r.now
+		r.absent()
+		r.wait() // a retry leaves, and is heard
+		r.now = r.now.Add(2 * time.Minute)
+		r.must(Event{Kind: kind})
+		if used := r.task.Steps[0].UndoUsed; used == 0 || used > began {
+			t.Errorf("event %d: its key is used since %s, its wait began at %s: %s", kind, at(used), at(began), r.task)
+		}
+	}
+}
+
+// A full agent has heard the undo: a later retry that nobody listens to says nothing of the key.
+//
+// covers: W5
+func TestUndoThatWasHeardKeepsItsAge(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.answer(0)
+	r.must(Event{Kind: EventUndo})
+	sent := r.now
+	r.answer(CodeTooMany)
+	r.wait()           // a retry leaves
+	r.now += 1_000_000 // and is taken for heard
+	r.wait()
+	r.absent()
+	if used := r.task.Steps[0].UndoUsed; used == 0 || used > sent {
+		t.Errorf("its key is used since %s, the undo left at %s: %s", at(used), at(sent), r.task)
+	}
+}
+
 // A view says until when the key is remembered by which a call is tried again, or undone.
 func TestKeyUntil(t *testing.T) {
 	p := stepsPlan(1)
