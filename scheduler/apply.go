@@ -34,7 +34,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		return false, err
 	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyWaiting, s.applyFans, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyServed, s.applyWaiting, s.applyFans, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
 			break
@@ -214,16 +214,28 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 		if !s.roomy() || e.created {
 			return true, nil
 		}
-		p, served := s.partitions[e.task.Partition], e.served
+		p := s.partitions[e.task.Partition]
 		p.unwake(e)
 		s.use(p, e)
-		ev := core.Event{Kind: core.EventServed, At: s.cycle.now, Actor: s.cfg.Node}
-		if served && s.event(p, e, &ev) == nil {
-			continue
-		}
-		ev.Kind = core.EventWake
-		_ = s.event(p, e, &ev)
+		_ = s.event(p, e, &core.Event{Kind: core.EventWake, At: s.cycle.now, Actor: s.cfg.Node})
 	}
+	return false, nil
+}
+
+// applyServed lets tasks try again whose agent has answered another task.
+func (s *Shard) applyServed(context.Context) (bool, error) {
+	for len(s.servedNow) > 0 {
+		e := s.servedNow[0]
+		p, is := s.inFlight(e.task.Partition, e.task.Number)
+		if is == e && (!s.roomy() || e.created) {
+			return true, nil
+		}
+		if s.servedNow = s.servedNow[1:]; is == e {
+			s.use(p, e)
+			_ = s.event(p, e, &core.Event{Kind: core.EventServed, At: s.cycle.now, Actor: s.cfg.Node})
+		}
+	}
+	s.servedNow = nil
 	return false, nil
 }
 

@@ -70,7 +70,6 @@ type entry struct {
 	bytes  int64        // as last weighed
 	wakes  core.Instant // when it is woken next; 0: it is not
 	wakeAt int          // where it is among those that are woken
-	served bool         // it is woken because an agent is there again
 	// issues are the commits of the rows under whose numbers its commands leave: nearly
 	// always of one.
 	issue  issue

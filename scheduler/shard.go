@@ -116,6 +116,7 @@ type Shard struct {
 	lookAt         core.Instant // when what waits is to be looked at again; 0: when something else happens
 	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
+	servedNow      []*entry // that have waited for an agent which is there again
 	republishAt    core.Instant
 	republishAfter time.Duration // the pause before that; 0: the stream takes endings
 	// evidence is of partitions that were lost: a later takeover compares it with what
@@ -205,6 +206,9 @@ func (s *Shard) NextWake() core.Instant {
 	next := s.republishAt
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].wakes < next) {
 		next = s.wakes[0].wakes
+	}
+	if len(s.servedNow) > 0 {
+		next = earlier(next, s.cycle.now)
 	}
 	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.agents.leftAt(), s.lookAt, s.fansAt} {
 		next = earlier(next, at)

@@ -121,8 +121,7 @@ func (s *Shard) served(p *partition, slot *agentSlot) {
 			continue
 		}
 		e.waits &^= here
-		p.wake(e, s.cycle.now)
-		e.served = true
+		s.servedNow = append(s.servedNow, e)
 	}
 	clear(slot.waiting[len(kept):])
 	slot.waiting = kept

@@ -56,6 +56,6 @@ func (p *partition) wake(e *entry, at core.Instant) {
 func (p *partition) unwake(e *entry) {
 	if e.wakes != 0 {
 		heap.Remove(p.wakes, e.wakeAt)
-		e.wakes, e.served = 0, false
+		e.wakes = 0
 	}
 }

@@ -126,7 +126,7 @@ func TestPlay(t *testing.T) {
 func TestPlayOfStorms(t *testing.T) {
 	for name, graph := range map[string]bool{"chains": false, "graphs": true} {
 		fates, why := map[Fate]int{}, []string{}
-		for seed := range uint64(30) {
+		for seed := range uint64(100) {
 			cfg := sim.Draw(seed)
 			cfg.Graph = graph
 			w := sim.New(cfg)
@@ -165,10 +165,7 @@ func TestPlayOfStorms(t *testing.T) {
 				}
 			}
 		}
-		least := 95 // of 100; where steps begin side by side at one instant, journals say less
-		if graph {
-			least = 90
-		}
+		const least = 90 // of 100; where steps begin side by side at one instant, or gates hold some back, journals say less
 		if n := fates[Same] + fates[Unknown]; n < 100 || fates[Same]*100 < n*least {
 			t.Errorf("%s: %v\n%s", name, fates, strings.Join(why, "\n"))
 		}
