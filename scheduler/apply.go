@@ -129,7 +129,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		// Stale replies are counted; nothing else can be wrong with one.
 		if err := s.event(p, e, &ev); err == nil && slot != nil && (!core.BusyCode(ev.Code) || ev.Code == core.CodeTooEarly) && len(slot.waiting) > 0 {
-			s.served(p, slot)
+			s.served(slot)
 		}
 	}
 	return false, nil

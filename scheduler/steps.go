@@ -108,7 +108,7 @@ func (p *partition) wait(e *entry, awaits uint64) {
 
 // served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
 // waiting.
-func (s *Shard) served(p *partition, slot *agentSlot) {
+func (s *Shard) served(slot *agentSlot) {
 	kept := slot.waiting[:0]
 	for _, e := range slot.waiting {
 		if e.plan == nil { // the database refuses its rows
