@@ -30,7 +30,10 @@ func (m *MemStore) Purge(_ context.Context, partition int, epoch int64, detail, 
 		if r.task.Parent != 0 && up != nil && !up.purged {
 			continue // it goes with its parent
 		}
-		if r.task.EndedAt < detail && !r.purged && touched-rows < limit {
+		if r.task.EndedAt >= detail {
+			break // as in SQL: by a wrong clock a later end may be older
+		}
+		if !r.purged && touched-rows < limit {
 			for _, kid := range m.family(r) {
 				if kid.task.State.Ended() && kid.task.State != core.StateError && !kid.purged {
 					kid.purged, kid.task.Input, kid.journal, kid.commits, kid.past = true, nil, nil, nil, kid.commits
