@@ -130,6 +130,9 @@ func main() {
 		stop()
 	}
 
+	loss, err := c.AcceptLossWithResponse(ctx, "OTHER", client.LossRequest{Reason: "r"})
+	check("acceptLoss", err, loss != nil && loss.StatusCode() == 404, body(loss)) // there is no such stream
+
 	failures, err := c.ListFailuresWithResponse(ctx, nil)
 	check("listFailures", err, failures != nil && failures.JSON200 != nil && failures.JSON200.Groups[0].Tasks.N == 1, body(failures))
 	failure, err := c.GetFailureWithResponse(ctx, "g1")
