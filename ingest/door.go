@@ -108,11 +108,9 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 		d.refuse(req, r)
 		return
 	}
-	if plan.InputSchema != "" && d.cfg.CheckInput != nil {
-		if err := d.cfg.CheckInput(plan, req.Input); err != nil {
-			d.refuse(req, Refuse(422, CauseInputSchema, "input does not fit the input schema of plan %s version %d: %v", plan.Name, plan.Version, err))
-			return
-		}
+	if err := plan.FitsInput(req.Input, d.cfg.CheckInput); err != nil {
+		d.refuse(req, Refuse(422, CauseInputSchema, "%v", err))
+		return
 	}
 	sub.PlanVersion = plan.Version
 	size := d.cfg.SizeOf(sub)

@@ -140,11 +140,8 @@ func (s *Shard) unfit(ref *planRef, id string, input []byte) (code int, why stri
 	if len(input) > ref.plan.InputMax {
 		return 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", id, len(input), ref.plan.Name, ref.plan.InputMax)
 	}
-	if ref.plan.InputSchema == "" || s.cfg.CheckInput == nil {
-		return 0, ""
-	}
-	if err := s.cfg.CheckInput(ref.plan, input); err != nil {
-		return 422, fmt.Sprintf("input does not fit the input schema of plan %s version %d: %v", ref.plan.Name, ref.plan.Version, err)
+	if err := ref.plan.FitsInput(input, s.cfg.CheckInput); err != nil {
+		return 422, err.Error()
 	}
 	return 0, ""
 }

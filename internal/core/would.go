@@ -51,22 +51,33 @@ func (t *Task) Answers(p *Plan, ev *Event) int {
 // Answers is the same of the task of a view.
 func (v *View) Answers(p *Plan, ev *Event) int { return v.task.Answers(p, ev) }
 
+// FitsInput says how an input does not fit the plan's input schema; check is nil: all fits.
+func (p *Plan) FitsInput(input []byte, check func(*Plan, []byte) error) error {
+	if p.InputSchema == "" || check == nil {
+		return nil
+	}
+	if err := check(p, input); err != nil {
+		return fmt.Errorf("input does not fit the input schema of plan %s version %d: %w", p.Name, p.Version, err)
+	}
+	return nil
+}
+
 // Fits says how what a request gives does not fit the schemas of the task's plan: the input of an edit, those of a task that
 // is moved to another version, the result of a signal or an accept. input and answer check by a schema; nil: all fits.
 func (t *Task) Fits(p *Plan, ev *Event, input func(*Plan, []byte) error, answer func(*Step, []byte) error) error {
 	var by *Plan
 	var inputs [][]byte
 	switch {
-	case t == nil || input == nil:
+	case t == nil:
 	case ev.Kind == EventEdit:
 		by, inputs = p, [][]byte{ev.Input}
 	case ev.Kind == EventMigrate:
 		by, inputs = ev.Plan, t.Inputs()
 	}
-	if by != nil && by.InputSchema != "" {
+	if by != nil {
 		for _, in := range inputs {
-			if err := input(by, in); err != nil {
-				return fmt.Errorf("input does not fit the input schema of plan %s version %d: %w", by.Name, by.Version, err)
+			if err := by.FitsInput(in, input); err != nil {
+				return err
 			}
 		}
 	}

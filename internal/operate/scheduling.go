@@ -184,11 +184,8 @@ func (s *Scheduling) checkInput(plan *core.Plan, input []byte) *Refusal {
 	if len(input) > plan.InputMax {
 		return &Refusal{Code: 413, Field: "input", Detail: fmt.Sprintf("input has %d bytes, the limit of plan %s version %d is %d", len(input), plan.Name, plan.Version, plan.InputMax)}
 	}
-	if plan.InputSchema == "" || s.CheckInput == nil {
-		return nil
-	}
-	if err := s.CheckInput(plan, input); err != nil {
-		return &Refusal{Code: 422, Field: "input", Detail: fmt.Sprintf("input does not fit the input schema of plan %s version %d: %v", plan.Name, plan.Version, err)}
+	if err := plan.FitsInput(input, s.CheckInput); err != nil {
+		return &Refusal{Code: 422, Field: "input", Detail: err.Error()}
 	}
 	return nil
 }
