@@ -55,11 +55,12 @@ func (c changes) exec(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// row reads the one row of a query. Error: sql.ErrNoRows.
+// query reads the rows of a query, see each.
 func (c changes) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return c.tx.QueryContext(ctx, c.r.params(query), args...)
 }
 
+// row reads the one row of a query. Error: sql.ErrNoRows.
 func (c changes) row(query string, args []any, into ...any) error {
 	return c.tx.QueryRowContext(c.ctx, c.r.params(query), args...).Scan(into...)
 }

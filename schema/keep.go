@@ -76,7 +76,8 @@ func (s *scanned) Scan(to ...any) error {
 	return s.rows.Scan(to...)
 }
 
-// each gives the rows of a query, and closes it at their end or when the loop is left.
+// each gives the rows of a query, and closes it at their end or when the loop is left. An error of the query comes as a last
+// row, whose Scan returns it: a loop scans each row first.
 func each(rows *sql.Rows, err error) iter.Seq[*scanned] {
 	return func(yield func(*scanned) bool) {
 		if err == nil {
