@@ -124,7 +124,7 @@ func TestCountedWhenAllIsClaimed(t *testing.T) {
 	}
 }
 
-// What a database that has failed over forgot of who counts a partition is said again, though nobody has taken it over.
+// A shard records again which partitions it counts: a database failover may lose that without a takeover.
 //
 // covers: L6
 func TestCountedAgain(t *testing.T) {

@@ -1,6 +1,6 @@
 package main
 
-// moneyMutants are faults by which a charge is made that nobody approved, an amount is rounded, or a plan means another order.
+// moneyMutants are faults that charge without an approval, round an amount, or change the order of a plan's steps.
 var moneyMutants = []mutant{
 	{
 		name: "ask-of-any-input", invariant: 5, file: "internal/core/asks.go",
@@ -35,7 +35,7 @@ var moneyMutants = []mutant{
 	{
 		name: "edit-keeps-what-was-skipped", invariant: 5, file: "internal/core/asks.go",
 		old: "s.kind != kindSignal || !s.Status.over() && !s.Own().Early {", new: "s.kind != kindSignal || s.Status != StepDone && !s.Own().Early {",
-		fault: "nobody is asked about a large amount that was a small one before the edit",
+		fault: "an edit from a small amount to a large one skips the approval",
 		run:   "^TestEditAsksWhatWasSkipped$",
 	},
 	{

@@ -99,7 +99,7 @@ func TestEditVoidsAnswers(t *testing.T) {
 	}
 }
 
-// TestEditAsksWhatWasSkipped: nobody has approved the new input because nobody was asked about the old one.
+// TestEditAsksWhatWasSkipped: an edit reopens an approval that was skipped for the old input.
 //
 // covers: W2
 func TestEditAsksWhatWasSkipped(t *testing.T) {

@@ -110,7 +110,7 @@ func TestLateRetryIsAsOldAsItsWait(t *testing.T) {
 	}
 }
 
-// A full agent has heard the undo: a later retry that nobody listens to says nothing of the key.
+// An undo answered with 429 has used its key: a later retry without a responder does not reset the key's age.
 //
 // covers: W5
 func TestUndoThatWasHeardKeepsItsAge(t *testing.T) {
