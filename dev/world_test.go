@@ -67,7 +67,7 @@ func settings() config.Config {
 	return config.Config{
 		Roles: config.Roles, NodeName: "one", HTTPAddr: "127.0.0.1:0", Partitions: 4, Shards: 2, InFlight: 1024, AgentWindow: 512,
 		ScanInterval: 50 * time.Millisecond, Lease: time.Second, Drain: 3 * time.Second,
-		ReplyTo: []string{"_INBOX.", "_INBOX_shop.", "shop."}, StreamMaxAge: time.Hour, StreamMaxBytes: 1 << 30, StreamReplicas: 1,
+		ReplyTo: []string{"_INBOX.", "_INBOX_shop.", "shop."}, StreamMaxAge: time.Hour, StreamMaxBytes: 256 << 20, StreamReplicas: 1,
 	}
 }
 

@@ -47,6 +47,7 @@ type Options struct {
 	Port            int    // FreePort, DefaultPort or a number
 	HTTPMonitorPort int    // of /varz and /jsz; 0: none, -1: the system chooses
 	MaxPayload      int    // bytes of the largest message; default DefaultMaxPayload
+	MaxStore        int64  // bytes that streams may reserve; default three quarters of the disk that is free at the start
 	Name            string // of the server; default "duly"
 	// SyncOff lets the server write to disk behind the answer. Only for
 	// measurements: an accepted task can then be lost with the power.
@@ -215,7 +216,9 @@ func (o Options) server(dir string) (*server.Options, error) {
 		MaxPending: pending,
 		JetStream:  true,
 		StoreDir:   dir,
-		SyncAlways: !o.SyncOff,
+
+		JetStreamMaxStore: o.MaxStore,
+		SyncAlways:        !o.SyncOff,
 		// Most subjects here are used once: a reply's is the fence of its command.
 		// The cache of matches would be filled and emptied for each.
 		NoSublistCache: true,
