@@ -557,7 +557,9 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		if slices.Contains(s.unstorable, asked) {
 			return fmt.Errorf("%w: task %s: the database refuses the row of it", core.ErrNotAllowed, e.task.ID), nil
 		}
-		e.asked = &asked
+		if e.write == 0 { // else it is the one before whose row may be refused
+			e.asked = &asked
+		}
 	}
 	if ev.Kind == core.EventMigrate {
 		if why, err = s.versionFor(ctx, p, e, ev); why != nil || err != nil {

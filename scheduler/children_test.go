@@ -686,8 +686,12 @@ func TestRefusedRowOfAnEndedChild(t *testing.T) {
 		return len(w.Records) > 0 && string(w.Records[0].Result) == `"no"`
 	}
 	accept := core.Control{Kind: core.EventAccept, ID: "t1~kids", Actor: "olga", Step: "go", Result: []byte(`"no"`)}
+	late := core.Control{Kind: core.EventResubmit, ID: "t1~kids", Actor: "otto"} // in the same round, and changes nothing
 	for _, lets := range []bool{true, false} {
 		r.control(accept)
+		if lets {
+			r.control(late)
+		}
 		lost, err := r.try(false)
 		if err != nil || lets != (len(lost) == 1) {
 			t.Fatalf("lost %v, %v", lost, err)

@@ -84,7 +84,7 @@ type entry struct {
 	ends   int      // of its ends that its parent is still to hear of
 	fans   []*fan   // of steps that have children, while they are out
 	swept  int64    // row by which the parent's step is undone that counts it as open
-	asked  *request // the last one about it as an ended child
+	asked  *request // about it as an ended child, the first of the last round with one
 }
 
 // issue is the commit that wrote a journal row.
