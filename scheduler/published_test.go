@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,34 @@ func TestRepublish(t *testing.T) {
 	r.cycle()
 	if r.shard.NextWake() != 0 {
 		t.Fatal("it is published, yet there is a wake")
+	}
+}
+
+// A partition whose endings cannot be read is let go. Those of the shard's others are published again all the same.
+func TestRepublishBesideALostPartition(t *testing.T) {
+	r := newRig(t, scheduler.Config{PublishRetry: time.Second})
+	store := &hideReads{MemStore: r.store, read: "Untold"}
+	r.reads = store
+	r.start("n1")
+	for p := range 2 {
+		r.adopt(p)
+	}
+	r.bus.publishErr = errCut
+	for p := range 2 {
+		r.tasks(p, core.Submission{Type: "unknown", ID: fmt.Sprint("t", p)})
+	}
+	r.cycle()
+	r.cycle()
+	r.bus.publishErr, store.fails = nil, errCut
+	r.now = r.shard.NextWake()
+	if lost, err := r.try(false); !slices.Equal(lost, []int{0}) || !errors.Is(err, errCut) {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+	for range 3 {
+		r.flush()
+	}
+	if is := r.store.Partition(1); is.Told != 1 {
+		t.Errorf("partition 1 has published %d of 1 endings", is.Told)
 	}
 }
 

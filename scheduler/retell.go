@@ -47,14 +47,14 @@ func (s *Shard) applyPublished(ctx context.Context) error {
 	if s.republishAt == 0 || c.now < s.republishAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
 		return nil
 	}
-	s.republishAt = 0
 	for _, p := range s.inOrder() {
 		if p.retell.on && !p.retell.out {
 			if err := s.retellPage(ctx, p); err != nil {
-				return err
+				return err // the partitions after it are still due
 			}
 		}
 	}
+	s.republishAt = 0
 	return nil
 }
 

@@ -64,6 +64,13 @@ func (s *hideReads) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Sa
 	return s.spoil(s.MemStore.LoadIDs(ctx, p, ids))
 }
 
+func (s *hideReads) Untold(ctx context.Context, p int, after int64, limit int) ([]core.Ending, error) {
+	if err := s.failing(p, "Untold"); err != nil {
+		return nil, err
+	}
+	return s.MemStore.Untold(ctx, p, after, limit)
+}
+
 func (s *hideReads) Children(ctx context.Context, p int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
 	if err := s.failing(p, "Children"); err != nil {
 		return nil, err
