@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,17 +117,21 @@ func connect(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// stream makes the stream.
+// stream makes the stream. The server may still be at the files of one of the name that was deleted just now.
 func (w *world) stream(c jetstream.StreamConfig) jetstream.Stream {
 	w.t.Helper()
 	c.Name = streamName
 	if c.Subjects == nil {
 		c.Subjects = []string{"orders.>"}
 	}
-	s, err := w.js.CreateOrUpdateStream(w.t.Context(), c)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	var s jetstream.Stream
+	w.await("stream "+streamName, func() (is bool) {
+		var err error
+		if s, err = w.js.CreateOrUpdateStream(w.t.Context(), c); err != nil && !strings.Contains(err.Error(), "error creating store for stream") {
+			w.t.Fatal(err)
+		}
+		return err == nil
+	})
 	return s
 }
 

@@ -196,6 +196,7 @@ type marks struct {
 	out   uint64   // places
 	took  uint64   // those of them that are taken in this round: it is not committed yet
 	trial uint64   // commands that are out as a trial
+	aside uint64   // those that wait for their agents without a place: a retry asks for one
 	ours  uint64   // the newest do was sent by this owner, which has heard all answers since
 	keys  []string // of limits; nil: they are not known
 }
@@ -204,22 +205,27 @@ type marks struct {
 // that is committed.
 func (s *Shard) takePlaces(e *entry) {
 	s.keysOf(e)
-	took := e.working() &^ e.out
+	working, waits := e.working()
+	e.aside = waits & (e.aside | ^working)
+	took := working &^ (e.out | e.aside)
 	each(took, func(i int) { e.place(i) })
 	e.out, e.took = e.out|took, e.took|took
 }
 
-// working are the steps whose commands are out, or wait for their agents.
-func (e *entry) working() (out uint64) {
+// working are the steps that have places, see core.Task.Occupies, and those that wait for their agents.
+func (e *entry) working() (out, waits uint64) {
 	for i, a := range e.plan.agents {
 		if a == nil || i >= len(e.task.Steps) {
 			continue
 		}
-		if s := &e.task.Steps[i]; s.Out != 0 || s.Awaits != 0 {
+		if e.task.Occupies(e.plan.plan, i) {
 			out |= 1 << uint(i)
 		}
+		if e.task.Steps[i].Awaits != 0 {
+			waits |= 1 << uint(i)
+		}
 	}
-	return out
+	return out, waits
 }
 
 func (e *entry) place(i int) {
@@ -246,7 +252,8 @@ func (e *entry) settle() (free bool) {
 	if e.out|e.trial == 0 {
 		return false
 	}
-	over, tried := e.out&^e.working(), e.trial
+	working, _ := e.working()
+	over, tried := e.out&^working, e.trial
 	e.giveBack(over)
 	e.took = 0
 	e.leaveTrial(false)
@@ -274,7 +281,7 @@ func (e *entry) leaveTrial(all bool) {
 func (e *entry) letGo(p *partition) {
 	e.leaveTrial(true)
 	each(e.out, func(i int) { e.plan.agents[i].leave(p, e.keyAt(i)) })
-	e.out, e.took = 0, 0
+	e.out, e.took, e.aside = 0, 0, 0
 }
 
 // unmark forgets the same before the task goes on by another plan, and is counted again. It returns what there was.
@@ -282,6 +289,7 @@ func (e *entry) unmark() (was marks) {
 	was = e.marks
 	e.leaveTrial(true)
 	e.uncount()
+	e.aside = 0
 	return was
 }
 

@@ -121,20 +121,28 @@ func (s *Shard) askOf(e *entry, step int) ask {
 	slot := e.plan.slots[step]
 	a := ask{slot: slot, plan: e.plan, steps: 1 << uint(step), labels: e.task.Labels}
 	a.there = e.at&e.plan.at(slot) != 0
-	a.tried = e.trial&a.steps != 0 && e.working()&a.steps != 0
+	if e.trial&a.steps != 0 {
+		working, _ := e.working()
+		a.tried = working&a.steps != 0
+	}
 	a.placed = a.tried || e.out&a.steps != 0
 	key, at := e.keyName(step)
 	a.key, a.keyed = key, at != nil
 	return a
 }
 
-// mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses and a call of the
-// rate. It takes that.
+// mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses, a call of the
+// rate and, if it has given that up, its place. It takes them.
 func (s *Shard) mayRetry(e *entry, step int) bool {
+	s.keysOf(e)
 	a := s.askOf(e, step)
-	a.there, a.tried, a.placed, a.again = true, true, true, true
+	a.there, a.tried, a.placed, a.again = true, true, e.out&a.steps != 0, true
 	if s.mayLeave(a).n == 0 {
 		return false
+	}
+	if !a.placed {
+		e.place(step)
+		e.out, e.aside = e.out|a.steps, e.aside&^a.steps
 	}
 	s.spendCall(e, step)
 	return true

@@ -428,3 +428,57 @@ func (r *limitRig) tasksOf(node, partition, n int) {
 	}
 	in.Tasks(scheduler.TaskMail{Partition: partition, Pos: 1, Submissions: subs, Ack: func() {}})
 }
+
+// A step that waits for its agent gives up its place when the database goes back and a step before it is done again: that one
+// may want the same place. Its retry asks for one.
+func TestPlaceOfAStepThatWaitsBehindAnother(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	plan := orderPlan("twice", 1, "first", "second")
+	for i := range plan.Steps {
+		plan.Steps[i].Agent = "agent.a"
+	}
+	r.store.AddPlan(plan)
+	limit := core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1}
+	r.bound(limit)
+	r.out = nil
+	r.tasks(0, core.Submission{Type: "twice", ID: "t1", CompleteBy: r.now.Add(time.Hour), At: r.now})
+	r.cycle()
+	r.answer(r.one(), 0)
+	r.cycle()
+	second := r.one()
+	r.unserved(second)
+	r.cycle()
+	r.shard.Drop(0)
+	r.adoptLess(r.pos)
+	r.granted(limit)
+	r.leaves("t1")
+	first := r.out[0]
+	if first.Step != "first" {
+		t.Fatalf("%s leaves, want the step that is to be done again", first.Step)
+	}
+	r.tasks(0, core.Submission{Type: "order", ID: "t2", CompleteBy: r.now.Add(time.Hour), At: r.now})
+	r.cycle()
+	r.answer(first, 0)
+	order := ""
+	for range 20 {
+		r.now = r.now.Add(time.Second)
+		r.cycle()
+		at := 0
+		for _, c := range r.bus.take() {
+			if c.Agent == "agent.a" {
+				at++
+				order += " " + c.Task
+			}
+			r.answer(c, 0)
+		}
+		if at > 1 {
+			t.Fatalf("%d at a time where the limit is 1", at)
+		}
+	}
+	for _, id := range []string{"t1", "t2"} {
+		r.state(id, core.StateProcessed)
+	}
+	if order != " t2 t1" {
+		t.Errorf("the place went to%s, want to what was parked, and then to the retry", order)
+	}
+}

@@ -148,7 +148,7 @@ func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
 	case a.again && u.limit.outlasts(now, a.slot.calls.longest):
 		return 0
-	case a.again:
+	case a.again && a.placed:
 		return u.limit.calls(now)
 	case a.placed:
 		return -1

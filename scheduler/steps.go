@@ -66,7 +66,7 @@ func (e *entry) present() (at, awaits uint64) {
 		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] == nil {
 			continue
 		}
-		if s.Out != 0 || processing && (s.Awaits != 0 || s.Attempt > 0 && s.Due != 0) {
+		if s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0) {
 			at |= 1 << uint(i)
 		}
 		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {

@@ -160,6 +160,13 @@ func (t *Task) Misses() bool {
 	return false
 }
 
+// Occupies reports whether step i has a place at its agent: its command is out, or waits for the agent and leaves again by
+// itself. One that waits behind a step that is to be done again has none: that step may need the same place.
+func (t *Task) Occupies(p *Plan, i int) bool {
+	s := &t.Steps[i]
+	return s.Out != 0 || s.Awaits != 0 && (s.Status == StepUndoing || t.beginnable(p, i) || t.skips(p, i))
+}
+
 // Journalled is the step without what only its owner's memory holds: what a replay
 // makes of its rows.
 func (s *StepState) Journalled() StepState {
