@@ -113,6 +113,7 @@ func TestErrorsOfHandlers(t *testing.T) {
 		{fmt.Errorf("pay: %w", Refuse(plain)), 422},
 		{RefuseCode(404, plain), 404},
 		{RefuseCode(500, plain), 422},
+		{Fail(plain), 512},
 		{ErrGone, 410},
 		{ErrInProgress, 425},
 	} {

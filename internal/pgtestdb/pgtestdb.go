@@ -111,16 +111,6 @@ func Installation(tb testing.TB) string {
 	return at
 }
 
-// Copy is a database for this test alone that begins as a copy of another, to which nothing may be connected.
-func Copy(tb testing.TB, of string) string {
-	tb.Helper()
-	u, err := url.Parse(of)
-	if err != nil {
-		tb.Fatalf("PostgreSQL for the tests: %v", err)
-	}
-	return create(tb, server, u.Path[1:])
-}
-
 // create makes a database that ends with its test: hundreds of them, of a thousand files each, would take the end of the
 // run minutes.
 func create(tb testing.TB, on func() (string, error), from string) string {

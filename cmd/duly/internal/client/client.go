@@ -105,18 +105,6 @@ func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	return data, nil
 }
 
-// JSON makes one request and reads the answer into out, which may be nil.
-func (c *Client) JSON(ctx context.Context, r Request, out any) error {
-	data, err := c.Do(ctx, r)
-	if err != nil || out == nil {
-		return err
-	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("answer of %s to %s: %w", c.Base, r.Path, err)
-	}
-	return nil
-}
-
 // Open makes one request whose good answer the caller reads, and closes. Timeout bounds the time until it begins. Errors:
 // *Problem, *UnreachableError.
 func (c *Client) Open(ctx context.Context, r Request) (*http.Response, error) {
