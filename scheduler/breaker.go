@@ -256,7 +256,7 @@ func (e *entry) settle() (free bool) {
 	over, tried := e.out&^working, e.trial
 	e.giveBack(over)
 	e.took = 0
-	e.leaveTrial(false)
+	e.leaveTrial(working)
 	return over != 0 || e.trial != tried
 }
 
@@ -266,20 +266,15 @@ func (e *entry) refused() {
 	e.uncommitted = true
 }
 
-// leaveTrial forgets that steps of a task are tried, when their commands are neither out nor wait for an agent any more, or
-// the task is let go.
-func (e *entry) leaveTrial(all bool) {
-	each(e.trial, func(i int) {
-		if all || e.task.Steps[i].Out == 0 && e.task.Steps[i].Awaits == 0 {
-			e.trial &^= 1 << uint(i)
-			e.plan.agents[i].tried--
-		}
-	})
+// leaveTrial forgets that steps of a task are tried, but for some.
+func (e *entry) leaveTrial(but uint64) {
+	each(e.trial&^but, func(i int) { e.plan.agents[i].tried-- })
+	e.trial &= but
 }
 
 // letGo forgets what a task of a partition has at its agents: it is let go, and leaves behind what it has out.
 func (e *entry) letGo(p *partition) {
-	e.leaveTrial(true)
+	e.leaveTrial(0)
 	each(e.out, func(i int) { e.plan.agents[i].leave(p, e.keyAt(i)) })
 	e.out, e.took, e.aside = 0, 0, 0
 }
@@ -287,7 +282,7 @@ func (e *entry) letGo(p *partition) {
 // unmark forgets the same before the task goes on by another plan, and is counted again. It returns what there was.
 func (e *entry) unmark() (was marks) {
 	was = e.marks
-	e.leaveTrial(true)
+	e.leaveTrial(0)
 	e.uncount()
 	e.aside = 0
 	return was
