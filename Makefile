@@ -91,10 +91,10 @@ race: ## all tests of the root module under the race detector
 
 nested: ## tests of the other modules: the laboratory, Compose, the SQL parsers, languages, tools
 	$(call heading,tests of the other modules)
-	@for module in $$(scripts/modules); do \
+	@failed=; for module in $$(scripts/modules); do \
 	  race=; case "$$module" in .) continue;; bench) race="$(RACE)";; esac; \
-	  CGO_ENABLED=1 go -C "$$module" test $$race -count=1 -timeout=$(UNIT_LIMIT) ./...; \
-	done
+	  CGO_ENABLED=1 go -C "$$module" test $$race -count=1 -timeout=$(UNIT_LIMIT) ./... || failed+=" $$module"; \
+	done; if [[ -n "$$failed" ]]; then echo "nested: failed:$$failed" >&2; exit 1; fi
 
 test-cockroach: ## the store's suite, the demo and chaos on a real CockroachDB, where there is one
 	$(call heading,on a CockroachDB)

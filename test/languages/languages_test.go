@@ -158,7 +158,8 @@ func (e *example) holds(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.judge(t, report)
-	if n, err := e.effects(ctx, ""); n != 0 || err != nil {
+	// One that begins a do whose time is over may do so after the undo.
+	if n, err := e.effects(ctx, ""); n != 0 && len(e.broken) == 0 || err != nil {
 		t.Errorf("%d effects stand after all was undone, %v", n, err)
 	}
 }
