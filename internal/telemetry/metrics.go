@@ -130,6 +130,9 @@ func metric(name string, kind Kind, help, bound string, labels ...string) Metric
 	return m
 }
 
+// Metrics lists every metric of a node, without those of the Go runtime and the process.
+func Metrics() []Metric { return append([]Metric(nil), metrics...) }
+
 // Page is docs/reference/metrics.md.
 func Page() string {
 	var b strings.Builder
