@@ -480,6 +480,10 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	switch {
 	case c.Kind == 0:
 		return false, nil
+	case c.Found != "" && p.seenBefore(m):
+		s.log.Warn("a request about tasks changed nothing: the database went back since its sender looked at the service, where more may have happened: look again",
+			"kind", c.Kind, "task", c.ID, "found", c.Found, "actor", c.Actor)
+		return false, nil
 	case c.Kind == core.EventOverdue:
 		return s.applyOverdue(ctx, p, c.Numbers, &ev)
 	case len(c.Numbers) > 0:
@@ -655,12 +659,15 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 // another reports whether a number may be another task's than the one that a request means: it was given out in a time
 // that the database has lost, and again since.
 func (p *partition) another(m *ControlMail, number int64) bool {
-	back := p.taken.WentBackAt
-	return back != 0 && number >= p.taken.WentBackNumber && m.Stored <= back.Add(seenBefore)
+	return number >= p.taken.WentBackNumber && p.seenBefore(m)
 }
 
-// seenBefore is how long after the database went back a request by number may still be about what was seen before.
-const seenBefore = time.Minute
+// seenBefore reports whether a request may rest on what was seen before the database went back: it was stored before that,
+// or within a minute after.
+func (p *partition) seenBefore(m *ControlMail) bool {
+	back := p.taken.WentBackAt
+	return back != 0 && m.Stored <= back.Add(time.Minute)
+}
 
 // askNumber is ask for a task that may not be there.
 func (s *Shard) askNumber(ctx context.Context, p *partition, e *entry, ev *core.Event, some *refusals) error {
