@@ -39,9 +39,12 @@ func (b *books) effect(all map[string]core.Instant, c *core.Command) {
 	}
 }
 
-// remembered holds a request to the service's memory: whose key it does not remember any more has a second effect.
+// remembered holds a request to the service's memory: whose key it does not remember any more has a second effect. An agent
+// whose clock is further behind than the grace begins what is over: that is not promised.
 func (b *books) remembered(first core.Instant, c *core.Command) {
-	if w := b.w; w.now > first.Add(b.keyMemory) && w.backs == 0 {
+	w := b.w
+	late := w.happened[ClockWrong] > 0 && w.now > c.CompleteBy.Add(grace+slow)
+	if w.now > first.Add(b.keyMemory) && w.backs == 0 && !late {
 		w.wrong(c.Partition, c.Task, "doubled: the %s of %s has its effect again, %v after the first", what(c.Undo), c.Key(), w.now.Sub(first))
 	}
 }
