@@ -330,7 +330,7 @@ var faults = []section{
 		{"U9", "`schedule show` tells times in the schedule's zone too", "it tells UTC alone"},
 	}},
 	{"CockroachDB", []subject{
-		{"K1", "A frozen owner's session ends, so that a successor is not blocked", "idle_in_transaction_session_timeout is set on PostgreSQL alone"},
+		{"K1", "A frozen owner's session ends, so that a successor is not blocked", ""},
 		{"K2", "Scans of active and parked tasks do not walk through the tombstones of hours", "only partitions have a short gc.ttl"},
 		{"K3", "A decision tells how many round trips a commit takes there", "the fast path is never taken, and nothing tells why"},
 		{"K4", "The right to insert is enough to write to the outbox", "its identity column is a sequence that needs a right of its own"},

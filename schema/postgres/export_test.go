@@ -15,6 +15,9 @@ import (
 // DB is the database behind a store, for tests that look behind it.
 func (p *Store) DB() *sql.DB { return p.db }
 
+// AskDB is the same for people who ask.
+func (p *Store) AskDB() *sql.DB { return p.askDB }
+
 // UpdateSQL is the update of a commit's rows, UpdateParams how many parameters it has.
 var UpdateSQL, UpdateParams = newStatements(schema.Columns()).update.sql, len(newStatements(schema.Columns()).tasks)
 

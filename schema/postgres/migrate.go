@@ -72,7 +72,7 @@ func (p *Store) migrator(db *sql.DB) (*goose.Provider, error) {
 func (p *Store) Migrate(ctx context.Context) error {
 	m := &migration{p: p}
 	m.db = sql.OpenDB(patientConnector{m: m, Connector: stdlib.GetConnector(*p.config, stdlib.OptionAfterConnect(settings(
-		[]string{"SET statement_timeout = 0"}, []string{fmt.Sprintf(lockTimeoutSQL, lockMax.Milliseconds())})))})
+		[]string{"SET statement_timeout = 0", endIdleSQL}, []string{fmt.Sprintf(lockTimeoutSQL, lockMax.Milliseconds())})))})
 	m.db.SetMaxOpenConns(3) // one has the lock, one migrates, one looks around
 	return errors.Join(m.run(ctx), m.db.Close())
 }

@@ -163,10 +163,8 @@ func (o *Outbox) Take(ctx context.Context, most int, hand func(context.Context, 
 		// After a commit there is nothing to do; an error is told by what came before, and ends the connection.
 		_ = tx.Rollback(end)
 	}()
-	if tx.Conn().PgConn().ParameterStatus("crdb_version") == "" { // which ends idle transactions by its own means
-		if _, err := tx.Exec(bounded, fmt.Sprintf(outboxHoldSQL, outboxHoldMax.Milliseconds())); err != nil {
-			return 0, fmt.Errorf("outbox: %w", err)
-		}
+	if _, err := tx.Exec(bounded, fmt.Sprintf(outboxHoldSQL, outboxHoldMax.Milliseconds())); err != nil {
+		return 0, fmt.Errorf("outbox: %w", err)
 	}
 	rows, err := locked(bounded, tx, most)
 	if err != nil || len(rows) == 0 {

@@ -89,9 +89,6 @@ func TestGroupSQL(t *testing.T) {
 	}
 	for _, text := range texts {
 		for _, problem := range problems(text, known) {
-			if problem == "setting idle_in_transaction_session_timeout" { // CockroachDB has it by this name
-				continue
-			}
 			t.Errorf("%s\n%s", problem, text)
 		}
 	}

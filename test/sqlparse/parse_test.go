@@ -30,8 +30,6 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"SET plan_cache_mode ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET enable_seqscan ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET jit ", "PostgreSQL compiles long queries, CockroachDB does not"},
-	{"SET idle_in_transaction_session_timeout ", "CockroachDB ends idle transactions by its own means"},
-	{"SET LOCAL idle_in_transaction_session_timeout ", "CockroachDB ends idle transactions by its own means"},
 	{"SELECT pg_backend_pid()", "tells a pooler of transactions, of which CockroachDB has none that changes the session's process"},
 	{"SELECT pg_try_advisory_lock(", "CockroachDB's advisory locks block no session; there processes that migrate at once try again"},
 	{"SELECT a.pid, ", "CockroachDB's changes of tables queue no commits behind a reader"},

@@ -28,7 +28,7 @@ var shared = []string{
 var types = []string{"int8", "int2", "text", "bytea", "bool", "timestamptz", "float8", "interval"}
 
 // settings of a session that both know.
-var settings = []string{"statement_timeout", "lock_timeout", "default_transaction_isolation"}
+var settings = []string{"statement_timeout", "lock_timeout", "default_transaction_isolation", "idle_in_transaction_session_timeout"}
 
 // system are columns that PostgreSQL adds to every row.
 var system = []string{"xmin", "xmax", "cmin", "cmax", "ctid", "oid"}
