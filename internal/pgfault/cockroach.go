@@ -39,12 +39,14 @@ func (s *session) change(text string) string {
 
 // cockroach answers what CockroachDB takes in another way: a transaction with the
 // savepoint is over when that is released, and begins again when it is rolled back
-// to, also after a failed release.
+// to, also after a failed release; and no transaction that is READ COMMITTED changes tables.
 func (s *session) cockroach(req *request, fault Kind) (a answer, err error, taken bool) {
 	over := s.status != 'I' && s.behind == 'I'
 	switch {
 	case req.is("alter table") && strings.Contains(req.word, " configure zone "): // PostgreSQL has no zones
 		a, err = done("CONFIGURE ZONE 1", s.status)
+	case req.is("create", "alter", "drop") && s.behind == 'T' && s.readCommitted():
+		a, err = refusal("0A000", "cannot perform a schema change in an explicit transaction that is READ COMMITTED", 'E')
 	case req.is(release) && s.status == 'T' && !over:
 		a, err = s.release(fault)
 	case req.is(again) && s.status != 'I':
@@ -59,6 +61,12 @@ func (s *session) cockroach(req *request, fault Kind) (a answer, err error, take
 		return answer{}, nil, false
 	}
 	return a, err, true
+}
+
+// readCommitted reports whether the transaction is.
+func (s *session) readCommitted() bool {
+	a, err := s.ask("SHOW transaction_isolation")
+	return err == nil && bytes.Contains(a.wire, []byte("read committed"))
 }
 
 // release is where a transaction of CockroachDB commits.

@@ -66,8 +66,5 @@ func Blames(err error) string {
 // Redacted is an error as Trouble tells it.
 func Redacted(err error) error { return redact(err) }
 
-// MigrationLock is the advisory lock of who migrates.
-const MigrationLock = migrationLock
-
 // Says is what the table of errors says of a code.
 func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).says }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -109,14 +110,17 @@ func (o *Outbox) Close() {
 
 // Create makes the table where it is not there yet.
 func (o *Outbox) Create(ctx context.Context) error {
-	conn, err := o.pool.Acquire(ctx)
-	if err != nil {
-		return fmt.Errorf("outbox: %w", err)
-	}
-	defer conn.Release()
-	// Several statements are a request of the simple protocol.
-	if _, err := conn.Conn().PgConn().Exec(ctx, OutboxSQL).ReadAll(); err != nil {
-		return fmt.Errorf("outbox: create table: %w", err)
+	for text := range strings.SplitSeq(OutboxSQL, ";\n") { // each alone, as CockroachDB wants changes of tables
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		_, err := o.pool.Exec(ctx, text)
+		if collided(err) {
+			_, err = o.pool.Exec(ctx, text)
+		}
+		if err != nil {
+			return fmt.Errorf("outbox: create table: %w", err)
+		}
 	}
 	return nil
 }

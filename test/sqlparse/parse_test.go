@@ -31,7 +31,6 @@ var onlyPostgres = []struct{ begin, why string }{
 	{"SET enable_seqscan ", "steers PostgreSQL's planner, which CockroachDB has not"},
 	{"SET jit ", "PostgreSQL compiles long queries, CockroachDB does not"},
 	{"SELECT pg_backend_pid()", "tells a pooler of transactions, of which CockroachDB has none that changes the session's process"},
-	{"SELECT pg_try_advisory_lock(", "CockroachDB's advisory locks block no session; there processes that migrate at once try again"},
 	{"SELECT a.pid, ", "CockroachDB's changes of tables queue no commits behind a reader"},
 	{"SELECT count(*) FROM pg_index ", "CockroachDB takes back an index whose build was cut off"},
 	{"DROP INDEX CONCURRENTLY ", "CockroachDB takes back an index whose build was cut off"},
