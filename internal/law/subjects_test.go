@@ -333,7 +333,7 @@ var faults = []section{
 		{"K1", "A frozen owner's session ends, so that a successor is not blocked", ""},
 		{"K2", "Scans of active and parked tasks do not walk through the tombstones of hours", "only partitions have a short gc.ttl"},
 		{"K3", "A decision tells how many round trips a commit takes there", "the fast path is never taken, and nothing tells why"},
-		{"K4", "The right to insert is enough to write to the outbox", "its identity column is a sequence that needs a right of its own"},
+		{"K4", "The right to insert is enough to write to the outbox", ""},
 		{"K5", "Migrations exclude each other, at any default isolation", ""},
 		{"K6", "Each class of error is known, and none is repeated for ever", ""},
 		{"K7", "No statement rests on SKIP LOCKED where it is defective", "some do"},

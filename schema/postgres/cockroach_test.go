@@ -18,6 +18,47 @@ func asBoth(t *testing.T, test func(t *testing.T, cockroach bool)) {
 	}
 }
 
+// rowIDs makes the function of CockroachDB that gives new rows their numbers.
+func rowIDs(t *testing.T, db *sql.DB) {
+	t.Helper()
+	if _, err := db.Exec(`CREATE FUNCTION unique_rowid() RETURNS INT8 LANGUAGE SQL AS
+		$$ SELECT (extract(EPOCH FROM clock_timestamp()) * 1000000)::INT8 * 1000 + floor(random() * 1000)::INT8 $$`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A user who may only insert can write into an outbox: on CockroachDB nothing of it is a sequence, which wants a right of its own.
+//
+// covers: K4
+func TestOutboxOfARightToInsert(t *testing.T) {
+	asBoth(t, func(t *testing.T, cockroach bool) {
+		p := proxy(t, faultsAs(cockroach))
+		direct := pgtestdb.Migrated(t)
+		db := dbOf(opened(t, direct, schema.Options{}))
+		rowIDs(t, db)
+		o := openOutbox(t, through(t, p, direct))
+		if err := o.Create(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(p.Texts(), "\n"); strings.Contains(said, "IDENTITY") == cockroach {
+			t.Errorf("the table is made by\n%s", said)
+		}
+		if _, err := db.Exec(`DROP ROLE IF EXISTS writer; CREATE ROLE writer LOGIN; GRANT INSERT ON duly_outbox TO writer`); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := db.Exec(`DROP OWNED BY writer; DROP ROLE writer`); err != nil {
+				t.Error(err)
+			}
+		})
+		written(t, userOf(t, strings.Replace(direct, "postgres://postgres@", "postgres://writer@", 1)), "o-1", "o-2")
+		var taken []postgres.OutboxRow
+		if n, err := o.Take(t.Context(), 10, all(postgres.OutboxVerdict{Stored: true}, &taken)); n != 2 || err != nil || taken[0].Number == taken[1].Number {
+			t.Errorf("%d taken, %v: %+v", n, err, taken)
+		}
+	})
+}
+
 // Whichever database it is, its server ends a transaction in which nothing is said: a frozen owner, or relay, keeps no
 // successor waiting for longer than that.
 //
@@ -34,6 +75,7 @@ func TestServerEndsIdleTransactions(t *testing.T) {
 			}
 		}
 		o := openOutbox(t, at)
+		rowIDs(t, s.DB())
 		if err := o.Create(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -106,6 +106,9 @@ func (s *search) look(name string, m protoreflect.Message) {
 		if v.Contype == pg.ConstrType_CONSTR_EXCLUSION {
 			s.say("EXCLUDE")
 		}
+		if v.Contype == pg.ConstrType_CONSTR_IDENTITY {
+			s.say("identity, which CockroachDB makes of a sequence with a right of its own")
+		}
 	case *pg.NullTest:
 		if v.Nulltesttype == pg.NullTestType_IS_NOT_NULL {
 			s.notNull(v.Arg)
