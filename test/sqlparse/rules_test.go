@@ -21,7 +21,7 @@ var statements = map[string]string{
 // one has to be looked up before it is added.
 var shared = []string{
 	"array_agg", "cardinality", "coalesce", "count", "generate_series", "greatest", "least", "length", "lower", "max", "min", "now", "sum", "unnest", "upper", "version",
-	"current_schema", "gen_random_uuid", "clock_timestamp", "row_number",
+	"current_schema", "gen_random_uuid", "clock_timestamp", "row_number", "set_config",
 }
 
 // types are those of columns and casts that mean the same in both.
