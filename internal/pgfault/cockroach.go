@@ -29,17 +29,27 @@ func likeCockroach(wire []byte) ([]byte, error) {
 	return append(out, end...), err
 }
 
-// change makes the server say that it is a CockroachDB.
+// change makes the server say that it is a CockroachDB, and pass over rows with SKIP LOCKED that nobody has locked, as it does
+// where the limit of the rows, or what else its planner reads, is below the locking (cockroachdb/cockroach#121917).
 func (s *session) change(text string) string {
-	if s.p.dice.Cockroach && normal(text) == "select version()" {
+	if !s.p.dice.Cockroach {
+		return text
+	}
+	if normal(text) == "select version()" {
 		return "SELECT '" + strings.ReplaceAll(cockroachVersion, "'", "''") + "'::TEXT"
+	}
+	if before, _, skips := strings.Cut(text, "SKIP LOCKED"); skips {
+		const where = "WHERE "
+		if at := strings.LastIndex(before, where); at >= 0 {
+			return text[:at+len(where)] + "random() < 0.5 AND " + text[at+len(where):]
+		}
 	}
 	return text
 }
 
 // cockroach answers what CockroachDB takes in another way: a transaction with the
 // savepoint is over when that is released, and begins again when it is rolled back
-// to, also after a failed release; and no transaction that is READ COMMITTED changes tables.
+// to, also after a failed release, and no transaction that is READ COMMITTED changes tables.
 func (s *session) cockroach(req *request, fault Kind) (a answer, err error, taken bool) {
 	over := s.status != 'I' && s.behind == 'I'
 	switch {

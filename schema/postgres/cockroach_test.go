@@ -3,7 +3,11 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"duly.dev/duly/internal/pgtestdb"
@@ -57,6 +61,49 @@ func TestOutboxOfARightToInsert(t *testing.T) {
 			t.Errorf("%d taken, %v: %+v", n, err, taken)
 		}
 	})
+}
+
+// Rows of an outbox that SKIP LOCKED passes over although nobody has them are relayed a little later, each once, by relays that
+// look at once.
+//
+// covers: K7
+func TestOutboxRowsPassedOver(t *testing.T) {
+	p := proxy(t, faultsAs(true))
+	direct := pgtestdb.Migrated(t)
+	rowIDs(t, dbOf(opened(t, direct, schema.Options{})))
+	at := through(t, p, direct)
+	relays := []*postgres.Outbox{openOutbox(t, at), openOutbox(t, at)}
+	if err := relays[0].Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for i := range 50 {
+		ids = append(ids, fmt.Sprintf("o-%02d", i))
+	}
+	written(t, userOf(t, direct), ids...)
+	var taken [2][]postgres.OutboxRow
+	if n, err := relays[0].Take(t.Context(), len(ids), all(postgres.OutboxVerdict{Stored: true}, &taken[0])); err != nil || n == len(ids) {
+		t.Fatalf("%d taken, %v: no row was passed over, and this test is of no use", n, err)
+	}
+	var both sync.WaitGroup
+	for i, o := range relays {
+		both.Go(func() {
+			for left := int64(1); left > 0; {
+				_, err := o.Take(t.Context(), 5, all(postgres.OutboxVerdict{Stored: true}, &taken[i]))
+				s, failed := o.Standing(t.Context())
+				if err := errors.Join(err, failed); err != nil {
+					t.Error(err)
+					return
+				}
+				left = s.Waiting
+			}
+		})
+	}
+	both.Wait()
+	got := tasksOf(slices.Concat(taken[0], taken[1]))
+	if slices.Sort(got); !slices.Equal(got, ids) {
+		t.Errorf("taken: %q", got)
+	}
 }
 
 // Whichever database it is, its server ends a transaction in which nothing is said: a frozen owner, or relay, keeps no
