@@ -331,7 +331,7 @@ var faults = []section{
 	}},
 	{"CockroachDB", []subject{
 		{"K1", "A frozen owner's session ends, so that a successor is not blocked", ""},
-		{"K2", "Scans of active and parked tasks do not walk through the tombstones of hours", "only partitions have a short gc.ttl"},
+		{"K2", "Scans of active and parked tasks do not walk through the tombstones of hours", ""},
 		{"K3", "A decision tells how many round trips a commit takes there", "the fast path is never taken, and nothing tells why"},
 		{"K4", "The right to insert is enough to write to the outbox", ""},
 		{"K5", "Migrations exclude each other, at any default isolation", ""},
