@@ -332,12 +332,12 @@ var faults = []section{
 	{"CockroachDB", []subject{
 		{"K1", "A frozen owner's session ends, so that a successor is not blocked", ""},
 		{"K2", "Scans of active and parked tasks do not walk through the tombstones of hours", ""},
-		{"K3", "A decision tells how many round trips a commit takes there", "the fast path is never taken, and nothing tells why"},
+		{"K3", "A decision tells how many round trips a commit takes there", ""},
 		{"K4", "The right to insert is enough to write to the outbox", ""},
 		{"K5", "Migrations exclude each other, at any default isolation", ""},
 		{"K6", "Each class of error is known, and none is repeated for ever", ""},
 		{"K7", "No statement rests on SKIP LOCKED where it is defective", ""},
-		{"K8", "Room on disk is probed", "it is not"},
+		{"K8", "Room on disk is probed, and where SQL cannot tell it, that is told (docs/decisions/051-cockroachdb.md)", ""},
 		{"K9", "The parser of the tests reads the ledger's statements too", ""},
 	}},
 	{"Tests that see", []subject{

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/postgres"
@@ -29,6 +30,81 @@ func rowIDs(t *testing.T, db *sql.DB) {
 		$$ SELECT (extract(EPOCH FROM clock_timestamp()) * 1000000)::INT8 * 1000 + floor(random() * 1000)::INT8 $$`); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// No answer says that there is room where it is not known: of a CockroachDB it is said where to look.
+//
+// covers: K8
+func TestRoomIsNotKnown(t *testing.T) {
+	asBoth(t, func(t *testing.T, cockroach bool) {
+		s := opened(t, through(t, proxy(t, faultsAs(cockroach)), pgtestdb.Migrated(t)), schema.Options{}).(*postgres.Store)
+		err := s.ProbeRoom(t.Context())
+		if errors.Is(err, schema.ErrNotProbed) != cockroach || cockroach && !strings.Contains(err.Error(), "capacity_available") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// How often a commit that is prepared already waits for an answer: docs/decisions/051-cockroachdb.md says so, and why it is not
+// less on CockroachDB.
+//
+// covers: K3
+func TestRoundTripsOfACommit(t *testing.T) {
+	asBoth(t, func(t *testing.T, cockroach bool) {
+		var mu sync.Mutex
+		var heard []string
+		watch := func(_ int, texts []string, ran bool) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if !ran {
+				heard = append(heard, fmt.Sprintf("%.40q", texts))
+			}
+			return false
+		}
+		faults := faultsAs(cockroach)
+		faults.Watch = watch
+		s := opened(t, through(t, proxy(t, faults), pgtestdb.Migrated(t)), schema.Options{MaxConns: 1})
+		if err := s.Partitions(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "node"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		trips := func(id int64, writes ...core.TaskWrite) int {
+			t.Helper()
+			mu.Lock()
+			heard = nil
+			mu.Unlock()
+			b := &core.Batch{ID: id, Partitions: []core.PartitionWrite{{Epoch: st.Epoch, After: id - 1, NextNumber: 9, NextEnd: 1}}, Writes: writes}
+			if res, err := s.Commit(t.Context(), b); err != nil || len(res.Fenced) > 0 {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			t.Logf("%q", heard)
+			return len(heard)
+		}
+		changed := func(number int64, seq int64) core.TaskWrite {
+			w := plainBirth(0, number)
+			task := *w.Task
+			task.Seq = seq
+			w.Task, w.Birth, w.Row = &task, false, true
+			w.Records = slices.Clone(w.Records)
+			w.Records[0].Seq, w.Records[0].Kind = seq, core.KindDone
+			return w
+		}
+		trips(1, plainBirth(0, 1), plainBirth(0, 2))
+		trips(2, changed(1, 2)) // now all is prepared
+		births, changes := trips(3, plainBirth(0, 3)), trips(4, plainBirth(0, 4), changed(2, 2))
+		want := [2]int{1, 1}
+		if cockroach {
+			want = [2]int{5, 6} // BEGIN, SAVEPOINT, fence with births and journal, [the changes], RELEASE, COMMIT
+		}
+		if got := [2]int{births, changes}; got != want {
+			t.Errorf("%d round trips with births alone and with changes, want %d", got, want)
+		}
+	})
 }
 
 // A user who may only insert can write into an outbox: on CockroachDB nothing of it is a sequence, which wants a right of its own.
