@@ -8,10 +8,12 @@ import (
 )
 
 // indexed is a heap of what knows its place in it, so that one can be moved or removed.
-type indexed[T interface {
+type indexed[T placed[T]] []T
+
+type placed[T any] interface {
 	before(T) bool
 	putAt(place int)
-}] []T
+}
 
 func (h indexed[T]) Len() int           { return len(h) }
 func (h indexed[T]) Less(i, j int) bool { return h[i].before(h[j]) }
