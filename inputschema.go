@@ -33,6 +33,28 @@ func InputSchemaJSON(schema string) PlanOption {
 	}
 }
 
+// PayloadSchema gives a [Signal] a JSON Schema of its payload, made of its Go type as [InputSchema] makes one: an answer that
+// does not fit is refused, with a JSON pointer to what does not, and can be given again. An encrypted one is not checked.
+func PayloadSchema() SignalOption {
+	return option(func(def *definition) {
+		schema, err := schemaOf(def.payload)
+		if err != nil {
+			def.refuse("PayloadSchema: %w", err)
+		}
+		def.step.Schema = schema
+	})
+}
+
+// PayloadSchemaJSON is PayloadSchema with a schema of your own, as [InputSchemaJSON] takes it.
+func PayloadSchemaJSON(schema string) SignalOption {
+	return option(func(def *definition) {
+		if schema == "" {
+			def.refuse("PayloadSchemaJSON(0), want a JSON Schema")
+		}
+		def.step.Schema = schema
+	})
+}
+
 // schemaOf is the schema of a Go type.
 func schemaOf(t reflect.Type) (schema string, err error) {
 	defer func() {
@@ -41,7 +63,7 @@ func schemaOf(t reflect.Type) (schema string, err error) {
 		}
 	}()
 	if t.Kind() == reflect.Interface {
-		return "", fmt.Errorf("type %v can be anything: use InputSchemaJSON", t)
+		return "", fmt.Errorf("type %v can be anything: give the schema as JSON", t)
 	}
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: t.Kind() == reflect.Struct, AllowAdditionalProperties: true}
 	data, err := json.Marshal(r.ReflectFromType(t))

@@ -16,3 +16,14 @@ func ExampleInputSchema() {
 	fmt.Println(plan.Name(), plan.Version())
 	// Output: parcel 2
 }
+
+// An approval that says who gave it, or is refused.
+func ExamplePayloadSchema() {
+	type Approval struct {
+		By string `json:"by" jsonschema:"minLength=1"`
+	}
+	approve := duly.NewSignal[Order, Approval]("approve", duly.PayloadSchema())
+	plan := duly.NewPlan("order", 2, approve)
+	fmt.Println(plan.Name(), plan.Version())
+	// Output: order 2
+}

@@ -1,10 +1,13 @@
 package duly
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"duly.dev/duly/internal/jsonschema"
+	"duly.dev/duly/internal/planfile"
+	"duly.dev/duly/internal/planform"
 )
 
 type address struct {
@@ -52,7 +55,7 @@ func TestInputSchemaOfType(t *testing.T) {
 }
 
 func TestInputSchemaRefuses(t *testing.T) {
-	if err := NewPlan("p", 1, NewCheck[any, int]("first", "a")).With(InputSchema()).check(0); err == nil || !strings.Contains(err.Error(), "use InputSchemaJSON") {
+	if err := NewPlan("p", 1, NewCheck[any, int]("first", "a")).With(InputSchema()).check(0); err == nil || !strings.Contains(err.Error(), "give the schema as JSON") {
 		t.Error(err)
 	}
 	if err := NewPlan("p", 1, NewCheck[chan int, int]("first", "a")).With(InputSchema()).check(0); err == nil || !strings.Contains(err.Error(), "plan p: InputSchema") {
@@ -64,5 +67,48 @@ func TestInputSchemaRefuses(t *testing.T) {
 	}
 	if err := p.With(InputSchemaJSON(`{"type":"object"}`)).check(0); err != nil {
 		t.Error(err)
+	}
+}
+
+// A plan in Go whose signal has a schema is the same plan as a file.
+func TestPayloadSchema(t *testing.T) {
+	const file = `
+name: order
+version: 1
+steps:
+  - {name: approve, kind: signal, schema: {type: object, required: [by], properties: {by: {type: string, minLength: 1}}}}
+`
+	read, err := planfile.Read("order.yaml", []byte(file), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := planform.Canonical(&read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type yes struct {
+		By string `json:"by" jsonschema:"minLength=1"`
+	}
+	plan := NewPlan("order", 1, NewSignal[testOrder, yes]("approve", PayloadSchemaJSON(`{"properties":{"by":{"minLength":1,"type":"string"}},"required":["by"],"type":"object"}`)))
+	if err := plan.check(0); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := planform.Canonical(&plan.spec); err != nil || string(got) != string(want) {
+		t.Errorf("%v: in Go it is\n%s\nand as a file\n%s", err, got, want)
+	}
+	plan = NewPlan("order", 1, NewSignal[testOrder, yes]("approve", PayloadSchema()))
+	s, err := jsonschema.Compile(plan.spec.Steps[0].Schema)
+	if err := errors.Join(err, plan.check(0)); err != nil {
+		t.Fatal(err)
+	}
+	for payload, fits := range map[string]bool{`{"by":"olga"}`: true, `{"by":""}`: false, `{}`: false} {
+		if err := s.Check([]byte(payload)); (err == nil) != fits {
+			t.Errorf("%s: %v", payload, err)
+		}
+	}
+	for want, option := range map[string]SignalOption{"step approve: PayloadSchema: type interface {} can be anything": PayloadSchema(), "PayloadSchemaJSON(0)": PayloadSchemaJSON("")} {
+		if err := NewPlan("order", 1, NewSignal[testOrder, any]("approve", option)).check(0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

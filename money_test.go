@@ -29,7 +29,7 @@ type (
 
 // payout is the plan of the page.
 func payout() (*approving, *paying, *duly.Plan[Payout]) {
-	approve := duly.NewSignal[Payout, Approval]("approve", duly.AskRequired(),
+	approve := duly.NewSignal[Payout, Approval]("approve", duly.AskRequired(), duly.PayloadSchema(),
 		duly.When("input.cents > 100000"), duly.CompleteBy(4*time.Hour))
 	pay := duly.NewStep[Payout, string]("pay", "bank.pay",
 		duly.KeyLasts(23*time.Hour), duly.Probed(), duly.OnExhausted(duly.PolicyError))
@@ -82,7 +82,10 @@ func TestMoneyPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.InputSchema, file.Steps[0].Schema = "", "" // of which Go has types
+	if spec.Steps[0].Schema == "" {
+		t.Error("in Go an answer has no schema")
+	}
+	file.InputSchema, file.Steps[0].Schema, spec.Steps[0].Schema = "", "", "" // Go makes them of its types
 	if got, want := canonical(t, &spec), canonical(t, &file); got != want {
 		t.Errorf("in Go it is\n%s\nand on the page\n%s", got, want)
 	}

@@ -2,6 +2,7 @@ package duly
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,8 @@ type definition struct {
 	after    []Named
 	afterSet bool
 	uses     []Named
-	err      error // the first option that says what cannot be
+	payload  reflect.Type // of a signal
+	err      error        // the first option that says what cannot be
 }
 
 // identity tells a step from another of the same name. It is not of size zero, so that two have two addresses.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
@@ -17,6 +18,7 @@ type Signal[In, T any] struct{ def definition }
 // NewSignal defines a signal. name is unique within the plan, 1 to 64 of A–Z a–z 0–9 _ -.
 func NewSignal[In, T any](name string, options ...SignalOption) *Signal[In, T] {
 	s := &Signal[In, T]{define(name, core.SignalStep)}
+	s.def.payload = reflect.TypeFor[T]()
 	for _, option := range options {
 		option.forSignal(&s.def)
 	}

@@ -39,16 +39,18 @@ type Task struct {
 
 // TaskStep is one step of a [Task].
 type TaskStep struct {
-	Name    string
-	Agent   string
-	Status  string // waiting, signalled, running, done, failed, undoing, undone …
-	Attempt int
-	Code    int    // of its last failure
-	Error   string // of its last failure
-	Result  json.RawMessage
-	At      time.Time // of the last news
-	Ask     string    // of a signal without its answer: the token of what it asks, see [Answer.To]
-	By      string    // who it is of: <instance>@<agent>, the agent alone, a node, a person
+	Name      string
+	Agent     string
+	Status    string // waiting, signalled, running, done, failed, undoing, undone …
+	Attempt   int
+	Code      int    // of its last failure
+	Error     string // of its last failure
+	Result    json.RawMessage
+	At        time.Time // of the last news
+	Ask       string    // of a signal without its answer: the token of what it asks, see [Answer.To]
+	AskNeeded bool      // an answer without that token is refused
+	KeyUntil  time.Time // of a call that is not over: until when its service remembers the key; zero: none was used
+	By        string    // who it is of: <instance>@<agent>, the agent alone, a node, a person
 }
 
 // Filter chooses the tasks of [Client.List]; its zero value takes all.
@@ -165,7 +167,8 @@ func taskOf(v *core.View) Task {
 	for i := range v.Steps {
 		s := &v.Steps[i]
 		t.Steps = append(t.Steps, TaskStep{
-			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, At: timeOf(s.At), By: s.By,
+			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, AskNeeded: s.AskNeeded,
+			KeyUntil: timeOf(s.KeyUntil), At: timeOf(s.At), By: s.By,
 		})
 	}
 	return t

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +43,43 @@ func TestGet(t *testing.T) {
 	}
 	if _, err := r.Get(t.Context(), "order", "a b"); !errors.Is(err, duly.ErrRefused) {
 		t.Errorf("a name that cannot be: %v", err)
+	}
+}
+
+// What a node shows of a step a client gets, but for what the plan says and the counts of children.
+//
+// covers: C3
+func TestGetHasAllOfAStep(t *testing.T) {
+	r := newRig(t)
+	var shown core.StepView
+	all := reflect.ValueOf(&shown).Elem()
+	for i := range all.NumField() {
+		switch f := all.Field(i); f.Interface().(type) {
+		case []byte:
+			f.SetBytes([]byte(`1`))
+		case core.ChildCounts:
+		case bool:
+			f.SetBool(true)
+		case int, core.Instant:
+			f.SetInt(7)
+		default:
+			f.SetString("x")
+		}
+	}
+	r.views["a"] = core.View{ID: "a", Type: "order", State: core.StateProcessing, Steps: []core.StepView{shown}}
+	task, err := r.Get(t.Context(), "order", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := reflect.ValueOf(task.Steps[0])
+	for i := range all.NumField() {
+		name := all.Type().Field(i).Name
+		if slices.Contains([]string{"Kind", "Child", "Count", "When", "Optional", "Children", "Due"}, name) {
+			continue
+		}
+		if f := got.FieldByName(name); !f.IsValid() || f.IsZero() {
+			t.Errorf("a TaskStep has no %s", name)
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func scan(ctx context.Context, store schema.Store) (float64, error) {
 	var took []float64
 	for range scansTimed {
 		began := time.Now()
-		if _, err := store.Overdue(ctx, core.InstantOf(began), core.Due{}, 1000); err != nil {
+		if _, err := store.Overdue(ctx, 0, core.InstantOf(began), core.Due{}, 1000); err != nil {
 			return 0, err
 		}
 		took = append(took, ms(time.Since(began)))
@@ -135,7 +135,7 @@ func expire(ctx context.Context, _ *rig, store schema.Store, n int, due core.Ins
 		return ctx.Err()
 	}
 	for {
-		waiting, err := store.Overdue(ctx, core.InstantOf(time.Now()), core.Due{}, 1)
+		waiting, err := store.Overdue(ctx, 0, core.InstantOf(time.Now()), core.Due{}, 1)
 		if err != nil {
 			return err
 		}

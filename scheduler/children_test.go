@@ -611,7 +611,7 @@ func TestUndoWhileRunning(t *testing.T) {
 		for range 20 { // answers to what was out, and complete-bys where they are lost
 			r.serve(ok)
 			r.now = r.now.Add(5 * time.Second)
-			due, err := r.store.Overdue(t.Context(), r.now, core.Due{}, 100)
+			due, err := r.store.Overdue(t.Context(), 0, r.now, core.Due{}, 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -990,7 +990,7 @@ func TestParkedWaitAndSignal(t *testing.T) {
 		t.Errorf("%d tasks are in flight", n)
 	}
 	r.now = r.now.Add(11 * time.Second)
-	due, err := r.store.Overdue(t.Context(), r.now, core.Due{}, 10)
+	due, err := r.store.Overdue(t.Context(), 0, r.now, core.Due{}, 10)
 	if err != nil || len(due) != 1 {
 		t.Fatalf("%v, %v", due, err)
 	}

@@ -66,8 +66,8 @@ type flow struct {
 	turn  uint64 // the virtual time of its next turn
 	place int    // among up.busy; -1: nothing waits in it
 	up    *flow
-	busy  byTurn // of its children those in which something waits
-	now   uint64 // the turn of the child that was served last
+	busy  indexed[*flow] // of its children those in which something waits
+	now   uint64         // the turn of the child that was served last
 
 	children map[string]*flow // of a class
 	key      flowKey          // of a flow
@@ -76,33 +76,11 @@ type flow struct {
 	heldNow  int              // of its tasks so many were found held by the look at hand
 }
 
-// byTurn is a heap of flows.
-type byTurn []*flow
+func (f *flow) putAt(place int) { f.place = place }
 
-func (h byTurn) Len() int { return len(h) }
-func (h byTurn) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].turn, h[j].turn), strings.Compare(h[i].name, h[j].name)) < 0
-}
-func (h byTurn) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (h *byTurn) Push(x any) {
-	f := x.(*flow)
-	f.place = len(*h)
-	*h = append(*h, f)
-}
-
-// Pop implements heap.Interface.
-func (h *byTurn) Pop() any {
-	last := len(*h) - 1
-	f := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	f.place = -1
-	return f
+// before reports whether it is f's turn before that of another child.
+func (f *flow) before(o *flow) bool {
+	return cmp.Or(cmp.Compare(f.turn, o.turn), strings.Compare(f.name, o.name)) < 0
 }
 
 // flows are the parked tasks at one agent that have not begun.

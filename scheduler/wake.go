@@ -7,36 +7,48 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// wakeHeap are the tasks in flight that are to be woken, the earliest first. Of equals the order is that of their numbers, so
-// that one run is as the other.
-type wakeHeap []*entry
+// indexed is a heap of what knows its place in it, so that one can be moved or removed.
+type indexed[T placed[T]] []T
 
-func (h wakeHeap) Len() int { return len(h) }
-
-func (h wakeHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	return cmp.Or(cmp.Compare(a.wakes, b.wakes), cmp.Compare(a.task.Partition, b.task.Partition), cmp.Compare(a.task.Number, b.task.Number)) < 0
+type placed[T any] interface {
+	before(T) bool
+	putAt(place int)
 }
 
-func (h wakeHeap) Swap(i, j int) {
+func (h indexed[T]) Len() int           { return len(h) }
+func (h indexed[T]) Less(i, j int) bool { return h[i].before(h[j]) }
+
+func (h indexed[T]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].wakeAt, h[j].wakeAt = i, j
+	h[i].putAt(i)
+	h[j].putAt(j)
 }
 
 // Push implements heap.Interface.
-func (h *wakeHeap) Push(x any) {
-	e := x.(*entry)
-	e.wakeAt = len(*h)
-	*h = append(*h, e)
+func (h *indexed[T]) Push(x any) {
+	one := x.(T)
+	one.putAt(len(*h))
+	*h = append(*h, one)
 }
 
 // Pop implements heap.Interface.
-func (h *wakeHeap) Pop() any {
+func (h *indexed[T]) Pop() any {
 	last := len(*h) - 1
-	e := (*h)[last]
-	(*h)[last] = nil
+	one := (*h)[last]
+	clear((*h)[last:])
 	*h = (*h)[:last]
-	return e
+	one.putAt(-1)
+	return one
+}
+
+// wakeHeap are the tasks in flight that are to be woken, the earliest first.
+type wakeHeap = indexed[*entry]
+
+func (e *entry) putAt(place int) { e.wakeAt = place }
+
+// before: of equals the order is that of their numbers, so that one run is as the other.
+func (e *entry) before(o *entry) bool {
+	return cmp.Or(cmp.Compare(e.wakes, o.wakes), cmp.Compare(e.task.Partition, o.task.Partition), cmp.Compare(e.task.Number, o.task.Number)) < 0
 }
 
 // wake wakes a task in flight at an instant, unless it is woken before: what is due later is found then.

@@ -25,7 +25,7 @@ var Reads = []struct {
 }{
 	{"active", strings.ReplaceAll(newQueries(Columns()).active, "?", "$"), "1, 0, 1000", []string{"tasks_active"}},
 	{"overdue", strings.ReplaceAll(qOverdue, "?", "$"), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
-	{"overdue partitions", strings.ReplaceAll(qOverduePartitions, "?", "$"), "0, '2040-01-01'", []string{"tasks_active", "tasks_parked"}},
+	{"overdue partitions", strings.ReplaceAll(qOverduePartitions, "?", "$"), "0, '2040-01-01', '1970-01-01'", []string{"tasks_active", "tasks_parked"}},
 	{"waiting", strings.ReplaceAll(qWaiting, "?", "$"), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
 	{"next agent", strings.ReplaceAll(qNextAgent, "?", "$"), "1, ''", []string{"tasks_waiting"}},
 	{"untold", strings.ReplaceAll(qUntold, "?", "$"), "1, 3, 1000", []string{"tasks_ended"}},

@@ -55,14 +55,14 @@ func CheckVersion(have int64, m *goose.Provider) error {
 	case have == newest:
 		return nil
 	}
-	if err := foreign(have, m); err != nil {
+	if err := CheckForeign(have, m); err != nil {
 		return err
 	}
 	return fmt.Errorf("the database's schema has version %d, this binary wants %d: run `duly migrate`", have, newest)
 }
 
-// foreign refuses tables that no migration leads on from.
-func foreign(have int64, m *goose.Provider) error {
+// CheckForeign refuses tables that no migration leads on from.
+func CheckForeign(have int64, m *goose.Provider) error {
 	first, newest := versions(m)
 	switch {
 	case have > newest:
@@ -96,7 +96,7 @@ func migrateOnce(ctx context.Context, m *goose.Provider) error {
 	if err != nil {
 		return fmt.Errorf("version of the schema: %w", err)
 	}
-	if err := foreign(have, m); err != nil {
+	if err := CheckForeign(have, m); err != nil {
 		return err
 	}
 	if _, err := m.Up(ctx); err != nil {

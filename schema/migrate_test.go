@@ -155,7 +155,7 @@ func same(t *testing.T, got, want schema.Store) {
 		"waiting": func(s schema.Store) (any, error) { return s.Waiting(ctx, 1, "payment", 0, 100) },
 		"agents":  func(s schema.Store) (any, error) { return s.WaitingAgents(ctx, 1) },
 		"untold":  func(s schema.Store) (any, error) { return s.Untold(ctx, 1, 0, 100) },
-		"overdue": func(s schema.Store) (any, error) { return s.Overdue(ctx, 1<<60, core.Due{}, 100) },
+		"overdue": func(s schema.Store) (any, error) { return s.Overdue(ctx, 0, 1<<60, core.Due{}, 100) },
 		"list": func(s schema.Store) (any, error) {
 			return s.List(ctx, core.Filter{Limit: 100})
 		},

@@ -88,7 +88,7 @@ const (
 	` + overdueFirst + `t.state = 'pending'` + overdueLeast + ` IS NOT NULL OR ` + overdueFirst + `t.state IN ('processing', 'undoing')` + overdueLeast + ` IS NOT NULL)
 	ORDER BY p.partition`
 	overdueFirst = `(SELECT t.complete_by FROM tasks t WHERE t.partition = p.partition AND `
-	overdueLeast = ` AND t.complete_by < ?2 ORDER BY t.complete_by LIMIT 1)`
+	overdueLeast = ` AND t.complete_by >= ?3 AND t.complete_by < ?2 ORDER BY t.complete_by LIMIT 1)`
 	overdueIn    = `SELECT partition, number, complete_by FROM tasks WHERE `
 	overdueNext  = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
 
@@ -353,15 +353,15 @@ func CheckRenewed(id, found, was string, err error) (string, error) {
 }
 
 // Overdue implements Store.
-func (r *reader) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
-	partitions, err := column[int](ctx, r, qOverduePartitions, after.Partition, r.time(now))
+func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+	partitions, err := column[int](ctx, r, qOverduePartitions, after.Partition, r.time(now), r.time(since))
 	if err != nil {
 		return nil, fmt.Errorf("partitions: %w", err)
 	}
 	var all []core.Due
 	for _, p := range partitions {
-		from := core.Due{Partition: p}
-		if p == after.Partition {
+		from := core.Due{Partition: p, Bound: since} // numbers begin with 1
+		if p == after.Partition && after.Bound >= since {
 			from = after
 		}
 		for row := range each(r.query(ctx, qOverdue, p, r.time(now), r.time(from.Bound), from.Number, limit-len(all))) {

@@ -79,10 +79,10 @@ func timeReads(t *testing.T, s schema.Store) {
 		do   func() error
 	}{
 		{"a tick with 1000 overdue", func() error {
-			_, err := s.Overdue(ctx, core.InstantOf(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)), core.Due{}, 1000)
+			_, err := s.Overdue(ctx, 0, core.InstantOf(time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)), core.Due{}, 1000)
 			return err
 		}},
-		{"a tick with nothing overdue", func() error { _, err := s.Overdue(ctx, 1, core.Due{}, 1000); return err }},
+		{"a tick with nothing overdue", func() error { _, err := s.Overdue(ctx, 0, 1, core.Due{}, 1000); return err }},
 		{"agents waited for", func() error { _, err := s.WaitingAgents(ctx, 1); return err }},
 		{"a page of active tasks", func() error { _, err := s.LoadActive(ctx, 1, 0, 1000); return err }},
 		{"counts", func() error { _, err := s.Counts(ctx); return err }},

@@ -70,9 +70,9 @@ type Store interface {
 	CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error)
 	// Unowned is Cursors of those partitions whose row names none of the live nodes.
 	Unowned(ctx context.Context, live []string) ([]core.PartitionState, error)
-	// Overdue returns unfinished tasks whose bound lies before now, in the order
-	// of partition, bound, number, after a place in that order.
-	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
+	// Overdue returns unfinished tasks whose bound lies before now and not before since, in
+	// the order of partition, bound, number, after a place in that order.
+	Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error)
 
 	// Children returns children of a step in the order of their numbers, after one; Youngest in the other order, below
 	// one. ChildCounts counts all of them by what became of them.

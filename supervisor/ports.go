@@ -8,10 +8,10 @@ import (
 
 // Store is what the supervisor reads of the state store.
 type Store interface {
-	// Overdue returns unfinished tasks whose bound lies before now, in the order
-	// of partition, bound and number, after a place in that order. A place with
-	// only its partition set is the beginning of that partition.
-	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
+	// Overdue returns unfinished tasks whose bound lies before now and not before
+	// since, in the order of partition, bound and number, after a place in that
+	// order. A place with only its partition set is the beginning of that partition.
+	Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error)
 	// Cursors returns every partition's own row.
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 }

@@ -199,7 +199,7 @@ func (s *stallingStore) stall() {
 	s.stalled = true
 }
 
-func (s *stallingStore) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+func (s *stallingStore) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	s.mu.Lock()
 	stalled := s.stalled
 	s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *stallingStore) Overdue(ctx context.Context, now core.Instant, after cor
 			return nil, ctx.Err()
 		}
 	}
-	return s.world.Overdue(ctx, now, after, limit)
+	return s.world.Overdue(ctx, since, now, after, limit)
 }
 
 type memEvents struct {

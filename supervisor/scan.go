@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -15,20 +16,58 @@ import (
 func (s *Supervisor) scan(ctx context.Context, now core.Instant, rep *Report) error {
 	r := round{s: s, rep: rep, start: s.next, at: s.next, last: s.last()}
 	defer func() { s.next = r.at }()
+	since, before := s.begin(now), now.Add(-s.cfg.Slack)
 	for !r.over() {
 		if rep.Read >= s.cfg.ScanMax {
 			rep.Full = true
 			return nil
 		}
 		limit := min(s.cfg.ScanMax-rep.Read, s.cfg.MessageMax)
-		rows, err := s.store.Overdue(ctx, now.Add(-s.cfg.Slack), s.from(r.at), limit)
+		rows, err := s.store.Overdue(ctx, since, before, s.from(r.at), limit)
 		if err != nil {
 			return fmt.Errorf("scan from partition %d: %w", r.at, err)
 		}
 		rep.Read += len(rows)
 		r.take(rows, len(rows) >= limit)
 	}
+	if since == 0 {
+		s.wholeAt = now
+	}
+	s.since = s.least(before).Add(-lookBack)
 	return nil
+}
+
+// A database keeps for hours what was deleted from the beginning of an index, and a scan
+// that begins there walks over it each time. So one begins where the last left nothing
+// behind, and earlier by lookBack: a row may be stored so long after its bound was set, or
+// by a clock that is so slow. Once in wholeAgain it begins at the beginning, for those that
+// are later still.
+const (
+	lookBack   = time.Minute
+	wholeAgain = time.Minute
+)
+
+// begin is where a walk begins in each partition; 0: at the beginning.
+func (s *Supervisor) begin(now core.Instant) core.Instant {
+	for _, p := range s.places {
+		if !p.unread && p.resume == (core.Due{}) {
+			p.first = 0
+		}
+	}
+	if s.wholeAt.Elapsed(now, wholeAgain) {
+		return 0
+	}
+	return s.since
+}
+
+// least is the first bound that was found and may still be there, at most that of before.
+func (s *Supervisor) least(before core.Instant) core.Instant {
+	for _, p := range s.places {
+		if p.first != 0 {
+			before = min(before, p.first)
+		}
+	}
+	return before
 }
 
 func (s *Supervisor) last() int {
@@ -120,6 +159,9 @@ func (r *round) pass(to int) {
 // collect keeps a partition's rows for its message. cut says that there may be
 // more of them.
 func (r *round) collect(p *place, rows []core.Due, cut bool) {
+	if p.first == 0 {
+		p.first = rows[0].Bound
+	}
 	room := r.s.cfg.MessageMax - len(p.numbers)
 	if len(rows) > room {
 		rows, cut = rows[:room], true

@@ -58,6 +58,9 @@ type Supervisor struct {
 
 	places map[int]*place
 	next   int // partition the next scan begins with
+
+	since   core.Instant // no row has an earlier bound, as far as the last walk has seen
+	wholeAt core.Instant // the last walk from the beginning
 }
 
 // place is what the supervisor remembers of one partition. All of it may be
@@ -65,9 +68,10 @@ type Supervisor struct {
 type place struct {
 	asked   uint64 // position of our last message; 0: none that we know of
 	askedAt core.Instant
-	unread  bool     // as of this tick
-	resume  core.Due // where the next scan of it begins; zero: at its beginning
-	numbers []int64  // found in this tick
+	unread  bool         // as of this tick
+	resume  core.Due     // where the next scan of it begins; zero: at its beginning
+	first   core.Instant // bound of the first row, as of the last look at its beginning; 0: there was none
+	numbers []int64      // found in this tick
 }
 
 // New makes a supervisor. It does nothing until Tick.

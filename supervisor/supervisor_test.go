@@ -49,6 +49,55 @@ func TestNothingOverdue(t *testing.T) {
 	}
 }
 
+// A quiet scan walks over a minute, and once a minute over all: what was deleted hours ago stands at the beginning of the index
+// for as long as the database keeps it. What was asked about and has not changed is in it, also in a partition that has yet
+// to read; and a row that is stored with an old bound is found.
+//
+// covers: K2
+func TestScanBeginsWhereNothingIsLeft(t *testing.T) {
+	w := newWorld(2)
+	s := New(Config{AskAgain: time.Hour, Slack: time.Second}, w, w, always{})
+	at := func(after time.Duration) (rep Report) {
+		t.Helper()
+		return mustTick(t, s, epoch.Add(after))
+	}
+	since := func(want core.Instant) {
+		t.Helper()
+		if w.since != want {
+			t.Errorf("the scan began %v before now's epoch, want %v", epoch.Sub(w.since), epoch.Sub(want))
+		}
+	}
+	at(0)
+	since(0)
+	at(2 * time.Second)
+	since(epoch.Add(-time.Second - time.Minute))
+	at(3 * time.Second)
+	since(epoch.Add(time.Second - time.Minute))
+
+	stuck := core.Due{Partition: 1, Number: 7, Bound: epoch.Add(4 * time.Second)}
+	w.rows = []core.Due{stuck}
+	if rep := at(10 * time.Second); rep.Asked != 1 {
+		t.Errorf("%+v", rep)
+	}
+	for _, after := range []time.Duration{50 * time.Second, 59 * time.Second} {
+		if rep := at(after); rep.Unread != 1 {
+			t.Errorf("%+v", rep)
+		}
+		since(stuck.Bound.Add(-time.Minute))
+	}
+	late := core.Due{Partition: 0, Number: 3, Bound: epoch.Add(-time.Hour)} // stored this late
+	w.rows = []core.Due{late, stuck}
+	if rep := at(61 * time.Second); rep.Asked != 1 {
+		t.Errorf("a row that came late: %+v", rep)
+	}
+	since(0)
+	w.read(0)
+	w.read(1)
+	at(62 * time.Second) // all is seen to be gone
+	at(63 * time.Second)
+	since(epoch.Add(61*time.Second - time.Minute))
+}
+
 func TestSlackWaitsForClocks(t *testing.T) {
 	w := newWorld(1)
 	w.rows = []core.Due{{Partition: 0, Number: 1, Bound: epoch}}
@@ -326,8 +375,8 @@ func TestTwoLeadersAreHarmless(t *testing.T) {
 				}
 			}
 		}
-		// Calm: with owners that read, everything overdue is soon handled.
-		for range 8*total + 20 {
+		// Calm: with owners that read, everything overdue is soon handled; what was stored with an old bound, once in wholeAgain.
+		for range 8*total + 20 + int(wholeAgain/time.Second) {
 			now = now.Add(time.Second)
 			if _, err := two[0].Tick(t.Context(), now); err != nil {
 				t.Fatal(err)

@@ -32,6 +32,7 @@ type world struct {
 	ttl      time.Duration
 	now      func() core.Instant
 	queries  int
+	since    core.Instant // of the last query
 	limitMax int
 	released int
 
@@ -70,10 +71,11 @@ func inOrder(a, b core.Due) int {
 	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Bound, b.Bound), cmp.Compare(a.Number, b.Number))
 }
 
-func (w *world) Overdue(_ context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+func (w *world) Overdue(_ context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queries++
+	w.since = since
 	w.limitMax = max(w.limitMax, limit)
 	if w.scanErr != nil {
 		return nil, w.scanErr
@@ -84,7 +86,7 @@ func (w *world) Overdue(_ context.Context, now core.Instant, after core.Due, lim
 		if len(found) == limit {
 			break
 		}
-		if inOrder(d, after) > 0 && d.Bound < now {
+		if inOrder(d, after) > 0 && d.Bound >= since && d.Bound < now {
 			found = append(found, d)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -359,7 +360,7 @@ func (r *repair) twice(ctx context.Context, in *injection, other string) error {
 
 // guest starts one more node that serves operators, and returns its address and what ends it.
 func (w *world) guest(ctx context.Context) (base string, end func() error, err error) {
-	ports, err := freePorts(1)
+	ports, err := freeport.Find(1)
 	if err != nil {
 		return "", nil, err
 	}

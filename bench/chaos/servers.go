@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/bench/internal/procfs"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/localpg"
 )
 
@@ -68,7 +69,7 @@ func (w *world) openNATS(ctx context.Context) error {
 }
 
 func (w *world) openNATSNodes(ctx context.Context, n int) error {
-	ports, err := freePorts(2 * n)
+	ports, err := freeport.Find(2 * n)
 	if err != nil {
 		return err
 	}

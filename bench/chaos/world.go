@@ -15,6 +15,7 @@ import (
 
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/localpg"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -226,7 +227,7 @@ func (w *world) openDev(ctx context.Context) error {
 	if w.devDisk, dir, err = w.disk("data", func() ([]int, error) { return w.role("dev").pids(), nil }); err != nil {
 		return err
 	}
-	ports, err := freePorts(2)
+	ports, err := freeport.Find(2)
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func (w *world) openDev(ctx context.Context) error {
 
 // openRole starts one process of `duly serve`, behind links of its own.
 func (w *world) openRole(name string) error {
-	ports, err := freePorts(1)
+	ports, err := freeport.Find(1)
 	if err != nil {
 		return err
 	}

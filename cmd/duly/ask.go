@@ -314,7 +314,7 @@ func (c *acceptCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if c.PayloadKeys != "" {
-		t, err := c.task(ctx, c.Type, c.ID)
+		t, err := c.opened(ctx, std, &c.server, c.Type, c.ID)
 		if err != nil {
 			return err
 		}
@@ -465,9 +465,9 @@ type condition struct {
 
 // conditions are those of a task whose plan has any.
 func (c *whyCmd) conditions(ctx context.Context, data []byte) ([]condition, error) {
-	var t task
-	if err := json.Unmarshal(data, &t); err != nil {
-		return nil, fmt.Errorf("answer of the API: %w", err)
+	t, err := readTask(data)
+	if err != nil {
+		return nil, err
 	}
 	if !slices.ContainsFunc(t.Steps, func(s step) bool { return s.When != "" }) {
 		return nil, nil
@@ -565,9 +565,9 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		if err != nil {
 			return err
 		}
-		var t task
-		if err := json.Unmarshal(data, &t); err != nil {
-			return fmt.Errorf("answer of the API: %w", err)
+		t, err := readTask(data)
+		if err != nil {
+			return err
 		}
 		if now := t.State + t.Why; now != last {
 			last = now

@@ -46,10 +46,7 @@ func (p *payloads) opened(ctx context.Context, std streams, s *server, taskType,
 	if err != nil {
 		return t, err
 	}
-	if err := json.Unmarshal(data, &t); err != nil {
-		return t, fmt.Errorf("answer of the API: %w", err)
-	}
-	return t, nil
+	return readTask(data)
 }
 
 // needs refuses to go on with a payload that open has left encrypted.
@@ -194,9 +191,9 @@ func (c *submitCmd) again(ctx context.Context, input []byte, refused error) ([]b
 	if err != nil {
 		return nil, refused
 	}
-	var t task
-	if err := json.Unmarshal(data, &t); err != nil {
-		return nil, fmt.Errorf("answer of the API: %w", err)
+	t, err := readTask(data)
+	if err != nil {
+		return nil, err
 	}
 	if is, err := codec.Decode(duly.Place{Type: c.Type, Task: c.ID}, t.Input); err != nil || !bytes.Equal(is, input) {
 		return nil, refused

@@ -39,12 +39,8 @@ type task struct {
 	} `json:"parents"` // from the one that it is a part of up to the root
 }
 
-// task reads one.
-func (s *server) task(ctx context.Context, taskType, id string) (t task, err error) {
-	data, err := s.read(ctx, taskPath(taskType, id), nil)
-	if err != nil {
-		return t, err
-	}
+// readTask reads the answer of the API about one.
+func readTask(data []byte) (t task, err error) {
 	if err := json.Unmarshal(data, &t); err != nil {
 		return t, fmt.Errorf("answer of the API: %w", err)
 	}

@@ -45,7 +45,7 @@ var packages = map[string]place{
 		links:   []string{"nats"},
 	},
 	"bench/...": {
-		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/operate", "internal/ground", "internal/localpg"},
+		imports: []string{"bench/...", "dev", "dev/natsserver", ".", "examples/...", "internal/config", "internal/node", "internal/wire", "internal/natsbus", "schema/...", "internal/core", "internal/operate", "internal/ground", "internal/localpg", "internal/freeport"},
 		links:   []string{"nats", "sql", "plots"}, // sql: the database's own counters
 	},
 	// What a user would write: nothing but the public API.
@@ -190,7 +190,7 @@ var packages = map[string]place{
 	"internal/sim/run":   {imports: []string{"internal/sim", "schema/sqlite"}},
 	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.
-	"internal/localpg":  {},
+	"internal/localpg":  {imports: []string{"internal/freeport"}},
 	"internal/natstest": {imports: []string{"dev/natsserver"}},
 	"internal/freeport": {},
 	"internal/pgtestdb": {imports: []string{"internal/localpg", "schema", "schema/postgres"}, links: []string{"sql"}},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+
+	"duly.dev/duly/internal/freeport"
 )
 
 // Copy makes another cluster of what this one holds now: a physical backup, taken
@@ -28,7 +30,9 @@ func (c *Cluster) Copy(ctx context.Context, standby bool) (*Cluster, error) {
 	if to.guard, err = watch(user, to.dir, to.sockets); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(to.dir), os.RemoveAll(to.sockets))
 	}
-	if to.port, err = freePort(); err == nil {
+	ports, err := freeport.Find(1)
+	if err == nil {
+		to.port = ports[0]
 		err = to.fill(ctx, c, standby)
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"duly.dev/duly/internal/freeport"
 )
 
 // Options change a cluster; the zero value is fine.
@@ -117,11 +118,11 @@ func (c *Cluster) start(o Options) error {
 	}
 	var last error
 	for range portTries {
-		port, err := freePort()
+		ports, err := freeport.Find(1)
 		if err != nil {
 			return err
 		}
-		c.port = port
+		c.port = ports[0]
 		if last = c.serve(o); last == nil {
 			return nil
 		}
@@ -187,15 +188,6 @@ func (c *Cluster) arguments(o Options) []string {
 		args = append(args, "-c", name+"="+o.Settings[name])
 	}
 	return args
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }
 
 // URL is where a database of the cluster is.

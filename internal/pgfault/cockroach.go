@@ -29,22 +29,34 @@ func likeCockroach(wire []byte) ([]byte, error) {
 	return append(out, end...), err
 }
 
-// change makes the server say that it is a CockroachDB.
+// change makes the server say that it is a CockroachDB, and pass over rows with SKIP LOCKED that nobody has locked, as it does
+// where the limit of the rows, or what else its planner reads, is below the locking (cockroachdb/cockroach#121917).
 func (s *session) change(text string) string {
-	if s.p.dice.Cockroach && normal(text) == "select version()" {
+	if !s.p.dice.Cockroach {
+		return text
+	}
+	if normal(text) == "select version()" {
 		return "SELECT '" + strings.ReplaceAll(cockroachVersion, "'", "''") + "'::TEXT"
+	}
+	if before, _, skips := strings.Cut(text, "SKIP LOCKED"); skips {
+		const where = "WHERE "
+		if at := strings.LastIndex(before, where); at >= 0 {
+			return text[:at+len(where)] + "random() < 0.5 AND " + text[at+len(where):]
+		}
 	}
 	return text
 }
 
 // cockroach answers what CockroachDB takes in another way: a transaction with the
 // savepoint is over when that is released, and begins again when it is rolled back
-// to, also after a failed release.
+// to, also after a failed release, and no transaction that is READ COMMITTED changes tables.
 func (s *session) cockroach(req *request, fault Kind) (a answer, err error, taken bool) {
 	over := s.status != 'I' && s.behind == 'I'
 	switch {
 	case req.is("alter table") && strings.Contains(req.word, " configure zone "): // PostgreSQL has no zones
 		a, err = done("CONFIGURE ZONE 1", s.status)
+	case req.is("create", "alter", "drop") && s.behind == 'T' && s.readCommitted():
+		a, err = refusal("0A000", "cannot perform a schema change in an explicit transaction that is READ COMMITTED", 'E')
 	case req.is(release) && s.status == 'T' && !over:
 		a, err = s.release(fault)
 	case req.is(again) && s.status != 'I':
@@ -59,6 +71,12 @@ func (s *session) cockroach(req *request, fault Kind) (a answer, err error, take
 		return answer{}, nil, false
 	}
 	return a, err, true
+}
+
+// readCommitted reports whether the transaction is.
+func (s *session) readCommitted() bool {
+	a, err := s.ask("SHOW transaction_isolation")
+	return err == nil && bytes.Contains(a.wire, []byte("read committed"))
 }
 
 // release is where a transaction of CockroachDB commits.

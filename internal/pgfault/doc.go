@@ -8,7 +8,7 @@
 //
 // With [Faults].Cockroach the server also looks like a CockroachDB to its
 // clients: it says so, transactions end with RELEASE SAVEPOINT cockroach_restart,
-// and ROLLBACK TO it begins them again. The SQL is still PostgreSQL's: the proxy
+// ROLLBACK TO it begins them again, and SKIP LOCKED passes over more than what is locked. The SQL is still PostgreSQL's: the proxy
 // shows how a client takes CockroachDB's answers, not what CockroachDB answers.
 //
 // It speaks the protocol as far as pgx does: no TLS, no password, and COPY only

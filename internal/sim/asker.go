@@ -60,12 +60,12 @@ type bossStore struct {
 	b *boss
 }
 
-func (s bossStore) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+func (s bossStore) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	s.b.point()
 	if s.b.w.unreachable() || s.b.w.fault(ReadFails) {
 		return nil, errFault
 	}
-	return s.tables.Overdue(ctx, now, after, limit)
+	return s.tables.Overdue(ctx, since, now, after, limit)
 }
 
 // lease is the leadership as one supervisor sees it.

@@ -18,7 +18,7 @@ import (
 type Second interface {
 	scheduler.Store
 	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
-	Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error)
+	Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error)
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 	PutPlan(ctx context.Context, p core.Plan) error
 	Close() error
@@ -226,7 +226,7 @@ func taken(all []core.PartitionState) []core.PartitionState {
 	return all
 }
 
-func (t tables) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
-	one, err := t.MemStore.Overdue(ctx, now, after, limit)
-	return same(t, "overdue tasks", one, err, func(s Second) ([]core.Due, error) { return s.Overdue(ctx, now, after, limit) })
+func (t tables) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+	one, err := t.MemStore.Overdue(ctx, since, now, after, limit)
+	return same(t, "overdue tasks", one, err, func(s Second) ([]core.Due, error) { return s.Overdue(ctx, since, now, after, limit) })
 }

@@ -12,15 +12,15 @@ import (
 
 // What the API and the supervisor read.
 
-// Overdue returns unfinished tasks whose bound lies before now, in the order of
+// Overdue returns unfinished tasks whose bound lies before now and not before since, in the order of
 // partition, bound and number, after a place in that order.
-func (m *MemStore) Overdue(_ context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+func (m *MemStore) Overdue(_ context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var due []core.Due
 	for _, r := range m.rows {
 		d := core.Due{Partition: r.task.Partition, Number: r.task.Number, Bound: r.task.Bound}
-		if !r.task.State.Ended() && d.Bound < now && compareDue(d, after) > 0 {
+		if !r.task.State.Ended() && d.Bound >= since && d.Bound < now && compareDue(d, after) > 0 {
 			due = append(due, d)
 		}
 	}

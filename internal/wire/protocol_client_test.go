@@ -15,6 +15,9 @@ import (
 // goldenInput is the input of every golden submission.
 const goldenInput = `{"Cents":1999}`
 
+// goldenAsk is the token of what the signal step of order-17 asks.
+const goldenAsk = "0.5b1f6e0c2d9a47838e61c0f4a7d25b93"
+
 func submitGoldens(t *testing.T) []golden {
 	names := Names{}
 	stored := names.StreamTasks()
@@ -269,10 +272,13 @@ func askGoldens(*testing.T) []golden {
 		ask("ask-extend", "give it more time", core.Control{Kind: core.EventExtend, Reason: reason, Until: goldenAt(3600)}),
 		ask("ask-signal", "the answer that a signal step waits for", core.Control{Kind: core.EventSignal, Step: "approve", Result: []byte(`{"by":"desk"}`)}),
 		ask("ask-signal-no", "its refusal", core.Control{Kind: core.EventSignal, Step: "approve", Reason: "too dear"}),
+		ask("ask-signal-ask", "the answer to one ask, whose token task-asks has", core.Control{Kind: core.EventSignal, Step: "approve", Result: []byte(`{"by":"desk"}`), Ask: goldenAsk}),
+		ask("ask-signal-no-ask", "the refusal of one ask", core.Control{Kind: core.EventSignal, Step: "approve", Reason: "too dear", Ask: goldenAsk}),
 		ask("ask-migrate", "go on by another version of the plan", core.Control{Kind: core.EventMigrate, Reason: reason, Version: 2}),
 		wrong("ask-not-known", "a member that is not known", `{"v":1,"kind":"cancel","id":"order-17","colour":"red"}`),
 		wrong("ask-other-kind", "another request than its subject's", `{"v":1,"kind":"undo","id":"order-17"}`),
 		wrong("ask-other-type", "another type than its subject's", `{"v":1,"kind":"cancel","id":"order-17","type":"parcel"}`),
+		wrong("ask-other-use", "an ask in a request that answers none", `{"v":1,"kind":"cancel","id":"order-17","ask":"`+goldenAsk+`"}`),
 		wrong("ask-version", "another version", `{"v":9,"kind":"cancel","id":"order-17"}`),
 		{wiretest.Message{Name: "ask-accepted", What: "the request is stored; the owner has the last word", From: "duly", Answers: "ask-cancel", Subject: goldenInbox, Payload: AppendAccepted(nil, &accepted)}, func(_ Header, data []byte) error {
 			got, err := DecodeSubmitAnswer(data)
@@ -316,15 +322,24 @@ func readGoldens(t *testing.T) []golden {
 			{Name: "credit", Agent: "credit.check", Status: "done", Attempt: 1, Result: []byte(`{"Points":700}`), At: goldenAt(1)},
 			{Name: "charge", Agent: "payment.charge", Status: "failed", Attempt: 1, Code: 422, Error: "no money", At: goldenAt(2)},
 		}}
+	const asks = `{"id":"order-17","type":"order","plan_version":2,"partition":14,"number":41,"state":"processing","round":0,"failures":0,"created_at":"2026-11-25T10:00:00.000000Z",` +
+		`"input":{"Cents":1999},"steps":[{"name":"approve","kind":"signal","agent":"","status":"running","attempt":1,"ask":"` + goldenAsk + `","ask_needed":true,"at":"2026-11-25T10:00:01.000000Z"}]}`
+	waits := core.View{ID: "order-17", Type: "order", PlanVersion: 2, Partition: 14, Number: 41, State: core.StateProcessing, CreatedAt: goldenAt(0), Input: []byte(goldenInput), Steps: []core.StepView{
+		{Name: "approve", Kind: core.SignalStep, Status: "running", Attempt: 1, Ask: goldenAsk, AskNeeded: true, At: goldenAt(1)},
+	}}
+	shown := func(name, what, text string, want core.View) golden {
+		return golden{wiretest.Message{Name: name, What: what, Rule: "Q8", From: "duly", Answers: "get", Subject: goldenInbox, Payload: []byte(text)}, func(_ Header, data []byte) error {
+			got, err := DecodeTask(data)
+			return same(got, err, want)
+		}}
+	}
 	page := core.Page{Next: "c-2", Tasks: []core.View{view}}
 	return []golden{
 		request("get", "show a task", subject, get, Query{Type: "order", ID: "order-17"}),
 		request("list", "a page of tasks", listSubject, list, Query{List: filter}),
 		tooMany,
-		{wiretest.Message{Name: "task", What: "a task, as the HTTP API shows it too", Rule: "Q8", From: "duly", Answers: "get", Subject: goldenInbox, Payload: []byte(task)}, func(_ Header, data []byte) error {
-			got, err := DecodeTask(data)
-			return same(got, err, view)
-		}},
+		shown("task", "a task, as the HTTP API shows it too", task, view),
+		shown("task-asks", "a task with a signal step that waits: ask is the token of what it asks", asks, waits),
 		{wiretest.Message{Name: "page", What: "a page, and where the next begins", Rule: "Q8", From: "duly", Answers: "list", Subject: goldenInbox, Payload: []byte(`{"tasks":[` + task + `],"next":"c-2"}`)}, func(_ Header, data []byte) error {
 			got, err := DecodePage(data)
 			return same(got, err, page)
@@ -379,14 +394,14 @@ func planGoldens(t *testing.T) []golden {
 	}
 }
 
-// TestProtocolIsWhole: the golden messages have every kind of request, every word of a status and every outcome of a probe
+// TestProtocolIsWhole: the golden messages have every kind of request, one with the token of an ask, every word of a status and every outcome of a probe
 // that there is, so that a new one comes with its example.
 func TestProtocolIsWhole(t *testing.T) {
 	files, err := wiretest.Read(protocolDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing := map[string]bool{}
+	missing := map[string]bool{`"ask":"`: true}
 	for _, k := range controlKinds {
 		missing[`"kind":"`+k.word+`"`] = k.kind != core.EventOverdue // which no client may ask
 	}

@@ -157,6 +157,8 @@ type taskJSON struct {
 		Error    string          `json:"error"`
 		Result   json.RawMessage `json:"result"`
 		Ask      string          `json:"ask"`
+		Needed   bool            `json:"ask_needed"`
+		KeyUntil string          `json:"key_until"`
 		At       string          `json:"at"`
 		By       string          `json:"by"`
 	} `json:"steps"`
@@ -186,7 +188,7 @@ func (j *taskJSON) view() (core.View, error) {
 			Name: s.Name, Kind: core.StepKind(s.Kind), Agent: s.Agent, Child: s.Children.Type, Count: s.Children.Count,
 			Children: core.ChildCounts{Born: s.Children.Born, Running: s.Children.Running, Done: s.Children.Processed, Undone: s.Children.Undone, Error: s.Children.Error},
 			When:     s.When, Optional: s.Optional,
-			Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, At: read(s.At), By: s.By,
+			Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, AskNeeded: s.Needed, KeyUntil: read(s.KeyUntil), At: read(s.At), By: s.By,
 		})
 	}
 	if err != nil {

@@ -124,8 +124,7 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 		if again && movesAll(err) {
 			p.pool.Reset()
 		}
-		whose := verdictOf(err).whose
-		past.unknown = past.unknown || whose == faultConnection || whose == faultOutcome
+		past.unknown = past.unknown || verdictOf(err).unclear()
 		return core.CommitResult{}, again, judged
 	})
 }

@@ -23,6 +23,10 @@ const (
 	closeMax = time.Second
 )
 
+// endIdleSQL has the server end a transaction in which nothing is said for so long: its process is frozen, or gone without a
+// word, and the locks keep its successor from the partitions. Both databases have it.
+const endIdleSQL = "SET idle_in_transaction_session_timeout = 60000"
+
 // poolConfig is that of a pool to the database of a URL.
 func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
@@ -87,17 +91,17 @@ func setUp(c *pgxpool.Config, pooler *poolerCheck, level pgx.TxIsoLevel, timeout
 		// Sooner than a statement that is too slow: who waits for another's lock is not.
 		fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds()/3),
 		fmt.Sprintf("SET default_transaction_isolation = '%s'", level), // of transactions without a BEGIN
+		endIdleSQL,
 	}
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	c.AfterConnect = inTurn(pooler.check, settings(common, []string{
-		"SET idle_in_transaction_session_timeout = 60000", "SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off", "SET jit = off",
+		"SET plan_cache_mode = force_generic_plan", "SET enable_seqscan = off", "SET jit = off",
 	}))
 }
 
 // setUpAsking says the same of those for people who ask: their planner is as it comes.
 func setUpAsking(c *pgxpool.Config, pooler *poolerCheck, timeout time.Duration) {
-	c.AfterConnect = inTurn(pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds())},
-		[]string{"SET idle_in_transaction_session_timeout = 60000"}))
+	c.AfterConnect = inTurn(pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()), endIdleSQL}, nil))
 }
 
 // inTurn does one after the other with a new connection.

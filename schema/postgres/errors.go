@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,6 +38,10 @@ const (
 	// faultServer: any commit would end like this one. It is sent again until the
 	// database takes it, and [Store.Trouble] tells why it waits.
 	faultServer
+	// faultVague: the error says neither whose fault it is nor whether the commit stands. It is
+	// a row's only where it lasts for as long as a server may take to come back, while a probe
+	// is taken.
+	faultVague
 	// faultNumber: a number that we give is taken (core.ErrForeignRow): a bug.
 	faultNumber
 	// faultCaller: the store is closed.
@@ -95,12 +100,15 @@ var verdicts = []verdict{
 	{"08", faultConnection, faultConnection, false, "the connection broke"},
 	{"F0", faultServer, faultServer, false, "the server's configuration is broken"},
 	{"P0", faultRow, faultRow, true, "a trigger refuses a row"},
-	{"XX", faultServer, faultServer, false, "the server has an internal error"},
+	{"XX001", faultServer, faultServer, false, "the server's data are damaged"},
+	{"XX002", faultServer, faultServer, false, "an index of the server is damaged: REINDEX it"},
+	{"XXC01", faultServer, faultServer, false, "CockroachDB wants its full binary"},
+	{"XXC02", faultServer, faultServer, false, "CockroachDB wants a licence"},
+	{"XX", faultVague, faultVague, true, "the server has an internal error"},
 }
 
-// anyOther is the verdict on a code that is not in the table: nothing says that a row
-// is to blame, so none is.
-var anyOther = verdict{whose: faultServer, alone: faultServer, says: "the database refuses"}
+// anyOther is the verdict on a code that is not in the table.
+var anyOther = verdict{whose: faultVague, alone: faultVague, probe: true, says: "the database refuses"}
 
 // verdictOf finds an error in the table.
 func verdictOf(err error) verdict {
@@ -120,10 +128,15 @@ func verdictOf(err error) verdict {
 	}
 	// With the session went the word on the transaction: a pooler ends one like that
 	// whatever happened behind it.
-	if (severity == "FATAL" || severity == "PANIC") && (v.whose == faultStatement || v.whose == faultRow) {
+	if (severity == "FATAL" || severity == "PANIC") && (v.whose == faultStatement || v.whose == faultRow || v.whose == faultVague) {
 		v.whose, v.alone = faultConnection, faultConnection
 	}
 	return v
+}
+
+// unclear reports whether an error leaves open what became of the commit.
+func (v verdict) unclear() bool {
+	return v.whose == faultConnection || v.whose == faultOutcome || v.whose == faultServer || v.whose == faultVague
 }
 
 // keeps reports whether the connection may be used after an error: pgx asks at each.
@@ -172,7 +185,7 @@ func retryable(err error) bool {
 // again: worth asking once more, where there is nothing to split and no row to blame.
 func again(err error) bool {
 	switch verdictOf(err).whose {
-	case faultConnection, faultTransaction, faultOutcome, faultStatement, faultServer:
+	case faultConnection, faultTransaction, faultOutcome, faultStatement, faultServer, faultVague:
 		return true
 	}
 	return false
@@ -181,19 +194,24 @@ func again(err error) bool {
 // sendings are what is known of a batch's earlier ones.
 type sendings struct {
 	tries   int
-	unknown bool // one may have been committed
-	probed  bool // the last was refused while a row without fault was taken
+	unknown bool      // one may have been committed
+	probed  bool      // the last was refused while a row without fault was taken
+	since   time.Time // the first of those that were refused so in a row
 }
 
 // doubt is why a refused batch is sent again although a row or the statement seems to be
-// at fault; refused is what the probe of a row without fault came to. nil: there is none.
-func (past *sendings) doubt(err, refused error) error {
+// at fault; refused is what the probe of a row without fault came to, lasts how long it has
+// to be refused for. nil: there is none.
+func (past *sendings) doubt(err, refused error, lasts time.Duration) error {
 	if refused != nil {
 		past.probed = false
 		return fmt.Errorf("%w (and of a row without fault: %w)", err, refused)
 	}
 	if !past.probed { // the database may have been in trouble until a moment ago
-		past.probed = true
+		past.probed, past.since = true, time.Now()
+		return err
+	}
+	if time.Since(past.since) < lasts {
 		return err
 	}
 	return nil
@@ -214,6 +232,7 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 		whose = v.alone
 	}
 	var refusal error
+	lasts := time.Duration(0)
 	switch whose {
 	case faultCaller:
 		return err, false
@@ -223,6 +242,8 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 		refusal = core.ErrRowRefused
 	case faultStatement:
 		refusal = core.ErrBatchRefused
+	case faultVague:
+		lasts, refusal = p.tryMax, core.ErrRowRefused
 	default:
 		return err, true
 	}
@@ -230,7 +251,7 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 		return err, true
 	}
 	if v.probe {
-		if doubt := past.doubt(err, p.probe(ctx, b.Partitions[0].Partition)); doubt != nil {
+		if doubt := past.doubt(err, p.probe(ctx, b.Partitions[0].Partition), lasts); doubt != nil {
 			return doubt, true
 		}
 	}

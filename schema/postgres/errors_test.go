@@ -40,7 +40,7 @@ var errorTable = []struct{ code, several, alone string }{
 	{"53100", sent, sent}, {"53200", split, sent}, {"53300", sent, sent}, {"53400", sent, sent}, {"54000", split, row}, {"54001", split, row},
 	{"55P03", sent, sent}, {"55000", sent, sent}, {"57014", split, sent}, {"57P01", reconnected, reconnected}, {"57P02", reconnected, reconnected},
 	{"57P03", reconnected, reconnected}, {"57P05", reconnected, reconnected}, {"57000", sent, sent}, {"58030", sent, sent}, {"F0000", sent, sent},
-	{"XX000", sent, sent}, {"XX001", sent, sent}, {"ZZ999", sent, sent},
+	{"XX000", sent, sent}, {"XXUUU", sent, sent}, {"XX001", sent, sent}, {"XX002", sent, sent}, {"XXC01", sent, sent}, {"XXC02", sent, sent}, {"ZZ999", sent, sent},
 }
 
 // Every row of the table is tried above: a new one needs its own.
@@ -100,6 +100,55 @@ func TestErrorsOfACommit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// An error that says nothing is waited out for as long as a server may take to come back. Where it lasts beside rows that are
+// taken, the batch is split until the row is found, which would else keep its partition for ever; what came of a sending is
+// looked up before.
+//
+// covers: K6
+func TestVagueErrorsEnd(t *testing.T) {
+	p := proxy(t, pgfault.Faults{})
+	s := opened(t, through(t, p, pgtestdb.Migrated(t)), schema.Options{MaxConns: 2, Timeout: 500 * time.Millisecond})
+	if err := s.Partitions(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.TakeOver(t.Context(), 0, core.Claim{Owner: "node"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := int64(0)
+	for _, code := range []string{"XX000", "XXUUU", "ZZ999"} {
+		for _, tasks := range []int{2, 1} {
+			b := &core.Batch{ID: number + 1, Partitions: []core.PartitionWrite{{Epoch: st.Epoch, NextNumber: number + 3, NextEnd: 1}}}
+			for range tasks {
+				number++
+				b.Writes = append(b.Writes, plainBirth(0, number))
+			}
+			p.Refuse(pgfault.Refusal{Holds: "UPDATE partitions AS p SET", Code: code})
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			_, err := s.Commit(ctx, b)
+			cancel()
+			p.Refuse()
+			if got := outcome(err, false); got != row {
+				t.Errorf("%s, %d tasks: %s, want %s", code, tasks, got, row)
+			}
+			if took := time.Since(began); took < time.Second {
+				t.Errorf("%s, %d tasks: given up after %v, before a server can be back", code, tasks, took)
+			}
+		}
+	}
+	b := &core.Batch{ID: 100, Partitions: []core.PartitionWrite{{Epoch: st.Epoch, NextNumber: 100, NextEnd: 1}}, Writes: []core.TaskWrite{plainBirth(0, 50)}}
+	if _, err := s.Commit(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	// It is sent again as one whose answer was vague, and then refused for ever: the look finds it.
+	p.Refuse(pgfault.Refusal{Holds: "UPDATE partitions AS p SET", Code: "XXUUU", Times: 1}, pgfault.Refusal{Holds: "UPDATE partitions AS p SET", Code: "22001", Times: 2})
+	if _, err := s.Commit(t.Context(), b); err != nil {
+		t.Errorf("a commit that stands: %v", err)
+	}
+	p.Refuse()
 }
 
 func outcome(err error, moved bool) string {

@@ -15,6 +15,9 @@ import (
 // DB is the database behind a store, for tests that look behind it.
 func (p *Store) DB() *sql.DB { return p.db }
 
+// AskDB is the same for people who ask.
+func (p *Store) AskDB() *sql.DB { return p.askDB }
+
 // UpdateSQL is the update of a commit's rows, UpdateParams how many parameters it has.
 var UpdateSQL, UpdateParams = newStatements(schema.Columns()).update.sql, len(newStatements(schema.Columns()).tasks)
 
@@ -62,9 +65,6 @@ func Blames(err error) string {
 
 // Redacted is an error as Trouble tells it.
 func Redacted(err error) error { return redact(err) }
-
-// MigrationLock is the advisory lock of who migrates.
-const MigrationLock = migrationLock
 
 // Says is what the table of errors says of a code.
 func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).says }

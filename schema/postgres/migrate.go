@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/schema"
 )
 
@@ -29,14 +28,10 @@ const (
 	tellAgain = time.Minute
 )
 
-// migrationLock is the advisory lock of the one session that migrates a database.
-const migrationLock = 0x64756c79 // duly
-
 // lockNotAvailable is the SQLSTATE of a lock time-out.
 const lockNotAvailable = "55P03"
 
 const (
-	tryLockSQL     = `SELECT pg_try_advisory_lock($1)`
 	lockTimeoutSQL = `SET lock_timeout = %d`
 	// holdersSQL tells who has held locks of our tables for longer than a commit.
 	holdersSQL = `SELECT a.pid, COALESCE(a.application_name, ''), COALESCE(a.state, ''), COALESCE(a.query, '')
@@ -71,9 +66,13 @@ func (p *Store) migrator(db *sql.DB) (*goose.Provider, error) {
 // [patientConn.ExecContext].
 func (p *Store) Migrate(ctx context.Context) error {
 	m := &migration{p: p}
+	sets := []string{"SET statement_timeout = 0", endIdleSQL}
+	if p.dialect == "cockroach" { // which changes tables in no transaction that is READ COMMITTED, whatever its default
+		sets = append(sets, "SET default_transaction_isolation = 'serializable'")
+	}
 	m.db = sql.OpenDB(patientConnector{m: m, Connector: stdlib.GetConnector(*p.config, stdlib.OptionAfterConnect(settings(
-		[]string{"SET statement_timeout = 0"}, []string{fmt.Sprintf(lockTimeoutSQL, lockMax.Milliseconds())})))})
-	m.db.SetMaxOpenConns(3) // one has the lock, one migrates, one looks around
+		sets, []string{fmt.Sprintf(lockTimeoutSQL, lockMax.Milliseconds())})))})
+	m.db.SetMaxOpenConns(2) // one migrates, one looks around
 	return errors.Join(m.run(ctx), m.db.Close())
 }
 
@@ -86,42 +85,16 @@ type migration struct {
 }
 
 func (m *migration) run(ctx context.Context) error {
-	if m.p.dialect == "postgres" {
-		alone, err := m.alone(ctx)
-		if err != nil {
-			return err
-		}
-		defer alone.Close() // the lock goes with the session, at the end of Migrate
-	}
 	provider, err := m.p.migrator(m.db)
 	if err != nil {
 		return err
 	}
-	return schema.Migrate(ctx, provider, collided)
-}
-
-// alone waits until no other process migrates, and returns the session that says so.
-// It asks instead of waiting in the server: a session that waits there holds up the building
-// of an index, which waits for all statements that were begun before.
-func (m *migration) alone(ctx context.Context) (*sql.Conn, error) {
-	conn, err := m.db.Conn(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("migrate: %w", err)
-	}
-	for {
-		var have bool
-		if err := conn.QueryRowContext(ctx, tryLockSQL, migrationLock).Scan(&have); err != nil {
-			return nil, errors.Join(fmt.Errorf("migrate: %w", err), conn.Close())
-		}
-		if have {
-			m.tell("")
-			return conn, nil
-		}
-		m.tell("another process that migrates")
-		if err := pause.For(ctx, lockPoll); err != nil {
-			return nil, errors.Join(fmt.Errorf("migrate: %w (waiting for %s)", err, m.waitsFor), conn.Close())
+	if have, err := m.p.TablesVersion(ctx); err == nil { // there may be no tables yet
+		if err := schema.CheckForeign(have, provider); err != nil {
+			return err
 		}
 	}
+	return m.alone(ctx, func(ctx context.Context) error { return schema.Migrate(ctx, provider, collided) })
 }
 
 // tell says what is waited for, when it changes and once in a while; "" when nothing is

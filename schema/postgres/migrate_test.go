@@ -12,7 +12,6 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/schema"
-	"duly.dev/duly/schema/postgres"
 	"duly.dev/duly/schema/storetest"
 )
 
@@ -198,27 +197,79 @@ func TestIndexIsBuiltBesideCommits(t *testing.T) {
 	}
 }
 
-// Who migrates while another does waits, and says so.
-// covers: B6
+// Who migrates while another does waits, and says so, on either database.
+//
+// covers: B6, K5
 func TestMigrateOneAtATime(t *testing.T) {
-	o, heard := hearing(t, "CREATE TABLE IF NOT EXISTS moods (mood TEXT NOT NULL PRIMARY KEY);\n")
+	asBoth(t, func(t *testing.T, cockroach bool) {
+		o, heard := hearing(t, "CREATE TABLE IF NOT EXISTS moods (mood TEXT NOT NULL PRIMARY KEY);\n")
+		s := opened(t, through(t, proxy(t, faultsAs(cockroach)), pgtestdb.Migrated(t)), o)
+		db := dbOf(s)
+		if _, err := db.Exec(`DELETE FROM migration_lease`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(`INSERT INTO migration_lease (one, holder, until) VALUES (1, 'other', now() + INTERVAL '1 hour')`); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Migrate(context.Background()) }()
+		eventually(t, "it says what it waits for", func() bool { return strings.Contains(heard(), "another process") })
+		if _, err := db.Exec(`UPDATE migration_lease SET until = now() - INTERVAL '1 second'`); err != nil { // it has died
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		var left int
+		if err := db.QueryRow(`SELECT count(*) FROM migration_lease`).Scan(&left); err != nil || left != 0 {
+			t.Errorf("%d leases are left, %v", left, err)
+		}
+	})
+}
+
+// Processes that start at once on an empty database apply each version once.
+//
+// covers: K5
+func TestMigrateAtOnce(t *testing.T) {
+	asBoth(t, func(t *testing.T, cockroach bool) {
+		at := through(t, proxy(t, faultsAs(cockroach)), pgtestdb.URL(t))
+		var all sync.WaitGroup
+		for range 4 {
+			s := opened(t, at, schema.Options{})
+			all.Go(func() {
+				if err := s.Migrate(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		var versions int
+		if err := dbOf(opened(t, at, schema.Options{})).QueryRow(`SELECT count(*) FROM goose_db_version WHERE version_id > 0`).Scan(&versions); err != nil || versions != 1 {
+			t.Errorf("%d versions are written down, want 1: %v", versions, err)
+		}
+	})
+}
+
+// A migration whose lease another has taken, because this process or its database stood still, goes no further.
+//
+// covers: K5
+func TestMigrateWithoutLease(t *testing.T) {
+	o, heard := hearing(t, "ALTER TABLE journal ADD COLUMN IF NOT EXISTS mood TEXT;\n")
 	s := opened(t, pgtestdb.Migrated(t), o)
-	other, err := dbOf(s).Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, postgres.MigrationLock); err != nil {
-		t.Fatal(err)
-	}
+	db := dbOf(s)
+	begin(t, db, `LOCK TABLE journal IN ACCESS SHARE MODE`)
 	done := make(chan error, 1)
 	go func() { done <- s.Migrate(context.Background()) }()
-	eventually(t, "it says what it waits for", func() bool { return strings.Contains(heard(), "another process") })
-	if _, err := other.ExecContext(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
+	eventually(t, "the migration waits", func() bool { return strings.Contains(heard(), "waits for a lock") })
+	if _, err := db.Exec(`UPDATE migration_lease SET holder = 'other'`); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "may have lost its lease") {
+		t.Errorf("it ended with %v", err)
+	}
+	var holder string
+	if err := db.QueryRow(`SELECT holder FROM migration_lease`).Scan(&holder); err != nil || holder != "other" {
+		t.Errorf("the lease is %q's, %v", holder, err)
 	}
 }
 
@@ -228,7 +279,9 @@ func TestStatementsOfOneDatabase(t *testing.T) {
 	for _, cockroach := range []bool{false, true} {
 		p := proxy(t, faultsAs(cockroach))
 		open(t, through(t, p, pgtestdb.URL(t)), schema.Options{})
-		for says, want := range map[string]bool{"gc.ttlseconds": cockroach, "autovacuum_": !cockroach} {
+		for says, want := range map[string]bool{
+			"gc.ttlseconds": cockroach, "autovacuum_": !cockroach, "SET default_transaction_isolation = 'serializable'": cockroach,
+		} {
 			if said := strings.Contains(strings.Join(p.Texts(), "\n"), says); said != want {
 				t.Errorf("CockroachDB %v: said %s: %v", cockroach, says, said)
 			}

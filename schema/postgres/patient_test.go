@@ -191,8 +191,8 @@ func (p patient) Unowned(ctx context.Context, live []string) ([]core.PartitionSt
 	return retried(ctx, func() ([]core.PartitionState, error) { return p.Store.Unowned(ctx, live) })
 }
 
-func (p patient) Overdue(ctx context.Context, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
-	return retried(ctx, func() ([]core.Due, error) { return p.Store.Overdue(ctx, now, after, limit) })
+func (p patient) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
+	return retried(ctx, func() ([]core.Due, error) { return p.Store.Overdue(ctx, since, now, after, limit) })
 }
 
 func (p patient) PutPlan(ctx context.Context, plan core.Plan) error {

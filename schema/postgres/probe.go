@@ -18,10 +18,10 @@ var probeSQL = []string{
 }
 
 // ProbeRoom looks whether the server's disk takes what is written, and leaves nothing behind. Errors: schema.ErrNoRoom,
-// schema.ErrNotProbed.
+// schema.ErrNotProbed, also of a CockroachDB: see docs/decisions/051-cockroachdb.md.
 func (p *Store) ProbeRoom(ctx context.Context) error {
 	if p.dialect != "postgres" {
-		return fmt.Errorf("%w: %s makes no temporary tables", schema.ErrNotProbed, p.dialect)
+		return fmt.Errorf("%w by SQL: watch CockroachDB's metric capacity_available", schema.ErrNotProbed)
 	}
 	tx, err := p.asking.Begin(ctx)
 	if err != nil {

@@ -79,7 +79,7 @@ func testOverdue(r *rig) {
 	for _, limit := range []int{1, 2, 3, 7, 8, 20, 100} {
 		var got []core.Due
 		for after := (core.Due{}); ; {
-			page := get(r.s.Overdue(r.ctx, now, after, limit))(r)
+			page := get(r.s.Overdue(r.ctx, 0, now, after, limit))(r)
 			if len(page) > limit {
 				r.Fatalf("%d of at most %d", len(page), limit)
 			}
@@ -91,7 +91,12 @@ func testOverdue(r *rig) {
 		}
 		r.equal(fmt.Sprintf("pages of %d", limit), got, want)
 	}
-	r.equal("at the start", get(r.s.Overdue(r.ctx, start, core.Due{}, 100))(r), []core.Due(nil))
+	const since = start + 1
+	late := slices.DeleteFunc(slices.Clone(want), func(d core.Due) bool { return d.Bound < since })
+	r.equal("since", get(r.s.Overdue(r.ctx, since, now, core.Due{}, 100))(r), late)
+	r.equal("since, after one before", get(r.s.Overdue(r.ctx, since, now, want[0], 100))(r), late)
+	r.equal("since, after one", get(r.s.Overdue(r.ctx, since, now, late[0], 100))(r), late[1:])
+	r.equal("at the start", get(r.s.Overdue(r.ctx, 0, start, core.Due{}, 100))(r), []core.Due(nil))
 }
 
 func testWaiting(r *rig) {

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"duly.dev/duly/internal/freeport"
 )
 
 // stack is one project of Compose: compose.yaml under a name, a profile and ports
@@ -36,7 +37,7 @@ const upMax = 150 * time.Second
 // newStack chooses free ports.
 func newStack(compose, root, dir, project, profile string) (*stack, error) {
 	s := &stack{compose: compose, root: root, project: project, profile: profile, override: filepath.Join(dir, project+".json")}
-	ports, err := freePorts(3)
+	ports, err := freeport.Find(3)
 	if err != nil {
 		return nil, err
 	}
@@ -46,20 +47,6 @@ func newStack(compose, root, dir, project, profile string) (*stack, error) {
 		s.ports = append(s.ports, name+"="+strconv.Itoa(ports[i]))
 	}
 	return s, nil
-}
-
-// freePorts finds n ports of loopback that nothing listens on.
-func freePorts(n int) ([]int, error) {
-	if n == 0 {
-		return nil, nil
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close() // not before the others are found, so that no two are the same
-	others, err := freePorts(n - 1)
-	return append(others, l.Addr().(*net.TCPAddr).Port), err
 }
 
 // use says which images stand in the place of compose.yaml's.

@@ -167,7 +167,16 @@ func migrateInTrouble(t *testing.T, p *pgfault.Proxy, o schema.Options) {
 func useOutbox(t *testing.T, p *pgfault.Proxy) {
 	t.Helper()
 	ctx := t.Context()
-	at := through(t, p, pgtestdb.URL(t))
+	direct := pgtestdb.URL(t)
+	at := through(t, p, direct)
+	plain, err := sql.Open("pgx", direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if _, err := plain.Exec(`CREATE FUNCTION unique_rowid() RETURNS INT8 LANGUAGE SQL AS 'SELECT floor(random() * 1000000000)::INT8'`); err != nil { // CockroachDB's
+		t.Fatal(err)
+	}
 	o, err := postgres.OpenOutbox(ctx, at)
 	if err != nil {
 		t.Fatal(err)

@@ -21,14 +21,14 @@ var statements = map[string]string{
 // one has to be looked up before it is added.
 var shared = []string{
 	"array_agg", "cardinality", "coalesce", "count", "generate_series", "greatest", "least", "length", "lower", "max", "min", "now", "sum", "unnest", "upper", "version",
-	"current_schema", "gen_random_uuid", "clock_timestamp", "row_number",
+	"current_schema", "gen_random_uuid", "clock_timestamp", "row_number", "set_config",
 }
 
 // types are those of columns and casts that mean the same in both.
 var types = []string{"int8", "int2", "text", "bytea", "bool", "timestamptz", "float8", "interval"}
 
 // settings of a session that both know.
-var settings = []string{"statement_timeout", "lock_timeout", "default_transaction_isolation"}
+var settings = []string{"statement_timeout", "lock_timeout", "default_transaction_isolation", "idle_in_transaction_session_timeout"}
 
 // system are columns that PostgreSQL adds to every row.
 var system = []string{"xmin", "xmax", "cmin", "cmax", "ctid", "oid"}
@@ -105,6 +105,9 @@ func (s *search) look(name string, m protoreflect.Message) {
 	case *pg.Constraint:
 		if v.Contype == pg.ConstrType_CONSTR_EXCLUSION {
 			s.say("EXCLUDE")
+		}
+		if v.Contype == pg.ConstrType_CONSTR_IDENTITY {
+			s.say("identity, which CockroachDB makes of a sequence with a right of its own")
 		}
 	case *pg.NullTest:
 		if v.Nulltesttype == pg.NullTestType_IS_NOT_NULL {

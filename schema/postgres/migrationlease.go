@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"duly.dev/duly/internal/pause"
+)
+
+// One process at a time migrates a database, by a lease in a row of its own: CockroachDB has no locks of sessions. It is taken
+// by one conditional statement, which is right at any isolation, and counts by the clock of the database.
+
+const (
+	leaseTime  = 15 * time.Second // until another takes the lease of one that has died
+	leaseRenew = 3 * time.Second
+	leaseStop  = 10 * time.Second // without a renewal the migration stops itself, before another begins
+)
+
+const (
+	leaseTableSQL = `CREATE TABLE IF NOT EXISTS migration_lease (one INT8 NOT NULL PRIMARY KEY, holder TEXT NOT NULL, until TIMESTAMPTZ NOT NULL)`
+	leaseSQL      = `INSERT INTO migration_lease AS l (one, holder, until) VALUES (1, $1, clock_timestamp() + $2::INT8 * INTERVAL '1 microsecond')
+		ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until WHERE l.holder = excluded.holder OR l.until < clock_timestamp()`
+	leaseEndSQL = `DELETE FROM migration_lease WHERE holder = $1`
+)
+
+var errLeaseLost = errors.New("migrate: this process may have lost its lease to another that migrates: start it again")
+
+// alone calls do while no other process migrates. Its context ends when that is not certain any more.
+func (m *migration) alone(ctx context.Context, do func(context.Context) error) error {
+	holder := rand.Text()
+	if err := m.await(ctx, holder); err != nil {
+		return errors.Join(err, m.release(ctx, holder))
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		if !m.keep(ctx, holder) {
+			stop(errLeaseLost)
+		}
+	}()
+	err := do(ctx)
+	if lost := context.Cause(ctx); errors.Is(lost, errLeaseLost) {
+		err = errors.Join(lost, err)
+	}
+	stop(nil)
+	<-kept
+	return errors.Join(err, m.release(ctx, holder))
+}
+
+// await takes the lease as soon as it is free.
+func (m *migration) await(ctx context.Context, holder string) error {
+	for {
+		have, err := m.lease(ctx, holder)
+		if err == nil && have {
+			m.tell("")
+			return nil
+		}
+		if err == nil {
+			m.tell("another process that migrates")
+		} else if !collided(err) {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		if err := pause.For(ctx, lockPoll); err != nil {
+			return fmt.Errorf("migrate: %w (waiting for %s)", err, m.waitsFor)
+		}
+	}
+}
+
+// lease takes or renews the lease, and reports whether it is the holder's.
+func (m *migration) lease(ctx context.Context, holder string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
+	defer cancel()
+	take := func() (pgconn.CommandTag, error) {
+		return m.p.pool.Exec(ctx, leaseSQL, holder, leaseTime.Microseconds())
+	}
+	tag, err := take()
+	if sqlState(err) == "42P01" { // there is no table yet
+		if _, err = m.p.pool.Exec(ctx, leaseTableSQL); err == nil {
+			tag, err = take()
+		}
+	}
+	return tag.RowsAffected() == 1, err
+}
+
+// keep renews the lease until ctx ends. It returns false when another may have it.
+func (m *migration) keep(ctx context.Context, holder string) bool {
+	for since := time.Now(); time.Since(since) < leaseStop; {
+		if pause.For(ctx, leaseRenew) != nil {
+			return true
+		}
+		began := time.Now()
+		switch have, err := m.lease(ctx, holder); {
+		case err == nil && !have:
+			return false
+		case err == nil:
+			since = began
+		}
+	}
+	return false
+}
+
+// release lets the next process have the lease at once. Without it that one waits for leaseTime.
+func (m *migration) release(ctx context.Context, holder string) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRenew)
+	defer cancel()
+	for range 3 { // over other connections, where one was lost
+		if _, err = m.p.pool.Exec(ctx, leaseEndSQL, holder); err == nil || sqlState(err) == "42P01" {
+			return nil
+		}
+	}
+	return fmt.Errorf("migrate: end the lease: %w", err)
+}
