@@ -53,7 +53,7 @@ type Config struct {
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
 	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place; at least twice scan-interval."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
-	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"Prefixes that a submitter's private status subject may have. _INBOX_ allows inboxes with a prefix of their own, as _INBOX_shop.…; without it name each: _INBOX_shop."`
+	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"Prefixes of the subjects that private statuses of submitters go to, and answers besides those in inboxes; each ends with a dot. _INBOX_ allows inboxes with a prefix of their own, as _INBOX_shop.…; without it name each: _INBOX_shop."`
 
 	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; at most retain-row. 0: for ever, with retain-row 0."`
 	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; at least retain-detail and stream-max-age. 0: for ever."`
@@ -402,6 +402,9 @@ func (c *Config) validateStreams() error {
 		}
 		if strings.HasPrefix(p, "$") || strings.ContainsAny(p, "*> \t\r\n") {
 			return fmt.Errorf("reply-to-prefixes: no status subject can begin with %q: it is a prefix, without wildcards, and not the server's", p)
+		}
+		if !strings.HasPrefix(p, "_") && !strings.HasSuffix(p, ".") {
+			return fmt.Errorf("reply-to-prefixes: %q is also the begin of longer namespaces: end it with a dot", p)
 		}
 	}
 	return nil
