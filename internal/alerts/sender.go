@@ -24,9 +24,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultRetryFor   = 10 * time.Minute
-	DefaultSecretsDir = "/run/secrets"
-	DefaultLook       = 10 * time.Second
+	DefaultRetryFor = 10 * time.Minute
+	DefaultLook     = 10 * time.Second
 )
 
 const (
@@ -64,7 +63,7 @@ type Config struct {
 	Look      time.Duration                       // between two looks at the channels and the live nodes; default DefaultLook
 
 	AllowLocal bool           // alerts may go to loopback and link-local addresses
-	SecretsDir string         // default DefaultSecretsDir
+	SecretsDir string         // of the files that channels may name, and of nothing else; empty: they may name none
 	Roots      *x509.CertPool // of receivers; nil: the system's
 }
 
@@ -102,7 +101,6 @@ func New(cfg Config) (*Sender, error) {
 		return nil, errors.New("alerts: store, source and leads are required")
 	}
 	cfg.RetryFor = cmp.Or(cfg.RetryFor, DefaultRetryFor)
-	cfg.SecretsDir = cmp.Or(cfg.SecretsDir, DefaultSecretsDir)
 	cfg.Look = cmp.Or(cfg.Look, DefaultLook)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

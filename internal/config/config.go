@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"reflect"
 	"slices"
@@ -128,13 +127,6 @@ type Logs struct {
 	LogLevel  string `name:"log-level" env:"DULY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
 	// Level is the level as it is now; nil: it cannot be changed while the process runs.
 	Level *slog.LevelVar `kong:"-"`
-}
-
-// Watched is how a node is watched from outside.
-type Watched struct {
-	OTLPEndpoint     string `name:"otlp-endpoint" env:"DULY_OTLP_ENDPOINT" help:"Collector of traces, by OTLP over HTTP: http://host:4318. Tasks whose submitter's traceparent is sampled get spans. Empty: none."`
-	AlertsAllowLocal bool   `name:"alerts-allow-local" env:"DULY_ALERTS_ALLOW_LOCAL" help:"Let channels of alerts lead to loopback and link-local addresses."`
-	AlertsSecretsDir string `name:"alerts-secrets-dir" env:"DULY_ALERTS_SECRETS_DIR" default:"/run/secrets" help:"Folder with the secrets of channels of alerts, a file each."`
 }
 
 // Setting is one thing that can be configured.
@@ -306,8 +298,8 @@ func (c *Config) Validate() error {
 	if err := c.Fair.validate(); err != nil {
 		return err
 	}
-	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		return errors.New("otlp-endpoint: want http://host:4318 or https://host, without user and password")
+	if err := c.Watched.validate(c); err != nil {
+		return err
 	}
 	if err := c.validateBooks(); err != nil {
 		return err
