@@ -292,7 +292,7 @@ func (o *operation) refused(r *request, resp *http.Response, means verdict) *fai
 	}
 	text := ""
 	if body, err := io.ReadAll(io.LimitReader(resp.Body, errorBodyMax)); err == nil && len(bytes.TrimSpace(body)) > 0 {
-		text = ": " + core.ShortText(strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "?")), " "), 200)
+		text = ": " + core.ShortText(strings.Join(strings.Fields(strings.ToValidUTF8(o.service.auth.hide(string(body)), "?")), " "), 200)
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, drainMax)
 	bad := o.failed(r, code, false, fmt.Errorf("it answers %d%s", status, text))

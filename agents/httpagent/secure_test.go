@@ -159,6 +159,32 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// TestSecretAtTheCut: an error is cut, and an answer read, to a bound; a secret that the service repeats there is hidden all
+// the same, in an answer that is shortened by its white space as well.
+//
+// covers: P13
+func TestSecretAtTheCut(t *testing.T) {
+	const token = "zq81-kd93-mm42-tt77-bb06"
+	t.Setenv("BANK_TOKEN", token)
+	var body string
+	w := start(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, http.StatusUnprocessableEntity) }, "auth: {bearer: {env: BANK_TOKEN}}", plain)
+	for _, filling := range []string{"x", " "} {
+		for _, at := range []int{200, errorBodyMax} {
+			for _, piece := range []int{13, 18, 23} {
+				body = strings.Repeat(filling, at-piece) + token + " and more"
+				if reply := w.want(command(), 422, "it answers 422"); strings.Contains(reply.Error, token[:12]) {
+					t.Errorf("%d bytes before the cut at %d: %s", piece, at, reply.Error)
+				}
+			}
+		}
+	}
+	// A request that was sent before the secret changed is told of by the one that it had.
+	secret := &secret{text: token, last: "old-" + token[:12]}
+	if got := (&auth{secret: secret}).hide("no " + secret.last); got != "no xxxxx" {
+		t.Error(got)
+	}
+}
+
 // TestSecretIsReadAgain: a secret in a file follows the file, and stays as it was while the file cannot be read.
 func TestSecretIsReadAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")

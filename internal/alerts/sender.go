@@ -159,20 +159,26 @@ func (s *Sender) Test(ctx context.Context, channel string) error {
 // try sends an alert through a channel once.
 func (s *Sender) try(ctx context.Context, c *Channel, a *core.Alert) error {
 	clean := cleaned(a)
-	if c.Kind == KindEmail {
-		return s.mail(ctx, c, &clean)
+	secret, err := s.secret(ctx, c)
+	if err != nil {
+		return err
 	}
-	return s.post(ctx, c, &clean)
+	if c.Kind == KindEmail {
+		err = s.mail(ctx, c, secret, &clean)
+	} else {
+		err = s.post(ctx, c, secret, &clean)
+	}
+	return redact.Of(strings.Fields(secret)...).Error(err) // a receiver may repeat it
 }
 
 // cleaned is an alert as it may leave: without secrets in its texts, and within its limits.
 func cleaned(a *core.Alert) core.Alert {
-	out := a.Short()
-	out.Text, out.Error = redact.Text(out.Text), redact.Text(out.Error)
+	out := *a
+	out.Text, out.Error, out.Attrs = redact.Text(a.Text), redact.Text(a.Error), slices.Clone(a.Attrs)
 	for i := range out.Attrs {
 		out.Attrs[i].Value = redact.Text(out.Attrs[i].Value)
 	}
-	return out
+	return out.Short() // a secret that is cut is not seen for one
 }
 
 // tried notes how a channel does.

@@ -119,11 +119,7 @@ func sameHost(next *http.Request, via []*http.Request) error {
 const answerMax = 8 << 10
 
 // post sends one alert to a webhook once.
-func (s *Sender) post(ctx context.Context, c *Channel, a *core.Alert) error {
-	secret, err := s.secret(ctx, c)
-	if err != nil {
-		return err
-	}
+func (s *Sender) post(ctx context.Context, c *Channel, secret string, a *core.Alert) (err error) {
 	address, keys := c.URL, [][]byte(nil)
 	if strings.Contains(address, secretInURL) {
 		address = strings.ReplaceAll(address, secretInURL, url.PathEscape(secret))

@@ -65,7 +65,7 @@ var packages = map[string]place{
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/submit", "internal/core", "internal/pause", "internal/quickjson", "internal/seal"}, links: []string{"nats"}},
 
 	// Agents of HTTP services, by configuration: `duly serve`'s, and no part of other agents.
-	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson"}, links: []string{"nats", "limits"}},
+	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson", "internal/redact"}, links: []string{"nats", "limits"}},
 
 	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
