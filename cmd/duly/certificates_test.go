@@ -62,7 +62,7 @@ func TestServeWithCertificates(t *testing.T) {
 		urls = append(urls, at)
 	}
 	// A person with a token has no certificate.
-	code, out, errs := command(t, "", "token", "create", "olga", "--role", "viewer", "--direct", "--reason", "test", "--database-url", database, "-o", "json")
+	code, out, errs := command(t, "", "token", "create", "olga", "--role", "viewer", "--reason", "test", "--database-url", database, "-o", "json")
 	var made struct{ Secret string }
 	if err := json.Unmarshal([]byte(out), &made); code != 0 || err != nil || made.Secret == "" {
 		t.Fatalf("token: exit %d, %v: %s%s", code, err, out, errs)
