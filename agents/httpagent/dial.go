@@ -139,6 +139,13 @@ func once(r *http.Request) {
 	}
 }
 
+// kept are the headers that go to another host that a service redirects to: what Duly says of itself and the body. Those
+// of the file are for the service.
+var kept = []string{"Accept", "Content-Type", "User-Agent", "Traceparent"}
+
+// keyHeader is the key, in a request's context, of the header with the idempotency key, which is Duly's own too.
+type keyHeader struct{}
+
 // redirect refuses a redirect to a host that is not named, or one that would lose the method and the body.
 func (s *service) redirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
@@ -146,6 +153,12 @@ func (s *service) redirect(next *http.Request, via []*http.Request) error {
 	case next.URL.Host == s.base.Host && next.URL.Scheme == s.base.Scheme:
 	case next.URL.Scheme != "https" && next.URL.Scheme != s.base.Scheme || !slices.Contains(s.redirects, host):
 		return fmt.Errorf("it redirects to %s://%s, which is not one of its redirects", next.URL.Scheme, next.URL.Host)
+	default:
+		for name := range next.Header {
+			if !slices.Contains(kept, name) && name != next.Context().Value(keyHeader{}) {
+				next.Header.Del(name)
+			}
+		}
 	}
 	if next.Method != first.Method {
 		return fmt.Errorf("it redirects by a status that makes a %s of the %s", next.Method, first.Method)

@@ -225,6 +225,7 @@ func (o *operation) try(ctx context.Context, r *request, v *values, use func(*va
 		ctx = bounded
 	}
 	var sent atomic.Bool // something may have been
+	ctx = context.WithValue(ctx, keyHeader{}, http.CanonicalHeaderKey(o.idempotency))
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(traced, o.method, r.url, bytes.NewReader(r.body))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"duly.dev/duly/internal/egress"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -70,7 +71,7 @@ func (p *provider) get(ctx context.Context) (*oidc.Provider, *oauth2.Config, err
 	defer p.mu.Unlock()
 	if p.found == nil {
 		// The provider keeps the context for reading keys later.
-		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: providerMax}), p.cfg.Issuer)
+		found, err := oidc.NewProvider(asking(context.WithoutCancel(ctx)), p.cfg.Issuer)
 		if err != nil {
 			return nil, nil, fmt.Errorf("identity provider %s: %w", p.cfg.Issuer, err)
 		}
@@ -80,6 +81,11 @@ func (p *provider) get(ctx context.Context) (*oidc.Provider, *oauth2.Config, err
 		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret, Endpoint: p.found.Endpoint(), RedirectURL: p.callback,
 		Scopes: []string{oidc.ScopeOpenID, "email", "profile", "groups"},
 	}, nil
+}
+
+// asking has what is asked of a provider within a context leave by a client of ours.
+func asking(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, &http.Client{Timeout: providerMax, CheckRedirect: egress.SameOrigin})
 }
 
 // role is the highest that the groups of a claim have; empty: none.
@@ -167,7 +173,7 @@ func (a *Auth) exchange(r *http.Request, kept url.Values) (name string, role ope
 	if err != nil {
 		return "", "", err
 	}
-	tokens, err := config.Exchange(ctx, r.URL.Query().Get("code"), oauth2.VerifierOption(kept.Get("verifier")))
+	tokens, err := config.Exchange(asking(ctx), r.URL.Query().Get("code"), oauth2.VerifierOption(kept.Get("verifier")))
 	if err != nil {
 		return "", "", fmt.Errorf("exchange of the code: %w", err)
 	}
