@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"duly.dev/duly/internal/egress"
 )
 
 // Times and sizes of connections.
@@ -33,38 +35,16 @@ type addresses struct {
 	networks []netip.Prefix
 }
 
-// nat64 holds IPv4 addresses within IPv6.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// inner are networks that no address of the internet is in, besides those that package netip knows: this network, carriers'
-// own, of protocols, of benchmarks, reserved; of IPv6 those that hold IPv4 addresses, site-local, local NAT64.
-var inner = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "::/96", "fec0::/10", "64:ff9b:1::/48")
-
-func prefixes(all ...string) (parsed []netip.Prefix) {
-	for _, text := range all {
-		parsed = append(parsed, netip.MustParsePrefix(text))
-	}
-	return parsed
-}
-
-// within reports whether one of the networks has an address.
+// within reports whether one of the networks has an address. A cloud's metadata is not what a network is allowed for: only
+// its address alone means it.
 func within(networks []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
-}
-
-// public reports whether an address is one of the internet.
-func public(addr netip.Addr) bool {
-	if addr = addr.Unmap().WithZone(""); nat64.Contains(addr) {
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !within(inner, addr)
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) && (n.IsSingleIP() || !egress.Metadata(addr)) })
 }
 
 // may reports whether an address may be dialled.
 func (a *addresses) may(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	return public(addr) || within(a.networks, addr)
+	return egress.Public(addr) || within(a.networks, addr)
 }
 
 // named reports whether a host may have any address.

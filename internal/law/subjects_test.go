@@ -298,7 +298,7 @@ var faults = []section{
 		{"P16", "Claims of identity providers are read in the forms that they come in, and groups left out are told", "email_verified as text refuses the sign-in; overage is silent"},
 		{"P17", "Output of the command line is safe in a spreadsheet and in a terminal", "CSV is not guarded against formulas, YAML prints raw escapes"},
 		{"P18", "`duly token create` makes the token in the database that is named, and says where", ""},
-		{"P19", "Address filters know all special ranges, and the clouds' metadata", "several are missing"},
+		{"P19", "Address filters know all special ranges, and the clouds' metadata", ""},
 		{"P20", "security.md names what `/metrics` shows, and bad tokens and sign-ins are logged", "neither is so"},
 		{"P21", "Cancels by DELETE and changes over NATS by operators are in the audit trail", "they are not"},
 		{"P22", "Headers of a service never go to a host that it redirects to", ""},
