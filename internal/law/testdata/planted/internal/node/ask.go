@@ -1,6 +1,9 @@
 package node
 
-import "net/http"
+import (
+	_ "encoding/csv" // breach: CSV of its own
+	"net/http"
+)
 
 func ask(next func(*http.Request, []*http.Request) error) {
 	_ = http.Client{CheckRedirect: next}
