@@ -32,7 +32,7 @@ func (a *Auth) certified(r *http.Request) (operate.Actor, error) {
 	}
 	for _, role := range []operate.Role{operate.RoleAdmin, operate.RoleOperator, operate.RoleViewer, operate.RoleClient} {
 		if slices.ContainsFunc(a.cfg.Certificates[role], func(entry string) bool { return isAbout(entry, leaf, name) }) {
-			return operate.Actor{Name: whom(core.ShortText(name, nameBytesMax), "", false), Role: role, Via: "http"}, nil
+			return operate.Actor{Name: cleanName(core.ShortText(name, nameBytesMax)), Role: role, Via: "http"}, nil
 		}
 	}
 	return operate.Actor{}, errNoRole

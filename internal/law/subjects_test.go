@@ -295,7 +295,7 @@ var faults = []section{
 		{"P12", "The name of a certificate is never taken for another field of its subject", ""},
 		{"P13", "A secret is hidden before a text is cut", ""},
 		{"P14", "Streams, tenant and priority are bound to the actor, or the pages say that they are not", "one viewer takes all streams; tenant and priority are the submitter's own word"},
-		{"P16", "Claims of identity providers are read in the forms that they come in, and groups left out are told", "email_verified as text refuses the sign-in; overage is silent"},
+		{"P16", "Claims of identity providers are read in the forms that they come in, and groups left out are told", ""},
 		{"P17", "Output of the command line is safe in a spreadsheet and in a terminal", ""},
 		{"P18", "`duly token create` makes the token in the database that is named, and says where", ""},
 		{"P19", "Address filters know all special ranges, and the clouds' metadata", ""},
