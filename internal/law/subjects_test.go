@@ -302,7 +302,7 @@ var faults = []section{
 		{"P20", "security.md names what `/metrics` shows, and bad tokens and sign-ins are logged", "neither is so"},
 		{"P21", "Cancels by DELETE and changes over NATS by operators are in the audit trail", "they are not"},
 		{"P22", "Headers of a service never go to a host that it redirects to", ""},
-		{"P23", "Containers and units run with no more rights and memory than they need", "NATS, databases and Grafana of compose are not confined, the unit has no MemoryMax"},
+		{"P23", "Containers and units run with no more rights and memory than they need", ""},
 	}},
 	{"Operators are told the truth", []subject{
 		{"O1", "One writer of the audit trail stores outcomes after the client has gone, and settles what a crash left asked", "entries stay asked, and refusals have two words"},
