@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
+
+	"duly.dev/duly/internal/redact"
 )
 
 // auth is how a service knows us.
@@ -30,15 +32,10 @@ func (s *service) authorize(r *http.Request) {
 	}
 }
 
-// hidden stands where a secret stood.
-const hidden = "xxxxx"
-
 // hide takes the service's secret out of a text.
 func (a *auth) hide(text string) string {
 	if a == nil {
 		return text
 	}
-	plain := a.secret.value()
-	text = strings.ReplaceAll(text, plain, hidden)
-	return strings.ReplaceAll(text, strings.TrimPrefix(a.value(), a.before), hidden)
+	return redact.Of(a.secret.value(), a.secret.before(), strings.TrimPrefix(a.value(), a.before)).Text(text)
 }

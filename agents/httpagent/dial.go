@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"duly.dev/duly/internal/egress"
 )
 
 // Times and sizes of connections.
@@ -33,38 +35,16 @@ type addresses struct {
 	networks []netip.Prefix
 }
 
-// nat64 holds IPv4 addresses within IPv6.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// inner are networks that no address of the internet is in, besides those that package netip knows: this network, carriers'
-// own, of protocols, of benchmarks, reserved; of IPv6 those that hold IPv4 addresses, site-local, local NAT64.
-var inner = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "::/96", "fec0::/10", "64:ff9b:1::/48")
-
-func prefixes(all ...string) (parsed []netip.Prefix) {
-	for _, text := range all {
-		parsed = append(parsed, netip.MustParsePrefix(text))
-	}
-	return parsed
-}
-
-// within reports whether one of the networks has an address.
+// within reports whether one of the networks has an address. A cloud's metadata is not what a network is allowed for: only
+// its address alone means it.
 func within(networks []netip.Prefix, addr netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) })
-}
-
-// public reports whether an address is one of the internet.
-func public(addr netip.Addr) bool {
-	if addr = addr.Unmap().WithZone(""); nat64.Contains(addr) {
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !within(inner, addr)
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) && (n.IsSingleIP() || !egress.Metadata(addr)) })
 }
 
 // may reports whether an address may be dialled.
 func (a *addresses) may(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
-	return public(addr) || within(a.networks, addr)
+	return egress.Public(addr) || within(a.networks, addr)
 }
 
 // named reports whether a host may have any address.
@@ -139,6 +119,13 @@ func once(r *http.Request) {
 	}
 }
 
+// kept are the headers that go to another host that a service redirects to: what Duly says of itself and the body. Those
+// of the file are for the service.
+var kept = []string{"Accept", "Content-Type", "User-Agent", "Traceparent"}
+
+// keyHeader is the key, in a request's context, of the header with the idempotency key, which is Duly's own too.
+type keyHeader struct{}
+
 // redirect refuses a redirect to a host that is not named, or one that would lose the method and the body.
 func (s *service) redirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
@@ -146,6 +133,12 @@ func (s *service) redirect(next *http.Request, via []*http.Request) error {
 	case next.URL.Host == s.base.Host && next.URL.Scheme == s.base.Scheme:
 	case next.URL.Scheme != "https" && next.URL.Scheme != s.base.Scheme || !slices.Contains(s.redirects, host):
 		return fmt.Errorf("it redirects to %s://%s, which is not one of its redirects", next.URL.Scheme, next.URL.Host)
+	default:
+		for name := range next.Header {
+			if !slices.Contains(kept, name) && name != next.Context().Value(keyHeader{}) {
+				next.Header.Del(name)
+			}
+		}
 	}
 	if next.Method != first.Method {
 		return fmt.Errorf("it redirects by a status that makes a %s of the %s", next.Method, first.Method)

@@ -225,6 +225,7 @@ func (o *operation) try(ctx context.Context, r *request, v *values, use func(*va
 		ctx = bounded
 	}
 	var sent atomic.Bool // something may have been
+	ctx = context.WithValue(ctx, keyHeader{}, http.CanonicalHeaderKey(o.idempotency))
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(traced, o.method, r.url, bytes.NewReader(r.body))
 	if err != nil {
@@ -292,7 +293,7 @@ func (o *operation) refused(r *request, resp *http.Response, means verdict) *fai
 	}
 	text := ""
 	if body, err := io.ReadAll(io.LimitReader(resp.Body, errorBodyMax)); err == nil && len(bytes.TrimSpace(body)) > 0 {
-		text = ": " + core.ShortText(strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "?")), " "), 200)
+		text = ": " + core.ShortText(strings.Join(strings.Fields(strings.ToValidUTF8(o.service.auth.hide(string(body)), "?")), " "), 200)
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, drainMax)
 	bad := o.failed(r, code, false, fmt.Errorf("it answers %d%s", status, text))

@@ -223,7 +223,7 @@ func TestUnreachable(t *testing.T) {
 // TestRedirects: to the same host with the method and the body kept; elsewhere only where the file names the host, and
 // without the secret.
 //
-// covers: E21
+// covers: E21, P22
 func TestRedirects(t *testing.T) {
 	var last atomic.Pointer[http.Request]
 	t.Setenv("BANK_TOKEN", "s3cr3t-t0ken")
@@ -252,8 +252,14 @@ func TestRedirects(t *testing.T) {
 	if last.Load() != nil {
 		t.Error("a host that is not named was asked")
 	}
-	start(t, to(308, other.URL), secret+"redirects: [127.0.0.1]", plain).want(command(), 0, "")
-	if r := last.Load(); r == nil || r.Method != http.MethodPut || r.Header.Get("Authorization") != "" {
-		t.Errorf("a named host got %+v", r)
+	start(t, to(308, other.URL), secret+"headers: {X-Partner-Id: p4rtner}\nredirects: [127.0.0.1]", `do: {method: PUT, path: "/c/{key}", headers: {X-Customer: "{task}"}, body: input}`).want(command(), 0, "")
+	r := last.Load()
+	if r == nil || r.Method != http.MethodPut || r.Header.Get("Idempotency-Key") == "" || r.Header.Get("Content-Type") != "application/json" {
+		t.Fatalf("a named host got %+v", r)
+	}
+	for _, name := range []string{"Authorization", "X-Partner-Id", "X-Customer", "Referer"} {
+		if value := r.Header.Get(name); value != "" {
+			t.Errorf("a named host got %s: %s", name, value)
+		}
 	}
 }

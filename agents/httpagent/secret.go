@@ -21,6 +21,7 @@ type secret struct {
 
 	mu   sync.Mutex
 	text string
+	last string // text before the newest change: a request with it may be under way
 	read time.Time
 }
 
@@ -47,10 +48,19 @@ func (s *secret) value() string {
 	if now := time.Now(); s.file != "" && now.Sub(s.read) > secretAge {
 		s.read = now
 		if text, err := readSecret(s.file); err == nil {
-			s.text = text
+			if text != s.text {
+				s.text, s.last = text, s.text
+			}
 		}
 	}
 	return s.text
+}
+
+// before is the secret before the newest change; empty: it has not changed.
+func (s *secret) before() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 func readSecret(path string) (string, error) {

@@ -24,21 +24,29 @@ import (
 
 // TestAddresses: which addresses are dialled without a word of the file, and which with one.
 //
-// covers: E21
+// covers: E21, P19
 func TestAddresses(t *testing.T) {
 	for text, want := range map[string]bool{
 		"93.184.216.34": true, "2606:2800:220:1:248:1893:25c8:1946": true,
 		"127.0.0.1": false, "127.8.8.8": false, "::1": false, "10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "169.254.169.254": false, "fe80::1": false,
 		"fd00:ec2::254": false, "100.100.1.1": false, "0.0.0.0": false, "0.1.2.3": false, "::": false, "224.0.0.1": false, "255.255.255.255": false, "ff02::1": false,
 		"::ffff:127.0.0.1": false, "64:ff9b::7f00:1": false, "::127.0.0.1": false, "fec0::1": false, "240.0.0.1": false, "198.18.0.1": false, "64:ff9b:1::a00:1": false, "64:ff9b::5db8:d822": true,
+		"168.63.129.16": false, "100.100.100.200": false, "fd20:ce::254": false, "2002:7f00:1::1": false, "2002:a9fe:a9fe::1": false, "2001:0:7f00:1::1": false, "100::1": false, "5f00::1": false,
+		"3fff::1": false, "2001:db8::1": false, "2001:2::1": false, "2001:20::1": false, "192.0.2.1": false, "198.51.100.1": false, "203.0.113.1": false, "192.88.99.1": false, "64:ff9b::a83f:8110": false,
 	} {
-		if got := public(netip.MustParseAddr(text)); got != want {
+		if got := (&addresses{}).may(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}
 	a := addresses{names: []string{"orders.internal"}, networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	if !a.may(netip.MustParseAddr("10.2.3.4")) || !a.may(netip.MustParseAddr("::ffff:10.2.3.4")) || a.may(netip.MustParseAddr("172.16.0.1")) {
 		t.Error("networks are not taken as they stand")
+	}
+	// A network that is allowed for its services does not bring the metadata of a cloud with it; its address alone does.
+	for allow, want := range map[string]bool{"100.64.0.0/10": false, "100.100.100.200/32": true, "0.0.0.0/0": false} {
+		if m := (addresses{networks: []netip.Prefix{netip.MustParsePrefix(allow)}}); m.may(netip.MustParseAddr("100.100.100.200")) != want {
+			t.Errorf("metadata by %s: want %v", allow, want)
+		}
 	}
 	if !a.named("Orders.Internal.") || a.named("x.orders.internal") {
 		t.Error("names are not taken as they stand")
@@ -156,6 +164,32 @@ func TestSecrets(t *testing.T) {
 				t.Errorf("%s: the error has the secret: %s", service, reply.Error)
 			}
 		}
+	}
+}
+
+// TestSecretAtTheCut: an error is cut, and an answer read, to a bound; a secret that the service repeats there is hidden all
+// the same, in an answer that is shortened by its white space as well.
+//
+// covers: P13
+func TestSecretAtTheCut(t *testing.T) {
+	const token = "zq81-kd93-mm42-tt77-bb06"
+	t.Setenv("BANK_TOKEN", token)
+	var body string
+	w := start(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, http.StatusUnprocessableEntity) }, "auth: {bearer: {env: BANK_TOKEN}}", plain)
+	for _, filling := range []string{"x", " "} {
+		for _, at := range []int{200, errorBodyMax} {
+			for _, piece := range []int{13, 18, 23} {
+				body = strings.Repeat(filling, at-piece) + token + " and more"
+				if reply := w.want(command(), 422, "it answers 422"); strings.Contains(reply.Error, token[:12]) {
+					t.Errorf("%d bytes before the cut at %d: %s", piece, at, reply.Error)
+				}
+			}
+		}
+	}
+	// A request that was sent before the secret changed is told of by the one that it had.
+	secret := &secret{text: token, last: "old-" + token[:12]}
+	if got := (&auth{secret: secret}).hide("no " + secret.last); got != "no xxxxx" {
+		t.Error(got)
 	}
 }
 

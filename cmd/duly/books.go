@@ -59,6 +59,8 @@ func (c *booksCmd) Run(ctx context.Context, std streams) error {
 		return misuse("effect, agent, reason and key go with --repair")
 	case c.Direct:
 		return c.direct(ctx, std)
+	case c.DatabaseURL != "" && c.Server == "" && c.Profile == "":
+		return misuse("database-url goes with --direct; else say which node by --server or --profile")
 	case c.Repair != "":
 		return c.repair(ctx, std)
 	case c.Now:

@@ -24,7 +24,7 @@ import (
 // TestServeWithCertificates: two nodes that show NATS a certificate serve HTTPS to who shows one, too. What an admin asks
 // by it is carried out under its name; a person who signs in at one node is known at the other, until they sign out.
 //
-// covers: OP16, OP17
+// covers: OP16, OP17, P10
 func TestServeWithCertificates(t *testing.T) {
 	for _, name := range []string{"NATS_URL", "NATS_CONTEXT", "NATS_CREDS", "DULY_TOKEN", "DULY_PROFILE"} {
 		t.Setenv(name, "")
@@ -62,7 +62,7 @@ func TestServeWithCertificates(t *testing.T) {
 		urls = append(urls, at)
 	}
 	// A person with a token has no certificate.
-	code, out, errs := command(t, "", "token", "create", "olga", "--role", "viewer", "--direct", "--reason", "test", "--database-url", database, "-o", "json")
+	code, out, errs := command(t, "", "token", "create", "olga", "--role", "viewer", "--reason", "test", "--database-url", database, "-o", "json")
 	var made struct{ Secret string }
 	if err := json.Unmarshal([]byte(out), &made); code != 0 || err != nil || made.Secret == "" {
 		t.Fatalf("token: exit %d, %v: %s%s", code, err, out, errs)
@@ -120,6 +120,11 @@ func TestServeWithCertificates(t *testing.T) {
 	}
 	if code, said := ask(person, "GET", urls[1]+"/v1/plans", ""); code != 200 {
 		t.Errorf("at the other node: %d %s", code, said)
+	}
+	for _, face := range []string{"/v1/audit", "/v1/audit?format=csv", "/console/audit", "/console/audit.csv", "/console/audit.ndjson"} {
+		if code, said := ask(person, "GET", urls[1]+face, ""); code != 200 || !strings.Contains(said, "channel.put") || strings.Contains(said, "127.0.0.1:1/") || strings.Contains(said, "address refused") {
+			t.Errorf("a viewer reads where a channel leads in %s: %d %s", face, code, said)
+		}
 	}
 	first, err := url.Parse(urls[0])
 	if err != nil {

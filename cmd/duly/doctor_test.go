@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/redact"
 )
 
 // TestDoctor: the command says what is wrong, why it matters and what mends it, by its exit status too; a mistake that is
@@ -50,7 +53,7 @@ func TestDoctor(t *testing.T) {
 
 // TestFirstToken: the first admin token is written into the database, and opens the API of a node that asks for one.
 //
-// covers: OP23, OP16
+// covers: OP23, OP16, P18
 func TestFirstToken(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("DULY_TOKEN", "")
@@ -59,11 +62,28 @@ func TestFirstToken(t *testing.T) {
 	if code, _, errs := command(t, "", "token", "list", "-s", url); code != exitForbidden {
 		t.Fatalf("without a token: exit %d %s", code, errs)
 	}
-	if code, _, errs := command(t, "", "token", "create", "root", "--direct", "--database-url", "postgres://127.0.0.1:1/x"); code != exitFailed || errs == "" {
+	if code, _, errs := command(t, "", "token", "create", "root", "--database-url", "postgres://127.0.0.1:1/x"); code != exitFailed || errs == "" {
 		t.Errorf("no database: exit %d %s", code, errs)
 	}
-	code, secret, errs := command(t, "", "token", "create", "root", "--role", "admin", "--direct", "--database-url", c.db, "--reason", "the first one")
-	if code != exitDone || !strings.HasPrefix(secret, "duly_") {
+	// What is named is where it goes, and is said; what names two installations goes to neither.
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && r.URL.Path != "/v1/tokens" {
+			t.Errorf("asked %s %s", r.Method, r.URL)
+		}
+		_, _ = w.Write([]byte(`{"token":{"id":"t1","name":"root","role":"admin"},"secret":"duly_x_y"}`))
+	}))
+	t.Cleanup(api.Close)
+	if code, _, errs := command(t, "", "token", "create", "root", "--database-url", c.db, "-s", api.URL); code != exitUse || !strings.Contains(errs, "database-url and server") {
+		t.Errorf("both are named: exit %d %s", code, errs)
+	}
+	if code, out, errs := command(t, "", "books", "--now", "--database-url", c.db); code != exitUse || !strings.Contains(errs, "database-url goes with --direct") {
+		t.Errorf("a database for what a node does: exit %d %s%s", code, out, errs)
+	}
+	if code, out, errs := command(t, "", "token", "create", "root", "-s", api.URL, "-o", "json"); code != exitDone || !strings.Contains(errs, "made at "+api.URL) {
+		t.Errorf("by the API: exit %d %s%s", code, out, errs)
+	}
+	code, secret, errs := command(t, "", "token", "create", "root", "--role", "admin", "--database-url", c.db, "--reason", "the first one")
+	if database, _, _ := strings.Cut(c.db, "?"); code != exitDone || !strings.HasPrefix(secret, "duly_") || !strings.Contains(errs, "made in the database "+redact.Text(database)) {
 		t.Fatalf("exit %d: %s%s", code, secret, errs)
 	}
 	t.Setenv("DULY_TOKEN", strings.TrimSpace(secret))

@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/redact"
 )
@@ -103,7 +105,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		kong.Bind(std),
 	)
 	if err != nil {
-		fmt.Fprintln(std.err, "duly:", redact.Error(err))
+		complain(std.err, err)
 		return exitUse
 	}
 	if completing(parser, std) {
@@ -114,7 +116,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintln(std.err, "duly:", redact.Error(err))
+		complain(std.err, err)
 		return exitUse
 	}
 	switch err := parsed.Run(); {
@@ -123,9 +125,18 @@ func run(ctx context.Context, args []string, std streams) int {
 	case errors.Is(err, errUnclean):
 		return exitFailed
 	default:
-		fmt.Fprintln(std.err, "duly:", redact.Error(err))
+		complain(std.err, err)
 		return exitOf(err)
 	}
+}
+
+// complain prints why a command failed. Words of others may be in it.
+func complain(w io.Writer, err error) {
+	lines := strings.Split(redact.Error(err).Error(), "\n")
+	for i := range lines {
+		lines[i] = show.Clean(lines[i])
+	}
+	fmt.Fprintln(w, "duly:", strings.Join(lines, "\n"))
 }
 
 // newLog makes the logger of a long-running command.

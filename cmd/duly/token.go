@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/redact"
 )
 
 type tokenCmd struct {
@@ -24,9 +26,8 @@ type tokenCreateCmd struct {
 	Role    string `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
 	Expires string `help:"When it ends: a time or a duration from now (default: never)."`
 
-	Direct      bool   `help:"Write it into the database and not through the API: for the first admin token, where no one may ask yet."`
-	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Database of --direct: postgres://…"`
-	Reason      string `help:"Of --direct: why; it is kept in the audit trail."`
+	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Write it into this database (postgres://…) and not through the API: for the first admin token, where no one may ask yet."`
+	Reason      string `help:"With --database-url: why; it is kept in the audit trail."`
 	server
 }
 
@@ -49,12 +50,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var data []byte
-	if c.Direct {
-		data, err = c.direct(ctx, expires)
-	} else {
-		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
-	}
+	data, where, err := c.make(ctx, expires)
 	if err != nil {
 		return err
 	}
@@ -62,24 +58,34 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &made); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
+	fmt.Fprintf(std.err, "token %s of %s, role %s, made %s; it is shown this once:\n", made.Token.ID, show.Clean(made.Token.Name), made.Token.Role, where)
 	if c.Output != show.Text {
 		return c.object(std, data, []string{"token.id", "token.name", "token.role", "secret"})
 	}
-	fmt.Fprintf(std.err, "token %s of %s, role %s; it is shown this once:\n", made.Token.ID, show.Clean(made.Token.Name), made.Token.Role)
 	_, err = fmt.Fprintln(std.out, made.Secret)
 	return err
 }
 
-// direct makes a token in the database.
-func (c *tokenCreateCmd) direct(ctx context.Context, expires time.Time) ([]byte, error) {
+// make makes a token where it is named, and says where that is.
+func (c *tokenCreateCmd) make(ctx context.Context, expires time.Time) (data []byte, where string, err error) {
 	if c.DatabaseURL == "" {
-		return nil, misuse("database-url: not given, and --direct needs it")
+		api, err := c.client()
+		if err != nil {
+			return nil, "", err
+		}
+		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
+		return data, "at " + redact.Text(api.Base), err
+	}
+	if c.Server != "" || c.Profile != "" {
+		return nil, "", misuse("database-url and server or profile: want one of them, which may be two installations")
 	}
 	token, secret, err := node.CreateToken(ctx, c.DatabaseURL, c.Name, operate.Role(c.Role), expires, c.Reason)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return json.Marshal(createdToken{Token: token, Secret: secret})
+	database, _, _ := strings.Cut(c.DatabaseURL, "?")
+	data, err = json.Marshal(createdToken{Token: token, Secret: secret})
+	return data, "in the database " + redact.Text(database), err
 }
 
 type tokenListCmd struct{ server }

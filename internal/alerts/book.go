@@ -18,6 +18,33 @@ import (
 // SecretPrefix + name of the channel is the document of a secret that is kept in the setting store. No face shows it.
 const SecretPrefix = "alerts/secrets/"
 
+// keptSecret is the document of a secret.
+type keptSecret struct {
+	Secret string `json:"secret"`
+	For    string `json:"for"` // the address that it was given for: it goes nowhere else
+}
+
+// errElsewhere says that a channel leads elsewhere than when its secret was given, perhaps by who may not know it.
+var errElsewhere = errors.New("its secret was given for another address: give it again")
+
+// address is where a channel's secret goes, and how.
+func (c *Channel) address() string {
+	return strings.Join([]string{c.Kind, c.URL, c.Server, c.Username}, " ")
+}
+
+// keptFor reads the stored secret of a channel. Error: errElsewhere, core.ErrNotFound, the store's.
+func keptFor(ctx context.Context, store operate.SettingStore, c *Channel) (string, error) {
+	document, err := store.Setting(ctx, SecretPrefix+c.Name)
+	if err != nil {
+		return "", err
+	}
+	var kept keptSecret
+	if json.Unmarshal(document, &kept) != nil || kept.For != c.address() {
+		return "", errElsewhere
+	}
+	return kept.Secret, nil
+}
+
 // Book is the channels as they are stored, for those who manage them.
 type Book struct {
 	Store  operate.SettingStore
@@ -73,7 +100,7 @@ func (b *Book) Get(ctx context.Context, name string) (Stored, error) {
 }
 
 // Put stores a channel in place of the one of that name, and its secret where one is given: nil keeps the one that is
-// stored if the channel says that there is one, and else forgets it. Delivery takes it up within seconds. Error:
+// stored if the channel says that there is one and its address is the same, and else forgets it. Delivery takes it up within seconds. Error:
 // *operate.Refusal.
 func (b *Book) Put(ctx context.Context, c Channel, secret *string) error {
 	before, err := b.Store.Settings(ctx, ChannelPrefix)
@@ -86,8 +113,10 @@ func (b *Book) Put(ctx context.Context, c Channel, secret *string) error {
 	if secret != nil {
 		c.SecretStored = true
 	} else if c.SecretStored {
-		if _, err := b.Store.Setting(ctx, SecretPrefix+c.Name); errors.Is(err, core.ErrNotFound) {
+		if _, err := keptFor(ctx, b.Store, &c); errors.Is(err, core.ErrNotFound) {
 			return refuse(http.StatusBadRequest, "secret_stored", "secret_stored is true, and no secret of channel %s is stored: give it as secret", c.Name)
+		} else if errors.Is(err, errElsewhere) {
+			return refuse(http.StatusBadRequest, "secret_stored", "channel %s: %v", c.Name, err)
 		} else if err != nil {
 			return fmt.Errorf("secret of channel %s: %w", c.Name, err)
 		}
@@ -103,7 +132,7 @@ func (b *Book) Put(ctx context.Context, c Channel, secret *string) error {
 		if err := c.checkSecret(*secret); err != nil {
 			return refuse(http.StatusBadRequest, "secret", "secret: %v", err)
 		}
-		kept, err := json.Marshal(*secret)
+		kept, err := json.Marshal(keptSecret{*secret, c.address()})
 		if err != nil {
 			return fmt.Errorf("secret of channel %s: not encoded", c.Name)
 		}
@@ -199,13 +228,12 @@ func (s *Sender) secret(ctx context.Context, c *Channel) (string, error) {
 		}
 		return secret, nil
 	}
-	document, err := s.cfg.Store.Setting(ctx, SecretPrefix+c.Name)
-	if errors.Is(err, core.ErrNotFound) {
+	secret, err := keptFor(ctx, s.cfg.Store, c)
+	switch {
+	case errors.Is(err, core.ErrNotFound):
 		return "", finalError{errors.New("its secret is not stored any more")}
-	}
-	var secret string
-	if err == nil && json.Unmarshal(document, &secret) != nil {
-		return "", finalError{errors.New("its stored secret cannot be read")}
+	case errors.Is(err, errElsewhere):
+		return "", finalError{err}
 	}
 	return secret, err
 }

@@ -268,6 +268,8 @@ func (c *Channel) secret(dir string) (string, error) {
 			return "", fmt.Errorf("secret_env %s is not set, or empty", c.SecretEnv)
 		}
 		return value, nil
+	case c.SecretFile != "" && dir == "":
+		return "", errors.New("secret_file: this node has no folder of secrets (--alerts-secrets-dir)")
 	case c.SecretFile != "":
 		root, err := os.OpenRoot(dir)
 		if err != nil {

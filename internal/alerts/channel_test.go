@@ -126,14 +126,17 @@ func TestSecretsStayInTheirFolder(t *testing.T) {
 
 // TestAddressesThatAreRefused: no channel leads to this machine, to its neighbours or to a metadata service, however the
 // address is written.
+//
+// covers: P19
 func TestAddressesThatAreRefused(t *testing.T) {
 	for _, address := range []string{"127.0.0.1", "127.8.8.8", "::1", "0.0.0.0", "::", "169.254.169.254", "fe80::1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1",
-		"64:ff9b::a9fe:a9fe", "224.0.0.1", "ff02::1", "255.255.255.255", "fd00:ec2::254", "0.1.2.3"} {
+		"64:ff9b::a9fe:a9fe", "224.0.0.1", "ff02::1", "255.255.255.255", "fd00:ec2::254", "0.1.2.3", "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd20:ce::254",
+		"2002:7f00:1::1", "2002:a9fe:a9fe::1", "2001:0:7f00:1::1", "2001:db8::1", "64:ff9b::a83f:8110", "::7f00:1", "::ffff:100.100.100.200", "240.0.0.1", "192.88.99.1"} {
 		if !refused(netip.MustParseAddr(address)) {
 			t.Errorf("%s is dialled", address)
 		}
 	}
-	for _, address := range []string{"10.0.0.1", "192.168.1.1", "93.184.216.34", "2001:db8::1", "fd00::1", "64:ff9b::a00:1"} {
+	for _, address := range []string{"10.0.0.1", "192.168.1.1", "93.184.216.34", "100.64.0.1", "2606:2800:220:1::1", "fd00::1", "64:ff9b::a00:1"} {
 		if refused(netip.MustParseAddr(address)) {
 			t.Errorf("%s is refused", address)
 		}

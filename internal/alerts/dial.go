@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"duly.dev/duly/internal/egress"
 )
 
 // Times of one try.
@@ -19,25 +21,11 @@ const (
 )
 
 // ErrLocal is wrapped by the error about a channel that leads to this machine or to what only its neighbours can reach.
-var ErrLocal = errors.New("address refused: alerts do not go to loopback, link-local or multicast addresses without --alerts-allow-local")
-
-// nat64 holds IPv4 addresses within IPv6.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+var ErrLocal = errors.New("address refused: alerts do not go to this machine, its neighbours, a cloud's metadata or special networks without --alerts-allow-local")
 
 // refused reports whether an address is one that no alert may go to: an operator who may configure a channel must not
 // reach services of this machine, nor the metadata service of its cloud.
-func refused(addr netip.Addr) bool {
-	addr = addr.Unmap().WithZone("")
-	if nat64.Contains(addr) {
-		b := addr.As16()
-		addr = netip.AddrFrom4([4]byte(b[12:]))
-	}
-	return addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified() || addr == awsMetadata6 || !addr.IsValid() ||
-		addr == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || addr.Is4() && addr.As4()[0] == 0
-}
-
-// awsMetadata6 is a metadata service at an address that is not link-local.
-var awsMetadata6 = netip.MustParseAddr("fd00:ec2::254")
+func refused(addr netip.Addr) bool { return !egress.Public(addr) && !egress.Private(addr) }
 
 // dialer makes connections. The check is of the address that is dialled, after the name was looked up: a name that means
 // another address a moment later does not get around it.

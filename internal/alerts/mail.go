@@ -18,14 +18,10 @@ import (
 var smtpPorts = map[string]string{"smtp": "587", "smtps": "465", "smtp+plain": "25"}
 
 // mail sends one alert by mail once. A server that refuses a recipient refuses the mail.
-func (s *Sender) mail(ctx context.Context, c *Channel, a *core.Alert) error {
+func (s *Sender) mail(ctx context.Context, c *Channel, secret string, a *core.Alert) error {
 	message, err := s.compose(c, a)
 	if err != nil {
 		return finalError{err}
-	}
-	secret, err := s.secret(ctx, c)
-	if err != nil {
-		return err
 	}
 	client, err := s.mailClient(c, secret)
 	if err != nil {

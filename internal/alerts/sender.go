@@ -24,9 +24,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultRetryFor   = 10 * time.Minute
-	DefaultSecretsDir = "/run/secrets"
-	DefaultLook       = 10 * time.Second
+	DefaultRetryFor = 10 * time.Minute
+	DefaultLook     = 10 * time.Second
 )
 
 const (
@@ -64,7 +63,7 @@ type Config struct {
 	Look      time.Duration                       // between two looks at the channels and the live nodes; default DefaultLook
 
 	AllowLocal bool           // alerts may go to loopback and link-local addresses
-	SecretsDir string         // default DefaultSecretsDir
+	SecretsDir string         // of the files that channels may name, and of nothing else; empty: they may name none
 	Roots      *x509.CertPool // of receivers; nil: the system's
 }
 
@@ -102,7 +101,6 @@ func New(cfg Config) (*Sender, error) {
 		return nil, errors.New("alerts: store, source and leads are required")
 	}
 	cfg.RetryFor = cmp.Or(cfg.RetryFor, DefaultRetryFor)
-	cfg.SecretsDir = cmp.Or(cfg.SecretsDir, DefaultSecretsDir)
 	cfg.Look = cmp.Or(cfg.Look, DefaultLook)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -161,20 +159,26 @@ func (s *Sender) Test(ctx context.Context, channel string) error {
 // try sends an alert through a channel once.
 func (s *Sender) try(ctx context.Context, c *Channel, a *core.Alert) error {
 	clean := cleaned(a)
-	if c.Kind == KindEmail {
-		return s.mail(ctx, c, &clean)
+	secret, err := s.secret(ctx, c)
+	if err != nil {
+		return err
 	}
-	return s.post(ctx, c, &clean)
+	if c.Kind == KindEmail {
+		err = s.mail(ctx, c, secret, &clean)
+	} else {
+		err = s.post(ctx, c, secret, &clean)
+	}
+	return redact.Of(strings.Fields(secret)...).Error(err) // a receiver may repeat it
 }
 
 // cleaned is an alert as it may leave: without secrets in its texts, and within its limits.
 func cleaned(a *core.Alert) core.Alert {
-	out := a.Short()
-	out.Text, out.Error = redact.Text(out.Text), redact.Text(out.Error)
+	out := *a
+	out.Text, out.Error, out.Attrs = redact.Text(a.Text), redact.Text(a.Error), slices.Clone(a.Attrs)
 	for i := range out.Attrs {
 		out.Attrs[i].Value = redact.Text(out.Attrs[i].Value)
 	}
-	return out
+	return out.Short() // a secret that is cut is not seen for one
 }
 
 // tried notes how a channel does.

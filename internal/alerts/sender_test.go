@@ -292,3 +292,28 @@ func TestNoSecretLeaves(t *testing.T) {
 		t.Errorf("%v, %+v", err, s.Channels())
 	}
 }
+
+// TestReceiverRepeatsTheSecret: what a receiver says of a refusal is shown to operators without the secret in it.
+//
+// covers: P13
+func TestReceiverRepeatsTheSecret(t *testing.T) {
+	const secret = "T0KEN-in-the-path"
+	r := newReceiver(t, func(_ int64, w http.ResponseWriter, _ *http.Request) {
+		conn, buffer, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = buffer.WriteString("HTTP/1.1 403 no " + secret + " here\r\nContent-Length: 0\r\n\r\n") // a client that is gone asks again
+		_ = buffer.Flush()
+	})
+	store := newSettings()
+	t.Setenv("DULY_ALERT_TEST", secret)
+	store.channel(t, "ops", map[string]any{"kind": "webhook", "url": r.URL + "/{secret}", "secret_env": "DULY_ALERT_TEST"})
+	s, _ := starts(t, Config{Store: store, Source: newStream()})
+	err := s.Test(t.Context(), "ops")
+	if err == nil || !strings.Contains(err.Error(), "403 no xxxxx here") || strings.Contains(s.Channels()[0].Error, secret) {
+		t.Errorf("%v, %+v", err, s.Channels())
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/egress"
 )
 
 // The headers of Standard Webhooks.
@@ -98,19 +99,10 @@ type laterError struct {
 // Unwrap gives the failure itself.
 func (e laterError) Unwrap() error { return e.error }
 
-// redirectsMax bounds how often a receiver may send a webhook elsewhere on its own host.
-const redirectsMax = 3
-
-var errRedirect = errors.New("the receiver redirects to another place: configure that address")
-
-// sameHost refuses a redirect to another host, or one that would lose the body.
+// sameHost refuses for good a redirect to another host, or one that would lose the body.
 func sameHost(next *http.Request, via []*http.Request) error {
-	first := via[0]
-	if next.URL.Host != first.URL.Host || next.URL.Scheme != first.URL.Scheme || next.Method != first.Method {
-		return finalError{errRedirect}
-	}
-	if len(via) > redirectsMax {
-		return finalError{fmt.Errorf("the receiver redirects more than %d times", redirectsMax)}
+	if err := egress.SameOrigin(next, via); err != nil {
+		return finalError{err}
 	}
 	return nil
 }
@@ -119,11 +111,7 @@ func sameHost(next *http.Request, via []*http.Request) error {
 const answerMax = 8 << 10
 
 // post sends one alert to a webhook once.
-func (s *Sender) post(ctx context.Context, c *Channel, a *core.Alert) error {
-	secret, err := s.secret(ctx, c)
-	if err != nil {
-		return err
-	}
+func (s *Sender) post(ctx context.Context, c *Channel, secret string, a *core.Alert) (err error) {
 	address, keys := c.URL, [][]byte(nil)
 	if strings.Contains(address, secretInURL) {
 		address = strings.ReplaceAll(address, secretInURL, url.PathEscape(secret))

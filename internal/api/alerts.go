@@ -19,7 +19,7 @@ type (
 		ChannelIn
 		Body struct {
 			alerts.Channel
-			Secret *string `json:"secret,omitempty" maxLength:"4096" writeOnly:"true" doc:"signing secrets of a webhook, one a line, or the password of mail: kept in the database, and shown nowhere. Absent: with secret_stored the one that is kept, without it none"`
+			Secret *string `json:"secret,omitempty" maxLength:"4096" writeOnly:"true" doc:"signing secrets of a webhook, one a line, or the password of mail: kept in the database, and shown nowhere. Absent: with secret_stored the one that is kept, if the address is the same, without it none"`
 		}
 	}
 	// channelJSON is a channel as it is stored, and how it does.

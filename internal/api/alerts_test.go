@@ -18,7 +18,7 @@ import (
 // TestAlertChannels: channels are made, tested, changed and forgotten over HTTP; their secrets are used and shown nowhere,
 // and the audit trail says who did what without them.
 //
-// covers: OP16
+// covers: OP16, P9
 func TestAlertChannels(t *testing.T) {
 	w, handler := world(t, nil)
 	if err := w.Deliver(); err != nil {
@@ -83,6 +83,17 @@ func TestAlertChannels(t *testing.T) {
 	status, got = http.StatusNoContent, nil
 	if test := ask(admin, "POST", path+"/ops/test", ""); test.Code != 200 || got.Header.Get("webhook-signature") == "" {
 		t.Errorf("the secret is lost by a change: %d %s", test.Code, test.Body)
+	}
+	// A secret goes to the address that it was given for, whoever changes the address, and however.
+	for _, elsewhere := range []string{`{"kind":"webhook","url":"` + receiver.URL + `/elsewhere","secret_stored":true}`, `{"kind":"webhook","url":"` + receiver.URL + `/{secret}","secret_stored":true}`,
+		`{"kind":"email","server":"smtps://mail","from":"a@b.c","to":["d@e.f"],"username":"u","secret_stored":true}`} {
+		put("ops", elsewhere, 400, "secret_stored", "was given for another address: give it again")
+		before := w.Documents[alerts.ChannelPrefix+"ops"]
+		w.Documents[alerts.ChannelPrefix+"ops"] = []byte(elsewhere)
+		if test := ask(admin, "POST", path+"/ops/test", ""); test.Code != 502 || !strings.Contains(test.Body.String(), "was given for another address") {
+			t.Errorf("%s: %d %s", elsewhere, test.Code, test.Body)
+		}
+		w.Documents[alerts.ChannelPrefix+"ops"] = before
 	}
 	put("ops", `{"kind":"webhook","url":"`+receiver.URL+`"}`, 204)
 	if _, kept := w.Documents[alerts.SecretPrefix+"ops"]; kept {

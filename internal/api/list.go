@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/base64"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/sheet"
 )
 
 // Bounds of an export.
@@ -179,11 +179,10 @@ func ndjson[T any](w io.Writer) func([]T) error {
 	}
 }
 
-// csvRows writes a line of names, then one for each row. A text that a spreadsheet would take for a formula begins with
-// an apostrophe.
+// csvRows writes a line of names, then one for each row.
 func csvRows[T any](w io.Writer) func([]T) error {
 	columns := columnsOf(reflect.TypeFor[T](), nil)
-	c := csv.NewWriter(w)
+	c := sheet.NewWriter(w)
 	named := false
 	line := make([]string, len(columns))
 	return func(rows []T) error {
@@ -205,8 +204,7 @@ func csvRows[T any](w io.Writer) func([]T) error {
 				return err
 			}
 		}
-		c.Flush()
-		return c.Error()
+		return c.Flush()
 	}
 }
 
@@ -251,11 +249,7 @@ func cell(v reflect.Value) string {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		text := v.String()
-		if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-			return "'" + text
-		}
-		return text
+		return v.String()
 	case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Bool, reflect.Float64:
 		return fmt.Sprint(v.Interface())
 	}

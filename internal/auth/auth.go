@@ -295,12 +295,21 @@ func Headers(next http.Handler) http.Handler {
 // Policy is the content security policy of every answer.
 const Policy = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// whom is how a person is named: an address that the provider has verified, or the provider's own id.
+// whom is how a person is named: an address that the provider has verified, or the provider's own id, which is marked
+// where it could be taken for an address.
 func whom(subject, email string, verified bool) string {
 	name := subject
+	if strings.Contains(name, "@") {
+		name = "id:" + name
+	}
 	if verified && email != "" {
 		name = email
 	}
+	return cleanName(name)
+}
+
+// cleanName is a name as the trail has it.
+func cleanName(name string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {
 			return -1

@@ -668,6 +668,47 @@ func TestOIDC(t *testing.T) {
 	}
 }
 
+// TestClaimsAsTheyCome: claims are read in the forms that providers write; what has another form counts for nothing, and
+// groups that are left out are told.
+//
+// covers: P16
+func TestClaimsAsTheyCome(t *testing.T) {
+	p := &provider{cfg: Provider{Claim: "groups", Groups: map[operate.Role][]string{operate.RoleOperator: {"ops"}}}}
+	const ops, mail = `"groups":["ops"]`, `"email":"a@example.org"`
+	for claims, want := range map[string]string{
+		`{` + mail + `,"email_verified":true,` + ops + `}`:              "a@example.org operator",
+		`{` + mail + `,"email_verified":"true",` + ops + `}`:            "a@example.org operator",
+		`{` + mail + `,"email_verified":"false",` + ops + `}`:           "s-1 operator",
+		`{` + mail + `,"email_verified":"yes",` + ops + `}`:             "s-1 operator",
+		`{` + mail + `,"email_verified":1,` + ops + `}`:                 "s-1 operator",
+		`{` + mail + `,"email_verified":null,` + ops + `}`:              "s-1 operator",
+		`{` + mail + `,` + ops + `}`:                                    "s-1 operator",
+		`{"email":["a@example.org"],"email_verified":true,` + ops + `}`: "s-1 operator",
+		`{"groups":"ops"}`:         "s-1 operator",
+		`{"groups":["x",7,"ops"]}`: "s-1 operator",
+		`{"groups":{"ops":true}}`:  "s-1 none of your groups",
+		`{"groups":[]}`:            "s-1 none of your groups",
+		`{}`:                       "s-1 the identity provider says nothing of your groups (claim groups)",
+		`{"_claim_names":{"groups":"src1"},"_claim_sources":{"src1":{"endpoint":"https://graph.example.org"}}}`: "s-1 the identity provider left your groups out",
+		`{"hasgroups":true}`:                  "s-1 the identity provider left your groups out",
+		`{"_claim_names":{"address":"src1"}}`: "s-1 the identity provider says nothing",
+		`{"_claim_names":"groups"}`:           "s-1 the identity provider says nothing",
+	} {
+		said := map[string]any{}
+		if err := json.Unmarshal([]byte(claims), &said); err != nil {
+			t.Fatal(err)
+		}
+		who := p.personOf("s-1", said)
+		if got := who.name + " " + string(who.role) + who.lacks; !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", claims, got, want)
+		}
+	}
+	// An id that a person chose at the provider is no address that was verified.
+	if who := p.personOf("admin@example.org", map[string]any{"email": "admin@example.org", "email_verified": "false"}); who.name != "id:admin@example.org" {
+		t.Errorf("named %s", who.name)
+	}
+}
+
 // TestOwnPath: no address leads a person who signs in to another server.
 //
 // covers: OP20

@@ -12,8 +12,8 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// Certificates say what holders of client certificates may, whom the TLS of the server has checked. An entry is a name (a
-// URI of the certificate, or else its common name), or O=… or OU=… of its subject.
+// Certificates say what holders of client certificates may, whom the TLS of the server has checked. An entry is a URI of
+// the certificate (with a colon), its common name where it has no URI (without one), or O=… or OU=… of its subject.
 type Certificates map[operate.Role][]string
 
 // errNoRole is of a certificate that no entry names. It says no more: the name is its holder's to know.
@@ -26,27 +26,44 @@ func (a *Auth) certified(r *http.Request) (operate.Actor, error) {
 		return operate.Actor{}, nil
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
-	name := certificateName(leaf)
-	known := []string{name}
-	for prefix, values := range map[string][]string{"O=": leaf.Subject.Organization, "OU=": leaf.Subject.OrganizationalUnit} {
-		for _, value := range values {
-			known = append(known, prefix+value)
-		}
+	name, ok := certificateName(leaf)
+	if !ok {
+		return operate.Actor{}, errNoRole
 	}
 	for _, role := range []operate.Role{operate.RoleAdmin, operate.RoleOperator, operate.RoleViewer, operate.RoleClient} {
-		if slices.ContainsFunc(a.cfg.Certificates[role], func(entry string) bool { return slices.Contains(known, entry) }) {
-			return operate.Actor{Name: whom(core.ShortText(name, nameBytesMax), "", false), Role: role, Via: "http"}, nil
+		if slices.ContainsFunc(a.cfg.Certificates[role], func(entry string) bool { return isAbout(entry, leaf, name) }) {
+			return operate.Actor{Name: cleanName(core.ShortText(name, nameBytesMax)), Role: role, Via: "http"}, nil
 		}
 	}
 	return operate.Actor{}, errNoRole
 }
 
-// certificateName is how the holder of a certificate is named.
-func certificateName(c *x509.Certificate) string {
-	if len(c.URIs) > 0 {
-		return c.URIs[0].String()
+// unitPrefix and organisationPrefix begin entries about the subject.
+const (
+	unitPrefix         = "OU="
+	organisationPrefix = "O="
+)
+
+// isAbout reports whether an entry is about a certificate of that name. The entry's form says of which field it is.
+func isAbout(entry string, c *x509.Certificate, name string) bool {
+	if unit, ok := strings.CutPrefix(entry, unitPrefix); ok {
+		return slices.Contains(c.Subject.OrganizationalUnit, unit)
 	}
-	return c.Subject.CommonName
+	if organisation, ok := strings.CutPrefix(entry, organisationPrefix); ok {
+		return slices.Contains(c.Subject.Organization, organisation)
+	}
+	return entry == name
+}
+
+// certificateName is how the holder of a certificate is named: its URI, or else its common name. false: it has the form of
+// another field, for which entries or readers of the trail would take it.
+func certificateName(c *x509.Certificate) (string, bool) {
+	if len(c.URIs) > 0 {
+		uri := c.URIs[0].String()
+		return uri, strings.Contains(uri, ":")
+	}
+	name := c.Subject.CommonName
+	return name, !strings.Contains(name, ":") && !strings.HasPrefix(name, organisationPrefix) && !strings.HasPrefix(name, unitPrefix)
 }
 
 // check refuses entries that could give a role to whom it was not meant for.

@@ -17,6 +17,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"duly.dev/duly/internal/egress"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -70,7 +71,7 @@ func (p *provider) get(ctx context.Context) (*oidc.Provider, *oauth2.Config, err
 	defer p.mu.Unlock()
 	if p.found == nil {
 		// The provider keeps the context for reading keys later.
-		found, err := oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), &http.Client{Timeout: providerMax}), p.cfg.Issuer)
+		found, err := oidc.NewProvider(asking(context.WithoutCancel(ctx)), p.cfg.Issuer)
 		if err != nil {
 			return nil, nil, fmt.Errorf("identity provider %s: %w", p.cfg.Issuer, err)
 		}
@@ -80,6 +81,11 @@ func (p *provider) get(ctx context.Context) (*oidc.Provider, *oauth2.Config, err
 		ClientID: p.cfg.ClientID, ClientSecret: p.cfg.Secret, Endpoint: p.found.Endpoint(), RedirectURL: p.callback,
 		Scopes: []string{oidc.ScopeOpenID, "email", "profile", "groups"},
 	}, nil
+}
+
+// asking has what is asked of a provider within a context leave by a client of ours.
+func asking(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, &http.Client{Timeout: providerMax, CheckRedirect: egress.SameOrigin})
 }
 
 // role is the highest that the groups of a claim have; empty: none.
@@ -136,58 +142,80 @@ func (a *Auth) back(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusBadRequest, "This answer belongs to another sign-in. Begin again.")
 		return
 	}
-	name, role, err := a.exchange(r, kept)
+	who, err := a.exchange(r, kept)
 	switch {
 	case err != nil:
 		a.cfg.Log.Warn("a person could not sign in", "from", from(r), "error", err)
 		a.page(w, r, http.StatusForbidden, "The identity provider did not confirm who you are. Begin again.")
 		return
-	case role == "":
-		a.cfg.Log.Info("a person without a role tried to sign in", "name", name, "from", from(r))
-		a.page(w, r, http.StatusForbidden, "You are "+name+", and none of your groups has a role here. Ask an admin of Duly.")
+	case who.role == "":
+		a.cfg.Log.Warn("a person without a role tried to sign in", "name", who.name, "from", from(r), "why", who.lacks)
+		a.page(w, r, http.StatusForbidden, "You are "+who.name+", and "+who.lacks+" Ask an admin of Duly.")
 		return
 	}
-	if err := a.begin(w, r, map[string]string{"name": name, "role": string(role)}); err != nil {
+	if err := a.begin(w, r, map[string]string{"name": who.name, "role": string(who.role)}); err != nil {
 		a.cfg.Log.Error("a session could not begin", "error", err)
 		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Begin again.")
 		return
 	}
-	a.cfg.Log.Info("signed in", "name", name, "role", role, "from", from(r))
+	a.cfg.Log.Info("signed in", "name", who.name, "role", who.role, "from", from(r))
 	http.Redirect(w, r, a.at(ownPath(kept.Get("next"))), http.StatusSeeOther)
 }
 
 // exchange asks the provider whom a code is of.
-func (a *Auth) exchange(r *http.Request, kept url.Values) (name string, role operate.Role, err error) {
+func (a *Auth) exchange(r *http.Request, kept url.Values) (who person, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), providerMax)
 	defer cancel()
 	if said := r.URL.Query().Get("error"); said != "" {
-		return "", "", fmt.Errorf("the provider says %.80q", said)
+		return who, fmt.Errorf("the provider says %.80q", said)
 	}
 	found, config, err := a.provider.get(ctx)
 	if err != nil {
-		return "", "", err
+		return who, err
 	}
-	tokens, err := config.Exchange(ctx, r.URL.Query().Get("code"), oauth2.VerifierOption(kept.Get("verifier")))
+	tokens, err := config.Exchange(asking(ctx), r.URL.Query().Get("code"), oauth2.VerifierOption(kept.Get("verifier")))
 	if err != nil {
-		return "", "", fmt.Errorf("exchange of the code: %w", err)
+		return who, fmt.Errorf("exchange of the code: %w", err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	id, err := found.Verifier(&oidc.Config{ClientID: a.provider.cfg.ClientID, Now: a.cfg.Now}).Verify(ctx, raw)
 	if err != nil {
-		return "", "", fmt.Errorf("id token: %w", err)
+		return who, fmt.Errorf("id token: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(kept.Get("nonce"))) != 1 {
-		return "", "", errors.New("id token: its nonce is another sign-in's")
-	}
-	var person struct {
-		Email    string `json:"email"`
-		Verified bool   `json:"email_verified"`
+		return who, errors.New("id token: its nonce is another sign-in's")
 	}
 	claims := map[string]any{}
-	if err := errors.Join(id.Claims(&person), id.Claims(&claims)); err != nil {
-		return "", "", fmt.Errorf("claims: %w", err)
+	if err := id.Claims(&claims); err != nil {
+		return who, fmt.Errorf("claims: %w", err)
 	}
-	return whom(id.Subject, person.Email, person.Verified), a.provider.role(claims[a.provider.cfg.Claim]), nil
+	return a.provider.personOf(id.Subject, claims), nil
+}
+
+// person is who signs in, and why without a role.
+type person struct {
+	name  string
+	role  operate.Role // empty: none
+	lacks string
+}
+
+// personOf reads what a provider says of a person. Only what has the meant form counts: true, or the text "true", has an
+// address verified. A provider that leaves the groups out because they are many says where they are instead.
+func (p *provider) personOf(subject string, claims map[string]any) person {
+	email, _ := claims["email"].(string)
+	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
+	groups, given := claims[p.cfg.Claim]
+	who := person{name: whom(subject, email, verified), role: p.role(groups), lacks: "none of your groups has a role here."}
+	elsewhere, _ := claims["_claim_names"].(map[string]any)
+	_, left := elsewhere[p.cfg.Claim]
+	switch {
+	case given:
+	case left || claims["hasgroups"] == true || claims["hasgroups"] == "true":
+		who.lacks = "the identity provider left your groups out, because there are too many: it has to name only those that count here, or roles in their place."
+	default:
+		who.lacks = "the identity provider says nothing of your groups (claim " + p.cfg.Claim + ")."
+	}
+	return who
 }
 
 // ownPath is an address of this server to lead to: what would lead elsewhere is the first page.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"os"
 	"reflect"
 	"slices"
@@ -53,7 +52,7 @@ type Config struct {
 	ScanInterval time.Duration `name:"scan-interval" env:"DULY_SCAN_INTERVAL" default:"1s" help:"How often the supervisor looks for what is overdue."`
 	Lease        time.Duration `name:"lease" env:"DULY_LEASE" default:"6s" help:"How long a silent node, or a silent leader, keeps its place; at least twice scan-interval."`
 	Drain        time.Duration `name:"drain" env:"DULY_DRAIN" default:"5s" help:"How long a stop waits for what is under way."`
-	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"Prefixes that a submitter's private status subject may have. _INBOX_ allows inboxes with a prefix of their own, as _INBOX_shop.…; without it name each: _INBOX_shop."`
+	ReplyTo      []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"Prefixes of the subjects that private statuses of submitters go to, and answers besides those in inboxes; each ends with a dot. _INBOX_ allows inboxes with a prefix of their own, as _INBOX_shop.…; without it name each: _INBOX_shop."`
 
 	RetainDetail time.Duration `name:"retain-detail" env:"DULY_RETAIN_DETAIL" default:"168h" help:"How long the input, results and journal of an ended task are kept; at most retain-row. 0: for ever, with retain-row 0."`
 	RetainRow    time.Duration `name:"retain-row" env:"DULY_RETAIN_ROW" default:"720h" help:"How long the id and the end of a task are kept, so that the same id is not done twice; at least retain-detail and stream-max-age. 0: for ever."`
@@ -128,13 +127,6 @@ type Logs struct {
 	LogLevel  string `name:"log-level" env:"DULY_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"debug, info, warn or error."`
 	// Level is the level as it is now; nil: it cannot be changed while the process runs.
 	Level *slog.LevelVar `kong:"-"`
-}
-
-// Watched is how a node is watched from outside.
-type Watched struct {
-	OTLPEndpoint     string `name:"otlp-endpoint" env:"DULY_OTLP_ENDPOINT" help:"Collector of traces, by OTLP over HTTP: http://host:4318. Tasks whose submitter's traceparent is sampled get spans. Empty: none."`
-	AlertsAllowLocal bool   `name:"alerts-allow-local" env:"DULY_ALERTS_ALLOW_LOCAL" help:"Let channels of alerts lead to loopback and link-local addresses."`
-	AlertsSecretsDir string `name:"alerts-secrets-dir" env:"DULY_ALERTS_SECRETS_DIR" default:"/run/secrets" help:"Folder with the secrets of channels of alerts, a file each."`
 }
 
 // Setting is one thing that can be configured.
@@ -306,8 +298,8 @@ func (c *Config) Validate() error {
 	if err := c.Fair.validate(); err != nil {
 		return err
 	}
-	if u, err := url.Parse(c.OTLPEndpoint); c.OTLPEndpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil) {
-		return errors.New("otlp-endpoint: want http://host:4318 or https://host, without user and password")
+	if err := c.Watched.validate(c); err != nil {
+		return err
 	}
 	if err := c.validateBooks(); err != nil {
 		return err
@@ -402,6 +394,9 @@ func (c *Config) validateStreams() error {
 		}
 		if strings.HasPrefix(p, "$") || strings.ContainsAny(p, "*> \t\r\n") {
 			return fmt.Errorf("reply-to-prefixes: no status subject can begin with %q: it is a prefix, without wildcards, and not the server's", p)
+		}
+		if !strings.HasPrefix(p, "_") && !strings.HasSuffix(p, ".") {
+			return fmt.Errorf("reply-to-prefixes: %q is also the begin of longer namespaces: end it with a dot", p)
 		}
 	}
 	return nil

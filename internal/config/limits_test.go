@@ -24,7 +24,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"ScanInterval":          {[]any{10 * time.Millisecond, 3 * time.Second}, []any{10*time.Millisecond - 1, 3*time.Second + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
 	"Lease":                 {[]any{2 * time.Second, time.Hour}, []any{time.Second - 1, time.Hour + 1, time.Duration(0), -time.Second, time.Duration(math.MaxInt64)}},
 	"Drain":                 {[]any{time.Duration(1), time.Hour}, []any{time.Duration(0), -time.Second, time.Hour + 1, time.Duration(math.MaxInt64)}},
-	"ReplyTo":               {[]any{[]string(nil), []string{"a"}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
+	"ReplyTo":               {[]any{[]string(nil), []string{"a."}, make64("a.")}, []any{[]string{""}, []string{"a", ""}, append(make64("a."), "b.")}},
 	"RetainDetail":          {[]any{time.Duration(0), time.Duration(1), time.Duration(math.MaxInt64)}, []any{time.Duration(-1), time.Duration(math.MinInt64)}},
 	"NATSCert":              {[]any{""}, []any{"c.pem"}}, // without NATSKey
 	"NATSKey":               {[]any{""}, []any{"k.pem"}},

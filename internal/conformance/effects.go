@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/internal/egress"
 	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/wire"
 )
@@ -54,7 +55,7 @@ func askHTTP(ctx context.Context, at url.URL, key string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	answer, err := http.DefaultClient.Do(req)
+	answer, err := (&http.Client{CheckRedirect: egress.SameOrigin}).Do(req)
 	if err != nil {
 		return 0, err
 	}

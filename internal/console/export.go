@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/sheet"
 )
 
 // exportPage is how many rows one read of an export takes.
@@ -23,7 +23,7 @@ type rows struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	out    *http.ResponseController
-	csv    *csv.Writer
+	csv    *sheet.Writer
 	json   *json.Encoder
 	header []string
 	begun  bool
@@ -34,7 +34,7 @@ func (c *console) newRows(w http.ResponseWriter, r *http.Request, name string, h
 	kind, ending := "application/x-ndjson", ".ndjson"
 	if strings.HasSuffix(r.URL.Path, ".csv") {
 		kind, ending = "text/csv; charset=utf-8", ".csv"
-		e.csv = csv.NewWriter(w)
+		e.csv = sheet.NewWriter(w)
 	} else {
 		e.json = json.NewEncoder(w)
 		e.json.SetEscapeHTML(false)
@@ -56,12 +56,6 @@ func (e *rows) row(value any, cells ...string) error {
 			return err
 		}
 	}
-	for i, cell := range cells {
-		// A spreadsheet would take it for a formula.
-		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-			cells[i] = "'" + cell
-		}
-	}
 	return e.csv.Write(cells)
 }
 
@@ -74,8 +68,7 @@ func (e *rows) flush() error {
 				return err
 			}
 		}
-		e.csv.Flush()
-		if err := e.csv.Error(); err != nil {
+		if err := e.csv.Flush(); err != nil {
 			return err
 		}
 	}

@@ -31,6 +31,7 @@ func (tree forest) breaches() []breach {
 			all = append(all, f.imports(dir.name, here)...)
 			all = append(all, f.wireNames()...)
 			all = append(all, f.validates(dir.name)...)
+			all = append(all, f.redirects(dir.name)...)
 		}
 	}
 	return all
@@ -57,6 +58,9 @@ func (f file) imports(name string, here place) []breach {
 		if err != nil {
 			found = append(found, f.breach(spec.Pos(), "unreadable import %s", spec.Path.Value))
 			continue
+		}
+		if path == "encoding/csv" && name != "internal/sheet" && !f.test {
+			found = append(found, f.breach(spec.Pos(), "CSV of its own, want sheet.NewWriter: cells may be formulas"))
 		}
 		if text := f.refusal(name, here, path); text != "" {
 			found = append(found, f.breach(spec.Pos(), "%s", text))
@@ -180,6 +184,49 @@ func (f file) validates(name string) []breach {
 		return true
 	})
 	return found
+}
+
+// redirects finds HTTP clients of the product that follow redirects to any host: with them go headers, certificates and
+// bodies that are for the host that was asked.
+func (f file) redirects(name string) []breach {
+	if f.test || within(name, "bench") || within(name, "examples") || within(name, "test") {
+		return nil
+	}
+	var found []breach
+	ast.Inspect(f.ast, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.CompositeLit:
+			checks := slices.ContainsFunc(node.Elts, func(e ast.Expr) bool {
+				pair, ok := e.(*ast.KeyValueExpr)
+				if !ok {
+					return false
+				}
+				key, ok := pair.Key.(*ast.Ident)
+				return ok && key.Name == "CheckRedirect"
+			})
+			if isOf(node.Type, "http", "Client") && !checks {
+				found = append(found, f.breach(node.Pos(), "an http.Client without CheckRedirect, want egress.SameOrigin"))
+			}
+		case *ast.SelectorExpr:
+			for _, usual := range []string{"DefaultClient", "Get", "Head", "Post", "PostForm"} {
+				if isOf(node, "http", usual) {
+					found = append(found, f.breach(node.Pos(), "http.%s follows redirects to any host, want a client with egress.SameOrigin", usual))
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// isOf reports whether an expression is that name of a package.
+func isOf(e ast.Expr, of, name string) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != name {
+		return false
+	}
+	base, ok := s.X.(*ast.Ident)
+	return ok && base.Name == of
 }
 
 // sleeps finds time.Sleep in a test, whatever name the package was imported by.

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson", "internal/plancheck"},
+		imports: []string{"cmd/duly/...", "internal/agentrole", "internal/sheet", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/egress", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson", "internal/plancheck"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -65,7 +65,7 @@ var packages = map[string]place{
 	".": {imports: []string{"agents", "internal/wire", "internal/natsbus", "internal/submit", "internal/core", "internal/pause", "internal/quickjson", "internal/seal"}, links: []string{"nats"}},
 
 	// Agents of HTTP services, by configuration: `duly serve`'s, and no part of other agents.
-	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson"}, links: []string{"nats", "limits"}},
+	"agents/httpagent": {imports: []string{".", "agents", "internal/core", "internal/expr", "internal/planfile", "internal/quickjson", "internal/redact", "internal/egress"}, links: []string{"nats", "limits"}},
 
 	// Submits in a user's transaction: the only one of a user's packages that a database driver comes with.
 	"dulytx": {imports: []string{"."}, links: []string{"sql"}},
@@ -83,7 +83,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{"internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "internal/egress", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -91,7 +91,7 @@ var packages = map[string]place{
 	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"internal/plancheck", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api": {imports: []string{"internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
 	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/submit", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
@@ -103,15 +103,15 @@ var packages = map[string]place{
 	// Actions on many tasks: previews, waves, rehearsals.
 	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
-	"internal/auth": {imports: []string{"internal/core", "internal/operate", "internal/pause"}},
+	"internal/auth": {imports: []string{"internal/core", "internal/egress", "internal/operate", "internal/pause"}},
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
+	"internal/console": {imports: []string{"internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
 	// Alerts to the outside: webhooks and mail.
-	"internal/alerts": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
+	"internal/alerts": {imports: []string{"internal/core", "internal/egress", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
-	"internal/telemetry": {imports: []string{"internal/core", "internal/operate"}, links: []string{"metrics", "spans"}},
+	"internal/telemetry": {imports: []string{"internal/core", "internal/egress", "internal/operate"}, links: []string{"metrics", "spans"}},
 	// Journal and services compared; the journal played again and proven.
 	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/wire"}},
 	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
@@ -147,7 +147,7 @@ var packages = map[string]place{
 	"internal/wire/wiretest": {},
 
 	// The rules of the protocol, played against an agent that runs.
-	"internal/conformance": {imports: []string{"internal/wire", "internal/core", "internal/pause", "internal/option", "internal/quickjson"}, links: []string{"nats"}},
+	"internal/conformance": {imports: []string{"internal/wire", "internal/egress", "internal/core", "internal/pause", "internal/option", "internal/quickjson"}, links: []string{"nats"}},
 
 	// Copies of an agent's commands for another one, compared.
 	"internal/shadow": {imports: []string{"internal/wire", "internal/core", "internal/decimal", "internal/option"}, links: []string{"nats"}},
@@ -169,7 +169,7 @@ var packages = map[string]place{
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
 	"internal/plancheck": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema"}},
-	"internal/planfile":  {imports: []string{"internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
+	"internal/planfile":  {imports: []string{"internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
@@ -199,6 +199,10 @@ var packages = map[string]place{
 
 	// What every process serves, whatever its roles.
 	"internal/health": {imports: []string{"internal/redact"}},
+	// CSV for spreadsheets and terminals.
+	"internal/sheet": {},
+	// Where requests may go, and what of them.
+	"internal/egress": {},
 	// Takes passwords out of what is logged or answered.
 	"internal/redact": {},
 	// What a node stands on; only internal/node decides with it.

@@ -177,7 +177,7 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	var decoder wire.CommandDecoder // the endpoint's messages come one after the other
 	return func(req micro.Request) {
 		r := &CommandRequest{service: s, reply: req.Reply()}
-		if !s.conn.names.MayAnswer(r.reply) {
+		if !s.conn.names.MayAnswer(r.reply, s.conn.replyTo) {
 			s.conn.log.Warn("command refused", "agent", agent, "reply", wire.Short(r.reply), "error", "not a subject of replies")
 			return
 		}

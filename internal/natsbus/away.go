@@ -15,12 +15,11 @@ import (
 func (c *Conn) ServeAway(say func() wire.AwayReport) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectAway(), "", func(msg *nats.Msg) {
 		data, err := wire.EncodeAway(say())
-		if err == nil {
-			err = msg.Respond(data)
-		}
 		if err != nil {
 			c.log.Debug("a question for agents that are away is not answered", "error", err)
+			return
 		}
+		c.answer(msg.Reply, func(b []byte) []byte { return append(b, data...) })
 	})
 }
 

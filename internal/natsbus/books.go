@@ -49,14 +49,14 @@ func (c *Conn) ServeBooks(ctx context.Context, agent string, find func(context.C
 		return nil, err
 	}
 	return c.subscribe(c.names.SubjectBooks(at), wire.GroupAgent, func(msg *nats.Msg) {
+		if !c.mayAnswer(msg.Reply) {
+			return
+		}
 		answer := &nats.Msg{Subject: msg.Reply, Header: nats.Header{}}
 		data, code, err := booksAnswer(ctx, msg.Data, find)
 		if answer.Data = data; err != nil {
 			answer.Header.Set(wire.HeaderError, wire.CutText(err.Error()))
 			answer.Header.Set(wire.HeaderErrorCode, code)
-		}
-		if msg.Reply == "" || c.names.CheckTarget(msg.Reply) != nil {
-			return // nothing was asked for that could be answered
 		}
 		if err := c.nc.PublishMsg(answer); err != nil {
 			c.log.Debug("books not answered", "agent", agent, "error", err)

@@ -63,6 +63,7 @@ type Options struct {
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
 	Namespace       string        // default DefaultNamespace
+	ReplyTo         []string      // prefixes of subjects that statuses, and answers besides those in inboxes, go to; nil: wire.DefaultReplyPrefixes
 	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
 	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
 	// works: these are not logged. It must not block. May be nil.
@@ -78,7 +79,8 @@ type Conn struct {
 	js       jetstream.JetStream
 	log      *slog.Logger
 	names    wire.Names
-	own      bool // Close closes nc too
+	replyTo  []string // prefixes; nil: wire.DefaultReplyPrefixes
+	own      bool     // Close closes nc too
 	closedCh chan struct{}
 	acks     *acks
 	packs    atomic.Int64 // not yet confirmed
@@ -130,7 +132,9 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	if c.nc, err = connect(ctx, url, opts, c.log); err != nil {
 		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
-	if err = c.begin(); err == nil {
+	if inbox := c.nc.NewInbox(); c.names.CheckAnswer(inbox, c.replyTo) != nil {
+		err = fmt.Errorf("inbox prefix: %q is no prefix of subjects that requests are answered at; want _INBOX_<name>, or one of reply-to-prefixes", c.Inbox())
+	} else if err = c.begin(); err == nil {
 		err = c.checkServer(ctx)
 	}
 	if err != nil {
@@ -152,7 +156,7 @@ func Wrap(nc *nats.Conn, log *slog.Logger, names wire.Names) (*Conn, error) {
 }
 
 func newConn(o Options) *Conn {
-	c := &Conn{log: o.Logger, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
+	c := &Conn{log: o.Logger, replyTo: o.ReplyTo, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
 		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, buckets: map[string]jetstream.KeyValue{}, served: map[string]*Service{},
 		tries: tries{failed: map[string]map[any]error{}, report: o.Report}}
 	if c.log == nil {

@@ -69,8 +69,8 @@ type probeService struct {
 
 // take begins one probe, or refuses it.
 func (s *probeService) take(msg *nats.Msg) {
-	if msg.Reply == "" || s.conn.names.CheckTarget(msg.Reply) != nil {
-		return // nothing was asked for that could be answered
+	if !s.conn.mayAnswer(msg.Reply) {
+		return
 	}
 	cmd, err := wire.DecodeCommand(msg.Data)
 	if err != nil {

@@ -145,7 +145,7 @@ func (c *Conn) PublishRefusals(ctx context.Context, refused []core.Status) error
 // Notify publishes a status to a submitter's private subject, once and without storing it.
 // Without a subject nothing is sent.
 func (c *Conn) Notify(replyTo string, status core.Status) {
-	if replyTo == "" || c.names.CheckTarget(replyTo) != nil {
+	if replyTo == "" || c.names.CheckReplyTo(replyTo, c.replyTo) != nil {
 		return
 	}
 	c.publishStatus(replyTo, &status)

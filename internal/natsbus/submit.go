@@ -57,15 +57,23 @@ func (r *SubmitRequest) Reject(code, errCode int, description string, retry time
 	})
 }
 
-// answer sends an answer, if there is a reply subject. If it cannot be sent, the request
-// times out at its sender, which asks again. It does not go to subjects where Duly may
-// publish and the sender of the request may not: see wire.Names.CheckTarget.
-func (c *Conn) answer(reply string, encode func([]byte) []byte) {
+// mayAnswer reports whether a request is answered where it asks for it. Else its sender waits in vain: Duly may publish
+// where the sender may not, so no request leads it out of inboxes and what is configured.
+func (c *Conn) mayAnswer(reply string) bool {
 	if reply == "" {
-		return
+		return false
 	}
-	if err := c.names.CheckTarget(reply); err != nil {
+	err := c.names.CheckAnswer(reply, c.replyTo)
+	if err != nil {
 		c.log.Debug("answer withheld", "error", err)
+	}
+	return err == nil
+}
+
+// answer sends an answer, if mayAnswer allows it. If it cannot be sent, the request
+// times out at its sender, which asks again.
+func (c *Conn) answer(reply string, encode func([]byte) []byte) {
+	if !c.mayAnswer(reply) {
 		return
 	}
 	b := buffer()

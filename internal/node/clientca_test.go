@@ -102,7 +102,7 @@ func save(t *testing.T, c tls.Certificate, certFile, keyFile string) {
 // certificate of another authority ends the handshake, one without a role is refused, and none is no hindrance. Another
 // authority in the file counts from then on, and a broken file changes nothing.
 //
-// covers: OP17
+// covers: OP17, P12
 func TestClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	caFile, certFile, keyFile := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -179,7 +179,13 @@ func TestClientCertificates(t *testing.T) {
 		{"a URI without a role", []tls.Certificate{first.sign(pkix.Name{CommonName: "ada"}, "spiffe://shop/other")}, "403"},
 		{"an organisation", []tls.Certificate{first.sign(pkix.Name{CommonName: "x", Organization: []string{"shop"}}, "")}, "x viewer"},
 		{"the highest of two", []tls.Certificate{first.sign(pkix.Name{CommonName: "vera", OrganizationalUnit: []string{"night"}}, "")}, "vera operator"},
-		{"a name that looks like an organisation", []tls.Certificate{named(first, "shop")}, "403"},
+		{"an organisation's value as the name", []tls.Certificate{named(first, "shop")}, "403"},
+		{"a name with the prefix of an organisation", []tls.Certificate{named(first, "O=shop")}, "403"},
+		{"a name with the prefix of a unit", []tls.Certificate{named(first, "OU=night")}, "403"},
+		{"a name that is another's URI", []tls.Certificate{named(first, "spiffe://shop/orders")}, "403"},
+		{"a name that is another's URI, in an organisation", []tls.Certificate{first.sign(pkix.Name{CommonName: "spiffe://shop/orders", Organization: []string{"shop"}}, "")}, "403"},
+		{"an organisation with the prefix of a unit", []tls.Certificate{first.sign(pkix.Name{CommonName: "x", Organization: []string{"OU=night"}}, "")}, "403"},
+		{"a URI that looks like a name", []tls.Certificate{first.sign(pkix.Name{CommonName: "x"}, "ada")}, "403"},
 	} {
 		if got := ask(x.cert...); got != x.want {
 			t.Errorf("%s: %q, want %q", x.name, got, x.want)

@@ -22,6 +22,7 @@ import (
 
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/disk"
+	"duly.dev/duly/internal/egress"
 	"duly.dev/duly/internal/health"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
@@ -543,7 +544,7 @@ func (e *examiner) get(ctx context.Context, address string, own bool) ([]byte, e
 		// Nothing secret is sent, and the certificate of a node is not for 127.0.0.1.
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
 	}
-	resp, err := (&http.Client{Transport: transport}).Do(req)
+	resp, err := (&http.Client{Transport: transport, CheckRedirect: egress.SameOrigin}).Do(req)
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		err = failed.Err
 	}

@@ -177,7 +177,7 @@ func (n *Node) open(ctx context.Context) error {
 	n.forecasts = newForecasts(n)
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	links := n.cfg.NATS(n.cfg.NodeName, n.cfg.Namespace, n.log)
-	links.Report = n.report
+	links.Report, links.ReplyTo = n.report, n.cfg.ReplyTo
 	if n.conn, err = natsbus.Dial(ctx, links); err != nil {
 		return n.withLacking(ctx, err)
 	}

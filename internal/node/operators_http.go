@@ -80,7 +80,9 @@ func (n *Node) ports() api.Ports {
 	if reader, ok := store.(operate.Reader); ok {
 		p.Reader = causeReader{reader, newCauses(store, n.now)}
 	}
-	p.Trail, _ = store.(operate.Trail)
+	if trail, ok := store.(operate.Trail); ok {
+		p.Trail = operate.Discreet{Trail: trail}
+	}
 	p.OperationStore, _ = store.(operate.OperationStore)
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)

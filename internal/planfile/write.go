@@ -2,6 +2,7 @@ package planfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/sheet"
 )
 
 // Write is a plan as a file, YAML: what has its default is left out, so that Read gives a plan of the same meaning.
@@ -92,7 +94,9 @@ func members(form reflect.Value) (yaml.MapSlice, error) {
 			value = *v
 		case json.RawMessage:
 			var err error
-			if value, err = ordered(v); err != nil {
+			if value, err = ordered(v); errors.Is(err, errName) {
+				value = verbatim(sheet.JSON(v))
+			} else if err != nil {
 				return nil, err
 			}
 		case []planform.Step:
@@ -105,6 +109,8 @@ func members(form reflect.Value) (yaml.MapSlice, error) {
 				steps[j] = step
 			}
 			value = steps
+		case string:
+			value = quoted(v)
 		default:
 			value = v
 		}

@@ -3,15 +3,22 @@ package planfile
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+
+	"duly.dev/duly/internal/sheet"
 )
 
 // YAML is JSON as YAML, members in their order, numbers with all their digits.
 func YAML(data []byte) ([]byte, error) {
 	v, err := ordered(data)
+	if errors.Is(err, errName) {
+		return sheet.JSON(data), nil // which is YAML as well
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +42,24 @@ type verbatim string
 // MarshalYAML implements yaml.BytesMarshaler.
 func (v verbatim) MarshalYAML() ([]byte, error) { return []byte(v), nil }
 
+// errName says that a member's name has characters that a terminal acts by: goccy quotes no name.
+var errName = errors.New("a name has control characters")
+
+// quoted is a text as goccy writes it, or quoted: one that a reader would take for a number, and one with characters that a
+// terminal acts by, which goccy writes as they are.
+func quoted(t string) any {
+	switch {
+	case strings.ContainsFunc(t, acts):
+		return verbatim(strconv.QuoteToASCII(t))
+	case isNumber(t):
+		return verbatim(strconv.Quote(t))
+	}
+	return t
+}
+
+// acts reports whether a terminal acts by a character, ends of lines and tabs aside.
+func acts(r rune) bool { return r != '\n' && r != '\t' && sheet.Moves(r) }
+
 // isNumber reports whether text is a number as JSON writes it.
 func isNumber(text string) bool {
 	return text != "" && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') && json.Valid([]byte(text))
@@ -56,16 +81,17 @@ func nextOf(d *json.Decoder) (any, error) {
 	case json.Number:
 		return verbatim(t), nil
 	case string:
-		if isNumber(t) { // text, which a reader would take for a number
-			return verbatim(strconv.Quote(t)), nil
-		}
+		return quoted(t), nil
 	case json.Delim:
 		list, object := []any{}, yaml.MapSlice{}
 		for d.More() {
-			var name any
+			var name any // a text
 			if t == '{' {
 				if name, err = d.Token(); err != nil {
 					return nil, err
+				}
+				if t, ok := name.(string); ok && strings.ContainsFunc(t, acts) {
+					return nil, errName
 				}
 			}
 			v, err := nextOf(d)

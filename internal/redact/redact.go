@@ -21,6 +21,8 @@ var (
 	escaped = regexp.MustCompile(`(?i)((?:password|passwd|pwd|pass|token|secret|seed|jwt)\\+"\s*:\s*\\+")((?:[^"\\]|\\[^"])*)`)
 	// bare is user:password@ without a scheme before it; the password goes on to the last @.
 	bare = regexp.MustCompile("(^|[\\s,\"'`=(])([^\\s,\"'`=:/@(]+):([^\\s\"'`]*)@")
+	// cutUserinfo is user:password at the end of a text that was cut before the @: no port has other than digits.
+	cutUserinfo = regexp.MustCompile(`^([^/?#:@\[\]]+:)[^/?#:@,]*[^/?#:@,0-9][^/?#:@,]*$`)
 	// seed is the private half of an nkey, token a signed token (JWT).
 	seed  = regexp.MustCompile(`\bS[OAUNCX][A-Z2-7]{50,}\b`)
 	token = regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]+`)
@@ -65,6 +67,8 @@ func urls(s string) string {
 		if last := strings.LastIndexByte(url, '@'); last >= 0 {
 			b.WriteString(userinfo(strings.ToLower(scheme), url[:last]))
 			url = url[last:]
+		} else if cut := cutUserinfo.FindStringSubmatch(url); cut != nil && len(s) == 0 {
+			url = cut[1] + hidden
 		}
 		b.WriteString(url)
 	}

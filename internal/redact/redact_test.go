@@ -131,3 +131,33 @@ func TestKnownSecretsAreHidden(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Who cuts a text before it is cleaned leaves the begin of a secret, and a service repeats one shortened: a piece of half
+// the secret is hidden as well.
+//
+// covers: P13
+func TestPiecesOfSecretsAreHidden(t *testing.T) {
+	const secret = "zq81-kd93-mm42-tt77-bb06"
+	s := SecretsOf("postgres://app:" + secret + "@db/duly")
+	for cut := 12; cut <= len(secret); cut++ {
+		for _, piece := range []string{secret[:cut], secret[len(secret)-cut:]} {
+			if got := s.Text("it says: " + piece); got != "it says: xxxxx" {
+				t.Errorf("%s: %s", piece, got)
+			}
+		}
+	}
+	if got := s.Text("m42-tt7 is a piece that tells little"); !strings.HasPrefix(got, "m42-tt7 ") {
+		t.Error(got)
+	}
+	// Nothing is known of this one, but its user is followed by what is no port.
+	for in, want := range map[string]string{"connect to postgres://app:s3cr": "connect to postgres://app:xxxxx", "nats://[::1]:42": "nats://[::1]:42", "nats://n1:4222": "nats://n1:4222",
+		"http://h/a:b": "http://h/a:b", `"nats://n1:4222": no`: `"nats://n1:4222": no`} {
+		if got := Text(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+	// A quote or a backslash is written otherwise within JSON.
+	if got := Of(`a"b\c`).Text(`{"said":"a\"b\\c"}`); strings.Contains(got, "c") && !strings.Contains(got, "xxxxx") {
+		t.Error(got)
+	}
+}

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -13,9 +14,11 @@ import (
 // password. The zero value knows none, and hides what looks like a secret.
 type Secrets struct{ known []string }
 
-// secretLeast is the length of a secret that is looked for by itself: a shorter one would
-// take words apart in every line.
-const secretLeast = 6
+// Bounds of what is looked for by itself: shorter ones would take words apart in every line.
+const (
+	secretLeast = 6  // bytes of a secret
+	pieceMost   = 12 // bytes of a piece that is always hidden; of a shorter secret, half of it
+)
 
 // option is a password among the settings of a database URL, or of one without a scheme.
 var option = regexp.MustCompile(`(?i)(?:^|[\s?&])(?:ssl)?password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)`)
@@ -40,30 +43,69 @@ func SecretsOf(addresses ...string) Secrets {
 			s.add(password)
 		}
 	}
-	// The longest first: one may hold another.
-	slices.SortFunc(s.known, func(a, b string) int { return len(b) - len(a) })
+	s.sort()
 	return s
 }
 
+// Of are secrets that are hidden whatever their length.
+func Of(secrets ...string) Secrets {
+	var s Secrets
+	for _, secret := range secrets {
+		s.addFrom(1, secret)
+	}
+	s.sort()
+	return s
+}
+
+// sort has the longest first: one may hold another.
+func (s *Secrets) sort() { slices.SortFunc(s.known, func(a, b string) int { return len(b) - len(a) }) }
+
 // add takes a secret in the forms in which it may stand.
-func (s *Secrets) add(secret string) {
+func (s *Secrets) add(secret string) { s.addFrom(secretLeast, secret) }
+
+func (s *Secrets) addFrom(least int, secret string) {
 	forms := []string{secret, url.QueryEscape(secret), url.PathEscape(secret)}
+	if quoted, err := json.Marshal(secret); err == nil {
+		forms = append(forms, string(quoted[1:len(quoted)-1]))
+	}
 	if plain, err := url.QueryUnescape(secret); err == nil {
 		forms = append(forms, plain)
 	}
 	for _, form := range forms {
-		if len(form) >= secretLeast && !slices.Contains(s.known, form) {
+		if len(form) >= least && !slices.Contains(s.known, form) {
 			s.known = append(s.known, form)
 		}
 	}
 }
 
-// Text returns a text without the secrets in it.
+// Text returns a text without the secrets in it, nor pieces of them: who cut the text before
+// has left one at its end.
 func (s Secrets) Text(in string) string {
 	for _, secret := range s.known {
 		in = strings.ReplaceAll(in, secret, hidden)
 	}
+	for _, secret := range s.known {
+		if piece := min(pieceMost, (len(secret)+1)/2); piece >= secretLeast {
+			in = withoutPieces(in, secret, piece)
+		}
+	}
 	return text(in)
+}
+
+// withoutPieces hides what a text has in common with a secret for so many bytes or more.
+func withoutPieces(in, secret string, least int) string {
+	for at := 0; at+least <= len(in); at++ {
+		end := at + least
+		if !strings.Contains(secret, in[at:end]) {
+			continue
+		}
+		for end < len(in) && strings.Contains(secret, in[at:end+1]) {
+			end++
+		}
+		in = in[:at] + hidden + in[end:]
+		at += len(hidden) - 1
+	}
+	return in
 }
 
 // Error returns err with a text that has no secrets; errors.Is and errors.As see through

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/egress"
 )
 
 // Bounds of an export.
@@ -45,7 +46,7 @@ func OTLP(ctx context.Context, endpoint string) (Exporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := otlptrace.New(ctx, &otlpClient{to: u.String(), headers: headers, http: &http.Client{Timeout: exportMax, Transport: http.DefaultTransport.(*http.Transport).Clone()}})
+	e, err := otlptrace.New(ctx, &otlpClient{to: u.String(), headers: headers, http: &http.Client{Timeout: exportMax, CheckRedirect: egress.SameOrigin, Transport: http.DefaultTransport.(*http.Transport).Clone()}})
 	if err != nil {
 		return nil, fmt.Errorf("otlp-endpoint: %w", err)
 	}

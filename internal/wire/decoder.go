@@ -85,7 +85,7 @@ func (d TaskDecoder) checkPacked(partition int, s *core.Submission) (code int, e
 		return CodeBadRequest, err
 	}
 	if s.ReplyTo != "" {
-		if err := d.Names.CheckTarget(s.ReplyTo); err != nil {
+		if err := d.Names.checkTarget(s.ReplyTo); err != nil {
 			return CodeBadRequest, err
 		}
 	}

@@ -65,8 +65,8 @@ func CheckReplyTo(subject string, prefixes []string) error {
 	return Names{}.CheckReplyTo(subject, prefixes)
 }
 
-func safeSubject(subject string) error { return Names{}.CheckTarget(subject) }
-func mayAnswer(reply string) bool      { return Names{}.MayAnswer(reply) }
+func safeSubject(subject string) error { return Names{}.checkTarget(subject) }
+func mayAnswer(reply string) bool      { return Names{}.MayAnswer(reply, nil) }
 
 func readAsk(subject string, data []byte) (core.Control, error) {
 	return Names{}.DecodeAsk(subject, data)

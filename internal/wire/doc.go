@@ -46,7 +46,7 @@
 //	AppendStatus, AppendEnding, AppendEvents                   statuses and endings
 //	AppendAccepted, AppendRefused                              answers to clients
 //	AppendWish, DecodeWish                                     where operators want partitions
-//	Names.CheckReplyTo, CheckTarget                            subjects that a request may name
+//	Names.CheckReplyTo, CheckAnswer                            subjects that a request may name
 //
 // # Rules of the encodings
 //

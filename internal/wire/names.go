@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,6 +54,9 @@ func NewNames(namespace string) (Names, error) {
 		if !letter && (c < '0' || c > '9') && c != '-' && c != '_' {
 			return Names{}, fmt.Errorf("namespace: %q: character %d is %q, want a-z, 0-9, - or _", namespace, i+1, c)
 		}
+	}
+	if slices.Contains(DefaultReplyPrefixes, namespace+".") {
+		return Names{}, fmt.Errorf("namespace: requests to another installation could lead it to subjects of %q", namespace)
 	}
 	return Names{newNameSet(namespace)}, nil
 }

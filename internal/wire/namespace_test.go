@@ -120,7 +120,9 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 			return err == nil && kind == core.EventCancel
 		},
 		"batch": func(x Names) bool { return n.IsBatchReply(x.BatchReplyPrefix("x")+"a.1", "a") },
-		"agent": func(x Names) bool { return n.MayAnswer(x.ReplySubject(3, 17, 5)) && !x.MayAnswer(x.ControlSubject(3)) },
+		"agent": func(x Names) bool {
+			return n.MayAnswer(x.ReplySubject(3, 17, 5), nil) && !x.MayAnswer(x.ControlSubject(3), nil)
+		},
 		"task stream": func(x Names) bool {
 			d, err := TaskDecoder{Names: n}.Decode(x.PackSubject(3), nil, AppendPack(nil, goldenPack), at)
 			return err == nil && len(d.Submissions) == len(goldenPack)
@@ -132,8 +134,7 @@ func TestNamespaceReadsItsOwn(t *testing.T) {
 			t.Errorf("%s: its own is refused", what)
 		}
 		for _, other := range []string{"duly", "prod2", "prod-2", "pro", "eprod"} {
-			// An agent answers where its caller waits, unless that is Duly's own.
-			if x := named(t, other); what != "agent" && what != "reserved" && read(x) {
+			if x := named(t, other); what != "reserved" && read(x) {
 				t.Errorf("%s: that of %s is taken", what, other)
 			}
 		}

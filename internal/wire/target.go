@@ -17,14 +17,19 @@ const ReplyToBytesMax = 256
 // prefix of their own (_INBOX_client.…), and subjects set aside for it.
 var DefaultReplyPrefixes = []string{"_INBOX.", "_INBOX_", "status."}
 
-// ErrReplyTo is wrapped by every error of Names.CheckReplyTo and Names.CheckTarget.
+// inboxes are where a request is answered, whatever is configured: NATS inboxes, and what a server puts in their place
+// for a requester in another account or cluster, which no client can name.
+var inboxes = []string{"_INBOX.", "_INBOX_", "_R_.", "_GR_."}
+
+// ErrReplyTo is wrapped by every error of Names.CheckReplyTo and Names.CheckAnswer.
 var ErrReplyTo = errors.New("reply subject refused")
 
 // CheckReplyTo accepts a submitter's private status subject. prefixes are what
-// it may begin with; nil is DefaultReplyPrefixes. What CheckTarget refuses is refused
-// whatever the prefixes say. Errors wrap ErrReplyTo.
+// it may begin with; nil is DefaultReplyPrefixes. Duly's own subjects, those of the server
+// and wildcards are refused whatever the prefixes say: Duly publishes with its own
+// permissions. Errors wrap ErrReplyTo.
 func (n Names) CheckReplyTo(subject string, prefixes []string) error {
-	if err := n.CheckTarget(subject); err != nil {
+	if err := n.checkTarget(subject); err != nil {
 		return err
 	}
 	if prefixes == nil {
@@ -38,10 +43,16 @@ func (n Names) CheckReplyTo(subject string, prefixes []string) error {
 	return fmt.Errorf("%w: %q begins with none of %q", ErrReplyTo, subject, prefixes)
 }
 
-// CheckTarget accepts a subject that a request has named and that Duly may publish to.
-// Duly publishes with its own permissions, so its own subjects, those of the server and
-// wildcards are refused. Errors wrap ErrReplyTo.
-func (n Names) CheckTarget(subject string) error {
+// CheckAnswer accepts the reply subject of a request: an inbox, or what CheckReplyTo accepts.
+func (n Names) CheckAnswer(reply string, prefixes []string) error {
+	if n.CheckReplyTo(reply, inboxes) == nil {
+		return nil
+	}
+	return n.CheckReplyTo(reply, prefixes)
+}
+
+// checkTarget accepts what is a subject, and neither Duly's own nor the server's.
+func (n Names) checkTarget(subject string) error {
 	if len(subject) > ReplyToBytesMax {
 		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", ErrReplyTo, core.CutText(subject, 64), len(subject), ReplyToBytesMax)
 	}
@@ -63,9 +74,9 @@ func (n Names) CheckTarget(subject string) error {
 }
 
 // MayAnswer reports whether an agent answers a command there: on a subject of replies, or
-// where a caller that is no scheduler waits, outside the subjects that CheckTarget refuses.
-// Without a reply subject there is nothing to refuse.
-func (n Names) MayAnswer(reply string) bool {
+// where a caller that is no scheduler waits, by CheckAnswer. Without a reply subject there
+// is nothing to refuse.
+func (n Names) MayAnswer(reply string, prefixes []string) bool {
 	_, _, _, err := n.ParseReply(reply)
-	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || n.CheckTarget(reply) == nil
+	return reply == "" || err == nil && !strings.ContainsAny(reply, "*> \t\r\n") || n.CheckAnswer(reply, prefixes) == nil
 }

@@ -26,7 +26,7 @@ const (
 // TestSystemd: the unit names settings that there are, waits longer for a stop than a node does, and what reads
 // credentials reads those that are loaded.
 //
-// covers: D8
+// covers: D8, P4, P23
 func TestSystemd(t *testing.T) {
 	code := fromCode()
 	for _, problem := range checkUnit(root, code) {
@@ -37,7 +37,9 @@ func TestSystemd(t *testing.T) {
 		{"unknown setting in the unit", unitFile, "NATS_CREDS=", "NATS_CRED=", "no setting NATS_CRED"},
 		{"killed in its drain", unitFile, "TimeoutStopSec=30", "TimeoutStopSec=5", "TimeoutStopSec is 5s"},
 		{"credential not loaded", unitFile, "LoadCredential=pgpass:", "LoadCredential=passwords:", "pgpass, which is not loaded"},
+		{"alerts read all credentials", unitFile, "DULY_ALERTS_SECRETS_DIR=%S/duly/alerts", "DULY_ALERTS_SECRETS_DIR=%d", "the folder of all credentials"},
 		{"no word of being ready", unitFile, "Type=notify", "Type=simple", "Type is"},
+		{"all the memory", unitFile, "MemoryMax=75%\n", "", "MemoryMax is"},
 		{"root", unitFile, "DynamicUser=yes\n", "", "DynamicUser is"},
 		{"another program", unitFile, "duly serve", "duly server", "ExecStart is"},
 		{"hasty watchdog", unitFile, "WatchdogSec=30", "WatchdogSec=2", "WatchdogSec is 2s"},
@@ -102,11 +104,14 @@ func checkUnit(dir string, code contract) (problems []string) {
 		if !slices.Contains(code.envs, name) && name != "PGPASSFILE" { // the driver's own
 			problem("there is no setting %s", name)
 		}
+		if name == "DULY_ALERTS_SECRETS_DIR" && strings.HasPrefix(value, "%d") {
+			problem("%s is the folder of all credentials", name)
+		}
 		if credential, ok := strings.CutPrefix(value, "%d/"); ok && !loaded[credential] {
 			problem("%s is the credential %s, which is not loaded", name, credential)
 		}
 	}
-	for name, want := range map[string]string{"Type": "notify", "ExecStart": unitStart, "DynamicUser": "yes", "Restart": "on-failure"} {
+	for name, want := range map[string]string{"Type": "notify", "MemoryMax": "75%", "ExecStart": unitStart, "DynamicUser": "yes", "Restart": "on-failure"} {
 		if all[name] != want {
 			problem("%s is %q, want %q", name, all[name], want)
 		}

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"duly.dev/duly/internal/egress"
 )
 
 // Limits of an answer.
@@ -41,7 +43,9 @@ func Transport(secure *tls.Config) http.RoundTripper {
 	return &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true, TLSHandshakeTimeout: handshakeMax, IdleConnTimeout: idleMax}
 }
 
-func (c *Client) http() *http.Client { return &http.Client{Transport: c.By} }
+func (c *Client) http() *http.Client {
+	return &http.Client{Transport: c.By, CheckRedirect: egress.SameOrigin}
+}
 
 // Problem is an answer that is an error: a problem document of RFC 9457.
 type Problem struct {

@@ -4,7 +4,6 @@ package show
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"duly.dev/duly/internal/planfile"
+	"duly.dev/duly/internal/sheet"
 )
 
 // The formats.
@@ -68,7 +68,7 @@ func Decode(data []byte, into any) error {
 	return nil
 }
 
-// Raw prints an answer as JSON, as it came, or as YAML.
+// Raw prints an answer as JSON, as it came but for characters that a terminal acts by, which are escaped, or as YAML.
 func Raw(w io.Writer, format string, data []byte) error {
 	data = bytes.TrimSpace(data)
 	if format == YAML {
@@ -77,14 +77,16 @@ func Raw(w io.Writer, format string, data []byte) error {
 			return fmt.Errorf("as YAML: %w", err)
 		}
 		data = bytes.TrimSpace(text)
+	} else {
+		data = sheet.JSON(data)
 	}
 	_, err := fmt.Fprintf(w, "%s\n", data)
 	return err
 }
 
-// Records prints rows as CSV, with the paths as the first line and values as the API has them.
+// Records prints rows as CSV, with the paths as the first line and values as the API has them, safe to open.
 func Records(w io.Writer, columns []string, rows []Object) error {
-	out := csv.NewWriter(w)
+	out := sheet.NewWriter(w)
 	columns, _ = split(columns)
 	_ = out.Write(columns) // Error has it
 	return records(out, columns, rows)
@@ -93,10 +95,10 @@ func Records(w io.Writer, columns []string, rows []Object) error {
 // More prints further rows of Records.
 func More(w io.Writer, columns []string, rows []Object) error {
 	columns, _ = split(columns)
-	return records(csv.NewWriter(w), columns, rows)
+	return records(sheet.NewWriter(w), columns, rows)
 }
 
-func records(out *csv.Writer, columns []string, rows []Object) error {
+func records(out *sheet.Writer, columns []string, rows []Object) error {
 	for _, row := range rows {
 		record := make([]string, len(columns))
 		for i, c := range columns {
@@ -104,8 +106,7 @@ func records(out *csv.Writer, columns []string, rows []Object) error {
 		}
 		_ = out.Write(record) // as above
 	}
-	out.Flush()
-	return out.Error()
+	return out.Flush()
 }
 
 // at is the value at a path; nil: there is none.

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/goccy/go-yaml"
+
+	"duly.dev/duly/internal/sheet"
 )
 
 var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
@@ -194,6 +197,48 @@ func TestOptionalColumnsGoBeforeMeaning(t *testing.T) {
 		lines := strings.Split(b.String(), "\n")
 		if lines[1] != want.line || lines[2] != want.note || ansi.StringWidth(lines[1]) > width {
 			t.Errorf("%d columns:\n%s\nwant\n%s\n%s", width, b.String(), want.line, want.note)
+		}
+	}
+}
+
+// TestNoFormulaAndNoEscape: text of others is neither a formula in CSV nor an escape on a terminal, in whatever format, as
+// a value or as a name; JSON and YAML keep the value.
+//
+// covers: P17
+func TestNoFormulaAndNoEscape(t *testing.T) {
+	const evil = "\x1b[31mred\x07 \u009b2J \u202eback\x7f"
+	text, err := json.Marshal(map[string]any{evil: []any{evil, "=1+1", "two\nlines", "é"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was map[string]any
+	if err := json.Unmarshal(text, &was); err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{JSON, YAML, CSV} {
+		var b bytes.Buffer
+		if format == CSV {
+			err = Records(&b, []string{"a", "b"}, []Object{{"a": evil, "b": "=1+1"}, {"a": map[string]any{"x": evil}}})
+			if !strings.Contains(b.String(), ",'=1+1") {
+				t.Errorf("a formula: %s", b.String())
+			}
+		} else {
+			err = Raw(&b, format, text)
+		}
+		if err != nil || strings.ContainsFunc(b.String(), func(r rune) bool { return r != '\n' && sheet.Moves(r) }) {
+			t.Errorf("%s: %v: %q", format, err, b.String())
+		}
+		var is map[string]any
+		switch format {
+		case JSON:
+			err = json.Unmarshal(b.Bytes(), &is)
+		case YAML:
+			err = yaml.Unmarshal(b.Bytes(), &is)
+		case CSV:
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(is, was) {
+			t.Errorf("%s: %v: %q, want %q", format, err, is, was)
 		}
 	}
 }
