@@ -79,7 +79,11 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 
 // page shows the page for signing in.
 func (a *Auth) page(w http.ResponseWriter, r *http.Request, status int, message string) {
-	page := SignIn{Status: status, Message: message, Form: a.at(PathSignIn), Next: ownPath(r.FormValue("next"))}
+	next := r.PostForm.Get("next") // of a form that was read
+	if next == "" {
+		next = r.URL.Query().Get("next")
+	}
+	page := SignIn{Status: status, Message: message, Form: a.at(PathSignIn), Next: ownPath(next)}
 	if a.provider != nil {
 		page.OIDC = a.at(PathLeave) + "?" + url.Values{"next": {page.Next}}.Encode()
 	}

@@ -25,7 +25,6 @@ const (
 	journalRowsMax = 1000             // that ?rows= may ask for
 	notesShown     = 50               // newest notes of a task, group or operation
 	trailOfTask    = 20               // newest audit entries on a task's page
-	formBytesMax   = 4 << 20          // of a form: an input of 256 KiB may be three times as long when encoded
 	cursorBytesMax = 512              //
 	readMax        = 10 * time.Second // of all reads of a page
 	soonDefault    = 5 * time.Minute  // see Config.AtRiskWithin
@@ -351,7 +350,6 @@ func (c *console) reads(h http.HandlerFunc) http.HandlerFunc {
 func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
 	return c.reads(func(w http.ResponseWriter, r *http.Request) {
 		by := actorOf(r)
-		r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
 		if !by.Role.May(needs) {
 			refusal := notAllowed(by.Role, needs)
 			if err := c.record(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}, nil); err != nil {
@@ -361,11 +359,11 @@ func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFu
 			return
 		}
 		if err := r.ParseForm(); err != nil {
-			code := http.StatusBadRequest
+			refusal := &operate.Refusal{Code: http.StatusBadRequest, Detail: fmt.Sprintf("The form cannot be read: %v.", err)}
 			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-				code = http.StatusRequestEntityTooLarge
+				refusal.Code, refusal.Detail = http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large, the limit is %d bytes.", tooLarge.Limit)
 			}
-			c.fail(w, r, &operate.Refusal{Code: code, Detail: fmt.Sprintf("The form cannot be read (limit: %d bytes): %v", formBytesMax, err)})
+			c.fail(w, r, refusal)
 			return
 		}
 		h(w, r)

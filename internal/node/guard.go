@@ -32,7 +32,7 @@ func guard(next http.Handler, loopback bool, hosts []string) http.Handler {
 		changes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
 		if changes && strings.HasPrefix(r.URL.Path, "/v1/") {
 			want := "application/json"
-			if r.URL.Path == "/v1/tasks" {
+			if r.URL.Path == bulkPath {
 				want = "application/x-ndjson"
 			}
 			if given := r.Header.Get("Content-Type"); !isKind(given, want) {
@@ -41,6 +41,23 @@ func guard(next http.Handler, loopback bool, hosts []string) http.Handler {
 					"content type %s is not taken; want %s", core.QuoteShort(given), want))
 				return
 			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// The bodies of requests: every route has this limit, some have lower ones of their own. A form has an input of 256 KiB at
+// most, which may be three times as long when it is encoded. A bulk submission alone is as long as its settings allow.
+const (
+	bodyBytesMax = 1 << 20
+	bulkPath     = "/v1/tasks"
+)
+
+// limited bounds the body of every request, whatever its path and method.
+func limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != bulkPath {
+			r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
 		}
 		next.ServeHTTP(w, r)
 	})
