@@ -282,7 +282,7 @@ var faults = []section{
 	}},
 	{"Security", []subject{
 		{"P1", "The body of every request is bounded, on every route and method, and no temporary file is left", ""},
-		{"P2", "The depth of an input is bounded at every door, and the layout of one at a size", "a small, deep input makes a page of hundreds of megabytes"},
+		{"P2", "The depth of an input is bounded at every door, and the layout of one at a size", ""},
 		{"P3", "Namespaces on one account are isolated: answers go only to inboxes and prefixes that are allowed", "an answer goes to any reply subject outside the own namespace"},
 		{"P4", "Channels of alerts can read secrets of their own folder alone", "the systemd unit gives them the folder of all credentials"},
 		{"P5", "A token opens few sessions, which end with it, and a client's opens none", "one client token takes all sessions"},
