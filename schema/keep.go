@@ -135,10 +135,16 @@ func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
 	return tokens, nil
 }
 
-// RevokeToken implements operate.TokenStore. One that is revoked keeps its time. Error:
+// RevokeToken implements operate.TokenStore: its sessions end with it. One that is revoked keeps its time. Error:
 // core.ErrNotFound.
 func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error {
-	n, err := a.execOne(ctx, qRevokeToken, operate.CleanText(id), a.of.time(core.InstantOf(at)))
+	var n int64
+	err := a.change(ctx, func(c changes) (err error) {
+		if n, err = c.exec(qRevokeToken, operate.CleanText(id), a.of.time(core.InstantOf(at))); err == nil {
+			_, err = c.exec(qEndSessions, operate.CleanText(id))
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("revoke token %s: %w", core.QuoteShort(id), err)
 	}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ type Config struct {
 	Tokens       operate.TokenStore // required unless Mode is Off
 	OIDC         Provider           // of Mode OIDC
 	Certificates Certificates       // of clients; nil: they are not looked at
-	// Sessions keeps the sessions of all nodes; nil: each node has its own, in its memory.
+	// Sessions keeps the sessions of all nodes; nil: no one can sign in, and only tokens and certificates are taken.
 	Sessions operate.SessionStore
 	// URL is what browsers call this server, with the path that a proxy puts before ours, as https://ops.example.org/duly.
 	// Empty: as the request says, which is enough where nothing but tokens is used.
@@ -104,13 +105,15 @@ func New(cfg Config) (*Auth, error) {
 		return nil, err
 	}
 	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
-	var kept scs.Store = newSessionStore(cfg.Now)
-	if cfg.Sessions != nil {
-		kept = newSharedSessions(cfg.Sessions, cfg.Now, cfg.Log)
+	if cfg.Sessions == nil && cfg.Mode == Token {
+		return a, nil
+	}
+	if cfg.Sessions == nil {
+		return nil, errors.New("auth: oidc needs a store of sessions")
 	}
 	// Not by scs.New, which begins a store of its own, and a goroutine of that.
 	a.sessions = &scs.SessionManager{
-		Lifetime: sessionFor, Store: kept, Codec: scs.GobCodec{}, HashTokenInStore: true,
+		Lifetime: sessionFor, Store: newSharedSessions(cfg.Sessions, cfg.Now, cfg.Log), Codec: scs.GobCodec{}, HashTokenInStore: true,
 		Cookie: scs.SessionCookie{Name: a.cookie("duly-session"), Path: "/", HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode}, // Lax: the provider leads back here
 	}
 	if cfg.Mode == OIDC {
@@ -185,6 +188,9 @@ var errScheme = errors.New("the header Authorization is not a bearer token: want
 
 // session is the actor of a session that was begun here; one that is over has none.
 func (a *Auth) session(r *http.Request) (operate.Actor, error) {
+	if a.sessions == nil {
+		return operate.Actor{}, nil
+	}
 	cookie, err := r.Cookie(a.sessions.Cookie.Name)
 	if err != nil {
 		return operate.Actor{}, nil
@@ -206,12 +212,17 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 	return operate.Actor{Name: a.sessions.GetString(ctx, "name"), Role: operate.Role(a.sessions.GetString(ctx, "role")), Via: "console"}, nil
 }
 
-// begin begins a session in which the values are kept, under a new id.
-func (a *Auth) begin(w http.ResponseWriter, r *http.Request, values map[string]string) error {
-	ctx, err := a.sessions.Load(r.Context(), "")
+// begin begins a session in which the values are kept, under a new id. It ends after its time, or before. Error:
+// *operate.Refusal, 429: its owner has too many.
+func (a *Auth) begin(w http.ResponseWriter, r *http.Request, owner string, before time.Time, values map[string]string) error {
+	ctx, err := a.sessions.Load(context.WithValue(r.Context(), ownerKey{}, owner), "")
 	if err != nil {
 		return err
 	}
+	if until := a.cfg.Now().Add(sessionFor); before.IsZero() || until.Before(before) {
+		before = until
+	}
+	a.sessions.SetDeadline(ctx, before)
 	for name, value := range values {
 		a.sessions.Put(ctx, name, value)
 	}

@@ -127,7 +127,7 @@ func ask(h http.Handler, method, target string, headers ...string) *httptest.Res
 // covers: OP17
 func TestTokens(t *testing.T) {
 	s, c := newShelf(), newClock()
-	a, err := New(Config{Mode: Token, Tokens: s, Now: c.now, Log: silent})
+	a, err := New(Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), Now: c.now, Log: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestTokens(t *testing.T) {
 // covers: OP17
 func TestRevocation(t *testing.T) {
 	s, c := newShelf(), newClock()
-	a, err := New(Config{Mode: Token, Tokens: s, Now: c.now, Log: silent})
+	a, err := New(Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), Now: c.now, Log: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func signInServer(t *testing.T, change func(*Config)) (*httptest.Server, *http.C
 	mux := http.NewServeMux()
 	server := httptest.NewServer(Headers(mux))
 	t.Cleanup(server.Close)
-	cfg := Config{Mode: Token, Tokens: s, URL: server.URL, Now: c.now, Log: silent}
+	cfg := Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), URL: server.URL, Now: c.now, Log: silent}
 	if change != nil {
 		change(&cfg)
 	}
@@ -413,6 +413,8 @@ type sessionShelf struct {
 	err   error
 }
 
+func newSessionShelf() *sessionShelf { return &sessionShelf{all: map[string]operate.Session{}} }
+
 func (s *sessionShelf) PutSession(_ context.Context, one operate.Session, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -450,7 +452,7 @@ func (s *sessionShelf) is(err error) {
 //
 // covers: OP17
 func TestSessionsOfTwoNodes(t *testing.T) {
-	tokens, c, shared := newShelf(), newClock(), &sessionShelf{all: map[string]operate.Session{}}
+	tokens, c, shared := newShelf(), newClock(), newSessionShelf()
 	node := func() http.Handler {
 		a, err := New(Config{Mode: Token, Tokens: tokens, Sessions: shared, Now: c.now, Log: silent})
 		if err != nil {
@@ -552,36 +554,12 @@ func TestSessionsOfTwoNodes(t *testing.T) {
 	}
 }
 
-// TestSessionEnds: a session is over after its time.
-func TestSessionEnds(t *testing.T) {
-	store := newSessionStore(newClock().now)
-	c := newClock()
-	store.now = c.now
-	if err := store.Commit("a", []byte("x"), c.now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok, _ := store.Find("a"); !ok {
-		t.Error("it is not there")
-	}
-	c.pass(time.Hour)
-	if _, ok, _ := store.Find("a"); ok {
-		t.Error("it is there after its time")
-	}
-	for i := range sessionsMax + 10 {
-		_ = store.Commit(fmt.Sprint("s", i), nil, c.now().Add(time.Duration(i+1)*time.Second))
-	}
-	_, first, _ := store.Find("s0")
-	if _, last, _ := store.Find(fmt.Sprint("s", sessionsMax+9)); len(store.all) > sessionsMax || first || !last {
-		t.Errorf("%d sessions, first %v, last %v", len(store.all), first, last)
-	}
-}
-
 // TestCookies: by TLS a cookie is bound to the host and to TLS.
 //
 // covers: OP20
 func TestCookies(t *testing.T) {
 	s, c := newShelf(), newClock()
-	a, err := New(Config{Mode: Token, Tokens: s, URL: "https://ops.example.org/duly", Now: c.now, Log: silent})
+	a, err := New(Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), URL: "https://ops.example.org/duly", Now: c.now, Log: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -686,9 +664,9 @@ func TestConfig(t *testing.T) {
 	groups := map[operate.Role][]string{operate.RoleViewer: {"x"}}
 	for want, c := range map[string]Config{
 		"a log is required": {Mode: Off}, `auth: "basic"`: {Mode: "basic", Log: silent}, "a store of tokens": {Mode: Token, Log: silent}, "http-url": {Mode: Off, URL: "ops", Log: silent},
-		"oidc-issuer":  {Mode: OIDC, Tokens: newShelf(), URL: "https://x", OIDC: Provider{Groups: groups}, Log: silent},
-		"leads people": {Mode: OIDC, Tokens: newShelf(), OIDC: Provider{Issuer: "https://x", ClientID: "x", Groups: groups}, Log: silent},
-		"no group":     {Mode: OIDC, Tokens: newShelf(), URL: "https://x", OIDC: Provider{Issuer: "https://x", ClientID: "x"}, Log: silent},
+		"oidc-issuer":  {Mode: OIDC, Tokens: newShelf(), Sessions: newSessionShelf(), URL: "https://x", OIDC: Provider{Groups: groups}, Log: silent},
+		"leads people": {Mode: OIDC, Tokens: newShelf(), Sessions: newSessionShelf(), OIDC: Provider{Issuer: "https://x", ClientID: "x", Groups: groups}, Log: silent},
+		"no group":     {Mode: OIDC, Tokens: newShelf(), Sessions: newSessionShelf(), URL: "https://x", OIDC: Provider{Issuer: "https://x", ClientID: "x"}, Log: silent},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -147,9 +147,8 @@ func (a *Auth) back(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusForbidden, "You are "+name+", and none of your groups has a role here. Ask an admin of Duly.")
 		return
 	}
-	if err := a.begin(w, r, map[string]string{"name": name, "role": string(role)}); err != nil {
-		a.cfg.Log.Error("a session could not begin", "error", err)
-		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Begin again.")
+	if err := a.begin(w, r, operate.PersonOwner(name), time.Time{}, map[string]string{"name": name, "role": string(role)}); err != nil {
+		a.notBegun(w, r, err)
 		return
 	}
 	a.cfg.Log.Info("signed in", "name", name, "role", role, "from", from(r))

@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+
+	"duly.dev/duly/internal/operate"
 )
 
 // The paths for signing in and out.
@@ -27,9 +29,9 @@ type SignIn struct {
 	Next    string // field next of the form: where to lead then
 }
 
-// Mount serves the pages for signing in and out. Where authentication is off there are none.
+// Mount serves the pages for signing in and out. Where authentication is off, or no session is kept, there are none.
 func (a *Auth) Mount(mux *http.ServeMux) {
-	if a.cfg.Mode == Off {
+	if a.sessions == nil {
 		return
 	}
 	// A page of another site must not sign a person in, or out.
@@ -69,12 +71,25 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusServiceUnavailable, "The token could not be looked up. Try again in a moment.")
 		return
 	}
-	if err := a.begin(w, r, map[string]string{"token": token.ID}); err != nil {
-		a.cfg.Log.Error("a session could not begin", "error", err)
-		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Try again.")
+	if token.Role == operate.RoleClient {
+		a.page(w, r, http.StatusForbidden, "This token is a service's: its role is client, which has no pages here.")
+		return
+	}
+	if err := a.begin(w, r, token.ID, token.Expires, map[string]string{"token": token.ID}); err != nil {
+		a.notBegun(w, r, err)
 		return
 	}
 	http.Redirect(w, r, a.at(ownPath(r.PostForm.Get("next"))), http.StatusSeeOther)
+}
+
+// notBegun tells why a session could not begin.
+func (a *Auth) notBegun(w http.ResponseWriter, r *http.Request, err error) {
+	if bad, is := errors.AsType[*operate.Refusal](err); is {
+		a.page(w, r, bad.Code, "You cannot sign in now: "+bad.Detail+".")
+		return
+	}
+	a.cfg.Log.Error("a session could not begin", "error", err)
+	a.page(w, r, http.StatusInternalServerError, "The session could not begin. Try again.")
 }
 
 // page shows the page for signing in.

@@ -285,7 +285,7 @@ var faults = []section{
 		{"P2", "The depth of an input is bounded at every door, and the layout of one at a size", ""},
 		{"P3", "Namespaces on one account are isolated: answers go only to inboxes and prefixes that are allowed", "an answer goes to any reply subject outside the own namespace"},
 		{"P4", "Channels of alerts can read secrets of their own folder alone", "the systemd unit gives them the folder of all credentials"},
-		{"P5", "A token opens few sessions, which end with it, and a client's opens none", "one client token takes all sessions"},
+		{"P5", "A token opens few sessions, which end with it, and a client's opens none", ""},
 		{"P6", "Without authentication only hosts that no foreign name can resolve to are served", "DNS rebinding reaches an installation on all interfaces"},
 		{"P7", "Guessed tokens do not keep real ones out", "many guesses a second exhaust the only bucket"},
 		{"P8", "Event streams end when their token or session does", "they live on"},
