@@ -20,6 +20,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -231,6 +232,11 @@ func (b *bulk) run(w io.Writer, r *http.Request) {
 		select {
 		case <-b.cfg.Closing:
 			b.stop()
+		case <-r.Context().Done():
+			if errors.Is(context.Cause(r.Context()), operate.ErrEnded) {
+				b.gone()
+				_ = b.rc.SetReadDeadline(time.Now())
+			}
 		case <-ended:
 		}
 	})
@@ -292,6 +298,9 @@ func (b *bulkBody) Read(p []byte) (int, error) {
 	_ = b.rc.SetReadDeadline(time.Now().Add(b.bulkIdle))
 	if b.stopped.Load() {
 		return 0, errBulkStopped
+	}
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
 	}
 	left := b.cfg.BulkBytes - b.read
 	if left <= 0 {

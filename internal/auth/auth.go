@@ -154,8 +154,10 @@ func (a *Auth) Middleware(next http.Handler) http.Handler {
 			a.deny(w, r, err)
 			return
 		case actor.Name != "":
+			ctx, done := a.during(r, actor)
+			defer done()
 			actor.From = from(r)
-			r = r.WithContext(operate.WithActor(r.Context(), actor))
+			r = r.WithContext(operate.WithActor(ctx, actor))
 		}
 		next.ServeHTTP(w, r)
 	}))
