@@ -19,7 +19,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/alerts"
@@ -66,7 +65,8 @@ type Config struct {
 // Ports are what the routes for operators stand on. What is nil is not served by this node: its routes answer 503.
 type Ports struct {
 	Reader         operate.Reader
-	Trail          operate.Trail // without it nothing is changed but single tasks, whose actions write it themselves
+	Trail          operate.Trail     // without it nothing is changed but single tasks, whose actions write it themselves
+	Refusals       *operate.Refusals // of all faces; nil: the API has its own
 	Actions        operate.Actions
 	Operations     operate.Operations
 	OperationStore operate.OperationStore
@@ -104,7 +104,6 @@ type api struct {
 	huma      huma.API
 	mux       *http.ServeMux
 	paths     map[string]methods
-	denials   *rate.Limiter          // refused changes that are audited
 	streams   atomic.Int64           // event streams that are open
 	batches   atomic.Int64           // bulk submissions that are read
 	heldBytes *semaphore.Weighted    // answers of theirs that wait for their clients, in chunks
@@ -146,8 +145,11 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Ports.Refusals == nil {
+		cfg.Ports.Refusals = operate.NewRefusals(cfg.Ports.Trail, log)
+	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log, ports: cfg.Ports,
-		mux: http.NewServeMux(), paths: map[string]methods{}, denials: rate.NewLimiter(refusedRate, refusedBurst), heldBytes: semaphore.NewWeighted(cfg.BulkHeldBytes / heldChunk), bulkIdle: bulkIdleMax}
+		mux: http.NewServeMux(), paths: map[string]methods{}, heldBytes: semaphore.NewWeighted(cfg.BulkHeldBytes / heldChunk), bulkIdle: bulkIdleMax}
 	a.huma = a.newHuma()
 	a.taskRoutes()
 	a.fileRoute()

@@ -119,6 +119,7 @@ type Config struct {
 	PartitionOf func(id string) int
 	Reader      operate.Reader
 	Trail       operate.Trail
+	Refusals    *operate.Refusals // of all faces; nil: the console has its own
 	Operations  operate.OperationStore
 	Notes       operate.NoteStore
 	Settings    operate.SettingStore // saved views
@@ -190,6 +191,9 @@ func build(cfg Config) (*console, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
+	}
+	if cfg.Refusals == nil {
+		cfg.Refusals = operate.NewRefusals(cfg.Trail, cfg.Log)
 	}
 	if cfg.AtRiskWithin == 0 {
 		cfg.AtRiskWithin = soonDefault
@@ -352,9 +356,7 @@ func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFu
 		by := actorOf(r)
 		if !by.Role.May(needs) {
 			refusal := notAllowed(by.Role, needs)
-			if err := c.record(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}, nil); err != nil {
-				c.Log.Error("audit", "path", r.URL.Path, "error", err)
-			}
+			c.Refusals.Note(r.Context(), c.entry(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}))
 			c.fail(w, r, refusal)
 			return
 		}
@@ -381,23 +383,23 @@ func actorOf(r *http.Request) operate.Actor {
 	return a
 }
 
-// record writes an audit entry around a change that the console makes by itself: notes and saved views. A nil do records
-// only.
-func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error) error {
+// entry is an audit entry about what a request asks.
+func (c *console) entry(r *http.Request, e operate.AuditEntry) operate.AuditEntry {
 	by := actorOf(r)
 	e.At, e.Actor, e.Role, e.From, e.Via = c.Now(), by.Name, by.Role, by.From, by.Via
-	if do != nil {
-		e.Outcome = "asked"
-	}
+	return e
+}
+
+// record writes an audit entry around a change that the console makes by itself: notes and saved views.
+func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error) error {
+	e = c.entry(r, e)
+	e.Outcome = "asked"
 	var number int64
 	if c.Trail != nil {
 		var err error
 		if number, _, err = c.Trail.Append(r.Context(), e); err != nil {
 			return fmt.Errorf("audit trail: %w", err)
 		}
-	}
-	if do == nil {
-		return nil
 	}
 	err := do()
 	outcome := "done"

@@ -291,7 +291,7 @@ var faults = []section{
 		{"P8", "Event streams end when their token or session does", ""},
 		{"P9", "A channel whose address changes needs its secret again", "the stored secret goes to the new address"},
 		{"P10", "Viewers see no address or header of a webhook in the audit trail", "they can read both"},
-		{"P11", "A viewer cannot fill the audit trail", "refusals through the console are unbounded in number and size"},
+		{"P11", "A viewer cannot fill the audit trail", ""},
 		{"P12", "The name of a certificate is never taken for another field of its subject", "a common name \"O=ops\" has the role of O=ops"},
 		{"P13", "A secret is hidden before a text is cut", "the HTTP agent cuts an error first"},
 		{"P14", "Streams, tenant and priority are bound to the actor, or the pages say that they are not", "one viewer takes all streams; tenant and priority are the submitter's own word"},

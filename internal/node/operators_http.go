@@ -81,6 +81,7 @@ func (n *Node) ports() api.Ports {
 		p.Reader = causeReader{reader, newCauses(store, n.now)}
 	}
 	p.Trail, _ = store.(operate.Trail)
+	p.Refusals = operate.NewRefusals(p.Trail, n.log)
 	p.OperationStore, _ = store.(operate.OperationStore)
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)
