@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"duly.dev/duly/cmd/duly/internal/client"
@@ -20,9 +21,10 @@ type tokenCmd struct {
 }
 
 type tokenCreateCmd struct {
-	Name    string `arg:"" help:"What it is called in the audit trail: of a person or a program."`
-	Role    string `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
-	Expires string `help:"When it ends: a time or a duration from now (default: never)."`
+	Name    string   `arg:"" help:"What it is called in the audit trail: of a person or a program."`
+	Role    string   `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
+	Label   []string `placeholder:"KEY=VALUE" help:"What it submits has this label, and no other of that key: a tenant, or duly-priority."`
+	Expires string   `help:"When it ends: a time or a duration from now (default: never)."`
 
 	Direct      bool   `help:"Write it into the database and not through the API: for the first admin token, where no one may ask yet."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Database of --direct: postgres://…"`
@@ -35,6 +37,7 @@ type tokenBody struct {
 	Name    string    `json:"name"`
 	Role    string    `json:"role"`
 	Expires time.Time `json:"expires,omitzero"`
+	Labels  string    `json:"labels,omitempty"`
 }
 
 // createdToken is the answer to a request for a token.
@@ -53,7 +56,7 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 	if c.Direct {
 		data, err = c.direct(ctx, expires)
 	} else {
-		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
+		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires, strings.Join(c.Label, ",")}, nil)
 	}
 	if err != nil {
 		return err
@@ -72,6 +75,9 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 
 // direct makes a token in the database.
 func (c *tokenCreateCmd) direct(ctx context.Context, expires time.Time) ([]byte, error) {
+	if len(c.Label) > 0 {
+		return nil, misuse("label: a token with labels is made through the API, and not with --direct")
+	}
 	if c.DatabaseURL == "" {
 		return nil, misuse("database-url: not given, and --direct needs it")
 	}

@@ -114,6 +114,7 @@ type (
 			Name    string       `json:"name" minLength:"1" maxLength:"64"`
 			Role    operate.Role `json:"role" enum:"client,viewer,operator,admin"`
 			Expires *time.Time   `json:"expires,omitempty" doc:"absent: never"`
+			Labels  string       `json:"labels,omitempty" maxLength:"2000" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys"`
 		}
 	}
 	tokenOut struct {
@@ -281,7 +282,11 @@ func (a *api) tokenRoutes() {
 				}
 			}
 			actor, _ := operate.ActorFrom(ctx)
-			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, actor.Name, now, expires)
+			labels, err := core.ParseLabels(in.Body.Labels)
+			if err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field labels: %v", err)
+			}
+			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, actor.Name, now, expires, labels...)
 			if err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}

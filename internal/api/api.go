@@ -14,7 +14,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -97,15 +96,15 @@ type api struct {
 	reader Reader
 	asks   *Requests
 	log    *slog.Logger
-	bodies atomic.Int64 // submissions whose bodies are in memory
+	bodies *operate.Places // of submissions whose bodies are in memory
 
 	programs  expr.Cache // of conditions that are explained
 	ports     Ports
 	huma      huma.API
 	mux       *http.ServeMux
 	paths     map[string]methods
-	streams   atomic.Int64           // event streams that are open
-	batches   atomic.Int64           // bulk submissions that are read
+	streams   *operate.Places        // of event streams
+	batches   *operate.Places        // of bulk submissions that are read
 	heldBytes *semaphore.Weighted    // answers of theirs that wait for their clients, in chunks
 	bulkIdle  time.Duration          // for the client of a bulk submission to send something, or to take an answer while it sends nothing
 	document  func() ([]byte, error) // openapi.json, made when it is asked for
@@ -149,6 +148,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 		cfg.Ports.Refusals = operate.NewRefusals(cfg.Ports.Trail, log)
 	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log, ports: cfg.Ports,
+		bodies: operate.NewPlaces(cfg.ConcurrentMax), streams: operate.NewPlaces(cfg.StreamsMax), batches: operate.NewPlaces(cfg.BulkRequests),
 		mux: http.NewServeMux(), paths: map[string]methods{}, heldBytes: semaphore.NewWeighted(cfg.BulkHeldBytes / heldChunk), bulkIdle: bulkIdleMax}
 	a.huma = a.newHuma()
 	a.taskRoutes()

@@ -164,11 +164,12 @@ func (a *api) submitMany(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(415, ingest.CauseBody, "content type %s is not taken; want %s: a line of JSON for each task", core.QuoteShort(r.Header.Get("Content-Type")), bulkKind))
 		return
 	}
-	defer a.batches.Add(-1)
-	if n := a.batches.Add(1); n > int64(a.cfg.BulkRequests) {
-		problem(w, ingest.Refuse(429, ingest.CauseFull, "%d bulk submissions are being read, the limit is %d", n-1, a.cfg.BulkRequests).After(ingest.RetryFull))
+	leave, full := a.batches.Take(r.Context(), "bulk submissions")
+	if full != nil {
+		problem(w, ingest.Refuse(full.Code, ingest.CauseFull, "%s", full.Detail).After(ingest.RetryFull))
 		return
 	}
+	defer leave()
 	rc := http.NewResponseController(w)
 	// Answers are written while lines are read; a writer that cannot is a test's.
 	_ = rc.EnableFullDuplex()

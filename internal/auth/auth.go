@@ -166,7 +166,7 @@ func (a *Auth) Middleware(next http.Handler) http.Handler {
 // who is the actor of a request; without credentials one without a name.
 func (a *Auth) who(r *http.Request) (operate.Actor, error) {
 	if a.cfg.Mode == Off {
-		return operate.Actor{Name: LocalActor, Role: operate.RoleAdmin, Via: "http"}, nil
+		return operate.Actor{Name: LocalActor, Role: operate.RoleAdmin, Via: "http", Open: true}, nil
 	}
 	if given := r.Header.Get("Authorization"); given != "" {
 		scheme, text, _ := strings.Cut(given, " ")
@@ -174,7 +174,7 @@ func (a *Auth) who(r *http.Request) (operate.Actor, error) {
 			return operate.Actor{}, errScheme
 		}
 		token, err := a.tokens.check(r.Context(), strings.TrimSpace(text))
-		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http"}, err
+		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http", Labels: token.Labels}, err
 	}
 	actor, unknown := a.certified(r)
 	if actor.Name != "" {
@@ -209,7 +209,7 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 		if errors.Is(err, errToken) {
 			return operate.Actor{}, nil // the page for signing in says what to do
 		}
-		return operate.Actor{Name: token.Name, Role: token.Role, Via: "console"}, err
+		return operate.Actor{Name: token.Name, Role: token.Role, Via: "console", Labels: token.Labels}, err
 	}
 	return operate.Actor{Name: a.sessions.GetString(ctx, "name"), Role: operate.Role(a.sessions.GetString(ctx, "role")), Via: "console"}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -31,10 +32,13 @@ const (
 
 var idText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewToken makes a token and the text that its holder shows, which is kept nowhere else. A zero expires is never. Error:
+// NewToken makes a token, with the labels that bind what it submits, and the text that its holder shows, which is kept nowhere else. A zero expires is never. Error:
 // a name, a role or a time that cannot be.
-func NewToken(name string, role operate.Role, by string, now, expires time.Time) (t operate.Token, text string, err error) {
+func NewToken(name string, role operate.Role, by string, now, expires time.Time, labels ...core.Label) (t operate.Token, text string, err error) {
+	bound := core.CheckLabels(labels)
 	switch {
+	case bound != nil:
+		return t, "", bound
 	case name == "" || len(name) > nameBytesMax || !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return unicode.IsControl(c) }):
 		return t, "", fmt.Errorf("name: %d bytes, want 1 to %d of text without control characters", len(name), nameBytesMax)
 	case !slices.Contains(operate.Roles, role):
@@ -47,7 +51,7 @@ func NewToken(name string, role operate.Role, by string, now, expires time.Time)
 	id := idText.EncodeToString(random[:idBytes])
 	secret := base64.RawURLEncoding.EncodeToString(random[idBytes:])
 	hash := sha256.Sum256([]byte(secret))
-	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires}, TokenPrefix + id + "_" + secret, nil
+	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires, Labels: core.FormatLabels(labels)}, TokenPrefix + id + "_" + secret, nil
 }
 
 // CreateToken makes a token and stores it. It needs no token, only the right to write to the database: so the first

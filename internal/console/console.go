@@ -161,7 +161,7 @@ type console struct {
 	limits  recent[[]operate.Limit]
 	schemas jsonschema.Cache // of the answers to signal steps
 	closed  recent[*operate.BooksView]
-	streams chan struct{} // one element a stream of events
+	streams *operate.Places // of streams of events
 	live    liveCache
 
 	recordings recordings
@@ -201,7 +201,7 @@ func build(cfg Config) (*console, error) {
 	if cfg.StreamsMax == 0 {
 		cfg.StreamsMax = streamsDefault
 	}
-	c := &console{Config: cfg, streams: make(chan struct{}, cfg.StreamsMax), recordings: newRecordings()}
+	c := &console{Config: cfg, streams: operate.NewPlaces(cfg.StreamsMax), recordings: newRecordings()}
 	var err error
 	if c.files, err = readFiles(assets); err != nil {
 		return nil, err

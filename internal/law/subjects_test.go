@@ -294,7 +294,7 @@ var faults = []section{
 		{"P11", "A viewer cannot fill the audit trail", ""},
 		{"P12", "The name of a certificate is never taken for another field of its subject", "a common name \"O=ops\" has the role of O=ops"},
 		{"P13", "A secret is hidden before a text is cut", "the HTTP agent cuts an error first"},
-		{"P14", "Streams, tenant and priority are bound to the actor, or the pages say that they are not", "one viewer takes all streams; tenant and priority are the submitter's own word"},
+		{"P14", "Streams, tenant and priority are bound to the actor, or the pages say that they are not", ""},
 		{"P16", "Claims of identity providers are read in the forms that they come in, and groups left out are told", "email_verified as text refuses the sign-in; overage is silent"},
 		{"P17", "Output of the command line is safe in a spreadsheet and in a terminal", "CSV is not guarded against formulas, YAML prints raw escapes"},
 		{"P18", "`duly token create` makes the token in the database that is named, and says where", "it makes it wherever the default address leads"},

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -49,6 +50,47 @@ func (b *Buckets) Allow(now time.Time, key string) bool {
 		}
 	}
 	return bucket.AllowN(now, 1)
+}
+
+// Places bound how many do something at a time. No one actor has more than half of them, so that one alone keeps no other
+// out; where authentication is off, all are one actor, to whom they all are. It is safe for concurrent use.
+type Places struct {
+	most int
+
+	mu    sync.Mutex
+	taken map[string]int
+	all   int
+}
+
+// NewPlaces are that many places.
+func NewPlaces(most int) *Places { return &Places{most: most, taken: map[string]int{}} }
+
+// Take takes a place of a request; leave gives it back. Error: what no one, or not this actor, has more of now.
+func (p *Places) Take(ctx context.Context, what string) (leave func(), bad *Refusal) {
+	by, _ := ActorFrom(ctx)
+	each := max(1, p.most/2)
+	if by.Open {
+		each = p.most
+	}
+	key := string(by.Role) + " " + by.Name
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.all >= p.most:
+		return nil, &Refusal{Code: 429, Detail: fmt.Sprintf("%d %s are open here, the limit", p.most, what)}
+	case p.taken[key] >= each:
+		return nil, &Refusal{Code: 429, Detail: fmt.Sprintf("%d %s of %s are open here, the limit of one actor", each, what, core.QuoteShort(by.Name))}
+	}
+	p.all++
+	p.taken[key]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.all--
+		if p.taken[key]--; p.taken[key] == 0 {
+			delete(p.taken, key)
+		}
+	}, nil
 }
 
 // The bounds of refused changes that are noted; more are only logged.

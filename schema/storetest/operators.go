@@ -1065,7 +1065,7 @@ func testStanding(r *rig) {
 }
 
 func testTokens(r *rig) {
-	t := operate.Token{ID: "abc", Name: "ci", Role: operate.RoleOperator, Hash: []byte{0, 1, 0xff}, Created: start.Time(), By: "olga"}
+	t := operate.Token{ID: "abc", Name: "ci", Role: operate.RoleOperator, Hash: []byte{0, 1, 0xff}, Created: start.Time(), By: "olga", Labels: "tenant=acme"}
 	r.must(r.s.PutToken(r.ctx, t))
 	other := t
 	other.ID, other.Created, other.Expires, other.Role = "def", start.Add(time.Second).Time(), start.Add(time.Hour).Time(), operate.RoleViewer

@@ -302,7 +302,8 @@ CREATE TABLE IF NOT EXISTS tokens (
     by_name    TEXT        NOT NULL,
     expires_at TIMESTAMPTZ,
     revoked_at TIMESTAMPTZ,
-    used_at    TIMESTAMPTZ
+    used_at    TIMESTAMPTZ,
+    labels     TEXT        NOT NULL
 );
 
 -- The sessions of people, for all nodes. An id is a hash: who reads the table can be in none of them. Its owner is the id of

@@ -287,7 +287,8 @@ CREATE TABLE tokens (
     by_name    TEXT    NOT NULL,
     expires_at INTEGER,
     revoked_at INTEGER,
-    used_at    INTEGER
+    used_at    INTEGER,
+    labels     TEXT    NOT NULL
 );
 
 -- The sessions of people, for all nodes. An id is a hash: who reads the table can be in none of them. Its owner is the id of
