@@ -173,7 +173,7 @@ func (a *Auth) who(r *http.Request) (operate.Actor, error) {
 		if !strings.EqualFold(scheme, "Bearer") {
 			return operate.Actor{}, errScheme
 		}
-		token, err := a.tokens.check(r.Context(), strings.TrimSpace(text))
+		token, err := a.tokens.check(withSource(r), strings.TrimSpace(text))
 		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http", Labels: token.Labels}, err
 	}
 	actor, unknown := a.certified(r)
@@ -197,7 +197,7 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 	if err != nil {
 		return operate.Actor{}, nil
 	}
-	ctx, err := a.sessions.Load(r.Context(), cookie.Value)
+	ctx, err := a.sessions.Load(withSource(r), cookie.Value)
 	if errors.Is(err, errTooMany) || errors.Is(err, errStore) {
 		return operate.Actor{}, err
 	}
@@ -205,7 +205,7 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 		return operate.Actor{}, nil // what cannot be read is no session
 	}
 	if id := a.sessions.GetString(ctx, "token"); id != "" {
-		token, err := a.tokens.byID(r.Context(), id)
+		token, err := a.tokens.byID(withSource(r), id)
 		if errors.Is(err, errToken) {
 			return operate.Actor{}, nil // the page for signing in says what to do
 		}

@@ -145,17 +145,19 @@ func TestTokens(t *testing.T) {
 	if got := ask(h, "GET", "/v1/x"); got.Code != 401 {
 		t.Errorf("without one: %d", got.Code)
 	}
+	plain := text[:len(text)-sumChars]
+	summed := func(text string) string { return "Bearer " + text + sumOf(text) }
 	other := strings.Map(func(c rune) rune {
 		if c == 'a' {
 			return 'b'
 		}
 		return c
-	}, text[len(text)-43:])
-	if other == text[len(text)-43:] {
+	}, plain[len(plain)-43:])
+	if other == plain[len(plain)-43:] {
 		other = "A" + other[1:]
 	}
 	for what, given := range map[string]string{
-		"another secret": "Bearer " + text[:len(text)-43] + other, "no secret": "Bearer " + text[:len(text)-44], "unknown": "Bearer duly_aaaaaaaaaaaaaaaa_" + text[len(text)-43:],
+		"another secret": summed(plain[:len(plain)-43] + other), "no secret": summed(plain[:len(plain)-44]), "unknown": summed("duly_aaaaaaaaaaaaaaaa_" + plain[len(plain)-43:]), "no sum": "Bearer " + plain,
 		"no prefix": "Bearer x", "another scheme": "Basic eDp5", "empty": "Bearer", "long": "Bearer " + strings.Repeat("duly_", 10000), "upper id": "Bearer " + strings.ToUpper(text),
 	} {
 		got := ask(h, "GET", "/v1/x", "Authorization", given)
@@ -233,19 +235,59 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// TestGuesses: who shows unknown tokens makes a bounded number of reads, and of entries in memory.
+// TestGuesses: who makes tokens up makes no reads, and who does it well makes few, keeps no token of another source out, and
+// fills no memory; neither do many sources.
+//
+// covers: P7
 func TestGuesses(t *testing.T) {
 	s, c := newShelf(), newClock()
+	_, text, err := CreateToken(t.Context(), s, "shop", operate.RoleClient, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tokens := newTokens(s, c.now, silent)
+	guesses := 0
+	show := func(source, text string) error {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		r.RemoteAddr = source
+		_, err := tokens.check(withSource(r), text)
+		return err
+	}
+	guess := func(source string, sum bool) error {
+		guesses++
+		made := TokenPrefix + idText.EncodeToString(fmt.Appendf(nil, "%010d", guesses)) + "_" + strings.Repeat("A", 43)
+		if sum {
+			made += sumOf(made)
+		} else {
+			made += "aaaaaaa"
+		}
+		return show(source, made)
+	}
+	for range 1000 {
+		if err := guess("192.0.2.1:1", false); !errors.Is(err, errToken) {
+			t.Fatalf("a token that was made up: %v", err)
+		}
+	}
+	if s.reads != 0 {
+		t.Errorf("%d reads for tokens that were made up", s.reads)
+	}
 	many := 0
-	for i := range 1000 {
-		id := idText.EncodeToString([]byte(fmt.Sprintf("%010d", i)))
-		if _, err := tokens.check(t.Context(), TokenPrefix+id+"_"+strings.Repeat("A", 43)); errors.Is(err, errTooMany) {
+	for i := range 3000 {
+		if errors.Is(guess(fmt.Sprintf("[2001:db8::%x]:1", i), true), errTooMany) { // of one network
 			many++
 		}
 	}
-	if s.reads != unknownBurst || many != 1000-unknownBurst {
+	if s.reads != sourceBurst || many != 3000-sourceBurst {
 		t.Errorf("%d reads, %d refused", s.reads, many)
+	}
+	if err := show("192.0.2.1:2", text); err != nil {
+		t.Errorf("a token beside guesses of another source: %v", err)
+	}
+	for i := range 10_000 {
+		_ = guess(fmt.Sprintf("10.0.%d.%d:1", i/250, i%250), true)
+	}
+	if s.reads > unknownBurst {
+		t.Errorf("%d reads for many sources", s.reads)
 	}
 	for i := range cacheMax + 100 {
 		id := fmt.Sprint(i)

@@ -62,7 +62,7 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusBadRequest, "The form could not be read.")
 		return
 	}
-	token, err := a.tokens.check(r.Context(), r.PostForm.Get("token"))
+	token, err := a.tokens.check(withSource(r), r.PostForm.Get("token"))
 	switch {
 	case errors.Is(err, errToken):
 		a.page(w, r, http.StatusUnauthorized, "This token is not valid: unknown, expired or revoked.")

@@ -7,8 +7,10 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
@@ -22,10 +24,12 @@ import (
 // TokenPrefix begins every token, so that scanners of sources and logs know one.
 const TokenPrefix = "duly_"
 
-// A token is TokenPrefix, its id of idBytes random bytes, an underscore, and secretBytes random bytes.
+// A token is TokenPrefix, its id of idBytes random bytes, an underscore, secretBytes random bytes, and a sum of all before:
+// what has been mistyped, cut or made up is refused without a look at the store.
 const (
 	idBytes      = 10 // 16 letters and digits
 	secretBytes  = 32 // 43 characters
+	sumChars     = 7
 	tokenMax     = 128
 	nameBytesMax = 64
 )
@@ -51,7 +55,8 @@ func NewToken(name string, role operate.Role, by string, now, expires time.Time,
 	id := idText.EncodeToString(random[:idBytes])
 	secret := base64.RawURLEncoding.EncodeToString(random[idBytes:])
 	hash := sha256.Sum256([]byte(secret))
-	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires, Labels: core.FormatLabels(labels)}, TokenPrefix + id + "_" + secret, nil
+	text = TokenPrefix + id + "_" + secret
+	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires, Labels: core.FormatLabels(labels)}, text + sumOf(text), nil
 }
 
 // CreateToken makes a token and stores it. It needs no token, only the right to write to the database: so the first
@@ -69,10 +74,19 @@ func CreateToken(ctx context.Context, store operate.TokenStore, name string, rol
 // errToken says that a token does not hold, and not why: what is wrong with it is for its holder to find out.
 var errToken = errors.New("the token is not valid: unknown, expired or revoked")
 
+// sumOf is what follows the rest of a token.
+func sumOf(text string) string {
+	return idText.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text))))
+}
+
 // parts are the id and the secret of a token.
 func parts(text string) (id, secret string, ok bool) {
+	if len(text) < sumChars || len(text) > tokenMax {
+		return "", "", false
+	}
+	text, sum := text[:len(text)-sumChars], text[len(text)-sumChars:]
 	rest, ok := strings.CutPrefix(text, TokenPrefix)
-	if !ok || len(text) > tokenMax {
+	if !ok || sum != sumOf(text) {
 		return "", "", false
 	}
 	id, secret, ok = strings.Cut(rest, "_")
