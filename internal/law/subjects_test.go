@@ -286,7 +286,7 @@ var faults = []section{
 		{"P3", "Namespaces on one account are isolated: answers go only to inboxes and prefixes that are allowed", "an answer goes to any reply subject outside the own namespace"},
 		{"P4", "Channels of alerts can read secrets of their own folder alone", "the systemd unit gives them the folder of all credentials"},
 		{"P5", "A token opens few sessions, which end with it, and a client's opens none", ""},
-		{"P6", "Without authentication only hosts that no foreign name can resolve to are served", "DNS rebinding reaches an installation on all interfaces"},
+		{"P6", "Without authentication only hosts that no foreign name can resolve to are served", ""},
 		{"P7", "Guessed tokens do not keep real ones out", ""},
 		{"P8", "Event streams end when their token or session does", ""},
 		{"P9", "A channel whose address changes needs its secret again", "the stored secret goes to the new address"},
