@@ -15,6 +15,7 @@ import (
 
 	"github.com/alexedwards/scs/v2"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -35,6 +36,10 @@ const (
 	sessionFor  = 8 * time.Hour // a person signs in again after that
 	retryStore  = time.Second
 	retryTokens = 2 * time.Second
+
+	// Refused credentials that are logged, of one source: some at once, and one after each.
+	refusedEach  = 10 * time.Second
+	refusedBurst = 5
 )
 
 // Config is how requests are authenticated.
@@ -64,6 +69,7 @@ type Auth struct {
 	provider *provider // of Mode OIDC
 	sessions *scs.SessionManager
 	foreign  *http.CrossOriginProtection
+	told     *operate.Buckets // of refusals that are logged
 }
 
 // New makes it. Error: a configuration that cannot work. An identity provider is looked for when someone signs in.
@@ -77,7 +83,7 @@ func New(cfg Config) (*Auth, error) {
 	if cfg.Refuse == nil {
 		cfg.Refuse = refuse
 	}
-	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection()}
+	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection(), told: operate.NewBuckets(refusedEach, refusedBurst)}
 	if cfg.URL != "" {
 		base, err := url.Parse(cfg.URL)
 		if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
@@ -255,6 +261,7 @@ func (a *Auth) end(w http.ResponseWriter, r *http.Request) error {
 
 // deny answers credentials that do not hold.
 func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
+	a.refused(r, err)
 	switch {
 	case errors.Is(err, errNoRole):
 		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: err.Error()})
@@ -267,6 +274,16 @@ func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
 		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: err.Error()})
 	}
 }
+
+// refused logs credentials that do not hold, and nothing of them; a source that shows many fills no log.
+func (a *Auth) refused(r *http.Request, err error) {
+	if !errors.Is(err, errStore) && a.told.Allow(a.cfg.Now(), sourceOf(withSource(r))) {
+		a.cfg.Log.Warn("credentials were refused", "from", from(r), "path", core.ShortText(r.URL.Path, pathMax), "error", err)
+	}
+}
+
+// pathMax bounds the path of a request in the log.
+const pathMax = 128
 
 // from is the address that a request came from.
 func from(r *http.Request) string {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -295,6 +296,43 @@ func TestGuesses(t *testing.T) {
 	}
 	if n := len(tokens.entries); n > cacheMax {
 		t.Errorf("%d entries, want at most %d", n, cacheMax)
+	}
+}
+
+// TestRefusedCredentialsAreLogged: who signs in is in the log, and so are credentials that do not hold, by the address that
+// they came from and without anything of them; a flood of them is not.
+//
+// covers: P20
+func TestRefusedCredentialsAreLogged(t *testing.T) {
+	var lines bytes.Buffer
+	server, client, s, c := signInServer(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&lines, nil)) })
+	_, text, err := CreateToken(t.Context(), s, "olga", operate.RoleOperator, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := text[:len(text)-1]
+	for range 100 {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/tasks", nil)
+		r.Header.Set("Authorization", "Bearer "+wrong)
+		resp, err := client.Do(r)
+		if code, _ := body(t, resp, err); code != 401 {
+			t.Fatal(code)
+		}
+	}
+	c.pass(time.Hour)
+	resp, err := client.PostForm(server.URL+PathSignIn, url.Values{"token": {wrong}})
+	body(t, resp, err)
+	resp, err = client.PostForm(server.URL+PathSignIn, url.Values{"token": {text}})
+	body(t, resp, err)
+	server.Close()
+	log := lines.String()
+	for part, want := range map[string]int{
+		`msg="credentials were refused" from=127.0.0.1 path=/v1/tasks error="the token is not valid`: refusedBurst, `msg="credentials were refused" from=127.0.0.1 path=/login`: 1,
+		`msg="signed in" name=olga role=operator`: 1, text[len(text)-20 : len(text)-7]: 0,
+	} {
+		if n := strings.Count(log, part); n != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", part, n, want, log)
+		}
 	}
 }
 

@@ -63,6 +63,9 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token, err := a.tokens.check(withSource(r), r.PostForm.Get("token"))
+	if err != nil {
+		a.refused(r, err)
+	}
 	switch {
 	case errors.Is(err, errToken):
 		a.page(w, r, http.StatusUnauthorized, "This token is not valid: unknown, expired or revoked.")
@@ -72,6 +75,7 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if token.Role == operate.RoleClient {
+		a.cfg.Log.Warn("a service's token was shown to sign in with", "name", token.Name, "token", token.ID, "from", from(r))
 		a.page(w, r, http.StatusForbidden, "This token is a service's: its role is client, which has no pages here.")
 		return
 	}
@@ -79,6 +83,7 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		a.notBegun(w, r, err)
 		return
 	}
+	a.cfg.Log.Info("signed in", "name", token.Name, "role", token.Role, "token", token.ID, "from", from(r))
 	http.Redirect(w, r, a.at(ownPath(r.PostForm.Get("next"))), http.StatusSeeOther)
 }
 
