@@ -300,7 +300,7 @@ var faults = []section{
 		{"P18", "`duly token create` makes the token in the database that is named, and says where", "it makes it wherever the default address leads"},
 		{"P19", "Address filters know all special ranges, and the clouds' metadata", "several are missing"},
 		{"P20", "security.md names what `/metrics` shows, and bad tokens and sign-ins are logged", ""},
-		{"P21", "Cancels by DELETE and changes over NATS by operators are in the audit trail", "they are not"},
+		{"P21", "Cancels by DELETE and changes over NATS by operators are in the audit trail", ""},
 		{"P22", "Headers of a service never go to a host that it redirects to", "they do"},
 		{"P23", "Containers and units run with no more rights and memory than they need", "NATS, databases and Grafana of compose are not confined, the unit has no MemoryMax"},
 	}},
