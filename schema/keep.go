@@ -20,10 +20,10 @@ const keptMax = 10_000
 const SettingBytesMax = 64 << 10
 
 const (
-	tokenColumns = `id, name, role, hash, created_at, by_name, expires_at, revoked_at, used_at`
-	qPutToken    = `INSERT INTO tokens (id, name, role, hash, created_at, by_name, expires_at, revoked_at, used_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+	tokenColumns = `id, name, role, hash, created_at, by_name, expires_at, revoked_at, used_at, labels`
+	qPutToken    = `INSERT INTO tokens (` + tokenColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, hash = excluded.hash, created_at = excluded.created_at, by_name = excluded.by_name,
-	expires_at = excluded.expires_at, revoked_at = excluded.revoked_at, used_at = excluded.used_at`
+	expires_at = excluded.expires_at, revoked_at = excluded.revoked_at, used_at = excluded.used_at, labels = excluded.labels`
 	qToken       = `SELECT ` + tokenColumns + ` FROM tokens WHERE id = ?1`
 	qTokens      = `SELECT ` + tokenColumns + ` FROM tokens ORDER BY created_at, id LIMIT ?1`
 	qRevokeToken = `UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?2) WHERE id = ?1`
@@ -98,7 +98,7 @@ func each(rows *sql.Rows, err error) iter.Seq[*scanned] {
 // PutToken implements operate.TokenStore. A token whose id is there is replaced.
 func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
 	r := a.of
-	_, err := a.execOne(ctx, qPutToken, operate.CleanText(t.ID), operate.CleanText(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), operate.CleanText(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed))
+	_, err := a.execOne(ctx, qPutToken, operate.CleanText(t.ID), operate.CleanText(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), operate.CleanText(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed), operate.CleanText(t.Labels))
 	if err != nil {
 		return fmt.Errorf("token %s: %w", core.QuoteShort(t.ID), err)
 	}
@@ -109,7 +109,7 @@ func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 	var t operate.Token
 	var role string
 	var created, expires, revoked, used instant
-	err := row.Scan(&t.ID, &t.Name, &role, &t.Hash, &created, &t.By, &expires, &revoked, &used)
+	err := row.Scan(&t.ID, &t.Name, &role, &t.Hash, &created, &t.By, &expires, &revoked, &used, &t.Labels)
 	t.Role, t.Created, t.Expires, t.Revoked, t.LastUsed = operate.Role(role), created.timeOf(), expires.timeOf(), revoked.timeOf(), used.timeOf()
 	return t, err
 }
@@ -135,10 +135,16 @@ func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
 	return tokens, nil
 }
 
-// RevokeToken implements operate.TokenStore. One that is revoked keeps its time. Error:
+// RevokeToken implements operate.TokenStore: its sessions end with it. One that is revoked keeps its time. Error:
 // core.ErrNotFound.
 func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error {
-	n, err := a.execOne(ctx, qRevokeToken, operate.CleanText(id), a.of.time(core.InstantOf(at)))
+	var n int64
+	err := a.change(ctx, func(c changes) (err error) {
+		if n, err = c.exec(qRevokeToken, operate.CleanText(id), a.of.time(core.InstantOf(at))); err == nil {
+			_, err = c.exec(qEndSessions, operate.CleanText(id))
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("revoke token %s: %w", core.QuoteShort(id), err)
 	}

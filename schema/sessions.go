@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	qPutSession     = `INSERT INTO sessions (id, data, expires_at) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at`
-	qCountSessions  = `SELECT count(*) FROM sessions`
-	qSession        = `SELECT id, data, expires_at FROM sessions WHERE id = ?1`
+	qPutSession     = `INSERT INTO sessions (id, data, expires_at, owner) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at`
+	qCountSessions  = `SELECT count(*), count(CASE WHEN owner = ?1 THEN 1 END) FROM sessions WHERE id <> ?2`
+	qSession        = `SELECT id, data, expires_at, owner FROM sessions WHERE id = ?1`
 	qDeleteSession  = `DELETE FROM sessions WHERE id = ?1`
+	qEndSessions    = `DELETE FROM sessions WHERE owner = ?1`
+	qHoldToken      = `UPDATE tokens SET used_at = used_at WHERE id = ?1` // its sessions are counted by one at a time
 	qSessionsEnded  = `DELETE FROM sessions WHERE id IN (SELECT s.id FROM sessions s WHERE s.expires_at <= ?1 ORDER BY s.expires_at, s.id LIMIT ?2)`
 	sessionBytesMax = 4 << 10
 	sessionsPage    = 1000
@@ -30,14 +32,21 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 		if _, err := c.exec(qSessionsEnded, a.of.time(core.InstantOf(now)), sessionsPage); err != nil {
 			return err
 		}
-		var there int64
-		if err := c.row(qCountSessions, nil, &there); err != nil {
+		id, owner := operate.CleanText(s.ID), operate.CleanText(s.Owner)
+		if _, err := c.exec(qHoldToken, owner); err != nil {
 			return err
 		}
-		if there >= operate.SessionsMax {
-			return &operate.Refusal{Code: 429, Detail: fmt.Sprintf("there are %d sessions, the limit; one ends within hours", there)}
+		var all, own int64
+		if err := c.row(qCountSessions, []any{owner, id}, &all, &own); err != nil {
+			return err
 		}
-		_, err := c.exec(qPutSession, operate.CleanText(s.ID), s.Data, a.of.time(core.InstantOf(s.Expires)))
+		switch {
+		case own >= operate.SessionsEach:
+			return &operate.Refusal{Code: 429, Detail: fmt.Sprintf("there are %d sessions of this token or person, the limit; sign out of one of them", own)}
+		case all >= operate.SessionsMax:
+			return &operate.Refusal{Code: 429, Detail: fmt.Sprintf("there are %d sessions, the limit; one ends within hours", all)}
+		}
+		_, err := c.exec(qPutSession, id, s.Data, a.of.time(core.InstantOf(s.Expires)), owner)
 		return err
 	})
 	if err != nil {
@@ -49,7 +58,7 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
 	var s operate.Session
 	var expires instant
-	err := row.Scan(&s.ID, &s.Data, &expires)
+	err := row.Scan(&s.ID, &s.Data, &expires, &s.Owner)
 	s.Expires = expires.timeOf()
 	return s, err
 }

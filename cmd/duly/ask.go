@@ -25,6 +25,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // prompting is a reader that stands for a terminal.
@@ -257,20 +258,11 @@ func (c *editCmd) Run(ctx context.Context, std streams) error {
 
 // indented is JSON with a value a line; what is not JSON is as it is.
 func indented(data json.RawMessage) string {
-	var v any
-	d := json.NewDecoder(strings.NewReader(string(data)))
-	d.UseNumber()
-	if d.Decode(&v) != nil {
+	text, err := quickjson.Indent(data)
+	if err != nil {
 		return string(data) + "\n"
 	}
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if e.Encode(json.RawMessage(data)) != nil { // unlike v it keeps the order of keys
-		return string(data) + "\n"
-	}
-	return b.String()
+	return text + "\n"
 }
 
 // edited is the input as the person's editor left it.

@@ -22,9 +22,10 @@ type tokenCmd struct {
 }
 
 type tokenCreateCmd struct {
-	Name    string `arg:"" help:"What it is called in the audit trail: of a person or a program."`
-	Role    string `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
-	Expires string `help:"When it ends: a time or a duration from now (default: never)."`
+	Name    string   `arg:"" help:"What it is called in the audit trail: of a person or a program."`
+	Role    string   `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
+	Label   []string `placeholder:"KEY=VALUE" help:"What it submits has this label, and no other of that key: a tenant, or duly-priority."`
+	Expires string   `help:"When it ends: a time or a duration from now (default: never)."`
 
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Write it into this database (postgres://…) and not through the API: for the first admin token, where no one may ask yet."`
 	Reason      string `help:"With --database-url: why; it is kept in the audit trail."`
@@ -36,6 +37,7 @@ type tokenBody struct {
 	Name    string    `json:"name"`
 	Role    string    `json:"role"`
 	Expires time.Time `json:"expires,omitzero"`
+	Labels  string    `json:"labels,omitempty"`
 }
 
 // createdToken is the answer to a request for a token.
@@ -73,11 +75,14 @@ func (c *tokenCreateCmd) make(ctx context.Context, expires time.Time) (data []by
 		if err != nil {
 			return nil, "", err
 		}
-		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires}, nil)
+		data, err = c.send(ctx, http.MethodPost, pathOf("tokens"), tokenBody{c.Name, c.Role, expires, strings.Join(c.Label, ",")}, nil)
 		return data, "at " + redact.Text(api.Base), err
 	}
 	if c.Server != "" || c.Profile != "" {
 		return nil, "", misuse("database-url and server or profile: want one of them, which may be two installations")
+	}
+	if len(c.Label) > 0 {
+		return nil, "", misuse("label: a token with labels is made through the API, and not with --database-url")
 	}
 	token, secret, err := node.CreateToken(ctx, c.DatabaseURL, c.Name, operate.Role(c.Role), expires, c.Reason)
 	if err != nil {

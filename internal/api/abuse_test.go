@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -102,12 +103,15 @@ func TestEveryParameterIsBounded(t *testing.T) {
 }
 
 // TestThousandStreams: of 1,000 who ask for events as many are served as may be; the others are told so at once and when
-// to come again, and there is room again when streams end.
+// to come again, and there is room again when streams end. One actor, whatever it asks, leaves room for another.
 //
-// covers: OP6
+// covers: OP6, P14
 func TestThousandStreams(t *testing.T) {
 	_, handler := world(t, nil)
-	server := httptest.NewServer(apitest.As(operate.RoleViewer, handler))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor := operate.Actor{Name: cmp.Or(r.Header.Get("From"), "vera"), Role: operate.RoleViewer}
+		handler.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), actor)))
+	}))
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -133,7 +137,7 @@ func TestThousandStreams(t *testing.T) {
 				return
 			case 429:
 				data, _ := io.ReadAll(resp.Body)
-				if turnedAway.Add(1); resp.Header.Get("Retry-After") == "" || !strings.Contains(string(data), "64 event streams are open") {
+				if turnedAway.Add(1); resp.Header.Get("Retry-After") == "" || !strings.Contains(string(data), "are open here, the limit of one actor") {
 					t.Errorf("%v %s", resp.Header, data)
 				}
 			default:
@@ -145,8 +149,23 @@ func TestThousandStreams(t *testing.T) {
 	for range streams {
 		<-answered
 	}
-	if open.Load() != 64 || turnedAway.Load() != streams-64 {
+	if open.Load() != 32 || turnedAway.Load() != streams-32 {
 		t.Errorf("%d streams were open, and %d turned away", open.Load(), turnedAway.Load())
+	}
+	for i := range 33 { // of another actor the half that is left
+		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("From", "olga")
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if want := map[bool]int{true: 200, false: 429}[i < 32]; resp.StatusCode != want {
+			t.Errorf("stream %d of another: %d", i+1, resp.StatusCode)
+		}
 	}
 	close(release)
 	wg.Wait()

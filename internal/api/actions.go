@@ -68,7 +68,7 @@ type (
 // twice. Error: *operate.Refusal.
 func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef, r operate.Request) (operate.Answer, error) {
 	answer := operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action}
-	entry := a.entry(ctx, by, task, &r)
+	entry := entryOf(ctx, a.now(), by, task, &r)
 	if bad := a.check(by, task, &r); bad != nil {
 		entry.Key = "" // what is wrong in itself uses up no key
 		return answer, a.refuse(ctx, entry, bad, &answer)
@@ -165,8 +165,8 @@ func (a *Actions) see(ctx context.Context, c *core.Control, partition int) (core
 	return view, nil
 }
 
-// entry is the audit entry of a request, bounded whatever the request holds.
-func (a *Actions) entry(ctx context.Context, by operate.Actor, task operate.TaskRef, r *operate.Request) operate.AuditEntry {
+// entryOf is the audit entry of a request, bounded whatever the request holds.
+func entryOf(ctx context.Context, now time.Time, by operate.Actor, task operate.TaskRef, r *operate.Request) operate.AuditEntry {
 	after := afterJSON{
 		Action: operate.Action(core.NameOf(string(r.Action), core.NameBytesMax)), Step: core.NameOf(r.Step, core.NameBytesMax), Until: r.Until,
 		As: core.State(core.NameOf(string(r.As), core.NameBytesMax)), Found: core.ProbeOutcome(core.NameOf(string(r.Found), core.NameBytesMax)), Ask: core.NameOf(r.Ask, core.AskBytesMax), IfSeq: r.IfSeq, InputBytes: len(r.Input), InputHash: hashOf(r.Input),
@@ -176,7 +176,7 @@ func (a *Actions) entry(ctx context.Context, by operate.Actor, task operate.Task
 		after.Until = time.Time{}
 	}
 	return operate.AuditEntry{
-		At: a.now(), Request: operate.RequestFrom(ctx), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(after.Action),
+		At: now, Request: operate.RequestFrom(ctx), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(after.Action),
 		Target: "task/" + core.NameOf(task.Type, core.NameBytesMax) + "/" + core.NameOf(task.ID, core.NameBytesMax),
 		Reason: cleanText(r.Reason, core.WordsBytesMax), After: mustJSON(after), Key: cleanText(r.Key, keyBytesMax),
 	}

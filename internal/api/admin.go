@@ -88,23 +88,13 @@ func (a *api) entry(ctx context.Context, c change) (operate.AuditEntry, error) {
 	return e, nil
 }
 
-// refused notes a change that the role of who asks does not allow. A flood of them is cut: what is not noted is logged.
+// refused notes a change that the role of who asks does not allow.
 func (a *api) refused(r *http.Request, operation, why string) {
-	actor, _ := operate.ActorFrom(r.Context())
-	if a.ports.Trail == nil || !a.denials.Allow() {
-		a.log.Warn("a change was refused", "actor", actor.Name, "role", actor.Role, "from", actor.From, "operation", operation)
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), trailMax)
 	defer cancel()
-	entry, err := a.entry(ctx, change{action: operation, target: core.ShortText(strings.TrimPrefix(r.URL.Path, "/v1/"), 200)})
-	if err == nil {
-		entry.Outcome = outcomeDenied + why
-		_, _, err = a.ports.Trail.Append(ctx, entry)
-	}
-	if err != nil {
-		a.log.Warn("a refused change is missing in the audit trail", "actor", actor.Name, "operation", operation, "error", err)
-	}
+	entry, _ := a.entry(ctx, change{action: operation, target: strings.TrimPrefix(r.URL.Path, "/v1/")}) // with nothing to encode
+	entry.Outcome = outcomeDenied + why
+	a.ports.Refusals.Note(ctx, entry)
 }
 
 type (
@@ -124,6 +114,7 @@ type (
 			Name    string       `json:"name" minLength:"1" maxLength:"64"`
 			Role    operate.Role `json:"role" enum:"client,viewer,operator,admin"`
 			Expires *time.Time   `json:"expires,omitempty" doc:"absent: never"`
+			Labels  string       `json:"labels,omitempty" maxLength:"2000" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys"`
 		}
 	}
 	tokenOut struct {
@@ -291,7 +282,11 @@ func (a *api) tokenRoutes() {
 				}
 			}
 			actor, _ := operate.ActorFrom(ctx)
-			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, actor.Name, now, expires)
+			labels, err := core.ParseLabels(in.Body.Labels)
+			if err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "field labels: %v", err)
+			}
+			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, actor.Name, now, expires, labels...)
 			if err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}

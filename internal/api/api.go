@@ -14,12 +14,10 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/alerts"
@@ -66,7 +64,8 @@ type Config struct {
 // Ports are what the routes for operators stand on. What is nil is not served by this node: its routes answer 503.
 type Ports struct {
 	Reader         operate.Reader
-	Trail          operate.Trail // without it nothing is changed but single tasks, whose actions write it themselves
+	Trail          operate.Trail     // without it nothing is changed but single tasks, whose actions write it themselves
+	Refusals       *operate.Refusals // of all faces; nil: the API has its own
 	Actions        operate.Actions
 	Operations     operate.Operations
 	OperationStore operate.OperationStore
@@ -97,16 +96,15 @@ type api struct {
 	reader Reader
 	asks   *Requests
 	log    *slog.Logger
-	bodies atomic.Int64 // submissions whose bodies are in memory
+	bodies *operate.Places // of submissions whose bodies are in memory
 
 	programs  expr.Cache // of conditions that are explained
 	ports     Ports
 	huma      huma.API
 	mux       *http.ServeMux
 	paths     map[string]methods
-	denials   *rate.Limiter          // refused changes that are audited
-	streams   atomic.Int64           // event streams that are open
-	batches   atomic.Int64           // bulk submissions that are read
+	streams   *operate.Places        // of event streams
+	batches   *operate.Places        // of bulk submissions that are read
 	heldBytes *semaphore.Weighted    // answers of theirs that wait for their clients, in chunks
 	bulkIdle  time.Duration          // for the client of a bulk submission to send something, or to take an answer while it sends nothing
 	document  func() ([]byte, error) // openapi.json, made when it is asked for
@@ -146,8 +144,12 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Ports.Refusals == nil {
+		cfg.Ports.Refusals = operate.NewRefusals(cfg.Ports.Trail, log)
+	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log, ports: cfg.Ports,
-		mux: http.NewServeMux(), paths: map[string]methods{}, denials: rate.NewLimiter(refusedRate, refusedBurst), heldBytes: semaphore.NewWeighted(cfg.BulkHeldBytes / heldChunk), bulkIdle: bulkIdleMax}
+		bodies: operate.NewPlaces(cfg.ConcurrentMax), streams: operate.NewPlaces(cfg.StreamsMax), batches: operate.NewPlaces(cfg.BulkRequests),
+		mux: http.NewServeMux(), paths: map[string]methods{}, heldBytes: semaphore.NewWeighted(cfg.BulkHeldBytes / heldChunk), bulkIdle: bulkIdleMax}
 	a.huma = a.newHuma()
 	a.taskRoutes()
 	a.fileRoute()

@@ -20,6 +20,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -163,11 +164,12 @@ func (a *api) submitMany(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(415, ingest.CauseBody, "content type %s is not taken; want %s: a line of JSON for each task", core.QuoteShort(r.Header.Get("Content-Type")), bulkKind))
 		return
 	}
-	defer a.batches.Add(-1)
-	if n := a.batches.Add(1); n > int64(a.cfg.BulkRequests) {
-		problem(w, ingest.Refuse(429, ingest.CauseFull, "%d bulk submissions are being read, the limit is %d", n-1, a.cfg.BulkRequests).After(ingest.RetryFull))
+	leave, full := a.batches.Take(r.Context(), "bulk submissions")
+	if full != nil {
+		problem(w, ingest.Refuse(full.Code, ingest.CauseFull, "%s", full.Detail).After(ingest.RetryFull))
 		return
 	}
+	defer leave()
 	rc := http.NewResponseController(w)
 	// Answers are written while lines are read; a writer that cannot is a test's.
 	_ = rc.EnableFullDuplex()
@@ -231,6 +233,11 @@ func (b *bulk) run(w io.Writer, r *http.Request) {
 		select {
 		case <-b.cfg.Closing:
 			b.stop()
+		case <-r.Context().Done():
+			if errors.Is(context.Cause(r.Context()), operate.ErrEnded) {
+				b.gone()
+				_ = b.rc.SetReadDeadline(time.Now())
+			}
 		case <-ended:
 		}
 	})
@@ -292,6 +299,9 @@ func (b *bulkBody) Read(p []byte) (int, error) {
 	_ = b.rc.SetReadDeadline(time.Now().Add(b.bulkIdle))
 	if b.stopped.Load() {
 		return 0, errBulkStopped
+	}
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
 	}
 	left := b.cfg.BulkBytes - b.read
 	if left <= 0 {

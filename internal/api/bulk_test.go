@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,6 +89,7 @@ type bulkSite struct {
 	door   *bulkDoor
 	server *httptest.Server
 	client *http.Client
+	end    context.CancelCauseFunc // of the credentials of the request that is served
 }
 
 // newBulkSite starts one; door nil: one of the test's own.
@@ -109,7 +111,9 @@ func newBulkSite(t *testing.T, change func(*Config), door Submitter, set func(*a
 		set(a)
 	}
 	b.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.mux.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), operate.Actor{Name: "shop", Role: operate.RoleClient, Via: "http"})))
+		var ctx context.Context
+		ctx, b.end = context.WithCancelCause(r.Context())
+		a.mux.ServeHTTP(w, r.WithContext(operate.WithActor(ctx, operate.Actor{Name: "shop", Role: operate.RoleClient, Via: "http"})))
 	}))
 	if http2 {
 		b.server.EnableHTTP2 = true
@@ -459,6 +463,31 @@ func TestBulkOfAServerThatStops(t *testing.T) {
 			got := readAnswers(t, resp.Body)
 			if got.summary == nil || got.summary.counts() != "5 = 4 0 0 1" || got.summary.Next != 6 || got.summary.Error.Status != 503 {
 				t.Errorf("%+v", got.summary)
+			}
+		})
+	}
+}
+
+// TestBulkEndsWithItsToken: a client that goes on sending is let go when its token has ended.
+//
+// covers: P8
+func TestBulkEndsWithItsToken(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBulkSite(t, nil, nil, nil, http2)
+			reader, writer := io.Pipe()
+			defer writer.Close()
+			resp := b.open("", reader)
+			if _, err := io.WriteString(writer, bulkText(1, 1)); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewReader(resp.Body)
+			if _, err := lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			b.end(operate.ErrEnded)
+			if rest, _ := io.ReadAll(lines); strings.Contains(string(rest), "summary") {
+				t.Errorf("it came to its end: %s", rest)
 			}
 		})
 	}

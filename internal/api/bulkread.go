@@ -140,6 +140,9 @@ func (b *bulk) parse(number int64, line []byte, long bool) *bulkLine {
 	if bad := said.label(); bad != nil {
 		return l.refused(&said, bad)
 	}
+	if bad := bind(b.ctx, &said.Form); bad != nil {
+		return l.refused(&said, bad)
+	}
 	if said.ID == "" {
 		said.ID = b.cfg.NewID()
 	}

@@ -821,7 +821,7 @@ func (e events) next() string {
 // TestEvents: events come as they happen, go on after the last that was seen, and only so many streams are open.
 func TestEvents(t *testing.T) {
 	closing := make(chan struct{})
-	w, handler := world(t, func(c *api.Config) { c.StreamsMax, c.Closing = 2, closing })
+	w, handler := world(t, func(c *api.Config) { c.StreamsMax, c.Closing = 4, closing })
 	server := httptest.NewServer(apitest.As(operate.RoleViewer, handler))
 	defer server.Close()
 	for i := range 3 {
@@ -842,7 +842,7 @@ func TestEvents(t *testing.T) {
 	}
 	over := open(t, server.URL+"/v1/events", "")
 	if over.resp.StatusCode != 429 || over.resp.Header.Get("Retry-After") == "" {
-		t.Errorf("a third stream of two: %d %v", over.resp.StatusCode, over.resp.Header)
+		t.Errorf("a third stream of an actor who has two of four: %d %v", over.resp.StatusCode, over.resp.Header)
 	}
 	w.Tell(operate.Event{Type: "order", Task: "t-9", Status: core.StateError, At: apitest.At})
 	if got := all.next(); !strings.Contains(got, `"t-9"`) {

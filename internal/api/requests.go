@@ -44,6 +44,8 @@ type RequestsConfig struct {
 	// nil: the owner alone looks.
 	CheckInput  func(plan *core.Plan, input []byte) error
 	CheckSignal func(step *core.Step, payload []byte) error
+	// Trail has the requests of AskAs; nil: no request is noted.
+	Trail operate.Trail
 }
 
 // Requests takes requests of clients and operators about tasks, for every door. It is safe
@@ -103,6 +105,15 @@ func ActorAt(claimed, door string) string {
 // word, and the journal tells it. It waits for store and stream, for ReadMax,
 // twice UnknownFor and ControlMax together at most.
 func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) {
+	return a.ask(ctx, c, nil)
+}
+
+// AskAs is Ask of an operator: what is stored is in the audit trail first.
+func (a *Requests) AskAs(ctx context.Context, by operate.Actor, c core.Control) (Asked, *ingest.Refusal) {
+	return a.ask(ctx, c, &by)
+}
+
+func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (Asked, *ingest.Refusal) {
 	if bad := ingest.CheckTask(c.Type, c.ID); bad != nil {
 		return Asked{}, bad
 	}
@@ -140,12 +151,46 @@ func (a *Requests) Ask(ctx context.Context, c core.Control) (Asked, *ingest.Refu
 	default:
 		taken.Outcome = operate.Asked + "what the task did is undone; the state store could not be read, so its state is not known"
 	}
-	seq, bad := a.store(ctx, &c, taken.Partition)
+	told, bad := a.note(ctx, by, &c, &view)
 	if bad != nil {
 		return Asked{}, bad
 	}
-	taken.Seq = seq
+	if taken.Seq, bad = a.store(ctx, &c, taken.Partition); bad != nil {
+		told(outcomeFailed + bad.Description)
+		return Asked{}, bad
+	}
+	told(outcomeAsked)
 	return taken, nil
+}
+
+// note writes the request of an operator into the audit trail; told adds what became of it.
+func (a *Requests) note(ctx context.Context, by *operate.Actor, c *core.Control, view *core.View) (told func(outcome string), bad *ingest.Refusal) {
+	if by == nil || a.cfg.Trail == nil {
+		return func(string) {}, nil
+	}
+	r := operate.Request{Action: operate.Action(word(c.Kind)), Reason: c.Reason, Step: c.Step, As: c.As, Found: c.Found, IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version, Ask: c.Ask}
+	if c.Until > 0 {
+		r.Until = c.Until.Time()
+	}
+	e := entryOf(ctx, a.cfg.Now(), *by, operate.TaskRef{Type: c.Type, ID: c.ID}, &r)
+	if view.ID != "" {
+		e.Before = mustJSON(beforeJSON{view.State, view.Seq})
+	}
+	bounded, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
+	defer stop()
+	number, _, err := a.cfg.Trail.Append(bounded, e)
+	if err != nil {
+		a.log.Warn("a request is not carried out, because the audit trail cannot be written", "task", c.ID, "error", err)
+		return nil, ingest.Refuse(503, ingest.CauseStore, "the audit trail could not be written, so nothing was asked; ask again").After(ingest.RetryLog)
+	}
+	return func(outcome string) {
+		// The request's own context may have ended: what was done is noted all the same.
+		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.ControlMax)
+		defer stop()
+		if err := a.cfg.Trail.SetOutcome(bounded, number, outcome); err != nil {
+			a.log.Warn("the audit trail has no outcome of a request", "entry", number, "outcome", outcome, "error", err)
+		}
+	}, nil
 }
 
 // store stores a request in the control stream and gives its position.

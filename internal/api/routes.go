@@ -26,8 +26,6 @@ const (
 	changeMax     = 10 * time.Second // a change may take
 	bodyBytesMax  = 512 << 10        // of a body that is no submission: two inputs, one of them escaped
 	bodyReadMax   = 10 * time.Second
-	refusedRate   = 10 // refused changes a second that are audited; more are only logged
-	refusedBurst  = 200
 	roleExtension = "x-role"   // of an operation: the role that it needs
 	openExtension = "x-client" // of an operation: a client may, too
 	metaNeeds     = "needs"

@@ -93,10 +93,10 @@ type stream struct {
 }
 
 // open begins an answer of events, if there is room for one more; done gives the room back.
-func (a *api) open(w http.ResponseWriter) (s *stream, done func(), bad *ingest.Refusal) {
-	if n := a.streams.Add(1); n > int64(a.cfg.StreamsMax) {
-		a.streams.Add(-1)
-		return nil, nil, ingest.Refuse(429, ingest.CauseFull, "%d event streams are open here, the limit", a.cfg.StreamsMax).After(streamRetry)
+func (a *api) open(w http.ResponseWriter, r *http.Request) (s *stream, done func(), bad *ingest.Refusal) {
+	done, full := a.streams.Take(r.Context(), "event streams")
+	if full != nil {
+		return nil, nil, ingest.Refuse(full.Code, ingest.CauseFull, "%s", full.Detail).After(streamRetry)
 	}
 	s = &stream{w, http.NewResponseController(w)}
 	h := w.Header()
@@ -105,7 +105,7 @@ func (a *api) open(w http.ResponseWriter) (s *stream, done func(), bad *ingest.R
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Accel-Buffering", "no") // a proxy passes on at once
 	w.WriteHeader(http.StatusOK)
-	return s, func() { a.streams.Add(-1) }, nil
+	return s, done, nil
 }
 
 // send writes one event; a reader that does not take it in time is an error.
@@ -175,7 +175,7 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilt
 		problem(w, ingest.Refuse(400, ingest.CauseQuery, "header Last-Event-ID %s has %d bytes, want at most %d of one line", core.QuoteShort(after), len(after), streamIDMax))
 		return
 	}
-	s, done, bad := a.open(w)
+	s, done, bad := a.open(w, r)
 	if bad != nil {
 		problem(w, bad)
 		return
@@ -266,7 +266,7 @@ func (a *api) followLive(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(503, ingest.CauseNotServed, "live numbers: not served by this node; ask one that runs it"))
 		return
 	}
-	s, done, bad := a.open(w)
+	s, done, bad := a.open(w, r)
 	if bad != nil {
 		problem(w, bad)
 		return

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/auth"
@@ -87,11 +89,12 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 
 // withBody reads the body, within its limit and while there is room for it.
 func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input []byte)) {
-	defer a.bodies.Add(-1)
-	if n := a.bodies.Add(1); n > int64(a.cfg.ConcurrentMax) {
-		problem(w, ingest.Refuse(429, ingest.CauseFull, "%d submissions are being read, the limit is %d", n-1, a.cfg.ConcurrentMax).After(ingest.RetryFull))
+	leave, full := a.bodies.Take(r.Context(), "submissions")
+	if full != nil {
+		problem(w, ingest.Refuse(full.Code, ingest.CauseFull, "%s", full.Detail).After(ingest.RetryFull))
 		return
 	}
+	defer leave()
 	if r.ContentLength > core.InputBytesMax {
 		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit is %d", r.ContentLength, core.InputBytesMax))
 		return
@@ -117,12 +120,38 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 		problem(w, ingest.RefuseForm(bad))
 		return
 	}
+	if bad := bind(r.Context(), &req.Form); bad != nil {
+		problem(w, bad)
+		return
+	}
 	a.door.Submit(req)
 	select {
 	case answer := <-answers:
 		a.submitted(w, taskType, &answer)
 	case <-r.Context().Done():
 	}
+}
+
+// bind gives a submission the labels of the token that it comes by: its tenant and its priority are not its submitter's
+// word then. What is no label stays for the door to refuse.
+func bind(ctx context.Context, f *submit.Form) *ingest.Refusal {
+	by, _ := operate.ActorFrom(ctx)
+	bound, err := core.ParseLabels(by.Labels)
+	said, bad := core.ParseLabels(f.Labels)
+	if len(bound) == 0 || err != nil || bad != nil {
+		return nil // those of a token were checked when it was made
+	}
+	for _, label := range bound {
+		i := slices.IndexFunc(said, func(l core.Label) bool { return l.Key == label.Key })
+		switch {
+		case i < 0:
+			said = append(said, label)
+		case said[i] != label:
+			return ingest.Refuse(403, ingest.CauseForbidden, "label %s: what %s submits has the label %s", core.QuoteShort(said[i].String()), core.QuoteShort(by.Name), label)
+		}
+	}
+	f.Labels = core.FormatLabels(said)
+	return nil
 }
 
 func (a *api) submitted(w http.ResponseWriter, taskType string, answer *ingest.Answer) {
@@ -160,7 +189,11 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 		problem(w, bad)
 		return
 	}
-	asked, bad := a.asks.Ask(r.Context(), control)
+	ask := a.asks.Ask
+	if by, _ := operate.ActorFrom(r.Context()); by.Role.May(operate.RoleOperator) && !by.Open { // a service's own would fill the trail
+		ask = func(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) { return a.asks.AskAs(ctx, by, c) }
+	}
+	asked, bad := ask(r.Context(), control)
 	if r.Context().Err() != nil {
 		return // the client is gone
 	}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/alexedwards/scs/v2"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -34,6 +36,10 @@ const (
 	sessionFor  = 8 * time.Hour // a person signs in again after that
 	retryStore  = time.Second
 	retryTokens = 2 * time.Second
+
+	// Refused credentials that are logged, of one source: some at once, and one after each.
+	refusedEach  = 10 * time.Second
+	refusedBurst = 5
 )
 
 // Config is how requests are authenticated.
@@ -42,7 +48,7 @@ type Config struct {
 	Tokens       operate.TokenStore // required unless Mode is Off
 	OIDC         Provider           // of Mode OIDC
 	Certificates Certificates       // of clients; nil: they are not looked at
-	// Sessions keeps the sessions of all nodes; nil: each node has its own, in its memory.
+	// Sessions keeps the sessions of all nodes; nil: no one can sign in, and only tokens and certificates are taken.
 	Sessions operate.SessionStore
 	// URL is what browsers call this server, with the path that a proxy puts before ours, as https://ops.example.org/duly.
 	// Empty: as the request says, which is enough where nothing but tokens is used.
@@ -63,6 +69,7 @@ type Auth struct {
 	provider *provider // of Mode OIDC
 	sessions *scs.SessionManager
 	foreign  *http.CrossOriginProtection
+	told     *operate.Buckets // of refusals that are logged
 }
 
 // New makes it. Error: a configuration that cannot work. An identity provider is looked for when someone signs in.
@@ -76,7 +83,7 @@ func New(cfg Config) (*Auth, error) {
 	if cfg.Refuse == nil {
 		cfg.Refuse = refuse
 	}
-	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection()}
+	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection(), told: operate.NewBuckets(refusedEach, refusedBurst)}
 	if cfg.URL != "" {
 		base, err := url.Parse(cfg.URL)
 		if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
@@ -104,13 +111,15 @@ func New(cfg Config) (*Auth, error) {
 		return nil, err
 	}
 	a.tokens = newTokens(cfg.Tokens, cfg.Now, cfg.Log)
-	var kept scs.Store = newSessionStore(cfg.Now)
-	if cfg.Sessions != nil {
-		kept = newSharedSessions(cfg.Sessions, cfg.Now, cfg.Log)
+	if cfg.Sessions == nil && cfg.Mode == Token {
+		return a, nil
+	}
+	if cfg.Sessions == nil {
+		return nil, errors.New("auth: oidc needs a store of sessions")
 	}
 	// Not by scs.New, which begins a store of its own, and a goroutine of that.
 	a.sessions = &scs.SessionManager{
-		Lifetime: sessionFor, Store: kept, Codec: scs.GobCodec{}, HashTokenInStore: true,
+		Lifetime: sessionFor, Store: newSharedSessions(cfg.Sessions, cfg.Now, cfg.Log), Codec: scs.GobCodec{}, HashTokenInStore: true,
 		Cookie: scs.SessionCookie{Name: a.cookie("duly-session"), Path: "/", HttpOnly: true, Secure: a.secure(), SameSite: http.SameSiteLaxMode}, // Lax: the provider leads back here
 	}
 	if cfg.Mode == OIDC {
@@ -151,8 +160,10 @@ func (a *Auth) Middleware(next http.Handler) http.Handler {
 			a.deny(w, r, err)
 			return
 		case actor.Name != "":
+			ctx, done := a.during(r, actor)
+			defer done()
 			actor.From = from(r)
-			r = r.WithContext(operate.WithActor(r.Context(), actor))
+			r = r.WithContext(operate.WithActor(ctx, actor))
 		}
 		next.ServeHTTP(w, r)
 	}))
@@ -161,15 +172,15 @@ func (a *Auth) Middleware(next http.Handler) http.Handler {
 // who is the actor of a request; without credentials one without a name.
 func (a *Auth) who(r *http.Request) (operate.Actor, error) {
 	if a.cfg.Mode == Off {
-		return operate.Actor{Name: LocalActor, Role: operate.RoleAdmin, Via: "http"}, nil
+		return operate.Actor{Name: LocalActor, Role: operate.RoleAdmin, Via: "http", Open: true}, nil
 	}
 	if given := r.Header.Get("Authorization"); given != "" {
 		scheme, text, _ := strings.Cut(given, " ")
 		if !strings.EqualFold(scheme, "Bearer") {
 			return operate.Actor{}, errScheme
 		}
-		token, err := a.tokens.check(r.Context(), strings.TrimSpace(text))
-		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http"}, err
+		token, err := a.tokens.check(withSource(r), strings.TrimSpace(text))
+		return operate.Actor{Name: token.Name, Role: token.Role, Via: "http", Labels: token.Labels}, err
 	}
 	actor, unknown := a.certified(r)
 	if actor.Name != "" {
@@ -185,11 +196,14 @@ var errScheme = errors.New("the header Authorization is not a bearer token: want
 
 // session is the actor of a session that was begun here; one that is over has none.
 func (a *Auth) session(r *http.Request) (operate.Actor, error) {
+	if a.sessions == nil {
+		return operate.Actor{}, nil
+	}
 	cookie, err := r.Cookie(a.sessions.Cookie.Name)
 	if err != nil {
 		return operate.Actor{}, nil
 	}
-	ctx, err := a.sessions.Load(r.Context(), cookie.Value)
+	ctx, err := a.sessions.Load(withSource(r), cookie.Value)
 	if errors.Is(err, errTooMany) || errors.Is(err, errStore) {
 		return operate.Actor{}, err
 	}
@@ -197,21 +211,26 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 		return operate.Actor{}, nil // what cannot be read is no session
 	}
 	if id := a.sessions.GetString(ctx, "token"); id != "" {
-		token, err := a.tokens.byID(r.Context(), id)
+		token, err := a.tokens.byID(withSource(r), id)
 		if errors.Is(err, errToken) {
 			return operate.Actor{}, nil // the page for signing in says what to do
 		}
-		return operate.Actor{Name: token.Name, Role: token.Role, Via: "console"}, err
+		return operate.Actor{Name: token.Name, Role: token.Role, Via: "console", Labels: token.Labels}, err
 	}
 	return operate.Actor{Name: a.sessions.GetString(ctx, "name"), Role: operate.Role(a.sessions.GetString(ctx, "role")), Via: "console"}, nil
 }
 
-// begin begins a session in which the values are kept, under a new id.
-func (a *Auth) begin(w http.ResponseWriter, r *http.Request, values map[string]string) error {
-	ctx, err := a.sessions.Load(r.Context(), "")
+// begin begins a session in which the values are kept, under a new id. It ends after its time, or before. Error:
+// *operate.Refusal, 429: its owner has too many.
+func (a *Auth) begin(w http.ResponseWriter, r *http.Request, owner string, before time.Time, values map[string]string) error {
+	ctx, err := a.sessions.Load(context.WithValue(r.Context(), ownerKey{}, owner), "")
 	if err != nil {
 		return err
 	}
+	if until := a.cfg.Now().Add(sessionFor); before.IsZero() || until.Before(before) {
+		before = until
+	}
+	a.sessions.SetDeadline(ctx, before)
 	for name, value := range values {
 		a.sessions.Put(ctx, name, value)
 	}
@@ -242,6 +261,7 @@ func (a *Auth) end(w http.ResponseWriter, r *http.Request) error {
 
 // deny answers credentials that do not hold.
 func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
+	a.refused(r, err)
 	switch {
 	case errors.Is(err, errNoRole):
 		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: err.Error()})
@@ -254,6 +274,16 @@ func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
 		a.cfg.Refuse(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: err.Error()})
 	}
 }
+
+// refused logs credentials that do not hold, and nothing of them; a source that shows many fills no log.
+func (a *Auth) refused(r *http.Request, err error) {
+	if !errors.Is(err, errStore) && a.told.Allow(a.cfg.Now(), sourceOf(withSource(r))) {
+		a.cfg.Log.Warn("credentials were refused", "from", from(r), "path", core.ShortText(r.URL.Path, pathMax), "error", err)
+	}
+}
+
+// pathMax bounds the path of a request in the log.
+const pathMax = 128
 
 // from is the address that a request came from.
 func from(r *http.Request) string {

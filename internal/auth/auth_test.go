@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -127,7 +128,7 @@ func ask(h http.Handler, method, target string, headers ...string) *httptest.Res
 // covers: OP17
 func TestTokens(t *testing.T) {
 	s, c := newShelf(), newClock()
-	a, err := New(Config{Mode: Token, Tokens: s, Now: c.now, Log: silent})
+	a, err := New(Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), Now: c.now, Log: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,17 +146,19 @@ func TestTokens(t *testing.T) {
 	if got := ask(h, "GET", "/v1/x"); got.Code != 401 {
 		t.Errorf("without one: %d", got.Code)
 	}
+	plain := text[:len(text)-sumChars]
+	summed := func(text string) string { return "Bearer " + text + sumOf(text) }
 	other := strings.Map(func(c rune) rune {
 		if c == 'a' {
 			return 'b'
 		}
 		return c
-	}, text[len(text)-43:])
-	if other == text[len(text)-43:] {
+	}, plain[len(plain)-43:])
+	if other == plain[len(plain)-43:] {
 		other = "A" + other[1:]
 	}
 	for what, given := range map[string]string{
-		"another secret": "Bearer " + text[:len(text)-43] + other, "no secret": "Bearer " + text[:len(text)-44], "unknown": "Bearer duly_aaaaaaaaaaaaaaaa_" + text[len(text)-43:],
+		"another secret": summed(plain[:len(plain)-43] + other), "no secret": summed(plain[:len(plain)-44]), "unknown": summed("duly_aaaaaaaaaaaaaaaa_" + plain[len(plain)-43:]), "no sum": "Bearer " + plain,
 		"no prefix": "Bearer x", "another scheme": "Basic eDp5", "empty": "Bearer", "long": "Bearer " + strings.Repeat("duly_", 10000), "upper id": "Bearer " + strings.ToUpper(text),
 	} {
 		got := ask(h, "GET", "/v1/x", "Authorization", given)
@@ -189,7 +192,7 @@ func TestTokens(t *testing.T) {
 // covers: OP17
 func TestRevocation(t *testing.T) {
 	s, c := newShelf(), newClock()
-	a, err := New(Config{Mode: Token, Tokens: s, Now: c.now, Log: silent})
+	a, err := New(Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), Now: c.now, Log: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,19 +236,59 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// TestGuesses: who shows unknown tokens makes a bounded number of reads, and of entries in memory.
+// TestGuesses: who makes tokens up makes no reads, and who does it well makes few, keeps no token of another source out, and
+// fills no memory; neither do many sources.
+//
+// covers: P7
 func TestGuesses(t *testing.T) {
 	s, c := newShelf(), newClock()
+	_, text, err := CreateToken(t.Context(), s, "shop", operate.RoleClient, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tokens := newTokens(s, c.now, silent)
+	guesses := 0
+	show := func(source, text string) error {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		r.RemoteAddr = source
+		_, err := tokens.check(withSource(r), text)
+		return err
+	}
+	guess := func(source string, sum bool) error {
+		guesses++
+		made := TokenPrefix + idText.EncodeToString(fmt.Appendf(nil, "%010d", guesses)) + "_" + strings.Repeat("A", 43)
+		if sum {
+			made += sumOf(made)
+		} else {
+			made += "aaaaaaa"
+		}
+		return show(source, made)
+	}
+	for range 1000 {
+		if err := guess("192.0.2.1:1", false); !errors.Is(err, errToken) {
+			t.Fatalf("a token that was made up: %v", err)
+		}
+	}
+	if s.reads != 0 {
+		t.Errorf("%d reads for tokens that were made up", s.reads)
+	}
 	many := 0
-	for i := range 1000 {
-		id := idText.EncodeToString([]byte(fmt.Sprintf("%010d", i)))
-		if _, err := tokens.check(t.Context(), TokenPrefix+id+"_"+strings.Repeat("A", 43)); errors.Is(err, errTooMany) {
+	for i := range 3000 {
+		if errors.Is(guess(fmt.Sprintf("[2001:db8::%x]:1", i), true), errTooMany) { // of one network
 			many++
 		}
 	}
-	if s.reads != unknownBurst || many != 1000-unknownBurst {
+	if s.reads != sourceBurst || many != 3000-sourceBurst {
 		t.Errorf("%d reads, %d refused", s.reads, many)
+	}
+	if err := show("192.0.2.1:2", text); err != nil {
+		t.Errorf("a token beside guesses of another source: %v", err)
+	}
+	for i := range 10_000 {
+		_ = guess(fmt.Sprintf("10.0.%d.%d:1", i/250, i%250), true)
+	}
+	if s.reads > unknownBurst {
+		t.Errorf("%d reads for many sources", s.reads)
 	}
 	for i := range cacheMax + 100 {
 		id := fmt.Sprint(i)
@@ -253,6 +296,43 @@ func TestGuesses(t *testing.T) {
 	}
 	if n := len(tokens.entries); n > cacheMax {
 		t.Errorf("%d entries, want at most %d", n, cacheMax)
+	}
+}
+
+// TestRefusedCredentialsAreLogged: who signs in is in the log, and so are credentials that do not hold, by the address that
+// they came from and without anything of them; a flood of them is not.
+//
+// covers: P20
+func TestRefusedCredentialsAreLogged(t *testing.T) {
+	var lines bytes.Buffer
+	server, client, s, c := signInServer(t, func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&lines, nil)) })
+	_, text, err := CreateToken(t.Context(), s, "olga", operate.RoleOperator, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := text[:len(text)-1]
+	for range 100 {
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/tasks", nil)
+		r.Header.Set("Authorization", "Bearer "+wrong)
+		resp, err := client.Do(r)
+		if code, _ := body(t, resp, err); code != 401 {
+			t.Fatal(code)
+		}
+	}
+	c.pass(time.Hour)
+	resp, err := client.PostForm(server.URL+PathSignIn, url.Values{"token": {wrong}})
+	body(t, resp, err)
+	resp, err = client.PostForm(server.URL+PathSignIn, url.Values{"token": {text}})
+	body(t, resp, err)
+	server.Close()
+	log := lines.String()
+	for part, want := range map[string]int{
+		`msg="credentials were refused" from=127.0.0.1 path=/v1/tasks error="the token is not valid`: refusedBurst, `msg="credentials were refused" from=127.0.0.1 path=/login`: 1,
+		`msg="signed in" name=olga role=operator`: 1, text[len(text)-20 : len(text)-7]: 0,
+	} {
+		if n := strings.Count(log, part); n != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", part, n, want, log)
+		}
 	}
 }
 
@@ -307,7 +387,7 @@ func signInServer(t *testing.T, change func(*Config)) (*httptest.Server, *http.C
 	mux := http.NewServeMux()
 	server := httptest.NewServer(Headers(mux))
 	t.Cleanup(server.Close)
-	cfg := Config{Mode: Token, Tokens: s, URL: server.URL, Now: c.now, Log: silent}
+	cfg := Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), URL: server.URL, Now: c.now, Log: silent}
 	if change != nil {
 		change(&cfg)
 	}
@@ -413,6 +493,8 @@ type sessionShelf struct {
 	err   error
 }
 
+func newSessionShelf() *sessionShelf { return &sessionShelf{all: map[string]operate.Session{}} }
+
 func (s *sessionShelf) PutSession(_ context.Context, one operate.Session, _ time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -450,7 +532,7 @@ func (s *sessionShelf) is(err error) {
 //
 // covers: OP17
 func TestSessionsOfTwoNodes(t *testing.T) {
-	tokens, c, shared := newShelf(), newClock(), &sessionShelf{all: map[string]operate.Session{}}
+	tokens, c, shared := newShelf(), newClock(), newSessionShelf()
 	node := func() http.Handler {
 		a, err := New(Config{Mode: Token, Tokens: tokens, Sessions: shared, Now: c.now, Log: silent})
 		if err != nil {
@@ -552,36 +634,12 @@ func TestSessionsOfTwoNodes(t *testing.T) {
 	}
 }
 
-// TestSessionEnds: a session is over after its time.
-func TestSessionEnds(t *testing.T) {
-	store := newSessionStore(newClock().now)
-	c := newClock()
-	store.now = c.now
-	if err := store.Commit("a", []byte("x"), c.now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok, _ := store.Find("a"); !ok {
-		t.Error("it is not there")
-	}
-	c.pass(time.Hour)
-	if _, ok, _ := store.Find("a"); ok {
-		t.Error("it is there after its time")
-	}
-	for i := range sessionsMax + 10 {
-		_ = store.Commit(fmt.Sprint("s", i), nil, c.now().Add(time.Duration(i+1)*time.Second))
-	}
-	_, first, _ := store.Find("s0")
-	if _, last, _ := store.Find(fmt.Sprint("s", sessionsMax+9)); len(store.all) > sessionsMax || first || !last {
-		t.Errorf("%d sessions, first %v, last %v", len(store.all), first, last)
-	}
-}
-
 // TestCookies: by TLS a cookie is bound to the host and to TLS.
 //
 // covers: OP20
 func TestCookies(t *testing.T) {
 	s, c := newShelf(), newClock()
-	a, err := New(Config{Mode: Token, Tokens: s, URL: "https://ops.example.org/duly", Now: c.now, Log: silent})
+	a, err := New(Config{Mode: Token, Tokens: s, Sessions: newSessionShelf(), URL: "https://ops.example.org/duly", Now: c.now, Log: silent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -727,9 +785,9 @@ func TestConfig(t *testing.T) {
 	groups := map[operate.Role][]string{operate.RoleViewer: {"x"}}
 	for want, c := range map[string]Config{
 		"a log is required": {Mode: Off}, `auth: "basic"`: {Mode: "basic", Log: silent}, "a store of tokens": {Mode: Token, Log: silent}, "http-url": {Mode: Off, URL: "ops", Log: silent},
-		"oidc-issuer":  {Mode: OIDC, Tokens: newShelf(), URL: "https://x", OIDC: Provider{Groups: groups}, Log: silent},
-		"leads people": {Mode: OIDC, Tokens: newShelf(), OIDC: Provider{Issuer: "https://x", ClientID: "x", Groups: groups}, Log: silent},
-		"no group":     {Mode: OIDC, Tokens: newShelf(), URL: "https://x", OIDC: Provider{Issuer: "https://x", ClientID: "x"}, Log: silent},
+		"oidc-issuer":  {Mode: OIDC, Tokens: newShelf(), Sessions: newSessionShelf(), URL: "https://x", OIDC: Provider{Groups: groups}, Log: silent},
+		"leads people": {Mode: OIDC, Tokens: newShelf(), Sessions: newSessionShelf(), OIDC: Provider{Issuer: "https://x", ClientID: "x", Groups: groups}, Log: silent},
+		"no group":     {Mode: OIDC, Tokens: newShelf(), Sessions: newSessionShelf(), URL: "https://x", OIDC: Provider{Issuer: "https://x", ClientID: "x"}, Log: silent},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

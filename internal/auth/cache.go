@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -24,9 +26,11 @@ const (
 	cacheMax  = 1024
 	touchEach = time.Minute
 	lookupMax = 2 * time.Second
-	// unknownRate bounds the lookups of ids that are not in memory: guesses, most of all.
+	// unknownRate bounds the lookups of ids that are not in memory: guesses, most of all. One source has a part of them.
 	unknownRate  = 50 // a second
 	unknownBurst = 100
+	sourceEach   = time.Second / 10
+	sourceBurst  = 20
 )
 
 // recent are values of the state store that were asked for lately, by id: one that changed at another node is known here
@@ -37,7 +41,8 @@ type recent[V any] struct {
 	now   func() time.Time
 	log   *slog.Logger
 	flat  singleflight.Group
-	limit *rate.Limiter // lookups of what is not in memory
+	limit *rate.Limiter    // lookups of what is not in memory
+	from  *operate.Buckets // the same, of one source
 
 	mu      sync.Mutex
 	entries map[string]entry[V]
@@ -52,7 +57,7 @@ type entry[V any] struct {
 }
 
 func newRecent[V any](what string, fetch func(context.Context, string) (V, error), now func() time.Time, log *slog.Logger) *recent[V] {
-	return &recent[V]{what: what, fetch: fetch, now: now, log: log, limit: rate.NewLimiter(unknownRate, unknownBurst), entries: map[string]entry[V]{}}
+	return &recent[V]{what: what, fetch: fetch, now: now, log: log, limit: rate.NewLimiter(unknownRate, unknownBurst), from: operate.NewBuckets(sourceEach, sourceBurst), entries: map[string]entry[V]{}}
 }
 
 // tokens are the tokens that were shown lately.
@@ -131,6 +136,24 @@ func (t *tokens) get(ctx context.Context, id string) (operate.Token, error) {
 	return token, err
 }
 
+// sourceKey is where the context of a request has its source.
+type sourceKey struct{}
+
+// withSource is the context of a request with its source: the address, of IPv6 the network that one has to oneself.
+func withSource(r *http.Request) context.Context {
+	source := from(r)
+	if addr, err := netip.ParseAddr(source); err == nil && addr.Unmap().Is6() {
+		network, _ := addr.WithZone("").Prefix(64) // no error: 64 bits are there
+		source = network.String()
+	}
+	return context.WithValue(r.Context(), sourceKey{}, source)
+}
+
+func sourceOf(ctx context.Context) string {
+	source, _ := ctx.Value(sourceKey{}).(string)
+	return source
+}
+
 // get is the value of an id, from memory while that is young. Errors: core.ErrNotFound, errTooMany, errStore.
 func (r *recent[V]) get(ctx context.Context, id string) (none V, err error) {
 	now := r.now()
@@ -140,7 +163,7 @@ func (r *recent[V]) get(ctx context.Context, id string) (none V, err error) {
 	if ok && now.Sub(known.tried) < cacheFor {
 		return known.value, nil
 	}
-	if !ok && !r.limit.AllowN(now, 1) {
+	if !ok && !(r.from.Allow(now, sourceOf(ctx)) && r.limit.AllowN(now, 1)) {
 		return none, errTooMany
 	}
 	// Not by the context of the request: others wait for the same answer.

@@ -153,9 +153,8 @@ func (a *Auth) back(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusForbidden, "You are "+who.name+", and "+who.lacks+" Ask an admin of Duly.")
 		return
 	}
-	if err := a.begin(w, r, map[string]string{"name": who.name, "role": string(who.role)}); err != nil {
-		a.cfg.Log.Error("a session could not begin", "error", err)
-		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Begin again.")
+	if err := a.begin(w, r, operate.PersonOwner(who.name), time.Time{}, map[string]string{"name": who.name, "role": string(who.role)}); err != nil {
+		a.notBegun(w, r, err)
 		return
 	}
 	a.cfg.Log.Info("signed in", "name", who.name, "role", who.role, "from", from(r))

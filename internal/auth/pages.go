@@ -5,6 +5,8 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+
+	"duly.dev/duly/internal/operate"
 )
 
 // The paths for signing in and out.
@@ -27,9 +29,9 @@ type SignIn struct {
 	Next    string // field next of the form: where to lead then
 }
 
-// Mount serves the pages for signing in and out. Where authentication is off there are none.
+// Mount serves the pages for signing in and out. Where authentication is off, or no session is kept, there are none.
 func (a *Auth) Mount(mux *http.ServeMux) {
-	if a.cfg.Mode == Off {
+	if a.sessions == nil {
 		return
 	}
 	// A page of another site must not sign a person in, or out.
@@ -60,7 +62,10 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusBadRequest, "The form could not be read.")
 		return
 	}
-	token, err := a.tokens.check(r.Context(), r.PostForm.Get("token"))
+	token, err := a.tokens.check(withSource(r), r.PostForm.Get("token"))
+	if err != nil {
+		a.refused(r, err)
+	}
 	switch {
 	case errors.Is(err, errToken):
 		a.page(w, r, http.StatusUnauthorized, "This token is not valid: unknown, expired or revoked.")
@@ -69,17 +74,36 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		a.page(w, r, http.StatusServiceUnavailable, "The token could not be looked up. Try again in a moment.")
 		return
 	}
-	if err := a.begin(w, r, map[string]string{"token": token.ID}); err != nil {
-		a.cfg.Log.Error("a session could not begin", "error", err)
-		a.page(w, r, http.StatusInternalServerError, "The session could not begin. Try again.")
+	if token.Role == operate.RoleClient {
+		a.cfg.Log.Warn("a service's token was shown to sign in with", "name", token.Name, "token", token.ID, "from", from(r))
+		a.page(w, r, http.StatusForbidden, "This token is a service's: its role is client, which has no pages here.")
 		return
 	}
+	if err := a.begin(w, r, token.ID, token.Expires, map[string]string{"token": token.ID}); err != nil {
+		a.notBegun(w, r, err)
+		return
+	}
+	a.cfg.Log.Info("signed in", "name", token.Name, "role", token.Role, "token", token.ID, "from", from(r))
 	http.Redirect(w, r, a.at(ownPath(r.PostForm.Get("next"))), http.StatusSeeOther)
+}
+
+// notBegun tells why a session could not begin.
+func (a *Auth) notBegun(w http.ResponseWriter, r *http.Request, err error) {
+	if bad, is := errors.AsType[*operate.Refusal](err); is {
+		a.page(w, r, bad.Code, "You cannot sign in now: "+bad.Detail+".")
+		return
+	}
+	a.cfg.Log.Error("a session could not begin", "error", err)
+	a.page(w, r, http.StatusInternalServerError, "The session could not begin. Try again.")
 }
 
 // page shows the page for signing in.
 func (a *Auth) page(w http.ResponseWriter, r *http.Request, status int, message string) {
-	page := SignIn{Status: status, Message: message, Form: a.at(PathSignIn), Next: ownPath(r.FormValue("next"))}
+	next := r.PostForm.Get("next") // of a form that was read
+	if next == "" {
+		next = r.URL.Query().Get("next")
+	}
+	page := SignIn{Status: status, Message: message, Form: a.at(PathSignIn), Next: ownPath(next)}
 	if a.provider != nil {
 		page.OIDC = a.at(PathLeave) + "?" + url.Values{"next": {page.Next}}.Encode()
 	}

@@ -10,6 +10,12 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
+// session is one as it was read.
+type session struct {
+	data    []byte
+	expires time.Time
+}
+
 // sharedSessions is scs.Store in the state store: a session is of all nodes, and one that ended at another is over here
 // within cacheFor.
 type sharedSessions struct {
@@ -39,9 +45,13 @@ func (s *sharedSessions) FindCtx(ctx context.Context, id string) ([]byte, bool, 
 	return found.data, true, nil
 }
 
+// ownerKey is where the context of a session that begins has its owner.
+type ownerKey struct{}
+
 // CommitCtx implements scs.CtxStore.
 func (s *sharedSessions) CommitCtx(ctx context.Context, id string, data []byte, expires time.Time) error {
-	if err := s.store.PutSession(ctx, operate.Session{ID: id, Data: data, Expires: expires}, s.now()); err != nil {
+	owner, _ := ctx.Value(ownerKey{}).(string)
+	if err := s.store.PutSession(ctx, operate.Session{ID: id, Owner: owner, Data: data, Expires: expires}, s.now()); err != nil {
 		return err
 	}
 	now := s.now()

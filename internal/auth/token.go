@@ -7,34 +7,42 @@ import (
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
 // TokenPrefix begins every token, so that scanners of sources and logs know one.
 const TokenPrefix = "duly_"
 
-// A token is TokenPrefix, its id of idBytes random bytes, an underscore, and secretBytes random bytes.
+// A token is TokenPrefix, its id of idBytes random bytes, an underscore, secretBytes random bytes, and a sum of all before:
+// what has been mistyped, cut or made up is refused without a look at the store.
 const (
 	idBytes      = 10 // 16 letters and digits
 	secretBytes  = 32 // 43 characters
+	sumChars     = 7
 	tokenMax     = 128
 	nameBytesMax = 64
 )
 
 var idText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// NewToken makes a token and the text that its holder shows, which is kept nowhere else. A zero expires is never. Error:
+// NewToken makes a token, with the labels that bind what it submits, and the text that its holder shows, which is kept nowhere else. A zero expires is never. Error:
 // a name, a role or a time that cannot be.
-func NewToken(name string, role operate.Role, by string, now, expires time.Time) (t operate.Token, text string, err error) {
+func NewToken(name string, role operate.Role, by string, now, expires time.Time, labels ...core.Label) (t operate.Token, text string, err error) {
+	bound := core.CheckLabels(labels)
 	switch {
+	case bound != nil:
+		return t, "", bound
 	case name == "" || len(name) > nameBytesMax || !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return unicode.IsControl(c) }):
 		return t, "", fmt.Errorf("name: %d bytes, want 1 to %d of text without control characters", len(name), nameBytesMax)
 	case !slices.Contains(operate.Roles, role):
@@ -47,7 +55,8 @@ func NewToken(name string, role operate.Role, by string, now, expires time.Time)
 	id := idText.EncodeToString(random[:idBytes])
 	secret := base64.RawURLEncoding.EncodeToString(random[idBytes:])
 	hash := sha256.Sum256([]byte(secret))
-	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires}, TokenPrefix + id + "_" + secret, nil
+	text = TokenPrefix + id + "_" + secret
+	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires, Labels: core.FormatLabels(labels)}, text + sumOf(text), nil
 }
 
 // CreateToken makes a token and stores it. It needs no token, only the right to write to the database: so the first
@@ -65,10 +74,19 @@ func CreateToken(ctx context.Context, store operate.TokenStore, name string, rol
 // errToken says that a token does not hold, and not why: what is wrong with it is for its holder to find out.
 var errToken = errors.New("the token is not valid: unknown, expired or revoked")
 
+// sumOf is what follows the rest of a token.
+func sumOf(text string) string {
+	return idText.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(text))))
+}
+
 // parts are the id and the secret of a token.
 func parts(text string) (id, secret string, ok bool) {
+	if len(text) < sumChars || len(text) > tokenMax {
+		return "", "", false
+	}
+	text, sum := text[:len(text)-sumChars], text[len(text)-sumChars:]
 	rest, ok := strings.CutPrefix(text, TokenPrefix)
-	if !ok || len(text) > tokenMax {
+	if !ok || sum != sumOf(text) {
 		return "", "", false
 	}
 	id, secret, ok = strings.Cut(rest, "_")

@@ -15,7 +15,7 @@ type HTTP struct {
 	Auth     string   `name:"auth" env:"DULY_AUTH" default:"off" enum:"off,token,oidc" help:"Who may ask over HTTP: off (everyone, as admin; on loopback alone, or with --insecure), token (bearer tokens; duly token create makes the first), oidc (tokens, and people sign in at an identity provider)."`
 	Insecure bool     `name:"insecure" env:"DULY_INSECURE" help:"Serve everyone who reaches an http-addr that is not loopback, without authentication."`
 	URL      string   `name:"http-url" env:"DULY_HTTP_URL" help:"What browsers call this node, with the path that a proxy puts before: https://ops.example.org/duly. Cookies are for TLS alone if it is https."`
-	Hosts    []string `name:"http-hosts" env:"DULY_HTTP_HOSTS" help:"Names that a request may have as its host: on loopback beside this machine's own, elsewhere alone (default there: any)."`
+	Hosts    []string `name:"http-hosts" env:"DULY_HTTP_HOSTS" help:"Names that a request may have as its host: on loopback beside this machine's own, elsewhere alone (default there: any; with --auth off addresses, localhost and names without a dot)."`
 	TLSCert  string   `name:"http-tls-cert" env:"DULY_HTTP_TLS_CERT" help:"File with the certificate of HTTPS and its chain, PEM; read again when it changes."`
 	TLSKey   string   `name:"http-tls-key" env:"DULY_HTTP_TLS_KEY" help:"File with its key, PEM."`
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -167,11 +167,11 @@ func (c *console) newActForm(r *http.Request, v core.View) (actForm, error) {
 
 // indented lays JSON out for editing, with its secrets: only those who may edit it see it.
 func indented(raw []byte) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
+	text, err := quickjson.Indent(raw)
+	if err != nil {
 		return string(raw)
 	}
-	return b.String()
+	return text
 }
 
 // act carries out one action.

@@ -25,7 +25,6 @@ const (
 	journalRowsMax = 1000             // that ?rows= may ask for
 	notesShown     = 50               // newest notes of a task, group or operation
 	trailOfTask    = 20               // newest audit entries on a task's page
-	formBytesMax   = 4 << 20          // of a form: an input of 256 KiB may be three times as long when encoded
 	cursorBytesMax = 512              //
 	readMax        = 10 * time.Second // of all reads of a page
 	soonDefault    = 5 * time.Minute  // see Config.AtRiskWithin
@@ -120,6 +119,7 @@ type Config struct {
 	PartitionOf func(id string) int
 	Reader      operate.Reader
 	Trail       operate.Trail
+	Refusals    *operate.Refusals // of all faces; nil: the console has its own
 	Operations  operate.OperationStore
 	Notes       operate.NoteStore
 	Settings    operate.SettingStore // saved views
@@ -161,7 +161,7 @@ type console struct {
 	limits  recent[[]operate.Limit]
 	schemas jsonschema.Cache // of the answers to signal steps
 	closed  recent[*operate.BooksView]
-	streams chan struct{} // one element a stream of events
+	streams *operate.Places // of streams of events
 	live    liveCache
 
 	recordings recordings
@@ -192,13 +192,16 @@ func build(cfg Config) (*console, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.Refusals == nil {
+		cfg.Refusals = operate.NewRefusals(cfg.Trail, cfg.Log)
+	}
 	if cfg.AtRiskWithin == 0 {
 		cfg.AtRiskWithin = soonDefault
 	}
 	if cfg.StreamsMax == 0 {
 		cfg.StreamsMax = streamsDefault
 	}
-	c := &console{Config: cfg, streams: make(chan struct{}, cfg.StreamsMax), recordings: newRecordings()}
+	c := &console{Config: cfg, streams: operate.NewPlaces(cfg.StreamsMax), recordings: newRecordings()}
 	var err error
 	if c.files, err = readFiles(assets); err != nil {
 		return nil, err
@@ -351,21 +354,18 @@ func (c *console) reads(h http.HandlerFunc) http.HandlerFunc {
 func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
 	return c.reads(func(w http.ResponseWriter, r *http.Request) {
 		by := actorOf(r)
-		r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
 		if !by.Role.May(needs) {
 			refusal := notAllowed(by.Role, needs)
-			if err := c.record(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}, nil); err != nil {
-				c.Log.Error("audit", "path", r.URL.Path, "error", err)
-			}
+			c.Refusals.Note(r.Context(), c.entry(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}))
 			c.fail(w, r, refusal)
 			return
 		}
 		if err := r.ParseForm(); err != nil {
-			code := http.StatusBadRequest
+			refusal := &operate.Refusal{Code: http.StatusBadRequest, Detail: fmt.Sprintf("The form cannot be read: %v.", err)}
 			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-				code = http.StatusRequestEntityTooLarge
+				refusal.Code, refusal.Detail = http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large, the limit is %d bytes.", tooLarge.Limit)
 			}
-			c.fail(w, r, &operate.Refusal{Code: code, Detail: fmt.Sprintf("The form cannot be read (limit: %d bytes): %v", formBytesMax, err)})
+			c.fail(w, r, refusal)
 			return
 		}
 		h(w, r)
@@ -383,23 +383,23 @@ func actorOf(r *http.Request) operate.Actor {
 	return a
 }
 
-// record writes an audit entry around a change that the console makes by itself: notes and saved views. A nil do records
-// only.
-func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error) error {
+// entry is an audit entry about what a request asks.
+func (c *console) entry(r *http.Request, e operate.AuditEntry) operate.AuditEntry {
 	by := actorOf(r)
 	e.At, e.Actor, e.Role, e.From, e.Via = c.Now(), by.Name, by.Role, by.From, by.Via
-	if do != nil {
-		e.Outcome = "asked"
-	}
+	return e
+}
+
+// record writes an audit entry around a change that the console makes by itself: notes and saved views.
+func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error) error {
+	e = c.entry(r, e)
+	e.Outcome = "asked"
 	var number int64
 	if c.Trail != nil {
 		var err error
 		if number, _, err = c.Trail.Append(r.Context(), e); err != nil {
 			return fmt.Errorf("audit trail: %w", err)
 		}
-	}
-	if do == nil {
-		return nil
 	}
 	err := do()
 	outcome := "done"

@@ -179,13 +179,13 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 		c.absent(w, r, "overview", "Live numbers")
 		return
 	}
-	select {
-	case c.streams <- struct{}{}:
-		defer func() { <-c.streams }()
-	default:
-		c.fail(w, r, &operate.Refusal{Code: http.StatusServiceUnavailable, Detail: fmt.Sprintf("There are %d streams of events, which is the limit of this node.", c.StreamsMax), RetryMS: 5000})
+	leave, full := c.streams.Take(r.Context(), "event streams")
+	if full != nil {
+		full.RetryMS = 5000
+		c.fail(w, r, full)
 		return
 	}
+	defer leave()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")

@@ -70,7 +70,7 @@ func (c *console) forceBreaker(w http.ResponseWriter, r *http.Request) {
 	f := operate.ForceBreaker{Agent: r.PathValue("agent"), State: operate.BreakerWish(r.PostForm.Get("state")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
 	c.carry(w, r, "agents", d, operate.AuditEntry{}, "The breaker was changed.", func(ctx context.Context) error {
 		if strings.TrimSpace(r.PostForm.Get("for")) != "" {
-			lasts, bad := durationOf(r, "for", 0)
+			lasts, bad := durationOf(r.PostForm, "for", 0)
 			if bad != nil {
 				bad.Code = http.StatusUnprocessableEntity
 				return bad
@@ -446,7 +446,7 @@ func (c *console) pause(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if get("for") != "" {
-			d, bad := durationOf(r, "for", 0)
+			d, bad := durationOf(r.PostForm, "for", 0)
 			if bad != nil {
 				bad.Code = http.StatusUnprocessableEntity
 				return bad
@@ -649,7 +649,7 @@ func (c *console) createToken(w http.ResponseWriter, r *http.Request) {
 		}
 		var expires time.Time
 		if r.PostForm.Get("for") != "" {
-			d, bad := durationOf(r, "for", 0)
+			d, bad := durationOf(r.PostForm, "for", 0)
 			if bad != nil {
 				bad.Code = http.StatusUnprocessableEntity
 				return bad

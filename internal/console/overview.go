@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -263,7 +264,7 @@ func stepWord(step string) string {
 
 // risk lists unfinished tasks by their deadline.
 func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
-	within, bad := durationOf(r, "within", c.AtRiskWithin)
+	within, bad := durationOf(r.URL.Query(), "within", c.AtRiskWithin)
 	if bad != nil {
 		return page{}, bad
 	}
@@ -288,9 +289,9 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 	}{tasks, more, within, r.URL.Query().Get("within"), chances}}, nil
 }
 
-// durationOf reads a duration of the query, 1 s to 365 days.
-func durationOf(r *http.Request, name string, or time.Duration) (time.Duration, *operate.Refusal) {
-	text := r.FormValue(name)
+// durationOf reads a duration of a query or a form, 1 s to 365 days.
+func durationOf(form url.Values, name string, or time.Duration) (time.Duration, *operate.Refusal) {
+	text := form.Get(name)
 	if text == "" {
 		return or, nil
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -68,51 +68,40 @@ func documentOf(id, title string, raw []byte, remote string) *document {
 
 // layOut indents JSON and hides its secrets. Bytes that are no JSON are shown as text, or in hexadecimal.
 func layOut(raw []byte) (text string, hidden int, note string) {
-	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
+	text, err := quickjson.Indent(raw)
+	if err != nil {
 		if utf8.Valid(raw) {
 			return secretText.ReplaceAllString(string(raw), masked), 0, "This is no JSON; it is shown as text."
 		}
 		return hex.Dump(raw), 0, "This is no text; it is shown in hexadecimal."
 	}
-	text, hidden = mask(b.String())
+	text, hidden = mask(text)
 	return text, hidden, ""
 }
 
 // mask hides the values of members with a secret's name, whole objects and lists too, and texts that look like secrets.
-// It works on the lines that json.Indent makes, of which each has at most one value, so that all else stays as it came.
-func mask(indented string) (string, int) {
-	lines := strings.Split(indented, "\n")
+// It works on the lines of a layout, of which each has at most one value, so that all else stays as it came.
+func mask(laidOut string) (string, int) {
+	lines := strings.Split(laidOut, "\n")
 	out := make([]string, 0, len(lines))
 	hidden := 0
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
-		body := strings.TrimLeft(line, " ")
-		indent := line[:len(line)-len(body)]
-		key, value := "", body
-		if end := stringEnd(body); end > 0 && strings.HasPrefix(body[end:], ": ") {
-			key, value = body[:end], body[end+2:]
-		}
+		key, value := pairOf(line)
 		var name string
 		if key != "" && json.Unmarshal([]byte(key), &name) != nil {
 			name = key
 		}
 		if key != "" && secretKey.MatchString(name) {
-			if opens := strings.TrimSuffix(value, ","); opens == "{" || opens == "[" {
-				closing := indent + map[string]string{"{": "}", "[": "]"}[opens]
+			for open := opens(value); open > 0 && i+1 < len(lines); open += opens(value) {
 				i++
-				for i < len(lines) && lines[i] != closing && lines[i] != closing+"," {
-					i++
-				}
-				if i < len(lines) {
-					value = strings.TrimSpace(lines[i])
-				}
+				_, value = pairOf(lines[i])
 			}
 			comma := ""
 			if strings.HasSuffix(value, ",") {
 				comma = ","
 			}
-			out, hidden = append(out, indent+key+`: "`+masked+`"`+comma), hidden+1
+			out, hidden = append(out, line[:strings.Index(line, key)]+key+`: "`+masked+`"`+comma), hidden+1
 			continue
 		}
 		if strings.HasPrefix(value, `"`) && secretText.MatchString(value) {
@@ -122,6 +111,26 @@ func mask(indented string) (string, int) {
 		out = append(out, line)
 	}
 	return strings.Join(out, "\n"), hidden
+}
+
+// pairOf are the key, in its quotes, and the value of a line of a layout; without a key both are of a list, or the end.
+func pairOf(line string) (key, value string) {
+	body := strings.TrimLeft(line, " ")
+	if end := stringEnd(body); end > 0 && strings.HasPrefix(body[end:], ": ") {
+		return body[:end], body[end+2:]
+	}
+	return "", body
+}
+
+// opens is how many lists and objects more are open after the value of a line.
+func opens(value string) int {
+	switch strings.TrimSuffix(value, ",") {
+	case "{", "[":
+		return 1
+	case "}", "]":
+		return -1
+	}
+	return 0
 }
 
 // stringEnd is the length of the JSON string that s begins with; 0: it begins with none.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -62,6 +63,10 @@ func TestMaskKeepsAllElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var flat bytes.Buffer
+		if err := json.Indent(&flat, raw, "", ""); err != nil {
+			t.Fatal(err)
+		}
 		text, _, _ := layOut(raw)
 		var back, hidden any
 		if err := json.Unmarshal([]byte(text), &back); err != nil {
@@ -69,6 +74,9 @@ func TestMaskKeepsAllElse(t *testing.T) {
 		}
 		if err := json.Unmarshal(raw, &hidden); err != nil {
 			t.Fatal(err)
+		}
+		if same, _ := mask(flat.String()); strings.Join(strings.Fields(same), "") != strings.Join(strings.Fields(text), "") {
+			t.Fatalf("%s without indentation became\n%s, want\n%s", raw, same, text)
 		}
 		got, _ := json.Marshal(back)
 		want, _ := json.Marshal(hide(hidden))
@@ -95,6 +103,21 @@ func hide(v any) any {
 		}
 	}
 	return v
+}
+
+// TestDeepDocumentIsNoLongPage: what nests as deep as decoders take, and was stored before there was a limit, is laid out in
+// little more than it has.
+//
+// covers: P2
+func TestDeepDocumentIsNoLongPage(t *testing.T) {
+	raw := []byte(`{"password":` + strings.Repeat("[", 9_999) + `"hunter2"` + strings.Repeat("]", 9_999) + `,"other":` + strings.Repeat("[", 9_999) + strings.Repeat("]", 9_999) + "}")
+	d := documentOf("input", "Input", raw, "/alone")
+	if len(d.Text) > 10*len(raw) || d.Masked != 1 || strings.Contains(d.Text, "hunter2") {
+		t.Errorf("%d bytes of %d, %d hidden", len(d.Text), len(raw), d.Masked)
+	}
+	if n := len(indented(raw)); n > 10*len(raw) {
+		t.Errorf("to edit: %d bytes of %d", n, len(raw))
+	}
 }
 
 func TestCheckJSON(t *testing.T) {

@@ -48,6 +48,18 @@ func TestScope(t *testing.T) {
 			t.Errorf("%s: %s %v, want %s", source, got, err, want)
 		}
 	}
+	x, _ := s.Compile("[[[[[[input]]]]]]", AnyType)
+	deep := func(name string) (any, error) {
+		if name != "input" {
+			return values(name)
+		}
+		return Payload("the input", []byte(strings.Repeat("[", 195)+strings.Repeat("]", 195)))
+	}
+	if v, err := x.Eval(deep); err != nil {
+		t.Error(err)
+	} else if _, err := v.JSON(1000); err == nil || !strings.Contains(err.Error(), "nests deeper than 200") {
+		t.Errorf("201 deep: %v", err)
+	}
 	for source, want := range map[string]string{
 		"stauts": `1:1 there is no "stauts": is status meant?`, "key +": "1:6 it ends too early", "status ? 1 : 2": "what stands before ? is an int", "headers.made > 5": "1:14", "'a'": "1:1 it gives a string, want an int",
 		"input.n / 2": "1:1 what type input.n has depends on the data: say int(input.n) or double(input.n)",

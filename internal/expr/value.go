@@ -17,6 +17,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/decimal"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // fromJSON reads a payload as an expression sees it; what names it in errors. See the package comment for numbers.
@@ -124,8 +125,9 @@ func plainDouble(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) 
 
 // jsonWriter writes what an expression gave as compact JSON, maps in the order of their keys.
 type jsonWriter struct {
-	b    []byte
-	most int
+	b     []byte
+	most  int
+	depth int
 }
 
 var errLong = errors.New("too long")
@@ -165,16 +167,27 @@ func (w *jsonWriter) value(v ref.Val) error {
 		w.b = append(w.b, v.text...)
 	case types.Duration:
 		return w.text(seconds(v.Duration) + "s")
-	case traits.Mapper:
-		return w.object(v)
-	case traits.Lister:
-		return w.list(v)
+	case traits.Mapper, traits.Lister:
+		return w.nested(v)
 	case *types.Err:
 		return v
 	default:
 		return fmt.Errorf("JSON has no %s", v.Type().TypeName())
 	}
 	return w.check()
+}
+
+// nested writes a map or a list; what is made of a payload is one.
+func (w *jsonWriter) nested(v ref.Val) error {
+	if w.depth == quickjson.DepthMax {
+		return fmt.Errorf("it nests deeper than %d", quickjson.DepthMax)
+	}
+	w.depth++
+	defer func() { w.depth-- }()
+	if m, is := v.(traits.Mapper); is {
+		return w.object(m)
+	}
+	return w.list(v.(traits.Lister))
 }
 
 // seconds are those of a duration, with all the digits that it has: a float has not.

@@ -15,6 +15,7 @@ func (tree forest) breaches() []breach {
 		all = append(all, dir.comment()...)
 		for _, f := range dir.files {
 			all = append(all, f.sleeps()...)
+			all = append(all, f.uploads()...)
 		}
 		if dir.foreign {
 			continue
@@ -264,6 +265,19 @@ func (f file) sleeps() []breach {
 		}
 		if sleep {
 			found = append(found, f.breach(node.Pos(), "time.Sleep in a test"))
+		}
+		return true
+	})
+	return found
+}
+
+// uploads finds the ways to read a form that also read a body of any method, and write its files to the disk: what a query
+// says is read from the URL.
+func (f file) uploads() (found []breach) {
+	ast.Inspect(f.ast, func(node ast.Node) bool {
+		call, _ := node.(*ast.SelectorExpr)
+		if call != nil && !f.test && slices.Contains([]string{"FormValue", "PostFormValue", "FormFile", "ParseMultipartForm"}, call.Sel.Name) {
+			found = append(found, f.breach(call.Pos(), "%s reads uploads", call.Sel.Name))
 		}
 		return true
 	})

@@ -107,7 +107,7 @@ var packages = map[string]place{
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
+	"internal/console": {imports: []string{"internal/quickjson", "internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
 	// Alerts to the outside: webhooks and mail.
 	"internal/alerts": {imports: []string{"internal/core", "internal/egress", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
@@ -160,12 +160,12 @@ var packages = map[string]place{
 	"internal/submit/submittest": {imports: []string{"internal/submit"}},
 
 	// A plan as JSON, the same on the wire and in the store.
-	"internal/planform": {imports: []string{"internal/core", "internal/decimal"}},
+	"internal/planform": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal"}},
 	// Payloads checked by JSON Schema.
 	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal"}},
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
-	"internal/expr": {imports: []string{"internal/core", "internal/decimal", "internal/jsonschema", "internal/near", "internal/seal"}, links: []string{"cel"}},
+	"internal/expr": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal", "internal/jsonschema", "internal/near", "internal/seal"}, links: []string{"cel"}},
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
 	"internal/plancheck": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema"}},

@@ -73,9 +73,14 @@ func replied(r core.Reply, err error) error {
 	return err
 }
 
+// nested is a payload of that depth.
+func nested(depth int) string {
+	return `{"a":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}"
+}
+
 // TestOneRuleForAPayload: what one door refuses every door does, on the way to an agent and back.
 //
-// covers: W15
+// covers: W15, P2
 func TestOneRuleForAPayload(t *testing.T) {
 	command := core.Command{Agent: "a", Step: "s", Task: "o-1", Type: "order", Left: time.Hour, CompleteBy: core.InstantOf(apitest.At.Add(time.Hour))}
 	runtime := func(result []byte) *agents.Runtime {
@@ -150,7 +155,7 @@ func TestOneRuleForAPayload(t *testing.T) {
 		},
 	}
 	for door, takes := range doors {
-		for _, good := range []string{`{"a":"é"}`, ` {"a": [1,2.5e3,null,true,"\\u0000"]} `} {
+		for _, good := range []string{`{"a":"é"}`, ` {"a": [1,2.5e3,null,true,"\\u0000"]} `, nested(200)} {
 			if err := takes(good); err != nil {
 				t.Errorf("%s refuses %s: %v", door, good, err)
 			}
@@ -158,6 +163,7 @@ func TestOneRuleForAPayload(t *testing.T) {
 		for what, bad := range map[string]string{
 			"bytes that are not UTF-8": "{\"a\":\"caf\xe9\"}", "an escaped NUL": `{"a":"x\u0000"}`, "an escaped NUL in a name": `{"x\u0000":1}`,
 			"a NUL": "{\"a\":\"x\x00\"}", "a control character": "{\"a\":\"\x01\"}", "no JSON": `{"a":hello}`, "half a document": `{"a":`,
+			"too deep a document": nested(201), "a document of the depth that decoders take": nested(10_000),
 		} {
 			if takes(bad) == nil {
 				t.Errorf("%s takes %s", door, what)

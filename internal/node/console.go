@@ -25,7 +25,7 @@ func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (
 	}
 	cfg := console.Config{
 		Base: n.basePath(), Ending: closing, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
-		Reader: p.Reader, Trail: p.Trail, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
+		Reader: p.Reader, Trail: p.Trail, Refusals: p.Refusals, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
 		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
 	}
 	if n.cfg.Auth != "" && auth.Mode(n.cfg.Auth) != auth.Off {

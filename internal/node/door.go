@@ -113,7 +113,11 @@ func (d *askDoor) take(c core.Control, answer func(api.Asked, *ingest.Refusal)) 
 	if !d.try(func() {
 		// Who sent it NATS does not say: the actor is a claim.
 		c.Actor = api.ActorAt(c.Actor, "nats")
-		answer(d.asks.Ask(context.Background(), c))
+		if c.Kind == core.EventCancel || c.Kind == core.EventSignal { // which a submitter may, and would fill the trail with
+			answer(d.asks.Ask(context.Background(), c))
+			return
+		}
+		answer(d.asks.AskAs(context.Background(), operate.Actor{Name: c.Actor, Role: operate.RoleOperator, Via: "nats"}, c))
 	}) {
 		answer(api.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
 			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", asksMax)})
@@ -127,6 +131,7 @@ const asksRetry = 250 * time.Millisecond
 func (n *Node) newRequests() (*api.Requests, error) {
 	cfg := api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known,
 		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}
+	cfg.Trail, _ = any(n.store).(operate.Trail)
 	if n.cfg.Has(config.RoleScheduler) { // others may not read task streams
 		cfg.Unread = n.unread
 	}

@@ -17,8 +17,8 @@ import (
 // send requests to this machine: simple ones at once, and any others after its host name was made to mean this machine's
 // address. So a body of the API has to say that it is JSON, which a page may not say to a strange server without asking
 // it first, and on a loopback address the host has to be this machine's. Elsewhere it has to be one of hosts, if some are
-// named.
-func guard(next http.Handler, loopback bool, hosts []string) http.Handler {
+// named; if none are, and who asks needs no credentials (open), one that no stranger can point here.
+func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback && !ownHost(r.Host) && !namedHost(r.Host, hosts) {
 			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
@@ -29,10 +29,15 @@ func guard(next http.Handler, loopback bool, hosts []string) http.Handler {
 			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served here; http-hosts names those that are", core.QuoteShort(r.Host)))
 			return
 		}
+		if !loopback && open && len(hosts) == 0 && !plainHost(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served without authentication: want an IP address, localhost, a name without a dot, or one that --http-hosts names",
+				core.QuoteShort(r.Host)))
+			return
+		}
 		changes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
 		if changes && strings.HasPrefix(r.URL.Path, "/v1/") {
 			want := "application/json"
-			if r.URL.Path == "/v1/tasks" {
+			if r.URL.Path == bulkPath {
 				want = "application/x-ndjson"
 			}
 			if given := r.Header.Get("Content-Type"); !isKind(given, want) {
@@ -46,26 +51,52 @@ func guard(next http.Handler, loopback bool, hosts []string) http.Handler {
 	})
 }
 
+// The bodies of requests: every route has this limit, some have lower ones of their own. A form has an input of 256 KiB at
+// most, which may be three times as long when it is encoded. A bulk submission alone is as long as its settings allow.
+const (
+	bodyBytesMax = 1 << 20
+	bulkPath     = "/v1/tasks"
+)
+
+// limited bounds the body of every request, whatever its path and method.
+func limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.URL.Path != bulkPath {
+			r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // namedHost reports whether a Host header is one of the names, whatever its port.
 func namedHost(host string, names []string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host = strings.TrimSuffix(bareHost(host), ".")
 	return slices.ContainsFunc(names, func(name string) bool { return strings.ToLower(name) == host })
 }
 
 // ownHost reports whether a Host header names this machine by a name that no one else can give away. Without one, as
 // HTTP/1.0 has it, there is no browser.
 func ownHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")), ".")
+	host = strings.TrimSuffix(bareHost(host), ".")
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.Unmap().IsLoopback()
 	}
 	return host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}
+
+// plainHost reports whether a Host header is an address, or a name that the domain name system of the world does not know: no
+// one who owns a domain can make it mean another machine.
+func plainHost(host string) bool {
+	_, err := netip.ParseAddr(bareHost(host))
+	return err == nil || ownHost(host) || !strings.Contains(bareHost(host), ".")
+}
+
+// bareHost is a Host header in lower case, without its port and brackets.
+func bareHost(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
 }
 
 func isKind(contentType, want string) bool {

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"duly.dev/duly/internal/config"
 )
 
 // TestGuardHost: on a loopback address only names that cannot be given away are served, so that no page reads or asks
@@ -25,9 +27,38 @@ func TestGuardHost(t *testing.T) {
 			r := httptest.NewRequest("GET", "/v1/tasks", nil)
 			r.Host = host
 			w := httptest.NewRecorder()
-			guard(ok, loopback, nil).ServeHTTP(w, r)
+			guard(ok, loopback, false, nil).ServeHTTP(w, r)
 			if expect := map[bool]int{true: want, false: 204}[loopback]; w.Code != expect || w.Body.Len() > 500 {
 				t.Errorf("host %.40q, loopback %v: %d %s, want %d", host, loopback, w.Code, w.Body, expect)
+			}
+		}
+	}
+}
+
+// TestHostsWithoutAuthentication: on any address, and without authentication, no name is served that a stranger can point
+// here: a page of theirs would be an admin. What --http-hosts names is, and with authentication any name.
+//
+// covers: P6
+func TestHostsWithoutAuthentication(t *testing.T) {
+	for host, want := range map[string]int{
+		"localhost:7310": 200, "127.0.0.1:7310": 200, "10.0.0.1:7310": 200, "[2001:db8::1]:7310": 200, "[::1]": 200, "duly:7310": 200, "duly": 200, "x.localhost": 200, "": 200,
+		"evil.example": 421, "evil.example:7310": 421, "10.0.0.1.evil.example": 421, "evil.": 421, "127.0.0.1.nip.io": 421, "localhost.evil.example": 421, "duly.local": 421, "1.2.3": 421,
+	} {
+		for _, x := range []struct {
+			auth  string
+			hosts []string
+			want  int
+		}{{"", nil, want}, {config.AuthOff, nil, want}, {config.AuthToken, nil, 200}, {config.AuthOff, []string{"evil.example", "other.example"}, 421}} {
+			if strings.HasPrefix(host, "evil.example") && x.hosts != nil {
+				x.want = 200
+			}
+			n := &Node{cfg: config.Config{HTTP: config.HTTP{Auth: x.auth, Hosts: x.hosts}}}
+			r := httptest.NewRequest("GET", "/v1/tokens", nil)
+			r.Host = host
+			w := httptest.NewRecorder()
+			n.around(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), false).ServeHTTP(w, r)
+			if w.Code != x.want {
+				t.Errorf("host %q, auth %q, hosts %v: %d, want %d", host, x.auth, x.hosts, w.Code, x.want)
 			}
 		}
 	}
@@ -51,7 +82,7 @@ func TestGuardContentType(t *testing.T) {
 		r := httptest.NewRequest(tt.method, "/v1/tasks/a/b", nil)
 		r.Header.Set("Content-Type", tt.contentType)
 		w := httptest.NewRecorder()
-		guard(ok, false, nil).ServeHTTP(w, r)
+		guard(ok, false, false, nil).ServeHTTP(w, r)
 		if w.Code != tt.want {
 			t.Errorf("%s %q: %d, want %d", tt.method, tt.contentType, w.Code, tt.want)
 		}
@@ -72,7 +103,7 @@ func TestGuardCutsAtACharacter(t *testing.T) {
 			r.Host = long
 		}
 		w := httptest.NewRecorder()
-		guard(ok, true, nil).ServeHTTP(w, r)
+		guard(ok, true, true, nil).ServeHTTP(w, r)
 		var problem struct{ Detail string }
 		if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil {
 			t.Fatal(err)

@@ -83,6 +83,7 @@ func (n *Node) ports() api.Ports {
 	if trail, ok := store.(operate.Trail); ok {
 		p.Trail = operate.Discreet{Trail: trail}
 	}
+	p.Refusals = operate.NewRefusals(p.Trail, n.log)
 	p.OperationStore, _ = store.(operate.OperationStore)
 	p.Tokens, _ = store.(operate.TokenStore)
 	p.Notes, _ = store.(operate.NoteStore)
@@ -171,7 +172,7 @@ func (o *operatorsHTTP) run(ctx context.Context) {
 
 // around is what every answer of the node passes, whatever its path.
 func (n *Node) around(mux http.Handler, loopback bool) http.Handler {
-	return auth.Headers(api.WithRequestID(guard(mux, loopback, n.cfg.Hosts)))
+	return auth.Headers(api.WithRequestID(guard(limited(mux), loopback, n.cfg.Auth == "" || n.cfg.Auth == config.AuthOff, n.cfg.Hosts)))
 }
 
 // certificateLook is how often the files of a certificate are looked at, at most.

@@ -141,7 +141,7 @@ func TestGuardNamedHosts(t *testing.T) {
 			r := httptest.NewRequest("GET", "/v1/tasks", nil)
 			r.Host = host
 			w := httptest.NewRecorder()
-			guard(ok, loopback, []string{"Ops.example.org"}).ServeHTTP(w, r)
+			guard(ok, loopback, true, []string{"Ops.example.org"}).ServeHTTP(w, r)
 			if w.Code != want[i] {
 				t.Errorf("host %q, loopback %v: %d, want %d", host, loopback, w.Code, want[i])
 			}
@@ -154,7 +154,7 @@ func TestGuardNamedHosts(t *testing.T) {
 		r := httptest.NewRequest(x.method, x.path, nil)
 		r.Header.Set("Content-Type", x.kind)
 		w := httptest.NewRecorder()
-		guard(ok, false, nil).ServeHTTP(w, r)
+		guard(ok, false, false, nil).ServeHTTP(w, r)
 		if w.Code != x.want {
 			t.Errorf("%s %s as %s: %d, want %d", x.method, x.path, x.kind, w.Code, x.want)
 		}

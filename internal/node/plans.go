@@ -10,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/wire"
@@ -175,7 +177,12 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	if answer.Error = n.childrenKnown(ctx, &p); answer.Error != nil {
 		return answer
 	}
-	switch err := n.store.PutPlan(ctx, p); {
+	told, err := n.noteApplied(ctx, &p)
+	if err == nil {
+		err = n.store.PutPlan(ctx, p)
+		told(err)
+	}
+	switch {
 	case errors.Is(err, core.ErrPlanConflict):
 		answer.Error = &wire.APIError{Code: 409, Description: err.Error()}
 	case err != nil:
@@ -188,6 +195,29 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 		}
 	}
 	return answer
+}
+
+// noteApplied writes into the audit trail that a plan is to be stored that is not there yet; told adds what became of it. Who
+// sent it NATS does not say.
+func (n *Node) noteApplied(ctx context.Context, p *core.Plan) (told func(error), err error) {
+	trail, is := any(n.store).(operate.Trail)
+	if known, err := n.planOf(ctx, p.Name, p.Version); !is || err == nil && known != nil {
+		return func(error) {}, nil
+	}
+	number, _, err := trail.Append(ctx, operate.AuditEntry{At: n.now().UTC(), Actor: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats",
+		Action: "plan.apply", Target: fmt.Sprintf("plan/%s/%d", p.Name, p.Version), Outcome: "asked"})
+	if err != nil {
+		return nil, fmt.Errorf("audit trail: %w", err)
+	}
+	return func(failed error) {
+		outcome := "done"
+		if failed != nil {
+			outcome = "failed: " + core.CutText(failed.Error(), core.WordsBytesMax)
+		}
+		if err := trail.SetOutcome(ctx, number, outcome); err != nil {
+			n.log.Warn("the audit trail has no outcome of a plan", "entry", number, "plan", p.Name, "error", err)
+		}
+	}, nil
 }
 
 // childrenKnown refuses a plan with a step whose children are of a type without a plan.

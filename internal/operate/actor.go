@@ -1,8 +1,14 @@
 package operate
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 type actorKey struct{}
+
+// ErrEnded is the cause of the end of a request's context when the credentials of its actor hold no more.
+var ErrEnded = errors.New("the token or session has ended")
 
 // WithActor returns a context of a request by that actor.
 func WithActor(ctx context.Context, a Actor) context.Context {

@@ -101,6 +101,7 @@ type TokenStore interface {
 	// TokenByID returns one. Error: core.ErrNotFound.
 	TokenByID(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
+	// Its sessions end with it.
 	RevokeToken(ctx context.Context, id string, at time.Time) error
 	TouchToken(ctx context.Context, id string, at time.Time) error
 }

@@ -32,6 +32,9 @@ type Actor struct {
 	Role Role   `json:"role"`           //
 	From string `json:"from,omitempty"` // address that the request came from
 	Via  string `json:"via"`            // http, console, nats, operation
+	// Labels are those that what it submits has, as a header has them: those of its token.
+	Labels string `json:"-"`
+	Open   bool   `json:"-"` // authentication is off: it may be anyone
 }
 
 // Role is what an actor may do: a viewer reads, an operator acts on tasks, an admin changes settings and tokens as well.
@@ -334,6 +337,7 @@ type Token struct {
 	ID       string    `json:"id"` // its public part
 	Name     string    `json:"name"`
 	Role     Role      `json:"role"`
+	Labels   string    `json:"labels,omitempty" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys"`
 	Hash     []byte    `json:"-"`
 	Created  time.Time `json:"created"`
 	By       string    `json:"by"`

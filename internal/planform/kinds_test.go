@@ -107,6 +107,7 @@ func TestKindsRefused(t *testing.T) {
 		{`"steps":[{"name":"a","kind":"signal","schema":7}]`, `step a: schema is 7, want a JSON Schema: an object, true or false`},
 		{`"steps":[{"name":"a","kind":"each","child":"q","elements":"input","elements_max":0}]`, `elements_max is 0, want 1 or more`},
 		{`"input_schema":{"maximum":1e999},"steps":[{"name":"a","agent":"x"}]`, `input_schema: number 1e999 is out of range`},
+		{`"input_schema":{"not":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `},"steps":[{"name":"a","agent":"x"}]`, `input_schema nests 201 deep, the limit is 200`},
 		{`"input_schema":"text","steps":[{"name":"a","agent":"x"}]`, `input_schema is "text", want a JSON Schema`},
 		{`"steps":[{"name":"a","kind":"wait","for_ms":"30s"}]`, `plan cannot work: steps.for_ms: want a whole number, got string, in byte 73`},
 		{`"steps":[{"name":"pay","agent":"x","after":["ship"]},{"name":"pack","agent":"x","after":["pay"]},{"name":"ship","agent":"x","after":["pack"]}]`, `step pay: the steps come after each other in a circle: pay after ship after pack after pay`},

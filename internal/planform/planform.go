@@ -16,6 +16,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/decimal"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Version is the version of the form.
@@ -167,6 +168,9 @@ func schemaForm(field, schema string) (json.RawMessage, error) {
 	case map[string]any, bool:
 	default:
 		return nil, fmt.Errorf("%s is %s, want a JSON Schema: an object, true or false", field, short(schema))
+	}
+	if err := quickjson.Check(field, []byte(schema)); err != nil {
+		return nil, err
 	}
 	value, err := spelled(value)
 	if err != nil {

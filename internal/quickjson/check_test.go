@@ -18,7 +18,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		err := Check("input", data)
 		valid := json.Valid(data)
-		sound := valid && utf8.Valid(data) && !holdsNUL(data)
+		sound := valid && utf8.Valid(data) && !holdsNUL(data) && measure(data).depth <= DepthMax
 		if (err == nil) != sound {
 			t.Fatalf("%.200q: %v, want an error: %v", data, err, !sound)
 		}

@@ -132,7 +132,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
 	if strict {
-		if err := quickjson.Check("request", data); err != nil { // encoding/json replaces what is not UTF-8
+		if err := quickjson.CheckText("request", data); err != nil { // encoding/json replaces what is not UTF-8
 			return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 		}
 		d := json.NewDecoder(bytes.NewReader(data))

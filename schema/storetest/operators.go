@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -1063,7 +1065,7 @@ func testStanding(r *rig) {
 }
 
 func testTokens(r *rig) {
-	t := operate.Token{ID: "abc", Name: "ci", Role: operate.RoleOperator, Hash: []byte{0, 1, 0xff}, Created: start.Time(), By: "olga"}
+	t := operate.Token{ID: "abc", Name: "ci", Role: operate.RoleOperator, Hash: []byte{0, 1, 0xff}, Created: start.Time(), By: "olga", Labels: "tenant=acme"}
 	r.must(r.s.PutToken(r.ctx, t))
 	other := t
 	other.ID, other.Created, other.Expires, other.Role = "def", start.Add(time.Second).Time(), start.Add(time.Hour).Time(), operate.RoleViewer
@@ -1114,6 +1116,7 @@ func testSessions(r *rig) {
 	if err := r.s.PutSession(r.ctx, operate.Session{ID: "big", Data: make([]byte, 5000), Expires: later.Expires}, start.Time()); err == nil {
 		r.Error("a session of 5000 bytes is taken")
 	}
+	testSessionsOfOne(r)
 	// Too many are refused.
 	if r.db == nil {
 		return
@@ -1122,11 +1125,42 @@ func testSessions(r *rig) {
 	if r.s.Dialect() == "sqlite" {
 		rows = fmt.Sprintf(`(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) AS n`, operate.SessionsMax-1)
 	}
-	get(r.db.ExecContext(r.ctx, `INSERT INTO sessions (id, data, expires_at) SELECT 'f' || n.i, s.data, s.expires_at FROM sessions s, `+rows+` WHERE s.id = 'later'`))(r)
+	get(r.db.ExecContext(r.ctx, `INSERT INTO sessions (id, data, expires_at, owner) SELECT 'f' || n.i, s.data, s.expires_at, 'f' || n.i FROM sessions s, `+rows+` WHERE s.id = 'later'`))(r)
 	var refused *operate.Refusal
 	if err := r.s.PutSession(r.ctx, s, start.Time()); !errors.As(err, &refused) || refused.Code != 429 {
 		r.Errorf("one session too many: %v", err)
 	}
+}
+
+// testSessionsOfOne: one owner has few, however many begin at once, and those of a token end with it.
+func testSessionsOfOne(r *rig) {
+	r.Helper()
+	r.must(r.s.PutToken(r.ctx, operate.Token{ID: "abc", Name: "ci", Role: operate.RoleViewer, Hash: []byte{0}, Created: start.Time()}))
+	var wg sync.WaitGroup
+	var begun, refused atomic.Int64
+	for i := range 2 * operate.SessionsEach {
+		wg.Go(func() {
+			err := r.s.PutSession(r.ctx, operate.Session{ID: fmt.Sprint("abc-", i), Owner: "abc", Data: []byte("x"), Expires: start.Add(time.Hour).Time()}, start.Time())
+			if bad, is := errors.AsType[*operate.Refusal](err); is && bad.Code == 429 {
+				refused.Add(1)
+			} else if r.must(err); err == nil {
+				begun.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if begun.Load() != operate.SessionsEach || refused.Load() != operate.SessionsEach {
+		r.Errorf("of one token %d sessions began and %d were refused", begun.Load(), refused.Load())
+	}
+	r.must(r.s.PutSession(r.ctx, operate.Session{ID: "abd", Owner: operate.PersonOwner("abc"), Data: []byte("x"), Expires: start.Add(time.Hour).Time()}, start.Time()))
+	r.must(r.s.RevokeToken(r.ctx, "abc", start.Time()))
+	for i := range 2 * operate.SessionsEach {
+		if _, err := r.s.SessionByID(r.ctx, fmt.Sprint("abc-", i)); !errors.Is(err, core.ErrNotFound) {
+			r.Errorf("a session of a revoked token: %v", err)
+		}
+	}
+	r.equal("that of another", get(r.s.SessionByID(r.ctx, "abd"))(r).Owner, "person:abc")
+	r.must(r.s.DeleteSession(r.ctx, "abd"))
 }
 
 func testNotes(r *rig) {

@@ -163,7 +163,7 @@ func (w *World) Handler(change func(*api.Config)) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	asks, err := api.NewRequests(api.RequestsConfig{Partitions: Partitions, PartitionOf: PartitionOf, UnknownFor: time.Millisecond}, w, w, log)
+	asks, err := api.NewRequests(api.RequestsConfig{Partitions: Partitions, PartitionOf: PartitionOf, UnknownFor: time.Millisecond, Trail: w}, w, w, log)
 	if err != nil {
 		return nil, err
 	}

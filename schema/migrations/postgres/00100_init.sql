@@ -302,16 +302,20 @@ CREATE TABLE IF NOT EXISTS tokens (
     by_name    TEXT        NOT NULL,
     expires_at TIMESTAMPTZ,
     revoked_at TIMESTAMPTZ,
-    used_at    TIMESTAMPTZ
+    used_at    TIMESTAMPTZ,
+    labels     TEXT        NOT NULL
 );
 
--- The sessions of people, for all nodes. An id is a hash: who reads the table can be in none of them.
+-- The sessions of people, for all nodes. An id is a hash: who reads the table can be in none of them. Its owner is the id of
+-- a token, or a person of an identity provider.
 CREATE TABLE IF NOT EXISTS sessions (
     id         TEXT        NOT NULL PRIMARY KEY,
+    owner      TEXT        NOT NULL,
     data       BYTEA       NOT NULL,
     expires_at TIMESTAMPTZ NOT NULL
 );
 CREATE INDEX IF NOT EXISTS sessions_ends ON sessions (expires_at, id);
+CREATE INDEX IF NOT EXISTS sessions_owners ON sessions (owner);
 
 -- Documents that operators change while nodes run, one for each subject.
 CREATE TABLE IF NOT EXISTS settings (

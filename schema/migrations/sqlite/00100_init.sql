@@ -287,16 +287,20 @@ CREATE TABLE tokens (
     by_name    TEXT    NOT NULL,
     expires_at INTEGER,
     revoked_at INTEGER,
-    used_at    INTEGER
+    used_at    INTEGER,
+    labels     TEXT    NOT NULL
 );
 
--- The sessions of people, for all nodes. An id is a hash: who reads the table can be in none of them.
+-- The sessions of people, for all nodes. An id is a hash: who reads the table can be in none of them. Its owner is the id of
+-- a token, or a person of an identity provider.
 CREATE TABLE sessions (
     id         TEXT    NOT NULL PRIMARY KEY,
+    owner      TEXT    NOT NULL,
     data       BLOB    NOT NULL,
     expires_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX sessions_ends ON sessions (expires_at, id);
+CREATE INDEX sessions_owners ON sessions (owner);
 
 -- Documents that operators change while nodes run, one for each subject.
 CREATE TABLE settings (
