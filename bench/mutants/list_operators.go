@@ -214,7 +214,7 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "guesses-without-bound", invariant: 12, file: "internal/auth/cache.go",
-		old: "	if !ok && !r.limit.AllowN(now, 1) {", new: "	if !ok && r.limit == nil {",
+		old: "	if !ok && !(r.from.Allow(now, sourceOf(ctx)) && r.limit.AllowN(now, 1)) {", new: "	if !ok && r.limit == nil {",
 		fault: "guesses of tokens are looked up without a limit",
 		run:   "^TestGuesses$",
 	},
@@ -234,7 +234,7 @@ var operatorMutants = []mutant{
 		name: "session-outlives-its-token", invariant: 12, file: "internal/auth/cache.go",
 		old: "	case !token.Revoked.IsZero() || !token.Expires.IsZero() && !t.now().Before(token.Expires):", new: "	case token.ID == \"\":",
 		fault: "a session goes on whose token was revoked",
-		run:   "^(TestSessionEnds|TestSignInWithToken)$",
+		run:   "^(TestLastingRequestEnds|TestSignInWithToken)$",
 	},
 
 	{
@@ -280,10 +280,10 @@ var operatorMutants = []mutant{
 		run:   "^TestActionsAfterACrash$",
 	},
 	{
-		name: "streams-without-bound", invariant: 12, file: "internal/api/streams.go",
-		old: "n > int64(a.cfg.StreamsMax) {", new: "n > 100*int64(a.cfg.StreamsMax) {",
+		name: "streams-without-bound", invariant: 12, file: "internal/operate/bounds.go",
+		old: "	case p.all >= p.most:", new: "	case p.all >= 100*p.most:",
 		fault: "a node serves event streams without a limit",
-		run:   "^TestEvents$",
+		run:   "^TestPlaces$",
 	},
 	{
 		name: "slow-reader-misses-events", invariant: 10, file: "internal/api/streams.go",

@@ -181,7 +181,6 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	}
 	leave, full := c.streams.Take(r.Context(), "event streams")
 	if full != nil {
-		full.RetryMS = 5000
 		c.fail(w, r, full)
 		return
 	}

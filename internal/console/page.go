@@ -194,7 +194,7 @@ type problem struct {
 // fail shows an error as a page.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := c.problemOf(r, err)
-	if p.Code == http.StatusServiceUnavailable {
+	if p.Code == http.StatusServiceUnavailable || p.Code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "5")
 	}
 	c.show(w, r, p.Code, "problem", page{Title: "That did not work", Data: p})

@@ -34,6 +34,7 @@ const (
 	criteriaPage = "docs/operators-criteria.md"
 	guideDir     = "docs/guide"
 	moneyPage    = "docs/guide/money.md"
+	securityPage = "docs/operations/security.md"
 	decisionsDir = "docs/decisions"
 )
 
@@ -91,6 +92,9 @@ func TestDocsPlanted(t *testing.T) {
 		{moneyPage, "  <!-- TestAskToken -->\n", "", "names no test"},
 		{moneyPage, "<!-- TestScripts/16_resolved_by_hand -->", "", "names no test"},
 		{moneyPage, "TestAcceptedAnswerFitsItsSchema", "TestAcceptedAnswerFits", "no test TestAcceptedAnswerFits"},
+		{securityPage, "| TestGuesses |", "| |", "names no test that reaches it"},
+		{securityPage, "| TestGuesses |", "| TestGuess |", "no test TestGuess"},
+		{securityPage, "## What an outsider can make big", "## What can be big", "has no table"},
 		{moneyPage, "TestScripts/16_resolved_by_hand", "TestScripts/16_resolved", "no subtest 16_resolved"},
 	} {
 		whole := text(t, test.page)
@@ -262,6 +266,9 @@ func (s source) problems(page, text string) []string {
 	case path.Dir(page) == guideDir:
 		s.snippetProblems(text, bad)
 	}
+	if page == securityPage {
+		boundProblems(text, bad)
+	}
 	if page == moneyPage {
 		s.promiseProblems(text, bad)
 	}
@@ -370,6 +377,21 @@ func disasterProblems(text string, bad func(string, ...any)) {
 		}
 		if !regexp.MustCompile("\nTried by (chaos `|Test)").MatchString(rest) {
 			bad("%q does not say what tried it", title)
+		}
+	}
+}
+
+// boundProblems wants each row of the table of what can be made big to name the tests that reach its bounds. That they are
+// there is for lineProblems to say.
+func boundProblems(text string, bad func(string, ...any)) {
+	_, table, _ := strings.Cut(text, "\n## What an outsider can make big\n")
+	_, rows, found := strings.Cut(table, "|---|---|---|---|\n")
+	if !found {
+		bad("%q has no table", "What an outsider can make big")
+	}
+	for row := range strings.Lines(rows) {
+		if strings.HasPrefix(row, "|") && !regexp.MustCompile(`\| Test\w+(, Test\w+)* \|\n$`).MatchString(row) {
+			bad("%.40q names no test that reaches it", row)
 		}
 	}
 }

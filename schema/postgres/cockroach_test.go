@@ -133,8 +133,13 @@ func TestOutboxOfARightToInsert(t *testing.T) {
 		})
 		written(t, userOf(t, strings.Replace(direct, "postgres://postgres@", "postgres://writer@", 1)), "o-1", "o-2")
 		var taken []postgres.OutboxRow
-		if n, err := o.Take(t.Context(), 10, all(postgres.OutboxVerdict{Stored: true}, &taken)); n != 2 || err != nil || taken[0].Number == taken[1].Number {
-			t.Errorf("%d taken, %v: %+v", n, err, taken)
+		for len(taken) < 2 { // some are passed over
+			if _, err := o.Take(t.Context(), 10, all(postgres.OutboxVerdict{Stored: true}, &taken)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if taken[0].Number == taken[1].Number {
+			t.Errorf("%+v", taken)
 		}
 	})
 }
@@ -203,8 +208,11 @@ func TestServerEndsIdleTransactions(t *testing.T) {
 			t.Fatal(err)
 		}
 		written(t, userOf(t, at), "o-1")
-		if n, err := o.Take(t.Context(), 1, func(context.Context, []postgres.OutboxRow) []postgres.OutboxVerdict { return nil }); n != 1 || err != nil {
-			t.Errorf("%d taken, %v", n, err)
+		for n := 0; n == 0; { // it is passed over
+			var err error
+			if n, err = o.Take(t.Context(), 1, func(context.Context, []postgres.OutboxRow) []postgres.OutboxVerdict { return nil }); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if said := strings.Join(p.Texts(), "\n"); !strings.Contains(said, "SET LOCAL idle_in_transaction_session_timeout = 30000") {
 			t.Error("a relay that stands still is not ended")

@@ -194,7 +194,7 @@ func useOutbox(t *testing.T, p *pgfault.Proxy) {
 	again := func(what string, do func() error) {
 		t.Helper()
 		err := do()
-		for try := 0; err != nil && try < 10; try++ {
+		for try := 0; err != nil && try < 100; try++ {
 			err = do()
 		}
 		if err != nil {
@@ -214,8 +214,9 @@ func useOutbox(t *testing.T, p *pgfault.Proxy) {
 		})
 	}
 	var second int64
+	taken := 0
 	again("take", func() error {
-		_, err := o.Take(ctx, 10, func(_ context.Context, rows []postgres.OutboxRow) (all []postgres.OutboxVerdict) {
+		n, err := o.Take(ctx, 10, func(_ context.Context, rows []postgres.OutboxRow) (all []postgres.OutboxVerdict) {
 			for i := range rows {
 				if rows[i].Task == "b" {
 					second = rows[i].Number
@@ -224,6 +225,9 @@ func useOutbox(t *testing.T, p *pgfault.Proxy) {
 			}
 			return all
 		})
+		if taken += n; err == nil && taken < 3 {
+			err = errors.New("rows were passed over")
+		}
 		return err
 	})
 	again("standing", func() error {
