@@ -202,19 +202,24 @@ type person struct {
 // address verified. A provider that leaves the groups out because they are many says where they are instead.
 func (p *provider) personOf(subject string, claims map[string]any) person {
 	email, _ := claims["email"].(string)
-	verified := claims["email_verified"] == true || claims["email_verified"] == "true"
 	groups, given := claims[p.cfg.Claim]
-	who := person{name: whom(subject, email, verified), role: p.role(groups), lacks: "none of your groups has a role here."}
+	who := person{name: whom(subject, email, isTrue(claims["email_verified"])), role: p.role(groups), lacks: "none of your groups has a role here."}
 	elsewhere, _ := claims["_claim_names"].(map[string]any)
 	_, left := elsewhere[p.cfg.Claim]
 	switch {
 	case given:
-	case left || claims["hasgroups"] == true || claims["hasgroups"] == "true":
+	case left || isTrue(claims["hasgroups"]):
 		who.lacks = "the identity provider left your groups out, because there are too many: it has to name only those that count here, or roles in their place."
 	default:
 		who.lacks = "the identity provider says nothing of your groups (claim " + p.cfg.Claim + ")."
 	}
 	return who
+}
+
+// isTrue reports whether a claim is true, also where it is written as text.
+func isTrue(claim any) bool {
+	is, _ := claim.(bool)
+	return is || claim == "true"
 }
 
 // ownPath is an address of this server to lead to: what would lead elsewhere is the first page.

@@ -16,7 +16,7 @@ func TestSameOrigin(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
 	defer other.Close()
 	own := http.NewServeMux()
-	own.HandleFunc("/there", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(204) })
+	own.HandleFunc("/there", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) })
 	own.Handle("/here", http.RedirectHandler("/there", http.StatusTemporaryRedirect))
 	own.Handle("/around", http.RedirectHandler("/around", http.StatusTemporaryRedirect))
 	own.Handle("/get", http.RedirectHandler("/there", http.StatusFound))
