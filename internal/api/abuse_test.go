@@ -152,6 +152,7 @@ func TestThousandStreams(t *testing.T) {
 	if open.Load() != 32 || turnedAway.Load() != streams-32 {
 		t.Errorf("%d streams were open, and %d turned away", open.Load(), turnedAway.Load())
 	}
+	var bodies []io.Closer
 	for i := range 33 { // of another actor the half that is left
 		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/events", nil)
 		if err != nil {
@@ -162,10 +163,13 @@ func TestThousandStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer resp.Body.Close()
+		bodies = append(bodies, resp.Body)
 		if want := map[bool]int{true: 200, false: 429}[i < 32]; resp.StatusCode != want {
 			t.Errorf("stream %d of another: %d", i+1, resp.StatusCode)
 		}
+	}
+	for _, body := range bodies {
+		body.Close()
 	}
 	close(release)
 	wg.Wait()

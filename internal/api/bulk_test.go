@@ -500,9 +500,9 @@ func TestBulkOfOneActor(t *testing.T) {
 	b := newBulkSite(t, func(c *Config) { c.BulkRequests = 4 }, nil, nil, false)
 	for i := range 3 {
 		reader, writer := io.Pipe()
-		defer writer.Close()
 		if resp := b.open("", reader); resp.StatusCode != map[bool]int{true: 200, false: 429}[i < 2] {
 			t.Errorf("bulk submission %d: %d", i+1, resp.StatusCode)
 		}
+		t.Cleanup(func() { writer.Close() }) // before the answer is let go of
 	}
 }
