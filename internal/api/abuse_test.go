@@ -153,6 +153,11 @@ func TestThousandStreams(t *testing.T) {
 		t.Errorf("%d streams were open, and %d turned away", open.Load(), turnedAway.Load())
 	}
 	var bodies []io.Closer
+	defer func() {
+		for _, body := range bodies {
+			body.Close()
+		}
+	}()
 	for i := range 33 { // of another actor the half that is left
 		r, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/events", nil)
 		if err != nil {
@@ -167,9 +172,6 @@ func TestThousandStreams(t *testing.T) {
 		if want := map[bool]int{true: 200, false: 429}[i < 32]; resp.StatusCode != want {
 			t.Errorf("stream %d of another: %d", i+1, resp.StatusCode)
 		}
-	}
-	for _, body := range bodies {
-		body.Close()
 	}
 	close(release)
 	wg.Wait()
