@@ -34,7 +34,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "trial-without-end", invariant: 11, file: "scheduler/breaker.go",
-		old: "			e.plan.agents[i].tried--\n", new: "",
+		old: "func(i int) { e.plan.agents[i].tried-- })\n\te.trial &= but", new: "func(int) {})\n\te.trial &= but",
 		fault: "a trial never gets its commands back, and the breaker stays in it for ever",
 		run:   "^(TestTrialGivesBack|TestBreakerParks)$",
 	},
@@ -183,8 +183,20 @@ var breakerMutants = []mutant{
 		run:   "^TestRetriesKeepToTheRate$",
 	},
 	{
+		name: "waits-behind-and-keeps-its-place", invariant: 11, file: "internal/core/await.go", in: "scheduler",
+		old: "s.Awaits != 0 && (s.Status == StepUndoing ||", new: "s.Awaits != 0 && (s.Awaits > 0 ||",
+		fault: "a step that waits behind one which is to be done again keeps the place that this one needs",
+		run:   "^TestPlaceOfAStepThatWaitsBehindAnother$",
+	},
+	{
+		name: "retry-asks-no-place", invariant: 11, file: "scheduler/gate.go",
+		old: "a.placed, a.again = true, true, e.out&a.steps != 0, true", new: "a.placed, a.again = true, true, true, true",
+		fault: "the retry of a step that gave up its place leaves without one",
+		run:   "^TestPlaceOfAStepThatWaitsBehindAnother$",
+	},
+	{
 		name: "retry-asks-no-rate", invariant: 11, file: "scheduler/limit.go",
-		old: "	case a.again:\n\t\treturn u.limit.calls(now)\n", new: "",
+		old: "	case a.again && a.placed:\n\t\treturn u.limit.calls(now)\n", new: "",
 		fault: "retries at an agent that is back leave all at once",
 		run:   "^TestRetriesKeepToTheRate$",
 	},

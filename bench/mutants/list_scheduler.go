@@ -226,8 +226,26 @@ var schedulerMutants = []mutant{
 		run:   "^(TestPartitionLostInTheMiddleOfARequest|TestRequestAboutMany)",
 	},
 	{
+		name: "found-before-it-went-back", invariant: 9, file: "scheduler/apply.go",
+		old: "case c.Found != \"\" && p.seenBefore(m):", new: "case c.Found != \"\" && p.seenBefore(m) && m.Pos == 0:",
+		fault: "what was found at a service before the database went back frees a key that has been used since",
+		run:   "^TestFoundBeforeTheDatabaseWentBack$",
+	},
+	{
+		name: "refused-request-hidden", invariant: 12, file: "scheduler/apply.go",
+		old: "if e.write == 0 { // else", new: "if e.write >= 0 { // else",
+		fault: "a later request hides the one whose row is refused, and the partition is let go for ever",
+		run:   "^TestRefusedRowOfAnEndedChild$",
+	},
+	{
+		name: "unpublished-beside-a-lost-partition", invariant: 10, file: "scheduler/retell.go",
+		old: "return err // the partitions after it are still due", new: "s.republishAt = 0\n\t\t\t\treturn err",
+		fault: "endings that are due are forgotten when those of another partition cannot be read",
+		run:   "^TestRepublishBesideALostPartition$",
+	},
+	{
 		name: "many-by-a-number-given-again", invariant: 9, file: "scheduler/apply.go",
-		old: "return back != 0 && number >=", new: "return back < 0 && number >=",
+		old: "return number >= p.taken.WentBackNumber &&", new: "return number < 0 &&",
 		fault: "after the database went back a request changes the task that has another's number",
 		run:   "^TestRequestAboutManyAfterTheDatabaseWentBack$",
 	},
