@@ -28,12 +28,13 @@ func (s *Shard) relay() {
 	for len(s.told) > 0 {
 		x := s.told[0]
 		s.told = s.told[1:]
-		if x.e.created {
+		ours := s.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e
+		if ours && x.e.created {
 			later = append(later, x)
 			continue
 		}
 		x.e.ends--
-		if s.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e {
+		if ours {
 			s.use(x.p, x.e) // an end that was told in a later round held it until now
 			s.childEnded(x.p, x.e)
 		}

@@ -1055,3 +1055,37 @@ func TestOneChildAlwaysHasRoom(t *testing.T) {
 	r.serve(ok)
 	r.state("t1", core.StateProcessed)
 }
+
+// A child that ended at its birth, in a partition that an error stops in the same round, is told to none: its parent is
+// another owner's. The shard goes on with its other partitions.
+func TestEndedChildOfALostPartition(t *testing.T) {
+	rounds := 0
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 2}, scheduler.Config{Hears: func() int64 {
+		if rounds++; rounds > 1000 {
+			panic("rounds without end")
+		}
+		return 1
+	}})
+	hasty := leg("hasty")
+	hasty.Steps[0].Least = 100 * time.Hour // it has no time for it, and is undone at once
+	r.store.AddPlan(hasty)
+	r.store.AddPlan(core.Plan{Name: "parent", Version: 1, Steps: []core.Step{{Name: "kid", Kind: core.TaskStep, Child: "hasty", CompleteBy: time.Hour}}})
+	store := &hideReads{MemStore: r.store, read: "Youngest"}
+	r.reads = store
+	r.start("n1")
+	r.adopt(0)
+	r.adopt(1)
+	r.family("t1", list(2))
+	r.bus.take()
+	store.fails = errCut
+	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Type: "family", Actor: "c"})
+	r.tasks(0, core.Submission{Type: "parent", ID: "t2", Input: []byte(`{}`)})
+	if lost, err := r.try(false); !slices.Equal(lost, []int{0}) || !errors.Is(err, errCut) {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+	r.tasks(1, order("t3"))
+	r.cycle()
+	if c := r.one(); c.Task != "t3" {
+		t.Errorf("%+v", c)
+	}
+}

@@ -232,6 +232,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestFoundBeforeTheDatabaseWentBack$",
 	},
 	{
+		name: "rounds-without-end", invariant: 12, file: "scheduler/children.go",
+		old: "if ours && x.e.created {", new: "if x.e.created {",
+		fault: "a child that ended at its birth in a partition that was let go keeps the shard going round for ever",
+		run:   "^TestEndedChildOfALostPartition$",
+	},
+	{
 		name: "refused-request-hidden", invariant: 12, file: "scheduler/apply.go",
 		old: "if e.write == 0 { // else", new: "if e.write >= 0 { // else",
 		fault: "a later request hides the one whose row is refused, and the partition is let go for ever",

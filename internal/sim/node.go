@@ -105,13 +105,31 @@ func (n *node) config() scheduler.RunConfig {
 			Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 			PublishRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
 			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal,
-			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}},
+			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}}, Hears: n.hears(),
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
 		Limits:    scheduler.LimitConfig{Store: nodeStore{w.tables(), n}, Life: fmt.Sprint(n.life)},
 		Breakers:  scheduler.BreakerConfig{Store: nodeStore{w.tables(), n}, Policy: breakerPolicy},
 		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: 10*time.Millisecond + w.upTo(30*time.Millisecond),
 		Rand: w.rand.Float64,
+	}
+}
+
+// roundsMost is far more rounds than a node's shards need at one instant.
+const roundsMost = 10_000
+
+// hears is what a shard asks in each of its rounds. One that goes round without end is ended here.
+func (n *node) hears() func() int64 {
+	rounds, at := 0, core.Instant(0)
+	return func() int64 {
+		if rounds++; at != n.w.now {
+			rounds, at = 0, n.w.now
+		}
+		if rounds > roundsMost {
+			n.w.wrong(-1, "", "a shard of %s goes round without end", n.name)
+			panic(errKilled)
+		}
+		return 1
 	}
 }
 
