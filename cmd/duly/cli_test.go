@@ -155,7 +155,7 @@ func TestCLIRefuses(t *testing.T) {
 		{[]string{"serve", "--node-name", "a b", "--database-url", nowhere}, 2, "node-name"},
 		{[]string{"serve", "--namespace", "Prod", "--database-url", nowhere}, 2, `namespace: "Prod" begins with 'P'`},
 		{[]string{"serve", "--namespace", "a.b", "--database-url", nowhere}, 2, `namespace: "a.b": character 2 is '.'`},
-		{[]string{"dev", "--namespace", "status", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir()}, 1, `begins with the namespace "status"`},
+		{[]string{"dev", "--namespace", "status", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir()}, 1, `could lead it to subjects of "status"`},
 		{[]string{"serve", "--log-format", "xml"}, 2, "json"},
 		{[]string{"serve"}, 1, "database"},
 		{[]string{"health", "-s", "http://127.0.0.1:1"}, 1, "not ready"},
