@@ -140,7 +140,7 @@ func (s *Shard) mayRetry(e *entry, step int) bool {
 	if s.mayLeave(a).n == 0 {
 		return false
 	}
-	if !a.placed {
+	if !a.placed && len(s.agents.limited) > 0 { // else places are not counted
 		e.place(step)
 		e.out, e.aside = e.out|a.steps, e.aside&^a.steps
 	}

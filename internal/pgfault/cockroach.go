@@ -29,7 +29,7 @@ func likeCockroach(wire []byte) ([]byte, error) {
 	return append(out, end...), err
 }
 
-// change makes the server say that it is a CockroachDB, and pass over rows with SKIP LOCKED that nobody has locked, as it does
+// change makes the server say that it is a CockroachDB, and skip rows that are not locked for SKIP LOCKED, as it does
 // where the limit of the rows, or what else its planner reads, is below the locking (cockroachdb/cockroach#121917).
 func (s *session) change(text string) string {
 	if !s.p.dice.Cockroach {

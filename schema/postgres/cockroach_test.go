@@ -144,7 +144,7 @@ func TestOutboxOfARightToInsert(t *testing.T) {
 	})
 }
 
-// Rows of an outbox that SKIP LOCKED passes over although nobody has them are relayed a little later, each once, by relays that
+// Rows of an outbox that SKIP LOCKED skips although they are not locked are relayed a little later, each once, by relays that
 // look at once.
 //
 // covers: K7
