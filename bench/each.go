@@ -159,7 +159,7 @@ func (r *rig) rowsOf(ctx context.Context, id string) (rows int, err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	partition := wire.PartitionOf(id, r.partitions)
-	found, err := store.LoadIDs(ctx, partition, []string{id})
+	found, err := store.LoadIDs(ctx, core.AsOf{Partition: partition}, []string{id})
 	if err != nil {
 		return 0, err
 	}

@@ -358,7 +358,7 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	if len(missing) == 0 {
 		return entries, nil
 	}
-	saved, err := s.store.LoadNumbers(ctx, p.id, missing)
+	saved, err := s.store.LoadNumbers(ctx, p.asOf(), missing)
 	if err != nil {
 		return nil, fmt.Errorf("tasks of partition %d: %w", p.id, err)
 	}
@@ -377,15 +377,11 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	return entries, nil
 }
 
-// load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another. A number that this owner has not given out is a successor's:
-// that may be lost when the next commit finds the row as this owner left it, because the database went back meanwhile.
+// load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another.
 func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
 	if e := p.tasks[saved.Row.Number]; e != nil {
 		s.use(p, e)
 		return e, nil
-	}
-	if saved.Row.Number >= p.nextNumber {
-		return nil, core.StoppingPartition(p.id, fmt.Errorf("%w: task %s has the number %d, and this owner would give out %d next", ErrOvertaken, saved.Row.ID, saved.Row.Number, p.nextNumber))
 	}
 	if len(saved.Journal) == 0 && saved.Row.State.Ended() {
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
@@ -530,7 +526,7 @@ func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, 
 	if state := e.task.State; e.loaded == s.rounds || state != core.StateProcessed && state != core.StateUndone {
 		return false, nil
 	}
-	saved, err := s.store.LoadNumbers(ctx, p.id, []int64{e.task.Number})
+	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{e.task.Number})
 	if err != nil {
 		return false, fmt.Errorf("task %s: %w", e.task.ID, err)
 	}
@@ -733,7 +729,7 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 		}
 		return e, true, err
 	}
-	saved, err := s.store.LoadIDs(ctx, p.id, []string{id})
+	saved, err := s.store.LoadIDs(ctx, p.asOf(), []string{id})
 	if err != nil {
 		return nil, false, fmt.Errorf("task %s: %w", id, err)
 	}

@@ -154,7 +154,7 @@ const (
 // have had.
 func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
 	last := p.taken.Found.Commit
-	fresh, err := s.store.Fresh(ctx, p.id, p.nextNumber-int64(max(freshMost*s.cfg.BatchMax, freshLeast)), last-freshCommits, last)
+	fresh, err := s.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*s.cfg.BatchMax, freshLeast)), last-freshCommits, last)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func ok(core.Command) int { return 0 }
 func (r *rig) counts(id string, each bool) core.ChildCounts {
 	r.t.Helper()
 	parent := r.store.Task(0, id)
-	c, err := r.store.ChildCounts(r.t.Context(), 0, core.Siblings{Parent: parent.Number, Step: 1, First: core.ChildID(id, "kids", 0, parent.Round, each)})
+	c, err := r.store.ChildCounts(r.t.Context(), core.AsOf{Partition: 0}, core.Siblings{Parent: parent.Number, Step: 1, First: core.ChildID(id, "kids", 0, parent.Round, each)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

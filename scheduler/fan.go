@@ -219,7 +219,7 @@ func (f *fan) wants() bool {
 // advance goes on with a fan, for up to budget children, and returns how many it was.
 func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
 	if f.look {
-		counts, err := s.store.ChildCounts(ctx, f.p.id, f.siblings())
+		counts, err := s.store.ChildCounts(ctx, f.p.asOf(), f.siblings())
 		if err != nil {
 			return 0, err
 		}
@@ -268,7 +268,7 @@ func (s *Shard) doneBefore(ctx context.Context, f *fan) error {
 	}
 	back := f.p.taken.WentBackAt
 	for after, more := int64(0), true; more; {
-		page, err := s.store.Children(ctx, f.p.id, f.siblings(), after, siblingsPage)
+		page, err := s.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
 		if err != nil {
 			return err
 		}
@@ -288,7 +288,7 @@ func (s *Shard) doneBefore(ctx context.Context, f *fan) error {
 		if len(unclear) == 0 {
 			continue
 		}
-		saved, err := s.store.LoadNumbers(ctx, f.p.id, unclear)
+		saved, err := s.store.LoadNumbers(ctx, f.p.asOf(), unclear)
 		if err != nil {
 			return err
 		}
@@ -362,7 +362,7 @@ func (s *Shard) roomFor(f *fan) bool {
 
 // below reads the next children of an undo, newest first.
 func (f *fan) below(ctx context.Context, store Store) ([]core.ChildRow, error) {
-	page, err := store.Youngest(ctx, f.p.id, f.siblings(), f.place, siblingsPage)
+	page, err := store.Youngest(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
 	f.more = len(page) == siblingsPage
 	if len(page) > 0 {
 		f.place = page[len(page)-1].Number
@@ -372,7 +372,7 @@ func (f *fan) below(ctx context.Context, store Store) ([]core.ChildRow, error) {
 
 // left reads the next children that are left undone from an earlier try.
 func (f *fan) left(ctx context.Context, store Store) ([]core.ChildRow, error) {
-	page, err := store.Children(ctx, f.p.id, f.siblings(), f.place, siblingsPage)
+	page, err := store.Children(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
 	f.more = len(page) == siblingsPage
 	if len(page) > 0 {
 		f.place = page[len(page)-1].Number

@@ -460,7 +460,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, a
 	if page < 1 {
 		return nil
 	}
-	numbers, err := s.store.Waiting(ctx, p.id, slot.name, at.from, page)
+	numbers, err := s.store.Waiting(ctx, p.asOf(), slot.name, at.from, page)
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
 	}

@@ -25,7 +25,7 @@ func TestLateAnswers(t *testing.T) {
 		r.cycle()
 	}
 	rows := func(kind core.Kind) (found []core.Record) {
-		saved, err := r.store.LoadIDs(t.Context(), 0, []string{"t1"})
+		saved, err := r.store.LoadIDs(t.Context(), core.AsOf{Partition: 0}, []string{"t1"})
 		if err != nil || len(saved) != 1 {
 			t.Fatalf("%d stored: %v", len(saved), err)
 		}

@@ -69,11 +69,11 @@ func (s limitStore) Plans(ctx context.Context) ([]core.Plan, error) {
 }
 
 // Fresh is read last by a takeover.
-func (s limitStore) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
+func (s limitStore) Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error) {
 	if s.r.loads {
 		return nil, errCut
 	}
-	return s.MemStore.Fresh(ctx, partition, from, after, last)
+	return s.MemStore.Fresh(ctx, as, from, after, last)
 }
 
 func (limitStore) Purge(context.Context, int, int64, core.Instant, core.Instant, int) (int, error) {

@@ -200,7 +200,7 @@ func TestRequestAboutManyAfterACrash(t *testing.T) {
 	for i := range 5 {
 		id := fmt.Sprintf("t%d", i+1)
 		kinds := ""
-		saved, err := r.store.LoadIDs(t.Context(), 0, []string{id})
+		saved, err := r.store.LoadIDs(t.Context(), core.AsOf{Partition: 0}, []string{id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -308,9 +308,9 @@ type countingStore struct {
 	loads *int
 }
 
-func (s countingStore) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
+func (s countingStore) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
 	*s.loads++
-	return s.MemStore.LoadNumbers(ctx, partition, numbers)
+	return s.MemStore.LoadNumbers(ctx, as, numbers)
 }
 
 // A request about one journal row changes nothing at another, and takes no id that is not known.

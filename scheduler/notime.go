@@ -25,7 +25,7 @@ func (s *Shard) hasNoTime(ctx context.Context, p *partition, sub *core.Submissio
 	if why == "" {
 		return false, nil
 	}
-	saved, err := s.store.LoadIDs(ctx, p.id, []string{sub.ID})
+	saved, err := s.store.LoadIDs(ctx, p.asOf(), []string{sub.ID})
 	if err != nil {
 		return false, fmt.Errorf("task %s: %w", sub.ID, err)
 	}

@@ -175,9 +175,9 @@ func (p *partition) evidence(at core.Instant) core.Evidence {
 	return core.Evidence{Partition: p.id, Epoch: p.epoch, Commit: p.last, At: at, Rewound: p.rewound}
 }
 
-// asLeft reports whether the partition's row is as this owner left it.
-func (p *partition) asLeft(st *core.PartitionState) bool {
-	return st.Epoch == p.epoch && st.LastCommit == p.last
+// asOf is the partition's row as this owner left it.
+func (p *partition) asOf() core.AsOf {
+	return core.AsOf{Partition: p.id, Epoch: p.epoch, Commit: p.last}
 }
 
 // write is the partition's own part of a batch.

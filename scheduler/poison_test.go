@@ -243,8 +243,8 @@ type rereads struct {
 	now *sim.MemStore
 }
 
-func (s rereads) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
-	return s.now.LoadNumbers(ctx, p, numbers)
+func (s rereads) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	return s.now.LoadNumbers(ctx, as, numbers)
 }
 
 // Between the refusal of a row and the look at its task the database went back, and others went on: the number is another

@@ -17,17 +17,17 @@ type Store interface {
 	// is known or ctx ends. Errors: core.ErrRowRefused, core.ErrBatchRefused,
 	// core.ErrForeignRow.
 	Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error)
-	LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error)
-	LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
-	LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
-	Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error)
-	WaitingAgents(ctx context.Context, partition int) ([]string, error)
-	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
+	LoadActive(ctx context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error)
+	LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error)
+	LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error)
+	Waiting(ctx context.Context, as core.AsOf, agent string, afterNumber int64, limit int) ([]int64, error)
+	WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error)
+	Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error)
 	// What schema.Store says of them holds.
-	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
-	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
-	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
-	Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error)
+	Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
+	Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
+	ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error)
+	Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error)
 	Plans(ctx context.Context) ([]core.Plan, error)
 	// Deprecated returns the versions that a submission takes only when it names them.
 	Deprecated(ctx context.Context) (core.Deprecations, error)

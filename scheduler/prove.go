@@ -54,7 +54,7 @@ func (s *Shard) prove(ctx context.Context) {
 	for i := range states {
 		switch p := s.partitions[states[i].Partition]; {
 		case p == nil:
-		case p.asLeft(&states[i]):
+		case p.asOf().Check(states[i].Epoch, states[i].LastCommit) == nil:
 			p.ownedAt = now
 		default:
 			s.lose(p)

@@ -85,7 +85,7 @@ func (s *Shard) untaken(p *partition, why error) {
 func (s *Shard) retellPage(ctx context.Context, p *partition) error {
 	r := &p.retell
 	for full := false; !full; {
-		endings, err := s.store.Untold(ctx, p.id, r.after, loadPage)
+		endings, err := s.store.Untold(ctx, p.asOf(), r.after, loadPage)
 		if err != nil {
 			return err
 		}

@@ -19,51 +19,51 @@ func ofPartition[T any](partition int, is T, err error) (T, error) {
 }
 
 // LoadActive implements Store.
-func (s sortedStore) LoadActive(ctx context.Context, partition int, after int64, limit int) ([]core.Saved, error) {
-	is, err := s.Store.LoadActive(ctx, partition, after, limit)
-	return ofPartition(partition, is, err)
+func (s sortedStore) LoadActive(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Saved, error) {
+	is, err := s.Store.LoadActive(ctx, as, after, limit)
+	return ofPartition(as.Partition, is, err)
 }
 
 // LoadNumbers implements Store.
-func (s sortedStore) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	is, err := s.Store.LoadNumbers(ctx, partition, numbers)
-	return ofPartition(partition, is, err)
+func (s sortedStore) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	is, err := s.Store.LoadNumbers(ctx, as, numbers)
+	return ofPartition(as.Partition, is, err)
 }
 
 // LoadIDs implements Store.
-func (s sortedStore) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
-	is, err := s.Store.LoadIDs(ctx, partition, ids)
-	return ofPartition(partition, is, err)
+func (s sortedStore) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	is, err := s.Store.LoadIDs(ctx, as, ids)
+	return ofPartition(as.Partition, is, err)
 }
 
 // Untold implements Store.
-func (s sortedStore) Untold(ctx context.Context, partition int, after int64, limit int) ([]core.Ending, error) {
-	is, err := s.Store.Untold(ctx, partition, after, limit)
-	return ofPartition(partition, is, err)
+func (s sortedStore) Untold(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Ending, error) {
+	is, err := s.Store.Untold(ctx, as, after, limit)
+	return ofPartition(as.Partition, is, err)
 }
 
 // Waiting implements Store.
-func (s sortedStore) Waiting(ctx context.Context, partition int, agent string, after int64, limit int) ([]int64, error) {
-	is, err := s.Store.Waiting(ctx, partition, agent, after, limit)
-	return ofPartition(partition, is, err)
+func (s sortedStore) Waiting(ctx context.Context, as core.AsOf, agent string, after int64, limit int) ([]int64, error) {
+	is, err := s.Store.Waiting(ctx, as, agent, after, limit)
+	return ofPartition(as.Partition, is, err)
 }
 
 // Children implements Store.
-func (s sortedStore) Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
-	is, err := s.Store.Children(ctx, partition, of, after, limit)
-	return ofPartition(partition, is, err)
+func (s sortedStore) Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	is, err := s.Store.Children(ctx, as, of, after, limit)
+	return ofPartition(as.Partition, is, err)
 }
 
 // Youngest implements Store.
-func (s sortedStore) Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
-	is, err := s.Store.Youngest(ctx, partition, of, below, limit)
-	return ofPartition(partition, is, err)
+func (s sortedStore) Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	is, err := s.Store.Youngest(ctx, as, of, below, limit)
+	return ofPartition(as.Partition, is, err)
 }
 
 // ChildCounts implements Store.
-func (s sortedStore) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
-	is, err := s.Store.ChildCounts(ctx, partition, of)
-	return ofPartition(partition, is, err)
+func (s sortedStore) ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error) {
+	is, err := s.Store.ChildCounts(ctx, as, of)
+	return ofPartition(as.Partition, is, err)
 }
 
 // stop lets go of the one partition that an error stops, with what the round would have written of it. It reports false
@@ -74,14 +74,14 @@ func (s *Shard) stop(err error) bool {
 	if f.Stops != core.StopsPartition || p == nil {
 		return false
 	}
-	s.noteStopped(p.id, err)
-	s.cycle.lost = append(s.cycle.lost, p.id)
-	p.lost = true
+	if !errors.Is(err, core.ErrOvertaken) {
+		s.noteStopped(p.id, err)
+	}
 	for _, e := range p.tasks {
 		e.refused()
 	}
 	s.takeBack(p)
-	s.Drop(p.id)
+	s.lose(p)
 	return true
 }
 
@@ -97,7 +97,9 @@ func (s *Shard) fenceStopped(err error) (core.CommitResult, error) {
 	if f.Stops != core.StopsPartition {
 		return core.CommitResult{}, err
 	}
-	s.noteStopped(f.Partition, err)
+	if !errors.Is(err, core.ErrOvertaken) {
+		s.noteStopped(f.Partition, err)
+	}
 	return core.CommitResult{Fenced: []int{f.Partition}}, nil
 }
 

@@ -46,50 +46,50 @@ func (s *hideReads) spoil(saved []core.Saved, err error) ([]core.Saved, error) {
 	return saved, err
 }
 
-func (s *hideReads) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
-	return s.spoil(s.MemStore.LoadActive(ctx, p, after, limit))
+func (s *hideReads) LoadActive(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Saved, error) {
+	return s.spoil(s.MemStore.LoadActive(ctx, as, after, limit))
 }
 
-func (s *hideReads) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
-	if err := s.failing(p, "LoadNumbers"); err != nil {
+func (s *hideReads) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	if err := s.failing(as.Partition, "LoadNumbers"); err != nil {
 		return nil, err
 	}
-	return s.spoil(s.MemStore.LoadNumbers(ctx, p, numbers))
+	return s.spoil(s.MemStore.LoadNumbers(ctx, as, numbers))
 }
 
-func (s *hideReads) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
-	if err := s.failing(p, "LoadIDs"); err != nil {
+func (s *hideReads) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	if err := s.failing(as.Partition, "LoadIDs"); err != nil {
 		return nil, err
 	}
-	return s.spoil(s.MemStore.LoadIDs(ctx, p, ids))
+	return s.spoil(s.MemStore.LoadIDs(ctx, as, ids))
 }
 
-func (s *hideReads) Untold(ctx context.Context, p int, after int64, limit int) ([]core.Ending, error) {
-	if err := s.failing(p, "Untold"); err != nil {
+func (s *hideReads) Untold(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Ending, error) {
+	if err := s.failing(as.Partition, "Untold"); err != nil {
 		return nil, err
 	}
-	return s.MemStore.Untold(ctx, p, after, limit)
+	return s.MemStore.Untold(ctx, as, after, limit)
 }
 
-func (s *hideReads) Children(ctx context.Context, p int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
-	if err := s.failing(p, "Children"); err != nil {
+func (s *hideReads) Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	if err := s.failing(as.Partition, "Children"); err != nil {
 		return nil, err
 	}
-	return s.MemStore.Children(ctx, p, of, after, limit)
+	return s.MemStore.Children(ctx, as, of, after, limit)
 }
 
-func (s *hideReads) Youngest(ctx context.Context, p int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
-	if err := s.failing(p, "Youngest"); err != nil {
+func (s *hideReads) Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	if err := s.failing(as.Partition, "Youngest"); err != nil {
 		return nil, err
 	}
-	return s.MemStore.Youngest(ctx, p, of, below, limit)
+	return s.MemStore.Youngest(ctx, as, of, below, limit)
 }
 
-func (s *hideReads) ChildCounts(ctx context.Context, p int, of core.Siblings) (core.ChildCounts, error) {
-	if err := s.failing(p, "ChildCounts"); err != nil {
+func (s *hideReads) ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error) {
+	if err := s.failing(as.Partition, "ChildCounts"); err != nil {
 		return core.ChildCounts{}, err
 	}
-	return s.MemStore.ChildCounts(ctx, p, of)
+	return s.MemStore.ChildCounts(ctx, as, of)
 }
 
 func fresh(id string) core.Submission {

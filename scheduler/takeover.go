@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -127,8 +126,8 @@ func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Gr
 		s.doubted[first.Partition] = true
 	}
 	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until, Found: found.Epoch})
-	if err == nil && (st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit) {
-		err = fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, st.Found.Epoch, st.Found.Commit, first.Epoch, first.LastCommit)
+	if err == nil {
+		err = core.AsOf{Partition: first.Partition, Epoch: first.Epoch, Commit: first.LastCommit}.Check(st.Found.Epoch, st.Found.Commit)
 	}
 	found.WentBack = st.Found.WentBack
 	st.Found = found // the row as it was before this node
@@ -151,10 +150,6 @@ func (s *Shard) warn(st *core.PartitionState, g *Ground) {
 	}
 }
 
-// ErrOvertaken is wrapped by the error of a takeover during which another node took the partition over, or the database
-// went back.
-var ErrOvertaken = errors.New("its row changed while it was loaded")
-
 // stillOurs makes sure that what was loaded is not a successor's: an owner that stood still between taking over and
 // loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
 // without a commit, which is fenced.
@@ -164,15 +159,15 @@ func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
 		return err
 	}
 	for i := range states {
-		if st := &states[i]; st.Partition == p.id && !p.asLeft(st) {
-			return fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, st.Epoch, st.LastCommit, p.epoch, p.last)
+		if err := p.asOf().Check(states[i].Epoch, states[i].LastCommit); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (s *Shard) rebuild(ctx context.Context, p *partition) error {
-	agents, err := s.store.WaitingAgents(ctx, p.id)
+	agents, err := s.store.WaitingAgents(ctx, p.asOf())
 	if err != nil {
 		return err
 	}
@@ -180,7 +175,7 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 		p.slot(a).queue()
 	}
 	for after := int64(0); ; {
-		saved, err := s.store.LoadActive(ctx, p.id, after, loadPage)
+		saved, err := s.store.LoadActive(ctx, p.asOf(), after, loadPage)
 		if err != nil {
 			return err
 		}

@@ -399,9 +399,9 @@ type laterStore struct {
 	before func()
 }
 
-func (s laterStore) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
+func (s laterStore) LoadActive(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Saved, error) {
 	s.before()
-	return s.MemStore.LoadActive(ctx, p, after, limit)
+	return s.MemStore.LoadActive(ctx, as, after, limit)
 }
 
 // A node that stands still while it takes over finds the tasks of its successor.

@@ -389,36 +389,50 @@ func TestTakeoverOvertakenBeforeTheSecond(t *testing.T) {
 	again := func(context.Context) (scheduler.Ground, error) {
 		return scheduler.Ground{Stream: "stream-1", At: r.now}, nil
 	}
-	if _, err := shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", At: r.now.Add(-time.Second), Again: again}); !errors.Is(err, scheduler.ErrOvertaken) {
+	if _, err := shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", At: r.now.Add(-time.Second), Again: again}); !errors.Is(err, core.ErrOvertaken) {
 		t.Fatalf("adopted: %v", err)
 	}
 }
 
-// An owner that does not know that it was overtaken reads a task that only its successor knows. It gives up, before the
-// database forgets that task and takes this owner's commits again.
+// An owner that does not know that it was overtaken reads a task that only its successor knows, or one with which that has
+// gone on. It gives up, before the database forgets what it read and takes this owner's commits again.
 func TestTaskOfASuccessor(t *testing.T) {
-	r := newRig(t, scheduler.Config{})
-	successor := r.newShard("n2")
-	if _, err := successor.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
-		t.Fatal(err)
-	}
-	mail := scheduler.Mail{Controls: []scheduler.ControlMail{{Pos: 1, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}}}}
-	if _, err := successor.RunCycle(t.Context(), r.now, &mail, false); err != nil {
-		t.Fatal(err)
-	}
-	r.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "order", Actor: "olga"})
-	if _, err := r.try(false); !errors.Is(err, scheduler.ErrOvertaken) {
-		t.Fatalf("commit cycle: %v", err)
-	}
-	if _, ok := r.shard.Owns(0); ok {
-		t.Error("it still owns the partition")
+	for _, known := range []bool{false, true} {
+		r := newRig(t, scheduler.Config{})
+		if known {
+			r.tasks(0, order("t1"))
+			r.finish()
+		}
+		standby := r.store.Copy()
+		successor := r.newShard("n2")
+		if _, err := successor.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1"}); err != nil {
+			t.Fatal(err)
+		}
+		mail := scheduler.Mail{Controls: []scheduler.ControlMail{{Pos: 9, At: r.now, Control: core.Control{Kind: core.EventCancel, ID: "t1", Type: "order"}}}}
+		if known {
+			mail.Controls[0].Control.Kind = core.EventUndo
+		}
+		if _, err := successor.RunCycle(t.Context(), r.now, &mail, false); err != nil {
+			t.Fatal(err)
+		}
+		r.store.BeforeCommit = func(*core.Batch) error {
+			r.store.Replace(standby)
+			return nil
+		}
+		r.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "order", Actor: "olga"})
+		if _, err := r.try(false); err != nil {
+			t.Fatalf("commit cycle: %v", err)
+		}
+		if _, ok := r.shard.Owns(0); ok {
+			t.Error("it still owns the partition")
+		}
 	}
 }
 
 // kindsAfter are the kinds of a task's journal rows behind the first n.
 func (r *rig) kindsAfter(id string, n int) string {
 	r.t.Helper()
-	saved, err := r.store.LoadIDs(r.t.Context(), 0, []string{id})
+	saved, err := r.store.LoadIDs(r.t.Context(), core.AsOf{Partition: 0}, []string{id})
 	if err != nil || len(saved) != 1 {
 		r.t.Fatalf("task %s: %v", id, err)
 	}
@@ -496,7 +510,7 @@ func TestTakeoverOvertakenWhileItLooks(t *testing.T) {
 				return scheduler.Ground{Stream: "stream-1", At: r.now, Evidence: core.Evidence{Epoch: st.Epoch, Commit: st.LastCommit}}, nil
 			}
 			_, err := r.shard.Adopt(t.Context(), r.now, 0, scheduler.Ground{Stream: "stream-1", At: r.now.Add(-time.Second), Again: again})
-			if !errors.Is(err, scheduler.ErrOvertaken) {
+			if !errors.Is(err, core.ErrOvertaken) {
 				t.Fatalf("adopted: %v", err)
 			}
 			if _, ok := r.shard.Owns(0); ok {

@@ -1,10 +1,12 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -14,47 +16,62 @@ import (
 
 const (
 	siblings  = ` FROM tasks WHERE partition = ?1 AND parent = ?2 AND parent_step = ?3 AND number >= (SELECT f.number FROM tasks f WHERE f.partition = ?1 AND f.id = ?4)`
-	childRow  = `SELECT number, child_index, state, ended_at` + siblings
-	qChildren = childRow + ` AND number > ?5 ORDER BY number LIMIT ?6`
-	qYoungest = childRow + ` AND number < ?5 ORDER BY number DESC LIMIT ?6`
-	qSiblings = `SELECT state, left_over, count(*), max(child_index) FROM (SELECT state, child_index, CASE WHEN ended_at < ?5 THEN 1 ELSE 0 END AS left_over` + siblings + `) AS found GROUP BY state, left_over`
+	childRow  = `SELECT number, child_index, state, ended_at, 0, 0 FROM (SELECT number, child_index, state, ended_at` + siblings
+	childAsOf = asOfFound + `0, 0, '', NULL` + asOfRow
+	qChildren = childRow + ` AND number > ?5 ORDER BY number LIMIT ?6` + childAsOf
+	qYoungest = childRow + ` AND number < ?5 ORDER BY number DESC LIMIT ?6` + childAsOf
+	qSiblings = `SELECT state, left_over, count(*), max(child_index), 0, 0 FROM (SELECT state, child_index, CASE WHEN ended_at < ?5 THEN 1 ELSE 0 END AS left_over` + siblings +
+		`) AS found GROUP BY state, left_over UNION ALL SELECT '', 0, 0, 0` + asOfRow
 )
 
 // Children implements Store.
-func (r *reader) Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
-	return r.children(ctx, qChildren, partition, of, after, limit)
+func (r *reader) Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	all, err := r.children(ctx, qChildren, as, of, after, limit)
+	slices.SortFunc(all, func(a, b core.ChildRow) int { return cmp.Compare(a.Number, b.Number) })
+	return all, err
 }
 
 // Youngest implements Store.
-func (r *reader) Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
-	return r.children(ctx, qYoungest, partition, of, below, limit)
+func (r *reader) Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	all, err := r.children(ctx, qYoungest, as, of, below, limit)
+	slices.SortFunc(all, func(a, b core.ChildRow) int { return cmp.Compare(b.Number, a.Number) })
+	return all, err
 }
 
-func (r *reader) children(ctx context.Context, query string, partition int, of core.Siblings, from int64, limit int) ([]core.ChildRow, error) {
+func (r *reader) children(ctx context.Context, query string, as core.AsOf, of core.Siblings, from int64, limit int) ([]core.ChildRow, error) {
 	var all []core.ChildRow
-	for row := range each(r.query(ctx, query, partition, of.Parent, of.Step, of.First, from, limit)) {
+	for row := range each(r.query(ctx, query, as.Partition, of.Parent, of.Step, of.First, from, limit)) {
 		var c core.ChildRow
 		var state string
 		var ended instant
-		if err := row.Scan(&c.Number, &c.Index, &state, &ended); err != nil {
-			return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
+		var epoch, commit int64
+		if err := row.Scan(&c.Number, &c.Index, &state, &ended, &epoch, &commit); err != nil {
+			return nil, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, as.Partition, err)
 		}
-		c.State, c.Ended = core.State(state), core.Instant(ended)
-		all = append(all, c)
+		if c.State, c.Ended = core.State(state), core.Instant(ended); c.Number != 0 {
+			all = append(all, c)
+		} else if err := as.Check(epoch, commit); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }
 
 // ChildCounts implements Store.
-func (r *reader) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
+func (r *reader) ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error) {
 	var all core.ChildCounts
-	for row := range each(r.query(ctx, qSiblings, partition, of.Parent, of.Step, of.First, r.time(of.Since))) {
+	for row := range each(r.query(ctx, qSiblings, as.Partition, of.Parent, of.Step, of.First, r.time(of.Since))) {
 		var state string
 		var left, n, last int
-		if err := row.Scan(&state, &left, &n, &last); err != nil {
-			return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, partition, err)
+		var epoch, commit int64
+		if err := row.Scan(&state, &left, &n, &last, &epoch, &commit); err != nil {
+			return all, fmt.Errorf("children of task number %d of partition %d: %w", of.Parent, as.Partition, err)
 		}
-		all.Add(core.State(state), n, last, left != 0)
+		if state != "" {
+			all.Add(core.State(state), n, last, left != 0)
+		} else if err := as.Check(epoch, commit); err != nil {
+			return all, err
+		}
 	}
 	return all, nil
 }
@@ -113,24 +130,30 @@ func (r *reader) countChildren(ctx context.Context, v *core.View) error {
 		}
 		first := core.ChildID(v.ID, s.Name, 0, v.Round, s.Kind == core.EachStep)
 		var err error
-		if s.Children, err = r.ChildCounts(ctx, v.Partition, core.Siblings{Parent: v.Number, Step: i, First: first}); err != nil {
+		if s.Children, err = r.ChildCounts(ctx, core.AsOf{Partition: v.Partition}, core.Siblings{Parent: v.Number, Step: i, First: first}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const qFresh = `SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id > ?3 AND commit_id <= ?4 AND state = 'pending' ORDER BY number`
+const qFresh = `SELECT number, type, 0, 0 FROM (SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id > ?3 AND commit_id <= ?4 AND state = 'pending'` + asOfFound + `0, ''` + asOfRow
 
 // Fresh implements Store.
-func (r *reader) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
+func (r *reader) Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error) {
 	var all []core.Fresh
-	for row := range each(r.query(ctx, qFresh, partition, from, after, last)) {
+	for row := range each(r.query(ctx, qFresh, as.Partition, from, after, last)) {
 		var t core.Fresh
-		if err := row.Scan(&t.Number, &t.Type); err != nil {
-			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", last, partition, err)
+		var epoch, commit int64
+		if err := row.Scan(&t.Number, &t.Type, &epoch, &commit); err != nil {
+			return nil, fmt.Errorf("tasks of commit %d of partition %d: %w", last, as.Partition, err)
 		}
-		all = append(all, t)
+		if t.Number != 0 {
+			all = append(all, t)
+		} else if err := as.Check(epoch, commit); err != nil {
+			return nil, err
+		}
 	}
+	slices.SortFunc(all, func(a, b core.Fresh) int { return cmp.Compare(a.Number, b.Number) })
 	return all, nil
 }

@@ -161,7 +161,7 @@ func TestEveryFieldHasAColumn(t *testing.T) {
 					task.ID = fmt.Sprint(number)
 				}
 				c.write(core.TaskWrite{Task: &task, Birth: true, Records: []core.Record{r}})
-				found, err := c.LoadNumbers(context.Background(), 0, []int64{number})
+				found, err := c.LoadNumbers(context.Background(), core.AsOf{Partition: 0}, []int64{number})
 				if err != nil || len(found) != 1 {
 					t.Fatalf("%d tasks, %v", len(found), err)
 				}
@@ -295,7 +295,7 @@ func (c *colours) exec(query string) {
 func (c *colours) reads(id, want string) {
 	c.Helper()
 	c.read = "unread"
-	found, err := c.LoadIDs(context.Background(), 0, []string{id})
+	found, err := c.LoadIDs(context.Background(), core.AsOf{Partition: 0}, []string{id})
 	if err != nil || len(found) != 1 || c.read != want {
 		c.Errorf("%d tasks, %v; the column of %s reads %q, want %q", len(found), err, id, c.read, want)
 	}

@@ -52,7 +52,7 @@ func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
 	}
 	why := map[[2]int64]string{}
 	for partition, numbers := range byPartition {
-		saved, err := r.LoadNumbers(ctx, partition, numbers)
+		saved, err := r.LoadNumbers(ctx, core.AsOf{Partition: partition}, numbers)
 		if err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ func (r *reader) eachAgent(ctx context.Context, look func(partition int, agent s
 		return fmt.Errorf("parked tasks: %w", err)
 	}
 	for _, p := range partitions {
-		agents, err := r.WaitingAgents(ctx, p)
+		agents, err := r.WaitingAgents(ctx, core.AsOf{Partition: p})
 		if err != nil {
 			return fmt.Errorf("agents that tasks of partition %d wait for: %w", p, err)
 		}

@@ -29,13 +29,16 @@ func TestLaterJournalFormatIsRefused(t *testing.T) {
 			}
 			later(t, db)
 			for what, read := range map[string]func() error{
-				"active": func() error { saved, err := s.LoadActive(t.Context(), 0, 0, 10); return errors.Join(err, saved[1].Err) },
+				"active": func() error {
+					saved, err := s.LoadActive(t.Context(), core.AsOf{Partition: 0}, 0, 10)
+					return errors.Join(err, saved[1].Err)
+				},
 				"number": func() error {
-					saved, err := s.LoadNumbers(t.Context(), 0, []int64{2})
+					saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 0}, []int64{2})
 					return errors.Join(err, saved[0].Err)
 				},
 				"id": func() error {
-					saved, err := s.LoadIDs(t.Context(), 0, []string{"t2"})
+					saved, err := s.LoadIDs(t.Context(), core.AsOf{Partition: 0}, []string{"t2"})
 					return errors.Join(err, saved[0].Err)
 				},
 				"journal": func() error { _, err := s.Journal(t.Context(), 0, 2); return err },
@@ -45,7 +48,7 @@ func TestLaterJournalFormatIsRefused(t *testing.T) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			saved, err := s.LoadActive(t.Context(), 0, 0, 10)
+			saved, err := s.LoadActive(t.Context(), core.AsOf{Partition: 0}, 0, 10)
 			if err != nil || len(saved) != 2 || saved[0].Err != nil || len(saved[0].Journal) != 1 || core.FaultOf(saved[1].Err).Stops != core.StopsTask {
 				t.Errorf("the task beside it: %v, %+v", err, saved)
 			}
@@ -55,7 +58,7 @@ func TestLaterJournalFormatIsRefused(t *testing.T) {
 			if _, err := db.ExecContext(t.Context(), `UPDATE tasks SET created_at = 'soon' WHERE number = 1`); err != nil {
 				t.Fatal(err)
 			}
-			saved, err = s.LoadActive(t.Context(), 0, 0, 10)
+			saved, err = s.LoadActive(t.Context(), core.AsOf{Partition: 0}, 0, 10)
 			if err != nil || len(saved) != 2 || saved[0].Row.ID != "t1" || core.FaultOf(saved[0].Err).Stops != core.StopsTask {
 				t.Errorf("a row that does not parse: %v, %+v", err, saved)
 			}

@@ -238,5 +238,5 @@ func (a *asked) DecideGhost(ctx context.Context, g operate.Ghost) error {
 
 // SavedIDs implements operate.BooksStore.
 func (a *asked) SavedIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
-	return a.of.LoadIDs(ctx, partition, ids)
+	return a.of.LoadIDs(ctx, core.AsOf{Partition: partition}, ids)
 }

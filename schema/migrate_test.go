@@ -150,11 +150,13 @@ func same(t *testing.T, got, want schema.Store) {
 	for name, read := range map[string]func(schema.Store) (any, error){
 		"cursors": func(s schema.Store) (any, error) { return s.Cursors(ctx) },
 		"plans":   func(s schema.Store) (any, error) { return s.Plans(ctx) },
-		"active":  func(s schema.Store) (any, error) { return s.LoadActive(ctx, 1, 0, 100) },
-		"numbers": func(s schema.Store) (any, error) { return s.LoadNumbers(ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7}) },
-		"waiting": func(s schema.Store) (any, error) { return s.Waiting(ctx, 1, "payment", 0, 100) },
-		"agents":  func(s schema.Store) (any, error) { return s.WaitingAgents(ctx, 1) },
-		"untold":  func(s schema.Store) (any, error) { return s.Untold(ctx, 1, 0, 100) },
+		"active":  func(s schema.Store) (any, error) { return s.LoadActive(ctx, core.AsOf{Partition: 1}, 0, 100) },
+		"numbers": func(s schema.Store) (any, error) {
+			return s.LoadNumbers(ctx, core.AsOf{Partition: 1}, []int64{1, 2, 3, 4, 5, 6, 7})
+		},
+		"waiting": func(s schema.Store) (any, error) { return s.Waiting(ctx, core.AsOf{Partition: 1}, "payment", 0, 100) },
+		"agents":  func(s schema.Store) (any, error) { return s.WaitingAgents(ctx, core.AsOf{Partition: 1}) },
+		"untold":  func(s schema.Store) (any, error) { return s.Untold(ctx, core.AsOf{Partition: 1}, 0, 100) },
 		"overdue": func(s schema.Store) (any, error) { return s.Overdue(ctx, 0, 1<<60, core.Due{}, 100) },
 		"list": func(s schema.Store) (any, error) {
 			return s.List(ctx, core.Filter{Limit: 100})

@@ -108,7 +108,7 @@ func TestPlanOfNewerVersion(t *testing.T) {
 		if _, err := s.Get(t.Context(), 0, "o-1"); err == nil || !strings.Contains(err.Error(), `"rate_max"`) {
 			t.Errorf("a task of it: %v", err)
 		}
-		if ends, err := s.Untold(t.Context(), 0, 0, 10); err != nil || len(ends) != 1 || ends[0].ID != "o-1" || ends[0].Error != "no" {
+		if ends, err := s.Untold(t.Context(), core.AsOf{Partition: 0}, 0, 10); err != nil || len(ends) != 1 || ends[0].ID != "o-1" || ends[0].Error != "no" {
 			t.Errorf("the end of a task of it is told without the step: %+v, %v", ends, err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"duly.dev/duly/internal/chain"
@@ -40,6 +41,7 @@ type queries struct {
 	taskColumns          []Column[TaskRow]
 	listed               string // see scanListed
 	journal, journalPage string
+	journals             string
 	journalColumns       []Column[JournalRow]
 	partitions, takeOver string
 	claimed              []Column[PartitionRow]
@@ -52,10 +54,11 @@ type queries struct {
 
 func newQueries(t *Tables) *queries {
 	q := &queries{taskColumns: owned(t.Tasks), journalColumns: owned(t.Journal), claimed: Of(t.Partitions, Claim)}
-	q.tasks = `SELECT ` + selected(q.taskColumns)
+	q.tasks = `SELECT ` + asOfColumns + `, ` + selected(q.taskColumns)
 	q.active = q.tasks + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
 	q.listed = selected(q.taskColumns) + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
 	q.journal = `SELECT ` + selected(q.journalColumns)
+	q.journals = `SELECT ` + asOfColumns + `, ` + selected(q.journalColumns)
 	q.journalPage = q.journal + ` FROM journal WHERE partition = ?1 AND number = ?2 AND seq < ?3 ORDER BY seq DESC LIMIT ?4`
 	q.partitions = `SELECT ` + selected(t.Partitions) + ` FROM partitions`
 	q.takeOver = `UPDATE partitions SET ` + Join(q.claimed, "%[1]s = ?%[2]d") + fmt.Sprintf(` WHERE partition = ?%d`, len(q.claimed)+1)
@@ -69,9 +72,13 @@ func newQueries(t *Tables) *queries {
 }
 
 const (
-	qWaiting   = `SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4`
-	qNextAgent = `SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1`
-	qUntold    = `SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3`
+	// What an owner reads comes with the partition's row as of then, see core.AsOf: in each row, or in one more.
+	asOfColumns = `COALESCE((SELECT epoch FROM partitions WHERE partition = ?1), 0), COALESCE((SELECT last_commit FROM partitions WHERE partition = ?1), 0)`
+	asOfFound   = `) AS found UNION ALL SELECT `
+	asOfRow     = `, epoch, last_commit FROM partitions WHERE partition = ?1`
+	qWaiting    = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4` + asOfFound + `0` + asOfRow
+	qNextAgent  = `SELECT waits_for, 0, 0 FROM (SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1` + asOfFound + `''` + asOfRow
+	qUntold     = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3` + asOfFound + `0` + asOfRow
 	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
 	cursorsOf         = ` WHERE partition IN (SELECT u.partition FROM `
 	cursorsOwned      = `) OR owner = ?2`
@@ -130,19 +137,24 @@ func labelsIn(text string) (labels []core.Label) {
 }
 
 // saved reads tasks by one query and their journals by another.
-func (r *reader) saved(ctx context.Context, partition int, query string, args ...any) ([]core.Saved, error) {
+func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...any) ([]core.Saved, error) {
+	partition := as.Partition
 	rows, err := r.query(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("tasks of partition %d: %w", partition, err)
 	}
 	defer rows.Close()
 	var found []core.Saved
-	var numbers []int64
+	var of []int64
 	row := TaskRow{Task: new(core.Task)}
-	to := targets(r.sql.taskColumns, &row)
+	var epoch, commit int64
+	to := append([]any{&epoch, &commit}, targets(r.sql.taskColumns, &row)...)
 	for rows.Next() {
 		*row.Task = core.Task{}
 		err := rows.Scan(to...)
+		if err := as.Check(epoch, commit); err != nil {
+			return nil, err
+		}
 		one := core.Saved{Row: *row.Task}
 		if err != nil {
 			readable(rows, to)
@@ -153,15 +165,19 @@ func (r *reader) saved(ctx context.Context, partition int, query string, args ..
 			one.Err = core.StoppingTask(partition, fmt.Errorf("its row: %w", err))
 		}
 		found = append(found, one)
-		numbers = append(numbers, row.Number)
+		of = append(of, row.Number)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("tasks of partition %d: %w", partition, storeSilent(err))
 	}
 	if len(found) == 0 {
-		return nil, nil
+		if as.Epoch == 0 {
+			return nil, nil
+		}
+		_, err := numbers[int64](ctx, r, as, `SELECT 0`+asOfRow, partition)
+		return nil, err
 	}
-	return found, r.journals(ctx, partition, numbers, found)
+	return found, r.journals(ctx, as, of, found)
 }
 
 // readable reads each column of a row by itself, because a scan ends at the first that it cannot read.
@@ -176,21 +192,26 @@ func readable(rows *sql.Rows, to []any) {
 	}
 }
 
-func (r *reader) journals(ctx context.Context, partition int, numbers []int64, into []core.Saved) error {
+func (r *reader) journals(ctx context.Context, as core.AsOf, numbers []int64, into []core.Saved) error {
+	partition := as.Partition
 	at := make(map[int64]*core.Saved, len(into))
 	for i := range into {
 		at[into[i].Row.Number] = &into[i]
 	}
-	rows, err := r.query(ctx, r.sql.journal+r.among("journal", "number")+` ORDER BY number, seq`, partition, r.list(numbers))
+	rows, err := r.query(ctx, r.sql.journals+r.among("journal", "number")+` ORDER BY number, seq`, partition, r.list(numbers))
 	if err != nil {
 		return fmt.Errorf("journal of partition %d: %w", partition, err)
 	}
 	defer rows.Close()
 	row := JournalRow{Record: new(core.Record)}
-	to := targets(r.sql.journalColumns, &row)
+	var epoch, commit int64
+	to := append([]any{&epoch, &commit}, targets(r.sql.journalColumns, &row)...)
 	for rows.Next() {
 		row.Number = 0
 		err := row.scan(rows, to)
+		if err := as.Check(epoch, commit); err != nil {
+			return err
+		}
 		s := at[row.Number]
 		switch {
 		case err != nil && s == nil:
@@ -234,18 +255,39 @@ func stepStatus(word string) core.StepStatus {
 }
 
 // LoadActive implements Store.
-func (r *reader) LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error) {
-	return r.saved(ctx, partition, r.sql.active, partition, afterNumber, limit)
+func (r *reader) LoadActive(ctx context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error) {
+	return r.saved(ctx, as, r.sql.active, as.Partition, afterNumber, limit)
 }
 
 // LoadNumbers implements Store.
-func (r *reader) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	return r.saved(ctx, partition, r.sql.tasks+r.among("tasks", "number")+` ORDER BY number`, partition, r.list(numbers))
+func (r *reader) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	return r.saved(ctx, as, r.sql.tasks+r.among("tasks", "number")+` ORDER BY number`, as.Partition, r.list(numbers))
 }
 
 // LoadIDs implements Store.
-func (r *reader) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
-	return r.saved(ctx, partition, r.sql.tasks+r.among("tasks", "id")+` ORDER BY number`, partition, r.list(ids))
+func (r *reader) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	return r.saved(ctx, as, r.sql.tasks+r.among("tasks", "id")+` ORDER BY number`, as.Partition, r.list(ids))
+}
+
+// numbers reads numbers or names, of which the zero value comes with the partition's row.
+func numbers[T int64 | string](ctx context.Context, r *reader, as core.AsOf, query string, args ...any) (all []T, _ error) {
+	var none T
+	for row := range each(r.query(ctx, query, args...)) {
+		var v T
+		var epoch, commit int64
+		err := row.Scan(&v, &epoch, &commit)
+		if err == nil && v == none {
+			err = as.Check(epoch, commit)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if v != none {
+			all = append(all, v)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
 }
 
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {
@@ -398,6 +440,6 @@ func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 // Journal implements Store.
 func (r *reader) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
 	saved := []core.Saved{{Row: core.Task{Number: number}}}
-	err := r.journals(ctx, partition, []int64{number}, saved)
+	err := r.journals(ctx, core.AsOf{Partition: partition}, []int64{number}, saved)
 	return saved[0].Journal, errors.Join(err, saved[0].Err)
 }

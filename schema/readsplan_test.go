@@ -83,8 +83,8 @@ func timeReads(t *testing.T, s schema.Store) {
 			return err
 		}},
 		{"a tick with nothing overdue", func() error { _, err := s.Overdue(ctx, 0, 1, core.Due{}, 1000); return err }},
-		{"agents waited for", func() error { _, err := s.WaitingAgents(ctx, 1); return err }},
-		{"a page of active tasks", func() error { _, err := s.LoadActive(ctx, 1, 0, 1000); return err }},
+		{"agents waited for", func() error { _, err := s.WaitingAgents(ctx, core.AsOf{Partition: 1}); return err }},
+		{"a page of active tasks", func() error { _, err := s.LoadActive(ctx, core.AsOf{Partition: 1}, 0, 1000); return err }},
 		{"counts", func() error { _, err := s.Counts(ctx); return err }},
 		{"a page of the list", func() error { return listPages(ctx, s, core.Filter{Limit: 50}, 1) }},
 		{"a hundred pages of the list", func() error { return listPages(ctx, s, core.Filter{Limit: 50}, 100) }},

@@ -93,8 +93,11 @@ func TestSQLiteAtGrowth(t *testing.T) {
 		}
 	}
 	for what, do := range map[string]func() (int, error){
-		"load active": func() (int, error) { saved, err := s.LoadActive(ctx, 0, 0, 1000); return len(saved), err },
-		"overdue":     func() (int, error) { due, err := s.Overdue(ctx, 0, 1_000_051, core.Due{}, 1000); return len(due), err },
+		"load active": func() (int, error) {
+			saved, err := s.LoadActive(ctx, core.AsOf{Partition: 0}, 0, 1000)
+			return len(saved), err
+		},
+		"overdue": func() (int, error) { due, err := s.Overdue(ctx, 0, 1_000_051, core.Due{}, 1000); return len(due), err },
 	} {
 		begin := time.Now()
 		n, err := do()

@@ -120,5 +120,5 @@ func (a *asked) Saved(ctx context.Context, partition int, numbers []int64) ([]co
 	if len(numbers) > standingMax {
 		return nil, fmt.Errorf("saved: %d tasks, want at most %d", len(numbers), standingMax)
 	}
-	return a.of.LoadNumbers(ctx, partition, numbers)
+	return a.of.LoadNumbers(ctx, core.AsOf{Partition: partition}, numbers)
 }

@@ -57,14 +57,14 @@ type Store interface {
 	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
 
 	// LoadActive returns tasks that are processing or undoing, by number.
-	LoadActive(ctx context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error)
-	LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error)
-	LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error)
+	LoadActive(ctx context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error)
+	LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error)
+	LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error)
 	// Waiting returns parked tasks that wait for room at the agent, by number.
-	Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error)
-	WaitingAgents(ctx context.Context, partition int) ([]string, error)
+	Waiting(ctx context.Context, as core.AsOf, agent string, afterNumber int64, limit int) ([]int64, error)
+	WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error)
 	// Untold returns endings after an end number, in order.
-	Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error)
+	Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error)
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 	// CursorsOf is Cursors of some partitions, and of all whose row names an owner; empty: of none.
 	CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error)
@@ -76,12 +76,12 @@ type Store interface {
 
 	// Children returns children of a step in the order of their numbers, after one; Youngest in the other order, below
 	// one. ChildCounts counts all of them by what became of them.
-	Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
-	Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
-	ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error)
+	Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error)
+	Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error)
+	ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error)
 	// Fresh returns pending tasks with numbers from one on whose rows a commit of those after one up to last has written:
 	// those that may have no children yet which the next commit would have had.
-	Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error)
+	Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error)
 
 	// PutPlan stores a plan version; what means the same again is fine, another is
 	// core.ErrPlanConflict.

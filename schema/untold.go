@@ -1,18 +1,20 @@
 package schema
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
 
 // Untold implements Store.
-func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error) {
-	numbers, err := column[int64](ctx, r, qUntold, partition, afterEnd, limit)
+func (r *reader) Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error) {
+	numbers, err := numbers[int64](ctx, r, as, qUntold, as.Partition, afterEnd, limit)
 	if err != nil || len(numbers) == 0 {
 		return nil, err
 	}
-	saved, err := r.LoadNumbers(ctx, partition, numbers)
+	saved, err := r.LoadNumbers(ctx, as, numbers)
 	if err != nil {
 		return nil, err
 	}
@@ -20,17 +22,13 @@ func (r *reader) Untold(ctx context.Context, partition int, afterEnd int64, limi
 	if err != nil {
 		return nil, err
 	}
-	byNumber := make(map[int64]core.Ending, len(saved))
+	endings := make([]core.Ending, 0, len(saved))
 	for i := range saved {
-		row := &saved[i].Row
-		byNumber[row.Number] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i])
-	}
-	endings := make([]core.Ending, 0, len(numbers))
-	for _, n := range numbers {
-		if e := byNumber[n]; e.EndNumber > afterEnd { // else it is gone, or was started again, since the first query
-			endings = append(endings, e)
+		if row := &saved[i].Row; row.EndNumber > afterEnd { // else it was started again since the first query
+			endings = append(endings, ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i]))
 		}
 	}
+	slices.SortFunc(endings, func(a, b core.Ending) int { return cmp.Compare(a.EndNumber, b.EndNumber) })
 	return endings, nil
 }
 

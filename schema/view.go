@@ -10,7 +10,7 @@ import (
 
 // Get implements Store.
 func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, error) {
-	saved, err := r.LoadIDs(ctx, partition, []string{id})
+	saved, err := r.LoadIDs(ctx, core.AsOf{Partition: partition}, []string{id})
 	if err != nil {
 		return core.View{}, err
 	}

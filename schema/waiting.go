@@ -1,18 +1,22 @@
 package schema
 
-import "context"
+import (
+	"context"
+
+	"duly.dev/duly/internal/core"
+)
 
 // Waiting implements Store.
-func (r *reader) Waiting(ctx context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error) {
-	return column[int64](ctx, r, qWaiting, partition, agent, afterNumber, limit)
+func (r *reader) Waiting(ctx context.Context, as core.AsOf, agent string, afterNumber int64, limit int) ([]int64, error) {
+	return numbers[int64](ctx, r, as, qWaiting, as.Partition, agent, afterNumber, limit)
 }
 
 // WaitingAgents implements Store. It goes from one agent to the next: there are
 // few, and may be a million tasks that wait for one.
-func (r *reader) WaitingAgents(ctx context.Context, partition int) ([]string, error) {
+func (r *reader) WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error) {
 	var all []string
 	for last := ""; ; {
-		next, err := column[string](ctx, r, qNextAgent, partition, last)
+		next, err := numbers[string](ctx, r, as, qNextAgent, as.Partition, last)
 		if err != nil || len(next) == 0 {
 			return all, err
 		}

@@ -384,7 +384,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "read-of-children-stops-all", invariant: 8, file: "scheduler/stops.go",
-		old: "\tis, err := s.Store.Children(ctx, partition, of, after, limit)\n\treturn ofPartition(partition, is, err)", new: "\tis, err := s.Store.Children(ctx, partition, of, after, limit)\n\treturn is, err",
+		old: "\tis, err := s.Store.Children(ctx, as, of, after, limit)\n\treturn ofPartition(as.Partition, is, err)", new: "\tis, err := s.Store.Children(ctx, as, of, after, limit)\n\treturn is, err",
 		fault: "a read of children that fails drops all partitions of the shard",
 		run:   "^TestReadsOfChildrenStopTheirPartition$",
 	},

@@ -130,13 +130,13 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "task-of-a-successor", invariant: 4, file: "scheduler/apply.go",
-		old: "	if saved.Row.Number >= p.nextNumber {", new: "	if saved.Row.Number < 0 {",
+		old: "s.store.LoadIDs(ctx, p.asOf(), []string{id})", new: "s.store.LoadIDs(ctx, core.AsOf{Partition: p.id}, []string{id})",
 		fault: "an owner goes by what it read of its successor, which the database has lost since",
 		run:   "^TestTaskOfASuccessor$",
 	},
 	{
 		name: "task-of-another-life", invariant: 12, file: "scheduler/commit.go",
-		old: "saved[0].Row.ID != w.Task.ID || ", new: "",
+		old: "s.store.LoadNumbers(ctx, p.asOf(), []int64{w", new: "s.store.LoadNumbers(ctx, core.AsOf{Partition: p.id}, []int64{w",
 		fault: "a row is refused, the database goes back, and the task that has the number then is put in error",
 		run:   "^TestPoisonOfAnotherLife$",
 	},

@@ -15,6 +15,9 @@ var (
 	// database; nothing of it is committed, and no row is to blame. The owner splits
 	// it. Never said of a batch of one task.
 	ErrBatchRefused = errors.New("batch refused by the database as too large or too slow")
+	// ErrOvertaken: a partition's row is not as its owner left it. Another node has
+	// taken the partition over, or the database went back.
+	ErrOvertaken = errors.New("its row is not as this owner left it")
 	// ErrForeignRow: a journal row of another commit stands under our epoch;
 	// nothing is committed. A bug: stop and report.
 	ErrForeignRow = errors.New("foreign journal row under our epoch")
@@ -316,6 +319,23 @@ func WentBack(epoch, commit int64, e Evidence) bool {
 // Newer reports whether e is from a later commit than o.
 func (e Evidence) Newer(o Evidence) bool {
 	return e.Epoch > o.Epoch || e.Epoch == o.Epoch && e.Commit > o.Commit
+}
+
+// AsOf names a partition for a read and, of its owner, the epoch and the commit of its row as the owner left it. A read
+// of anything newer is refused: what an owner reads, decides and commits rests on one state. Else one that has been
+// overtaken could read what its successor wrote, and commit on it when the database goes back behind both.
+// Without an epoch it is a read of whatever there is.
+type AsOf struct {
+	Partition     int
+	Epoch, Commit int64
+}
+
+// Check returns an error that stops the partition and wraps ErrOvertaken if its row is not as its owner left it.
+func (as AsOf) Check(epoch, commit int64) error {
+	if as.Epoch == 0 || as.Epoch == epoch && as.Commit == commit {
+		return nil
+	}
+	return StoppingPartition(as.Partition, fmt.Errorf("%w: epoch %d, commit %d instead of epoch %d, commit %d", ErrOvertaken, epoch, commit, as.Epoch, as.Commit))
 }
 
 // Saved is a task as stored: its row and its journal rows in order.

@@ -103,7 +103,7 @@ func testProbes(t *testing.T, database string) {
 			view, _ = n.store.Get(ctx, wire.PartitionOf(id, cfg.Partitions), id)
 			return view.State == core.StateProcessed
 		})
-		saved, err := n.store.LoadIDs(ctx, wire.PartitionOf(id, cfg.Partitions), []string{id})
+		saved, err := n.store.LoadIDs(ctx, core.AsOf{Partition: wire.PartitionOf(id, cfg.Partitions)}, []string{id})
 		if err != nil || len(saved) != 1 {
 			t.Fatalf("%d stored: %v", len(saved), err)
 		}

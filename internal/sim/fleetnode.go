@@ -97,7 +97,7 @@ func (n *fleetNode) start() {
 
 // report takes what the scheduler could not do: only that NATS is away may be the cause, or a successor.
 func (n *fleetNode) report(what scheduler.Trouble, err error) {
-	if err != nil && !errors.Is(err, errCut) && !errors.Is(err, scheduler.ErrOvertaken) {
+	if err != nil && !errors.Is(err, errCut) && !errors.Is(err, core.ErrOvertaken) {
 		n.f.broken("%s: %s: %v", n.name, what, err)
 	}
 }

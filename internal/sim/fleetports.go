@@ -77,25 +77,25 @@ func (s fleetStore) Release(ctx context.Context, p int, epoch int64) error {
 }
 
 // LoadActive finds nothing: there are no tasks.
-func (s fleetStore) LoadActive(context.Context, int, int64, int) ([]core.Saved, error) {
+func (s fleetStore) LoadActive(context.Context, core.AsOf, int64, int) ([]core.Saved, error) {
 	s.statements(1, 0, 0)
 	return nil, nil
 }
 
 // WaitingAgents finds none.
-func (s fleetStore) WaitingAgents(context.Context, int) ([]string, error) {
+func (s fleetStore) WaitingAgents(context.Context, core.AsOf) ([]string, error) {
 	s.statements(1, 0, 0)
 	return nil, nil
 }
 
 // Untold finds none.
-func (s fleetStore) Untold(context.Context, int, int64, int) ([]core.Ending, error) {
+func (s fleetStore) Untold(context.Context, core.AsOf, int64, int) ([]core.Ending, error) {
 	s.statements(1, 0, 0)
 	return nil, nil
 }
 
 // Fresh finds none.
-func (s fleetStore) Fresh(context.Context, int, int64, int64, int64) ([]core.Fresh, error) {
+func (s fleetStore) Fresh(context.Context, core.AsOf, int64, int64, int64) ([]core.Fresh, error) {
 	s.statements(1, 0, 0)
 	return nil, nil
 }
@@ -195,7 +195,7 @@ func (v fleetWires) Read(_ context.Context, p int, from scheduler.Adopted, _ *sc
 		}
 	}
 	if before := f.reads[p]; before != nil && before.epoch > from.Epoch {
-		return nil, scheduler.ErrOvertaken
+		return nil, core.ErrOvertaken
 	}
 	f.readBy(p, &fleetRead{n, v.life, from.Epoch})
 	return func() {

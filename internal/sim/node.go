@@ -150,16 +150,13 @@ func (n *node) report(what scheduler.Trouble, err error) {
 			n.w.wrong(-1, "", "node %s cannot take over: %v", n.name, err)
 		}
 	case scheduler.TroubleCycle:
-		if errors.Is(err, scheduler.ErrOvertaken) {
-			return // it read what only its successor can have written
-		}
 		n.w.wrong(-1, "", "node %s: %v", n.name, err)
 	}
 }
 
 // isMoved reports whether an error says that a stream or the ownership is not what it was.
 func isMoved(err error) bool {
-	return slices.ContainsFunc([]error{errOtherStream, scheduler.ErrRewound, scheduler.ErrControlRewound, scheduler.ErrOvertaken},
+	return slices.ContainsFunc([]error{errOtherStream, scheduler.ErrRewound, scheduler.ErrControlRewound, core.ErrOvertaken},
 		func(is error) bool { return errors.Is(err, is) })
 }
 

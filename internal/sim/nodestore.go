@@ -66,24 +66,24 @@ func (s nodeStore) TakeOver(ctx context.Context, p int, c core.Claim) (core.Part
 	return st, err
 }
 
-func (s nodeStore) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
-	return read(s, func() ([]core.Saved, error) { return s.tables.LoadNumbers(ctx, p, numbers) })
+func (s nodeStore) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	return read(s, func() ([]core.Saved, error) { return s.tables.LoadNumbers(ctx, as, numbers) })
 }
 
-func (s nodeStore) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
-	return read(s, func() ([]core.Saved, error) { return s.tables.LoadIDs(ctx, p, ids) })
+func (s nodeStore) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	return read(s, func() ([]core.Saved, error) { return s.tables.LoadIDs(ctx, as, ids) })
 }
 
-func (s nodeStore) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
-	return read(s, func() ([]core.Saved, error) { return s.tables.LoadActive(ctx, p, after, limit) })
+func (s nodeStore) LoadActive(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Saved, error) {
+	return read(s, func() ([]core.Saved, error) { return s.tables.LoadActive(ctx, as, after, limit) })
 }
 
-func (s nodeStore) Waiting(ctx context.Context, p int, agent string, after int64, limit int) ([]int64, error) {
-	return read(s, func() ([]int64, error) { return s.tables.Waiting(ctx, p, agent, after, limit) })
+func (s nodeStore) Waiting(ctx context.Context, as core.AsOf, agent string, after int64, limit int) ([]int64, error) {
+	return read(s, func() ([]int64, error) { return s.tables.Waiting(ctx, as, agent, after, limit) })
 }
 
-func (s nodeStore) Untold(ctx context.Context, p int, after int64, limit int) ([]core.Ending, error) {
-	return read(s, func() ([]core.Ending, error) { return s.tables.Untold(ctx, p, after, limit) })
+func (s nodeStore) Untold(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Ending, error) {
+	return read(s, func() ([]core.Ending, error) { return s.tables.Untold(ctx, as, after, limit) })
 }
 
 func (s nodeStore) CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error) {

@@ -60,43 +60,55 @@ func (m *MemStore) CursorsOf(_ context.Context, partitions []int, owner string) 
 }
 
 // LoadActive returns the tasks that an owner holds in memory, by number.
-func (m *MemStore) LoadActive(_ context.Context, partition int, afterNumber int64, limit int) ([]core.Saved, error) {
-	return m.saved(partition, limit, func(r *row) bool {
+func (m *MemStore) LoadActive(_ context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error) {
+	return m.saved(as, limit, func(r *row) bool {
 		return r.task.Number > afterNumber && r.task.Active()
-	}), nil
+	})
 }
 
 // LoadNumbers returns the tasks of those numbers that there are.
-func (m *MemStore) LoadNumbers(_ context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	saved := m.saved(partition, len(numbers), func(r *row) bool { return slices.Contains(numbers, r.task.Number) })
+func (m *MemStore) LoadNumbers(_ context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	saved, err := m.saved(as, len(numbers), func(r *row) bool { return slices.Contains(numbers, r.task.Number) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.NumbersRead += len(saved)
-	return saved, nil
+	return saved, err
 }
 
 // LoadIDs returns the tasks of those ids that there are.
-func (m *MemStore) LoadIDs(_ context.Context, partition int, ids []string) ([]core.Saved, error) {
-	return m.saved(partition, len(ids), func(r *row) bool { return slices.Contains(ids, r.task.ID) }), nil
+func (m *MemStore) LoadIDs(_ context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	return m.saved(as, len(ids), func(r *row) bool { return slices.Contains(ids, r.task.ID) })
 }
 
-func (m *MemStore) saved(partition, limit int, keep func(*row) bool) []core.Saved {
+// asOf refuses the read of an owner if the partition's row is not as it left it. Called with the lock.
+func (m *MemStore) asOf(as core.AsOf) error {
+	st := m.partition(as.Partition)
+	return as.Check(st.Epoch, st.LastCommit)
+}
+
+func (m *MemStore) saved(as core.AsOf, limit int, keep func(*row) bool) ([]core.Saved, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	rows := m.inOrder(partition, keep)
+	if err := m.asOf(as); err != nil {
+		return nil, err
+	}
+	rows := m.inOrder(as.Partition, keep)
 	saved := make([]core.Saved, 0, min(limit, len(rows)))
 	for _, r := range rows[:min(limit, len(rows))] {
 		saved = append(saved, core.Saved{Row: r.task, Journal: slices.Clone(r.journal), Commits: slices.Clone(r.commits)})
 	}
-	return saved
+	return saved, nil
 }
 
 // Waiting returns the numbers of the tasks parked for the agent, oldest first.
-func (m *MemStore) Waiting(_ context.Context, partition int, agent string, afterNumber int64, limit int) ([]int64, error) {
+func (m *MemStore) Waiting(_ context.Context, as core.AsOf, agent string, afterNumber int64, limit int) ([]int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.asOf(as); err != nil {
+		return nil, err
+	}
 	var numbers []int64
-	for _, r := range m.inOrder(partition, func(r *row) bool {
+	for _, r := range m.inOrder(as.Partition, func(r *row) bool {
 		return r.task.Number > afterNumber && r.task.State == core.StatePending && r.task.WaitsFor == agent
 	}) {
 		numbers = append(numbers, r.task.Number)
@@ -105,11 +117,14 @@ func (m *MemStore) Waiting(_ context.Context, partition int, agent string, after
 }
 
 // WaitingAgents returns the agents that some parked task waits for.
-func (m *MemStore) WaitingAgents(_ context.Context, partition int) ([]string, error) {
+func (m *MemStore) WaitingAgents(_ context.Context, as core.AsOf) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.asOf(as); err != nil {
+		return nil, err
+	}
 	var agents []string
-	for _, r := range m.inOrder(partition, func(r *row) bool { return r.task.State == core.StatePending }) {
+	for _, r := range m.inOrder(as.Partition, func(r *row) bool { return r.task.State == core.StatePending }) {
 		if a := r.task.WaitsFor; a != "" && !slices.Contains(agents, a) {
 			agents = append(agents, a)
 		}
@@ -118,11 +133,14 @@ func (m *MemStore) WaitingAgents(_ context.Context, partition int) ([]string, er
 }
 
 // Untold returns what ended after an end number, in that order.
-func (m *MemStore) Untold(_ context.Context, partition int, afterEnd int64, limit int) ([]core.Ending, error) {
+func (m *MemStore) Untold(_ context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := m.asOf(as); err != nil {
+		return nil, err
+	}
 	var endings []core.Ending
-	for _, r := range m.inOrder(partition, func(r *row) bool { return r.task.EndNumber > afterEnd }) {
+	for _, r := range m.inOrder(as.Partition, func(r *row) bool { return r.task.EndNumber > afterEnd }) {
 		endings = append(endings, m.ending(r))
 	}
 	slices.SortFunc(endings, func(a, b core.Ending) int { return cmp.Compare(a.EndNumber, b.EndNumber) })

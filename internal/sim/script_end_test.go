@@ -93,7 +93,7 @@ func (s *stage) allSaved() map[string]core.Saved {
 			for n := first; n < min(first+1000, p.NextNumber); n++ {
 				numbers = append(numbers, n)
 			}
-			found, err := s.store.LoadNumbers(ctx, p.Partition, numbers)
+			found, err := s.store.LoadNumbers(ctx, core.AsOf{Partition: p.Partition}, numbers)
 			if err != nil {
 				s.t.Fatal(err)
 			}

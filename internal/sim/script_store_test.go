@@ -232,7 +232,7 @@ func (s *stage) record(t *core.Task, r *core.Record) string {
 
 // saved is a task as stored.
 func (s *stage) saved(id string) (core.Saved, bool) {
-	found, err := s.store.LoadIDs(context.Background(), s.partitionOf(id), []string{id})
+	found, err := s.store.LoadIDs(context.Background(), core.AsOf{Partition: s.partitionOf(id)}, []string{id})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -57,8 +57,10 @@ func same[T any](t tables, what string, one T, err error, ask func(Second) (T, e
 		return one, err
 	}
 	other, otherErr := ask(t.w.second.store)
-	if errors.Is(err, core.ErrForeignRow) && errors.Is(otherErr, core.ErrForeignRow) {
-		return other, otherErr
+	for _, is := range []error{core.ErrForeignRow, core.ErrOvertaken} {
+		if errors.Is(err, is) && errors.Is(otherErr, is) {
+			return other, otherErr
+		}
 	}
 	if err != nil || otherErr != nil {
 		t.w.wrong(-1, "", "%s: the stores differ: %v; %v", what, err, otherErr)
@@ -147,14 +149,14 @@ func (t tables) Purge(ctx context.Context, p int, epoch int64, detail, row core.
 	return same(t, "purge", one, err, func(s Second) (int, error) { return s.Purge(ctx, p, epoch, detail, row, limit) })
 }
 
-func (t tables) LoadNumbers(ctx context.Context, p int, numbers []int64) ([]core.Saved, error) {
-	one, err := t.MemStore.LoadNumbers(ctx, p, numbers)
-	return same(t, "tasks by number", one, err, func(s Second) ([]core.Saved, error) { return byNumber(s.LoadNumbers(ctx, p, numbers)) })
+func (t tables) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	one, err := t.MemStore.LoadNumbers(ctx, as, numbers)
+	return same(t, "tasks by number", one, err, func(s Second) ([]core.Saved, error) { return byNumber(s.LoadNumbers(ctx, as, numbers)) })
 }
 
-func (t tables) LoadIDs(ctx context.Context, p int, ids []string) ([]core.Saved, error) {
-	one, err := t.MemStore.LoadIDs(ctx, p, ids)
-	return same(t, "tasks by id", one, err, func(s Second) ([]core.Saved, error) { return byNumber(s.LoadIDs(ctx, p, ids)) })
+func (t tables) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	one, err := t.MemStore.LoadIDs(ctx, as, ids)
+	return same(t, "tasks by id", one, err, func(s Second) ([]core.Saved, error) { return byNumber(s.LoadIDs(ctx, as, ids)) })
 }
 
 // byNumber puts tasks in an order, where a store may have any.
@@ -163,49 +165,49 @@ func byNumber(all []core.Saved, err error) ([]core.Saved, error) {
 	return all, err
 }
 
-func (t tables) LoadActive(ctx context.Context, p int, after int64, limit int) ([]core.Saved, error) {
-	one, err := t.MemStore.LoadActive(ctx, p, after, limit)
-	return same(t, "active tasks", one, err, func(s Second) ([]core.Saved, error) { return s.LoadActive(ctx, p, after, limit) })
+func (t tables) LoadActive(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Saved, error) {
+	one, err := t.MemStore.LoadActive(ctx, as, after, limit)
+	return same(t, "active tasks", one, err, func(s Second) ([]core.Saved, error) { return s.LoadActive(ctx, as, after, limit) })
 }
 
-func (t tables) Waiting(ctx context.Context, p int, agent string, after int64, limit int) ([]int64, error) {
-	one, err := t.MemStore.Waiting(ctx, p, agent, after, limit)
-	return same(t, "parked tasks", one, err, func(s Second) ([]int64, error) { return s.Waiting(ctx, p, agent, after, limit) })
+func (t tables) Waiting(ctx context.Context, as core.AsOf, agent string, after int64, limit int) ([]int64, error) {
+	one, err := t.MemStore.Waiting(ctx, as, agent, after, limit)
+	return same(t, "parked tasks", one, err, func(s Second) ([]int64, error) { return s.Waiting(ctx, as, agent, after, limit) })
 }
 
-func (t tables) WaitingAgents(ctx context.Context, p int) ([]string, error) {
-	one, err := t.MemStore.WaitingAgents(ctx, p)
+func (t tables) WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error) {
+	one, err := t.MemStore.WaitingAgents(ctx, as)
 	slices.Sort(one)
 	return same(t, "agents waited for", one, err, func(s Second) ([]string, error) {
-		all, err := s.WaitingAgents(ctx, p)
+		all, err := s.WaitingAgents(ctx, as)
 		slices.Sort(all)
 		return all, err
 	})
 }
 
-func (t tables) Untold(ctx context.Context, p int, after int64, limit int) ([]core.Ending, error) {
-	one, err := t.MemStore.Untold(ctx, p, after, limit)
-	return same(t, "endings", one, err, func(s Second) ([]core.Ending, error) { return s.Untold(ctx, p, after, limit) })
+func (t tables) Untold(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Ending, error) {
+	one, err := t.MemStore.Untold(ctx, as, after, limit)
+	return same(t, "endings", one, err, func(s Second) ([]core.Ending, error) { return s.Untold(ctx, as, after, limit) })
 }
 
-func (t tables) Children(ctx context.Context, p int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
-	one, err := t.MemStore.Children(ctx, p, of, after, limit)
-	return same(t, "children", one, err, func(s Second) ([]core.ChildRow, error) { return s.Children(ctx, p, of, after, limit) })
+func (t tables) Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	one, err := t.MemStore.Children(ctx, as, of, after, limit)
+	return same(t, "children", one, err, func(s Second) ([]core.ChildRow, error) { return s.Children(ctx, as, of, after, limit) })
 }
 
-func (t tables) Youngest(ctx context.Context, p int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
-	one, err := t.MemStore.Youngest(ctx, p, of, below, limit)
-	return same(t, "youngest children", one, err, func(s Second) ([]core.ChildRow, error) { return s.Youngest(ctx, p, of, below, limit) })
+func (t tables) Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	one, err := t.MemStore.Youngest(ctx, as, of, below, limit)
+	return same(t, "youngest children", one, err, func(s Second) ([]core.ChildRow, error) { return s.Youngest(ctx, as, of, below, limit) })
 }
 
-func (t tables) ChildCounts(ctx context.Context, p int, of core.Siblings) (core.ChildCounts, error) {
-	one, err := t.MemStore.ChildCounts(ctx, p, of)
-	return same(t, "counts of children", one, err, func(s Second) (core.ChildCounts, error) { return s.ChildCounts(ctx, p, of) })
+func (t tables) ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error) {
+	one, err := t.MemStore.ChildCounts(ctx, as, of)
+	return same(t, "counts of children", one, err, func(s Second) (core.ChildCounts, error) { return s.ChildCounts(ctx, as, of) })
 }
 
-func (t tables) Fresh(ctx context.Context, p int, from, after, last int64) ([]core.Fresh, error) {
-	one, err := t.MemStore.Fresh(ctx, p, from, after, last)
-	return same(t, "new tasks", one, err, func(s Second) ([]core.Fresh, error) { return s.Fresh(ctx, p, from, after, last) })
+func (t tables) Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error) {
+	one, err := t.MemStore.Fresh(ctx, as, from, after, last)
+	return same(t, "new tasks", one, err, func(s Second) ([]core.Fresh, error) { return s.Fresh(ctx, as, from, after, last) })
 }
 
 // CursorsOf compares without the partitions that nobody has taken over yet: a store may have no row of them.

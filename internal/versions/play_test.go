@@ -140,7 +140,7 @@ func TestPlayOfStorms(t *testing.T) {
 				numbers[i] = int64(i)
 			}
 			for partition := range cfg.Partitions {
-				all, err := w.Store.LoadNumbers(t.Context(), partition, numbers)
+				all, err := w.Store.LoadNumbers(t.Context(), core.AsOf{Partition: partition}, numbers)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -46,7 +46,7 @@ func oneBirth(t *testing.T, s schema.Store) error {
 
 func stored(t *testing.T, s schema.Store) int {
 	t.Helper()
-	saved, err := s.LoadNumbers(t.Context(), 1, []int64{1})
+	saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestGivenUpInTheMiddle(t *testing.T) {
 			if res, err := commit(t.Context(), 1000+10*n+k); err != nil || len(res.Fenced)+len(res.Duplicates) > 0 {
 				t.Fatalf("after it: %+v, %v", res, err)
 			}
-			saved, err := s.LoadNumbers(t.Context(), 1, []int64{1000 + 10*n + k})
+			saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{1000 + 10*n + k})
 			if err != nil || len(saved) != 1 {
 				t.Fatalf("%d tasks of number %d, %v", len(saved), 1000+10*n+k, err)
 			}

@@ -94,7 +94,7 @@ func TestErrorsOfACommit(t *testing.T) {
 			if since, reason := s.Trouble(); !since.IsZero() && want != foreign {
 				t.Errorf("%s: trouble since %v: %v", c.code, since, reason)
 			}
-			saved, lerr := s.LoadNumbers(t.Context(), 0, []int64{number})
+			saved, lerr := s.LoadNumbers(t.Context(), core.AsOf{Partition: 0}, []int64{number})
 			if lerr != nil || (len(saved) == 1) != (err == nil) {
 				t.Errorf("%s: %d stored, %v, %v", c.code, len(saved), lerr, err)
 			}
@@ -334,7 +334,7 @@ func TestReadOnlyPrimaryIsLeft(t *testing.T) {
 			}
 		}
 		for i, want := range []int{0, 2} {
-			saved, err := stores[i].LoadNumbers(t.Context(), 1, []int64{number + 1, number + 2})
+			saved, err := stores[i].LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{number + 1, number + 2})
 			if err != nil || len(saved) != want {
 				t.Errorf("%q: %d tasks on host %d, want %d, %v", given, len(saved), i+1, want, err)
 			}

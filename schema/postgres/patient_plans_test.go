@@ -27,16 +27,16 @@ func (p patient) ChainEnds(ctx context.Context) (map[int]int64, error) {
 	return retried(ctx, func() (map[int]int64, error) { return p.Store.ChainEnds(ctx) })
 }
 
-func (p patient) Children(ctx context.Context, partition int, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
-	return retried(ctx, func() ([]core.ChildRow, error) { return p.Store.Children(ctx, partition, of, after, limit) })
+func (p patient) Children(ctx context.Context, as core.AsOf, of core.Siblings, after int64, limit int) ([]core.ChildRow, error) {
+	return retried(ctx, func() ([]core.ChildRow, error) { return p.Store.Children(ctx, as, of, after, limit) })
 }
 
-func (p patient) Youngest(ctx context.Context, partition int, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
-	return retried(ctx, func() ([]core.ChildRow, error) { return p.Store.Youngest(ctx, partition, of, below, limit) })
+func (p patient) Youngest(ctx context.Context, as core.AsOf, of core.Siblings, below int64, limit int) ([]core.ChildRow, error) {
+	return retried(ctx, func() ([]core.ChildRow, error) { return p.Store.Youngest(ctx, as, of, below, limit) })
 }
 
-func (p patient) ChildCounts(ctx context.Context, partition int, of core.Siblings) (core.ChildCounts, error) {
-	return retried(ctx, func() (core.ChildCounts, error) { return p.Store.ChildCounts(ctx, partition, of) })
+func (p patient) ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings) (core.ChildCounts, error) {
+	return retried(ctx, func() (core.ChildCounts, error) { return p.Store.ChildCounts(ctx, as, of) })
 }
 
 func (p patient) Deprecated(ctx context.Context) (core.Deprecations, error) {
@@ -48,6 +48,6 @@ func (p patient) Deprecate(ctx context.Context, name string, version int64, at c
 	return retriedDo(ctx, func() error { return p.Store.Deprecate(ctx, name, version, at) })
 }
 
-func (p patient) Fresh(ctx context.Context, partition int, from, after, last int64) ([]core.Fresh, error) {
-	return retried(ctx, func() ([]core.Fresh, error) { return p.Store.Fresh(ctx, partition, from, after, last) })
+func (p patient) Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error) {
+	return retried(ctx, func() ([]core.Fresh, error) { return p.Store.Fresh(ctx, as, from, after, last) })
 }

@@ -155,28 +155,28 @@ func (p patient) unpurged(ctx context.Context, partition int) (n int, err error)
 	return n, err
 }
 
-func (p patient) LoadActive(ctx context.Context, partition int, after int64, limit int) ([]core.Saved, error) {
-	return retried(ctx, func() ([]core.Saved, error) { return p.Store.LoadActive(ctx, partition, after, limit) })
+func (p patient) LoadActive(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Saved, error) {
+	return retried(ctx, func() ([]core.Saved, error) { return p.Store.LoadActive(ctx, as, after, limit) })
 }
 
-func (p patient) LoadNumbers(ctx context.Context, partition int, numbers []int64) ([]core.Saved, error) {
-	return retried(ctx, func() ([]core.Saved, error) { return p.Store.LoadNumbers(ctx, partition, numbers) })
+func (p patient) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
+	return retried(ctx, func() ([]core.Saved, error) { return p.Store.LoadNumbers(ctx, as, numbers) })
 }
 
-func (p patient) LoadIDs(ctx context.Context, partition int, ids []string) ([]core.Saved, error) {
-	return retried(ctx, func() ([]core.Saved, error) { return p.Store.LoadIDs(ctx, partition, ids) })
+func (p patient) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
+	return retried(ctx, func() ([]core.Saved, error) { return p.Store.LoadIDs(ctx, as, ids) })
 }
 
-func (p patient) Waiting(ctx context.Context, partition int, agent string, after int64, limit int) ([]int64, error) {
-	return retried(ctx, func() ([]int64, error) { return p.Store.Waiting(ctx, partition, agent, after, limit) })
+func (p patient) Waiting(ctx context.Context, as core.AsOf, agent string, after int64, limit int) ([]int64, error) {
+	return retried(ctx, func() ([]int64, error) { return p.Store.Waiting(ctx, as, agent, after, limit) })
 }
 
-func (p patient) WaitingAgents(ctx context.Context, partition int) ([]string, error) {
-	return retried(ctx, func() ([]string, error) { return p.Store.WaitingAgents(ctx, partition) })
+func (p patient) WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error) {
+	return retried(ctx, func() ([]string, error) { return p.Store.WaitingAgents(ctx, as) })
 }
 
-func (p patient) Untold(ctx context.Context, partition int, after int64, limit int) ([]core.Ending, error) {
-	return retried(ctx, func() ([]core.Ending, error) { return p.Store.Untold(ctx, partition, after, limit) })
+func (p patient) Untold(ctx context.Context, as core.AsOf, after int64, limit int) ([]core.Ending, error) {
+	return retried(ctx, func() ([]core.Ending, error) { return p.Store.Untold(ctx, as, after, limit) })
 }
 
 func (p patient) Cursors(ctx context.Context) ([]core.PartitionState, error) {

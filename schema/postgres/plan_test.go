@@ -78,7 +78,7 @@ func TestListsByKey(t *testing.T) {
 	}
 	run(storetest.ManyTasks(300))
 	run("VACUUM ANALYZE")
-	if saved, err := s.LoadNumbers(t.Context(), 1, []int64{7, 8, 9}); err != nil || len(saved) != 3 {
+	if saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{7, 8, 9}); err != nil || len(saved) != 3 {
 		t.Fatalf("%d tasks, %v", len(saved), err)
 	}
 	run(strings.Replace(storetest.ManyTasks(30_000), "generate_series(0,", "generate_series(304,", 1))
@@ -94,7 +94,7 @@ func TestListsByKey(t *testing.T) {
 		}
 	}
 	// A read of the store leaves no plan behind.
-	if _, err := s.LoadNumbers(t.Context(), 1, []int64{7, 8, 9}); err != nil {
+	if _, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{7, 8, 9}); err != nil {
 		t.Fatal(err)
 	}
 	var kept int

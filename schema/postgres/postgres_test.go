@@ -116,7 +116,7 @@ func TestCommitWaitsForTheTakeoverBeforeItAndIsLeftOut(t *testing.T) {
 			t.Errorf("the commit says %+v, %v", res, err)
 		}
 		for p, want := range []int{1, 0} {
-			if saved, err := s.LoadNumbers(t.Context(), p, []int64{1}); err != nil || len(saved) != want {
+			if saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: p}, []int64{1}); err != nil || len(saved) != want {
 				t.Errorf("partition %d holds %d tasks, %v, want %d", p, len(saved), err, want)
 			}
 		}
@@ -147,7 +147,7 @@ func TestPurgeWaitsForTheTakeoverBeforeIt(t *testing.T) {
 		if err != nil || touched != 0 {
 			t.Errorf("%d tasks purged, %v", touched, err)
 		}
-		if saved, err := s.LoadNumbers(t.Context(), 1, []int64{1}); err != nil || len(saved) != 1 || len(saved[0].Journal) != 2 {
+		if saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{1}); err != nil || len(saved) != 1 || len(saved[0].Journal) != 2 {
 			t.Errorf("the successor has %+v, %v", saved, err)
 		}
 	})

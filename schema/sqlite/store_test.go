@@ -163,7 +163,7 @@ func TestBatchSizes(t *testing.T) {
 		p.After = b.ID
 		for i := range b.Writes {
 			want := b.Writes[i].Task
-			saved, err := s.LoadNumbers(t.Context(), 0, []int64{want.Number})
+			saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 0}, []int64{want.Number})
 			if err != nil || len(saved) != 1 || len(saved[0].Journal) != 1 || saved[0].Row.ID != want.ID || !bytes.Equal(saved[0].Row.Input, want.Input) {
 				t.Fatalf("task %d of a batch of %d: %v, %d found", want.Number, size, err, len(saved))
 			}

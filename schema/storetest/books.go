@@ -202,8 +202,8 @@ func testPurge(r *rig) {
 	}
 	r.write(birth(1, 20, "t1-1")) // the id is free again
 	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 8)
-	r.equal("what is left", numbers(get(r.s.LoadNumbers(r.ctx, 1, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20}))(r)), []int64{3, 11, 12, 20})
-	r.equal("the other partition", numbers(get(r.s.LoadActive(r.ctx, 2, 0, 10))(r)), []int64{1})
+	r.equal("what is left", numbers(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 1}, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20}))(r)), []int64{3, 11, 12, 20})
+	r.equal("the other partition", numbers(get(r.s.LoadActive(r.ctx, core.AsOf{Partition: 2}, 0, 10))(r)), []int64{1})
 	// What stayed for a person goes when it is settled, under its new end number.
 	st.Told = 12
 	r.write(ended(writes[2].Task, core.StateProcessed, 12))
@@ -256,7 +256,7 @@ func testPurgeAfterTakeover(r *rig) {
 	r.write(ended(first[0].Task, core.StateProcessed, 1), ended(first[1].Task, core.StateProcessed, 2), ended(first[2].Task, core.StateProcessed, 3))
 	r.purged(0, start.Add(time.Hour), 100, 3)
 	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 3)
-	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{11, 12, 13}))(r)), 0)
+	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 1}, []int64{11, 12, 13}))(r)), 0)
 	r.takeOver(1)
 	again := births(1, 2)
 	r.write(again...)
@@ -264,7 +264,7 @@ func testPurgeAfterTakeover(r *rig) {
 	r.write(ended(again[0].Task, core.StateProcessed, 4), ended(again[1].Task, core.StateProcessed, 5))
 	r.purged(0, start.Add(time.Hour), 100, 2)
 	r.purged(start.Add(time.Hour), start.Add(time.Hour), 100, 2)
-	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{1, 2, 3}))(r)), 0)
+	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 1}, []int64{1, 2, 3}))(r)), 0)
 }
 
 // testPurgePassedOver: the row of a task that was in error when its turn came goes when an operator has settled it, without
@@ -282,7 +282,7 @@ func testPurgePassedOver(r *rig) {
 	r.write(ended(failed.Task, core.StateProcessed, 3))
 	r.purged(0, later, 100, 1)
 	r.purged(later.Add(2*time.Hour), later, 100, 1)
-	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, 1, []int64{11, 12}))(r)), 0)
+	r.equal("what is left", len(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 1}, []int64{11, 12}))(r)), 0)
 }
 
 func testAudit(r *rig) {

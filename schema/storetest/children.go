@@ -52,23 +52,23 @@ func testChildren(r *rig) {
 		return c
 	}
 	of := siblings(root, 2, 0)
-	r.equal("first page", get(r.s.Children(r.ctx, 1, of, 0, 2))(r), []core.ChildRow{row(0), row(1)})
-	r.equal("next page", get(r.s.Children(r.ctx, 1, of, 11, 10))(r), []core.ChildRow{row(2), row(3), row(4), row(5)})
-	r.equal("newest first", get(r.s.Youngest(r.ctx, 1, of, math.MaxInt64, 2))(r), []core.ChildRow{row(5), row(4)})
-	r.equal("and on", get(r.s.Youngest(r.ctx, 1, of, 14, 10))(r), []core.ChildRow{row(3), row(2), row(1), row(0)})
-	r.equal("counts", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
+	r.equal("first page", get(r.s.Children(r.ctx, core.AsOf{Partition: 1}, of, 0, 2))(r), []core.ChildRow{row(0), row(1)})
+	r.equal("next page", get(r.s.Children(r.ctx, core.AsOf{Partition: 1}, of, 11, 10))(r), []core.ChildRow{row(2), row(3), row(4), row(5)})
+	r.equal("newest first", get(r.s.Youngest(r.ctx, core.AsOf{Partition: 1}, of, math.MaxInt64, 2))(r), []core.ChildRow{row(5), row(4)})
+	r.equal("and on", get(r.s.Youngest(r.ctx, core.AsOf{Partition: 1}, of, 14, 10))(r), []core.ChildRow{row(3), row(2), row(1), row(0)})
+	r.equal("counts", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
 	of.Since = start.Add(12*time.Second) + 1 // after the end of the undone one
-	r.equal("counts of a later try", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Left: 1, Error: 1})
+	r.equal("counts of a later try", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Left: 1, Error: 1})
 	of.Since--
-	r.equal("counts of a try that began before", get(r.s.ChildCounts(r.ctx, 1, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
-	r.equal("of another step", get(r.s.ChildCounts(r.ctx, 1, siblings(root, 1, 0)))(r), core.ChildCounts{Born: 1, Running: 1})
-	r.equal("of a task without any", get(r.s.ChildCounts(r.ctx, 1, siblings(other, 1, 0)))(r), core.ChildCounts{})
-	r.equal("of another partition", get(r.s.ChildCounts(r.ctx, 2, of))(r), core.ChildCounts{})
+	r.equal("counts of a try that began before", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, of))(r), core.ChildCounts{Born: 6, Running: 2, Done: 2, Undone: 1, Error: 1})
+	r.equal("of another step", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, siblings(root, 1, 0)))(r), core.ChildCounts{Born: 1, Running: 1})
+	r.equal("of a task without any", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, siblings(other, 1, 0)))(r), core.ChildCounts{})
+	r.equal("of another partition", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 2}, of))(r), core.ChildCounts{})
 	// Another round of the parent has children of its own.
-	r.equal("before the round", get(r.s.ChildCounts(r.ctx, 1, siblings(root, 2, 1)))(r), core.ChildCounts{})
+	r.equal("before the round", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, siblings(root, 2, 1)))(r), core.ChildCounts{})
 	r.write(childOf(root, 30, 2, 0, 1), childOf(root, 31, 2, 1, 1))
-	r.equal("the new round", get(r.s.ChildCounts(r.ctx, 1, siblings(root, 2, 1)))(r), core.ChildCounts{Born: 2, Running: 2})
-	r.equal("its children", get(r.s.Youngest(r.ctx, 1, siblings(root, 2, 1), math.MaxInt64, 10))(r),
+	r.equal("the new round", get(r.s.ChildCounts(r.ctx, core.AsOf{Partition: 1}, siblings(root, 2, 1)))(r), core.ChildCounts{Born: 2, Running: 2})
+	r.equal("its children", get(r.s.Youngest(r.ctx, core.AsOf{Partition: 1}, siblings(root, 2, 1), math.MaxInt64, 10))(r),
 		[]core.ChildRow{{Number: 31, Index: 1, State: core.StateProcessing}, {Number: 30, State: core.StateProcessing}})
 	// What a child is a part of comes back with it, and stays.
 	r.comesBack(moved[0].Task, append(slices.Clone(writes[2].Records), moved[0].Records...))
@@ -79,7 +79,7 @@ func testLongID(r *rig) {
 	w := birth(1, 1, "a~"+strings.Repeat("s", core.ChildIDBytesMax-2))
 	w.Task.Parent = 7
 	r.write(w)
-	saved := get(r.s.LoadIDs(r.ctx, 1, []string{w.Task.ID}))(r)
+	saved := get(r.s.LoadIDs(r.ctx, core.AsOf{Partition: 1}, []string{w.Task.ID}))(r)
 	r.equal("tasks of that id", len(saved), 1)
 	r.equal("the id", saved[0].Row.ID, w.Task.ID)
 	again := birth(1, 2, w.Task.ID)
@@ -257,9 +257,9 @@ func testFresh(r *rig) {
 	r.write(parked(1, "a"), birth(1, 2, "b"), parked(3, "c"))
 	commit := r.commit
 	r.write(parked(4, "d"))
-	r.equal("of the commit", get(r.s.Fresh(r.ctx, 1, 1, commit-1, commit))(r), []core.Fresh{{Number: 1, Type: "order"}, {Number: 3, Type: "order"}})
-	r.equal("from a number on", get(r.s.Fresh(r.ctx, 1, 2, commit-1, commit))(r), []core.Fresh{{Number: 3, Type: "order"}})
-	r.equal("of the next", get(r.s.Fresh(r.ctx, 1, 1, commit, r.commit))(r), []core.Fresh{{Number: 4, Type: "order"}})
-	r.equal("of both", len(get(r.s.Fresh(r.ctx, 1, 1, commit-1, r.commit))(r)), 3)
-	r.equal("of another partition", len(get(r.s.Fresh(r.ctx, 2, 1, commit-1, commit))(r)), 0)
+	r.equal("of the commit", get(r.s.Fresh(r.ctx, core.AsOf{Partition: 1}, 1, commit-1, commit))(r), []core.Fresh{{Number: 1, Type: "order"}, {Number: 3, Type: "order"}})
+	r.equal("from a number on", get(r.s.Fresh(r.ctx, core.AsOf{Partition: 1}, 2, commit-1, commit))(r), []core.Fresh{{Number: 3, Type: "order"}})
+	r.equal("of the next", get(r.s.Fresh(r.ctx, core.AsOf{Partition: 1}, 1, commit, r.commit))(r), []core.Fresh{{Number: 4, Type: "order"}})
+	r.equal("of both", len(get(r.s.Fresh(r.ctx, core.AsOf{Partition: 1}, 1, commit-1, r.commit))(r)), 3)
+	r.equal("of another partition", len(get(r.s.Fresh(r.ctx, core.AsOf{Partition: 2}, 1, commit-1, commit))(r)), 0)
 }

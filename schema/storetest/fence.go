@@ -101,7 +101,7 @@ func testOwnersAtOnce(r *rig) {
 	wg.Wait()
 	r.must(errors.Join(errs...))
 	st := get(r.s.TakeOver(r.ctx, 0, core.Claim{Owner: "auditor"}))(r)
-	saved := get(r.s.LoadActive(r.ctx, 0, 0, 100_000))(r)
+	saved := get(r.s.LoadActive(r.ctx, core.AsOf{Partition: 0}, 0, 100_000))(r)
 	if len(saved) == 0 || int64(len(saved)) != st.NextNumber-1 || st.Cursor != uint64(len(saved)) {
 		r.Fatalf("%d tasks, next number %d, cursor %d", len(saved), st.NextNumber, st.Cursor)
 	}

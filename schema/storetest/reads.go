@@ -27,27 +27,84 @@ func testLoadActive(r *rig) {
 		next(all[5].Task, true, func(t *core.Task, _ *core.Record) { t.State = core.StateUndoing }),
 		next(all[6].Task, true, func(t *core.Task, _ *core.Record) { t.State, t.WaitsFor = core.StatePending, "payment" }),
 	)
-	first := get(r.s.LoadActive(r.ctx, 1, 0, 3))(r)
+	first := get(r.s.LoadActive(r.ctx, core.AsOf{Partition: 1}, 0, 3))(r)
 	r.equal("first page", numbers(first), []int64{1, 3, 6})
 	if len(first[2].Journal) != 2 || first[2].Journal[1].State != core.StateUndoing {
 		r.Errorf("journal of the task being undone: %+v", first[2].Journal)
 	}
-	r.equal("second page", numbers(get(r.s.LoadActive(r.ctx, 1, 6, 3))(r)), []int64{8, 9})
-	r.equal("after the last", numbers(get(r.s.LoadActive(r.ctx, 1, 9, 3))(r)), []int64(nil))
-	r.equal("other partition", numbers(get(r.s.LoadActive(r.ctx, 2, 0, 100))(r)), []int64{1, 2})
+	r.equal("second page", numbers(get(r.s.LoadActive(r.ctx, core.AsOf{Partition: 1}, 6, 3))(r)), []int64{8, 9})
+	r.equal("after the last", numbers(get(r.s.LoadActive(r.ctx, core.AsOf{Partition: 1}, 9, 3))(r)), []int64(nil))
+	r.equal("other partition", numbers(get(r.s.LoadActive(r.ctx, core.AsOf{Partition: 2}, 0, 100))(r)), []int64{1, 2})
 }
 
 func testLoadByKey(r *rig) {
 	r.write(append(births(1, 5), births(2, 2)...)...)
-	r.equal("by number", numbers(get(r.s.LoadNumbers(r.ctx, 1, []int64{5, 2, 99}))(r)), []int64{2, 5})
-	r.equal("by id", numbers(get(r.s.LoadIDs(r.ctx, 1, []string{"t1-4", "t1-1", "t2-1", "none"}))(r)), []int64{1, 4})
-	r.equal("none", numbers(get(r.s.LoadIDs(r.ctx, 1, nil))(r)), []int64(nil))
-	r.equal("none", numbers(get(r.s.LoadNumbers(r.ctx, 1, []int64{}))(r)), []int64(nil))
+	r.equal("by number", numbers(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 1}, []int64{5, 2, 99}))(r)), []int64{2, 5})
+	r.equal("by id", numbers(get(r.s.LoadIDs(r.ctx, core.AsOf{Partition: 1}, []string{"t1-4", "t1-1", "t2-1", "none"}))(r)), []int64{1, 4})
+	r.equal("none", numbers(get(r.s.LoadIDs(r.ctx, core.AsOf{Partition: 1}, nil))(r)), []int64(nil))
+	r.equal("none", numbers(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 1}, []int64{}))(r)), []int64(nil))
 	many := make([]int64, 5000)
 	for i := range many {
 		many[i] = int64(i + 1)
 	}
-	r.equal("many", numbers(get(r.s.LoadNumbers(r.ctx, 2, many))(r)), []int64{1, 2})
+	r.equal("many", numbers(get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: 2}, many))(r)), []int64{1, 2})
+}
+
+// testReadsFenced reads all that an owner reads, where there is something and where there is nothing, as of its own commit,
+// of another one, and of a former epoch.
+func testReadsFenced(r *rig) {
+	all := births(1, 3)
+	all[1].Task.State, all[1].Task.WaitsFor, all[1].Task.LockedBy = core.StatePending, "a", ""
+	r.write(all...)
+	r.write(ended(all[2].Task, core.StateProcessed, 1), childOf(all[0].Task, 4, 0, 0, 0))
+	of := siblings(all[0].Task, 0, 0)
+	st := r.own[1]
+	for _, some := range []bool{true, false} {
+		numbers, id, agent, after := []int64{1}, "t1-1", "a", int64(0)
+		if !some {
+			numbers, id, agent, after = []int64{99}, "none", "z", 99
+		}
+		for name, read := range map[string]func(as core.AsOf) (int, error){
+			"LoadActive":    func(as core.AsOf) (int, error) { is, err := r.s.LoadActive(r.ctx, as, after, 9); return len(is), err },
+			"LoadNumbers":   func(as core.AsOf) (int, error) { is, err := r.s.LoadNumbers(r.ctx, as, numbers); return len(is), err },
+			"LoadIDs":       func(as core.AsOf) (int, error) { is, err := r.s.LoadIDs(r.ctx, as, []string{id}); return len(is), err },
+			"Waiting":       func(as core.AsOf) (int, error) { is, err := r.s.Waiting(r.ctx, as, agent, 0, 9); return len(is), err },
+			"WaitingAgents": func(as core.AsOf) (int, error) { is, err := r.s.WaitingAgents(r.ctx, as); return len(is), err },
+			"Untold":        func(as core.AsOf) (int, error) { is, err := r.s.Untold(r.ctx, as, after, 9); return len(is), err },
+			"Children":      func(as core.AsOf) (int, error) { is, err := r.s.Children(r.ctx, as, of, after, 9); return len(is), err },
+			"Youngest": func(as core.AsOf) (int, error) {
+				is, err := r.s.Youngest(r.ctx, as, of, 99-after, 9)
+				return len(is), err
+			},
+			"ChildCounts": func(as core.AsOf) (int, error) { is, err := r.s.ChildCounts(r.ctx, as, of); return is.Born, err },
+			"Fresh": func(as core.AsOf) (int, error) {
+				is, err := r.s.Fresh(r.ctx, as, 1, after, r.commit)
+				return len(is), err
+			},
+		} {
+			want := 0
+			if some || name == "WaitingAgents" || name == "ChildCounts" {
+				want = 1
+			}
+			if name == "LoadActive" && some {
+				want = 2
+			}
+			if n, err := read(core.AsOf{Partition: 1, Epoch: st.Epoch, Commit: st.LastCommit}); n != want || err != nil {
+				r.Errorf("%s as this owner left it: %d, %v, want %d", name, n, err, want)
+			}
+			for what, as := range map[string]core.AsOf{
+				"as of another commit": {Partition: 1, Epoch: st.Epoch, Commit: st.LastCommit - 1},
+				"of a former epoch":    {Partition: 1, Epoch: st.Epoch - 1, Commit: st.LastCommit},
+			} {
+				if as.Epoch == 0 {
+					as.Epoch = st.Epoch + 1
+				}
+				if _, err := read(as); !errors.Is(err, core.ErrOvertaken) || core.FaultOf(err).Stops != core.StopsPartition {
+					r.Errorf("%s %s: %v, want %v", name, what, err, core.ErrOvertaken)
+				}
+			}
+		}
+	}
 }
 
 // testOverdue has many tasks of one time, in several partitions, and reads them
@@ -107,17 +164,17 @@ func testWaiting(r *rig) {
 		}
 	}
 	r.write(append(all, births(2, 1)...)...)
-	r.equal("first page", get(r.s.Waiting(r.ctx, 1, "b", 0, 2))(r), []int64{1, 4})
-	r.equal("second page", get(r.s.Waiting(r.ctx, 1, "b", 4, 9))(r), []int64{5, 8})
-	r.equal("none", get(r.s.Waiting(r.ctx, 2, "b", 0, 9))(r), []int64(nil))
-	agents := get(r.s.WaitingAgents(r.ctx, 1))(r)
+	r.equal("first page", get(r.s.Waiting(r.ctx, core.AsOf{Partition: 1}, "b", 0, 2))(r), []int64{1, 4})
+	r.equal("second page", get(r.s.Waiting(r.ctx, core.AsOf{Partition: 1}, "b", 4, 9))(r), []int64{5, 8})
+	r.equal("none", get(r.s.Waiting(r.ctx, core.AsOf{Partition: 2}, "b", 0, 9))(r), []int64(nil))
+	agents := get(r.s.WaitingAgents(r.ctx, core.AsOf{Partition: 1}))(r)
 	seen := map[string]int{}
 	for _, a := range agents {
 		seen[a]++
 	}
 	r.equal("agents waited for", seen, map[string]int{"a": 1, "b": 1, "c": 1})
 	r.write(next(all[6].Task, true, func(t *core.Task, _ *core.Record) { t.State, t.WaitsFor = core.StateProcessing, "" }))
-	r.equal("agents waited for, less one", len(get(r.s.WaitingAgents(r.ctx, 1))(r)), 2)
+	r.equal("agents waited for, less one", len(get(r.s.WaitingAgents(r.ctx, core.AsOf{Partition: 1}))(r)), 2)
 }
 
 // untold makes four endings: processed, undone after a refusal, error, and one
@@ -160,10 +217,10 @@ func (r *rig) untold() []core.Ending {
 
 func testUntold(r *rig) {
 	want := r.untold()
-	r.equal("all", get(r.s.Untold(r.ctx, 1, 0, 100))(r), want)
-	r.equal("a page", get(r.s.Untold(r.ctx, 1, 1, 2))(r), want[1:3])
-	r.equal("after the last", len(get(r.s.Untold(r.ctx, 1, 4, 100))(r)), 0)
-	r.equal("other partition", len(get(r.s.Untold(r.ctx, 2, 0, 100))(r)), 0)
+	r.equal("all", get(r.s.Untold(r.ctx, core.AsOf{Partition: 1}, 0, 100))(r), want)
+	r.equal("a page", get(r.s.Untold(r.ctx, core.AsOf{Partition: 1}, 1, 2))(r), want[1:3])
+	r.equal("after the last", len(get(r.s.Untold(r.ctx, core.AsOf{Partition: 1}, 4, 100))(r)), 0)
+	r.equal("other partition", len(get(r.s.Untold(r.ctx, core.AsOf{Partition: 2}, 0, 100))(r)), 0)
 }
 
 func testExisting(r *rig) {
@@ -228,5 +285,5 @@ func testViewWithoutPlan(r *rig) {
 		r.Errorf("view: %+v", v)
 	}
 	r.write(ended(w.Task, core.StateError, 1))
-	r.equal("untold", len(get(r.s.Untold(r.ctx, 1, 0, 10))(r)), 1)
+	r.equal("untold", len(get(r.s.Untold(r.ctx, core.AsOf{Partition: 1}, 0, 10))(r)), 1)
 }

@@ -52,7 +52,7 @@ func RefusesAll(t *testing.T, s schema.Store, db *sql.DB, number int64, begin, e
 	if since, reason := s.Trouble(); !since.IsZero() || reason != nil {
 		t.Errorf("trouble is over, and told since %v: %v", since, reason)
 	}
-	if saved, err := s.LoadNumbers(t.Context(), 1, []int64{number}); err != nil || len(saved) != 1 {
+	if saved, err := s.LoadNumbers(t.Context(), core.AsOf{Partition: 1}, []int64{number}); err != nil || len(saved) != 1 {
 		t.Errorf("%d stored, %v", len(saved), err)
 	}
 }

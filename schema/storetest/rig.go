@@ -131,7 +131,7 @@ func (r *rig) result(b *core.Batch, want core.CommitResult) {
 // load is one task as stored, or nil.
 func (r *rig) load(p int, number int64) *core.Saved {
 	r.Helper()
-	saved := get(r.s.LoadNumbers(r.ctx, p, []int64{number}))(r)
+	saved := get(r.s.LoadNumbers(r.ctx, core.AsOf{Partition: p}, []int64{number}))(r)
 	if len(saved) == 0 {
 		return nil
 	}

@@ -51,6 +51,7 @@ var cases = []struct {
 	{"foreign end number", testForeignEndNumber},
 	{"load active", testLoadActive},
 	{"load by number and id", testLoadByKey},
+	{"an owner's reads are fenced", testReadsFenced},
 	{"overdue", testOverdue},
 	{"waiting", testWaiting},
 	{"untold", testUntold},
