@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
