@@ -227,6 +227,25 @@ func TestMigrateOneAtATime(t *testing.T) {
 	})
 }
 
+// A migration whose lease is not stored, because something locks its table or a synchronous standby is not there yet, says so
+// and waits.
+//
+// covers: B6
+func TestMigrateWaitsForItsLease(t *testing.T) {
+	o, heard := hearing(t, "CREATE TABLE IF NOT EXISTS moods (mood TEXT NOT NULL PRIMARY KEY);\n")
+	s := opened(t, pgtestdb.Migrated(t), o)
+	tx := begin(t, dbOf(s), `LOCK TABLE migration_lease IN ACCESS EXCLUSIVE MODE`)
+	done := make(chan error, 1)
+	go func() { done <- s.Migrate(context.Background()) }()
+	eventually(t, "it says what it waits for", func() bool { return strings.Contains(heard(), "to store the lease") })
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Processes that start at once on an empty database apply each version once.
 //
 // covers: K5

@@ -61,15 +61,24 @@ func (m *migration) await(ctx context.Context, holder string) error {
 			m.tell("")
 			return nil
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			m.tell("another process that migrates")
-		} else if !collided(err) {
+		case unanswered(ctx, err):
+			m.tell("the database to store the lease of this migration: its table may be locked, or a synchronous standby be missing")
+		case !collided(err):
 			return fmt.Errorf("migrate: %w", err)
 		}
 		if err := pause.For(ctx, lockPoll); err != nil {
 			return fmt.Errorf("migrate: %w (waiting for %s)", err, m.waitsFor)
 		}
 	}
+}
+
+// unanswered reports whether a database that was reached has not answered a statement in time.
+func unanswered(ctx context.Context, err error) bool {
+	_, unreached := errors.AsType[*pgconn.ConnectError](err)
+	return ctx.Err() == nil && pgconn.Timeout(err) && !unreached
 }
 
 // lease takes or renews the lease, and reports whether it is the holder's.

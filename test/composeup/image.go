@@ -209,7 +209,7 @@ func makePostgres(ctx context.Context, tag, bin, busybox string) error {
 		})
 		i.tree("/usr/share/zoneinfo", func(string) bool { return false })
 		i.dir("/tmp", 0o1777, 0)
-		i.dir("/var/run/postgresql", 0o755, postgresUser) // of the standbys, which /start does not start
+		i.dir("/var/run/postgresql", 0o3777, postgresUser) // as the image of PostgreSQL has it: a tmpfs there keeps the mode
 		i.dir("/var/lib/postgresql/data", 0o700, postgresUser)
 	})
 }
