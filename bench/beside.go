@@ -94,7 +94,12 @@ func beside(ctx context.Context, s *settings, command string, out io.Writer) err
 
 // visited runs a load beside a visitor.
 func (r *rig) visited(ctx context.Context, w visit, load func() error) (*visited, error) {
-	settings := visitorSettings{URL: r.httpURL, Token: r.token, Type: drone.Type, Profile: r.profile(partVisitor)}
+	return r.visitedAs(ctx, visitorSettings{Token: r.token, Type: drone.Type}, w, load)
+}
+
+// visitedAs is visited by one with other settings.
+func (r *rig) visitedAs(ctx context.Context, settings visitorSettings, w visit, load func() error) (*visited, error) {
+	settings.URL, settings.Profile = r.httpURL, r.profile(partVisitor)
 	visitor, err := startChild(ctx, partVisitor, 1, settings, &struct{}{})
 	if err != nil {
 		return nil, err

@@ -27,6 +27,7 @@ type engineSettings struct {
 	Shards       int           // committers; 0: the product's
 	CommitGap    time.Duration // 0: the product's
 	HTTP         bool          // serve the API and the console, with auth on
+	Memory       int64         // bytes of the machine that it runs on; 0: those of this one
 }
 
 // engineReady is the engine's first answer.
@@ -53,7 +54,7 @@ type engineAnswer struct {
 // defaults for everything that bounds or paces work.
 func engineConfig(s engineSettings) config.Config {
 	config := dev.Config("bench", s.Partitions)
-	config.RetainDetail = s.RetainDetail
+	config.RetainDetail, config.Memory = s.RetainDetail, s.Memory/2
 	config.Shards, config.CommitGap = orElse(s.Shards, config.Shards), s.CommitGap
 	return config
 }
@@ -63,7 +64,7 @@ func runEngine(ctx context.Context, p *part) error {
 	if ok, err := p.read(&s); !ok || err != nil {
 		return err
 	}
-	node.TuneMemory(0) // as duly dev and duly serve do
+	node.TuneMemory(s.Memory / 2) // as duly dev and duly serve do
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	cfg := engineConfig(s)
 	ready := engineReady{}

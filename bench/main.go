@@ -7,7 +7,7 @@
 //	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
 //	go -C bench run . -scenario overload -pairs 1
 //	go -C bench run . -scenario waits|diamond|each -store sqlite|postgres
-//	go -C bench run . -scenario operator|beside|idle-console|repairs|why -store sqlite|postgres
+//	go -C bench run . -scenario operator|beside|attacked|idle-console|repairs|why -store sqlite|postgres
 //	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
 //	go -C bench run . -verify FILE...
 package main

@@ -70,6 +70,7 @@ type rigOptions struct {
 	RetainDetail time.Duration
 	Profiles     string
 	Bare         bool                              // no agents and no plan of the drone example
+	Memory       int64                             // bytes of the engine's machine; 0: those of this one
 	HTTP         bool                              // the engine serves the API and the console, with auth on
 	MaxWALSize   int                               // in GiB; 0: maxWALSize
 	Prepare      func(context.Context, *rig) error // after the tables are there, before the engine
@@ -109,7 +110,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 
 // startEngine starts the engine and what keeps its state.
 func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
-	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Shards: o.Shards, CommitGap: o.CommitGap, HTTP: o.HTTP, Profile: r.profile(partEngine)}
+	engine := engineSettings{Dir: filepath.Join(r.dir, "engine"), RetainDetail: o.RetainDetail, Partitions: o.Partitions, Shards: o.Shards, CommitGap: o.CommitGap, HTTP: o.HTTP, Memory: o.Memory, Profile: r.profile(partEngine)}
 	r.database = "sqlite:" + filepath.Join(engine.Dir, "duly.db")
 	if o.Store == "postgres" {
 		if err := r.startDatabase(ctx, o); err != nil {

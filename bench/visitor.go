@@ -35,6 +35,8 @@ const (
 type visitorSettings struct {
 	URL     string
 	Token   string
+	Client  string // a token of the role client, for attacks
+	NATSURL string // for attacks
 	Type    string // of the tasks whose pages it opens
 	Profile string
 }
@@ -44,6 +46,7 @@ type visit struct {
 	Follow []string // streams of events, by path
 	Tabs   int      // of the console: a page each, and the stream that it opens
 	Rate   int      // questions a second, of all kinds in turn
+	Attack int      // attacks a second, of all kinds in turn
 	End    bool
 }
 
@@ -156,6 +159,9 @@ func begins(ctx context.Context, s visitorSettings, w visit) (*visitor, error) {
 	v.mu.Unlock()
 	if w.Rate > 0 {
 		v.asking.Go(func() { v.ask(ctx, silent, w.Rate) })
+	}
+	if w.Attack > 0 {
+		v.asking.Go(func() { v.attack(ctx, silent, w.Attack) })
 	}
 	return v, nil
 }
