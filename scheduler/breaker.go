@@ -197,6 +197,7 @@ type marks struct {
 	took  uint64   // those of them that are taken in this round: it is not committed yet
 	trial uint64   // commands that are out as a trial
 	aside uint64   // those that wait for their agents without a place: a retry asks for one
+	held  uint64   // those of which a pause held the last retry: without a place in the window
 	ours  uint64   // the newest do was sent by this owner, which has heard all answers since
 	keys  []string // of limits; nil: they are not known
 }
@@ -284,7 +285,7 @@ func (e *entry) unmark() (was marks) {
 	was = e.marks
 	e.leaveTrial(0)
 	e.uncount()
-	e.aside = 0
+	e.aside, e.held = 0, 0
 	return was
 }
 

@@ -165,7 +165,9 @@ func TestDuplicatesAreTakenBackInOneWalk(t *testing.T) {
 // blindStore does not find a task that it has, as one that is a moment behind.
 type blindStore struct{ *sim.MemStore }
 
-func (blindStore) LoadIDs(context.Context, core.AsOf, []string) ([]core.Saved, error) { return nil, nil }
+func (blindStore) LoadIDs(context.Context, core.AsOf, []string) ([]core.Saved, error) {
+	return nil, nil
+}
 
 // A cancel whose task turns out to be there, at the commit alone, is no submission that is
 // refused: no notice leaves.

@@ -132,13 +132,24 @@ func (s *Shard) askOf(e *entry, step int) ask {
 }
 
 // mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses, a call of the
-// rate and, if it has given that up, its place. It takes them.
-func (s *Shard) mayRetry(e *entry, step int) bool {
+// rate and, if it has given that up, its place. It takes them. One that a pause holds leaves its place in the window to
+// others, and has it again, even beyond the window, when it leaves.
+func (s *Shard) mayRetry(x *pending) bool {
+	e, step := x.e, x.effect.Step
 	s.keysOf(e)
 	a := s.askOf(e, step)
 	a.there, a.tried, a.placed, a.again = true, true, e.out&a.steps != 0, true
-	if s.mayLeave(a).n == 0 {
+	if v := s.mayLeave(a); v.n == 0 {
+		if v.by == byPause && e.held&a.steps == 0 {
+			e.held |= a.steps
+			s.look(s.cycle.now) // others may have its place in the window
+		}
 		return false
+	}
+	if e.held&a.steps != 0 {
+		e.held &^= a.steps
+		at, _ := e.present()
+		x.p.occupy(e, at, s.cfg.AgentWindow)
 	}
 	if !a.placed && len(s.agents.limited) > 0 { // else places are not counted
 		e.place(step)

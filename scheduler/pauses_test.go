@@ -315,6 +315,43 @@ func TestPauseOfAStepThatWaitsForItsAgent(t *testing.T) {
 	t.Fatal("the retry does not leave when the pause is lifted")
 }
 
+// Commands that wait for their agent and that a pause holds leave the room there to others, and go on when it is lifted.
+//
+// covers: OP19
+func TestPausedWaitersLeaveTheWindow(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 2})
+	r.store.AddPlan(orderPlan("other", 1, "a", "b"))
+	r.tasks(0, order("o1"), order("o2"))
+	r.leaves("o1", "o2")
+	for _, c := range r.out {
+		r.unserved(c)
+	}
+	r.tasks(0, core.Submission{Type: "other", ID: "x1", Input: []byte(`{}`)}, core.Submission{Type: "other", ID: "x2", Input: []byte(`{}`)}, core.Submission{Type: "other", ID: "x3", Input: []byte(`{}`)})
+	r.leaves()
+	paused := core.Pause{Type: "order"}
+	r.pause(paused)
+	soon := func(want ...string) {
+		t.Helper()
+		var got []string
+		for range 20 {
+			if got = append(got, r.left()...); len(got) >= len(want) {
+				break
+			}
+			r.now = max(r.now+1, r.shard.NextWake())
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Fatalf("sent %v, want %v", got, want)
+		}
+	}
+	soon("x1", "x2")
+	r.pause()
+	soon("o1", "o2") // beyond the window, which they had first
+	for _, c := range r.out[2:] {
+		r.answer(c, 0)
+	}
+	soon("x1", "x2", "x3") // x3 has its room at a; at b it is full
+}
+
 // A new owner reads what is parked again, and holds it by the pauses that it is told.
 func TestPauseAfterATakeover(t *testing.T) {
 	r := newRig(t, scheduler.Config{})

@@ -420,6 +420,11 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		s.noteCalls(p, e, &c.out)
 		s.leaveFor(e, &c.out)
 	}
+	each(e.held, func(i int) {
+		if e.task.Steps[i].Awaits == 0 {
+			e.held &^= 1 << uint(i)
+		}
+	})
 	at, awaits := e.present()
 	p.occupy(e, at, s.cfg.AgentWindow)
 	if awaits != 0 {

@@ -54,8 +54,8 @@ func each(steps uint64, yield func(i int)) {
 	}
 }
 
-// present are the steps of a task that count in their agents' windows, which are out or between two tries, and those that
-// wait for an agent which is not there.
+// present are the steps of a task that count in their agents' windows, which are out or between two tries and not held by a
+// pause, and those that wait for an agent which is not there.
 func (e *entry) present() (at, awaits uint64) {
 	if e.plan == nil || !e.task.Active() {
 		return 0, 0
@@ -66,7 +66,8 @@ func (e *entry) present() (at, awaits uint64) {
 		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] == nil {
 			continue
 		}
-		if s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0) {
+		held := e.held&(1<<uint(i)) != 0 && s.Awaits != 0 && s.Status != core.StepUndoing
+		if !held && (s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0)) {
 			at |= 1 << uint(i)
 		}
 		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {

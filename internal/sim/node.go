@@ -69,6 +69,14 @@ type loop struct {
 	alarm int            // the number of the newest alarm
 }
 
+// lifeWord names this life of the process among all of them, where another has its name, too.
+func (n *node) lifeWord() string {
+	if n.twin {
+		return fmt.Sprintf("twin%d", n.life)
+	}
+	return fmt.Sprint(n.life)
+}
+
 // restart is a crash and a new life that owns nothing.
 func (n *node) restart() {
 	w := n.w
@@ -108,7 +116,7 @@ func (n *node) config() scheduler.RunConfig {
 			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}}, Hears: n.hears(),
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
-		Limits:    scheduler.LimitConfig{Store: nodeStore{w.tables(), n}, Life: fmt.Sprint(n.life)},
+		Limits:    scheduler.LimitConfig{Store: nodeStore{w.tables(), n}, Life: n.lifeWord()},
 		Breakers:  scheduler.BreakerConfig{Store: nodeStore{w.tables(), n}, Policy: breakerPolicy},
 		CommitGap: w.upTo(20*time.Millisecond) - 10*time.Millisecond, CycleTarget: target, FlushEvery: 10*time.Millisecond + w.upTo(30*time.Millisecond),
 		Rand: w.rand.Float64,
