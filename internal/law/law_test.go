@@ -169,7 +169,7 @@ var packages = map[string]place{
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
 	"internal/plancheck": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema"}},
-	"internal/planfile":  {imports: []string{"internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
+	"internal/planfile":  {imports: []string{"internal/quickjson", "internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
