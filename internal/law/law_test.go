@@ -88,7 +88,7 @@ var packages = map[string]place{
 	},
 
 	// The role agents, which is no part of a node: no database comes with it.
-	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
+	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/auth", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
 	"internal/api": {imports: []string{"internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
