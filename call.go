@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/seal"
 )
 
 // Call is one call of a check or a step. Its context's deadline is the
@@ -41,7 +42,7 @@ func (c Call[In]) takes(In) {}
 func (c Call[In]) find(step string) ([]byte, string, bool, error) {
 	for _, r := range c.results {
 		if r.Step == step {
-			data, err := decode(c.codec, Place{c.Type, c.Task, step}, r.Result)
+			data, err := opened(c.codec, Place{c.Type, c.Task, step}, r.Result)
 			return data, c.Task, true, err
 		}
 	}
@@ -54,6 +55,15 @@ func decode(codec Codec, at Place, stored []byte) ([]byte, error) {
 		return stored, nil
 	}
 	return codec.Decode(at, stored)
+}
+
+// opened is a payload as a handler gets it. Where there is no codec, one that is encrypted, or looks so, is refused: it would
+// be read as an object of which every member is zero.
+func opened(codec Codec, at Place, stored []byte) ([]byte, error) {
+	if _, is := seal.Of(stored); is && codec == nil {
+		return nil, fmt.Errorf("%s: the agent has no codec: %w", at, ErrKeyUnknown)
+	}
+	return decode(codec, at, stored)
 }
 
 // result reads one earlier result; an empty one is null.
@@ -80,7 +90,7 @@ func callOf[In any](codec Codec, cmd *core.Command) (Call[In], error) {
 		Task: cmd.Task, Type: cmd.Type, Step: cmd.Step, Key: cmd.Key(), Attempt: cmd.Attempt,
 		Trace: cmd.Trace, results: cmd.Results, codec: codec,
 	}
-	input, err := decode(codec, Place{Type: cmd.Type, Task: cmd.Task}, cmd.Input)
+	input, err := opened(codec, Place{Type: cmd.Type, Task: cmd.Task}, cmd.Input)
 	if err != nil {
 		return call, err
 	}

@@ -311,6 +311,51 @@ func TestAgentWithACodec(t *testing.T) {
 	dulytest.RunTwice(t, keeping, Charge, Order{Cents: 1}, dulytest.Earlier(Credit, Score{1}))
 }
 
+// TestAgentWithoutACodec: an agent that opens nothing does nothing with what is encrypted, or made to look so by who would have
+// an input pass its schema: no handler sees an order of nothing.
+func TestAgentWithoutACodec(t *testing.T) {
+	agent, err := duly.NewAgent(nil, duly.Retries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	do := func(_ context.Context, call duly.Call[Order]) (Payment, error) {
+		score, err := Credit.Result(call)
+		if err != nil {
+			return Payment{}, err
+		}
+		got = append(got, fmt.Sprint(call.Input.Cents, score.Points))
+		return Payment{ID: "p-1"}, nil
+	}
+	undo := func(_ context.Context, undo duly.Undo[Order, Payment]) error {
+		got = append(got, "undo "+undo.Result.ID)
+		return nil
+	}
+	if err := Charge.Serve(agent, do, undo); err != nil {
+		t.Fatal(err)
+	}
+	const plain, sealed = `{"Cents":5}`, `{"duly.enc":"A256GCM-1","key":"k","data":"AAAA"}`
+	for _, test := range []struct {
+		name, input, earlier, undo string
+		code                       int
+	}{
+		{"all is well", plain, `{"Points":7}`, "", 0},
+		{"the input", sealed, `{"Points":7}`, "", core.CodeAgentError},
+		{"the result of an earlier step", plain, sealed, "", core.CodeAgentError},
+		{"the result that is undone", plain, `{"Points":7}`, sealed, core.CodeAgentError},
+	} {
+		now := core.InstantOf(time.Now())
+		reply, answered := agent.Runtime().Handle(t.Context(), now, &core.Command{Undo: test.undo != "", Agent: "payment.charge", Step: "charge", Task: "o-1", Type: "order", Attempt: 1,
+			CompleteBy: now.Add(time.Minute), Left: time.Minute, Input: []byte(test.input), Results: []core.StepResult{{Step: "credit", Result: []byte(test.earlier)}}, Result: []byte(test.undo)})
+		if !answered || reply.Code != test.code {
+			t.Errorf("%s: %+v", test.name, reply)
+		}
+	}
+	if want := "[5 7]"; fmt.Sprint(got) != want {
+		t.Errorf("the handlers saw %v, want %s", got, want)
+	}
+}
+
 // TestCodecForm: what is stored is what docs/reference/protocol.md says, byte by byte: another language, and a later
 // version, has to read it.
 func TestCodecForm(t *testing.T) {

@@ -223,7 +223,7 @@ func undoOf[In, Out any](codec Codec, cmd *core.Command) (Undo[In, Out], error) 
 	call, err := callOf[In](codec, cmd)
 	u := Undo[In, Out]{Call: call, Known: cmd.Result != nil}
 	if err == nil && len(cmd.Result) > 0 {
-		result, bad := decode(codec, Place{cmd.Type, cmd.Task, cmd.Step}, cmd.Result)
+		result, bad := opened(codec, Place{cmd.Type, cmd.Task, cmd.Step}, cmd.Result)
 		if bad != nil {
 			return u, bad
 		}

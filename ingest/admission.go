@@ -42,7 +42,7 @@ func (d *Door) hasNoTime(now core.Instant, req *Request, sub *core.Submission, a
 // unlessTaken is hasNoTime when the store has been looked at, and has no such task.
 func (d *Door) unlessTaken(l *look, err error) {
 	if err != nil {
-		d.refuse(&l.req, Refuse(503, CauseStore, "%s; and whether id %s is a task already is not known: %v", l.refusal.Description, core.QuoteShort(l.sub.ID), err).After(RetryLog))
+		d.refuse(&l.req, Refuse(503, CauseStore, "%s; and whether id %s is a task already is not known, because the state store did not answer", l.refusal.Description, core.QuoteShort(l.sub.ID)).After(RetryLog))
 		return
 	}
 	d.refuse(&l.req, l.refusal)

@@ -70,7 +70,11 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 		case (err == nil || some) && w.sub.PlanVersion == 0 && d.plans.Deprecated(w.req.Type):
 			d.refuse(&w.req, Refuse(409, CauseDeprecated, "every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", core.QuoteShort(w.req.Type)))
 		case err != nil && (!some || concerns(unreadable, w)):
-			d.refuse(&w.req, Refuse(503, CausePlans, "the plan of type %s is not known here, and the plans could not be read: %v", core.QuoteShort(w.req.Type), err).After(RetryLog))
+			why := "the plans could not be read"
+			if some {
+				why += ": " + unreadable.Error()
+			}
+			d.refuse(&w.req, Refuse(503, CausePlans, "the plan of type %s is not known here, and %s", core.QuoteShort(w.req.Type), why).After(RetryLog))
 		case w.sub.PlanVersion != 0:
 			d.refuse(&w.req, Refuse(404, CauseVersionUnknown, "type %s has no plan of version %d stored: apply it first", core.QuoteShort(w.req.Type), w.sub.PlanVersion))
 		default:

@@ -630,7 +630,8 @@ func TestForbidden(t *testing.T) {
 		"duly.ask.get": {"chief"}, "duly.ask.get.orders": {"chief", "shop", "till"}, "duly.ask.get.refunds": {"chief"},
 		"duly.ask.list": {"chief"}, "duly.ask.list.orders": {"chief", "shop", "till"}, "duly.ask.list.refunds": {"chief"},
 		"duly.ask.cancel": {"chief"}, "duly.ask.cancel.orders": {"chief", "shop", "till"}, "duly.ask.cancel.refunds": {"chief"},
-		"duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
+		"duly.ask.signal": {"chief"}, "duly.ask.signal.orders": {"chief", "shop", "till"}, "duly.ask.signal.refunds": {"chief"},
+		"duly.ask.edit.orders": {"chief"}, "duly.ask.accept.orders": {"chief"}, "duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
 		"duly.plans.apply": {"chief"}, "duly.plans.changed": {"first"},
 		// What operators want of the flow, through the door.
 		"duly.pauses.changed": {"door", "first"}, "duly.nodes.away": {"door"}, "$SRV.STATS.duly-pay": {"door"}, "$SRV.STATS": nil, "$SRV.PING": nil, "$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, "$KV.DULY_PARTITIONS.wish": {"first"},
@@ -638,6 +639,7 @@ func TestForbidden(t *testing.T) {
 		// Commands, and answers to those of others.
 		"duly.do.pay": {"first"}, "duly.undo.pay": {"first"}, "duly.batch.do.pay": {"first"}, "duly.batch.undo.post": {"first"},
 		"duly.reply.0.1.1": nil, "duly.reply.0.1.1.0011223344556677": nil, "duly.batch.reply.x.1": nil,
+		"duly.books.pay": {"watcher"}, "duly.probe.pay": {"first"},
 		"duly.batch.reply.x.pay.1": {"crew"}, "duly.batch.reply.x.post.1": nil, "duly.batch.reply.x.pay.more.1": nil,
 		// What is told of tasks.
 		"duly.events.orders.processed": {"first"}, "duly.live.orders.o-1": {"first"}, "duly.dead.DULY_TASKS": {"first"}, "status.x": {"first"},
@@ -979,7 +981,7 @@ func TestPermissionsPage(t *testing.T) {
 		nc.Close()
 	}
 	for _, kind := range append([]string{kindNode}, rights.Kinds...) {
-		if !strings.Contains(string(page), "\n| `"+kind) {
+		if !strings.Contains(string(page), "\n- `"+kind) {
 			t.Errorf("the page does not tell of %s", kind)
 		}
 	}
@@ -990,7 +992,7 @@ func TestPermissionsPage(t *testing.T) {
 // printed by default; an account of their own that imports the fast door keeps submitters
 // from it.
 func TestAnswersGoAnywhere(t *testing.T) {
-	s := secure(t, []string{"door=ingest", "till=submitter:orders"}, []string{"shop=submitter:orders", "--plain-door"})
+	s := secure(t, []string{"door=ingest", "till=submitter:orders"}, []string{"shop=submitter:orders", "--plain-door", "--events"})
 	text, err := os.ReadFile(s.config)
 	if err != nil {
 		t.Fatal(err)
@@ -1066,5 +1068,24 @@ func TestAnswersGoAnywhere(t *testing.T) {
 	}
 	if n := keys(); n != 1 {
 		t.Errorf("%d messages where submitters must not write", n)
+	}
+
+	// What is read goes anywhere, too, under its own subject.
+	if _, err := js.AddStream(&nats.StreamConfig{Name: "DULY_EVENTS", Subjects: []string{"duly.events.*.*"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish("duly.events.orders.processed", []byte("an event")); err != nil {
+		t.Fatal(err)
+	}
+	const reader = `{"stream_name":"DULY_EVENTS","config":{"name":"x","filter_subject":"duly.events.orders.*","ack_policy":"none","deliver_policy":"all"}}`
+	if _, err := shop.Request("$JS.API.CONSUMER.CREATE.DULY_EVENTS.x.duly.events.orders.*", []byte(reader), patience); err != nil {
+		t.Fatal(err)
+	}
+	if err := shop.PublishRequest("$JS.API.CONSUMER.MSG.NEXT.DULY_EVENTS.x", "keys.of.others", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the event where it must not be", func() bool { return keys() == 2 })
+	if m, err := js.GetMsg("KEYS", 2); err != nil || m.Subject != "duly.events.orders.processed" || string(m.Data) != "an event" {
+		t.Errorf("the second message there is %v, %v", m, err)
 	}
 }

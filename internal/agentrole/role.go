@@ -16,17 +16,19 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/agents/httpagent"
+	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/health"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/redact"
 )
 
-// Times of the HTTP server of health.
+// Bounds of the HTTP server of health.
 const (
-	requestMax  = 5 * time.Second
-	idleTimeout = 2 * time.Minute
-	headerBytes = 16 << 10
+	requestMax     = 5 * time.Second
+	idleTimeout    = 2 * time.Minute
+	headerBytes    = 16 << 10
+	connectionsMax = 1024
 )
 
 // Role is the role before it runs.
@@ -95,7 +97,7 @@ func (r *Role) serveHealth(ctx context.Context, nc *nats.Conn) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(auth.Bounded(listener, connectionsMax)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http server: %w", err)
 	}
 	return nil

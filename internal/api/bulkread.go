@@ -178,12 +178,18 @@ func (l *lineJSON) read(line []byte) error {
 	return d.Decode(l)
 }
 
+// listOf are labels as a list, by key.
+func listOf(labels map[string]string) []core.Label {
+	all := make([]core.Label, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		all = append(all, core.Label{Key: key, Value: labels[key]})
+	}
+	return all
+}
+
 // label has the labels of a line as a header has them.
 func (l *lineJSON) label() *ingest.Refusal {
-	all := make([]core.Label, 0, len(l.Labels))
-	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
-		all = append(all, core.Label{Key: key, Value: l.Labels[key]})
-	}
+	all := listOf(l.Labels)
 	if err := core.CheckLabels(all); err != nil { // as they are, before a comma could make two of one
 		return ingest.Refuse(400, ingest.CauseLabels, "%v", err)
 	}

@@ -220,6 +220,9 @@ func TestRoles(t *testing.T) {
 			if role == operate.RoleViewer && slices.Contains(submissions, op.id) {
 				may = false
 			}
+			if said := role.May(operate.Role(op.role)) || op.client && role == operate.RoleClient; said != may {
+				t.Errorf("%s as %q: the description says %v", op.id, role, said)
+			}
 			target := strings.NewReplacer("{type}", "order", "{id}", "t-5", "{group}", "g1", "{operation}", "op1", "{partition}", "1", "{name}", "order", "{version}", "1", "{pause}", "p1", "{token}", "x", "{schedule}", "nightly").Replace(op.path)
 			as := handler
 			if role != "" {
@@ -380,6 +383,25 @@ func TestRoutes(t *testing.T) {
 		}
 		if got.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("%s %s: %v, want no-store", x.method, x.target, got.Header())
+		}
+	}
+}
+
+// TestScheduleHasTheLabelsOfItsToken: what a schedule submits has the labels of the token that it was made with, and no other
+// tenant's.
+//
+// covers: P14
+func TestScheduleHasTheLabelsOfItsToken(t *testing.T) {
+	_, handler := world(t, nil)
+	bound := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		actor := operate.Actor{Name: "olga", Role: operate.RoleOperator, Labels: "tenant=acme"}
+		handler.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), actor)))
+	})
+	const body = `{"type":"order","input":2,"every":"15m","from":"2026-02-01T00:00:00Z","labels":`
+	for labels, want := range map[string]string{`{"a":"1"}`: `"labels":{"a":"1","tenant":"acme"}`, `{"tenant":"acme"}`: `"labels":{"tenant":"acme"}`, `{"tenant":"b"}`: "has the label tenant=acme", `{"a":"1,tenant=b"}`: "403"} {
+		got := ask(bound, "PUT", "/v1/schedules/weekly?reason=r", body+labels+"}")
+		if text := fmt.Sprint(got.Code, got.Body); !strings.Contains(text, want) && (want != "403" || got.Code == 200) {
+			t.Errorf("%s: %s, want %s", labels, text, want)
 		}
 	}
 }

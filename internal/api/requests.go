@@ -140,7 +140,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 	case errors.Is(err, core.ErrNotFound) && !c.EvenIfUnknown:
 		return Asked{}, a.unknown(ctx, &c)
 	case errors.Is(err, errUndecided):
-		return Asked{}, ingest.Refuse(503, ingest.CauseUndecided, "task %s: %v; ask again", core.QuoteShort(c.ID), err).After(ingest.RetryLog)
+		return Asked{}, ingest.Refuse(503, ingest.CauseUndecided, "task %s: %v; ask again", core.QuoteShort(c.ID), errUndecided).After(ingest.RetryLog)
 	case errors.Is(err, core.ErrNotFound):
 		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
 			return Asked{}, bad
@@ -268,7 +268,7 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	defer stop()
 	switch known, err := a.cfg.KnownType(ctx, taskType); {
 	case err != nil:
-		return ingest.Refuse(503, ingest.CausePlans, "the plans could not be read: %v", err).After(ingest.RetryLog)
+		return a.plansUnread(err)
 	case !known:
 		return ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(taskType))
 	}
@@ -338,11 +338,21 @@ func (a *Requests) planOf(ctx context.Context, taskType string, version int64) (
 	plan, err := a.cfg.Plan(ctx, taskType, version)
 	switch {
 	case err != nil:
-		return nil, ingest.Refuse(503, ingest.CausePlans, "the plans could not be read: %v", err).After(ingest.RetryLog)
+		return nil, a.plansUnread(err)
 	case plan == nil && version != 0:
 		return nil, ingest.Refuse(404, ingest.CauseVersionUnknown, "no plan %s in version %d", core.QuoteShort(taskType), version)
 	}
 	return plan, nil
+}
+
+// plansUnread says that the plans could not be read, and of plans that no node here can read, which.
+func (a *Requests) plansUnread(err error) *ingest.Refusal {
+	a.log.Warn("a request could not be served, because the plans could not be read", "error", err)
+	why := "the plans could not be read"
+	if unreadable, some := errors.AsType[core.UnreadablePlans](err); some {
+		why += ": " + unreadable.Error()
+	}
+	return ingest.Refuse(503, ingest.CausePlans, "%s", why).After(ingest.RetryLog)
 }
 
 // fits holds what a request brings to the limits and schemas of a plan: see [core.Task.Fits].

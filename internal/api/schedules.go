@@ -113,6 +113,11 @@ func (a *api) scheduleRoutes() {
 			if in.Body.Name != "" && in.Body.Name != in.Schedule {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field name is %s, but the path says %s", core.QuoteShort(in.Body.Name), in.Schedule)
 			}
+			labels, bad := bindLabels(ctx, listOf(in.Body.Labels))
+			if bad != nil {
+				return nil, bad
+			}
+			in.Body.Labels = labelsOf(labels)
 			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
 			view, err := a.ports.Schedules.PutSchedule(ctx, actor, in.Body.spec(in.Schedule), in.Reason)
 			return &scheduleOut{view}, err

@@ -135,11 +135,21 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 // bind gives a submission the labels of the token that it comes by: its tenant and its priority are not its submitter's
 // word then. What is no label stays for the door to refuse.
 func bind(ctx context.Context, f *submit.Form) *ingest.Refusal {
+	said, err := core.ParseLabels(f.Labels)
+	if by, _ := operate.ActorFrom(ctx); by.Labels == "" || err != nil {
+		return nil
+	}
+	said, bad := bindLabels(ctx, said)
+	f.Labels = core.FormatLabels(said)
+	return bad
+}
+
+// bindLabels are labels that were said and those of the token beside them. Error: 403, another value of one of its keys.
+func bindLabels(ctx context.Context, said []core.Label) ([]core.Label, *ingest.Refusal) {
 	by, _ := operate.ActorFrom(ctx)
 	bound, err := core.ParseLabels(by.Labels)
-	said, bad := core.ParseLabels(f.Labels)
-	if len(bound) == 0 || err != nil || bad != nil {
-		return nil // those of a token were checked when it was made
+	if err != nil { // they were checked when it was made
+		return said, ingest.Refuse(403, ingest.CauseForbidden, "the labels of %s cannot be read: make it another token", core.QuoteShort(by.Name))
 	}
 	for _, label := range bound {
 		i := slices.IndexFunc(said, func(l core.Label) bool { return l.Key == label.Key })
@@ -147,11 +157,10 @@ func bind(ctx context.Context, f *submit.Form) *ingest.Refusal {
 		case i < 0:
 			said = append(said, label)
 		case said[i] != label:
-			return ingest.Refuse(403, ingest.CauseForbidden, "label %s: what %s submits has the label %s", core.QuoteShort(said[i].String()), core.QuoteShort(by.Name), label)
+			return said, ingest.Refuse(403, ingest.CauseForbidden, "label %s: what %s submits has the label %s", core.QuoteShort(said[i].String()), core.QuoteShort(by.Name), label)
 		}
 	}
-	f.Labels = core.FormatLabels(said)
-	return nil
+	return said, nil
 }
 
 func (a *api) submitted(w http.ResponseWriter, taskType string, answer *ingest.Answer) {

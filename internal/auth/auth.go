@@ -217,6 +217,9 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 		}
 		return operate.Actor{Name: token.Name, Role: token.Role, Via: "console", Labels: token.Labels}, err
 	}
+	if a.provider == nil { // it is of a time when people could sign in
+		return operate.Actor{}, nil
+	}
 	return operate.Actor{Name: a.sessions.GetString(ctx, "name"), Role: operate.Role(a.sessions.GetString(ctx, "role")), Via: "console"}, nil
 }
 
@@ -275,10 +278,10 @@ func (a *Auth) deny(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// refused logs credentials that do not hold, and nothing of them; a source that shows many fills no log.
-func (a *Auth) refused(r *http.Request, err error) {
+// refused logs credentials that do not hold, and nothing of them but who, in more; a source that shows many fills no log.
+func (a *Auth) refused(r *http.Request, err error, more ...any) {
 	if !errors.Is(err, errStore) && a.told.Allow(a.cfg.Now(), sourceOf(withSource(r))) {
-		a.cfg.Log.Warn("credentials were refused", "from", from(r), "path", core.ShortText(r.URL.Path, pathMax), "error", err)
+		a.cfg.Log.Warn("credentials were refused", append([]any{"from", from(r), "path", core.ShortText(r.URL.Path, pathMax), "error", err}, more...)...)
 	}
 }
 
@@ -286,10 +289,12 @@ func (a *Auth) refused(r *http.Request, err error) {
 const pathMax = 128
 
 // from is the address that a request came from.
-func from(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+func from(r *http.Request) string { return hostOf(r.RemoteAddr) }
+
+func hostOf(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
-		return r.RemoteAddr
+		return remote
 	}
 	return host
 }

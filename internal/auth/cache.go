@@ -139,14 +139,20 @@ func (t *tokens) get(ctx context.Context, id string) (operate.Token, error) {
 // sourceKey is where the context of a request has its source.
 type sourceKey struct{}
 
-// withSource is the context of a request with its source: the address, of IPv6 the network that one has to oneself.
+// withSource is the context of a request with its source.
 func withSource(r *http.Request) context.Context {
-	source := from(r)
+	return context.WithValue(r.Context(), sourceKey{}, Source(r.RemoteAddr))
+}
+
+// Source is whose bounds count for who comes from an address with its port: those of the address, of IPv6 of the network
+// that one has to oneself.
+func Source(remote string) string {
+	source := hostOf(remote)
 	if addr, err := netip.ParseAddr(source); err == nil && addr.Unmap().Is6() {
 		network, _ := addr.WithZone("").Prefix(64) // no error: 64 bits are there
 		source = network.String()
 	}
-	return context.WithValue(r.Context(), sourceKey{}, source)
+	return source
 }
 
 func sourceOf(ctx context.Context) string {

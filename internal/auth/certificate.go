@@ -16,14 +16,20 @@ import (
 // the certificate (with a colon), its common name where it has no URI (without one), or O=… or OU=… of its subject.
 type Certificates map[operate.Role][]string
 
+// errExpired is of a certificate that has ended since the connection began.
+var errExpired = errors.New("the client certificate, or one of its authorities, has ended")
+
 // errNoRole is of a certificate that no entry names. It says no more: the name is its holder's to know.
 var errNoRole = errors.New("the client certificate has no role here")
 
 // certified is the actor that a client certificate makes; without one, one without a name. A certificate has the highest
-// role that an entry gives it. Error: errNoRole.
+// role that an entry gives it. Errors: errNoRole, errExpired.
 func (a *Auth) certified(r *http.Request) (operate.Actor, error) {
 	if len(a.cfg.Certificates) == 0 || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return operate.Actor{}, nil
+	}
+	if now := a.cfg.Now(); slices.ContainsFunc(r.TLS.VerifiedChains[0], func(c *x509.Certificate) bool { return now.After(c.NotAfter) }) {
+		return operate.Actor{}, errExpired
 	}
 	leaf := r.TLS.VerifiedChains[0][0]
 	name, ok := certificateName(leaf)

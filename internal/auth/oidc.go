@@ -11,11 +11,11 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/time/rate"
 
 	"duly.dev/duly/internal/egress"
 	"duly.dev/duly/internal/operate"
@@ -42,8 +42,10 @@ const (
 type provider struct {
 	cfg      Provider
 	callback string
+	limit    *rate.Limiter    // codes that it is asked about: anyone can show some that were made up
+	from     *operate.Buckets // the same, of one source
 
-	mu    sync.Mutex
+	turn  chan struct{} // has an element while found is looked for or read
 	found *oidc.Provider
 }
 
@@ -62,13 +64,19 @@ func newProvider(cfg Provider, base *url.URL) (*provider, error) {
 	if roles == 0 {
 		return nil, errors.New("oidc-viewers, oidc-operators and oidc-admins: no group is given, so no one could do anything")
 	}
-	return &provider{cfg: cfg, callback: strings.TrimSuffix(base.String(), "/") + PathCallback}, nil
+	return &provider{cfg: cfg, callback: strings.TrimSuffix(base.String(), "/") + PathCallback, turn: make(chan struct{}, 1),
+		limit: rate.NewLimiter(unknownRate, unknownBurst), from: operate.NewBuckets(sourceEach, sourceBurst)}, nil
 }
 
-// get finds the provider; what failed is tried again with the next who signs in.
+// get finds the provider; what failed is tried again with the next who signs in. Who waits for another's look waits no
+// longer than ctx.
 func (p *provider) get(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("identity provider %s: %w", p.cfg.Issuer, ctx.Err())
+	}
 	if p.found == nil {
 		// The provider keeps the context for reading keys later.
 		found, err := oidc.NewProvider(asking(context.WithoutCancel(ctx)), p.cfg.Issuer)
@@ -114,9 +122,11 @@ func (p *provider) role(claim any) operate.Role {
 // leave leads a person to the provider. What has to come back unchanged is kept in a cookie of the browser, so that
 // nothing is kept here for those who have yet to sign in.
 func (a *Auth) leave(w http.ResponseWriter, r *http.Request) {
-	_, config, err := a.provider.get(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), providerMax)
+	defer cancel()
+	_, config, err := a.provider.get(ctx)
 	if err != nil {
-		a.cfg.Log.Warn("no one can sign in", "error", err)
+		a.refused(r, err)
 		a.page(w, r, http.StatusBadGateway, "The identity provider does not answer. Try again in a moment.")
 		return
 	}
@@ -143,13 +153,18 @@ func (a *Auth) back(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who, err := a.exchange(r, kept)
+	if err != nil {
+		a.refused(r, err)
+	}
 	switch {
+	case errors.Is(err, errTooMany):
+		a.page(w, r, http.StatusTooManyRequests, "Too many sign in from where you are. Try again in a moment.")
+		return
 	case err != nil:
-		a.cfg.Log.Warn("a person could not sign in", "from", from(r), "error", err)
 		a.page(w, r, http.StatusForbidden, "The identity provider did not confirm who you are. Begin again.")
 		return
 	case who.role == "":
-		a.cfg.Log.Warn("a person without a role tried to sign in", "name", who.name, "from", from(r), "why", who.lacks)
+		a.refused(r, errors.New("a person without a role: "+who.lacks), "name", who.name)
 		a.page(w, r, http.StatusForbidden, "You are "+who.name+", and "+who.lacks+" Ask an admin of Duly.")
 		return
 	}
@@ -167,6 +182,10 @@ func (a *Auth) exchange(r *http.Request, kept url.Values) (who person, err error
 	defer cancel()
 	if said := r.URL.Query().Get("error"); said != "" {
 		return who, fmt.Errorf("the provider says %.80q", said)
+	}
+	now := a.cfg.Now()
+	if !a.provider.from.Allow(now, sourceOf(withSource(r))) || !a.provider.limit.AllowN(now, 1) {
+		return who, errTooMany
 	}
 	found, config, err := a.provider.get(ctx)
 	if err != nil {

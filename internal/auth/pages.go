@@ -75,7 +75,7 @@ func (a *Auth) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if token.Role == operate.RoleClient {
-		a.cfg.Log.Warn("a service's token was shown to sign in with", "name", token.Name, "token", token.ID, "from", from(r))
+		a.refused(r, errors.New("a service's token was shown to sign in with"), "name", token.Name, "token", token.ID)
 		a.page(w, r, http.StatusForbidden, "This token is a service's: its role is client, which has no pages here.")
 		return
 	}

@@ -593,7 +593,7 @@ func (c *console) settings(ctx context.Context, r *http.Request) (page, error) {
 	if c.Tokens != nil && d.Why == "" {
 		d.Tokens, err = c.Tokens.Tokens(ctx)
 	}
-	if err == nil && c.Alerts != nil {
+	if err == nil && c.Alerts != nil && d.Why == "" {
 		d.Channels, err = c.Alerts.Channels(ctx)
 	}
 	if err == nil {

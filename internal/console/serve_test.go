@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,6 +33,9 @@ var mutating = map[string]url.Values{
 	"tasks/order/order-1002/act/resubmit": {},
 	"tasks/order/order-1002/act/undo":     {"reason": {"x"}},
 	"tasks/order/order-1002/notes":        {"text": {"x"}},
+	"tasks/order/order-1002/signal/x":     {"payload": {"1"}},
+	"agents/check.v1/breaker":             {"state": {"open"}, "reason": {"x"}},
+	"plans/order/1/deprecate":             {"reason": {"x"}},
 	"failures/g1/notes":                   {"text": {"x"}},
 	"operations/op-7/change/resume":       {},
 	"operations/op-7/notes":               {"text": {"x"}},
@@ -58,6 +62,33 @@ var mutating = map[string]url.Values{
 
 // needsAdmin are those of them that an operator may not use.
 var needsAdmin = []string{"partitions/3/pin", "settings/tokens/new", "settings/tokens/t1a9/revoke", "settings/alerts/ops-hook/test", "settings/alerts/new", "settings/alerts/ops-hook/edit", "settings/alerts/ops-hook/delete"}
+
+// TestEveryChangeIsTried: the forms above are those of all routes that change something, with the role that each wants.
+func TestEveryChangeIsTried(t *testing.T) {
+	source, err := os.ReadFile("console.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := regexp.MustCompile(`\tpost\("([^"]+)", operate\.Role(\w+), `).FindAllSubmatch(source, -1)
+	if len(routes) < 25 {
+		t.Fatalf("found %d routes", len(routes))
+	}
+	for _, m := range routes {
+		route := regexp.MustCompile("^" + regexp.MustCompile(`{\w+}`).ReplaceAllString(string(m[1]), "[^/]+") + "$")
+		tried := false
+		for path := range mutating {
+			if route.MatchString(path) {
+				tried = true
+				if admin := slices.Contains(needsAdmin, path); admin != (string(m[2]) == "Admin") {
+					t.Errorf("%s is tried as one of %s", path, m[2])
+				}
+			}
+		}
+		if !tried {
+			t.Errorf("%s is not tried", m[1])
+		}
+	}
+}
 
 // TestRoles: read-only is read-only on the server, and what was refused is in the audit trail.
 //
@@ -1003,7 +1034,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestChannels: a channel of alerts is made, changed and deleted on the page; its secret goes to the store alone.
+// TestChannels: a channel of alerts is made, changed and deleted on the page; its secret goes to the store alone, and admins
+// alone see where it leads.
 //
 // covers: OP16, OP22
 func TestChannels(t *testing.T) {
@@ -1012,6 +1044,14 @@ func TestChannels(t *testing.T) {
 	admin := as(operate.RoleAdmin, h)
 	if rec := get(t, as(operate.RoleOperator, h), Path+"settings/alerts/ops-hook/edit"); rec.Code != http.StatusForbidden || strings.Contains(rec.Body.String(), "hooks.example.test/duly") {
 		t.Errorf("an operator sees the address: %d", rec.Code)
+	}
+	for role, may := range map[operate.Role]bool{operate.RoleViewer: false, operate.RoleOperator: false, operate.RoleAdmin: true} {
+		body := get(t, as(role, h), Path+"settings").Body.String()
+		for _, part := range []string{"ops-hook", "hooks.example.test", "on-call@example.test", "connection refused"} {
+			if strings.Contains(body, part) != may {
+				t.Errorf("a %s sees %q of the channels: %v", role, part, !may)
+			}
+		}
 	}
 	form := url.Values{"name": {"night"}, "document": {`{"kind":"webhook","url":"https://h"}`}, "secret": {"open sesame"}}
 	if rec := post(t, admin, Path+"settings/alerts/new", form); rec.Code != http.StatusSeeOther {

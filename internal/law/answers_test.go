@@ -160,3 +160,70 @@ func numbersOf(t *testing.T, cell string) (numbers []int) {
 	}
 	return numbers
 }
+
+// streamsOwn is the file whose answers tell what the task stream says of itself: that it is full, for instance.
+const streamsOwn = "ingest/pack.go"
+
+// TestAnswersHaveNoWordOfAStore: what the state store says when it fails, with its address and its account, is in no answer:
+// a refusal of a server's trouble holds no error.
+func TestAnswersHaveNoWordOfAStore(t *testing.T) {
+	found := 0
+	for _, folder := range sources(t).tree {
+		for _, f := range folder.files {
+			if folder.foreign || f.test || f.name == streamsOwn {
+				continue
+			}
+			ast.Inspect(f.ast, func(node ast.Node) bool {
+				parts := troubleOf(node)
+				found += min(1, len(parts))
+				if slices.ContainsFunc(parts, holdsError) {
+					t.Error(f.breach(node.Pos(), "an answer of a server's trouble has the words of an error"))
+				}
+				return true
+			})
+		}
+	}
+	if found < 15 {
+		t.Errorf("%d answers were looked at", found)
+	}
+}
+
+// troubleOf are the parts of a refusal, or of an error on the wire, with a code from 500 on; none: the node is no such thing.
+func troubleOf(node ast.Node) []ast.Expr {
+	is5xx := func(e ast.Expr) bool {
+		lit, ok := e.(*ast.BasicLit)
+		return ok && len(lit.Value) == 3 && lit.Value[0] == '5'
+	}
+	switch node := node.(type) {
+	case *ast.CallExpr:
+		name := node.Fun
+		if of, ok := name.(*ast.SelectorExpr); ok {
+			name = of.Sel
+		}
+		if id, ok := name.(*ast.Ident); ok && id.Name == "Refuse" && len(node.Args) > 2 && is5xx(node.Args[0]) {
+			return node.Args[2:]
+		}
+	case *ast.CompositeLit:
+		if slices.ContainsFunc(node.Elts, func(e ast.Expr) bool {
+			kv, ok := e.(*ast.KeyValueExpr)
+			if !ok || !is5xx(kv.Value) {
+				return false
+			}
+			key, ok := kv.Key.(*ast.Ident)
+			return ok && key.Name == "Code"
+		}) {
+			return node.Elts
+		}
+	}
+	return nil
+}
+
+// holdsError reports whether an expression uses an error by its usual names.
+func holdsError(e ast.Expr) (holds bool) {
+	ast.Inspect(e, func(node ast.Node) bool {
+		id, ok := node.(*ast.Ident)
+		holds = holds || ok && (id.Name == "err" || id.Name == "failed")
+		return !holds
+	})
+	return holds
+}

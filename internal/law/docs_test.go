@@ -92,8 +92,8 @@ func TestDocsPlanted(t *testing.T) {
 		{moneyPage, "  <!-- TestAskToken -->\n", "", "names no test"},
 		{moneyPage, "<!-- TestScripts/16_resolved_by_hand -->", "", "names no test"},
 		{moneyPage, "TestAcceptedAnswerFitsItsSchema", "TestAcceptedAnswerFits", "no test TestAcceptedAnswerFits"},
-		{securityPage, "| TestGuesses |", "| |", "names no test that reaches it"},
-		{securityPage, "| TestGuesses |", "| TestGuess |", "no test TestGuess"},
+		{securityPage, "| TestFullDoor |", "| |", "names no test that reaches it"},
+		{securityPage, "| TestFullDoor |", "| TestFullDoors |", "no test TestFullDoors"},
 		{securityPage, "## What an outsider can make big", "## What can be big", "has no table"},
 		{moneyPage, "TestScripts/16_resolved_by_hand", "TestScripts/16_resolved", "no subtest 16_resolved"},
 	} {

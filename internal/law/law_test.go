@@ -88,7 +88,7 @@ var packages = map[string]place{
 	},
 
 	// The role agents, which is no part of a node: no database comes with it.
-	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
+	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/auth", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
 	"internal/api": {imports: []string{"internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
@@ -169,7 +169,7 @@ var packages = map[string]place{
 
 	// A plan as a file, YAML or JSON, with errors that point into it.
 	"internal/plancheck": {imports: []string{"internal/core", "internal/expr", "internal/jsonschema"}},
-	"internal/planfile":  {imports: []string{"internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
+	"internal/planfile":  {imports: []string{"internal/quickjson", "internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
 	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},

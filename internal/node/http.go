@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
+	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
@@ -26,6 +27,8 @@ const (
 	readWriteMax  = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
 	headerBytes   = 64 << 10
+	// connBytes is what a connection costs: buffers, those of TLS too, and a goroutine. All may have an eighth of the memory.
+	connBytes = 32 << 10
 )
 
 // serveHTTP serves health, and the API where the node runs ingest, until ctx
@@ -38,6 +41,7 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 	// The port may have been left to the system.
 	n.log.Info("http is up", "addr", listener.Addr().String())
 	own, _ := listener.Addr().(*net.TCPAddr)
+	listener = auth.Bounded(listener, int(n.budget()/8/connBytes))
 	loopback := own != nil && own.IP.IsLoopback()
 	faces, err := n.newOperatorsHTTP()
 	if err != nil {

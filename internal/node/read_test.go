@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -66,4 +67,41 @@ func TestReadsFitAMessage(t *testing.T) {
 	if _, code, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "parcel", ID: "big"}); code != 404 || err == nil {
 		t.Errorf("another type: %d, %v", code, err)
 	}
+}
+
+// heldReads is a store whose answers are held back.
+type heldReads struct {
+	viewReader
+	asked, release chan struct{}
+}
+
+func (s heldReads) Get(context.Context, int, string) (core.View, error) {
+	s.asked <- struct{}{}
+	<-s.release
+	return core.View{}, core.ErrNotFound
+}
+
+// TestReadsAreBounded: of requests to read tasks that come over NATS as many are worked on as may be, and others when these
+// are answered.
+func TestReadsAreBounded(t *testing.T) {
+	s := heldReads{asked: make(chan struct{}, 2*readsMax), release: make(chan struct{})}
+	r := &reads{node: &Node{cfg: config.Config{Partitions: 4}, log: slog.New(slog.DiscardHandler)}, store: s, bounded: newBounded(readsMax), ctx: t.Context()}
+	for range 2 * readsMax {
+		r.serve(&natsbus.ReadRequest{Type: "order", ID: "o-1"}) // whose sender waits for no answer
+	}
+	for range readsMax {
+		<-s.asked
+	}
+	if r.try(func() {}) {
+		t.Error("one more than the limit was taken")
+	}
+	close(s.release)
+	r.wait()
+	if len(s.asked) > 0 {
+		t.Errorf("%d reads more than the limit", len(s.asked))
+	}
+	if !r.try(func() {}) {
+		t.Error("the slots were not given back")
+	}
+	r.wait()
 }

@@ -9,8 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
+
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/quickjson"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the tests print into their golden files")
@@ -229,4 +232,26 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("taken, and not written: %v", err)
 		}
 	})
+}
+
+// TestYAMLIsBounded: what nests deep is not many times as long as YAML, and is the same document.
+//
+// covers: P2
+func TestYAMLIsBounded(t *testing.T) {
+	for _, depth := range []int{quickjson.DepthMax, 1_000} {
+		doc := strings.Repeat("[", depth) + strings.TrimSuffix(strings.Repeat("1,", 10_000), ",") + strings.Repeat("]", depth)
+		text, err := YAML([]byte(doc))
+		if err != nil || len(text) > 10*len(doc) {
+			t.Errorf("of %d bytes, %d deep, %d: %v", len(doc), depth, len(text), err)
+		}
+		if string(text) != doc && depth <= quickjson.DepthMax {
+			var back any
+			if err := yaml.Unmarshal(text, &back); err != nil {
+				t.Errorf("%d deep: %v", depth, err)
+			}
+		}
+	}
+	if text, err := YAML([]byte(`{"a":[1,{"b":2}]}`)); err != nil || string(text) != "a:\n- 1\n- b: 2\n" {
+		t.Errorf("%q, %v", text, err)
+	}
 }

@@ -10,14 +10,19 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/sheet"
 )
 
-// YAML is JSON as YAML, members in their order, numbers with all their digits.
+// YAML is JSON as YAML, members in their order, numbers with all their digits. What would be many times as long by its
+// indentation stays JSON, which is YAML as well.
 func YAML(data []byte) ([]byte, error) {
+	if json.Valid(data) && quickjson.Wide(data) {
+		return sheet.JSON(data), nil
+	}
 	v, err := ordered(data)
 	if errors.Is(err, errName) {
-		return sheet.JSON(data), nil // which is YAML as well
+		return sheet.JSON(data), nil
 	}
 	if err != nil {
 		return nil, err

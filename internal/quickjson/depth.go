@@ -57,6 +57,9 @@ const (
 	layoutFree  = 4 << 10
 )
 
+// Wide reports whether indentation would make valid JSON many times as long.
+func Wide(data []byte) bool { return measure(data).bytes > layoutFree+layoutTimes*len(data) }
+
 // Indent lays JSON out with a line for each value, as it came in all else. Lines are indented, unless that made it many
 // times as long. Error: data is no JSON.
 func Indent(data []byte) (string, error) {
@@ -65,7 +68,7 @@ func Indent(data []byte) (string, error) {
 		return "", stdjson.Indent(&b, data, "", "")
 	}
 	by := "  "
-	if measure(data).bytes > layoutFree+layoutTimes*len(data) {
+	if Wide(data) {
 		by = ""
 	}
 	err := stdjson.Indent(&b, data, "", by)

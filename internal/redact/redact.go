@@ -23,9 +23,10 @@ var (
 	bare = regexp.MustCompile("(^|[\\s,\"'`=(])([^\\s,\"'`=:/@(]+):([^\\s\"'`]*)@")
 	// cutUserinfo is user:password at the end of a text that was cut before the @: no port has other than digits.
 	cutUserinfo = regexp.MustCompile(`^([^/?#:@\[\]]+:)[^/?#:@,]*[^/?#:@,0-9][^/?#:@,]*$`)
-	// seed is the private half of an nkey, token a signed token (JWT).
+	// seed is the private half of an nkey, token a signed token (JWT), own the secret of a token of the API, after its id.
 	seed  = regexp.MustCompile(`\bS[OAUNCX][A-Z2-7]{50,}\b`)
 	token = regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]+`)
+	own   = regexp.MustCompile(`\b(duly_[a-z2-7]{16}_)[\w-]+`)
 )
 
 // Text returns s without the secrets in it. It hides rather too much than too little.
@@ -42,6 +43,7 @@ func text(s string) string {
 		return parts[1] + hidden
 	})
 	s = escaped.ReplaceAllString(s, "${1}"+hidden)
+	s = own.ReplaceAllString(s, "${1}"+hidden)
 	s = seed.ReplaceAllString(s, hidden)
 	return token.ReplaceAllString(s, hidden)
 }

@@ -43,6 +43,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		"https://app:s3cret@host/x?token=s3cret#y":                               "https://app:xxxxx@host/x?token=xxxxx",
 		"error: token=s3cret; pwd=s3cret, auth_token=s3cret":                     "error: token=xxxxx; pwd=xxxxx, auth_token=xxxxx",
 		"seed SUAM" + strings.Repeat("A2", 26) + " and eyJhbGci.eyJzdWIi.s3cret": "seed xxxxx and xxxxx",
+		"no token duly_abcdefghijklmnop_s3cretAAAAAAAAAAAA-_AAAA of it":          "no token duly_abcdefghijklmnop_xxxxx of it",
 	} {
 		got := Text(in)
 		if strings.Contains(got, s) || strings.Contains(got, "SUAM") {
