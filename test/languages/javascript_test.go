@@ -95,7 +95,7 @@ func TestSubmitter(t *testing.T) {
 		{"o-1", `{"cents":5}`, "processed"},
 		{"o-1", `{"cents":5}`, "processed"},
 		{"o-1", `{"cents":6}`, "refused: "},
-		{"o-2", `{"cents":-5}`, "undone: step charge: cents: -5, want a whole number above 0"},
+		{"o-2", `{"cents":-5}`, "undone: cents: -5, want a whole number above 0"},
 	} {
 		cmd := exec.Command("node", "submit.mjs", "order", x.id, x.input, "1m")
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "NATS_URL="+url)
