@@ -286,7 +286,7 @@ func Decode(data []byte) (core.Plan, error) {
 		return core.Plan{}, fmt.Errorf("%w: more than one JSON value", core.ErrPlan)
 	}
 	// What encoding/json takes and says nothing: text that is not UTF-8, a name twice or in another case, null.
-	err := quickjson.Check("it", data)
+	err := quickjson.CheckText("it", data) // depth is a matter of each schema
 	if err == nil {
 		err = quickjson.CheckMembers(data, reflect.TypeFor[Plan]())
 	}
