@@ -290,7 +290,8 @@ func FailuresMax(most int) EachOption {
 	})
 }
 
-// AskRequired makes an answer to a [Signal] say which ask it is for, from the first on: see [Answer.To].
+// AskRequired makes an answer to a [Signal] say which ask it is for, from the first on: see [Answer.To]. It is taken once all
+// that the signal comes after is over.
 func AskRequired() SignalOption {
 	return option(func(def *definition) { def.step.Ask = core.AskRequired })
 }

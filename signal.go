@@ -73,9 +73,9 @@ type Answer[In any] struct {
 	err     error
 }
 
-// To is the answer to one ask: a token is [TaskStep.Ask], and names what the step asked of which input, in which round, by
-// which version of the plan. The answer is refused where the step asks something else by then. Without it an answer counts
-// until the task is first resubmitted or moved to another version, unless the plan says [AskRequired].
+// To is the answer to one ask: a token is [TaskStep.Ask], and names what the step asked of which input and results, in which
+// round, by which version of the plan. The answer is refused where the step asks something else by then. Without it an answer
+// counts until the task is first resubmitted, accepted or moved to another version, unless the plan says [AskRequired].
 func (a Answer[In]) To(ask string) Answer[In] {
 	a.ask = ask
 	return a

@@ -77,7 +77,7 @@ func (s *service) newClient(secure *tls.Config) *http.Client {
 		DialContext: s.allow.dial, TLSClientConfig: secure, TLSHandshakeTimeout: dialMax, DisableCompression: true,
 		MaxIdleConns: idleConnsMax, MaxIdleConnsPerHost: idleConnsMax, IdleConnTimeout: idleMax, MaxResponseHeaderBytes: headerBytesMax, ForceAttemptHTTP2: true,
 	}
-	client := &http.Client{Transport: changed{s.transport, once}, CheckRedirect: s.redirect}
+	client := &http.Client{Transport: egress.Unswitched{RoundTripper: changed{s.transport, once}}, CheckRedirect: s.redirect}
 	if s.auth != nil {
 		client.Transport = changed{client.Transport, s.authorize}
 	}

@@ -69,6 +69,21 @@ func TestStatusesOfTheFile(t *testing.T) {
 	}
 }
 
+// TestSwitchedProtocol: a service that switches to another protocol, which nobody asked for, has not answered: its connection
+// is not read until it ends.
+func TestSwitchedProtocol(t *testing.T) {
+	w := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n")
+	}, "tries: 1", plain)
+	w.want(command(), 502, "it answers 101")
+}
+
 // TestRefusalAfterUnclear: final means that there is no effect. A try before may have had one: then the answer is that of
 // the try, and an undo follows. A check leaves nothing behind. That another try is at work (425) says nothing of it either.
 //

@@ -48,10 +48,10 @@ type limitBody struct {
 
 type limitsSetCmd struct {
 	Agent         string `arg:"" help:"Name of the agent."`
-	Concurrent    int    `help:"Calls at a time, 1 to 1000000 (default: any number)."`
+	Concurrent    *int   `help:"Calls at a time, 1 to 1000000 (default: any number)."`
 	Rate          string `help:"Calls a second, or 6/min, or 100/h; thousandths of one a second count (default: any number)."`
 	Key           string `help:"Expression (CEL) over input, type and labels of a task, such as input.customer: calls of tasks of which it is the same are bounded together by the next two."`
-	KeyConcurrent int    `help:"Calls of one key at a time, 1 to 1000000 (default: any number)."`
+	KeyConcurrent *int   `help:"Calls of one key at a time, 1 to 1000000 (default: any number)."`
 	KeyRate       string `help:"Calls of one key a second, as --rate (default: any number)."`
 	Reason        string `help:"Why; it is kept in the audit trail."`
 	server
@@ -59,24 +59,14 @@ type limitsSetCmd struct {
 
 // Run sets a limit.
 func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
-	rate, err := rateOf("rate", c.Rate)
+	body, err := c.body()
 	if err != nil {
 		return err
 	}
-	keyRate, err := rateOf("key-rate", c.KeyRate)
-	switch ofKey := c.KeyConcurrent != 0 || keyRate != 0; {
-	case err != nil:
-		return err
-	case (c.Key != "") != ofKey:
-		return misuse("want --key with --key-concurrent, --key-rate or both")
-	case c.Concurrent == 0 && rate == 0 && !ofKey:
-		return misuse("nothing to bound: want --concurrent, --rate or both, or --key")
-	}
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
+	if body.Reason, err = reasonOf(std, c.Reason, true); err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPut, pathOf("limits", c.Agent), limitBody{c.Concurrent, rate, c.Key, c.KeyConcurrent, keyRate, reason}, nil)
+	data, err := c.send(ctx, http.MethodPut, pathOf("limits", c.Agent), body, nil)
 	if err != nil {
 		return err
 	}
@@ -92,6 +82,36 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 		says = append(says, of+" for each "+l.Key)
 	}
 	return c.said(std, data, limitColumns, "agent %s gets %s at most (duly limits remove %s ends it)", c.Agent, strings.Join(says, ", "), c.Agent)
+}
+
+// body is what the flags ask for. A zero is refused: it could mean any number as well as none.
+func (c *limitsSetCmd) body() (b limitBody, err error) {
+	b.Key = c.Key
+	for _, calls := range []struct {
+		flag  string
+		said  *int
+		bound *int
+	}{{"concurrent", c.Concurrent, &b.Concurrent}, {"key-concurrent", c.KeyConcurrent, &b.KeyConcurrent}} {
+		if calls.said == nil {
+			continue
+		}
+		if *calls.bound = *calls.said; *calls.bound == 0 {
+			return b, misuse("%s: 0, want 1 or more; duly pause keeps calls from an agent", calls.flag)
+		}
+	}
+	if b.Rate, err = rateOf("rate", c.Rate); err != nil {
+		return b, err
+	}
+	b.KeyRate, err = rateOf("key-rate", c.KeyRate)
+	switch ofKey := b.KeyConcurrent != 0 || b.KeyRate != 0; {
+	case err != nil:
+		return b, err
+	case (c.Key != "") != ofKey:
+		return b, misuse("want --key with --key-concurrent, --key-rate or both")
+	case b.Concurrent == 0 && b.Rate == 0 && !ofKey:
+		return b, misuse("nothing to bound: want --concurrent, --rate or both, or --key")
+	}
+	return b, nil
 }
 
 // boundWords says what bounds calls; empty: nothing.

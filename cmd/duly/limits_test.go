@@ -63,8 +63,10 @@ func TestLimits(t *testing.T) {
 	for _, rate := range []string{"0", "-1", "x", "5/day", "NaN", "/s"} {
 		e.run(exitUse, "limits set payment.charge --rate="+rate+" --reason x", "want calls a second")
 	}
-	e.run(exitUse, "limits set payment.charge --rate 1/h --reason x", "or 0.001 to 1000000")
+	e.run(exitUse, "limits set payment.charge --rate 1/h --reason x", "expected number >= 0.001")
 	e.run(exitUse, "limits set payment.charge --concurrent 1000001 --reason x", "concurrent")
+	e.run(exitUse, "limits set payment.charge --concurrent 0 --rate 1 --reason x", "concurrent: 0, want 1 or more")
+	e.run(exitUse, "limits set payment.charge --key type --key-rate 1 --key-concurrent 0 --reason x", "key-concurrent: 0, want 1 or more")
 	e.run(exitUse, "limits set a..b --concurrent 1 --reason x", "a..b")
 	e.run(exitUse, "limits remove payment.charge", "reason: none given")
 	e.run(exitDone, "limits remove payment.charge --reason over", "agent payment.charge has no limit any more")

@@ -51,7 +51,7 @@ func dialer(allowLocal bool) *net.Dialer {
 func httpClient(allowLocal bool, roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout: tryMax, CheckRedirect: sameHost,
-		Transport: &http.Transport{DialContext: dialer(allowLocal).DialContext, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialMax, ResponseHeaderTimeout: tryMax,
-			MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 32 << 10, ForceAttemptHTTP2: true},
+		Transport: egress.Unswitched{RoundTripper: &http.Transport{DialContext: dialer(allowLocal).DialContext, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialMax, ResponseHeaderTimeout: tryMax,
+			MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 32 << 10, ForceAttemptHTTP2: true}},
 	}
 }

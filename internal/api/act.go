@@ -83,6 +83,9 @@ func (a *api) actionRoutes() {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field action is %s, but the path says %s", core.QuoteShort(string(in.Body.Action)), one.action)
 			}
 			r := in.Body.request(one.action, in.Key)
+			if err := core.CheckAnswer(r.Result, r.Reason); err != nil && one.action == operate.ActionSignal {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
+			}
 			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
 			answer, err := a.ports.Actions.Do(ctx, actor, operate.TaskRef{Type: in.Type, ID: in.ID}, r)
 			return &answerOut{answer}, err

@@ -200,7 +200,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // takes refuses a request whose query does not mean what its sender thinks: a parameter
 // that the handler does not know, one that is said twice, or one that cannot be read;
-// and so a header of Duly's that it does not know.
+// and so a header of Duly's that it does not know, and a key that is empty or said twice.
 func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
@@ -224,8 +224,27 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 				return
 			}
 		}
+		if bad := oneKey(r); bad != nil {
+			problem(w, bad)
+			return
+		}
 		serve(w, r)
 	}
+}
+
+// oneKey wants an idempotency key that is given to be one: with an empty one, as of a variable that was not set, each try
+// would be a task of its own.
+func oneKey(r *http.Request) *ingest.Refusal {
+	keys, given := r.Header[headerKey]
+	switch {
+	case !given:
+		return nil
+	case len(keys) > 1:
+		return ingest.Refuse(400, ingest.CauseQuery, "header %s is given %d times (%s, %s), want once", headerKey, len(keys), core.QuoteShort(keys[0]), core.QuoteShort(keys[1]))
+	case keys[0] == "" || keys[0] == `""`:
+		return ingest.Refuse(400, ingest.CauseQuery, "header %s is empty: leave it out where each try may count", headerKey)
+	}
+	return nil
 }
 
 // bodiless refuses a body where none is read: what it says would be passed over.

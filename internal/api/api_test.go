@@ -365,10 +365,16 @@ func TestHTTPRefusesWhatIsGivenTwice(t *testing.T) {
 		if w.Code != 400 || !strings.Contains(w.Body.String(), "header Duly-Start-At is given 2 times") {
 			t.Errorf("%s: %d %s", method, w.Code, w.Body)
 		}
+		delete(r.Header, "Duly-Start-At")
+		r.Header[headerKey] = []string{"k-1", "k-2"}
+		w = httptest.NewRecorder()
+		if s.handler.ServeHTTP(w, r); w.Code != 400 || !strings.Contains(w.Body.String(), "header Idempotency-Key is given 2 times") {
+			t.Errorf("%s: %d %s", method, w.Code, w.Body)
+		}
 	}
 	for line, want := range map[string]string{
 		`{"type":"order","id":"o-1","input":1,"start_at":"1h","start_at":"2h"}`: `start_at`, `{"type":"order","id":"o-1","input":1,"ID":"o-2"}`: `ID`,
-		`{"type":"order","id":"o-1","input":1,"start_at":"1h`: "JSON",
+		`{"type":"order","id":"o-1","input":1,"start_at":"1h`: "JSON", `{"type":"order","id":"","input":1}`: "id is empty", `{"type":"order","id":null,"input":1}`: "id is empty",
 	} {
 		w := s.do("POST", "/v1/tasks", line, "Content-Type", "application/x-ndjson")
 		if !strings.Contains(w.Body.String(), `"outcome":"refused"`) || !strings.Contains(w.Body.String(), want) {
@@ -380,13 +386,16 @@ func TestHTTPRefusesWhatIsGivenTwice(t *testing.T) {
 	}
 }
 
-// covers: I25
+// TestIDOfPOST: without a key each try is a task of its own, so that a key that is given is one: not empty, as that of a
+// variable that was not set.
+//
+// covers: I25, W15
 func TestIDOfPOST(t *testing.T) {
 	tests := []struct {
 		key, id string
 		code    int
 	}{
-		{"", "made-1", 202}, {"order-17", "order-17", 202}, {`"order-17"`, "order-17", 202}, {`""`, "made-1", 202},
+		{"", "", 400}, {"order-17", "order-17", 202}, {`"order-17"`, "order-17", 202}, {`""`, "", 400},
 		{"8e03978e-40d5-43dd-bc93-6894a57f9324", "8e03978e-40d5-43dd-bc93-6894a57f9324", 202},
 		{"not an id!", keyID("delivery", "not an id!"), 202}, {strings.Repeat("k", 65), keyID("delivery", strings.Repeat("k", 65)), 202},
 		{strings.Repeat("k", 255), keyID("delivery", strings.Repeat("k", 255)), 202}, {strings.Repeat("k", 256), "", 400},
@@ -401,6 +410,10 @@ func TestIDOfPOST(t *testing.T) {
 		if tt.code == 202 && (s.requests[0].ID != tt.id || core.CheckName("id", tt.id) != nil) {
 			t.Errorf("key %.20q: id %s, want %s", tt.key, s.requests[0].ID, tt.id)
 		}
+	}
+	s := newSite(t)
+	if w := s.do("POST", "/v1/tasks/delivery", `{}`); w.Code != 202 || s.requests[0].ID != "made-1" {
+		t.Errorf("without a key: %d %s", w.Code, w.Body)
 	}
 	if keyID("a", "k k") == keyID("b", "k k") {
 		t.Error("a key of two types is one id")

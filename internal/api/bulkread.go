@@ -168,6 +168,9 @@ func (l *lineJSON) read(line []byte) error {
 			return fmt.Errorf("member %s is given twice, the second time as %s, want once", core.QuoteShort(name), core.QuoteShort(string(value)))
 		}
 		names = append(names, name)
+		if text := string(value); strings.EqualFold(name, "id") && (text == `""` || text == "null") {
+			return errors.New("id is empty: leave it out for a new one, so that the line sent again is another task")
+		}
 		return nil
 	})
 	if err != nil {

@@ -15,11 +15,11 @@ type (
 	limitIn struct {
 		Agent string `path:"agent" maxLength:"259"`
 		Body  struct {
-			Concurrent    int     `json:"concurrent,omitempty" minimum:"0" maximum:"1000000" doc:"do commands at a time, over all nodes; absent or 0: any number"`
-			Rate          float64 `json:"rate,omitempty" minimum:"0" maximum:"1000000" doc:"do commands a second, over all nodes, rounded down to thousandths; absent or 0: any number"`
+			Concurrent    int     `json:"concurrent,omitempty" minimum:"1" maximum:"1000000" doc:"do commands at a time, over all nodes; absent: any number"`
+			Rate          float64 `json:"rate,omitempty" minimum:"0.001" maximum:"1000000" doc:"do commands a second, over all nodes, rounded down to thousandths; absent: any number"`
 			Key           string  `json:"key,omitempty" maxLength:"1024" doc:"an expression (CEL) over input, type and labels of a task, such as input.customer: the commands of tasks of which it is the same are bounded together, by key_concurrent and key_rate. It gives text, a number, or true or false; tasks for which it fails share the empty key. Absent: there are no keys. All nodes are to be of a version that knows keys"`
-			KeyConcurrent int     `json:"key_concurrent,omitempty" minimum:"0" maximum:"1000000" doc:"do commands of one key at a time, over all nodes; absent or 0: any number"`
-			KeyRate       float64 `json:"key_rate,omitempty" minimum:"0" maximum:"1000000" doc:"do commands of one key a second, over all nodes, rounded down to thousandths; absent or 0: any number"`
+			KeyConcurrent int     `json:"key_concurrent,omitempty" minimum:"1" maximum:"1000000" doc:"do commands of one key at a time, over all nodes; absent: any number"`
+			KeyRate       float64 `json:"key_rate,omitempty" minimum:"0.001" maximum:"1000000" doc:"do commands of one key a second, over all nodes, rounded down to thousandths; absent: any number"`
 			Reason        string  `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Version is of the API's description. Within it no field is renamed and none is given another meaning.
@@ -204,13 +205,17 @@ func (a *api) newHuma() huma.API {
 	}, adapter{a})
 }
 
-// jsonFormat is JSON in UTF-8: encoding/json would replace what is not, and say nothing.
+// jsonFormat is JSON in UTF-8 in which each name stands once: encoding/json would replace what is not, and take the last of
+// two, and say nothing.
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, into any) error {
 	err := huma.DefaultJSONFormat.Unmarshal(data, into)
-	if err == nil && !core.IsText(string(data)) {
-		err = errors.New("it holds bytes that are not UTF-8")
+	switch {
+	case err != nil:
+		return err
+	case !core.IsText(string(data)):
+		return errors.New("it holds bytes that are not UTF-8")
 	}
-	return err
+	return quickjson.CheckOnce("it", data)
 }}
 
 var tags = []*huma.Tag{

@@ -138,7 +138,8 @@ func (d *desk) read(at time.Time, m *nats.Msg, brief bool) answer {
 	if err != nil { // the subject is one
 		reply.Code, reply.Error = core.CodeAgentError, err.Error()
 	}
-	a.reply, a.failed = reply, m.Header.Get(wire.HeaderError) != "" || m.Header.Get(wire.HeaderErrorCode) != ""
+	a.reply = reply
+	_, _, a.failed = wire.Header(m.Header).Failure()
 	a.data = m.Data
 	if brief || len(a.data) > d.resultMax {
 		a.data, a.reply.Result = bytes.Clone(a.data[:min(len(a.data), evidenceMost+1)]), nil

@@ -32,6 +32,10 @@ func (s *scene) junks() []junk {
 	future = bytes.Replace(future, []byte(`{"v":1,`), []byte(`{"v":99,`), 1)
 	numbered, wrong := of(false, nil)
 	wrong = bytes.Replace(wrong, fmt.Appendf(nil, `"key":%q`, numbered.key()), []byte(`"key":7`), 1)
+	nameless, unnamed := of(false, nil)
+	unnamed = bytes.Replace(unnamed, fmt.Appendf(nil, `"task":%q,`, nameless.task), nil, 1)
+	keyless, short := of(false, nil)
+	short = bytes.Replace(short, fmt.Appendf(nil, `"key":%q`, keyless.key()), fmt.Appendf(nil, `"key":%q`, keyless.task), 1)
 	_, half := of(false, nil)
 	odd := []byte(`[[7]]`)
 	if in := bytes.TrimSpace(s.o.Input); len(in) > 0 && in[0] == '[' {
@@ -47,6 +51,8 @@ func (s *scene) junks() []junk {
 		{what: "a list", data: []byte(`[{"v":1}]`)},
 		{what: "an object without members", data: []byte(`{}`)},
 		{what: "a key that is a number", data: wrong, key: numbered},
+		{what: "a key that is none", data: short, key: keyless},
+		{what: "a command without a task", data: unnamed, key: nameless},
 		{what: "a version that there is not", data: future, key: late},
 		{what: fmt.Sprintf("lists in lists, %d deep", nestedMost), data: []byte(strings.Repeat("[", nestedMost))},
 		{what: "no JSON, as an undo", data: []byte("{conformance"), undo: true},

@@ -54,6 +54,7 @@ const (
 	diesOfGarbage     fault = "garbage ends it"
 	hangsOnGarbage    fault = "garbage makes it hang"
 	takesGarbage      fault = "garbage is taken for a command"
+	takesNameless     fault = "a command without names is taken"
 	retriesGarbage    fault = "garbage is answered as if it could succeed later"
 	answersLate       fault = "a command whose time is over is answered"
 	answersSlowly     fault = "an answer is sent whenever the work is done"
@@ -188,6 +189,13 @@ type command struct {
 	Result     json.RawMessage `json:"result"`
 }
 
+// named reports whether a command is of a task, and its key is of that task and step.
+func (c *command) named() bool {
+	round, ok := strings.CutPrefix(c.Key, c.Task+"/"+c.Step+"/")
+	_, err := strconv.ParseUint(round, 10, 31)
+	return c.Task != "" && ok && err == nil
+}
+
 // take reads a message and has it worked on.
 func (a *plain) take(m *nats.Msg, came time.Time, work func(*nats.Msg, *command, time.Time)) {
 	if a.isDead() {
@@ -198,7 +206,7 @@ func (a *plain) take(m *nats.Msg, came time.Time, work func(*nats.Msg, *command,
 	if a.fault == strict {
 		d.DisallowUnknownFields()
 	}
-	if err := d.Decode(&c); err != nil || c.V != 1 || c.Key == "" {
+	if err := d.Decode(&c); err != nil || c.V != 1 || c.Key == "" || !c.named() && a.fault != takesNameless {
 		a.garbage(m)
 		return
 	}

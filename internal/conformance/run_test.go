@@ -201,7 +201,7 @@ var faults = []struct {
 }{
 	{doubles, "P1"}, {otherResult, "P2"}, {races, "P3"}, {refusesConcurrent, "P3"}, {lateDoActs, "P4"}, {lateDoOtherCode, "P4"},
 	{undoLeaves, "P5"}, {undoOnce, "P6"}, {undoOnlyKnown, "P7"}, {undoOvertakes, "P8"}, {largeResult, "P9"}, {sendsLarge, "P9"}, {largeSilent, "P9"}, {largeAgain, "P9"},
-	{diesOfGarbage, "P10"}, {hangsOnGarbage, "P10"}, {takesGarbage, "P10"}, {retriesGarbage, "P10"}, {answersLate, "P11"},
+	{diesOfGarbage, "P10"}, {hangsOnGarbage, "P10"}, {takesGarbage, "P10"}, {takesNameless, "P10"}, {retriesGarbage, "P10"}, {answersLate, "P11"},
 	{answersSlowly, "P11"}, {strict, "P12"}, {answersTwice, "P13"}, {noGroup, "P14"}, {otherGroup, "P14"},
 	{probeSaysDone, "P15"}, {probeSaysAbsent, "P15"}, {probeActs, "P15"}, {probeOverlooks, "P15"}, {probeForgets, "P15"},
 }

@@ -180,7 +180,7 @@ func limitOf(r *http.Request, agent, reason string) (operate.SetLimit, *operate.
 			continue
 		}
 		var err error
-		if *f.to, err = strconv.Atoi(get(f.name)); err != nil {
+		if *f.to, err = strconv.Atoi(get(f.name)); err != nil || *f.to == 0 { // which could mean none as well as any number
 			return l, wrong(f.name, "%s is %s, want a number of calls, 1 to %d.", f.name, core.QuoteShort(get(f.name)), core.ConcurrentMax)
 		}
 	}
@@ -192,7 +192,7 @@ func limitOf(r *http.Request, agent, reason string) (operate.SetLimit, *operate.
 			continue
 		}
 		var err error
-		if *f.to, err = strconv.ParseFloat(get(f.name), 64); err != nil {
+		if *f.to, err = strconv.ParseFloat(get(f.name), 64); err != nil || *f.to == 0 {
 			return l, wrong(f.name, "%s is %s, want calls a second, 0.001 to %d.", f.name, core.QuoteShort(get(f.name)), core.RateMilliMax/1000)
 		}
 	}

@@ -973,7 +973,7 @@ func TestLimits(t *testing.T) {
 	}
 	before := slices.Clone(w.bounds)
 	for _, wrong := range []struct{ field, value, says string }{
-		{"reason", "", "Say why"}, {"concurrent", "many", "want a number of calls"}, {"concurrent", "1000001", "want 0 (any number) to 1000000"}, {"concurrent", "", "neither concurrent nor rate is given"},
+		{"reason", "", "Say why"}, {"concurrent", "many", "want a number of calls"}, {"concurrent", "0", "want a number of calls"}, {"rate", "0", "want calls a second"}, {"concurrent", "1000001", "want 0 (any number) to 1000000"}, {"concurrent", "", "neither concurrent nor rate is given"},
 		{"rate", "6/min", "want calls a second"}, {"rate", "-1", "or 0.001 to 1000000"}, {"rate", "NaN", "or 0.001 to 1000000"}, {"rate", "0.0001", "or 0.001"},
 		{"key", "input.", "line 1, column 7"}, {"key", "[1]", "it gives"}, {"key", "type", "neither key_concurrent nor key_rate is"}, {"key_concurrent", "1.5", "want a number of calls"}, {"key_rate", "fast", "want calls a second"},
 	} {

@@ -5,23 +5,25 @@ import (
 	"fmt"
 )
 
-// Asks. What a signal step asks is asked of one input, in one round, of one version of the plan. Its token names that, so that
-// an answer to an earlier ask, or to that of another input, is not taken for this one.
+// Asks. What a signal step asks is asked of one input and of the results of the steps that it comes after, in one round, of
+// one version of the plan. Its token names that, so that an answer to an earlier ask, or to that of another input or result,
+// is not taken for this one.
 
 // AskPolicy says whether the answer to a signal step must say which ask it is for.
 type AskPolicy string
 
-// AskRequired refuses an answer without the token of its ask. Otherwise one is taken until the task is first resubmitted or
-// moved to another version: until then there is one ask.
+// AskRequired refuses an answer without the token of its ask, and one that comes before all that the step comes after is
+// over: whoever answers has seen what is asked. Otherwise one is taken until the task is first taken up again, which is when
+// it is resubmitted, a step of it is accepted or it is moved to another version.
 const AskRequired AskPolicy = "required"
 
 // AskBytesMax bounds the token of an ask: <round>.<32 hex digits>.
 const AskBytesMax = 64
 
 // AskToken is the token of what signal step i of plan p asks now, whether or not the step has begun; empty: it is no signal
-// step, or has had its answer.
+// step, has had its answer, or takes none yet.
 func (t *Task) AskToken(p *Plan, i int) string {
-	if s := &t.Steps[i]; s.kind != kindSignal || s.Own().Signal != 0 || s.Status.over() {
+	if s := &t.Steps[i]; s.kind != kindSignal || s.Own().Signal != 0 || s.Status.over() || t.asksLater(p, i) {
 		return ""
 	}
 	return t.askToken(p, i)
@@ -30,7 +32,23 @@ func (t *Task) AskToken(p *Plan, i int) string {
 func (t *Task) askToken(p *Plan, i int) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %d %d %d %s", t.Type, t.ID, p.Steps[i].Name, p.Version, t.Round, t.TakenUp, t.Input)
+	before := p.Ancestors(i)
+	for j := range i {
+		if result := t.Steps[j].Result; before&(1<<uint(j)) != 0 && len(result) > 0 {
+			fmt.Fprintf(h, " %d %d %s", j, len(result), result)
+		}
+	}
 	return fmt.Sprintf("%d.%x", t.Round, h.Sum(nil)[:16])
+}
+
+// asksLater reports whether a step that requires its ask has yet to see what it asks about.
+func (t *Task) asksLater(p *Plan, i int) bool {
+	for _, before := range p.Steps[i].After {
+		if p.Steps[i].Ask == AskRequired && !t.Steps[before].Status.over() {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckAsk refuses the token of an ask that cannot be one.
@@ -46,6 +64,15 @@ func CheckAsk(token string) error {
 	return nil
 }
 
+// CheckAnswer refuses what is an answer to some and a refusal to others: a payload of null beside a reason, as clients write
+// that have a member for each.
+func CheckAnswer(payload []byte, reason string) error {
+	if string(payload) == "null" && reason != "" {
+		return fmt.Errorf("result is null beside the reason %s: leave result out to refuse, or reason to answer null", QuoteShort(reason))
+	}
+	return nil
+}
+
 // AskNeeded reports whether an answer to signal step i must say which ask it is for.
 func (t *Task) AskNeeded(p *Plan, i int) bool {
 	return t.TakenUp != 0 || p.Steps[i].Ask == AskRequired
@@ -55,6 +82,8 @@ func (t *Task) AskNeeded(p *Plan, i int) bool {
 func (t *Task) WrongAsk(p *Plan, i int, token string) string {
 	name, is := p.Steps[i].Name, t.askToken(p, i)
 	switch round := roundOf(token); {
+	case t.asksLater(p, i):
+		return "step " + name + " asks nothing yet: it takes an answer once the steps that it comes after are over"
 	case token == is:
 		return ""
 	case token == "" && !t.AskNeeded(p, i):
@@ -64,7 +93,7 @@ func (t *Task) WrongAsk(p *Plan, i int, token string) string {
 	case round != fmt.Sprint(t.Round):
 		return fmt.Sprintf("the answer is for an ask of step %s in round %s, and the task is in round %d", name, ShortText(round, 20), t.Round)
 	}
-	return "the answer is for another ask of step " + name + ": its input or its plan is another now, or it was taken up again"
+	return "the answer is for another ask of step " + name + ": its input, a result before it or its plan is another now, or it was taken up again"
 }
 
 // roundOf is the round that a token has, as text.

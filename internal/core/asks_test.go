@@ -206,7 +206,72 @@ func TestAskToken(t *testing.T) {
 	}
 }
 
-// TestAskTokenNamesAll: what is asked of another task, step, version, round, taking up or input has another token.
+// TestRequiredAskWaits: a step that requires its ask takes no answer, and shows no token, before the results are there that it
+// asks about; one that does not takes an answer early.
+//
+// covers: W2
+func TestRequiredAskWaits(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		p := askPlan()
+		if required {
+			p.Steps[1].Ask = AskRequired
+		}
+		r := newRig(t, p)
+		r.birth(0)
+		early := r.task.askToken(r.plan, 1)
+		if shown := r.task.AskToken(r.plan, 1); (shown == "") != required {
+			t.Errorf("required %v: before the result the token is %q", required, shown)
+		}
+		if !required {
+			if err := r.apply(approval(early)); err != nil {
+				t.Errorf("an early answer: %v", err)
+			}
+			continue
+		}
+		if err := r.apply(approval(early)); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "step approve asks nothing yet") {
+			t.Errorf("an answer before what it is about is known: %v", err)
+		}
+		r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`{"cents":999900}`)})
+		if err := r.apply(approval(early)); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "another ask of step approve") {
+			t.Errorf("an answer by the token of before: %v", err)
+		}
+		r.must(approval(r.task.AskToken(r.plan, 1)))
+	}
+}
+
+// TestAcceptedAsksAgain: what was asked before an operator accepted a step is not what is asked afterwards.
+//
+// covers: W2
+func TestAcceptedAsksAgain(t *testing.T) {
+	r := newRig(t, askPlan())
+	r.birth(0)
+	before := r.task.AskToken(r.plan, 1)
+	r.refuses(0)
+	r.must(Event{Kind: EventAccept, Actor: person, Result: []byte(`{"by":"hand"}`)})
+	for token, want := range map[string]string{"": "say which ask of step approve it answers", before: "another ask of step approve"} {
+		if err := r.apply(approval(token)); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("token %q: %v, want %q", token, err, want)
+		}
+	}
+	r.must(approval(r.task.AskToken(r.plan, 1)))
+}
+
+// TestAnswerOrRefusal: null beside a reason is neither.
+//
+// covers: W2
+func TestAnswerOrRefusal(t *testing.T) {
+	for _, x := range []struct {
+		payload, reason string
+		wrong           bool
+	}{{"null", "", false}, {"null", "too dear", true}, {"{}", "by phone", false}, {"", "too dear", false}} {
+		if err := CheckAnswer([]byte(x.payload), x.reason); (err != nil) != x.wrong {
+			t.Errorf("%q with %q: %v", x.payload, x.reason, err)
+		}
+	}
+}
+
+// TestAskTokenNamesAll: what is asked of another task, step, version, round, taking up, input or result before it has another
+// token.
 //
 // covers: W2
 func TestAskTokenNamesAll(t *testing.T) {
@@ -225,6 +290,7 @@ func TestAskTokenNamesAll(t *testing.T) {
 		"version":  func(_ *Task, p *Plan) { p.Version++ },
 		"round":    func(t *Task, _ *Plan) { t.Round++ },
 		"taken up": func(t *Task, _ *Plan) { t.TakenUp++ },
+		"result":   func(t *Task, _ *Plan) { t.Steps[0].Result = []byte(`{"cents":999900}`) },
 		"input":    func(t *Task, _ *Plan) { t.Input = []byte(`{"amount":999900}`) },
 	} {
 		if other := token(change); other == is || other == "" {

@@ -107,7 +107,7 @@ type Task struct {
 	WentBackAt Instant // when it was last noted that steps may have run which the journal does not know; 0: never
 	LostUntil  Instant // after this no command of the time that the database has lost can take effect; 0: none was lost
 
-	TakenUp  int64 // the newest journal row that resubmitted it or moved it to another version; 0: none
+	TakenUp  int64 // the newest journal row that resubmitted it, accepted a step or moved it to another version; 0: none
 	Reopened bool  // a step is to be done again in this round though others that come after it are done
 
 	FailedStep int    // 1 + index of the step that failed last in this round; 0: none

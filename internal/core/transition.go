@@ -23,9 +23,9 @@ func (t *Task) beginTransition(r *Record) {
 	}
 	if r.Kind == KindResubmitted || r.Kind == KindAccepted {
 		t.applyAgain(r.Input != nil)
+		t.TakenUp = r.Seq
 	}
 	if r.Kind == KindResubmitted {
-		t.TakenUp = r.Seq
 		t.applyVoid(stepSet(r.Result))
 	}
 	if round && t.WentBackAt != 0 {

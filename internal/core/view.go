@@ -110,9 +110,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
 			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i), KeyUntil: t.keyUntil(p, i),
 		})
-		if sv := &v.Steps[i]; sv.Ask != "" {
-			sv.AskNeeded = t.AskNeeded(p, i)
-		}
+		v.Steps[i].AskNeeded = (v.Steps[i].Ask != "" || t.asksLater(p, i)) && t.AskNeeded(p, i)
 	}
 	for i := range rows {
 		rec := &rows[i]

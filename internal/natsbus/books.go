@@ -31,8 +31,8 @@ func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion)
 	case err != nil:
 		return wire.BooksAnswer{}, fmt.Errorf("books of agent %s: %w", agent, err)
 	}
-	if text := msg.Header.Get(wire.HeaderError); text != "" {
-		return wire.BooksAnswer{}, fmt.Errorf("books of agent %s: it answered %s, %s", agent, msg.Header.Get(wire.HeaderErrorCode), wire.CutText(text))
+	if code, text, failed := wire.Header(msg.Header).Failure(); failed {
+		return wire.BooksAnswer{}, fmt.Errorf("books of agent %s: it answered %s, %s", agent, wire.CutText(code), wire.CutText(text))
 	}
 	answer, err := wire.DecodeBooksAnswer(msg.Data)
 	if err != nil {

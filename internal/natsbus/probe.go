@@ -28,8 +28,8 @@ func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (
 	case err != nil:
 		return core.Probe{}, fmt.Errorf("probe of %s: agent %s: %w", cmd.Key(), cmd.Agent, err)
 	}
-	if text := msg.Header.Get(wire.HeaderError); text != "" {
-		return core.Probe{}, fmt.Errorf("probe of %s: agent %s answered %s, %s", cmd.Key(), cmd.Agent, msg.Header.Get(wire.HeaderErrorCode), wire.CutText(text))
+	if code, text, failed := wire.Header(msg.Header).Failure(); failed {
+		return core.Probe{}, fmt.Errorf("probe of %s: agent %s answered %s, %s", cmd.Key(), cmd.Agent, wire.CutText(code), wire.CutText(text))
 	}
 	probe, err := wire.DecodeProbe(msg.Data, resultMax)
 	if err != nil {

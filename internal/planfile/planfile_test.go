@@ -132,6 +132,54 @@ func TestNumbersOfSchemas(t *testing.T) {
 	}
 }
 
+// TestTwoReadings: what readers of YAML take for different things is refused, wherever it stands: it is not for us to choose
+// how many cents somebody meant.
+//
+// covers: W1, W3
+func TestTwoReadings(t *testing.T) {
+	const file = "name: order\nversion: 1\ninput_schema: {type: object, properties: {cents: {type: integer, maximum: 8}}}\nsteps:\n  - name: a\n    agent: a\n    attempts_max: 8\n"
+	if _, err := Read("plan.yaml", []byte(file), payloadMax); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ old, new, want string }{
+		{"attempts_max: 8", "attempts_max: 010", "7:19: 010 begins with a zero"},
+		{"attempts_max: 8", "attempts_max: 08", "attempts_max: want a whole number, got text"},
+		{"attempts_max: 8", "attempts_max: 0_10", "0_10 begins with a zero"},
+		{"maximum: 8", "maximum: 010", "010 begins with a zero"},
+		{"maximum: 8", "maximum: -010", "-010 begins with a zero"},
+		{"maximum: 8", "maximum: 08", "maximum"},
+		{"maximum: 8", "maximum: 010.5", "010.5 begins with a zero"},
+		{"maximum: 8", "<<: {maximum: 8}", "<< is no name"},
+		{"cents: {", "&c cents: {", "is no name"},
+		{"maximum: 8", "!!str maximum: 8", "is no name"},
+		{"maximum: 8", "maximum: 8, maximum: 9", `mapping key "maximum" already defined`},
+		{"maximum: 8", "maximum: .inf", "is not taken here"},
+		{"maximum: 8", "maximum: yes", "maximum"},
+		{"attempts_max: 8", "attempts_max: 1e3", "want a whole number, got 1e3"},
+		{"attempts_max: 8", "attempts_max: 8.0", "want a whole number, got 8.0"},
+		{"attempts_max: 8", "attempts_max: -0", "attempts_max is 0"},
+		{"attempts_max: 8", "attempts_max: ", "attempts_max: want a whole number, got nothing"},
+		{"attempts_max: 8", "undoable: no", "undoable: want true or false, got text"},
+		{"attempts_max: 8", "undoable: on", "undoable: want true or false, got text"},
+		{"attempts_max: 8", "undoable: ~", "undoable: want true or false, got nothing"},
+		{"attempts_max: 8", "after: ~", "after: want a list"},
+		{"attempts_max: 8", "when: ''", "when is empty"},
+		{"attempts_max: 8", "when: ~", "when: want an expression"},
+		{"attempts_max: 8", "complete_by: 10", "want a duration with its unit"},
+		{"attempts_max: 8", "complete_by: -1s", "complete_by"},
+		{"attempts_max: 8", "complete_by: 0s", "complete_by is 0s"},
+		{"attempts_max: 8", "complete_by: 1d", "want a duration, such as 30s or 1h30m"},
+		{"attempts_max: 8", "complete_by: 1:30", "want a duration"},
+		{"attempts_max: 8", "probe: yes", "probe: want true or false"},
+		{"maximum: 8", "maximum: 8, enum: &e [1]", "anchors and aliases are not taken"},
+	} {
+		_, err := Read("plan.yaml", []byte(strings.Replace(file, x.old, x.new, 1)), payloadMax)
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", x.new, err, x.want)
+		}
+	}
+}
+
 // TestEveryFieldIsRead: whatever the form of a step or a plan has is read from a file; one that is not would be passed over.
 func TestEveryFieldIsRead(t *testing.T) {
 	for what, form := range map[string]reflect.Type{"steps:\n  - name: a\n    agent: b\n    ": reflect.TypeFor[planform.Step](), "": reflect.TypeFor[planform.Plan]()} {

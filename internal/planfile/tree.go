@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"duly.dev/duly/internal/core"
 )
 
 // kind is what a node of a file is.
@@ -114,10 +116,11 @@ func (f *file) yaml(n ast.Node, depth int) *node {
 	case *ast.NullNode:
 	case *ast.BoolNode:
 		out.kind, out.text = boolean, n.Token.Value
-	case *ast.IntegerNode:
-		out.kind, out.text = number, n.Token.Value
-	case *ast.FloatNode:
-		out.kind, out.text = number, n.Token.Value
+	case *ast.IntegerNode, *ast.FloatNode:
+		if out.kind, out.text = number, n.GetToken().Value; leadsWithZero(out.text) {
+			f.wrong(at, "%s begins with a zero, so that some read it to the base of 8: leave the zero out, or put text in quotes", core.ShortText(out.text, 40))
+			return nil
+		}
 	case *ast.StringNode:
 		out.kind, out.text = text, n.Value
 		switch origin := strings.TrimSpace(n.Token.Origin); {
@@ -164,11 +167,24 @@ func (f *file) yaml(n ast.Node, depth int) *node {
 	return out
 }
 
+// leadsWithZero reports whether a number has a zero before its first digit, as in 010.
+func leadsWithZero(number string) bool {
+	digits := strings.TrimLeft(number, "+-")
+	return len(digits) > 1 && digits[0] == '0' && (digits[1] == '_' || digits[1] >= '0' && digits[1] <= '9')
+}
+
 func (f *file) yamlMember(out *node, n *ast.MappingValueNode, depth int) {
 	at := out.at
 	name := n.Key.String()
 	if t := n.Key.GetToken(); t != nil && t.Position != nil {
 		at, name = pos{t.Position.Line, t.Position.Column}, t.Value
+	}
+	switch n.Key.Type() {
+	case ast.StringType, ast.IntegerType, ast.FloatType, ast.BoolType, ast.NullType:
+	default: // << would be a name, and what it merges would be left out
+		f.wrong(at, "%s is no name: merge keys, anchors and tags are not taken", core.ShortText(n.Key.String(), 64))
+		out.broken = true
+		return
 	}
 	if value := f.yaml(n.Value, depth+1); value != nil {
 		if value.kind == nothing {

@@ -282,11 +282,16 @@ func Decode(data []byte) (core.Plan, error) {
 	if err := d.Decode(&spec); err != nil {
 		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, decodeError(err))
 	}
-	if !core.IsText(string(data)) { // encoding/json replaces what is not, and says nothing
-		return core.Plan{}, fmt.Errorf("%w: it holds bytes that are not UTF-8", core.ErrPlan)
-	}
 	if _, err := d.Token(); err != io.EOF {
 		return core.Plan{}, fmt.Errorf("%w: more than one JSON value", core.ErrPlan)
+	}
+	// What encoding/json takes and says nothing: text that is not UTF-8, a name twice or in another case, null.
+	err := quickjson.CheckText("it", data) // depth is a matter of each schema
+	if err == nil {
+		err = quickjson.CheckMembers(data, reflect.TypeFor[Plan]())
+	}
+	if err != nil {
+		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, err)
 	}
 	if spec.V != 0 && spec.V != Version {
 		return core.Plan{}, fmt.Errorf("%w: form version %d, want %d", core.ErrPlan, spec.V, Version)
@@ -479,11 +484,8 @@ func circle(all []Step, from, to int) (path []string) {
 	return path
 }
 
-// schema reads a schema in the one form that its meaning has; null is none.
+// schema reads a schema in the one form that its meaning has.
 func (r *numbers) schema(name string, raw json.RawMessage) string {
-	if string(raw) == "null" {
-		return ""
-	}
 	form, err := schemaForm(name, string(raw))
 	if err != nil {
 		r.wrong(name, "%v", err)

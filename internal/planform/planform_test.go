@@ -1,6 +1,7 @@
 package planform
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -64,5 +65,39 @@ func TestCanonical(t *testing.T) {
 	p.CompleteBy = time.Nanosecond
 	if _, err := Canonical(&p); err == nil || !strings.Contains(err.Error(), "whole milliseconds") {
 		t.Errorf("a nanosecond: %v", err)
+	}
+}
+
+// TestWhatAFileRefuses: what is refused in a file, because it can be read two ways, is refused over NATS and HTTP as well: a
+// name twice or in another case, null, and empty text.
+//
+// covers: W1, W14, W15
+func TestWhatAFileRefuses(t *testing.T) {
+	const plan = `{"name":"order","version":1,"input_schema":{"maximum":1},"steps":[{"name":"approve","kind":"signal"},{"name":"pay","agent":"bank.pay","undoable":false}]}`
+	if _, err := Decode([]byte(plan)); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ old, new, want string }{
+		{`"undoable":false`, `"undoable":false,"undoable":true`, `the name "undoable" twice`},
+		{`"maximum":1`, `"maximum":1,"maximum":100000000`, `the name "maximum" twice`},
+		{`]}`, `],"steps":[{"name":"pay","agent":"bank.pay"}]}`, `the name "steps" twice`},
+		{`"undoable":false`, `"Undoable":false`, "steps[1].Undoable is written undoable"},
+		{`"undoable":false`, `"After":[]`, "steps[1].After is written after"},
+		{`"name":"order"`, `"NAME":"order"`, "NAME is written name"},
+		{`"undoable":false`, `"after":null`, "steps[1].after is null"},
+		{`"undoable":false`, `"undoable": null`, "steps[1].undoable is null"},
+		{`"undoable":false`, `"key_lasts_ms":null`, "steps[1].key_lasts_ms is null"},
+		{`"undoable":false`, `"when":""`, "steps[1].when is empty"},
+		{`"undoable":false`, `"on_exhausted":""`, "steps[1].on_exhausted is empty"},
+		{`"kind":"signal"`, `"kind":"signal","ask":""`, "steps[0].ask is empty"},
+		{`"kind":"signal"`, `"kind":"signal","ask":null`, "steps[0].ask is null"},
+		{`"kind":"signal"`, `"kind":"signal","schema":null`, "schema is null, want a JSON Schema"},
+		{`{"maximum":1}`, `null`, "input_schema is null, want a JSON Schema"},
+		{`"version":1`, `"version":1,"complete_by_ms":null`, "complete_by_ms is null"},
+	} {
+		_, err := Decode([]byte(strings.Replace(plan, x.old, x.new, 1)))
+		if !errors.Is(err, core.ErrPlan) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", x.new, err, x.want)
+		}
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// TextError says that a payload is JSON that not every reader can hold: it has a
-// NUL, or bytes that are not UTF-8, or nests deeper than DepthMax.
+// TextError says that a payload is JSON that not every reader can hold, or reads alike: it has a
+// NUL, or bytes that are not UTF-8, or a name twice in one object, or nests deeper than DepthMax.
 type TextError struct{ text string }
 
 // Error names the field and the byte.
 func (e *TextError) Error() string { return e.text }
 
 // Check wants JSON that every reader can hold: encoding/json lets text through
-// that is not UTF-8, SQL's text and JSON types hold no NUL, and see DepthMax.
+// that is not UTF-8, SQL's text and JSON types hold no NUL, and see CheckOnce and DepthMax.
 // Errors name the field and the byte; those about text and depth are a *TextError.
 func Check(field string, data []byte) error {
 	if err := CheckText(field, data); err != nil {
@@ -39,7 +39,7 @@ func CheckText(field string, data []byte) error {
 	if at := escapedNUL(data); at >= 0 {
 		return &TextError{fmt.Sprintf(`%s holds a NUL (\u0000) at byte %d`, field, at+1)}
 	}
-	return nil
+	return CheckOnce(field, data)
 }
 
 func notJSON(field string, data []byte) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	"duly.dev/duly/internal/core"
@@ -115,16 +116,16 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		Type    string  `json:"type"`
 		Actor   string  `json:"actor"`
 		Reason  string  `json:"reason"`
-		Step    string  `json:"step"`
-		As      string  `json:"as"`
-		Found   string  `json:"found"`
-		Ask     string  `json:"ask"`
-		Until   string  `json:"until"`
+		Step    string  `json:"step,omitempty"`
+		As      string  `json:"as,omitempty"`
+		Found   string  `json:"found,omitempty"`
+		Ask     string  `json:"ask,omitempty"`
+		Until   string  `json:"until,omitempty"`
 
-		EvenIfUnknown bool            `json:"even_if_unknown"`
+		EvenIfUnknown bool            `json:"even_if_unknown,omitempty"`
 		Seqs          []int64         `json:"seqs"`
-		IfSeq         int64           `json:"if_seq"`
-		PlanVersion   int64           `json:"version"`
+		IfSeq         int64           `json:"if_seq,omitempty"`
+		PlanVersion   int64           `json:"version,omitempty"`
 		Input         json.RawMessage `json:"input"`
 		Result        json.RawMessage `json:"result"`
 	}
@@ -132,7 +133,11 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 	}
 	if strict {
-		if err := quickjson.CheckText("request", data); err != nil { // encoding/json replaces what is not UTF-8
+		err := quickjson.CheckText("request", data) // encoding/json replaces what is not UTF-8
+		if err == nil {
+			err = quickjson.CheckMembers(data, reflect.TypeOf(j))
+		}
+		if err != nil {
 			return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 		}
 		d := json.NewDecoder(bytes.NewReader(data))
@@ -159,7 +164,9 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
 	err = checkControl(&c, j.Kind)
 	if strict && err == nil {
-		err = core.CheckWords("reason", j.Reason)
+		if err = core.CheckWords("reason", j.Reason); err == nil && c.Kind == core.EventSignal {
+			err = core.CheckAnswer(c.Result, c.Reason)
+		}
 	}
 	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)

@@ -387,6 +387,30 @@ func TestControlGolden(t *testing.T) {
 	}
 }
 
+// TestAskSaysOneThing: a request in which a member stands twice, in another case, or as null or empty where it may be left out
+// is refused: it could mean that an answer is for any ask, or is none.
+//
+// covers: W2, W15
+func TestAskSaysOneThing(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":{"by":"desk"},"reason":"by phone"}`: "",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":null}`:                              "",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","reason":"too dear"}`:                        "",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":null,"reason":"too dear"}`:          "result is null beside the reason",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":1,"result":2}`:                      `the name "result" twice`,
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":{"by":1,"by":2}}`:                   `the name "by" twice`,
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":1,"ask":null}`:                      "ask is null",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":1,"ask":""}`:                        "ask is empty",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","result":1,"Ask":"0.ab"}`:                    "Ask is written ask",
+		`{"v":1,"kind":"signal","id":"o-1","step":"approve","Result":1}`:                                 "Result is written result",
+	} {
+		_, err := (Names{}).DecodeAsk(AskSubject("signal"), []byte(text))
+		if want == "" && err != nil || want != "" && (!isUndecodable(err) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // What a client may ask is about one task, by its id: permissions are for types.
 func TestAskNamesOneTask(t *testing.T) {
 	many := `{"v":1,"kind":"undo","numbers":[1],"seqs":[1]}`
@@ -451,7 +475,7 @@ func TestPlanGolden(t *testing.T) {
 //
 // covers: C15
 func TestPlanInJSONNeedNotSayUndoable(t *testing.T) {
-	p, err := DecodePlan([]byte(`{"name":"x","version":1,"steps":[{"name":"a","agent":"b"},{"name":"c","agent":"d","undoable":false},{"name":"e","agent":"f","undoable":null}]}`))
+	p, err := DecodePlan([]byte(`{"name":"x","version":1,"steps":[{"name":"a","agent":"b"},{"name":"c","agent":"d","undoable":false}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +483,7 @@ func TestPlanInJSONNeedNotSayUndoable(t *testing.T) {
 	if err := full.Validate(0); err != nil {
 		t.Fatal(err)
 	}
-	if !full.Steps[0].Undoable || full.Steps[1].Undoable || !full.Steps[2].Undoable || full.Steps[0].AttemptsMax != core.DefaultAttemptsMax {
+	if !full.Steps[0].Undoable || full.Steps[1].Undoable || full.Steps[0].AttemptsMax != core.DefaultAttemptsMax {
 		t.Errorf("%+v", full.Steps)
 	}
 }
@@ -528,6 +552,8 @@ func TestReplyGolden(t *testing.T) {
 		"final":          {header: header("no card", "422"), code: 422, text: "no card"},
 		"code alone":     {header: header("", "503"), code: 503},
 		"text alone":     {header: header("boom", ""), code: 500, text: "boom"},
+		"another case":   {header: Header{"nats-service-error": {"no card"}, "NATS-SERVICE-ERROR-CODE": {"422"}}, code: 422, text: "no card"},
+		"a name twice":   {data: `{"a":1,"a":2}`, code: 512, text: `bad_result: result has the name "a" twice in one object, the second time at byte 8`},
 		"nonsense code":  {header: header("boom", "twelve"), code: 500, text: "boom"},
 		"code of no use": {header: header("boom", "200"), code: 500, text: "boom"},
 	} {

@@ -154,6 +154,7 @@ func replyGoldens(t *testing.T) []golden {
 			`"`+strings.Repeat("x", goldenResultMax)+`"`, core.Reply{Code: core.CodeFailed, Error: "bad_result: 42 bytes, the limit is 40"}),
 		one("reply-code-word", "a code that is no number, and what it counts as", "", "do", do, wrong("twelve"), "", core.Reply{Code: core.CodeAgentError, Error: "boom"}),
 		one("reply-code-200", "a code that is no error's, and what it counts as", "", "do", do, wrong("200"), "", core.Reply{Code: core.CodeAgentError, Error: "boom"}),
+		one("reply-code-case", "an error whose headers some library has written in lower case", "", "do", do, Header{"nats-service-error": {"no money"}, "nats-service-error-code": {"422"}}, "", core.Reply{Code: 422, Error: "no money"}),
 		one("reply-code-alone", "a code without words", "", "do", do, Header{HeaderErrorCode: {"409"}}, "", core.Reply{Code: 409}),
 	}
 }

@@ -49,6 +49,7 @@ func submitGoldens(t *testing.T) []golden {
 		{"submit-id", "an id that is no name", "order+17", goldenInput, nil, 400, 0},
 		{"submit-input-json", "an input that is no JSON", "order-20", `{"Cents":`, nil, 400, 7004},
 		{"submit-input-nul", "an input with a NUL", "order-20", `"\u0000"`, nil, 400, 7005},
+		{"submit-input-twice", "an input in which a name stands twice", "order-20", `{"Cents":1999,"Cents":999900}`, nil, 400, 7005},
 		{"submit-complete-by", "a deadline that is neither a time nor a duration", "order-20", goldenInput, Header{HeaderCompleteBy: {"soon"}}, 400, 7007},
 		{"submit-complete-by-past", "a deadline that is over", "order-20", goldenInput, Header{HeaderCompleteBy: {"2020-01-01T00:00:00Z"}}, 400, 7008},
 		{"submit-start-at", "a begin that is neither a time nor a delay", "order-20", goldenInput, Header{HeaderStartAt: {"-1h"}}, 400, 7016},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
@@ -36,14 +37,28 @@ func (n Names) DecodeReply(subject string, header Header, data []byte, resultMax
 	}
 	if len(header) > 0 {
 		r.From = core.CleanActor(header.Get(HeaderInstance))
-		text, code := header.Get(HeaderError), header.Get(HeaderErrorCode)
-		if text != "" || code != "" {
+		if code, text, failed := header.Failure(); failed {
 			r.Code, r.Error = replyCode(code), CutText(text)
 			return r, nil
 		}
 	}
 	checkResult(&r, data, resultMax)
 	return r, nil
+}
+
+// Failure is the error that an answer's headers say. Their names count in any case, which some libraries change: what failed
+// must not pass for a success without a result.
+func (h Header) Failure() (code, text string, failed bool) {
+	for name, values := range h {
+		switch {
+		case len(values) == 0 || len(name) < len(HeaderError):
+		case strings.EqualFold(name, HeaderErrorCode):
+			code = values[0]
+		case strings.EqualFold(name, HeaderError):
+			text = values[0]
+		}
+	}
+	return code, text, code != "" || text != ""
 }
 
 // EmptyReply is a reply without content to the command that a reply subject belongs to: what

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"regexp"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,9 +23,18 @@ const (
 	waitingMax = 1024     // commands at work or waiting; one more is told to come again
 )
 
+var (
+	taskID = regexp.MustCompile(`^[A-Za-z0-9_~-]{1,255}$`) // ~ stands before what a child is called
+	name   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	number = regexp.MustCompile(`^[0-9]{1,10}$`)
+)
+
 // command is what is read of a command: members that are not known are passed over.
 type command struct {
 	V          int             `json:"v"`
+	Task       string          `json:"task"`
+	Type       string          `json:"type"`
+	Step       string          `json:"step"`
 	Key        string          `json:"key"`
 	CompleteBy time.Time       `json:"complete_by"`
 	LeftMS     int64           `json:"left_ms"`
@@ -164,8 +175,12 @@ func decode(data []byte) (*command, error) {
 	if c.V != 1 {
 		return nil, &refusal{501, fmt.Sprintf("version %d of a command, want 1", c.V)}
 	}
-	if c.Key == "" || c.CompleteBy.IsZero() {
-		return nil, &refusal{400, "key, complete_by: missing"}
+	round, ofStep := strings.CutPrefix(c.Key, c.Task+"/"+c.Step+"/")
+	if !ofStep || !taskID.MatchString(c.Task) || !name.MatchString(c.Type) || !name.MatchString(c.Step) || !number.MatchString(round) {
+		return nil, &refusal{400, "task, type, step: want names; key: want <task>/<step>/<round>"}
+	}
+	if c.CompleteBy.IsZero() {
+		return nil, &refusal{400, "complete_by: missing"}
 	}
 	return &c, nil
 }

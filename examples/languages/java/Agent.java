@@ -11,6 +11,7 @@ import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -25,6 +26,8 @@ public final class Agent {
     private static final int WORKERS = 16; // commands at work at a time, each with a connection to the database
     private static final int WAITING_MAX = 1024; // commands that wait; one more is told to come again
     private static final int STOP_SECONDS = 30;
+    /** Task, type, step and key of a command, a space between two; in the id of a task ~ stands before what a child is called. */
+    private static final Pattern NAMES = Pattern.compile("([A-Za-z0-9_~-]{1,255}) [A-Za-z0-9_-]{1,64} ([A-Za-z0-9_-]{1,64}) \\1/\\2/[0-9]{1,10}");
 
     private record Command(String key, JsonElement input, long left, Instant completeBy, int size) {}
 
@@ -163,12 +166,16 @@ public final class Agent {
         BigDecimal version = Json.number(is, "v");
         BigDecimal left = Json.number(is, "left_ms");
         String key = Json.string(is, "key");
+        String names = Json.string(is, "task") + " " + Json.string(is, "type") + " " + Json.string(is, "step") + " " + key;
         String completeBy = Json.string(is, "complete_by");
         if (version == null || version.compareTo(BigDecimal.ONE) != 0) {
             throw new Refusal(501, "another version of a command, want 1");
         }
-        if (key == null || key.isEmpty() || key.indexOf(0) >= 0 || left == null || completeBy == null) {
-            throw new Refusal(400, "key, left_ms, complete_by: missing");
+        if (!NAMES.matcher(names).matches()) {
+            throw new Refusal(400, "task, type, step: want names; key: want <task>/<step>/<round>");
+        }
+        if (left == null || completeBy == null) {
+            throw new Refusal(400, "left_ms, complete_by: missing");
         }
         try {
             return new Command(key, is.get("input"), left.longValue(), Instant.parse(completeBy), data.length);

@@ -4,6 +4,7 @@
 import { connect, headers } from "@nats-io/transport-node";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Gone, Ledger } from "./ledger.mjs";
+import { errorHeaders, readCommand, readReply, Refusal } from "./wire.mjs";
 
 const [folder, agent = "payment.charge"] = process.argv.slice(2);
 if (!folder) {
@@ -11,34 +12,10 @@ if (!folder) {
   process.exit(2);
 }
 const inputMax = 64 << 10; // bytes of a do
-const resultMax = 64 << 10; // bytes of an answer
 const runningMax = 1024; // commands at a time; one more is told to come again
 const namespace = process.env.DULY_NAMESPACE ?? "duly";
 const ledger = new Ledger(folder);
 let running = 0;
-
-// Refusal is an answer with a code: 4xx is final, 512 is final and undone, other 5xx are tried again.
-class Refusal extends Error {
-  constructor(code, text) {
-    super(text);
-    this.code = code;
-  }
-}
-
-// command reads a command: members that are not known are passed over.
-function command(data) {
-  let c;
-  try {
-    c = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(data));
-  } catch (err) {
-    throw new Refusal(400, `not a command: ${err.message}`);
-  }
-  if (typeof c !== "object" || c === null || Array.isArray(c)) throw new Refusal(400, "not a command: want an object");
-  if (c.v !== 1) throw new Refusal(501, `version ${JSON.stringify(c.v)} of a command, want 1`);
-  if (typeof c.key !== "string" || c.key === "") throw new Refusal(400, "key: want text");
-  if (typeof c.left_ms !== "number" || Number.isNaN(Date.parse(c.complete_by))) throw new Refusal(400, "complete_by, left_ms: want a time and a number");
-  return c;
-}
 
 // charge is the do. It alone looks at the input: an undo is never refused for it.
 async function charge(c, bytes) {
@@ -76,11 +53,12 @@ async function answer(m, work) {
   running++;
   try {
     if (running > runningMax) throw new Refusal(429, `${runningMax} commands are at work`);
-    const c = command(m.data);
+    const c = readCommand(m.data);
     until = Math.min(came + c.left_ms, Date.parse(c.complete_by));
     if (Date.now() >= until) return;
     said = JSON.stringify(await work(c, m.data.length)) ?? "";
-    if (Buffer.byteLength(said) > resultMax) throw new Refusal(512, `the result is over ${resultMax} bytes`);
+    const counts = readReply({}, Buffer.from(said)); // what it would be read as: too large a result fails for good
+    if (counts.code !== 0) throw new Refusal(counts.code, counts.error);
   } catch (err) {
     code = codeOf(err);
     said = err.message;
@@ -94,8 +72,7 @@ async function answer(m, work) {
     return;
   }
   const h = headers();
-  h.set("Nats-Service-Error", said.replace(/[\r\n]+/g, " ").slice(0, 400));
-  h.set("Nats-Service-Error-Code", String(code));
+  for (const [name, value] of Object.entries(errorHeaders(code, said))) h.set(name, value);
   m.respond("", { headers: h });
 }
 

@@ -7,6 +7,7 @@ import concurrent.futures
 import datetime
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,6 +21,8 @@ INPUT_MAX = 64 << 10  # bytes of a do
 RESULT_MAX = 64 << 10  # bytes of an answer
 WORKERS = 64  # commands at work at a time
 WAITING_MAX = 1024  # commands at work or waiting; one more is told to come again
+# Task, type, step and key of a command, a space between two; in the id of a task ~ stands before what a child is called.
+NAMES = re.compile(r"([A-Za-z0-9_~-]{1,255}) [A-Za-z0-9_-]{1,64} ([A-Za-z0-9_-]{1,64}) \1/\2/[0-9]{1,10}")
 
 
 class Refusal(Exception):
@@ -40,8 +43,9 @@ def command(data):
         raise Refusal(400, "not a command: want an object")
     if c.get("v") != 1:
         raise Refusal(501, f"version {c.get('v')!r} of a command, want 1")
-    if not isinstance(c.get("key"), str) or not c["key"]:
-        raise Refusal(400, "key: want text")
+    names = [c.get(name) for name in ("task", "type", "step", "key")]
+    if not all(isinstance(name, str) for name in names) or not NAMES.fullmatch(" ".join(names)):
+        raise Refusal(400, "task, type, step: want names; key: want <task>/<step>/<round>")
     try:
         c["until"] = datetime.datetime.fromisoformat(c["complete_by"]).timestamp()
         c["left"] = float(c["left_ms"]) / 1000

@@ -34,7 +34,9 @@ read_command='
   try (
     want(length == 1 and (.[0] | type) == "object"; "400 not a command: want one object") | .[0]
     | want(.v == 1; "501 another version of a command, want 1")
-    | want((.key | type) == "string" and .key != "" and (.key | test("[[:cntrl:]]") | not); "400 key: want text")
+    | want(([.task, .type, .step, .key] | all(type == "string")) and ("\(.task) \(.type) \(.step) \(.key)"
+        | test("\\A([A-Za-z0-9_~-]{1,255}) [A-Za-z0-9_-]{1,64} ([A-Za-z0-9_-]{1,64}) \\1/\\2/[0-9]{1,10}\\z"));
+        "400 task, type, step: want names; key: want <task>/<step>/<round>")
     | want((.left_ms | type) == "number" and (.complete_by | type) == "string"; "400 left_ms, complete_by: want a number and a time")
     | ([.left_ms * 1000 + $came, (.complete_by | micros)] | min | floor) as $until
     | (if (.input | type) == "object" then .input else {} end) as $input

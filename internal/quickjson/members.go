@@ -1,0 +1,64 @@
+package quickjson
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// CheckMembers wants the members of a JSON object, and of the objects in its lists, to be written as a form, a struct, has
+// them, and none that may be left out (omitempty) to be null or empty text: encoding/json takes a name in any case, and null
+// as if nothing was said. Members that the form has not, and values of another kind, are left to the decoder. What is raw
+// JSON in the form may be anything.
+func CheckMembers(data []byte, form reflect.Type) error { return checkMembers("", data, form) }
+
+func checkMembers(at string, data []byte, form reflect.Type) error {
+	var members map[string]stdjson.RawMessage
+	if stdjson.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	fields := map[string]reflect.StructField{}
+	for field := range form.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields[name] = field
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		field, known := fields[name]
+		for want := range fields {
+			if !known && strings.EqualFold(name, want) {
+				return fmt.Errorf("%s%s is written %s", at, name, want)
+			}
+		}
+		if !known || field.Type == reflect.TypeFor[stdjson.RawMessage]() {
+			continue
+		}
+		if err := checkMember(at+name, members[name], field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkMember(at string, value stdjson.RawMessage, field reflect.StructField) error {
+	if strings.HasSuffix(field.Tag.Get("json"), ",omitempty") {
+		switch string(value) {
+		case "null":
+			return fmt.Errorf("%s is null: leave it out, if nothing is said of it", at)
+		case `""`:
+			return fmt.Errorf("%s is empty", at)
+		}
+	}
+	var items []stdjson.RawMessage
+	if field.Type.Kind() != reflect.Slice || field.Type.Elem().Kind() != reflect.Struct || stdjson.Unmarshal(value, &items) != nil {
+		return nil
+	}
+	for i, item := range items {
+		if err := checkMembers(fmt.Sprintf("%s[%d].", at, i), item, field.Type.Elem()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
