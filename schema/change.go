@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // changeTries bounds how often a change of operators is made again that gave way to another.
@@ -15,13 +16,15 @@ const changeTries = 20
 
 // changes are one transaction that writes what operators change.
 type changes struct {
-	ctx context.Context
-	r   *reader
-	tx  *sql.Tx
+	ctx   context.Context
+	r     *reader
+	tx    *sql.Tx
+	wrote *int64 // rows
 }
 
 // change makes changes. What gives way to another is tried again; whether one happened of which the
-// connection was lost is for its caller to find out.
+// connection was lost is for its caller to find out. A change of [operate.EntryOf] its context is stored with the outcome
+// of the entry; operate.Settled: the entry has another one, and nothing was changed.
 func (a *asked) change(ctx context.Context, do func(changes) error) error {
 	for try := 1; ; try++ {
 		err := a.changeOnce(ctx, do)
@@ -39,11 +42,19 @@ func (a *asked) changeOnce(ctx context.Context, do func(changes) error) error {
 	if err != nil {
 		return err
 	}
-	if err := do(changes{ctx, a.of, tx}); err != nil {
+	c, entry := changes{ctx, a.of, tx, new(int64)}, operate.EntryOf(ctx)
+	err = do(c)
+	if made := entry != nil && *c.wrote > 0; err == nil && made {
+		err = c.settle(entry.Number, operate.WasMade)
+	}
+	if err != nil {
 		_ = tx.Rollback() // the database may have done so by itself, and then refuses it
 		return err
 	}
-	return tx.Commit()
+	if err = tx.Commit(); entry != nil && err == nil {
+		entry.Done = entry.Done || *c.wrote > 0
+	}
+	return err
 }
 
 // exec runs a statement and returns how many rows it changed.
@@ -52,7 +63,9 @@ func (c changes) exec(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return res.RowsAffected()
+	n, err := res.RowsAffected()
+	*c.wrote += n
+	return n, err
 }
 
 // query reads the rows of a query, see each.

@@ -102,6 +102,8 @@ type Store interface {
 	operate.ForecastStore
 	operate.BreakerStore
 	operate.LimitStore
+	operate.Unsettled
+	operate.FlowReader
 	// ForgetAudit deletes up to most of the oldest audit entries that were made before a time, and returns how many. Nothing
 	// else deletes one.
 	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)

@@ -15,11 +15,13 @@ import (
 
 const (
 	auditColumns = `number, at, actor, role, from_addr, via, action, target, reason, was, is_now, COALESCE(became, outcome), COALESCE(request_key, ''), request_id`
-	qAppend      = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id)
-	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)`
+	qAppend      = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id, became)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)`
 	qAuditKey     = `SELECT ` + auditColumns + ` FROM audit WHERE request_key = ?1`
 	qSetOutcome   = `UPDATE audit SET became = ?2 WHERE number = ?1 AND became IS NULL`
+	qSetAsked     = `UPDATE audit SET outcome = ?2 WHERE number = ?1 AND became IS NULL`
 	qAuditOutcome = `SELECT COALESCE(became, '') FROM audit WHERE number = ?1`
+	qUnsettled    = `SELECT ` + auditColumns + ` FROM audit WHERE became IS NULL AND number > ?1 ORDER BY number LIMIT ?2`
 )
 
 const (
@@ -41,8 +43,12 @@ func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64,
 		if again != nil {
 			return errStands
 		}
+		outcome, became := operate.CleanText(e.Outcome), any(nil)
+		if operate.IsSettled(outcome) {
+			became = outcome
+		}
 		_, err = c.exec(qAppend, number, a.of.time(core.InstantOf(e.At)), operate.CleanText(e.Actor), string(e.Role), operate.CleanText(e.From), operate.CleanText(e.Via), operate.CleanText(e.Action), []byte(e.Target),
-			operate.CleanText(e.Reason), someBytes(e.Before), someBytes(e.After), operate.CleanText(e.Outcome), someText(operate.CleanText(e.Key)), operate.CleanText(e.Request))
+			operate.CleanText(e.Reason), someBytes(e.Before), someBytes(e.After), outcome, someText(operate.CleanText(e.Key)), operate.CleanText(e.Request), became)
 		return err
 	})
 	if again != nil && errors.Is(err, errStands) {
@@ -90,29 +96,43 @@ func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) 
 	return e, err
 }
 
-// SetOutcome implements operate.Trail. Error: core.ErrNotFound; another one if the entry has
-// another outcome already.
+// SetOutcome implements operate.Trail.
 func (a *asked) SetOutcome(ctx context.Context, number int64, outcome string) error {
-	outcome = operate.CleanText(outcome)
-	err := a.change(ctx, func(c changes) error {
-		n, err := c.exec(qSetOutcome, number, outcome)
-		if err != nil || n > 0 {
-			return err
-		}
-		var has string
-		err = c.row(qAuditOutcome, []any{number}, &has)
-		switch {
-		case errors.Is(err, sql.ErrNoRows):
-			return core.ErrNotFound
-		case err == nil && has != outcome:
-			return fmt.Errorf("its outcome is there already: %s", core.QuoteShort(has))
-		}
-		return err
-	})
+	err := a.change(ctx, func(c changes) error { return c.settle(number, operate.CleanText(outcome)) })
 	if err != nil {
 		return fmt.Errorf("outcome of audit entry %d: %w", number, err)
 	}
 	return nil
+}
+
+// settle writes the outcome of an entry, or that it is asked and where. Error: core.ErrNotFound; operate.Settled, it has another.
+func (c changes) settle(number int64, outcome string) error {
+	query := qSetAsked
+	if operate.IsSettled(outcome) {
+		query = qSetOutcome
+	}
+	n, err := c.exec(query, number, outcome)
+	if err != nil || n > 0 {
+		return err
+	}
+	var has string
+	err = c.row(qAuditOutcome, []any{number}, &has)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return core.ErrNotFound
+	case err == nil && has != outcome:
+		return operate.Settled(has)
+	}
+	return err
+}
+
+// Unsettled implements operate.Unsettled.
+func (a *asked) Unsettled(ctx context.Context, after int64, limit int) ([]operate.AuditEntry, error) {
+	all, err := scanAll(ctx, a.of, scanAudit, qUnsettled, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("audit entries without an outcome: %w", err)
+	}
+	return all, nil
 }
 
 // Audit implements operate.Trail. One call looks at lookMax entries at most: a page may be short,

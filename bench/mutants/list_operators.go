@@ -4,15 +4,15 @@ package main
 // pauses and pins, frozen members, brakes, live numbers and alerts.
 var operatorMutants = []mutant{
 	{
-		name: "pause-set-before-it-is-written-down", invariant: 3, file: "internal/operate/pausing.go",
-		old:   "	number, _, err := trail.Append(ctx, e)\n	if err != nil {\n		return fmt.Errorf(\"audit trail: %w\", err)\n	}\n	outcome := \"done\"\n	err = do()\n",
-		new:   "	done := do()\n	number, _, err := trail.Append(ctx, e)\n	if err != nil {\n		return fmt.Errorf(\"audit trail: %w\", err)\n	}\n	outcome := \"done\"\n	err = done\n",
+		name: "pause-set-before-it-is-written-down", invariant: 3, file: "internal/operate/desk.go",
+		old:   "	if over, err := d.begin(ctx, a, outcomeOpen); over {\n		return err\n	}\n	change := &Entry{Number: a.Number}\n	bounded, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), entryKey{}, change), DeskMax)\n	defer cancel()\n	err := do(bounded)\n",
+		new:   "	err := do(ctx)\n	if over, err := d.begin(ctx, a, outcomeOpen); over {\n		return err\n	}\n	change := &Entry{Number: a.Number}\n",
 		fault: "a pause is set though the audit trail cannot be written",
 		run:   "^TestPauseRefused$",
 	},
 	{
-		name: "refused-pause-not-written-down", invariant: 12, file: "internal/operate/pausing.go",
-		old: "	if _, _, err := trail.Append(ctx, e); err != nil {", new: "	if _, err := e, error(nil); err != nil {",
+		name: "refused-pause-not-written-down", invariant: 12, file: "internal/operate/desk.go",
+		old: "	_ = d.append(ctx, a, outcomeOf(bad)) // it is logged, and refused all the same\n", new: "",
 		fault: "a change of the flow that is refused is not in the audit trail",
 		run:   "^(TestPauseRefused|TestMovePartitions)$",
 	},
@@ -79,8 +79,8 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "repair-before-it-is-written-down", invariant: 3, file: "internal/repair/service.go",
-		old:   "	if err != nil {\n		return fmt.Errorf(\"audit of %s: %w\", e.Action, err)\n	}\n	err = do()\n",
-		new:   "	done := do()\n	if err != nil {\n		return fmt.Errorf(\"audit of %s: %w\", e.Action, err)\n	}\n	err = done\n",
+		old:   "	err := s.desk.Change(ctx, &start, func(ctx context.Context) (err error) {\n",
+		new:   "	_, _ = s.start(ctx, by, token, rate, brakePct, reason, confirm)\n	err := s.desk.Change(ctx, &start, func(ctx context.Context) (err error) {\n",
 		fault: "an operation starts though the audit trail cannot be written",
 		run:   "^TestStartNeedsTheTrail$",
 	},
@@ -170,8 +170,14 @@ var operatorMutants = []mutant{
 		run:   "^TestSQLiteOperators$",
 	},
 	{
+		name: "outcome-not-with-the-change", invariant: 3, file: "schema/change.go", in: "schema/sqlite",
+		old: "; err == nil && made {", new: "; err == nil && made && *c.wrote < 0 {",
+		fault: "a change is in force though the audit trail says that it failed",
+		run:   "^TestSQLiteOperators$",
+	},
+	{
 		name: "outcome-written-over", invariant: 12, file: "schema/trail.go", in: "schema/sqlite",
-		old: "WHERE number = ?1 AND became IS NULL`", new: "WHERE number = ?1`",
+		old: "SET became = ?2 WHERE number = ?1 AND became IS NULL`", new: "SET became = ?2 WHERE number = ?1`",
 		fault: "what became of a change is changed in the audit trail",
 		run:   "^TestSQLiteOperators$",
 	},
@@ -256,14 +262,14 @@ var operatorMutants = []mutant{
 		run:   "^TestActionsRefused$",
 	},
 	{
-		name: "key-of-another-task", invariant: 9, file: "internal/api/actions.go",
-		old: "		if again.Action != entry.Action || again.Target != entry.Target {", new: "		if again.Action != entry.Action {",
+		name: "key-of-another-task", invariant: 9, file: "internal/operate/desk.go", in: "internal/api",
+		old: "	case again.Action != a.Action || again.Target != a.Target:", new: "	case again.Action != a.Action:",
 		fault: "a key that was used for one task answers for another",
 		run:   "^TestActionsOfOneKey$",
 	},
 	{
-		name: "asked-though-not-written-down", invariant: 3, file: "internal/api/actions.go",
-		old: "	if err != nil {\n		return answer, a.trailDown(task, err)\n", new: "	if err != nil && number < 0 {\n		return answer, a.trailDown(task, err)\n",
+		name: "asked-though-not-written-down", invariant: 3, file: "internal/operate/desk.go", in: "internal/api",
+		old: "	if err := d.append(ctx, a, outcome); err != nil {\n		return true, err\n	}\n", new: "	_ = d.append(ctx, a, outcome)\n",
 		fault: "an owner is asked though the audit trail cannot be written",
 		run:   "^TestActionsWhileStoresAreAway$",
 	},
@@ -275,7 +281,7 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "key-asks-again", invariant: 9, file: "internal/api/actions.go",
-		old: "	if answer.Again && guarded(r.Action, view.State) && before != view.Seq {", new: "	if answer.Again && before < 0 {",
+		old: "before); guarded(r.Action, view.State) && before != view.Seq {", new: "before); before < 0 {",
 		fault: "a key asks again of a task that has moved since",
 		run:   "^TestActionsAfterACrash$",
 	},

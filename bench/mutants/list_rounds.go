@@ -10,7 +10,7 @@ var roundMutants = []mutant{
 	},
 	{
 		name: "run-now-at-the-place-of-another", invariant: 9, file: "internal/operate/scheduling.go", in: "internal/schedules",
-		old: "core.InstantOf(now).Time(), place, \"\", \"\"", new: "core.InstantOf(now).Time(), to.LastPlace*min(place, 1), \"\", \"\"",
+		old: "core.InstantOf(at).Time(), place, \"\", \"\"", new: "core.InstantOf(at).Time(), to.LastPlace*min(place, 1), \"\", \"\"",
 		fault: "a task that an operator submitted counts as forgotten by the place of the one before",
 		run:   "^TestRunNowBehindABacklog$",
 	},

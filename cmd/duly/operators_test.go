@@ -83,7 +83,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
+		Reader: e, Trail: e, Desk: e.desk(), Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
 		AcceptLoss: func(context.Context, string) (uint64, error) { return 6, nil },
 	}}, e, e, asks, log)
 	if err != nil {
@@ -273,7 +273,7 @@ func (e *engine) Agents(context.Context) ([]operate.Agent, error) {
 }
 
 func (e *engine) breaking() *operate.Breaking {
-	return &operate.Breaking{Store: e, Trail: e, Flow: e, Announce: func() error { return nil }, Now: time.Now}
+	return &operate.Breaking{Store: e, Desk: e.desk(), Flow: e, Announce: func() error { return nil }, Now: time.Now}
 }
 
 func (e *engine) Breakers(context.Context) ([]core.Breaker, error) { return e.breakers, nil }
@@ -336,7 +336,7 @@ func (e *engine) Follow(ctx context.Context, after string, _ operate.EventFilter
 }
 
 func (e *engine) pausing() *operate.Pausing {
-	return &operate.Pausing{Store: e, Trail: e, Flow: e, Announce: func() error { return nil }, Now: time.Now}
+	return &operate.Pausing{Store: e, Desk: e.desk(), Flow: e, Announce: func() error { return nil }, Now: time.Now}
 }
 
 func (e *engine) ParkedAt(context.Context) (map[string][]operate.ParkedOf, error) { return nil, nil }
@@ -394,6 +394,10 @@ func (e *engine) RevokeToken(_ context.Context, id string, at time.Time) error {
 	return nil
 }
 func (e *engine) TouchToken(context.Context, string, time.Time) error { return nil }
+
+func (e *engine) desk() *operate.Desk {
+	return operate.NewDesk(e, time.Now, slog.New(slog.DiscardHandler))
+}
 
 func (e *engine) Append(_ context.Context, a operate.AuditEntry) (int64, *operate.AuditEntry, error) {
 	e.mu.Lock()

@@ -20,7 +20,7 @@ import (
 type marks struct{ all core.Deprecations }
 
 func (e *engine) versioning() operate.PlanControl {
-	return &operate.Versioning{Store: &marks{}, Trail: e, Plans: e.Plans, Announce: func() error { return nil }, Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }}
+	return &operate.Versioning{Store: &marks{}, Desk: e.desk(), Plans: e.Plans, Announce: func() error { return nil }, Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }}
 }
 
 func (m *marks) Deprecated(context.Context) (core.Deprecations, error) { return m.all, nil }

@@ -136,7 +136,7 @@ func (b *Book) Put(ctx context.Context, c Channel, secret *string) error {
 		if err != nil {
 			return fmt.Errorf("secret of channel %s: not encoded", c.Name)
 		}
-		if err := b.Store.PutSetting(ctx, SecretPrefix+c.Name, kept); err != nil {
+		if err := b.Store.PutSetting(operate.Apart(ctx), SecretPrefix+c.Name, kept); err != nil {
 			return fmt.Errorf("secret of channel %s: %w", c.Name, err)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -18,27 +17,12 @@ import (
 
 // Actions carries out what operators ask of single tasks, for every face: it writes the audit entry, then asks the
 // task's owner. It is safe for concurrent use.
-type Actions struct {
-	asks  *Requests
-	trail operate.Trail
-	now   func() time.Time
-}
+type Actions struct{ asks *Requests }
 
 var _ operate.Actions = (*Actions)(nil)
 
-// Outcomes of an audit entry. One without an outcome is of a request of which it is not known whether the task's owner
-// was asked: the same key asks again.
-const (
-	outcomeFailed = "failed: "
-)
-
-// NewActions makes it. Error: a part is missing.
-func NewActions(asks *Requests, trail operate.Trail) (*Actions, error) {
-	if asks == nil || trail == nil {
-		return nil, errors.New("api: actions on tasks need requests and an audit trail")
-	}
-	return &Actions{asks: asks, trail: trail, now: time.Now}, nil
-}
+// NewActions makes it.
+func NewActions(asks *Requests) *Actions { return &Actions{asks} }
 
 // before and after are what the audit trail keeps of a request: how the task was, and what is asked. An input and a
 // result are in the journal; the trail names them by size and hash.
@@ -68,61 +52,57 @@ type (
 // twice. Error: *operate.Refusal.
 func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef, r operate.Request) (operate.Answer, error) {
 	answer := operate.Answer{Type: task.Type, ID: task.ID, Action: r.Action}
-	entry := entryOf(ctx, a.now(), by, task, &r)
+	act := actOf(by, task, &r)
 	if bad := a.check(by, task, &r); bad != nil {
-		entry.Key = "" // what is wrong in itself uses up no key
-		return answer, a.refuse(ctx, entry, bad, &answer)
+		err := a.asks.cfg.Desk.Note(ctx, act, bad)
+		answer.Audit = act.Number
+		return answer, err
 	}
 	control := controlOf(by, task, &r)
 	partition := a.asks.cfg.PartitionOf(task.ID, a.asks.cfg.Partitions)
 	view, unseen := a.see(ctx, &control, partition)
 	if unseen == nil {
-		entry.Before = mustJSON(beforeJSON{view.State, view.Seq})
+		act.Before = beforeJSON{view.State, view.Seq}
 		answer.State = view.State
 	}
-	number, again, err := a.trail.Append(ctx, entry)
-	if err != nil {
-		return answer, a.trailDown(task, err)
-	}
-	answer.Audit = number
-	before := view.Seq
-	if again != nil {
-		answer.Again, answer.Audit = true, again.Number
-		if again.Action != entry.Action || again.Target != entry.Target {
-			return answer, operate.KeyTaken(r.Key, again)
+	err := a.asks.cfg.Desk.Ask(ctx, act, func(ctx context.Context) (string, error) {
+		if unseen != nil {
+			return "", asRefusal(unseen, nil)
 		}
-		if !sameContent(again.After, entry.After) {
-			return answer, &operate.Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s with another step, input, result or end already", core.QuoteShort(r.Key), again.Action, again.Target)}
+		before := view.Seq
+		if act.Again != nil {
+			if before = seqOf(act.Again.Before, before); guarded(r.Action, view.State) && before != view.Seq {
+				answer.Outcome = "it had been asked, or the task has changed since; nothing was asked again"
+				return "", nil
+			}
 		}
-		if again.Outcome != "" {
-			return answered(answer, again)
+		if control.IfSeq == 0 && guarded(r.Action, view.State) {
+			control.IfSeq = before
 		}
-		before = seqOf(again.Before, view.Seq)
-	}
-	if unseen != nil {
-		return answer, a.settle(ctx, answer.Audit, &r, asRefusal(unseen, nil))
-	}
-	if answer.Again && guarded(r.Action, view.State) && before != view.Seq {
-		answer.Outcome = "it had been asked, or the task has changed since; nothing was asked again"
-		a.outcome(ctx, answer.Audit, outcomeAsked)
-		return answer, nil
-	}
-	if control.IfSeq == 0 && guarded(r.Action, view.State) {
-		control.IfSeq = before
-	}
-	outcome, bad := a.asks.decide(ctx, &control, &view)
-	if bad == nil {
-		bad = sealed(&r, &view)
-	}
-	if bad == nil {
+		outcome, bad := a.asks.decide(ctx, &control, &view)
+		if bad == nil {
+			bad = sealed(&r, &view)
+		}
 		var position uint64
-		if position, bad = a.asks.store(ctx, &control, partition); bad == nil {
-			answer.Outcome, answer.Position = outcome, fmt.Sprintf("%d.%d", partition, position)
-			a.outcome(ctx, answer.Audit, outcomeAsked)
-			return answer, nil
+		if bad == nil {
+			position, bad = a.asks.store(ctx, &control, partition)
+		}
+		if bad != nil {
+			return "", asRefusal(bad, &view)
+		}
+		answer.Outcome, answer.Position = outcome, placeOf(partition, position)
+		return answer.Position, nil
+	})
+	answer.Audit = act.Number
+	if again := act.Again; again != nil {
+		answer.Again, answer.Audit = true, again.Number
+		if partition, position, asked := again.Place(); asked {
+			answer.Outcome, answer.Position = operate.Asked+"its owner has not answered yet", placeOf(partition, position)
+		} else if answer.Outcome == "" {
+			answer.Outcome = again.Outcome
 		}
 	}
-	return answer, a.settle(ctx, answer.Audit, &r, asRefusal(bad, &view))
+	return answer, err
 }
 
 // sealed refuses to put a payload that anyone can read beside those of a task that are encrypted.
@@ -165,8 +145,8 @@ func (a *Actions) see(ctx context.Context, c *core.Control, partition int) (core
 	return view, nil
 }
 
-// entryOf is the audit entry of a request, bounded whatever the request holds.
-func entryOf(ctx context.Context, now time.Time, by operate.Actor, task operate.TaskRef, r *operate.Request) operate.AuditEntry {
+// actOf is what the audit trail keeps of a request, bounded whatever the request holds.
+func actOf(by operate.Actor, task operate.TaskRef, r *operate.Request) *operate.Act {
 	after := afterJSON{
 		Action: operate.Action(core.NameOf(string(r.Action), core.NameBytesMax)), Step: core.NameOf(r.Step, core.NameBytesMax), Until: r.Until,
 		As: core.State(core.NameOf(string(r.As), core.NameBytesMax)), Found: core.ProbeOutcome(core.NameOf(string(r.Found), core.NameBytesMax)), Ask: core.NameOf(r.Ask, core.AskBytesMax), IfSeq: r.IfSeq, InputBytes: len(r.Input), InputHash: hashOf(r.Input),
@@ -175,16 +155,8 @@ func entryOf(ctx context.Context, now time.Time, by operate.Actor, task operate.
 	if y := after.Until.Year(); y < 0 || y > 9999 { // which JSON cannot say
 		after.Until = time.Time{}
 	}
-	return operate.AuditEntry{
-		At: now, Request: operate.RequestFrom(ctx), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(after.Action),
-		Target: "task/" + core.NameOf(task.Type, core.NameBytesMax) + "/" + core.NameOf(task.ID, core.NameBytesMax),
-		Reason: cleanText(r.Reason, core.WordsBytesMax), After: mustJSON(after), Key: cleanText(r.Key, keyBytesMax),
-	}
-}
-
-// cleanText is a text as every store takes it, cut.
-func cleanText(text string, bytesMax int) string {
-	return core.CutText(operate.CleanText(text), bytesMax)
+	return &operate.Act{By: by, Action: string(after.Action), Target: "task/" + core.NameOf(task.Type, core.NameBytesMax) + "/" + core.NameOf(task.ID, core.NameBytesMax),
+		Reason: r.Reason, Key: r.Key, After: after, Same: func(again *operate.AuditEntry) bool { return sameContent(again.After, &after) }}
 }
 
 func hashOf(data []byte) string {
@@ -195,23 +167,11 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// mustJSON is for bodies of strings, numbers and times that JSON can say.
-func mustJSON(body any) json.RawMessage {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return nil
-	}
-	return data
-}
-
 // sameContent reports whether two requests of one key ask for the same. Deadlines may differ: who says "in an hour" and
 // sends it again says another one.
-func sameContent(was, now json.RawMessage) bool {
-	var a, b afterJSON
-	if json.Unmarshal(was, &a) != nil || json.Unmarshal(now, &b) != nil {
-		return false
-	}
-	return a.Step == b.Step && a.As == b.As && a.Found == b.Found && a.Ask == b.Ask && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash && a.Version == b.Version
+func sameContent(was json.RawMessage, b *afterJSON) bool {
+	var a afterJSON
+	return json.Unmarshal(was, &a) == nil && a.Step == b.Step && a.As == b.As && a.Found == b.Found && a.Ask == b.Ask && a.InputHash == b.InputHash && a.ResultHash == b.ResultHash && a.Version == b.Version
 }
 
 // seqOf is the journal row that an entry saw its task at; unknown where it did not see it, so that it asked nothing.
@@ -221,15 +181,6 @@ func seqOf(before json.RawMessage, unknown int64) int64 {
 		return unknown
 	}
 	return b.Seq
-}
-
-// answered is the answer to a key that was used before.
-func answered(answer operate.Answer, again *operate.AuditEntry) (operate.Answer, error) {
-	answer.Outcome = again.Outcome
-	if why, refused := strings.CutPrefix(again.Outcome, outcomeDenied); refused {
-		return answer, &operate.Refusal{Code: 409, Detail: "the same request was refused before: " + why}
-	}
-	return answer, nil
 }
 
 // controlOf is the request as the task's owner gets it.
@@ -252,6 +203,9 @@ var kinds = map[operate.Action]core.EventKind{
 	operate.ActionSignal: core.EventSignal,
 }
 
+// IsAction reports whether the audit trail calls a request to the owner of a task so.
+func IsAction(action string) bool { return kinds[operate.Action(action)] != 0 }
+
 // check refuses a request that is wrong in itself, whatever the task's state.
 func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Request) *operate.Refusal {
 	if bad := operate.CheckOperator(by, core.QuoteShort(string(r.Action))); bad != nil {
@@ -263,7 +217,7 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 	if len(r.Key) > keyBytesMax || !core.PlainText(r.Key) {
 		return &operate.Refusal{Code: 400, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s has %d bytes, want at most %d of text without control characters", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)}
 	}
-	return r.CheckOne(a.now())
+	return r.CheckOne(a.asks.cfg.Now())
 }
 
 // asRefusal is a refusal of the doors as the faces show it; the view, if there is one, says what is possible.
@@ -275,43 +229,4 @@ func asRefusal(bad *ingest.Refusal, view *core.View) *operate.Refusal {
 		}
 	}
 	return r
-}
-
-// refuse writes the entry of a request that is refused as it stands, and returns the refusal.
-func (a *Actions) refuse(ctx context.Context, e operate.AuditEntry, bad *operate.Refusal, answer *operate.Answer) error {
-	number, _, err := a.trail.Append(ctx, e)
-	if err != nil {
-		a.asks.log.Warn("a refused request is not in the audit trail", "target", e.Target, "action", e.Action, "error", err)
-		return bad
-	}
-	answer.Audit = number
-	a.outcome(ctx, number, outcomeDenied+bad.Detail)
-	return bad
-}
-
-// settle adds to an entry that its request was not carried out, and returns the refusal. What may be stored all the
-// same, or may be asked again by the same key, stays open.
-func (a *Actions) settle(ctx context.Context, number int64, r *operate.Request, bad *operate.Refusal) error {
-	switch {
-	case bad.RetryMS == 0:
-		a.outcome(ctx, number, outcomeDenied+bad.Detail)
-	case r.Key == "":
-		a.outcome(ctx, number, outcomeFailed+bad.Detail)
-	}
-	return bad
-}
-
-// outcome adds what became of an entry. The request's own context may have ended: what was done is noted all the same.
-func (a *Actions) outcome(ctx context.Context, number int64, text string) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), a.asks.cfg.ControlMax)
-	defer stop()
-	if err := a.trail.SetOutcome(ctx, number, text); err != nil {
-		a.asks.log.Warn("the audit trail has no outcome of a request", "entry", number, "outcome", text, "error", err)
-	}
-}
-
-// trailDown refuses a request that cannot be written down.
-func (a *Actions) trailDown(task operate.TaskRef, err error) *operate.Refusal {
-	a.asks.log.Warn("a request is not carried out, because the audit trail cannot be written", "task", task.ID, "error", err)
-	return &operate.Refusal{Code: 503, Detail: "the audit trail could not be written, so nothing was asked; ask again", RetryMS: ingest.RetryLog.Milliseconds()}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +40,11 @@ func (t *trail) SetOutcome(_ context.Context, number int64, outcome string) erro
 		t.errs--
 		return errors.New("database away")
 	}
-	if e := &t.entries[number-1]; e.Outcome == "" {
-		e.Outcome = outcome
+	e := &t.entries[number-1]
+	if operate.IsSettled(e.Outcome) {
+		return operate.Settled(e.Outcome)
 	}
+	e.Outcome = outcome
 	return nil
 }
 
@@ -61,17 +62,12 @@ var (
 type deed struct {
 	*site
 	*Actions
-	trail trail
 }
 
 func newDeed(t *testing.T) *deed {
 	t.Helper()
-	d := &deed{site: newSite(t)}
-	var err error
-	if d.Actions, err = NewActions(d.site.asks, &d.trail); err != nil {
-		t.Fatal(err)
-	}
-	d.Actions.now = func() time.Time { return epoch.Time() }
+	s := newSite(t)
+	d := &deed{s, NewActions(s.asks)}
 	d.is(core.StateError, 7, "undo", "resubmit", "edit", "accept", "resolve")
 	return d
 }
@@ -132,7 +128,7 @@ func TestActionsAreWrittenDownAndAsked(t *testing.T) {
 		}
 		want := operate.AuditEntry{
 			Number: 1, At: epoch.Time(), Actor: "olga", Role: operate.RoleOperator, From: "10.0.0.7", Via: "http", Action: string(x.r.Action), Target: "task/delivery/d-1",
-			Reason: x.r.Reason, Before: fmt.Appendf(nil, `{"state":%q,"seq":7}`, x.state), After: []byte(x.after), Outcome: "asked",
+			Reason: x.r.Reason, Before: fmt.Appendf(nil, `{"state":%q,"seq":7}`, x.state), After: []byte(x.after), Outcome: "asked: 1.101",
 		}
 		if got := d.trail.entries[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || string(got.After) != x.after {
 			t.Errorf("%s: the trail has\n%+v %s\nwant\n%+v", x.r.Action, got, got.After, want)
@@ -291,7 +287,7 @@ func TestActionsOfOneKey(t *testing.T) {
 	first, _ := d.act(t, olga, r)
 	d.is(core.StateProcessing, 8, "cancel")
 	again, bad := d.act(t, olga, r)
-	if bad != nil || !again.Again || again.Audit != first.Audit || again.Outcome != "asked" || len(d.controls) != 1 || len(d.trail.entries) != 1 {
+	if bad != nil || !again.Again || again.Audit != first.Audit || again.Outcome != "asked: its owner has not answered yet" || again.Position != first.Position || len(d.controls) != 1 || len(d.trail.entries) != 1 {
 		t.Fatalf("again: %+v, %+v; asked %d times", again, bad, len(d.controls))
 	}
 	if _, bad := d.act(t, olga, operate.Request{Action: operate.ActionCancel, Key: "k1"}); bad == nil || bad.Code != 422 || bad.Field != "Idempotency-Key" || len(d.controls) != 1 {
@@ -300,7 +296,7 @@ func TestActionsOfOneKey(t *testing.T) {
 	if _, bad := d.act(t, olga, operate.Request{Action: operate.ActionResubmit, Step: "courier", Key: "k1"}); bad == nil || bad.Code != 422 || bad.Field != "Idempotency-Key" || len(d.controls) != 1 {
 		t.Errorf("the key for another step: %+v", bad)
 	}
-	if answer, bad := d.act(t, olga, operate.Request{Action: operate.ActionResubmit, Until: d.now().Add(time.Hour), Key: "k1"}); bad != nil || !answer.Again || len(d.controls) != 1 {
+	if answer, bad := d.act(t, olga, operate.Request{Action: operate.ActionResubmit, Until: epoch.Time().Add(time.Hour), Key: "k1"}); bad != nil || !answer.Again || len(d.controls) != 1 {
 		t.Errorf("the key with another deadline: %+v", bad)
 	}
 	d.views["d-2"] = core.View{ID: "d-2", Type: "delivery", State: core.StateError, Seq: 3, Possible: []string{"resubmit"}}
@@ -329,7 +325,7 @@ func TestActionsAfterACrash(t *testing.T) {
 		t.Fatal(bad)
 	}
 	answer, bad := d.act(t, olga, r) // the owner has not read it yet
-	if bad != nil || !answer.Again || len(d.controls) != 2 || d.controls[1].IfSeq != 7 || d.trail.entries[0].Outcome != "asked" {
+	if bad != nil || !answer.Again || len(d.controls) != 2 || d.controls[1].IfSeq != 7 || d.trail.entries[0].Outcome != "asked: 1.101" {
 		t.Fatalf("again: %+v, %+v; asked %+v", answer, bad, d.controls)
 	}
 
@@ -355,12 +351,12 @@ func TestActionsWhileStoresAreAway(t *testing.T) {
 		t.Fatalf("%+v, %+v", bad, d.trail.entries)
 	}
 	d.askErr = nil
-	if answer, bad := d.act(t, olga, r); bad != nil || !answer.Again || len(d.controls) != 2 || d.trail.entries[0].Outcome != "asked" {
+	if answer, bad := d.act(t, olga, r); bad != nil || !answer.Again || len(d.controls) != 2 || d.trail.entries[0].Outcome != "asked: 1.101" {
 		t.Fatalf("again: %+v, %+v", bad, d.trail.entries)
 	}
 	d.err = errors.New("store away")
 	r.Key = ""
-	if _, bad := d.act(t, olga, r); bad == nil || bad.Code != 503 || !strings.HasPrefix(d.trail.entries[1].Outcome, "failed: ") || len(d.controls) != 2 {
+	if _, bad := d.act(t, olga, r); bad == nil || bad.Code != 503 || d.trail.entries[1].Outcome != "" || len(d.controls) != 2 {
 		t.Errorf("without a key: %+v, %+v", bad, d.trail.entries)
 	}
 	d.err, d.trail.err = nil, errors.New("trail away")
@@ -398,18 +394,5 @@ func TestPossibleWordsAreActions(t *testing.T) {
 		if kinds[action] == 0 {
 			t.Errorf("%q is no action", action)
 		}
-	}
-}
-
-func TestNewActionsWantsItsParts(t *testing.T) {
-	if _, err := NewActions(nil, &trail{}); err == nil {
-		t.Error("without requests")
-	}
-	asks, err := NewRequests(RequestsConfig{Partitions: 4, PartitionOf: byDigit}, newSite(t), newSite(t), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := NewActions(asks, nil); err == nil {
-		t.Error("without a trail")
 	}
 }

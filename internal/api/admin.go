@@ -18,83 +18,16 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// Bounds of settings and of what is noted.
+// Bounds of settings.
 const (
-	viewPrefix    = "view."
-	viewsMax      = 500
-	outcomeMax    = 500
-	trailMax      = 3 * time.Second // for an entry of the audit trail
-	tokenForMax   = 10 * 365 * 24 * time.Hour
-	outcomeDone   = "done"
-	outcomeAsked  = "asked"
-	outcomeDenied = "refused: "
+	viewPrefix  = "view."
+	viewsMax    = 500
+	tokenForMax = 10 * 365 * 24 * time.Hour
 )
-
-// change is one mutation that the API makes itself.
-type change struct {
-	action, target, reason string
-	before, after          any
-}
-
-// audited writes a change into the trail, makes it, and notes what became of it. Without a trail nothing is changed.
-func (a *api) audited(ctx context.Context, c change, do func() error) error {
-	if a.ports.Trail == nil {
-		return notServed("the audit trail, without which nothing is changed")
-	}
-	entry, err := a.entry(ctx, c)
-	if err != nil {
-		return err
-	}
-	entry.Outcome = outcomeAsked
-	number, _, err := a.ports.Trail.Append(ctx, entry)
-	if err != nil {
-		return fmt.Errorf("audit trail: %w", err)
-	}
-	failed := do()
-	outcome := outcomeDone
-	if failed != nil {
-		outcome = "failed: " + core.ShortText(failed.Error(), outcomeMax)
-		if bad, ok := errors.AsType[*operate.Refusal](failed); ok {
-			outcome = outcomeDenied + core.ShortText(bad.Detail, outcomeMax)
-		}
-	}
-	// What happened is noted though the client may be gone.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), trailMax)
-	defer cancel()
-	if err := a.ports.Trail.SetOutcome(bounded, number, outcome); err != nil {
-		a.log.Error("an outcome is missing in the audit trail", "entry", number, "action", c.action, "target", c.target, "outcome", outcome, "error", err)
-	}
-	return failed
-}
-
-// entry is what the trail says of a change.
-func (a *api) entry(ctx context.Context, c change) (operate.AuditEntry, error) {
-	actor, _ := operate.ActorFrom(ctx)
-	e := operate.AuditEntry{At: a.cfg.Now().UTC(), Actor: actor.Name, Role: actor.Role, From: actor.From, Via: actor.Via,
-		Action: c.action, Target: c.target, Reason: c.reason, Request: operate.RequestFrom(ctx)}
-	for _, one := range []struct {
-		is   any
-		into *json.RawMessage
-	}{{c.before, &e.Before}, {c.after, &e.After}} {
-		if one.is == nil {
-			continue
-		}
-		data, err := encode(one.is)
-		if err != nil {
-			return e, err
-		}
-		*one.into = bytes.TrimSpace(data)
-	}
-	return e, nil
-}
 
 // refused notes a change that the role of who asks does not allow.
 func (a *api) refused(r *http.Request, operation, why string) {
-	ctx, cancel := context.WithTimeout(r.Context(), trailMax)
-	defer cancel()
-	entry, _ := a.entry(ctx, change{action: operation, target: strings.TrimPrefix(r.URL.Path, "/v1/")}) // with nothing to encode
-	entry.Outcome = outcomeDenied + why
-	a.ports.Refusals.Note(ctx, entry)
+	_ = a.ports.Desk.Note(r.Context(), &operate.Act{Action: operation, Target: strings.TrimPrefix(r.URL.Path, "/v1/")}, &operate.Refusal{Code: 403, Detail: why})
 }
 
 type (
@@ -156,9 +89,6 @@ func (a *api) adminRoutes() {
 	listing(a, route{method: "GET", path: "/v1/audit", id: "listAudit", tag: tag, needs: operate.RoleViewer,
 		summary: "The audit trail, newest first", about: "Every change, carried out or refused: who, when, from where, what, why."},
 		func(ctx context.Context, in *auditIn, after string, limit int) (page operate.AuditPage, rows []operate.AuditEntry, next string, err error) {
-			if a.ports.Trail == nil {
-				return page, nil, "", notServed("the audit trail")
-			}
 			from, bad := timeIn(inQuery("from"), in.From)
 			if bad != nil {
 				return page, nil, "", bad
@@ -184,9 +114,6 @@ func (a *api) adminRoutes() {
 	a.tokenRoutes()
 	listing(a, route{method: "GET", path: "/v1/settings/views", id: "listViews", tag: tag, needs: operate.RoleViewer, summary: "Saved views"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page viewsJSON, rows []viewJSONOut, next string, err error) {
-			if a.ports.Settings == nil {
-				return page, nil, "", notServed("settings")
-			}
 			all, err := a.ports.Settings.Settings(ctx, viewPrefix)
 			if err != nil {
 				return page, nil, "", err
@@ -222,11 +149,11 @@ func (a *api) adminRoutes() {
 			if !there && len(all) >= viewsMax {
 				return nil, ingest.Refuse(409, ingest.CauseFull, "there are %d views, the limit; delete one first", len(all))
 			}
-			c := change{action: "view.put", target: "view/" + in.Name, after: in.Body}
+			put := operate.Act{Action: "view.put", Target: "view/" + in.Name, After: in.Body}
 			if there {
-				c.before = json.RawMessage(before)
+				put.Before = json.RawMessage(before)
 			}
-			return nil, a.audited(ctx, c, func() error {
+			return nil, a.ports.Desk.Change(ctx, &put, func(ctx context.Context) error {
 				return a.ports.Settings.PutSetting(ctx, viewPrefix+in.Name, bytes.TrimSpace(document))
 			})
 		})
@@ -242,16 +169,13 @@ func (a *api) adminRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return nil, a.audited(ctx, change{action: "view.delete", target: "view/" + in.Name, before: json.RawMessage(before)}, func() error {
+			return nil, a.ports.Desk.Change(ctx, &operate.Act{Action: "view.delete", Target: "view/" + in.Name, Before: json.RawMessage(before)}, func(ctx context.Context) error {
 				return a.ports.Settings.DeleteSetting(ctx, viewPrefix+in.Name)
 			})
 		})
 }
 
 func (a *api) checkView(name string) error {
-	if a.ports.Settings == nil {
-		return notServed("settings")
-	}
 	if err := core.CheckName("name", name); err != nil {
 		return ingest.Refuse(400, ingest.CauseQuery, "path %v", err)
 	}
@@ -263,18 +187,12 @@ func (a *api) tokenRoutes() {
 	const tag = "admin"
 	listing(a, route{method: "GET", path: "/v1/tokens", id: "listTokens", tag: tag, needs: operate.RoleAdmin, summary: "Tokens, without their secrets"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page tokensJSON, rows []operate.Token, next string, err error) {
-			if a.ports.Tokens == nil {
-				return page, nil, "", notServed("tokens")
-			}
 			rows, err = a.ports.Tokens.Tokens(ctx)
 			page.Tokens = some(rows)
 			return page, page.Tokens, "", err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/tokens", id: "createToken", tag: tag, needs: operate.RoleAdmin, status: 201, summary: "Make a token"},
 		func(ctx context.Context, in *tokenIn) (*tokenOut, error) {
-			if a.ports.Tokens == nil {
-				return nil, notServed("tokens")
-			}
 			now, expires := a.cfg.Now().UTC(), time.Time{}
 			if in.Body.Expires != nil {
 				if expires = in.Body.Expires.UTC(); expires.Sub(now) > tokenForMax {
@@ -292,13 +210,10 @@ func (a *api) tokenRoutes() {
 			}
 			out := &tokenOut{}
 			out.Body.Token, out.Body.Secret = made, secret
-			return out, a.audited(ctx, change{action: "token.create", target: "token/" + made.ID, after: made}, func() error { return a.ports.Tokens.PutToken(ctx, made) })
+			return out, a.ports.Desk.Change(ctx, &operate.Act{Action: "token.create", Target: "token/" + made.ID, After: made}, func(ctx context.Context) error { return a.ports.Tokens.PutToken(ctx, made) })
 		})
 	register(a, route{method: http.MethodDelete, path: "/v1/tokens/{token}", id: "revokeToken", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Revoke a token", about: "Every node sees it within seconds."},
 		func(ctx context.Context, in *revokeIn) (*struct{}, error) {
-			if a.ports.Tokens == nil {
-				return nil, notServed("tokens")
-			}
 			if bad := checkID("token", in.ID); bad != nil {
 				return nil, bad
 			}
@@ -312,7 +227,7 @@ func (a *api) tokenRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return nil, a.audited(ctx, change{action: "token.revoke", target: "token/" + in.ID, reason: in.Reason, before: before}, func() error {
+			return nil, a.ports.Desk.Change(ctx, &operate.Act{Action: "token.revoke", Target: "token/" + in.ID, Reason: in.Reason, Before: before}, func(ctx context.Context) error {
 				return a.ports.Tokens.RevokeToken(ctx, in.ID, a.cfg.Now().UTC())
 			})
 		})

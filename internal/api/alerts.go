@@ -64,9 +64,6 @@ func (a *api) alertRoutes() {
 	const tag, path = "admin", "/v1/settings/alerts"
 	listing(a, route{method: "GET", path: path, id: "listAlertChannels", tag: tag, needs: operate.RoleAdmin, summary: "Channels of alerts, without their secrets"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page channelsJSON, rows []channelJSON, next string, err error) {
-			if a.ports.Alerts == nil {
-				return page, nil, "", notServed("channels of alerts")
-			}
 			all, err := a.ports.Alerts.All(ctx)
 			page.Channels = []channelJSON{}
 			for i := range all {
@@ -76,56 +73,44 @@ func (a *api) alertRoutes() {
 		})
 	register(a, route{method: "GET", path: path + "/{name}", id: "getAlertChannel", tag: tag, needs: operate.RoleAdmin, summary: "One channel of alerts, without its secret"},
 		func(ctx context.Context, in *ChannelIn) (*channelOut, error) {
-			if a.ports.Alerts == nil {
-				return nil, notServed("channels of alerts")
-			}
 			one, err := a.ports.Alerts.Get(ctx, in.Name)
 			return &channelOut{channelOf(&one)}, err
 		})
 	register(a, route{method: http.MethodPut, path: path + "/{name}", id: "putAlertChannel", tag: tag, needs: operate.RoleAdmin, status: 204,
 		summary: "Make a channel of alerts, or replace one", about: "It is taken up within seconds."},
 		func(ctx context.Context, in *putChannelIn) (*struct{}, error) {
-			if a.ports.Alerts == nil {
-				return nil, notServed("channels of alerts")
-			}
 			c := in.Body.Channel
 			c.Name = in.Name
 			after := channelChange{Channel: c}
 			if in.Body.Secret != nil {
 				after.Secret = "given"
 			}
-			entry := change{action: "channel.put", target: "channel/" + in.Name, after: after}
+			put := operate.Act{Action: "channel.put", Target: "channel/" + in.Name, After: after}
 			before, err := a.ports.Alerts.Get(ctx, in.Name)
 			if err == nil {
-				entry.before = channelChange{Channel: before.Channel}
+				put.Before = channelChange{Channel: before.Channel}
 			} else if bad, ok := errors.AsType[*operate.Refusal](err); !ok || bad.Code != http.StatusNotFound {
 				return nil, err
 			}
-			return nil, a.audited(ctx, entry, func() error { return a.ports.Alerts.Put(ctx, c, in.Body.Secret) })
+			return nil, a.ports.Desk.Change(ctx, &put, func(ctx context.Context) error { return a.ports.Alerts.Put(ctx, c, in.Body.Secret) })
 		})
 	register(a, route{method: http.MethodDelete, path: path + "/{name}", id: "deleteAlertChannel", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Forget a channel of alerts and its secret"},
 		func(ctx context.Context, in *ChannelIn) (*struct{}, error) {
-			if a.ports.Alerts == nil {
-				return nil, notServed("channels of alerts")
-			}
 			before, err := a.ports.Alerts.Get(ctx, in.Name)
 			if err != nil {
 				return nil, err
 			}
-			return nil, a.audited(ctx, change{action: "channel.delete", target: "channel/" + in.Name, before: channelChange{Channel: before.Channel}}, func() error {
+			return nil, a.ports.Desk.Change(ctx, &operate.Act{Action: "channel.delete", Target: "channel/" + in.Name, Before: channelChange{Channel: before.Channel}}, func(ctx context.Context) error {
 				return a.ports.Alerts.Delete(ctx, in.Name)
 			})
 		})
 	register(a, route{method: http.MethodPost, path: path + "/{name}/test", id: "testAlertChannel", tag: tag, needs: operate.RoleAdmin,
 		summary: "Send a test alert through a channel", about: "Once, and whatever the channel wants to hear. 502 has what the receiver says."},
 		func(ctx context.Context, in *ChannelIn) (*testedOut, error) {
-			if a.ports.Alerts == nil {
-				return nil, notServed("channels of alerts")
-			}
 			if _, err := a.ports.Alerts.Get(ctx, in.Name); err != nil {
 				return nil, err
 			}
-			err := a.audited(ctx, change{action: "alert.test", target: "channel/" + in.Name}, func() error { return a.ports.Alerts.Test(ctx, in.Name) })
+			err := a.ports.Desk.Change(ctx, &operate.Act{Action: "alert.test", Target: "channel/" + in.Name}, func(ctx context.Context) error { return a.ports.Alerts.Test(ctx, in.Name) })
 			return &testedOut{testedJSON{in.Name, "the channel took the test alert"}}, err
 		})
 }

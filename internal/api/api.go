@@ -61,11 +61,11 @@ type Config struct {
 	Closing       <-chan struct{}                     // closed when the server stops: event streams end then
 }
 
-// Ports are what the routes for operators stand on. What is nil is not served by this node: its routes answer 503.
+// Ports are what the routes for operators stand on: all of them, but for Level.
 type Ports struct {
 	Reader         operate.Reader
-	Trail          operate.Trail     // without it nothing is changed but single tasks, whose actions write it themselves
-	Refusals       *operate.Refusals // of all faces; nil: the API has its own
+	Trail          operate.TrailReader
+	Desk           *operate.Desk
 	Actions        operate.Actions
 	Operations     operate.Operations
 	OperationStore operate.OperationStore
@@ -143,9 +143,6 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Ports.Refusals == nil {
-		cfg.Ports.Refusals = operate.NewRefusals(cfg.Ports.Trail, log)
 	}
 	a := &api{cfg: cfg, door: door, reader: reader, asks: asks, log: log, ports: cfg.Ports,
 		bodies: operate.NewPlaces(cfg.ConcurrentMax), streams: operate.NewPlaces(cfg.StreamsMax), batches: operate.NewPlaces(cfg.BulkRequests),

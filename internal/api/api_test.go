@@ -45,6 +45,7 @@ type site struct {
 	answer   func(ingest.Request) (ingest.Answer, bool) // false: no answer
 	onGet    func()
 	nextID   int
+	trail    trail
 
 	ownerless bool // no partition has a cursor yet
 }
@@ -61,8 +62,9 @@ func newSite(t testing.TB) *site {
 		}
 		return nil
 	}
+	desk := operate.NewDesk(&s.trail, epoch.Time, slog.New(slog.DiscardHandler))
 	asks, err := NewRequests(RequestsConfig{
-		Partitions: 4, PartitionOf: byDigit, UnknownFor: time.Millisecond, Now: epoch.Time,
+		Partitions: 4, PartitionOf: byDigit, UnknownFor: time.Millisecond, Now: epoch.Time, Desk: desk,
 		KnownType:   func(_ context.Context, taskType string) (bool, error) { return taskType != "nosuch", nil },
 		CheckInput:  func(p *core.Plan, input []byte) error { return fits(p.InputSchema, input) },
 		CheckSignal: func(s *core.Step, payload []byte) error { return fits(s.Schema, payload) },
@@ -76,7 +78,7 @@ func newSite(t testing.TB) *site {
 		t.Fatal(err)
 	}
 	s.asks = asks
-	handler, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: newID}, s, s, asks, slog.New(slog.DiscardHandler))
+	handler, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: newID, Ports: Ports{Desk: desk}}, s, s, asks, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,6 @@ func (a *api) booksRoutes() {
 		summary: "The newest comparison of journal and services, with what does not agree",
 		about:   "A ghost that was accepted is shown by status=accepted alone."},
 		func(ctx context.Context, in *booksIn, after string, limit int) (page booksPage, rows []operate.Ghost, next string, err error) {
-			if a.ports.Books == nil {
-				return page, nil, "", notServed("books")
-			}
 			statuses := []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked}
 			if in.Status != "" {
 				statuses = []operate.GhostStatus{operate.GhostStatus(in.Status)}
@@ -60,9 +57,6 @@ func (a *api) booksRoutes() {
 	register(a, route{method: http.MethodPost, path: "/v1/books/compare", id: "compareBooks", tag: tag, needs: operate.RoleOperator, status: 202,
 		summary: "Compare now", about: "The leader begins within seconds; answers in the result has the id of the request when it has ended."},
 		func(ctx context.Context, in *compareIn) (*booksOut, error) {
-			if a.ports.Books == nil {
-				return nil, notServed("books")
-			}
 			reason := ""
 			if in.Body != nil {
 				reason = in.Body.Reason
@@ -78,9 +72,6 @@ func (a *api) booksRoutes() {
 		summary: "Repair what does not agree",
 		about:   "undo: the task's owner undoes the step of an undone task once more, or a processed task. accept: it is explained, and counts no more. Which of them a ghost has stands in its repairs."},
 		func(ctx context.Context, in *repairIn) (*answerOut, error) {
-			if a.ports.Books == nil {
-				return nil, notServed("books")
-			}
 			b := &in.Body
 			if err := core.CheckAgent(b.Agent); err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field agent: %v", err)

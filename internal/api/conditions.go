@@ -41,9 +41,6 @@ type (
 func (a *api) conditionRoute() {
 	register(a, route{method: http.MethodGet, path: "/v1/tasks/{type}/{id}/conditions", id: "getConditions", tag: "tasks", needs: operate.RoleViewer,
 		summary: "What was decided of each condition of a task's steps, and by what values"}, func(ctx context.Context, in *TaskIn) (*conditionsOut, error) {
-		if a.ports.Reader == nil || a.ports.OperationStore == nil {
-			return nil, notServed("conditions")
-		}
 		all, err := a.decisions(ctx, in.Type, in.ID)
 		if err != nil {
 			return nil, err

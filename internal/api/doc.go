@@ -5,7 +5,7 @@
 //
 //	New(Config, Submitter, Reader, *Requests, *slog.Logger)   the HTTP handler of /v1
 //	NewRequests(RequestsConfig, TaskReader, Controls, *slog.Logger)   cancel, undo, resubmit, resolve, extend
-//	NewActions(*Requests, operate.Trail)                      the same with edit and accept, written to the audit trail first
+//	NewActions(*Requests)                                     the same with edit and accept, by operators
 //	EncodeTask, EncodePage                                    the JSON of a task, the same everywhere
 //
 // Every refusal is an [ingest.Refusal]: a code as HTTP's, a cause by number, and a text

@@ -145,9 +145,6 @@ func (a *api) engineRoutes() {
 	a.versionRoutes()
 	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, their breakers, and what waits"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page agentsJSON, rows []operate.Agent, next string, err error) {
-			if a.ports.Agents == nil {
-				return page, nil, "", notServed("agents")
-			}
 			rows, err = a.ports.Agents.Agents(ctx)
 			page.Agents = some(rows)
 			return page, page.Agents, "", err
@@ -155,9 +152,6 @@ func (a *api) engineRoutes() {
 	a.breakerRoute(tag)
 	listing(a, route{method: "GET", path: "/v1/partitions", id: "listPartitions", tag: tag, needs: operate.RoleViewer, summary: "Partitions: owner, epoch, lag"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page partitionsJSON, rows []operate.Partition, next string, err error) {
-			if a.ports.Partitions == nil {
-				return page, nil, "", notServed("partitions")
-			}
 			rows, err = a.ports.Partitions.Partitions(ctx)
 			page.Partitions = some(rows)
 			return page, page.Partitions, "", err
@@ -185,9 +179,6 @@ func (a *api) engineRoutes() {
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/streams/{stream}/accept-loss", id: "acceptLoss", tag: tag, needs: operate.RoleOperator, summary: "Note that an operator knows of messages that a stream lacks", about: "The alert about them ends."},
 		func(ctx context.Context, in *lossIn) (*lossOut, error) {
-			if a.ports.AcceptLoss == nil {
-				return nil, notServed("streams")
-			}
 			if bad := checkID("stream", in.Stream); bad != nil {
 				return nil, bad
 			}
@@ -196,7 +187,7 @@ func (a *api) engineRoutes() {
 			}
 			out := &lossOut{}
 			out.Body.Stream = in.Stream
-			return out, a.audited(ctx, change{action: "stream.accept_loss", target: "stream/" + in.Stream, reason: in.Body.Reason}, func() (err error) {
+			return out, a.ports.Desk.Change(ctx, &operate.Act{Action: "stream.accept_loss", Target: "stream/" + in.Stream, Reason: in.Body.Reason, Away: true}, func(ctx context.Context) (err error) {
 				if out.Body.Messages, err = a.ports.AcceptLoss(ctx, in.Stream); errors.Is(err, core.ErrNotFound) {
 					return &operate.Refusal{Code: 404, Detail: "no stream " + core.QuoteShort(in.Stream)}
 				}
@@ -208,17 +199,11 @@ func (a *api) engineRoutes() {
 	a.forecastRoute(tag)
 	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
 		func(ctx context.Context, _ *struct{}) (*overviewOut, error) {
-			if a.ports.Live == nil {
-				return nil, notServed("the overview")
-			}
 			now, err := a.ports.Live.Current(ctx)
 			return &overviewOut{overviewJSON{now.Overview, now.Trouble}}, err
 		})
 	register(a, route{method: "GET", path: "/v1/stats", id: "getStats", tag: tag, needs: operate.RoleViewer, summary: "Samples for plots", about: "Totals, of which the reader takes differences."},
 		func(ctx context.Context, _ *struct{}) (*statsOut, error) {
-			if a.ports.Live == nil {
-				return nil, notServed("samples")
-			}
 			now, err := a.ports.Live.Current(ctx)
 			if err != nil {
 				return nil, err
@@ -229,18 +214,13 @@ func (a *api) engineRoutes() {
 
 // plans are all plans, in one order.
 func (a *api) plans(ctx context.Context) ([]planJSON, error) {
-	if a.ports.Reader == nil {
-		return nil, notServed("plans")
-	}
 	stored, err := a.storedPlans(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var deprecated core.Deprecations
-	if a.ports.Versions != nil {
-		if deprecated, err = a.ports.Versions.Deprecated(ctx); err != nil {
-			return nil, err
-		}
+	deprecated, err := a.ports.Versions.Deprecated(ctx)
+	if err != nil {
+		return nil, err
 	}
 	all := make([]planJSON, len(stored))
 	for i := range stored {
@@ -267,9 +247,6 @@ func (a *api) plans(ctx context.Context) ([]planJSON, error) {
 
 // movePartition asks for a change of who owns a partition. The port writes the audit trail.
 func (a *api) movePartition(ctx context.Context, partition int, reason string, do func(operate.Actor) error) error {
-	if a.ports.Partitions == nil {
-		return notServed("partitions")
-	}
 	if partition >= a.cfg.Partitions {
 		return ingest.Refuse(404, ingest.CauseNotFound, "no partition %d: there are %d", partition, a.cfg.Partitions)
 	}
@@ -285,9 +262,6 @@ func (a *api) breakerRoute(tag string) {
 	register(a, route{method: http.MethodPut, path: "/v1/agents/{agent}/breaker", id: "forceBreaker", tag: tag, needs: operate.RoleOperator, summary: "Open or close the breaker of an agent, or let it go",
 		about: "While it is open nothing begins there: tasks park and spend no try, and one that cannot wait so long is undone at once."},
 		func(ctx context.Context, in *breakerIn) (*breakerOut, error) {
-			if a.ports.Breakers == nil {
-				return nil, notServed("breakers")
-			}
 			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason}
 			if in.Body.Until != nil {
 				f.Until = in.Body.Until.UTC()
@@ -306,9 +280,6 @@ func (a *api) pauseRoutes() {
 	const tag = "engine"
 	listing(a, route{method: "GET", path: "/v1/pauses", id: "listPauses", tag: tag, needs: operate.RoleViewer, summary: "Pauses"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page pausesJSON, rows []operate.PauseView, next string, err error) {
-			if a.ports.Pauses == nil {
-				return page, nil, "", notServed("pauses")
-			}
 			rows, err = a.ports.Pauses.Pauses(ctx)
 			page.Pauses = some(rows)
 			return page, page.Pauses, "", err
@@ -316,9 +287,6 @@ func (a *api) pauseRoutes() {
 	register(a, route{method: http.MethodPost, path: "/v1/pauses", id: "setPause", tag: tag, needs: operate.RoleOperator, status: 201,
 		summary: "Hold new commands back", about: "What is absent matches everything: without type, agent and label all commands wait. Tasks still end by their deadline."},
 		func(ctx context.Context, in *pauseIn) (*pauseOut, error) {
-			if a.ports.Pauses == nil {
-				return nil, notServed("pauses")
-			}
 			p, bad := in.pause(a.cfg.Now())
 			if bad != nil {
 				return nil, bad
@@ -329,9 +297,6 @@ func (a *api) pauseRoutes() {
 		})
 	register(a, route{method: http.MethodDelete, path: "/v1/pauses/{pause}", id: "liftPause", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let commands go again"},
 		func(ctx context.Context, in *liftIn) (*struct{}, error) {
-			if a.ports.Pauses == nil {
-				return nil, notServed("pauses")
-			}
 			if bad := checkID("pause", in.ID); bad != nil {
 				return nil, bad
 			}

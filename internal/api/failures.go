@@ -46,9 +46,6 @@ func (a *api) failureRoutes() {
 	listing(a, route{method: "GET", path: "/v1/failures", id: "listFailures", tag: tag, needs: operate.RoleViewer,
 		summary: "Failure groups", about: "Tasks of one type that failed in one step in the same way. Counts are exact to 10,000, then at least."},
 		func(ctx context.Context, in *groupsIn, after string, limit int) (operate.Groups, []operate.Group, string, error) {
-			if a.ports.Reader == nil {
-				return operate.Groups{}, nil, "", notServed("failure groups")
-			}
 			if in.Type != "" {
 				if err := core.CheckName("type", in.Type); err != nil {
 					return operate.Groups{}, nil, "", ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
@@ -65,9 +62,6 @@ func (a *api) failureRoutes() {
 		})
 	listing(a, route{method: "GET", path: "/v1/failures/{group}/notes", id: "listNotes", tag: tag, needs: operate.RoleViewer, summary: "What operators wrote about a failure group"},
 		func(ctx context.Context, in *notesIn, _ string, limit int) (page notesJSON, rows []operate.Note, next string, err error) {
-			if a.ports.Notes == nil {
-				return page, nil, "", notServed("notes")
-			}
 			if bad := checkID("group", in.Group); bad != nil {
 				return page, nil, "", bad
 			}
@@ -77,9 +71,6 @@ func (a *api) failureRoutes() {
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/failures/{group}/notes", id: "addNote", tag: tag, needs: operate.RoleOperator, status: 201, summary: "Write a note about a failure group"},
 		func(ctx context.Context, in *noteIn) (*noteOut, error) {
-			if a.ports.Notes == nil {
-				return nil, notServed("notes")
-			}
 			if err := core.CheckWords("text", in.Body.Text); err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
@@ -88,7 +79,7 @@ func (a *api) failureRoutes() {
 			}
 			actor, _ := operate.ActorFrom(ctx)
 			out := &noteOut{}
-			err := a.audited(ctx, change{action: "note.add", target: "group/" + in.Group, after: in.Body}, func() (err error) {
+			err := a.ports.Desk.Change(ctx, &operate.Act{Action: "note.add", Target: "group/" + in.Group, After: in.Body}, func(ctx context.Context) (err error) {
 				out.Body, err = a.ports.Notes.AddNote(ctx, operate.Note{Target: "group/" + in.Group, At: a.cfg.Now().UTC(), By: actor.Name, Text: in.Body.Text})
 				return err
 			})
@@ -97,9 +88,6 @@ func (a *api) failureRoutes() {
 }
 
 func (a *api) group(ctx context.Context, id string) (operate.Group, error) {
-	if a.ports.Reader == nil {
-		return operate.Group{}, notServed("failure groups")
-	}
 	if bad := checkID("group", id); bad != nil {
 		return operate.Group{}, bad
 	}

@@ -27,10 +27,6 @@ func (a *api) file(w http.ResponseWriter, r *http.Request) {
 		problem(w, bad)
 		return
 	}
-	if a.ports.Reader == nil || a.ports.OperationStore == nil {
-		problem(w, ingest.Refuse(503, ingest.CauseNotServed, "task files: not served by this node; ask one that runs it"))
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 	defer cancel()
 	data, err := a.taskFile(ctx, taskType, id)

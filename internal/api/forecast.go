@@ -13,9 +13,6 @@ func (a *api) forecastRoute(tag string) {
 	register(a, route{method: "GET", path: "/v1/forecast", id: "getForecast", tag: tag, needs: operate.RoleViewer, summary: "How likely unfinished tasks make their deadlines",
 		about: "By plan and step, of a sample of the unfinished tasks; all who ask within 5 seconds share one."},
 		func(ctx context.Context, _ *struct{}) (*forecastOut, error) {
-			if a.ports.Forecaster == nil {
-				return nil, notServed("forecasts")
-			}
 			f, err := a.ports.Forecaster.Forecast(ctx)
 			return &forecastOut{f}, err
 		})

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -18,6 +19,9 @@ type (
 	levelOut struct{ Body levelJSON }
 )
 
+// noLevel is the answer of a node that was given no level to change.
+var noLevel = ingest.Refuse(503, ingest.CauseNotServed, "the level of the log: not served by this node")
+
 func (a *api) level() *levelOut {
 	return &levelOut{levelJSON{strings.ToLower(a.ports.Level.Level().String())}}
 }
@@ -28,20 +32,20 @@ func (a *api) levelRoutes() {
 	register(a, route{method: "GET", path: path, id: "getLogLevel", tag: tag, needs: operate.RoleAdmin, summary: "Level of the log of the node that answers"},
 		func(context.Context, *struct{}) (*levelOut, error) {
 			if a.ports.Level == nil {
-				return nil, notServed("the level of the log")
+				return nil, noLevel
 			}
 			return a.level(), nil
 		})
 	register(a, route{method: http.MethodPut, path: path, id: "putLogLevel", tag: tag, needs: operate.RoleAdmin, summary: "Change it, until that node ends"},
 		func(ctx context.Context, in *levelIn) (*levelOut, error) {
 			if a.ports.Level == nil {
-				return nil, notServed("the level of the log")
+				return nil, noLevel
 			}
 			var to slog.Level
 			if err := to.UnmarshalText([]byte(in.Body.Level)); err != nil {
 				return nil, fmt.Errorf("level %s: %w", in.Body.Level, err) // the description allows four
 			}
-			err := a.audited(ctx, change{action: "log.level", target: "log-level", before: a.level().Body, after: in.Body}, func() error {
+			err := a.ports.Desk.Change(ctx, &operate.Act{Action: "log.level", Target: "log-level", Before: a.level().Body, After: in.Body}, func(context.Context) error {
 				a.ports.Level.Set(to)
 				return nil
 			})

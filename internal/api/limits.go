@@ -35,9 +35,6 @@ func (a *api) limitRoutes() {
 	const tag = "engine"
 	listing(a, route{method: "GET", path: "/v1/limits", id: "listLimits", tag: tag, needs: operate.RoleViewer, summary: "Limits of agents, and what of them is granted"},
 		func(ctx context.Context, _ *AllIn, _ string, _ int) (page limitsJSON, rows []operate.Limit, next string, err error) {
-			if a.ports.Limits == nil {
-				return page, nil, "", notServed("limits")
-			}
 			rows, err = a.ports.Limits.Limits(ctx)
 			page.Limits = some(rows)
 			return page, page.Limits, "", err
@@ -45,9 +42,6 @@ func (a *api) limitRoutes() {
 	register(a, route{method: http.MethodPut, path: "/v1/limits/{agent}", id: "setLimit", tag: tag, needs: operate.RoleOperator, summary: "Bound what an agent gets, over all nodes",
 		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
 		func(ctx context.Context, in *limitIn) (*limitOut, error) {
-			if a.ports.Limits == nil {
-				return nil, notServed("limits")
-			}
 			l := operate.SetLimit{
 				Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate,
 				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason,
@@ -61,9 +55,6 @@ func (a *api) limitRoutes() {
 		})
 	register(a, route{method: http.MethodDelete, path: "/v1/limits/{agent}", id: "removeLimit", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let an agent have any number again"},
 		func(ctx context.Context, in *unlimitedIn) (*struct{}, error) {
-			if a.ports.Limits == nil {
-				return nil, notServed("limits")
-			}
 			if bad := operate.CheckReason(in.Reason); bad != nil {
 				return nil, bad
 			}

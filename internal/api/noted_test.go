@@ -32,7 +32,7 @@ func TestCancelByDeleteIsNoted(t *testing.T) {
 			t.Fatalf("%s: %d %s", x.role, got.Code, got.Body)
 		}
 		text := entries()
-		if n := strings.Count(text, `"target":"task/order/t-1"`); n != x.want || n != strings.Count(text, `"reason":"wrong size"`) || n > 0 && !strings.Contains(text, `"outcome":"asked"`) {
+		if n := strings.Count(text, `"target":"task/order/t-1"`); n != x.want || n != strings.Count(text, `"reason":"wrong size"`) || n > 0 && !strings.Contains(text, `"outcome":"asked: `) {
 			t.Errorf("%s: %s", x.role, text)
 		}
 	}

@@ -110,9 +110,6 @@ func (a *api) operationRoutes() {
 	register(a, route{method: http.MethodPost, path: "/v1/operations/preview", id: "previewOperation", tag: tag, needs: operate.RoleOperator, status: 201,
 		summary: "Freeze what an operation would be about", about: "Nothing is asked of any task. The token starts the operation, for 15 minutes."},
 		func(ctx context.Context, in *previewIn) (*previewOut, error) {
-			if a.ports.Operations == nil {
-				return nil, notServed("operations")
-			}
 			sel, bad := in.Body.Selection.selection()
 			if bad != nil {
 				return nil, bad
@@ -129,9 +126,6 @@ func (a *api) operationRoutes() {
 	register(a, route{method: http.MethodPost, path: "/v1/operations", id: "startOperation", tag: tag, needs: operate.RoleOperator, status: 201,
 		summary: "Start a preview", about: "It runs in waves of 1, 5, 25, 125 … tasks, and stops itself by its brake."},
 		func(ctx context.Context, in *startIn) (*operationOut, error) {
-			if a.ports.Operations == nil {
-				return nil, notServed("operations")
-			}
 			b := &in.Body
 			if bad := operate.CheckReason(b.Reason); bad != nil {
 				return nil, bad
@@ -146,9 +140,6 @@ func (a *api) operationRoutes() {
 		})
 	listing(a, route{method: "GET", path: "/v1/operations", id: "listOperations", tag: tag, needs: operate.RoleViewer, summary: "Operations, newest first; previews by their state alone"},
 		func(ctx context.Context, in *operationsIn, after string, limit int) (page operationsJSON, rows []operate.Operation, next string, err error) {
-			if a.ports.OperationStore == nil {
-				return page, nil, "", notServed("operations")
-			}
 			wanted := operate.StartedOperations()
 			if in.State != "" {
 				wanted = []operate.OperationState{operate.OperationState(in.State)}
@@ -183,9 +174,6 @@ func (a *api) operationRoutes() {
 		})
 	register(a, route{method: http.MethodPatch, path: "/v1/operations/{operation}", id: "changeOperation", tag: tag, needs: operate.RoleOperator, summary: "Pause, resume or stop an operation, or set its rate"},
 		func(ctx context.Context, in *changeIn) (*operationOut, error) {
-			if a.ports.Operations == nil {
-				return nil, notServed("operations")
-			}
 			if bad := checkID("operation", in.Operation); bad != nil {
 				return nil, bad
 			}
@@ -203,9 +191,6 @@ func (a *api) operationRoutes() {
 }
 
 func (a *api) operation(ctx context.Context, id string) (operate.Operation, error) {
-	if a.ports.OperationStore == nil {
-		return operate.Operation{}, notServed("operations")
-	}
 	if bad := checkID("operation", id); bad != nil {
 		return operate.Operation{}, bad
 	}

@@ -406,37 +406,6 @@ func TestScheduleHasTheLabelsOfItsToken(t *testing.T) {
 	}
 }
 
-// TestNotServed: what a node has not the part for it says so; a node without any still takes submissions.
-func TestNotServed(t *testing.T) {
-	_, handler := world(t, func(c *api.Config) { c.Ports = api.Ports{} })
-	_, doc := document(t, handler)
-	served := []string{"submitTask", "putTask", "submitTasks", "getTask", "deleteTask", "listTasks", "countTasks"}
-	bodies := map[string]string{
-		"undoTask": `{"reason":"r"}`, "editTask": `{"reason":"r","input":{}}`, "acceptTask": `{"reason":"r"}`, "resolveTask": `{"reason":"r","as":"undone"}`, "extendTask": `{"until":"2027-01-01T00:00:00Z"}`,
-		"pinPartition": `{"node":"n","reason":"r"}`, "addNote": `{"text":"x"}`, "previewOperation": `{"selection":{"group":"g"},"action":"undo"}`, "startOperation": `{"token":"x","reason":"r"}`,
-		"changeOperation": `{"state":"paused","reason":"r"}`, "repairBooks": `{"agent":"a","effect":"x","repair":"undo","reason":"r"}`, "createToken": `{"name":"x","role":"viewer"}`, "putView": `{"query":"x"}`,
-		"putLogLevel": `{"level":"info"}`, "putSchedule": `{"type":"order","input":{"a":1},"cron":"0 9 * * 1-5","zone":"Europe/Berlin","overlap":"queue","queue":4}`, "putAlertChannel": `{"kind":"webhook"}`,
-		"checkPlan": `{"version":1}`, "migrateTask": `{"version":1,"reason":"r"}`, "forceBreaker": `{"state":"open","reason":"r"}`, "setLimit": `{"concurrent":1,"reason":"r"}`, "signalTask": `{"step":"approve","result":true}`,
-	}
-	for _, op := range operations(doc) {
-		if slices.Contains(served, op.id) {
-			continue
-		}
-		target := strings.NewReplacer("{version}", "1", "{partition}", "1", "{type}", "order", "{id}", "x1", "{", "", "}", "").Replace(op.path)
-		body := bodies[op.id]
-		if body == "" && op.is["requestBody"] != nil {
-			body = `{"reason":"r"}`
-		}
-		got := ask(apitest.As(operate.RoleAdmin, handler), op.method, target, body)
-		if got.Code != 503 || !strings.Contains(got.Body.String(), "not served by this node") {
-			t.Errorf("%s: %d %s, want 503 that says so", op.id, got.Code, got.Body)
-		}
-	}
-	if got := ask(apitest.As(operate.RoleClient, handler), "PUT", "/v1/tasks/order/n-1", `{}`); got.Code != 202 {
-		t.Errorf("a submission: %d %s", got.Code, got.Body)
-	}
-}
-
 // TestBadRequests: what is wrong is refused with the field, the value and what was wanted; nothing is asked of the ports.
 func TestBadRequests(t *testing.T) {
 	long := strings.Repeat("x", 2000)
@@ -630,10 +599,6 @@ func TestChangesAreAudited(t *testing.T) {
 	pause := w.Held[0].ID
 	if got := ask(as, "DELETE", "/v1/pauses/"+pause+"?reason=mended", ""); got.Code != 204 || len(w.Held) != 0 {
 		t.Errorf("%d %s", got.Code, got.Body)
-	}
-	w, handler = world(t, func(c *api.Config) { c.Ports.Trail = nil })
-	if got := ask(apitest.As(operate.RoleAdmin, handler), "POST", "/v1/tokens", `{"name":"x","role":"viewer"}`); got.Code != 503 || len(w.Keys) != 0 {
-		t.Errorf("without a trail: %d %s", got.Code, got.Body)
 	}
 }
 

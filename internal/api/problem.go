@@ -121,11 +121,6 @@ func (p withHeaders) GetHeaders() http.Header {
 	return nil
 }
 
-// notServed is what is asked of a node that has not the part for it.
-func notServed(what string) error {
-	return ingest.Refuse(503, ingest.CauseNotServed, "%s: not served by this node; ask one that runs it", what)
-}
-
 // answerOf is what is answered when an operation fails; who asks may be gone.
 func (a *api) answerOf(ctx context.Context, what string, err error) error {
 	if bad, ok := errors.AsType[*operate.Refusal](err); ok {

@@ -61,9 +61,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 // taskOf is a task with what may be asked of it here.
 func (a *api) taskOf(v *core.View) taskJSON {
 	t := viewJSON(v)
-	if a.ports.Actions != nil {
-		t.Possible = possibleOf(v)
-	}
+	t.Possible = possibleOf(v)
 	return t
 }
 

@@ -44,8 +44,7 @@ type RequestsConfig struct {
 	// nil: the owner alone looks.
 	CheckInput  func(plan *core.Plan, input []byte) error
 	CheckSignal func(step *core.Step, payload []byte) error
-	// Trail has the requests of AskAs; nil: no request is noted.
-	Trail operate.Trail
+	Desk        *operate.Desk // writes down what operators ask
 }
 
 // Requests takes requests of clients and operators about tasks, for every door. It is safe
@@ -151,46 +150,37 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 	default:
 		taken.Outcome = operate.Asked + "what the task did is undone; the state store could not be read, so its state is not known"
 	}
-	told, bad := a.note(ctx, by, &c, &view)
-	if bad != nil {
-		return Asked{}, bad
+	var bad *ingest.Refusal
+	send := func(ctx context.Context) (string, error) {
+		if taken.Seq, bad = a.store(ctx, &c, taken.Partition); bad != nil {
+			return "", asRefusal(bad, nil)
+		}
+		return placeOf(taken.Partition, taken.Seq), nil
 	}
-	if taken.Seq, bad = a.store(ctx, &c, taken.Partition); bad != nil {
-		told(outcomeFailed + bad.Description)
-		return Asked{}, bad
+	if by == nil {
+		_, _ = send(ctx) // a service's own requests are not in the trail, which they would fill
+		return taken, bad
 	}
-	told(outcomeAsked)
-	return taken, nil
+	if err := a.cfg.Desk.Ask(ctx, actBy(*by, &c, &view), send); err != nil && bad == nil {
+		bad = ingest.Refuse(503, ingest.CauseStore, "%v", err).After(ingest.RetryLog)
+	}
+	return taken, bad
 }
 
-// note writes the request of an operator into the audit trail; told adds what became of it.
-func (a *Requests) note(ctx context.Context, by *operate.Actor, c *core.Control, view *core.View) (told func(outcome string), bad *ingest.Refusal) {
-	if by == nil || a.cfg.Trail == nil {
-		return func(string) {}, nil
-	}
+// placeOf is where a request is stored, as answers and the audit trail have it.
+func placeOf(partition int, seq uint64) string { return fmt.Sprintf("%d.%d", partition, seq) }
+
+// actBy is what the audit trail keeps of a request of an operator.
+func actBy(by operate.Actor, c *core.Control, view *core.View) *operate.Act {
 	r := operate.Request{Action: operate.Action(word(c.Kind)), Reason: c.Reason, Step: c.Step, As: c.As, Found: c.Found, IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version, Ask: c.Ask}
 	if c.Until > 0 {
 		r.Until = c.Until.Time()
 	}
-	e := entryOf(ctx, a.cfg.Now(), *by, operate.TaskRef{Type: c.Type, ID: c.ID}, &r)
+	act := actOf(by, operate.TaskRef{Type: c.Type, ID: c.ID}, &r)
 	if view.ID != "" {
-		e.Before = mustJSON(beforeJSON{view.State, view.Seq})
+		act.Before = beforeJSON{view.State, view.Seq}
 	}
-	bounded, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
-	defer stop()
-	number, _, err := a.cfg.Trail.Append(bounded, e)
-	if err != nil {
-		a.log.Warn("a request is not carried out, because the audit trail cannot be written", "task", c.ID, "error", err)
-		return nil, ingest.Refuse(503, ingest.CauseStore, "the audit trail could not be written, so nothing was asked; ask again").After(ingest.RetryLog)
-	}
-	return func(outcome string) {
-		// The request's own context may have ended: what was done is noted all the same.
-		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.ControlMax)
-		defer stop()
-		if err := a.cfg.Trail.SetOutcome(bounded, number, outcome); err != nil {
-			a.log.Warn("the audit trail has no outcome of a request", "entry", number, "outcome", outcome, "error", err)
-		}
-	}, nil
+	return act
 }
 
 // store stores a request in the control stream and gives its position.

@@ -86,9 +86,6 @@ func (a *api) scheduleRoutes() {
 	const tag, path = "schedules", "/v1/schedules/{schedule}"
 	listing(a, route{method: "GET", path: "/v1/schedules", id: "listSchedules", tag: tag, needs: operate.RoleViewer, summary: "Schedules, by name, each with its next runs"},
 		func(ctx context.Context, _ *schedulesIn, after string, limit int) (page schedulesJSON, rows []operate.ScheduleView, next string, err error) {
-			if a.ports.Schedules == nil {
-				return page, nil, "", notServed("schedules")
-			}
 			if !core.PlainText(after) {
 				return page, nil, "", ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page", core.QuoteShort(after))
 			}
@@ -165,9 +162,6 @@ func (a *api) scheduleRoutes() {
 
 // scheduleNamed refuses a name that no schedule can have.
 func (a *api) scheduleNamed(name string) error {
-	if a.ports.Schedules == nil {
-		return notServed("schedules")
-	}
 	if err := schedule.CheckName(name); err != nil {
 		return ingest.Refuse(400, ingest.CauseBody, "path schedule: %v", err)
 	}

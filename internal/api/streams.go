@@ -166,12 +166,7 @@ var errSlow = errors.New("the reader is too slow")
 // follow tells events until the reader goes. What is ahead of the reader waits here, and not in the source.
 func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilter) {
 	after := r.Header.Get("Last-Event-ID")
-	switch {
-	case a.ports.Events == nil:
-		p := problemOf(ingest.Refuse(503, ingest.CauseNotServed, "events: not served by this node; ask one that runs it"))
-		writeProblem(w, &p)
-		return
-	case len(after) > streamIDMax || strings.ContainsAny(after, "\r\n\x00"):
+	if len(after) > streamIDMax || strings.ContainsAny(after, "\r\n\x00") {
 		problem(w, ingest.Refuse(400, ingest.CauseQuery, "header Last-Event-ID %s has %d bytes, want at most %d of one line", core.QuoteShort(after), len(after), streamIDMax))
 		return
 	}
@@ -262,10 +257,6 @@ var errEnded = errors.New("the source ended")
 
 // followLive tells what is read live.
 func (a *api) followLive(w http.ResponseWriter, r *http.Request) {
-	if a.ports.Live == nil {
-		problem(w, ingest.Refuse(503, ingest.CauseNotServed, "live numbers: not served by this node; ask one that runs it"))
-		return
-	}
 	s, done, bad := a.open(w, r)
 	if bad != nil {
 		problem(w, bad)

@@ -39,9 +39,6 @@ func (a *api) versionRoutes() {
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it, and a submission that names it is taken."},
 		func(ctx context.Context, in *deprecateIn) (*deprecateOut, error) {
-			if a.ports.Versions == nil {
-				return nil, notServed("versions of plans")
-			}
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
 				return nil, bad
 			}
@@ -52,9 +49,6 @@ func (a *api) versionRoutes() {
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/check", id: "checkPlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Play tasks against another version of their plan", about: "A page of those in flight, then of those that have ended: which come out the same, which do not and where they part, and which may be moved."},
 		func(ctx context.Context, in *checkIn) (*checkOut, error) {
-			if a.ports.Reader == nil || a.ports.OperationStore == nil {
-				return nil, notServed("checks of plans")
-			}
 			to, err := a.planToCheck(ctx, in)
 			if err != nil {
 				return nil, err

@@ -149,7 +149,7 @@ func (c *console) compareBooks(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, booksAbsent)
 		return
 	}
-	c.carry(w, r, "books", c.compareDialog(), operate.AuditEntry{}, "A comparison was asked for; the page shows it when it has ended.", func(ctx context.Context) error {
+	c.carry(w, r, "books", c.compareDialog(), nil, "A comparison was asked for; the page shows it when it has ended.", func(ctx context.Context) error {
 		_, err := c.Books.Compare(ctx, actorOf(r), strings.TrimSpace(r.PostForm.Get("reason")))
 		return err
 	})
@@ -210,7 +210,7 @@ func (c *console) repairBooks(w http.ResponseWriter, r *http.Request) {
 	if asked.Repair == operate.RepairUndo {
 		told = "The task's owner was asked; the next comparison says whether it helped."
 	}
-	c.carry(w, r, "books", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
+	c.carry(w, r, "books", d, nil, told, func(ctx context.Context) error {
 		asked.Reason, asked.Key = strings.TrimSpace(r.PostForm.Get("reason")), d.Hidden["key"]
 		_, err := c.Books.Repair(ctx, actorOf(r), asked)
 		return err

@@ -70,10 +70,13 @@ func (c *console) putChannel(w http.ResponseWriter, r *http.Request) {
 	if name == "" {
 		name, before = strings.TrimSpace(r.PostForm.Get("name")), nil
 	}
-	e := operate.AuditEntry{Action: "channel.put", Target: "channel/" + core.ShortText(name, core.NameBytesMax), Before: before}
+	put := operate.Act{Action: "channel.put", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}
+	if before != nil {
+		put.Before = json.RawMessage(before)
+	}
 	// What is no channel is said in the dialog, and in no trail: a secret may stand where it does not belong.
-	var bad *operate.Refusal
-	if e.After, bad = c.checkChannel(name, r.PostForm.Get("document")); bad != nil {
+	document, bad := c.checkChannel(name, r.PostForm.Get("document"))
+	if put.After = document; bad != nil {
 		for i := range d.Fields {
 			if !d.Fields[i].Secret {
 				d.Fields[i].Value = r.PostForm.Get(d.Fields[i].Name)
@@ -87,8 +90,8 @@ func (c *console) putChannel(w http.ResponseWriter, r *http.Request) {
 	if text := r.PostForm.Get("secret"); text != "" {
 		secret = &text
 	}
-	c.carry(w, r, "settings", d, e, "The channel "+name+" is stored.", func(ctx context.Context) error {
-		return c.Alerts.Put(ctx, name, e.After, secret)
+	c.carry(w, r, "settings", d, &put, "The channel "+name+" is stored.", func(ctx context.Context) error {
+		return c.Alerts.Put(ctx, name, document, secret)
 	})
 }
 
@@ -129,7 +132,7 @@ func (c *console) forgetChannel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	c.carry(w, r, "settings", d, operate.AuditEntry{Action: "channel.delete", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}, "Deleted.", func(ctx context.Context) error {
+	c.carry(w, r, "settings", d, &operate.Act{Action: "channel.delete", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}, "Deleted.", func(ctx context.Context) error {
 		return c.Alerts.Delete(ctx, name)
 	})
 }

@@ -118,8 +118,8 @@ type Config struct {
 	Base        string // prefix of all paths, as a proxy in front has it: empty, or "/" and names
 	PartitionOf func(id string) int
 	Reader      operate.Reader
-	Trail       operate.Trail
-	Refusals    *operate.Refusals // of all faces; nil: the console has its own
+	Trail       operate.TrailReader
+	Desk        *operate.Desk
 	Operations  operate.OperationStore
 	Notes       operate.NoteStore
 	Settings    operate.SettingStore // saved views
@@ -191,9 +191,6 @@ func build(cfg Config) (*console, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
-	}
-	if cfg.Refusals == nil {
-		cfg.Refusals = operate.NewRefusals(cfg.Trail, cfg.Log)
 	}
 	if cfg.AtRiskWithin == 0 {
 		cfg.AtRiskWithin = soonDefault
@@ -356,8 +353,7 @@ func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFu
 		by := actorOf(r)
 		if !by.Role.May(needs) {
 			refusal := notAllowed(by.Role, needs)
-			c.Refusals.Note(r.Context(), c.entry(r, operate.AuditEntry{Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path), Outcome: "refused: " + refusal.Detail}))
-			c.fail(w, r, refusal)
+			c.fail(w, r, c.Desk.Note(r.Context(), &operate.Act{By: by, Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path)}, refusal))
 			return
 		}
 		if err := r.ParseForm(); err != nil {
@@ -381,39 +377,6 @@ func actorOf(r *http.Request) operate.Actor {
 	a, _ := operate.ActorFrom(r.Context())
 	a.Via = "console"
 	return a
-}
-
-// entry is an audit entry about what a request asks.
-func (c *console) entry(r *http.Request, e operate.AuditEntry) operate.AuditEntry {
-	by := actorOf(r)
-	e.At, e.Actor, e.Role, e.From, e.Via = c.Now(), by.Name, by.Role, by.From, by.Via
-	return e
-}
-
-// record writes an audit entry around a change that the console makes by itself: notes and saved views.
-func (c *console) record(r *http.Request, e operate.AuditEntry, do func() error) error {
-	e = c.entry(r, e)
-	e.Outcome = "asked"
-	var number int64
-	if c.Trail != nil {
-		var err error
-		if number, _, err = c.Trail.Append(r.Context(), e); err != nil {
-			return fmt.Errorf("audit trail: %w", err)
-		}
-	}
-	err := do()
-	outcome := "done"
-	if refusal := new(operate.Refusal); errors.As(err, &refusal) {
-		outcome = "refused: " + refusal.Detail
-	} else if err != nil {
-		outcome = "failed: " + err.Error()
-	}
-	if c.Trail != nil {
-		if told := c.Trail.SetOutcome(r.Context(), number, outcome); told != nil {
-			c.Log.Error("audit outcome", "entry", number, "error", told)
-		}
-	}
-	return err
 }
 
 // newKey is a key by which one dialog is carried out once, however often it is sent.

@@ -151,7 +151,7 @@ func (c *console) changeLimit(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("change") == "remove" {
 		told = "The limit was removed."
 	}
-	c.carry(w, r, "agents", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
+	c.carry(w, r, "agents", d, nil, told, func(ctx context.Context) error {
 		defer c.limits.forget()
 		if r.PathValue("change") == "remove" {
 			return c.Limits.RemoveLimit(ctx, actorOf(r), agent, reason)

@@ -3,7 +3,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -68,7 +67,7 @@ func (c *console) forceBreaker(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := operate.ForceBreaker{Agent: r.PathValue("agent"), State: operate.BreakerWish(r.PostForm.Get("state")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
-	c.carry(w, r, "agents", d, operate.AuditEntry{}, "The breaker was changed.", func(ctx context.Context) error {
+	c.carry(w, r, "agents", d, nil, "The breaker was changed.", func(ctx context.Context) error {
 		if strings.TrimSpace(r.PostForm.Get("for")) != "" {
 			lasts, bad := durationOf(r.PostForm, "for", 0)
 			if bad != nil {
@@ -260,9 +259,8 @@ func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, sect
 	c.show(w, r, code, "confirm", page{Title: d.Title, Section: sectionID, Data: d})
 }
 
-// carry asks for a change; what is refused is shown in the dialog again. An entry without an action is written by the port
-// that is asked.
-func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string, d confirmData, e operate.AuditEntry, told string, do func(ctx context.Context) error) {
+// carry asks for a change; what is refused is shown in the dialog again. Without an act the port that is asked writes it down.
+func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string, d confirmData, act *operate.Act, told string, do func(ctx context.Context) error) {
 	ctx, cancel := reading(r)
 	defer cancel()
 	d.Reason = strings.TrimSpace(r.PostForm.Get("reason"))
@@ -271,7 +269,6 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 			d.Fields[i].Value = r.PostForm.Get(d.Fields[i].Name)
 		}
 	}
-	e.Reason = d.Reason
 	var bad *operate.Refusal
 	switch {
 	case d.ReasonIs && d.Reason == "":
@@ -280,10 +277,11 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: core.CheckWords("The reason", d.Reason).Error() + "."}
 	default:
 		err := error(nil)
-		if e.Action == "" {
+		if act == nil {
 			err = do(ctx)
 		} else {
-			err = c.record(r, e, func() error { return do(ctx) })
+			act.By, act.Reason = actorOf(r), d.Reason
+			err = c.Desk.Change(ctx, act, do)
 		}
 		if err == nil {
 			if told != "" {
@@ -355,21 +353,12 @@ func (c *console) changePartition(w http.ResponseWriter, r *http.Request) {
 	}
 	node, reason := strings.TrimSpace(r.PostForm.Get("node")), strings.TrimSpace(r.PostForm.Get("reason"))
 	told := fmt.Sprintf("Partition %d was asked to move.", p)
-	c.carry(w, r, "partitions", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
+	c.carry(w, r, "partitions", d, nil, told, func(ctx context.Context) error {
 		if r.PathValue("change") == "pin" {
 			return c.Partitions.Pin(ctx, actorOf(r), p, node, reason)
 		}
 		return c.Partitions.StepDown(ctx, actorOf(r), p, reason)
 	})
-}
-
-// quoted is a text as JSON, which cannot fail.
-func quoted(text string) json.RawMessage {
-	b, err := json.Marshal(text)
-	if err != nil {
-		return json.RawMessage(`""`)
-	}
-	return b
 }
 
 // pauses shows what is held back, and what waits behind it.
@@ -422,7 +411,7 @@ func (c *console) pause(w http.ResponseWriter, r *http.Request) {
 	}
 	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	p := operate.Pause{Type: get("type"), Step: get("step"), Agent: get("agent"), Label: get("label"), At: c.Now(), By: actorOf(r).Name, Reason: get("reason")}
-	c.carry(w, r, "pauses", d, operate.AuditEntry{}, "Paused.", func(ctx context.Context) error {
+	c.carry(w, r, "pauses", d, nil, "Paused.", func(ctx context.Context) error {
 		refuse := func(field, format string, args ...any) error {
 			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 		}
@@ -480,7 +469,7 @@ func (c *console) lift(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	c.carry(w, r, "pauses", d, operate.AuditEntry{}, "Lifted. What waited goes on.", func(ctx context.Context) error {
+	c.carry(w, r, "pauses", d, nil, "Lifted. What waited goes on.", func(ctx context.Context) error {
 		return c.Pauses.Lift(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
 	})
 }
@@ -639,8 +628,8 @@ func (c *console) createToken(w http.ResponseWriter, r *http.Request) {
 	}
 	name, role := strings.TrimSpace(r.PostForm.Get("name")), operate.Role(r.PostForm.Get("role"))
 	var secret string
-	e := operate.AuditEntry{Action: "token.create", Target: "token/" + core.ShortText(name, core.NameBytesMax), After: quoted(string(role))}
-	c.carry(w, r, "settings", d, e, "", func(ctx context.Context) error {
+	create := operate.Act{Action: "token.create", Target: "token/" + core.ShortText(name, core.NameBytesMax), After: role}
+	c.carry(w, r, "settings", d, &create, "", func(ctx context.Context) error {
 		if err := core.CheckName("name", name); err != nil {
 			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "name", Detail: err.Error()}
 		}
@@ -690,7 +679,7 @@ func (c *console) revokeToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	c.carry(w, r, "settings", d, operate.AuditEntry{Action: "token.revoke", Target: "token/" + core.ShortText(id, core.NameBytesMax)}, "Revoked.", func(ctx context.Context) error {
+	c.carry(w, r, "settings", d, &operate.Act{Action: "token.revoke", Target: "token/" + core.ShortText(id, core.NameBytesMax)}, "Revoked.", func(ctx context.Context) error {
 		return c.Tokens.Revoke(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
 	})
 }
@@ -704,7 +693,7 @@ func (c *console) testAlert(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	ctx, cancel := reading(r)
 	defer cancel()
-	err := c.record(r, operate.AuditEntry{Action: "alert.test", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}, func() error {
+	err := c.Desk.Change(ctx, &operate.Act{By: actorOf(r), Action: "alert.test", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}, func(ctx context.Context) error {
 		return c.Alerts.Test(ctx, actorOf(r), name)
 	})
 	refusal := new(operate.Refusal)

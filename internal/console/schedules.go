@@ -115,7 +115,7 @@ func (c *console) changeSchedule(w http.ResponseWriter, r *http.Request) {
 	}
 	reason := strings.TrimSpace(r.PostForm.Get("reason"))
 	told := map[string]string{"pause": "Paused.", "resume": "Resumed.", "run-now": "A task was submitted."}[r.PathValue("change")]
-	c.carry(w, r, "schedules", d, operate.AuditEntry{}, told, func(ctx context.Context) error {
+	c.carry(w, r, "schedules", d, nil, told, func(ctx context.Context) error {
 		if r.PathValue("change") == "run-now" {
 			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, reason)
 			return err

@@ -1171,7 +1171,7 @@ func TestDeprecatedPlan(t *testing.T) {
 	w := fixedWorld()
 	marks := &planMarks{}
 	cfg := w.config()
-	cfg.Versions = &operate.Versioning{Store: marks, Trail: w, Plans: w.Plans, Announce: func() error { return nil }, Now: w.now}
+	cfg.Versions = &operate.Versioning{Store: marks, Desk: cfg.Desk, Plans: w.Plans, Announce: func() error { return nil }, Now: w.now}
 	h := as(operate.RoleOperator, newConsole(t, cfg))
 	p := w.plansAll[0]
 	page, change := Path+"plans/"+p.Name+"?version="+strconv.FormatInt(p.Version, 10), Path+"plans/"+p.Name+"/"+strconv.FormatInt(p.Version, 10)

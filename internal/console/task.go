@@ -350,7 +350,7 @@ func (c *console) note(w http.ResponseWriter, r *http.Request, target, back stri
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
-	err = c.record(r, operate.AuditEntry{Action: "note.add", Target: target}, func() error {
+	err = c.Desk.Change(ctx, &operate.Act{By: actorOf(r), Action: "note.add", Target: target}, func(ctx context.Context) error {
 		_, err := c.Notes.AddNote(ctx, operate.Note{Target: target, At: c.Now(), By: actorOf(r).Name, Text: text})
 		return err
 	})

@@ -326,7 +326,7 @@ func (c *console) saveView(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	err = c.record(r, operate.AuditEntry{Action: "view.save", Target: "view/" + id, After: document}, func() error {
+	err = c.Desk.Change(ctx, &operate.Act{By: actorOf(r), Action: "view.save", Target: "view/" + id, After: v}, func(ctx context.Context) error {
 		return c.Settings.PutSetting(ctx, viewPrefix+id, document)
 	})
 	if err != nil {
@@ -347,7 +347,7 @@ func (c *console) dropView(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	before, err := c.Settings.Setting(ctx, viewPrefix+id)
 	if err == nil {
-		err = c.record(r, operate.AuditEntry{Action: "view.delete", Target: "view/" + id, Before: before}, func() error {
+		err = c.Desk.Change(ctx, &operate.Act{By: actorOf(r), Action: "view.delete", Target: "view/" + id, Before: json.RawMessage(before)}, func(ctx context.Context) error {
 			return c.Settings.DeleteSetting(ctx, viewPrefix+id)
 		})
 	}

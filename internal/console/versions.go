@@ -57,7 +57,7 @@ func (c *console) deprecate(w http.ResponseWriter, r *http.Request) {
 	if undo {
 		said = "Allowed again."
 	}
-	c.carry(w, r, "plans", d, operate.AuditEntry{}, said, func(ctx context.Context) error {
+	c.carry(w, r, "plans", d, nil, said, func(ctx context.Context) error {
 		_, err := c.Versions.Deprecate(ctx, actorOf(r), r.PathValue("name"), version, undo, strings.TrimSpace(r.PostForm.Get("reason")))
 		return err
 	})

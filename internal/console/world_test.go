@@ -1115,7 +1115,7 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Limits: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Desk: operate.NewDesk(w, w.now, slog.New(slog.DiscardHandler)), Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Limits: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.

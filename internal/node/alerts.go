@@ -229,11 +229,10 @@ func (n *Node) probeAgents(context.Context) []ground.Found {
 
 // probeBreakers are the agents whose breakers are not closed.
 func (n *Node) probeBreakers(ctx context.Context) []ground.Found {
-	store, ok := n.operatorStore().(operate.BreakerStore)
-	if !ok || !n.leads() {
+	if !n.leads() {
 		return nil
 	}
-	breakers, err := store.Breakers(ctx)
+	breakers, err := n.store.Breakers(ctx)
 	if err != nil {
 		return nil // the database is another condition
 	}
@@ -253,19 +252,13 @@ func (n *Node) leads() bool {
 	return sup != nil && sup.Last().Held
 }
 
-// atRisk is what of operate.Reader tells of deadlines.
-type atRisk interface {
-	AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error)
-}
-
 // probeDeadlines looks for unfinished tasks that have little of their time left.
 func (n *Node) probeDeadlines(ctx context.Context) error {
-	reader, ok := n.store.(atRisk)
-	if !ok || !n.leads() {
+	if !n.leads() {
 		return nil
 	}
 	now := n.clock.instant()
-	tasks, more, err := reader.AtRisk(ctx, now.Add(riskWithin), riskLook)
+	tasks, more, err := n.store.AtRisk(ctx, now.Add(riskWithin), riskLook)
 	if err != nil {
 		return nil //nolint:nilerr // the database is another condition
 	}
@@ -297,11 +290,10 @@ func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
 
 // probeOperations are the operations that have stopped themselves.
 func (n *Node) probeOperations(ctx context.Context) []ground.Found {
-	store, ok := n.store.(operate.OperationStore)
-	if !ok || !n.leads() {
+	if !n.leads() {
 		return nil
 	}
-	ops, _, err := store.Operations(ctx, []operate.OperationState{operate.OperationBraked}, brakedMost, "")
+	ops, _, err := n.store.Operations(ctx, []operate.OperationState{operate.OperationBraked}, brakedMost, "")
 	if err != nil {
 		return nil // the database is another condition
 	}
@@ -320,14 +312,10 @@ func (s alertSource) Read(ctx context.Context, take func(alerts.Message)) error 
 	return s.conn.ReadAlerts(ctx, func(m *natsbus.AlertMessage) { take(alerts.Message{Alert: m.Alert, Done: m.Done, Working: m.Working}) })
 }
 
-// newSender makes what delivers alerts while this node's supervisor leads; nil: the store keeps no settings.
+// newSender makes what delivers alerts while this node's supervisor leads.
 func (n *Node) newSender() (*alerts.Sender, error) {
-	store, ok := n.store.(operate.SettingStore)
-	if !ok {
-		return nil, nil
-	}
 	return alerts.New(alerts.Config{
-		Store: store, Source: alertSource{n.conn}, Leads: n.leads, Live: n.members.get, Namespace: n.conn.Names().Namespace(),
+		Store: n.store, Source: alertSource{n.conn}, Leads: n.leads, Live: n.members.get, Namespace: n.conn.Names().Namespace(),
 		Report: func(err error) { n.report(condDelivery, err) }, Log: n.log, AllowLocal: n.cfg.AlertsAllowLocal, SecretsDir: n.cfg.AlertsSecretsDir,
 	})
 }
@@ -335,7 +323,7 @@ func (n *Node) newSender() (*alerts.Sender, error) {
 // deliver delivers alerts until ctx ends.
 func (n *Node) deliver(ctx context.Context, wg *sync.WaitGroup) error {
 	sender, err := n.newSender()
-	if err != nil || sender == nil {
+	if err != nil {
 		return err
 	}
 	n.sender.Store(sender)

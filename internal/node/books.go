@@ -69,12 +69,9 @@ func (n *Node) lastBooks() (operate.BooksResult, bool) {
 	return r.Last()
 }
 
-// bookkeeping is how operators see the books and repair them; nil: actions is.
+// bookkeeping is how operators see the books and repair them.
 func (n *Node) bookkeeping(actions operate.Actions) operate.Books {
-	if actions == nil {
-		return nil
-	}
-	return &operate.Bookkeeping{Store: n.store, Settings: n.store, Trail: n.store, Actions: actions, Now: n.clock.time}
+	return &operate.Bookkeeping{Store: n.store, Settings: n.store, Desk: n.desk(), Actions: actions, Now: n.clock.time}
 }
 
 // runBooks compares journal and services while the supervisor of this node leads, and returns what ends that and waits for

@@ -168,11 +168,7 @@ func reconciled(t *testing.T, n *Node, v *vault) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	actions, err := api.NewActions(asks, n.store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, by := n.bookkeeping(actions), operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "http"}
+	b, by := n.bookkeeping(api.NewActions(asks)), operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "http"}
 	compare := func() operate.BooksView {
 		t.Helper()
 		asked, err := b.Compare(ctx, by, "")

@@ -125,11 +125,7 @@ func (b *broken) breaker(node int) operate.Breaker { return b.agent(node).Breake
 
 func (b *broken) agent(node int) operate.Agent {
 	b.t.Helper()
-	flow, err := b.nodes[node].Flow()
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	all, err := flow.Agents.Agents(b.t.Context())
+	all, err := b.nodes[node].Flow().Agents.Agents(b.t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "pay" {
 		b.t.Fatalf("agents %+v, %v", all, err)
 	}
@@ -176,12 +172,8 @@ func (b *broken) alerted() bool {
 
 func (b *broken) force(f operate.ForceBreaker) {
 	b.t.Helper()
-	flow, err := b.nodes[1].Flow()
-	if err == nil {
-		f.Agent, f.Reason = "pay", "a drill"
-		_, err = flow.Breakers.Force(b.t.Context(), operator, f)
-	}
-	if err != nil {
+	f.Agent, f.Reason = "pay", "a drill"
+	if _, err := b.nodes[1].Flow().Breakers.Force(b.t.Context(), operator, f); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -17,7 +17,7 @@ const causesFresh = time.Second
 // causes says more of why a task is parked than its own row does: what holds back the agent that it waits for. It is safe for
 // concurrent use.
 type causes struct {
-	store operate.BreakerStore // nil: nothing is known
+	store operate.BreakerStore
 	now   func() time.Time
 
 	mu   sync.Mutex // held while they are read: others wait for it
@@ -25,14 +25,13 @@ type causes struct {
 	at   time.Time
 }
 
-func newCauses(store any, now func() time.Time) *causes {
-	breakers, _ := store.(operate.BreakerStore)
-	return &causes{store: breakers, now: now}
+func newCauses(store operate.BreakerStore, now func() time.Time) *causes {
+	return &causes{store: store, now: now}
 }
 
 // explain adds to a task's sentence the breaker that it waits for. Where breakers cannot be read the sentence is what it was.
 func (c *causes) explain(ctx context.Context, v *core.View) {
-	if c.store == nil || v.WaitsFor == "" || v.Sentence == "" {
+	if v.WaitsFor == "" || v.Sentence == "" {
 		return
 	}
 	c.mu.Lock()

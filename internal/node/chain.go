@@ -106,35 +106,28 @@ func (n *Node) signHeads(ctx context.Context, key ed25519.PrivateKey) {
 	s.run(ctx)
 }
 
-// chainStore is what is asked about chains.
-type chainStore interface {
-	ChainEnds(ctx context.Context) (map[int]int64, error)
-}
-
-// chainsOf tells how far the chains are, and their newest heads outside the database.
-func (n *Node) chainsOf(store chainStore) func(context.Context) (map[int]operate.ChainEnd, error) {
-	return func(ctx context.Context) (map[int]operate.ChainEnd, error) {
-		heights, err := store.ChainEnds(ctx)
-		if err != nil || len(heights) == 0 {
-			return nil, err
-		}
-		heads, err := n.conn.Heads(ctx, n.cfg.Partitions)
-		if err != nil {
-			return nil, err
-		}
-		ends := make(map[int]operate.ChainEnd, len(heights))
-		for p, height := range heights {
-			ends[p] = operate.ChainEnd{Height: height}
-		}
-		for i := range heads {
-			if h := &heads[i]; h.Installation == n.installation {
-				end := ends[h.Partition]
-				end.Head, end.HeadAt, end.Signed = h.Height, h.At.Time().UTC(), h.Signed()
-				ends[h.Partition] = end
-			}
-		}
-		return ends, nil
+// chains are how far the chains are, and their newest heads outside the database.
+func (n *Node) chains(ctx context.Context) (map[int]operate.ChainEnd, error) {
+	heights, err := n.store.ChainEnds(ctx)
+	if err != nil || len(heights) == 0 {
+		return nil, err
 	}
+	heads, err := n.conn.Heads(ctx, n.cfg.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	ends := make(map[int]operate.ChainEnd, len(heights))
+	for p, height := range heights {
+		ends[p] = operate.ChainEnd{Height: height}
+	}
+	for i := range heads {
+		if h := &heads[i]; h.Installation == n.installation {
+			end := ends[h.Partition]
+			end.Head, end.HeadAt, end.Signed = h.Height, h.At.Time().UTC(), h.Signed()
+			ends[h.Partition] = end
+		}
+	}
+	return ends, nil
 }
 
 // Proof is the journal of a database with the heads that were recorded on NATS, for a check.

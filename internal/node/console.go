@@ -13,47 +13,20 @@ import (
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/console"
-	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 )
 
-// newConsole makes the pages for operators over the ports that the API has; nil: there is nothing to read.
-func (n *Node) newConsole(p *api.Ports, l *live.Live, closing <-chan struct{}) (http.Handler, error) {
-	if p.Reader == nil {
-		return nil, nil
-	}
+// newConsole makes the pages for operators over the ports that the API has.
+func (n *Node) newConsole(p *api.Ports, closing <-chan struct{}) (http.Handler, error) {
 	cfg := console.Config{
 		Base: n.basePath(), Ending: closing, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
-		Reader: p.Reader, Trail: p.Trail, Refusals: p.Refusals, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
-		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
+		Reader: p.Reader, Trail: p.Trail, Desk: p.Desk, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
+		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, Live: p.Live, Partitions: consolePartitions{p.Partitions}, Pauses: consolePauses{p.Pauses},
+		Breakers: p.Breakers, Limits: p.Limits, Versions: p.Versions, Tokens: consoleTokens{p.Tokens, n.now}, Alerts: consoleAlerts{p.Alerts}, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
 	}
 	if n.cfg.Auth != "" && auth.Mode(n.cfg.Auth) != auth.Off {
 		cfg.SignOut = auth.PathSignOut
-	}
-	if l != nil {
-		cfg.Live = l
-	}
-	if p.Partitions != nil {
-		cfg.Partitions = consolePartitions{p.Partitions}
-	}
-	if p.Pauses != nil {
-		cfg.Pauses = consolePauses{p.Pauses}
-	}
-	if p.Breakers != nil {
-		cfg.Breakers = p.Breakers
-	}
-	if p.Limits != nil {
-		cfg.Limits = p.Limits
-	}
-	if p.Versions != nil {
-		cfg.Versions = p.Versions
-	}
-	if p.Tokens != nil {
-		cfg.Tokens = consoleTokens{p.Tokens, n.now}
-	}
-	if p.Alerts != nil {
-		cfg.Alerts = consoleAlerts{p.Alerts}
 	}
 	return console.New(cfg)
 }

@@ -130,8 +130,7 @@ const asksRetry = 250 * time.Millisecond
 // newRequests are the requests about tasks, as both doors take them.
 func (n *Node) newRequests() (*api.Requests, error) {
 	cfg := api.RequestsConfig{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, KnownType: n.plans.known,
-		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}
-	cfg.Trail, _ = any(n.store).(operate.Trail)
+		Plan: n.planOf, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Now: n.now, Desk: n.desk()}
 	if n.cfg.Has(config.RoleScheduler) { // others may not read task streams
 		cfg.Unread = n.unread
 	}
@@ -140,11 +139,20 @@ func (n *Node) newRequests() (*api.Requests, error) {
 
 // unread reports whether a submission to a partition from before a time is not read yet.
 func (n *Node) unread(ctx context.Context, partition int, before core.Instant) (bool, error) {
+	return n.unreadIn(ctx, partition, false, before)
+}
+
+// unreadIn is unread of the partition's control stream, or of its task stream.
+func (n *Node) unreadIn(ctx context.Context, partition int, control bool, before core.Instant) (bool, error) {
 	states, err := n.store.CursorsOf(ctx, []int{partition}, "")
 	if err != nil || len(states) == 0 {
 		return false, err
 	}
-	seq, at, err := n.conn.First(ctx, partition, false, states[0].Cursor)
+	cursor := states[0].Cursor
+	if control {
+		cursor = states[0].ControlCursor
+	}
+	seq, at, err := n.conn.First(ctx, partition, control, cursor)
 	return seq != 0 && at < before, err
 }
 

@@ -131,9 +131,6 @@ func rounded(d time.Duration) time.Duration {
 // keepForecasts saves what this node has learned and reads what the others have, until ctx ends.
 func (n *Node) keepForecasts(ctx context.Context) {
 	f := n.forecasts
-	if f.store == nil {
-		return
-	}
 	for {
 		bounded, cancel := context.WithTimeout(ctx, readTimeout)
 		err := errors.Join(f.load(bounded), f.save(bounded, n.cfg.Has(config.RoleScheduler)))

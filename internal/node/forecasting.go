@@ -30,9 +30,6 @@ type forecastRead struct {
 // Forecast implements operate.Forecaster. Those who ask while it is read wait for it.
 func (n *Node) Forecast(ctx context.Context) (operate.Forecast, error) {
 	f := n.forecasts
-	if f.store == nil {
-		return operate.Forecast{}, fmt.Errorf("forecast: this store keeps none: %w", core.ErrNotFound)
-	}
 	f.read.mu.Lock()
 	defer f.read.mu.Unlock()
 	now := n.clock.time()

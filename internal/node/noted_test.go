@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -43,15 +44,19 @@ func TestChangesOverNATSAreNoted(t *testing.T) {
 		}
 		t.Logf("%s: %s", kind, answer.Data)
 	}
-	page, err := c.Node.store.(operate.Trail).Audit(ctx, operate.AuditFilter{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got []string
-	for _, e := range page.Entries {
-		got = append(got, e.Action+" of "+e.Target+" by "+e.Actor+" via "+e.Via+": "+e.Reason+" "+e.Outcome)
-	}
-	if len(got) != 2 || got[1] != "plan.apply of plan/tick/1 by unnamed@nats via nats:  done" || got[0] != "undo of task/tick/t-1 by olga@nats via nats: broken asked" {
+	soon(t, "its owner has answered", func() bool {
+		page, err := c.Node.store.Audit(ctx, operate.AuditFilter{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, e := range page.Entries {
+			got = append(got, e.Action+" of "+e.Target+" by "+e.Actor+" via "+e.Via+": "+e.Reason+" "+e.Outcome)
+		}
+		return !strings.Contains(got[0], " asked")
+	})
+	if len(got) != 2 || got[1] != "plan.apply of plan/tick/1 by unnamed@nats via nats:  done" || got[0] != "undo of task/tick/t-1 by olga@nats via nats: broken done" {
 		t.Errorf("%q", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,42 +29,21 @@ type Flow struct {
 	Limits     operate.LimitControl
 }
 
-// flowStore is what the flow needs of the state store.
-type flowStore interface {
-	operate.FlowReader
-	operate.PauseStore
-	operate.BreakerStore
-	operate.TrailWriter
-	operate.LimitStore
-	operate.VersionStore
-	chainStore
-}
+// desk is where changes are written down.
+func (n *Node) desk() *operate.Desk { return operate.NewDesk(n.store, n.now, n.log) }
 
-// errNoFlow says that the state store lacks what operators need to change the flow.
-var errNoFlow = errors.New("the state store keeps no pauses and no audit trail")
-
-// operatorStore is the state store as operators have it: it may implement ports of package operate.
-func (n *Node) operatorStore() any { return n.store }
-
-// Flow returns what operators read and change of the flow. Error: the state store has no place for it.
-func (n *Node) Flow() (*Flow, error) {
-	store, ok := n.operatorStore().(flowStore)
-	if !ok {
-		return nil, errNoFlow
-	}
-	return n.flowOf(store), nil
-}
-
-func (n *Node) flowOf(store flowStore) *Flow {
+// Flow returns what operators read and change of the flow.
+func (n *Node) Flow() *Flow {
+	store, desk := n.store, n.desk()
 	agents := &operate.LiveAgents{Flow: store, Instances: n.instances, Absent: n.absent, Pauses: store.Pauses, Breakers: store.Breakers, Now: n.now}
 	return &Flow{
-		Breakers: &operate.Breaking{Store: store, Trail: store, Flow: store, Now: n.now, Announce: func() error {
+		Breakers: &operate.Breaking{Store: store, Desk: desk, Flow: store, Now: n.now, Announce: func() error {
 			agents.Forget()
 			return n.conn.AnnouncePauses()
 		}},
-		Pauses: &operate.Pausing{Store: store, Trail: store, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Pauses: &operate.Pausing{Store: store, Desk: desk, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Partitions: &operate.Partitioning{
-			Flow: store, Trail: store, Wishes: n.conn, Live: n.members.get, Now: n.now,
+			Flow: store, Desk: desk, Wishes: n.conn, Live: n.members.get, Now: n.now,
 			Lags: func(ctx context.Context) (map[int]uint64, error) {
 				lags, err := n.conn.Lags(ctx)
 				pending := make(map[int]uint64, len(lags))
@@ -74,10 +52,10 @@ func (n *Node) flowOf(store flowStore) *Flow {
 				}
 				return pending, err
 			},
-			Chains: n.chainsOf(store),
+			Chains: n.chains,
 		},
-		Limits: &operate.Limiting{Store: store, Trail: store, Announce: n.conn.AnnouncePauses, Now: n.now},
-		Plans:  &operate.Versioning{Store: store, Trail: store, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
+		Limits: &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Plans:  &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 		Agents: agents,
 	}
 }
@@ -125,20 +103,14 @@ func (n *Node) awayReport(s *scheduler.Scheduler) wire.AwayReport {
 	return r
 }
 
-// obey has a scheduler hold what operators pause, where the state store keeps that, and place partitions as they want.
+// obey has a scheduler hold what operators pause, and place partitions as they want.
 func (n *Node) obey(cfg *scheduler.RunConfig) {
-	if store, ok := n.operatorStore().(operate.PauseStore); ok {
-		cfg.Pauses = func(ctx context.Context) ([]core.Pause, error) { return readPauses(ctx, store) }
-	}
-	if store, ok := n.operatorStore().(operate.BreakerStore); ok {
-		cfg.Breakers = scheduler.BreakerConfig{Store: boundedBreakers{store}, Policy: n.cfg.Breakers(), Announce: func() {
-			_ = n.conn.AnnouncePauses() // they are read from time to time
-		}}
-	}
-	if store, ok := n.operatorStore().(operate.LimitStore); ok {
-		cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{store}, Life: strings.ToLower(rand.Text()[:8])}
-		cfg.KeyOf = new(limitKeys).of
-	}
+	cfg.Pauses = func(ctx context.Context) ([]core.Pause, error) { return readPauses(ctx, n.store) }
+	cfg.Breakers = scheduler.BreakerConfig{Store: boundedBreakers{n.store}, Policy: n.cfg.Breakers(), Announce: func() {
+		_ = n.conn.AnnouncePauses() // they are read from time to time
+	}}
+	cfg.Limits = scheduler.LimitConfig{Store: boundedLimits{n.store}, Life: strings.ToLower(rand.Text()[:8])}
+	cfg.KeyOf = new(limitKeys).of
 	cfg.Wishes = n.watchWishes
 }
 

@@ -28,27 +28,17 @@ type operatorsHTTP struct {
 	node    *Node
 	auth    *auth.Auth
 	ports   api.Ports
-	live    *live.Live    // nil: there is nothing to read
 	closing chan struct{} // closed when the server stops: what never ends by itself ends then
 }
 
 // newOperatorsHTTP makes it. Error: a setting that cannot work, a file that cannot be read.
 func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{})}
-	if o.ports.Reader != nil {
-		var err error
-		var running live.Running
-		if o.ports.OperationStore != nil {
-			running = o.ports.OperationStore
-		}
-		o.live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: running, Agents: o.ports.Agents, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log})
-		if err != nil {
-			return nil, err
-		}
-		o.ports.Live = o.live
+	var err error
+	if o.ports.Live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log}); err != nil {
+		return nil, err
 	}
-	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: o.ports.Tokens, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
-	c.Sessions, _ = any(n.store).(operate.SessionStore)
+	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: n.store, Sessions: n.store, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
 	if c.Mode == "" {
 		c.Mode = auth.Off
 	}
@@ -68,39 +58,19 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	if n.cfg.ClientCA != "" {
 		c.Certificates = auth.Certificates{operate.RoleClient: n.cfg.CertClients, operate.RoleViewer: n.cfg.CertViewers, operate.RoleOperator: n.cfg.CertOperators, operate.RoleAdmin: n.cfg.CertAdmins}
 	}
-	var err error
 	o.auth, err = auth.New(c)
 	return o, err
 }
 
-// ports are what of this node operators use. The state store has the ports that it implements; others add theirs here.
+// ports are what of this node operators use, but for what needs requests about tasks.
 func (n *Node) ports() api.Ports {
-	var p api.Ports
-	var store any = n.store
-	if reader, ok := store.(operate.Reader); ok {
-		p.Reader = causeReader{reader, newCauses(store, n.now)}
+	flow := n.Flow()
+	return api.Ports{
+		Reader: causeReader{n.store, newCauses(n.store, n.now)}, Trail: operate.Discreet{TrailReader: n.store}, Desk: n.desk(),
+		OperationStore: n.store, Tokens: n.store, Notes: n.store, Settings: n.store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, Level: n.cfg.Level,
+		Alerts: &alerts.Book{Store: n.store, Sender: n.Alerts}, Pauses: flow.Pauses, Breakers: flow.Breakers, Partitions: flow.Partitions, Agents: flow.Agents, Versions: flow.Plans,
+		Limits: flow.Limits, Operations: n.repairs(flow.Agents),
 	}
-	if trail, ok := store.(operate.Trail); ok {
-		p.Trail = operate.Discreet{Trail: trail}
-	}
-	p.Refusals = operate.NewRefusals(p.Trail, n.log)
-	p.OperationStore, _ = store.(operate.OperationStore)
-	p.Tokens, _ = store.(operate.TokenStore)
-	p.Notes, _ = store.(operate.NoteStore)
-	p.Settings, _ = store.(operate.SettingStore)
-	if n.forecasts.store != nil {
-		p.Forecaster = n
-	}
-	p.Events, p.AcceptLoss = eventSource{n.conn}, n.acceptLoss
-	p.Level = n.cfg.Level
-	if p.Settings != nil {
-		p.Alerts = &alerts.Book{Store: p.Settings, Sender: n.Alerts}
-	}
-	if flow, err := n.Flow(); err == nil {
-		p.Pauses, p.Breakers, p.Partitions, p.Agents, p.Versions = flow.Pauses, flow.Breakers, flow.Partitions, flow.Agents, flow.Plans
-		p.Limits, p.Operations = flow.Limits, n.repairs(flow.Agents)
-	}
-	return p
 }
 
 // troubles are what does not hold on this node, as readiness has it.
@@ -120,14 +90,9 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	if o.ports.Trail != nil {
-		if o.ports.Actions, err = api.NewActions(asks, o.ports.Trail); err != nil {
-			return err
-		}
-		o.ports.Books = n.bookkeeping(o.ports.Actions)
-		o.ports.Schedules = n.scheduling(o.ports.Trail)
-	}
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing,
+	o.ports.Actions = api.NewActions(asks)
+	o.ports.Books, o.ports.Schedules = n.bookkeeping(o.ports.Actions), n.scheduling()
+	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing, Now: n.now,
 		BulkRequests: n.cfg.BulkRequests, BulkLines: n.cfg.BulkLines, BulkBytes: n.cfg.BulkBytes, BulkLineBytes: n.cfg.BulkLineBytes, BulkInFlight: n.cfg.BulkInFlight,
 		BulkHeldBytes: n.cfg.BulkHeldBytes, BulkWait: n.cfg.BulkWait},
 		n, doorReader{n.store, newCauses(n.store, n.now)}, asks, n.log)
@@ -135,14 +100,11 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 		return err
 	}
 	o.auth.Mount(mux)
-	pages, err := n.newConsole(&o.ports, o.live, o.closing)
+	pages, err := n.newConsole(&o.ports, o.closing)
 	if err != nil {
 		return err
 	}
 	mux.Handle("/", o.auth.Middleware(tasks))
-	if pages == nil {
-		return nil
-	}
 	base, pages := n.basePath(), o.auth.Middleware(o.signedIn(pages))
 	mux.Handle(console.Path, pages)
 	if base != "" {
@@ -165,9 +127,7 @@ func (o *operatorsHTTP) signedIn(next http.Handler) http.Handler {
 
 // run runs what the faces need until ctx ends.
 func (o *operatorsHTTP) run(ctx context.Context) {
-	if o.live != nil {
-		_ = o.live.Run(ctx) // it ends with ctx only
-	}
+	_ = o.ports.Live.Run(ctx) // it ends with ctx only
 }
 
 // around is what every answer of the node passes, whatever its path.

@@ -114,9 +114,7 @@ func newOperated(t *testing.T) *operated {
 			}
 		})
 	}
-	if o.flow, err = o.nodes["n1"].Flow(); err != nil {
-		t.Fatal(err)
-	}
+	o.flow = o.nodes["n1"].Flow()
 	if o.nc, err = nats.Connect(server.ClientURL()); err != nil {
 		t.Fatal(err)
 	}

@@ -177,14 +177,22 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	if answer.Error = n.childrenKnown(ctx, &p); answer.Error != nil {
 		return answer
 	}
-	told, err := n.noteApplied(ctx, &p)
-	if err == nil {
-		err = n.store.PutPlan(ctx, p)
-		told(err)
+	var stored error
+	put := func(ctx context.Context) error {
+		if stored = n.store.PutPlan(ctx, p); errors.Is(stored, core.ErrPlanConflict) {
+			return &operate.Refusal{Code: 409, Detail: stored.Error()}
+		}
+		return stored
+	}
+	if known, failed := n.planOf(ctx, p.Name, p.Version); failed == nil && known != nil {
+		err = put(ctx) // what is stored already is no change
+	} else {
+		by := operate.Actor{Name: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats"} // who sent it NATS does not say
+		err = n.desk().Change(ctx, &operate.Act{By: by, Action: planApply, Target: fmt.Sprintf("plan/%s/%d", p.Name, p.Version), Away: true}, put)
 	}
 	switch {
-	case errors.Is(err, core.ErrPlanConflict):
-		answer.Error = &wire.APIError{Code: 409, Description: err.Error()}
+	case errors.Is(stored, core.ErrPlanConflict):
+		answer.Error = &wire.APIError{Code: 409, Description: stored.Error()}
 	case err != nil:
 		n.log.Error("cannot store a plan", "plan", p.Name, "version", p.Version, "error", err)
 		answer.Error = &wire.APIError{Code: 503, Description: "the plan could not be stored just now"}
@@ -197,28 +205,8 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	return answer
 }
 
-// noteApplied writes into the audit trail that a plan is to be stored that is not there yet; told adds what became of it. Who
-// sent it NATS does not say.
-func (n *Node) noteApplied(ctx context.Context, p *core.Plan) (told func(error), err error) {
-	trail, is := any(n.store).(operate.Trail)
-	if known, err := n.planOf(ctx, p.Name, p.Version); !is || err == nil && known != nil {
-		return func(error) {}, nil
-	}
-	number, _, err := trail.Append(ctx, operate.AuditEntry{At: n.now().UTC(), Actor: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats",
-		Action: "plan.apply", Target: fmt.Sprintf("plan/%s/%d", p.Name, p.Version), Outcome: "asked"})
-	if err != nil {
-		return nil, fmt.Errorf("audit trail: %w", err)
-	}
-	return func(failed error) {
-		outcome := "done"
-		if failed != nil {
-			outcome = "failed: " + core.CutText(failed.Error(), core.WordsBytesMax)
-		}
-		if err := trail.SetOutcome(ctx, number, outcome); err != nil {
-			n.log.Warn("the audit trail has no outcome of a plan", "entry", number, "plan", p.Name, "error", err)
-		}
-	}, nil
-}
+// planApply is what the audit trail calls a plan that is stored.
+const planApply = "plan.apply"
 
 // childrenKnown refuses a plan with a step whose children are of a type without a plan.
 func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {

@@ -23,7 +23,7 @@ func operationsCondition() ground.Condition {
 // repairs are the actions on many tasks. agents may be nil: then a rehearsal does not know which agents are away.
 func (n *Node) repairs(agents repair.Agents) *repair.Service {
 	holds := repair.NewHolds(n.store, agents, n.clock.time)
-	return repair.NewService(repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, n.store, n.store, holds, n.store, n.log)
+	return repair.NewService(repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, n.desk(), n.store, holds, n.store, n.log)
 }
 
 var _ operate.Operations = (*repair.Service)(nil)
@@ -31,7 +31,7 @@ var _ operate.Operations = (*repair.Service)(nil)
 // runRepairs runs operations while the supervisor of this node leads, and returns what ends that and waits for its end.
 func (n *Node) runRepairs(ctx context.Context, sup *supervisor.Runner) (end func()) {
 	report := func(err error) { n.report(condOperations, err) }
-	r := repair.NewRunner(repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, controls{n.conn}, n.store, supervises{sup}, repairLoad{n}, report, n.log)
+	r := repair.NewRunner(repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, controls{n.conn}, n.desk(), supervises{sup}, repairLoad{n}, report, n.log)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.Run(ctx) })

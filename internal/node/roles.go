@@ -188,6 +188,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	stopTraces := n.followTraces()
 	defer stopTraces()
 	wg.Go(func() { n.keepRoom(roomy) })
+	wg.Go(func() { n.keepSettled(roomy) })
 	if n.cfg.TaskStreams > 1 {
 		wg.Go(func() { n.conn.ForwardIn(roomy) })
 	}

@@ -97,12 +97,9 @@ func (n *Node) schedulesSnapshot() *telemetry.Schedules {
 	return &telemetry.Schedules{Submitted: s.Submitted, Skipped: s.Skipped, Missed: s.Missed, Failed: s.Failed, Failing: int64(len(s.Failing)), Lag: s.Lag}
 }
 
-// scheduling is how operators see schedules and change them; nil: there is no audit trail.
-func (n *Node) scheduling(trail operate.TrailWriter) operate.Schedules {
-	if trail == nil {
-		return nil
-	}
-	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Trail: trail, Submit: ownDoor{n}, Now: n.clock.time, Known: scheduleTasks{n}.known, CheckInput: n.schemas.input}
+// scheduling is how operators see schedules and change them.
+func (n *Node) scheduling() operate.Schedules {
+	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Desk: n.desk(), Submit: ownDoor{n}, Now: n.clock.time, Known: scheduleTasks{n}.known, CheckInput: n.schemas.input}
 }
 
 // scheduleTasks is schedules.Tasks on the state store.

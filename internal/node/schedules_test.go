@@ -103,7 +103,7 @@ func TestSchedules(t *testing.T) {
 	c := startClockwork(t)
 	ctx := t.Context()
 	olga := operate.Actor{Name: "olga", Role: operate.RoleOperator}
-	svc := c.scheduling(c.store)
+	svc := c.scheduling()
 	other := schedules.NewRunner(schedules.Config{Interval: 70 * time.Millisecond, Now: c.clock.time}, c.store, scheduleTasks{c.Node}, handOver{c.conn}, alwaysLeads{}, slog.New(slog.DiscardHandler))
 	leading, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup

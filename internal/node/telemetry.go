@@ -71,14 +71,13 @@ func (s *survey) look(ctx context.Context, n *Node) {
 		lag, _ := n.conn.Backlog(ctx) // what is not known is not shown
 		s.lag.Store(&lag)
 	}
-	store, ok := n.store.(operate.OperationStore)
-	if !ok || !n.leads() {
+	if !n.leads() {
 		s.operations.Store(nil)
 		s.forecasts.Store(nil)
 		return
 	}
 	s.lookAhead(ctx, n)
-	ops, _, err := store.Operations(ctx, []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked}, surveyMost, "")
+	ops, _, err := n.store.Operations(ctx, []operate.OperationState{operate.OperationRunning, operate.OperationPaused, operate.OperationBraked}, surveyMost, "")
 	if err != nil {
 		s.operations.Store(nil)
 		return

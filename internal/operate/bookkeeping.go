@@ -16,7 +16,7 @@ import (
 type Bookkeeping struct {
 	Store    BooksStore
 	Settings SettingStore
-	Trail    TrailWriter
+	Desk     *Desk
 	Actions  Actions
 	Now      func() time.Time
 }
@@ -81,20 +81,17 @@ func (b *Bookkeeping) Ghost(ctx context.Context, agent, key string) (Ghost, erro
 
 // Compare implements Books. One comparison answers all that were asked for before it began.
 func (b *Bookkeeping) Compare(ctx context.Context, by Actor, reason string) (BooksView, error) {
-	const action, target = "books.compare", "books"
-	if bad := CheckOperator(by, action); bad != nil {
-		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, bad)
-	}
-	if bad := CheckReason(reason); bad != nil {
-		return BooksView{}, refused(ctx, b.Trail, by, action, target, reason, nil, nil, bad)
+	compare := Act{By: by, Action: "books.compare", Target: "books", Reason: reason}
+	if bad := firstOf(CheckOperator(by, compare.Action), CheckReason(reason)); bad != nil {
+		return BooksView{}, b.Desk.Note(ctx, &compare, bad)
 	}
 	asked := BooksAsked{ID: strings.ToLower(rand.Text()), At: b.Now().UTC(), By: by.Name}
 	document, err := json.Marshal(asked)
 	if err != nil {
 		return BooksView{}, fmt.Errorf("books: %w", err)
 	}
-	err = changed(ctx, b.Trail, by, action, target, reason, nil, asked, func() error { return b.Settings.PutSetting(ctx, SettingBooksAsked, document) })
-	if err != nil {
+	compare.After = asked
+	if err := b.Desk.Change(ctx, &compare, func(ctx context.Context) error { return b.Settings.PutSetting(ctx, SettingBooksAsked, document) }); err != nil {
 		return BooksView{}, fmt.Errorf("books: %w", err)
 	}
 	return b.Books(ctx)
@@ -103,11 +100,9 @@ func (b *Bookkeeping) Compare(ctx context.Context, by Actor, reason string) (Boo
 // Repair implements Books. An undo is an action on the task like any other: it is the task's owner that decides, about
 // the journal row that the comparison saw.
 func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (Answer, error) {
-	action, target := "books."+core.NameOf(string(r.Repair), core.NameBytesMax), effectTarget(r.Agent, r.Effect)
-	no := func(bad *Refusal) (Answer, error) {
-		return Answer{}, refused(ctx, b.Trail, by, action, target, r.Reason, nil, nil, bad)
-	}
-	if bad := CheckOperator(by, action); bad != nil {
+	repair := Act{By: by, Action: "books." + core.NameOf(string(r.Repair), core.NameBytesMax), Target: effectTarget(r.Agent, r.Effect), Reason: r.Reason, Key: r.Key}
+	no := func(bad *Refusal) (Answer, error) { return Answer{}, b.Desk.Note(ctx, &repair, bad) }
+	if bad := CheckOperator(by, repair.Action); bad != nil {
 		return no(bad)
 	}
 	if r.Repair != RepairUndo && r.Repair != RepairAccept {
@@ -124,7 +119,7 @@ func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (An
 		return Answer{}, fmt.Errorf("ghost %s: %w", core.QuoteShort(r.Effect), err)
 	}
 	if r.Repair == RepairAccept {
-		return b.accept(ctx, by, g, r, target)
+		return b.accept(ctx, &repair, g)
 	}
 	if !g.Can(RepairUndo) {
 		return no(&Refusal{Code: 409, Field: "repair", Detail: fmt.Sprintf("effect %s cannot be undone by its task, which is %s: %s; accept it when that is done", core.QuoteShort(g.Key), stateWord(g.State), g.Text)})
@@ -160,45 +155,16 @@ func (b *Bookkeeping) undo(ctx context.Context, by Actor, g Ghost, r RepairReque
 }
 
 // accept remembers that a ghost is explained.
-func (b *Bookkeeping) accept(ctx context.Context, by Actor, g Ghost, r RepairRequest, target string) (Answer, error) {
-	const action = "books.accept"
-	answer := Answer{Type: g.Type, ID: g.Task, Action: Action(RepairAccept), State: g.State, Outcome: "it is remembered as explained, and counts no more"}
-	e := entry(by, action, target, r.Reason, g, nil)
-	e.Outcome, e.Key, e.Request = "", CleanText(r.Key), RequestFrom(ctx)
-	number, again, err := b.Trail.Append(ctx, e)
-	if err != nil {
-		return answer, fmt.Errorf("audit trail: %w", err)
-	}
-	answer.Audit = number
-	if again != nil {
-		answer.Audit, answer.Again = again.Number, true
-		if again.Action != action || again.Target != target {
-			return answer, KeyTaken(r.Key, again)
+func (b *Bookkeeping) accept(ctx context.Context, accept *Act, g Ghost) (Answer, error) {
+	accept.Before = g
+	err := b.Desk.Change(ctx, accept, func(ctx context.Context) error {
+		g.Status, g.Repair, g.By, g.Decided, g.Reason, g.Audit = GhostAccepted, RepairAccept, accept.By.Name, b.Now().UTC(), accept.Reason, accept.Number
+		if err := b.Store.DecideGhost(ctx, g); errors.Is(err, core.ErrNotFound) {
+			return &Refusal{Code: 404, Field: "key", Detail: fmt.Sprintf("no ghost of agent %s has the key %s any more", core.QuoteShort(g.Agent), core.QuoteShort(g.Key))}
+		} else if err != nil {
+			return fmt.Errorf("ghost %s: %w", core.QuoteShort(g.Key), err)
 		}
-		switch again.Outcome {
-		case "": // it is not known what became of it: it is done again
-		case "done":
-			return answer, nil
-		default:
-			return answer, &Refusal{Code: 409, Detail: "the same request was answered before: " + again.Outcome}
-		}
-	}
-	g.Status, g.Repair, g.By, g.Decided, g.Reason, g.Audit = GhostAccepted, RepairAccept, by.Name, b.Now().UTC(), r.Reason, answer.Audit
-	err = b.Store.DecideGhost(ctx, g)
-	outcome := "done"
-	bad, ok := errors.AsType[*Refusal](err)
-	switch {
-	case ok:
-		outcome = "refused: " + bad.Detail
-	case errors.Is(err, core.ErrNotFound):
-		err = &Refusal{Code: 404, Field: "key", Detail: fmt.Sprintf("no ghost of agent %s has the key %s any more", core.QuoteShort(g.Agent), core.QuoteShort(g.Key))}
-		outcome = "refused: " + err.Error()
-	case err != nil:
-		outcome = "failed: " + core.CutText(err.Error(), core.WordsBytesMax)
-		err = fmt.Errorf("ghost %s: %w", core.QuoteShort(g.Key), err)
-	}
-	if told := b.Trail.SetOutcome(ctx, answer.Audit, outcome); told != nil {
-		return answer, errors.Join(err, fmt.Errorf("audit trail, entry %d: %w", answer.Audit, told))
-	}
-	return answer, err
+		return nil
+	})
+	return Answer{Type: g.Type, ID: g.Task, Action: Action(RepairAccept), State: g.State, Outcome: "it is remembered as explained, and counts no more", Audit: accept.Number, Again: accept.Again != nil}, err
 }

@@ -3,6 +3,7 @@ package operate_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func newShelf() *shelf {
 }
 
 func (s *shelf) books() *operate.Bookkeeping {
-	return &operate.Bookkeeping{Store: s, Settings: s, Trail: s, Actions: s, Now: func() time.Time { return s.now }}
+	return &operate.Bookkeeping{Store: s, Settings: s, Desk: operate.NewDesk(s, func() time.Time { return s.now }, slog.New(slog.DiscardHandler)), Actions: s, Now: func() time.Time { return s.now }}
 }
 
 func (s *shelf) LastBooks(context.Context) (operate.BooksResult, error) {

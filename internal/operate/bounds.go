@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -91,40 +90,4 @@ func (p *Places) Take(ctx context.Context, what string) (leave func(), bad *Refu
 			delete(p.taken, key)
 		}
 	}, nil
-}
-
-// The bounds of refused changes that are noted; more are only logged.
-const (
-	refusedEach      = 10 * time.Second // of one actor, after
-	refusedEachBurst = 50
-	refusedAll       = time.Second / 10 // of all, after
-	refusedAllBurst  = 200
-	refusedTargetMax = 200 // bytes
-)
-
-// Refusals notes in the audit trail the changes that roles do not allow. No one fills it: what one actor and all of them are
-// noted for is bounded.
-type Refusals struct {
-	trail Trail // nil: they are only logged
-	log   *slog.Logger
-	each  *Buckets
-	all   *rate.Limiter
-}
-
-// NewRefusals notes them in that trail; nil: in the log alone.
-func NewRefusals(trail Trail, log *slog.Logger) *Refusals {
-	return &Refusals{trail, log, NewBuckets(refusedEach, refusedEachBurst), rate.NewLimiter(rate.Every(refusedAll), refusedAllBurst)}
-}
-
-// Note notes one, of which e says what was tried.
-func (r *Refusals) Note(ctx context.Context, e AuditEntry) {
-	e.Target = core.ShortText(e.Target, refusedTargetMax)
-	now := time.Now()
-	if r.trail == nil || !r.each.Allow(now, string(e.Role)+" "+e.Actor) || !r.all.AllowN(now, 1) {
-		r.log.Warn("a change was refused", "actor", e.Actor, "role", e.Role, "from", e.From, "action", e.Action)
-		return
-	}
-	if _, _, err := r.trail.Append(ctx, e); err != nil {
-		r.log.Warn("a refused change is missing in the audit trail", "actor", e.Actor, "action", e.Action, "error", err)
-	}
 }

@@ -68,7 +68,7 @@ type BreakerControl interface {
 // Breaking is BreakerControl over the state store. All fields are required. It is safe for concurrent use.
 type Breaking struct {
 	Store    BreakerStore
-	Trail    TrailWriter
+	Desk     *Desk
 	Flow     FlowReader
 	Announce func() error // tells every scheduler that breakers have changed; without it they read them seconds later
 	Now      func() time.Time
@@ -77,26 +77,23 @@ type Breaking struct {
 // Force implements BreakerControl.
 func (s *Breaking) Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker, error) {
 	now := s.Now()
-	action, target := "breaker."+string(f.State), "agent/"+core.ShortText(f.Agent, core.WordsBytesMax)
-	r := f.Check(now)
-	if r != nil && r.Field == "state" {
-		action = "breaker.force"
-	}
-	refuse := func(r *Refusal) (Breaker, error) {
-		return Breaker{}, refused(ctx, s.Trail, by, action, target, f.Reason, nil, f, r)
-	}
-	if r != nil {
-		return refuse(r)
+	force := Act{By: by, Action: "breaker." + string(f.State), Target: "agent/" + core.ShortText(f.Agent, core.WordsBytesMax), Reason: f.Reason, After: f}
+	if r := f.Check(now); r != nil {
+		if r.Field == "state" {
+			force.Action = "breaker.force"
+		}
+		return Breaker{}, s.Desk.Note(ctx, &force, r)
 	}
 	was, r, err := s.find(ctx, &f)
 	switch {
 	case err != nil:
 		return Breaker{}, err
 	case r != nil:
-		return refuse(r)
+		return Breaker{}, s.Desk.Note(ctx, &force, r)
 	}
 	next := f.apply(was, now, by.Name)
-	err = changed(ctx, s.Trail, by, action, target, f.Reason, BreakerOf(&was, now), BreakerOf(&next, now), func() error {
+	force.Before, force.After = BreakerOf(&was, now), BreakerOf(&next, now)
+	err = s.Desk.Change(ctx, &force, func(ctx context.Context) (err error) {
 		next, err = overwrite(ctx, was, func(was core.Breaker) core.Breaker { return f.apply(was, s.Now(), by.Name) }, s.Store.PutBreaker,
 			func() (core.Breaker, *Refusal, error) { return s.find(ctx, &f) }, "the breaker of agent "+f.Agent, "forced")
 		return err

@@ -46,7 +46,7 @@ func (w *world) ReportCalls(context.Context, string, string, int64, core.Instant
 }
 
 func (w *world) breaking() *operate.Breaking {
-	return &operate.Breaking{Store: w, Trail: w, Flow: w, Announce: func() error { w.told++; return errors.New("not now") }, Now: func() time.Time { return w.now }}
+	return &operate.Breaking{Store: w, Desk: w.desk(), Flow: w, Announce: func() error { w.told++; return errors.New("not now") }, Now: func() time.Time { return w.now }}
 }
 
 // TestForceBreaker: a breaker is opened, closed and let go with who and why, written down before, and told; also where it
@@ -112,7 +112,7 @@ func TestForceBreakerRefused(t *testing.T) {
 	}
 	w.lost = 100
 	_, err := s.Force(t.Context(), olga, ok)
-	if r, is := errors.AsType[*operate.Refusal](err); !is || r.Code != 409 || !strings.Contains(w.last(t).Outcome, "failed: the breaker of agent ship changed 5 times") {
+	if r, is := errors.AsType[*operate.Refusal](err); !is || r.Code != 409 || !strings.Contains(w.last(t).Outcome, "refused: the breaker of agent ship changed 5 times") {
 		t.Errorf("one that changes all the time: %v, %+v", err, w.last(t))
 	}
 	w.lost, w.breakers = 0, nil
@@ -127,7 +127,7 @@ func TestForceBreakerRefused(t *testing.T) {
 		t.Errorf("a store that fails: %v, %+v", err, w.last(t))
 	}
 	w.failing, w.dumb = nil, errors.New("no trail")
-	if _, err := s.Force(t.Context(), olga, ok); !errors.Is(err, w.dumb) || len(w.breakers) != core.BreakersMax || w.told != 0 {
+	if _, err := s.Force(t.Context(), olga, ok); !away(err) || len(w.breakers) != core.BreakersMax || w.told != 0 {
 		t.Errorf("a trail that cannot be written: %v, %d stored, told %d times", err, len(w.breakers), w.told)
 	}
 }

@@ -59,11 +59,6 @@ func CheckOperator(by Actor, what string) *Refusal {
 	return &Refusal{Code: 403, Detail: fmt.Sprintf("role %s may read only; %s needs the role %s", core.QuoteShort(string(by.Role)), what, RoleOperator)}
 }
 
-// KeyTaken refuses an Idempotency-Key that was used for something else.
-func KeyTaken(key string, by *AuditEntry) *Refusal {
-	return &Refusal{Code: 422, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s was used for %s of %s already", core.QuoteShort(key), by.Action, by.Target)}
-}
-
 // CleanText is a text as every store takes it: UTF-8 without NUL.
 func CleanText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")

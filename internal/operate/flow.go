@@ -13,12 +13,6 @@ const (
 	StepDownFor = 10 * time.Minute // how long a node that has stepped down does not own the partition again
 )
 
-// TrailWriter is the writing half of Trail.
-type TrailWriter interface {
-	Append(ctx context.Context, e AuditEntry) (number int64, again *AuditEntry, err error)
-	SetOutcome(ctx context.Context, number int64, outcome string) error
-}
-
 // PauseView is a pause with what it holds now.
 type PauseView struct {
 	Pause

@@ -80,7 +80,7 @@ type LimitControl interface {
 // Limiting is LimitControl over the state store. All fields are required. It is safe for concurrent use.
 type Limiting struct {
 	Store    LimitKeeper
-	Trail    TrailWriter
+	Desk     *Desk
 	Announce func() error // tells every scheduler that limits have changed; without it they read them seconds later
 	Now      func() time.Time
 }
@@ -104,23 +104,20 @@ func (s *Limiting) Limits(ctx context.Context) ([]Limit, error) {
 
 // SetLimit implements LimitControl.
 func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, error) {
-	const action = "limit.set"
-	target := limitTarget(l.Agent)
-	refuse := func(r *Refusal) (Limit, error) {
-		return Limit{}, refused(ctx, s.Trail, by, action, target, l.Reason, nil, l, r)
-	}
+	set := Act{By: by, Action: "limit.set", Target: limitTarget(l.Agent), Reason: l.Reason, After: l}
 	if r := l.Check(); r != nil {
-		return refuse(r)
+		return Limit{}, s.Desk.Note(ctx, &set, r)
 	}
 	was, r, err := s.find(ctx, l.Agent)
 	switch {
 	case err != nil:
 		return Limit{}, err
 	case r != nil:
-		return refuse(r)
+		return Limit{}, s.Desk.Note(ctx, &set, r)
 	}
 	next := l.after(was, s.Now(), by.Name)
-	err = changed(ctx, s.Trail, by, action, target, l.Reason, limitEntry(was), limitEntry(next), func() error {
+	set.Before, set.After = limitEntry(was), limitEntry(next)
+	err = s.Desk.Change(ctx, &set, func(ctx context.Context) (err error) {
 		next, err = overwrite(ctx, was, func(was AgentLimit) AgentLimit { return l.after(was, s.Now(), by.Name) }, s.Store.PutLimit,
 			func() (AgentLimit, *Refusal, error) { return s.find(ctx, l.Agent) }, "the limit of agent "+l.Agent, "set")
 		return err
@@ -162,20 +159,19 @@ func (s *Limiting) stored(ctx context.Context, agent string) (l AgentLimit, n in
 
 // RemoveLimit implements LimitControl.
 func (s *Limiting) RemoveLimit(ctx context.Context, by Actor, agent, reason string) error {
-	const action = "limit.remove"
-	target := limitTarget(agent)
+	remove := Act{By: by, Action: "limit.remove", Target: limitTarget(agent), Reason: reason}
 	was, _, err := s.stored(ctx, agent)
 	if err != nil {
 		return err
 	}
 	if was.Revision == 0 {
-		return refused(ctx, s.Trail, by, action, target, reason, nil, nil, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("agent %s has no limit", core.QuoteShort(agent))})
+		return s.Desk.Note(ctx, &remove, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("agent %s has no limit", core.QuoteShort(agent))})
 	}
+	remove.Before = limitEntry(was)
 	if r := checkReason(reason); r != nil {
-		return refused(ctx, s.Trail, by, action, target, reason, limitEntry(was), nil, r)
+		return s.Desk.Note(ctx, &remove, r)
 	}
-	err = changed(ctx, s.Trail, by, action, target, reason, limitEntry(was), nil, func() error { return s.Store.DeleteLimit(ctx, agent) })
-	if err != nil {
+	if err := s.Desk.Change(ctx, &remove, func(ctx context.Context) error { return s.Store.DeleteLimit(ctx, agent) }); err != nil {
 		return fmt.Errorf("limit of agent %s: %w", agent, err)
 	}
 	_ = s.Announce() // as SetLimit

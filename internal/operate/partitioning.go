@@ -2,7 +2,9 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -24,7 +26,7 @@ type Partitioning struct {
 	Chains func(ctx context.Context) (map[int]ChainEnd, error)
 	Flow   FlowReader
 	Wishes Wishes
-	Trail  TrailWriter
+	Desk   *Desk
 	// Lags returns how many messages of each partition's task stream are not committed yet; a partition without a reader is
 	// missing.
 	Lags func(ctx context.Context) (map[int]uint64, error)
@@ -117,28 +119,45 @@ func (s *Partitioning) StepDown(ctx context.Context, by Actor, partition int, re
 
 // change changes what is wanted of a partition, as decide says.
 func (s *Partitioning) change(ctx context.Context, by Actor, action string, partition int, reason string, decide func(*core.PartitionState, core.Wish) (core.Wish, *Refusal)) error {
-	target := fmt.Sprintf("partition/%d", partition)
+	change := Act{By: by, Action: action, Target: fmt.Sprintf("partition/%d", partition), Reason: reason, Away: true}
 	states, err := s.Flow.Cursors(ctx)
 	if err != nil {
 		return err
 	}
-	no := func(was any, r *Refusal) error { return refused(ctx, s.Trail, by, action, target, reason, was, nil, r) }
 	i := slices.IndexFunc(states, func(st core.PartitionState) bool { return st.Partition == partition })
 	if i < 0 {
-		return no(nil, &Refusal{Code: 404, Field: "partition", Detail: fmt.Sprintf("there is no partition %d: there are %d, from 0 on", partition, len(states))})
+		return s.Desk.Note(ctx, &change, &Refusal{Code: 404, Field: "partition", Detail: fmt.Sprintf("there is no partition %d: there are %d, from 0 on", partition, len(states))})
 	}
 	if r := checkReason(reason); r != nil {
-		return no(nil, r)
+		return s.Desk.Note(ctx, &change, r)
 	}
 	was, err := s.Wishes.Wish(ctx, partition)
 	if err != nil {
 		return err
 	}
 	is, r := decide(&states[i], was)
-	if r != nil {
-		return no(wishDocument(was), r)
+	if change.Before = wishDocument(was); r != nil {
+		return s.Desk.Note(ctx, &change, r)
 	}
-	return changed(ctx, s.Trail, by, action, target, reason, wishDocument(was), wishDocument(is), func() error { return s.Wishes.PutWish(ctx, is) })
+	change.After = wishDocument(is)
+	return s.Desk.Change(ctx, &change, func(ctx context.Context) error { return s.Wishes.PutWish(ctx, is) })
+}
+
+// WishBecame says what became of a change of what is wanted of a partition, from what is wanted now.
+func WishBecame(e *AuditEntry, now core.Wish) string {
+	switch is := document(wishDocument(now)); {
+	case sameJSON(is, e.After):
+		return WasMade
+	case sameJSON(is, e.Before):
+		return NotMade
+	}
+	return NotKnown // another has changed it since
+}
+
+// sameJSON reports whether two documents say the same, whatever a store makes of their spelling.
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // wishDocument is what is wanted of a partition as the audit trail has it.

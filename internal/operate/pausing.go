@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,7 +15,7 @@ import (
 // Pausing is PauseControl over the state store. All fields are required. It is safe for concurrent use.
 type Pausing struct {
 	Store    PauseStore
-	Trail    TrailWriter
+	Desk     *Desk
 	Flow     FlowReader
 	Announce func() error // tells every scheduler that the pauses have changed; without it they read them seconds later
 	Now      func() time.Time
@@ -26,8 +25,9 @@ type Pausing struct {
 func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error) {
 	now := s.Now()
 	p.ID, p.At, p.By = strings.ToLower(rand.Text()), now.UTC(), by.Name
+	set := Act{By: by, Action: "pause.set", Target: "pause/" + p.ID, Reason: p.Reason, After: p}
 	if r := CheckPause(&p, now); r != nil {
-		return p, refused(ctx, s.Trail, by, "pause.set", "pause/"+p.ID, p.Reason, nil, p, r)
+		return p, s.Desk.Note(ctx, &set, r)
 	}
 	all, err := s.Store.Pauses(ctx)
 	if err != nil {
@@ -39,13 +39,13 @@ func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error
 		}
 	}
 	if n := len(all); n >= PausesMax {
-		return p, refused(ctx, s.Trail, by, "pause.set", "pause/"+p.ID, p.Reason, nil, p, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d pauses, the limit is %d: lift one first", n, PausesMax)})
+		return p, s.Desk.Note(ctx, &set, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d pauses, the limit is %d: lift one first", n, PausesMax)})
 	}
-	err = changed(ctx, s.Trail, by, "pause.set", "pause/"+p.ID, p.Reason, nil, p, func() error { return s.Store.PutPause(ctx, p) })
-	if err != nil {
+	if err := s.Desk.Change(ctx, &set, func(ctx context.Context) error { return s.Store.PutPause(ctx, p) }); err != nil {
 		return p, fmt.Errorf("pause %s: %w", p.ID, err)
 	}
-	return p, s.announce()
+	_ = s.Announce() // what is stored counts whether or not they hear of it now: they read it from time to time
+	return p, nil
 }
 
 // LiftPause implements PauseControl.
@@ -55,23 +55,18 @@ func (s *Pausing) LiftPause(ctx context.Context, by Actor, id, reason string) er
 		return fmt.Errorf("pauses: %w", err)
 	}
 	i := slices.IndexFunc(all, func(p Pause) bool { return p.ID == id })
-	target := "pause/" + core.ShortText(id, core.WordsBytesMax)
+	lift := Act{By: by, Action: "pause.lift", Target: "pause/" + core.ShortText(id, core.WordsBytesMax), Reason: reason}
 	if i < 0 {
-		return refused(ctx, s.Trail, by, "pause.lift", target, reason, nil, nil, &Refusal{Code: 404, Field: "id", Detail: fmt.Sprintf("there is no pause %s", core.QuoteShort(id))})
+		return s.Desk.Note(ctx, &lift, &Refusal{Code: 404, Field: "id", Detail: fmt.Sprintf("there is no pause %s", core.QuoteShort(id))})
 	}
+	lift.Before = all[i]
 	if r := checkReason(reason); r != nil {
-		return refused(ctx, s.Trail, by, "pause.lift", target, "", all[i], nil, r)
+		return s.Desk.Note(ctx, &lift, r)
 	}
-	err = changed(ctx, s.Trail, by, "pause.lift", target, reason, all[i], nil, func() error { return s.Store.DeletePause(ctx, id) })
-	if err != nil {
+	if err := s.Desk.Change(ctx, &lift, func(ctx context.Context) error { return s.Store.DeletePause(ctx, id) }); err != nil {
 		return fmt.Errorf("pause %s: %w", id, err)
 	}
-	return s.announce()
-}
-
-// announce tells the schedulers. What is stored counts whether or not they hear of it now, so it is no failure.
-func (s *Pausing) announce() error {
-	_ = s.Announce() // they read the pauses from time to time
+	_ = s.Announce() // as SetPause
 	return nil
 }
 
@@ -186,31 +181,6 @@ func checkReason(reason string) *Refusal {
 	return CheckReason(reason)
 }
 
-// entry is an entry of the audit trail.
-func entry(by Actor, action, target, reason string, before, after any) AuditEntry {
-	document := func(v any) json.RawMessage {
-		if v == nil {
-			return nil
-		}
-		data, err := json.Marshal(v)
-		if err != nil {
-			return nil // what is kept here always can be
-		}
-		return data
-	}
-	return AuditEntry{At: time.Now().UTC(), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: action, Target: target, Reason: reason, Before: document(before), After: document(after)}
-}
-
-// refused writes down that a change was refused, and returns the refusal.
-func refused(ctx context.Context, trail TrailWriter, by Actor, action, target, reason string, before, after any, r *Refusal) error {
-	e := entry(by, action, target, core.CutText(reason, core.WordsBytesMax), before, after)
-	e.Outcome = "refused: " + r.Detail
-	if _, _, err := trail.Append(ctx, e); err != nil {
-		return fmt.Errorf("%w (and the audit trail could not be written: %w)", r, err)
-	}
-	return r
-}
-
 // setTries is how often something that changes meanwhile is set again.
 const setTries = 5
 
@@ -233,23 +203,4 @@ func overwrite[T any](ctx context.Context, was T, next func(T) T, put func(conte
 		}
 	}
 	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("%s changed %d times while it was to be %s: ask again", what, setTries, wanted)}
-}
-
-// changed writes down a change, makes it, and writes down what became of it.
-func changed(ctx context.Context, trail TrailWriter, by Actor, action, target, reason string, before, after any, do func() error) error {
-	e := entry(by, action, target, reason, before, after)
-	e.Outcome = "asked"
-	number, _, err := trail.Append(ctx, e)
-	if err != nil {
-		return fmt.Errorf("audit trail: %w", err)
-	}
-	outcome := "done"
-	err = do()
-	if err != nil {
-		outcome = "failed: " + core.CutText(err.Error(), core.WordsBytesMax)
-	}
-	if told := trail.SetOutcome(ctx, number, outcome); told != nil {
-		return errors.Join(err, fmt.Errorf("audit trail, entry %d: %w", number, told))
-	}
-	return err
 }

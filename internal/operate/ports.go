@@ -41,11 +41,22 @@ type Reader interface {
 
 // Trail is the audit trail. It is append-only.
 type Trail interface {
+	TrailWriter
+	TrailReader
+}
+
+// TrailWriter is what a [Desk] writes.
+type TrailWriter interface {
 	// Append stores an entry and gives its number. A key that is there already stores nothing: again is the entry that
 	// has it.
 	Append(ctx context.Context, e AuditEntry) (number int64, again *AuditEntry, err error)
-	// SetOutcome adds what became of an entry, once.
+	// SetOutcome adds what became of an entry, once, or where it was asked. Errors: core.ErrNotFound; Settled, the entry has
+	// another outcome.
 	SetOutcome(ctx context.Context, number int64, outcome string) error
+}
+
+// TrailReader is what all others have of it.
+type TrailReader interface {
 	Audit(ctx context.Context, f AuditFilter) (AuditPage, error)
 }
 

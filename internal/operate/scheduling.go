@@ -26,7 +26,7 @@ type Submitter interface {
 type Scheduling struct {
 	Store  ScheduleStore
 	Plans  func(context.Context) ([]core.Plan, error)
-	Trail  TrailWriter
+	Desk   *Desk
 	Submit Submitter
 	Now    func() time.Time
 	// Known reports whether a task is stored.
@@ -84,14 +84,9 @@ func (s *Scheduling) view(one Schedule) ScheduleView {
 
 // PutSchedule implements Schedules.
 func (s *Scheduling) PutSchedule(ctx context.Context, by Actor, spec schedule.Spec, reason string) (ScheduleView, error) {
-	const action = "schedule.put"
-	no := func(bad *Refusal) (ScheduleView, error) {
-		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(spec.Name), reason, nil, nil, bad)
-	}
-	if bad := CheckOperator(by, action); bad != nil {
-		return no(bad)
-	}
-	if bad := CheckReason(reason); bad != nil {
+	put := Act{By: by, Action: "schedule.put", Target: ScheduleTarget(spec.Name), Reason: reason}
+	no := func(bad *Refusal) (ScheduleView, error) { return ScheduleView{}, s.Desk.Note(ctx, &put, bad) }
+	if bad := firstOf(CheckOperator(by, put.Action), CheckReason(reason)); bad != nil {
 		return no(bad)
 	}
 	now := s.Now().UTC()
@@ -113,13 +108,9 @@ func (s *Scheduling) PutSchedule(ctx context.Context, by Actor, spec schedule.Sp
 	if bad != nil {
 		return no(bad)
 	}
-	put, err := s.change(ctx, spec.Name, by, action, reason, func(before *Schedule) (Schedule, *Refusal) {
+	return s.change(ctx, spec.Name, &put, func(before *Schedule) (Schedule, *Refusal) {
 		return changedTo(before, spec, by, now), nil
 	})
-	if err != nil {
-		return ScheduleView{}, err
-	}
-	return s.view(put), nil
 }
 
 // cleanTimes makes times as the store gives them back.
@@ -191,27 +182,26 @@ func (s *Scheduling) checkInput(plan *core.Plan, input []byte) *Refusal {
 }
 
 // change reads a schedule, changes it, and writes it, again where another was faster. Error: *Refusal.
-func (s *Scheduling) change(ctx context.Context, name string, by Actor, action, reason string, to func(before *Schedule) (Schedule, *Refusal)) (Schedule, error) {
-	read := func() (*Schedule, error) {
+func (s *Scheduling) change(ctx context.Context, name string, act *Act, to func(before *Schedule) (Schedule, *Refusal)) (ScheduleView, error) {
+	read := func(ctx context.Context) (*Schedule, error) {
 		is, err := s.Store.ScheduleByName(ctx, name)
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, nil
 		}
 		return &is, err
 	}
-	before, err := read()
+	before, err := read(ctx)
 	if err != nil {
-		return Schedule{}, err
+		return ScheduleView{}, err
 	}
 	after, bad := to(before)
 	if bad != nil {
-		return after, refused(ctx, s.Trail, by, action, ScheduleTarget(name), reason, nil, nil, bad)
+		return ScheduleView{}, s.Desk.Note(ctx, act, bad)
 	}
-	var was any
-	if before != nil {
-		was = before.Spec
+	if act.After = after; before != nil {
+		act.Before = before.Spec
 	}
-	err = changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, was, after, func() error {
+	err = s.Desk.Change(ctx, act, func(ctx context.Context) error {
 		for try := 1; ; try++ {
 			revision := int64(0)
 			if before != nil {
@@ -223,7 +213,7 @@ func (s *Scheduling) change(ctx context.Context, name string, by Actor, action, 
 			if !errors.Is(err, ErrFenced) || try == scheduleTries {
 				return err
 			}
-			if before, err = read(); err != nil {
+			if before, err = read(ctx); err != nil {
 				return err
 			}
 			if after, bad = to(before); bad != nil {
@@ -231,7 +221,10 @@ func (s *Scheduling) change(ctx context.Context, name string, by Actor, action, 
 			}
 		}
 	})
-	return after, err
+	if err != nil {
+		return ScheduleView{}, err
+	}
+	return s.view(after), nil
 }
 
 // DueOf is when a schedule has to be looked at next; zero: never, as it stands.
@@ -261,12 +254,12 @@ func noSchedule(name string) *Refusal {
 // PauseSchedule implements Schedules. After a pause it goes on with the next run that comes; what was waiting goes on
 // waiting.
 func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, paused bool, reason string) (ScheduleView, error) {
-	action := "schedule.pause"
+	pause := Act{By: by, Action: "schedule.pause", Target: ScheduleTarget(name), Reason: reason}
 	if !paused {
-		action = "schedule.resume"
+		pause.Action = "schedule.resume"
 	}
-	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
-		return ScheduleView{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, core.WordsBytesMax), nil, nil, bad)
+	if bad := firstOf(CheckOperator(by, pause.Action), checkReason(reason)); bad != nil {
+		return ScheduleView{}, s.Desk.Note(ctx, &pause, bad)
 	}
 	gone := ""
 	if !paused {
@@ -276,7 +269,7 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 		}
 	}
 	now := core.InstantOf(s.Now()).Time()
-	put, err := s.change(ctx, name, by, action, reason, func(before *Schedule) (Schedule, *Refusal) {
+	return s.change(ctx, name, &pause, func(before *Schedule) (Schedule, *Refusal) {
 		if before == nil {
 			return Schedule{}, noSchedule(name)
 		}
@@ -292,10 +285,6 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 		to.Paused, to.By, to.Changed = paused, by.Name, now
 		return to, nil
 	})
-	if err != nil {
-		return ScheduleView{}, err
-	}
-	return s.view(put), nil
 }
 
 // gone is the task that was submitted last, if its end is not known and it is not there: an operator who resumes the
@@ -326,21 +315,19 @@ func firstOf(all ...*Refusal) *Refusal {
 
 // DeleteSchedule implements Schedules.
 func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason string) error {
-	const action = "schedule.delete"
-	no := func(bad *Refusal) error {
-		return refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, core.WordsBytesMax), nil, nil, bad)
-	}
-	if bad := firstOf(CheckOperator(by, action), checkReason(reason)); bad != nil {
-		return no(bad)
+	drop := Act{By: by, Action: "schedule.delete", Target: ScheduleTarget(name), Reason: reason}
+	if bad := firstOf(CheckOperator(by, drop.Action), checkReason(reason)); bad != nil {
+		return s.Desk.Note(ctx, &drop, bad)
 	}
 	before, err := s.Store.ScheduleByName(ctx, name)
 	if errors.Is(err, core.ErrNotFound) {
-		return no(noSchedule(name))
+		return s.Desk.Note(ctx, &drop, noSchedule(name))
 	}
 	if err != nil {
 		return err
 	}
-	return changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, before, nil, func() error {
+	drop.Before = before
+	return s.Desk.Change(ctx, &drop, func(ctx context.Context) error {
 		for try := 1; ; try++ {
 			err := s.Store.DeleteSchedule(ctx, name, before.Revision)
 			if !errors.Is(err, ErrFenced) || try == scheduleTries {
@@ -356,39 +343,45 @@ func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason 
 	})
 }
 
+// ScheduleRunNow is what the audit trail calls a task that was asked for by hand; After is its ScheduleRun.
+const ScheduleRunNow = "schedule.run_now"
+
 // RunSchedule implements Schedules. Two requests within a second are one task.
 func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error) {
-	const action = "schedule.run_now"
-	no := func(bad *Refusal) (ScheduleRun, error) {
-		return ScheduleRun{}, refused(ctx, s.Trail, by, action, ScheduleTarget(name), core.CutText(reason, core.WordsBytesMax), nil, nil, bad)
-	}
-	if bad := firstOf(CheckOperator(by, action), CheckReason(reason)); bad != nil {
-		return no(bad)
+	now := Act{By: by, Action: ScheduleRunNow, Target: ScheduleTarget(name), Reason: reason, Away: true}
+	if bad := firstOf(CheckOperator(by, now.Action), CheckReason(reason)); bad != nil {
+		return ScheduleRun{}, s.Desk.Note(ctx, &now, bad)
 	}
 	is, err := s.Store.ScheduleByName(ctx, name)
 	if errors.Is(err, core.ErrNotFound) {
-		return no(noSchedule(name))
+		return ScheduleRun{}, s.Desk.Note(ctx, &now, noSchedule(name))
 	}
 	if err != nil {
 		return ScheduleRun{}, err
 	}
-	now := s.Now().UTC()
-	task := TaskOf(&is, schedule.RunNowID(name, now))
+	at := s.Now().UTC()
+	task := TaskOf(&is, schedule.RunNowID(name, at))
 	run := ScheduleRun{Type: task.Type, Task: task.ID}
-	err = changed(ctx, s.Trail, by, action, ScheduleTarget(name), reason, nil, run, func() error {
+	now.After = run
+	var missing error // in the schedule; the task runs all the same
+	err = s.Desk.Change(ctx, &now, func(ctx context.Context) error {
 		place, err := s.Submit.Submit(ctx, task)
 		if err != nil {
 			return err
 		}
-		return ChangeSchedule(ctx, s.Store, is, func(to *Schedule) bool {
+		missing = ChangeSchedule(Apart(ctx), s.Store, is, func(to *Schedule) bool {
 			if to.LastTask == task.ID {
 				return false
 			}
-			to.LastTask, to.LastAt, to.LastPlace, to.Outcome, to.Why = task.ID, core.InstantOf(now).Time(), place, "", ""
+			to.LastTask, to.LastAt, to.LastPlace, to.Outcome, to.Why = task.ID, core.InstantOf(at).Time(), place, "", ""
 			to.Submitted++
 			return true
 		})
+		return nil
 	})
+	if err == nil {
+		err = missing
+	}
 	return run, err
 }
 

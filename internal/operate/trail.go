@@ -7,14 +7,14 @@ import (
 
 // Discreet is a trail as the actor of a request may read it: of things that only admins may read, others learn who
 // changed them, when and why, and whether it was done.
-type Discreet struct{ Trail }
+type Discreet struct{ TrailReader }
 
 // ofAdmins begin the targets of what only admins read elsewhere.
 var ofAdmins = []string{"channel/", "token/"}
 
-// Audit implements Trail.
+// Audit implements TrailReader.
 func (d Discreet) Audit(ctx context.Context, f AuditFilter) (AuditPage, error) {
-	page, err := d.Trail.Audit(ctx, f)
+	page, err := d.TrailReader.Audit(ctx, f)
 	if by, _ := ActorFrom(ctx); by.Role.May(RoleAdmin) {
 		return page, err
 	}

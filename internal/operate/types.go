@@ -310,7 +310,7 @@ type AuditEntry struct {
 	Reason  string          `json:"reason,omitempty"`
 	Before  json.RawMessage `json:"before,omitempty"`
 	After   json.RawMessage `json:"after,omitempty"`
-	Outcome string          `json:"outcome"` // asked, done, refused: …, failed: …
+	Outcome string          `json:"outcome" doc:"done, refused: …, failed: … or unknown: …; of a request to a task asked: <partition>.<position> until its owner has answered; asked, or nothing, until it is known"`
 	Key     string          `json:"key,omitempty"`
 	Request string          `json:"request,omitempty"` // id of the HTTP request
 }

@@ -31,7 +31,7 @@ type PlanControl interface {
 // Versioning is PlanControl over the state store. All fields are required. It is safe for concurrent use.
 type Versioning struct {
 	Store    VersionStore
-	Trail    TrailWriter
+	Desk     *Desk
 	Plans    func(ctx context.Context) ([]core.Plan, error)
 	Announce func() error // tells every node that the plans have changed; without it they read them when they need one
 	Now      func() time.Time
@@ -53,10 +53,9 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 	if undo {
 		action = "plan.deprecate.undo"
 	}
-	target := fmt.Sprintf("plan/%s/%d", core.ShortText(name, core.NameBytesMax), version)
-	no := func(r *Refusal) error { return refused(ctx, s.Trail, by, action, target, reason, nil, nil, r) }
+	mark := Act{By: by, Action: action, Target: fmt.Sprintf("plan/%s/%d", core.ShortText(name, core.NameBytesMax), version), Reason: reason}
 	if r := checkReason(reason); r != nil {
-		return 0, no(r)
+		return 0, s.Desk.Note(ctx, &mark, r)
 	}
 	plans, err := s.Plans(ctx)
 	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
@@ -79,15 +78,14 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 		left = max(left, p.Version)
 	}
 	if !there {
-		return 0, no(&Refusal{Code: 404, Field: "version", Detail: fmt.Sprintf("no plan %s in version %d", core.QuoteShort(name), version)})
+		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: fmt.Sprintf("no plan %s in version %d", core.QuoteShort(name), version)})
 	}
 	at := core.InstantOf(s.Now())
 	if undo {
 		at = 0
 	}
-	err = changed(ctx, s.Trail, by, action, target, reason, deprecatedNow{marked.Has(name, version)}, deprecatedNow{!undo},
-		func() error { return s.Store.Deprecate(ctx, name, version, at) })
-	if err != nil {
+	mark.Before, mark.After = deprecatedNow{marked.Has(name, version)}, deprecatedNow{!undo}
+	if err := s.Desk.Change(ctx, &mark, func(ctx context.Context) error { return s.Store.Deprecate(ctx, name, version, at) }); err != nil {
 		return 0, fmt.Errorf("plan %s version %d: %w", name, version, err)
 	}
 	_ = s.Announce() // what is stored counts, and is read when a plan is needed

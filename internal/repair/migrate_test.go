@@ -116,7 +116,7 @@ func TestMigrateManyRefused(t *testing.T) {
 			}
 			return nil
 		}
-		s := NewService(cfg, w.db, w.db, w.db, nil, w.db, quiet)
+		s := NewService(cfg, w.db, w.desk(), w.db, nil, w.db, quiet)
 		for _, c := range []struct {
 			f    core.Filter
 			r    operate.Request

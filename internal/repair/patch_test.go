@@ -234,7 +234,7 @@ func TestForgottenInputIsSkipped(t *testing.T) {
 		tasks := w.failing(core.PolicyError, 1, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, euros)
 		deaf := &forgetting{w}
-		defer start(t.Context(), NewRunner(config(), w.db, deaf, w.db, leads(true), nil, func(error) {}, quiet))()
+		defer start(t.Context(), NewRunner(config(), w.db, deaf, w.desk(), leads(true), nil, func(error) {}, quiet))()
 		got, members := w.until(op.ID, operate.OperationDone)
 		if got.Tally.Skipped != 1 || !strings.Contains(members[0].Text, "the input is not kept any more") {
 			t.Errorf("%+v %+v", got.Tally, members)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -572,16 +571,6 @@ func (u *run) stuck(ctx context.Context, why string) error {
 
 // audit notes what the runner itself decides. The key makes one entry of it however often it is decided.
 func (u *run) audit(ctx context.Context, action, key string) error {
-	after, err := json.Marshal(map[string]any{"state": u.op.State, "wave": u.op.Wave, "tally": u.op.Tally})
-	if err != nil {
-		return fmt.Errorf("audit of %s: %w", action, err)
-	}
-	_, _, err = u.r.trail.Append(ctx, operate.AuditEntry{
-		At: u.r.cfg.Now(), Actor: "supervisor", Via: "operation", Action: action, Target: "operation/" + u.op.ID,
-		Reason: core.CutText(u.op.Why, core.WordsBytesMax), After: after, Outcome: "done", Key: key,
-	})
-	if err != nil {
-		return fmt.Errorf("audit of %s: %w", action, err)
-	}
-	return nil
+	return u.r.desk.Note(ctx, &operate.Act{By: operate.Actor{Name: "supervisor", Via: "operation"}, Action: action, Target: targetOf(u.op.ID), Reason: u.op.Why, Key: key,
+		After: map[string]any{"state": u.op.State, "wave": u.op.Wave, "tally": u.op.Tally}}, nil)
 }

@@ -338,7 +338,7 @@ func killed(ctx context.Context, t failer, w *world, cfg Config, r operate.Reque
 	op := w.started(operate.Selection{Filter: &core.Filter{Type: plan.Name, Step: "pay"}}, r)
 	w.by(tasks[20], core.EventUndo)
 	m := dying(w, at)
-	stop := start(ctx, NewRunner(cfg, m, m, m, leads(true), nil, func(error) {}, quiet))
+	stop := start(ctx, NewRunner(cfg, m, m, operate.NewDesk(m, cfg.Now, quiet), leads(true), nil, func(error) {}, quiet))
 	for { // it brakes in the third wave, and goes on
 		got, _ := w.reaches(op.ID, "its end", func(op *operate.Operation) bool {
 			select {
@@ -415,7 +415,7 @@ func TestSecondRunnerTakesOver(t *testing.T) {
 		stuck := &stalling{world: w, release: make(chan struct{})}
 		var lead sync.Mutex
 		first := true
-		stopFirst := start(t.Context(), NewRunner(config(), w, stuck, w, leading(func() bool { lead.Lock(); defer lead.Unlock(); return first }), nil, func(error) {}, quiet))
+		stopFirst := start(t.Context(), NewRunner(config(), w, stuck, w.desk(), leading(func() bool { lead.Lock(); defer lead.Unlock(); return first }), nil, func(error) {}, quiet))
 		w.reaches(op.ID, "a request", func(op *operate.Operation) bool { return op.Tally.Asked > 0 })
 		pass(time.Second) // the first one hangs with its message
 		stop := w.runner(t.Context(), config())
@@ -484,7 +484,7 @@ func TestControlStreamAway(t *testing.T) {
 				told++
 			}
 		}
-		defer start(t.Context(), NewRunner(config(), w, away, w, leads(true), nil, report, quiet))()
+		defer start(t.Context(), NewRunner(config(), w, away, w.desk(), leads(true), nil, report, quiet))()
 		if got, _ := w.until(op.ID, operate.OperationDone); got.Tally.Done != 6 {
 			t.Errorf("tally %+v", got.Tally)
 		}
@@ -625,7 +625,7 @@ func TestPace(t *testing.T) {
 		l := &load{}
 		cfg := config()
 		cfg.Pace = 200
-		defer start(t.Context(), NewRunner(cfg, w, w, w, leads(true), l, func(error) {}, quiet))()
+		defer start(t.Context(), NewRunner(cfg, w, w, w.desk(), leads(true), l, func(error) {}, quiet))()
 		w.reaches(op.ID, "its fifth wave", func(op *operate.Operation) bool { return op.Wave >= 5 })
 		before := asked()
 		pass(5 * time.Second)
@@ -670,7 +670,7 @@ func TestWithoutTheLeadNothingRuns(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		tasks := w.failing(core.PolicyError, 3, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
-		defer start(t.Context(), NewRunner(config(), w, w, w, leads(false), nil, func(error) {}, quiet))()
+		defer start(t.Context(), NewRunner(config(), w, w, w.desk(), leads(false), nil, func(error) {}, quiet))()
 		pass(time.Minute)
 		if got, _ := w.op(op.ID); got.Tally.Waiting != 3 || got.Epoch != op.Epoch {
 			t.Errorf("%+v in epoch %d", got.Tally, got.Epoch)

@@ -28,7 +28,7 @@ type Runner struct {
 	cfg      Config
 	store    Store
 	controls Controls
-	trail    operate.Trail
+	desk     *operate.Desk
 	leader   Leader
 	load     Load // may be nil
 	report   func(error)
@@ -45,10 +45,10 @@ type Runner struct {
 
 // NewRunner makes a runner, which does nothing until Run. report takes the outcome of what is tried again and again,
 // nil when it works; it must not block.
-func NewRunner(cfg Config, store Store, controls Controls, trail operate.Trail, leader Leader, load Load, report func(error), log *slog.Logger) *Runner {
+func NewRunner(cfg Config, store Store, controls Controls, desk *operate.Desk, leader Leader, load Load, report func(error), log *slog.Logger) *Runner {
 	cfg = cfg.WithDefaults()
 	return &Runner{
-		cfg: cfg, store: store, controls: controls, trail: trail, leader: leader, load: load, report: report, log: log,
+		cfg: cfg, store: store, controls: controls, desk: desk, leader: leader, load: load, report: report, log: log,
 		runs: map[string]*run{}, pace: rate.NewLimiter(rate.Limit(cfg.Pace), burst(cfg.Pace)), eased: 1,
 	}
 }

@@ -3,7 +3,6 @@ package repair
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +25,7 @@ const sampleMax = 10
 type Service struct {
 	cfg    Config
 	store  Store
-	trail  operate.Trail
+	desk   *operate.Desk
 	notes  operate.NoteStore // may be nil
 	holds  Holds             // may be nil
 	joined Joined            // may be nil
@@ -37,8 +36,8 @@ type Service struct {
 
 // NewService makes the actions on many tasks. Without notes no start is noted at its failure group; without holds
 // rehearsals know of no pause and no agent that is away; without joined it is not shown how many joined a group since.
-func NewService(cfg Config, store Store, trail operate.Trail, notes operate.NoteStore, holds Holds, joined Joined, log *slog.Logger) *Service {
-	return &Service{cfg: cfg.WithDefaults(), store: store, trail: trail, notes: notes, holds: holds, joined: joined, log: log}
+func NewService(cfg Config, store Store, desk *operate.Desk, notes operate.NoteStore, holds Holds, joined Joined, log *slog.Logger) *Service {
+	return &Service{cfg: cfg.WithDefaults(), store: store, desk: desk, notes: notes, holds: holds, joined: joined, log: log}
 }
 
 // Preview implements operate.Operations. It freezes the membership and rehearses the action. Error: *operate.Refusal.
@@ -220,12 +219,11 @@ func filterWords(f *core.Filter) string {
 // Start implements operate.Operations. A brakePct of 0 is the default, a rate of 0 the pace of all
 // operations that have none. It is audited, refused or not. Error: *operate.Refusal.
 func (s *Service) Start(ctx context.Context, by operate.Actor, token string, rate, brakePct int, reason string, confirm int64) (operate.Operation, error) {
-	after, _ := json.Marshal(map[string]any{"rate": rate, "brake": brakePct, "confirm": confirm})
 	var op operate.Operation
-	err := s.audited(ctx, by, operate.AuditEntry{Action: "operation.start", Target: "operation/" + token, Reason: reason, After: after}, func() error {
+	start := operate.Act{By: by, Action: "operation.start", Target: targetOf(token), Reason: reason, After: map[string]any{"rate": rate, "brake": brakePct, "confirm": confirm}}
+	err := s.desk.Change(ctx, &start, func(ctx context.Context) (err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		var err error
 		op, err = s.start(ctx, by, token, rate, brakePct, reason, confirm)
 		return err
 	})
@@ -327,11 +325,9 @@ func (s *Service) note(ctx context.Context, by operate.Actor, op *operate.Operat
 // Change implements operate.Operations: it pauses, resumes, stops, or sets the rate. It is audited, refused or not.
 // Error: *operate.Refusal.
 func (s *Service) Change(ctx context.Context, by operate.Actor, id string, change operate.Change) (operate.Operation, error) {
-	after, _ := json.Marshal(change)
-	entry := operate.AuditEntry{Action: "operation." + changeWord(&change), Target: "operation/" + id, Reason: change.Reason, After: after}
 	var op operate.Operation
-	err := s.audited(ctx, by, entry, func() error {
-		var err error
+	act := operate.Act{By: by, Action: "operation." + changeWord(&change), Target: targetOf(id), Reason: change.Reason, After: change}
+	err := s.desk.Change(ctx, &act, func(ctx context.Context) (err error) {
 		op, err = s.change(ctx, by, id, &change)
 		return err
 	})
@@ -450,31 +446,5 @@ func (s *Service) operation(ctx context.Context, id string) (operate.Operation, 
 	return op, nil
 }
 
-// audited writes the entry, does what it says, and notes what became of it.
-func (s *Service) audited(ctx context.Context, by operate.Actor, e operate.AuditEntry, do func() error) error {
-	e.At, e.Actor, e.Role, e.From, e.Via, e.Outcome = s.cfg.Now(), by.Name, by.Role, by.From, by.Via, "asked"
-	e.Request = operate.RequestFrom(ctx)
-	e.Target = core.CutText(e.Target, 100) // a stranger's word
-	e.Reason = core.CutText(e.Reason, core.WordsBytesMax)
-	number, _, err := s.trail.Append(ctx, e)
-	if err != nil {
-		return fmt.Errorf("audit of %s: %w", e.Action, err)
-	}
-	err = do()
-	outcome := "done"
-	if refusal := (*operate.Refusal)(nil); errors.As(err, &refusal) {
-		outcome = "refused: " + refusal.Detail
-	} else if err != nil {
-		outcome = "failed: " + err.Error()
-	}
-	// What was done stays done when the request's own time is over.
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteFor)
-	defer cancel()
-	if noted := s.trail.SetOutcome(noting, number, core.CutText(outcome, core.WordsBytesMax)); noted != nil {
-		s.log.Warn("the outcome of an audited change is not stored", "entry", number, "outcome", outcome, "error", noted)
-	}
-	return err
-}
-
-// noteFor bounds the storing of an outcome.
-const noteFor = 5 * time.Second
+// targetOf is what the audit trail calls an operation; its id is a stranger's word.
+func targetOf(id string) string { return "operation/" + core.CutText(id, 90) }

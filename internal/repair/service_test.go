@@ -240,7 +240,7 @@ func TestStartNeedsTheTrail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := NewService(config(), w, noTrail{w}, w, nil, w, quiet)
+		s := NewService(config(), w, operate.NewDesk(noTrail{w}, config().Now, quiet), w, nil, w, quiet)
 		if _, err := s.Start(t.Context(), anna, p.Token, 0, 0, "bank", 0); err == nil {
 			t.Error("it started")
 		}
@@ -340,7 +340,7 @@ func TestChangeBesideTheRunner(t *testing.T) {
 		tasks := w.failing(core.PolicyError, 3, "card declined")
 		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
 		busy := &fencing{world: w, n: 3}
-		s := NewService(config(), busy, w, w, nil, w, quiet)
+		s := NewService(config(), busy, w.desk(), w, nil, w, quiet)
 		got, err := s.Change(t.Context(), anna, op.ID, operate.Change{State: operate.OperationPaused})
 		if err != nil || got.State != operate.OperationPaused || got.Wave != 3 {
 			t.Errorf("%v, %+v", err, got)
@@ -411,7 +411,7 @@ func TestRehearsalTellsWhatHappens(t *testing.T) {
 		})
 		w.birth(core.Plan{Name: "quote", Version: 1, CompleteBy: time.Hour, Steps: []core.Step{
 			{Name: "ask", Agent: "oracle", OnExhausted: core.PolicyError}}}.WithDefaults(), 11)
-		s := NewService(config(), w, w, w, holding{"oracle": "its agent oracle is away"}, w, quiet)
+		s := NewService(config(), w, w.desk(), w, holding{"oracle": "its agent oracle is away"}, w, quiet)
 		p, err := s.Preview(t.Context(), anna, operate.Selection{Filter: &core.Filter{State: core.StateError}}, resubmit)
 		if err != nil {
 			t.Fatal(err)
@@ -541,7 +541,7 @@ func TestRehearsalOfWhatDoesNotFit(t *testing.T) {
 		cfg := config()
 		cfg.CheckInput = func(*core.Plan, []byte) error { return errors.New("zip is missing") }
 		cfg.CheckSignal = func(*core.Step, []byte) error { return errors.New("got a number, want object") }
-		s := NewService(cfg, w.db, w.db, w.db, nil, w.db, quiet)
+		s := NewService(cfg, w.db, w.desk(), w.db, nil, w.db, quiet)
 		for want, r := range map[string]operate.Request{
 			"payload does not fit the schema of step approve: got a number, want object":  {Action: operate.ActionAccept, Result: []byte(`1`)},
 			"input does not fit the input schema of plan order version 1: zip is missing": {Action: operate.ActionEdit, Input: []byte(`{}`)},
@@ -588,7 +588,7 @@ func TestRehearsalOfASample(t *testing.T) {
 		w.failing(core.PolicyError, 1000, "card declined")
 		cfg := config()
 		cfg.RehearseMax = 100
-		s := NewService(cfg, w, w, w, nil, w, quiet)
+		s := NewService(cfg, w, w.desk(), w, nil, w, quiet)
 		p, err := s.Preview(t.Context(), anna, operate.Selection{Filter: &core.Filter{State: core.StateError}}, resubmit)
 		if err != nil {
 			t.Fatal(err)
@@ -622,7 +622,7 @@ func TestRehearsalIsBoundedInTime(t *testing.T) {
 		w.failing(core.PolicyError, 3000, "card declined")
 		cfg, began, asked := config(), time.Now(), 0
 		cfg.Now = func() time.Time { asked++; return began.Add(time.Duration(asked) * 2 * time.Second) }
-		s := NewService(cfg, w, w, w, nil, w, quiet)
+		s := NewService(cfg, w, w.desk(), w, nil, w, quiet)
 		p, err := s.Preview(t.Context(), anna, operate.Selection{Filter: &core.Filter{State: core.StateError}}, resubmit)
 		if err != nil {
 			t.Fatal(err)
@@ -663,7 +663,7 @@ func TestTallyAddsUp(t *testing.T) {
 			})
 			m := dying(w, 0)
 			runner := func() (stop func()) {
-				return start(t.Context(), NewRunner(config(), m, m, m, leads(true), nil, func(error) {}, quiet))
+				return start(t.Context(), NewRunner(config(), m, m, operate.NewDesk(m, config().Now, quiet), leads(true), nil, func(error) {}, quiet))
 			}
 			stop, s := runner(), w.service()
 			for i, turn := range turns {

@@ -705,11 +705,15 @@ func (l leads) Leads() bool { return bool(l) }
 
 func config() Config { return Config{Now: time.Now} }
 
-func (w *world) service() *Service { return NewService(config(), w.db, w.db, w.db, nil, w.db, quiet) }
+func (w *world) desk() *operate.Desk { return operate.NewDesk(w.db, config().Now, quiet) }
+
+func (w *world) service() *Service {
+	return NewService(config(), w.db, w.desk(), w.db, nil, w.db, quiet)
+}
 
 // runner starts a runner, and returns what ends it and waits for its end.
 func (w *world) runner(ctx context.Context, cfg Config) (stop func()) {
-	return start(ctx, NewRunner(cfg, w.db, w, w.db, leads(true), nil, func(error) {}, quiet))
+	return start(ctx, NewRunner(cfg, w.db, w, w.desk(), leads(true), nil, func(error) {}, quiet))
 }
 
 func start(ctx context.Context, r *Runner) (stop func()) {

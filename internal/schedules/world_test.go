@@ -241,7 +241,7 @@ func (w *world) teller(late, skipped *[]missed) *Runner {
 }
 
 func (w *world) service() *operate.Scheduling {
-	return &operate.Scheduling{Store: w, Trail: w, Submit: w, Now: w.clock, Known: func(_ context.Context, id string) (bool, error) {
+	return &operate.Scheduling{Store: w, Desk: operate.NewDesk(w, w.clock, slog.New(slog.DiscardHandler)), Submit: w, Now: w.clock, Known: func(_ context.Context, id string) (bool, error) {
 		states, err := w.States(context.Background(), []string{id})
 		return len(states) > 0, err
 	}, Plans: func(context.Context) ([]core.Plan, error) {

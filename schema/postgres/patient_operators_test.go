@@ -52,6 +52,10 @@ func (p patient) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audi
 	return retried(ctx, func() (operate.AuditPage, error) { return p.Store.Audit(ctx, f) })
 }
 
+func (p patient) Unsettled(ctx context.Context, after int64, limit int) ([]operate.AuditEntry, error) {
+	return retried(ctx, func() ([]operate.AuditEntry, error) { return p.Store.Unsettled(ctx, after, limit) })
+}
+
 // Append finds an entry of unknown outcome by its key, or among those that are newer than all that
 // there were.
 func (p patient) Append(ctx context.Context, e operate.AuditEntry) (number int64, again *operate.AuditEntry, err error) {

@@ -102,6 +102,7 @@ func TestSQLite(t *testing.T) {
 // covers: OP16 in audit_trail
 // covers: OP16 in audit_trail_by_filter
 // covers: OP16 in old_audit_entries
+// covers: O12 in outcome_with_its_change
 // covers: OP3 in freeze_a_group
 // covers: OP2 in members_and_tally
 func TestSQLiteOperators(t *testing.T) {

@@ -40,6 +40,7 @@ func RunOperators(t *testing.T, open Open, except ...string) {
 		{"audit trail", testTrail},
 		{"audit trail by filter", testTrailFilters},
 		{"audit key at once", testTrailKeyAtOnce},
+		{"outcome with its change", testOutcomeOfAChange},
 		{"old audit entries", testForgetAudit},
 		{"freeze a group", testFreezeGroup},
 		{"freeze a filter", testFreezeFilter},

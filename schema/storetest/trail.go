@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -63,11 +66,20 @@ func testTrail(r *rig) {
 		r.Fatalf("number %d, again %v", number, again)
 	}
 	r.equal("the entry that has the key", *again, want[1])
+	r.must(r.s.SetOutcome(r.ctx, want[0].Number, "asked: 3.7"))
+	want[0].Outcome = "asked: 3.7"
+	unsettled := append(slices.Clone(want[2:]), want[0])
+	slices.SortFunc(unsettled, func(a, b operate.AuditEntry) int { return int(a.Number - b.Number) })
+	r.equal("without an outcome", get(r.s.Unsettled(r.ctx, 0, 10))(r), unsettled)
+	r.equal("the next of them", get(r.s.Unsettled(r.ctx, unsettled[0].Number, 2))(r), unsettled[1:3])
 	r.must(r.s.SetOutcome(r.ctx, want[0].Number, "done"))
 	r.must(r.s.SetOutcome(r.ctx, want[0].Number, "done"))
-	if err := r.s.SetOutcome(r.ctx, want[0].Number, "failed: no"); err == nil {
-		r.Error("an outcome was changed")
+	for _, other := range []string{"failed: no", "asked: 3.8"} {
+		if err := r.s.SetOutcome(r.ctx, want[0].Number, other); !errors.Is(err, operate.Settled("done")) {
+			r.Errorf("an outcome was changed to %s: %v", other, err)
+		}
 	}
+	r.equal("the others", get(r.s.Unsettled(r.ctx, 0, 10))(r), unsettled[:3])
 	if err := r.s.SetOutcome(r.ctx, 999, "done"); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("outcome of an entry that is not there: %v", err)
 	}
@@ -187,6 +199,60 @@ func (r *rig) longTrail(all []operate.AuditEntry) {
 		}
 	}
 	r.equal("all", len(r.audit(operate.AuditFilter{Limit: 1000})), n+1+len(all))
+}
+
+// testOutcomeOfAChange: a change that is made is done in the trail, whatever its maker hears of it; one whose entry has another
+// outcome by then is not made.
+func testOutcomeOfAChange(r *rig) {
+	desk := operate.NewDesk(r.s, start.Time, slog.New(slog.DiscardHandler))
+	lost := errors.New("the answer is lost")
+	pause, limit := operate.Pause{ID: "p", Agent: "ship", At: start.Time(), By: "olga", Reason: "strike"}, operate.AgentLimit{Limit: core.Limit{Agent: "pay", Concurrent: 3, Revision: 1}, At: start.Time(), By: "olga", Reason: "slow"}
+	token := operate.Token{ID: "t", Name: "shop", Role: operate.RoleClient, Hash: []byte("h"), Created: start.Time(), By: "olga"}
+	put := func(_ bool, err error) error { return err }
+	cut, want := false, map[string]bool{} // a store through faults need not make a change, and then those that rest on it
+	for i, change := range []func(context.Context) error{
+		func(ctx context.Context) error { return r.s.PutPause(ctx, pause) },
+		func(ctx context.Context) error { return r.s.DeletePause(ctx, "p") },
+		func(ctx context.Context) error { return put(r.s.PutLimit(ctx, limit)) },
+		func(ctx context.Context) error { return r.s.DeleteLimit(ctx, "pay") },
+		func(ctx context.Context) error {
+			return put(r.s.PutBreaker(ctx, core.Breaker{Agent: "pay", State: core.BreakerOpen, Since: start, Revision: 1}))
+		},
+		func(ctx context.Context) error { return r.s.PutToken(ctx, token) },
+		func(ctx context.Context) error { return r.s.RevokeToken(ctx, "t", start.Time()) },
+		func(ctx context.Context) error { return r.s.PutSetting(ctx, "view/a", []byte(`{}`)) },
+		func(ctx context.Context) error { return r.s.DeleteSetting(ctx, "view/a") },
+	} {
+		act := operate.Act{Action: "change", Target: fmt.Sprint("change/", i)}
+		err := desk.Change(r.ctx, &act, func(ctx context.Context) error {
+			made := change(ctx)
+			cut = cut || made != nil
+			return errors.Join(made, lost)
+		})
+		if err != nil && !cut {
+			r.Errorf("change %d: %v", i, err)
+		}
+		want[act.Target] = err == nil
+		act = operate.Act{Action: "change", Target: fmt.Sprint("late/", i)}
+		err = desk.Change(r.ctx, &act, func(ctx context.Context) error {
+			r.must(r.s.SetOutcome(r.ctx, act.Number, operate.NotMade))
+			return r.s.PutPause(ctx, operate.Pause{ID: fmt.Sprint("late", i), Agent: "ship", At: start.Time()})
+		})
+		if !errors.Is(err, operate.Settled(operate.NotMade)) {
+			r.Errorf("a change of an entry that was settled: %v", err)
+		}
+	}
+	act := operate.Act{Action: "change", Target: "nothing"}
+	if err := desk.Change(r.ctx, &act, func(ctx context.Context) error { return errors.Join(r.s.DeletePause(ctx, "none"), lost) }); !errors.Is(err, lost) {
+		r.Errorf("nothing was changed: %v", err)
+	}
+	r.equal("pauses", len(get(r.s.Pauses(r.ctx))(r)), 0)
+	for _, e := range r.audit(operate.AuditFilter{Limit: 100}) {
+		late := strings.HasPrefix(e.Target, "late/")
+		if late && e.Outcome != operate.NotMade || !late && want[e.Target] != (e.Outcome == operate.WasMade) {
+			r.Errorf("%s: %s, and it was told that it is in force: %v", e.Target, e.Outcome, want[e.Target])
+		}
+	}
 }
 
 // testTrailKeyAtOnce: of many that use one key at once, one is carried out.

@@ -11,7 +11,7 @@ import (
 
 // versioning is the real thing over this world.
 func (w *World) versioning() operate.PlanControl {
-	return &operate.Versioning{Store: w, Trail: w, Plans: w.Plans, Announce: func() error { return nil }, Now: func() time.Time { return w.now() }}
+	return &operate.Versioning{Store: w, Desk: w.desk(), Plans: w.Plans, Announce: func() error { return nil }, Now: func() time.Time { return w.now() }}
 }
 
 // Deprecated implements operate.VersionStore.

@@ -129,8 +129,8 @@ func PartitionOf(id string, partitions int) int {
 
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
-	return api.Ports{Reader: w, Trail: w, Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Limits: w.limiting(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
-		Books: &operate.Bookkeeping{Store: w, Settings: w, Trail: w, Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level, AcceptLoss: acceptLoss}
+	return api.Ports{Reader: w, Trail: w, Desk: w.desk(), Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Limits: w.limiting(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
+		Books: &operate.Bookkeeping{Store: w, Settings: w, Desk: w.desk(), Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level, AcceptLoss: acceptLoss}
 }
 
 // acceptLoss knows one stream, which lacks three messages.
@@ -163,7 +163,7 @@ func (w *World) Handler(change func(*api.Config)) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	asks, err := api.NewRequests(api.RequestsConfig{Partitions: Partitions, PartitionOf: PartitionOf, UnknownFor: time.Millisecond, Trail: w}, w, w, log)
+	asks, err := api.NewRequests(api.RequestsConfig{Partitions: Partitions, PartitionOf: PartitionOf, UnknownFor: time.Millisecond, Desk: w.desk()}, w, w, log)
 	if err != nil {
 		return nil, err
 	}
@@ -650,14 +650,18 @@ func (w *World) moved(ctx context.Context, by operate.Actor, action string, part
 	return w.SetOutcome(ctx, number, "done")
 }
 
+func (w *World) desk() *operate.Desk {
+	return operate.NewDesk(w, w.now, slog.New(slog.DiscardHandler))
+}
+
 // pausing is operate.PauseControl over the pauses of the world.
 func (w *World) pausing() *operate.Pausing {
-	return &operate.Pausing{Store: w, Trail: w, Flow: w, Announce: func() error { return nil }, Now: w.now}
+	return &operate.Pausing{Store: w, Desk: w.desk(), Flow: w, Announce: func() error { return nil }, Now: w.now}
 }
 
 // breaking is operate.BreakerControl over the breakers of the world.
 func (w *World) breaking() *operate.Breaking {
-	return &operate.Breaking{Store: w, Trail: w, Flow: w, Announce: func() error { return nil }, Now: w.now}
+	return &operate.Breaking{Store: w, Desk: w.desk(), Flow: w, Announce: func() error { return nil }, Now: w.now}
 }
 
 // Breakers implements operate.BreakerStore.

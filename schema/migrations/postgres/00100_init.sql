@@ -281,6 +281,7 @@ CREATE INDEX IF NOT EXISTS audit_at ON audit (at, number);
 CREATE INDEX IF NOT EXISTS audit_actor ON audit (actor, number);
 CREATE INDEX IF NOT EXISTS audit_action ON audit (action, number);
 CREATE INDEX IF NOT EXISTS audit_target ON audit (target, number);
+CREATE INDEX IF NOT EXISTS audit_open ON audit (number) WHERE became IS NULL;
 
 -- What operators wrote down about a task or a failure group.
 CREATE TABLE IF NOT EXISTS notes (

@@ -266,6 +266,7 @@ CREATE INDEX audit_at ON audit (at, number);
 CREATE INDEX audit_actor ON audit (actor, number);
 CREATE INDEX audit_action ON audit (action, number);
 CREATE INDEX audit_target ON audit (target, number);
+CREATE INDEX audit_open ON audit (number) WHERE became IS NULL;
 
 -- What operators wrote down about a task or a failure group.
 CREATE TABLE notes (
@@ -535,5 +536,6 @@ INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
     ('audit', 'audit_at', '1000000 10 1'),
     ('audit', 'audit_actor', '1000000 10000 1'),
     ('audit', 'audit_action', '1000000 50000 1'),
-    ('audit', 'audit_target', '1000000 10 1');
+    ('audit', 'audit_target', '1000000 10 1'),
+    ('audit', 'audit_open', '100 1');
 ANALYZE sqlite_schema;
