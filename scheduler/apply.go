@@ -241,7 +241,7 @@ func (s *Shard) applyServed(context.Context) (bool, error) {
 
 // applyWaiting lets go on what waits for room, and finds out when to look at the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
-	s.lookAt = 0
+	s.looks.lookAt = 0
 	if full = s.applyBlocked(); full {
 		return true, nil
 	}

@@ -50,7 +50,7 @@ type agentBook struct {
 	keyed   bool                // one of them has keys
 	ready   []*keyCalls         // for which tasks that stand aside may go on
 	changed []*keyCalls         // whose use is to be told
-	keysAt  core.Instant        // when limits of keys are to be looked at again; 0: when something else happens
+	rates   waker               // has tasks that stand aside looked at for the rates of their keys
 	behind  map[int]*leftBehind // by partition
 	term    int64               // how many partitions the shard has taken over: grants from before the newest are not used
 	back    []core.Instant      // of the event at hand
@@ -372,7 +372,7 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 		}
 	}
 	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {
-		s.look(s.cycle.now)
+		s.looks.wake(s.cycle.now)
 	} else {
 		slot.gaveUp = breaker.Revision
 	}

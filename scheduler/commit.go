@@ -293,7 +293,7 @@ func (s *Shard) endRound() {
 	s.countCalls()
 	for _, x := range s.cycle.touched {
 		if x.e.settle() {
-			s.look(s.cycle.now)
+			s.looks.wake(s.cycle.now)
 		}
 		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {

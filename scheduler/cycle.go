@@ -114,11 +114,13 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 // setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
 func (s *Shard) setBack(by core.Instant) {
 	b := &s.agents
-	for _, at := range []*core.Instant{&s.lookAt, &s.fansAt, &s.republishAt, &s.evidenceAt, &b.keysAt} {
+	for _, at := range []*core.Instant{&s.fansAt, &s.republishAt, &s.evidenceAt} {
 		if *at != 0 {
 			*at += by
 		}
 	}
+	s.looks.setBack(by)
+	b.rates.setBack(by)
 	for _, a := range b.all {
 		if a.limit != nil {
 			a.limit.setBack(by)

@@ -272,7 +272,7 @@ func (s *Shard) leaveOrder() {
 	}
 	for _, slot := range slots {
 		numbers := out[slot]
-		s.look(s.cycle.now) // others may have waited for these
+		s.looks.wake(s.cycle.now) // others may have waited for these
 		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				slot.order.forget(one)
@@ -425,7 +425,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
 	if keys.claimed(s.cycle.now) && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
-		s.look(s.cycle.now)
+		s.looks.wake(s.cycle.now)
 	}
 	return claimed, nil
 }

@@ -102,14 +102,10 @@ func (s *Shard) mayLeave(a ask) verdict {
 	case v.n == 0 && v.by == byKey:
 		a.slot.calls.key(a.key).keepsBack(s.cycle.now)
 	case v.n == 0 && v.until != 0:
-		s.look(v.until)
+		s.looks.wake(v.until)
 	}
 	return v
 }
-
-// look has a round look at all that waits, at an instant. It is the only waker: every round looks at each agent at which
-// something waits, and for what stands aside see opened.
-func (s *Shard) look(at core.Instant) { s.lookAt = earlier(s.lookAt, at) }
 
 // open reports whether no stage holds back any do in a partition.
 func (s *Shard) open(p *partition) bool {

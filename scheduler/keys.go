@@ -16,9 +16,9 @@ type keyCalls struct {
 	inUse
 	agent   *agentCalls
 	key     string
-	kept    bool // a do command was kept back since its use was last told
-	changed bool // it is among those whose use is to be told
-	ready   bool // it is among those for which tasks that stand aside may go on
+	kept    bool  // a do command was kept back since its use was last told
+	changed bool  // it is among those whose use is to be told
+	looks   waker // at tasks that stand aside for it: it is among those for which they may go on
 }
 
 // key is what is known of a key of an agent's limit.
@@ -42,10 +42,10 @@ func (k *keyCalls) change() {
 
 // opened lets tasks that stand aside for the key come back in the next look at what waits, if it has room then.
 func (k *keyCalls) opened() {
-	if !k.ready {
-		k.ready = true
+	if k.looks.lookAt == 0 {
 		k.agent.book.ready = append(k.agent.book.ready, k)
 	}
+	k.looks.wake(k.agent.book.now())
 }
 
 // end forgets a command that was out, so that others may go on.
@@ -68,7 +68,7 @@ const keyLook = 20 * time.Millisecond
 // lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
 func (k *keyCalls) lookNext(now core.Instant) {
 	if next := k.next(now); next != 0 {
-		k.agent.book.keysAt = earlier(k.agent.book.keysAt, max(next, now.Add(keyLook)))
+		k.agent.book.rates.wake(max(next, now.Add(keyLook)))
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *Shard) lookKeys() {
 	if !s.agents.keyed {
 		return
 	}
-	s.look(s.cycle.now)
+	s.looks.wake(s.cycle.now)
 	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
@@ -209,7 +209,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 		}
 		k.kept = false
 		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, s.cycle.now, waits, k.agent.longest)
-		if use.idle() && !k.ready {
+		if use.idle() && k.looks.lookAt == 0 {
 			delete(k.agent.keys, k.key)
 		}
 		yield(use)
@@ -219,9 +219,10 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 
 // bringBack lets tasks that stand aside go on where their keys have room: the earliest deadline first.
 func (s *Shard) bringBack() {
-	b := &s.agents
-	for _, k := range b.ready {
-		k.ready = false
+	ready := s.agents.ready
+	s.agents.ready = nil
+	for _, k := range ready {
+		k.looks = waker{}
 		if k.agent.keys[k.key] != k {
 			continue
 		}
@@ -256,5 +257,4 @@ func (s *Shard) bringBack() {
 			}
 		}
 	}
-	b.ready = b.ready[:0]
 }

@@ -194,8 +194,7 @@ func (s *Shard) applyLimits() {
 	c.mail.Grants = c.mail.Grants[:0]
 	b.freeLeft(c.now, c.mail.Counted)
 	c.mail.Counted = nil
-	if b.keysAt != 0 && c.now >= b.keysAt {
-		b.keysAt = 0
+	if b.rates.due(c.now) {
 		s.lookKeys()
 	}
 }

@@ -112,8 +112,8 @@ type Shard struct {
 	agents         agentBook
 	hears          int64 // as Config.Hears said last
 	gate           gate
-	asked          ask          // of the gate, last
-	lookAt         core.Instant // when what waits is to be looked at again; 0: when something else happens
+	asked          ask // of the gate, last
+	looks          waker
 	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
 	servedNow      []*entry // that have waited for an agent which is there again
@@ -210,7 +210,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.servedNow) > 0 {
 		next = earlier(next, s.cycle.now)
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.agents.leftAt(), s.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.pauses.until, s.agents.rates.lookAt, s.agents.leftAt(), s.looks.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {

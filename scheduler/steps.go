@@ -166,7 +166,7 @@ func (s *Shard) block(p *partition, e *entry) {
 		}
 		e.blocks |= 1 << uint(i)
 		if slot.load < s.cfg.AgentWindow {
-			s.look(s.cycle.now)
+			s.looks.wake(s.cycle.now)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.agents.begin()
 	s.agents.free(id) // its commands are counted again
 	if len(s.agents.limited) > 0 {
-		s.look(s.cycle.now) // the node hears of both
+		s.looks.wake(s.cycle.now) // the node hears of both
 	}
 	if err = s.stillOurs(ctx, p); err == nil {
 		err = s.publish(ctx)

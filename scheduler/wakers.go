@@ -29,7 +29,7 @@ func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok
 			is.Pause = len(s.pauses.all) > 0
 		default:
 			k := slot.calls.keys[of.key]
-			is.Key = is.Key || k != nil && (k.ready || s.agents.keysAt != 0 || s.goesOn(k) || k.room(s.cycle.now, slot.calls.longest) == 0)
+			is.Key = is.Key || k != nil && (k.looks.lookAt != 0 || s.agents.rates.lookAt != 0 || s.goesOn(k) || k.room(s.cycle.now, slot.calls.longest) == 0)
 		}
 		if here {
 			return is, true
