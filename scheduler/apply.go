@@ -19,9 +19,12 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		s.plans.stale()
 		c.mail.PlansChanged = false
 	}
-	s.listen()
+	s.gate.agents.listen(s.inOrder())
 	s.applyPauses()
-	s.applyBreakers()
+	if c.mail.Breakers != nil {
+		s.gate.agents.set(*c.mail.Breakers)
+		c.mail.Breakers = nil
+	}
 	s.applyLimits()
 	if err := s.applyPublished(ctx); err != nil {
 		return false, err
@@ -241,7 +244,7 @@ func (s *Shard) applyServed(context.Context) (bool, error) {
 
 // applyWaiting lets go on what waits for room, and finds out when to look at the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
-	s.looks.lookAt = 0
+	s.gate.looks.lookAt = 0
 	if full = s.applyBlocked(); full {
 		return true, nil
 	}
@@ -269,7 +272,7 @@ func (s *Shard) parkedSlots() []parkedSlot {
 		}
 	}
 	s.slots = all
-	if !s.agents.gated() {
+	if !s.gate.agents.gated() {
 		return all
 	}
 	places := map[string][]int{}
@@ -311,7 +314,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		if !slot.order.waits() {
 			continue
 		}
-		v := s.mayLeave(ask{slot: slot})
+		v := s.gate.mayLeave(slot.ask())
 		least := max(1, s.cfg.AgentWindow/4)
 		if v.by != byWindow { // it is shared by all partitions
 			least = 1
@@ -335,7 +338,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			slot.calls.last = p.id
 		}
 		if slot.order.waits() {
-			s.mayLeave(ask{slot: slot}) // when it lets the next one through
+			s.gate.mayLeave(slot.ask()) // when it lets the next one through
 			full = full || claimed == batch
 		}
 	}

@@ -264,7 +264,7 @@ func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *co
 		f.round = s.rounds
 	}
 	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Ask: s.asker(e)}
-	s.gateOf(p, e, &ev)
+	s.gate.says(p, e, &ev)
 	if p.taken.ChildMayHaveRun(up.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
 	}

@@ -290,10 +290,10 @@ func (s *Shard) acknowledge() {
 
 // endRound lets go of tasks that nothing holds and of the round's memory.
 func (s *Shard) endRound() {
-	s.countCalls()
+	s.gate.agents.countCalls(s.cycle.now, s.cycle.calls)
 	for _, x := range s.cycle.touched {
 		if x.e.settle() {
-			s.looks.wake(s.cycle.now)
+			s.gate.looks.wake(s.cycle.now)
 		}
 		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {

@@ -160,10 +160,10 @@ func (c *Committer) cycle(ctx context.Context) error {
 	}
 	c.note()
 	if c.s.cfg.Breakers.Enabled() {
-		c.s.breakers.collect(c.shard, now, &c.s.cfg.Breakers.Policy)
+		c.s.breakers.collect(&c.shard.gate.agents, now, &c.s.cfg.Breakers.Policy)
 	}
 	if c.s.cfg.Limits.Store != nil {
-		c.s.limits.collect(c.shard, c.index)
+		c.s.limits.collect(&c.shard.gate, c.shard.inOrder(), c.index)
 	}
 	c.measure(now, now.Sub(began))
 	c.cycledAt = now

@@ -46,7 +46,7 @@ type parkedTask struct {
 
 // ask is its do.
 func (t *parkedTask) ask(slot *agentSlot) ask {
-	return ask{slot: slot, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
+	return ask{agent: slot.calls, load: slot.load, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
 }
 
 // byDeadline is a heap of parked tasks.
@@ -186,7 +186,7 @@ func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 		one.latest = one.deadline.Add(-s.cfg.Left(e.plan.plan, e.task))
 	}
 	if slot.calls != nil && slot.calls.keys != nil {
-		s.keysOf(e)
+		s.gate.agents.keysOf(e)
 		if i := slices.Index(e.plan.slots, slot); i >= 0 {
 			one.key, one.keyed = e.keys[i], true
 		}
@@ -196,8 +196,8 @@ func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 
 // enter takes a task into the order, or lets it stand aside.
 func (s *Shard) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
-	if one.keyed || len(s.pauses.all) > 0 {
-		if v := s.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
+	if one.keyed || len(s.gate.pauses.all) > 0 {
+		if v := s.gate.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
 			why := reason{paused: v.by == byPause}
 			if !why.paused {
 				why.key = one.key
@@ -272,7 +272,7 @@ func (s *Shard) leaveOrder() {
 	}
 	for _, slot := range slots {
 		numbers := out[slot]
-		s.looks.wake(s.cycle.now) // others may have waited for these
+		s.gate.looks.wake(s.cycle.now) // others may have waited for these
 		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				slot.order.forget(one)
@@ -395,7 +395,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 		return 0, err
 	}
 	many := s.manyBegun(at)
-	keys := s.keyTakesAt(slot)
+	keys := s.gate.keyTakesAt(slot)
 	taken := at.take(s.cycle.now, room, s.begunFirst, keys)
 	numbers := make([]int64, len(taken))
 	for i := range taken {
@@ -424,8 +424,8 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
-	if keys.claimed(s.cycle.now) && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
-		s.looks.wake(s.cycle.now)
+	if keys.claimed() && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
+		s.gate.looks.wake(s.cycle.now)
 	}
 	return claimed, nil
 }

@@ -83,8 +83,8 @@ func (k *keyCalls) take(m *GrantMail, now core.Instant) {
 var noKeys = []string{}
 
 // keysOf finds the keys of a task at its agents, unless they are known.
-func (s *Shard) keysOf(e *entry) {
-	if e.keys != nil || !s.agents.keyed || e.plan == nil {
+func (b *agentBook) keysOf(e *entry) {
+	if e.keys != nil || !b.keyed || e.plan == nil {
 		return
 	}
 	e.keys = noKeys
@@ -97,8 +97,8 @@ func (s *Shard) keysOf(e *entry) {
 		}
 		if first := slices.Index(e.plan.agents, a); first < i {
 			e.keys[i] = e.keys[first]
-		} else if s.cfg.KeyOf != nil {
-			if key, err := s.cfg.KeyOf(s.agents.limited[a.name].Key, e.task); err == nil { // else it is the empty one
+		} else if b.keyOf != nil {
+			if key, err := b.keyOf(b.limited[a.name].Key, e.task); err == nil { // else it is the empty one
 				e.keys[i] = key
 			}
 		}
@@ -124,11 +124,14 @@ func (e *entry) keyName(step int) (string, *agentCalls) {
 	return "", nil
 }
 
+// ask is any do of the key: whether the key itself lets it leave.
+func (k *keyCalls) ask() ask { return ask{agent: k.agent, keyed: true, key: k.key, only: byKey + 1} }
+
 // keyStage holds back what has no place, or no call, of its key.
 type keyStage struct{}
 
 func (keyStage) room(a *ask, now core.Instant) verdict {
-	is := a.slot.calls
+	is := a.agent
 	if !a.keyed || is.keys == nil {
 		return anyNumber
 	}
@@ -164,10 +167,10 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 
 // lookKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
 func (s *Shard) lookKeys() {
-	if !s.agents.keyed {
+	if !s.gate.agents.keyed {
 		return
 	}
-	s.looks.wake(s.cycle.now)
+	s.gate.looks.wake(s.cycle.now)
 	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
@@ -188,9 +191,9 @@ func (slot *agentSlot) lookKeys() {
 	}
 }
 
-// keyUses gives out what the shard uses of the keys whose use has changed, and forgets those that are not in use any more.
-func (s *Shard) keyUses(yield func(limitUse)) {
-	b := &s.agents
+// keyUses gives out what is used of the keys whose use has changed, and forgets those that are not in use any more.
+func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
+	b := &g.agents
 	changed := b.changed
 	b.changed = nil
 	for _, k := range changed {
@@ -199,7 +202,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 			continue
 		}
 		waits := 0
-		for _, p := range s.partitions {
+		for _, p := range in {
 			if slot := p.slots[k.agent.name]; slot != nil && slot.order != nil && !p.noMore {
 				waits += slot.order.ofKey[k.key]
 			}
@@ -208,7 +211,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 			waits = max(waits, 1)
 		}
 		k.kept = false
-		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, s.cycle.now, waits, k.agent.longest)
+		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
 		if use.idle() && k.looks.lookAt == 0 {
 			delete(k.agent.keys, k.key)
 		}
@@ -219,15 +222,15 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 
 // bringBack lets tasks that stand aside go on where their keys have room: the earliest deadline first.
 func (s *Shard) bringBack() {
-	ready := s.agents.ready
-	s.agents.ready = nil
+	ready := s.gate.agents.ready
+	s.gate.agents.ready = nil
 	for _, k := range ready {
 		k.looks = waker{}
 		if k.agent.keys[k.key] != k {
 			continue
 		}
 		of := reason{key: k.key}
-		for room := k.room(s.cycle.now, k.agent.longest); ; {
+		for room := s.gate.judge(k.ask()).n; ; {
 			var first *agentSlot
 			for _, p := range s.inOrder() {
 				slot := p.slots[k.agent.name]

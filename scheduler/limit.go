@@ -117,7 +117,7 @@ func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 type limitStage struct{}
 
 func (limitStage) room(a *ask, now core.Instant) verdict {
-	is := a.slot.calls
+	is := a.agent
 	if is.limit == nil {
 		return anyNumber
 	}
@@ -146,14 +146,14 @@ func (u *inUse) room(now core.Instant, longest time.Duration) int {
 // roomFor is the same for a do of an agent that has what of it is placed.
 func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
-	case a.again && u.limit.outlasts(now, a.slot.calls.longest):
+	case a.again && u.limit.outlasts(now, a.agent.longest):
 		return 0
 	case a.again && a.placed:
 		return u.limit.calls(now)
 	case a.placed:
 		return -1
 	}
-	return u.room(now, a.slot.calls.longest)
+	return u.room(now, a.agent.longest)
 }
 
 // next is when the limit's rate lets the next call through by itself; 0: it does not.
@@ -173,7 +173,7 @@ func (u *inUse) spend(now core.Instant) {
 
 // applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
 func (s *Shard) applyLimits() {
-	c, b := &s.cycle, &s.agents
+	c, b := &s.cycle, &s.gate.agents
 	if c.mail.Limits != nil {
 		s.setLimits(*c.mail.Limits)
 		c.mail.Limits = nil
@@ -201,7 +201,7 @@ func (s *Shard) applyLimits() {
 
 // setLimits replaces the limits that the shard knows of.
 func (s *Shard) setLimits(all []core.Limit) {
-	b := &s.agents
+	b := &s.gate.agents
 	was := b.limited
 	b.limited, b.keyed = map[string]core.Limit{}, false
 	for _, l := range all {
@@ -225,7 +225,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 		for _, p := range s.inOrder() {
 			for _, e := range p.tasks {
 				if e.plan != nil {
-					s.takePlaces(e)
+					b.takePlaces(e)
 					e.took = 0 // they have left long ago
 				}
 			}
@@ -258,15 +258,15 @@ type limitOf struct {
 	key   string
 }
 
-// limitUses gives out what the shard uses and wants of limits; of keys of those that have changed since it was last called.
-func (s *Shard) limitUses(yield func(limitUse)) {
-	for name := range s.agents.limited {
-		a := s.agents.all[name]
+// limitUses gives out what partitions use and want of limits; of keys of those that have changed since it was last called.
+func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
+	for name := range g.agents.limited {
+		a := g.agents.all[name]
 		if a == nil || a.limit == nil {
 			continue
 		}
 		waits := 0
-		for _, p := range s.partitions {
+		for _, p := range in {
 			slot := p.slots[name]
 			if slot == nil {
 				continue
@@ -280,9 +280,9 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 			}
 			waits += here
 		}
-		yield(a.says(limitOf{agent: name}, s.cycle.now, waits, a.longest))
+		yield(a.says(limitOf{agent: name}, g.now, waits, a.longest))
 	}
-	s.keyUses(yield)
+	g.keyUses(in, yield)
 }
 
 // says is what the shard says of a limit, where so many tasks wait.

@@ -90,7 +90,7 @@ func (b *pauseBook) steps(ref *planRef, labels []core.Label) uint64 {
 func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
 	switch {
 	case len(b.all) == 0:
-	case a.plan == nil && b.holds(a.slot.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan, a.labels) == 0:
+	case a.plan == nil && b.holds(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan, a.labels) == 0:
 		return verdict{}
 	}
 	return anyNumber
@@ -102,10 +102,10 @@ func (s *Shard) applyPauses() {
 	c := &s.cycle
 	switch {
 	case c.mail.Pauses != nil:
-		s.pauses.set(*c.mail.Pauses, c.now)
+		s.gate.pauses.set(*c.mail.Pauses, c.now)
 		c.mail.Pauses = nil
-	case s.pauses.until != 0 && c.now >= s.pauses.until:
-		s.pauses.set(s.pauses.all, c.now)
+	case s.gate.pauses.until != 0 && c.now >= s.gate.pauses.until:
+		s.gate.pauses.set(s.gate.pauses.all, c.now)
 	default:
 		return
 	}

@@ -129,7 +129,7 @@ func (s *Shard) planFor(ctx context.Context, p *partition, name string, version 
 	key := refKey{p.id, plan}
 	ref = s.plans.refs[key]
 	if ref == nil {
-		ref = &planRef{plan: plan, stepsOf: s.newStepsOf(p, plan), counts: s.tally.of(plan.Name)}
+		ref = &planRef{plan: plan, stepsOf: p.stepsOf(plan), counts: s.tally.of(plan.Name)}
 		s.plans.refs[key] = ref
 	}
 	return ref, nil, nil

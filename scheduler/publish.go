@@ -83,7 +83,7 @@ func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
-		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.mayRetry(x.e, x.effect.Step)) {
+		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.gate.mayRetry(x.e, x.effect.Step)) {
 			s.holdBack(x)
 			return
 		}

@@ -108,12 +108,7 @@ type Shard struct {
 	ordered        []*partition    // the same by number, as of reorder
 	reorder        bool
 	plans          planBook
-	pauses         pauseBook
-	agents         agentBook
-	hears          int64 // as Config.Hears said last
 	gate           gate
-	asked          ask // of the gate, last
-	looks          waker
 	slots          []parkedSlot // memory of the last
 	wakes          wakeHeap
 	servedNow      []*entry // that have waited for an agent which is there again
@@ -172,8 +167,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
 	s.plans.init()
-	s.agents.now = s.cfg.Now
-	s.gate = s.newGate()
+	s.gate.init(&s.cfg)
 	s.alerted = map[alertKey]core.Instant{}
 	s.answerers, s.left = map[answerer]string{}, map[string]bool{}
 	if s.cfg.IDs == nil {
@@ -210,7 +204,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.servedNow) > 0 {
 		next = earlier(next, s.cycle.now)
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.agents.rates.lookAt, s.agents.leftAt(), s.looks.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.gate.pauses.until, s.gate.agents.rates.lookAt, s.gate.agents.leftAt(), s.gate.looks.lookAt, s.fansAt} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -356,7 +350,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		e.plan = to
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
-	s.gateOf(p, e, ev)
+	s.gate.says(p, e, ev)
 	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
@@ -417,8 +411,8 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		p.weigh(e)
 	}
 	if e.plan != nil {
-		s.noteCalls(p, e, &c.out)
-		s.leaveFor(e, &c.out)
+		c.noteCalls(p, e)
+		s.gate.leaveFor(e, &c.out, c.resumed != nil)
 	}
 	at, awaits := e.present()
 	p.occupy(e, at, s.cfg.AgentWindow)

@@ -20,14 +20,15 @@ type stepsOf struct {
 	asks   bool          // it has expressions
 }
 
-func (s *Shard) newStepsOf(p *partition, plan *core.Plan) stepsOf {
+func (p *partition) stepsOf(plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
 	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
 	of.asks = plan.Result != ""
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		if step.Kind == core.CallStep {
-			of.slots[i], of.agents[i] = p.slot(step.Agent), s.agents.of(step.Agent)
+			of.slots[i] = p.slot(step.Agent)
+			of.agents[i] = of.slots[i].calls
 			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
 		}
 		of.rides[i] = plan.Carried(i)
@@ -116,7 +117,7 @@ func (s *Shard) served(slot *agentSlot) {
 		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !s.anyMay(e, awaits) {
+		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !s.gate.anyMay(e, awaits) {
 			kept = append(kept, e)
 			continue
 		}
@@ -147,16 +148,9 @@ func (e *entry) blocked(now core.Instant) uint64 {
 	return e.task.Blocked(e.plan.plan, now)
 }
 
-// anyMay reports whether the gate lets one of the steps of a task leave.
-func (s *Shard) anyMay(e *entry, steps uint64) (may bool) {
-	s.keysOf(e)
-	each(steps, func(i int) { may = may || s.mayLeave(s.askOf(e, i)).n != 0 })
-	return may
-}
-
 // block keeps in mind which branches of a task wait for room.
 func (s *Shard) block(p *partition, e *entry) {
-	if s.open(p) {
+	if s.gate.open(p) {
 		return
 	}
 	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
@@ -166,14 +160,14 @@ func (s *Shard) block(p *partition, e *entry) {
 		}
 		e.blocks |= 1 << uint(i)
 		if slot.load < s.cfg.AgentWindow {
-			s.looks.wake(s.cycle.now)
+			s.gate.looks.wake(s.cycle.now)
 		}
 	})
 }
 
 // unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && s.mayLeave(ask{slot: slot}).n != 0; n-- {
+	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
 		if !s.roomy() {
 			return true
 		}
@@ -184,7 +178,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 		}
 		here := e.plan.at(slot)
 		waits := e.blocked(s.cycle.now) & here
-		if p.tasks[e.task.Number] == e && waits != 0 && !s.anyMay(e, waits) {
+		if p.tasks[e.task.Number] == e && waits != 0 && !s.gate.anyMay(e, waits) {
 			slot.blocked = append(slot.blocked, e)
 			continue
 		}

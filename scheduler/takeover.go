@@ -55,7 +55,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.warn(&st, &g)
 	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
-	p.book = &s.agents
+	p.book = &s.gate.agents
 	p.recorded = p.last
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
 	if s.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
@@ -75,10 +75,10 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
 	}
-	s.agents.begin()
-	s.agents.free(id) // its commands are counted again
-	if len(s.agents.limited) > 0 {
-		s.looks.wake(s.cycle.now) // the node hears of both
+	s.gate.agents.begin()
+	s.gate.agents.free(id) // its commands are counted again
+	if len(s.gate.agents.limited) > 0 {
+		s.gate.looks.wake(s.cycle.now) // the node hears of both
 	}
 	if err = s.stillOurs(ctx, p); err == nil {
 		err = s.publish(ctx)

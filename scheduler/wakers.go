@@ -26,10 +26,10 @@ func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok
 		switch {
 		case !here && (!q.more || at.has(number)):
 		case of.paused:
-			is.Pause = len(s.pauses.all) > 0
+			is.Pause = len(s.gate.pauses.all) > 0
 		default:
 			k := slot.calls.keys[of.key]
-			is.Key = is.Key || k != nil && (k.looks.lookAt != 0 || s.agents.rates.lookAt != 0 || s.goesOn(k) || k.room(s.cycle.now, slot.calls.longest) == 0)
+			is.Key = is.Key || k != nil && (k.looks.lookAt != 0 || s.gate.agents.rates.lookAt != 0 || s.goesOn(k) || s.gate.judge(k.ask()).n == 0)
 		}
 		if here {
 			return is, true

@@ -22,7 +22,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "gate-is-asked-and-wants", invariant: 11, file: "scheduler/gate.go",
-		old: "		v := s.gate.room(&s.asked, s.cycle.now)\n		switch", new: "		v := s.mayLeave(s.asked)\n		switch",
+		old: "v := g.judge(e.ask(i))", new: "v := g.mayLeave(e.ask(i))",
 		fault: "a task that is elsewhere takes the place of its key from one that waits for it",
 		run:   "^TestNoPlaceOfAKeyTooSoon$",
 	},
@@ -160,7 +160,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "grant-of-before-the-takeover", invariant: 12, file: "scheduler/takeover.go",
-		old: "	s.agents.begin()\n", new: "",
+		old: "	s.gate.agents.begin()\n", new: "",
 		fault: "a node that stood still uses a grant that others were given meanwhile",
 		run:   "^TestGrantOfAnEarlierTerm$",
 	},
@@ -226,7 +226,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "retry-outlasts-the-grant", invariant: 12, file: "scheduler/limit.go",
-		old: "	case a.again && u.limit.outlasts(now, a.slot.calls.longest):\n\t\treturn 0\n", new: "",
+		old: "	case a.again && u.limit.outlasts(now, a.agent.longest):\n\t\treturn 0\n", new: "",
 		fault: "a retry may be at work in a place that others have",
 		run:   "^TestRetryOutlastsNoGrant$",
 	},
