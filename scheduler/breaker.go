@@ -357,9 +357,9 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return false, err
 	}
-	most := s.cfg.Memory.fits(min(s.cfg.BatchMax-len(s.cycle.batch.Writes), max(1, s.cfg.InFlight-len(p.tasks))))
+	most := s.cfg.Memory.fits(min(s.cycle.left(), max(1, s.cfg.InFlight-len(p.tasks))))
 	if most <= 0 {
-		return !s.roomy(), nil
+		return !s.cycle.roomy(), nil
 	}
 	numbers := at.hopeless(back, most)
 	slot.lookKeys()

@@ -35,7 +35,7 @@ func (s *Shard) relay() {
 		}
 		x.e.ends--
 		if ours {
-			s.use(x.p, x.e) // an end that was told in a later round held it until now
+			s.cycle.use(x.p, x.e) // an end that was told in a later round held it until now
 			s.childEnded(x.p, x.e)
 		}
 	}
@@ -263,7 +263,7 @@ func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *co
 	if index == 0 { // the others are found by it: none is born before it is stored
 		f.round = s.rounds
 	}
-	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Ask: s.asker(e)}
+	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Ask: s.counting.bind(s.cfg.Expressions, e)}
 	s.gate.says(p, e, &ev)
 	if p.taken.ChildMayHaveRun(up.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
@@ -274,7 +274,7 @@ func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *co
 		core.Birth(ref.plan, e.task, &ev, &s.cycle.out)
 	}
 	p.add(e)
-	s.use(p, e)
+	s.cycle.use(p, e)
 	s.keep(p, e, true)
 }
 
@@ -305,41 +305,4 @@ func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
 		s.Stats.Kinds.Expressions++
 	}
 	return given, err
-}
-
-// forsake drops the children that a task was about to get in this round: its own row was refused. One whose row is stored
-// already, by a part of the batch that was committed before, rests on an earlier row of its parent.
-func (s *Shard) forsake(p *partition, e *entry) {
-	e.fans = nil
-	if e.kids == 0 {
-		return
-	}
-	for i := range s.cycle.batch.Writes {
-		w := &s.cycle.batch.Writes[i]
-		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
-			continue
-		}
-		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
-			s.unqueue(kid)
-			p.drop(kid, s.cfg.AgentWindow)
-		}
-	}
-}
-
-// standing are the writes of a batch without births that were taken back, and without those of partitions that were let go.
-func (s *Shard) standing(writes []core.TaskWrite, fenced []int) []core.TaskWrite {
-	kept := writes[:0:0]
-	for i := range writes {
-		w := &writes[i]
-		if slices.Contains(fenced, w.Task.Partition) {
-			continue
-		}
-		if w.Birth && w.Task.Parent != 0 {
-			if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e == nil {
-				continue
-			}
-		}
-		kept = append(kept, *w)
-	}
-	return kept
 }

@@ -29,25 +29,15 @@ func (s *Shard) fill() bool {
 
 // commitBatch commits a batch of this shard's partitions.
 func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	s.follow(b.Partitions)
-	res, err := s.store.Commit(ctx, b)
-	if err == nil {
-		s.passed(b, &res)
-	}
-	return res, err
-}
-
-// follow says which commit each partition's next one comes after.
-func (s *Shard) follow(writes []core.PartitionWrite) {
-	for i := range writes {
-		if p := s.partitions[writes[i].Partition]; p != nil {
-			writes[i].After = p.last
+	for i := range b.Partitions {
+		if p := s.partitions[b.Partitions[i].Partition]; p != nil {
+			b.Partitions[i].After = p.last
 		}
 	}
-}
-
-// passed takes note of a commit that succeeded.
-func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
+	res, err := s.store.Commit(ctx, b)
+	if err != nil {
+		return res, err
+	}
 	for i := range b.Partitions {
 		id := b.Partitions[i].Partition
 		if p := s.partitions[id]; p != nil && !slices.Contains(res.Fenced, id) {
@@ -57,6 +47,7 @@ func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
 	if s.evidenceAt == 0 {
 		s.evidenceAt = s.cycle.now.Add(evidenceEvery)
 	}
+	return res, nil
 }
 
 // commit writes the batch.
@@ -91,23 +82,16 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 		}
 		s.issued(c.batch.Writes, c.batch.ID)
 	}
-	s.leftOut(res)
-	s.countRows()
-	s.observe()
-}
-
-// issued notes which commit wrote the rows that issue commands, and that the tasks are stored.
-func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
-	for i := range writes {
-		w := &writes[i]
-		if len(w.Records) == 0 {
-			continue
-		}
-		if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e != nil {
-			e.issued(w.Records[0].Seq, commit)
-			e.stored = true
+	for _, id := range res.Fenced {
+		if p := s.partitions[id]; p != nil && !p.lost {
+			s.lose(p)
 		}
 	}
+	for i := range res.Duplicates {
+		s.duplicate(&res.Duplicates[i])
+	}
+	s.Stats.Kinds.countRows(c.batch.Writes, &s.owned)
+	s.cfg.Observers.observe(c.batch.Writes, &s.owned)
 }
 
 // refusedInPart reports whether parts of a refused batch of so many tasks may be taken: a
@@ -187,7 +171,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	// A database may look at rows before it compares the partition's: the row may be refused of an owner that is overtaken.
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{w.Task.Number})
 	if err != nil {
-		return s.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
+		return s.cycle.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
 	}
 	if e.plan == nil {
 		p.drop(e, s.cfg.AgentWindow)
@@ -198,11 +182,11 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	t, err := core.Replay(e.plan.plan, &saved[0])
 	if err != nil {
-		return s.fenceStopped(core.StoppingPartition(p.id, err))
+		return s.cycle.fenceStopped(core.StoppingPartition(p.id, err))
 	}
 	e.task = t
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
-		s.refuseNext(e, t.Seq)
+		s.unstorable.add(e, t.Seq)
 		p.drop(e, s.cfg.AgentWindow)
 		return rests(core.CommitResult{}, p, ended), nil
 	}

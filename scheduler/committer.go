@@ -353,7 +353,7 @@ func (c *Committer) unfeed(p int) {
 	delete(c.drains, p)
 	c.forget(p)
 	if len(c.away) > 0 { // no cycle need come that looks again
-		away := c.shard.agentsAway(c.s.cfg.Now())
+		away := c.shard.agentsAway(c.s.cfg.Now(), c.away)
 		c.mu.Lock()
 		c.away = away
 		c.mu.Unlock()

@@ -20,7 +20,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 		}
 		if m.Pos > p.nextCursor {
 			for ; c.pos.sub < len(m.Submissions); c.pos.sub++ {
-				if !s.roomy() {
+				if !s.cycle.roomy() {
 					return true, nil
 				}
 				sub := &m.Submissions[c.pos.sub]
@@ -66,7 +66,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.othersFirst(e), Ask: s.asker(e)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e)}
 	s.gate.says(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
@@ -81,7 +81,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		core.Birth(nil, e.task, &ev, &s.cycle.out)
 	}
 	p.add(e)
-	s.use(p, e)
+	s.cycle.use(p, e)
 	s.keep(p, e, true)
 	return nil
 }
@@ -170,20 +170,6 @@ func (s *Shard) notify(p *partition, subject string, status core.Status) {
 	}
 }
 
-// leftOut deals with what a commit left out: partitions that were fenced, and tasks whose id was taken.
-func (s *Shard) leftOut(res *core.CommitResult) {
-	for _, id := range res.Fenced {
-		p := s.partitions[id]
-		if p == nil || p.lost {
-			continue
-		}
-		s.lose(p)
-	}
-	for i := range res.Duplicates {
-		s.duplicate(&res.Duplicates[i])
-	}
-}
-
 // lose lets go of a partition whose row is not as this shard left it.
 func (s *Shard) lose(p *partition) {
 	p.lost = true
@@ -220,10 +206,27 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 // unqueue takes back the effects of a task in this round: prepare passes over what is
 // older than this, and spends the numbers of its endings, under which there is nothing
 // to publish. A round may take back thousands, so none of them looks at the others.
+//
+// Its own row was refused: the children that it was about to get in this round are dropped. One whose row is stored already,
+// by a part of the batch that was committed before, rests on an earlier row of its parent.
 func (s *Shard) unqueue(e *entry) {
 	e.revoked = len(s.cycle.effects)
 	e.refused()
-	if p := s.partitions[e.task.Partition]; p != nil {
-		s.forsake(p, e)
+	p := s.partitions[e.task.Partition]
+	if p == nil {
+		return
+	}
+	if e.fans = nil; e.kids == 0 {
+		return
+	}
+	for i := range s.cycle.batch.Writes {
+		w := &s.cycle.batch.Writes[i]
+		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
+			continue
+		}
+		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
+			s.unqueue(kid)
+			p.drop(kid, s.cfg.AgentWindow)
+		}
 	}
 }

@@ -55,6 +55,7 @@ type cycle struct {
 	leave core.Instant // when what is committed leaves
 	mail  *Mail
 	flush bool
+	most  int // writes of a batch
 	bytes int // of the batch, by TaskWrite.Size
 	pos   struct{ published, control, number, reply, unserved, probed, task, sub int }
 
@@ -131,6 +132,15 @@ func (s *Shard) setBack(by core.Instant) {
 		}
 	}
 }
+
+// left is how many writes the batch can take.
+func (c *cycle) left() int { return c.most - len(c.batch.Writes) }
+
+// roomy reports whether the batch can take another write.
+func (c *cycle) roomy() bool { return c.left() > len(c.first) && c.bytes < core.BatchBytesMax }
+
+// use notes a task as used in this round, so that it is let go at its end if nothing holds it.
+func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touch{p, e}) }
 
 // write adds the records of the outcome to the task's one write of the batch.
 func (c *cycle) write(e *entry, created bool) {

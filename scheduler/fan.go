@@ -164,7 +164,7 @@ func (s *Shard) has(f *fan) bool {
 // beside them.
 func (s *Shard) applyFans(ctx context.Context) (bool, error) {
 	c := &s.cycle
-	budget := max(1, (s.cfg.BatchMax-len(c.batch.Writes))/2)
+	budget := max(1, c.left()/2)
 	s.fansAt = 0
 	for n := len(s.turns); n > 0; n-- {
 		f := s.turns[0]
@@ -178,7 +178,7 @@ func (s *Shard) applyFans(ctx context.Context) (bool, error) {
 			s.queue(f)
 			continue
 		}
-		if !s.roomy() || budget <= 0 {
+		if !s.cycle.roomy() || budget <= 0 {
 			s.queue(f)
 			continue
 		}
@@ -189,7 +189,7 @@ func (s *Shard) applyFans(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		budget -= did
-		s.use(f.p, f.e)
+		s.cycle.use(f.p, f.e)
 		if s.has(f) && !s.finish(f) && f.wants() {
 			f.turn = true
 			s.turns = append(s.turns, f)
@@ -357,7 +357,7 @@ const takenMost = 3
 
 // roomFor reports whether one more child may be in flight: at least one of each step always.
 func (s *Shard) roomFor(f *fan) bool {
-	return s.roomy() && (f.open == 0 || len(f.p.tasks) < s.cfg.InFlight && s.cfg.Memory.fits(1) > 0)
+	return s.cycle.roomy() && (f.open == 0 || len(f.p.tasks) < s.cfg.InFlight && s.cfg.Memory.fits(1) > 0)
 }
 
 // below reads the next children of an undo, newest first.
@@ -382,7 +382,7 @@ func (f *fan) left(ctx context.Context, store Store) ([]core.ChildRow, error) {
 
 // overSiblings goes over children that are there, page by page, as many at a time as may be open.
 func (s *Shard) overSiblings(ctx context.Context, f *fan, budget int, read func(context.Context, Store) ([]core.ChildRow, error), do func(*entry) error) (did int, err error) {
-	for did < budget && f.open < f.parallel && s.roomy() {
+	for did < budget && f.open < f.parallel && s.cycle.roomy() {
 		if len(f.page) == 0 {
 			if !f.more {
 				break
@@ -392,7 +392,7 @@ func (s *Shard) overSiblings(ctx context.Context, f *fan, budget int, read func(
 			}
 			continue
 		}
-		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, s.cfg.BatchMax-len(s.cycle.batch.Writes)), max(1, s.cfg.Memory.fits(len(f.page))))
+		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, s.cycle.left()), max(1, s.cfg.Memory.fits(len(f.page))))
 		numbers := make([]int64, some)
 		for i := range numbers {
 			numbers[i] = f.page[i].Number
@@ -545,7 +545,7 @@ func (s *Shard) finish(f *fan) bool {
 	default:
 		ev.Result = f.only
 	}
-	s.use(f.p, f.e)
+	s.cycle.use(f.p, f.e)
 	_ = s.event(f.p, f.e, &ev)
 	return true
 }

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -48,7 +47,8 @@ func (s *Shard) prepare(ctx context.Context) error {
 				continue
 			}
 			x.p.endings++
-			s.countEnd(x.e)
+			s.Stats.Kinds.countChild(x.e.task)
+			s.tally.countEnd(x.e)
 			c.endings = append(c.endings, ending(x))
 		}
 		s.effect(x)
@@ -97,8 +97,10 @@ func (s *Shard) effect(x *pending) {
 	case core.EffectAlert:
 		s.alert(x)
 	case core.EffectReceived:
-		s.counts(x.e).created.Add(1)
-		s.status(task, core.StatusReceived, "", task.UpdatedAt)
+		s.tally.counts(x.e).created.Add(1)
+		if task.ReplyTo != "" {
+			s.bus.Notify(task.ReplyTo, core.Status{ID: task.ID, Type: task.Type, Status: core.StatusReceived, At: task.UpdatedAt})
+		}
 	case core.EffectEnded:
 		_, why := failureReason(task, x.e.plan)
 		status := core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.EndedAt}
@@ -106,12 +108,6 @@ func (s *Shard) effect(x *pending) {
 		if task.ReplyTo != "" {
 			s.bus.Notify(task.ReplyTo, status)
 		}
-	}
-}
-
-func (s *Shard) status(task *core.Task, status, why string, at core.Instant) {
-	if task.ReplyTo != "" {
-		s.bus.Notify(task.ReplyTo, core.Status{ID: task.ID, Type: task.Type, Status: status, Error: why, At: at})
 	}
 }
 
@@ -204,15 +200,3 @@ func failureReason(t *core.Task, ref *planRef) (step, why string) {
 
 // wentBackNote is for readers to whom another end of the task was reported before.
 const wentBackNote = " (the database went back: what was said of this task before may not hold)"
-
-// inOrder returns the partitions by number, so that a run can be repeated.
-func (s *Shard) inOrder() []*partition {
-	if len(s.ordered) != len(s.partitions) || s.reorder {
-		s.ordered, s.reorder = s.ordered[:0], false
-		for _, p := range s.partitions {
-			s.ordered = append(s.ordered, p)
-		}
-		slices.SortFunc(s.ordered, func(a, b *partition) int { return a.id - b.id })
-	}
-	return s.ordered
-}

@@ -103,10 +103,8 @@ type Shard struct {
 	posted func(PublishedMail) // where confirmations of published endings go; called from any goroutine
 	said   func(ProbedMail)    // and what agents say of silent dos
 
-	partitions     map[int]*partition
+	owned
 	rewound        map[int]rewound // partitions whose streams ended before their cursors
-	ordered        []*partition    // the same by number, as of reorder
-	reorder        bool
 	plans          planBook
 	gate           gate
 	slots          []parkedSlot // memory of the last
@@ -118,18 +116,17 @@ type Shard struct {
 	// it finds.
 	evidence   map[int]core.Evidence
 	doubted    map[int]bool // partitions whose last takeover found less than a former owner knew
-	unstorable []request    // about ended children, whose rows the database refused
+	unstorable unstorable
 	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
 	counting   counting // of the event at hand
 
-	answerers map[answerer]string
+	answerers answerers
 	unproven  bool                      // the store does not say whose the partitions are
 	alerted   map[alertKey]core.Instant // when an undo in trouble was last logged
-	left      map[string]bool           // tasks of which it was logged that they are left alone
+	leftAlone leftAlone
 
-	tally     tally                   // safe for concurrent use
-	awaySince map[string]core.Instant // agents that tasks wait for, and since when
+	tally tally // safe for concurrent use
 
 	told      []told // ends that parents are still to hear of
 	relaying  bool
@@ -164,35 +161,18 @@ type Stats struct {
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	s := &Shard{
 		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, posted: posted, said: said,
-		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
+		owned: owned{partitions: map[int]*partition{}}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
 	}
+	s.counting.failed = &s.Stats.Kinds.Expressions
+	s.cycle.most = s.cfg.BatchMax
 	s.plans.init()
 	s.gate.init(&s.cfg)
 	s.alerted = map[alertKey]core.Instant{}
-	s.answerers, s.left = map[answerer]string{}, map[string]bool{}
+	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
 	}
 	return s
-}
-
-// Load is how many tasks of the partition are in flight, counting endings that
-// are not published yet; no submission is read when it reaches InFlight.
-func (s *Shard) Load(partition int) int {
-	p := s.partitions[partition]
-	if p == nil {
-		return 0
-	}
-	return len(p.tasks) + int(p.nextEnd-1-p.published.through)
-}
-
-// Owns reports whether the shard holds the partition, and its epoch.
-func (s *Shard) Owns(partition int) (epoch int64, ok bool) {
-	p := s.partitions[partition]
-	if p == nil {
-		return 0, false
-	}
-	return p.epoch, true
 }
 
 // NextWake is when the shard next wants a commit cycle without mail; 0: never.
@@ -216,48 +196,12 @@ func (s *Shard) NextWake() core.Instant {
 	return next
 }
 
-// LastCommit is the newest commit of a partition that the shard knows of; 0: it does
-// not hold the partition.
-func (s *Shard) LastCommit(partition int) int64 {
-	p := s.partitions[partition]
-	if p == nil {
-		return 0
-	}
-	return p.last
-}
-
-// WentBack is when the database of a partition that the shard holds went back last; 0:
-// never.
-func (s *Shard) WentBack(partition int) core.Instant {
-	if p := s.partitions[partition]; p != nil {
-		return p.taken.WentBackAt
-	}
-	return 0
-}
-
-// busy reports whether the partition has tasks in flight, endings that are not
-// published, or a cursor that is not committed.
-func (s *Shard) busy(partition int) bool {
-	p := s.partitions[partition]
-	return p != nil && (s.Load(partition) > 0 || p.write() != p.saved)
-}
-
 // StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
 func (s *Shard) StartNoMore(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		p.noMore = true
 		s.lookKeys()
 	}
-}
-
-// Unsaved reports whether a cursor or a publishedThrough waits for a commit.
-func (s *Shard) Unsaved() bool {
-	for _, p := range s.partitions {
-		if p.write() != p.saved {
-			return true
-		}
-	}
-	return false
 }
 
 // abandon drops every partition: memory may be ahead of the store.
@@ -282,11 +226,10 @@ func (s *Shard) Drop(partition int) {
 		p.forget()
 	}
 	s.eventsTaken()
-	delete(s.partitions, partition)
+	s.remove(partition)
 	if len(s.partitions) == 0 {
 		s.evidenceAt = 0
 	}
-	s.reorder = true
 	s.plans.forget(partition)
 	s.lookKeys()
 }
@@ -328,18 +271,13 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 		ev.WentBack, ev.At = back, max(ev.At, back)
 	default:
 		seq := e.task.Seq
-		s.wentBack(p, e)
+		// Its journal notes that steps of it may have run which it does not know.
+		_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, back), Actor: s.cfg.Node, Until: back})
 		if ev.IfSeq == seq { // what is noted now is nothing that the requester could have seen
 			ev.IfSeq = e.task.Seq
 		}
 	}
 	return s.decide(p, e, ev)
-}
-
-// wentBack notes in a task's journal that steps of it may have run which the journal
-// does not know.
-func (s *Shard) wentBack(p *partition, e *entry) {
-	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }
 
 // decide lets the core decide about an event and keeps the outcome.
@@ -349,7 +287,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		had = e.unmark()
 		e.plan = to
 	}
-	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
+	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
 	s.gate.says(p, e, ev)
 	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
@@ -363,7 +301,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		return err
 	}
 	if begins {
-		s.countStart(s.cycle.out.Records)
+		s.Stats.Kinds.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
 	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
@@ -371,15 +309,6 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	e.took &^= had.out // these have left before
 	return nil
-}
-
-// asker answers the expressions of a task's plan; nil: it has none.
-func (s *Shard) asker(e *entry) core.Asker {
-	if e.plan == nil || !e.plan.asks || s.cfg.Expressions == nil {
-		return nil
-	}
-	s.counting = counting{s.cfg.Expressions.Bind(e.plan.plan, e.task), &s.Stats.Kinds.Expressions}
-	return &s.counting
 }
 
 // keep adds the outcome of an event to the batch.

@@ -168,7 +168,7 @@ func (s *Shard) block(p *partition, e *entry) {
 // unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
-		if !s.roomy() {
+		if !s.cycle.roomy() {
 			return true
 		}
 		e := slot.blocked[0]
@@ -190,7 +190,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			s.block(p, e)
 			return true
 		}
-		s.use(p, e)
+		s.cycle.use(p, e)
 		_ = s.claimTask(p, e)
 	}
 	return false

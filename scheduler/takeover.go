@@ -68,7 +68,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	delete(s.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	p.memory, p.admission, p.wakes = s.cfg.Memory, s.cfg.Admission, &s.wakes
-	s.partitions[id], s.reorder = p, true
+	s.put(p)
 	if err := s.rebuild(ctx, p); err != nil {
 		p.uncount() // nothing has left, and what was out before is where it was
 		s.Drop(id)

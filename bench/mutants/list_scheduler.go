@@ -47,7 +47,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "unread-row-stops-its-partition", invariant: 8, file: "scheduler/apply.go",
-		old: "\t\ts.leave(p, saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
+		old: "\t\ts.leftAlone.note(s.log, p, saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
 		fault: "a task that does not parse keeps its partition from going on",
 		run:   "^TestTaskThatDoesNotParse$",
 	},
@@ -64,7 +64,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestChildBornAgainMayHaveRun$",
 	},
 	{
-		name: "stored-child-forsaken", invariant: 3, file: "scheduler/children.go",
+		name: "stored-child-forsaken", invariant: 3, file: "scheduler/create.go",
 		old: "kid.created && !kid.stored {", new: "kid.created {",
 		fault: "a stored child is dropped with its parent's refused row, and its end is told to no one",
 		run:   "^TestRefusedChildAndParent$",
@@ -101,7 +101,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "half-message-is-read", invariant: 2, file: "scheduler/create.go",
-		old: "\t\t\t\tif !s.roomy() {\n\t\t\t\t\treturn true, nil", new: "\t\t\t\tif !s.roomy() {\n\t\t\t\t\tp.nextCursor = m.Pos\n\t\t\t\t\treturn true, nil",
+		old: "\t\t\t\tif !s.cycle.roomy() {\n\t\t\t\t\treturn true, nil", new: "\t\t\t\tif !s.cycle.roomy() {\n\t\t\t\t\tp.nextCursor = m.Pos\n\t\t\t\t\treturn true, nil",
 		fault: "a message counts as read when the batch is full in its middle",
 		run:   "^(TestFencedBetweenTwoRounds|TestAckOneByOne)$",
 	},
@@ -215,7 +215,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "many-acknowledged-half-applied", invariant: 2, file: "scheduler/apply.go",
-		old: "\t\tif !s.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart := numbers", new: "\t\tif !s.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart := numbers",
+		old: "\t\tif !s.cycle.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart := numbers", new: "\t\tif !s.cycle.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart := numbers",
 		fault: "a request about many tasks is acknowledged when the batch is full",
 		run:   "^TestRequestAboutMany$",
 	},
@@ -257,7 +257,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "many-stops-at-a-refusal", invariant: 11, file: "scheduler/apply.go",
-		old: "\tif why != nil {\n\t\tsome.add(why)\n\t}\n\treturn err\n", new: "\tif why != nil {\n\t\treturn why\n\t}\n\treturn err\n",
+		old: "\t\tif why != nil {\n\t\t\tsome.add(why)\n\t\t}\n\t\treturn err\n", new: "\t\tif why != nil {\n\t\t\treturn why\n\t\t}\n\t\treturn err\n",
 		fault: "one task that may not be asked stops the request about the others",
 		run:   "^TestRequestAboutMany$",
 	},
@@ -354,7 +354,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "held-for-ever", invariant: 11, file: "scheduler/held.go",
-		old: "\t\tcase s.cycle.now >= h.At.Add(heldFor):\n", new: "\t\tcase s.cycle.now >= h.At.Add(heldFor) && h.plan == nil:\n",
+		old: "\t\tcase now >= h.At.Add(heldFor):\n", new: "\t\tcase now >= h.At.Add(heldFor) && h.plan == nil:\n",
 		fault: "a request about a task whose plan is never read holds its cursor for ever",
 		run:   "^TestRequestAboutAnUnreadTaskHasAnEnd$",
 	},
@@ -407,7 +407,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestObserverThatKeepsUpSeesAll$",
 	},
 	{
-		name: "observer-sees-what-was-refused", invariant: 3, file: "scheduler/kinds.go",
+		name: "observer-sees-what-was-refused", invariant: 3, file: "scheduler/owned.go",
 		old: "if e != nil && e.task != w.Task {", new: "if e != nil && e.task == nil {",
 		fault: "who watches is told of a row that the database refused",
 		run:   "^TestObserverSeesWhatIsStored$",
@@ -420,7 +420,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "no-child-while-it-is-full", invariant: 11, file: "scheduler/fan.go",
-		old: "return s.roomy() && (f.open == 0 || len", new: "return s.roomy() && (len",
+		old: "return s.cycle.roomy() && (f.open == 0 || len", new: "return s.cycle.roomy() && (len",
 		fault: "a step with children waits for ever while as much is in flight as may be",
 		run:   "^TestOneChildAlwaysHasRoom$",
 	},
