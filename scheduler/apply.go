@@ -27,10 +27,10 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		c.mail.Breakers = nil
 	}
 	s.applyLimits()
-	if err := s.applyPublished(ctx); err != nil {
+	if err := s.endings.confirmed(ctx, c, &s.owned); err != nil {
 		return false, err
 	}
-	s.applyEvidence()
+	s.evidence.record(c.now, s.inOrder())
 	s.relay()
 	first := s.firstNext
 	s.firstNext = nil
@@ -50,25 +50,6 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		err = s.bearFirst(ctx, first)
 	}
 	return full || s.heldReady(c.now, &s.plans) || s.fansReady() || len(s.told) > 0, err
-}
-
-// applyEvidence records outside the database what has been committed: at most about
-// once a second, and soon after the last commit of many.
-func (s *Shard) applyEvidence() {
-	if s.evidenceAt == 0 || s.cycle.now < s.evidenceAt {
-		return
-	}
-	s.evidenceAt = 0
-	var all []core.Evidence
-	for _, p := range s.inOrder() {
-		if p.recorded != p.last {
-			p.recorded = p.last
-			all = append(all, p.evidence(s.cycle.now))
-		}
-	}
-	if len(all) > 0 {
-		s.bus.Record(all)
-	}
 }
 
 // addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may
@@ -288,7 +269,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 	s.bringBack()
 	for _, at := range s.parkedSlots() {
 		p, slot := at.p, at.slot
-		if unread, err := s.awaitsPlan(ctx, p, slot); unread || err != nil {
+		if unread, err := s.plans.awaits(ctx, p, slot); unread || err != nil {
 			if err != nil {
 				return false, err
 			}
@@ -384,7 +365,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		version = awaited
 	}
 	if version != 0 && saved.Err == nil {
-		ref, unread, err := s.planFor(ctx, p, saved.Row.Type, version, false)
+		ref, unread, err := s.plans.of(ctx, p, saved.Row.Type, version, false)
 		switch {
 		case err != nil:
 			return nil, err
@@ -532,7 +513,7 @@ func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, 
 // ask applies a request to one task; why says that it changed nothing.
 func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
 	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
-		ref, unread, err := s.planFor(ctx, p, e.task.Type, 0, false)
+		ref, unread, err := s.plans.of(ctx, p, e.task.Type, 0, false)
 		if err != nil {
 			return nil, err
 		}
@@ -554,7 +535,7 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		}
 	}
 	if ev.Kind == core.EventMigrate {
-		if why, err = s.versionFor(ctx, p, e, ev); why != nil || err != nil {
+		if why, err = s.plans.versionFor(ctx, p, e, ev); why != nil || err != nil {
 			return why, err
 		}
 	}
@@ -711,7 +692,7 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 	if e := p.ids[id]; e != nil {
 		s.cycle.use(p, e)
 		if _, version, awaits := core.AwaitedPlan(e.task.WaitsFor); awaits && e.plan == nil {
-			_, s.cycle.unread, err = s.planFor(ctx, p, e.task.Type, version, false)
+			_, s.cycle.unread, err = s.plans.of(ctx, p, e.task.Type, version, false)
 		}
 		return e, true, err
 	}

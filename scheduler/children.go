@@ -160,7 +160,7 @@ func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
 	}
 	var numbers []int64
 	for _, t := range fresh {
-		ref, _, err := s.planFor(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
+		ref, _, err := s.plans.of(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("id %s of a child has %d bytes, the limit is %d", core.QuoteShort(id), len(id), core.ChildIDBytesMax))
 		return nil
 	}
-	ref, unread, err := s.planFor(ctx, p, f.spec.Child, 0, false)
+	ref, unread, err := s.plans.of(ctx, p, f.spec.Child, 0, false)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		return nil
 	}
 	if ref != nil {
-		if _, why := s.unfit(ref, id, input); why != "" {
+		if _, why := s.plans.unfit(ref, id, input); why != "" {
 			f.fail(fmt.Sprintf("child %s: %s", core.QuoteShort(id), why))
 			return nil
 		}

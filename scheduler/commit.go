@@ -44,9 +44,7 @@ func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResu
 			p.last = b.ID
 		}
 	}
-	if s.evidenceAt == 0 {
-		s.evidenceAt = s.cycle.now.Add(evidenceEvery)
-	}
+	s.evidence.committed(s.cycle.now)
 	return res, nil
 }
 
@@ -217,7 +215,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
 		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to for a later notice
-			s.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
+			s.cycle.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
 		}
 		return res, err
 	}
@@ -228,7 +226,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
 	}
-	s.refusal(p, &sub, 422, ev.Error)
+	s.cycle.refusal(p, &sub, 422, ev.Error)
 	return core.CommitResult{}, nil
 }
 

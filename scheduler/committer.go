@@ -318,7 +318,7 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 	c.in.openGate(p, c.s.cfg.InFlight-c.shard.Load(p))
 	lost := func(why error) { c.ask(order{kind: orderLost, partition: p, epoch: from.Epoch, why: why}) }
 	if f.stopRead, err = c.s.wires.Read(ctx, p, from, c.in, lost); err != nil {
-		c.shard.Rewound(p, err)
+		c.shard.evidence.wentBack(p, err)
 		return err
 	}
 	c.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)

@@ -46,12 +46,12 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
 		s.Stats.Duplicates++
-		s.answerDuplicate(p, sub, hash, &core.Existing{
+		s.cycle.answerDuplicate(p, sub, hash, &core.Existing{
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
 		return nil
 	}
-	ref, unread, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
+	ref, unread, err := s.plans.of(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
 	if err != nil {
 		return err
 	}
@@ -118,12 +118,12 @@ func (s *Shard) refuses(ctx context.Context, p *partition, sub *core.Submission,
 		}
 		fallthrough
 	default:
-		code, why = s.unfit(ref, sub.ID, sub.Input)
+		code, why = s.plans.unfit(ref, sub.ID, sub.Input)
 	}
 	if why == "" {
 		return false, nil
 	}
-	s.refusal(p, sub, code, why)
+	s.cycle.refusal(p, sub, code, why)
 	return true, nil
 }
 
@@ -136,13 +136,13 @@ func unknownPlan(sub *core.Submission) string {
 
 // answerDuplicate answers a submission whose id is taken: the same input is the same
 // task, anything else is refused.
-func (s *Shard) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
+func (c *cycle) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
 	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
-		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.cycle.now}
+		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: c.now}
 		if is.State.Ended() {
 			status.Status, status.Error = string(is.State), is.Reason
 		}
-		s.notify(p, sub.ReplyTo, status)
+		c.notify(p, sub.ReplyTo, status)
 		return
 	}
 	why := "id " + sub.ID + " is a task already, with another input"
@@ -152,21 +152,21 @@ func (s *Shard) answerDuplicate(p *partition, sub *core.Submission, hash []byte,
 	case len(is.InputHash) == 0:
 		why = "id " + sub.ID + " was cancelled before it was submitted"
 	}
-	s.refusal(p, sub, 409, why)
+	c.refusal(p, sub, 409, why)
 }
 
 // refusal reports, durably and to the submitter, that a submission never became a
 // task. code is HTTP's.
-func (s *Shard) refusal(p *partition, sub *core.Submission, code int, why string) {
-	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: s.cycle.now}
-	s.cycle.refused = append(s.cycle.refused, notice{p: p, status: status})
-	s.notify(p, sub.ReplyTo, status)
+func (c *cycle) refusal(p *partition, sub *core.Submission, code int, why string) {
+	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: c.now}
+	c.refused = append(c.refused, notice{p: p, status: status})
+	c.notify(p, sub.ReplyTo, status)
 }
 
 // notify sends a submitter, if it asked for it, a status after the commit.
-func (s *Shard) notify(p *partition, subject string, status core.Status) {
+func (c *cycle) notify(p *partition, subject string, status core.Status) {
 	if subject != "" {
-		s.cycle.notices = append(s.cycle.notices, notice{p: p, subject: subject, status: status})
+		c.notices = append(c.notices, notice{p: p, subject: subject, status: status})
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 		return // a cancel that lost the race against its submission; it comes again
 	}
 	sub := submissionOf(e.task)
-	s.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
+	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
 // unqueue takes back the effects of a task in this round: prepare passes over what is

@@ -108,7 +108,7 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 	if back := now - c.now; back < 0 {
 		s.setBack(back)
 	}
-	s.gate.now = now
+	s.gate.now, s.plans.now = now, now
 	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed = now, mail, flush, nil, nil, nil
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
@@ -116,7 +116,7 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 // setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
 func (s *Shard) setBack(by core.Instant) {
 	b := &s.gate.agents
-	for _, at := range []*core.Instant{&s.fansAt, &s.republishAt, &s.evidenceAt} {
+	for _, at := range []*core.Instant{&s.fansAt, &s.endings.at, &s.evidence.at} {
 		if *at != 0 {
 			*at += by
 		}

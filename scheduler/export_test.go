@@ -65,6 +65,14 @@ func (c *Counted) Asks(s *Shard, now core.Instant, p *core.BreakerPolicy) bool {
 	}
 }
 
+// Doubt takes what a former owner knew of a partition.
+func (s *Shard) Doubt(e core.Evidence) bool {
+	return s.evidence.doubt(s.partitions[e.Partition], e)
+}
+
+// Rewound remembers that a stream of a partition went back.
+func (s *Shard) Rewound(partition int, err error) { s.evidence.wentBack(partition, err) }
+
 // Calls gives out what the shard has counted since the last call.
 func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
 	s.gate.agents.collect(yield)

@@ -13,7 +13,7 @@ func (s *Shard) publish(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
-	s.publishEndings()
+	s.endings.publish(s.cycle.endings, s.inOrder())
 	if cmds := s.cycle.cmds; len(cmds) > 0 {
 		s.bus.Send(cmds)
 	}
@@ -24,7 +24,7 @@ func (s *Shard) publish(ctx context.Context) error {
 // confirmed later and guarded by publishedThrough; commands are guarded by their complete-by.
 func (s *Shard) prepare(ctx context.Context) error {
 	c := &s.cycle
-	if err := s.refuse(ctx); err != nil {
+	if err := c.refuse(ctx, s.bus); err != nil {
 		return err
 	}
 	s.prove(ctx)
@@ -57,8 +57,7 @@ func (s *Shard) prepare(ctx context.Context) error {
 }
 
 // refuse stores the refusals of the round and notifies the submitters.
-func (s *Shard) refuse(ctx context.Context) error {
-	c := &s.cycle
+func (c *cycle) refuse(ctx context.Context, bus Bus) error {
 	var refused []core.Status
 	for i := range c.refused {
 		if !c.refused[i].p.lost {
@@ -66,13 +65,13 @@ func (s *Shard) refuse(ctx context.Context) error {
 		}
 	}
 	if len(refused) > 0 {
-		if err := s.bus.Refuse(ctx, refused); err != nil {
+		if err := bus.Refuse(ctx, refused); err != nil {
 			return fmt.Errorf("refusals: %w", err)
 		}
 	}
 	for i := range c.notices {
 		if n := &c.notices[i]; !n.p.lost {
-			s.bus.Notify(n.subject, n.status)
+			bus.Notify(n.subject, n.status)
 		}
 	}
 	return nil
@@ -95,7 +94,8 @@ func (s *Shard) effect(x *pending) {
 	case core.EffectWake:
 		x.p.wake(x.e, x.effect.At)
 	case core.EffectAlert:
-		s.alert(x)
+		s.Stats.UndoTrouble++
+		s.alerts.undo(x, s.cycle.now)
 	case core.EffectReceived:
 		s.tally.counts(x.e).created.Add(1)
 		if task.ReplyTo != "" {
@@ -138,41 +138,6 @@ func (s *Shard) command(x *pending) {
 		s.Stats.Do++
 	}
 	cy.cmds = append(cy.cmds, c)
-}
-
-// publishEndings hands the endings of a round to the event stream, those of all partitions together: every message
-// there is synced to disk, so few and full ones are cheap. The confirmation comes back as one mail for each partition.
-func (s *Shard) publishEndings() {
-	endings := s.cycle.endings
-	if len(endings) == 0 {
-		return
-	}
-	all := make([]core.Ending, 0, len(endings)) // the mails keep them
-	mails := make([]PublishedMail, 0, len(s.partitions))
-	for _, p := range s.inOrder() {
-		if p.endings == 0 {
-			continue
-		}
-		p.endings = 0
-		from := len(all)
-		for i := range endings {
-			if endings[i].Partition == p.id {
-				all = append(all, endings[i])
-			}
-		}
-		mails = append(mails, PublishedMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
-	}
-	s.handToStream(all, mails)
-}
-
-// handToStream hands endings to the event stream; the mails, which confirm them, say which are of which partition.
-func (s *Shard) handToStream(endings []core.Ending, mails []PublishedMail) {
-	s.bus.Publish(endings, func(err error) {
-		for i := range mails {
-			mails[i].Err = err
-			s.posted(mails[i])
-		}
-	})
 }
 
 func ending(x *pending) core.Ending {

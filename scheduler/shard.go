@@ -67,10 +67,6 @@ func NewCommitIDs(rand func() float64) *CommitIDs {
 // Next is one that was not given out before.
 func (c *CommitIDs) Next() int64 { return c.last.Add(1) }
 
-// evidenceEvery is how often, at most, what is committed is recorded outside the
-// database.
-const evidenceEvery = time.Second
-
 // The defaults of Config.
 const (
 	DefaultInFlight     = 4096
@@ -95,35 +91,28 @@ func (c Config) WithDefaults() Config {
 
 // Shard handles some of a node's partitions: one commit at a time.
 type Shard struct {
-	cfg    Config
-	store  Store
-	bus    Bus
-	log    *slog.Logger
-	rand   func() float64
-	posted func(PublishedMail) // where confirmations of published endings go; called from any goroutine
-	said   func(ProbedMail)    // and what agents say of silent dos
+	cfg   Config
+	store Store
+	bus   Bus
+	log   *slog.Logger
+	rand  func() float64
+	said  func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
 
 	owned
-	rewound        map[int]rewound // partitions whose streams ended before their cursors
-	plans          planBook
-	gate           gate
-	slots          []parkedSlot // memory of the last
-	wakes          wakeHeap
-	servedNow      []*entry // that have waited for an agent which is there again
-	republishAt    core.Instant
-	republishAfter time.Duration // the pause before that; 0: the stream takes endings
-	// evidence is of partitions that were lost: a later takeover compares it with what
-	// it finds.
-	evidence   map[int]core.Evidence
-	doubted    map[int]bool // partitions whose last takeover found less than a former owner knew
+	plans      planBook
+	gate       gate
+	slots      []parkedSlot // memory of the last
+	wakes      wakeHeap
+	servedNow  []*entry // that have waited for an agent which is there again
+	endings    publisher
+	evidence   evidenceBook
 	unstorable unstorable
-	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
 	Stats      Stats
 	counting   counting // of the event at hand
 
 	answerers answerers
-	unproven  bool                      // the store does not say whose the partitions are
-	alerted   map[alertKey]core.Instant // when an undo in trouble was last logged
+	unproven  bool // the store does not say whose the partitions are
+	alerts    alerts
 	leftAlone leftAlone
 
 	tally tally // safe for concurrent use
@@ -135,8 +124,7 @@ type Shard struct {
 	turns     []*fan       // steps with children to be born, undone or counted, in the order of their turns
 	fansAt    core.Instant // when they are to be looked at; 0: when something else happens
 
-	cycle       cycle
-	unpublished bool // the event stream did not take the last endings
+	cycle cycle
 }
 
 // Stats counts what a shard did; read it between commit cycles.
@@ -160,14 +148,16 @@ type Stats struct {
 // goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	s := &Shard{
-		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, posted: posted, said: said,
-		owned: owned{partitions: map[int]*partition{}}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
+		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
+		owned: owned{partitions: map[int]*partition{}},
 	}
 	s.counting.failed = &s.Stats.Kinds.Expressions
 	s.cycle.most = s.cfg.BatchMax
-	s.plans.init()
+	s.evidence = evidenceBook{cfg: &s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
+	s.plans.init(&s.cfg, s.store, &s.tally)
 	s.gate.init(&s.cfg)
-	s.alerted = map[alertKey]core.Instant{}
+	s.alerts = alerts{bus, log, map[alertKey]core.Instant{}}
+	s.endings = publisher{cfg: &s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
 	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
@@ -177,7 +167,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 
 // NextWake is when the shard next wants a commit cycle without mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
-	next := s.republishAt
+	next := s.endings.at
 	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].wakes < next) {
 		next = s.wakes[0].wakes
 	}
@@ -190,10 +180,7 @@ func (s *Shard) NextWake() core.Instant {
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
 		next = until
 	}
-	if s.evidenceAt != 0 && (next == 0 || s.evidenceAt < next) {
-		next = s.evidenceAt
-	}
-	return next
+	return earlier(next, s.evidence.at)
 }
 
 // StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
@@ -207,59 +194,31 @@ func (s *Shard) StartNoMore(partition int) {
 // abandon drops every partition: memory may be ahead of the store.
 func (s *Shard) abandon() {
 	for _, p := range s.inOrder() {
-		s.remember(p)
+		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
 	}
-	s.eventsTaken()
+	s.endings.taken()
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.told, s.firstNext, s.turns, s.fansAt = nil, nil, nil, 0
-	s.reorder, s.republishAt, s.evidenceAt = true, 0, 0
+	s.reorder, s.endings.at, s.evidence.at = true, 0, 0
 	s.cycle.endRound()
 }
 
 // Drop forgets a partition without a word to the store.
 func (s *Shard) Drop(partition int) {
 	if p := s.partitions[partition]; p != nil {
-		s.remember(p)
+		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 	}
-	s.eventsTaken()
+	s.endings.taken()
 	s.remove(partition)
 	if len(s.partitions) == 0 {
-		s.evidenceAt = 0
+		s.evidence.at = 0
 	}
 	s.plans.forget(partition)
 	s.lookKeys()
-}
-
-// remember keeps, here and outside the database, what is known of a partition that is
-// let go: the next owner may find less.
-func (s *Shard) remember(p *partition) {
-	e := p.evidence(s.cycle.now)
-	s.evidence[p.id] = e
-	e.Former = true
-	s.bus.Record([]core.Evidence{e})
-}
-
-// Doubt takes what a former owner knew of a partition, and reports whether the takeover
-// of this shard found less: then the partition has to be taken over again.
-func (s *Shard) Doubt(e core.Evidence) bool {
-	p := s.partitions[e.Partition]
-	if p == nil || !e.Former || e.Epoch >= p.epoch {
-		return false
-	}
-	found := &p.taken.Found
-	lost := e.Rewound > found.Epoch && p.taken.WentBackUntil != core.ReadNoMore
-	if !lost && (found.WentBack || !core.WentBack(found.Epoch, found.Commit, e)) {
-		return false
-	}
-	if lost {
-		s.Rewound(p.id, ErrRewound)
-	}
-	s.doubted[p.id] = true
-	return true
 }
 
 // event applies one event to one task in flight and keeps what it led to. The

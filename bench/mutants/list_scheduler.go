@@ -149,13 +149,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "takeover-tells-nothing", invariant: 10, file: "scheduler/retell.go",
-		old: "\t\ts.handToStream(endings, ", new: "\t\tfunc(...any) {}(endings, ",
+		old: "\t\tu.hand(endings, ", new: "\t\tfunc(...any) {}(endings, ",
 		fault: "a takeover does not publish what ended after publishedThrough",
 		run:   "^(TestResolveIsPublished|TestTakeoverRepublishes)$",
 	},
 	{
 		name: "untold-page-is-the-last", invariant: 10, file: "scheduler/retell.go",
-		old: "s.republishAt == 0 && p.retell.on {", new: "s.republishAt == 0 && p.retell.out {",
+		old: "u.at == 0 && p.retell.on {", new: "u.at == 0 && p.retell.out {",
 		fault: "after a page of endings that the event stream has taken again, the next one never follows",
 		run:   "^(TestEventsAwayForLong|TestTakeoverInPages)$",
 	},
@@ -245,7 +245,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "unpublished-beside-a-lost-partition", invariant: 10, file: "scheduler/retell.go",
-		old: "return err // the partitions after it are still due", new: "s.republishAt = 0\n\t\t\t\treturn err",
+		old: "return err // the partitions after it are still due", new: "u.at = 0\n\t\t\t\treturn err",
 		fault: "endings that are due are forgotten when those of another partition cannot be read",
 		run:   "^TestRepublishBesideALostPartition$",
 	},
