@@ -31,14 +31,14 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		return false, err
 	}
 	s.evidence.record(c.now, s.inOrder())
-	s.relay()
-	first := s.firstNext
-	s.firstNext = nil
-	if err := s.bearFirst(ctx, first); err != nil {
+	s.families.relay()
+	first := s.families.firstNext
+	s.families.firstNext = nil
+	if err := s.families.bearFirst(ctx, first); err != nil {
 		return false, err
 	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyServed, s.applyWaiting, s.applyFans, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyServed, s.applyWaiting, s.families.apply, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
 			break
@@ -47,9 +47,9 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	for err == nil && len(c.first) > 0 {
 		first := c.first
 		c.first = nil
-		err = s.bearFirst(ctx, first)
+		err = s.families.bearFirst(ctx, first)
 	}
-	return full || s.heldReady(c.now, &s.plans) || s.fansReady() || len(s.told) > 0, err
+	return full || s.heldReady(c.now, &s.plans) || s.families.ready() || len(s.families.told) > 0, err
 }
 
 // addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may
@@ -347,6 +347,42 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	return entries, nil
 }
 
+// loadParents brings the parents of children that are about to be loaded, and theirs, in flight.
+func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Saved) error {
+	var missing []int64
+	seen := map[int64]bool{}
+	for i := range saved {
+		up := saved[i].Row.Parent
+		if up == 0 || seen[up] || p.tasks[up] != nil {
+			continue
+		}
+		seen[up] = true
+		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
+			missing = append(missing, up)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err := s.loadNumbers(ctx, p, missing)
+	return err
+}
+
+// inPage reports whether a task is among those of a page, in the order of numbers.
+func inPage(saved []core.Saved, number int64) bool {
+	for low, high := 0, len(saved); low < high; {
+		switch mid := (low + high) / 2; {
+		case saved[mid].Row.Number == number:
+			return true
+		case saved[mid].Row.Number < number:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return false
+}
+
 // load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another.
 func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
 	if e := p.tasks[saved.Row.Number]; e != nil {
@@ -357,7 +393,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
 		return nil, nil
 	}
-	e := &entry{loaded: s.rounds}
+	e := &entry{loaded: s.cycle.rounds}
 	var plan *core.Plan
 	version := saved.Row.PlanVersion
 	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)
@@ -496,7 +532,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 // journalGone reports whether the journal of a task that has ended, and is in memory for the sake of children that have not,
 // has been forgotten meanwhile.
 func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, error) {
-	if state := e.task.State; e.loaded == s.rounds || state != core.StateProcessed && state != core.StateUndone {
+	if state := e.task.State; e.loaded == s.cycle.rounds || state != core.StateProcessed && state != core.StateUndone {
 		return false, nil
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{e.task.Number})
@@ -506,7 +542,7 @@ func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, 
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
 		return true, nil
 	}
-	e.loaded = s.rounds
+	e.loaded = s.cycle.rounds
 	return false, nil
 }
 
@@ -716,7 +752,5 @@ func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
 	p.nextNumber++
 	e := &entry{task: t, created: true}
 	core.BirthCancelled(t, ev, &s.cycle.out)
-	p.add(e)
-	s.cycle.use(p, e)
-	s.keep(p, e, true)
+	s.born(p, e)
 }

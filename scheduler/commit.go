@@ -172,7 +172,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		return s.cycle.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
 	}
 	if e.plan == nil {
-		p.drop(e, s.cfg.AgentWindow)
+		p.drop(e)
 		return core.CommitResult{}, nil
 	}
 	if len(saved) == 0 {
@@ -185,14 +185,14 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	e.task = t
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
 		s.unstorable.add(e, t.Seq)
-		p.drop(e, s.cfg.AgentWindow)
+		p.drop(e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
 		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
 		s.unqueue(e)
-		p.drop(e, s.cfg.AgentWindow)
+		p.drop(e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
 	return rests(res, p, ended), err
@@ -203,7 +203,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 // that it came to nothing, either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
-	p.occupy(e, 0, s.cfg.AgentWindow)
+	p.occupy(e, 0)
 	e.unmark()
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
@@ -220,8 +220,8 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 		return res, err
 	}
 	s.unqueue(e)
-	s.stillborn(e, ev.Error)
-	p.drop(e, s.cfg.AgentWindow)
+	s.families.stillborn(e, ev.Error)
+	p.drop(e)
 	sub := submissionOf(was)
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
@@ -233,10 +233,10 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 // commitAlone commits the outcome that is in s.cycle.out as a batch of one.
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.write = 0
-	relaying := s.relaying
-	s.relaying = true // the batch is being committed: the parent hears of it in the next round
+	relaying := s.families.relaying
+	s.families.relaying = true // the batch is being committed: the parent hears of it in the next round
 	s.keep(p, e, created)
-	s.relaying = relaying
+	s.families.relaying = relaying
 	w := s.cycle.batch.Writes[e.write-1]
 	for i := range s.cycle.batch.Partitions {
 		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
@@ -279,13 +279,13 @@ func (s *Shard) endRound() {
 		}
 		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
-			x.p.drop(x.e, s.cfg.AgentWindow)
+			x.p.drop(x.e)
 		}
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
-		s.letGo(p)
+		p.letGo()
 	}
-	s.rounds++
+	s.cycle.rounds++
 	s.cycle.endRound()
 }

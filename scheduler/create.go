@@ -80,9 +80,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		ev.Error = unknownPlan(sub)
 		core.Birth(nil, e.task, &ev, &s.cycle.out)
 	}
-	p.add(e)
-	s.cycle.use(p, e)
-	s.keep(p, e, true)
+	s.born(p, e)
 	return nil
 }
 
@@ -191,11 +189,11 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	s.Stats.Duplicates++
 	s.unqueue(e)
 	if e.task.Parent != 0 {
-		s.taken(e)
-		p.drop(e, s.cfg.AgentWindow)
+		s.families.taken(e)
+		p.drop(e)
 		return
 	}
-	p.drop(e, s.cfg.AgentWindow)
+	p.drop(e)
 	if len(e.task.InputHash) == 0 {
 		return // a cancel that lost the race against its submission; it comes again
 	}
@@ -226,7 +224,7 @@ func (s *Shard) unqueue(e *entry) {
 		}
 		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
 			s.unqueue(kid)
-			p.drop(kid, s.cfg.AgentWindow)
+			p.drop(kid)
 		}
 	}
 }

@@ -46,18 +46,19 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	s.acknowledge()
 	room := s.queueParked()
 	s.endRound()
-	return more || room || len(s.told) > 0, nil // a refused row may have ended a child
+	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
 }
 
 // cycle is the scratch memory of one commit cycle, kept between cycles.
 type cycle struct {
-	now   core.Instant
-	leave core.Instant // when what is committed leaves
-	mail  *Mail
-	flush bool
-	most  int // writes of a batch
-	bytes int // of the batch, by TaskWrite.Size
-	pos   struct{ published, control, number, reply, unserved, probed, task, sub int }
+	now    core.Instant
+	leave  core.Instant // when what is committed leaves
+	mail   *Mail
+	flush  bool
+	most   int   // writes of a batch
+	rounds int64 // number of the batch that is being made
+	bytes  int   // of the batch, by TaskWrite.Size
+	pos    struct{ published, control, number, reply, unserved, probed, task, sub int }
 
 	lost    []int                // partitions that are not this shard's any more
 	stopped []int                // those of them that an error has stopped
@@ -116,7 +117,7 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 // setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
 func (s *Shard) setBack(by core.Instant) {
 	b := &s.gate.agents
-	for _, at := range []*core.Instant{&s.fansAt, &s.endings.at, &s.evidence.at} {
+	for _, at := range []*core.Instant{&s.families.at, &s.endings.at, &s.evidence.at} {
 		if *at != 0 {
 			*at += by
 		}

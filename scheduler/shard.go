@@ -117,14 +117,8 @@ type Shard struct {
 
 	tally tally // safe for concurrent use
 
-	told      []told // ends that parents are still to hear of
-	relaying  bool
-	rounds    int64        // number of the batch that is being made
-	firstNext []*fan       // of tasks created in the round before
-	turns     []*fan       // steps with children to be born, undone or counted, in the order of their turns
-	fansAt    core.Instant // when they are to be looked at; 0: when something else happens
-
-	cycle cycle
+	families families
+	cycle    cycle
 }
 
 // Stats counts what a shard did; read it between commit cycles.
@@ -158,6 +152,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	s.gate.init(&s.cfg)
 	s.alerts = alerts{bus, log, map[alertKey]core.Instant{}}
 	s.endings = publisher{cfg: &s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
+	s.families = families{shard: s, in: &s.owned, cycle: &s.cycle, plans: &s.plans, gate: &s.gate, store: s.store, cfg: &s.cfg, counting: &s.counting}
 	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
@@ -174,7 +169,7 @@ func (s *Shard) NextWake() core.Instant {
 	if len(s.servedNow) > 0 {
 		next = earlier(next, s.cycle.now)
 	}
-	for _, at := range []core.Instant{s.gate.pauses.until, s.gate.agents.rates.lookAt, s.gate.agents.leftAt(), s.gate.looks.lookAt, s.fansAt} {
+	for _, at := range []core.Instant{s.gate.pauses.until, s.gate.agents.rates.lookAt, s.gate.agents.leftAt(), s.gate.looks.lookAt, s.families.at} {
 		next = earlier(next, at)
 	}
 	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
@@ -201,7 +196,7 @@ func (s *Shard) abandon() {
 	s.endings.taken()
 	clear(s.partitions)
 	clear(s.plans.refs)
-	s.told, s.firstNext, s.turns, s.fansAt = nil, nil, nil, 0
+	s.families.forget()
 	s.reorder, s.endings.at, s.evidence.at = true, 0, 0
 	s.cycle.endRound()
 }
@@ -270,6 +265,13 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	return nil
 }
 
+// born takes a new task in flight.
+func (s *Shard) born(p *partition, e *entry) {
+	p.add(e)
+	s.cycle.use(p, e)
+	s.keep(p, e, true)
+}
+
 // keep adds the outcome of an event to the batch.
 func (s *Shard) keep(p *partition, e *entry, created bool) {
 	c := &s.cycle
@@ -280,7 +282,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	for i := range c.out.Effects {
 		eff := c.out.Effects[i]
 		if eff.Kind == core.EffectChildren || eff.Kind == core.EffectUndoChildren {
-			s.fanOut(p, e, &eff)
+			s.families.fanOut(p, e, &eff)
 			continue
 		}
 		x := pending{p: p, e: e, effect: eff}
@@ -289,8 +291,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 			e.task.EndNumber = x.end
 			p.nextEnd++
 			if e.parent != nil {
-				e.ends++
-				s.told = append(s.told, told{p, e})
+				s.families.ended(p, e)
 			}
 		}
 		c.effects = append(c.effects, x)
@@ -303,7 +304,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		s.gate.leaveFor(e, &c.out, c.resumed != nil)
 	}
 	at, awaits := e.present()
-	p.occupy(e, at, s.cfg.AgentWindow)
+	p.occupy(e, at)
 	if awaits != 0 {
 		p.wait(e, awaits)
 	}
@@ -311,5 +312,5 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if e.task.WaitsFor != "" {
 		c.parked = append(c.parked, parked{p, p.slot(e.task.WaitsFor), e})
 	}
-	s.relay()
+	s.families.relay()
 }

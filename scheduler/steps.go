@@ -78,10 +78,10 @@ func (e *entry) present() (at, awaits uint64) {
 }
 
 // occupy moves a task to those places in the agents' windows.
-func (p *partition) occupy(e *entry, at uint64, limit int) {
+func (p *partition) occupy(e *entry, at uint64) {
 	each(e.at&^at, func(i int) {
 		slot := e.plan.slots[i]
-		if slot.load == limit {
+		if slot.load == p.window {
 			p.full--
 		}
 		slot.load--
@@ -89,7 +89,7 @@ func (p *partition) occupy(e *entry, at uint64, limit int) {
 	each(at&^e.at, func(i int) {
 		slot := e.plan.slots[i]
 		slot.load++
-		if slot.load == limit {
+		if slot.load == p.window {
 			p.full++
 		}
 	})
@@ -159,7 +159,7 @@ func (s *Shard) block(p *partition, e *entry) {
 			slot.blocked = append(slot.blocked, e)
 		}
 		e.blocks |= 1 << uint(i)
-		if slot.load < s.cfg.AgentWindow {
+		if slot.load < p.window {
 			s.gate.looks.wake(s.cycle.now)
 		}
 	})

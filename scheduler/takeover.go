@@ -55,7 +55,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.evidence.warn(&st, &g)
 	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
-	p.book = &s.gate.agents
+	p.book, p.window = &s.gate.agents, s.cfg.AgentWindow
 	p.recorded = p.last
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
 	if s.evidence.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
@@ -192,7 +192,7 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 			break
 		}
 	}
-	if err := s.resumeFresh(ctx, p); err != nil {
+	if err := s.families.resumeFresh(ctx, p); err != nil {
 		return err
 	}
 	p.retell = retelling{on: true, notify: true, after: p.published.through, until: p.nextEnd}

@@ -250,7 +250,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "retry-before-the-end-by-the-clock", invariant: 11, file: "scheduler/fan.go",
-		old: "At: max(s.cycle.now, f.ended), Actor", new: "At: s.cycle.now, Actor",
+		old: "At: max(a.cycle.now, f.ended), Actor", new: "At: a.cycle.now, Actor",
 		fault: "a child that ended by a fast clock counts for the next try",
 		run:   "^TestChildUndoneByAFastClock$",
 	},

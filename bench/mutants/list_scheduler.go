@@ -119,7 +119,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "duplicate-runs-on", invariant: 9, file: "scheduler/create.go",
-		old: "\tp.drop(e, s.cfg.AgentWindow)\n\tif len(e.task.InputHash) == 0 {", new: "\tif len(e.task.InputHash) == 0 {",
+		old: "\tp.drop(e)\n\tif len(e.task.InputHash) == 0 {", new: "\tif len(e.task.InputHash) == 0 {",
 		fault: "a new task whose id was taken runs on in memory",
 		run:   "^TestDuplicates$",
 	},
@@ -299,19 +299,19 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "child-again-outlives-its-step", invariant: 11, file: "scheduler/fan.go",
-		old: "Until: min(s.cycle.now.Add(e.plan.plan.CompleteBy), f.due())", new: "Until: s.cycle.now.Add(e.plan.plan.CompleteBy)",
+		old: "Until: min(a.cycle.now.Add(e.plan.plan.CompleteBy), f.due())", new: "Until: a.cycle.now.Add(e.plan.plan.CompleteBy)",
 		fault: "a child that begins again has more time than its parent's step",
 		run:   "^TestChildUndone$",
 	},
 	{
 		name: "fan-goes-on-before-the-commit", invariant: 3, file: "scheduler/fan.go",
-		old: "\t\tif f.round == s.rounds { // what it", new: "\t\tif f.round < 0 { // what it",
+		old: "\t\tif f.round == a.cycle.rounds { // what it", new: "\t\tif f.round < 0 { // what it",
 		fault: "children are counted in the store before what they rest on is committed",
 		run:   "^TestRefusedChildAndParent$",
 	},
 	{
 		name: "children-counted-before-their-end", invariant: 3, file: "scheduler/fan.go",
-		old: "\tif f.look { // it is counted with all others, once its end is committed\n\t\tf.round = s.rounds\n", new: "\tif f.look { // it is counted with all others, once its end is committed\n",
+		old: "\tif f.look { // it is counted with all others, once its end is committed\n\t\tf.round = a.cycle.rounds\n", new: "\tif f.look { // it is counted with all others, once its end is committed\n",
 		fault: "a child that has just ended is counted in the store before its end is committed",
 		run:   "^TestTakeoverMidEach$",
 	},
@@ -420,7 +420,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "no-child-while-it-is-full", invariant: 11, file: "scheduler/fan.go",
-		old: "return s.cycle.roomy() && (f.open == 0 || len", new: "return s.cycle.roomy() && (len",
+		old: "return a.cycle.roomy() && (f.open == 0 || len", new: "return a.cycle.roomy() && (len",
 		fault: "a step with children waits for ever while as much is in flight as may be",
 		run:   "^TestOneChildAlwaysHasRoom$",
 	},
