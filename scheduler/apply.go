@@ -17,16 +17,16 @@ import (
 func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	c := &s.cycle
 	if c.mail.PlansChanged {
-		s.plans.stale()
+		s.plans.old = true
 		c.mail.PlansChanged = false
 	}
 	s.gate.agents.listen(s.inOrder())
-	s.applyPauses()
+	s.queues.applyPauses(c.mail)
 	if c.mail.Breakers != nil {
 		s.gate.agents.set(*c.mail.Breakers)
 		c.mail.Breakers = nil
 	}
-	s.applyLimits()
+	s.queues.applyLimits(c.mail)
 	if err := s.endings.confirmed(ctx, c, &s.owned); err != nil {
 		return false, err
 	}
@@ -105,7 +105,7 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		// Stale replies are counted; nothing else can be wrong with one.
 		if err := s.event(p, e, &ev); err == nil && slot != nil && (!core.BusyCode(ev.Code) || ev.Code == core.CodeTooEarly) && len(slot.waiting) > 0 {
-			s.served(slot)
+			s.queues.serve(slot)
 		}
 	}
 	return false, nil
@@ -194,26 +194,30 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 
 // applyServed lets tasks try again whose agent has answered another task.
 func (s *Shard) applyServed(context.Context) (bool, error) {
-	for len(s.servedNow) > 0 {
-		e := s.servedNow[0]
+	for len(s.queues.served) > 0 {
+		e := s.queues.served[0]
 		p, is := s.inFlight(e.task.Partition, e.task.Number)
 		if is == e && (!s.cycle.roomy() || e.created) {
 			return true, nil
 		}
-		if s.servedNow = s.servedNow[1:]; is == e {
+		if s.queues.served = s.queues.served[1:]; is == e {
 			s.cycle.use(p, e)
 			_ = s.event(p, e, &core.Event{Kind: core.EventServed, At: s.cycle.now, Actor: s.cfg.Node})
 		}
 	}
-	s.servedNow = nil
+	s.queues.served = nil
 	return false, nil
 }
 
 // applyWaiting lets go on what waits for room, and finds out when to look at the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
 	s.gate.looks.lookAt = 0
-	if full = s.applyBlocked(); full {
-		return true, nil
+	for _, p := range s.inOrder() {
+		for _, slot := range p.agents {
+			if len(slot.blocked) > 0 && s.unblock(p, slot) {
+				return true, nil
+			}
+		}
 	}
 	return s.applyParked(ctx)
 }
@@ -226,9 +230,9 @@ type parkedSlot struct {
 
 // parkedSlots are all of them, but for those of partitions that start nothing more. Partitions that share the room at an agent
 // have turns: the one after that which has claimed last is first.
-func (s *Shard) parkedSlots() []parkedSlot {
-	all := s.slots[:0]
-	for _, p := range s.inOrder() {
+func (q *queues) parkedSlots() []parkedSlot {
+	all := q.slots[:0]
+	for _, p := range q.in.inOrder() {
 		if p.noMore {
 			continue
 		}
@@ -238,8 +242,8 @@ func (s *Shard) parkedSlots() []parkedSlot {
 			}
 		}
 	}
-	s.slots = all
-	if !s.gate.agents.gated() {
+	q.slots = all
+	if !q.gate.agents.gated() {
 		return all
 	}
 	places := map[string][]int{}
@@ -266,8 +270,8 @@ func (s *Shard) parkedSlots() []parkedSlot {
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
-	s.bringBack()
-	for _, at := range s.parkedSlots() {
+	s.queues.bringBack()
+	for _, at := range s.queues.parkedSlots() {
 		p, slot := at.p, at.slot
 		if unread, err := s.plans.awaits(ctx, p, slot); unread || err != nil {
 			if err != nil {

@@ -53,7 +53,7 @@ type agentBook struct {
 	keyed   bool                // one of them has keys
 	ready   []*keyCalls         // for which tasks that stand aside may go on
 	changed []*keyCalls         // whose use is to be told
-	rates   waker               // has tasks that stand aside looked at for the rates of their keys
+	rates   waker               // a round is to look at what stands aside for the rates of keys
 	behind  map[int]*leftBehind // by partition
 	term    int64               // how many partitions the shard has taken over: grants from before the newest are not used
 	back    []core.Instant      // of the event at hand
@@ -369,7 +369,7 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	}
 	for _, e := range entries {
 		if e.created || e.write != 0 || s.claimTask(p, e) != nil {
-			s.queueAgain(p, slot, e)
+			s.queues.queueAgain(p, slot, e)
 		}
 	}
 	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {

@@ -24,9 +24,9 @@ type families struct {
 
 	told      []told // ends that parents are still to hear of
 	relaying  bool
-	firstNext []*fan       // of tasks created in the round before
-	turns     []*fan       // steps with children to be born, undone or counted, in the order of their turns
-	at        core.Instant // when they are to be looked at; 0: when something else happens
+	firstNext []*fan // of tasks created in the round before
+	turns     []*fan // steps with children to be born, undone or counted, in the order of their turns
+	looks     waker  // a round is to go on with them
 }
 
 // tasks is what families want done with tasks.
@@ -38,7 +38,7 @@ type tasks interface {
 }
 
 // forget forgets all: no partition is held any more.
-func (a *families) forget() { a.told, a.firstNext, a.turns, a.at = nil, nil, nil, 0 }
+func (a *families) forget() { a.told, a.firstNext, a.turns, a.looks = nil, nil, nil, waker{} }
 
 // told is a child that has ended, and whose parent is still to hear of it.
 type told struct {

@@ -44,7 +44,7 @@ func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResu
 			p.last = b.ID
 		}
 	}
-	s.evidence.committed(s.cycle.now)
+	s.evidence.looks.wake(s.cycle.now.Add(evidenceEvery))
 	return res, nil
 }
 
@@ -57,14 +57,10 @@ func (s *Shard) commit(ctx context.Context) error {
 		res, err = s.halve(ctx, childrenFirst(c.batch.Writes))
 	}
 	if err != nil {
-		return commitFailed(&c.batch, err)
+		return fmt.Errorf("commit %d of %d tasks: %w", c.batch.ID, len(c.batch.Writes), err)
 	}
 	s.committed(&res, halved)
 	return nil
-}
-
-func commitFailed(b *core.Batch, err error) error {
-	return fmt.Errorf("commit %d of %d tasks: %w", b.ID, len(b.Writes), err)
 }
 
 // committed takes note of what a commit came to.

@@ -268,7 +268,8 @@ func (c *Committer) note() {
 	defer c.mu.Unlock()
 	for p, o := range c.held {
 		if o.epoch != 0 {
-			o.last, o.waits = c.shard.LastCommit(p), c.shard.holds(p)
+			own := c.shard.partitions[p]
+			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.held) > 0
 		}
 	}
 }
@@ -313,7 +314,7 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 		return err
 	}
 	c.mu.Lock()
-	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.WentBack(p)}
+	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.partitions[p].taken.WentBackAt}
 	c.mu.Unlock()
 	c.in.openGate(p, c.s.cfg.InFlight-c.shard.Load(p))
 	lost := func(why error) { c.ask(order{kind: orderLost, partition: p, epoch: from.Epoch, why: why}) }

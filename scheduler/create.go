@@ -66,7 +66,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e)}
 	s.gate.says(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
@@ -201,7 +201,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
-// unqueue takes back the effects of a task in this round: prepare passes over what is
+// unqueue takes back the effects of a task in this round: publish passes over what is
 // older than this, and spends the numbers of its endings, under which there is nothing
 // to publish. A round may take back thousands, so none of them looks at the others.
 //

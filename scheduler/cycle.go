@@ -44,7 +44,7 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	s.acknowledge()
-	room := s.queueParked()
+	room := s.queues.queueParked(&s.cycle)
 	s.endRound()
 	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
 }
@@ -116,15 +116,10 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 
 // setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
 func (s *Shard) setBack(by core.Instant) {
-	b := &s.gate.agents
-	for _, at := range []*core.Instant{&s.families.at, &s.endings.at, &s.evidence.at} {
-		if *at != 0 {
-			*at += by
-		}
+	for _, w := range s.everyWaker() {
+		w.setBack(by)
 	}
-	s.gate.looks.setBack(by)
-	b.rates.setBack(by)
-	for _, a := range b.all {
+	for _, a := range s.gate.agents.all {
 		if a.limit != nil {
 			a.limit.setBack(by)
 		}

@@ -132,7 +132,7 @@ func (a *families) queue(f *fan) {
 		f.turn = true
 		a.turns = append(a.turns, f)
 	}
-	a.at = a.cycle.now
+	a.looks.wake(a.cycle.now)
 }
 
 // bearFirst bears the first child of each step that began in this round or, of a task that was created, in the one before:
@@ -165,7 +165,7 @@ func (a *families) has(f *fan) bool {
 func (a *families) apply(ctx context.Context) (bool, error) {
 	c := a.cycle
 	budget := max(1, c.left()/2)
-	a.at = 0
+	a.looks.lookAt = 0
 	for n := len(a.turns); n > 0; n-- {
 		f := a.turns[0]
 		a.turns = slices.Delete(a.turns, 0, 1)
@@ -193,10 +193,10 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 		if a.has(f) && !a.finish(f) && f.wants() {
 			f.turn = true
 			a.turns = append(a.turns, f)
-			if at := c.now.Add(stalledAgain); did > 0 {
-				a.at = c.now
+			if did > 0 {
+				a.looks.wake(c.now)
 			} else {
-				a.at = earlier(a.at, at)
+				a.looks.wake(c.now.Add(stalledAgain))
 			}
 		}
 	}
@@ -205,7 +205,7 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 
 // ready reports whether another round goes on with children at once.
 func (a *families) ready() bool {
-	return len(a.firstNext) > 0 || a.at != 0 && a.at <= a.cycle.now
+	return len(a.firstNext) > 0 || a.looks.lookAt != 0 && a.looks.lookAt <= a.cycle.now
 }
 
 // wants reports whether the fan could go on now if it had room.
@@ -236,11 +236,8 @@ func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, er
 			return 0, err
 		}
 	}
-	if f.undo {
-		return a.overSiblings(ctx, f, budget, f.below, func(e *entry) error { return a.undoChild(f, e) })
-	}
-	if f.more || len(f.page) > 0 {
-		if did, err = a.overSiblings(ctx, f, budget, f.left, func(e *entry) error { return a.again(f, e) }); err != nil || f.more || len(f.page) > 0 {
+	if f.undo || f.more || len(f.page) > 0 {
+		if did, err = a.overSiblings(ctx, f, budget); err != nil || f.undo || f.more || len(f.page) > 0 {
 			return did, err
 		}
 	}
@@ -360,34 +357,34 @@ func (a *families) roomFor(f *fan) bool {
 	return a.cycle.roomy() && (f.open == 0 || len(f.p.tasks) < a.cfg.InFlight && a.cfg.Memory.fits(1) > 0)
 }
 
-// below reads the next children of an undo, newest first.
-func (f *fan) below(ctx context.Context, store Store) ([]core.ChildRow, error) {
-	page, err := store.Youngest(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
-	f.more = len(page) == siblingsPage
-	if len(page) > 0 {
-		f.place = page[len(page)-1].Number
+// read reads the next children that are to be gone over: of an undo all, newest first, else those that are left undone from
+// an earlier try.
+func (f *fan) read(ctx context.Context, store Store) (err error) {
+	next, over := store.Children, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }
+	if f.undo {
+		next, over = store.Youngest, func(r core.ChildRow) bool { return r.State == core.StateUndone }
 	}
-	return slices.DeleteFunc(page, func(r core.ChildRow) bool { return r.State == core.StateUndone }), err
-}
-
-// left reads the next children that are left undone from an earlier try.
-func (f *fan) left(ctx context.Context, store Store) ([]core.ChildRow, error) {
-	page, err := store.Children(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
-	f.more = len(page) == siblingsPage
-	if len(page) > 0 {
-		f.place = page[len(page)-1].Number
+	f.page, err = next(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
+	f.more = len(f.page) == siblingsPage
+	if len(f.page) > 0 {
+		f.place = f.page[len(f.page)-1].Number
 	}
-	return slices.DeleteFunc(page, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }), err
+	f.page = slices.DeleteFunc(f.page, over)
+	return err
 }
 
 // overSiblings goes over children that are there, page by page, as many at a time as may be open.
-func (a *families) overSiblings(ctx context.Context, f *fan, budget int, read func(context.Context, Store) ([]core.ChildRow, error), do func(*entry) error) (did int, err error) {
+func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did int, err error) {
+	do := a.again
+	if f.undo {
+		do = a.undoChild
+	}
 	for did < budget && f.open < f.parallel && a.cycle.roomy() {
 		if len(f.page) == 0 {
 			if !f.more {
 				break
 			}
-			if f.page, err = read(ctx, a.store); err != nil {
+			if err = f.read(ctx, a.store); err != nil {
 				return did, err
 			}
 			continue
@@ -408,23 +405,21 @@ func (a *families) overSiblings(ctx context.Context, f *fan, budget int, read fu
 				f.fail(fmt.Sprintf("child number %d of step %s cannot be loaded: its journal is forgotten, or cannot be read", number, f.spec.Name))
 				continue
 			}
-			if err := do(e); err != nil {
-				return did, err
-			}
+			do(f, e)
 		}
 	}
 	return did, nil
 }
 
 // undoChild undoes one child, whatever it came to, unless it is undone or about to be.
-func (a *families) undoChild(f *fan, e *entry) error {
+func (a *families) undoChild(f *fan, e *entry) {
 	if e.task.State == core.StateUndone {
-		return nil
+		return
 	}
 	e.swept = f.seq
 	f.open++
 	if e.task.State == core.StateUndoing {
-		return nil
+		return
 	}
 	parent := f.e.task.ID
 	err := a.shard.event(f.p, e, &core.Event{Kind: core.EventUndo, At: a.cycle.now, Actor: parent, Reason: "it is a part of task " + parent + ", which is undone", ByParent: true})
@@ -433,18 +428,17 @@ func (a *families) undoChild(f *fan, e *entry) error {
 		f.open--
 		f.fail(fmt.Sprintf("child %s cannot be undone: %v", e.task.ID, err))
 	}
-	return nil
 }
 
 // again lets a child begin again that was undone in an earlier try of the step. One that never had steps cannot: it counts as
 // undone in this try, too.
-func (a *families) again(f *fan, e *entry) error {
+func (a *families) again(f *fan, e *entry) {
 	if e.task.State != core.StateUndone {
-		return nil
+		return
 	}
 	if e.plan == nil {
 		f.notDone(e)
-		return nil
+		return
 	}
 	f.open++
 	err := a.shard.event(f.p, e, &core.Event{
@@ -454,7 +448,6 @@ func (a *families) again(f *fan, e *entry) error {
 		f.open--
 		f.fail(fmt.Sprintf("child %s cannot begin again: %v", e.task.ID, err))
 	}
-	return nil
 }
 
 // childUndone counts a child whose undo has come to its end.

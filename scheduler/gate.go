@@ -54,7 +54,7 @@ type gate struct {
 	stages [stages]stage
 	pauses pauseBook
 	agents agentBook
-	looks  waker
+	looks  waker        // a round is to look at all that waits
 	now    core.Instant // of the commit cycle
 	asked  ask          // last
 }

@@ -81,11 +81,8 @@ func (p *partition) hold(m *ControlMail, plan *core.UnreadablePlan, now core.Ins
 // heldUntil is when the first cancel has waited for long enough; 0: none waits.
 func (o *owned) heldUntil() (next core.Instant) {
 	for _, p := range o.inOrder() {
-		if len(p.held) == 0 {
-			continue
-		}
-		if at := p.held[0].At.Add(heldFor); next == 0 || at < next {
-			next = at
+		if len(p.held) > 0 {
+			next = earlier(next, p.held[0].At.Add(heldFor))
 		}
 	}
 	return next

@@ -18,7 +18,7 @@ type keyCalls struct {
 	key     string
 	kept    bool  // a do command was kept back since its use was last told
 	changed bool  // it is among those whose use is to be told
-	looks   waker // at tasks that stand aside for it: it is among those for which they may go on
+	looks   waker // a round is to look at what stands aside for it: it is among those that are ready
 }
 
 // key is what is known of a key of an agent's limit.
@@ -152,12 +152,12 @@ func (k *keyCalls) keepsBack(now core.Instant) {
 
 // rekey forgets the keys of an agent: its limit has another expression, or none any more. What is parked there is read again
 // from the store.
-func (s *Shard) rekey(a *agentCalls, has bool) {
+func (a *agentCalls) rekey(has bool, in []*partition) {
 	a.keys = nil
 	if has {
 		a.keys = map[string]*keyCalls{}
 	}
-	for _, p := range s.inOrder() {
+	for _, p := range in {
 		if slot := p.slots[a.name]; slot != nil && slot.order != nil {
 			slot.order = nil
 			slot.queue()
@@ -166,12 +166,12 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 }
 
 // lookKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
-func (s *Shard) lookKeys() {
-	if !s.gate.agents.keyed {
+func (q *queues) lookKeys() {
+	if !q.gate.agents.keyed {
 		return
 	}
-	s.gate.looks.wake(s.cycle.now)
-	for _, p := range s.inOrder() {
+	q.gate.looks.wake(q.gate.now)
+	for _, p := range q.in.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
 				slot.lookKeys()
@@ -220,19 +220,27 @@ func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 	b.changed = append(changed[:0], b.changed...)
 }
 
+// goesOn reports whether a task of the key is in the order of its partition.
+func (q *queues) goesOn(k *keyCalls) bool {
+	return slices.ContainsFunc(q.in.inOrder(), func(p *partition) bool {
+		slot := p.slots[k.agent.name]
+		return slot != nil && slot.order != nil && !p.noMore && slot.order.ofKey[k.key] > slot.order.aside.at(reason{key: k.key})
+	})
+}
+
 // bringBack lets tasks that stand aside go on where their keys have room: the earliest deadline first.
-func (s *Shard) bringBack() {
-	ready := s.gate.agents.ready
-	s.gate.agents.ready = nil
+func (q *queues) bringBack() {
+	ready := q.gate.agents.ready
+	q.gate.agents.ready = nil
 	for _, k := range ready {
 		k.looks = waker{}
 		if k.agent.keys[k.key] != k {
 			continue
 		}
 		of := reason{key: k.key}
-		for room := s.gate.judge(k.ask()).n; ; {
+		for room := q.gate.judge(k.ask()).n; ; {
 			var first *agentSlot
-			for _, p := range s.inOrder() {
+			for _, p := range q.in.inOrder() {
 				slot := p.slots[k.agent.name]
 				if slot == nil || slot.order == nil || p.noMore {
 					continue
@@ -252,10 +260,10 @@ func (s *Shard) bringBack() {
 				break
 			}
 			if room == 0 {
-				k.lookNext(s.cycle.now)
+				k.lookNext(q.gate.now)
 				break
 			}
-			if s.enter(first, first.order, first.order.aside.pop(of)) {
+			if q.enter(first, first.order, first.order.aside.pop(of)) {
 				room--
 			}
 		}

@@ -135,15 +135,7 @@ type inUse struct {
 	out   int         // commands that are out or wait for the agent, do and undo, and those left behind
 }
 
-// room is how many do commands may leave now, each of which is over within longest; -1: as many as come.
-func (u *inUse) room(now core.Instant, longest time.Duration) int {
-	if u.limit == nil {
-		return -1
-	}
-	return u.limit.room(now, u.out, longest)
-}
-
-// roomFor is the same for a do of an agent that has what of it is placed.
+// roomFor is how many do commands may leave now, each of which is over when the grant ends; -1: as many as come.
 func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
 	case a.again && u.limit.outlasts(now, a.agent.longest):
@@ -153,7 +145,7 @@ func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	case a.placed:
 		return -1
 	}
-	return u.room(now, a.agent.longest)
+	return u.limit.room(now, u.out, a.agent.longest)
 }
 
 // next is when the limit's rate lets the next call through by itself; 0: it does not.
@@ -172,49 +164,48 @@ func (u *inUse) spend(now core.Instant) {
 }
 
 // applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
-func (s *Shard) applyLimits() {
-	c, b := &s.cycle, &s.gate.agents
-	if c.mail.Limits != nil {
-		s.setLimits(*c.mail.Limits)
-		c.mail.Limits = nil
+func (q *queues) applyLimits(mail *Mail) {
+	b, now := &q.gate.agents, q.gate.now
+	if mail.Limits != nil {
+		b.setLimits(*mail.Limits, now, q.in.inOrder())
+		mail.Limits = nil
 	}
-	for i := range c.mail.Grants {
-		m := &c.mail.Grants[i]
+	for i := range mail.Grants {
+		m := &mail.Grants[i]
 		a := b.all[m.Limit.Agent]
 		switch {
 		case a == nil || m.Term != b.term:
 		case m.Grant.Keyed:
 			if a.keys != nil {
-				a.key(m.Grant.Key).take(m, c.now)
+				a.key(m.Grant.Key).take(m, now)
 			}
 		case a.limit != nil:
-			a.limit.take(m, c.now, a.out)
+			a.limit.take(m, now, a.out)
 		}
 	}
-	c.mail.Grants = c.mail.Grants[:0]
-	b.freeLeft(c.now, c.mail.Counted)
-	c.mail.Counted = nil
-	if b.rates.due(c.now) {
-		s.lookKeys()
+	mail.Grants = mail.Grants[:0]
+	b.freeLeft(now, mail.Counted)
+	mail.Counted = nil
+	if b.rates.due(now) {
+		q.lookKeys()
 	}
 }
 
-// setLimits replaces the limits that the shard knows of.
-func (s *Shard) setLimits(all []core.Limit) {
-	b := &s.gate.agents
+// setLimits replaces the limits that the shard of some partitions knows of.
+func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partition) {
 	was := b.limited
 	b.limited, b.keyed = map[string]core.Limit{}, false
 	for _, l := range all {
 		b.limited[l.Agent] = l
 		b.keyed = b.keyed || l.Key != ""
 	}
-	for _, p := range s.inOrder() {
+	for _, p := range in {
 		p.uncount()
 	}
 	for name, a := range b.all {
 		is := b.limited[name]
 		if was[name].Key != is.Key {
-			s.rekey(a, is.Key != "")
+			a.rekey(is.Key != "", in)
 		}
 		if a.limit != nil && !is.InAll() {
 			b.forgetLeft(a)
@@ -222,7 +213,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 		}
 	}
 	if len(b.limited) > 0 { // else what is out is not known
-		for _, p := range s.inOrder() {
+		for _, p := range in {
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
@@ -233,7 +224,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 	}
 	for name, a := range b.all {
 		if is := b.limited[name]; a.limit == nil && is.InAll() {
-			a.limit = &shardLimit{limit: is, places: a.out, at: s.cycle.now}
+			a.limit = &shardLimit{limit: is, places: a.out, at: now}
 		}
 	}
 }

@@ -82,15 +82,6 @@ func (o *owned) LastCommit(partition int) int64 {
 	return p.last
 }
 
-// WentBack is when the database of a partition that the shard holds went back last; 0:
-// never.
-func (o *owned) WentBack(partition int) core.Instant {
-	if p := o.partitions[partition]; p != nil {
-		return p.taken.WentBackAt
-	}
-	return 0
-}
-
 // busy reports whether the partition has tasks in flight, endings that are not
 // published, or a cursor that is not committed.
 func (o *owned) busy(partition int) bool {
@@ -106,12 +97,6 @@ func (o *owned) Unsaved() bool {
 		}
 	}
 	return false
-}
-
-// holds reports whether requests wait in a partition.
-func (o *owned) holds(partition int) bool {
-	p := o.partitions[partition]
-	return p != nil && len(p.held) > 0
 }
 
 // issued notes which commit wrote the rows that issue commands, and that the tasks are stored.

@@ -31,14 +31,6 @@ type refKey struct {
 	plan      *core.Plan
 }
 
-func (b *planBook) init(cfg *Config, store Store, t *tally) {
-	b.cfg, b.store, b.tally = cfg, store, t
-	b.byType = map[string]map[int64]*core.Plan{}
-	b.latest = map[string]*core.Plan{}
-	b.refs = map[refKey]*planRef{}
-	b.old = true
-}
-
 func (b *planBook) forget(partition int) {
 	for key := range b.refs {
 		if key.partition == partition {
@@ -46,8 +38,6 @@ func (b *planBook) forget(partition int) {
 		}
 	}
 }
-
-func (b *planBook) stale() { b.old = true }
 
 func (b *planBook) find(name string, version int64) *core.Plan {
 	if version == 0 {

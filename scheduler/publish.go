@@ -8,21 +8,9 @@ import (
 )
 
 // publish lets the effects of the committed round leave: refusals first, because they must be stored before their
-// messages are acknowledged; then what leaves one by one; then the endings and the commands, each together.
-func (s *Shard) publish(ctx context.Context) error {
-	if err := s.prepare(ctx); err != nil {
-		return err
-	}
-	s.endings.publish(s.cycle.endings, s.inOrder())
-	if cmds := s.cycle.cmds; len(cmds) > 0 {
-		s.bus.Send(cmds)
-	}
-	return nil
-}
-
-// prepare lets leave what of the committed round leaves one by one, and collects endings and commands. Endings are
+// messages are acknowledged; then what leaves one by one; then the endings and the commands, each together. Endings are
 // confirmed later and guarded by publishedThrough; commands are guarded by their complete-by.
-func (s *Shard) prepare(ctx context.Context) error {
+func (s *Shard) publish(ctx context.Context) error {
 	c := &s.cycle
 	if err := c.refuse(ctx, s.bus); err != nil {
 		return err
@@ -52,6 +40,10 @@ func (s *Shard) prepare(ctx context.Context) error {
 			c.endings = append(c.endings, ending(x))
 		}
 		s.effect(x)
+	}
+	s.endings.publish(c.endings, s.inOrder())
+	if len(c.cmds) > 0 {
+		s.bus.Send(c.cmds)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ type publisher struct {
 	bus         Bus
 	posted      func(PublishedMail) // where confirmations go; called from any goroutine
 	republished *int64              // counts
-	at          core.Instant        // when endings are published again; 0: none are
+	looks       waker               // a round is to publish endings again
 	after       time.Duration       // the pause before that; 0: the stream takes endings
 	refused     bool                // it did not take the last endings
 }
@@ -82,15 +82,15 @@ func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 			u.untaken(p, m.Err, c.now)
 			continue
 		}
-		if u.after = 0; u.at > c.now || u.at == 0 && p.retell.on {
-			u.at = c.now // it takes endings again
+		if u.after = 0; u.looks.lookAt != 0 || p.retell.on {
+			u.looks.wake(c.now) // it takes endings again
 		}
 		u.taken()
 		for i := range m.Endings {
 			p.published.add(m.Endings[i].EndNumber)
 		}
 	}
-	if u.at == 0 || c.now < u.at || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
+	if u.looks.lookAt == 0 || c.now < u.looks.lookAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
 		return nil
 	}
 	for _, p := range in.inOrder() {
@@ -100,7 +100,7 @@ func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 			}
 		}
 	}
-	u.at = 0
+	u.looks.lookAt = 0
 	return nil
 }
 
@@ -119,11 +119,11 @@ func (u *publisher) untaken(p *partition, why error, now core.Instant) {
 	u.refused = true
 	u.cfg.report(TroubleEvents, why)
 	p.retell.on, p.retell.after, p.retell.until = true, p.published.through, p.nextEnd
-	if u.at != 0 {
+	if u.looks.lookAt != 0 {
 		return
 	}
 	u.after = min(max(u.cfg.PublishRetry, 2*u.after), republishMost*u.cfg.PublishRetry)
-	u.at = now.Add(u.after)
+	u.looks.wake(now.Add(u.after))
 }
 
 // page publishes the next page of what ended. A number that was given but is not in the store (a new task that was a

@@ -101,9 +101,8 @@ type Shard struct {
 	owned
 	plans      planBook
 	gate       gate
-	slots      []parkedSlot // memory of the last
+	queues     queues
 	wakes      wakeHeap
-	servedNow  []*entry // that have waited for an agent which is there again
 	endings    publisher
 	evidence   evidenceBook
 	unstorable unstorable
@@ -148,10 +147,11 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	s.counting.failed = &s.Stats.Kinds.Expressions
 	s.cycle.most = s.cfg.BatchMax
 	s.evidence = evidenceBook{cfg: &s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
-	s.plans.init(&s.cfg, s.store, &s.tally)
+	s.plans = planBook{cfg: &s.cfg, store: s.store, tally: &s.tally, old: true, byType: map[string]map[int64]*core.Plan{}, latest: map[string]*core.Plan{}, refs: map[refKey]*planRef{}}
 	s.gate.init(&s.cfg)
 	s.alerts = alerts{bus, log, map[alertKey]core.Instant{}}
 	s.endings = publisher{cfg: &s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
+	s.queues = queues{gate: &s.gate, in: &s.owned, cfg: &s.cfg}
 	s.families = families{shard: s, in: &s.owned, cycle: &s.cycle, plans: &s.plans, gate: &s.gate, store: s.store, cfg: &s.cfg, counting: &s.counting}
 	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
@@ -162,27 +162,28 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 
 // NextWake is when the shard next wants a commit cycle without mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
-	next := s.endings.at
-	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].wakes < next) {
-		next = s.wakes[0].wakes
+	next := earlier(s.gate.pauses.until, earlier(s.gate.agents.leftAt(), s.heldUntil()))
+	if len(s.wakes) > 0 {
+		next = earlier(next, s.wakes[0].wakes)
 	}
-	if len(s.servedNow) > 0 {
+	if len(s.queues.served) > 0 {
 		next = earlier(next, s.cycle.now)
 	}
-	for _, at := range []core.Instant{s.gate.pauses.until, s.gate.agents.rates.lookAt, s.gate.agents.leftAt(), s.gate.looks.lookAt, s.families.at} {
-		next = earlier(next, at)
+	for _, w := range s.everyWaker() {
+		next = earlier(next, w.lookAt)
 	}
-	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
-		next = until
-	}
-	return earlier(next, s.evidence.at)
+	return next
+}
+
+func (s *Shard) everyWaker() [5]*waker {
+	return [...]*waker{&s.gate.looks, &s.gate.agents.rates, &s.families.looks, &s.endings.looks, &s.evidence.looks}
 }
 
 // StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
 func (s *Shard) StartNoMore(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		p.noMore = true
-		s.lookKeys()
+		s.queues.lookKeys()
 	}
 }
 
@@ -197,7 +198,7 @@ func (s *Shard) abandon() {
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.families.forget()
-	s.reorder, s.endings.at, s.evidence.at = true, 0, 0
+	s.reorder, s.endings.looks, s.evidence.looks = true, waker{}, waker{}
 	s.cycle.endRound()
 }
 
@@ -210,10 +211,10 @@ func (s *Shard) Drop(partition int) {
 	s.endings.taken()
 	s.remove(partition)
 	if len(s.partitions) == 0 {
-		s.evidence.at = 0
+		s.evidence.looks = waker{}
 	}
 	s.plans.forget(partition)
-	s.lookKeys()
+	s.queues.lookKeys()
 }
 
 // event applies one event to one task in flight and keeps what it led to. The
@@ -308,7 +309,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	if awaits != 0 {
 		p.wait(e, awaits)
 	}
-	s.block(p, e)
+	s.gate.block(p, e)
 	if e.task.WaitsFor != "" {
 		c.parked = append(c.parked, parked{p, p.slot(e.task.WaitsFor), e})
 	}

@@ -107,9 +107,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	})
 }
 
-// served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
+// serve lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
 // waiting.
-func (s *Shard) served(slot *agentSlot) {
+func (q *queues) serve(slot *agentSlot) {
 	kept := slot.waiting[:0]
 	for _, e := range slot.waiting {
 		if e.plan == nil { // the database refuses its rows
@@ -117,12 +117,12 @@ func (s *Shard) served(slot *agentSlot) {
 		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !s.gate.anyMay(e, awaits) {
+		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
 			kept = append(kept, e)
 			continue
 		}
 		e.waits &^= here
-		s.servedNow = append(s.servedNow, e)
+		q.served = append(q.served, e)
 	}
 	clear(slot.waiting[len(kept):])
 	slot.waiting = kept
@@ -149,18 +149,18 @@ func (e *entry) blocked(now core.Instant) uint64 {
 }
 
 // block keeps in mind which branches of a task wait for room.
-func (s *Shard) block(p *partition, e *entry) {
-	if s.gate.open(p) {
+func (g *gate) block(p *partition, e *entry) {
+	if g.open(p) {
 		return
 	}
-	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
+	each(e.blocked(g.now)&^e.blocks, func(i int) {
 		slot := e.plan.slots[i]
 		if e.blocks&e.plan.at(slot) == 0 {
 			slot.blocked = append(slot.blocked, e)
 		}
 		e.blocks |= 1 << uint(i)
 		if slot.load < p.window {
-			s.gate.looks.wake(s.cycle.now)
+			g.looks.wake(g.now)
 		}
 	})
 }
@@ -187,23 +187,11 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			continue
 		}
 		if e.created { // its row is in this very batch
-			s.block(p, e)
+			s.gate.block(p, e)
 			return true
 		}
 		s.cycle.use(p, e)
 		_ = s.claimTask(p, e)
-	}
-	return false
-}
-
-// applyBlocked lets branches go on that waited for room. full: the batch is.
-func (s *Shard) applyBlocked() (full bool) {
-	for _, p := range s.inOrder() {
-		for _, slot := range p.agents {
-			if len(slot.blocked) > 0 && s.unblock(p, slot) {
-				return true
-			}
-		}
 	}
 	return false
 }

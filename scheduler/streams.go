@@ -28,25 +28,17 @@ type evidenceBook struct {
 	lost    map[int]core.Evidence
 	doubted map[int]bool    // partitions whose last takeover found less than a former owner knew
 	rewound map[int]rewound // partitions whose streams ended before their cursors
-	at      core.Instant    // when commits are to be recorded outside the database; 0: all are
+	looks   waker           // a round is to record what has been committed
 }
 
 // evidenceEvery is how often, at most, what is committed is recorded outside the database.
 const evidenceEvery = time.Second
 
-// committed notes that there is a commit to be recorded.
-func (b *evidenceBook) committed(now core.Instant) {
-	if b.at == 0 {
-		b.at = now.Add(evidenceEvery)
-	}
-}
-
 // record records what has been committed: at most about once a second, and soon after the last commit of many.
 func (b *evidenceBook) record(now core.Instant, in []*partition) {
-	if b.at == 0 || now < b.at {
+	if !b.looks.due(now) {
 		return
 	}
-	b.at = 0
 	var all []core.Evidence
 	for _, p := range in {
 		if p.recorded != p.last {

@@ -41,8 +41,8 @@ func (h *indexed[T]) Pop() any {
 	return one
 }
 
-// waker has a round look at what waits. Every round looks at each agent at which something does, so there is nothing to
-// say but when one is wanted; for what stands aside see keyCalls.opened.
+// waker says when a round is wanted. Every round looks at each agent at which something is parked, so there is nothing else
+// to say; for what stands aside see keyCalls.opened.
 type waker struct{ lookAt core.Instant } // 0: when something else happens
 
 // wake wants a round at an instant.

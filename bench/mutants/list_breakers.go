@@ -202,7 +202,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "stale-place-in-the-order", invariant: 11, file: "scheduler/finish.go",
-		old: "	s.leaveOrder()\n", new: "",
+		old: "	q.leaveOrder(c)\n", new: "",
 		fault: "a parked task whose deadline has moved keeps its place in the order",
 		run:   "^TestOrderAfterAChange$",
 	},

@@ -71,7 +71,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "child-without-steps-passed-over", invariant: 8, file: "scheduler/fan.go",
-		old: "		f.notDone(e)\n		return nil", new: "		return nil",
+		old: "		f.notDone(e)\n		return\n", new: "		return\n",
 		fault: "an element whose child never had steps is left out when the step is tried again",
 		run:   "^TestRefusedChildIsTriedAgain$",
 	},
@@ -89,7 +89,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "failed-commit-goes-on", invariant: 3, file: "scheduler/commit.go",
-		old: "\tif err != nil {\n\t\treturn commitFailed(", new: "\tif err != nil && c.batch.ID < 0 {\n\t\treturn commitFailed(",
+		old: "\tif err != nil {\n\t\treturn fmt.Errorf(\"commit %d of", new: "\tif err != nil && c.batch.ID < 0 {\n\t\treturn fmt.Errorf(\"commit %d of",
 		fault: "a commit that failed counts as one that worked",
 		run:   "^(TestFailedCommitLetsNothingLeave|TestForeignRow)$",
 	},
@@ -155,7 +155,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "untold-page-is-the-last", invariant: 10, file: "scheduler/retell.go",
-		old: "u.at == 0 && p.retell.on {", new: "u.at == 0 && p.retell.out {",
+		old: "u.looks.lookAt != 0 || p.retell.on {", new: "u.looks.lookAt != 0 || p.retell.out {",
 		fault: "after a page of endings that the event stream has taken again, the next one never follows",
 		run:   "^(TestEventsAwayForLong|TestTakeoverInPages)$",
 	},
@@ -245,7 +245,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "unpublished-beside-a-lost-partition", invariant: 10, file: "scheduler/retell.go",
-		old: "return err // the partitions after it are still due", new: "u.at = 0\n\t\t\t\treturn err",
+		old: "return err // the partitions after it are still due", new: "u.looks.lookAt = 0\n\t\t\t\treturn err",
 		fault: "endings that are due are forgotten when those of another partition cannot be read",
 		run:   "^TestRepublishBesideALostPartition$",
 	},
@@ -263,7 +263,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "lifted-pause-is-forgotten", invariant: 11, file: "scheduler/pauses.go",
-		old: "\t\t\t\ts.sift(slot)\n", new: "\t\t\t\tslot.lookKeys()\n",
+		old: "\t\t\t\tq.sift(slot)\n", new: "\t\t\t\tslot.lookKeys()\n",
 		fault: "what a pause held is not taken up when it is lifted or over",
 		run:   "^(TestPauseHolds|TestPauseEnds)$",
 	},
@@ -342,7 +342,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "held-until-the-last", invariant: 11, file: "scheduler/held.go",
-		old: "next == 0 || at < next {", new: "next == 0 || at > next {",
+		old: "next = earlier(next, p.held[0]", new: "next = max(next, p.held[0]",
 		fault: "a request that waits is not woken for when it came before that of another partition",
 		run:   "^TestCancelDoesNotWaitForEver$",
 	},
