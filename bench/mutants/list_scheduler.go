@@ -29,13 +29,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "writes-of-a-stopped-partition-stay", invariant: 3, file: "scheduler/stops.go",
-		old: "if w.Task.Partition == p.id {", new: "if w.Task.Partition == p.id && p.lost == false {",
+		old: "if w.Task.Partition == p.id {", new: "if w.Task.Partition == p.id && p.lost {",
 		fault: "a partition that an error has stopped still has writes in the batch",
 		run:   "^TestReadErrorStopsItsPartition$",
 	},
 	{
 		name: "unread-plan-never-claimed", invariant: 8, file: "scheduler/plans.go",
-		old: "return ref == nil, err", new: "return true, err",
+		old: "return ref == nil, err", new: "return ref == nil || err == nil, err",
 		fault: "a task that waits for its plan is not claimed when the plan can be read",
 		run:   "^(TestUnreadablePlanAtBirth|TestUnreadablePlanBecomesReadable)$",
 	},
