@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -16,25 +17,28 @@ import (
 func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	c := &s.cycle
 	if c.mail.PlansChanged {
-		s.plans.stale()
+		s.plans.old = true
 		c.mail.PlansChanged = false
 	}
-	s.listen()
-	s.applyPauses()
-	s.applyBreakers()
-	s.applyLimits()
-	if err := s.applyPublished(ctx); err != nil {
+	s.gate.agents.listen(s.inOrder())
+	s.queues.applyPauses(c.mail)
+	if c.mail.Breakers != nil {
+		s.gate.agents.set(*c.mail.Breakers)
+		c.mail.Breakers = nil
+	}
+	s.queues.applyLimits(c.mail)
+	if err := s.endings.confirmed(ctx, c, &s.owned); err != nil {
 		return false, err
 	}
-	s.applyEvidence()
-	s.relay()
-	first := s.firstNext
-	s.firstNext = nil
-	if err := s.bearFirst(ctx, first); err != nil {
+	s.evidence.record(c.now, s.inOrder())
+	s.families.relay()
+	first := s.families.firstNext
+	s.families.firstNext = nil
+	if err := s.families.bearFirst(ctx, first); err != nil {
 		return false, err
 	}
 	for _, part := range []func(context.Context) (bool, error){
-		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyServed, s.applyWaiting, s.applyFans, s.applyTasks,
+		s.applyControls, s.applyReplies, s.applyUnserved, s.applyProbed, s.applyWakes, s.applyServed, s.applyWaiting, s.families.apply, s.applyTasks,
 	} {
 		if full, err = part(ctx); full || err != nil {
 			break
@@ -43,37 +47,9 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	for err == nil && len(c.first) > 0 {
 		first := c.first
 		c.first = nil
-		err = s.bearFirst(ctx, first)
+		err = s.families.bearFirst(ctx, first)
 	}
-	return full || s.heldReady() || s.fansReady() || len(s.told) > 0, err
-}
-
-// roomy reports whether the batch can take another write.
-func (s *Shard) roomy() bool {
-	return len(s.cycle.batch.Writes)+len(s.cycle.first) < s.cfg.BatchMax && s.cycle.bytes < core.BatchBytesMax
-}
-
-// use notes a task as used in this round, so that it is let go at its end if
-// nothing holds it.
-func (s *Shard) use(p *partition, e *entry) { s.cycle.touched = append(s.cycle.touched, touch{p, e}) }
-
-// applyEvidence records outside the database what has been committed: at most about
-// once a second, and soon after the last commit of many.
-func (s *Shard) applyEvidence() {
-	if s.evidenceAt == 0 || s.cycle.now < s.evidenceAt {
-		return
-	}
-	s.evidenceAt = 0
-	var all []core.Evidence
-	for _, p := range s.inOrder() {
-		if p.recorded != p.last {
-			p.recorded = p.last
-			all = append(all, p.evidence(s.cycle.now))
-		}
-	}
-	if len(all) > 0 {
-		s.bus.Record(all)
-	}
+	return full || s.heldReady(c.now, &s.plans) || s.families.ready() || len(s.families.told) > 0, err
 }
 
 // addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may
@@ -101,7 +77,7 @@ func (s *Shard) genuine(e *entry, r *core.Reply, of int) bool {
 func (s *Shard) applyReplies(context.Context) (bool, error) {
 	c := &s.cycle
 	for ; c.pos.reply < len(c.mail.Replies); c.pos.reply++ {
-		if !s.roomy() {
+		if !s.cycle.roomy() {
 			return true, nil
 		}
 		m := &c.mail.Replies[c.pos.reply]
@@ -117,9 +93,9 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		if !s.genuine(e, &m.Reply, of) {
 			continue
 		}
-		s.use(p, e)
+		s.cycle.use(p, e)
 		ev := core.Event{
-			Kind: core.EventReply, At: m.At, Actor: s.answerer(e, of, m.Reply.From), Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy(),
+			Kind: core.EventReply, At: m.At, Actor: s.answerers.name(e, of, m.Reply.From), Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy(),
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		boundResult(e, of, &ev)
@@ -129,16 +105,16 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		}
 		// Stale replies are counted; nothing else can be wrong with one.
 		if err := s.event(p, e, &ev); err == nil && slot != nil && (!core.BusyCode(ev.Code) || ev.Code == core.CodeTooEarly) && len(slot.waiting) > 0 {
-			s.served(slot)
+			s.queues.serve(slot)
 		}
 	}
 	return false, nil
 }
 
-// answerer is the actor that the journal names for a reply to the command of step out: the agent of the step, and before it
+// name is the actor that the journal names for a reply to the command of step out: the agent of the step, and before it
 // the instance that answered, where the reply says so. Only what follows the last @ is certain:
 // it is what the command's token proves.
-func (s *Shard) answerer(e *entry, out int, from string) string {
+func (a answerers) name(e *entry, out int, from string) string {
 	agent := "agent"
 	if out >= 0 && e.plan != nil && e.plan.slots[out] != nil {
 		agent = e.plan.plan.Steps[out].Agent
@@ -147,20 +123,22 @@ func (s *Shard) answerer(e *entry, out int, from string) string {
 		return agent
 	}
 	key := answerer{from, agent}
-	name, ok := s.answerers[key]
+	name, ok := a[key]
 	if !ok {
-		if len(s.answerers) >= answerersMax {
-			clear(s.answerers)
+		if len(a) >= answerersMax {
+			clear(a)
 		}
 		name = from + "@" + agent
-		s.answerers[key] = name
+		a[key] = name
 	}
 	return name
 }
 
-// answerer is an instance and its agent; of so many the names are kept, so that a reply
-// costs no memory of its own.
+// answerer is an instance and its agent.
 type answerer struct{ instance, agent string }
+
+// answerers are the names of answerersMax of these, so that a reply costs no memory of its own.
+type answerers map[answerer]string
 
 const answerersMax = 1024
 
@@ -180,7 +158,7 @@ func boundResult(e *entry, out int, ev *core.Event) {
 func (s *Shard) applyUnserved(context.Context) (bool, error) {
 	c := &s.cycle
 	for ; c.pos.unserved < len(c.mail.Unserved); c.pos.unserved++ {
-		if !s.roomy() {
+		if !s.cycle.roomy() {
 			return true, nil
 		}
 		m := &c.mail.Unserved[c.pos.unserved]
@@ -194,29 +172,21 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 		if _, of := addressed(e, m); !s.genuine(e, &m.Reply, of) {
 			continue
 		}
-		s.use(p, e)
+		s.cycle.use(p, e)
 		_ = s.event(p, e, &core.Event{Kind: core.EventUnserved, At: m.At, Actor: s.cfg.Node, Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy()})
 	}
 	return false, nil
 }
 
-func (s *Shard) inFlight(partition int, number int64) (*partition, *entry) {
-	p := s.partitions[partition]
-	if p == nil {
-		return nil, nil
-	}
-	return p, p.tasks[number]
-}
-
 func (s *Shard) applyWakes(context.Context) (bool, error) {
 	for len(s.wakes) > 0 && s.wakes[0].wakes <= s.cycle.now {
 		e := s.wakes[0]
-		if !s.roomy() || e.created {
+		if !s.cycle.roomy() || e.created {
 			return true, nil
 		}
 		p := s.partitions[e.task.Partition]
 		p.unwake(e)
-		s.use(p, e)
+		s.cycle.use(p, e)
 		_ = s.event(p, e, &core.Event{Kind: core.EventWake, At: s.cycle.now, Actor: s.cfg.Node})
 	}
 	return false, nil
@@ -224,26 +194,30 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 
 // applyServed lets tasks try again whose agent has answered another task.
 func (s *Shard) applyServed(context.Context) (bool, error) {
-	for len(s.servedNow) > 0 {
-		e := s.servedNow[0]
+	for len(s.queues.served) > 0 {
+		e := s.queues.served[0]
 		p, is := s.inFlight(e.task.Partition, e.task.Number)
-		if is == e && (!s.roomy() || e.created) {
+		if is == e && (!s.cycle.roomy() || e.created) {
 			return true, nil
 		}
-		if s.servedNow = s.servedNow[1:]; is == e {
-			s.use(p, e)
+		if s.queues.served = s.queues.served[1:]; is == e {
+			s.cycle.use(p, e)
 			_ = s.event(p, e, &core.Event{Kind: core.EventServed, At: s.cycle.now, Actor: s.cfg.Node})
 		}
 	}
-	s.servedNow = nil
+	s.queues.served = nil
 	return false, nil
 }
 
 // applyWaiting lets go on what waits for room, and finds out when to look at the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
-	s.lookAt = 0
-	if full = s.applyBlocked(); full {
-		return true, nil
+	s.gate.looks.lookAt = 0
+	for _, p := range s.inOrder() {
+		for _, slot := range p.agents {
+			if len(slot.blocked) > 0 && s.unblock(p, slot) {
+				return true, nil
+			}
+		}
 	}
 	return s.applyParked(ctx)
 }
@@ -256,9 +230,9 @@ type parkedSlot struct {
 
 // parkedSlots are all of them, but for those of partitions that start nothing more. Partitions that share the room at an agent
 // have turns: the one after that which has claimed last is first.
-func (s *Shard) parkedSlots() []parkedSlot {
-	all := s.slots[:0]
-	for _, p := range s.inOrder() {
+func (q *queues) parkedSlots() []parkedSlot {
+	all := q.slots[:0]
+	for _, p := range q.in.inOrder() {
 		if p.noMore {
 			continue
 		}
@@ -268,8 +242,8 @@ func (s *Shard) parkedSlots() []parkedSlot {
 			}
 		}
 	}
-	s.slots = all
-	if !s.agents.gated() {
+	q.slots = all
+	if !q.gate.agents.gated() {
 		return all
 	}
 	places := map[string][]int{}
@@ -296,10 +270,10 @@ func (s *Shard) parkedSlots() []parkedSlot {
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
-	s.bringBack()
-	for _, at := range s.parkedSlots() {
+	s.queues.bringBack()
+	for _, at := range s.queues.parkedSlots() {
 		p, slot := at.p, at.slot
-		if unread, err := s.awaitsPlan(ctx, p, slot); unread || err != nil {
+		if unread, err := s.plans.awaits(ctx, p, slot); unread || err != nil {
 			if err != nil {
 				return false, err
 			}
@@ -311,7 +285,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		if !slot.order.waits() {
 			continue
 		}
-		v := s.mayLeave(ask{slot: slot})
+		v := s.gate.mayLeave(slot.ask())
 		least := max(1, s.cfg.AgentWindow/4)
 		if v.by != byWindow { // it is shared by all partitions
 			least = 1
@@ -319,10 +293,10 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		if v.n < least {
 			continue
 		}
-		if !s.roomy() {
+		if !s.cycle.roomy() {
 			return true, nil // nothing else may come to remind us of them
 		}
-		batch := s.cfg.BatchMax - len(s.cycle.batch.Writes)
+		batch := s.cycle.left()
 		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
 		if room <= 0 {
 			continue
@@ -335,7 +309,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			slot.calls.last = p.id
 		}
 		if slot.order.waits() {
-			s.mayLeave(ask{slot: slot}) // when it lets the next one through
+			s.gate.mayLeave(slot.ask()) // when it lets the next one through
 			full = full || claimed == batch
 		}
 	}
@@ -349,7 +323,7 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	var missing []int64
 	for _, n := range numbers {
 		if e := p.tasks[n]; e != nil {
-			s.use(p, e)
+			s.cycle.use(p, e)
 			entries = append(entries, e)
 		} else {
 			missing = append(missing, n)
@@ -377,17 +351,53 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	return entries, nil
 }
 
+// loadParents brings the parents of children that are about to be loaded, and theirs, in flight.
+func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Saved) error {
+	var missing []int64
+	seen := map[int64]bool{}
+	for i := range saved {
+		up := saved[i].Row.Parent
+		if up == 0 || seen[up] || p.tasks[up] != nil {
+			continue
+		}
+		seen[up] = true
+		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
+			missing = append(missing, up)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err := s.loadNumbers(ctx, p, missing)
+	return err
+}
+
+// inPage reports whether a task is among those of a page, in the order of numbers.
+func inPage(saved []core.Saved, number int64) bool {
+	for low, high := 0, len(saved); low < high; {
+		switch mid := (low + high) / 2; {
+		case saved[mid].Row.Number == number:
+			return true
+		case saved[mid].Row.Number < number:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return false
+}
+
 // load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another.
 func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
 	if e := p.tasks[saved.Row.Number]; e != nil {
-		s.use(p, e)
+		s.cycle.use(p, e)
 		return e, nil
 	}
 	if len(saved.Journal) == 0 && saved.Row.State.Ended() {
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
 		return nil, nil
 	}
-	e := &entry{loaded: s.rounds}
+	e := &entry{loaded: s.cycle.rounds}
 	var plan *core.Plan
 	version := saved.Row.PlanVersion
 	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)
@@ -395,13 +405,13 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		version = awaited
 	}
 	if version != 0 && saved.Err == nil {
-		ref, unread, err := s.planFor(ctx, p, saved.Row.Type, version, false)
+		ref, unread, err := s.plans.of(ctx, p, saved.Row.Type, version, false)
 		switch {
 		case err != nil:
 			return nil, err
 		case unread != nil && !awaits:
 			s.cycle.unread = unread
-			s.leave(p, saved, unread)
+			s.leftAlone.note(s.log, p, saved, unread)
 			return nil, nil
 		case unread != nil:
 			s.cycle.unread = unread
@@ -413,7 +423,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	}
 	t, err := core.Replay(plan, saved)
 	if err != nil {
-		s.leave(p, saved, err)
+		s.leftAlone.note(s.log, p, saved, err)
 		return nil, nil
 	}
 	e.task = t
@@ -422,22 +432,25 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	}
 	e.issued(math.MaxInt64, 0)
 	p.add(e)
-	s.use(p, e)
+	s.cycle.use(p, e)
 	return e, nil
 }
 
-// leave leaves a stored task alone that this node cannot go on with: its partition goes on. That is logged once for a task,
+// leftAlone are tasks of which it was logged that they are left alone.
+type leftAlone map[string]bool
+
+// note leaves a stored task alone that this node cannot go on with: its partition goes on. That is logged once for a task,
 // because the supervisor asks about it again and again.
-func (s *Shard) leave(p *partition, saved *core.Saved, why error) {
+func (l leftAlone) note(log *slog.Logger, p *partition, saved *core.Saved, why error) {
 	p.leaveUncounted(saved)
-	if s.left[saved.Row.ID] {
+	if l[saved.Row.ID] {
 		return
 	}
-	if len(s.left) >= leftMax {
-		clear(s.left)
+	if len(l) >= leftMax {
+		clear(l)
 	}
-	s.left[saved.Row.ID] = true
-	s.log.Error("ALERT: a stored task is left alone: this node cannot read it, or its plan", "event", "task-unreadable", "task", saved.Row.ID, "partition", saved.Row.Partition, "number", saved.Row.Number, "error", why)
+	l[saved.Row.ID] = true
+	log.Error("ALERT: a stored task is left alone: this node cannot read it, or its plan", "event", "task-unreadable", "task", saved.Row.ID, "partition", saved.Row.Partition, "number", saved.Row.Number, "error", why)
 }
 
 // leftMax bounds how many tasks are remembered for that.
@@ -449,7 +462,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 		return full, err
 	}
 	for ; c.pos.control < len(c.mail.Controls); c.pos.control, c.pos.number = c.pos.control+1, 0 {
-		if !s.roomy() {
+		if !s.cycle.roomy() {
 			return true, nil
 		}
 		m := &c.mail.Controls[c.pos.control]
@@ -489,7 +502,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	if err != nil {
 		return false, err
 	}
-	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && s.hold(p, m, unread) {
+	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && p.hold(m, unread, s.cycle.now) {
 		return false, nil
 	}
 	if e == nil && stored {
@@ -505,7 +518,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 			return false, nil
 		}
 		if c.Kind == core.EventSignal {
-			_ = s.countSignal(core.ErrNotFound)
+			_ = s.Stats.Kinds.countSignal(core.ErrNotFound)
 		}
 		s.log.Warn("a request names a task that does not exist", "kind", c.Kind, "task", c.ID, "actor", c.Actor)
 		return false, nil
@@ -523,7 +536,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 // journalGone reports whether the journal of a task that has ended, and is in memory for the sake of children that have not,
 // has been forgotten meanwhile.
 func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, error) {
-	if state := e.task.State; e.loaded == s.rounds || state != core.StateProcessed && state != core.StateUndone {
+	if state := e.task.State; e.loaded == s.cycle.rounds || state != core.StateProcessed && state != core.StateUndone {
 		return false, nil
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{e.task.Number})
@@ -533,14 +546,14 @@ func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, 
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
 		return true, nil
 	}
-	e.loaded = s.rounds
+	e.loaded = s.cycle.rounds
 	return false, nil
 }
 
 // ask applies a request to one task; why says that it changed nothing.
 func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
 	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
-		ref, unread, err := s.planFor(ctx, p, e.task.Type, 0, false)
+		ref, unread, err := s.plans.of(ctx, p, e.task.Type, 0, false)
 		if err != nil {
 			return nil, err
 		}
@@ -562,7 +575,7 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		}
 	}
 	if ev.Kind == core.EventMigrate {
-		if why, err = s.versionFor(ctx, p, e, ev); why != nil || err != nil {
+		if why, err = s.plans.versionFor(ctx, p, e, ev); why != nil || err != nil {
 			return why, err
 		}
 	}
@@ -572,7 +585,7 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		why = s.event(p, e, ev)
 	}
 	if ev.Kind == core.EventSignal {
-		why = s.countSignal(why)
+		why = s.Stats.Kinds.countSignal(why)
 	}
 	return why, nil
 }
@@ -593,16 +606,19 @@ func requestOf(e *entry, ev *core.Event) request {
 // unstorableMax is how many requests are known of whose rows the database refused.
 const unstorableMax = 64
 
-// refuseNext keeps the request by which an ended child got a row that the database refuses. Its partition is let go, and
-// the request is read again: it is refused then, or the partition would be let go for ever.
-func (s *Shard) refuseNext(e *entry, seq int64) {
+// unstorable are requests about ended children, whose rows the database refused.
+type unstorable []request
+
+// add keeps the request by which an ended child got a row that the database refuses. Its partition is let go, and the
+// request is read again: it is refused then, or the partition would be let go for ever.
+func (u *unstorable) add(e *entry, seq int64) {
 	if e.asked == nil || e.asked.seq != seq {
 		return
 	}
-	if len(s.unstorable) == unstorableMax {
-		s.unstorable = slices.Delete(s.unstorable, 0, 1)
+	if len(*u) == unstorableMax {
+		*u = slices.Delete(*u, 0, 1)
 	}
-	s.unstorable = append(s.unstorable, *e.asked)
+	*u = append(*u, *e.asked)
 }
 
 // applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
@@ -611,7 +627,7 @@ func (s *Shard) refuseNext(e *entry, seq int64) {
 func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev *core.Event) (full bool, err error) {
 	c := &m.Control
 	var some refusals
-	defer func() { some.log(s, c) }()
+	defer func() { some.log(s.log, c) }()
 	return s.eachNumber(ctx, p, c.Numbers, func(i int, e *entry) error {
 		one := *ev
 		if c.Kind != core.EventMigrate {
@@ -620,7 +636,15 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev 
 		if p.another(m, c.Numbers[i]) {
 			e = nil
 		}
-		return s.askNumber(ctx, p, e, &one, &some)
+		if e == nil {
+			some.unknown++
+			return nil
+		}
+		why, err := s.ask(ctx, p, e, &one)
+		if why != nil {
+			some.add(why)
+		}
+		return err
 	})
 }
 
@@ -630,8 +654,8 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev 
 func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f func(i int, e *entry) error) (full bool, err error) {
 	at := &s.cycle.pos.number
 	for *at < len(numbers) {
-		room := s.cfg.BatchMax - len(s.cycle.batch.Writes)
-		if !s.roomy() {
+		room := s.cycle.left()
+		if !s.cycle.roomy() {
 			return true, nil
 		}
 		part := numbers[*at:min(len(numbers), *at+min(room, max(1, s.cfg.Memory.fits(room))))]
@@ -640,7 +664,7 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 		}
 		for _, number := range part {
 			e := p.tasks[number]
-			if e != nil && (e.created || !s.roomy()) {
+			if e != nil && (e.created || !s.cycle.roomy()) {
 				return true, nil
 			}
 			if err := f(*at, e); err != nil {
@@ -665,19 +689,6 @@ func (p *partition) seenBefore(m *ControlMail) bool {
 	return back != 0 && m.Stored <= back.Add(time.Minute)
 }
 
-// askNumber is ask for a task that may not be there.
-func (s *Shard) askNumber(ctx context.Context, p *partition, e *entry, ev *core.Event, some *refusals) error {
-	if e == nil {
-		some.unknown++
-		return nil
-	}
-	why, err := s.ask(ctx, p, e, ev)
-	if why != nil {
-		some.add(why)
-	}
-	return err
-}
-
 // refusals are the tasks of one request that it did not change.
 type refusals struct {
 	unknown, refused int
@@ -691,31 +702,27 @@ func (r *refusals) add(why error) {
 }
 
 // log says it in one line for all.
-func (r *refusals) log(s *Shard, c *core.Control) {
+func (r *refusals) log(log *slog.Logger, c *core.Control) {
 	if r.unknown+r.refused > 0 {
-		s.log.Info("a request about many tasks did not change all of them", "kind", c.Kind, "tasks", len(c.Numbers), "unknown", r.unknown, "refused", r.refused, "actor", c.Actor, "why", r.first)
+		log.Info("a request about many tasks did not change all of them", "kind", c.Kind, "tasks", len(c.Numbers), "unknown", r.unknown, "refused", r.refused, "actor", c.Actor, "why", r.first)
 	}
 }
 
 // applyOverdue asks the core about each task that the supervisor names.
 func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (full bool, err error) {
 	return s.eachNumber(ctx, p, numbers, func(_ int, e *entry) error {
-		if e != nil {
-			s.askOverdue(p, e, ev)
+		if e == nil {
+			return nil
+		}
+		ask := *ev
+		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
+			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
+		}
+		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
+			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
 		}
 		return nil
 	})
-}
-
-// askOverdue asks the core about one task.
-func (s *Shard) askOverdue(p *partition, e *entry, ev *core.Event) {
-	ask := *ev
-	if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
-		ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
-	}
-	if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
-		s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
-	}
 }
 
 // find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
@@ -723,9 +730,9 @@ func (s *Shard) askOverdue(p *partition, e *entry, ev *core.Event) {
 func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
 	s.cycle.unread = nil
 	if e := p.ids[id]; e != nil {
-		s.use(p, e)
+		s.cycle.use(p, e)
 		if _, version, awaits := core.AwaitedPlan(e.task.WaitsFor); awaits && e.plan == nil {
-			_, s.cycle.unread, err = s.planFor(ctx, p, e.task.Type, version, false)
+			_, s.cycle.unread, err = s.plans.of(ctx, p, e.task.Type, version, false)
 		}
 		return e, true, err
 	}
@@ -749,7 +756,5 @@ func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
 	p.nextNumber++
 	e := &entry{task: t, created: true}
 	core.BirthCancelled(t, ev, &s.cycle.out)
-	p.add(e)
-	s.use(p, e)
-	s.keep(p, e, true)
+	s.born(p, e)
 }

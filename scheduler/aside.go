@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"duly.dev/duly/internal/core"
 )
 
 // Parked tasks that stand aside: a pause holds them, or their key has no place, and others go on.
@@ -222,23 +220,23 @@ func (t *parkedTask) before(o *parkedTask) bool {
 
 // keyTakes counts the tasks of each key that are taken at a time, so that no more are read than may go on.
 type keyTakes struct {
-	a     *agentCalls // nil: it has no keys
-	room  func(*parkedTask) verdict
+	gate  *gate
+	slot  *agentSlot // nil: its agent has no keys
 	takes map[string]int
 }
 
 // full reports whether a task has to stand aside, and why; else it is taken.
 func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
-	if k.a == nil || !one.keyed {
+	if k.slot == nil || !one.keyed {
 		return reason{}, false
 	}
-	switch v := k.room(one); {
+	switch v := k.gate.mayLeave(one.ask(k.slot)); {
 	case v.n == 0 && v.by == byPause:
 		return reason{paused: true}, true
 	case v.n == 0 && v.by == byKey:
 		return reason{key: one.key}, true
 	case v.n > 0 && k.takes[one.key] >= v.n:
-		k.a.key(one.key).change()
+		k.slot.calls.key(one.key).change()
 		return reason{key: one.key}, true
 	}
 	k.take(one)
@@ -247,15 +245,15 @@ func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 
 // take counts a task that is taken.
 func (k *keyTakes) take(one *parkedTask) {
-	if k.a != nil && one.keyed {
+	if k.slot != nil && one.keyed {
 		k.takes[one.key]++
 	}
 }
 
 // claimed lets others that stand aside go on instead of those that were taken and have no use for their places.
-func (k *keyTakes) claimed(now core.Instant) (some bool) {
+func (k *keyTakes) claimed() (some bool) {
 	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
-		if is := k.a.key(name); is.room(now, k.a.longest) != 0 {
+		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
 			is.opened()
 			some = true
 		}
@@ -264,10 +262,9 @@ func (k *keyTakes) claimed(now core.Instant) (some bool) {
 }
 
 // keyTakesAt counts for an agent; the zero one, where it has no keys.
-func (s *Shard) keyTakesAt(slot *agentSlot) *keyTakes {
-	k := &keyTakes{}
-	if a := slot.calls; a.keys != nil {
-		k = &keyTakes{a: a, takes: map[string]int{}, room: func(one *parkedTask) verdict { return s.mayLeave(one.ask(slot)) }}
+func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
+	if slot.calls.keys == nil {
+		return &keyTakes{}
 	}
-	return k
+	return &keyTakes{gate: g, slot: slot, takes: map[string]int{}}
 }

@@ -31,7 +31,7 @@ type agentCalls struct {
 type breakerStage struct{}
 
 func (breakerStage) room(a *ask, now core.Instant) verdict {
-	is := a.slot.calls
+	is := a.agent
 	limit := is.breaker.Limit(now)
 	if limit < 0 || a.tried {
 		return anyNumber
@@ -43,6 +43,9 @@ func (breakerStage) room(a *ask, now core.Instant) verdict {
 // agentBook is what a shard knows of agents: their breakers, their limits and what is out at them.
 type agentBook struct {
 	now     func() core.Instant
+	hears   func() int64 // as in Config
+	heard   int64        // as it said last
+	keyOf   func(expression string, t *core.Task) (string, error)
 	all     map[string]*agentCalls
 	counted []*agentCalls
 	open    []core.Breaker // those that are not closed
@@ -50,7 +53,7 @@ type agentBook struct {
 	keyed   bool                // one of them has keys
 	ready   []*keyCalls         // for which tasks that stand aside may go on
 	changed []*keyCalls         // whose use is to be told
-	keysAt  core.Instant        // when limits of keys are to be looked at again; 0: when something else happens
+	rates   waker               // a round is to look at what stands aside for the rates of keys
 	behind  map[int]*leftBehind // by partition
 	term    int64               // how many partitions the shard has taken over: grants from before the newest are not used
 	back    []core.Instant      // of the event at hand
@@ -124,9 +127,9 @@ type call struct {
 // noteCalls notes what the records of an event say of calls. Only what the agent did counts: a refusal before the step has
 // begun is an expression's; and of a command that another owner sent, or whose answer may have been lost on the way, it is
 // not known that the agent was silent.
-func (s *Shard) noteCalls(p *partition, e *entry, out *core.Outcome) {
-	for i := range out.Records {
-		r := &out.Records[i]
+func (c *cycle) noteCalls(p *partition, e *entry) {
+	for i := range c.out.Records {
+		r := &c.out.Records[i]
 		if r.Step < 0 || r.Step >= len(e.plan.agents) || e.plan.agents[r.Step] == nil {
 			continue
 		}
@@ -148,22 +151,23 @@ func (s *Shard) noteCalls(p *partition, e *entry, out *core.Outcome) {
 		default:
 			continue
 		}
-		s.cycle.calls = append(s.cycle.calls, one)
+		c.calls = append(c.calls, one)
 	}
 }
 
-// leaveFor takes the places, and what else there is to take, of the do commands that an event lets leave.
-func (s *Shard) leaveFor(e *entry, out *core.Outcome) {
+// leaveFor takes the places, and what else there is to take, of the do commands that an event lets leave. resumed: they are
+// out already, as another owner left them.
+func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 	for i := range out.Effects {
-		if x := &out.Effects[i]; x.Kind == core.EffectDo && s.cycle.resumed == nil && s.hears != 0 {
+		if x := &out.Effects[i]; x.Kind == core.EffectDo && !resumed && g.agents.heard != 0 {
 			e.ours |= 1 << uint(x.Step)
 		}
 	}
-	if !s.agents.gated() {
+	if !g.agents.gated() {
 		return
 	}
-	if len(s.agents.limited) > 0 {
-		s.takePlaces(e)
+	if len(g.agents.limited) > 0 {
+		g.agents.takePlaces(e)
 	}
 	for i := range out.Effects {
 		x := &out.Effects[i]
@@ -172,22 +176,22 @@ func (s *Shard) leaveFor(e *entry, out *core.Outcome) {
 		}
 		a := e.plan.agents[x.Step]
 		if !x.Again { // see mayRetry
-			s.spendCall(e, x.Step)
+			e.spend(x.Step, g.now)
 		}
-		if a.breaker.Limit(s.cycle.now) >= 0 && e.trial&(1<<uint(x.Step)) == 0 {
+		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
 			a.tried++
 			e.trial |= 1 << uint(x.Step)
 		}
 	}
 }
 
-// spendCall takes a do command off the rates of its agent.
-func (s *Shard) spendCall(e *entry, step int) {
+// spend takes a do command off the rates of its agent.
+func (e *entry) spend(step int, now core.Instant) {
 	if a := e.plan.agents[step]; a != nil {
-		a.spend(s.cycle.now)
+		a.spend(now)
 	}
 	if k := e.keyAt(step); k != nil {
-		k.spend(s.cycle.now)
+		k.spend(now)
 	}
 }
 
@@ -204,8 +208,8 @@ type marks struct {
 
 // takePlaces counts the commands of a task that are out, at their agents and for its keys. What is over keeps its place until
 // that is committed.
-func (s *Shard) takePlaces(e *entry) {
-	s.keysOf(e)
+func (b *agentBook) takePlaces(e *entry) {
+	b.keysOf(e)
 	working, waits := e.working()
 	e.aside = waits & (e.aside | ^working)
 	took := working &^ (e.out | e.aside)
@@ -312,16 +316,16 @@ func (p *partition) uncount() {
 }
 
 // listen takes note of answers that may have been lost: what is silent may have been answered.
-func (s *Shard) listen() {
-	hears := int64(1)
-	if s.cfg.Hears != nil {
-		hears = s.cfg.Hears()
+func (b *agentBook) listen(all []*partition) {
+	heard := int64(1)
+	if b.hears != nil {
+		heard = b.hears()
 	}
-	if hears == s.hears {
+	if heard == b.heard {
 		return
 	}
-	s.hears = hears
-	for _, p := range s.partitions {
+	b.heard = heard
+	for _, p := range all {
 		for _, e := range p.tasks {
 			e.ours = 0
 		}
@@ -329,19 +333,11 @@ func (s *Shard) listen() {
 }
 
 // countCalls counts the calls of the round that is committed, but for those of rows that were left out.
-func (s *Shard) countCalls() {
-	for _, c := range s.cycle.calls {
+func (b *agentBook) countCalls(now core.Instant, calls []call) {
+	for _, c := range calls {
 		if !c.e.uncommitted && !c.p.lost {
-			s.agents.count(s.cycle.now, c.agent, c.calls, c.trial)
+			b.count(now, c.agent, c.calls, c.trial)
 		}
-	}
-}
-
-// applyBreakers takes the breakers of the mail.
-func (s *Shard) applyBreakers() {
-	if known := s.cycle.mail.Breakers; known != nil {
-		s.agents.set(*known)
-		s.cycle.mail.Breakers = nil
 	}
 }
 
@@ -349,17 +345,22 @@ func (s *Shard) applyBreakers() {
 // the core to let them be undone: once for each revision of the breaker. full: the batch is.
 func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
 	breaker := &slot.calls.breaker
-	back := breaker.Back(s.cycle.now)
-	if back == 0 || slot.gaveUp == breaker.Revision {
+	if slot.gaveUp == breaker.Revision {
+		return false, nil
+	}
+	a := slot.ask()
+	a.only = byBreaker + 1
+	back := s.gate.judge(a).back
+	if back == 0 {
 		return false, nil
 	}
 	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return false, err
 	}
-	most := s.cfg.Memory.fits(min(s.cfg.BatchMax-len(s.cycle.batch.Writes), max(1, s.cfg.InFlight-len(p.tasks))))
+	most := s.cfg.Memory.fits(min(s.cycle.left(), max(1, s.cfg.InFlight-len(p.tasks))))
 	if most <= 0 {
-		return !s.roomy(), nil
+		return !s.cycle.roomy(), nil
 	}
 	numbers := at.hopeless(back, most)
 	slot.lookKeys()
@@ -369,11 +370,11 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	}
 	for _, e := range entries {
 		if e.created || e.write != 0 || s.claimTask(p, e) != nil {
-			s.queueAgain(p, slot, e)
+			s.queues.queueAgain(p, slot, e)
 		}
 	}
 	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {
-		s.look(s.cycle.now)
+		s.gate.looks.wake(s.cycle.now)
 	} else {
 		slot.gaveUp = breaker.Revision
 	}
@@ -395,11 +396,11 @@ func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 	return numbers
 }
 
-// Calls gives out what the shard has counted since the last call, agent by agent.
-func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
-	for _, a := range s.agents.counted {
+// collect gives out what the shard has counted since the last call, agent by agent.
+func (b *agentBook) collect(yield func(agent string, revision int64, calls, trial core.Calls)) {
+	for _, a := range b.counted {
 		yield(a.name, a.breaker.Revision, a.calls, a.trial)
 		a.calls, a.trial, a.counted = core.Calls{}, core.Calls{}, false
 	}
-	s.agents.counted = s.agents.counted[:0]
+	b.counted = b.counted[:0]
 }

@@ -96,11 +96,11 @@ func newBreakers() *breakers {
 
 // collect takes what a shard has counted. It asks for a turn soon when an agent begins to fail, and when what this node alone
 // has counted opens its breaker: until then each call is one more that fails.
-func (b *breakers) collect(s *Shard, now core.Instant, p *core.BreakerPolicy) {
+func (b *breakers) collect(of *agentBook, now core.Instant, p *core.BreakerPolicy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	trying, window := false, p.Window
-	s.Calls(func(agent string, revision int64, calls, trial core.Calls) {
+	of.collect(func(agent string, revision int64, calls, trial core.Calls) {
 		w := b.windows[agent]
 		if w == nil {
 			if len(b.windows) >= breakerAgents {

@@ -11,39 +11,74 @@ import (
 // Children live in their parent's partition. An owner holds a task in memory as long as it holds any of its children: what
 // a child comes to is told to its parent in the same batch.
 
+// families are the children of tasks, and what their parents are still to hear of them.
+type families struct {
+	shard    tasks
+	in       *owned
+	cycle    *cycle
+	plans    *planBook
+	gate     *gate
+	store    Store
+	cfg      *Config
+	counting *counting
+
+	told      []told // ends that parents are still to hear of
+	relaying  bool
+	firstNext []*fan // of tasks created in the round before
+	turns     []*fan // steps with children to be born, undone or counted, in the order of their turns
+	looks     waker  // a round is to go on with them
+}
+
+// tasks is what families want done with tasks.
+type tasks interface {
+	event(p *partition, e *entry, ev *core.Event) error
+	born(p *partition, e *entry)
+	loadNumbers(ctx context.Context, p *partition, numbers []int64) ([]*entry, error)
+	find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error)
+}
+
+// forget forgets all: no partition is held any more.
+func (a *families) forget() { a.told, a.firstNext, a.turns, a.looks = nil, nil, nil, waker{} }
+
 // told is a child that has ended, and whose parent is still to hear of it.
 type told struct {
 	p *partition
 	e *entry
 }
 
+// ended notes that a child has.
+func (a *families) ended(p *partition, e *entry) {
+	e.ends++
+	a.told = append(a.told, told{p, e})
+}
+
 // relay tells parents what their children came to. What that leads to may end further tasks. Of a child that is born at its
 // end, whether it can be stored the commit says first.
-func (s *Shard) relay() {
-	if s.relaying {
+func (a *families) relay() {
+	if a.relaying {
 		return
 	}
-	s.relaying = true
+	a.relaying = true
 	var later []told
-	for len(s.told) > 0 {
-		x := s.told[0]
-		s.told = s.told[1:]
-		ours := s.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e
+	for len(a.told) > 0 {
+		x := a.told[0]
+		a.told = a.told[1:]
+		ours := a.in.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e
 		if ours && x.e.created {
 			later = append(later, x)
 			continue
 		}
 		x.e.ends--
 		if ours {
-			s.use(x.p, x.e) // an end that was told in a later round held it until now
-			s.childEnded(x.p, x.e)
+			a.cycle.use(x.p, x.e) // an end that was told in a later round held it until now
+			a.childEnded(x.p, x.e)
 		}
 	}
-	s.told, s.relaying = append(s.told[:0], later...), false
+	a.told, a.relaying = append(a.told[:0], later...), false
 }
 
 // childEnded takes note of the end of a child.
-func (s *Shard) childEnded(p *partition, e *entry) {
+func (a *families) childEnded(p *partition, e *entry) {
 	up, step := e.parent, e.task.ParentStep
 	if up == nil || p.tasks[up.task.Number] != up || up.plan == nil || step >= len(up.task.Steps) || !up.has(e.task) {
 		return
@@ -51,11 +86,11 @@ func (s *Shard) childEnded(p *partition, e *entry) {
 	f := up.fan(step)
 	switch {
 	case f != nil && f.undo:
-		s.childUndone(f, e)
+		a.childUndone(f, e)
 	case f != nil:
-		s.childDone(f, e)
+		a.childDone(f, e)
 	case up.plan.plan.Steps[step].Kind == core.TaskStep && up.task.Steps[step].Status == core.StepRunning:
-		s.childDone(newFan(p, up, step, up.task.Steps[step].Out), e)
+		a.childDone(newFan(p, up, step, up.task.Steps[step].Out), e)
 	}
 }
 
@@ -109,36 +144,15 @@ func (e *entry) holds() bool {
 }
 
 // letGo lets go of parents whose last child has been let go.
-func (s *Shard) letGo(p *partition) {
+func (p *partition) letGo() {
 	for len(p.idle) > 0 {
 		e := p.idle[0]
 		p.idle = p.idle[1:]
 		if p.tasks[e.task.Number] == e && !e.holds() {
-			p.drop(e, s.cfg.AgentWindow)
+			p.drop(e)
 		}
 	}
 	p.idle = p.idle[:0]
-}
-
-// loadParents brings the parents of children that are about to be loaded, and theirs, in flight.
-func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Saved) error {
-	var missing []int64
-	seen := map[int64]bool{}
-	for i := range saved {
-		up := saved[i].Row.Parent
-		if up == 0 || seen[up] || p.tasks[up] != nil {
-			continue
-		}
-		seen[up] = true
-		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
-			missing = append(missing, up)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	_, err := s.loadNumbers(ctx, p, missing)
-	return err
 }
 
 const (
@@ -152,15 +166,15 @@ const (
 
 // resumeFresh finds parked tasks that the last commits of the owner before have made, and whose children the next one would
 // have had.
-func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
+func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 	last := p.taken.Found.Commit
-	fresh, err := s.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*s.cfg.BatchMax, freshLeast)), last-freshCommits, last)
+	fresh, err := a.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*a.cfg.BatchMax, freshLeast)), last-freshCommits, last)
 	if err != nil {
 		return err
 	}
 	var numbers []int64
 	for _, t := range fresh {
-		ref, _, err := s.planFor(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
+		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
 		if err != nil {
 			return err
 		}
@@ -168,7 +182,7 @@ func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
 			numbers = append(numbers, t.Number)
 		}
 	}
-	entries, err := s.loadNumbers(ctx, p, numbers)
+	entries, err := a.shard.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return err
 	}
@@ -181,30 +195,15 @@ func (s *Shard) resumeFresh(ctx context.Context, p *partition) error {
 				f := newFan(p, e, i, st.Out)
 				f.look, f.since = true, e.task.UpdatedAt
 				e.fans = append(e.fans, f)
-				s.queue(f)
+				a.queue(f)
 			}
 		}
 	}
 	return nil
 }
 
-// inPage reports whether a task is among those of a page, in the order of numbers.
-func inPage(saved []core.Saved, number int64) bool {
-	for low, high := 0, len(saved); low < high; {
-		switch mid := (low + high) / 2; {
-		case saved[mid].Row.Number == number:
-			return true
-		case saved[mid].Row.Number < number:
-			low = mid + 1
-		default:
-			high = mid
-		}
-	}
-	return false
-}
-
 // bear makes the next child of a step. What makes it impossible is the failure of the step.
-func (s *Shard) bear(ctx context.Context, f *fan) error {
+func (a *families) bear(ctx context.Context, f *fan) error {
 	p, up := f.p, f.e
 	index := f.next
 	id := childID(up.task, f.spec, index)
@@ -216,7 +215,7 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("id %s of a child has %d bytes, the limit is %d", core.QuoteShort(id), len(id), core.ChildIDBytesMax))
 		return nil
 	}
-	ref, unread, err := s.planFor(ctx, p, f.spec.Child, 0, false)
+	ref, unread, err := a.plans.of(ctx, p, f.spec.Child, 0, false)
 	if err != nil {
 		return err
 	}
@@ -224,24 +223,24 @@ func (s *Shard) bear(ctx context.Context, f *fan) error {
 		f.fail(fmt.Sprintf("no plan is stored for type %q, of which step %s has children", f.spec.Child, f.spec.Name))
 		return nil
 	}
-	input, err := s.inputOf(f, index)
+	input, err := a.inputOf(f, index)
 	if err != nil {
 		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
 		return nil
 	}
 	if ref != nil {
-		if _, why := s.unfit(ref, id, input); why != "" {
+		if _, why := a.plans.unfit(ref, id, input); why != "" {
 			f.fail(fmt.Sprintf("child %s: %s", core.QuoteShort(id), why))
 			return nil
 		}
 	}
-	s.bearAs(f, id, input, ref, unread)
+	a.bearAs(f, id, input, ref, unread)
 	return nil
 }
 
 // bearAs makes the next child of a step, by its plan or as one that waits for it.
-func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *core.UnreadablePlan) {
-	p, up, index, now := f.p, f.e, f.next, s.cycle.now
+func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread *core.UnreadablePlan) {
+	p, up, index, now := f.p, f.e, f.next, a.cycle.now
 	deadline := f.due()
 	if ref != nil {
 		deadline = min(now.Add(ref.plan.CompleteBy), deadline)
@@ -261,25 +260,23 @@ func (s *Shard) bearAs(f *fan, id string, input []byte, ref *planRef, unread *co
 	f.next++
 	f.open++
 	if index == 0 { // the others are found by it: none is born before it is stored
-		f.round = s.rounds
+		f.round = a.cycle.rounds
 	}
-	ev := core.Event{At: now, Actor: s.cfg.Node, Node: s.cfg.Node, Ask: s.asker(e)}
-	s.gateOf(p, e, &ev)
+	ev := core.Event{At: now, Actor: a.cfg.Node, Node: a.cfg.Node, Ask: a.counting.bind(a.cfg.Expressions, e)}
+	a.gate.says(p, e, &ev)
 	if p.taken.ChildMayHaveRun(up.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
 	}
 	if unread != nil {
-		core.BirthUnread(unread, e.task, &ev, &s.cycle.out)
+		core.BirthUnread(unread, e.task, &ev, &a.cycle.out)
 	} else {
-		core.Birth(ref.plan, e.task, &ev, &s.cycle.out)
+		core.Birth(ref.plan, e.task, &ev, &a.cycle.out)
 	}
-	p.add(e)
-	s.use(p, e)
-	s.keep(p, e, true)
+	a.shard.born(p, e)
 }
 
 // inputOf is the input of one child.
-func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
+func (a *families) inputOf(f *fan, index int) ([]byte, error) {
 	if f.spec.Kind != core.EachStep {
 		return f.e.task.InputOf(f.step), nil
 	}
@@ -295,51 +292,14 @@ func (s *Shard) inputOf(f *fan, index int) ([]byte, error) {
 		return element, nil
 	}
 	if f.input == nil {
-		if s.cfg.Expressions == nil {
+		if a.cfg.Expressions == nil {
 			return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
 		}
-		f.input = s.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
+		f.input = a.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
 	}
 	given, err := f.input(index, element)
 	if err != nil {
-		s.Stats.Kinds.Expressions++
+		*a.counting.failed++
 	}
 	return given, err
-}
-
-// forsake drops the children that a task was about to get in this round: its own row was refused. One whose row is stored
-// already, by a part of the batch that was committed before, rests on an earlier row of its parent.
-func (s *Shard) forsake(p *partition, e *entry) {
-	e.fans = nil
-	if e.kids == 0 {
-		return
-	}
-	for i := range s.cycle.batch.Writes {
-		w := &s.cycle.batch.Writes[i]
-		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
-			continue
-		}
-		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
-			s.unqueue(kid)
-			p.drop(kid, s.cfg.AgentWindow)
-		}
-	}
-}
-
-// standing are the writes of a batch without births that were taken back, and without those of partitions that were let go.
-func (s *Shard) standing(writes []core.TaskWrite, fenced []int) []core.TaskWrite {
-	kept := writes[:0:0]
-	for i := range writes {
-		w := &writes[i]
-		if slices.Contains(fenced, w.Task.Partition) {
-			continue
-		}
-		if w.Birth && w.Task.Parent != 0 {
-			if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e == nil {
-				continue
-			}
-		}
-		kept = append(kept, *w)
-	}
-	return kept
 }

@@ -29,34 +29,23 @@ func (s *Shard) fill() bool {
 
 // commitBatch commits a batch of this shard's partitions.
 func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
-	s.follow(b.Partitions)
-	res, err := s.store.Commit(ctx, b)
-	if err == nil {
-		s.passed(b, &res)
-	}
-	return res, err
-}
-
-// follow says which commit each partition's next one comes after.
-func (s *Shard) follow(writes []core.PartitionWrite) {
-	for i := range writes {
-		if p := s.partitions[writes[i].Partition]; p != nil {
-			writes[i].After = p.last
+	for i := range b.Partitions {
+		if p := s.partitions[b.Partitions[i].Partition]; p != nil {
+			b.Partitions[i].After = p.last
 		}
 	}
-}
-
-// passed takes note of a commit that succeeded.
-func (s *Shard) passed(b *core.Batch, res *core.CommitResult) {
+	res, err := s.store.Commit(ctx, b)
+	if err != nil {
+		return res, err
+	}
 	for i := range b.Partitions {
 		id := b.Partitions[i].Partition
 		if p := s.partitions[id]; p != nil && !slices.Contains(res.Fenced, id) {
 			p.last = b.ID
 		}
 	}
-	if s.evidenceAt == 0 {
-		s.evidenceAt = s.cycle.now.Add(evidenceEvery)
-	}
+	s.evidence.looks.wake(s.cycle.now.Add(evidenceEvery))
+	return res, nil
 }
 
 // commit writes the batch.
@@ -68,14 +57,10 @@ func (s *Shard) commit(ctx context.Context) error {
 		res, err = s.halve(ctx, childrenFirst(c.batch.Writes))
 	}
 	if err != nil {
-		return commitFailed(&c.batch, err)
+		return fmt.Errorf("commit %d of %d tasks: %w", c.batch.ID, len(c.batch.Writes), err)
 	}
 	s.committed(&res, halved)
 	return nil
-}
-
-func commitFailed(b *core.Batch, err error) error {
-	return fmt.Errorf("commit %d of %d tasks: %w", b.ID, len(b.Writes), err)
 }
 
 // committed takes note of what a commit came to.
@@ -91,23 +76,16 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 		}
 		s.issued(c.batch.Writes, c.batch.ID)
 	}
-	s.leftOut(res)
-	s.countRows()
-	s.observe()
-}
-
-// issued notes which commit wrote the rows that issue commands, and that the tasks are stored.
-func (s *Shard) issued(writes []core.TaskWrite, commit int64) {
-	for i := range writes {
-		w := &writes[i]
-		if len(w.Records) == 0 {
-			continue
-		}
-		if _, e := s.inFlight(w.Task.Partition, w.Task.Number); e != nil {
-			e.issued(w.Records[0].Seq, commit)
-			e.stored = true
+	for _, id := range res.Fenced {
+		if p := s.partitions[id]; p != nil && !p.lost {
+			s.lose(p)
 		}
 	}
+	for i := range res.Duplicates {
+		s.duplicate(&res.Duplicates[i])
+	}
+	s.Stats.Kinds.countRows(c.batch.Writes, &s.owned)
+	s.cfg.Observers.observe(c.batch.Writes, &s.owned)
 }
 
 // refusedInPart reports whether parts of a refused batch of so many tasks may be taken: a
@@ -187,10 +165,10 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	// A database may look at rows before it compares the partition's: the row may be refused of an owner that is overtaken.
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{w.Task.Number})
 	if err != nil {
-		return s.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
+		return s.cycle.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
 	}
 	if e.plan == nil {
-		p.drop(e, s.cfg.AgentWindow)
+		p.drop(e)
 		return core.CommitResult{}, nil
 	}
 	if len(saved) == 0 {
@@ -198,19 +176,19 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	t, err := core.Replay(e.plan.plan, &saved[0])
 	if err != nil {
-		return s.fenceStopped(core.StoppingPartition(p.id, err))
+		return s.cycle.fenceStopped(core.StoppingPartition(p.id, err))
 	}
 	e.task = t
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
-		s.refuseNext(e, t.Seq)
-		p.drop(e, s.cfg.AgentWindow)
+		s.unstorable.add(e, t.Seq)
+		p.drop(e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
 		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
 		s.unqueue(e)
-		p.drop(e, s.cfg.AgentWindow)
+		p.drop(e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
 	return rests(res, p, ended), err
@@ -221,7 +199,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 // that it came to nothing, either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
-	p.occupy(e, 0, s.cfg.AgentWindow)
+	p.occupy(e, 0)
 	e.unmark()
 	e.task = &core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
@@ -233,28 +211,28 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
 		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to for a later notice
-			s.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
+			s.cycle.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
 		}
 		return res, err
 	}
 	s.unqueue(e)
-	s.stillborn(e, ev.Error)
-	p.drop(e, s.cfg.AgentWindow)
+	s.families.stillborn(e, ev.Error)
+	p.drop(e)
 	sub := submissionOf(was)
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
 	}
-	s.refusal(p, &sub, 422, ev.Error)
+	s.cycle.refusal(p, &sub, 422, ev.Error)
 	return core.CommitResult{}, nil
 }
 
 // commitAlone commits the outcome that is in s.cycle.out as a batch of one.
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.write = 0
-	relaying := s.relaying
-	s.relaying = true // the batch is being committed: the parent hears of it in the next round
+	relaying := s.families.relaying
+	s.families.relaying = true // the batch is being committed: the parent hears of it in the next round
 	s.keep(p, e, created)
-	s.relaying = relaying
+	s.families.relaying = relaying
 	w := s.cycle.batch.Writes[e.write-1]
 	for i := range s.cycle.batch.Partitions {
 		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
@@ -290,20 +268,20 @@ func (s *Shard) acknowledge() {
 
 // endRound lets go of tasks that nothing holds and of the round's memory.
 func (s *Shard) endRound() {
-	s.countCalls()
+	s.gate.agents.countCalls(s.cycle.now, s.cycle.calls)
 	for _, x := range s.cycle.touched {
 		if x.e.settle() {
-			s.look(s.cycle.now)
+			s.gate.looks.wake(s.cycle.now)
 		}
 		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
-			x.p.drop(x.e, s.cfg.AgentWindow)
+			x.p.drop(x.e)
 		}
 	}
 	for _, p := range s.partitions {
 		p.dirty = false
-		s.letGo(p)
+		p.letGo()
 	}
-	s.rounds++
+	s.cycle.rounds++
 	s.cycle.endRound()
 }

@@ -160,10 +160,10 @@ func (c *Committer) cycle(ctx context.Context) error {
 	}
 	c.note()
 	if c.s.cfg.Breakers.Enabled() {
-		c.s.breakers.collect(c.shard, now, &c.s.cfg.Breakers.Policy)
+		c.s.breakers.collect(&c.shard.gate.agents, now, &c.s.cfg.Breakers.Policy)
 	}
 	if c.s.cfg.Limits.Store != nil {
-		c.s.limits.collect(c.shard, c.index)
+		c.s.limits.collect(&c.shard.gate, c.shard.inOrder(), c.index)
 	}
 	c.measure(now, now.Sub(began))
 	c.cycledAt = now
@@ -268,7 +268,8 @@ func (c *Committer) note() {
 	defer c.mu.Unlock()
 	for p, o := range c.held {
 		if o.epoch != 0 {
-			o.last, o.waits = c.shard.LastCommit(p), c.shard.holds(p)
+			own := c.shard.partitions[p]
+			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.held) > 0
 		}
 	}
 }
@@ -313,12 +314,12 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 		return err
 	}
 	c.mu.Lock()
-	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.WentBack(p)}
+	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.partitions[p].taken.WentBackAt}
 	c.mu.Unlock()
 	c.in.openGate(p, c.s.cfg.InFlight-c.shard.Load(p))
 	lost := func(why error) { c.ask(order{kind: orderLost, partition: p, epoch: from.Epoch, why: why}) }
 	if f.stopRead, err = c.s.wires.Read(ctx, p, from, c.in, lost); err != nil {
-		c.shard.Rewound(p, err)
+		c.shard.evidence.wentBack(p, err)
 		return err
 	}
 	c.s.log.Debug("partition taken over", "partition", p, "epoch", from.Epoch, "cursor", from.Cursor, "resumed", from.Resumed)
@@ -353,7 +354,7 @@ func (c *Committer) unfeed(p int) {
 	delete(c.drains, p)
 	c.forget(p)
 	if len(c.away) > 0 { // no cycle need come that looks again
-		away := c.shard.agentsAway(c.s.cfg.Now())
+		away := c.shard.agentsAway(c.s.cfg.Now(), c.away)
 		c.mu.Lock()
 		c.away = away
 		c.mu.Unlock()

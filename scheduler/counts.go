@@ -61,17 +61,16 @@ func (t *tally) all() []*typeCounts {
 }
 
 // counts are those of a task's type.
-func (s *Shard) counts(e *entry) *typeCounts {
+func (t *tally) counts(e *entry) *typeCounts {
 	if e.plan != nil {
 		return e.plan.counts
 	}
-	return &s.tally.other
+	return &t.other
 }
 
 // countEnd counts an ending that is committed.
-func (s *Shard) countEnd(e *entry) {
-	s.countChild(e.task)
-	c := s.counts(e)
+func (t *tally) countEnd(e *entry) {
+	c := t.counts(e)
 	if e.plan == nil && e.created {
 		c.created.Add(1) // it tells no submitter that it was received
 	}
@@ -213,7 +212,7 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 	look := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
 	if look {
 		c.awayAt = now
-		away = c.shard.agentsAway(now)
+		away = c.shard.agentsAway(now, c.away)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,8 +226,8 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 }
 
 // misses reports whether any task of the shard waits for an agent that is not there.
-func (s *Shard) misses() bool {
-	for _, p := range s.partitions {
+func (o *owned) misses() bool {
+	for _, p := range o.partitions {
 		for _, slot := range p.agents {
 			for _, e := range slot.waiting {
 				if e.missing(slot) >= 0 {
@@ -240,10 +239,11 @@ func (s *Shard) misses() bool {
 	return false
 }
 
-// agentsAway are the agents that tasks of the shard wait for because none takes their commands.
-func (s *Shard) agentsAway(now core.Instant) []Away {
+// agentsAway are the agents that tasks of the shard wait for because none takes their commands. before are those of the
+// last look.
+func (o *owned) agentsAway(now core.Instant, before []Away) []Away {
 	var all []Away
-	for _, p := range s.partitions {
+	for _, p := range o.partitions {
 		for _, slot := range p.agents {
 			at := -1
 			for _, e := range slot.waiting {
@@ -262,11 +262,11 @@ func (s *Shard) agentsAway(now core.Instant) []Away {
 			}
 		}
 	}
-	since := make(map[string]core.Instant, len(all))
 	for i := range all {
-		all[i].Since = cmp.Or(s.awaySince[all[i].Agent], now)
-		since[all[i].Agent] = all[i].Since
+		all[i].Since = now
+		if at := slices.IndexFunc(before, func(a Away) bool { return a.Agent == all[i].Agent }); at >= 0 {
+			all[i].Since = before[at].Since
+		}
 	}
-	s.awaySince = since
 	return all
 }

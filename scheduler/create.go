@@ -20,7 +20,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 		}
 		if m.Pos > p.nextCursor {
 			for ; c.pos.sub < len(m.Submissions); c.pos.sub++ {
-				if !s.roomy() {
+				if !s.cycle.roomy() {
 					return true, nil
 				}
 				sub := &m.Submissions[c.pos.sub]
@@ -46,12 +46,12 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
 		s.Stats.Duplicates++
-		s.answerDuplicate(p, sub, hash, &core.Existing{
+		s.cycle.answerDuplicate(p, sub, hash, &core.Existing{
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
 		return nil
 	}
-	ref, unread, err := s.planFor(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
+	ref, unread, err := s.plans.of(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.othersFirst(e), Ask: s.asker(e)}
-	s.gateOf(p, e, &ev)
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e)}
+	s.gate.says(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
 	}
@@ -80,9 +80,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		ev.Error = unknownPlan(sub)
 		core.Birth(nil, e.task, &ev, &s.cycle.out)
 	}
-	p.add(e)
-	s.use(p, e)
-	s.keep(p, e, true)
+	s.born(p, e)
 	return nil
 }
 
@@ -118,12 +116,12 @@ func (s *Shard) refuses(ctx context.Context, p *partition, sub *core.Submission,
 		}
 		fallthrough
 	default:
-		code, why = s.unfit(ref, sub.ID, sub.Input)
+		code, why = s.plans.unfit(ref, sub.ID, sub.Input)
 	}
 	if why == "" {
 		return false, nil
 	}
-	s.refusal(p, sub, code, why)
+	s.cycle.refusal(p, sub, code, why)
 	return true, nil
 }
 
@@ -136,13 +134,13 @@ func unknownPlan(sub *core.Submission) string {
 
 // answerDuplicate answers a submission whose id is taken: the same input is the same
 // task, anything else is refused.
-func (s *Shard) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
+func (c *cycle) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
 	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
-		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: s.cycle.now}
+		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: c.now}
 		if is.State.Ended() {
 			status.Status, status.Error = string(is.State), is.Reason
 		}
-		s.notify(p, sub.ReplyTo, status)
+		c.notify(p, sub.ReplyTo, status)
 		return
 	}
 	why := "id " + sub.ID + " is a task already, with another input"
@@ -152,35 +150,21 @@ func (s *Shard) answerDuplicate(p *partition, sub *core.Submission, hash []byte,
 	case len(is.InputHash) == 0:
 		why = "id " + sub.ID + " was cancelled before it was submitted"
 	}
-	s.refusal(p, sub, 409, why)
+	c.refusal(p, sub, 409, why)
 }
 
 // refusal reports, durably and to the submitter, that a submission never became a
 // task. code is HTTP's.
-func (s *Shard) refusal(p *partition, sub *core.Submission, code int, why string) {
-	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: s.cycle.now}
-	s.cycle.refused = append(s.cycle.refused, notice{p: p, status: status})
-	s.notify(p, sub.ReplyTo, status)
+func (c *cycle) refusal(p *partition, sub *core.Submission, code int, why string) {
+	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: c.now}
+	c.refused = append(c.refused, notice{p: p, status: status})
+	c.notify(p, sub.ReplyTo, status)
 }
 
 // notify sends a submitter, if it asked for it, a status after the commit.
-func (s *Shard) notify(p *partition, subject string, status core.Status) {
+func (c *cycle) notify(p *partition, subject string, status core.Status) {
 	if subject != "" {
-		s.cycle.notices = append(s.cycle.notices, notice{p: p, subject: subject, status: status})
-	}
-}
-
-// leftOut deals with what a commit left out: partitions that were fenced, and tasks whose id was taken.
-func (s *Shard) leftOut(res *core.CommitResult) {
-	for _, id := range res.Fenced {
-		p := s.partitions[id]
-		if p == nil || p.lost {
-			continue
-		}
-		s.lose(p)
-	}
-	for i := range res.Duplicates {
-		s.duplicate(&res.Duplicates[i])
+		c.notices = append(c.notices, notice{p: p, subject: subject, status: status})
 	}
 }
 
@@ -205,25 +189,42 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	s.Stats.Duplicates++
 	s.unqueue(e)
 	if e.task.Parent != 0 {
-		s.taken(e)
-		p.drop(e, s.cfg.AgentWindow)
+		s.families.taken(e)
+		p.drop(e)
 		return
 	}
-	p.drop(e, s.cfg.AgentWindow)
+	p.drop(e)
 	if len(e.task.InputHash) == 0 {
 		return // a cancel that lost the race against its submission; it comes again
 	}
 	sub := submissionOf(e.task)
-	s.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
+	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
-// unqueue takes back the effects of a task in this round: prepare passes over what is
+// unqueue takes back the effects of a task in this round: publish passes over what is
 // older than this, and spends the numbers of its endings, under which there is nothing
 // to publish. A round may take back thousands, so none of them looks at the others.
+//
+// Its own row was refused: the children that it was about to get in this round are dropped. One whose row is stored already,
+// by a part of the batch that was committed before, rests on an earlier row of its parent.
 func (s *Shard) unqueue(e *entry) {
 	e.revoked = len(s.cycle.effects)
 	e.refused()
-	if p := s.partitions[e.task.Partition]; p != nil {
-		s.forsake(p, e)
+	p := s.partitions[e.task.Partition]
+	if p == nil {
+		return
+	}
+	if e.fans = nil; e.kids == 0 {
+		return
+	}
+	for i := range s.cycle.batch.Writes {
+		w := &s.cycle.batch.Writes[i]
+		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
+			continue
+		}
+		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
+			s.unqueue(kid)
+			p.drop(kid)
+		}
 	}
 }

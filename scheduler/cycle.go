@@ -44,19 +44,21 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	s.acknowledge()
-	room := s.queueParked()
+	room := s.queues.queueParked(&s.cycle)
 	s.endRound()
-	return more || room || len(s.told) > 0, nil // a refused row may have ended a child
+	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
 }
 
 // cycle is the scratch memory of one commit cycle, kept between cycles.
 type cycle struct {
-	now   core.Instant
-	leave core.Instant // when what is committed leaves
-	mail  *Mail
-	flush bool
-	bytes int // of the batch, by TaskWrite.Size
-	pos   struct{ published, control, number, reply, unserved, probed, task, sub int }
+	now    core.Instant
+	leave  core.Instant // when what is committed leaves
+	mail   *Mail
+	flush  bool
+	most   int   // writes of a batch
+	rounds int64 // number of the batch that is being made
+	bytes  int   // of the batch, by TaskWrite.Size
+	pos    struct{ published, control, number, reply, unserved, probed, task, sub int }
 
 	lost    []int                // partitions that are not this shard's any more
 	stopped []int                // those of them that an error has stopped
@@ -107,19 +109,17 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 	if back := now - c.now; back < 0 {
 		s.setBack(back)
 	}
+	s.gate.now, s.plans.now = now, now
 	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed = now, mail, flush, nil, nil, nil
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
 func (s *Shard) setBack(by core.Instant) {
-	b := &s.agents
-	for _, at := range []*core.Instant{&s.lookAt, &s.fansAt, &s.republishAt, &s.evidenceAt, &b.keysAt} {
-		if *at != 0 {
-			*at += by
-		}
+	for _, w := range s.everyWaker() {
+		w.setBack(by)
 	}
-	for _, a := range b.all {
+	for _, a := range s.gate.agents.all {
 		if a.limit != nil {
 			a.limit.setBack(by)
 		}
@@ -128,6 +128,15 @@ func (s *Shard) setBack(by core.Instant) {
 		}
 	}
 }
+
+// left is how many writes the batch can take.
+func (c *cycle) left() int { return c.most - len(c.batch.Writes) }
+
+// roomy reports whether the batch can take another write.
+func (c *cycle) roomy() bool { return c.left() > len(c.first) && c.bytes < core.BatchBytesMax }
+
+// use notes a task as used in this round, so that it is let go at its end if nothing holds it.
+func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touch{p, e}) }
 
 // write adds the records of the outcome to the task's one write of the batch.
 func (c *cycle) write(e *entry, created bool) {

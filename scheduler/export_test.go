@@ -25,7 +25,7 @@ func (s *Shard) Wakes() int { return len(s.wakes) }
 
 // Keys are those of an agent that the shard knows of.
 func (s *Shard) Keys(agent string) []string {
-	return slices.Sorted(maps.Keys(s.agents.all[agent].keys))
+	return slices.Sorted(maps.Keys(s.gate.agents.all[agent].keys))
 }
 
 // KeysHeld is how many keys the node knows of that committers use.
@@ -56,7 +56,7 @@ func NewCounted() *Counted { return &Counted{newBreakers()} }
 
 // Asks collects what a shard has counted, and reports whether a turn is asked for.
 func (c *Counted) Asks(s *Shard, now core.Instant, p *core.BreakerPolicy) bool {
-	c.b.collect(s, now, p)
+	c.b.collect(&s.gate.agents, now, p)
 	select {
 	case <-c.b.told:
 		return true
@@ -65,5 +65,18 @@ func (c *Counted) Asks(s *Shard, now core.Instant, p *core.BreakerPolicy) bool {
 	}
 }
 
+// Doubt takes what a former owner knew of a partition.
+func (s *Shard) Doubt(e core.Evidence) bool {
+	return s.evidence.doubt(s.partitions[e.Partition], e)
+}
+
+// Rewound remembers that a stream of a partition went back.
+func (s *Shard) Rewound(partition int, err error) { s.evidence.wentBack(partition, err) }
+
+// Calls gives out what the shard has counted since the last call.
+func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
+	s.gate.agents.collect(yield)
+}
+
 // Term is that of grants which the shard takes.
-func (s *Shard) Term() int64 { return s.agents.term }
+func (s *Shard) Term() int64 { return s.gate.agents.term }

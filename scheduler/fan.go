@@ -98,28 +98,28 @@ func (f *fan) stopped() bool {
 }
 
 // fanOut begins to bear or to undo the children of a step.
-func (s *Shard) fanOut(p *partition, e *entry, eff *core.Effect) {
-	c := &s.cycle
+func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
+	c := a.cycle
 	f := newFan(p, e, eff.Step, eff.Seq)
-	f.undo, f.since, f.round = eff.Kind == core.EffectUndoChildren, e.task.UpdatedAt, s.rounds
+	f.undo, f.since, f.round = eff.Kind == core.EffectUndoChildren, e.task.UpdatedAt, a.cycle.rounds
 	e.fans = slices.DeleteFunc(e.fans, func(o *fan) bool { return o.step == f.step || !o.stands() })
 	e.fans = append(e.fans, f)
 	switch {
 	case f.undo:
 		f.more, f.place = true, math.MaxInt64
-		s.queue(f)
+		a.queue(f)
 	case c.resumed != nil:
 		if row := int(f.seq) - 1; row < len(c.resumed.Journal) {
 			f.since = c.resumed.Journal[row].At
 		}
 		f.look, f.round = true, 0
-		s.queue(f)
+		a.queue(f)
 	case e.task.Failures > 0: // an earlier try may have born some
 		f.look = true
-		s.queue(f)
+		a.queue(f)
 	case e.created: // whether its id is free the commit says
 		f.turn = true
-		s.firstNext = append(s.firstNext, f)
+		a.firstNext = append(a.firstNext, f)
 	default:
 		f.turn = true
 		c.first = append(c.first, f)
@@ -127,85 +127,85 @@ func (s *Shard) fanOut(p *partition, e *entry, eff *core.Effect) {
 }
 
 // queue gives a fan a turn.
-func (s *Shard) queue(f *fan) {
+func (a *families) queue(f *fan) {
 	if !f.turn {
 		f.turn = true
-		s.turns = append(s.turns, f)
+		a.turns = append(a.turns, f)
 	}
-	s.fansAt = s.cycle.now
+	a.looks.wake(a.cycle.now)
 }
 
 // bearFirst bears the first child of each step that began in this round or, of a task that was created, in the one before:
 // a child is there as soon as its parent's journal says so.
-func (s *Shard) bearFirst(ctx context.Context, fans []*fan) error {
+func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
 	for i, f := range fans {
-		if f.turn = false; !s.has(f) {
+		if f.turn = false; !a.has(f) {
 			continue
 		}
 		if f.next == 0 && !f.stopped() {
-			if err := s.bear(ctx, f); err != nil {
-				s.firstNext = append(s.firstNext, fans[i+1:]...) // the error may stop this one's partition alone
+			if err := a.bear(ctx, f); err != nil {
+				a.firstNext = append(a.firstNext, fans[i+1:]...) // the error may stop this one's partition alone
 				return err
 			}
 		}
-		if !s.finish(f) && f.next < f.total {
-			s.queue(f)
+		if !a.finish(f) && f.next < f.total {
+			a.queue(f)
 		}
 	}
 	return nil
 }
 
 // has reports whether a fan is of a task that is in flight here, and of a step that is out.
-func (s *Shard) has(f *fan) bool {
-	return s.partitions[f.p.id] == f.p && f.p.tasks[f.e.task.Number] == f.e && slices.Contains(f.e.fans, f) && f.stands()
+func (a *families) has(f *fan) bool {
+	return a.in.partitions[f.p.id] == f.p && f.p.tasks[f.e.task.Number] == f.e && slices.Contains(f.e.fans, f) && f.stands()
 }
 
-// applyFans bears and undoes children, of each step in its turn: half of what room the batch has, so that new tasks begin
+// apply bears and undoes children, of each step in its turn: half of what room the batch has, so that new tasks begin
 // beside them.
-func (s *Shard) applyFans(ctx context.Context) (bool, error) {
-	c := &s.cycle
-	budget := max(1, (s.cfg.BatchMax-len(c.batch.Writes))/2)
-	s.fansAt = 0
-	for n := len(s.turns); n > 0; n-- {
-		f := s.turns[0]
-		s.turns = slices.Delete(s.turns, 0, 1)
+func (a *families) apply(ctx context.Context) (bool, error) {
+	c := a.cycle
+	budget := max(1, c.left()/2)
+	a.looks.lookAt = 0
+	for n := len(a.turns); n > 0; n-- {
+		f := a.turns[0]
+		a.turns = slices.Delete(a.turns, 0, 1)
 		f.turn = false
-		if !s.has(f) {
+		if !a.has(f) {
 			f.p.idle = append(f.p.idle, f.e)
 			continue
 		}
-		if f.round == s.rounds { // what it rests on is not committed yet
-			s.queue(f)
+		if f.round == a.cycle.rounds { // what it rests on is not committed yet
+			a.queue(f)
 			continue
 		}
-		if !s.roomy() || budget <= 0 {
-			s.queue(f)
+		if !a.cycle.roomy() || budget <= 0 {
+			a.queue(f)
 			continue
 		}
 		f.busy = true
-		did, err := s.advance(ctx, f, max(1, budget/n))
+		did, err := a.advance(ctx, f, max(1, budget/n))
 		f.busy = false
 		if err != nil {
 			return false, err
 		}
 		budget -= did
-		s.use(f.p, f.e)
-		if s.has(f) && !s.finish(f) && f.wants() {
+		a.cycle.use(f.p, f.e)
+		if a.has(f) && !a.finish(f) && f.wants() {
 			f.turn = true
-			s.turns = append(s.turns, f)
-			if at := c.now.Add(stalledAgain); did > 0 {
-				s.fansAt = c.now
+			a.turns = append(a.turns, f)
+			if did > 0 {
+				a.looks.wake(c.now)
 			} else {
-				s.fansAt = earlier(s.fansAt, at)
+				a.looks.wake(c.now.Add(stalledAgain))
 			}
 		}
 	}
 	return false, nil
 }
 
-// fansReady reports whether another round goes on with children at once.
-func (s *Shard) fansReady() bool {
-	return len(s.firstNext) > 0 || s.fansAt != 0 && s.fansAt <= s.cycle.now
+// ready reports whether another round goes on with children at once.
+func (a *families) ready() bool {
+	return len(a.firstNext) > 0 || a.looks.lookAt != 0 && a.looks.lookAt <= a.cycle.now
 }
 
 // wants reports whether the fan could go on now if it had room.
@@ -217,9 +217,9 @@ func (f *fan) wants() bool {
 }
 
 // advance goes on with a fan, for up to budget children, and returns how many it was.
-func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
+func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
 	if f.look {
-		counts, err := s.store.ChildCounts(ctx, f.p.asOf(), f.siblings())
+		counts, err := a.store.ChildCounts(ctx, f.p.asOf(), f.siblings())
 		if err != nil {
 			return 0, err
 		}
@@ -229,24 +229,21 @@ func (s *Shard) advance(ctx context.Context, f *fan, budget int) (did int, err e
 		if there := f.open + f.done + f.undone + counts.Left; there < f.next { // the database refused their rows
 			f.fail(fmt.Sprintf("%d of the first %d children of step %s are missing", f.next-there, f.next, f.spec.Name))
 		}
-		if err := s.doneBefore(ctx, f); err != nil {
+		if err := a.doneBefore(ctx, f); err != nil {
 			return 0, err
 		}
-		if err := s.onlyChild(ctx, f); err != nil {
+		if err := a.onlyChild(ctx, f); err != nil {
 			return 0, err
 		}
 	}
-	if f.undo {
-		return s.overSiblings(ctx, f, budget, f.below, func(e *entry) error { return s.undoChild(f, e) })
-	}
-	if f.more || len(f.page) > 0 {
-		if did, err = s.overSiblings(ctx, f, budget, f.left, func(e *entry) error { return s.again(f, e) }); err != nil || f.more || len(f.page) > 0 {
+	if f.undo || f.more || len(f.page) > 0 {
+		if did, err = a.overSiblings(ctx, f, budget); err != nil || f.undo || f.more || len(f.page) > 0 {
 			return did, err
 		}
 	}
-	for f.round != s.rounds && f.next < f.total && f.open < f.parallel && did < budget && !f.stopped() && s.roomFor(f) {
+	for f.round != a.cycle.rounds && f.next < f.total && f.open < f.parallel && did < budget && !f.stopped() && a.roomFor(f) {
 		before := f.next
-		if err := s.bear(ctx, f); err != nil {
+		if err := a.bear(ctx, f); err != nil {
 			return did, err
 		}
 		did += f.next - before
@@ -262,13 +259,13 @@ const clocksApart = 2 * time.Second
 
 // doneBefore makes a step fail of which a child was done before the database went back: it may have been undone in the time
 // that is lost, and is not done again.
-func (s *Shard) doneBefore(ctx context.Context, f *fan) error {
+func (a *families) doneBefore(ctx context.Context, f *fan) error {
 	if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {
 		return nil
 	}
 	back := f.p.taken.WentBackAt
 	for after, more := int64(0), true; more; {
-		page, err := s.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
+		page, err := a.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
 		if err != nil {
 			return err
 		}
@@ -288,7 +285,7 @@ func (s *Shard) doneBefore(ctx context.Context, f *fan) error {
 		if len(unclear) == 0 {
 			continue
 		}
-		saved, err := s.store.LoadNumbers(ctx, f.p.asOf(), unclear)
+		saved, err := a.store.LoadNumbers(ctx, f.p.asOf(), unclear)
 		if err != nil {
 			return err
 		}
@@ -308,11 +305,11 @@ func (f *fan) failBefore(child string) {
 }
 
 // onlyChild finds out what the child of a step that has one came to.
-func (s *Shard) onlyChild(ctx context.Context, f *fan) error {
+func (a *families) onlyChild(ctx context.Context, f *fan) error {
 	if f.spec.Kind != core.TaskStep || f.done+f.undone == 0 {
 		return nil
 	}
-	e, _, err := s.find(ctx, f.p, f.siblings().First)
+	e, _, err := a.shard.find(ctx, f.p, f.siblings().First)
 	if err != nil || e == nil {
 		return err
 	}
@@ -322,7 +319,7 @@ func (s *Shard) onlyChild(ctx context.Context, f *fan) error {
 }
 
 // taken takes note of a child that is there already: the store is asked how far the step is.
-func (s *Shard) taken(e *entry) {
+func (a *families) taken(e *entry) {
 	up := e.parent
 	if up == nil {
 		return
@@ -331,24 +328,24 @@ func (s *Shard) taken(e *entry) {
 	if f == nil || f.undo {
 		return
 	}
-	f.look, f.round = true, s.rounds
+	f.look, f.round = true, a.cycle.rounds
 	if f.taken++; f.taken > takenMost {
 		f.look = false
 		f.open--
 		f.fail("id " + e.task.ID + " of a child is another task's")
 	}
-	s.queue(f)
+	a.queue(f)
 }
 
 // stillborn takes note of a child that the database refuses, whatever is in its row.
-func (s *Shard) stillborn(e *entry, why string) {
+func (a *families) stillborn(e *entry, why string) {
 	if e.parent == nil {
 		return
 	}
 	if f := e.parent.fan(e.task.ParentStep); f != nil && !f.undo {
 		f.open--
 		f.fail("child " + e.task.ID + ": " + why)
-		s.queue(f)
+		a.queue(f)
 	}
 }
 
@@ -356,49 +353,49 @@ func (s *Shard) stillborn(e *entry, why string) {
 const takenMost = 3
 
 // roomFor reports whether one more child may be in flight: at least one of each step always.
-func (s *Shard) roomFor(f *fan) bool {
-	return s.roomy() && (f.open == 0 || len(f.p.tasks) < s.cfg.InFlight && s.cfg.Memory.fits(1) > 0)
+func (a *families) roomFor(f *fan) bool {
+	return a.cycle.roomy() && (f.open == 0 || len(f.p.tasks) < a.cfg.InFlight && a.cfg.Memory.fits(1) > 0)
 }
 
-// below reads the next children of an undo, newest first.
-func (f *fan) below(ctx context.Context, store Store) ([]core.ChildRow, error) {
-	page, err := store.Youngest(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
-	f.more = len(page) == siblingsPage
-	if len(page) > 0 {
-		f.place = page[len(page)-1].Number
+// read reads the next children that are to be gone over: of an undo all, newest first, else those that are left undone from
+// an earlier try.
+func (f *fan) read(ctx context.Context, store Store) (err error) {
+	next, over := store.Children, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }
+	if f.undo {
+		next, over = store.Youngest, func(r core.ChildRow) bool { return r.State == core.StateUndone }
 	}
-	return slices.DeleteFunc(page, func(r core.ChildRow) bool { return r.State == core.StateUndone }), err
-}
-
-// left reads the next children that are left undone from an earlier try.
-func (f *fan) left(ctx context.Context, store Store) ([]core.ChildRow, error) {
-	page, err := store.Children(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
-	f.more = len(page) == siblingsPage
-	if len(page) > 0 {
-		f.place = page[len(page)-1].Number
+	f.page, err = next(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
+	f.more = len(f.page) == siblingsPage
+	if len(f.page) > 0 {
+		f.place = f.page[len(f.page)-1].Number
 	}
-	return slices.DeleteFunc(page, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }), err
+	f.page = slices.DeleteFunc(f.page, over)
+	return err
 }
 
 // overSiblings goes over children that are there, page by page, as many at a time as may be open.
-func (s *Shard) overSiblings(ctx context.Context, f *fan, budget int, read func(context.Context, Store) ([]core.ChildRow, error), do func(*entry) error) (did int, err error) {
-	for did < budget && f.open < f.parallel && s.roomy() {
+func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did int, err error) {
+	do := a.again
+	if f.undo {
+		do = a.undoChild
+	}
+	for did < budget && f.open < f.parallel && a.cycle.roomy() {
 		if len(f.page) == 0 {
 			if !f.more {
 				break
 			}
-			if f.page, err = read(ctx, s.store); err != nil {
+			if err = f.read(ctx, a.store); err != nil {
 				return did, err
 			}
 			continue
 		}
-		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, s.cfg.BatchMax-len(s.cycle.batch.Writes)), max(1, s.cfg.Memory.fits(len(f.page))))
+		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, a.cycle.left()), max(1, a.cfg.Memory.fits(len(f.page))))
 		numbers := make([]int64, some)
 		for i := range numbers {
 			numbers[i] = f.page[i].Number
 		}
 		f.page = f.page[some:]
-		if _, err := s.loadNumbers(ctx, f.p, numbers); err != nil {
+		if _, err := a.shard.loadNumbers(ctx, f.p, numbers); err != nil {
 			return did, err
 		}
 		for _, number := range numbers {
@@ -408,57 +405,53 @@ func (s *Shard) overSiblings(ctx context.Context, f *fan, budget int, read func(
 				f.fail(fmt.Sprintf("child number %d of step %s cannot be loaded: its journal is forgotten, or cannot be read", number, f.spec.Name))
 				continue
 			}
-			if err := do(e); err != nil {
-				return did, err
-			}
+			do(f, e)
 		}
 	}
 	return did, nil
 }
 
 // undoChild undoes one child, whatever it came to, unless it is undone or about to be.
-func (s *Shard) undoChild(f *fan, e *entry) error {
+func (a *families) undoChild(f *fan, e *entry) {
 	if e.task.State == core.StateUndone {
-		return nil
+		return
 	}
 	e.swept = f.seq
 	f.open++
 	if e.task.State == core.StateUndoing {
-		return nil
+		return
 	}
 	parent := f.e.task.ID
-	err := s.event(f.p, e, &core.Event{Kind: core.EventUndo, At: s.cycle.now, Actor: parent, Reason: "it is a part of task " + parent + ", which is undone", ByParent: true})
+	err := a.shard.event(f.p, e, &core.Event{Kind: core.EventUndo, At: a.cycle.now, Actor: parent, Reason: "it is a part of task " + parent + ", which is undone", ByParent: true})
 	if err != nil {
 		e.swept = 0
 		f.open--
 		f.fail(fmt.Sprintf("child %s cannot be undone: %v", e.task.ID, err))
 	}
-	return nil
 }
 
 // again lets a child begin again that was undone in an earlier try of the step. One that never had steps cannot: it counts as
 // undone in this try, too.
-func (s *Shard) again(f *fan, e *entry) error {
+func (a *families) again(f *fan, e *entry) {
 	if e.task.State != core.StateUndone {
-		return nil
+		return
 	}
 	if e.plan == nil {
 		f.notDone(e)
-		return nil
+		return
 	}
 	f.open++
-	err := s.event(f.p, e, &core.Event{
-		Kind: core.EventResubmit, At: s.cycle.now, Actor: f.e.task.ID, ByParent: true, Until: min(s.cycle.now.Add(e.plan.plan.CompleteBy), f.due()),
+	err := a.shard.event(f.p, e, &core.Event{
+		Kind: core.EventResubmit, At: a.cycle.now, Actor: f.e.task.ID, ByParent: true, Until: min(a.cycle.now.Add(e.plan.plan.CompleteBy), f.due()),
 	})
 	if err != nil {
 		f.open--
 		f.fail(fmt.Sprintf("child %s cannot begin again: %v", e.task.ID, err))
 	}
-	return nil
 }
 
 // childUndone counts a child whose undo has come to its end.
-func (s *Shard) childUndone(f *fan, e *entry) {
+func (a *families) childUndone(f *fan, e *entry) {
 	if e.swept != f.seq {
 		return
 	}
@@ -467,13 +460,13 @@ func (s *Shard) childUndone(f *fan, e *entry) {
 	if e.task.State != core.StateUndone {
 		f.fail("child " + e.task.ID + ": " + e.task.Why)
 	}
-	s.goOn(f)
+	a.goOn(f)
 }
 
 // childDone counts a child that has come to its end. One in error waits for an operator, and stays open.
-func (s *Shard) childDone(f *fan, e *entry) {
+func (a *families) childDone(f *fan, e *entry) {
 	if f.look { // it is counted with all others, once its end is committed
-		f.round = s.rounds
+		f.round = a.cycle.rounds
 		return
 	}
 	switch e.task.State {
@@ -490,7 +483,7 @@ func (s *Shard) childDone(f *fan, e *entry) {
 			f.result(e.task.Result)
 		}
 	}
-	s.goOn(f)
+	a.goOn(f)
 }
 
 // notDone counts a child that was undone. The first one's reason counts.
@@ -503,12 +496,12 @@ func (f *fan) notDone(e *entry) {
 }
 
 // goOn tells the parent of a fan that has come to its end, and gives another a turn.
-func (s *Shard) goOn(f *fan) {
-	if f.busy || s.finish(f) {
+func (a *families) goOn(f *fan) {
+	if f.busy || a.finish(f) {
 		return
 	}
 	if f.wants() {
-		s.queue(f)
+		a.queue(f)
 	}
 }
 
@@ -522,7 +515,7 @@ func (f *fan) result(result []byte) {
 }
 
 // finish tells the parent that all children of a step have come to their end, if they have.
-func (s *Shard) finish(f *fan) bool {
+func (a *families) finish(f *fan) bool {
 	if f.look || f.open > 0 {
 		return false
 	}
@@ -533,7 +526,7 @@ func (s *Shard) finish(f *fan) bool {
 	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
 		return false // its undo comes
 	}
-	ev := core.Event{Kind: core.EventChild, At: max(s.cycle.now, f.ended), Actor: s.cfg.Node, Seq: f.seq}
+	ev := core.Event{Kind: core.EventChild, At: max(a.cycle.now, f.ended), Actor: a.cfg.Node, Seq: f.seq}
 	switch {
 	case f.broken != "":
 		ev.Code, ev.Error = core.CodeRefused, f.broken
@@ -545,8 +538,8 @@ func (s *Shard) finish(f *fan) bool {
 	default:
 		ev.Result = f.only
 	}
-	s.use(f.p, f.e)
-	_ = s.event(f.p, f.e, &ev)
+	a.cycle.use(f.p, f.e)
+	_ = a.shard.event(f.p, f.e, &ev)
 	return true
 }
 

@@ -32,6 +32,15 @@ const (
 	parkedPage = 256
 )
 
+// queues are what is parked at the agents of a shard's partitions, and what waits for an agent that is there again.
+type queues struct {
+	gate   *gate
+	in     *owned
+	cfg    *Config
+	slots  []parkedSlot // memory of the last
+	served []*entry     // that have waited for an agent which is there again
+}
+
 // parkedTask is a task that waits for room, as of when it was parked.
 type parkedTask struct {
 	number   int64
@@ -46,7 +55,7 @@ type parkedTask struct {
 
 // ask is its do.
 func (t *parkedTask) ask(slot *agentSlot) ask {
-	return ask{slot: slot, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
+	return ask{agent: slot.calls, load: slot.load, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
 }
 
 // byDeadline is a heap of parked tasks.
@@ -162,7 +171,7 @@ func (at *parkedAt) drop(gone func(parkedTask) bool) {
 }
 
 // keepOrder notes a task that was parked for room at an agent.
-func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
+func (q *queues) keepOrder(slot *agentSlot, e *entry) {
 	at := slot.queue()
 	if e.plan == nil { // its plan cannot be read here: the store is asked for it when it can
 		at.miss()
@@ -176,28 +185,28 @@ func (s *Shard) keepOrder(slot *agentSlot, e *entry) {
 	}, begun: hasBegun(e.task)}
 	in := (*flow)(nil)
 	if !one.begun {
-		one.of = s.flowOf(e.task)
-		in = at.fresh.of(one.of, &s.cfg.Weights)
+		one.of = q.flowOf(e.task)
+		in = at.fresh.of(one.of, &q.cfg.Weights)
 	}
 	if len(at.known) >= parkedMax && !at.makeRoom(in) {
 		return
 	}
-	if s.cfg.Left != nil {
-		one.latest = one.deadline.Add(-s.cfg.Left(e.plan.plan, e.task))
+	if q.cfg.Left != nil {
+		one.latest = one.deadline.Add(-q.cfg.Left(e.plan.plan, e.task))
 	}
 	if slot.calls != nil && slot.calls.keys != nil {
-		s.keysOf(e)
+		q.gate.agents.keysOf(e)
 		if i := slices.Index(e.plan.slots, slot); i >= 0 {
 			one.key, one.keyed = e.keys[i], true
 		}
 	}
-	s.enter(slot, at, one)
+	q.enter(slot, at, one)
 }
 
 // enter takes a task into the order, or lets it stand aside.
-func (s *Shard) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
-	if one.keyed || len(s.pauses.all) > 0 {
-		if v := s.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
+func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
+	if one.keyed || len(q.gate.pauses.all) > 0 {
+		if v := q.gate.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
 			why := reason{paused: v.by == byPause}
 			if !why.paused {
 				why.key = one.key
@@ -206,12 +215,12 @@ func (s *Shard) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 			return false
 		}
 	}
-	at.back(one, &s.cfg.Weights)
+	at.back(one, &q.cfg.Weights)
 	return true
 }
 
 // sift sorts what is parked at an agent again: the pauses have changed.
-func (s *Shard) sift(slot *agentSlot) {
+func (q *queues) sift(slot *agentSlot) {
 	at := slot.order
 	all, more := at.aside.all(reason{paused: true})
 	if more {
@@ -229,7 +238,7 @@ func (s *Shard) sift(slot *agentSlot) {
 		return true
 	})
 	for _, one := range all {
-		s.enter(slot, at, one)
+		q.enter(slot, at, one)
 	}
 	slot.lookKeys()
 }
@@ -243,23 +252,23 @@ type parked struct {
 
 // queueParked takes the tasks into the queues whose rows are committed now. room: another round is to look at them, because
 // nothing else may come to remind the shard of them.
-func (s *Shard) queueParked() (room bool) {
-	s.cycle.parked = slices.DeleteFunc(s.cycle.parked, func(x parked) bool {
+func (q *queues) queueParked(c *cycle) (room bool) {
+	c.parked = slices.DeleteFunc(c.parked, func(x parked) bool {
 		return x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name
 	})
-	s.leaveOrder()
-	for _, x := range s.cycle.parked {
-		s.keepOrder(x.slot, x.e)
-		room = room || x.slot.load < s.cfg.AgentWindow
+	q.leaveOrder(c)
+	for _, x := range c.parked {
+		q.keepOrder(x.slot, x.e)
+		room = room || x.slot.load < x.p.window
 	}
 	return room
 }
 
 // leaveOrder takes out of the queues what rows of the round have taken up, and what they park again: its place depends on
 // them. It goes over a queue once, however many these are.
-func (s *Shard) leaveOrder() {
+func (q *queues) leaveOrder(c *cycle) {
 	out, slots := map[*agentSlot]map[int64]bool{}, []*agentSlot(nil)
-	for _, all := range [][]parked{s.cycle.takenUp, s.cycle.parked} {
+	for _, all := range [][]parked{c.takenUp, c.parked} {
 		for _, x := range all {
 			if at := x.slot.order; at == nil || !at.has(x.e.task.Number) {
 				continue
@@ -272,7 +281,7 @@ func (s *Shard) leaveOrder() {
 	}
 	for _, slot := range slots {
 		numbers := out[slot]
-		s.look(s.cycle.now) // others may have waited for these
+		q.gate.looks.wake(q.gate.now) // others may have waited for these
 		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				slot.order.forget(one)
@@ -287,7 +296,7 @@ func (s *Shard) leaveOrder() {
 
 // othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while
 // many that have begun wait for an agent of its plan.
-func (s *Shard) othersFirst(e *entry) (steps uint64) {
+func (q *queues) othersFirst(e *entry) (steps uint64) {
 	if e.plan == nil {
 		return 0
 	}
@@ -296,7 +305,7 @@ func (s *Shard) othersFirst(e *entry) (steps uint64) {
 			continue
 		}
 		switch at := slot.order; {
-		case s.manyBegun(at):
+		case q.manyBegun(at):
 			return ^uint64(0)
 		case len(at.begun)+at.fresh.waiting > 0:
 			steps |= 1 << uint(i)
@@ -306,7 +315,7 @@ func (s *Shard) othersFirst(e *entry) (steps uint64) {
 }
 
 // manyBegun reports whether so many begun tasks wait for an agent that it is busy until new ones would come to it.
-func (s *Shard) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) > s.cfg.AgentWindow }
+func (q *queues) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) > q.cfg.AgentWindow }
 
 // begunPart is the part of an agent's window that may wait for it and have begun, before no new task of the plan begins.
 const begunPart = 4
@@ -379,9 +388,9 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 }
 
 // begunFirst reports whether a task of a plan has to wait for others that have begun.
-func (s *Shard) begunFirst(ref *planRef) bool {
+func (q *queues) begunFirst(ref *planRef) bool {
 	for _, slot := range ref.slots {
-		if slot != nil && slot.order != nil && s.manyBegun(slot.order) {
+		if slot != nil && slot.order != nil && q.manyBegun(slot.order) {
 			return true
 		}
 	}
@@ -394,9 +403,9 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return 0, err
 	}
-	many := s.manyBegun(at)
-	keys := s.keyTakesAt(slot)
-	taken := at.take(s.cycle.now, room, s.begunFirst, keys)
+	many := s.queues.manyBegun(at)
+	keys := s.gate.keyTakesAt(slot)
+	taken := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
 	numbers := make([]int64, len(taken))
 	for i := range taken {
 		numbers[i] = taken[i].number
@@ -411,7 +420,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 			continue
 		}
 		if e.created || e.write != 0 { // an event of this round is about it
-			s.queueAgain(p, slot, e)
+			s.queues.queueAgain(p, slot, e)
 			again = true
 			continue
 		}
@@ -419,21 +428,21 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 		case err == nil:
 			claimed++
 		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
-			s.queueAgain(p, slot, e)
+			s.queues.queueAgain(p, slot, e)
 		}
 	}
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
-	if keys.claimed(s.cycle.now) && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.manyBegun(at) && p.heldAny() {
-		s.look(s.cycle.now)
+	if keys.claimed() && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.heldAny() {
+		s.gate.looks.wake(s.cycle.now)
 	}
 	return claimed, nil
 }
 
 // queueAgain puts a task back that could not be claimed.
-func (s *Shard) queueAgain(p *partition, slot *agentSlot, e *entry) {
+func (q *queues) queueAgain(p *partition, slot *agentSlot, e *entry) {
 	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
-		s.keepOrder(slot, e)
+		q.keepOrder(slot, e)
 	}
 }
 
@@ -475,7 +484,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, a
 		return err
 	}
 	for _, e := range entries {
-		s.queueAgain(p, slot, e)
+		s.queues.queueAgain(p, slot, e)
 	}
 	at.read(numbers, page)
 	return nil

@@ -12,7 +12,7 @@ import (
 func BenchmarkParked(b *testing.B) {
 	for _, n := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("flows=%d", n), func(b *testing.B) {
-			s := &Shard{cfg: Config{TenantLabel: "tenant"}}
+			q := &queues{gate: &gate{}, cfg: &Config{TenantLabel: "tenant"}}
 			slot := &agentSlot{}
 			ref := &planRef{plan: &core.Plan{Name: "order"}}
 			entries := make([]entry, parkedMax)
@@ -31,7 +31,7 @@ func BenchmarkParked(b *testing.B) {
 			for b.Loop() {
 				slot.order = nil
 				for i := range entries {
-					s.keepOrder(slot, &entries[i])
+					q.keepOrder(slot, &entries[i])
 				}
 				at := slot.queue()
 				for left := parkedMax; left > 0; {

@@ -49,10 +49,10 @@ type flowKey struct {
 }
 
 // flowOf is the flow of a task.
-func (s *Shard) flowOf(t *core.Task) flowKey {
+func (q *queues) flowOf(t *core.Task) flowKey {
 	key := flowKey{class: core.ClassOf(t.Labels), kind: t.Type}
 	for i := range t.Labels {
-		if t.Labels[i].Key == s.cfg.TenantLabel {
+		if t.Labels[i].Key == q.cfg.TenantLabel {
 			key.tenant = t.Labels[i].Value
 		}
 	}

@@ -6,9 +6,11 @@ import "duly.dev/duly/internal/core"
 // list, and the least that one of them lets through counts. What waits keeps what the stages judge it by, so that it is
 // judged without being loaded.
 
-// ask is a do that would leave, of a task in flight or parked, or any do of an agent.
+// ask is a do that would leave, of a task in flight or parked, or any do of an agent or of a key there.
 type ask struct {
-	slot   *agentSlot
+	agent  *agentCalls
+	load   int          // tasks of the partition at the agent
+	only   int          // one more than the stage that is asked alone; 0: all are
 	plan   *planRef     // nil: of any
 	steps  uint64       // of the plan, of which one would leave
 	labels []core.Label // of the task
@@ -47,23 +49,34 @@ const (
 	stages
 )
 
-// gate is the stages of a shard.
-type gate [stages]stage
+// gate is the stages of a shard with all that they know.
+type gate struct {
+	stages [stages]stage
+	pauses pauseBook
+	agents agentBook
+	looks  waker        // a round is to look at all that waits
+	now    core.Instant // of the commit cycle
+	asked  ask          // last
+}
 
-func (s *Shard) newGate() gate {
-	return gate{
-		byPause:   &s.pauses,
+func (g *gate) init(cfg *Config) {
+	g.agents.now, g.agents.hears, g.agents.keyOf = cfg.Now, cfg.Hears, cfg.KeyOf
+	g.stages = [stages]stage{
+		byPause:   &g.pauses,
 		byKey:     keyStage{}, // of the agent's limit
 		byBreaker: breakerStage{},
 		byLimit:   limitStage{}, // and its rate: they are granted together
-		byWindow:  windowStage(s.cfg.AgentWindow),
+		byWindow:  windowStage(cfg.AgentWindow),
 	}
 }
 
-// room asks all stages.
+// room asks the stages.
 func (g *gate) room(a *ask, now core.Instant) verdict {
 	all, event := anyNumber, false
-	for i, s := range g {
+	for i, s := range g.stages {
+		if a.only != 0 && a.only != i+1 {
+			continue
+		}
 		v := s.room(a, now)
 		if v.n < 0 {
 			continue
@@ -91,35 +104,47 @@ func (w windowStage) room(a *ask, _ core.Instant) verdict {
 	if a.there {
 		return anyNumber
 	}
-	return verdict{n: max(0, int(w)-a.slot.load)}
+	return verdict{n: max(0, int(w)-a.load)}
 }
 
-// mayLeave asks the gate. Where it opens by itself a round is wanted then.
-func (s *Shard) mayLeave(a ask) verdict {
-	s.asked = a
-	v := s.gate.room(&s.asked, s.cycle.now)
+// judge is where it is asked whether a do may leave.
+func (g *gate) judge(a ask) verdict {
+	g.asked = a
+	return g.room(&g.asked, g.now)
+}
+
+// mayLeave asks for a do that is about to leave. Where the gate opens by itself a round is wanted then.
+func (g *gate) mayLeave(a ask) verdict {
+	v := g.judge(a)
 	switch {
 	case v.n == 0 && v.by == byKey:
-		a.slot.calls.key(a.key).keepsBack(s.cycle.now)
+		a.agent.key(a.key).keepsBack(g.now)
 	case v.n == 0 && v.until != 0:
-		s.look(v.until)
+		g.looks.wake(v.until)
 	}
 	return v
 }
 
-// look has a round look at all that waits, at an instant. It is the only waker: every round looks at each agent at which
-// something waits, and for what stands aside see opened.
-func (s *Shard) look(at core.Instant) { s.lookAt = earlier(s.lookAt, at) }
-
-// open reports whether no stage holds back any do in a partition.
-func (s *Shard) open(p *partition) bool {
-	return p.full == 0 && len(s.pauses.all) == 0 && !s.agents.gated()
+// anyMay reports whether one of the steps of a task may leave.
+func (g *gate) anyMay(e *entry, steps uint64) (may bool) {
+	g.agents.keysOf(e)
+	each(steps, func(i int) { may = may || g.mayLeave(e.ask(i)).n != 0 })
+	return may
 }
 
-// askOf is the do of a step of a task.
-func (s *Shard) askOf(e *entry, step int) ask {
+// open reports whether no stage holds back any do in a partition.
+func (g *gate) open(p *partition) bool {
+	return p.full == 0 && len(g.pauses.all) == 0 && !g.agents.gated()
+}
+
+// ask is any do of the agent.
+func (slot *agentSlot) ask() ask { return ask{agent: slot.calls, load: slot.load} }
+
+// ask is the do of a step of a task.
+func (e *entry) ask(step int) ask {
 	slot := e.plan.slots[step]
-	a := ask{slot: slot, plan: e.plan, steps: 1 << uint(step), labels: e.task.Labels}
+	a := slot.ask()
+	a.plan, a.steps, a.labels = e.plan, 1<<uint(step), e.task.Labels
 	a.there = e.at&e.plan.at(slot) != 0
 	if e.trial&a.steps != 0 {
 		working, _ := e.working()
@@ -134,60 +159,55 @@ func (s *Shard) askOf(e *entry, step int) ask {
 // mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses, a call of the
 // rate and, if it has given that up, its place. It takes them. One that a pause holds leaves its place in the window to
 // others, and has it again, even beyond the window, when it leaves.
-func (s *Shard) mayRetry(x *pending) bool {
+func (g *gate) mayRetry(x *pending) bool {
 	e, step := x.e, x.effect.Step
-	s.keysOf(e)
-	a := s.askOf(e, step)
+	g.agents.keysOf(e)
+	a := e.ask(step)
 	a.there, a.tried, a.placed, a.again = true, true, e.out&a.steps != 0, true
-	if v := s.mayLeave(a); v.n == 0 {
+	if v := g.mayLeave(a); v.n == 0 {
 		if v.by == byPause && e.held&a.steps == 0 {
 			e.held |= a.steps
-			s.look(s.cycle.now) // others may have its place in the window
+			g.looks.wake(g.now) // others may have its place in the window
 		}
 		return false
 	}
 	if e.held&a.steps != 0 {
 		e.held &^= a.steps
 		at, _ := e.present()
-		x.p.occupy(e, at, s.cfg.AgentWindow)
+		x.p.occupy(e, at)
 	}
-	if !a.placed && len(s.agents.limited) > 0 { // else places are not counted
+	if !a.placed && len(g.agents.limited) > 0 { // else places are not counted
 		e.place(step)
 		e.out, e.aside = e.out|a.steps, e.aside&^a.steps
 	}
-	s.spendCall(e, step)
+	e.spend(step, g.now)
 	return true
 }
 
-// gateOf says in an event which steps may not begin now. Not all of them are about to: none is noted as kept back.
-func (s *Shard) gateOf(p *partition, e *entry, ev *core.Event) {
-	if e.plan == nil || s.open(p) {
+// says marks in an event which steps may not begin now. Not all of them are about to: none is noted as kept back.
+func (g *gate) says(p *partition, e *entry, ev *core.Event) {
+	if e.plan == nil || g.open(p) {
 		return
 	}
-	s.keysOf(e)
+	g.agents.keysOf(e)
 	for i, slot := range e.plan.slots {
 		if slot == nil {
 			continue
 		}
-		s.asked = s.askOf(e, i)
-		v := s.gate.room(&s.asked, s.cycle.now)
+		v := g.judge(e.ask(i))
 		switch {
 		case v.n == 0:
 			ev.Full |= 1 << uint(i)
-			if v.back != 0 {
-				s.backs(e, ev)[i] = v.back
+			if v.back == 0 {
+				break
 			}
+			if ev.Back == nil {
+				g.agents.back = append(g.agents.back[:0], make([]core.Instant, len(e.plan.slots))...)
+				ev.Back = g.agents.back
+			}
+			ev.Back[i] = v.back
 		case v.few:
 			ev.Few |= 1 << uint(i)
 		}
 	}
-}
-
-// backs is the memory of an event for when agents are back.
-func (s *Shard) backs(e *entry, ev *core.Event) []core.Instant {
-	if ev.Back == nil {
-		s.agents.back = append(s.agents.back[:0], make([]core.Instant, len(e.plan.slots))...)
-		ev.Back = s.agents.back
-	}
-	return ev.Back
 }

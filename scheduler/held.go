@@ -42,12 +42,6 @@ func (p *partition) controlDone() (uint64, core.Instant) {
 	return p.nextControl, p.nextControlStored
 }
 
-// holds reports whether requests wait in a partition.
-func (s *Shard) holds(partition int) bool {
-	p := s.partitions[partition]
-	return p != nil && len(p.held) > 0
-}
-
 // Waits reports whether requests wait in a partition that is held here, and keep its control cursor where it is.
 func (s *Scheduler) Waits(partition int) bool {
 	c := s.of(partition)
@@ -57,32 +51,27 @@ func (s *Scheduler) Waits(partition int) bool {
 	return o != nil && o.waits
 }
 
-// heldReady reports whether requests that waited can be applied now.
-func (s *Shard) heldReady() bool {
-	for _, p := range s.inOrder() {
-		if s.ready(p) >= 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // ready is the first request of a partition that need not wait any more; -1: none.
-func (s *Shard) ready(p *partition) int {
+func (p *partition) ready(now core.Instant, plans *planBook) int {
 	return slices.IndexFunc(p.held, func(h heldControl) bool {
 		switch {
-		case s.cycle.now >= h.At.Add(heldFor):
+		case now >= h.At.Add(heldFor):
 			return true
 		case h.plan != nil:
-			return s.plans.find(h.plan.Name, h.plan.Version) != nil
+			return plans.find(h.plan.Name, h.plan.Version) != nil
 		}
 		return !p.unread()
 	})
 }
 
+// heldReady reports whether requests that waited can be applied now.
+func (o *owned) heldReady(now core.Instant, plans *planBook) bool {
+	return slices.ContainsFunc(o.inOrder(), func(p *partition) bool { return p.ready(now, plans) >= 0 })
+}
+
 // hold keeps a request about a task whose plan cannot be read; false: it has waited for long, or too many do.
-func (s *Shard) hold(p *partition, m *ControlMail, plan *core.UnreadablePlan) bool {
-	if plan == nil || len(p.held) >= heldMax || s.cycle.now >= m.At.Add(heldFor) {
+func (p *partition) hold(m *ControlMail, plan *core.UnreadablePlan, now core.Instant) bool {
+	if plan == nil || len(p.held) >= heldMax || now >= m.At.Add(heldFor) {
 		return false
 	}
 	p.held = append(p.held, heldControl{*m, plan})
@@ -90,13 +79,10 @@ func (s *Shard) hold(p *partition, m *ControlMail, plan *core.UnreadablePlan) bo
 }
 
 // heldUntil is when the first cancel has waited for long enough; 0: none waits.
-func (s *Shard) heldUntil() (next core.Instant) {
-	for _, p := range s.inOrder() {
-		if len(p.held) == 0 {
-			continue
-		}
-		if at := p.held[0].At.Add(heldFor); next == 0 || at < next {
-			next = at
+func (o *owned) heldUntil() (next core.Instant) {
+	for _, p := range o.inOrder() {
+		if len(p.held) > 0 {
+			next = earlier(next, p.held[0].At.Add(heldFor))
 		}
 	}
 	return next
@@ -105,8 +91,8 @@ func (s *Shard) heldUntil() (next core.Instant) {
 // applyHeld applies the requests that have waited.
 func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
-		for i := s.ready(p); i >= 0; i = s.ready(p) {
-			if !s.roomy() {
+		for i := p.ready(s.cycle.now, &s.plans); i >= 0; i = p.ready(s.cycle.now, &s.plans) {
+			if !s.cycle.roomy() {
 				return true, nil
 			}
 			m := p.held[i]

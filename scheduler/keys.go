@@ -16,9 +16,9 @@ type keyCalls struct {
 	inUse
 	agent   *agentCalls
 	key     string
-	kept    bool // a do command was kept back since its use was last told
-	changed bool // it is among those whose use is to be told
-	ready   bool // it is among those for which tasks that stand aside may go on
+	kept    bool  // a do command was kept back since its use was last told
+	changed bool  // it is among those whose use is to be told
+	looks   waker // a round is to look at what stands aside for it: it is among those that are ready
 }
 
 // key is what is known of a key of an agent's limit.
@@ -42,10 +42,10 @@ func (k *keyCalls) change() {
 
 // opened lets tasks that stand aside for the key come back in the next look at what waits, if it has room then.
 func (k *keyCalls) opened() {
-	if !k.ready {
-		k.ready = true
+	if k.looks.lookAt == 0 {
 		k.agent.book.ready = append(k.agent.book.ready, k)
 	}
+	k.looks.wake(k.agent.book.now())
 }
 
 // end forgets a command that was out, so that others may go on.
@@ -68,7 +68,7 @@ const keyLook = 20 * time.Millisecond
 // lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
 func (k *keyCalls) lookNext(now core.Instant) {
 	if next := k.next(now); next != 0 {
-		k.agent.book.keysAt = earlier(k.agent.book.keysAt, max(next, now.Add(keyLook)))
+		k.agent.book.rates.wake(max(next, now.Add(keyLook)))
 	}
 }
 
@@ -83,8 +83,8 @@ func (k *keyCalls) take(m *GrantMail, now core.Instant) {
 var noKeys = []string{}
 
 // keysOf finds the keys of a task at its agents, unless they are known.
-func (s *Shard) keysOf(e *entry) {
-	if e.keys != nil || !s.agents.keyed || e.plan == nil {
+func (b *agentBook) keysOf(e *entry) {
+	if e.keys != nil || !b.keyed || e.plan == nil {
 		return
 	}
 	e.keys = noKeys
@@ -97,8 +97,8 @@ func (s *Shard) keysOf(e *entry) {
 		}
 		if first := slices.Index(e.plan.agents, a); first < i {
 			e.keys[i] = e.keys[first]
-		} else if s.cfg.KeyOf != nil {
-			if key, err := s.cfg.KeyOf(s.agents.limited[a.name].Key, e.task); err == nil { // else it is the empty one
+		} else if b.keyOf != nil {
+			if key, err := b.keyOf(b.limited[a.name].Key, e.task); err == nil { // else it is the empty one
 				e.keys[i] = key
 			}
 		}
@@ -124,11 +124,14 @@ func (e *entry) keyName(step int) (string, *agentCalls) {
 	return "", nil
 }
 
+// ask is any do of the key: whether the key itself lets it leave.
+func (k *keyCalls) ask() ask { return ask{agent: k.agent, keyed: true, key: k.key, only: byKey + 1} }
+
 // keyStage holds back what has no place, or no call, of its key.
 type keyStage struct{}
 
 func (keyStage) room(a *ask, now core.Instant) verdict {
-	is := a.slot.calls
+	is := a.agent
 	if !a.keyed || is.keys == nil {
 		return anyNumber
 	}
@@ -149,12 +152,12 @@ func (k *keyCalls) keepsBack(now core.Instant) {
 
 // rekey forgets the keys of an agent: its limit has another expression, or none any more. What is parked there is read again
 // from the store.
-func (s *Shard) rekey(a *agentCalls, has bool) {
+func (a *agentCalls) rekey(has bool, in []*partition) {
 	a.keys = nil
 	if has {
 		a.keys = map[string]*keyCalls{}
 	}
-	for _, p := range s.inOrder() {
+	for _, p := range in {
 		if slot := p.slots[a.name]; slot != nil && slot.order != nil {
 			slot.order = nil
 			slot.queue()
@@ -163,12 +166,12 @@ func (s *Shard) rekey(a *agentCalls, has bool) {
 }
 
 // lookKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
-func (s *Shard) lookKeys() {
-	if !s.agents.keyed {
+func (q *queues) lookKeys() {
+	if !q.gate.agents.keyed {
 		return
 	}
-	s.look(s.cycle.now)
-	for _, p := range s.inOrder() {
+	q.gate.looks.wake(q.gate.now)
+	for _, p := range q.in.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
 				slot.lookKeys()
@@ -188,9 +191,9 @@ func (slot *agentSlot) lookKeys() {
 	}
 }
 
-// keyUses gives out what the shard uses of the keys whose use has changed, and forgets those that are not in use any more.
-func (s *Shard) keyUses(yield func(limitUse)) {
-	b := &s.agents
+// keyUses gives out what is used of the keys whose use has changed, and forgets those that are not in use any more.
+func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
+	b := &g.agents
 	changed := b.changed
 	b.changed = nil
 	for _, k := range changed {
@@ -199,7 +202,7 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 			continue
 		}
 		waits := 0
-		for _, p := range s.partitions {
+		for _, p := range in {
 			if slot := p.slots[k.agent.name]; slot != nil && slot.order != nil && !p.noMore {
 				waits += slot.order.ofKey[k.key]
 			}
@@ -208,8 +211,8 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 			waits = max(waits, 1)
 		}
 		k.kept = false
-		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, s.cycle.now, waits, k.agent.longest)
-		if use.idle() && !k.ready {
+		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
+		if use.idle() && k.looks.lookAt == 0 {
 			delete(k.agent.keys, k.key)
 		}
 		yield(use)
@@ -217,18 +220,27 @@ func (s *Shard) keyUses(yield func(limitUse)) {
 	b.changed = append(changed[:0], b.changed...)
 }
 
+// goesOn reports whether a task of the key is in the order of its partition.
+func (q *queues) goesOn(k *keyCalls) bool {
+	return slices.ContainsFunc(q.in.inOrder(), func(p *partition) bool {
+		slot := p.slots[k.agent.name]
+		return slot != nil && slot.order != nil && !p.noMore && slot.order.ofKey[k.key] > slot.order.aside.at(reason{key: k.key})
+	})
+}
+
 // bringBack lets tasks that stand aside go on where their keys have room: the earliest deadline first.
-func (s *Shard) bringBack() {
-	b := &s.agents
-	for _, k := range b.ready {
-		k.ready = false
+func (q *queues) bringBack() {
+	ready := q.gate.agents.ready
+	q.gate.agents.ready = nil
+	for _, k := range ready {
+		k.looks = waker{}
 		if k.agent.keys[k.key] != k {
 			continue
 		}
 		of := reason{key: k.key}
-		for room := k.room(s.cycle.now, k.agent.longest); ; {
+		for room := q.gate.judge(k.ask()).n; ; {
 			var first *agentSlot
-			for _, p := range s.inOrder() {
+			for _, p := range q.in.inOrder() {
 				slot := p.slots[k.agent.name]
 				if slot == nil || slot.order == nil || p.noMore {
 					continue
@@ -248,13 +260,12 @@ func (s *Shard) bringBack() {
 				break
 			}
 			if room == 0 {
-				k.lookNext(s.cycle.now)
+				k.lookNext(q.gate.now)
 				break
 			}
-			if s.enter(first, first.order, first.order.aside.pop(of)) {
+			if q.enter(first, first.order, first.order.aside.pop(of)) {
 				room--
 			}
 		}
 	}
-	b.ready = b.ready[:0]
 }

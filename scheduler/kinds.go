@@ -49,11 +49,11 @@ func (k *Kinds) add(o *Kinds) {
 }
 
 // countRows counts what the rows of a committed batch say.
-func (s *Shard) countRows() {
-	for i := range s.cycle.batch.Writes {
-		w := &s.cycle.batch.Writes[i]
-		if w.Birth && w.Task.Parent != 0 && s.stored(w) != nil {
-			s.Stats.Kinds.Born++
+func (k *Kinds) countRows(writes []core.TaskWrite, in *owned) {
+	for i := range writes {
+		w := &writes[i]
+		if w.Birth && w.Task.Parent != 0 && in.stored(w) != nil {
+			k.Born++
 		}
 		for j := range w.Records {
 			switch r := &w.Records[j]; r.Kind {
@@ -65,21 +65,11 @@ func (s *Shard) countRows() {
 			default:
 				continue
 			}
-			if e := s.stored(w); e != nil {
-				s.Stats.Kinds.count(&w.Records[j], e.plan)
+			if e := in.stored(w); e != nil {
+				k.count(&w.Records[j], e.plan)
 			}
 		}
 	}
-}
-
-// stored is the task of a write; nil: the commit left it out, or the database refused its row, and the task is another one,
-// in error.
-func (s *Shard) stored(w *core.TaskWrite) *entry {
-	_, e := s.inFlight(w.Task.Partition, w.Task.Number)
-	if e != nil && e.task != w.Task {
-		return nil
-	}
-	return e
 }
 
 func (k *Kinds) count(r *core.Record, of *planRef) {
@@ -107,26 +97,26 @@ func (k *Kinds) count(r *core.Record, of *planRef) {
 }
 
 // countChild counts the ending of a child.
-func (s *Shard) countChild(t *core.Task) {
+func (k *Kinds) countChild(t *core.Task) {
 	if i := slices.Index(ends[:], t.State); i >= 0 && t.Parent != 0 {
-		s.Stats.Kinds.ChildEnds[i]++
+		k.ChildEnds[i]++
 	}
 }
 
 // countSignal counts what became of a signal; why says that it changed nothing.
-func (s *Shard) countSignal(why error) error {
+func (k *Kinds) countSignal(why error) error {
 	if why != nil {
-		s.Stats.Kinds.SignalsRefused++
+		k.SignalsRefused++
 	} else {
-		s.Stats.Kinds.Signals++
+		k.Signals++
 	}
 	return why
 }
 
 // countStart counts that a task begins whose start-at had not come before.
-func (s *Shard) countStart(rows []core.Record) {
+func (k *Kinds) countStart(rows []core.Record) {
 	if slices.ContainsFunc(rows, func(r core.Record) bool { return r.Kind == core.KindStarted }) {
-		s.Stats.Kinds.Starts++
+		k.Starts++
 	}
 }
 
@@ -134,6 +124,15 @@ func (s *Shard) countStart(rows []core.Record) {
 type counting struct {
 	core.Asker
 	failed *int64
+}
+
+// bind answers the expressions of a task's plan; nil: it has none.
+func (c *counting) bind(all Expressions, e *entry) core.Asker {
+	if e.plan == nil || !e.plan.asks || all == nil {
+		return nil
+	}
+	c.Asker = all.Bind(e.plan.plan, e.task)
+	return c
 }
 
 func (c *counting) note(err error) {

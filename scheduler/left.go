@@ -117,15 +117,6 @@ func (b *agentBook) begin() {
 // lapse makes nothing leave until there is another grant.
 func (l *shardLimit) lapse() { l.places, l.rateMilli, l.tokens, l.until = 0, 0, 0, 0 }
 
-// resumed are the partitions in which all that is out is counted, with their epochs.
-func (s *Shard) resumed(yield func(partition int, epoch int64) bool) {
-	for _, p := range s.inOrder() {
-		if s.cycle.now > p.uncounted && !yield(p.id, p.epoch) {
-			return
-		}
-	}
-}
-
 // leaveUncounted notes that a stored task is left alone: what it has out is not counted.
 func (p *partition) leaveUncounted(saved *core.Saved) {
 	over := saved.Row.Deadline

@@ -117,7 +117,7 @@ func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 type limitStage struct{}
 
 func (limitStage) room(a *ask, now core.Instant) verdict {
-	is := a.slot.calls
+	is := a.agent
 	if is.limit == nil {
 		return anyNumber
 	}
@@ -135,25 +135,17 @@ type inUse struct {
 	out   int         // commands that are out or wait for the agent, do and undo, and those left behind
 }
 
-// room is how many do commands may leave now, each of which is over within longest; -1: as many as come.
-func (u *inUse) room(now core.Instant, longest time.Duration) int {
-	if u.limit == nil {
-		return -1
-	}
-	return u.limit.room(now, u.out, longest)
-}
-
-// roomFor is the same for a do of an agent that has what of it is placed.
+// roomFor is how many do commands may leave now, each of which is over when the grant ends; -1: as many as come.
 func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
-	case a.again && u.limit.outlasts(now, a.slot.calls.longest):
+	case a.again && u.limit.outlasts(now, a.agent.longest):
 		return 0
 	case a.again && a.placed:
 		return u.limit.calls(now)
 	case a.placed:
 		return -1
 	}
-	return u.room(now, a.slot.calls.longest)
+	return u.limit.room(now, u.out, a.agent.longest)
 }
 
 // next is when the limit's rate lets the next call through by itself; 0: it does not.
@@ -172,50 +164,48 @@ func (u *inUse) spend(now core.Instant) {
 }
 
 // applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
-func (s *Shard) applyLimits() {
-	c, b := &s.cycle, &s.agents
-	if c.mail.Limits != nil {
-		s.setLimits(*c.mail.Limits)
-		c.mail.Limits = nil
+func (q *queues) applyLimits(mail *Mail) {
+	b, now := &q.gate.agents, q.gate.now
+	if mail.Limits != nil {
+		b.setLimits(*mail.Limits, now, q.in.inOrder())
+		mail.Limits = nil
 	}
-	for i := range c.mail.Grants {
-		m := &c.mail.Grants[i]
+	for i := range mail.Grants {
+		m := &mail.Grants[i]
 		a := b.all[m.Limit.Agent]
 		switch {
 		case a == nil || m.Term != b.term:
 		case m.Grant.Keyed:
 			if a.keys != nil {
-				a.key(m.Grant.Key).take(m, c.now)
+				a.key(m.Grant.Key).take(m, now)
 			}
 		case a.limit != nil:
-			a.limit.take(m, c.now, a.out)
+			a.limit.take(m, now, a.out)
 		}
 	}
-	c.mail.Grants = c.mail.Grants[:0]
-	b.freeLeft(c.now, c.mail.Counted)
-	c.mail.Counted = nil
-	if b.keysAt != 0 && c.now >= b.keysAt {
-		b.keysAt = 0
-		s.lookKeys()
+	mail.Grants = mail.Grants[:0]
+	b.freeLeft(now, mail.Counted)
+	mail.Counted = nil
+	if b.rates.due(now) {
+		q.lookKeys()
 	}
 }
 
-// setLimits replaces the limits that the shard knows of.
-func (s *Shard) setLimits(all []core.Limit) {
-	b := &s.agents
+// setLimits replaces the limits that the shard of some partitions knows of.
+func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partition) {
 	was := b.limited
 	b.limited, b.keyed = map[string]core.Limit{}, false
 	for _, l := range all {
 		b.limited[l.Agent] = l
 		b.keyed = b.keyed || l.Key != ""
 	}
-	for _, p := range s.inOrder() {
+	for _, p := range in {
 		p.uncount()
 	}
 	for name, a := range b.all {
 		is := b.limited[name]
 		if was[name].Key != is.Key {
-			s.rekey(a, is.Key != "")
+			a.rekey(is.Key != "", in)
 		}
 		if a.limit != nil && !is.InAll() {
 			b.forgetLeft(a)
@@ -223,10 +213,10 @@ func (s *Shard) setLimits(all []core.Limit) {
 		}
 	}
 	if len(b.limited) > 0 { // else what is out is not known
-		for _, p := range s.inOrder() {
+		for _, p := range in {
 			for _, e := range p.tasks {
 				if e.plan != nil {
-					s.takePlaces(e)
+					b.takePlaces(e)
 					e.took = 0 // they have left long ago
 				}
 			}
@@ -234,7 +224,7 @@ func (s *Shard) setLimits(all []core.Limit) {
 	}
 	for name, a := range b.all {
 		if is := b.limited[name]; a.limit == nil && is.InAll() {
-			a.limit = &shardLimit{limit: is, places: a.out, at: s.cycle.now}
+			a.limit = &shardLimit{limit: is, places: a.out, at: now}
 		}
 	}
 }
@@ -259,15 +249,15 @@ type limitOf struct {
 	key   string
 }
 
-// limitUses gives out what the shard uses and wants of limits; of keys of those that have changed since it was last called.
-func (s *Shard) limitUses(yield func(limitUse)) {
-	for name := range s.agents.limited {
-		a := s.agents.all[name]
+// limitUses gives out what partitions use and want of limits; of keys of those that have changed since it was last called.
+func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
+	for name := range g.agents.limited {
+		a := g.agents.all[name]
 		if a == nil || a.limit == nil {
 			continue
 		}
 		waits := 0
-		for _, p := range s.partitions {
+		for _, p := range in {
 			slot := p.slots[name]
 			if slot == nil {
 				continue
@@ -281,9 +271,9 @@ func (s *Shard) limitUses(yield func(limitUse)) {
 			}
 			waits += here
 		}
-		yield(a.says(limitOf{agent: name}, s.cycle.now, waits, a.longest))
+		yield(a.says(limitOf{agent: name}, g.now, waits, a.longest))
 	}
-	s.keyUses(yield)
+	g.keyUses(in, yield)
 }
 
 // says is what the shard says of a limit, where so many tasks wait.

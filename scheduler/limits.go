@@ -121,17 +121,17 @@ func newLimits(shards int) *limits {
 	return &limits{told: newSignal(), known: map[string]core.Limit{}, held: map[holding]*held{}, shards: make([]shardCounts, shards), counted: map[int]int64{}}
 }
 
-// collect takes what a shard says of its grants.
-func (b *limits) collect(s *Shard, shard int) {
+// collect takes what the gate of a shard says of its grants in its partitions.
+func (b *limits) collect(g *gate, in []*partition, shard int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(s.agents.limited) == 0 {
+	if len(g.agents.limited) == 0 {
 		b.shards[shard] = shardCounts{}
 		return
 	}
-	newTerm := b.shards[shard].term != s.agents.term
-	soon := b.collectCounts(s, shard)
-	s.limitUses(func(u limitUse) {
+	newTerm := b.shards[shard].term != g.agents.term
+	soon := b.collectCounts(g, in, shard)
+	g.limitUses(in, func(u limitUse) {
 		key := holding{shard, u.of}
 		h := b.held[key]
 		if u.of.keyed && u.idle() && (h == nil || h.sent.Idle() && h.seq == u.seq) {
@@ -154,12 +154,12 @@ func (b *limits) collect(s *Shard, shard int) {
 
 // collectCounts takes of a shard which partitions it counts, and whether it has left something behind. It reports whether
 // that is to be looked at soon. limits is locked.
-func (b *limits) collectCounts(s *Shard, shard int) (soon bool) {
-	was, is := &b.shards[shard], shardCounts{term: s.agents.term, left: len(s.agents.behind) > 0}
+func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) {
+	was, is := &b.shards[shard], shardCounts{term: g.agents.term, left: len(g.agents.behind) > 0}
 	newTerm := was.term != is.term
 	soon = newTerm || is.left != was.left
-	for p, epoch := range s.resumed {
-		if one := (core.Counting{Partition: p, Epoch: epoch}); b.counted[p] != epoch {
+	for _, p := range in {
+		if one := (core.Counting{Partition: p.id, Epoch: p.epoch}); g.now > p.uncounted && b.counted[p.id] != p.epoch {
 			is.here, soon = append(is.here, one), soon || !slices.Contains(was.here, one)
 		}
 	}

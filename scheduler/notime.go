@@ -32,6 +32,6 @@ func (s *Shard) hasNoTime(ctx context.Context, p *partition, sub *core.Submissio
 	if len(saved) > 0 {
 		return false, nil
 	}
-	s.refusal(p, sub, 422, why)
+	s.cycle.refusal(p, sub, 422, why)
 	return true, nil
 }

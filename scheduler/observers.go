@@ -217,26 +217,26 @@ func (w *observing) close() {
 	close(w.queue)
 }
 
-// observe shows the observers what the commit wrote.
-func (s *Shard) observe() {
-	all := s.cfg.Observers.observing()
+// observe shows the observers what a commit wrote.
+func (s *Observers) observe(writes []core.TaskWrite, in *owned) {
+	all := s.observing()
 	if len(all) == 0 {
 		return
 	}
-	c := s.cfg.Observers.take(s.cycle.batch.Writes)
-	for i := range s.cycle.batch.Writes {
-		w := &s.cycle.batch.Writes[i]
-		if e := s.stored(w); e != nil && len(w.Records) > 0 {
+	c := s.take(writes)
+	for i := range writes {
+		w := &writes[i]
+		if e := in.stored(w); e != nil && len(w.Records) > 0 {
 			c.add(e.plan, w)
 		}
 	}
 	c.users.Store(int32(len(all)) + 1)
 	for _, w := range all {
 		if !w.put(c) {
-			s.cfg.Observers.release(c)
+			s.release(c)
 		}
 	}
-	s.cfg.Observers.release(c)
+	s.release(c)
 }
 
 // take is memory for a copy of those writes.

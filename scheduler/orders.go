@@ -90,7 +90,7 @@ func (c *Committer) carryOut(ctx context.Context, o order) {
 		if c.isLost(&o) {
 			c.s.log.Debug("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
 			c.s.news.lose(o.partition)
-			c.shard.Rewound(o.partition, o.why)
+			c.shard.evidence.wentBack(o.partition, o.why)
 			c.drop(o.partition)
 		}
 	}
@@ -103,7 +103,7 @@ func (c *Committer) isLost(o *order) bool {
 	case !ok || epoch != o.epoch:
 		return false
 	case o.kind == orderDoubt:
-		return c.shard.Doubt(o.evidence)
+		return c.shard.evidence.doubt(c.shard.partitions[o.partition], o.evidence)
 	case o.kind == orderOverwritten:
 		return c.shard.LastCommit(o.partition) < o.commit
 	}

@@ -42,6 +42,7 @@ type partition struct {
 	agents    []*agentSlot // the same, as they came
 	full      int          // agents at their limit
 	book      *agentBook   // of the shard
+	window    int          // tasks that may be in flight at an agent
 	endings   int          // of the round, to be published
 	acks      []func()     // of the cycle that is on
 	ownedAt   core.Instant // when the store last said that it is ours
@@ -220,8 +221,8 @@ func (p *partition) add(e *entry) {
 }
 
 // drop forgets a task in flight.
-func (p *partition) drop(e *entry, limit int) {
-	p.occupy(e, 0, limit)
+func (p *partition) drop(e *entry) {
+	p.occupy(e, 0)
 	e.letGo(p)
 	p.unwake(e)
 	p.orphan(e)

@@ -90,7 +90,7 @@ func (b *pauseBook) steps(ref *planRef, labels []core.Label) uint64 {
 func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
 	switch {
 	case len(b.all) == 0:
-	case a.plan == nil && b.holds(a.slot.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan, a.labels) == 0:
+	case a.plan == nil && b.holds(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan, a.labels) == 0:
 		return verdict{}
 	}
 	return anyNumber
@@ -98,21 +98,21 @@ func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
 
 // applyPauses takes the pauses of the mail, lets go of those that are over, and sorts what is parked by them when there is a
 // change.
-func (s *Shard) applyPauses() {
-	c := &s.cycle
+func (q *queues) applyPauses(mail *Mail) {
+	book, now := &q.gate.pauses, q.gate.now
 	switch {
-	case c.mail.Pauses != nil:
-		s.pauses.set(*c.mail.Pauses, c.now)
-		c.mail.Pauses = nil
-	case s.pauses.until != 0 && c.now >= s.pauses.until:
-		s.pauses.set(s.pauses.all, c.now)
+	case mail.Pauses != nil:
+		book.set(*mail.Pauses, now)
+		mail.Pauses = nil
+	case book.until != 0 && now >= book.until:
+		book.set(book.all, now)
 	default:
 		return
 	}
-	for _, p := range s.inOrder() {
+	for _, p := range q.in.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
-				s.sift(slot)
+				q.sift(slot)
 			}
 		}
 	}

@@ -11,6 +11,11 @@ import (
 // planBook is the plans as last read. A plan version never changes, so what is
 // in the book stays true; only what is missing is looked for again.
 type planBook struct {
+	cfg   *Config
+	store Store
+	tally *tally
+	now   core.Instant // of the commit cycle
+
 	byType map[string]map[int64]*core.Plan
 	latest map[string]*core.Plan
 	refs   map[refKey]*planRef
@@ -26,13 +31,6 @@ type refKey struct {
 	plan      *core.Plan
 }
 
-func (b *planBook) init() {
-	b.byType = map[string]map[int64]*core.Plan{}
-	b.latest = map[string]*core.Plan{}
-	b.refs = map[refKey]*planRef{}
-	b.old = true
-}
-
 func (b *planBook) forget(partition int) {
 	for key := range b.refs {
 		if key.partition == partition {
@@ -40,8 +38,6 @@ func (b *planBook) forget(partition int) {
 		}
 	}
 }
-
-func (b *planBook) stale() { b.old = true }
 
 func (b *planBook) find(name string, version int64) *core.Plan {
 	if version == 0 {
@@ -93,54 +89,53 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 // that a door or a task names is stored, so it is looked for at once. One that a
 // submitter guessed is looked for once a cycle, which began after its submission came. A
 // type alone may be a guess, and many of those are not looked up.
-func (s *Shard) mayLook(version int64, guessed bool) bool {
+func (b *planBook) mayLook(version int64, guessed bool) bool {
 	switch {
 	case version == 0:
-		return s.plans.readAt.Elapsed(s.cycle.now, s.cfg.PlansRetry)
+		return b.readAt.Elapsed(b.now, b.cfg.PlansRetry)
 	case guessed:
-		return s.cycle.now > s.plans.readAt
+		return b.now > b.readAt
 	}
 	return true
 }
 
-// planFor returns the plan with its agents' slots in the partition; version 0
+// of returns the plan with its agents' slots in the partition; version 0
 // takes the highest that is not deprecated. nil: there is none, also after a fresh look, or it is there and cannot be
 // read: unread says so. A task of that one must wait for a newer binary, and
 // neither run as another version nor end as one without a plan.
-func (s *Shard) planFor(ctx context.Context, p *partition, name string, version int64, guessed bool) (ref *planRef, unread *core.UnreadablePlan, err error) {
-	now := s.cycle.now
-	plan, unread := s.plans.find(name, version), s.plans.refuses(name, version)
-	if s.plans.old || plan == nil && s.mayLook(version, guessed || unread != nil) && (unread == nil || s.plans.readAt.Elapsed(now, s.cfg.PlansRetry)) {
-		plans, err := s.store.Plans(ctx)
+func (b *planBook) of(ctx context.Context, p *partition, name string, version int64, guessed bool) (ref *planRef, unread *core.UnreadablePlan, err error) {
+	plan, unread := b.find(name, version), b.refuses(name, version)
+	if b.old || plan == nil && b.mayLook(version, guessed || unread != nil) && (unread == nil || b.readAt.Elapsed(b.now, b.cfg.PlansRetry)) {
+		plans, err := b.store.Plans(ctx)
 		unreadable, some := errors.AsType[core.UnreadablePlans](err)
 		if err != nil && !some {
 			return nil, nil, fmt.Errorf("plans: %w", err)
 		}
-		deprecated, err := s.store.Deprecated(ctx)
+		deprecated, err := b.store.Deprecated(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		s.plans.read(plans, unreadable, deprecated, now)
-		plan, unread = s.plans.find(name, version), s.plans.refuses(name, version)
+		b.read(plans, unreadable, deprecated, b.now)
+		plan, unread = b.find(name, version), b.refuses(name, version)
 	}
 	if plan == nil || unread != nil {
 		return nil, unread, nil
 	}
 	key := refKey{p.id, plan}
-	ref = s.plans.refs[key]
+	ref = b.refs[key]
 	if ref == nil {
-		ref = &planRef{plan: plan, stepsOf: s.newStepsOf(p, plan), counts: s.tally.of(plan.Name)}
-		s.plans.refs[key] = ref
+		ref = &planRef{plan: plan, stepsOf: p.stepsOf(plan), counts: b.tally.of(plan.Name)}
+		b.refs[key] = ref
 	}
 	return ref, nil, nil
 }
 
 // unfit says why an input is none of a plan's, and with which code of HTTP that is refused; empty: it is.
-func (s *Shard) unfit(ref *planRef, id string, input []byte) (code int, why string) {
+func (b *planBook) unfit(ref *planRef, id string, input []byte) (code int, why string) {
 	if len(input) > ref.plan.InputMax {
 		return 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", id, len(input), ref.plan.Name, ref.plan.InputMax)
 	}
-	if err := ref.plan.FitsInput(input, s.cfg.CheckInput); err != nil {
+	if err := ref.plan.FitsInput(input, b.cfg.CheckInput); err != nil {
 		return 422, err.Error()
 	}
 	return 0, ""
@@ -151,20 +146,33 @@ func (s *Shard) unfit(ref *planRef, id string, input []byte) (code int, why stri
 func (s *Shard) claimTask(p *partition, e *entry) error {
 	ev := core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}
 	if e.plan != nil && e.task.PlanVersion == 0 {
-		if _, why := s.unfit(e.plan, e.task.ID, e.task.Input); why != "" {
+		if _, why := s.plans.unfit(e.plan, e.task.ID, e.task.Input); why != "" {
 			ev.Kind, ev.Reason, ev.ByParent = core.EventCancel, why, true
 		}
 	}
 	return s.event(p, e, &ev)
 }
 
-// awaitsPlan reports whether what is parked in a slot waits for a plan that cannot be read here. A look costs a search of
+// awaits reports whether what is parked in a slot waits for a plan that cannot be read here. A look costs a search of
 // the plans as last read.
-func (s *Shard) awaitsPlan(ctx context.Context, p *partition, slot *agentSlot) (bool, error) {
+func (b *planBook) awaits(ctx context.Context, p *partition, slot *agentSlot) (bool, error) {
 	name, version, is := core.AwaitedPlan(slot.name)
 	if !is || !slot.order.waits() {
 		return false, nil
 	}
-	ref, _, err := s.planFor(ctx, p, name, version, true)
+	ref, _, err := b.of(ctx, p, name, version, true)
 	return ref == nil, err
+}
+
+// versionFor gives an event that moves a task the version of the plan that it names; why says that this node cannot read it.
+func (b *planBook) versionFor(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
+	to, unread, err := b.of(ctx, p, e.task.Type, ev.Version, true)
+	if unread != nil {
+		return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, unread), nil
+	}
+	if err != nil || to == nil {
+		return nil, err // the core refuses a version that is not known
+	}
+	ev.Plan = to.plan
+	return nil, nil
 }

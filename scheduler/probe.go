@@ -37,7 +37,7 @@ func (s *Shard) probe(x *pending) {
 func (s *Shard) applyProbed(context.Context) (bool, error) {
 	c := &s.cycle
 	for ; c.pos.probed < len(c.mail.Probed); c.pos.probed++ {
-		if !s.roomy() {
+		if !s.cycle.roomy() {
 			return true, nil
 		}
 		m := &c.mail.Probed[c.pos.probed]
@@ -48,7 +48,7 @@ func (s *Shard) applyProbed(context.Context) (bool, error) {
 		if e.created {
 			return true, nil
 		}
-		s.use(p, e)
+		s.cycle.use(p, e)
 		ev := core.Event{Kind: core.EventProbed, At: m.At, Actor: s.cfg.Node, Seq: m.Seq, Code: m.Probe.Code(), Result: m.Probe.Result}
 		if e.plan != nil {
 			if i := e.task.AskedOf(e.plan.plan, m.Seq); i >= 0 {

@@ -72,20 +72,26 @@ func (s *Shard) holdBack(x *pending) {
 	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq, Copy: x.effect.Copy})
 }
 
-// alert reports that an undo is in trouble and goes on, in the log and on the live subject of the task.
-func (s *Shard) alert(x *pending) {
+// alerts says that undos are in trouble.
+type alerts struct {
+	bus    Bus
+	log    *slog.Logger
+	logged map[alertKey]core.Instant // when each was last
+}
+
+// undo reports that an undo is in trouble and goes on, in the log and on the live subject of the task.
+func (a *alerts) undo(x *pending, now core.Instant) {
 	task, step := x.e.task, x.e.plan.plan.Steps[x.effect.Step].Name
-	s.Stats.UndoTrouble++
 	why := "the undo of step " + step + " is in trouble and goes on"
-	s.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
+	a.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
 	key := alertKey{task.Type, step}
-	if last, ok := s.alerted[key]; ok && !last.Elapsed(s.cycle.now, alertEvery) {
+	if last, ok := a.logged[key]; ok && !last.Elapsed(now, alertEvery) {
 		return
 	}
-	if len(s.alerted) >= alertsMax {
-		clear(s.alerted)
+	if len(a.logged) >= alertsMax {
+		clear(a.logged)
 	}
-	s.alerted[key] = s.cycle.now
-	s.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", "event", "undo-trouble", slog.String("task", task.ID), slog.String("type", task.Type),
+	a.logged[key] = now
+	a.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", "event", "undo-trouble", slog.String("task", task.ID), slog.String("type", task.Type),
 		slog.String("step", step), slog.Int("attempt", x.effect.Attempt), slog.Int("partition", task.Partition), slog.Int64("number", task.Number))
 }

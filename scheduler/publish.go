@@ -3,29 +3,16 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"duly.dev/duly/internal/core"
 )
 
 // publish lets the effects of the committed round leave: refusals first, because they must be stored before their
-// messages are acknowledged; then what leaves one by one; then the endings and the commands, each together.
-func (s *Shard) publish(ctx context.Context) error {
-	if err := s.prepare(ctx); err != nil {
-		return err
-	}
-	s.publishEndings()
-	if cmds := s.cycle.cmds; len(cmds) > 0 {
-		s.bus.Send(cmds)
-	}
-	return nil
-}
-
-// prepare lets leave what of the committed round leaves one by one, and collects endings and commands. Endings are
+// messages are acknowledged; then what leaves one by one; then the endings and the commands, each together. Endings are
 // confirmed later and guarded by publishedThrough; commands are guarded by their complete-by.
-func (s *Shard) prepare(ctx context.Context) error {
+func (s *Shard) publish(ctx context.Context) error {
 	c := &s.cycle
-	if err := s.refuse(ctx); err != nil {
+	if err := c.refuse(ctx, s.bus); err != nil {
 		return err
 	}
 	s.prove(ctx)
@@ -48,17 +35,21 @@ func (s *Shard) prepare(ctx context.Context) error {
 				continue
 			}
 			x.p.endings++
-			s.countEnd(x.e)
+			s.Stats.Kinds.countChild(x.e.task)
+			s.tally.countEnd(x.e)
 			c.endings = append(c.endings, ending(x))
 		}
 		s.effect(x)
+	}
+	s.endings.publish(c.endings, s.inOrder())
+	if len(c.cmds) > 0 {
+		s.bus.Send(c.cmds)
 	}
 	return nil
 }
 
 // refuse stores the refusals of the round and notifies the submitters.
-func (s *Shard) refuse(ctx context.Context) error {
-	c := &s.cycle
+func (c *cycle) refuse(ctx context.Context, bus Bus) error {
 	var refused []core.Status
 	for i := range c.refused {
 		if !c.refused[i].p.lost {
@@ -66,13 +57,13 @@ func (s *Shard) refuse(ctx context.Context) error {
 		}
 	}
 	if len(refused) > 0 {
-		if err := s.bus.Refuse(ctx, refused); err != nil {
+		if err := bus.Refuse(ctx, refused); err != nil {
 			return fmt.Errorf("refusals: %w", err)
 		}
 	}
 	for i := range c.notices {
 		if n := &c.notices[i]; !n.p.lost {
-			s.bus.Notify(n.subject, n.status)
+			bus.Notify(n.subject, n.status)
 		}
 	}
 	return nil
@@ -83,7 +74,7 @@ func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
-		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.mayRetry(x)) {
+		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.gate.mayRetry(x)) {
 			s.holdBack(x)
 			return
 		}
@@ -95,10 +86,13 @@ func (s *Shard) effect(x *pending) {
 	case core.EffectWake:
 		x.p.wake(x.e, x.effect.At)
 	case core.EffectAlert:
-		s.alert(x)
+		s.Stats.UndoTrouble++
+		s.alerts.undo(x, s.cycle.now)
 	case core.EffectReceived:
-		s.counts(x.e).created.Add(1)
-		s.status(task, core.StatusReceived, "", task.UpdatedAt)
+		s.tally.counts(x.e).created.Add(1)
+		if task.ReplyTo != "" {
+			s.bus.Notify(task.ReplyTo, core.Status{ID: task.ID, Type: task.Type, Status: core.StatusReceived, At: task.UpdatedAt})
+		}
 	case core.EffectEnded:
 		_, why := failureReason(task, x.e.plan)
 		status := core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.EndedAt}
@@ -106,12 +100,6 @@ func (s *Shard) effect(x *pending) {
 		if task.ReplyTo != "" {
 			s.bus.Notify(task.ReplyTo, status)
 		}
-	}
-}
-
-func (s *Shard) status(task *core.Task, status, why string, at core.Instant) {
-	if task.ReplyTo != "" {
-		s.bus.Notify(task.ReplyTo, core.Status{ID: task.ID, Type: task.Type, Status: status, Error: why, At: at})
 	}
 }
 
@@ -144,41 +132,6 @@ func (s *Shard) command(x *pending) {
 	cy.cmds = append(cy.cmds, c)
 }
 
-// publishEndings hands the endings of a round to the event stream, those of all partitions together: every message
-// there is synced to disk, so few and full ones are cheap. The confirmation comes back as one mail for each partition.
-func (s *Shard) publishEndings() {
-	endings := s.cycle.endings
-	if len(endings) == 0 {
-		return
-	}
-	all := make([]core.Ending, 0, len(endings)) // the mails keep them
-	mails := make([]PublishedMail, 0, len(s.partitions))
-	for _, p := range s.inOrder() {
-		if p.endings == 0 {
-			continue
-		}
-		p.endings = 0
-		from := len(all)
-		for i := range endings {
-			if endings[i].Partition == p.id {
-				all = append(all, endings[i])
-			}
-		}
-		mails = append(mails, PublishedMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
-	}
-	s.handToStream(all, mails)
-}
-
-// handToStream hands endings to the event stream; the mails, which confirm them, say which are of which partition.
-func (s *Shard) handToStream(endings []core.Ending, mails []PublishedMail) {
-	s.bus.Publish(endings, func(err error) {
-		for i := range mails {
-			mails[i].Err = err
-			s.posted(mails[i])
-		}
-	})
-}
-
 func ending(x *pending) core.Ending {
 	t := x.e.task
 	step, why := failureReason(t, x.e.plan)
@@ -204,15 +157,3 @@ func failureReason(t *core.Task, ref *planRef) (step, why string) {
 
 // wentBackNote is for readers to whom another end of the task was reported before.
 const wentBackNote = " (the database went back: what was said of this task before may not hold)"
-
-// inOrder returns the partitions by number, so that a run can be repeated.
-func (s *Shard) inOrder() []*partition {
-	if len(s.ordered) != len(s.partitions) || s.reorder {
-		s.ordered, s.reorder = s.ordered[:0], false
-		for _, p := range s.partitions {
-			s.ordered = append(s.ordered, p)
-		}
-		slices.SortFunc(s.ordered, func(a, b *partition) int { return a.id - b.id })
-	}
-	return s.ordered
-}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"slices"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
@@ -22,70 +23,115 @@ type retelling struct {
 // published again.
 const republishMost = 8
 
-// applyPublished notes what the event stream has taken, and hands it again what it has not.
-func (s *Shard) applyPublished(ctx context.Context) error {
-	c := &s.cycle
+// publisher hands endings to the event stream, and again those that it has not taken.
+type publisher struct {
+	cfg         *Config
+	store       Store
+	bus         Bus
+	posted      func(PublishedMail) // where confirmations go; called from any goroutine
+	republished *int64              // counts
+	looks       waker               // a round is to publish endings again
+	after       time.Duration       // the pause before that; 0: the stream takes endings
+	refused     bool                // it did not take the last endings
+}
+
+// publish hands the endings of a round to the event stream, those of all partitions together: every message there is synced
+// to disk, so few and full ones are cheap. The confirmation comes back as one mail for each partition.
+func (u *publisher) publish(endings []core.Ending, in []*partition) {
+	if len(endings) == 0 {
+		return
+	}
+	all := make([]core.Ending, 0, len(endings)) // the mails keep them
+	mails := make([]PublishedMail, 0, len(in))
+	for _, p := range in {
+		if p.endings == 0 {
+			continue
+		}
+		p.endings = 0
+		from := len(all)
+		for i := range endings {
+			if endings[i].Partition == p.id {
+				all = append(all, endings[i])
+			}
+		}
+		mails = append(mails, PublishedMail{Partition: p.id, Epoch: p.epoch, Endings: all[from:len(all):len(all)]})
+	}
+	u.hand(all, mails)
+}
+
+// hand hands endings to the event stream; the mails, which confirm them, say which are of which partition.
+func (u *publisher) hand(endings []core.Ending, mails []PublishedMail) {
+	u.bus.Publish(endings, func(err error) {
+		for i := range mails {
+			mails[i].Err = err
+			u.posted(mails[i])
+		}
+	})
+}
+
+// confirmed notes what the event stream has taken, and hands it again what it has not.
+func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 	for ; c.pos.published < len(c.mail.Published); c.pos.published++ {
 		m := &c.mail.Published[c.pos.published]
-		p := s.partitions[m.Partition]
+		p := in.partitions[m.Partition]
 		if p == nil || p.epoch != m.Epoch {
 			continue
 		}
 		p.retell.out = p.retell.out && !m.Again
 		if m.Err != nil {
-			s.untaken(p, m.Err)
+			u.untaken(p, m.Err, c.now)
 			continue
 		}
-		if s.republishAfter = 0; s.republishAt > c.now || s.republishAt == 0 && p.retell.on {
-			s.republishAt = c.now // it takes endings again
+		if u.after = 0; u.looks.lookAt != 0 || p.retell.on {
+			u.looks.wake(c.now) // it takes endings again
 		}
-		s.eventsTaken()
+		u.taken()
 		for i := range m.Endings {
 			p.published.add(m.Endings[i].EndNumber)
 		}
 	}
-	if s.republishAt == 0 || c.now < s.republishAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
+	if u.looks.lookAt == 0 || c.now < u.looks.lookAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
 		return nil
 	}
-	for _, p := range s.inOrder() {
+	for _, p := range in.inOrder() {
 		if p.retell.on && !p.retell.out {
-			if err := s.retellPage(ctx, p); err != nil {
+			if err := u.page(ctx, c, p); err != nil {
 				return err // the partitions after it are still due
 			}
 		}
 	}
-	s.republishAt = 0
+	u.looks.lookAt = 0
 	return nil
 }
 
-// eventsTaken says that the event stream takes endings, or that none are left to be published again.
-func (s *Shard) eventsTaken() {
-	if s.unpublished {
-		s.unpublished = false
-		s.cfg.report(TroubleEvents, nil)
+// taken says that the event stream takes endings, or that none are left to be published again.
+func (u *publisher) taken() {
+	if u.refused {
+		u.refused = false
+		u.cfg.report(TroubleEvents, nil)
 	}
 }
 
 // untaken notes that the event stream refused endings of a partition. They are published again after longer and longer
 // pauses while it refuses: a stream that is away for seconds or hours is asked now and then. Nothing is logged for each: the
 // stream's trouble is reported once.
-func (s *Shard) untaken(p *partition, why error) {
-	s.unpublished = true
-	s.cfg.report(TroubleEvents, why)
+func (u *publisher) untaken(p *partition, why error, now core.Instant) {
+	u.refused = true
+	u.cfg.report(TroubleEvents, why)
 	p.retell.on, p.retell.after, p.retell.until = true, p.published.through, p.nextEnd
-	if s.republishAt != 0 {
+	if u.looks.lookAt != 0 {
 		return
 	}
-	s.republishAfter = min(max(s.cfg.PublishRetry, 2*s.republishAfter), republishMost*s.cfg.PublishRetry)
-	s.republishAt = s.cycle.now.Add(s.republishAfter)
+	u.after = min(max(u.cfg.PublishRetry, 2*u.after), republishMost*u.cfg.PublishRetry)
+	u.looks.wake(now.Add(u.after))
 }
 
-// retellPage publishes the next page of what ended. A number that was given but is not in the store (a new task that was a
+// page publishes the next page of what ended. A number that was given but is not in the store (a new task that was a
 // duplicate, a task that was resumed after its end) needs no publishing, and must not hold publishedThrough back.
-func (s *Shard) retellPage(ctx context.Context, p *partition) error {
+func (u *publisher) page(ctx context.Context, c *cycle, p *partition) error {
 	r := &p.retell
 	for full := false; !full; {
-		endings, err := s.store.Untold(ctx, p.asOf(), r.after, loadPage)
+		endings, err := u.store.Untold(ctx, p.asOf(), r.after, loadPage)
 		if err != nil {
 			return err
 		}
@@ -102,12 +148,12 @@ func (s *Shard) retellPage(ctx context.Context, p *partition) error {
 			p.published.skip(r.after+1, e.EndNumber)
 			r.after = e.EndNumber
 			if r.notify {
-				s.notify(p, e.ReplyTo, core.Status{ID: e.ID, Type: e.Type, Status: string(e.State), Error: e.Error, At: e.At})
+				c.notify(p, e.ReplyTo, core.Status{ID: e.ID, Type: e.Type, Status: string(e.State), Error: e.Error, At: e.At})
 			}
 		}
 		r.out = true
-		s.Stats.Republished += int64(len(endings))
-		s.handToStream(endings, []PublishedMail{{Partition: p.id, Epoch: p.epoch, Again: true, Endings: endings}})
+		*u.republished += int64(len(endings))
+		u.hand(endings, []PublishedMail{{Partition: p.id, Epoch: p.epoch, Again: true, Endings: endings}})
 	}
 	return nil
 }

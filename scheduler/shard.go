@@ -67,10 +67,6 @@ func NewCommitIDs(rand func() float64) *CommitIDs {
 // Next is one that was not given out before.
 func (c *CommitIDs) Next() int64 { return c.last.Add(1) }
 
-// evidenceEvery is how often, at most, what is committed is recorded outside the
-// database.
-const evidenceEvery = time.Second
-
 // The defaults of Config.
 const (
 	DefaultInFlight     = 4096
@@ -95,56 +91,33 @@ func (c Config) WithDefaults() Config {
 
 // Shard handles some of a node's partitions: one commit at a time.
 type Shard struct {
-	cfg    Config
-	store  Store
-	bus    Bus
-	log    *slog.Logger
-	rand   func() float64
-	posted func(PublishedMail) // where confirmations of published endings go; called from any goroutine
-	said   func(ProbedMail)    // and what agents say of silent dos
+	cfg   Config
+	store Store
+	bus   Bus
+	log   *slog.Logger
+	rand  func() float64
+	said  func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
 
-	partitions     map[int]*partition
-	rewound        map[int]rewound // partitions whose streams ended before their cursors
-	ordered        []*partition    // the same by number, as of reorder
-	reorder        bool
-	plans          planBook
-	pauses         pauseBook
-	agents         agentBook
-	hears          int64 // as Config.Hears said last
-	gate           gate
-	asked          ask          // of the gate, last
-	lookAt         core.Instant // when what waits is to be looked at again; 0: when something else happens
-	slots          []parkedSlot // memory of the last
-	wakes          wakeHeap
-	servedNow      []*entry // that have waited for an agent which is there again
-	republishAt    core.Instant
-	republishAfter time.Duration // the pause before that; 0: the stream takes endings
-	// evidence is of partitions that were lost: a later takeover compares it with what
-	// it finds.
-	evidence   map[int]core.Evidence
-	doubted    map[int]bool // partitions whose last takeover found less than a former owner knew
-	unstorable []request    // about ended children, whose rows the database refused
-	evidenceAt core.Instant // when commits are to be recorded outside the database; 0: all are
+	owned
+	plans      planBook
+	gate       gate
+	queues     queues
+	wakes      wakeHeap
+	endings    publisher
+	evidence   evidenceBook
+	unstorable unstorable
 	Stats      Stats
 	counting   counting // of the event at hand
 
-	answerers map[answerer]string
-	unproven  bool                      // the store does not say whose the partitions are
-	alerted   map[alertKey]core.Instant // when an undo in trouble was last logged
-	left      map[string]bool           // tasks of which it was logged that they are left alone
+	answerers answerers
+	unproven  bool // the store does not say whose the partitions are
+	alerts    alerts
+	leftAlone leftAlone
 
-	tally     tally                   // safe for concurrent use
-	awaySince map[string]core.Instant // agents that tasks wait for, and since when
+	tally tally // safe for concurrent use
 
-	told      []told // ends that parents are still to hear of
-	relaying  bool
-	rounds    int64        // number of the batch that is being made
-	firstNext []*fan       // of tasks created in the round before
-	turns     []*fan       // steps with children to be born, undone or counted, in the order of their turns
-	fansAt    core.Instant // when they are to be looked at; 0: when something else happens
-
-	cycle       cycle
-	unpublished bool // the event stream did not take the last endings
+	families families
+	cycle    cycle
 }
 
 // Stats counts what a shard did; read it between commit cycles.
@@ -168,161 +141,80 @@ type Stats struct {
 // goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	s := &Shard{
-		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, posted: posted, said: said,
-		partitions: map[int]*partition{}, rewound: map[int]rewound{}, evidence: map[int]core.Evidence{}, doubted: map[int]bool{},
+		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
+		owned: owned{partitions: map[int]*partition{}},
 	}
-	s.plans.init()
-	s.agents.now = s.cfg.Now
-	s.gate = s.newGate()
-	s.alerted = map[alertKey]core.Instant{}
-	s.answerers, s.left = map[answerer]string{}, map[string]bool{}
+	s.counting.failed = &s.Stats.Kinds.Expressions
+	s.cycle.most = s.cfg.BatchMax
+	s.evidence = evidenceBook{cfg: &s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
+	s.plans = planBook{cfg: &s.cfg, store: s.store, tally: &s.tally, old: true, byType: map[string]map[int64]*core.Plan{}, latest: map[string]*core.Plan{}, refs: map[refKey]*planRef{}}
+	s.gate.init(&s.cfg)
+	s.alerts = alerts{bus, log, map[alertKey]core.Instant{}}
+	s.endings = publisher{cfg: &s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
+	s.queues = queues{gate: &s.gate, in: &s.owned, cfg: &s.cfg}
+	s.families = families{shard: s, in: &s.owned, cycle: &s.cycle, plans: &s.plans, gate: &s.gate, store: s.store, cfg: &s.cfg, counting: &s.counting}
+	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
 	}
 	return s
 }
 
-// Load is how many tasks of the partition are in flight, counting endings that
-// are not published yet; no submission is read when it reaches InFlight.
-func (s *Shard) Load(partition int) int {
-	p := s.partitions[partition]
-	if p == nil {
-		return 0
-	}
-	return len(p.tasks) + int(p.nextEnd-1-p.published.through)
-}
-
-// Owns reports whether the shard holds the partition, and its epoch.
-func (s *Shard) Owns(partition int) (epoch int64, ok bool) {
-	p := s.partitions[partition]
-	if p == nil {
-		return 0, false
-	}
-	return p.epoch, true
-}
-
 // NextWake is when the shard next wants a commit cycle without mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
-	next := s.republishAt
-	if len(s.wakes) > 0 && (next == 0 || s.wakes[0].wakes < next) {
-		next = s.wakes[0].wakes
+	next := earlier(s.gate.pauses.until, earlier(s.gate.agents.leftAt(), s.heldUntil()))
+	if len(s.wakes) > 0 {
+		next = earlier(next, s.wakes[0].wakes)
 	}
-	if len(s.servedNow) > 0 {
+	if len(s.queues.served) > 0 {
 		next = earlier(next, s.cycle.now)
 	}
-	for _, at := range []core.Instant{s.pauses.until, s.agents.keysAt, s.agents.leftAt(), s.lookAt, s.fansAt} {
-		next = earlier(next, at)
-	}
-	if until := s.heldUntil(); until != 0 && (next == 0 || until < next) {
-		next = until
-	}
-	if s.evidenceAt != 0 && (next == 0 || s.evidenceAt < next) {
-		next = s.evidenceAt
+	for _, w := range s.everyWaker() {
+		next = earlier(next, w.lookAt)
 	}
 	return next
 }
 
-// LastCommit is the newest commit of a partition that the shard knows of; 0: it does
-// not hold the partition.
-func (s *Shard) LastCommit(partition int) int64 {
-	p := s.partitions[partition]
-	if p == nil {
-		return 0
-	}
-	return p.last
-}
-
-// WentBack is when the database of a partition that the shard holds went back last; 0:
-// never.
-func (s *Shard) WentBack(partition int) core.Instant {
-	if p := s.partitions[partition]; p != nil {
-		return p.taken.WentBackAt
-	}
-	return 0
-}
-
-// busy reports whether the partition has tasks in flight, endings that are not
-// published, or a cursor that is not committed.
-func (s *Shard) busy(partition int) bool {
-	p := s.partitions[partition]
-	return p != nil && (s.Load(partition) > 0 || p.write() != p.saved)
+func (s *Shard) everyWaker() [5]*waker {
+	return [...]*waker{&s.gate.looks, &s.gate.agents.rates, &s.families.looks, &s.endings.looks, &s.evidence.looks}
 }
 
 // StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
 func (s *Shard) StartNoMore(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		p.noMore = true
-		s.lookKeys()
+		s.queues.lookKeys()
 	}
-}
-
-// Unsaved reports whether a cursor or a publishedThrough waits for a commit.
-func (s *Shard) Unsaved() bool {
-	for _, p := range s.partitions {
-		if p.write() != p.saved {
-			return true
-		}
-	}
-	return false
 }
 
 // abandon drops every partition: memory may be ahead of the store.
 func (s *Shard) abandon() {
 	for _, p := range s.inOrder() {
-		s.remember(p)
+		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
 	}
-	s.eventsTaken()
+	s.endings.taken()
 	clear(s.partitions)
 	clear(s.plans.refs)
-	s.told, s.firstNext, s.turns, s.fansAt = nil, nil, nil, 0
-	s.reorder, s.republishAt, s.evidenceAt = true, 0, 0
+	s.families.forget()
+	s.reorder, s.endings.looks, s.evidence.looks = true, waker{}, waker{}
 	s.cycle.endRound()
 }
 
 // Drop forgets a partition without a word to the store.
 func (s *Shard) Drop(partition int) {
 	if p := s.partitions[partition]; p != nil {
-		s.remember(p)
+		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 	}
-	s.eventsTaken()
-	delete(s.partitions, partition)
+	s.endings.taken()
+	s.remove(partition)
 	if len(s.partitions) == 0 {
-		s.evidenceAt = 0
+		s.evidence.looks = waker{}
 	}
-	s.reorder = true
 	s.plans.forget(partition)
-	s.lookKeys()
-}
-
-// remember keeps, here and outside the database, what is known of a partition that is
-// let go: the next owner may find less.
-func (s *Shard) remember(p *partition) {
-	e := p.evidence(s.cycle.now)
-	s.evidence[p.id] = e
-	e.Former = true
-	s.bus.Record([]core.Evidence{e})
-}
-
-// Doubt takes what a former owner knew of a partition, and reports whether the takeover
-// of this shard found less: then the partition has to be taken over again.
-func (s *Shard) Doubt(e core.Evidence) bool {
-	p := s.partitions[e.Partition]
-	if p == nil || !e.Former || e.Epoch >= p.epoch {
-		return false
-	}
-	found := &p.taken.Found
-	lost := e.Rewound > found.Epoch && p.taken.WentBackUntil != core.ReadNoMore
-	if !lost && (found.WentBack || !core.WentBack(found.Epoch, found.Commit, e)) {
-		return false
-	}
-	if lost {
-		s.Rewound(p.id, ErrRewound)
-	}
-	s.doubted[p.id] = true
-	return true
+	s.queues.lookKeys()
 }
 
 // event applies one event to one task in flight and keeps what it led to. The
@@ -334,18 +226,13 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 		ev.WentBack, ev.At = back, max(ev.At, back)
 	default:
 		seq := e.task.Seq
-		s.wentBack(p, e)
+		// Its journal notes that steps of it may have run which it does not know.
+		_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, back), Actor: s.cfg.Node, Until: back})
 		if ev.IfSeq == seq { // what is noted now is nothing that the requester could have seen
 			ev.IfSeq = e.task.Seq
 		}
 	}
 	return s.decide(p, e, ev)
-}
-
-// wentBack notes in a task's journal that steps of it may have run which the journal
-// does not know.
-func (s *Shard) wentBack(p *partition, e *entry) {
-	_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, p.taken.WentBackAt), Actor: s.cfg.Node, Until: p.taken.WentBackAt})
 }
 
 // decide lets the core decide about an event and keeps the outcome.
@@ -355,8 +242,8 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		had = e.unmark()
 		e.plan = to
 	}
-	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.asker(e)
-	s.gateOf(p, e, ev)
+	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
+	s.gate.says(p, e, ev)
 	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
@@ -369,7 +256,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		return err
 	}
 	if begins {
-		s.countStart(s.cycle.out.Records)
+		s.Stats.Kinds.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
 	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
@@ -379,13 +266,11 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	return nil
 }
 
-// asker answers the expressions of a task's plan; nil: it has none.
-func (s *Shard) asker(e *entry) core.Asker {
-	if e.plan == nil || !e.plan.asks || s.cfg.Expressions == nil {
-		return nil
-	}
-	s.counting = counting{s.cfg.Expressions.Bind(e.plan.plan, e.task), &s.Stats.Kinds.Expressions}
-	return &s.counting
+// born takes a new task in flight.
+func (s *Shard) born(p *partition, e *entry) {
+	p.add(e)
+	s.cycle.use(p, e)
+	s.keep(p, e, true)
 }
 
 // keep adds the outcome of an event to the batch.
@@ -398,7 +283,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 	for i := range c.out.Effects {
 		eff := c.out.Effects[i]
 		if eff.Kind == core.EffectChildren || eff.Kind == core.EffectUndoChildren {
-			s.fanOut(p, e, &eff)
+			s.families.fanOut(p, e, &eff)
 			continue
 		}
 		x := pending{p: p, e: e, effect: eff}
@@ -407,8 +292,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 			e.task.EndNumber = x.end
 			p.nextEnd++
 			if e.parent != nil {
-				e.ends++
-				s.told = append(s.told, told{p, e})
+				s.families.ended(p, e)
 			}
 		}
 		c.effects = append(c.effects, x)
@@ -417,8 +301,8 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		p.weigh(e)
 	}
 	if e.plan != nil {
-		s.noteCalls(p, e, &c.out)
-		s.leaveFor(e, &c.out)
+		c.noteCalls(p, e)
+		s.gate.leaveFor(e, &c.out, c.resumed != nil)
 	}
 	each(e.held, func(i int) {
 		if e.task.Steps[i].Awaits == 0 {
@@ -426,13 +310,13 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		}
 	})
 	at, awaits := e.present()
-	p.occupy(e, at, s.cfg.AgentWindow)
+	p.occupy(e, at)
 	if awaits != 0 {
 		p.wait(e, awaits)
 	}
-	s.block(p, e)
+	s.gate.block(p, e)
 	if e.task.WaitsFor != "" {
 		c.parked = append(c.parked, parked{p, p.slot(e.task.WaitsFor), e})
 	}
-	s.relay()
+	s.families.relay()
 }

@@ -20,14 +20,15 @@ type stepsOf struct {
 	asks   bool          // it has expressions
 }
 
-func (s *Shard) newStepsOf(p *partition, plan *core.Plan) stepsOf {
+func (p *partition) stepsOf(plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
 	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
 	of.asks = plan.Result != ""
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		if step.Kind == core.CallStep {
-			of.slots[i], of.agents[i] = p.slot(step.Agent), s.agents.of(step.Agent)
+			of.slots[i] = p.slot(step.Agent)
+			of.agents[i] = of.slots[i].calls
 			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
 		}
 		of.rides[i] = plan.Carried(i)
@@ -78,10 +79,10 @@ func (e *entry) present() (at, awaits uint64) {
 }
 
 // occupy moves a task to those places in the agents' windows.
-func (p *partition) occupy(e *entry, at uint64, limit int) {
+func (p *partition) occupy(e *entry, at uint64) {
 	each(e.at&^at, func(i int) {
 		slot := e.plan.slots[i]
-		if slot.load == limit {
+		if slot.load == p.window {
 			p.full--
 		}
 		slot.load--
@@ -89,7 +90,7 @@ func (p *partition) occupy(e *entry, at uint64, limit int) {
 	each(at&^e.at, func(i int) {
 		slot := e.plan.slots[i]
 		slot.load++
-		if slot.load == limit {
+		if slot.load == p.window {
 			p.full++
 		}
 	})
@@ -107,9 +108,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	})
 }
 
-// served lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
+// serve lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
 // waiting.
-func (s *Shard) served(slot *agentSlot) {
+func (q *queues) serve(slot *agentSlot) {
 	kept := slot.waiting[:0]
 	for _, e := range slot.waiting {
 		if e.plan == nil { // the database refuses its rows
@@ -117,12 +118,12 @@ func (s *Shard) served(slot *agentSlot) {
 		}
 		here := e.plan.at(slot)
 		_, awaits := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !s.anyMay(e, awaits) {
+		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
 			kept = append(kept, e)
 			continue
 		}
 		e.waits &^= here
-		s.servedNow = append(s.servedNow, e)
+		q.served = append(q.served, e)
 	}
 	clear(slot.waiting[len(kept):])
 	slot.waiting = kept
@@ -148,34 +149,27 @@ func (e *entry) blocked(now core.Instant) uint64 {
 	return e.task.Blocked(e.plan.plan, now)
 }
 
-// anyMay reports whether the gate lets one of the steps of a task leave.
-func (s *Shard) anyMay(e *entry, steps uint64) (may bool) {
-	s.keysOf(e)
-	each(steps, func(i int) { may = may || s.mayLeave(s.askOf(e, i)).n != 0 })
-	return may
-}
-
 // block keeps in mind which branches of a task wait for room.
-func (s *Shard) block(p *partition, e *entry) {
-	if s.open(p) {
+func (g *gate) block(p *partition, e *entry) {
+	if g.open(p) {
 		return
 	}
-	each(e.blocked(s.cycle.now)&^e.blocks, func(i int) {
+	each(e.blocked(g.now)&^e.blocks, func(i int) {
 		slot := e.plan.slots[i]
 		if e.blocks&e.plan.at(slot) == 0 {
 			slot.blocked = append(slot.blocked, e)
 		}
 		e.blocks |= 1 << uint(i)
-		if slot.load < s.cfg.AgentWindow {
-			s.look(s.cycle.now)
+		if slot.load < p.window {
+			g.looks.wake(g.now)
 		}
 	})
 }
 
 // unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && s.mayLeave(ask{slot: slot}).n != 0; n-- {
-		if !s.roomy() {
+	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
+		if !s.cycle.roomy() {
 			return true
 		}
 		e := slot.blocked[0]
@@ -185,7 +179,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 		}
 		here := e.plan.at(slot)
 		waits := e.blocked(s.cycle.now) & here
-		if p.tasks[e.task.Number] == e && waits != 0 && !s.anyMay(e, waits) {
+		if p.tasks[e.task.Number] == e && waits != 0 && !s.gate.anyMay(e, waits) {
 			slot.blocked = append(slot.blocked, e)
 			continue
 		}
@@ -194,23 +188,11 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			continue
 		}
 		if e.created { // its row is in this very batch
-			s.block(p, e)
+			s.gate.block(p, e)
 			return true
 		}
-		s.use(p, e)
+		s.cycle.use(p, e)
 		_ = s.claimTask(p, e)
-	}
-	return false
-}
-
-// applyBlocked lets branches go on that waited for room. full: the batch is.
-func (s *Shard) applyBlocked() (full bool) {
-	for _, p := range s.inOrder() {
-		for _, slot := range p.agents {
-			if len(slot.blocked) > 0 && s.unblock(p, slot) {
-				return true
-			}
-		}
 	}
 	return false
 }

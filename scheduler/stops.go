@@ -74,38 +74,36 @@ func (s *Shard) stop(err error) bool {
 	if f.Stops != core.StopsPartition || p == nil {
 		return false
 	}
-	if !errors.Is(err, core.ErrOvertaken) {
-		s.noteStopped(p.id, err)
-	}
+	s.cycle.noteStopped(p.id, err)
 	for _, e := range p.tasks {
 		e.refused()
 	}
-	s.takeBack(p)
+	s.cycle.takeBack(p, &s.owned)
 	s.lose(p)
 	return true
 }
 
-func (s *Shard) noteStopped(partition int, err error) {
-	c := &s.cycle
+// noteStopped notes what has stopped a partition, unless that is a successor.
+func (c *cycle) noteStopped(partition int, err error) {
+	if errors.Is(err, core.ErrOvertaken) {
+		return
+	}
 	c.stopped = append(c.stopped, partition)
 	c.failed = errors.Join(c.failed, err)
 }
 
-// fenceStopped is stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
-func (s *Shard) fenceStopped(err error) (core.CommitResult, error) {
+// fenceStopped is Shard.stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
+func (c *cycle) fenceStopped(err error) (core.CommitResult, error) {
 	f := core.FaultOf(err)
 	if f.Stops != core.StopsPartition {
 		return core.CommitResult{}, err
 	}
-	if !errors.Is(err, core.ErrOvertaken) {
-		s.noteStopped(f.Partition, err)
-	}
+	c.noteStopped(f.Partition, err)
 	return core.CommitResult{Fenced: []int{f.Partition}}, nil
 }
 
 // takeBack removes a partition's writes from the batch.
-func (s *Shard) takeBack(p *partition) {
-	c := &s.cycle
+func (c *cycle) takeBack(p *partition, in *owned) {
 	place, kept := make([]int, len(c.batch.Writes)+1), 0
 	for i := range c.batch.Writes {
 		w := c.batch.Writes[i]
@@ -129,7 +127,7 @@ func (s *Shard) takeBack(p *partition) {
 		move(x.e)
 	}
 	for i := range c.batch.Writes {
-		move(s.stored(&c.batch.Writes[i]))
+		move(in.stored(&c.batch.Writes[i]))
 	}
 	c.touched = slices.DeleteFunc(c.touched, func(x touch) bool { return x.p == p })
 }

@@ -45,42 +45,42 @@ const groundFor = 100 * time.Millisecond
 // is evidence of commits that the store does not have, what may have run then is noted:
 // both are alerts.
 func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
-	st, err := s.claimOn(ctx, now, id, &g, core.First{})
+	st, err := s.evidence.claim(ctx, now, id, &g, core.First{})
 	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor)) {
-		st, err = s.claimAgain(ctx, st, &g)
+		st, err = s.evidence.claimAgain(ctx, st, &g)
 	}
 	if err != nil {
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
-	s.warn(&st, &g)
+	s.evidence.warn(&st, &g)
 	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
 	p := newPartition(st)
-	p.book = &s.agents
+	p.book, p.window = &s.gate.agents, s.cfg.AgentWindow
 	p.recorded = p.last
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
-	if s.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
+	if s.evidence.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
 		p.rewound = p.epoch
 	}
 	if st.WentBackAt != 0 {
 		p.readUntil = min(st.WentBackUntil, g.End)
 	}
-	delete(s.doubted, id)
-	delete(s.rewound, id)
+	delete(s.evidence.doubted, id)
+	delete(s.evidence.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	p.memory, p.admission, p.wakes = s.cfg.Memory, s.cfg.Admission, &s.wakes
-	s.partitions[id], s.reorder = p, true
+	s.put(p)
 	if err := s.rebuild(ctx, p); err != nil {
 		p.uncount() // nothing has left, and what was out before is where it was
 		s.Drop(id)
 		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
 	}
-	s.agents.begin()
-	s.agents.free(id) // its commands are counted again
-	if len(s.agents.limited) > 0 {
-		s.look(s.cycle.now) // the node hears of both
+	s.gate.agents.begin()
+	s.gate.agents.free(id) // its commands are counted again
+	if len(s.gate.agents.limited) > 0 {
+		s.gate.looks.wake(s.cycle.now) // the node hears of both
 	}
-	if err = s.stillOurs(ctx, p); err == nil {
+	if err = stillOurs(ctx, s.store, p); err == nil {
 		err = s.publish(ctx)
 	}
 	s.endRound()
@@ -94,15 +94,15 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	}, nil
 }
 
-// claimOn takes a partition over on what was found outside the database.
-func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground, first core.First) (core.PartitionState, error) {
-	if known := s.evidence[id]; known.Newer(g.Evidence) {
+// claim takes a partition over on what was found outside the database.
+func (b *evidenceBook) claim(ctx context.Context, now core.Instant, id int, g *Ground, first core.First) (core.PartitionState, error) {
+	if known := b.lost[id]; known.Newer(g.Evidence) {
 		known.Rewound = max(known.Rewound, g.Evidence.Rewound)
 		g.Evidence = known
 	}
-	return s.store.TakeOver(ctx, id, core.Claim{
-		Owner: s.cfg.Node, Commit: s.cfg.IDs.Next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: s.doubted[id],
-		RewoundTasks: s.rewound[id].tasks, RewoundControl: s.rewound[id].control,
+	return b.store.TakeOver(ctx, id, core.Claim{
+		Owner: b.cfg.Node, Commit: b.cfg.IDs.Next(), At: now, Stream: g.Stream, End: g.End, Evidence: g.Evidence, Former: g.Former, WentBack: b.doubted[id],
+		RewoundTasks: b.rewound[id].tasks, RewoundControl: b.rewound[id].control,
 		Provisional: g.Again != nil && first == (core.First{}), First: first,
 	})
 }
@@ -111,21 +111,21 @@ func (s *Shard) claimOn(ctx context.Context, now core.Instant, id int, g *Ground
 // takeover may be older than the database's going back: this node stood still in between, others owned the partition
 // meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it:
 // the second takeover finds out again.
-func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
+func (b *evidenceBook) claimAgain(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
 	now, err := g.Again(ctx)
 	if err != nil {
 		return first, err
 	}
 	*g = now
 	// Not of a successor's evidence: it takes over before it records.
-	if err := s.stillOurs(ctx, newPartition(first)); err != nil {
+	if err := stillOurs(ctx, b.store, newPartition(first)); err != nil {
 		return first, err
 	}
 	found := first.Found
 	if found.WentBack || core.WentBack(found.Epoch, found.Commit, g.Evidence) || core.WentBack(found.Epoch, found.Commit, g.Former) {
-		s.doubted[first.Partition] = true
+		b.doubted[first.Partition] = true
 	}
-	st, err := s.claimOn(ctx, s.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until, Found: found.Epoch})
+	st, err := b.claim(ctx, b.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until, Found: found.Epoch})
 	if err == nil {
 		err = core.AsOf{Partition: first.Partition, Epoch: first.Epoch, Commit: first.LastCommit}.Check(st.Found.Epoch, st.Found.Commit)
 	}
@@ -135,16 +135,16 @@ func (s *Shard) claimAgain(ctx context.Context, first core.PartitionState, g *Gr
 }
 
 // warn logs that a takeover did not find what there should be.
-func (s *Shard) warn(st *core.PartitionState, g *Ground) {
-	ended := s.rewound[st.Partition]
+func (b *evidenceBook) warn(st *core.PartitionState, g *Ground) {
+	ended := b.rewound[st.Partition]
 	if st.Cursor == 0 && st.Found.Cursor > 0 {
-		s.alertStream("task", st, st.Found.Cursor, !ended.tasks)
+		b.alertStream("task", st, st.Found.Cursor, !ended.tasks)
 	}
 	if st.ControlCursor == 0 && st.Found.ControlCursor > 0 {
-		s.alertStream("control", st, st.Found.ControlCursor, !ended.control)
+		b.alertStream("control", st, st.Found.ControlCursor, !ended.control)
 	}
 	if st.Found.WentBack {
-		s.log.Error("ALERT: the database went back: commits are missing from it. What may have run since runs again by the same keys, or is undone by key",
+		b.log.Error("ALERT: the database went back: commits are missing from it. What may have run since runs again by the same keys, or is undone by key",
 			"event", "database-went-back", "partition", st.Partition, "epoch_found", st.Found.Epoch, "commit_found", st.Found.Commit, "epoch_known", g.Evidence.Epoch,
 			"commit_known", g.Evidence.Commit, "known_at", g.Evidence.At.Time(), "read_again_from", st.Cursor, "until", g.End)
 	}
@@ -153,8 +153,8 @@ func (s *Shard) warn(st *core.PartitionState, g *Ground) {
 // stillOurs makes sure that what was loaded is not a successor's: an owner that stood still between taking over and
 // loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
 // without a commit, which is fenced.
-func (s *Shard) stillOurs(ctx context.Context, p *partition) error {
-	states, err := s.store.CursorsOf(ctx, []int{p.id}, "")
+func stillOurs(ctx context.Context, store Store, p *partition) error {
+	states, err := store.CursorsOf(ctx, []int{p.id}, "")
 	if err != nil {
 		return err
 	}
@@ -192,11 +192,11 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 			break
 		}
 	}
-	if err := s.resumeFresh(ctx, p); err != nil {
+	if err := s.families.resumeFresh(ctx, p); err != nil {
 		return err
 	}
 	p.retell = retelling{on: true, notify: true, after: p.published.through, until: p.nextEnd}
-	return s.retellPage(ctx, p)
+	return s.endings.page(ctx, &s.cycle, p)
 }
 
 func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) error {

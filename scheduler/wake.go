@@ -41,6 +41,29 @@ func (h *indexed[T]) Pop() any {
 	return one
 }
 
+// waker says when a round is wanted. Every round looks at each agent at which something is parked, so there is nothing else
+// to say; for what stands aside see keyCalls.opened.
+type waker struct{ lookAt core.Instant } // 0: when something else happens
+
+// wake wants a round at an instant.
+func (w *waker) wake(at core.Instant) { w.lookAt = earlier(w.lookAt, at) }
+
+// due reports, once, whether the round that is wanted is this one.
+func (w *waker) due(now core.Instant) bool {
+	if w.lookAt == 0 || now < w.lookAt {
+		return false
+	}
+	w.lookAt = 0
+	return true
+}
+
+// setBack moves the instant with a clock that is set back.
+func (w *waker) setBack(by core.Instant) {
+	if w.lookAt != 0 {
+		w.wake(w.lookAt + by)
+	}
+}
+
 // wakeHeap are the tasks in flight that are to be woken, the earliest first.
 type wakeHeap = indexed[*entry]
 

@@ -26,10 +26,10 @@ func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok
 		switch {
 		case !here && (!q.more || at.has(number)):
 		case of.paused:
-			is.Pause = len(s.pauses.all) > 0
+			is.Pause = len(s.gate.pauses.all) > 0
 		default:
 			k := slot.calls.keys[of.key]
-			is.Key = is.Key || k != nil && (k.ready || s.agents.keysAt != 0 || s.goesOn(k) || k.room(s.cycle.now, slot.calls.longest) == 0)
+			is.Key = is.Key || k != nil && (k.looks.lookAt != 0 || s.gate.agents.rates.lookAt != 0 || s.queues.goesOn(k) || s.gate.judge(k.ask()).n == 0)
 		}
 		if here {
 			return is, true
@@ -37,12 +37,4 @@ func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok
 	}
 	is.Round = at.has(number) || at.beyond
 	return is, true
-}
-
-// goesOn reports whether a task of the key is in the order of its partition.
-func (s *Shard) goesOn(k *keyCalls) bool {
-	return slices.ContainsFunc(s.inOrder(), func(p *partition) bool {
-		slot := p.slots[k.agent.name]
-		return slot != nil && slot.order != nil && !p.noMore && slot.order.ofKey[k.key] > slot.order.aside.at(reason{key: k.key})
-	})
 }

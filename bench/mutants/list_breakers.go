@@ -22,7 +22,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "gate-is-asked-and-wants", invariant: 11, file: "scheduler/gate.go",
-		old: "		v := s.gate.room(&s.asked, s.cycle.now)\n		switch", new: "		v := s.mayLeave(s.asked)\n		switch",
+		old: "v := g.judge(e.ask(i))", new: "v := g.mayLeave(e.ask(i))",
 		fault: "a task that is elsewhere takes the place of its key from one that waits for it",
 		run:   "^TestNoPlaceOfAKeyTooSoon$",
 	},
@@ -160,7 +160,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "grant-of-before-the-takeover", invariant: 12, file: "scheduler/takeover.go",
-		old: "	s.agents.begin()\n", new: "",
+		old: "	s.gate.agents.begin()\n", new: "",
 		fault: "a node that stood still uses a grant that others were given meanwhile",
 		run:   "^TestGrantOfAnEarlierTerm$",
 	},
@@ -202,7 +202,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "stale-place-in-the-order", invariant: 11, file: "scheduler/finish.go",
-		old: "	s.leaveOrder()\n", new: "",
+		old: "	q.leaveOrder(c)\n", new: "",
 		fault: "a parked task whose deadline has moved keeps its place in the order",
 		run:   "^TestOrderAfterAChange$",
 	},
@@ -226,7 +226,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "retry-outlasts-the-grant", invariant: 12, file: "scheduler/limit.go",
-		old: "	case a.again && u.limit.outlasts(now, a.slot.calls.longest):\n\t\treturn 0\n", new: "",
+		old: "	case a.again && u.limit.outlasts(now, a.agent.longest):\n\t\treturn 0\n", new: "",
 		fault: "a retry may be at work in a place that others have",
 		run:   "^TestRetryOutlastsNoGrant$",
 	},
@@ -250,7 +250,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "retry-before-the-end-by-the-clock", invariant: 11, file: "scheduler/fan.go",
-		old: "At: max(s.cycle.now, f.ended), Actor", new: "At: s.cycle.now, Actor",
+		old: "At: max(a.cycle.now, f.ended), Actor", new: "At: a.cycle.now, Actor",
 		fault: "a child that ended by a fast clock counts for the next try",
 		run:   "^TestChildUndoneByAFastClock$",
 	},

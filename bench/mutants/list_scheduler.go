@@ -29,13 +29,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "writes-of-a-stopped-partition-stay", invariant: 3, file: "scheduler/stops.go",
-		old: "if w.Task.Partition == p.id {", new: "if w.Task.Partition == p.id && p.lost == false {",
+		old: "if w.Task.Partition == p.id {", new: "if w.Task.Partition == p.id && p.lost {",
 		fault: "a partition that an error has stopped still has writes in the batch",
 		run:   "^TestReadErrorStopsItsPartition$",
 	},
 	{
 		name: "unread-plan-never-claimed", invariant: 8, file: "scheduler/plans.go",
-		old: "return ref == nil, err", new: "return true, err",
+		old: "return ref == nil, err", new: "return ref == nil || err == nil, err",
 		fault: "a task that waits for its plan is not claimed when the plan can be read",
 		run:   "^(TestUnreadablePlanAtBirth|TestUnreadablePlanBecomesReadable)$",
 	},
@@ -47,7 +47,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "unread-row-stops-its-partition", invariant: 8, file: "scheduler/apply.go",
-		old: "\t\ts.leave(p, saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
+		old: "\t\ts.leftAlone.note(s.log, p, saved, err)\n\t\treturn nil, nil", new: "\t\treturn nil, err",
 		fault: "a task that does not parse keeps its partition from going on",
 		run:   "^TestTaskThatDoesNotParse$",
 	},
@@ -64,14 +64,14 @@ var schedulerMutants = []mutant{
 		run:   "^TestChildBornAgainMayHaveRun$",
 	},
 	{
-		name: "stored-child-forsaken", invariant: 3, file: "scheduler/children.go",
+		name: "stored-child-forsaken", invariant: 3, file: "scheduler/create.go",
 		old: "kid.created && !kid.stored {", new: "kid.created {",
 		fault: "a stored child is dropped with its parent's refused row, and its end is told to no one",
 		run:   "^TestRefusedChildAndParent$",
 	},
 	{
 		name: "child-without-steps-passed-over", invariant: 8, file: "scheduler/fan.go",
-		old: "		f.notDone(e)\n		return nil", new: "		return nil",
+		old: "		f.notDone(e)\n		return\n", new: "		return\n",
 		fault: "an element whose child never had steps is left out when the step is tried again",
 		run:   "^TestRefusedChildIsTriedAgain$",
 	},
@@ -89,7 +89,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "failed-commit-goes-on", invariant: 3, file: "scheduler/commit.go",
-		old: "\tif err != nil {\n\t\treturn commitFailed(", new: "\tif err != nil && c.batch.ID < 0 {\n\t\treturn commitFailed(",
+		old: "\tif err != nil {\n\t\treturn fmt.Errorf(\"commit %d of", new: "\tif err != nil && c.batch.ID < 0 {\n\t\treturn fmt.Errorf(\"commit %d of",
 		fault: "a commit that failed counts as one that worked",
 		run:   "^(TestFailedCommitLetsNothingLeave|TestForeignRow)$",
 	},
@@ -101,7 +101,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "half-message-is-read", invariant: 2, file: "scheduler/create.go",
-		old: "\t\t\t\tif !s.roomy() {\n\t\t\t\t\treturn true, nil", new: "\t\t\t\tif !s.roomy() {\n\t\t\t\t\tp.nextCursor = m.Pos\n\t\t\t\t\treturn true, nil",
+		old: "\t\t\t\tif !s.cycle.roomy() {\n\t\t\t\t\treturn true, nil", new: "\t\t\t\tif !s.cycle.roomy() {\n\t\t\t\t\tp.nextCursor = m.Pos\n\t\t\t\t\treturn true, nil",
 		fault: "a message counts as read when the batch is full in its middle",
 		run:   "^(TestFencedBetweenTwoRounds|TestAckOneByOne)$",
 	},
@@ -119,7 +119,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "duplicate-runs-on", invariant: 9, file: "scheduler/create.go",
-		old: "\tp.drop(e, s.cfg.AgentWindow)\n\tif len(e.task.InputHash) == 0 {", new: "\tif len(e.task.InputHash) == 0 {",
+		old: "\tp.drop(e)\n\tif len(e.task.InputHash) == 0 {", new: "\tif len(e.task.InputHash) == 0 {",
 		fault: "a new task whose id was taken runs on in memory",
 		run:   "^TestDuplicates$",
 	},
@@ -149,13 +149,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "takeover-tells-nothing", invariant: 10, file: "scheduler/retell.go",
-		old: "\t\ts.handToStream(endings, ", new: "\t\tfunc(...any) {}(endings, ",
+		old: "\t\tu.hand(endings, ", new: "\t\tfunc(...any) {}(endings, ",
 		fault: "a takeover does not publish what ended after publishedThrough",
 		run:   "^(TestResolveIsPublished|TestTakeoverRepublishes)$",
 	},
 	{
 		name: "untold-page-is-the-last", invariant: 10, file: "scheduler/retell.go",
-		old: "s.republishAt == 0 && p.retell.on {", new: "s.republishAt == 0 && p.retell.out {",
+		old: "u.looks.lookAt != 0 || p.retell.on {", new: "u.looks.lookAt != 0 || p.retell.out {",
 		fault: "after a page of endings that the event stream has taken again, the next one never follows",
 		run:   "^(TestEventsAwayForLong|TestTakeoverInPages)$",
 	},
@@ -215,7 +215,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "many-acknowledged-half-applied", invariant: 2, file: "scheduler/apply.go",
-		old: "\t\tif !s.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart := numbers", new: "\t\tif !s.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart := numbers",
+		old: "\t\tif !s.cycle.roomy() {\n\t\t\treturn true, nil\n\t\t}\n\t\tpart := numbers", new: "\t\tif !s.cycle.roomy() {\n\t\t\treturn false, nil\n\t\t}\n\t\tpart := numbers",
 		fault: "a request about many tasks is acknowledged when the batch is full",
 		run:   "^TestRequestAboutMany$",
 	},
@@ -245,7 +245,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "unpublished-beside-a-lost-partition", invariant: 10, file: "scheduler/retell.go",
-		old: "return err // the partitions after it are still due", new: "s.republishAt = 0\n\t\t\t\treturn err",
+		old: "return err // the partitions after it are still due", new: "u.looks.lookAt = 0\n\t\t\t\treturn err",
 		fault: "endings that are due are forgotten when those of another partition cannot be read",
 		run:   "^TestRepublishBesideALostPartition$",
 	},
@@ -257,13 +257,13 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "many-stops-at-a-refusal", invariant: 11, file: "scheduler/apply.go",
-		old: "\tif why != nil {\n\t\tsome.add(why)\n\t}\n\treturn err\n", new: "\tif why != nil {\n\t\treturn why\n\t}\n\treturn err\n",
+		old: "\t\tif why != nil {\n\t\t\tsome.add(why)\n\t\t}\n\t\treturn err\n", new: "\t\tif why != nil {\n\t\t\treturn why\n\t\t}\n\t\treturn err\n",
 		fault: "one task that may not be asked stops the request about the others",
 		run:   "^TestRequestAboutMany$",
 	},
 	{
 		name: "lifted-pause-is-forgotten", invariant: 11, file: "scheduler/pauses.go",
-		old: "\t\t\t\ts.sift(slot)\n", new: "\t\t\t\tslot.lookKeys()\n",
+		old: "\t\t\t\tq.sift(slot)\n", new: "\t\t\t\tslot.lookKeys()\n",
 		fault: "what a pause held is not taken up when it is lifted or over",
 		run:   "^(TestPauseHolds|TestPauseEnds)$",
 	},
@@ -299,19 +299,19 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "child-again-outlives-its-step", invariant: 11, file: "scheduler/fan.go",
-		old: "Until: min(s.cycle.now.Add(e.plan.plan.CompleteBy), f.due())", new: "Until: s.cycle.now.Add(e.plan.plan.CompleteBy)",
+		old: "Until: min(a.cycle.now.Add(e.plan.plan.CompleteBy), f.due())", new: "Until: a.cycle.now.Add(e.plan.plan.CompleteBy)",
 		fault: "a child that begins again has more time than its parent's step",
 		run:   "^TestChildUndone$",
 	},
 	{
 		name: "fan-goes-on-before-the-commit", invariant: 3, file: "scheduler/fan.go",
-		old: "\t\tif f.round == s.rounds { // what it", new: "\t\tif f.round < 0 { // what it",
+		old: "\t\tif f.round == a.cycle.rounds { // what it", new: "\t\tif f.round < 0 { // what it",
 		fault: "children are counted in the store before what they rest on is committed",
 		run:   "^TestRefusedChildAndParent$",
 	},
 	{
 		name: "children-counted-before-their-end", invariant: 3, file: "scheduler/fan.go",
-		old: "\tif f.look { // it is counted with all others, once its end is committed\n\t\tf.round = s.rounds\n", new: "\tif f.look { // it is counted with all others, once its end is committed\n",
+		old: "\tif f.look { // it is counted with all others, once its end is committed\n\t\tf.round = a.cycle.rounds\n", new: "\tif f.look { // it is counted with all others, once its end is committed\n",
 		fault: "a child that has just ended is counted in the store before its end is committed",
 		run:   "^TestTakeoverMidEach$",
 	},
@@ -342,7 +342,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "held-until-the-last", invariant: 11, file: "scheduler/held.go",
-		old: "next == 0 || at < next {", new: "next == 0 || at > next {",
+		old: "next = earlier(next, p.held[0]", new: "next = max(next, p.held[0]",
 		fault: "a request that waits is not woken for when it came before that of another partition",
 		run:   "^TestCancelDoesNotWaitForEver$",
 	},
@@ -354,7 +354,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "held-for-ever", invariant: 11, file: "scheduler/held.go",
-		old: "\t\tcase s.cycle.now >= h.At.Add(heldFor):\n", new: "\t\tcase s.cycle.now >= h.At.Add(heldFor) && h.plan == nil:\n",
+		old: "\t\tcase now >= h.At.Add(heldFor):\n", new: "\t\tcase now >= h.At.Add(heldFor) && h.plan == nil:\n",
 		fault: "a request about a task whose plan is never read holds its cursor for ever",
 		run:   "^TestRequestAboutAnUnreadTaskHasAnEnd$",
 	},
@@ -407,7 +407,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestObserverThatKeepsUpSeesAll$",
 	},
 	{
-		name: "observer-sees-what-was-refused", invariant: 3, file: "scheduler/kinds.go",
+		name: "observer-sees-what-was-refused", invariant: 3, file: "scheduler/owned.go",
 		old: "if e != nil && e.task != w.Task {", new: "if e != nil && e.task == nil {",
 		fault: "who watches is told of a row that the database refused",
 		run:   "^TestObserverSeesWhatIsStored$",
@@ -420,7 +420,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "no-child-while-it-is-full", invariant: 11, file: "scheduler/fan.go",
-		old: "return s.roomy() && (f.open == 0 || len", new: "return s.roomy() && (len",
+		old: "return a.cycle.roomy() && (f.open == 0 || len", new: "return a.cycle.roomy() && (len",
 		fault: "a step with children waits for ever while as much is in flight as may be",
 		run:   "^TestOneChildAlwaysHasRoom$",
 	},

@@ -67,7 +67,7 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "parked-and-nothing-wakes", invariant: 11, file: "scheduler/finish.go", in: "internal/sim",
-		old: "\t\ts.keepOrder(x.slot, x.e)\n", new: "",
+		old: "\t\tq.keepOrder(x.slot, x.e)\n", new: "",
 		fault: "nothing looks again at a task that was parked for room",
 		run:   "^TestGatesStormThenCalm$",
 	},

@@ -172,13 +172,13 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "takeover-of-another-database", invariant: 4, file: "scheduler/takeover.go",
-		old: "(st.Found.Epoch != first.Epoch || st.Found.Commit != first.LastCommit)", new: "st.Found.Epoch < 0",
+		old: "Commit: first.LastCommit}.Check(st.Found.Epoch, st.Found.Commit)", new: "Commit: first.LastCommit}.Check(first.Epoch, first.LastCommit)",
 		fault: "a node goes by what it looked at before the database went back once more",
 		run:   "^TestTakeoverOvertakenBeforeTheSecond$",
 	},
 	{
 		name: "successor-counts-as-lost", invariant: 12, file: "scheduler/takeover.go",
-		old: "	if err := s.stillOurs(ctx, newPartition(first)); err != nil {\n		return first, err\n	}\n	found", new: "	found",
+		old: "	if err := stillOurs(ctx, b.store, newPartition(first)); err != nil {\n		return first, err\n	}\n	found", new: "	found",
 		fault: "what a successor records while a node looks again makes the database one that went back",
 		run:   "^TestTakeoverOvertakenWhileItLooks$",
 	},
