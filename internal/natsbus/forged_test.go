@@ -110,9 +110,10 @@ func TestForgedBatches(t *testing.T) {
 		}
 	}
 	// That the batch had no listener: of another number, without its token.
-	token := k.BatchReplySubject("", "", 1)[1:]
-	for _, forged := range []string{"1", "2", "2" + token[1:], "1-" + strings.Repeat("0", 16)} {
-		if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
+	genuine := k.BatchReplySubject(s.prefix, "payment.charge", 1)
+	to := s.prefix + "payment.charge."
+	for _, forged := range []string{to + "1", to + "2", to + "2" + genuine[len(to)+1:], to + "1-" + strings.Repeat("0", 16)} {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +125,7 @@ func TestForgedBatches(t *testing.T) {
 	eventually(t, "four forged batches", func() bool { return c.Forged() == 4 })
 	nothing(t, "a forged report that no agent listens", w.unserved)
 	// The server's own report still counts.
-	if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + token, Header: nats.Header{"Status": {"503"}}}); err != nil {
+	if err := agent.nc.PublishMsg(&nats.Msg{Subject: genuine, Header: nats.Header{"Status": {"503"}}}); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "a command given back", w.unserved)
@@ -148,4 +149,46 @@ func TestAgentOfAnotherBatchGetsSingles(t *testing.T) {
 			t.Errorf("version %s: sent batches is %v, want %v", version, got, want)
 		}
 	}
+}
+
+// TestTokenOfAnotherSender: senders number their batches alike, and after a restart again from 1. What an agent was sent by
+// one says nothing at another, whose batch of that number is another agent's: else its commands would count as sent to
+// nobody, and what they did would not be undone.
+//
+// covers: E24, inv5
+func TestTokenOfAnotherSender(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	before, c := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, before, StreamConfig{})
+	setUp(t, c, StreamConfig{})
+	agent := dial(t, server.ClientURL())
+	forger := make(chan *nats.Msg, 10)
+	if _, err := agent.nc.ChanSubscribe(names.BatchSubject("parcel.send", false), forger); err != nil {
+		t.Fatal(err)
+	}
+	_, batches := answering(t, agent, true)
+	first, _ := sending(t, before)
+	first.peers["parcel.send"] = true
+	own := commands(2 * batchWorth)
+	for i := range own {
+		own[i].Agent, own[i].Undo = "parcel.send", false
+	}
+	if err := first.Send(own); err != nil {
+		t.Fatal(err)
+	}
+	sent := receive(t, "a batch for parcel.send", forger)
+	token := sent.Reply[strings.LastIndexByte(sent.Reply, '.')+1:]
+
+	s, w := sending(t, c)
+	met(t, s, true)
+	if n := sendAll(t, s, w, batches, 2*batchWorth); n != 2*batchWorth {
+		t.Fatalf("%d commands in batches, want all", n)
+	}
+	for _, subject := range []string{s.prefix + "parcel.send." + token, s.prefix + "payment.charge." + token, first.prefix + "payment.charge." + token} {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "three forged batches", func() bool { return c.Forged()+before.Forged() == 3 })
+	nothing(t, "a command given back by another agent", w.unserved)
 }
