@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nuid"
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
@@ -191,4 +192,29 @@ func TestTokenOfAnotherSender(t *testing.T) {
 	}
 	eventually(t, "three forged batches", func() bool { return c.Forged()+before.Forged() == 3 })
 	nothing(t, "a command given back by another agent", w.unserved)
+}
+
+// TestInboxesCannotBeGuessed: where streams confirm and deliver is told to nobody, and does not follow from the inboxes that
+// agents see: a request that is to be answered there would be taken for a confirmation.
+//
+// covers: E23
+func TestInboxesCannotBeGuessed(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	_, confirmed, err := c.acks.expect(func(uint64, error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull, err := newPuller(c.nc, "S", "c", ReadConfig{Prefetch: 1, expiry: 1, heartbeat: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pull.close()
+	seen := nuid.Next()[:12] // which the process's others begin with
+	for _, inbox := range []string{confirmed, pull.inbox} {
+		if !strings.HasPrefix(inbox, c.Inbox()+".") || strings.Contains(inbox, seen) {
+			t.Errorf("%s follows from other inboxes", inbox)
+		}
+	}
 }
