@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -216,5 +217,33 @@ func TestInboxesCannotBeGuessed(t *testing.T) {
 		if !strings.HasPrefix(inbox, c.Inbox()+".") || strings.Contains(inbox, seen) {
 			t.Errorf("%s follows from other inboxes", inbox)
 		}
+	}
+}
+
+// TestInstancesOfAnotherAgent: an agent answers for itself alone, also where its name makes the same service as another's.
+//
+// covers: E24
+func TestInstancesOfAnotherAgent(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	lie := func(m *nats.Msg) {
+		stats := micro.Stats{ServiceIdentity: micro.ServiceIdentity{Name: names.ServiceName("bank.pay"), ID: "x", Metadata: map[string]string{wire.MetaAgent: "bank.pay"}}}
+		data, err := json.Marshal(stats)
+		if err == nil {
+			err = m.Respond(data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := agent.nc.Subscribe(SubjectStatsOf(names, "parcel.send"), lie); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := c.Instances(t.Context(), []string{"parcel.send", "bank.pay"})
+	if err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
