@@ -9,20 +9,23 @@ import (
 )
 
 // TextError says that a payload is JSON that not every reader can hold: it has a
-// NUL, or bytes that are not UTF-8, or nests deeper than DepthMax.
+// NUL, or bytes that are not UTF-8, nests deeper than DepthMax, or has a member twice.
 type TextError struct{ text string }
 
 // Error names the field and the byte.
 func (e *TextError) Error() string { return e.text }
 
 // Check wants JSON that every reader can hold: encoding/json lets text through
-// that is not UTF-8, SQL's text and JSON types hold no NUL, and see DepthMax.
-// Errors name the field and the byte; those about text and depth are a *TextError.
+// that is not UTF-8, SQL's text and JSON types hold no NUL, see DepthMax, and of a member that an object has twice some read
+// the first and some the last. Errors name the field and the place; those about all this are a *TextError.
 func Check(field string, data []byte) error {
 	if err := CheckText(field, data); err != nil {
 		return err
 	}
-	return checkDepth(field, data)
+	if err := checkDepth(field, data); err != nil {
+		return err
+	}
+	return checkMembers(field, data)
 }
 
 // CheckText is Check of what only holds payloads, each of which is checked alone.
