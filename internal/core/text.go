@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"unicode"
+)
 
 // CutText cuts a text to at most bytesMax bytes, and never inside a rune. What is no
 // UTF-8 is cut to the byte.
@@ -66,7 +69,7 @@ func PlainText(s string) bool { return plain(s, false) }
 
 func plain(s string, lines bool) bool {
 	for i, r := range s {
-		if noRune(s[i:], r) || (r < ' ' || r == 0x7f) && (!lines || r != '\n' && r != '\r' && r != '\t') {
+		if noRune(s[i:], r) || unicode.IsControl(r) && (!lines || r != '\n' && r != '\r' && r != '\t') {
 			return false
 		}
 	}
@@ -97,7 +100,7 @@ func CleanActor(claimed string) string {
 	}
 	clean := make([]byte, 0, ActorBytesMax)
 	for _, r := range claimed {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\uFFFD' {
+		if unicode.IsControl(r) || r == '\uFFFD' {
 			continue
 		}
 		if len(clean)+len(string(r)) > ActorBytesMax {
