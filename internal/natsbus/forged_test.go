@@ -247,3 +247,38 @@ func TestInstancesOfAnotherAgent(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
+
+// TestBatchIsGivenBackOnce: the report that a batch had no listener counts once, however often it comes.
+//
+// covers: E24
+func TestBatchIsGivenBackOnce(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	s, w := sending(t, c)
+	sent := make(chan *nats.Msg, 10)
+	if _, err := agent.nc.ChanSubscribe(names.BatchSubject("payment.charge", false), sent); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.peers["payment.charge"] = true
+	cmds := commands(batchWorth)
+	for i := range cmds {
+		cmds[i].Undo = false
+	}
+	if err := s.Send(cmds); err != nil {
+		t.Fatal(err)
+	}
+	own := receive(t, "the batch", sent)
+	for range 3 {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: own.Reply, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range batchWorth {
+		receive(t, "a command given back", w.unserved)
+	}
+	nothing(t, "a command given back again", w.unserved)
+}
