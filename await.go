@@ -2,9 +2,10 @@ package duly
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+
+	"duly.dev/duly/internal/quickjson"
 )
 
 // ErrNotProcessed is what [PlanWithResult.Await] answers about a task that ended otherwise, by errors.Is.
@@ -30,7 +31,7 @@ func (p *PlanWithResult[In, Out]) Await(ctx context.Context, c *Client, id strin
 	if err != nil {
 		return out, what.failed(err)
 	}
-	if err := json.Unmarshal(task.Result, &out); err != nil {
+	if err := quickjson.Unmarshal(task.Result, &out); err != nil {
 		return out, what.failed(fmt.Errorf("its result: %w", err))
 	}
 	return out, nil

@@ -1,10 +1,10 @@
 package duly
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -79,7 +79,7 @@ func result[Out, In any](step string, in Earlier[In]) (Out, error) {
 	if len(data) == 0 {
 		return out, nil
 	}
-	if err := json.Unmarshal(data, &out); err != nil {
+	if err := quickjson.Unmarshal(data, &out); err != nil {
 		return out, fmt.Errorf("task %s: result of step %s: %w", task, step, err)
 	}
 	return out, nil
@@ -94,7 +94,7 @@ func callOf[In any](codec Codec, cmd *core.Command) (Call[In], error) {
 	if err != nil {
 		return call, err
 	}
-	if err := json.Unmarshal(input, &call.Input); err != nil {
+	if err := quickjson.Unmarshal(input, &call.Input); err != nil {
 		return call, fmt.Errorf("input of task %s is not what step %s expects: %w", cmd.Task, cmd.Step, err)
 	}
 	return call, nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 type (
@@ -91,7 +92,7 @@ var jsonTexts = []string{
 }
 
 // A typed handler is given what encoding/json makes of an input, of any size: so is
-// the result of an earlier step, and what an undo gets of its do.
+// the result of an earlier step, and what an undo gets of its do. Only members in other case than the fields are refused.
 //
 // covers: C1
 func TestTypedValuesAreThoseOfEncodingJSON(t *testing.T) {
@@ -117,6 +118,9 @@ func likeEncodingJSON[T any](t *testing.T, data []byte) {
 	expect := func(what string, got T, err error) {
 		t.Helper()
 		text := strings.TrimSpace(string(data))
+		if _, named := errors.AsType[*quickjson.NameError](err); named {
+			err = nil // but for that it is the same
+		}
 		if (err == nil) != (wantErr == nil) || err != nil && !strings.HasSuffix(err.Error(), wantErr.Error()) {
 			t.Errorf("%s of %T, %d bytes, %s: error %v, encoding/json says %v", what, want, len(data), text, err, wantErr)
 		}

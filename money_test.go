@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Payout is the input of the plan of docs/guide/money.md.
@@ -124,6 +125,48 @@ func TestOptionalApprovalPays(t *testing.T) {
 		if (len(*paid) == 1) != (policy == duly.PolicySkip) {
 			t.Errorf("policy %s: paid %v", policy, *paid)
 		}
+	}
+}
+
+// sent is a payout as a submitter writes it.
+type sent struct {
+	Account string `json:"account"`
+	Cents   int64  `json:"cents"`
+	text    string
+}
+
+func (s sent) MarshalJSON() ([]byte, error) { return []byte(s.text), nil }
+
+// TestApprovedIsPaid: no way of writing an amount lets the approval see another one than the agent pays: not a member in other
+// case, which encoding/json takes for the field, nor one that is there twice.
+//
+// covers: E23
+func TestApprovedIsPaid(t *testing.T) {
+	for _, text := range []string{`{"account":"a","cents":1,"Cents":9900000}`, `{"account":"a","Cents":9900000,"cents":1}`, `{"account":"a","cents":1,"cent\u017f":9900000}`} {
+		var paid []int64
+		approve := duly.NewSignal[sent, Approval]("approve", duly.AskRequired(), duly.When("input.cents > 100000"), duly.CompleteBy(4*time.Hour))
+		pay := duly.NewStep[sent, string]("pay", "bank.pay")
+		plan := duly.NewPlan("payout", 1, approve, pay).With(duly.TaskCompleteBy(8 * time.Hour))
+		agent, err := duly.NewAgent(nil)
+		if err == nil {
+			err = pay.Serve(agent, func(_ context.Context, call duly.Call[sent]) (string, error) {
+				paid = append(paid, call.Input.Cents)
+				return call.Key, nil
+			}, func(context.Context, duly.Undo[sent, string]) error { return nil })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		engine := dulytest.NewEngine(t, agent)
+		task := dulytest.Submit(engine, plan, "p-1", sent{text: text})
+		engine.Run()
+		task.WantState(duly.StateUndone)
+		if len(paid) != 0 {
+			t.Errorf("%s: paid %v, and nobody has approved", text, paid)
+		}
+	}
+	if err := quickjson.Check("input", []byte(`{"account":"a","cents":9900000,"cents":1}`)); err == nil {
+		t.Error("two amounts are taken")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/agents"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/quickjson"
 )
 
 // Check is a step that leaves nothing behind, so that there is nothing to undo:
@@ -227,7 +228,7 @@ func undoOf[In, Out any](codec Codec, cmd *core.Command) (Undo[In, Out], error) 
 		if bad != nil {
 			return u, bad
 		}
-		if err = json.Unmarshal(result, &u.Result); err != nil {
+		if err = quickjson.Unmarshal(result, &u.Result); err != nil {
 			err = fmt.Errorf("result of step %s of task %s is not what its undo expects: %w", cmd.Step, cmd.Task, err)
 		}
 	}

@@ -76,6 +76,10 @@ func (s *Shard) genuine(e *entry, r *core.Reply, of int) bool {
 
 func (s *Shard) applyReplies(context.Context) (bool, error) {
 	c := &s.cycle
+	if c.mail.lost > 0 {
+		s.log.Warn("more replies came than this node has memory for; some are lost, and their commands come again", "replies", c.mail.lost)
+		c.mail.lost = 0
+	}
 	for ; c.pos.reply < len(c.mail.Replies); c.pos.reply++ {
 		if !s.cycle.roomy() {
 			return true, nil

@@ -46,9 +46,17 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 	return b
 }
 
-// Reply takes an agent's answer and stamps it.
+// Reply takes an agent's answer and stamps it. When more have come than may wait for a commit cycle it is lost, as in the
+// network: an agent can send as many as it likes, and this node must not run out of memory.
 func (b *Inbox) Reply(r core.Reply) {
 	b.mu.Lock()
+	size := int64(replyBytesBesides + len(r.Result) + len(r.Error) + len(r.From))
+	if b.mail.replies+size > b.memory.replies() {
+		b.mail.lost++
+		b.unlockDue()
+		return
+	}
+	b.mail.replies += size
 	b.mail.Replies = append(b.mail.Replies, ReplyMail{At: b.now(), Reply: r})
 	b.unlockDue()
 }

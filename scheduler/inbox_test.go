@@ -155,3 +155,24 @@ func first(mail []ReplyMail) core.Instant {
 	}
 	return mail[0].At
 }
+
+// TestRepliesAreBounded: an agent that answers without end does not take the memory of the node; what is too much is lost,
+// as in the network, and after the next cycle there is room again.
+//
+// covers: E24
+func TestRepliesAreBounded(t *testing.T) {
+	b := testInbox()
+	large := core.Reply{Result: make([]byte, 1<<20)}
+	for range 2 * repliesLeast >> 20 {
+		b.Reply(large)
+	}
+	full := b.take()
+	if n := len(full.Replies); n != repliesLeast>>20-1 || full.lost != 2*repliesLeast>>20-n {
+		t.Errorf("%d replies wait, %d are lost", n, full.lost)
+	}
+	b.giveBack(full)
+	b.Reply(large)
+	if next := b.take(); len(next.Replies) != 1 || next.lost != 0 {
+		t.Errorf("%d replies, %d are lost", len(next.Replies), next.lost)
+	}
+}

@@ -24,6 +24,9 @@ type Mail struct {
 
 	bytes int64 // of Tasks, held until the mail is given back
 	tasks int   // the submissions in Tasks, likewise
+
+	replies int64 // bytes of Replies
+	lost    int   // replies that there was no room for
 }
 
 // TaskMail is one message of the task stream.
@@ -87,5 +90,6 @@ func (m *Mail) reset() {
 	m.Controls, m.Replies, m.Unserved = m.Controls[:0], m.Replies[:0], m.Unserved[:0]
 	m.Probed = m.Probed[:0]
 	m.Published, m.Tasks, m.PlansChanged = m.Published[:0], m.Tasks[:0], false
+	m.replies, m.lost = 0, 0
 	m.Pauses, m.Breakers, m.Limits, m.Grants, m.Counted = nil, nil, nil, m.Grants[:0], nil
 }

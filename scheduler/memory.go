@@ -33,6 +33,21 @@ func (m *Memory) Used() int64 {
 // over reports whether as much is held as may be.
 func (m *Memory) over() bool { return m != nil && m.max > 0 && m.used.Load() >= m.max }
 
+// Bounds of the replies that wait for one commit cycle of a shard.
+const (
+	repliesLeast      = 64 << 20
+	repliesPart       = 4   // of the memory
+	replyBytesBesides = 256 // what a reply holds besides its texts
+)
+
+// replies is how many bytes of replies may wait for a commit cycle.
+func (m *Memory) replies() int64 {
+	if m == nil {
+		return repliesLeast
+	}
+	return max(repliesLeast, m.max/repliesPart)
+}
+
 // taskBytesMost is what a task without results can hold.
 const taskBytesMost = core.InputBytesMax + taskBytesBesides
 

@@ -17,7 +17,7 @@ import (
 const kindNode = "node"
 
 type permissionsCmd struct {
-	Users []string `arg:"" name:"users" help:"Users, each as [name=]kind[:names]: ingest, scheduler, supervisor (roles of nodes); node (all three); agent:<names> (of a Go program), foreign-agent:<names> (of any other NATS client); submitter:<types>; operator. A name given again adds to its user."`
+	Users []string `arg:"" name:"users" help:"Users, each as [name=]kind[:names]: ingest, scheduler, supervisor (roles of nodes); node (all three); agent:<names> (of a Go program), foreign-agent:<names> (of any other NATS client); submitter:<types>; approver:<types>; operator. A name given again adds to its user."`
 
 	Namespace    string        `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
 	StatusTo     []string      `name:"reply-to-prefixes" env:"DULY_REPLY_TO_PREFIXES" default:"_INBOX.,_INBOX_,status." help:"As of serve: where schedulers may send statuses. The inboxes of submitters in the same call are added where a prefix allows them."`

@@ -611,7 +611,7 @@ func (g *guarded) unused() {
 }
 
 // everyone are the users of the table below.
-var everyone = []string{"door", "first", "watcher", "crew", "alien", "shop", "till", "chief"}
+var everyone = []string{"door", "first", "watcher", "crew", "alien", "shop", "till", "desk", "chief"}
 
 // TestForbidden tries everything that only some may do as everyone: the server refuses it
 // to all others. Nothing listens there.
@@ -619,7 +619,7 @@ var everyone = []string{"door", "first", "watcher", "crew", "alien", "shop", "ti
 // covers: C11, C17
 func TestForbidden(t *testing.T) {
 	s := secure(t,
-		[]string{"door=ingest", "first=scheduler", "watcher=supervisor", "crew=agent:pay", "alien=foreign-agent:post", "chief=operator", "till=submitter:orders"},
+		[]string{"door=ingest", "first=scheduler", "watcher=supervisor", "crew=agent:pay", "alien=foreign-agent:post", "chief=operator", "till=submitter:orders", "desk=approver:orders"},
 		[]string{"shop=submitter:orders", "--plain-door", "--events"})
 	api := "$JS.API."
 	publishes := map[string][]string{ // who may
@@ -627,10 +627,10 @@ func TestForbidden(t *testing.T) {
 		"duly.tasks.0.pack": {"door"}, "duly.tasks.0.orders.o-1": nil, "duly.control.0": {"door", "watcher"},
 		// Submitting, and requests: of the own types alone; a supervisor submits the tasks of schedules, of whatever type.
 		"duly.submit.orders.o-1": {"shop", "till", "watcher"}, "duly.submit.refunds.o-1": {"watcher"}, "duly.in.orders.o-1": {"shop"}, "duly.in.refunds.o-1": nil,
-		"duly.ask.get": {"chief"}, "duly.ask.get.orders": {"chief", "shop", "till"}, "duly.ask.get.refunds": {"chief"},
-		"duly.ask.list": {"chief"}, "duly.ask.list.orders": {"chief", "shop", "till"}, "duly.ask.list.refunds": {"chief"},
+		"duly.ask.get": {"chief"}, "duly.ask.get.orders": {"chief", "shop", "till", "desk"}, "duly.ask.get.refunds": {"chief"},
+		"duly.ask.list": {"chief"}, "duly.ask.list.orders": {"chief", "shop", "till", "desk"}, "duly.ask.list.refunds": {"chief"},
 		"duly.ask.cancel": {"chief"}, "duly.ask.cancel.orders": {"chief", "shop", "till"}, "duly.ask.cancel.refunds": {"chief"},
-		"duly.ask.signal": {"chief"}, "duly.ask.signal.orders": {"chief", "shop", "till"}, "duly.ask.signal.refunds": {"chief"},
+		"duly.ask.signal": {"chief"}, "duly.ask.signal.orders": {"chief", "desk"}, "duly.ask.signal.refunds": {"chief"},
 		"duly.ask.edit.orders": {"chief"}, "duly.ask.accept.orders": {"chief"}, "duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
 		"duly.plans.apply": {"chief"}, "duly.plans.changed": {"first"},
 		// What operators want of the flow, through the door.
@@ -854,7 +854,7 @@ func TestMissingRightAtStart(t *testing.T) {
 func TestPermissionsRefused(t *testing.T) {
 	for _, x := range []struct{ args, want string }{
 		{"", `expected "<users> ..."`},
-		{"ingress", `unknown kind of user "ingress", want one of node, ingest, scheduler, supervisor, agent, foreign-agent, submitter, operator`},
+		{"ingress", `unknown kind of user "ingress", want one of node, ingest, scheduler, supervisor, agent, foreign-agent, submitter, approver, operator`},
 		{"shop=", `unknown kind of user ""`},
 		{"ingest:x", "ingest has no names"},
 		{"node:x", "node has no names"},

@@ -66,12 +66,15 @@ func PlainText(s string) bool { return plain(s, false) }
 
 func plain(s string, lines bool) bool {
 	for i, r := range s {
-		if noRune(s[i:], r) || (r < ' ' || r == 0x7f) && (!lines || r != '\n' && r != '\r' && r != '\t') {
+		if noRune(s[i:], r) || control(r) && (!lines || r != '\n' && r != '\r' && r != '\t') {
 			return false
 		}
 	}
 	return true
 }
+
+// control reports whether a terminal may act by a character.
+func control(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
 
 // noRune reports whether what a range has read as r at the beginning of s is a byte that is no UTF-8.
 func noRune(s string, r rune) bool {
@@ -97,7 +100,7 @@ func CleanActor(claimed string) string {
 	}
 	clean := make([]byte, 0, ActorBytesMax)
 	for _, r := range claimed {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '\uFFFD' {
+		if control(r) || r == '\uFFFD' {
 			continue
 		}
 		if len(clean)+len(string(r)) > ActorBytesMax {

@@ -1,10 +1,13 @@
 package natsbus
 
 import (
+	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +60,16 @@ type acks struct {
 	running sync.WaitGroup // calls of done that were decided under mu
 }
 
+// secretInbox is an inbox that nobody can guess, for what streams alone are to send: Duly answers requests in any inbox, so
+// who knew this one could have an answer taken for a stream's. The library's inboxes follow from each other, and agents see
+// some.
+func secretInbox(nc *nats.Conn) string { return inboxPrefix(nc) + "." + rand.Text() }
+
+// inboxPrefix is what a connection's inboxes begin with.
+func inboxPrefix(nc *nats.Conn) string {
+	return strings.TrimSuffix(cmp.Or(nc.Opts.InboxPrefix, nats.InboxPrefix), ".")
+}
+
 type wait struct {
 	done  func(seq uint64, err error)
 	timer *time.Timer
@@ -93,7 +106,7 @@ func (a *acks) expect(done func(uint64, error)) (id uint64, reply string, err er
 		return 0, "", ErrClosed
 	}
 	if a.sub == nil {
-		a.prefix = a.nc.NewInbox() + "."
+		a.prefix = secretInbox(a.nc) + "."
 		sub, err := a.nc.Subscribe(a.prefix+"*", a.receive)
 		if err != nil {
 			return 0, "", publishError(err)

@@ -1,14 +1,12 @@
 package natsbus
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -192,6 +190,4 @@ func (c *Conn) Resubscribe() error {
 }
 
 // Inbox is what the subjects begin with that answers to this connection come to.
-func (c *Conn) Inbox() string {
-	return strings.TrimSuffix(cmp.Or(c.nc.Opts.InboxPrefix, nats.InboxPrefix), ".")
-}
+func (c *Conn) Inbox() string { return inboxPrefix(c.nc) }

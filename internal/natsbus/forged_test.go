@@ -1,11 +1,13 @@
 package natsbus
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nuid"
 
 	"duly.dev/duly/dev/natsserver"
 	"duly.dev/duly/internal/core"
@@ -110,9 +112,10 @@ func TestForgedBatches(t *testing.T) {
 		}
 	}
 	// That the batch had no listener: of another number, without its token.
-	token := k.BatchReplySubject("", "", 1)[1:]
-	for _, forged := range []string{"1", "2", "2" + token[1:], "1-" + strings.Repeat("0", 16)} {
-		if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
+	genuine := k.BatchReplySubject(s.prefix, "payment.charge", 1)
+	to := s.prefix + "payment.charge."
+	for _, forged := range []string{to + "1", to + "2", to + "2" + genuine[len(to)+1:], to + "1-" + strings.Repeat("0", 16)} {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: forged, Header: nats.Header{"Status": {"503"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +127,7 @@ func TestForgedBatches(t *testing.T) {
 	eventually(t, "four forged batches", func() bool { return c.Forged() == 4 })
 	nothing(t, "a forged report that no agent listens", w.unserved)
 	// The server's own report still counts.
-	if err := agent.nc.PublishMsg(&nats.Msg{Subject: s.prefix + token, Header: nats.Header{"Status": {"503"}}}); err != nil {
+	if err := agent.nc.PublishMsg(&nats.Msg{Subject: genuine, Header: nats.Header{"Status": {"503"}}}); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "a command given back", w.unserved)
@@ -148,4 +151,134 @@ func TestAgentOfAnotherBatchGetsSingles(t *testing.T) {
 			t.Errorf("version %s: sent batches is %v, want %v", version, got, want)
 		}
 	}
+}
+
+// TestTokenOfAnotherSender: senders number their batches alike, and after a restart again from 1. What an agent was sent by
+// one says nothing at another, whose batch of that number is another agent's: else its commands would count as sent to
+// nobody, and what they did would not be undone.
+//
+// covers: E24, inv5
+func TestTokenOfAnotherSender(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	before, c := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, before, StreamConfig{})
+	setUp(t, c, StreamConfig{})
+	agent := dial(t, server.ClientURL())
+	forger := make(chan *nats.Msg, 10)
+	if _, err := agent.nc.ChanSubscribe(names.BatchSubject("parcel.send", false), forger); err != nil {
+		t.Fatal(err)
+	}
+	_, batches := answering(t, agent, true)
+	first, _ := sending(t, before)
+	first.peers["parcel.send"] = true
+	own := commands(2 * batchWorth)
+	for i := range own {
+		own[i].Agent, own[i].Undo = "parcel.send", false
+	}
+	if err := first.Send(own); err != nil {
+		t.Fatal(err)
+	}
+	sent := receive(t, "a batch for parcel.send", forger)
+	token := sent.Reply[strings.LastIndexByte(sent.Reply, '.')+1:]
+
+	s, w := sending(t, c)
+	met(t, s, true)
+	if n := sendAll(t, s, w, batches, 2*batchWorth); n != 2*batchWorth {
+		t.Fatalf("%d commands in batches, want all", n)
+	}
+	for _, subject := range []string{s.prefix + "parcel.send." + token, s.prefix + "payment.charge." + token, first.prefix + "payment.charge." + token} {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "three forged batches", func() bool { return c.Forged()+before.Forged() == 3 })
+	nothing(t, "a command given back by another agent", w.unserved)
+}
+
+// TestInboxesCannotBeGuessed: where streams confirm and deliver is told to nobody, and does not follow from the inboxes that
+// agents see: a request that is to be answered there would be taken for a confirmation.
+//
+// covers: E23
+func TestInboxesCannotBeGuessed(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	_, confirmed, err := c.acks.expect(func(uint64, error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pull, err := newPuller(c.nc, "S", "c", ReadConfig{Prefetch: 1, expiry: 1, heartbeat: 1}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pull.close()
+	seen := nuid.Next()[:12] // which the process's others begin with
+	for _, inbox := range []string{confirmed, pull.inbox} {
+		if !strings.HasPrefix(inbox, c.Inbox()+".") || strings.Contains(inbox, seen) {
+			t.Errorf("%s follows from other inboxes", inbox)
+		}
+	}
+}
+
+// TestInstancesOfAnotherAgent: an agent answers for itself alone, also where its name makes the same service as another's.
+//
+// covers: E24
+func TestInstancesOfAnotherAgent(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	lie := func(m *nats.Msg) {
+		stats := micro.Stats{ServiceIdentity: micro.ServiceIdentity{Name: names.ServiceName("bank.pay"), ID: "x", Metadata: map[string]string{wire.MetaAgent: "bank.pay"}}}
+		data, err := json.Marshal(stats)
+		if err == nil {
+			err = m.Respond(data)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := agent.nc.Subscribe(SubjectStatsOf(names, "parcel.send"), lie); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := c.Instances(t.Context(), []string{"parcel.send", "bank.pay"})
+	if err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestBatchIsGivenBackOnce: the report that a batch had no listener counts once, however often it comes.
+//
+// covers: E24
+func TestBatchIsGivenBackOnce(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c, agent := dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	s, w := sending(t, c)
+	sent := make(chan *nats.Msg, 10)
+	if _, err := agent.nc.ChanSubscribe(names.BatchSubject("payment.charge", false), sent); err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.peers["payment.charge"] = true
+	cmds := commands(batchWorth)
+	for i := range cmds {
+		cmds[i].Undo = false
+	}
+	if err := s.Send(cmds); err != nil {
+		t.Fatal(err)
+	}
+	own := receive(t, "the batch", sent)
+	for range 3 {
+		if err := agent.nc.PublishMsg(&nats.Msg{Subject: own.Reply, Header: nats.Header{"Status": {"503"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range batchWorth {
+		receive(t, "a command given back", w.unserved)
+	}
+	nothing(t, "a command given back again", w.unserved)
 }

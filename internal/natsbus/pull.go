@@ -56,7 +56,7 @@ func newPuller(nc *nats.Conn, stream, consumer string, config ReadConfig, maxByt
 	// come: the messages asked for, and of each of at most three requests its
 	// heartbeats and its end.
 	room := 2*config.Prefetch + 3*(int(config.expiry/config.heartbeat)+2)
-	p := &puller{nc: nc, subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, inbox: nc.NewInbox(), in: make(chan *nats.Msg, room),
+	p := &puller{nc: nc, subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer, inbox: secretInbox(nc), in: make(chan *nats.Msg, room),
 		request: pullRequest{MaxBytes: maxBytes, Expires: config.expiry, Heartbeat: config.heartbeat, Batch: config.Prefetch}, timer: time.NewTimer(time.Hour)}
 	var err error
 	if p.sub, err = nc.ChanSubscribe(p.inbox, p.in); err != nil {

@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,6 +31,9 @@ const batchWorth = 4
 // sentKept is how many batches are remembered, to know the commands of one that had no
 // listener: the server reports it within a round trip.
 const sentKept = 512
+
+// batchesBytesMax bounds the batches of replies that wait here: an agent may send as many as it likes.
+const batchesBytesMax = 64 << 20
 
 // Replies are the callbacks for what becomes of commands.
 type Replies struct {
@@ -78,6 +82,11 @@ func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
+	if err := setPending(s.sub.sub, pendingMessagesMax, batchesBytesMax); err != nil {
+		stop()
+		s.sub.Stop()
+		return nil, fmt.Errorf("subscribe to %s: pending limits: %w", s.prefix, err)
+	}
 	go s.look(ctx)
 	return s, nil
 }
@@ -191,7 +200,10 @@ func (s *Sender) receive(msg *nats.Msg) {
 		s.unserved(msg.Subject)
 		return
 	}
-	err := wire.DecodeBatchReplies(msg.Data, core.CleanActor(msg.Header.Get(wire.HeaderInstance)), core.ResultBytesMax, s.replies.Reply)
+	err := wire.DecodeBatchReplies(msg.Data, core.CleanActor(msg.Header.Get(wire.HeaderInstance)), core.ResultBytesMax, func(r core.Reply) {
+		r.Result = bytes.Clone(r.Result) // a small one must not hold a large message
+		s.replies.Reply(r)
+	})
 	if err != nil {
 		s.conn.log.Warn("replies ignored", "error", err)
 	}
@@ -209,7 +221,7 @@ func (s *Sender) unserved(subject string) {
 	s.mu.Lock()
 	var commands []commandRef
 	if slot := &s.sent[n%sentKept]; slot.number == n {
-		commands = append(commands, slot.commands...)
+		commands, slot.commands = slot.commands, nil // once: the report can be copied
 		s.peers[slot.agent] = false
 	}
 	s.mu.Unlock()

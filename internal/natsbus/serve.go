@@ -50,6 +50,8 @@ type AskRequest struct {
 	// will follow.
 	State, Outcome string
 
+	OfType bool // its subject names the type, so that others than operators may be let ask it
+
 	conn  *Conn
 	reply string
 }
@@ -86,7 +88,7 @@ func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Su
 	return c.subscribe(c.names.PatternAsk(), wire.GroupAsk, func(msg *nats.Msg) {
 		if c.names.IsQuery(msg.Subject) {
 			q, err := c.names.DecodeQuery(msg.Subject, msg.Data)
-			r := &ReadRequest{Type: q.Type, ID: q.ID, List: q.List, conn: c, reply: msg.Reply}
+			r := &ReadRequest{Type: q.Type, ID: q.ID, List: q.List, OfType: c.names.AsksOfType(msg.Subject), conn: c, reply: msg.Reply}
 			if err != nil {
 				r.Reject(wire.CodeBadRequest, err.Error(), 0)
 				return
@@ -94,7 +96,7 @@ func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Su
 			read(r)
 			return
 		}
-		r := &AskRequest{conn: c, reply: msg.Reply}
+		r := &AskRequest{OfType: c.names.AsksOfType(msg.Subject), conn: c, reply: msg.Reply}
 		var err error
 		if r.Control, err = c.names.DecodeAsk(msg.Subject, msg.Data); err != nil {
 			r.Reject(wire.CodeBadRequest, err.Error())
@@ -109,6 +111,8 @@ type ReadRequest struct {
 	Type string
 	ID   string
 	List core.Filter
+
+	OfType bool // see AskRequest
 
 	conn  *Conn
 	reply string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -81,11 +82,15 @@ func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInsta
 		case err != nil:
 			return nil, false, fmt.Errorf("ask for agents: %w", publishError(err))
 		}
-		if is, ok := c.agentInstance(msg.Data); ok && !seen[is.ID] {
+		nth, err := strconv.Atoi(strings.TrimPrefix(msg.Subject, inbox+"."))
+		if err != nil || nth < 0 || nth >= len(agents) {
+			continue
+		}
+		if is, ok := c.agentInstance(msg.Data); ok && is.Agent == agents[nth] && !seen[is.Agent+" "+is.ID] {
 			if len(all) == InstancesMax {
 				return all, true, nil
 			}
-			seen[is.ID] = true
+			seen[is.Agent+" "+is.ID] = true
 			all = append(all, is)
 		}
 	}

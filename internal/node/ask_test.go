@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -20,7 +21,7 @@ type slowAsks struct {
 }
 
 func (s slowAsks) Get(_ context.Context, partition int, id string) (core.View, error) {
-	return core.View{ID: id, Type: "order", Partition: partition, State: core.StateProcessing, Possible: []string{"cancel"}}, nil
+	return core.View{ID: id, Type: "order", Partition: partition, State: core.StateProcessing, Possible: []string{"cancel", "signal", "undo"}}, nil
 }
 
 func (s slowAsks) Ask(_ context.Context, _ int, c core.Control) (uint64, error) {
@@ -56,7 +57,7 @@ func TestAsksDoNotWaitForEachOther(t *testing.T) {
 			answers <- 0
 		}
 		ask := func(id string) {
-			d.take(core.Control{Kind: core.EventCancel, ID: id, Type: "order", Actor: "olga"}, answer)
+			d.take(d.try, core.Control{Kind: core.EventCancel, ID: id, Type: "order", Actor: "olga"}, answer)
 		}
 		for range asksMax - 1 {
 			ask("slow")
@@ -82,6 +83,44 @@ func TestAsksDoNotWaitForEachOther(t *testing.T) {
 		d.wg.Wait()
 		if len(answers) != asksMax+1 {
 			t.Error("the slots were not given back")
+		}
+	})
+}
+
+// TestOperatorsHaveRoom: however many requests submitters make, one of an operator finds room beside them: to look, to cancel
+// a task of any type, and for what operators alone may ask.
+//
+// covers: E25
+func TestOperatorsHaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
+		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf}, s, s, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newAskDoor(asks)
+		ask := func(ofType bool, kind core.EventKind) {
+			d.serve(&natsbus.AskRequest{Control: core.Control{Kind: kind, ID: "slow", Type: "order"}, OfType: ofType})
+		}
+		for range 2 * asksMax {
+			ask(true, core.EventCancel)
+			ask(true, core.EventSignal)
+		}
+		synctest.Wait()
+		common := len(d.slots)
+		if common != asksMax-asksMax/4 {
+			t.Errorf("%d requests that submitters may make are worked on, of %d", common, asksMax)
+		}
+		ask(false, core.EventCancel)
+		ask(true, core.EventUndo)
+		synctest.Wait()
+		if len(d.slots) != common+2 {
+			t.Errorf("%d of 2 requests of operators are worked on", len(d.slots)-common)
+		}
+		close(s.release)
+		d.wait()
+		if len(d.slots)+len(d.common) != 0 {
+			t.Error("room is not given back")
 		}
 	})
 }

@@ -99,7 +99,11 @@ func newAskDoor(asks *api.Requests) *askDoor {
 
 // serve takes one request and returns at once.
 func (d *askDoor) serve(r *natsbus.AskRequest) {
-	d.take(r.Control, func(asked api.Asked, bad *ingest.Refusal) {
+	begin := d.try
+	if r.OfType && common(r.Control.Kind) {
+		begin = d.tryCommon
+	}
+	d.take(begin, r.Control, func(asked api.Asked, bad *ingest.Refusal) {
 		if bad != nil {
 			r.Refuse(bad.Code, bad.ErrCode, bad.Description, bad.Retry)
 			return
@@ -109,11 +113,14 @@ func (d *askDoor) serve(r *natsbus.AskRequest) {
 	})
 }
 
-func (d *askDoor) take(c core.Control, answer func(api.Asked, *ingest.Refusal)) {
-	if !d.try(func() {
+// common reports whether not only operators may ask for it, about tasks of a type.
+func common(kind core.EventKind) bool { return kind == core.EventCancel || kind == core.EventSignal }
+
+func (d *askDoor) take(begin func(func()) bool, c core.Control, answer func(api.Asked, *ingest.Refusal)) {
+	if !begin(func() {
 		// Who sent it NATS does not say: the actor is a claim.
 		c.Actor = api.ActorAt(c.Actor, "nats")
-		if c.Kind == core.EventCancel || c.Kind == core.EventSignal { // which a submitter may, and would fill the trail with
+		if common(c.Kind) { // which would fill the trail
 			answer(d.asks.Ask(context.Background(), c))
 			return
 		}

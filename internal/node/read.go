@@ -43,7 +43,11 @@ func newReads(ctx context.Context, n *Node) *reads {
 
 // serve takes a request and answers it from a goroutine of its own; wait waits for all.
 func (s *reads) serve(r *natsbus.ReadRequest) {
-	if !s.try(func() {
+	begin := s.try
+	if r.OfType {
+		begin = s.tryCommon
+	}
+	if !begin(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, readMax)
 		defer cancel()
 		data, code, err := s.read(ctx, r)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -81,5 +83,66 @@ func holdsTwice(data []byte) bool {
 		case json.Delim('}'), json.Delim(']'):
 			open = open[:len(open)-1]
 		}
+	}
+}
+
+// TestMemberTwice: what one reader takes for another value than the next is refused, also where it is written otherwise, or
+// is one of many.
+//
+// covers: E23
+func TestMemberTwice(t *testing.T) {
+	many := `{"m0":0`
+	for i := range 1000 {
+		many += fmt.Sprintf(`,"m%d":0`, i+1)
+	}
+	for data, fine := range map[string]bool{
+		`{"cents":9900000,"cents":1}`: false, `{"cents":1,"\u0063ents":2}`: false, `[0,{"a":{"b":1, "b" :2}}]`: false, many + `,"m7":1}`: false, many + `,"m1000" :1}`: false,
+		`{"cents":1,"Cents":1}`: true, `[{"a":1},{"a":2}]`: true, `{"a":{"a":1},"b":{"a":"a"}}`: true, `{"a":["a","b:","a"],"b":"a"}`: true, many + `}`: true, `{"\"a":1,"a":2}`: true,
+	} {
+		err := Check("input", []byte(data))
+		if text, is := errors.AsType[*TextError](err); (err == nil) != fine || !fine && (!is || !strings.Contains(text.Error(), "twice")) {
+			t.Errorf("%.60s: %v, want it taken: %v", data, err, fine)
+		}
+	}
+}
+
+type (
+	base   struct{ Shop string }
+	line   struct{ Cents int64 }
+	bought struct {
+		base
+		Cents  int64           `json:"cents"`
+		Lines  []line          `json:"lines"`
+		By     map[string]line `json:"by"`
+		At     time.Time       `json:"at"`
+		Rest   any             `json:"rest"`
+		Next   *bought         `json:"next"`
+		Hidden string          `json:"-"`
+	}
+)
+
+// TestUnmarshalExactly: a member is taken for a field by its exact name alone, wherever it stands; of what is free to have
+// any members none is refused.
+//
+// covers: E23
+func TestUnmarshalExactly(t *testing.T) {
+	for data, wrong := range map[string]string{
+		`{"cents":1,"Cents":9900000}`: `"Cents"`, `{"CENTS":1}`: `"cents"`, `{"cent\u017F":1}`: `"cents"`, `{"lines":[{"Cents":1},{"cents":2}]}`: `"cents"`,
+		`{"by":{"x":{"CENTS":1}}}`: `"CENTS"`, `{"next":{"next":{"Cents":1}}}`: `"Cents"`, `{"shop":"s"}`: `"shop"`,
+		`{"cents":1,"other":2,"Shop":"s","lines":[{"Cents":1}],"at":"2026-01-02T03:04:05Z"}`: "", `{"by":{"Cents":{"Cents":1},"cents":{"Cents":2}}}`: "",
+		`{"rest":{"Cents":1,"Lines":2}}`: "", `{"hidden":"x"}`: "", `null`: "", `{"lines":null,"next":null}`: "",
+	} {
+		var into bought
+		if err := Unmarshal([]byte(data), &into); (err == nil) != (wrong == "") || err != nil && !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v, want %q", data, err, wrong)
+		}
+	}
+	var free map[string]any
+	if err := Unmarshal([]byte(`{"a":1,"A":2}`), &free); err != nil || len(free) != 2 {
+		t.Errorf("%v, %v", free, err)
+	}
+	var text string
+	if err := Unmarshal([]byte(`{}`), &text); err == nil {
+		t.Error("an object is a text")
 	}
 }

@@ -23,3 +23,30 @@ func FuzzValid(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkUnmarshal compares with encoding/json.
+func BenchmarkUnmarshal(b *testing.B) {
+	type payout struct {
+		Account string `json:"account"`
+		Cents   int64  `json:"cents"`
+		Lines   []struct{ Text string }
+	}
+	data := []byte(`{"account":"DE12 3456","cents":1250,"Lines":[{"Text":"rent"},{"Text":"heat"}]}`)
+	for name, f := range map[string]func([]byte, any) error{"json": json.Unmarshal, "exact": Unmarshal} {
+		b.Run(name, func(b *testing.B) {
+			for range b.N {
+				var into payout
+				if err := f(data, &into); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("check", func(b *testing.B) {
+		for range b.N {
+			if err := Check("input", data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

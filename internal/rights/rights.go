@@ -19,11 +19,12 @@ const (
 	Agent        = "agent"         // of package duly
 	ForeignAgent = "foreign-agent" // of any other NATS client
 	Submitter    = "submitter"
+	Approver     = "approver" // of what others submit
 	Operator     = "operator"
 )
 
 // Kinds are all of them.
-var Kinds = []string{Ingest, Scheduler, Supervisor, Agent, ForeignAgent, Submitter, Operator}
+var Kinds = []string{Ingest, Scheduler, Supervisor, Agent, ForeignAgent, Submitter, Approver, Operator}
 
 // Right is one subject, or a pattern, that a user may publish or subscribe to.
 type Right struct {
@@ -103,12 +104,15 @@ func Of(kind string, names []string, o Options) (Set, error) {
 		for _, name := range names {
 			b.agent(name, kind == Agent)
 		}
-	case Submitter:
+	case Submitter, Approver:
 		if err := check("type", func(name string) error { return core.CheckName("type", name) }); err != nil {
 			return Set{}, err
 		}
 		for _, name := range names {
-			b.submitter(name)
+			b.asker(name, map[string]string{Submitter: "cancel", Approver: "signal"}[kind])
+			if kind == Submitter {
+				b.submitter(name)
+			}
 		}
 		b.inbox()
 	case Ingest, Scheduler, Supervisor, Operator:
@@ -326,12 +330,17 @@ func (b *builder) agent(name string, own bool) {
 	b.publish(n.PatternBatchReplies(name))
 }
 
+// asker is who looks at tasks of a type, and asks one thing of them. Who submits does not answer the steps that ask whether
+// the task may go on: that would be its own approval.
+func (b *builder) asker(taskType, what string) {
+	for _, what := range []string{"get", "list", what} {
+		b.publish(b.o.Names.AskTypeSubject(what, taskType))
+	}
+}
+
 func (b *builder) submitter(taskType string) {
 	n := b.o.Names
 	b.publish(n.SubmitSubject(taskType, "*"))
-	for _, what := range []string{"get", "list", "cancel", "signal"} {
-		b.publish(n.AskTypeSubject(what, taskType))
-	}
 	b.subscribe(n.LiveSubject(taskType, "*"), "")
 	if b.o.PlainDoor {
 		b.publish(n.InSubject(taskType, "*"))

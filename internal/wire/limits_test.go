@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"duly.dev/duly/internal/core"
 )
@@ -122,5 +123,20 @@ func TestDecodersAllocateWhatTheyRead(t *testing.T) {
 		if err == nil || bytesPer > 16<<10 {
 			t.Errorf("%s: %v, %d bytes allocated", name, err, bytesPer)
 		}
+	}
+}
+
+// TestNoControlCharacters: what a stranger says has none, also not those beyond ASCII, by which a terminal acts too.
+//
+// covers: E23
+func TestNoControlCharacters(t *testing.T) {
+	const said = "a\x1b[2J\u009b2J\u009d52;c;eA==\u009c\u0085\x7fb\tc"
+	for what, text := range map[string]string{"error": CutText(said), "actor": core.CleanActor(said)} {
+		if strings.ContainsFunc(text, unicode.IsControl) || !strings.Contains(text, "52;c;eA==") {
+			t.Errorf("%s: %q", what, text)
+		}
+	}
+	if core.PlainText("a\u009b2J") || core.PlainLines("a\u009b2J") || !core.PlainLines("a\n\tü") {
+		t.Error("a reason may have control characters beyond ASCII")
 	}
 }

@@ -90,6 +90,12 @@ func (n Names) cutAsk(subject string) (word, taskType string, ok bool) {
 	return word, taskType, ok && (!typed || core.CheckName("type", taskType) == nil)
 }
 
+// AsksOfType reports whether a subject of requests names a type. Others are for operators.
+func (n Names) AsksOfType(subject string) bool {
+	_, taskType, ok := n.cutAsk(subject)
+	return ok && taskType != ""
+}
+
 func parseTask(rest string) (taskType, id string, err error) {
 	taskType, id, _ = strings.Cut(rest, ".")
 	if err := core.CheckName("type", taskType); err != nil {

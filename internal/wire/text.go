@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"duly.dev/duly/internal/core"
 )
@@ -26,7 +27,7 @@ func Quote(b []byte) string {
 // character.
 func CutText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r

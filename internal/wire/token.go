@@ -108,31 +108,34 @@ func tokenOf(rest string) (t core.Token) {
 // BatchReplySubject is where the replies to batch n go, and the server's report that no
 // instance of the agent listens. prefix is Names.BatchReplyPrefix of the sender.
 func (s *Signer) BatchReplySubject(prefix, agent string, n uint64) string {
-	return prefix + agent + "." + s.batchToken(n)
+	before := prefix + agent + "."
+	return before + s.batchToken(before, n)
 }
 
 // batchToken is the last token of a batch's reply subject: its number in base 36 and its
-// token, so that only a receiver of the batch can report that it had no listener.
-func (s *Signer) batchToken(n uint64) string {
+// token, so that only a receiver of the batch can report that it had no listener. before is the rest of the subject, with
+// the sender and the agent: senders number alike.
+func (s *Signer) batchToken(before string, n uint64) string {
 	var a [48]byte
 	b := strconv.AppendUint(a[:0], n, 36)
 	if s != nil {
-		t := s.sign(kindBatch, 0, int64(n), 0, 0, 0)
+		t := s.sign(kindBatch, 0, int64(n), int64(siphash.Hash(s.k0, s.k1, []byte(before))), 0, 0)
 		b = hex.AppendEncode(append(b, '-'), t[copyBytes:])
 	}
 	return string(b)
 }
 
 // BatchNumber reads the number of a batch from its reply subject; ok is false for a subject
-// whose token is not this Signer's.
+// whose token is not this Signer's, or another's.
 func (s *Signer) BatchNumber(subject string) (n uint64, ok bool) {
-	token := subject[strings.LastIndexByte(subject, '.')+1:]
+	at := strings.LastIndexByte(subject, '.') + 1
+	token := subject[at:]
 	number := token
 	if s != nil {
 		number = token[:max(0, len(token)-2*proofBytes-1)]
 	}
 	n, err := strconv.ParseUint(number, 36, 64)
-	return n, err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(s.batchToken(n))) == 1
+	return n, err == nil && subtle.ConstantTimeCompare([]byte(token), []byte(s.batchToken(subject[:at], n))) == 1
 }
 
 // BatchAnswerSubject is the subject that all replies to one sender may go to, whichever of

@@ -29,11 +29,12 @@ func TestTokenGolden(t *testing.T) {
 	if got, want := k.ReplySubject(Names{}, later), "duly.reply.3.17.5.000001025a27e3a1aae98d70"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := k.batchToken(77), "25-db24ff4f6a87229a"; got != want {
+	if got, want := k.BatchReplySubject("duly.batch.reply.s.", "pay", 77), "duly.batch.reply.s.pay.25-af02290a800e681f"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for subject, want := range map[string]bool{"duly.batch.reply.s.pay.25-db24ff4f6a87229a": true, "duly.batch.reply.s.pay.25-db24ff4f6a872290": false,
-		"duly.batch.reply.s.pay.25": false, "duly.batch.reply.s.pay.26-db24ff4f6a87229a": false, "": false} {
+	for subject, want := range map[string]bool{"duly.batch.reply.s.pay.25-af02290a800e681f": true, "duly.batch.reply.s.pay.25-af02290a800e6810": false,
+		"duly.batch.reply.s.ship.25-af02290a800e681f": false, "duly.batch.reply.r.pay.25-af02290a800e681f": false,
+		"duly.batch.reply.s.pay.25": false, "duly.batch.reply.s.pay.26-af02290a800e681f": false, "": false} {
 		if n, got := k.BatchNumber(subject); got != want || want && n != 77 {
 			t.Errorf("%s: batch %d, %v, want %v", subject, n, got, want)
 		}
@@ -63,7 +64,7 @@ func FuzzTokens(f *testing.F) {
 	f.Add(own)
 	f.Add(own + ".x")
 	f.Add(own[:18] + strings.ToUpper(own[18:]))
-	f.Add(k.batchToken(77))
+	f.Add(k.BatchReplySubject("duly.batch.reply.s.", "pay", 77))
 	f.Add("-")
 	f.Fuzz(func(t *testing.T, s string) {
 		var names Names
@@ -78,10 +79,11 @@ func FuzzTokens(f *testing.F) {
 				t.Fatal("without a key everything is taken")
 			}
 		}
-		if n, ok := k.BatchNumber(s); ok && k.batchToken(n) != s[strings.LastIndexByte(s, '.')+1:] {
+		at := strings.LastIndexByte(s, '.') + 1
+		if n, ok := k.BatchNumber(s); ok && k.batchToken(s[:at], n) != s[at:] {
 			t.Fatalf("%q read as batch %d", s, n)
 		}
-		if n, ok := none.BatchNumber(s); ok && none.batchToken(n) != s[strings.LastIndexByte(s, '.')+1:] {
+		if n, ok := none.BatchNumber(s); ok && none.batchToken(s[:at], n) != s[at:] {
 			t.Fatalf("%q read as batch %d without tokens", s, n)
 		}
 	})
