@@ -71,6 +71,8 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	a.withBody(w, r, func(input []byte) {
 		view, err := a.find(r, taskType, id)
 		switch {
+		case errors.Is(err, errOthers):
+			problem(w, ingest.Refuse(409, ingest.CauseConflict, "id %s is a task already, and not one of %s", core.QuoteShort(id), core.FormatLabels(boundTo(r.Context()))))
 		case err == nil || errors.Is(err, errOtherType):
 			if bad := ingest.Differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
 				problem(w, bad)
