@@ -306,9 +306,18 @@ func boundTo(ctx context.Context) []core.Label {
 	return slices.DeleteFunc(bound, func(l core.Label) bool { return l.Key == core.PriorityLabel })
 }
 
+// ended answers a request whose credentials have ended, and reports whether they have: nothing is done by them any more.
+func ended(w http.ResponseWriter, r *http.Request) bool {
+	if !errors.Is(context.Cause(r.Context()), operate.ErrEnded) {
+		return false
+	}
+	problem(w, ingest.Refuse(401, ingest.CauseNoActor, "%v", operate.ErrEnded))
+	return true
+}
+
 // storeFailed answers that the state store did, and keeps its words for the log.
 func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, err error) {
-	if r.Context().Err() != nil {
+	if ended(w, r) || r.Context().Err() != nil {
 		return // the client is gone
 	}
 	a.log.Warn("a request could not be served", "what", what, "path", r.URL.Path, "error", err)

@@ -126,11 +126,15 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 		problem(w, bad)
 		return
 	}
+	if ended(w, r) { // while its body came
+		return
+	}
 	a.door.Submit(req)
 	select {
 	case answer := <-answers:
 		a.submitted(w, taskType, &answer)
 	case <-r.Context().Done():
+		ended(w, r)
 	}
 }
 
@@ -196,7 +200,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 		ask = func(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) { return a.asks.AskAs(ctx, by, c) }
 	}
 	asked, bad := ask(r.Context(), control)
-	if r.Context().Err() != nil {
+	if ended(w, r) || r.Context().Err() != nil {
 		return // the client is gone
 	}
 	if bad != nil {

@@ -97,3 +97,37 @@ func TestTokenFollowsItsTasks(t *testing.T) {
 		}
 	}
 }
+
+// slowBody is a body during which something happens.
+type slowBody struct {
+	io.Reader
+	during func()
+}
+
+func (b slowBody) Read(p []byte) (int, error) {
+	b.during()
+	return b.Reader.Read(p)
+}
+
+// TestNothingAfterTheToken: what a request asks whose token ends before its body has come is not done, and the answer says
+// why.
+//
+// covers: P8
+func TestNothingAfterTheToken(t *testing.T) {
+	w, handler := world(t, nil)
+	for _, x := range []struct{ method, target string }{{"PUT", "/v1/tasks/order/new-7"}, {"POST", "/v1/tasks/order"}} {
+		var over context.CancelCauseFunc
+		body := slowBody{strings.NewReader(`{}`), func() { over(operate.ErrEnded) }}
+		got := asToken(handler, "", x.method, x.target, body, func(end context.CancelCauseFunc) { over = end })
+		if got.Code != 401 || len(w.Submitted) != 0 {
+			t.Errorf("%s: %d %s, %d are submitted", x.method, got.Code, got.Body, len(w.Submitted))
+		}
+	}
+	w.Err = context.Canceled
+	for _, method := range []string{"GET", "DELETE"} {
+		got := asToken(handler, "", method, "/v1/tasks/order/t-1", http.NoBody, func(end context.CancelCauseFunc) { end(operate.ErrEnded) })
+		if got.Code != 401 {
+			t.Errorf("%s: %d %s", method, got.Code, got.Body)
+		}
+	}
+}
