@@ -55,6 +55,7 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readWriteMax, WriteTimeout: readWriteMax,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes, TLSConfig: secure, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
+	faces.connections.bound(server)
 	server.RegisterOnShutdown(sync.OnceFunc(func() { close(faces.closing) }))
 	var running sync.WaitGroup
 	live, stopLive := context.WithCancel(ctx)

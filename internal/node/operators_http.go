@@ -30,11 +30,13 @@ type operatorsHTTP struct {
 	ports   api.Ports
 	live    *live.Live    // nil: there is nothing to read
 	closing chan struct{} // closed when the server stops: what never ends by itself ends then
+
+	connections *connections // of the server
 }
 
 // newOperatorsHTTP makes it. Error: a setting that cannot work, a file that cannot be read.
 func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
-	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{})}
+	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{}), connections: newConnections(connectionsFor(n.budget()))}
 	if o.ports.Reader != nil {
 		var err error
 		var running live.Running
@@ -139,11 +141,11 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	mux.Handle("/", o.auth.Middleware(tasks))
+	mux.Handle("/", o.auth.Middleware(o.connections.keep(tasks)))
 	if pages == nil {
 		return nil
 	}
-	base, pages := n.basePath(), o.auth.Middleware(o.signedIn(pages))
+	base, pages := n.basePath(), o.auth.Middleware(o.connections.keep(o.signedIn(pages)))
 	mux.Handle(console.Path, pages)
 	if base != "" {
 		mux.Handle(base+console.Path, pages)
