@@ -69,7 +69,7 @@ func (c changes) exec(query string, args ...any) (int64, error) {
 }
 
 // query reads the rows of a query, see each.
-func (c changes) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (c changes) query(ctx context.Context, query string, args ...any) (rowSet, error) {
 	return c.tx.QueryContext(ctx, c.r.params(query), args...)
 }
 

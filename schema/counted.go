@@ -9,17 +9,30 @@ import (
 // counted is a database whose questions are counted: each statement once, or each transaction as one.
 type counted struct {
 	*sql.DB
-	n atomic.Int64
+	turns *turns // of those who ask; nil: none of them waits for another
+	n     atomic.Int64
 }
 
 // QueryContext counts one.
-func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (rowSet, error) {
+	leave, err := c.turns.take(ctx)
+	if err != nil {
+		return nil, err
+	}
 	c.n.Add(1)
-	return c.DB.QueryContext(ctx, query, args...)
+	rows, err := c.DB.QueryContext(ctx, query, args...)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return taken{rows, leave}, nil
 }
 
-// QueryRowContext counts one.
+// QueryRowContext counts one. Its one row is there when it returns.
 func (c *counted) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if leave, err := c.turns.take(ctx); err == nil { // what has ended is for the database to say
+		defer leave()
+	}
 	c.n.Add(1)
 	return c.DB.QueryRowContext(ctx, query, args...)
 }

@@ -53,6 +53,7 @@ type Base struct {
 // writes what they change through the fourth. They may be the same; none is closed by Base.
 func NewBase(d Dialect, of *Tables, writer, reading, asking, changing *sql.DB) *Base {
 	a := asked{of: new(d.reader(of, asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
+	a.of.db.turns = &turns{of: map[string]*turn{}}
 	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, again: d.Again}
 	b.redact = d.Redact
 	return b

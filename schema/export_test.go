@@ -34,6 +34,14 @@ var Reads = []struct {
 // AskedDB is the database as those who ask see it.
 func AskedDB(s Store) *sql.DB { return readerOf(s).db.DB }
 
+// Ask begins a question of someone who asks.
+func Ask(ctx context.Context, s Store, query string) (Rows, error) {
+	return readerOf(s).db.QueryContext(ctx, query)
+}
+
+// Rows are those of a question.
+type Rows = rowSet
+
 // First leaves the rows of a query at the first.
 func First(rows *sql.Rows, err error) {
 	for range each(rows, err) {

@@ -46,7 +46,7 @@ const (
 
 // querier asks the database, by itself or in a transaction.
 type querier interface {
-	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	query(ctx context.Context, query string, args ...any) (rowSet, error)
 }
 
 // scanAll reads the rows of a query.
@@ -64,7 +64,7 @@ func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Sca
 
 // scanned is a row, or the error that the query has ended with, as the last of its rows.
 type scanned struct {
-	rows *sql.Rows
+	rows rowSet
 	err  error
 }
 
@@ -78,7 +78,7 @@ func (s *scanned) Scan(to ...any) error {
 
 // each gives the rows of a query, and closes it at their end or when the loop is left. An error of the query comes as a last
 // row, whose Scan returns it: a loop scans each row first.
-func each(rows *sql.Rows, err error) iter.Seq[*scanned] {
+func each(rows rowSet, err error) iter.Seq[*scanned] {
 	return func(yield func(*scanned) bool) {
 		if err == nil {
 			defer rows.Close()

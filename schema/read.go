@@ -105,7 +105,7 @@ const (
 	qExisting = `SELECT partition, number, id, type, input_hash, state`
 )
 
-func (r *reader) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (r *reader) query(ctx context.Context, query string, args ...any) (rowSet, error) {
 	rows, err := r.db.QueryContext(ctx, r.params(query), args...)
 	return rows, storeSilent(err)
 }
@@ -181,7 +181,7 @@ func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...
 }
 
 // readable reads each column of a row by itself, because a scan ends at the first that it cannot read.
-func readable(rows *sql.Rows, to []any) {
+func readable(rows rowSet, to []any) {
 	for i := range to {
 		one := make([]any, len(to))
 		for k := range one {
@@ -295,7 +295,7 @@ func column[T any](ctx context.Context, r *reader, query string, args ...any) ([
 }
 
 // ScanColumn reads and closes the rows of a query of one column. Error: of the query, or of a row.
-func ScanColumn[T any](rows *sql.Rows, err error) (all []T, _ error) {
+func ScanColumn[T any](rows rowSet, err error) (all []T, _ error) {
 	for row := range each(rows, err) {
 		var v T
 		if err := row.Scan(&v); err != nil {

@@ -15,6 +15,7 @@ const (
 	qPutSession     = `INSERT INTO sessions (id, data, expires_at, owner) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (id) DO UPDATE SET data = excluded.data, expires_at = excluded.expires_at`
 	qCountSessions  = `SELECT count(*), count(CASE WHEN owner = ?1 THEN 1 END) FROM sessions WHERE id <> ?2`
 	qSession        = `SELECT id, data, expires_at, owner FROM sessions WHERE id = ?1`
+	qSessionIDs     = `SELECT id FROM sessions LIMIT ?1`
 	qDeleteSession  = `DELETE FROM sessions WHERE id = ?1`
 	qEndSessions    = `DELETE FROM sessions WHERE owner = ?1`
 	qSessionsEnded  = `DELETE FROM sessions WHERE id IN (SELECT s.id FROM sessions s WHERE s.expires_at <= ?1 ORDER BY s.expires_at, s.id LIMIT ?2)`
@@ -72,6 +73,15 @@ func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, er
 		return s, fmt.Errorf("session: %w", err)
 	}
 	return s, nil
+}
+
+// SessionIDs implements operate.SessionStore.
+func (a *asked) SessionIDs(ctx context.Context) ([]string, error) {
+	ids, err := column[string](ctx, a.of, qSessionIDs, 2*operate.SessionsMax) // beside those that are over
+	if err != nil {
+		return nil, fmt.Errorf("ids of sessions: %w", err)
+	}
+	return ids, nil
 }
 
 // DeleteSession implements operate.SessionStore.

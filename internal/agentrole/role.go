@@ -95,9 +95,10 @@ func (r *Role) serveHealth(ctx context.Context, nc *nats.Conn) error {
 		Handler: health.Handler(connected{nc}), ReadHeaderTimeout: requestMax, ReadTimeout: requestMax, WriteTimeout: requestMax,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes, ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 	}
+	auth.NewConnections(connectionsMax).Bound(server)
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(auth.Bounded(listener, connectionsMax)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http server: %w", err)
 	}
 	return nil

@@ -282,22 +282,58 @@ func names(r *http.Request) (taskType, id string, bad *ingest.Refusal) {
 
 func (a *api) partition(id string) int { return a.cfg.PartitionOf(id, a.cfg.Partitions) }
 
-// find reads a task, bounded in time. A task of another type is not found.
+// find reads a task, bounded in time. A task of another type is not found; nor is one that the actor may not know: errOthers.
 func (a *api) find(r *http.Request, taskType, id string) (core.View, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 	defer cancel()
 	view, err := a.reader.Get(ctx, a.partition(id), id)
+	if err == nil && !mayKnow(ctx, view.Labels) {
+		return core.View{}, errOthers
+	}
 	if err == nil && view.Type != taskType {
 		return view, fmt.Errorf("task %s of type %s: it is of type %s: %w", id, taskType, view.Type, errOtherType)
 	}
 	return view, err
 }
 
-var errOtherType = errors.New("the id is a task of another type")
+var (
+	errOtherType = errors.New("the id is a task of another type")
+	errOthers    = fmt.Errorf("the id is a task of others: %w", core.ErrNotFound)
+)
+
+// mayKnow reports whether the actor of a request may know of a task with these labels. A service whose token has labels
+// knows those that have them, which are what it submits and what comes of that; a class of priority tells no tasks apart.
+func mayKnow(ctx context.Context, labels []core.Label) bool {
+	for _, bound := range boundTo(ctx) {
+		if !slices.Contains(labels, bound) {
+			return false
+		}
+	}
+	return true
+}
+
+// boundTo are the labels that tell the tasks of the actor from those of others; none: it may know all.
+func boundTo(ctx context.Context) []core.Label {
+	by, _ := operate.ActorFrom(ctx)
+	if by.Role != operate.RoleClient {
+		return nil
+	}
+	bound, _ := core.ParseLabels(by.Labels) // those of a token were checked when it was made
+	return slices.DeleteFunc(bound, func(l core.Label) bool { return l.Key == core.PriorityLabel })
+}
+
+// ended answers a request whose credentials have ended, and reports whether they have: nothing is done by them any more.
+func ended(w http.ResponseWriter, r *http.Request) bool {
+	if !errors.Is(context.Cause(r.Context()), operate.ErrEnded) {
+		return false
+	}
+	problem(w, ingest.Refuse(401, ingest.CauseNoActor, "%v", operate.ErrEnded))
+	return true
+}
 
 // storeFailed answers that the state store did, and keeps its words for the log.
 func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, err error) {
-	if r.Context().Err() != nil {
+	if ended(w, r) || r.Context().Err() != nil {
 		return // the client is gone
 	}
 	a.log.Warn("a request could not be served", "what", what, "path", r.URL.Path, "error", err)

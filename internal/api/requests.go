@@ -125,6 +125,8 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 	taken := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
 	view, err := a.look(ctx, &c, taken.Partition)
 	switch {
+	case err == nil && !mayKnow(ctx, view.Labels):
+		return Asked{}, notFound(c.Type, c.ID)
 	case err == nil && view.Type != c.Type:
 		return Asked{}, otherType(&c, &view)
 	case err == nil:
@@ -145,7 +147,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 			return Asked{}, bad
 		}
 		taken.Outcome = operate.Asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
-	case !c.EvenIfUnknown:
+	case !c.EvenIfUnknown || len(boundTo(ctx)) > 0: // whose it is has to be known
 		return Asked{}, a.unread(&c, err)
 	default:
 		taken.Outcome = operate.Asked + "what the task did is undone; the state store could not be read, so its state is not known"

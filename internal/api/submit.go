@@ -71,6 +71,8 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	a.withBody(w, r, func(input []byte) {
 		view, err := a.find(r, taskType, id)
 		switch {
+		case errors.Is(err, errOthers):
+			problem(w, ingest.Refuse(409, ingest.CauseConflict, "id %s is a task already, and not one of %s", core.QuoteShort(id), core.FormatLabels(boundTo(r.Context()))))
 		case err == nil || errors.Is(err, errOtherType):
 			if bad := ingest.Differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
 				problem(w, bad)
@@ -124,11 +126,15 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 		problem(w, bad)
 		return
 	}
+	if ended(w, r) { // while its body came
+		return
+	}
 	a.door.Submit(req)
 	select {
 	case answer := <-answers:
 		a.submitted(w, taskType, &answer)
 	case <-r.Context().Done():
+		ended(w, r)
 	}
 }
 
@@ -203,7 +209,7 @@ func (a *api) cancel(w http.ResponseWriter, r *http.Request) {
 		ask = func(ctx context.Context, c core.Control) (Asked, *ingest.Refusal) { return a.asks.AskAs(ctx, by, c) }
 	}
 	asked, bad := ask(r.Context(), control)
-	if r.Context().Err() != nil {
+	if ended(w, r) || r.Context().Err() != nil {
 		return // the client is gone
 	}
 	if bad != nil {

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,7 @@ type shelf struct {
 	mu      sync.Mutex
 	all     map[string]operate.Token
 	reads   int
+	lists   int
 	touches int
 	err     error
 }
@@ -61,7 +64,12 @@ func (s *shelf) TokenByID(_ context.Context, id string) (operate.Token, error) {
 	return t, nil
 }
 
-func (s *shelf) Tokens(context.Context) ([]operate.Token, error) { return nil, nil }
+func (s *shelf) Tokens(context.Context) ([]operate.Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists++
+	return slices.Collect(maps.Values(s.all)), s.err
+}
 
 func (s *shelf) RevokeToken(_ context.Context, id string, at time.Time) error {
 	s.mu.Lock()
@@ -282,8 +290,33 @@ func TestGuesses(t *testing.T) {
 	for i := range 10_000 {
 		_ = guess(fmt.Sprintf("10.0.%d.%d:1", i/250, i%250), true)
 	}
-	if s.reads > unknownBurst {
-		t.Errorf("%d reads for many sources", s.reads)
+	if s.reads > unknownBurst || s.lists != 1 {
+		t.Errorf("%d reads and %d lists for many sources", s.reads, s.lists)
+	}
+	_, late, err := CreateToken(t.Context(), s, "late", operate.RoleClient, "test", c.now(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := show("10.0.0.1:1", late); !errors.Is(err, errTooMany) {
+		t.Errorf("a new token beside guesses of its own source: %v", err)
+	}
+	c.pass(listEach - 1)
+	for i := range 10_000 {
+		_ = guess(fmt.Sprintf("10.0.%d.%d:1", i/250, i%250), true)
+	}
+	c.pass(1)
+	if err := show("10.0.0.1:1", late); err != nil || s.lists != 2 {
+		t.Errorf("a token beside guesses of its own source: %v, %d lists", err, s.lists)
+	}
+	s.err = errors.New("away")
+	c.pass(listEach)
+	for range 100 {
+		if err := guess("10.0.0.1:1", true); !errors.Is(err, errTooMany) && !errors.Is(err, errStore) {
+			t.Error(err)
+		}
+	}
+	if s.lists != 3 {
+		t.Errorf("%d lists of a store that is away", s.lists)
 	}
 	for i := range cacheMax + 100 {
 		id := fmt.Sprint(i)
@@ -506,6 +539,12 @@ func (s *sessionShelf) SessionByID(_ context.Context, id string) (operate.Sessio
 		return one, fmt.Errorf("session: %w", core.ErrNotFound)
 	}
 	return one, s.err
+}
+
+func (s *sessionShelf) SessionIDs(context.Context) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.all)), s.err
 }
 
 func (s *sessionShelf) DeleteSession(_ context.Context, id string) error {

@@ -31,6 +31,8 @@ const (
 	unknownBurst = 100
 	sourceEach   = time.Second / 10
 	sourceBurst  = 20
+	// listEach is how often all ids are read while more are shown than are looked up.
+	listEach = time.Second
 )
 
 // recent are values of the state store that were asked for lately, by id: one that changed at another node is known here
@@ -38,6 +40,7 @@ const (
 type recent[V any] struct {
 	what  string                                          // one of them is, for the log
 	fetch func(ctx context.Context, id string) (V, error) // error: core.ErrNotFound
+	list  func(ctx context.Context) (ids []string, err error)
 	now   func() time.Time
 	log   *slog.Logger
 	flat  singleflight.Group
@@ -46,6 +49,8 @@ type recent[V any] struct {
 
 	mu      sync.Mutex
 	entries map[string]entry[V]
+	ids     map[string]struct{} // of all that were stored
+	listed  time.Time           // when that was
 }
 
 // entry is a value as it was read.
@@ -56,8 +61,8 @@ type entry[V any] struct {
 	touched time.Time // when its use was last noted
 }
 
-func newRecent[V any](what string, fetch func(context.Context, string) (V, error), now func() time.Time, log *slog.Logger) *recent[V] {
-	return &recent[V]{what: what, fetch: fetch, now: now, log: log, limit: rate.NewLimiter(unknownRate, unknownBurst), from: operate.NewBuckets(sourceEach, sourceBurst), entries: map[string]entry[V]{}}
+func newRecent[V any](what string, fetch func(context.Context, string) (V, error), list func(context.Context) ([]string, error), now func() time.Time, log *slog.Logger) *recent[V] {
+	return &recent[V]{what: what, fetch: fetch, list: list, now: now, log: log, limit: rate.NewLimiter(unknownRate, unknownBurst), from: operate.NewBuckets(sourceEach, sourceBurst), entries: map[string]entry[V]{}}
 }
 
 // tokens are the tokens that were shown lately.
@@ -67,7 +72,15 @@ type tokens struct {
 }
 
 func newTokens(store operate.TokenStore, now func() time.Time, log *slog.Logger) *tokens {
-	return &tokens{newRecent("token", store.TokenByID, now, log), store}
+	list := func(ctx context.Context) ([]string, error) {
+		all, err := store.Tokens(ctx)
+		ids := make([]string, len(all))
+		for i := range all {
+			ids[i] = all[i].ID
+		}
+		return ids, err
+	}
+	return &tokens{newRecent("token", store.TokenByID, list, now, log), store}
 }
 
 // Errors of check beside errToken.
@@ -169,7 +182,7 @@ func (r *recent[V]) get(ctx context.Context, id string) (none V, err error) {
 	if ok && now.Sub(known.tried) < cacheFor {
 		return known.value, nil
 	}
-	if !ok && !(r.from.Allow(now, sourceOf(ctx)) && r.limit.AllowN(now, 1)) {
+	if !ok && !(r.from.Allow(now, sourceOf(ctx)) && r.limit.AllowN(now, 1)) && !r.stored(ctx, id) {
 		return none, errTooMany
 	}
 	// Not by the context of the request: others wait for the same answer.
@@ -182,6 +195,37 @@ func (r *recent[V]) get(ctx context.Context, id string) (none V, err error) {
 		return none, err
 	}
 	return found.(V), nil
+}
+
+// stored reports whether an id was one of those that are stored, a moment ago. So guesses, however many and wherever they
+// come from, keep no one out: behind a proxy all are of one source.
+func (r *recent[V]) stored(ctx context.Context, id string) bool {
+	now := r.now()
+	r.mu.Lock()
+	old := now.Sub(r.listed) >= listEach
+	r.mu.Unlock()
+	if old {
+		_, _, _ = r.flat.Do("", func() (any, error) { // an id has letters
+			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupMax)
+			defer cancel()
+			all, err := r.list(bounded)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.listed = now; err != nil {
+				r.log.Debug("the ids of "+r.what+"s could not be read", "error", err)
+				return nil, nil
+			}
+			r.ids = make(map[string]struct{}, len(all))
+			for _, one := range all {
+				r.ids[one] = struct{}{}
+			}
+			return nil, nil
+		})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.ids[id]
+	return ok
 }
 
 // read reads a value; one that is not there is not kept: guesses fill no memory.

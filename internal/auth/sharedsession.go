@@ -28,7 +28,7 @@ func newSharedSessions(store operate.SessionStore, now func() time.Time, log *sl
 		is, err := store.SessionByID(ctx, id)
 		return session{is.Data, is.Expires}, err
 	}
-	return &sharedSessions{newRecent("session", fetch, now, log), store}
+	return &sharedSessions{newRecent("session", fetch, store.SessionIDs, now, log), store}
 }
 
 // FindCtx implements scs.CtxStore. Errors: errTooMany, errStore.

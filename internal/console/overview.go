@@ -34,8 +34,8 @@ func (r *recent[T]) get(ctx context.Context, now time.Time, read func(context.Co
 	if !r.at.IsZero() && now.Sub(r.at) < recentFor && !now.Before(r.at) {
 		return r.value, r.err
 	}
-	// The one who asked first may go away; the others still want the answer.
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readMax)
+	// The one who asked first may go away, or wait for its turn; the others still want the answer.
+	bounded, cancel := context.WithTimeout(operate.ForAll(context.WithoutCancel(ctx)), readMax)
 	defer cancel()
 	r.value, r.err = read(bounded)
 	r.at = now

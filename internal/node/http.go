@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
@@ -27,9 +26,21 @@ const (
 	readWriteMax  = 30 * time.Second
 	idleTimeout   = 2 * time.Minute
 	headerBytes   = 64 << 10
-	// connBytes is what a connection costs: buffers, those of TLS too, and a goroutine. All may have an eighth of the memory.
-	connBytes = 32 << 10
 )
+
+// Bounds of the connections of the HTTP server: an eighth of the node's memory, by what one takes that sends as long a header
+// as it may.
+const (
+	connectionShare  = 8
+	connectionBytes  = headerBytes
+	connectionsLeast = 128
+	connectionsMost  = 16 << 10
+)
+
+// connectionsFor is how many connections a node with that much memory has.
+func connectionsFor(memory int64) int {
+	return int(min(max(memory/connectionShare/connectionBytes, connectionsLeast), connectionsMost))
+}
 
 // serveHTTP serves health, and the API where the node runs ingest, until ctx
 // ends.
@@ -41,7 +52,6 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 	// The port may have been left to the system.
 	n.log.Info("http is up", "addr", listener.Addr().String())
 	own, _ := listener.Addr().(*net.TCPAddr)
-	listener = auth.Bounded(listener, int(n.budget()/8/connBytes))
 	loopback := own != nil && own.IP.IsLoopback()
 	faces, err := n.newOperatorsHTTP()
 	if err != nil {
@@ -59,6 +69,7 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readWriteMax, WriteTimeout: readWriteMax,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes, TLSConfig: secure, ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
+	faces.connections.Bound(server)
 	server.RegisterOnShutdown(sync.OnceFunc(func() { close(faces.closing) }))
 	var running sync.WaitGroup
 	live, stopLive := context.WithCancel(ctx)

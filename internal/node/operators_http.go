@@ -29,11 +29,13 @@ type operatorsHTTP struct {
 	auth    *auth.Auth
 	ports   api.Ports
 	closing chan struct{} // closed when the server stops: what never ends by itself ends then
+
+	connections *auth.Connections // of the server
 }
 
 // newOperatorsHTTP makes it. Error: a setting that cannot work, a file that cannot be read.
 func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
-	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{})}
+	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{}), connections: auth.NewConnections(connectionsFor(n.budget()))}
 	var err error
 	if o.ports.Live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log}); err != nil {
 		return nil, err
@@ -104,8 +106,8 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	mux.Handle("/", o.auth.Middleware(tasks))
-	base, pages := n.basePath(), o.auth.Middleware(o.signedIn(pages))
+	mux.Handle("/", o.auth.Middleware(o.connections.Keep(tasks)))
+	base, pages := n.basePath(), o.auth.Middleware(o.connections.Keep(o.signedIn(pages)))
 	mux.Handle(console.Path, pages)
 	if base != "" {
 		mux.Handle(base+console.Path, pages)

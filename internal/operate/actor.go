@@ -15,6 +15,9 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
+// ForAll returns a context of what is read for all who ask, whoever was first: no one's request.
+func ForAll(ctx context.Context) context.Context { return context.WithValue(ctx, actorKey{}, nil) }
+
 // ActorFrom returns who a request is by; false: it was not authenticated.
 func ActorFrom(ctx context.Context) (Actor, bool) {
 	a, ok := ctx.Value(actorKey{}).(Actor)

@@ -28,6 +28,8 @@ type SessionStore interface {
 	PutSession(ctx context.Context, s Session, now time.Time) error
 	// SessionByID returns one, also one that is over. Error: core.ErrNotFound.
 	SessionByID(ctx context.Context, id string) (Session, error)
+	// SessionIDs returns the ids of all, also of those that are over.
+	SessionIDs(ctx context.Context) ([]string, error)
 	// DeleteSession ends one. One that is not there is no error.
 	DeleteSession(ctx context.Context, id string) error
 }

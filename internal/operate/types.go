@@ -337,7 +337,7 @@ type Token struct {
 	ID       string    `json:"id"` // its public part
 	Name     string    `json:"name"`
 	Role     Role      `json:"role"`
-	Labels   string    `json:"labels,omitempty" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys"`
+	Labels   string    `json:"labels,omitempty" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys; of a client, it knows of no other tasks"`
 	Hash     []byte    `json:"-"`
 	Created  time.Time `json:"created"`
 	By       string    `json:"by"`

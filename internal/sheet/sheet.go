@@ -7,6 +7,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -33,8 +34,15 @@ func (w *Writer) Flush() error {
 	return w.csv.Error()
 }
 
-// Cell is a text as a cell: one that a spreadsheet would take for a formula begins with an apostrophe, and control
-// characters other than tabs and ends of lines are replaced.
+// formulas begin one, where a spreadsheet begins a cell.
+const formulas = `-=+@|%＝＋－＠` // as a class of a regular expression has them, too
+
+// inside is where a text begins a cell for a spreadsheet that was told, or that knows by its country, of another separator than
+// the comma: there a quote within a cell keeps none off.
+var inside = regexp.MustCompile(`([;\t\n\r][ "]*)([` + formulas + `])`)
+
+// Cell is a text as a cell: one that a spreadsheet would take for a formula begins with an apostrophe, also within the text
+// where another separator than the comma begins a cell, and control characters other than tabs and ends of lines are replaced.
 func Cell(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if Moves(r) && r != '\t' && r != '\n' && r != '\r' {
@@ -42,7 +50,8 @@ func Cell(text string) string {
 		}
 		return r
 	}, text)
-	if begin := strings.TrimLeft(text, " \n"); begin != "" && strings.ContainsRune("=+-@\t\r|%＝＋－＠", []rune(begin)[0]) {
+	text = inside.ReplaceAllString(text, `$1'$2`)
+	if begin := strings.TrimLeft(text, " \n"); begin != "" && strings.ContainsRune("\t\r"+formulas, []rune(begin)[0]) {
 		if _, err := strconv.ParseFloat(text, 64); err != nil {
 			return "'" + text
 		}
@@ -52,7 +61,7 @@ func Cell(text string) string {
 
 // Moves reports whether a character is a control one, or turns the direction of what follows: a terminal acts by it.
 func Moves(r rune) bool {
-	return unicode.IsControl(r) || r >= '\u202A' && r <= '\u202E' || r >= '\u2066' && r <= '\u2069' || r == '\u200E' || r == '\u200F'
+	return unicode.IsControl(r) || r >= '\u202A' && r <= '\u202E' || r >= '\u2066' && r <= '\u2069' || r == '\u200E' || r == '\u200F' || r == '\u061C'
 }
 
 // JSON is JSON in which characters that may stand in a text as they are, and that a terminal acts by, are escaped.

@@ -12,7 +12,8 @@ import (
 func TestCells(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "plain": "plain", "-5": "-5", "-1.5e3": "-1.5e3", "+7": "+7", "a=b": "a=b", "two\nlines\tand a tab": "two\nlines\tand a tab", "é 日本": "é 日本",
-		`=HYPERLINK("http://x")`: `'=HYPERLINK("http://x")`, "+1+1": "'+1+1", "-1+cmd|' /C calc'!A0": "'-1+cmd|' /C calc'!A0", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t=1", "\r=1": "'\r=1", " =1": "' =1", "\n=1": "'\n=1", "＝1+1": "'＝1+1",
+		`=HYPERLINK("http://x")`: `'=HYPERLINK("http://x")`, "+1+1": "'+1+1", "-1+cmd|' /C calc'!A0": "'-1+cmd|' /C calc'!A0", "@SUM(A1)": "'@SUM(A1)", "\t=1": "'\t'=1", "\r=1": "'\r'=1", " =1": "' =1", "\n=1": "\n'=1",
+		"tenant=x;=1+1": "tenant=x;'=1+1", `a; "@SUM(A1)`: `a; "'@SUM(A1)`, "two\n-1+1": "two\n'-1+1", "a;b": "a;b", "a\u061cb": "a\uFFFDb", "＝1+1": "'＝1+1",
 		"\x1b[31mred\x07": "\uFFFD[31mred\uFFFD", "\u009b31m": "\uFFFD31m", "\x7f": "\uFFFD", "a\u202eb": "a\uFFFDb", "\x00=1": "\uFFFD=1",
 	} {
 		if got := Cell(text); got != want {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"runtime"
@@ -23,13 +24,42 @@ type Build struct {
 	Roles   []string
 }
 
-// scrapesMax bounds the scrapes that are served at a time.
+// scrapesMax bounds the scrapes that are made at a time.
 const scrapesMax = 4
 
-// Handler serves the metrics of a node.
+// Handler serves the metrics of a node. Who asks while others do waits in turn, so that none keeps another out; a reader that
+// is slow holds no turn.
 func Handler(source Source, build Build) http.Handler {
-	return promhttp.HandlerFor(registry(source, build), promhttp.HandlerOpts{MaxRequestsInFlight: scrapesMax, ErrorHandling: promhttp.HTTPErrorOnError})
+	scrape := promhttp.HandlerFor(registry(source, build), promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
+	turns := make(chan struct{}, scrapesMax)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made := page{header: w.Header(), status: http.StatusOK}
+		select {
+		case turns <- struct{}{}:
+			func() {
+				defer func() { <-turns }()
+				scrape.ServeHTTP(&made, r)
+			}()
+		case <-r.Context().Done():
+			return
+		}
+		w.WriteHeader(made.status)
+		_, _ = w.Write(made.Bytes()) // an error is a client that went away
+	})
 }
+
+// page is an answer that is made before it is sent.
+type page struct {
+	bytes.Buffer
+	header http.Header
+	status int
+}
+
+// Header implements http.ResponseWriter.
+func (p *page) Header() http.Header { return p.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (p *page) WriteHeader(status int) { p.status = status }
 
 func registry(source Source, build Build) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()

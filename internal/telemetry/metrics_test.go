@@ -10,7 +10,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -104,6 +107,71 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("a node without that role serves %s", absent)
 		}
 	}
+}
+
+// held is a Source that says nothing before its gate is open, and counts who asks.
+type held struct {
+	gate  chan struct{}
+	asked atomic.Int64
+}
+
+func (h *held) Snapshot() Snapshot {
+	h.asked.Add(1)
+	<-h.gate
+	return full()
+}
+
+// stuck is a client that does not read.
+type stuck struct {
+	http.ResponseWriter
+	gate chan struct{}
+}
+
+func (s stuck) Write(b []byte) (int, error) {
+	<-s.gate
+	return s.ResponseWriter.Write(b)
+}
+
+// TestScrapesInTurn: scrapes beyond those that are made at a time wait, and slow readers keep none out.
+func TestScrapesInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &held{gate: make(chan struct{})}
+		handler := Handler(h, build)
+		var running sync.WaitGroup
+		ask := func(slow chan struct{}) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			running.Go(func() {
+				var to http.ResponseWriter = w
+				if slow != nil {
+					to = stuck{w, slow}
+				}
+				handler.ServeHTTP(to, httptest.NewRequest("GET", PathMetrics, nil))
+			})
+			return w
+		}
+		var all []*httptest.ResponseRecorder
+		slow := make(chan struct{})
+		for range scrapesMax {
+			all = append(all, ask(slow))
+		}
+		synctest.Wait()
+		for range 2 * scrapesMax {
+			all = append(all, ask(nil))
+		}
+		synctest.Wait()
+		if n := h.asked.Load(); n != scrapesMax {
+			t.Errorf("%d are made at a time", n)
+		}
+		close(h.gate)
+		synctest.Wait()
+		for i, w := range all[scrapesMax:] {
+			if w.Code != 200 || !strings.Contains(w.Body.String(), "duly_ready 1") {
+				t.Errorf("scrape %d: %d %.100s", i, w.Code, w.Body)
+			}
+		}
+		close(slow)
+		running.Wait()
+	})
 }
 
 // TestCardinalityIsBounded: ten thousand types of tasks are 64 series and one for all others, whose sums hold.

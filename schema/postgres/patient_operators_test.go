@@ -290,6 +290,10 @@ func (p patient) SessionByID(ctx context.Context, id string) (operate.Session, e
 	return retried(ctx, func() (operate.Session, error) { return p.Store.SessionByID(ctx, id) })
 }
 
+func (p patient) SessionIDs(ctx context.Context) ([]string, error) {
+	return retried(ctx, func() ([]string, error) { return p.Store.SessionIDs(ctx) })
+}
+
 func (p patient) DeleteSession(ctx context.Context, id string) error {
 	return retriedDo(ctx, func() error { return p.Store.DeleteSession(ctx, id) })
 }

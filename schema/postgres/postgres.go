@@ -55,7 +55,7 @@ const minPostgres = 140000
 
 // askingConns is how many connections there are for people who ask: lists, counts and
 // books take long.
-const askingConns = 4
+const askingConns = 2 * schema.AskingEach
 
 // Open opens the store of a URL postgres://…. It does not migrate.
 func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {

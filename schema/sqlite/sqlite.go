@@ -38,7 +38,7 @@ type Store struct {
 }
 
 // readersMax is how many connections each of the two readers has.
-const readersMax = 4
+const readersMax = 2 * schema.AskingEach
 
 // pragmas hold for every connection. A commit is durable when it returns (FULL), also in a
 // WAL. A commit that finds more than 1,000 pages (4 MB) in the WAL, SQLite's default, copies

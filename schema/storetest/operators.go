@@ -1102,6 +1102,7 @@ func testSessions(r *rig) {
 	later := operate.Session{ID: "later", Data: []byte("y"), Expires: start.Add(time.Hour).Time()}
 	r.must(r.s.PutSession(r.ctx, later, start.Add(time.Minute-1).Time()))
 	r.equal("not over yet", get(r.s.SessionByID(r.ctx, "over"))(r), over)
+	r.equal("ids", slices.Sorted(slices.Values(get(r.s.SessionIDs(r.ctx))(r))), []string{s.ID, "later", "over"})
 	r.must(r.s.PutSession(r.ctx, later, over.Expires))
 	gone := func(id string) {
 		r.Helper()
