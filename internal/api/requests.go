@@ -164,7 +164,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 		return taken, bad
 	}
 	if err := a.cfg.Desk.Ask(ctx, actBy(*by, &c, &view), send); err != nil && bad == nil {
-		bad = ingest.Refuse(503, ingest.CauseStore, "%v", err).After(ingest.RetryLog)
+		bad = ingest.Refuse(503, ingest.CauseStore, "the audit trail could not be written, so nothing was asked; ask again").After(ingest.RetryLog)
 	}
 	return taken, bad
 }
