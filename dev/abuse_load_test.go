@@ -28,7 +28,8 @@ func TestBombs(t *testing.T) {
 		"deep and open":     {strings.Repeat(`{"a":`, 40_000), 400},
 		"huge number":       {"1" + strings.Repeat("0", 200_000), 0},
 		"huge exponent":     {`{"n":1e999999999}`, 0},
-		"same key":          {`{` + strings.Repeat(`"a":1,`, 30_000) + `"a":2}`, 0},
+		"same key":          {`{` + strings.Repeat(`"a":1,`, 30_000) + `"a":2}`, 400},
+		"many names":        {names(20_000), 0},
 		"many keys":         {`[` + strings.Repeat(`{},`, 80_000) + `{}]`, 0},
 		"ten megabytes":     {sized(10 << 20), 413},
 		"all escapes":       {`"` + strings.Repeat(`\u00e9`, 40_000) + `"`, 0},
@@ -63,6 +64,15 @@ func TestBombs(t *testing.T) {
 		})
 	}
 	w.good("after")
+}
+
+// names is an object with so many members.
+func names(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"%d":1`, i)
+	}
+	return "{" + b.String()[1:] + "}"
 }
 
 // TestHeaderFlood: headers by the thousand, at every door. What cannot be

@@ -61,7 +61,8 @@ func (nowhere) Load(url string) (any, error) {
 // home is where a schema without an address of its own counts as being.
 const home = "duly:schema"
 
-// Compile reads a schema. Errors wrap ErrSchema: too large, no JSON, no schema of 2020-12, one that refers to something
+// Compile reads a schema. Errors wrap ErrSchema: too large, no JSON, no schema of 2020-12, one with words that it does not
+// have, one that refers to something
 // outside itself, to itself, or to so much that it has more than SchemasMax schemas.
 func Compile(text string) (*Schema, error) {
 	if len(text) > BytesMax {
@@ -98,6 +99,9 @@ func Compile(text string) (*Schema, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrSchema, words(err))
+	}
+	if err := known(document, nil); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
 	count := counter{sizes: map[*jsonschema.Schema]int{}}
 	if n := count.of(is); count.err != nil {

@@ -53,23 +53,26 @@ func TestCompileRefuses(t *testing.T) {
 		`{"type":"objekt"}`: "type",
 		`{`:                 "it is no JSON",
 		`[]`:                "want an object, true or false",
-		`{"$ref":"https://example.com/other.json"}`:               `refers to nothing outside itself`,
-		`{"$ref":"file:///etc/passwd"}`:                           `refers to nothing outside itself`,
-		`{"$ref":"other.json"}`:                                   `refers to`,
-		`{"$ref":"#/$defs/none"}`:                                 `none`,
-		`{"$schema":"http://json-schema.org/draft-07/schema#"}`:   "2020-12/schema",
-		`{"properties":{"left":{"$ref":"#"}}}`:                    "refers to itself",
-		`{"$dynamicRef":"#x","$dynamicAnchor":"x"}`:               "",
-		`{"pattern":"("}`:                                         "",
-		doubling:                                                  "more than 4096 schemas",
-		`{"description":"` + strings.Repeat("x", BytesMax) + `"}`: "want at most 65536",
+		`{"$ref":"https://example.com/other.json"}`:                 `refers to nothing outside itself`,
+		`{"$ref":"file:///etc/passwd"}`:                             `refers to nothing outside itself`,
+		`{"$ref":"other.json"}`:                                     `refers to`,
+		`{"$ref":"#/$defs/none"}`:                                   `none`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#"}`:     "2020-12/schema",
+		`{"properties":{"left":{"$ref":"#"}}}`:                      "refers to itself",
+		`{"$dynamicRef":"#x","$dynamicAnchor":"x"}`:                 "",
+		`{"pattern":"("}`:                                           "",
+		`{"properties":{"cents":{"type":"integer","maximun":500}}}`: `at "/properties/cents": "maximun" is no keyword of JSON Schema 2020-12, did you mean maximum?`,
+		`{"anyOf":[{"$defs":{"a":{"not":{"Minimum":1}}}}]}`:         `at "/anyOf/0/$defs/a/not": "Minimum" is no keyword`,
+		`{"dependencies":{}}`:                                       `"dependencies" is no keyword`,
+		doubling:                                                    "more than 4096 schemas",
+		`{"description":"` + strings.Repeat("x", BytesMax) + `"}`:   "want at most 65536",
 	} {
 		_, err := Compile(schema)
 		if err == nil || !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %s", schema, err, want)
 		}
 	}
-	for _, schema := range []string{`true`, `{}`, `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":["string","null"]}`, orderSchema} {
+	for _, schema := range []string{`true`, `{}`, `{"x-unit":"cents","properties":{"maximun":{"const":{"any":1}}},"default":{"maximun":1}}`, `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":["string","null"]}`, orderSchema} {
 		if _, err := Compile(schema); err != nil {
 			t.Errorf("%s: %v", schema, err)
 		}

@@ -162,7 +162,7 @@ var packages = map[string]place{
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal"}},
 	// Payloads checked by JSON Schema.
-	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal"}},
+	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal", "internal/near"}},
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
 	"internal/expr": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal", "internal/jsonschema", "internal/near", "internal/seal"}, links: []string{"cel"}},

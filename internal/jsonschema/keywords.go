@@ -1,0 +1,82 @@
+package jsonschema
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/near"
+)
+
+// holds is what a keyword of a schema has for its value.
+type holds int
+
+const (
+	aValue holds = iota
+	aSchema
+	schemas // a list of them
+	named   // schemas by names of one's own
+)
+
+// keywords are those of JSON Schema 2020-12, and what it lets older schemas keep their parts in. It takes any other word for
+// a note, so that a bound whose word is misspelt would bound nothing.
+var keywords = func() map[string]holds {
+	all := map[string]holds{}
+	for of, words := range map[holds]string{
+		aValue: `$schema $id $ref $anchor $dynamicRef $dynamicAnchor $vocabulary $comment type enum const multipleOf maximum exclusiveMaximum
+			minimum exclusiveMinimum maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties
+			minProperties required dependentRequired title description default deprecated readOnly writeOnly examples format
+			contentEncoding contentMediaType`,
+		aSchema: "not if then else contains items propertyNames additionalProperties unevaluatedItems unevaluatedProperties contentSchema",
+		schemas: "allOf anyOf oneOf prefixItems",
+		named:   "properties patternProperties dependentSchemas $defs definitions",
+	} {
+		for word := range strings.FieldsSeq(words) {
+			all[word] = of
+		}
+	}
+	return all
+}()
+
+// known refuses a word that is no keyword, and does not begin with x- as notes do. schema fits the schema of schemas.
+func known(schema any, at []string) error {
+	members, _ := schema.(map[string]any)
+	for _, word := range slices.Sorted(maps.Keys(members)) {
+		of, is := keywords[word]
+		if !is && !strings.HasPrefix(word, "x-") {
+			words := core.QuoteShort(word) + " is no keyword of JSON Schema 2020-12"
+			if meant := near.Nearest(word, slices.Sorted(maps.Keys(keywords))); meant != "" {
+				words += ", did you mean " + meant + "?"
+			}
+			return &Mismatch{Pointer: core.ShortText(pointer(at), wordsMax), Words: words}
+		}
+		if err := knownIn(members[word], of, append(slices.Clip(at), word)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func knownIn(value any, of holds, at []string) error {
+	switch of {
+	case aSchema:
+		return known(value, at)
+	case schemas:
+		all, _ := value.([]any)
+		for i, one := range all {
+			if err := known(one, append(slices.Clip(at), strconv.Itoa(i))); err != nil {
+				return err
+			}
+		}
+	case named:
+		all, _ := value.(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if err := known(all[name], append(slices.Clip(at), name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
