@@ -142,7 +142,8 @@ func addFields(t reflect.Type, all map[string]reflect.Type, seen map[reflect.Typ
 
 // misnamed is an error about the first member that a type has a field for only in other case.
 func misnamed(t reflect.Type, data []byte) error {
-	for ; t.Kind() == reflect.Pointer && !decodesItself(t); t = t.Elem() {
+	for t.Kind() == reflect.Pointer && !decodesItself(t) {
+		t = t.Elem()
 	}
 	if decodesItself(t) {
 		return nil

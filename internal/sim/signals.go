@@ -214,6 +214,9 @@ func (w *World) ackedSignal(m message) {
 	if err != nil || plan == nil || t.State != core.StatePending && t.State != core.StateProcessing {
 		return
 	}
+	if c.Ask != "" && c.Ask != t.AskToken(plan, at) {
+		return // a result before the step has come since: it was for another ask
+	}
 	step := &t.Steps[plan.StepIndex(s.step)]
 	late := step.Out != 0 && step.Due <= w.now.Add(w.aheadMost())
 	if (step.Status == core.StepWaiting || step.Status == core.StepRunning) && !late && !r.referee.step(plan.StepIndex(s.step)).signalled {
