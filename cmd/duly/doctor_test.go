@@ -90,7 +90,7 @@ func TestFirstToken(t *testing.T) {
 	if code, out, errs := command(t, "", "token", "list", "-s", url); code != exitDone || !strings.Contains(out, "root") || !strings.Contains(out, string(operate.RoleAdmin)) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	if code, out, errs := command(t, "", "audit", "-s", url, "-o", "csv"); code != exitDone || !strings.Contains(out, "token.create,token/root,the first one,,,done") {
+	if code, out, errs := command(t, "", "audit", "-s", url, "-o", "csv"); code != exitDone || !strings.Contains(out, "token.create,token/root,the first one,,admin,done") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
