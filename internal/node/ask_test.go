@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -32,12 +34,20 @@ func (s slowAsks) Ask(_ context.Context, _ int, c core.Control) (uint64, error) 
 	return 7, nil
 }
 
+// Append implements operate.TrailWriter.
+func (s slowAsks) Append(context.Context, operate.AuditEntry) (int64, *operate.AuditEntry, error) {
+	return 1, nil, nil
+}
+
+// SetOutcome implements operate.TrailWriter.
+func (s slowAsks) SetOutcome(context.Context, int64, string) error { return nil }
+
 // A request whose publish takes long delays none of the others; over the limit they are
 // refused at once, to come again.
 func TestAsksDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
-		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf}, s, s, slog.New(slog.DiscardHandler))
+		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf, Desk: operate.NewDesk(s, time.Now, slog.New(slog.DiscardHandler))}, s, s, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +104,7 @@ func TestAsksDoNotWaitForEachOther(t *testing.T) {
 func TestOperatorsHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
-		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf}, s, s, slog.New(slog.DiscardHandler))
+		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf, Desk: operate.NewDesk(s, time.Now, slog.New(slog.DiscardHandler))}, s, s, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

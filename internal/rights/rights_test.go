@@ -90,7 +90,7 @@ func TestSetsKeepToTheirNamespace(t *testing.T) {
 	o := Options{Names: names, Inbox: "_INBOX_u", StatusTo: wire.DefaultReplyPrefixes, Inboxes: []string{"_INBOX_shop"}, AnswerWithin: time.Hour, PlainDoor: true, Events: true}
 	for _, kind := range Kinds {
 		var of []string
-		if kind == Agent || kind == ForeignAgent || kind == Submitter {
+		if kind == Agent || kind == ForeignAgent || kind == Submitter || kind == Approver {
 			of = []string{"x"}
 		}
 		set, err := Of(kind, of, o)
