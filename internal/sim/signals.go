@@ -214,8 +214,8 @@ func (w *World) ackedSignal(m message) {
 	if err != nil || plan == nil || t.State != core.StatePending && t.State != core.StateProcessing {
 		return
 	}
-	if c.Ask != "" && c.Ask != t.AskToken(plan, at) {
-		return // a result before the step has come since: it was for another ask
+	if c.Ask != "" && c.Ask != t.AskToken(plan, at) || c.Ask == "" && t.AskNeeded(plan, at) {
+		return // it was for another ask, or the task has been taken up since and wants to hear for which
 	}
 	step := &t.Steps[plan.StepIndex(s.step)]
 	late := step.Out != 0 && step.Due <= w.now.Add(w.aheadMost())
