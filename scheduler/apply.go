@@ -490,6 +490,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
 	ev := c.Event(m.At)
+	ev.Looked = m.Stored
 	switch {
 	case c.Kind == 0:
 		return false, nil

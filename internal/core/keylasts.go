@@ -136,7 +136,7 @@ func (d *decision) found(i int) error {
 	switch {
 	case d.ev.Found == ProbeDone:
 		return d.notAllowed("what is there needs no other try: accept it with its result")
-	case d.ev.Found == ProbeAbsent && d.at < s.EffectsPossibleUntil:
+	case d.ev.Found == ProbeAbsent && (d.at < s.EffectsPossibleUntil || d.ev.Looked != 0 && d.ev.Looked < s.EffectsPossibleUntil):
 		return d.notAllowed("its do may still act until " + stamp(s.EffectsPossibleUntil))
 	case d.ev.Found == "" && !d.p.Steps[i].Probe && d.t.keyEnds(d.p, i) != 0 && d.at >= d.t.keyEnds(d.p, i):
 		return d.notAllowed(d.t.oldKey(d.p, i, false) + ". Look there, then accept it with its result, or resubmit it with found absent")

@@ -87,6 +87,30 @@ func TestUnusedKeyGrowsNotOld(t *testing.T) {
 	}
 }
 
+// What a person has not found at a service counts if it was looked for when nothing could act there any more: a request that
+// was stored before may come to its owner much later.
+//
+// covers: W5
+func TestAbsentIsAsOldAsTheLook(t *testing.T) {
+	p := stepsPlan(1)
+	p.Grace, p.Steps[0].OnExhausted, p.Steps[0].AttemptsMax = time.Minute, PolicyError, 1
+	r := newRig(t, p)
+	r.birth(0)
+	r.now = r.task.Steps[0].Due
+	r.must(Event{Kind: EventOverdue})
+	quiet := r.task.Steps[0].EffectsPossibleUntil
+	if r.task.State != StateError || quiet == 0 {
+		t.Fatalf("it is not in error, or nothing may act any more: %s", r.task)
+	}
+	r.now = quiet.Add(time.Hour)
+	ev := Event{Kind: EventResubmit, Actor: "olga", Found: ProbeAbsent, Looked: quiet - 1}
+	if err := r.apply(ev); !errors.Is(err, ErrNotAllowed) {
+		t.Fatalf("looked for while it could still act: %v", err)
+	}
+	ev.Looked = quiet
+	r.must(ev)
+}
+
 // A retry that its owner found heard only when it was over left at some time since the wait began: an owner that stood still
 // does not take its key for younger.
 //
