@@ -240,30 +240,37 @@ func TestCodecLimits(t *testing.T) {
 	}
 }
 
-// TestAgentWithACodec: what does not open ends a do for good, unless its key may yet come; an undo is tried again.
-func TestAgentWithACodec(t *testing.T) {
-	k := keyOf("k", 1)
-	c := codecOf(t, k)
-	agent, err := duly.NewAgent(nil, duly.WithCodec(c), duly.Retries(0))
+// charging is an agent of the step charge, and what its handlers have seen.
+func charging(t *testing.T, options ...duly.AgentOption) (agent *duly.Agent, got *[]string) {
+	t.Helper()
+	agent, err := duly.NewAgent(nil, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
+	got = new([]string)
 	do := func(_ context.Context, call duly.Call[Order]) (Payment, error) {
 		score, err := Credit.Result(call)
 		if err != nil {
 			return Payment{}, err
 		}
-		got = append(got, fmt.Sprint(call.Input.Cents, score.Points))
+		*got = append(*got, fmt.Sprint(call.Input.Cents, score.Points))
 		return Payment{ID: "p-1"}, nil
 	}
 	undo := func(_ context.Context, undo duly.Undo[Order, Payment]) error {
-		got = append(got, "undo "+undo.Result.ID)
+		*got = append(*got, "undo "+undo.Result.ID)
 		return nil
 	}
 	if err := Charge.Serve(agent, do, undo); err != nil {
 		t.Fatal(err)
 	}
+	return agent, got
+}
+
+// TestAgentWithACodec: what does not open ends a do for good, unless its key may yet come; an undo is tried again.
+func TestAgentWithACodec(t *testing.T) {
+	k := keyOf("k", 1)
+	c := codecOf(t, k)
+	agent, got := charging(t, duly.WithCodec(c), duly.Retries(0))
 	sealed := func(c duly.Codec, step, text string) []byte {
 		t.Helper()
 		data, err := c.Encode(duly.Place{Type: "order", Task: "o-1", Step: step}, []byte(text))
@@ -298,42 +305,17 @@ func TestAgentWithACodec(t *testing.T) {
 			t.Errorf("%s: answered %s", test.name, reply.Result)
 		}
 	}
-	if want := "[5 7 undo p-1]"; fmt.Sprint(got) != want {
-		t.Errorf("the handlers saw %v, want %s", got, want)
+	if want := "[5 7 undo p-1]"; fmt.Sprint(*got) != want {
+		t.Errorf("the handlers saw %v, want %s", *got, want)
 	}
-	keeping, err := duly.NewAgent(nil, duly.WithCodec(c), duly.WithLedger(duly.NewMemoryLedger(0, 0)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Charge.Serve(keeping, do, undo); err != nil {
-		t.Fatal(err)
-	}
+	keeping, _ := charging(t, duly.WithCodec(c), duly.WithLedger(duly.NewMemoryLedger(0, 0)))
 	dulytest.RunTwice(t, keeping, Charge, Order{Cents: 1}, dulytest.Earlier(Credit, Score{1}))
 }
 
 // TestAgentWithoutACodec: an agent that opens nothing does nothing with what is encrypted, or made to look so by who would have
 // an input pass its schema: no handler sees an order of nothing.
 func TestAgentWithoutACodec(t *testing.T) {
-	agent, err := duly.NewAgent(nil, duly.Retries(0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	do := func(_ context.Context, call duly.Call[Order]) (Payment, error) {
-		score, err := Credit.Result(call)
-		if err != nil {
-			return Payment{}, err
-		}
-		got = append(got, fmt.Sprint(call.Input.Cents, score.Points))
-		return Payment{ID: "p-1"}, nil
-	}
-	undo := func(_ context.Context, undo duly.Undo[Order, Payment]) error {
-		got = append(got, "undo "+undo.Result.ID)
-		return nil
-	}
-	if err := Charge.Serve(agent, do, undo); err != nil {
-		t.Fatal(err)
-	}
+	agent, got := charging(t, duly.Retries(0))
 	const plain, sealed = `{"Cents":5}`, `{"duly.enc":"A256GCM-1","key":"k","data":"AAAA"}`
 	for _, test := range []struct {
 		name, input, earlier, undo string
@@ -351,8 +333,8 @@ func TestAgentWithoutACodec(t *testing.T) {
 			t.Errorf("%s: %+v", test.name, reply)
 		}
 	}
-	if want := "[5 7]"; fmt.Sprint(got) != want {
-		t.Errorf("the handlers saw %v, want %s", got, want)
+	if want := "[5 7]"; fmt.Sprint(*got) != want {
+		t.Errorf("the handlers saw %v, want %s", *got, want)
 	}
 }
 

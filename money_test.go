@@ -162,7 +162,7 @@ func TestApprovedIsPaid(t *testing.T) {
 		engine.Run()
 		task.WantState(duly.StateUndone)
 		if len(paid) != 0 {
-			t.Errorf("%s: paid %v, and nobody has approved", text, paid)
+			t.Errorf("%s: paid %v without an approval", text, paid)
 		}
 	}
 	if err := quickjson.Check("input", []byte(`{"account":"a","cents":9900000,"cents":1}`)); err == nil {

@@ -183,32 +183,16 @@ func (v *visitor) attack(ctx, silent context.Context, rate int) {
 	for range slowMost {
 		wg.Go(func() { v.slow(silent) })
 	}
-	out, all := make(chan struct{}, attacksOut), v.attacks(nc)
-	tick := time.NewTicker(time.Second / time.Duration(rate))
-	defer tick.Stop()
-	for i := 0; ; i++ {
-		select {
-		case <-silent.Done():
-			return
-		case <-tick.C:
-		}
+	all := v.attacks(nc)
+	v.paced(silent, rate, attacksOut, func(i int) func() {
 		a := all[i%len(all)]
-		select {
-		case out <- struct{}{}:
-		default:
-			v.mu.Lock()
-			v.late++
-			v.mu.Unlock()
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-out }()
+		return func() {
 			ctx, cancel := context.WithTimeout(ctx, attackMax)
 			defer cancel()
 			began := time.Now()
 			v.note(a.name, began, a.try(ctx))
-		})
-	}
+		}
+	})
 }
 
 // slow holds a connection with half a request, and takes another when it is cut off.

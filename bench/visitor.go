@@ -273,10 +273,30 @@ type askedPath struct{ name, path string }
 
 // ask asks so many questions a second until silent ends, and waits for the answers.
 func (v *visitor) ask(ctx, silent context.Context, rate int) {
+	questions := v.questions()
+	v.paced(silent, rate, askersMax, func(i int) func() {
+		q := questions[i%len(questions)]
+		path, ok := v.fill(q.path, i)
+		if !ok {
+			return nil // no task was listed yet
+		}
+		return func() {
+			began := time.Now()
+			body, err := v.get(ctx, path)
+			v.note(q.name, began, err)
+			if q.name == "list by type and state" && err == nil {
+				v.learn(body)
+			}
+		}
+	})
+}
+
+// paced starts one request after the other, so many a second, until silent ends, and waits for all. next makes the request;
+// nil: there is none now. While so many as most are out, further ones are left out and counted as late.
+func (v *visitor) paced(silent context.Context, rate, most int, next func(i int) func()) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	out := make(chan struct{}, askersMax)
-	questions := v.questions()
+	out := make(chan struct{}, most)
 	tick := time.NewTicker(time.Second / time.Duration(rate))
 	defer tick.Stop()
 	for i := 0; ; i++ {
@@ -285,10 +305,9 @@ func (v *visitor) ask(ctx, silent context.Context, rate int) {
 			return
 		case <-tick.C:
 		}
-		q := questions[i%len(questions)]
-		path, ok := v.fill(q.path, i)
-		if !ok {
-			continue // no task was listed yet
+		request := next(i)
+		if request == nil {
+			continue
 		}
 		select {
 		case out <- struct{}{}:
@@ -300,12 +319,7 @@ func (v *visitor) ask(ctx, silent context.Context, rate int) {
 		}
 		wg.Go(func() {
 			defer func() { <-out }()
-			began := time.Now()
-			body, err := v.get(ctx, path)
-			v.note(q.name, began, err)
-			if q.name == "list by type and state" && err == nil {
-				v.learn(body)
-			}
+			request()
 		})
 	}
 }

@@ -69,7 +69,7 @@ func TestStatusesOfTheFile(t *testing.T) {
 	}
 }
 
-// TestSwitchedProtocol: a service that switches to another protocol, which nobody asked for, has not answered: its connection
+// TestSwitchedProtocol: a service that answers 101 without an Upgrade request has not answered: its connection
 // is not read until it ends.
 func TestSwitchedProtocol(t *testing.T) {
 	w := start(t, func(w http.ResponseWriter, _ *http.Request) {

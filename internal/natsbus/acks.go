@@ -60,7 +60,7 @@ type acks struct {
 	running sync.WaitGroup // calls of done that were decided under mu
 }
 
-// secretInbox is an inbox that nobody can guess, for what streams alone are to send: Duly answers requests in any inbox, so
+// secretInbox is a random inbox, for what streams alone are to send: Duly answers requests in any inbox, so
 // who knew this one could have an answer taken for a stream's. The library's inboxes follow from each other, and agents see
 // some.
 func secretInbox(nc *nats.Conn) string { return inboxPrefix(nc) + "." + rand.Text() }

@@ -154,8 +154,8 @@ func TestAgentOfAnotherBatchGetsSingles(t *testing.T) {
 }
 
 // TestTokenOfAnotherSender: senders number their batches alike, and after a restart again from 1. What an agent was sent by
-// one says nothing at another, whose batch of that number is another agent's: else its commands would count as sent to
-// nobody, and what they did would not be undone.
+// one says nothing at another, whose batch of that number is another agent's: else its commands would count as
+// unserved, and what they did would not be undone.
 //
 // covers: E24, inv5
 func TestTokenOfAnotherSender(t *testing.T) {
@@ -195,7 +195,7 @@ func TestTokenOfAnotherSender(t *testing.T) {
 	nothing(t, "a command given back by another agent", w.unserved)
 }
 
-// TestInboxesCannotBeGuessed: where streams confirm and deliver is told to nobody, and does not follow from the inboxes that
+// TestInboxesCannotBeGuessed: where streams confirm and deliver is in no message, and does not follow from the inboxes that
 // agents see: a request that is to be answered there would be taken for a confirmation.
 //
 // covers: E23

@@ -42,16 +42,23 @@ func (s slowAsks) Append(context.Context, operate.AuditEntry) (int64, *operate.A
 // SetOutcome implements operate.TrailWriter.
 func (s slowAsks) SetOutcome(context.Context, int64, string) error { return nil }
 
+// slowDoor is a door before them.
+func slowDoor(t *testing.T) (slowAsks, *askDoor) {
+	t.Helper()
+	s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
+	log := slog.New(slog.DiscardHandler)
+	asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf, Desk: operate.NewDesk(s, time.Now, log)}, s, s, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, newAskDoor(asks)
+}
+
 // A request whose publish takes long delays none of the others; over the limit they are
 // refused at once, to come again.
 func TestAsksDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
-		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf, Desk: operate.NewDesk(s, time.Now, slog.New(slog.DiscardHandler))}, s, s, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := newAskDoor(asks)
+		s, d := slowDoor(t)
 		answers := make(chan int, 2*asksMax) // codes; 0: taken
 		answer := func(asked api.Asked, bad *ingest.Refusal) {
 			if bad != nil {
@@ -103,12 +110,7 @@ func TestAsksDoNotWaitForEachOther(t *testing.T) {
 // covers: E25
 func TestOperatorsHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := slowAsks{release: make(chan struct{}), actors: make(chan string, 2*asksMax)}
-		asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf, Desk: operate.NewDesk(s, time.Now, slog.New(slog.DiscardHandler))}, s, s, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := newAskDoor(asks)
+		s, d := slowDoor(t)
 		ask := func(ofType bool, kind core.EventKind) {
 			d.serve(&natsbus.AskRequest{Control: core.Control{Kind: kind, ID: "slow", Type: "order"}, OfType: ofType})
 		}

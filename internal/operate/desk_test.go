@@ -122,7 +122,7 @@ func TestOutcomesOutliveTheirClients(t *testing.T) {
 			s := newShaky(t)
 			ctx, leave := context.WithCancel(t.Context())
 			s.at, s.what = at, func() error { leave(); return nil }
-			_ = s.pause(ctx, now) // nobody hears it
+			_ = s.pause(ctx, now) // its answer is lost
 			s.agrees(t)
 		})
 	}
@@ -184,7 +184,7 @@ func TestChangesBesideTheirVerdict(t *testing.T) {
 	s.agrees(t)
 }
 
-// TestSettleWaits: what somebody works on is not settled, and what is not known yet is looked at again.
+// TestSettleWaits: an entry that is worked on is not settled, and what is not known yet is looked at again.
 func TestSettleWaits(t *testing.T) {
 	s, now := newShaky(t), time.Now()
 	s.at, s.what = "before the change", func() error { runtime.Goexit(); return nil }

@@ -93,7 +93,7 @@ func (d *Desk) Settle(ctx context.Context, open Unsettled, look func(context.Con
 	return failed
 }
 
-// worked is how long somebody may work on an entry without an outcome.
+// worked is how long a node may work on an entry without an outcome.
 func (e *AuditEntry) worked() time.Duration {
 	switch {
 	case strings.HasPrefix(e.Outcome, Asked): // its owner has it

@@ -133,7 +133,7 @@ func TestNumbersOfSchemas(t *testing.T) {
 }
 
 // TestTwoReadings: what readers of YAML take for different things is refused, wherever it stands: it is not for us to choose
-// how many cents somebody meant.
+// how many cents the author meant.
 //
 // covers: W1, W3
 func TestTwoReadings(t *testing.T) {

@@ -176,10 +176,8 @@ func misnamedMember(t reflect.Type, data []byte) error {
 			of = t.Elem()
 		}
 		if of == nil {
-			for field := range fields {
-				if folded(field) == folded(name) {
-					return &NameError{name, field}
-				}
+			if field := meant(fields, name); field != "" {
+				return &NameError{name, field}
 			}
 			continue
 		}

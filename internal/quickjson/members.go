@@ -27,10 +27,8 @@ func checkMembers(at string, data []byte, form reflect.Type) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		field, known := fields[name]
-		for want := range fields {
-			if !known && strings.EqualFold(name, want) {
-				return fmt.Errorf("%s%s is written %s", at, name, want)
-			}
+		if want := meant(fields, name); !known && want != "" {
+			return fmt.Errorf("%s%s is written %s", at, name, want)
 		}
 		if !known || field.Type == reflect.TypeFor[stdjson.RawMessage]() {
 			continue
@@ -40,6 +38,16 @@ func checkMembers(at string, data []byte, form reflect.Type) error {
 		}
 	}
 	return nil
+}
+
+// meant is the field that encoding/json takes a member for, whose name is none; empty: it takes it for none.
+func meant[F any](fields map[string]F, name string) string {
+	for field := range fields {
+		if strings.EqualFold(name, field) {
+			return field
+		}
+	}
+	return ""
 }
 
 func checkMember(at string, value stdjson.RawMessage, field reflect.StructField) error {
