@@ -41,6 +41,9 @@ accounts {
 	if _, err := client.ChanSubscribe(">", heard); err != nil {
 		t.Fatal(err)
 	}
+	if err := errors.Join(c.nc.Flush(), client.Flush()); err != nil { // the server knows both
+		t.Fatal(err)
+	}
 	doors := []string{names.SubmitSubject("order", "o-1"), names.AskTypeSubject("get", "order"), names.AskSubject("undo"), names.SubjectPlansApply(),
 		names.CommandSubject("payment", false), names.BatchSubject("payment", false), names.SubjectProbe("payment"), names.SubjectBooks("payment"), names.SubjectAway()}
 	foreign := []string{"prod.submit.order.o-1", "prod.do.payment", "prod.control.0", "orders.created", "_INBOXES", "status.a", "$SRV.PING", "$JS.API.STREAM.PURGE.PROD_TASKS"}
