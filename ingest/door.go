@@ -94,12 +94,20 @@ func (d *Door) take(now core.Instant, req *Request) {
 		d.refuse(req, r)
 		return
 	}
-	plan := d.plans.Plan(req.Type, sub.PlanVersion)
+	plan := d.planOf(req.Type, sub.PlanVersion)
 	if plan == nil {
 		d.wait(req, sub)
 		return
 	}
 	d.accept(now, req, sub, plan)
+}
+
+// planOf is the plan that a submission takes, 0: the newest; nil: none that is known here and takes submissions.
+func (d *Door) planOf(taskType string, version int64) *core.Plan {
+	if d.plans.Deprecated(taskType, version) {
+		return nil
+	}
+	return d.plans.Plan(taskType, version)
 }
 
 // accept packs a request whose plan is known, unless it would not fit.

@@ -12,8 +12,9 @@ type Plans interface {
 	// or nil where there is none, or none that this binary can read. It reads memory and is safe
 	// for concurrent use; the plan is not changed afterwards.
 	Plan(taskType string, version int64) *core.Plan
-	// Deprecated reports whether the type has plans, and all of them are marked as deprecated. It reads memory.
-	Deprecated(taskType string) bool
+	// Deprecated reports whether that version of the type's plan is deprecated; 0: whether the type has plans and all of
+	// them are. It reads memory.
+	Deprecated(taskType string, version int64) bool
 	// Reload reads the plans again, without waiting, and calls done once, from
 	// any goroutine, when Plan answers from what was read. The error is
 	// core.UnreadablePlans when all could be read but those.

@@ -63,12 +63,12 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 	done := u.waiting[:u.upTo]
 	for i := range done {
 		w := &done[i]
-		plan := d.plans.Plan(w.req.Type, w.sub.PlanVersion)
+		plan := d.planOf(w.req.Type, w.sub.PlanVersion)
 		switch {
 		case plan != nil:
 			d.accept(now, &w.req, &w.sub, plan)
-		case (err == nil || some) && w.sub.PlanVersion == 0 && d.plans.Deprecated(w.req.Type):
-			d.refuse(&w.req, Refuse(409, CauseDeprecated, "every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", core.QuoteShort(w.req.Type)))
+		case (err == nil || some) && d.plans.Deprecated(w.req.Type, w.sub.PlanVersion):
+			d.refuse(&w.req, Refuse(409, CauseDeprecated, "%s", core.DeprecatedPlan(w.req.Type, w.sub.PlanVersion)))
 		case err != nil && (!some || concerns(unreadable, w)):
 			why := "the plans could not be read"
 			if some {

@@ -55,13 +55,13 @@ type memPlans struct {
 }
 
 func (p *memPlans) Plan(taskType string, version int64) *core.Plan {
-	if plan := p.now[taskType]; plan != nil && (version == 0 && !p.deprecated[taskType] || version == plan.Version) {
+	if plan := p.now[taskType]; plan != nil && (version == 0 || version == plan.Version) {
 		return plan
 	}
 	return nil
 }
 
-func (p *memPlans) Deprecated(taskType string) bool { return p.deprecated[taskType] }
+func (p *memPlans) Deprecated(taskType string, _ int64) bool { return p.deprecated[taskType] }
 
 func (p *memPlans) Reload(done func(error)) { p.readings = append(p.readings, done) }
 

@@ -55,10 +55,8 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	if err != nil {
 		return err
 	}
-	if unread == nil {
-		if refused, err := s.refuses(ctx, p, sub, ref); refused || err != nil {
-			return err
-		}
+	if refused, err := s.refuses(ctx, p, sub, ref, unread); refused || err != nil {
+		return err
 	}
 	e := &entry{
 		task: taskOf(sub),
@@ -101,13 +99,15 @@ func submissionOf(t *core.Task) core.Submission {
 }
 
 // refuses refuses a submission that its plan does not take, or that has none and was promised nothing.
-func (s *Shard) refuses(ctx context.Context, p *partition, sub *core.Submission, ref *planRef) (bool, error) {
+func (s *Shard) refuses(ctx context.Context, p *partition, sub *core.Submission, ref *planRef, unread *core.UnreadablePlan) (bool, error) {
 	code, why := 0, ""
 	switch {
+	case (sub.Unchecked || ref == nil && sub.PlanVersion == 0 && unread == nil) && s.plans.marked(sub.Type, sub.PlanVersion):
+		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what a door took before the mark goes on
+	case unread != nil:
+		return false, nil
 	case ref == nil && sub.Unchecked: // it was never stored: nothing was promised yet
 		code, why = 404, unknownPlan(sub)
-	case ref == nil && sub.PlanVersion == 0 && s.plans.allDeprecated(sub.Type):
-		code, why = 409, fmt.Sprintf("every stored version of the plan of type %s is deprecated: name the version that is meant, or apply a new one", sub.Type)
 	case ref == nil:
 		return false, nil
 	case len(sub.Input) <= ref.plan.InputMax:

@@ -60,9 +60,12 @@ func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
 	return b.unreadable.Find(name, version)
 }
 
-// allDeprecated reports whether the type has plans, and none that a submission takes without naming it.
-func (b *planBook) allDeprecated(name string) bool {
-	return b.latest[name] == nil && len(b.byType[name]) > 0
+// marked reports whether that version is deprecated; 0: whether the type has plans and all of them are.
+func (b *planBook) marked(name string, version int64) bool {
+	if version == 0 {
+		return b.latest[name] == nil && len(b.byType[name]) > 0
+	}
+	return b.deprecated.Has(name, version)
 }
 
 func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, deprecated core.Deprecations, now core.Instant) {

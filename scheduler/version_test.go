@@ -9,8 +9,8 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// A submission that names no version takes the newest that is not deprecated; one that names a version takes that. Where
-// all are deprecated it is refused. What is in flight goes on.
+// A submission that names no version takes the newest that is not deprecated. One that names a deprecated version is
+// refused at the stream endpoint; what a door took before the mark goes on. Where all are deprecated everything is refused.
 func TestDeprecatedVersions(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.store.AddPlan(orderPlan("order", 2, "a", "b"))
@@ -34,13 +34,19 @@ func TestDeprecatedVersions(t *testing.T) {
 		t.Errorf("after the mark: version %d", got.PlanVersion)
 	}
 	if got := submit("t3", 2); got.PlanVersion != 2 {
-		t.Errorf("named: version %d", got.PlanVersion)
+		t.Errorf("taken by a door: version %d", got.PlanVersion)
+	}
+	r.tasks(0, core.Submission{Type: "order", ID: "s1", PlanVersion: 2, Unchecked: true, Input: []byte(`{}`)})
+	r.cycle()
+	if got := r.store.Task(0, "s1"); got != nil {
+		t.Errorf("named at the stream endpoint: %+v", got)
 	}
 	mark(1, 2)
 	if got := submit("t4", 0); got != nil {
 		t.Errorf("all are deprecated: %+v", got)
 	}
-	if all := r.bus.refused; len(all) != 1 || all[0].Code != 409 || !strings.Contains(all[0].Error, "every stored version of the plan of type order is deprecated") {
+	if all := r.bus.refused; len(all) != 2 || all[0].Code != 409 || !strings.Contains(all[0].Error, "version 2 of the plan of type \"order\" is deprecated") ||
+		all[1].Code != 409 || !strings.Contains(all[1].Error, "every stored version of the plan of type \"order\" is deprecated") {
 		t.Errorf("refused %+v", all)
 	}
 	mark()

@@ -575,7 +575,7 @@ func TestLists(t *testing.T) {
 	e.run(exitDone, "plan deprecate order 1 --reason old", "plan order version 1 is deprecated; new submissions take version 2")
 	e.run(exitDone, "plan list", "DEPRECATED", "2026-01-02")
 	e.run(exitFailed, "plan diff order@1 order@2") // the mark is no part of the plan
-	e.run(exitDone, "plan deprecate order 2 --reason old", "every version is, so a submission has to name one")
+	e.run(exitDone, "plan deprecate order 2 --reason old", "every version is, so submissions are refused until another is applied")
 	e.run(exitDone, "plan deprecate order 1 --undo --reason again", "deprecated no more; new submissions take version 1")
 	e.run(exitNotFound, "plan deprecate order 7 --reason old", "version 7")
 	e.run(exitUse, "plan deprecate order 1", "reason: none given")

@@ -52,7 +52,7 @@ func (c *planDeprecateCmd) Run(ctx context.Context, std streams) error {
 		said = fmt.Sprintf("plan %s version %d is deprecated no more", c.Name, c.Version)
 	}
 	if a.Newest == 0 {
-		return c.said(std, data, deprecateColumns, "%s; every version is, so a submission has to name one", said)
+		return c.said(std, data, deprecateColumns, "%s; every version is, so submissions are refused until another is applied", said)
 	}
 	return c.said(std, data, deprecateColumns, "%s; new submissions take version %d", said, a.Newest)
 }

@@ -33,7 +33,7 @@ func (p *onePlan) Plan(taskType string, _ int64) *core.Plan {
 	return &p.plan
 }
 
-func (p *onePlan) Deprecated(string) bool { return false }
+func (p *onePlan) Deprecated(string, int64) bool { return false }
 
 func (p *onePlan) Reload(done func(error)) { done(nil) }
 

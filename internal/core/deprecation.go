@@ -1,7 +1,9 @@
 package core
 
-// Deprecation marks a stored version of a plan: a submission that names no version does not take it. What is in flight
-// keeps its version, and a submission that names the version is taken.
+import "fmt"
+
+// Deprecation marks a stored version of a plan: no submission begins by it, whether it names the version or none. What is
+// in flight keeps its version, and so do its children.
 type Deprecation struct {
 	Name    string
 	Version int64
@@ -36,4 +38,12 @@ func (all Deprecations) Current(plans UnreadablePlans) UnreadablePlans {
 		}
 	}
 	return current
+}
+
+// DeprecatedPlan says why a submission is refused that names a deprecated version, or none (0) where all are deprecated.
+func DeprecatedPlan(taskType string, version int64) string {
+	if version == 0 {
+		return fmt.Sprintf("every stored version of the plan of type %s is deprecated: apply a new one", QuoteShort(taskType))
+	}
+	return fmt.Sprintf("version %d of the plan of type %s is deprecated: name another version or none", version, QuoteShort(taskType))
 }

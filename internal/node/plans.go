@@ -36,7 +36,7 @@ type planCache struct {
 // planVersions are the plans as of one reading. It is not changed.
 type planVersions struct {
 	newest map[string]*core.Plan // that are not deprecated; left out where the newest cannot be read
-	marked map[string]bool       // types of which every version is deprecated
+	marked map[planVersion]bool  // what is deprecated; version 0: every version of the type is
 	each   map[planVersion]*core.Plan
 }
 
@@ -61,7 +61,9 @@ func (c *planCache) Plan(taskType string, version int64) *core.Plan {
 }
 
 // Deprecated implements ingest.Plans.
-func (c *planCache) Deprecated(taskType string) bool { return c.book.Load().marked[taskType] }
+func (c *planCache) Deprecated(taskType string, version int64) bool {
+	return c.book.Load().marked[planVersion{taskType, version}]
+}
 
 // Reload implements ingest.Plans.
 func (c *planCache) Reload(done func(error)) {
@@ -74,7 +76,7 @@ func (c *planCache) Reload(done func(error)) {
 
 // known reports whether a plan of that type is stored, of any version.
 func (c *planCache) known(ctx context.Context, taskType string) (bool, error) {
-	if c.Plan(taskType, 0) != nil || c.Deprecated(taskType) {
+	if c.Plan(taskType, 0) != nil || c.Deprecated(taskType, 0) {
 		return true, nil
 	}
 	err := c.read(ctx)
@@ -84,7 +86,7 @@ func (c *planCache) known(ctx context.Context, taskType string) (bool, error) {
 			return true, nil
 		}
 	}
-	return c.Plan(taskType, 0) != nil || c.Deprecated(taskType), err
+	return c.Plan(taskType, 0) != nil || c.Deprecated(taskType, 0), err
 }
 
 // read reads all plans. Those that cannot be read are the error, core.UnreadablePlans,
@@ -107,7 +109,7 @@ func (c *planCache) read(ctx context.Context) error {
 	if failed != nil {
 		return fmt.Errorf("read plans: %w", failed)
 	}
-	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), marked: map[string]bool{}, each: make(map[planVersion]*core.Plan, len(plans))}
+	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), marked: map[planVersion]bool{}, each: make(map[planVersion]*core.Plan, len(plans))}
 	for i := range plans {
 		p := &plans[i]
 		book.each[planVersion{p.Name, p.Version}] = p
@@ -116,13 +118,14 @@ func (c *planCache) read(ctx context.Context) error {
 		}
 	}
 	for _, d := range deprecated {
-		book.marked[d.Name] = book.newest[d.Name] == nil
+		book.marked[planVersion{d.Name, d.Version}] = true
+		book.marked[planVersion{d.Name, 0}] = book.newest[d.Name] == nil
 	}
 	for _, u := range deprecated.Current(unreadable) { // another version must not pass for the newest
 		if have := book.newest[u.Name]; have != nil && have.Version < u.Version {
 			delete(book.newest, u.Name)
 		}
-		delete(book.marked, u.Name) // another node takes it
+		delete(book.marked, planVersion{u.Name, 0}) // another node takes it
 	}
 	c.book.Store(book)
 	c.tell(unreadable)

@@ -69,7 +69,7 @@ func (b planBook) Plan(taskType string, version int64) *core.Plan {
 	return nil
 }
 
-func (b planBook) Deprecated(string) bool { return false }
+func (b planBook) Deprecated(string, int64) bool { return false }
 
 func (b planBook) Reload(done func(error)) { done(nil) }
 

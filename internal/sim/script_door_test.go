@@ -167,7 +167,7 @@ func (s *stage) undoable(c *core.Command) bool {
 }
 
 // Plan implements ingest.Plans.
-func (s *stage) Deprecated(string) bool { return false }
+func (s *stage) Deprecated(string, int64) bool { return false }
 
 func (s *stage) Plan(taskType string, version int64) *core.Plan {
 	var highest *core.Plan
