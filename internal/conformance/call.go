@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,10 +55,22 @@ type desk struct {
 	resultMax int
 	inbox     string // of the reply subjects, ends with a dot
 	sub       *nats.Subscription
+	echoing   sync.WaitGroup
+	closed    chan struct{}
 
-	mu    sync.Mutex
-	calls []*call // by their number
+	mu     sync.Mutex
+	calls  []*call // by their number
+	echoes []echo
 }
+
+// echo is a message of the run to itself: what it takes on its way, an answer may take too. Else a slow machine or network
+// would pass for an agent that answers too late.
+type echo struct{ sent, came time.Time }
+
+const (
+	echoEvery  = 50 * time.Millisecond
+	echoesMost = 1 << 16 // an hour of them
+)
 
 // pendingMessages and pendingBytes bound the answers that wait to be looked at.
 const (
@@ -66,7 +79,7 @@ const (
 )
 
 func newDesk(nc *nats.Conn, resultMax int) (*desk, error) {
-	d := &desk{nc: nc, resultMax: resultMax, inbox: nc.NewInbox() + "."}
+	d := &desk{nc: nc, resultMax: resultMax, inbox: nc.NewInbox() + ".", closed: make(chan struct{})}
 	var err error
 	if d.sub, err = nc.Subscribe(d.inbox+"*", d.take); err != nil {
 		return nil, fmt.Errorf("subscribe to %s*: %w", d.inbox, err)
@@ -74,12 +87,57 @@ func newDesk(nc *nats.Conn, resultMax int) (*desk, error) {
 	if err := d.sub.SetPendingLimits(pendingMessages, pendingBytes); err != nil {
 		return nil, fmt.Errorf("subscription of the answers: %w", err)
 	}
+	d.echoing.Go(d.echo)
 	return d, nil
 }
 
 // close takes no more answers.
 func (d *desk) close() {
+	close(d.closed)
+	d.echoing.Wait()
 	_ = d.sub.Unsubscribe() // an error says that it has ended
+}
+
+// echo sends echoes until the desk is closed.
+func (d *desk) echo() {
+	every := time.NewTicker(echoEvery)
+	defer every.Stop()
+	for {
+		d.mu.Lock()
+		n := len(d.echoes)
+		if n < echoesMost {
+			d.echoes = append(d.echoes, echo{sent: time.Now()})
+		}
+		d.mu.Unlock()
+		if n == echoesMost || d.nc.Publish(d.inbox+echoMark+strconv.Itoa(n), nil) != nil {
+			return // the calls' errors tell of the connection
+		}
+		select {
+		case <-every.C:
+		case <-d.closed:
+			return
+		}
+	}
+}
+
+// onTheWay is the longest that a message of the run to itself was on its way between two times; 0 also where none ever
+// came: the user may not send them.
+func (d *desk) onTheWay(from, to time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var longest time.Duration
+	if !slices.ContainsFunc(d.echoes, func(e echo) bool { return !e.came.IsZero() }) {
+		return 0
+	}
+	for _, e := range d.echoes {
+		if e.came.IsZero() {
+			e.came = to
+		}
+		if !e.sent.After(to) && !e.came.Before(from) {
+			longest = max(longest, e.came.Sub(e.sent))
+		}
+	}
+	return longest
 }
 
 // send sends a message that is answered within left.
@@ -108,12 +166,23 @@ func (d *desk) publish(c *call, header nats.Header, data []byte, left time.Durat
 	return c
 }
 
-// take keeps one answer.
+// echoMark begins the last token of an echo's subject.
+const echoMark = "e"
+
+// take keeps one answer, or when an echo came.
 func (d *desk) take(m *nats.Msg) {
 	at := time.Now()
-	n, err := strconv.Atoi(strings.TrimPrefix(m.Subject, d.inbox))
+	token := strings.TrimPrefix(m.Subject, d.inbox)
+	number, isEcho := strings.CutPrefix(token, echoMark)
+	n, err := strconv.Atoi(number)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if isEcho {
+		if err == nil && n >= 0 && n < len(d.echoes) {
+			d.echoes[n].came = at
+		}
+		return
+	}
 	if err != nil || n < 0 || n >= len(d.calls) {
 		return // a subject that nothing was to be answered at
 	}

@@ -270,7 +270,7 @@ func (r *run) answers() {
 		}
 		for i := range answers {
 			a := &answers[i]
-			if !c.untimed && !a.unserved && a.at.After(c.end.Add(r.o.Slack)) {
+			if over := a.at.Sub(c.end) - r.o.Slack; !c.untimed && !a.unserved && over > 0 && over > r.desk.onTheWay(c.end, a.at) {
 				late = append(late, c)
 			}
 			if !c.untimed && !a.failed && a.reply.Code != 0 {
