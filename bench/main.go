@@ -5,7 +5,7 @@
 // PostgreSQL where that is the store. Every run ends with a check of the books.
 //
 //	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
-//	go -C bench run . -scenario overload -pairs 1
+//	go -C bench run . -scenario full-agents -pairs 1
 //	go -C bench run . -scenario waits|diamond|each -store sqlite|postgres
 //	go -C bench run . -scenario operator|beside|attacked|idle-console|repairs|why -store sqlite|postgres
 //	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL

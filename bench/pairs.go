@@ -229,7 +229,7 @@ func publishTable(s *settings, res interface{ table(io.Writer) error }, out io.W
 
 // tables are the scenarios that end in a table of their own.
 var tables = map[string]func(ctx context.Context, s *settings, command string, out io.Writer) error{
-	"operator": operator, "beside": beside, "idle-console": idleConsole, "repairs": repairs, "why": why, "overload": overload,
+	"operator": operator, "beside": beside, "idle-console": idleConsole, "repairs": repairs, "why": why, "full-agents": fullAgents,
 	"attacked": attacked, "waits": waits, "diamond": diamond, "each": fanOut,
 }
 
