@@ -22,6 +22,7 @@ import (
 // of each can be measured. The program starts itself with one of these names.
 const (
 	partEngine    = "engine"
+	partNATS      = "nats"
 	partAgents    = "agents"
 	partGenerator = "generator"
 )
@@ -124,7 +125,7 @@ type part struct {
 
 // gcPercent is by part. The generator's heap is mostly notes without pointers, which
 // cost nothing to collect, so a low value keeps its memory small.
-var gcPercent = map[string]int{partEngine: 200, partAgents: 200, partGenerator: 25, partVisitor: 100}
+var gcPercent = map[string]int{partEngine: 200, partNATS: 200, partAgents: 200, partGenerator: 25, partVisitor: 100}
 
 // runPart runs one part of a run in this process.
 func runPart(name string) error {
@@ -139,6 +140,8 @@ func runPart(name string) error {
 	switch name {
 	case partEngine:
 		err = runEngine(ctx, p)
+	case partNATS:
+		err = runNATS(ctx, p)
 	case partAgents:
 		err = runAgents(ctx, p)
 	case partGenerator:

@@ -20,6 +20,7 @@ import (
 // roles in one process, as `duly dev` runs them.
 type engineSettings struct {
 	Dir          string
+	NATSURL      string // of a NATS server in another process; empty: one in this one
 	Database     string // URL; empty: SQLite in Dir
 	Profile      string // prefix of profile files; empty: none
 	RetainDetail time.Duration
@@ -75,7 +76,7 @@ func runEngine(ctx context.Context, p *part) error {
 		}
 		cfg.HTTPAddr, cfg.Auth, ready.HTTPURL = addr, config.AuthToken, "http://"+addr
 	}
-	system, err := dev.Start(ctx, dev.Options{Dir: s.Dir, Store: s.Database, Config: cfg, Log: log})
+	system, err := startSystem(ctx, &s, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -84,6 +85,13 @@ func runEngine(ctx context.Context, p *part) error {
 	stop := begin(ctx, system)
 	if err := owned(ctx, system); err != nil {
 		return err
+	}
+	if s.NATSURL != "" {
+		stopEmpty, err := serveEmpty(ctx, s.NATSURL)
+		if err != nil {
+			return err
+		}
+		defer stopEmpty()
 	}
 	stopProfile, err := profile(s.Profile)
 	if err != nil {

@@ -63,6 +63,7 @@ var floors = []floor{
 	{"tasks_per_s", runOf("peak", "sqlite", ""), func(r *Result) float64 { return r.TasksPerS }, atLeast, 14_000, 20_000, measured},
 	{"cpu_us_per_task.total", runOf("peak", "postgres", ""), func(r *Result) float64 { return r.CPUPerTask.Total }, atMost, 150, 100, measured},
 
+	{"undone + expired + late", steady, func(r *Result) float64 { return float64(r.Undone + r.Expired + r.Late) }, atMost, 0, 0, counted},
 	{"accepted / offered", runOf("sustained", "", ""), func(r *Result) float64 { return float64(r.Accepted) / r.Seconds / r.OfferedPerS }, atLeast, 0.999, 0.999, measured},
 	{"overhead_ms.p99", runOf("sustained", "", ""), func(r *Result) float64 { return r.Overhead.P99 }, below, 150, 60, measured},
 	{"end_to_end_ms.p99", runOf("sustained", "", ""), func(r *Result) float64 { return r.EndToEnd.P99 }, below, 500, 500, measured},
@@ -87,6 +88,9 @@ func loaded(r *Result) bool {
 	return r.Scenario == "peak" || r.Scenario == "sustained" || r.Scenario == "spike"
 }
 
+// steady is a run whose rate is to be kept.
+func steady(r *Result) bool { return r.Scenario == "peak" || r.Scenario == "sustained" }
+
 // runOf is a run of the scenario; an empty store or wire is any.
 func runOf(scenario, store, wire string) func(*Result) bool {
 	return func(r *Result) bool {
@@ -94,7 +98,7 @@ func runOf(scenario, store, wire string) func(*Result) bool {
 	}
 }
 
-func ended(r *Result) int { return r.Processed + r.Undone + r.Error }
+func ended(r *Result) int { return r.Processed + r.Undone + r.Expired + r.Error }
 
 // grown is a run that came to as many parked tasks as the floors are about.
 func grown(r *Result) bool {

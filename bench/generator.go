@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -37,13 +36,26 @@ type generatorSettings struct {
 	Segments     []segment
 	AcceptedFile string // ids that were accepted are added to it
 	Profile      string
+
+	Door        string        // where submissions are handed in; empty: doorRequest
+	HTTPURL     string        // with doorHTTP
+	Token       string        // the same
+	Connections int           // 0: one; with doorHTTP httpConnections
+	Deadline    time.Duration // of each submission, from its scheduled time; 0: the plan's, and no tenants
+	FirstShare  float64       // percent of the arrivals that are the first tenant's
+	Obey        int           // percent of the clients that come again when they were told to
+	Window      span          // of the measured load: what happens in it is counted apart
 }
+
+// plain reports whether what is sent are no submissions.
+func (s *generatorSettings) plain() bool { return s.Door == doorEmpty || s.Door == doorTake }
 
 // States of a submission.
 const (
 	unanswered uint32 = iota
 	accepted
 	refused
+	heldBack // its client was told to wait, for longer than its time
 )
 
 // generator offers the load and receives answers and ends. It only notes them;
@@ -51,18 +63,21 @@ const (
 type generator struct {
 	settings generatorSettings
 	plan     *schedule
-	nc       *nats.Conn // submissions and their answers
+	door     door
+	clients  patience
 	events   *nats.Conn
-	prefix   string // of the inbox
 	samples  [][]byte
-	idAt     []int // where each sample has its id
+	idAt     []int         // where each sample has its id
+	headers  []nats.Header // of each tenant
 
 	began    time.Time
 	sent     int
 	ids      []byte  // idBytes each
-	late     []int64 // ns behind schedule, at the sending
+	late     []int64 // ns behind schedule, when it was offered first
+	sentAt   []int64 // ns since began, of the last try
 	answered []int64 // ns since began; 0: not yet
 	state    []uint32
+	again    []bool // a refused one was sent again
 
 	accepted, answers atomic.Int64
 
@@ -81,7 +96,7 @@ func runGenerator(ctx context.Context, p *part) error {
 	if err := g.open(ctx); err != nil {
 		return err
 	}
-	defer g.nc.Close()
+	defer g.door.close()
 	defer g.events.Close()
 	if err := p.out.Encode(struct{}{}); err != nil {
 		return err
@@ -119,14 +134,12 @@ func runGenerator(ctx context.Context, p *part) error {
 // open connects, stores the plan, and makes the deliveries.
 func (g *generator) open(ctx context.Context) error {
 	n := g.plan.total
-	g.ids, g.late = make([]byte, n*idBytes), make([]int64, n)
-	g.answered, g.state = make([]int64, n), make([]uint32, n)
+	g.ids, g.late, g.sentAt = make([]byte, n*idBytes), make([]int64, n), make([]int64, n)
+	g.answered, g.state, g.again = make([]int64, n), make([]uint32, n), make([]bool, n)
 	g.endedIDs, g.endedAt, g.endedAs = make([]byte, 0, n*idBytes), make([]int64, 0, n), make([]uint8, 0, n)
 	var err error
-	for _, nc := range []**nats.Conn{&g.nc, &g.events} {
-		if *nc, err = nats.Connect(g.settings.NATSURL, nats.Name("bench-generator"), nats.MaxReconnects(-1)); err != nil {
-			return fmt.Errorf("connect the generator: %w", err)
-		}
+	if g.events, err = connectGenerator(g.settings.NATSURL); err != nil {
+		return err
 	}
 	requests := drone.NewGenerator(g.settings.Seed)
 	for i := range samplesMade {
@@ -141,13 +154,10 @@ func (g *generator) open(ctx context.Context) error {
 		}
 		g.samples, g.idAt = append(g.samples, sample), append(g.idAt, at)
 	}
-	g.prefix = g.nc.NewInbox() + "."
-	sub, err := g.nc.Subscribe(g.prefix+"*", g.answer)
-	if err != nil {
-		return fmt.Errorf("listen to answers: %w", err)
-	}
-	if err := errors.Join(sub.SetPendingLimits(-1, -1), g.nc.Flush()); err != nil {
-		return fmt.Errorf("listen to answers: %w", err)
+	g.clients.obey, g.headers = g.settings.Obey, tenantHeaders(g.settings.Deadline)
+	if g.door, err = g.openDoor(); err != nil {
+		g.events.Close()
+		return err
 	}
 	return ctx.Err()
 }
@@ -155,6 +165,9 @@ func (g *generator) open(ctx context.Context) error {
 // listen reads how tasks end from the event stream, as any program would: after it has
 // stored the event.
 func (g *generator) listen(ctx context.Context) (stop func(), err error) {
+	if g.settings.plain() {
+		return func() {}, nil
+	}
 	js, err := jetstream.New(g.events)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
@@ -200,7 +213,7 @@ func (g *generator) run() loadDone {
 			last, moved = ended, now
 		}
 		all := g.answers.Load() >= int64(g.sent) || now.Sub(stopped) > answerMax
-		if all && ended >= g.accepted.Load() {
+		if all && (ended >= g.accepted.Load() || g.settings.plain()) {
 			break
 		}
 		if now.Sub(moved) > stallMax {
@@ -222,13 +235,17 @@ func (g *generator) pace(load *loadDone) {
 	segment := -1
 	for g.sent < g.plan.total {
 		now := time.Since(g.began)
+		g.comeAgain(int64(now))
 		due := g.plan.due(now)
 		for g.sent < due {
 			if k := g.plan.segmentOf(g.sent); k != segment {
 				g.enter(load, segment, k, highest)
 				segment = k
 			}
-			g.send(g.sent)
+			newID(g.id(g.sent))
+			at := int64(time.Since(g.began))
+			g.late[g.sent] = at - int64(g.plan.at(g.sent))
+			g.offer(g.sent, at)
 			g.sent++
 			if g.sent%64 == 0 && g.plan.segments[segment].Settle && g.settled(g.plan.segments[segment]) {
 				return
@@ -259,17 +276,6 @@ func (g *generator) settled(s segment) bool {
 	return g.answers.Load() >= int64(g.sent)-int64(s.Rate) && g.accepted.Load()-g.ended.Load() < int64(s.Rate)
 }
 
-func (g *generator) send(i int) {
-	id := g.ids[i*idBytes : (i+1)*idBytes]
-	newID(id)
-	k := i % len(g.samples)
-	sample, at := g.samples[k], g.idAt[k]
-	copy(sample[at:], id) // the connection copies it
-	g.late[i] = int64(time.Since(g.began) - g.plan.at(i))
-	// An error is one of the connection; the submission then has no answer.
-	_ = g.nc.PublishRequest(wire.Names{}.SubmitSubject(drone.Type, string(id)), g.prefix+strconv.Itoa(i), sample)
-}
-
 // newID writes a random UUID.
 func newID(dst []byte) {
 	var r [16]byte
@@ -287,24 +293,17 @@ func newID(dst []byte) {
 	}
 }
 
-// answer notes the answer to one submission.
-func (g *generator) answer(m *nats.Msg) {
-	i, err := strconv.Atoi(m.Subject[len(g.prefix):])
-	if err != nil || i >= len(g.state) || g.state[i] != unanswered {
-		return
-	}
-	g.answered[i] = int64(time.Since(g.began))
-	g.answers.Add(1)
-	if bytes.HasPrefix(m.Data, []byte(`{"stream":`)) {
-		g.state[i] = accepted
-		g.accepted.Add(1)
-		return
-	}
-	g.state[i] = refused
-}
+// The ends of tasks, as generator.endedAs has them.
+const (
+	endProcessed = iota
+	endUndone
+	endError
+	endRefused // after the stream endpoint had stored it
+	endExpired // undone, before anything of it was called
+)
 
-// The ends, in the order of generator.endedAs.
-var endings = [...]string{drone.StateProcessed, drone.StateUndone, drone.StateError}
+// endings are the states of the events by which tasks end, and refusals.
+var endings = [...]string{drone.StateProcessed, drone.StateUndone, drone.StateError, "refused"}
 
 // event notes the ends in one message of the event stream.
 func (g *generator) event(subject string, data []byte) {
@@ -327,10 +326,38 @@ func (g *generator) event(subject string, data []byte) {
 		data = data[i+len(mark):]
 		g.endedIDs = append(g.endedIDs, data[:idBytes]...)
 		g.endedAt = append(g.endedAt, at)
-		g.endedAs = append(g.endedAs, uint8(kind))
-		g.ended.Add(1)
 		data = data[idBytes:]
+		g.endedAs = append(g.endedAs, endOf(kind, data))
+		g.ended.Add(1)
 	}
+}
+
+// endOf is how a task ended, by its event from behind its id.
+func endOf(kind int, event []byte) uint8 {
+	own, _, _ := bytes.Cut(event, []byte("}"))
+	if kind == endUndone && bytes.Contains(own, []byte(`"seq":1,`)) { // the journal row of its birth is that of its end
+		kind = endExpired
+	}
+	return uint8(kind)
+}
+
+// id is that of an arrival.
+func (g *generator) id(i int) []byte { return g.ids[i*idBytes : (i+1)*idBytes] }
+
+// timedOut reports whether an arrival's last try was not answered in time.
+func (g *generator) timedOut(i int) bool {
+	switch g.state[i] {
+	case unanswered:
+		return true
+	case heldBack:
+		return false
+	}
+	return g.answered[i]-g.sentAt[i] > int64(answerMax)
+}
+
+// inTime reports whether the end at a place is a task that was processed by its deadline, as its submitter's clock has it.
+func (g *generator) inTime(k int, took int64) bool {
+	return g.endedAs[k] == endProcessed && (g.settings.Deadline == 0 || took <= int64(g.settings.Deadline))
 }
 
 // writeAccepted adds the ids that were accepted to the file for the checker.
@@ -342,7 +369,7 @@ func (g *generator) writeAccepted() error {
 	w := bufio.NewWriter(f)
 	for i := range g.sent {
 		if g.state[i] == accepted {
-			_, _ = w.Write(g.ids[i*idBytes : (i+1)*idBytes]) // Flush returns the error
+			_, _ = w.Write(g.id(i)) // Flush returns the error
 			_ = w.WriteByte('\n')
 		}
 	}

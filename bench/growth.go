@@ -98,7 +98,9 @@ func add(res, load *Result) {
 	res.Refused += load.Refused
 	res.TimedOut += load.TimedOut
 	res.Processed += load.Processed
+	res.Late += load.Late
 	res.Undone += load.Undone
+	res.Expired += load.Expired
 	res.Error += load.Error
 	res.Lost += load.Lost
 	res.Doubled += load.Doubled

@@ -111,18 +111,19 @@ func keyFigures(r *Result, verdicts []verdict) []figureGroup {
 			row("scan beside everything parked", "ms", "growth.scan_ms"),
 		}},
 		{"Books", []figure{
-			row("processed / undone / error", "", "error", float64(r.Processed), float64(r.Undone), float64(r.Error)),
+			row("processed / undone / expired / error", "", "error", float64(r.Processed), float64(r.Undone), float64(r.Expired), float64(r.Error)),
+			row("undone, expired or late", "", "undone + expired + late"),
 			row("accepted and never ended", "", "accepted - ended"),
 			row("lost", "", "lost"),
 			row("doubled", "", "doubled"),
 			row("half done", "", "half_done"),
 		}},
 		{"Throughput", []figure{
-			row("tasks ended", "/s", "tasks_per_s", r.TasksPerS),
+			row("tasks processed in time", "/s", "tasks_per_s", r.TasksPerS),
 			row("steps", "/s", "", r.StepsPerS),
 			row("backlog: highest / when the load stopped", "", "", float64(r.BacklogMax), float64(r.FinalBacklog)),
 			row("drain", "s", "", r.DrainSeconds),
-			row("tasks ended in the drain", "/s", "drain_tasks_per_s", r.DrainTasksPerS),
+			row("processed in time in the drain", "/s", "drain_tasks_per_s", r.DrainTasksPerS),
 			row("recovered after", "s", "", r.RecoverSeconds),
 		}},
 		{"CPU", []figure{

@@ -22,7 +22,7 @@ func sampleRun(scenario, store string) *Result {
 	for s := range 125 {
 		wave := 1 + 0.1*math.Sin(float64(s)/3)
 		p := Point{
-			Second: s, Offered: 10_000, Accepted: int(10_000 * wave), Ended: int(9_900 * wave), Backlog: int(1_500 * wave),
+			Second: s, Offered: 10_000, Accepted: int(10_000 * wave), Ended: int(9_900 * wave), InTime: int(9_900 * wave), Backlog: int(1_500 * wave),
 			SubmitP50: 2 * wave, SubmitP99: 15 * wave, EndToEndP50: 106 * wave, EndToEndP99: 190 * wave,
 			Cores: CPU{Total: 1.5 * wave, Generator: 0.2 * wave, Engine: 0.7 * wave, Agents: 0.2 * wave, Database: 0.4 * wave},
 		}

@@ -3,9 +3,12 @@
 // schedule and counts latencies from it, the engine (embedded NATS and all
 // roles), the agents of the drone example over the wire, and a throwaway
 // PostgreSQL where that is the store. Every run ends with a check of the books.
+// Overload has NATS in a process of its own, the whole system on one core and the
+// generator on another.
 //
 //	go -C bench run . -scenario peak|sustained|spike|idle|growth -store sqlite|postgres
-//	go -C bench run . -scenario overload -pairs 1
+//	go -C bench run . -scenario overload -store sqlite|postgres -door request|stream|http -factors 1,1.2,1.5,2,5
+//	go -C bench run . -scenario full-agents -pairs 1
 //	go -C bench run . -scenario waits|diamond|each -store sqlite|postgres
 //	go -C bench run . -scenario operator|beside|attacked|idle-console|repairs|why -store sqlite|postgres
 //	go -C bench run . -scenario peak|sustained|spike -nats nats://HOST:PORT -database URL
@@ -57,10 +60,18 @@ type settings struct {
 	follow     string
 	tabs       int
 	duly       string
+
+	door        string
+	deadline    time.Duration
+	factorsText string
+	factors     []float64
+	firstShare  float64
+	obey        int
+	connections int
 }
 
 func main() {
-	if len(os.Args) == 2 && (os.Args[1] == partEngine || os.Args[1] == partAgents || os.Args[1] == partGenerator || os.Args[1] == partVisitor) {
+	if len(os.Args) == 2 && gcPercent[os.Args[1]] > 0 {
 		if err := runPart(os.Args[1]); err != nil {
 			fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
 			os.Exit(1)
@@ -82,8 +93,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.scenario, "scenario", "peak", scenarioNames())
 	f.StringVar(&s.store, "store", "sqlite", "sqlite or postgres (a throwaway server of this machine's binaries)")
 	f.StringVar(&s.wire, "wire", "single", "single: one command or reply per NATS message; batched: several, which our own agents understand")
-	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load; 0: the scenario's own")
-	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak, beside: only this rate; spike: the spike's; waits: those that become due; 0: the scenario's own")
+	f.IntVar(&s.seconds, "seconds", 0, "length of the measured load, of overload's windows; 0: the scenario's own")
+	f.IntVar(&s.rate, "rate", 0, "tasks per second; peak, beside: only this rate; spike: the spike's; waits: those that become due; overload: a first guess of what the machine can do; 0: the scenario's own")
 	f.IntVar(&s.preload, "preload", 0, "sustained: old tasks in the store before the load (postgres); growth: the most parked tasks; waits: parked waits; each: children of the parent; operator, why: all tasks; repairs: failed tasks of an operation")
 	f.IntVar(&s.partitions, "partitions", defaultPartitions, "partitions of the system under test")
 	f.IntVar(&s.shards, "shards", 0, "committers of the system under test; 0: as duly has them, 2")
@@ -99,6 +110,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.StringVar(&s.follow, "follow", "", "beside: the operator's streams of events, by path, with commas between; empty: the scenario's own three")
 	f.IntVar(&s.tabs, "tabs", 0, "idle-console: tabs of the console; 0: the scenario's own, 50")
 	f.StringVar(&s.duly, "duly", "", "why: the binary whose command is measured; empty: only over HTTP")
+	f.StringVar(&s.door, "door", doorRequest, "overload: where it is handed in: request, stream or http")
+	f.DurationVar(&s.deadline, "deadline", overloadDeadline, "overload: of each submission, by header")
+	f.StringVar(&s.factorsText, "factors", "1,1.2,1.5,2,5", "overload: how many times what the machine can do is offered, with commas between")
+	f.Float64Var(&s.firstShare, "first-share", evenShare, "overload: percent of the arrivals that are of one tenant of 20; the others have the rest evenly")
+	f.IntVar(&s.obey, "obey", 0, "overload: percent of the clients that submit nothing until they were told to come again; the others never come again")
+	f.IntVar(&s.connections, "connections", 0, "overload: of the clients; 0: one, over HTTP 2000")
 	f.BoolVar(&s.verify, "verify", false, "judge result files by the floors instead of measuring")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -145,10 +162,13 @@ func (s *settings) check() error {
 	for _, n := range []struct {
 		name            string
 		is, least, most int
-	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}, {"shards", s.shards, 0, 64}, {"pairs", s.pairs, 0, 100}, {"questions", s.questions, 0, 1000}, {"tabs", s.tabs, 0, 1000}} {
+	}{{"seconds", s.seconds, 0, 3600}, {"rate", s.rate, 0, 200_000}, {"preload", s.preload, 0, 20_000_000}, {"partitions", s.partitions, 1, 1024}, {"shards", s.shards, 0, 64}, {"pairs", s.pairs, 0, 100}, {"obey", s.obey, 0, 100}, {"connections", s.connections, 0, 20_000}, {"questions", s.questions, 0, 1000}, {"tabs", s.tabs, 0, 1000}} {
 		if n.is < n.least || n.is > n.most {
 			return fmt.Errorf("%s: %d, want %d to %d", n.name, n.is, n.least, n.most)
 		}
+	}
+	if err := s.checkOverload(); err != nil {
+		return err
 	}
 	if s.commitGap < 0 || s.commitGap > time.Second {
 		return fmt.Errorf("commit-gap: %v, want 0 to 1s", s.commitGap)
@@ -157,6 +177,22 @@ func (s *settings) check() error {
 		return errors.New("preload: old tasks only with -store postgres")
 	}
 	return nil
+}
+
+// checkOverload checks the settings of overload, and reads its factors.
+func (s *settings) checkOverload() (err error) {
+	switch {
+	case s.scenario != "overload":
+		return nil
+	case s.door != doorRequest && s.door != doorStream && s.door != doorHTTP:
+		return fmt.Errorf("door %q: want request, stream or http", s.door)
+	case s.deadline < time.Second || s.deadline > 10*time.Minute:
+		return fmt.Errorf("deadline: %v, want 1s to 10m", s.deadline)
+	case !(s.firstShare >= 0 && s.firstShare <= 100):
+		return fmt.Errorf("first-share: %v, want 0 to 100", s.firstShare)
+	}
+	s.factors, err = factorsOf(s.factorsText)
+	return err
 }
 
 // checkRunning checks the settings of a system that runs already. Its URL decides the

@@ -2,266 +2,364 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math/rand/v2"
+	"math"
 	"os"
-	"sync"
-	"sync/atomic"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
 	"time"
-
-	"github.com/nats-io/nats.go"
-
-	"duly.dev/duly"
-	"duly.dev/duly/dev"
-	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/operate"
 )
 
-// Overload: more is asked of the agents than they can do, and every task has a deadline. What counts is how many are
-// processed in time.
+// Overload: more is offered than the machine can process, and every task has a deadline. What counts is how many are processed
+// in time, as a share of what it processes when nothing is refused and nothing expires: C. The system has one core and the
+// generator another, so that neither takes the other's time. They are cores and no quota of CPU: a quota stops the system for
+// the rest of its period, and with the usual 100 ms that is what would be measured.
 const (
-	overloadWorkers  = 20                     // of each agent
-	overloadService  = 200 * time.Millisecond // mean time of a call, exponential; undo takes as long
-	overloadRate     = 130                    // percent of what the agents can do
-	overloadDeadline = 4 * time.Second
+	systemCore    = 0
+	generatorCore = 1
+
+	overloadDeadline = 5 * time.Second
 	overloadSeconds  = 10
-	overloadWarm     = 10 * time.Second // until the queue is as long as deadlines let it be
-	overloadRuns     = 5
-	overloadWindow   = 10 // tasks in flight at an agent, of each of the partitions: twice what it works on
-	overloadTimes    = 5  // a call takes at most so many times the mean
+	onsetDeadlines   = 3 // before a window, so that nothing in it is of a queue that was empty
+
+	capacityGuess    = 4000 // tasks per second, before anything is known
+	capacityOver     = 1.3  // C is offered so many times, so that the queue is never empty
+	capacityDeadline = time.Minute
+	capacityOnset    = 2 * time.Second
+	capacityFor      = 6 * time.Second
+	capacityTries    = 8
+
+	costRate     = 10_000
+	costFor      = 2 * time.Second
+	costDeadline = time.Millisecond // no task can make it
+
+	differMax = 0.10 // of C before and after a factor
+	lateMax   = 20.0 // ms of the generator's p99
 )
 
-// overloadSteps are the steps of a task, each at an agent of its own.
-var overloadSteps = []string{"a", "b", "c"}
-
-// Overload is what came of one load.
+// Overload is what a machine does of what it is offered, by how much that is.
 type Overload struct {
-	OfferedPerS float64                  `json:"offered_per_s"`
-	Goodput     float64                  `json:"goodput_per_s"` // tasks processed by their deadlines
-	Offered     int64                    `json:"offered"`
-	Processed   int64                    `json:"processed"`
-	Undone      int64                    `json:"undone"`
-	Other       int64                    `json:"other"`
-	Do          []int64                  `json:"do"` // calls by step, also of the tasks before
-	Undo        []int64                  `json:"undo"`
-	Calibration []operate.CalibrationBin `json:"calibration"`
+	Scenario    string           `json:"scenario"`
+	Store       string           `json:"store"`
+	Wire        string           `json:"wire"`
+	Door        string           `json:"door"` // request, stream or http
+	Date        string           `json:"date"`
+	Machine     string           `json:"machine"`
+	Command     string           `json:"command"`
+	Deadline    float64          `json:"deadline_s"`
+	FirstShare  float64          `json:"first_share_percent"` // of the arrivals that one tenant of twenty has
+	Obey        int              `json:"obey_percent"`        // of the clients that come again when they are told to
+	Connections int              `json:"connections,omitempty"`
+	Costs       *OverloadCosts   `json:"costs"`
+	Capacities  []*Capacity      `json:"capacities"` // one before the first factor and one after each
+	Points      []*OverloadPoint `json:"points"`
 }
 
-// overloadResult is the whole.
-type overloadResult struct {
-	Date    string      `json:"date"`
-	Command string      `json:"command"`
-	Runs    []*Overload `json:"runs"`
-	Goodput float64     `json:"goodput_per_s"` // the median
+// Capacity is one measurement of C.
+type Capacity struct {
+	OfferedPerS float64 `json:"offered_per_s"`
+	PerS        float64 `json:"per_s"`   // processed in time
+	TaskUS      float64 `json:"task_us"` // CPU of the system for a whole task
+	Cores       float64 `json:"cores"`   // that the system used; of one well below 1 C is a limit of the disk, not of the CPU
 }
 
-// overload runs the load again and again, each time another.
+// OverloadCosts are CPU times of the system, in microseconds, and shares of a whole task's.
+type OverloadCosts struct {
+	Task     float64 `json:"task_us"`     // T: the mean of all measurements of C
+	Empty    float64 `json:"empty_us"`    // of an empty request and its answer
+	Take     float64 `json:"take_us"`     // stream door: of storing a message in a stream and taking it off
+	Hopeless float64 `json:"hopeless_us"` // of a submission that has 1 ms
+	Refused  float64 `json:"refused"`     // share of those that the door refused; the others expired
+
+	R      float64 `json:"r"`       // refusing one, as a share of T
+	RBound bool    `json:"r_bound"` // the door does not refuse for want of time: r is that of an empty request, which it cannot be below
+	M      float64 `json:"m"`       // taking a message off the stream
+	E      float64 `json:"e"`       // expiring one, without m
+}
+
+// OverloadPoint is one factor.
+type OverloadPoint struct {
+	Factor         float64   `json:"factor"`
+	Before         float64   `json:"c_before"`
+	After          float64   `json:"c_after"`
+	Window         *Window   `json:"window"`
+	Offered        float64   `json:"offered_of_c"` // by the mean of both C
+	InTime         float64   `json:"in_time_of_c"`
+	Ceiling        float64   `json:"ceiling_of_c"`
+	InTimeOfCeil   float64   `json:"in_time_of_ceiling"`
+	GeneratorLate  Quantiles `json:"generator_late_ms"`
+	DrainSeconds   float64   `json:"drain_seconds"`
+	Cores          float64   `json:"cores"` // that the system used
+	StolenCores    float64   `json:"stolen_cores,omitempty"`
+	GeneratorCores float64   `json:"generator_cores"`
+	Void           []string  `json:"void,omitempty"` // why it counts for nothing
+}
+
+// overload measures the factors of -factors, one after the other on one system.
 func overload(ctx context.Context, s *settings, command string, out io.Writer) error {
-	res := &overloadResult{Date: time.Now().UTC().Format(time.RFC3339), Command: command}
-	var goodput []float64
-	for seed := range orElse(s.pairs, overloadRuns) {
-		r, err := overloaded(ctx, s, uint64(seed))
+	where, err := whereOf(s)
+	if err != nil {
+		return err
+	}
+	o := &Overload{Scenario: s.scenario, Store: s.store, Wire: s.wire, Door: s.door, Date: time.Now().UTC().Format(time.RFC3339), Machine: where,
+		Command: command, Deadline: s.deadline.Seconds(), FirstShare: s.firstShare, Obey: s.obey, Connections: s.connections}
+	if err := runOn(systemCore); err != nil { // what is started now inherits it
+		return err
+	}
+	r, err := newRig(ctx, s.system(rigOptions{Apart: true, Single: s.wire == "single", HTTP: s.door == doorHTTP}))
+	if err != nil {
+		return err
+	}
+	err = runOn(generatorCore)
+	if err == nil {
+		err = o.measure(ctx, s, r)
+	}
+	if err == nil {
+		err = r.closeBooks(&Result{})
+	}
+	if err := errors.Join(err, r.close()); err != nil {
+		return err
+	}
+	return publishTable(s, o, out)
+}
+
+// runOn lets this process, and what it starts from now on, run on one core only.
+func runOn(core int) error {
+	out, err := exec.Command("taskset", "-a", "-c", "-p", strconv.Itoa(core), strconv.Itoa(os.Getpid())).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("run on core %d: %w: %s", core, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// measure measures C, what things cost, and each factor with C after it.
+func (o *Overload) measure(ctx context.Context, s *settings, r *rig) error {
+	if _, err := r.load(ctx, []segment{{Rate: warmUp.Rate, For: warmUp.For}}); err != nil {
+		return err
+	}
+	load := func(rate int) (*Capacity, error) { return o.capacityAt(ctx, s, r, rate) }
+	guess := float64(orElse(s.rate, capacityGuess))
+	c, err := capacity(guess, load)
+	if err != nil {
+		return err
+	}
+	o.Capacities = []*Capacity{c}
+	if o.Costs, err = costs(ctx, s, r, c.PerS); err != nil {
+		return err
+	}
+	for _, f := range s.factors {
+		p, err := o.point(ctx, s, r, f, c.PerS)
 		if err != nil {
 			return err
 		}
-		goodput = append(goodput, r.Goodput)
-		res.Runs = append(res.Runs, r)
-		fmt.Fprintf(os.Stderr, "overload: %.0f/s offered, %.1f/s processed in time (%d of %d; %d undone, %d other; do %v, undo %v)\n",
-			r.OfferedPerS, r.Goodput, r.Processed, r.Offered, r.Undone, r.Other, r.Do, r.Undo)
-	}
-	res.Goodput = median(goodput)
-	line, err := json.Marshal(res)
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	if s.json != "" {
-		if err := os.WriteFile(s.json, append(line, '\n'), 0o644); err != nil {
-			return fmt.Errorf("result: %w", err)
+		if c, err = capacity(c.PerS, load); err != nil {
+			return err
 		}
+		o.Capacities, o.Points = append(o.Capacities, c), append(o.Points, p)
+		p.After = c.PerS
 	}
-	_, err = fmt.Fprintf(out, "%s\n", line)
-	return err
+	o.settle()
+	return nil
 }
 
-// overloaded runs one load on a system of its own.
-func overloaded(ctx context.Context, s *settings, seed uint64) (*Overload, error) {
-	dir, err := os.MkdirTemp("", "duly-overload-")
-	if err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	cfg := dev.Config("bench", s.partitions)
-	cfg.AgentWindow, cfg.HTTPAddr = overloadWindow, ""
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	system, err := dev.Start(ctx, dev.Options{Dir: dir, Store: s.store, Config: cfg, Log: log})
+// capacityAt offers so much for a while, with time enough for all of it.
+func (o *Overload) capacityAt(ctx context.Context, s *settings, r *rig, rate int) (*Capacity, error) {
+	res, err := r.offer(ctx, generatorSettings{
+		Segments: []segment{{Rate: rate, For: capacityOnset + capacityFor}}, Window: span{capacityOnset, capacityOnset + capacityFor},
+		Door: s.door, Connections: s.connections, Deadline: capacityDeadline, FirstShare: evenShare,
+	})
 	if err != nil {
 		return nil, err
 	}
-	stop := begin(ctx, system)
-	r := &Overload{}
-	err = owned(ctx, system)
-	if err == nil {
-		err = r.run(ctx, s, system, rand.New(rand.NewPCG(seed, 1)))
-	}
-	return r, errors.Join(err, stop(), system.Close())
+	c := &Capacity{OfferedPerS: float64(rate), PerS: float64(res.Window.InTime) / res.Window.Seconds, TaskUS: 1e6 * ratio(res.used.system(), float64(res.Processed)), Cores: res.cores(res.used.system())}
+	fmt.Fprintf(os.Stderr, "overload: C: %.0f/s of %d/s, %.0f µs a task, %.2f cores, drained in %.1f s\n", c.PerS, rate, c.TaskUS, c.Cores, res.DrainSeconds)
+	return c, nil
 }
 
-// run serves the agents, offers the load and counts what became of it.
-func (r *Overload) run(ctx context.Context, s *settings, system *dev.System, chance *rand.Rand) error {
-	nc, err := nats.Connect(system.NATSURL, nats.Name("bench"))
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer nc.Close()
-	client, err := duly.NewClient(nc)
-	if err != nil {
-		return err
-	}
-	agents, plans, calls, err := overloadPlans(nc)
-	if err != nil {
-		return err
-	}
-	serving, end := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- agents.Run(serving) }()
-	for _, p := range plans {
-		if err = errors.Join(err, p.Apply(ctx, client)); err != nil {
-			break
+// capacity finds C near a guess. The queue was full if less was processed than offered; and what was offered was not so much
+// more than C that the queue itself slows the machine down.
+func capacity(guess float64, load func(rate int) (*Capacity, error)) (*Capacity, error) {
+	for range capacityTries {
+		c, err := load(int(guess * capacityOver))
+		switch {
+		case err != nil:
+			return nil, err
+		case c.PerS > 0.95*c.OfferedPerS:
+			guess *= 1.5
+		case c.PerS >= 0.85*guess:
+			return c, nil
+		default:
+			guess = max(c.PerS, 10)
 		}
 	}
-	if err == nil {
-		err = r.offer(ctx, s, client, plans, chance)
-	}
-	if err == nil {
-		err = r.count(ctx, system)
-	}
-	end()
-	err = errors.Join(err, <-served)
-	for i := range calls {
-		r.Do, r.Undo = append(r.Do, calls[i].do.Load()), append(r.Undo, calls[i].undo.Load())
-	}
-	return err
+	return nil, fmt.Errorf("overload: C was not found in %d tries, the last near %.0f/s", capacityTries, guess)
 }
 
-// The two plans have the same steps: the first has the load before what is measured.
-const overloadWarmUp, overloadMeasured = "overload-before", "overload"
+// costLoad is a load of one thing whose cost is compared with a whole task's.
+type costLoad struct {
+	door     string
+	deadline time.Duration
+	us       *float64
+}
 
-// stepCalls counts the calls of a step that were worked on.
-type stepCalls struct{ do, undo atomic.Int64 }
-
-// overloadPlans make the plans, and agents that serve them as slowly as agreed.
-func overloadPlans(nc *nats.Conn) (*duly.Agent, []*duly.Plan[int], []stepCalls, error) {
-	agent, err := duly.NewAgent(nc)
-	if err != nil {
-		return nil, nil, nil, err
+// costs measures what is compared with a whole task. A stream syncs each message by itself, so that it takes no more of
+// them than of submissions.
+func costs(ctx context.Context, s *settings, r *rig, capacity float64) (*OverloadCosts, error) {
+	c, rate := &OverloadCosts{}, costRate
+	loads := []costLoad{{doorEmpty, 0, &c.Empty}, {s.door, costDeadline, &c.Hopeless}}
+	if s.door == doorStream {
+		loads, rate = slices.Insert(loads, 1, costLoad{doorTake, 0, &c.Take}), int(capacity)
 	}
-	calls := make([]stepCalls, len(overloadSteps))
-	var steps []duly.StepOf[int]
-	for i, name := range overloadSteps {
-		workers := make(chan struct{}, overloadWorkers)
-		work := func(ctx context.Context, count *atomic.Int64) error {
-			select {
-			case workers <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			defer func() { <-workers }()
-			count.Add(1)
-			took := min(time.Duration(rand.ExpFloat64()*float64(overloadService)), overloadTimes*overloadService)
-			if !pause(ctx, took) {
-				return ctx.Err()
-			}
-			return nil
-		}
-		step := duly.NewStep[int, int](name, "overload."+name, duly.CompleteBy(overloadDeadline))
-		err := step.Serve(agent, func(ctx context.Context, c duly.Call[int]) (int, error) { return c.Input, work(ctx, &calls[i].do) },
-			func(ctx context.Context, _ duly.Undo[int, int]) error { return work(ctx, &calls[i].undo) })
+	for _, of := range loads {
+		res, err := r.offer(ctx, generatorSettings{Segments: []segment{{Rate: rate, For: costFor}}, Door: of.door, Deadline: of.deadline, Connections: s.connections, FirstShare: evenShare})
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, err
 		}
-		steps = append(steps, step)
+		*of.us = 1e6 * ratio(res.used.system(), float64(res.Accepted+res.Refused))
+		c.Refused = ratio(float64(res.Refused), float64(res.Accepted+res.Refused)) // of the last
+		fmt.Fprintf(os.Stderr, "overload: %s: %.1f µs; accepted %d, refused %d, processed %d, undone %d, expired %d, timed out %d\n",
+			of.door, *of.us, res.Accepted, res.Refused, res.Processed, res.Undone, res.Expired, res.TimedOut)
 	}
-	var plans []*duly.Plan[int]
-	for _, name := range []string{overloadWarmUp, overloadMeasured} {
-		plans = append(plans, duly.NewPlan[int](name, 1, steps...).With(duly.TaskCompleteBy(overloadDeadline), duly.Grace(100*time.Millisecond)))
-	}
-	return agent, plans, calls, nil
+	return c, nil
 }
 
-// offer submits at random intervals, and waits until all have come to their deadlines.
-func (r *Overload) offer(ctx context.Context, s *settings, client *duly.Client, plans []*duly.Plan[int], chance *rand.Rand) error {
-	capacity := overloadWorkers / overloadService.Seconds()
-	r.OfferedPerS = float64(orElse(s.rate, int(capacity*overloadRate/100)))
-	measured := time.Duration(orElse(s.seconds, overloadSeconds)) * time.Second
-	var wg sync.WaitGroup
-	failed := make(chan error, 1)
-	began, at := time.Now(), time.Duration(0)
-	for i := 0; ; i++ {
-		at += time.Duration(chance.ExpFloat64() / r.OfferedPerS * float64(time.Second))
-		if at > overloadWarm+measured {
-			break
-		}
-		if !pause(ctx, time.Until(began.Add(at))) {
-			return ctx.Err()
-		}
-		plan := plans[0]
-		if at > overloadWarm {
-			plan = plans[1]
-			r.Offered++
-		}
-		wg.Go(func() {
-			if _, err := plan.Submit(ctx, client, fmt.Sprintf("o%d", i), i); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-		})
+// point offers f times C until what is in the window is of nothing but that.
+func (o *Overload) point(ctx context.Context, s *settings, r *rig, f, c float64) (*OverloadPoint, error) {
+	onset, seconds := onsetDeadlines*s.deadline, time.Duration(orElse(s.seconds, overloadSeconds))*time.Second
+	res, err := r.offer(ctx, generatorSettings{
+		Segments: []segment{{Rate: int(f * c), For: onset + seconds}}, Window: span{onset, onset + seconds},
+		Door: s.door, Connections: s.connections, Deadline: s.deadline, FirstShare: s.firstShare, Obey: s.obey,
+	})
+	if err != nil {
+		return nil, err
 	}
-	wg.Wait()
-	select {
-	case err := <-failed:
-		return err
+	p := &OverloadPoint{Factor: f, Before: c, Window: res.Window, GeneratorLate: res.GeneratorLate, DrainSeconds: res.DrainSeconds,
+		Cores: res.cores(res.used.system()), StolenCores: res.StolenCores, GeneratorCores: res.cores(res.used.generator)}
+	if res.stalled {
+		p.Void = append(p.Void, "it did not drain")
+	}
+	fmt.Fprintf(os.Stderr, "overload: f %g: %d offered, %d refused, %d taken, %d in time, %d undone, %d expired in %.0f s; drained in %.1f s\n",
+		f, res.Window.Offered, res.Window.Refused, res.Window.Taken, res.Window.InTime, res.Window.Undone, res.Window.Expired, res.Window.Seconds, res.DrainSeconds)
+	return p, nil
+}
+
+// settle works out shares, ceilings, and which points count for nothing.
+func (o *Overload) settle() {
+	var task []float64
+	for _, c := range o.Capacities {
+		task = append(task, c.TaskUS)
+	}
+	o.Costs.settle(o.Door, task)
+	for _, p := range o.Points {
+		c := (p.Before + p.After) / 2
+		p.Offered, p.InTime = ratio(float64(p.Window.Offered), p.Window.Seconds*c), ratio(float64(p.Window.InTime), p.Window.Seconds*c)
+		p.Ceiling = o.Costs.ceiling(o.Door, p.Offered)
+		p.InTimeOfCeil = ratio(p.InTime, p.Ceiling)
+		if differ := ratio(math.Abs(p.After-p.Before), max(p.Before, p.After)); differ > differMax {
+			p.Void = append(p.Void, fmt.Sprintf("C differs by %.0f %%", 100*differ))
+		}
+		if p.GeneratorLate.P99 > lateMax {
+			p.Void = append(p.Void, fmt.Sprintf("the generator was late: p99 %.0f ms", p.GeneratorLate.P99))
+		}
+	}
+}
+
+// refusedAll is the share of hopeless submissions from which on the door is said to refuse them.
+const refusedAll = 0.99
+
+// settle works out the shares of a whole task's time.
+func (c *OverloadCosts) settle(door string, task []float64) {
+	for _, us := range task {
+		c.Task += us / float64(len(task))
+	}
+	c.M = ratio(c.Take, c.Task)
+	if door == doorStream {
+		c.E = max(0, ratio(c.Hopeless, c.Task)-c.M)
+		return
+	}
+	c.RBound = c.Refused < refusedAll
+	c.R = ratio(c.Hopeless, c.Task)
+	if c.RBound {
+		c.R = ratio(c.Empty, c.Task)
+	}
+}
+
+// ceiling is the share of C that can be processed in time when f times C is offered: at the stream endpoint, where T has m in
+// it, each that is not processed costs m and e; elsewhere each that is over C costs r.
+func (c *OverloadCosts) ceiling(door string, f float64) float64 {
+	switch {
+	case f <= 1:
+		return f
+	case door == doorStream:
+		return max(0, (1-f*(c.M+c.E))/(1-c.M-c.E))
+	}
+	return max(0, 1-(f-1)*c.R)
+}
+
+// table writes a line for each factor.
+func (o *Overload) table(out io.Writer) error {
+	c := o.Costs
+	fmt.Fprintf(out, "%s, %s wire, %s door, deadline %g s, window by completion %d s after %g s; one core for the system, one for the generator\n",
+		storeWord(o.Store), o.Wire, o.Door, o.Deadline, o.windowSeconds(), onsetDeadlines*o.Deadline)
+	refused := fmt.Sprintf("refused %.0f %%, the others expired", 100*c.Refused)
+	fmt.Fprintf(out, "T %.0f µs at %.2f cores; an empty request %.1f, a submission with 1 ms %.1f (%s)\n", c.Task, o.Capacities[0].Cores, c.Empty, c.Hopeless, refused)
+	switch {
+	case o.Door == doorStream:
+		fmt.Fprintf(out, "m %.1f %% of T (%.1f µs), e %.1f %%\n", 100*c.M, c.Take, 100*c.E)
+	case c.RBound:
+		fmt.Fprintf(out, "r at least %.1f %% of T, that of an empty request: this door does not refuse for want of time\n", 100*c.R)
 	default:
-		return nil
+		fmt.Fprintf(out, "r %.1f %% of T, %.2f times an empty request\n", 100*c.R, ratio(c.Hopeless, c.Empty))
 	}
-}
-
-// count waits until all have ended, and counts them.
-func (r *Overload) count(ctx context.Context, system *dev.System) error {
-	for by := time.Now().Add(overloadDeadline + time.Minute); ; {
-		counts, err := system.Node.Counts(ctx)
-		if err != nil {
-			return err
-		}
-		r.Processed, r.Undone, r.Other = 0, 0, 0
-		for _, c := range counts {
-			switch {
-			case c.Type != overloadMeasured:
-			case c.State == core.StateProcessed:
-				r.Processed = c.Tasks
-			case c.State == core.StateUndone:
-				r.Undone = c.Tasks
-			default:
-				r.Other += c.Tasks
-			}
-		}
-		if r.Processed+r.Undone >= r.Offered || time.Now().After(by) {
-			break
-		}
-		if !pause(ctx, 200*time.Millisecond) {
-			return ctx.Err()
-		}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "f\tC before, after\toffered/s\trefused/s\ttimed out\ttaken/s\tin time/s\tof C\tceiling\tof it\tundone/s\texpired/s\tlate, error\tp50, p99 ms\tvoid")
+	for _, p := range o.Points {
+		v := p.Window
+		per := func(n int) float64 { return ratio(float64(n), v.Seconds) }
+		fmt.Fprintf(w, "%g\t%.0f, %.0f\t%.0f\t%.0f\t%d\t%.0f\t%.0f\t%.1f %%\t%.1f %%\t%.1f %%\t%.0f\t%.0f\t%d, %d\t%.0f, %.0f\t%s\n",
+			p.Factor, p.Before, p.After, per(v.Offered), per(v.Refused), v.TimedOut, per(v.Taken), per(v.InTime), 100*p.InTime, 100*p.Ceiling, 100*p.InTimeOfCeil,
+			per(v.Undone), per(v.Expired), v.Late, v.Error, v.EndToEnd.P50, v.EndToEnd.P99, strings.Join(p.Void, "; "))
 	}
-	f, err := system.Node.Forecast(ctx)
-	if err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
-	r.Calibration = f.Calibration
-	r.Goodput = float64(r.Processed) / (float64(r.Offered) / r.OfferedPerS)
+	for _, p := range o.Points {
+		v := p.Window
+		if o.Obey > 0 {
+			fmt.Fprintf(out, "f %g: %d held back in the window; of %d that came again when told, %d were taken\n", p.Factor, v.HeldBack, v.CameAgain, v.TakenAgain)
+		}
+		if o.FirstShare != evenShare {
+			fmt.Fprintf(out, "f %g: in time of the tenant with %g %% of the arrivals %.1f %%, of the others %.1f %%\n", p.Factor, o.FirstShare,
+				100*ratio(float64(v.First.InTime), float64(v.First.Offered)), 100*ratio(float64(v.Others.InTime), float64(v.Others.Offered)))
+		}
+	}
 	return nil
+}
+
+func (o *Overload) windowSeconds() int {
+	if len(o.Points) == 0 {
+		return 0
+	}
+	return int(o.Points[0].Window.Seconds)
+}
+
+// evenShare is what each tenant has of the arrivals when none has more.
+const evenShare = 100.0 / tenants
+
+// factorsOf reads factors, with commas between.
+func factorsOf(text string) ([]float64, error) {
+	var all []float64
+	for _, one := range strings.Split(text, ",") {
+		f, err := strconv.ParseFloat(strings.TrimSpace(one), 64)
+		if err != nil || !(f > 0 && f <= 50) {
+			return nil, fmt.Errorf("factors %q: want numbers over 0, 50 at most, with commas between", text)
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }

@@ -54,7 +54,7 @@ type Side struct {
 	Cores     float64   `json:"cores"`
 	Stolen    float64   `json:"stolen_cores"`
 	Backlog   float64   `json:"final_backlog"`
-	Ended     float64   `json:"ended"` // tasks of the load, until the last
+	InTime    float64   `json:"in_time"` // tasks of the load, until the last
 }
 
 // Change is by how many percent the medians with differ from those without. Less throughput is a loss; CPU is that of
@@ -67,7 +67,7 @@ type Change struct {
 }
 
 func sideOf(r *Result) Side {
-	return Side{TasksPerS: r.TasksPerS, Submit: r.Submit, EndToEnd: r.EndToEnd, CPU: r.CPUPerTask, Cores: r.Cores, Stolen: r.StolenCores, Backlog: float64(r.FinalBacklog), Ended: float64(ended(r))}
+	return Side{TasksPerS: r.TasksPerS, Submit: r.Submit, EndToEnd: r.EndToEnd, CPU: r.CPUPerTask, Cores: r.Cores, Stolen: r.StolenCores, Backlog: float64(r.FinalBacklog), InTime: float64(r.Processed - r.Late)}
 }
 
 // middle is the median of each figure.
@@ -127,7 +127,7 @@ func (c *Compared) settle() {
 		c.Repaired += o.Tally.Done
 	}
 	for i := range with {
-		tasks += with[i].Ended
+		tasks += with[i].InTime
 	}
 	c.CPUOfEach = ratio((b.CPU.Engine+b.CPU.Database)*tasks, tasks+float64(c.Repaired))
 }
@@ -229,7 +229,7 @@ func publishTable(s *settings, res interface{ table(io.Writer) error }, out io.W
 
 // tables are the scenarios that end in a table of their own.
 var tables = map[string]func(ctx context.Context, s *settings, command string, out io.Writer) error{
-	"operator": operator, "beside": beside, "idle-console": idleConsole, "repairs": repairs, "why": why, "overload": overload,
+	"operator": operator, "beside": beside, "idle-console": idleConsole, "repairs": repairs, "why": why, "full-agents": fullAgents, "overload": overload,
 	"attacked": attacked, "waits": waits, "diamond": diamond, "each": fanOut,
 }
 

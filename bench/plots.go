@@ -99,7 +99,7 @@ func timeCharts(r *Result) []chart {
 		{Title: "Throughput", x: x, y: "tasks per second", Curves: []curve{
 			dashed(over("offered", dark, func(p Point) float64 { return float64(p.Offered) })),
 			over("accepted", orange, func(p Point) float64 { return float64(p.Accepted) }),
-			over("ended", blue, func(p Point) float64 { return float64(p.Ended) }),
+			over("processed in time", blue, func(p Point) float64 { return float64(p.InTime) }),
 		}},
 		{Title: "Backlog: accepted and not ended", x: x, y: "tasks", Curves: []curve{
 			filled(over("backlog", blue, func(p Point) float64 { return float64(p.Backlog) })),

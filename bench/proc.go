@@ -24,13 +24,16 @@ const (
 
 // usage is processor time used so far, in seconds, by part of the run; stolen is
 // what the machine's host gave to others meanwhile.
-type usage struct{ generator, engine, agents, database, stolen float64 }
+type usage struct{ generator, engine, nats, agents, database, stolen float64 }
 
 func (u usage) sub(v usage) usage {
-	return usage{u.generator - v.generator, u.engine - v.engine, u.agents - v.agents, u.database - v.database, u.stolen - v.stolen}
+	return usage{u.generator - v.generator, u.engine - v.engine, u.nats - v.nats, u.agents - v.agents, u.database - v.database, u.stolen - v.stolen}
 }
 
-func (u usage) total() float64 { return u.generator + u.engine + u.agents + u.database }
+func (u usage) total() float64 { return u.generator + u.system() }
+
+// system is what was used without the generator.
+func (u usage) system() float64 { return u.engine + u.nats + u.agents + u.database }
 
 // per divides by n and gives what each unit is, times scale.
 func (u usage) per(n, scale float64) CPU {
@@ -38,7 +41,7 @@ func (u usage) per(n, scale float64) CPU {
 		return CPU{}
 	}
 	k := scale / n
-	return CPU{Total: u.total() * k, Generator: u.generator * k, Engine: u.engine * k, Agents: u.agents * k, Database: u.database * k}
+	return CPU{Total: u.total() * k, Generator: u.generator * k, Engine: u.engine * k, NATS: u.nats * k, Agents: u.agents * k, Database: u.database * k}
 }
 
 // sample is the usage at a time.
@@ -49,7 +52,7 @@ type sample struct {
 
 // sampler watches the processes of a run.
 type sampler struct {
-	engine, agents, generator, database int // process ids; 0: none
+	engine, nats, agents, generator, database int // process ids; 0: none
 
 	mu      sync.Mutex
 	samples []sample
@@ -76,7 +79,7 @@ func (s *sampler) run(ctx context.Context) {
 
 func (s *sampler) take(pss bool) {
 	at := time.Now().UnixNano()
-	u := usage{generator: cpuOf(s.generator), engine: cpuOf(s.engine), agents: cpuOf(s.agents), stolen: procfs.Stolen() / userHertz}
+	u := usage{generator: cpuOf(s.generator), engine: cpuOf(s.engine), nats: cpuOf(s.nats), agents: cpuOf(s.agents), stolen: procfs.Stolen() / userHertz}
 	database := procfs.Family(s.database)
 	for _, pid := range database {
 		u.database += cpuOf(pid)
@@ -106,7 +109,7 @@ func (s *sampler) at(ns int64) usage {
 		}
 		f := min(max(0, float64(ns-a.at)/float64(b.at-a.at)), 1)
 		d := b.used.sub(a.used)
-		return usage{a.used.generator + f*d.generator, a.used.engine + f*d.engine, a.used.agents + f*d.agents, a.used.database + f*d.database, a.used.stolen + f*d.stolen}
+		return usage{a.used.generator + f*d.generator, a.used.engine + f*d.engine, a.used.nats + f*d.nats, a.used.agents + f*d.agents, a.used.database + f*d.database, a.used.stolen + f*d.stolen}
 	}
 	return usage{}
 }

@@ -29,16 +29,18 @@ type Result struct {
 	Overhead Quantiles `json:"overhead_ms"`   // the same without that task's own drawn service latencies
 
 	Processed int `json:"processed"`
+	Late      int `json:"late,omitempty"` // of those, past the deadline that the submission had
 	Undone    int `json:"undone"`
+	Expired   int `json:"expired,omitempty"` // its time was over before anything of it was called
 	Error     int `json:"error"`
 	Lost      int `json:"lost"`
 	Doubled   int `json:"doubled"`
 	HalfDone  int `json:"half_done"`
 
-	TasksPerS      float64 `json:"tasks_per_s"` // ended while load was offered, per second of it
+	TasksPerS      float64 `json:"tasks_per_s"` // processed in time while load was offered, per second of it
 	StepsPerS      float64 `json:"steps_per_s"`
 	DrainSeconds   float64 `json:"drain_seconds"`     // from the end of the load, or of the spike, to the last end
-	DrainTasksPerS float64 `json:"drain_tasks_per_s"` // ended per second of the drain
+	DrainTasksPerS float64 `json:"drain_tasks_per_s"` // processed in time per second of the drain
 	FinalBacklog   int     `json:"final_backlog"`     // accepted and not ended when the load stopped
 	BacklogMax     int     `json:"backlog_max"`       // the same at its highest
 	RecoverSeconds float64 `json:"recover_seconds"`   // spike: from its end until the backlog is below a second of arrivals
@@ -59,6 +61,7 @@ type Result struct {
 	RetainDetail float64  `json:"retain_detail_s,omitempty"` // after which inputs, results and journals are purged
 	Purged       int      `json:"purged,omitempty"`          // tasks whose journal is gone at the end
 	Idle         *Idle    `json:"idle,omitempty"`
+	Window       *Window  `json:"window,omitempty"`
 	Growth       []Growth `json:"growth,omitempty"`
 	Probes       []Probe  `json:"probes,omitempty"`
 
@@ -74,12 +77,13 @@ type Quantiles struct {
 	Max  float64 `json:"max"`
 }
 
-// CPU is microseconds of processor time for each task that ended, user and
-// system, by process.
+// CPU is microseconds of processor time for each task that was processed in
+// time, user and system, by process.
 type CPU struct {
 	Total     float64 `json:"total"`
 	Generator float64 `json:"generator"`
-	Engine    float64 `json:"engine"` // embedded NATS and all roles; with SQLite the database too
+	Engine    float64 `json:"engine"`         // embedded NATS and all roles; with SQLite the database too
+	NATS      float64 `json:"nats,omitempty"` // where it is a process of its own
 	Agents    float64 `json:"agents"`
 	Database  float64 `json:"database"`
 }
@@ -124,7 +128,7 @@ type Probe struct {
 	OfferedPerS  float64 `json:"offered_per_s"`
 	TasksPerS    float64 `json:"tasks_per_s"`
 	FinalBacklog int     `json:"final_backlog"`
-	Held         bool    `json:"held"` // the backlog at the end was at most a second of arrivals
+	Held         bool    `json:"held"` // all was processed in time; the backlog at the end was at most a second of arrivals
 }
 
 // Point is one second of a run.
@@ -134,6 +138,7 @@ type Point struct {
 	Accepted    int     `json:"accepted"` // answered so in that second
 	Refused     int     `json:"refused"`
 	Ended       int     `json:"ended"`
+	InTime      int     `json:"in_time"` // of those, processed in time
 	Backlog     int     `json:"backlog"` // accepted and not ended, at the end of the second
 	SubmitP50   float64 `json:"submit_p50"`
 	SubmitP99   float64 `json:"submit_p99"`

@@ -48,6 +48,7 @@ type rig struct {
 	pid        int // of the database; 0: SQLite, which is in the engine
 	sql        *pgx.Conn
 	engine     *child // nil: of a system that ran already
+	nats       *child // nil: it is in the engine
 	agents     *child
 	natsURL    string
 	httpURL    string // empty: not served
@@ -69,6 +70,7 @@ type rigOptions struct {
 	Scale        float64
 	RetainDetail time.Duration
 	Profiles     string
+	Apart        bool                              // NATS is a process of its own, and each process has one processor
 	Bare         bool                              // no agents and no plan of the drone example
 	Memory       int64                             // bytes of the engine's machine; 0: those of this one
 	HTTP         bool                              // the engine serves the API and the console, with auth on
@@ -126,9 +128,18 @@ func (r *rig) startEngine(ctx context.Context, o rigOptions) error {
 			return err
 		}
 	}
-	var ready engineReady
+	processors := 2
 	var err error
-	if r.engine, err = startChild(ctx, partEngine, 2, engine, &ready); err != nil {
+	if o.Apart {
+		var ready natsReady
+		processors = 1
+		if r.nats, err = startChild(ctx, partNATS, processors, natsSettings{filepath.Join(r.dir, "nats"), r.profile(partNATS)}, &ready); err != nil {
+			return err
+		}
+		engine.NATSURL = ready.URL
+	}
+	var ready engineReady
+	if r.engine, err = startChild(ctx, partEngine, processors, engine, &ready); err != nil {
 		return err
 	}
 	r.natsURL, r.httpURL = ready.NATSURL, ready.HTTPURL
@@ -171,7 +182,7 @@ func (r *rig) startDatabase(ctx context.Context, o rigOptions) error {
 // close ends everything.
 func (r *rig) close() error {
 	var errs []error
-	for _, c := range []*child{r.agents, r.engine} {
+	for _, c := range []*child{r.agents, r.engine, r.nats} {
 		if c != nil {
 			errs = append(errs, c.stop())
 		}
@@ -217,18 +228,37 @@ func (r *rig) counters(ctx context.Context) (counters, error) {
 
 // load offers one load and gives what was measured, the books still open.
 func (r *rig) load(ctx context.Context, segments []segment) (*Result, error) {
-	r.runs++
-	settings := generatorSettings{NATSURL: r.natsURL, Seed: uint64(r.runs), Scale: r.scale, Segments: segments,
-		AcceptedFile: r.acceptedFile(), Profile: r.profile(partGenerator)}
-	generator, err := startChild(ctx, partGenerator, 1, settings, &struct{}{})
+	res, err := r.offer(ctx, generatorSettings{Segments: segments})
 	if err != nil {
 		return nil, err
 	}
-	res, err := r.measure(ctx, generator, segments)
+	return res.Result, nil
+}
+
+// offered is what one load was and cost.
+type offered struct {
+	*Result
+	used    usage // from its beginning until it had drained
+	stalled bool  // it did not drain
+}
+
+// cores is what so many seconds of CPU are of the whole time.
+func (o *offered) cores(seconds float64) float64 { return ratio(seconds, o.Seconds+o.DrainSeconds) }
+
+// offer is load with more to say.
+func (r *rig) offer(ctx context.Context, s generatorSettings) (*offered, error) {
+	r.runs++
+	s.NATSURL, s.HTTPURL, s.Token, s.Seed, s.Scale = r.natsURL, r.httpURL, r.token, uint64(r.runs), r.scale
+	s.AcceptedFile, s.Profile = r.acceptedFile(), r.profile(partGenerator)
+	generator, err := startChild(ctx, partGenerator, 1, s, &struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.measure(ctx, generator, s.Segments)
 	return res, errors.Join(err, generator.stop())
 }
 
-func (r *rig) measure(ctx context.Context, generator *child, segments []segment) (*Result, error) {
+func (r *rig) measure(ctx context.Context, generator *child, segments []segment) (*offered, error) {
 	before, err := r.counters(ctx)
 	if err != nil {
 		return nil, err
@@ -236,6 +266,9 @@ func (r *rig) measure(ctx context.Context, generator *child, segments []segment)
 	watch := &sampler{agents: r.agents.pid(), generator: generator.pid(), database: r.pid}
 	if r.engine != nil {
 		watch.engine = r.engine.pid()
+	}
+	if r.nats != nil {
+		watch.nats = r.nats.pid()
 	}
 	watching, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -266,7 +299,7 @@ func (r *rig) measure(ctx context.Context, generator *child, segments []segment)
 	if r.engine != nil { // of a system that runs elsewhere this is not the disk
 		disk.report(res, done.Began, done.Stopped)
 	}
-	return res, nil
+	return &offered{res, watch.between(done.Began, done.Drained), done.Stalled}, nil
 }
 
 // account works out what needs both the generator's notes and the processes'.
@@ -278,7 +311,7 @@ func account(res *Result, report *loadReport, watch *sampler, done *loadDone, se
 			res.OfferedPerS = max(res.OfferedPerS, float64(s.Rate))
 		}
 	}
-	res.TasksPerS = float64(report.MeasuredEnded) / seconds
+	res.TasksPerS = float64(report.MeasuredInTime) / seconds
 	res.StepsPerS = res.TasksPerS * drone.StepCount
 	res.FinalBacklog = res.Accepted - report.MeasuredEnded
 	used := watch.between(done.Began, done.Stopped)
@@ -286,14 +319,14 @@ func account(res *Result, report *loadReport, watch *sampler, done *loadDone, se
 	res.FrozenMS = ms(watch.frozen)
 	drained := float64(done.Drained-done.Spiked) / 1e9
 	res.DrainSeconds = drained
-	ended, measured := 0, 0
+	inDrain, measured := 0, 0
 	for _, p := range res.Timeline {
-		measured += p.Ended
+		measured += p.InTime
 		if int64(p.Second)*1e9 >= done.Spiked-done.Began {
-			ended += p.Ended
+			inDrain += p.InTime
 		}
 	}
-	res.DrainTasksPerS = ratio(float64(ended), drained)
+	res.DrainTasksPerS = ratio(float64(inDrain), drained)
 	res.CPUPerTask = watch.between(done.Began, done.Drained).per(float64(measured), 1e6)
 	for i := range res.Timeline {
 		at := done.Began + int64(i)*1e9

@@ -71,7 +71,7 @@ func peak(ctx context.Context, s *settings) (*Result, error) {
 				return false, err
 			}
 			p := Probe{OfferedPerS: res.OfferedPerS, TasksPerS: res.TasksPerS, FinalBacklog: res.FinalBacklog, Held: held(res)}
-			fmt.Fprintf(os.Stderr, "peak: %6d/s offered, %6.0f/s ended, backlog %6d, held %v, %.0f µs a task\n", rate, p.TasksPerS, p.FinalBacklog, p.Held, res.CPUPerTask.Total)
+			fmt.Fprintf(os.Stderr, "peak: %6d/s offered, %6.0f/s in time, backlog %6d, held %v, %.0f µs a task\n", rate, p.TasksPerS, p.FinalBacklog, p.Held, res.CPUPerTask.Total)
 			probes = append(probes, p)
 			return p.Held, nil
 		}
@@ -94,8 +94,11 @@ func peak(ctx context.Context, s *settings) (*Result, error) {
 	})
 }
 
+// held reports whether a rate was kept: all of it was processed in time, and at its end at most a second of arrivals was not
+// yet.
 func held(r *Result) bool {
-	return float64(r.FinalBacklog) <= r.OfferedPerS && r.Refused == 0 && r.TimedOut == 0
+	missed := r.Refused + r.TimedOut + r.Undone + r.Expired + r.Error + r.Late
+	return float64(r.FinalBacklog) <= r.OfferedPerS && missed == 0
 }
 
 // search finds the highest rate that a probe holds: by growing steps, then by

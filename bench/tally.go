@@ -48,7 +48,8 @@ func bucketsOf(name string, h *hdrhistogram.Histogram) Histogram {
 // loadReport is what the generator measured.
 type loadReport struct {
 	Result
-	MeasuredEnded int // ends of measured tasks until the load stopped
+	MeasuredEnded  int // ends of measured tasks until the load stopped
+	MeasuredInTime int // of those, processed in time
 }
 
 // second gathers what happened in one second.
@@ -66,6 +67,7 @@ type tally struct {
 	seconds               []*second
 	submit, end, overhead *hdrhistogram.Histogram
 	late                  *hdrhistogram.Histogram
+	endOf                 []int // place of each arrival's end; -1: it has none
 	report                loadReport
 }
 
@@ -80,9 +82,15 @@ func (g *generator) report(load loadDone) (*loadReport, error) {
 	}
 	r := &t.report
 	r.Offered = g.sent - t.first
+	if g.settings.Window != (span{}) {
+		r.Window = t.window(span{time.Duration(t.zero) + g.settings.Window.From, time.Duration(t.zero) + g.settings.Window.To})
+	}
 	r.Submit, r.EndToEnd, r.Overhead, r.GeneratorLate = quantilesOf(t.submit), quantilesOf(t.end), quantilesOf(t.overhead), quantilesOf(t.late)
 	r.Histogram = []Histogram{bucketsOf("submit", t.submit), bucketsOf("end_to_end", t.end), bucketsOf("overhead", t.overhead)}
 	t.timeline()
+	if g.settings.plain() {
+		return r, nil
+	}
 	return r, g.writeAccepted()
 }
 
@@ -109,10 +117,10 @@ func (t *tally) answers() {
 			s.Offered++
 		}
 		at := g.answered[i]
-		if g.state[i] == unanswered || at-due-g.late[i] > int64(answerMax) {
+		if g.timedOut(i) {
 			t.report.TimedOut++
 		}
-		if g.state[i] == unanswered {
+		if g.state[i] == unanswered || g.state[i] == heldBack {
 			continue
 		}
 		record(t.submit, at-due)
@@ -141,31 +149,70 @@ func (t *tally) ends(load loadDone) error {
 	if err != nil {
 		return err
 	}
-	index := make(map[[idBytes]byte]int, g.sent-t.first)
-	for i := t.first; i < g.sent; i++ {
+	t.endOf = make([]int, g.sent)
+	index := make(map[[idBytes]byte]int, g.sent)
+	for i := range g.sent {
 		index[[idBytes]byte(g.ids[i*idBytes:])] = i
+		t.endOf[i] = -1
 	}
 	stopped := load.Stopped - g.began.UnixNano()
 	for k, at := range g.endedAt {
 		id := g.endedIDs[k*idBytes : (k+1)*idBytes]
 		i, ok := index[[idBytes]byte(id)]
-		if !ok { // of the warm-up, or a second event of one end
+		if !ok { // a second event of one end
 			continue
 		}
 		delete(index, [idBytes]byte(id))
+		t.endOf[i] = k
+		if g.endedAs[k] == endRefused {
+			g.state[i] = refused
+		}
+		if i < t.first { // of the warm-up
+			continue
+		}
 		took := at - int64(g.plan.at(i))
-		*[]*int{&t.report.Processed, &t.report.Undone, &t.report.Error}[g.endedAs[k]]++
+		inTime := g.inTime(k, took)
+		if t.count(k, inTime); g.endedAs[k] == endRefused {
+			continue
+		}
 		record(t.end, took)
 		record(t.overhead, took-int64(services.FirstLatencies(string(id))))
 		if at <= stopped {
 			t.report.MeasuredEnded++
+			if inTime {
+				t.report.MeasuredInTime++
+			}
 		}
 		if s := t.in(at); s != nil {
 			s.Ended++
+			if inTime {
+				s.InTime++
+			}
 			record(s.end, took)
 		}
 	}
 	return nil
+}
+
+// count counts the end at a place.
+func (t *tally) count(k int, inTime bool) {
+	r := &t.report
+	switch t.g.endedAs[k] {
+	case endProcessed:
+		r.Processed++
+		if !inTime {
+			r.Late++
+		}
+	case endUndone:
+		r.Undone++
+	case endExpired:
+		r.Expired++
+	case endError:
+		r.Error++
+	case endRefused: // after the stream had stored it
+		r.Refused++
+		r.Accepted--
+	}
 }
 
 // timeline adds the seconds up.

@@ -23,7 +23,7 @@ import (
 // The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a flow that has less
 // than its part of that room takes it from the one that has most. The others, and after a takeover all, are read from the
 // store in parts: when half of the room is free, while they have not been read once, and while a flow has tasks there
-// alone. So every flow goes on, whatever comes by others. Bench: overload, at 130 % of what the agents can do.
+// alone. So every flow goes on, whatever comes by others. Bench: full-agents, at 130 % of what the agents can do.
 
 const (
 	// parkedMax bounds the tasks at an agent whose order is kept: 96 bytes each, and their labels.
