@@ -172,7 +172,7 @@ var packages = map[string]place{
 	"internal/planfile":  {imports: []string{"internal/quickjson", "internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
+	"internal/core": {imports: []string{"internal/say"}, std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
 	"internal/disk":       {}, // how much room a disk has
@@ -183,6 +183,7 @@ var packages = map[string]place{
 	"internal/option":     {}, // refuses options by name
 	"internal/pause":      {}, // waits, or until a context ends
 	"internal/rendezvous": {}, // places partitions on nodes
+	"internal/say":        {}, // the sentences that operators read
 	"internal/seal":       {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.
