@@ -10,6 +10,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -302,32 +303,32 @@ func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey,
 		g.Made = e.At.UTC()
 	}
 	if saved == nil {
-		g.Kind, g.Text = operate.GhostUnknown, "the service has an effect of a task that is not known: it was forgotten, or never submitted here"
+		g.Kind, g.Text = operate.GhostUnknown, say.Of("ghost.unknown")
 		return g, false
 	}
 	g.Type, g.State = saved.Row.Type, saved.Row.State
 	if saved.Err == nil && len(saved.Journal) == 0 {
 		switch {
 		case e.Times > 1:
-			g.Kind, g.Text = operate.GhostDoubled, doubledText(e.Times)
+			g.Kind, g.Text = operate.GhostDoubled, say.Of("ghost.doubled", "n", e.Times)
 		case saved.Row.State == core.StateProcessed: // its detail is forgotten, and every step of it was done
 			return nil, false
 		default:
-			g.Kind, g.Text = operate.GhostOfUndone, "the task was undone, its journal is forgotten, and the effect stands: take it back by hand"
+			g.Kind, g.Text = operate.GhostOfUndone, say.Of("ghost.forgotten")
 		}
 		return g, false
 	}
 	plan := c.plans[planKey{saved.Row.Type, saved.Row.PlanVersion}]
 	t, err := core.Replay(plan, saved)
 	if err != nil { // of one task: the others are compared all the same
-		g.Kind, g.Text = operate.GhostUnknown, core.ShortText("the service has an effect of a task that cannot be read, so it is not known whether it should: "+err.Error(), reasonMax)
+		g.Kind, g.Text = operate.GhostUnknown, core.ShortText(say.Of("ghost.unreadable", "error", err), reasonMax)
 		return g, false
 	}
 	g.State, g.Seq = t.State, t.Seq
 	g.Repairs = operate.RepairsOf(undoable(plan, t, key))
 	switch {
 	case e.Times > 1:
-		g.Kind, g.Text = operate.GhostDoubled, doubledText(e.Times)
+		g.Kind, g.Text = operate.GhostDoubled, say.Of("ghost.doubled", "n", e.Times)
 		return g, false
 	case !t.State.Ended():
 		return nil, true
@@ -336,12 +337,8 @@ func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey,
 	case key.Round == t.Round && stands(plan, t, key.Step):
 		return nil, false
 	}
-	g.Kind, g.Text = operate.GhostOfUndone, "the step was undone, or never done, and its effect stands: undo it again, or take it back by hand and accept it"
+	g.Kind, g.Text = operate.GhostOfUndone, say.Of("ghost.undone")
 	return g, false
-}
-
-func doubledText(times int) string {
-	return fmt.Sprintf("the service made the effect %d times: it does not go by the key; take back what is too many by hand and accept it, or undo", times)
 }
 
 // stands reports whether a step of an ended task may have an effect.
@@ -451,8 +448,7 @@ func (c *comparison) missingAt(ctx context.Context, agent string, keys []string,
 		if saved == nil {
 			continue
 		}
-		g := operate.Ghost{Kind: operate.GhostMissing, Agent: agent, Key: text, Task: v.ID, Type: v.Type, Step: key.Step, State: v.State, Repairs: operate.RepairsOf(len(saved.Journal) > 0),
-			Text: "the task is processed and the service has no effect of the step: it answered done without doing it, or lost it; do it by hand and accept it, or undo the task"}
+		g := operate.Ghost{Kind: operate.GhostMissing, Agent: agent, Key: text, Task: v.ID, Type: v.Type, Step: key.Step, State: v.State, Repairs: operate.RepairsOf(len(saved.Journal) > 0), Text: say.Of("ghost.missing")}
 		if n := len(saved.Journal); n > 0 {
 			g.Seq = saved.Journal[n-1].Seq
 		}

@@ -151,7 +151,7 @@ func TestBooksClose(t *testing.T) {
 	if !r.Closed || r.Effects != 15 || r.Open != 1 || r.Tasks != 7 {
 		t.Errorf("report %+v", r)
 	}
-	if got, want := r.Sentence(), "closed at 14:00: 15 effects, 1 open"; got != want {
+	if got, want := r.Sentence(), "Closed at 14:00: the journal and the services agree on 15 effects. 1 effect of unfinished tasks will be compared once the tasks have ended."; got != want {
 		t.Errorf("sentence %q, want %q", got, want)
 	}
 }
@@ -249,7 +249,7 @@ func TestSilentAgent(t *testing.T) {
 	w.run(t, "good", 0, 0, 0)
 	w.silent["payment"] = true
 	r := w.compare(t)
-	if r.Closed || r.Total != 0 || !strings.Contains(r.Sentence(), "1 of 2 agents answer no books") {
+	if r.Closed || r.Total != 0 || !strings.Contains(r.Sentence(), "because 1 of 2 agents did not answer") {
 		t.Errorf("%s: %+v", r.Sentence(), r)
 	}
 }
@@ -304,14 +304,14 @@ func TestNoBooks(t *testing.T) {
 	w := newWorld()
 	w.run(t, "good", 0, 0, 0)
 	w.none["payment"] = true
-	if r := w.compare(t); !r.Closed || r.Sentence() != "closed at 14:00: 1 effect, 0 open; 1 agent keeps no books" {
+	if r := w.compare(t); !r.Closed || r.Sentence() != "Closed at 14:00: the journal and the services agree on 1 effect. 1 agent keeps no books." {
 		t.Errorf("%s: %+v", r.Sentence(), r)
 	}
 	if r := w.compareWith(t, Options{Kept: []string{"payment"}}); r.Closed || r.Silent() != 1 {
 		t.Errorf("an agent that kept books is gone: %s: %+v", r.Sentence(), r)
 	}
 	w.none["warehouse"], w.lists = true, 0
-	if r := w.compare(t); r.Closed || w.lists != 0 || r.Sentence() != "not kept at 14:00: no agent keeps books" {
+	if r := w.compare(t); r.Closed || w.lists != 0 || r.Sentence() != "No agent keeps books, as of 14:00, so there is nothing to compare." {
 		t.Errorf("%s: %d pages of tasks, %+v", r.Sentence(), w.lists, r)
 	}
 }
@@ -346,7 +346,7 @@ func TestAccepted(t *testing.T) {
 	accepted := func(g *operate.Ghost) bool {
 		return g.Key == "doubled/charge/0" && g.Kind == operate.GhostDoubled && g.Times == 2
 	}
-	if r := w.compareWith(t, Options{Accepted: accepted}); !r.Closed || r.Accepted != 1 || len(r.Ghosts) != 0 || !strings.HasSuffix(r.Sentence(), ", 1 accepted") {
+	if r := w.compareWith(t, Options{Accepted: accepted}); !r.Closed || r.Accepted != 1 || len(r.Ghosts) != 0 || !strings.HasSuffix(r.Sentence(), " 1 difference was accepted by operators.") {
 		t.Errorf("%s: %+v", r.Sentence(), r)
 	}
 	w.effects["payment"]["doubled/charge/0"] = 3

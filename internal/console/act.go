@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -29,13 +30,13 @@ type actionInfo struct {
 // actions are what may be asked of a task. Reasons are required wherever something is destroyed or a person's word counts
 // as a result.
 var actions = []actionInfo{
-	{operate.ActionResubmit, "Resubmit", "It starts again: at the failed step of a task in error, from the first step of one that was undone.", []core.State{core.StateError, core.StateUndone}, false, false},
-	{operate.ActionEdit, "Edit and resubmit", "It starts again with another input. The old input is kept in the audit trail.", []core.State{core.StateError, core.StateUndone}, true, false},
-	{operate.ActionAccept, "Accept step", "The failed step counts as done, with the result that you give. Nothing is called.", []core.State{core.StateError}, true, true},
-	{operate.ActionExtend, "Extend", "It gets a later deadline.", []core.State{core.StatePending, core.StateProcessing}, false, false},
-	{operate.ActionCancel, "Cancel", "No step begins any more, and what it did is undone.", []core.State{core.StatePending, core.StateProcessing}, true, true},
-	{operate.ActionUndo, "Undo", "What it did is undone, step by step in reverse.", []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateError}, true, true},
-	{operate.ActionResolve, "Resolve", "It counts as settled by hand. Nothing is called; say in the reason what you did.", []core.State{core.StateError}, true, true},
+	{operate.ActionResubmit, "Resubmit", say.Of("act.resubmit"), []core.State{core.StateError, core.StateUndone}, false, false},
+	{operate.ActionEdit, "Edit and resubmit", say.Of("act.edit"), []core.State{core.StateError, core.StateUndone}, true, false},
+	{operate.ActionAccept, "Accept step", say.Of("act.accept"), []core.State{core.StateError}, true, true},
+	{operate.ActionExtend, "Extend", say.Of("act.extend"), []core.State{core.StatePending, core.StateProcessing}, false, false},
+	{operate.ActionCancel, "Cancel", say.Of("act.cancel"), []core.State{core.StatePending, core.StateProcessing}, true, true},
+	{operate.ActionUndo, "Undo", say.Of("act.undo"), []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateError}, true, true},
+	{operate.ActionResolve, "Resolve", say.Of("act.resolve"), []core.State{core.StateError}, true, true},
 }
 
 // bulkActions are those that an operation takes, for many tasks at once.
@@ -76,7 +77,7 @@ func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
 // whyNoAction is why an actor may not act on any task here; empty: they may.
 func (c *console) whyNoAction(by operate.Actor) string {
 	if c.Actions == nil {
-		return "This node does not serve actions."
+		return say.Of("console.absent", "what", "actions")
 	}
 	return whyNot(by, operate.RoleOperator)
 }
@@ -153,10 +154,10 @@ func (c *console) actionForm(w http.ResponseWriter, r *http.Request) {
 func (c *console) newActForm(r *http.Request, v core.View) (actForm, error) {
 	info, ok := infoOf(operate.Action(r.PathValue("action")))
 	if !ok {
-		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no action %s.", core.QuoteShort(r.PathValue("action")))}
+		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("act.none", "action", core.QuoteShort(r.PathValue("action")))}
 	}
 	if c.Actions == nil {
-		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve actions."}
+		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "actions")}
 	}
 	failed, by := v.FailedStep, ""
 	if e, encrypted := seal.Of(v.Input); encrypted && (info.Action == operate.ActionEdit || info.Action == operate.ActionAccept) {
@@ -205,9 +206,9 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		var answer operate.Answer
 		answer, err = c.Actions.Do(ctx, actorOf(r), operate.TaskRef{Type: v.Type, ID: v.ID}, request)
 		if err == nil {
-			text := fmt.Sprintf("%s of %s: %s. It is entry %d of the audit trail.", f.Info.Title, v.ID, strings.TrimSuffix(answer.Outcome, "."), answer.Audit)
+			text := say.Of("act.asked", "action", f.Info.Title, "id", v.ID, "outcome", strings.TrimSuffix(answer.Outcome, "."), "entry", answer.Audit)
 			if answer.Again {
-				text = fmt.Sprintf("This was sent before and is done once: %s. It is entry %d of the audit trail.", strings.TrimSuffix(answer.Outcome, "."), answer.Audit)
+				text = say.Of("act.again", "outcome", strings.TrimSuffix(answer.Outcome, "."), "entry", answer.Audit)
 			}
 			c.done(w, r, f.Back, text)
 			return

@@ -10,6 +10,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // needBooks shows whether journal and services agree, and names what does not.
@@ -28,29 +29,22 @@ func (c *console) needBooks(ctx context.Context, d *overviewData) error {
 	if view.Total == 0 {
 		return nil
 	}
-	n := need{Icon: "books", Class: "bad", URL: c.url("books"), Title: fmt.Sprintf("%s not agree with the journal", effectsDo(view.Total))}
+	n := need{Icon: "books", Class: "bad", URL: c.url("books"), Title: say.Of("books.need", "n", view.Total)}
 	for _, kind := range operate.GhostKinds {
 		if found := view.Kinds[kind]; found > 0 {
-			n.Lines = append(n.Lines, needLine{Text: fmt.Sprintf("%s: %s", number(found), kindWords[kind]), URL: c.url("books")})
+			n.Lines = append(n.Lines, needLine{Text: say.Of("books.need-"+string(kind), "n", found), URL: c.url("books")})
 		}
 	}
 	d.Needs = append(d.Needs, n)
 	return nil
 }
 
-func effectsDo(n int64) string {
-	if n == 1 {
-		return "1 effect does"
-	}
-	return number(n) + " effects do"
-}
-
 // kindWords say what a kind of ghost is.
 var kindWords = map[operate.GhostKind]string{
-	operate.GhostOfUndone: "an effect of an undone step",
-	operate.GhostMissing:  "processed without its effect",
-	operate.GhostDoubled:  "made more than once",
-	operate.GhostUnknown:  "an effect of no task",
+	operate.GhostOfUndone: say.Of("ghost.kind-undone"),
+	operate.GhostMissing:  say.Of("ghost.kind-missing"),
+	operate.GhostDoubled:  say.Of("ghost.kind-doubled"),
+	operate.GhostUnknown:  say.Of("ghost.kind-unknown"),
 }
 
 // ghostRow is a ghost with what may be done about it.
@@ -76,7 +70,7 @@ type booksData struct {
 // ghostStatuses are what the page can be asked for.
 var ghostStatuses = []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked, operate.GhostAccepted}
 
-var booksAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve books."}
+var booksAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "books")}
 
 // books shows the newest comparison of journal and services.
 func (c *console) books(ctx context.Context, r *http.Request) (page, error) {
@@ -125,7 +119,7 @@ func (c *console) repairButtons(g *operate.Ghost) []changeButton {
 	}
 	undo := changeButton{Change: string(operate.RepairUndo), Title: "Undo", URL: address(operate.RepairUndo), Danger: true}
 	if !g.Can(operate.RepairUndo) {
-		undo.Why = "Its task cannot undo it: take it back by hand, then accept."
+		undo.Why = say.Of("books.by-hand")
 	}
 	return []changeButton{undo, {Change: string(operate.RepairAccept), Title: "Accept", URL: address(operate.RepairAccept)}}
 }
@@ -133,7 +127,7 @@ func (c *console) repairButtons(g *operate.Ghost) []changeButton {
 // compareDialog asks for a comparison.
 func (c *console) compareDialog() confirmData {
 	return confirmData{Title: "Compare now", Go: "Compare", URL: c.url("books", "compare"), Back: c.url("books"),
-		What: "The leading supervisor asks every agent for its effects and holds them against the journal, a page at a time. Nothing is changed."}
+		What: say.Of("books.compare")}
 }
 
 func (c *console) compareForm(w http.ResponseWriter, r *http.Request) {
@@ -149,7 +143,7 @@ func (c *console) compareBooks(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, booksAbsent)
 		return
 	}
-	c.carry(w, r, "books", c.compareDialog(), nil, "A comparison was asked for; the page shows it when it has ended.", func(ctx context.Context) error {
+	c.carry(w, r, "books", c.compareDialog(), nil, say.Of("books.asked"), func(ctx context.Context) error {
 		_, err := c.Books.Compare(ctx, actorOf(r), strings.TrimSpace(r.PostForm.Get("reason")))
 		return err
 	})
@@ -171,13 +165,13 @@ func (c *console) repairDialog(r *http.Request, q url.Values) (confirmData, oper
 	switch {
 	case asked.Repair == operate.RepairAccept:
 		d.Title, d.Go = "Accept "+g.Key, "Accept"
-		d.What = fmt.Sprintf("It is remembered as known and explained, and counts no more: %s.", g.Text)
+		d.What = say.Of("books.accept", "text", g.Text)
 	case asked.Repair == operate.RepairUndo && g.State == core.StateProcessed:
 		d.Title, d.Go, d.Danger = "Undo task "+g.Task, "Undo", true
-		d.What = fmt.Sprintf("The whole task is undone: agent %s and those of its other steps take back what they did. A resubmit then begins it again.", g.Agent)
+		d.What = say.Of("books.undo-task", "agent", g.Agent)
 	case asked.Repair == operate.RepairUndo:
 		d.Title, d.Go, d.Danger = "Undo "+g.Key, "Undo", true
-		d.What = fmt.Sprintf("Agent %s is asked once more to undo step %s of the task, which stays undone. The next comparison says whether that helped.", g.Agent, g.Step)
+		d.What = say.Of("books.undo-step", "agent", g.Agent, "step", g.Step)
 	default:
 		return d, asked, &operate.Refusal{Code: http.StatusBadRequest, Field: "repair", Detail: fmt.Sprintf("repair is %s, want undo or accept.", core.QuoteShort(string(asked.Repair)))}
 	}
@@ -206,9 +200,9 @@ func (c *console) repairBooks(w http.ResponseWriter, r *http.Request) {
 	if key := r.PostForm.Get("key"); key != "" {
 		d.Hidden["key"] = core.ShortText(key, 100)
 	}
-	told := "It is accepted."
+	told := say.Of("books.told-accepted")
 	if asked.Repair == operate.RepairUndo {
-		told = "The task's owner was asked; the next comparison says whether it helped."
+		told = say.Of("books.told-undo")
 	}
 	c.carry(w, r, "books", d, nil, told, func(ctx context.Context) error {
 		asked.Reason, asked.Key = strings.TrimSpace(r.PostForm.Get("reason")), d.Hidden["key"]

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // channelExample is what the form for a new channel begins with.
@@ -21,10 +22,10 @@ const channelExample = `{
 // channelDialog is the form for a channel of alerts; an empty name is a new one.
 func (c *console) channelDialog(ctx context.Context, name string) (confirmData, []byte, error) {
 	if c.Alerts == nil {
-		return confirmData{}, nil, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve alerts."}
+		return confirmData{}, nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "alerts")}
 	}
 	d := confirmData{Title: "New channel", Go: "Create", URL: c.url("settings", "alerts", "new"), Back: c.url("settings") + "#alerts", NoReason: true,
-		What: "Where alerts go, as the manual has it: a webhook, or mail. It is taken up within seconds."}
+		What: say.Of("channel.what")}
 	document := []byte(channelExample)
 	if name == "" {
 		d.Fields = []field{{Name: "name", Label: "Name", Required: true}}
@@ -36,7 +37,7 @@ func (c *console) channelDialog(ctx context.Context, name string) (confirmData, 
 		d.Title, d.Go, d.URL = "Channel "+name, "Save", c.url("settings", "alerts", name, "edit")
 	}
 	d.Fields = append(d.Fields, field{Name: "document", Label: "Channel (JSON)", Value: string(document), Rows: 10, Required: true},
-		field{Name: "secret", Label: "Secret", Secret: true, Hint: "Kept in the database and never shown; empty: as secret_stored, secret_file or secret_env say"})
+		field{Name: "secret", Label: "Secret", Secret: true, Hint: say.Of("channel.secret")})
 	return d, document, nil
 }
 
@@ -109,11 +110,11 @@ func (c *console) checkChannel(name, document string) (json.RawMessage, *operate
 
 func (c *console) forgetDialog(r *http.Request) (confirmData, error) {
 	if c.Alerts == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve alerts."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "alerts")}
 	}
 	name := r.PathValue("name")
 	return confirmData{Title: "Delete the channel " + name, Go: "Delete", URL: c.url("settings", "alerts", name, "delete"), Back: c.url("settings") + "#alerts", ReasonIs: true, Danger: true,
-		What: "No alert goes there any more. Its secret is forgotten."}, nil
+		What: say.Of("channel.delete")}, nil
 }
 
 func (c *console) forgetChannelForm(w http.ResponseWriter, r *http.Request) {

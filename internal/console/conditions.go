@@ -2,10 +2,10 @@ package console
 
 import (
 	"context"
-	"fmt"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/say"
 )
 
 // conditions reads the journal of a task whose plan has conditions. Where it cannot be played the texts are shown alone.
@@ -16,7 +16,7 @@ func (c *console) conditions(ctx context.Context, plan *core.Plan, v *core.View)
 	var texts []expr.Decision
 	for i := range plan.Steps {
 		if plan.Steps[i].When != "" {
-			texts = append(texts, expr.Decision{Step: plan.Steps[i].Name, Text: plan.Steps[i].When, Failed: "its journal cannot be played here"})
+			texts = append(texts, expr.Decision{Step: plan.Steps[i].Name, Text: plan.Steps[i].When, Failed: say.Of("condition.unplayed")})
 		}
 	}
 	if len(texts) == 0 || c.Operations == nil || len(v.Steps) == 0 || v.Seq > replayRowsMax {
@@ -29,7 +29,7 @@ func (c *console) conditions(ctx context.Context, plan *core.Plan, v *core.View)
 	all, err := c.programs.Decisions(rec.plan, rec.saved)
 	if err != nil {
 		for i := range texts {
-			texts[i].Failed = fmt.Sprintf("it has no value here: %v", err)
+			texts[i].Failed = say.Of("condition.failed", "error", err)
 		}
 		return texts
 	}

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Limits and times of the console.
@@ -305,12 +306,12 @@ func (c *console) routes() http.Handler {
 	post("views", operate.RoleOperator, c.saveView)
 	post("views/{id}/delete", operate.RoleOperator, c.dropView)
 	mux.HandleFunc(Path, c.reads(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: "There is no such page in the console."})
+		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")})
 	}))
 	// A change must come from a page of ours: the browser says so itself.
 	cross := http.NewCrossOriginProtection()
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: "This request came from a page of another site, so nothing was changed."})
+		c.fail(w, r, &operate.Refusal{Code: http.StatusForbidden, Detail: say.Of("problem.other-site")})
 	}))
 	inner := cross.Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -340,7 +341,7 @@ func secure(h http.Header) {
 func (c *console) reads(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if a, ok := operate.ActorFrom(r.Context()); !ok || !a.Role.May(operate.RoleViewer) {
-			c.fail(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: "The console needs you to sign in, or a token."})
+			c.fail(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: say.Of("problem.sign-in")})
 			return
 		}
 		h(w, r)
@@ -357,9 +358,9 @@ func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFu
 			return
 		}
 		if err := r.ParseForm(); err != nil {
-			refusal := &operate.Refusal{Code: http.StatusBadRequest, Detail: fmt.Sprintf("The form cannot be read: %v.", err)}
+			refusal := &operate.Refusal{Code: http.StatusBadRequest, Detail: say.Of("problem.form", "error", err)}
 			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-				refusal.Code, refusal.Detail = http.StatusRequestEntityTooLarge, fmt.Sprintf("The form is too large, the limit is %d bytes.", tooLarge.Limit)
+				refusal.Code, refusal.Detail = http.StatusRequestEntityTooLarge, say.Of("problem.form-size", "n", tooLarge.Limit)
 			}
 			c.fail(w, r, refusal)
 			return
@@ -369,7 +370,7 @@ func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFu
 }
 
 func notAllowed(has, needs operate.Role) *operate.Refusal {
-	return &operate.Refusal{Code: http.StatusForbidden, Detail: fmt.Sprintf("Your role is %s; this needs the role %s.", has, needs)}
+	return &operate.Refusal{Code: http.StatusForbidden, Detail: say.Of("problem.role", "role", has, "needed", needs)}
 }
 
 // actorOf is the actor of a request that has passed reads, as one that acts by the console.

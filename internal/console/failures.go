@@ -7,6 +7,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 type failuresData struct {
@@ -86,7 +87,7 @@ func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 			continue // no member can be in a state that allows it
 		}
 		if b.Why = whyNot(by, operate.RoleOperator); c.Repairs == nil {
-			b.Why = "This node does not serve operations."
+			b.Why = say.Of("console.absent", "what", "operations")
 		}
 		d.Buttons = append(d.Buttons, b)
 	}

@@ -12,20 +12,11 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // number writes n with commas between thousands.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "−", digits[1:]
-	}
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return sign + digits
-}
+func number(n int64) string { return say.Number(n) }
 
 // count says at once that a count is not exact.
 func count(c operate.Count) string {
@@ -37,10 +28,7 @@ func count(c operate.Count) string {
 
 // tasksWord is "1 task", "12 tasks", "≥ 10,000 tasks".
 func tasksWord(c operate.Count) string {
-	if c.N == 1 && !c.AtLeast {
-		return "1 task"
-	}
-	return count(c) + " tasks"
+	return say.Of("count.tasks", "n", count(c))
 }
 
 // duration writes d with two units at most.

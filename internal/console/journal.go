@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // journalRow is a journal row for people.
@@ -34,38 +35,24 @@ type wordsTime struct {
 	At    time.Time
 }
 
-// kinds says what each kind of row records, with the step's name in front where it has one.
-var kinds = map[core.Kind]struct{ words, class string }{
-	core.KindSubmitted:    {"submitted", "calm"},
-	core.KindStarted:      {"the next try left", "calm"},
-	core.KindDone:         {"done", "good"},
-	core.KindRefused:      {"refused for good", "bad"},
-	core.KindFailed:       {"failed", "bad"},
-	core.KindOverdue:      {"no answer by its complete-by; it may have taken effect", "warn"},
-	core.KindUnserved:     {"no agent takes it now; it waits", "warn"},
-	core.KindUndone:       {"undone", "calm"},
-	core.KindUndoRefused:  {"its undo was refused for good", "bad"},
-	core.KindUndoFailed:   {"its undo failed", "bad"},
-	core.KindUndoOverdue:  {"its undo did not answer by its complete-by", "warn"},
-	core.KindUndoUnserved: {"no agent takes its undo now; it waits", "warn"},
-	core.KindUndoGaveUp:   {"its undo gave up", "bad"},
-	core.KindExpired:      {"the deadline of the task passed", "bad"},
-	core.KindCancelled:    {"cancelled", "warn"},
-	core.KindUndoAsked:    {"an undo was asked for", "warn"},
-	core.KindResubmitted:  {"resubmitted", "calm"},
-	core.KindAccepted:     {"accepted as done by hand", "calm"},
-	core.KindResolved:     {"settled by hand", "calm"},
-	core.KindExtended:     {"the deadline was extended", "calm"},
-	core.KindPoisoned:     {"the database refused what was to be stored", "bad"},
-	core.KindAsked:        {"the supervisor asked, and nothing was due yet", "calm"},
-	core.KindSkipped:      {"not wanted: its condition is false", "calm"},
-	core.KindSignalled:    {"answered before it began; the answer is kept", "calm"},
-	core.KindResult:       {"the task's own result", "good"},
-	core.KindMigrated:     {"moved to another version of its plan", "calm"},
-	core.KindLate:         {"answered after its complete-by; what it did is known now", "calm"},
-	core.KindUndoLate:     {"its undo answered after its complete-by: undone", "calm"},
-	core.KindProbed:       {"its agent was asked what became of it", "calm"},
-	core.KindWentBack:     {"the database went back; steps may have run that are not here", "warn"},
+// kinds is how a row of a kind looks, if not calm; its words are in the table of sentences.
+var kinds = map[core.Kind]string{
+	core.KindDone:         "good",
+	core.KindRefused:      "bad",
+	core.KindFailed:       "bad",
+	core.KindOverdue:      "warn",
+	core.KindUnserved:     "warn",
+	core.KindUndoRefused:  "bad",
+	core.KindUndoFailed:   "bad",
+	core.KindUndoOverdue:  "warn",
+	core.KindUndoUnserved: "warn",
+	core.KindUndoGaveUp:   "bad",
+	core.KindExpired:      "bad",
+	core.KindCancelled:    "warn",
+	core.KindUndoAsked:    "warn",
+	core.KindPoisoned:     "bad",
+	core.KindResult:       "good",
+	core.KindWentBack:     "warn",
 }
 
 // stepName is the name of step i of a plan that may be unknown.
@@ -84,20 +71,17 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 	all := make([]journalRow, len(records))
 	for i := range records {
 		r := &records[i]
-		k, ok := kinds[r.Kind]
-		if !ok {
-			k.words, k.class = string(r.Kind), "calm"
-		}
-		if r.Kind == core.KindExpired && r.StepStatus == core.StepFailed {
-			k.words = "its key is too old to be used again"
-		}
-		if r.Kind == core.KindUnserved && r.Code == core.CodeTooEarly {
-			k.words = "a try is still at work; it waits"
+		id := "journal." + string(r.Kind)
+		switch {
+		case r.Kind == core.KindExpired && r.StepStatus == core.StepFailed:
+			id = "journal.old-key"
+		case r.Kind == core.KindUnserved && r.Code == core.CodeTooEarly:
+			id = "journal.unserved-running"
 		}
 		row := journalRow{Seq: r.Seq, At: timeOf(r.At), Kind: string(r.Kind), State: string(r.State), Step: stepName(p, r.Step), Actor: r.Actor, Reason: r.Reason,
-			Code: r.Code, Error: r.Error, Round: r.Round, Class: k.class}
+			Code: r.Code, Error: r.Error, Round: r.Round, Class: classOf(r.Kind)}
 		var b strings.Builder
-		b.WriteString(k.words)
+		b.WriteString(say.Of(id))
 		if r.Step >= 0 && r.Attempt > 0 && r.Kind != core.KindResubmitted {
 			fmt.Fprintf(&b, " (try %d)", r.Attempt)
 		}
@@ -105,9 +89,9 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 		then := func(words string, at core.Instant) { row.Then = append(row.Then, wordsTime{words, timeOf(at)}) }
 		switch {
 		case r.Next >= 0 && r.Undo:
-			then(fmt.Sprintf("; undo of %s left, try %d, complete by", stepName(p, r.Next), r.NextAttempt), r.Due)
+			then(say.Of("journal.next-undo", "step", stepName(p, r.Next), "n", r.NextAttempt), r.Due)
 		case r.Next >= 0:
-			then(fmt.Sprintf("; %s left, try %d, complete by", stepName(p, r.Next), r.NextAttempt), r.Due)
+			then(say.Of("journal.next", "step", stepName(p, r.Next), "n", r.NextAttempt), r.Due)
 		case r.Due != 0 && r.Step >= 0 && !r.State.Ended():
 			then("; again at", r.Due)
 		}

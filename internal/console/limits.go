@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // agentRow is one agent in the list.
@@ -51,10 +52,7 @@ func (c *console) limitsNow(ctx context.Context) ([]operate.Limit, error) {
 
 // keysWord says how many keys are in use, and how many of them are shown.
 func keysWord(l *operate.Limit) string {
-	text := number(l.Keys) + " keys in use"
-	if l.Keys == 1 {
-		text = "1 key in use"
-	}
+	text := say.Of("limit.keys", "n", l.Keys)
 	if shown := int64(len(l.BusiestKeys)); shown < l.Keys {
 		text += fmt.Sprintf("; the busiest %d", shown)
 	}
@@ -76,7 +74,7 @@ func rateWord(rate float64) string {
 // limitDialog is the dialog of a change of the limit of an agent: set or remove.
 func (c *console) limitDialog(r *http.Request) (confirmData, error) {
 	if c.Limits == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve limits."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "limits")}
 	}
 	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
 		return confirmData{}, notAllowed(by.Role, operate.RoleOperator)
@@ -87,19 +85,19 @@ func (c *console) limitDialog(r *http.Request) (confirmData, error) {
 	switch change {
 	case "set":
 		d.Title, d.Go = "Limit of "+name, "Set"
-		d.What = "It holds over all nodes, and takes the place of the limit that there is; what is empty is not bounded. Tasks that find no place wait and spend no try; those that cannot wait so long are undone. All nodes must be of a version that knows keys before a limit has one."
+		d.What = say.Of("limit.what")
 		d.Fields = []field{
-			{Name: "concurrent", Label: "Concurrent", Hint: "Calls at a time; empty: any number"},
-			{Name: "rate", Label: "Rate", Hint: "Calls a second, such as 100 or 0.5; empty: any number"},
-			{Name: "key", Label: "Key", Hint: "An expression (CEL) over input, type and labels of a task, such as input.customer; the next two bound the calls of each value. Empty: no keys"},
-			{Name: "key_concurrent", Label: "Key concurrent", Hint: "Calls of one key at a time; empty: any number"},
-			{Name: "key_rate", Label: "Key rate", Hint: "Calls of one key a second; empty: any number"},
+			{Name: "concurrent", Label: "Concurrent", Hint: say.Of("limit.concurrent")},
+			{Name: "rate", Label: "Rate", Hint: say.Of("limit.rate")},
+			{Name: "key", Label: "Key", Hint: say.Of("limit.key")},
+			{Name: "key_concurrent", Label: "Key concurrent", Hint: say.Of("limit.key-concurrent")},
+			{Name: "key_rate", Label: "Key rate", Hint: say.Of("limit.key-rate")},
 		}
 	case "remove":
 		d.Title, d.Go = "Remove the limit of "+name, "Remove"
-		d.What = "The agent gets any number of calls again, and what waits for a place goes on at once."
+		d.What = say.Of("limit.remove")
 	default:
-		return d, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of a limit: want set or remove.", core.QuoteShort(change))}
+		return d, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("limit.no-change", "change", core.QuoteShort(change))}
 	}
 	return d, nil
 }
@@ -147,9 +145,9 @@ func (c *console) changeLimit(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	agent, reason, told := r.PathValue("agent"), strings.TrimSpace(r.PostForm.Get("reason")), "The limit was set."
+	agent, reason, told := r.PathValue("agent"), strings.TrimSpace(r.PostForm.Get("reason")), say.Of("limit.set")
 	if r.PathValue("change") == "remove" {
-		told = "The limit was removed."
+		told = say.Of("limit.removed")
 	}
 	c.carry(w, r, "agents", d, nil, told, func(ctx context.Context) error {
 		defer c.limits.forget()

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 const (
@@ -137,7 +138,7 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 	d := overviewData{HasLive: true, Now: c.Now()}
 	if err := c.fillNeeds(ctx, &d, s); err != nil {
 		c.Log.Warn("console: what needs someone could not be read", "error", err)
-		d.Trouble = "the state store cannot be read now"
+		d.Trouble = say.Of("problem.store")
 	}
 	var needs bytes.Buffer
 	if err := c.pages["overview"].ExecuteTemplate(&needs, "needs", d); err != nil {
@@ -152,7 +153,7 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 		holdsNot = append(holdsNot, s.Overview.Troubles[i].Name+": "+s.Overview.Troubles[i].Text)
 	}
 	if len(holdsNot) > 0 {
-		e.Warn = "This node has trouble. " + core.ShortText(strings.Join(holdsNot, "; "), 400)
+		e.Warn = say.Of("overview.trouble", "text", core.ShortText(strings.Join(holdsNot, "; "), 400))
 	}
 	for i := range s.Overview.Operations {
 		op := &s.Overview.Operations[i]

@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // agents shows every agent, what bounds it, and what waits for it.
@@ -27,7 +28,7 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	}
 	may := func(served bool, what string) string {
 		if !served {
-			return "This node does not serve " + what + "."
+			return say.Of("console.absent", "what", what)
 		}
 		return whyNot(actorOf(r), operate.RoleOperator)
 	}
@@ -39,14 +40,14 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 
 func (c *console) breakerDialog(r *http.Request) (confirmData, error) {
 	if c.Breakers == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve breakers."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "breakers")}
 	}
 	agent := r.PathValue("agent")
 	return confirmData{Title: "Breaker of " + core.ShortText(agent, core.NameBytesMax), Go: "Change", URL: c.url("agents", agent, "breaker"), Back: c.url("agents"), ReasonIs: true,
-		What: "Open: nothing begins there; tasks wait, and those that cannot wait so long are undone at once. Closed: its calls go on, whatever they come to. Auto: it decides by itself again.",
+		What: say.Of("breaker.what"),
 		Fields: []field{
 			{Name: "state", Label: "Breaker", Value: string(operate.BreakerOpened), Options: []string{string(operate.BreakerOpened), string(operate.BreakerClosed), string(operate.BreakerAuto)}},
-			{Name: "for", Label: "For", Hint: "A duration such as 10m or 2h, after which it decides by itself again; empty: until someone lets it go"},
+			{Name: "for", Label: "For", Hint: say.Of("breaker.until")},
 		}}, nil
 }
 
@@ -67,7 +68,7 @@ func (c *console) forceBreaker(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := operate.ForceBreaker{Agent: r.PathValue("agent"), State: operate.BreakerWish(r.PostForm.Get("state")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
-	c.carry(w, r, "agents", d, nil, "The breaker was changed.", func(ctx context.Context) error {
+	c.carry(w, r, "agents", d, nil, say.Of("breaker.changed"), func(ctx context.Context) error {
 		if strings.TrimSpace(r.PostForm.Get("for")) != "" {
 			lasts, bad := durationOf(r.PostForm, "for", 0)
 			if bad != nil {
@@ -155,10 +156,10 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 	slices.Sort(d.Versions)
 	slices.Reverse(d.Versions)
 	if newer := unread.Newest(r.PathValue("name")); len(d.Versions) == 0 && newer > 0 {
-		return page{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("Plan %s, version %d, was stored by a newer node, and this one cannot read it.", r.PathValue("name"), newer)}
+		return page{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("plan.unread", "plan", r.PathValue("name"), "version", newer)}
 	}
 	if len(d.Versions) == 0 {
-		return page{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("This node knows no plan %s.", core.QuoteShort(r.PathValue("name")))}
+		return page{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("plan.unknown", "plan", core.QuoteShort(r.PathValue("name")))}
 	}
 	pick := func(field string, or int64) (int64, *operate.Refusal) {
 		text := r.URL.Query().Get(field)
@@ -167,7 +168,7 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || versions[n] == nil {
-			return 0, &operate.Refusal{Code: http.StatusNotFound, Field: field, Detail: fmt.Sprintf("%s is %s; plan %s has the versions %v.", field, core.QuoteShort(text), r.PathValue("name"), d.Versions)}
+			return 0, &operate.Refusal{Code: http.StatusNotFound, Field: field, Detail: say.Of("plan.no-version", "field", field, "value", core.QuoteShort(text), "plan", r.PathValue("name"), "versions", d.Versions)}
 		}
 		return n, nil
 	}
@@ -187,7 +188,7 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		d.Since = since.Time()
 	}
 	if d.Why = whyNot(actorOf(r), operate.RoleOperator); c.Versions == nil {
-		d.Why = "This node does not serve versions of plans."
+		d.Why = say.Of("console.absent", "what", "versions of plans")
 	}
 	for _, s := range d.Plan.Steps {
 		var names []string
@@ -200,7 +201,7 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		d.Diff = diffLines(planText(versions[d.With]), planText(d.Plan))
 		d.Same = !differs(d.Diff)
 	}
-	d.Graph = planGraph(d.Plan).SVG(fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", d.Plan.Name, d.Plan.Version, len(d.Plan.Steps)))
+	d.Graph = planGraph(d.Plan).SVG(say.Of("graph.plan", "plan", d.Plan.Name, "version", d.Plan.Version, "n", len(d.Plan.Steps)))
 	return page{Title: "Plan " + d.Plan.Name, Data: d}, nil
 }
 
@@ -272,7 +273,7 @@ func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string
 	var bad *operate.Refusal
 	switch {
 	case d.ReasonIs && d.Reason == "":
-		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: "Say why: this needs a reason."}
+		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: say.Of("act.reason")}
 	case core.CheckWords("", d.Reason) != nil:
 		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: core.CheckWords("The reason", d.Reason).Error() + "."}
 	default:
@@ -315,7 +316,7 @@ func (c *console) partitions(ctx context.Context, r *http.Request) (page, error)
 // partitionChange reads which partition is to be moved, and how.
 func (c *console) partitionChange(r *http.Request) (int, confirmData, error) {
 	if c.Partitions == nil {
-		return 0, confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve partitions."}
+		return 0, confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "partitions")}
 	}
 	p, err := strconv.Atoi(r.PathValue("partition"))
 	if err != nil || p < 0 {
@@ -325,13 +326,13 @@ func (c *console) partitionChange(r *http.Request) (int, confirmData, error) {
 	switch r.PathValue("change") {
 	case "pin":
 		d.Title, d.Go = fmt.Sprintf("Pin partition %d", p), "Pin"
-		d.What = "It goes to that node and stays there while the node lives. Its tasks stand for the moment of the handover. An empty name lets it go again."
-		d.Fields = []field{{Name: "node", Label: "Node", Hint: "Its name, as the list of partitions shows it"}}
+		d.What = say.Of("partition.pin")
+		d.Fields = []field{{Name: "node", Label: "Node", Hint: say.Of("partition.node")}}
 	case "stepdown":
 		d.Title, d.Go, d.Danger = fmt.Sprintf("Step down from partition %d", p), "Step down", true
-		d.What = "Its owner hands it over to another node. Its tasks stand for the moment of the handover; nothing is lost."
+		d.What = say.Of("partition.stepdown")
 	default:
-		return 0, d, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of a partition: want pin or stepdown.", core.QuoteShort(r.PathValue("change")))}
+		return 0, d, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("partition.no-change", "change", core.QuoteShort(r.PathValue("change")))}
 	}
 	return p, d, nil
 }
@@ -352,7 +353,7 @@ func (c *console) changePartition(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	node, reason := strings.TrimSpace(r.PostForm.Get("node")), strings.TrimSpace(r.PostForm.Get("reason"))
-	told := fmt.Sprintf("Partition %d was asked to move.", p)
+	told := say.Of("partition.asked", "partition", p)
 	c.carry(w, r, "partitions", d, nil, told, func(ctx context.Context) error {
 		if r.PathValue("change") == "pin" {
 			return c.Partitions.Pin(ctx, actorOf(r), p, node, reason)
@@ -376,17 +377,17 @@ func (c *console) pauses(ctx context.Context, r *http.Request) (page, error) {
 
 func (c *console) pauseDialog(r *http.Request) (confirmData, error) {
 	if c.Pauses == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve pauses."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "pauses")}
 	}
 	q := r.URL.Query()
 	return confirmData{Title: "Pause", Go: "Pause", URL: c.url("pauses", "new"), Back: c.url("pauses"), ReasonIs: true,
-		What: "New commands of what you name are held back. What is at work goes on. Tasks that wait are undone when their deadline comes.",
+		What: say.Of("pause.what"),
 		Fields: []field{
 			{Name: "type", Label: "Task type", Value: q.Get("type"), Hint: "Empty: every type"},
-			{Name: "step", Label: "Step", Value: q.Get("step"), Hint: "Of that type; empty: every step"},
+			{Name: "step", Label: "Step", Value: q.Get("step"), Hint: say.Of("pause.step")},
 			{Name: "agent", Label: "Agent", Value: q.Get("agent"), Hint: "Empty: every agent"},
-			{Name: "label", Label: "Label", Value: q.Get("label"), Hint: "key=value; empty: whatever the labels"},
-			{Name: "for", Label: "For", Value: q.Get("for"), Hint: "A duration such as 30m or 2h, after which it lifts itself; empty: until someone lifts it"},
+			{Name: "label", Label: "Label", Value: q.Get("label"), Hint: say.Of("pause.label")},
+			{Name: "for", Label: "For", Value: q.Get("for"), Hint: say.Of("pause.until")},
 		}}, nil
 }
 
@@ -448,9 +449,9 @@ func (c *console) pause(w http.ResponseWriter, r *http.Request) {
 
 func (c *console) liftDialog(r *http.Request) (confirmData, error) {
 	if c.Pauses == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve pauses."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "pauses")}
 	}
-	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), ReasonIs: true, What: "What waits behind it goes on at once."}, nil
+	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), ReasonIs: true, What: say.Of("pause.lift")}, nil
 }
 
 func (c *console) liftForm(w http.ResponseWriter, r *http.Request) {
@@ -469,7 +470,7 @@ func (c *console) lift(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := r.PathValue("id")
-	c.carry(w, r, "pauses", d, nil, "Lifted. What waited goes on.", func(ctx context.Context) error {
+	c.carry(w, r, "pauses", d, nil, say.Of("pause.lifted"), func(ctx context.Context) error {
 		return c.Pauses.Lift(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
 	})
 }
@@ -596,14 +597,14 @@ func (c *console) settings(ctx context.Context, r *http.Request) (page, error) {
 
 func (c *console) tokenDialog() (confirmData, error) {
 	if c.Tokens == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve tokens."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "tokens")}
 	}
 	return confirmData{Title: "New token", Go: "Create", URL: c.url("settings", "tokens", "new"), Back: c.url("settings"), NoReason: true,
-		What: "A token lets a program use the API by its role. Its secret is shown once, after this.",
+		What: say.Of("token.what"),
 		Fields: []field{
-			{Name: "name", Label: "Name", Hint: "What uses it; it is the actor in the audit trail", Required: true},
+			{Name: "name", Label: "Name", Hint: say.Of("token.name"), Required: true},
 			{Name: "role", Label: "Role", Value: string(operate.RoleViewer), Options: []string{string(operate.RoleViewer), string(operate.RoleOperator), string(operate.RoleAdmin)}},
-			{Name: "for", Label: "Valid for", Value: "2160h", Hint: "A duration such as 2160h (90 days); empty: for ever"},
+			{Name: "for", Label: "Valid for", Value: "2160h", Hint: say.Of("token.until")},
 		}}, nil
 }
 
@@ -650,17 +651,17 @@ func (c *console) createToken(w http.ResponseWriter, r *http.Request) {
 		return err
 	})
 	if secret != "" {
-		d.Secret, d.Title, d.What = secret, "Token "+name, "This is the secret. It is shown this once: copy it now."
+		d.Secret, d.Title, d.What = secret, "Token "+name, say.Of("token.secret")
 		c.confirm(w, r, http.StatusOK, "settings", d)
 	}
 }
 
 func (c *console) revokeDialog(r *http.Request) (confirmData, error) {
 	if c.Tokens == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve tokens."}
+		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "tokens")}
 	}
 	return confirmData{Title: "Revoke the token", Go: "Revoke", URL: c.url("settings", "tokens", r.PathValue("id"), "revoke"), Back: c.url("settings"), ReasonIs: true, Danger: true,
-		What: "Requests with it are refused from then on. This cannot be taken back."}, nil
+		What: say.Of("token.revoke")}, nil
 }
 
 func (c *console) revokeForm(w http.ResponseWriter, r *http.Request) {
@@ -699,9 +700,9 @@ func (c *console) testAlert(w http.ResponseWriter, r *http.Request) {
 	refusal := new(operate.Refusal)
 	switch {
 	case err == nil:
-		c.done(w, r, c.url("settings")+"#alerts", "The test alert was taken by "+name+".")
+		c.done(w, r, c.url("settings")+"#alerts", say.Of("channel.tested", "name", name))
 	case errors.As(err, &refusal):
-		c.done(w, r, c.url("settings")+"#alerts", "The test alert failed: "+refusal.Detail)
+		c.done(w, r, c.url("settings")+"#alerts", say.Of("channel.failed", "error", refusal.Detail))
 	default:
 		c.fail(w, r, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // What an operation starts with when nothing else is said.
@@ -95,10 +96,10 @@ type changeButton struct {
 }
 
 var changes = []changeButton{
-	{Change: "pause", Title: "Pause", What: "No more tasks are asked until it is resumed. What was asked goes on."},
-	{Change: "resume", Title: "Resume", What: "It goes on with the next wave."},
-	{Change: "rate", Title: "Change rate", What: "How many tasks it asks a second at most."},
-	{Change: "stop", Title: "Stop", What: "It ends here for good. What was asked goes on; the rest is never touched.", Danger: true},
+	{Change: "pause", Title: "Pause", What: say.Of("op.pause")},
+	{Change: "resume", Title: "Resume", What: say.Of("op.resume")},
+	{Change: "rate", Title: "Change rate", What: say.Of("op.rate")},
+	{Change: "stop", Title: "Stop", What: say.Of("op.stop"), Danger: true},
 }
 
 // changeWhy says why a change cannot be made; empty: it can.
@@ -112,7 +113,7 @@ func (c *console) changeWhy(r *http.Request, op *operate.Operation, change strin
 	}[change]
 	switch {
 	case c.Repairs == nil:
-		return "This node does not serve operations."
+		return say.Of("console.absent", "what", "operations")
 	case whyNot(by, operate.RoleOperator) != "":
 		return whyNot(by, operate.RoleOperator)
 	case !slices.Contains(allowed, op.State):
@@ -237,7 +238,7 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 			return refuse("group", "There is no failure group %s now: its tasks may have been repaired.", core.QuoteShort(f.Group))
 		}
 		sel.Group, f.Back = f.Group, c.url("failures", f.Group)
-		f.Words = fmt.Sprintf("all %s of type %s in state %s whose %s failed: %s", tasksWord(g.Tasks), g.Type, g.State, stepWord(g.Step), core.ShortText(g.Example, 200))
+		f.Words = say.Of("op.group", "tasks", tasksWord(g.Tasks), "type", g.Type, "state", g.State, "step", stepWord(g.Step), "error", core.ShortText(g.Example, 200))
 	case q.Get("scope") == "matching":
 		values, err := url.ParseQuery(f.Filter)
 		if err != nil {
@@ -314,7 +315,7 @@ func (c *console) preview(w http.ResponseWriter, r *http.Request) {
 	info.Reason = true
 	request, bad := c.requestOf(get, info)
 	if info.Action == operate.ActionEdit && strings.TrimSpace(get("patch")+get("input")) == "" {
-		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "patch", Detail: "Say what changes, or give an input for all."}
+		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "patch", Detail: say.Of("op.no-patch")}
 	}
 	if bad == nil {
 		ctx, cancel := reading(r)
@@ -371,12 +372,12 @@ func (c *console) start(w http.ResponseWriter, r *http.Request) {
 	}
 	tasks, err := strconv.ParseInt(get("tasks"), 10, 64)
 	if bad == nil && (err != nil || tasks < 1) {
-		bad = &operate.Refusal{Code: http.StatusBadRequest, Field: "tasks", Detail: "The preview does not say how many tasks it has: make a new one."}
+		bad = &operate.Refusal{Code: http.StatusBadRequest, Field: "tasks", Detail: say.Of("op.no-count")}
 	}
 	if bad == nil && tasks > confirmAbove {
 		confirm, err = strconv.ParseInt(strings.NewReplacer(",", "", " ", "", ".", "").Replace(get("confirm")), 10, 64)
 		if err != nil || confirm != tasks {
-			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "confirm", Detail: fmt.Sprintf("Type the number of tasks, %d, to start.", tasks)}
+			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "confirm", Detail: say.Of("op.confirm", "n", tasks)}
 		}
 	}
 	if bad == nil {
@@ -418,11 +419,11 @@ type changeData struct {
 
 func (c *console) changeOf(r *http.Request) (changeData, error) {
 	if c.Operations == nil {
-		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve operations."}
+		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "operations")}
 	}
 	i := slices.IndexFunc(changes, func(b changeButton) bool { return b.Change == r.PathValue("change") })
 	if i < 0 {
-		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of an operation.", core.QuoteShort(r.PathValue("change")))}
+		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("op.no-change", "change", core.QuoteShort(r.PathValue("change")))}
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -463,7 +464,7 @@ func (c *console) change(w http.ResponseWriter, r *http.Request) {
 	case "stop":
 		change.State = operate.OperationStopped
 		if d.Reason == "" {
-			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: "Say why: stop needs a reason."}
+			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: say.Of("op.reason")}
 		}
 	case "rate":
 		var n int64
@@ -480,7 +481,7 @@ func (c *console) change(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		op, err := c.Repairs.Change(ctx, actorOf(r), d.Op.ID, change)
 		if err == nil {
-			c.done(w, r, c.url("operations", d.Op.ID), fmt.Sprintf("%s: the operation is %s, at most %d tasks a second.", d.Button.Title, op.State, op.Rate))
+			c.done(w, r, c.url("operations", d.Op.ID), say.Of("op.changed", "change", d.Button.Title, "state", op.State, "n", op.Rate))
 			return
 		}
 		if !errors.As(err, &bad) {

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 const (
@@ -137,8 +138,8 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 	if err := c.needBooks(ctx, d); err != nil {
 		return err
 	}
-	c.needAgents(d, o.AgentsGone, "gone", "no instance answers")
-	c.needAgents(d, o.Breakers, "with an open breaker", "what would begin there waits")
+	c.needAgents(d, o.AgentsGone, "gone", say.Of("need.gone"))
+	c.needAgents(d, o.Breakers, "with an open breaker", say.Of("need.breaker"))
 	if d.At.IsZero() {
 		d.At = d.Now
 	}
@@ -150,10 +151,7 @@ func (c *console) needAgents(d *overviewData, names []string, what, note string)
 	if len(names) == 0 {
 		return
 	}
-	n := need{Icon: "agent", Class: "bad", Title: fmt.Sprintf("%d agents %s", len(names), what), URL: c.url("agents"), More: "all agents"}
-	if len(names) == 1 {
-		n.Title = "1 agent " + what
-	}
+	n := need{Icon: "agent", Class: "bad", Title: say.Of("need.agents", "n", len(names), "what", what), URL: c.url("agents"), More: "all agents"}
 	for _, name := range names[:min(len(names), groupsOnTop)] {
 		n.Lines = append(n.Lines, needLine{Text: name, Note: note, URL: c.url("agents") + "#" + name})
 	}
@@ -175,17 +173,17 @@ func (c *console) needAnswers(ctx context.Context, d *overviewData, s operate.Si
 	if s.Tasks.N == 0 {
 		return nil
 	}
-	n := need{Icon: "reply", Class: "busy", URL: c.url("tasks") + "?waits=" + waitsSignal, More: "all that wait for an answer", Title: tasksWord(s.Tasks) + " waiting for an answer"}
+	n := need{Icon: "reply", Class: "busy", URL: c.url("tasks") + "?waits=" + waitsSignal, More: "all that wait for an answer", Title: say.Of("need.answers", "n", count(s.Tasks))}
 	if s.Steps.N != s.Tasks.N {
 		n.Title += fmt.Sprintf(", in %s steps", count(s.Steps))
 	}
-	first := needLine{Text: "None has to come within " + duration(within)}
+	first := needLine{Text: say.Of("need.none-near", "time", duration(within))}
 	if s.Near.N > 0 {
 		n.Class = "warn"
-		first.Text = count(s.Near) + " of them must come within " + duration(within)
+		first.Text = say.Of("need.near", "n", count(s.Near), "time", duration(within))
 	}
 	if s.Since != nil {
-		first.Note, first.At = "the oldest began to wait", *s.Since
+		first.Note, first.At = say.Of("need.oldest"), *s.Since
 	}
 	n.Lines = append(n.Lines, first)
 	for i := range s.Next[:min(len(s.Next), groupsOnTop)] {
@@ -246,7 +244,7 @@ func (c *console) needSoon(ctx context.Context, d *overviewData, o operate.Overv
 	}
 	risk := max(o.AtRisk.N, int64(len(soon.Tasks)))
 	n := need{Icon: "clock", Class: "warn", URL: c.url("risk"), More: "all by deadline",
-		Title: fmt.Sprintf("%s within %s of the deadline", tasksWord(operate.Count{N: risk, AtLeast: o.AtRisk.AtLeast || c.Live == nil && soon.More}), duration(c.AtRiskWithin))}
+		Title: say.Of("need.soon", "tasks", tasksWord(operate.Count{N: risk, AtLeast: o.AtRisk.AtLeast || c.Live == nil && soon.More}), "time", duration(c.AtRiskWithin))}
 	for i := range soon.Tasks {
 		v := &soon.Tasks[i]
 		n.Lines = append(n.Lines, needLine{Text: v.Type + "/" + v.ID, Note: string(v.State) + ", deadline", At: v.CompleteBy, URL: c.taskURL(v.Type, v.ID)})

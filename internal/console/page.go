@@ -17,6 +17,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // pages are the parsed templates by name.
@@ -214,23 +215,23 @@ func (c *console) problemOf(r *http.Request, err error) problem {
 			p.Next = append(p.Next, "Possible now: "+string(a)+".")
 		}
 		if p.Code == http.StatusServiceUnavailable || p.Code == http.StatusTooManyRequests {
-			p.Next = append(p.Next, "Try again in a moment.")
+			p.Next = append(p.Next, say.Of("problem.again"))
 		}
 	case errors.Is(err, core.ErrNotFound):
-		p.Code, p.Text = http.StatusNotFound, "There is nothing by this name: it never was, or its retention time is over."
-		p.Next = append(p.Next, "Check the id, or look for it in the lists.")
+		p.Code, p.Text = http.StatusNotFound, say.Of("problem.not-found")
+		p.Next = append(p.Next, say.Of("problem.not-found.next"))
 	case errors.Is(err, core.ErrCursor):
-		p.Code, p.Text = http.StatusBadRequest, "This page of the list cannot be found: "+err.Error()
-		p.Next = append(p.Next, "Go back to the first page of the list.")
+		p.Code, p.Text = http.StatusBadRequest, say.Of("problem.cursor", "error", err)
+		p.Next = append(p.Next, say.Of("problem.cursor.next"))
 	case errors.Is(err, context.DeadlineExceeded):
-		p.Text = fmt.Sprintf("The state store did not answer within %s.", duration(readMax))
-		p.Next = append(p.Next, "Tasks go on whatever is shown here. Try again; Overview has the troubles of this node.")
+		p.Text = say.Of("problem.slow", "time", duration(readMax))
+		p.Next = append(p.Next, say.Of("problem.slow.next"))
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-		p.Text = "The page was left before it was read."
+		p.Text = say.Of("problem.left")
 	default:
 		c.Log.Error("console", "path", r.URL.Path, "error", err)
-		p.Text = "The state store cannot be read now."
-		p.Next = append(p.Next, "Try again; the log of this node has the cause, and /readyz says what does not hold.")
+		p.Text = say.Of("problem.store")
+		p.Next = append(p.Next, say.Of("problem.store.next"))
 	}
 	if r.Method == http.MethodGet && p.Code == http.StatusServiceUnavailable {
 		p.Retry = c.Base + r.URL.RequestURI()
@@ -241,8 +242,8 @@ func (c *console) problemOf(r *http.Request, err error) problem {
 // absent shows that this node does not serve a page.
 func (c *console) absent(w http.ResponseWriter, r *http.Request, sectionID, what string) {
 	c.show(w, r, http.StatusNotFound, "problem", page{Title: what, Section: sectionID, Data: problem{Code: http.StatusNotFound,
-		Text: "This node does not serve " + strings.ToLower(what[:1]) + what[1:] + ".",
-		Next: []string{"It may run without the role or the setting that this needs; another node may serve it."}}})
+		Text: say.Of("console.absent", "what", strings.ToLower(what[:1])+what[1:]),
+		Next: []string{say.Of("console.absent.next")}}})
 }
 
 const toldCookie = "duly-told"
@@ -292,11 +293,11 @@ func known(r *http.Request, names ...string) *operate.Refusal {
 		}
 		if !found {
 			return &operate.Refusal{Code: http.StatusBadRequest, Field: name,
-				Detail: fmt.Sprintf("The address has a parameter %s that this page does not know; it knows: %s.", core.QuoteShort(name), strings.Join(names, ", "))}
+				Detail: say.Of("problem.parameter", "name", core.QuoteShort(name), "known", strings.Join(names, ", "))}
 		}
 	}
 	if after := r.URL.Query().Get("after"); len(after) > cursorBytesMax {
-		return &operate.Refusal{Code: http.StatusBadRequest, Field: "after", Detail: fmt.Sprintf("The cursor after has %d bytes, the limit is %d.", len(after), cursorBytesMax)}
+		return &operate.Refusal{Code: http.StatusBadRequest, Field: "after", Detail: say.Of("problem.cursor-size", "n", len(after), "most", cursorBytesMax)}
 	}
 	return nil
 }

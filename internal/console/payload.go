@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -71,9 +72,9 @@ func layOut(raw []byte) (text string, hidden int, note string) {
 	text, err := quickjson.Indent(raw)
 	if err != nil {
 		if utf8.Valid(raw) {
-			return secretText.ReplaceAllString(string(raw), masked), 0, "This is no JSON; it is shown as text."
+			return secretText.ReplaceAllString(string(raw), masked), 0, say.Of("payload.text")
 		}
-		return hex.Dump(raw), 0, "This is no text; it is shown in hexadecimal."
+		return hex.Dump(raw), 0, say.Of("payload.hex")
 	}
 	text, hidden = mask(text)
 	return text, hidden, ""

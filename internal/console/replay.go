@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/replay"
+	"duly.dev/duly/internal/say"
 )
 
 // Limits of the time machine.
@@ -113,7 +115,7 @@ func (c *console) recording(ctx context.Context, taskType, id string) (*recordin
 		return nil, err
 	}
 	if v.Seq > replayRowsMax {
-		return nil, &operate.Refusal{Code: http.StatusUnprocessableEntity, Detail: fmt.Sprintf("Task %s has %s journal rows; the time machine opens %s. Its journal is on its page, and `duly export` has all of it.", v.ID, number(v.Seq), number(replayRowsMax))}
+		return nil, &operate.Refusal{Code: http.StatusUnprocessableEntity, Detail: say.Of("replay.too-long", "task", v.ID, "rows", number(v.Seq), "most", number(replayRowsMax))}
 	}
 	plan, err := c.planOf(ctx, v.Type, v.PlanVersion)
 	if err != nil {
@@ -124,7 +126,7 @@ func (c *console) recording(ctx context.Context, taskType, id string) (*recordin
 		return nil, fmt.Errorf("journal of task %s: %w", v.ID, err)
 	}
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
-		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("The journal of task %s is forgotten, so there is nothing to play.", v.ID)}
+		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("replay.forgotten", "task", v.ID)}
 	}
 	r := &recording{view: v, plan: plan, saved: &saved[0], at: now}
 	c.recordings.put(name, r)
@@ -155,12 +157,7 @@ func (r *recording) around(seq int64) []journalRow {
 }
 
 // classOf is how a row of the kind is shown.
-func classOf(k core.Kind) string {
-	if look, ok := kinds[k]; ok {
-		return look.class
-	}
-	return "calm"
-}
+func classOf(k core.Kind) string { return cmp.Or(kinds[k], "calm") }
 
 func trouble(k core.Kind) bool { return classOf(k) == "bad" || classOf(k) == "warn" }
 
@@ -361,7 +358,7 @@ func (c *console) replay(ctx context.Context, r *http.Request) (page, error) {
 	d.Shift.answer(rec, &d.Frame)
 	base := c.taskURL(rec.view.Type, rec.view.ID)
 	then := fmt.Sprintf("&at=%d", at)
-	d.Steps = stepsOf(rec.plan, &d.Then, "", fmt.Sprintf("Graph of plan %s, version %d, as of row %d. The table of steps has the same.", d.Then.Type, d.Then.PlanVersion, at))
+	d.Steps = stepsOf(rec.plan, &d.Then, "", say.Of("graph.replay", "plan", d.Then.Type, "version", d.Then.PlanVersion, "row", at))
 	d.Steps.Exact = true
 	d.Trail = newTrail(rec.plan, &d.Then, each(rec.saved.Journal[:at]), false)
 	if d.Input = documentOf("input", "Input as of this row", d.Then.Input, base+"/payload?of=input"+then); d.Input != nil {

@@ -2,12 +2,12 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // scheduleRow is a schedule with what may be done about it.
@@ -25,7 +25,7 @@ type schedulesData struct {
 	Query string
 }
 
-var schedulesAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve schedules."}
+var schedulesAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "schedules")}
 
 // schedules shows what is submitted again and again, and what comes next.
 func (c *console) schedules(ctx context.Context, r *http.Request) (page, error) {
@@ -64,7 +64,7 @@ func whenOf(s *operate.Schedule) string {
 		}
 	}
 	if s.Jitter != "" {
-		words += ", late by up to " + s.Jitter
+		words += say.Of("schedule.jitter", "time", s.Jitter)
 	}
 	return words
 }
@@ -85,15 +85,15 @@ func (c *console) scheduleDialog(r *http.Request) (confirmData, string, error) {
 	switch change {
 	case "pause":
 		d.Title, d.Go = "Pause schedule "+name, "Pause"
-		d.What = "Nothing is submitted until it is resumed, and the runs of that time are left out. Tasks that were submitted go on."
+		d.What = say.Of("schedule.pause")
 	case "resume":
 		d.Title, d.Go = "Resume schedule "+name, "Resume"
-		d.What = "It goes on with the next run that comes. Runs of the time of the pause are not made up for."
+		d.What = say.Of("schedule.resume")
 	case "run-now":
 		d.Title, d.Go, d.ReasonIs = "Run schedule "+name+" now", "Run now", false
-		d.What = fmt.Sprintf("A task of type %s is submitted at once, whatever the times of the schedule are and whether or not the task before has ended.", s.Type)
+		d.What = say.Of("schedule.run", "type", s.Type)
 	default:
-		return d, name, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no change %s of a schedule: want pause, resume or run-now.", core.QuoteShort(change))}
+		return d, name, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("schedule.no-change", "change", core.QuoteShort(change))}
 	}
 	return d, name, nil
 }
@@ -114,7 +114,7 @@ func (c *console) changeSchedule(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reason := strings.TrimSpace(r.PostForm.Get("reason"))
-	told := map[string]string{"pause": "Paused.", "resume": "Resumed.", "run-now": "A task was submitted."}[r.PathValue("change")]
+	told := map[string]string{"pause": "Paused.", "resume": "Resumed.", "run-now": say.Of("schedule.ran")}[r.PathValue("change")]
 	c.carry(w, r, "schedules", d, nil, told, func(ctx context.Context) error {
 		if r.PathValue("change") == "run-now" {
 			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, reason)

@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -60,7 +61,7 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 		return signalForm{}, "", err
 	}
 	if c.Actions == nil {
-		return signalForm{}, "", &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve actions."}
+		return signalForm{}, "", &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "actions")}
 	}
 	plan, err := c.planOf(ctx, v.Type, v.PlanVersion)
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 		f.Form = formOf(schema, get)
 		return f, schema, nil
 	}
-	return f, "", &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("Task %s has no step %s that waits for a signal.", v.ID, core.QuoteShort(name))}
+	return f, "", &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("signal.none", "task", v.ID, "step", core.QuoteShort(name))}
 }
 
 // signalDialog shows it.
@@ -115,14 +116,14 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) {
 	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key, Ask: r.PostForm.Get("ask")}
 	bad := f.answer(&c.schemas, schema, &request)
 	if bad == nil && request.Ask != f.Step.Ask {
-		bad = &operate.Refusal{Code: http.StatusConflict, Field: "ask", Detail: "What is asked has changed since you looked. Look at the input below, and answer again."}
+		bad = &operate.Refusal{Code: http.StatusConflict, Field: "ask", Detail: say.Of("signal.changed")}
 	}
 	if bad == nil {
 		ctx, cancel := reading(r)
 		defer cancel()
 		var answer operate.Answer
 		if answer, err = c.Actions.Do(ctx, actorOf(r), operate.TaskRef{Type: f.View.Type, ID: f.View.ID}, request); err == nil {
-			c.done(w, r, f.Back, fmt.Sprintf("Answered: %s. It is entry %d of the audit trail.", strings.TrimSuffix(answer.Outcome, "."), answer.Audit))
+			c.done(w, r, f.Back, say.Of("signal.answered", "outcome", strings.TrimSuffix(answer.Outcome, "."), "entry", answer.Audit))
 			return
 		}
 		if !errors.As(err, &bad) {

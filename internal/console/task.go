@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // view reads the task that a path names.
@@ -34,7 +35,7 @@ func (c *console) viewOf(ctx context.Context, taskType, id string) (core.View, e
 		err = core.ErrNotFound
 	}
 	if errors.Is(err, core.ErrNotFound) {
-		return v, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no task %s of type %s: it never was, or its retention time is over.", id, taskType)}
+		return v, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("task.none-of-type", "task", id, "type", taskType)}
 	}
 	return v, err
 }
@@ -139,7 +140,7 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	d.Trail = newTrail(d.Plan, &v, oldestFirst(records), d.Older != "" || before != 0)
 	base := c.taskURL(v.Type, v.ID)
 	d.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
-	d.Steps = stepsOf(d.Plan, &v, base, fmt.Sprintf("Graph of plan %s, version %d: %d steps. The table of steps has the same.", v.Type, v.PlanVersion, len(v.Steps)))
+	d.Steps = stepsOf(d.Plan, &v, base, say.Of("graph.plan", "plan", v.Type, "version", v.PlanVersion, "n", len(v.Steps)))
 	d.When = c.conditions(ctx, d.Plan, &v)
 	d.Replay = c.Operations != nil && len(records) > 0
 	d.Actions = append(c.signalButtons(r, &v), c.buttons(r, &v)...)
@@ -311,7 +312,7 @@ func (c *console) payload(ctx context.Context, r *http.Request) (page, error) {
 	}
 	d := documentOf("document", title, raw, "")
 	if d == nil {
-		return page{}, &operate.Refusal{Code: http.StatusNotFound, Field: "of", Detail: fmt.Sprintf("Task %s has no document %s: want input, or the name of a step that has a result.", v.ID, core.QuoteShort(of))}
+		return page{}, &operate.Refusal{Code: http.StatusNotFound, Field: "of", Detail: say.Of("task.no-document", "task", v.ID, "name", core.QuoteShort(of))}
 	}
 	d.Fold = false
 	return page{Title: title + " of " + v.Type + "/" + v.ID, Data: struct {
@@ -358,5 +359,5 @@ func (c *console) note(w http.ResponseWriter, r *http.Request, target, back stri
 		c.fail(w, r, err)
 		return
 	}
-	c.done(w, r, back, "The note is kept.")
+	c.done(w, r, back, say.Of("note.kept"))
 }

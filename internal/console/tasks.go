@@ -17,6 +17,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 var states = []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError}
@@ -117,7 +118,7 @@ func words(f *core.Filter) string {
 		b.WriteString(" that are part of " + f.Parent)
 	}
 	if f.OpenSignal {
-		b.WriteString(" that wait for an answer")
+		b.WriteString(" " + say.Of("filter.signal"))
 	}
 	for _, part := range []struct {
 		words string
@@ -235,7 +236,7 @@ func (c *console) find(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	view, err := c.Reader.Get(ctx, c.PartitionOf(id), id)
 	if errors.Is(err, core.ErrNotFound) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no task %s: it never was, or its retention time is over.", core.QuoteShort(id))})
+		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("task.none", "task", core.QuoteShort(id))})
 		return
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 const (
@@ -78,7 +79,7 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 	for i := range rows {
 		r := &rows[i]
 		if r.At < at {
-			t.skews = append(t.skews, fmt.Sprintf("Row %d is %s before row %d: it was written by a node whose clock is behind. It is drawn at the time of row %d.", r.Seq, duration(at.Sub(r.At)), r.Seq-1, r.Seq-1))
+			t.skews = append(t.skews, say.Of("timeline.clock", "row", r.Seq, "time", duration(at.Sub(r.At)), "before", r.Seq-1, "at", r.Seq-1))
 		}
 		at = max(at, r.At)
 		text := r.Error
@@ -93,9 +94,9 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 			ends(r.Step, r.Kind, text)
 			again := r.StepStatus == core.StepWaiting || r.StepStatus == core.StepUndoing
 			if again && r.Next != r.Step && !r.State.Ended() {
-				why := "waits for its next try"
+				why := say.Of("timeline.backoff")
 				if r.Kind == core.KindUnserved || r.Kind == core.KindUndoUnserved {
-					why = "waits for its agent"
+					why = say.Of("timeline.agent")
 				}
 				open[r.Step] = &span{Step: r.Step, Wait: true, From: at, Due: r.Due, Text: why}
 			}
@@ -107,7 +108,7 @@ func newTimeline(p *core.Plan, v *core.View, records []core.Record, now core.Ins
 			open[r.Next] = &span{Step: r.Next, Undo: r.Undo, Try: r.NextAttempt, From: at, Due: r.Due}
 		}
 		if r.State == core.StatePending && open[-1] == nil {
-			open[-1] = &span{Step: -1, Wait: true, From: at, Text: "parked: waits for an agent or the end of its pause"}
+			open[-1] = &span{Step: -1, Wait: true, From: at, Text: say.Of("timeline.parked")}
 		}
 		if r.State.Ended() {
 			for step := range open {
@@ -236,7 +237,7 @@ func (t *timeline) Lanes() []lane {
 			l.Name = "the task"
 		}
 		var b strings.Builder
-		fmt.Fprintf(&b, `<svg class="lane" height="26" role="img" aria-label="%s">`, html.EscapeString("When "+l.Name+" ran; the table below has the same."))
+		fmt.Fprintf(&b, `<svg class="lane" height="26" role="img" aria-label="%s">`, html.EscapeString(say.Of("timeline.lane", "name", l.Name)))
 		t.background(&b)
 		for i := range t.spans {
 			if s := &t.spans[i]; s.Step == step {
@@ -325,10 +326,10 @@ func (t *timeline) words(s *span) string {
 }
 
 func endWord(kind string) string {
-	if k, ok := kinds[core.Kind(kind)]; ok {
-		return k.words
+	if kind == "" {
+		return ""
 	}
-	return kind
+	return say.Of("journal." + kind)
 }
 
 // spanRow is a span in the table.
@@ -358,7 +359,7 @@ func (t *timeline) Rows() []spanRow {
 			row.End, row.Text = endWord(s.End), s.Text
 		}
 		if s.Began {
-			row.What += " (began before what is shown)"
+			row.What += " " + say.Of("timeline.earlier")
 		}
 		all[i] = row
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // verdict is what is left of a task, in words and a sign of its own shape.
@@ -75,10 +76,10 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 				step.Forward.Word = "skipped"
 			}
 			if outside[i] {
-				step.Forward, step.Left = look{"question", "unknown: may have taken effect", "warn"}, true
+				step.Forward, step.Left = look{"question", say.Of("trail.unknown"), "warn"}, true
 			}
 		case core.SignalledWord:
-			step.Forward = look{"clock", "not begun, its signal has come", "calm"}
+			step.Forward = look{"clock", say.Of("trail.answered"), "calm"}
 		case "running":
 			step.Forward, step.Left = look{"play", "at work", "busy"}, true
 		case "done":
@@ -94,13 +95,13 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		case "failed":
 			step.Forward = look{"cross", "failed, left nothing", "calm"}
 			if undoable && (outside[i] || r != nil && (r.Kind == core.KindOverdue || r.Kind == core.KindFailed)) {
-				step.Forward, step.Left = look{"question", "failed, may have taken effect", "warn"}, true
+				step.Forward, step.Left = look{"question", say.Of("trail.failed-unknown"), "warn"}, true
 			}
 		case "undoing":
 			step.Forward, step.Left = look{"check", "done or unknown", "good"}, true
-			step.Back = look{"play", "undo is at work", "busy"}
+			step.Back = look{"play", say.Of("trail.undoing"), "busy"}
 			if r != nil && (r.Kind == core.KindUndoGaveUp || r.Kind == core.KindUndoRefused) || v.State == core.StateError {
-				step.Back = look{"warning", "undo gave up: it is still there", "bad"}
+				step.Back = look{"warning", say.Of("trail.gave-up"), "bad"}
 			}
 		case "undone":
 			step.Forward, step.Back = look{"check", "done or unknown", "calm"}, look{"back", "undone", "good"}
@@ -135,29 +136,33 @@ func verdictOf(v *core.View, begun, undone, stands, unknown int, asked bool) ver
 	left := stands + unknown
 	switch v.State {
 	case core.StateProcessed:
-		return verdict{"check", "good", "Done", "Every step has passed; what they did stands."}
+		return verdict{"check", "good", "Done", say.Of("trail.done")}
 	case core.StateUndone:
 		if v.FailedStep == "" && asked {
-			return verdict{"back", "calm", "Cancelled, rolled back", fmt.Sprintf("%s undone; nothing is left.", steps(undone))}
+			return verdict{"back", "calm", "Cancelled, rolled back", say.Of("trail.undone", "n", undone)}
 		}
-		return verdict{"back", "calm", "Failed, rolled back", fmt.Sprintf("%s undone; nothing is left.", steps(undone))}
+		return verdict{"back", "calm", "Failed, rolled back", say.Of("trail.undone", "n", undone)}
 	case core.StateUndoing:
-		return verdict{"play", "busy", "Rolling back", fmt.Sprintf("%s undone, %d to go.", steps(undone), left)}
+		return verdict{"play", "busy", "Rolling back", say.Of("trail.undoing-left", "n", undone, "left", left)}
 	case core.StateError:
 		if undone > 0 || asked {
-			return verdict{"warning", "bad", "Failed, rollback incomplete", fmt.Sprintf("%s undone; %d may still be there, %d of them unknown.", steps(undone), left, unknown)}
+			return verdict{"warning", "bad", "Failed, rollback incomplete", say.Of("trail.incomplete", "n", undone) + effectsLeft(stands, unknown)}
 		}
 		if left == 0 {
-			return verdict{"cross", "bad", "Failed, nothing to roll back", "No step has left anything."}
+			return verdict{"cross", "bad", "Failed, nothing to roll back", say.Of("trail.nothing")}
 		}
-		return verdict{"warning", "bad", "Failed, not rolled back", fmt.Sprintf("Nothing was undone; %d of the steps begun may be there, %d of them unknown.", left, unknown)}
+		return verdict{"warning", "bad", "Failed, not rolled back", say.Of("trail.not-undone") + effectsLeft(stands, unknown)}
 	}
-	return verdict{"play", "busy", "On its way", fmt.Sprintf("%s begun.", steps(begun))}
+	return verdict{"play", "busy", "On its way", say.Of("trail.begun", "n", begun)}
 }
 
-func steps(n int) string {
-	if n == 1 {
-		return "1 step"
+// effectsLeft says what is left of steps: those that took effect, and those of which it is not known.
+func effectsLeft(stands, unknown int) (text string) {
+	if stands > 0 {
+		text = " " + say.Of("trail.stands", "n", stands)
 	}
-	return fmt.Sprintf("%d steps", n)
+	if unknown > 0 {
+		text += " " + say.Of("trail.may-stand", "n", unknown)
+	}
+	return text
 }

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // deprecated are the versions of plans that a submission takes only when it names them.
@@ -22,18 +23,18 @@ func (c *console) deprecated(ctx context.Context) (core.Deprecations, error) {
 // deprecateDialog is the dialog of a version; undo is from its path.
 func (c *console) deprecateDialog(r *http.Request) (d confirmData, version int64, undo bool, err error) {
 	if c.Versions == nil {
-		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: "This node does not serve versions of plans."}
+		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "versions of plans")}
 	}
 	name, change := r.PathValue("name"), r.PathValue("change")
 	version, err = strconv.ParseInt(r.PathValue("version"), 10, 64)
 	if undo = change == "allow"; err != nil || !undo && change != "deprecate" {
-		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: "There is no such page in the console."}
+		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")}
 	}
 	d = confirmData{Title: fmt.Sprintf("Deprecate version %d of plan %s", version, core.ShortText(name, core.NameBytesMax)), Go: "Deprecate", ReasonIs: true,
 		URL: c.url("plans", name, r.PathValue("version"), change), Back: c.url("plans", name) + "?version=" + strconv.FormatInt(version, 10),
-		What: "New tasks take the newest version that is not deprecated. Tasks in flight keep theirs, and a submission that names this version is taken."}
+		What: say.Of("version.deprecate")}
 	if undo {
-		d.Title, d.Go, d.What = strings.Replace(d.Title, "Deprecate", "Allow", 1), "Allow", "New tasks may take this version again."
+		d.Title, d.Go, d.What = strings.Replace(d.Title, "Deprecate", "Allow", 1), "Allow", say.Of("version.undeprecate")
 	}
 	return d, version, undo, nil
 }

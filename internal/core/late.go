@@ -1,6 +1,10 @@
 package core
 
-import "cmp"
+import (
+	"cmp"
+
+	"duly.dev/duly/internal/say"
+)
 
 // Late answers. An answer after its complete-by ends no do: it is kept as evidence, in a row that says what is known now and
 // was not before. One that says nothing new is stale, so a step has at most one row of a late success and one of a late
@@ -195,9 +199,9 @@ func (s *StepState) forgetSilentUndo() {
 func (w *sentence) known(i int) string {
 	switch own := w.t.Steps[i].Own(); {
 	case own.Known:
-		return " (it is known that it took effect)"
+		return say.Of("why.known")
 	case own.None:
-		return " (its answer came late: it had no effect)"
+		return say.Of("why.known.none")
 	}
 	return ""
 }

@@ -51,7 +51,7 @@ func TestProbeAfterWentBack(t *testing.T) {
 func TestProbeInTheSentence(t *testing.T) {
 	r, _ := asked(t)
 	got := r.task.Sentence(r.plan, r.now)
-	want := "Step a, try 1 of 1, was not answered in time: until 2030-01-01T00:00:20Z agent agent.a is asked what became of it; then the task is processed; it has until 2030-01-01T00:01:00Z."
+	want := "Agent agent.a did not answer step a (try 1 of 1) in time. Until 2030-01-01T00:00:20Z it is asked whether the step took effect. Then the task is processed. Its deadline is 2030-01-01T00:01:00Z; if it is not done by then, it is undone."
 	if got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

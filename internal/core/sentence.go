@@ -3,9 +3,11 @@ package core
 import (
 	"fmt"
 	"time"
+
+	"duly.dev/duly/internal/say"
 )
 
-// The sentence that tells an operator why a task is where it is. Every face shows the same one.
+// The sentences that tell an operator why a task is where it is. Every face shows the same ones.
 
 const (
 	// sentenceTime is RFC 3339 with milliseconds, where there are any.
@@ -14,7 +16,7 @@ const (
 	whyBytesMax = 200
 )
 
-// Sentence is one sentence: why the task is where it is, what comes next, and when. Times are RFC 3339 in UTC; at is
+// Sentence says in a line of short sentences why the task is where it is, what comes next, and when. Times are RFC 3339 in UTC; at is
 // now. p is the task's plan, nil when that is unknown. Of a step that waits for its agent, the owner alone knows when
 // it is tried next; elsewhere the sentence says within which time.
 func (t *Task) Sentence(p *Plan, at Instant) string {
@@ -35,7 +37,7 @@ func (t *Task) Sentence(p *Plan, at Instant) string {
 	default:
 		w.processed()
 	}
-	return string(w.b) + "."
+	return string(w.b)
 }
 
 // sentence is one being written.
@@ -46,31 +48,34 @@ type sentence struct {
 	b  []byte
 }
 
-func (w *sentence) say(format string, args ...any) { w.b = fmt.Appendf(w.b, format, args...) }
+func (w *sentence) say(id string, values ...any) {
+	if len(w.b) > 0 {
+		w.b = append(w.b, ' ')
+	}
+	w.b = append(w.b, say.Of(id, values...)...)
+}
+
+// ofStep says something of a step and its agent.
+func (w *sentence) ofStep(id string, i int, values ...any) {
+	w.say(id, append(values, "step", w.p.Steps[i].Name, "agent", w.p.Steps[i].Agent)...)
+}
 
 // when is an instant as sentences show it.
 func when(i Instant) string { return i.Time().Format(sentenceTime) }
 
-// step names a step, agent the agent of one.
-func (w *sentence) step(i int) string  { return "step " + w.p.Steps[i].Name }
-func (w *sentence) agent(i int) string { return "agent " + w.p.Steps[i].Agent }
-
 // steps names several steps.
 func (w *sentence) steps(list []int) string {
-	if len(list) == 1 {
-		return w.step(list[0])
-	}
 	names := ""
 	for k, i := range list {
 		switch {
-		case k == len(list)-1:
+		case k > 0 && k == len(list)-1:
 			names += " and "
 		case k > 0:
 			names += ", "
 		}
 		names += w.p.Steps[i].Name
 	}
-	return "steps " + names
+	return say.Of("why.steps", "n", len(list), "names", names)
 }
 
 // joined puts words one after the other.
@@ -99,13 +104,13 @@ func (w *sentence) because() string {
 	t := w.t
 	switch {
 	case t.FailedStep > 0 && t.FailedStep <= len(w.p.Steps) && t.Why != "":
-		return "because " + w.step(t.FailedStep-1) + " failed: " + why(t.Why)
+		return say.Of("why.because.failed", "step", w.p.Steps[t.FailedStep-1].Name, "error", why(t.Why))
 	case t.FailedStep > 0 && t.FailedStep <= len(w.p.Steps):
-		return "because " + w.step(t.FailedStep-1) + " failed"
+		return say.Of("why.because.step", "step", w.p.Steps[t.FailedStep-1].Name)
 	case t.Why != "":
-		return "because: " + why(t.Why)
+		return say.Of("why.because.text", "text", why(t.Why))
 	}
-	return "because it was asked for"
+	return say.Of("why.because.asked")
 }
 
 // reason is because without a step to blame; empty when nothing is known.
@@ -113,15 +118,15 @@ func (w *sentence) reason() string {
 	if w.t.Why == "" {
 		return ""
 	}
-	return ", because: " + why(w.t.Why)
+	return say.Of("why.reason", "text", why(w.t.Why))
 }
 
 // ofTries is the number of a try, with how many there may be.
 func ofTries(attempt, most int) string {
 	if most == 0 {
-		return fmt.Sprintf("try %d", attempt)
+		return say.Of("why.try", "n", attempt)
 	}
-	return fmt.Sprintf("try %d of %d", attempt, most)
+	return say.Of("why.try.of", "n", attempt, "most", most)
 }
 
 // doTry and undoTry are the tries of a step that are out now or were last; those of an undo without a number of its
@@ -136,15 +141,14 @@ func (w *sentence) undoTry(i int) string {
 
 // deadline says until when the task has time.
 func (w *sentence) deadline() {
-	until := w.t.workUntil(w.p)
+	id, until := "why.deadline", w.t.workUntil(w.p)
 	switch left := until.Sub(w.at); {
 	case left <= 0:
-		w.say("; its deadline, %s, has passed, so it is undone next", when(until))
+		id = "why.deadline.passed"
 	case w.tight(left):
-		w.say("; its deadline is near: at %s it is undone", when(until))
-	default:
-		w.say("; it has until %s", when(until))
+		id = "why.deadline.near"
 	}
+	w.say(id, "at", when(until))
 }
 
 // tight reports whether the time left is less than one full try of a call that is still to be done, or than what a wait
@@ -166,36 +170,24 @@ func (w *sentence) pending() {
 	if parked := t.Parked(w.p); parked >= 0 {
 		i = parked
 	}
-	open := w.out()
-	switch {
+	switch open := w.out(); {
 	case t.StartAt > w.at && t.Seq > 0 && len(open) == 0 && i >= 0 && !t.begunAny():
-		w.say("It begins at %s", when(t.StartAt))
-		w.deadline()
-		return
+		w.say("why.starts", "at", when(t.StartAt))
 	case len(open) > 0 && t.WaitsFor == "":
 		w.outs(open)
 		w.then(open)
-		w.deadline()
-		return
-	case len(open) > 0:
-		w.outs(open)
-		w.say("; ")
-		w.say("%s waits for room at agent %s", w.step(i), t.WaitsFor)
-		w.deadline()
-		return
-	}
-	switch {
-	case i < 0:
-		w.say("All its steps are done, and its owner has yet to say so")
+	case i < 0 && len(open) == 0:
+		w.say("why.done")
 		return
 	case t.WaitsFor != "":
-		w.say("It is parked before %s, because agent %s has no room for it or its key, is paused, or its breaker is open; it goes on as soon as there is room", w.step(i), t.WaitsFor)
+		w.outs(open)
+		w.say("why.room", "step", w.p.Steps[i].Name, "agent", t.WaitsFor)
 	case t.Steps[i].Due > w.at:
-		w.say("It is paused, %s; its tries are used up, and %s begins again at %s", w.because(), w.step(i), when(t.Steps[i].Due))
+		w.ofStep("why.pause", i, "because", w.because(), "at", when(t.Steps[i].Due))
 	case t.Steps[i].Due > 0:
-		w.say("Its pause is over since %s, and %s begins again as soon as its owner takes it up", when(t.Steps[i].Due), w.step(i))
+		w.ofStep("why.pause.over", i, "at", when(t.Steps[i].Due))
 	default:
-		w.say("It waits for the owner of its partition to begin %s", w.step(i))
+		w.ofStep("why.owner", i)
 	}
 	w.deadline()
 }
@@ -207,7 +199,7 @@ func (w *sentence) processing() {
 		w.outs(out)
 		w.then(out)
 	case i < 0:
-		w.say("All its steps are done, and its owner has yet to say so")
+		w.say("why.done")
 		return
 	default:
 		w.between(i)
@@ -217,10 +209,7 @@ func (w *sentence) processing() {
 
 // outs tells of all that is out of a task that goes forward.
 func (w *sentence) outs(out []int) {
-	for k, i := range out {
-		if k > 0 {
-			w.say("; ")
-		}
+	for _, i := range out {
 		if w.t.Steps[i].Status == StepUndoing { // it is optional
 			w.undoOut(i)
 			continue
@@ -231,20 +220,18 @@ func (w *sentence) outs(out []int) {
 
 // waitOut tells of a wait, a signal or children that are open.
 func (w *sentence) waitOut(i int) {
-	s, ps, lead := &w.t.Steps[i], &w.p.Steps[i], w.lead(i)
-	late := ""
-	if w.at >= s.Due {
-		late = ", which has passed: its owner acts on it next"
-	}
+	s, id := &w.t.Steps[i], "why.children"
 	switch s.kind {
 	case kindWait:
-		w.say("%s waits until %s%s", lead, when(s.Due), late)
+		id = "why.wait"
 	case kindSignal:
-		w.say("%s waits for its signal, until %s%s", lead, when(s.Due), late)
+		id = "why.signal"
 	case kindTask:
-		w.say("%s waits for its child, a task %s, until %s%s", lead, ps.Child, when(s.Due), late)
-	default:
-		w.say("%s waits for its %d children, tasks %s, until %s%s", lead, s.Own().Count, ps.Child, when(s.Due), late)
+		id = "why.child"
+	}
+	w.ofStep(id, i, "n", s.Own().Count, "type", w.p.Steps[i].Child, "at", when(s.Due))
+	if w.at >= s.Due {
+		w.say("why.late")
 	}
 }
 
@@ -259,14 +246,6 @@ func (w *sentence) out() []int {
 	return out
 }
 
-// lead begins a sentence with a step, or goes on with one.
-func (w *sentence) lead(i int) string {
-	if len(w.b) == 0 {
-		return "Step " + w.p.Steps[i].Name
-	}
-	return w.step(i)
-}
-
 // doOut tells of a do that is out.
 func (w *sentence) doOut(i int) {
 	s := &w.t.Steps[i]
@@ -274,33 +253,35 @@ func (w *sentence) doOut(i int) {
 		w.waitOut(i)
 		return
 	}
-	lead := w.lead(i)
+	id, late := "why.running", false
 	switch {
 	case s.probing():
-		w.say("%s, %s, was not answered in time%s: until %s %s is asked what became of it", lead, w.doTry(i), w.known(i), when(s.Due), w.agent(i))
+		id = "why.probing"
 	case s.again():
-		w.say("%s waits for %s and is being tried, %s: an answer has to come by %s", lead, w.agent(i), w.doTry(i), when(s.Due))
+		id = "why.again"
 	case w.at >= s.Due:
-		w.say("%s, %s, was to be answered by %s by %s, and was not%s: %s", lead, w.doTry(i), w.agent(i), when(s.Due), w.known(i), w.afterSilence(i))
-	default:
-		w.say("%s is at work, %s, at %s, which has to answer by %s", lead, w.doTry(i), w.agent(i), when(s.Due))
+		id, late = "why.silent", true
+	}
+	w.ofStep(id, i, "try", w.doTry(i), "at", when(s.Due), "known", w.known(i))
+	if late {
+		w.afterSilence(i)
 	}
 }
 
 // afterSilence is what comes next when a do is not answered in time.
-func (w *sentence) afterSilence(i int) string {
-	ps := &w.p.Steps[i]
+func (w *sentence) afterSilence(i int) {
+	id, ps := "why.next.undo", &w.p.Steps[i]
 	switch {
 	case w.t.Steps[i].Attempt < ps.AttemptsMax:
-		return "it is tried again next"
+		id = "why.next.try"
 	case ps.OnExhausted == PolicyWait:
-		return "it is paused next for " + ps.Pause.String()
+		id = "why.next.pause"
 	case ps.OnExhausted == PolicyError:
-		return "the task goes to error next"
+		id = "why.next.error"
 	case ps.OnExhausted == PolicySkip:
-		return "its possible effect is undone next, and the task goes on without it"
+		id = "why.next.skip"
 	}
-	return "the task is undone next"
+	w.say(id, "pause", ps.Pause)
 }
 
 // then says what follows when the steps that are out are done.
@@ -317,12 +298,10 @@ func (w *sentence) then(out []int) {
 		}
 	}
 	switch {
-	case len(next) == 1:
-		w.say("; then %s follows", w.step(next[0]))
-	case len(next) > 1:
-		w.say("; then %s follow", w.steps(next))
+	case len(next) > 0:
+		w.say("why.then", "steps", w.steps(next), "n", len(next))
 	case !left:
-		w.say("; then the task is processed")
+		w.say("why.then.processed")
 	}
 }
 
@@ -346,15 +325,16 @@ func (w *sentence) readyAfter(i int, out []int) bool {
 // between tells of steps that may run while none is out.
 func (w *sentence) between(i int) {
 	s := &w.t.Steps[i]
+	try := ofTries(s.Attempt+1, w.p.Steps[i].AttemptsMax)
 	switch {
 	case s.Awaits != 0:
-		w.awaits(i, "")
+		w.awaits("why.awaits", i)
 	case s.Due > w.at:
-		w.say("%s is between two tries, %s; %s leaves at %s", w.lead(i), w.because(), ofTries(s.Attempt+1, w.p.Steps[i].AttemptsMax), when(s.Due))
+		w.ofStep("why.backoff", i, "because", w.because(), "try", try, "at", when(s.Due))
 	case s.Due > 0:
-		w.say("%s is between two tries; %s was to leave at %s, and leaves as soon as its owner takes it up", w.lead(i), ofTries(s.Attempt+1, w.p.Steps[i].AttemptsMax), when(s.Due))
+		w.ofStep("why.backoff.over", i, "try", try, "at", when(s.Due))
 	default:
-		w.say("%s begins next", w.lead(i))
+		w.ofStep("why.begins", i)
 	}
 	var others []int
 	for k := range w.t.Steps {
@@ -362,53 +342,39 @@ func (w *sentence) between(i int) {
 			others = append(others, k)
 		}
 	}
-	switch {
-	case len(others) == 1:
-		w.say("; %s is ready too", w.step(others[0]))
-	case len(others) > 1:
-		w.say("; %s are ready too", w.steps(others))
+	if len(others) > 0 {
+		w.say("why.ready", "steps", w.steps(others))
 	}
 }
 
-// awaits tells of a do or an undo that waits for its agent; of says which.
-func (w *sentence) awaits(i int, of string) {
+// awaits tells of a do or an undo that waits for its agent.
+func (w *sentence) awaits(id string, i int) {
 	s := &w.t.Steps[i]
-	lead := w.lead(i)
-	if of != "" {
-		lead = of + w.step(i)
-	}
-	what := "which is not there"
+	cause, next := "why.awaits.busy", say.Of("why.within", "time", w.p.Steps[i].BackoffCap)
 	switch s.Said {
 	case 0:
+		cause = "why.awaits.absent"
 	case CodeTooEarly:
-		what = "where a try is still at work"
-	default:
-		what = "which cannot take it now"
+		cause = "why.awaits.early"
 	}
-	w.say("%s waits for %s, %s; it is tried again ", lead, w.agent(i), what)
 	if s.Due > w.at {
-		w.say("at %s", when(s.Due))
-		return
+		next = say.Of("why.at", "at", when(s.Due))
 	}
-	most := w.p.Steps[i].BackoffCap
-	w.say("within %s", most)
+	w.ofStep(id, i, "cause", say.Of(cause), "when", next)
 }
 
 func (w *sentence) undoing() {
-	w.say("It is being undone, %s; ", w.because())
+	w.say("why.undoing", "because", w.because())
 	out := w.out()
 	i, next := w.t.nextUndo(w.p, w.at)
 	switch {
 	case len(out) > 0:
 		i = -1 // what is out comes first
-		for k, o := range out {
-			if k > 0 {
-				w.say("; ")
-			}
+		for _, o := range out {
 			w.undoOut(o)
 		}
 	case i < 0:
-		w.say("nothing is left to undo, and its owner has yet to say so")
+		w.say("why.undoing.done")
 	default:
 		w.undoNext(i, next)
 	}
@@ -418,23 +384,22 @@ func (w *sentence) undoing() {
 
 // undoOut tells of a command that is out while the task is undone: an undo, or a do that comes first.
 func (w *sentence) undoOut(i int) {
-	s := &w.t.Steps[i]
+	s, id, try := &w.t.Steps[i], "why.undo.running", w.undoTry(i)
 	switch {
 	case s.kind.parent() && s.Status == StepUndoing:
-		w.say("the children of %s are being undone", w.step(i))
+		id = "why.undo.children"
 	case s.kind.parent():
-		w.say("the children of %s are undone next", w.step(i))
+		id = "why.undo.children.next"
 	case s.Status != StepUndoing && w.at >= s.Due:
-		w.say("the do of %s was to be answered by %s and was not%s, so it may still act until %s, and its undo waits for that", w.step(i), when(s.Due), w.known(i), when(max(s.EffectsPossibleUntil, s.Due.Add(w.p.Grace))))
+		id = "why.undo.silent"
 	case s.Status != StepUndoing:
-		w.say("the do of %s is still at work, %s, at %s, and its undo waits for the answer, until %s", w.step(i), w.doTry(i), w.agent(i), when(s.Due))
+		id, try = "why.undo.waits", w.doTry(i)
 	case s.again():
-		w.say("the undo of %s waits for %s and is being tried, %s: an answer has to come by %s", w.step(i), w.agent(i), w.undoTry(i), when(s.Due))
+		id = "why.undo.again"
 	case w.at >= s.Due:
-		w.say("the undo of %s, %s, was to be answered by %s by %s, and was not: it is tried again, or gives up", w.step(i), w.undoTry(i), w.agent(i), when(s.Due))
-	default:
-		w.say("the undo of %s is at work, %s, at %s, which has to answer by %s", w.step(i), w.undoTry(i), w.agent(i), when(s.Due))
+		id = "why.undo.late"
 	}
+	w.ofStep(id, i, "try", try, "at", when(s.Due), "known", w.known(i), "until", when(max(s.EffectsPossibleUntil, s.Due.Add(w.p.Grace))))
 }
 
 // undoNext tells of the undo that leaves next, while nothing is out.
@@ -442,21 +407,18 @@ func (w *sentence) undoNext(i int, next Instant) {
 	s := &w.t.Steps[i]
 	switch {
 	case s.undoAwaits():
-		w.awaits(i, "the undo of ")
-		w.say("; it gives up at %s", when(w.t.undoEnd(w.p, i)))
+		w.awaits("why.awaits.undo", i)
+		w.say("why.undo.ends", "at", when(w.t.undoEnd(w.p, i)))
 	case s.Status == StepUndoing && s.Since == 0:
-		w.say("the undo of %s begins again next", w.step(i))
+		w.ofStep("why.undo.restart", i)
 	case s.Status == StepUndoing:
-		w.say("the undo of %s is between two tries; %s leaves at %s, and it gives up at %s", w.step(i), w.nextUndoTry(i), when(next), when(w.t.undoEnd(w.p, i)))
+		w.ofStep("why.undo.backoff", i, "try", ofTries(s.Attempt+1, w.p.Steps[i].UndoAttemptsMax), "at", when(next))
+		w.say("why.undo.ends", "at", when(w.t.undoEnd(w.p, i)))
 	case next > w.at:
-		w.say("the do of %s may still act until %s%s, and its undo leaves then", w.step(i), when(next), w.known(i))
+		w.ofStep("why.undo.may", i, "at", when(next), "known", w.known(i))
 	default:
-		w.say("the undo of %s leaves next", w.step(i))
+		w.ofStep("why.undo.next", i)
 	}
-}
-
-func (w *sentence) nextUndoTry(i int) string {
-	return ofTries(w.t.Steps[i].Attempt+1, w.p.Steps[i].UndoAttemptsMax)
 }
 
 // troubles names the undos that are in trouble, and those that gave up.
@@ -465,12 +427,12 @@ func (w *sentence) troubles(out []int, next int) {
 		s := &w.t.Steps[i]
 		switch {
 		case s.Left != "":
-			w.say("; the undo of %s gave up: %s", w.step(i), why(s.Left))
+			w.ofStep("why.undo.left", i, "error", why(s.Left))
 		case !s.Alerted:
 		case i == next || len(out) > 0 && out[0] == i:
-			w.say("; it is in trouble since %s", when(s.Since))
+			w.say("why.undo.failing", "at", when(s.Since))
 		default:
-			w.say("; the undo of %s is in trouble since %s and goes on", w.step(i), when(s.Since))
+			w.ofStep("why.undo.failing.other", i, "at", when(s.Since))
 		}
 	}
 }
@@ -490,45 +452,40 @@ func (w *sentence) undoThen(out []int, next int) {
 		}
 	}
 	switch {
-	case len(then) > 0:
-		w.say("; then %s", w.undoneThen(then))
+	case len(then) == 1:
+		w.ofStep("why.undo.then", then[0])
+	case len(then) > 1:
+		w.say("why.undo.then.order", "steps", w.steps(then))
 	case left:
-		w.say("; then an operator has to act")
+		w.say("why.undo.operator")
 	case next >= 0 || len(out) > 0:
-		w.say("; then the task is undone")
+		w.say("why.undo.end")
 	}
-}
-
-func (w *sentence) undoneThen(then []int) string {
-	if len(then) == 1 {
-		return w.step(then[0]) + " is undone"
-	}
-	return w.steps(then) + " are undone, in this order"
 }
 
 func (w *sentence) failed() {
 	t := w.t
-	var left []string
+	w.say("why.error")
+	left := false
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Left != "" {
-			left = append(left, "the undo of "+w.step(i)+" gave up ("+why(s.Left)+"), so its effect may be there")
+			left = true
+			w.ofStep("why.undo.left", i, "error", why(s.Left))
 		}
 	}
 	at, _ := t.stoppedAt(w.p, "")
-	w.say("Operator action required: ")
 	switch {
-	case len(left) > 0:
-		w.say("%s", joined(left, "; "))
+	case left:
 	case at >= 0 && t.Steps[at].Status == StepFailed && t.FailedStep == at+1:
-		w.say("it was stopped, %s", w.because())
+		w.say("why.error.failed", "because", w.because())
 	case at >= 0:
-		w.say("it was stopped before %s was done%s", w.step(at), w.reason())
+		w.ofStep("why.error.before", at, "reason", w.reason())
 	default:
-		w.say("it was stopped%s", w.reason())
+		w.say("why.error.stopped", "reason", w.reason())
 		w.notUndone()
 	}
 	w.mayAct()
-	w.say("; possible now: %s", joined(t.Possible(w.p), ", "))
+	w.say("why.error.possible", "actions", joined(t.Possible(w.p), ", "))
 }
 
 // notUndone names the steps whose effects may be there.
@@ -540,7 +497,7 @@ func (w *sentence) notUndone() {
 		}
 	}
 	if len(open) > 0 {
-		w.say("; what %s did is not undone", w.steps(open))
+		w.say("why.error.stands", "steps", w.steps(open))
 	}
 }
 
@@ -548,14 +505,14 @@ func (w *sentence) notUndone() {
 func (w *sentence) mayAct() {
 	for i := range w.t.Steps {
 		if s := &w.t.Steps[i]; s.EffectsPossibleUntil > w.at {
-			w.say("; the do of %s may still act until %s", w.step(i), when(s.EffectsPossibleUntil))
+			w.ofStep("why.error.may", i, "at", when(s.EffectsPossibleUntil))
 		}
 	}
 }
 
 func (w *sentence) undone() {
 	t := w.t
-	w.say("It was undone at %s, %s", when(t.EndedAt), w.because())
+	w.say("why.undone", "at", when(t.EndedAt), "because", w.because())
 	var left []int
 	for i := range t.Steps {
 		if t.Steps[i].MayHaveEffect && w.p.Steps[i].Undoable {
@@ -563,42 +520,41 @@ func (w *sentence) undone() {
 		}
 	}
 	if len(left) > 0 { // an operator settled it
-		w.say("; that no effect of %s is left is an operator's word", w.steps(left))
+		w.say("why.undone.word", "steps", w.steps(left))
 	}
 }
 
 func (w *sentence) processed() {
-	t := w.t
-	skipped := ""
+	t, id := w.t, "why.processed"
 	for i := range t.Steps {
-		if t.Steps[i].Status == StepSkipped {
-			skipped = " or skipped"
-			continue
-		}
-		if t.Steps[i].Status != StepDone {
-			w.say("It counts as processed since %s, by an operator's word, though %s is %s", when(t.EndedAt), w.step(i), t.Steps[i].Status)
+		switch t.Steps[i].Status {
+		case StepDone:
+		case StepSkipped:
+			id = "why.processed.skipped"
+		default:
+			w.ofStep("why.processed.word", i, "at", when(t.EndedAt), "status", t.Steps[i].Status)
 			return
 		}
 	}
-	w.say("It was processed at %s: every step is done%s", when(t.EndedAt), skipped)
+	w.say(id, "at", when(t.EndedAt))
 }
 
 // planless tells of a task whose steps are not known.
 func (w *sentence) planless() {
-	t, reason := w.t, w.reason()
+	t, id := w.t, "why.unplanned"
 	switch {
 	case t.unread():
 		name, version, _ := AwaitedPlan(t.WaitsFor)
-		w.say("It waits for a node that can read version %d of plan %s, which a newer version of Duly stored; at %s it is undone", version, name, when(t.Deadline))
+		w.say("why.unread", "version", version, "plan", name, "at", when(t.Deadline))
+		return
 	case t.State == StateError && t.PlanVersion == 0:
-		w.say("Operator action required: none of its steps has begun%s; store its plan and resubmit it, or undo or resolve it", reason)
+		id = "why.error.planless"
 	case t.State == StateError:
-		w.say("Operator action required: version %d of its plan is not stored, so its steps are not known%s; see what they left, then resolve it", t.PlanVersion, reason)
+		id = "why.error.unplanned"
 	case t.State == StateUndone && t.PlanVersion == 0:
-		w.say("It was undone at %s before any step of it began%s", when(t.EndedAt), reason)
+		id = "why.undone.unbegun"
 	case t.State.Ended():
-		w.say("It was %s at %s%s; its steps are not known any more", t.State, when(t.EndedAt), reason)
-	default:
-		w.say("It is %s, and version %d of its plan is not stored, so no owner goes on with it, and it goes to error unless the plan is stored again", t.State, t.PlanVersion)
+		id = "why.ended"
 	}
+	w.say(id, "state", t.State, "version", t.PlanVersion, "at", when(t.EndedAt), "reason", w.reason())
 }

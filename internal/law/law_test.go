@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/agentrole", "internal/sheet", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/egress", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson", "internal/plancheck"},
+		imports: []string{"cmd/duly/...", "internal/say", "internal/agentrole", "internal/sheet", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/egress", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson", "internal/plancheck"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -91,32 +91,32 @@ var packages = map[string]place{
 	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/auth", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api": {imports: []string{"internal/say", "internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
 	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/submit", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
-	"internal/operate": {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/schedule"}},
+	"internal/operate": {imports: []string{"internal/say", "internal/submit", "internal/core", "internal/quickjson", "internal/schedule"}},
 	// When a task is submitted again and again: cron, intervals, zones. Pure.
 	"internal/schedule": {imports: []string{"internal/near", "internal/core", "internal/quickjson"}},
 	// Schedules as operators change them and the leading supervisor carries them out.
 	"internal/schedules": {imports: []string{"internal/submit", "internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
 	// Actions on many tasks: previews, waves, rehearsals.
-	"internal/repair": {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/seal"}},
+	"internal/repair": {imports: []string{"internal/say", "internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
 	"internal/auth": {imports: []string{"internal/core", "internal/egress", "internal/operate", "internal/pause"}},
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/quickjson", "internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
+	"internal/console": {imports: []string{"internal/say", "internal/quickjson", "internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
 	// Alerts to the outside: webhooks and mail.
-	"internal/alerts": {imports: []string{"internal/core", "internal/egress", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
+	"internal/alerts": {imports: []string{"internal/say", "internal/core", "internal/egress", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
 	"internal/telemetry": {imports: []string{"internal/core", "internal/egress", "internal/operate"}, links: []string{"metrics", "spans"}},
 	// Journal and services compared; the journal played again and proven.
-	"internal/books":  {imports: []string{"internal/core", "internal/pause", "internal/operate", "internal/wire"}},
-	"internal/replay": {imports: []string{"internal/core", "internal/planform"}},
+	"internal/books":  {imports: []string{"internal/say", "internal/core", "internal/pause", "internal/operate", "internal/wire"}},
+	"internal/replay": {imports: []string{"internal/core", "internal/planform", "internal/say"}},
 	// Versions of a plan compared, by their fields and by what tasks come to.
-	"internal/versions": {imports: []string{"internal/core", "internal/planform", "internal/operate", "internal/replay"}},
+	"internal/versions": {imports: []string{"internal/say", "internal/core", "internal/planform", "internal/operate", "internal/replay"}},
 	"internal/chain":    {imports: []string{"internal/core"}},
 
 	// How long steps take, and what follows for deadlines.
@@ -172,7 +172,7 @@ var packages = map[string]place{
 	"internal/planfile":  {imports: []string{"internal/quickjson", "internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
+	"internal/core": {imports: []string{"internal/say"}, std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
 	"internal/disk":       {}, // how much room a disk has
@@ -183,6 +183,7 @@ var packages = map[string]place{
 	"internal/option":     {}, // refuses options by name
 	"internal/pause":      {}, // waits, or until a context ends
 	"internal/rendezvous": {}, // places partitions on nodes
+	"internal/say":        {}, // the sentences that operators read
 	"internal/seal":       {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.

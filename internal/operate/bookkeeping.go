@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Bookkeeping is Books over the state store. All fields are required. It is safe for concurrent use.
@@ -113,7 +114,7 @@ func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (An
 	}
 	g, err := b.Store.Ghost(ctx, r.Agent, r.Effect)
 	if errors.Is(err, core.ErrNotFound) {
-		return no(&Refusal{Code: 404, Field: "key", Detail: fmt.Sprintf("no ghost of agent %s has the key %s: it may have been repaired", core.QuoteShort(r.Agent), core.QuoteShort(r.Effect))})
+		return no(&Refusal{Code: 404, Field: "key", Detail: say.Of("ghost.gone", "agent", core.QuoteShort(r.Agent), "key", core.QuoteShort(r.Effect))})
 	}
 	if err != nil {
 		return Answer{}, fmt.Errorf("ghost %s: %w", core.QuoteShort(r.Effect), err)
@@ -122,7 +123,7 @@ func (b *Bookkeeping) Repair(ctx context.Context, by Actor, r RepairRequest) (An
 		return b.accept(ctx, &repair, g)
 	}
 	if !g.Can(RepairUndo) {
-		return no(&Refusal{Code: 409, Field: "repair", Detail: fmt.Sprintf("effect %s cannot be undone by its task, which is %s: %s; accept it when that is done", core.QuoteShort(g.Key), stateWord(g.State), g.Text)})
+		return no(&Refusal{Code: 409, Field: "repair", Detail: say.Of("ghost.not-undoable", "key", core.QuoteShort(g.Key), "state", stateWord(g.State), "text", g.Text)})
 	}
 	return b.undo(ctx, by, g, r)
 }
@@ -160,11 +161,11 @@ func (b *Bookkeeping) accept(ctx context.Context, accept *Act, g Ghost) (Answer,
 	err := b.Desk.Change(ctx, accept, func(ctx context.Context) error {
 		g.Status, g.Repair, g.By, g.Decided, g.Reason, g.Audit = GhostAccepted, RepairAccept, accept.By.Name, b.Now().UTC(), accept.Reason, accept.Number
 		if err := b.Store.DecideGhost(ctx, g); errors.Is(err, core.ErrNotFound) {
-			return &Refusal{Code: 404, Field: "key", Detail: fmt.Sprintf("no ghost of agent %s has the key %s any more", core.QuoteShort(g.Agent), core.QuoteShort(g.Key))}
+			return &Refusal{Code: 404, Field: "key", Detail: say.Of("ghost.gone", "agent", core.QuoteShort(g.Agent), "key", core.QuoteShort(g.Key))}
 		} else if err != nil {
 			return fmt.Errorf("ghost %s: %w", core.QuoteShort(g.Key), err)
 		}
 		return nil
 	})
-	return Answer{Type: g.Type, ID: g.Task, Action: Action(RepairAccept), State: g.State, Outcome: "it is remembered as explained, and counts no more", Audit: accept.Number, Again: accept.Again != nil}, err
+	return Answer{Type: g.Type, ID: g.Task, Action: Action(RepairAccept), State: g.State, Outcome: say.Of("ghost.accepted"), Audit: accept.Number, Again: accept.Again != nil}, err
 }

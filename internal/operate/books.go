@@ -2,11 +2,11 @@ package operate
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Limits of the books.
@@ -137,44 +137,36 @@ func (r *BooksResult) Silent() int {
 	return n
 }
 
-// Sentence is the result in one line, the same everywhere.
+// Sentence is the result in one line of sentences, the same everywhere.
 func (r *BooksResult) Sentence() string {
-	if r.At.IsZero() {
-		return "not compared yet"
+	at, kept, silent := r.At.UTC().Format("15:04"), r.Kept(), r.Silent()
+	switch {
+	case r.At.IsZero():
+		return say.Of("books.never")
+	case kept == 0:
+		return say.Of("books.none", "at", at)
 	}
-	at := r.At.UTC().Format("15:04")
-	if r.Kept() == 0 {
-		return fmt.Sprintf("not kept at %s: no agent keeps books", at)
-	}
-	said := fmt.Sprintf("closed at %s: %s, %d open", at, effectsWord(r.Effects), r.Open)
-	silent := r.Silent()
+	said := say.Of("books.closed", "at", at, "n", r.Effects)
 	switch {
 	case r.Total > 0:
-		said = fmt.Sprintf("not closed at %s: %d of %s do not agree with the journal", at, r.Total, effectsWord(r.Effects))
-		if silent > 0 {
-			said += fmt.Sprintf(", and %d of %d agents answer no books", silent, r.Kept())
-		}
+		said = say.Of("books.differ", "at", at, "n", r.Total, "of", r.Effects)
 	case silent > 0:
-		said = fmt.Sprintf("not known at %s: %d of %d agents answer no books; the others agree, %s, %d open", at, silent, r.Kept(), effectsWord(r.Effects), r.Open)
+		said = say.Of("books.unknown", "at", at, "n", silent, "of", kept, "effects", r.Effects)
 	case r.Cut:
-		said = fmt.Sprintf("not known at %s: the limit of pages was reached; what was compared agrees, %s, %d open", at, effectsWord(r.Effects), r.Open)
+		said = say.Of("books.cut", "at", at, "n", r.Effects)
 	}
-	if r.Accepted > 0 {
-		said += fmt.Sprintf(", %d accepted", r.Accepted)
+	if r.Total > 0 && silent > 0 {
+		said += " " + say.Of("books.silent", "n", silent, "of", kept)
 	}
-	if none := len(r.Agents) - r.Kept(); none == 1 {
-		said += "; 1 agent keeps no books"
-	} else if none > 1 {
-		said += fmt.Sprintf("; %d agents keep no books", none)
+	for _, more := range []struct {
+		id string
+		n  int64
+	}{{"books.open", r.Open}, {"books.accepted", r.Accepted}, {"books.without", int64(len(r.Agents) - kept)}} {
+		if more.n > 0 {
+			said += " " + say.Of(more.id, "n", more.n)
+		}
 	}
 	return said
-}
-
-func effectsWord(n int64) string {
-	if n == 1 {
-		return "1 effect"
-	}
-	return fmt.Sprintf("%d effects", n)
 }
 
 // BooksAsked is that someone wants a comparison now.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"duly.dev/duly/internal/say"
 )
 
 // When an entry without an outcome is settled.
@@ -16,11 +18,11 @@ const (
 )
 
 // Outcomes of entries whose process ended before it wrote them.
-const (
+var (
 	WasMade  = outcomeDone
-	NotMade  = outcomeFailed + "nothing was changed: the node ended, or lost the database, before"
-	NotDone  = outcomeRefused + "its owner did nothing: the task had moved on, or the request did not come"
-	NotKnown = "unknown: the node ended, or lost the database, before it wrote down what became of it"
+	NotMade  = outcomeFailed + say.Of("trail.not-made")
+	NotDone  = outcomeRefused + say.Of("trail.not-done")
+	NotKnown = "unknown: " + say.Of("trail.not-known")
 )
 
 // Entry is the entry of the change that a context is of.

@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Agents knows which agents are there; operate.Agents has it.
@@ -52,11 +53,11 @@ func (h holds) Holds(ctx context.Context) (Hold, error) {
 	return func(t *core.Task, s *core.Step, undo bool) string {
 		for i := range lasting {
 			if !undo && covers(&lasting[i], t, s) {
-				return "step " + s.Name + " of " + t.Type + " is paused"
+				return say.Of("repair.paused", "step", s.Name, "type", t.Type)
 			}
 		}
 		if away[s.Agent] {
-			return "agent " + s.Agent + " is away"
+			return say.Of("repair.away", "agent", s.Agent)
 		}
 		return ""
 	}, nil

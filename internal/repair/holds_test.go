@@ -46,13 +46,13 @@ func TestHolds(t *testing.T) {
 		undo bool
 		want string
 	}{
-		{"paused", order, pay, false, "step pay of order is paused"},
+		{"paused", order, pay, false, "step pay of tasks of type order is paused"},
 		{"the undo of what is paused", order, pay, true, ""},
 		{"of another type", quote, pay, false, ""},
 		{"its pause is over", order, reserve, false, ""},
-		{"by agent and type", quote, reserve, false, "step reserve of quote is paused"},
-		{"away", order, ship, false, "agent carrier is away"},
-		{"the undo of one away", order, ship, true, "agent carrier is away"},
+		{"by agent and type", quote, reserve, false, "step reserve of tasks of type quote is paused"},
+		{"away", order, ship, false, "agent carrier has no running instance"},
+		{"the undo of one away", order, ship, true, "agent carrier has no running instance"},
 	} {
 		if got := hold(test.t, test.s, test.undo); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)

@@ -1,10 +1,9 @@
 package repair
 
 import (
-	"fmt"
-
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // textMax bounds the text of a member's outcome, in bytes.
@@ -23,7 +22,7 @@ type verdict struct {
 func judge(r *operate.Request, m *operate.Member, s *operate.Standing) verdict {
 	switch {
 	case s.Missing:
-		return verdict{outcome: operate.OutcomeSkipped, text: "the task is forgotten, and what became of it with it"}
+		return verdict{outcome: operate.OutcomeSkipped, text: say.Of("repair.forgotten")}
 	case r.Action == operate.ActionMigrate && s.PlanVersion == r.Version:
 		return verdict{outcome: operate.OutcomeDone}
 	case r.Action == operate.ActionMigrate: // whatever it did meanwhile
@@ -31,11 +30,11 @@ func judge(r *operate.Request, m *operate.Member, s *operate.Standing) verdict {
 	case s.Seq == m.Seq: // the row may be of a moment before the journal, and say less
 		return verdict{outcome: operate.OutcomeAsked, still: true}
 	case !s.Asked: // the owner refuses what is about an earlier row
-		return verdict{outcome: operate.OutcomeSkipped, text: fmt.Sprintf("changed since the preview: it is %s", s.State)}
+		return verdict{outcome: operate.OutcomeSkipped, text: say.Of("repair.changed", "state", s.State)}
 	}
 	failed := verdict{outcome: operate.OutcomeFailedAgain, text: core.ShortText(s.Text, textMax), fingerprint: s.Fingerprint}
 	if failed.text == "" {
-		failed.text = fmt.Sprintf("it is %s", s.State)
+		failed.text = say.Of("repair.state", "state", s.State)
 	}
 	switch r.Action {
 	case operate.ActionUndo:

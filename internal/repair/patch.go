@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Bounds of edits by patch.
@@ -188,7 +189,7 @@ func inputs(ctx context.Context, store Store, members []operate.Member) (inputs 
 			}
 		}
 		if seq != m.Seq {
-			why[m.Ordinal] = fmt.Sprintf("changed since the preview: it is %s", state)
+			why[m.Ordinal] = say.Of("repair.changed", "state", state)
 			return
 		}
 		inputs[m.Ordinal] = input
@@ -198,7 +199,7 @@ func inputs(ctx context.Context, store Store, members []operate.Member) (inputs 
 	}
 	for i := range members {
 		if !there[members[i].Ordinal] {
-			why[members[i].Ordinal] = "the task is forgotten, and what became of it with it"
+			why[members[i].Ordinal] = say.Of("repair.forgotten")
 		}
 	}
 	return inputs, why, nil

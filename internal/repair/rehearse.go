@@ -12,6 +12,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -88,7 +89,7 @@ func (p *player) play(ctx context.Context, members []operate.Member, at core.Ins
 	}
 	for i := range members {
 		if m := &members[i]; !saved[m.Ordinal] {
-			each(m, fateRefused, "the task is forgotten")
+			each(m, fateRefused, say.Of("repair.forgotten"))
 		}
 	}
 	return nil
@@ -133,14 +134,14 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	}
 	t, err := core.Replay(plan, saved)
 	if err != nil {
-		return fateRefused, "its journal cannot be replayed"
+		return fateRefused, say.Of("repair.unplayable")
 	}
 	if e, encrypted := seal.Of(t.Input); encrypted && (p.op.Action == operate.ActionEdit || p.op.Action == operate.ActionAccept) {
 		p.key = e.Key
-		return fateRefused, "its payloads are encrypted"
+		return fateRefused, say.Of("repair.encrypted")
 	}
 	if t.Seq != m.Seq && guarded(p.op.Action) {
-		return fateRefused, "changed since the preview"
+		return fateRefused, say.Of("repair.changed-since")
 	}
 	if t.PlanVersion == 0 { // its plan was unknown when it came, and may be known now
 		plan = p.plans[planKey{t.Type, 0}]
@@ -175,7 +176,7 @@ func (p *player) on(plan *core.Plan, t *core.Task, failed string, took []time.Du
 		back := t.State == core.StateUndoing || t.State == core.StateUndone
 		switch {
 		case back && !undo:
-			return fateUndone, "its deadline leaves no time: it would be undone"
+			return fateUndone, say.Of("repair.deadline")
 		case t.State.Ended(), !undo && step >= 0 && t.Steps[step].Status == core.StepDone:
 			return fateRepairable, ""
 		}
@@ -188,7 +189,7 @@ func (p *player) on(plan *core.Plan, t *core.Task, failed string, took []time.Du
 			break
 		}
 	}
-	return fateWaiting, "it would wait"
+	return fateWaiting, say.Of("repair.waits")
 }
 
 // following is the event that comes after the present effects; why says what keeps it from coming.
@@ -214,7 +215,7 @@ func (p *player) following(plan *core.Plan, t *core.Task, took []time.Duration, 
 		}
 	}
 	if ev.Kind == 0 {
-		return ev, "it would wait"
+		return ev, say.Of("repair.waits")
 	}
 	return ev, ""
 }

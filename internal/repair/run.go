@@ -14,6 +14,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 const (
@@ -443,7 +444,7 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 					it.ignored++
 				}
 				if it.ignored == ignoredMax {
-					why := fmt.Sprintf("its owner was asked %d times and did nothing", ignoredMax)
+					why := say.Of("repair.ignored", "n", ignoredMax)
 					done = append(done, decided{it, verdict{outcome: operate.OutcomeSkipped, text: why}})
 					continue
 				}
@@ -531,7 +532,7 @@ func (u *run) next(ctx context.Context) (over bool, err error) {
 		return true, u.write(ctx, nil)
 	}
 	if n := len(u.late) + u.wave.open(); n >= u.r.cfg.Outstanding {
-		return false, u.stuck(ctx, fmt.Sprintf("the next wave waits: %d tasks were asked and have no outcome yet", n))
+		return false, u.stuck(ctx, say.Of("repair.stuck", "n", n))
 	}
 	size := u.wave.next(u.op.BrakePct, u.r.cfg.WaveMax)
 	after := int64(0)

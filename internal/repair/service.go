@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // changeTries is how often a change is tried that the runner's own writes come before: there are some twenty a second.
@@ -152,7 +153,7 @@ func (s *Service) words(ctx context.Context, sel *operate.Selection) (string, er
 		if err != nil {
 			return "", fmt.Errorf("failure group %s: %w", sel.Group, err)
 		}
-		words := fmt.Sprintf("tasks of type %s that are %s", g.Type, stateWords(g.State))
+		words := say.Of("repair.tasks-of", "type", g.Type, "state", stateWords(g.State))
 		if g.Step != "" {
 			words += " and failed in step " + g.Step
 		}
@@ -163,7 +164,7 @@ func (s *Service) words(ctx context.Context, sel *operate.Selection) (string, er
 	case sel.Filter != nil:
 		return filterWords(sel.Filter), nil
 	}
-	return fmt.Sprintf("%d tasks by their ids", len(sel.IDs)), nil
+	return say.Of("repair.ids", "n", len(sel.IDs)), nil
 }
 
 func stateWords(state core.State) string {
@@ -185,7 +186,7 @@ func filterWords(f *core.Filter) string {
 		words += " that are " + stateWords(f.State)
 	}
 	if f.MovableTo != 0 && f.State == "" {
-		words += " that are pending, processing or in error"
+		words += " " + say.Of("repair.movable")
 	}
 	if f.MovableTo != 0 && f.PlanVersion == 0 {
 		words += fmt.Sprintf(", of another version than %d", f.MovableTo)
@@ -316,7 +317,7 @@ func (s *Service) note(ctx context.Context, by operate.Actor, op *operate.Operat
 	if s.notes == nil || op.Group == "" {
 		return
 	}
-	text := core.CutText(fmt.Sprintf("operation %s: %s of %d tasks: %s", op.ID, op.Action, op.Tasks, op.Reason), core.WordsBytesMax)
+	text := core.CutText(say.Of("repair.note", "id", op.ID, "action", op.Action, "n", op.Tasks, "reason", op.Reason), core.WordsBytesMax)
 	if _, err := s.notes.AddNote(ctx, operate.Note{Target: "group/" + op.Group, At: s.cfg.Now(), By: by.Name, Text: text}); err != nil {
 		s.log.Warn("the start of an operation is not noted at its failure group", "operation", op.ID, "error", err)
 	}

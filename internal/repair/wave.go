@@ -1,10 +1,10 @@
 package repair
 
 import (
-	"fmt"
 	"time"
 
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Waves grow by waveGrowth from one task on.
@@ -84,7 +84,7 @@ func (w *wave) brake(number, percent int) string {
 	if n < brakeLeast || n*100 <= percent*len(w.members) {
 		return ""
 	}
-	return fmt.Sprintf("wave %d: %d of %d tasks failed alike, more than the %d %% that may: %s", number, n, len(w.members), percent, text)
+	return say.Of("repair.brake", "wave", number, "n", n, "of", len(w.members), "percent", percent, "text", text)
 }
 
 // next is the size of the wave after this one: larger when all has gone well, else the same.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Frame is what one journal row did: what happened, what was decided, and why.
@@ -90,22 +91,22 @@ type words struct {
 
 func (w *words) step(i int) string {
 	if w.p == nil || i < 0 || i >= len(w.p.Steps) {
-		return "a step that is not known"
+		return "?"
 	}
-	return "step " + w.p.Steps[i].Name
+	return w.p.Steps[i].Name
 }
 
-// failure is the code and the text of the row's failure.
+// failure is the code and the text of the row's failure, as the end of a sentence.
 func (w *words) failure() string {
 	switch {
 	case w.r.Code != 0 && w.r.Error != "":
-		return fmt.Sprintf("%d, %q", w.r.Code, core.ShortText(w.r.Error, 200))
+		return fmt.Sprintf(": %d, %q", w.r.Code, core.ShortText(w.r.Error, 200))
 	case w.r.Code != 0:
-		return fmt.Sprintf("%d", w.r.Code)
+		return fmt.Sprintf(": %d", w.r.Code)
 	case w.r.Error != "":
-		return fmt.Sprintf("%q", core.ShortText(w.r.Error, 200))
+		return fmt.Sprintf(": %q", core.ShortText(w.r.Error, 200))
 	}
-	return "no text"
+	return ""
 }
 
 // attempt is the number of the try that the row ends.
@@ -117,94 +118,30 @@ func (w *words) attempt() int {
 }
 
 func (w *words) happened() string {
-	step := w.step(w.r.Step)
-	switch w.r.Kind {
-	case core.KindSubmitted:
-		return "the task was submitted"
-	case core.KindStarted:
-		if w.r.StepStatus == core.StepRunning && w.r.Next < 0 {
-			return "the key of " + step + " was too old to be used again"
-		}
-		return "the time to go on had come"
-	case core.KindDone:
-		return "try " + fmt.Sprint(w.attempt()) + " of " + step + " answered: done"
-	case core.KindRefused, core.KindFailed:
-		return fmt.Sprintf("try %d of %s answered: failed (%s)", w.attempt(), step, w.failure())
-	case core.KindOverdue:
-		return fmt.Sprintf("try %d of %s was not answered by its complete-by", w.attempt(), step)
-	case core.KindUnserved:
-		if w.r.Code == core.CodeTooEarly {
-			return "a try of " + step + " is still at work (" + w.failure() + ")"
-		}
-		return "no agent took the command of " + step + " (" + w.failure() + ")"
-	case core.KindUndone:
-		return "the undo of " + step + " answered: undone"
-	case core.KindUndoRefused, core.KindUndoFailed:
-		return fmt.Sprintf("try %d of the undo of %s answered: failed (%s)", w.attempt(), step, w.failure())
-	case core.KindUndoOverdue:
-		return fmt.Sprintf("try %d of the undo of %s was not answered by its complete-by", w.attempt(), step)
-	case core.KindUndoUnserved:
-		return "no agent took the undo of " + step + " (" + w.failure() + ")"
-	case core.KindLate:
-		if w.r.Code != 0 {
-			return fmt.Sprintf("the only do of %s answered after its complete-by: refused (%s)", step, w.failure())
-		}
-		return "a do of " + step + " answered after its complete-by: done"
-	case core.KindProbed:
-		by := "the agent of " + step
-		if w.before != nil && w.before.State.Ended() {
-			by = "an operator"
-		}
-		switch w.r.Code {
-		case 0:
-			return by + " said that the do of " + step + " took effect"
-		case core.CodeAbsent:
-			return by + " said that the do of " + step + " had no effect"
-		}
-		return "the agent of " + step + " did not say what became of its do"
-	case core.KindUndoLate:
-		return "the undo of " + step + " answered after its complete-by: undone"
-	case core.KindUndoGaveUp:
-		return "the undo of " + step + " had used its attempts or its time (" + w.failure() + ")"
-	case core.KindExpired:
-		if w.r.StepStatus == core.StepFailed {
-			return step + " could not be tried again" + w.reason()
-		}
-		return "the task's deadline passed"
-	case core.KindCancelled:
-		return "the task was cancelled" + w.reason()
-	case core.KindUndoAsked:
-		return "an undo was asked for" + w.reason()
-	case core.KindResubmitted:
-		if w.r.Input != nil && len(w.r.Result) > 0 {
-			return "the task was resubmitted with another input, and what was answered for the old one is void" + w.reason()
-		}
-		if w.r.Input != nil {
-			return "the task was resubmitted with another input" + w.reason()
-		}
-		return "the task was resubmitted" + w.reason()
-	case core.KindAccepted:
-		return step + " was accepted as done" + w.reason()
-	case core.KindResolved:
-		return "the task was resolved by hand" + w.reason()
-	case core.KindExtended:
-		return "the deadline was moved" + w.reason()
-	case core.KindPoisoned:
-		return "the task could not go on (" + w.failure() + ")"
-	case core.KindMigrated:
-		return "the task was moved to another version of its plan" + w.reason()
-	case core.KindSkipped:
-		return step + " is not wanted: its condition is false"
-	case core.KindSignalled:
-		return "the answer to " + step + " came before it began"
-	case core.KindResult:
-		return "the task's own result was made"
-	case core.KindAsked:
-		return "the supervisor asked whether it is late"
-	case core.KindWentBack:
-		return "the database went back in time: steps may have run that the journal does not know"
+	r, id := w.r, "row."+string(w.r.Kind)
+	switch {
+	case r.Kind == core.KindStarted && r.StepStatus == core.StepRunning && r.Next < 0:
+		id = "row.started-old-key"
+	case r.Kind == core.KindUnserved && r.Code == core.CodeTooEarly:
+		id = "row.unserved-running"
+	case r.Kind == core.KindLate && r.Code != 0:
+		id = "row.late-refused"
+	case r.Kind == core.KindProbed && r.Code == core.CodeAbsent:
+		id = "row.probed-absent"
+	case r.Kind == core.KindProbed && r.Code != 0:
+		id = "row.probed-unknown"
+	case r.Kind == core.KindExpired && r.StepStatus == core.StepFailed:
+		id = "row.expired-step"
+	case r.Kind == core.KindResubmitted && r.Input != nil && len(r.Result) > 0:
+		id = "row.resubmitted-void"
+	case r.Kind == core.KindResubmitted && r.Input != nil:
+		id = "row.resubmitted-edited"
 	}
-	return "a row of kind " + string(w.r.Kind)
+	by := "row.by-agent"
+	if w.before != nil && w.before.State.Ended() {
+		by = "row.by-operator"
+	}
+	return say.Of(id, "step", w.step(r.Step), "try", w.attempt(), "failure", w.failure(), "reason", w.reason(), "by", say.Of(by))
 }
 
 func (w *words) reason() string {
@@ -216,22 +153,24 @@ func (w *words) reason() string {
 
 func (w *words) decided() string {
 	switch r := w.r; {
-	case r.Next >= 0 && r.Undo:
-		return fmt.Sprintf("the undo of %s leaves, try %d, to be answered by %s", w.step(r.Next), r.NextAttempt, when(r.Due))
 	case r.Next >= 0:
-		return fmt.Sprintf("the do of %s leaves, try %d, to be answered by %s", w.step(r.Next), r.NextAttempt, when(r.Due))
+		id := "decided.do"
+		if r.Undo {
+			id = "decided.undo"
+		}
+		return say.Of(id, "step", w.step(r.Next), "try", r.NextAttempt, "at", when(r.Due))
 	case r.State.Ended():
-		return "the task ends " + string(r.State)
+		return say.Of("decided.ends", "state", r.State)
 	case r.State == core.StatePending:
-		return "the task is parked"
+		return say.Of("decided.parked")
 	case r.Due != 0 && r.Step >= 0:
-		return fmt.Sprintf("the next try of %s may leave at %s", w.step(r.Step), when(r.Due))
+		return say.Of("decided.later", "step", w.step(r.Step), "at", when(r.Due))
 	case r.Kind == core.KindUnserved || r.Kind == core.KindUndoUnserved:
-		return "the step waits for its agent; that is no attempt"
+		return say.Of("decided.waits")
 	case r.State == core.StateUndoing:
-		return "the undo goes on when no do can take effect any more"
+		return say.Of("decided.undo-later")
 	}
-	return "nothing else changes"
+	return say.Of("decided.nothing")
 }
 
 // why is the rule by which the core decided, with its numbers.
@@ -249,56 +188,54 @@ func (w *words) why() string {
 
 // whyFailed is the rule for a try that failed.
 func (w *words) whyFailed(ps *core.Step) string {
-	r := w.r
+	r, id := w.r, ""
 	switch r.Kind {
-	case core.KindRefused:
-		if w.before.State == core.StateUndoing {
-			return undoneAlready
-		}
-		return "a refusal is final, and what it leads to is the step's policy: " + string(ps.OnExhausted)
-	case core.KindFailed, core.KindOverdue:
-		switch tries := fmt.Sprintf("%d of %d tries are used", w.attempt(), ps.AttemptsMax); {
+	case core.KindRefused, core.KindFailed, core.KindOverdue:
+		switch {
 		case w.before.State == core.StateUndoing:
-			return undoneAlready
+			id = "rule.undoing"
+		case r.Kind == core.KindRefused:
+			id = "rule.refused"
 		case r.Final():
-			return "the same would fail again, and may have had an effect; what it leads to is the step's policy: " + string(ps.OnExhausted)
+			id = "rule.final"
 		case r.StepStatus == core.StepWaiting && r.State == core.StatePending:
-			return tries + ", and the policy is pause: " + ps.Pause.String()
+			id = "rule.pause"
 		case r.StepStatus == core.StepWaiting:
-			return tries + "; the backoff is drawn from " + backoffRange(ps, w.attempt())
+			id = "rule.backoff"
 		case w.attempt() < ps.AttemptsMax || ps.OnExhausted == core.PolicyWait:
-			return tries + ", but the deadline, " + when(w.before.Deadline) + ", leaves no time for another"
+			id = "rule.no-time"
 		default:
-			return tries + ", and the policy is " + string(ps.OnExhausted)
+			id = "rule.exhausted"
 		}
-	case core.KindLate:
-		if r.Code != 0 {
-			return "its command was sent once and no other try was: there is no effect, and nothing to undo"
-		}
-		return "a late answer never completes a step: it is kept, and an undo of the step has its result"
 	case core.KindProbed:
 		switch {
 		case r.StepStatus == core.StepDone:
-			return "the step is done: its agent knows the effect, and there is time"
+			id = "rule.probed-done"
 		case r.Code == 0:
-			return "the step is not wanted any more: its undo has the result"
+			id = "rule.probed-undo"
 		case r.Code == core.CodeAbsent:
-			return "there is no effect: the step is tried again, or fails by its policy"
+			id = "rule.probed-absent"
+		default:
+			id = "rule.probed-unknown"
 		}
-		return "its agent had time until then: the step goes on as one of which it is not known"
+	case core.KindLate:
+		id = "rule.late"
+		if r.Code != 0 {
+			id = "rule.late-refused"
+		}
 	case core.KindUndoLate:
-		return "an effect that is gone is gone, whenever that is known"
+		id = "rule.undo-late"
 	case core.KindUndoFailed, core.KindUndoOverdue:
-		return "an undo is tried until its attempts or its time are used up"
+		id = "rule.undo-failed"
 	case core.KindUndoRefused:
-		return "a refusal of an undo is final: what the step left stays, and the task ends in error when all else is undone"
+		id = "rule.undo-refused"
 	case core.KindUndoGaveUp:
-		return "what the step left stays, and the task ends in error when all else is undone"
+		id = "rule.undo-gave-up"
+	default:
+		return ""
 	}
-	return ""
+	return say.Of(id, "policy", ps.OnExhausted, "n", w.attempt(), "most", ps.AttemptsMax, "pause", ps.Pause, "wait", backoffMost(ps, w.attempt()), "at", when(w.before.Deadline))
 }
-
-const undoneAlready = "the task is being undone already, so the step is not tried again"
 
 // whyNext is the rule by which the task goes on, waits or ends.
 func (w *words) whyNext() string {
@@ -309,29 +246,29 @@ func (w *words) whyNext() string {
 	late := w.before != nil && was != core.StateUndoing && r.State == core.StateUndoing && w.before.Deadline != 0 && r.At >= w.before.Deadline
 	switch {
 	case late || r.Kind == core.KindExpired && w.before != nil:
-		return "the task's deadline was " + when(w.before.Deadline) + ": what is begun is undone"
+		return say.Of("rule.deadline", "at", when(w.before.Deadline))
 	case r.Kind == core.KindResolved:
-		return "a person said so; no step is tried and none is undone"
+		return say.Of("rule.resolved")
 	case r.Kind == core.KindAsked:
-		return "nothing was late yet"
+		return say.Of("rule.asked")
 	case r.Kind == core.KindWentBack:
-		return "every step counts as one that may have taken effect; it is done again by the same key"
+		return say.Of("rule.went-back")
 	case r.Next >= 0 && r.Undo && r.Kind == core.KindStarted:
-		return "no do of the step can take effect any more"
+		return say.Of("rule.undo-safe")
 	case r.Next >= 0 && r.Undo:
-		return "what was done last is undone first"
+		return say.Of("rule.undo-order")
 	case r.Next >= 0:
 		return w.whyStep(r.Next, was)
 	case r.State == core.StateProcessed:
-		return "every step is done"
+		return say.Of("rule.processed")
 	case r.State == core.StateUndone:
-		return "nothing of it is left to undo"
+		return say.Of("rule.undone")
 	case r.State == core.StateError && r.Reason != "" && was == core.StateUndoing:
 		return core.ShortText(r.Reason, 200)
 	case r.State == core.StatePending && r.Due == 0:
-		return "the agent of the next step takes no command now: it has as many as it may, or is paused"
+		return say.Of("rule.parked")
 	case r.State == core.StateUndoing && w.before != nil && w.before.Out() >= 0 && r.Step != w.before.Out():
-		return "a command is out: its answer, or its complete-by, comes first"
+		return say.Of("rule.undo-waits")
 	}
 	return ""
 }
@@ -345,26 +282,26 @@ func (w *words) whyStep(i int, was core.State) string {
 	case i >= len(w.p.Steps):
 		return ""
 	case was == core.StatePending:
-		return "its agent takes commands again"
+		return say.Of("rule.room")
 	case w.r.Kind == core.KindStarted:
-		return "the wait before this try is over"
+		return say.Of("rule.wait-over")
 	case w.r.Kind == core.KindResubmitted && w.r.Step >= 0:
-		return "the task goes on at the step that stopped it"
+		return say.Of("rule.resubmitted")
 	case len(w.p.Steps[i].After) == 0:
-		return "no step has to come before it"
+		return say.Of("rule.first")
 	case len(w.p.Steps[i].After) > afterNamed:
-		return fmt.Sprintf("all %d steps that have to come before it are done", len(w.p.Steps[i].After))
+		return say.Of("rule.after-many", "n", len(w.p.Steps[i].After))
 	}
 	var names []string
 	for _, a := range w.p.Steps[i].After {
 		names = append(names, w.p.Steps[a].Name)
 	}
-	return "what has to come before it is done: " + strings.Join(names, ", ")
+	return say.Of("rule.after", "n", len(names), "names", strings.Join(names, ", "))
 }
 
-// backoffRange is from where to where the wait before the next try is drawn.
-func backoffRange(ps *core.Step, attempt int) string {
-	return "0s to " + core.Backoff(ps.Backoff, ps.BackoffCap, attempt, 1).Round(time.Millisecond).String()
+// backoffMost is how long the wait before the next try is at most.
+func backoffMost(ps *core.Step, attempt int) string {
+	return core.Backoff(ps.Backoff, ps.BackoffCap, attempt, 1).Round(time.Millisecond).String()
 }
 
 func when(i core.Instant) string { return i.Time().Format("2006-01-02T15:04:05.999Z07:00") }

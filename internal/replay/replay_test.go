@@ -279,10 +279,10 @@ func TestWhatIfItHadAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Kind != core.KindDone || !strings.Contains(f.Decided, "the do of step ship leaves") {
+	if f.Kind != core.KindDone || !strings.Contains(f.Decided, "Step ship is sent to its agent") {
 		t.Errorf("what if: %s, %s", f.Kind, f.Decided)
 	}
-	if f, err = WhatIf(&l.plan, l.saved(), 3, 0); err != nil || f.Kind != core.KindLate || f.Decided != "nothing else changes" {
+	if f, err = WhatIf(&l.plan, l.saved(), 3, 0); err != nil || f.Kind != core.KindLate || f.Decided != "Nothing else changes." {
 		t.Errorf("an answer at its very complete-by: %q, %v", f.Decided, err)
 	}
 	if _, err := WhatIf(&l.plan, l.saved(), 1, 0); err == nil {
@@ -344,7 +344,7 @@ func TestBadFiles(t *testing.T) {
 func TestEveryKindHasWords(t *testing.T) {
 	for _, kind := range core.Kinds() {
 		w := &words{r: &core.Record{Kind: kind, Step: -1, Next: -1}}
-		if text := w.happened(); strings.HasPrefix(text, "a row of kind") {
+		if text := w.happened(); strings.HasPrefix(text, "row.") {
 			t.Errorf("%s: %s", kind, text)
 		}
 	}
