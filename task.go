@@ -41,8 +41,8 @@ type Task struct {
 type TaskStep struct {
 	Name      string
 	Agent     string
-	Status    string // waiting, signalled, running, done, failed, undoing, undone …
-	Attempt   int
+	Status    string // waiting, signalled, running, done, failed, undoing, undone, gave_up …
+	Attempt   int    // of its do, as all to By
 	Code      int    // of its last failure
 	Error     string // of its last failure
 	Result    json.RawMessage
@@ -51,6 +51,16 @@ type TaskStep struct {
 	AskNeeded bool      // an answer without that token is refused
 	KeyUntil  time.Time // of a call that is not over: until when its service remembers the key; zero: none was used
 	By        string    // who it is of: <instance>@<agent>, the agent alone, a node, a person
+	Undo      TaskTries // zero: its undo has not begun
+}
+
+// TaskTries are the tries of the undo of a [TaskStep].
+type TaskTries struct {
+	Attempt int
+	Code    int    // of its last failure
+	Error   string // of its last failure
+	At      time.Time
+	By      string
 }
 
 // Filter chooses the tasks of [Client.List]; its zero value takes all.
@@ -169,6 +179,7 @@ func taskOf(v *core.View) Task {
 		t.Steps = append(t.Steps, TaskStep{
 			Name: s.Name, Agent: s.Agent, Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, AskNeeded: s.AskNeeded,
 			KeyUntil: timeOf(s.KeyUntil), At: timeOf(s.At), By: s.By,
+			Undo: TaskTries{Attempt: s.Undo.Attempt, Code: s.Undo.Code, Error: s.Undo.Error, At: timeOf(s.Undo.At), By: s.Undo.By},
 		})
 	}
 	return t

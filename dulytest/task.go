@@ -58,7 +58,7 @@ func (t *Task) Step(step duly.Named) string {
 	if i < 0 || t.task.Steps == nil {
 		return "unknown"
 	}
-	return t.task.Steps[i].StatusWord()
+	return t.task.StepWord(i)
 }
 
 // Ask is the token of what a signal step asks now, for [duly.Answer.To]; empty: it asks nothing.

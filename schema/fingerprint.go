@@ -84,9 +84,11 @@ func FailureFingerprint(t *core.Task) string {
 	return failureOf(FailedStep(t), t.Why)
 }
 
-// Ungrouped reports whether a task is undone and in no failure group: a child's undone is its parent's matter, which has
-// the cause. Its fingerprint is stored as an empty text, not as none.
-func Ungrouped(t *core.Task) bool { return t.Parent != 0 && t.State == core.StateUndone }
+// Ungrouped reports whether a task is undone and in no failure group: what was asked for is no failure, and a child's
+// undone is its parent's matter, which has the cause. Its fingerprint is stored as an empty text, not as none.
+func Ungrouped(t *core.Task) bool {
+	return t.State == core.StateUndone && (t.Parent != 0 || t.Asked)
+}
 
 func failureOf(step int64, why string) string {
 	h := kindBegin

@@ -15,7 +15,7 @@ var (
 	groupColumns     = []string{"id", "tasks", "type", "state", "step", "~last", "example"}
 	groupFields      = []string{"id", "type", "state", "step", "tasks", "fingerprint", "example", "task", "first", "last", "notes"}
 	previewFields    = []string{"token", "selection", "action", "tasks", "expires"}
-	rehearsalFields  = []string{"repairable", "undone_instead", "refused", "waiting"}
+	rehearsalFields  = []string{"repairable", "failed_again", "refused", "waiting"}
 	reasonColumns    = []string{"tasks", "reason"}
 	memberColumns    = []string{"ordinal", "type", "id", "step", "~wave", "outcome", "text"}
 	opColumns        = []string{"id", "state", "action", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting", "~by", "~selection"}

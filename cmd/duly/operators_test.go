@@ -224,7 +224,7 @@ func (e *engine) Preview(_ context.Context, _ operate.Actor, sel operate.Selecti
 	}
 	return operate.Preview{Changes: changes, Token: "tok-1", Selection: "group " + sel.Group, Action: r.Action, Tasks: e.previews, Expires: time.Now().Add(time.Minute),
 		Sample:    []operate.Member{{Ordinal: 1, ID: "o-1", Type: "order", Step: "charge", Outcome: operate.OutcomeWaiting}},
-		Rehearsal: &operate.Rehearsal{Repairable: 3900, Undone: 260, Waiting: 152, Reasons: []operate.ReasonCount{{Reason: "its deadline leaves no time", Tasks: 260}}}}, nil
+		Rehearsal: &operate.Rehearsal{Repairable: 3900, FailedAgain: 260, Waiting: 152, Reasons: []operate.ReasonCount{{Reason: "its deadline leaves no time", Tasks: 260}}}}, nil
 }
 
 func (e *engine) Start(_ context.Context, _ operate.Actor, token string, rate, brakePct int, reason string, confirm int64) (operate.Operation, error) {

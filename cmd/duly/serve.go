@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,9 +149,9 @@ func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir stri
 	defer cancel()
 	failed := make(chan error, 2)
 	if c.Demo {
-		for _, example := range []func(context.Context, string, string) error{serveDrone, serveShop} {
+		for _, example := range []func(ctx context.Context, url, namespace, dir string) error{serveDrone, serveShop} {
 			wg.Go(func() {
-				if err := example(ctx, s.NATSURL, c.Namespace); err != nil && ctx.Err() == nil {
+				if err := example(ctx, s.NATSURL, c.Namespace, dir); err != nil && ctx.Err() == nil {
 					failed <- err
 					cancel()
 				}
@@ -199,17 +200,21 @@ const (
 )
 
 // serveShop stores the plans of a shop, serves its agents and submits its orders.
-func serveShop(ctx context.Context, url, namespace string) error {
+func serveShop(ctx context.Context, url, namespace, dir string) error {
 	nc, err := nats.Connect(url, nats.Name("shop"), nats.MaxReconnects(-1))
 	if err != nil {
 		return fmt.Errorf("shop example: %w", err)
 	}
 	defer nc.Close()
-	return shop.New().Run(ctx, nc, namespace, orderEvery, mendAfter, slog.New(slog.DiscardHandler))
+	s := shop.New()
+	if err := s.Keep(dir); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return errors.Join(s.Run(ctx, nc, namespace, orderEvery, mendAfter, slog.New(slog.DiscardHandler)), s.Close())
 }
 
 // serveDrone stores the plans of a delivery and serves its agents.
-func serveDrone(ctx context.Context, url, namespace string) error {
+func serveDrone(ctx context.Context, url, namespace, dir string) (err error) {
 	nc, err := nats.Connect(url, nats.Name("drone"), nats.MaxReconnects(-1))
 	if err != nil {
 		return fmt.Errorf("drone example: %w", err)
@@ -219,6 +224,10 @@ func serveDrone(ctx context.Context, url, namespace string) error {
 	if err != nil {
 		return err
 	}
+	if err := services.Keep(filepath.Join(dir, "drone.books")); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, services.Close()) }()
 	flow := drone.NewWorkflow(drone.PlanOptions{})
 	options := []duly.AgentOption{duly.Namespace(namespace)}
 	for name, kept := range services.Books().ByAgent() {

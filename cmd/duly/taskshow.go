@@ -64,7 +64,12 @@ type step struct {
 	KeyUntil   string          `json:"key_until"`
 	At         string          `json:"at"`
 	By         string          `json:"by"`
-	Children   *struct {
+	Undo       struct {
+		Attempt int    `json:"attempt"`
+		Error   string `json:"error"`
+		By      string `json:"by"`
+	} `json:"undo"`
+	Children *struct {
 		Type      string `json:"type"`
 		Count     int    `json:"count"`
 		Born      int    `json:"born"`
@@ -185,6 +190,16 @@ func (t *task) note(s *step) string {
 		parts = append(parts, s.family(t))
 	case s.KeyUntil != "":
 		parts = append(parts, "its service remembers the key until "+s.KeyUntil+"; after that, look there and say --found")
+	}
+	if u := &s.Undo; u.Attempt > 0 || u.Error != "" {
+		said := fmt.Sprintf("undo, try %d", u.Attempt)
+		if u.By != "" {
+			said += ", by " + strings.TrimSuffix(u.By, "@"+s.Agent)
+		}
+		if u.Error != "" {
+			said += ": " + u.Error
+		}
+		parts = append(parts, said)
 	}
 	switch skipped := s.Status == core.StepSkipped.String(); {
 	case skipped && s.At != "" && s.Error == "" && s.When != "":

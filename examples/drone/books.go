@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"duly.dev/duly/examples/keep"
 )
 
 // Step is one of the five steps of a delivery, in their order.
@@ -37,6 +39,7 @@ func (s Step) Undoable() bool { return s != StepAccount && s != StepTransport }
 type Books struct {
 	shards [shardCount]shard
 	keep   bool // the full log too
+	file   *keep.File
 }
 
 // shardCount spreads the locks; a power of two.

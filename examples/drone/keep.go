@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly"
+	"duly.dev/duly/examples/keep"
 )
 
 // The agents of the steps that leave effects.
@@ -22,6 +23,37 @@ const (
 func (b *Books) ByAgent() map[string]duly.Books {
 	return map[string]duly.Books{agentPackage: kept{b, StepPackage}, agentDrone: kept{b, StepDrone}, agentDelivery: kept{b, StepDelivery}}
 }
+
+// Keep has the books kept in a file, and reads what is there. Close ends that.
+func (s *Services) Keep(path string) error {
+	file, effects, err := keep.Open(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range effects {
+		task, _, _ := strings.Cut(e.Key, "/")
+		for i := range s.each {
+			round, err := splitKey(e.Key, task, Step(i))
+			if err != nil {
+				continue // another step's
+			}
+			hash := hashText(task)
+			sh := s.books.shard(hash)
+			sh.mu.Lock()
+			at := &sh.open(hash, task, round).entries[i]
+			at.live, at.applied, at.flags = uint8(e.Times), uint8(e.Times), flagDone
+			if at.serial = s.each[i].serial(&call{Call: Call{Task: task, Key: e.Key}, step: Step(i), round: round, hash: hash}); e.Times == 0 {
+				at.flags |= flagTombstone
+			}
+			sh.mu.Unlock()
+		}
+	}
+	s.books.file = file
+	return nil
+}
+
+// Close closes the file of Keep, after the agent has ended.
+func (s *Services) Close() error { return s.books.file.Close() }
 
 // kept are the books of one service.
 type kept struct {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"duly.dev/duly/examples/keep"
 )
 
 // ServiceError is a failed call, with a code in the sense of HTTP. The values
@@ -286,6 +288,11 @@ func (s *Service) effect(c *call, fresh bool) (serial uint32, err error) {
 		s.undo(c)
 	} else {
 		err = s.do(c)
+	}
+	if err == nil && e.live != before.live {
+		if err = s.books.file.Add(keep.Effect{Key: c.Key, At: time.Now(), Times: int(e.live)}); err != nil {
+			*e = before
+		}
 	}
 	if s.books.keep && err == nil {
 		c.shard.log = append(c.shard.log, c.line(nil, e.applied != before.applied || e.live != before.live))

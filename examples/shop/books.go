@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly"
+	"duly.dev/duly/examples/keep"
 )
 
 // keptFor is how long a service remembers an effect for its books: longer than anyone compares.
@@ -20,6 +21,22 @@ type ledger struct {
 	first   int64 // place of entries[0]
 	entries []effect
 	places  map[string]int64 // of what stands
+	file    *keep.File       // nil: it is forgotten with the process
+}
+
+// open has the ledger kept in a file, and reads what is there.
+func (l *ledger) open(path string) error {
+	file, effects, err := keep.Open(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range effects {
+		if e.Times > 0 && time.Since(e.At) <= keptFor {
+			_ = l.do(e.Key, e.At) // it is there already
+		}
+	}
+	l.file = file
+	return nil
 }
 
 type effect struct {
@@ -30,16 +47,18 @@ type effect struct {
 }
 
 // do notes an effect, once.
-func (l *ledger) do(key string) {
+func (l *ledger) do(key string, now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.places == nil {
 		l.places = map[string]int64{}
 	}
 	if _, there := l.places[key]; there {
-		return
+		return nil
 	}
-	now := time.Now()
+	if err := l.file.Add(keep.Effect{Key: key, At: now, Times: 1}); err != nil {
+		return err
+	}
 	l.places[key] = l.first + int64(len(l.entries))
 	l.entries = append(l.entries, effect{key: key, at: now})
 	for len(l.entries) > 0 && (l.entries[0].gone || now.Sub(l.entries[0].at) > keptFor) {
@@ -48,22 +67,27 @@ func (l *ledger) do(key string) {
 		}
 		l.entries, l.first = l.entries[1:], l.first+1
 	}
+	return nil
 }
 
 // undo takes an effect back. A service that forgets does so the first time that it is asked.
-func (l *ledger) undo(key string, forgets bool) {
+func (l *ledger) undo(key string, forgets bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	place, there := l.places[key]
 	if !there {
-		return
+		return nil
 	}
 	e := &l.entries[place-l.first]
 	if e.asked++; forgets && e.asked == 1 {
-		return
+		return nil
+	}
+	if err := l.file.Add(keep.Effect{Key: key, At: e.at}); err != nil {
+		return err
 	}
 	e.gone = true
 	delete(l.places, key)
+	return nil
 }
 
 // Since implements duly.Books.

@@ -19,9 +19,11 @@ package shop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -138,6 +140,21 @@ func New() *Shop {
 	return s
 }
 
+// Keep has the services keep their books in files of a folder, and read what is there. Close ends that.
+func (s *Shop) Keep(dir string) error {
+	for name, l := range map[string]*ledger{"warehouse": &s.stock, "payment": &s.payments, "courier": &s.parcels} {
+		if err := l.open(filepath.Join(dir, "shop-"+name+".books")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close closes the files of Keep, after the agent has ended.
+func (s *Shop) Close() error {
+	return errors.Join(s.stock.file.Close(), s.payments.file.Close(), s.parcels.file.Close())
+}
+
 // Mend brings the payment gateway back.
 func (s *Shop) Mend() { s.mended.Store(true) }
 
@@ -184,15 +201,13 @@ func (s *Shop) serveReserve(agent *duly.Agent) error {
 			if share(c.Task) < 4 {
 				return Reserved{}, duly.Refuse(fmt.Errorf("item %s is not in stock in warehouse B", c.Input.Item))
 			}
-			s.stock.do(c.Key)
-			return Reserved{Reservation: "r-" + c.Task}, nil
+			return Reserved{Reservation: "r-" + c.Task}, s.stock.do(c.Key, time.Now())
 		},
 		func(_ context.Context, u duly.Undo[Order, Reserved]) error {
 			if share(u.Task) == 13 {
 				return duly.Refuse(fmt.Errorf("reservation r-%s has been picked and packed", u.Task))
 			}
-			s.stock.undo(u.Key, share(u.Task) == 6)
-			return nil
+			return s.stock.undo(u.Key, share(u.Task) == 6)
 		})
 }
 
@@ -211,10 +226,9 @@ func (s *Shop) serveCharge(agent *duly.Agent) error {
 			if n := share(c.Task); n >= 7 && n < 11 && !s.mended.Load() {
 				return Charged{}, fmt.Errorf("payment gateway answered 502 to request %s", c.Key)
 			}
-			s.payments.do(c.Key)
-			return Charged{Payment: "p-" + c.Task, Cents: c.Input.Cents}, nil
+			return Charged{Payment: "p-" + c.Task, Cents: c.Input.Cents}, s.payments.do(c.Key, time.Now())
 		},
-		func(_ context.Context, u duly.Undo[Order, Charged]) error { s.payments.undo(u.Key, false); return nil })
+		func(_ context.Context, u duly.Undo[Order, Charged]) error { return s.payments.undo(u.Key, false) })
 }
 
 func (s *Shop) serveCourier(agent *duly.Agent) error {
@@ -223,10 +237,9 @@ func (s *Shop) serveCourier(agent *duly.Agent) error {
 			if strings.TrimSpace(c.Input.Address) == noAddress {
 				return Booked{}, fmt.Errorf("address %q is not known", c.Input.Address)
 			}
-			s.parcels.do(c.Key)
-			return Booked{Parcel: "c-" + c.Task}, nil
+			return Booked{Parcel: "c-" + c.Task}, s.parcels.do(c.Key, time.Now())
 		},
-		func(_ context.Context, u duly.Undo[Order, Booked]) error { s.parcels.undo(u.Key, false); return nil })
+		func(_ context.Context, u duly.Undo[Order, Booked]) error { return s.parcels.undo(u.Key, false) })
 }
 
 func (s *Shop) serveLabel(agent *duly.Agent) error {

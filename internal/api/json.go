@@ -88,6 +88,14 @@ type (
 		Undone    int    `json:"undone"`
 		Error     int    `json:"error"`
 	}
+	// triesJSON are the tries of a step's undo in the task's round.
+	triesJSON struct {
+		Attempt int    `json:"attempt"`
+		Code    int    `json:"code,omitempty" doc:"of the newest that ended"`
+		Error   string `json:"error,omitempty"`
+		At      string `json:"at"`
+		By      string `json:"by,omitempty"`
+	}
 	stepJSON struct {
 		Name       string          `json:"name"`
 		Kind       string          `json:"kind,omitempty" enum:"wait,signal,task,each" doc:"absent: a call of an agent"`
@@ -95,8 +103,8 @@ type (
 		Children   *childrenJSON   `json:"children,omitempty" doc:"of task and each"`
 		When       string          `json:"when,omitempty" doc:"CEL: the condition under which it begins; absent: it begins"`
 		Optional   bool            `json:"optional,omitempty" doc:"the task goes on without it when it fails"`
-		Status     string          `json:"status" doc:"waiting, running, done, failed, undoing, undone, skipped, or signalled: a signal came before its step began"`
-		Attempt    int             `json:"attempt"`
+		Status     string          `json:"status" doc:"waiting, running, done, failed, undoing, undone, skipped; signalled: a signal came before its step began; gave_up: nothing tries its undo any more, and what it did may be there"`
+		Attempt    int             `json:"attempt" doc:"of its do, as code, error, at and by"`
 		CompleteBy string          `json:"complete_by,omitempty"`
 		Code       int             `json:"code,omitempty"`
 		Error      string          `json:"error,omitempty"`
@@ -106,6 +114,7 @@ type (
 		KeyUntil   string          `json:"key_until,omitempty" doc:"of a call that is not over: until when its service remembers the key that was used; after that it takes a word of what is found there"`
 		At         string          `json:"at,omitempty"`
 		By         string          `json:"by,omitempty"`
+		Undo       *triesJSON      `json:"undo,omitempty" doc:"once its undo has begun"`
 	}
 	pageJSON struct {
 		Tasks   []taskJSON `json:"tasks"`
@@ -155,6 +164,9 @@ func viewJSON(v *core.View) taskJSON {
 			Name: s.Name, Kind: string(s.Kind), Agent: s.Agent, Children: childrenOf(v, s), When: s.When, Optional: s.Optional, Status: s.Status, Attempt: s.Attempt, CompleteBy: timeText(s.Due),
 			Code: s.Code, Error: s.Error, Result: rawJSON(s.Result), Ask: s.Ask, AskNeeded: s.AskNeeded, KeyUntil: timeText(s.KeyUntil), At: timeText(s.At), By: s.By,
 		})
+		if u := &s.Undo; u.At != 0 {
+			t.Steps[i].Undo = &triesJSON{u.Attempt, u.Code, u.Error, timeText(u.At), u.By}
+		}
 	}
 	return t
 }

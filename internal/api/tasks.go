@@ -256,7 +256,7 @@ func recordOf(r *core.Record, steps []core.StepView) recordJSON {
 		Due: timeText(r.Due), Deadline: timeText(r.Deadline), Effects: timeText(r.EffectsPossibleUntil),
 	}
 	if out.Step != "" {
-		out.Status = r.StepStatus.String()
+		out.Status = r.StepWord()
 	}
 	return out
 }

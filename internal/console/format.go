@@ -150,7 +150,7 @@ var looks = map[string]look{
 	"stands":       {"check", "done, stands", "good"},
 	"left":         {"warning", "still there", "bad"},
 	"refused":      {"cross", "refused, left nothing", "calm"},
-	"gave up":      {"warning", "gave up", "bad"},
+	"gave_up":      {"warning", "gave up", "bad"},
 	"open":         {"warning", "open", "bad"},
 	"accepted":     {"check", "accepted", "calm"},
 }

@@ -346,11 +346,11 @@ func (d *previewData) fill() {
 		d.Changes = append(d.Changes, c)
 	}
 	if h := d.Preview.Rehearsal; h != nil {
-		d.Sum = h.Repairable + h.Undone + h.Refused + h.Waiting
+		d.Sum = h.Repairable + h.FailedAgain + h.Refused + h.Waiting
 		for _, s := range []struct {
 			look look
 			n    int64
-		}{{look{"check", "can be done", "good"}, h.Repairable}, {look{"clock", "would wait", "warn"}, h.Waiting}, {look{"back", "would be undone instead", "bad"}, h.Undone}, {look{"minus", "would be refused", "calm"}, h.Refused}} {
+		}{{look{"check", "can be done", "good"}, h.Repairable}, {look{"clock", "would wait", "warn"}, h.Waiting}, {look{"cross", "would fail again", "bad"}, h.FailedAgain}, {look{"minus", "would be refused", "calm"}, h.Refused}} {
 			d.Shares = append(d.Shares, outcome{Look: s.look, N: s.n, Percent: percent(s.n, d.Sum)})
 		}
 	}

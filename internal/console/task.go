@@ -190,7 +190,7 @@ func stepRows(p *core.Plan, v *core.View, base string) []stepRow {
 		if base != "" {
 			all[i].Result = documentOf("result-"+v.Steps[i].Name, "Result of "+v.Steps[i].Name, v.Steps[i].Result, base+"/payload?of="+v.Steps[i].Name)
 		}
-		all[i].Status, all[i].What = shownStatus(v, i), whatOf(&v.Steps[i])
+		all[i].What = whatOf(&v.Steps[i])
 		if p != nil && i < len(p.Steps) {
 			var names []string
 			for _, a := range p.Steps[i].After {
@@ -242,20 +242,12 @@ func noteOf(s *core.StepView) string {
 	return ""
 }
 
-// shownStatus is a step's status; an undo that nothing tries any more is not called "undoing".
-func shownStatus(v *core.View, i int) string {
-	if v.State == core.StateError && v.Steps[i].Status == core.StepUndoing.String() {
-		return "gave up"
-	}
-	return v.Steps[i].Status
-}
-
 // taskGraph is the graph of a task: the plan's order with the steps' states. Without a plan it is a chain.
 func taskGraph(p *core.Plan, v *core.View) *graph {
 	nodes := make([]graphNode, len(v.Steps))
 	for i := range v.Steps {
 		s := &v.Steps[i]
-		nodes[i] = graphNode{Name: s.Name, Status: shownStatus(v, i), Note: noteOf(s)}
+		nodes[i] = graphNode{Name: s.Name, Status: s.Status, Note: noteOf(s)}
 		switch {
 		case p != nil && i < len(p.Steps):
 			nodes[i].After = p.Steps[i].After

@@ -100,9 +100,9 @@ func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partia
 		case "undoing":
 			step.Forward, step.Left = look{"check", "done or unknown", "good"}, true
 			step.Back = look{"play", say.Of("trail.undoing"), "busy"}
-			if r != nil && (r.Kind == core.KindUndoGaveUp || r.Kind == core.KindUndoRefused) || v.State == core.StateError {
-				step.Back = look{"warning", say.Of("trail.gave-up"), "bad"}
-			}
+		case core.GaveUpWord:
+			step.Forward, step.Left = look{"check", "done or unknown", "good"}, true
+			step.Back = look{"warning", say.Of("trail.gave-up"), "bad"}
 		case "undone":
 			step.Forward, step.Back = look{"check", "done or unknown", "calm"}, look{"back", "undone", "good"}
 		}

@@ -843,7 +843,7 @@ func (w *world) Preview(_ context.Context, by operate.Actor, sel operate.Selecti
 			{TaskRef: operate.TaskRef{Type: "order", ID: "order-1002"}, Why: "the patch does not apply: the input is not an object"}}
 	}
 	n := op.Tasks
-	p.Rehearsal = &operate.Rehearsal{Repairable: n - n/10 - n/20, Undone: n / 10, Waiting: n / 20, Reasons: []operate.ReasonCount{{Reason: "the deadline leaves no time", Tasks: n / 10}, {Reason: "agent ship.v1 is paused", Tasks: n / 20}}}
+	p.Rehearsal = &operate.Rehearsal{Repairable: n - n/10 - n/20, FailedAgain: n / 10, Waiting: n / 20, Reasons: []operate.ReasonCount{{Reason: "the deadline leaves no time", Tasks: n / 10}, {Reason: "agent ship.v1 is paused", Tasks: n / 20}}}
 	return p, nil
 }
 

@@ -207,6 +207,9 @@ func (r *rig) check(before *Task) {
 	}
 	r.checkCommands()
 	r.checkEnd()
+	if r.task.State.Ended() || r.task.Seq%8 == 0 {
+		r.checkHistory()
+	}
 }
 
 func (r *rig) checkCommands() {

@@ -361,10 +361,13 @@ func (t *Task) applyReason(r *Record, was State) {
 	case KindMigrated:
 		return
 	case KindResubmitted, KindAccepted:
-		t.FailedStep, t.Why = 0, ""
+		t.FailedStep, t.Why, t.Asked = 0, "", false
 		return
+	case KindResolved:
+		t.Asked = true
 	case KindCancelled, KindUndoAsked:
-		if r.Reason != "" { // a person's words are no failure of a step
+		t.Asked = was.Ended() || r.At != t.WentBackAt // else its owner undoes it: see wentBack
+		if r.Reason != "" {                           // a person's words are no failure of a step
 			t.FailedStep, t.Why = 0, r.Reason
 		}
 		return

@@ -56,30 +56,94 @@ type StepView struct {
 	Optional bool
 	// Children are those of the step in this round, by what became of them.
 	Children ChildCounts
-	Status   string // a StepStatus's word, or SignalledWord
-	Attempt  int
+	Status   string  // see [Task.StepWord]
+	Attempt  int     // of its do, as all to By; see [Tries]
+	Code     int     //
+	Error    string  //
+	At       Instant //
+	By       string  //
+	Undo     Tries
 	Due      Instant
-	Code     int
-	Error    string
 	Result   []byte
-	At       Instant // of its newest row
 	// Ask is, of a signal that has no answer yet, the token of what it asks: see [Task.AskToken]. AskNeeded says that an answer
 	// has to have it.
 	Ask       string
 	AskNeeded bool
 	KeyUntil  Instant // until when its service remembers the key of a call that is not over; 0: none was used
-	By        string  // who the newest row about its end or failure names: <instance>@<agent>, the agent alone, a node, a person
 }
 
-// SignalledWord is the status of a signal step in a View whose signal has come before the step began.
-const SignalledWord = "signalled"
+// Tries are those of the do of a step, or of its undo, in the task's round.
+type Tries struct {
+	Attempt int     // the newest
+	Code    int     // of the newest that ended; 0: it did not fail
+	Error   string  // of that one
+	At      Instant // of the newest row about them
+	By      string  // who the newest row about an end names: <instance>@<agent>, the agent alone, a node, a person
+}
 
-// StatusWord is the step's status as a View has it.
-func (s *StepState) StatusWord() string {
-	if s.kind == kindSignal && s.Status == StepWaiting && s.Own().Early {
+// What a View says of some steps instead of a StepStatus's word.
+const (
+	SignalledWord = "signalled" // its signal has come before it began
+	GaveUpWord    = "gave_up"   // nothing tries its undo any more: what it did may be there
+)
+
+// StepWord is the status of step i as a View has it.
+func (t *Task) StepWord(i int) string {
+	switch s := &t.Steps[i]; {
+	case s.kind == kindSignal && s.Status == StepWaiting && s.Own().Early:
 		return SignalledWord
+	case s.Status == StepUndoing && (s.Left != "" || t.State.Ended()):
+		return GaveUpWord
+	default:
+		return s.Status.String()
 	}
-	return s.Status.String()
+}
+
+// StepWord is the status of the row's step after it, as a View has it.
+func (r *Record) StepWord() string {
+	if r.Kind == KindUndoRefused || r.Kind == KindUndoGaveUp || r.StepStatus == StepUndoing && r.State.Ended() {
+		return GaveUpWord
+	}
+	return r.StepStatus.String()
+}
+
+// ofUndo reports whether the row is about the undo of its step, and not about its do.
+func (r *Record) ofUndo() bool {
+	return r.Kind == KindUndone || r.Kind != KindProbed && (r.StepStatus == StepUndoing || r.StepStatus == StepUndone)
+}
+
+// tries are those of the do and of the undo of step i, by the rows of its round: what came of one stays beside what came of
+// the other.
+func (t *Task) tries(rows []Record, i int) (do, undo Tries) {
+	back := false
+	for k := range rows {
+		r := &rows[k]
+		if r.Round != t.Round {
+			continue
+		}
+		if r.Step == i && !r.Evidence() && r.Kind != KindCancelled && r.Kind != KindUndoAsked {
+			to := &do
+			if back = r.ofUndo(); back {
+				to = &undo
+			}
+			if to.Attempt, to.At, to.By = r.Attempt, r.At, r.Actor; r.Kind != KindStarted {
+				to.Code, to.Error = r.Code, r.Error
+			}
+		}
+		if r.Next == i {
+			to := &do
+			if back = r.Undo; back {
+				to = &undo
+			}
+			to.Attempt, to.At = r.NextAttempt, r.At
+		}
+	}
+	if back {
+		undo.Attempt = t.Steps[i].Attempt
+	} else {
+		do.Attempt = t.Steps[i].Attempt
+	}
+	return do, undo
 }
 
 // Summary shows what a task's row says, as a list does.
@@ -108,22 +172,11 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
-			Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i), KeyUntil: t.keyUntil(p, i),
+			Status: t.StepWord(i), Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i), KeyUntil: t.keyUntil(p, i),
 		})
+		do, undo := t.tries(rows, i)
+		v.Steps[i].Attempt, v.Steps[i].Code, v.Steps[i].Error, v.Steps[i].At, v.Steps[i].By, v.Steps[i].Undo = do.Attempt, do.Code, do.Error, do.At, do.By, undo
 		v.Steps[i].AskNeeded = (v.Steps[i].Ask != "" || t.asksLater(p, i)) && t.AskNeeded(p, i)
-	}
-	for i := range rows {
-		rec := &rows[i]
-		if rec.Round != t.Round {
-			continue
-		}
-		if rec.Step >= 0 && rec.Step < len(v.Steps) && !rec.Evidence() {
-			sv := &v.Steps[rec.Step]
-			sv.At, sv.Code, sv.Error, sv.By = rec.At, rec.Code, rec.Error, rec.Actor
-		}
-		if rec.Next >= 0 && rec.Next < len(v.Steps) {
-			v.Steps[rec.Next].At = rec.At
-		}
 	}
 	return v
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/repair"
@@ -20,10 +21,15 @@ func operationsCondition() ground.Condition {
 	}
 }
 
+// repairConfig is how operations work here. It has a cache of expressions of its own.
+func (n *Node) repairConfig() repair.Config {
+	return repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal, Evaluate: new(expr.Cache).Bind}
+}
+
 // repairs are the actions on many tasks. agents may be nil: then a rehearsal does not know which agents are away.
 func (n *Node) repairs(agents repair.Agents) *repair.Service {
 	holds := repair.NewHolds(n.store, agents, n.clock.time)
-	return repair.NewService(repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, n.desk(), n.store, holds, n.store, n.log)
+	return repair.NewService(n.repairConfig(), n.store, n.desk(), n.store, holds, n.store, n.log)
 }
 
 var _ operate.Operations = (*repair.Service)(nil)
@@ -31,7 +37,7 @@ var _ operate.Operations = (*repair.Service)(nil)
 // runRepairs runs operations while the supervisor of this node leads, and returns what ends that and waits for its end.
 func (n *Node) runRepairs(ctx context.Context, sup *supervisor.Runner) (end func()) {
 	report := func(err error) { n.report(condOperations, err) }
-	r := repair.NewRunner(repair.Config{Now: n.clock.time, CheckInput: n.schemas.input, CheckSignal: n.schemas.signal}, n.store, controls{n.conn}, n.desk(), supervises{sup}, repairLoad{n}, report, n.log)
+	r := repair.NewRunner(n.repairConfig(), n.store, controls{n.conn}, n.desk(), supervises{sup}, repairLoad{n}, report, n.log)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.Run(ctx) })

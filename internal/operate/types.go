@@ -217,11 +217,11 @@ func (t *Tally) Of(o Outcome) *int64 {
 
 // Rehearsal is what an operation would come to if nothing else happened meanwhile, played on the pure core.
 type Rehearsal struct {
-	Repairable int64         `json:"repairable"`     // the action is allowed, and there is time
-	Undone     int64         `json:"undone_instead"` // it would be undone instead: its deadline leaves no time
-	Refused    int64         `json:"refused"`        // the task's state forbids it
-	Waiting    int64         `json:"waiting"`        // it would wait: its agent is paused or away
-	Reasons    []ReasonCount `json:"reasons,omitempty"`
+	Repairable  int64         `json:"repairable"`   // it would be done
+	FailedAgain int64         `json:"failed_again"` // it is allowed, and would fail: its deadline leaves no time, or its undo would give up
+	Refused     int64         `json:"refused"`      // the task's state forbids it
+	Waiting     int64         `json:"waiting"`      // it would wait: its agent is paused or away
+	Reasons     []ReasonCount `json:"reasons,omitempty"`
 	// Sampled is how many members were played, where those were not all: the numbers above add up to it, and are not
 	// made larger. 0: all were.
 	Sampled int64 `json:"sampled,omitempty"`

@@ -32,6 +32,8 @@ type Config struct {
 	// nil: that is not looked at.
 	CheckInput  func(plan *core.Plan, input []byte) error
 	CheckSignal func(step *core.Step, payload []byte) error
+	// Evaluate answers the expressions of a plan about a task; nil: no plan has any.
+	Evaluate func(plan *core.Plan, t *core.Task) core.Asker
 
 	RehearseMax int           // members that a rehearsal plays; of more, a sample
 	RehearseFor time.Duration // how long it may take

@@ -30,7 +30,7 @@ type fate uint8
 
 const (
 	fateRepairable fate = iota
-	fateUndone
+	fateFails
 	fateRefused
 	fateWaiting
 )
@@ -148,6 +148,9 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	}
 	state := t.State
 	ev := event(p.op, m, at)
+	if p.cfg.Evaluate != nil && plan != nil {
+		ev.Ask = p.cfg.Evaluate(plan, t)
+	}
 	if p.edit != nil {
 		if ev.Input, err = p.edit.apply(t.Input); err != nil {
 			return fateRefused, err.Error()
@@ -168,54 +171,80 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 	return p.on(plan, t, m.Step, took(plan, saved.Journal), at)
 }
 
-// on plays on until the step that had failed has passed, or the undo has ended: each command is answered well, after
-// the time that the step's newest try took in the task's journal.
+// on plays on until the step that had failed has passed, or the task has come to its end: each command is answered well, after
+// the time that the step's newest try took in the task's journal, and children come to a good end.
 func (p *player) on(plan *core.Plan, t *core.Task, failed string, took []time.Duration, at core.Instant) (fate, string) {
 	undo, step := p.op.Action == operate.ActionUndo, plan.StepIndex(failed)
+	due, held := p.open(plan, t, at), ""
 	for range playedMax {
-		back := t.State == core.StateUndoing || t.State == core.StateUndone
 		switch {
-		case back && !undo:
-			return fateUndone, say.Of("repair.deadline")
-		case t.State.Ended(), !undo && step >= 0 && t.Steps[step].Status == core.StepDone:
+		case undo && t.State == core.StateUndone, !undo && (t.State == core.StateProcessed || step >= 0 && t.Steps[step].Status == core.StepDone):
 			return fateRepairable, ""
+		case t.State.Ended(), t.State == core.StateUndoing && !undo:
+			return fateFails, say.Of("repair.fails", "state", stateWords(t.State), "text", core.ShortText(instants.ReplaceAllString(t.Why, "…"), textMax))
 		}
-		ev, why := p.following(plan, t, took, at)
-		if why != "" {
-			return fateWaiting, why
+		for _, e := range p.out.Effects {
+			ev, why := p.following(plan, t, &e, took, at)
+			if held = cmp.Or(held, why); why == "" && ev.Kind != 0 {
+				due = append(due, ev)
+			}
 		}
-		at = ev.At
-		if err := core.Apply(plan, t, &ev, &p.out); err != nil {
-			break
+		if len(due) == 0 {
+			return fateWaiting, cmp.Or(held, say.Of("repair.waits"))
 		}
+		next := 0
+		for i := range due {
+			if due[i].At < due[next].At {
+				next = i
+			}
+		}
+		ev := due[next]
+		if due = slices.Delete(due, next, next+1); held != "" && ev.Kind == core.EventWake {
+			return fateWaiting, held // until its deadline
+		}
+		at = max(at, ev.At)
+		if ev.At, ev.Rand = at, 0.5; p.cfg.Evaluate != nil {
+			ev.Ask = p.cfg.Evaluate(plan, t)
+		}
+		_ = core.Apply(plan, t, &ev, &p.out) // what is refused was over before
 	}
 	return fateWaiting, say.Of("repair.waits")
 }
 
-// following is the event that comes after the present effects; why says what keeps it from coming.
-func (p *player) following(plan *core.Plan, t *core.Task, took []time.Duration, at core.Instant) (ev core.Event, why string) {
-	ev.Rand = 0.5
-	for _, e := range p.out.Effects {
-		switch e.Kind {
-		case core.EffectDo, core.EffectUndo:
-			s := &plan.Steps[e.Step]
-			if why := p.hold(t, s, e.Kind == core.EffectUndo); why != "" {
-				return ev, why
-			}
-			ev.Kind, ev.Seq, ev.Copy, ev.At, ev.Result = core.EventReply, e.Seq, e.Copy, at, []byte("null")
-			if e.Kind == core.EffectDo {
-				ev.At = at.Add(took[e.Step])
-			}
-			if ev.At >= e.At {
-				ev.Kind, ev.At = core.EventOverdue, e.At
-			}
-			return ev, ""
-		case core.EffectWake:
-			ev.Kind, ev.At = core.EventWake, max(at, e.At)
+// open are the answers to what was out before the action, at once.
+func (p *player) open(plan *core.Plan, t *core.Task, at core.Instant) (due []core.Event) {
+	for i := range t.Steps {
+		s, kind := &t.Steps[i], core.EventReply
+		if plan.Steps[i].Kind.Parent() {
+			kind = core.EventChild
+		}
+		if s.Out != 0 && !slices.ContainsFunc(p.out.Effects, func(e core.Effect) bool { return e.Step == i && e.Seq == s.Out }) {
+			due = append(due, core.Event{Kind: kind, Seq: s.Out, Copy: s.Copy, At: at, Result: []byte("null")})
 		}
 	}
-	if ev.Kind == 0 {
-		return ev, say.Of("repair.waits")
+	return due
+}
+
+// following is the event that an effect leads to; why says what keeps it from coming.
+func (p *player) following(plan *core.Plan, t *core.Task, e *core.Effect, took []time.Duration, at core.Instant) (ev core.Event, why string) {
+	ev = core.Event{Seq: e.Seq, Copy: e.Copy, At: at, Result: []byte("null")}
+	switch e.Kind {
+	case core.EffectDo, core.EffectUndo:
+		if why := p.hold(t, &plan.Steps[e.Step], e.Kind == core.EffectUndo); why != "" {
+			return ev, why
+		}
+		if ev.Kind = core.EventReply; e.Kind == core.EffectDo {
+			ev.At = at.Add(took[e.Step])
+		}
+		if ev.At >= e.At {
+			ev = core.Event{Kind: core.EventOverdue, At: e.At}
+		}
+	case core.EffectChildren, core.EffectUndoChildren:
+		ev.Kind = core.EventChild
+	case core.EffectProbe:
+		ev = core.Event{Kind: core.EventOverdue, At: e.At}
+	case core.EffectWake:
+		ev = core.Event{Kind: core.EventWake, At: max(at, e.At)}
 	}
 	return ev, ""
 }
@@ -226,7 +255,7 @@ func took(plan *core.Plan, journal []core.Record) []time.Duration {
 	for i := range journal {
 		r := &journal[i]
 		switch r.Kind {
-		case core.KindDone, core.KindFailed, core.KindRefused, core.KindOverdue:
+		case core.KindDone, core.KindFailed, core.KindRefused:
 			if r.Step >= 0 && left[r.Step] != 0 {
 				times[r.Step] = r.At.Sub(left[r.Step])
 			}
@@ -261,7 +290,7 @@ func rehearse(ctx context.Context, cfg *Config, op *operate.Operation, store Sto
 	played := int64(0)
 	each := func(_ *operate.Member, f fate, why string) {
 		played++
-		*[...]*int64{&r.Repairable, &r.Undone, &r.Refused, &r.Waiting}[f]++
+		*[...]*int64{&r.Repairable, &r.FailedAgain, &r.Refused, &r.Waiting}[f]++
 		if _, known := reasons[why]; why != "" && (known || len(reasons) < reasonsKept) {
 			reasons[why]++
 		} else if why != "" {

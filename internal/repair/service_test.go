@@ -417,7 +417,7 @@ func TestRehearsalTellsWhatHappens(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := p.Rehearsal
-		if r.Repairable != 34 || r.Refused != 6 || r.Waiting != 11 || r.Undone != 0 || r.Sampled != 0 {
+		if r.Repairable != 34 || r.Refused != 6 || r.Waiting != 11 || r.FailedAgain != 0 || r.Sampled != 0 {
 			t.Errorf("rehearsal %+v", r)
 		}
 		want := []operate.ReasonCount{{Reason: "its agent oracle is away", Tasks: 11}, {Reason: "its undo has begun: finish the undo before a resubmit", Tasks: 6}}
@@ -458,7 +458,7 @@ func TestRehearsalOfEachAction(t *testing.T) {
 		want operate.Rehearsal
 		got  operate.Tally
 	}{
-		{"no time", operate.Request{Action: operate.ActionResubmit, Until: soon(5 * time.Second)}, operate.Rehearsal{Undone: 1}, operate.Tally{FailedAgain: 1}},
+		{"no time", operate.Request{Action: operate.ActionResubmit, Until: soon(5 * time.Second)}, operate.Rehearsal{FailedAgain: 1}, operate.Tally{FailedAgain: 1}},
 		{"time enough", operate.Request{Action: operate.ActionResubmit, Until: soon(10 * time.Second)}, operate.Rehearsal{Repairable: 1}, operate.Tally{Done: 1}},
 		{"undo", operate.Request{Action: operate.ActionUndo}, operate.Rehearsal{Repairable: 8}, operate.Tally{Done: 8}},
 		{"edit", operate.Request{Action: operate.ActionEdit, Input: []byte(`{"card":2}`)}, operate.Rehearsal{Repairable: 8}, operate.Tally{Done: 8}},

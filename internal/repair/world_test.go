@@ -60,6 +60,7 @@ type world struct {
 
 	input  func(i int) string // of the task that is made as the i-th; nil: {}
 	answer func(t *task, step string, undo bool) answer
+	asker  core.Asker                // answers the expressions of plans; nil: none has any
 	drop   func(c core.Control) bool // whether a message that was stored is lost with its stream
 	ignore func(t *task) bool        // whether its owner does nothing when it is asked about a task
 }
@@ -146,7 +147,7 @@ func (w *world) begin(p core.Plan, n int) []*task {
 			t.live.Input = []byte(w.input(len(w.tasks)))
 		}
 		var out core.Outcome
-		core.Birth(&p, t.live, &core.Event{At: now(), Actor: "node-1"}, &out)
+		core.Birth(&p, t.live, &core.Event{At: now(), Actor: "node-1", Ask: w.asker}, &out)
 		w.commit(t, &out)
 		if w.to != nil && len(born)%500 == 499 {
 			w.to.flush(w)
@@ -229,7 +230,7 @@ func (w *world) commit(t *task, out *core.Outcome) {
 // apply is one event of one task, as its owner takes it.
 func (w *world) apply(t *task, ev core.Event) error {
 	w.t.Helper()
-	ev.At, ev.Node = now(), "node-1"
+	ev.At, ev.Node, ev.Ask = now(), "node-1", w.asker
 	if ev.Actor == "" {
 		ev.Actor = "node-1"
 	}
@@ -371,7 +372,7 @@ func fingerprint(text string) string {
 
 // groupOf is the failure group of a task; empty: it is in none.
 func groupOf(t *task) string {
-	if s := t.live.State; s != core.StateError && s != core.StateUndone {
+	if s := t.live.State; s != core.StateError && (s != core.StateUndone || t.live.Asked) {
 		return ""
 	}
 	return fmt.Sprintf("%s-%d-%s", t.live.State, t.live.FailedStep, fingerprint(t.live.Why))

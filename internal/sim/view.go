@@ -44,32 +44,7 @@ func (m *MemStore) Get(_ context.Context, partition int, id string) (core.View, 
 	if err != nil {
 		return core.View{}, err
 	}
-	v := view(t)
-	v.Input, v.Seq, v.Sentence, v.Possible = t.Input, t.Seq, t.Sentence(plan, t.UpdatedAt), t.Possible(plan)
-	for i := range t.Steps {
-		s, ps := &t.Steps[i], &plan.Steps[i]
-		v.Steps = append(v.Steps, core.StepView{
-			Name: ps.Name, Kind: ps.Kind, Agent: ps.Agent, Child: ps.Child, Count: s.Own().Count, Status: s.StatusWord(), Attempt: s.Attempt, Due: s.Due, Result: s.Result,
-		})
-	}
-	for _, j := range r.journal {
-		if j.Round == t.Round && j.Step >= 0 && j.Step < len(v.Steps) {
-			v.Steps[j.Step].At, v.Steps[j.Step].Code, v.Steps[j.Step].Error = j.At, j.Code, j.Error
-		}
-	}
-	return v, nil
-}
-
-func view(t *core.Task) core.View {
-	v := core.View{
-		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Partition: t.Partition, Number: t.Number, State: t.State,
-		Round: t.Round, Failures: t.Failures, LockedBy: t.LockedBy, WaitsFor: t.WaitsFor, InputHash: t.InputHash,
-		CompleteBy: t.Deadline, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, EndedAt: t.EndedAt,
-	}
-	if t.State != core.StateProcessed {
-		v.Reason = t.Why
-	}
-	return v
+	return t.View(plan, r.journal, t.UpdatedAt), nil
 }
 
 // List returns one page of tasks without their steps, newest first.
@@ -79,7 +54,7 @@ func (m *MemStore) List(_ context.Context, f core.Filter) (core.Page, error) {
 	var all []core.View
 	for _, r := range m.rows {
 		if (f.Type == "" || f.Type == r.task.Type) && (f.State == "" || f.State == r.task.State) {
-			all = append(all, view(&r.task))
+			all = append(all, r.task.Summary())
 		}
 	}
 	slices.SortFunc(all, func(a, b core.View) int {

@@ -161,6 +161,13 @@ type taskJSON struct {
 		KeyUntil string          `json:"key_until"`
 		At       string          `json:"at"`
 		By       string          `json:"by"`
+		Undo     struct {
+			Attempt int    `json:"attempt"`
+			Code    int    `json:"code"`
+			Error   string `json:"error"`
+			At      string `json:"at"`
+			By      string `json:"by"`
+		} `json:"undo"`
 	} `json:"steps"`
 }
 
@@ -189,6 +196,7 @@ func (j *taskJSON) view() (core.View, error) {
 			Children: core.ChildCounts{Born: s.Children.Born, Running: s.Children.Running, Done: s.Children.Processed, Undone: s.Children.Undone, Error: s.Children.Error},
 			When:     s.When, Optional: s.Optional,
 			Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, AskNeeded: s.Needed, KeyUntil: read(s.KeyUntil), At: read(s.At), By: s.By,
+			Undo: core.Tries{Attempt: s.Undo.Attempt, Code: s.Undo.Code, Error: s.Undo.Error, At: read(s.Undo.At), By: s.Undo.By},
 		})
 	}
 	if err != nil {

@@ -267,9 +267,14 @@ func testLeavesGroup(r *rig) {
 	r.equal("groups", len(groups), 2)
 	r.equal("the new one", groups[1].GroupKey, operate.GroupKey{Type: "order", State: core.StateUndone, Step: "ship", Fingerprint: fingerprintOf(failures{state: core.StateUndone, step: 2, text: "gone"})})
 	for i := range all[1:] {
-		w := next(all[i+1].Task, true, func(t *core.Task, rec *core.Record) { t.State, rec.Kind = core.StateProcessed, core.KindResolved })
+		w := next(all[i+1].Task, true, func(t *core.Task, rec *core.Record) {
+			if t.State, rec.Kind = core.StateProcessed, core.KindResolved; i == 0 { // an undo that was asked for is no failure
+				t.State, t.Asked, rec.Kind = core.StateUndone, true, core.KindUndoAsked
+			}
+		})
 		r.write(w)
 	}
+	r.equal("groups in the end", len(r.groups(operate.GroupFilter{Limit: 5})), 1)
 	if _, err := r.s.Group(r.ctx, group.ID); !errors.Is(err, core.ErrNotFound) {
 		r.Errorf("a group without tasks: %v", err)
 	}
@@ -905,7 +910,7 @@ func testOperationFenced(r *rig) {
 	changed := op
 	changed.State, changed.Why, changed.Wave, changed.Rate, changed.BrakePct, changed.Reason = operate.OperationBraked, "too many failed", 3, 7, 9, "another"
 	changed.Started, changed.Ended, changed.Epoch = start.Add(time.Hour).Time(), start.Add(2*time.Hour).Time(), 5
-	changed.Rehearsal = &operate.Rehearsal{Undone: 4, Sampled: 4}
+	changed.Rehearsal = &operate.Rehearsal{FailedAgain: 4, Sampled: 4}
 	r.must(r.s.Update(r.ctx, changed, op.Epoch))
 	r.equal("changed", get(r.s.Operation(r.ctx, "op"))(r), changed)
 	stale := changed

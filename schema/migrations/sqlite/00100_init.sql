@@ -473,17 +473,33 @@ CREATE TABLE limit_partitions (
     holder    TEXT    NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 
+-- How the tries of steps ended, of their dos and of their undos.
+CREATE VIEW step_ends AS
+SELECT partition, number, round, step AS ordinal, seq, kind = 'undone' OR kind <> 'probed' AND step_status IN ('undoing', 'undone') AS of_undo,
+       attempt, code, error, result
+FROM journal
+WHERE step IS NOT NULL AND kind NOT IN ('cancelled', 'undo_asked', 'started') AND (kind NOT IN ('late', 'probed') OR code <> 0 OR kind = 'probed' AND step_status = 'done');
+
 -- Every step of the tasks that have a journal, with what its last rows say: for people and their tools. A step is also as a
 -- later row of the whole task says: undos that gave up or are in trouble begin again when the undo is asked for again; when
 -- the database went back, what is done is done again, but not what an operator accepted, nor when the task is about to be
 -- undone. What waits for an instant or a signal has nothing to undo. A late answer that a do took effect ends nothing.
 CREATE VIEW steps AS
 SELECT s.partition, s.number, s.task, s.type, s.round, s.ordinal, s.name, s.agent,
-       CASE WHEN NOT s.again OR s.status <> 'done' THEN s.status WHEN s.state = 'undone' THEN 'skipped' ELSE 'waiting' END AS status,
-       CASE WHEN s.again THEN 0 ELSE s.attempt END AS attempt, CASE WHEN NOT s.again THEN s.due END AS due,
-       s.code, s.error, s.result, s.at, s.actor, s.seq, s.step_kind AS kind, s.state AS task_state
+       CASE WHEN s.status = 'undoing' AND (s.state IN ('processed', 'undone', 'error') OR NOT s.again AND s.kind IN ('undo_refused', 'undo_gave_up')) THEN 'gave_up'
+            WHEN NOT s.again OR s.status <> 'done' THEN s.status WHEN s.state = 'undone' THEN 'skipped' ELSE 'waiting' END AS status,
+       CASE WHEN s.back THEN COALESCE((SELECT CASE WHEN y.next = s.ordinal AND NOT y.undo THEN y.next_attempt ELSE e.attempt END FROM journal y
+                LEFT JOIN step_ends e ON e.partition = y.partition AND e.number = y.number AND e.seq = y.seq AND e.ordinal = s.ordinal AND NOT e.of_undo
+                WHERE y.partition = s.partition AND y.number = s.number AND y.round = s.round AND (y.next = s.ordinal AND NOT y.undo OR e.seq IS NOT NULL) ORDER BY y.seq DESC LIMIT 1), 0)
+            WHEN s.again THEN 0 ELSE s.attempt END AS attempt, CASE WHEN NOT s.again THEN s.due END AS due,
+       (SELECT y.code FROM step_ends y WHERE y.partition = s.partition AND y.number = s.number AND y.round = s.round AND y.ordinal = s.ordinal AND NOT y.of_undo ORDER BY y.seq DESC LIMIT 1) AS code,
+       (SELECT y.error FROM step_ends y WHERE y.partition = s.partition AND y.number = s.number AND y.round = s.round AND y.ordinal = s.ordinal AND NOT y.of_undo ORDER BY y.seq DESC LIMIT 1) AS error,
+       (SELECT y.result FROM step_ends y WHERE y.partition = s.partition AND y.number = s.number AND y.round = s.round AND y.ordinal = s.ordinal AND NOT y.of_undo ORDER BY y.seq DESC LIMIT 1) AS result,
+       CASE WHEN NOT s.back OR s.again THEN 0 ELSE s.attempt END AS undo_attempt,
+       (SELECT y.code FROM step_ends y WHERE y.partition = s.partition AND y.number = s.number AND y.round = s.round AND y.ordinal = s.ordinal AND y.of_undo ORDER BY y.seq DESC LIMIT 1) AS undo_code,
+       (SELECT y.error FROM step_ends y WHERE y.partition = s.partition AND y.number = s.number AND y.round = s.round AND y.ordinal = s.ordinal AND y.of_undo ORDER BY y.seq DESC LIMIT 1) AS undo_error, s.at, s.actor, s.seq, s.step_kind AS kind, s.state AS task_state
 FROM (
-    SELECT b.*, CASE b.status
+    SELECT b.*, b.status IN ('undoing', 'undone') OR b.kind = 'undone' AS back, CASE b.status
            WHEN 'undoing' THEN EXISTS (SELECT 1 FROM journal x WHERE x.partition = b.partition AND x.number = b.number
                AND x.round = b.round AND x.seq > b.seq AND x.kind IN ('cancelled', 'undo_asked'))
            WHEN 'done' THEN b.kind <> 'accepted' AND EXISTS (SELECT 1 FROM journal x WHERE x.partition = b.partition AND x.number = b.number
@@ -503,9 +519,7 @@ FROM (
                     ELSE j.step_status END AS status,
                CASE WHEN j.seq IS NULL THEN 0 WHEN j.next = ps.ordinal THEN COALESCE(j.next_attempt, 0) ELSE j.attempt END AS attempt,
                CASE WHEN j.next = ps.ordinal OR j.next IS NULL THEN j.due END AS due,
-               CASE WHEN j.step = ps.ordinal THEN j.code END AS code,
-               CASE WHEN j.step = ps.ordinal THEN j.error END AS error,
-               CASE WHEN j.step = ps.ordinal THEN j.result END AS result, j.at, j.actor, j.seq, j.kind
+               j.at, j.actor, j.seq, CASE WHEN j.step = ps.ordinal THEN j.kind ELSE '' END AS kind
         FROM tasks t
         JOIN plan_steps ps ON ps.plan = t.type AND ps.version = t.plan_version
         LEFT JOIN journal j ON j.partition = t.partition AND j.number = t.number AND j.seq = (

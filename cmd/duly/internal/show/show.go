@@ -464,7 +464,7 @@ const (
 
 // tint is the colour of a word; the word itself is always there.
 var tint = map[string]string{
-	"error": red, "failed_again": red, "failed": red, "braked": red, "gone": red, "refused": red, "wrong": red, "broken": red,
+	"error": red, "failed_again": red, "gave_up": red, "failed": red, "braked": red, "gone": red, "refused": red, "wrong": red, "broken": red,
 	"undone": yellow, "undoing": yellow, "paused": yellow, "stopped": yellow, "skipped": yellow, "unknown": yellow, "not known": yellow, "not judged": yellow,
 	"processed": green, "done": green, "ok": green, "held": green,
 	"processing": blue, "running": blue, "asked": blue,
