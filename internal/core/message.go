@@ -142,9 +142,10 @@ type Ending struct {
 	ReplyTo   string // where the submitter hears of it; only for what a takeover tells again, not on the wire
 }
 
-// StatusReceived and StatusRefused are told besides the states of a task.
+// StatusReceived, StatusCreated and StatusRefused are told besides the states of a task.
 const (
 	StatusReceived = "received" // stored; will end
+	StatusCreated  = "created"  // the event of that, where labels ask for it
 	StatusRefused  = "refused"  // never became a task: bad input, or the id is taken by another input
 )
 
