@@ -79,11 +79,6 @@ func (c *Client) Watch(ctx context.Context, typ, id string, options ...WatchOpti
 	}
 }
 
-// watchHeartbeat lets a watch recreate its consumer when it was mute for twice as
-// long: a NATS cluster that elects a leader makes such ones now and then, and by itself
-// the library takes ten seconds to see it.
-const watchHeartbeat = 1500 * time.Millisecond
-
 // news is where a Watch hears of its task.
 type news struct {
 	refused string // subject of refusals in the event stream
@@ -117,29 +112,18 @@ func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, e
 		}
 		return n, nil
 	}
-	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), jetstream.OrderedConsumerConfig{
-		FilterSubjects:    []string{c.names.EventSubject(typ, "*")},
-		DeliverPolicy:     jetstream.DeliverByStartTimePolicy,
-		OptStartTime:      &since,
-		InactiveThreshold: 10 * time.Second,
-	})
+	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since}
+	stop, err := c.events(ctx, typ, from, func(msg jetstream.Msg) { n.read(ctx, msg) }, n.failed)
 	if err != nil {
 		_ = sub.Unsubscribe()
-		return nil, fmt.Errorf("open stream %s: %w", c.names.StreamEvents(), err)
-	}
-	reading, err := consumer.Consume(func(msg jetstream.Msg) { n.read(ctx, msg) }, jetstream.PullHeartbeat(watchHeartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { n.fail(err) }))
-	if err != nil {
-		_ = sub.Unsubscribe()
-		return nil, fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+		return nil, err
 	}
 	// The stream is open, so an end that the store does not have yet comes from there.
 	var asking sync.WaitGroup
 	asking.Go(func() { n.ask(ctx) })
 	n.stop = func() {
 		_ = sub.Unsubscribe()
-		reading.Stop()
-		<-reading.Closed()
+		stop()
 		asking.Wait()
 	}
 	return n, nil
@@ -294,16 +278,5 @@ func (n *news) read(ctx context.Context, msg jetstream.Msg) {
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// fail ends the watch for what the library does not heal by itself.
-func (n *news) fail(err error) {
-	if !errors.Is(err, jetstream.ErrConnectionClosed) {
-		return
-	}
-	select {
-	case n.failed <- err:
-	default: // said already
 	}
 }

@@ -499,7 +499,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 			"kind", c.Kind, "task", c.ID, "found", c.Found, "actor", c.Actor)
 		return false, nil
 	case c.Kind == core.EventOverdue:
-		return s.applyOverdue(ctx, p, c.Numbers, &ev)
+		return s.applyOverdue(ctx, p, c, &ev)
 	case len(c.Numbers) > 0:
 		return s.applyMany(ctx, p, m, &ev)
 	}
@@ -713,9 +713,10 @@ func (r *refusals) log(log *slog.Logger, c *core.Control) {
 	}
 }
 
-// applyOverdue asks the core about each task that the supervisor names.
-func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64, ev *core.Event) (full bool, err error) {
-	return s.eachNumber(ctx, p, numbers, func(_ int, e *entry) error {
+// applyOverdue asks the core about each task that the supervisor names. The step that it names is what it saw: the core
+// looks at all of the task, by its own clock.
+func (s *Shard) applyOverdue(ctx context.Context, p *partition, c *core.Control, ev *core.Event) (full bool, err error) {
+	return s.eachNumber(ctx, p, c.Numbers, func(i int, e *entry) error {
 		if e == nil {
 			return nil
 		}
@@ -724,10 +725,18 @@ func (s *Shard) applyOverdue(ctx context.Context, p *partition, numbers []int64,
 			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
 		}
 		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
-			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "why", err)
+			s.log.Warn("a question about an overdue task changed nothing", "task", e.task.ID, "step", stepAsked(c, i), "why", err)
 		}
 		return nil
 	})
+}
+
+// stepAsked is the step of the i-th task that the supervisor saw overdue, empty when it named none.
+func stepAsked(c *core.Control, i int) string {
+	if i < len(c.Steps) {
+		return c.Steps[i]
+	}
+	return ""
 }
 
 // find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.

@@ -48,9 +48,9 @@ type spyStore struct {
 	*sim.MemStore
 	mu    sync.Mutex
 	taken []string // "" for each takeover of a released partition
-	// How long a commit takes, a takeover, and forgetting in an odd partition, in
-	// nanoseconds.
-	slow, takes, forgets atomic.Int64
+	// How long a commit takes, besides one that only moves positions, that of partition 0
+	// too, a takeover, and forgetting in an odd partition, in nanoseconds.
+	slow, positions, takes, forgets atomic.Int64
 	// broken makes each commit fail after it was done.
 	broken atomic.Bool
 }
@@ -74,6 +74,10 @@ func takes(ctx context.Context, nanoseconds *atomic.Int64) bool {
 // Commit takes its time, and is cut off by the end of ctx.
 func (s *spyStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	if !takes(ctx, &s.slow) {
+		return core.CommitResult{}, ctx.Err()
+	}
+	ofFirst := func(p core.PartitionWrite) bool { return p.Partition == 0 }
+	if len(b.Writes) == 0 && slices.ContainsFunc(b.Partitions, ofFirst) && !takes(ctx, &s.positions) {
 		return core.CommitResult{}, ctx.Err()
 	}
 	res, err := s.MemStore.Commit(ctx, b)

@@ -40,10 +40,53 @@ func TestParkedTasksAfterATakeover(t *testing.T) {
 	})
 }
 
+// While a commit that only moves a position is slow, agents work and answer, messages are read, and the other committer's
+// tasks go on to their ends. What was answered and read meanwhile is in the commit after it.
+//
+// covers: I11
+func TestWorkGoesOnWhileAPositionIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = 400 * time.Millisecond
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		c.store.positions.Store(int64(3 * time.Second))
+		pos := c.submit(0, order("early"))
+		pass(300 * time.Millisecond)
+		for p := range 8 {
+			c.submit(p, order(fmt.Sprintf("t%d", p)))
+		}
+		pass(1200 * time.Millisecond)
+		if cursor := c.store.Partition(0).Cursor; cursor >= pos {
+			t.Fatalf("position %d is written, of %d: nothing is slow", cursor, pos)
+		}
+		ended := 0
+		for p := range 8 {
+			if task := c.store.Task(p, fmt.Sprintf("t%d", p)); task != nil && task.State == core.StateProcessed {
+				ended++
+			}
+		}
+		if ended != 4 {
+			t.Errorf("while a position was written %d tasks ended, want the 4 of the other committer", ended)
+		}
+		c.store.positions.Store(0) // of those to come
+		pass(3 * time.Second)
+		for p := range 8 {
+			c.want(core.StateProcessed, p, fmt.Sprintf("t%d", p))
+		}
+		c.want(core.StateProcessed, 0, "early")
+		if task := c.store.Task(0, "early"); task.Failures != 0 || c.store.Partition(0).Cursor < pos {
+			t.Errorf("%d failures, position %d, want none and at least %d", task.Failures, c.store.Partition(0).Cursor, pos)
+		}
+		c.end(n1)
+	})
+}
+
 // A cursor that moved is committed within FlushEvery, also while other
 // partitions keep the shard busy.
 //
-// covers: I11
+// covers: I10
 func TestFlushWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

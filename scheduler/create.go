@@ -49,6 +49,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		s.cycle.answerDuplicate(p, sub, hash, &core.Existing{
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
+		if bytes.Equal(e.task.InputHash, hash) && !e.created {
+			s.cycle.tellCreated(e.task) // its owner may have died before it did
+		}
 		return nil
 	}
 	ref, unread, err := s.plans.of(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)

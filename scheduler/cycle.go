@@ -76,6 +76,7 @@ type cycle struct {
 	first   []*fan        // of steps that began in this round
 	resumed *core.Saved   // the task that a takeover resumes
 	endings []core.Ending // to be stored in the event stream
+	created []core.Ending // creations that are told there, in the form of endings
 	refused []notice      // to be stored in the event stream
 	notices []notice      // to be sent to submitters
 	cmds    []core.Command
@@ -167,6 +168,7 @@ func (c *cycle) endRound() {
 	clear(c.parked)
 	clear(c.takenUp)
 	clear(c.endings)
+	clear(c.created)
 	clear(c.cmds)
 	clear(c.touched)
 	clear(c.results)
@@ -175,7 +177,7 @@ func (c *cycle) endRound() {
 	clear(c.owned) // a partition that was let go is not kept
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
-	c.endings = c.endings[:0]
+	c.endings, c.created = c.endings[:0], c.created[:0]
 	c.parked, c.takenUp = c.parked[:0], c.takenUp[:0]
 	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]

@@ -105,8 +105,6 @@ func TestReopenedGate(t *testing.T) {
 }
 
 // Every kind of mail asks for a commit cycle, once for many, and is stamped.
-//
-// covers: I11
 func TestInboxWakes(t *testing.T) {
 	b := testInbox()
 	for name, post := range map[string]func(){

@@ -14,7 +14,7 @@ import (
 // The order of a cycle is the promise of the program: nothing leaves before the
 // commit has returned, and the ack is last.
 //
-// covers: S3, S18, S25, I26, G5, T6, inv2, inv3
+// covers: S3, S18, S25, G5, T6, inv2, inv3
 func TestOrderOfACycle(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"), core.Submission{Type: "unknown", ID: "t2", ReplyTo: "private.t2"})
@@ -41,6 +41,36 @@ func TestOrderOfACycle(t *testing.T) {
 	if n := r.shard.Load(0); n != 0 {
 		t.Fatalf("load %d of nothing", n)
 	}
+}
+
+// A task whose labels ask for it is told as created, after its commit, and again when its submission is read again; what
+// does not ask is not. One that is not created is not told.
+//
+// covers: I26
+func TestCreatedIsTold(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	asks := order("t1")
+	asks.ReplyTo, asks.Labels = "", []core.Label{{Key: "tenant", Value: "acme"}, {Key: core.EventsLabel, Value: core.StatusCreated}}
+	plain := order("t2")
+	plain.ReplyTo, plain.Labels = "", asks.Labels[:1]
+	r.store.BeforeCommit = func(*core.Batch) error { return errCut }
+	r.tasks(0, asks)
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatalf("commit cycle: %v", err)
+	}
+	r.expect()
+	r.store.BeforeCommit = nil
+	r.start("n2")
+	r.adopt(0)
+	r.news()
+	r.tasks(0, asks, plain)
+	r.cycle()
+	r.expect("commit 2", "publish t1 created 0", "do t1/a/0 try 1", "do t2/a/0 try 1", "ack 2")
+	other := asks
+	other.Input = []byte(`{"of":"else"}`)
+	r.tasks(0, asks, other)
+	r.cycle()
+	r.expect("refuse t1 409", "publish t1 created 0", "ack 3")
 }
 
 // A commit that fails lets nothing leave: no command, no status, no refusal, no

@@ -60,8 +60,8 @@ type Bus interface {
 	// Probe asks an agent what became of a do, again until it says so or until q.CompleteBy, and calls said at most once,
 	// from any goroutine, with what it says: done, or absent. Its memory may be kept.
 	Probe(q Question, said func(core.Probe))
-	// Publish stores endings in the event stream and calls done once, with nil when
-	// all of them are stored.
+	// Publish stores endings, or creations, in the event stream and calls done once, with nil when
+	// all of them are stored. Their memory is used again after the call.
 	Publish(endings []core.Ending, done func(error))
 	// Refuse stores refusals in the event stream and waits for it.
 	Refuse(ctx context.Context, refused []core.Status) error

@@ -9,7 +9,8 @@ import (
 
 // publish lets the effects of the committed round leave: refusals first, because they must be stored before their
 // messages are acknowledged; then what leaves one by one; then the endings and the commands, each together. Endings are
-// confirmed later and guarded by publishedThrough; commands are guarded by their complete-by.
+// confirmed later and guarded by publishedThrough; commands are guarded by their complete-by. Creations are told once: work
+// does not wait for the event stream, and every ending says when its task was created.
 func (s *Shard) publish(ctx context.Context) error {
 	c := &s.cycle
 	if err := c.refuse(ctx, s.bus); err != nil {
@@ -42,6 +43,9 @@ func (s *Shard) publish(ctx context.Context) error {
 		s.effect(x)
 	}
 	s.endings.publish(c.endings, s.inOrder())
+	if len(c.created) > 0 {
+		s.bus.Publish(c.created, func(error) {})
+	}
 	if len(c.cmds) > 0 {
 		s.bus.Send(c.cmds)
 	}
@@ -90,6 +94,7 @@ func (s *Shard) effect(x *pending) {
 		s.alerts.undo(x, s.cycle.now)
 	case core.EffectReceived:
 		s.tally.counts(x.e).created.Add(1)
+		s.cycle.tellCreated(task)
 		if task.ReplyTo != "" {
 			s.bus.Notify(task.ReplyTo, core.Status{ID: task.ID, Type: task.Type, Status: core.StatusReceived, At: task.UpdatedAt})
 		}
@@ -130,6 +135,15 @@ func (s *Shard) command(x *pending) {
 		s.Stats.Do++
 	}
 	cy.cmds = append(cy.cmds, c)
+}
+
+// tellCreated tells the event stream of a task whose labels ask for it.
+func (c *cycle) tellCreated(t *core.Task) {
+	if len(t.Labels) > 0 && core.TellsCreated(t.Labels) {
+		c.created = append(c.created, core.Ending{
+			Partition: t.Partition, ID: t.ID, Type: t.Type, State: core.StatusCreated, Seq: 1, Labels: core.FormatLabels(t.Labels), CreatedAt: t.CreatedAt, At: c.now,
+		})
+	}
 }
 
 func ending(x *pending) core.Ending {

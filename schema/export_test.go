@@ -24,7 +24,7 @@ var Reads = []struct {
 	Indexes           []string
 }{
 	{"active", strings.ReplaceAll(newQueries(Columns()).active, "?", "$"), "1, 0, 1000", []string{"tasks_active"}},
-	{"overdue", strings.ReplaceAll(qOverdue, "?", "$"), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
+	{"overdue", strings.ReplaceAll(overdueRows, "?", "$"), "1, '2040-01-01', '1970-01-01', 0, 1000", []string{"tasks_active", "tasks_parked"}},
 	{"overdue partitions", strings.ReplaceAll(qOverduePartitions, "?", "$"), "0, '2040-01-01', '1970-01-01'", []string{"tasks_active", "tasks_parked"}},
 	{"waiting", strings.ReplaceAll(qWaiting, "?", "$"), "1, 'agent1', 100, 1000", []string{"tasks_waiting"}},
 	{"next agent", strings.ReplaceAll(qNextAgent, "?", "$"), "1, ''", []string{"tasks_waiting"}},

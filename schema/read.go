@@ -87,8 +87,18 @@ const (
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index each. Each part stops by itself: to
 	// sort what is overdue may be to sort all that is parked.
-	qOverdue = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
+	overdueRows = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
 	UNION ALL SELECT * FROM (` + overdueIn + `state IN ('processing', 'undoing')` + overdueNext + `) AS active ORDER BY complete_by, number LIMIT ?5`
+	// With each of these the step whose command is overdue: no row came after the command's own that ended it. What is only
+	// evidence ends nothing.
+	qOverdue = `SELECT o.partition, o.number, o.complete_by, COALESCE((SELECT s.name FROM tasks t
+	JOIN journal j ON j.partition = t.partition AND j.number = t.number AND j.round = t.round AND j.due < ?2
+	JOIN plan_steps s ON s.plan = t.type AND s.version = t.plan_version AND s.ordinal = j.next
+	WHERE t.partition = o.partition AND t.number = o.number AND NOT EXISTS (SELECT 1 FROM journal x WHERE x.partition = j.partition AND x.number = j.number
+	AND x.seq > j.seq AND (x.next = j.next OR x.step = j.next AND x.kind <> 'late' AND (x.kind <> 'probed' OR x.step_status = 'done')))
+	ORDER BY j.due, j.next LIMIT 1), '')
+	FROM (` + overdueRows + `) AS o
+	ORDER BY o.complete_by, o.number`
 	// Partitions that have anything overdue: to ask each of thousands, one after the other, takes longer than a scan may.
 	// The subqueries have an order and a limit, so that no database makes one hash of all that is parked.
 	qOverduePartitions = `SELECT p.partition FROM partitions p WHERE p.partition >= ?1 AND (
@@ -409,7 +419,7 @@ func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after cor
 		for row := range each(r.query(ctx, qOverdue, p, r.time(now), r.time(from.Bound), from.Number, limit-len(all))) {
 			var d core.Due
 			var bound instant
-			if err := row.Scan(&d.Partition, &d.Number, &bound); err != nil {
+			if err := row.Scan(&d.Partition, &d.Number, &bound, &d.Step); err != nil {
 				return nil, fmt.Errorf("overdue tasks of partition %d: %w", p, err)
 			}
 			d.Bound = core.Instant(bound)

@@ -162,13 +162,11 @@ func (r *round) collect(p *place, rows []core.Due, cut bool) {
 	if p.first == 0 {
 		p.first = rows[0].Bound
 	}
-	room := r.s.cfg.MessageMax - len(p.numbers)
+	room := r.s.cfg.MessageMax - len(p.found)
 	if len(rows) > room {
 		rows, cut = rows[:room], true
 	}
-	for _, row := range rows {
-		p.numbers = append(p.numbers, row.Number)
-	}
+	p.found = append(p.found, rows...)
 	p.resume = core.Due{}
 	if cut {
 		p.resume = rows[len(rows)-1]

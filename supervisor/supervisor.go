@@ -71,7 +71,7 @@ type place struct {
 	unread  bool         // as of this tick
 	resume  core.Due     // where the next scan of it begins; zero: at its beginning
 	first   core.Instant // bound of the first row, as of the last look at its beginning; 0: there was none
-	numbers []int64      // found in this tick
+	found   []core.Due   // in this tick
 }
 
 // New makes a supervisor. It does nothing until Tick.
@@ -127,16 +127,20 @@ func (s *Supervisor) ask(ctx context.Context, now core.Instant, rep *Report) err
 	var failed error
 	for _, partition := range s.found() {
 		p := s.places[partition]
-		seq, err := s.bus.Ask(ctx, partition, core.Control{Kind: core.EventOverdue, Numbers: p.numbers, Actor: s.cfg.Actor})
+		c := core.Control{Kind: core.EventOverdue, Actor: s.cfg.Actor}
+		for _, d := range p.found {
+			c.Numbers, c.Steps = append(c.Numbers, d.Number), append(c.Steps, d.Step)
+		}
+		seq, err := s.bus.Ask(ctx, partition, c)
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("ask partition %d about %d tasks: %w", partition, len(p.numbers), err))
+			failed = errors.Join(failed, fmt.Errorf("ask partition %d about %d tasks: %w", partition, len(p.found), err))
 			p.resume = core.Due{}
 		} else {
 			p.asked, p.askedAt = seq, now
 			rep.Messages++
-			rep.Asked += len(p.numbers)
+			rep.Asked += len(p.found)
 		}
-		p.numbers = nil // the bus may still hold them
+		p.found = p.found[:0]
 	}
 	return failed
 }
@@ -145,7 +149,7 @@ func (s *Supervisor) ask(ctx context.Context, now core.Instant, rep *Report) err
 func (s *Supervisor) found() []int {
 	var all []int
 	for partition, p := range s.places {
-		if len(p.numbers) > 0 {
+		if len(p.found) > 0 {
 			all = append(all, partition)
 		}
 	}

@@ -14,11 +14,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// covers: S34, G4
+// covers: S33, S34, G4
 func TestTickAsksOncePerPartition(t *testing.T) {
 	w := newWorld(4)
 	w.add(1, 10, 3)
 	w.add(3, 7, 2)
+	w.rows[len(w.rows)-1].Step = "charge"
 	s := New(Config{Actor: "node-1"}, w, w, always{})
 	rep := mustTick(t, s, epoch)
 	if want := (Report{Held: true, Read: 5, Asked: 5, Messages: 2}); rep != want {
@@ -28,7 +29,7 @@ func TestTickAsksOncePerPartition(t *testing.T) {
 		t.Errorf("partition 1 was asked about %v", got)
 	}
 	c := w.asked[3][0]
-	if c.Kind != core.EventOverdue || c.Actor != "node-1" || !slices.Equal(c.Numbers, []int64{7, 8}) {
+	if c.Kind != core.EventOverdue || c.Actor != "node-1" || !slices.Equal(c.Numbers, []int64{7, 8}) || !slices.Equal(c.Steps, []string{"", "charge"}) {
 		t.Errorf("control %+v", c)
 	}
 	if w.queries != 1 {

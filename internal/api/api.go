@@ -302,7 +302,7 @@ var (
 )
 
 // mayKnow reports whether the actor of a request may know of a task with these labels. A service whose token has labels
-// knows those that have them, which are what it submits and what comes of that; a class of priority tells no tasks apart.
+// knows those that have them, which are what it submits and what comes of that; those that say what Duly does tell no tasks apart.
 func mayKnow(ctx context.Context, labels []core.Label) bool {
 	for _, bound := range boundTo(ctx) {
 		if !slices.Contains(labels, bound) {
@@ -319,7 +319,7 @@ func boundTo(ctx context.Context) []core.Label {
 		return nil
 	}
 	bound, _ := core.ParseLabels(by.Labels) // those of a token were checked when it was made
-	return slices.DeleteFunc(bound, func(l core.Label) bool { return l.Key == core.PriorityLabel })
+	return slices.DeleteFunc(bound, core.Label.OfEngine)
 }
 
 // ended answers a request whose credentials have ended, and reports whether they have: nothing is done by them any more.

@@ -352,4 +352,5 @@ type Due struct {
 	Partition int
 	Number    int64
 	Bound     Instant
+	Step      string // whose time is over, the first of several; empty: none, it is the task's own, or not known
 }

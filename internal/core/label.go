@@ -22,9 +22,27 @@ type Label struct{ Key, Value string }
 // String is the label as headers and filters have it, key=value.
 func (l Label) String() string { return l.Key + "=" + l.Value }
 
+// EventsLabel is the key of the label that asks for an event about the task's creation. CheckLabel takes StatusCreated for its
+// value alone.
+const EventsLabel = "duly-events"
+
+// TellsCreated reports whether labels ask for an event about the task's creation.
+func TellsCreated(labels []Label) bool {
+	for i := range labels {
+		if labels[i].Key == EventsLabel {
+			return true
+		}
+	}
+	return false
+}
+
+// OfEngine reports whether the label says what Duly does with a task, and does not tell tasks apart.
+func (l Label) OfEngine() bool { return l.Key == PriorityLabel || l.Key == EventsLabel }
+
 // CheckLabel accepts a key of 1 to LabelBytesMax characters of A–Z a–z 0–9 _ - and a value of 1 to LabelBytesMax
 // printable characters of ASCII, less the comma, that neither begins nor ends with a space: what a header carries
-// through every client and proxy unchanged. The value of PriorityLabel is a class. Errors wrap ErrLabel.
+// through every client and proxy unchanged. The value of PriorityLabel is a class,
+// that of EventsLabel StatusCreated. Errors wrap ErrLabel.
 func CheckLabel(l Label) error {
 	if len(l.Key) > LabelBytesMax {
 		return fmt.Errorf("%w: key %s has %d bytes, want 1 to %d", ErrLabel, QuoteShort(l.Key), len(l.Key), LabelBytesMax)
@@ -47,6 +65,9 @@ func CheckLabel(l Label) error {
 		if _, err := ParseClass(l.Value); err != nil {
 			return fmt.Errorf("%w: key %s: %w", ErrLabel, l.Key, err)
 		}
+	}
+	if l.Key == EventsLabel && l.Value != StatusCreated {
+		return fmt.Errorf("%w: key %s: %s, want %s", ErrLabel, l.Key, QuoteShort(l.Value), StatusCreated)
 	}
 	return nil
 }

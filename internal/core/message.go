@@ -142,9 +142,10 @@ type Ending struct {
 	ReplyTo   string // where the submitter hears of it; only for what a takeover tells again, not on the wire
 }
 
-// StatusReceived and StatusRefused are told besides the states of a task.
+// StatusReceived, StatusCreated and StatusRefused are told besides the states of a task.
 const (
 	StatusReceived = "received" // stored; will end
+	StatusCreated  = "created"  // the event of that, where labels ask for it
 	StatusRefused  = "refused"  // never became a task: bad input, or the id is taken by another input
 )
 
@@ -171,17 +172,20 @@ type Control struct {
 	// runs moves on before it is asked, and one that is asked twice is of the version already.
 	Numbers []int64
 	Seqs    []int64
-	ID      string // of one task
-	Type    string // the task's, or that of an id that is not known yet
-	Actor   string
-	Reason  string
-	Step    string
-	Until   Instant
-	As      State
-	IfSeq   int64  // of one task: refuse when its newest journal row is another; 0: whatever it is
-	Input   []byte // of Edit: JSON
-	Result  []byte // of Accept and Signal: JSON
-	Ask     string // of Signal: the token of the ask that it answers, see [Task.AskToken]; empty: the only one
+	// Steps are of Overdue: of each task the step whose time is over, as its sender saw it; empty: the task's own is. There
+	// may be none: an owner looks at all of a task by its own clock.
+	Steps  []string
+	ID     string // of one task
+	Type   string // the task's, or that of an id that is not known yet
+	Actor  string
+	Reason string
+	Step   string
+	Until  Instant
+	As     State
+	IfSeq  int64  // of one task: refuse when its newest journal row is another; 0: whatever it is
+	Input  []byte // of Edit: JSON
+	Result []byte // of Accept and Signal: JSON
+	Ask    string // of Signal: the token of the ask that it answers, see [Task.AskToken]; empty: the only one
 
 	Found ProbeOutcome // see Event
 

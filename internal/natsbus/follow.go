@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -64,6 +65,9 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 		meta, err := msg.Metadata()
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+		}
+		if strings.HasSuffix(msg.Subject(), "."+core.StatusCreated) {
+			continue
 		}
 		events, err := decodeEvents(msg.Data())
 		if err != nil {

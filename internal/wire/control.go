@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
@@ -56,6 +57,10 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	dst = appendString(dst, ControlWord(c.Kind))
 	dst = appendInts(dst, "numbers", c.Numbers)
 	dst = appendInts(dst, "seqs", c.Seqs)
+	if len(c.Steps) > 0 {
+		dst = append(dst, `,"steps":["`...)
+		dst = append(append(dst, strings.Join(c.Steps, `","`)...), `"]`...) // names
+	}
 	for _, m := range [...]struct{ name, value string }{{"id", c.ID}, {"type", c.Type}, {"actor", c.Actor}, {"reason", c.Reason}, {"step", c.Step}, {"as", string(c.As)}, {"found", string(c.Found)}, {"ask", c.Ask}} {
 		if m.value != "" {
 			dst = appendMember(dst, m.name, m.value)
@@ -99,7 +104,7 @@ func appendInts(dst []byte, name string, list []int64) []byte {
 
 // DecodeControl reads a control message. Errors wrap ErrUndecodable: not JSON,
 // another version, an unknown kind, names outside their alphabet, an overdue
-// without numbers, a resolve that is neither processed nor undone, an edit
+// without numbers or with another number of steps, a resolve that is neither processed nor undone, an edit
 // without an input, an accept without a result, a signal without a step, or
 // without one of result and reason, more than NumbersMax numbers, or others than
 // there are seqs. A signal without a result refuses, with the reason.
@@ -124,6 +129,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 
 		EvenIfUnknown bool            `json:"even_if_unknown,omitempty"`
 		Seqs          []int64         `json:"seqs"`
+		Steps         []string        `json:"steps"`
 		IfSeq         int64           `json:"if_seq,omitempty"`
 		PlanVersion   int64           `json:"version,omitempty"`
 		Input         json.RawMessage `json:"input"`
@@ -146,8 +152,8 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 			return core.Control{}, fmt.Errorf("%w: control: %w", ErrUndecodable, err)
 		}
 	}
-	if strict && len(j.Numbers)+len(j.Seqs) > 0 { // a permission is for tasks of one type, each looked at by its id
-		return core.Control{}, fmt.Errorf("%w: control: numbers and seqs are not for requests; ask about each task by its id", ErrUndecodable)
+	if strict && len(j.Numbers)+len(j.Seqs)+len(j.Steps) > 0 { // a permission is for tasks of one type, each looked at by its id
+		return core.Control{}, fmt.Errorf("%w: control: numbers, seqs and steps are not for requests; ask about each task by its id", ErrUndecodable)
 	}
 	if j.V != Version {
 		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d", ErrUndecodable, j.V, Version)
@@ -155,13 +161,16 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	if len(j.Seqs) == 0 {
 		j.Seqs = nil
 	}
+	if len(j.Steps) == 0 {
+		j.Steps = nil
+	}
 	until, err := parseTime(j.Until)
 	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: cutLines(j.Actor),
 		Reason: cutLines(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), Found: core.ProbeOutcome(j.Found), EvenIfUnknown: j.EvenIfUnknown,
-		Seqs: j.Seqs, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
+		Seqs: j.Seqs, Steps: j.Steps, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
 	err = checkControl(&c, j.Kind)
 	if strict && err == nil {
 		if err = core.CheckWords("reason", j.Reason); err == nil && c.Kind == core.EventSignal {
@@ -174,15 +183,33 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	return c, nil
 }
 
+func checkOverdue(c *core.Control) error {
+	n := len(c.Numbers)
+	if n < 1 || n > NumbersMax {
+		return fmt.Errorf("overdue names %d tasks, want 1 to %d", n, NumbersMax)
+	}
+	if steps := len(c.Steps); steps != 0 && steps != n {
+		return fmt.Errorf("overdue has %d numbers and %d steps, want as many, or no step", n, steps)
+	}
+	for _, name := range c.Steps {
+		if name != "" {
+			if err := core.CheckName("step", name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func checkControl(c *core.Control, word string) error {
+	if c.Kind != core.EventOverdue && len(c.Steps) > 0 {
+		return fmt.Errorf("%s has steps, which go with overdue only", word)
+	}
 	switch c.Kind {
 	case 0:
 		return fmt.Errorf("kind %q is unknown", Short(word))
 	case core.EventOverdue:
-		if n := len(c.Numbers); n < 1 || n > NumbersMax {
-			return fmt.Errorf("overdue names %d tasks, want 1 to %d", n, NumbersMax)
-		}
-		return nil
+		return checkOverdue(c)
 	case core.EventResolve:
 		if c.As != core.StateProcessed && c.As != core.StateUndone {
 			return fmt.Errorf("resolve as %q, want processed or undone", Short(string(c.As)))

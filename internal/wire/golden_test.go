@@ -337,6 +337,7 @@ func TestControlGolden(t *testing.T) {
 		want string
 	}{
 		{core.Control{Kind: core.EventOverdue, Numbers: []int64{4, 5}, Actor: "n1"}, `{"v":1,"kind":"overdue","numbers":[4,5],"actor":"n1"}`},
+		{core.Control{Kind: core.EventOverdue, Numbers: []int64{4, 5}, Steps: []string{"charge", ""}, Actor: "n1"}, `{"v":1,"kind":"overdue","numbers":[4,5],"steps":["charge",""],"actor":"n1"}`},
 		{core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", Actor: "ann", Reason: "late"}, `{"v":1,"kind":"cancel","id":"o-1","type":"order","actor":"ann","reason":"late"}`},
 		{core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", EvenIfUnknown: true}, `{"v":1,"kind":"cancel","id":"o-1","type":"order","even_if_unknown":true}`},
 		{core.Control{Kind: core.EventUndo, ID: "o-1"}, `{"v":1,"kind":"undo","id":"o-1"}`},
@@ -368,7 +369,7 @@ func TestControlGolden(t *testing.T) {
 			t.Errorf("%s: decoded %+v, %v", x.want, back, err)
 		}
 	}
-	for _, bad := range []string{``, `{}`, `{"v":3,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"migrate","id":"o"}`, `{"v":1,"kind":"undo","id":"o","version":3}`, `{"v":1,"kind":"undo"}`,
+	for _, bad := range []string{``, `{}`, `{"v":3,"kind":"undo","id":"o"}`, `{"v":1,"kind":"wake","id":"o"}`, `{"v":1,"kind":"overdue"}`, `{"v":1,"kind":"overdue","numbers":[1,2],"steps":["a"]}`, `{"v":1,"kind":"overdue","numbers":[1],"steps":["a b"]}`, `{"v":1,"kind":"undo","id":"o","steps":["a"]}`, `{"v":1,"kind":"migrate","id":"o"}`, `{"v":1,"kind":"undo","id":"o","version":3}`, `{"v":1,"kind":"undo"}`,
 		`{"v":1,"kind":"undo","id":"a b"}`, `{"v":1,"kind":"resolve","id":"o","as":"error"}`, `{"v":1,"kind":"extend","id":"o"}`, `{"v":1,"kind":"cancel","id":"o","type":"."}`,
 		`{"v":1,"kind":"resubmit","id":"o","until":"soon"}`, `{"v":1,"kind":"resubmit","id":"o","found":"in_progress"}`, `{"v":1,"kind":"cancel","id":"o","found":"done"}`,
 		`{"v":1,"kind":"undo","id":"o","if_seq":-1}`, `{"v":1,"kind":"edit","id":"o"}`, `{"v":1,"kind":"accept","id":"o"}`, `{"v":1,"kind":"undo","id":"o","input":{}}`,

@@ -56,7 +56,7 @@ func run(t *testing.T, fresh func(testing.TB, schema.Options) schema.Store, o sc
 	}, except...)
 }
 
-// covers: S20, I24 in a_live_task_equals_its_replay
+// covers: S20, S33, I24 in a_live_task_equals_its_replay
 // covers: I10 in cursors_alone
 // covers: S18, S19, S25, S39, G6 in every_field_comes_back
 // covers: inv4 in foreign_journal_row

@@ -75,7 +75,7 @@ func beside(tb testing.TB, path string) *sql.DB {
 	return db
 }
 
-// covers: S20 in a_live_task_equals_its_replay
+// covers: S20, S33 in a_live_task_equals_its_replay
 // covers: S18, G6 in every_field_comes_back
 // covers: G2 in overdue
 // covers: inv4 in owners_at_once

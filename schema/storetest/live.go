@@ -123,6 +123,26 @@ func (l *live) compare() {
 		got.Bound, want.Bound = 0, 0 // the row's may lag: it is a bound
 		l.equal("task "+task.ID, *got, want)
 		l.sameSteps(&want, saved.Journal)
+		l.sameOverdue(got)
+	}
+}
+
+// sameOverdue compares the step that a scan names with that of a replayed task.
+func (l *live) sameOverdue(task *core.Task) {
+	l.Helper()
+	if task.State.Ended() {
+		return
+	}
+	want, first := "", l.now.Add(time.Second)
+	for i := range task.Steps {
+		if s := &task.Steps[i]; s.Out != 0 && s.Due < first {
+			want, first = l.plan.Steps[i].Name, s.Due
+		}
+	}
+	for _, d := range get(l.s.Overdue(l.ctx, 0, l.now.Add(time.Second), core.Due{}, 1000))(l.rig) {
+		if d.Number == task.Number && d.Partition == task.Partition {
+			l.equal("overdue step of "+task.ID, d.Step, want)
+		}
 	}
 }
 

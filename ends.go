@@ -1,0 +1,135 @@
+package duly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly/internal/core"
+)
+
+// End is how a task ended, or that a submission was refused, as the event stream has it.
+type End struct {
+	Status
+	// Position is where to go on, as Ends takes it: whoever keeps it once the end is dealt with misses none. A message has
+	// the ends of many tasks, and after all but its last one it comes again.
+	Position uint64
+}
+
+// ErrMissed says that the event stream no longer has all that came after a position: it keeps what is younger than its age
+// and as much as it has room for, and numbers from 1 when it is made again.
+var ErrMissed = errors.New("ends were missed")
+
+// Ends yields how the tasks of a type end, and what was refused, from a position on: first what a submitter that was away
+// has missed, then what comes, until ctx ends, the connection closes or it cannot begin, which is an error. 0 is the
+// beginning of what the event stream has.
+//
+// An end may come more than once, and another one may follow after a resubmission: the newest counts. When the stream no
+// longer has what came after the position, [ErrMissed] is yielded first, with the position from which the loop goes on:
+// [Client.Get] knows the tasks that it does not tell of.
+//
+// The client needs the right to read the event stream: see [WithoutEvents].
+func (c *Client) Ends(ctx context.Context, typ string, after uint64) iter.Seq2[End, error] {
+	return func(yield func(End, error) bool) {
+		if err := c.ends(ctx, typ, after, yield); err != nil {
+			yield(End{}, fmt.Errorf("ends of type %s: %w", typ, err))
+		}
+	}
+}
+
+func (c *Client) ends(ctx context.Context, typ string, after uint64, yield func(End, error) bool) error {
+	if err := core.CheckName("type", typ); err != nil {
+		return err
+	}
+	if c.noEvents {
+		return errors.New("the client was made WithoutEvents")
+	}
+	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+	if err != nil {
+		return fmt.Errorf("open stream %s: %w", c.names.StreamEvents(), err)
+	}
+	if has := stream.CachedInfo().State; after > has.LastSeq || after != 0 && after+1 < has.FirstSeq {
+		missed := fmt.Errorf("ends of type %s: %w: stream %s has %d to %d, and %d was the last read", typ, ErrMissed, c.names.StreamEvents(), has.FirstSeq, has.LastSeq, after)
+		if after = max(has.FirstSeq, 1) - 1; !yield(End{Position: after}, missed) {
+			return nil
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	messages, failed := make(chan jetstream.Msg), make(chan error, 1)
+	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
+	stop, err := c.events(ctx, typ, from, func(msg jetstream.Msg) {
+		select {
+		case messages <- msg:
+		case <-ctx.Done():
+		}
+	}, failed)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer stop()
+	defer cancel() // before stop, which waits for those that ctx sends home
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-failed:
+			return err
+		case msg := <-messages:
+			if more, err := c.endsOf(typ, msg, yield); !more || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// endsOf yields the ends of one message.
+func (c *Client) endsOf(typ string, msg jetstream.Msg, yield func(End, error) bool) (more bool, err error) {
+	at, err := msg.Metadata()
+	if err != nil {
+		return false, err
+	}
+	all := endings(c.names.EventSubject(typ, core.StatusRefused), msg)
+	for i, s := range all {
+		e := End{Status: s, Position: at.Sequence.Stream - 1}
+		if i == len(all)-1 {
+			e.Position++
+		}
+		if !yield(e, nil) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// eventsHeartbeat lets a reader recreate its consumer when it was mute for twice as
+// long: a NATS cluster that elects a leader makes such ones now and then, and by itself
+// the library takes ten seconds to see it.
+const eventsHeartbeat = 1500 * time.Millisecond
+
+// events reads the event stream about a type until stop, which waits for read to return. failed, of one element, takes what
+// the library does not heal by itself.
+func (c *Client) events(ctx context.Context, typ string, from jetstream.OrderedConsumerConfig, read func(jetstream.Msg), failed chan<- error) (stop func(), err error) {
+	from.FilterSubjects, from.InactiveThreshold = []string{c.names.EventSubject(typ, "*")}, 10*time.Second
+	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), from)
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w", c.names.StreamEvents(), err)
+	}
+	reading, err := consumer.Consume(read, jetstream.PullHeartbeat(eventsHeartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+		if !errors.Is(err, jetstream.ErrConnectionClosed) {
+			return
+		}
+		select {
+		case failed <- err:
+		default: // said already
+		}
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
+	}
+	return func() { reading.Stop(); <-reading.Closed() }, nil
+}

@@ -1,0 +1,150 @@
+package duly_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"duly.dev/duly"
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/wire"
+)
+
+// ends reads ends from a position on until one is of the task last, and returns them and where to go on.
+func (r *rig) ends(t *testing.T, after uint64, last string) (all []string, position uint64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for end, err := range r.Ends(ctx, "order", after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, position = append(all, end.Task+" "+string(end.State)), end.Position
+		if end.Task == last {
+			break
+		}
+	}
+	return all, position
+}
+
+func (r *rig) js(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// A submitter that was away reads what it has missed, and only that, from the position that it kept; one that stops within a
+// message reads the message again.
+//
+// covers: S25
+func TestEndsFromThePositionThatWasKept(t *testing.T) {
+	r := newRig(t)
+	r.tell(t, "a processed", "b undone", "c error")
+	got, position := r.ends(t, 0, "c")
+	if !slices.Contains(got, "a processed") || !slices.Contains(got, "b undone") || !slices.Contains(got, "c error") {
+		t.Fatalf("from the beginning: %v", got)
+	}
+	if err := r.conn.PublishRefusals(t.Context(), []core.Status{{ID: "e", Type: "order", Status: core.StatusRefused, Code: 409, Error: "taken", At: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	r.tell(t, "f processed", "g processed")
+	if got, _ := r.ends(t, position, "g"); !slices.Equal(got, []string{"e refused", "f processed", "g processed"}) {
+		t.Errorf("from the position that was kept: %v", got)
+	}
+	_, within := r.ends(t, position, "f")
+	if got, _ := r.ends(t, within, "g"); !slices.Equal(got, []string{"f processed", "g processed"}) {
+		t.Errorf("after a stop within a message: %v", got)
+	}
+}
+
+// The same with a NATS client and no more, as the page of the protocol says.
+//
+// covers: S25
+func TestEndsWithAPlainClient(t *testing.T) {
+	r := newRig(t)
+	r.tell(t, "a processed")
+	_, position := r.ends(t, 0, "a")
+	r.tell(t, "b undone")
+	consumer, err := r.js(t).CreateConsumer(t.Context(), "DULY_EVENTS", jetstream.ConsumerConfig{
+		FilterSubject: "duly.events.order.*", DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: position + 1, AckPolicy: jetstream.AckNonePolicy,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := consumer.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var event struct{ ID, Status string }
+	if err := json.Unmarshal(msg.Data(), &event); err != nil || event.ID != "b" || event.Status != "undone" {
+		t.Errorf("%s: %v", msg.Data(), err)
+	}
+}
+
+// What the stream no longer has, or never had, is told, with where the loop goes on.
+//
+// covers: S25
+func TestEndsThatWereMissed(t *testing.T) {
+	r := newRig(t)
+	stream, err := r.js(t).Stream(t.Context(), wire.Names{}.StreamEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		r.tell(t, fmt.Sprintf("t%d undone", i))
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		after  uint64
+		missed bool
+		ends   int
+	}{{0, false, 2}, {2, true, 2}, {3, false, 2}, {4, false, 1}, {1000, true, 2}} {
+		missed, seen := false, 0
+		for end, err := range r.Ends(t.Context(), "order", x.after) {
+			if errors.Is(err, duly.ErrMissed) {
+				if missed = true; end.Position != 3 {
+					t.Errorf("after %d: it goes on from %d, want 3", x.after, end.Position)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen++; end.Task == "t4" {
+				break
+			}
+		}
+		if missed != x.missed || seen != x.ends {
+			t.Errorf("after %d: missed %v with %d ends, want %v with %d", x.after, missed, seen, x.missed, x.ends)
+		}
+	}
+}
+
+// A client without the right to read events is told so, and one that ends its context gets its error.
+func TestEndsEnd(t *testing.T) {
+	r := newRigIn(t, wire.DefaultNamespace, duly.WithoutEvents())
+	for end, err := range r.Ends(t.Context(), "order", 0) {
+		if err == nil {
+			t.Errorf("%+v", end)
+		}
+	}
+	r = newRig(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for end, err := range r.Ends(ctx, "order", 0) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%+v, %v", end, err)
+		}
+	}
+}
