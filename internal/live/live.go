@@ -413,8 +413,7 @@ func byState(counts []core.Count) []operate.StateCount {
 		if i < 0 {
 			all, i = append(all, operate.StateCount{State: c.State}), len(all)
 		}
-		all[i].Tasks.N += c.Tasks
-		all[i].Tasks.AtLeast = all[i].Tasks.AtLeast || c.AtLeast
+		all[i].Tasks = all[i].Tasks.Plus(operate.Count{N: c.Tasks, AtLeast: c.AtLeast})
 	}
 	return all
 }

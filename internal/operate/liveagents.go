@@ -145,7 +145,7 @@ func (s *LiveAgents) readParked(ctx context.Context, book agentBook, plans []cor
 		a := book.of(name)
 		for i := range all {
 			p := &all[i]
-			a.Waiting = a.Waiting.plus(p.Tasks)
+			a.Waiting = a.Waiting.Plus(p.Tasks)
 			first := time.Time{}
 			if p.First != 0 {
 				first = p.First.Time()
@@ -172,8 +172,8 @@ func stepsAt(plans []core.Plan, of *ParkedOf, agent string) string {
 	return strings.Join(names, ", ")
 }
 
-// plus is the sum of two counts, up to CountExactMax.
-func (c Count) plus(o Count) Count {
+// Plus is the sum of two counts, up to CountExactMax.
+func (c Count) Plus(o Count) Count {
 	c.N, c.AtLeast = c.N+o.N, c.AtLeast || o.AtLeast
 	if c.N > CountExactMax {
 		c.N, c.AtLeast = CountExactMax, true
@@ -190,7 +190,7 @@ func (s *LiveAgents) readAbsent(ctx context.Context, book agentBook, _ []core.Pl
 	for i := range absent {
 		is := &absent[i]
 		a := book.of(is.Agent)
-		a.Unserved = a.Unserved.plus(Count{N: is.Tasks})
+		a.Unserved = a.Unserved.Plus(Count{N: is.Tasks})
 		if a.AwaySince.IsZero() || is.Since.Before(a.AwaySince) {
 			a.AwaySince = is.Since
 		}
