@@ -9,74 +9,132 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// countIn counts some of the tasks of a partition, each of the states by an index that
-// has no others: those in hand, those parked, those undone, those in error, and those
-// that have ended, the newest first.
+// countedStates are how the tasks of each state in a partition are found, by an index that has few others, the newest first
+// where it can say so. Those that were processed have no index of their own: they are found among all that have ended, of
+// which the undone and those in error are counted before.
+var countedStates = []struct {
+	state core.State
+	query string
+}{
+	{core.StateProcessing, countBegin + `state IN ('processing', 'undoing') AND state = 'processing'` + countEnd},
+	{core.StateUndoing, countBegin + `state IN ('processing', 'undoing') AND state = 'undoing'` + countEnd},
+	{core.StatePending, countBegin + `state = 'pending' ORDER BY number DESC` + countEnd},
+	{core.StateUndone, countBegin + `state IN ('undone', 'error') AND state = 'undone' ORDER BY number DESC` + countEnd},
+	{core.StateError, countBegin + `state IN ('undone', 'error') AND state = 'error' ORDER BY number DESC` + countEnd},
+	{core.StateProcessed, countBegin + `end_number > 0 ORDER BY end_number DESC` + countEnd},
+}
+
 const (
 	countBegin = `SELECT type, state, count(*) FROM (SELECT type, state FROM tasks WHERE partition = ?1 AND `
 	countEnd   = ` LIMIT ?2) AS counted GROUP BY type, state`
-	qInHand    = countBegin + `state IN ('processing', 'undoing')` + countEnd
-	qParked    = countBegin + `state = 'pending' ORDER BY number DESC` + countEnd
-	qUndone    = countBegin + `state IN ('undone', 'error') AND state = 'undone' ORDER BY number DESC` + countEnd
-	qInError   = countBegin + `state IN ('undone', 'error') AND state = 'error' ORDER BY number DESC` + countEnd
-	qEnded     = countBegin + `end_number > 0 ORDER BY end_number DESC` + countEnd
+	// besideMax is how many times the bound of a count is looked at of other tasks that have ended, when they are too many to count.
+	besideMax = 10
 )
 
-// countGroups are the states that each query counts.
-var countGroups = []struct {
-	query  string
-	states []core.State
-}{
-	{qInHand, []core.State{core.StateProcessing, core.StateUndoing}},
-	{qParked, []core.State{core.StatePending}},
-	{qUndone, []core.State{core.StateUndone}},
-	{qInError, []core.State{core.StateError}},
-	{qEnded, []core.State{core.StateProcessed}},
+// counting is a count of all tasks up to a bound.
+type counting struct {
+	r          *reader
+	most       int64
+	partitions []int64
+	counts     map[core.Count]int64 // of at least one
+	beside     map[int64]int64      // by partition: tasks that have ended otherwise than processed
+	cut        map[core.State]bool  // states that may have more than were counted
 }
 
 // CountsUpTo implements operate.Reader.
 func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error) {
-	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions`)
+	partitions, err := column[int64](ctx, r, `SELECT partition FROM partitions ORDER BY partition`)
 	if err != nil {
 		return nil, fmt.Errorf("counts: %w", err)
 	}
-	counts := map[core.Count]int64{}
-	more := map[core.State]bool{}
-	for _, p := range partitions {
-		for _, g := range countGroups {
-			limit := int64(most/len(partitions) + 1)
-			read, err := r.countSome(ctx, counts, g.query, g.states, p, limit)
-			if err != nil {
-				return nil, fmt.Errorf("counts of partition %d: %w", p, err)
-			}
-			for _, s := range g.states {
-				more[s] = more[s] || read == limit
-			}
+	c := counting{r, int64(most), partitions, map[core.Count]int64{}, map[int64]int64{}, map[core.State]bool{}}
+	for _, s := range countedStates {
+		if err := c.state(ctx, s.state, s.query); err != nil {
+			return nil, fmt.Errorf("counts: %w", err)
 		}
 	}
-	all := make([]core.Count, 0, len(counts))
-	for c, n := range counts {
-		c.Tasks, c.AtLeast = n, more[c.State]
-		all = append(all, c)
+	if err := c.fill(ctx); err != nil {
+		return nil, fmt.Errorf("counts: types of plans: %w", err)
+	}
+	all := make([]core.Count, 0, len(c.counts))
+	for is, n := range c.counts {
+		is.Tasks, is.AtLeast = n, c.cut[is.State]
+		all = append(all, is)
 	}
 	slices.SortFunc(all, func(a, b core.Count) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.State, b.State)) })
 	return all, nil
 }
 
-// countSome adds what a query counts in those states, and returns how many tasks it
-// read, which may be in others as well.
-func (r *reader) countSome(ctx context.Context, counts map[core.Count]int64, query string, states []core.State, partition, limit int64) (read int64, err error) {
-	for row := range each(r.query(ctx, query, partition, limit)) {
-		var c core.Count
-		var n int64
-		var state string
-		if err := row.Scan(&c.Type, &state, &n); err != nil {
-			return 0, err
+// state counts the tasks of a state in all partitions together, whatever part of them each has, until it knows of more than
+// the bound.
+func (c *counting) state(ctx context.Context, state core.State, query string) error {
+	types, found := map[core.Count]int64{}, int64(0)
+	for _, p := range c.partitions {
+		limit := c.most - found + 1
+		if state == core.StateProcessed {
+			limit += c.beside[p]
 		}
-		read += n
-		if c.State = core.State(state); slices.Contains(states, c.State) {
-			counts[c] += n
+		n, read, err := c.some(ctx, types, state, query, p, limit)
+		if err != nil {
+			return fmt.Errorf("partition %d: %w", p, err)
+		}
+		found += n
+		if state == core.StateUndone || state == core.StateError {
+			c.beside[p] += n
+		}
+		if read == limit || found > c.most {
+			c.cut[state] = true
+		}
+		if found > c.most {
+			break
 		}
 	}
-	return read, nil
+	if c.cut[state] && state != core.StateProcessed { // how many more there are, and where, is not known
+		for _, p := range c.partitions {
+			c.beside[p] += besideMax * c.most / int64(len(c.partitions))
+		}
+	}
+	for is, n := range types {
+		c.counts[is] = min(n, c.most)
+	}
+	return nil
+}
+
+// some adds what a query counts of a state in a partition. n is how many tasks that is, read how many it has read, of which
+// some may be in another.
+func (c *counting) some(ctx context.Context, types map[core.Count]int64, state core.State, query string, partition, limit int64) (n, read int64, err error) {
+	for row := range each(c.r.query(ctx, query, partition, limit)) {
+		var is core.Count
+		var in string
+		var tasks int64
+		if err := row.Scan(&is.Type, &in, &tasks); err != nil {
+			return 0, 0, err
+		}
+		read += tasks
+		if is.State = core.State(in); is.State == state {
+			types[is] += tasks
+			n += tasks
+		}
+	}
+	return n, read, nil
+}
+
+// fill gives every type a count of each state that was cut: none of its tasks may be among those that were counted.
+func (c *counting) fill(ctx context.Context) error {
+	if len(c.cut) == 0 {
+		return nil
+	}
+	types, err := column[string](ctx, c.r, `SELECT DISTINCT name FROM plans`)
+	if err != nil {
+		return err
+	}
+	for is := range c.counts {
+		types = append(types, is.Type)
+	}
+	for state := range c.cut {
+		for _, name := range types {
+			c.counts[core.Count{Type: name, State: state}] += 0
+		}
+	}
+	return nil
 }

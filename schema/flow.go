@@ -57,7 +57,7 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 			err = row.Scan(&p.Type, &p.Version, &p.Tasks.N, &first)
 			p.First = core.Instant(first)
 			return p, err
-		}, qParkedOf, partition, agent, operate.CountExactMax)
+		}, qParkedOf, partition, agent, operate.CountExactMax+1)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 			looked += found[i].Tasks.N
 		}
 		for i := range found {
-			found[i].Tasks.AtLeast = looked >= operate.CountExactMax
+			found[i].Tasks.AtLeast = looked > operate.CountExactMax
 			all[agent] = addParked(all[agent], found[i])
 		}
 		return nil

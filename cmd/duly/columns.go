@@ -35,5 +35,5 @@ var (
 	auditRecord       = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
 	tokenColumns      = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
 	noteColumns       = []string{"number", "at", "by", "text"}
-	forecastColumns   = []string{"type", "version", "tasks", "miss", "unknown", "p50_ms", "p95_ms"}
+	forecastColumns   = []string{"type", "version", "tasks", "chance", "unknown", "p50_ms", "p95_ms"}
 )

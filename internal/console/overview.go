@@ -94,7 +94,7 @@ func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
 			return page{}, err
 		}
 		d.Points = points(c.Live.Samples(), snapshot.Overview.Counts)
-		d.Figures = figures(d.Points)
+		d.Figures = figures(d.Points, slices.ContainsFunc(snapshot.Overview.Counts, func(c operate.StateCount) bool { return !c.State.Ended() && c.Tasks.AtLeast }))
 	}
 	if err := c.fillNeeds(ctx, &d, snapshot); err != nil {
 		return page{}, err

@@ -348,13 +348,13 @@ func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) 
 	if err != nil {
 		return Snapshot{}, err
 	}
-	o.Groups = len(groups.Groups)
+	o.Groups = operate.Count{N: int64(len(groups.Groups)), AtLeast: groups.Next != ""}
 	if l.cfg.Operations != nil {
-		ops, _, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
+		ops, more, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
 		if err != nil {
 			return Snapshot{}, err
 		}
-		o.Operations = append(o.Operations, ops...)
+		o.Operations, o.OperationsMore = append(o.Operations, ops...), more != ""
 	}
 	soon, err := l.rest(ctx, &o, now)
 	if err != nil {
@@ -413,8 +413,7 @@ func byState(counts []core.Count) []operate.StateCount {
 		if i < 0 {
 			all, i = append(all, operate.StateCount{State: c.State}), len(all)
 		}
-		all[i].Tasks.N += c.Tasks
-		all[i].Tasks.AtLeast = all[i].Tasks.AtLeast || c.AtLeast
+		all[i].Tasks = all[i].Tasks.Plus(operate.Count{N: c.Tasks, AtLeast: c.AtLeast})
 	}
 	return all
 }

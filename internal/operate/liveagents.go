@@ -34,6 +34,7 @@ type Absence struct {
 	Tasks int64
 	First time.Time // the earliest deadline
 	Steps []WaitingStep
+	More  bool // others of its steps may wait
 }
 
 // LiveAgents is Agents over NATS's service discovery. The exported fields are required. It is safe for concurrent use: callers
@@ -100,7 +101,9 @@ func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 		slices.SortFunc(a.Steps, func(a, b WaitingStep) int {
 			return cmp.Or(cmp.Compare(b.Tasks, a.Tasks), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Step, b.Step))
 		})
-		a.Steps = a.Steps[:min(len(a.Steps), WaitingStepsMax)]
+		if len(a.Steps) > WaitingStepsMax {
+			a.Steps, a.StepsMore = a.Steps[:WaitingStepsMax], true
+		}
 		all = append(all, *a)
 	}
 	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Name, b.Name) })
@@ -133,6 +136,7 @@ func (a *Agent) waits(step WaitingStep, first time.Time) {
 		return
 	}
 	a.Steps[i].Tasks += step.Tasks
+	a.Steps[i].AtLeast = a.Steps[i].AtLeast || step.AtLeast
 }
 
 // readParked adds what is parked.
@@ -145,12 +149,13 @@ func (s *LiveAgents) readParked(ctx context.Context, book agentBook, plans []cor
 		a := book.of(name)
 		for i := range all {
 			p := &all[i]
-			a.Waiting = a.Waiting.plus(p.Tasks)
+			a.Waiting = a.Waiting.Plus(p.Tasks)
 			first := time.Time{}
 			if p.First != 0 {
 				first = p.First.Time()
 			}
-			a.waits(WaitingStep{Type: p.Type, Step: stepsAt(plans, p, name), Tasks: p.Tasks.N}, first)
+			a.waits(WaitingStep{Type: p.Type, Step: stepsAt(plans, p, name), Tasks: p.Tasks.N, AtLeast: p.Tasks.AtLeast}, first)
+			a.StepsMore = a.StepsMore || p.Tasks.AtLeast
 		}
 	}
 	return nil
@@ -172,8 +177,8 @@ func stepsAt(plans []core.Plan, of *ParkedOf, agent string) string {
 	return strings.Join(names, ", ")
 }
 
-// plus is the sum of two counts, up to CountExactMax.
-func (c Count) plus(o Count) Count {
+// Plus is the sum of two counts, up to CountExactMax.
+func (c Count) Plus(o Count) Count {
 	c.N, c.AtLeast = c.N+o.N, c.AtLeast || o.AtLeast
 	if c.N > CountExactMax {
 		c.N, c.AtLeast = CountExactMax, true
@@ -190,11 +195,12 @@ func (s *LiveAgents) readAbsent(ctx context.Context, book agentBook, _ []core.Pl
 	for i := range absent {
 		is := &absent[i]
 		a := book.of(is.Agent)
-		a.Unserved = a.Unserved.plus(Count{N: is.Tasks})
+		a.Unserved = a.Unserved.Plus(Count{N: is.Tasks})
 		if a.AwaySince.IsZero() || is.Since.Before(a.AwaySince) {
 			a.AwaySince = is.Since
 		}
 		a.waits(WaitingStep{}, is.First)
+		a.StepsMore = a.StepsMore || is.More
 		for _, step := range is.Steps {
 			a.waits(step, time.Time{})
 		}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -93,7 +94,7 @@ func testCounts(r *rig) {
 			{Type: "other", State: core.StateProcessing, Tasks: 1}: true,
 		})
 	}
-	// Two of each state of a partition are read: there may be more that are processing.
+	// One more than as many are counted, of all partitions together.
 	some, processing := get(r.s.CountsUpTo(r.ctx, partitions))(r), int64(0)
 	for _, c := range some {
 		r.equal("at least", c.AtLeast, c.State == core.StateProcessing)
@@ -101,7 +102,46 @@ func testCounts(r *rig) {
 			processing += c.Tasks
 		}
 	}
-	r.equal("processing, at least", processing, int64(4))
+	r.equal("processing, at least", processing, int64(partitions+1))
+}
+
+// testCutCounts: what is counted of a state is exact up to the bound and the bound beyond it, in whichever partitions its
+// tasks are and however many have ended otherwise since; and no type is left out that may have more.
+func testCutCounts(r *rig) {
+	const most = 6
+	for _, name := range []string{"order", "late", "parcel"} {
+		p := plan()
+		p.Name = name
+		r.must(r.s.PutPlan(r.ctx, p))
+	}
+	end := int64(0)
+	finish := func(n int, name string, state core.State) {
+		for range n {
+			w := birth(1, end+1, fmt.Sprintf("%s-%d", name, end))
+			w.Task.Type = name
+			r.write(w)
+			end++
+			r.write(ended(w.Task, state, end))
+		}
+	}
+	processed := func(what string, want ...core.Count) {
+		r.Helper()
+		got := slices.DeleteFunc(get(r.s.CountsUpTo(r.ctx, most))(r), func(c core.Count) bool { return c.State != core.StateProcessed })
+		r.equal(what, got, want)
+	}
+	is := func(name string, n int64, more bool) core.Count {
+		return core.Count{Type: name, State: core.StateProcessed, Tasks: n, AtLeast: more}
+	}
+	finish(3, "late", core.StateProcessed)
+	finish(3, "parcel", core.StateProcessed)
+	processed("as many as the bound, in one partition", is("late", 3, false), is("parcel", 3, false))
+	finish(5, "parcel", core.StateProcessed)
+	processed("beyond it", is("late", 0, true), is("order", 0, true), is("parcel", 6, true))
+	finish(5, "late", core.StateUndone)
+	finish(4, "parcel", core.StateError)
+	processed("with others that have ended since", is("late", 0, true), is("order", 0, true), is("parcel", 6, true))
+	finish(4, "late", core.StateUndone)
+	processed("with others beyond the bound", is("late", 3, true), is("order", 0, true), is("parcel", 6, true))
 }
 
 // testVersion: migrated tables are of the version that is wanted.

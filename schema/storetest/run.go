@@ -62,6 +62,7 @@ var cases = []struct {
 	{"flow", testFlow},
 	{"signals that are waited for", testSignals},
 	{"counts", testCounts},
+	{"counts that are cut", testCutCounts},
 	{"plans", testPlans},
 	{"deprecated", testDeprecated},
 	{"view", testView},
