@@ -24,6 +24,7 @@ func (t *Task) Sentence(p *Plan, at Instant) string {
 		w.planless()
 	case t.State == StatePending:
 		w.pending()
+		w.stillPending()
 	case t.State == StateProcessing:
 		w.processing()
 	case t.State == StateUndoing:
@@ -198,6 +199,19 @@ func (w *sentence) pending() {
 		w.say("It waits for the owner of its partition to begin %s", w.step(i))
 	}
 	w.deadline()
+}
+
+// stillPending says why a task that has begun is pending.
+func (w *sentence) stillPending() {
+	done := 0
+	for i := range w.t.Steps {
+		if w.t.Steps[i].Status == StepDone {
+			done++
+		}
+	}
+	if done > 0 {
+		w.say("; it is pending, with %d of %d steps done, as long as no step is at an agent", done, len(w.t.Steps))
+	}
 }
 
 func (w *sentence) processing() {
