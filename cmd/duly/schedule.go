@@ -65,7 +65,7 @@ func (c *scheduleApplyCmd) Run(ctx context.Context, std streams) error {
 		}
 		next := "no run comes: it is paused"
 		if len(view.Next) > 0 {
-			next = "next run " + view.Next[0].UTC().Format(time.RFC3339)
+			next = "next run " + zoned(view.Next[0], view.Zone)
 		}
 		if err := c.said(std, data, scheduleFields, "%s is stored; %s", one.spec.Name, next); err != nil {
 			return err
@@ -246,12 +246,21 @@ func (c *scheduleShowCmd) Run(ctx context.Context, std streams) error {
 	return c.show(std.out, data, "", scheduleFields, &v, func(w io.Writer) { printSchedule(w, &v) })
 }
 
+// zoned is an instant in UTC, and what the clock of a zone shows then, unless that is UTC too.
+func zoned(t time.Time, zone string) string {
+	text := t.UTC().Format(time.RFC3339)
+	if place, err := time.LoadLocation(zone); err == nil && place != time.UTC {
+		text += t.In(place).Format(" (Mon 2006-01-02 15:04:05 ") + zone + ")"
+	}
+	return text
+}
+
 // printSchedule prints a schedule as text.
 func printSchedule(w io.Writer, v *operate.ScheduleView) {
 	row := func(name, format string, a ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", name, show.Clean(fmt.Sprintf(format, a...)))
 	}
-	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	at := func(t time.Time) string { return zoned(t, v.Zone) }
 	row("schedule", "%s, tasks of type %s", v.Name, v.Type)
 	switch {
 	case v.Every != "":

@@ -26,6 +26,8 @@ func scheduleFile(t *testing.T, text string) string {
 }
 
 // TestScheduleCommands makes schedules of a file, looks at them, holds them, runs one and deletes it.
+//
+// covers: U9
 func TestScheduleCommands(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("DULY_TOKEN", "")
@@ -64,12 +66,12 @@ from: 2026-02-01T00:00:00Z
 		code int
 		says []string
 	}{
-		{"schedule apply " + file, 0, []string{"weekdays is stored; next run 2026-02-02T08:00:00Z", "often is stored; next run 2026-02-01T00:00:00Z"}},
+		{"schedule apply " + file, 0, []string{"weekdays is stored; next run 2026-02-02T08:00:00Z (Mon 2026-02-02 09:00:00 Europe/Berlin)", "often is stored; next run 2026-02-01T00:00:00Z\n"}},
 		{"schedule apply " + guided, 0, []string{"nightly-payout is stored; next run 2026-02-02T01:"}},
 		{"schedule delete nightly-payout --reason shown", 0, []string{"deleted nightly-payout"}},
 		{"schedule list", 0, []string{"nightly", "weekdays", "often", "0 9 * * mon-fri", "15m"}},
 		{"schedule list --limit 1 -o csv", 0, []string{"name,type", "nightly,order"}},
-		{"schedule show nightly", 0, []string{"30 2 * * *, Europe/Berlin", "next       2026-02-01T01:30:00Z", "2026-02-05T01:30:00Z", "nightly-20260131T013000Z at 2026-01-31T02:00:00Z: processed", "3 submitted, 1 skipped, 0 missed, 0 waiting"}},
+		{"schedule show nightly", 0, []string{"30 2 * * *, Europe/Berlin", "next       2026-02-01T01:30:00Z (Sun 2026-02-01 02:30:00 Europe/Berlin)", "2026-02-05T01:30:00Z (Thu 2026-02-05 02:30:00 Europe/Berlin)", "nightly-20260131T013000Z at 2026-01-31T02:00:00Z (Sat 2026-01-31 03:00:00 Europe/Berlin): processed", "3 submitted, 1 skipped, 0 missed, 0 waiting"}},
 		{"schedule show nightly -o json", 0, []string{`"next":`}},
 		{"schedule show none", 4, []string{"none"}},
 		{"schedule pause often --reason month's-end", 0, []string{"often: paused"}},

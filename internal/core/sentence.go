@@ -26,6 +26,7 @@ func (t *Task) Sentence(p *Plan, at Instant) string {
 		w.planless()
 	case t.State == StatePending:
 		w.pending()
+		w.stillPending()
 	case t.State == StateProcessing:
 		w.processing()
 	case t.State == StateUndoing:
@@ -190,6 +191,19 @@ func (w *sentence) pending() {
 		w.ofStep("why.owner", i)
 	}
 	w.deadline()
+}
+
+// stillPending says why a task that has begun is pending.
+func (w *sentence) stillPending() {
+	done := 0
+	for i := range w.t.Steps {
+		if w.t.Steps[i].Status == StepDone {
+			done++
+		}
+	}
+	if done > 0 {
+		w.say("why.pending", "done", done, "n", len(w.t.Steps))
+	}
 }
 
 func (w *sentence) processing() {

@@ -158,6 +158,10 @@ func checkSentence(t *testing.T, name string, r *rig) string {
 	if r.task.Steps != nil && !tellsStep.MatchString(text) {
 		t.Errorf("%s: it names no step: %s", name, text)
 	}
+	begun := slices.ContainsFunc(r.task.Steps, func(s StepState) bool { return s.Status == StepDone })
+	if r.task.State == StatePending && begun && !strings.Contains(text, "its state is pending, because") {
+		t.Errorf("%s: it does not say why it is pending with steps done: %s", name, text)
+	}
 	return text
 }
 
@@ -165,7 +169,7 @@ func checkSentence(t *testing.T, name string, r *rig) string {
 // every cell of cells.txt (a situation after an event) to what it must name: what its owner has in memory, and what a
 // reader replays from the store.
 //
-// covers: OP1
+// covers: OP1, U8
 func TestSentences(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Why a task is where it is, in every situation of cells.txt and some more. Where the store knows less than\n# the task's owner, its readers see the second sentence.\n")

@@ -326,8 +326,8 @@ var faults = []section{
 		{"U5", "A page leads to three machines with TLS, users and failover", "there is none"},
 		{"U6", "The index of the pages lists each decision once", "some are there twice, some are missing"},
 		{"U7", "The README tells users of transactions what there is for them", "it turns them away"},
-		{"U8", "Pages and `why` say when a task whose steps are done is still pending", "only a decision record does"},
-		{"U9", "`schedule show` tells times in the schedule's zone too", "it tells UTC alone"},
+		{"U8", "Pages and `why` say when a task whose steps are done is still pending", ""},
+		{"U9", "`schedule show` tells times in the schedule's zone too", ""},
 	}},
 	{"CockroachDB", []subject{
 		{"K1", "A frozen owner's session ends, so that a successor is not blocked", ""},
