@@ -3,17 +3,10 @@ package scheduler
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/core"
-)
-
-// countedTypesMax bounds the types of tasks that a shard counts apart; typeOther is all others, and tasks without a plan.
-const (
-	countedTypesMax = 64
-	typeOther       = "other"
 )
 
 // ends are the states that are counted, in the order of typeCounts.ended.
@@ -21,43 +14,16 @@ var ends = [...]core.State{core.StateProcessed, core.StateUndone, core.StateErro
 
 // typeCounts counts the tasks of one type.
 type typeCounts struct {
-	name    string
-	created atomic.Int64
-	ended   [len(ends)]atomic.Int64
+	created, missed, asked atomic.Int64
+	ended                  [len(ends)]atomic.Int64 // without those asked for
+	took                   latency
 }
 
-// tally counts tasks by type. A plan's counter is looked up once for each partition, not for each task.
+// tally counts tasks by type, steps by type and agent, and errors by agent.
 type tally struct {
-	mu    sync.Mutex
-	types map[string]*typeCounts
-	other typeCounts
-}
-
-func (t *tally) of(name string) *typeCounts {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.types[name]
-	switch {
-	case c != nil:
-		return c
-	case len(t.types) >= countedTypesMax:
-		return &t.other
-	case t.types == nil:
-		t.types = map[string]*typeCounts{}
-	}
-	c = &typeCounts{name: name}
-	t.types[name] = c
-	return c
-}
-
-func (t *tally) all() []*typeCounts {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := make([]*typeCounts, 0, len(t.types)+1)
-	for _, c := range t.types {
-		all = append(all, c)
-	}
-	return append(all, &t.other)
+	types  apart[string, typeCounts]
+	calls  apart[typeStep, latency]
+	agents apart[string, agentCounts]
 }
 
 // counts are those of a task's type.
@@ -65,7 +31,7 @@ func (t *tally) counts(e *entry) *typeCounts {
 	if e.plan != nil {
 		return e.plan.counts
 	}
-	return &t.other
+	return &t.types.other
 }
 
 // countEnd counts an ending that is committed.
@@ -74,9 +40,12 @@ func (t *tally) countEnd(e *entry) {
 	if e.plan == nil && e.created {
 		c.created.Add(1) // it tells no submitter that it was received
 	}
-	if i := slices.Index(ends[:], e.task.State); i >= 0 {
+	if i := slices.Index(ends[:], e.task.State); e.task.State == core.StateUndone && e.task.Asked {
+		c.asked.Add(1)
+	} else if i >= 0 {
 		c.ended[i].Add(1)
 	}
+	c.took.add(e.task.EndedAt.Sub(max(e.task.CreatedAt, e.task.StartAt)))
 }
 
 // CycleBounds are the bounds of Snapshot.Cycles, in rising order.
@@ -124,13 +93,30 @@ func (a *Away) add(step AwayStep, first core.Instant) {
 type TypeCount struct {
 	Type    string
 	Created int64
-	Ended   map[core.State]int64
+	Ended   map[core.State]int64 // without Asked
+	Asked   int64                // undone because somebody asked for it
+	Took    Latency              // from the instant from which they might begin until they ended
+	Missed  int64                // whose deadline passed, or left no time
+}
+
+// StepCount is how long steps of a type of tasks took at an agent, from the first try that counts until it was done.
+type StepCount struct {
+	Type, Agent string
+	Took        Latency
+}
+
+// AgentCount is what tries at an agent came to that it did not answer well, of dos and undos.
+type AgentCount struct {
+	Agent                    string
+	Failed, Refused, Overdue int64
 }
 
 // Snapshot is what a scheduler has counted, and how it stands.
 type Snapshot struct {
 	Stats      Stats
-	Types      []TypeCount // a type may be there more than once: of several shards
+	Types      []TypeCount // a type may be there more than once, as the others: of several shards
+	Steps      []StepCount
+	Agents     []AgentCount
 	Cycles     Cycles
 	InFlight   int
 	Window     int
@@ -170,13 +156,7 @@ func (s *Scheduler) Snapshot() Snapshot {
 			away[one.Agent] = &one
 		}
 		c.mu.Unlock()
-		for _, t := range c.shard.tally.all() {
-			count := TypeCount{Type: cmp.Or(t.name, typeOther), Created: t.created.Load(), Ended: map[core.State]int64{}}
-			for i := range ends {
-				count.Ended[ends[i]] = t.ended[i].Load()
-			}
-			all.Types = append(all.Types, count)
-		}
+		c.shard.tally.read(&all)
 	}
 	slices.Sort(all.Owned)
 	for _, one := range away {
@@ -184,6 +164,23 @@ func (s *Scheduler) Snapshot() Snapshot {
 	}
 	slices.SortFunc(all.Away, func(x, y Away) int { return cmp.Compare(x.Agent, y.Agent) })
 	return all
+}
+
+// read copies the counts.
+func (t *tally) read(to *Snapshot) {
+	t.types.each(countedOther, func(name string, c *typeCounts) {
+		count := TypeCount{Type: name, Created: c.created.Load(), Ended: map[core.State]int64{}, Asked: c.asked.Load(), Took: c.took.read(), Missed: c.missed.Load()}
+		for i := range ends {
+			count.Ended[ends[i]] = c.ended[i].Load()
+		}
+		to.Types = append(to.Types, count)
+	})
+	t.calls.each(typeStep{countedOther, countedOther}, func(of typeStep, took *latency) {
+		to.Steps = append(to.Steps, StepCount{of.taskType, of.agent, took.read()})
+	})
+	t.agents.each(countedOther, func(name string, c *agentCounts) {
+		to.Agents = append(to.Agents, AgentCount{name, c.failed.Load(), c.refused.Load(), c.overdue.Load()})
+	})
 }
 
 func (s *Stats) add(o *Stats) {

@@ -52,30 +52,24 @@ func (k *Kinds) add(o *Kinds) {
 func (k *Kinds) countRows(writes []core.TaskWrite, in *owned) {
 	for i := range writes {
 		w := &writes[i]
-		if w.Birth && w.Task.Parent != 0 && in.stored(w) != nil {
+		e := in.stored(w)
+		if e == nil {
+			continue
+		}
+		if w.Birth && w.Task.Parent != 0 {
 			k.Born++
 		}
 		for j := range w.Records {
-			switch r := &w.Records[j]; r.Kind {
-			case core.KindDone:
-				if len(r.Result) > 0 { // a wait has no result
-					continue
-				}
-			case core.KindSkipped, core.KindLate, core.KindUndoLate, core.KindProbed:
-			default:
-				continue
-			}
-			if e := in.stored(w); e != nil {
-				k.count(&w.Records[j], e.plan)
-			}
+			k.count(&w.Records[j], e.plan)
+			e.plan.count(&w.Records[j], w.Task)
 		}
 	}
 }
 
 func (k *Kinds) count(r *core.Record, of *planRef) {
 	switch r.Kind {
-	case core.KindDone:
-		if of != nil && r.Step >= 0 && of.plan.Steps[r.Step].Kind == core.WaitStep {
+	case core.KindDone: // a wait has no result
+		if len(r.Result) == 0 && of != nil && r.Step >= 0 && of.plan.Steps[r.Step].Kind == core.WaitStep {
 			k.Waits++
 		}
 	case core.KindSkipped:

@@ -145,6 +145,7 @@ type planRef struct {
 	stepsOf
 	pauses planPauses
 	counts *typeCounts
+	steps  []stepCounts
 }
 
 // known is the plan; nil: there is none that this node can read.

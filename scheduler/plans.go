@@ -127,7 +127,7 @@ func (b *planBook) of(ctx context.Context, p *partition, name string, version in
 	key := refKey{p.id, plan}
 	ref = b.refs[key]
 	if ref == nil {
-		ref = &planRef{plan: plan, stepsOf: p.stepsOf(plan), counts: b.tally.of(plan.Name)}
+		ref = &planRef{plan: plan, stepsOf: p.stepsOf(plan), counts: b.tally.types.of(plan.Name), steps: b.tally.steps(plan)}
 		b.refs[key] = ref
 	}
 	return ref, nil, nil

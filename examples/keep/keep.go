@@ -36,7 +36,7 @@ func Open(path string) (*File, []Effect, error) {
 	for lines.Scan() {
 		var e Effect
 		var at int64
-		if n, _ := fmt.Sscanf(lines.Text(), "%d %d %s .", &e.Times, &at, &e.Key); n != 3 {
+		if _, err := fmt.Sscanf(lines.Text(), "%d %d %s .", &e.Times, &at, &e.Key); err != nil {
 			continue
 		}
 		if e.At = time.UnixMicro(at); places[e.Key] > 0 {

@@ -68,7 +68,7 @@ func (l *life) row(after time.Duration, kind core.Kind, step int, status core.St
 	r := core.Record{Seq: int64(len(l.rows) + 1), Kind: kind, At: l.at, Actor: "node-1", State: l.view.State, Round: l.view.Round, Step: step, StepStatus: status, Next: -1}
 	if step >= 0 {
 		r.Attempt = l.view.Steps[step].Attempt
-		l.view.Steps[step].Status, l.view.Steps[step].At = status.String(), l.at
+		l.view.Steps[step].Status, l.view.Steps[step].At = r.StepWord(), l.at
 		if kind == core.KindDone || kind == core.KindUndone || kind == core.KindFailed || kind == core.KindRefused {
 			l.view.Steps[step].By = "i7@" + l.view.Steps[step].Agent
 			r.Actor = l.view.Steps[step].By

@@ -144,9 +144,15 @@ func (r *Record) Final() bool {
 // noteDeadline gives the reason, unless a person gave one.
 func (r *Record) noteDeadline() {
 	if r.Reason == "" {
-		r.Reason = "the task's deadline leaves no time for another try"
+		r.Reason = noTime
 	}
 }
+
+// noTime is the reason of a row that undoes a task because of its deadline.
+const noTime = "the task's deadline leaves no time for another try"
+
+// MissesDeadline reports whether the row says that the task's deadline has passed or leaves no time.
+func (r *Record) MissesDeadline() bool { return r.Kind == KindExpired || r.Reason == noTime }
 
 // backoff is the wait before try attempt+1: base × 2^(attempt-1), capped, full
 // jitter.

@@ -69,9 +69,10 @@ type Node struct {
 	forecasts *forecasts
 	agents    *operate.LiveAgents
 
-	survey survey
-	held   atomic.Pointer[schema.Held] // as of the last look; nil: not known
-	tracer *telemetry.Tracer           // nil: no one traces
+	survey   survey
+	requests telemetry.HTTP
+	held     atomic.Pointer[schema.Held] // as of the last look; nil: not known
+	tracer   *telemetry.Tracer           // nil: no one traces
 
 	mu    sync.Mutex
 	lease *natsbus.Lease     // of the node, made by its first scheduler

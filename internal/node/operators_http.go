@@ -134,7 +134,7 @@ func (o *operatorsHTTP) run(ctx context.Context) {
 
 // around is what every answer of the node passes, whatever its path.
 func (n *Node) around(mux http.Handler, loopback bool) http.Handler {
-	return auth.Headers(api.WithRequestID(guard(limited(mux), loopback, n.cfg.Auth == "" || n.cfg.Auth == config.AuthOff, n.cfg.Hosts)))
+	return auth.Headers(api.WithRequestID(guard(limited(n.requests.Around(mux)), loopback, n.cfg.Auth == "" || n.cfg.Auth == config.AuthOff, n.cfg.Hosts)))
 }
 
 // certificateLook is how often the files of a certificate are looked at, at most.

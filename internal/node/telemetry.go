@@ -29,6 +29,7 @@ type survey struct {
 	lag        atomic.Pointer[map[int]int64]
 	operations atomic.Pointer[operationCounts]
 	forecasts  atomic.Pointer[[]telemetry.Forecast]
+	inError    atomic.Pointer[[]telemetry.Type]
 	looks      int // so far
 }
 
@@ -40,6 +41,7 @@ func (s *survey) lookAhead(ctx context.Context, n *Node) {
 	if s.looks++; s.looks%forecastLooks != 1 {
 		return
 	}
+	s.countErrors(ctx, n)
 	f, err := n.Forecast(ctx)
 	if err != nil {
 		s.forecasts.Store(nil) // what is not known is not shown
@@ -52,6 +54,22 @@ func (s *survey) lookAhead(ctx context.Context, n *Node) {
 		}
 	}
 	s.forecasts.Store(&told)
+}
+
+// countErrors keeps how many tasks are in error.
+func (s *survey) countErrors(ctx context.Context, n *Node) {
+	counts, err := n.store.CountsUpTo(ctx, operate.CountExactMax)
+	if err != nil {
+		s.inError.Store(nil)
+		return
+	}
+	in := []telemetry.Type{}
+	for i := range counts {
+		if c := &counts[i]; c.State == core.StateError {
+			in = append(in, telemetry.Type{Name: c.Type, Created: c.Tasks})
+		}
+	}
+	s.inError.Store(&in)
 }
 
 type operationCounts struct{ states, members map[string]int64 }
@@ -76,6 +94,7 @@ func (s *survey) look(ctx context.Context, n *Node) {
 	if !n.leads() {
 		s.operations.Store(nil)
 		s.forecasts.Store(nil)
+		s.inError.Store(nil)
 		return
 	}
 	s.lookAhead(ctx, n)
@@ -144,6 +163,9 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 		}
 		s.Supervisor.Books = n.booksSnapshot()
 		s.Supervisor.Schedules = n.schedulesSnapshot()
+		if in := n.survey.inError.Load(); in != nil {
+			s.Supervisor.InError = *in
+		}
 		if told := n.survey.forecasts.Load(); told != nil {
 			s.Supervisor.Forecasts = *told
 		}
@@ -159,7 +181,7 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 	if held := n.held.Load(); held != nil {
 		s.Held = &telemetry.Held{WAL: held.WAL, Snapshot: held.Snapshot}
 	}
-	s.NATS = natsSnapshot(n.conn)
+	s.NATS, s.HTTP = natsSnapshot(n.conn), n.requests.Requests()
 	if n.tracer != nil {
 		counts := n.tracer.Counts()
 		s.Spans = &counts
@@ -191,11 +213,18 @@ func (n *Node) schedulerSnapshot(own scheduler.Snapshot, breakers []core.Breaker
 		Cycles: telemetry.Times{Bounds: scheduler.CycleBounds[:], Counts: own.Cycles.Counts[:], Sum: own.Cycles.Sum}}
 	s.Kinds = kindsSnapshot(&st.Kinds)
 	for _, t := range own.Types {
-		ended := make(map[string]int64, len(t.Ended))
+		ended := map[string]int64{"asked": t.Asked}
 		for state, count := range t.Ended {
 			ended[string(state)] = count
 		}
-		s.Types = append(s.Types, telemetry.Type{Name: t.Type, Created: t.Created, Ended: ended})
+		s.Types = append(s.Types, telemetry.Type{Name: t.Type, Created: t.Created, Ended: ended, Took: timesOf(&t.Took), Missed: t.Missed})
+	}
+	for i := range own.Steps {
+		x := &own.Steps[i]
+		s.Steps = append(s.Steps, telemetry.Step{Type: x.Type, Agent: x.Agent, Took: timesOf(&x.Took)})
+	}
+	for _, a := range own.Agents {
+		s.Agents = append(s.Agents, telemetry.Agent{Name: a.Agent, Errors: map[string]int64{"failed": a.Failed, "refused": a.Refused, "overdue": a.Overdue}})
 	}
 	for _, a := range own.Away {
 		s.Waiting += int64(a.Tasks)
@@ -218,6 +247,10 @@ func (n *Node) schedulerSnapshot(own scheduler.Snapshot, breakers []core.Breaker
 		}
 	}
 	return s
+}
+
+func timesOf(l *scheduler.Latency) telemetry.Times {
+	return telemetry.Times{Bounds: scheduler.LatencyBounds[:], Counts: l.Counts[:], Sum: l.Sum}
 }
 
 // openTraces makes the tracer, if there is a collector.

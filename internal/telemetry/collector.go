@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"net/http"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -122,6 +121,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	e.count(natsBytes, s.NATS.InBytes, "in")
 	e.count(natsBytes, s.NATS.OutBytes, "out")
 	e.count(natsDropped, s.NATS.Dropped)
+	for _, r := range s.HTTP {
+		e.times(httpTook, r.Took, r.Route, r.Code)
+	}
 	if s.Spans != nil {
 		e.count(spansMade, s.Spans.Made)
 		e.count(spansDropped, s.Spans.Dropped)
@@ -152,7 +154,7 @@ func (e emitter) flag(m Metric, is bool, labels ...string) {
 	e.put(m, value, labels...)
 }
 
-func (e emitter) times(m Metric, t Times) {
+func (e emitter) times(m Metric, t Times, labels ...string) {
 	var all int64
 	buckets := map[float64]uint64{}
 	for i, n := range t.Counts {
@@ -161,7 +163,7 @@ func (e emitter) times(m Metric, t Times) {
 			buckets[t.Bounds[i].Seconds()] = uint64(all)
 		}
 	}
-	e.to <- prometheus.MustNewConstHistogram(e.c.descs[m.Name], uint64(all), t.Sum.Seconds(), buckets)
+	e.to <- prometheus.MustNewConstHistogram(e.c.descs[m.Name], uint64(all), t.Sum.Seconds(), buckets, labels...)
 }
 
 func (e emitter) ingest(s *Ingest) {
@@ -191,10 +193,20 @@ func (e emitter) scheduler(s *Scheduler) {
 	if s == nil {
 		return
 	}
-	for _, t := range merged(s.Types) {
+	for _, t := range types(s.Types) {
 		e.count(tasksCreated, t.Created, t.Name)
 		for state, n := range t.Ended {
 			e.count(tasksEnded, n, t.Name, state)
+		}
+		e.times(tasksTook, t.Took, t.Name)
+		e.count(tasksMissed, t.Missed, t.Name)
+	}
+	for _, x := range steps(s.Steps) {
+		e.times(stepsTook, x.Took, x.Type, x.Agent)
+	}
+	for _, a := range agents(s.Agents) {
+		for outcome, n := range a.Errors {
+			e.count(agentErrors, n, a.Name, outcome)
 		}
 	}
 	e.count(inFlight, s.InFlight)
@@ -244,41 +256,58 @@ func (e emitter) kinds(k *Kinds) {
 	e.count(tasksStarted, k.Starts)
 }
 
-// TypesMax bounds the types of tasks that are told apart; TypeOther is all others.
+// TypesMax bounds what is told apart of one metric: types of tasks, their steps by agent, agents, and routes by code.
+// TypeOther is all others.
 const (
 	TypesMax  = 64
 	TypeOther = "other"
 )
 
-// merged adds up types of the same name, of which there are TypesMax at most and one for all others.
-func merged(all []Type) []Type {
-	byName := map[string]*Type{}
-	var names []string
-	add := func(name string, t Type) {
-		sum := byName[name]
-		if sum == nil {
-			sum = &Type{Name: name, Ended: map[string]int64{}}
-			byName[name] = sum
-			names = append(names, name)
+// merged adds up what has the same key, of which there are TypesMax at most and one for all others. empty is one of a key.
+func merged[K comparable, T any](all []T, other K, key func(*T) K, empty func(K) T, add func(sum, one *T)) []T {
+	at := map[K]int{}
+	var out []T
+	for i := range all {
+		k := key(&all[i])
+		if _, known := at[k]; !known && len(at) >= TypesMax {
+			k = other
 		}
-		sum.Created += t.Created
-		for state, n := range t.Ended {
-			sum.Ended[state] += n
+		n, known := at[k]
+		if !known {
+			n = len(out)
+			at[k], out = n, append(out, empty(k))
 		}
-	}
-	for _, t := range all {
-		name := t.Name
-		if byName[name] == nil && len(byName) >= TypesMax {
-			name = TypeOther
-		}
-		add(name, t)
-	}
-	slices.Sort(names)
-	out := make([]Type, len(names))
-	for i, name := range names {
-		out[i] = *byName[name]
+		add(&out[n], &all[i])
 	}
 	return out
+}
+
+func types(all []Type) []Type {
+	return merged(all, TypeOther, func(t *Type) string { return t.Name }, func(name string) Type { return Type{Name: name} }, func(sum, t *Type) {
+		sum.Created, sum.Missed, sum.Ended = sum.Created+t.Created, sum.Missed+t.Missed, plus(sum.Ended, t.Ended)
+		sum.Took.plus(&t.Took)
+	})
+}
+
+func steps(all []Step) []Step {
+	return merged(all, [2]string{TypeOther, TypeOther}, func(s *Step) [2]string { return [2]string{s.Type, s.Agent} },
+		func(k [2]string) Step { return Step{Type: k[0], Agent: k[1]} }, func(sum, s *Step) { sum.Took.plus(&s.Took) })
+}
+
+func agents(all []Agent) []Agent {
+	return merged(all, TypeOther, func(a *Agent) string { return a.Name }, func(name string) Agent { return Agent{Name: name} },
+		func(sum, a *Agent) { sum.Errors = plus(sum.Errors, a.Errors) })
+}
+
+// plus adds counts to others, which it makes if they are nil.
+func plus(to, counts map[string]int64) map[string]int64 {
+	if to == nil {
+		to = map[string]int64{}
+	}
+	for name, n := range counts {
+		to[name] += n
+	}
+	return to
 }
 
 func (e emitter) books(b *Books) {
@@ -312,6 +341,9 @@ func (e emitter) supervisor(s *Supervisor) {
 		return
 	}
 	e.flag(leads, s.Leads)
+	for _, t := range types(s.InError) {
+		e.count(tasksInError, t.Created, t.Name)
+	}
 	e.books(s.Books)
 	e.schedules(s.Schedules)
 	e.count(overdueAsked, s.Asked)

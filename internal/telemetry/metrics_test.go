@@ -3,6 +3,7 @@ package telemetry
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,16 +29,18 @@ func (f fixed) Snapshot() Snapshot { return Snapshot(f) }
 
 // full is a node with every role, of which everything is known.
 func full() Snapshot {
+	times := Times{Bounds: []time.Duration{time.Second}, Counts: []int64{2, 1}, Sum: 4 * time.Second}
 	s := Snapshot{
-		Ready: true, Conditions: map[string]bool{"nats": false, "streams": true}, Raised: 3, Unraised: 1,
+		Ready: true, HTTP: []Requests{{"GET /v1/tasks", "200", times}}, Conditions: map[string]bool{"nats": false, "streams": true}, Raised: 3, Unraised: 1,
 		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100,
 			Outboxes: []Outbox{{Name: "shop", Relayed: 21, PutOff: 3, Standing: &OutboxStanding{Waiting: 4, Oldest: 1500 * time.Millisecond, Refused: 2}}, {Name: "away", Relayed: 5}}},
-		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}}, {"order", 2, map[string]int64{"processed": 1}}, {"other", 0, nil}},
+		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}, times, 2}, {"order", 2, map[string]int64{"processed": 1}, times, 1}, {"other", 0, nil, Times{}, 0}},
+			Steps: []Step{{"order", "pay", times}, {"order", "pay", times}}, Agents: []Agent{{"pay", map[string]int64{"failed": 4}}, {"pay", map[string]int64{"failed": 1, "overdue": 2}}},
 			InFlight: 7, Window: 100, Overloaded: true, Memory: 1000, Owned: 2, Lag: map[int]int64{0: 5, 3: 0}, Away: 1, Waiting: 9, Breakers: map[string]BreakerState{"pay": BreakerOpen, "ship": BreakerTrial}, Openings: 3,
 			Commits: 3, Writes: 30, Records: 40, Do: 11, Undo: 2, Stale: 1, Forged: 6, Duplicates: 1, Refused: 1, Republished: 2, Trouble: 1,
 			Kinds:  Kinds{Waits: 1, Signals: 2, SignalsRefused: 3, Born: 4, Ended: map[string]int64{"undone": 5}, Skipped: 6, Expressions: 7, LateDos: 8, LateUndos: 9, Starts: 10, Probes: map[string]int64{"done": 11}},
 			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
-		Supervisor: &Supervisor{Leads: true, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Forecasts: []Forecast{{Type: "order", Version: 1, Chance: 0.25}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
+		Supervisor: &Supervisor{Leads: true, InError: []Type{{Name: "order", Created: 3}}, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Forecasts: []Forecast{{Type: "order", Version: 1, Chance: 0.25}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
 			Schedules: &Schedules{Submitted: 7, Skipped: 1, Missed: 2, Failed: 3, Failing: 1, Lag: 1500 * time.Millisecond},
 			Books:     &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
 		Pools: []Pool{{"commits", 8, 2, 1, 70, 4, 1500 * time.Millisecond}},
@@ -69,6 +72,9 @@ func TestMetrics(t *testing.T) {
 		`duly_submissions_total{outcome="accepted"} 10`, `duly_submissions_total{outcome="door_full"} 2`, `duly_tasks_created_total{type="order"} 7`,
 		`duly_tasks_ended_total{state="processed",type="order"} 4`, `duly_tasks_ended_total{state="error",type="order"} 0`, `duly_tasks_created_total{type="other"} 0`,
 		`duly_commit_cycle_seconds_bucket{le="0.001"} 1`, `duly_commit_cycle_seconds_bucket{le="0.01"} 3`, `duly_commit_cycle_seconds_bucket{le="+Inf"} 6`,
+		`duly_task_seconds_bucket{type="order",le="1"} 4`, `duly_task_seconds_count{type="order"} 6`, `duly_task_seconds_sum{type="order"} 8`, `duly_task_deadlines_missed_total{type="order"} 3`,
+		`duly_step_seconds_count{agent="pay",type="order"} 6`, `duly_agent_errors_total{agent="pay",outcome="failed"} 5`, `duly_agent_errors_total{agent="pay",outcome="overdue"} 2`,
+		`duly_tasks_in_error{type="order"} 3`, `duly_http_request_seconds_count{code="200",route="GET /v1/tasks"} 3`,
 		`duly_commit_cycle_seconds_sum 0.5`, `duly_commits_total 3`, `duly_commit_writes_total 30`, `duly_tasks_in_flight 7`, `duly_window 100`, `duly_overloaded 1`,
 		`duly_partition_lag{partition="0"} 5`, `duly_partition_lag{partition="3"} 0`, `duly_partitions_owned 2`, `duly_commands_total{kind="do"} 11`,
 		`duly_replies_refused_total{reason="forged"} 6`, `duly_undo_trouble_total 1`, `duly_alerts_sent_total{channel="webhook"} 4`, `duly_alerts_failed_total{channel="webhook"} 1`,
@@ -174,22 +180,73 @@ func TestScrapesInTurn(t *testing.T) {
 	})
 }
 
-// TestCardinalityIsBounded: ten thousand types of tasks are 64 series and one for all others, whose sums hold.
+// TestCardinalityIsBounded: of ten thousand types, steps, agents and routes 64 each are told apart, and one stands for all
+// others, whose sums hold.
+//
+// covers: O8
 func TestCardinalityIsBounded(t *testing.T) {
-	s := full()
-	s.Scheduler.Types = nil
+	s, took := full(), Times{Bounds: []time.Duration{time.Second}, Counts: []int64{1, 0}}
+	var served HTTP
+	s.Scheduler.Types, s.Scheduler.Steps, s.Scheduler.Agents, s.Supervisor.InError = nil, nil, nil, nil
 	for n := range 10_000 {
-		s.Scheduler.Types = append(s.Scheduler.Types, Type{fmt.Sprintf("t%05d", n), 1, map[string]int64{"processed": 1}})
+		name := fmt.Sprintf("t%05d", n)
+		s.Scheduler.Types = append(s.Scheduler.Types, Type{name, 1, map[string]int64{"processed": 1}, took, 1})
+		s.Scheduler.Steps = append(s.Scheduler.Steps, Step{"order", name, took})
+		s.Scheduler.Agents = append(s.Scheduler.Agents, Agent{name, map[string]int64{"failed": 1}})
+		s.Supervisor.InError = append(s.Supervisor.InError, Type{Name: name, Created: 1})
+		served.count(name, 200, time.Millisecond)
 	}
+	s.HTTP = served.Requests()
 	text := scrape(t, s)
-	if n := strings.Count(text, "duly_tasks_created_total{"); n != TypesMax+1 {
-		t.Errorf("%d series", n)
+	for series, other := range map[string]string{
+		"duly_tasks_created_total": `{type="other"}`, "duly_tasks_ended_total": `{state="processed",type="other"}`, "duly_task_seconds_count": `{type="other"}`,
+		"duly_task_deadlines_missed_total": `{type="other"}`, "duly_step_seconds_count": `{agent="other",type="other"}`, "duly_agent_errors_total": `{agent="other",outcome="failed"}`,
+		"duly_tasks_in_error": `{type="other"}`, "duly_http_request_seconds_count": `{code="other",route="other"}`,
+	} {
+		if n := strings.Count(text, "\n"+series+"{"); n != TypesMax+1 {
+			t.Errorf("%s has %d series", series, n)
+		}
+		if want := fmt.Sprintf("%s%s %d\n", series, other, 10_000-TypesMax); !strings.Contains(text, want) {
+			t.Errorf("%s is not served", want)
+		}
 	}
-	if want := fmt.Sprintf(`duly_tasks_ended_total{state="processed",type="other"} %d`, 10_000-TypesMax); !strings.Contains(text, want) {
-		t.Errorf("%s is not served", want)
-	}
-	if n := strings.Count(text, "\nduly_"); n > 400 {
+	if n := strings.Count(text, "\nduly_"); n > 2500 {
 		t.Errorf("%d series in all", n)
+	}
+}
+
+// TestRequests: requests are told apart by the route that the mux found and the code of the answer; what found none, and
+// what streams, is no route's.
+//
+// covers: O8
+func TestRequests(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/tasks/{type}/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if r.PathValue("id") == "none" {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte("{}"))
+	})
+	mux.HandleFunc("GET /v1/stream", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+	})
+	var served HTTP
+	h := served.Around(mux)
+	for _, path := range []string{"/v1/tasks/order/1", "/v1/tasks/order/2", "/v1/tasks/order/none", "/v1/stream", "/elsewhere"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+	}
+	got := map[string]int64{}
+	for _, r := range served.Requests() {
+		for _, n := range r.Took.Counts {
+			got[r.Route+" "+r.Code] += n
+		}
+	}
+	if want := map[string]int64{"GET /v1/tasks/{type}/{id} 200": 2, "GET /v1/tasks/{type}/{id} 404": 1, "none 404": 1}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 
@@ -227,7 +284,7 @@ func TestPage(t *testing.T) {
 func BenchmarkScrape(b *testing.B) {
 	s := full()
 	for n := range TypesMax {
-		s.Scheduler.Types = append(s.Scheduler.Types, Type{fmt.Sprint("type-", n), 1, map[string]int64{"processed": 1, "undone": 1, "error": 1}})
+		s.Scheduler.Types = append(s.Scheduler.Types, Type{fmt.Sprint("type-", n), 1, map[string]int64{"processed": 1, "undone": 1, "error": 1}, Times{}, 0})
 	}
 	h := Handler(fixed(s), build)
 	b.ReportAllocs()

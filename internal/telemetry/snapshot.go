@@ -1,6 +1,9 @@
 package telemetry
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Source copies what a node has counted. It reads memory alone: no database, no NATS. It is called from any goroutine.
 type Source interface {
@@ -21,6 +24,13 @@ type Snapshot struct {
 	Held       *Held // nil: not known
 	NATS       NATS
 	Spans      *Spans
+	HTTP       []Requests
+}
+
+// Requests are those to a route over HTTP that were answered with a code.
+type Requests struct {
+	Route, Code string
+	Took        Times
 }
 
 // Held is what others keep the database from giving back.
@@ -56,7 +66,9 @@ type OutboxStanding struct {
 
 // Scheduler is the owner of partitions.
 type Scheduler struct {
-	Types      []Type
+	Types      []Type // as Steps and Agents: what has one name is added up
+	Steps      []Step
+	Agents     []Agent
 	InFlight   int64
 	Window     int64
 	Overloaded bool
@@ -100,6 +112,20 @@ type Type struct {
 	Name    string
 	Created int64
 	Ended   map[string]int64 // by state
+	Took    Times            // until they ended
+	Missed  int64            // deadlines
+}
+
+// Step is how long steps of a type of tasks took at an agent.
+type Step struct {
+	Type, Agent string
+	Took        Times
+}
+
+// Agent is what tries at an agent came to that it did not answer well.
+type Agent struct {
+	Name   string
+	Errors map[string]int64 // by outcome
 }
 
 // Times is a histogram: how many took at most so long.
@@ -109,9 +135,28 @@ type Times struct {
 	Sum    time.Duration
 }
 
+// plus adds those of another one, of the same bounds.
+func (t *Times) plus(o *Times) {
+	if t.Counts == nil {
+		t.Bounds, t.Counts = o.Bounds, make([]int64, len(o.Counts))
+	}
+	for i, n := range o.Counts {
+		t.Counts[i] += n
+	}
+	t.Sum += o.Sum
+}
+
+// add counts one.
+func (t *Times) add(took time.Duration) {
+	i, _ := slices.BinarySearch(t.Bounds, took)
+	t.Counts[i]++
+	t.Sum += took
+}
+
 // Supervisor is the one that looks for what is overdue.
 type Supervisor struct {
 	Leads      bool
+	InError    []Type // tasks in error, as created; nil: not known here
 	Asked      int64
 	Channels   []Channel
 	Forecasts  []Forecast       // nil: not known here

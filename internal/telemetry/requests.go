@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// requestBounds are the bounds of how long answers over HTTP take.
+var requestBounds = []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 10 * time.Second}
+
+// HTTP counts requests. The zero value is ready.
+type HTTP struct {
+	mu  sync.Mutex
+	all map[[2]string]*Times // by route and code
+}
+
+// Around counts the requests that a mux serves, by the pattern that it finds.
+func (h *HTTP) Around(mux http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began, told := time.Now(), &telling{ResponseWriter: w, code: http.StatusOK}
+		defer func() {
+			if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
+				return // it lasts as long as somebody listens
+			}
+			h.count(r.Pattern, told.code, time.Since(began))
+		}()
+		mux.ServeHTTP(told, r)
+	})
+}
+
+func (h *HTTP) count(route string, code int, took time.Duration) {
+	if route == "" {
+		route = "none"
+	}
+	key := [2]string{route, strconv.Itoa(code)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.all == nil {
+		h.all = map[[2]string]*Times{}
+	}
+	if h.all[key] == nil && len(h.all) >= TypesMax {
+		key = [2]string{TypeOther, TypeOther}
+	}
+	if h.all[key] == nil {
+		h.all[key] = &Times{Bounds: requestBounds, Counts: make([]int64, len(requestBounds)+1)}
+	}
+	h.all[key].add(took)
+}
+
+// Requests copies the counts.
+func (h *HTTP) Requests() []Requests {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]Requests, 0, len(h.all))
+	for key, t := range h.all {
+		r := Requests{Route: key[0], Code: key[1]}
+		r.Took.plus(t)
+		all = append(all, r)
+	}
+	return all
+}
+
+// telling is an http.ResponseWriter that tells the code of the answer.
+type telling struct {
+	http.ResponseWriter
+	code int
+	told bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (t *telling) WriteHeader(code int) {
+	if code >= http.StatusOK && !t.told { // what is below is not the answer yet
+		t.code, t.told = code, true
+	}
+	t.ResponseWriter.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (t *telling) Write(data []byte) (int, error) {
+	t.told = true
+	return t.ResponseWriter.Write(data)
+}
+
+// Unwrap is for http.ResponseController.
+func (t *telling) Unwrap() http.ResponseWriter { return t.ResponseWriter }

@@ -1,0 +1,139 @@
+package scheduler
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// LatencyBounds are the bounds of Latency, in rising order.
+var LatencyBounds = [...]time.Duration{5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 10 * time.Second,
+	time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+
+// Latency is how long tasks or steps took.
+type Latency struct {
+	Counts [len(LatencyBounds) + 1]int64 // by the first bound that is not less; the last: longer than all
+	Sum    time.Duration
+}
+
+// latency counts into a Latency. Any goroutine may read it.
+type latency struct {
+	counts [len(LatencyBounds) + 1]atomic.Int64
+	sum    atomic.Int64
+}
+
+func (l *latency) add(took time.Duration) {
+	i := 0
+	for i < len(LatencyBounds) && took > LatencyBounds[i] {
+		i++
+	}
+	l.counts[i].Add(1)
+	l.sum.Add(int64(took))
+}
+
+func (l *latency) read() Latency {
+	r := Latency{Sum: time.Duration(l.sum.Load())}
+	for i := range l.counts {
+		r.Counts[i] = l.counts[i].Load()
+	}
+	return r
+}
+
+// countedMax bounds what a shard counts apart of one kind: types of tasks, their steps by agent, agents. What comes later is
+// counted as other, under countedOther.
+const (
+	countedMax   = 64
+	countedOther = "other"
+)
+
+// apart counts what is told apart by a key. The zero value is ready; it is safe for concurrent use.
+type apart[K comparable, V any] struct {
+	mu    sync.Mutex
+	all   map[K]*V
+	other V
+}
+
+func (a *apart[K, V]) of(key K) *V {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.all[key]
+	switch {
+	case v != nil:
+		return v
+	case len(a.all) >= countedMax:
+		return &a.other
+	case a.all == nil:
+		a.all = map[K]*V{}
+	}
+	v = new(V)
+	a.all[key] = v
+	return v
+}
+
+// each shows all, and what is counted as other under that key.
+func (a *apart[K, V]) each(other K, yield func(K, *V)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, v := range a.all {
+		yield(key, v)
+	}
+	yield(other, &a.other)
+}
+
+// agentCounts counts tries, of dos and undos, that an agent did not answer well.
+type agentCounts struct{ failed, refused, overdue atomic.Int64 }
+
+// stepCounts is where a step of a plan is counted.
+type stepCounts struct {
+	took  *latency // nil: it is no call
+	agent *agentCounts
+}
+
+// typeStep tells steps apart.
+type typeStep struct{ taskType, agent string }
+
+// steps are where the steps of a plan are counted.
+func (t *tally) steps(p *core.Plan) []stepCounts {
+	all := make([]stepCounts, len(p.Steps))
+	for i := range p.Steps {
+		if s := &p.Steps[i]; s.Kind == core.CallStep {
+			all[i] = stepCounts{t.calls.of(typeStep{p.Name, s.Agent}), t.agents.of(s.Agent)}
+		}
+	}
+	return all
+}
+
+// count counts what a row of a task of the plan says, once it is committed. Its counters are looked up once for a plan, so
+// that a row costs no map.
+func (r *planRef) count(row *core.Record, t *core.Task) {
+	if r == nil || r.counts == nil {
+		return
+	}
+	if row.MissesDeadline() {
+		r.counts.missed.Add(1)
+	}
+	if row.Step < 0 || row.Step >= len(r.steps) || r.steps[row.Step].took == nil {
+		return
+	}
+	s := &r.steps[row.Step]
+	switch row.Kind {
+	case core.KindDone:
+		if row.Step < len(t.Steps) && t.Steps[row.Step].Used != 0 {
+			s.took.add(row.At.Sub(t.Steps[row.Step].Used))
+		}
+	case core.KindFailed, core.KindUndoFailed:
+		s.agent.failed.Add(1)
+	case core.KindRefused, core.KindUndoRefused:
+		s.agent.refused.Add(1)
+	case core.KindOverdue, core.KindUndoOverdue:
+		s.agent.overdue.Add(1)
+	case core.KindUndoGaveUp:
+		if row.Code != 0 {
+			s.agent.failed.Add(1)
+		} else {
+			s.agent.overdue.Add(1)
+		}
+	}
+}
