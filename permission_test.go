@@ -100,7 +100,7 @@ func TestSubmitterWithoutRights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer nc.Close()
+		t.Cleanup(nc.Close)
 		client, err := duly.NewClient(nc)
 		if err != nil {
 			t.Fatal(err)
