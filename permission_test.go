@@ -35,7 +35,7 @@ func guarded(t *testing.T, allowed ...string) (url string, s *server.Server) {
 
 func guardedOptions(allowed ...string) *server.Options {
 	return &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, Users: []*server.User{
-		{Username: "agent", Password: "x", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Allow: allowed}}},
+		{Username: "agent", Password: "x", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"duly.submit.>"}}, Subscribe: &server.SubjectPermission{Allow: allowed}}},
 	}}
 }
 
@@ -87,6 +87,34 @@ func TestAgentWithoutTheRightToSubscribe(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
+	}
+}
+
+// A submitter that the server does not let submit, or hear the answer, is told that and does not wait for its whole time.
+//
+// covers: U4
+func TestSubmitterWithoutRights(t *testing.T) {
+	url, _ := guarded(t, "_INBOX_agent.>")
+	for _, x := range []struct{ prefix, want string }{{"_INBOX_agent", `Publish to "duly.submit.order.o-1"`}, {"_INBOX", "nats.CustomInboxPrefix"}} {
+		nc, err := nats.Connect(url, nats.CustomInboxPrefix(x.prefix), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		client, err := duly.NewClient(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func() error {
+			_, err := Buy.Submit(t.Context(), client, "o-1", Order{Cents: 1})
+			return err
+		}
+		if x.prefix == "_INBOX" {
+			ask = func() error { return client.Cancel(t.Context(), "order", "o-1", "no answer can come") }
+		}
+		if err := ask(); !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v", x.prefix, err)
+		}
 	}
 }
 

@@ -109,7 +109,7 @@ func (s source) serveBooks(ctx context.Context, conn *natsbus.Conn) (stop func()
 
 // request sends one message and gives the payload of its answer.
 func (c *Client) request(ctx context.Context, subject string, header nats.Header, data []byte) ([]byte, error) {
-	answer, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
+	answer, err := natsbus.Request(ctx, c.nc, &nats.Msg{Subject: subject, Header: header, Data: data})
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,9 @@ func (c *conformanceCmd) Run(ctx context.Context, std streams) error {
 			return useError{err}
 		}
 	}
+	ctx, end := conn.UntilDenied(ctx, conn.Names().CommandSubject(c.Agent, false))
 	report, err := conformance.Run(ctx, conn.NATS(), o)
+	err = end(err)
 	var use *option.Error
 	switch {
 	case errors.As(err, &use):

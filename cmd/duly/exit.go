@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/cmd/duly/internal/client"
 )
 
@@ -60,6 +62,8 @@ func exitOf(err error) int {
 		return exitUse
 	case errors.As(err, &state):
 		return exitState
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return exitForbidden
 	case errors.As(err, &away), errors.As(err, &gone):
 		return exitUnreachable
 	case !errors.As(err, &refused):

@@ -121,9 +121,6 @@ func (c *permissionsCmd) parse() ([]asked, error) {
 	return all, nil
 }
 
-// inboxOf is what a user's inboxes begin with.
-func inboxOf(user string) string { return "_INBOX_" + user }
-
 func (c *permissionsCmd) users() ([]natsUser, error) {
 	names, err := wire.NewNames(c.Namespace)
 	if err != nil {
@@ -143,7 +140,7 @@ func (c *permissionsCmd) users() ([]natsUser, error) {
 	o := rights.Options{Names: names, StatusTo: c.StatusTo, AnswerWithin: c.AnswerWithin, PlainDoor: c.PlainDoor, Events: c.Events, TaskStreams: c.TaskStreams}
 	for _, a := range all {
 		if slices.ContainsFunc(a.kinds, func(k askedKind) bool { return k.kind == rights.Submitter }) {
-			o.Inboxes = append(o.Inboxes, inboxOf(a.user))
+			o.Inboxes = append(o.Inboxes, wire.InboxOf(a.user))
 		}
 	}
 	users := make([]natsUser, len(all))
@@ -154,7 +151,7 @@ func (c *permissionsCmd) users() ([]natsUser, error) {
 			return nil, fmt.Errorf("users %s and %s would have one password, $%s: give them other names", other, a.user, password)
 		}
 		of[password] = a.user
-		o.Inbox = inboxOf(a.user)
+		o.Inbox = wire.InboxOf(a.user)
 		u := natsUser{User: a.user}
 		var sets []rights.Set
 		for _, k := range a.kinds {

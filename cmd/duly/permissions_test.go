@@ -26,6 +26,7 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pgtestdb"
 	"duly.dev/duly/internal/rights"
+	"duly.dev/duly/internal/wire"
 )
 
 // violations is a server's log, of which it keeps what tells of a missing right, and which
@@ -174,7 +175,7 @@ func (s *secured) password(user string) string {
 func (s *secured) connect(user string, refused func(error)) *nats.Conn {
 	s.t.Helper()
 	nc, err := nats.Connect("nats://"+s.server.Addr().String(), nats.UserInfo(user, s.password(user)), nats.Name(user), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond),
-		nats.CustomInboxPrefix(inboxOf(user)), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.CustomInboxPrefix(wire.InboxOf(user)), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				refused(err)
 			}
@@ -191,7 +192,7 @@ func (s *secured) mustNot(err error) { s.t.Error(err) }
 
 // args are those of a node as a user.
 func (s *secured) args(user, roles, db string, more ...string) []string {
-	return append([]string{"serve", "--roles", roles, "--node-name", user, "--nats-url", s.url(user), "--nats-inbox-prefix", inboxOf(user),
+	return append([]string{"serve", "--roles", roles, "--node-name", user, "--nats-url", s.url(user),
 		"--database-url", db, "--http-addr", "127.0.0.1:0", "--partitions", "4", "--lease", "1s", "--scan-interval", "100ms", "--drain", "2s"}, more...)
 }
 
@@ -330,7 +331,7 @@ func (g *guarded) ends(c *duly.Client, typ, id string, want duly.State) {
 // plans, a takeover, streams that are lost, and one that fills up. The server refuses
 // nothing; after that it refuses everybody what is not theirs.
 //
-// covers: C11, C17
+// covers: C11, C17, U1
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
 	const namespace = "prod"
@@ -426,7 +427,7 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 
 	// What operators want of the flow: who lives, a pin that is put, read and forgotten, and that pauses have changed.
-	flow, err := natsbus.Dial(ctx, natsbus.Options{URL: "nats://door:" + g.password("door") + "@" + g.server.Addr().String(), Name: "door", InboxPrefix: inboxOf("door"), Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
+	flow, err := natsbus.Dial(ctx, natsbus.Options{URL: "nats://door:" + g.password("door") + "@" + g.server.Addr().String(), Name: "door", InboxPrefix: wire.InboxOf("door"), Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -847,6 +848,32 @@ func TestMissingRightAtStart(t *testing.T) {
 				t.Errorf("it ended with %d:\n%s", n.code, log)
 			}
 		})
+	}
+}
+
+// TestCommandsWithoutRights: a command whose user may not ask what it has to says so at once, and which right is missing.
+//
+// covers: U4
+func TestCommandsWithoutRights(t *testing.T) {
+	t.Parallel()
+	s := secure(t, []string{"shop=submitter:order"})
+	order := filepath.Join(t.TempDir(), "order.json")
+	plan := filepath.Join(t.TempDir(), "plan.yaml")
+	for file, text := range map[string]string{order: "{}", plan: "name: order\nversion: 1\nsteps:\n- name: charge\n  agent: pay\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range []struct{ args, want string }{
+		{"plan apply " + plan + " --timeout 10m", `Publish to "duly.plans.apply"`},
+		{"conformance --agent pay --call-time 2m --check-time 10m --timeout 10m --input " + order, `Publish to "duly.do.pay"`},
+		{"shadow --agent pay --shadow next --timeout 10m", `Publish to "$SRV.INFO.duly-next"`},
+		{"plan apply " + plan + " --timeout 10m --nats-inbox-prefix _INBOX", "NATS_INBOX_PREFIX"},
+	} {
+		code, _, errs := command(t, "", append(strings.Fields(x.args), "--nats-url", s.url("shop"))...)
+		if code != exitForbidden || !strings.Contains(errs, x.want) || strings.Contains(errs, "answered") || strings.Contains(errs, "listens") {
+			t.Errorf("%s: %d, %s", x.args, code, errs)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/plancheck"
@@ -79,8 +81,11 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer conn.Close()
-	msg, err := conn.NATS().RequestWithContext(ctx, conn.Names().SubjectPlansApply(), plan)
-	if err != nil {
+	msg, err := conn.Request(ctx, conn.Names().SubjectPlansApply(), plan)
+	switch {
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return err
+	case err != nil:
 		return &client.UnreachableError{Address: "NATS", Err: fmt.Errorf("no node answered: %w", err)}
 	}
 	answer, err := wire.DecodePlanAnswer(msg.Data)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/micro"
+
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/option"
 	"duly.dev/duly/internal/shadow"
@@ -43,10 +45,12 @@ func (c *shadowCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	defer conn.Close()
+	ctx, end := conn.UntilDenied(ctx, micro.APIPrefix+".INFO.")
 	report, err := shadow.Run(ctx, conn.NATS(), shadow.Options{
 		Names: conn.Names(), Agent: c.Agent, Shadow: c.Shadow, For: c.For, Count: c.Count, Percent: c.Percent, InFlight: c.InFlight,
 		Kept: c.Kept, Ignore: c.Ignore, Values: c.Values,
 	})
+	err = end(err)
 	var use *option.Error
 	switch {
 	case errors.As(err, &use):

@@ -83,7 +83,9 @@ func Run(ctx context.Context, nc *nats.Conn, o Options) (*Report, error) {
 			err = ctx.Err()
 		}
 	}
-	r.tidy(context.WithoutCancel(ctx))
+	if !errors.Is(context.Cause(ctx), nats.ErrPermissionViolation) { // or nothing has reached the agent
+		r.tidy(context.WithoutCancel(ctx))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("conformance of agent %s: %w", o.Agent, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -21,13 +20,15 @@ type Beat struct {
 // Beat reads the last beat on this NATS, and the identity of the bucket of live nodes; both
 // are empty where there is none.
 func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
-	began := time.Now()
-	stream, err := c.js.Stream(ctx, wire.BucketStream(c.names.BucketNodes()))
+	name := wire.BucketStream(c.names.BucketNodes())
+	ctx, end := c.UntilDenied(ctx, "$JS.API.STREAM.INFO."+name, "$JS.API.DIRECT.GET."+name)
+	defer func() { err = end(err) }()
+	stream, err := c.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return "", last, nil
 	}
 	if err != nil {
-		return "", last, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), c.withDenial(began, err))
+		return "", last, fmt.Errorf("bucket %s: %w", c.names.BucketNodes(), err)
 	}
 	id = streamID(stream.CachedInfo())
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
@@ -42,7 +43,7 @@ func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
 		err = json.Unmarshal(entry.Value(), &last)
 	}
 	if err != nil {
-		return id, last, fmt.Errorf("last beat in bucket %s: %w", c.names.BucketNodes(), c.withDenial(began, err))
+		return id, last, fmt.Errorf("last beat in bucket %s: %w", c.names.BucketNodes(), err)
 	}
 	return id, last, nil
 }

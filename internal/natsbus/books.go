@@ -24,7 +24,7 @@ func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion)
 	if err != nil {
 		return wire.BooksAnswer{}, err
 	}
-	msg, err := c.nc.RequestWithContext(ctx, c.names.SubjectBooks(agent), data)
+	msg, err := c.Request(ctx, c.names.SubjectBooks(agent), data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return wire.BooksAnswer{}, fmt.Errorf("agent %s: %w", agent, ErrNoBooks)

@@ -1,10 +1,12 @@
 package natsbus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	neturl "net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,7 +61,7 @@ type Options struct {
 	CAFile          string        // certificates, PEM, that the server's own is checked against
 	CertFile        string        // certificate that this side shows, PEM, with its chain
 	KeyFile         string        // its key
-	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's
+	InboxPrefix     string        // of the subjects that answers come to; default the context's, wire.InboxOf the user, or the library's
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
 	Namespace       string        // default DefaultNamespace
@@ -135,7 +137,9 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	if inbox := c.nc.NewInbox(); c.names.CheckAnswer(inbox, c.replyTo) != nil {
 		err = fmt.Errorf("inbox prefix: %q is no prefix of subjects that requests are answered at; want _INBOX_<name>, or one of reply-to-prefixes", c.Inbox())
 	} else if err = c.begin(); err == nil {
-		err = c.checkServer(ctx)
+		if err = c.checkInbox(ctx); err == nil {
+			err = c.checkServer(ctx)
+		}
 	}
 	if err != nil {
 		c.nc.Close()
@@ -179,17 +183,25 @@ func (c *Conn) begin() (err error) {
 	return err
 }
 
+// userOf is the user that an address, or the first of several, has; empty: none.
+func userOf(url string) string {
+	first, _, _ := strings.Cut(url, ",")
+	if at, err := neturl.Parse(first); err == nil && at.User != nil {
+		return at.User.Username()
+	}
+	return ""
+}
+
 // options are what Dial gives to nats.go.
-func (c *Conn) options(o Options) (url string, opts []nats.Option, err error) {
-	url, opts, err = loadContext(o.Context)
+func (c *Conn) options(o Options) (string, []nats.Option, error) {
+	url, user, opts, err := loadContext(o.Context)
 	if err != nil {
 		return "", nil, err
 	}
-	if o.URL != "" {
-		url = o.URL
-	}
-	if url == "" {
-		url = DefaultURL
+	url = cmp.Or(o.URL, url, DefaultURL)
+	if own := cmp.Or(userOf(url), user); core.CheckName("user", own) == nil {
+		// What a context or the caller says comes after it, and wins.
+		opts = append([]nats.Option{nats.CustomInboxPrefix(wire.InboxOf(own))}, opts...)
 	}
 	if o.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
@@ -261,9 +273,9 @@ func (c *Conn) checkServer(ctx context.Context) error {
 	if !newEnough(version) {
 		return fmt.Errorf("%w: version %s, want %d.%d or newer: older ones can lose messages that they have confirmed when the power is cut", ErrServerTooOld, version, serverMajorMin, serverMinorMin)
 	}
-	began := time.Now()
+	ctx, end := c.UntilDenied(ctx, "$JS.API.INFO")
 	_, err := c.js.AccountInfo(ctx)
-	err = c.withDenial(began, err)
+	err = end(err)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("%w: version %s: %w", ErrNoJetStream, version, err)

@@ -34,31 +34,31 @@ type natsContext struct {
 
 // loadContext reads a context of the nats command by its name. An empty name is
 // no context.
-func loadContext(name string) (url string, opts []nats.Option, err error) {
+func loadContext(name string) (url, user string, opts []nats.Option, err error) {
 	if name == "" {
-		return "", nil, nil
+		return "", "", nil, nil
 	}
 	if strings.ContainsAny(name, `/\`) {
-		return "", nil, fmt.Errorf("nats context %q: a name has no slash", name)
+		return "", "", nil, fmt.Errorf("nats context %q: a name has no slash", name)
 	}
 	folder := os.Getenv("XDG_CONFIG_HOME")
 	if folder == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+			return "", "", nil, fmt.Errorf("nats context %s: %w", name, err)
 		}
 		folder = filepath.Join(home, ".config")
 	}
 	file := filepath.Join(folder, "nats", "context", name+".json")
 	c, err := readContext(file)
 	if err != nil {
-		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+		return "", "", nil, fmt.Errorf("nats context %s: %w", name, err)
 	}
 	opts, err = c.options(file)
 	if err != nil {
-		return "", nil, fmt.Errorf("nats context %s: %w", name, err)
+		return "", "", nil, fmt.Errorf("nats context %s: %w", name, err)
 	}
-	return c.URL, opts, nil
+	return c.URL, c.User, opts, nil
 }
 
 func readContext(file string) (*natsContext, error) {

@@ -41,15 +41,12 @@ func (c *Conn) listenForDenials() {
 // cannotAnswer logs, ever more rarely, that an agent's answers are lost: the agent works
 // on, and its commands come again and again.
 func (c *Conn) cannotAnswer(err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	found := deniedSubject.FindStringSubmatch(err.Error())
-	if found == nil || found[1] != "Publish" || !c.names.IsReply(found[2]) {
+	d, is := denialOf(err)
+	if !is || d.Subscribe || !c.names.IsReply(d.Subject) {
 		return
 	}
 	if n := c.unanswered.Add(1); n&(n-1) == 0 {
-		c.log.Error("NATS does not let this agent answer: its user needs allow_responses, for as long as a command may take, and batches of replies", "subject", wire.Short(found[2]), "so_far", n, "error", err)
+		c.log.Error("NATS does not let this agent answer: its user needs allow_responses, for as long as a command may take, and batches of replies", "subject", wire.Short(d.Subject), "so_far", n, "error", err)
 	}
 }
 
@@ -71,17 +68,26 @@ const (
 	denialsMax = 128
 )
 
-// denied notes a denial, and reports it to the service whose subject it is about.
-func (c *Conn) denied(err error) bool {
+// denialOf reads the server's error about a missing right. false: it is another one.
+func denialOf(err error) (Denial, bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return false
+		return Denial{}, false
 	}
 	found := deniedSubject.FindStringSubmatch(err.Error())
 	if found == nil {
-		return false
+		return Denial{}, false
 	}
 	now := time.Now()
-	d := Denial{Subscribe: found[1] == "Subscription", Subject: found[2], Queue: found[3], Since: now, Err: err, seen: now}
+	return Denial{Subscribe: found[1] == "Subscription", Subject: found[2], Queue: found[3], Since: now, Err: err, seen: now}, true
+}
+
+// denied notes a denial, and reports it to the service whose subject it is about.
+func (c *Conn) denied(err error) bool {
+	d, is := denialOf(err)
+	if !is {
+		return false
+	}
+	now := d.seen
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.denials = slices.DeleteFunc(c.denials, func(old Denial) bool { return old.over(now) })
@@ -114,20 +120,6 @@ func (c *Conn) Denials() []Denial {
 	return slices.DeleteFunc(slices.Clone(c.denials), func(d Denial) bool { return d.over(now) })
 }
 
-// withDenial adds the server's error about a missing right to the error of a request that
-// began then: one without the right to ask, or to hear the answer, is not answered.
-func (c *Conn) withDenial(began time.Time, err error) error {
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
-		return err
-	}
-	for _, d := range c.Denials() {
-		if d.Subscribe || !d.seen.Before(began) {
-			return fmt.Errorf("%w: %w", err, d.Err)
-		}
-	}
-	return err
-}
-
 // Permissions are what the connection's user may do. Patterns of subscriptions may end
 // with a space and a queue group.
 type Permissions struct {
@@ -146,15 +138,14 @@ var ErrUnasked = errors.New("the user may not ask for its permissions")
 
 // Permissions asks the server what the connection's user may do.
 func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
-	for _, d := range c.Denials() {
-		if d.Subject == SubjectUserInfo && !d.Subscribe {
-			c.unasked.Store(true)
-		}
-	}
 	if c.unasked.Load() {
 		return Permissions{}, ErrUnasked
 	}
-	msg, err := c.nc.RequestWithContext(ctx, SubjectUserInfo, nil)
+	msg, err := c.Request(ctx, SubjectUserInfo, nil)
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.unasked.Store(true)
+		return Permissions{}, ErrUnasked
+	}
 	if err != nil {
 		return Permissions{}, fmt.Errorf("permissions of the user: %w", err)
 	}

@@ -55,15 +55,16 @@ func (c *Conn) Examine(ctx context.Context, config StreamConfig) ([]Examined, er
 	var all []Examined
 	for _, r := range config.resources(c.names) {
 		e := Examined{Name: r.name(), Flag: r.flag, WantMax: r.bytes, Copies: cmp.Or(config.Replicas, 1)}
-		began := time.Now()
-		stream, err := c.js.Stream(ctx, r.want.Name)
+		asking, end := c.UntilDenied(ctx, "$JS.API.STREAM.INFO."+r.want.Name)
+		stream, err := c.js.Stream(asking, r.want.Name)
+		err = end(err)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			e.Missing = true
 		case err != nil && ctx.Err() != nil:
-			return all, fmt.Errorf("stream %s: %w", r.want.Name, c.withDenial(began, err))
+			return all, fmt.Errorf("stream %s: %w", r.want.Name, err)
 		case err != nil:
-			e.Err = c.withDenial(began, err)
+			e.Err = err
 		default:
 			info := stream.CachedInfo()
 			e.Foreign, e.Differs = config.checkInstallation(info), r.refusals(&info.Config)

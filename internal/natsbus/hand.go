@@ -15,7 +15,7 @@ import (
 // partition. The same task again is no error. Errors: a *wire.RefusedError, or that nothing that can be read answered before
 // ctx ended.
 func (c *Conn) Hand(ctx context.Context, f submit.Form) (place uint64, err error) {
-	answer, err := c.nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: c.names.SubmitSubject(f.Type, f.ID), Header: f.Header(), Data: f.Input})
+	answer, err := Request(ctx, c.nc, &nats.Msg{Subject: c.names.SubmitSubject(f.Type, f.ID), Header: f.Header(), Data: f.Input})
 	if errors.Is(err, nats.ErrNoResponders) {
 		return 0, fmt.Errorf("task %s: no node with the role ingest listens: %w", f.ID, err)
 	}

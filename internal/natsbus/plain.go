@@ -23,7 +23,9 @@ func DialToAsk(ctx context.Context, o Options) (*Conn, error) {
 		return nil, err
 	}
 	if c.nc, err = connect(ctx, url, opts, c.log); err == nil {
-		err = c.begin()
+		if err = c.begin(); err == nil {
+			err = c.checkInbox(ctx)
+		}
 		if err != nil {
 			c.nc.Close()
 		}

@@ -21,7 +21,7 @@ const probesMax = 64
 // AskProbe asks an agent whether the do of a command took effect; resultMax is how many bytes the result may have.
 // Errors: ErrNoProbe, one that wraps wire.ErrUndecodable, what the agent answered instead, or ctx's.
 func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (core.Probe, error) {
-	msg, err := c.nc.RequestWithContext(ctx, c.names.SubjectProbe(cmd.Agent), wire.AppendCommand(nil, cmd))
+	msg, err := c.Request(ctx, c.names.SubjectProbe(cmd.Agent), wire.AppendCommand(nil, cmd))
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return core.Probe{}, fmt.Errorf("probe of %s: agent %s: %w", cmd.Key(), cmd.Agent, ErrNoProbe)

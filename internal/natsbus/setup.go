@@ -98,15 +98,15 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	}
 	c.setting.Lock()
 	defer c.setting.Unlock()
-	began := time.Now()
+	ctx, end := c.UntilDenied(ctx, "$JS.API.STREAM.", "$KV."+c.names.BucketKeys(), "$JS.API.DIRECT.GET."+wire.BucketStream(c.names.BucketKeys()))
 	infos, err := c.look(ctx, config)
 	if err == nil && config.Guest {
 		err = config.complete(c.names, infos)
 	} else if err == nil {
 		err = c.makeAll(ctx, config, infos)
 	}
-	if err != nil {
-		return Ready{}, c.withDenial(began, err)
+	if err = end(err); err != nil {
+		return Ready{}, err
 	}
 	c.watched.first(infos)
 	c.config.Store(&config)

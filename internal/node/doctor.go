@@ -222,7 +222,10 @@ func (e *examiner) nats(ctx context.Context, named bool) {
 			"df -h (on the NATS server's machine); make room, or give nats-server a jetstream { } section; then restart it"
 		e.unknown("NATS has no JetStream", rest...)
 	case errors.Is(err, nats.ErrPermissionViolation):
-		e.add(CheckRights, FindingWrong, "%v", err).Mend = e.permissions()
+		f := e.add(CheckRights, FindingWrong, "%v", err)
+		if f.Mend = e.permissions(); errors.Is(err, natsbus.ErrInbox) {
+			f.Mend = "NATS_INBOX_PREFIX=<what the user's rights have, such as _INBOX_door> in the node's environment"
+		}
 		e.unknown("the NATS user may not ask", slices.DeleteFunc(rest, func(c string) bool { return c == CheckRights })...)
 	case err != nil:
 		e.add(CheckNATS, FindingWrong, "%v", err)

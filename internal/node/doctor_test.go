@@ -458,9 +458,9 @@ func TestDoctorFindsAWrongClock(t *testing.T) {
 	p.finds([]string{CheckClocks}, "ahead of NATS's", "ahead of the database's", "1m")
 }
 
-// TestDoctorFindsRights: one that is missing, some that no role needs, and no user at all.
+// TestDoctorFindsRights: one that is missing, an inbox that the user may not hear, some that no role needs, and no user at all.
 //
-// covers: OP23
+// covers: OP23, U1
 func TestDoctorFindsRights(t *testing.T) {
 	t.Parallel()
 	p := healthy(t)
@@ -472,6 +472,12 @@ func TestDoctorFindsRights(t *testing.T) {
 	if f := p.examine().of(CheckRights); !strings.Contains(f.Mend, "duly nats-permissions --namespace duly duly=node") {
 		t.Errorf("%s", f.Mend)
 	}
+	p.cfg.NATSInbox = "_INBOX_other"
+	p.finds([]string{CheckRights}, "NATS_INBOX_PREFIX", "_INBOX_other")
+	if f := p.examine().of(CheckRights); !strings.Contains(f.Mend, "NATS_INBOX_PREFIX=") {
+		t.Errorf("%s", f.Mend)
+	}
+	p.cfg.NATSInbox = ""
 	p.user.Permissions.Publish.Allow = append(slices.Clone(least), "$JS.API.STREAM.DELETE.*", "shop.>")
 	p.restart(func(*natsd.Options) {})
 	p.finds([]string{CheckRightsWide}, "may publish to $JS.API.STREAM.DELETE.*; shop.>", "no role of this node needs")

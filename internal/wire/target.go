@@ -12,6 +12,9 @@ import (
 // ReplyToBytesMax bounds a submitter's private status subject.
 const ReplyToBytesMax = 256
 
+// InboxOf is what the inboxes of a user of NATS begin with that must not read another's.
+func InboxOf(user string) string { return "_INBOX_" + user }
+
 // DefaultReplyPrefixes are what a submitter's private status subject may begin
 // with where nothing else is configured: NATS inboxes, those of users with a
 // prefix of their own (_INBOX_client.…), and subjects set aside for it.
