@@ -129,7 +129,8 @@ var packages = map[string]place{
 	"ingest":     {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/pause"}},
 	"scheduler":  {imports: []string{"internal/core", "internal/rendezvous"}},
 	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
-	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
+	// It reads and asks, and restarts nothing: it has neither processes nor files nor sockets.
+	"supervisor": {imports: []string{"internal/core", "internal/pause"}, std: []string{"cmp", "context", "errors", "fmt", "log/slog", "slices", "sync", "time"}},
 
 	// Adapters.
 	"internal/natsbus": {imports: []string{"internal/members", "internal/wire", "internal/submit", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
