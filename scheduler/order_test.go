@@ -43,6 +43,33 @@ func TestOrderOfACycle(t *testing.T) {
 	}
 }
 
+// A command has all that its agent needs: the input, the results of the steps before and its time; an undo also what its do
+// has answered.
+//
+// covers: S5, S39
+func TestCommandHoldsAll(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	is := order("t1")
+	is.Input = []byte(`{"cents":1999}`)
+	r.tasks(0, is)
+	r.cycle()
+	r.answer(r.one(), 0)
+	r.cycle()
+	c := r.one()
+	if c.Agent != "agent.b" || c.Key() != "t1/b/0" || c.Type != is.Type || c.Attempt != 1 || string(c.Input) != string(is.Input) || c.CompleteBy <= r.now || c.Left <= 0 {
+		t.Errorf("do %+v", c)
+	}
+	if len(c.Results) != 1 || c.Results[0].Step != "a" || string(c.Results[0].Result) != `"a"` {
+		t.Errorf("results %+v", c.Results)
+	}
+	r.answer(c, core.CodeRefused)
+	r.cycle()
+	c = r.one()
+	if !c.Undo || c.Agent != "agent.a" || c.Key() != "t1/a/0" || string(c.Input) != string(is.Input) || string(c.Result) != `"a"` || c.CompleteBy <= r.now {
+		t.Errorf("undo %+v", c)
+	}
+}
+
 // A task whose labels ask for it is told as created, after its commit, and again when its submission is read again; what
 // does not ask is not. One that is not created is not told.
 //

@@ -3,7 +3,8 @@ package schema
 // The queries that run all the time, for a test of how SQLite goes about them.
 var (
 	QActive    = newQueries(Columns()).active
-	QOverdue   = qOverdue
+	QOverdue   = overdueRows
+	QSteps     = qOverdue
 	QWaiting   = qWaiting
 	QNextAgent = qNextAgent
 	QUntold    = qUntold

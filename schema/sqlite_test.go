@@ -82,8 +82,13 @@ func TestSQLiteAtGrowth(t *testing.T) {
 	ctx := t.Context()
 	s := grown(t, 60_000, 140_000, 50)
 	for query, indexes := range map[string][]string{
-		schema.QActive:    {"tasks_active (partition=? AND number>?)"},
-		schema.QOverdue:   {"tasks_parked (partition=? AND (complete_by,number)>(?,?) AND complete_by<?)", "tasks_active (partition=?)"},
+		schema.QActive:  {"tasks_active (partition=? AND number>?)"},
+		schema.QOverdue: {"tasks_parked (partition=? AND (complete_by,number)>(?,?) AND complete_by<?)", "tasks_active (partition=?)"},
+		schema.QSteps: {
+			"tasks_parked (partition=? AND (complete_by,number)>(?,?) AND complete_by<?)", "tasks_active (partition=?)", "sqlite_autoindex_tasks_1 (partition=? AND number=?)",
+			"sqlite_autoindex_journal_1 (partition=? AND number=?)", "sqlite_autoindex_journal_1 (partition=? AND number=? AND seq>?)",
+			"sqlite_autoindex_plan_steps_1 (plan=? AND version=? AND ordinal=?)",
+		},
 		schema.QWaiting:   {"tasks_waiting (partition=? AND waits_for=? AND number>?)"},
 		schema.QNextAgent: {"tasks_waiting (partition=? AND waits_for>?)"},
 		schema.QUntold:    {"tasks_ended (partition=? AND end_number>?)"},

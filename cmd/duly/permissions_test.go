@@ -464,6 +464,14 @@ func TestLeastPrivilege(t *testing.T) {
 			t.Errorf("bad-1: %v", err)
 		}
 	}
+	for end, err := range g.shop.Ends(ctx, "orders", 0) {
+		if err != nil {
+			t.Errorf("ends: %v", err)
+		}
+		if err != nil || end.Task == "bad-1" {
+			break
+		}
+	}
 	if _, err := broken.Submit(ctx, g.till, "b-1", goods{}); err != nil {
 		t.Fatal(err)
 	}

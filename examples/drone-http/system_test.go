@@ -63,6 +63,7 @@ type world struct {
 	system   *dev.System
 	flow     *drone.Workflow
 	client   *duly.Client
+	nc       *nats.Conn
 }
 
 func start(t *testing.T, faults drone.Faults) *world {
@@ -91,8 +92,20 @@ func start(t *testing.T, faults drone.Faults) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.serve(t)
+	w.run(t, "agents", func(ctx context.Context) error { return all.Run(ctx, w.nc, duly.Drain(time.Second)) })
+	if err := w.flow.Plan.Apply(t.Context(), w.client); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// serve starts the server and connects a client.
+func (w *world) serve(t *testing.T) {
+	t.Helper()
 	cfg := dev.Config("one", 4)
 	cfg.ScanInterval, cfg.Lease = 100*time.Millisecond, time.Second
+	var err error
 	if w.system, err = dev.Start(t.Context(), dev.Options{Dir: t.TempDir(), Store: dev.StoreSQLite, Config: cfg, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,29 +114,28 @@ func start(t *testing.T, faults drone.Faults) *world {
 			t.Errorf("close: %v", err)
 		}
 	})
-	nc, err := nats.Connect(w.system.NATSURL)
-	if err != nil {
+	if w.nc, err = nats.Connect(w.system.NATSURL); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
+	t.Cleanup(w.nc.Close)
+	w.run(t, "server", w.system.Run)
+	if w.client, err = duly.NewClient(w.nc); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs something until the test ends.
+func (w *world) run(t *testing.T, name string, f func(context.Context) error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	t.Cleanup(running.Wait)
-	t.Cleanup(cancel)
-	for name, run := range map[string]func() error{"server": func() error { return w.system.Run(ctx) }, "agents": func() error { return all.Run(ctx, nc, duly.Drain(time.Second)) }} {
-		running.Go(func() {
-			if err := run(); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-		})
-	}
-	if w.client, err = duly.NewClient(nc); err == nil {
-		err = w.flow.Plan.Apply(ctx, w.client)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	})
 }
 
 // fussy refuses the deliveries whose id ends with a digit below 3, so that there is something to undo.

@@ -126,10 +126,11 @@ var packages = map[string]place{
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":     {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/pause"}},
-	"scheduler":  {imports: []string{"internal/core", "internal/rendezvous"}},
-	"agents":     {imports: []string{"internal/core", "internal/quickjson"}},
-	"supervisor": {imports: []string{"internal/core", "internal/pause"}},
+	"ingest":    {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/pause"}},
+	"scheduler": {imports: []string{"internal/core", "internal/rendezvous"}},
+	"agents":    {imports: []string{"internal/core", "internal/quickjson"}},
+	// It reads and asks, and restarts nothing: it has neither processes nor files nor sockets.
+	"supervisor": {imports: []string{"internal/core", "internal/pause"}, std: []string{"cmp", "context", "errors", "fmt", "log/slog", "slices", "sync", "time"}},
 
 	// Adapters.
 	"internal/natsbus": {imports: []string{"internal/members", "internal/wire", "internal/submit", "internal/core", "internal/chain", "internal/pause", "internal/redact"}, links: []string{"nats"}},
