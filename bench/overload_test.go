@@ -13,19 +13,27 @@ import (
 
 // C is found whatever the first guess is: the queue is full, and not so long that it slows the machine down.
 func TestCapacityIsFound(t *testing.T) {
-	for guess, tries := range map[float64]int{1000: 1, 1100: 1, 400: 3, 40: 8, 5000: 2} {
+	for guess, tries := range map[float64]int{1000: 1, 1100: 1, 400: 4, 40: 6, 3500: 2, 20_000: 4} {
 		n := 0
 		c, err := capacity(guess, func(rate int) (*Capacity, error) {
 			n++
 			done := min(float64(rate), 1000)
-			if rate > 3000 { // a queue that is too long
+			if rate > 4000 { // a queue that is too long
 				done = 700
+			}
+			if rate > 8000 {
+				done = 0
 			}
 			return &Capacity{OfferedPerS: float64(rate), PerS: done}, nil
 		})
-		if err != nil && guess != 40 || guess != 40 && (c.PerS != 1000 || c.OfferedPerS < 1050 || c.OfferedPerS > 1600) || n > tries+1 {
-			t.Errorf("guess %v: %+v in %d tries, %v", guess, c, n, err)
+		if err != nil || c.PerS != 1000 || c.OfferedPerS < 1050 || c.OfferedPerS > 1600 || n != tries {
+			t.Errorf("guess %v: %+v in %d tries, %v; want 1000/s in %d", guess, c, n, err, tries)
 		}
+	}
+	if _, err := capacity(1000, func(rate int) (*Capacity, error) {
+		return &Capacity{OfferedPerS: float64(rate), PerS: float64(rate)}, nil
+	}); err == nil {
+		t.Error("a machine without a limit has one")
 	}
 }
 
