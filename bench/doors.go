@@ -36,7 +36,7 @@ type door interface {
 }
 
 func connectGenerator(url string) (*nats.Conn, error) {
-	nc, err := nats.Connect(url, nats.Name("bench-generator"), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(url, nats.Name("bench-generator"), nats.MaxReconnects(-1), nats.Timeout(time.Minute))
 	if err != nil {
 		return nil, fmt.Errorf("connect the generator: %w", err)
 	}

@@ -175,3 +175,22 @@ func TestRetryIsRead(t *testing.T) {
 		}
 	}
 }
+
+// An answer is of the arrival at the end of its subject, over whatever connection; the first counts.
+func TestAnswersAreNoted(t *testing.T) {
+	g := &generator{began: time.Now(), state: make([]uint32, 5), answered: make([]int64, 5)}
+	d := &natsDoor{g: g, prefix: "_INBOX.x."}
+	for _, m := range []nats.Msg{
+		{Subject: "_INBOX.x.17.0", Data: []byte(`{"stream":"DULY_TASKS","seq":1}`)},
+		{Subject: "_INBOX.x.0.1"}, // of an empty request
+		{Subject: "_INBOX.x.0.2", Data: []byte(`{"error":{"code":429},"retry_ms":9}`)},
+		{Subject: "_INBOX.x.0.2", Data: []byte(`{"stream":"DULY_TASKS","seq":2}`)},
+		{Subject: "_INBOX.x.0.3", Header: nats.Header{"Status": {"503"}}}, // nobody serves it
+		{Subject: "_INBOX.x.0.5", Data: []byte(`{"stream":"x"}`)}, {Subject: "_INBOX.x.0.y"}, {Subject: "_INBOX"},
+	} {
+		d.answer(&m)
+	}
+	if want := []uint32{accepted, accepted, refused, refused, unanswered}; !slices.Equal(g.state, want) || g.answers.Load() != 4 || g.accepted.Load() != 2 {
+		t.Errorf("states %v, %d answers, %d accepted; want %v, 4, 2", g.state, g.answers.Load(), g.accepted.Load(), want)
+	}
+}
