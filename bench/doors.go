@@ -36,7 +36,7 @@ type door interface {
 }
 
 func connectGenerator(url string) (*nats.Conn, error) {
-	nc, err := nats.Connect(url, nats.Name("bench-generator"), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(url, nats.Name("bench-generator"), nats.MaxReconnects(-1), nats.Timeout(time.Minute))
 	if err != nil {
 		return nil, fmt.Errorf("connect the generator: %w", err)
 	}
@@ -52,23 +52,45 @@ func (g *generator) openDoor() (door, error) {
 		"": wire.Names{}.SubmitSubject, doorRequest: wire.Names{}.SubmitSubject, doorStream: wire.Names{}.InSubject,
 		doorEmpty: func(string, string) string { return emptySubject }, doorTake: func(string, string) string { return takeSubject },
 	}[s.Door]}
-	for k := range max(1, s.Connections) {
-		nc, err := connectGenerator(s.NATSURL)
-		if err != nil {
-			d.close()
-			return nil, err
-		}
-		d.conns = append(d.conns, nc)
-		sub, err := nc.Subscribe(d.prefix+strconv.Itoa(k)+".*", d.answer)
-		if err == nil {
-			err = errors.Join(sub.SetPendingLimits(-1, -1), nc.Flush())
-		}
-		if err != nil {
-			d.close()
-			return nil, fmt.Errorf("listen to answers: %w", err)
-		}
+	d.conns = make([]*nats.Conn, max(1, s.Connections))
+	if err := d.connect(); err != nil {
+		d.close()
+		return nil, err
 	}
 	return d, nil
+}
+
+// connecting is how many connections are made at a time.
+const connecting = 64
+
+// connect makes the connections.
+func (d *natsDoor) connect() error {
+	var wg sync.WaitGroup
+	errs := make([]error, connecting)
+	for from := range connecting {
+		wg.Go(func() {
+			for k := from; k < len(d.conns) && errs[from] == nil; k += connecting {
+				errs[from] = d.open(k)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// open makes one that listens to its answers.
+func (d *natsDoor) open(k int) (err error) {
+	if d.conns[k], err = connectGenerator(d.g.settings.NATSURL); err != nil {
+		return err
+	}
+	sub, err := d.conns[k].Subscribe(d.prefix+strconv.Itoa(k)+".*", d.answer)
+	if err == nil {
+		err = errors.Join(sub.SetPendingLimits(-1, -1), d.conns[k].Flush())
+	}
+	if err != nil {
+		return fmt.Errorf("listen to answers: %w", err)
+	}
+	return nil
 }
 
 // natsDoor hands in over NATS, over its connections in turn.
@@ -113,7 +135,9 @@ func retryIn(answer []byte) time.Duration {
 
 func (d *natsDoor) close() {
 	for _, nc := range d.conns {
-		nc.Close()
+		if nc != nil {
+			nc.Close()
+		}
 	}
 }
 

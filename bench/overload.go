@@ -190,11 +190,11 @@ func capacity(guess float64, load func(rate int) (*Capacity, error)) (*Capacity,
 		case err != nil:
 			return nil, err
 		case c.PerS > 0.95*c.OfferedPerS:
-			guess *= 1.5
+			guess = 1.5 * c.PerS
 		case c.PerS >= 0.85*guess:
 			return c, nil
 		default:
-			guess = max(c.PerS, 10)
+			guess = max(c.PerS, guess/4)
 		}
 	}
 	return nil, fmt.Errorf("overload: C was not found in %d tries, the last near %.0f/s", capacityTries, guess)
@@ -208,11 +208,14 @@ type costLoad struct {
 }
 
 // costs measures what is compared with a whole task. A stream syncs each message by itself, so that it takes no more of
-// them than of submissions.
+// them than of submissions; and over HTTP no door takes costRate.
 func costs(ctx context.Context, s *settings, r *rig, capacity float64) (*OverloadCosts, error) {
 	c, rate := &OverloadCosts{}, costRate
 	loads := []costLoad{{doorEmpty, 0, &c.Empty}, {s.door, costDeadline, &c.Hopeless}}
-	if s.door == doorStream {
+	switch s.door {
+	case doorHTTP:
+		rate = min(rate, int(2*capacity))
+	case doorStream:
 		loads, rate = slices.Insert(loads, 1, costLoad{doorTake, 0, &c.Take}), int(capacity)
 	}
 	for _, of := range loads {

@@ -13,19 +13,27 @@ import (
 
 // C is found whatever the first guess is: the queue is full, and not so long that it slows the machine down.
 func TestCapacityIsFound(t *testing.T) {
-	for guess, tries := range map[float64]int{1000: 1, 1100: 1, 400: 3, 40: 8, 5000: 2} {
+	for guess, tries := range map[float64]int{1000: 1, 1100: 1, 400: 4, 40: 6, 3500: 2, 20_000: 4} {
 		n := 0
 		c, err := capacity(guess, func(rate int) (*Capacity, error) {
 			n++
 			done := min(float64(rate), 1000)
-			if rate > 3000 { // a queue that is too long
+			if rate > 4000 { // a queue that is too long
 				done = 700
+			}
+			if rate > 8000 {
+				done = 0
 			}
 			return &Capacity{OfferedPerS: float64(rate), PerS: done}, nil
 		})
-		if err != nil && guess != 40 || guess != 40 && (c.PerS != 1000 || c.OfferedPerS < 1050 || c.OfferedPerS > 1600) || n > tries+1 {
-			t.Errorf("guess %v: %+v in %d tries, %v", guess, c, n, err)
+		if err != nil || c.PerS != 1000 || c.OfferedPerS < 1050 || c.OfferedPerS > 1600 || n != tries {
+			t.Errorf("guess %v: %+v in %d tries, %v; want 1000/s in %d", guess, c, n, err, tries)
 		}
+	}
+	if _, err := capacity(1000, func(rate int) (*Capacity, error) {
+		return &Capacity{OfferedPerS: float64(rate), PerS: float64(rate)}, nil
+	}); err == nil {
+		t.Error("a machine without a limit has one")
 	}
 }
 
@@ -165,5 +173,24 @@ func TestRetryIsRead(t *testing.T) {
 		if got := retryIn([]byte(text)); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// An answer is of the arrival at the end of its subject, over whatever connection; the first counts.
+func TestAnswersAreNoted(t *testing.T) {
+	g := &generator{began: time.Now(), state: make([]uint32, 5), answered: make([]int64, 5)}
+	d := &natsDoor{g: g, prefix: "_INBOX.x."}
+	for _, m := range []nats.Msg{
+		{Subject: "_INBOX.x.17.0", Data: []byte(`{"stream":"DULY_TASKS","seq":1}`)},
+		{Subject: "_INBOX.x.0.1"}, // of an empty request
+		{Subject: "_INBOX.x.0.2", Data: []byte(`{"error":{"code":429},"retry_ms":9}`)},
+		{Subject: "_INBOX.x.0.2", Data: []byte(`{"stream":"DULY_TASKS","seq":2}`)},
+		{Subject: "_INBOX.x.0.3", Header: nats.Header{"Status": {"503"}}}, // nobody serves it
+		{Subject: "_INBOX.x.0.5", Data: []byte(`{"stream":"x"}`)}, {Subject: "_INBOX.x.0.y"}, {Subject: "_INBOX"},
+	} {
+		d.answer(&m)
+	}
+	if want := []uint32{accepted, accepted, refused, refused, unanswered}; !slices.Equal(g.state, want) || g.answers.Load() != 4 || g.accepted.Load() != 2 {
+		t.Errorf("states %v, %d answers, %d accepted; want %v, 4, 2", g.state, g.answers.Load(), g.accepted.Load(), want)
 	}
 }
