@@ -7,6 +7,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // forecastCmd shows how likely the unfinished tasks make their deadlines.
@@ -22,23 +23,23 @@ func (c *forecastCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
-	if err := c.list(std, data, "plans", "no task is unfinished", forecastColumns); err != nil || c.Output != show.Text {
+	if err := c.list(std, data, "plans", say.Of("cli.no-unfinished"), forecastColumns); err != nil || c.Output != show.Text {
 		return err
 	}
 	for i := range f.Plans {
 		p := &f.Plans[i]
 		for _, s := range p.Steps {
 			if s.Miss >= 1 {
-				at := "at step " + s.Step
+				id := "forecast.step"
 				if s.Step == "" {
-					at = "that are being undone"
+					id = "forecast.undoing"
 				}
-				fmt.Fprintf(std.out, "%s version %d: about %.0f of the %d tasks %s will miss their deadlines\n", p.Type, p.Version, s.Miss, s.Tasks, at)
+				fmt.Fprintln(std.out, say.Of(id, "plan", p.Type, "version", p.Version, "miss", fmt.Sprintf("%.0f", s.Miss), "n", s.Tasks, "step", s.Step))
 			}
 		}
 	}
 	if int64(f.Sampled) < f.Tasks.N {
-		fmt.Fprintf(std.out, "of %d unfinished tasks %d were looked at\n", f.Tasks.N, f.Sampled)
+		fmt.Fprintln(std.out, say.Of("forecast.sampled", "sampled", f.Sampled, "n", f.Tasks.N))
 	}
 	return nil
 }

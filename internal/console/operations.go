@@ -350,7 +350,7 @@ func (d *previewData) fill() {
 		for _, s := range []struct {
 			look look
 			n    int64
-		}{{look{"check", "can be done", "good"}, h.Repairable}, {look{"clock", "would wait", "warn"}, h.Waiting}, {look{"back", "would be undone instead", "bad"}, h.Undone}, {look{"minus", "would be refused", "calm"}, h.Refused}} {
+		}{{look{"check", "can be done", "good"}, h.Repairable}, {look{"clock", "would wait", "warn"}, h.Waiting}, {look{"back", say.Of("op.undone-instead"), "bad"}, h.Undone}, {look{"minus", "would be refused", "calm"}, h.Refused}} {
 			d.Shares = append(d.Shares, outcome{Look: s.look, N: s.n, Percent: percent(s.n, d.Sum)})
 		}
 	}
