@@ -158,7 +158,7 @@ type taskCmd struct {
 	Get      getCmd      `cmd:"" help:"Show one task with its steps."`
 	List     listCmd     `cmd:"" help:"List tasks, newest first."`
 	Children childrenCmd `cmd:"" help:"List the children of a task, newest first."`
-	Why      whyCmd      `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
+	Why      whyCmd      `cmd:"" help:"Say why a task is where it is and what comes next."`
 	Watch    watchCmd    `cmd:"" help:"Follow a task until it ends. Exit status 1 unless it is processed."`
 	Cancel   cancelCmd   `cmd:"" help:"End a task; what it did is undone."`
 	Undo     undoCmd     `cmd:"" help:"Take back what a task did, whatever its state."`

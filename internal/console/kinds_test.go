@@ -233,7 +233,7 @@ func TestAnswersWaitedFor(t *testing.T) {
 			cfg.Live = nil
 		}
 		body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String())
-		for _, want := range []string{`href="/console/tasks?waits=signal">1 task waiting for an answer</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`, "the oldest began to wait", "None has to come within 5 min"} {
+		for _, want := range []string{`href="/console/tasks?waits=signal">1 task waits for an answer</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`, "the oldest has waited since", "None has to be answered within 5 min"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: no %s", name, want)
 			}
@@ -252,7 +252,7 @@ func TestAnswersWaitedFor(t *testing.T) {
 		w.find("trip-1").view.Steps[i].Due = core.InstantOf(w.now().Add(time.Minute))
 	}
 	cfg.Live = liveWorld{w}
-	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them must come within 5 min") {
+	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them has to be answered within 5 min") {
 		t.Error("that one has to come soon is not said")
 	}
 }
@@ -270,7 +270,7 @@ func TestConditionsAreShown(t *testing.T) {
 	}
 	cfg := w.config()
 	cfg.Operations = nil
-	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "its journal cannot be played here") {
+	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "The journal of the task cannot be read here") {
 		t.Error("without the journal it does not say so")
 	}
 }

@@ -463,7 +463,7 @@ func TestErrorsAreAnswers(t *testing.T) {
 		if strings.HasPrefix(path, "operations/op-") {
 			continue // of a store that the world keeps apart
 		}
-		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "The state store cannot be read now.") || !strings.Contains(body, ">Try again</a>") {
+		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "The database cannot be read now.") || !strings.Contains(body, ">Try again</a>") {
 			t.Errorf("%s: %d", path, rec.Code)
 		}
 		if strings.Contains(body, "10.1.2.3") {
@@ -892,7 +892,7 @@ func TestPauses(t *testing.T) {
 	}
 	shown := httptest.NewRecorder()
 	admin.ServeHTTP(shown, r)
-	if !strings.Contains(shown.Body.String(), "The test alert failed: connection refused") {
+	if !strings.Contains(shown.Body.String(), "The test alert was not delivered: connection refused") {
 		t.Errorf("a test that fails: %d", rec.Code)
 	}
 }
@@ -910,7 +910,7 @@ func TestBreakers(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open breaker") {
+	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open circuit breaker") {
 		t.Error("the first page does not say which breakers are open")
 	}
 	path := Path + "agents/check.v1/breaker"
@@ -949,7 +949,7 @@ func TestLimits(t *testing.T) {
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := get(t, h, Path+"agents").Body.String()
 	for _, want := range []string{"20 at a time", "17 granted", "1,250.5 a second", "833.667 granted", `each <code class="own">input.customer</code>: 2 at a time<br>`, "412 wanted by 3 holders", "what the bank allows",
-		"31 keys in use; the busiest 3", ">acme<", "&lt;script&gt;alert(1)&lt;/script&gt;", "empty: tasks whose key fails", `id="retired.v0"`, "in no plan", "0.1 a second", "our contract", "1 key in use<",
+		"31 keys in use; the busiest 3", ">acme<", "&lt;script&gt;alert(1)&lt;/script&gt;", "empty: the tasks whose key cannot be computed", `id="retired.v0"`, "in no plan", "0.1 a second", "our contract", "1 key in use<",
 		Path + "agents/charge.v1/limit/remove", Path + "agents/check.v1/limit/set"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)
@@ -1190,7 +1190,7 @@ func TestDeprecatedPlan(t *testing.T) {
 	if body := get(t, h, page).Body.String(); !strings.Contains(body, "This version is deprecated since") || !strings.Contains(body, "Allow it again") {
 		t.Error("after: the page does not say so")
 	}
-	if rec := get(t, h, change+"/allow"); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "New tasks may take this version again.") {
+	if rec := get(t, h, change+"/allow"); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "New tasks may get this version again.") {
 		t.Errorf("dialog: %d", rec.Code)
 	}
 	if rec := post(t, h, change+"/allow", url.Values{"reason": {"mended"}}); rec.Code != http.StatusSeeOther || len(marks.all) != 0 {
