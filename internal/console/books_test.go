@@ -125,7 +125,7 @@ func TestBooks(t *testing.T) {
 	}
 	repair := Path + "books/repair?" + url.Values{"agent": {"charge.v1"}, "effect": {"order-1004/charge/0"}, "repair": {"undo"}}.Encode()
 	form := fields(get(t, h, repair).Body.String())
-	if rec := post(t, h, Path+"books/repair", form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "this needs a reason") || w.haunting[0].Status != operate.GhostOpen {
+	if rec := post(t, h, Path+"books/repair", form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Give a reason") || w.haunting[0].Status != operate.GhostOpen {
 		t.Fatalf("without a reason: %d", rec.Code)
 	}
 	form.Set("reason", "the customer complained")

@@ -133,7 +133,7 @@ func TestTaskPageSaysKey(t *testing.T) {
 	w := fixedWorld()
 	steps := w.find("order-1002").view.Steps
 	steps[len(steps)-1].KeyUntil = core.InstantOf(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))
-	page := regexp.MustCompile(`(?s)its service remembers the key until <time [^>]*datetime="2027-01-02T03:04:05`)
+	page := regexp.MustCompile(`(?s)The service remembers the key of this step until <time [^>]*datetime="2027-01-02T03:04:05`)
 	if body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1002").Body.String(); !page.MatchString(body) {
 		t.Error("the page does not say it")
 	}
@@ -199,7 +199,7 @@ func TestSignalPage(t *testing.T) {
 		t.Errorf("the answer does not say what it is for: %+v", r)
 	}
 	if code, body := send(url.Values{"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"5"}, "ask": {"0.ab"}}); code != http.StatusConflict ||
-		!strings.Contains(body, "What is asked has changed since you looked") || len(w.done) != 1 {
+		!strings.Contains(body, "The question has changed since you looked") || len(w.done) != 1 {
 		t.Errorf("an answer to another ask: %d %s", code, body)
 	}
 	if r := w.done[0]; r.Action != operate.ActionSignal || r.Step != "approve" || string(r.Result) != `{"approved":true,"limit":5}` || r.Reason != "fine" || r.Key == "" {

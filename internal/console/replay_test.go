@@ -52,7 +52,7 @@ func TestTimeMachine(t *testing.T) {
 		}
 	}
 	// Without a row it stands at the newest.
-	contains(at, 200, "Row 8 <span", "The agent refused step charge in try 1: 422, &#34;card 4471 declined: insufficient funds&#34;.", "Failed, not undone", "error</span>")
+	contains(at, 200, "Row 8 <span", "of step charge failed: 422, &#34;card 4471 declined: insufficient funds&#34;.", "Failed, not undone", "error</span>")
 	contains(at+"?at=1", 200, "The task was submitted.", "No other step has to be done before it.", "so there is no other time of an answer to try", `On its way`)
 	contains(at+"?at=3", 200, "Step reserve was done in try 1.", "The step that had to be done before it is done: reserve.", "3 steps have begun")
 	contains(at+"?at=4", 200, "1 try of 5 used; the wait before the next is drawn at random", `data-before="0" data-after="6"`)
@@ -135,7 +135,7 @@ func TestTimeMachineIsBounded(t *testing.T) {
 	if rec.Code != 200 || rec.Body.Len() > 100_000 || strings.Count(rec.Body.String(), "<rect class=") > stripParts+100 {
 		t.Errorf("a journal of the limit: %d, %d bytes", rec.Code, rec.Body.Len())
 	}
-	if rec := get(t, h, Path+"tasks/order/too-long/replay"); rec.Code != 422 || !strings.Contains(rec.Body.String(), "has 20,001 journal rows; the time machine opens 20,000") {
+	if rec := get(t, h, Path+"tasks/order/too-long/replay"); rec.Code != 422 || !strings.Contains(rec.Body.String(), "has 20,001 journal rows; the time machine opens at most 20,000") {
 		t.Errorf("a journal beyond the limit: %d", rec.Code)
 	}
 	w.broken = errors.New("connection refused")

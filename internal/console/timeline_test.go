@@ -55,7 +55,7 @@ func TestTimeline(t *testing.T) {
 	}
 	plan, v, rows := w.page(t, "order-1002", 0, 1000)
 	tl := newTimeline(plan, v, rows, core.InstantOf(noon))
-	if len(tl.Skews()) != 1 || !strings.Contains(tl.Skews()[0], "Row 8 is 2.2 s before row 7") {
+	if len(tl.Skews()) != 1 || !strings.Contains(tl.Skews()[0], "Row 8 is dated 2.2 s before row 7") {
 		t.Errorf("skews: %q", tl.Skews())
 	}
 	if gaps := tl.Gaps(); len(gaps) != 1 || !strings.HasPrefix(gaps[0], "20 min without a try") {
