@@ -26,6 +26,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/say"
 )
 
 // prompting is a reader that stands for a terminal.
@@ -58,7 +59,7 @@ func reasonOf(std streams, given string, needed bool) (string, error) {
 			return "", misuse("reason: none given, and it is kept in the audit trail: --reason '…'")
 		}
 		var err error
-		if given, err = std.prompt("Why? (kept in the audit trail)"); err != nil {
+		if given, err = std.prompt(say.Of("cli.why")); err != nil {
 			return "", err
 		}
 		if given == "" {
@@ -143,7 +144,7 @@ func (a *acting) act(ctx context.Context, std streams, r operate.Request, reason
 	}
 	said := "asked"
 	if answer.Again {
-		said = "asked before under this key; nothing was done again"
+		said = say.Of("cli.again")
 	}
 	was := ""
 	if answer.State != "" {
@@ -157,7 +158,7 @@ type taskCmd struct {
 	Get      getCmd      `cmd:"" help:"Show one task with its steps."`
 	List     listCmd     `cmd:"" help:"List tasks, newest first."`
 	Children childrenCmd `cmd:"" help:"List the children of a task, newest first."`
-	Why      whyCmd      `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
+	Why      whyCmd      `cmd:"" help:"Say why a task is where it is and what comes next."`
 	Watch    watchCmd    `cmd:"" help:"Follow a task until it ends. Exit status 1 unless it is processed."`
 	Cancel   cancelCmd   `cmd:"" help:"End a task; what it did is undone."`
 	Undo     undoCmd     `cmd:"" help:"Take back what a task did, whatever its state."`
@@ -374,7 +375,7 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 func (t *task) asked(w io.Writer, name string) (token string) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Name == name && s.Ask != "" {
-			fmt.Fprintf(w, "%s asks in round %d of the input %s\n", show.Clean(name), t.Round, show.Clean(core.ShortText(string(t.Input), askedBytes)))
+			fmt.Fprintln(w, say.Of("cli.asks", "step", show.Clean(name), "round", t.Round, "input", show.Clean(core.ShortText(string(t.Input), askedBytes))))
 			token = s.Ask
 		}
 	}
@@ -436,7 +437,7 @@ func (c *whyCmd) Run(ctx context.Context, std streams) error {
 		t.explain(w)
 		explainConditions(w, decided)
 		if unknown != nil {
-			fmt.Fprintln(w, "its conditions cannot be shown: "+show.Clean(unknown.Error()))
+			fmt.Fprintln(w, say.Of("cli.no-conditions", "error", show.Clean(unknown.Error())))
 		}
 	})
 }
@@ -489,13 +490,13 @@ func explainConditions(w io.Writer, all []condition) {
 		if !*c.Holds {
 			says = "it did not"
 		}
-		say(page, c.Step+": ", show.Clean(fmt.Sprintf("begins if %s: %s, by journal row %d", c.When, says, c.Row)))
+		wrapped(page, c.Step+": ", show.Clean(say.Of("cli.begins-if", "condition", c.When, "did", says, "row", c.Row)))
 		for _, term := range c.Terms {
 			value := term.Value
 			if term.Failed != "" {
 				value = "no value: " + term.Failed
 			}
-			say(page, "  ", show.Clean(term.Term+" = "+value))
+			wrapped(page, "  ", show.Clean(term.Term+" = "+value))
 		}
 	}
 }
@@ -581,7 +582,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 	if end.State == "" {
 		err = conn.Follow(ctx, client.Request{Path: taskPath(c.Type, c.ID) + "/events"}, func(client.Event) error { return look() }, func(why error) {
 			if why != nil {
-				fmt.Fprintln(std.err, "duly: the events broke off, asking again:", why)
+				fmt.Fprintln(std.err, say.Of("cli.broke-off"), why)
 			}
 		})
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 )
 
 // booksCmd shows what the comparison of the journal with the books of the services came to, asks for one, and repairs.
@@ -145,7 +146,7 @@ func (c *booksCmd) repair(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &a); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
-	return c.said(std, data, answerColumns, "%s: %s (entry %d of the audit trail)", c.Effect, show.Clean(a.Outcome), a.Audit)
+	return c.said(std, data, answerColumns, "%s", say.Of("cli.repaired", "effect", c.Effect, "outcome", show.Clean(a.Outcome), "entry", a.Audit))
 }
 
 // direct compares without a node.
@@ -179,10 +180,10 @@ func (c *booksCmd) direct(ctx context.Context, std streams) error {
 func (a *booksAnswer) print(std streams) {
 	fmt.Fprintln(std.out, show.Clean(a.Sentence))
 	if a.Asked != nil {
-		fmt.Fprintf(std.out, "  a comparison was asked for by %s at %s and has not ended\n", show.Clean(a.Asked.By), a.Asked.At.UTC().Format(time.RFC3339))
+		fmt.Fprintln(std.out, " ", say.Of("books.running", "by", show.Clean(a.Asked.By), "at", say.Of("why.at", "at", a.Asked.At.UTC().Format(time.RFC3339))))
 	}
 	if a.Failed != nil {
-		fmt.Fprintf(std.out, "  the newest comparison did not come to its end at %s: %s\n", a.Failed.At.UTC().Format(time.RFC3339), show.Clean(a.Failed.Text))
+		fmt.Fprintln(std.out, " ", say.Of("books.not-ended", "at", say.Of("why.at", "at", a.Failed.At.UTC().Format(time.RFC3339)), "error", show.Clean(a.Failed.Text)))
 	}
 	for _, agent := range a.Agents {
 		if agent.Error != "" {
@@ -191,7 +192,7 @@ func (a *booksAnswer) print(std streams) {
 	}
 	for i := range a.Ghosts {
 		g := &a.Ghosts[i]
-		fmt.Fprintf(std.out, "  %s  %s  %s at %s, task %s of type %s: %s\n", g.Status, g.Kind, show.Clean(g.Key), show.Clean(g.Agent), show.Clean(g.Task), show.Clean(g.Type), show.Clean(g.Text))
+		fmt.Fprintf(std.out, "  %s  %s  %s\n", g.Status, g.Kind, say.Of("cli.ghost", "key", show.Clean(g.Key), "agent", show.Clean(g.Agent), "task", show.Clean(g.Task), "type", show.Clean(g.Type), "text", show.Clean(g.Text)))
 		if g.By != "" {
 			fmt.Fprintf(std.out, "      %s by %s at %s: %s\n", g.Repair, show.Clean(g.By), g.Decided.UTC().Format(time.RFC3339), show.Clean(g.Reason))
 		}

@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // The paths of operations.
@@ -65,7 +66,7 @@ func (c *failuresListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	none := "no task has failed"
+	none := say.Of("cli.no-failure")
 	var page struct {
 		At time.Time `json:"at"`
 	}
@@ -140,7 +141,7 @@ func printPreview(page show.Page, data []byte) error {
 	}
 	page.Fields(previewFields, rows[0])
 	if p.Rehearsal != nil {
-		fmt.Fprintf(page.W, "\nRehearsed on the journals of %s tasks:\n", show.Count(strconv.FormatInt(p.Tasks, 10), false))
+		fmt.Fprintln(page.W, "\n"+say.Of("cli.rehearsed", "n", p.Tasks))
 		rehearsal, _ := rows[0]["rehearsal"].(show.Object)
 		page.Fields(rehearsalFields, rehearsal)
 		if reasons := objects(rehearsal["reasons"]); len(reasons) > 0 {
@@ -149,7 +150,7 @@ func printPreview(page show.Page, data []byte) error {
 		}
 	}
 	if sample := objects(rows[0]["sample"]); len(sample) > 0 {
-		fmt.Fprintln(page.W, "\nThe first of them:")
+		fmt.Fprintln(page.W, "\n"+say.Of("cli.first"))
 		page.Table(memberColumns[:4], sample)
 	}
 	printChanges(page.W, p.Changes)
@@ -167,7 +168,7 @@ func printChanges(w io.Writer, changes []operate.InputChange) {
 		}
 		differs := udiff.Unified("input", "new input", indented(c.Before), indented(c.After))
 		if differs == "" {
-			fmt.Fprintln(w, "the patch changes nothing")
+			fmt.Fprintln(w, say.Of("op.unchanged"))
 			continue
 		}
 		fmt.Fprintln(w)
@@ -252,7 +253,7 @@ func (s *server) begin(ctx context.Context, std streams, start startBody, detach
 		return fmt.Errorf("answer of the API: %w", err)
 	}
 	if detach {
-		return s.said(std, data, opFields, "operation %s is running over %s tasks (duly op show %s)", op.ID, show.Count(strconv.FormatInt(op.Tasks, 10), false), op.ID)
+		return s.said(std, data, opFields, "%s", say.Of("cli.op-runs", "id", op.ID, "n", op.Tasks))
 	}
 	return s.follow(ctx, std, op.ID)
 }
@@ -265,16 +266,16 @@ func confirmed(std streams, yes, tasks int64) (int64, error) {
 	case yes == tasks:
 		return tasks, nil
 	case yes != 0:
-		return 0, stateError{fmt.Errorf("the preview has %d tasks, and --yes says %d; nothing was started", tasks, yes)}
+		return 0, stateError{fmt.Errorf("the preview has %s, and --yes says %d; nothing was started", say.Count(tasks, "task"), yes)}
 	case !std.interactive():
 		return 0, misuse("yes: not given, and there is no terminal to ask at: --yes %d", tasks)
 	}
-	answer, err := std.prompt(fmt.Sprintf("Type the number of tasks (%d) to start:", tasks))
+	answer, err := std.prompt(say.Of("cli.confirm", "n", tasks))
 	if err != nil {
 		return 0, err
 	}
 	if typed, err := strconv.ParseInt(strings.ReplaceAll(answer, ",", ""), 10, 64); err != nil || typed != tasks {
-		return 0, stateError{fmt.Errorf("the preview has %d tasks, and %q was typed; nothing was started", tasks, answer)}
+		return 0, stateError{fmt.Errorf("the preview has %s, and %q was typed; nothing was started", say.Count(tasks, "task"), answer)}
 	}
 	return tasks, nil
 }
@@ -300,7 +301,7 @@ func (s *server) follow(ctx context.Context, std streams, id string) error {
 			return err
 		case since.IsZero():
 			since = time.Now()
-			fmt.Fprintln(std.err, "duly: the operation goes on at the node; asking again:", err)
+			fmt.Fprintln(std.err, say.Of("cli.op-lost"), err)
 		case time.Since(since) > followLost:
 			return err
 		}
@@ -317,7 +318,7 @@ func (s *server) follow(ctx context.Context, std streams, id string) error {
 				}
 				stay := op.Action == operate.ActionMigrate && op.Tally.Skipped > 0
 				if stay {
-					fmt.Fprintf(std.err, "duly: %d tasks were not moved (duly op show %s --outcome skipped says why)\n", op.Tally.Skipped, id)
+					fmt.Fprintln(std.err, say.Of("cli.not-moved", "n", op.Tally.Skipped, "id", id))
 				}
 				if op.State != operate.OperationDone || op.Tally.FailedAgain > 0 || stay {
 					return errUnclean
@@ -328,7 +329,7 @@ func (s *server) follow(ctx context.Context, std streams, id string) error {
 		select {
 		case <-ctx.Done():
 			bar.end()
-			fmt.Fprintf(std.err, "duly: operation %s goes on (duly op show %s; duly op stop %s ends it)\n", id, id, id)
+			fmt.Fprintln(std.err, say.Of("cli.op-goes-on", "id", id))
 			return errUnclean
 		case <-tick.C:
 		}
@@ -343,7 +344,7 @@ type opBar struct {
 }
 
 func tallyWords(t operate.Tally) string {
-	return fmt.Sprintf("done %d  failed_again %d  skipped %d  asked %d  waiting %d", t.Done, t.FailedAgain, t.Skipped, t.Asked, t.Waiting)
+	return say.Of("cli.tally", "done", t.Done, "failed", t.FailedAgain, "skipped", t.Skipped, "asked", t.Asked, "waiting", t.Waiting)
 }
 
 func (b *opBar) show(op *operate.Operation) {
@@ -353,7 +354,7 @@ func (b *opBar) show(op *operate.Operation) {
 			b.bar = progressbar.NewOptions64(op.Tasks, progressbar.OptionSetWriter(b.w), progressbar.OptionClearOnFinish(),
 				progressbar.OptionSetWidth(20), progressbar.OptionSetPredictTime(false))
 		}
-		b.bar.Describe(fmt.Sprintf("wave %d: failed_again %d skipped %d", op.Wave, op.Tally.FailedAgain, op.Tally.Skipped))
+		b.bar.Describe(say.Of("cli.wave", "wave", op.Wave, "failed", op.Tally.FailedAgain, "skipped", op.Tally.Skipped))
 		_ = b.bar.Set64(ended) // what a terminal does not take is not said elsewhere
 		return
 	}

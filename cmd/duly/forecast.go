@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // forecastCmd shows how likely the unfinished tasks make their deadlines.
@@ -26,7 +27,7 @@ func (c *forecastCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
-	if err := c.list(std, data, "plans", "no task is unfinished", forecastColumns); err != nil || c.Output != show.Text {
+	if err := c.list(std, data, "plans", say.Of("cli.no-unfinished"), forecastColumns); err != nil || c.Output != show.Text {
 		return err
 	}
 	for i := range f.Plans {
@@ -35,27 +36,27 @@ func (c *forecastCmd) Run(ctx context.Context, std streams) error {
 			if s.Held == "" && s.Chance != nil && *s.Chance > forecastSure {
 				continue
 			}
-			at, chance, held := "at step "+s.Step, "not known", ""
+			id, chance, held := "forecast.step", say.Of("forecast.unknown"), ""
 			if s.Step == "" {
-				at = "that are being undone"
+				id = "forecast.undoing"
 			}
 			if s.Chance != nil {
 				chance = fmt.Sprintf("%.0f %%", 100**s.Chance)
 			}
 			if s.Chance != nil && s.Unknown > 0 {
-				chance += fmt.Sprintf(", not known of %d", s.Unknown)
+				chance += say.Of("forecast.unknown-of", "n", s.Unknown)
 			}
 			if s.Held != "" {
 				held = "; " + show.Clean(s.Held)
 			}
-			fmt.Fprintf(std.out, "%s version %d, %d tasks %s: chance to make the deadline %s%s\n", p.Type, p.Version, s.Tasks, at, chance, held)
+			fmt.Fprintln(std.out, say.Of(id, "plan", p.Type, "version", p.Version, "n", s.Tasks, "step", s.Step, "chance", chance, "held", held))
 		}
 	}
 	if int64(f.Sampled) < f.Tasks.N || f.Tasks.AtLeast {
-		fmt.Fprintf(std.out, "estimated from %d tasks of %s\n", f.Sampled, show.Count(strconv.FormatInt(f.Tasks.N, 10), f.Tasks.AtLeast))
+		fmt.Fprintln(std.out, say.Of("forecast.sampled", "sampled", f.Sampled, "n", show.Count(strconv.FormatInt(f.Tasks.N, 10), f.Tasks.AtLeast)))
 	}
 	if f.More {
-		fmt.Fprintln(std.out, "there may be plans that are not listed")
+		fmt.Fprintln(std.out, say.Of("forecast.more"))
 	}
 	return nil
 }

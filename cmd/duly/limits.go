@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 var (
@@ -81,7 +82,7 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 	if of := boundWords(l.KeyConcurrent, l.KeyRate); of != "" {
 		says = append(says, of+" for each "+l.Key)
 	}
-	return c.said(std, data, limitColumns, "agent %s gets %s at most (duly limits remove %s ends it)", c.Agent, strings.Join(says, ", "), c.Agent)
+	return c.said(std, data, limitColumns, "%s", say.Of("limit.is", "agent", c.Agent, "limits", strings.Join(says, ", ")))
 }
 
 // body is what the flags ask for. A zero is refused: it could mean any number as well as none.
@@ -159,7 +160,7 @@ func (c *limitsKeysCmd) Run(ctx context.Context, std streams) error {
 	if data, err = json.Marshal(page); err != nil {
 		return fmt.Errorf("keys of agent %s: %w", c.Agent, err)
 	}
-	return c.list(std, data, "busiest_keys", "no key has or wants anything", limitKeyColumns)
+	return c.list(std, data, "busiest_keys", say.Of("limit.no-keys"), limitKeyColumns)
 }
 
 // rateOf reads calls a second from a flag: a number, or one for a second, a minute or an hour.
@@ -191,6 +192,6 @@ func (c *limitsRemoveCmd) Run(ctx context.Context, std streams) error {
 	if _, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("limits", c.Agent), Query: queryOf(map[string]string{"reason": reason})}); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "agent %s has no limit any more\n", c.Agent)
+	_, err = fmt.Fprintln(std.out, say.Of("limit.ended", "agent", c.Agent))
 	return err
 }

@@ -47,7 +47,7 @@ type cli struct {
 	Export      exportCmd      `cmd:"" help:"Print one task with its plan and journal as a file that replay and diff open."`
 	Replay      replayCmd      `cmd:"" help:"Play a task's journal: what happened, what was decided, and why."`
 	Diff        diffCmd        `cmd:"" help:"Say where two tasks of one plan part."`
-	Why         whyCmd         `cmd:"" help:"Say in one sentence why a task is where it is and what comes next."`
+	Why         whyCmd         `cmd:"" help:"Say why a task is where it is and what comes next."`
 	Task        taskCmd        `cmd:"" help:"Look at tasks and act on them."`
 	Signal      signalCmd      `cmd:"" help:"Answer a signal step of a task, or refuse it."`
 	Plan        planCmd        `cmd:"" help:"Look at plans and store them."`

@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 type agentsCmd struct {
@@ -68,11 +69,11 @@ func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish,
 	}
 	switch {
 	case state == operate.BreakerAuto:
-		return c.said(std, data, breakerFields, "the breaker of %s decides by itself again: it is %s", c.Agent, b.State)
+		return c.said(std, data, breakerFields, "%s", say.Of("breaker.auto", "agent", c.Agent, "state", b.State))
 	case b.Until.IsZero():
-		return c.said(std, data, breakerFields, "the breaker of %s is %s until it is let go (duly agents auto %s)", c.Agent, b.State, c.Agent)
+		return c.said(std, data, breakerFields, "%s", say.Of("breaker.forced", "agent", c.Agent, "state", b.State))
 	}
-	return c.said(std, data, breakerFields, "the breaker of %s is %s until %s", c.Agent, b.State, b.Until.UTC().Format(time.RFC3339))
+	return c.said(std, data, breakerFields, "%s", say.Of("breaker.forced-until", "agent", c.Agent, "state", b.State, "at", b.Until.UTC().Format(time.RFC3339)))
 }
 
 type agentsOpenCmd struct {
@@ -155,14 +156,14 @@ type partitionsOneCmd struct{ partitioned }
 
 // Run unpins a partition.
 func (c *partitionsOneCmd) Run(ctx context.Context, std streams) error {
-	return c.do(ctx, std, "unpin", show.Object{}, "not pinned any more")
+	return c.do(ctx, std, "unpin", show.Object{}, say.Of("partition.unpinned"))
 }
 
 type stepDownCmd struct{ partitioned }
 
 // Run asks for a handover.
 func (c *stepDownCmd) Run(ctx context.Context, std streams) error {
-	return c.do(ctx, std, "step-down", show.Object{}, "its owner was asked to hand it over")
+	return c.do(ctx, std, "step-down", show.Object{}, say.Of("partition.asked-owner"))
 }
 
 type pauseCmd struct {
@@ -215,7 +216,7 @@ func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &p); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
-	return c.said(std, data, pauseColumns, "paused as %s (duly pause lift %s ends it)", p.ID, p.ID)
+	return c.said(std, data, pauseColumns, "%s", say.Of("pause.done", "id", p.ID))
 }
 
 type pauseListCmd struct{ server }

@@ -449,7 +449,7 @@ func TestActionsOnATask(t *testing.T) {
 	} {
 		said := "asked: " + string(want.Action) + " of o-1, which is error: it starts again (audit 17)"
 		if want.Key == "again" {
-			said = "asked before under this key; nothing was done again: resubmit of o-1"
+			said = "asked before by this key, so nothing was done again: resubmit of o-1"
 		}
 		e.run(exitDone, args, said)
 		got := e.done[len(e.done)-1]
@@ -466,7 +466,7 @@ func TestActionsOnATask(t *testing.T) {
 	}
 	// What is asked is shown, and the answer says that it is for that.
 	e.view.Steps = []core.StepView{{Name: "approve", Kind: core.SignalStep, Status: core.StepRunning.String(), Ask: "0.12ab"}}
-	e.run(exitDone, "signal order/o-1 approve true", `approve asks in round 0 of the input {"cents":1,"item":"lamp"}`)
+	e.run(exitDone, "signal order/o-1 approve true", `Step approve asks, in round 0 of the task, about this input: {"cents":1,"item":"lamp"}`)
 	if got := e.done[len(e.done)-1]; got.Ask != "0.12ab" {
 		t.Errorf("the answer is to %q", got.Ask)
 	}
@@ -559,7 +559,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s -o csv: %v %v", args, records, err)
 		}
 	}
-	e.run(exitDone, "status", "2 tasks wait for an answer, 1 of them must have it soon", "duly list --waits signal")
+	e.run(exitDone, "status", "2 tasks wait for an answer, 1 of them urgently", "duly list --waits signal")
 	e.run(exitDone, "status -o json", `"signals":{"tasks":{"n":2}`)
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
@@ -624,9 +624,9 @@ func TestManaging(t *testing.T) {
 	if b := e.breakers[0]; b.State != core.BreakerOpen || !b.Forced || b.Until == 0 || b.Reason != "down" || b.By != "admin" {
 		t.Errorf("%+v", b)
 	}
-	e.run(exitDone, "agents close payment.charge --reason up", "the breaker of payment.charge is closed until it is let go (duly agents auto payment.charge)")
+	e.run(exitDone, "agents close payment.charge --reason up", "the circuit breaker of payment.charge is closed until somebody lets it go (duly agents auto payment.charge)")
 	e.run(exitDone, "agents close payment.charge --reason up -o json", `"state":"closed"`, `"forced":true`)
-	e.run(exitDone, "agents auto payment.charge --reason up", "the breaker of payment.charge decides by itself again: it is closed")
+	e.run(exitDone, "agents auto payment.charge --reason up", "the circuit breaker of payment.charge opens and closes by itself again; it is closed now")
 	e.run(exitState, "agents auto payment.charge --reason up", "is not forced")
 	e.run(exitNotFound, "agents open paiment --reason up", "no stored plan has a step at agent")
 	e.run(exitUse, "agents open payment.charge", "reason: none given")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/cmd/duly/internal/show"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/schema/postgres"
 )
 
@@ -133,7 +134,7 @@ func changed(std streams, n int64, named int, what string, err error) error {
 	}
 	fmt.Fprintf(std.out, "%d %s\n", n, what)
 	if int(n) < named {
-		return stateError{fmt.Errorf("%d of the %d rows named are not there, or not refused", named-int(n), named)}
+		return stateError{fmt.Errorf("not there, or not refused: %d of %s", named-int(n), say.Count(int64(named), "named row"))}
 	}
 	return nil
 }

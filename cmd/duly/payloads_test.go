@@ -99,7 +99,7 @@ func TestEncryptedTask(t *testing.T) {
 
 	e.view.Steps = append(e.view.Steps, core.StepView{Name: "approve", Kind: core.SignalStep, Status: "running", Ask: "0.12ab"})
 	e.run(exitUse, "signal order/o-1 approve true", "input: it is encrypted with key b-old: give --payload-keys FILE")
-	e.run(exitDone, "signal order/o-1 approve true --payload-keys "+file, `approve asks in round 0 of the input {"cents":18446744073709551615,"item":"lamp"}`)
+	e.run(exitDone, "signal order/o-1 approve true --payload-keys "+file, `Step approve asks, in round 0 of the task, about this input: {"cents":18446744073709551615,"item":"lamp"}`)
 	answer := e.done[len(e.done)-1]
 	if plain, err := codec.Decode(duly.Place{Type: "order", Task: "o-1", Step: "approve"}, answer.Result); err != nil || string(plain) != "true" || answer.Ask != "0.12ab" {
 		t.Errorf("answered %+v: %s, %v", answer, plain, err)

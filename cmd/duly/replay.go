@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/replay"
+	"duly.dev/duly/internal/say"
 )
 
 // replayCmd plays a task's journal.
@@ -143,10 +144,10 @@ func (c *diffCmd) Run(ctx context.Context, std streams) error {
 		return writeAs(std.out, c.Output, out)
 	}
 	if parting.A == nil && parting.B == nil {
-		fmt.Fprintf(std.out, "%s and %s tell the same in all %d journal rows\n", a.Row.ID, b.Row.ID, parting.Same)
+		fmt.Fprintln(std.out, a.Row.ID+", "+b.Row.ID+": "+say.Of("compare.same", "n", parting.Same))
 		return nil
 	}
-	fmt.Fprintf(std.out, "%s and %s tell the same in the first %d journal rows, and part then:\n", a.Row.ID, b.Row.ID, parting.Same)
+	fmt.Fprintln(std.out, a.Row.ID+", "+b.Row.ID+": "+say.Of("compare.parts", "n", parting.Same, "next", parting.Same+1))
 	for _, side := range []struct {
 		id    string
 		frame *replay.Frame

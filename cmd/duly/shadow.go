@@ -11,6 +11,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/option"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/shadow"
 )
 
@@ -92,8 +93,8 @@ func (c *shadowCmd) print(page show.Page, report *shadow.Report) error {
 			notes = append(notes, fmt.Sprintf("; %d %s", n.count, n.what))
 		}
 	}
-	_, err := fmt.Fprintf(page.W, "%s: %d commands, %d copied to %s, %d compared: %d the same, %d different%s\np50 %.1f ms, the shadow %.1f ms; p99 %.1f ms, the shadow %.1f ms\n",
-		report.Agent, report.Seen, report.Copied, report.Shadow, report.Compared, report.Same, report.Different, strings.Join(notes, ""),
+	_, err := fmt.Fprintf(page.W, "%s: %s, %d copied to %s, %d compared: %d the same, %d different%s\np50 %.1f ms, the shadow %.1f ms; p99 %.1f ms, the shadow %.1f ms\n",
+		report.Agent, say.Count(int64(report.Seen), "command"), report.Copied, report.Shadow, report.Compared, report.Same, report.Different, strings.Join(notes, ""),
 		report.RealMS.P50, report.ShadowMS.P50, report.RealMS.P99, report.ShadowMS.P99)
 	return err
 }

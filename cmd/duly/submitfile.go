@@ -21,6 +21,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 )
 
 // bulkFlags are for a file of submissions.
@@ -346,7 +347,7 @@ func (r *bulkRun) end(err error) error {
 	}
 	var d bulkCounts
 	if failed := r.cmd.show(r.std.out, data, "", bulkColumns, &d, func(w io.Writer) {
-		fmt.Fprintf(w, "%d lines: %d stored, %d existed, %d refused, %d failed\n", d.Lines, d.Stored, d.Existing, d.Refused, d.Failed)
+		fmt.Fprintf(w, "%s: %d stored, %d existed, %d refused, %d failed\n", say.Count(d.Lines, "line"), d.Stored, d.Existing, d.Refused, d.Failed)
 	}); failed != nil {
 		return failed
 	}
@@ -356,9 +357,9 @@ func (r *bulkRun) end(err error) error {
 	case err != nil:
 		return fmt.Errorf("%s, after line %d; sent again, what is stored exists, and with --resume a run can go on where it was cut off: %w", r.cmd.File, r.done.Lines, err)
 	case r.done.Failed > 0:
-		return awayError{fmt.Errorf("%d lines failed and may be taken later, %d were refused%s", r.done.Failed, r.done.Refused, r.where())}
+		return awayError{fmt.Errorf("%s failed and may be taken later, %d refused%s", say.Count(r.done.Failed, "line"), r.done.Refused, r.where())}
 	case r.done.Refused > 0:
-		return fmt.Errorf("%d lines were refused%s", r.done.Refused, r.where())
+		return fmt.Errorf("%s refused%s", say.Count(r.done.Refused, "line"), r.where())
 	}
 	return nil
 }

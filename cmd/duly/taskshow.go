@@ -14,6 +14,7 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // task is what the commands show of one.
@@ -93,14 +94,14 @@ func (t *task) print(w io.Writer) {
 	case t.Reason != "":
 		head += "  (" + show.Clean(t.Reason) + ")"
 	}
-	say(page, "", head)
-	say(page, "", fmt.Sprintf("created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
+	wrapped(page, "", head)
+	wrapped(page, "", fmt.Sprintf("created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
 	if t.StartAt != "" {
-		say(page, "", "begins at "+t.StartAt+", not before")
+		wrapped(page, "", "begins at "+t.StartAt+", not before")
 	}
 	t.lineage(page)
 	if t.Why != "" {
-		say(page, "", show.Clean(t.Why))
+		wrapped(page, "", show.Clean(t.Why))
 	}
 	rows := make([]show.Object, len(t.Steps))
 	for i := range t.Steps {
@@ -119,11 +120,11 @@ func (t *task) print(w io.Writer) {
 	}
 	for i := range t.Steps {
 		if note := t.note(&t.Steps[i]); note != "" {
-			say(page, t.Steps[i].Name+": ", note)
+			wrapped(page, t.Steps[i].Name+": ", note)
 		}
 	}
 	if len(t.Result) > 0 {
-		say(page, "", "result: "+show.Clean(shown(t.Result)))
+		wrapped(page, "", "result: "+show.Clean(shown(t.Result)))
 	}
 }
 
@@ -136,23 +137,23 @@ func (t *task) lineage(page show.Page) {
 	for _, up := range slices.Backward(t.Parents) {
 		line += " › " + up.Type + " " + up.ID
 	}
-	say(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+" "+t.Parents[0].ID)
+	wrapped(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+" "+t.Parents[0].ID)
 }
 
 // explain says why a task is where it is, and of each step that is open how to go on with it.
 func (t *task) explain(w io.Writer) {
 	page := show.Page{W: w, Width: show.On(w).Width}
-	say(page, "", show.Clean(t.Why))
+	wrapped(page, "", show.Clean(t.Why))
 	t.lineage(page)
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.KeyUntil != "" || s.Kind != "" && (s.Status == core.StepRunning.String() || s.Status == core.StepUndoing.String()) {
-			say(page, s.Name+": ", t.note(s))
+			wrapped(page, s.Name+": ", t.note(s))
 		}
 	}
 }
 
-// say prints a line, and on a terminal goes on below its text.
-func say(page show.Page, lead, text string) {
+// wrapped prints a line, and on a terminal goes on below its text.
+func wrapped(page show.Page, lead, text string) {
 	indent := ansi.StringWidth(lead)
 	if page.Width > 2*indent {
 		text = ansi.Wrap(text, page.Width-indent, "")
@@ -183,13 +184,13 @@ func (t *task) note(s *step) string {
 		if s.Ask != "" {
 			ask = " --ask " + s.Ask
 		}
-		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s%s '{…}', or --refuse 'why'", s.CompleteBy, t.Type, t.ID, s.Name, ask))
+		parts = append(parts, say.Of("step.signal", "at", s.CompleteBy, "type", t.Type, "id", t.ID, "step", s.Name, "ask", ask))
 	case s.Status == core.SignalledWord:
-		parts = append(parts, "its signal has come, and is kept until the step begins")
+		parts = append(parts, say.Of("step.answered"))
 	case s.Children != nil && s.At != "":
 		parts = append(parts, s.family(t))
 	case s.KeyUntil != "":
-		parts = append(parts, "its service remembers the key until "+s.KeyUntil+"; after that, look there and say --found")
+		parts = append(parts, say.Of("step.key", "at", s.KeyUntil))
 	}
 	if u := &s.Undo; u.Attempt > 0 || u.Error != "" {
 		said := fmt.Sprintf("undo, try %d", u.Attempt)
@@ -203,14 +204,14 @@ func (t *task) note(s *step) string {
 	}
 	switch skipped := s.Status == core.StepSkipped.String(); {
 	case skipped && s.At != "" && s.Error == "" && s.When != "":
-		parts = append(parts, "skipped, because its condition was false: "+s.When)
+		parts = append(parts, say.Of("step.condition", "condition", s.When))
 	case skipped && s.At != "" && s.Optional:
-		parts = append(parts, "skipped, because it failed and is optional")
+		parts = append(parts, say.Of("step.skipped"))
 	case skipped:
 		parts = append(parts, "never begun")
 	default:
 		if s.Optional {
-			parts = append(parts, "optional: the task goes on without it when it fails")
+			parts = append(parts, say.Of("step.optional"))
 		}
 		if s.When != "" && (s.Status == core.StepWaiting.String() || s.Status == core.SignalledWord) {
 			parts = append(parts, "begins if "+s.When)
@@ -226,7 +227,7 @@ func (s *step) family(t *task) string {
 	if c.Count > 0 {
 		of += " of " + strconv.Itoa(c.Count)
 	}
-	return fmt.Sprintf("%s born, %d running, %d processed, %d undone, %d in error; to list them: duly task children %s %s", of, c.Running, c.Processed, c.Undone, c.Error, t.Type, t.ID)
+	return say.Of("step.children", "born", of, "running", c.Running, "processed", c.Processed, "undone", c.Undone, "error", c.Error, "type", t.Type, "id", t.ID)
 }
 
 // tasks prints a list of tasks, with the columns that any of them has something in.

@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/cmd/duly/internal/top"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 type statusCmd struct{ server }
@@ -30,7 +31,7 @@ func (c *statusCmd) Run(ctx context.Context, std streams) error {
 	}
 	return c.show(std.out, data, "", statusColumns, &o, func(w io.Writer) {
 		if o.Trouble != "" {
-			fmt.Fprintf(w, "the node has not looked since %s: %s\n", o.At.Local().Format(time.DateTime), show.Clean(o.Trouble))
+			fmt.Fprintln(w, say.Of("top.stale", "at", o.At.Local().Format(time.DateTime), "error", show.Clean(o.Trouble)))
 		}
 		top.Status(w, &o.Overview)
 	})

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/schema"
 )
 
@@ -189,7 +190,7 @@ func printReport(w io.Writer, r *chain.Report) {
 			fmt.Fprintf(w, "partition %d: no chain\n", p.Partition)
 			continue
 		}
-		fmt.Fprintf(w, "partition %d: links %d to %d, the first of %s, %d rows fit", p.Partition, p.First, p.Last, day(p.Since), p.Rows+p.Tasks)
+		fmt.Fprintf(w, "partition %d: links %d to %d, the first of %s; fits: %s", p.Partition, p.First, p.Last, day(p.Since), say.Count(int64(p.Rows+p.Tasks), "row"))
 		if p.Purged > 0 {
 			fmt.Fprintf(w, ", %d purged by retention", p.Purged)
 		}

@@ -92,7 +92,7 @@ func TestVerifyCommand(t *testing.T) {
 	if err := os.WriteFile(export, bytes.Replace(data, []byte(`"kind":"submitted","state":"pending"`), []byte(`"kind":"submitted","state":"undone"`), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	duly(exitFailed, `does not fit: 1 findings; the first is in partition 1: row 1 of task "order-1" is not as commit 2 wrote it`, "--journal", export, "--heads", heads)
+	duly(exitFailed, `does not fit: 1 finding; the first is in partition 1: row 1 of task "order-1" is not as commit 2 wrote it`, "--journal", export, "--heads", heads)
 	var report chain.Report
 	if err := json.Unmarshal([]byte(duly(exitFailed, `"changed"`, "--journal", export, "--heads", heads, "-o", "json")), &report); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/versions"
 	"duly.dev/duly/internal/wire"
 )
@@ -253,12 +254,12 @@ type checkSum struct{ versions.CheckPage }
 
 // print prints the summary, and then the findings.
 func (s *checkSum) print(w io.Writer) {
-	fmt.Fprintf(w, "%d tasks played, %d of them in flight: same %d, different %d, cannot be said %d\n", s.InFlight+s.Ended, s.InFlight, s.Same, s.Different, s.Unknown)
+	fmt.Fprintf(w, "%s played, %d of them in flight: same %d, different %d, cannot be said %d\n", say.Count(int64(s.InFlight+s.Ended), "task"), s.InFlight, s.Same, s.Different, s.Unknown)
 	fmt.Fprintf(w, "%d of those in flight may be moved to the version\n", s.Movable)
 	for _, f := range s.Findings {
 		fmt.Fprintf(w, "%s  %s, version %d: %s", show.Clean(f.ID), f.State, f.Version, f.Fate)
 		if f.Seq > 0 {
-			fmt.Fprintf(w, " at row %d, %s", f.Seq, show.Clean(f.Event))
+			fmt.Fprintf(w, " at row %d: %s", f.Seq, show.Clean(f.Event))
 		}
 		fmt.Fprintln(w)
 		for _, line := range [...]struct{ what, text string }{{"was", f.Was}, {"is", f.Is}, {"why", f.Why}, {"stays", f.Stays}} {

@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // incidentsMax bounds the troubles that are told apart; their document must fit the store. More are told without being
@@ -137,7 +138,7 @@ func (has *incident) end(now time.Time) core.Alert {
 	a := has.Begin
 	a.ID, a.Phase, a.At, a.Error = has.Ending, core.AlertEnds, core.InstantOf(now), ""
 	a.LastsMS = a.At.Sub(a.Since).Milliseconds()
-	a.Text = "its node is gone: " + a.Text
+	a.Text = say.Of("alert.node-gone", "text", a.Text)
 	return a
 }
 

@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
+	"duly.dev/duly/internal/say"
 )
 
 // Defaults of Config.
@@ -147,7 +148,7 @@ func (s *Sender) Test(ctx context.Context, channel string) error {
 		return err
 	}
 	a := core.Alert{ID: "test-" + rand.Text(), Name: "test", Node: "operator", Phase: core.AlertOnce, Severity: core.SeverityInfo,
-		Text: "this is a test of the channel " + channel, At: core.InstantOf(time.Now()), Times: 1}
+		Text: say.Of("alert.trial", "channel", channel), At: core.InstantOf(time.Now()), Times: 1}
 	err = s.try(ctx, &c, &a)
 	s.tried(&c, err)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/seal"
 )
 
@@ -72,7 +73,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 		before := view.Seq
 		if act.Again != nil {
 			if before = seqOf(act.Again.Before, before); guarded(r.Action, view.State) && before != view.Seq {
-				answer.Outcome = "it had been asked, or the task has changed since; nothing was asked again"
+				answer.Outcome = say.Of("ask.again")
 				return "", nil
 			}
 		}
@@ -97,7 +98,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 	if again := act.Again; again != nil {
 		answer.Again, answer.Audit = true, again.Number
 		if partition, position, asked := again.Place(); asked {
-			answer.Outcome, answer.Position = operate.Asked+"its owner has not answered yet", placeOf(partition, position)
+			answer.Outcome, answer.Position = operate.Asked+say.Of("ask.unanswered"), placeOf(partition, position)
 		} else if answer.Outcome == "" {
 			answer.Outcome = again.Outcome
 		}

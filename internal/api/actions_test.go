@@ -287,7 +287,7 @@ func TestActionsOfOneKey(t *testing.T) {
 	first, _ := d.act(t, olga, r)
 	d.is(core.StateProcessing, 8, "cancel")
 	again, bad := d.act(t, olga, r)
-	if bad != nil || !again.Again || again.Audit != first.Audit || again.Outcome != "asked: its owner has not answered yet" || again.Position != first.Position || len(d.controls) != 1 || len(d.trail.entries) != 1 {
+	if bad != nil || !again.Again || again.Audit != first.Audit || again.Outcome != "asked: the scheduler that owns the task has not answered yet" || again.Position != first.Position || len(d.controls) != 1 || len(d.trail.entries) != 1 {
 		t.Fatalf("again: %+v, %+v; asked %d times", again, bad, len(d.controls))
 	}
 	if _, bad := d.act(t, olga, operate.Request{Action: operate.ActionCancel, Key: "k1"}); bad == nil || bad.Code != 422 || bad.Field != "Idempotency-Key" || len(d.controls) != 1 {

@@ -635,7 +635,7 @@ func TestCancelTellsWhatWillBe(t *testing.T) {
 		{core.StateProcessing, "refund/d-1?even_if_unknown=true", 409, ingest.CauseOtherType, "refund"},
 		{"", "delivery/d-1", 404, ingest.CauseNotFound, "even_if_unknown"},
 		{"", "delivery/d-1?even_if_unknown=false", 404, ingest.CauseNotFound, "even_if_unknown"},
-		{"", "delivery/d-1?even_if_unknown=true", 202, 0, "becomes a cancelled one"},
+		{"", "delivery/d-1?even_if_unknown=true", 202, 0, "now names a cancelled task"},
 		{"", "nosuch/d-1", 404, ingest.CauseTypeUnknown, "nosuch"},
 		{"", "nosuch/d-1?even_if_unknown=true", 404, ingest.CauseTypeUnknown, "nosuch"},
 	} {

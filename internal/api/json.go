@@ -69,7 +69,7 @@ type (
 		Seq         int64             `json:"seq,omitempty" doc:"number of the newest journal row: if_seq of an action"`
 		Fingerprint string            `json:"fingerprint,omitempty" doc:"of the failure, as failure groups have it"`
 		Labels      map[string]string `json:"labels,omitempty"`
-		Why         string            `json:"why,omitempty" doc:"one sentence: why the task is where it is, and what comes next"`
+		Why         string            `json:"why,omitempty" doc:"why the task is where it is, and what comes next"`
 		Possible    []operate.Action  `json:"possible,omitempty" doc:"what may be asked of it now"`
 	}
 	// parentJSON is the parent of a child.

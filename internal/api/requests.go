@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 )
 
 // The defaults of RequestsConfig.
@@ -146,11 +147,11 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 		if bad := a.typeUnknown(ctx, c.Type); bad != nil {
 			return Asked{}, bad
 		}
-		taken.Outcome = operate.Asked + "no task has this id yet; it becomes a cancelled one, and a submission under it is refused"
+		taken.Outcome = operate.Asked + say.Of("ask.unknown")
 	case !c.EvenIfUnknown || len(boundTo(ctx)) > 0: // whose it is has to be known
 		return Asked{}, a.unread(&c, err)
 	default:
-		taken.Outcome = operate.Asked + "what the task did is undone; the state store could not be read, so its state is not known"
+		taken.Outcome = operate.Asked + say.Of("ask.cancel-blind")
 	}
 	var bad *ingest.Refusal
 	send := func(ctx context.Context) (string, error) {
@@ -247,7 +248,7 @@ func (a *Requests) unknown(ctx context.Context, c *core.Control) *ingest.Refusal
 	}
 	r := notFound(c.Type, c.ID)
 	if c.Kind == core.EventCancel {
-		r.Description += "; to refuse a submission that has yet to come, ask with even_if_unknown (duly cancel --even-if-unknown)"
+		r.Description += say.Of("ask.not-submitted")
 	}
 	return r
 }
@@ -340,7 +341,7 @@ func (a *Requests) planOf(ctx context.Context, taskType string, version int64) (
 // plansUnread says that the plans could not be read, and of plans that no node here can read, which.
 func (a *Requests) plansUnread(err error) *ingest.Refusal {
 	a.log.Warn("a request could not be served, because the plans could not be read", "error", err)
-	why := "the plans could not be read"
+	why := say.Of("ask.no-plans")
 	if unreadable, some := errors.AsType[core.UnreadablePlans](err); some {
 		why += ": " + unreadable.Error()
 	}
@@ -370,28 +371,28 @@ func wish(c *core.Control, view *core.View) string {
 	switch c.Kind {
 	case core.EventCancel, core.EventUndo:
 		if c.Step != "" {
-			return "step " + c.Step + " is undone once more"
+			return say.Of("ask.undo-step", "step", c.Step)
 		}
-		return "what it did is undone, unless its last step ends first"
+		return say.Of("ask.undo")
 	case core.EventResubmit, core.EventEdit:
 		return startsAgain(c, view)
 	case core.EventAccept:
-		return "the step it stopped at counts as done, and it goes on"
+		return say.Of("ask.accept")
 	case core.EventResolve:
-		return "it ends as " + string(c.As)
+		return say.Of("ask.resolve", "state", c.As)
 	case core.EventExtend:
-		return "it has until " + timeText(c.Until)
+		return say.Of("ask.extend", "at", timeText(c.Until))
 	case core.EventMigrate:
-		return fmt.Sprintf("it goes on by version %d", c.Version)
+		return say.Of("ask.migrate", "version", c.Version)
 	}
 	i := slices.IndexFunc(view.Steps, func(s core.StepView) bool { return s.Name == c.Step })
 	switch {
 	case i >= 0 && view.Steps[i].Status == core.StepWaiting.String():
-		return "the answer is kept until step " + c.Step + " begins"
+		return say.Of("ask.signal-early", "step", c.Step)
 	case len(c.Result) == 0:
-		return "step " + c.Step + " is refused"
+		return say.Of("ask.signal-refused", "step", c.Step)
 	}
-	return "step " + c.Step + " is answered"
+	return say.Of("ask.signal", "step", c.Step)
 }
 
 // signalsOf names the steps of a task that take a signal, to one for a step that takes none.
@@ -410,29 +411,29 @@ func signalsOf(c *core.Control, view *core.View) string {
 		}
 	}
 	if len(all) == 0 {
-		return ", and no other step of it takes a signal"
+		return say.Of("ask.no-signals")
 	}
-	return ", signals go to " + core.ShortText(strings.Join(all, ", "), 300)
+	return say.Of("ask.signals", "n", len(all), "steps", core.ShortText(strings.Join(all, ", "), 300))
 }
 
 // startsAgain is what a resubmit or an edit leads to.
 func startsAgain(c *core.Control, view *core.View) string {
 	switch {
 	case c.Kind == core.EventResubmit:
-		return "it starts again"
+		return say.Of("ask.resubmit")
 	case view.State == core.StateUndone:
-		return "it starts again with the new input, from its first step"
+		return say.Of("ask.edit-undone")
 	}
 	if void := view.Voids(); len(void) > 0 {
-		return "it starts again with the new input; answers for the old one are void, and are asked for again: " + core.ShortText(strings.Join(void, ", "), 300)
+		return say.Of("ask.edit-void", "steps", core.ShortText(strings.Join(void, ", "), 300))
 	}
-	return "it starts again with the new input at the step it stopped at; if an earlier try of that step had an effect, its service may answer by the same key what it did by the old input"
+	return say.Of("ask.edit")
 }
 
 // possible says what may be asked of a task.
 func possible(view *core.View) string {
 	if len(view.Possible) == 0 {
-		return "nothing else can be asked of it now"
+		return say.Of("ask.nothing")
 	}
 	return "possible now: " + strings.Join(view.Possible, ", ")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Source is a database, or an export of one.
@@ -622,18 +623,18 @@ func (r *Report) Sentence() string {
 	switch {
 	case !r.Fits():
 		f := &r.Findings[0]
-		return fmt.Sprintf("does not fit: %d findings; the first is in partition %d: %s", len(r.Findings)+r.More, f.Partition, f.Text)
+		return fmt.Sprintf("does not fit: %s; the first is in partition %d: %s", say.Count(int64(len(r.Findings)+r.More), "finding"), f.Partition, f.Text)
 	case r.links() == 0:
 		return "nothing to check: no partition has a chain"
 	}
-	text := fmt.Sprintf("fits: %d rows of %d partitions, %d purged by retention, %d older than the chain; ", rows, r.links(), purged, before)
+	text := fmt.Sprintf("fits: %s of %s, %d purged by retention, %d older than the chain; ", say.Count(rows, "row"), say.Count(int64(r.links()), "partition"), purged, before)
 	switch {
 	case heads == 0:
 		return text + "no head: what was cut off at the end, or replaced as a whole, would not be seen"
 	case r.Unsigned > 0:
-		return text + fmt.Sprintf("%d heads, of which %d are not signed", heads, r.Unsigned)
+		return text + fmt.Sprintf("%s, not signed: %d", say.Count(int64(heads), "head"), r.Unsigned)
 	case r.Unheld > 0:
-		return text + fmt.Sprintf("%d heads, whose signatures were not checked for want of a key", heads)
+		return text + fmt.Sprintf("%s; signatures were not checked for want of a key", say.Count(int64(heads), "head"))
 	}
-	return text + fmt.Sprintf("%d signed heads", heads)
+	return text + say.Count(int64(heads), "signed head")
 }

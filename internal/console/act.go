@@ -67,7 +67,7 @@ func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
 		case c.whyNoAction(by) != "":
 			b.Why = c.whyNoAction(by)
 		case !slices.Contains(info.In, v.State):
-			b.Why = fmt.Sprintf("The task is %s; %s needs it %s.", v.State, info.Action, statesWord(info.In))
+			b.Why = say.Of("act.state", "state", v.State, "action", info.Action, "states", statesWord(info.In))
 		}
 		all = append(all, b)
 	}

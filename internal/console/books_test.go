@@ -112,7 +112,7 @@ func TestBooks(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := html.UnescapeString(get(t, h, Path+"books").Body.String())
-	for _, want := range []string{w.compared.Sentence, "order-1004/charge/0", "an effect of an undone step", "at row 7", "order-9/charge/0", "take it back by hand, then accept", "it did not answer within 10s", "none kept"} {
+	for _, want := range []string{w.compared.Sentence, "order-1004/charge/0", "The step was undone, but its effect is still there", "at row 7", "order-9/charge/0", "take it back by hand at the service, then accept it here", "it did not answer within 10s", "none kept"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q", want)
 		}
@@ -125,7 +125,7 @@ func TestBooks(t *testing.T) {
 	}
 	repair := Path + "books/repair?" + url.Values{"agent": {"charge.v1"}, "effect": {"order-1004/charge/0"}, "repair": {"undo"}}.Encode()
 	form := fields(get(t, h, repair).Body.String())
-	if rec := post(t, h, Path+"books/repair", form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "this needs a reason") || w.haunting[0].Status != operate.GhostOpen {
+	if rec := post(t, h, Path+"books/repair", form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Give a reason") || w.haunting[0].Status != operate.GhostOpen {
 		t.Fatalf("without a reason: %d", rec.Code)
 	}
 	form.Set("reason", "the customer complained")
@@ -147,7 +147,7 @@ func TestBooks(t *testing.T) {
 	if rec := post(t, h, Path+"books/compare", url.Values{}); rec.Code != http.StatusSeeOther || w.compared.Asked == nil {
 		t.Errorf("compare: %d", rec.Code)
 	}
-	if body := get(t, h, Path+"books").Body.String(); !strings.Contains(body, "A comparison was asked for by ada") {
+	if body := get(t, h, Path+"books").Body.String(); !strings.Contains(body, "ada asked for a comparison") {
 		t.Error("what was asked for is not shown")
 	}
 	body = get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"books").Body.String()
@@ -162,14 +162,14 @@ func TestBooks(t *testing.T) {
 func TestBooksOnOverview(t *testing.T) {
 	w := fixedWorld()
 	body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path).Body.String()
-	for _, want := range []string{`class="booksline bad"`, w.compared.Sentence, `<a href="/console/books">2 effects do not agree with the journal</a>`, "an effect of no task"} {
+	for _, want := range []string{`class="booksline bad"`, w.compared.Sentence, `<a href="/console/books">2 effects do not agree with the journal</a>`, "1 effect belongs to no task that Duly knows"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q", want)
 		}
 	}
 	w.agreed()
 	body = get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path).Body.String()
-	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "closed at 12:00: 1204311 effects, 12 open") || strings.Contains(body, "do not agree with the journal") {
+	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "Closed at 12:00: the journal and the services agree on 1,204,311 effects.") || strings.Contains(body, "do not agree with the journal") {
 		t.Error("closed books are not one green line")
 	}
 	cfg := w.config()

@@ -18,6 +18,16 @@ import (
 // number writes n with commas between thousands.
 func number(n int64) string { return say.Number(n) }
 
+// sayHTML is a sentence with its values, of which those that are HTML stay so.
+func sayHTML(id string, values ...any) template.HTML {
+	for i, v := range values {
+		if _, markup := v.(template.HTML); !markup {
+			values[i] = html.EscapeString(fmt.Sprint(v))
+		}
+	}
+	return template.HTML(say.Of(id, values...))
+}
+
 // count says at once that a count is not exact.
 func count(c operate.Count) string {
 	if c.Unknown() {

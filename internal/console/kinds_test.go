@@ -133,7 +133,7 @@ func TestTaskPageSaysKey(t *testing.T) {
 	w := fixedWorld()
 	steps := w.find("order-1002").view.Steps
 	steps[len(steps)-1].KeyUntil = core.InstantOf(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))
-	page := regexp.MustCompile(`(?s)its service remembers the key until <time [^>]*datetime="2027-01-02T03:04:05`)
+	page := regexp.MustCompile(`(?s)The service remembers the key of this step until <time [^>]*datetime="2027-01-02T03:04:05`)
 	if body := get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"tasks/order/order-1002").Body.String(); !page.MatchString(body) {
 		t.Error("the page does not say it")
 	}
@@ -199,7 +199,7 @@ func TestSignalPage(t *testing.T) {
 		t.Errorf("the answer does not say what it is for: %+v", r)
 	}
 	if code, body := send(url.Values{"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"5"}, "ask": {"0.ab"}}); code != http.StatusConflict ||
-		!strings.Contains(body, "What is asked has changed since you looked") || len(w.done) != 1 {
+		!strings.Contains(body, "The question has changed since you looked") || len(w.done) != 1 {
 		t.Errorf("an answer to another ask: %d %s", code, body)
 	}
 	if r := w.done[0]; r.Action != operate.ActionSignal || r.Step != "approve" || string(r.Result) != `{"approved":true,"limit":5}` || r.Reason != "fine" || r.Key == "" {
@@ -233,7 +233,7 @@ func TestAnswersWaitedFor(t *testing.T) {
 			cfg.Live = nil
 		}
 		body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String())
-		for _, want := range []string{`href="/console/tasks?waits=signal">1 task waiting for an answer</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`, "the oldest began to wait", "None has to come within 5 min"} {
+		for _, want := range []string{`href="/console/tasks?waits=signal">1 task waits for an answer</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`, "the oldest has waited since", "None has to be answered within 5 min"} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s: no %s", name, want)
 			}
@@ -252,7 +252,7 @@ func TestAnswersWaitedFor(t *testing.T) {
 		w.find("trip-1").view.Steps[i].Due = core.InstantOf(w.now().Add(time.Minute))
 	}
 	cfg.Live = liveWorld{w}
-	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them must come within 5 min") {
+	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them has to be answered within 5 min") {
 		t.Error("that one has to come soon is not said")
 	}
 }
@@ -270,7 +270,7 @@ func TestConditionsAreShown(t *testing.T) {
 	}
 	cfg := w.config()
 	cfg.Operations = nil
-	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "its journal cannot be played here") {
+	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "The journal of the task cannot be read here") {
 		t.Error("without the journal it does not say so")
 	}
 }

@@ -94,7 +94,7 @@ func (c *console) limitDialog(r *http.Request) (confirmData, error) {
 			{Name: "key_rate", Label: "Key rate", Hint: say.Of("limit.key-rate")},
 		}
 	case "remove":
-		d.Title, d.Go = "Remove the limit of "+name, "Remove"
+		d.Title, d.Go = say.Of("limit.remove-of", "agent", name), "Remove"
 		d.What = say.Of("limit.remove")
 	default:
 		return d, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("limit.no-change", "change", core.QuoteShort(change))}

@@ -91,7 +91,7 @@ func figures(ps []point, more bool) []figure {
 		{ID: "throughput", Title: "Throughput", Unit: "tasks a second", Lines: []figureLine{
 			{Name: "created", Values: at(func(p *point) float64 { return p.Created })}, {Name: "ended", Values: at(func(p *point) float64 { return p.Ended })}}},
 		{ID: "backlog", Title: "Backlog", Unit: unfinished, Lines: []figureLine{{Name: "unfinished", Values: at(func(p *point) float64 { return p.Backlog })}}},
-		{ID: "latency", Title: "Latency", Unit: "creation to end, ms", Lines: []figureLine{
+		{ID: "latency", Title: "Latency", Unit: say.Of("overview.latency"), Lines: []figureLine{
 			{Name: "p50", Values: at(func(p *point) float64 { return p.P50 })}, {Name: "p99", Values: at(func(p *point) float64 { return p.P99 })}}},
 	}
 	for i := range all {

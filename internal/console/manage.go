@@ -329,7 +329,7 @@ func (c *console) partitionChange(r *http.Request) (int, confirmData, error) {
 		d.What = say.Of("partition.pin")
 		d.Fields = []field{{Name: "node", Label: "Node", Hint: say.Of("partition.node")}}
 	case "stepdown":
-		d.Title, d.Go, d.Danger = fmt.Sprintf("Step down from partition %d", p), "Step down", true
+		d.Title, d.Go, d.Danger = say.Of("partition.stepdown-from", "partition", p), "Step down", true
 		d.What = say.Of("partition.stepdown")
 	default:
 		return 0, d, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("partition.no-change", "change", core.QuoteShort(r.PathValue("change")))}

@@ -139,7 +139,7 @@ func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) er
 		return err
 	}
 	c.needAgents(d, o.AgentsGone, "gone", say.Of("need.gone"))
-	c.needAgents(d, o.Breakers, "with an open breaker", say.Of("need.breaker"))
+	c.needAgents(d, o.Breakers, say.Of("need.open-breaker"), say.Of("need.breaker"))
 	if d.At.IsZero() {
 		d.At = d.Now
 	}
@@ -173,7 +173,7 @@ func (c *console) needAnswers(ctx context.Context, d *overviewData, s operate.Si
 	if s.Tasks.N == 0 {
 		return nil
 	}
-	n := need{Icon: "reply", Class: "busy", URL: c.url("tasks") + "?waits=" + waitsSignal, More: "all that wait for an answer", Title: say.Of("need.answers", "n", count(s.Tasks))}
+	n := need{Icon: "reply", Class: "busy", URL: c.url("tasks") + "?waits=" + waitsSignal, More: say.Of("need.all-answers"), Title: say.Of("need.answers", "n", count(s.Tasks))}
 	if s.Steps.N != s.Tasks.N {
 		n.Title += fmt.Sprintf(", in %s steps", count(s.Steps))
 	}
@@ -278,7 +278,7 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 		}
 		chances = &f
 	}
-	return page{Title: "What will miss its deadline next", Data: struct {
+	return page{Title: say.Of("risk.title"), Data: struct {
 		Tasks  []core.View
 		More   bool
 		Within time.Duration

@@ -98,7 +98,7 @@ var sections = []section{
 func (c *console) parse(from fs.FS) (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset": c.assetURL, "url": c.url, "dialog": c.dialog, "submit": c.submit,
-		"number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
+		"say": sayHTML, "number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
 		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "ms": ofMS, "chance": chanceWord, "percent": percent, "rate": rateWord, "keysWord": keysWord, "whole": func(n int) string { return number(int64(n)) },
 		"sections": func() []section { return sections },
 		"link":     func(to, query string) string { return to + "?" + query },
@@ -198,7 +198,7 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == http.StatusServiceUnavailable || p.Code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "5")
 	}
-	c.show(w, r, p.Code, "problem", page{Title: "That did not work", Data: p})
+	c.show(w, r, p.Code, "problem", page{Title: say.Of("problem.title"), Data: p})
 }
 
 // problemOf turns an error into a sentence and the next step.

@@ -361,7 +361,7 @@ func (c *console) replay(ctx context.Context, r *http.Request) (page, error) {
 	d.Steps = stepsOf(rec.plan, &d.Then, "", say.Of("graph.replay", "plan", d.Then.Type, "version", d.Then.PlanVersion, "row", at))
 	d.Steps.Exact = true
 	d.Trail = newTrail(rec.plan, &d.Then, each(rec.saved.Journal[:at]), false)
-	if d.Input = documentOf("input", "Input as of this row", d.Then.Input, base+"/payload?of=input"+then); d.Input != nil {
+	if d.Input = documentOf("input", say.Of("replay.input"), d.Then.Input, base+"/payload?of=input"+then); d.Input != nil {
 		d.Input.Fold = true
 	}
 	if row := &rec.saved.Journal[at-1]; len(row.Result) > 0 {
@@ -430,7 +430,7 @@ func (c *console) compare(ctx context.Context, r *http.Request) (page, error) {
 		at := min(parting.Same+1, s.rec.rows())
 		if s.f != nil {
 			side.Then = s.f.Task.View(s.rec.plan, s.rec.saved.Journal[:at], s.f.At)
-			side.Graph = taskGraph(s.rec.plan, &side.Then).SVG(fmt.Sprintf("Graph of %s as of row %d", s.rec.view.ID, at))
+			side.Graph = taskGraph(s.rec.plan, &side.Then).SVG(say.Of("replay.graph", "task", s.rec.view.ID, "row", at))
 		}
 		side.Rows = s.rec.around(at)
 		d.Sides = append(d.Sides, side)

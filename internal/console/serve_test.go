@@ -197,7 +197,7 @@ func TestDestructive(t *testing.T) {
 	}
 	form.Set("reason", "stock was counted wrong")
 	preview := post(t, h, Path+"operations/preview", form).Body.String()
-	if !strings.Contains(preview, "Undo 1,241 tasks") || !strings.Contains(preview, "The membership is frozen") || !strings.Contains(preview, "Type the number of tasks, 1241") {
+	if !strings.Contains(preview, "Undo 1,241 tasks") || !strings.Contains(preview, "The list of tasks is fixed") || !strings.Contains(preview, "Type the number of tasks, 1241") {
 		t.Fatalf("preview: %s", preview)
 	}
 	start := fields(preview)
@@ -230,7 +230,7 @@ func TestOutcomesAddUp(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleViewer, newConsole(t, w.config()))
 	body := get(t, h, Path+"operations/op-7").Body.String()
-	for _, want := range []string{">112</td>", ">39</td>", ">2</td>", ">3</td>", ">4,156</td>", "<strong>4,312</strong>", "+37 since"} {
+	for _, want := range []string{">112</td>", ">39</td>", ">2</td>", ">3</td>", ">4,156</td>", "<strong>4,312</strong>", "37 tasks have joined the group since the preview"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)
 		}
@@ -260,8 +260,8 @@ func TestFilters(t *testing.T) {
 	for path, want := range map[string]string{
 		"tasks?state=gone": "state is &#34;gone&#34;, want one of", "tasks?label=x": "want key=value", "tasks?created_to=yesterday": "want a time in UTC", "tasks?limit=1001": "want 1 to 1000", "tasks?stat=error": "does not know",
 		"tasks?after=" + strings.Repeat("9", 600): "the limit is 512", "tasks?after=zz": "cannot be found", "failures?state=processed": "want error, undone", "operations?state=x": "want one of", "operations/op-7?outcome=x": "want waiting",
-		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC", "books?status=x": "want one of", "books/repair?repair=undo": "nothing by this name",
-		"plans/order?version=9": "has the versions [2 1]", "plans/none": "knows no plan", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
+		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC", "books?status=x": "want one of", "books/repair?repair=undo": "nothing of this name",
+		"plans/order?version=9": "has the versions [2 1]", "plans/none": "There is no plan", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
 		"tasks/order/order-1002/act/fly": "There is no action", "partitions/x/pin": "want a number", "nowhere": "no such page",
 	} {
 		rec := get(t, as(operate.RoleAdmin, newConsole(t, w.config())), Path+path)
@@ -463,7 +463,7 @@ func TestErrorsAreAnswers(t *testing.T) {
 		if strings.HasPrefix(path, "operations/op-") {
 			continue // of a store that the world keeps apart
 		}
-		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "The state store cannot be read now.") || !strings.Contains(body, ">Try again</a>") {
+		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "The database cannot be read now.") || !strings.Contains(body, ">Try again</a>") {
 			t.Errorf("%s: %d", path, rec.Code)
 		}
 		if strings.Contains(body, "10.1.2.3") {
@@ -892,7 +892,7 @@ func TestPauses(t *testing.T) {
 	}
 	shown := httptest.NewRecorder()
 	admin.ServeHTTP(shown, r)
-	if !strings.Contains(shown.Body.String(), "The test alert failed: connection refused") {
+	if !strings.Contains(shown.Body.String(), "The test alert was not delivered: connection refused") {
 		t.Errorf("a test that fails: %d", rec.Code)
 	}
 }
@@ -910,7 +910,7 @@ func TestBreakers(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open breaker") {
+	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open circuit breaker") {
 		t.Error("the first page does not say which breakers are open")
 	}
 	path := Path + "agents/check.v1/breaker"
@@ -949,7 +949,7 @@ func TestLimits(t *testing.T) {
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := get(t, h, Path+"agents").Body.String()
 	for _, want := range []string{"20 at a time", "17 granted", "1,250.5 a second", "833.667 granted", `each <code class="own">input.customer</code>: 2 at a time<br>`, "412 wanted by 3 holders", "what the bank allows",
-		"31 keys in use; the busiest 3", ">acme<", "&lt;script&gt;alert(1)&lt;/script&gt;", "empty: tasks whose key fails", `id="retired.v0"`, "in no plan", "0.1 a second", "our contract", "1 key in use<",
+		"31 keys in use; the busiest 3", ">acme<", "&lt;script&gt;alert(1)&lt;/script&gt;", "empty: the tasks whose key cannot be computed", `id="retired.v0"`, "in no plan", "0.1 a second", "our contract", "1 key in use<",
 		Path + "agents/charge.v1/limit/remove", Path + "agents/check.v1/limit/set"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)
@@ -973,7 +973,7 @@ func TestLimits(t *testing.T) {
 	}
 	before := slices.Clone(w.bounds)
 	for _, wrong := range []struct{ field, value, says string }{
-		{"reason", "", "Say why"}, {"concurrent", "many", "want a number of calls"}, {"concurrent", "0", "want a number of calls"}, {"rate", "0", "want calls a second"}, {"concurrent", "1000001", "want 0 (any number) to 1000000"}, {"concurrent", "", "neither concurrent nor rate is given"},
+		{"reason", "", "Give a reason"}, {"concurrent", "many", "want a number of calls"}, {"concurrent", "0", "want a number of calls"}, {"rate", "0", "want calls a second"}, {"concurrent", "1000001", "want 0 (any number) to 1000000"}, {"concurrent", "", "neither concurrent nor rate is given"},
 		{"rate", "6/min", "want calls a second"}, {"rate", "-1", "or 0.001 to 1000000"}, {"rate", "NaN", "or 0.001 to 1000000"}, {"rate", "0.0001", "or 0.001"},
 		{"key", "input.", "line 1, column 7"}, {"key", "[1]", "it gives"}, {"key", "type", "neither key_concurrent nor key_rate is"}, {"key_concurrent", "1.5", "want a number of calls"}, {"key_rate", "fast", "want calls a second"},
 	} {
@@ -1156,12 +1156,12 @@ func TestNewerPlans(t *testing.T) {
 	w := fixedWorld()
 	w.newer = core.UnreadablePlans{{Name: "order", Version: 3, Err: errors.New("steps[0].loop")}, {Name: "future", Version: 1, Err: errors.New("steps[0].loop")}}
 	h := as(operate.RoleViewer, newConsole(t, w.config()))
-	for path, want := range map[string]string{"tasks?state=processing": "order-1005", "tasks/order/order-1002": "Forward and back", "plans/order": "version 2", "plans": "Version 3 of plan order cannot be read here"} {
+	for path, want := range map[string]string{"tasks?state=processing": "order-1005", "tasks/order/order-1002": "Forward and back", "plans/order": "version 2", "plans": "Version 3 of plan order was stored by a newer version of Duly"} {
 		if rec := get(t, h, Path+path); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), want) {
 			t.Errorf("%s: %d, no %q", path, rec.Code, want)
 		}
 	}
-	if rec := get(t, h, Path+"plans/future"); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "was stored by a newer node") {
+	if rec := get(t, h, Path+"plans/future"); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "was stored by a newer version of Duly") {
 		t.Errorf("a plan that only a newer node can read: %d", rec.Code)
 	}
 }
@@ -1190,7 +1190,7 @@ func TestDeprecatedPlan(t *testing.T) {
 	if body := get(t, h, page).Body.String(); !strings.Contains(body, "This version is deprecated since") || !strings.Contains(body, "Allow it again") {
 		t.Error("after: the page does not say so")
 	}
-	if rec := get(t, h, change+"/allow"); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "New tasks may take this version again.") {
+	if rec := get(t, h, change+"/allow"); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "New tasks may get this version again.") {
 		t.Errorf("dialog: %d", rec.Code)
 	}
 	if rec := post(t, h, change+"/allow", url.Values{"reason": {"mended"}}); rec.Code != http.StatusSeeOther || len(marks.all) != 0 {

@@ -115,7 +115,7 @@ func words(f *core.Filter) string {
 		b.WriteString(" with the label " + f.Label)
 	}
 	if f.Parent != "" {
-		b.WriteString(" that are part of " + f.Parent)
+		b.WriteString(" " + say.Of("filter.parent", "task", f.Parent))
 	}
 	if f.OpenSignal {
 		b.WriteString(" " + say.Of("filter.signal"))

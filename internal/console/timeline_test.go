@@ -55,7 +55,7 @@ func TestTimeline(t *testing.T) {
 	}
 	plan, v, rows := w.page(t, "order-1002", 0, 1000)
 	tl := newTimeline(plan, v, rows, core.InstantOf(noon))
-	if len(tl.Skews()) != 1 || !strings.Contains(tl.Skews()[0], "Row 8 is 2.2 s before row 7") {
+	if len(tl.Skews()) != 1 || !strings.Contains(tl.Skews()[0], "Row 8 is dated 2.2 s before row 7") {
 		t.Errorf("skews: %q", tl.Skews())
 	}
 	if gaps := tl.Gaps(); len(gaps) != 1 || !strings.HasPrefix(gaps[0], "20 min without a try") {
@@ -124,9 +124,9 @@ func TestTrail(t *testing.T) {
 	w := fixedWorld()
 	look := map[string][2]string{
 		"order-1001": {"check", "Done"},
-		"order-1002": {"warning", "Failed, not rolled back"},
-		"order-1003": {"back", "Failed, rolled back"},
-		"order-1004": {"warning", "Failed, rollback incomplete"},
+		"order-1002": {"warning", "Failed, not undone"},
+		"order-1003": {"back", "Failed and undone"},
+		"order-1004": {"warning", "Failed, partly undone"},
 		"order-1005": {"play", "On its way"},
 	}
 	for id, want := range look {
@@ -142,9 +142,9 @@ func TestTrail(t *testing.T) {
 	}
 	want := []string{
 		"check: done / nothing to undo: a check / row 2: done, by i7@check.v1",
-		"reserve: done or unknown / undo gave up: it is still there / row 7: its undo gave up, by node-1",
+		"reserve: done or unknown / the undo gave up: its effect may still be there / row 7: its undo gave up, by node-1",
 		"charge: done or unknown / undone / row 6: undone, by i7@charge.v1",
-		"ship: failed, left nothing /  / row 5: refused for good, by i7@ship.v1",
+		"ship: failed, left nothing /  / row 5: refused for good by its agent, by i7@ship.v1",
 		"mail: not begun /  / ",
 	}
 	if !slices.Equal(got, want) {

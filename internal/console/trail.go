@@ -139,19 +139,19 @@ func verdictOf(v *core.View, begun, undone, stands, unknown int, asked bool) ver
 		return verdict{"check", "good", "Done", say.Of("trail.done")}
 	case core.StateUndone:
 		if v.FailedStep == "" && asked {
-			return verdict{"back", "calm", "Cancelled, rolled back", say.Of("trail.undone", "n", undone)}
+			return verdict{"back", "calm", "Cancelled and undone", say.Of("trail.undone", "n", undone)}
 		}
-		return verdict{"back", "calm", "Failed, rolled back", say.Of("trail.undone", "n", undone)}
+		return verdict{"back", "calm", "Failed and undone", say.Of("trail.undone", "n", undone)}
 	case core.StateUndoing:
-		return verdict{"play", "busy", "Rolling back", say.Of("trail.undoing-left", "n", undone, "left", left)}
+		return verdict{"play", "busy", "Being undone", say.Of("trail.undoing-left", "n", undone, "left", left)}
 	case core.StateError:
 		if undone > 0 || asked {
-			return verdict{"warning", "bad", "Failed, rollback incomplete", say.Of("trail.incomplete", "n", undone) + effectsLeft(stands, unknown)}
+			return verdict{"warning", "bad", "Failed, partly undone", say.Of("trail.incomplete", "n", undone) + effectsLeft(stands, unknown)}
 		}
 		if left == 0 {
-			return verdict{"cross", "bad", "Failed, nothing to roll back", say.Of("trail.nothing")}
+			return verdict{"cross", "bad", say.Of("trail.title-nothing"), say.Of("trail.nothing")}
 		}
-		return verdict{"warning", "bad", "Failed, not rolled back", say.Of("trail.not-undone") + effectsLeft(stands, unknown)}
+		return verdict{"warning", "bad", say.Of("trail.title-not"), say.Of("trail.not-undone") + effectsLeft(stands, unknown)}
 	}
 	return verdict{"play", "busy", "On its way", say.Of("trail.begun", "n", begun)}
 }

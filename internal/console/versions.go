@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ func (c *console) deprecateDialog(r *http.Request) (d confirmData, version int64
 	if undo = change == "allow"; err != nil || !undo && change != "deprecate" {
 		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")}
 	}
-	d = confirmData{Title: fmt.Sprintf("Deprecate version %d of plan %s", version, core.ShortText(name, core.NameBytesMax)), Go: "Deprecate", ReasonIs: true,
+	d = confirmData{Title: say.Of("version.deprecate-of", "version", version, "plan", core.ShortText(name, core.NameBytesMax)), Go: "Deprecate", ReasonIs: true,
 		URL: c.url("plans", name, r.PathValue("version"), change), Back: c.url("plans", name) + "?version=" + strconv.FormatInt(version, 10),
 		What: say.Of("version.deprecate")}
 	if undo {

@@ -83,7 +83,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "internal/egress", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{"internal/say", "internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "internal/egress", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
 		links:   []string{"nats"},
 	},
 
@@ -117,7 +117,7 @@ var packages = map[string]place{
 	"internal/replay": {imports: []string{"internal/core", "internal/planform", "internal/say"}},
 	// Versions of a plan compared, by their fields and by what tasks come to.
 	"internal/versions": {imports: []string{"internal/say", "internal/core", "internal/planform", "internal/operate", "internal/replay"}},
-	"internal/chain":    {imports: []string{"internal/core"}},
+	"internal/chain":    {imports: []string{"internal/core", "internal/say"}},
 
 	// How long steps take, and what follows for deadlines.
 	"internal/forecast": {imports: []string{"internal/core"}},

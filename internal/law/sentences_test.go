@@ -24,20 +24,20 @@ const (
 
 // tellers are the files, by the beginning of their names, that write no sentence of their own: what operators read there is
 // in the table.
-var tellers = []string{"internal/core/sentence.go", "internal/replay/frame.go", "internal/books/", "internal/operate/", "internal/repair/", "internal/console/", "internal/alerts/", "internal/node/alerts.go", "internal/node/ground.go", "internal/api/requests.go", "internal/api/actions.go", "cmd/duly/internal/", "cmd/duly/failures.go", "cmd/duly/books.go", "cmd/duly/topcmd.go", "cmd/duly/ask.go", "cmd/duly/forecast.go", "cmd/duly/taskshow.go", "cmd/duly/manage.go", "cmd/duly/limits.go"}
+var tellers = []string{"internal/core/sentence.go", "internal/replay/frame.go", "internal/books/", "internal/operate/", "internal/repair/", "internal/console/", "internal/alerts/", "internal/api/requests.go", "internal/api/actions.go", "cmd/duly/internal/", "cmd/duly/failures.go", "cmd/duly/books.go", "cmd/duly/topcmd.go", "cmd/duly/ask.go", "cmd/duly/forecast.go", "cmd/duly/taskshow.go", "cmd/duly/manage.go", "cmd/duly/limits.go"}
 
-// notTold are calls whose texts are no sentences for operators: errors, which name a value and what is wanted, lines of the
-// log, and what programs read.
+// notTold are calls whose texts are not in the table: errors and refusals, which name a value and what is wanted where it is
+// checked, lines of the log, and what programs read.
 var notTold = map[string]bool{
 	"Errorf": true, "New": true, "panic": true, "MustCompile": true, "Debug": true, "Info": true, "Warn": true, "Error": true,
-	"bad": true, "wrong": true, "refuse": true, "Set": true,
+	"bad": true, "wrong": true, "refuse": true, "Refuse": true, "misuse": true, "keyTaken": true, "overwrite": true, "change": true, "Set": true,
 }
 
 var (
 	sayWord   = regexp.MustCompile(`[A-Za-z][a-z'’]+`)
 	sayField  = regexp.MustCompile(`\{(\w+)[^}]*\}`)
-	sayID     = regexp.MustCompile(`^[a-z]+(\.[a-z_-]+)+\.?$`)
-	tmplSay   = regexp.MustCompile(`\(?\bsay "([^"]+)"([^)}]*)`)
+	sayID     = regexp.MustCompile(`^[a-z]+\.[a-z_.-]*$`)
+	tmplSay   = regexp.MustCompile(`\bsay "([^"]+)"([^}]*)`)
 	tmplName  = regexp.MustCompile(`"(\w+)"`)
 	tmplBlock = regexp.MustCompile(`\{\{-? ?(define|template|if|else|end|range|with)\b[^}]*\}\}|<[^>]*>`)
 	tmplShown = regexp.MustCompile(`\b(aria-label|placeholder|title)="([^"]*)"`)
@@ -77,9 +77,17 @@ func fields(template string) map[string]bool {
 	return names
 }
 
-// isSentence reports whether a text is one for people.
+// isSentence reports whether a text is one for people: no markup, no layout of several lines, no command.
 func isSentence(text string) bool {
-	return len(sayWord.FindAllString(text, -1)) >= sentenceWords && strings.Count(text, " ") >= sentenceWords-2 && !strings.Contains(text, "<") && !strings.Contains(text, ", want ")
+	for _, other := range []string{"<", "=\"", "{{", "\": ", "-src "} {
+		if strings.Contains(text, other) {
+			return false
+		}
+	}
+	if strings.HasPrefix(text, "  ") || strings.HasPrefix(text, "duly ") || strings.Count(text, "\n") > 1 {
+		return false
+	}
+	return len(sayWord.FindAllString(text, -1)) >= sentenceWords && strings.Count(text, " ") >= sentenceWords-2 && !strings.Contains(text, ", want ")
 }
 
 // said finds what a file says: ids of the table, and sentences of its own, which are breaches.
@@ -109,7 +117,7 @@ func (f file) said(table map[string]string, used map[string]bool, tells bool) (f
 		return true
 	})
 	for lit, id := range ids {
-		if strings.HasSuffix(id, ".") { // the beginning of ids
+		if strings.HasSuffix(id, ".") || strings.HasSuffix(id, "-") { // the beginning of ids
 			for full := range table {
 				used[full] = used[full] || strings.HasPrefix(full, id)
 			}
@@ -166,6 +174,10 @@ func excused(stack []ast.Node) bool {
 		switch node := stack[i].(type) {
 		case *ast.Field, *ast.ImportSpec:
 			return true
+		case *ast.KeyValueExpr:
+			if key, ok := node.Key.(*ast.Ident); ok && key.Name == "Detail" {
+				return true
+			}
 		case *ast.CallExpr:
 			name := ""
 			switch fun := node.Fun.(type) {

@@ -19,6 +19,7 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/supervisor"
 )
 
@@ -222,7 +223,7 @@ func (n *Node) probeAgents(context.Context) []ground.Found {
 	}
 	var all []ground.Found
 	for _, a := range own.Snapshot().Away {
-		all = append(all, ground.Found{Key: a.Agent, Since: a.Since.Time(), Err: fmt.Errorf("%s: %d tasks wait for it, on this node", a.Agent, a.Tasks)})
+		all = append(all, ground.Found{Key: a.Agent, Since: a.Since.Time(), Err: errors.New(say.Of("alert.waiting", "agent", a.Agent, "n", a.Tasks))})
 	}
 	return all
 }

@@ -28,6 +28,7 @@ import (
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/internal/rights"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -135,7 +136,7 @@ func Examine(ctx context.Context, cfg config.Config, o Examination) []Finding {
 		e.add(CheckSettings, FindingWrong, "%v", err)
 		return e.findings
 	}
-	e.add(CheckSettings, FindingOK, "roles %s, %d partitions in %d task streams, namespace %s", strings.Join(cfg.Roles, ", "), cfg.Partitions, cfg.TaskStreams, cfg.Namespace)
+	e.add(CheckSettings, FindingOK, "roles %s, %s in %s, namespace %s", strings.Join(cfg.Roles, ", "), say.Count(int64(cfg.Partitions), "partition"), say.Count(int64(cfg.TaskStreams), "task stream"), cfg.Namespace)
 	e.database(ctx)
 	e.nats(ctx, named)
 	e.clocks(ctx)

@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func (n *Node) acceptLoss(ctx context.Context, stream string) (messages uint64, 
 
 func (n *Node) losses() (all []ground.Found) {
 	for _, l := range n.conn.Losses() {
-		all = append(all, ground.Found{Key: l.Stream, Since: l.Since, Err: fmt.Errorf("%d messages of %s; when you know of it: duly accept-loss %s", l.Messages, l.Stream, l.Stream)})
+		all = append(all, ground.Found{Key: l.Stream, Since: l.Since, Err: errors.New(say.Of("alert.loss", "n", l.Messages, "stream", l.Stream))})
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedule"
 	"duly.dev/duly/internal/submit"
 )
@@ -279,7 +280,7 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 				to.Cursor = now
 			}
 			if gone != "" && to.LastTask == gone && to.Outcome == "" {
-				to.Outcome, to.Why = ScheduleForgotten, "it was not there when an operator resumed the schedule"
+				to.Outcome, to.Why = ScheduleForgotten, say.Of("schedule.missing")
 			}
 		}
 		to.Paused, to.By, to.Changed = paused, by.Name, now

@@ -48,7 +48,7 @@ func Apart(ctx context.Context) context.Context {
 type Settled string
 
 // Error implements error.
-func (s Settled) Error() string { return "the entry of the audit trail says already: " + string(s) }
+func (s Settled) Error() string { return say.Of("trail.settled", "outcome", string(s)) }
 
 // IsSettled reports whether an outcome is one: an entry keeps it then.
 func IsSettled(outcome string) bool {

@@ -247,7 +247,7 @@ func (p *patch) changes(ctx context.Context, store Store, members []operate.Memb
 			case err != nil:
 				c.Why = err.Error()
 			case len(was) > changeBytesMax || len(made) > changeBytesMax:
-				c.Why = fmt.Sprintf("it has %d bytes and gets %d, more than the %d that are shown", len(was), len(made), changeBytesMax)
+				c.Why = say.Of("repair.too-large", "n", len(was), "then", len(made), "most", changeBytesMax)
 			default:
 				c.Before, c.After = was, made
 			}

@@ -155,7 +155,7 @@ func (s *Service) words(ctx context.Context, sel *operate.Selection) (string, er
 		}
 		words := say.Of("repair.tasks-of", "type", g.Type, "state", stateWords(g.State))
 		if g.Step != "" {
-			words += " and failed in step " + g.Step
+			words += " " + say.Of("repair.failed-in", "step", g.Step)
 		}
 		if g.Example != "" {
 			words += " like: " + core.ShortText(g.Example, 200)
@@ -189,7 +189,7 @@ func filterWords(f *core.Filter) string {
 		words += " " + say.Of("repair.movable")
 	}
 	if f.MovableTo != 0 && f.PlanVersion == 0 {
-		words += fmt.Sprintf(", of another version than %d", f.MovableTo)
+		words += ", " + say.Of("repair.other-version", "version", f.MovableTo)
 	}
 	if f.Step != "" {
 		words += ", failed in step " + f.Step
@@ -204,12 +204,12 @@ func filterWords(f *core.Filter) string {
 		words += ", part of " + f.Parent
 	}
 	if f.OpenSignal {
-		words += ", waiting for an answer"
+		words += ", " + say.Of("repair.waiting")
 	}
 	for _, t := range []struct {
 		word string
 		at   core.Instant
-	}{{"created at or after", f.CreatedFrom}, {"created before", f.CreatedTo}, {"with a deadline before", f.DeadlineTo}} {
+	}{{say.Of("repair.created"), f.CreatedFrom}, {"created before", f.CreatedTo}, {"with a deadline before", f.DeadlineTo}} {
 		if t.at != 0 {
 			words += ", " + t.word + " " + t.at.Time().Format(time.RFC3339)
 		}

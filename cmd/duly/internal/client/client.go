@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/egress"
+	"duly.dev/duly/internal/say"
 )
 
 // Limits of an answer.
@@ -74,7 +75,7 @@ type UnreachableError struct {
 
 // Error says where the node was looked for and why it was not found.
 func (u *UnreachableError) Error() string {
-	return fmt.Sprintf("ask %s (is a node running there? `duly dev` starts one): %v", u.Address, u.Err)
+	return say.Of("cli.unreachable", "address", u.Address, "error", u.Err)
 }
 
 // Unwrap is the reason.

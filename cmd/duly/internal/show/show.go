@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"duly.dev/duly/internal/planfile"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/sheet"
 )
 
@@ -319,7 +320,7 @@ func (p Page) Table(columns []string, rows []Object) {
 		is = slices.Delete(is, i, i+1)
 	}
 	if len(out) > 0 {
-		fmt.Fprintf(p.W, "(no room for %s; -o csv has all)\n", strings.Join(out, ", "))
+		fmt.Fprintln(p.W, say.Of("cli.no-room", "columns", strings.Join(out, ", ")))
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Options of Run.
@@ -328,7 +329,7 @@ const (
 // screen is every line of the view.
 func (m *model) screen() string {
 	if m.width < widthLeast || m.height < heightLeast {
-		return ansi.Truncate(fmt.Sprintf("%d×%d is too small", m.width, m.height), max(1, m.width), "")
+		return ansi.Truncate(say.Of("top.small", "width", m.width, "height", m.height), max(1, m.width), "")
 	}
 	m.help.SetWidth(m.width)
 	foot := m.help.View(pressed)
@@ -421,7 +422,7 @@ func (m *model) content() string {
 		return b.String()
 	}
 	if t := m.last.trouble; t != "" {
-		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean("the node has not looked since "+clock(m.last.overview.At)+": "+t), m.width, ""), alarm))
+		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean(say.Of("top.stale", "at", clock(m.last.overview.At), "error", t)), m.width, ""), alarm))
 		fmt.Fprintln(&b)
 	}
 	if err := m.last.failed[m.pane]; err != nil {
@@ -432,7 +433,7 @@ func (m *model) content() string {
 	case paneOverview:
 		m.overview(&b)
 	case paneFailures:
-		m.list(page, FailureColumns, list, "no task has failed", "duly failures show ID · duly failures repair ID --reason …")
+		m.list(page, FailureColumns, list, say.Of("cli.no-failure"), "duly failures show ID · duly failures repair ID --reason …")
 	case paneOperations:
 		m.list(page, OperationColumns, list, "no operation", "duly op show ID · duly op pause|resume|stop ID --reason …")
 	case paneAgents:
@@ -502,7 +503,7 @@ func Status(to io.Writer, o *operate.Overview) {
 	m := &model{plain: true, width: statusWidth}
 	needs := m.needs(o)
 	if len(needs) == 0 {
-		needs = []string{"nothing needs you, looked at " + clock(o.At)}
+		needs = []string{say.Of("top.calm", "at", clock(o.At))}
 	}
 	for _, line := range needs {
 		fmt.Fprintln(to, line)
@@ -522,7 +523,7 @@ func (m *model) needs(o *operate.Overview) []string {
 		add(alarm, "✗ %s since %s: %s", t.Name, clock(t.Since), t.Text)
 	}
 	if o.Errors.N > 0 {
-		add(alarm, "✗ %s tasks in error, in %s groups (2)", count(o.Errors), count(o.Groups))
+		add(alarm, "✗ %s (2)", say.Of("top.errors", "n", count(o.Errors), "groups", o.Groups))
 	}
 	for i := range o.Operations {
 		op := &o.Operations[i]
@@ -533,7 +534,7 @@ func (m *model) needs(o *operate.Overview) []string {
 		if op.State == operate.OperationRunning {
 			style, sign = faint, "·"
 		}
-		add(style, "%s operation %s is %s: done %d of %d, failed_again %d (3) %s", sign, op.ID, op.State, op.Tally.Done, op.Tasks, op.Tally.FailedAgain, op.Why)
+		add(style, "%s %s", sign, say.Of("top.operation", "id", op.ID, "state", op.State, "done", op.Tally.Done, "n", op.Tasks, "failed", op.Tally.FailedAgain, "why", op.Why))
 	}
 	if len(o.AgentsGone) > 0 {
 		add(alarm, "✗ agents gone: %s (4)", strings.Join(o.AgentsGone, ", "))
@@ -542,10 +543,10 @@ func (m *model) needs(o *operate.Overview) []string {
 		add(alarm, "✗ breakers open: %s (4)", strings.Join(o.Breakers, ", "))
 	}
 	if s := &o.Signals; s.Tasks.N > 0 && s.Since != nil {
-		add(warn, "! %s tasks wait for an answer, %s of them must have it soon; the oldest since %s (duly list --waits signal)", count(s.Tasks), count(s.Near), s.Since.Local().Format(time.DateTime))
+		add(warn, "! %s", say.Of("top.answers", "n", count(s.Tasks), "near", count(s.Near), "at", s.Since.Local().Format(time.DateTime)))
 	}
 	if o.AtRisk.N > 0 {
-		add(warn, "! %s tasks near their deadline (duly task list --deadline-to 10m)", count(o.AtRisk))
+		add(warn, "! %s", say.Of("top.soon", "n", count(o.AtRisk)))
 	}
 	return all
 }

@@ -111,8 +111,8 @@ func TestPanes(t *testing.T) {
 	if _, cmd := m.Update(m.Init()()); cmd == nil {
 		t.Fatal("it does not look again")
 	}
-	has(t, fits(t, m), "needs you", "✗ streams since 14:05:00Z: a stream or bucket", "≥ 10,000 tasks in error, in 3 groups", "operation op-1 is braked: done 20 of 4312, failed_again 11",
-		"agents gone: payment.charge, parcel.send", "17 tasks near their deadline", "12 tasks wait for an answer, 3 of them must have it soon", "created", "ended", "backlog", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000", "[1 overview]", "q quit")
+	has(t, fits(t, m), "needs you", "✗ streams since 14:05:00Z: a stream or bucket", "≥ 10,000 tasks in error, in 3 failure groups", "operation op-1 is braked: 20 of 4,312 tasks done, 11",
+		"agents gone: payment.charge, parcel.send", "17 tasks close to their deadlines", "12 tasks wait for an answer, 3 of them urgently", "created", "ended", "backlog", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000", "[1 overview]", "q quit")
 	press(m, '2', "2")
 	screen := fits(t, m)
 	has(t, screen, "[2 failures 40]", "ID", "TASKS", "g00", "4,312", "error", "charge", "card refused\uFFFD[2J")
@@ -223,8 +223,8 @@ func TestStatus(t *testing.T) {
 	o := overview()
 	var b strings.Builder
 	Status(&b, &o)
-	has(t, b.String(), "✗ streams since 14:05:00Z: a stream or bucket does not work", "! 12 tasks wait for an answer, 3 of them must have it soon; the oldest since 2", "(duly list --waits signal)", "processed  1,234,567")
+	has(t, b.String(), "✗ streams since 14:05:00Z: a stream or bucket does not work", "! 12 tasks wait for an answer, 3 of them urgently; the oldest since 2", "(duly list --waits signal)", "processed  1,234,567")
 	b.Reset()
 	Status(&b, &operate.Overview{At: at})
-	has(t, b.String(), "nothing needs you, looked at 14:05:00Z")
+	has(t, b.String(), "nothing needs you, as of 14:05:00Z")
 }
