@@ -400,3 +400,39 @@ func TestPagesInABrowser(t *testing.T) {
 		b.looksRight(cmp.Or(path, "overview"), path)
 	}
 }
+
+// firstPages are what is looked at first when something is wrong.
+var firstPages = []string{"", "tasks", "tasks/order/order-1002", "tasks/order/order-1004", "failures", "agents", "pauses", "operations", "audit"}
+
+// TestFirstScreens: at the widths of a laptop and a phone no word of the first screens is split, and on a laptop no column
+// is out of sight; what was written from right to left, or turns the direction, moves nothing beside it.
+//
+// covers: O9
+func TestFirstScreens(t *testing.T) {
+	for name, w := range map[string]*world{"usual": newWorld(time.Now), "hard": hardWorld()} {
+		w.risky = true
+		b := newBrowser(t, as(operate.RoleAdmin, newConsole(t, w.config())))
+		for _, path := range firstPages {
+			for _, width := range []int64{1300, 390} {
+				b.size(width, 900, 1)
+				b.open(path)
+				b.inject()
+				where := fmt.Sprintf("%s %s at %d pixels", name, cmp.Or(path, "overview"), width)
+				b.fits(where)
+				b.violates(where, "checks.words()")
+				b.violates(where, "checks.directions()")
+				if width > 1000 {
+					b.violates(where, "checks.columns()")
+				}
+				if os.Getenv("DULY_SCREENS") != "" {
+					b.whole(width)
+					for _, theme := range []string{"dark", "light"} {
+						b.theme(theme)
+						b.shoot(where + " " + theme)
+					}
+				}
+			}
+		}
+		b.clean(name)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/sheet"
 )
 
 const (
@@ -154,7 +155,7 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 	if err := c.pages["overview"].ExecuteTemplate(&needs, "needs", d); err != nil {
 		return nil, nil, fmt.Errorf("live event: %w", err)
 	}
-	e := event{At: s.Overview.At, Trouble: d.Trouble, Needs: needs.String(), Count: len(d.Needs), States: map[string]string{}, Ops: map[string]string{}, Points: points(c.Live.Samples())}
+	e := event{At: s.Overview.At, Trouble: d.Trouble, Needs: sheet.HTML(needs.String()), Count: len(d.Needs), States: map[string]string{}, Ops: map[string]string{}, Points: points(c.Live.Samples())}
 	for _, sc := range s.Overview.Counts {
 		e.States[string(sc.State)] = sc.Tasks.String()
 	}
@@ -171,7 +172,7 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 		if err := c.pages["operation"].ExecuteTemplate(&b, "optally", operationData{Op: *op, Outcomes: c.outcomes(op), Sum: op.Tally.Total()}); err != nil {
 			return nil, nil, fmt.Errorf("live event: %w", err)
 		}
-		e.Ops[op.ID] = b.String()
+		e.Ops[op.ID] = sheet.HTML(b.String())
 	}
 	if all, err = json.Marshal(e); err != nil {
 		return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/sheet"
 )
 
 // pages are the parsed templates by name.
@@ -180,7 +182,7 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name st
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes()) // a client that went away has no use for the error
+	_, _ = io.WriteString(w, sheet.HTML(b.String())) // a client that went away has no use for the error
 }
 
 // problem is the page of an error: a sentence, and what to do next.

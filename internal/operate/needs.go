@@ -60,6 +60,9 @@ func (n *Need) Cause() bool {
 	return false
 }
 
+// Single reports whether each of its lines is one task.
+func (n *Need) Single() bool { return n.Kind == NeedDeadlines || n.Kind == NeedAnswers }
+
 // Cut is the need with that many lines at most; the others are counted as left out.
 func (n Need) Cut(lines int) Need {
 	for _, l := range n.Lines[min(lines, len(n.Lines)):] {
@@ -75,7 +78,7 @@ func (n *Need) Rest() string {
 	switch {
 	case n.More.N == 0 && !n.More.AtLeast:
 		return ""
-	case n.Kind == NeedDeadlines || n.Kind == NeedAnswers: // the lines are tasks
+	case n.Single():
 		return n.More.String() + " more"
 	}
 	return fmt.Sprintf("%v more, with %s", n.More, n.MoreTasks.Tasks())
@@ -155,18 +158,26 @@ func holding(one, state, wait string) func(lines, tasks Count) string {
 	}
 }
 
-// FlowNeeds are what of the flow wants an operator: agents that are gone, and what holds tasks back.
+// FlowNeeds are what of the flow wants an operator: agents that are gone, and what holds tasks back. What waits for an agent
+// is counted once of these: of an agent that is gone, an open breaker or a limit, the first.
 func FlowNeeds(at time.Time, agents []Agent, pauses []PauseView, limits []Limit) []Need {
 	var gone, open, held, bounded []NeedLine
 	waiting := map[string]Count{}
 	for i := range agents {
 		a := &agents[i]
 		all := a.Waiting.add(a.Unserved)
-		if waiting[a.Name] = a.Waiting; a.Instances == 0 {
-			gone = append(gone, NeedLine{ID: a.Name, Text: a.Name + ": no instance answers", Tasks: all, Note: "since", Time: a.AwaySince})
-		}
-		if b := &a.Breaker; b.State == core.BreakerOpen || b.State == core.BreakerTrial {
-			open = append(open, NeedLine{ID: a.Name, Text: joined(": ", a.Name, b.Reason), Tasks: a.Waiting, Note: string(b.State) + " since", Time: b.Since})
+		shut := a.Breaker.State == core.BreakerOpen || a.Breaker.State == core.BreakerTrial
+		switch {
+		case a.Instances == 0:
+			text := a.Name + ": no instance answers"
+			if shut {
+				text += ", breaker " + string(a.Breaker.State)
+			}
+			gone = append(gone, NeedLine{ID: a.Name, Text: text, Tasks: all, Note: "since", Time: a.AwaySince})
+		case shut:
+			open = append(open, NeedLine{ID: a.Name, Text: joined(": ", a.Name, a.Breaker.Reason), Tasks: a.Waiting, Note: string(a.Breaker.State) + " since", Time: a.Breaker.Since})
+		case !a.Paused:
+			waiting[a.Name] = a.Waiting
 		}
 	}
 	for i := range pauses {

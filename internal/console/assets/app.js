@@ -125,6 +125,12 @@
     banner("This did not reach Duly. Nothing was changed as far as is known; try again.");
   });
 
+  // --- A cell that is cut shows all of its text to the pointer.
+  document.addEventListener("pointerover", function (e) {
+    var cell = e.target.closest && e.target.closest(".list td, .list tbody th, .label");
+    if (cell && cell.scrollWidth > cell.clientWidth && !cell.title) cell.title = cell.textContent.trim();
+  });
+
   // --- Selection of tasks.
   function picked() {
     var out = $("#picked");

@@ -564,7 +564,7 @@ func (m *model) needs(o *Overview, lines int) []string {
 		add(style, title+" ("+commands[n.Kind]+")")
 		for _, l := range n.Lines {
 			text := fmt.Sprintf("  %8v  %s", l.Tasks, l.Text)
-			if n.Kind == operate.NeedTrouble {
+			if n.Kind == operate.NeedTrouble || n.Single() {
 				text = "    " + l.Text
 			}
 			if !l.Time.IsZero() {
