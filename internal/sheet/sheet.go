@@ -73,7 +73,7 @@ func JSON(data []byte) []byte {
 	}
 	var b bytes.Buffer
 	for _, r := range string(data) {
-		b.WriteString(shown(r))
+		b.WriteString(Shown(r))
 	}
 	return b.Bytes()
 }
@@ -81,8 +81,8 @@ func JSON(data []byte) []byte {
 // acts reports whether a character moves more than the end of a line or a tab does.
 func acts(r rune) bool { return Moves(r) && r != '\n' && r != '\t' && r != '\r' }
 
-// shown is a character, or the escape of one that acts.
-func shown(r rune) string {
+// Shown is a character, or, of one that a terminal acts by, its escape in JSON. Tabs and ends of lines are as they are.
+func Shown(r rune) string {
 	if acts(r) {
 		return fmt.Sprintf(`\u%04x`, r)
 	}
@@ -134,7 +134,7 @@ func isolate(b *strings.Builder, text string, may bool) {
 			part = part[:first] + "<bdi>" + part[first:last] + "</bdi>" + part[last:]
 		}
 		for _, r := range part {
-			b.WriteString(shown(r))
+			b.WriteString(Shown(r))
 		}
 	}
 }

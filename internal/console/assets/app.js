@@ -253,11 +253,18 @@
         scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
         axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis),
           // As wide as its widest label.
-          Object.assign({ space: 30, values: function (u, at) { return at.map(number); }, size: function (u, texts) { u.ctx.font = axis.font; return Math.ceil(Math.max.apply(null, (texts || [""]).map(function (t) { return u.ctx.measureText(t).width; }))) + 14; } }, axis)],
+          Object.assign({ space: 30, values: function (u, at) { return at.map(number); }, size: function (u, texts) { return width(u.ctx, axis.font, texts || [""]) + 14; } }, axis)],
         tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },
         series: [{}].concat(lines[id].map(function (k, i) { return { stroke: colour(i ? "--k1" : "--k0"), width: 1.5, points: { show: false } }; }))
       }, data(id), box);
     });
+  }
+  function width(ctx, font, texts) {
+    ctx.save();
+    ctx.font = font;
+    var widest = Math.max.apply(null, texts.map(function (t) { return ctx.measureText(t).width; }));
+    ctx.restore();
+    return Math.ceil(widest);
   }
   function value(p, k) { return k in p && !(p.g && (k === "c" || k === "e")) ? p[k] : null; }
   function data(id) {

@@ -158,7 +158,8 @@ func objects(list any) []show.Object {
 type point struct {
 	created, ended, backlog, p50, p99 float64
 
-	gap bool // nothing was looked at for a while before it, so that it has no rates
+	more bool // the backlog was cut
+	gap  bool // nothing was looked at for a while before it, so that it has no rates
 }
 
 // keys are what can be pressed.
@@ -314,7 +315,7 @@ func pointsOf(samples []operate.Sample) []point {
 	var all []point
 	for i := range samples {
 		now := &samples[i]
-		p := point{backlog: float64(now.Backlog.N), p50: now.P50MS, p99: now.P99MS, gap: now.Gap}
+		p := point{backlog: float64(now.Backlog.N), p50: now.P50MS, p99: now.P99MS, more: now.Backlog.AtLeast, gap: now.Gap}
 		if i > 0 && !now.Gap {
 			before := &samples[i-1]
 			between := now.At.Sub(before.At).Seconds()
@@ -587,7 +588,12 @@ func (m *model) plot(name, unit string, value func(point) float64) string {
 	if len(m.points) == 0 {
 		return fmt.Sprintf("  %-8s -", name)
 	}
-	head := fmt.Sprintf("  %-8s %12s  ", name, number(value(m.points[len(m.points)-1]))+unit)
+	last := m.points[len(m.points)-1]
+	now := number(value(last)) + unit
+	if name == "backlog" && last.more {
+		now = "≥ " + now
+	}
+	head := fmt.Sprintf("  %-8s %12s  ", name, now)
 	points := m.points[len(m.points)-max(0, min(len(m.points), m.width-ansi.StringWidth(head))):]
 	most := 0.0
 	for _, p := range points {

@@ -55,7 +55,7 @@ func node(t *testing.T, o operate.Overview, failures int) *client.Client {
 	mux.HandleFunc("/v1/stats", func(w http.ResponseWriter, _ *http.Request) {
 		var samples []operate.Sample
 		for i := range 30 {
-			samples = append(samples, operate.Sample{At: at.Add(time.Duration(i) * 2 * time.Second), Created: int64(i * i * 10), Ended: int64(i * i * 9), Backlog: operate.Count{N: int64(i)}, P50MS: 1.25, P99MS: 80})
+			samples = append(samples, operate.Sample{At: at.Add(time.Duration(i) * 2 * time.Second), Created: int64(i * i * 10), Ended: int64(i * i * 9), Backlog: operate.Count{N: int64(i), AtLeast: true}, P50MS: 1.25, P99MS: 80})
 		}
 		answer(w, map[string]any{"samples": samples})
 	})
@@ -123,7 +123,7 @@ func TestPanes(t *testing.T) {
 	for range 2 {
 		press(m, tea.KeyPgDown, "")
 	}
-	has(t, fits(t, m), "! 12 tasks waiting for an answer: 3 of them must have it within 5 min", "created", "ended", "backlog", "29 tasks", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000")
+	has(t, fits(t, m), "! 12 tasks waiting for an answer: 3 of them must have it within 5 min", "created", "ended", "backlog", "≥ 29 tasks", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000")
 	press(m, '2', "2")
 	screen := fits(t, m)
 	has(t, screen, "[2 failures 40]", "ID", "TASKS", "g00", "4,312", "error", "charge", "card refused\uFFFD[2J")
