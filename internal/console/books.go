@@ -29,15 +29,18 @@ func (c *console) needBooks(ctx context.Context, d *overviewData) error {
 	if view.Total == 0 {
 		return nil
 	}
-	n := need{Icon: "books", Class: "bad", URL: c.url("books"), Title: say.Of("books.need", "n", view.Total)}
+	n := &operate.Need{Kind: needsBooks, Title: say.Of("books.need", "n", view.Total), At: d.At}
 	for _, kind := range operate.GhostKinds {
 		if found := view.Kinds[kind]; found > 0 {
-			n.Lines = append(n.Lines, needLine{Text: say.Of("books.need-"+string(kind), "n", found), URL: c.url("books")})
+			n.Lines = append(n.Lines, operate.NeedLine{Text: say.Of("books.need-"+string(kind), "n", found)})
 		}
 	}
-	d.Needs = append(d.Needs, n)
+	d.Needs = append(d.Needs, need{n, needFaces[n.Kind], d.At})
 	return nil
 }
+
+// needsBooks is a need that the books have; see operate.Bookkeeping.
+const needsBooks operate.NeedKind = "books"
 
 // kindWords say what a kind of ghost is.
 var kindWords = map[operate.GhostKind]string{
