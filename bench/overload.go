@@ -32,8 +32,9 @@ const (
 	capacityDeadline = time.Minute
 	capacityOnset    = 2 * time.Second
 	capacityFor      = 6 * time.Second
-	capacityTries    = 8
+	capacityTries    = 10
 
+	idleFor      = 3 * time.Second
 	costRate     = 10_000
 	costFor      = 2 * time.Second
 	costDeadline = time.Millisecond // no task can make it
@@ -55,6 +56,7 @@ type Overload struct {
 	FirstShare  float64          `json:"first_share_percent"` // of the arrivals that one tenant of twenty has
 	Obey        int              `json:"obey_percent"`        // of the clients that come again when they are told to
 	Connections int              `json:"connections,omitempty"`
+	Idle        float64          `json:"idle_cores"` // that the system uses without work; in no cost
 	Costs       *OverloadCosts   `json:"costs"`
 	Capacities  []*Capacity      `json:"capacities"` // one before the first factor and one after each
 	Points      []*OverloadPoint `json:"points"`
@@ -142,6 +144,11 @@ func (o *Overload) measure(ctx context.Context, s *settings, r *rig) error {
 	if _, err := r.load(ctx, []segment{{Rate: warmUp.Rate, For: warmUp.For}}); err != nil {
 		return err
 	}
+	res, err := r.offer(ctx, generatorSettings{Segments: []segment{{Rate: 1, For: idleFor}}, Door: doorEmpty})
+	if err != nil {
+		return err
+	}
+	o.Idle = res.cores(res.used.system())
 	load := func(rate int) (*Capacity, error) { return o.capacityAt(ctx, s, r, rate) }
 	guess := float64(orElse(s.rate, capacityGuess))
 	c, err := capacity(guess, load)
@@ -149,7 +156,7 @@ func (o *Overload) measure(ctx context.Context, s *settings, r *rig) error {
 		return err
 	}
 	o.Capacities = []*Capacity{c}
-	if o.Costs, err = costs(ctx, s, r, c.PerS); err != nil {
+	if o.Costs, err = o.costs(ctx, s, r, c.PerS); err != nil {
 		return err
 	}
 	for _, f := range s.factors {
@@ -176,28 +183,52 @@ func (o *Overload) capacityAt(ctx context.Context, s *settings, r *rig, rate int
 	if err != nil {
 		return nil, err
 	}
-	c := &Capacity{OfferedPerS: float64(rate), PerS: float64(res.Window.InTime) / res.Window.Seconds, TaskUS: 1e6 * ratio(res.used.system(), float64(res.Processed)), Cores: res.cores(res.used.system())}
+	c := &Capacity{OfferedPerS: float64(rate), PerS: float64(res.Window.InTime) / res.Window.Seconds, TaskUS: o.each(res, res.Processed), Cores: res.cores(res.used.system())}
 	fmt.Fprintf(os.Stderr, "overload: C: %.0f/s of %d/s, %.0f µs a task, %.2f cores, drained in %.1f s\n", c.PerS, rate, c.TaskUS, c.Cores, res.DrainSeconds)
 	return c, nil
 }
 
-// capacity finds C near a guess. The queue was full if less was processed than offered; and what was offered was not so much
-// more than C that the queue itself slows the machine down.
+// each is the CPU of the system for each of n, in microseconds, without what it uses anyway.
+func (o *Overload) each(res *offered, n int) float64 {
+	return 1e6 * max(0, ratio(res.used.system()-o.Idle*(res.Seconds+res.DrainSeconds), float64(n)))
+}
+
+// capacity finds C near a guess. The queue was full if less was processed than offered; and what was offered must not be so
+// much more that the length of the queue slows the machine down. Where nothing lies between the two, C is the most that was
+// processed.
 func capacity(guess float64, load func(rate int) (*Capacity, error)) (*Capacity, error) {
+	var best Capacity
+	empty, slow, next := 0.0, 0.0, guess*capacityOver // the highest rate with an empty queue, the lowest that slowed it down
 	for range capacityTries {
-		c, err := load(int(guess * capacityOver))
-		switch {
-		case err != nil:
+		c, err := load(int(next))
+		if err != nil {
 			return nil, err
-		case c.PerS > 0.95*c.OfferedPerS:
-			guess = 1.5 * c.PerS
-		case c.PerS >= 0.85*guess:
+		}
+		if c.PerS > best.PerS {
+			best = *c
+		}
+		switch share := ratio(c.PerS, c.OfferedPerS); {
+		case share > 0.95:
+			empty, next = c.OfferedPerS, 2*c.OfferedPerS
+			if slow <= empty { // the machine has changed
+				slow = 0
+			}
+		case share >= 0.65:
 			return c, nil
 		default:
-			guess = max(c.PerS, guess/4)
+			slow, next = c.OfferedPerS, capacityOver*max(c.PerS, c.OfferedPerS/5)
+			if empty >= slow {
+				empty = 0
+			}
+		}
+		if slow > 0 && slow < 1.2*empty {
+			return &best, nil
+		}
+		if slow > 0 && empty > 0 && (next >= slow || next <= empty) {
+			next = (empty + slow) / 2
 		}
 	}
-	return nil, fmt.Errorf("overload: C was not found in %d tries, the last near %.0f/s", capacityTries, guess)
+	return nil, fmt.Errorf("overload: C was not found in %d tries, the most that was processed is %.0f/s", capacityTries, best.PerS)
 }
 
 // costLoad is a load of one thing whose cost is compared with a whole task's.
@@ -209,7 +240,7 @@ type costLoad struct {
 
 // costs measures what is compared with a whole task. A stream syncs each message by itself, so that it takes no more of
 // them than of submissions; and over HTTP no door takes costRate.
-func costs(ctx context.Context, s *settings, r *rig, capacity float64) (*OverloadCosts, error) {
+func (o *Overload) costs(ctx context.Context, s *settings, r *rig, capacity float64) (*OverloadCosts, error) {
 	c, rate := &OverloadCosts{}, costRate
 	loads := []costLoad{{doorEmpty, 0, &c.Empty}, {s.door, costDeadline, &c.Hopeless}}
 	switch s.door {
@@ -223,7 +254,7 @@ func costs(ctx context.Context, s *settings, r *rig, capacity float64) (*Overloa
 		if err != nil {
 			return nil, err
 		}
-		*of.us = 1e6 * ratio(res.used.system(), float64(res.Accepted+res.Refused))
+		*of.us = o.each(res, res.Accepted+res.Refused)
 		c.Refused = ratio(float64(res.Refused), float64(res.Accepted+res.Refused)) // of the last
 		fmt.Fprintf(os.Stderr, "overload: %s: %.1f µs; accepted %d, refused %d, processed %d, undone %d, expired %d, timed out %d\n",
 			of.door, *of.us, res.Accepted, res.Refused, res.Processed, res.Undone, res.Expired, res.TimedOut)
@@ -298,11 +329,16 @@ func (c *OverloadCosts) ceiling(door string, f float64) float64 {
 	switch {
 	case f <= 1:
 		return f
-	case door == doorStream:
+	case door == doorStream && c.M+c.E < 1:
 		return max(0, (1-f*(c.M+c.E))/(1-c.M-c.E))
+	case door == doorStream: // what is lost costs more than what is done
+		return 0
 	}
 	return max(0, 1-(f-1)*c.R)
 }
+
+// coresFull is the part of its core from which on CPU is what limits the system.
+const coresFull = 0.85
 
 // table writes a line for each factor.
 func (o *Overload) table(out io.Writer) error {
@@ -318,6 +354,9 @@ func (o *Overload) table(out io.Writer) error {
 		fmt.Fprintf(out, "r at least %.1f %% of T, that of an empty request: this door does not refuse for want of time\n", 100*c.R)
 	default:
 		fmt.Fprintf(out, "r %.1f %% of T, %.2f times an empty request\n", 100*c.R, ratio(c.Hopeless, c.Empty))
+	}
+	if o.Capacities[0].Cores < coresFull {
+		fmt.Fprintf(out, "at C the system uses %.2f of its core: CPU is not what limits it, and the ceilings say nothing\n", o.Capacities[0].Cores)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "f\tC before, after\toffered/s\trefused/s\ttimed out\ttaken/s\tin time/s\tof C\tceiling\tof it\tundone/s\texpired/s\tlate, error\tp50, p99 ms\tvoid")
