@@ -154,7 +154,7 @@ report: ## what the design aims at and where it is now; sizes of files and funct
 	@scripts/report
 
 docs: ## write the pages that are made from the source: coverage, settings, commands, metrics
-	@go test -count=1 ./internal/law -run 'Covers|WhoMay' -update
+	@go test -count=1 ./internal/law -run 'Covers|WhoMay|Sentences' -update
 	@go test -count=1 ./cmd/duly -run Manual -update
 	@go test -count=1 ./internal/api -run TestDocument$$ -rewrite
 	@go test -count=1 ./internal/telemetry -run Page -update

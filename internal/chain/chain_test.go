@@ -255,7 +255,7 @@ func ExampleReport_Sentence() {
 	r.Findings = []chain.Finding{{What: chain.Changed, Partition: 0, Text: `row 2 of task "order-17" is not as commit 12 wrote it`}}
 	fmt.Println(r.Sentence())
 	// Output:
-	// fits: 24 rows of 1 partitions, 0 purged by retention, 0 older than the chain; no head: what was cut off at the end, or replaced as a whole, would not be seen
+	// fits: 24 rows of 1 partition, 0 purged by retention, 0 older than the chain; no head: what was cut off at the end, or replaced as a whole, would not be seen
 	// does not fit: 1 finding; the first is in partition 0: row 2 of task "order-17" is not as commit 12 wrote it
 }
 

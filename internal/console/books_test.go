@@ -198,7 +198,7 @@ func TestBooksByKeyboard(t *testing.T) {
 	b.enter(`document.activeElement.id === "d-reason"`)
 	b.keys("the customer complained")
 	b.tab(`e.type === "submit" && e.textContent === "Undo"`)
-	b.enter(noDialog + `document.getElementById("told").textContent.indexOf("The task's owner was asked") >= 0`)
+	b.enter(noDialog + `document.getElementById("told").textContent.indexOf("The undo has been asked for") >= 0`)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g := w.haunting[0]; g.Status != operate.GhostAsked || g.Reason != "the customer complained" {

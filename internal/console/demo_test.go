@@ -129,7 +129,7 @@ func TestJobsOnTheDemo(t *testing.T) {
 	b.keys("the customer told the street")
 	b.tab(`e.value === "compare"`)
 	b.enter(`document.querySelector("#dialog .diff") && document.activeElement.value === "send"`)
-	b.enter(noDialog + `document.querySelector(".why-sentence").textContent.indexOf("It was processed") >= 0`)
+	b.enter(noDialog + `document.querySelector(".why-sentence").textContent.indexOf("The task was processed") >= 0`)
 
 	// Undo all that failed alike as one operation.
 	failedTask(t, at, "charge")
@@ -166,7 +166,7 @@ func TestJobsOnTheDemo(t *testing.T) {
 	// Which answer is waited for?
 	b.tab(`e.textContent.trim().indexOf("Overview") === 0`)
 	b.enter(`document.title.indexOf("Overview") === 0`)
-	const waiting = `e.tagName === "A" && e.textContent.indexOf("waiting for an answer") > 0`
+	const waiting = `e.tagName === "A" && e.textContent.indexOf("for an answer") > 0`
 	b.until(`Array.from(document.querySelectorAll("a")).some(function (e) { return ` + waiting + `; })`)
 	b.tab(waiting)
 	b.enter(`document.title.indexOf("Tasks") === 0 && document.querySelector(".words").textContent.indexOf("that wait for an answer") > 0`)

@@ -328,7 +328,7 @@ func (d *replayData) Forward() int64 { return min(d.Rows, d.Frame.Seq+1) }
 
 // Say is the row in one sentence, for who does not see the page change.
 func (d *replayData) Say() string {
-	return fmt.Sprintf("Row %s of %s: %s; %s.", number(d.Frame.Seq), number(d.Rows), d.Frame.Happened, d.Frame.Decided)
+	return fmt.Sprintf("Row %s of %s: %s %s", number(d.Frame.Seq), number(d.Rows), d.Frame.Happened, d.Frame.Decided)
 }
 
 // replay is the time machine: a task as it was after one row of its journal, what was decided there, and why.

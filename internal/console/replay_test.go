@@ -55,7 +55,7 @@ func TestTimeMachine(t *testing.T) {
 	contains(at, 200, "Row 8 <span", "of step charge failed: 422, &#34;card 4471 declined: insufficient funds&#34;.", "Failed, not undone", "error</span>")
 	contains(at+"?at=1", 200, "The task was submitted.", "No other step has to be done before it.", "so there is no other time of an answer to try", `On its way`)
 	contains(at+"?at=3", 200, "Step reserve was done in try 1.", "The step that had to be done before it is done: reserve.", "3 steps have begun")
-	contains(at+"?at=4", 200, "1 try of 5 used; the wait before the next is drawn at random", `data-before="0" data-after="6"`)
+	contains(at+"?at=4", 200, "1 of 5 tries is used; the wait before the next one is random", `data-before="0" data-after="6"`)
 	// The try that was not answered in time would have been done.
 	contains(at+"?at=6&ms=1500&come=earlier", 200, "Something else would have been decided", "Step ship is sent to its agent")
 	contains(at+"?at=6&ms=0&come=later", 200, "An answer after its time never completes a step")

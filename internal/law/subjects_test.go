@@ -314,7 +314,7 @@ var faults = []section{
 		{"O7", "Tables keep what happened, states say what is, previews count what will be done, and a restart leaves the demo's books closed", ""},
 		{"O8", "Latencies, errors, missed deadlines and HTTP have metrics, within the bound on cardinality", ""},
 		{"O9", "Text is isolated from its surroundings, and columns are cut, not words", ""},
-		{"O10", "All sentences stand in one table and are understood by one who has not seen the code", "several are not"},
+		{"O10", "All sentences stand in one table and are understood by one who has not seen the code", ""},
 		{"O11", "Every figure that is cut says so, everywhere", ""},
 		{"O12", "A change that is in force is never in the audit trail as asked or failed", ""},
 	}},

@@ -1,0 +1,34 @@
+package say
+
+import "testing"
+
+// TestOf: values stand where their names are, nouns and verbs agree with numbers, and what a value holds is not read as a
+// template.
+//
+// covers: O10
+func TestOf(t *testing.T) {
+	for _, test := range []struct {
+		id     string
+		values []any
+		want   string
+	}{
+		{"count.tasks", []any{"n", 1}, "1 task"},
+		{"count.tasks", []any{"n", int64(1249)}, "1,249 tasks"},
+		{"count.tasks", []any{"n", "≥ 10,000"}, "≥ 10,000 tasks"},
+		{"books.differ", []any{"n", 1, "of", 12, "at", "12:00"}, "Not closed at 12:00: 1 of 12 effects does not agree with the journal."},
+		{"books.without", []any{"n", 2}, "2 agents keep no books."},
+		{"trail.stands", []any{"n", 1}, "What 1 step did is still there."},
+		{"act.none", []any{"action", "{n:task}"}, "There is no action {n:task}."},
+		{"act.none", nil, "There is no action {action}."},
+		{"no.such", []any{"n", 1}, "no.such"},
+	} {
+		if got := Of(test.id, test.values...); got != test.want {
+			t.Errorf("%s %v: %q, want %q", test.id, test.values, got, test.want)
+		}
+	}
+	for n, want := range map[int64]string{-1080: "−1,080 lines", 0: "0 lines", 1: "1 line", 1000: "1,000 lines"} {
+		if got := Count(n, "line"); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
