@@ -34,20 +34,6 @@ func (a *asked) Parked(ctx context.Context, f operate.ParkedFilter) (operate.Par
 	return all, err
 }
 
-// WaitingFor implements [operate.FlowReader].
-func (a *asked) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
-	counts := map[string]operate.Count{}
-	err := a.of.eachParked(ctx, operate.ParkedFilter{}, func(agent string, one operate.Parked) {
-		c := counts[agent]
-		c.N, c.AtLeast = c.N+one.Tasks.N, c.AtLeast || one.Tasks.AtLeast
-		if c.N > operate.CountExactMax {
-			c.N, c.AtLeast = operate.CountExactMax, true
-		}
-		counts[agent] = c
-	})
-	return counts, err
-}
-
 // ParkedAt implements [operate.FlowReader].
 func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, error) {
 	all := map[string][]operate.ParkedOf{}

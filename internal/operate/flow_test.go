@@ -450,7 +450,7 @@ func TestLiveAgents(t *testing.T) {
 	if slices.ContainsFunc(got, func(a operate.Agent) bool { return !a.Paused }) {
 		t.Errorf("when everything is paused: %+v", got)
 	}
-	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 || !got[4].Unserved.AtLeast {
+	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 || !got[4].Unserved.AtLeast || !got[4].StepsMore || !got[4].InstancesMore {
 		t.Errorf("when there may be others: %+v, %v", got, err)
 	}
 	w.now = w.now.Add(operate.AgentsFresh)

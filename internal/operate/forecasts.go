@@ -83,8 +83,8 @@ type PlanForecast struct {
 	Tasks   int64          `json:"tasks" doc:"unfinished ones; an estimate where fewer were looked at than there are"`
 	Unknown int64          `json:"unknown" doc:"of them, those of which it is not known: too little was seen of their steps, or what holds them may end or not"`
 	Chance  *float64       `json:"chance,omitempty" doc:"of one of the others to make its deadline, in the mean; absent: it is known of none"`
-	P50MS   float64        `json:"p50_ms"` // how long a task takes that begins now, in half of the cases; 0: not known
-	P95MS   float64        `json:"p95_ms"` // in 95 % of the cases
+	P50MS   float64        `json:"p50_ms,omitempty" doc:"how long a task takes that begins now, in half of the cases; absent: not known"`
+	P95MS   float64        `json:"p95_ms,omitempty" doc:"in 95 % of the cases"`
 	Steps   []StepForecast `json:"steps"`
 }
 

@@ -207,7 +207,7 @@ func (s *LiveAgents) readAbsent(ctx context.Context, book agentBook, _ []core.Pl
 	}
 	if more {
 		for _, a := range book {
-			a.Unserved.AtLeast = true
+			a.Unserved.AtLeast, a.StepsMore = true, true
 		}
 	}
 	return nil
@@ -264,6 +264,7 @@ func (s *LiveAgents) readInstances(ctx context.Context, book agentBook, _ []core
 		if n := messages[name]; n > 0 {
 			a.LatencyMS = float64(busy[name]) / float64(n) / float64(time.Millisecond)
 		}
+		a.InstancesMore = more
 		if a.Instances == 0 && more {
 			a.Instances = -1
 		}

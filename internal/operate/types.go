@@ -411,15 +411,17 @@ type Agent struct {
 	Breaker   Breaker   `json:"breaker"`
 	Calls     int64     `json:"calls"`  // that its instances count since their start
 	Errors    int64     `json:"errors"` // of these
-	LatencyMS float64   `json:"latency_ms"`
+	LatencyMS float64   `json:"latency_ms,omitempty" doc:"of a call, in the mean; absent: none was answered"`
 	Since     time.Time `json:"since,omitzero"` // start of its oldest instance
+	// InstancesMore says that not all instances were asked.
+	InstancesMore bool `json:"instances_more,omitempty" doc:"there may be more instances, calls and errors"`
 
 	// What waits because no instance takes commands, beside what is parked. None of these tries is spent.
 	Unserved  Count     `json:"unserved" doc:"tasks in flight whose command no instance takes"`
 	AwaySince time.Time `json:"away_since,omitzero" doc:"since when an owner of such tasks has seen that; absent: none of them waits"`
 
 	// Of all that wait for it, parked or in flight.
-	FirstDeadline time.Time     `json:"first_deadline,omitzero" doc:"the earliest: until then none of them is undone for waiting"`
+	FirstDeadline time.Time     `json:"first_deadline,omitzero" doc:"the earliest of those that were counted: until then none of them is undone for waiting"`
 	Steps         []WaitingStep `json:"steps" doc:"that wait for it, the most first, 32 at most"`
 	StepsMore     bool          `json:"steps_more,omitempty" doc:"others may wait for it, too"`
 }
