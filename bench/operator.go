@@ -228,7 +228,7 @@ func operatorAsk(ctx context.Context, store schema.Store, partitions int, res *O
 		}},
 		{"at risk", func() (int, error) { v, _, err := store.AtRisk(ctx, near, operatorPage); return len(v), err }},
 		{"counts up to 10,000", func() (int, error) { c, err := store.CountsUpTo(ctx, operate.CountExactMax); return len(c), err }},
-		{"waiting for agents", func() (int, error) { w, err := store.WaitingFor(ctx); return len(w), err }},
+		{"waiting for agents", func() (int, error) { w, err := store.ParkedAt(ctx); return len(w), err }},
 		{"sample of 1,000 endings", func() (int, error) { _, err := store.Sample(ctx, 1000); return 1, err }},
 		{"audit, newest", trail(operate.AuditFilter{})},
 		{"audit, of an actor", trail(operate.AuditFilter{Actor: "person7"})},

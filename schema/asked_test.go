@@ -145,7 +145,7 @@ func TestAskedByIndex(t *testing.T) {
 			}
 			wholly(t, s, questions[0].SQL, "tasks_signals", planOf(t, s, questions[0]))
 			for i, q := range schema.Countings(s) {
-				wholly(t, s, q.SQL, []string{"tasks_active", "tasks_pending", "tasks_by_state", "tasks_by_state", "tasks_ended"}[i], planOf(t, s, q))
+				wholly(t, s, q.SQL, []string{"tasks_active", "tasks_active", "tasks_pending", "tasks_by_state", "tasks_by_state", "tasks_ended"}[i], planOf(t, s, q))
 			}
 		})
 	}

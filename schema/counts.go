@@ -14,18 +14,19 @@ import (
 // which the undone and those in error are counted before.
 var countedStates = []struct {
 	state core.State
-	where string
+	query string
 }{
-	{core.StateProcessing, `state IN ('processing', 'undoing') AND state = 'processing'`},
-	{core.StateUndoing, `state IN ('processing', 'undoing') AND state = 'undoing'`},
-	{core.StatePending, `state = 'pending' ORDER BY number DESC`},
-	{core.StateUndone, `state IN ('undone', 'error') AND state = 'undone' ORDER BY number DESC`},
-	{core.StateError, `state IN ('undone', 'error') AND state = 'error' ORDER BY number DESC`},
-	{core.StateProcessed, `end_number > 0 ORDER BY end_number DESC`},
+	{core.StateProcessing, countBegin + `state IN ('processing', 'undoing') AND state = 'processing'` + countEnd},
+	{core.StateUndoing, countBegin + `state IN ('processing', 'undoing') AND state = 'undoing'` + countEnd},
+	{core.StatePending, countBegin + `state = 'pending' ORDER BY number DESC` + countEnd},
+	{core.StateUndone, countBegin + `state IN ('undone', 'error') AND state = 'undone' ORDER BY number DESC` + countEnd},
+	{core.StateError, countBegin + `state IN ('undone', 'error') AND state = 'error' ORDER BY number DESC` + countEnd},
+	{core.StateProcessed, countBegin + `end_number > 0 ORDER BY end_number DESC` + countEnd},
 }
 
 const (
-	qCountSome = `SELECT type, state, count(*) FROM (SELECT type, state FROM tasks WHERE partition = ?1 AND %s LIMIT ?2) AS counted GROUP BY type, state`
+	countBegin = `SELECT type, state, count(*) FROM (SELECT type, state FROM tasks WHERE partition = ?1 AND `
+	countEnd   = ` LIMIT ?2) AS counted GROUP BY type, state`
 	// besideMax is how many times the bound of a count is looked at of other tasks that have ended, when they are too many to count.
 	besideMax = 10
 )
@@ -48,7 +49,7 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	}
 	c := counting{r, int64(most), partitions, map[core.Count]int64{}, map[int64]int64{}, map[core.State]bool{}}
 	for _, s := range countedStates {
-		if err := c.state(ctx, s.state, fmt.Sprintf(qCountSome, s.where)); err != nil {
+		if err := c.state(ctx, s.state, s.query); err != nil {
 			return nil, fmt.Errorf("counts: %w", err)
 		}
 	}

@@ -107,8 +107,8 @@ func KeyQuestions(s Store, agent string, keys, holders []string) []Question {
 
 // Countings are the queries of counts of partition 1.
 func Countings(s Store) (all []Question) {
-	for _, g := range countGroups {
-		all = append(all, Question{readerOf(s).params(g.query), []any{1, 100}})
+	for _, is := range countedStates {
+		all = append(all, Question{readerOf(s).params(is.query), []any{1, 100}})
 	}
 	return all
 }

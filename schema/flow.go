@@ -34,20 +34,6 @@ func (a *asked) Parked(ctx context.Context, f operate.ParkedFilter) (operate.Par
 	return all, err
 }
 
-// WaitingFor implements [operate.FlowReader].
-func (a *asked) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
-	counts := map[string]operate.Count{}
-	err := a.of.eachParked(ctx, operate.ParkedFilter{}, func(agent string, one operate.Parked) {
-		c := counts[agent]
-		c.N, c.AtLeast = c.N+one.Tasks.N, c.AtLeast || one.Tasks.AtLeast
-		if c.N > operate.CountExactMax {
-			c.N, c.AtLeast = operate.CountExactMax, true
-		}
-		counts[agent] = c
-	})
-	return counts, err
-}
-
 // ParkedAt implements [operate.FlowReader].
 func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, error) {
 	all := map[string][]operate.ParkedOf{}
@@ -57,7 +43,7 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 			err = row.Scan(&p.Type, &p.Version, &p.Tasks.N, &first)
 			p.First = core.Instant(first)
 			return p, err
-		}, qParkedOf, partition, agent, operate.CountExactMax)
+		}, qParkedOf, partition, agent, operate.CountExactMax+1)
 		if err != nil {
 			return err
 		}
@@ -66,7 +52,7 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 			looked += found[i].Tasks.N
 		}
 		for i := range found {
-			found[i].Tasks.AtLeast = looked >= operate.CountExactMax
+			found[i].Tasks.AtLeast = looked > operate.CountExactMax
 			all[agent] = addParked(all[agent], found[i])
 		}
 		return nil

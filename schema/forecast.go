@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -64,7 +65,7 @@ func (a *asked) ForgetForecasts(ctx context.Context, before core.Instant) error 
 // holds in memory, every so manieth is taken.
 const (
 	qOpenRange   = `SELECT partition, next_number FROM partitions ORDER BY partition`
-	qOpenColumns = `SELECT number, type, plan_version, state, deadline FROM tasks WHERE partition = ?1 AND `
+	qOpenColumns = `SELECT number, type, plan_version, state, deadline, COALESCE(labels, '') FROM tasks WHERE partition = ?1 AND `
 	qOpenParked  = qOpenColumns + `state = 'pending' AND number >= ?2 ORDER BY number LIMIT ?3`
 	qOpenBefore  = qOpenColumns + `state = 'pending' AND number < ?2 ORDER BY number LIMIT ?3`
 	qOpenInHand  = qOpenColumns + `state IN ('processing', 'undoing') AND number % ?2 = ?3 LIMIT ?4`
@@ -114,12 +115,13 @@ func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, 
 	if parked {
 		query = qCountParked
 	}
-	there, err := column[int64](ctx, a.of, query, p.partition, count)
+	there, err := column[int64](ctx, a.of, query, p.partition, count+1)
 	if err != nil || there[0] == 0 {
 		return err
 	}
+	s.More = s.More || there[0] > int64(count)
+	there[0] = min(there[0], int64(count))
 	s.All += there[0]
-	s.More = s.More || there[0] == int64(count)
 	var found []sampled
 	if parked {
 		from := 1 + rand.Int64N(max(p.next, 1))
@@ -133,7 +135,7 @@ func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, 
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	if err := a.openSteps(ctx, p.partition, found); err != nil {
+	if found, err = a.openSteps(ctx, p.partition, found); err != nil {
 		return err
 	}
 	for i := range found {
@@ -154,36 +156,41 @@ func (a *asked) openSome(ctx context.Context, all []sampled, query string, args 
 	for row := range each(a.of.query(ctx, query, args...)) {
 		var t sampled
 		var deadline instant
-		var state string
-		if err := row.Scan(&t.number, &t.Type, &t.PlanVersion, &state, &deadline); err != nil {
+		var state, labels string
+		if err := row.Scan(&t.number, &t.Type, &t.PlanVersion, &state, &deadline, &labels); err != nil {
 			return all, err
 		}
-		t.State, t.Deadline = core.State(state), core.Instant(deadline)
+		t.State, t.Deadline, t.Labels = core.State(state), core.Instant(deadline), labelsIn(labels)
 		all = append(all, t)
 	}
 	return all, nil
 }
 
-// openSteps reads how far the steps of some tasks are, without inputs and results.
-func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled) error {
+// openSteps reads how far the steps of some tasks are, without inputs and results. Those whose rows were not all read are
+// left out.
+func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled) ([]sampled, error) {
 	numbers, at := make([]int64, len(tasks)), map[int64]*sampled{}
 	for i := range tasks {
 		numbers[i], at[tasks[i].number] = tasks[i].number, &tasks[i]
 	}
-	for row := range each(a.of.query(ctx, qOpenSteps+a.of.among("journal", "number")+` ORDER BY number, seq LIMIT ?3`, partition, a.of.list(numbers), openRowsMax*len(tasks))) {
-		var number int64
+	number, most := int64(0), openRowsMax*len(tasks)
+	for row := range each(a.of.query(ctx, qOpenSteps+a.of.among("journal", "number")+` ORDER BY number, seq LIMIT ?3`, partition, a.of.list(numbers), most)) {
 		var r core.Record
 		var when, due instant
 		var status string
 		if err := row.Scan(&number, &when, &r.Round, &r.Step, &status, &r.Next, &r.Undo, &due); err != nil {
-			return err
+			return nil, err
 		}
+		most--
 		r.At, r.Due, r.StepStatus = core.Instant(when), core.Instant(due), stepStatus(status)
 		if t := at[number]; t != nil {
 			t.apply(&r)
 		}
 	}
-	return nil
+	if most == 0 {
+		tasks = slices.DeleteFunc(tasks, func(t sampled) bool { return t.number >= number })
+	}
+	return tasks, nil
 }
 
 // apply takes in what a journal row says of the steps.

@@ -56,8 +56,9 @@ func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.
 		s.Near.N += n * int64(isNear)
 	}
 	if s.Tasks.N > operate.CountExactMax {
-		s.Tasks.AtLeast, s.Steps.AtLeast, s.Near.AtLeast = true, true, s.Near.N == s.Tasks.N
+		s.Steps.AtLeast, s.Near.AtLeast = true, s.Near.N == s.Tasks.N
 	}
+	s.Tasks, s.Near.N = countUpTo(s.Tasks.N), min(s.Near.N, operate.CountExactMax)
 	return nil
 }
 

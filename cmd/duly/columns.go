@@ -21,7 +21,7 @@ var (
 	opColumns        = []string{"id", "state", "action", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting", "~by", "~selection"}
 	opFields         = []string{"id", "state", "why", "action", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
 		"since", "wave", "rate", "brake", "by", "reason", "created", "started", "ended"}
-	agentColumns     = []string{"name", "instances", "breaker", "waiting", "unserved", "~first_deadline", "~steps", "~away_since", "paused", "~calls", "errors", "latency_ms", "~since"}
+	agentColumns     = []string{"name", "instances", "breaker", "waiting", "unserved", "~first_deadline", "~steps", "~away_since", "paused", "~calls", "errors", "latency_ms", "~since", "~instances_more", "~steps_more"}
 	breakerFields    = []string{"state", "since", "until", "stage", "openings", "forced", "by", "reason"}
 	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
@@ -35,5 +35,5 @@ var (
 	auditRecord       = []string{"number", "at", "actor", "role", "from", "via", "action", "target", "reason", "before", "after", "outcome", "key", "request"}
 	tokenColumns      = []string{"id", "name", "role", "~created", "~by", "expires", "revoked", "~last_used"}
 	noteColumns       = []string{"number", "at", "by", "text"}
-	forecastColumns   = []string{"type", "version", "tasks", "miss", "unknown", "p50_ms", "p95_ms"}
+	forecastColumns   = []string{"type", "version", "tasks", "chance", "unknown", "p50_ms", "p95_ms"}
 )

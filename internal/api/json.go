@@ -116,7 +116,7 @@ type (
 		Type    string     `json:"type"`
 		State   core.State `json:"state"`
 		Tasks   int64      `json:"tasks"`
-		AtLeast bool       `json:"at_least,omitempty"`
+		AtLeast bool       `json:"at_least,omitempty" doc:"the count was cut: there may be more than tasks; with 0 tasks none was counted, and how many there are is not known"`
 	}
 	countsJSON struct {
 		Counts []countJSON `json:"counts"`

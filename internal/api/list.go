@@ -238,6 +238,9 @@ func cell(v reflect.Value) string {
 		}
 		return value.UTC().Format(time.RFC3339Nano)
 	case operate.Count:
+		if value.Unknown() {
+			return "not counted"
+		}
 		if value.AtLeast {
 			return "≥ " + strconv.FormatInt(value.N, 10)
 		}

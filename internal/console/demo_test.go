@@ -154,14 +154,14 @@ func TestJobsOnTheDemo(t *testing.T) {
 		b.until(fmt.Sprintf(`document.querySelector("tbody").textContent.indexOf(%q) >= 0`, part))
 	}
 
-	// What will miss its deadline next?
+	// Whose deadline comes next?
 	b.tab(`e.textContent.trim().indexOf("Overview") === 0`)
 	b.enter(`document.title.indexOf("Overview") === 0`)
 	const near = `e.tagName === "A" && e.textContent.indexOf("of the deadline") > 0`
 	b.until(`Array.from(document.querySelectorAll("a")).some(function (e) { return ` + near + `; })`)
 	b.tab(near)
 	// Where the machine is busy, orders in flight may come first.
-	b.enter(`document.title.indexOf("What will miss") === 0 && Array.from(document.querySelectorAll("tbody th a")).some(function (e) { return e.textContent.indexOf("statement/") === 0; })`)
+	b.enter(`document.title.indexOf("Whose deadline") === 0 && Array.from(document.querySelectorAll("tbody th a")).some(function (e) { return e.textContent.indexOf("statement/") === 0; })`)
 
 	// Which answer is waited for?
 	b.tab(`e.textContent.trim().indexOf("Overview") === 0`)

@@ -29,6 +29,9 @@ func number(n int64) string {
 
 // count says at once that a count is not exact.
 func count(c operate.Count) string {
+	if c.Unknown() {
+		return "not counted"
+	}
 	if c.AtLeast {
 		return "≥ " + number(c.N)
 	}
@@ -39,6 +42,9 @@ func count(c operate.Count) string {
 func tasksWord(c operate.Count) string {
 	if c.N == 1 && !c.AtLeast {
 		return "1 task"
+	}
+	if c.Unknown() {
+		return "tasks"
 	}
 	return count(c) + " tasks"
 }
@@ -333,16 +339,8 @@ func (d *document) Size() int64 { return int64(d.Bytes) }
 // Lines64 is how many lines it has when laid out.
 func (d *document) Lines64() int64 { return int64(d.Lines) }
 
-// about is an expected number of tasks.
-func about(n float64) string {
-	if n > 0 && n < 0.5 {
-		return "< 1"
-	}
-	return number(int64(math.Round(n)))
-}
-
 // ofMS is a duration in milliseconds.
 func ofMS(ms float64) string { return duration(time.Duration(ms * float64(time.Millisecond))) }
 
 // chanceWord is a chance in whole percent.
-func chanceWord(c float64) string { return strconv.Itoa(int(math.Round(100*c))) + " %" }
+func chanceWord(c *float64) string { return strconv.Itoa(int(math.Round(100**c))) + " %" }

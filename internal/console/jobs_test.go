@@ -104,11 +104,11 @@ func TestJobsByKeyboard(t *testing.T) {
 		t.Errorf("the newest entry is %q", row)
 	}
 
-	// What will miss its deadline next?
+	// Whose deadline comes next?
 	b.tab(`e.textContent.trim().indexOf("Overview") === 0`)
 	b.enter(`document.title.indexOf("Overview") === 0`)
 	b.tab(`e.tagName === "A" && e.textContent.indexOf("of the deadline") > 0`)
-	b.enter(`document.title.indexOf("What will miss") === 0 && document.querySelector("tbody th a").textContent === "order/order-1005"`)
+	b.enter(`document.title.indexOf("Whose deadline") === 0 && document.querySelector("tbody th a").textContent === "order/order-1005"`)
 	b.clean("the five jobs")
 
 	// The graph moves and changes its size by keys, while it has the focus.

@@ -73,7 +73,12 @@ type figureRow struct {
 
 const figureRows = 12
 
-func figures(ps []point) []figure {
+// figures are the plots of the points. With more there may be more unfinished tasks than were counted.
+func figures(ps []point, more bool) []figure {
+	unfinished := "unfinished tasks"
+	if more {
+		unfinished += ", at least"
+	}
 	at := func(f func(*point) float64) []float64 {
 		values := make([]float64, len(ps))
 		for i := range ps {
@@ -84,7 +89,7 @@ func figures(ps []point) []figure {
 	all := []figure{
 		{ID: "throughput", Title: "Throughput", Unit: "tasks a second", Lines: []figureLine{
 			{Name: "created", Values: at(func(p *point) float64 { return p.Created })}, {Name: "ended", Values: at(func(p *point) float64 { return p.Ended })}}},
-		{ID: "backlog", Title: "Backlog", Unit: "unfinished tasks", Lines: []figureLine{{Name: "unfinished", Values: at(func(p *point) float64 { return p.Backlog })}}},
+		{ID: "backlog", Title: "Backlog", Unit: unfinished, Lines: []figureLine{{Name: "unfinished", Values: at(func(p *point) float64 { return p.Backlog })}}},
 		{ID: "latency", Title: "Latency", Unit: "creation to end, ms", Lines: []figureLine{
 			{Name: "p50", Values: at(func(p *point) float64 { return p.P50 })}, {Name: "p99", Values: at(func(p *point) float64 { return p.P99 })}}},
 	}

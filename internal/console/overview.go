@@ -93,7 +93,7 @@ func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
 			return page{}, err
 		}
 		d.Points = points(c.Live.Samples(), snapshot.Overview.Counts)
-		d.Figures = figures(d.Points)
+		d.Figures = figures(d.Points, slices.ContainsFunc(snapshot.Overview.Counts, func(c operate.StateCount) bool { return !c.State.Ended() && c.Tasks.AtLeast }))
 	}
 	if err := c.fillNeeds(ctx, &d, snapshot); err != nil {
 		return page{}, err
@@ -280,7 +280,7 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 		}
 		chances = &f
 	}
-	return page{Title: "What will miss its deadline next", Data: struct {
+	return page{Title: "Whose deadline comes next", Data: struct {
 		Tasks  []core.View
 		More   bool
 		Within time.Duration

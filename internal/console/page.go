@@ -98,7 +98,7 @@ func (c *console) parse(from fs.FS) (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset": c.assetURL, "url": c.url, "dialog": c.dialog, "submit": c.submit,
 		"number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
-		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "about": about, "ms": ofMS, "chance": chanceWord, "percent": percent, "rate": rateWord, "keysWord": keysWord, "whole": func(n int) string { return number(int64(n)) },
+		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "ms": ofMS, "chance": chanceWord, "percent": percent, "rate": rateWord, "keysWord": keysWord, "whole": func(n int) string { return number(int64(n)) },
 		"sections": func() []section { return sections },
 		"link":     func(to, query string) string { return to + "?" + query },
 		"dict":     dict, "json": jsonText, "bar": bar, "shares": shares,

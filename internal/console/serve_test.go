@@ -745,7 +745,7 @@ func TestVendored(t *testing.T) {
 //
 // covers: OP5
 func TestCounts(t *testing.T) {
-	for c, want := range map[operate.Count]string{{N: 0}: "0", {N: 1234567}: "1,234,567", {N: 10_000, AtLeast: true}: "≥ 10,000"} {
+	for c, want := range map[operate.Count]string{{N: 0}: "0", {N: 1234567}: "1,234,567", {N: 10_000, AtLeast: true}: "≥ 10,000", {AtLeast: true}: "not counted"} {
 		if got := count(c); got != want {
 			t.Errorf("%+v is %s", c, got)
 		}

@@ -542,9 +542,6 @@ func (w *world) openSignals(near core.Instant, next int) (s operate.Signals) {
 }
 
 func (w *world) Sample(context.Context, int) (operate.Sample, error) { return operate.Sample{}, nil }
-func (w *world) WaitingFor(context.Context) (map[string]operate.Count, error) {
-	return nil, nil
-}
 func (w *world) Plans(context.Context) ([]core.Plan, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,6 +41,8 @@ type Progress struct {
 	Begun bool          // it runs, or is between two tries
 	For   time.Duration // for how long: since it began, or since it could begin; 0: not known
 	Known time.Duration // of a wait that has begun, when it is over, from now; 0: not known
+	// NotBefore is how long from now a step that has not begun is kept back; 0: it is not.
+	NotBefore time.Duration
 }
 
 // table is the durations of a step by quantile, in rising order, in milliseconds.
@@ -66,6 +68,7 @@ type open struct {
 	waited, ran       float32 // what has passed
 	after             uint64  // steps that it waits for, and that are open
 	least             float32 // a call must begin so long before the deadline
+	notBefore         float32 // it cannot begin before
 }
 
 // ask prepares a question about a task that is so far; progress nil: it has not begun. With limits it counts when calls
@@ -112,8 +115,11 @@ func (o *open) passed(at *Progress) {
 	case at.Begun:
 		o.wait, o.ran, o.least = nil, since, 0
 		o.runFrom = longer(o.run, since)
-	case o.wait != nil && o.after == 0:
+	case o.wait != nil && o.after == 0 && at.NotBefore == 0:
 		o.waited, o.waitFrom = since, longer(o.wait, since)
+	}
+	if !at.Begun {
+		o.notBefore = toMS(at.NotBefore)
 	}
 }
 
@@ -162,6 +168,11 @@ func play(steps []open, needs *table) {
 				if at > end[s] { // max of the language is slower: it minds NaN
 					end[s] = at
 				}
+			}
+		}
+		if o.notBefore > 0 {
+			for s := range end {
+				end[s] = max(end[s], o.notBefore)
 			}
 		}
 		if o.wait != nil {

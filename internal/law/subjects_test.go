@@ -306,7 +306,7 @@ var faults = []section{
 	}},
 	{"Operators are told the truth", []subject{
 		{"O1", "One writer of the audit trail stores outcomes after the client has gone, and settles what a crash left asked", ""},
-		{"O2", "The forecast counts what is blocked without an end as missing, and says unknown where it does not know", "an agent that is gone makes \"will miss 0\""},
+		{"O2", "The forecast counts what is blocked without an end as missing, and says unknown where it does not know", ""},
 		{"O3", "The first screen orders needs by impact, causes before symptoms, with sums that add up and their age", "an incident of a thousand tasks can be left out"},
 		{"O4", "`duly top` survives a restart of what it watches, and a backlog is never negative", "it panics; a backlog can be below 0"},
 		{"O5", "API, command line and console offer only what is possible", "buttons are live whose action is refused"},
@@ -315,7 +315,7 @@ var faults = []section{
 		{"O8", "Latencies, errors, missed deadlines and HTTP have metrics, within the bound on cardinality", "only the commit cycle has a histogram"},
 		{"O9", "Text is isolated from its surroundings, and columns are cut, not words", "words split, U+202E reverses text"},
 		{"O10", "All sentences stand in one table and are understood by one who has not seen the code", "several are not"},
-		{"O11", "Every figure that is cut says so, everywhere", "counts leave out whole types silently"},
+		{"O11", "Every figure that is cut says so, everywhere", ""},
 		{"O12", "A change that is in force is never in the audit trail as asked or failed", ""},
 	}},
 	{"First use", []subject{

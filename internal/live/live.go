@@ -348,13 +348,13 @@ func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) 
 	if err != nil {
 		return Snapshot{}, err
 	}
-	o.Groups = len(groups.Groups)
+	o.Groups = operate.Count{N: int64(len(groups.Groups)), AtLeast: groups.Next != ""}
 	if l.cfg.Operations != nil {
-		ops, _, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
+		ops, more, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
 		if err != nil {
 			return Snapshot{}, err
 		}
-		o.Operations = append(o.Operations, ops...)
+		o.Operations, o.OperationsMore = append(o.Operations, ops...), more != ""
 	}
 	soon, err := l.rest(ctx, &o, now)
 	if err != nil {

@@ -20,11 +20,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // store counts what it is asked.
 type store struct {
-	mu    sync.Mutex
-	reads int
-	takes time.Duration
-	err   error
-	ended int64
+	groupsNext string
+	mu         sync.Mutex
+	reads      int
+	takes      time.Duration
+	err        error
+	ended      int64
 
 	mark    string // of Mark
 	marks   int    // how often it was asked for
@@ -76,7 +77,7 @@ func (s *store) Groups(_ context.Context, f operate.GroupFilter) (operate.Groups
 	if f.State != core.StateError {
 		return operate.Groups{}, errors.New("groups of every state were asked for")
 	}
-	return operate.Groups{Groups: make([]operate.Group, 2)}, nil
+	return operate.Groups{Groups: make([]operate.Group, 2), Next: s.groupsNext}, nil
 }
 
 func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.View, bool, error) {
@@ -249,7 +250,7 @@ func TestSlowStore(t *testing.T) {
 		s.mu.Unlock()
 		<-time.After(20 * time.Second)
 		got, err := l.Current(t.Context())
-		if err != nil || got.Trouble == "" || got.Overview.Groups != 2 {
+		if err != nil || got.Trouble == "" || got.Overview.Groups != (operate.Count{N: 2}) {
 			t.Errorf("%+v %v, want what was read before, and that the store does not answer", got, err)
 		}
 	})
@@ -405,12 +406,37 @@ func TestOverview(t *testing.T) {
 		<-time.After(DefaultInterval)
 		got, err := l.Current(t.Context())
 		o := got.Overview
-		if err != nil || got.Trouble != "" || o.Errors != (operate.Count{N: 7, AtLeast: true}) || o.Groups != 2 || o.AtRisk != (operate.Count{N: 5, AtLeast: true}) ||
+		if o.OperationsMore {
+			t.Error("there are no operations, and yet more")
+		}
+		if err != nil || got.Trouble != "" || o.Errors != (operate.Count{N: 7, AtLeast: true}) || o.Groups != (operate.Count{N: 2}) || o.AtRisk != (operate.Count{N: 5, AtLeast: true}) ||
 			o.Signals.Steps.N != 2 || len(o.Signals.Next) != 1 ||
 			strings.Join(o.AgentsGone, " ") != "c.gone z.gone" || !o.At.Equal(time.Now()) {
 			t.Errorf("%+v %v", got, err)
 		}
 	})
+}
+
+// someOperations are the first that are not over.
+type someOperations struct{}
+
+// Operations implements Running.
+func (someOperations) Operations(context.Context, []operate.OperationState, int, string) ([]operate.Operation, string, error) {
+	return make([]operate.Operation, runningMax), "next", nil
+}
+
+// TestOverviewCut: what has more than is read says so.
+//
+// covers: O11
+func TestOverviewCut(t *testing.T) {
+	l, err := New(Config{Reader: &store{groupsNext: "next"}, Operations: someOperations{}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Current(t.Context())
+	if o := got.Overview; err != nil || o.Groups != (operate.Count{N: 2, AtLeast: true}) || len(o.Operations) != runningMax || !o.OperationsMore {
+		t.Errorf("%+v, %v", o, err)
+	}
 }
 
 // TestRing: ten minutes of samples are kept, and no more.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -36,11 +37,15 @@ func (n *Node) Forecast(ctx context.Context) (operate.Forecast, error) {
 	if age := now.Sub(f.read.at); age >= 0 && age < forecastFor {
 		return f.read.last, nil
 	}
+	h, err := n.holding(ctx, core.InstantOf(now))
+	if err != nil {
+		return operate.Forecast{}, fmt.Errorf("forecast: what holds tasks: %w", err)
+	}
 	sample, err := f.store.OpenTasks(ctx, forecastSample)
 	if err != nil {
 		return operate.Forecast{}, fmt.Errorf("forecast: %w", err)
 	}
-	f.read.last = f.aggregate(&sample, n.plans.Plan, core.InstantOf(now))
+	f.read.last = f.aggregate(&sample, h)
 	f.read.at = now
 	return f.read.last, nil
 }
@@ -56,60 +61,69 @@ type planStanding struct {
 	tasks sums
 }
 
-type sums struct{ tasks, unknown, known, miss float64 }
+// sums are of the tasks of a plan, or of one of its steps.
+type sums struct {
+	tasks, known, make float64
+	held               string
+}
 
 // aggregate works out the forecast of a sample.
-func (f *forecasts) aggregate(sample *operate.OpenSample, planOf func(string, int64) *core.Plan, now core.Instant) operate.Forecast {
-	all := operate.Forecast{At: now.Time(), Tasks: operate.Count{N: sample.All, AtLeast: sample.More}, Sampled: len(sample.Tasks), Plans: []operate.PlanForecast{}}
+func (f *forecasts) aggregate(sample *operate.OpenSample, h *holding) operate.Forecast {
+	all := operate.Forecast{At: h.now.Time(), Tasks: operate.Count{N: sample.All, AtLeast: sample.More}, Sampled: len(sample.Tasks), Plans: []operate.PlanForecast{}}
 	plans := map[forecast.Key]*planStanding{}
 	for i := range sample.Tasks {
 		t := &sample.Tasks[i]
 		k := forecast.Key{Type: t.Type, Version: t.PlanVersion}
 		s := plans[k]
 		if s == nil {
-			s = &planStanding{plan: planOf(t.Type, t.PlanVersion), told: operate.PlanForecast{Type: t.Type, Version: t.PlanVersion}, steps: map[int]*sums{}}
+			s = &planStanding{plan: h.planOf(t.Type, t.PlanVersion), told: operate.PlanForecast{Type: t.Type, Version: t.PlanVersion}, steps: map[int]*sums{}}
 			plans[k] = s
 		}
-		s.add(f.book, t, now)
+		s.add(f.outlookOf(s.plan, t, h), t.Weight)
 	}
-	for _, s := range plans {
-		all.Plans = append(all.Plans, s.told)
-		f.finish(s, &all.Plans[len(all.Plans)-1], now)
-	}
-	slices.SortFunc(all.Plans, func(a, b operate.PlanForecast) int {
-		return cmp.Or(cmp.Compare(b.Miss, a.Miss), cmp.Compare(b.Tasks, a.Tasks), cmp.Compare(a.Type, b.Type), cmp.Compare(b.Version, a.Version))
+	standings := slices.SortedFunc(maps.Values(plans), func(a, b *planStanding) int {
+		return cmp.Or(cmp.Compare(b.tasks.known-b.tasks.make, a.tasks.known-a.tasks.make), cmp.Compare(b.tasks.tasks, a.tasks.tasks),
+			cmp.Compare(a.told.Type, b.told.Type), cmp.Compare(a.told.Version, b.told.Version))
 	})
-	all.Plans = all.Plans[:min(len(all.Plans), forecastPlans)]
+	all.More = len(standings) > forecastPlans || int64(len(sample.Tasks)) < sample.All || sample.More
+	for _, s := range standings[:min(len(standings), forecastPlans)] {
+		f.finish(s, h.now)
+		all.Plans = append(all.Plans, s.told)
+	}
 	all.Calibration = calibration(f.book.Calibration())
 	return all
 }
 
-// add counts a task in.
-func (s *planStanding) add(b *forecast.Book, t *operate.OpenTask, now core.Instant) {
-	at, chance, known := -1, 0.0, true
-	if t.State != core.StateUndoing && s.plan != nil {
-		var progress []forecast.Progress
-		progress, at = progressOf(s.plan, t, now)
-		chance, known = b.Chance(s.plan, progress, t.Deadline.Sub(now), now)
-	}
-	step := s.steps[at]
+// add counts a task in that stands for so many.
+func (s *planStanding) add(o outlook, weight float64) {
+	step := s.steps[o.at]
 	if step == nil {
 		step = &sums{}
-		s.steps[at] = step
+		s.steps[o.at] = step
 	}
 	for _, sum := range []*sums{step, &s.tasks} {
-		sum.tasks += t.Weight
-		if known {
-			sum.known += t.Weight
-			sum.miss += t.Weight * (1 - chance)
-		} else {
-			sum.unknown += t.Weight
+		sum.tasks += weight
+		if o.known {
+			sum.known += weight
+			sum.make += weight * o.chance
+		}
+		if sum.held == "" {
+			sum.held = o.held
 		}
 	}
 }
 
-// progressOf is how far a task of the sample is, and its first step that is not over.
-func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []forecast.Progress, first int) {
+// told are the figures of the sums. The chance is nil where it is known of none.
+func (s *sums) told() (tasks, unknown int64, chance *float64) {
+	whole := func(x float64) int64 { return int64(math.Round(x)) }
+	if s.known > 0 {
+		chance = new(s.make / s.known)
+	}
+	return whole(s.tasks), whole(s.tasks - s.known), chance
+}
+
+// progressOf is how far a task of the sample is, which of its steps have a command out, and the first that is not over.
+func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []forecast.Progress, running uint64, first int) {
 	all = make([]forecast.Progress, len(plan.Steps))
 	for _, s := range t.Steps {
 		if s.Step >= len(all) {
@@ -120,6 +134,9 @@ func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []f
 		case core.StepDone, core.StepSkipped:
 			is.Over = true
 		default:
+			if s.Status == core.StepRunning {
+				running |= 1 << uint(s.Step)
+			}
 			if is.Begun = s.Began != 0; is.Begun {
 				is.For = max(0, now.Sub(s.Began))
 			}
@@ -130,24 +147,22 @@ func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []f
 	}
 	for i := range all {
 		if !all[i].Over {
-			return all, i
+			return all, running, i
 		}
 	}
-	return all, -1
+	return all, running, -1
 }
 
 // finish writes the sums down.
-func (f *forecasts) finish(s *planStanding, told *operate.PlanForecast, now core.Instant) {
-	whole := func(x float64) int64 { return int64(math.Round(x)) }
-	told.Tasks, told.Unknown, told.Miss = whole(s.tasks.tasks), whole(s.tasks.unknown), s.tasks.miss
+func (f *forecasts) finish(s *planStanding, now core.Instant) {
+	told := &s.told
+	told.Tasks, told.Unknown, told.Chance = s.tasks.told()
 	told.Steps = []operate.StepForecast{}
 	for at, sum := range s.steps {
-		step := operate.StepForecast{Tasks: whole(sum.tasks), Miss: sum.miss}
+		step := operate.StepForecast{Held: sum.held}
+		step.Tasks, step.Unknown, step.Chance = sum.told()
 		if at >= 0 {
 			step.Step = s.plan.Steps[at].Name
-		}
-		if sum.known > 0 {
-			step.Chance = 1 - sum.miss/sum.known
 		}
 		told.Steps = append(told.Steps, step)
 	}

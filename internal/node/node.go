@@ -22,6 +22,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/redact"
 	"duly.dev/duly/internal/schedules"
@@ -66,6 +67,7 @@ type Node struct {
 
 	observers *scheduler.Observers
 	forecasts *forecasts
+	agents    *operate.LiveAgents
 
 	survey survey
 	held   atomic.Pointer[schema.Held] // as of the last look; nil: not known
@@ -175,6 +177,7 @@ func (n *Node) open(ctx context.Context) error {
 		return err
 	}
 	n.forecasts = newForecasts(n)
+	n.agents = &operate.LiveAgents{Flow: n.store, Instances: n.instances, Absent: n.absent, Pauses: n.store.Pauses, Breakers: n.store.Breakers, Now: n.now}
 	n.plans = newPlanCache(n.store, n.log, func(err error) { n.report(condPlans, err) })
 	links := n.cfg.NATS(n.cfg.NodeName, n.cfg.Namespace, n.log)
 	links.Report, links.ReplyTo = n.report, n.cfg.ReplyTo

@@ -35,10 +35,9 @@ func (n *Node) desk() *operate.Desk { return operate.NewDesk(n.store, n.now, n.l
 // Flow returns what operators read and change of the flow.
 func (n *Node) Flow() *Flow {
 	store, desk := n.store, n.desk()
-	agents := &operate.LiveAgents{Flow: store, Instances: n.instances, Absent: n.absent, Pauses: store.Pauses, Breakers: store.Breakers, Now: n.now}
 	return &Flow{
 		Breakers: &operate.Breaking{Store: store, Desk: desk, Flow: store, Now: n.now, Announce: func() error {
-			agents.Forget()
+			n.agents.Forget()
 			return n.conn.AnnouncePauses()
 		}},
 		Pauses: &operate.Pausing{Store: store, Desk: desk, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
@@ -56,7 +55,7 @@ func (n *Node) Flow() *Flow {
 		},
 		Limits: &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Plans:  &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
-		Agents: agents,
+		Agents: n.agents,
 	}
 }
 
@@ -79,9 +78,9 @@ func (n *Node) absent(ctx context.Context) (all []operate.Absence, more bool, er
 	for i := range reports {
 		more = more || reports[i].More
 		for _, a := range reports[i].Agents {
-			is := operate.Absence{Agent: a.Agent, Since: a.Since, Tasks: a.Tasks, First: a.First}
+			is := operate.Absence{Agent: a.Agent, Since: a.Since, Tasks: a.Tasks, First: a.First, More: len(a.Steps) == wire.AwayStepsMax}
 			for _, s := range a.Steps {
-				is.Steps = append(is.Steps, operate.WaitingStep(s))
+				is.Steps = append(is.Steps, operate.WaitingStep{Type: s.Type, Step: s.Step, Tasks: s.Tasks})
 			}
 			all = append(all, is)
 		}

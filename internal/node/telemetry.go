@@ -45,9 +45,11 @@ func (s *survey) lookAhead(ctx context.Context, n *Node) {
 		s.forecasts.Store(nil) // what is not known is not shown
 		return
 	}
-	told := make([]telemetry.Forecast, len(f.Plans))
+	told := make([]telemetry.Forecast, 0, len(f.Plans))
 	for i := range f.Plans {
-		told[i] = telemetry.Forecast{Type: f.Plans[i].Type, Version: f.Plans[i].Version, Miss: f.Plans[i].Miss}
+		if p := &f.Plans[i]; p.Chance != nil {
+			told = append(told, telemetry.Forecast{Type: p.Type, Version: p.Version, Chance: *p.Chance})
+		}
 	}
 	s.forecasts.Store(&told)
 }

@@ -359,6 +359,37 @@ func TestMovePartitions(t *testing.T) {
 	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 503, "", "not known yet")
 }
 
+// TestLiveAgentsCut: steps that are left out, and those that were counted up to a bound, are said to be.
+//
+// covers: O11
+func TestLiveAgentsCut(t *testing.T) {
+	w := newWorld()
+	waiting := func(steps int) (all []operate.WaitingStep) {
+		for i := range steps {
+			all = append(all, operate.WaitingStep{Type: "order", Step: fmt.Sprint("step", i), Tasks: 1})
+		}
+		return all
+	}
+	w.waiting = map[string][]operate.ParkedOf{"ship": {{Type: "order", Version: 1, Parked: operate.Parked{Tasks: operate.Count{N: 10_000, AtLeast: true}}}}}
+	w.absent = []operate.Absence{
+		{Agent: "payment", Since: w.now, Tasks: 40, Steps: waiting(operate.WaitingStepsMax)},
+		{Agent: "payment.v2", Since: w.now, Tasks: 40, Steps: waiting(operate.WaitingStepsMax + 1)},
+		{Agent: "wrap", Since: w.now, Tasks: 40, Steps: waiting(2), More: true},
+	}
+	got, err := w.agents().Agents(t.Context())
+	if err != nil || len(got) != 4 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for i, want := range []struct {
+		steps int
+		more  bool
+	}{{operate.WaitingStepsMax, false}, {operate.WaitingStepsMax, true}, {1, true}, {2, true}} {
+		if a := &got[i]; len(a.Steps) != want.steps || a.StepsMore != want.more || a.Steps[0].AtLeast != (a.Name == "ship") {
+			t.Errorf("%s: %d steps, more %v, %+v; want %+v", a.Name, len(a.Steps), a.StepsMore, a.Steps[0], want)
+		}
+	}
+}
+
 // Agents are those that plans name and that tasks wait for; who asks within two seconds shares one look.
 func TestLiveAgents(t *testing.T) {
 	w := newWorld()
@@ -419,7 +450,7 @@ func TestLiveAgents(t *testing.T) {
 	if slices.ContainsFunc(got, func(a operate.Agent) bool { return !a.Paused }) {
 		t.Errorf("when everything is paused: %+v", got)
 	}
-	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 || !got[4].Unserved.AtLeast {
+	if err != nil || w.asked != 2 || got[3].Name != "ship" || got[3].Instances != -1 || got[4].Instances != 1 || !got[4].Unserved.AtLeast || !got[4].StepsMore || !got[4].InstancesMore {
 		t.Errorf("when there may be others: %+v, %v", got, err)
 	}
 	w.now = w.now.Add(operate.AgentsFresh)

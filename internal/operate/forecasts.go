@@ -43,6 +43,7 @@ type OpenTask struct {
 	PlanVersion int64
 	State       core.State
 	Deadline    core.Instant
+	Labels      []core.Label
 	Steps       []OpenStep // those of which the journal tells
 	Weight      float64    // for how many tasks it stands
 }
@@ -65,12 +66,13 @@ type OpenSample struct {
 }
 
 // Forecast is how likely the unfinished tasks make their deadlines, by plan and step: figures of a sample, which are
-// estimates where it has less than all.
+// estimates where it has less than all. What is held without an end makes none.
 type Forecast struct {
 	At          time.Time        `json:"at"`
 	Tasks       Count            `json:"tasks"`   // unfinished ones
 	Sampled     int              `json:"sampled"` // of them, those that were looked at
 	Plans       []PlanForecast   `json:"plans"`   // those that will miss most deadlines first
+	More        bool             `json:"more,omitempty" doc:"there may be plans that are not listed: 50 are at most, and those of the tasks that were looked at"`
 	Calibration []CalibrationBin `json:"calibration"`
 }
 
@@ -78,20 +80,21 @@ type Forecast struct {
 type PlanForecast struct {
 	Type    string         `json:"type"`
 	Version int64          `json:"version"`
-	Tasks   int64          `json:"tasks"`
-	Unknown int64          `json:"unknown"` // of them, those of whose steps too little is known
-	Miss    float64        `json:"miss"`    // how many of the others are expected to miss their deadlines
-	P50MS   float64        `json:"p50_ms"`  // how long a task takes that begins now, in half of the cases; 0: not known
-	P95MS   float64        `json:"p95_ms"`  // in 95 % of the cases
+	Tasks   int64          `json:"tasks" doc:"unfinished ones; an estimate where fewer were looked at than there are"`
+	Unknown int64          `json:"unknown" doc:"of them, those of which it is not known: too little was seen of their steps, or what holds them may end or not"`
+	Chance  *float64       `json:"chance,omitempty" doc:"of one of the others to make its deadline, in the mean; absent: it is known of none"`
+	P50MS   float64        `json:"p50_ms,omitempty" doc:"how long a task takes that begins now, in half of the cases; absent: not known"`
+	P95MS   float64        `json:"p95_ms,omitempty" doc:"in 95 % of the cases"`
 	Steps   []StepForecast `json:"steps"`
 }
 
 // StepForecast is of the tasks of a plan that are at one step.
 type StepForecast struct {
-	Step   string  `json:"step"`
-	Tasks  int64   `json:"tasks"`
-	Miss   float64 `json:"miss"`
-	Chance float64 `json:"chance"` // of one of them to make its deadline, in the mean
+	Step    string   `json:"step" doc:"the first that is not over; empty: they are being undone, or their plan cannot be read"`
+	Tasks   int64    `json:"tasks"`
+	Unknown int64    `json:"unknown" doc:"as of the plan"`
+	Chance  *float64 `json:"chance,omitempty" doc:"as of the plan"`
+	Held    string   `json:"held,omitempty" doc:"what holds some of them, here or at a later step"`
 }
 
 // CalibrationBin compares the chances that this node told, of tasks that have ended since, with how many made their

@@ -34,6 +34,7 @@ type Absence struct {
 	Tasks int64
 	First time.Time // the earliest deadline
 	Steps []WaitingStep
+	More  bool // others of its steps may wait
 }
 
 // LiveAgents is Agents over NATS's service discovery. The exported fields are required. It is safe for concurrent use: callers
@@ -100,7 +101,9 @@ func (s *LiveAgents) look(ctx context.Context) ([]Agent, error) {
 		slices.SortFunc(a.Steps, func(a, b WaitingStep) int {
 			return cmp.Or(cmp.Compare(b.Tasks, a.Tasks), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Step, b.Step))
 		})
-		a.Steps = a.Steps[:min(len(a.Steps), WaitingStepsMax)]
+		if len(a.Steps) > WaitingStepsMax {
+			a.Steps, a.StepsMore = a.Steps[:WaitingStepsMax], true
+		}
 		all = append(all, *a)
 	}
 	slices.SortFunc(all, func(a, b Agent) int { return cmp.Compare(a.Name, b.Name) })
@@ -133,6 +136,7 @@ func (a *Agent) waits(step WaitingStep, first time.Time) {
 		return
 	}
 	a.Steps[i].Tasks += step.Tasks
+	a.Steps[i].AtLeast = a.Steps[i].AtLeast || step.AtLeast
 }
 
 // readParked adds what is parked.
@@ -150,7 +154,8 @@ func (s *LiveAgents) readParked(ctx context.Context, book agentBook, plans []cor
 			if p.First != 0 {
 				first = p.First.Time()
 			}
-			a.waits(WaitingStep{Type: p.Type, Step: stepsAt(plans, p, name), Tasks: p.Tasks.N}, first)
+			a.waits(WaitingStep{Type: p.Type, Step: stepsAt(plans, p, name), Tasks: p.Tasks.N, AtLeast: p.Tasks.AtLeast}, first)
+			a.StepsMore = a.StepsMore || p.Tasks.AtLeast
 		}
 	}
 	return nil
@@ -195,13 +200,14 @@ func (s *LiveAgents) readAbsent(ctx context.Context, book agentBook, _ []core.Pl
 			a.AwaySince = is.Since
 		}
 		a.waits(WaitingStep{}, is.First)
+		a.StepsMore = a.StepsMore || is.More
 		for _, step := range is.Steps {
 			a.waits(step, time.Time{})
 		}
 	}
 	if more {
 		for _, a := range book {
-			a.Unserved.AtLeast = true
+			a.Unserved.AtLeast, a.StepsMore = true, true
 		}
 	}
 	return nil
@@ -258,6 +264,7 @@ func (s *LiveAgents) readInstances(ctx context.Context, book agentBook, _ []core
 		if n := messages[name]; n > 0 {
 			a.LatencyMS = float64(busy[name]) / float64(n) / float64(time.Millisecond)
 		}
+		a.InstancesMore = more
 		if a.Instances == 0 && more {
 			a.Instances = -1
 		}

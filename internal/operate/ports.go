@@ -31,8 +31,6 @@ type Reader interface {
 	Signals(ctx context.Context, near core.Instant, next int) (Signals, error)
 	// Sample reads totals, and the times of up to newest endings.
 	Sample(ctx context.Context, newest int) (Sample, error)
-	// WaitingFor counts the parked tasks of each agent, up to CountExactMax each.
-	WaitingFor(ctx context.Context) (map[string]Count, error)
 	// Plans returns the plans that this binary can read; see schema.Store.
 	Plans(ctx context.Context) ([]core.Plan, error)
 	// Cursors returns the rows of all partitions.

@@ -23,8 +23,11 @@ const (
 // Count is a number of tasks that is exact, or says that it is not.
 type Count struct {
 	N       int64 `json:"n"`
-	AtLeast bool  `json:"at_least,omitempty"` // there may be more than N
+	AtLeast bool  `json:"at_least,omitempty" doc:"the count was cut: there may be more than n; with an n of 0 none was counted, and how many there are is not known"`
 }
+
+// Unknown reports that the count says nothing.
+func (c Count) Unknown() bool { return c.AtLeast && c.N == 0 }
 
 // Actor is who does something: the authenticated one, never the requester's word.
 type Actor struct {
@@ -403,16 +406,19 @@ type Agent struct {
 	Breaker   Breaker   `json:"breaker"`
 	Calls     int64     `json:"calls"`  // that its instances count since their start
 	Errors    int64     `json:"errors"` // of these
-	LatencyMS float64   `json:"latency_ms"`
+	LatencyMS float64   `json:"latency_ms,omitempty" doc:"of a call, in the mean; absent: none was answered"`
 	Since     time.Time `json:"since,omitzero"` // start of its oldest instance
+	// InstancesMore says that not all instances were asked.
+	InstancesMore bool `json:"instances_more,omitempty" doc:"there may be more instances, calls and errors"`
 
 	// What waits because no instance takes commands, beside what is parked. None of these tries is spent.
 	Unserved  Count     `json:"unserved" doc:"tasks in flight whose command no instance takes"`
 	AwaySince time.Time `json:"away_since,omitzero" doc:"since when an owner of such tasks has seen that; absent: none of them waits"`
 
 	// Of all that wait for it, parked or in flight.
-	FirstDeadline time.Time     `json:"first_deadline,omitzero" doc:"the earliest: until then none of them is undone for waiting"`
+	FirstDeadline time.Time     `json:"first_deadline,omitzero" doc:"the earliest of those that were counted: until then none of them is undone for waiting"`
 	Steps         []WaitingStep `json:"steps" doc:"that wait for it, the most first, 32 at most"`
+	StepsMore     bool          `json:"steps_more,omitempty" doc:"others may wait for it, too"`
 }
 
 // WaitingStepsMax bounds the steps that an agent's view names.
@@ -423,20 +429,24 @@ type WaitingStep struct {
 	Type  string `json:"type"`
 	Step  string `json:"step" doc:"of parked tasks whose plan has several steps at the agent: all of these"`
 	Tasks int64  `json:"tasks"`
+	// AtLeast is of those that were counted up to a bound.
+	AtLeast bool `json:"at_least,omitempty" doc:"there may be more than tasks"`
 }
 
 // Overview is the first screen: what needs an operator, and how the engine does.
 type Overview struct {
-	At         time.Time    `json:"at"` // when it was last looked
-	Errors     Count        `json:"errors"`
-	Groups     int          `json:"groups"`
-	AtRisk     Count        `json:"at_risk"` // tasks whose deadline is nearer than AtRiskWithin
-	AgentsGone []string     `json:"agents_gone"`
-	Breakers   []string     `json:"breakers"`   // agents whose breaker is not closed
-	Operations []Operation  `json:"operations"` // that are braked, paused or running
-	Troubles   []Trouble    `json:"troubles"`   // of this node, as /readyz has them
-	Signals    Signals      `json:"signals"`
-	Counts     []StateCount `json:"counts"`
+	At         time.Time   `json:"at"` // when it was last looked
+	Errors     Count       `json:"errors"`
+	Groups     Count       `json:"groups"`  // of failures, in error
+	AtRisk     Count       `json:"at_risk"` // tasks whose deadline is nearer than AtRiskWithin
+	AgentsGone []string    `json:"agents_gone"`
+	Breakers   []string    `json:"breakers"`   // agents whose breaker is not closed
+	Operations []Operation `json:"operations"` // that are braked, paused or running
+	// OperationsMore says that Operations are not all.
+	OperationsMore bool         `json:"operations_more,omitempty" doc:"there are others that are not over"`
+	Troubles       []Trouble    `json:"troubles"` // of this node, as /readyz has them
+	Signals        Signals      `json:"signals"`
+	Counts         []StateCount `json:"counts"`
 }
 
 // Signals are the signal steps that wait for an answer, of a person or of a system.

@@ -320,7 +320,7 @@ func (e emitter) supervisor(s *Supervisor) {
 		e.count(alertsFailed, c.Failed, c.Kind)
 	}
 	for _, f := range s.Forecasts {
-		e.put(forecastMiss, f.Miss, f.Type, strconv.FormatInt(f.Version, 10))
+		e.put(forecastChance, f.Chance, f.Type, strconv.FormatInt(f.Version, 10))
 	}
 	for state, n := range s.Operations {
 		e.count(operations, n, state)

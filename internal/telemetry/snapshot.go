@@ -162,9 +162,9 @@ type NATS struct {
 // Spans is what became of spans.
 type Spans struct{ Made, Dropped int64 }
 
-// Forecast is how many tasks of a plan version are expected to miss their deadlines.
+// Forecast is how likely an unfinished task of a plan version makes its deadline.
 type Forecast struct {
 	Type    string
 	Version int64
-	Miss    float64
+	Chance  float64
 }

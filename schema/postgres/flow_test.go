@@ -8,10 +8,6 @@ import (
 
 // What operators read of the flow, as patiently as the rest.
 
-func (p patient) WaitingFor(ctx context.Context) (map[string]operate.Count, error) {
-	return retried(ctx, func() (map[string]operate.Count, error) { return p.Store.(operate.Reader).WaitingFor(ctx) })
-}
-
 func (p patient) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, error) {
 	return retried(ctx, func() (map[string][]operate.ParkedOf, error) { return p.Store.(operate.FlowReader).ParkedAt(ctx) })
 }

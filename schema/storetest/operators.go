@@ -653,7 +653,16 @@ func testMark(r *rig) {
 }
 
 func testWaitingFor(r *rig) {
-	r.equal("none", get(r.s.WaitingFor(r.ctx))(r), map[string]operate.Count{})
+	waiting := func() map[string]operate.Count {
+		counts := map[string]operate.Count{}
+		for agent, all := range get(r.s.ParkedAt(r.ctx))(r) {
+			for i := range all {
+				counts[agent] = counts[agent].Plus(all[i].Tasks)
+			}
+		}
+		return counts
+	}
+	r.equal("none", waiting(), map[string]operate.Count{})
 	for p := range 2 {
 		all := births(p, 5)
 		for i := range all[:3+p] {
@@ -661,14 +670,17 @@ func testWaitingFor(r *rig) {
 		}
 		r.write(all...)
 	}
-	r.equal("waiting", get(r.s.WaitingFor(r.ctx))(r), map[string]operate.Count{"a": {N: 5}, "b": {N: 2}})
+	r.equal("waiting", waiting(), map[string]operate.Count{"a": {N: 5}, "b": {N: 2}})
 	if r.db == nil {
 		return
 	}
 	get(r.db.ExecContext(r.ctx, `DELETE FROM tasks WHERE partition = 1`))(r)
-	r.many(operate.CountExactMax + 5)
-	get(r.db.ExecContext(r.ctx, `UPDATE tasks SET state = 'pending', waits_for = 'c', ended_at = NULL, end_number = NULL WHERE plan_version = 1 AND partition = 1`))(r)
-	r.equal("waiting for a busy one", get(r.s.WaitingFor(r.ctx))(r)["c"], operate.Count{N: operate.CountExactMax, AtLeast: true})
+	r.many(operate.CountExactMax + 1)
+	park := `UPDATE tasks SET state = 'pending', waits_for = 'c', ended_at = NULL, end_number = NULL WHERE partition = 1 AND number <= `
+	get(r.db.ExecContext(r.ctx, park+fmt.Sprint(operate.CountExactMax)))(r)
+	r.equal("waiting for a busy one", waiting()["c"], operate.Count{N: operate.CountExactMax})
+	get(r.db.ExecContext(r.ctx, park+fmt.Sprint(operate.CountExactMax+1)))(r)
+	r.equal("waiting for a busier one", waiting()["c"], operate.Count{N: operate.CountExactMax, AtLeast: true})
 }
 
 // preview is an operation that is not started.

@@ -411,11 +411,6 @@ func (w *World) Sample(context.Context, int) (s operate.Sample, err error) {
 	return s, err
 }
 
-// WaitingFor implements operate.Reader.
-func (w *World) WaitingFor(context.Context) (map[string]operate.Count, error) {
-	return map[string]operate.Count{}, w.do(func() error { return nil })
-}
-
 // Plans implements operate.Reader.
 func (w *World) Plans(context.Context) ([]core.Plan, error) {
 	return append([]core.Plan{w.Plan}, w.Later...), w.do(func() error { return nil })

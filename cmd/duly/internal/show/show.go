@@ -190,7 +190,8 @@ func Value(v any) string {
 			return stateOf(state, v)
 		}
 		if step, ok := v["step"].(string); ok {
-			return fmt.Sprintf("%s/%s: %s", Value(v["type"]), Clean(step), Value(v["tasks"]))
+			n, _ := v["tasks"].(json.Number)
+			return fmt.Sprintf("%s/%s: %s", Value(v["type"]), Clean(step), Count(n.String(), atLeast(v)))
 		}
 	}
 	return Clean(plain(v))
@@ -221,8 +222,11 @@ func short(n json.Number) string {
 	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(f, 'f', 3, 64), "0"), ".")
 }
 
-// Count is a number of tasks: 4,312 or ≥ 10,000.
+// Count is a number of tasks: 4,312, or ≥ 10,000; one of which nothing was counted says so.
 func Count(digits string, atLeast bool) string {
+	if atLeast && digits == "0" {
+		return "not counted"
+	}
 	text := ""
 	for i, c := range digits {
 		if i > 0 && (len(digits)-i)%3 == 0 && digits[i-1] != '-' {

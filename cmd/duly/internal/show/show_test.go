@@ -242,3 +242,22 @@ func TestNoFormulaAndNoEscape(t *testing.T) {
 		}
 	}
 }
+
+// TestCutCounts: a count that was cut says so, also within a step, and one of nothing is none.
+//
+// covers: O11
+func TestCutCounts(t *testing.T) {
+	count := func(n string, cut bool) Object { return Object{"n": json.Number(n), "at_least": cut} }
+	for _, c := range []struct {
+		of   Object
+		want string
+	}{
+		{count("4312", false), "4,312"}, {count("10000", true), "≥ 10,000"}, {count("0", false), "0"}, {count("0", true), "not counted"},
+		{Object{"type": "order", "step": "pay", "tasks": json.Number("10000"), "at_least": true}, "order/pay: ≥ 10,000"},
+		{Object{"type": "order", "step": "pay", "tasks": json.Number("7")}, "order/pay: 7"},
+	} {
+		if got := Value(c.of); got != c.want {
+			t.Errorf("%v is shown as %q, want %q", c.of, got, c.want)
+		}
+	}
+}

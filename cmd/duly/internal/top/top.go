@@ -522,7 +522,7 @@ func (m *model) needs(o *operate.Overview) []string {
 		add(alarm, "✗ %s since %s: %s", t.Name, clock(t.Since), t.Text)
 	}
 	if o.Errors.N > 0 {
-		add(alarm, "✗ %s tasks in error, in %d groups (2)", count(o.Errors), o.Groups)
+		add(alarm, "✗ %s tasks in error, in %s groups (2)", count(o.Errors), count(o.Groups))
 	}
 	for i := range o.Operations {
 		op := &o.Operations[i]

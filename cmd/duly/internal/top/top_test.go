@@ -26,7 +26,7 @@ var at = time.Date(2026, 11, 25, 14, 5, 0, 0, time.UTC)
 // overview is one where everything needs an operator.
 func overview() operate.Overview {
 	return operate.Overview{
-		At: at, Errors: operate.Count{N: 10000, AtLeast: true}, Groups: 3, AtRisk: operate.Count{N: 17}, AgentsGone: []string{"payment.charge", "parcel.send"},
+		At: at, Errors: operate.Count{N: 10000, AtLeast: true}, Groups: operate.Count{N: 3}, AtRisk: operate.Count{N: 17}, AgentsGone: []string{"payment.charge", "parcel.send"},
 		Operations: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Tasks: 4312, Tally: operate.Tally{Done: 20, FailedAgain: 11, Waiting: 4281},
 			Why: "wave 3: 40 % failed alike"}},
 		Signals:  operate.Signals{Tasks: operate.Count{N: 12}, Steps: operate.Count{N: 14}, Near: operate.Count{N: 3}, Since: &at},
