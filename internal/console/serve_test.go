@@ -890,7 +890,7 @@ func TestBreakers(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open circuit breaker") {
+	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 breakers open: 409 tasks wait") {
 		t.Error("the first page does not say which breakers are open")
 	}
 	path := Path + "agents/check.v1/breaker"
