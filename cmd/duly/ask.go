@@ -36,9 +36,8 @@ func (s streams) interactive() bool {
 	if p, ok := s.in.(prompting); ok {
 		return p.Prompting()
 	}
-	in, ok1 := s.in.(*os.File)
-	errs, ok2 := s.err.(*os.File)
-	return ok1 && ok2 && term.IsTerminal(int(in.Fd())) && term.IsTerminal(int(errs.Fd()))
+	in, ok := s.in.(*os.File)
+	return ok && term.IsTerminal(int(in.Fd())) && terminal(s.err)
 }
 
 // prompt asks for a line.
@@ -285,7 +284,7 @@ func (c *editCmd) edited(ctx context.Context, std streams, input json.RawMessage
 	}
 	words := strings.Fields(editor)
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], f.Name())...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, std.out, std.err
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = std.in, show.Under(std.out), show.Under(std.err)
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("editor %s: %w", words[0], err)
 	}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"duly.dev/duly"
+	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/dev"
 	"duly.dev/duly/examples/drone"
 	"duly.dev/duly/internal/books"
@@ -101,7 +102,7 @@ func profile(path string) (stop func(), err error) {
 
 // terminal reports whether a person looks on.
 func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := show.Under(w).(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
@@ -110,7 +111,7 @@ func newBar(w io.Writer, tasks int) *progressbar.ProgressBar {
 	if !terminal(w) {
 		return progressbar.DefaultSilent(int64(tasks))
 	}
-	return progressbar.NewOptions(tasks, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("deliveries ended"),
+	return progressbar.NewOptions(tasks, progressbar.OptionSetWriter(show.Under(w)), progressbar.OptionSetDescription("deliveries ended"),
 		progressbar.OptionShowCount(), progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 }
 

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -348,9 +346,9 @@ func tallyWords(t operate.Tally) string {
 
 func (b *opBar) show(op *operate.Operation) {
 	ended := op.Tally.Done + op.Tally.FailedAgain + op.Tally.Skipped
-	if f, ok := b.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if terminal(b.w) {
 		if b.bar == nil {
-			b.bar = progressbar.NewOptions64(op.Tasks, progressbar.OptionSetWriter(b.w), progressbar.OptionClearOnFinish(),
+			b.bar = progressbar.NewOptions64(op.Tasks, progressbar.OptionSetWriter(show.Under(b.w)), progressbar.OptionClearOnFinish(),
 				progressbar.OptionSetWidth(20), progressbar.OptionSetPredictTime(false))
 		}
 		b.bar.Describe(fmt.Sprintf("wave %d: failed_again %d skipped %d", op.Wave, op.Tally.FailedAgain, op.Tally.Skipped))

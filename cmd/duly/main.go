@@ -93,6 +93,11 @@ func main() {
 
 // run is the program without the process: it returns the exit status.
 func run(ctx context.Context, args []string, std streams) int {
+	// Whatever a command prints, words of others are in it.
+	out, errs := &show.Visible{To: std.out}, &show.Visible{To: std.err}
+	defer out.Close()
+	defer errs.Close()
+	std.out, std.err = out, errs
 	var c cli
 	exited := -1
 	parser, err := kong.New(&c,

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Writer writes lines of cells that may have come from anywhere.
@@ -66,17 +68,78 @@ func Moves(r rune) bool {
 
 // JSON is JSON in which characters that may stand in a text as they are, and that a terminal acts by, are escaped.
 func JSON(data []byte) []byte {
-	acts := func(r rune) bool { return r > '~' && Moves(r) }
 	if !bytes.ContainsFunc(data, acts) {
 		return data
 	}
 	var b bytes.Buffer
 	for _, r := range string(data) {
-		if acts(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
-		}
+		b.WriteString(Shown(r))
 	}
 	return b.Bytes()
+}
+
+// acts reports whether a character moves more than the end of a line or a tab does.
+func acts(r rune) bool { return Moves(r) && r != '\n' && r != '\t' && r != '\r' }
+
+// Shown is a character, or, of one that a terminal acts by, its escape in JSON. Tabs and ends of lines are as they are.
+func Shown(r rune) string {
+	if acts(r) {
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return string(r)
+}
+
+// whole are elements whose text holds no elements of HTML.
+var whole = []string{"textarea", "title", "option", "svg", "script", "style"}
+
+// HTML is HTML in whose texts characters that act can be seen, as JSON escapes them, and letters that are written from right
+// to left are isolated: what stands around them keeps its order. In attributes, which scripts and forms send back, and in
+// elements that hold text alone, nothing is isolated. < and > must stand around tags alone, as html/template has it.
+func HTML(page string) string {
+	if !strings.ContainsFunc(page, func(r rune) bool { return acts(r) || fromRight(r) }) {
+		return page
+	}
+	var b strings.Builder
+	within := "" // one of whole
+	for page != "" {
+		text, rest, tagged := strings.Cut(page, "<")
+		isolate(&b, text, within == "")
+		if !tagged {
+			break
+		}
+		tag, after, _ := strings.Cut(rest, ">")
+		b.WriteString("<" + tag + ">")
+		page = after
+		name, _, _ := strings.Cut(strings.TrimPrefix(tag, "/"), " ")
+		switch {
+		case within == "" && !strings.HasPrefix(tag, "/") && slices.Contains(whole, name):
+			within = name
+		case tag == "/"+within:
+			within = ""
+		}
+	}
+	return b.String()
+}
+
+// parts are what text falls into: quotes and ends of lines stand between what is isolated by itself.
+var parts = regexp.MustCompile(`&#34;|[“”\n]|(?:[^&“”\n]|&(?:[^#]|#[^3]|#3[^4]))+|&`)
+
+// isolate writes a text, with what is written from right to left in elements of its own if it may have them.
+func isolate(b *strings.Builder, text string, may bool) {
+	for _, part := range parts.FindAllString(text, -1) {
+		first, last := strings.IndexFunc(part, fromRight), strings.LastIndexFunc(part, fromRight)
+		if may && first >= 0 {
+			_, size := utf8.DecodeRuneInString(part[last:])
+			last += size
+			part = part[:first] + "<bdi>" + part[first:last] + "</bdi>" + part[last:]
+		}
+		for _, r := range part {
+			b.WriteString(Shown(r))
+		}
+	}
+}
+
+// fromRight reports whether a letter is written from right to left.
+func fromRight(r rune) bool {
+	return r >= 0x590 && r <= 0x8ff || r >= 0xfb1d && r <= 0xfdff || r >= 0xfe70 && r <= 0xfefc || r >= 0x10800 && r <= 0x10fff || r >= 0x1e800 && r <= 0x1efff
 }

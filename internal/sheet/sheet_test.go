@@ -33,3 +33,26 @@ func TestCells(t *testing.T) {
 		t.Error(got, err)
 	}
 }
+
+// TestHTML: in the text of a page what turns the direction of writing can be seen, and what is written from right to left
+// does not reach what stands beside it; attributes, fields and all other pages are as they were.
+//
+// covers: O9
+func TestHTML(t *testing.T) {
+	for page, want := range map[string]string{
+		"":                                 "",
+		"<p title=\"a&gt;b\">x < 3</p>":    "<p title=\"a&gt;b\">x < 3</p>",
+		"<td>gpj.\u202eexe\x1b[2J</td>":    `<td>gpj.\u202eexe\u001b[2J</td>`,
+		"<input value=\"a\u202eb\">\u2066": "<input value=\"a\u202eb\">\\u2066",
+		"<p>“נדחה: 12 (ab) כן”, 3 more</p>":                                                          "<p>“<bdi>נדחה: 12 (ab) כן</bdi>”, 3 more</p>",
+		"<pre>{&#34;a&#34;: &#34;אב&#34;, &#34;b&#34;: 1,\n&#34;c&#34;: &#34;גד &amp; ה&#34;}</pre>": "<pre>{&#34;a&#34;: &#34;<bdi>אב</bdi>&#34;, &#34;b&#34;: 1,\n&#34;c&#34;: &#34;<bdi>גד &amp; ה</bdi>&#34;}</pre>",
+		"<textarea name=\"x\">{אב}\u202e</textarea><b>א</b>":                                         "<textarea name=\"x\">{אב}\\u202e</textarea><b><bdi>א</bdi></b>",
+		"<svg><text>א</text></svg>א":                                                                 "<svg><text>א</text></svg><bdi>א</bdi>",
+		"<p>&#39;אב&#39; &lt;b&gt;</p>":                                                              "<p>&#39;<bdi>אב</bdi>&#39; &lt;b&gt;</p>",
+		"a\tb\r\n<p>👩‍👩‍👧 naïve 統合</p>":                                                              "a\tb\r\n<p>👩‍👩‍👧 naïve 統合</p>",
+	} {
+		if got := HTML(page); got != want {
+			t.Errorf("%q:\n%q, want\n%q", page, got, want)
+		}
+	}
+}

@@ -242,3 +242,40 @@ func TestNoFormulaAndNoEscape(t *testing.T) {
 		}
 	}
 }
+
+// TestVisible: whatever is written, however it is cut into writes, moves no cursor and turns no direction; JSON has the same
+// value, and bytes that are no text and colours are as they were.
+//
+// covers: O9
+func TestVisible(t *testing.T) {
+	for text, want := range map[string]string{
+		"gpj.\u202eexe\u2066\x1b[2J\x07\u009b": `gpj.\u202eexe\u2066\u001b[2J\u0007\u009b`,
+		"\x1b[31merror\x1b[0m\ta\r\n":          "\x1b[31merror\x1b[0m\ta\r\n",
+		"é 日本 👩‍👩‍👧 עברית \xff\xfe\xe6\x97":    "é 日本 👩‍👩‍👧 עברית \xff\xfe\xe6\x97",
+		`{"a":"` + "\u202e" + `"}`:             `{"a":"\u202e"}`,
+	} {
+		for cut := range 5 {
+			var b bytes.Buffer
+			v := &Visible{To: &b}
+			for rest := text; rest != ""; {
+				n := len(rest)
+				if cut > 0 && !strings.Contains(text, "\x1b[31m") { // a colour is written at once
+					n = min(n, cut)
+				}
+				if _, err := io.WriteString(v, rest[:n]); err != nil {
+					t.Fatal(err)
+				}
+				rest = rest[n:]
+			}
+			if err := v.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if b.String() != want {
+				t.Errorf("%q in writes of %d: %q, want %q", text, cut, b.String(), want)
+			}
+		}
+	}
+	if w := On(&Visible{To: wide{}}).Width; w != 120 {
+		t.Errorf("a terminal of 120 columns has %d", w)
+	}
+}
