@@ -73,7 +73,7 @@ func GroupQuestions(s Store) []Question {
 	r := readerOf(s)
 	k := groupKey{core.StateError, "order", "0000000000000030"}
 	var all []Question
-	for _, query := range []func(c *conditions) string{k.nextTypeQuery, k.nextFingerprintQuery, func(c *conditions) string { return r.groupQuery(c, k) }} {
+	for _, query := range []func(c *conditions) string{k.nextTypeQuery, k.nextFingerprintQuery, func(c *conditions) string { return r.groupQuery(c, k) }, func(c *conditions) string { return k.rankQuery(c, "") }} {
 		c := conditions{}
 		q := query(&c)
 		all = append(all, Question{r.params(q), c.args})

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/base64"
@@ -193,6 +194,9 @@ func (a *asked) Groups(ctx context.Context, f operate.GroupFilter) (operate.Grou
 	if f.State != "" && !failed(f.State) {
 		return operate.Groups{}, fmt.Errorf("groups: state %s, want error or undone", core.QuoteShort(string(f.State)))
 	}
+	if f.Largest {
+		return r.largestGroups(ctx, f)
+	}
 	k, err := parseGroupCursor(f.After)
 	if err != nil {
 		return operate.Groups{}, err
@@ -219,6 +223,78 @@ func (a *asked) Groups(ctx context.Context, f operate.GroupFilter) (operate.Grou
 		}
 	}
 	return all, r.countNotes(ctx, all.Groups)
+}
+
+// rankReads bounds the reads that rank groups, each of operate.CountExactMax+1 tasks: what comes after them is left out.
+const rankReads = 20
+
+// ranked is a group and how many tasks it has.
+type ranked struct {
+	of    groupKey
+	tasks operate.Count
+}
+
+// largestGroups ranks all groups of a state, by an index alone, and reads the first of them.
+func (r *reader) largestGroups(ctx context.Context, f operate.GroupFilter) (operate.Groups, error) {
+	all := operate.Groups{At: time.Now().UTC(), All: operate.Count{AtLeast: true}, Tasks: operate.Count{AtLeast: true}}
+	var ranks []ranked
+	k := groupKey{state: f.State}
+	for range rankReads {
+		next, whole, err := r.rank(ctx, k, f.Type)
+		if err != nil {
+			return all, fmt.Errorf("groups: %w", err)
+		}
+		if ranks = append(ranks, next...); whole {
+			all.All.AtLeast, all.Tasks.AtLeast = false, false
+			break
+		}
+		k = next[len(next)-1].of
+	}
+	for _, is := range ranks {
+		all.All.N++
+		all.Tasks.N, all.Tasks.AtLeast = all.Tasks.N+is.tasks.N, all.Tasks.AtLeast || is.tasks.AtLeast
+	}
+	slices.SortStableFunc(ranks, func(a, b ranked) int { return cmp.Compare(b.tasks.N, a.tasks.N) })
+	for _, is := range ranks[:min(len(ranks), f.Limit)] {
+		g, found, err := r.group(ctx, is.of)
+		if err != nil {
+			return all, fmt.Errorf("group %s: %w", is.of.id(), err)
+		}
+		if g.Tasks = is.tasks; found { // as it was counted with the others
+			all.Groups = append(all.Groups, g)
+		}
+	}
+	return all, r.countNotes(ctx, all.Groups)
+}
+
+// rank counts the groups after one, in their order. Where not all could be read the last is one that was read whole, or up
+// to the bound of what is counted.
+func (r *reader) rank(ctx context.Context, after groupKey, only string) (all []ranked, whole bool, err error) {
+	c := conditions{}
+	query := after.rankQuery(&c, only)
+	read := int64(0)
+	for row := range each(r.query(ctx, query, c.args...)) {
+		is := ranked{of: groupKey{state: after.state}}
+		if err := row.Scan(&is.of.taskType, &is.of.fingerprint, &is.tasks.N); err != nil {
+			return nil, false, err
+		}
+		read += is.tasks.N
+		is.tasks = countUpTo(is.tasks.N)
+		all = append(all, is)
+	}
+	if whole = read <= operate.CountExactMax; !whole && len(all) > 1 {
+		all = all[:len(all)-1] // the next read begins with it
+	}
+	return all, whole, nil
+}
+
+func (k groupKey) rankQuery(c *conditions, only string) string {
+	is := stateIs(k.state, c.param)
+	if only != "" {
+		is += ` AND type = ` + c.param(only)
+	}
+	return `SELECT type, fingerprint, count(*) FROM (SELECT type, fingerprint FROM tasks WHERE ` + is + ` AND (type, fingerprint) > (` + c.param(k.taskType) + `, ` + c.param(k.fingerprint) +
+		`) AND fingerprint > '' ORDER BY type, fingerprint LIMIT ` + c.param(operate.CountExactMax+1) + `) AS counted GROUP BY type, fingerprint ORDER BY type, fingerprint`
 }
 
 // Group implements operate.Reader.

@@ -11,12 +11,11 @@ import (
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/cmd/duly/internal/top"
-	"duly.dev/duly/internal/operate"
 )
 
 type statusCmd struct{ server }
 
-var statusColumns = []string{"at", "errors.n", "groups", "at_risk.n", "signals.tasks.n", "signals.steps.n", "signals.near.n", "~signals.since"}
+var statusColumns = []string{"at", "errors.n", "groups.n", "at_risk.n", "signals.tasks.n", "signals.steps.n", "signals.near.n", "~signals.since"}
 
 // Run prints the overview.
 func (c *statusCmd) Run(ctx context.Context, std streams) error {
@@ -24,15 +23,12 @@ func (c *statusCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var o struct {
-		operate.Overview
-		Trouble string `json:"trouble"`
-	}
+	var o top.Overview
 	return c.show(std.out, data, "", statusColumns, &o, func(w io.Writer) {
 		if o.Trouble != "" {
 			fmt.Fprintf(w, "the node has not looked since %s: %s\n", o.At.Local().Format(time.DateTime), show.Clean(o.Trouble))
 		}
-		top.Status(w, &o.Overview)
+		top.Status(w, &o)
 	})
 }
 
@@ -50,7 +46,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 		return misuse("every: %v, want %v or more", c.Every, everyLeast)
 	}
 	in, ok1 := std.in.(*os.File)
-	out, ok2 := std.out.(*os.File)
+	out, ok2 := show.Under(std.out).(*os.File)
 	if !ok1 || !ok2 || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
 		return misuse("top needs a terminal; duly failures list, duly agents and duly op list say the same for programs")
 	}

@@ -112,6 +112,7 @@ type (
 	// overviewJSON is the first screen, and whether it is as old as its time says.
 	overviewJSON struct {
 		operate.Overview
+		AgeMS   int64  `json:"age_ms" doc:"how long ago that was, by the clock of the node"`
 		Trouble string `json:"trouble,omitempty" doc:"why the newest read failed: what stands beside it is as old as at says"`
 	}
 	statsOut  struct{ Body statsJSON }
@@ -200,7 +201,7 @@ func (a *api) engineRoutes() {
 	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
 		func(ctx context.Context, _ *struct{}) (*overviewOut, error) {
 			now, err := a.ports.Live.Current(ctx)
-			return &overviewOut{overviewJSON{now.Overview, now.Trouble}}, err
+			return &overviewOut{overviewJSON{now.Overview, max(0, a.cfg.Now().Sub(now.Overview.At).Milliseconds()), now.Trouble}}, err
 		})
 	register(a, route{method: "GET", path: "/v1/stats", id: "getStats", tag: tag, needs: operate.RoleViewer, summary: "Samples for plots", about: "Totals, of which the reader takes differences."},
 		func(ctx context.Context, _ *struct{}) (*statsOut, error) {

@@ -28,15 +28,18 @@ func (c *console) needBooks(ctx context.Context, d *overviewData) error {
 	if view.Total == 0 {
 		return nil
 	}
-	n := need{Icon: "books", Class: "bad", URL: c.url("books"), Title: fmt.Sprintf("%s not agree with the journal", effectsDo(view.Total))}
+	n := &operate.Need{Kind: needsBooks, Title: effectsDo(view.Total) + " not agree with the journal", At: d.At}
 	for _, kind := range operate.GhostKinds {
 		if found := view.Kinds[kind]; found > 0 {
-			n.Lines = append(n.Lines, needLine{Text: fmt.Sprintf("%s: %s", number(found), kindWords[kind]), URL: c.url("books")})
+			n.Lines = append(n.Lines, operate.NeedLine{Text: fmt.Sprintf("%s: %s", number(found), kindWords[kind])})
 		}
 	}
-	d.Needs = append(d.Needs, n)
+	d.Needs = append(d.Needs, need{n, needFaces[n.Kind], d.At})
 	return nil
 }
+
+// needsBooks is a need that the books have; see operate.Bookkeeping.
+const needsBooks operate.NeedKind = "books"
 
 func effectsDo(n int64) string {
 	if n == 1 {

@@ -400,3 +400,81 @@ func TestPagesInABrowser(t *testing.T) {
 		b.looksRight(cmp.Or(path, "overview"), path)
 	}
 }
+
+// firstPages are what is looked at first when something is wrong.
+var firstPages = []string{"", "tasks", "tasks/order/order-1002", "tasks/order/order-1004", "failures", "agents", "pauses", "operations", "audit"}
+
+// TestFirstScreens: at the widths of a laptop and a phone no word of the first screens is split, and on a laptop no column
+// is out of sight; what was written from right to left, or turns the direction, moves nothing beside it.
+//
+// covers: O9
+func TestFirstScreens(t *testing.T) {
+	for name, w := range map[string]*world{"usual": newWorld(time.Now), "hard": hardWorld()} {
+		w.risky = true
+		b := newBrowser(t, as(operate.RoleAdmin, newConsole(t, w.config())))
+		for _, path := range firstPages {
+			for _, width := range []int64{1300, 390} {
+				b.size(width, 900, 1)
+				b.open(path)
+				b.inject()
+				where := fmt.Sprintf("%s %s at %d pixels", name, cmp.Or(path, "overview"), width)
+				b.fits(where)
+				b.violates(where, "checks.words()")
+				b.violates(where, "checks.directions()")
+				if width > 1000 {
+					b.violates(where, "checks.columns()")
+				}
+				if os.Getenv("DULY_SCREENS") != "" {
+					b.whole(width)
+					for _, theme := range []string{"dark", "light"} {
+						b.theme(theme)
+						b.shoot(where + " " + theme)
+					}
+				}
+			}
+		}
+		b.clean(name)
+	}
+}
+
+// TestPlots: a plot has room for its labels, whatever they are, and where nothing was looked at its lines are broken, with
+// and without the script; the table says that it does not know.
+//
+// covers: O9
+func TestPlots(t *testing.T) {
+	w := newWorld(time.Now)
+	for i := range w.samples {
+		w.samples[i].P99MS = 1_234_567
+	}
+	gap := len(w.samples) - 3
+	w.samples[gap].Gap = true
+	for i := range gap {
+		w.samples[i].At = w.samples[i].At.Add(-4 * time.Minute)
+	}
+	ps := points(w.samples)
+	for _, f := range figures(ps) {
+		for _, l := range f.Lines {
+			if n := strings.Count(string(sparkline(l.Values)), "<polyline"); n != 2 || l.Now == "–" {
+				t.Errorf("%s, %s: %d lines, now %s; want two, with a gap between them", f.ID, l.Name, n, l.Now)
+			}
+		}
+		if at := len(ps) - 1 - slices.IndexFunc(ps, func(p point) bool { return p.Gap }); f.Rows[at].Values[0] != "–" {
+			t.Errorf("%s: the row of the gap says %s", f.ID, f.Rows[at].Values[0])
+		}
+	}
+	b := newBrowser(t, as(operate.RoleViewer, newConsole(t, w.config())))
+	for _, width := range []int64{1300, 390} {
+		b.size(width, 900, 2)
+		b.open("")
+		b.until(`document.querySelectorAll(".uplot").length === 3`)
+		const room = `(function () { var c = document.createElement("canvas").getContext("2d"); c.font = "11px system-ui, sans-serif"; return [document.querySelectorAll("[data-plot=latency] .u-axis")[1].getBoundingClientRect().width, c.measureText("1,000,000").width]; })()`
+		if is := eval[[]float64](b, room); is[0] < is[1]+8 {
+			t.Errorf("at %d pixels the labels have room for %v pixels and are %v wide", width, is[0], is[1])
+		}
+		if os.Getenv("DULY_SCREENS") != "" {
+			b.whole(width)
+			b.shoot(fmt.Sprintf("plots %d", width))
+		}
+	}
+	b.clean("plots")
+}

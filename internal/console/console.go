@@ -27,7 +27,6 @@ const (
 	trailOfTask    = 20               // newest audit entries on a task's page
 	cursorBytesMax = 512              //
 	readMax        = 10 * time.Second // of all reads of a page
-	soonDefault    = 5 * time.Minute  // see Config.AtRiskWithin
 	streamsDefault = 1000             // see Config.StreamsMax
 	confirmAbove   = 100              // tasks from which on their number has to be typed
 )
@@ -138,10 +137,8 @@ type Config struct {
 	Tokens      Tokens
 	Alerts      Alerts
 	// SignOut is the path, below Base, that ends a session with a POST; empty: there are none.
-	SignOut string
-	// AtRiskWithin is how near a deadline must be to need someone; 0: 5 minutes.
-	AtRiskWithin time.Duration
-	StreamsMax   int // streams of events at a time; 0: 1000
+	SignOut    string
+	StreamsMax int // streams of events at a time; 0: 1000
 	// Ending is closed when the node ends: streams of events end then, and hold no shutdown up. nil: they end with their
 	// connection alone.
 	Ending  <-chan struct{}
@@ -155,9 +152,6 @@ type console struct {
 	Config
 	pages   pages
 	files   map[string]*file
-	groups  recent[operate.Groups]
-	soon    recent[soonest]
-	signals recent[operate.Signals]
 	limits  recent[[]operate.Limit]
 	schemas jsonschema.Cache // of the answers to signal steps
 	closed  recent[*operate.BooksView]
@@ -191,9 +185,6 @@ func build(cfg Config) (*console, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
-	}
-	if cfg.AtRiskWithin == 0 {
-		cfg.AtRiskWithin = soonDefault
 	}
 	if cfg.StreamsMax == 0 {
 		cfg.StreamsMax = streamsDefault

@@ -63,7 +63,7 @@ func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	g := &d.Group
-	f := core.Filter{Type: g.Type, State: g.State, Step: g.Step, Fingerprint: g.Fingerprint, Limit: groupsOnTop}
+	f := core.Filter{Type: g.Type, State: g.State, Step: g.Step, Fingerprint: g.Fingerprint, Limit: tasksOfGroup}
 	list, err := c.Reader.List(ctx, f)
 	if err != nil {
 		return page{}, err

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/operate"
 )
 
 // number writes n with commas between thousands.
@@ -25,22 +24,6 @@ func number(n int64) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return sign + digits
-}
-
-// count says at once that a count is not exact.
-func count(c operate.Count) string {
-	if c.AtLeast {
-		return "≥ " + number(c.N)
-	}
-	return number(c.N)
-}
-
-// tasksWord is "1 task", "12 tasks", "≥ 10,000 tasks".
-func tasksWord(c operate.Count) string {
-	if c.N == 1 && !c.AtLeast {
-		return "1 task"
-	}
-	return count(c) + " tasks"
 }
 
 // duration writes d with two units at most.
@@ -213,7 +196,7 @@ func icon(name string) template.HTML {
 	return template.HTML(`<svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false"><path d="` + paths[name] + `"/></svg>`)
 }
 
-// sparkline draws values as one line; the table beside it has the numbers.
+// sparkline draws values as a line, which is broken where one is not a number; the table beside it has the numbers.
 func sparkline(values []float64) template.HTML {
 	const w, h = 120.0, 28.0
 	if len(values) < 2 {
@@ -221,22 +204,36 @@ func sparkline(values []float64) template.HTML {
 	}
 	top := 0.0
 	for _, v := range values {
-		top = max(top, v)
+		if v > top {
+			top = v
+		}
 	}
 	if top == 0 {
 		top = 1
 	}
 	var b strings.Builder
+	begin := `<polyline points="`
 	for i, v := range values {
-		fmt.Fprintf(&b, "%.1f,%.1f ", float64(i)/float64(len(values)-1)*w, h-1-v/top*(h-2))
+		if math.IsNaN(v) {
+			begin = `"/><polyline points="`
+			continue
+		}
+		b.WriteString(begin)
+		begin = " "
+		fmt.Fprintf(&b, "%.1f,%.1f", float64(i)/float64(len(values)-1)*w, h-1-v/top*(h-2))
 	}
-	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %g %g" width="%g" height="%g" aria-hidden="true" focusable="false" preserveAspectRatio="none"><polyline points="%s"/></svg>`,
-		w, h, w, h, strings.TrimSpace(b.String())))
+	if b.Len() > 0 {
+		b.WriteString(`"/>`)
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %g %g" width="%g" height="%g" aria-hidden="true" focusable="false" preserveAspectRatio="none">%s</svg>`,
+		w, h, w, h, strings.TrimPrefix(b.String(), `"/>`)))
 }
 
 // decimal writes a rate or a latency with three digits that count.
 func decimal(v float64) string {
 	switch {
+	case math.IsNaN(v):
+		return "–" // it was not looked at
 	case v >= 100 || v == math.Trunc(v):
 		return number(int64(math.Round(v)))
 	case v >= 10:

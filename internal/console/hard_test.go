@@ -20,7 +20,7 @@ import (
 // Texts that pages find hard: 128 characters without a space, from right to left, and signs of several code points.
 var (
 	noSpace = strings.Repeat("connection_refused_", 7)[:128]
-	rtl     = "הכרטיס נדחה: אין יתרה (code 4471) — تم رفض الدفع"
+	rtl     = "הכרטיס נדחה: אין יתרה (code 4471) — تم رفض الدفع, gpj.\u202eexe\u2066"
 	emoji   = "🧾 paid twice 👩‍👩‍👧‍👦🚚 – naïve Ænderung 統合"
 )
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/sheet"
 )
 
 const (
@@ -25,19 +27,14 @@ type point struct {
 	Created float64 `json:"c"` // a second
 	Ended   float64 `json:"e"` // a second
 	Backlog float64 `json:"b"`
-	P50     float64 `json:"p"` // ms
-	P99     float64 `json:"q"` // ms
+	More    bool    `json:"m,omitempty"` // there may be more than that
+	P50     float64 `json:"p"`           // ms
+	P99     float64 `json:"q"`           // ms
+	Gap     bool    `json:"g,omitempty"` // nothing was looked at for a while before it, so that it has no rates
 }
 
-// points takes differences of totals. The newest backlog is what was counted; the ones before follow from it by what was
-// created and ended since, so a resubmit in between, which ends a task twice, moves them by one.
-func points(samples []operate.Sample, counts []operate.StateCount) []point {
-	open := float64(0)
-	for _, sc := range counts {
-		if !sc.State.Ended() {
-			open += float64(sc.Tasks.N)
-		}
-	}
+// points takes differences of totals, which never are below zero: a database that went back has lower ones.
+func points(samples []operate.Sample) []point {
 	var all []point
 	for i := 1; i < len(samples); i++ {
 		a, b := &samples[i-1], &samples[i]
@@ -45,10 +42,11 @@ func points(samples []operate.Sample, counts []operate.StateCount) []point {
 		if seconds <= 0 {
 			continue
 		}
-		last := &samples[len(samples)-1]
-		since := (last.Created - b.Created) - (last.Ended - b.Ended)
-		all = append(all, point{At: b.At.Unix(), Created: max(0, float64(b.Created-a.Created)/seconds), Ended: max(0, float64(b.Ended-a.Ended)/seconds),
-			Backlog: max(0, open-float64(since)), P50: b.P50MS, P99: b.P99MS})
+		p := point{At: b.At.Unix(), Backlog: float64(b.Backlog.N), More: b.Backlog.AtLeast, P50: b.P50MS, P99: b.P99MS, Gap: b.Gap}
+		if !b.Gap {
+			p.Created, p.Ended = max(0, float64(b.Created-a.Created)/seconds), max(0, float64(b.Ended-a.Ended)/seconds)
+		}
+		all = append(all, p)
 	}
 	return all
 }
@@ -77,25 +75,39 @@ func figures(ps []point) []figure {
 	at := func(f func(*point) float64) []float64 {
 		values := make([]float64, len(ps))
 		for i := range ps {
-			values[i] = f(&ps[i])
+			if values[i] = f(&ps[i]); ps[i].Gap { // the line is broken
+				values[i] = math.NaN()
+			}
 		}
 		return values
 	}
+	now := func(f func(*point) float64) string {
+		if len(ps) == 0 {
+			return "–"
+		}
+		return decimal(f(&ps[len(ps)-1]))
+	}
+	line := func(name string, f func(*point) float64) figureLine { return figureLine{name, now(f), at(f)} }
+	rate := func(f func(*point) float64) func(*point) float64 {
+		return func(p *point) float64 {
+			if p.Gap {
+				return math.NaN()
+			}
+			return f(p)
+		}
+	}
 	all := []figure{
 		{ID: "throughput", Title: "Throughput", Unit: "tasks a second", Lines: []figureLine{
-			{Name: "created", Values: at(func(p *point) float64 { return p.Created })}, {Name: "ended", Values: at(func(p *point) float64 { return p.Ended })}}},
-		{ID: "backlog", Title: "Backlog", Unit: "unfinished tasks", Lines: []figureLine{{Name: "unfinished", Values: at(func(p *point) float64 { return p.Backlog })}}},
+			line("created", rate(func(p *point) float64 { return p.Created })), line("ended", rate(func(p *point) float64 { return p.Ended }))}},
+		{ID: "backlog", Title: "Backlog", Unit: "unfinished tasks", Lines: []figureLine{line("unfinished", func(p *point) float64 { return p.Backlog })}},
 		{ID: "latency", Title: "Latency", Unit: "creation to end, ms", Lines: []figureLine{
-			{Name: "p50", Values: at(func(p *point) float64 { return p.P50 })}, {Name: "p99", Values: at(func(p *point) float64 { return p.P99 })}}},
+			line("p50", func(p *point) float64 { return p.P50 }), line("p99", func(p *point) float64 { return p.P99 })}},
+	}
+	if n := len(ps); n > 0 && ps[n-1].More {
+		all[1].Lines[0].Now = "≥ " + all[1].Lines[0].Now
 	}
 	for i := range all {
 		f := &all[i]
-		for j := range f.Lines {
-			f.Lines[j].Now = "–"
-			if n := len(ps); n > 0 {
-				f.Lines[j].Now = decimal(f.Lines[j].Values[n-1])
-			}
-		}
 		for k := len(ps) - 1; k >= 0 && len(f.Rows) < figureRows; k-- {
 			row := figureRow{At: time.Unix(ps[k].At, 0)}
 			for j := range f.Lines {
@@ -143,9 +155,9 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 	if err := c.pages["overview"].ExecuteTemplate(&needs, "needs", d); err != nil {
 		return nil, nil, fmt.Errorf("live event: %w", err)
 	}
-	e := event{At: s.Overview.At, Trouble: d.Trouble, Needs: needs.String(), Count: len(d.Needs), States: map[string]string{}, Ops: map[string]string{}, Points: points(c.Live.Samples(), s.Overview.Counts)}
+	e := event{At: s.Overview.At, Trouble: d.Trouble, Needs: sheet.HTML(needs.String()), Count: len(d.Needs), States: map[string]string{}, Ops: map[string]string{}, Points: points(c.Live.Samples())}
 	for _, sc := range s.Overview.Counts {
-		e.States[string(sc.State)] = count(sc.Tasks)
+		e.States[string(sc.State)] = sc.Tasks.String()
 	}
 	var holdsNot []string
 	for i := range s.Overview.Troubles {
@@ -160,7 +172,7 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 		if err := c.pages["operation"].ExecuteTemplate(&b, "optally", operationData{Op: *op, Outcomes: c.outcomes(op), Sum: op.Tally.Total()}); err != nil {
 			return nil, nil, fmt.Errorf("live event: %w", err)
 		}
-		e.Ops[op.ID] = b.String()
+		e.Ops[op.ID] = sheet.HTML(b.String())
 	}
 	if all, err = json.Marshal(e); err != nil {
 		return nil, nil, err

@@ -237,7 +237,7 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 			return refuse("group", "There is no failure group %s now: its tasks may have been repaired.", core.QuoteShort(f.Group))
 		}
 		sel.Group, f.Back = f.Group, c.url("failures", f.Group)
-		f.Words = fmt.Sprintf("all %s of type %s in state %s whose %s failed: %s", tasksWord(g.Tasks), g.Type, g.State, stepWord(g.Step), core.ShortText(g.Example, 200))
+		f.Words = fmt.Sprintf("all %s of type %s in state %s whose %s failed: %s", g.Tasks.Tasks(), g.Type, g.State, stepWord(g.Step), core.ShortText(g.Example, 200))
 	case q.Get("scope") == "matching":
 		values, err := url.ParseQuery(f.Filter)
 		if err != nil {
@@ -265,7 +265,7 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 			}
 			sel.IDs = append(sel.IDs, operate.TaskRef{Type: taskType, ID: id})
 		}
-		f.Words, f.Back = tasksWord(operate.Count{N: int64(len(f.IDs))})+" that you selected", c.url("tasks")
+		f.Words, f.Back = (operate.Count{N: int64(len(f.IDs))}).Tasks()+" that you selected", c.url("tasks")
 	}
 	return f, sel, nil
 }
@@ -383,7 +383,7 @@ func (c *console) start(w http.ResponseWriter, r *http.Request) {
 		var op operate.Operation
 		op, err = c.Repairs.Start(ctx, actorOf(r), get("token"), int(rate), int(brake), strings.TrimSpace(get("reason")), confirm)
 		if err == nil {
-			c.done(w, r, c.url("operations", op.ID), fmt.Sprintf("Started: %s of %s.", op.Action, tasksWord(operate.Count{N: op.Tasks})))
+			c.done(w, r, c.url("operations", op.ID), fmt.Sprintf("Started: %s of %s.", op.Action, (operate.Count{N: op.Tasks}).Tasks()))
 			return
 		}
 		if !errors.As(err, &bad) {

@@ -6,18 +6,18 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
 const (
-	groupsOnTop = 5               // failure groups and risky tasks of the first screen
-	recentFor   = 4 * time.Second // how long one reading of them serves all tabs
+	tasksOfGroup = 5               // on its page
+	soonWithin   = 5 * time.Minute // of a deadline, unless the page is asked for another
+	recentFor    = 4 * time.Second // how long one reading serves all tabs
+	oldAfter     = 2 * time.Second // the age of a figure is said beside it
 )
 
 // recent is one reading that serves everyone for a moment. Those who come while it is read wait for it.
@@ -49,27 +49,6 @@ func (r *recent[T]) forget() {
 	r.at = time.Time{}
 }
 
-// soonest are the tasks whose deadline is next.
-type soonest struct {
-	Tasks []core.View
-	More  bool
-}
-
-// need is one thing that wants a person, with the way to it.
-type need struct {
-	Icon  string
-	Class string // bad, warn or busy
-	Title string
-	URL   string
-	Lines []needLine
-	More  string // of the link to the rest
-}
-
-type needLine struct {
-	Text, Note, URL string
-	At              any // a time that belongs to it
-}
-
 // overviewData is the first screen.
 type overviewData struct {
 	At      time.Time // when it was looked last; zero: not yet
@@ -92,7 +71,7 @@ func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
 		if snapshot, err = c.Live.Current(ctx); err != nil {
 			return page{}, err
 		}
-		d.Points = points(c.Live.Samples(), snapshot.Overview.Counts)
+		d.Points = points(c.Live.Samples())
 		d.Figures = figures(d.Points)
 	}
 	if err := c.fillNeeds(ctx, &d, snapshot); err != nil {
@@ -101,170 +80,55 @@ func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
 	return page{Title: "Overview", Data: d, Plots: c.Live != nil}, nil
 }
 
-// fillNeeds looks at everything that could need someone, worst first.
+// fillNeeds shows what needs someone as it was read, and whether the books are closed.
 func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) error {
-	o := s.Overview
+	o := &s.Overview
 	d.At, d.Trouble, d.Counts = o.At, s.Trouble, slices.Clone(o.Counts)
 	slices.SortFunc(d.Counts, func(a, b operate.StateCount) int {
 		return slices.Index(states, a.State) - slices.Index(states, b.State)
 	})
-	for i := range o.Troubles {
-		t := &o.Troubles[i]
-		d.Needs = append(d.Needs, need{Icon: "warning", Class: "bad", Title: "This node: " + t.Name, Lines: []needLine{{Text: t.Text, Note: "since", At: t.Since}}})
+	for i := range o.Needs {
+		d.Needs = append(d.Needs, need{&o.Needs[i], needFaces[o.Needs[i].Kind], o.At})
 	}
-	groups, err := c.topGroups(ctx, d.Now, s.Top)
-	if err != nil {
-		return fmt.Errorf("failure groups: %w", err)
-	}
-	if len(groups) > 0 {
-		n := need{Icon: "cross", Class: "bad", Title: "Tasks in error", URL: c.url("failures") + "?state=error", More: "all failure groups"}
-		if c.Live != nil {
-			n.Title = fmt.Sprintf("%s in error", tasksWord(o.Errors))
-		}
-		for i := range groups[:min(len(groups), groupsOnTop)] {
-			g := &groups[i]
-			n.Lines = append(n.Lines, needLine{Text: g.Type + " · " + stepWord(g.Step) + ": " + core.ShortText(g.Example, 160), Note: tasksWord(g.Tasks) + ", newest", At: g.Last, URL: c.url("failures", g.ID)})
-		}
-		d.Needs = append(d.Needs, n)
-	}
-	c.needOperations(d, o.Operations)
-	if err := c.needAnswers(ctx, d, o.Signals); err != nil {
-		return err
-	}
-	if err := c.needSoon(ctx, d, o, s.Top); err != nil {
-		return err
-	}
-	if err := c.needBooks(ctx, d); err != nil {
-		return err
-	}
-	c.needAgents(d, o.AgentsGone, "gone", "no instance answers")
-	c.needAgents(d, o.Breakers, "with an open breaker", "what would begin there waits")
 	if d.At.IsZero() {
 		d.At = d.Now
 	}
-	return nil
+	return c.needBooks(ctx, d)
 }
 
-// needAgents names agents that have something in common.
-func (c *console) needAgents(d *overviewData, names []string, what, note string) {
-	if len(names) == 0 {
-		return
-	}
-	n := need{Icon: "agent", Class: "bad", Title: fmt.Sprintf("%d agents %s", len(names), what), URL: c.url("agents"), More: "all agents"}
-	if len(names) == 1 {
-		n.Title = "1 agent " + what
-	}
-	for _, name := range names[:min(len(names), groupsOnTop)] {
-		n.Lines = append(n.Lines, needLine{Text: name, Note: note, URL: c.url("agents") + "#" + name})
-	}
-	d.Needs = append(d.Needs, n)
+// need is one of the things that want a person, and how it is shown.
+type need struct {
+	*operate.Need
+	needFace
+	looked time.Time // at all
 }
 
-// needAnswers names the tasks that wait for an answer, the most urgent first: as they were read live, or read now.
-func (c *console) needAnswers(ctx context.Context, d *overviewData, s operate.Signals) error {
-	within := live.DefaultRisk
-	if c.Live == nil || c.AtRiskWithin != live.DefaultRisk {
-		within = c.AtRiskWithin
-		var err error
-		if s, err = c.signals.get(ctx, d.Now, func(ctx context.Context) (operate.Signals, error) {
-			return c.Reader.Signals(ctx, core.InstantOf(d.Now.Add(within)), groupsOnTop)
-		}); err != nil {
-			return fmt.Errorf("open signals: %w", err)
-		}
-	}
-	if s.Tasks.N == 0 {
-		return nil
-	}
-	n := need{Icon: "reply", Class: "busy", URL: c.url("tasks") + "?waits=" + waitsSignal, More: "all that wait for an answer", Title: tasksWord(s.Tasks) + " waiting for an answer"}
-	if s.Steps.N != s.Tasks.N {
-		n.Title += fmt.Sprintf(", in %s steps", count(s.Steps))
-	}
-	first := needLine{Text: "None has to come within " + duration(within)}
-	if s.Near.N > 0 {
-		n.Class = "warn"
-		first.Text = count(s.Near) + " of them must come within " + duration(within)
-	}
-	if s.Since != nil {
-		first.Note, first.At = "the oldest began to wait", *s.Since
-	}
-	n.Lines = append(n.Lines, first)
-	for i := range s.Next[:min(len(s.Next), groupsOnTop)] {
-		o := &s.Next[i]
-		line := needLine{Text: o.Type + "/" + o.ID + " · " + strings.Join(o.Steps, ", "), Note: "must be answered", At: o.Due, URL: c.taskURL(o.Type, o.ID)}
-		n.Lines = append(n.Lines, line)
-	}
-	d.Needs = append(d.Needs, n)
-	return nil
+// needFace is how a kind of need is shown.
+type needFace struct {
+	Icon, Class string
+	List        string // page of all of them, below the console's; empty: there is none
+	Line        string // what the page of one begins with
 }
 
-// needOperations names operations that stopped by themselves or wait for someone.
-func (c *console) needOperations(d *overviewData, ops []operate.Operation) {
-	n := need{Icon: "wave", Class: "warn", Title: "Operations that stand", URL: c.url("operations"), More: "all operations"}
-	for i := range ops {
-		op := &ops[i]
-		if op.State != operate.OperationBraked && op.State != operate.OperationPaused {
-			continue
-		}
-		if op.State == operate.OperationBraked {
-			n.Class = "bad"
-		}
-		n.Lines = append(n.Lines, needLine{Text: string(op.State) + ": " + string(op.Action) + " of " + op.Selection, Note: op.Why, URL: c.url("operations", op.ID)})
-	}
-	if len(n.Lines) > 0 {
-		d.Needs = append(d.Needs, n)
-	}
+var needFaces = map[operate.NeedKind]needFace{
+	operate.NeedTrouble:    {"warning", "bad", "", ""},
+	operate.NeedAgents:     {"agent", "bad", "agents", "agents#"},
+	operate.NeedBreakers:   {"agent", "bad", "agents", "agents#"},
+	operate.NeedPauses:     {"pause", "warn", "pauses", "pauses#"},
+	operate.NeedLimits:     {"agent", "warn", "agents", "agents#"},
+	operate.NeedErrors:     {"cross", "bad", "failures?state=error", "failures/"},
+	operate.NeedDeadlines:  {"clock", "warn", "risk", "tasks/"},
+	operate.NeedAnswers:    {"reply", "busy", "tasks?waits=" + waitsSignal, "tasks/"},
+	operate.NeedOperations: {"wave", "warn", "operations", "operations/"},
+	needsBooks:             {"books", "bad", "books", "books#"},
 }
 
-// topGroups are the first failure groups in error: as they were read live, or read now.
-func (c *console) topGroups(ctx context.Context, now time.Time, top *live.Top) ([]operate.Group, error) {
-	if top != nil {
-		return top.Groups, nil
-	}
-	groups, err := c.groups.get(ctx, now, func(ctx context.Context) (operate.Groups, error) {
-		return c.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: groupsOnTop + 1})
-	})
-	return groups.Groups, err
-}
-
-// needSoon names tasks whose deadline is next: as they were read live, or read now.
-func (c *console) needSoon(ctx context.Context, d *overviewData, o operate.Overview, top *live.Top) error {
-	var soon soonest
-	if top != nil && c.AtRiskWithin == live.DefaultRisk {
-		soon.Tasks = top.Soon[:min(len(top.Soon), groupsOnTop)]
-	} else {
-		var err error
-		soon, err = c.soon.get(ctx, d.Now, func(ctx context.Context) (soonest, error) {
-			tasks, more, err := c.Reader.AtRisk(ctx, core.InstantOf(d.Now.Add(c.AtRiskWithin)), groupsOnTop)
-			return soonest{tasks, more}, err
-		})
-		if err != nil {
-			return fmt.Errorf("tasks at risk: %w", err)
-		}
-	}
-	if len(soon.Tasks) == 0 {
-		return nil
-	}
-	risk := max(o.AtRisk.N, int64(len(soon.Tasks)))
-	n := need{Icon: "clock", Class: "warn", URL: c.url("risk"), More: "all by deadline",
-		Title: fmt.Sprintf("%s within %s of the deadline", tasksWord(operate.Count{N: risk, AtLeast: o.AtRisk.AtLeast || c.Live == nil && soon.More}), duration(c.AtRiskWithin))}
-	for i := range soon.Tasks {
-		v := &soon.Tasks[i]
-		n.Lines = append(n.Lines, needLine{Text: v.Type + "/" + v.ID, Note: string(v.State) + ", deadline", At: v.CompleteBy, URL: c.taskURL(v.Type, v.ID)})
-	}
-	d.Needs = append(d.Needs, n)
-	return nil
-}
-
-func stepWord(step string) string {
-	if step == "" {
-		return "no step failed"
-	}
-	return "step " + step
-}
+// Old reports whether it was looked at before the rest was.
+func (n need) Old() bool { return n.looked.Sub(n.At) > oldAfter }
 
 // risk lists unfinished tasks by their deadline.
 func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
-	within, bad := durationOf(r.URL.Query(), "within", c.AtRiskWithin)
+	within, bad := durationOf(r.URL.Query(), "within", soonWithin)
 	if bad != nil {
 		return page{}, bad
 	}
@@ -287,6 +151,13 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 		Asked  string
 		Chance *operate.Forecast // nil: this node tells none
 	}{tasks, more, within, r.URL.Query().Get("within"), chances}}, nil
+}
+
+func stepWord(step string) string {
+	if step == "" {
+		return "no step failed"
+	}
+	return "step " + step
 }
 
 // durationOf reads a duration of a query or a form, 1 s to 365 days.

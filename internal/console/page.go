@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html"
 	"html/template"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/sheet"
 )
 
 // pages are the parsed templates by name.
@@ -97,7 +99,7 @@ var sections = []section{
 func (c *console) parse(from fs.FS) (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset": c.assetURL, "url": c.url, "dialog": c.dialog, "submit": c.submit,
-		"number": number, "count": count, "tasks": tasksWord, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
+		"number": number, "count": operate.Count.String, "tasks": operate.Count.Tasks, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
 		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "about": about, "ms": ofMS, "chance": chanceWord, "percent": percent, "rate": rateWord, "keysWord": keysWord, "whole": func(n int) string { return number(int64(n)) },
 		"sections": func() []section { return sections },
 		"link":     func(to, query string) string { return to + "?" + query },
@@ -111,7 +113,7 @@ func (c *console) parse(from fs.FS) (pages, error) {
 		"agentPause": func(agent string) string { return c.url("pauses", "new") + "?agent=" + url.QueryEscape(agent) },
 		"typePause":  func(name string) string { return c.url("pauses", "new") + "?type=" + url.QueryEscape(name) },
 		"lag":        func(n uint64) int64 { return int64(min(n, 1<<62)) },
-		"taskURL":    c.taskURL, "has": strings.Contains, "short": core.ShortText,
+		"page":       func(to string) string { return c.Base + Path + to }, "taskURL": c.taskURL, "has": strings.Contains, "short": core.ShortText,
 		"next": func(n int64) int64 { return n + 1 },
 		"add":  func(a, b int) int { return a + b }, "text": func(v any) string { return fmt.Sprint(v) },
 		"may":    func(has, needs operate.Role) bool { return has.May(needs) },
@@ -180,7 +182,7 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name st
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes()) // a client that went away has no use for the error
+	_, _ = io.WriteString(w, sheet.HTML(b.String())) // a client that went away has no use for the error
 }
 
 // problem is the page of an error: a sentence, and what to do next.

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
-	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -488,18 +487,6 @@ func TestErrorsAreAnswers(t *testing.T) {
 	}
 }
 
-// readLive is a live reader that has read what the first screen shows in detail, too.
-type readLive struct {
-	liveWorld
-	top *live.Top
-}
-
-func (l readLive) Current(ctx context.Context) (Snapshot, error) {
-	s, err := l.liveWorld.Current(ctx)
-	s.Top = l.top
-	return s, err
-}
-
 // unread is a store that must not be asked.
 type unread struct {
 	*world
@@ -522,20 +509,13 @@ func (u unread) AtRisk(context.Context, core.Instant, int) ([]core.View, bool, e
 func TestOverviewReadsOnce(t *testing.T) {
 	w := fixedWorld()
 	w.risky = true
-	top := &live.Top{}
-	groups, err := w.Groups(t.Context(), operate.GroupFilter{State: core.StateError, Limit: groupsOnTop})
-	if err != nil {
-		t.Fatal(err)
-	}
-	top.Groups = groups.Groups
-	if top.Soon, _, err = w.AtRisk(t.Context(), core.InstantOf(w.now().Add(time.Hour)), groupsOnTop); err != nil {
-		t.Fatal(err)
-	}
+	w.find("order-1005").view.CompleteBy = core.InstantOf(noon.Add(time.Minute))
+	soon, groups := w.nearest(core.InstantOf(w.now().Add(2*time.Minute))), w.largest().Groups
 	cfg := w.config()
-	cfg.Reader, cfg.Live = unread{w, t}, readLive{liveWorld{w}, top}
+	cfg.Reader = unread{w, t}
 	body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String()
-	if len(top.Soon) == 0 || len(top.Groups) == 0 || !strings.Contains(body, `href="/console/tasks/`+top.Soon[0].Type+"/"+top.Soon[0].ID) || !strings.Contains(body, `href="/console/failures/`+top.Groups[0].ID) {
-		t.Errorf("%d groups, %d tasks near their deadline, and the page does not name the first of each", len(top.Groups), len(top.Soon))
+	if len(soon) == 0 || len(groups) == 0 || !strings.Contains(body, `href="/console/tasks/`+soon[0].Type+"/"+soon[0].ID) || !strings.Contains(body, `href="/console/failures/`+groups[0].ID) {
+		t.Errorf("%d groups, %d tasks near their deadline, and the page does not name the first of each", len(groups), len(soon))
 	}
 }
 
@@ -553,10 +533,10 @@ func TestOverview(t *testing.T) {
 		}
 	}
 	quiet := fixedWorld()
-	quiet.tasks, quiet.ops, quiet.agentsIn = quiet.tasks[:1], nil, nil
+	quiet.tasks, quiet.ops, quiet.agentsIn, quiet.held = quiet.tasks[:1], nil, nil, nil
 	quiet.agreed()
 	body = get(t, as(operate.RoleViewer, newConsole(t, quiet.config())), Path).Body.String()
-	if !strings.Contains(body, "Nothing needs you.") || !strings.Contains(body, `Last looked at <time class="x" datetime="2026-03-01T12:00:00Z"`) || strings.Contains(body, `class="need `) {
+	if !strings.Contains(body, "Nothing needs you.") || !strings.Contains(body, `Looked at <time class="x" datetime="2026-03-01T12:00:00Z"`) || strings.Contains(body, `class="need `) {
 		t.Error("an empty first screen is not green with the time of the look")
 	}
 }
@@ -746,7 +726,7 @@ func TestVendored(t *testing.T) {
 // covers: OP5
 func TestCounts(t *testing.T) {
 	for c, want := range map[operate.Count]string{{N: 0}: "0", {N: 1234567}: "1,234,567", {N: 10_000, AtLeast: true}: "≥ 10,000"} {
-		if got := count(c); got != want {
+		if got := c.String(); got != want {
 			t.Errorf("%+v is %s", c, got)
 		}
 	}
@@ -910,7 +890,7 @@ func TestBreakers(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 agents with an open breaker") {
+	if first := get(t, h, Path).Body.String(); !strings.Contains(first, "2 breakers open: 409 tasks wait") {
 		t.Error("the first page does not say which breakers are open")
 	}
 	path := Path + "agents/check.v1/breaker"
@@ -1144,7 +1124,7 @@ func TestManyGroups(t *testing.T) {
 		}
 		next = "failures" + html.UnescapeString(m[1])
 	}
-	if body := get(t, h, Path).Body.String(); len(row.FindAllString(body, -1)) != groupsOnTop {
+	if body := get(t, h, Path).Body.String(); len(row.FindAllString(body, -1)) != operate.NeedLinesMax {
 		t.Error("the first screen does not keep to its few groups")
 	}
 }

@@ -313,7 +313,7 @@ func newWorld(now func() time.Time) *world {
 	for i := range 120 {
 		t := now().Add(-time.Duration(120-i) * 2 * time.Second)
 		created := int64(1_000_000 + i*900 + (i*i)%170)
-		w.samples = append(w.samples, operate.Sample{At: t, Created: created, Ended: created - 9000 + int64((i*37)%211), P50MS: 40 + float64(i%9), P99MS: 310 + float64((i*13)%90)})
+		w.samples = append(w.samples, operate.Sample{At: t, Created: created, Ended: created - 9000 + int64((i*37)%211), Backlog: operate.Count{N: 9000 - int64((i*37)%211)}, P50MS: 40 + float64(i%9), P99MS: 310 + float64((i*13)%90)})
 	}
 	w.haunted()
 	w.clocked()
@@ -493,14 +493,31 @@ func (w *world) AtRisk(_ context.Context, before core.Instant, limit int) ([]cor
 	if err := w.read(); err != nil {
 		return nil, false, err
 	}
-	var all []core.View
+	all := w.nearest(before)
+	return all[:min(len(all), limit)], len(all) > limit, nil
+}
+
+// nearest are the unfinished tasks whose deadline is before a time, by it.
+func (w *world) nearest(before core.Instant) (all []core.View) {
 	for _, l := range w.tasks {
 		if w.risky && !l.view.State.Ended() && l.view.CompleteBy < before {
 			all = append(all, l.view)
 		}
 	}
 	slices.SortFunc(all, func(a, b core.View) int { return int(a.CompleteBy - b.CompleteBy) })
-	return all[:min(len(all), limit)], len(all) > limit, nil
+	return all
+}
+
+// largest are the failure groups in error, as a store ranks them.
+func (w *world) largest() operate.Groups {
+	out := operate.Groups{At: w.now()}
+	for _, g := range w.groupsAll() {
+		if g.State == core.StateError {
+			out.Groups = append(out.Groups, g)
+			out.All.N, out.Tasks.N = out.All.N+1, out.Tasks.N+g.Tasks.N
+		}
+	}
+	return out
 }
 
 func (w *world) Signals(_ context.Context, near core.Instant, next int) (s operate.Signals, err error) {
@@ -1047,20 +1064,13 @@ func (w *world) snapshot() Snapshot {
 			o.Counts = append(o.Counts, operate.StateCount{State: s, Tasks: operate.Count{N: counts[s]}})
 		}
 	}
-	o.Signals = w.openSignals(core.InstantOf(w.now().Add(live.DefaultRisk)), groupsOnTop)
-	o.Errors = operate.Count{N: counts[core.StateError]}
+	near := core.InstantOf(w.now().Add(live.DefaultRisk))
+	o.Signals = w.openSignals(near, operate.NeedLinesMax)
+	groups := w.largest()
 	if w.millions {
-		o.Errors = operate.Count{N: 100_000}
+		groups.Tasks = operate.Count{N: 100_000}
 		for i := range o.Counts {
 			o.Counts[i].Tasks = operate.Count{N: 1_000_000, AtLeast: i%2 == 1}
-		}
-	}
-	for _, a := range w.agentsIn {
-		if a.Instances == 0 {
-			o.AgentsGone = append(o.AgentsGone, a.Name)
-		}
-		if a.Breaker.State != core.BreakerClosed {
-			o.Breakers = append(o.Breakers, a.Name)
 		}
 	}
 	for _, op := range w.ops {
@@ -1068,6 +1078,15 @@ func (w *world) snapshot() Snapshot {
 			o.Operations = append(o.Operations, *op)
 		}
 	}
+	var pauses []operate.PauseView
+	for _, h := range w.held {
+		pauses = append(pauses, operate.PauseView{Pause: h.Pause, Waiting: h.Waiting})
+	}
+	soon := w.nearest(near)
+	o.Errors, o.Groups, o.AtRisk = groups.Tasks, groups.All, operate.Count{N: int64(len(soon))}
+	o.Needs = slices.Concat(operate.TroubleNeeds(o.At, o.Troubles), operate.ErrorNeeds(o.At, groups), operate.OperationNeeds(o.At, o.Operations),
+		operate.DeadlineNeeds(o.At, live.DefaultRisk, soon, false), operate.AnswerNeeds(o.At, live.DefaultRisk, &o.Signals), operate.FlowNeeds(o.At, w.agentsIn, pauses, w.bounds))
+	operate.SortNeeds(o.Needs)
 	return Snapshot{Overview: o, Sample: w.samples[len(w.samples)-1]}
 }
 

@@ -30,14 +30,12 @@ const (
 	// answers slowly is asked seldom.
 	idleShare   = 50
 	newestMax   = 500 // endings of which a sample takes its percentiles
-	groupsMax   = operate.ListMax
-	runningMax  = 20 // operations of the first screen
+	runningMax  = 20  // operations of the first screen
 	riskMax     = operate.ListMax
-	topMax      = 6 // groups, and tasks near their deadline, of Top
 	countsExact = operate.CountExactMax
 
 	// While the mark stays the same, what changes by itself is read so often: deadlines that come nearer and agents that
-	// go; and so often what is forgotten, by reading everything.
+	// go, of which each need says when it was looked at; and so often what is forgotten, by reading everything.
 	restEvery  = 30 * time.Second
 	wholeEvery = 5 * time.Minute
 	// Those who listen are told so often that nothing has changed.
@@ -63,6 +61,8 @@ type Config struct {
 	Reader     Reader                   // required
 	Operations Running                  // nil: none are shown
 	Agents     operate.Agents           // nil: none are shown
+	Pauses     operate.PauseControl     // nil: none are shown
+	Limits     operate.LimitControl     // nil: none are shown
 	Troubles   func() []operate.Trouble // of this node; nil: none are shown
 	// Mark tells by one cheap query whether something was committed: its text is then another one. nil: all is read each time.
 	Mark     func(context.Context) (string, error)
@@ -79,14 +79,6 @@ type Snapshot struct {
 	Sample   operate.Sample   `json:"sample"`
 	// Trouble says why the newest read failed; what stands beside it is then as old as its time says.
 	Trouble string `json:"trouble,omitempty"`
-	// Top is what the first screen shows besides; nil: it was not read.
-	Top *Top `json:"-"`
-}
-
-// Top are the first failure groups in error, and the unfinished tasks whose deadline is next.
-type Top struct {
-	Groups []operate.Group
-	Soon   []core.View
 }
 
 // seen is what the read before says of the next one.
@@ -94,6 +86,9 @@ type seen struct {
 	mark  string    // "": everything is read
 	whole time.Time // when everything was read
 	rest  time.Time // when deadlines and agents were
+
+	groups operate.Groups
+	moves  []operate.Need // that change without a commit
 }
 
 // Live is the reader. It is safe for concurrent use.
@@ -242,6 +237,7 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	next.Sample.Gap = !l.lastTry.IsZero() && began.Sub(l.lastTry) > 2*max(l.cfg.Interval, min(intervalMax, idleShare*l.lastTook))
 	l.lastTry = l.cfg.Now()
 	l.lastTook = l.lastTry.Sub(began)
 	if err != nil {
@@ -298,10 +294,7 @@ func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, how, error) {
 		}
 	}
 	if mark == "" || mark != l.seen.mark || now.Sub(l.seen.whole) >= wholeEvery {
-		next, err := l.everything(ctx, now)
-		if err == nil {
-			l.seen = seen{mark, now, now}
-		}
+		next, err := l.everything(ctx, now, mark)
 		return next, readAll, err
 	}
 	// What was read before holds now, too.
@@ -311,21 +304,30 @@ func (l *Live) look(ctx context.Context, now time.Time) (Snapshot, how, error) {
 	before := next.Overview.Troubles
 	o := &next.Overview
 	o.At, next.Sample.At, o.Troubles = now, now, l.troubles()
+	read := readMark
 	if now.Sub(l.seen.rest) >= restEvery {
-		soon, err := l.rest(ctx, o, now)
-		if err == nil {
-			l.seen.rest, next.Top = now, &Top{next.Top.Groups, soon}
+		var err error
+		if l.seen.moves, err = l.rest(ctx, o, now); err != nil {
+			return next, readRest, err
 		}
-		return next, readRest, err
+		l.seen.rest, read = now, readRest
 	}
 	if !slices.Equal(before, o.Troubles) {
-		return next, readRest, nil
+		read = readRest
 	}
-	return next, readMark, nil
+	o.Needs = l.needs(o)
+	return next, read, nil
 }
 
-// everything reads everything once.
-func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) {
+// needs are what wants an operator, as far as it was read.
+func (l *Live) needs(o *operate.Overview) []operate.Need {
+	all := slices.Concat([]operate.Need{}, operate.TroubleNeeds(o.At, o.Troubles), operate.ErrorNeeds(o.At, l.seen.groups), operate.OperationNeeds(o.At, o.Operations), l.seen.moves)
+	operate.SortNeeds(all)
+	return all
+}
+
+// everything reads everything once, of that mark.
+func (l *Live) everything(ctx context.Context, now time.Time, mark string) (Snapshot, error) {
 	o := operate.Overview{At: now, Operations: []operate.Operation{}, Troubles: l.troubles(), Counts: []operate.StateCount{}}
 	sample, err := l.cfg.Reader.Sample(ctx, newestMax)
 	if err != nil {
@@ -339,16 +341,19 @@ func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) 
 		return Snapshot{}, err
 	}
 	o.Counts = byState(counts)
-	for _, c := range o.Counts {
-		if c.State == core.StateError {
-			o.Errors = c.Tasks
-		}
-	}
-	groups, err := l.cfg.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: groupsMax})
+	groups, err := l.cfg.Reader.Groups(ctx, operate.GroupFilter{State: core.StateError, Limit: operate.NeedLinesMax, Largest: true})
 	if err != nil {
 		return Snapshot{}, err
 	}
-	o.Groups = len(groups.Groups)
+	o.Errors, o.Groups = groups.Tasks, groups.All
+	for i := range o.Counts {
+		switch c := &o.Counts[i]; {
+		case c.State == core.StateError && !groups.All.AtLeast:
+			c.Tasks = o.Errors // counted at one time, so that the screen has one number
+		case !c.State.Ended():
+			sample.Backlog = operate.Count{N: sample.Backlog.N + c.Tasks.N, AtLeast: sample.Backlog.AtLeast || c.Tasks.AtLeast}
+		}
+	}
 	if l.cfg.Operations != nil {
 		ops, _, err := l.cfg.Operations.Operations(ctx, []operate.OperationState{operate.OperationBraked, operate.OperationPaused, operate.OperationRunning}, runningMax, "")
 		if err != nil {
@@ -356,45 +361,48 @@ func (l *Live) everything(ctx context.Context, now time.Time) (Snapshot, error) 
 		}
 		o.Operations = append(o.Operations, ops...)
 	}
-	soon, err := l.rest(ctx, &o, now)
+	moves, err := l.rest(ctx, &o, now)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{Overview: o, Sample: sample, Top: &Top{groups.Groups[:min(len(groups.Groups), topMax)], soon}}, nil
+	l.seen = seen{mark, now, now, groups, moves}
+	o.Needs = l.needs(&o)
+	return Snapshot{Overview: o, Sample: sample}, nil
 }
 
-// rest reads what changes without a commit, and gives the tasks whose deadline is next.
-func (l *Live) rest(ctx context.Context, o *operate.Overview, now time.Time) (soon []core.View, err error) {
+// rest reads what changes without a commit, and gives what of it wants an operator.
+func (l *Live) rest(ctx context.Context, o *operate.Overview, now time.Time) (needs []operate.Need, err error) {
 	o.AtRisk, o.Signals = operate.Count{}, operate.Signals{Next: []operate.OpenSignal{}}
 	if slices.ContainsFunc(o.Counts, func(c operate.StateCount) bool { return !c.State.Ended() }) {
 		risky, more, err := l.cfg.Reader.AtRisk(ctx, core.InstantOf(now.Add(l.cfg.Risk)), riskMax)
 		if err != nil {
 			return nil, err
 		}
-		if o.Signals, err = l.cfg.Reader.Signals(ctx, core.InstantOf(now.Add(l.cfg.Risk)), topMax); err != nil {
+		if o.Signals, err = l.cfg.Reader.Signals(ctx, core.InstantOf(now.Add(l.cfg.Risk)), operate.NeedLinesMax); err != nil {
 			return nil, err
 		}
-		o.AtRisk, soon = operate.Count{N: int64(len(risky)), AtLeast: more}, risky[:min(len(risky), topMax)]
+		o.AtRisk = operate.Count{N: int64(len(risky)), AtLeast: more}
+		needs = append(operate.DeadlineNeeds(now, l.cfg.Risk, risky, more), operate.AnswerNeeds(now, l.cfg.Risk, &o.Signals)...)
 	}
-	o.AgentsGone, o.Breakers = []string{}, []string{}
-	if l.cfg.Agents == nil {
-		return soon, nil
-	}
-	agents, err := l.cfg.Agents.Agents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for i := range agents {
-		if agents[i].Instances == 0 {
-			o.AgentsGone = append(o.AgentsGone, agents[i].Name)
-		}
-		if b := agents[i].Breaker.State; b == core.BreakerOpen || b == core.BreakerTrial {
-			o.Breakers = append(o.Breakers, agents[i].Name)
+	var agents []operate.Agent
+	var pauses []operate.PauseView
+	var limits []operate.Limit
+	if l.cfg.Agents != nil {
+		if agents, err = l.cfg.Agents.Agents(ctx); err != nil {
+			return nil, err
 		}
 	}
-	slices.Sort(o.AgentsGone)
-	slices.Sort(o.Breakers)
-	return soon, nil
+	if l.cfg.Pauses != nil {
+		if pauses, err = l.cfg.Pauses.Pauses(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if l.cfg.Limits != nil {
+		if limits, err = l.cfg.Limits.Limits(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return append(needs, operate.FlowNeeds(now, agents, pauses, limits)...), nil
 }
 
 // troubles are those of this node, which cost no query.

@@ -73,10 +73,10 @@ func (s *store) CountsUpTo(context.Context, int) ([]core.Count, error) {
 }
 
 func (s *store) Groups(_ context.Context, f operate.GroupFilter) (operate.Groups, error) {
-	if f.State != core.StateError {
-		return operate.Groups{}, errors.New("groups of every state were asked for")
+	if f.State != core.StateError || !f.Largest {
+		return operate.Groups{}, errors.New("groups of every state, or in another order, were asked for")
 	}
-	return operate.Groups{Groups: make([]operate.Group, 2)}, nil
+	return operate.Groups{Groups: []operate.Group{{ID: "g1", Tasks: operate.Count{N: 1249}}, {ID: "g2", Tasks: operate.Count{N: 1}}}, All: operate.Count{N: 2}, Tasks: operate.Count{N: 1250}}, nil
 }
 
 func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.View, bool, error) {
@@ -91,7 +91,7 @@ func (s *store) AtRisk(_ context.Context, before core.Instant, _ int) ([]core.Vi
 
 // Signals are of one task, which is near the end of its time.
 func (s *store) Signals(_ context.Context, near core.Instant, next int) (operate.Signals, error) {
-	if in := near.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second || next != topMax {
+	if in := near.Sub(core.InstantOf(time.Now())); in > DefaultRisk || in < DefaultRisk-time.Second || next != operate.NeedLinesMax {
 		return operate.Signals{}, errors.New("another time, or another number")
 	}
 	since := near.Time()
@@ -249,7 +249,7 @@ func TestSlowStore(t *testing.T) {
 		s.mu.Unlock()
 		<-time.After(20 * time.Second)
 		got, err := l.Current(t.Context())
-		if err != nil || got.Trouble == "" || got.Overview.Groups != 2 {
+		if err != nil || got.Trouble == "" || got.Overview.Groups.N != 2 {
 			t.Errorf("%+v %v, want what was read before, and that the store does not answer", got, err)
 		}
 	})
@@ -299,8 +299,14 @@ func TestQuiet(t *testing.T) {
 		if want := int(wholeEvery / tellEvery); told < want-2 || told > want+1 {
 			t.Errorf("told %d times, want %d", told, want)
 		}
-		if o := last.Overview; !o.At.After(first.Overview.At.Add(wholeEvery-2*tellEvery)) || o.Errors != first.Overview.Errors || o.AtRisk != first.Overview.AtRisk || last.Top == nil || len(last.Top.Soon) != 5 {
+		if o := last.Overview; !o.At.After(first.Overview.At.Add(wholeEvery-2*tellEvery)) || o.Errors != first.Overview.Errors || o.AtRisk != first.Overview.AtRisk || len(o.Needs) != len(first.Overview.Needs) || kinds(o.Needs) != "agents errors deadlines answers" {
 			t.Errorf("%+v, want the same as %+v at a later time", last, first)
+		}
+		// What is as it was is said to have been looked at now, what moves by itself when it was.
+		for _, n := range last.Overview.Needs {
+			if age := last.Overview.At.Sub(n.At); n.Kind == operate.NeedErrors && age != 0 || n.Kind == operate.NeedAgents && (age == 0 || age > restEvery) {
+				t.Errorf("%s was looked at %v before the rest", n.Kind, age)
+			}
 		}
 		if samples := l.Samples(); len(samples) < 140 || samples[len(samples)-1].Ended != first.Sample.Ended {
 			t.Errorf("%d samples, want one each %v without endings", len(samples), DefaultInterval)
@@ -405,10 +411,76 @@ func TestOverview(t *testing.T) {
 		<-time.After(DefaultInterval)
 		got, err := l.Current(t.Context())
 		o := got.Overview
-		if err != nil || got.Trouble != "" || o.Errors != (operate.Count{N: 7, AtLeast: true}) || o.Groups != 2 || o.AtRisk != (operate.Count{N: 5, AtLeast: true}) ||
+		if err != nil || got.Trouble != "" || o.Errors != (operate.Count{N: 1250}) || o.Groups.N != 2 || o.AtRisk != (operate.Count{N: 5, AtLeast: true}) ||
 			o.Signals.Steps.N != 2 || len(o.Signals.Next) != 1 ||
-			strings.Join(o.AgentsGone, " ") != "c.gone z.gone" || !o.At.Equal(time.Now()) {
+			kinds(o.Needs) != "agents errors deadlines answers" || o.Needs[1].Lines[0].ID != "g1" || o.Needs[0].Lines[1].ID != "z.gone" || got.Sample.Backlog.N != 1 || !o.At.Equal(time.Now()) {
 			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
+// kinds are those of needs.
+func kinds(needs []operate.Need) string {
+	all := make([]string, len(needs))
+	for i := range needs {
+		all[i] = string(needs[i].Kind)
+	}
+	return strings.Join(all, " ")
+}
+
+// TestOneNumber: what is counted in two ways is shown as one number, and a sample has the tasks that are there.
+//
+// covers: O3, O4
+func TestOneNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got, err := running(t, &store{}).Current(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, backlog := got.Overview, operate.Count{}
+		for _, c := range o.Counts {
+			if c.State == core.StateError && c.Tasks != o.Errors {
+				t.Errorf("%v tasks in error, and %v", c.Tasks, o.Errors)
+			}
+			if !c.State.Ended() {
+				backlog.N += c.Tasks.N
+			}
+		}
+		for _, n := range o.Needs {
+			if n.Kind == operate.NeedErrors && n.Tasks != o.Errors {
+				t.Errorf("%v tasks in error, and %v in groups", o.Errors, n.Tasks)
+			}
+		}
+		if got.Sample.Backlog != backlog {
+			t.Errorf("a backlog of %v, and %v unfinished tasks", got.Sample.Backlog, backlog)
+		}
+	})
+}
+
+// TestGap: a time in which nothing was looked at is told from one in which nothing happened.
+//
+// covers: O9
+func TestGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := running(t, &store{})
+		for range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			l.Subscribe(ctx)
+			<-time.After(10*DefaultInterval + time.Second)
+			cancel()
+			<-time.After(3 * time.Minute)
+		}
+		samples, gaps := l.Samples(), 0
+		for i, s := range samples {
+			if s.Gap {
+				gaps++
+			}
+			if far := i > 0 && s.At.Sub(samples[i-1].At) > time.Minute; far != s.Gap {
+				t.Errorf("sample %d is a gap: %v, after %v", i, s.Gap, s.At.Sub(samples[max(0, i-1)].At))
+			}
+		}
+		if gaps != 1 {
+			t.Errorf("%d gaps in %d samples, want 1", gaps, len(samples))
 		}
 	})
 }

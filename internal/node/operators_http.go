@@ -37,7 +37,7 @@ type operatorsHTTP struct {
 func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{}), connections: auth.NewConnections(connectionsFor(n.budget()))}
 	var err error
-	if o.ports.Live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log}); err != nil {
+	if o.ports.Live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Pauses: o.ports.Pauses, Limits: o.ports.Limits, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log}); err != nil {
 		return nil, err
 	}
 	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: n.store, Sessions: n.store, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}

@@ -134,6 +134,9 @@ type Groups struct {
 	Groups []Group   `json:"groups"`
 	Next   string    `json:"next,omitempty"` // cursor of the next page; empty: this was the last
 	At     time.Time `json:"at"`             // when it was read
+	// Of the largest: how many groups there are, and how many tasks in them.
+	All   Count `json:"-"`
+	Tasks Count `json:"-"`
 }
 
 // GroupFilter selects failure groups. Empty fields select all.
@@ -142,6 +145,8 @@ type GroupFilter struct {
 	State core.State // error, undone or empty for both
 	Limit int
 	After string
+	// Largest wants those with the most tasks first, of one state. There is no further page.
+	Largest bool
 }
 
 // Selection is the tasks that an operation is about: one group, or all that match a filter.
@@ -429,10 +434,9 @@ type WaitingStep struct {
 type Overview struct {
 	At         time.Time    `json:"at"` // when it was last looked
 	Errors     Count        `json:"errors"`
-	Groups     int          `json:"groups"`
-	AtRisk     Count        `json:"at_risk"` // tasks whose deadline is nearer than AtRiskWithin
-	AgentsGone []string     `json:"agents_gone"`
-	Breakers   []string     `json:"breakers"`   // agents whose breaker is not closed
+	Groups     Count        `json:"groups"`     // of them
+	AtRisk     Count        `json:"at_risk"`    // unfinished tasks whose deadline is within 5 minutes
+	Needs      []Need       `json:"needs"`      // what holds tasks up first, then what has come of it, each by how many tasks it concerns
 	Operations []Operation  `json:"operations"` // that are braked, paused or running
 	Troubles   []Trouble    `json:"troubles"`   // of this node, as /readyz has them
 	Signals    Signals      `json:"signals"`
@@ -461,9 +465,11 @@ type OpenSignal struct {
 type Sample struct {
 	At      time.Time `json:"at"`
 	Created int64     `json:"created"` // tasks ever created
-	Ended   int64     `json:"ended"`   // endings ever
+	Ended   int64     `json:"ended"`   // endings ever: a task that is resubmitted ends again
+	Backlog Count     `json:"backlog"` // unfinished tasks, counted
 	P50MS   float64   `json:"p50_ms"`  // creation to end, of the newest endings; 0: there are none
 	P99MS   float64   `json:"p99_ms"`
+	Gap     bool      `json:"gap,omitempty"` // nothing was looked at for a while before it
 }
 
 // StateCount is how many tasks are in a state.

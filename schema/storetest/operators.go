@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -242,6 +243,19 @@ func testGroupPages(r *rig) {
 				}
 			}
 		}
+	}
+	for _, f := range []operate.GroupFilter{{State: core.StateUndone}, {State: core.StateError}, {State: core.StateUndone, Type: "other"}} {
+		f.Limit = 100
+		ranked := r.groups(f)
+		slices.SortStableFunc(ranked, func(a, b operate.Group) int { return cmp.Compare(b.Tasks.N, a.Tasks.N) })
+		tasks := int64(0)
+		for _, g := range ranked {
+			tasks += g.Tasks.N
+		}
+		f.Limit, f.Largest = 2, true
+		largest := get(r.s.Groups(r.ctx, f))(r)
+		r.equal("the largest", largest.Groups, ranked[:min(len(ranked), 2)])
+		r.equal("all", []operate.Count{largest.All, largest.Tasks}, []operate.Count{{N: int64(len(ranked))}, {N: tasks}})
 	}
 	for _, f := range []operate.GroupFilter{{}, {Limit: operate.ListMax + 1}, {Limit: 1, State: core.StatePending}, {Limit: 1, After: "nonsense"}} {
 		if _, err := r.s.Groups(r.ctx, f); err == nil {
@@ -633,6 +647,10 @@ func testMark(r *rig) {
 	r.takeOver(1)
 	changed("a takeover", true)
 	changed("again", false)
+	r.must(r.s.PutPause(r.ctx, operate.Pause{ID: "a", Agent: "ship", At: start.Time(), By: "olga", Reason: "strike"}))
+	changed("a pause", true)
+	r.must(r.s.DeletePause(r.ctx, "a"))
+	changed("it is lifted", true)
 	pools, ok := r.s.(interface{ Pools() []schema.PoolStat })
 	if !ok {
 		r.Fatalf("%T tells nothing of its pools", r.s)

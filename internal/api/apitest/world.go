@@ -159,7 +159,7 @@ func (nothing) Read(ctx context.Context, _ func(alerts.Message)) error {
 // Handler is the API over the world, without authentication before it.
 func (w *World) Handler(change func(*api.Config)) (http.Handler, error) {
 	log := slog.New(slog.DiscardHandler)
-	l, err := live.New(live.Config{Reader: w, Operations: w, Agents: w, Now: w.now, Log: log})
+	l, err := live.New(live.Config{Reader: w, Operations: w, Agents: w, Pauses: w.pausing(), Limits: w.limiting(), Now: w.now, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -344,6 +344,7 @@ func (w *World) Groups(_ context.Context, f operate.GroupFilter) (page operate.G
 			if g.ID <= f.After || cmp.Or(f.Type, g.Type) != g.Type || cmp.Or(f.State, g.State) != g.State {
 				continue
 			}
+			page.All.N, page.Tasks.N = page.All.N+1, page.Tasks.N+g.Tasks.N
 			if len(page.Groups) == f.Limit {
 				page.Next = page.Groups[f.Limit-1].ID
 				return nil

@@ -125,6 +125,12 @@
     banner("This did not reach Duly. Nothing was changed as far as is known; try again.");
   });
 
+  // --- A cell that is cut shows all of its text to the pointer.
+  document.addEventListener("pointerover", function (e) {
+    var cell = e.target.closest && e.target.closest(".list td, .list tbody th, .label");
+    if (cell && cell.scrollWidth > cell.clientWidth && !cell.title) cell.title = cell.textContent.trim();
+  });
+
   // --- Selection of tasks.
   function picked() {
     var out = $("#picked");
@@ -245,16 +251,29 @@
       drawn[id] = new uPlot({
         width: box.clientWidth, height: 130, padding: [null, 18, null, null], legend: { show: false }, cursor: { y: false },
         scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
-        axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis), Object.assign({ size: 46, space: 30 }, axis)],
+        axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis),
+          // As wide as its widest label.
+          Object.assign({ space: 30, values: function (u, at) { return at.map(number); }, size: function (u, texts) { return width(u.ctx, axis.font, texts || [""]) + 14; } }, axis)],
         tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },
         series: [{}].concat(lines[id].map(function (k, i) { return { stroke: colour(i ? "--k1" : "--k0"), width: 1.5, points: { show: false } }; }))
       }, data(id), box);
     });
   }
+  function width(ctx, font, texts) {
+    ctx.save();
+    ctx.font = font;
+    var widest = Math.max.apply(null, texts.map(function (t) { return ctx.measureText(t).width; }));
+    ctx.restore();
+    return Math.ceil(widest);
+  }
+  function value(p, k) { return k in p && !(p.g && (k === "c" || k === "e")) ? p[k] : null; }
   function data(id) {
-    return [points.map(function (p) { return p.t; })].concat(lines[id].map(function (k) { return points.map(function (p) { return p[k]; }); }));
+    var all = []; // where nothing was looked at stands a point without values, which breaks the lines
+    points.forEach(function (p) { if (p.g) all.push({ t: p.t - 0.5 }); all.push(p); });
+    return ["t"].concat(lines[id]).map(function (k) { return all.map(function (p) { return value(p, k); }); });
   }
   function number(v) {
+    if (v === null) return "–";
     if (v >= 100 || v === Math.trunc(v)) return String(Math.round(v)).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
     return v >= 10 ? v.toFixed(1) : v.toFixed(2);
   }
@@ -266,14 +285,14 @@
     points = points.concat(more).slice(-600);
     Object.keys(lines).forEach(function (id) {
       var p = points[points.length - 1];
-      lines[id].forEach(function (k, i) { put($("#plot-" + id + " [data-now='" + i + "']"), number(p[k])); });
+      lines[id].forEach(function (k, i) { put($("#plot-" + id + " [data-now='" + i + "']"), (k === "b" && p.m ? "≥ " : "") + number(value(p, k))); });
       var body = $("[data-rows=" + id + "]");
       body.textContent = "";
       points.slice(-12).reverse().forEach(function (p) {
         var row = body.insertRow(), head = document.createElement("th"), t = document.createElement("time");
         head.scope = "row"; t.className = "x"; t.dateTime = new Date(p.t * 1e3).toISOString(); t.textContent = absolute(new Date(p.t * 1e3), true);
         head.appendChild(t); row.appendChild(head);
-        lines[id].forEach(function (k) { var c = row.insertCell(); c.className = "num"; c.textContent = number(p[k]); });
+        lines[id].forEach(function (k) { var c = row.insertCell(); c.className = "num"; c.textContent = number(value(p, k)); });
       });
       if (drawn[id]) drawn[id].setData(data(id));
     });
@@ -341,6 +360,8 @@
       needsText = text;
       times(needs);
     }
+    var counted = $("#counted time");
+    if (counted) { counted.dateTime = e.at; times($("#counted")); }
     Object.keys(e.states || {}).forEach(function (s) { put($("[data-state=" + s + "]"), e.states[s]); });
     newPoints(e.points);
     var op = $("#op-tally");

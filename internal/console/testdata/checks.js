@@ -7,6 +7,16 @@ window.checks = (function () {
   const looks = ["class", "type", "role", "style", "hidden", "open", "disabled", "dir", "aria-current", "aria-disabled", "aria-invalid", "aria-pressed"];
   const hasText = function (e) { return Array.from(e.childNodes).some(function (n) { return n.nodeType === 3 && n.nodeValue.trim() !== ""; }); };
 
+  // texts are the nodes of text of the page that are seen.
+  function texts() {
+    const all = [], walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+      const e = walk.currentNode.parentElement;
+      if (walk.currentNode.nodeValue.trim() && !e.closest("textarea, option, svg, .sr, .why") && e.checkVisibility({ visibilityProperty: true })) all.push(walk.currentNode);
+    }
+    return all;
+  }
+
   // byLook are the texts and fields that are seen, by how each comes by its colours: its own attributes and those around it.
   function byLook() {
     const names = new Map(), found = new Map();
@@ -44,6 +54,39 @@ window.checks = (function () {
       return include.length ? run({ include: include }, only(colour)) : [];
     },
     looks: function () { return Array.from(byLook().keys()); },
+
+    // words are those of usual length that go on in another line.
+    words: function () {
+      const all = texts(), found = [];
+      for (const node of all) {
+        for (const m of node.nodeValue.matchAll(/[\p{L}\p{N}_]+/gu)) {
+          if (m[0].length > 24) continue;
+          const range = document.createRange();
+          range.setStart(node, m.index);
+          range.setEnd(node, m.index + m[0].length);
+          const lines = new Set(Array.from(range.getClientRects()).filter(function (r) { return r.width > 0; }).map(function (r) { return Math.round(r.top); }));
+          if (lines.size > 1) found.push("split: " + m[0] + " in " + node.parentElement.closest("tr, li, p, h1, dd, div").textContent.slice(0, 60));
+        }
+      }
+      return found.slice(0, 5);
+    },
+    // columns are those of a table that one has to scroll for.
+    columns: function () {
+      return Array.from(document.querySelectorAll("main .scroll")).filter(function (e) { return e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 1; }).map(function (e) {
+        return e.getAttribute("aria-label") + ": " + e.scrollWidth + " > " + e.clientWidth + ": " + Array.from(e.querySelectorAll("thead th")).map(function (h) { return h.textContent + " " + Math.round(h.getBoundingClientRect().width); }).join(", ");
+      });
+    },
+    // directions are texts that turn the direction of what is beside them, or are turned by it.
+    directions: function () {
+      const found = [];
+      for (const node of texts()) {
+        const e = node.parentElement;
+        if (/[\u202a-\u202e\u2066-\u2069]/.test(node.nodeValue)) found.push("turns: " + node.nodeValue.slice(0, 60));
+        if (/[\u0590-\u08ff]/.test(node.nodeValue) && !(e.closest("bdi") && getComputedStyle(e.closest("bdi")).unicodeBidi === "isolate")) found.push("not isolated: " + e.outerHTML.slice(0, 120));
+        if (e.matches("a, span, strong, em, code, time") && getComputedStyle(e).unicodeBidi === "normal") found.push("no isolation: " + e.outerHTML.slice(0, 120));
+      }
+      return found.slice(0, 5);
+    },
 
     // thin takes rows, options and parts of pictures away that two before them, of the same parent, have the shape of: the
     // same elements with the same attributes, with text where those have text.

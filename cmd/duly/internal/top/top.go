@@ -83,12 +83,30 @@ var (
 // seen is what one look found.
 type seen struct {
 	at       time.Time
-	overview operate.Overview
+	overview Overview
 	samples  []operate.Sample // oldest first
-	trouble  string           // why the node's own look failed; what it shows is as old as it says then
 	lists    [panes][]show.Object
 	failed   [panes]error // why a list is not there
 	err      error        // of the whole look
+}
+
+// Overview is the first screen, as the API answers.
+type Overview struct {
+	operate.Overview
+	AgeMS   int64  `json:"age_ms"`  // by the clock of the node
+	Trouble string `json:"trouble"` // why the node's own look failed; what it shows is as old as it says then
+}
+
+// oldAfter is the age from which on it is said.
+const oldAfter = 2 * time.Second
+
+// looked is when the node looked, and how long ago that was.
+func (o *Overview) looked() string {
+	text := "looked at " + clock(o.At)
+	if age := time.Duration(o.AgeMS) * time.Millisecond; age >= oldAfter {
+		text += fmt.Sprintf(", %d s ago", int(age.Seconds()))
+	}
+	return text
 }
 
 // look asks for everything that is shown.
@@ -103,7 +121,6 @@ func look(ctx context.Context, c *client.Client) seen {
 	}
 	var stats struct {
 		Samples []operate.Sample `json:"samples"`
-		Trouble string           `json:"trouble"`
 	}
 	if s.err = read("/v1/overview", nil, &s.overview); s.err == nil {
 		s.err = read("/v1/stats", nil, &stats)
@@ -111,7 +128,7 @@ func look(ctx context.Context, c *client.Client) seen {
 	if s.err != nil {
 		return s
 	}
-	s.samples, s.trouble = stats.Samples, stats.Trouble
+	s.samples = stats.Samples
 	limit := url.Values{"limit": {strconv.Itoa(rows)}}
 	for _, list := range []struct {
 		pane      int
@@ -138,7 +155,12 @@ func objects(list any) []show.Object {
 }
 
 // point is what the plots show of the time between two looks.
-type point struct{ created, ended, backlog, p50, p99 float64 }
+type point struct {
+	created, ended, backlog, p50, p99 float64
+
+	more bool // the backlog was cut
+	gap  bool // nothing was looked at for a while before it, so that it has no rates
+}
 
 // keys are what can be pressed.
 type keys struct {
@@ -293,13 +315,14 @@ func pointsOf(samples []operate.Sample) []point {
 	var all []point
 	for i := range samples {
 		now := &samples[i]
-		p := point{backlog: float64(now.Created - now.Ended), p50: now.P50MS, p99: now.P99MS}
-		if i > 0 {
+		p := point{backlog: float64(now.Backlog.N), p50: now.P50MS, p99: now.P99MS, more: now.Backlog.AtLeast, gap: now.Gap}
+		if i > 0 && !now.Gap {
 			before := &samples[i-1]
 			between := now.At.Sub(before.At).Seconds()
 			if between <= 0 {
 				continue
 			}
+			// A database that went back has lower totals.
 			p.created = max(0, float64(now.Created-before.Created)/between)
 			p.ended = max(0, float64(now.Ended-before.Ended)/between)
 		}
@@ -420,7 +443,7 @@ func (m *model) content() string {
 	if m.last.at.IsZero() {
 		return b.String()
 	}
-	if t := m.last.trouble; t != "" {
+	if t := m.last.overview.Trouble; t != "" {
 		fmt.Fprintln(&b, m.style(ansi.Wrap(show.Clean("the node has not looked since "+clock(m.last.overview.At)+": "+t), m.width, ""), alarm))
 		fmt.Fprintln(&b)
 	}
@@ -462,10 +485,11 @@ func (m *model) list(page show.Page, columns []string, list []show.Object, none,
 // overview is what needs an operator, and how the engine does.
 func (m *model) overview(b *bytes.Buffer) {
 	o := &m.last.overview
-	fmt.Fprintln(b, m.style("needs you", bold))
-	needs := m.needs(o)
+	fmt.Fprintln(b, m.style("needs you", bold)+m.style("  "+o.looked(), faint))
+	// Each need has a line at least, so that what the engine does stays in sight.
+	needs := m.needs(o, max(1, (m.height-panelLines)/max(1, len(o.Needs))-1))
 	if len(needs) == 0 {
-		needs = []string{m.style("nothing, looked at "+clock(o.At), well)}
+		needs = []string{m.style("nothing", well)}
 	}
 	for _, line := range needs {
 		fmt.Fprintln(b, "  "+line)
@@ -489,89 +513,101 @@ func (m *model) overview(b *bytes.Buffer) {
 	fmt.Fprintln(b, m.style("tasks", bold))
 	var counts []string
 	for _, c := range o.Counts {
-		counts = append(counts, fmt.Sprintf("%s %s", c.State, count(c.Tasks)))
+		counts = append(counts, fmt.Sprintf("%s %v", c.State, c.Tasks))
 	}
 	fmt.Fprintln(b, ansi.Wrap("  "+strings.Join(counts, "   "), m.width, ""))
 }
+
+// panelLines are those of the screen that stand around the needs.
+const panelLines = 16
 
 // statusWidth is as wide as a line of Status may be: nothing is cut off for a terminal.
 const statusWidth = 1000
 
 // Status writes what needs an operator, and how many tasks are in each state.
-func Status(to io.Writer, o *operate.Overview) {
+func Status(to io.Writer, o *Overview) {
 	m := &model{plain: true, width: statusWidth}
-	needs := m.needs(o)
+	needs := m.needs(o, operate.NeedLinesMax)
 	if len(needs) == 0 {
-		needs = []string{"nothing needs you, looked at " + clock(o.At)}
+		needs = []string{"nothing needs you"}
 	}
 	for _, line := range needs {
 		fmt.Fprintln(to, line)
 	}
 	for _, c := range o.Counts {
-		fmt.Fprintf(to, "  %-10s %s\n", c.State, count(c.Tasks))
+		fmt.Fprintf(to, "  %-10s %v\n", c.State, c.Tasks)
 	}
+	fmt.Fprintln(to, o.looked())
 }
 
-// needs are the lines of what needs an operator, the worst first.
-func (m *model) needs(o *operate.Overview) []string {
+// commands have all that a need has the first of.
+var commands = map[operate.NeedKind]string{
+	operate.NeedTrouble: "duly doctor", operate.NeedAgents: "duly agents", operate.NeedBreakers: "duly agents", operate.NeedPauses: "duly pause list", operate.NeedLimits: "duly limits",
+	operate.NeedErrors: "duly failures list --state error", operate.NeedDeadlines: "duly task list --deadline-to 5m", operate.NeedAnswers: "duly list --waits signal", operate.NeedOperations: "duly op list",
+}
+
+// needs are the lines of what needs an operator, in the order of the API: of each how many tasks it is about, those of it
+// that concern the most, up to a number of lines, and the command that has the others.
+func (m *model) needs(o *Overview, lines int) []string {
 	var all []string
-	add := func(s lipgloss.Style, format string, a ...any) {
-		all = append(all, m.style(ansi.Truncate(show.Clean(fmt.Sprintf(format, a...)), m.width-2, "…"), s))
+	add := func(s lipgloss.Style, text string) {
+		all = append(all, m.style(ansi.Truncate(show.Clean(text), m.width-2, "…"), s))
 	}
-	for _, t := range o.Troubles {
-		add(alarm, "✗ %s since %s: %s", t.Name, clock(t.Since), t.Text)
-	}
-	if o.Errors.N > 0 {
-		add(alarm, "✗ %s tasks in error, in %d groups (2)", count(o.Errors), o.Groups)
-	}
-	for i := range o.Operations {
-		op := &o.Operations[i]
-		style, sign := warn, "!"
-		if op.State == operate.OperationBraked {
-			style, sign = alarm, "✗"
+	for i := range o.Needs {
+		n := o.Needs[i].Cut(lines)
+		style, title := warn, "! "+n.Title
+		if n.Cause() || n.Kind == operate.NeedErrors {
+			style, title = alarm, "✗ "+n.Title
 		}
-		if op.State == operate.OperationRunning {
-			style, sign = faint, "·"
+		if o.At.Sub(n.At) >= oldAfter {
+			title += ", looked at " + clock(n.At)
 		}
-		add(style, "%s operation %s is %s: done %d of %d, failed_again %d (3) %s", sign, op.ID, op.State, op.Tally.Done, op.Tasks, op.Tally.FailedAgain, op.Why)
-	}
-	if len(o.AgentsGone) > 0 {
-		add(alarm, "✗ agents gone: %s (4)", strings.Join(o.AgentsGone, ", "))
-	}
-	if len(o.Breakers) > 0 {
-		add(alarm, "✗ breakers open: %s (4)", strings.Join(o.Breakers, ", "))
-	}
-	if s := &o.Signals; s.Tasks.N > 0 && s.Since != nil {
-		add(warn, "! %s tasks wait for an answer, %s of them must have it soon; the oldest since %s (duly list --waits signal)", count(s.Tasks), count(s.Near), s.Since.Local().Format(time.DateTime))
-	}
-	if o.AtRisk.N > 0 {
-		add(warn, "! %s tasks near their deadline (duly task list --deadline-to 10m)", count(o.AtRisk))
+		add(style, title+" ("+commands[n.Kind]+")")
+		for _, l := range n.Lines {
+			text := fmt.Sprintf("  %8v  %s", l.Tasks, l.Text)
+			if n.Kind == operate.NeedTrouble || n.Single() {
+				text = "    " + l.Text
+			}
+			if !l.Time.IsZero() {
+				text += ", " + l.Note + " " + l.Time.UTC().Format("2006-01-02 15:04:05Z")
+			}
+			add(faint, text)
+		}
+		if rest := n.Rest(); rest != "" {
+			add(faint, "    "+rest)
+		}
 	}
 	return all
 }
 
-func count(c operate.Count) string { return show.Count(strconv.FormatInt(c.N, 10), c.AtLeast) }
-
 // bars are the heights of a plot.
 var bars = []rune("▁▂▃▄▅▆▇█")
 
-// plot is one line: name, present value, and the values before, the newest at the right.
+// plot is one line: name, present value, and the values before, the newest at the right; where nothing was looked at, none.
 func (m *model) plot(name, unit string, value func(point) float64) string {
 	if len(m.points) == 0 {
 		return fmt.Sprintf("  %-8s -", name)
 	}
-	head := fmt.Sprintf("  %-8s %12s  ", name, number(value(m.points[len(m.points)-1]))+unit)
-	room := m.width - ansi.StringWidth(head)
-	from := max(0, len(m.points)-room)
+	last := m.points[len(m.points)-1]
+	now := number(value(last)) + unit
+	if name == "backlog" && last.more {
+		now = "≥ " + now
+	}
+	head := fmt.Sprintf("  %-8s %12s  ", name, now)
+	points := m.points[len(m.points)-max(0, min(len(m.points), m.width-ansi.StringWidth(head))):]
 	most := 0.0
-	for _, p := range m.points[from:] {
+	for _, p := range points {
 		most = max(most, value(p))
 	}
 	var b strings.Builder
-	for _, p := range m.points[from:] {
+	for _, p := range points {
 		i := 0
 		if most > 0 {
-			i = min(len(bars)-1, int(value(p)/most*float64(len(bars))))
+			i = max(0, min(len(bars)-1, int(value(p)/most*float64(len(bars)))))
+		}
+		if p.gap {
+			b.WriteRune(' ')
+			continue
 		}
 		b.WriteRune(bars[i])
 	}

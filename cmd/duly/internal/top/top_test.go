@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,14 +27,19 @@ var at = time.Date(2026, 11, 25, 14, 5, 0, 0, time.UTC)
 
 // overview is one where everything needs an operator.
 func overview() operate.Overview {
-	return operate.Overview{
-		At: at, Errors: operate.Count{N: 10000, AtLeast: true}, Groups: 3, AtRisk: operate.Count{N: 17}, AgentsGone: []string{"payment.charge", "parcel.send"},
-		Operations: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Tasks: 4312, Tally: operate.Tally{Done: 20, FailedAgain: 11, Waiting: 4281},
+	o := operate.Overview{
+		At: at, Errors: operate.Count{N: 10000, AtLeast: true}, Groups: operate.Count{N: 3}, AtRisk: operate.Count{N: 17},
+		Operations: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Action: operate.ActionResubmit, Selection: "a group", Tasks: 4312, Tally: operate.Tally{Done: 20, FailedAgain: 11, Waiting: 4281},
 			Why: "wave 3: 40 % failed alike"}},
 		Signals:  operate.Signals{Tasks: operate.Count{N: 12}, Steps: operate.Count{N: 14}, Near: operate.Count{N: 3}, Since: &at},
 		Troubles: []operate.Trouble{{Name: "streams", Text: "a stream or bucket does not work", Since: at}},
 		Counts:   []operate.StateCount{{State: core.StateProcessed, Tasks: operate.Count{N: 1234567}}, {State: core.StateError, Tasks: operate.Count{N: 10000, AtLeast: true}}},
 	}
+	o.Needs = slices.Concat(operate.TroubleNeeds(at, o.Troubles),
+		operate.FlowNeeds(at.Add(-20*time.Second), []operate.Agent{{Name: "payment.charge", Waiting: operate.Count{N: 1249}}, {Name: "parcel.send"}}, nil, nil),
+		operate.ErrorNeeds(at, operate.Groups{All: o.Groups, Tasks: o.Errors, Groups: []operate.Group{{ID: "g1", GroupKey: operate.GroupKey{Type: "order", Step: "charge"}, Example: "card refused\x1b[2J\u202e", Tasks: operate.Count{N: 9000}, Last: at}}}),
+		operate.OperationNeeds(at, o.Operations), operate.AnswerNeeds(at, 5*time.Minute, &o.Signals))
+	return o
 }
 
 // node answers as the API does.
@@ -44,11 +51,11 @@ func node(t *testing.T, o operate.Overview, failures int) *client.Client {
 		}
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/v1/overview", func(w http.ResponseWriter, _ *http.Request) { answer(w, o) })
+	mux.HandleFunc("/v1/overview", func(w http.ResponseWriter, _ *http.Request) { answer(w, Overview{Overview: o, AgeMS: 17_400}) })
 	mux.HandleFunc("/v1/stats", func(w http.ResponseWriter, _ *http.Request) {
 		var samples []operate.Sample
 		for i := range 30 {
-			samples = append(samples, operate.Sample{At: at.Add(time.Duration(i) * 2 * time.Second), Created: int64(i * i * 10), Ended: int64(i * i * 9), P50MS: 1.25, P99MS: 80})
+			samples = append(samples, operate.Sample{At: at.Add(time.Duration(i) * 2 * time.Second), Created: int64(i * i * 10), Ended: int64(i * i * 9), Backlog: operate.Count{N: int64(i), AtLeast: true}, P50MS: 1.25, P99MS: 80})
 		}
 		answer(w, map[string]any{"samples": samples})
 	})
@@ -111,8 +118,12 @@ func TestPanes(t *testing.T) {
 	if _, cmd := m.Update(m.Init()()); cmd == nil {
 		t.Fatal("it does not look again")
 	}
-	has(t, fits(t, m), "needs you", "✗ streams since 14:05:00Z: a stream or bucket", "≥ 10,000 tasks in error, in 3 groups", "operation op-1 is braked: done 20 of 4312, failed_again 11",
-		"agents gone: payment.charge, parcel.send", "17 tasks near their deadline", "12 tasks wait for an answer, 3 of them must have it soon", "created", "ended", "backlog", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000", "[1 overview]", "q quit")
+	has(t, fits(t, m), "needs you  looked at 14:05:00Z, 17 s ago", "✗ This node: streams (duly doctor)", "a stream or bucket does not work, since 2026-11-25 14:05:00Z", "✗ 2 agents gone: 1,249 tasks wait, looked at 14:04:40Z (duly agents)", "1,249  payment.charge: no instance answers",
+		"✗ ≥ 10,000 tasks in error, in 3 groups", "9,000  order · step charge: card refused\uFFFD[2J\uFFFD", "2 more, with ≥ 1,000 tasks", "! 1 operation on hold: 4,281 tasks not asked yet", "[1 overview]", "q quit")
+	for range 2 {
+		press(m, tea.KeyPgDown, "")
+	}
+	has(t, fits(t, m), "! 12 tasks waiting for an answer: 3 of them must have it within 5 min", "created", "ended", "backlog", "≥ 29 tasks", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000")
 	press(m, '2', "2")
 	screen := fits(t, m)
 	has(t, screen, "[2 failures 40]", "ID", "TASKS", "g00", "4,312", "error", "charge", "card refused\uFFFD[2J")
@@ -159,7 +170,7 @@ func TestNothingIsGreenAndSaysWhen(t *testing.T) {
 	m := newModel(c.Base, time.Second, true)
 	m.Update(look(t.Context(), c))
 	screen := m.View().Content
-	has(t, screen, "nothing, looked at 14:05:00Z")
+	has(t, screen, "looked at 14:05:00Z, 17 s ago", "nothing")
 	if strings.Contains(screen, "\x1b[3") {
 		t.Errorf("colours though there shall be none: %q", screen)
 	}
@@ -219,12 +230,40 @@ func TestOneLookAtATime(t *testing.T) {
 }
 
 // TestStatus: the same lines once, without a terminal.
+//
+// covers: O3
 func TestStatus(t *testing.T) {
-	o := overview()
 	var b strings.Builder
-	Status(&b, &o)
-	has(t, b.String(), "✗ streams since 14:05:00Z: a stream or bucket does not work", "! 12 tasks wait for an answer, 3 of them must have it soon; the oldest since 2", "(duly list --waits signal)", "processed  1,234,567")
+	Status(&b, &Overview{Overview: overview(), AgeMS: 1999})
+	has(t, b.String(), "✗ This node: streams", "! 12 tasks waiting for an answer: 3 of them must have it within 5 min (duly list --waits signal)\n", "processed  1,234,567", "looked at 14:05:00Z\n")
 	b.Reset()
-	Status(&b, &operate.Overview{At: at})
-	has(t, b.String(), "nothing needs you, looked at 14:05:00Z")
+	Status(&b, &Overview{Overview: operate.Overview{At: at}, AgeMS: 2000})
+	has(t, b.String(), "nothing needs you", "looked at 14:05:00Z, 2 s ago\n")
+}
+
+var negative = regexp.MustCompile(` [-−]\d`)
+
+// TestAfterARestart: samples whose totals have gone back, stand still or end more than they began, as a restart, a restored
+// database and resubmitted tasks make them, are drawn on every width; a backlog is never negative.
+//
+// covers: O4
+func TestAfterARestart(t *testing.T) {
+	sample := func(second int, created, ended int64) operate.Sample {
+		return operate.Sample{At: at.Add(time.Duration(second) * time.Second), Created: created, Ended: ended, P50MS: 1, P99MS: 2}
+	}
+	for name, samples := range map[string][]operate.Sample{
+		"resubmitted": {sample(0, 2000, 1180), sample(2, 2010, 1190), sample(4, 2020, 3100)},
+		"gone back":   {sample(0, 900, 800), sample(2, 10, 800), sample(4, 20, 10), sample(4, 20, 10), sample(3, 5, 5)},
+		"one":         {sample(0, 5, 6)},
+		"none":        nil,
+	} {
+		m := newModel("http://x", time.Second, true)
+		m.Update(seen{at: at, overview: Overview{Overview: overview()}, samples: samples})
+		for _, width := range []int{widthLeast, 80, 400} {
+			m.Update(tea.WindowSizeMsg{Width: width, Height: 60})
+			if screen := fits(t, m); negative.MatchString(screen) {
+				t.Errorf("%s at %d: a negative number on\n%s", name, width, screen)
+			}
+		}
+	}
 }
