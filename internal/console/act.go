@@ -19,27 +19,40 @@ import (
 // actionInfo is an action in words.
 type actionInfo struct {
 	Action operate.Action
-	Title  string       // of its button
-	What   string       // what it does to a task
-	In     []core.State // where it is allowed
-	Reason bool         // a reason is required
+	Title  string // of its button
+	What   string // what it does to a task
+	Reason bool   // a reason is required
 	Danger bool
 }
 
 // actions are what may be asked of a task. Reasons are required wherever something is destroyed or a person's word counts
 // as a result.
 var actions = []actionInfo{
-	{operate.ActionResubmit, "Resubmit", "It starts again: at the failed step of a task in error, from the first step of one that was undone.", []core.State{core.StateError, core.StateUndone}, false, false},
-	{operate.ActionEdit, "Edit and resubmit", "It starts again with another input. The old input is kept in the audit trail.", []core.State{core.StateError, core.StateUndone}, true, false},
-	{operate.ActionAccept, "Accept step", "The failed step counts as done, with the result that you give. Nothing is called.", []core.State{core.StateError}, true, true},
-	{operate.ActionExtend, "Extend", "It gets a later deadline.", []core.State{core.StatePending, core.StateProcessing}, false, false},
-	{operate.ActionCancel, "Cancel", "No step begins any more, and what it did is undone.", []core.State{core.StatePending, core.StateProcessing}, true, true},
-	{operate.ActionUndo, "Undo", "What it did is undone, step by step in reverse.", []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateError}, true, true},
-	{operate.ActionResolve, "Resolve", "It counts as settled by hand. Nothing is called; say in the reason what you did.", []core.State{core.StateError}, true, true},
+	{operate.ActionResubmit, "Resubmit", "It starts again: at the failed step of a task in error, from the first step of one that was undone.", false, false},
+	{operate.ActionEdit, "Edit and resubmit", "It starts again with another input. The old input is kept in the audit trail.", true, false},
+	{operate.ActionAccept, "Accept step", "The failed step counts as done, with the result that you give. Nothing is called.", true, true},
+	{operate.ActionExtend, "Extend", "It gets a later deadline.", false, false},
+	{operate.ActionCancel, "Cancel", "No step begins any more, and what it did is undone.", true, true},
+	{operate.ActionUndo, "Undo", "What it did is undone, step by step in reverse.", true, true},
+	{operate.ActionResolve, "Resolve", "It counts as settled by hand. Nothing is called; say in the reason what you did.", true, true},
 }
 
 // bulkActions are those that an operation takes, for many tasks at once.
 var bulkActions = []operate.Action{operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionUndo, operate.ActionResolve}
+
+// bulkIn are those of them that some task in a state takes; empty: in any state.
+func bulkIn(state core.State) (all []operate.Action) {
+	for _, a := range bulkActions {
+		if state == "" || slices.Contains(core.PossibleIn(state), string(a)) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func noneTakes(state core.State, a operate.Action) *operate.Refusal {
+	return &operate.Refusal{Code: http.StatusConflict, Field: "action", Detail: fmt.Sprintf("No task that is %s takes %s.", state, a)}
+}
 
 func infoOf(a operate.Action) (actionInfo, bool) {
 	i := slices.IndexFunc(actions, func(info actionInfo) bool { return info.Action == a })
@@ -58,46 +71,24 @@ type actionButton struct {
 
 // buttons are the actions of a task for an actor.
 func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
-	by := actorOf(r)
 	var all []actionButton
 	for _, info := range actions {
-		b := actionButton{actionInfo: info, URL: c.url("tasks", v.Type, v.ID, "act", info.Action)}
-		switch {
-		case c.whyNoAction(by) != "":
-			b.Why = c.whyNoAction(by)
-		case !slices.Contains(info.In, v.State):
-			b.Why = fmt.Sprintf("The task is %s; %s needs it %s.", v.State, info.Action, statesWord(info.In))
-		}
-		all = append(all, b)
+		all = append(all, actionButton{actionInfo: info, URL: c.url("tasks", v.Type, v.ID, "act", info.Action), Why: c.whyNoAction(r, v, info.Action)})
 	}
 	return all
 }
 
-// whyNoAction is why an actor may not act on any task here; empty: they may.
-func (c *console) whyNoAction(by operate.Actor) string {
+// whyNoAction is why an actor may not ask an action of a task as it is; empty: they may.
+func (c *console) whyNoAction(r *http.Request, v *core.View, a operate.Action) string {
 	if c.Actions == nil {
 		return "This node does not serve actions."
 	}
-	return whyNot(by, operate.RoleOperator)
+	return operate.WhyNot(actorOf(r), v, a)
 }
 
-// whyNot is why an actor may not do what needs a role; empty: they may.
-func whyNot(by operate.Actor, needs operate.Role) string {
-	if by.Role.May(needs) {
-		return ""
-	}
-	return notAllowed(by.Role, needs).Detail
-}
-
-func statesWord(in []core.State) string {
-	names := make([]string, len(in))
-	for i := range in {
-		names[i] = string(in[i])
-	}
-	if len(names) > 1 {
-		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-	}
-	return strings.Join(names, "")
+// impossible refuses to show the dialog of what is not possible.
+func impossible(why string) error {
+	return &operate.Refusal{Code: http.StatusConflict, Detail: why}
 }
 
 // actForm is the dialog of one action on one task.
@@ -135,16 +126,15 @@ func (c *console) actionForm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f, err := c.newActForm(r, v)
+	if why := c.whyNoAction(r, &v, f.Info.Action); err == nil && why != "" {
+		err = impossible(why)
+	}
 	if err != nil {
 		c.fail(w, r, err)
 		return
 	}
 	f.Key, f.IfSeq = newKey(), v.Seq
 	if f.Info.Action == operate.ActionEdit {
-		if !actorOf(r).Role.May(operate.RoleOperator) {
-			c.fail(w, r, notAllowed(actorOf(r).Role, operate.RoleOperator)) // the form has the input with its secrets
-			return
-		}
 		f.Input = indented(v.Input)
 	}
 	c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})

@@ -95,27 +95,21 @@ type changeButton struct {
 }
 
 var changes = []changeButton{
-	{Change: "pause", Title: "Pause", What: "No more tasks are asked until it is resumed. What was asked goes on."},
-	{Change: "resume", Title: "Resume", What: "It goes on with the next wave."},
-	{Change: "rate", Title: "Change rate", What: "How many tasks it asks a second at most."},
-	{Change: "stop", Title: "Stop", What: "It ends here for good. What was asked goes on; the rest is never touched.", Danger: true},
+	{Change: operate.ChangePause, Title: "Pause", What: "No more tasks are asked until it is resumed. What was asked goes on."},
+	{Change: operate.ChangeResume, Title: "Resume", What: "It goes on with the next wave."},
+	{Change: operate.ChangeRate, Title: "Change rate", What: "How many tasks it asks a second at most."},
+	{Change: operate.ChangeStop, Title: "Stop", What: "It ends here for good. What was asked goes on; the rest is never touched.", Danger: true},
 }
 
 // changeWhy says why a change cannot be made; empty: it can.
 func (c *console) changeWhy(r *http.Request, op *operate.Operation, change string) string {
 	by := actorOf(r)
-	allowed := map[string][]operate.OperationState{
-		"pause":  {operate.OperationRunning},
-		"resume": {operate.OperationPaused, operate.OperationBraked},
-		"rate":   {operate.OperationRunning, operate.OperationPaused, operate.OperationBraked},
-		"stop":   {operate.OperationRunning, operate.OperationPaused, operate.OperationBraked},
-	}[change]
 	switch {
 	case c.Repairs == nil:
 		return "This node does not serve operations."
-	case whyNot(by, operate.RoleOperator) != "":
-		return whyNot(by, operate.RoleOperator)
-	case !slices.Contains(allowed, op.State):
+	case operate.WhyNotRole(by, operate.RoleOperator) != "":
+		return operate.WhyNotRole(by, operate.RoleOperator)
+	case !op.State.Takes(change):
 		return fmt.Sprintf("The operation is %s.", op.State)
 	}
 	return ""
@@ -201,10 +195,6 @@ func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, bad)
 		return
 	}
-	if !actorOf(r).Role.May(operate.RoleOperator) {
-		c.fail(w, r, notAllowed(actorOf(r).Role, operate.RoleOperator))
-		return
-	}
 	if f.Info.Action == operate.ActionEdit && f.Group != "" {
 		ctx, cancel := reading(r)
 		defer cancel()
@@ -236,6 +226,9 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 		if err != nil {
 			return refuse("group", "There is no failure group %s now: its tasks may have been repaired.", core.QuoteShort(f.Group))
 		}
+		if !slices.Contains(bulkIn(g.State), info.Action) {
+			return newForm{}, sel, noneTakes(g.State, info.Action)
+		}
 		sel.Group, f.Back = f.Group, c.url("failures", f.Group)
 		f.Words = fmt.Sprintf("all %s of type %s in state %s whose %s failed: %s", tasksWord(g.Tasks), g.Type, g.State, stepWord(g.Step), core.ShortText(g.Example, 200))
 	case q.Get("scope") == "matching":
@@ -246,6 +239,9 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 		filter, bad := filterOf(values)
 		if bad != nil {
 			return newForm{}, sel, bad
+		}
+		if !slices.Contains(bulkIn(filter.State), info.Action) {
+			return newForm{}, sel, noneTakes(filter.State, info.Action)
 		}
 		filter.Limit, filter.After = 0, ""
 		f.IDs, f.Filter = nil, queryOf(values)
@@ -438,6 +434,9 @@ func (c *console) changeOf(r *http.Request) (changeData, error) {
 // changeForm shows the dialog of a change.
 func (c *console) changeForm(w http.ResponseWriter, r *http.Request) {
 	d, err := c.changeOf(r)
+	if err == nil && d.Button.Why != "" {
+		err = impossible(d.Button.Why)
+	}
 	if err != nil {
 		c.fail(w, r, err)
 		return

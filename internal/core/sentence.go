@@ -528,7 +528,7 @@ func (w *sentence) failed() {
 		w.notUndone()
 	}
 	w.mayAct()
-	w.say("; possible now: %s", joined(t.Possible(w.p), ", "))
+	w.say("; possible now: %s", joined(t.Possible(w.p, w.at), ", "))
 }
 
 // notUndone names the steps whose effects may be there.

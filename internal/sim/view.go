@@ -45,7 +45,7 @@ func (m *MemStore) Get(_ context.Context, partition int, id string) (core.View, 
 		return core.View{}, err
 	}
 	v := view(t)
-	v.Input, v.Seq, v.Sentence, v.Possible = t.Input, t.Seq, t.Sentence(plan, t.UpdatedAt), t.Possible(plan)
+	v.Input, v.Seq, v.Sentence, v.Possible = t.Input, t.Seq, t.Sentence(plan, t.UpdatedAt), t.Possible(plan, t.UpdatedAt)
 	for i := range t.Steps {
 		s, ps := &t.Steps[i], &plan.Steps[i]
 		v.Steps = append(v.Steps, core.StepView{
