@@ -328,7 +328,7 @@ func (s *server) follow(ctx context.Context, std streams, id string) error {
 		select {
 		case <-ctx.Done():
 			bar.end()
-			fmt.Fprintf(std.err, "duly: operation %s goes on (duly op show %s; duly op stop %s ends it)\n", id, id, id)
+			fmt.Fprintf(std.err, "duly: operation %s goes on (duly op show %s; duly op stop %s --reason 'why' ends it)\n", id, id, id)
 			return errUnclean
 		case <-tick.C:
 		}

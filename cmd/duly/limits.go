@@ -81,7 +81,7 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 	if of := boundWords(l.KeyConcurrent, l.KeyRate); of != "" {
 		says = append(says, of+" for each "+l.Key)
 	}
-	return c.said(std, data, limitColumns, "agent %s gets %s at most (duly limits remove %s ends it)", c.Agent, strings.Join(says, ", "), c.Agent)
+	return c.said(std, data, limitColumns, "agent %s gets %s at most (duly limits remove %s --reason 'why' ends it)", c.Agent, strings.Join(says, ", "), c.Agent)
 }
 
 // body is what the flags ask for. A zero is refused: it could mean any number as well as none.
@@ -96,7 +96,7 @@ func (c *limitsSetCmd) body() (b limitBody, err error) {
 			continue
 		}
 		if *calls.bound = *calls.said; *calls.bound == 0 {
-			return b, misuse("%s: 0, want 1 or more; duly pause keeps calls from an agent", calls.flag)
+			return b, misuse("%s: 0, want 1 or more; duly pause set --agent %s --reason 'why' keeps calls from it", calls.flag, c.Agent)
 		}
 	}
 	if b.Rate, err = rateOf("rate", c.Rate); err != nil {

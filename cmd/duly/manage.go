@@ -70,7 +70,7 @@ func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish,
 	case state == operate.BreakerAuto:
 		return c.said(std, data, breakerFields, "the breaker of %s decides by itself again: it is %s", c.Agent, b.State)
 	case b.Until.IsZero():
-		return c.said(std, data, breakerFields, "the breaker of %s is %s until it is let go (duly agents auto %s)", c.Agent, b.State, c.Agent)
+		return c.said(std, data, breakerFields, "the breaker of %s is %s until it is let go (duly agents auto %s --reason 'why')", c.Agent, b.State, c.Agent)
 	}
 	return c.said(std, data, breakerFields, "the breaker of %s is %s until %s", c.Agent, b.State, b.Until.UTC().Format(time.RFC3339))
 }
@@ -215,7 +215,7 @@ func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
 	if err := json.Unmarshal(data, &p); err != nil {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
-	return c.said(std, data, pauseColumns, "paused as %s (duly pause lift %s ends it)", p.ID, p.ID)
+	return c.said(std, data, pauseColumns, "paused as %s (duly pause lift %s --reason 'why' ends it)", p.ID, p.ID)
 }
 
 type pauseListCmd struct{ server }
@@ -237,7 +237,11 @@ type pauseLiftCmd struct {
 
 // Run lifts a pause.
 func (c *pauseLiftCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("pauses", c.ID), Query: queryOf(map[string]string{"reason": c.Reason})})
+	reason, err := reasonOf(std, c.Reason, true)
+	if err != nil {
+		return err
+	}
+	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("pauses", c.ID), Query: queryOf(map[string]string{"reason": reason})})
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (t *task) lineage(page show.Page) {
 	for _, up := range slices.Backward(t.Parents) {
 		line += " › " + up.Type + " " + up.ID
 	}
-	say(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+" "+t.Parents[0].ID)
+	say(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+"/"+t.Parents[0].ID)
 }
 
 // explain says why a task is where it is, and of each step that is open how to go on with it.
@@ -178,7 +178,7 @@ func (t *task) note(s *step) string {
 		if s.Ask != "" {
 			ask = " --ask " + s.Ask
 		}
-		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s%s '{…}', or --refuse 'why'", s.CompleteBy, t.Type, t.ID, s.Name, ask))
+		parts = append(parts, fmt.Sprintf("waits for a signal until %s; to answer: duly signal %s/%s %s%s '{…}' (or --refuse 'why')", s.CompleteBy, t.Type, t.ID, s.Name, ask))
 	case s.Status == core.SignalledWord:
 		parts = append(parts, "its signal has come, and is kept until the step begins")
 	case s.Children != nil && s.At != "":
@@ -211,7 +211,7 @@ func (s *step) family(t *task) string {
 	if c.Count > 0 {
 		of += " of " + strconv.Itoa(c.Count)
 	}
-	return fmt.Sprintf("%s born, %d running, %d processed, %d undone, %d in error; to list them: duly task children %s %s", of, c.Running, c.Processed, c.Undone, c.Error, t.Type, t.ID)
+	return fmt.Sprintf("%s born, %d running, %d processed, %d undone, %d in error; to list them: duly task children %s/%s", of, c.Running, c.Processed, c.Undone, c.Error, t.Type, t.ID)
 }
 
 // tasks prints a list of tasks, with the columns that any of them has something in.
@@ -233,7 +233,7 @@ func (s *server) tasks(std streams, data []byte, none string) error {
 }
 
 type childrenCmd struct {
-	Type  string `arg:"" help:"Task type of the parent."`
+	Type  string `arg:"" type:"task" help:"Task type of the parent, or type/id."`
 	ID    string `arg:"" help:"Task id of the parent."`
 	State string `help:"Only children in this state: pending, processing, processed, undoing, undone or error."`
 	Limit int    `default:"50" help:"How many, 1 to 1000."`

@@ -155,7 +155,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 	var bad *ingest.Refusal
 	send := func(ctx context.Context) (string, error) {
 		if taken.Seq, bad = a.store(ctx, &c, taken.Partition); bad != nil {
-			return "", asRefusal(bad, nil)
+			return "", asRefusal(bad)
 		}
 		return placeOf(taken.Partition, taken.Seq), nil
 	}
@@ -247,7 +247,7 @@ func (a *Requests) unknown(ctx context.Context, c *core.Control) *ingest.Refusal
 	}
 	r := notFound(c.Type, c.ID)
 	if c.Kind == core.EventCancel {
-		r.Description += "; to refuse a submission that has yet to come, ask with even_if_unknown (duly cancel --even-if-unknown)"
+		r.Description += "; to refuse a submission that has yet to come, ask with even_if_unknown (duly cancel " + c.Type + "/" + c.ID + " --even-if-unknown)"
 	}
 	return r
 }

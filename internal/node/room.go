@@ -49,7 +49,7 @@ func (n *Node) acceptLoss(ctx context.Context, stream string) (messages uint64, 
 
 func (n *Node) losses() (all []ground.Found) {
 	for _, l := range n.conn.Losses() {
-		all = append(all, ground.Found{Key: l.Stream, Since: l.Since, Err: fmt.Errorf("%d messages of %s; when you know of it: duly accept-loss %s", l.Messages, l.Stream, l.Stream)})
+		all = append(all, ground.Found{Key: l.Stream, Since: l.Since, Err: fmt.Errorf("%d messages of %s; when you know of it: duly accept-loss %s --reason 'why'", l.Messages, l.Stream, l.Stream)})
 	}
 	return all
 }
