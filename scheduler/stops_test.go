@@ -120,7 +120,7 @@ func TestUnreadablePlanAtBirth(t *testing.T) {
 	if got, want := n1.Sentence(nil, r.now), "The task waits for a node that can read version 3 of plan new, which a newer version of Duly stored. Upgrade the schedulers; if none can read it by 1970-01-01T00:17:10Z, the task is undone."; got != want || n1.Deadline != began.Add(30*time.Second) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := n1.Possible(nil); !slices.Equal(got, []string{"cancel", "undo"}) {
+	if got := n1.Possible(nil, n1.UpdatedAt); !slices.Equal(got, []string{"cancel", "undo"}) {
 		t.Errorf("possible %v", got)
 	}
 	for range 3 { // it costs nothing more

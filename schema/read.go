@@ -111,7 +111,7 @@ const (
 
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT name, version, spec FROM plans ORDER BY name, version`
-	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`
+	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1`
 	qExisting = `SELECT partition, number, id, type, input_hash, state`
 )
 

@@ -27,7 +27,13 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 			return core.View{}, err
 		}
 	}
-	v, err := viewOf(plan, s, core.InstantOf(time.Now()))
+	now := core.InstantOf(time.Now())
+	v, err := viewOf(plan, s, now)
+	if err == nil && v.State == core.StateError && s.Row.PlanVersion == 0 {
+		if newest, unread := r.plan(ctx, s.Row.Type, 0); unread == nil { // one that cannot be read starts nothing
+			v.KnownBy(newest, now)
+		}
+	}
 	if err == nil {
 		v.Ancestors, err = r.ancestors(ctx, partition, &s.Row)
 	}
@@ -56,7 +62,7 @@ func (r *reader) fingerprint(ctx context.Context, partition int, number int64) (
 	return found[0], nil
 }
 
-// plan is one plan version, nil when it is not stored.
+// plan is a version of a plan, 0 for the newest; nil when it is not stored.
 func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Plan, error) {
 	specs, err := column[[]byte](ctx, r, qPlan, name, version)
 	if err != nil {

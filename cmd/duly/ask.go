@@ -110,7 +110,7 @@ func document(std streams, name, text string) (json.RawMessage, error) {
 
 // acting is what every action on one task takes.
 type acting struct {
-	Type   string `arg:"" help:"Task type."`
+	Type   string `arg:"" type:"task" help:"Task type, or type/id."`
 	ID     string `arg:"" help:"Task id."`
 	Reason string `help:"Why; it is kept in the audit trail and in the journal."`
 	IfSeq  int64  `name:"if-seq" help:"Refuse if the task's newest journal row is another than this one: field seq of duly get -o json."`
@@ -324,7 +324,8 @@ func (c *acceptCmd) Run(ctx context.Context, std streams) error {
 
 // signalCmd is duly signal.
 type signalCmd struct {
-	Task    string `arg:"" help:"Task: <type>/<id>."`
+	Type    string `arg:"" type:"task" help:"Task type, or type/id."`
+	ID      string `arg:"" help:"Task id."`
 	Step    string `arg:"" help:"The signal step."`
 	Payload string `arg:"" optional:"" help:"The answer: JSON, @file or -."`
 	Refuse  string `help:"Refuse instead: why. The step fails with it."`
@@ -336,10 +337,6 @@ type signalCmd struct {
 
 // Run answers a signal step, or refuses it.
 func (c *signalCmd) Run(ctx context.Context, std streams) error {
-	taskType, id, ok := strings.Cut(c.Task, "/")
-	if !ok || taskType == "" || id == "" {
-		return misuse("task: %q, want <type>/<id>", c.Task)
-	}
 	if (c.Payload == "") == (c.Refuse == "") {
 		return misuse("want the payload, or --refuse and why: one of them")
 	}
@@ -351,7 +348,7 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	if c.Ask == "" {
-		t, err := c.opened(ctx, std, &c.server, taskType, id)
+		t, err := c.opened(ctx, std, &c.server, c.Type, c.ID)
 		if err == nil && payload != nil {
 			err = c.needs("input", t.Input)
 		}
@@ -362,11 +359,11 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 	}
 	if payload != nil { // a refusal has none
 		var err error
-		if payload, err = c.encode(duly.Place{Type: taskType, Task: id, Step: c.Step}, payload, core.ResultBytesMax); err != nil {
+		if payload, err = c.encode(duly.Place{Type: c.Type, Task: c.ID, Step: c.Step}, payload, core.ResultBytesMax); err != nil {
 			return err
 		}
 	}
-	a := acting{Type: taskType, ID: id, Reason: c.Refuse, Key: c.Key, server: c.server}
+	a := acting{Type: c.Type, ID: c.ID, Reason: c.Refuse, Key: c.Key, server: c.server}
 	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload, Ask: c.Ask}, false)
 }
 
@@ -540,7 +537,7 @@ func (c *whyCmd) find(ctx context.Context) ([]byte, error) {
 }
 
 type watchCmd struct {
-	Type string `arg:"" help:"Task type."`
+	Type string `arg:"" type:"task" help:"Task type, or type/id."`
 	ID   string `arg:"" help:"Task id."`
 	server
 }
@@ -595,7 +592,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 }
 
 type journalCmd struct {
-	Type  string `arg:"" help:"Task type."`
+	Type  string `arg:"" type:"task" help:"Task type, or type/id."`
 	ID    string `arg:"" help:"Task id."`
 	Limit int    `default:"50" help:"How many rows, 1 to 1000."`
 	After string `help:"Cursor that the page before ended with."`

@@ -222,7 +222,7 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 type submitCmd struct {
-	Type       string `arg:"" optional:"" help:"Task type: the name of its plan."`
+	Type       string `arg:"" optional:"" type:"task" help:"Task type: the name of its plan; or type/id."`
 	ID         string `arg:"" optional:"" help:"Task id, yours: the same id again is the same task."`
 	Input      string `arg:"" optional:"" help:"Input as JSON; without it, or with -, it is read from standard input."`
 	CompleteBy string `help:"Deadline: RFC 3339, or a duration such as 30s."`
@@ -301,7 +301,7 @@ func (t *task) ended() bool {
 }
 
 type getCmd struct {
-	Type string `arg:"" help:"Task type."`
+	Type string `arg:"" type:"task" help:"Task type, or type/id."`
 	ID   string `arg:"" help:"Task id."`
 	payloads
 	server
@@ -368,7 +368,7 @@ func (c *listCmd) times() (from, to, deadline string, err error) {
 }
 
 type cancelCmd struct {
-	Type   string `arg:"" help:"Task type."`
+	Type   string `arg:"" type:"task" help:"Task type, or type/id."`
 	ID     string `arg:"" help:"Task id."`
 	Reason string `help:"Why; it is written into the journal."`
 
@@ -396,7 +396,7 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 			fmt.Fprintf(w, "asked that %s end: %s\n", c.ID, a.Outcome)
 			return
 		}
-		fmt.Fprintf(w, "asked that %s end; it is %s: %s (duly get shows how far it is)\n", c.ID, a.State, a.Outcome)
+		fmt.Fprintf(w, "asked that %s end; it is %s: %s (duly get %s/%s shows how far it is)\n", c.ID, a.State, a.Outcome, c.Type, c.ID)
 	})
 }
 

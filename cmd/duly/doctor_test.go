@@ -95,13 +95,13 @@ func TestFirstToken(t *testing.T) {
 	}
 }
 
-// TestPlanApply: a plan in YAML is stored through NATS, once; another one under its version is refused.
+// TestPlanApply: a plan in YAML is stored, once; another one under its version is refused.
 //
 // covers: OP23
 func TestPlanApply(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.serve("n1", "ingest,scheduler,supervisor").ready()
+	url := c.serve("n1", "ingest,scheduler,supervisor").ready()
 	file := filepath.Join(t.TempDir(), "plan.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -111,13 +111,14 @@ func TestPlanApply(t *testing.T) {
 	}
 	apply := func(code int, want string) {
 		t.Helper()
-		is, out, errs := command(t, "", "plan", "apply", file, "--nats-url", c.nats)
+		is, out, errs := command(t, "", "plan", "apply", file, "-s", url)
 		if is != code || !strings.Contains(out+errs, want) {
 			t.Errorf("exit %d, want %d and %q: %s%s", is, code, want, out, errs)
 		}
 	}
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n")
 	apply(exitDone, "plan lamp version 1 is stored")
+	apply(exitDone, "duly: at "+url)
 	apply(exitDone, "plan lamp version 1 is stored")
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.other\n")
 	apply(exitState, "lamp")
@@ -129,7 +130,7 @@ func TestPlanApply(t *testing.T) {
 	apply(exitUse, "stepz")
 	began := time.Now()
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n")
-	if code, _, errs := command(t, "", "plan", "apply", file, "--nats-url", "nats://127.0.0.1:1", "--timeout", "500ms"); code != exitUnreachable || time.Since(began) > patience {
-		t.Errorf("no NATS: exit %d %s", code, errs)
+	if code, _, errs := command(t, "", "plan", "apply", file, "-s", "http://127.0.0.1:1", "--timeout", "500ms"); code != exitUnreachable || time.Since(began) > patience {
+		t.Errorf("no node: exit %d %s", code, errs)
 	}
 }

@@ -97,7 +97,7 @@ func (c *limitsSetCmd) body() (b limitBody, err error) {
 			continue
 		}
 		if *calls.bound = *calls.said; *calls.bound == 0 {
-			return b, misuse("%s: 0, want 1 or more; duly pause keeps calls from an agent", calls.flag)
+			return b, misuse("%s: 0, want 1 or more; duly pause set --agent %s --reason 'why' keeps calls from it", calls.flag, c.Agent)
 		}
 	}
 	if b.Rate, err = rateOf("rate", c.Rate); err != nil {

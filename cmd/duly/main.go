@@ -10,12 +10,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
+	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/redact"
@@ -99,16 +101,9 @@ func run(ctx context.Context, args []string, std streams) int {
 	defer errs.Close()
 	std.out, std.err = out, errs
 	var c cli
-	exited := -1
-	parser, err := kong.New(&c,
-		kong.Name("duly"),
-		kong.Description(exitHelp()),
-		kong.UsageOnError(),
-		kong.Writers(std.out, std.err),
-		kong.Exit(func(code int) { exited = code }),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std),
-	)
+	exited, at := -1, ""
+	ctx = client.Telling(ctx, func(base string) { at = base })
+	parser, err := kong.New(&c, append(options(std), kong.Exit(func(code int) { exited = code }), kong.BindTo(ctx, (*context.Context)(nil)))...)
 	if err != nil {
 		complain(std.err, err)
 		return exitUse
@@ -124,7 +119,11 @@ func run(ctx context.Context, args []string, std streams) int {
 		complain(std.err, err)
 		return exitUse
 	}
-	switch err := parsed.Run(); {
+	err = parsed.Run()
+	if at != "" && (err == nil || errors.Is(err, errUnclean)) { // whichever of flag, environment and profile said so
+		fmt.Fprintln(std.err, "duly: at", redact.Text(at))
+	}
+	switch {
 	case err == nil:
 		return exitDone
 	case errors.Is(err, errUnclean):
@@ -133,6 +132,28 @@ func run(ctx context.Context, args []string, std streams) int {
 		complain(std.err, err)
 		return exitOf(err)
 	}
+}
+
+// options are how a command line is read.
+func options(std streams) []kong.Option {
+	return []kong.Option{kong.Name("duly"), kong.NamedMapper("task", kong.MapperFunc(readType)), kong.Description(exitHelp()), kong.UsageOnError(), kong.Writers(std.out, std.err), kong.Bind(std)}
+}
+
+// readType reads the type of a task; of type/id, as audit trail and console write it, the id is the next word.
+func readType(ctx *kong.DecodeContext, to reflect.Value) error {
+	var word string
+	if err := ctx.Scan.PopValueInto("type", &word); err != nil {
+		return err
+	}
+	name, id, both := strings.Cut(word, "/")
+	switch {
+	case both && (name == "" || id == ""):
+		return fmt.Errorf("%q, want type/id", word)
+	case both:
+		ctx.Scan.PushTyped(id, kong.PositionalArgumentToken)
+	}
+	to.SetString(name)
+	return nil
 }
 
 // complain prints why a command failed. Words of others may be in it.

@@ -238,7 +238,11 @@ type pauseLiftCmd struct {
 
 // Run lifts a pause.
 func (c *pauseLiftCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("pauses", c.ID), Query: queryOf(map[string]string{"reason": c.Reason})})
+	reason, err := reasonOf(std, c.Reason, true)
+	if err != nil {
+		return err
+	}
+	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("pauses", c.ID), Query: queryOf(map[string]string{"reason": reason})})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,9 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -24,7 +20,7 @@ import (
 )
 
 type planCmd struct {
-	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine. It is handed in over NATS: users of the kind operator may."`
+	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
 	List      planListCmd      `cmd:"" help:"List the stored versions of all plans."`
 	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
 	Lint      planLintCmd      `cmd:"" help:"Check a plan in a file, without a server: names, types, limits, expressions. Exit status 2 if it cannot work."`
@@ -55,17 +51,7 @@ func readPlan(file string, payloadMax int) (json.RawMessage, error) {
 
 type planApplyCmd struct {
 	File string `arg:"" type:"existingfile" help:"File with the plan, as YAML or JSON."`
-
-	natsLinks
-	Timeout time.Duration `default:"10s" help:"How long to wait for an answer."`
-	Output  string        `short:"o" enum:"text,json,yaml,csv" default:"text" help:"text, json, yaml or csv."`
-}
-
-// planAnswer is what became of a plan.
-type planAnswer struct {
-	Name    string `json:"name"`
-	Version int64  `json:"version"`
-	Stored  bool   `json:"stored"`
+	server
 }
 
 // Run stores a plan.
@@ -74,34 +60,15 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	conn, err := c.dial(ctx, "duly plan apply")
+	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("plans"), Body: plan})
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	msg, err := conn.Request(ctx, conn.Names().SubjectPlansApply(), plan)
-	switch {
-	case errors.Is(err, nats.ErrPermissionViolation):
-		return err
-	case err != nil:
-		return &client.UnreachableError{Address: "NATS", Err: fmt.Errorf("no node answered: %w", err)}
+	var stored planHead
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
 	}
-	answer, err := wire.DecodePlanAnswer(msg.Data)
-	var refused *wire.APIError
-	switch {
-	case errors.As(err, &refused):
-		return &client.Problem{Status: refused.Code, Detail: refused.Description}
-	case err != nil:
-		return err
-	}
-	data, err := json.Marshal(planAnswer{answer.Name, answer.Version, answer.Stored})
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	s := server{Output: c.Output}
-	return s.said(std, data, []string{"name", "version", "stored"}, "plan %s version %d is stored", answer.Name, answer.Version)
+	return c.said(std, data, []string{"name", "version"}, "plan %s version %d is stored", stored.Name, stored.Version)
 }
 
 type planLintCmd struct {

@@ -19,7 +19,7 @@ import (
 
 // replayCmd plays a task's journal.
 type replayCmd struct {
-	Task   string        `arg:"" help:"A file of duly export, or TYPE/ID of a task at the node."`
+	Task   []string      `arg:"" help:"A file of duly export, or a task at the node: type and id, or type/id."`
 	At     int64         `help:"Only the journal row of this number."`
 	WhatIf int64         `name:"what-if" help:"What would have been decided if the answer in the journal row of this number had come earlier by --by."`
 	By     time.Duration `default:"200ms" help:"How much earlier, with --what-if; negative: later."`
@@ -44,7 +44,11 @@ func frameOf(f *replay.Frame) frameJSON {
 
 // Run prints what happened at each row, what was decided, and why.
 func (c *replayCmd) Run(ctx context.Context, std streams) error {
-	plan, saved, err := c.taskFile(ctx, c.Task)
+	names, err := namesOf(c.Task, 1)
+	if err != nil {
+		return err
+	}
+	plan, saved, err := c.taskFile(ctx, names[0])
 	if err != nil {
 		return err
 	}
@@ -107,18 +111,21 @@ func writeAs(w io.Writer, form string, v any) error {
 
 // diffCmd says where two tasks of a plan part.
 type diffCmd struct {
-	A string `arg:"" help:"A file of duly export, or TYPE/ID: the task that went well."`
-	B string `arg:"" help:"The same of the task that did not."`
+	Tasks []string `arg:"" help:"Two: the task that went well and the one that did not, each a file of duly export, type and id, or type/id."`
 	server
 }
 
 // Run prints the first journal row at which they part.
 func (c *diffCmd) Run(ctx context.Context, std streams) error {
-	plan, a, err := c.taskFile(ctx, c.A)
+	names, err := namesOf(c.Tasks, 2)
 	if err != nil {
 		return err
 	}
-	_, b, err := c.taskFile(ctx, c.B)
+	plan, a, err := c.taskFile(ctx, names[0])
+	if err != nil {
+		return err
+	}
+	_, b, err := c.taskFile(ctx, names[1])
 	if err != nil {
 		return err
 	}
@@ -164,7 +171,7 @@ func (c *diffCmd) Run(ctx context.Context, std streams) error {
 
 // exportCmd writes a task into a file.
 type exportCmd struct {
-	Type string `arg:"" help:"Task type."`
+	Type string `arg:"" type:"task" help:"Task type, or type/id."`
 	ID   string `arg:"" help:"Task id."`
 	server
 }
@@ -179,13 +186,28 @@ func (c *exportCmd) Run(ctx context.Context, std streams) error {
 	return err
 }
 
+// namesOf are the names of so many tasks, each of which is one word or two.
+func namesOf(words []string, tasks int) ([]string, error) {
+	switch len(words) {
+	case tasks:
+		return words, nil
+	case 2 * tasks:
+		names := make([]string, tasks)
+		for i := range names {
+			names[i] = words[2*i] + "/" + words[2*i+1]
+		}
+		return names, nil
+	}
+	return nil, misuse("task: %d words, want %d, or type and id of each", len(words), tasks)
+}
+
 // taskFile reads a task from a file or from the node.
 func (s *server) taskFile(ctx context.Context, name string) (*core.Plan, *core.Saved, error) {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		taskType, id, ok := strings.Cut(name, "/")
 		if !ok || slices.Contains([]string{taskType, id}, "") {
-			return nil, nil, fmt.Errorf("task %q: neither a file nor TYPE/ID", name)
+			return nil, nil, fmt.Errorf("task %q: neither a file nor type/id", name)
 		}
 		data, err = s.read(ctx, taskPath(taskType, id)+"/export", nil)
 	}

@@ -22,6 +22,7 @@ import (
 	"duly.dev/duly/internal/agentrole"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/wire"
 )
 
 type serveCmd struct {
@@ -114,7 +115,8 @@ type devCmd struct {
 
 	Namespace string `name:"namespace" env:"DULY_NAMESPACE" default:"duly" help:"What the names on NATS begin with."`
 
-	config.Logs `embed:""`
+	config.Relayed `embed:""`
+	config.Logs    `embed:""`
 }
 
 // Run runs everything in one process until it is told to stop.
@@ -133,7 +135,7 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 	cfg := demoConfig()
 	cfg.NodeName, cfg.HTTPAddr, cfg.ReplyTo = "dev", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), []string{"_INBOX.", "status."}
 	cfg.Insecure = !config.Loopback(cfg.HTTPAddr)
-	cfg.Namespace, cfg.Level, cfg.BooksInterval = c.Namespace, c.Level, booksOfDev
+	cfg.Namespace, cfg.Level, cfg.BooksInterval, cfg.Relayed = c.Namespace, c.Level, booksOfDev, c.Relayed
 	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSHost: c.Host, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
 		return err
@@ -158,7 +160,15 @@ func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir stri
 			})
 		}
 	}
-	c.greet(std, s, dir)
+	wg.Go(func() {
+		select {
+		case addr := <-s.Node.Listens():
+			if s.AwaitOwned(ctx) == nil {
+				c.greet(std, s, dir, addr)
+			}
+		case <-ctx.Done():
+		}
+	})
 	err := s.Run(ctx)
 	select {
 	case drone := <-failed:
@@ -168,27 +178,32 @@ func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir stri
 	return err
 }
 
-func (c *devCmd) greet(std streams, s *dev.System, dir string) {
-	http := fmt.Sprintf("http://127.0.0.1:%d", c.Port)
-	if c.Port == 0 {
-		http = "a free port; the log line \"http is up\" names it"
-	}
-	fmt.Fprintf(std.out, "duly is up\n  http  %s\n  nats  %s\n  data  %s\n", http, s.NATSURL, dir)
-	if c.Port != 0 {
-		fmt.Fprintf(std.out, "  open  %s/console/\n", http)
-	}
+// greet says that all is up, and where; addr is that of the HTTP server.
+func (c *devCmd) greet(std streams, s *dev.System, dir, addr string) {
+	_, port, _ := net.SplitHostPort(addr)
+	http := "http://" + net.JoinHostPort("127.0.0.1", port)
+	fmt.Fprintf(std.out, "duly is up\n  http  %s\n  nats  %s\n  data  %s\n  open  %s/console/\n", http, s.NATSURL, dir, http)
 	if c.DataDir == "" {
 		fmt.Fprintln(std.out, "        (removed at the end; --data-dir keeps it)")
 	}
-	if http != defaultServer && c.Port != 0 {
-		fmt.Fprintf(std.out, "for the commands below\n  export DULY_URL=%s\n", http)
+	var set []string
+	for _, x := range []struct{ name, is, unsaid string }{{"DULY_URL", http, defaultServer}, {"NATS_URL", s.NATSURL, defaultNATS}, {"DULY_NAMESPACE", c.Namespace, wire.DefaultNamespace}} {
+		if x.is != x.unsaid {
+			set = append(set, x.name+"="+x.is)
+		}
+	}
+	if len(set) > 0 {
+		fmt.Fprintf(std.out, "for the commands below\n  export %s\n", strings.Join(set, " "))
 	}
 	if c.Demo {
-		fmt.Fprintf(std.out, "try\n  duly failures list\n  duly submit delivery d-1 '%s'\n  duly get delivery d-1\n", sampleDelivery)
+		fmt.Fprintf(std.out, "try\n  duly failures list\n  duly submit delivery/d-1 '%s'\n  duly get delivery/d-1\n", sampleDelivery)
 	} else {
 		fmt.Fprintln(std.out, "try\n  duly dev --demo      (adds a plan and agents to submit to)\n  duly list")
 	}
 }
+
+// defaultNATS is where programs look for NATS unless told otherwise.
+const defaultNATS = "nats://127.0.0.1:4222"
 
 const sampleDelivery = `{"deliveryId":"d-1","ownerId":"o-1","pickupLocation":"A","dropOffLocation":"B","confirmationRequired":"None","packageInfo":{"packageId":"p-1","size":"Small","weight":1}}`
 

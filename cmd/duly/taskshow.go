@@ -137,7 +137,7 @@ func (t *task) lineage(page show.Page) {
 	for _, up := range slices.Backward(t.Parents) {
 		line += " › " + up.Type + " " + up.ID
 	}
-	wrapped(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+" "+t.Parents[0].ID)
+	wrapped(page, "", "part of "+strings.TrimPrefix(line, " › ")+": duly get "+t.Parents[0].Type+"/"+t.Parents[0].ID)
 }
 
 // explain says why a task is where it is, and of each step that is open how to go on with it.
@@ -249,7 +249,7 @@ func (s *server) tasks(std streams, data []byte, none string) error {
 }
 
 type childrenCmd struct {
-	Type  string `arg:"" help:"Task type of the parent."`
+	Type  string `arg:"" type:"task" help:"Task type of the parent, or type/id."`
 	ID    string `arg:"" help:"Task id of the parent."`
 	State string `help:"Only children in this state: pending, processing, processed, undoing, undone or error."`
 	Limit int    `default:"50" help:"How many, 1 to 1000."`

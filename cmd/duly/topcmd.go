@@ -49,7 +49,7 @@ func (c *topCmd) Run(ctx context.Context, std streams) error {
 	in, ok1 := std.in.(*os.File)
 	out, ok2 := show.Under(std.out).(*os.File)
 	if !ok1 || !ok2 || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
-		return misuse("top needs a terminal; duly failures list, duly agents and duly op list say the same for programs")
+		return misuse("top needs a terminal; `duly failures list`, `duly agents` and `duly op list` say the same for programs")
 	}
 	conn, err := c.client()
 	if err != nil {

@@ -68,7 +68,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 	}
 	err := a.asks.cfg.Desk.Ask(ctx, act, func(ctx context.Context) (string, error) {
 		if unseen != nil {
-			return "", asRefusal(unseen, nil)
+			return "", asRefusal(unseen)
 		}
 		before := view.Seq
 		if act.Again != nil {
@@ -89,7 +89,11 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 			position, bad = a.asks.store(ctx, &control, partition)
 		}
 		if bad != nil {
-			return "", asRefusal(bad, &view)
+			refusal := asRefusal(bad)
+			if bad.Code == 409 {
+				refusal.Possible = operate.Possible(by, &view)
+			}
+			return "", refusal
 		}
 		answer.Outcome, answer.Position = outcome, placeOf(partition, position)
 		return answer.Position, nil
@@ -213,7 +217,7 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 		return bad
 	}
 	if bad := ingest.CheckTask(task.Type, task.ID); bad != nil {
-		return asRefusal(bad, nil)
+		return asRefusal(bad)
 	}
 	if len(r.Key) > keyBytesMax || !core.PlainText(r.Key) {
 		return &operate.Refusal{Code: 400, Field: "Idempotency-Key", Detail: fmt.Sprintf("key %s has %d bytes, want at most %d of text without control characters", core.QuoteShort(r.Key), len(r.Key), keyBytesMax)}
@@ -221,13 +225,7 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 	return r.CheckOne(a.asks.cfg.Now())
 }
 
-// asRefusal is a refusal of the doors as the faces show it; the view, if there is one, says what is possible.
-func asRefusal(bad *ingest.Refusal, view *core.View) *operate.Refusal {
-	r := &operate.Refusal{Code: bad.Code, Detail: bad.Description, RetryMS: bad.Retry.Milliseconds()}
-	if view != nil && bad.Code == 409 {
-		for _, word := range view.Possible {
-			r.Possible = append(r.Possible, operate.Action(word))
-		}
-	}
-	return r
+// asRefusal is a refusal of the doors as the faces show it.
+func asRefusal(bad *ingest.Refusal) *operate.Refusal {
+	return &operate.Refusal{Code: bad.Code, Detail: bad.Description, RetryMS: bad.Retry.Milliseconds()}
 }

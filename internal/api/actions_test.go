@@ -373,7 +373,7 @@ func TestPossibleWordsAreActions(t *testing.T) {
 	p := core.Plan{Name: "order", Version: 1, Steps: []core.Step{{Name: "a", Agent: "a", Undoable: true, OnExhausted: core.PolicyError}}}.WithDefaults()
 	seen := map[operate.Action]bool{}
 	note := func(task *core.Task) {
-		for _, word := range task.Possible(&p) {
+		for _, word := range task.Possible(&p, epoch+1) {
 			seen[operate.Action(word)] = true
 		}
 	}

@@ -87,6 +87,8 @@ type Ports struct {
 	Level          *slog.LevelVar // of the log of this node
 	// AcceptLoss notes that an operator knows of what a stream lacks. Error: core.ErrNotFound, there is no such stream.
 	AcceptLoss func(ctx context.Context, stream string) (messages uint64, err error)
+	// PutPlan stores a version of a plan. Error: *operate.Refusal, 409 for a version that is stored with another content.
+	PutPlan func(ctx context.Context, by operate.Actor, p core.Plan) error
 }
 
 // api serves the paths below /v1.

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // Limits of a list.
@@ -50,7 +51,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-		reply(w, http.StatusOK, a.taskOf(&view))
+		reply(w, http.StatusOK, taskOf(r.Context(), &view))
 	case errors.Is(err, core.ErrNotFound) || errors.Is(err, errOtherType):
 		problem(w, notFound(taskType, id))
 	default:
@@ -58,10 +59,11 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// taskOf is a task with what may be asked of it here.
-func (a *api) taskOf(v *core.View) taskJSON {
+// taskOf is a task with what who reads it may ask of it.
+func taskOf(ctx context.Context, v *core.View) taskJSON {
 	t := viewJSON(v)
-	t.Possible = possibleOf(v)
+	by, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
+	t.Possible = operate.Possible(by, v)
 	return t
 }
 

@@ -156,7 +156,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 	var bad *ingest.Refusal
 	send := func(ctx context.Context) (string, error) {
 		if taken.Seq, bad = a.store(ctx, &c, taken.Partition); bad != nil {
-			return "", asRefusal(bad, nil)
+			return "", asRefusal(bad)
 		}
 		return placeOf(taken.Partition, taken.Seq), nil
 	}
@@ -248,7 +248,7 @@ func (a *Requests) unknown(ctx context.Context, c *core.Control) *ingest.Refusal
 	}
 	r := notFound(c.Type, c.ID)
 	if c.Kind == core.EventCancel {
-		r.Description += say.Of("ask.not-submitted")
+		r.Description += say.Of("ask.not-submitted", "type", c.Type, "id", c.ID)
 	}
 	return r
 }

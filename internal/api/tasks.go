@@ -276,14 +276,6 @@ func (a *api) known(ctx context.Context, taskType, id string) (core.View, error)
 	return view, nil
 }
 
-// possibleOf are the actions that may be asked of a task.
-func possibleOf(view *core.View) (all []operate.Action) {
-	for _, word := range view.Possible {
-		all = append(all, operate.Action(word))
-	}
-	return all
-}
-
 func isState(s core.State) bool {
 	for _, known := range states {
 		if s == known {

@@ -27,6 +27,13 @@ type (
 		}
 	}
 	checkOut struct{ Body versions.CheckPage }
+	applyIn  struct{ Body anyJSON }
+	applyOut struct{ Body appliedJSON }
+	// appliedJSON is a version of a plan that is stored.
+	appliedJSON struct {
+		Name    string `json:"name"`
+		Version int64  `json:"version"`
+	}
 	// checked is what a check reads.
 	checked struct {
 		operate.Reader
@@ -36,6 +43,16 @@ type (
 
 // versionRoutes are about versions of plans.
 func (a *api) versionRoutes() {
+	register(a, route{method: http.MethodPut, path: "/v1/plans", id: "applyPlan", tag: "engine", needs: operate.RoleOperator,
+		summary: "Store a version of a plan", about: "It never changes afterwards: the same again is fine, and another content under its version is 409."},
+		func(ctx context.Context, in *applyIn) (*applyOut, error) {
+			p, err := planform.Decode(in.Body)
+			if err != nil {
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
+			}
+			actor, _ := operate.ActorFrom(ctx)
+			return &applyOut{appliedJSON{p.Name, p.Version}}, a.ports.PutPlan(ctx, actor, p)
+		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it, and a submission that names it is taken."},
 		func(ctx context.Context, in *deprecateIn) (*deprecateOut, error) {

@@ -93,7 +93,7 @@ func OpenFile(ctx context.Context, from io.ReadSeeker, tables Tables) (*File, er
 		if first {
 			f.head, first = *l, false
 			if l.Form != exportName {
-				return errors.New("line 1: this is no export of a journal: `duly verify --export` makes one")
+				return errors.New("line 1: this is no export of a journal: `duly verify --export FILE` makes one")
 			}
 			if l.Version != exportVersion {
 				return fmt.Errorf("line 1: the export has version %d, this binary knows %d", l.Version, exportVersion)

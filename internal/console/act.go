@@ -20,27 +20,40 @@ import (
 // actionInfo is an action in words.
 type actionInfo struct {
 	Action operate.Action
-	Title  string       // of its button
-	What   string       // what it does to a task
-	In     []core.State // where it is allowed
-	Reason bool         // a reason is required
+	Title  string // of its button
+	What   string // what it does to a task
+	Reason bool   // a reason is required
 	Danger bool
 }
 
 // actions are what may be asked of a task. Reasons are required wherever something is destroyed or a person's word counts
 // as a result.
 var actions = []actionInfo{
-	{operate.ActionResubmit, "Resubmit", say.Of("act.resubmit"), []core.State{core.StateError, core.StateUndone}, false, false},
-	{operate.ActionEdit, "Edit and resubmit", say.Of("act.edit"), []core.State{core.StateError, core.StateUndone}, true, false},
-	{operate.ActionAccept, "Accept step", say.Of("act.accept"), []core.State{core.StateError}, true, true},
-	{operate.ActionExtend, "Extend", say.Of("act.extend"), []core.State{core.StatePending, core.StateProcessing}, false, false},
-	{operate.ActionCancel, "Cancel", say.Of("act.cancel"), []core.State{core.StatePending, core.StateProcessing}, true, true},
-	{operate.ActionUndo, "Undo", say.Of("act.undo"), []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateError}, true, true},
-	{operate.ActionResolve, "Resolve", say.Of("act.resolve"), []core.State{core.StateError}, true, true},
+	{operate.ActionResubmit, "Resubmit", say.Of("act.resubmit"), false, false},
+	{operate.ActionEdit, "Edit and resubmit", say.Of("act.edit"), true, false},
+	{operate.ActionAccept, "Accept step", say.Of("act.accept"), true, true},
+	{operate.ActionExtend, "Extend", say.Of("act.extend"), false, false},
+	{operate.ActionCancel, "Cancel", say.Of("act.cancel"), true, true},
+	{operate.ActionUndo, "Undo", say.Of("act.undo"), true, true},
+	{operate.ActionResolve, "Resolve", say.Of("act.resolve"), true, true},
 }
 
 // bulkActions are those that an operation takes, for many tasks at once.
 var bulkActions = []operate.Action{operate.ActionResubmit, operate.ActionEdit, operate.ActionAccept, operate.ActionUndo, operate.ActionResolve}
+
+// bulkIn are those of them that some task in a state takes; empty: in any state.
+func bulkIn(state core.State) (all []operate.Action) {
+	for _, a := range bulkActions {
+		if state == "" || slices.Contains(core.PossibleIn(state), string(a)) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func noneTakes(state core.State, a operate.Action) *operate.Refusal {
+	return &operate.Refusal{Code: http.StatusConflict, Field: "action", Detail: fmt.Sprintf("No task that is %s takes %s.", state, a)}
+}
 
 func infoOf(a operate.Action) (actionInfo, bool) {
 	i := slices.IndexFunc(actions, func(info actionInfo) bool { return info.Action == a })
@@ -59,46 +72,24 @@ type actionButton struct {
 
 // buttons are the actions of a task for an actor.
 func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
-	by := actorOf(r)
 	var all []actionButton
 	for _, info := range actions {
-		b := actionButton{actionInfo: info, URL: c.url("tasks", v.Type, v.ID, "act", info.Action)}
-		switch {
-		case c.whyNoAction(by) != "":
-			b.Why = c.whyNoAction(by)
-		case !slices.Contains(info.In, v.State):
-			b.Why = say.Of("act.state", "state", v.State, "action", info.Action, "states", statesWord(info.In))
-		}
-		all = append(all, b)
+		all = append(all, actionButton{actionInfo: info, URL: c.url("tasks", v.Type, v.ID, "act", info.Action), Why: c.whyNoAction(r, v, info.Action)})
 	}
 	return all
 }
 
-// whyNoAction is why an actor may not act on any task here; empty: they may.
-func (c *console) whyNoAction(by operate.Actor) string {
+// whyNoAction is why an actor may not ask an action of a task as it is; empty: they may.
+func (c *console) whyNoAction(r *http.Request, v *core.View, a operate.Action) string {
 	if c.Actions == nil {
 		return say.Of("console.absent", "what", "actions")
 	}
-	return whyNot(by, operate.RoleOperator)
+	return operate.WhyNot(actorOf(r), v, a)
 }
 
-// whyNot is why an actor may not do what needs a role; empty: they may.
-func whyNot(by operate.Actor, needs operate.Role) string {
-	if by.Role.May(needs) {
-		return ""
-	}
-	return notAllowed(by.Role, needs).Detail
-}
-
-func statesWord(in []core.State) string {
-	names := make([]string, len(in))
-	for i := range in {
-		names[i] = string(in[i])
-	}
-	if len(names) > 1 {
-		return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-	}
-	return strings.Join(names, "")
+// impossible refuses to show the dialog of what is not possible.
+func impossible(why string) error {
+	return &operate.Refusal{Code: http.StatusConflict, Detail: why}
 }
 
 // actForm is the dialog of one action on one task.
@@ -136,16 +127,15 @@ func (c *console) actionForm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f, err := c.newActForm(r, v)
+	if why := c.whyNoAction(r, &v, f.Info.Action); err == nil && why != "" {
+		err = impossible(why)
+	}
 	if err != nil {
 		c.fail(w, r, err)
 		return
 	}
 	f.Key, f.IfSeq = newKey(), v.Seq
 	if f.Info.Action == operate.ActionEdit {
-		if !actorOf(r).Role.May(operate.RoleOperator) {
-			c.fail(w, r, notAllowed(actorOf(r).Role, operate.RoleOperator)) // the form has the input with its secrets
-			return
-		}
 		f.Input = indented(v.Input)
 	}
 	c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})

@@ -95,7 +95,7 @@ func (c *console) books(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d.Class, d.Next = d.View.Class(), nextPage(r, next)
-	d.Why = whyNot(actorOf(r), operate.RoleOperator)
+	d.Why = operate.WhyNotRole(actorOf(r), operate.RoleOperator)
 	for _, g := range ghosts {
 		row := ghostRow{Ghost: g, Words: kindWords[g.Kind]}
 		if g.Type != "" {

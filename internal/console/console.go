@@ -54,15 +54,6 @@ type Agents interface {
 	Agents(ctx context.Context) ([]operate.Agent, error)
 }
 
-// Partitions tells of partitions, and moves them. It writes the audit entries of what it changes and refuses.
-type Partitions interface {
-	Partitions(ctx context.Context) ([]operate.Partition, error)
-	// Pin keeps a partition at a node; an empty node lets it go again. Error: *operate.Refusal.
-	Pin(ctx context.Context, by operate.Actor, partition int, node, reason string) error
-	// StepDown asks the owner of a partition to hand it over. Error: *operate.Refusal.
-	StepDown(ctx context.Context, by operate.Actor, partition int, reason string) error
-}
-
 // Held is a pause, and what it holds back.
 type Held struct {
 	operate.Pause
@@ -130,7 +121,7 @@ type Config struct {
 	Books       operate.Books
 	Forecaster  operate.Forecaster // nil: the page of deadlines has no chances
 	Schedules   operate.Schedules
-	Partitions  Partitions
+	Partitions  operate.Partitions
 	Pauses      Pauses
 	Breakers    operate.BreakerControl
 	Limits      operate.LimitControl
@@ -223,6 +214,10 @@ func (c *console) routes() http.Handler {
 	post := func(path string, needs operate.Role, h http.HandlerFunc) {
 		mux.HandleFunc("POST "+Path+path, c.changes(needs, h))
 	}
+	form := func(path string, needs operate.Role, show, change http.HandlerFunc) { // a dialog, and what it sends
+		get(path, c.needs(needs, show))
+		post(path, needs, change)
+	}
 	mux.HandleFunc("GET "+Path+"assets/{hash}/{name}", c.asset)
 	get("{$}", c.serve(reader{template: "overview", section: "overview", read: c.overview}))
 	get("live", c.events)
@@ -236,10 +231,8 @@ func (c *console) routes() http.Handler {
 	get("tasks/{type}/{id}/compare", c.serve(reader{template: "compare", section: "tasks", absent: unless(c.Operations != nil, "Comparisons"), params: []string{"with"}, read: c.compare}))
 	get("tasks/{type}/{id}/journal.ndjson", c.exportJournal)
 	get("tasks/{type}/{id}/payload", c.serve(reader{template: "payload", section: "tasks", params: []string{"of", "at"}, read: c.payload}))
-	get("tasks/{type}/{id}/act/{action}", c.actionForm)
-	post("tasks/{type}/{id}/act/{action}", operate.RoleOperator, c.act)
-	get("tasks/{type}/{id}/signal/{step}", c.signalDialog)
-	post("tasks/{type}/{id}/signal/{step}", operate.RoleOperator, c.signal)
+	form("tasks/{type}/{id}/act/{action}", operate.RoleOperator, c.actionForm, c.act)
+	form("tasks/{type}/{id}/signal/{step}", operate.RoleOperator, c.signalDialog, c.signal)
 	post("tasks/{type}/{id}/notes", operate.RoleOperator, c.noteOnTask)
 	get("failures", c.serve(reader{template: "failures", section: "failures", params: []string{"type", "state", "after"}, read: c.failures}))
 	get("failures/{id}", c.serve(reader{template: "failure", section: "failures", read: c.failure}))
@@ -247,52 +240,37 @@ func (c *console) routes() http.Handler {
 	operations := unless(c.Operations != nil, "Operations")
 	get("operations", c.serve(reader{template: "operations", section: "operations", absent: operations, params: []string{"state", "after"}, read: c.operations}))
 	get("operations/{id}", c.serve(reader{template: "operation", section: "operations", absent: operations, params: []string{"outcome", "after"}, read: c.operation}))
-	get("operations/{id}/change/{change}", c.changeForm)
+	form("operations/{id}/change/{change}", operate.RoleOperator, c.changeForm, c.change)
 	get("operations/{id}/members.csv", c.exportMembers)
-	post("operations/{id}/change/{change}", operate.RoleOperator, c.change)
 	post("operations/{id}/notes", operate.RoleOperator, c.noteOnOperation)
-	get("operations/new", c.newOperation)
+	get("operations/new", c.needs(operate.RoleOperator, c.newOperation))
 	post("operations/preview", operate.RoleOperator, c.preview)
 	post("operations/start", operate.RoleOperator, c.start)
 	get("agents", c.serve(reader{template: "agents", section: "agents", absent: unless(c.Agents != nil, "Agents"), read: c.agents}))
-	get("agents/{agent}/breaker", c.breakerForm)
-	post("agents/{agent}/breaker", operate.RoleOperator, c.forceBreaker)
-	get("agents/{agent}/limit/{change}", c.limitForm)
-	post("agents/{agent}/limit/{change}", operate.RoleOperator, c.changeLimit)
+	form("agents/{agent}/breaker", operate.RoleOperator, c.breakerForm, c.forceBreaker)
+	form("agents/{agent}/limit/{change}", operate.RoleOperator, c.limitForm, c.changeLimit)
 	get("books", c.serve(reader{template: "books", section: "books", absent: unless(c.Books != nil, "Books"), params: []string{"status", "after"}, read: c.books}))
-	get("books/compare", c.compareForm)
-	get("books/repair", c.repairForm)
-	post("books/compare", operate.RoleOperator, c.compareBooks)
-	post("books/repair", operate.RoleOperator, c.repairBooks)
+	form("books/compare", operate.RoleOperator, c.compareForm, c.compareBooks)
+	form("books/repair", operate.RoleOperator, c.repairForm, c.repairBooks)
 	get("schedules", c.serve(reader{template: "schedules", section: "schedules", absent: unless(c.Schedules != nil, "Schedules"), params: []string{"after"}, read: c.schedules}))
-	get("schedules/{name}/{change}", c.scheduleForm)
-	post("schedules/{name}/{change}", operate.RoleOperator, c.changeSchedule)
+	form("schedules/{name}/{change}", operate.RoleOperator, c.scheduleForm, c.changeSchedule)
 	get("plans", c.serve(reader{template: "plans", section: "plans", read: c.plans}))
 	get("plans/{name}", c.serve(reader{template: "plan", section: "plans", params: []string{"version", "with"}, read: c.plan}))
-	get("plans/{name}/{version}/{change}", c.deprecateForm)
-	post("plans/{name}/{version}/{change}", operate.RoleOperator, c.deprecate)
+	form("plans/{name}/{version}/{change}", operate.RoleOperator, c.deprecateForm, c.deprecate)
 	get("partitions", c.serve(reader{template: "partitions", section: "partitions", absent: unless(c.Partitions != nil, "Partitions"), read: c.partitions}))
-	get("partitions/{partition}/{change}", c.partitionForm)
-	post("partitions/{partition}/{change}", operate.RoleAdmin, c.changePartition)
+	form("partitions/{partition}/{change}", operate.RoleAdmin, c.partitionForm, c.changePartition)
 	get("pauses", c.serve(reader{template: "pauses", section: "pauses", absent: unless(c.Pauses != nil, "Pauses"), read: c.pauses}))
-	get("pauses/new", c.pauseForm)
-	get("pauses/{id}/lift", c.liftForm)
-	post("pauses/new", operate.RoleOperator, c.pause)
-	post("pauses/{id}/lift", operate.RoleOperator, c.lift)
+	form("pauses/new", operate.RoleOperator, c.pauseForm, c.pause)
+	form("pauses/{id}/lift", operate.RoleOperator, c.liftForm, c.lift)
 	get("audit", c.serve(reader{template: "audit", section: "audit", absent: unless(c.Trail != nil, "The audit trail"), params: auditNames, read: c.audit}))
 	get("audit.ndjson", c.exportAudit)
 	get("audit.csv", c.exportAudit)
 	get("settings", c.serve(reader{template: "settings", section: "settings", read: c.settings}))
-	get("settings/tokens/new", c.tokenForm)
-	get("settings/tokens/{id}/revoke", c.revokeForm)
-	post("settings/tokens/new", operate.RoleAdmin, c.createToken)
-	post("settings/tokens/{id}/revoke", operate.RoleAdmin, c.revokeToken)
-	get("settings/alerts/new", c.channelForm)
-	get("settings/alerts/{name}/edit", c.channelForm)
-	get("settings/alerts/{name}/delete", c.forgetChannelForm)
-	post("settings/alerts/new", operate.RoleAdmin, c.putChannel)
-	post("settings/alerts/{name}/edit", operate.RoleAdmin, c.putChannel)
-	post("settings/alerts/{name}/delete", operate.RoleAdmin, c.forgetChannel)
+	form("settings/tokens/new", operate.RoleAdmin, c.tokenForm, c.createToken)
+	form("settings/tokens/{id}/revoke", operate.RoleAdmin, c.revokeForm, c.revokeToken)
+	form("settings/alerts/new", operate.RoleAdmin, c.channelForm, c.putChannel)
+	form("settings/alerts/{name}/edit", operate.RoleAdmin, c.channelForm, c.putChannel)
+	form("settings/alerts/{name}/delete", operate.RoleAdmin, c.forgetChannelForm, c.forgetChannel)
 	post("settings/alerts/{name}/test", operate.RoleAdmin, c.testAlert)
 	post("views", operate.RoleOperator, c.saveView)
 	post("views/{id}/delete", operate.RoleOperator, c.dropView)
@@ -339,13 +317,23 @@ func (c *console) reads(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// needs shows a page to those alone who may change what it is for: a dialog may have secrets in it.
+func (c *console) needs(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if why := operate.WhyNotRole(actorOf(r), needs); why != "" {
+			c.fail(w, r, notAllowed(why))
+			return
+		}
+		h(w, r)
+	}
+}
+
 // changes lets an actor change something. What is refused is in the audit trail as well.
 func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
 	return c.reads(func(w http.ResponseWriter, r *http.Request) {
 		by := actorOf(r)
-		if !by.Role.May(needs) {
-			refusal := notAllowed(by.Role, needs)
-			c.fail(w, r, c.Desk.Note(r.Context(), &operate.Act{By: by, Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path)}, refusal))
+		if why := operate.WhyNotRole(by, needs); why != "" {
+			c.fail(w, r, c.Desk.Note(r.Context(), &operate.Act{By: by, Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path)}, notAllowed(why)))
 			return
 		}
 		if err := r.ParseForm(); err != nil {
@@ -360,8 +348,8 @@ func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFu
 	})
 }
 
-func notAllowed(has, needs operate.Role) *operate.Refusal {
-	return &operate.Refusal{Code: http.StatusForbidden, Detail: say.Of("problem.role", "role", has, "needed", needs)}
+func notAllowed(why string) *operate.Refusal {
+	return &operate.Refusal{Code: http.StatusForbidden, Detail: why}
 }
 
 // actorOf is the actor of a request that has passed reads, as one that acts by the console.

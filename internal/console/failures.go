@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -76,17 +77,12 @@ func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 			return page{}, err
 		}
 	}
-	by := actorOf(r)
 	for _, info := range actions {
+		if !slices.Contains(bulkIn(g.State), info.Action) {
+			continue // of no member
+		}
 		b := actionButton{actionInfo: info, URL: c.url("operations", "new") + "?group=" + g.ID + "&action=" + string(info.Action)}
-		allowed := false
-		for _, s := range info.In {
-			allowed = allowed || s == g.State
-		}
-		if !allowed {
-			continue // no member can be in a state that allows it
-		}
-		if b.Why = whyNot(by, operate.RoleOperator); c.Repairs == nil {
+		if b.Why = operate.WhyNotRole(actorOf(r), operate.RoleOperator); c.Repairs == nil {
 			b.Why = say.Of("console.absent", "what", "operations")
 		}
 		d.Buttons = append(d.Buttons, b)

@@ -57,9 +57,11 @@ func layout(nodes []graphNode) *graph {
 			g.places[v].layer = max(g.places[v].layer, g.places[u].layer+1)
 		}
 	}
-	g.route()
-	g.order()
-	g.put()
+	if len(nodes) > 0 { // of a task whose plan is unknown there are none
+		g.route()
+		g.order()
+		g.put()
+	}
 	return g
 }
 

@@ -76,9 +76,6 @@ func (c *console) limitDialog(r *http.Request) (confirmData, error) {
 	if c.Limits == nil {
 		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "limits")}
 	}
-	if by := actorOf(r); !by.Role.May(operate.RoleOperator) {
-		return confirmData{}, notAllowed(by.Role, operate.RoleOperator)
-	}
 	agent, change := r.PathValue("agent"), r.PathValue("change")
 	d := confirmData{URL: c.url("agents", agent, "limit", change), Back: c.url("agents"), ReasonIs: true}
 	name := core.ShortText(agent, core.NameBytesMax)

@@ -30,7 +30,7 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 		if !served {
 			return say.Of("console.absent", "what", what)
 		}
-		return whyNot(actorOf(r), operate.RoleOperator)
+		return operate.WhyNotRole(actorOf(r), operate.RoleOperator)
 	}
 	return page{Title: "Agents", Data: struct {
 		Agents                    []agentRow
@@ -53,11 +53,30 @@ func (c *console) breakerDialog(r *http.Request) (confirmData, error) {
 
 func (c *console) breakerForm(w http.ResponseWriter, r *http.Request) {
 	d, err := c.breakerDialog(r)
+	if err == nil && c.Agents != nil {
+		err = c.offerWishes(r, &d.Fields[0])
+	}
 	if err != nil {
 		c.fail(w, r, err)
 		return
 	}
 	c.confirm(w, r, http.StatusOK, "agents", d)
+}
+
+// offerWishes leaves of the options those that the breaker of the agent takes now.
+func (c *console) offerWishes(r *http.Request, f *field) error {
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Agents.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(a operate.Agent) bool { return a.Name == r.PathValue("agent") })
+	if i < 0 {
+		return &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no agent %s.", core.QuoteShort(r.PathValue("agent")))}
+	}
+	f.Options = slices.DeleteFunc(f.Options, func(wish string) bool { return !all[i].Breaker.Takes(operate.BreakerWish(wish)) })
+	return nil
 }
 
 // forceBreaker opens or closes the breaker of an agent, or lets it go.
@@ -128,6 +147,7 @@ type planData struct {
 	With     int64     // version it is compared with; 0: none
 	Since    time.Time // when it was marked as deprecated; zero: it is not
 	Why      string    // why the mark cannot be changed here; empty: it can
+	WhyPause string    // why the plan cannot be paused here
 	Graph    any
 	Steps    []planStep
 	Diff     []diffRow
@@ -187,8 +207,11 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 	if since := marked.Since(d.Plan.Name, version); since != 0 {
 		d.Since = since.Time()
 	}
-	if d.Why = whyNot(actorOf(r), operate.RoleOperator); c.Versions == nil {
+	if d.Why = operate.WhyNotRole(actorOf(r), operate.RoleOperator); c.Versions == nil {
 		d.Why = say.Of("console.absent", "what", "versions of plans")
+	}
+	if d.WhyPause = operate.WhyNotRole(actorOf(r), operate.RoleOperator); c.Pauses == nil {
+		d.WhyPause = say.Of("console.absent", "what", "pauses")
 	}
 	for _, s := range d.Plan.Steps {
 		var names []string
@@ -305,7 +328,7 @@ func (c *console) partitions(ctx context.Context, r *http.Request) (page, error)
 	if err != nil {
 		return page{}, err
 	}
-	why := whyNot(actorOf(r), operate.RoleAdmin)
+	why := operate.WhyNotRole(actorOf(r), operate.RoleAdmin)
 	return page{Title: "Partitions", Data: struct {
 		Partitions []operate.Partition
 		Why        string
@@ -327,7 +350,10 @@ func (c *console) partitionChange(r *http.Request) (int, confirmData, error) {
 	case "pin":
 		d.Title, d.Go = fmt.Sprintf("Pin partition %d", p), "Pin"
 		d.What = say.Of("partition.pin")
-		d.Fields = []field{{Name: "node", Label: "Node", Hint: say.Of("partition.node")}}
+		d.Fields = []field{{Name: "node", Label: "Node", Hint: say.Of("partition.node"), Required: true}}
+	case "unpin":
+		d.Title, d.Go = fmt.Sprintf("Unpin partition %d", p), "Unpin"
+		d.What = say.Of("partition.unpin")
 	case "stepdown":
 		d.Title, d.Go, d.Danger = say.Of("partition.stepdown-from", "partition", p), "Step down", true
 		d.What = say.Of("partition.stepdown")
@@ -355,8 +381,11 @@ func (c *console) changePartition(w http.ResponseWriter, r *http.Request) {
 	node, reason := strings.TrimSpace(r.PostForm.Get("node")), strings.TrimSpace(r.PostForm.Get("reason"))
 	told := say.Of("partition.asked", "partition", p)
 	c.carry(w, r, "partitions", d, nil, told, func(ctx context.Context) error {
-		if r.PathValue("change") == "pin" {
+		switch r.PathValue("change") {
+		case "pin":
 			return c.Partitions.Pin(ctx, actorOf(r), p, node, reason)
+		case "unpin":
+			return c.Partitions.Unpin(ctx, actorOf(r), p, reason)
 		}
 		return c.Partitions.StepDown(ctx, actorOf(r), p, reason)
 	})
@@ -368,7 +397,7 @@ func (c *console) pauses(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	why := whyNot(actorOf(r), operate.RoleOperator)
+	why := operate.WhyNotRole(actorOf(r), operate.RoleOperator)
 	return page{Title: "Pauses", Data: struct {
 		Held []Held
 		Why  string
@@ -572,13 +601,8 @@ type settingsData struct {
 // settings shows tokens, alerts and saved views.
 func (c *console) settings(ctx context.Context, r *http.Request) (page, error) {
 	by := actorOf(r)
-	d := settingsData{TokensOK: c.Tokens != nil, AlertsOK: c.Alerts != nil, ViewsOK: c.Settings != nil}
-	if !by.Role.May(operate.RoleAdmin) {
-		d.Why = notAllowed(by.Role, operate.RoleAdmin).Detail
-	}
-	if !by.Role.May(operate.RoleOperator) {
-		d.ViewWhy = notAllowed(by.Role, operate.RoleOperator).Detail
-	}
+	d := settingsData{TokensOK: c.Tokens != nil, AlertsOK: c.Alerts != nil, ViewsOK: c.Settings != nil,
+		Why: operate.WhyNotRole(by, operate.RoleAdmin), ViewWhy: operate.WhyNotRole(by, operate.RoleOperator)}
 	var err error
 	if c.Tokens != nil && d.Why == "" {
 		d.Tokens, err = c.Tokens.Tokens(ctx)
@@ -610,9 +634,6 @@ func (c *console) tokenDialog() (confirmData, error) {
 
 func (c *console) tokenForm(w http.ResponseWriter, r *http.Request) {
 	d, err := c.tokenDialog()
-	if err == nil && !actorOf(r).Role.May(operate.RoleAdmin) {
-		err = notAllowed(actorOf(r).Role, operate.RoleAdmin)
-	}
 	if err != nil {
 		c.fail(w, r, err)
 		return

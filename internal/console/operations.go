@@ -96,27 +96,21 @@ type changeButton struct {
 }
 
 var changes = []changeButton{
-	{Change: "pause", Title: "Pause", What: say.Of("op.pause")},
-	{Change: "resume", Title: "Resume", What: say.Of("op.resume")},
-	{Change: "rate", Title: "Change rate", What: say.Of("op.rate")},
-	{Change: "stop", Title: "Stop", What: say.Of("op.stop"), Danger: true},
+	{Change: operate.ChangePause, Title: "Pause", What: say.Of("op.pause")},
+	{Change: operate.ChangeResume, Title: "Resume", What: say.Of("op.resume")},
+	{Change: operate.ChangeRate, Title: "Change rate", What: say.Of("op.rate")},
+	{Change: operate.ChangeStop, Title: "Stop", What: say.Of("op.stop"), Danger: true},
 }
 
 // changeWhy says why a change cannot be made; empty: it can.
 func (c *console) changeWhy(r *http.Request, op *operate.Operation, change string) string {
 	by := actorOf(r)
-	allowed := map[string][]operate.OperationState{
-		"pause":  {operate.OperationRunning},
-		"resume": {operate.OperationPaused, operate.OperationBraked},
-		"rate":   {operate.OperationRunning, operate.OperationPaused, operate.OperationBraked},
-		"stop":   {operate.OperationRunning, operate.OperationPaused, operate.OperationBraked},
-	}[change]
 	switch {
 	case c.Repairs == nil:
 		return say.Of("console.absent", "what", "operations")
-	case whyNot(by, operate.RoleOperator) != "":
-		return whyNot(by, operate.RoleOperator)
-	case !slices.Contains(allowed, op.State):
+	case operate.WhyNotRole(by, operate.RoleOperator) != "":
+		return operate.WhyNotRole(by, operate.RoleOperator)
+	case !op.State.Takes(change):
 		return fmt.Sprintf("The operation is %s.", op.State)
 	}
 	return ""
@@ -202,10 +196,6 @@ func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, bad)
 		return
 	}
-	if !actorOf(r).Role.May(operate.RoleOperator) {
-		c.fail(w, r, notAllowed(actorOf(r).Role, operate.RoleOperator))
-		return
-	}
 	if f.Info.Action == operate.ActionEdit && f.Group != "" {
 		ctx, cancel := reading(r)
 		defer cancel()
@@ -237,6 +227,9 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 		if err != nil {
 			return refuse("group", "There is no failure group %s now: its tasks may have been repaired.", core.QuoteShort(f.Group))
 		}
+		if !slices.Contains(bulkIn(g.State), info.Action) {
+			return newForm{}, sel, noneTakes(g.State, info.Action)
+		}
 		sel.Group, f.Back = f.Group, c.url("failures", f.Group)
 		f.Words = say.Of("op.group", "tasks", g.Tasks.Tasks(), "type", g.Type, "state", g.State, "step", stepWord(g.Step), "error", core.ShortText(g.Example, 200))
 	case q.Get("scope") == "matching":
@@ -247,6 +240,9 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 		filter, bad := filterOf(values)
 		if bad != nil {
 			return newForm{}, sel, bad
+		}
+		if !slices.Contains(bulkIn(filter.State), info.Action) {
+			return newForm{}, sel, noneTakes(filter.State, info.Action)
 		}
 		filter.Limit, filter.After = 0, ""
 		f.IDs, f.Filter = nil, queryOf(values)
@@ -439,6 +435,9 @@ func (c *console) changeOf(r *http.Request) (changeData, error) {
 // changeForm shows the dialog of a change.
 func (c *console) changeForm(w http.ResponseWriter, r *http.Request) {
 	d, err := c.changeOf(r)
+	if err == nil && d.Button.Why != "" {
+		err = impossible(d.Button.Why)
+	}
 	if err != nil {
 		c.fail(w, r, err)
 		return

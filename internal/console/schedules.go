@@ -35,7 +35,7 @@ func (c *console) schedules(ctx context.Context, r *http.Request) (page, error) 
 		return page{}, err
 	}
 	d := schedulesData{First: q.Get("after") == "", Next: nextPage(r, next)}
-	why := whyNot(actorOf(r), operate.RoleOperator)
+	why := operate.WhyNotRole(actorOf(r), operate.RoleOperator)
 	for _, s := range all {
 		row := scheduleRow{ScheduleView: s, When: whenOf(&s.Schedule)}
 		if s.LastTask != "" && s.Outcome != operate.ScheduleForgotten {

@@ -68,7 +68,7 @@ func TestEveryChangeIsTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes := regexp.MustCompile(`\tpost\("([^"]+)", operate\.Role(\w+), `).FindAllSubmatch(source, -1)
+	routes := regexp.MustCompile(`\t(?:post|form)\("([^"]+)", operate\.Role(\w+), `).FindAllSubmatch(source, -1)
 	if len(routes) < 25 {
 		t.Fatalf("found %d routes", len(routes))
 	}
@@ -213,6 +213,7 @@ func TestDestructive(t *testing.T) {
 		t.Errorf("start: %d", rec.Code)
 	}
 	// A task that has moved on since is left alone.
+	w.find("order-1004").view.State = core.StateError
 	stale := fields(get(t, h, Path+"tasks/order/order-1004/act/resolve").Body.String())
 	w.find("order-1004").row(time.Second, core.KindExtended, -1, 0, to(core.StateError))
 	stale.Set("reason", "settled")
@@ -405,7 +406,7 @@ func TestEncryptedPayloads(t *testing.T) {
 	}
 	for _, action := range []string{"edit", "accept"} {
 		body := get(t, h, Path+"tasks/order/order-1002/act/"+action).Body.String()
-		if strings.Contains(body, "<textarea") || strings.Contains(body, "UVVJVEU") || !strings.Contains(body, "duly task "+action+" order order-1002 --payload-keys FILE") {
+		if strings.Contains(body, "<textarea") || strings.Contains(body, "UVVJVEU") || !strings.Contains(body, "duly task "+action+" order/order-1002 --payload-keys FILE") {
 			t.Errorf("%s: the dialog does not say how it is done with the key: %s", action, body)
 		}
 	}

@@ -28,7 +28,9 @@ func (c *console) signalButtons(r *http.Request, v *core.View) []actionButton {
 		}
 		b := actionButton{URL: c.url("tasks", v.Type, v.ID, "signal", s.Name)}
 		b.Action, b.Title = operate.Action("signal-"+s.Name), "Answer "+s.Name+"…"
-		b.Why = c.whyNoAction(actorOf(r))
+		if b.Why = c.whyNoAction(r, v, operate.ActionSignal); b.Why == "" && s.Ask == "" {
+			b.Why = say.Of("signal.nothing", "step", s.Name)
+		}
 		all = append(all, b)
 	}
 	return all
@@ -97,6 +99,9 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 // signalDialog shows it.
 func (c *console) signalDialog(w http.ResponseWriter, r *http.Request) {
 	f, _, err := c.newSignalForm(r, nil)
+	if why := c.whyNoAction(r, &f.View, operate.ActionSignal); err == nil && why != "" {
+		err = impossible(why)
+	}
 	if err != nil {
 		c.fail(w, r, err)
 		return

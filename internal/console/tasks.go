@@ -168,7 +168,7 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	d := tasksData{Values: map[string]string{}, States: states, Query: queryOf(q), First: q.Get("after") == "", Actions: bulkActions, ViewsOK: c.Settings != nil, MayBulk: c.Repairs != nil}
+	d := tasksData{Values: map[string]string{}, States: states, Query: queryOf(q), First: q.Get("after") == "", ViewsOK: c.Settings != nil}
 	for _, name := range filterNames {
 		d.Values[name] = q.Get(name)
 	}
@@ -184,6 +184,8 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	d.Actions = bulkIn(d.Filter.State)
+	d.MayBulk = c.Repairs != nil && len(d.Actions) > 0
 	d.Words, d.Next, d.Shown = words(&d.Filter), nextPage(r, d.Page.Next), len(d.Page.Tasks)
 	if c.Live != nil {
 		if s, err := c.Live.Current(ctx); err == nil {

@@ -280,6 +280,7 @@ func newWorld(now func() time.Time) *world {
 		if i == 2 {
 			p.Pinned = "node-3"
 		}
+		p.MayUnpin, p.MayStepDown = p.Pinned != "", p.Owner != ""
 		w.parts = append(w.parts, p)
 	}
 	w.held = []Held{{Pause: operate.Pause{ID: "p1", Agent: "ship.v1", At: now().Add(-10 * time.Minute), By: "ada", Reason: "carrier is down until 18:00"}, Waiting: operate.Count{N: 312}, Nearest: now().Add(4 * time.Minute)}}
@@ -345,7 +346,7 @@ func (w *world) Get(_ context.Context, _ int, id string) (core.View, error) {
 		return core.View{}, core.ErrNotFound
 	}
 	v := l.view
-	v.Steps = slices.Clone(v.Steps)
+	v.Steps, v.Possible = slices.Clone(v.Steps), core.PossibleIn(v.State)
 	return v, nil
 }
 
@@ -692,14 +693,10 @@ func (w *world) Do(_ context.Context, by operate.Actor, task operate.TaskRef, r 
 		return operate.Answer{}, refuse(404, "", "no such task")
 	}
 	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, From: by.From, Via: by.Via, Action: string(r.Action), Target: "task/" + task.Type + "/" + task.ID, Reason: r.Reason, Outcome: "asked"}
-	info, _ := infoOf(r.Action)
-	if r.Action == operate.ActionSignal {
-		info.In = []core.State{core.StatePending, core.StateProcessing}
-	}
-	if !slices.Contains(info.In, l.view.State) {
+	if !slices.Contains(core.PossibleIn(l.view.State), string(r.Action)) {
 		e.Outcome = "refused"
 		w.append(e)
-		return operate.Answer{}, &operate.Refusal{Code: 409, Detail: fmt.Sprintf("The task is %s: it cannot be asked to %s.", l.view.State, r.Action), Possible: []operate.Action{operate.ActionUndo}}
+		return operate.Answer{}, &operate.Refusal{Code: 409, Detail: fmt.Sprintf("The task is %s: it cannot be asked to %s.", l.view.State, r.Action), Possible: operate.Possible(by, &core.View{Possible: core.PossibleIn(l.view.State)})}
 	}
 	if r.IfSeq != 0 && r.IfSeq != l.view.Seq {
 		return operate.Answer{}, refuse(409, "", "The task has moved on since this dialog was opened: its newest journal row is %d, not %d.", l.view.Seq, r.IfSeq)
@@ -966,6 +963,10 @@ func (w *world) Pin(_ context.Context, by operate.Actor, p int, node, reason str
 	}
 	w.append(e)
 	w.parts[p].Pinned = node
+	return nil
+}
+func (w *world) Unpin(_ context.Context, _ operate.Actor, p int, _ string) error {
+	w.parts[p].Pinned = ""
 	return nil
 }
 func (w *world) StepDown(context.Context, operate.Actor, int, string) error { return nil }

@@ -90,8 +90,8 @@ func TestAWaitIsNotAccepted(t *testing.T) {
 	r := newRig(t, p)
 	r.birth(0)
 	r.answer(0) // and nothing can evaluate until
-	if r.task.State != StateError || slices.Contains(r.task.Possible(r.plan), "accept") {
-		t.Fatalf("%s: possible are %v", r.task, r.task.Possible(r.plan))
+	if r.task.State != StateError || slices.Contains(r.task.Possible(r.plan, r.now), "accept") {
+		t.Fatalf("%s: possible are %v", r.task, r.task.Possible(r.plan, r.now))
 	}
 	if err := r.apply(Event{Kind: EventAccept, Result: []byte("1")}); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "step w is a wait") {
 		t.Fatal(err)

@@ -499,7 +499,7 @@ func (w *sentence) failed() {
 		w.notUndone()
 	}
 	w.mayAct()
-	w.say("why.error.possible", "actions", joined(t.Possible(w.p), ", "))
+	w.say("why.error.possible", "actions", joined(t.Possible(w.p, w.at), ", "))
 }
 
 // notUndone names the steps whose effects may be there.

@@ -223,10 +223,17 @@ func TestSentences(t *testing.T) {
 
 // What a task's Possible names is what Apply takes, in every situation.
 func TestPossible(t *testing.T) {
+	some := map[State]map[string]bool{}
 	for name, build := range situations {
 		r := newRig(t, stepsPlan(3))
 		build(r)
-		state, says := r.task.State, r.task.Possible(planOf(r))
+		state, says := r.task.State, r.task.Possible(r.plan, r.now)
+		for _, word := range says {
+			if some[state] == nil {
+				some[state] = map[string]bool{}
+			}
+			some[state][word] = true
+		}
 		for _, word := range []string{"cancel", "undo", "resubmit", "edit", "accept", "resolve", "extend"} {
 			r := newRig(t, stepsPlan(3))
 			build(r)
@@ -239,14 +246,13 @@ func TestPossible(t *testing.T) {
 			}
 		}
 	}
-}
-
-// planOf is nil for a task that never had one.
-func planOf(r *rig) *Plan {
-	if r.task.Steps == nil {
-		return nil
+	for state := range never {
+		for _, word := range words {
+			if in := slices.Contains(PossibleIn(state), word); word != "signal" && in != some[state][word] {
+				t.Errorf("%s in state %s: said to be possible of some task %v, and is of one %v", word, state, in, some[state][word])
+			}
+		}
 	}
-	return r.plan
 }
 
 // A deadline is near when a call or a wait does not fit any more; a signal that may take long is no hurry.

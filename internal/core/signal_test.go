@@ -138,8 +138,8 @@ func TestPossibleSignal(t *testing.T) {
 			c.build(r)
 			task := r.task.clone()
 			task.Parent = parent
-			if got := slices.Contains(task.Possible(r.plan), "signal"); got != c.want {
-				t.Errorf("%s, parent %d: %v, want signal: %v", name, parent, task.Possible(r.plan), c.want)
+			if got := slices.Contains(task.Possible(r.plan, r.now), "signal"); got != c.want {
+				t.Errorf("%s, parent %d: %v, want signal: %v", name, parent, task.Possible(r.plan, r.now), c.want)
 			}
 			yes.At = r.now
 			if err := Apply(r.plan, task, &yes, &r.out); (err == nil) != c.want {

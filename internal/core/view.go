@@ -31,7 +31,7 @@ type View struct {
 	Ancestors   []TaskName // from that task up to the root; empty in a list
 	// Sentence says in one sentence why the task is where it is and what comes next: see [Task.Sentence]. Empty in a list.
 	Sentence string
-	// Possible are the requests that the task's state allows now: see [Task.Possible]. Empty in a list.
+	// Possible are the requests that the task's owner would take now: see [Task.Possible]. Empty in a list.
 	Possible []string
 
 	task *Task // what it was made of; nil: of a row alone
@@ -161,7 +161,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	v := t.Summary()
 	v.task, v.plan = t, p
 	v.Reason, v.Input, v.Result = t.Why, t.Input, t.Result
-	v.Sentence, v.Possible = t.Sentence(p, at), t.Possible(p)
+	v.Sentence, v.Possible = t.Sentence(p, at), t.Possible(p, at)
 	if t.State == StateProcessed {
 		v.Reason = ""
 	} else if p != nil && t.FailedStep > 0 && t.FailedStep <= len(p.Steps) {
@@ -177,8 +177,19 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 		do, undo := t.tries(rows, i)
 		v.Steps[i].Attempt, v.Steps[i].Code, v.Steps[i].Error, v.Steps[i].At, v.Steps[i].By, v.Steps[i].Undo = do.Attempt, do.Code, do.Error, do.At, do.By, undo
 		v.Steps[i].AskNeeded = (v.Steps[i].Ask != "" || t.asksLater(p, i)) && t.AskNeeded(p, i)
+		if !t.takesSignal(p, i, at) {
+			v.Steps[i].Ask = ""
+		}
 	}
 	return v
+}
+
+// KnownBy says what is possible for a task whose plan was unknown when it came, where that is stored now: p is the newest
+// version, or nil.
+func (v *View) KnownBy(p *Plan, at Instant) {
+	if v.task != nil && v.PlanVersion == 0 {
+		v.Possible = v.task.Possible(p, at)
+	}
 }
 
 // Filter selects tasks for a list, newest first within a partition's order of

@@ -106,7 +106,7 @@ func TestAcceptAfterTheDatabaseWentBack(t *testing.T) {
 		if err := r.apply(accept); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "whether step a was undone meanwhile is not known") {
 			t.Fatalf("accepted in round %d: %v", round, err)
 		}
-		if got := r.task.Possible(r.plan); slices.Contains(got, "accept") || !slices.Contains(got, "resubmit") {
+		if got := r.task.Possible(r.plan, r.now); slices.Contains(got, "accept") || !slices.Contains(got, "resubmit") {
 			t.Errorf("possible in round %d: %v", round, got)
 		}
 		r.must(Event{Kind: EventUndo, Actor: person})
@@ -267,7 +267,7 @@ func TestNotStartedAgainAfterTheDatabaseWentBack(t *testing.T) {
 	if err := r.apply(Event{Kind: EventResubmit, Actor: person}); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "step a was accepted") {
 		t.Errorf("resubmitted: %v", err)
 	}
-	if got := r.task.Possible(r.plan); slices.Contains(got, "resubmit") || !slices.Contains(got, "undo") {
+	if got := r.task.Possible(r.plan, r.now); slices.Contains(got, "resubmit") || !slices.Contains(got, "undo") {
 		t.Errorf("possible: %v", got)
 	}
 }

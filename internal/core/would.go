@@ -26,10 +26,7 @@ func (v *View) Would(p *Plan, ev *Event) (ok bool, err error) {
 	if v.task == nil {
 		return false, nil
 	}
-	t := *v.task // what else it points to is never changed in place
-	t.Steps, t.Earlier = append([]StepState(nil), t.Steps...), append([][]byte(nil), t.Earlier...)
-	var out Outcome
-	return true, Apply(p, &t, ev, &out)
+	return true, v.task.would(p, *ev)
 }
 
 // Answers is the step whose result a request gives: of a signal that which it names, of an accept that which the task

@@ -22,7 +22,7 @@ func (n *Node) newConsole(p *api.Ports, closing <-chan struct{}) (http.Handler, 
 	cfg := console.Config{
 		Base: n.basePath(), Ending: closing, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
 		Reader: p.Reader, Trail: p.Trail, Desk: p.Desk, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
-		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, Live: p.Live, Partitions: consolePartitions{p.Partitions}, Pauses: consolePauses{p.Pauses},
+		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, Live: p.Live, Partitions: p.Partitions, Pauses: consolePauses{p.Pauses},
 		Breakers: p.Breakers, Limits: p.Limits, Versions: p.Versions, Tokens: consoleTokens{p.Tokens, n.now}, Alerts: consoleAlerts{p.Alerts}, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
 	}
 	if n.cfg.Auth != "" && auth.Mode(n.cfg.Auth) != auth.Off {
@@ -38,27 +38,6 @@ func (n *Node) basePath() string {
 		return ""
 	}
 	return strings.TrimSuffix(u.Path, "/")
-}
-
-// consolePartitions is console.Partitions. The port writes the audit trail.
-type consolePartitions struct{ of operate.Partitions }
-
-// Partitions implements console.Partitions.
-func (c consolePartitions) Partitions(ctx context.Context) ([]operate.Partition, error) {
-	return c.of.Partitions(ctx)
-}
-
-// StepDown implements console.Partitions.
-func (c consolePartitions) StepDown(ctx context.Context, by operate.Actor, partition int, reason string) error {
-	return c.of.StepDown(ctx, by, partition, reason)
-}
-
-// Pin implements console.Partitions.
-func (c consolePartitions) Pin(ctx context.Context, by operate.Actor, partition int, node, reason string) error {
-	if node == "" {
-		return c.of.Unpin(ctx, by, partition, reason)
-	}
-	return c.of.Pin(ctx, by, partition, node, reason)
 }
 
 // consolePauses is console.Pauses. The port writes the audit trail.

@@ -175,7 +175,7 @@ func (e *examiner) database(ctx context.Context) {
 	switch {
 	case errors.As(err, &old):
 		f := e.add(CheckTables, FindingWrong, "the server is %s, want %s or newer", old.Have, old.Want)
-		f.Why, f.Mend = "Duly is tested with no older one, and uses what older ones lack", "upgrade the database server (pg_upgrade), then: duly migrate"
+		f.Why, f.Mend = "Duly is tested with no older one, and uses what older ones lack", "upgrade the database server (pg_upgrade), then: duly migrate --database-url \"$DATABASE_URL\""
 		e.unknown("the database server is too old to go on", CheckDatabaseDisk)
 		return
 	case err != nil:

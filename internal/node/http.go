@@ -51,6 +51,7 @@ func (n *Node) serveHTTP(ctx context.Context) error {
 	}
 	// The port may have been left to the system.
 	n.log.Info("http is up", "addr", listener.Addr().String())
+	n.listens <- listener.Addr().String()
 	own, _ := listener.Addr().(*net.TCPAddr)
 	loopback := own != nil && own.IP.IsLoopback()
 	faces, err := n.newOperatorsHTTP()

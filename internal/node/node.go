@@ -45,8 +45,9 @@ type Node struct {
 	schemas      schemas
 	unguard      context.CancelFunc // ends guarding; nil before it has begun
 	guarded      sync.WaitGroup
-	pair         *pairing   // nil: the database is this node's own
-	unpaired     chan error // why this node must end
+	pair         *pairing    // nil: the database is this node's own
+	unpaired     chan error  // why this node must end
+	listens      chan string // the address of its HTTP server, once
 	clock        *nodeClock
 	lines        *ground.Folding // what log writes through
 
@@ -142,7 +143,7 @@ func Open(ctx context.Context, cfg config.Config, log *slog.Logger) (*Node, erro
 	}
 	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	log = slog.New(secrets.Handler(log.Handler()))
-	n := &Node{unpaired: make(chan error, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
+	n := &Node{unpaired: make(chan error, 1), listens: make(chan string, 1), cfg: cfg, clock: newClock(cfg.Now), lines: ground.NewFolding(log.Handler())}
 	n.log = slog.New(n.lines).With("node", cfg.NodeName)
 	n.raiser, n.told = newRaiser(cfg.NodeName), ground.LogSink{Log: log.With("node", cfg.NodeName)} // which does not need folding
 	n.stand(ground.Sinks{n.told, n.raiser})
@@ -427,6 +428,9 @@ func (n *Node) EndedTasks(ctx context.Context) (int, error) {
 	}
 	return int(ended), nil
 }
+
+// Listens gives the address of the HTTP server, once, when it listens.
+func (n *Node) Listens() <-chan string { return n.listens }
 
 // OwnsAll reports whether this node holds every partition.
 func (n *Node) OwnsAll() bool {

@@ -69,7 +69,7 @@ func (n *Node) ports() api.Ports {
 	flow := n.Flow()
 	return api.Ports{
 		Reader: causeReader{n.store, newCauses(n.store, n.now)}, Trail: operate.Discreet{TrailReader: n.store}, Desk: n.desk(),
-		OperationStore: n.store, Tokens: n.store, Notes: n.store, Settings: n.store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, Level: n.cfg.Level,
+		OperationStore: n.store, Tokens: n.store, Notes: n.store, Settings: n.store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, PutPlan: n.putPlan, Level: n.cfg.Level,
 		Alerts: &alerts.Book{Store: n.store, Sender: n.Alerts}, Pauses: flow.Pauses, Breakers: flow.Breakers, Partitions: flow.Partitions, Agents: flow.Agents, Versions: flow.Plans,
 		Limits: flow.Limits, Operations: n.repairs(flow.Agents),
 	}

@@ -163,56 +163,66 @@ func (c *planCache) keepRead(ctx context.Context) {
 // readTimeout bounds a read that has no caller with a deadline.
 const readTimeout = 5 * time.Second
 
-// applyPlan stores a plan that came over the wire and tells everybody.
+// applyPlan stores a plan that came over NATS.
 func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	p, err := wire.DecodePlan(spec)
 	if err != nil {
 		return wire.PlanAnswer{Error: &wire.APIError{Code: 400, Description: err.Error()}}
 	}
-	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
-	p = p.WithDefaults()
-	if err := plancheck.Check(&p, n.conn.MaxPayload()); err != nil {
-		answer.Error = &wire.APIError{Code: 400, Description: err.Error()}
-		return answer
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	if answer.Error = n.childrenKnown(ctx, &p); answer.Error != nil {
-		return answer
-	}
-	var stored error
-	put := func(ctx context.Context) error {
-		if stored = n.store.PutPlan(ctx, p); errors.Is(stored, core.ErrPlanConflict) {
-			return &operate.Refusal{Code: 409, Detail: stored.Error()}
+	by := operate.Actor{Name: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats"} // who sent it NATS does not say
+	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
+	if err := n.putPlan(ctx, by, p); err != nil {
+		answer.Error = &wire.APIError{Code: 503, Description: "the plan could not be stored just now"}
+		if bad, refused := errors.AsType[*operate.Refusal](err); refused {
+			answer.Error = &wire.APIError{Code: bad.Code, Description: bad.Detail}
 		}
-		return stored
 	}
-	if known, failed := n.planOf(ctx, p.Name, p.Version); failed == nil && known != nil {
+	answer.Stored = answer.Error == nil
+	return answer
+}
+
+// putPlan stores a plan, whichever door it came by, and tells everybody. Error: *operate.Refusal.
+func (n *Node) putPlan(ctx context.Context, by operate.Actor, p core.Plan) error {
+	p = p.WithDefaults()
+	if err := plancheck.Check(&p, n.conn.MaxPayload()); err != nil {
+		return &operate.Refusal{Code: 400, Detail: err.Error()}
+	}
+	if bad := n.childrenKnown(ctx, &p); bad != nil {
+		return bad
+	}
+	put := func(ctx context.Context) error {
+		err := n.store.PutPlan(ctx, p)
+		if errors.Is(err, core.ErrPlanConflict) {
+			return &operate.Refusal{Code: 409, Detail: err.Error()}
+		}
+		return err
+	}
+	known, err := n.planOf(ctx, p.Name, p.Version)
+	if err == nil && known != nil {
 		err = put(ctx) // what is stored already is no change
 	} else {
-		by := operate.Actor{Name: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats"} // who sent it NATS does not say
 		err = n.desk().Change(ctx, &operate.Act{By: by, Action: planApply, Target: fmt.Sprintf("plan/%s/%d", p.Name, p.Version), Away: true}, put)
 	}
-	switch {
-	case errors.Is(stored, core.ErrPlanConflict):
-		answer.Error = &wire.APIError{Code: 409, Description: stored.Error()}
-	case err != nil:
-		n.log.Error("cannot store a plan", "plan", p.Name, "version", p.Version, "error", err)
-		answer.Error = &wire.APIError{Code: 503, Description: "the plan could not be stored just now"}
-	default:
-		answer.Stored = true
-		if err := n.conn.AnnouncePlans(); err != nil {
-			n.log.Warn("a plan is stored, but the announcement failed; nodes read it when they need it", "plan", p.Name, "error", err)
-		}
+	if _, refused := errors.AsType[*operate.Refusal](err); refused {
+		return err
 	}
-	return answer
+	if err != nil {
+		n.log.Error("cannot store a plan", "plan", p.Name, "version", p.Version, "error", err)
+		return &operate.Refusal{Code: 503, Detail: "the plan could not be stored just now"}
+	}
+	if err := n.conn.AnnouncePlans(); err != nil {
+		n.log.Warn("a plan is stored, but the announcement failed; nodes read it when they need it", "plan", p.Name, "error", err)
+	}
+	return nil
 }
 
 // planApply is what the audit trail calls a plan that is stored.
 const planApply = "plan.apply"
 
 // childrenKnown refuses a plan with a step whose children are of a type without a plan.
-func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {
+func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *operate.Refusal {
 	looked := false
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -226,12 +236,12 @@ func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *wire.APIError {
 		switch known, err := n.plans.known(ctx, s.Child); {
 		case err != nil:
 			n.log.Error("cannot look for the plan of a child", "plan", p.Name, "child", s.Child, "error", err)
-			return &wire.APIError{Code: 503, Description: "the plans could not be read just now"}
+			return &operate.Refusal{Code: 503, Detail: "the plans could not be read just now"}
 		case !known:
-			return &wire.APIError{Code: 400, Description: p.UnknownChild(i).Error()}
+			return &operate.Refusal{Code: 400, Detail: p.UnknownChild(i).Error()}
 		}
 		if path := n.plans.wayBack(s.Child, p.Name, map[string]bool{}); path != nil {
-			return &wire.APIError{Code: 400, Description: fmt.Sprintf("%v: plan %s: step %s: its children would have tasks of %s again, without end: %s",
+			return &operate.Refusal{Code: 400, Detail: fmt.Sprintf("%v: plan %s: step %s: its children would have tasks of %s again, without end: %s",
 				core.ErrPlan, p.Name, s.Name, p.Name, strings.Join(append([]string{p.Name}, path...), " → "))}
 		}
 	}

@@ -113,7 +113,7 @@ func (s *Breaking) find(ctx context.Context, f *ForceBreaker) (core.Breaker, *Re
 	}
 	i := slices.IndexFunc(all, func(b core.Breaker) bool { return b.Agent == f.Agent })
 	if i >= 0 {
-		if f.State == BreakerAuto && !all[i].Holds(core.InstantOf(s.Now())) {
+		if is := BreakerOf(&all[i], s.Now()); !is.Takes(f.State) {
 			return all[i], notForced(f.Agent), nil
 		}
 		return all[i], nil, nil

@@ -306,10 +306,10 @@ func TestPartitions(t *testing.T) {
 	w.states = append(w.states, core.PartitionState{Partition: 3, Owner: "dead", Epoch: 1})
 	got, err := w.partitioning().Partitions(t.Context())
 	want := []operate.Partition{
-		{Partition: 0, Owner: "n1", Epoch: 4, Lag: 12, Pinned: "n2", InFlight: operate.Count{N: 3}},
-		{Partition: 1, Owner: "n2", Epoch: 7, Pinned: "gone", PinIgnored: true, InFlight: operate.Count{N: 4, AtLeast: true}, SteppedDown: "n1", SteppedDownUntil: (core.InstantOf(w.now) + 1).Time()},
-		{Partition: 2, LagUnknown: true},
-		{Partition: 3, Owner: "dead", Epoch: 1, OwnerGone: true, LagUnknown: true},
+		{Partition: 0, Owner: "n1", Epoch: 4, Lag: 12, Pinned: "n2", InFlight: operate.Count{N: 3}, MayUnpin: true, MayStepDown: true},
+		{Partition: 1, Owner: "n2", Epoch: 7, Pinned: "gone", PinIgnored: true, InFlight: operate.Count{N: 4, AtLeast: true}, SteppedDown: "n1", SteppedDownUntil: (core.InstantOf(w.now) + 1).Time(), MayUnpin: true, MayStepDown: true},
+		{Partition: 2, LagUnknown: true, MayUnpin: true},
+		{Partition: 3, Owner: "dead", Epoch: 1, OwnerGone: true, LagUnknown: true, MayStepDown: true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
@@ -334,6 +334,9 @@ func TestMovePartitions(t *testing.T) {
 	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", ""), 400, "reason", "empty")
 	w.refusedWith(t, s.Unpin(ctx, olga, 0, "r"), 409, "", "not pinned")
 	w.refusedWith(t, s.StepDown(ctx, olga, 2, "r"), 409, "", "no owner")
+	if all, err := s.Partitions(ctx); err != nil || all[0].MayUnpin || all[2].MayStepDown {
+		t.Fatalf("what is refused is offered: %+v, %v", all, err)
+	}
 	if len(w.wishes) > 0 {
 		t.Fatalf("stored %v", w.wishes)
 	}

@@ -72,6 +72,7 @@ func (s *Partitioning) Partitions(ctx context.Context) ([]Partition, error) {
 		if w.Avoids(w.Avoid, core.InstantOf(s.Now())) {
 			all[i].SteppedDown, all[i].SteppedDownUntil = w.Avoid, w.Until.Time()
 		}
+		all[i].MayUnpin, all[i].MayStepDown = noUnpin(st, w) == nil, s.noStepDown(st, w) == nil
 	}
 	slices.SortFunc(all, func(a, b Partition) int { return a.Partition - b.Partition })
 	return all, nil
@@ -89,32 +90,41 @@ func (s *Partitioning) Pin(ctx context.Context, by Actor, partition int, node, r
 
 // Unpin implements Partitions.
 func (s *Partitioning) Unpin(ctx context.Context, by Actor, partition int, reason string) error {
-	return s.change(ctx, by, "partition.unpin", partition, reason, func(_ *core.PartitionState, was core.Wish) (core.Wish, *Refusal) {
-		if was.Node == "" && was.Avoid == "" {
-			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is not pinned, and no node has stepped down from it", partition)}
-		}
-		return core.Wish{Partition: partition}, nil
+	return s.change(ctx, by, "partition.unpin", partition, reason, func(st *core.PartitionState, was core.Wish) (core.Wish, *Refusal) {
+		return core.Wish{Partition: partition}, noUnpin(st, was)
 	})
+}
+
+func noUnpin(st *core.PartitionState, was core.Wish) *Refusal {
+	if was.Node == "" && was.Avoid == "" {
+		return &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is not pinned, and no node has stepped down from it", st.Partition)}
+	}
+	return nil
 }
 
 // StepDown implements Partitions.
 func (s *Partitioning) StepDown(ctx context.Context, by Actor, partition int, reason string) error {
 	return s.change(ctx, by, "partition.step_down", partition, reason, func(st *core.PartitionState, was core.Wish) (core.Wish, *Refusal) {
-		live, known := s.Live()
-		others := slices.DeleteFunc(slices.Clone(live), func(n string) bool { return n == st.Owner })
-		switch {
-		case !known:
-			return was, &Refusal{Code: 503, RetryMS: 1000, Detail: "which nodes live is not known yet"}
-		case st.Owner == "":
-			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d has no owner now", partition)}
-		case len(others) == 0:
-			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("no other node than %s is live to own partition %d", st.Owner, partition)}
-		case was.Node == st.Owner:
-			return was, &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is pinned to %s: unpin it, or pin it to another node", partition, st.Owner)}
-		}
+		bad := s.noStepDown(st, was)
 		was.Avoid, was.Until = st.Owner, core.InstantOf(s.Now().Add(StepDownFor))
-		return was, nil
+		return was, bad
 	})
+}
+
+// noStepDown says why the owner of a partition is not asked to hand it over; nil: it is.
+func (s *Partitioning) noStepDown(st *core.PartitionState, was core.Wish) *Refusal {
+	live, known := s.Live()
+	switch {
+	case !known:
+		return &Refusal{Code: 503, RetryMS: 1000, Detail: "which nodes live is not known yet"}
+	case st.Owner == "":
+		return &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d has no owner now", st.Partition)}
+	case !slices.ContainsFunc(live, func(n string) bool { return n != st.Owner }):
+		return &Refusal{Code: 409, Detail: fmt.Sprintf("no other node than %s is live to own partition %d", st.Owner, st.Partition)}
+	case was.Node == st.Owner:
+		return &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is pinned to %s: unpin it, or pin it to another node", st.Partition, st.Owner)}
+	}
+	return nil
 }
 
 // change changes what is wanted of a partition, as decide says.

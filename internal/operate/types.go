@@ -391,6 +391,9 @@ type Partition struct {
 	SteppedDown      string    `json:"stepped_down,omitempty"` // node that has stepped down from it
 	SteppedDownUntil time.Time `json:"stepped_down_until,omitzero"`
 
+	MayUnpin    bool `json:"-"` // it is pinned, or a node has stepped down from it
+	MayStepDown bool `json:"-"` // another node would take it
+
 	Chain ChainEnd `json:"chain,omitzero"`
 }
 

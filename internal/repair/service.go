@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -341,13 +340,13 @@ func (s *Service) Change(ctx context.Context, by operate.Actor, id string, chang
 func changeWord(c *operate.Change) string {
 	switch c.State {
 	case operate.OperationPaused:
-		return "pause"
+		return operate.ChangePause
 	case operate.OperationRunning:
-		return "resume"
+		return operate.ChangeResume
 	case operate.OperationStopped:
-		return "stop"
+		return operate.ChangeStop
 	}
-	return "rate"
+	return operate.ChangeRate
 }
 
 // change tries again when the runner has written since it was read.
@@ -376,18 +375,12 @@ func (s *Service) change(ctx context.Context, by operate.Actor, id string, c *op
 }
 
 func checkChange(by operate.Actor, op *operate.Operation, c *operate.Change) error {
-	possible := map[operate.OperationState][]operate.OperationState{
-		operate.OperationPaused:  {operate.OperationRunning},
-		operate.OperationRunning: {operate.OperationPaused, operate.OperationBraked},
-		operate.OperationStopped: active,
-	}
-	from, known := possible[c.State]
 	switch {
 	case !by.Role.May(operate.RoleOperator):
 		return refuse(403, "%s has the role %s; changing an operation needs an operator", by.Name, by.Role)
 	case c.State == "" && c.Rate == nil:
 		return bad("state", "the change names neither a state nor a rate")
-	case c.State != "" && !known:
+	case c.State != "" && changeWord(c) == operate.ChangeRate:
 		return bad("state", "state is %s; an operation can be set to paused, running or stopped", core.QuoteShort(string(c.State)))
 	case c.Rate != nil && (*c.Rate < 0 || *c.Rate > RateMax):
 		return bad("rate", "rate is %d, want 0 to %d tasks a second", *c.Rate, RateMax)
@@ -397,7 +390,7 @@ func checkChange(by operate.Actor, op *operate.Operation, c *operate.Change) err
 		return bad("reason", "a reason is required to stop an operation for good")
 	case op.State == operate.OperationPreview:
 		return refuse(409, "operation %s is a preview: it can be started", op.ID)
-	case c.State != "" && !slices.Contains(from, op.State), c.State == "" && !slices.Contains(active, op.State):
+	case !op.State.Takes(changeWord(c)):
 		return refuse(409, "operation %s is %s, and cannot be changed so", op.ID, op.State)
 	}
 	return nil

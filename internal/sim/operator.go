@@ -184,7 +184,7 @@ func (w *World) ackedControl(m message) {
 			continue
 		}
 		plan, t, err := w.Store.replay(r)
-		if err == nil && slices.Contains(t.Possible(plan), askWords[c.Kind]) && !w.oldKeys(t) {
+		if err == nil && slices.Contains(t.Possible(plan, t.UpdatedAt), askWords[c.Kind]) && !w.oldKeys(t) {
 			w.wrong(m.partition, t.ID, "a request to %s is acknowledged, but the task is still at row %d", askWords[c.Kind], t.Seq)
 		}
 	}

@@ -84,13 +84,13 @@ func TestGoldenMessages(t *testing.T) {
 func TestSubmitter(t *testing.T) {
 	dir, program := javaScript(t), filepath.Join(t.TempDir(), "duly")
 	run(t, "../..", "go", "build", "-o", program, "./cmd/duly")
-	url := dev(t, program)
+	api, url := dev(t, program)
 	start(t, dir, url, "node", "agent.mjs", filepath.Join(t.TempDir(), "charges"), agent)
 	plan := filepath.Join(t.TempDir(), "order.yaml")
 	if err := os.WriteFile(plan, []byte("name: order\nversion: 1\nsteps: [{name: charge, agent: payment.charge}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, ".", program, "plan", "apply", "--nats-url", url, plan)
+	run(t, ".", program, "plan", "apply", "-s", api, plan)
 	for _, x := range []struct{ id, input, says string }{
 		{"o-1", `{"cents":5}`, "processed"},
 		{"o-1", `{"cents":5}`, "processed"},
@@ -106,8 +106,8 @@ func TestSubmitter(t *testing.T) {
 	}
 }
 
-// dev runs duly dev until the end of the test, and returns the URL of its NATS.
-func dev(t *testing.T, program string) (url string) {
+// dev runs duly dev until the end of the test, and returns the URLs of its API and its NATS.
+func dev(t *testing.T, program string) (api, url string) {
 	t.Helper()
 	cmd := exec.Command(program, "dev", "--port", "0", "--nats-port", "0", "--data-dir", t.TempDir())
 	out, err := cmd.StdoutPipe()
@@ -124,10 +124,14 @@ func dev(t *testing.T, program string) (url string) {
 		}
 	})
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) == 2 && fields[0] == "nats" {
-			return fields[1]
+		switch fields := strings.Fields(lines.Text()); {
+		case len(fields) != 2:
+		case fields[0] == "http":
+			api = fields[1]
+		case fields[0] == "nats":
+			return api, fields[1]
 		}
 	}
 	t.Fatal("duly dev does not say where its NATS is")
-	return ""
+	return "", ""
 }

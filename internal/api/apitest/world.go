@@ -130,7 +130,15 @@ func PartitionOf(id string, partitions int) int {
 // Ports are all of the world's.
 func (w *World) Ports(l *live.Live) api.Ports {
 	return api.Ports{Reader: w, Trail: w, Desk: w.desk(), Actions: w, Operations: w, OperationStore: w, Agents: w, Partitions: w, Events: w, Pauses: w.pausing(), Breakers: w.breaking(), Limits: w.limiting(), Versions: w.versioning(), Tokens: w, Notes: w, Settings: w, Live: l,
-		Books: &operate.Bookkeeping{Store: w, Settings: w, Desk: w.desk(), Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level, AcceptLoss: acceptLoss}
+		Books: &operate.Bookkeeping{Store: w, Settings: w, Desk: w.desk(), Actions: w, Now: w.now}, Schedules: w.scheduling(), Alerts: &alerts.Book{Store: w, Sender: func() *alerts.Sender { return w.Sender }}, Level: &w.Level, AcceptLoss: acceptLoss, PutPlan: w.putPlan}
+}
+
+// putPlan stores a version of a plan.
+func (w *World) putPlan(_ context.Context, _ operate.Actor, p core.Plan) error {
+	return w.do(func() error {
+		w.Later = append(w.Later, p.WithDefaults())
+		return nil
+	})
 }
 
 // acceptLoss knows one stream, which lacks three messages.

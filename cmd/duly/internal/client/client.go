@@ -91,6 +91,13 @@ type Request struct {
 	Header map[string]string
 }
 
+type tellingKey struct{}
+
+// Telling has to called with where a request was taken that is no reading: the base of the node's address.
+func Telling(ctx context.Context, to func(base string)) context.Context {
+	return context.WithValue(ctx, tellingKey{}, to)
+}
+
 // Do makes one request and returns the body of a good answer. Errors: *Problem, *UnreachableError.
 func (c *Client) Do(ctx context.Context, r Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -174,6 +181,9 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 		return nil, &UnreachableError{c.Base, err}
 	}
 	if resp.StatusCode < 300 {
+		if to, asked := ctx.Value(tellingKey{}).(func(string)); asked && r.Method != "" && r.Method != http.MethodGet {
+			to(c.Base)
+		}
 		return resp, nil
 	}
 	defer resp.Body.Close()

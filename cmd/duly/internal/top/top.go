@@ -456,11 +456,11 @@ func (m *model) content() string {
 	case paneOverview:
 		m.overview(&b)
 	case paneFailures:
-		m.list(page, FailureColumns, list, say.Of("cli.no-failure"), "duly failures show ID · duly failures repair ID --reason …")
+		m.list(page, FailureColumns, list, say.Of("cli.no-failure"), "duly failures show ID · duly failures repair ID --reason 'why'")
 	case paneOperations:
-		m.list(page, OperationColumns, list, "no operation", "duly op show ID · duly op pause|resume|stop ID --reason …")
+		m.list(page, OperationColumns, list, "no operation", "duly op show ID · duly op stop ID --reason 'why'")
 	case paneAgents:
-		m.list(page, AgentColumns, list, "no agent", "duly pause set --agent NAME --reason …")
+		m.list(page, AgentColumns, list, "no agent", "duly pause set --agent NAME --reason 'why'")
 	}
 	text := b.String()
 	if m.err != nil { // what is old is grey, and its age is in the title
