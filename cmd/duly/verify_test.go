@@ -74,8 +74,8 @@ func TestVerifyCommand(t *testing.T) {
 		return out.String()
 	}
 	db := "--database-url=" + url
-	duly(exitDone, "fits: 6 rows of 1 partitions", db, "--heads", heads)
-	duly(exitDone, "1 heads, of which 1 are not signed", db, "--heads", heads)
+	duly(exitDone, "fits: 6 rows of 1 partition", db, "--heads", heads)
+	duly(exitDone, "1 head, not signed: 1", db, "--heads", heads)
 	duly(exitDone, "no head", db, "--heads", "none")
 	duly(exitDone, "wrote", db, "--export", export)
 	duly(exitFailed, "file exists", db, "--export", export)
