@@ -125,6 +125,7 @@ func (b *broken) breaker(node int) operate.Breaker { return b.agent(node).Breake
 
 func (b *broken) agent(node int) operate.Agent {
 	b.t.Helper()
+	b.nodes[node].agents.Forget() // of what another node changed it hears later
 	all, err := b.nodes[node].Flow().Agents.Agents(b.t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "pay" {
 		b.t.Fatalf("agents %+v, %v", all, err)
