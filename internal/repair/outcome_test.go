@@ -137,7 +137,8 @@ func (d *drawn) run() {
 	if err != nil {
 		d.Fatal(err)
 	}
-	defer w.runner(d.Context(), cfg)()
+	stop := w.runner(d.Context(), cfg)
+	defer stop()
 	pass(150 * time.Second)
 	op, members := w.op(op.ID)
 	for i := range members {

@@ -210,7 +210,7 @@ func TestChangesAreBounded(t *testing.T) {
 		if err != nil || len(p.Changes) != 2 {
 			t.Fatalf("%+v, %v", p.Changes, err)
 		}
-		if c := p.Changes[0]; c.Before != nil || c.After != nil || !strings.Contains(c.Why, "16392 bytes") {
+		if c := p.Changes[0]; c.Before != nil || c.After != nil || !strings.Contains(c.Why, "16,392 bytes") {
 			t.Errorf("a large one: %.200s", fmt.Sprintf("%+v", c))
 		}
 		if c := p.Changes[1]; c.Before != nil || !strings.Contains(c.Why, "not an object") {
