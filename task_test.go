@@ -58,6 +58,8 @@ func TestGetHasAllOfAStep(t *testing.T) {
 		case []byte:
 			f.SetBytes([]byte(`1`))
 		case core.ChildCounts:
+		case core.Tries:
+			f.Set(reflect.ValueOf(core.Tries{Attempt: 7, Code: 7, Error: "x", At: 7, By: "x"}))
 		case bool:
 			f.SetBool(true)
 		case int, core.Instant:

@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
 	e.run(exitDone, "limits", "no limit")
-	e.run(exitDone, "limits set payment.charge --concurrent 20 --rate 6/min --reason slow", "agent payment.charge gets 20 calls at a time and 0.1 calls a second at most (duly limits remove payment.charge ends it)")
+	e.run(exitDone, "limits set payment.charge --concurrent 20 --rate 6/min --reason slow", "agent payment.charge gets 20 calls at a time and 0.1 calls a second at most (duly limits remove payment.charge --reason 'why' ends it)")
 	if l := e.limits[0]; l.Concurrent != 20 || l.RateMilli != 100 || l.By != "operator" || l.Reason != "slow" || l.Revision != 1 {
 		t.Errorf("%+v", l)
 	}

@@ -180,7 +180,7 @@ func (e *engine) JournalPage(context.Context, int, int64, int64, int) ([]core.Re
 
 func (e *engine) Groups(context.Context, operate.GroupFilter) (operate.Groups, error) {
 	g, err := e.Group(e.t.Context(), "g-1")
-	return operate.Groups{Groups: []operate.Group{g}, At: time.Now()}, err
+	return operate.Groups{Groups: []operate.Group{g}, All: operate.Count{N: 1}, Tasks: g.Tasks, At: time.Now()}, err
 }
 
 func (e *engine) Group(_ context.Context, id string) (operate.Group, error) {
@@ -479,7 +479,7 @@ func TestActionsOnATask(t *testing.T) {
 	e.run(exitDone, "task edit order o-1 --reason why --input @"+file, `-  "cents": 1,`, `+  "cents": 2,`)
 	asked := len(e.done)
 	for args, says := range map[string]string{
-		"signal o-1 approve 1": "want <type>/<id>", "signal order/o-1 approve": "one of them", "signal order/o-1 approve 1 --refuse x": "one of them", "signal order/o-1 approve {": "payload is not JSON",
+		"signal o-1 approve 1": "one of them", "signal order/o-1 approve": "one of them", "signal order/o-1 approve 1 --refuse x": "one of them", "signal order/o-1 approve {": "payload is not JSON",
 		"task undo order o-1": "reason: none given", "task edit order o-1 --reason x": "input: none given", "task edit order o-1 --reason x --input {": "input is not JSON",
 		"task edit order o-1 --reason x --input {\"cents\":1,\"item\":\"lamp\"}": "the new one is the old one", "task extend order o-1 --until soon": `until: "soon", want`,
 		"task resolve order o-1 --reason x --as done": "--as", "task accept order o-1 --reason x": "--result", "task undo order": "<id>",
@@ -559,7 +559,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s -o csv: %v %v", args, records, err)
 		}
 	}
-	e.run(exitDone, "status", "2 tasks wait for an answer, 1 of them urgently", "duly list --waits signal")
+	e.run(exitDone, "status", "2 tasks waiting for an answer: 1 of them must have it within 5 min", "duly list --waits signal")
 	e.run(exitDone, "status -o json", `"signals":{"tasks":{"n":2}`)
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
@@ -620,11 +620,11 @@ func TestManaging(t *testing.T) {
 	if len(e.pauses) != 0 {
 		t.Error("the pause is still there")
 	}
-	e.run(exitDone, "agents open payment.charge --for 10m --reason down", "the breaker of payment.charge is open until 20")
+	e.run(exitDone, "agents open payment.charge --for 10m --reason down", "the circuit breaker of payment.charge is open until 20")
 	if b := e.breakers[0]; b.State != core.BreakerOpen || !b.Forced || b.Until == 0 || b.Reason != "down" || b.By != "admin" {
 		t.Errorf("%+v", b)
 	}
-	e.run(exitDone, "agents close payment.charge --reason up", "the circuit breaker of payment.charge is closed until somebody lets it go (duly agents auto payment.charge)")
+	e.run(exitDone, "agents close payment.charge --reason up", "the circuit breaker of payment.charge is closed until somebody lets it go (duly agents auto payment.charge --reason 'why')")
 	e.run(exitDone, "agents close payment.charge --reason up -o json", `"state":"closed"`, `"forced":true`)
 	e.run(exitDone, "agents auto payment.charge --reason up", "the circuit breaker of payment.charge opens and closes by itself again; it is closed now")
 	e.run(exitState, "agents auto payment.charge --reason up", "is not forced")
@@ -695,7 +695,7 @@ func (answering) Prompting() bool { return true }
 func TestRepair(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
-	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE      3900", "UNDONE INSTEAD  260", "its deadline leaves no time", "o-1")
+	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE    3900", "FAILED AGAIN  260", "its deadline leaves no time", "o-1")
 	e.run(exitDone, `failures preview g-1 --patch {"to":"EUR"}`, "order o-1:", "n\": 12345678901234567890", `-  "to": "USD`, `+  "to": "EUR"`, "order o-2: the patch does not apply: the input is not an object")
 	e.run(exitUse, "failures preview g-1 --patch {", "patch is not JSON")
 	e.run(exitUse, "failures preview g-1 --action edit", "patch: none given")
@@ -705,7 +705,7 @@ func TestRepair(t *testing.T) {
 	}
 	e.run(exitUse, "failures repair g-1 --reason fixed", "no terminal to ask at: --yes 4312")
 	e.run(exitUse, "failures repair g-1 --yes 4312", "reason: none given")
-	e.run(exitState, "failures repair g-1 --reason fixed --yes 4300", "the preview has 4312 tasks, and --yes says 4300; nothing was started")
+	e.run(exitState, "failures repair g-1 --reason fixed --yes 4300", "the preview has 4,312 tasks, and --yes says 4300; nothing was started")
 	e.previews = 0
 	e.run(exitState, "failures repair g-1 --reason fixed --yes 5", "no task any more")
 	e.previews = 4312
@@ -756,7 +756,7 @@ func TestTailAndWatch(t *testing.T) {
 		{ID: "1", Type: "order", Task: "o-1", Status: core.StateProcessing, Step: "charge", At: time.Now()},
 		{ID: "2", Type: "order", Task: "o-1", Status: core.StateProcessed, At: time.Now()},
 	}
-	out := e.run(exitDone, "task watch order o-1", "processing", "processed", "asking again")
+	out := e.run(exitDone, "task watch order o-1", "processing", "processed", "connecting again")
 	if n := strings.Count(out, "\n"); n != 2 {
 		t.Errorf("%d lines:\n%s", n, out)
 	}

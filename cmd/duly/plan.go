@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/alecthomas/kong"
+	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -20,11 +24,11 @@ import (
 )
 
 type planCmd struct {
-	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine."`
+	Apply     planApplyCmd     `cmd:"" help:"Store a version of a plan, which never changes afterwards; the same again is fine. With --nats-url it goes over NATS, where users of the kind operator may."`
 	List      planListCmd      `cmd:"" help:"List the stored versions of all plans."`
 	Show      planShowCmd      `cmd:"" help:"Show one version of a plan with its steps."`
 	Lint      planLintCmd      `cmd:"" help:"Check a plan in a file, without a server: names, types, limits, expressions. Exit status 2 if it cannot work."`
-	Deprecate planDeprecateCmd `cmd:"" help:"Keep new submissions from a version of a plan, or with --undo let them take it again. Tasks in flight keep it, and a submission that names it is taken."`
+	Deprecate planDeprecateCmd `cmd:"" help:"Keep new submissions from a version of a plan, or with --undo let them take it again. Tasks in flight keep it."`
 	Check     planCheckCmd     `cmd:"" help:"Play every task in flight, and the newest ended ones, against a version of their plan, and list those that come out differently. Exit status 1 if there are any."`
 	Migrate   planMigrateCmd   `cmd:"" help:"Let tasks go on by another version of their plan, where every step that has begun is the same in both."`
 	Diff      planDiffCmd      `cmd:"" help:"Show what differs between a plan in a file and a stored version, or between two stored versions. Exit status 1 if they differ."`
@@ -52,6 +56,14 @@ func readPlan(file string, payloadMax int) (json.RawMessage, error) {
 type planApplyCmd struct {
 	File string `arg:"" type:"existingfile" help:"File with the plan, as YAML or JSON."`
 	server
+	natsLinks
+	overNATS bool
+}
+
+// AfterApply is kong's: a flag of NATS on the command line, and no setting of the environment, says how to get there.
+func (c *planApplyCmd) AfterApply(k *kong.Context) error {
+	c.overNATS = slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && strings.HasPrefix(p.Flag.Name, "nats-") })
+	return nil
 }
 
 // Run stores a plan.
@@ -60,7 +72,12 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("plans"), Body: plan})
+	var data []byte
+	if c.overNATS {
+		data, err = c.hand(ctx, plan)
+	} else {
+		data, err = c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("plans"), Body: plan})
+	}
 	if err != nil {
 		return err
 	}
@@ -69,6 +86,33 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, []string{"name", "version"}, "plan %s version %d is stored", stored.Name, stored.Version)
+}
+
+// hand hands a plan in over NATS, and returns the answer as the API gives it.
+func (c *planApplyCmd) hand(ctx context.Context, plan []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	conn, err := c.dial(ctx, "duly plan apply")
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	msg, err := conn.Request(ctx, conn.Names().SubjectPlansApply(), plan)
+	switch {
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return nil, err
+	case err != nil:
+		return nil, &client.UnreachableError{Address: "NATS", Err: fmt.Errorf("no node answered: %w", err)}
+	}
+	answer, err := wire.DecodePlanAnswer(msg.Data)
+	var refused *wire.APIError
+	switch {
+	case errors.As(err, &refused):
+		return nil, &client.Problem{Status: refused.Code, Detail: refused.Description}
+	case err != nil:
+		return nil, err
+	}
+	return json.Marshal(planHead{Name: answer.Name, Version: answer.Version})
 }
 
 type planLintCmd struct {

@@ -120,16 +120,16 @@ func TestWhyTellsConditions(t *testing.T) {
 		return out
 	}
 	got := why()
-	for _, want := range []string{"express: begins if input.express: it did not, by journal row 4\n  input.express = false\n", "gift: begins if input.gift.size > 2: it did, by journal row 5\n  input.gift.size = no value: no such key\n"} {
+	for _, want := range []string{"express: begins if input.express; it did not, as journal row 4 says\n  input.express = false\n", "gift: begins if input.gift.size > 2; it did, as journal row 5 says\n  input.gift.size = no value: no such key\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "thanks: begins if results.charge.paid > 1000:") {
+	if strings.Contains(got, "thanks: begins if results.charge.paid > 1000; it did") {
 		t.Errorf("a condition that was not asked was decided:\n%s", got)
 	}
 	answer = ""
-	if got := why(); !strings.Contains(got, "Step approve waits") || !strings.Contains(got, "its conditions cannot be shown: ") {
+	if got := why(); !strings.Contains(got, "Step approve waits") || !strings.Contains(got, "How its conditions were decided cannot be shown: ") {
 		t.Errorf("without conditions:\n%s", got)
 	}
 }

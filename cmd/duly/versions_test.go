@@ -107,7 +107,7 @@ func TestPlanMigrate(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
 	e.previews, e.stay = 90, 7
-	e.run(exitFailed, "plan migrate order --to 2 --from 1 --state processing --label tier=gold --dry-run", "REPAIRABLE      83", "REFUSED         7", "step charge has begun, and version 2 has another agent for it")
+	e.run(exitFailed, "plan migrate order --to 2 --from 1 --state processing --label tier=gold --dry-run", "REPAIRABLE    83", "REFUSED       7", "step charge has begun, and version 2 has another agent for it")
 	e.stay = 0
 	e.run(exitDone, "plan migrate order --to 2 --dry-run -o json", `"repairable":90`)
 	e.run(exitUse, "plan migrate order --to 2", "reason: none given")
@@ -119,7 +119,7 @@ func TestPlanMigrate(t *testing.T) {
 		t.Fatalf("started: %v", e.started)
 	}
 	e.steps = []operate.Operation{{ID: "op-1", Action: operate.ActionMigrate, State: operate.OperationDone, Tasks: 90, Tally: operate.Tally{Done: 90}}}
-	e.run(exitDone, "plan migrate order --to 2 --reason card --rate 50", "REPAIRABLE      90", "DONE          90")
+	e.run(exitDone, "plan migrate order --to 2 --reason card --rate 50", "REPAIRABLE    90", "DONE          90")
 	e.previews = 101
 	e.run(exitUse, "plan migrate order --to 2 --reason card", "no terminal to ask at: --yes 101")
 	e.run(exitState, "plan migrate order --to 2 --reason card --yes 100", "the preview has 101 tasks, and --yes says 100; nothing was started")

@@ -235,7 +235,7 @@ func ErrorNeeds(at time.Time, largest Groups) []Need {
 			step = "step " + g.Step
 		}
 		n.Lines = append(n.Lines, NeedLine{ID: g.ID, Text: g.Type + " · " + step + ": " + core.ShortText(g.Example, 160), Tasks: g.Tasks, Note: "newest", Time: g.Last})
-		n.More.N, n.MoreTasks.N = n.More.N-1, n.MoreTasks.N-g.Tasks.N
+		n.More.N, n.MoreTasks.N = max(0, n.More.N-1), max(0, n.MoreTasks.N-g.Tasks.N)
 	}
 	return []Need{n}
 }

@@ -255,7 +255,7 @@ func testView(r *rig) {
 		CreatedAt: created, UpdatedAt: created.Add(time.Second), EndedAt: created.Add(time.Second), Reason: "card declined", FailedStep: "charge",
 		Fingerprint: schema.FailureFingerprint(&core.Task{State: core.StateUndone, FailedStep: 2, Why: "card declined"}),
 	}
-	if want := `It was undone at 2030-01-01T00:00:03Z, because step charge failed: "card declined".`; v.Sentence != want || v.Seq != 2 || !slices.Equal(v.Possible, []string{"resubmit", "edit"}) {
+	if want := `The task was undone at 2030-01-01T00:00:03Z, because step charge failed: "card declined".`; v.Sentence != want || v.Seq != 2 || !slices.Equal(v.Possible, []string{"resubmit", "edit"}) {
 		r.Errorf("sentence %s, want %s; seq %d, possible %v", v.Sentence, want, v.Seq, v.Possible)
 	}
 	steps := v.Steps
