@@ -362,7 +362,7 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "/v1/schedules/weekly", `{"type":"other","input":1,"every":"1h"}`, 400, `has no plan`},
 		{"GET", "/v1/audit?actor=olga&action=undo&target=task/order&from=2026-01-31T12:00:00Z&to=2026-01-31T12:00:01Z", "", 200, `"reason":"asked by mail"`},
 		{"GET", "/v1/overview", "", 200, `"errors":{"n":1},"groups":{"n":1},"at_risk":{"n":3},"needs":[{"kind":"agents","title":"1 agent gone`},
-		{"GET", "/v1/overview", "", 200, `"lines":[{"id":"payment.charge","text":"payment.charge: no instance answers","tasks":{"n":`},
+		{"GET", "/v1/overview", "", 200, `"lines":[{"id":"payment.charge","text":"payment.charge: no instance answers, breaker open","tasks":{"n":`},
 		{"GET", "/v1/overview", "", 200, `"age_ms":0`},
 		{"GET", "/v1/overview", "", 200, `"signals":{"tasks":{"n":1},"steps":{"n":1},"since":"2026-01-31T11:00:00Z","near":{"n":1},"next":[{"type":"order","id":"t-0","steps":["approve"],"since":`},
 		{"GET", "/v1/tasks?waits=signal", "", 200, `{"tasks":[{"id":"t-0",`},
