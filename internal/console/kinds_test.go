@@ -49,7 +49,7 @@ func (w *world) trips() {
 	})
 	l.row(0, core.KindSkipped, 2, core.StepSkipped, func(r *core.Record) { r.State, r.Reason = core.StatePending, "its condition is false" })
 	l.view.Sentence = "Step approve waits for a signal."
-	l.view.Steps[1].At, l.view.Steps[1].Due = at, at.Add(8*time.Hour)
+	l.view.Steps[1].At, l.view.Steps[1].Due, l.view.Steps[1].Ask = at, at.Add(8*time.Hour), "0.12ab"
 	l = w.born(p, "trip-2", time.Minute, `{"cents":100,"rooms":[{"n":1},{"n":2},{"n":3}]}`)
 	for i := range p.Steps {
 		l.view.Steps[i].Kind, l.view.Steps[i].Child = p.Steps[i].Kind, p.Steps[i].Child

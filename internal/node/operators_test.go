@@ -237,6 +237,7 @@ func TestPauseTheFlow(t *testing.T) {
 		}
 	}
 	until(t, "both instances have answered in time", func() bool {
+		o.nodes["n1"].agents.Forget()
 		agents, err := o.flow.Agents.Agents(ctx)
 		if err != nil || len(agents) != 2 || agents[0].Name != "pay" || !agents[0].Paused || agents[0].Waiting.N != 8 || agents[1].Name != "ship" || agents[1].Instances != 0 || agents[1].Paused {
 			t.Fatalf("agents %+v, %v", agents, err)

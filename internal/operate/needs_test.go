@@ -52,7 +52,7 @@ func TestNeedsByImpact(t *testing.T) {
 		"2 pauses in force: ≥ 51 tasks held | p2",
 		"1 breaker open: 40 tasks wait | b.open",
 		"2,590 tasks in error, in 7 groups | g0 | 2 more, with 2 tasks",
-		"≥ 1,000 tasks within 5 min of their deadlines | / | ≥ 995 more",
+		"≥ 1,000 tasks within 5 min of the deadline | / | ≥ 995 more",
 		"1 operation on hold: 10 tasks not asked yet | op",
 		"1 task waiting for an answer: none of them has to have it within 5 min | trip/t",
 	}
