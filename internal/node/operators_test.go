@@ -103,6 +103,7 @@ func newOperated(t *testing.T) *operated {
 			t.Fatal(err)
 		}
 		n.store = deskStore{n.store.(*postgres.Store), shared, &atomic.Int64{}}
+		n.agents.Pauses, n.agents.Breakers = n.store.Pauses, n.store.Breakers
 		o.nodes[name] = n
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
