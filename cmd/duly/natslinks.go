@@ -17,7 +17,7 @@ type natsLinks struct {
 	NATSCA      string `name:"nats-ca" env:"NATS_CA" help:"File with the certificates, PEM, that the one of NATS is checked against."`
 	NATSCert    string `name:"nats-cert" env:"NATS_CERT" help:"File with the certificate, PEM, that NATS is shown."`
 	NATSKey     string `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
-	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to (default: that of the context; _INBOX_ and the user, where address or context has one; or _INBOX)."`
+	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers come to (default: that of the context; _INBOX; or, where the user may not hear those, _INBOX_ and the user of address or context)."`
 	Namespace   string `env:"DULY_NAMESPACE" default:"duly" help:"That of the installation."`
 }
 

@@ -109,7 +109,7 @@ type Links struct {
 	NATSCA      string `name:"nats-ca" env:"NATS_CA" help:"File with the certificates, PEM, that the one of NATS is checked against; read for each connection."`
 	NATSCert    string `name:"nats-cert" env:"NATS_CERT" help:"File with the certificate, PEM, that NATS is shown; read for each connection."`
 	NATSKey     string `name:"nats-key" env:"NATS_KEY" help:"File with its key, PEM."`
-	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers of NATS to this node come to (default: that of the context; _INBOX_ and the user, where address or context has one; or _INBOX). Users that must not read each other's answers have one each."`
+	NATSInbox   string `name:"nats-inbox-prefix" env:"NATS_INBOX_PREFIX" help:"What the subjects begin with that answers of NATS to this node come to (default: that of the context; _INBOX; or, where the user may not hear those, _INBOX_ and the user of address or context). Users that must not read each other's answers have one each."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"PostgreSQL 14+ or CockroachDB 24.1+: postgres://…"`
 }
 

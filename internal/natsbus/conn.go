@@ -61,7 +61,7 @@ type Options struct {
 	CAFile          string        // certificates, PEM, that the server's own is checked against
 	CertFile        string        // certificate that this side shows, PEM, with its chain
 	KeyFile         string        // its key
-	InboxPrefix     string        // of the subjects that answers come to; default the context's, wire.InboxOf the user, or the library's
+	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's, or wire.InboxOf the user where that may not hear those
 	Logger          *slog.Logger  // default slog.Default()
 	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
 	Namespace       string        // default DefaultNamespace
@@ -120,19 +120,21 @@ type Conn struct {
 // Dial connects, waiting for a server that is not up yet until ctx ends, and
 // stays connected until Close. Errors: ErrServerTooOld, ErrNoJetStream; the
 // server's refusal of the credentials; ctx's, with the last reason.
-func Dial(ctx context.Context, o Options) (*Conn, error) {
+func Dial(ctx context.Context, o Options) (*Conn, error) { return dialHearing(ctx, o, dialNode) }
+
+func dialNode(ctx context.Context, o Options) (_ *Conn, own string, _ error) {
 	c := newConn(o)
 	c.own = true
 	var err error
 	if c.names, err = wire.NewNames(o.Namespace); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	url, opts, err := c.options(o)
+	url, own, opts, err := c.options(o)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if c.nc, err = connect(ctx, url, opts, c.log); err != nil {
-		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
+		return nil, "", redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
 	if inbox := c.nc.NewInbox(); c.names.CheckAnswer(inbox, c.replyTo) != nil {
 		err = fmt.Errorf("inbox prefix: %q is no prefix of subjects that requests are answered at; want _INBOX_<name>, or one of reply-to-prefixes", c.Inbox())
@@ -143,10 +145,22 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	}
 	if err != nil {
 		c.nc.Close()
-		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
+		return nil, own, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
 	c.log.Info("connected to NATS", "url", c.nc.ConnectedUrlRedacted(), "version", c.nc.ConnectedServerVersion())
-	return c, nil
+	return c, own, nil
+}
+
+// dialHearing dials, and once more with the inboxes of the user, as `duly nats-permissions` limits it to, where it may not
+// hear answers in those of the library and nobody said which. These come first: agents with rights that somebody wrote by
+// hand may answer there alone.
+func dialHearing(ctx context.Context, o Options, dial func(context.Context, Options) (c *Conn, own string, _ error)) (*Conn, error) {
+	c, own, err := dial(ctx, o)
+	if errors.Is(err, ErrInbox) && own != "" {
+		o.InboxPrefix = own
+		c, _, err = dial(ctx, o)
+	}
+	return c, err
 }
 
 // Wrap speaks Duly's wire on a connection that the caller made and closes.
@@ -192,16 +206,23 @@ func userOf(url string) string {
 	return ""
 }
 
-// options are what Dial gives to nats.go.
-func (c *Conn) options(o Options) (string, []nats.Option, error) {
-	url, user, opts, err := loadContext(o.Context)
+// options are what Dial gives to nats.go. own is the prefix of the user's inboxes; empty: it is not known, or one was said.
+func (c *Conn) options(o Options) (url, own string, opts []nats.Option, err error) {
+	at, user, opts, err := loadContext(o.Context)
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
-	url = cmp.Or(o.URL, url, DefaultURL)
-	if own := cmp.Or(userOf(url), user); core.CheckName("user", own) == nil {
-		// What a context or the caller says comes after it, and wins.
-		opts = append([]nats.Option{nats.CustomInboxPrefix(wire.InboxOf(own))}, opts...)
+	url = cmp.Or(o.URL, at, DefaultURL)
+	if name := cmp.Or(userOf(url), user); o.InboxPrefix == "" && core.CheckName("user", name) == nil {
+		var said nats.Options
+		for _, set := range opts {
+			if err := set(&said); err != nil {
+				return "", "", nil, fmt.Errorf("nats context %s: %w", o.Context, err)
+			}
+		}
+		if said.InboxPrefix == "" {
+			own = wire.InboxOf(name)
+		}
 	}
 	if o.CredentialsFile != "" {
 		opts = append(opts, nats.UserCredentials(o.CredentialsFile))
@@ -211,7 +232,7 @@ func (c *Conn) options(o Options) (string, []nats.Option, error) {
 		opts = append(opts, nats.RootCAs(o.CAFile))
 	}
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		return "", nil, errors.New("nats-cert and nats-key go together: one is given, want both or none")
+		return "", "", nil, errors.New("nats-cert and nats-key go together: one is given, want both or none")
 	}
 	if o.CertFile != "" {
 		opts = append(opts, nats.ClientCert(o.CertFile, o.KeyFile))
@@ -219,7 +240,7 @@ func (c *Conn) options(o Options) (string, []nats.Option, error) {
 	if o.InboxPrefix != "" {
 		opts = append(opts, nats.CustomInboxPrefix(o.InboxPrefix))
 	}
-	return url, append(opts,
+	return url, own, append(opts,
 		nats.Name(o.Name),
 		nats.Timeout(connectTimeout),
 		nats.MaxReconnects(-1),

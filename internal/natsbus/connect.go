@@ -13,7 +13,7 @@ import (
 // The caller closes it. Error: the server's refusal of the credentials, or ctx's, with the last reason.
 func Connect(ctx context.Context, o Options) (*nats.Conn, error) {
 	c := newConn(o)
-	url, opts, err := c.options(o)
+	url, _, opts, err := c.options(o) // an agent makes no requests
 	if err != nil {
 		return nil, err
 	}

@@ -11,16 +11,18 @@ import (
 // DialToAsk connects as Dial does, for someone who only sends requests to nodes: it needs neither JetStream nor the right
 // to ask for it. It waits for a server that is not up until ctx ends. Errors: the server's refusal of the credentials; ctx's,
 // with the last reason.
-func DialToAsk(ctx context.Context, o Options) (*Conn, error) {
+func DialToAsk(ctx context.Context, o Options) (*Conn, error) { return dialHearing(ctx, o, dialToAsk) }
+
+func dialToAsk(ctx context.Context, o Options) (_ *Conn, own string, _ error) {
 	c := newConn(o)
 	c.own = true
 	var err error
 	if c.names, err = wire.NewNames(o.Namespace); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	url, opts, err := c.options(o)
+	url, own, opts, err := c.options(o)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if c.nc, err = connect(ctx, url, opts, c.log); err == nil {
 		if err = c.begin(); err == nil {
@@ -31,7 +33,7 @@ func DialToAsk(ctx context.Context, o Options) (*Conn, error) {
 		}
 	}
 	if err != nil {
-		return nil, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
+		return nil, own, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
-	return c, nil
+	return c, own, nil
 }

@@ -44,6 +44,8 @@ func TestInboxOfTheUser(t *testing.T) {
 		{"a prefix of the context", Options{Context: "prefixed"}, ""},
 		{"a prefix", Options{URL: as(s, "some"), InboxPrefix: "_INBOX_guest"}, ""},
 		{"a prefix beside the context's", Options{Context: "prefixed", InboxPrefix: "_INBOX_some"}, "_INBOX_some"},
+		{"a user without limits", Options{URL: as(s, "all")}, "_INBOX"}, // others may have the right to answer there alone
+		{"a user of everybody's inboxes", Options{URL: as(limited(t, lists([]string{"$JS.API.INFO"}, []string{"_INBOX.>"})), "some")}, "_INBOX"},
 	} {
 		for door, dialler := range map[string]func(context.Context, Options) (*Conn, error){"Dial": Dial, "DialToAsk": DialToAsk} {
 			x.o.Logger = quiet()
