@@ -572,7 +572,10 @@ func TestLeastPrivilege(t *testing.T) {
 	if code := second.term(); code != 0 {
 		t.Errorf("the second scheduler ended with %d", code)
 	}
-	if all := g.list(); len(all) > 0 {
+	// Each process asks once whether it may hear the library's inboxes.
+	if all := slices.DeleteFunc(g.list(), func(line string) bool {
+		return strings.Contains(line, `Subscription Violation - Subject "_INBOX.`)
+	}); len(all) > 0 {
 		t.Errorf("%d violations:\n%s", len(all), strings.Join(all, "\n"))
 	}
 	if os.Getenv("DULY_TEST_LOG") != "" {
