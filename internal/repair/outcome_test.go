@@ -72,13 +72,13 @@ func (conditions) When(int) (bool, error) { return true, nil }
 
 // answers draws what agents say of each task's steps, always the same of one.
 func (d *drawn) answers() func(*task, string, bool) answer {
-	said := map[string]answer{}
+	said, r := map[string]answer{}, rand.New(rand.NewPCG(d.r.Uint64(), 53)) // the world's own: it draws beside the test
 	return func(t *task, step string, undo bool) answer {
 		key := fmt.Sprint(t.live.ID, step, undo)
 		a, is := said[key]
 		if !is {
-			a = answer{after: time.Duration(d.r.IntN(6)) * 1370 * time.Millisecond}
-			switch d.r.IntN(8) {
+			a = answer{after: time.Duration(r.IntN(6)) * 1370 * time.Millisecond}
+			switch r.IntN(8) {
 			case 0, 1:
 				a.code, a.text = core.CodeRefused, "declined"
 			case 2:
