@@ -42,13 +42,13 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "step-down-of-a-pin", invariant: 12, file: "internal/operate/partitioning.go",
-		old: "		case was.Node == st.Owner:", new: "		case was.Node == st.Owner && !known:",
+		old: "	case was.Node == st.Owner:", new: "	case was.Node == st.Owner && !known:",
 		fault: "a node steps down from a partition that is pinned to it",
 		run:   "^TestMovePartitions$",
 	},
 	{
 		name: "step-down-without-an-heir", invariant: 11, file: "internal/operate/partitioning.go",
-		old: "		case len(others) == 0:", new: "		case len(others) == 0 && !known:",
+		old: "return n != st.Owner }):", new: "return n != st.Owner }) && !known:",
 		fault: "the only node steps down from a partition",
 		run:   "^TestMovePartitions$",
 	},

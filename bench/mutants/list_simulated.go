@@ -23,8 +23,8 @@ var simulatedMutants = []mutant{
 		run:   "^TestDeadlineWhileItStops$",
 	},
 	{
-		name: "wait-offered-to-accept", invariant: 5, file: "internal/core/operator.go",
-		old: "if t.WentBackAt != 0 || p.Steps[at].Kind == WaitStep {", new: "if t.WentBackAt != 0 {",
+		name: "wait-offered-to-accept", invariant: 5, file: "internal/core/possible.go",
+		old: "\tcase \"accept\":\n\t\tev.Kind", new: "\tcase \"accept\":\n\t\tif t.State == StateError && t.WentBackAt == 0 {\n\t\t\treturn true\n\t\t}\n\t\tev.Kind",
 		fault: "what is possible names a request that is always refused",
 		run:   "^TestAWaitIsNotAccepted$",
 	},

@@ -39,8 +39,8 @@ var wentBackMutants = []mutant{
 		run:   "^TestAcceptAfterTheDatabaseWentBack$",
 	},
 	{
-		name: "accept-offered-after-it-went-back", invariant: 12, file: "internal/core/operator.go",
-		old: "\tif t.WentBackAt != 0 ||", new: "\tif t.WentBackAt < 0 ||",
+		name: "accept-offered-after-it-went-back", invariant: 12, file: "internal/core/possible.go",
+		old: "\tcase \"accept\":\n\t\tev.Kind", new: "\tcase \"accept\":\n\t\tif t.WentBackAt != 0 {\n\t\t\treturn true\n\t\t}\n\t\tev.Kind",
 		fault: "an accept is offered that is not allowed",
 		run:   "^TestAcceptAfterTheDatabaseWentBack$",
 	},
@@ -57,8 +57,8 @@ var wentBackMutants = []mutant{
 		run:   "^TestNotStartedAgainAfterTheDatabaseWentBack$",
 	},
 	{
-		name: "resubmit-offered-of-what-is-lost", invariant: 12, file: "internal/core/operator.go",
-		old: "at < 0 || t.lostStep(p, false) != \"\" {", new: "at < 0 {",
+		name: "resubmit-offered-of-what-is-lost", invariant: 12, file: "internal/core/possible.go",
+		old: "\t\tif t.would(p, ev) != nil {\n\t\t\tev.Found = ProbeAbsent", new: "\t\tif t.would(p, ev) != nil {\n\t\t\treturn t.State.Ended()",
 		fault: "a resubmit is offered that is not allowed",
 		run:   "^TestNotStartedAgainAfterTheDatabaseWentBack$",
 	},

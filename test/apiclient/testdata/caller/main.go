@@ -234,6 +234,8 @@ func main() {
 func plansAndSchedules(ctx context.Context, c *client.ClientWithResponses, check func(what string, err error, good bool, body []byte)) {
 	page, err := c.CheckPlanWithResponse(ctx, "order", client.CheckRequest{Version: ptr(int64(2)), Last: ptr(int64(10))})
 	check("checkPlan", err, page != nil && page.JSON200 != nil && page.JSON200.InFlight > 0, body(page))
+	applied, err := c.ApplyPlanWithBodyWithResponse(ctx, "application/json", strings.NewReader(`{"name":"parcel","version":1,"steps":[{"name":"send","agent":"mail"}]}`))
+	check("applyPlan", err, applied != nil && applied.JSON200 != nil && applied.JSON200.Name == "parcel" && applied.JSON200.Version == 1, body(applied))
 	marked, err := c.DeprecatePlanWithResponse(ctx, "order", 1, client.DeprecateRequest{Reason: "r"})
 	check("deprecatePlan", err, marked != nil && marked.JSON200 != nil && marked.JSON200.Deprecated && marked.JSON200.Newest == 2, body(marked))
 	forecast, err := c.GetForecastWithResponse(ctx)
