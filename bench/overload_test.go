@@ -208,7 +208,7 @@ func TestAnswersAreNoted(t *testing.T) {
 		{Subject: "_INBOX.x.0.1"}, // of an empty request
 		{Subject: "_INBOX.x.0.2", Data: []byte(`{"error":{"code":429},"retry_ms":9}`)},
 		{Subject: "_INBOX.x.0.2", Data: []byte(`{"stream":"DULY_TASKS","seq":2}`)},
-		{Subject: "_INBOX.x.0.3", Header: nats.Header{"Status": {"503"}}}, // nobody serves it
+		{Subject: "_INBOX.x.0.3", Header: nats.Header{"Status": {"503"}}}, // no responder
 		{Subject: "_INBOX.x.0.5", Data: []byte(`{"stream":"x"}`)}, {Subject: "_INBOX.x.0.y"}, {Subject: "_INBOX"},
 	} {
 		d.answer(&m)

@@ -54,7 +54,7 @@ func (t *tally) window(in span) *Window {
 			w.TakenAgain++
 		}
 		if t.answered(w, i, in) {
-			continue // its client gave up; whatever became of it is nobody's
+			continue // its client timed out: it counts as refused, whatever became of it
 		}
 		k := t.endOf[i]
 		switch {

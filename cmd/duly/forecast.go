@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/operate"
@@ -53,7 +52,7 @@ func (c *forecastCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	if int64(f.Sampled) < f.Tasks.N || f.Tasks.AtLeast {
-		fmt.Fprintln(std.out, say.Of("forecast.sampled", "sampled", f.Sampled, "n", show.Count(strconv.FormatInt(f.Tasks.N, 10), f.Tasks.AtLeast)))
+		fmt.Fprintln(std.out, say.Of("forecast.sampled", "sampled", f.Sampled, "n", f.Tasks))
 	}
 	if f.More {
 		fmt.Fprintln(std.out, say.Of("forecast.more"))

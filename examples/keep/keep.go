@@ -24,7 +24,7 @@ type File struct {
 }
 
 // Open reads what is in the file, of each key the newest, in the order of their first effects, and adds what comes. A line
-// that the end of a process cut off is passed over: nobody was answered then.
+// that was cut off when the process died is skipped: its call was never answered.
 func Open(path string) (*File, []Effect, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

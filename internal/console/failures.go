@@ -87,7 +87,7 @@ func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 		}
 		d.Buttons = append(d.Buttons, b)
 	}
-	return page{Title: g.Type + ": " + stepWord(g.Step), Data: d}, nil
+	return page{Title: g.Type + ": " + operate.StepWord(g.Step), Data: d}, nil
 }
 
 func groupQuery(g *operate.Group) string {

@@ -105,15 +105,13 @@ var changes = []changeButton{
 // changeWhy says why a change cannot be made; empty: it can.
 func (c *console) changeWhy(r *http.Request, op *operate.Operation, change string) string {
 	by := actorOf(r)
-	switch {
-	case c.Repairs == nil:
+	if c.Repairs == nil {
 		return say.Of("console.absent", "what", "operations")
-	case operate.WhyNotRole(by, operate.RoleOperator) != "":
-		return operate.WhyNotRole(by, operate.RoleOperator)
-	case !op.State.Takes(change):
-		return fmt.Sprintf("The operation is %s.", op.State)
 	}
-	return ""
+	if why := operate.WhyNotRole(by, operate.RoleOperator); why != "" || op.State.Takes(change) {
+		return why
+	}
+	return fmt.Sprintf("The operation is %s.", op.State)
 }
 
 // operation is the page of one.
@@ -231,7 +229,7 @@ func (c *console) newFormOf(r *http.Request, q url.Values) (newForm, operate.Sel
 			return newForm{}, sel, noneTakes(g.State, info.Action)
 		}
 		sel.Group, f.Back = f.Group, c.url("failures", f.Group)
-		f.Words = say.Of("op.group", "tasks", g.Tasks.Tasks(), "type", g.Type, "state", g.State, "step", stepWord(g.Step), "error", core.ShortText(g.Example, 200))
+		f.Words = say.Of("op.group", "tasks", g.Tasks.Tasks(), "type", g.Type, "state", g.State, "step", operate.StepWord(g.Step), "error", core.ShortText(g.Example, 200))
 	case q.Get("scope") == "matching":
 		values, err := url.ParseQuery(f.Filter)
 		if err != nil {

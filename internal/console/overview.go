@@ -154,13 +154,6 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 	}{tasks, more, within, r.URL.Query().Get("within"), chances}}, nil
 }
 
-func stepWord(step string) string {
-	if step == "" {
-		return "no step failed"
-	}
-	return "step " + step
-}
-
 // durationOf reads a duration of a query or a form, 1 s to 365 days.
 func durationOf(form url.Values, name string, or time.Duration) (time.Duration, *operate.Refusal) {
 	text := form.Get(name)

@@ -351,7 +351,7 @@ func (l *Live) everything(ctx context.Context, now time.Time, mark string) (Snap
 		case c.State == core.StateError && !groups.All.AtLeast:
 			c.Tasks = o.Errors // counted at one time, so that the screen has one number
 		case !c.State.Ended():
-			sample.Backlog = operate.Count{N: sample.Backlog.N + c.Tasks.N, AtLeast: sample.Backlog.AtLeast || c.Tasks.AtLeast}
+			sample.Backlog = sample.Backlog.Add(c.Tasks)
 		}
 	}
 	if l.cfg.Operations != nil {

@@ -120,9 +120,27 @@ type Conn struct {
 // Dial connects, waiting for a server that is not up yet until ctx ends, and
 // stays connected until Close. Errors: ErrServerTooOld, ErrNoJetStream; the
 // server's refusal of the credentials; ctx's, with the last reason.
-func Dial(ctx context.Context, o Options) (*Conn, error) { return dialHearing(ctx, o, dialNode) }
+func Dial(ctx context.Context, o Options) (*Conn, error) { return dialFor(ctx, o, true) }
 
-func dialNode(ctx context.Context, o Options) (_ *Conn, own string, _ error) {
+// DialToAsk connects as Dial does, for someone who only sends requests to nodes: it needs neither JetStream nor the right
+// to ask for it. It waits for a server that is not up until ctx ends. Errors: the server's refusal of the credentials; ctx's,
+// with the last reason.
+func DialToAsk(ctx context.Context, o Options) (*Conn, error) { return dialFor(ctx, o, false) }
+
+// dialFor connects a node, or one that only asks. Where its user may not hear answers in the library's inboxes, and nobody said
+// others, it does so once more with those of the user, as `duly nats-permissions` limits it to. The library's come first:
+// agents with rights that a person wrote may answer there alone.
+func dialFor(ctx context.Context, o Options, node bool) (*Conn, error) {
+	c, own, err := dialOnce(ctx, o, node)
+	if errors.Is(err, ErrInbox) && own != "" {
+		o.InboxPrefix = own
+		c, _, err = dialOnce(ctx, o, node)
+	}
+	return c, err
+}
+
+// dialOnce is dialFor without the second try; own is the inbox prefix for it.
+func dialOnce(ctx context.Context, o Options, node bool) (_ *Conn, own string, _ error) {
 	c := newConn(o)
 	c.own = true
 	var err error
@@ -136,10 +154,10 @@ func dialNode(ctx context.Context, o Options) (_ *Conn, own string, _ error) {
 	if c.nc, err = connect(ctx, url, opts, c.log); err != nil {
 		return nil, "", redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
-	if inbox := c.nc.NewInbox(); c.names.CheckAnswer(inbox, c.replyTo) != nil {
+	if node && c.names.CheckAnswer(c.nc.NewInbox(), c.replyTo) != nil {
 		err = fmt.Errorf("inbox prefix: %q is no prefix of subjects that requests are answered at; want _INBOX_<name>, or one of reply-to-prefixes", c.Inbox())
 	} else if err = c.begin(); err == nil {
-		if err = c.checkInbox(ctx); err == nil {
+		if err = c.checkInbox(ctx); err == nil && node {
 			err = c.checkServer(ctx)
 		}
 	}
@@ -147,20 +165,10 @@ func dialNode(ctx context.Context, o Options) (_ *Conn, own string, _ error) {
 		c.nc.Close()
 		return nil, own, redact.Error(fmt.Errorf("nats at %s: %w", url, err))
 	}
-	c.log.Info("connected to NATS", "url", c.nc.ConnectedUrlRedacted(), "version", c.nc.ConnectedServerVersion())
-	return c, own, nil
-}
-
-// dialHearing dials, and once more with the inboxes of the user, as `duly nats-permissions` limits it to, where it may not
-// hear answers in those of the library and nobody said which. These come first: agents with rights that somebody wrote by
-// hand may answer there alone.
-func dialHearing(ctx context.Context, o Options, dial func(context.Context, Options) (c *Conn, own string, _ error)) (*Conn, error) {
-	c, own, err := dial(ctx, o)
-	if errors.Is(err, ErrInbox) && own != "" {
-		o.InboxPrefix = own
-		c, _, err = dial(ctx, o)
+	if node {
+		c.log.Info("connected to NATS", "url", c.nc.ConnectedUrlRedacted(), "version", c.nc.ConnectedServerVersion())
 	}
-	return c, err
+	return c, own, nil
 }
 
 // Wrap speaks Duly's wire on a connection that the caller made and closes.

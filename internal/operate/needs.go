@@ -67,7 +67,7 @@ func (n *Need) Single() bool { return n.Kind == NeedDeadlines || n.Kind == NeedA
 func (n Need) Cut(lines int) Need {
 	for _, l := range n.Lines[min(lines, len(n.Lines)):] {
 		n.More.N++
-		n.MoreTasks = n.MoreTasks.add(l.Tasks)
+		n.MoreTasks = n.MoreTasks.Add(l.Tasks)
 	}
 	n.Lines = n.Lines[:min(lines, len(n.Lines))]
 	return n
@@ -103,8 +103,8 @@ func (c Count) Tasks() string {
 	return say.Of("count.tasks", "n", c)
 }
 
-// add is the sum of two counts, without a bound.
-func (c Count) add(o Count) Count { return Count{c.N + o.N, c.AtLeast || o.AtLeast} }
+// Add is the sum of two counts, without a bound.
+func (c Count) Add(o Count) Count { return Count{c.N + o.N, c.AtLeast || o.AtLeast} }
 
 // SortNeeds puts causes before consequences, and of each first what concerns the most tasks. What is wrong with a node
 // comes before all: its tasks are not known.
@@ -132,7 +132,7 @@ func needOf(kind NeedKind, at time.Time, lines []NeedLine, title func(lines, tas
 	slices.SortStableFunc(lines, func(a, b NeedLine) int { return cmp.Or(cmp.Compare(b.Tasks.N, a.Tasks.N), cmp.Compare(a.ID, b.ID)) })
 	n := Need{Kind: kind, Lines: lines, At: at}
 	for _, l := range lines {
-		n.Tasks = n.Tasks.add(l.Tasks)
+		n.Tasks = n.Tasks.Add(l.Tasks)
 	}
 	if kind == NeedPauses && len(lines) > 1 {
 		n.Tasks = Count{lines[0].Tasks.N, true}
@@ -159,7 +159,7 @@ func FlowNeeds(at time.Time, agents []Agent, pauses []PauseView, limits []Limit)
 	waiting := map[string]Count{}
 	for i := range agents {
 		a := &agents[i]
-		all := a.Waiting.add(a.Unserved)
+		all := a.Waiting.Add(a.Unserved)
 		shut := a.Breaker.State == core.BreakerOpen || a.Breaker.State == core.BreakerTrial
 		switch {
 		case a.Instances == 0:
@@ -230,14 +230,18 @@ func ErrorNeeds(at time.Time, largest Groups) []Need {
 	n := Need{Kind: NeedErrors, Tasks: largest.Tasks, At: at, MoreTasks: largest.Tasks, More: largest.All,
 		Title: say.Of("need.errors", "n", largest.Tasks, "groups", largest.All)}
 	for _, g := range largest.Groups[:min(len(largest.Groups), NeedLinesMax)] {
-		step := "no step failed"
-		if g.Step != "" {
-			step = "step " + g.Step
-		}
-		n.Lines = append(n.Lines, NeedLine{ID: g.ID, Text: g.Type + " · " + step + ": " + core.ShortText(g.Example, 160), Tasks: g.Tasks, Note: "newest", Time: g.Last})
+		n.Lines = append(n.Lines, NeedLine{ID: g.ID, Text: g.Type + " · " + StepWord(g.Step) + ": " + core.ShortText(g.Example, 160), Tasks: g.Tasks, Note: "newest", Time: g.Last})
 		n.More.N, n.MoreTasks.N = max(0, n.More.N-1), max(0, n.MoreTasks.N-g.Tasks.N)
 	}
 	return []Need{n}
+}
+
+// StepWord names the step that a failure group is about.
+func StepWord(step string) string {
+	if step == "" {
+		return "no step failed"
+	}
+	return "step " + step
 }
 
 // DeadlineNeeds are tasks near their deadline, the nearest first; more: there are others.

@@ -77,11 +77,11 @@ func TestNeedsAddUp(t *testing.T) {
 		for _, n := range FlowNeeds(looked, agents, nil, nil) {
 			named := Count{}
 			for i, l := range n.Lines {
-				if named = named.add(l.Tasks); i > 0 && l.Tasks.N > n.Lines[i-1].Tasks.N {
+				if named = named.Add(l.Tasks); i > 0 && l.Tasks.N > n.Lines[i-1].Tasks.N {
 					t.Fatalf("%v above %v", n.Lines[i-1], l)
 				}
 			}
-			if n.Tasks.N != sum || named.add(n.MoreTasks) != n.Tasks || int64(len(n.Lines))+n.More.N != int64(len(waiting)) || n.Lines[0].Tasks.N != largest {
+			if n.Tasks.N != sum || named.Add(n.MoreTasks) != n.Tasks || int64(len(n.Lines))+n.More.N != int64(len(waiting)) || n.Lines[0].Tasks.N != largest {
 				t.Fatalf("%+v of %v", n, waiting)
 			}
 		}

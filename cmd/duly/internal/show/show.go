@@ -226,7 +226,7 @@ func short(n json.Number) string {
 // Count is a number of tasks: 4,312, or ≥ 10,000; one of which nothing was counted says so.
 func Count(digits string, atLeast bool) string {
 	if atLeast && digits == "0" {
-		return "not counted"
+		return say.Of("count.unknown")
 	}
 	text := ""
 	for i, c := range digits {
