@@ -11,6 +11,7 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
     done
     touch "$PGDATA/standby.signal"
 fi
-# Of the servers, the walreceiver takes the one that is a primary.
-exec postgres -c listen_addresses='*' \
-    -c "primary_conninfo=host=$SERVERS port=$PGPORT user=$POSTGRES_USER application_name=$(hostname) target_session_attrs=read-write"
+# Of the servers, the walreceiver takes the one that is a primary. A machine that is gone says nothing: by default a
+# standby hears of it after a minute or more, and until it follows the promoted one no commit is answered.
+exec postgres -c listen_addresses='*' -c wal_receiver_timeout=10s -c wal_retrieve_retry_interval=1s \
+    -c "primary_conninfo=host=$SERVERS port=$PGPORT user=$POSTGRES_USER application_name=$(hostname) connect_timeout=3 target_session_attrs=read-write"

@@ -35,7 +35,7 @@ func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 	}
 	c := cfg.ConnConfig
 	c.OnPgError = keeps
-	c.DialFunc = s.watched(c.DialFunc)
+	c.DialFunc = s.watched(newDialer().DialContext)
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectMax
 	}

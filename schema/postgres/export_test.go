@@ -68,3 +68,16 @@ func Redacted(err error) error { return redact(err) }
 
 // Says is what the table of errors says of a code.
 func Says(code string) string { return verdictOf(&pgconn.PgError{Code: code}).says }
+
+// DeadAfter is after how long a silent connection is given up.
+const DeadAfter = deadAfter
+
+// Connections are the network connections of a store.
+func (p *Store) Connections() (all []net.Conn) {
+	p.sockets.mu.Lock()
+	defer p.sockets.mu.Unlock()
+	for c := range p.sockets.open {
+		all = append(all, c.Conn)
+	}
+	return all
+}

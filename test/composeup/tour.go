@@ -33,7 +33,7 @@ type world struct {
 
 // How long things may take.
 const (
-	endMax   = 60 * time.Second // until every task has ended, once all is well
+	endMax   = 40 * time.Second // until every task has ended, once all is well
 	healMax  = 60 * time.Second // until all is healthy again
 	cutFor   = 20 * time.Second
 	downFor  = 3 * time.Second  // how long killed servers stay away
@@ -377,7 +377,7 @@ func (w *world) cluster(ctx context.Context) {
 	}
 }
 
-// promoted kills the primary for good, and lets a standby take its place.
+// promoted takes the primary's machine away, which says nothing to those connected to it, and lets a standby take its place.
 func (w *world) promoted(ctx context.Context) {
 	w.check("the primary of the database lost under load, and a standby promoted", func() error {
 		ids, err := w.ids(ctx, "postgres-1")
@@ -385,6 +385,9 @@ func (w *world) promoted(ctx context.Context) {
 			return err
 		}
 		return w.books.load(ctx, w.client, "primary", func(ctx context.Context) error {
+			if err := docker(ctx, "network", "disconnect", w.network("store"), ids[0]); err != nil {
+				return err
+			}
 			if err := docker(ctx, "kill", "--signal", "KILL", ids[0]); err != nil {
 				return err
 			}
