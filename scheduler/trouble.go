@@ -119,9 +119,15 @@ func (s *Scheduler) logNews(more bool) {
 	if len(taken) > 0 {
 		s.log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
 	}
-	if len(lost) > 0 {
-		slices.Sort(lost)
-		s.log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(slices.Compact(lost)))
+	slices.Sort(lost)
+	lost = slices.Compact(lost)
+	// Nodes that start together may take what another one has just taken, before they have heard of each other.
+	passed := slices.DeleteFunc(slices.Clone(lost), s.falls)
+	if lost = slices.DeleteFunc(lost, func(p int) bool { return slices.Contains(passed, p) }); len(lost) > 0 {
+		s.log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(lost))
+	}
+	if len(passed) > 0 {
+		s.log.Info("partitions were taken over by the nodes that they belong to now", "partitions", listed(passed))
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 func TestNewsAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		s := &Scheduler{news: newNews(), log: slog.New(slog.NewTextHandler(&text, nil))}
+		s := &Scheduler{cfg: RunConfig{Config: Config{Node: "me"}}, news: newNews(), log: slog.New(slog.NewTextHandler(&text, nil))}
+		s.placement.owners = []string{7: "me", 8: "another", 9: "me"}
 		s.logNews(false)
 		for p, before := range []string{"dead", "dead", "", "me"} {
 			s.news.about(p, before)
@@ -25,9 +26,9 @@ func TestNewsAreOneLine(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		s.news.lose(9)
-		s.news.lose(7)
-		s.news.lose(9)
+		for _, p := range []int{9, 8, 7, 9} {
+			s.news.lose(p)
+		}
 		s.logNews(true)
 		if text.Len() != 0 {
 			t.Errorf("logged though a takeover is under way: %s", &text)
@@ -36,12 +37,13 @@ func TestNewsAreOneLine(t *testing.T) {
 		s.logNews(true)
 		s.logNews(false)
 		for _, want := range []string{`level=INFO msg="partitions taken over" partitions=0,1,2,3 from=dead,me,none`,
-			`level=WARN msg="partitions are not as this node left them: others have taken them over, or the database went back" partitions=7,9`} {
+			`level=WARN msg="partitions are not as this node left them: others have taken them over, or the database went back" partitions=7,9`,
+			`level=INFO msg="partitions were taken over by the nodes that they belong to now" partitions=8`} {
 			if strings.Count(text.String(), want) != 1 {
 				t.Errorf("want one line %s in\n%s", want, &text)
 			}
 		}
-		if n := strings.Count(text.String(), "\n"); n != 2 {
+		if n := strings.Count(text.String(), "\n"); n != 3 {
 			t.Errorf("%d lines:\n%s", n, &text)
 		}
 	})
