@@ -192,6 +192,10 @@ func (b *browser) open(path string) {
 	b.until(`document.readyState === "complete"`)
 }
 
+// seen is what a person would look at where something does not come.
+const seen = `JSON.stringify({title: document.title, at: location.href, focus: document.activeElement.outerHTML.slice(0, 200),
+	input: (document.getElementById("d-input") || {}).value, dialog: document.getElementById("dialog").innerText.slice(0, 600), main: document.querySelector("main").innerText.slice(0, 600)})`
+
 // until waits until an expression is true.
 func (b *browser) until(expression string) {
 	b.t.Helper()
@@ -204,7 +208,7 @@ func (b *browser) until(expression string) {
 		}
 		select {
 		case <-ctx.Done():
-			b.t.Fatalf("waiting for %s: %v", expression, err)
+			b.t.Fatalf("waiting for %s: %v; there is %s", expression, err, eval[string](b, seen))
 		case <-time.After(40 * time.Millisecond):
 		}
 	}
