@@ -19,7 +19,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/operate"
@@ -194,7 +193,7 @@ func (b *busy) sql(query string, args ...any) (n int64) {
 
 // figure is what a number is shown as, of which at most operate.CountExactMax are counted.
 func figure(n int64) string {
-	return show.Count(strconv.FormatInt(min(n, operate.CountExactMax), 10), n > operate.CountExactMax)
+	return operate.Count{N: min(n, operate.CountExactMax), AtLeast: n > operate.CountExactMax}.String()
 }
 
 // is reports whether a count says a number exactly, or that it was cut.
