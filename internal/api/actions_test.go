@@ -220,7 +220,7 @@ func TestActionsRefusedByState(t *testing.T) {
 		{operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`1`)}, core.StateProcessed, []string{"undo"}, "is processed: only a task in error or undone can be resubmitted; possible now: undo"},
 		{operate.Request{Action: operate.ActionResubmit}, core.StateError, []string{"undo", "resolve"}, "is error: its undo has begun: finish the undo before a resubmit; possible now: undo, resolve"},
 		{operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`)}, core.StateError, []string{"undo", "resolve"}, "is error: its undo has begun: finish the undo before a resubmit; possible now: undo, resolve"},
-		{operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(1)}, core.StateUndoing, nil, "is undoing: only a task that is pending or processing has a deadline to extend; nothing else can be asked of it now"},
+		{operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(1)}, core.StateUndoing, nil, "is undoing: only a task that is pending or processing has a deadline to extend; no other action is possible now"},
 		{operate.Request{Action: operate.ActionResubmit, IfSeq: 6}, core.StateError, []string{"undo", "resubmit"}, "is error: the request is about its journal row 6, and it is at row 7 by now; possible now: undo, resubmit"},
 	} {
 		d := newDeed(t)

@@ -95,7 +95,7 @@ func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *
 func ActorAt(claimed, door string) string {
 	claimed = core.CleanActor(claimed)
 	if claimed == "" {
-		claimed = "unnamed"
+		claimed = core.Unnamed
 	}
 	return claimed + "@" + door
 }

@@ -238,14 +238,14 @@ func planText(p *core.Plan) string {
 		for _, a := range s.After {
 			fmt.Fprintf(&b, "  after %s\n", p.Steps[a].Name)
 		}
-		fmt.Fprintf(&b, "  undoable %v\n  complete by %s, %d tries, backoff %s to %s\n  when exhausted: %s\n", s.Undoable, duration(s.CompleteBy), s.AttemptsMax, duration(s.Backoff), duration(s.BackoffCap), s.OnExhausted)
+		fmt.Fprintf(&b, "  undoable %v\n  complete by %s, %d attempts, backoff %s to %s\n  when exhausted: %s\n", s.Undoable, duration(s.CompleteBy), s.AttemptsMax, duration(s.Backoff), duration(s.BackoffCap), s.OnExhausted)
 		if s.OnExhausted == core.PolicyWait {
 			fmt.Fprintf(&b, "  pause %s\n", duration(s.Pause))
 		}
 		if s.Undoable {
 			fmt.Fprintf(&b, "  undo: complete by %s, patience %s", duration(s.UndoCompleteBy), duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
 			if s.UndoAttemptsMax > 0 {
-				fmt.Fprintf(&b, ", %d tries", s.UndoAttemptsMax)
+				fmt.Fprintf(&b, ", %d attempts", s.UndoAttemptsMax)
 			}
 			b.WriteString("\n")
 		}

@@ -280,7 +280,7 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 				to.Cursor = now
 			}
 			if gone != "" && to.LastTask == gone && to.Outcome == "" {
-				to.Outcome, to.Why = ScheduleForgotten, say.Of("schedule.missing")
+				to.Outcome, to.Why = ScheduleForgotten, say.Of("schedule.missing", "by", by.Name)
 			}
 		}
 		to.Paused, to.By, to.Changed = paused, by.Name, now

@@ -257,7 +257,7 @@ func askGoldens(*testing.T) []golden {
 	}
 	const reason = "the customer has called"
 	accepted := SubmitAnswer{Stream: names.StreamControl(), Seq: 23, Task: "order-17", Partition: PartitionOf("order-17", goldenPartitions), State: "processing",
-		Outcome: "asked: what it did is undone, unless its last step ends first"}
+		Outcome: "asked: what it did will be undone, unless its last step finishes first"}
 	decode := func(data []byte) error {
 		_, err := DecodeSubmitAnswer(data)
 		return err
