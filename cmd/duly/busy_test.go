@@ -378,7 +378,7 @@ func (b *busy) forecast() {
 		if p.Tasks != n {
 			b.t.Errorf("forecast of %s: %d tasks, there are %d", p.Type, p.Tasks, n)
 		}
-		if held := map[string]string{"order": "step second: agent payment is gone", "gift": "step second: the breaker of agent gift.wrap is held open",
+		if held := map[string]string{"order": "step second: agent payment is gone", "gift": "step second: the circuit breaker of agent gift.wrap was opened by local",
 			"parcel": "step second is paused"}[p.Type]; held != "" {
 			if p.Chance == nil || *p.Chance != 0 || p.Unknown != 0 || len(p.Steps) != 1 || p.Steps[0].Held != held {
 				b.t.Errorf("forecast of %s: %+v, want a chance of 0: %s", p.Type, p, held)
