@@ -164,7 +164,7 @@ func TestActionsRefused(t *testing.T) {
 		{olga, operate.Request{Action: operate.ActionCancel, Reason: "a\x00b"}, 400, "reason", "without control characters"},
 		{olga, operate.Request{Action: operate.ActionCancel, Step: "drone"}, 400, "step", "cancel takes no step"},
 		{olga, operate.Request{Action: operate.ActionResubmit, Step: "a b"}, 400, "step", "a b"},
-		{olga, operate.Request{Action: operate.ActionExtend}, 400, "until", "extend needs"},
+		{olga, operate.Request{Action: operate.ActionExtend}, 400, "until", "give the new deadline"},
 		{olga, operate.Request{Action: operate.ActionExtend, Until: epoch.Time()}, 400, "until", "2023-11-14T22:13:20Z"},
 		{olga, operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(core.DurationMax + 1)}, 400, "until", core.DurationMax.String()},
 		{olga, operate.Request{Action: operate.ActionUndo, Reason: "x", Until: epoch.Time().Add(1)}, 400, "until", "undo takes no until"},

@@ -181,7 +181,7 @@ func TestSignalPage(t *testing.T) {
 		"limit is missing":            {"go": {"answer"}, "value/approved": {"true"}},
 		`limit is "x", want a number`: {"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"x"}},
 		"The answer does not fit":     {"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"0"}},
-		"a refusal needs a reason":    {"go": {"refuse"}},
+		"a refusal needs one":         {"go": {"refuse"}},
 		`name is missing`:             {"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"1"}, "value/by/note": {"kept text"}},
 	} {
 		code, body := send(typed)

@@ -73,7 +73,7 @@ func (c *console) offerWishes(r *http.Request, f *field) error {
 	}
 	i := slices.IndexFunc(all, func(a operate.Agent) bool { return a.Name == r.PathValue("agent") })
 	if i < 0 {
-		return &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no agent %s.", core.QuoteShort(r.PathValue("agent")))}
+		return &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("refuse.agent-unknown", "agent", core.QuoteShort(r.PathValue("agent")))}
 	}
 	f.Options = slices.DeleteFunc(f.Options, func(wish string) bool { return !all[i].Breaker.Takes(operate.BreakerWish(wish)) })
 	return nil
@@ -519,7 +519,7 @@ func auditFilterOf(r *http.Request) (operate.AuditFilter, *operate.Refusal) {
 	}
 	for name, value := range map[string]string{"actor": f.Actor, "action": f.Action, "target": f.Target} {
 		if len(value) > 256 {
-			return f, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: fmt.Sprintf("%s has %d bytes, the limit is 256.", name, len(value))}
+			return f, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: say.Of("refuse.name-size", "name", name, "bytes", len(value))}
 		}
 	}
 	return f, nil

@@ -169,7 +169,7 @@ func TestDestructive(t *testing.T) {
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	undo := Path + "tasks/order/order-1002/act/undo"
 	form := fields(get(t, h, undo).Body.String())
-	if rec := post(t, h, undo, form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Say why: undo needs a reason.") || len(w.done) != 0 {
+	if rec := post(t, h, undo, form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Give a reason: undo needs one.") || len(w.done) != 0 {
 		t.Fatalf("without a reason: %d", rec.Code)
 	}
 	form.Set("reason", "sold twice")

@@ -84,7 +84,7 @@ func submitGoldens(t *testing.T) []golden {
 	}{
 		{"submit-refused", "an input that is no JSON is refused", "Q3", "submit-input-json",
 			refusing(400, 7004, "order-20", "input is not JSON: byte 9 of 9: unexpected end of JSON input", 0)},
-		{"submit-full", "full: again after retry_ms", "Q3", "submit", refusing(429, 7020, "order-17", "this door holds as many unanswered requests as it may", 250*time.Millisecond)},
+		{"submit-full", "full: again after retry_ms", "Q3", "submit", refusing(429, 7020, "order-17", "this door is full", 250*time.Millisecond)},
 		{"submit-down", "not stored just now: again with the same id", "Q3", "submit", refusing(503, 7030, "order-17", "not stored: the stream is out of reach", time.Second)},
 		{"submit-not-known", "not known whether it is stored: again with the same id", "Q3", "submit",
 			refusing(504, 7032, "order-17", "unknown whether it was stored, submit again with the same id", 100*time.Millisecond)},
