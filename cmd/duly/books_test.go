@@ -66,7 +66,7 @@ func TestBooks(t *testing.T) {
 	}
 	run(0, []string{"--repair", "accept", "--agent", "payment.charge", "--effect", "gone/charge/0", "--reason", "paid back"}, "recorded as explained")
 	run(1, []string{"--status", "accepted"}, "accepted  effect_of_none  gone/charge/0", "accept by the-operator", "paid back")
-	run(0, []string{"--now"}, "Closed at 12:00: the journal and the services agree on 12 effects. 1 effect of unfinished tasks will be compared once the tasks have ended.\n")
+	run(0, []string{"--now"}, "Books closed at 12:00: the journal and the services agree on 12 effects. 1 effect of unfinished tasks will be compared once the tasks have ended.\n")
 	if looks < 2 {
 		t.Errorf("it looked %d times for the comparison that it had asked for", looks)
 	}

@@ -841,7 +841,7 @@ func TestEvents(t *testing.T) {
 	}
 	close(closing)
 	for _, stream := range []events{all, one} {
-		if got := stream.next(); !strings.HasPrefix(got, "event: dropped\n") || !strings.Contains(got, "stops") {
+		if got := stream.next(); !strings.HasPrefix(got, "event: dropped\n") || !strings.Contains(got, "is stopping") {
 			t.Errorf("at the end: %q", got)
 		}
 	}

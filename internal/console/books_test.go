@@ -169,7 +169,7 @@ func TestBooksOnOverview(t *testing.T) {
 	}
 	w.agreed()
 	body = get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path).Body.String()
-	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "Closed at 12:00: the journal and the services agree on 1,204,311 effects.") || strings.Contains(body, "do not agree with the journal") {
+	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "Books closed at 12:00: the journal and the services agree on 1,204,311 effects.") || strings.Contains(body, "do not agree with the journal") {
 		t.Error("closed books are not one green line")
 	}
 	cfg := w.config()
