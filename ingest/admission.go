@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Admission of a plan: a submission that has less time than the plan takes is refused, or its submitter is warned. What
@@ -42,7 +43,7 @@ func (d *Door) hasNoTime(now core.Instant, req *Request, sub *core.Submission, a
 // unlessTaken is hasNoTime when the store has been looked at, and has no such task.
 func (d *Door) unlessTaken(l *look, err error) {
 	if err != nil {
-		d.refuse(&l.req, Refuse(503, CauseStore, "%s; and whether id %s is a task already is not known, because the state store did not answer", l.refusal.Description, core.QuoteShort(l.sub.ID)).After(RetryLog))
+		d.refuse(&l.req, Refuse(503, CauseStore, "%s", say.Of("refuse.id-unknown", "why", l.refusal.Description, "id", core.QuoteShort(l.sub.ID))).After(RetryLog))
 		return
 	}
 	d.refuse(&l.req, l.refusal)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -52,7 +53,7 @@ func CheckTask(taskType, id string) *Refusal {
 
 func checkSize(req *Request, limit int) *Refusal {
 	if len(req.Input) > limit {
-		return Refuse(413, CauseInputSize, "input of type %s has %d bytes, the limit is %d", core.QuoteShort(req.Type), len(req.Input), limit)
+		return Refuse(413, CauseInputSize, "%s", say.Of("refuse.input-size-type", "type", core.QuoteShort(req.Type), "bytes", len(req.Input), "limit", limit))
 	}
 	return nil
 }

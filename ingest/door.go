@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Door takes submissions: one goroutine calls Submit, Flush, Due and Close with
@@ -52,8 +53,7 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 		return nil, errors.New("ingest: plans and log are required")
 	}
 	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog}
-	d.full = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may: the limits are %d requests and %d bytes",
-		cfg.ItemsMax, cfg.BytesMax).After(RetryFull)
+	d.full = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full", "requests", cfg.ItemsMax, "bytes", cfg.BytesMax)).After(RetryFull)
 	var err error
 	if d.streams, d.homes, err = streamsOf(&cfg); err != nil {
 		return nil, err
@@ -123,15 +123,14 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 	sub.PlanVersion = plan.Version
 	size := d.cfg.SizeOf(sub)
 	if size+packHeadBytes > d.cfg.PayloadMax {
-		d.refuse(req, Refuse(413, CauseInputSize, "input of type %s has %d bytes and makes a message of %d; the server's max_payload is %d",
-			core.QuoteShort(req.Type), len(req.Input), size+packHeadBytes, d.cfg.PayloadMax))
+		d.refuse(req, Refuse(413, CauseInputSize, "%s", say.Of("refuse.message-size", "type", core.QuoteShort(req.Type), "bytes", len(req.Input), "message", size+packHeadBytes, "limit", d.cfg.PayloadMax)))
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
 	if d.backlog != nil {
 		n, class := d.backlog.Pending(partition), core.ClassOf(sub.Labels)
 		if limit := d.backlogLimit(n, class); n > limit {
-			d.refuse(req, Refuse(429, CauseBacklog, "partition %d is %d messages behind, the limit for priority %s is %d", partition, n, class, limit).After(retryBacklog))
+			d.refuse(req, Refuse(429, CauseBacklog, "%s", say.Of("refuse.backlog", "partition", partition, "n", n, "class", class, "limit", limit)).After(retryBacklog))
 			return
 		}
 	}
@@ -180,7 +179,7 @@ func (d *Door) tell(req *Request, r *Refusal) {
 }
 
 func stopping() *Refusal {
-	return Refuse(503, CauseStopping, "this door is closing; nothing was stored").After(retryUnknown)
+	return Refuse(503, CauseStopping, "%s", say.Of("refuse.door-closing")).After(retryUnknown)
 }
 
 // Flush does what is due: it answers what the stream has stored, gives up what

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // freeMax is how many empty packs keep their memory.
@@ -154,8 +155,7 @@ func (d *Door) logRefusal(partition int, err error) *Refusal {
 	case errors.Is(err, ErrLogDown):
 		return Refuse(503, CauseLogDown, "not stored: partition %d: %v", partition, err).After(RetryLog)
 	}
-	return Refuse(504, CauseOutcome, "unknown whether it was stored, submit again with the same id: partition %d, waited up to %v: %v",
-		partition, d.cfg.PublishMax, err).After(retryUnknown)
+	return Refuse(504, CauseOutcome, "%s", say.Of("refuse.outcome-unknown", "partition", partition, "time", d.cfg.PublishMax, "error", err)).After(retryUnknown)
 }
 
 // flights are the published packs in the order of their publishing, so that the

@@ -251,7 +251,7 @@ func TestFullDoor(t *testing.T) {
 	t.Run("items", func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.ItemsMax = 3 })
 		r.submit(epoch, "a1", "b1", "c1", "d1")
-		if e := r.refused("d1", 429, CauseFull); e.Retry <= 0 || !strings.Contains(e.Description, "3 requests") {
+		if e := r.refused("d1", 429, CauseFull); e.Retry <= 0 || !strings.Contains(e.Description, "3 unanswered requests") {
 			t.Errorf("retry %v: %s", e.Retry, e)
 		}
 		r.door.Flush(epoch)
@@ -342,14 +342,14 @@ func TestClassesAtTheDoor(t *testing.T) {
 	for i := range 4 {
 		r.submit(epoch, fmt.Sprintf("normal%d", i))
 	}
-	if e := r.refused("normal3", 429, CauseFull); !strings.Contains(e.Description, "priority normal: the limits are 7 requests") {
+	if e := r.refused("normal3", 429, CauseFull); !strings.Contains(e.Description, "priority normal: the limits are 7 unanswered requests") {
 		t.Error(e)
 	}
 	r.classed("low9", "low")
 	r.refused("low9", 429, CauseFull)
 	r.classed("high0", "high")
 	r.classed("high1", "high")
-	if e := r.refused("high1", 429, CauseFull); !strings.Contains(e.Description, "priority high: the limits are 8 requests") {
+	if e := r.refused("high1", 429, CauseFull); !strings.Contains(e.Description, "priority high: the limits are 8 unanswered requests") {
 		t.Error(e)
 	}
 	if len(r.answers) != 4 {

@@ -3,6 +3,8 @@ package ingest
 import (
 	"sync"
 	"time"
+
+	"duly.dev/duly/internal/say"
 )
 
 // relayStreams is what a relay knows of the task streams.
@@ -27,7 +29,7 @@ type relayStream struct {
 func newRelayStreams(names []string, of func(id string) int) relayStreams {
 	all := make([]relayStream, len(names))
 	for i, name := range names {
-		all[i].ofLate = Refuse(503, CauseLogDown, "not handed in: stream %s has not answered to others for %v or more", name, relayPatience).After(RetryLog)
+		all[i].ofLate = Refuse(503, CauseLogDown, "%s", say.Of("refuse.relay-silent", "stream", name, "time", relayPatience)).After(RetryLog)
 	}
 	return relayStreams{of: of, all: all, changed: make(chan struct{})}
 }

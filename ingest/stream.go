@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // stream is what the door keeps of one task stream. Its window of packs on their way and its room are its own, so that
@@ -53,8 +54,7 @@ func streamsOf(cfg *Config) (streams []*stream, homes []home, err error) {
 		s.budget.itemsMax, s.budget.bytesMax = items, bytes
 		for i := range s.full {
 			class := core.Class(i)
-			s.full[i] = Refuse(429, CauseFull, "this door holds as many unanswered requests as it may for one of priority %s%s: the limits are %d requests and %d bytes",
-				class, of, part(items, class), part(bytes, class)).After(RetryFull)
+			s.full[i] = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full-class", "class", class, "of", of, "requests", part(items, class), "bytes", part(bytes, class))).After(RetryFull)
 		}
 	}
 	return streams, homes, nil

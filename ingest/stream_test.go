@@ -140,7 +140,7 @@ func TestShareOfAStream(t *testing.T) {
 				r.classed(fmt.Sprintf("silent%d-%d", i, p), "high")
 			}
 			e := r.refused(fmt.Sprintf("silent8-%d", p), 429, CauseFull)
-			if want := fmt.Sprintf("priority high in stream TASKS_%d: the limits are 8 requests", p); e.Retry <= 0 || !strings.Contains(e.Description, want) {
+			if want := fmt.Sprintf("priority high in stream TASKS_%d: the limits are 8 unanswered requests", p); e.Retry <= 0 || !strings.Contains(e.Description, want) {
 				t.Errorf("retry %v: %s, want %s", e.Retry, e, want)
 			}
 		}

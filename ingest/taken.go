@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Taken is where a door looks whether an id is a task already.
@@ -124,9 +125,9 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
 	switch {
 	case storedType != taskType:
-		return Refuse(409, CauseConflict, "id %s is a task of type %s already; ids are unique across types", core.QuoteShort(id), core.QuoteShort(storedType))
+		return Refuse(409, CauseConflict, "%s", say.Of("refuse.id-other-type", "id", core.QuoteShort(id), "type", core.QuoteShort(storedType)))
 	case len(storedHash) == 0:
-		return Refuse(409, CauseConflict, "id %s was cancelled before it was submitted", core.QuoteShort(id))
+		return Refuse(409, CauseConflict, "%s", say.Of("refuse.id-cancelled", "id", core.QuoteShort(id)))
 	case !bytes.Equal(storedHash, core.HashInput(taskType, input)):
 		return conflict(id)
 	}
@@ -134,13 +135,13 @@ func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 }
 
 func conflict(id string) *Refusal {
-	return Refuse(409, CauseConflict, "id %s is a task already, with another input", core.QuoteShort(id))
+	return Refuse(409, CauseConflict, "%s", say.Of("refuse.id-taken", "id", core.QuoteShort(id)))
 }
 
 // undecided refuses a submission for now: another was accepted under its id a moment ago, and which of the two is the task,
 // or whether both are the same as a third, the store does not say yet.
 func undecided(id string) *Refusal {
-	return Refuse(503, CauseUndecided, "id %s was accepted a moment ago with another input, and which is the task is not decided yet", core.QuoteShort(id)).After(RetryLog)
+	return Refuse(503, CauseUndecided, "%s", say.Of("refuse.id-undecided", "id", core.QuoteShort(id))).After(RetryLog)
 }
 
 func (d *Door) leave(l *look) {

@@ -90,7 +90,7 @@ func TestDifferentInputUnderATakenID(t *testing.T) {
 		refused        string // empty: accepted
 	}{
 		{"another input", "order", `{"b":1}`, ms(1), stored("a1", "order", `{"a":1}`), nil, `id "a1" is a task already, with another input`},
-		{"another type", "refund", `{"a":1}`, ms(1), stored("a1", "order", `{"a":1}`), nil, `id "a1" is a task of type "order" already`},
+		{"another type", "refund", `{"a":1}`, ms(1), stored("a1", "order", `{"a":1}`), nil, `id "a1" is already a task of type "order"`},
 		{"not stored yet", "order", `{"b":1}`, ms(1), nil, nil, `is not decided yet`},
 		{"the store is away", "order", `{"b":1}`, ms(1), nil, failed, `is not decided yet`},
 		{"the store is away later", "order", `{"b":1}`, 30 * time.Second, nil, failed, `is not decided yet`},

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // unknown holds requests whose type no plan has. Before one is refused the
@@ -27,8 +28,7 @@ type waiter struct {
 func (d *Door) wait(req *Request, sub *core.Submission) {
 	u := &d.unknown
 	if len(u.waiting) >= d.cfg.UnknownMax {
-		d.refuse(req, Refuse(429, CauseUnknownMany, "the plan of type %s is not known here, and %d requests of unknown plans wait for the plans, the limit",
-			core.QuoteShort(req.Type), d.cfg.UnknownMax).After(d.cfg.ReloadPause))
+		d.refuse(req, Refuse(429, CauseUnknownMany, "%s", say.Of("refuse.unknown-many", "type", core.QuoteShort(req.Type), "n", d.cfg.UnknownMax)).After(d.cfg.ReloadPause))
 		return
 	}
 	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
@@ -74,11 +74,11 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 			if some {
 				why += ": " + unreadable.Error()
 			}
-			d.refuse(&w.req, Refuse(503, CausePlans, "the plan of type %s is not known here, and %s", core.QuoteShort(w.req.Type), why).After(RetryLog))
+			d.refuse(&w.req, Refuse(503, CausePlans, "%s", say.Of("refuse.plan-unknown", "type", core.QuoteShort(w.req.Type), "why", why)).After(RetryLog))
 		case w.sub.PlanVersion != 0:
-			d.refuse(&w.req, Refuse(404, CauseVersionUnknown, "type %s has no plan of version %d stored: apply it first", core.QuoteShort(w.req.Type), w.sub.PlanVersion))
+			d.refuse(&w.req, Refuse(404, CauseVersionUnknown, "%s", say.Of("refuse.version-unknown", "type", core.QuoteShort(w.req.Type), "version", w.sub.PlanVersion)))
 		default:
-			d.refuse(&w.req, Refuse(404, CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(w.req.Type)))
+			d.refuse(&w.req, Refuse(404, CauseTypeUnknown, "%s", say.Of("refuse.type-unknown", "type", core.QuoteShort(w.req.Type))))
 		}
 	}
 	n := copy(u.waiting, u.waiting[u.upTo:])

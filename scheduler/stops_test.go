@@ -117,7 +117,7 @@ func TestUnreadablePlanAtBirth(t *testing.T) {
 		t.Errorf("the other partition's task: %+v", other)
 	}
 	n1 := r.state("n1", core.StatePending)
-	if got, want := n1.Sentence(nil, r.now), "The task waits for a node that can read version 3 of plan new, which a newer version of Duly stored. Upgrade the schedulers; if none can read it by 1970-01-01T00:17:10Z, the task is undone."; got != want || n1.Deadline != began.Add(30*time.Second) {
+	if got, want := n1.Sentence(nil, nil, r.now), "The task is waiting for a node that can read version 3 of plan new, which a newer version of Duly stored. Upgrade the schedulers; if none can read it by 1970-01-01T00:17:10Z, the task will be undone."; got != want || n1.Deadline != began.Add(30*time.Second) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := n1.Possible(nil, n1.UpdatedAt); !slices.Equal(got, []string{"cancel", "undo"}) {

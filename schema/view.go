@@ -83,7 +83,7 @@ func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Pl
 func viewOf(plan *core.Plan, saved *core.Saved, at core.Instant) (core.View, error) {
 	if len(saved.Journal) == 0 {
 		v := saved.Row.Summary()
-		v.Input, v.Sentence = saved.Row.Input, saved.Row.Sentence(nil, at)
+		v.Input, v.Sentence = saved.Row.Input, saved.Row.Sentence(nil, nil, at)
 		return v, nil
 	}
 	t, err := core.Replay(plan, saved) // the journal may be newer than the row

@@ -53,7 +53,7 @@ func TestBooks(t *testing.T) {
 		}
 		return out
 	}
-	run(1, nil, "Not closed at 12:00: 2 of 12 effects do not agree with the journal. 1 effect of unfinished tasks will be compared once the tasks have ended.\n", "open  effect_of_undone  t-4/charge/1 at payment.charge, task t-4 of type order: the effect stands")
+	run(1, nil, "Books not closed at 12:00: 2 of 12 effects do not agree with the journal. 1 effect of unfinished tasks will be compared once the tasks have ended.\n", "open  effect_of_undone  t-4/charge/1 at payment.charge, task t-4 of type order: the effect stands")
 	run(1, []string{"--limit", "1"}, `more: --after "payment.charge gone/charge/0"`)
 	run(1, []string{"-o", "csv"}, "status,kind,key", "open,effect_of_none,gone/charge/0,payment.charge")
 	run(1, []string{"-o", "json"}, `"sentence":`)
@@ -64,9 +64,9 @@ func TestBooks(t *testing.T) {
 	if len(w.Asked) != 1 || w.Asked[0].Step != "charge" || w.Asked[0].IfSeq != 3 || w.Asked[0].Reason != "seen to" || w.Asked[0].Key == "" {
 		t.Errorf("asked %+v", w.Asked)
 	}
-	run(0, []string{"--repair", "accept", "--agent", "payment.charge", "--effect", "gone/charge/0", "--reason", "paid back"}, "remembered as explained")
+	run(0, []string{"--repair", "accept", "--agent", "payment.charge", "--effect", "gone/charge/0", "--reason", "paid back"}, "recorded as explained")
 	run(1, []string{"--status", "accepted"}, "accepted  effect_of_none  gone/charge/0", "accept by the-operator", "paid back")
-	run(0, []string{"--now"}, "Closed at 12:00: the journal and the services agree on 12 effects. 1 effect of unfinished tasks will be compared once the tasks have ended.\n")
+	run(0, []string{"--now"}, "Books closed at 12:00: the journal and the services agree on 12 effects. 1 effect of unfinished tasks will be compared once the tasks have ended.\n")
 	if looks < 2 {
 		t.Errorf("it looked %d times for the comparison that it had asked for", looks)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
-	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/freeport"
 	"duly.dev/duly/internal/operate"
@@ -194,7 +193,7 @@ func (b *busy) sql(query string, args ...any) (n int64) {
 
 // figure is what a number is shown as, of which at most operate.CountExactMax are counted.
 func figure(n int64) string {
-	return show.Count(strconv.FormatInt(min(n, operate.CountExactMax), 10), n > operate.CountExactMax)
+	return operate.Count{N: min(n, operate.CountExactMax), AtLeast: n > operate.CountExactMax}.String()
 }
 
 // is reports whether a count says a number exactly, or that it was cut.
@@ -379,7 +378,7 @@ func (b *busy) forecast() {
 		if p.Tasks != n {
 			b.t.Errorf("forecast of %s: %d tasks, there are %d", p.Type, p.Tasks, n)
 		}
-		if held := map[string]string{"order": "step second: agent payment is gone", "gift": "step second: the breaker of agent gift.wrap is held open",
+		if held := map[string]string{"order": "step second: agent payment is gone", "gift": "step second: the circuit breaker of agent gift.wrap was opened by local",
 			"parcel": "step second is paused"}[p.Type]; held != "" {
 			if p.Chance == nil || *p.Chance != 0 || p.Unknown != 0 || len(p.Steps) != 1 || p.Steps[0].Held != held {
 				b.t.Errorf("forecast of %s: %+v, want a chance of 0: %s", p.Type, p, held)

@@ -201,7 +201,7 @@ func TestDeadNodeIsTold(t *testing.T) {
 	one.kill()
 	soon(t, 16*time.Second, "not ready without owners", func() bool {
 		code, all := readiness(t, at)
-		return code == 503 && strings.HasPrefix(all["partitions"].Error, "8 of 8 partitions: 0 has one, which is not live")
+		return code == 503 && strings.HasPrefix(all["partitions"].Error, "8 of 8 partitions: 0 has the owner one, which is not live")
 	})
 	until(t, "it is told", func() bool { return doors.alerts("partitions", "begin") == 1 })
 	g.serve(t, "three", "--roles", "scheduler").ready()

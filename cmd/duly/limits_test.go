@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
 	e.run(exitDone, "limits", "no limit")
-	e.run(exitDone, "limits set payment.charge --concurrent 20 --rate 6/min --reason slow", "agent payment.charge gets 20 calls at a time and 0.1 calls a second at most (duly limits remove payment.charge --reason 'why' ends it)")
+	e.run(exitDone, "limits set payment.charge --concurrent 20 --rate 6/min --reason slow", "agent payment.charge gets 20 calls at a time and 0.1 calls a second at most (to remove this: duly limits remove payment.charge --reason 'why')")
 	if l := e.limits[0]; l.Concurrent != 20 || l.RateMilli != 100 || l.By != "operator" || l.Reason != "slow" || l.Revision != 1 {
 		t.Errorf("%+v", l)
 	}
@@ -69,7 +69,7 @@ func TestLimits(t *testing.T) {
 	e.run(exitUse, "limits set payment.charge --key type --key-rate 1 --key-concurrent 0 --reason x", "key-concurrent: 0, want 1 or more")
 	e.run(exitUse, "limits set a..b --concurrent 1 --reason x", "a..b")
 	e.run(exitUse, "limits remove payment.charge", "reason: none given")
-	e.run(exitDone, "limits remove payment.charge --reason over", "agent payment.charge has no limit any more")
+	e.run(exitDone, "limits remove payment.charge --reason over", "agent payment.charge no longer has a limit")
 	e.run(exitNotFound, "limits remove payment.charge --reason over", "has no limit")
 	e.token(operate.RoleViewer)
 	e.run(exitDone, "limits", "no limit")

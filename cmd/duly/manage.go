@@ -71,14 +71,14 @@ func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish,
 	case state == operate.BreakerAuto:
 		return c.said(std, data, breakerFields, "%s", say.Of("breaker.auto", "agent", c.Agent, "state", b.State))
 	case b.Until.IsZero():
-		return c.said(std, data, breakerFields, "%s", say.Of("breaker.forced", "agent", c.Agent, "state", b.State))
+		return c.said(std, data, breakerFields, "%s", say.Of("breaker.forced", "agent", c.Agent, "state", b.State, "by", b.By))
 	}
-	return c.said(std, data, breakerFields, "%s", say.Of("breaker.forced-until", "agent", c.Agent, "state", b.State, "at", b.Until.UTC().Format(time.RFC3339)))
+	return c.said(std, data, breakerFields, "%s", say.Of("breaker.forced-until", "agent", c.Agent, "state", b.State, "by", b.By, "at", b.Until.UTC().Format(time.RFC3339)))
 }
 
 type agentsOpenCmd struct {
 	forced
-	For string `help:"Until when: a duration from now or a time (default: until it is let go)."`
+	For string `help:"Until when: a duration from now or a time (default: until it is set to auto)."`
 }
 
 // Run opens a breaker.
@@ -88,7 +88,7 @@ func (c *agentsOpenCmd) Run(ctx context.Context, std streams) error {
 
 type agentsCloseCmd struct {
 	forced
-	For string `help:"Until when: a duration from now or a time (default: until it is let go)."`
+	For string `help:"Until when: a duration from now or a time (default: until it is set to auto)."`
 }
 
 // Run closes a breaker.

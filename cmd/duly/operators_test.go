@@ -449,7 +449,7 @@ func TestActionsOnATask(t *testing.T) {
 	} {
 		said := "asked: " + string(want.Action) + " of o-1, which is error: it starts again (audit 17)"
 		if want.Key == "again" {
-			said = "asked before by this key, so nothing was done again: resubmit of o-1"
+			said = "this was requested before with this key, so nothing was done again: resubmit of o-1"
 		}
 		e.run(exitDone, args, said)
 		got := e.done[len(e.done)-1]
@@ -559,7 +559,7 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s -o csv: %v %v", args, records, err)
 		}
 	}
-	e.run(exitDone, "status", "2 tasks waiting for an answer: 1 of them must have it within 5 min", "duly list --waits signal")
+	e.run(exitDone, "status", "2 tasks waiting for an answer: 1 of them must be answered within 5 min", "duly list --waits signal")
 	e.run(exitDone, "status -o json", `"signals":{"tasks":{"n":2}`)
 	e.run(exitDone, "failures show g-1", "FINGERPRINT", "≥ 10,000")
 	e.run(exitDone, "plan show order", "VERSION", "2", "payment.charge")
@@ -601,7 +601,7 @@ func TestManaging(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleAdmin)
 	e.run(exitDone, "partitions pin 2 n1 --reason warm", "partition 2: pinned to n1")
-	e.run(exitDone, "partitions unpin 2 --reason warm", "not pinned any more")
+	e.run(exitDone, "partitions unpin 2 --reason warm", "no longer pinned")
 	e.run(exitDone, "partitions step-down 2 --reason hot", "asked to hand it over")
 	if got := fmt.Sprint(e.moves); got != "[pin 2 n1 warm unpin 2 warm down 2 hot]" {
 		t.Error(got)
@@ -620,13 +620,13 @@ func TestManaging(t *testing.T) {
 	if len(e.pauses) != 0 {
 		t.Error("the pause is still there")
 	}
-	e.run(exitDone, "agents open payment.charge --for 10m --reason down", "the circuit breaker of payment.charge is open until 20")
+	e.run(exitDone, "agents open payment.charge --for 10m --reason down", "the circuit breaker of payment.charge is open, forced by admin, until 20")
 	if b := e.breakers[0]; b.State != core.BreakerOpen || !b.Forced || b.Until == 0 || b.Reason != "down" || b.By != "admin" {
 		t.Errorf("%+v", b)
 	}
-	e.run(exitDone, "agents close payment.charge --reason up", "the circuit breaker of payment.charge is closed until somebody lets it go (duly agents auto payment.charge --reason 'why')")
+	e.run(exitDone, "agents close payment.charge --reason up", "the circuit breaker of payment.charge is closed, forced by admin, until it is set to auto (duly agents auto payment.charge --reason 'why')")
 	e.run(exitDone, "agents close payment.charge --reason up -o json", `"state":"closed"`, `"forced":true`)
-	e.run(exitDone, "agents auto payment.charge --reason up", "the circuit breaker of payment.charge opens and closes by itself again; it is closed now")
+	e.run(exitDone, "agents auto payment.charge --reason up", "the circuit breaker of payment.charge opens and closes automatically again; it is closed now")
 	e.run(exitState, "agents auto payment.charge --reason up", "is not forced")
 	e.run(exitNotFound, "agents open paiment --reason up", "no stored plan has a step at agent")
 	e.run(exitUse, "agents open payment.charge", "reason: none given")

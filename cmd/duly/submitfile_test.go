@@ -154,7 +154,7 @@ func TestSubmitFileOutcomes(t *testing.T) {
 	if code != exitFailed || out != "8 lines: 3 stored, 0 existed, 5 refused, 0 failed\n" {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	for _, want := range []string{"line 2 : refused: line 2 is not a JSON object", "line 4 o-4: refused: type \"nosuch\" is unknown", "line 5 : refused: line 5 has more than 270336 bytes, the limit", "line 6 o-1: refused: id \"o-1\" is a task already, with another input (409)", `unknown field "extra"`, "5 lines refused: they are in " + failed} {
+	for _, want := range []string{"line 2 : refused: line 2 is not a JSON object", "line 4 o-4: refused: type \"nosuch\" is unknown", "line 5 : refused: line 5 has more than 270336 bytes, which is the limit", "line 6 o-1: refused: id \"o-1\" is a task already, with another input (409)", `unknown field "extra"`, "5 lines refused: they are in " + failed} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("no %q in %s", want, errs)
 		}

@@ -193,7 +193,7 @@ func (t *task) note(s *step) string {
 		parts = append(parts, say.Of("step.key", "at", s.KeyUntil))
 	}
 	if u := &s.Undo; u.Attempt > 0 || u.Error != "" {
-		said := fmt.Sprintf("undo, try %d", u.Attempt)
+		said := fmt.Sprintf("undo, attempt %d", u.Attempt)
 		if u.By != "" {
 			said += ", by " + strings.TrimSuffix(u.By, "@"+s.Agent)
 		}

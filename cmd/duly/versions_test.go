@@ -78,8 +78,8 @@ func TestPlanCheck(t *testing.T) {
 		}
 	}
 	run(exitDone, "plan check order@1 --last 10", "2 tasks played, 2 of them in flight: same 2, different 0, cannot be said 0")
-	run(exitFailed, "plan check order@2", "same 1, different 1", "1 of those in flight may be moved", "begun  processing, version 1: different at row 2: Step credit was done in try 1.",
-		"was: do of charge, try 1, at payment.charge; the task is processing", "is: do of charge, try 1, at payment.card", "stays: step charge has begun, and version 2 has another agent for it")
+	run(exitFailed, "plan check order@2", "same 1, different 1", "1 of those in flight may be moved", "begun  processing, version 1: different at row 2: Step credit was done on attempt 1.",
+		"was: do of charge, attempt 1, at payment.charge; the task is processing", "is: do of charge, attempt 1, at payment.card", "stays: step charge has begun, and version 2 has another agent for it")
 	run(exitFailed, "plan check order@2 -o json", `"fate":"different"`, `"in_flight":2`)
 	file := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(file, []byte("name: order\nversion: 3\nsteps:\n- name: credit\n  agent: credit.check\n  undoable: false\n  attempts_max: 9\n- name: charge\n  agent: payment.charge\n  after: [credit]\n"), 0o600); err != nil {
@@ -124,7 +124,7 @@ func TestPlanMigrate(t *testing.T) {
 	e.run(exitUse, "plan migrate order --to 2 --reason card", "no terminal to ask at: --yes 101")
 	e.run(exitState, "plan migrate order --to 2 --reason card --yes 100", "the preview has 101 tasks, and --yes says 100; nothing was started")
 	e.steps = []operate.Operation{{ID: "op-1", Action: operate.ActionMigrate, State: operate.OperationDone, Tasks: 101, Tally: operate.Tally{Done: 100, Skipped: 1}}}
-	e.run(exitFailed, "plan migrate order --to 2 --reason card --yes 101", "1 task was not moved (duly op show op-1 --outcome skipped says why)")
+	e.run(exitFailed, "plan migrate order --to 2 --reason card --yes 101", "1 task was not moved (duly op show op-1 --outcome skipped shows why)")
 	e.run(exitDone, "plan migrate order --to 2 --reason card --yes 101 --detach", "operation op-1 is running over 101 tasks")
 	e.previews = 0
 	e.run(exitDone, "plan migrate order --to 2 --reason card", "no task is to be moved to version 2")

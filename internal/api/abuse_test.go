@@ -137,7 +137,7 @@ func TestThousandStreams(t *testing.T) {
 				return
 			case 429:
 				data, _ := io.ReadAll(resp.Body)
-				if turnedAway.Add(1); resp.Header.Get("Retry-After") == "" || !strings.Contains(string(data), "are open here, the limit of one actor") {
+				if turnedAway.Add(1); resp.Header.Get("Retry-After") == "" || !strings.Contains(string(data), "are open here, which is the limit for one actor") {
 					t.Errorf("%v %s", resp.Header, data)
 				}
 			default:

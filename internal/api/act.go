@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 type (
@@ -77,7 +78,7 @@ func (a *api) actionRoutes() {
 				return nil, bad
 			}
 			if in.Body != nil && cmp.Or(in.Body.Action, one.action) != one.action {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field action is %s, but the path says %s", core.QuoteShort(string(in.Body.Action)), one.action)
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-path", "action", core.QuoteShort(string(in.Body.Action)), "path", one.action))
 			}
 			r := in.Body.request(one.action, in.Key)
 			if err := core.CheckAnswer(r.Result, r.Reason); err != nil && one.action == operate.ActionSignal {

@@ -127,7 +127,7 @@ func sealed(r *operate.Request, view *core.View) *ingest.Refusal {
 	if r.Action == operate.ActionSignal {
 		command = "signal"
 	}
-	return ingest.Refuse(422, ingest.CauseBody, "%s is not encrypted, and the input of %s is, with key %s: duly %s --payload-keys encrypts it", field, core.QuoteShort(view.ID), core.QuoteShort(was.Key), command)
+	return ingest.Refuse(422, ingest.CauseBody, "%s", say.Of("refuse.not-encrypted", "field", field, "id", core.QuoteShort(view.ID), "key", core.QuoteShort(was.Key), "command", command))
 }
 
 // guarded reports whether a request is about the journal row that its sender saw: a task at rest moves only when it is

@@ -164,7 +164,7 @@ func TestActionsRefused(t *testing.T) {
 		{olga, operate.Request{Action: operate.ActionCancel, Reason: "a\x00b"}, 400, "reason", "without control characters"},
 		{olga, operate.Request{Action: operate.ActionCancel, Step: "drone"}, 400, "step", "cancel takes no step"},
 		{olga, operate.Request{Action: operate.ActionResubmit, Step: "a b"}, 400, "step", "a b"},
-		{olga, operate.Request{Action: operate.ActionExtend}, 400, "until", "extend needs"},
+		{olga, operate.Request{Action: operate.ActionExtend}, 400, "until", "give the new deadline"},
 		{olga, operate.Request{Action: operate.ActionExtend, Until: epoch.Time()}, 400, "until", "2023-11-14T22:13:20Z"},
 		{olga, operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(core.DurationMax + 1)}, 400, "until", core.DurationMax.String()},
 		{olga, operate.Request{Action: operate.ActionUndo, Reason: "x", Until: epoch.Time().Add(1)}, 400, "until", "undo takes no until"},
@@ -220,7 +220,7 @@ func TestActionsRefusedByState(t *testing.T) {
 		{operate.Request{Action: operate.ActionEdit, Reason: "x", Input: []byte(`1`)}, core.StateProcessed, []string{"undo"}, "is processed: only a task in error or undone can be resubmitted; possible now: undo"},
 		{operate.Request{Action: operate.ActionResubmit}, core.StateError, []string{"undo", "resolve"}, "is error: its undo has begun: finish the undo before a resubmit; possible now: undo, resolve"},
 		{operate.Request{Action: operate.ActionAccept, Reason: "x", Result: []byte(`1`)}, core.StateError, []string{"undo", "resolve"}, "is error: its undo has begun: finish the undo before a resubmit; possible now: undo, resolve"},
-		{operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(1)}, core.StateUndoing, nil, "is undoing: only a task that is pending or processing has a deadline to extend; nothing else can be asked of it now"},
+		{operate.Request{Action: operate.ActionExtend, Until: epoch.Time().Add(1)}, core.StateUndoing, nil, "is undoing: only a task that is pending or processing has a deadline to extend; no other action is possible now"},
 		{operate.Request{Action: operate.ActionResubmit, IfSeq: 6}, core.StateError, []string{"undo", "resubmit"}, "is error: the request is about its journal row 6, and it is at row 7 by now; possible now: undo, resubmit"},
 	} {
 		d := newDeed(t)

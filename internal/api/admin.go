@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Bounds of settings.
@@ -98,7 +99,7 @@ func (a *api) adminRoutes() {
 				return page, nil, "", bad
 			}
 			if !core.PlainText(in.Actor + in.Action + in.Target) {
-				return page, nil, "", ingest.Refuse(400, ingest.CauseQuery, "query parameters actor, action and target: want text without control characters")
+				return page, nil, "", ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.audit-filter"))
 			}
 			f := operate.AuditFilter{Actor: in.Actor, Action: in.Action, Target: in.Target, Limit: limit, After: after}
 			if from != 0 {
@@ -135,7 +136,7 @@ func (a *api) adminRoutes() {
 				return nil, bad
 			}
 			if !core.PlainText(in.Body.Query + in.Body.Page + in.Body.Title) {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "fields query, page and title: want text without control characters")
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.view-fields"))
 			}
 			document, err := encode(in.Body)
 			if err != nil {
@@ -147,7 +148,7 @@ func (a *api) adminRoutes() {
 			}
 			before, there := all[viewPrefix+in.Name]
 			if !there && len(all) >= viewsMax {
-				return nil, ingest.Refuse(409, ingest.CauseFull, "there are %d views, the limit; delete one first", len(all))
+				return nil, ingest.Refuse(409, ingest.CauseFull, "%s", say.Of("refuse.views-full", "n", len(all)))
 			}
 			put := operate.Act{Action: "view.put", Target: "view/" + in.Name, After: in.Body}
 			if there {

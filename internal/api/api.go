@@ -25,6 +25,7 @@ import (
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -165,7 +166,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.levelRoutes()
 	a.serveDocument()
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "path %s is not served here", core.QuoteShort(r.URL.Path)))
+		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-path", "path", core.QuoteShort(r.URL.Path))))
 	})
 	return a, nil
 }
@@ -194,7 +195,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow += known
 	}
 	w.Header().Set("Allow", allow)
-	problem(w, ingest.Refuse(405, ingest.CauseMethod, "method %s is not served at %s; it takes %s", core.QuoteShort(r.Method), core.QuoteShort(r.URL.Path), allow))
+	problem(w, ingest.Refuse(405, ingest.CauseMethod, "%s", say.Of("refuse.no-method", "method", core.QuoteShort(r.Method), "path", core.QuoteShort(r.URL.Path), "allow", allow)))
 }
 
 // takes refuses a request whose query does not mean what its sender thinks: a parameter
@@ -204,12 +205,12 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
-			problem(w, ingest.Refuse(400, ingest.CauseQuery, "the query cannot be read: %v", err))
+			problem(w, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.query-unreadable", "error", err)))
 			return
 		}
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			if !slices.Contains(known, name) {
-				problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter %s is not known here; %s", core.QuoteShort(name), takesOnly(known)))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.query-unknown", "name", core.QuoteShort(name), "takes", takesOnly(known))))
 				return
 			}
 			if n := len(query[name]); n > 1 {
@@ -219,7 +220,7 @@ func takes(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 			if strings.HasPrefix(name, submit.Prefix) && !slices.Contains(headers, name) {
-				problem(w, ingest.Refuse(400, ingest.CauseQuery, "header %s is not known here; of Duly's own it takes %s", core.QuoteShort(name), strings.Join(headers, ", ")))
+				problem(w, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.header-unknown", "name", core.QuoteShort(name), "takes", strings.Join(headers, ", "))))
 				return
 			}
 		}
@@ -241,7 +242,7 @@ func oneKey(r *http.Request) *ingest.Refusal {
 	case len(keys) > 1:
 		return ingest.Refuse(400, ingest.CauseQuery, "header %s is given %d times (%s, %s), want once", headerKey, len(keys), core.QuoteShort(keys[0]), core.QuoteShort(keys[1]))
 	case keys[0] == "" || keys[0] == `""`:
-		return ingest.Refuse(400, ingest.CauseQuery, "header %s is empty: leave it out where each try may count", headerKey)
+		return ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.key-empty", "header", headerKey))
 	}
 	return nil
 }
@@ -259,7 +260,7 @@ func bodiless(serve http.HandlerFunc, known ...string) http.HandlerFunc {
 			if len(known) > 0 {
 				says = "; in its query " + takesOnly(known)
 			}
-			problem(w, ingest.Refuse(400, ingest.CauseBody, "%s takes no body here%s", r.Method, says))
+			problem(w, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.no-body", "method", r.Method, "says", says)))
 			return
 		}
 		serve(w, r)
@@ -339,11 +340,11 @@ func (a *api) storeFailed(w http.ResponseWriter, r *http.Request, what string, e
 		return // the client is gone
 	}
 	a.log.Warn("a request could not be served", "what", what, "path", r.URL.Path, "error", err)
-	problem(w, ingest.Refuse(503, ingest.CauseStore, "%s: it did not answer as it should", what).After(ingest.RetryLog))
+	problem(w, ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.no-answer", "what", what)).After(ingest.RetryLog))
 }
 
 func notFound(taskType, id string) *ingest.Refusal {
-	return ingest.Refuse(404, ingest.CauseNotFound, "no task %s of type %s", core.QuoteShort(id), core.QuoteShort(taskType))
+	return ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-task", "id", core.QuoteShort(id), "type", core.QuoteShort(taskType)))
 }
 
 // keyID makes an id of an idempotency key outside the ids' alphabet: the same

@@ -625,9 +625,9 @@ func TestCancelTellsWhatWillBe(t *testing.T) {
 		code, cause int
 		says        string
 	}{
-		{core.StateProcessing, "delivery/d-1", 202, 0, "what it did is undone"},
-		{core.StatePending, "delivery/d-1", 202, 0, "what it did is undone"},
-		{core.StateError, "delivery/d-1", 202, 0, "what it did is undone"},
+		{core.StateProcessing, "delivery/d-1", 202, 0, "what it did will be undone"},
+		{core.StatePending, "delivery/d-1", 202, 0, "what it did will be undone"},
+		{core.StateError, "delivery/d-1", 202, 0, "what it did will be undone"},
 		{core.StateUndoing, "delivery/d-1", 202, 0, "asked: nothing changes: it is undone already or about to be"},
 		{core.StateUndone, "delivery/d-1", 202, 0, "asked: nothing changes: it is undone already"},
 		{core.StateProcessed, "delivery/d-1", 409, ingest.CauseState, "too late to cancel"},

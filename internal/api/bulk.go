@@ -21,6 +21,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -161,7 +162,7 @@ func (a *api) submitMany(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != bulkKind {
-		problem(w, ingest.Refuse(415, ingest.CauseBody, "content type %s is not taken; want %s: a line of JSON for each task", core.QuoteShort(r.Header.Get("Content-Type")), bulkKind))
+		problem(w, ingest.Refuse(415, ingest.CauseBody, "%s", say.Of("refuse.content-type-bulk", "type", core.QuoteShort(r.Header.Get("Content-Type")), "want", bulkKind)))
 		return
 	}
 	leave, full := a.batches.Take(r.Context(), "bulk submissions")

@@ -16,6 +16,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -97,13 +98,13 @@ func (b *bulk) unread(err error) *ingest.Refusal {
 	case b.stopped.Load():
 		return closing()
 	case errors.Is(err, errBulkBytes):
-		return ingest.Refuse(413, ingest.CauseBody, "the body has more than %d bytes, the limit of one request; send the rest in another", b.cfg.BulkBytes)
+		return ingest.Refuse(413, ingest.CauseBody, "%s", say.Of("refuse.bulk-size", "limit", b.cfg.BulkBytes))
 	case errors.Is(err, errBulkLines):
-		return ingest.Refuse(413, ingest.CauseBody, "the body has more than %d lines, the limit of one request; send the rest in another", b.cfg.BulkLines)
+		return ingest.Refuse(413, ingest.CauseBody, "%s", say.Of("refuse.bulk-lines", "limit", b.cfg.BulkLines))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return ingest.Refuse(408, ingest.CauseBody, "nothing was sent for %v, the limit", b.bulkIdle)
+		return ingest.Refuse(408, ingest.CauseBody, "%s", say.Of("refuse.bulk-idle", "time", b.bulkIdle))
 	}
-	return ingest.Refuse(400, ingest.CauseBody, "the body could not be read to its end: %v", err)
+	return ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.bulk-unread", "error", err))
 }
 
 var errBulkLines = errors.New("the body has too many lines")
@@ -129,13 +130,13 @@ func (b *bulk) parse(number int64, line []byte, long bool) *bulkLine {
 	var said lineJSON
 	switch {
 	case long:
-		return l.refused(&said, ingest.Refuse(413, ingest.CauseInputSize, "line %d has more than %d bytes, the limit", number, b.cfg.BulkLineBytes))
+		return l.refused(&said, ingest.Refuse(413, ingest.CauseInputSize, "%s", say.Of("refuse.line-size", "line", number, "limit", b.cfg.BulkLineBytes)))
 	case len(line) == 0:
 		return l.refused(&said, ingest.Refuse(400, ingest.CauseBody, "line %d is empty, want a JSON object", number))
 	}
 	err := said.read(line)
 	if err != nil {
-		return l.refused(&said, ingest.Refuse(400, ingest.CauseBody, "line %d is not a JSON object of type, id, input, complete_by, start_at, plan_version, reply_to, traceparent and labels: %v", number, err))
+		return l.refused(&said, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.line-form", "line", number, "error", err)))
 	}
 	if bad := said.label(); bad != nil {
 		return l.refused(&said, bad)

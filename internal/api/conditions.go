@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // decisionRowsMax bounds the journal that is played for the values of conditions.
@@ -60,7 +61,7 @@ func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decisi
 		return nil, err
 	}
 	if view.Seq > decisionRowsMax {
-		return nil, ingest.Refuse(422, ingest.CauseQuery, "task %s has %d journal rows, and conditions are explained of at most %d", core.QuoteShort(id), view.Seq, decisionRowsMax)
+		return nil, ingest.Refuse(422, ingest.CauseQuery, "%s", say.Of("refuse.rows-many", "id", core.QuoteShort(id), "rows", view.Seq, "limit", decisionRowsMax))
 	}
 	plan, err := a.planOf(ctx, view.Type, view.PlanVersion)
 	if err != nil || plan == nil {
@@ -71,7 +72,7 @@ func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decisi
 		return nil, fmt.Errorf("journal of task %s: %w", id, err)
 	}
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
-		return nil, ingest.Refuse(404, ingest.CauseNotFound, "the journal of task %s is forgotten: retain-detail is over", core.QuoteShort(id))
+		return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.journal-forgotten", "id", core.QuoteShort(id)))
 	}
 	all, err := a.programs.Decisions(plan, &saved[0])
 	if err != nil {

@@ -124,7 +124,7 @@ func TestPayloadsFitAtEveryDoor(t *testing.T) {
 		{"asks again", operate.Request{Action: operate.ActionSignal, Step: "approve", Result: []byte(`true`)}, 428, "say which ask of step approve it answers"},
 		{"asks again", operate.Request{Action: operate.ActionSignal, Step: "approve", Result: []byte(`true`), Ask: all["asks again"].Steps[1].Ask}, 0, "asked: step approve is answered"},
 		{"processing", operate.Request{Action: operate.ActionSignal, Step: "approve", Result: []byte(`true`)}, 0, "asked: the answer is kept until step approve begins"},
-		{"processing", operate.Request{Action: operate.ActionSignal, Step: "drone", Result: []byte(`true`)}, 409, "step drone waits for no signal; the step that takes answers is approve"},
+		{"processing", operate.Request{Action: operate.ActionSignal, Step: "drone", Result: []byte(`true`)}, 409, "step drone waits for no signal; the step that accepts answers is approve"},
 		{"stopped at its signal", operate.Request{Action: operate.ActionAccept, Reason: "r", Result: []byte(`"yes"`)}, 422, "does not fit the schema of step approve"},
 		{"stopped at its signal", operate.Request{Action: operate.ActionAccept, Reason: "r", Result: []byte(`true`)}, 0, "asked: the step where it stopped counts as done"},
 		{"error", operate.Request{Action: operate.ActionEdit, Reason: "r", Input: []byte(`"text"`)}, 422, "does not fit the input schema of plan delivery version 1"},

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // serveDocument makes the description of what is served and serves it to everyone: it names no task.
@@ -26,7 +27,7 @@ func (a *api) serveDocument() {
 		document, err := a.document()
 		if err != nil {
 			a.log.Error("the API cannot be described", "error", err)
-			problem(w, ingest.Refuse(503, ingest.CauseNotServed, "path %s: the description cannot be made", core.QuoteShort(r.URL.Path)))
+			problem(w, ingest.Refuse(503, ingest.CauseNotServed, "%s", say.Of("refuse.no-description", "path", core.QuoteShort(r.URL.Path))))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

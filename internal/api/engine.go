@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/say"
 )
 
 type (
@@ -141,7 +142,7 @@ func (a *api) engineRoutes() {
 					return &planOut{all[i]}, nil
 				}
 			}
-			return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Version)
+			return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-version", "name", core.QuoteShort(in.Name), "version", in.Version))
 		})
 	a.versionRoutes()
 	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, their breakers, and what waits"},
@@ -249,7 +250,7 @@ func (a *api) plans(ctx context.Context) ([]planJSON, error) {
 // movePartition asks for a change of who owns a partition. The port writes the audit trail.
 func (a *api) movePartition(ctx context.Context, partition int, reason string, do func(operate.Actor) error) error {
 	if partition >= a.cfg.Partitions {
-		return ingest.Refuse(404, ingest.CauseNotFound, "no partition %d: there are %d", partition, a.cfg.Partitions)
+		return ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-partition", "partition", partition, "n", a.cfg.Partitions))
 	}
 	if bad := operate.CheckReason(reason); bad != nil {
 		return bad

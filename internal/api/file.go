@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/replay"
+	"duly.dev/duly/internal/say"
 )
 
 // fileOut describes a task file; its form is that of package replay.
@@ -54,7 +55,7 @@ func (a *api) taskFile(ctx context.Context, taskType, id string) ([]byte, error)
 		return nil, fmt.Errorf("task %s: %w", id, err)
 	}
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
-		return nil, ingest.Refuse(404, ingest.CauseNotFound, "the journal of task %s is forgotten: retain-detail is over", core.QuoteShort(id))
+		return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.journal-forgotten", "id", core.QuoteShort(id)))
 	}
 	plan, err := a.planOf(ctx, view.Type, view.PlanVersion)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 type (
@@ -20,7 +21,7 @@ type (
 )
 
 // noLevel is the answer of a node that was given no level to change.
-var noLevel = ingest.Refuse(503, ingest.CauseNotServed, "the level of the log: not served by this node")
+var noLevel = ingest.Refuse(503, ingest.CauseNotServed, "%s", say.Of("refuse.no-level"))
 
 func (a *api) level() *levelOut {
 	return &levelOut{levelJSON{strings.ToLower(a.ports.Level.Level().String())}}

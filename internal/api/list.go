@@ -18,6 +18,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/sheet"
 )
 
@@ -156,7 +157,7 @@ func export[T any](ctx context.Context, a *api, w http.ResponseWriter, format st
 		if rows, next, err = read(next, min(limit, operate.ListMax)); err != nil {
 			a.log.Warn("an export ended early", "request", operate.RequestFrom(ctx), "error", err)
 			if format == formatNDJSON {
-				bad := problemOf(ingest.Refuse(503, ingest.CauseStore, "the state store did not answer as it should; this is not all"))
+				bad := problemOf(ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.store-partial")))
 				_ = json.NewEncoder(w).Encode(map[string]any{"error": bad})
 				_ = rc.Flush()
 			}

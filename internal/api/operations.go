@@ -8,6 +8,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // The defaults and limits of an operation.
@@ -97,7 +98,7 @@ func (s *selectionJSON) selection() (operate.Selection, *ingest.Refusal) {
 			return out, bad
 		}
 		if filter == (core.Filter{}) {
-			return out, ingest.Refuse(400, ingest.CauseBody, "field selection.filter: it is empty, which would be every task; say at least a type or a state")
+			return out, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.selection-empty"))
 		}
 		out.Filter = &filter
 	}
@@ -115,7 +116,7 @@ func (a *api) operationRoutes() {
 				return nil, bad
 			}
 			if asked := in.Body.Request.Action; asked != "" && asked != in.Body.Action {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field request.action is %s, but action is %s", core.QuoteShort(string(asked)), in.Body.Action)
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-differs", "asked", core.QuoteShort(string(asked)), "action", in.Body.Action))
 			}
 			r := in.Body.Request.request(in.Body.Action, "")
 			actor, _ := operate.ActorFrom(ctx)

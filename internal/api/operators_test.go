@@ -322,7 +322,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true,"reason":"right"}`, 200, `"deprecated":false,"newest":1`},
 		{"POST", "/v1/plans/order/2/deprecate", `{"reason":"r"}`, 404, `no plan \"order\" in version 2`},
 		{"POST", "/v1/plans/order/1/deprecate", `{"undo":true}`, 400, `reason`},
-		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"auto","reason":"r"}`, 409, `is not forced: it decides by itself`},
+		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"auto","reason":"r"}`, 409, `is not forced: it opens and closes automatically`},
 		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"open","until":"2026-01-31T13:00:00Z","reason":"bank is down"}`, 200, `{"state":"open","since":"2026-01-31T12:00:00Z","until":"2026-01-31T13:00:00Z","forced":true,"by":"the-admin","reason":"bank is down"}`},
 		{"PUT", "/v1/agents/payment.charge/breaker", `{"state":"closed","reason":"bank is back"}`, 200, `{"state":"closed","since":"2026-01-31T12:00:00Z","forced":true,`},
 		{"PUT", "/v1/agents/shop/breaker", `{"state":"open","reason":"r"}`, 404, `no stored plan has a step at agent \"shop\"`},
@@ -335,7 +335,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/pauses", "", 200, `{"pauses":[]}`},
 		{"POST", "/v1/pauses", `{"type":"order","step":"charge","reason":"bank is down","until":"2026-01-31T13:00:00Z"}`, 201, `"by":"the-admin","reason":"bank is down"`},
 		{"DELETE", "/v1/pauses/nope", "", 404, `no pause`},
-		{"GET", "/v1/books", "", 200, `"sentence":"Not closed at 12:00: 2 of 12 effects do not agree with the journal.`},
+		{"GET", "/v1/books", "", 200, `"sentence":"Books not closed at 12:00: 2 of 12 effects do not agree with the journal.`},
 		{"GET", "/v1/books?limit=1", "", 200, `"next":"payment.charge gone/charge/0"`},
 		{"GET", "/v1/books?limit=1&after=payment.charge+gone/charge/0", "", 200, `"key":"t-4/charge/1","task":"t-4","type":"order","step":"charge","state":"undone","seq":3`},
 		{"GET", "/v1/books?status=accepted", "", 200, `"ghosts":[]`},
@@ -343,7 +343,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"t-4/charge/1","repair":"undo","reason":"r"}`, 202, `"action":"undo"`},
 		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"gone/charge/0","repair":"accept","reason":"r"}`, 202, `"action":"accept"`},
 		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"gone/charge/0","repair":"undo","reason":"r"}`, 409, `cannot be undone by its task`},
-		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"none/charge/0","repair":"undo","reason":"r"}`, 404, `no effect of agent`},
+		{"POST", "/v1/books/repair", `{"agent":"payment.charge","effect":"none/charge/0","repair":"undo","reason":"r"}`, 404, `has no effect with the key`},
 		{"GET", "/v1/schedules", "", 200, `"name":"nightly","type":"order","input":{"cents":1},"cron":"30 2 * * *","zone":"Europe/Berlin"`},
 		{"GET", "/v1/schedules?after=nightly", "", 200, `"schedules":[]`},
 		{"GET", "/v1/schedules/nightly", "", 200, `"next":["2026-02-01T01:30:00Z","2026-02-02T01:30:00Z","2026-02-03T01:30:00Z","2026-02-04T01:30:00Z","2026-02-05T01:30:00Z"]`},
@@ -447,7 +447,7 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/v1/tasks/order/t-5/undo", `[]`, `expected object`},
 		{"POST", "/v1/tasks/order/t-5/resolve", `{"reason":"r"}`, `as is \"\", want processed or undone`},
 		{"POST", "/v1/tasks/order/t-5/resolve", `{"reason":"r","as":"error"}`, `as is \"error\"`},
-		{"POST", "/v1/tasks/order/t-5/extend", `{}`, `until is empty, and extend needs`},
+		{"POST", "/v1/tasks/order/t-5/extend", `{}`, `until is empty: give the new deadline`},
 		{"POST", "/v1/tasks/order/t-5/extend", `{"until":"soon"}`, `field until is \"soon\"`},
 		{"POST", "/v1/tasks/order/t-5/edit", `{"reason":"r"}`, `input is empty`},
 		{"POST", "/v1/tasks/order/a.b/cancel", ``, `id`},
@@ -841,7 +841,7 @@ func TestEvents(t *testing.T) {
 	}
 	close(closing)
 	for _, stream := range []events{all, one} {
-		if got := stream.next(); !strings.HasPrefix(got, "event: dropped\n") || !strings.Contains(got, "stops") {
+		if got := stream.next(); !strings.HasPrefix(got, "event: dropped\n") || !strings.Contains(got, "is stopping") {
 			t.Errorf("at the end: %q", got)
 		}
 	}

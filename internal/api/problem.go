@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // The library is told by its variables how we answer.
@@ -41,7 +42,7 @@ func refusedBy(status int, message string, errs []error) *ingest.Refusal {
 	case http.StatusUnprocessableEntity:
 		status = http.StatusBadRequest
 	case http.StatusRequestEntityTooLarge:
-		return ingest.Refuse(status, cause, "the body has more than %d bytes, the limit", bodyBytesMax)
+		return ingest.Refuse(status, cause, "%s", say.Of("refuse.body-size", "limit", bodyBytesMax))
 	case http.StatusInternalServerError, http.StatusRequestTimeout:
 		status = http.StatusBadRequest // of a body that ended early
 	}
@@ -133,14 +134,14 @@ func (a *api) answerOf(ctx context.Context, what string, err error) error {
 	case errors.Is(err, core.ErrNotFound):
 		bad = ingest.Refuse(404, ingest.CauseNotFound, "%v", err)
 	case errors.Is(err, core.ErrCursor):
-		bad = ingest.Refuse(400, ingest.CauseQuery, "query parameter after: want the next of a page: %v", err)
+		bad = ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.after", "error", err))
 	case errors.Is(err, operate.ErrFenced):
-		bad = ingest.Refuse(503, ingest.CauseStore, "the operation moves to another node; ask again").After(ingest.RetryLog)
+		bad = ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.operation-moves")).After(ingest.RetryLog)
 	default:
 		if ctx.Err() == nil {
 			a.log.Warn("a request could not be served", "what", what, "request", operate.RequestFrom(ctx), "error", err)
 		}
-		bad = ingest.Refuse(503, ingest.CauseStore, "the state store did not answer as it should; ask again").After(ingest.RetryLog)
+		bad = ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.store-again")).After(ingest.RetryLog)
 	}
 	p := problemOf(bad)
 	return withHeaders{&p}

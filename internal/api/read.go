@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // Limits of a list.
@@ -91,7 +92,7 @@ func (a *api) position(r *http.Request, id string) (uint64, *ingest.Refusal) {
 		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want <partition>.<position> as the 202 told it", core.QuoteShort(value))
 	}
 	if want := a.partition(id); int(partition) != want {
-		return 0, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, but id %s belongs to partition %d", core.QuoteShort(value), core.QuoteShort(id), want)
+		return 0, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.after-partition", "after", core.QuoteShort(value), "id", core.QuoteShort(id), "partition", want))
 	}
 	return after, nil
 }
@@ -180,7 +181,7 @@ func filterOf(r *http.Request) (core.Filter, *ingest.Refusal) {
 		f.Limit = n
 	}
 	if len(f.After) > cursorBytesMax {
-		return f, ingest.Refuse(400, ingest.CauseQuery, "query parameter after %s has %d bytes, the limit is %d", core.QuoteShort(f.After), len(f.After), cursorBytesMax)
+		return f, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.after-size", "after", core.QuoteShort(f.After), "bytes", len(f.After), "limit", cursorBytesMax))
 	}
 	return f, nil
 }

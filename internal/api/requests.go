@@ -95,7 +95,7 @@ func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *
 func ActorAt(claimed, door string) string {
 	claimed = core.CleanActor(claimed)
 	if claimed == "" {
-		claimed = "unnamed"
+		claimed = core.Unnamed
 	}
 	return claimed + "@" + door
 }
@@ -118,7 +118,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 		return Asked{}, bad
 	}
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
-		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "even_if_unknown goes with a cancel only")
+		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.even-if-unknown"))
 	}
 	if err := core.CheckWords("reason", c.Reason); err != nil {
 		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%v", err)
@@ -165,7 +165,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 		return taken, bad
 	}
 	if err := a.cfg.Desk.Ask(ctx, actBy(*by, &c, &view), send); err != nil && bad == nil {
-		bad = ingest.Refuse(503, ingest.CauseStore, "the audit trail could not be written, so nothing was asked; ask again").After(ingest.RetryLog)
+		bad = ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.trail-not-asked")).After(ingest.RetryLog)
 	}
 	return taken, bad
 }
@@ -193,20 +193,20 @@ func (a *Requests) store(ctx context.Context, c *core.Control, partition int) (u
 	seq, err := a.controls.Ask(ctx, partition, *c)
 	if err != nil {
 		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)
-		return 0, ingest.Refuse(503, ingest.CauseStore, "the request about task %s may not be stored, ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+		return 0, ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.request-unknown", "id", core.QuoteShort(c.ID))).After(ingest.RetryLog)
 	}
 	return seq, nil
 }
 
 // otherType refuses a request that names a task by another type than its own.
 func otherType(c *core.Control, view *core.View) *ingest.Refusal {
-	return ingest.Refuse(409, ingest.CauseOtherType, "id %s is a task of type %s, not %s", core.QuoteShort(c.ID), core.QuoteShort(view.Type), core.QuoteShort(c.Type))
+	return ingest.Refuse(409, ingest.CauseOtherType, "%s", say.Of("refuse.other-type", "id", core.QuoteShort(c.ID), "type", core.QuoteShort(view.Type), "want", core.QuoteShort(c.Type)))
 }
 
 // unread says that the state store did not answer.
 func (a *Requests) unread(c *core.Control, err error) *ingest.Refusal {
 	a.log.Warn("a request about a task could not be served", "task", c.ID, "error", err)
-	return ingest.Refuse(503, ingest.CauseStore, "the state store could not be read, so whether task %s is there is not known; ask again", core.QuoteShort(c.ID)).After(ingest.RetryLog)
+	return ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.task-unknown", "id", core.QuoteShort(c.ID))).After(ingest.RetryLog)
 }
 
 var errUndecided = errors.New("what was submitted before is not read yet, so whether it is there is not decided")
@@ -263,7 +263,7 @@ func (a *Requests) typeUnknown(ctx context.Context, taskType string) *ingest.Ref
 	case err != nil:
 		return a.plansUnread(err)
 	case !known:
-		return ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown: no plan of that name is stored", core.QuoteShort(taskType))
+		return ingest.Refuse(404, ingest.CauseTypeUnknown, "%s", say.Of("refuse.type-unknown", "type", core.QuoteShort(taskType)))
 	}
 	return nil
 }
@@ -333,7 +333,7 @@ func (a *Requests) planOf(ctx context.Context, taskType string, version int64) (
 	case err != nil:
 		return nil, a.plansUnread(err)
 	case plan == nil && version != 0:
-		return nil, ingest.Refuse(404, ingest.CauseVersionUnknown, "no plan %s in version %d", core.QuoteShort(taskType), version)
+		return nil, ingest.Refuse(404, ingest.CauseVersionUnknown, "%s", say.Of("refuse.no-version", "name", core.QuoteShort(taskType), "version", version))
 	}
 	return plan, nil
 }
@@ -351,14 +351,14 @@ func (a *Requests) plansUnread(err error) *ingest.Refusal {
 // fits holds what a request brings to the limits and schemas of a plan: see [core.Task.Fits].
 func (a *Requests) fits(ev *core.Event, plan *core.Plan, view *core.View) *ingest.Refusal {
 	if plan != nil && len(ev.Input) > plan.InputMax {
-		return ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit of plan %s is %d", len(ev.Input), plan.Name, plan.InputMax)
+		return ingest.Refuse(413, ingest.CauseInputSize, "%s", say.Of("refuse.input-size-plan", "bytes", len(ev.Input), "plan", plan.Name, "limit", plan.InputMax))
 	}
 	if i := view.Answers(plan, ev); i >= 0 && len(ev.Result) > plan.Steps[i].ResultMax {
 		step, what := &plan.Steps[i], "result of step"
 		if step.Kind == core.SignalStep {
 			what = "payload of signal"
 		}
-		return ingest.Refuse(413, ingest.CauseBody, "%s %s has %d bytes, the limit is %d", what, step.Name, len(ev.Result), step.ResultMax)
+		return ingest.Refuse(413, ingest.CauseBody, "%s", say.Of("refuse.result-size", "what", what, "step", step.Name, "bytes", len(ev.Result), "limit", step.ResultMax))
 	}
 	if err := view.Fits(plan, ev, a.cfg.CheckInput, a.cfg.CheckSignal); err != nil {
 		return ingest.Refuse(422, ingest.CauseInputSchema, "%v", err)

@@ -17,6 +17,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planform"
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/say"
 )
 
 // Version is of the API's description. Within it no field is renamed and none is given another meaning.
@@ -111,14 +112,14 @@ func (a *api) gate(op *huma.Operation, next http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case !ok:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="duly"`)
-			problem(w, ingest.Refuse(401, ingest.CauseNoActor, "this needs a token: send the header Authorization: Bearer duly_…"))
+			problem(w, ingest.Refuse(401, ingest.CauseNoActor, "%s", say.Of("refuse.no-token")))
 		case actor.Role.May(needs) || client && actor.Role == operate.RoleClient:
 			next(w, r)
 		default:
 			if !reads {
 				a.refused(r, op.OperationID, "needs the role "+string(needs))
 			}
-			problem(w, ingest.Refuse(403, ingest.CauseForbidden, "%s has the role %s; this needs the role %s", core.QuoteShort(actor.Name), actor.Role, needs))
+			problem(w, ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.role", "name", core.QuoteShort(actor.Name), "role", actor.Role, "needs", needs)))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedule"
 )
 
@@ -108,7 +109,7 @@ func (a *api) scheduleRoutes() {
 				return nil, bad
 			}
 			if in.Body.Name != "" && in.Body.Name != in.Schedule {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field name is %s, but the path says %s", core.QuoteShort(in.Body.Name), in.Schedule)
+				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.name-differs", "name", core.QuoteShort(in.Body.Name), "path", in.Schedule))
 			}
 			labels, bad := bindLabels(ctx, listOf(in.Body.Labels))
 			if bad != nil {

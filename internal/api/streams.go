@@ -17,6 +17,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 )
 
 // Bounds of an event stream.
@@ -239,13 +240,13 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 			refused, ok := errors.AsType[*operate.Refusal](err)
 			switch {
 			case errors.Is(err, errSlow):
-				s.drop(ingest.Refuse(429, ingest.CauseFull, "%d events waited for this reader for %v; come again with Last-Event-ID", streamWindow, streamSlowMax).After(streamRetry))
+				s.drop(ingest.Refuse(429, ingest.CauseFull, "%s", say.Of("refuse.stream-slow", "n", streamWindow, "time", streamSlowMax)).After(streamRetry))
 			case ok:
 				p := refusalOf(refused)
 				_ = s.send("dropped", "", p)
 			case ctx.Err() == nil:
 				a.log.Warn("an event stream ended", "error", err)
-				s.drop(ingest.Refuse(503, ingest.CauseStore, "the event stream cannot be read; come again").After(streamRetry))
+				s.drop(ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.stream-unreadable")).After(streamRetry))
 			}
 			if err == nil {
 				err = errEnded
@@ -256,7 +257,7 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 }
 
 func closing() *ingest.Refusal {
-	return ingest.Refuse(503, ingest.CauseStopping, "this node stops; come again, to another").After(streamRetry)
+	return ingest.Refuse(503, ingest.CauseStopping, "%s", say.Of("refuse.stream-stops")).After(streamRetry)
 }
 
 var errEnded = errors.New("the source ended")

@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 )
 
@@ -47,9 +48,9 @@ func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
 	case key == "":
 		return a.cfg.NewID(), nil
 	case len(key) > keyBytesMax:
-		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s has %d bytes, the limit is %d", headerKey, core.QuoteShort(key), len(key), keyBytesMax)
+		return "", ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.key-size", "header", headerKey, "key", core.QuoteShort(key), "bytes", len(key), "limit", keyBytesMax))
 	case !core.PlainText(key):
-		return "", ingest.Refuse(400, ingest.CauseQuery, "header %s %s: want text without control characters", headerKey, core.QuoteShort(key))
+		return "", ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.key-text", "header", headerKey, "key", core.QuoteShort(key)))
 	case core.CheckName("id", key) == nil:
 		return key, nil
 	}
@@ -72,7 +73,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		view, err := a.find(r, taskType, id)
 		switch {
 		case errors.Is(err, errOthers):
-			problem(w, ingest.Refuse(409, ingest.CauseConflict, "id %s is a task already, and not one of %s", core.QuoteShort(id), core.FormatLabels(boundTo(r.Context()))))
+			problem(w, ingest.Refuse(409, ingest.CauseConflict, "%s", say.Of("refuse.id-labels", "id", core.QuoteShort(id), "labels", core.FormatLabels(boundTo(r.Context())))))
 		case err == nil || errors.Is(err, errOtherType):
 			if bad := ingest.Differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
 				problem(w, bad)
@@ -98,16 +99,16 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 	}
 	defer leave()
 	if r.ContentLength > core.InputBytesMax {
-		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has %d bytes, the limit is %d", r.ContentLength, core.InputBytesMax))
+		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "%s", say.Of("refuse.input-size", "bytes", r.ContentLength, "limit", core.InputBytesMax)))
 		return
 	}
 	input, err := io.ReadAll(http.MaxBytesReader(w, r.Body, core.InputBytesMax))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "input has more than %d bytes, the limit", core.InputBytesMax))
+		problem(w, ingest.Refuse(413, ingest.CauseInputSize, "%s", say.Of("refuse.input-more", "limit", core.InputBytesMax)))
 		return
 	}
 	if err != nil {
-		problem(w, ingest.Refuse(400, ingest.CauseBody, "the body could not be read: %v", err))
+		problem(w, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.body-unread", "error", err)))
 		return
 	}
 	then(input)
@@ -155,7 +156,7 @@ func bindLabels(ctx context.Context, said []core.Label) ([]core.Label, *ingest.R
 	by, _ := operate.ActorFrom(ctx)
 	bound, err := core.ParseLabels(by.Labels)
 	if err != nil { // they were checked when it was made
-		return said, ingest.Refuse(403, ingest.CauseForbidden, "the labels of %s cannot be read: make it another token", core.QuoteShort(by.Name))
+		return said, ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.token-labels", "name", core.QuoteShort(by.Name)))
 	}
 	for _, label := range bound {
 		i := slices.IndexFunc(said, func(l core.Label) bool { return l.Key == label.Key })
@@ -163,7 +164,7 @@ func bindLabels(ctx context.Context, said []core.Label) ([]core.Label, *ingest.R
 		case i < 0:
 			said = append(said, label)
 		case said[i] != label:
-			return said, ingest.Refuse(403, ingest.CauseForbidden, "label %s: what %s submits has the label %s", core.QuoteShort(said[i].String()), core.QuoteShort(by.Name), label)
+			return said, ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.label-other", "given", core.QuoteShort(said[i].String()), "name", core.QuoteShort(by.Name), "label", label))
 		}
 	}
 	return said, nil

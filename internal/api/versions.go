@@ -12,6 +12,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/versions"
 )
 
@@ -119,5 +120,5 @@ func (a *api) planToCheck(ctx context.Context, in *checkIn) (*core.Plan, error) 
 	if plan, err := a.planOf(ctx, in.Name, in.Body.Version); plan != nil || err != nil {
 		return plan, err
 	}
-	return nil, ingest.Refuse(404, ingest.CauseNotFound, "no plan %s in version %d", core.QuoteShort(in.Name), in.Body.Version)
+	return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-version", "name", core.QuoteShort(in.Name), "version", in.Body.Version))
 }

@@ -151,7 +151,7 @@ func TestBooksClose(t *testing.T) {
 	if !r.Closed || r.Effects != 15 || r.Open != 1 || r.Tasks != 7 {
 		t.Errorf("report %+v", r)
 	}
-	if got, want := r.Sentence(), "Closed at 14:00: the journal and the services agree on 15 effects. 1 effect of unfinished tasks will be compared once the tasks have ended."; got != want {
+	if got, want := r.Sentence(), "Books closed at 14:00: the journal and the services agree on 15 effects. 1 effect of unfinished tasks will be compared once the tasks have ended."; got != want {
 		t.Errorf("sentence %q, want %q", got, want)
 	}
 }
@@ -304,14 +304,14 @@ func TestNoBooks(t *testing.T) {
 	w := newWorld()
 	w.run(t, "good", 0, 0, 0)
 	w.none["payment"] = true
-	if r := w.compare(t); !r.Closed || r.Sentence() != "Closed at 14:00: the journal and the services agree on 1 effect. 1 agent keeps no books." {
+	if r := w.compare(t); !r.Closed || r.Sentence() != "Books closed at 14:00: the journal and the services agree on 1 effect. 1 agent does not list effects, so nothing there is compared." {
 		t.Errorf("%s: %+v", r.Sentence(), r)
 	}
 	if r := w.compareWith(t, Options{Kept: []string{"payment"}}); r.Closed || r.Silent() != 1 {
 		t.Errorf("an agent that kept books is gone: %s: %+v", r.Sentence(), r)
 	}
 	w.none["warehouse"], w.lists = true, 0
-	if r := w.compare(t); r.Closed || w.lists != 0 || r.Sentence() != "No agent keeps books, as of 14:00, so there is nothing to compare." {
+	if r := w.compare(t); r.Closed || w.lists != 0 || r.Sentence() != "No agent lists its effects, as of 14:00, so there is nothing to compare." {
 		t.Errorf("%s: %d pages of tasks, %+v", r.Sentence(), w.lists, r)
 	}
 }
@@ -346,7 +346,7 @@ func TestAccepted(t *testing.T) {
 	accepted := func(g *operate.Ghost) bool {
 		return g.Key == "doubled/charge/0" && g.Kind == operate.GhostDoubled && g.Times == 2
 	}
-	if r := w.compareWith(t, Options{Accepted: accepted}); !r.Closed || r.Accepted != 1 || len(r.Ghosts) != 0 || !strings.HasSuffix(r.Sentence(), " 1 difference was accepted by operators.") {
+	if r := w.compareWith(t, Options{Accepted: accepted}); !r.Closed || r.Accepted != 1 || len(r.Ghosts) != 0 || !strings.HasSuffix(r.Sentence(), " 1 accepted difference is not counted.") {
 		t.Errorf("%s: %+v", r.Sentence(), r)
 	}
 	w.effects["payment"]["doubled/charge/0"] = 3

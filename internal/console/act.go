@@ -52,7 +52,7 @@ func bulkIn(state core.State) (all []operate.Action) {
 }
 
 func noneTakes(state core.State, a operate.Action) *operate.Refusal {
-	return &operate.Refusal{Code: http.StatusConflict, Field: "action", Detail: fmt.Sprintf("No task that is %s takes %s.", state, a)}
+	return &operate.Refusal{Code: http.StatusConflict, Field: "action", Detail: say.Of("refuse.none-takes", "state", state, "action", a)}
 }
 
 func infoOf(a operate.Action) (actionInfo, bool) {
@@ -222,7 +222,7 @@ func (c *console) requestOf(get func(string) string, info actionInfo) (operate.R
 		return request, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
 	if info.Reason && request.Reason == "" {
-		return bad("reason", "Say why: %s needs a reason.", info.Action)
+		return bad("reason", "%s", say.Of("refuse.say-why", "action", info.Action))
 	}
 	if err := core.CheckWords("The reason", request.Reason); err != nil {
 		return bad("reason", "%v.", err)
@@ -257,7 +257,7 @@ func (c *console) requestOf(get func(string) string, info actionInfo) (operate.R
 		until := strings.TrimSpace(get("until"))
 		switch {
 		case until == "" && info.Action == operate.ActionExtend:
-			return bad("until", "Say until when: a duration from now such as 2h, or a time in UTC.")
+			return bad("until", "%s", say.Of("refuse.say-until"))
 		case until != "":
 			at, err := c.untilOf(until)
 			if err != nil {

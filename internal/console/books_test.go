@@ -112,7 +112,7 @@ func TestBooks(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := html.UnescapeString(get(t, h, Path+"books").Body.String())
-	for _, want := range []string{w.compared.Sentence, "order-1004/charge/0", "The step was undone, but its effect is still there", "at row 7", "order-9/charge/0", "take it back by hand at the service, then accept it here", "it did not answer within 10s", "none kept"} {
+	for _, want := range []string{w.compared.Sentence, "order-1004/charge/0", "The step was undone, but its effect is still at the service", "at row 7", "order-9/charge/0", "reverse it at the service, then accept it here", "it did not answer within 10s", "none kept"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q", want)
 		}
@@ -147,7 +147,7 @@ func TestBooks(t *testing.T) {
 	if rec := post(t, h, Path+"books/compare", url.Values{}); rec.Code != http.StatusSeeOther || w.compared.Asked == nil {
 		t.Errorf("compare: %d", rec.Code)
 	}
-	if body := get(t, h, Path+"books").Body.String(); !strings.Contains(body, "ada asked for a comparison") {
+	if body := get(t, h, Path+"books").Body.String(); !strings.Contains(body, "ada requested a comparison") {
 		t.Error("what was asked for is not shown")
 	}
 	body = get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path+"books").Body.String()
@@ -169,7 +169,7 @@ func TestBooksOnOverview(t *testing.T) {
 	}
 	w.agreed()
 	body = get(t, as(operate.RoleViewer, newConsole(t, w.config())), Path).Body.String()
-	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "Closed at 12:00: the journal and the services agree on 1,204,311 effects.") || strings.Contains(body, "do not agree with the journal") {
+	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "Books closed at 12:00: the journal and the services agree on 1,204,311 effects.") || strings.Contains(body, "do not agree with the journal") {
 		t.Error("closed books are not one green line")
 	}
 	cfg := w.config()
@@ -198,7 +198,7 @@ func TestBooksByKeyboard(t *testing.T) {
 	b.enter(`document.activeElement.id === "d-reason"`)
 	b.keys("the customer complained")
 	b.tab(`e.type === "submit" && e.textContent === "Undo"`)
-	b.enter(noDialog + `document.getElementById("told").textContent.indexOf("The undo has been asked for") >= 0`)
+	b.enter(noDialog + `document.getElementById("told").textContent.indexOf("The undo was requested") >= 0`)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if g := w.haunting[0]; g.Status != operate.GhostAsked || g.Reason != "the customer complained" {

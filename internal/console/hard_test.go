@@ -189,7 +189,7 @@ func TestErrorKeepsWhatIsThere(t *testing.T) {
 		w.broken = err
 		later.Add(int64(time.Minute)) // past what is kept
 	}
-	const away = `document.body.classList.contains("stale") && document.getElementById("banner").textContent.indexOf("The database cannot be read now. What you see was read at 20") >= 0 && `
+	const away = `document.body.classList.contains("stale") && document.getElementById("banner").textContent.indexOf("This node cannot read the database now. What you see was read at 20") >= 0 && `
 	const back = `document.getElementById("banner").hidden && !document.body.classList.contains("stale") && `
 	choose := func(state string) {
 		eval[chromedp.Void](b, fmt.Sprintf(`(function () { var s = document.getElementById("f-state"); s.value = %q; s.dispatchEvent(new Event("change", {bubbles: true})); })()`, state))

@@ -275,7 +275,7 @@ func TestLiveInABrowser(t *testing.T) {
 	w.trouble = []operate.Trouble{{Name: "nats", Text: "there is no connection to NATS", Since: time.Now()}}
 	w.mu.Unlock()
 	w.tell("")
-	b.until(`document.getElementById("banner").textContent === "This node has trouble. nats: there is no connection to NATS" && !document.body.classList.contains("stale")`)
+	b.until(`document.getElementById("banner").textContent === "This node is not healthy: nats: there is no connection to NATS" && !document.body.classList.contains("stale")`)
 	b.end()
 	b.until(`/cannot be reached since .* s old/.test(document.getElementById("banner").textContent) && document.body.classList.contains("stale")`)
 	b.clean("live")

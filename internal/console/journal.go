@@ -81,9 +81,9 @@ func journalOf(p *core.Plan, records []core.Record) []journalRow {
 		row := journalRow{Seq: r.Seq, At: timeOf(r.At), Kind: string(r.Kind), State: string(r.State), Step: stepName(p, r.Step), Actor: r.Actor, Reason: r.Reason,
 			Code: r.Code, Error: r.Error, Round: r.Round, Class: classOf(r.Kind)}
 		var b strings.Builder
-		b.WriteString(say.Of(id))
+		b.WriteString(say.Of(id, "by", core.AskedBy(r.Actor)))
 		if r.Step >= 0 && r.Attempt > 0 && r.Kind != core.KindResubmitted {
-			fmt.Fprintf(&b, " (try %d)", r.Attempt)
+			fmt.Fprintf(&b, " (attempt %d)", r.Attempt)
 		}
 		row.What, row.Words = b.String(), b.String()
 		then := func(words string, at core.Instant) { row.Then = append(row.Then, wordsTime{words, timeOf(at)}) }

@@ -181,7 +181,7 @@ func TestSignalPage(t *testing.T) {
 		"limit is missing":            {"go": {"answer"}, "value/approved": {"true"}},
 		`limit is "x", want a number`: {"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"x"}},
 		"The answer does not fit":     {"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"0"}},
-		"a refusal needs a reason":    {"go": {"refuse"}},
+		"a refusal needs one":         {"go": {"refuse"}},
 		`name is missing`:             {"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"1"}, "value/by/note": {"kept text"}},
 	} {
 		code, body := send(typed)
@@ -229,7 +229,7 @@ func TestAnswersWaitedFor(t *testing.T) {
 	w.trips()
 	cfg := w.config()
 	first := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String())
-	for _, want := range []string{`href="/console/tasks?waits=signal">1 task waiting for an answer: none of them has to have it within 5 min</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`} {
+	for _, want := range []string{`href="/console/tasks?waits=signal">1 task waiting for an answer: none of them has to be answered within 5 min</a>`, `href="/console/tasks/trip/trip-1">trip/trip-1 · approve</a>`} {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %s", want)
 		}
@@ -246,7 +246,7 @@ func TestAnswersWaitedFor(t *testing.T) {
 	for i := range w.find("trip-1").view.Steps {
 		w.find("trip-1").view.Steps[i].Due = core.InstantOf(w.now().Add(time.Minute))
 	}
-	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them must have it within 5 min") {
+	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); !strings.Contains(body, "1 of them must be answered within 5 min") {
 		t.Error("that one has to come soon is not said")
 	}
 }
@@ -264,7 +264,7 @@ func TestConditionsAreShown(t *testing.T) {
 	}
 	cfg := w.config()
 	cfg.Operations = nil
-	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "The journal of the task cannot be read here") {
+	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "This node cannot read the journal of the task") {
 		t.Error("without the journal it does not say so")
 	}
 }

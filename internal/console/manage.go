@@ -73,7 +73,7 @@ func (c *console) offerWishes(r *http.Request, f *field) error {
 	}
 	i := slices.IndexFunc(all, func(a operate.Agent) bool { return a.Name == r.PathValue("agent") })
 	if i < 0 {
-		return &operate.Refusal{Code: http.StatusNotFound, Detail: fmt.Sprintf("There is no agent %s.", core.QuoteShort(r.PathValue("agent")))}
+		return &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("refuse.agent-unknown", "agent", core.QuoteShort(r.PathValue("agent")))}
 	}
 	f.Options = slices.DeleteFunc(f.Options, func(wish string) bool { return !all[i].Breaker.Takes(operate.BreakerWish(wish)) })
 	return nil
@@ -238,14 +238,14 @@ func planText(p *core.Plan) string {
 		for _, a := range s.After {
 			fmt.Fprintf(&b, "  after %s\n", p.Steps[a].Name)
 		}
-		fmt.Fprintf(&b, "  undoable %v\n  complete by %s, %d tries, backoff %s to %s\n  when exhausted: %s\n", s.Undoable, duration(s.CompleteBy), s.AttemptsMax, duration(s.Backoff), duration(s.BackoffCap), s.OnExhausted)
+		fmt.Fprintf(&b, "  undoable %v\n  complete by %s, %d attempts, backoff %s to %s\n  when exhausted: %s\n", s.Undoable, duration(s.CompleteBy), s.AttemptsMax, duration(s.Backoff), duration(s.BackoffCap), s.OnExhausted)
 		if s.OnExhausted == core.PolicyWait {
 			fmt.Fprintf(&b, "  pause %s\n", duration(s.Pause))
 		}
 		if s.Undoable {
 			fmt.Fprintf(&b, "  undo: complete by %s, patience %s", duration(s.UndoCompleteBy), duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
 			if s.UndoAttemptsMax > 0 {
-				fmt.Fprintf(&b, ", %d tries", s.UndoAttemptsMax)
+				fmt.Fprintf(&b, ", %d attempts", s.UndoAttemptsMax)
 			}
 			b.WriteString("\n")
 		}
@@ -519,7 +519,7 @@ func auditFilterOf(r *http.Request) (operate.AuditFilter, *operate.Refusal) {
 	}
 	for name, value := range map[string]string{"actor": f.Actor, "action": f.Action, "target": f.Target} {
 		if len(value) > 256 {
-			return f, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: fmt.Sprintf("%s has %d bytes, the limit is 256.", name, len(value))}
+			return f, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: say.Of("refuse.name-size", "name", name, "bytes", len(value))}
 		}
 	}
 	return f, nil

@@ -53,12 +53,12 @@ func TestTimeMachine(t *testing.T) {
 	}
 	// Without a row it stands at the newest.
 	contains(at, 200, "Row 8 <span", "of step charge failed: 422, &#34;card 4471 declined: insufficient funds&#34;.", "Failed, not undone", "error</span>")
-	contains(at+"?at=1", 200, "The task was submitted.", "No other step has to be done before it.", "so there is no other time of an answer to try", `On its way`)
-	contains(at+"?at=3", 200, "Step reserve was done in try 1.", "The step that had to be done before it is done: reserve.", "3 steps have begun")
-	contains(at+"?at=4", 200, "1 of 5 tries is used; the wait before the next one is random", `data-before="0" data-after="6"`)
+	contains(at+"?at=1", 200, "The task was submitted.", "No other step has to be done before it.", "so no other time of the answer can be tried", `On its way`)
+	contains(at+"?at=3", 200, "Step reserve was done on attempt 1.", "The step that had to be done before it is done: reserve.", "3 steps have begun")
+	contains(at+"?at=4", 200, "Attempt 1 of 5 failed; the wait before the next one is random", `data-before="0" data-after="6"`)
 	// The try that was not answered in time would have been done.
-	contains(at+"?at=6&ms=1500&come=earlier", 200, "Something else would have been decided", "Step ship is sent to its agent")
-	contains(at+"?at=6&ms=0&come=later", 200, "An answer after its time never completes a step")
+	contains(at+"?at=6&ms=1500&come=earlier", 200, "The decision would have been different", "Step ship is sent to its agent")
+	contains(at+"?at=6&ms=0&come=later", 200, "A late answer never completes a step")
 	contains(at+"?at=3&ms=5&come=earlier", 200, "The same would have been decided")
 	contains(at+"?at=3&ms=86400000&come=earlier", 200, "before its command left at")
 	for query, want := range map[string]string{"at=0": "1 to 8", "at=9": "1 to 8", "at=x": "1 to 8", "at=3&ms=-1": "0 to 86400000", "at=3&ms=86400001": "0 to 86400000", "at=3&come=never": "earlier or later", "row=3": "at, ms, come"} {
@@ -152,7 +152,7 @@ func TestCompare(t *testing.T) {
 	h := as(operate.RoleViewer, newConsole(t, w.config()))
 	for path, want := range map[string][]string{
 		"order-1002/compare":                       {"Tasks of the same plan that ended another way", `compare?with=order-1001"`},
-		"order-1002/compare?with=order-1001":       {"the same way for 3 journal rows; row 4 is the first that differs", "Try 1 of step charge failed: 503", "Step charge was done in try 1.", `order-1002/replay?at=4"`, `order-1001/replay?at=4"`},
+		"order-1002/compare?with=order-1001":       {"the same way for 3 journal rows; row 4 is the first that differs", "Attempt 1 of step charge failed: 503", "Step charge was done on attempt 1.", `order-1002/replay?at=4"`, `order-1001/replay?at=4"`},
 		"order-1002/compare?with=order/order-1001": {"the same way for 3 journal rows"},
 		"order-1002/compare?with=order-1002":       {"Both tasks went the same way in all 8 journal rows"},
 		"order-1001/compare?with=order-1005":       {"row 3 is the first that differs"},
@@ -214,7 +214,7 @@ func TestTimeMachineInABrowser(t *testing.T) {
 	b.do(chromedp.KeyEvent("a", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
 	b.keys("1500")
 	b.tab(`e.id === "shift-go"`)
-	b.enter(`location.search === "?at=6&ms=1500&come=earlier" && document.getElementById("shift").textContent.indexOf("Step ship is sent to its agent") > 0 && document.getElementById("say").textContent.indexOf("Something else would have been decided") > 0 && document.activeElement.id === "shift-go"`)
+	b.enter(`location.search === "?at=6&ms=1500&come=earlier" && document.getElementById("shift").textContent.indexOf("Step ship is sent to its agent") > 0 && document.getElementById("say").textContent.indexOf("The decision would have been different") > 0 && document.activeElement.id === "shift-go"`)
 	b.accessible("what if")
 	b.shoot("time machine what if")
 	b.clean("the time machine")

@@ -105,7 +105,7 @@ func TestSchedules(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := html.UnescapeString(get(t, h, Path+"schedules").Body.String())
-	for _, want := range []string{"30 2 * * * Europe/Berlin, each run late by a random time of up to 10m", "every 15m", "0 6 1 * * UTC", "paused", "no plan is stored", "not taken", "no money", number(12345), "1 wait for the task before", `href="/console/tasks/order/order-1002"`} {
+	for _, want := range []string{"30 2 * * * Europe/Berlin, each run delayed by a random time of up to 10m", "every 15m", "0 6 1 * * UTC", "paused", "no plan is stored", "not taken", "no money", number(12345), "1 wait for the task before", `href="/console/tasks/order/order-1002"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q", want)
 		}

@@ -169,7 +169,7 @@ func TestDestructive(t *testing.T) {
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	undo := Path + "tasks/order/order-1002/act/undo"
 	form := fields(get(t, h, undo).Body.String())
-	if rec := post(t, h, undo, form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Say why: undo needs a reason.") || len(w.done) != 0 {
+	if rec := post(t, h, undo, form); rec.Code != http.StatusUnprocessableEntity || !strings.Contains(rec.Body.String(), "Give a reason: undo needs one.") || len(w.done) != 0 {
 		t.Fatalf("without a reason: %d", rec.Code)
 	}
 	form.Set("reason", "sold twice")
@@ -260,8 +260,8 @@ func TestFilters(t *testing.T) {
 	for path, want := range map[string]string{
 		"tasks?state=gone": "state is &#34;gone&#34;, want one of", "tasks?label=x": "want key=value", "tasks?created_to=yesterday": "want a time in UTC", "tasks?limit=1001": "want 1 to 1000", "tasks?stat=error": "does not know",
 		"tasks?after=" + strings.Repeat("9", 600): "the limit is 512", "tasks?after=zz": "cannot be found", "failures?state=processed": "want error, undone", "operations?state=x": "want one of", "operations/op-7?outcome=x": "want waiting",
-		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC", "books?status=x": "want one of", "books/repair?repair=undo": "nothing of this name",
-		"plans/order?version=9": "has the versions [2 1]", "plans/none": "There is no plan", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
+		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC", "books?status=x": "want one of", "books/repair?repair=undo": "Nothing has this name",
+		"plans/order?version=9": "has the versions [2 1]", "plans/none": "is stored", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
 		"tasks/order/order-1002/act/fly": "There is no action", "partitions/x/pin": "want a number", "nowhere": "no such page",
 	} {
 		rec := get(t, as(operate.RoleAdmin, newConsole(t, w.config())), Path+path)
@@ -354,7 +354,7 @@ func TestExports(t *testing.T) {
 		t.Errorf("members: %d rows, %v", bytes.Count(body, []byte("\n")), err)
 	}
 	w.broken = errors.New("database away")
-	if body, err = fetch("tasks.ndjson"); err != nil || !bytes.Contains(body, []byte("cannot be read now")) {
+	if body, err = fetch("tasks.ndjson"); err != nil || !bytes.Contains(body, []byte("cannot read the database now")) {
 		t.Errorf("with the store away: %.200s, %v", body, err)
 	}
 }
@@ -463,7 +463,7 @@ func TestErrorsAreAnswers(t *testing.T) {
 		if strings.HasPrefix(path, "operations/op-") {
 			continue // of a store that the world keeps apart
 		}
-		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "The database cannot be read now.") || !strings.Contains(body, ">Try again</a>") {
+		if rec.Code != http.StatusServiceUnavailable || rec.Header().Get("Retry-After") == "" || !strings.Contains(body, "This node cannot read the database now.") || !strings.Contains(body, ">Try again</a>") {
 			t.Errorf("%s: %d", path, rec.Code)
 		}
 		if strings.Contains(body, "10.1.2.3") {
@@ -537,7 +537,7 @@ func TestOverview(t *testing.T) {
 	quiet.tasks, quiet.ops, quiet.agentsIn, quiet.held = quiet.tasks[:1], nil, nil, nil
 	quiet.agreed()
 	body = get(t, as(operate.RoleViewer, newConsole(t, quiet.config())), Path).Body.String()
-	if !strings.Contains(body, "Nothing needs you.") || !strings.Contains(body, `Looked at <time class="x" datetime="2026-03-01T12:00:00Z"`) || strings.Contains(body, `class="need `) {
+	if !strings.Contains(body, "Nothing needs your attention.") || !strings.Contains(body, `Looked at <time class="x" datetime="2026-03-01T12:00:00Z"`) || strings.Contains(body, `class="need `) {
 		t.Error("an empty first screen is not green with the time of the look")
 	}
 }
@@ -886,7 +886,7 @@ func TestBreakers(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := get(t, h, Path+"agents").Body.String()
-	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is let go", "trial", "order/reserve: 10,064", "64 in flight that it does not take"} {
+	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is set to auto", "trial", "order/reserve: 10,064", "64 in flight that it does not take"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)
 		}
@@ -1156,7 +1156,7 @@ func TestDeprecatedPlan(t *testing.T) {
 	h := as(operate.RoleOperator, newConsole(t, cfg))
 	p := w.plansAll[0]
 	page, change := Path+"plans/"+p.Name+"?version="+strconv.FormatInt(p.Version, 10), Path+"plans/"+p.Name+"/"+strconv.FormatInt(p.Version, 10)
-	if body := get(t, h, page).Body.String(); !strings.Contains(body, "Deprecate it") || strings.Contains(body, "This version is deprecated") {
+	if body := get(t, h, page).Body.String(); !strings.Contains(body, "Deprecate it") || strings.Contains(body, "This version has been deprecated") {
 		t.Error("before: no way to deprecate it")
 	}
 	if rec := post(t, h, change+"/deprecate", nil); rec.Code != http.StatusUnprocessableEntity && rec.Code != http.StatusBadRequest || len(marks.all) != 0 {
@@ -1168,7 +1168,7 @@ func TestDeprecatedPlan(t *testing.T) {
 	if e := w.entries[len(w.entries)-1]; e.Action != "plan.deprecate" || e.Reason != "charges twice" || e.Outcome != "done" {
 		t.Errorf("audit: %+v", e)
 	}
-	if body := get(t, h, page).Body.String(); !strings.Contains(body, "This version is deprecated since") || !strings.Contains(body, "Allow it again") {
+	if body := get(t, h, page).Body.String(); !strings.Contains(body, "This version has been deprecated since") || !strings.Contains(body, "Allow it again") {
 		t.Error("after: the page does not say so")
 	}
 	if rec := get(t, h, change+"/allow"); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), "New tasks may get this version again.") {

@@ -150,7 +150,7 @@ func (f *signalForm) answer(schemas *jsonschema.Cache, schema string, request *o
 	}
 	if f.Refused {
 		if f.Reason == "" {
-			return bad("Say why: a refusal needs a reason, which the task keeps.")
+			return bad("%s", say.Of("refuse.say-why-refused"))
 		}
 		return nil
 	}
@@ -162,13 +162,13 @@ func (f *signalForm) answer(schemas *jsonschema.Cache, schema string, request *o
 		value = json.RawMessage("null")
 	}
 	if len(value) > core.ResultBytesMax {
-		return bad("The answer has %d bytes, the limit is %d.", len(value), core.ResultBytesMax)
+		return bad("%s", say.Of("refuse.answer-size", "bytes", len(value), "limit", core.ResultBytesMax))
 	}
 	switch err := schemas.Check(schema, value); {
 	case errors.Is(err, jsonschema.ErrSchema):
-		return bad("The plan's schema of step %s cannot be read here: %v.", f.Step.Name, err)
+		return bad("%s", say.Of("refuse.answer-schema", "step", f.Step.Name, "error", err))
 	case err != nil:
-		return bad("The answer does not fit: %v.", err)
+		return bad("%s", say.Of("refuse.answer-unfit", "error", err))
 	}
 	request.Result = value
 	return nil

@@ -237,7 +237,7 @@ func noteOf(s *core.StepView) string {
 	case s.Kind == core.EachStep, s.Kind == core.TaskStep, s.Kind == core.WaitStep, s.Kind == core.SignalStep:
 		return string(s.Kind)
 	case s.Attempt > 1:
-		return fmt.Sprintf("try %d", s.Attempt)
+		return fmt.Sprintf("attempt %d", s.Attempt)
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func filterOf(q url.Values) (core.Filter, *operate.Refusal) {
 		return f, bad("label", "label is %s, want key=value of at most %d bytes each", core.QuoteShort(f.Label), operate.LabelBytesMax)
 	}
 	if len(f.Fingerprint) > core.NameBytesMax {
-		return f, bad("fingerprint", "fingerprint %s has %d bytes, the limit is %d", core.QuoteShort(f.Fingerprint), len(f.Fingerprint), core.NameBytesMax)
+		return f, bad("fingerprint", "%s", say.Of("refuse.fingerprint-size", "fingerprint", core.QuoteShort(f.Fingerprint), "bytes", len(f.Fingerprint), "limit", core.NameBytesMax))
 	}
 	for field, to := range map[string]*core.Instant{"created_from": &f.CreatedFrom, "created_to": &f.CreatedTo, "deadline_to": &f.DeadlineTo} {
 		t, err := timeIn(q.Get(field))

@@ -306,9 +306,9 @@ func (s *span) what() string {
 	case s.Wait:
 		return s.Text
 	case s.Undo:
-		return fmt.Sprintf("undo, try %d", s.Try)
+		return fmt.Sprintf("undo, attempt %d", s.Try)
 	}
-	return fmt.Sprintf("try %d", s.Try)
+	return fmt.Sprintf("attempt %d", s.Try)
 }
 
 func (t *timeline) words(s *span) string {

@@ -65,7 +65,7 @@ func TestTimeline(t *testing.T) {
 	for _, row := range tl.Rows() {
 		what = append(what, row.Step+" "+row.What+" "+row.Took)
 	}
-	want := []string{"check try 1 20 ms", "reserve try 1 35 ms", "charge try 1 1.2 s", "charge waits for its next try 900 ms", "charge try 2 8 s", "charge waits for its next try 20 min", "charge try 3 0 µs"}
+	want := []string{"check attempt 1 20 ms", "reserve attempt 1 35 ms", "charge attempt 1 1.2 s", "charge waits for its next attempt 900 ms", "charge attempt 2 8 s", "charge waits for its next attempt 20 min", "charge attempt 3 0 µs"}
 	if !slices.Equal(what, want) {
 		t.Errorf("rows:\n%s\nwant\n%s", strings.Join(what, "\n"), strings.Join(want, "\n"))
 	}
@@ -142,9 +142,9 @@ func TestTrail(t *testing.T) {
 	}
 	want := []string{
 		"check: done / nothing to undo: a check / row 2: done, by i7@check.v1",
-		"reserve: done or unknown / the undo gave up: its effect may still be there / row 7: its undo gave up, by node-1",
+		"reserve: done or unknown / the undo gave up: its effect may still be in place / row 7: its undo gave up, by node-1",
 		"charge: done or unknown / undone / row 6: undone, by i7@charge.v1",
-		"ship: failed, left nothing /  / row 5: refused for good by its agent, by i7@ship.v1",
+		"ship: failed, left nothing /  / row 5: refused by its agent, which is final, by i7@ship.v1",
 		"mail: not begun /  / ",
 	}
 	if !slices.Equal(got, want) {

@@ -50,8 +50,8 @@ func TestProbeAfterWentBack(t *testing.T) {
 // TestProbeInTheSentence: a person reads what is waited for.
 func TestProbeInTheSentence(t *testing.T) {
 	r, _ := asked(t)
-	got := r.task.Sentence(r.plan, r.now)
-	want := "Agent agent.a did not answer step a (try 1 of 1) in time. Until 2030-01-01T00:00:20Z it is asked whether the step took effect. Then the task is processed. Its deadline is 2030-01-01T00:01:00Z; if it is not done by then, it is undone."
+	got := r.task.Sentence(r.plan, nil, r.now)
+	want := "Agent agent.a did not answer step a (attempt 1 of 1) in time. Until 2030-01-01T00:00:20Z, Duly asks it whether the step took effect. Then the task is processed. Its deadline is 2030-01-01T00:01:00Z; if it is not done by then, it will be undone."
 	if got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}

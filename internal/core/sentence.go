@@ -18,9 +18,10 @@ const (
 
 // Sentence says in a line of short sentences why the task is where it is, what comes next, and when. Times are RFC 3339 in UTC; at is
 // now. p is the task's plan, nil when that is unknown. Of a step that waits for its agent, the owner alone knows when
-// it is tried next; elsewhere the sentence says within which time.
-func (t *Task) Sentence(p *Plan, at Instant) string {
-	w := sentence{t: t, p: p, at: at}
+// it is tried next; elsewhere the sentence says within which time. rows are the journal that led to the task, and name who
+// asked for what; they may be nil.
+func (t *Task) Sentence(p *Plan, rows []Record, at Instant) string {
+	w := sentence{t: t, p: p, rows: rows, at: at}
 	switch {
 	case p == nil || t.Steps == nil:
 		w.planless()
@@ -43,10 +44,11 @@ func (t *Task) Sentence(p *Plan, at Instant) string {
 
 // sentence is one being written.
 type sentence struct {
-	t  *Task
-	p  *Plan
-	at Instant
-	b  []byte
+	t    *Task
+	p    *Plan
+	rows []Record
+	at   Instant
+	b    []byte
 }
 
 func (w *sentence) say(id string, values ...any) {
@@ -103,7 +105,14 @@ func why(text string) string {
 // because says what brought the task where it is.
 func (w *sentence) because() string {
 	t := w.t
-	switch {
+	switch asked := w.asked(); {
+	case asked != nil:
+		id := "why.because.asked"
+		if asked.Kind == KindResolved {
+			id = "why.because.resolved"
+		}
+		by, reason := w.asker()
+		return say.Of(id, "by", by, "reason", reason)
 	case t.FailedStep > 0 && t.FailedStep <= len(w.p.Steps) && t.Why != "":
 		return say.Of("why.because.failed", "step", w.p.Steps[t.FailedStep-1].Name, "error", why(t.Why))
 	case t.FailedStep > 0 && t.FailedStep <= len(w.p.Steps):
@@ -111,7 +120,49 @@ func (w *sentence) because() string {
 	case t.Why != "":
 		return say.Of("why.because.text", "text", why(t.Why))
 	}
-	return say.Of("why.because.asked")
+	return say.Of("why.because.unnamed")
+}
+
+// asked is the row of who asked for the task's undo, or said how it ended; nil: nobody did, or it is not known.
+func (w *sentence) asked() *Record {
+	for i := len(w.rows) - 1; i >= 0 && w.t.Asked; i-- {
+		if r := &w.rows[i]; r.Kind == KindCancelled || r.Kind == KindUndoAsked || r.Kind == KindResolved {
+			return r
+		}
+	}
+	return nil
+}
+
+// asker is who that was, and why.
+func (w *sentence) asker() (by, reason string) {
+	asked := w.asked()
+	if asked == nil {
+		return AskedBy(""), ""
+	}
+	if asked.Reason != "" {
+		reason = ": " + why(asked.Reason)
+	}
+	return AskedBy(asked.Actor), reason
+}
+
+// Unnamed is the actor who gave no name.
+const Unnamed = "unnamed"
+
+// AskedBy is who asked something of a task, by the actor of its journal row, without the door by which it came.
+func AskedBy(actor string) string {
+	for i := len(actor) - 1; i >= 0; i-- {
+		if actor[i] == '@' {
+			actor = actor[:i]
+			break
+		}
+	}
+	switch actor {
+	case "":
+		return say.Of("by.operator")
+	case Unnamed:
+		return say.Of("by.unnamed")
+	}
+	return actor
 }
 
 // reason is because without a step to blame; empty when nothing is known.
@@ -534,7 +585,8 @@ func (w *sentence) undone() {
 		}
 	}
 	if len(left) > 0 { // an operator settled it
-		w.say("why.undone.word", "steps", w.steps(left))
+		by, _ := w.asker()
+		w.say("why.undone.word", "by", by, "steps", w.steps(left))
 	}
 }
 
@@ -546,7 +598,8 @@ func (w *sentence) processed() {
 		case StepSkipped:
 			id = "why.processed.skipped"
 		default:
-			w.ofStep("why.processed.word", i, "at", when(t.EndedAt), "status", t.Steps[i].Status)
+			by, reason := w.asker()
+			w.ofStep("why.processed.word", i, "at", when(t.EndedAt), "status", t.Steps[i].Status, "by", by, "reason", reason)
 			return
 		}
 	}

@@ -137,15 +137,15 @@ func built(t *testing.T, name string, later time.Duration) *rig {
 }
 
 // tellsNext finds in a sentence what comes next, and when or on what.
-var tellsNext = regexp.MustCompile(`(has to answer by|had to answer|Until|may still take effect until|begin again at|tried again at|tried again within) (20\d\d-|step|\d)|` +
-	`starts by itself when|is tried again, or gives up|as soon as the scheduler|is undone next|starts next|starts again next|Possible now: |goes to error\.|resubmit it, or|then resolve`)
+var tellsNext = regexp.MustCompile(`(must answer by|had to answer|due by|Until|may still take effect until|start over at|retried at|retried within) (20\d\d-|step|\d)|` +
+	`starts automatically when|will be retried, or gives up|as soon as the scheduler|will be undone next|starts next|starts again next|Possible now: |go to state error\.|resubmit the task, or|then resolve`)
 
 var tellsStep = regexp.MustCompile(`\b[Ss]teps? [a-d]\b`)
 
 // checkSentence holds the sentence of an unfinished task to what it must name.
 func checkSentence(t *testing.T, name string, r *rig) string {
 	t.Helper()
-	text := r.task.Sentence(r.plan, r.now)
+	text := r.task.Sentence(r.plan, r.journal, r.now)
 	if strings.ContainsAny(text, "\n\r\t\x00") || !strings.HasSuffix(text, ".") {
 		t.Errorf("%s: not one line that ends: %q", name, text)
 	}
@@ -159,7 +159,7 @@ func checkSentence(t *testing.T, name string, r *rig) string {
 		t.Errorf("%s: it names no step: %s", name, text)
 	}
 	begun := slices.ContainsFunc(r.task.Steps, func(s StepState) bool { return s.Status == StepDone })
-	if r.task.State == StatePending && begun && !strings.Contains(text, "its state is pending, because") {
+	if r.task.State == StatePending && begun && !strings.Contains(text, "its state is pending because") {
 		t.Errorf("%s: it does not say why it is pending with steps done: %s", name, text)
 	}
 	return text
@@ -180,7 +180,7 @@ func TestSentences(t *testing.T) {
 		}
 		stored := *r
 		stored.task = r.replayed()
-		if text := checkSentence(t, name+", from the store", &stored); text != r.task.Sentence(r.plan, r.now) {
+		if text := checkSentence(t, name+", from the store", &stored); text != r.task.Sentence(r.plan, r.journal, r.now) {
 			b.WriteString(text + "\n")
 		}
 	}
@@ -271,8 +271,42 @@ func TestDeadlineOfASignalIsNotNear(t *testing.T) {
 		if kind == WaitStep {
 			r.task.Steps[0].Due = r.now.Add(8 * time.Hour) // as an expression gives it
 		}
-		if got := r.task.Sentence(r.plan, r.now.Add(2*time.Hour)); strings.Contains(got, "is near") != near {
+		if got := r.task.Sentence(r.plan, nil, r.now.Add(2*time.Hour)); strings.Contains(got, "is near") != near {
 			t.Errorf("%q: %s", kind, got)
+		}
+	}
+}
+
+// TestSentenceNamesWhoAsked: a task that is undone, or was settled, because somebody asked for it says who that was.
+//
+// covers: OP1
+func TestSentenceNamesWhoAsked(t *testing.T) {
+	for _, test := range []struct {
+		situation, actor, reason string
+		kind                     EventKind
+		want                     string
+	}{
+		{"at work", "olga@console", "", EventCancel, "because olga asked for it."},
+		{"between tries", "olga@console", "the customer called", EventCancel, `because olga asked for it: "the customer called".`},
+		{"error by policy", "olga@example.com@http", "", EventUndo, "because olga@example.com asked for it."},
+		{"at work", "unnamed@nats", "", EventCancel, "because an unnamed client asked for it."},
+	} {
+		r := newRig(t, stepsPlan(3))
+		situations[test.situation](r)
+		r.must(Event{Kind: test.kind, Actor: test.actor, Reason: test.reason})
+		if got := r.task.Sentence(r.plan, r.journal, r.now); !strings.Contains(got, "undone, "+test.want) {
+			t.Errorf("%s asked: %s", test.actor, got)
+		}
+	}
+	for as, want := range map[State]string{
+		StateUndone:    `because olga resolved it: "paid back".`,
+		StateProcessed: `The task was resolved as processed at`,
+	} {
+		r := newRig(t, stepsPlan(3))
+		situations["error by policy"](r)
+		r.must(Event{Kind: EventResolve, Actor: "olga@http", Reason: "paid back", As: as})
+		if got := r.task.Sentence(r.plan, r.journal, r.now); !strings.Contains(got, want) || !strings.Contains(got, "olga") || strings.Contains(got, "@") {
+			t.Errorf("resolved as %s: %s", as, got)
 		}
 	}
 }

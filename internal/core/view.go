@@ -161,7 +161,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	v := t.Summary()
 	v.task, v.plan = t, p
 	v.Reason, v.Input, v.Result = t.Why, t.Input, t.Result
-	v.Sentence, v.Possible = t.Sentence(p, at), t.Possible(p, at)
+	v.Sentence, v.Possible = t.Sentence(p, rows, at), t.Possible(p, at)
 	if t.State == StateProcessed {
 		v.Reason = ""
 	} else if p != nil && t.FailedStep > 0 && t.FailedStep <= len(p.Steps) {

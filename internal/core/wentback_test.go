@@ -58,8 +58,8 @@ func TestAcceptedBeforeTheDatabaseWentBack(t *testing.T) {
 	if got := r.kinds(2); !slices.Equal(got, []Kind{KindWentBack, KindUndoAsked}) || r.task.State != StateUndoing {
 		t.Fatalf("journal %v: %s", got, r.task)
 	}
-	if !strings.Contains(r.task.Sentence(r.plan, r.now), "step a was accepted, and the database went back since") {
-		t.Errorf("it says: %s", r.task.Sentence(r.plan, r.now))
+	if !strings.Contains(r.task.Sentence(r.plan, nil, r.now), "step a was accepted, and the database went back since") {
+		t.Errorf("it says: %s", r.task.Sentence(r.plan, nil, r.now))
 	}
 	if got := r.undos(); !slices.Equal(got, []int{1, 0}) || r.task.State != StateUndone {
 		t.Errorf("undone were steps %v: %s", got, r.task)

@@ -126,7 +126,7 @@ var packages = map[string]place{
 	"internal/config": {imports: []string{"internal/wire", "internal/natsbus", "internal/core"}},
 
 	// Roles declare the ports they need; the wiring plugs the adapters in.
-	"ingest":    {imports: []string{"internal/submit", "internal/core", "internal/quickjson", "internal/pause"}},
+	"ingest":    {imports: []string{"internal/say", "internal/submit", "internal/core", "internal/quickjson", "internal/pause"}},
 	"scheduler": {imports: []string{"internal/core", "internal/rendezvous"}},
 	"agents":    {imports: []string{"internal/core", "internal/quickjson"}},
 	// It reads and asks, and restarts nothing: it has neither processes nor files nor sockets.

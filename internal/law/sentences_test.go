@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,14 +25,21 @@ const (
 
 // tellers are the files, by the beginning of their names, that write no sentence of their own: what operators read there is
 // in the table.
-var tellers = []string{"internal/core/sentence.go", "internal/replay/frame.go", "internal/books/", "internal/operate/", "internal/repair/", "internal/console/", "internal/alerts/", "internal/api/requests.go", "internal/api/actions.go", "cmd/duly/internal/", "cmd/duly/failures.go", "cmd/duly/books.go", "cmd/duly/topcmd.go", "cmd/duly/ask.go", "cmd/duly/forecast.go", "cmd/duly/taskshow.go", "cmd/duly/manage.go", "cmd/duly/limits.go"}
+var tellers = []string{"internal/core/sentence.go", "internal/replay/frame.go", "internal/books/", "internal/operate/", "internal/node/", "internal/repair/", "internal/console/", "internal/alerts/", "internal/api/requests.go", "internal/api/actions.go", "cmd/duly/internal/", "cmd/duly/failures.go", "cmd/duly/books.go", "cmd/duly/topcmd.go", "cmd/duly/ask.go", "cmd/duly/forecast.go", "cmd/duly/taskshow.go", "cmd/duly/manage.go", "cmd/duly/limits.go"}
 
-// notTold are calls whose texts are not in the table: errors and refusals, which name a value and what is wanted where it is
-// checked, lines of the log, and what programs read.
+// notTold are calls whose texts are not in the table: errors, which name a value and what is wanted where it is checked, lines
+// of the log, and what programs read.
 var notTold = map[string]bool{
 	"Errorf": true, "New": true, "panic": true, "MustCompile": true, "Debug": true, "Info": true, "Warn": true, "Error": true,
-	"bad": true, "wrong": true, "refuse": true, "Refuse": true, "misuse": true, "keyTaken": true, "overwrite": true, "change": true, "Set": true,
+	"misuse": true, "keyTaken": true, "overwrite": true, "change": true, "Set": true,
 }
+
+// refusing are calls and fields whose texts refuse what somebody asked.
+var refusing = map[string]bool{"bad": true, "wrong": true, "refuse": true, "Refuse": true, "Detail": true, "Description": true}
+
+// refusalsOwn is how many sentences of their own the refusals of a directory have still. A new one is in the table, and one that
+// moves there lowers the number.
+var refusalsOwn = map[string]int{"ingest": 0, "internal/natsbus": 0, "internal/node": 0, "internal/repair": 0, "internal/operate": 0, "internal/alerts": 3, "internal/api": 14, "internal/console": 8}
 
 var (
 	sayWord   = regexp.MustCompile(`[A-Za-z][a-z'’]+`)
@@ -91,7 +99,8 @@ func isSentence(text string) bool {
 }
 
 // said finds what a file says: ids of the table, and sentences of its own, which are breaches.
-func (f file) said(table map[string]string, used map[string]bool, tells bool) (found []breach) {
+// refusals counts those that refuse, by directory.
+func (f file) said(table map[string]string, used map[string]bool, tells bool, refusals map[string]int) (found []breach) {
 	texts := map[string]bool{}
 	ids := map[*ast.BasicLit]string{}
 	var own []*ast.BasicLit
@@ -111,8 +120,13 @@ func (f file) said(table map[string]string, used map[string]bool, tells bool) (f
 		if sayID.MatchString(text) {
 			ids[lit] = text
 		}
-		if tells && isSentence(text) && !excused(stack) {
-			own = append(own, lit)
+		if isSentence(text) {
+			switch excuse := excused(stack); {
+			case excuse == "" && tells:
+				own = append(own, lit)
+			case refusing[excuse]:
+				refusals[path.Dir(f.name)]++
+			}
 		}
 		return true
 	})
@@ -168,15 +182,16 @@ func (f file) asked(call *ast.CallExpr, table map[string]string) (found []breach
 	return found
 }
 
-// excused reports whether a literal is no sentence by where it stands: a tag of a field, or in a call that tells nobody.
-func excused(stack []ast.Node) bool {
+// excused is why a literal is no sentence by where it stands: a tag of a field, or the name of the call or the field that tells
+// nobody, or refuses. Empty: it is one.
+func excused(stack []ast.Node) string {
 	for i := len(stack) - 2; i >= 0; i-- {
 		switch node := stack[i].(type) {
 		case *ast.Field, *ast.ImportSpec:
-			return true
+			return "tag"
 		case *ast.KeyValueExpr:
-			if key, ok := node.Key.(*ast.Ident); ok && key.Name == "Detail" {
-				return true
+			if key, ok := node.Key.(*ast.Ident); ok && refusing[key.Name] {
+				return key.Name
 			}
 		case *ast.CallExpr:
 			name := ""
@@ -186,14 +201,14 @@ func excused(stack []ast.Node) bool {
 			case *ast.SelectorExpr:
 				name = fun.Sel.Name
 			}
-			if notTold[name] {
-				return true
+			if notTold[name] || refusing[name] {
+				return name
 			}
 		case *ast.FuncLit, *ast.BlockStmt:
-			return false
+			return ""
 		}
 	}
-	return false
+	return ""
 }
 
 // saidInTemplate is the same of a page of the console.
@@ -232,14 +247,14 @@ func saidInTemplate(name, page string, table map[string]string, used map[string]
 func TestSentencesInOneTable(t *testing.T) {
 	s := sources(t)
 	table, order, problems := sayTable(text(t, sentencesFile))
-	used := map[string]bool{}
+	used, refusals := map[string]bool{}, map[string]int{}
 	for _, dir := range s.tree {
 		for _, f := range dir.files {
 			if f.test || dir.foreign {
 				continue
 			}
 			tells := slices.ContainsFunc(tellers, func(begin string) bool { return strings.HasPrefix(f.name, begin) })
-			for _, b := range f.said(table, used, tells) {
+			for _, b := range f.said(table, used, tells, refusals) {
 				problems = append(problems, b.String())
 			}
 		}
@@ -258,6 +273,11 @@ func TestSentencesInOneTable(t *testing.T) {
 	for id := range table {
 		if !used[id] {
 			problems = append(problems, fmt.Sprintf("%s: nothing says %s", sentencesFile, id))
+		}
+	}
+	for dir, had := range refusalsOwn {
+		if n := refusals[dir]; n != had {
+			problems = append(problems, fmt.Sprintf("%s: %d refusals have a sentence of their own, and had %d: a new one is in %s", dir, n, had, sentencesFile))
 		}
 	}
 	slices.Sort(problems)

@@ -159,17 +159,18 @@ type taskAlerts struct {
 
 // Alert implements supervisor.Sink. Error: the alert is not stored, and has to come again.
 func (s taskAlerts) Alert(a supervisor.Alert) error {
-	name, text := "task-error", "a task is in error: operator action required"
+	name, id := "task-error", "alert.error"
 	if a.Tasks > 1 {
-		text = "more tasks are in error: operator action required"
+		id = "alert.errors"
 	}
 	if core.UndoGaveUp(a.Error) {
-		name, text = "undo-exhausted", "the undo of a task gave up, and what it did may still be there: operator action required"
+		name, id = "undo-exhausted", "alert.undo"
 	}
+	text := say.Of(id, "n", a.Tasks)
 	clean := s.n.ground.Clean(ground.Alert{Phase: ground.Once, Name: name, Text: text, Error: a.Error, Times: a.Tasks, Attrs: []slog.Attr{
 		slog.String("task", a.Task), slog.String("type", a.Type), slog.String("step", a.Step), slog.Time("at", core.Instant(a.At).Time()),
 	}})
-	id := ""
+	id = ""
 	if a.Tasks == 1 { // a summary is never the same again
 		id = alertID(name, a.Type, a.Task, core.Instant(a.At).Time().Format(time.RFC3339Nano))
 	}
@@ -187,27 +188,22 @@ func (s taskAlerts) Alert(a supervisor.Alert) error {
 // operatorConditions are what an operator is told of besides what the node stands on.
 func (n *Node) operatorConditions(scheduler, supervisor bool) []ground.Condition {
 	all := []ground.Condition{{
-		Name: condTraces, Wanted: "the collector of traces takes spans", Begin: "the collector of traces takes no spans", End: "the collector of traces takes spans again",
+		Name: condTraces,
 	}}
 	if scheduler {
 		all = append(all, ground.Condition{
-			Name: condAgents, Wanted: "an agent answers where tasks wait for it", Begin: "tasks wait for an agent that does not answer", End: "the agent answers again",
-			Shared: true, Every: watchEvery, Each: n.probeAgents,
+			Name: condAgents, Shared: true, Every: watchEvery, Each: n.probeAgents,
 		})
 	}
 	if supervisor {
 		all = append(all, ground.Condition{
-			Name: condBreaker, Wanted: "breakers of agents are closed", Begin: "the breaker of an agent is open: what would begin there is parked", End: "the breaker of the agent is closed again",
-			Shared: true, Grace: ground.AtOnce, Every: breakEvery, Each: n.probeBreakers,
+			Name: condBreaker, Shared: true, Grace: ground.AtOnce, Every: breakEvery, Each: n.probeBreakers,
 		}, ground.Condition{
-			Name: condDeadlines, Wanted: "tasks end well before their deadlines", Begin: "tasks are about to miss their deadlines", End: "no task is about to miss its deadline",
-			Shared: true, Every: watchEvery, Probe: n.probeDeadlines,
+			Name: condDeadlines, Shared: true, Every: watchEvery, Probe: n.probeDeadlines,
 		}, ground.Condition{
-			Name: condBraked, Wanted: "no operation has stopped itself", Begin: "an operation has stopped itself", End: "the operation goes on, or is over",
-			Shared: true, Grace: ground.AtOnce, Every: watchEvery, Each: n.probeOperations,
+			Name: condBraked, Shared: true, Grace: ground.AtOnce, Every: watchEvery, Each: n.probeOperations,
 		}, ground.Condition{
-			Name: condDelivery, Wanted: "channels take alerts", Begin: "a channel does not take alerts", End: "all channels take alerts again",
-			Shared: true,
+			Name: condDelivery, Shared: true,
 		})
 		all = append(all, n.booksConditions()...)
 		all = append(all, n.schedulesConditions()...)
@@ -281,12 +277,11 @@ func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
 	if near == 0 {
 		return nil
 	}
-	least := ""
+	n := say.Number(int64(near))
 	if more {
-		least = "at least "
+		n = "≥ " + n
 	}
-	return fmt.Errorf("%s%d unfinished tasks have used nine tenths of their time; the first is %s of type %s, until %s", least, near, first.ID, first.Type,
-		first.CompleteBy.Time().Format(time.RFC3339))
+	return errors.New(say.Of("alert.near", "n", n, "first", first.ID, "type", first.Type, "at", first.CompleteBy.Time().Format(time.RFC3339)))
 }
 
 // probeOperations are the operations that have stopped themselves.
@@ -300,7 +295,7 @@ func (n *Node) probeOperations(ctx context.Context) []ground.Found {
 	}
 	var all []ground.Found
 	for i := range ops {
-		all = append(all, ground.Found{Key: ops[i].ID, Err: errors.New(cmp.Or(ops[i].Why, "operation "+ops[i].ID+" stopped itself"))})
+		all = append(all, ground.Found{Key: ops[i].ID, Err: errors.New(cmp.Or(ops[i].Why, say.Of("alert.braked", "operation", ops[i].ID)))})
 	}
 	return all
 }

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
@@ -37,11 +38,9 @@ const (
 // booksConditions are what an operator is told of the books.
 func (n *Node) booksConditions() []ground.Condition {
 	return []ground.Condition{{
-		Name: condBooks, Wanted: "the journal can be compared with the books of the services", Begin: "the journal cannot be compared with the books of the services",
-		End: "the journal is compared with the books of the services again",
+		Name: condBooks,
 	}, {
-		Name: condGhosts, Wanted: "journal and services agree", Begin: "an effect of a service does not agree with the journal", End: "all effects agree with the journal again",
-		Shared: true, Grace: ground.AtOnce, Every: watchEvery, Each: n.probeGhosts,
+		Name: condGhosts, Shared: true, Grace: ground.AtOnce, Every: watchEvery, Each: n.probeGhosts,
 	}}
 }
 
@@ -54,7 +53,7 @@ func (n *Node) probeGhosts(context.Context) []ground.Found {
 	var all []ground.Found
 	for _, kind := range operate.GhostKinds {
 		if found := r.Kinds[kind]; found > 0 {
-			all = append(all, ground.Found{Key: string(kind), Err: fmt.Errorf("%d of kind %s; %s", found, kind, r.Sentence())})
+			all = append(all, ground.Found{Key: string(kind), Err: errors.New(say.Of("alert.kind", "n", found, "kind", kind, "text", r.Sentence()))})
 		}
 	}
 	return all

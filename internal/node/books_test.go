@@ -217,7 +217,7 @@ func reconciled(t *testing.T, n *Node, v *vault) {
 		return len(found) == 0 && state("d-0") == core.StateUndone
 	})
 	until(t, "the task without its effect is undone", func() bool { return state("d-1") == core.StateUndone })
-	if view := compare(); !view.Closed || view.Accepted != 1 || !strings.HasSuffix(view.Sentence, " 1 difference was accepted by operators.") {
+	if view := compare(); !view.Closed || view.Accepted != 1 || !strings.HasSuffix(view.Sentence, " 1 accepted difference is not counted.") {
 		t.Errorf("after the repairs: %+v", view)
 	}
 	if ghosts, _, err := b.Ghosts(ctx, []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked}, 10, ""); err != nil || len(ghosts) != 0 {

@@ -207,7 +207,7 @@ func TestBreakerOfAnAgent(t *testing.T) {
 	})
 	until(t, "all are parked", func() bool { return b.all(ids, parkedAtPay) })
 	asked := b.calls.Load()
-	if v := b.view("t0"); !strings.Contains(v.Sentence, "The breaker of agent pay is open until 20") || !strings.Contains(v.Sentence, `, by olga: "a drill".`) {
+	if v := b.view("t0"); !strings.Contains(v.Sentence, "The circuit breaker of agent pay was opened by olga until 20") || !strings.Contains(v.Sentence, `: "a drill".`) {
 		t.Errorf("it says: %s", v.Sentence)
 	}
 	tries := b.view("t0").Steps[0].Attempt
@@ -302,9 +302,9 @@ func TestBreakerSentence(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	for want, b := range map[string]operate.Breaker{
 		"": {State: core.BreakerClosed, Forced: true},
-		"The breaker of agent pay is open until 2030-01-02T03:04:05Z: \"9 of 10 calls failed\".":                      {State: core.BreakerOpen, Until: at, Reason: "9 of 10 calls failed"},
-		"The breaker of agent pay is open until it is let go, by olga: \"a drill\".":                                  {State: core.BreakerOpen, Forced: true, By: "olga", Reason: "a drill"},
-		"The breaker of agent pay is in trial: a few commands at a time are let through, and more with each success.": {State: core.BreakerTrial, Stage: 2},
+		"The circuit breaker of agent pay is open until 2030-01-02T03:04:05Z: \"9 of 10 calls failed\".":                      {State: core.BreakerOpen, Until: at, Reason: "9 of 10 calls failed"},
+		"The circuit breaker of agent pay was opened by olga until it is set to auto: \"a drill\".":                           {State: core.BreakerOpen, Forced: true, By: "olga", Reason: "a drill"},
+		"The circuit breaker of agent pay is in trial: a few commands at a time are let through, and more with each success.": {State: core.BreakerTrial, Stage: 2},
 	} {
 		if got := breakerSentence("pay", b); got != want {
 			t.Errorf("got %s, want %s", got, want)

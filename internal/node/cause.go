@@ -2,34 +2,44 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
-// causesFresh is how long breakers that were read serve all who ask.
+// causesFresh is how long what was read serves all who ask.
 const causesFresh = time.Second
 
-// causes says more of why a task is parked than its own row does: what holds back the agent that it waits for. It is safe for
-// concurrent use.
-type causes struct {
-	store operate.BreakerStore
-	now   func() time.Time
-
-	mu   sync.Mutex // held while they are read: others wait for it
-	seen []core.Breaker
-	at   time.Time
+// holdings is what operators and breakers hold agents back by.
+type holdings interface {
+	Breakers(ctx context.Context) ([]core.Breaker, error)
+	Pauses(ctx context.Context) ([]operate.Pause, error)
+	AgentLimits(ctx context.Context) ([]operate.AgentLimit, error)
 }
 
-func newCauses(store operate.BreakerStore, now func() time.Time) *causes {
+// causes says more of why a task is parked than its own row does: what holds back the agent that it waits for, and who set
+// that. It is safe for concurrent use.
+type causes struct {
+	store holdings
+	now   func() time.Time
+
+	mu       sync.Mutex // held while they are read: others wait for it
+	breakers []core.Breaker
+	pauses   []operate.Pause
+	limits   []operate.AgentLimit
+	at       time.Time
+}
+
+func newCauses(store holdings, now func() time.Time) *causes {
 	return &causes{store: store, now: now}
 }
 
-// explain adds to a task's sentence the breaker that it waits for. Where breakers cannot be read the sentence is what it was.
+// explain adds to a task's sentence what holds back the agent that it waits for. Where that cannot be read the sentence is
+// what it was.
 func (c *causes) explain(ctx context.Context, v *core.View) {
 	if v.WaitsFor == "" || v.Sentence == "" {
 		return
@@ -38,38 +48,69 @@ func (c *causes) explain(ctx context.Context, v *core.View) {
 	defer c.mu.Unlock()
 	now := c.now()
 	if c.at.IsZero() || now.Sub(c.at) >= causesFresh {
-		seen, err := c.store.Breakers(ctx)
-		if err != nil {
+		if c.read(ctx) != nil {
 			return
 		}
-		c.seen, c.at = seen, now
+		c.at = now
 	}
-	i := slices.IndexFunc(c.seen, func(b core.Breaker) bool { return b.Agent == v.WaitsFor })
-	if i < 0 {
-		return
+	for i := range c.breakers {
+		if b := &c.breakers[i]; b.Agent == v.WaitsFor {
+			if text := breakerSentence(b.Agent, operate.BreakerOf(b, now)); text != "" {
+				v.Sentence += " " + text
+			}
+		}
 	}
-	if text := breakerSentence(v.WaitsFor, operate.BreakerOf(&c.seen[i], now)); text != "" {
-		v.Sentence += " " + text
+	for i := range c.pauses {
+		if p := &c.pauses[i]; (p.Until.IsZero() || now.Before(p.Until)) && pauseHolds(p, v) {
+			v.Sentence += " " + say.Of("holds.pause", "by", p.By, "until", ends(p.Until, "holds.lifted"), "reason", core.QuoteShort(p.Reason))
+		}
 	}
+	for i := range c.limits {
+		if l := &c.limits[i]; l.Agent == v.WaitsFor {
+			v.Sentence += " " + say.Of("holds.limit", "agent", l.Agent, "by", l.By, "reason", core.QuoteShort(l.Reason))
+		}
+	}
+}
+
+// read reads all that holds agents back.
+func (c *causes) read(ctx context.Context) (err error) {
+	if c.breakers, err = c.store.Breakers(ctx); err != nil {
+		return err
+	}
+	if c.pauses, err = c.store.Pauses(ctx); err != nil {
+		return err
+	}
+	c.limits, err = c.store.AgentLimits(ctx)
+	return err
+}
+
+// pauseHolds reports whether a pause covers a step of the task that has not begun, of the agent that it waits for.
+func pauseHolds(p *operate.Pause, v *core.View) bool {
+	return slices.ContainsFunc(v.Steps, func(s core.StepView) bool {
+		return s.Agent == v.WaitsFor && s.Status == core.StepWaiting.String() && p.Covers(v.Type, s.Name, s.Agent, v.Labels)
+	})
+}
+
+// ends says until when something holds; always: what is said where it has no end.
+func ends(until time.Time, always string) string {
+	if until.IsZero() {
+		return say.Of(always)
+	}
+	return say.Of("holds.at", "at", until.UTC().Format(time.RFC3339))
 }
 
 // breakerSentence says how a breaker stands; empty: it holds nothing back.
 func breakerSentence(agent string, b operate.Breaker) string {
-	text := "The breaker of agent " + agent
+	id := "holds.breaker"
 	switch {
 	case b.State == core.BreakerTrial:
-		return text + " is in trial: a few commands at a time are let through, and more with each success."
+		id = "holds.trial"
 	case b.State != core.BreakerOpen:
 		return ""
-	case b.Until.IsZero():
-		text += " is open until it is let go"
-	default:
-		text += " is open until " + b.Until.UTC().Format(time.RFC3339)
+	case b.Forced:
+		id = "holds.forced"
 	}
-	if b.Forced {
-		text += ", by " + b.By
-	}
-	return fmt.Sprintf("%s: %s.", text, core.QuoteShort(b.Reason))
+	return say.Of(id, "agent", agent, "by", b.By, "until", ends(b.Until, "holds.auto"), "reason", core.QuoteShort(b.Reason))
 }
 
 // causeReader is operate.Reader whose sentences say why a task is parked.

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // How far clocks may be apart. NTP keeps a machine within milliseconds, and a leap or a busy virtual machine costs
@@ -113,11 +113,11 @@ type wrongClock struct {
 
 // Error says which clock is ahead.
 func (w wrongClock) Error() string {
-	which := "ahead of"
+	id := "alert.ahead"
 	if w.ahead < 0 {
-		which = "behind"
+		id = "alert.behind"
 	}
-	return fmt.Sprintf("this node's clock is %v %s %s's; the limit is %v", w.ahead.Abs().Round(100*time.Millisecond), which, w.whose, clockSlack)
+	return say.Of(id, "time", w.ahead.Abs().Round(100*time.Millisecond), "whose", w.whose, "limit", clockSlack)
 }
 
 // clocksDiffer is all that are wrong in one line; nil: none.

@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/console"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -107,7 +108,7 @@ func (c consoleAlerts) Channels(ctx context.Context) ([]console.Channel, error) 
 func originOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "a URL that cannot be read"
+		return say.Of("alert.url")
 	}
 	return u.Scheme + "://" + u.Host
 }

@@ -70,26 +70,6 @@ type Finding struct {
 	Mend  string `json:"mend,omitempty"` // the command or setting that mends it
 }
 
-// reasons are why a check matters, and what mends what it finds where nothing more exact is known.
-var reasons = map[string][2]string{
-	CheckSettings:     {"a node does not start with settings that cannot work", "duly serve --help"},
-	CheckDatabase:     {"without the database nothing is accepted and nothing goes on", "psql \"$DATABASE_URL\" -c 'SELECT 1'"},
-	CheckTables:       {"a node serves only tables that it knows", "duly migrate --database-url \"$DATABASE_URL\""},
-	CheckDatabaseDisk: {"no commit succeeds on a full disk: tasks stand still and pass their deadlines", "df -h (on the database's machine); then make room or a larger disk"},
-	CheckNATS:         {"without NATS nothing is accepted and no agent is reached", "nats --server \"$NATS_URL\" server check connection"},
-	CheckNATSVersion:  {"older servers can lose messages that they have confirmed when the power is cut", "upgrade nats-server to 2.15 or newer, one server after the other"},
-	CheckStreams:      {"a stream with these settings loses what was accepted, or does not take it", ""},
-	CheckReplicas:     {"until the copy is there again the loss of one more server loses what was accepted, or stops it", ""},
-	CheckStorage:      {"NATS refuses what is published when its own store is full, long before the stream is", ""},
-	CheckSync:         {"without it NATS confirms submissions up to two minutes before they are on disk: a power cut loses them", "nats-server.conf: jetstream { sync_interval: always }; then restart nats-server"},
-	CheckNATSDisk:     {"NATS takes nothing on a full disk, and a stream that met a write error stays off until its server is started again", "df -h (on the NATS server's machine); make room, then restart nats-server"},
-	CheckRights:       {"a role without its rights does not do its work", ""},
-	CheckRightsWide:   {"whoever has this user's password can forge answers of agents, read inputs or delete streams", ""},
-	CheckClocks:       {"deadlines are moments: where a clock is wrong, good tasks are undone and late ones run on", "timedatectl set-ntp true; chronyc makestep"},
-	CheckName:         {"two nodes of one name take each other's partitions; the second one does not start", "duly serve --node-name with a name of its own, or without one: then it is host and process"},
-	CheckNode:         {"the node says itself what it lacks", "curl -s http://<http-addr>/readyz; docs/operations/health.md says what each condition means"},
-}
-
 // Examination is what Examine is told besides the node's settings.
 type Examination struct {
 	// Monitors are the monitoring addresses of the NATS servers, http://host:8222: what servers tell their clients has
@@ -105,10 +85,12 @@ type examiner struct {
 	findings []Finding
 }
 
-func (e *examiner) add(check, state, format string, a ...any) *Finding {
-	f := Finding{Check: check, State: state, What: fmt.Sprintf(format, a...)}
+// add adds what was found; id is of its sentence. Why it matters, and what mends it where nothing more exact is known, are the
+// sentences of the check.
+func (e *examiner) add(check, state, id string, values ...any) *Finding {
+	f := Finding{Check: check, State: state, What: say.Of(id, values...)}
 	if state == FindingWrong {
-		f.Why, f.Mend = reasons[check][0], reasons[check][1]
+		f.Why, f.Mend = say.Of("doctor.why-"+check), say.Of("doctor.mend-"+check, "namespace", e.cfg.Namespace, "roles", e.kinds(), "tasks", natsbus.FlagTasksBytes, "events", natsbus.FlagEventsBytes)
 	}
 	e.findings = append(e.findings, f)
 	return &e.findings[len(e.findings)-1]
@@ -117,7 +99,7 @@ func (e *examiner) add(check, state, format string, a ...any) *Finding {
 // unknown says of checks that they were not made.
 func (e *examiner) unknown(why string, checks ...string) {
 	for _, c := range checks {
-		e.add(c, FindingUnknown, "%s", why)
+		e.add(c, FindingUnknown, "doctor.is", "text", why)
 	}
 }
 
@@ -133,10 +115,10 @@ func Examine(ctx context.Context, cfg config.Config, o Examination) []Finding {
 	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	e := &examiner{o: o, Node: &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), clock: newClock(cfg.Now)}}
 	if err != nil {
-		e.add(CheckSettings, FindingWrong, "%v", err)
+		e.add(CheckSettings, FindingWrong, "doctor.is", "text", err)
 		return e.findings
 	}
-	e.add(CheckSettings, FindingOK, "roles %s, %s in %s, namespace %s", strings.Join(cfg.Roles, ", "), say.Count(int64(cfg.Partitions), "partition"), say.Count(int64(cfg.TaskStreams), "task stream"), cfg.Namespace)
+	e.add(CheckSettings, FindingOK, "doctor.settings", "roles", strings.Join(cfg.Roles, ", "), "partitions", cfg.Partitions, "streams", cfg.TaskStreams, "namespace", cfg.Namespace)
 	e.database(ctx)
 	e.nats(ctx, named)
 	e.clocks(ctx)
@@ -165,7 +147,7 @@ type roomProber interface {
 
 func (e *examiner) database(ctx context.Context) {
 	if e.cfg.DatabaseURL == "" {
-		e.unknown("no database was named: --database-url or DATABASE_URL", CheckDatabase, CheckTables, CheckDatabaseDisk)
+		e.unknown(say.Of("doctor.no-database"), CheckDatabase, CheckTables, CheckDatabaseDisk)
 		return
 	}
 	ctx, cancel := e.within(ctx)
@@ -174,35 +156,35 @@ func (e *examiner) database(ctx context.Context) {
 	var old *schema.ServerError
 	switch {
 	case errors.As(err, &old):
-		f := e.add(CheckTables, FindingWrong, "the server is %s, want %s or newer", old.Have, old.Want)
-		f.Why, f.Mend = "Duly is tested with no older one, and uses what older ones lack", "upgrade the database server (pg_upgrade), then: duly migrate --database-url \"$DATABASE_URL\""
-		e.unknown("the database server is too old to go on", CheckDatabaseDisk)
+		f := e.add(CheckTables, FindingWrong, "doctor.database-old", "have", old.Have, "want", old.Want)
+		f.Why, f.Mend = say.Of("doctor.database-old-why"), say.Of("doctor.database-old-mend")
+		e.unknown(say.Of("doctor.database-too-old"), CheckDatabaseDisk)
 		return
 	case err != nil:
-		e.add(CheckDatabase, FindingWrong, "%v", err)
-		e.unknown("the database cannot be reached", CheckTables, CheckDatabaseDisk)
+		e.add(CheckDatabase, FindingWrong, "doctor.is", "text", err)
+		e.unknown(say.Of("doctor.database-away"), CheckTables, CheckDatabaseDisk)
 		return
 	}
 	e.store = store
-	e.add(CheckDatabase, FindingOK, "%s answers", store.Dialect())
+	e.add(CheckDatabase, FindingOK, "doctor.answers", "server", store.Dialect())
 	if err := store.CheckVersion(ctx); err != nil {
-		f := e.add(CheckTables, FindingWrong, "%v", err)
+		f := e.add(CheckTables, FindingWrong, "doctor.is", "text", err)
 		if strings.Contains(err.Error(), "newer binary") {
-			f.Mend = "install the newer binary on this machine; the database cannot go back"
+			f.Mend = say.Of("doctor.binary-old")
 		}
 	} else {
-		e.add(CheckTables, FindingOK, "%s, with the tables of this binary", store.Version())
+		e.add(CheckTables, FindingOK, "doctor.tables", "version", store.Version())
 	}
 	prober, ok := store.(roomProber)
 	if !ok {
-		e.unknown(store.Dialect()+" cannot be asked", CheckDatabaseDisk)
+		e.unknown(say.Of("doctor.room-unknown", "server", store.Dialect()), CheckDatabaseDisk)
 		return
 	}
 	switch err := prober.ProbeRoom(ctx); {
 	case err == nil:
-		e.add(CheckDatabaseDisk, FindingOK, "it takes what is written")
+		e.add(CheckDatabaseDisk, FindingOK, "doctor.room")
 	case errors.Is(err, schema.ErrNoRoom):
-		e.add(CheckDatabaseDisk, FindingWrong, "%v", err)
+		e.add(CheckDatabaseDisk, FindingWrong, "doctor.is", "text", err)
 	default:
 		e.unknown(err.Error(), CheckDatabaseDisk)
 	}
@@ -216,24 +198,23 @@ func (e *examiner) nats(ctx context.Context, named bool) {
 	monitors := e.monitors(ctx)
 	switch {
 	case errors.Is(err, natsbus.ErrServerTooOld):
-		e.add(CheckNATSVersion, FindingWrong, "%v", err)
-		e.unknown("NATS is too old to go on", rest[1:]...)
+		e.add(CheckNATSVersion, FindingWrong, "doctor.is", "text", err)
+		e.unknown(say.Of("doctor.nats-too-old"), rest[1:]...)
 	case errors.Is(err, natsbus.ErrNoJetStream):
-		e.add(CheckNATS, FindingWrong, "%v (a server whose disk is full switches JetStream off)", err).Mend =
-			"df -h (on the NATS server's machine); make room, or give nats-server a jetstream { } section; then restart it"
-		e.unknown("NATS has no JetStream", rest...)
+		e.add(CheckNATS, FindingWrong, "doctor.no-jetstream", "error", err).Mend = say.Of("doctor.no-jetstream-mend")
+		e.unknown(say.Of("doctor.jetstream-off"), rest...)
 	case errors.Is(err, nats.ErrPermissionViolation):
-		f := e.add(CheckRights, FindingWrong, "%v", err)
-		if f.Mend = e.permissions(); errors.Is(err, natsbus.ErrInbox) {
-			f.Mend = "NATS_INBOX_PREFIX=<what the user's rights have, such as _INBOX_door> in the node's environment"
+		f := e.add(CheckRights, FindingWrong, "doctor.is", "text", err)
+		if errors.Is(err, natsbus.ErrInbox) {
+			f.Mend = say.Of("doctor.inbox-mend")
 		}
-		e.unknown("the NATS user may not ask", slices.DeleteFunc(rest, func(c string) bool { return c == CheckRights })...)
+		e.unknown(say.Of("doctor.may-not-ask"), slices.DeleteFunc(rest, func(c string) bool { return c == CheckRights })...)
 	case err != nil:
-		e.add(CheckNATS, FindingWrong, "%v", err)
-		e.unknown("NATS cannot be reached", rest...)
+		e.add(CheckNATS, FindingWrong, "doctor.is", "text", err)
+		e.unknown(say.Of("doctor.nats-away"), rest...)
 	default:
 		e.conn = conn
-		e.add(CheckNATS, FindingOK, "%s answers", conn.Server())
+		e.add(CheckNATS, FindingOK, "doctor.answers", "server", conn.Server())
 		e.versions(conn.ServerVersion(), monitors)
 		e.rights(ctx)
 		e.streams(ctx, monitors)
@@ -247,27 +228,27 @@ func (e *examiner) versions(here string, monitors []monitor) {
 	var old []string
 	for _, m := range monitors {
 		if m.err == nil && !natsbus.NewEnough(m.varz.Version) {
-			old = append(old, fmt.Sprintf("server %s has %s", m.varz.Name, m.varz.Version))
+			old = append(old, say.Of("doctor.nats-has", "name", m.varz.Name, "version", m.varz.Version))
 		}
 	}
 	if len(old) > 0 {
-		e.add(CheckNATSVersion, FindingWrong, "%s, want 2.15 or newer", some(old))
+		e.add(CheckNATSVersion, FindingWrong, "doctor.nats-old", "servers", some(old))
 		return
 	}
-	e.add(CheckNATSVersion, FindingOK, "%s", here)
+	e.add(CheckNATSVersion, FindingOK, "doctor.is", "text", here)
 }
 
-// permissions is the command that prints what the node's roles need.
-func (e *examiner) permissions() string {
+// kinds are the roles of the node as the command that prints permissions takes them.
+func (e *examiner) kinds() string {
 	kinds := e.cfg.Roles
 	if len(kinds) == len(config.Roles) {
 		kinds = []string{"node"}
 	}
+	named := make([]string, len(kinds))
 	for i, k := range kinds {
-		kinds = slices.Clone(kinds)
-		kinds[i] = "duly=" + k
+		named[i] = "duly=" + k
 	}
-	return "duly nats-permissions --namespace " + e.cfg.Namespace + " " + strings.Join(kinds, " ") + " > duly-users.conf; include it in nats-server.conf, then: nats-server --signal reload"
+	return strings.Join(named, " ")
 }
 
 // rights compares what the user may do with what the roles need, in both directions.
@@ -276,7 +257,7 @@ func (e *examiner) rights(ctx context.Context) {
 	defer cancel()
 	has, err := e.conn.Permissions(ctx)
 	if err != nil {
-		e.unknown(fmt.Sprintf("the server does not tell them: %v", err), CheckRights, CheckRightsWide)
+		e.unknown(say.Of("doctor.rights-unknown", "error", err), CheckRights, CheckRightsWide)
 		return
 	}
 	user := ""
@@ -288,9 +269,9 @@ func (e *examiner) rights(ctx context.Context) {
 		for i := range lacks {
 			texts[i] = lacks[i].text(user).Error()
 		}
-		e.add(CheckRights, FindingWrong, "%s", some(texts)).Mend = e.permissions()
+		e.add(CheckRights, FindingWrong, "doctor.is", "text", some(texts))
 	} else {
-		e.add(CheckRights, FindingOK, "the NATS user %smay do what the roles need", user)
+		e.add(CheckRights, FindingOK, "doctor.rights", "user", user)
 	}
 	sets := make([]rights.Set, 0, len(e.cfg.Roles))
 	for _, s := range e.roleSets() {
@@ -299,18 +280,18 @@ func (e *examiner) rights(ctx context.Context) {
 	publish, subscribe := rights.Merge(sets...).Wider(has, e.cfg.ReplyTo)
 	var texts []string
 	if len(publish) > 0 {
-		texts = append(texts, "may publish to "+some(publish))
+		texts = append(texts, say.Of("doctor.publish", "subjects", some(publish)))
 	}
 	if len(subscribe) > 0 {
-		texts = append(texts, "may subscribe to "+some(subscribe))
+		texts = append(texts, say.Of("doctor.subscribe", "subjects", some(subscribe)))
 	}
 	switch {
 	case len(texts) == 0:
-		e.add(CheckRightsWide, FindingOK, "the NATS user %smay do no more than that", user)
+		e.add(CheckRightsWide, FindingOK, "doctor.rights-tight", "user", user)
 	case has.User == "" && slices.Contains(publish, ">"):
-		e.add(CheckRightsWide, FindingWrong, "NATS asks for no user: whoever reaches it may do everything").Mend = e.permissions()
+		e.add(CheckRightsWide, FindingWrong, "doctor.no-user")
 	default:
-		e.add(CheckRightsWide, FindingWrong, "the NATS user %s%s, which no role of this node needs", user, strings.Join(texts, ", and ")).Mend = e.permissions()
+		e.add(CheckRightsWide, FindingWrong, "doctor.rights-wide", "user", user, "texts", strings.Join(texts, ", and "))
 	}
 }
 
@@ -364,24 +345,23 @@ func (e *examiner) streams(ctx context.Context, monitors []monitor) {
 	}
 	switch {
 	case len(wrong) > 0:
-		e.add(CheckStreams, FindingWrong, "%s", some(wrong)).Mend = mendStreams(all)
+		e.add(CheckStreams, FindingWrong, "doctor.is", "text", some(wrong)).Mend = mendStreams(all)
 	case len(unread) > 0:
 		e.unknown(some(unread), CheckStreams)
 	case len(missing) > 0:
-		e.add(CheckStreams, FindingOK, "none yet: the first node with the role scheduler makes them")
+		e.add(CheckStreams, FindingOK, "doctor.streams-none")
 	default:
-		e.add(CheckStreams, FindingOK, "%d streams and buckets as they have to be", len(all))
+		e.add(CheckStreams, FindingOK, "doctor.streams", "n", len(all))
 	}
 	if len(lag) > 0 {
-		e.add(CheckReplicas, FindingWrong, "%s", some(lag)).Mend =
-			"start the server that is away, or repair its network and disk; nats stream cluster peer-remove STREAM SERVER moves the copy to another one"
+		e.add(CheckReplicas, FindingWrong, "doctor.is", "text", some(lag))
 	} else {
-		e.add(CheckReplicas, FindingOK, "every copy is up to date")
+		e.add(CheckReplicas, FindingOK, "doctor.replicas")
 	}
 	e.storage(ctx, all, monitors)
 	switch {
 	case len(write) > 0:
-		e.add(CheckNATSDisk, FindingWrong, "%s", some(write))
+		e.add(CheckNATSDisk, FindingWrong, "doctor.is", "text", some(write))
 	default:
 		e.natsDisk(monitors)
 	}
@@ -392,13 +372,12 @@ func (e *examiner) streams(ctx context.Context, monitors []monitor) {
 func mendStreams(all []natsbus.Examined) string {
 	for i := range all {
 		if s := &all[i]; s.Foreign != nil {
-			return "duly serve --namespace with one of its own, or the NATS of this installation"
+			return say.Of("doctor.foreign-mend")
 		} else if len(s.Differs) > 0 {
-			return fmt.Sprintf("nats stream edit %s where NATS allows the change; else stop the submitters, wait until `duly partitions list` shows no lag, nats stream rm %s: "+
-				"a running node makes it again", s.Name, s.Name)
+			return say.Of("doctor.streams-mend", "stream", s.Name)
 		}
 	}
-	return "start a node with the role scheduler: it makes what is missing"
+	return say.Of("doctor.mend-" + CheckStreams)
 }
 
 // storage compares what the streams may hold with what there is for them.
@@ -408,7 +387,7 @@ func (e *examiner) storage(ctx context.Context, all []natsbus.Examined, monitors
 	for i := range all {
 		s := &all[i]
 		if !s.Missing && s.Err == nil && s.MaxBytes <= 0 {
-			wrong = append(wrong, s.Name+" has no bound, and takes all that there is")
+			wrong = append(wrong, say.Of("doctor.unbounded", "stream", s.Name))
 		}
 		have := max(0, s.MaxBytes)
 		more += max(0, s.WantMax-have)
@@ -419,7 +398,7 @@ func (e *examiner) storage(ctx context.Context, all []natsbus.Examined, monitors
 	if free, err := e.conn.Offered(ctx, e.cfg.StreamReplicas); err == nil && free >= 0 {
 		known = true
 		if more > free {
-			wrong = append(wrong, fmt.Sprintf("the settings want %s more than the streams have, and the NATS account has %s left", natsbus.Bytes(more), natsbus.Bytes(free)))
+			wrong = append(wrong, say.Of("doctor.account", "more", natsbus.Bytes(more), "free", natsbus.Bytes(free)))
 		}
 	}
 	for _, m := range monitors {
@@ -428,20 +407,19 @@ func (e *examiner) storage(ctx context.Context, all []natsbus.Examined, monitors
 		}
 		known = true
 		if store := m.varz.JetStream.Config.MaxStore; store > 0 && reserved > store {
-			wrong = append(wrong, fmt.Sprintf("the streams may hold %s, and the store of server %s has %s", natsbus.Bytes(reserved), m.varz.Name, natsbus.Bytes(store)))
+			wrong = append(wrong, say.Of("doctor.store", "want", natsbus.Bytes(reserved), "server", m.varz.Name, "have", natsbus.Bytes(store)))
 		}
 		if free, _, ok := m.disk(); ok && growth > free {
-			wrong = append(wrong, fmt.Sprintf("the streams may grow by %s, and the disk of server %s has %s free", natsbus.Bytes(growth), m.varz.Name, natsbus.Bytes(free)))
+			wrong = append(wrong, say.Of("doctor.growth", "want", natsbus.Bytes(growth), "server", m.varz.Name, "have", natsbus.Bytes(free)))
 		}
 	}
 	switch {
 	case len(wrong) > 0:
-		e.add(CheckStorage, FindingWrong, "%s", some(wrong)).Mend =
-			fmt.Sprintf("duly serve --%s=<bytes> (and --%s) with less, or more for NATS: jetstream { max_file_store: … } and its disk", natsbus.FlagTasksBytes, natsbus.FlagEventsBytes)
+		e.add(CheckStorage, FindingWrong, "doctor.is", "text", some(wrong))
 	case !known:
-		e.unknown("NATS tells its clients of no limit; --nats-monitor http://<server>:8222 asks the server", CheckStorage)
+		e.unknown(say.Of("doctor.no-limit"), CheckStorage)
 	default:
-		e.add(CheckStorage, FindingOK, "the streams may hold %s, which there is", natsbus.Bytes(reserved))
+		e.add(CheckStorage, FindingOK, "doctor.storage", "bytes", natsbus.Bytes(reserved))
 	}
 }
 
@@ -461,15 +439,15 @@ func (e *examiner) natsDisk(monitors []monitor) {
 		}
 		looked++
 		if free < diskLeast || free < size/100*diskLeastPct {
-			e.add(CheckNATSDisk, FindingWrong, "the disk of server %s (%s) has %s of %s left", m.varz.Name, m.varz.JetStream.Config.StoreDir, natsbus.Bytes(free), natsbus.Bytes(size))
+			e.add(CheckNATSDisk, FindingWrong, "doctor.disk-full", "server", m.varz.Name, "dir", m.varz.JetStream.Config.StoreDir, "free", natsbus.Bytes(free), "size", natsbus.Bytes(size))
 			return
 		}
 	}
 	if looked == 0 {
-		e.add(CheckNATSDisk, FindingOK, "every stream takes what is written; how full the disk is shows on the server's machine, with --nats-monitor")
+		e.add(CheckNATSDisk, FindingOK, "doctor.disk-unknown")
 		return
 	}
-	e.add(CheckNATSDisk, FindingOK, "every stream takes what is written, and the disk has room")
+	e.add(CheckNATSDisk, FindingOK, "doctor.disk")
 }
 
 // sync looks whether the servers sync always.
@@ -481,22 +459,22 @@ func (e *examiner) sync(monitors []monitor) {
 		case m.err != nil:
 			unread = append(unread, m.err.Error())
 		case c == nil:
-			unread = append(unread, "server "+m.varz.Name+" has no JetStream")
+			unread = append(unread, say.Of("doctor.jetstream-none", "server", m.varz.Name))
 		case !c.SyncAlways:
-			wrong = append(wrong, fmt.Sprintf("server %s syncs every %v", m.varz.Name, cmp.Or(c.SyncInterval, 2*time.Minute)))
+			wrong = append(wrong, say.Of("doctor.sync-every", "server", m.varz.Name, "time", cmp.Or(c.SyncInterval, 2*time.Minute)))
 		default:
 			asked++
 		}
 	}
 	switch {
 	case len(wrong) > 0:
-		e.add(CheckSync, FindingWrong, "%s, not always", some(wrong))
+		e.add(CheckSync, FindingWrong, "doctor.sync-wrong", "servers", some(wrong))
 	case len(unread) > 0:
 		e.unknown(some(unread), CheckSync)
 	case asked == 0:
-		e.unknown("NATS does not tell its clients; --nats-monitor http://<server>:8222 asks the server", CheckSync)
+		e.unknown(say.Of("doctor.sync-unknown"), CheckSync)
 	default:
-		e.add(CheckSync, FindingOK, "%d servers sync always", asked)
+		e.add(CheckSync, FindingOK, "doctor.sync", "n", asked)
 	}
 }
 
@@ -578,29 +556,29 @@ func (m *monitor) disk() (free, size int64, ok bool) {
 // clocks compares this machine's clock with those of NATS and the database.
 func (e *examiner) clocks(ctx context.Context) {
 	if e.conn == nil && e.store == nil {
-		e.unknown("neither NATS nor the database can be asked", CheckClocks)
+		e.unknown(say.Of("doctor.clocks-away"), CheckClocks)
 		return
 	}
 	ctx, cancel := e.within(ctx)
 	defer cancel()
 	wrong := e.compareClocks(ctx)
 	if err := clocksDiffer(wrong); err != nil {
-		e.add(CheckClocks, FindingWrong, "%v", err)
+		e.add(CheckClocks, FindingWrong, "doctor.is", "text", err)
 		return
 	}
 	compared := e.clock.comparedWith()
 	if len(compared) == 0 {
-		e.unknown("neither NATS nor the database told its time", CheckClocks)
+		e.unknown(say.Of("doctor.clocks-unknown"), CheckClocks)
 		return
 	}
-	e.add(CheckClocks, FindingOK, "within %v of %s", clockSlack, strings.Join(compared, " and "))
+	e.add(CheckClocks, FindingOK, "doctor.clocks", "slack", clockSlack, "others", strings.Join(compared, " and "))
 }
 
 // name looks for another live node of this node's name: one that holds the lease, while this node itself does not serve
 // where its settings say, or says that the name is taken.
 func (e *examiner) name(ctx context.Context, named bool) {
 	if !named {
-		e.add(CheckName, FindingOK, "none is set: host and process make one")
+		e.add(CheckName, FindingOK, "doctor.name-none")
 		return
 	}
 	holder, err := e.holder(ctx)
@@ -623,20 +601,20 @@ func (e *examiner) name(ctx context.Context, named bool) {
 		}
 	}
 	if taken == nil {
-		e.add(CheckName, FindingOK, "no other live node is called %s", e.cfg.NodeName)
+		e.add(CheckName, FindingOK, "doctor.name-free", "name", e.cfg.NodeName)
 		return
 	}
 	failing, err := e.readiness(ctx)
 	var none *net.OpError
 	switch {
 	case err != nil && !(errors.As(err, &none) && none.Op == "dial"):
-		e.unknown(fmt.Sprintf("a live node is called %s; whether it is this one cannot be asked: %v", e.cfg.NodeName, err), CheckName)
+		e.unknown(say.Of("doctor.name-unknown", "name", e.cfg.NodeName, "error", err), CheckName)
 	case err != nil:
-		e.add(CheckName, FindingWrong, "%v; and no node serves http-addr %s here: it is another one", taken, cmp.Or(e.cfg.HTTPAddr, "(none)"))
+		e.add(CheckName, FindingWrong, "doctor.name-elsewhere", "taken", taken, "address", cmp.Or(e.cfg.HTTPAddr, "(none)"))
 	case slices.ContainsFunc(failing, func(f failingCondition) bool { return f.Name == condNodeLease }):
-		e.add(CheckName, FindingWrong, "%v; the node at http-addr %s does not have it", taken, e.cfg.HTTPAddr)
+		e.add(CheckName, FindingWrong, "doctor.name-taken", "taken", taken, "address", e.cfg.HTTPAddr)
 	default:
-		e.add(CheckName, FindingOK, "%s is the node that serves http-addr %s", e.cfg.NodeName, e.cfg.HTTPAddr)
+		e.add(CheckName, FindingOK, "doctor.name-own", "name", e.cfg.NodeName, "address", e.cfg.HTTPAddr)
 	}
 }
 
@@ -692,16 +670,16 @@ func (e *examiner) readiness(ctx context.Context) ([]failingCondition, error) {
 func (e *examiner) node(ctx context.Context) {
 	failing, err := e.readiness(ctx)
 	if err != nil {
-		e.unknown(fmt.Sprintf("it does not run at http-addr %s", cmp.Or(e.cfg.HTTPAddr, "(none)")), CheckNode)
+		e.unknown(say.Of("doctor.node-away", "address", cmp.Or(e.cfg.HTTPAddr, "(none)")), CheckNode)
 		return
 	}
 	if len(failing) == 0 {
-		e.add(CheckNode, FindingOK, "ready")
+		e.add(CheckNode, FindingOK, "doctor.ready")
 		return
 	}
 	texts := make([]string, len(failing))
 	for i, f := range failing {
 		texts[i] = strings.TrimSuffix(f.Name+": "+f.What+": "+f.Error, ": ")
 	}
-	e.add(CheckNode, FindingWrong, "not ready: %s", some(texts))
+	e.add(CheckNode, FindingWrong, "doctor.not-ready", "conditions", some(texts))
 }

@@ -296,7 +296,7 @@ func TestDoctorFindsAnOldServer(t *testing.T) {
 	}))
 	t.Cleanup(other.Close)
 	all := findings(Examine(t.Context(), p.cfg, Examination{Monitors: []string{other.URL}}))
-	if f := all.of(CheckNATSVersion); f.State != FindingWrong || !strings.Contains(f.What, "server other has 2.10.1, want 2.15 or newer") {
+	if f := all.of(CheckNATSVersion); f.State != FindingWrong || !strings.Contains(f.What, "server other has version 2.10.1; 2.15 or newer is required") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -353,7 +353,7 @@ func TestDoctorFindsAStreamThatIsTooLarge(t *testing.T) {
 	p.finds([]string{CheckStorage}, "of server solo has 1.0 GiB")
 	p.cfg.StreamMaxBytes = 0
 	p.spoil(func(s *jetstream.StreamConfig) { s.MaxBytes = -1 })
-	p.finds([]string{CheckStorage}, "DULY_TASKS has no bound")
+	p.finds([]string{CheckStorage}, "DULY_TASKS has no size limit")
 	p.spoil(func(s *jetstream.StreamConfig) { s.MaxBytes = 64 << 20 })
 	p.finds(nil)
 }
@@ -446,7 +446,7 @@ func TestDoctorFindsTheDatabasesVersion(t *testing.T) {
 	q.Set("sslmode", "disable")
 	u.RawQuery = q.Encode()
 	p.cfg.DatabaseURL = u.String()
-	p.finds([]string{CheckTables}, "want PostgreSQL 14 or newer")
+	p.finds([]string{CheckTables}, "PostgreSQL 14 or newer is required")
 }
 
 // TestDoctorFindsAWrongClock: this machine's is 90 s ahead.
@@ -486,7 +486,7 @@ func TestDoctorFindsRights(t *testing.T) {
 	p.finds([]string{CheckRightsWide}, "may publish to >, and may subscribe to >")
 	p.restart(func(o *natsd.Options) { o.Users = nil })
 	p.cfg.NATSURL = "nats://" + p.nats.Addr().String()
-	p.finds([]string{CheckRightsWide}, "whoever reaches it may do everything")
+	p.finds([]string{CheckRightsWide}, "anyone who can reach it may do everything")
 }
 
 // TestDoctorFindsANodesNameTwice: another node has this node's name; the one that has it is no mistake.
@@ -509,7 +509,7 @@ func TestDoctorFindsANodesNameTwice(t *testing.T) {
 	p.cfg.HTTPAddr = "127.0.0.1:1"
 	p.finds([]string{CheckName}, `another live process has it: "n1", since`)
 	p.cfg.HTTPAddr = p.nats.MonitorAddr().String() // something else serves there
-	if f := p.examine().of(CheckName); f.State != FindingUnknown || !strings.Contains(f.What, "whether it is this one cannot be asked") {
+	if f := p.examine().of(CheckName); f.State != FindingUnknown || !strings.Contains(f.What, "whether it is this one cannot be determined") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
@@ -127,7 +128,7 @@ func (d *askDoor) take(begin func(func()) bool, c core.Control, answer func(api.
 		answer(d.asks.AskAs(context.Background(), operate.Actor{Name: c.Actor, Role: operate.RoleOperator, Via: "nats"}, c))
 	}) {
 		answer(api.Asked{}, &ingest.Refusal{Code: 429, ErrCode: ingest.CauseFull, Retry: asksRetry,
-			Description: fmt.Sprintf("%d requests about tasks are worked on here, the limit", asksMax)})
+			Description: say.Of("refuse.asks", "n", asksMax)})
 	}
 }
 

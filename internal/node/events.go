@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -86,7 +87,7 @@ func (s eventSource) Follow(ctx context.Context, after string, f operate.EventFi
 		return err
 	}
 	if err = errors.Unwrap(err); errors.Is(err, natsbus.ErrGone) {
-		return &operate.Refusal{Code: 400, Field: "Last-Event-ID", Detail: fmt.Sprintf("event %s is not in the stream any more; begin without an id, and read what happened meanwhile from the lists", core.QuoteShort(after))}
+		return &operate.Refusal{Code: 400, Field: "Last-Event-ID", Detail: say.Of("refuse.event-gone", "event", core.QuoteShort(after))}
 	}
 	return err
 }
@@ -130,7 +131,7 @@ func (s eventSource) merge(ctx context.Context, f *operate.EventFilter, send fun
 				return err
 			}
 		case <-overrun:
-			return &operate.Refusal{Code: 429, Detail: fmt.Sprintf("%d messages with steps waited for this reader; come again with Last-Event-ID, or ask for fewer by type, label or event", stepsAhead), RetryMS: 2000}
+			return &operate.Refusal{Code: 429, Detail: say.Of("refuse.slow-reader", "n", stepsAhead), RetryMS: 2000}
 		case k := <-events:
 			for waiting := true; waiting; { // the steps of a task are told before its end
 				select {
@@ -190,7 +191,7 @@ func eventPlace(id string) (natsbus.EventPlace, *operate.Refusal) {
 	at, err1 := strconv.ParseUint(seq, 10, 64)
 	i, err2 := strconv.ParseUint(index, 10, 31)
 	if !ok || err1 != nil || err2 != nil || at == 0 {
-		return natsbus.EventPlace{}, &operate.Refusal{Code: 400, Field: "Last-Event-ID", Detail: fmt.Sprintf("Last-Event-ID is %s, want the id of an event, as 17.0", core.QuoteShort(id))}
+		return natsbus.EventPlace{}, &operate.Refusal{Code: 400, Field: "Last-Event-ID", Detail: say.Of("refuse.event-id", "id", core.QuoteShort(id))}
 	}
 	return natsbus.EventPlace{Seq: at, Index: int(i)}, nil
 }

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"duly.dev/duly/internal/forecast"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/scheduler"
 )
 
@@ -96,11 +96,11 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 		return ""
 	}
 	f.short.Add(1)
-	text := fmt.Sprintf("plan %s takes %s (95 %% of its tasks of late), and %s are left until the deadline", plan.Name, rounded(needs), rounded(left))
+	reserve := ""
 	if plan.UndoReserve > 0 {
-		text += fmt.Sprintf(", of which undo_reserve keeps %s", rounded(plan.UndoReserve))
+		reserve = say.Of("refuse.late-reserve", "time", rounded(plan.UndoReserve))
 	}
-	return text + fmt.Sprintf(": a complete_by of %s would be enough", rounded(needs+plan.UndoReserve+needs/20))
+	return say.Of("refuse.late", "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "reserve", reserve, "enough", rounded(needs+plan.UndoReserve+needs/20))
 }
 
 // letIn reports whether a submission is let in to learn from it.

@@ -133,7 +133,7 @@ func TestHeld(t *testing.T) {
 	f, p := learned(learnedAt)
 	at := func(d time.Duration) core.Instant { return learnedAt.Add(d) }
 	breaker := func(state core.BreakerState, forced bool, until time.Duration) []operate.Agent {
-		b := operate.Breaker{State: state, Forced: forced}
+		b := operate.Breaker{State: state, Forced: forced, By: "olga"}
 		if until != 0 {
 			b.Until = at(until).Time()
 		}
@@ -161,13 +161,13 @@ func TestHeld(t *testing.T) {
 		{"an agent that is gone with the command out", []operate.Agent{gone}, nil, []operate.OpenStep{paid, ship}, 0, "step ship: agent parcel is gone"},
 		{"an agent that announces nothing", []operate.Agent{silent}, nil, nil, 1, ""},
 		{"an agent that may have answered", []operate.Agent{perhaps}, nil, nil, 1, ""},
-		{"a breaker held open", breaker(core.BreakerOpen, true, 0), nil, nil, 0, "step ship: the breaker of agent parcel is held open"},
+		{"a breaker held open", breaker(core.BreakerOpen, true, 0), nil, nil, 0, "step ship: the circuit breaker of agent parcel was opened by olga"},
 		{"a breaker held open, the command out", breaker(core.BreakerOpen, true, 0), nil, []operate.OpenStep{paid, ship}, 1, ""},
-		{"a breaker held open for a while", breaker(core.BreakerOpen, true, 10*time.Second), nil, nil, 1, "step ship: the breaker of agent parcel is held open until 2023-11-14T22:13:30Z"},
-		{"a breaker held open for too long", breaker(core.BreakerOpen, true, time.Hour), nil, nil, 0, "step ship: the breaker of agent parcel is held open until 2023-11-14T23:13:20Z"},
-		{"a breaker that opened", breaker(core.BreakerOpen, false, 10*time.Second), nil, nil, -1, "step ship: the breaker of agent parcel is open"},
-		{"a breaker that opened for too long", breaker(core.BreakerOpen, false, time.Hour), nil, nil, 0, "step ship: the breaker of agent parcel is open"},
-		{"a breaker in trial", breaker(core.BreakerTrial, false, 0), nil, nil, -1, "step ship: the breaker of agent parcel is trial"},
+		{"a breaker held open for a while", breaker(core.BreakerOpen, true, 10*time.Second), nil, nil, 1, "step ship: the circuit breaker of agent parcel was opened by olga until 2023-11-14T22:13:30Z"},
+		{"a breaker held open for too long", breaker(core.BreakerOpen, true, time.Hour), nil, nil, 0, "step ship: the circuit breaker of agent parcel was opened by olga until 2023-11-14T23:13:20Z"},
+		{"a breaker that opened", breaker(core.BreakerOpen, false, 10*time.Second), nil, nil, -1, "step ship: the circuit breaker of agent parcel is open"},
+		{"a breaker that opened for too long", breaker(core.BreakerOpen, false, time.Hour), nil, nil, 0, "step ship: the circuit breaker of agent parcel is open"},
+		{"a breaker in trial", breaker(core.BreakerTrial, false, 0), nil, nil, -1, "step ship: the circuit breaker of agent parcel is trial"},
 		{"a breaker held closed", breaker(core.BreakerClosed, true, 0), nil, nil, 1, ""},
 		{"a pause", nil, []core.Pause{{Type: "order", Step: "ship"}}, nil, 0, "step ship is paused"},
 		{"a pause of everything", nil, []core.Pause{{}}, nil, 0, "step pay is paused"},

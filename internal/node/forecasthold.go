@@ -2,12 +2,12 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // holding is what holds steps back at present, whatever was learned before.
@@ -78,7 +78,7 @@ func (h *holding) of(plan *core.Plan, i int, labels []core.Label, running bool, 
 	if agent := h.agents[step.Agent]; agent != nil && step.Kind == core.CallStep {
 		// An agent that announces no instance may work: that none takes a command is what tells.
 		if agent.Instances == 0 && !agent.AwaySince.IsZero() {
-			take(hold{why: fmt.Sprintf("step %s: agent %s is gone", step.Name, step.Agent)})
+			take(hold{why: say.Of("held.agent", "step", step.Name, "agent", step.Agent)})
 		}
 		if !running {
 			take(h.breaker(step, &agent.Breaker))
@@ -90,7 +90,7 @@ func (h *holding) of(plan *core.Plan, i int, labels []core.Label, running bool, 
 	for k := range h.pauses {
 		p := &h.pauses[k]
 		if !p.Over(h.now) && p.Covers(plan, i) && (p.Label == (core.Label{}) || slices.Contains(labels, p.Label)) {
-			take(hold{why: fmt.Sprintf("step %s is paused%s", step.Name, untilWord(p.Until)), until: p.Until})
+			take(hold{why: say.Of("held.pause", "step", step.Name, "until", untilWord(p.Until)), until: p.Until})
 		}
 	}
 	return worst
@@ -104,9 +104,9 @@ func (h *holding) breaker(step *core.Step, b *operate.Breaker) hold {
 	}
 	switch {
 	case b.State == core.BreakerOpen && b.Forced:
-		return hold{why: fmt.Sprintf("step %s: the breaker of agent %s is held open%s", step.Name, step.Agent, untilWord(until)), until: until}
+		return hold{why: say.Of("held.forced", "step", step.Name, "agent", step.Agent, "by", b.By, "until", untilWord(until)), until: until}
 	case b.State != core.BreakerClosed:
-		return hold{why: fmt.Sprintf("step %s: the breaker of agent %s is %s", step.Name, step.Agent, b.State), until: until, open: true}
+		return hold{why: say.Of("held.breaker", "step", step.Name, "agent", step.Agent, "state", b.State), until: until, open: true}
 	}
 	return hold{}
 }
@@ -115,7 +115,7 @@ func untilWord(until core.Instant) string {
 	if until == 0 {
 		return ""
 	}
-	return " until " + until.Time().UTC().Format(time.RFC3339)
+	return say.Of("held.until", "at", until.Time().UTC().Format(time.RFC3339))
 }
 
 // outlook is what is told of one task.

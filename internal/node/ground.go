@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/supervisor"
@@ -58,45 +59,34 @@ func (n *Node) conditions() []ground.Condition {
 	}
 	all := []ground.Condition{
 		{
-			Name: condNATS, Wanted: "a connection to NATS", Begin: "there is no connection to NATS", End: "there is a connection to NATS again",
-			ReadyAfter: natsReady, Consequence: ground.NotReady, Proven: true, Probe: n.probeNATS,
+			Name: condNATS, ReadyAfter: natsReady, Consequence: ground.NotReady, Proven: true, Probe: n.probeNATS,
 		}, {
-			Name: condNATSClosed, Wanted: "a connection to NATS that comes back by itself", Begin: "the connection to NATS is closed for good",
-			End: "the connection to NATS is open", Grace: ground.AtOnce, Consequence: ground.Fatal, Probe: n.probeClosed,
+			Name: condNATSClosed, Grace: ground.AtOnce, Consequence: ground.Fatal, Probe: n.probeClosed,
 		}, {
-			Name: condInstallation, Shared: true, Wanted: "streams, buckets and database of one installation", Begin: "streams or database belong to another installation",
-			End: "streams and database belong to this installation again", Grace: ground.AtOnce, Consequence: ground.NotReady,
+			Name: condInstallation, Shared: true, Grace: ground.AtOnce, Consequence: ground.NotReady,
 			Each: func(context.Context) []ground.Found { return n.streamTrouble(true) },
 		}, {
-			Name: condRights, Wanted: "NATS lets this node do what its roles need", Begin: "NATS does not let this node do what a role needs",
-			End: "NATS lets this node do again what a role needs", Grace: ground.AtOnce, Consequence: ground.NotReady,
+			Name: condRights, Grace: ground.AtOnce, Consequence: ground.NotReady,
 			Each: n.probeRights, Every: rightsEvery,
 		}, {
-			Name: condRightsOther, Wanted: "NATS lets this node do what is seldom needed, and send statuses where submitters want them",
-			Begin: "NATS does not let this node publish everywhere", End: "NATS lets this node publish everywhere again",
+			Name: condRightsOther,
 		}, {
-			Name: condStreams, Shared: true, Wanted: "every stream and bucket there, with room and writable", Begin: "a stream or bucket does not work",
-			End: "the stream or bucket works again", Grace: ground.AtOnce, Consequence: ground.NotReady,
+			Name: condStreams, Shared: true, Grace: ground.AtOnce, Consequence: ground.NotReady,
 			Each: func(context.Context) []ground.Found { return n.streamTrouble(false) },
 		}, {
-			Name: condDatabase, Wanted: "the database answers", Begin: "the database cannot be reached", End: "the database can be reached again",
-			ReadyAfter: databaseGrace, Consequence: ground.NotReady, Proven: true, Probe: func(ctx context.Context) error { return n.store.Ping(ctx) },
+			Name: condDatabase, ReadyAfter: databaseGrace, Consequence: ground.NotReady, Proven: true, Probe: func(ctx context.Context) error { return n.store.Ping(ctx) },
 		}, {
-			Name: condPartitions, Shared: true, Wanted: "every partition has a live owner", Begin: "partitions have no live owner",
-			End: "every partition has a live owner again", Consequence: ground.NotReady, Probe: n.probePartitions,
+			Name: condPartitions, Shared: true, Consequence: ground.NotReady, Probe: n.probePartitions,
 		}, {
-			Name: natsbus.TroubleWatch, Wanted: "changes of the live nodes are heard", Begin: "the live nodes cannot be watched again, and none joins or leaves",
-			End: "the live nodes are watched again",
+			Name: natsbus.TroubleWatch,
 		}, {
-			Name: condMembers, Wanted: "the live nodes are known", Begin: "the live nodes cannot be watched", End: "the live nodes are watched again",
+			Name: condMembers,
 		}, {
-			Name: condClock, Wanted: fmt.Sprintf("this machine's clock within %v of NATS's and the database's", clockSlack),
-			Begin: "clocks differ", End: "clocks agree again", Grace: ground.AtOnce,
+			Name: condClock, Grace: ground.AtOnce,
 		}, {
-			Name: condPlans, Wanted: "the plans can be read", Begin: "the plans cannot be read", End: "the plans can be read again",
+			Name: condPlans,
 		}, {
-			Name: condObservers, Wanted: "what only watches sees every commit", Begin: "a part that only watches misses commits, or was switched off; tasks go on",
-			End: "what only watches sees every commit again", Grace: ground.AtOnce,
+			Name: condObservers, Grace: ground.AtOnce,
 		},
 	}
 	all = append(all, n.heldCondition())
@@ -109,24 +99,25 @@ func (n *Node) conditions() []ground.Condition {
 	}
 	if n.cfg.Has(config.RoleSupervisor) {
 		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{
-			Name: condLeader, Shared: true, Wanted: "one supervisor leads", Begin: "no supervisor leads: nothing overdue is found", End: "a supervisor leads again",
-			Grace: n.cfg.Lease + leaderGrace, ReadyAfter: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
+			Name: condLeader, Shared: true, Grace: n.cfg.Lease + leaderGrace, ReadyAfter: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
 		}, ground.Condition{
-			Name: string(supervisor.TroubleTick), Wanted: "the leader finds what is overdue", Begin: "the supervisor cannot do its work",
-			End: "the supervisor does its work again", Consequence: ground.NotReady,
+			Name: string(supervisor.TroubleTick), Consequence: ground.NotReady,
 		}, ground.Condition{
-			Name: string(supervisor.TroubleAlerts), Wanted: "tasks in error are told", Begin: "tasks in error cannot be told",
-			End: "tasks in error are told again",
+			Name: string(supervisor.TroubleAlerts),
 		}, operationsCondition())
 	}
-	return append(all, n.operatorConditions(n.cfg.Has(config.RoleScheduler), n.cfg.Has(config.RoleSupervisor))...)
+	all = append(all, n.operatorConditions(n.cfg.Has(config.RoleScheduler), n.cfg.Has(config.RoleSupervisor))...)
+	for i := range all {
+		c := &all[i]
+		c.Wanted, c.Begin, c.End = say.Of("wanted."+c.Name, "slack", clockSlack, "max", clockMax), say.Of("begins."+c.Name), say.Of("ends."+c.Name)
+	}
+	return all
 }
 
 // roleCondition is that a role runs. It is told late: a role that begins, or ends with the process, is no trouble.
 func (n *Node) roleCondition(role string, runs func() bool) ground.Condition {
 	return ground.Condition{
-		Name: role, Wanted: "the role " + role + " runs", Begin: "the role " + role + " does not run", End: "the role " + role + " runs",
-		ReadyAfter: ground.AtOnce, Consequence: ground.NotReady, Proven: true, Every: roleEvery,
+		Name: role, ReadyAfter: ground.AtOnce, Consequence: ground.NotReady, Proven: true, Every: roleEvery,
 		Probe: func(context.Context) error {
 			if !runs() {
 				return errors.New("not running")
@@ -146,50 +137,37 @@ func (n *Node) schedulerConditions() []ground.Condition {
 			defer n.mu.Unlock()
 			return n.own != nil
 		}), {
-			Name: condCommits, Wanted: "commits succeed", Begin: "no commit succeeds", End: "commits succeed again",
-			Consequence: ground.NotReady, Each: n.probeCommits,
+			Name: condCommits, Consequence: ground.NotReady, Each: n.probeCommits,
 		}, {
-			Name: natsbus.TroubleReaders, Wanted: "partitions are read", Begin: "partitions cannot be read: consumers cannot be made",
-			End: "partitions are read again", Consequence: ground.NotReady,
+			Name: natsbus.TroubleReaders, Consequence: ground.NotReady,
 		}, {
-			Name: condNodeLease, Wanted: "this node's lease is renewed", Begin: "this node's lease cannot be renewed",
-			End: "this node's lease is renewed again", Consequence: ground.NotReady, Proven: true, // till then its name may be another's
+			Name: condNodeLease, Consequence: ground.NotReady, Proven: true, // till then its name may be another's
 		}, {
-			Name: condClockFar, Wanted: fmt.Sprintf("this machine's clock within %v of NATS's and the database's", clockMax),
-			Begin: "this node's clock is too wrong for deadlines", End: "this node's clock is right enough for deadlines again",
-			Grace: ground.AtOnce, Consequence: ground.NotReady,
+			Name: condClockFar, Grace: ground.AtOnce, Consequence: ground.NotReady,
 		}, {
-			Name: condEvidence, Wanted: "evidence of other nodes' commits is heard", Begin: "evidence of other nodes' commits cannot be heard",
-			End: "evidence of other nodes' commits is heard again",
+			Name: condEvidence,
 		}, {
-			Name: condStoring, Wanted: "refusals and dead letters are stored", Begin: "the event stream does not take a message, and its partitions wait",
-			End: "the event stream takes messages again", Consequence: ground.NotReady,
+			Name: condStoring, Consequence: ground.NotReady,
 		}, {
-			Name: string(scheduler.TroubleOwners), Wanted: "the owners of the partitions can be read", Begin: "the owners of the partitions cannot be read",
-			End: "the owners of the partitions can be read again", Consequence: ground.NotReady,
+			Name: string(scheduler.TroubleOwners), Consequence: ground.NotReady,
 		}, {
-			Name: string(scheduler.TroubleTakeover), Wanted: "partitions are taken over", Begin: "partitions cannot be taken over",
-			End: "partitions are taken over again", Consequence: ground.NotReady,
+			Name: string(scheduler.TroubleTakeover), Consequence: ground.NotReady,
 		}, {
-			Name: string(scheduler.TroubleRelease), Wanted: "partitions of others are released", Begin: "partitions that are not held cannot be released, and their successors wait",
-			End: "partitions are released again",
+			Name: string(scheduler.TroubleRelease),
 		}, {
-			Name: string(scheduler.TroubleCycle), Wanted: "commit cycles succeed", Begin: "commit cycles fail, and their partitions are taken over again",
-			End: "commit cycles succeed again", Consequence: ground.NotReady,
+			Name: string(scheduler.TroubleCycle), Consequence: ground.NotReady,
 		}, {
-			Name: string(scheduler.TroubleEvents), Wanted: "endings are published", Begin: "the event stream does not take endings, and they are published again",
-			End: "the event stream takes endings again", Consequence: ground.NotReady,
+			Name: string(scheduler.TroubleEvents), Consequence: ground.NotReady,
 		}, {
-			Name: string(scheduler.TroubleForget), Wanted: "old tasks are forgotten", Begin: "old tasks cannot be forgotten", End: "old tasks are forgotten again",
+			Name: string(scheduler.TroubleForget),
 		}, {
-			Name: string(scheduler.TroublePauses), Wanted: "pauses are read", Begin: "pauses cannot be read: those that were read last count", End: "pauses are read again",
+			Name: string(scheduler.TroublePauses),
 		}, {
-			Name: string(scheduler.TroubleLimits), Wanted: "limits of agents are read and shared out", Begin: "limits of agents cannot be read or claimed: what is granted ends by itself, and their agents get nothing then", End: "limits of agents are read and shared out again",
+			Name: string(scheduler.TroubleLimits),
 		}, {
-			Name: string(scheduler.TroubleBreakers), Wanted: "breakers of agents are read and changed", Begin: "breakers of agents cannot be read or changed: those that were read last count", End: "breakers of agents are read and changed again",
+			Name: string(scheduler.TroubleBreakers),
 		}, {
-			Name: condWishes, Wanted: "where operators want partitions to be is heard", Begin: "where operators want partitions to be cannot be heard",
-			End: "where operators want partitions to be is heard again",
+			Name: condWishes,
 		},
 	}
 }
@@ -339,16 +317,16 @@ func unowned(states []core.PartitionState, partitions int) error {
 	var free []string
 	for i := range states {
 		if s := &states[i]; s.Owner == "" {
-			free = append(free, fmt.Sprintf("%d has none", s.Partition))
+			free = append(free, say.Of("alert.no-owner", "partition", s.Partition))
 		} else {
-			free = append(free, fmt.Sprintf("%d has %s, which is not live", s.Partition, s.Owner))
+			free = append(free, say.Of("alert.owner-gone", "partition", s.Partition, "owner", s.Owner))
 		}
 	}
 	text := strings.Join(free[:min(most, len(free))], "; ")
 	if len(free) > most {
 		text += "; …"
 	}
-	return fmt.Errorf("%d of %d partitions: %s", len(free), partitions, text)
+	return errors.New(say.Of("alert.unowned", "n", len(free), "of", partitions, "which", text))
 }
 
 // leading is the leader's lease as it was last seen. Only the probe uses it.

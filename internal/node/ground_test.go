@@ -226,7 +226,7 @@ func TestUnowned(t *testing.T) {
 		t.Error(err)
 	}
 	err := unowned([]core.PartitionState{{Partition: 1, Owner: "b"}, {Partition: 2}}, 3)
-	if err == nil || err.Error() != "2 of 3 partitions: 1 has b, which is not live; 2 has none" {
+	if err == nil || err.Error() != "2 of 3 partitions: 1 has the owner b, which is not live; 2 has no owner" {
 		t.Error(err)
 	}
 	if err := unowned(make([]core.PartitionState, 1024), 4096); err == nil || len(err.Error()) > 300 {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"encoding/json"
-	"fmt"
 	"mime"
 	"net"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // guard keeps web pages of other sites out of the API. A page of any site can make the browser of someone who has it open
@@ -21,17 +21,15 @@ import (
 func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback && !ownHost(r.Host) && !namedHost(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"host %s is not served on a loopback address; want localhost or the address itself", core.QuoteShort(r.Host)))
+			refuse(w, http.StatusMisdirectedRequest, say.Of("refuse.host-loopback", "host", core.QuoteShort(r.Host)))
 			return
 		}
 		if !loopback && len(hosts) > 0 && !namedHost(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served here; http-hosts names those that are", core.QuoteShort(r.Host)))
+			refuse(w, http.StatusMisdirectedRequest, say.Of("refuse.host", "host", core.QuoteShort(r.Host)))
 			return
 		}
 		if !loopback && open && len(hosts) == 0 && !plainHost(r.Host) {
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served without authentication: want an IP address, localhost, a name without a dot, or one that --http-hosts names",
-				core.QuoteShort(r.Host)))
+			refuse(w, http.StatusMisdirectedRequest, say.Of("refuse.host-open", "host", core.QuoteShort(r.Host)))
 			return
 		}
 		changes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
@@ -42,8 +40,7 @@ func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler 
 			}
 			if given := r.Header.Get("Content-Type"); !isKind(given, want) {
 				w.Header().Set("Accept", want)
-				refuse(w, http.StatusUnsupportedMediaType, fmt.Sprintf(
-					"content type %s is not taken; want %s", core.QuoteShort(given), want))
+				refuse(w, http.StatusUnsupportedMediaType, say.Of("refuse.content-type", "given", core.QuoteShort(given), "want", want))
 				return
 			}
 		}

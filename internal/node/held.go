@@ -13,8 +13,7 @@ const condDatabaseHeld = "database-held"
 // heldCondition is what is told of that.
 func (n *Node) heldCondition() ground.Condition {
 	return ground.Condition{
-		Name: condDatabaseHeld, Shared: true, Wanted: "the database gives back what it does not need", Begin: "a reader or a replica keeps the database from giving back what it does not need",
-		End: "the database gives back what it does not need again", Probe: n.probeHeld, Every: unreadEvery, Timeout: readTimeout,
+		Name: condDatabaseHeld, Shared: true, Probe: n.probeHeld, Every: unreadEvery, Timeout: readTimeout,
 	}
 }
 

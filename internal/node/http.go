@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/telemetry"
 )
 
@@ -120,7 +121,7 @@ func (n *Node) handler(loopback bool, faces *operatorsHTTP) (http.Handler, error
 func (n *Node) Submit(req ingest.Request) {
 	door := n.currentDoor()
 	if door == nil {
-		req.Answer(ingest.Answer{Task: req.ID, Err: &ingest.Refusal{Code: 503, Description: "the door is not open yet", Retry: time.Second}})
+		req.Answer(ingest.Answer{Task: req.ID, Err: &ingest.Refusal{Code: 503, Description: say.Of("refuse.door-closed"), Retry: time.Second}})
 		return
 	}
 	door.in.Submit(req)

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/schema/postgres"
@@ -39,8 +40,7 @@ type outbox struct {
 // outboxCondition is what is told of outboxes.
 func (n *Node) outboxCondition() ground.Condition {
 	return ground.Condition{
-		Name: condOutbox, Wanted: "submissions of outboxes are relayed", Begin: "submissions stand in an outbox and are not relayed",
-		End: "the submissions of the outbox are relayed again", Shared: true, Each: n.probeOutboxes,
+		Name: condOutbox, Shared: true, Each: n.probeOutboxes,
 	}
 }
 
@@ -142,7 +142,7 @@ func (o *outbox) counted(s postgres.OutboxStanding, err error) {
 	}
 	o.standing = ingest.Standing{Waiting: s.Waiting, Oldest: s.Oldest, Refused: s.Refused}
 	if f := s.First; f != nil {
-		o.standing.First = fmt.Sprintf("task %s of type %s: %s (%d)", core.QuoteShort(f.Task), core.QuoteShort(f.Type), f.Reason, f.Code)
+		o.standing.First = say.Of("alert.outbox", "task", core.QuoteShort(f.Task), "type", core.QuoteShort(f.Type), "text", f.Reason, "code", f.Code)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/schema"
 )
 
@@ -175,11 +176,11 @@ func (p *pairing) await(ctx context.Context, tell func(why string)) error {
 		if !told {
 			switch {
 			case !f.told:
-				tell("NATS does not answer")
+				tell(say.Of("wait.nats"))
 			case another:
-				tell("the database was last used through another NATS, by node " + f.sql.UsedBy)
+				tell(say.Of("wait.other-nats", "node", f.sql.UsedBy))
 			default:
-				tell("this NATS was last used with another state of the database, by node " + f.nats.By)
+				tell(say.Of("wait.other-database", "node", f.nats.By))
 			}
 		}
 		if pause.For(ctx, p.every/4) != nil {

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/plancheck"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 )
@@ -174,7 +175,7 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	by := operate.Actor{Name: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats"} // who sent it NATS does not say
 	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
 	if err := n.putPlan(ctx, by, p); err != nil {
-		answer.Error = &wire.APIError{Code: 503, Description: "the plan could not be stored just now"}
+		answer.Error = &wire.APIError{Code: 503, Description: say.Of("refuse.plan-not-stored")}
 		if bad, refused := errors.AsType[*operate.Refusal](err); refused {
 			answer.Error = &wire.APIError{Code: bad.Code, Description: bad.Detail}
 		}
@@ -210,7 +211,7 @@ func (n *Node) putPlan(ctx context.Context, by operate.Actor, p core.Plan) error
 	}
 	if err != nil {
 		n.log.Error("cannot store a plan", "plan", p.Name, "version", p.Version, "error", err)
-		return &operate.Refusal{Code: 503, Detail: "the plan could not be stored just now"}
+		return &operate.Refusal{Code: 503, Detail: say.Of("refuse.plan-not-stored")}
 	}
 	if err := n.conn.AnnouncePlans(); err != nil {
 		n.log.Warn("a plan is stored, but the announcement failed; nodes read it when they need it", "plan", p.Name, "error", err)
@@ -236,13 +237,12 @@ func (n *Node) childrenKnown(ctx context.Context, p *core.Plan) *operate.Refusal
 		switch known, err := n.plans.known(ctx, s.Child); {
 		case err != nil:
 			n.log.Error("cannot look for the plan of a child", "plan", p.Name, "child", s.Child, "error", err)
-			return &operate.Refusal{Code: 503, Detail: "the plans could not be read just now"}
+			return &operate.Refusal{Code: 503, Detail: say.Of("refuse.plans-unread")}
 		case !known:
 			return &operate.Refusal{Code: 400, Detail: p.UnknownChild(i).Error()}
 		}
 		if path := n.plans.wayBack(s.Child, p.Name, map[string]bool{}); path != nil {
-			return &operate.Refusal{Code: 400, Detail: fmt.Sprintf("%v: plan %s: step %s: its children would have tasks of %s again, without end: %s",
-				core.ErrPlan, p.Name, s.Name, p.Name, strings.Join(append([]string{p.Name}, path...), " → "))}
+			return &operate.Refusal{Code: 400, Detail: say.Of("refuse.endless", "error", core.ErrPlan, "plan", p.Name, "step", s.Name, "path", strings.Join(append([]string{p.Name}, path...), " → "))}
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 		t.Errorf("a payload that is too large: %v", refused)
 	}
 	refused, some = errors.AsType[*duly.SubmitError](c.client.SignalRaw(ctx, "asks", "a-1", "no", []byte(`{}`), ""))
-	if !some || refused.Code != 409 || !strings.Contains(refused.Description, `its plan has no step "no"; the step that takes answers is yes; `) {
+	if !some || refused.Code != 409 || !strings.Contains(refused.Description, `its plan has no step "no"; the step that accepts answers is yes; `) {
 		t.Errorf("a step that is not there: %v", refused)
 	}
 	if err := c.client.SignalRaw(ctx, "asks", "a-1", "yes", []byte(`{"by":"olga"}`), ""); err != nil {

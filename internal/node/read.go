@@ -8,6 +8,7 @@ import (
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -56,12 +57,12 @@ func (s *reads) serve(r *natsbus.ReadRequest) {
 			r.Answer(data)
 		case code == 503:
 			s.node.log.Debug("a request to read tasks was not answered", "task", r.ID, "error", err)
-			r.Reject(code, "the state store did not answer as it should", readsRetry)
+			r.Reject(code, say.Of("refuse.store"), readsRetry)
 		default:
 			r.Reject(code, err.Error(), 0)
 		}
 	}) {
-		r.Reject(429, "as many requests are being read as may be at a time", readsRetry)
+		r.Reject(429, say.Of("refuse.reads"), readsRetry)
 	}
 }
 

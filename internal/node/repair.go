@@ -16,8 +16,7 @@ const condOperations = "operations"
 
 func operationsCondition() ground.Condition {
 	return ground.Condition{
-		Name: condOperations, Wanted: "operations over many tasks go on", Begin: "operations over many tasks do not go on",
-		End: "operations over many tasks go on again",
+		Name: condOperations,
 	}
 }
 

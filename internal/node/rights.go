@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/rights"
+	"duly.dev/duly/internal/say"
 )
 
 // Times of looking at what NATS lets this node do.
@@ -49,15 +50,15 @@ type lack struct {
 }
 
 func (l *lack) text(user string) error {
-	may := "may not subscribe to "
+	may := "alert.no-subscribe"
 	if l.right.Publish {
-		may = "may not publish to "
+		may = "alert.no-publish"
 	}
 	what := "role "
 	if len(l.roles) > 1 {
 		what = "roles "
 	}
-	err := fmt.Errorf("%s%s: the NATS user %s%s%s", what, strings.Join(l.roles, ", "), user, may, l.right)
+	err := fmt.Errorf("%s%s: the NATS user %s%s", what, strings.Join(l.roles, ", "), user, say.Of(may, "subject", l.right))
 	if l.err != nil {
 		err = fmt.Errorf("%w: %w", err, l.err)
 	}

@@ -31,11 +31,9 @@ const (
 // roomConditions are what is told of what streams hold and lack.
 func (n *Node) roomConditions() []ground.Condition {
 	return []ground.Condition{{
-		Name: condStreamHeld, Shared: true, Wanted: "what is read can be removed when it is old, or a stream fills up",
-		Begin: "an unread message keeps what is read from being removed", End: "what is read can be removed again",
+		Name: condStreamHeld, Shared: true,
 	}, {
-		Name: condStreamLoss, Shared: true, Wanted: "only Duly removes messages", Begin: "messages that Duly has not removed are missing from a stream",
-		End: "an operator has accepted that", Grace: ground.AtOnce, Each: func(context.Context) []ground.Found { return n.losses() },
+		Name: condStreamLoss, Shared: true, Grace: ground.AtOnce, Each: func(context.Context) []ground.Found { return n.losses() },
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedules"
 	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/telemetry"
@@ -34,10 +35,9 @@ const (
 // schedulesConditions are what an operator is told of schedules.
 func (n *Node) schedulesConditions() []ground.Condition {
 	return []ground.Condition{{
-		Name: condSchedules, Wanted: "schedules are carried out", Begin: "schedules are not carried out", End: "schedules are carried out again",
+		Name: condSchedules,
 	}, {
-		Name: condSubmissions, Wanted: "tasks of schedules are taken", Begin: "tasks of a schedule are not taken", End: "tasks of the schedule are taken again",
-		Shared: true, Every: watchEvery, Each: n.probeSubmissions,
+		Name: condSubmissions, Shared: true, Every: watchEvery, Each: n.probeSubmissions,
 	}}
 }
 
@@ -63,8 +63,8 @@ func (n *Node) probeSubmissions(context.Context) []ground.Found {
 func (n *Node) runSchedules(ctx context.Context, sup *supervisor.Runner) (end func()) {
 	r := schedules.NewRunner(schedules.Config{
 		Interval: n.cfg.ScanInterval, Now: n.clock.time, Report: func(err error) { n.report(condSchedules, err) },
-		Missed:  n.leftOut(alertMissed, "runs of a schedule could not be submitted in time, and are left out"),
-		Skipped: n.leftOut(alertSkipped, "runs of a schedule are left out, because the task before them has not ended"),
+		Missed:  n.leftOut(alertMissed, say.Of("alert.missed")),
+		Skipped: n.leftOut(alertSkipped, say.Of("alert.skipped")),
 	}, n.store, scheduleTasks{n}, handOver{n.conn}, supervises{sup}, n.log)
 	n.schedules.Store(r)
 	ctx, cancel := context.WithCancel(ctx)

@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/pause"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/scheduler"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -83,9 +84,9 @@ func ChangeTaskStreams(ctx context.Context, s StreamsChange) (err error) {
 		return err
 	}
 	if len(left) > 0 {
-		s.Tell("kept for a restore of the database, and removed by a later call when all in them is old: %s", strings.Join(left, ", "))
+		s.Tell("%s", say.Of("streams.kept", "streams", strings.Join(left, ", ")))
 	}
-	s.Tell("task streams: %d; start the nodes with --%s %d", s.To, natsbus.FlagTaskStreams, s.To)
+	s.Tell("%s", say.Of("streams.done", "n", s.To, "flag", natsbus.FlagTaskStreams))
 	return nil
 }
 
@@ -100,7 +101,7 @@ func (s *StreamsChange) awaitNone(ctx context.Context, conn *natsbus.Conn) error
 			return fmt.Errorf("schedulers run: %s: stop them, so that what they have not read can be moved", strings.Join(live, ", "))
 		}
 		if !told {
-			s.Tell("waiting up to %v for schedulers to end: %s", s.Wait, strings.Join(live, ", "))
+			s.Tell("%s", say.Of("streams.waiting", "time", s.Wait, "nodes", strings.Join(live, ", ")))
 		}
 		if err := pause.For(ctx, liveEvery); err != nil {
 			return err
@@ -127,7 +128,7 @@ func (s *StreamsChange) moveAll(ctx context.Context, store schema.Store, conn *n
 			}
 		}
 		if moved.Messages > 0 {
-			s.Tell("partition %d: %d unread messages moved", st.Partition, moved.Messages)
+			s.Tell("%s", say.Of("streams.moved", "partition", st.Partition, "n", moved.Messages))
 		}
 		if s.moved != nil {
 			s.moved(st.Partition)
@@ -151,7 +152,7 @@ func (s *StreamsChange) claim(ctx context.Context, store schema.Store, conn *nat
 		return err
 	}
 	if st.Found.WentBack {
-		s.Tell("partition %d: the database went back: what may have run since runs again by the same keys, or is undone by key", partition)
+		s.Tell("%s", say.Of("streams.back", "partition", partition))
 	}
 	return store.Release(ctx, partition, st.Epoch)
 }

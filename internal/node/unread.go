@@ -34,8 +34,7 @@ func (n *Node) unreadCondition() ground.Condition {
 		return n.conn.Unread(ctx, p, control, cursor)
 	}, oldestIn: func() core.Instant { return n.conn.OldestIn() }, now: n.clock.instant}
 	return ground.Condition{
-		Name: condUnread, Wanted: "what waits in the streams is read", Begin: "messages wait in a stream for over 30s, and nothing in flight explains it",
-		End: "what waited in the stream is read", Grace: ground.AtOnce, Every: unreadEvery, Timeout: readTimeout, Each: w.look,
+		Name: condUnread, Grace: ground.AtOnce, Every: unreadEvery, Timeout: readTimeout, Each: w.look,
 	}
 }
 

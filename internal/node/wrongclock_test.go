@@ -164,7 +164,7 @@ func TestWrongClocksUndoNothing(t *testing.T) {
 	if err != nil || len(counts) != 1 || string(counts[0].State) != "processed" || counts[0].Tasks != tasks {
 		t.Errorf("%+v %v, want %d processed", counts, err, tasks)
 	}
-	differ := regexp.MustCompile("ALERT: clocks differ")
+	differ := regexp.MustCompile("ALERT: the clocks of this machine, NATS and the database differ")
 	for name, says := range map[string]string{"ahead": "ahead of ", "behind": "behind "} {
 		until(t, name+" is told", func() bool { return lines[name].with(differ) == 1 })
 		for _, whose := range []string{"NATS's", "the database's"} {

@@ -198,7 +198,7 @@ func TestCompareNow(t *testing.T) {
 		t.Errorf("answered: %+v, %v", v.Asked, err)
 	}
 	s.last = operate.BooksResult{}
-	if v, err = s.books().Books(t.Context()); err != nil || v.Sentence != "The journal and the services were not compared yet." || v.Class() != "calm" {
+	if v, err = s.books().Books(t.Context()); err != nil || v.Sentence != "The journal and the services have not been compared yet; duly books --now compares them." || v.Class() != "calm" {
 		t.Errorf("before any: %+v, %v", v, err)
 	}
 	viewer := olga

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // bucketsMax bounds the actors or addresses that have a bucket of their own.
@@ -76,9 +76,9 @@ func (p *Places) Take(ctx context.Context, what string) (leave func(), bad *Refu
 	defer p.mu.Unlock()
 	switch {
 	case p.all >= p.most:
-		return nil, &Refusal{Code: 429, Detail: fmt.Sprintf("%d %s are open here, the limit", p.most, what)}
+		return nil, &Refusal{Code: 429, Detail: say.Of("refuse.open-many", "n", p.most, "what", what)}
 	case p.taken[key] >= each:
-		return nil, &Refusal{Code: 429, Detail: fmt.Sprintf("%d %s of %s are open here, the limit of one actor", each, what, core.QuoteShort(by.Name))}
+		return nil, &Refusal{Code: 429, Detail: say.Of("refuse.open-many-of", "n", each, "what", what, "name", core.QuoteShort(by.Name))}
 	}
 	p.all++
 	p.taken[key]++

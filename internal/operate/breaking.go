@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // BreakerWish is what an operator wants of an agent's breaker.
@@ -122,7 +123,7 @@ func (s *Breaking) find(ctx context.Context, f *ForceBreaker) (core.Breaker, *Re
 		return core.Breaker{}, notForced(f.Agent), nil
 	}
 	if n := len(all); n >= core.BreakersMax && all[n-1].State != core.BreakerClosed { // the newest count
-		return core.Breaker{}, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d breakers, the limit is %d, and the oldest is not closed: let one go first", n, core.BreakersMax)}, nil
+		return core.Breaker{}, &Refusal{Code: 409, Detail: say.Of("refuse.breakers-full", "n", n, "limit", core.BreakersMax)}, nil
 	}
 	plans, err := s.Flow.Plans(ctx)
 	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
@@ -131,13 +132,13 @@ func (s *Breaking) find(ctx context.Context, f *ForceBreaker) (core.Breaker, *Re
 	if !slices.ContainsFunc(plans, func(p core.Plan) bool {
 		return slices.ContainsFunc(p.Steps, func(step core.Step) bool { return step.Agent == f.Agent })
 	}) {
-		return core.Breaker{}, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("no stored plan has a step at agent %s", core.QuoteShort(f.Agent))}, nil
+		return core.Breaker{}, &Refusal{Code: 404, Field: "agent", Detail: say.Of("refuse.no-agent", "agent", core.QuoteShort(f.Agent))}, nil
 	}
 	return core.Breaker{Agent: f.Agent}, nil, nil
 }
 
 func notForced(agent string) *Refusal {
-	return &Refusal{Code: 409, Field: "state", Detail: fmt.Sprintf("the breaker of agent %s is not forced: it decides by itself", agent)}
+	return &Refusal{Code: 409, Field: "state", Detail: say.Of("refuse.breaker-auto", "agent", agent)}
 }
 
 // Check refuses a wish that is wrong in itself; nil: it can be asked.
@@ -149,11 +150,11 @@ func (f *ForceBreaker) Check(now time.Time) *Refusal {
 	case f.State != BreakerOpened && f.State != BreakerClosed && f.State != BreakerAuto:
 		return wrong("state", "state is %s, want open, closed or auto", core.QuoteShort(string(f.State)))
 	case f.State == BreakerAuto && !f.Until.IsZero():
-		return wrong("until", "auto takes no until: the breaker decides by itself from now on")
+		return wrong("until", "%s", say.Of("refuse.auto-until"))
 	case !f.Until.IsZero() && !f.Until.After(now):
-		return wrong("until", "until %s has passed: now is %s", f.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+		return wrong("until", "%s", say.Of("refuse.until-passed", "until", f.Until.UTC().Format(time.RFC3339), "now", now.UTC().Format(time.RFC3339)))
 	case f.Until.After(now.Add(core.DurationMax)):
-		return wrong("until", "until %s is more than %v from now", f.Until.UTC().Format(time.RFC3339), core.DurationMax)
+		return wrong("until", "%s", say.Of("refuse.until-far", "until", f.Until.UTC().Format(time.RFC3339), "limit", core.DurationMax))
 	}
 	return checkReason(f.Reason)
 }

@@ -112,7 +112,7 @@ func TestForceBreakerRefused(t *testing.T) {
 	}
 	w.lost = 100
 	_, err := s.Force(t.Context(), olga, ok)
-	if r, is := errors.AsType[*operate.Refusal](err); !is || r.Code != 409 || !strings.Contains(w.last(t).Outcome, "refused: the breaker of agent ship changed 5 times") {
+	if r, is := errors.AsType[*operate.Refusal](err); !is || r.Code != 409 || !strings.Contains(w.last(t).Outcome, "refused: the breaker of agent ship was changed 5 times") {
 		t.Errorf("one that changes all the time: %v, %+v", err, w.last(t))
 	}
 	w.lost, w.breakers = 0, nil

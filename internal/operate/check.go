@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/say"
 )
 
 // PatchBytesMax bounds the patch of an edit of many tasks.
@@ -43,10 +44,10 @@ func (r *Request) CheckOne(now time.Time) *Refusal {
 		return bad
 	}
 	if slices.Contains(reasoned, r.Action) && strings.TrimSpace(r.Reason) == "" {
-		return wrong("reason", "reason is empty, and %s needs one", r.Action)
+		return wrong("reason", "%s", say.Of("refuse.no-reason", "action", r.Action))
 	}
 	if len(r.Patch) > 0 {
-		return wrong("patch", "a patch is for many tasks at once: give the new input of this one")
+		return wrong("patch", "%s", say.Of("refuse.patch-one"))
 	}
 	return nil
 }
@@ -56,7 +57,7 @@ func CheckOperator(by Actor, what string) *Refusal {
 	if by.Role.May(RoleOperator) {
 		return nil
 	}
-	return &Refusal{Code: 403, Detail: fmt.Sprintf("role %s may read only; %s needs the role %s", core.QuoteShort(string(by.Role)), what, RoleOperator)}
+	return &Refusal{Code: 403, Detail: say.Of("refuse.role-reads", "role", core.QuoteShort(string(by.Role)), "what", what, "needs", RoleOperator)}
 }
 
 // CleanText is a text as every store takes it: UTF-8 without NUL.
@@ -97,7 +98,7 @@ func (r *Request) checkFound(time.Time) *Refusal {
 func (r *Request) checkStep(time.Time) *Refusal {
 	if r.Step == "" {
 		if r.Action == ActionSignal {
-			return wrong("step", "step is empty, and signal needs the one that waits for it")
+			return wrong("step", "%s", say.Of("refuse.signal-step"))
 		}
 		return nil
 	}
@@ -113,7 +114,7 @@ func (r *Request) checkStep(time.Time) *Refusal {
 func (r *Request) checkUntil(now time.Time) *Refusal {
 	switch {
 	case r.Action == ActionExtend && r.Until.IsZero():
-		return wrong("until", "until is empty, and extend needs the new deadline")
+		return wrong("until", "%s", say.Of("refuse.extend-until"))
 	case r.Until.IsZero():
 		return nil
 	case !slices.Contains([]Action{ActionExtend, ActionResubmit, ActionEdit, ActionAccept}, r.Action):
@@ -175,7 +176,7 @@ func (r *Request) checkResult(time.Time) *Refusal {
 		return checkJSON("result", r.Result, r.Action, ActionSignal, core.ResultBytesMax)
 	}
 	if strings.TrimSpace(r.Reason) == "" {
-		return wrong("result", "a signal needs a result, its payload, or as a refusal a reason")
+		return wrong("result", "%s", say.Of("refuse.signal-result"))
 	}
 	return nil
 }
@@ -188,7 +189,7 @@ func checkJSON(field string, data []byte, action, of Action, most int) *Refusal 
 	case action != of:
 		return nil
 	case n > most:
-		return &Refusal{Code: 413, Field: field, Detail: fmt.Sprintf("%s has %d bytes, the limit is %d", field, n, most)}
+		return &Refusal{Code: 413, Field: field, Detail: say.Of("refuse.field-size", "field", field, "bytes", n, "limit", most)}
 	}
 	if err := quickjson.Check(field, data); err != nil {
 		return wrong(field, "%v", err)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // The bounds of what goes on whether or not its client still waits.
@@ -150,7 +151,7 @@ func (d *Desk) begin(ctx context.Context, a *Act, outcome string) (over bool, er
 	case again.Outcome == "" || again.Outcome == outcomeOpen: // it is done again, or asked about the same journal row
 		return false, nil
 	case strings.HasPrefix(again.Outcome, outcomeRefused), strings.HasPrefix(again.Outcome, outcomeFailed):
-		return true, &Refusal{Code: 409, Detail: "the same request was answered before: " + again.Outcome}
+		return true, &Refusal{Code: 409, Detail: say.Of("refuse.answered", "outcome", again.Outcome)}
 	}
 	return true, nil
 }
@@ -172,7 +173,7 @@ func (d *Desk) append(ctx context.Context, a *Act, outcome string) error {
 	})
 	if err != nil {
 		d.log.Warn("the audit trail cannot be written", "actor", by.Name, "action", a.Action, "target", a.Target, "error", err)
-		return &Refusal{Code: 503, Detail: "the audit trail could not be written, so nothing was changed or asked; ask again", RetryMS: 1000}
+		return &Refusal{Code: 503, Detail: say.Of("refuse.trail-not-changed"), RetryMS: 1000}
 	}
 	return nil
 }

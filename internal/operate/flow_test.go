@@ -357,7 +357,7 @@ func TestMovePartitions(t *testing.T) {
 	}
 	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 409, "", "pinned to n1")
 	w.wishes, w.live = map[int]core.Wish{}, []string{"n1"}
-	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 409, "", "no other node than n1")
+	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 409, "", "no node other than n1")
 	w.known = false
 	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 503, "", "not known yet")
 }

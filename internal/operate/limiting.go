@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 const rateMax = core.RateMilliMax / 1000 // calls a second
@@ -140,7 +141,7 @@ func (s *Limiting) find(ctx context.Context, agent string) (AgentLimit, *Refusal
 		return was, nil, err
 	}
 	if n >= core.LimitsMax {
-		return AgentLimit{}, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d limits, the most is %d: remove one first", n, core.LimitsMax)}, nil
+		return AgentLimit{}, &Refusal{Code: 409, Detail: say.Of("refuse.limits-full", "n", n, "limit", core.LimitsMax)}, nil
 	}
 	return was, nil, nil
 }
@@ -165,7 +166,7 @@ func (s *Limiting) RemoveLimit(ctx context.Context, by Actor, agent, reason stri
 		return err
 	}
 	if was.Revision == 0 {
-		return s.Desk.Note(ctx, &remove, &Refusal{Code: 404, Field: "agent", Detail: fmt.Sprintf("agent %s has no limit", core.QuoteShort(agent))})
+		return s.Desk.Note(ctx, &remove, &Refusal{Code: 404, Field: "agent", Detail: say.Of("refuse.no-limit", "agent", core.QuoteShort(agent))})
 	}
 	remove.Before = limitEntry(was)
 	if r := checkReason(reason); r != nil {

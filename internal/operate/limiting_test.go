@@ -138,7 +138,7 @@ func TestSetLimitRefused(t *testing.T) {
 	}
 	b.lost = 100
 	_, err := s.SetLimit(t.Context(), olga, ok)
-	if r, is := errors.AsType[*operate.Refusal](err); !is || r.Code != 409 || !strings.Contains(b.last(t).Outcome, "refused: the limit of agent ship changed 5 times") {
+	if r, is := errors.AsType[*operate.Refusal](err); !is || r.Code != 409 || !strings.Contains(b.last(t).Outcome, "refused: the limit of agent ship was changed 5 times") {
 		t.Errorf("one that changes all the time: %v, %+v", err, b.last(t))
 	}
 	b.refusedWith(t, s.RemoveLimit(t.Context(), olga, "ship", ""), 400, "reason", "empty")
@@ -147,7 +147,7 @@ func TestSetLimitRefused(t *testing.T) {
 		b.limits = append(b.limits, operate.AgentLimit{Limit: core.Limit{Agent: fmt.Sprint("a", i), Concurrent: 1, Revision: 1}})
 	}
 	_, err = s.SetLimit(t.Context(), olga, ok)
-	b.refusedWith(t, err, 409, "", "the most is 1000")
+	b.refusedWith(t, err, 409, "", "the maximum is 1000")
 	ok.Agent = "a7"
 	b.failing = errors.New("no disk")
 	if _, err := s.SetLimit(t.Context(), olga, ok); !errors.Is(err, b.failing) || b.last(t).Outcome != "failed: no disk" {

@@ -239,7 +239,7 @@ func ErrorNeeds(at time.Time, largest Groups) []Need {
 // StepWord names the step that a failure group is about.
 func StepWord(step string) string {
 	if step == "" {
-		return "no step failed"
+		return say.Of("need.no-step")
 	}
 	return "step " + step
 }

@@ -53,8 +53,8 @@ func TestNeedsByImpact(t *testing.T) {
 		"1 breaker open: 40 tasks wait | b.open",
 		"2,590 tasks in error, in 7 groups | g0 | 2 more, with 2 tasks",
 		"≥ 1,000 tasks within 5 min of the deadline | / | ≥ 995 more",
-		"1 operation on hold: 10 tasks not asked yet | op",
-		"1 task waiting for an answer: none of them has to have it within 5 min | trip/t",
+		"1 operation on hold: 10 tasks not started yet | op",
+		"1 task waiting for an answer: none of them has to be answered within 5 min | trip/t",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q\nwant\n%q", got, want)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Wishes is where what operators want of partitions is kept, where all schedulers see it.
@@ -97,7 +98,7 @@ func (s *Partitioning) Unpin(ctx context.Context, by Actor, partition int, reaso
 
 func noUnpin(st *core.PartitionState, was core.Wish) *Refusal {
 	if was.Node == "" && was.Avoid == "" {
-		return &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is not pinned, and no node has stepped down from it", st.Partition)}
+		return &Refusal{Code: 409, Detail: say.Of("refuse.not-pinned", "partition", st.Partition)}
 	}
 	return nil
 }
@@ -116,13 +117,13 @@ func (s *Partitioning) noStepDown(st *core.PartitionState, was core.Wish) *Refus
 	live, known := s.Live()
 	switch {
 	case !known:
-		return &Refusal{Code: 503, RetryMS: 1000, Detail: "which nodes live is not known yet"}
+		return &Refusal{Code: 503, RetryMS: 1000, Detail: say.Of("refuse.nodes-unknown")}
 	case st.Owner == "":
-		return &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d has no owner now", st.Partition)}
+		return &Refusal{Code: 409, Detail: say.Of("refuse.no-owner", "partition", st.Partition)}
 	case !slices.ContainsFunc(live, func(n string) bool { return n != st.Owner }):
-		return &Refusal{Code: 409, Detail: fmt.Sprintf("no other node than %s is live to own partition %d", st.Owner, st.Partition)}
+		return &Refusal{Code: 409, Detail: say.Of("refuse.no-other-owner", "owner", st.Owner, "partition", st.Partition)}
 	case was.Node == st.Owner:
-		return &Refusal{Code: 409, Detail: fmt.Sprintf("partition %d is pinned to %s: unpin it, or pin it to another node", st.Partition, st.Owner)}
+		return &Refusal{Code: 409, Detail: say.Of("refuse.pinned", "partition", st.Partition, "owner", st.Owner)}
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func (s *Partitioning) change(ctx context.Context, by Actor, action string, part
 	}
 	i := slices.IndexFunc(states, func(st core.PartitionState) bool { return st.Partition == partition })
 	if i < 0 {
-		return s.Desk.Note(ctx, &change, &Refusal{Code: 404, Field: "partition", Detail: fmt.Sprintf("there is no partition %d: there are %d, from 0 on", partition, len(states))})
+		return s.Desk.Note(ctx, &change, &Refusal{Code: 404, Field: "partition", Detail: say.Of("refuse.partition-unknown", "partition", partition, "n", len(states))})
 	}
 	if r := checkReason(reason); r != nil {
 		return s.Desk.Note(ctx, &change, r)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Pausing is PauseControl over the state store. All fields are required. It is safe for concurrent use.
@@ -39,7 +40,7 @@ func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error
 		}
 	}
 	if n := len(all); n >= PausesMax {
-		return p, s.Desk.Note(ctx, &set, &Refusal{Code: 409, Detail: fmt.Sprintf("there are %d pauses, the limit is %d: lift one first", n, PausesMax)})
+		return p, s.Desk.Note(ctx, &set, &Refusal{Code: 409, Detail: say.Of("refuse.pauses-full", "n", n, "limit", PausesMax)})
 	}
 	if err := s.Desk.Change(ctx, &set, func(ctx context.Context) error { return s.Store.PutPause(ctx, p) }); err != nil {
 		return p, fmt.Errorf("pause %s: %w", p.ID, err)
@@ -57,7 +58,7 @@ func (s *Pausing) LiftPause(ctx context.Context, by Actor, id, reason string) er
 	i := slices.IndexFunc(all, func(p Pause) bool { return p.ID == id })
 	lift := Act{By: by, Action: "pause.lift", Target: "pause/" + core.ShortText(id, core.WordsBytesMax), Reason: reason}
 	if i < 0 {
-		return s.Desk.Note(ctx, &lift, &Refusal{Code: 404, Field: "id", Detail: fmt.Sprintf("there is no pause %s", core.QuoteShort(id))})
+		return s.Desk.Note(ctx, &lift, &Refusal{Code: 404, Field: "id", Detail: say.Of("refuse.no-pause", "id", core.QuoteShort(id))})
 	}
 	lift.Before = all[i]
 	if r := checkReason(reason); r != nil {
@@ -165,11 +166,11 @@ func CheckPause(p *Pause, now time.Time) *Refusal {
 	}
 	switch {
 	case p.Step != "" && p.Type == "":
-		return &Refusal{Code: 400, Field: "step", Detail: fmt.Sprintf("step %s is of no type: name the type as well", p.Step)}
+		return &Refusal{Code: 400, Field: "step", Detail: say.Of("refuse.step-typeless", "step", p.Step)}
 	case !p.Until.IsZero() && !p.Until.After(now):
-		return &Refusal{Code: 400, Field: "until", Detail: fmt.Sprintf("until %s has passed: now is %s", p.Until.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))}
+		return &Refusal{Code: 400, Field: "until", Detail: say.Of("refuse.until-passed", "until", p.Until.UTC().Format(time.RFC3339), "now", now.UTC().Format(time.RFC3339))}
 	case p.Until.After(now.Add(core.DurationMax)):
-		return &Refusal{Code: 400, Field: "until", Detail: fmt.Sprintf("until %s is more than %v from now", p.Until.UTC().Format(time.RFC3339), core.DurationMax)}
+		return &Refusal{Code: 400, Field: "until", Detail: say.Of("refuse.until-far", "until", p.Until.UTC().Format(time.RFC3339), "limit", core.DurationMax)}
 	}
 	return checkReason(p.Reason)
 }
@@ -202,5 +203,5 @@ func overwrite[T any](ctx context.Context, was T, next func(T) T, put func(conte
 			return is, r
 		}
 	}
-	return was, &Refusal{Code: 409, Detail: fmt.Sprintf("%s changed %d times while it was to be %s: ask again", what, setTries, wanted)}
+	return was, &Refusal{Code: 409, Detail: say.Of("refuse.changed", "what", what, "n", setTries, "wanted", wanted)}
 }

@@ -164,9 +164,9 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	case meant != nil:
 		return s.checkInput(meant, spec.Input), nil
 	case !known:
-		return &Refusal{Code: 400, Field: "type", Detail: fmt.Sprintf("type %s has no plan: apply it first", core.QuoteShort(spec.Type))}, nil
+		return &Refusal{Code: 400, Field: "type", Detail: say.Of("refuse.type-planless", "type", core.QuoteShort(spec.Type))}, nil
 	case spec.PlanVersion != 0 && unreadable.Newest(spec.Type) != spec.PlanVersion:
-		return &Refusal{Code: 400, Field: "plan_version", Detail: fmt.Sprintf("plan_version is %d, and no such version of plan %s is stored", spec.PlanVersion, spec.Type)}, nil
+		return &Refusal{Code: 400, Field: "plan_version", Detail: say.Of("refuse.schedule-version", "version", spec.PlanVersion, "type", spec.Type)}, nil
 	}
 	return nil, nil
 }
@@ -174,7 +174,7 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 // checkInput refuses an input that a submission to the plan would be refused for.
 func (s *Scheduling) checkInput(plan *core.Plan, input []byte) *Refusal {
 	if len(input) > plan.InputMax {
-		return &Refusal{Code: 413, Field: "input", Detail: fmt.Sprintf("input has %d bytes, the limit of plan %s version %d is %d", len(input), plan.Name, plan.Version, plan.InputMax)}
+		return &Refusal{Code: 413, Field: "input", Detail: say.Of("refuse.schedule-input", "bytes", len(input), "plan", plan.Name, "version", plan.Version, "limit", plan.InputMax)}
 	}
 	if err := plan.FitsInput(input, s.CheckInput); err != nil {
 		return &Refusal{Code: 422, Field: "input", Detail: err.Error()}
@@ -249,7 +249,7 @@ func DueOf(s *Schedule) time.Time {
 
 // noSchedule refuses a name that no schedule has.
 func noSchedule(name string) *Refusal {
-	return &Refusal{Code: 404, Field: "name", Detail: fmt.Sprintf("there is no schedule %s", core.QuoteShort(name))}
+	return &Refusal{Code: 404, Field: "name", Detail: say.Of("refuse.no-schedule", "name", core.QuoteShort(name))}
 }
 
 // PauseSchedule implements Schedules. After a pause it goes on with the next run that comes; what was waiting goes on
@@ -280,7 +280,7 @@ func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, p
 				to.Cursor = now
 			}
 			if gone != "" && to.LastTask == gone && to.Outcome == "" {
-				to.Outcome, to.Why = ScheduleForgotten, say.Of("schedule.missing")
+				to.Outcome, to.Why = ScheduleForgotten, say.Of("schedule.missing", "by", by.Name)
 			}
 		}
 		to.Paused, to.By, to.Changed = paused, by.Name, now

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -374,6 +375,12 @@ type Pause struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
+}
+
+// Covers reports whether the pause holds the do commands of an agent for a step of a task.
+func (p *Pause) Covers(typ, step, agent string, labels []core.Label) bool {
+	return (p.Type == "" || p.Type == typ) && (p.Step == "" || p.Step == step) && (p.Agent == "" || p.Agent == agent) &&
+		(p.Label == "" || slices.ContainsFunc(labels, func(l core.Label) bool { return l.String() == p.Label }))
 }
 
 // Partition is one partition as an operator sees it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // VersionStore keeps which versions of plans are deprecated.
@@ -78,7 +79,7 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 		left = max(left, p.Version)
 	}
 	if !there {
-		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: fmt.Sprintf("no plan %s in version %d", core.QuoteShort(name), version)})
+		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: say.Of("refuse.no-version", "name", core.QuoteShort(name), "version", version)})
 	}
 	at := core.InstantOf(s.Now())
 	if undo {

@@ -8,6 +8,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 // kinds are the actions that may be asked of many tasks at once, and the events that owners know them by.
@@ -56,16 +57,16 @@ func until(r *operate.Request) core.Instant {
 // checkRequest refuses what cannot be asked of any task, and returns the patch of an edit that has one.
 func checkRequest(r *operate.Request, now time.Time) (*patch, error) {
 	if _, many := kinds[r.Action]; !many {
-		return nil, bad("action", "action is %s; of many tasks one may ask %s", core.QuoteShort(string(r.Action)), possible())
+		return nil, bad("action", "%s", say.Of("refuse.action-many", "action", core.QuoteShort(string(r.Action)), "possible", possible()))
 	}
 	if refusal := r.Check(now); refusal != nil {
 		return nil, refusal
 	}
 	if r.IfSeq != 0 {
-		return nil, bad("if_seq", "if_seq is of requests about one task: an operation has that of each of its members")
+		return nil, bad("if_seq", "%s", say.Of("refuse.if-seq-many"))
 	}
 	if r.Action == operate.ActionUndo && r.Step != "" {
-		return nil, bad("step", "step is %s; an undo of many tasks takes none", core.QuoteShort(r.Step))
+		return nil, bad("step", "%s", say.Of("refuse.undo-step-many", "step", core.QuoteShort(r.Step)))
 	}
 	return readPatch(r.Patch)
 }

@@ -3,7 +3,6 @@ package repair
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -52,8 +51,8 @@ func (h holds) Holds(ctx context.Context) (Hold, error) {
 	}
 	return func(t *core.Task, s *core.Step, undo bool) string {
 		for i := range lasting {
-			if !undo && covers(&lasting[i], t, s) {
-				return say.Of("repair.paused", "step", s.Name, "type", t.Type)
+			if !undo && lasting[i].Covers(t.Type, s.Name, s.Agent, t.Labels) {
+				return say.Of("repair.paused", "step", s.Name, "type", t.Type, "by", lasting[i].By)
 			}
 		}
 		if away[s.Agent] {
@@ -61,10 +60,4 @@ func (h holds) Holds(ctx context.Context) (Hold, error) {
 		}
 		return ""
 	}, nil
-}
-
-// covers reports whether a pause holds the do commands of a step of a task.
-func covers(p *operate.Pause, t *core.Task, s *core.Step) bool {
-	return (p.Type == "" || p.Type == t.Type) && (p.Step == "" || p.Step == s.Name) && (p.Agent == "" || p.Agent == s.Agent) &&
-		(p.Label == "" || slices.ContainsFunc(t.Labels, func(l core.Label) bool { return l.String() == p.Label }))
 }

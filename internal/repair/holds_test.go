@@ -31,9 +31,9 @@ func TestHolds(t *testing.T) {
 	order, quote := &core.Task{Type: "order"}, &core.Task{Type: "quote"}
 	reserve, pay, ship := &plan.Steps[0], &plan.Steps[1], &plan.Steps[2]
 	h := NewHolds(pauses{all: []operate.Pause{
-		{Type: "order", Step: "pay"},
+		{Type: "order", Step: "pay", By: "olga"},
 		{Agent: "stock", Until: now.Add(-time.Second)}, // over
-		{Agent: "stock", Type: "quote", Until: now.Add(time.Second)},
+		{Agent: "stock", Type: "quote", Until: now.Add(time.Second), By: "olga"},
 	}}, agents{{Name: "carrier", Instances: 0}, {Name: "bank", Instances: -1}, {Name: "stock", Instances: 2}}, func() time.Time { return now })
 	hold, err := h.Holds(t.Context())
 	if err != nil {
@@ -46,11 +46,11 @@ func TestHolds(t *testing.T) {
 		undo bool
 		want string
 	}{
-		{"paused", order, pay, false, "step pay of tasks of type order is paused"},
+		{"paused", order, pay, false, "step pay of tasks of type order is paused by olga"},
 		{"the undo of what is paused", order, pay, true, ""},
 		{"of another type", quote, pay, false, ""},
 		{"its pause is over", order, reserve, false, ""},
-		{"by agent and type", quote, reserve, false, "step reserve of tasks of type quote is paused"},
+		{"by agent and type", quote, reserve, false, "step reserve of tasks of type quote is paused by olga"},
 		{"away", order, ship, false, "agent carrier has no running instance"},
 		{"the undo of one away", order, ship, true, "agent carrier has no running instance"},
 	} {

@@ -46,7 +46,7 @@ func readPatch(raw json.RawMessage) (*patch, error) {
 	case !is:
 		return nil, bad("patch", "patch is %s, want an object (RFC 7386): a member replaces that of the input, null removes it", core.QuoteShort(string(raw)))
 	case len(members) == 0:
-		return nil, bad("patch", "patch is {}, which changes nothing: resubmit instead")
+		return nil, bad("patch", "%s", say.Of("refuse.patch-empty"))
 	}
 	return &patch{members}, nil
 }

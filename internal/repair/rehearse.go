@@ -315,7 +315,7 @@ func rehearse(ctx context.Context, cfg *Config, op *operate.Operation, store Sto
 				return nil, err
 			}
 			if p.key != "" {
-				return nil, bad("action", "there are tasks whose payloads are encrypted, with key %s, and an encrypted payload is of one task: %s them one by one, by `duly task %s` with --payload-keys", core.QuoteShort(p.key), op.Action, op.Action)
+				return nil, bad("action", "%s", say.Of("refuse.encrypted", "key", core.QuoteShort(p.key), "action", op.Action, "command", op.Action))
 			}
 			after = members[len(members)-1].Ordinal
 		}

@@ -554,7 +554,7 @@ func TestOwnerThatDoesNothing(t *testing.T) {
 		got, members := w.until(op.ID, operate.OperationDone)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if want := (operate.Tally{Done: 5, Skipped: 1}); got.Tally != want || members[2].Text != "the scheduler that owns the task was asked 3 times and did nothing" || times[tasks[2]] != 3 {
+		if want := (operate.Tally{Done: 5, Skipped: 1}); got.Tally != want || members[2].Text != "the scheduler that owns the task was asked 3 times and changed nothing" || times[tasks[2]] != 3 {
 			t.Errorf("tally %+v, want %+v; %+v, asked %d times", got.Tally, want, members[2], times[tasks[2]])
 		}
 	})
@@ -583,7 +583,7 @@ func TestWaveWithoutOutcomes(t *testing.T) {
 		cfg := config()
 		cfg.WaveFor, cfg.Outstanding = 2*time.Second, 12
 		defer w.runner(t.Context(), cfg)()
-		got, members := w.reaches(op.ID, "its bound", func(op *operate.Operation) bool { return strings.Contains(op.Why, "the next wave waits") })
+		got, members := w.reaches(op.ID, "its bound", func(op *operate.Operation) bool { return strings.Contains(op.Why, "the next wave is waiting") })
 		sizes := map[int]int{}
 		for _, m := range members {
 			sizes[m.Wave]++

@@ -87,7 +87,7 @@ func (s *Service) Preview(ctx context.Context, by operate.Actor, sel operate.Sel
 
 func (s *Service) checkPreview(by operate.Actor, sel *operate.Selection, r *operate.Request, now time.Time) (*patch, error) {
 	if !by.Role.May(operate.RoleOperator) {
-		return nil, refuse(403, "%s has the role %s; an operation needs an operator", by.Name, by.Role)
+		return nil, refuse(403, "%s", say.Of("refuse.role-operation", "name", by.Name, "role", by.Role))
 	}
 	edit, err := checkRequest(r, now)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Service) checkMigrate(ctx context.Context, sel *operate.Selection, vers
 		return nil // each is told what it lacks
 	}
 	if sel.Filter.Type == "" {
-		return bad("filter", "the filter names no type, and version %d is of one plan: name its type", version)
+		return bad("filter", "%s", say.Of("refuse.version-typeless", "version", version))
 	}
 	sel.Filter.MovableTo = version
 	plans, err := s.store.Plans(ctx)
@@ -113,7 +113,7 @@ func (s *Service) checkMigrate(ctx context.Context, sel *operate.Selection, vers
 	if core.FindPlan(plans, sel.Filter.Type, version) != nil {
 		return nil
 	}
-	return refuse(404, "no plan %s in version %d is stored, or this node cannot read it", core.QuoteShort(sel.Filter.Type), version)
+	return refuse(404, "%s", say.Of("refuse.version-not-stored", "type", core.QuoteShort(sel.Filter.Type), "version", version))
 }
 
 // checkSelection refuses what selects nothing, or in two ways.
@@ -134,7 +134,7 @@ func checkSelection(sel *operate.Selection) error {
 		f := *sel.Filter
 		f.Limit, f.After = 0, ""
 		if f == (core.Filter{}) {
-			return bad("filter", "the filter is empty and would select every task: name a type, a state or a label")
+			return bad("filter", "%s", say.Of("refuse.filter-empty"))
 		}
 		sel.Filter = &f
 	}
@@ -147,7 +147,7 @@ func (s *Service) words(ctx context.Context, sel *operate.Selection) (string, er
 	case sel.Group != "":
 		g, err := s.store.Group(ctx, sel.Group)
 		if errors.Is(err, core.ErrNotFound) {
-			return "", refuse(404, "there is no failure group %s: its tasks may have been repaired since", core.QuoteShort(sel.Group))
+			return "", refuse(404, "%s", say.Of("refuse.no-group", "group", core.QuoteShort(sel.Group)))
 		}
 		if err != nil {
 			return "", fmt.Errorf("failure group %s: %w", sel.Group, err)
@@ -255,7 +255,7 @@ func (s *Service) start(ctx context.Context, by operate.Actor, token string, rat
 	op.Tally = operate.Tally{Waiting: op.Tasks}
 	err = s.store.Update(ctx, op, was)
 	if errors.Is(err, operate.ErrFenced) {
-		return op, refuse(409, "operation %s has been started meanwhile", token)
+		return op, refuse(409, "%s", say.Of("refuse.started-meanwhile", "operation", token))
 	}
 	if err != nil {
 		return op, fmt.Errorf("start operation %s: %w", token, err)
@@ -266,21 +266,21 @@ func (s *Service) start(ctx context.Context, by operate.Actor, token string, rat
 func checkStart(by operate.Actor, op *operate.Operation, rate, brakePct int, reason string, confirm int64, now time.Time) error {
 	switch {
 	case !by.Role.May(operate.RoleOperator):
-		return refuse(403, "%s has the role %s; an operation needs an operator", by.Name, by.Role)
+		return refuse(403, "%s", say.Of("refuse.role-operation", "name", by.Name, "role", by.Role))
 	case op.By != by.Name && !by.Role.May(operate.RoleAdmin):
-		return refuse(403, "the preview is of %s: only that actor, or an admin, may start it", op.By)
+		return refuse(403, "%s", say.Of("refuse.preview-of", "by", op.By))
 	case op.State != operate.OperationPreview:
-		return refuse(409, "operation %s has been started, and is %s", op.ID, op.State)
+		return refuse(409, "%s", say.Of("refuse.started", "id", op.ID, "state", op.State))
 	case !now.Before(op.Expires):
-		return refuse(409, "the preview has expired at %s: preview again", op.Expires.UTC().Format(time.RFC3339))
+		return refuse(409, "%s", say.Of("refuse.preview-expired", "at", op.Expires.UTC().Format(time.RFC3339)))
 	case op.Tasks == 0:
-		return refuse(409, "the preview selected no task")
+		return refuse(409, "%s", say.Of("refuse.preview-empty"))
 	case strings.TrimSpace(reason) == "":
 		return bad("reason", "a reason is required")
 	case operate.CheckReason(reason) != nil:
 		return operate.CheckReason(reason)
 	case op.Tasks > operate.ConfirmMax && confirm != op.Tasks:
-		return bad("confirm", "confirm is %d, and the operation is about %d tasks: above %d the number must be given", confirm, op.Tasks, operate.ConfirmMax)
+		return bad("confirm", "%s", say.Of("refuse.confirm", "confirm", confirm, "tasks", op.Tasks, "limit", operate.ConfirmMax))
 	case rate < 0 || rate > RateMax:
 		return bad("rate", "rate is %d, want 0 to %d tasks a second", rate, RateMax)
 	case brakePct < 1 || brakePct > 100:
@@ -301,11 +301,11 @@ func (s *Service) checkOthers(ctx context.Context, op *operate.Operation) error 
 	}
 	for i := range others {
 		if o := &others[i]; op.Group != "" && o.Group == op.Group {
-			return refuse(409, "operation %s, which is %s, has the same failure group: wait for it, or stop it", o.ID, o.State)
+			return refuse(409, "%s", say.Of("refuse.same-group", "id", o.ID, "state", o.State))
 		}
 	}
 	if n := len(others); n >= ActiveMax {
-		return refuse(409, "%d operations are running, paused or braked, the limit: stop one, or wait", n)
+		return refuse(409, "%s", say.Of("refuse.operations-full", "n", n))
 	}
 	return nil
 }
@@ -369,7 +369,7 @@ func (s *Service) change(ctx context.Context, by operate.Actor, id string, c *op
 		case !errors.Is(err, operate.ErrFenced):
 			return op, fmt.Errorf("change operation %s: %w", id, err)
 		case try == changeTries:
-			return op, &operate.Refusal{Code: 503, Detail: fmt.Sprintf("operation %s is written to all the time: ask again", id), RetryMS: 1000}
+			return op, &operate.Refusal{Code: 503, Detail: say.Of("refuse.operation-busy", "id", id), RetryMS: 1000}
 		}
 	}
 }
@@ -377,21 +377,21 @@ func (s *Service) change(ctx context.Context, by operate.Actor, id string, c *op
 func checkChange(by operate.Actor, op *operate.Operation, c *operate.Change) error {
 	switch {
 	case !by.Role.May(operate.RoleOperator):
-		return refuse(403, "%s has the role %s; changing an operation needs an operator", by.Name, by.Role)
+		return refuse(403, "%s", say.Of("refuse.role-change", "name", by.Name, "role", by.Role))
 	case c.State == "" && c.Rate == nil:
-		return bad("state", "the change names neither a state nor a rate")
+		return bad("state", "%s", say.Of("refuse.change-empty"))
 	case c.State != "" && changeWord(c) == operate.ChangeRate:
-		return bad("state", "state is %s; an operation can be set to paused, running or stopped", core.QuoteShort(string(c.State)))
+		return bad("state", "%s", say.Of("refuse.operation-state", "state", core.QuoteShort(string(c.State))))
 	case c.Rate != nil && (*c.Rate < 0 || *c.Rate > RateMax):
 		return bad("rate", "rate is %d, want 0 to %d tasks a second", *c.Rate, RateMax)
 	case operate.CheckReason(c.Reason) != nil:
 		return operate.CheckReason(c.Reason)
 	case c.State == operate.OperationStopped && strings.TrimSpace(c.Reason) == "":
-		return bad("reason", "a reason is required to stop an operation for good")
+		return bad("reason", "%s", say.Of("refuse.stop-reason"))
 	case op.State == operate.OperationPreview:
-		return refuse(409, "operation %s is a preview: it can be started", op.ID)
+		return refuse(409, "%s", say.Of("refuse.is-preview", "id", op.ID))
 	case !op.State.Takes(changeWord(c)):
-		return refuse(409, "operation %s is %s, and cannot be changed so", op.ID, op.State)
+		return refuse(409, "%s", say.Of("refuse.operation-over", "id", op.ID, "state", op.State))
 	}
 	return nil
 }
@@ -432,7 +432,7 @@ func (s *Service) Show(ctx context.Context, id string) (operate.Operation, error
 func (s *Service) operation(ctx context.Context, id string) (operate.Operation, error) {
 	op, err := s.store.Operation(ctx, id)
 	if errors.Is(err, core.ErrNotFound) {
-		return op, refuse(404, "there is no operation and no preview %s: previews are kept for %v", core.QuoteShort(id), operate.PreviewFor)
+		return op, refuse(404, "%s", say.Of("refuse.no-operation", "id", core.QuoteShort(id), "time", operate.PreviewFor))
 	}
 	if err != nil {
 		return op, fmt.Errorf("operation %s: %w", id, err)

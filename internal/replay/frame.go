@@ -57,7 +57,7 @@ func All(p *core.Plan, saved *core.Saved, from, to int64) iter.Seq2[Frame, error
 				continue
 			}
 			after := player.Task()
-			if seq >= from && !yield(frame(p, &saved.Journal[seq-1], before, after), nil) {
+			if seq >= from && !yield(frame(p, saved.Journal[:seq], before, after), nil) {
 				return
 			}
 			before = after
@@ -74,11 +74,13 @@ func one(p *core.Plan, saved *core.Saved, seq int64) (*Frame, error) {
 	return &frames[0], nil
 }
 
-func frame(p *core.Plan, r *core.Record, before, after *core.Task) Frame {
+// frame tells of the last of the rows, which led from one task to the other.
+func frame(p *core.Plan, rows []core.Record, before, after *core.Task) Frame {
+	r := &rows[len(rows)-1]
 	w := words{p: p, r: r, before: before}
 	return Frame{
 		Seq: r.Seq, At: r.At, Kind: r.Kind, Actor: r.Actor, Happened: w.happened(), Decided: w.decided(), Why: w.why(),
-		Sentence: after.Sentence(p, r.At), Task: after,
+		Sentence: after.Sentence(p, rows, r.At), Task: after,
 	}
 }
 
@@ -137,11 +139,11 @@ func (w *words) happened() string {
 	case r.Kind == core.KindResubmitted && r.Input != nil:
 		id = "row.resubmitted-edited"
 	}
-	by := "row.by-agent"
-	if w.before != nil && w.before.State.Ended() {
-		by = "row.by-operator"
+	by := core.AskedBy(r.Actor)
+	if r.Kind == core.KindProbed && w.before != nil && !w.before.State.Ended() && w.p != nil && r.Step >= 0 && r.Step < len(w.p.Steps) {
+		by = say.Of("by.agent", "agent", w.p.Steps[r.Step].Agent)
 	}
-	return say.Of(id, "step", w.step(r.Step), "try", w.attempt(), "failure", w.failure(), "reason", w.reason(), "by", say.Of(by))
+	return say.Of(id, "step", w.step(r.Step), "try", w.attempt(), "failure", w.failure(), "reason", w.reason(), "by", by, "state", r.State, "deadline", when(r.Deadline))
 }
 
 func (w *words) reason() string {
@@ -248,7 +250,7 @@ func (w *words) whyNext() string {
 	case late || r.Kind == core.KindExpired && w.before != nil:
 		return say.Of("rule.deadline", "at", when(w.before.Deadline))
 	case r.Kind == core.KindResolved:
-		return say.Of("rule.resolved")
+		return say.Of("rule.resolved", "by", core.AskedBy(r.Actor))
 	case r.Kind == core.KindAsked:
 		return say.Of("rule.asked")
 	case r.Kind == core.KindWentBack:

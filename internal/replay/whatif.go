@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -45,7 +46,7 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 	}
 	ev.Seq, ev.Copy = before.Steps[out].Out, before.Steps[out].Copy
 	before.Steps[out].Resent = false // a replay supposes that it was sent twice, which the journal does not say
-	return decide(p, before, &ev)
+	return decide(p, saved.Journal[:seq-1], before, &ev)
 }
 
 // answers reports whether a row of the kind records an answer, or that none came.
@@ -57,17 +58,17 @@ func answers(k core.Kind) bool {
 	return false
 }
 
-// decide applies the event to the task as it was, and tells it as a frame.
-func decide(p *core.Plan, before *core.Task, ev *core.Event) (Frame, error) {
+// decide applies the event to the task as the rows led to it, and tells it as a frame.
+func decide(p *core.Plan, rows []core.Record, before *core.Task, ev *core.Event) (Frame, error) {
 	was := *before
 	was.Steps = append([]core.StepState(nil), before.Steps...)
 	var outcome core.Outcome
 	switch err := core.Apply(p, before, ev, &outcome); {
 	case errors.Is(err, core.ErrStale):
 		return Frame{At: ev.At, Happened: "the answer would have come at " + when(ev.At), Decided: "it would have been refused", Why: err.Error(),
-			Sentence: before.Sentence(p, ev.At), Task: before}, nil
+			Sentence: before.Sentence(p, rows, ev.At), Task: before}, nil
 	case err != nil:
 		return Frame{}, fmt.Errorf("what if: %w", err)
 	}
-	return frame(p, &outcome.Records[len(outcome.Records)-1], &was, before), nil
+	return frame(p, slices.Concat(rows, outcome.Records), &was, before), nil
 }

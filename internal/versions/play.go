@@ -488,7 +488,7 @@ func facts(p *core.Plan, row *core.Record) (all []string) {
 		if row.Undo {
 			what = "undo"
 		}
-		text := fmt.Sprintf("%s of %s, try %d", what, s.Name, row.NextAttempt)
+		text := fmt.Sprintf("%s of %s, attempt %d", what, s.Name, row.NextAttempt)
 		switch {
 		case s.Kind == core.CallStep:
 			text += ", at " + s.Agent

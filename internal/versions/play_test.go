@@ -76,9 +76,9 @@ func TestPlay(t *testing.T) {
 		"the same":         {nil, nil},
 		"a longer backoff": {func(p *core.Plan) { p.Steps[1].Backoff, p.Steps[1].BackoffCap = 5*time.Second, time.Minute }, nil},
 		"another agent": {func(p *core.Plan) { p.Steps[1].Agent = "card" }, map[string]string{
-			"done": "different 2: do of charge, try 1, at card; the task is processing", "again": "different 2: do of charge, try 1, at card; the task is processing"}},
+			"done": "different 2: do of charge, attempt 1, at card; the task is processing", "again": "different 2: do of charge, attempt 1, at card; the task is processing"}},
 		"fewer tries": {func(p *core.Plan) { p.Steps[1].AttemptsMax = 1 }, map[string]string{
-			"again": "different 3: step charge is failed; undo of charge, try 1, at payment; the task is undoing"}},
+			"again": "different 3: step charge is failed; undo of charge, attempt 1, at payment; the task is undoing"}},
 		"less time": {func(p *core.Plan) { p.Steps[1].CompleteBy = 2 * time.Second }, map[string]string{
 			"done": "different 3: the answer comes after its complete-by, 2023-11-14T22:13:23.000000Z"}},
 		"more time": {func(p *core.Plan) { p.Steps[0].CompleteBy = 20 * time.Second }, map[string]string{
@@ -86,10 +86,10 @@ func TestPlay(t *testing.T) {
 		"a step in between": {func(p *core.Plan) {
 			p.Steps = slices.Insert(p.Steps, 2, core.Step{Name: "pack", Agent: "pack", After: []int{1}, Undoable: true})
 			p.Steps[3].After = []int{2}
-		}, map[string]string{"done": "different 3: do of pack, try 1, at pack; the task is processing"}},
+		}, map[string]string{"done": "different 3: do of pack, attempt 1, at pack; the task is processing"}},
 		"a step at the end": {func(p *core.Plan) {
 			p.Steps = append(p.Steps, core.Step{Name: "mail", Agent: "mail", After: []int{2}})
-		}, map[string]string{"done": "different 4: do of mail, try 1, at mail; the task is processing"}},
+		}, map[string]string{"done": "different 4: do of mail, attempt 1, at mail; the task is processing"}},
 		"a step less": {func(p *core.Plan) { p.Steps = p.Steps[:2] }, map[string]string{"done": "different 3: the task is processed"}},
 		"another place in the list": {func(p *core.Plan) {
 			p.Steps = []core.Step{{Name: "charge", Agent: "payment", Undoable: true}, {Name: "check", Agent: "credit.check"}, {Name: "ship", Agent: "ship", After: []int{0}, Undoable: true}}

@@ -84,7 +84,7 @@ func submitGoldens(t *testing.T) []golden {
 	}{
 		{"submit-refused", "an input that is no JSON is refused", "Q3", "submit-input-json",
 			refusing(400, 7004, "order-20", "input is not JSON: byte 9 of 9: unexpected end of JSON input", 0)},
-		{"submit-full", "full: again after retry_ms", "Q3", "submit", refusing(429, 7020, "order-17", "this door holds as many unanswered requests as it may", 250*time.Millisecond)},
+		{"submit-full", "full: again after retry_ms", "Q3", "submit", refusing(429, 7020, "order-17", "this door is full", 250*time.Millisecond)},
 		{"submit-down", "not stored just now: again with the same id", "Q3", "submit", refusing(503, 7030, "order-17", "not stored: the stream is out of reach", time.Second)},
 		{"submit-not-known", "not known whether it is stored: again with the same id", "Q3", "submit",
 			refusing(504, 7032, "order-17", "unknown whether it was stored, submit again with the same id", 100*time.Millisecond)},
@@ -257,7 +257,7 @@ func askGoldens(*testing.T) []golden {
 	}
 	const reason = "the customer has called"
 	accepted := SubmitAnswer{Stream: names.StreamControl(), Seq: 23, Task: "order-17", Partition: PartitionOf("order-17", goldenPartitions), State: "processing",
-		Outcome: "asked: what it did is undone, unless its last step ends first"}
+		Outcome: "asked: what it did will be undone, unless its last step finishes first"}
 	decode := func(data []byte) error {
 		_, err := DecodeSubmitAnswer(data)
 		return err

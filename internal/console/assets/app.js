@@ -355,7 +355,7 @@
     var needs = $("#needs");
     if (needs && !needs.contains(document.activeElement)) {
       needs.innerHTML = e.needs; // made and escaped by the server's template
-      var text = e.count ? e.count + " things need you" : "Nothing needs you";
+      var text = e.count ? e.count + " things need your attention" : "Nothing needs your attention";
       if (needsText !== null && needsText !== text) say(text);
       needsText = text;
       times(needs);

@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/sheet"
@@ -185,14 +186,14 @@ func Value(v any) string {
 		return strings.Join(all, ", ")
 	case Object:
 		if n, ok := v["n"].(json.Number); ok {
-			return Count(n.String(), atLeast(v))
+			return count(n, v)
 		}
 		if state, ok := v["state"].(string); ok {
 			return stateOf(state, v)
 		}
 		if step, ok := v["step"].(string); ok {
 			n, _ := v["tasks"].(json.Number)
-			return fmt.Sprintf("%s/%s: %s", Value(v["type"]), Clean(step), Count(n.String(), atLeast(v)))
+			return fmt.Sprintf("%s/%s: %s", Value(v["type"]), Clean(step), count(n, v))
 		}
 	}
 	return Clean(plain(v))
@@ -223,22 +224,13 @@ func short(n json.Number) string {
 	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(f, 'f', 3, 64), "0"), ".")
 }
 
-// Count is a number of tasks: 4,312, or ≥ 10,000; one of which nothing was counted says so.
-func Count(digits string, atLeast bool) string {
-	if atLeast && digits == "0" {
-		return say.Of("count.unknown")
+// count is the number of tasks that an object has.
+func count(n json.Number, of Object) string {
+	tasks, err := n.Int64()
+	if err != nil {
+		return Clean(n.String())
 	}
-	text := ""
-	for i, c := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 && digits[i-1] != '-' {
-			text += ","
-		}
-		text += string(c)
-	}
-	if atLeast {
-		return "≥ " + text
-	}
-	return text
+	return operate.Count{N: tasks, AtLeast: atLeast(of)}.String()
 }
 
 // Clean is text that came from elsewhere, fit for a terminal.

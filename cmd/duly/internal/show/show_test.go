@@ -47,7 +47,7 @@ func TestTableFitsATerminal(t *testing.T) {
 		want := 3
 		if width == 80 {
 			want = 4
-			if !strings.Contains(b.String(), "(no room for LAST; -o csv has all)") {
+			if !strings.Contains(b.String(), "(no room for LAST; -o csv shows all)") {
 				t.Errorf("80 columns:\n%s", b.String())
 			}
 		}
@@ -189,8 +189,8 @@ func TestOptionalColumnsGoBeforeMeaning(t *testing.T) {
 	columns := []string{"number", "at", "until", "actor", "~role", "~via", "action", "target", "outcome", "reason"}
 	for width, want := range map[int]struct{ line, note string }{
 		200: {"2       13:05:06Z  13:06:07Z  ann    admin  http  token.create  token/sztdrvpmksggxrgd  refused: needs the role admin  the drones are grounded by weather", ""},
-		110: {"2       13:05:06Z  13:06:07Z  ann    admin  token.create  token/sztdrvpmk…  refused: needs …  the drones are …", "(no room for VIA; -o csv has all)"},
-		96:  {"2       13:05:06Z  13:06:07Z  ann    token.create  token/sztdrv…  refused: need…  the drones ar…", "(no room for VIA, ROLE; -o csv has all)"},
+		110: {"2       13:05:06Z  13:06:07Z  ann    admin  token.create  token/sztdrvpmk…  refused: needs …  the drones are …", "(no room for VIA; -o csv shows all)"},
+		96:  {"2       13:05:06Z  13:06:07Z  ann    token.create  token/sztdrv…  refused: need…  the drones ar…", "(no room for VIA, ROLE; -o csv shows all)"},
 	} {
 		var b bytes.Buffer
 		Page{W: &b, Width: width, Now: now}.Table(columns, rows)

@@ -5,7 +5,6 @@ package top
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -619,6 +618,5 @@ func number(v float64) string {
 	if v < 10 && v != float64(int64(v)) {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}
-	data, _ := json.Marshal(int64(v + 0.5)) // a number always marshals
-	return show.Count(string(data), false)
+	return say.Number(int64(v + 0.5))
 }

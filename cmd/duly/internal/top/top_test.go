@@ -119,11 +119,11 @@ func TestPanes(t *testing.T) {
 		t.Fatal("it does not look again")
 	}
 	has(t, fits(t, m), "needs you  looked at 14:05:00Z, 17 s ago", "✗ This node: streams (duly doctor)", "a stream or bucket does not work, since 2026-11-25 14:05:00Z", "✗ 2 agents gone: 1,249 tasks wait, looked at 14:04:40Z (duly agents)", "1,249  payment.charge: no instance answers",
-		"✗ ≥ 10,000 tasks in error, in 3 groups", "9,000  order · step charge: card refused\uFFFD[2J\uFFFD", "2 more, with ≥ 1,000 tasks", "! 1 operation on hold: 4,281 tasks not asked yet", "[1 overview]", "q quit")
+		"✗ ≥ 10,000 tasks in error, in 3 groups", "9,000  order · step charge: card refused\uFFFD[2J\uFFFD", "2 more, with ≥ 1,000 tasks", "! 1 operation on hold: 4,281 tasks not started yet", "[1 overview]", "q quit")
 	for range 2 {
 		press(m, tea.KeyPgDown, "")
 	}
-	has(t, fits(t, m), "! 12 tasks waiting for an answer: 3 of them must have it within 5 min", "created", "ended", "backlog", "≥ 29 tasks", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000")
+	has(t, fits(t, m), "! 12 tasks waiting for an answer: 3 of them must be answered within 5 min", "created", "ended", "backlog", "≥ 29 tasks", "p99_ms", "80 ms", "▁", "█", "processed 1,234,567", "error ≥ 10,000")
 	press(m, '2', "2")
 	screen := fits(t, m)
 	has(t, screen, "[2 failures 40]", "ID", "TASKS", "g00", "4,312", "error", "charge", "card refused\uFFFD[2J")
@@ -235,10 +235,10 @@ func TestOneLookAtATime(t *testing.T) {
 func TestStatus(t *testing.T) {
 	var b strings.Builder
 	Status(&b, &Overview{Overview: overview(), AgeMS: 1999})
-	has(t, b.String(), "✗ This node: streams", "! 12 tasks waiting for an answer: 3 of them must have it within 5 min (duly list --waits signal)\n", "processed  1,234,567", "looked at 14:05:00Z\n")
+	has(t, b.String(), "✗ This node: streams", "! 12 tasks waiting for an answer: 3 of them must be answered within 5 min (duly list --waits signal)\n", "processed  1,234,567", "looked at 14:05:00Z\n")
 	b.Reset()
 	Status(&b, &Overview{Overview: operate.Overview{At: at}, AgeMS: 2000})
-	has(t, b.String(), "nothing needs you", "looked at 14:05:00Z, 2 s ago\n")
+	has(t, b.String(), "nothing needs your attention", "looked at 14:05:00Z, 2 s ago\n")
 }
 
 var negative = regexp.MustCompile(` [-−]\d`)
