@@ -29,10 +29,7 @@ func (a *asked) Breakers(ctx context.Context) ([]core.Breaker, error) {
 		b.State, b.Since, b.Until = core.BreakerState(state), core.Instant(since), core.Instant(until)
 		return b, err
 	}, qBreakers, core.BreakersMax)
-	if err != nil {
-		return nil, fmt.Errorf("breakers: %w", err)
-	}
-	return all, nil
+	return all, about(err, "breakers")
 }
 
 // PutBreaker implements scheduler.BreakerStore.
@@ -57,8 +54,5 @@ func (a *asked) ReportCalls(ctx context.Context, agent, node string, revision in
 		}
 		return c.row(qCalls, []any{operate.CleanText(agent), revision, a.of.time(since)}, &sum.Done, &sum.Failed)
 	})
-	if err != nil {
-		return sum, fmt.Errorf("calls of agent %s: %w", core.QuoteShort(agent), err)
-	}
-	return sum, nil
+	return sum, about(err, "calls of agent %s", core.QuoteShort(agent))
 }

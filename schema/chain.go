@@ -30,9 +30,9 @@ type chains struct {
 	taking map[int]*sync.Mutex // by partition: held by its takeover
 }
 
-// Taking waits until no other takeover of the partition is at work through this store, and holds further ones up until done
+// taking waits until no other takeover of the partition is at work through this store, and holds further ones up until done
 // is called: between the end of its transaction and the note of its link another one's note must not come.
-func (b *Base) Taking(partition int) (done func()) {
+func (b *Base) taking(partition int) (done func()) {
 	b.chains.mu.Lock()
 	taking := b.chains.taking[partition]
 	if taking == nil {
@@ -69,19 +69,13 @@ const (
 // noEpoch is not that of any owner.
 const noEpoch = -1
 
-// TakeOverTx is the transaction of a takeover, with the statements of this package.
-type TakeOverTx interface {
-	Row(ctx context.Context, query string, args []any, into ...any) error
-	Exec(ctx context.Context, query string, args ...any) error
-}
-
-// WriteTakeOver stores the state of a partition that a transaction takes over. done is to be called once that is committed.
-func (b *Base) WriteTakeOver(ctx context.Context, tx TakeOverTx, st *core.PartitionState, at core.Instant) (done func(), err error) {
+// writeTakeOver stores the state of a partition that a transaction takes over. done is to be called once that is committed.
+func (b *Base) writeTakeOver(ctx context.Context, tx Tx, st *core.PartitionState, at core.Instant) (done func(), err error) {
 	query, args := b.takeOver(st)
-	if err := tx.Exec(ctx, query, args...); err != nil {
+	if _, err := tx.Exec(ctx, query, args...); err != nil {
 		return nil, err
 	}
-	if err := tx.Exec(ctx, qTaken, st.Partition, st.Epoch); err != nil {
+	if _, err := tx.Exec(ctx, qTaken, st.Partition, st.Epoch); err != nil {
 		return nil, fmt.Errorf("places of partition %d: %w", st.Partition, err)
 	}
 	return b.continueChain(ctx, tx, st, at)
@@ -91,19 +85,19 @@ func (b *Base) WriteTakeOver(ctx context.Context, tx TakeOverTx, st *core.Partit
 // end, and adds a link where the chain begins, or begins again because owners between kept
 // none, or where the database has gone back. done takes note of it once the transaction is
 // committed.
-func (b *Base) continueChain(ctx context.Context, tx TakeOverTx, st *core.PartitionState, at core.Instant) (done func(), err error) {
+func (b *Base) continueChain(ctx context.Context, tx Tx, st *core.PartitionState, at core.Instant) (done func(), err error) {
 	if !b.chains.kept {
 		return func() {}, nil
 	}
 	var epoch, height int64
 	var last instant
 	var hash []byte
-	if err := tx.Row(ctx, qKeptUntil, []any{st.Partition}, &epoch, &height); err != nil {
+	if err := tx.Row(ctx, qKeptUntil, st.Partition).Scan(&epoch, &height); err != nil {
 		return nil, fmt.Errorf("chain of partition %d: %w", st.Partition, err)
 	}
 	head := chainHead{epoch: st.Epoch, height: height}
 	if height > 0 {
-		if err = tx.Row(ctx, qLastLink, []any{st.Partition, height}, &last, &head.commit, &hash); err != nil {
+		if err = tx.Row(ctx, qLastLink, st.Partition, height).Scan(&last, &head.commit, &hash); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, height, err)
 		}
 	}
@@ -122,12 +116,12 @@ func (b *Base) continueChain(ctx context.Context, tx TakeOverTx, st *core.Partit
 	}
 	if link.Kind != 0 {
 		link.Hash = link.HashAfter(head.hash)
-		if err := tx.Exec(ctx, b.sql.link, Args(nil, b.tables.Chain, &link, b.time)...); err != nil {
+		if _, err := tx.Exec(ctx, b.sql.link, Args(nil, b.tables.Chain, &link, b.time)...); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, link.Height, err)
 		}
 		head.height, head.commit, head.hash = link.Height, link.Commit, link.Hash
 	}
-	if err := tx.Exec(ctx, qChainEpoch, st.Partition); err != nil {
+	if _, err := tx.Exec(ctx, qChainEpoch, st.Partition); err != nil {
 		return nil, fmt.Errorf("chain of partition %d: %w", st.Partition, err)
 	}
 	return func() {
@@ -569,10 +563,7 @@ func (v *chainView) read(ctx context.Context, what, query string, args []any, sc
 			err = rows.Err()
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s of partition %d: %w", what, v.partition, err)
-	}
-	return nil
+	return about(err, "%s of partition %d", what, v.partition)
 }
 
 // Links implements chain.View.

@@ -151,3 +151,20 @@ func afterPrefix(prefix string) []byte {
 func notThere(what, name string) error {
 	return fmt.Errorf("%s %s: %w", what, core.QuoteShort(name), core.ErrNotFound)
 }
+
+// lookUp reads the one row of a query, of what a name names. Error: core.ErrNotFound.
+func lookUp[T any](ctx context.Context, a *asked, what, name string, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) (T, error) {
+	is, err := scan(a.of.db.QueryRowContext(ctx, a.of.params(query), args...))
+	if errors.Is(err, sql.ErrNoRows) {
+		return is, notThere(what, name)
+	}
+	return is, about(err, "%s %s", what, core.QuoteShort(name))
+}
+
+// about is an error with what it is about; nil is none.
+func about(err error, format string, values ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(values, err)...)
+}

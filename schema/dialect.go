@@ -33,6 +33,8 @@ type Dialect struct {
 	RolledBack func(error) bool
 	// Redact is an error of a commit as it may be shown, without any value; nil: all may be.
 	Redact func(error) error
+	// Lock has a SELECT keep others from the rows that it reads, and Renew gives the installation ?2 the id ?1.
+	Lock, Renew string
 	// Snapshot begins a transaction whose reads all see one moment; nil: each does.
 	Snapshot *sql.TxOptions
 }
@@ -46,15 +48,18 @@ type Base struct {
 	chains chains
 	writer *sql.DB
 	again  func(error) bool
+
+	transact    Transact
+	lock, renew string
 }
 
-// NewBase returns the base of a store of tables that writes through one database handle, reads what
+// NewBase returns the base of a store of tables that writes through transact and one database handle, reads what
 // its owner needs through the second, answers questions of people through the third and
 // writes what they change through the fourth. They may be the same; none is closed by Base.
-func NewBase(d Dialect, of *Tables, writer, reading, asking, changing *sql.DB) *Base {
+func NewBase(d Dialect, of *Tables, transact Transact, writer, reading, asking, changing *sql.DB) *Base {
 	a := asked{of: new(d.reader(of, asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
 	a.of.db.turns = &turns{of: map[string]*turn{}}
-	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, again: d.Again}
+	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, again: d.Again, transact: transact, lock: d.Lock, renew: d.Renew}
 	b.redact = d.Redact
 	return b
 }
@@ -124,10 +129,6 @@ func (b *Base) TablesVersion(ctx context.Context) (int64, error) { return b.vers
 
 // Statements that the dialects share, with the parameters ?1, ?2 and so on.
 const (
-	BindSQL         = qBindInstallation
-	InstallationSQL = qInstallation
-	PlanSQL         = qPlan
-
 	ForgetRowsSQL    = qForgetRows
 	ForgetDetailsSQL = qForgetDetails
 	ForgetJournalSQL = qForgetJournal
@@ -143,6 +144,3 @@ func CheckPartitions(have, want int) error {
 	}
 	return nil
 }
-
-// After names the steps that step i comes after.
-func After(p *core.Plan, i int) string { return after(p, i) }

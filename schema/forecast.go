@@ -32,10 +32,7 @@ func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.F
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("forecasts of node %s: %w", node, err)
-	}
-	return nil
+	return about(err, "forecasts of node %s", node)
 }
 
 // Forecasts implements operate.ForecastStore.
@@ -55,10 +52,8 @@ func (a *asked) Forecasts(ctx context.Context) ([]operate.ForecastRow, error) {
 
 // ForgetForecasts implements operate.ForecastStore.
 func (a *asked) ForgetForecasts(ctx context.Context, before core.Instant) error {
-	if _, err := a.execOne(ctx, qForgetForecasts, a.of.time(before)); err != nil {
-		return fmt.Errorf("forecasts before %s: %w", before.Time().Format(time.RFC3339), err)
-	}
-	return nil
+	_, err := a.execOne(ctx, qForgetForecasts, a.of.time(before))
+	return about(err, "forecasts before %s", before.Time().Format(time.RFC3339))
 }
 
 // Parked tasks are sampled from a number on, by an index in that order. Of those in hand, which are as many as a node

@@ -82,10 +82,7 @@ func (a *asked) PutBooks(ctx context.Context, result operate.BooksResult, ghosts
 		}
 		return c.replaceGhosts(&result, ghosts)
 	})
-	if err != nil {
-		return fmt.Errorf("books: %w", err)
-	}
-	return nil
+	return about(err, "books")
 }
 
 // books reads the result that is stored.
@@ -202,14 +199,7 @@ func (a *asked) Ghosts(ctx context.Context, statuses []operate.GhostStatus, limi
 
 // Ghost implements operate.BooksStore.
 func (a *asked) Ghost(ctx context.Context, agent, key string) (operate.Ghost, error) {
-	g, err := scanGhost(a.of.db.QueryRowContext(ctx, a.of.params(qGhost), operate.CleanText(agent), operate.CleanText(key)))
-	if errors.Is(err, sql.ErrNoRows) {
-		return g, notThere("ghost", key)
-	}
-	if err != nil {
-		return g, fmt.Errorf("ghost %s: %w", core.QuoteShort(key), err)
-	}
-	return g, nil
+	return lookUp(ctx, a, "ghost", key, scanGhost, qGhost, operate.CleanText(agent), operate.CleanText(key))
 }
 
 // DecideGhost implements operate.BooksStore.
@@ -230,10 +220,7 @@ func (a *asked) DecideGhost(ctx context.Context, g operate.Ghost) error {
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("ghost %s: %w", core.QuoteShort(g.Key), err)
-	}
-	return nil
+	return about(err, "ghost %s", core.QuoteShort(g.Key))
 }
 
 // SavedIDs implements operate.BooksStore.

@@ -2,8 +2,6 @@ package schema
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -99,10 +97,7 @@ func each(rows rowSet, err error) iter.Seq[*scanned] {
 func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
 	r := a.of
 	_, err := a.execOne(ctx, qPutToken, operate.CleanText(t.ID), operate.CleanText(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), operate.CleanText(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed), operate.CleanText(t.Labels))
-	if err != nil {
-		return fmt.Errorf("token %s: %w", core.QuoteShort(t.ID), err)
-	}
-	return nil
+	return about(err, "token %s", core.QuoteShort(t.ID))
 }
 
 func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
@@ -116,23 +111,13 @@ func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 
 // TokenByID implements operate.TokenStore.
 func (a *asked) TokenByID(ctx context.Context, id string) (operate.Token, error) {
-	t, err := scanToken(a.of.db.QueryRowContext(ctx, a.of.params(qToken), operate.CleanText(id)))
-	if errors.Is(err, sql.ErrNoRows) {
-		return t, notThere("token", id)
-	}
-	if err != nil {
-		return t, fmt.Errorf("token %s: %w", core.QuoteShort(id), err)
-	}
-	return t, nil
+	return lookUp(ctx, a, "token", id, scanToken, qToken, operate.CleanText(id))
 }
 
 // Tokens implements operate.TokenStore, the oldest first.
 func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
 	tokens, err := scanAll(ctx, a.of, scanToken, qTokens, keptMax)
-	if err != nil {
-		return nil, fmt.Errorf("tokens: %w", err)
-	}
-	return tokens, nil
+	return tokens, about(err, "tokens")
 }
 
 // RevokeToken implements operate.TokenStore: its sessions end with it. One that is revoked keeps its time. Error:
@@ -156,10 +141,8 @@ func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error 
 
 // TouchToken implements operate.TokenStore: it was used then, or later.
 func (a *asked) TouchToken(ctx context.Context, id string, at time.Time) error {
-	if _, err := a.execOne(ctx, qTouchToken, operate.CleanText(id), a.of.time(core.InstantOf(at))); err != nil {
-		return fmt.Errorf("use of token %s: %w", core.QuoteShort(id), err)
-	}
-	return nil
+	_, err := a.execOne(ctx, qTouchToken, operate.CleanText(id), a.of.time(core.InstantOf(at)))
+	return about(err, "use of token %s", core.QuoteShort(id))
 }
 
 // AddNote implements operate.NoteStore. It gives the note its number.
@@ -174,10 +157,7 @@ func (a *asked) AddNote(ctx context.Context, n operate.Note) (operate.Note, erro
 		}
 		return err
 	})
-	if err != nil {
-		return n, fmt.Errorf("note on %s: %w", core.QuoteShort(n.Target), err)
-	}
-	return n, nil
+	return n, about(err, "note on %s", core.QuoteShort(n.Target))
 }
 
 func scanNote(row interface{ Scan(...any) error }) (operate.Note, error) {
@@ -194,10 +174,7 @@ func (a *asked) Notes(ctx context.Context, target string, limit int) ([]operate.
 		return nil, fmt.Errorf("notes: limit %d, want 1 to %d", limit, operate.ListMax)
 	}
 	notes, err := scanAll(ctx, a.of, scanNote, qNotes, operate.CleanText(target), limit)
-	if err != nil {
-		return nil, fmt.Errorf("notes on %s: %w", core.QuoteShort(target), err)
-	}
-	return notes, nil
+	return notes, about(err, "notes on %s", core.QuoteShort(target))
 }
 
 // PutSetting implements operate.SettingStore.
@@ -208,10 +185,8 @@ func (a *asked) PutSetting(ctx context.Context, name string, document []byte) er
 	if document == nil {
 		document = []byte{}
 	}
-	if _, err := a.execOne(ctx, qPutSetting, operate.CleanText(name), document); err != nil {
-		return fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
-	}
-	return nil
+	_, err := a.execOne(ctx, qPutSetting, operate.CleanText(name), document)
+	return about(err, "setting %s", core.QuoteShort(name))
 }
 
 // Setting implements operate.SettingStore.
@@ -244,28 +219,21 @@ func (a *asked) Settings(ctx context.Context, prefix string) (map[string][]byte,
 
 // DeleteSetting implements operate.SettingStore. One that is not there is no error.
 func (a *asked) DeleteSetting(ctx context.Context, name string) error {
-	if _, err := a.execOne(ctx, qDeleteSetting, operate.CleanText(name)); err != nil {
-		return fmt.Errorf("setting %s: %w", core.QuoteShort(name), err)
-	}
-	return nil
+	_, err := a.execOne(ctx, qDeleteSetting, operate.CleanText(name))
+	return about(err, "setting %s", core.QuoteShort(name))
 }
 
 // PutPause implements operate.PauseStore. A pause whose id is there is replaced.
 func (a *asked) PutPause(ctx context.Context, p operate.Pause) error {
 	r := a.of
 	_, err := a.execOne(ctx, qPutPause, operate.CleanText(p.ID), operate.CleanText(p.Type), operate.CleanText(p.Step), operate.CleanText(p.Agent), operate.CleanText(p.Label), r.when(p.Until), r.time(core.InstantOf(p.At)), operate.CleanText(p.By), operate.CleanText(p.Reason))
-	if err != nil {
-		return fmt.Errorf("pause %s: %w", core.QuoteShort(p.ID), err)
-	}
-	return nil
+	return about(err, "pause %s", core.QuoteShort(p.ID))
 }
 
 // DeletePause implements operate.PauseStore. One that is not there is no error.
 func (a *asked) DeletePause(ctx context.Context, id string) error {
-	if _, err := a.execOne(ctx, qDeletePause, operate.CleanText(id)); err != nil {
-		return fmt.Errorf("pause %s: %w", core.QuoteShort(id), err)
-	}
-	return nil
+	_, err := a.execOne(ctx, qDeletePause, operate.CleanText(id))
+	return about(err, "pause %s", core.QuoteShort(id))
 }
 
 func scanPause(row interface{ Scan(...any) error }) (operate.Pause, error) {
@@ -280,8 +248,5 @@ func scanPause(row interface{ Scan(...any) error }) (operate.Pause, error) {
 // among them until they are deleted.
 func (a *asked) Pauses(ctx context.Context) ([]operate.Pause, error) {
 	pauses, err := scanAll(ctx, a.of, scanPause, qPauses, keptMax)
-	if err != nil {
-		return nil, fmt.Errorf("pauses: %w", err)
-	}
-	return pauses, nil
+	return pauses, about(err, "pauses")
 }

@@ -43,10 +43,7 @@ func (a *asked) AgentLimits(ctx context.Context) ([]operate.AgentLimit, error) {
 		l.At = at.timeOf()
 		return l, err
 	}, qLimits, core.LimitsMax)
-	if err != nil {
-		return nil, fmt.Errorf("limits: %w", err)
-	}
-	return all, nil
+	return all, about(err, "limits")
 }
 
 // Limits implements scheduler.LimitStore.
@@ -93,10 +90,7 @@ func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
 		}
 		return c.dropGrants(agent, true, true)
 	})
-	if err != nil {
-		return fmt.Errorf("limit of agent %s: %w", core.QuoteShort(agent), err)
-	}
-	return nil
+	return about(err, "limit of agent %s", core.QuoteShort(agent))
 }
 
 // dropGrants forgets what holders have of the limit of an agent, in all or of its keys.
@@ -124,10 +118,7 @@ func scanGrant(row interface{ Scan(...any) error }) (core.Grant, error) {
 // Grants implements operate.LimitStore.
 func (a *asked) Grants(ctx context.Context, agent string) ([]core.Grant, error) {
 	all, err := scanAll(ctx, a.of, scanGrant, qGrants, operate.CleanText(agent), grantsMax)
-	if err != nil {
-		return nil, fmt.Errorf("grants of agent %s: %w", core.QuoteShort(agent), err)
-	}
-	return all, nil
+	return all, about(err, "grants of agent %s", core.QuoteShort(agent))
 }
 
 // Granted implements operate.LimitStore.
@@ -161,19 +152,14 @@ func (a *asked) CountPlaces(ctx context.Context, holder string, all []core.Count
 		partitions[i], epochs[i] = int64(c.Partition), c.Epoch
 	}
 	query := qCount + a.of.rows(2, `partition INT8`, `epoch INT8`) + `)`
-	if _, err := a.execOne(ctx, query, append([]any{operate.CleanText(holder)}, a.of.rowArgs(partitions, epochs)...)...); err != nil {
-		return fmt.Errorf("places of %d partitions: %w", len(all), err)
-	}
-	return nil
+	_, err := a.execOne(ctx, query, append([]any{operate.CleanText(holder)}, a.of.rowArgs(partitions, epochs)...)...)
+	return about(err, "places of %d partitions", len(all))
 }
 
 // Counted implements scheduler.LimitStore.
 func (a *asked) Counted(ctx context.Context) ([]core.Counting, error) {
 	all, err := scanAll(ctx, a.of, scanCounting, qCounted)
-	if err != nil {
-		return nil, fmt.Errorf("who counts the places of partitions: %w", err)
-	}
-	return all, nil
+	return all, about(err, "who counts the places of partitions")
 }
 
 func scanCounting(row interface{ Scan(...any) error }) (c core.Counting, err error) {

@@ -99,10 +99,8 @@ func migrateOnce(ctx context.Context, m *goose.Provider) error {
 	if err := CheckForeign(have, m); err != nil {
 		return err
 	}
-	if _, err := m.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
+	_, err = m.Up(ctx)
+	return about(err, "migrate")
 }
 
 const qVersion = `SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied`

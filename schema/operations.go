@@ -3,7 +3,6 @@ package schema
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,14 +42,7 @@ const dropPage = 5000
 
 // Operation implements operate.OperationStore. Since is not filled in: see Joined.
 func (a *asked) Operation(ctx context.Context, id string) (operate.Operation, error) {
-	op, err := scanOperation(a.of.db.QueryRowContext(ctx, a.of.params(qOperation), operate.CleanText(id)))
-	if errors.Is(err, sql.ErrNoRows) {
-		return op, notThere("operation", id)
-	}
-	if err != nil {
-		return op, fmt.Errorf("operation %s: %w", core.QuoteShort(id), err)
-	}
-	return op, nil
+	return lookUp(ctx, a, "operation", id, scanOperation, qOperation, operate.CleanText(id))
 }
 
 func scanOperation(row interface{ Scan(...any) error }) (operate.Operation, error) {
@@ -124,10 +116,7 @@ func rehearsalOf(op *operate.Operation) (any, error) {
 // SetMembers alone changes it.
 func (a *asked) Update(ctx context.Context, op operate.Operation, was int64) error {
 	err := a.change(ctx, func(c changes) error { return c.update(&op, was) })
-	if err != nil {
-		return fmt.Errorf("operation %s: %w", op.ID, err)
-	}
-	return nil
+	return about(err, "operation %s", op.ID)
 }
 
 func (c changes) update(op *operate.Operation, was int64) error {
@@ -162,10 +151,7 @@ func (a *asked) Members(ctx context.Context, operation string, outcome operate.O
 		query, args = qMembersOf, append(args, string(outcome))
 	}
 	members, err := scanAll(ctx, a.of, scanMember, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("members of operation %s: %w", core.QuoteShort(operation), err)
-	}
-	return members, nil
+	return members, about(err, "members of operation %s", core.QuoteShort(operation))
 }
 
 func scanMember(row interface{ Scan(...any) error }) (operate.Member, error) {
@@ -194,10 +180,7 @@ func (a *asked) SetMembers(ctx context.Context, op operate.Operation, was int64,
 		}
 		return c.setMembers(op.ID, members)
 	})
-	if err != nil {
-		return fmt.Errorf("operation %s: %w", op.ID, err)
-	}
-	return nil
+	return about(err, "operation %s", op.ID)
 }
 
 func (c changes) setMembers(operation string, members []operate.Member) error {

@@ -10,9 +10,9 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-// EncodePlan is the stored form of a plan: canonical, so that the same plan is the
+// encodePlan is the stored form of a plan: canonical, so that the same plan is the
 // same bytes whatever this binary's structs look like.
-func EncodePlan(p *core.Plan) ([]byte, error) {
+func encodePlan(p *core.Plan) ([]byte, error) {
 	spec, err := planform.Canonical(p)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s version %d: %w", p.Name, p.Version, err)
@@ -55,9 +55,9 @@ func completeByOf(spec []byte) time.Duration {
 	return time.Duration(form.CompleteBy) * time.Millisecond
 }
 
-// SamePlan compares a stored plan with one to be stored, in its canonical bytes, by
+// samePlan compares a stored plan with one to be stored, in its canonical bytes, by
 // what they mean.
-func SamePlan(p *core.Plan, stored, want []byte) error {
+func samePlan(p *core.Plan, stored, want []byte) error {
 	if bytes.Equal(stored, want) {
 		return nil
 	}

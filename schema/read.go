@@ -3,10 +3,8 @@ package schema
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -342,18 +340,11 @@ func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionSt
 }
 
 func (r *reader) partitions(ctx context.Context, query string, args ...any) ([]core.PartitionState, error) {
-	all, err := scanAll(ctx, r, r.ScanPartition, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("partitions: %w", err)
-	}
-	return all, nil
+	all, err := scanAll(ctx, r, r.scanPartition, query, args...)
+	return all, about(err, "partitions")
 }
 
-// PartitionSQL reads a partition, for ScanPartition.
-func (r *reader) PartitionSQL() string { return r.sql.partitions + ` WHERE partition = ?1` }
-
-// ScanPartition reads a row of PartitionSQL.
-func (r *reader) ScanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
+func (r *reader) scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var p PartitionRow
 	err := row.Scan(targets(r.tables.Partitions, &p)...)
 	return p.PartitionState, err
@@ -365,8 +356,8 @@ func (r *reader) takeOver(st *core.PartitionState) (query string, args []any) {
 	return r.sql.takeOver, append(Args(nil, r.sql.claimed, &p, r.time), st.Partition)
 }
 
-// CheckInstallation refuses a namespace that is not the one of this installation.
-func CheckInstallation(id, bound, namespace string, err error) (string, error) {
+// checkInstallation refuses a namespace that is not the one of this installation.
+func checkInstallation(id, bound, namespace string, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("installation of this database: %w", err)
 	}
@@ -380,28 +371,7 @@ func CheckInstallation(id, bound, namespace string, err error) (string, error) {
 func (r *reader) Installation(ctx context.Context, namespace string) (string, error) {
 	var id, bound string
 	err := r.db.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
-	return CheckInstallation(id, bound, namespace, err)
-}
-
-// installationBytes is the length of an installation's id that is drawn here.
-const installationBytes = 16
-
-// NewInstallation draws an id.
-func NewInstallation() string {
-	id := make([]byte, installationBytes)
-	_, _ = rand.Read(id) // which never fails
-	return hex.EncodeToString(id)
-}
-
-// CheckRenewed refuses a database that was not of the installation that was named.
-func CheckRenewed(id, found, was string, err error) (string, error) {
-	if err != nil {
-		return "", fmt.Errorf("another installation: %w", err)
-	}
-	if found != id {
-		return "", fmt.Errorf("another installation: this database is of %s, not of %q", found, was)
-	}
-	return id, nil
+	return checkInstallation(id, bound, namespace, err)
 }
 
 // Overdue implements Store.

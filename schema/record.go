@@ -5,8 +5,8 @@ import "duly.dev/duly/internal/core"
 // JournalFormat is the format of journal rows; rows of a later one are not read.
 const JournalFormat int16 = 1
 
-// KindWord is what plan_steps says of the kind of a step.
-func KindWord(k core.StepKind) string {
+// kindWord is what plan_steps says of the kind of a step.
+func kindWord(k core.StepKind) string {
 	if k == core.CallStep {
 		return "call"
 	}

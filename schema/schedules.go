@@ -2,9 +2,7 @@ package schema
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,10 +104,7 @@ func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) 
 			return c.one(qScheduleNew, args...)
 		})
 	}
-	if err != nil {
-		return fmt.Errorf("schedule %s: %w", core.QuoteShort(s.Name), err)
-	}
-	return nil
+	return about(err, "schedule %s", core.QuoteShort(s.Name))
 }
 
 // one runs a statement that changes one row, unless another has changed it. Error: operate.ErrFenced.
@@ -124,22 +119,12 @@ func (c changes) one(query string, args ...any) error {
 // DeleteSchedule implements operate.ScheduleStore.
 func (a *asked) DeleteSchedule(ctx context.Context, name string, was int64) error {
 	err := a.change(ctx, func(c changes) error { return c.one(qScheduleDrop, operate.CleanText(name), was) })
-	if err != nil {
-		return fmt.Errorf("schedule %s: %w", core.QuoteShort(name), err)
-	}
-	return nil
+	return about(err, "schedule %s", core.QuoteShort(name))
 }
 
 // ScheduleByName implements operate.ScheduleStore.
 func (a *asked) ScheduleByName(ctx context.Context, name string) (operate.Schedule, error) {
-	s, err := scanSchedule(a.of.db.QueryRowContext(ctx, a.of.params(qScheduleName), operate.CleanText(name)))
-	if errors.Is(err, sql.ErrNoRows) {
-		return s, notThere("schedule", name)
-	}
-	if err != nil {
-		return s, fmt.Errorf("schedule %s: %w", core.QuoteShort(name), err)
-	}
-	return s, nil
+	return lookUp(ctx, a, "schedule", name, scanSchedule, qScheduleName, operate.CleanText(name))
 }
 
 // Schedules implements operate.ScheduleStore.
@@ -148,10 +133,7 @@ func (a *asked) Schedules(ctx context.Context, limit int, after string) ([]opera
 		return nil, fmt.Errorf("schedules: limit %d, want 1 to %d", limit, operate.ListMax)
 	}
 	all, err := scanAll(ctx, a.of, scanSchedule, qSchedulePage, operate.CleanText(after), limit)
-	if err != nil {
-		return nil, fmt.Errorf("schedules: %w", err)
-	}
-	return all, nil
+	return all, about(err, "schedules")
 }
 
 // DueSchedules implements operate.ScheduleStore.
@@ -160,10 +142,7 @@ func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, afte
 		return nil, fmt.Errorf("schedules that are due: limit %d, want 1 to %d", limit, operate.ListMax)
 	}
 	all, err := scanAll(ctx, a.of, scanSchedule, qScheduleDue, operate.CleanText(after), limit, a.of.time(core.InstantOf(now)))
-	if err != nil {
-		return nil, fmt.Errorf("schedules that are due: %w", err)
-	}
-	return all, nil
+	return all, about(err, "schedules that are due")
 }
 
 // ScheduleTasks implements operate.ScheduleStore.
@@ -175,8 +154,5 @@ func (a *asked) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, erro
 		t.Place = uint64(place)
 		return t, err
 	}, qScheduleTasks, operate.SchedulesMax)
-	if err != nil {
-		return nil, fmt.Errorf("tasks of schedules: %w", err)
-	}
-	return all, nil
+	return all, about(err, "tasks of schedules")
 }

@@ -49,10 +49,7 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 		_, err := c.exec(qPutSession, id, s.Data, a.of.time(core.InstantOf(s.Expires)), owner)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("session: %w", err)
-	}
-	return nil
+	return about(err, "session")
 }
 
 func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
@@ -69,27 +66,19 @@ func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, er
 	if errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("session: %w", core.ErrNotFound)
 	}
-	if err != nil {
-		return s, fmt.Errorf("session: %w", err)
-	}
-	return s, nil
+	return s, about(err, "session")
 }
 
 // SessionIDs implements operate.SessionStore.
 func (a *asked) SessionIDs(ctx context.Context) ([]string, error) {
 	ids, err := column[string](ctx, a.of, qSessionIDs, 2*operate.SessionsMax) // beside those that are over
-	if err != nil {
-		return nil, fmt.Errorf("ids of sessions: %w", err)
-	}
-	return ids, nil
+	return ids, about(err, "ids of sessions")
 }
 
 // DeleteSession implements operate.SessionStore.
 func (a *asked) DeleteSession(ctx context.Context, id string) error {
-	if _, err := a.execOne(ctx, qDeleteSession, operate.CleanText(id)); err != nil {
-		return fmt.Errorf("session: %w", err)
-	}
-	return nil
+	_, err := a.execOne(ctx, qDeleteSession, operate.CleanText(id))
+	return about(err, "session")
 }
 
 // qForgetAudit takes the oldest entries, some at a time.

@@ -99,10 +99,7 @@ func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) 
 // SetOutcome implements operate.Trail.
 func (a *asked) SetOutcome(ctx context.Context, number int64, outcome string) error {
 	err := a.change(ctx, func(c changes) error { return c.settle(number, operate.CleanText(outcome)) })
-	if err != nil {
-		return fmt.Errorf("outcome of audit entry %d: %w", number, err)
-	}
-	return nil
+	return about(err, "outcome of audit entry %d", number)
 }
 
 // settle writes the outcome of an entry, or that it is asked and where. Error: core.ErrNotFound; operate.Settled, it has another.
@@ -129,10 +126,7 @@ func (c changes) settle(number int64, outcome string) error {
 // Unsettled implements operate.Unsettled.
 func (a *asked) Unsettled(ctx context.Context, after int64, limit int) ([]operate.AuditEntry, error) {
 	all, err := scanAll(ctx, a.of, scanAudit, qUnsettled, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("audit entries without an outcome: %w", err)
-	}
-	return all, nil
+	return all, about(err, "audit entries without an outcome")
 }
 
 // Audit implements operate.Trail. One call looks at lookMax entries at most: a page may be short,

@@ -23,10 +23,7 @@ func (r *reader) Deprecated(ctx context.Context) (core.Deprecations, error) {
 		d.At = core.Instant(at)
 		return d, err
 	}, qDeprecated)
-	if err != nil {
-		return nil, fmt.Errorf("deprecated plans: %w", err)
-	}
-	return marked, nil
+	return marked, about(err, "deprecated plans")
 }
 
 // Deprecate implements operate.VersionStore.

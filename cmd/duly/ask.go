@@ -27,6 +27,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/taskform"
 )
 
 // prompting is a reader that stands for a terminal.
@@ -110,8 +111,7 @@ func document(std streams, name, text string) (json.RawMessage, error) {
 
 // acting is what every action on one task takes.
 type acting struct {
-	Type   string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID     string `arg:"" help:"Task id."`
+	named
 	Reason string `help:"Why; it is kept in the audit trail and in the journal."`
 	IfSeq  int64  `name:"if-seq" help:"Refuse if the task's newest journal row is another than this one: field seq of duly get -o json."`
 	Key    string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
@@ -129,17 +129,13 @@ func (a *acting) act(ctx context.Context, std streams, r operate.Request, reason
 	if key == "" {
 		key = rand.Text()
 	}
-	data, err := a.send(ctx, http.MethodPost, taskPath(a.Type, a.ID)+"/"+string(r.Action), r, map[string]string{client.HeaderKey: key})
+	answer, data, err := answered[operate.Answer](a.send(ctx, http.MethodPost, a.path()+"/"+string(r.Action), r, map[string]string{client.HeaderKey: key}))
 	var away *client.UnreachableError
 	if errors.As(err, &away) {
 		return fmt.Errorf("whether the %s was asked is not known; with --key %s it is carried out once: %w", r.Action, key, err)
 	}
 	if err != nil {
 		return err
-	}
-	var answer operate.Answer
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	said := "asked"
 	if answer.Again {
@@ -324,8 +320,7 @@ func (c *acceptCmd) Run(ctx context.Context, std streams) error {
 
 // signalCmd is duly signal.
 type signalCmd struct {
-	Type    string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID      string `arg:"" help:"Task id."`
+	named
 	Step    string `arg:"" help:"The signal step."`
 	Payload string `arg:"" optional:"" help:"The answer: JSON, @file or -."`
 	Refuse  string `help:"Refuse instead: why. The step fails with it."`
@@ -363,7 +358,7 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 			return err
 		}
 	}
-	a := acting{Type: c.Type, ID: c.ID, Reason: c.Refuse, Key: c.Key, server: c.server}
+	a := acting{named: c.named, Reason: c.Refuse, Key: c.Key, server: c.server}
 	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload, Ask: c.Ask}, false)
 }
 
@@ -458,7 +453,7 @@ func (c *whyCmd) conditions(ctx context.Context, data []byte) ([]condition, erro
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(t.Steps, func(s step) bool { return s.When != "" }) {
+	if !slices.ContainsFunc(t.Steps, func(s taskform.Step) bool { return s.When != "" }) {
 		return nil, nil
 	}
 	answer, err := c.read(ctx, taskPath(t.Type, t.ID)+"/conditions", nil)
@@ -537,8 +532,7 @@ func (c *whyCmd) find(ctx context.Context) ([]byte, error) {
 }
 
 type watchCmd struct {
-	Type string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID   string `arg:"" help:"Task id."`
+	named
 	server
 }
 
@@ -550,7 +544,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 	}
 	last, end := "", task{}
 	look := func() error {
-		data, err := conn.Do(ctx, client.Request{Method: http.MethodGet, Path: taskPath(c.Type, c.ID)})
+		data, err := conn.Do(ctx, client.Request{Method: http.MethodGet, Path: c.path()})
 		if err != nil {
 			return err
 		}
@@ -558,7 +552,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		if err != nil {
 			return err
 		}
-		if now := t.State + t.Why; now != last {
+		if now := string(t.State) + t.Why; now != last {
 			last = now
 			if c.Output == show.Text {
 				fmt.Fprintf(std.out, "%s  %-10s  %s\n", time.Now().UTC().Format("15:04:05"), t.State, show.Clean(t.Why))
@@ -576,7 +570,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	if end.State == "" {
-		err = conn.Follow(ctx, client.Request{Path: taskPath(c.Type, c.ID) + "/events"}, func(client.Event) error { return look() }, func(why error) {
+		err = conn.Follow(ctx, client.Request{Path: c.path() + "/events"}, func(client.Event) error { return look() }, func(why error) {
 			if why != nil {
 				fmt.Fprintln(std.err, say.Of("cli.broke-off"), why)
 			}
@@ -592,8 +586,7 @@ func (c *watchCmd) Run(ctx context.Context, std streams) error {
 }
 
 type journalCmd struct {
-	Type  string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID    string `arg:"" help:"Task id."`
+	named
 	Limit int    `default:"50" help:"How many rows, 1 to 1000."`
 	After string `help:"Cursor that the page before ended with."`
 	server
@@ -601,9 +594,5 @@ type journalCmd struct {
 
 // Run shows journal rows.
 func (c *journalCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, taskPath(c.Type, c.ID)+"/journal", queryOf(map[string]string{"limit": strconv.Itoa(c.Limit), "after": c.After}))
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "records", "no row", journalColumns)
+	return c.lists(ctx, std, c.path()+"/journal", queryOf(map[string]string{"limit": strconv.Itoa(c.Limit), "after": c.After}), "records", "no row", journalColumns)
 }

@@ -69,13 +69,9 @@ func (c *booksCmd) Run(ctx context.Context, std streams) error {
 			return err
 		}
 	}
-	data, err := c.read(ctx, pathOf("books"), queryOf(map[string]string{"status": c.Status, "limit": fmt.Sprint(c.Limit), "after": c.After}))
+	a, data, err := answered[booksAnswer](c.read(ctx, pathOf("books"), queryOf(map[string]string{"status": c.Status, "limit": fmt.Sprint(c.Limit), "after": c.After})))
 	if err != nil {
 		return err
-	}
-	var a booksAnswer
-	if err := json.Unmarshal(data, &a); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	if c.Output != show.Text {
 		err = c.list(std, data, "ghosts", "", ghostColumns)
@@ -107,13 +103,9 @@ func (c *booksCmd) compare(ctx context.Context) error {
 		if pause.For(ctx, booksEvery) != nil {
 			return fmt.Errorf("books: the comparison has not ended within %v: does a node with the role supervisor lead?", c.Wait)
 		}
-		data, err := c.read(ctx, pathOf("books"), queryOf(map[string]string{"limit": "1"}))
+		now, _, err := answered[operate.BooksView](c.read(ctx, pathOf("books"), queryOf(map[string]string{"limit": "1"})))
 		if err != nil {
 			return err
-		}
-		var now operate.BooksView
-		if err := json.Unmarshal(data, &now); err != nil {
-			return fmt.Errorf("answer of the API: %w", err)
 		}
 		switch {
 		case now.Answers == asked.Asked.ID || now.Asked == nil:
@@ -138,13 +130,9 @@ func (c *booksCmd) repair(ctx context.Context, std streams) error {
 		key = strings.ToLower(rand.Text())
 	}
 	body := show.Object{"agent": c.Agent, "effect": c.Effect, "repair": c.Repair, "reason": reason}
-	data, err := c.send(ctx, http.MethodPost, pathOf("books", "repair"), body, map[string]string{client.HeaderKey: key})
+	a, data, err := answered[operate.Answer](c.send(ctx, http.MethodPost, pathOf("books", "repair"), body, map[string]string{client.HeaderKey: key}))
 	if err != nil {
 		return err
-	}
-	var a operate.Answer
-	if err := json.Unmarshal(data, &a); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, answerColumns, "%s", say.Of("cli.repaired", "effect", c.Effect, "outcome", show.Clean(a.Outcome), "entry", a.Audit))
 }

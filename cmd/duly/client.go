@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -76,6 +77,83 @@ func (s *server) send(ctx context.Context, method, path string, body any, header
 func (s *server) read(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	return s.ask(ctx, client.Request{Method: http.MethodGet, Path: path, Query: query})
 }
+
+// answered reads the answer to a request.
+func answered[T any](data []byte, err error) (answer T, as []byte, _ error) {
+	if err == nil {
+		if err = json.Unmarshal(data, &answer); err != nil {
+			err = fmt.Errorf("answer of the API: %w", err)
+		}
+	}
+	return answer, data, err
+}
+
+// lists prints the list at a path.
+func (s *server) lists(ctx context.Context, std streams, path string, query url.Values, key, none string, columns []string) error {
+	data, err := s.read(ctx, path, query)
+	if err != nil {
+		return err
+	}
+	return s.list(std, data, key, none, columns)
+}
+
+// shows prints the object at a path.
+func (s *server) shows(ctx context.Context, std streams, path string, columns []string) error {
+	data, err := s.read(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	return s.object(std, data, columns)
+}
+
+// reasoned is a change that is written down with its reason.
+type reasoned struct {
+	Reason string `help:"Why; it is kept in the audit trail."`
+	server
+}
+
+// why is the reason, which is asked for where none is given.
+func (r *reasoned) why(std streams) (string, error) { return reasonOf(std, r.Reason, true) }
+
+// change sends a body with the reason.
+func (r *reasoned) change(ctx context.Context, std streams, path string, body show.Object) ([]byte, error) {
+	var err error
+	if body["reason"], err = r.why(std); err != nil {
+		return nil, err
+	}
+	return r.send(ctx, http.MethodPost, path, body, nil)
+}
+
+// remove deletes what is at a path.
+func (r *reasoned) remove(ctx context.Context, std streams, path string) ([]byte, error) {
+	reason, err := r.why(std)
+	if err != nil {
+		return nil, err
+	}
+	return r.ask(ctx, client.Request{Method: http.MethodDelete, Path: path, Query: queryOf(map[string]string{"reason": reason})})
+}
+
+// paged is a list that comes in pages.
+type paged struct {
+	Limit int    `default:"50" help:"How many, 1 to 1000."`
+	After string `help:"Cursor that the page before ended with."`
+	server
+}
+
+// query asks for a page of those that the values choose.
+func (p *paged) query(values map[string]string) url.Values {
+	values["limit"], values["after"] = strconv.Itoa(p.Limit), p.After
+	return queryOf(values)
+}
+
+// named is one task on the command line.
+type named struct {
+	Type string `arg:"" type:"task" help:"Task type, or type/id."`
+	ID   string `arg:"" help:"Task id."`
+}
+
+// path is where the task is.
+func (n *named) path() string { return taskPath(n.Type, n.ID) }
 
 // pathOf joins parts to a path of the API.
 func pathOf(parts ...string) string {
@@ -301,15 +379,14 @@ func (t *task) ended() bool {
 }
 
 type getCmd struct {
-	Type string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID   string `arg:"" help:"Task id."`
+	named
 	payloads
 	server
 }
 
 // Run shows one task.
 func (c *getCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+	data, err := c.read(ctx, c.path(), nil)
 	if err == nil {
 		data, err = c.open(std, data)
 	}
@@ -331,9 +408,7 @@ type listCmd struct {
 	CreatedFrom string `help:"Only tasks created at this time or after: a time (RFC 3339), or how long ago, as 2h."`
 	CreatedTo   string `help:"Only tasks created before this time: a time, or how long ago."`
 	DeadlineTo  string `help:"Only tasks whose deadline is before this time: a time, or a duration from now, as 10m."`
-	Limit       int    `default:"50" help:"How many, 1 to 1000."`
-	After       string `help:"Cursor that the page before ended with."`
-	server
+	paged
 }
 
 // Run lists tasks.
@@ -342,9 +417,9 @@ func (c *listCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{
+	data, err := c.read(ctx, pathOf("tasks"), c.query(map[string]string{
 		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "parent": c.Parent, "waits": c.Waits, "created_from": from,
-		"created_to": to, "deadline_to": deadline, "after": c.After, "limit": fmt.Sprint(c.Limit),
+		"created_to": to, "deadline_to": deadline,
 	}))
 	if err != nil {
 		return err
@@ -368,8 +443,7 @@ func (c *listCmd) times() (from, to, deadline string, err error) {
 }
 
 type cancelCmd struct {
-	Type   string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID     string `arg:"" help:"Task id."`
+	named
 	Reason string `help:"Why; it is written into the journal."`
 
 	EvenIfUnknown bool `help:"Also if no task has this id yet: a submission under it is refused then."`
@@ -382,7 +456,7 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 	if c.EvenIfUnknown {
 		values["even_if_unknown"] = "true"
 	}
-	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: taskPath(c.Type, c.ID), Query: queryOf(values)})
+	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: c.path(), Query: queryOf(values)})
 	if err != nil {
 		return err
 	}

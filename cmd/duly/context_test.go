@@ -15,6 +15,7 @@ import (
 
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/taskform"
 )
 
 // parseServe reads a command line of serve.
@@ -111,13 +112,13 @@ func TestNoPasswordIsPrinted(t *testing.T) {
 // covers: C14
 func TestGetNamesTheFailedStep(t *testing.T) {
 	var out bytes.Buffer
-	undone := task{Type: "order", ID: "a", State: "undone", Failed: "ship", Reason: "no drone"}
+	undone := task{taskform.Task{Type: "order", ID: "a", State: "undone", FailedStep: "ship", Reason: "no drone"}}
 	undone.print(&out)
 	if !strings.HasPrefix(out.String(), "order  a  undone  (step ship failed: no drone)\n") {
 		t.Errorf("got %s", out.String())
 	}
 	out.Reset()
-	cancelled := task{Type: "order", ID: "a", State: "undone", Reason: "changed my mind"}
+	cancelled := task{taskform.Task{Type: "order", ID: "a", State: "undone", Reason: "changed my mind"}}
 	cancelled.print(&out)
 	if !strings.HasPrefix(out.String(), "order  a  undone  (changed my mind)\n") {
 		t.Errorf("got %s", out.String())

@@ -53,14 +53,12 @@ type failuresCmd struct {
 type failuresListCmd struct {
 	Type  string `help:"Only this type."`
 	State string `help:"Only this state: error or undone."`
-	Limit int    `default:"50" help:"How many, 1 to 1000."`
-	After string `help:"Cursor that the page before ended with."`
-	server
+	paged
 }
 
 // Run lists failure groups.
 func (c *failuresListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("failures"), queryOf(map[string]string{"type": c.Type, "state": c.State, "after": c.After, "limit": strconv.Itoa(c.Limit)}))
+	data, err := c.read(ctx, pathOf("failures"), c.query(map[string]string{"type": c.Type, "state": c.State}))
 	if err != nil {
 		return err
 	}
@@ -81,11 +79,7 @@ type failuresShowCmd struct {
 
 // Run shows a failure group.
 func (c *failuresShowCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("failures", c.Group), nil)
-	if err != nil {
-		return err
-	}
-	return c.object(std, data, groupFields)
+	return c.shows(ctx, std, pathOf("failures", c.Group), groupFields)
 }
 
 // bulk is the action that an operation asks of each task.
@@ -97,42 +91,36 @@ type bulk struct {
 	Result string `help:"Of accept: the result of the step, as JSON, @file or -."`
 	Until  string `help:"Of resubmit: the new deadline, a time or a duration from now (default: the plan's time from now)."`
 	Found  string `enum:",absent,done" default:"" help:"What you have seen at the services of keys that are too old: of resubmit and edit absent, of undo done."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	reasoned
 }
 
 // preview freezes the group's tasks.
-func (b *bulk) preview(ctx context.Context, std streams, reason string) ([]byte, error) {
+func (b *bulk) preview(ctx context.Context, std streams, reason string) (p operate.Preview, data []byte, err error) {
 	action := operate.Action(b.Action)
 	if b.Patch != "" && action == operate.ActionResubmit {
 		action = operate.ActionEdit // what a patch can only mean
 	}
 	body := previewBody{Selection: operate.Selection{Group: b.Group}, Action: action, Request: operate.Request{Action: action, Reason: reason, As: core.State(b.As), Found: core.ProbeOutcome(b.Found)}}
-	var err error
 	if body.Request.Until, err = moment("until", b.Until); err != nil {
-		return nil, err
+		return p, nil, err
 	}
 	if b.Result != "" {
 		if body.Request.Result, err = document(std, "result", b.Result); err != nil {
-			return nil, err
+			return p, nil, err
 		}
 	}
 	if b.Patch != "" {
 		if body.Request.Patch, err = document(std, "patch", b.Patch); err != nil {
-			return nil, err
+			return p, nil, err
 		}
 	} else if action == operate.ActionEdit {
-		return nil, misuse("patch: none given, and edit needs one")
+		return p, nil, misuse("patch: none given, and edit needs one")
 	}
-	return b.send(ctx, http.MethodPost, pathPreview, body, nil)
+	return answered[operate.Preview](b.send(ctx, http.MethodPost, pathPreview, body, nil))
 }
 
 // printPreview says what an operation would come to.
-func printPreview(page show.Page, data []byte) error {
-	var p operate.Preview
-	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
-	}
+func printPreview(page show.Page, p *operate.Preview, data []byte) error {
 	rows, err := rowsOf(data, "")
 	if err != nil {
 		return err
@@ -192,14 +180,14 @@ type failuresPreviewCmd struct{ bulk }
 
 // Run freezes and rehearses.
 func (c *failuresPreviewCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.preview(ctx, std, c.Reason)
+	p, data, err := c.preview(ctx, std, c.Reason)
 	if err != nil {
 		return err
 	}
 	if c.Output != show.Text {
 		return c.object(std, data, previewFields)
 	}
-	return printPreview(show.On(std.out), data)
+	return printPreview(show.On(std.out), &p, data)
 }
 
 type failuresRepairCmd struct {
@@ -213,21 +201,17 @@ type failuresRepairCmd struct {
 
 // Run previews, asks for the number of tasks, starts, and follows the operation.
 func (c *failuresRepairCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
+	reason, err := c.why(std)
 	if err != nil {
 		return err
 	}
 	start := startBody{Token: c.Preview, Rate: c.Rate, Brake: c.Brake, Reason: reason, Confirm: c.Yes}
 	if c.Preview == "" {
-		data, err := c.preview(ctx, std, reason)
+		p, data, err := c.preview(ctx, std, reason)
 		if err != nil {
 			return err
 		}
-		var p operate.Preview
-		if err := json.Unmarshal(data, &p); err != nil {
-			return fmt.Errorf("answer of the API: %w", err)
-		}
-		if err := printPreview(show.On(std.err), data); err != nil {
+		if err := printPreview(show.On(std.err), &p, data); err != nil {
 			return err
 		}
 		start.Token = p.Token
@@ -242,13 +226,9 @@ func (c *failuresRepairCmd) Run(ctx context.Context, std streams) error {
 
 // begin starts a preview, and follows the operation unless it is detached.
 func (s *server) begin(ctx context.Context, std streams, start startBody, detach bool) error {
-	data, err := s.send(ctx, http.MethodPost, pathOperations, start, map[string]string{client.HeaderKey: start.Token})
+	op, data, err := answered[operate.Operation](s.send(ctx, http.MethodPost, pathOperations, start, map[string]string{client.HeaderKey: start.Token}))
 	if err != nil {
 		return err
-	}
-	var op operate.Operation
-	if err := json.Unmarshal(data, &op); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	if detach {
 		return s.said(std, data, opFields, "%s", say.Of("cli.op-runs", "id", op.ID, "n", op.Tasks))
@@ -380,18 +360,12 @@ type opCmd struct {
 
 type opListCmd struct {
 	State string `help:"Only this state: preview, running, paused, braked, stopped or done (default: all but previews)."`
-	Limit int    `default:"50" help:"How many, 1 to 1000."`
-	After string `help:"Cursor that the page before ended with."`
-	server
+	paged
 }
 
 // Run lists operations.
 func (c *opListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOperations, queryOf(map[string]string{"state": c.State, "after": c.After, "limit": strconv.Itoa(c.Limit)}))
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "operations", "no operation", opColumns)
+	return c.lists(ctx, std, pathOperations, c.query(map[string]string{"state": c.State}), "operations", "no operation", opColumns)
 }
 
 type opShowCmd struct {
@@ -406,17 +380,9 @@ type opShowCmd struct {
 // Run shows an operation or its members.
 func (c *opShowCmd) Run(ctx context.Context, std streams) error {
 	if !c.Members && c.Outcome == "" {
-		data, err := c.read(ctx, pathOf("operations", c.ID), nil)
-		if err != nil {
-			return err
-		}
-		return c.object(std, data, opFields)
+		return c.shows(ctx, std, pathOf("operations", c.ID), opFields)
 	}
-	data, err := c.read(ctx, pathOf("operations", c.ID, "members"), queryOf(map[string]string{"outcome": c.Outcome, "after": c.After, "limit": strconv.Itoa(c.Limit)}))
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "members", "no member", memberColumns)
+	return c.lists(ctx, std, pathOf("operations", c.ID, "members"), queryOf(map[string]string{"outcome": c.Outcome, "after": c.After, "limit": strconv.Itoa(c.Limit)}), "members", "no member", memberColumns)
 }
 
 type opWatchCmd struct {
@@ -429,23 +395,18 @@ func (c *opWatchCmd) Run(ctx context.Context, std streams) error { return c.foll
 
 // changing changes an operation.
 type changing struct {
-	ID     string `arg:"" help:"Id of the operation."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	ID string `arg:"" help:"Id of the operation."`
+	reasoned
 }
 
-func (c *changing) change(ctx context.Context, std streams, change operate.Change) error {
+func (c *changing) do(ctx context.Context, std streams, change operate.Change) error {
 	var err error
-	if change.Reason, err = reasonOf(std, c.Reason, true); err != nil {
+	if change.Reason, err = c.why(std); err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPatch, pathOf("operations", c.ID), change, nil)
+	op, data, err := answered[operate.Operation](c.send(ctx, http.MethodPatch, pathOf("operations", c.ID), change, nil))
 	if err != nil {
 		return err
-	}
-	var op operate.Operation
-	if err := json.Unmarshal(data, &op); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, opFields, "operation %s is %s, rate %d: %s", op.ID, op.State, op.Rate, tallyWords(op.Tally))
 }
@@ -454,21 +415,21 @@ type opPauseCmd struct{ changing }
 
 // Run pauses an operation.
 func (c *opPauseCmd) Run(ctx context.Context, std streams) error {
-	return c.change(ctx, std, operate.Change{State: operate.OperationPaused})
+	return c.do(ctx, std, operate.Change{State: operate.OperationPaused})
 }
 
 type opResumeCmd struct{ changing }
 
 // Run resumes an operation.
 func (c *opResumeCmd) Run(ctx context.Context, std streams) error {
-	return c.change(ctx, std, operate.Change{State: operate.OperationRunning})
+	return c.do(ctx, std, operate.Change{State: operate.OperationRunning})
 }
 
 type opStopCmd struct{ changing }
 
 // Run stops an operation.
 func (c *opStopCmd) Run(ctx context.Context, std streams) error {
-	return c.change(ctx, std, operate.Change{State: operate.OperationStopped})
+	return c.do(ctx, std, operate.Change{State: operate.OperationStopped})
 }
 
 type opRateCmd struct {
@@ -481,5 +442,5 @@ func (c *opRateCmd) Run(ctx context.Context, std streams) error {
 	if c.Rate < 0 {
 		return misuse("rate: %d, want 0 or more", c.Rate)
 	}
-	return c.change(ctx, std, operate.Change{Rate: &c.Rate})
+	return c.do(ctx, std, operate.Change{Rate: &c.Rate})
 }

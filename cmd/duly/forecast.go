@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -18,13 +17,9 @@ const forecastSure = 0.99
 
 // Run lists the plans, those that will miss most deadlines first.
 func (c *forecastCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("forecast"), nil)
+	f, data, err := answered[operate.Forecast](c.read(ctx, pathOf("forecast"), nil))
 	if err != nil {
 		return err
-	}
-	var f operate.Forecast
-	if err := json.Unmarshal(data, &f); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	if err := c.list(std, data, "plans", say.Of("cli.no-unfinished"), forecastColumns); err != nil || c.Output != show.Text {
 		return err

@@ -30,11 +30,7 @@ type limitsListCmd struct{ server }
 
 // Run lists the limits.
 func (c *limitsListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("limits"), nil)
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "limits", "no limit", limitColumns)
+	return c.lists(ctx, std, pathOf("limits"), nil, "limits", "no limit", limitColumns)
 }
 
 // limitBody is a request for a limit.
@@ -54,8 +50,7 @@ type limitsSetCmd struct {
 	Key           string `help:"Expression (CEL) over input, type and labels of a task, such as input.customer: calls of tasks of which it is the same are bounded together by the next two."`
 	KeyConcurrent *int   `help:"Calls of one key at a time, 1 to 1000000 (default: any number)."`
 	KeyRate       string `help:"Calls of one key a second, as --rate (default: any number)."`
-	Reason        string `help:"Why; it is kept in the audit trail."`
-	server
+	reasoned
 }
 
 // Run sets a limit.
@@ -64,16 +59,12 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if body.Reason, err = reasonOf(std, c.Reason, true); err != nil {
+	if body.Reason, err = c.why(std); err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPut, pathOf("limits", c.Agent), body, nil)
+	l, data, err := answered[operate.Limit](c.send(ctx, http.MethodPut, pathOf("limits", c.Agent), body, nil))
 	if err != nil {
 		return err
-	}
-	var l operate.Limit
-	if err := json.Unmarshal(data, &l); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	var says []string
 	if of := boundWords(l.Concurrent, l.Rate); of != "" {
@@ -141,13 +132,9 @@ type limitsKeysCmd struct {
 
 // Run lists the busiest keys of a limit.
 func (c *limitsKeysCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("limits"), nil)
+	all, data, err := answered[struct{ Limits []operate.Limit }](c.read(ctx, pathOf("limits"), nil))
 	if err != nil {
 		return err
-	}
-	var all struct{ Limits []operate.Limit }
-	if err := json.Unmarshal(data, &all); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	i := slices.IndexFunc(all.Limits, func(l operate.Limit) bool { return l.Agent == c.Agent })
 	if i < 0 {
@@ -178,20 +165,15 @@ func rateOf(flag, text string) (float64, error) {
 }
 
 type limitsRemoveCmd struct {
-	Agent  string `arg:"" help:"Name of the agent."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	Agent string `arg:"" help:"Name of the agent."`
+	reasoned
 }
 
 // Run removes a limit.
 func (c *limitsRemoveCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
+	if _, err := c.remove(ctx, std, pathOf("limits", c.Agent)); err != nil {
 		return err
 	}
-	if _, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("limits", c.Agent), Query: queryOf(map[string]string{"reason": reason})}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(std.out, say.Of("limit.ended", "agent", c.Agent))
+	_, err := fmt.Fprintln(std.out, say.Of("limit.ended", "agent", c.Agent))
 	return err
 }

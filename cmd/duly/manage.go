@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -28,18 +26,13 @@ type agentsListCmd struct{ server }
 
 // Run lists the agents.
 func (c *agentsListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("agents"), nil)
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "agents", "no agent", agentColumns)
+	return c.lists(ctx, std, pathOf("agents"), nil, "agents", "no agent", agentColumns)
 }
 
 // forced is a change of the breaker of one agent.
 type forced struct {
-	Agent  string `arg:"" help:"Name of the agent."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	Agent string `arg:"" help:"Name of the agent."`
+	reasoned
 }
 
 // breakerBody is a request for it.
@@ -55,17 +48,13 @@ func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish,
 	if err != nil {
 		return err
 	}
-	reason, err := reasonOf(std, c.Reason, true)
+	reason, err := c.why(std)
 	if err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPut, pathOf("agents", c.Agent, "breaker"), breakerBody{state, until, reason}, nil)
+	b, data, err := answered[operate.Breaker](c.send(ctx, http.MethodPut, pathOf("agents", c.Agent, "breaker"), breakerBody{state, until, reason}, nil))
 	if err != nil {
 		return err
-	}
-	var b operate.Breaker
-	if err := json.Unmarshal(data, &b); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	switch {
 	case state == operate.BreakerAuto:
@@ -114,28 +103,18 @@ type partitionsListCmd struct{ server }
 
 // Run lists the partitions.
 func (c *partitionsListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("partitions"), nil)
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "partitions", "no partition", partitionColumns)
+	return c.lists(ctx, std, pathOf("partitions"), nil, "partitions", "no partition", partitionColumns)
 }
 
 // partitioned is a change of one partition.
 type partitioned struct {
-	Partition int    `arg:"" help:"Number of the partition."`
-	Reason    string `help:"Why; it is kept in the audit trail."`
-	server
+	Partition int `arg:"" help:"Number of the partition."`
+	reasoned
 }
 
 // do asks for a change of the partition.
 func (c *partitioned) do(ctx context.Context, std streams, what string, body show.Object, said string) error {
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
-		return err
-	}
-	body["reason"] = reason
-	data, err := c.send(ctx, http.MethodPost, pathOf("partitions", strconv.Itoa(c.Partition), what), body, nil)
+	data, err := c.change(ctx, std, pathOf("partitions", strconv.Itoa(c.Partition), what), body)
 	if err != nil {
 		return err
 	}
@@ -183,13 +162,12 @@ type pauseBody struct {
 }
 
 type pauseSetCmd struct {
-	Type   string `help:"Tasks of this type."`
-	Step   string `help:"This step of the type."`
-	Agent  string `help:"Commands to this agent."`
-	Label  string `short:"l" help:"Tasks with this label: key=value."`
-	Until  string `help:"When it lifts itself: a time or a duration from now (default: never)."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	Type  string `help:"Tasks of this type."`
+	Step  string `help:"This step of the type."`
+	Agent string `help:"Commands to this agent."`
+	Label string `short:"l" help:"Tasks with this label: key=value."`
+	Until string `help:"When it lifts itself: a time or a duration from now (default: never)."`
+	reasoned
 }
 
 // Run sets a pause.
@@ -204,17 +182,13 @@ func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	reason, err := reasonOf(std, c.Reason, true)
+	reason, err := c.why(std)
 	if err != nil {
 		return err
 	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason}, nil)
+	p, data, err := answered[operate.Pause](c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason}, nil))
 	if err != nil {
 		return err
-	}
-	var p operate.Pause
-	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, pauseColumns, "%s", say.Of("pause.done", "id", p.ID))
 }
@@ -223,26 +197,17 @@ type pauseListCmd struct{ server }
 
 // Run lists the pauses.
 func (c *pauseListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("pauses"), nil)
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "pauses", "nothing is paused", pauseColumns)
+	return c.lists(ctx, std, pathOf("pauses"), nil, "pauses", "nothing is paused", pauseColumns)
 }
 
 type pauseLiftCmd struct {
-	ID     string `arg:"" help:"Id of the pause."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	ID string `arg:"" help:"Id of the pause."`
+	reasoned
 }
 
 // Run lifts a pause.
 func (c *pauseLiftCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
-		return err
-	}
-	data, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("pauses", c.ID), Query: queryOf(map[string]string{"reason": reason})})
+	data, err := c.remove(ctx, std, pathOf("pauses", c.ID))
 	if err != nil {
 		return err
 	}
@@ -259,24 +224,17 @@ type auditCmd struct {
 	Target string `help:"Only what was done to targets that begin so: task/<type>/<id>, operation/<id> …"`
 	From   string `help:"Only at this time (RFC 3339) or after."`
 	To     string `help:"Only before this time."`
-	Limit  int    `default:"50" help:"How many, 1 to 1000."`
-	After  string `help:"Cursor that the page before ended with."`
-	server
+	paged
 }
 
 // Run lists entries of the audit trail.
 func (c *auditCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("audit"), queryOf(map[string]string{
-		"actor": c.Actor, "action": c.Action, "target": c.Target, "from": c.From, "to": c.To, "after": c.After, "limit": strconv.Itoa(c.Limit),
-	}))
-	if err != nil {
-		return err
-	}
 	columns := auditColumns
 	if c.Output == show.CSV {
 		columns = auditRecord
 	}
-	return c.list(std, data, "entries", "no entry", columns)
+	query := c.query(map[string]string{"actor": c.Actor, "action": c.Action, "target": c.Target, "from": c.From, "to": c.To})
+	return c.lists(ctx, std, pathOf("audit"), query, "entries", "no entry", columns)
 }
 
 type noteCmd struct {
@@ -289,11 +247,7 @@ type noteCmd struct {
 func (c *noteCmd) Run(ctx context.Context, std streams) error {
 	path := pathOf("failures", strings.TrimPrefix(c.Group, "group/"), "notes")
 	if c.Text == "" {
-		data, err := c.read(ctx, path, nil)
-		if err != nil {
-			return err
-		}
-		return c.list(std, data, "notes", "no note about "+c.Group, noteColumns)
+		return c.lists(ctx, std, path, nil, "notes", "no note about "+c.Group, noteColumns)
 	}
 	text := c.Text
 	if text == "-" {

@@ -211,7 +211,7 @@ func shown(payload []byte) string {
 
 // placeOf is where the result of a step belongs that an operator gives: of the step named, or of the failed one.
 func (c *acceptCmd) placeOf(t *task) (duly.Place, error) {
-	step := cmp.Or(c.Step, t.Failed)
+	step := cmp.Or(c.Step, t.FailedStep)
 	if step == "" {
 		return duly.Place{}, misuse("step: none given, and none of %s has failed: its result is encrypted for one step alone", core.ShortText(c.ID, core.NameBytesMax))
 	}

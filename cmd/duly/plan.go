@@ -72,18 +72,15 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	var data []byte
-	if c.overNATS {
-		data, err = c.hand(ctx, plan)
-	} else {
-		data, err = c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("plans"), Body: plan})
+	hand := c.hand
+	if !c.overNATS {
+		hand = func(ctx context.Context, plan []byte) ([]byte, error) {
+			return c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("plans"), Body: plan})
+		}
 	}
+	stored, data, err := answered[planHead](hand(ctx, plan))
 	if err != nil {
 		return err
-	}
-	var stored planHead
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, []string{"name", "version"}, "plan %s version %d is stored", stored.Name, stored.Version)
 }
@@ -141,26 +138,7 @@ type planListCmd struct{ server }
 
 // Run lists the plans.
 func (c *planListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("plans"), nil)
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "plans", "no plan is stored", planListColumns)
-}
-
-// plans are all stored versions.
-func (s *server) plans(ctx context.Context) ([]json.RawMessage, error) {
-	data, err := s.read(ctx, pathOf("plans"), nil)
-	if err != nil {
-		return nil, err
-	}
-	var page struct {
-		Plans []json.RawMessage `json:"plans"`
-	}
-	if err := json.Unmarshal(data, &page); err != nil {
-		return nil, fmt.Errorf("answer of the API: %w", err)
-	}
-	return page.Plans, nil
+	return c.lists(ctx, std, pathOf("plans"), nil, "plans", "no plan is stored", planListColumns)
 }
 
 // planHead is what names a plan.
@@ -171,14 +149,14 @@ type planHead struct {
 
 // plan is a stored version; 0: the newest.
 func (s *server) plan(ctx context.Context, name string, version int64) (json.RawMessage, error) {
-	all, err := s.plans(ctx)
+	all, _, err := answered[struct{ Plans []json.RawMessage }](s.read(ctx, pathOf("plans"), nil))
 	if err != nil {
 		return nil, err
 	}
 	var found json.RawMessage
 	newest := int64(0)
 	var have []int64
-	for _, p := range all {
+	for _, p := range all.Plans {
 		var head planHead
 		if err := json.Unmarshal(p, &head); err != nil {
 			return nil, fmt.Errorf("answer of the API: %w", err)

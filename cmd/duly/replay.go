@@ -171,14 +171,13 @@ func (c *diffCmd) Run(ctx context.Context, std streams) error {
 
 // exportCmd writes a task into a file.
 type exportCmd struct {
-	Type string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID   string `arg:"" help:"Task id."`
+	named
 	server
 }
 
 // Run prints the file.
 func (c *exportCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, taskPath(c.Type, c.ID)+"/export", nil)
+	data, err := c.read(ctx, c.path()+"/export", nil)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,9 +38,8 @@ type scheduleCmd struct {
 const scheduleBytesMax = 1 << 20
 
 type scheduleApplyCmd struct {
-	File   string `arg:"" type:"existingfile" help:"File with schedules, as YAML or JSON; several are parted by lines of ---."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	File string `arg:"" type:"existingfile" help:"File with schedules, as YAML or JSON; several are parted by lines of ---."`
+	reasoned
 }
 
 // Run stores each schedule of the file. All of it is checked before any is sent.
@@ -51,17 +49,13 @@ func (c *scheduleApplyCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	for _, one := range found {
-		data, err := c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("schedules", one.spec.Name), Query: queryOf(map[string]string{"reason": c.Reason}), Body: one.data})
+		view, data, err := answered[operate.ScheduleView](c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("schedules", one.spec.Name), Query: queryOf(map[string]string{"reason": c.Reason}), Body: one.data}))
 		if err != nil {
 			field := ""
 			if bad, ok := errors.AsType[*client.Problem](err); ok {
 				field = bad.Field
 			}
 			return fmt.Errorf("%s: schedule %s: %w", one.at(field), one.spec.Name, err)
-		}
-		var view operate.ScheduleView
-		if err := json.Unmarshal(data, &view); err != nil {
-			return fmt.Errorf("answer of the API: %w", err)
 		}
 		next := "no run comes: it is paused"
 		if len(view.Next) > 0 {
@@ -217,18 +211,12 @@ func wordOf(t reflect.Type) string {
 }
 
 type scheduleListCmd struct {
-	Limit int    `default:"50" help:"How many, 1 to 1000."`
-	After string `help:"Cursor that the page before ended with."`
-	server
+	paged
 }
 
 // Run lists the schedules.
 func (c *scheduleListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("schedules"), queryOf(map[string]string{"after": c.After, "limit": strconv.Itoa(c.Limit)}))
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "schedules", "no schedule", scheduleColumns)
+	return c.lists(ctx, std, pathOf("schedules"), c.query(map[string]string{}), "schedules", "no schedule", scheduleColumns)
 }
 
 type scheduleShowCmd struct {
@@ -294,18 +282,13 @@ func printSchedule(w io.Writer, v *operate.ScheduleView) {
 
 // scheduled is a change of one schedule.
 type scheduled struct {
-	Name   string `arg:"" help:"Name of the schedule."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	Name string `arg:"" help:"Name of the schedule."`
+	reasoned
 }
 
-// change pauses or resumes.
-func (c *scheduled) change(ctx context.Context, std streams, what, said string) error {
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
-		return err
-	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("schedules", c.Name, what), show.Object{"reason": reason}, nil)
+// do pauses or resumes.
+func (c *scheduled) do(ctx context.Context, std streams, what, said string) error {
+	data, err := c.change(ctx, std, pathOf("schedules", c.Name, what), show.Object{})
 	if err != nil {
 		return err
 	}
@@ -316,27 +299,23 @@ type schedulePauseCmd struct{ scheduled }
 
 // Run pauses a schedule.
 func (c *schedulePauseCmd) Run(ctx context.Context, std streams) error {
-	return c.change(ctx, std, "pause", "paused")
+	return c.do(ctx, std, "pause", "paused")
 }
 
 type scheduleResumeCmd struct{ scheduled }
 
 // Run resumes a schedule.
 func (c *scheduleResumeCmd) Run(ctx context.Context, std streams) error {
-	return c.change(ctx, std, "resume", "resumed")
+	return c.do(ctx, std, "resume", "resumed")
 }
 
 type scheduleRunCmd struct{ scheduled }
 
 // Run submits a task now.
 func (c *scheduleRunCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.send(ctx, http.MethodPost, pathOf("schedules", c.Name, "run-now"), show.Object{"reason": c.Reason}, nil)
+	run, data, err := answered[operate.ScheduleRun](c.send(ctx, http.MethodPost, pathOf("schedules", c.Name, "run-now"), show.Object{"reason": c.Reason}, nil))
 	if err != nil {
 		return err
-	}
-	var run operate.ScheduleRun
-	if err := json.Unmarshal(data, &run); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, scheduleRunFields, "%s was submitted", run.Task)
 }
@@ -345,13 +324,9 @@ type scheduleDeleteCmd struct{ scheduled }
 
 // Run deletes a schedule.
 func (c *scheduleDeleteCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
+	if _, err := c.remove(ctx, std, pathOf("schedules", c.Name)); err != nil {
 		return err
 	}
-	if _, err := c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("schedules", c.Name), Query: queryOf(map[string]string{"reason": reason})}); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(std.out, "deleted %s\n", c.Name)
+	_, err := fmt.Fprintf(std.out, "deleted %s\n", c.Name)
 	return err
 }

@@ -15,30 +15,11 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/taskform"
 )
 
 // task is what the commands show of one.
-type task struct {
-	ID        string          `json:"id"`
-	Type      string          `json:"type"`
-	State     string          `json:"state"`
-	Reason    string          `json:"reason"`
-	Why       string          `json:"why"`
-	Seq       int64           `json:"seq"`
-	Round     int             `json:"round"`
-	Failed    string          `json:"failed_step"`
-	Failures  int             `json:"failures"`
-	CreatedAt string          `json:"created_at"`
-	EndedAt   string          `json:"ended_at"`
-	StartAt   string          `json:"start_at"`
-	Input     json.RawMessage `json:"input"`
-	Result    json.RawMessage `json:"result"`
-	Steps     []step          `json:"steps"`
-	Parents   []struct {
-		ID   string `json:"id"`
-		Type string `json:"type"`
-	} `json:"parents"` // from the one that it is a part of up to the root
-}
+type task struct{ taskform.Task }
 
 // readTask reads the answer of the API about one.
 func readTask(data []byte) (t task, err error) {
@@ -48,49 +29,16 @@ func readTask(data []byte) (t task, err error) {
 	return t, nil
 }
 
-// step is what they show of a step.
-type step struct {
-	Name       string          `json:"name"`
-	Kind       string          `json:"kind"`
-	Agent      string          `json:"agent"`
-	When       string          `json:"when"`
-	Optional   bool            `json:"optional"`
-	Status     string          `json:"status"`
-	Attempt    int             `json:"attempt"`
-	CompleteBy string          `json:"complete_by"`
-	Error      string          `json:"error"`
-	Result     json.RawMessage `json:"result"`
-	Ask        string          `json:"ask"`
-	AskNeeded  bool            `json:"ask_needed"`
-	KeyUntil   string          `json:"key_until"`
-	At         string          `json:"at"`
-	By         string          `json:"by"`
-	Undo       struct {
-		Attempt int    `json:"attempt"`
-		Error   string `json:"error"`
-		By      string `json:"by"`
-	} `json:"undo"`
-	Children *struct {
-		Type      string `json:"type"`
-		Count     int    `json:"count"`
-		Born      int    `json:"born"`
-		Running   int    `json:"running"`
-		Processed int    `json:"processed"`
-		Undone    int    `json:"undone"`
-		Error     int    `json:"error"`
-	} `json:"children"`
-}
-
 // stepColumns are the columns of the steps of one task.
 var stepColumns = []string{"step", "kind", "status", "~attempt", "~by", "result or error"}
 
 // print shows a task with its steps, and what there is to know of each that a table has no room for.
 func (t *task) print(w io.Writer) {
 	page := show.On(w)
-	head := t.Type + "  " + t.ID + "  " + page.Coloured("state", t.State)
+	head := t.Type + "  " + t.ID + "  " + page.Coloured("state", string(t.State))
 	switch {
-	case t.Failed != "":
-		head += "  (step " + t.Failed + " failed: " + show.Clean(t.Reason) + ")"
+	case t.FailedStep != "":
+		head += "  (step " + t.FailedStep + " failed: " + show.Clean(t.Reason) + ")"
 	case t.Reason != "":
 		head += "  (" + show.Clean(t.Reason) + ")"
 	}
@@ -111,7 +59,7 @@ func (t *task) print(w io.Writer) {
 			last = s.Error
 		}
 		rows[i] = show.Object{
-			"step": s.Name, "kind": s.does(), "status": s.Status, "attempt": json.Number(strconv.Itoa(s.Attempt)),
+			"step": s.Name, "kind": does(s), "status": s.Status, "attempt": json.Number(strconv.Itoa(s.Attempt)),
 			"by": strings.TrimSuffix(s.By, "@"+s.Agent), "result or error": last,
 		}
 	}
@@ -162,7 +110,7 @@ func wrapped(page show.Page, lead, text string) {
 }
 
 // does is the kind of a step, with whom it calls or what its children are.
-func (s *step) does() string {
+func does(s *taskform.Step) string {
 	switch {
 	case s.Children != nil:
 		return s.Kind + " " + s.Children.Type
@@ -173,7 +121,7 @@ func (s *step) does() string {
 }
 
 // note is what a table has no room for: what the step waits for and how it goes on, its children, its condition.
-func (t *task) note(s *step) string {
+func (t *task) note(s *taskform.Step) string {
 	var parts []string
 	running := s.Status == core.StepRunning.String()
 	switch kind := core.StepKind(s.Kind); {
@@ -188,11 +136,11 @@ func (t *task) note(s *step) string {
 	case s.Status == core.SignalledWord:
 		parts = append(parts, say.Of("step.answered"))
 	case s.Children != nil && s.At != "":
-		parts = append(parts, s.family(t))
+		parts = append(parts, t.family(s.Children))
 	case s.KeyUntil != "":
 		parts = append(parts, say.Of("step.key", "at", s.KeyUntil))
 	}
-	if u := &s.Undo; u.Attempt > 0 || u.Error != "" {
+	if u := s.Undo; u != nil && (u.Attempt > 0 || u.Error != "") {
 		said := fmt.Sprintf("undo, attempt %d", u.Attempt)
 		if u.By != "" {
 			said += ", by " + strings.TrimSuffix(u.By, "@"+s.Agent)
@@ -221,8 +169,7 @@ func (t *task) note(s *step) string {
 }
 
 // family are the children of a step, by what became of them.
-func (s *step) family(t *task) string {
-	c := s.Children
+func (t *task) family(c *taskform.Children) string {
 	of := strconv.Itoa(c.Born)
 	if c.Count > 0 {
 		of += " of " + strconv.Itoa(c.Count)
@@ -252,9 +199,7 @@ type childrenCmd struct {
 	Type  string `arg:"" type:"task" help:"Task type of the parent, or type/id."`
 	ID    string `arg:"" help:"Task id of the parent."`
 	State string `help:"Only children in this state: pending, processing, processed, undoing, undone or error."`
-	Limit int    `default:"50" help:"How many, 1 to 1000."`
-	After string `help:"Cursor that the page before ended with."`
-	server
+	paged
 }
 
 // Run lists the children of all steps of a task.
@@ -262,7 +207,7 @@ func (c *childrenCmd) Run(ctx context.Context, std streams) error {
 	if _, err := c.read(ctx, taskPath(c.Type, c.ID), nil); err != nil {
 		return err // a task that is not known is not one without children
 	}
-	data, err := c.read(ctx, pathOf("tasks"), queryOf(map[string]string{"parent": c.ID, "state": c.State, "limit": strconv.Itoa(c.Limit), "after": c.After}))
+	data, err := c.read(ctx, pathOf("tasks"), c.query(map[string]string{"parent": c.ID, "state": c.State}))
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"time"
 
 	"duly.dev/duly/cmd/duly/internal/show"
@@ -31,25 +29,14 @@ func (c *taskStreamsCmd) Run(ctx context.Context, std streams) error {
 
 type acceptLossCmd struct {
 	Stream string `arg:"" help:"The stream, as the alert names it."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	reasoned
 }
 
 // Run ends the alert about what a stream lacks.
 func (c *acceptLossCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
+	loss, data, err := answered[struct{ Messages uint64 }](c.change(ctx, std, pathOf("streams", c.Stream, "accept-loss"), show.Object{}))
 	if err != nil {
 		return err
-	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("streams", c.Stream, "accept-loss"), show.Object{"reason": reason}, nil)
-	if err != nil {
-		return err
-	}
-	var loss struct {
-		Messages uint64 `json:"messages"`
-	}
-	if err := json.Unmarshal(data, &loss); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	return c.said(std, data, lossColumns, "%s: %d missing messages accepted", c.Stream, loss.Messages)
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"duly.dev/duly/cmd/duly/internal/client"
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/node"
 	"duly.dev/duly/internal/operate"
@@ -53,12 +52,9 @@ func (c *tokenCreateCmd) Run(ctx context.Context, std streams) error {
 		return err
 	}
 	data, where, err := c.make(ctx, expires)
+	made, data, err := answered[createdToken](data, err)
 	if err != nil {
 		return err
-	}
-	var made createdToken
-	if err := json.Unmarshal(data, &made); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	fmt.Fprintf(std.err, "token %s of %s, role %s, made %s; it is shown this once:\n", made.Token.ID, show.Clean(made.Token.Name), made.Token.Role, where)
 	if c.Output != show.Text {
@@ -97,29 +93,19 @@ type tokenListCmd struct{ server }
 
 // Run lists the tokens.
 func (c *tokenListCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, pathOf("tokens"), nil)
-	if err != nil {
-		return err
-	}
-	return c.list(std, data, "tokens", "no token", tokenColumns)
+	return c.lists(ctx, std, pathOf("tokens"), nil, "tokens", "no token", tokenColumns)
 }
 
 type tokenRevokeCmd struct {
-	ID     string `arg:"" help:"Id of the token."`
-	Reason string `help:"Why; it is kept in the audit trail."`
-	server
+	ID string `arg:"" help:"Id of the token."`
+	reasoned
 }
 
 // Run ends a token.
 func (c *tokenRevokeCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
-	if err != nil {
+	if _, err := c.remove(ctx, std, pathOf("tokens", c.ID)); err != nil {
 		return err
 	}
-	_, err = c.ask(ctx, client.Request{Method: http.MethodDelete, Path: pathOf("tokens", c.ID), Query: queryOf(map[string]string{"reason": reason})})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(std.out, "token %s is revoked\n", c.ID)
+	_, err := fmt.Fprintf(std.out, "token %s is revoked\n", c.ID)
 	return err
 }

@@ -28,25 +28,14 @@ type planDeprecateCmd struct {
 	Name    string `arg:"" help:"Name of the plan."`
 	Version int64  `arg:"" help:"The version."`
 	Undo    bool   `help:"Let new submissions take it again."`
-	Reason  string `help:"Why; it is kept in the audit trail."`
-	server
+	reasoned
 }
 
 // Run marks a version, or takes the mark away.
 func (c *planDeprecateCmd) Run(ctx context.Context, std streams) error {
-	reason, err := reasonOf(std, c.Reason, true)
+	a, data, err := answered[struct{ Newest int64 }](c.change(ctx, std, pathOf("plans", c.Name, strconv.FormatInt(c.Version, 10), "deprecate"), show.Object{"undo": c.Undo}))
 	if err != nil {
 		return err
-	}
-	data, err := c.send(ctx, http.MethodPost, pathOf("plans", c.Name, strconv.FormatInt(c.Version, 10), "deprecate"), show.Object{"undo": c.Undo, "reason": reason}, nil)
-	if err != nil {
-		return err
-	}
-	var a struct {
-		Newest int64 `json:"newest"`
-	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	said := fmt.Sprintf("plan %s version %d is deprecated", c.Name, c.Version)
 	if c.Undo {
@@ -292,13 +281,9 @@ func (s *server) check(ctx context.Context, ref planRef, last int, all bool, kee
 	}
 	sum.Findings = []versions.Finding{}
 	for {
-		data, err := s.send(ctx, http.MethodPost, pathOf("plans", name, "check"), body, nil)
+		page, _, err := answered[versions.CheckPage](s.send(ctx, http.MethodPost, pathOf("plans", name, "check"), body, nil))
 		if err != nil {
 			return sum, err
-		}
-		var page versions.CheckPage
-		if err := json.Unmarshal(data, &page); err != nil {
-			return sum, fmt.Errorf("answer of the API: %w", err)
 		}
 		sum.InFlight, sum.Ended, sum.Movable = sum.InFlight+page.InFlight, sum.Ended+page.Ended, sum.Movable+page.Movable
 		sum.Same, sum.Different, sum.Unknown = sum.Same+page.Same, sum.Different+page.Different, sum.Unknown+page.Unknown
@@ -382,13 +367,9 @@ func (c *planMigrateCmd) Run(ctx context.Context, std streams) error {
 		}
 	}
 	body := migrateBody{Selection: sel, Action: operate.ActionMigrate, Request: operate.Request{Action: operate.ActionMigrate, Reason: reason, Version: c.To}}
-	data, err := c.send(ctx, http.MethodPost, pathPreview, body, nil)
+	p, data, err := answered[operate.Preview](c.send(ctx, http.MethodPost, pathPreview, body, nil))
 	if err != nil {
 		return err
-	}
-	var p operate.Preview
-	if err := json.Unmarshal(data, &p); err != nil {
-		return fmt.Errorf("answer of the API: %w", err)
 	}
 	missing := int64(len(slices.Compact(slices.Sorted(slices.Values(c.Tasks))))) - p.Tasks
 	if missing > 0 {
@@ -396,7 +377,7 @@ func (c *planMigrateCmd) Run(ctx context.Context, std streams) error {
 	}
 	switch {
 	case c.DryRun:
-		err = c.printed(std, data)
+		err = c.printed(std, data, &p)
 		if err == nil && (missing > 0 || p.Rehearsal != nil && p.Rehearsal.Refused > 0) {
 			err = errUnclean
 		}
@@ -413,16 +394,16 @@ func (c *planMigrateCmd) Run(ctx context.Context, std streams) error {
 }
 
 // printed prints a preview as the answer.
-func (c *planMigrateCmd) printed(std streams, preview []byte) error {
+func (c *planMigrateCmd) printed(std streams, preview []byte, p *operate.Preview) error {
 	if c.Output != show.Text {
 		return c.object(std, preview, previewFields)
 	}
-	return printPreview(show.On(std.out), preview)
+	return printPreview(show.On(std.out), p, preview)
 }
 
 // start shows the preview, and runs it.
 func (c *planMigrateCmd) start(ctx context.Context, std streams, preview []byte, p *operate.Preview, reason string) error {
-	if err := printPreview(show.On(std.err), preview); err != nil {
+	if err := printPreview(show.On(std.err), p, preview); err != nil {
 		return err
 	}
 	start := startBody{Token: p.Token, Rate: c.Rate, Reason: reason, Confirm: p.Tasks}

@@ -84,8 +84,7 @@ func (a *api) actionRoutes() {
 			if err := core.CheckAnswer(r.Result, r.Reason); err != nil && one.action == operate.ActionSignal {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
-			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
-			answer, err := a.ports.Actions.Do(ctx, actor, operate.TaskRef{Type: in.Type, ID: in.ID}, r)
+			answer, err := a.ports.Actions.Do(ctx, by(ctx), operate.TaskRef{Type: in.Type, ID: in.ID}, r)
 			return &answerOut{answer}, err
 		})
 	}

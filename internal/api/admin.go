@@ -200,12 +200,11 @@ func (a *api) tokenRoutes() {
 					return nil, ingest.Refuse(400, ingest.CauseBody, "field expires is %s, want at most %v from now", expires.Format(time.RFC3339), tokenForMax)
 				}
 			}
-			actor, _ := operate.ActorFrom(ctx)
 			labels, err := core.ParseLabels(in.Body.Labels)
 			if err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field labels: %v", err)
 			}
-			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, actor.Name, now, expires, labels...)
+			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, by(ctx).Name, now, expires, labels...)
 			if err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}

@@ -304,6 +304,12 @@ var (
 	errOthers    = fmt.Errorf("the id is a task of others: %w", core.ErrNotFound)
 )
 
+// by is who asks: the gate wants one.
+func by(ctx context.Context) operate.Actor {
+	actor, _ := operate.ActorFrom(ctx)
+	return actor
+}
+
 // mayKnow reports whether the actor of a request may know of a task with these labels. A service whose token has labels
 // knows those that have them, which are what it submits and what comes of that; those that say what Duly does tell no tasks apart.
 func mayKnow(ctx context.Context, labels []core.Label) bool {
@@ -317,11 +323,11 @@ func mayKnow(ctx context.Context, labels []core.Label) bool {
 
 // boundTo are the labels that tell the tasks of the actor from those of others; none: it may know all.
 func boundTo(ctx context.Context) []core.Label {
-	by, _ := operate.ActorFrom(ctx)
-	if by.Role != operate.RoleClient {
+	actor := by(ctx)
+	if actor.Role != operate.RoleClient {
 		return nil
 	}
-	bound, _ := core.ParseLabels(by.Labels) // those of a token were checked when it was made
+	bound, _ := core.ParseLabels(actor.Labels) // those of a token were checked when it was made
 	return slices.DeleteFunc(bound, core.Label.OfEngine)
 }
 

@@ -64,8 +64,7 @@ func (a *api) booksRoutes() {
 			if bad := operate.CheckReason(reason); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
-			view, err := a.ports.Books.Compare(ctx, actor, reason)
+			view, err := a.ports.Books.Compare(ctx, by(ctx), reason)
 			return &booksOut{view}, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/books/repair", id: "repairBooks", tag: tag, needs: operate.RoleOperator, status: 202,
@@ -82,8 +81,7 @@ func (a *api) booksRoutes() {
 			if bad := operate.CheckReason(b.Reason); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			answer, err := a.ports.Books.Repair(ctx, actor, operate.RepairRequest{Agent: b.Agent, Effect: b.Effect, Repair: b.Repair, Reason: b.Reason, Key: in.Key})
+			answer, err := a.ports.Books.Repair(ctx, by(ctx), operate.RepairRequest{Agent: b.Agent, Effect: b.Effect, Repair: b.Repair, Reason: b.Reason, Key: in.Key})
 			return &answerOut{answer}, err
 		})
 }

@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/expr"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/taskform"
 )
 
 // decisionRowsMax bounds the journal that is played for the values of conditions.
@@ -67,18 +68,27 @@ func (a *api) decisions(ctx context.Context, taskType, id string) ([]expr.Decisi
 	if err != nil || plan == nil {
 		return nil, err
 	}
-	saved, err := a.ports.OperationStore.Saved(ctx, view.Partition, []int64{view.Number})
+	saved, err := a.saved(ctx, &view)
 	if err != nil {
-		return nil, fmt.Errorf("journal of task %s: %w", id, err)
+		return nil, err
 	}
-	if len(saved) == 0 || len(saved[0].Journal) == 0 {
-		return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.journal-forgotten", "id", core.QuoteShort(id)))
-	}
-	all, err := a.programs.Decisions(plan, &saved[0])
+	all, err := a.programs.Decisions(plan, saved)
 	if err != nil {
 		return nil, fmt.Errorf("conditions of task %s: %w", id, err)
 	}
 	return all, nil
+}
+
+// saved is a task with its journal.
+func (a *api) saved(ctx context.Context, view *core.View) (*core.Saved, error) {
+	all, err := a.ports.OperationStore.Saved(ctx, view.Partition, []int64{view.Number})
+	if err != nil {
+		return nil, fmt.Errorf("journal of task %s: %w", view.ID, err)
+	}
+	if len(all) == 0 || len(all[0].Journal) == 0 {
+		return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.journal-forgotten", "id", core.QuoteShort(view.ID)))
+	}
+	return &all[0], nil
 }
 
 // planOf is a version of a plan; nil: this node does not know it.
@@ -97,7 +107,7 @@ func (a *api) storedPlans(ctx context.Context) ([]core.Plan, error) {
 }
 
 func conditionOf(d *expr.Decision) conditionJSON {
-	c := conditionJSON{Step: d.Step, When: d.Text, Row: d.Row, At: timeText(d.At), Failed: d.Failed, Terms: make([]termJSON, len(d.Terms))}
+	c := conditionJSON{Step: d.Step, When: d.Text, Row: d.Row, At: taskform.Time(d.At), Failed: d.Failed, Terms: make([]termJSON, len(d.Terms))}
 	if d.Decided != "" {
 		holds := d.Decided == "true"
 		c.Holds = &holds

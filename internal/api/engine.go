@@ -255,8 +255,7 @@ func (a *api) movePartition(ctx context.Context, partition int, reason string, d
 	if bad := operate.CheckReason(reason); bad != nil {
 		return bad
 	}
-	actor, _ := operate.ActorFrom(ctx)
-	return do(actor)
+	return do(by(ctx))
 }
 
 // breakerRoute is how the breaker of an agent is forced.
@@ -271,8 +270,7 @@ func (a *api) breakerRoute(tag string) {
 			if bad := f.Check(a.cfg.Now()); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			b, err := a.ports.Breakers.Force(ctx, actor, f)
+			b, err := a.ports.Breakers.Force(ctx, by(ctx), f)
 			return &breakerOut{b}, err
 		})
 }
@@ -293,8 +291,7 @@ func (a *api) pauseRoutes() {
 			if bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			p, err := a.ports.Pauses.SetPause(ctx, actor, p)
+			p, err := a.ports.Pauses.SetPause(ctx, by(ctx), p)
 			return &pauseOut{p}, err
 		})
 	register(a, route{method: http.MethodDelete, path: "/v1/pauses/{pause}", id: "liftPause", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let commands go again"},
@@ -305,8 +302,7 @@ func (a *api) pauseRoutes() {
 			if bad := operate.CheckReason(in.Reason); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			return nil, a.ports.Pauses.LiftPause(ctx, actor, in.ID, in.Reason)
+			return nil, a.ports.Pauses.LiftPause(ctx, by(ctx), in.ID, in.Reason)
 		})
 }
 

@@ -77,10 +77,9 @@ func (a *api) failureRoutes() {
 			if _, err := a.group(ctx, in.Group); err != nil {
 				return nil, err
 			}
-			actor, _ := operate.ActorFrom(ctx)
 			out := &noteOut{}
 			err := a.ports.Desk.Change(ctx, &operate.Act{Action: "note.add", Target: "group/" + in.Group, After: in.Body}, func(ctx context.Context) (err error) {
-				out.Body, err = a.ports.Notes.AddNote(ctx, operate.Note{Target: "group/" + in.Group, At: a.cfg.Now().UTC(), By: actor.Name, Text: in.Body.Text})
+				out.Body, err = a.ports.Notes.AddNote(ctx, operate.Note{Target: "group/" + in.Group, At: a.cfg.Now().UTC(), By: by(ctx).Name, Text: in.Body.Text})
 				return err
 			})
 			return out, err

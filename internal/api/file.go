@@ -7,10 +7,8 @@ import (
 	"net/http"
 
 	"duly.dev/duly/ingest"
-	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/replay"
-	"duly.dev/duly/internal/say"
 )
 
 // fileOut describes a task file; its form is that of package replay.
@@ -50,16 +48,13 @@ func (a *api) taskFile(ctx context.Context, taskType, id string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	saved, err := a.ports.OperationStore.Saved(ctx, view.Partition, []int64{view.Number})
+	saved, err := a.saved(ctx, &view)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", id, err)
-	}
-	if len(saved) == 0 || len(saved[0].Journal) == 0 {
-		return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.journal-forgotten", "id", core.QuoteShort(id)))
+		return nil, err
 	}
 	plan, err := a.planOf(ctx, view.Type, view.PlanVersion)
 	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", id, err)
 	}
-	return replay.Encode(plan, &saved[0])
+	return replay.Encode(plan, saved)
 }

@@ -49,8 +49,7 @@ func (a *api) limitRoutes() {
 			if bad := checkLimit(&l); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			is, err := a.ports.Limits.SetLimit(ctx, actor, l)
+			is, err := a.ports.Limits.SetLimit(ctx, by(ctx), l)
 			return &limitOut{is}, err
 		})
 	register(a, route{method: http.MethodDelete, path: "/v1/limits/{agent}", id: "removeLimit", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let an agent have any number again"},
@@ -58,8 +57,7 @@ func (a *api) limitRoutes() {
 			if bad := operate.CheckReason(in.Reason); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			return nil, a.ports.Limits.RemoveLimit(ctx, actor, in.Agent, in.Reason)
+			return nil, a.ports.Limits.RemoveLimit(ctx, by(ctx), in.Agent, in.Reason)
 		})
 }
 

@@ -119,8 +119,7 @@ func (a *api) operationRoutes() {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-differs", "asked", core.QuoteShort(string(asked)), "action", in.Body.Action))
 			}
 			r := in.Body.Request.request(in.Body.Action, "")
-			actor, _ := operate.ActorFrom(ctx)
-			preview, err := a.ports.Operations.Preview(ctx, actor, sel, r)
+			preview, err := a.ports.Operations.Preview(ctx, by(ctx), sel, r)
 			preview.Sample = some(preview.Sample)
 			return &previewOut{preview}, err
 		})
@@ -135,8 +134,7 @@ func (a *api) operationRoutes() {
 			if b.Brake != nil {
 				brake = *b.Brake
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			op, err := a.ports.Operations.Start(ctx, actor, b.Token, b.Rate, brake, b.Reason, b.Confirm)
+			op, err := a.ports.Operations.Start(ctx, by(ctx), b.Token, b.Rate, brake, b.Reason, b.Confirm)
 			return &operationOut{op}, err
 		})
 	listing(a, route{method: "GET", path: "/v1/operations", id: "listOperations", tag: tag, needs: operate.RoleViewer, summary: "Operations, newest first; previews by their state alone"},
@@ -185,8 +183,7 @@ func (a *api) operationRoutes() {
 			if b.State == "" && b.Rate == nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "fields state and rate: neither is given, want one at least")
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			op, err := a.ports.Operations.Change(ctx, actor, in.Operation, operate.Change{State: b.State, Rate: b.Rate, Reason: b.Reason})
+			op, err := a.ports.Operations.Change(ctx, by(ctx), in.Operation, operate.Change{State: b.State, Rate: b.Rate, Reason: b.Reason})
 			return &operationOut{op}, err
 		})
 }

@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/taskform"
 )
 
 // Limits of a list.
@@ -61,10 +62,11 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 }
 
 // taskOf is a task with what who reads it may ask of it.
-func taskOf(ctx context.Context, v *core.View) taskJSON {
-	t := viewJSON(v)
-	by, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
-	t.Possible = operate.Possible(by, v)
+func taskOf(ctx context.Context, v *core.View) taskform.Task {
+	t := taskform.Of(v)
+	for _, a := range operate.Possible(by(ctx), v) {
+		t.Possible = append(t.Possible, string(a))
+	}
 	return t
 }
 

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/taskform"
 )
 
 // The defaults of RequestsConfig.
@@ -381,7 +382,7 @@ func wish(c *core.Control, view *core.View) string {
 	case core.EventResolve:
 		return say.Of("ask.resolve", "state", c.As)
 	case core.EventExtend:
-		return say.Of("ask.extend", "at", timeText(c.Until))
+		return say.Of("ask.extend", "at", taskform.Time(c.Until))
 	case core.EventMigrate:
 		return say.Of("ask.migrate", "version", c.Version)
 	}

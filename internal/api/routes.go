@@ -18,6 +18,7 @@ import (
 	"duly.dev/duly/internal/planform"
 	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/taskform"
 )
 
 // Version is of the API's description. Within it no field is renamed and none is given another meaning.
@@ -248,6 +249,6 @@ func schemaName(t reflect.Type, hint string) string {
 }
 
 var schemaNames = map[reflect.Type]string{
-	reflect.TypeFor[countJSON](): "TaskCount", reflect.TypeFor[countsJSON](): "TaskCounts", reflect.TypeFor[pageJSON](): "TaskPage", reflect.TypeFor[stepJSON](): "TaskStep",
+	reflect.TypeFor[countJSON](): "TaskCount", reflect.TypeFor[countsJSON](): "TaskCounts", reflect.TypeFor[pageJSON](): "TaskPage", reflect.TypeFor[taskform.Step](): "TaskStep",
 	reflect.TypeFor[planform.Step](): "PlanStep", reflect.TypeFor[ViewBody](): "ViewBody", reflect.TypeFor[viewJSONOut](): "View",
 }

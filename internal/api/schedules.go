@@ -11,6 +11,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedule"
+	"duly.dev/duly/internal/taskform"
 )
 
 type (
@@ -115,9 +116,8 @@ func (a *api) scheduleRoutes() {
 			if bad != nil {
 				return nil, bad
 			}
-			in.Body.Labels = labelsOf(labels)
-			actor, _ := operate.ActorFrom(ctx) // there is one: the gate wants it
-			view, err := a.ports.Schedules.PutSchedule(ctx, actor, in.Body.spec(in.Schedule), in.Reason)
+			in.Body.Labels = taskform.Labels(labels)
+			view, err := a.ports.Schedules.PutSchedule(ctx, by(ctx), in.Body.spec(in.Schedule), in.Reason)
 			return &scheduleOut{view}, err
 		})
 	register(a, route{method: http.MethodDelete, path: path, id: "deleteSchedule", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Delete a schedule", about: "Its tasks stay."},
@@ -125,8 +125,7 @@ func (a *api) scheduleRoutes() {
 			if bad := a.scheduleNamed(in.Schedule); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			return nil, a.ports.Schedules.DeleteSchedule(ctx, actor, in.Schedule, in.Reason)
+			return nil, a.ports.Schedules.DeleteSchedule(ctx, by(ctx), in.Schedule, in.Reason)
 		})
 	for _, one := range []struct {
 		word, summary, about string
@@ -140,8 +139,7 @@ func (a *api) scheduleRoutes() {
 				if bad := a.scheduleNamed(in.Schedule); bad != nil {
 					return nil, bad
 				}
-				actor, _ := operate.ActorFrom(ctx)
-				view, err := a.ports.Schedules.PauseSchedule(ctx, actor, in.Schedule, one.paused, in.Body.Reason)
+				view, err := a.ports.Schedules.PauseSchedule(ctx, by(ctx), in.Schedule, one.paused, in.Body.Reason)
 				return &scheduleOut{view}, err
 			})
 	}
@@ -155,8 +153,7 @@ func (a *api) scheduleRoutes() {
 			if in.Body != nil {
 				reason = in.Body.Reason
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			run, err := a.ports.Schedules.RunSchedule(ctx, actor, in.Schedule, reason)
+			run, err := a.ports.Schedules.RunSchedule(ctx, by(ctx), in.Schedule, reason)
 			return &scheduleRunOut{run}, err
 		})
 }

@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/submit"
+	"duly.dev/duly/internal/taskform"
 )
 
 // keyBytesMax bounds an idempotency key.
@@ -79,7 +80,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 				problem(w, bad)
 				return
 			}
-			reply(w, http.StatusOK, viewJSON(&view))
+			reply(w, http.StatusOK, taskform.Of(&view))
 		default:
 			looked := errors.Is(err, core.ErrNotFound)
 			if !looked {

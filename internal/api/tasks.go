@@ -16,6 +16,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/submit"
+	"duly.dev/duly/internal/taskform"
 )
 
 // Limits of a filter's words.
@@ -127,7 +128,7 @@ type (
 		Location string `header:"Location" doc:"of the task, with the position"`
 		Body     acceptedJSON
 	}
-	taskOut      struct{ Body taskJSON }
+	taskOut      struct{ Body taskform.Task }
 	cancelledOut struct{ Body cancelledJSON }
 	countsOut    struct{ Body countsJSON }
 	pageOut      struct{ Body pageJSON }
@@ -164,7 +165,7 @@ func (a *api) taskRoutes() {
 	described[putIn, acceptedOut](a, route{method: "PUT", path: "/v1/tasks/{type}/{id}", id: "putTask", tag: tag, needs: operate.RoleClient, status: 202,
 		summary: "Submit a task under an id", about: "The same again is 200 with the task; another input is 409."}, a.put, func(op *huma.Operation) {
 		submit(op)
-		there(op, reflect.TypeFor[taskJSON](), "Task")
+		there(op, reflect.TypeFor[taskform.Task](), "Task")
 	})
 	described[getIn, taskOut](a, route{method: "GET", path: "/v1/tasks/{type}/{id}", id: "getTask", tag: tag, needs: operate.RoleViewer, client: true,
 		summary: "A task with its steps, and why it is where it is"}, a.get, nil)
@@ -251,9 +252,9 @@ func recordOf(r *core.Record, steps []core.StepView) recordJSON {
 		return steps[step].Name
 	}
 	out := recordJSON{
-		Seq: r.Seq, Kind: r.Kind, At: timeText(r.At), Actor: r.Actor, Reason: r.Reason, State: r.State, Round: r.Round, Step: name(r.Step),
-		Attempt: r.Attempt, Code: r.Code, Error: strings.ToValidUTF8(r.Error, "\uFFFD"), Result: anyJSON(rawJSON(r.Result)), Next: name(r.Next), NextAttempt: r.NextAttempt, Undo: r.Undo,
-		Due: timeText(r.Due), Deadline: timeText(r.Deadline), Effects: timeText(r.EffectsPossibleUntil),
+		Seq: r.Seq, Kind: r.Kind, At: taskform.Time(r.At), Actor: r.Actor, Reason: r.Reason, State: r.State, Round: r.Round, Step: name(r.Step),
+		Attempt: r.Attempt, Code: r.Code, Error: strings.ToValidUTF8(r.Error, "\uFFFD"), Result: anyJSON(taskform.Raw(r.Result)), Next: name(r.Next), NextAttempt: r.NextAttempt, Undo: r.Undo,
+		Due: taskform.Time(r.Due), Deadline: taskform.Time(r.Deadline), Effects: taskform.Time(r.EffectsPossibleUntil),
 	}
 	if out.Step != "" {
 		out.Status = r.StepWord()
@@ -287,7 +288,7 @@ func isState(s core.State) bool {
 
 // exportTasks writes everything that a filter selects.
 func (a *api) exportTasks(w http.ResponseWriter, r *http.Request, filter core.Filter, limit int, format string) {
-	read := func(after string, most int) ([]taskJSON, string, error) {
+	read := func(after string, most int) ([]taskform.Task, string, error) {
 		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 		defer cancel()
 		filter.After, filter.Limit = after, most

@@ -51,8 +51,7 @@ func (a *api) versionRoutes() {
 			if err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			return &applyOut{appliedJSON{p.Name, p.Version}}, a.ports.PutPlan(ctx, actor, p)
+			return &applyOut{appliedJSON{p.Name, p.Version}}, a.ports.PutPlan(ctx, by(ctx), p)
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it, and a submission that names it is taken."},
@@ -60,8 +59,7 @@ func (a *api) versionRoutes() {
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
 				return nil, bad
 			}
-			actor, _ := operate.ActorFrom(ctx)
-			left, err := a.ports.Versions.Deprecate(ctx, actor, in.Name, in.Version, in.Body.Undo, in.Body.Reason)
+			left, err := a.ports.Versions.Deprecate(ctx, by(ctx), in.Name, in.Version, in.Body.Undo, in.Body.Reason)
 			return &deprecateOut{deprecateJSON{in.Name, in.Version, !in.Body.Undo, left}}, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/check", id: "checkPlan", tag: "engine", needs: operate.RoleOperator,

@@ -81,9 +81,6 @@ func (c *console) buttons(r *http.Request, v *core.View) []actionButton {
 
 // whyNoAction is why an actor may not ask an action of a task as it is; empty: they may.
 func (c *console) whyNoAction(r *http.Request, v *core.View, a operate.Action) string {
-	if c.Actions == nil {
-		return say.Of("console.absent", "what", "actions")
-	}
 	return operate.WhyNot(actorOf(r), v, a)
 }
 
@@ -145,9 +142,6 @@ func (c *console) newActForm(r *http.Request, v core.View) (actForm, error) {
 	info, ok := infoOf(operate.Action(r.PathValue("action")))
 	if !ok {
 		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("act.none", "action", core.QuoteShort(r.PathValue("action")))}
-	}
-	if c.Actions == nil {
-		return actForm{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "actions")}
 	}
 	failed, by := v.FailedStep, ""
 	if e, encrypted := seal.Of(v.Input); encrypted && (info.Action == operate.ActionEdit || info.Action == operate.ActionAccept) {

@@ -1,12 +1,12 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -15,9 +15,6 @@ import (
 
 // needBooks shows whether journal and services agree, and names what does not.
 func (c *console) needBooks(ctx context.Context, d *overviewData) error {
-	if c.Books == nil {
-		return nil
-	}
 	view, err := c.closed.get(ctx, d.Now, func(ctx context.Context) (*operate.BooksView, error) {
 		v, err := c.Books.Books(ctx)
 		return &v, err
@@ -73,8 +70,6 @@ type booksData struct {
 // ghostStatuses are what the page can be asked for.
 var ghostStatuses = []operate.GhostStatus{operate.GhostOpen, operate.GhostAsked, operate.GhostAccepted}
 
-var booksAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "books")}
-
 // books shows the newest comparison of journal and services.
 func (c *console) books(ctx context.Context, r *http.Request) (page, error) {
 	q := r.URL.Query()
@@ -127,47 +122,34 @@ func (c *console) repairButtons(g *operate.Ghost) []changeButton {
 	return []changeButton{undo, {Change: string(operate.RepairAccept), Title: "Accept", URL: address(operate.RepairAccept)}}
 }
 
-// compareDialog asks for a comparison.
-func (c *console) compareDialog() confirmData {
-	return confirmData{Title: "Compare now", Go: "Compare", URL: c.url("books", "compare"), Back: c.url("books"),
-		What: say.Of("books.compare")}
+// compareBooks asks for a comparison.
+func (c *console) compareBooks(r *http.Request) (*dialog, error) {
+	return &dialog{Title: "Compare now", Go: "Compare", URL: c.url("books", "compare"), Back: c.url("books"), What: say.Of("books.compare"), told: say.Of("books.asked"),
+		do: func(ctx context.Context, typed form) error {
+			_, err := c.Books.Compare(ctx, actorOf(r), typed("reason"))
+			return err
+		}}, nil
 }
 
-func (c *console) compareForm(w http.ResponseWriter, r *http.Request) {
-	if c.Books == nil {
-		c.fail(w, r, booksAbsent)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "books", c.compareDialog())
-}
-
-func (c *console) compareBooks(w http.ResponseWriter, r *http.Request) {
-	if c.Books == nil {
-		c.fail(w, r, booksAbsent)
-		return
-	}
-	c.carry(w, r, "books", c.compareDialog(), nil, say.Of("books.asked"), func(ctx context.Context) error {
-		_, err := c.Books.Compare(ctx, actorOf(r), strings.TrimSpace(r.PostForm.Get("reason")))
-		return err
-	})
-}
-
-// repairDialog reads which repair of which ghost is meant.
-func (c *console) repairDialog(r *http.Request, q url.Values) (confirmData, operate.RepairRequest, error) {
-	asked := operate.RepairRequest{Agent: q.Get("agent"), Effect: q.Get("effect"), Repair: operate.Repair(q.Get("repair"))}
-	if c.Books == nil {
-		return confirmData{}, asked, booksAbsent
-	}
+// repairBooks asks for the repair of a ghost, which the address names, and then the form.
+func (c *console) repairBooks(r *http.Request) (*dialog, error) {
+	asked := operate.RepairRequest{Agent: r.FormValue("agent"), Effect: r.FormValue("effect"), Repair: operate.Repair(r.FormValue("repair")), Key: cmp.Or(core.ShortText(r.FormValue("key"), 100), newKey())}
 	ctx, cancel := reading(r)
 	defer cancel()
 	g, err := c.Books.Ghost(ctx, asked.Agent, asked.Effect)
 	if err != nil {
-		return confirmData{}, asked, err
+		return nil, err
 	}
-	d := confirmData{URL: c.url("books", "repair"), Back: c.url("books"), ReasonIs: true, Hidden: map[string]string{"agent": g.Agent, "effect": g.Key, "repair": string(asked.Repair), "key": newKey()}}
+	d := &dialog{URL: c.url("books", "repair"), Back: c.url("books"), ReasonIs: true, Hidden: map[string]string{"agent": g.Agent, "effect": g.Key, "repair": string(asked.Repair), "key": asked.Key},
+		told: say.Of("books.told-undo"),
+		do: func(ctx context.Context, typed form) error {
+			asked.Reason = typed("reason")
+			_, err := c.Books.Repair(ctx, actorOf(r), asked)
+			return err
+		}}
 	switch {
 	case asked.Repair == operate.RepairAccept:
-		d.Title, d.Go = "Accept "+g.Key, "Accept"
+		d.Title, d.Go, d.told = "Accept "+g.Key, "Accept", say.Of("books.told-accepted")
 		d.What = say.Of("books.accept", "text", g.Text)
 	case asked.Repair == operate.RepairUndo && g.State == core.StateProcessed:
 		d.Title, d.Go, d.Danger = "Undo task "+g.Task, "Undo", true
@@ -176,40 +158,7 @@ func (c *console) repairDialog(r *http.Request, q url.Values) (confirmData, oper
 		d.Title, d.Go, d.Danger = "Undo "+g.Key, "Undo", true
 		d.What = say.Of("books.undo-step", "agent", g.Agent, "step", g.Step)
 	default:
-		return d, asked, &operate.Refusal{Code: http.StatusBadRequest, Field: "repair", Detail: fmt.Sprintf("repair is %s, want undo or accept.", core.QuoteShort(string(asked.Repair)))}
+		return nil, &operate.Refusal{Code: http.StatusBadRequest, Field: "repair", Detail: fmt.Sprintf("repair is %s, want undo or accept.", core.QuoteShort(string(asked.Repair)))}
 	}
-	return d, asked, nil
-}
-
-func (c *console) repairForm(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "agent", "effect", "repair"); bad != nil {
-		c.fail(w, r, bad)
-		return
-	}
-	d, _, err := c.repairDialog(r, r.URL.Query())
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "books", d)
-}
-
-func (c *console) repairBooks(w http.ResponseWriter, r *http.Request) {
-	d, asked, err := c.repairDialog(r, r.PostForm)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	if key := r.PostForm.Get("key"); key != "" {
-		d.Hidden["key"] = core.ShortText(key, 100)
-	}
-	told := say.Of("books.told-accepted")
-	if asked.Repair == operate.RepairUndo {
-		told = say.Of("books.told-undo")
-	}
-	c.carry(w, r, "books", d, nil, told, func(ctx context.Context) error {
-		asked.Reason, asked.Key = strings.TrimSpace(r.PostForm.Get("reason")), d.Hidden["key"]
-		_, err := c.Books.Repair(ctx, actorOf(r), asked)
-		return err
-	})
+	return d, nil
 }

@@ -172,11 +172,6 @@ func TestBooksOnOverview(t *testing.T) {
 	if !strings.Contains(body, `class="booksline good"`) || !strings.Contains(body, "Books closed at 12:00: the journal and the services agree on 1,204,311 effects.") || strings.Contains(body, "do not agree with the journal") {
 		t.Error("closed books are not one green line")
 	}
-	cfg := w.config()
-	cfg.Books = nil
-	if body := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path).Body.String(); strings.Contains(body, "booksline") {
-		t.Error("a node that serves no books shows some")
-	}
 }
 
 // TestBooksByKeyboard: from the first screen to a repair that is asked for, without a mouse.

@@ -19,7 +19,7 @@ func (c *console) conditions(ctx context.Context, plan *core.Plan, v *core.View)
 			texts = append(texts, expr.Decision{Step: plan.Steps[i].Name, Text: plan.Steps[i].When, Failed: say.Of("condition.unplayed")})
 		}
 	}
-	if len(texts) == 0 || c.Operations == nil || len(v.Steps) == 0 || v.Seq > replayRowsMax {
+	if len(texts) == 0 || len(v.Steps) == 0 || v.Seq > replayRowsMax {
 		return texts
 	}
 	rec, err := c.recording(ctx, v.Type, v.ID)

@@ -48,37 +48,6 @@ type Live interface {
 	Subscribe(ctx context.Context) <-chan Snapshot
 }
 
-// Agents tells of agents and what waits for them.
-type Agents interface {
-	// Agents returns those that the plans name or that answer, by name.
-	Agents(ctx context.Context) ([]operate.Agent, error)
-}
-
-// Held is a pause, and what it holds back.
-type Held struct {
-	operate.Pause
-	Waiting operate.Count // tasks that wait behind it
-	Nearest time.Time     // the nearest deadline of these: then the first of them is undone; zero: none waits
-}
-
-// Pauses sets and lifts pauses. It writes the audit entries of what it changes and refuses.
-type Pauses interface {
-	Held(ctx context.Context) ([]Held, error)
-	// Set begins a pause. Error: *operate.Refusal.
-	Set(ctx context.Context, by operate.Actor, p operate.Pause) error
-	// Lift ends one. Error: *operate.Refusal.
-	Lift(ctx context.Context, by operate.Actor, id, reason string) error
-}
-
-// Tokens makes and revokes tokens of the API. The console writes the audit entry before it calls.
-type Tokens interface {
-	Tokens(ctx context.Context) ([]operate.Token, error)
-	// Create returns the secret, which is told this once. expires zero: never. Error: *operate.Refusal.
-	Create(ctx context.Context, by operate.Actor, name string, role operate.Role, expires time.Time) (secret string, err error)
-	// Revoke ends one. Error: *operate.Refusal.
-	Revoke(ctx context.Context, by operate.Actor, id, reason string) error
-}
-
 // Channel is a place that alerts are sent to.
 type Channel struct {
 	Name   string
@@ -93,7 +62,7 @@ type Channel struct {
 type Alerts interface {
 	Channels(ctx context.Context) ([]Channel, error)
 	// Test sends a test alert through one channel and waits for the answer. Error: *operate.Refusal.
-	Test(ctx context.Context, by operate.Actor, name string) error
+	Test(ctx context.Context, name string) error
 	// Document is a channel as JSON, without its secret. Error: *operate.Refusal.
 	Document(ctx context.Context, name string) ([]byte, error)
 	// Check is a document as it would be stored. Error: *operate.Refusal.
@@ -104,7 +73,7 @@ type Alerts interface {
 	Delete(ctx context.Context, name string) error
 }
 
-// Config is what the console stands on. Only Reader and PartitionOf are required: what is nil is not served here.
+// Config is what the console stands on. All ports are required.
 type Config struct {
 	Base        string // prefix of all paths, as a proxy in front has it: empty, or "/" and names
 	PartitionOf func(id string) int
@@ -117,16 +86,16 @@ type Config struct {
 	Actions     operate.Actions
 	Repairs     operate.Operations
 	Live        Live
-	Agents      Agents
+	Agents      operate.Agents
 	Books       operate.Books
-	Forecaster  operate.Forecaster // nil: the page of deadlines has no chances
+	Forecaster  operate.Forecaster
 	Schedules   operate.Schedules
 	Partitions  operate.Partitions
-	Pauses      Pauses
+	Pauses      operate.PauseControl
 	Breakers    operate.BreakerControl
 	Limits      operate.LimitControl
 	Versions    operate.PlanControl
-	Tokens      Tokens
+	Tokens      operate.TokenStore
 	Alerts      Alerts
 	// SignOut is the path, below Base, that ends a session with a POST; empty: there are none.
 	SignOut    string
@@ -214,9 +183,12 @@ func (c *console) routes() http.Handler {
 	post := func(path string, needs operate.Role, h http.HandlerFunc) {
 		mux.HandleFunc("POST "+Path+path, c.changes(needs, h))
 	}
-	form := func(path string, needs operate.Role, show, change http.HandlerFunc) { // a dialog, and what it sends
+	form := func(path string, needs operate.Role, show, change http.HandlerFunc) { // a page with a form, and what it sends
 		get(path, c.needs(needs, show))
 		post(path, needs, change)
+	}
+	dialog := func(path, section string, needs operate.Role, open opener, params ...string) {
+		form(path, needs, c.offer(section, open, params), c.carry(section, open))
 	}
 	mux.HandleFunc("GET "+Path+"assets/{hash}/{name}", c.asset)
 	get("{$}", c.serve(reader{template: "overview", section: "overview", read: c.overview}))
@@ -227,8 +199,8 @@ func (c *console) routes() http.Handler {
 	get("tasks.csv", c.exportTasks)
 	get("risk", c.serve(reader{template: "risk", section: "tasks", params: []string{"within"}, read: c.risk}))
 	get("tasks/{type}/{id}", c.serve(reader{template: "task", section: "tasks", params: []string{"before", "rows"}, read: c.task}))
-	get("tasks/{type}/{id}/replay", c.serve(reader{template: "replay", section: "tasks", absent: unless(c.Operations != nil, "The time machine"), params: []string{"at", "ms", "come"}, read: c.replay}))
-	get("tasks/{type}/{id}/compare", c.serve(reader{template: "compare", section: "tasks", absent: unless(c.Operations != nil, "Comparisons"), params: []string{"with"}, read: c.compare}))
+	get("tasks/{type}/{id}/replay", c.serve(reader{template: "replay", section: "tasks", params: []string{"at", "ms", "come"}, read: c.replay}))
+	get("tasks/{type}/{id}/compare", c.serve(reader{template: "compare", section: "tasks", params: []string{"with"}, read: c.compare}))
 	get("tasks/{type}/{id}/journal.ndjson", c.exportJournal)
 	get("tasks/{type}/{id}/payload", c.serve(reader{template: "payload", section: "tasks", params: []string{"of", "at"}, read: c.payload}))
 	form("tasks/{type}/{id}/act/{action}", operate.RoleOperator, c.actionForm, c.act)
@@ -237,40 +209,39 @@ func (c *console) routes() http.Handler {
 	get("failures", c.serve(reader{template: "failures", section: "failures", params: []string{"type", "state", "after"}, read: c.failures}))
 	get("failures/{id}", c.serve(reader{template: "failure", section: "failures", read: c.failure}))
 	post("failures/{id}/notes", operate.RoleOperator, c.noteOnGroup)
-	operations := unless(c.Operations != nil, "Operations")
-	get("operations", c.serve(reader{template: "operations", section: "operations", absent: operations, params: []string{"state", "after"}, read: c.operations}))
-	get("operations/{id}", c.serve(reader{template: "operation", section: "operations", absent: operations, params: []string{"outcome", "after"}, read: c.operation}))
+	get("operations", c.serve(reader{template: "operations", section: "operations", params: []string{"state", "after"}, read: c.operations}))
+	get("operations/{id}", c.serve(reader{template: "operation", section: "operations", params: []string{"outcome", "after"}, read: c.operation}))
 	form("operations/{id}/change/{change}", operate.RoleOperator, c.changeForm, c.change)
 	get("operations/{id}/members.csv", c.exportMembers)
 	post("operations/{id}/notes", operate.RoleOperator, c.noteOnOperation)
 	get("operations/new", c.needs(operate.RoleOperator, c.newOperation))
 	post("operations/preview", operate.RoleOperator, c.preview)
 	post("operations/start", operate.RoleOperator, c.start)
-	get("agents", c.serve(reader{template: "agents", section: "agents", absent: unless(c.Agents != nil, "Agents"), read: c.agents}))
-	form("agents/{agent}/breaker", operate.RoleOperator, c.breakerForm, c.forceBreaker)
-	form("agents/{agent}/limit/{change}", operate.RoleOperator, c.limitForm, c.changeLimit)
-	get("books", c.serve(reader{template: "books", section: "books", absent: unless(c.Books != nil, "Books"), params: []string{"status", "after"}, read: c.books}))
-	form("books/compare", operate.RoleOperator, c.compareForm, c.compareBooks)
-	form("books/repair", operate.RoleOperator, c.repairForm, c.repairBooks)
-	get("schedules", c.serve(reader{template: "schedules", section: "schedules", absent: unless(c.Schedules != nil, "Schedules"), params: []string{"after"}, read: c.schedules}))
-	form("schedules/{name}/{change}", operate.RoleOperator, c.scheduleForm, c.changeSchedule)
+	get("agents", c.serve(reader{template: "agents", section: "agents", read: c.agents}))
+	dialog("agents/{agent}/breaker", "agents", operate.RoleOperator, c.forceBreaker)
+	dialog("agents/{agent}/limit/{change}", "agents", operate.RoleOperator, c.changeLimit)
+	get("books", c.serve(reader{template: "books", section: "books", params: []string{"status", "after"}, read: c.books}))
+	dialog("books/compare", "books", operate.RoleOperator, c.compareBooks)
+	dialog("books/repair", "books", operate.RoleOperator, c.repairBooks, "agent", "effect", "repair")
+	get("schedules", c.serve(reader{template: "schedules", section: "schedules", params: []string{"after"}, read: c.schedules}))
+	dialog("schedules/{name}/{change}", "schedules", operate.RoleOperator, c.changeSchedule)
 	get("plans", c.serve(reader{template: "plans", section: "plans", read: c.plans}))
 	get("plans/{name}", c.serve(reader{template: "plan", section: "plans", params: []string{"version", "with"}, read: c.plan}))
-	form("plans/{name}/{version}/{change}", operate.RoleOperator, c.deprecateForm, c.deprecate)
-	get("partitions", c.serve(reader{template: "partitions", section: "partitions", absent: unless(c.Partitions != nil, "Partitions"), read: c.partitions}))
-	form("partitions/{partition}/{change}", operate.RoleAdmin, c.partitionForm, c.changePartition)
-	get("pauses", c.serve(reader{template: "pauses", section: "pauses", absent: unless(c.Pauses != nil, "Pauses"), read: c.pauses}))
-	form("pauses/new", operate.RoleOperator, c.pauseForm, c.pause)
-	form("pauses/{id}/lift", operate.RoleOperator, c.liftForm, c.lift)
-	get("audit", c.serve(reader{template: "audit", section: "audit", absent: unless(c.Trail != nil, "The audit trail"), params: auditNames, read: c.audit}))
+	dialog("plans/{name}/{version}/{change}", "plans", operate.RoleOperator, c.deprecate)
+	get("partitions", c.serve(reader{template: "partitions", section: "partitions", read: c.partitions}))
+	dialog("partitions/{partition}/{change}", "partitions", operate.RoleAdmin, c.changePartition)
+	get("pauses", c.serve(reader{template: "pauses", section: "pauses", read: c.pauses}))
+	dialog("pauses/new", "pauses", operate.RoleOperator, c.pause, "type", "step", "agent", "label", "for")
+	dialog("pauses/{id}/lift", "pauses", operate.RoleOperator, c.lift)
+	get("audit", c.serve(reader{template: "audit", section: "audit", params: auditNames, read: c.audit}))
 	get("audit.ndjson", c.exportAudit)
 	get("audit.csv", c.exportAudit)
 	get("settings", c.serve(reader{template: "settings", section: "settings", read: c.settings}))
-	form("settings/tokens/new", operate.RoleAdmin, c.tokenForm, c.createToken)
-	form("settings/tokens/{id}/revoke", operate.RoleAdmin, c.revokeForm, c.revokeToken)
-	form("settings/alerts/new", operate.RoleAdmin, c.channelForm, c.putChannel)
-	form("settings/alerts/{name}/edit", operate.RoleAdmin, c.channelForm, c.putChannel)
-	form("settings/alerts/{name}/delete", operate.RoleAdmin, c.forgetChannelForm, c.forgetChannel)
+	dialog("settings/tokens/new", "settings", operate.RoleAdmin, c.createToken)
+	dialog("settings/tokens/{id}/revoke", "settings", operate.RoleAdmin, c.revokeToken)
+	dialog("settings/alerts/new", "settings", operate.RoleAdmin, c.putChannel)
+	dialog("settings/alerts/{name}/edit", "settings", operate.RoleAdmin, c.putChannel)
+	dialog("settings/alerts/{name}/delete", "settings", operate.RoleAdmin, c.forgetChannel)
 	post("settings/alerts/{name}/test", operate.RoleAdmin, c.testAlert)
 	post("views", operate.RoleOperator, c.saveView)
 	post("views/{id}/delete", operate.RoleOperator, c.dropView)

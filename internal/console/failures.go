@@ -8,7 +8,6 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
-	"duly.dev/duly/internal/say"
 )
 
 type failuresData struct {
@@ -53,7 +52,6 @@ type failureData struct {
 	Tasks    []core.View
 	TasksURL string
 	Notes    []operate.Note
-	HasNotes bool
 	Buttons  []actionButton
 }
 
@@ -70,22 +68,17 @@ func (c *console) failure(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d.Tasks, d.HasNotes = list.Tasks, c.Notes != nil
+	d.Tasks = list.Tasks
 	d.TasksURL = c.url("tasks") + "?" + groupQuery(g)
-	if c.Notes != nil {
-		if d.Notes, err = c.Notes.Notes(ctx, "group/"+g.ID, notesShown); err != nil {
-			return page{}, err
-		}
+	if d.Notes, err = c.Notes.Notes(ctx, "group/"+g.ID, notesShown); err != nil {
+		return page{}, err
 	}
 	for _, info := range actions {
 		if !slices.Contains(bulkIn(g.State), info.Action) {
 			continue // of no member
 		}
-		b := actionButton{actionInfo: info, URL: c.url("operations", "new") + "?group=" + g.ID + "&action=" + string(info.Action)}
-		if b.Why = operate.WhyNotRole(actorOf(r), operate.RoleOperator); c.Repairs == nil {
-			b.Why = say.Of("console.absent", "what", "operations")
-		}
-		d.Buttons = append(d.Buttons, b)
+		d.Buttons = append(d.Buttons, actionButton{actionInfo: info, Why: operate.WhyNotRole(actorOf(r), operate.RoleOperator),
+			URL: c.url("operations", "new") + "?group=" + g.ID + "&action=" + string(info.Action)})
 	}
 	return page{Title: g.Type + ": " + operate.StepWord(g.Step), Data: d}, nil
 }

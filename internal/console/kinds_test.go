@@ -262,11 +262,6 @@ func TestConditionsAreShown(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	cfg := w.config()
-	cfg.Operations = nil
-	if body := html.UnescapeString(get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/trip/trip-1").Body.String()); !strings.Contains(body, "This node cannot read the journal of the task") {
-		t.Error("without the journal it does not say so")
-	}
 }
 
 // A condition that was asked again, after an edit, has the values of the last time; that of a round before is not shown.

@@ -44,9 +44,6 @@ func agentRows(all []operate.Agent, limits []operate.Limit) []agentRow {
 
 // limitsNow are all limits: one reading serves all tabs for a moment, until one is changed here.
 func (c *console) limitsNow(ctx context.Context) ([]operate.Limit, error) {
-	if c.Limits == nil {
-		return nil, nil
-	}
 	return c.limits.get(ctx, c.Now(), c.Limits.Limits)
 }
 
@@ -71,18 +68,15 @@ func rateWord(rate float64) string {
 	return whole + "." + part
 }
 
-// limitDialog is the dialog of a change of the limit of an agent: set or remove.
-func (c *console) limitDialog(r *http.Request) (confirmData, error) {
-	if c.Limits == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "limits")}
-	}
+// changeLimit sets or removes the limit of an agent.
+func (c *console) changeLimit(r *http.Request) (*dialog, error) {
 	agent, change := r.PathValue("agent"), r.PathValue("change")
-	d := confirmData{URL: c.url("agents", agent, "limit", change), Back: c.url("agents"), ReasonIs: true}
+	d := &dialog{URL: c.url("agents", agent, "limit", change), Back: c.url("agents"), ReasonIs: true}
 	name := core.ShortText(agent, core.NameBytesMax)
 	switch change {
 	case "set":
 		d.Title, d.Go = "Limit of "+name, "Set"
-		d.What = say.Of("limit.what")
+		d.What, d.told = say.Of("limit.what"), say.Of("limit.set")
 		d.Fields = []field{
 			{Name: "concurrent", Label: "Concurrent", Hint: say.Of("limit.concurrent")},
 			{Name: "rate", Label: "Rate", Hint: say.Of("limit.rate")},
@@ -90,38 +84,46 @@ func (c *console) limitDialog(r *http.Request) (confirmData, error) {
 			{Name: "key_concurrent", Label: "Key concurrent", Hint: say.Of("limit.key-concurrent")},
 			{Name: "key_rate", Label: "Key rate", Hint: say.Of("limit.key-rate")},
 		}
+		d.do = func(ctx context.Context, typed form) error {
+			defer c.limits.forget()
+			l, bad := limitOf(typed, agent)
+			if bad != nil {
+				return bad
+			}
+			_, err := c.Limits.SetLimit(ctx, actorOf(r), l)
+			return err
+		}
+		if r.Method == http.MethodGet {
+			return d, c.fillLimit(r, d)
+		}
 	case "remove":
 		d.Title, d.Go = say.Of("limit.remove-of", "agent", name), "Remove"
-		d.What = say.Of("limit.remove")
+		d.What, d.told = say.Of("limit.remove"), say.Of("limit.removed")
+		d.do = func(ctx context.Context, typed form) error {
+			defer c.limits.forget()
+			return c.Limits.RemoveLimit(ctx, actorOf(r), agent, typed("reason"))
+		}
 	default:
-		return d, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("limit.no-change", "change", core.QuoteShort(change))}
+		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("limit.no-change", "change", core.QuoteShort(change))}
 	}
 	return d, nil
 }
 
-// limitForm shows the dialog, with the limit as it is now.
-func (c *console) limitForm(w http.ResponseWriter, r *http.Request) {
-	d, err := c.limitDialog(r)
+// fillLimit shows the limit as it is now.
+func (c *console) fillLimit(r *http.Request, d *dialog) error {
+	ctx, cancel := reading(r)
+	defer cancel()
+	all, err := c.Limits.Limits(ctx)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
-	if len(d.Fields) > 0 {
-		ctx, cancel := reading(r)
-		defer cancel()
-		all, err := c.Limits.Limits(ctx)
-		if err != nil {
-			c.fail(w, r, err)
-			return
-		}
-		if i := slices.IndexFunc(all, func(l operate.Limit) bool { return l.Agent == r.PathValue("agent") }); i >= 0 {
-			is := limitValues(&all[i])
-			for k := range d.Fields {
-				d.Fields[k].Value = is[d.Fields[k].Name]
-			}
+	if i := slices.IndexFunc(all, func(l operate.Limit) bool { return l.Agent == r.PathValue("agent") }); i >= 0 {
+		is := limitValues(&all[i])
+		for k := range d.Fields {
+			d.Fields[k].Value = is[d.Fields[k].Name]
 		}
 	}
-	c.confirm(w, r, http.StatusOK, "agents", d)
+	return nil
 }
 
 // limitValues are the fields of a limit as a form has them.
@@ -135,38 +137,12 @@ func limitValues(l *operate.Limit) map[string]string {
 	return values
 }
 
-// changeLimit sets or removes the limit of an agent.
-func (c *console) changeLimit(w http.ResponseWriter, r *http.Request) {
-	d, err := c.limitDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	agent, reason, told := r.PathValue("agent"), strings.TrimSpace(r.PostForm.Get("reason")), say.Of("limit.set")
-	if r.PathValue("change") == "remove" {
-		told = say.Of("limit.removed")
-	}
-	c.carry(w, r, "agents", d, nil, told, func(ctx context.Context) error {
-		defer c.limits.forget()
-		if r.PathValue("change") == "remove" {
-			return c.Limits.RemoveLimit(ctx, actorOf(r), agent, reason)
-		}
-		l, bad := limitOf(r, agent, reason)
-		if bad != nil {
-			return bad
-		}
-		_, err := c.Limits.SetLimit(ctx, actorOf(r), l)
-		return err
-	})
-}
-
 // limitOf reads a limit from its form. What its numbers may be is for the port to say.
-func limitOf(r *http.Request, agent, reason string) (operate.SetLimit, *operate.Refusal) {
-	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+func limitOf(get form, agent string) (operate.SetLimit, *operate.Refusal) {
 	wrong := func(field, format string, args ...any) *operate.Refusal {
 		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
-	l := operate.SetLimit{Agent: agent, Key: get("key"), Reason: reason}
+	l := operate.SetLimit{Agent: agent, Key: get("key"), Reason: get("reason")}
 	for _, f := range []struct {
 		name string
 		to   *int

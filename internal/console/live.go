@@ -148,7 +148,7 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 	if c.live.all != nil && c.live.of.Equal(s.Overview.At) && c.live.trouble == s.Trouble {
 		return c.live.all, c.live.one, nil
 	}
-	d := overviewData{HasLive: true, Now: c.Now()}
+	d := overviewData{Now: c.Now()}
 	if err := c.fillNeeds(ctx, &d, s); err != nil {
 		c.Log.Warn("console: what needs someone could not be read", "error", err)
 		d.Trouble = say.Of("problem.store")
@@ -189,10 +189,6 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 
 // events is the stream of events of one tab.
 func (c *console) events(w http.ResponseWriter, r *http.Request) {
-	if c.Live == nil {
-		c.absent(w, r, "overview", "Live numbers")
-		return
-	}
 	leave, full := c.streams.Take(r.Context(), "event streams")
 	if full != nil {
 		c.fail(w, r, full)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
@@ -26,41 +27,33 @@ func (c *console) agents(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	may := func(served bool, what string) string {
-		if !served {
-			return say.Of("console.absent", "what", what)
-		}
-		return operate.WhyNotRole(actorOf(r), operate.RoleOperator)
-	}
 	return page{Title: "Agents", Data: struct {
-		Agents                    []agentRow
-		Why, WhyBreaker, WhyLimit string
-	}{agentRows(all, limits), may(c.Pauses != nil, "pauses"), may(c.Breakers != nil, "breakers"), may(c.Limits != nil, "limits")}}, nil
+		Agents []agentRow
+		Why    string
+	}{agentRows(all, limits), operate.WhyNotRole(actorOf(r), operate.RoleOperator)}}, nil
 }
 
-func (c *console) breakerDialog(r *http.Request) (confirmData, error) {
-	if c.Breakers == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "breakers")}
-	}
+// forceBreaker opens or closes the breaker of an agent, or lets it go.
+func (c *console) forceBreaker(r *http.Request) (*dialog, error) {
 	agent := r.PathValue("agent")
-	return confirmData{Title: "Breaker of " + core.ShortText(agent, core.NameBytesMax), Go: "Change", URL: c.url("agents", agent, "breaker"), Back: c.url("agents"), ReasonIs: true,
-		What: say.Of("breaker.what"),
-		Fields: []field{
-			{Name: "state", Label: "Breaker", Value: string(operate.BreakerOpened), Options: []string{string(operate.BreakerOpened), string(operate.BreakerClosed), string(operate.BreakerAuto)}},
-			{Name: "for", Label: "For", Hint: say.Of("breaker.until")},
+	wishes := field{Name: "state", Label: "Breaker", Value: string(operate.BreakerOpened), Options: []string{string(operate.BreakerOpened), string(operate.BreakerClosed), string(operate.BreakerAuto)}}
+	if r.Method == http.MethodGet {
+		if err := c.offerWishes(r, &wishes); err != nil {
+			return nil, err
+		}
+	}
+	return &dialog{Title: "Breaker of " + core.ShortText(agent, core.NameBytesMax), Go: "Change", URL: c.url("agents", agent, "breaker"), Back: c.url("agents"), ReasonIs: true,
+		What:   say.Of("breaker.what"),
+		Fields: []field{wishes, {Name: "for", Label: "For", Hint: say.Of("breaker.until")}},
+		told:   say.Of("breaker.changed"),
+		do: func(ctx context.Context, typed form) error {
+			until, err := c.lasting(typed)
+			if err != nil {
+				return err
+			}
+			_, err = c.Breakers.Force(ctx, actorOf(r), operate.ForceBreaker{Agent: agent, State: operate.BreakerWish(typed("state")), Reason: typed("reason"), Until: until})
+			return err
 		}}, nil
-}
-
-func (c *console) breakerForm(w http.ResponseWriter, r *http.Request) {
-	d, err := c.breakerDialog(r)
-	if err == nil && c.Agents != nil {
-		err = c.offerWishes(r, &d.Fields[0])
-	}
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "agents", d)
 }
 
 // offerWishes leaves of the options those that the breaker of the agent takes now.
@@ -79,28 +72,6 @@ func (c *console) offerWishes(r *http.Request, f *field) error {
 	return nil
 }
 
-// forceBreaker opens or closes the breaker of an agent, or lets it go.
-func (c *console) forceBreaker(w http.ResponseWriter, r *http.Request) {
-	d, err := c.breakerDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	f := operate.ForceBreaker{Agent: r.PathValue("agent"), State: operate.BreakerWish(r.PostForm.Get("state")), Reason: strings.TrimSpace(r.PostForm.Get("reason"))}
-	c.carry(w, r, "agents", d, nil, say.Of("breaker.changed"), func(ctx context.Context) error {
-		if strings.TrimSpace(r.PostForm.Get("for")) != "" {
-			lasts, bad := durationOf(r.PostForm, "for", 0)
-			if bad != nil {
-				bad.Code = http.StatusUnprocessableEntity
-				return bad
-			}
-			f.Until = c.Now().Add(lasts)
-		}
-		_, err := c.Breakers.Force(ctx, actorOf(r), f)
-		return err
-	})
-}
-
 // planRow is one plan in the list: the version that new tasks take, and how many there are.
 type planRow struct {
 	Plan       core.Plan
@@ -114,7 +85,7 @@ func (c *console) plans(ctx context.Context, _ *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	marked, err := c.deprecated(ctx)
+	marked, err := c.Versions.Deprecated(ctx)
 	if err != nil {
 		return page{}, err
 	}
@@ -146,8 +117,7 @@ type planData struct {
 	Versions []int64   // newest first
 	With     int64     // version it is compared with; 0: none
 	Since    time.Time // when it was marked as deprecated; zero: it is not
-	Why      string    // why the mark cannot be changed here; empty: it can
-	WhyPause string    // why the plan cannot be paused here
+	Why      string    // why neither the mark can be changed nor the plan be paused; empty: both can
 	Graph    any
 	Steps    []planStep
 	Diff     []diffRow
@@ -200,19 +170,14 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, bad
 	}
 	d.Plan = versions[version]
-	marked, err := c.deprecated(ctx)
+	marked, err := c.Versions.Deprecated(ctx)
 	if err != nil {
 		return page{}, err
 	}
 	if since := marked.Since(d.Plan.Name, version); since != 0 {
 		d.Since = since.Time()
 	}
-	if d.Why = operate.WhyNotRole(actorOf(r), operate.RoleOperator); c.Versions == nil {
-		d.Why = say.Of("console.absent", "what", "versions of plans")
-	}
-	if d.WhyPause = operate.WhyNotRole(actorOf(r), operate.RoleOperator); c.Pauses == nil {
-		d.WhyPause = say.Of("console.absent", "what", "pauses")
-	}
+	d.Why = operate.WhyNotRole(actorOf(r), operate.RoleOperator)
 	for _, s := range d.Plan.Steps {
 		var names []string
 		for _, a := range s.After {
@@ -257,71 +222,6 @@ func planText(p *core.Plan) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// confirmData is a dialog of a change with a reason, and little else.
-type confirmData struct {
-	Title, What, URL, Back, Go string
-	Fields                     []field
-	Reason                     string
-	ReasonIs                   bool // a reason is required
-	NoReason                   bool // none is asked for
-	Danger                     bool
-	Bad, Field                 string
-	Secret                     string // told once
-	Hidden                     map[string]string
-}
-
-// field is one line of such a dialog.
-type field struct {
-	Name, Label, Value, Hint string
-	Options                  []string
-	Required                 bool
-	Rows                     int  // lines of a longer text; 0: one line
-	Secret                   bool // it is not shown, not even to who typed it
-}
-
-func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, sectionID string, d confirmData) {
-	c.show(w, r, code, "confirm", page{Title: d.Title, Section: sectionID, Data: d})
-}
-
-// carry asks for a change; what is refused is shown in the dialog again. Without an act the port that is asked writes it down.
-func (c *console) carry(w http.ResponseWriter, r *http.Request, sectionID string, d confirmData, act *operate.Act, told string, do func(ctx context.Context) error) {
-	ctx, cancel := reading(r)
-	defer cancel()
-	d.Reason = strings.TrimSpace(r.PostForm.Get("reason"))
-	for i := range d.Fields {
-		if !d.Fields[i].Secret {
-			d.Fields[i].Value = r.PostForm.Get(d.Fields[i].Name)
-		}
-	}
-	var bad *operate.Refusal
-	switch {
-	case d.ReasonIs && d.Reason == "":
-		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: say.Of("act.reason")}
-	case core.CheckWords("", d.Reason) != nil:
-		bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: core.CheckWords("The reason", d.Reason).Error() + "."}
-	default:
-		err := error(nil)
-		if act == nil {
-			err = do(ctx)
-		} else {
-			act.By, act.Reason = actorOf(r), d.Reason
-			err = c.Desk.Change(ctx, act, do)
-		}
-		if err == nil {
-			if told != "" {
-				c.done(w, r, d.Back, told)
-			}
-			return
-		}
-		if !errors.As(err, &bad) {
-			c.fail(w, r, err)
-			return
-		}
-	}
-	d.Bad, d.Field = bad.Detail, bad.Field
-	c.confirm(w, r, bad.Code, sectionID, d)
-}
-
 // partitions shows who owns what.
 func (c *console) partitions(ctx context.Context, r *http.Request) (page, error) {
 	all, err := c.Partitions.Partitions(ctx)
@@ -336,80 +236,56 @@ func (c *console) partitions(ctx context.Context, r *http.Request) (page, error)
 	}{all, why, slices.ContainsFunc(all, func(p operate.Partition) bool { return p.Chain.Height > 0 })}}, nil
 }
 
-// partitionChange reads which partition is to be moved, and how.
-func (c *console) partitionChange(r *http.Request) (int, confirmData, error) {
-	if c.Partitions == nil {
-		return 0, confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "partitions")}
-	}
+// changePartition pins a partition, lets it go, or has its owner hand it over.
+func (c *console) changePartition(r *http.Request) (*dialog, error) {
 	p, err := strconv.Atoi(r.PathValue("partition"))
 	if err != nil || p < 0 {
-		return 0, confirmData{}, &operate.Refusal{Code: http.StatusBadRequest, Field: "partition", Detail: fmt.Sprintf("partition is %s, want a number of 0 or more.", core.QuoteShort(r.PathValue("partition")))}
+		return nil, &operate.Refusal{Code: http.StatusBadRequest, Field: "partition", Detail: fmt.Sprintf("partition is %s, want a number of 0 or more.", core.QuoteShort(r.PathValue("partition")))}
 	}
-	d := confirmData{URL: c.url("partitions", p, r.PathValue("change")), Back: c.url("partitions"), ReasonIs: true}
+	d := &dialog{URL: c.url("partitions", p, r.PathValue("change")), Back: c.url("partitions"), ReasonIs: true, told: say.Of("partition.asked", "partition", p)}
 	switch r.PathValue("change") {
 	case "pin":
 		d.Title, d.Go = fmt.Sprintf("Pin partition %d", p), "Pin"
 		d.What = say.Of("partition.pin")
 		d.Fields = []field{{Name: "node", Label: "Node", Hint: say.Of("partition.node"), Required: true}}
+		d.do = func(ctx context.Context, typed form) error {
+			return c.Partitions.Pin(ctx, actorOf(r), p, typed("node"), typed("reason"))
+		}
 	case "unpin":
 		d.Title, d.Go = fmt.Sprintf("Unpin partition %d", p), "Unpin"
 		d.What = say.Of("partition.unpin")
+		d.do = func(ctx context.Context, typed form) error {
+			return c.Partitions.Unpin(ctx, actorOf(r), p, typed("reason"))
+		}
 	case "stepdown":
 		d.Title, d.Go, d.Danger = say.Of("partition.stepdown-from", "partition", p), "Step down", true
 		d.What = say.Of("partition.stepdown")
-	default:
-		return 0, d, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("partition.no-change", "change", core.QuoteShort(r.PathValue("change")))}
-	}
-	return p, d, nil
-}
-
-func (c *console) partitionForm(w http.ResponseWriter, r *http.Request) {
-	_, d, err := c.partitionChange(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "partitions", d)
-}
-
-func (c *console) changePartition(w http.ResponseWriter, r *http.Request) {
-	p, d, err := c.partitionChange(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	node, reason := strings.TrimSpace(r.PostForm.Get("node")), strings.TrimSpace(r.PostForm.Get("reason"))
-	told := say.Of("partition.asked", "partition", p)
-	c.carry(w, r, "partitions", d, nil, told, func(ctx context.Context) error {
-		switch r.PathValue("change") {
-		case "pin":
-			return c.Partitions.Pin(ctx, actorOf(r), p, node, reason)
-		case "unpin":
-			return c.Partitions.Unpin(ctx, actorOf(r), p, reason)
+		d.do = func(ctx context.Context, typed form) error {
+			return c.Partitions.StepDown(ctx, actorOf(r), p, typed("reason"))
 		}
-		return c.Partitions.StepDown(ctx, actorOf(r), p, reason)
-	})
+	default:
+		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("partition.no-change", "change", core.QuoteShort(r.PathValue("change")))}
+	}
+	return d, nil
 }
 
 // pauses shows what is held back, and what waits behind it.
 func (c *console) pauses(ctx context.Context, r *http.Request) (page, error) {
-	all, err := c.Pauses.Held(ctx)
+	all, err := c.Pauses.Pauses(ctx)
 	if err != nil {
 		return page{}, err
 	}
 	why := operate.WhyNotRole(actorOf(r), operate.RoleOperator)
 	return page{Title: "Pauses", Data: struct {
-		Held []Held
+		Held []operate.PauseView
 		Why  string
 	}{all, why}}, nil
 }
 
-func (c *console) pauseDialog(r *http.Request) (confirmData, error) {
-	if c.Pauses == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "pauses")}
-	}
+// pause holds commands back.
+func (c *console) pause(r *http.Request) (*dialog, error) {
 	q := r.URL.Query()
-	return confirmData{Title: "Pause", Go: "Pause", URL: c.url("pauses", "new"), Back: c.url("pauses"), ReasonIs: true,
+	return &dialog{Title: "Pause", Go: "Pause", URL: c.url("pauses", "new"), Back: c.url("pauses"), ReasonIs: true,
 		What: say.Of("pause.what"),
 		Fields: []field{
 			{Name: "type", Label: "Task type", Value: q.Get("type"), Hint: "Empty: every type"},
@@ -417,91 +293,57 @@ func (c *console) pauseDialog(r *http.Request) (confirmData, error) {
 			{Name: "agent", Label: "Agent", Value: q.Get("agent"), Hint: "Empty: every agent"},
 			{Name: "label", Label: "Label", Value: q.Get("label"), Hint: say.Of("pause.label")},
 			{Name: "for", Label: "For", Value: q.Get("for"), Hint: say.Of("pause.until")},
+		},
+		told: "Paused.",
+		do: func(ctx context.Context, typed form) error {
+			p := operate.Pause{Type: typed("type"), Step: typed("step"), Agent: typed("agent"), Label: typed("label"), At: c.Now(), By: actorOf(r).Name, Reason: typed("reason")}
+			if err := checkPause(&p); err != nil {
+				return err
+			}
+			var err error
+			if p.Until, err = c.lasting(typed); err != nil {
+				return err
+			}
+			_, err = c.Pauses.SetPause(ctx, actorOf(r), p)
+			return err
 		}}, nil
 }
 
-func (c *console) pauseForm(w http.ResponseWriter, r *http.Request) {
-	if bad := known(r, "type", "step", "agent", "label", "for"); bad != nil {
-		c.fail(w, r, bad)
-		return
+// checkPause refuses what a pause cannot hold back, or what this page is not for.
+func checkPause(p *operate.Pause) error {
+	refuse := func(field, format string, args ...any) error {
+		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
-	d, err := c.pauseDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
+	for field, name := range map[string]string{"type": p.Type, "step": p.Step} {
+		if name == "" {
+			continue
+		}
+		if err := core.CheckName(field, name); err != nil {
+			return refuse(field, "%v", err)
+		}
 	}
-	c.confirm(w, r, http.StatusOK, "pauses", d)
+	switch {
+	case p.Type == "" && p.Agent == "" && p.Label == "":
+		return refuse("type", "Name a type, an agent or a label: a pause of everything is not what this is for.")
+	case p.Step != "" && p.Type == "":
+		return refuse("step", "A step needs the type of its tasks.")
+	}
+	if p.Agent != "" {
+		if err := core.CheckAgent(p.Agent); err != nil {
+			return refuse("agent", "%v", err)
+		}
+	}
+	return nil
 }
 
-func (c *console) pause(w http.ResponseWriter, r *http.Request) {
-	d, err := c.pauseDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	get := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
-	p := operate.Pause{Type: get("type"), Step: get("step"), Agent: get("agent"), Label: get("label"), At: c.Now(), By: actorOf(r).Name, Reason: get("reason")}
-	c.carry(w, r, "pauses", d, nil, "Paused.", func(ctx context.Context) error {
-		refuse := func(field, format string, args ...any) error {
-			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
-		}
-		for field, name := range map[string]string{"type": p.Type, "step": p.Step} {
-			if name == "" {
-				continue
-			}
-			if err := core.CheckName(field, name); err != nil {
-				return refuse(field, "%v", err)
-			}
-		}
-		switch {
-		case p.Type == "" && p.Agent == "" && p.Label == "":
-			return refuse("type", "Name a type, an agent or a label: a pause of everything is not what this is for.")
-		case p.Step != "" && p.Type == "":
-			return refuse("step", "A step needs the type of its tasks.")
-		}
-		if p.Agent != "" {
-			if err := core.CheckAgent(p.Agent); err != nil {
-				return refuse("agent", "%v", err)
-			}
-		}
-		if get("for") != "" {
-			d, bad := durationOf(r.PostForm, "for", 0)
-			if bad != nil {
-				bad.Code = http.StatusUnprocessableEntity
-				return bad
-			}
-			p.Until = c.Now().Add(d)
-		}
-		return c.Pauses.Set(ctx, actorOf(r), p)
-	})
-}
-
-func (c *console) liftDialog(r *http.Request) (confirmData, error) {
-	if c.Pauses == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "pauses")}
-	}
-	return confirmData{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", r.PathValue("id"), "lift"), Back: c.url("pauses"), ReasonIs: true, What: say.Of("pause.lift")}, nil
-}
-
-func (c *console) liftForm(w http.ResponseWriter, r *http.Request) {
-	d, err := c.liftDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "pauses", d)
-}
-
-func (c *console) lift(w http.ResponseWriter, r *http.Request) {
-	d, err := c.liftDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
+// lift ends a pause.
+func (c *console) lift(r *http.Request) (*dialog, error) {
 	id := r.PathValue("id")
-	c.carry(w, r, "pauses", d, nil, say.Of("pause.lifted"), func(ctx context.Context) error {
-		return c.Pauses.Lift(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
-	})
+	return &dialog{Title: "Lift the pause", Go: "Lift", URL: c.url("pauses", id, "lift"), Back: c.url("pauses"), ReasonIs: true, What: say.Of("pause.lift"),
+		told: say.Of("pause.lifted"),
+		do: func(ctx context.Context, typed form) error {
+			return c.Pauses.LiftPause(ctx, actorOf(r), id, typed("reason"))
+		}}, nil
 }
 
 // auditNames are the parameters of the audit trail: its filter is its URL.
@@ -589,11 +431,8 @@ func (c *console) auditRow(e *operate.AuditEntry) auditRow {
 
 type settingsData struct {
 	Tokens   []operate.Token
-	TokensOK bool
 	Channels []Channel
-	AlertsOK bool
 	Views    []savedView
-	ViewsOK  bool
 	Why      string // tokens and alerts may not be changed
 	ViewWhy  string
 }
@@ -601,13 +440,12 @@ type settingsData struct {
 // settings shows tokens, alerts and saved views.
 func (c *console) settings(ctx context.Context, r *http.Request) (page, error) {
 	by := actorOf(r)
-	d := settingsData{TokensOK: c.Tokens != nil, AlertsOK: c.Alerts != nil, ViewsOK: c.Settings != nil,
-		Why: operate.WhyNotRole(by, operate.RoleAdmin), ViewWhy: operate.WhyNotRole(by, operate.RoleOperator)}
+	d := settingsData{Why: operate.WhyNotRole(by, operate.RoleAdmin), ViewWhy: operate.WhyNotRole(by, operate.RoleOperator)}
 	var err error
-	if c.Tokens != nil && d.Why == "" {
+	if d.Why == "" {
 		d.Tokens, err = c.Tokens.Tokens(ctx)
 	}
-	if err == nil && c.Alerts != nil && d.Why == "" {
+	if err == nil && d.Why == "" {
 		d.Channels, err = c.Alerts.Channels(ctx)
 	}
 	if err == nil {
@@ -619,104 +457,53 @@ func (c *console) settings(ctx context.Context, r *http.Request) (page, error) {
 	return page{Title: "Settings", Data: d}, nil
 }
 
-func (c *console) tokenDialog() (confirmData, error) {
-	if c.Tokens == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "tokens")}
-	}
-	return confirmData{Title: "New token", Go: "Create", URL: c.url("settings", "tokens", "new"), Back: c.url("settings"), NoReason: true,
+// createToken answers with the secret itself: it is in no redirect, no cookie and no log.
+func (c *console) createToken(r *http.Request) (*dialog, error) {
+	name, role := strings.TrimSpace(r.PostForm.Get("name")), operate.Role(r.PostForm.Get("role"))
+	d := &dialog{Title: "New token", Go: "Create", URL: c.url("settings", "tokens", "new"), Back: c.url("settings"), NoReason: true,
 		What: say.Of("token.what"),
 		Fields: []field{
 			{Name: "name", Label: "Name", Hint: say.Of("token.name"), Required: true},
 			{Name: "role", Label: "Role", Value: string(operate.RoleViewer), Options: []string{string(operate.RoleViewer), string(operate.RoleOperator), string(operate.RoleAdmin)}},
 			{Name: "for", Label: "Valid for", Value: "2160h", Hint: say.Of("token.until")},
-		}}, nil
-}
-
-func (c *console) tokenForm(w http.ResponseWriter, r *http.Request) {
-	d, err := c.tokenDialog()
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "settings", d)
-}
-
-// createToken answers with the secret itself: it is in no redirect, no cookie and no log.
-func (c *console) createToken(w http.ResponseWriter, r *http.Request) {
-	d, err := c.tokenDialog()
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	name, role := strings.TrimSpace(r.PostForm.Get("name")), operate.Role(r.PostForm.Get("role"))
-	var secret string
-	create := operate.Act{Action: "token.create", Target: "token/" + core.ShortText(name, core.NameBytesMax), After: role}
-	c.carry(w, r, "settings", d, &create, "", func(ctx context.Context) error {
+		},
+		act: &operate.Act{Action: "token.create", Target: "token/" + core.ShortText(name, core.NameBytesMax), After: role}}
+	d.do = func(ctx context.Context, typed form) error {
 		if err := core.CheckName("name", name); err != nil {
 			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "name", Detail: err.Error()}
 		}
 		if !role.May(operate.RoleViewer) {
 			return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "role", Detail: fmt.Sprintf("role is %s, want viewer, operator or admin.", core.QuoteShort(string(role)))}
 		}
-		var expires time.Time
-		if r.PostForm.Get("for") != "" {
-			d, bad := durationOf(r.PostForm, "for", 0)
-			if bad != nil {
-				bad.Code = http.StatusUnprocessableEntity
-				return bad
-			}
-			expires = c.Now().Add(d)
+		expires, err := c.lasting(typed)
+		if err != nil {
+			return err
 		}
-		var err error
-		secret, err = c.Tokens.Create(ctx, actorOf(r), name, role, expires)
-		return err
-	})
-	if secret != "" {
-		d.Secret, d.Title, d.What = secret, "Token "+name, say.Of("token.secret")
-		c.confirm(w, r, http.StatusOK, "settings", d)
+		if _, d.Secret, err = auth.CreateToken(ctx, c.Tokens, name, role, actorOf(r).Name, c.Now(), expires); err != nil {
+			return err
+		}
+		d.Title, d.What = "Token "+name, say.Of("token.secret")
+		return nil
 	}
+	return d, nil
 }
 
-func (c *console) revokeDialog(r *http.Request) (confirmData, error) {
-	if c.Tokens == nil {
-		return confirmData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "tokens")}
-	}
-	return confirmData{Title: "Revoke the token", Go: "Revoke", URL: c.url("settings", "tokens", r.PathValue("id"), "revoke"), Back: c.url("settings"), ReasonIs: true, Danger: true,
-		What: say.Of("token.revoke")}, nil
-}
-
-func (c *console) revokeForm(w http.ResponseWriter, r *http.Request) {
-	d, err := c.revokeDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "settings", d)
-}
-
-func (c *console) revokeToken(w http.ResponseWriter, r *http.Request) {
-	d, err := c.revokeDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
+// revokeToken ends a token.
+func (c *console) revokeToken(r *http.Request) (*dialog, error) {
 	id := r.PathValue("id")
-	c.carry(w, r, "settings", d, &operate.Act{Action: "token.revoke", Target: "token/" + core.ShortText(id, core.NameBytesMax)}, "Revoked.", func(ctx context.Context) error {
-		return c.Tokens.Revoke(ctx, actorOf(r), id, strings.TrimSpace(r.PostForm.Get("reason")))
-	})
+	return &dialog{Title: "Revoke the token", Go: "Revoke", URL: c.url("settings", "tokens", id, "revoke"), Back: c.url("settings"), ReasonIs: true, Danger: true,
+		What: say.Of("token.revoke"), told: "Revoked.",
+		act: &operate.Act{Action: "token.revoke", Target: "token/" + core.ShortText(id, core.NameBytesMax)},
+		do:  func(ctx context.Context, _ form) error { return c.Tokens.RevokeToken(ctx, id, c.Now()) }}, nil
 }
 
 // testAlert sends a test through one channel and says what came of it.
 func (c *console) testAlert(w http.ResponseWriter, r *http.Request) {
-	if c.Alerts == nil {
-		c.absent(w, r, "settings", "Alerts")
-		return
-	}
 	name := r.PathValue("name")
 	ctx, cancel := reading(r)
 	defer cancel()
 	err := c.Desk.Change(ctx, &operate.Act{By: actorOf(r), Action: "alert.test", Target: "channel/" + core.ShortText(name, core.NameBytesMax)}, func(ctx context.Context) error {
-		return c.Alerts.Test(ctx, actorOf(r), name)
+		return c.Alerts.Test(ctx, name)
 	})
 	refusal := new(operate.Refusal)
 	switch {

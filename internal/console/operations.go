@@ -83,7 +83,6 @@ type operationData struct {
 	Next     string
 	First    bool
 	Notes    []operate.Note
-	HasNotes bool
 	Buttons  []changeButton
 	GroupURL string
 	Moves    bool // it changes by itself: the page looks again
@@ -104,11 +103,7 @@ var changes = []changeButton{
 
 // changeWhy says why a change cannot be made; empty: it can.
 func (c *console) changeWhy(r *http.Request, op *operate.Operation, change string) string {
-	by := actorOf(r)
-	if c.Repairs == nil {
-		return say.Of("console.absent", "what", "operations")
-	}
-	if why := operate.WhyNotRole(by, operate.RoleOperator); why != "" || op.State.Takes(change) {
+	if why := operate.WhyNotRole(actorOf(r), operate.RoleOperator); why != "" || op.State.Takes(change) {
 		return why
 	}
 	return fmt.Sprintf("The operation is %s.", op.State)
@@ -130,7 +125,7 @@ func (c *console) operation(ctx context.Context, r *http.Request) (page, error) 
 	if d.Op, err = c.Operations.Operation(ctx, r.PathValue("id")); err != nil {
 		return page{}, err
 	}
-	d.Outcome, d.First, d.HasNotes = operate.Outcome(q.Get("outcome")), after == 0, c.Notes != nil
+	d.Outcome, d.First = operate.Outcome(q.Get("outcome")), after == 0
 	d.Outcomes, d.Sum = c.outcomes(&d.Op), d.Op.Tally.Total()
 	d.Moves = d.Op.State == operate.OperationRunning || d.Op.Tally.Asked > 0
 	if d.Outcome != "" && !slices.ContainsFunc(d.Outcomes, func(o outcome) bool { return o.Name == d.Outcome }) {
@@ -143,10 +138,8 @@ func (c *console) operation(ctx context.Context, r *http.Request) (page, error) 
 		d.Members = d.Members[:rowsOfList]
 		d.Next = nextPage(r, strconv.FormatInt(d.Members[rowsOfList-1].Ordinal, 10))
 	}
-	if c.Notes != nil {
-		if d.Notes, err = c.Notes.Notes(ctx, "operation/"+d.Op.ID, notesShown); err != nil {
-			return page{}, err
-		}
+	if d.Notes, err = c.Notes.Notes(ctx, "operation/"+d.Op.ID, notesShown); err != nil {
+		return page{}, err
 	}
 	if d.Op.Group != "" {
 		d.GroupURL = c.url("failures", d.Op.Group)
@@ -181,10 +174,6 @@ type newForm struct {
 
 // newOperation shows the dialog that leads to a preview.
 func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
-	if c.Repairs == nil {
-		c.absent(w, r, "operations", "Operations")
-		return
-	}
 	if bad := known(r, "group", "action", "scope", "filter", "id"); bad != nil {
 		c.fail(w, r, bad)
 		return
@@ -290,10 +279,6 @@ type changedInput struct {
 
 // preview freezes the membership and rehearses the action.
 func (c *console) preview(w http.ResponseWriter, r *http.Request) {
-	if c.Repairs == nil {
-		c.absent(w, r, "operations", "Operations")
-		return
-	}
 	f, sel, bad := c.newFormOf(r, r.PostForm)
 	if bad != nil {
 		c.fail(w, r, bad)
@@ -352,10 +337,6 @@ func (d *previewData) fill() {
 
 // start starts a preview.
 func (c *console) start(w http.ResponseWriter, r *http.Request) {
-	if c.Repairs == nil {
-		c.absent(w, r, "operations", "Operations")
-		return
-	}
 	get := r.PostForm.Get
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -412,9 +393,6 @@ type changeData struct {
 }
 
 func (c *console) changeOf(r *http.Request) (changeData, error) {
-	if c.Operations == nil {
-		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "operations")}
-	}
 	i := slices.IndexFunc(changes, func(b changeButton) bool { return b.Change == r.PathValue("change") })
 	if i < 0 {
 		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("op.no-change", "change", core.QuoteShort(r.PathValue("change")))}

@@ -59,26 +59,21 @@ type overviewData struct {
 	Counts  []operate.StateCount
 	Figures []figure
 	Points  []point
-	HasLive bool
-	Books   *operate.BooksView // nil: this node does not serve them
+	Books   *operate.BooksView
 }
 
 // overview is the first screen: what needs someone, and how the engine does.
 func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
-	d := overviewData{HasLive: c.Live != nil, Now: c.Now()}
-	var snapshot Snapshot
-	if c.Live != nil {
-		var err error
-		if snapshot, err = c.Live.Current(ctx); err != nil {
-			return page{}, err
-		}
-		d.Points = points(c.Live.Samples())
-		d.Figures = figures(d.Points)
+	snapshot, err := c.Live.Current(ctx)
+	if err != nil {
+		return page{}, err
 	}
+	d := overviewData{Now: c.Now(), Points: points(c.Live.Samples())}
+	d.Figures = figures(d.Points)
 	if err := c.fillNeeds(ctx, &d, snapshot); err != nil {
 		return page{}, err
 	}
-	return page{Title: "Overview", Data: d, Plots: c.Live != nil}, nil
+	return page{Title: "Overview", Data: d, Plots: true}, nil
 }
 
 // fillNeeds shows what needs someone as it was read, and whether the books are closed.
@@ -137,29 +132,29 @@ func (c *console) risk(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	var chances *operate.Forecast
-	if c.Forecaster != nil {
-		f, err := c.Forecaster.Forecast(ctx)
-		if err != nil {
-			return page{}, err
-		}
-		chances = &f
+	chances, err := c.Forecaster.Forecast(ctx)
+	if err != nil {
+		return page{}, err
 	}
 	return page{Title: say.Of("risk.title"), Data: struct {
 		Tasks  []core.View
 		More   bool
 		Within time.Duration
 		Asked  string
-		Chance *operate.Forecast // nil: this node tells none
+		Chance operate.Forecast
 	}{tasks, more, within, r.URL.Query().Get("within"), chances}}, nil
 }
 
-// durationOf reads a duration of a query or a form, 1 s to 365 days.
-func durationOf(form url.Values, name string, or time.Duration) (time.Duration, *operate.Refusal) {
-	text := form.Get(name)
-	if text == "" {
+// durationOf reads a duration of a query.
+func durationOf(q url.Values, name string, or time.Duration) (time.Duration, *operate.Refusal) {
+	if q.Get(name) == "" {
 		return or, nil
 	}
+	return durationIn(name, q.Get(name))
+}
+
+// durationIn reads a duration, 1 s to 365 days.
+func durationIn(name, text string) (time.Duration, *operate.Refusal) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second || d > core.DurationMax {
 		return 0, &operate.Refusal{Code: http.StatusBadRequest, Field: name, Detail: fmt.Sprintf("%s is %s, want a duration of 1s to %dh, such as 15m or 2h.", name, core.QuoteShort(text), int(core.DurationMax.Hours()))}

@@ -33,7 +33,6 @@ type page struct {
 	Told    string // what the change before came to
 	Now     time.Time
 	Data    any
-	Live    bool // there are live numbers
 	SignOut string
 	Version string
 	Plots   bool // the page draws plots
@@ -43,7 +42,6 @@ type page struct {
 // reader is a page that is read: what of it makes every such page alike.
 type reader struct {
 	template, section string
-	absent            string   // what this node does not serve; empty: it serves the page
 	params            []string // that its address may have
 	read              func(ctx context.Context, r *http.Request) (page, error)
 }
@@ -51,10 +49,6 @@ type reader struct {
 // serve answers with a page that is read within the time that all reads of a page have.
 func (c *console) serve(p reader) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if p.absent != "" {
-			c.absent(w, r, p.section, p.absent)
-			return
-		}
 		if bad := known(r, p.params...); bad != nil {
 			c.fail(w, r, bad)
 			return
@@ -69,14 +63,6 @@ func (c *console) serve(p reader) http.HandlerFunc {
 		content.Section = p.section
 		c.show(w, r, cmp.Or(content.Code, http.StatusOK), p.template, content)
 	}
-}
-
-// unless is what a node does not serve that lacks a port; empty: it has it.
-func unless(served bool, what string) string {
-	if served {
-		return ""
-	}
-	return what
 }
 
 // section is one line of the menu.
@@ -170,7 +156,7 @@ func (c *console) submit(to string) template.HTMLAttr {
 // show renders a page. What a template cannot do is a defect, and is told as such.
 func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
 	actor, _ := operate.ActorFrom(r.Context())
-	p.Me, p.Now, p.Live, p.Version = actor, c.Now(), c.Config.Live != nil, c.Version
+	p.Me, p.Now, p.Version = actor, c.Now(), c.Version
 	if c.SignOut != "" {
 		p.SignOut = c.Base + c.SignOut
 	}
@@ -239,13 +225,6 @@ func (c *console) problemOf(r *http.Request, err error) problem {
 		p.Retry = c.Base + r.URL.RequestURI()
 	}
 	return p
-}
-
-// absent shows that this node does not serve a page.
-func (c *console) absent(w http.ResponseWriter, r *http.Request, sectionID, what string) {
-	c.show(w, r, http.StatusNotFound, "problem", page{Title: what, Section: sectionID, Data: problem{Code: http.StatusNotFound,
-		Text: say.Of("console.absent", "what", strings.ToLower(what[:1])+what[1:]),
-		Next: []string{say.Of("console.absent.next")}}})
 }
 
 const toldCookie = "duly-told"

@@ -74,14 +74,6 @@ func TestTimeMachine(t *testing.T) {
 	contains(Path+"tasks/order/order-1003/replay", 200, "&#34;order&#34;: 77", "resubmitted with another input")
 	contains(Path+"tasks/order/order-1003/payload?of=input&at=2", 200, "9007199254740993")
 	contains(Path+"tasks/order/order-1003/payload?of=input&at=99", 400, "1 to 6")
-
-	cfg := w.config()
-	cfg.Operations = nil
-	for _, page := range []string{"replay", "compare"} {
-		if rec := get(t, as(operate.RoleViewer, newConsole(t, cfg)), Path+"tasks/order/order-1002/"+page); rec.Code != 404 || !strings.Contains(rec.Body.String(), "This node does not serve") {
-			t.Errorf("%s without journals: %d", page, rec.Code)
-		}
-	}
 }
 
 // TestTimeMachineIsBounded: the moves of a slider read once, only a few journals are kept, and one that is too long is

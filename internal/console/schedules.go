@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -24,8 +23,6 @@ type schedulesData struct {
 	First bool
 	Query string
 }
-
-var schedulesAbsent = &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "schedules")}
 
 // schedules shows what is submitted again and again, and what comes next.
 func (c *console) schedules(ctx context.Context, r *http.Request) (page, error) {
@@ -69,58 +66,35 @@ func whenOf(s *operate.Schedule) string {
 	return words
 }
 
-// scheduleDialog reads which change of which schedule is meant.
-func (c *console) scheduleDialog(r *http.Request) (confirmData, string, error) {
+// changeSchedule pauses or resumes a schedule, or submits a task of it now.
+func (c *console) changeSchedule(r *http.Request) (*dialog, error) {
 	name, change := r.PathValue("name"), r.PathValue("change")
-	if c.Schedules == nil {
-		return confirmData{}, name, schedulesAbsent
-	}
 	ctx, cancel := reading(r)
 	defer cancel()
 	s, err := c.Schedules.Schedule(ctx, name)
 	if err != nil {
-		return confirmData{}, name, err
+		return nil, err
 	}
-	d := confirmData{URL: c.url("schedules", name, change), Back: c.url("schedules"), ReasonIs: true}
+	d := &dialog{URL: c.url("schedules", name, change), Back: c.url("schedules"), ReasonIs: true, do: func(ctx context.Context, typed form) error {
+		_, err := c.Schedules.PauseSchedule(ctx, actorOf(r), name, change == "pause", typed("reason"))
+		return err
+	}}
 	switch change {
 	case "pause":
-		d.Title, d.Go = "Pause schedule "+name, "Pause"
+		d.Title, d.Go, d.told = "Pause schedule "+name, "Pause", "Paused."
 		d.What = say.Of("schedule.pause")
 	case "resume":
-		d.Title, d.Go = "Resume schedule "+name, "Resume"
+		d.Title, d.Go, d.told = "Resume schedule "+name, "Resume", "Resumed."
 		d.What = say.Of("schedule.resume")
 	case "run-now":
-		d.Title, d.Go, d.ReasonIs = "Run schedule "+name+" now", "Run now", false
+		d.Title, d.Go, d.told, d.ReasonIs = "Run schedule "+name+" now", "Run now", say.Of("schedule.ran"), false
 		d.What = say.Of("schedule.run", "type", s.Type)
-	default:
-		return d, name, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("schedule.no-change", "change", core.QuoteShort(change))}
-	}
-	return d, name, nil
-}
-
-func (c *console) scheduleForm(w http.ResponseWriter, r *http.Request) {
-	d, _, err := c.scheduleDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "schedules", d)
-}
-
-func (c *console) changeSchedule(w http.ResponseWriter, r *http.Request) {
-	d, name, err := c.scheduleDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	reason := strings.TrimSpace(r.PostForm.Get("reason"))
-	told := map[string]string{"pause": "Paused.", "resume": "Resumed.", "run-now": say.Of("schedule.ran")}[r.PathValue("change")]
-	c.carry(w, r, "schedules", d, nil, told, func(ctx context.Context) error {
-		if r.PathValue("change") == "run-now" {
-			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, reason)
+		d.do = func(ctx context.Context, typed form) error {
+			_, err := c.Schedules.RunSchedule(ctx, actorOf(r), name, typed("reason"))
 			return err
 		}
-		_, err := c.Schedules.PauseSchedule(ctx, actorOf(r), name, r.PathValue("change") == "pause", reason)
-		return err
-	})
+	default:
+		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("schedule.no-change", "change", core.QuoteShort(change))}
+	}
+	return d, nil
 }

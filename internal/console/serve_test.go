@@ -474,18 +474,6 @@ func TestErrorsAreAnswers(t *testing.T) {
 	if body := get(t, h, Path+"tasks").Body.String(); !strings.Contains(body, "did not answer within 10 s") {
 		t.Error("a time-out is not said")
 	}
-	cfg := Config{PartitionOf: partitionOf, Reader: fixedWorld()}
-	bare := as(operate.RoleAdmin, newConsole(t, cfg))
-	for _, path := range []string{"operations", "agents", "partitions", "pauses", "audit"} {
-		if rec := get(t, bare, Path+path); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "This node does not serve") {
-			t.Errorf("%s without its port: %d", path, rec.Code)
-		}
-	}
-	for _, path := range []string{"", "tasks", "settings", "tasks/order/order-1002", "plans"} {
-		if rec := get(t, bare, Path+path); rec.Code != http.StatusOK {
-			t.Errorf("%s with Reader alone: %d", path, rec.Code)
-		}
-	}
 }
 
 // unread is a store that must not be asked.
@@ -689,14 +677,17 @@ func TestTokenIsToldOnce(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleAdmin, newConsole(t, w.config()))
 	rec := post(t, h, Path+"settings/tokens/new", url.Values{"name": {"deploy"}, "role": {"operator"}, "for": {"24h"}})
-	if rec.Code != 200 || !strings.Contains(rec.Body.String(), "duly_new1_5ecret5ecret5ecret") || rec.Header().Get("Set-Cookie") != "" {
-		t.Fatalf("%d", rec.Code)
+	_, secret, _ := strings.Cut(rec.Body.String(), `aria-label="Secret">`)
+	secret, _, _ = strings.Cut(secret, "<")
+	last := w.tokens[len(w.tokens)-1]
+	if rec.Code != 200 || !strings.HasPrefix(secret, "duly_") || last.Name != "deploy" || rec.Header().Get("Set-Cookie") != "" {
+		t.Fatalf("%d, %q", rec.Code, secret)
 	}
-	if last := w.tokens[len(w.tokens)-1]; !last.Expires.Equal(noon.Add(24 * time.Hour)) {
+	if !last.Expires.Equal(noon.Add(24 * time.Hour)) {
 		t.Errorf("expires %v", last.Expires)
 	}
 	for _, path := range []string{"settings", "audit"} {
-		if strings.Contains(get(t, h, Path+path).Body.String(), "5ecret") {
+		if strings.Contains(get(t, h, Path+path).Body.String(), secret) {
 			t.Errorf("%s tells the secret again", path)
 		}
 	}
@@ -1003,15 +994,6 @@ func TestLimits(t *testing.T) {
 	}
 	if body := get(t, viewer, Path+"agents").Body.String(); strings.Contains(body, "/limit/") || !strings.Contains(body, "whyl-check.v1") || !strings.Contains(body, "0.25 a second") {
 		t.Error("a viewer is offered to change limits, or does not see them")
-	}
-	cfg := w.config()
-	cfg.Limits = nil
-	without := as(operate.RoleOperator, newConsole(t, cfg))
-	if rec := get(t, without, Path+"agents"); rec.Code != 200 || !strings.Contains(rec.Body.String(), "This node does not serve limits.") {
-		t.Errorf("without limits: %d", rec.Code)
-	}
-	if rec := post(t, without, path, url.Values{"rate": {"1"}, "reason": {"x"}}); rec.Code != 404 {
-		t.Errorf("set without limits: %d", rec.Code)
 	}
 }
 

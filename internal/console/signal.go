@@ -62,9 +62,6 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 	if err != nil {
 		return signalForm{}, "", err
 	}
-	if c.Actions == nil {
-		return signalForm{}, "", &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "actions")}
-	}
 	plan, err := c.planOf(ctx, v.Type, v.PlanVersion)
 	if err != nil {
 		return signalForm{}, "", err

@@ -73,7 +73,6 @@ type taskData struct {
 	Input    *document
 	Actions  []actionButton
 	Notes    []operate.Note
-	HasNotes bool
 	Audit    []operate.AuditEntry
 	AuditURL string
 	Group    string // address of its failure group; empty: it is in none
@@ -117,7 +116,7 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d := taskData{View: v, Newest: before == 0, HasNotes: c.Notes != nil, Ended: v.State.Ended()}
+	d := taskData{View: v, Newest: before == 0, Ended: v.State.Ended()}
 	d.Lineage = slices.Clone(v.Ancestors)
 	slices.Reverse(d.Lineage)
 	if d.Plan, err = c.planOf(ctx, v.Type, v.PlanVersion); err != nil {
@@ -142,21 +141,17 @@ func (c *console) task(ctx context.Context, r *http.Request) (page, error) {
 	d.Input = documentOf("input", "Input", v.Input, base+"/payload?of=input")
 	d.Steps = stepsOf(d.Plan, &v, base, say.Of("graph.plan", "plan", v.Type, "version", v.PlanVersion, "n", len(v.Steps)))
 	d.When = c.conditions(ctx, d.Plan, &v)
-	d.Replay = c.Operations != nil && len(records) > 0
+	d.Replay = len(records) > 0
 	d.Actions = append(c.signalButtons(r, &v), c.buttons(r, &v)...)
 	target := "task/" + v.Type + "/" + v.ID
-	if c.Notes != nil {
-		if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
-			return page{}, err
-		}
+	if d.Notes, err = c.Notes.Notes(ctx, target, notesShown); err != nil {
+		return page{}, err
 	}
-	if c.Trail != nil {
-		done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
-		if err != nil {
-			return page{}, err
-		}
-		d.Audit, d.AuditURL = done.Entries, c.url("audit")+"?target="+target
+	done, err := c.Trail.Audit(ctx, operate.AuditFilter{Target: target, Limit: trailOfTask})
+	if err != nil {
+		return page{}, err
 	}
+	d.Audit, d.AuditURL = done.Entries, c.url("audit")+"?target="+target
 	if v.Fingerprint != "" {
 		d.Group = c.url("tasks") + "?type=" + v.Type + "&state=" + string(v.State) + "&fingerprint=" + v.Fingerprint
 	}
@@ -280,7 +275,7 @@ func (c *console) payload(ctx context.Context, r *http.Request) (page, error) {
 		return page{}, err
 	}
 	of := r.URL.Query().Get("of")
-	if at := r.URL.Query().Get("at"); at != "" && c.Operations != nil {
+	if at := r.URL.Query().Get("at"); at != "" {
 		rec, err := c.recording(ctx, v.Type, v.ID)
 		if err != nil {
 			return page{}, err
@@ -328,10 +323,6 @@ func (c *console) noteOnOperation(w http.ResponseWriter, r *http.Request) {
 
 // note keeps what someone wrote.
 func (c *console) note(w http.ResponseWriter, r *http.Request, target, back string) {
-	if c.Notes == nil {
-		c.absent(w, r, "", "Notes")
-		return
-	}
 	text := strings.TrimSpace(r.PostForm.Get("text"))
 	err := core.CheckWords("the note", text)
 	if text == "" {

@@ -155,7 +155,6 @@ type tasksData struct {
 	States  []core.State
 	Views   []savedView
 	Actions []operate.Action
-	ViewsOK bool
 	MayBulk bool
 	Shown   int
 	Counts  map[core.State]operate.Count
@@ -168,7 +167,7 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := r.URL.Query()
-	d := tasksData{Values: map[string]string{}, States: states, Query: queryOf(q), First: q.Get("after") == "", ViewsOK: c.Settings != nil}
+	d := tasksData{Values: map[string]string{}, States: states, Query: queryOf(q), First: q.Get("after") == ""}
 	for _, name := range filterNames {
 		d.Values[name] = q.Get(name)
 	}
@@ -185,14 +184,12 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	d.Actions = bulkIn(d.Filter.State)
-	d.MayBulk = c.Repairs != nil && len(d.Actions) > 0
+	d.MayBulk = len(d.Actions) > 0
 	d.Words, d.Next, d.Shown = words(&d.Filter), nextPage(r, d.Page.Next), len(d.Page.Tasks)
-	if c.Live != nil {
-		if s, err := c.Live.Current(ctx); err == nil {
-			d.Counts = map[core.State]operate.Count{}
-			for _, sc := range s.Overview.Counts {
-				d.Counts[sc.State] = sc.Tasks
-			}
+	if s, err := c.Live.Current(ctx); err == nil {
+		d.Counts = map[core.State]operate.Count{}
+		for _, sc := range s.Overview.Counts {
+			d.Counts[sc.State] = sc.Tasks
 		}
 	}
 	var err error
@@ -265,9 +262,6 @@ const (
 )
 
 func (c *console) views(ctx context.Context) ([]savedView, error) {
-	if c.Settings == nil {
-		return nil, nil
-	}
 	documents, err := c.Settings.Settings(ctx, viewPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("saved views: %w", err)
@@ -289,10 +283,6 @@ func (c *console) views(ctx context.Context) ([]savedView, error) {
 
 // saveView keeps the filter of the list under a name.
 func (c *console) saveView(w http.ResponseWriter, r *http.Request) {
-	if c.Settings == nil {
-		c.absent(w, r, "tasks", "Saved views")
-		return
-	}
 	name, query := strings.TrimSpace(r.PostForm.Get("name")), r.PostForm.Get("query")
 	values, err := url.ParseQuery(query)
 	refuse := func(field, format string, args ...any) {
@@ -341,10 +331,6 @@ func (c *console) saveView(w http.ResponseWriter, r *http.Request) {
 
 // dropView forgets a saved view.
 func (c *console) dropView(w http.ResponseWriter, r *http.Request) {
-	if c.Settings == nil {
-		c.absent(w, r, "tasks", "Saved views")
-		return
-	}
 	ctx, cancel := reading(r)
 	defer cancel()
 	id := r.PathValue("id")

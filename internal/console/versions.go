@@ -11,54 +11,23 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// deprecated are the versions of plans that a submission takes only when it names them.
-func (c *console) deprecated(ctx context.Context) (core.Deprecations, error) {
-	if c.Versions == nil {
-		return nil, nil
-	}
-	return c.Versions.Deprecated(ctx)
-}
-
-// deprecateDialog is the dialog of a version; undo is from its path.
-func (c *console) deprecateDialog(r *http.Request) (d confirmData, version int64, undo bool, err error) {
-	if c.Versions == nil {
-		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("console.absent", "what", "versions of plans")}
-	}
+// deprecate marks a version of a plan, so that a submission takes it only when it names it, or takes the mark away.
+func (c *console) deprecate(r *http.Request) (*dialog, error) {
 	name, change := r.PathValue("name"), r.PathValue("change")
-	version, err = strconv.ParseInt(r.PathValue("version"), 10, 64)
-	if undo = change == "allow"; err != nil || !undo && change != "deprecate" {
-		return d, 0, false, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")}
+	version, err := strconv.ParseInt(r.PathValue("version"), 10, 64)
+	undo := change == "allow"
+	if err != nil || !undo && change != "deprecate" {
+		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")}
 	}
-	d = confirmData{Title: say.Of("version.deprecate-of", "version", version, "plan", core.ShortText(name, core.NameBytesMax)), Go: "Deprecate", ReasonIs: true,
+	d := &dialog{Title: say.Of("version.deprecate-of", "version", version, "plan", core.ShortText(name, core.NameBytesMax)), Go: "Deprecate", ReasonIs: true,
 		URL: c.url("plans", name, r.PathValue("version"), change), Back: c.url("plans", name) + "?version=" + strconv.FormatInt(version, 10),
-		What: say.Of("version.deprecate")}
+		What: say.Of("version.deprecate"), told: "Deprecated.",
+		do: func(ctx context.Context, typed form) error {
+			_, err := c.Versions.Deprecate(ctx, actorOf(r), name, version, undo, typed("reason"))
+			return err
+		}}
 	if undo {
-		d.Title, d.Go, d.What = strings.Replace(d.Title, "Deprecate", "Allow", 1), "Allow", say.Of("version.undeprecate")
+		d.Title, d.Go, d.What, d.told = strings.Replace(d.Title, "Deprecate", "Allow", 1), "Allow", say.Of("version.undeprecate"), "Allowed again."
 	}
-	return d, version, undo, nil
-}
-
-func (c *console) deprecateForm(w http.ResponseWriter, r *http.Request) {
-	d, _, _, err := c.deprecateDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	c.confirm(w, r, http.StatusOK, "plans", d)
-}
-
-func (c *console) deprecate(w http.ResponseWriter, r *http.Request) {
-	d, version, undo, err := c.deprecateDialog(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	said := "Deprecated."
-	if undo {
-		said = "Allowed again."
-	}
-	c.carry(w, r, "plans", d, nil, said, func(ctx context.Context) error {
-		_, err := c.Versions.Deprecate(ctx, actorOf(r), r.PathValue("name"), version, undo, strings.TrimSpace(r.PostForm.Get("reason")))
-		return err
-	})
+	return d, nil
 }

@@ -32,7 +32,7 @@ type world struct {
 	ops      []*operate.Operation
 	members  map[string][]operate.Member
 	tokens   []operate.Token
-	held     []Held
+	held     []operate.PauseView
 	agentsIn []operate.Agent
 	bounds   []operate.Limit
 	looked   int // times that the limits were read
@@ -283,7 +283,7 @@ func newWorld(now func() time.Time) *world {
 		p.MayUnpin, p.MayStepDown = p.Pinned != "", p.Owner != ""
 		w.parts = append(w.parts, p)
 	}
-	w.held = []Held{{Pause: operate.Pause{ID: "p1", Agent: "ship.v1", At: now().Add(-10 * time.Minute), By: "ada", Reason: "carrier is down until 18:00"}, Waiting: operate.Count{N: 312}, Nearest: now().Add(4 * time.Minute)}}
+	w.held = []operate.PauseView{{Pause: operate.Pause{ID: "p1", Agent: "ship.v1", At: now().Add(-10 * time.Minute), By: "ada", Reason: "carrier is down until 18:00"}, Waiting: operate.Count{N: 312}, FirstDeadline: now().Add(4 * time.Minute)}}
 	w.channels = []Channel{{Name: "ops-hook", Kind: "webhook", To: "hooks.example.test/…", Events: []string{"error", "undo exhausted"}, Last: now().Add(-3 * time.Hour)}, {Name: "on-call", Kind: "mail", To: "on-call@example.test", Error: "connection refused", Last: now().Add(-time.Hour)}}
 	w.tokens = []operate.Token{{ID: "t1a9", Name: "ci", Role: operate.RoleOperator, Created: now().Add(-400 * time.Hour), By: "ada", Expires: now().Add(90 * 24 * time.Hour), LastUsed: now().Add(-time.Minute)}, {ID: "t0b2", Name: "old-script", Role: operate.RoleViewer, Created: now().Add(-9000 * time.Hour), By: "grace", Revoked: now().Add(-100 * time.Hour)}}
 	w.notes = []operate.Note{{Number: 1, Target: "task/order/order-1002", At: now().Add(-10 * time.Minute), By: "grace", Text: "Asked the bank; they see no hold."}}
@@ -971,34 +971,38 @@ func (w *world) Unpin(_ context.Context, _ operate.Actor, p int, _ string) error
 }
 func (w *world) StepDown(context.Context, operate.Actor, int, string) error { return nil }
 
-func (w *world) Held(context.Context) ([]Held, error) { return w.held, w.broken }
-func (w *world) Set(_ context.Context, by operate.Actor, p operate.Pause) error {
+func (w *world) Pauses(context.Context) ([]operate.PauseView, error) { return w.held, w.broken }
+func (w *world) SetPause(_ context.Context, by operate.Actor, p operate.Pause) (operate.Pause, error) {
 	w.append(operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "pause.set", Target: "pause/x", Reason: p.Reason, Outcome: "done"})
 	p.ID = fmt.Sprintf("p%d", len(w.held)+1)
-	w.held = append(w.held, Held{Pause: p})
-	return nil
+	w.held = append(w.held, operate.PauseView{Pause: p})
+	return p, nil
 }
-func (w *world) Lift(_ context.Context, _ operate.Actor, id, _ string) error {
-	w.held = slices.DeleteFunc(w.held, func(h Held) bool { return h.ID == id })
+func (w *world) LiftPause(_ context.Context, _ operate.Actor, id, _ string) error {
+	w.held = slices.DeleteFunc(w.held, func(h operate.PauseView) bool { return h.ID == id })
 	return nil
 }
 
 func (w *world) Tokens(context.Context) ([]operate.Token, error) { return w.tokens, w.broken }
-func (w *world) Create(_ context.Context, by operate.Actor, name string, role operate.Role, expires time.Time) (string, error) {
-	w.tokens = append(w.tokens, operate.Token{ID: "new1", Name: name, Role: role, By: by.Name, Created: w.now(), Expires: expires})
-	return "duly_new1_5ecret5ecret5ecret", nil
+func (w *world) PutToken(_ context.Context, t operate.Token) error {
+	w.tokens = append(w.tokens, t)
+	return nil
 }
-func (w *world) Revoke(_ context.Context, _ operate.Actor, id, _ string) error {
+func (w *world) TokenByID(context.Context, string) (operate.Token, error) {
+	return operate.Token{}, core.ErrNotFound
+}
+func (w *world) TouchToken(context.Context, string, time.Time) error { return nil }
+func (w *world) RevokeToken(_ context.Context, id string, at time.Time) error {
 	for i := range w.tokens {
 		if w.tokens[i].ID == id {
-			w.tokens[i].Revoked = w.now()
+			w.tokens[i].Revoked = at
 		}
 	}
 	return nil
 }
 
 func (w *world) Channels(context.Context) ([]Channel, error) { return w.channels, w.broken }
-func (w *world) Test(_ context.Context, _ operate.Actor, name string) error {
+func (w *world) Test(_ context.Context, name string) error {
 	if name == "on-call" {
 		return refuse(503, "", "connection refused")
 	}
@@ -1132,7 +1136,8 @@ func (w *world) listeners() int {
 
 // config is a console that serves everything of a world.
 func (w *world) config() Config {
-	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Desk: operate.NewDesk(w, w.now, slog.New(slog.DiscardHandler)), Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Limits: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
+	desk := operate.NewDesk(w, w.now, slog.New(slog.DiscardHandler))
+	return Config{PartitionOf: partitionOf, Reader: w, Trail: w, Desk: desk, Operations: w, Notes: w, Settings: w, Actions: w, Repairs: w, Live: liveWorld{w}, Agents: agents{w}, Books: ledger{w}, Forecaster: chances{}, Versions: &operate.Versioning{Store: &planMarks{}, Desk: desk, Plans: w.Plans, Announce: func() error { return nil }, Now: w.now}, Schedules: timetable{w}, Partitions: w, Pauses: w, Breakers: w, Limits: w, Tokens: w, Alerts: w, Version: "v0-test", Now: w.now, Log: slog.New(slog.DiscardHandler)}
 }
 
 // as serves a handler to an actor.

@@ -41,7 +41,7 @@ var roles = []string{"ingest", "scheduler", "agents", "supervisor"}
 var packages = map[string]place{
 	// Programs.
 	"cmd/duly/...": {
-		imports: []string{"cmd/duly/...", "internal/say", "internal/agentrole", "internal/sheet", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/egress", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson", "internal/plancheck"},
+		imports: []string{"cmd/duly/...", "internal/say", "internal/agentrole", "internal/sheet", "dev", "ui", ".", "examples/...", "internal/config", "internal/node", "internal/operate", "internal/replay", "internal/books", "internal/chain", "internal/egress", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/taskform", "internal/planfile", "internal/pause", "internal/redact", "internal/localpg", "internal/seal", "internal/schedule", "internal/versions", "internal/conformance", "internal/shadow", "internal/option", "internal/quickjson", "internal/plancheck"},
 		links:   []string{"nats"},
 	},
 	"bench/...": {
@@ -91,7 +91,7 @@ var packages = map[string]place{
 	"internal/agentrole": {imports: []string{".", "agents/httpagent", "internal/auth", "internal/config", "internal/natsbus", "internal/health", "internal/redact"}, links: []string{"nats"}},
 
 	// The faces: what clients and operators ask over HTTP and NATS, over ports.
-	"internal/api": {imports: []string{"internal/say", "internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
+	"internal/api": {imports: []string{"internal/say", "internal/plancheck", "internal/sheet", "ingest", "internal/submit", "internal/core", "internal/expr", "internal/planform", "internal/taskform", "internal/pause", "internal/quickjson", "internal/seal", "internal/operate", "internal/replay", "internal/versions", "internal/jsonschema", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// A world in memory behind the API, for the tests of all that asks it.
 	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/submit", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
@@ -143,7 +143,7 @@ var packages = map[string]place{
 
 	// Every name and encoding on NATS, without a connection: what the author of an SDK or
 	// of a conformance kit reads.
-	"internal/wire": {imports: []string{"internal/submit", "internal/core", "internal/planform", "internal/quickjson"}},
+	"internal/wire": {imports: []string{"internal/submit", "internal/core", "internal/planform", "internal/taskform", "internal/quickjson"}},
 	// The golden messages, for the tests of all that speaks the protocol.
 	"internal/wire/wiretest": {},
 
@@ -162,6 +162,8 @@ var packages = map[string]place{
 
 	// A plan as JSON, the same on the wire and in the store.
 	"internal/planform": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal"}},
+	// A task as JSON, the same over HTTP and on NATS.
+	"internal/taskform": {imports: []string{"internal/core"}},
 	// Payloads checked by JSON Schema.
 	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal", "internal/near"}},
 

@@ -20,19 +20,23 @@ const alertsAgain = time.Second // before an ending that was not taken comes aga
 // the same message come again. Several readers share
 // the endings between them.
 func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
-	err := c.readErrors(ctx, take)
+	return c.consume(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{Durable: wire.ConsumerAlerts, FilterSubject: c.names.PatternErrors()},
+		func(msg jetstream.Msg) error { return c.takeError(msg, take) })
+}
+
+// consume calls take with every message that a durable consumer has not ended, also of the time when there was no reader,
+// until ctx ends (nil) or something fails.
+func (c *Conn) consume(ctx context.Context, stream string, config jetstream.ConsumerConfig, take func(jetstream.Msg) error) error {
+	config.AckPolicy, config.MaxDeliver, config.DeliverPolicy = jetstream.AckExplicitPolicy, -1, jetstream.DeliverAllPolicy
+	err := c.consumeEach(ctx, stream, config, take)
 	if ctx.Err() != nil {
 		return nil // whatever it was doing
 	}
-	return fmt.Errorf("consumer %s: %w", wire.ConsumerAlerts, err)
+	return fmt.Errorf("consumer %s: %w", config.Durable, err)
 }
 
-// readErrors reads until something fails.
-func (c *Conn) readErrors(ctx context.Context, take func(core.Ending) error) error {
-	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{
-		Durable: wire.ConsumerAlerts, FilterSubject: c.names.PatternErrors(),
-		AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
-	})
+func (c *Conn) consumeEach(ctx context.Context, stream string, config jetstream.ConsumerConfig, take func(jetstream.Msg) error) error {
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, stream, config)
 	if err != nil {
 		return err
 	}
@@ -46,7 +50,7 @@ func (c *Conn) readErrors(ctx context.Context, take func(core.Ending) error) err
 		if err != nil {
 			return err
 		}
-		if err := c.takeError(msg, take); err != nil {
+		if err := take(msg); err != nil {
 			return publishError(err)
 		}
 	}
@@ -102,39 +106,14 @@ func (m *AlertMessage) Working() error { return m.msg.InProgress() }
 // ReadAlerts calls take with every alert that is not done, also of the time when there was no reader, until ctx ends
 // (nil) or reading fails. take must not block for long: no more than deliveryMost are handed out at a time.
 func (c *Conn) ReadAlerts(ctx context.Context, take func(*AlertMessage)) error {
-	err := c.readAlerts(ctx, take)
-	if ctx.Err() != nil {
-		return nil // whatever it was doing
-	}
-	return fmt.Errorf("consumer %s: %w", wire.ConsumerDelivery, err)
-}
-
-func (c *Conn) readAlerts(ctx context.Context, take func(*AlertMessage)) error {
-	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamAlerts(), jetstream.ConsumerConfig{
-		Durable: wire.ConsumerDelivery, FilterSubject: c.names.PatternAlerts(), AckPolicy: jetstream.AckExplicitPolicy, AckWait: deliveryAckWait,
-		MaxAckPending: deliveryMost, MaxDeliver: -1, DeliverPolicy: jetstream.DeliverAllPolicy,
-	})
-	if err != nil {
-		return err
-	}
-	messages, err := consumer.Messages()
-	if err != nil {
-		return err
-	}
-	defer messages.Stop()
-	for {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return err
-		}
+	config := jetstream.ConsumerConfig{Durable: wire.ConsumerDelivery, FilterSubject: c.names.PatternAlerts(), AckWait: deliveryAckWait, MaxAckPending: deliveryMost}
+	return c.consume(ctx, c.names.StreamAlerts(), config, func(msg jetstream.Msg) error {
 		alert, err := wire.DecodeAlert(msg.Data())
 		if err != nil {
 			c.log.Error("an alert cannot be decoded", "subject", msg.Subject(), "error", err)
-			if err := msg.Term(); err != nil {
-				return publishError(err)
-			}
-			continue
+			return msg.Term()
 		}
 		take(&AlertMessage{Alert: alert, msg: msg})
-	}
+		return nil
+	})
 }

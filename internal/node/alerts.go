@@ -245,7 +245,7 @@ func (n *Node) probeBreakers(ctx context.Context) []ground.Found {
 
 // leads reports whether this node's supervisor is the one that leads.
 func (n *Node) leads() bool {
-	sup := n.supervising()
+	sup := n.sup.Load()
 	return sup != nil && sup.Last().Held
 }
 

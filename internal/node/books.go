@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"duly.dev/duly/internal/books"
@@ -85,12 +84,9 @@ func (n *Node) runBooks(ctx context.Context, sup *supervisor.Runner) (end func()
 		return nil, err
 	}
 	n.reconciler.Store(r)
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { r.Run(ctx) })
+	stop := begin(ctx, r.Run)
 	return func() {
-		cancel()
-		wg.Wait()
+		stop()
 		n.reconciler.Store(nil)
 	}, nil
 }

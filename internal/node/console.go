@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/api"
@@ -23,8 +22,8 @@ func (n *Node) newConsole(p *api.Ports, closing <-chan struct{}) (http.Handler, 
 	cfg := console.Config{
 		Base: n.basePath(), Ending: closing, PartitionOf: func(id string) int { return wire.PartitionOf(id, n.cfg.Partitions) },
 		Reader: p.Reader, Trail: p.Trail, Desk: p.Desk, Operations: p.OperationStore, Notes: p.Notes, Settings: p.Settings, Actions: p.Actions, Repairs: p.Operations,
-		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, Live: p.Live, Partitions: p.Partitions, Pauses: consolePauses{p.Pauses},
-		Breakers: p.Breakers, Limits: p.Limits, Versions: p.Versions, Tokens: consoleTokens{p.Tokens, n.now}, Alerts: consoleAlerts{p.Alerts}, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
+		Agents: p.Agents, Books: p.Books, Forecaster: p.Forecaster, Schedules: p.Schedules, Live: p.Live, Partitions: p.Partitions, Pauses: p.Pauses,
+		Breakers: p.Breakers, Limits: p.Limits, Versions: p.Versions, Tokens: p.Tokens, Alerts: consoleAlerts{p.Alerts}, StreamsMax: n.cfg.Streams, Version: n.cfg.Version, Now: n.now, Log: n.log,
 	}
 	if n.cfg.Auth != "" && auth.Mode(n.cfg.Auth) != auth.Off {
 		cfg.SignOut = auth.PathSignOut
@@ -39,52 +38,6 @@ func (n *Node) basePath() string {
 		return ""
 	}
 	return strings.TrimSuffix(u.Path, "/")
-}
-
-// consolePauses is console.Pauses. The port writes the audit trail.
-type consolePauses struct{ pauses operate.PauseControl }
-
-// Held implements console.Pauses.
-func (c consolePauses) Held(ctx context.Context) ([]console.Held, error) {
-	all, err := c.pauses.Pauses(ctx)
-	held := make([]console.Held, len(all))
-	for i, p := range all {
-		held[i] = console.Held{Pause: p.Pause, Waiting: p.Waiting, Nearest: p.FirstDeadline}
-	}
-	return held, err
-}
-
-// Set implements console.Pauses.
-func (c consolePauses) Set(ctx context.Context, by operate.Actor, p operate.Pause) error {
-	_, err := c.pauses.SetPause(ctx, by, p)
-	return err
-}
-
-// Lift implements console.Pauses.
-func (c consolePauses) Lift(ctx context.Context, by operate.Actor, id, reason string) error {
-	return c.pauses.LiftPause(ctx, by, id, reason)
-}
-
-// consoleTokens is console.Tokens on the state store.
-type consoleTokens struct {
-	store operate.TokenStore
-	now   func() time.Time
-}
-
-// Tokens implements console.Tokens.
-func (c consoleTokens) Tokens(ctx context.Context) ([]operate.Token, error) {
-	return c.store.Tokens(ctx)
-}
-
-// Create implements console.Tokens.
-func (c consoleTokens) Create(ctx context.Context, by operate.Actor, name string, role operate.Role, expires time.Time) (string, error) {
-	_, secret, err := auth.CreateToken(ctx, c.store, name, role, by.Name, c.now(), expires)
-	return secret, err
-}
-
-// Revoke implements console.Tokens.
-func (c consoleTokens) Revoke(ctx context.Context, _ operate.Actor, id, _ string) error {
-	return c.store.RevokeToken(ctx, id, c.now())
 }
 
 // consoleAlerts is console.Alerts on the channels that the API manages, too.
@@ -146,6 +99,6 @@ func (c consoleAlerts) Delete(ctx context.Context, name string) error {
 }
 
 // Test implements console.Alerts.
-func (c consoleAlerts) Test(ctx context.Context, _ operate.Actor, name string) error {
+func (c consoleAlerts) Test(ctx context.Context, name string) error {
 	return c.book.Test(ctx, name)
 }

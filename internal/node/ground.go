@@ -91,14 +91,14 @@ func (n *Node) conditions() []ground.Condition {
 	}
 	all = append(all, n.heldCondition())
 	if n.cfg.Has(config.RoleIngest) {
-		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.currentDoor() != nil }), n.outboxCondition())
+		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.door.Load() != nil }), n.outboxCondition())
 	}
 	if n.cfg.Has(config.RoleScheduler) {
 		all = append(all, n.schedulerConditions()...)
 		all = append(append(all, n.roomConditions()...), n.unreadCondition())
 	}
 	if n.cfg.Has(config.RoleSupervisor) {
-		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.supervising() != nil }), ground.Condition{
+		all = append(all, n.roleCondition(config.RoleSupervisor, func() bool { return n.sup.Load() != nil }), ground.Condition{
 			Name: condLeader, Shared: true, Grace: n.cfg.Lease + leaderGrace, ReadyAfter: n.cfg.Lease + leaderGrace, Consequence: ground.NotReady, Probe: n.probeLeader,
 		}, ground.Condition{
 			Name: string(supervisor.TroubleTick), Consequence: ground.NotReady,
@@ -132,11 +132,7 @@ const roleEvery = 100 * time.Millisecond
 
 func (n *Node) schedulerConditions() []ground.Condition {
 	return []ground.Condition{
-		n.roleCondition(config.RoleScheduler, func() bool {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			return n.own != nil
-		}), {
+		n.roleCondition(config.RoleScheduler, func() bool { return n.owning() != nil }), {
 			Name: condCommits, Consequence: ground.NotReady, Each: n.probeCommits,
 		}, {
 			Name: natsbus.TroubleReaders, Consequence: ground.NotReady,
@@ -337,7 +333,7 @@ type leading struct {
 
 // probeLeader looks for a leader: this supervisor or, by the lease, another that renews it.
 func (n *Node) probeLeader(ctx context.Context) error {
-	if sup := n.supervising(); sup != nil && sup.Last().Held {
+	if sup := n.sup.Load(); sup != nil && sup.Last().Held {
 		return nil
 	}
 	holder, err := n.conn.Holder(ctx, wire.KeyLeader)

@@ -119,12 +119,12 @@ func (n *Node) handler(loopback bool, faces *operatorsHTTP) (http.Handler, error
 
 // Submit implements api.Submitter: the door that is open now.
 func (n *Node) Submit(req ingest.Request) {
-	door := n.currentDoor()
+	door := n.door.Load()
 	if door == nil {
 		req.Answer(ingest.Answer{Task: req.ID, Err: &ingest.Refusal{Code: 503, Description: say.Of("refuse.door-closed"), Retry: time.Second}})
 		return
 	}
-	door.in.Submit(req)
+	door.Submit(req)
 }
 
 // standing is health.Source: what the node's ground says.

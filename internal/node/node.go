@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/books"
 	"duly.dev/duly/internal/config"
@@ -75,11 +76,12 @@ type Node struct {
 	held     atomic.Pointer[schema.Held] // as of the last look; nil: not known
 	tracer   *telemetry.Tracer           // nil: no one traces
 
+	door atomic.Pointer[ingest.Ingest]     // the ingest role, while it runs
+	sup  atomic.Pointer[supervisor.Runner] // the supervisor role, while it runs
+
 	mu    sync.Mutex
-	lease *natsbus.Lease     // of the node, made by its first scheduler
-	door  *openDoor          // the ingest role, while it runs
-	own   owner              // the scheduler role, while it runs
-	sup   *supervisor.Runner // the supervisor role, while it runs
+	lease *natsbus.Lease // of the node, made by its first scheduler
+	own   owner          // the scheduler role, while it runs
 
 	relays []*outbox // of the role ingest, while it runs
 }
@@ -434,9 +436,8 @@ func (n *Node) Listens() <-chan string { return n.listens }
 
 // OwnsAll reports whether this node holds every partition.
 func (n *Node) OwnsAll() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.own != nil && n.own.Owned() == n.cfg.Partitions
+	own := n.owning()
+	return own != nil && own.Owned() == n.cfg.Partitions
 }
 
 // Audit reads all tasks for a check of the books.

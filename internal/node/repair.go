@@ -37,10 +37,18 @@ var _ operate.Operations = (*repair.Service)(nil)
 func (n *Node) runRepairs(ctx context.Context, sup *supervisor.Runner) (end func()) {
 	report := func(err error) { n.report(condOperations, err) }
 	r := repair.NewRunner(n.repairConfig(), n.store, controls{n.conn}, n.desk(), supervises{sup}, repairLoad{n}, report, n.log)
+	return begin(ctx, func(ctx context.Context) { _ = r.Run(ctx) })
+}
+
+// begin runs something; end ends it and waits for that.
+func begin(ctx context.Context, run func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = r.Run(ctx) })
-	return func() { cancel(); wg.Wait() }
+	wg.Go(func() { run(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // supervises is repair.Leader: operations run where the supervisor leads.

@@ -17,9 +17,6 @@ import (
 	"duly.dev/duly/supervisor"
 )
 
-// openDoor is the ingest role while it runs.
-type openDoor struct{ in *ingest.Ingest }
-
 func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 	return ingest.Config{
 		StreamOf: n.conn.StreamTasks, Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
@@ -77,8 +74,8 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	defer closeOutboxes()
-	n.setDoor(&openDoor{in}) // ready only now: a request before the subscription has no responder
-	defer n.setDoor(nil)
+	n.door.Store(in) // ready only now: a request before the subscription has no responder
+	defer n.door.Store(nil)
 	// The subscription ends first, so that what it has is still answered.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -95,19 +92,6 @@ func (n *Node) runIngest(ctx context.Context) error {
 	end() // also when it ended by itself
 	wg.Wait()
 	return err
-}
-
-func (n *Node) setDoor(d *openDoor) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.door = d
-}
-
-// currentDoor is the front door while it is open here, else nil.
-func (n *Node) currentDoor() *openDoor {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.door
 }
 
 // overloaded reports whether this node has the scheduler role, and its scheduler is overloaded.
@@ -330,8 +314,8 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	cfg := supervisor.RunConfig{Interval: n.cfg.ScanInterval, Now: n.clock.instant,
 		Report: func(what supervisor.Trouble, err error) { n.report(string(what), err) }}
 	runner := supervisor.NewRunner(cfg, sup, alertReader{n.conn}, alerter, n.log)
-	n.setSupervisor(runner)
-	defer n.setSupervisor(nil)
+	n.sup.Store(runner)
+	defer n.sup.Store(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -349,19 +333,6 @@ func (n *Node) runSupervisor(ctx context.Context, abrupt bool) error {
 	endSchedules := n.runSchedules(ctx, runner)
 	defer endSchedules()
 	return runner.Run(ctx)
-}
-
-func (n *Node) setSupervisor(r *supervisor.Runner) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.sup = r
-}
-
-// supervising is the supervisor role while it runs, else nil.
-func (n *Node) supervising() *supervisor.Runner {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.sup
 }
 
 // leadership is supervisor.Lease; a killed leader releases nothing.

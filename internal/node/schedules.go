@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -67,12 +66,9 @@ func (n *Node) runSchedules(ctx context.Context, sup *supervisor.Runner) (end fu
 		Skipped: n.leftOut(alertSkipped, say.Of("alert.skipped")),
 	}, n.store, scheduleTasks{n}, handOver{n.conn}, supervises{sup}, n.log)
 	n.schedules.Store(r)
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { r.Run(ctx) })
+	stop := begin(ctx, r.Run)
 	return func() {
-		cancel()
-		wg.Wait()
+		stop()
 		n.schedules.Store(nil)
 	}
 }

@@ -147,14 +147,14 @@ func (n *Node) Snapshot() telemetry.Snapshot {
 	for _, t := range n.ground.Troubles() {
 		s.Conditions[t.Name] = true
 	}
-	if door := n.currentDoor(); door != nil {
-		stats := door.in.Stats()
+	if door := n.door.Load(); door != nil {
+		stats := door.Stats()
 		s.Ingest = &telemetry.Ingest{Outcomes: stats.Outcomes(), Warned: stats.Warned, Packs: stats.Packs, Open: stats.Items, Bytes: stats.Bytes, Outboxes: n.outboxSnapshot()}
 	}
 	if own := n.owning(); own != nil {
 		s.Scheduler = n.schedulerSnapshot(own.Snapshot(), own.Breakers())
 	}
-	if sup := n.supervising(); sup != nil {
+	if sup := n.sup.Load(); sup != nil {
 		s.Supervisor = &telemetry.Supervisor{Leads: sup.Last().Held, Asked: sup.Asked()}
 		if sender := n.Alerts(); sender != nil {
 			for _, c := range sender.Counts() {

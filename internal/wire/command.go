@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/taskform"
 )
 
 // AppendCommand appends the JSON of a command. Input and results are copied as they are,
@@ -219,5 +220,5 @@ func timeValue(value []byte) (core.Instant, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseTime(s)
+	return taskform.Instant(s)
 }

@@ -10,6 +10,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/quickjson"
+	"duly.dev/duly/internal/taskform"
 )
 
 // NumbersMax bounds the tasks that one message asks about by number.
@@ -164,7 +165,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	if len(j.Steps) == 0 {
 		j.Steps = nil
 	}
-	until, err := parseTime(j.Until)
+	until, err := taskform.Instant(j.Until)
 	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/taskform"
 )
 
 // TestNames pins every name of the wire: a change breaks every client and agent
@@ -602,7 +603,7 @@ func TestWireTime(t *testing.T) {
 		"2026-00-01T00:00:00.000000Z", "2026-01-32T00:00:00.000000Z", "2026-01-01T24:00:00.000000Z", "2026-01-01T00:60:00.000000Z", "2026-01-01T00:00:60.000000Z",
 		"0001-01-01T00:00:00.000000Z", "9999-12-31T23:59:59.999999Z", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05.000678+02:00", "2026-01-02 03:04:05.000678Z", "",
 	} {
-		want, err := parseTime(s)
+		want, err := taskform.Instant(s)
 		got, ok := wireTime([]byte(`"` + s + `"`))
 		if ok && (err != nil || got != want) {
 			t.Errorf("%s: %d, package time says %d, %v", s, got, want, err)

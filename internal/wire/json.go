@@ -115,18 +115,6 @@ func appendRaw(b, raw []byte) []byte {
 	return append(b, raw...)
 }
 
-// parseTime reads a time of the wire; empty is 0.
-func parseTime(s string) (core.Instant, error) {
-	if s == "" {
-		return 0, nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return 0, err
-	}
-	return core.InstantOf(t), nil
-}
-
 // wireTime reads what appendTime writes, with its quotes: the one form of time
 // that our own wire has. ok is false for every other.
 func wireTime(value []byte) (at core.Instant, ok bool) {

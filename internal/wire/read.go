@@ -3,11 +3,11 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
+	"duly.dev/duly/internal/taskform"
 )
 
 // The words of duly.ask.<word> that read tasks.
@@ -110,97 +110,11 @@ func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 	return Query{List: f}, nil
 }
 
-// taskJSON is a task as the HTTP API and the answers of duly.ask.get show it.
-type taskJSON struct {
-	ID          string            `json:"id"`
-	Type        string            `json:"type"`
-	PlanVersion int64             `json:"plan_version"`
-	Partition   int               `json:"partition"`
-	Number      int64             `json:"number"`
-	State       string            `json:"state"`
-	Reason      string            `json:"reason"`
-	FailedStep  string            `json:"failed_step"`
-	Round       int               `json:"round"`
-	Failures    int               `json:"failures"`
-	WaitsFor    string            `json:"waits_for"`
-	CompleteBy  string            `json:"complete_by"`
-	CreatedAt   string            `json:"created_at"`
-	UpdatedAt   string            `json:"updated_at"`
-	EndedAt     string            `json:"ended_at"`
-	StartAt     string            `json:"start_at"`
-	Input       json.RawMessage   `json:"input"`
-	InputHash   []byte            `json:"input_hash"`
-	Labels      map[string]string `json:"labels"`
-	Result      json.RawMessage   `json:"result"`
-	Parent      struct {
-		ID   string `json:"id"`
-		Type string `json:"type"`
-	} `json:"parent"`
-	Steps []struct {
-		Name     string `json:"name"`
-		Kind     string `json:"kind"`
-		Agent    string `json:"agent"`
-		Children struct {
-			Type      string `json:"type"`
-			Count     int    `json:"count"`
-			Born      int    `json:"born"`
-			Running   int    `json:"running"`
-			Processed int    `json:"processed"`
-			Undone    int    `json:"undone"`
-			Error     int    `json:"error"`
-		} `json:"children"`
-		When     string          `json:"when"`
-		Optional bool            `json:"optional"`
-		Status   string          `json:"status"`
-		Attempt  int             `json:"attempt"`
-		Code     int             `json:"code"`
-		Error    string          `json:"error"`
-		Result   json.RawMessage `json:"result"`
-		Ask      string          `json:"ask"`
-		Needed   bool            `json:"ask_needed"`
-		KeyUntil string          `json:"key_until"`
-		At       string          `json:"at"`
-		By       string          `json:"by"`
-		Undo     struct {
-			Attempt int    `json:"attempt"`
-			Code    int    `json:"code"`
-			Error   string `json:"error"`
-			At      string `json:"at"`
-			By      string `json:"by"`
-		} `json:"undo"`
-	} `json:"steps"`
-}
-
-func (j *taskJSON) view() (core.View, error) {
-	v := core.View{
-		ID: j.ID, Type: j.Type, PlanVersion: j.PlanVersion, Partition: j.Partition, Number: j.Number, State: core.State(j.State),
-		Reason: j.Reason, FailedStep: j.FailedStep, Round: j.Round, Failures: j.Failures, WaitsFor: j.WaitsFor, Input: j.Input, InputHash: j.InputHash, Result: j.Result,
-		Parent: j.Parent.ID, ParentType: j.Parent.Type,
-	}
-	for _, key := range slices.Sorted(maps.Keys(j.Labels)) {
-		v.Labels = append(v.Labels, core.Label{Key: key, Value: j.Labels[key]})
-	}
-	var err error
-	read := func(text string) core.Instant {
-		at, e := parseTime(text)
-		if err == nil {
-			err = e
-		}
-		return at
-	}
-	v.CompleteBy, v.CreatedAt, v.UpdatedAt, v.EndedAt, v.StartAt = read(j.CompleteBy), read(j.CreatedAt), read(j.UpdatedAt), read(j.EndedAt), read(j.StartAt)
-	for i := range j.Steps {
-		s := &j.Steps[i]
-		v.Steps = append(v.Steps, core.StepView{
-			Name: s.Name, Kind: core.StepKind(s.Kind), Agent: s.Agent, Child: s.Children.Type, Count: s.Children.Count,
-			Children: core.ChildCounts{Born: s.Children.Born, Running: s.Children.Running, Done: s.Children.Processed, Undone: s.Children.Undone, Error: s.Children.Error},
-			When:     s.When, Optional: s.Optional,
-			Status: s.Status, Attempt: s.Attempt, Code: s.Code, Error: s.Error, Result: s.Result, Ask: s.Ask, AskNeeded: s.Needed, KeyUntil: read(s.KeyUntil), At: read(s.At), By: s.By,
-			Undo: core.Tries{Attempt: s.Undo.Attempt, Code: s.Undo.Code, Error: s.Undo.Error, At: read(s.Undo.At), By: s.Undo.By},
-		})
-	}
+// viewOf is a task as it came.
+func viewOf(t *taskform.Task) (core.View, error) {
+	v, err := t.View()
 	if err != nil {
-		return core.View{}, fmt.Errorf("%w: task %s: %w", ErrUndecodable, Short(j.ID), err)
+		return v, fmt.Errorf("%w: task %s: %w", ErrUndecodable, Short(t.ID), err)
 	}
 	return v, nil
 }
@@ -209,7 +123,7 @@ func (j *taskJSON) view() (core.View, error) {
 // ErrUndecodable.
 func DecodeTask(data []byte) (core.View, error) {
 	var j struct {
-		taskJSON
+		taskform.Task
 		refusedJSON
 	}
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -221,14 +135,14 @@ func DecodeTask(data []byte) (core.View, error) {
 	if j.ID == "" || j.State == "" {
 		return core.View{}, fmt.Errorf("%w: task: %s", ErrUndecodable, Quote(data))
 	}
-	return j.view()
+	return viewOf(&j.Task)
 }
 
 // DecodePage is DecodeTask for duly.ask.list.
 func DecodePage(data []byte) (core.Page, error) {
 	var j struct {
-		Tasks []taskJSON `json:"tasks"`
-		Next  string     `json:"next"`
+		Tasks []taskform.Task `json:"tasks"`
+		Next  string          `json:"next"`
 		refusedJSON
 	}
 	if err := json.Unmarshal(data, &j); err != nil {
@@ -243,7 +157,7 @@ func DecodePage(data []byte) (core.Page, error) {
 	page := core.Page{Next: j.Next, Tasks: make([]core.View, len(j.Tasks))}
 	for i := range j.Tasks {
 		var err error
-		if page.Tasks[i], err = j.Tasks[i].view(); err != nil {
+		if page.Tasks[i], err = viewOf(&j.Tasks[i]); err != nil {
 			return core.Page{}, err
 		}
 	}

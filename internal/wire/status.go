@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/taskform"
 )
 
 // EventsMax bounds the endings in one message of the event stream.
@@ -112,7 +113,7 @@ func DecodeStatus(data []byte) (core.Status, error) {
 	if err != nil {
 		return core.Status{}, fmt.Errorf("%w: status: %w", ErrUndecodable, err)
 	}
-	at, err := parseTime(e.At)
+	at, err := taskform.Instant(e.At)
 	if err != nil {
 		return core.Status{}, fmt.Errorf("%w: status of %s: %w", ErrUndecodable, Short(e.ID), err)
 	}
@@ -156,11 +157,11 @@ func (e *eventJSON) ending() (core.Ending, error) {
 	if !state.Ended() {
 		return core.Ending{}, fmt.Errorf("task %s: %q is not the state of a task that ended", Short(e.ID), Short(e.Status))
 	}
-	created, err := parseTime(e.CreatedAt)
+	created, err := taskform.Instant(e.CreatedAt)
 	if err != nil {
 		return core.Ending{}, fmt.Errorf("task %s: created_at: %w", Short(e.ID), err)
 	}
-	at, err := parseTime(e.At)
+	at, err := taskform.Instant(e.At)
 	if err != nil {
 		return core.Ending{}, fmt.Errorf("task %s: at: %w", Short(e.ID), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/taskform"
 )
 
 // What bounds a message about steps, and a wish for such messages.
@@ -67,7 +68,7 @@ func DecodeSteps(data []byte) (taskType string, events []StepEvent, lost int, er
 	events = make([]StepEvent, len(j.Steps))
 	for i := range j.Steps {
 		events[i] = j.Steps[i].StepEvent
-		if events[i].At, err = parseTime(j.Steps[i].At); err != nil {
+		if events[i].At, err = taskform.Instant(j.Steps[i].At); err != nil {
 			return "", nil, 0, fmt.Errorf("%w: step %d: at: %w", ErrUndecodable, i+1, err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 const (
 	qPairing = `SELECT nats, used_by, beat FROM installation`
 	qPair    = `UPDATE installation SET nats = $1, used_by = $2, beat = $3 WHERE beat = $4`
-	qRenewPG = `UPDATE installation SET id = $1, namespace = '', nats = '', used_by = '', beat = '' WHERE id = $2`
 )
 
 // Pairing reads it.

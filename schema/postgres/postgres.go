@@ -91,7 +91,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	p.db, p.askDB = stdlib.OpenDBFromPool(p.pool), stdlib.OpenDBFromPool(p.asking)
-	p.Base = schema.NewBase(shared, p.sql.of, p.db, p.db, p.askDB, p.askDB)
+	p.Base = schema.NewBase(shared, p.sql.of, p.transact, p.db, p.db, p.askDB, p.askDB)
 	if o.Chain {
 		p.KeepChain()
 	}
@@ -102,6 +102,7 @@ var shared = schema.Dialect{
 	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
 	Again: again, RolledBack: retryable, Redact: redact,
 	Rows: asRows, RowArgs: listArgs,
+	Lock: ` FOR UPDATE`, Renew: `UPDATE installation SET id = ?1, namespace = '', nats = '', used_by = '', beat = '' WHERE id = ?2`,
 	Snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 }
 
@@ -204,105 +205,21 @@ func (p *Store) Partitions(ctx context.Context, n int) error {
 	})
 }
 
-// TakeOver implements [schema.Store].
-func (p *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	done := p.Taking(partition)
-	defer done()
-	p.ForgetPurged(partition)
-	var st core.PartitionState
-	var continued func()
-	err := p.run(ctx, func(tx pgx.Tx) error {
-		var err error
-		st, err = p.ScanPartition(tx.QueryRow(ctx, dollars(p.PartitionSQL())+` FOR UPDATE`, partition))
-		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
-		}
-		if err != nil {
-			return err
-		}
-		st.Take(c)
-		continued, err = p.WriteTakeOver(ctx, takeOverTx{tx}, &st, c.At)
-		return err
-	})
-	if err == nil {
-		continued()
-	}
-	return st, err
+// transact is that of [schema.Base].
+func (p *Store) transact(ctx context.Context, do func(context.Context, schema.Tx) error) error {
+	return p.run(ctx, func(tx pgx.Tx) error { return do(ctx, small{tx}) })
 }
 
-// takeOverTx implements [schema.TakeOverTx].
-type takeOverTx struct{ tx pgx.Tx }
+// small implements [schema.Tx].
+type small struct{ tx pgx.Tx }
 
-func (t takeOverTx) Row(ctx context.Context, query string, args []any, into ...any) error {
-	return t.tx.QueryRow(ctx, dollars(query), args...).Scan(into...)
+func (t small) Row(ctx context.Context, query string, args ...any) schema.Row {
+	return t.tx.QueryRow(ctx, dollars(query), args...)
 }
 
-func (t takeOverTx) Exec(ctx context.Context, query string, args ...any) error {
-	_, err := t.tx.Exec(ctx, dollars(query), args...)
-	return err
-}
-
-// Bind implements [schema.Store].
-func (p *Store) Bind(ctx context.Context, namespace string) error {
-	var id, bound string
-	err := p.run(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, dollars(schema.BindSQL), namespace); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, schema.InstallationSQL).Scan(&id, &bound)
-	})
-	_, err = schema.CheckInstallation(id, bound, namespace, err)
-	return err
-}
-
-// Renew implements [schema.Store].
-func (p *Store) Renew(ctx context.Context, was string) (string, error) {
-	id, found := schema.NewInstallation(), ""
-	err := p.run(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, qRenewPG, id, was); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, schema.InstallationSQL).Scan(&found, new(string))
-	})
-	return schema.CheckRenewed(id, found, was, err)
-}
-
-// Release implements [schema.Store].
-func (p *Store) Release(ctx context.Context, partition int, epoch int64) error {
-	return p.run(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE partitions SET owner = '' WHERE partition = $1 AND epoch = $2`, partition, epoch)
-		return err
-	})
-}
-
-// PutPlan implements [schema.Store].
-func (p *Store) PutPlan(ctx context.Context, plan core.Plan) error {
-	spec, err := schema.EncodePlan(&plan)
-	if err != nil {
-		return err
-	}
-	return p.run(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `INSERT INTO plans (name, version, spec) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, plan.Name, plan.Version, spec)
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() == 0 {
-			var have []byte
-			if err := tx.QueryRow(ctx, `SELECT spec FROM plans WHERE name = $1 AND version = $2`, plan.Name, plan.Version).Scan(&have); err != nil {
-				return err
-			}
-			return schema.SamePlan(&plan, have, spec)
-		}
-		for i := range plan.Steps {
-			s := &plan.Steps[i]
-			if _, err := tx.Exec(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted, kind)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, plan.Name, plan.Version, i, s.Name, s.Agent, s.Undoable, schema.After(&plan, i),
-				s.CompleteBy.Milliseconds(), s.AttemptsMax, string(s.OnExhausted), schema.KindWord(s.Kind)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func (t small) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	tag, err := t.tx.Exec(ctx, dollars(query), args...)
+	return tag.RowsAffected(), err
 }
 
 // run runs a small transaction, tried again while the database asks for it.

@@ -74,7 +74,7 @@ func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error
 	if err := s.writer.QueryRowContext(ctx, `SELECT 'SQLite ' || sqlite_version()`).Scan(&s.version); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.close())
 	}
-	s.Base = schema.NewBase(dialect, s.sql.of, s.writer, s.reader, s.asking, s.writer)
+	s.Base = schema.NewBase(dialect, s.sql.of, s.transact, s.writer, s.reader, s.asking, s.writer)
 	if o.Chain {
 		s.KeepChain()
 	}
@@ -89,6 +89,7 @@ var dialect = schema.Dialect{
 	},
 	Time: func(i core.Instant) any { return int64(i) },
 	Rows: asRows, RowArgs: listArgs,
+	Renew: `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`,
 }
 
 // asRows is that of [schema.Dialect]: of one parameter, a list of rows.
@@ -208,103 +209,18 @@ func (s *Store) Partitions(ctx context.Context, n int) error {
 	})
 }
 
-// TakeOver implements [schema.Store].
-func (s *Store) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	done := s.Taking(partition)
-	defer done()
-	s.ForgetPurged(partition)
-	var st core.PartitionState
-	var continued func()
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var err error
-		st, err = s.ScanPartition(tx.QueryRowContext(ctx, s.PartitionSQL(), partition))
-		if errors.Is(err, sql.ErrNoRows) {
-			return fmt.Errorf("partition %d: %w", partition, core.ErrNotFound)
-		}
-		if err != nil {
-			return err
-		}
-		st.Take(c)
-		continued, err = s.WriteTakeOver(ctx, takeOverTx{tx}, &st, c.At)
-		return err
-	})
-	if err == nil {
-		continued()
-	}
-	return st, err
+// transact is that of [schema.Base].
+func (s *Store) transact(ctx context.Context, do func(context.Context, schema.Tx) error) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return do(ctx, small{tx}) })
 }
 
-// takeOverTx implements [schema.TakeOverTx].
-type takeOverTx struct{ tx *sql.Tx }
+// small implements [schema.Tx].
+type small struct{ tx *sql.Tx }
 
-func (t takeOverTx) Row(ctx context.Context, query string, args []any, into ...any) error {
-	return t.tx.QueryRowContext(ctx, query, args...).Scan(into...)
+func (t small) Row(ctx context.Context, query string, args ...any) schema.Row {
+	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
-func (t takeOverTx) Exec(ctx context.Context, query string, args ...any) error {
-	_, err := t.tx.ExecContext(ctx, query, args...)
-	return err
-}
-
-// Release implements [schema.Store].
-func (s *Store) Release(ctx context.Context, partition int, epoch int64) error {
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `UPDATE partitions SET owner = '' WHERE partition = ?1 AND epoch = ?2`, partition, epoch)
-		return err
-	})
-}
-
-// Bind implements [schema.Store].
-func (s *Store) Bind(ctx context.Context, namespace string) error {
-	var id, bound string
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, schema.BindSQL, namespace); err != nil {
-			return err
-		}
-		return tx.QueryRowContext(ctx, schema.InstallationSQL).Scan(&id, &bound)
-	})
-	_, err = schema.CheckInstallation(id, bound, namespace, err)
-	return err
-}
-
-// Renew implements [schema.Store].
-func (s *Store) Renew(ctx context.Context, was string) (string, error) {
-	id, found := schema.NewInstallation(), ""
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`, id, was); err != nil {
-			return err
-		}
-		return tx.QueryRowContext(ctx, schema.InstallationSQL).Scan(&found, new(string))
-	})
-	return schema.CheckRenewed(id, found, was, err)
-}
-
-// PutPlan implements [schema.Store].
-func (s *Store) PutPlan(ctx context.Context, plan core.Plan) error {
-	spec, err := schema.EncodePlan(&plan)
-	if err != nil {
-		return err
-	}
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		var have []byte
-		err := tx.QueryRowContext(ctx, schema.PlanSQL, plan.Name, plan.Version).Scan(&have)
-		if err == nil {
-			return schema.SamePlan(&plan, have, spec)
-		}
-		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, `INSERT INTO plans (name, version, spec) VALUES (?1, ?2, ?3)`, plan.Name, plan.Version, spec); err != nil {
-			return err
-		}
-		for i := range plan.Steps {
-			p := &plan.Steps[i]
-			if _, err := tx.ExecContext(ctx, `INSERT INTO plan_steps (plan, version, ordinal, name, agent, undoable, after_steps, complete_by_ms, attempts_max, on_exhausted, kind)
-				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`, plan.Name, plan.Version, i, p.Name, p.Agent, p.Undoable, schema.After(&plan, i),
-				p.CompleteBy.Milliseconds(), p.AttemptsMax, string(p.OnExhausted), schema.KindWord(p.Kind)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func (t small) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	return affected(t.tx.ExecContext(ctx, query, args...))
 }
