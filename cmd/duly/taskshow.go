@@ -21,6 +21,7 @@ import (
 type task struct {
 	ID        string          `json:"id"`
 	Type      string          `json:"type"`
+	Version   int64           `json:"plan_version"`
 	State     string          `json:"state"`
 	Reason    string          `json:"reason"`
 	Why       string          `json:"why"`
@@ -95,7 +96,7 @@ func (t *task) print(w io.Writer) {
 		head += "  (" + show.Clean(t.Reason) + ")"
 	}
 	wrapped(page, "", head)
-	wrapped(page, "", fmt.Sprintf("created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
+	wrapped(page, "", fmt.Sprintf("version %d", t.Version)+fmt.Sprintf("  created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
 	if t.StartAt != "" {
 		wrapped(page, "", "begins at "+t.StartAt+", not before")
 	}
