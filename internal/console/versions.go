@@ -11,7 +11,7 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// deprecated are the versions of plans that a submission takes only when it names them.
+// deprecated are the versions of plans that take no submission.
 func (c *console) deprecated(ctx context.Context) (core.Deprecations, error) {
 	if c.Versions == nil {
 		return nil, nil
