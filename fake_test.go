@@ -193,7 +193,7 @@ func (f *fake) submit(r *natsbus.SubmitRequest) {
 	}
 	old, known := f.inputs[r.ID]
 	if known && !bytes.Equal(old, r.Input) {
-		r.Reject(409, 0, "the id is a task with another input", 0)
+		r.Reject(409, wire.ErrCodeTaken, "the id is a task with another input", 0)
 		return
 	}
 	f.inputs[r.ID] = bytes.Clone(r.Input)

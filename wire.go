@@ -135,11 +135,7 @@ func (c *Client) hand(ctx context.Context, typ, id string, input []byte, s *subm
 	}
 	answer, err := wire.DecodeSubmitAnswer(data)
 	if err != nil {
-		err = refusalOf(typ, id, err)
-		if refused, ok := errors.AsType[*SubmitError](err); ok {
-			refused.taken = refused.Code == codeTaken
-		}
-		return Receipt{}, err
+		return Receipt{}, refusalOf(typ, id, err)
 	}
 	return Receipt{Task: id, Type: typ, Seq: answer.Seq, Partition: answer.Partition, Warning: answer.Warning}, nil
 }
@@ -162,6 +158,7 @@ func refusalOf(typ, id string, err error) error {
 	refusal := &SubmitError{Type: typ, Task: id}
 	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
 		refusal.Code, refusal.Description, refusal.RetryAfter = refused.Code, refused.Description, refused.Retry
+		refusal.taken = refused.ErrCode == wire.ErrCodeTaken
 		return refusal
 	}
 	if answer, ok := errors.AsType[*wire.APIError](err); ok {

@@ -172,6 +172,24 @@ func TestSubmitTriesAgain(t *testing.T) {
 	}
 }
 
+// A version that is deprecated is refused by the code of an id that is taken, and is not told as one: the task does not exist.
+func TestDeprecatedIsNotTaken(t *testing.T) {
+	r := newRig(t)
+	r.refuse = func(*natsbus.SubmitRequest) *wire.RefusedError {
+		return &wire.RefusedError{APIError: wire.APIError{Code: 409, ErrCode: 7014, Description: "version 1 is deprecated"}}
+	}
+	_, err := r.SubmitRaw(t.Context(), "order", "a", []byte("{}"))
+	if errors.Is(err, duly.ErrTaken) || !errors.Is(err, duly.ErrRefused) {
+		t.Errorf("a deprecated version: %v", err)
+	}
+	r.refuse = func(*natsbus.SubmitRequest) *wire.RefusedError {
+		return &wire.RefusedError{APIError: wire.APIError{Code: 409, ErrCode: wire.ErrCodeTaken, Description: "a task already"}}
+	}
+	if _, err = r.SubmitRaw(t.Context(), "order", "a", []byte("{}")); !errors.Is(err, duly.ErrTaken) {
+		t.Errorf("an id that is taken: %v", err)
+	}
+}
+
 func TestSubmitRefused(t *testing.T) {
 	r := newRig(t)
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {

@@ -24,7 +24,7 @@ const (
 	CauseVersionForm    = 7011 // plan version neither a number nor newest
 	CauseVersionUnknown = 7012 // no plan of that name in that version
 	CauseLabels         = 7013 // labels outside their alphabet or limits
-	CauseDeprecated     = 7014 // every stored version of the plan is deprecated
+	CauseDeprecated     = 7014 // the version of the plan that it names is deprecated, or all are
 	CauseInputSchema    = 7015 // input does not fit the input schema of its plan, or a signal's payload that of its step
 	CauseStartAtForm    = 7016 // neither RFC 3339 nor a delay
 	CauseStartAtFar     = 7017 // beyond core.DurationMax

@@ -56,7 +56,7 @@ func TestCLI(t *testing.T) {
 	}
 	ends("d-1", "processed")
 	text := ok("", "get", "delivery", "d-1", "-s", url)
-	says(text, `^delivery  d-1  processed\ncreated \S+  ended \S+  failures 0\n`)
+	says(text, `^delivery  d-1  processed\nversion 1  created \S+  ended \S+  failures 0\n`)
 	says(text, `(?m)^delivery +call delivery\.create +done +1 +\S+ +\{`)
 	if s := field(ok("", "get", "delivery", "d-1", "-s", url, "-o", "json"), "state"); s != "processed" {
 		t.Errorf("state %v", s)
@@ -85,7 +85,7 @@ func TestCLI(t *testing.T) {
 	if asked := field(ok("", "cancel", "delivery", "d-5", "--even-if-unknown", "-s", url, "-o", "json"), "asked"); asked != "cancel" {
 		t.Errorf("asked %v", asked)
 	}
-	says(ok("", "list", "--type", "delivery", "--state", "processed", "-s", url), `(?m)^TYPE +ID +STATE +CREATED +ENDED$[^$]*^delivery +d-1 +processed`)
+	says(ok("", "list", "--type", "delivery", "--state", "processed", "--plan-version", "1", "-s", url), `(?m)^TYPE +ID +STATE +CREATED +ENDED +PLAN VERSION$[^$]*^delivery +d-1 +processed`)
 	page := ok("", "list", "--limit", "1", "-s", url, "-o", "json")
 	next, _ := field(page, "next").(string)
 	if n := len(field(page, "tasks").([]any)); n != 1 || next == "" {

@@ -404,6 +404,7 @@ type listCmd struct {
 	Fingerprint string `help:"Only tasks that failed in this way: field fingerprint of a failure group."`
 	Label       string `short:"l" help:"Only tasks with this label: key=value."`
 	Parent      string `help:"Only the children of the task with this id."`
+	PlanVersion int64  `help:"Only tasks of this version of their plan."`
 	Waits       string `help:"signal: only tasks that wait for an answer to a signal step."`
 	CreatedFrom string `help:"Only tasks created at this time or after: a time (RFC 3339), or how long ago, as 2h."`
 	CreatedTo   string `help:"Only tasks created before this time: a time, or how long ago."`
@@ -419,7 +420,7 @@ func (c *listCmd) Run(ctx context.Context, std streams) error {
 	}
 	data, err := c.read(ctx, pathOf("tasks"), c.query(map[string]string{
 		"type": c.Type, "state": c.State, "step": c.Step, "fingerprint": c.Fingerprint, "label": c.Label, "parent": c.Parent, "waits": c.Waits, "created_from": from,
-		"created_to": to, "deadline_to": deadline,
+		"created_to": to, "deadline_to": deadline, "plan_version": strings.TrimPrefix(strconv.FormatInt(c.PlanVersion, 10), "0"),
 	}))
 	if err != nil {
 		return err

@@ -6,10 +6,11 @@ var (
 	submittedColumns = []string{"id", "type", "state", "stream", "stream_position"}
 	bulkColumns      = []string{"lines", "stored", "existing", "refused", "failed", "bytes"}
 	cancelledColumns = []string{"id", "type", "asked", "state", "outcome", "control_position"}
-	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "parent.id", "start_at", "complete_by", "created_at", "ended_at", "seq"}
-	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at", "~start_at", "~waits_for", "~parent.id"}
+	taskColumns      = []string{"type", "id", "state", "why", "reason", "failed_step", "fingerprint", "round", "failures", "waits_for", "parent.id", "plan_version", "start_at", "complete_by", "created_at", "ended_at", "seq"}
+	taskListColumns  = []string{"type", "id", "state", "created_at", "ended_at", "plan_version", "~start_at", "~waits_for", "~parent.id"}
 	journalColumns   = []string{"seq", "at", "kind", "state", "step", "~status", "~attempt", "error", "reason", "~actor"}
 	answerColumns    = []string{"type", "id", "action", "state", "outcome", "control_position", "audit", "again"}
+	appliedColumns   = []string{"name", "version", "newest", "stored"}
 	planListColumns  = []string{"name", "version", "complete_by_ms", "input_max", "deprecated_at"}
 	planColumns      = []string{"name", "agent", "after", "undoable", "complete_by_ms", "attempts_max", "on_exhausted"}
 	groupColumns     = []string{"id", "tasks", "type", "state", "step", "~last", "example"}
@@ -19,7 +20,7 @@ var (
 	reasonColumns    = []string{"tasks", "reason"}
 	memberColumns    = []string{"ordinal", "type", "id", "step", "~wave", "outcome", "text"}
 	opColumns        = []string{"id", "state", "action", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting", "~by", "~selection"}
-	opFields         = []string{"id", "state", "why", "action", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
+	opFields         = []string{"id", "state", "why", "action", "request.version", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
 		"since", "wave", "rate", "brake", "by", "reason", "created", "started", "ended"}
 	agentColumns     = []string{"name", "instances", "breaker", "waiting", "unserved", "~first_deadline", "~steps", "~away_since", "paused", "~calls", "errors", "latency_ms", "~since", "~instances_more", "~steps_more"}
 	breakerFields    = []string{"state", "since", "until", "stage", "openings", "forced", "by", "reason"}

@@ -117,11 +117,15 @@ func TestPlanApply(t *testing.T) {
 		}
 	}
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n")
-	apply(exitDone, "plan lamp version 1 is stored")
+	apply(exitDone, "plan lamp version 1 is stored, the only version of this name")
 	apply(exitDone, "duly: at "+url)
 	apply(exitDone, "plan lamp version 1 is stored")
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.other\n")
 	apply(exitState, "lamp")
+	write("name: lamp\nversion: 3\nsteps:\n- name: buy\n  agent: shop.buy\n")
+	apply(exitDone, "plan lamp version 3 is stored; new submissions take version 3")
+	write("name: lamp\nversion: 2\nsteps:\n- name: buy\n  agent: shop.buy\n")
+	apply(exitDone, "plan lamp version 2 is stored; new submissions take version 3")
 	write("name: lamp\nversion: 1\nsteps: [\n")
 	apply(exitUse, "plan.yaml:3:8: ")
 	write("name: lamp\nversion: 1\nsteps:\n- name: buy\n  agent: shop.buy\n  when: inptu.dark\n")

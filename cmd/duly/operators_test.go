@@ -83,7 +83,7 @@ func newEngine(t *testing.T) *engine {
 		t.Fatal(err)
 	}
 	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
-		Reader: e, Trail: e, Desk: e.desk(), Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Tokens: e, Notes: e, Live: first,
+		Reader: e, Trail: e, Desk: e.desk(), Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Schedules: &operate.Scheduling{Store: noSchedules{}, Now: time.Now}, Tokens: e, Notes: e, Live: first,
 		AcceptLoss: func(context.Context, string) (uint64, error) { return 6, nil },
 	}}, e, e, asks, log)
 	if err != nil {
@@ -573,9 +573,10 @@ func TestLists(t *testing.T) {
 	e.run(exitUse, "plan diff no/such", "is no file, and no NAME@VERSION")
 	e.run(exitNotFound, "plan diff order@1 order@7", "versions stored: 1 2")
 	e.run(exitDone, "plan deprecate order 1 --reason old", "plan order version 1 is deprecated; new submissions take version 2")
+	e.run(exitDone, "list --plan-version 2", "PLAN VERSION")
 	e.run(exitDone, "plan list", "DEPRECATED", "2026-01-02")
 	e.run(exitFailed, "plan diff order@1 order@2") // the mark is no part of the plan
-	e.run(exitDone, "plan deprecate order 2 --reason old", "every version is, so submissions are refused until another is applied")
+	e.run(exitDone, "plan deprecate order 2 --reason old", "every version is, so submissions are refused, and steps fail whose children it is for, until another is applied")
 	e.run(exitDone, "plan deprecate order 1 --undo --reason again", "deprecated no more; new submissions take version 1")
 	e.run(exitNotFound, "plan deprecate order 7 --reason old", "version 7")
 	e.run(exitUse, "plan deprecate order 1", "reason: none given")
@@ -591,7 +592,9 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.run(exitDone, "plan diff "+file, "the same") // but for the version
-	e.run(exitFailed, "plan diff "+file+" order@1", "version 1, compared with version 3")
+	e.run(exitFailed, "plan diff "+file+" order@1", "version 3, compared with version 1")
+	e.run(exitFailed, "plan diff order@1 "+file, "version 3, compared with version 1")
+	e.run(exitNotFound, "plan show ordre", `no plan "ordre" is stored`)
 }
 
 // TestManaging: partitions, pauses, tokens and operations are changed with a reason, which the API keeps.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -78,11 +76,25 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 			return c.ask(ctx, client.Request{Method: http.MethodPut, Path: pathOf("plans"), Body: plan})
 		}
 	}
-	stored, data, err := answered[planHead](hand(ctx, plan))
+	stored, data, err := answered[struct {
+		planHead
+		Newest int64 `json:"newest"`
+		Stored int   `json:"stored"` // versions; 0: the door does not say
+	}](hand(ctx, plan))
 	if err != nil {
 		return err
 	}
-	return c.said(std, data, []string{"name", "version"}, "plan %s version %d is stored", stored.Name, stored.Version)
+	takes := ""
+	switch {
+	case stored.Stored == 0:
+	case stored.Newest == 0:
+		takes = "; every version is deprecated, so submissions are refused"
+	case stored.Stored == 1:
+		takes = ", the only version of this name"
+	default:
+		takes = fmt.Sprintf("; new submissions take version %d", stored.Newest)
+	}
+	return c.said(std, data, appliedColumns, "plan %s version %d is stored%s", stored.Name, stored.Version, takes)
 }
 
 // hand hands a plan in over NATS, and returns the answer as the API gives it.
@@ -171,11 +183,10 @@ func (s *server) plan(ctx context.Context, name string, version int64) (json.Raw
 	}
 	if found == nil {
 		slices.Sort(have)
-		versions := "none"
-		if len(have) > 0 {
-			versions = strings.Trim(fmt.Sprint(have), "[]")
+		if len(have) == 0 {
+			return nil, &client.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no plan %q is stored", name)}
 		}
-		return nil, &client.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no plan %q version %s; versions stored: %s", name, cmp.Or(strings.TrimPrefix(strconv.FormatInt(version, 10), "0"), "(any)"), versions)}
+		return nil, &client.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no plan %q version %d; versions stored: %s", name, version, strings.Trim(fmt.Sprint(have), "[]"))}
 	}
 	return found, nil
 }

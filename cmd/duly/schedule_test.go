@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"duly.dev/duly/internal/api/apitest"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
@@ -59,6 +60,7 @@ name: often
 type: order
 input: 7
 every: 15m
+plan_version: 1
 from: 2026-02-01T00:00:00Z
 `)
 	for _, c := range []struct {
@@ -78,6 +80,7 @@ from: 2026-02-01T00:00:00Z
 		{"schedule show often", 0, []string{"paused     by the-operator"}},
 		{"schedule resume often --reason over", 0, []string{"often: resumed"}},
 		{"schedule run-now often", 0, []string{"often-20260131T120000Z-now was submitted"}},
+		{"plan deprecate order 1 --reason old", 0, []string{"plan order version 1 is deprecated", "warning: schedule often names this version: its runs are refused from now on"}},
 		{"schedule delete often --reason unused", 0, []string{"deleted often"}},
 		{"schedule delete often --reason unused", 4, []string{"there is no schedule"}},
 	} {
@@ -139,6 +142,9 @@ func TestScheduleRefusals(t *testing.T) {
 	t.Setenv("DULY_TOKEN", "")
 	w := apitest.New()
 	w.Plan.InputSchema, w.Plan.InputMax = `{"type":"object","required":["cents"]}`, 20
+	later := w.Plan
+	later.Version, later.InputSchema = 2, "" // not what a schedule that names none is about
+	w.Later, w.Marked = []core.Plan{later}, core.Deprecations{{Name: "order", Version: 2, At: 1}}
 	handler, err := w.Handler(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +180,7 @@ func TestScheduleRefusals(t *testing.T) {
 		{`"cron":"0 0 * * *","zone":"Europe/Belrin"`, 400, `zone "Europe/Belrin" is no time zone: is Europe/Berlin meant?`},
 		{`"every":"1h","type":"ordre"`, 400, `type "ordre" has no plan: apply it first`},
 		{`"every":"1h","plan_version":7`, 400, `plan_version is 7, and no such version of plan order is stored`},
+		{`"every":"1h","plan_version":2`, 409, `plan_version is 2, and that version of plan order is deprecated: name another or none`},
 		{`"every":"1h","input":{}`, 422, `input does not fit the input schema of plan order version 1: missing property 'cents'`},
 		{`"every":"1h","input":"a text that is long."`, 413, `input has 22 bytes, the limit of plan order version 1 is 20`},
 		{`"every":"1h","until":"2001-01-01T00:00:00Z"`, 400, `until 2001-01-01T00:00:00Z has passed: now is `},

@@ -43,7 +43,7 @@ func (t *task) print(w io.Writer) {
 		head += "  (" + show.Clean(t.Reason) + ")"
 	}
 	wrapped(page, "", head)
-	wrapped(page, "", fmt.Sprintf("created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
+	wrapped(page, "", fmt.Sprintf("version %d", t.PlanVersion)+fmt.Sprintf("  created %s  ended %s  failures %d", t.CreatedAt, cmp.Or(t.EndedAt, "-"), t.Failures))
 	if t.StartAt != "" {
 		wrapped(page, "", "begins at "+t.StartAt+", not before")
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // everyKind is a task with a step of each kind, as the API answers.
-const everyKind = `{"id":"o-1~rows~7","type":"order","state":"pending","parent":{"id":"o-1","type":"batch"},"parents":[{"id":"o-1","type":"batch"},{"id":"monday","type":"day"}],"failures":1,
+const everyKind = `{"id":"o-1~rows~7","type":"order","plan_version":1,"state":"pending","parent":{"id":"o-1","type":"batch"},"parents":[{"id":"o-1","type":"batch"},{"id":"monday","type":"day"}],"failures":1,
 "created_at":"2030-01-01T00:00:00Z","start_at":"2030-01-01T01:00:00Z","why":"Step approve waits for its signal, until 2030-01-01T02:00:00Z.","steps":[
 {"name":"charge","agent":"payment.charge","status":"done","attempt":2,"by":"i-1@payment.charge","result":{"paid":1200},"at":"2030-01-01T01:00:01Z"},
 {"name":"night","kind":"wait","agent":"","status":"running","attempt":1,"complete_by":"2030-01-01T01:30:00Z","at":"2030-01-01T01:00:01Z"},

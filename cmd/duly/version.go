@@ -42,9 +42,45 @@ func (c *planDeprecateCmd) Run(ctx context.Context, std streams) error {
 		said = fmt.Sprintf("plan %s version %d is deprecated no more", c.Name, c.Version)
 	}
 	if a.Newest == 0 {
-		return c.said(std, data, deprecateColumns, "%s; every version is, so submissions are refused until another is applied", said)
+		err = c.said(std, data, deprecateColumns, "%s; every version is, so submissions are refused, and steps fail whose children it is for, until another is applied", said)
+	} else {
+		err = c.said(std, data, deprecateColumns, "%s; new submissions take version %d", said, a.Newest)
 	}
-	return c.said(std, data, deprecateColumns, "%s; new submissions take version %d", said, a.Newest)
+	if err != nil || c.Undo {
+		return err
+	}
+	if err := c.named(ctx, std); err != nil { // what is asked for is done
+		fmt.Fprintf(std.err, "warning: schedules may name this version: %v\n", err)
+	}
+	return nil
+}
+
+// named warns of schedules that name the version: what they submit is refused from now on.
+func (c *planDeprecateCmd) named(ctx context.Context, std streams) error {
+	for after, more := "", true; more; {
+		data, err := c.read(ctx, pathOf("schedules"), queryOf(map[string]string{"after": after, "limit": strconv.Itoa(operate.ListMax)}))
+		if err != nil {
+			return err
+		}
+		var page struct {
+			Schedules []struct {
+				Name    string `json:"name"`
+				Type    string `json:"type"`
+				Version int64  `json:"plan_version"`
+			} `json:"schedules"`
+			Next string `json:"next"`
+		}
+		if err := json.Unmarshal(data, &page); err != nil {
+			return fmt.Errorf("answer of the API: %w", err)
+		}
+		for _, s := range page.Schedules {
+			if s.Type == c.Name && s.Version == c.Version {
+				fmt.Fprintf(std.err, "warning: schedule %s names this version: its runs are refused from now on\n", show.Clean(s.Name))
+			}
+		}
+		after, more = page.Next, page.Next != ""
+	}
+	return nil
 }
 
 // planRef is a plan as an argument names it: a file, or NAME@VERSION of a stored one; without the version, the newest.
@@ -115,7 +151,7 @@ func decodeStored(data json.RawMessage) (*core.Plan, error) {
 
 type planDiffCmd struct {
 	A       string `arg:"" help:"A file with a plan, or NAME@VERSION."`
-	B       string `arg:"" optional:"" help:"The plan that A is compared with, the newer one (default: the newest stored version; of a file A, it is the older one)."`
+	B       string `arg:"" optional:"" help:"The plan that A is compared with (default: the newest stored version). Of a file and a stored version the file is the newer one, otherwise B is."`
 	Unified bool   `help:"Print both as lines that differ."`
 	server
 }
@@ -176,7 +212,7 @@ func (c *planDiffCmd) both(ctx context.Context) (from, to *core.Plan, err error)
 	if to, err = c.planOf(ctx, b); err != nil {
 		return nil, nil, err
 	}
-	if c.B == "" && a.file != "" {
+	if a.file != "" && b.file == "" {
 		from, to = to, from
 	}
 	if from.Name != to.Name {
@@ -202,7 +238,7 @@ func unified(w io.Writer, from, to *core.Plan) error {
 type planCheckCmd struct {
 	Plan string `arg:"" help:"A file with a plan, or NAME@VERSION."`
 	Last int    `default:"0" help:"Ended tasks to play as well, the newest first: up to 1,000,000."`
-	Show int    `default:"100" help:"How many of the tasks that come out differently, or of which that cannot be said, are listed."`
+	Show int    `default:"100" help:"How many of the tasks that come out differently, or of which that cannot be said, are listed. Of those that differ alike the text lists one, and says how many more there are."`
 	server
 }
 
@@ -212,8 +248,16 @@ func (c *planCheckCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	kinds, alike := map[versions.Finding]string{}, map[string]int{}
 	sum, err := c.check(ctx, ref, c.Last, false, func(all []versions.Finding, f versions.Finding) []versions.Finding {
+		kind := f
+		kind.ID, kind.State, kind.Rows = "", "", 0
+		if first := kinds[kind]; first != "" && c.Output == show.Text {
+			alike[first]++
+			return all
+		}
 		if len(all) < c.Show {
+			kinds[kind] = f.ID
 			all = append(all, f)
 		}
 		return all
@@ -230,7 +274,7 @@ func (c *planCheckCmd) Run(ctx context.Context, std streams) error {
 			return fmt.Errorf("output: %w", err)
 		}
 	} else {
-		sum.print(std.out)
+		sum.print(std.out, alike)
 	}
 	if sum.Different > 0 {
 		return errUnclean
@@ -241,8 +285,9 @@ func (c *planCheckCmd) Run(ctx context.Context, std streams) error {
 // checkSum is all pages of a check.
 type checkSum struct{ versions.CheckPage }
 
-// print prints the summary, and then the findings.
-func (s *checkSum) print(w io.Writer) {
+// print prints the summary, and then the findings; alike are how many more there are like one, by its id.
+func (s *checkSum) print(w io.Writer, alike map[string]int) {
+	left := s.Different + s.Unknown
 	fmt.Fprintf(w, "%s played, %d of them in flight: same %d, different %d, cannot be said %d\n", say.Count(int64(s.InFlight+s.Ended), "task"), s.InFlight, s.Same, s.Different, s.Unknown)
 	fmt.Fprintf(w, "%d of those in flight may be moved to the version\n", s.Movable)
 	for _, f := range s.Findings {
@@ -256,9 +301,13 @@ func (s *checkSum) print(w io.Writer) {
 				fmt.Fprintf(w, "    %s: %s\n", line.what, show.Clean(line.text))
 			}
 		}
+		if n := alike[f.ID]; n > 0 {
+			fmt.Fprintf(w, "    and %s alike\n", say.Count(int64(n), "more task"))
+		}
+		left -= 1 + alike[f.ID]
 	}
-	if n := s.Different + s.Unknown - len(s.Findings); n > 0 {
-		fmt.Fprintf(w, "and %d more\n", n)
+	if left > 0 {
+		fmt.Fprintf(w, "and %d more\n", left)
 	}
 }
 

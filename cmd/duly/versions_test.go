@@ -33,6 +33,13 @@ func (m *marks) Deprecate(_ context.Context, name string, version int64, at core
 	return nil
 }
 
+// noSchedules has none.
+type noSchedules struct{ operate.ScheduleStore }
+
+func (noSchedules) Schedules(context.Context, int, string) ([]operate.Schedule, error) {
+	return nil, nil
+}
+
 // TestPlanCheck: a plan in a file is checked against the tasks there are, and those are counted that may be moved.
 func TestPlanCheck(t *testing.T) {
 	w := apitest.New()
@@ -59,6 +66,7 @@ func TestPlanCheck(t *testing.T) {
 	}
 	add("fresh", nil)
 	add("begun", answer)
+	add("begun-2", answer)
 	handler, err := w.Handler(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -77,15 +85,15 @@ func TestPlanCheck(t *testing.T) {
 			}
 		}
 	}
-	run(exitDone, "plan check order@1 --last 10", "2 tasks played, 2 of them in flight: same 2, different 0, cannot be said 0")
-	run(exitFailed, "plan check order@2", "same 1, different 1", "1 of those in flight may be moved", "begun  processing, version 1: different at row 2: Step credit was done on attempt 1.",
+	run(exitDone, "plan check order@1 --last 10", "3 tasks played, 3 of them in flight: same 3, different 0, cannot be said 0")
+	run(exitFailed, "plan check order@2", "same 1, different 2", "1 of those in flight may be moved", "    and 1 more task alike\n", "begun  processing, version 1: different at row 2: Step credit was done on attempt 1.",
 		"was: do of charge, attempt 1, at payment.charge; the task is processing", "is: do of charge, attempt 1, at payment.card", "stays: step charge has begun, and version 2 has another agent for it")
-	run(exitFailed, "plan check order@2 -o json", `"fate":"different"`, `"in_flight":2`)
+	run(exitFailed, "plan check order@2 -o json", `"fate":"different"`, `"in_flight":3`, `"id":"begun-2"`)
 	file := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(file, []byte("name: order\nversion: 3\nsteps:\n- name: credit\n  agent: credit.check\n  undoable: false\n  attempts_max: 9\n- name: charge\n  agent: payment.charge\n  after: [credit]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(exitDone, "plan check "+file, "same 2, different 0")
+	run(exitDone, "plan check "+file, "same 3, different 0")
 }
 
 // migration is the preview of a migration: one of its tasks stays.

@@ -25,6 +25,7 @@ func TestBulkLines(t *testing.T) {
 		`not json`, ``, `{"type":"order","input":1}`, `{"type":"nosuch","id":"m-2","input":1}`, `{"type":"order","id":"m-3","input":1,"extra":true}`, `{"type":"order"} {}`,
 		`{"type":"order","id":"big","input":"` + strings.Repeat("x", core.InputBytesMax+9000) + `"}`, `{"type":"order","id":"m-4","input":{}}`,
 		`{"type":"order","id":"m-5","input":{},"labels":{"tier":"gold","region":"eu"}}`, `{"type":"order","id":"m-6","input":{},"labels":{"tier":"gold,x=y"}}`,
+		`{"type":"order","id":"m-7","input":{},"plan_version":1}`,
 	}, "\n")
 	resp, err := http.Post(server.URL+"/v1/tasks", "application/x-ndjson", strings.NewReader(body))
 	if err != nil {
@@ -37,8 +38,8 @@ func TestBulkLines(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	want := []string{`"line":1,"outcome":"stored","id":"m-1","type":"order","state":"pending","stream":"TASKS"`, `"line":2,"outcome":"refused","error"`, `line 3 is empty`, `"line":4,"outcome":"stored","id":"new-1"`, `"line":5,"outcome":"refused","id":"m-2","type":"nosuch","error"`,
-		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"warning":"tasks of its plan take 40s"}`, `"line":10,"outcome":"stored","id":"m-5"`, `want printable ASCII without a comma`,
-		fmt.Sprintf(`{"summary":{"lines":11,"stored":4,"existing":0,"refused":7,"failed":0,"bytes":%d}}`, len(body))}
+		`unknown field \"extra\"`, `more than one JSON value`, `line 8 has more than`, `"warning":"tasks of its plan take 40s"}`, `"line":10,"outcome":"stored","id":"m-5"`, `want printable ASCII without a comma`, `labels: plan_version is of the kind number, want string`,
+		fmt.Sprintf(`{"summary":{"lines":12,"stored":4,"existing":0,"refused":8,"failed":0,"bytes":%d}}`, len(body))}
 	if len(lines) != len(want) {
 		t.Fatalf("%d answers:\n%s", len(lines), data)
 	}

@@ -179,7 +179,11 @@ func (l *lineJSON) read(line []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	return d.Decode(l)
+	err = d.Decode(l)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s is of the kind %s, want %s", wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:], wrong.Value, wrong.Type)
+	}
+	return err
 }
 
 // listOf are labels as a list, by key.

@@ -25,7 +25,7 @@ type (
 	// planJSON is a stored version of a plan.
 	planJSON struct {
 		planform.Plan
-		Deprecated *time.Time `json:"deprecated_at,omitempty" doc:"since when a submission takes the version only when it names it"`
+		Deprecated *time.Time `json:"deprecated_at,omitempty" doc:"since when the version takes no submission"`
 	}
 	// PlanIn is a version of a plan in a path.
 	PlanIn struct {

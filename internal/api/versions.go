@@ -34,6 +34,8 @@ type (
 	appliedJSON struct {
 		Name    string `json:"name"`
 		Version int64  `json:"version"`
+		Newest  int64  `json:"newest" doc:"version that a submission takes when it names none; 0: all are deprecated"`
+		Stored  int    `json:"stored" doc:"how many versions of the plan there are"`
 	}
 	// checked is what a check reads.
 	checked struct {
@@ -51,10 +53,13 @@ func (a *api) versionRoutes() {
 			if err != nil {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
-			return &applyOut{appliedJSON{p.Name, p.Version}}, a.ports.PutPlan(ctx, by(ctx), p)
+			if err := a.ports.PutPlan(ctx, by(ctx), p); err != nil {
+				return nil, err
+			}
+			return a.applied(ctx, p.Name, p.Version)
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
-		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it, and a submission that names it is taken."},
+		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it; a submission is refused, also one that names it."},
 		func(ctx context.Context, in *deprecateIn) (*deprecateOut, error) {
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
 				return nil, bad
@@ -76,6 +81,20 @@ func (a *api) versionRoutes() {
 			}
 			return &checkOut{page}, err
 		})
+}
+
+// applied says of a version that is stored what becomes of submissions.
+func (a *api) applied(ctx context.Context, name string, version int64) (*applyOut, error) {
+	out := &applyOut{appliedJSON{Name: name, Version: version}}
+	all, err := a.plans(ctx)
+	for i := range all {
+		if p := &all[i]; p.Name == name {
+			if out.Body.Stored++; p.Deprecated == nil {
+				out.Body.Newest = max(out.Body.Newest, p.Version)
+			}
+		}
+	}
+	return out, err
 }
 
 // evaluator answers the expressions of plans, each of which is compiled once. It is for one request: the plan in a body may

@@ -187,6 +187,9 @@ func TestDestructive(t *testing.T) {
 	if !strings.Contains(dialog, "all tasks of type order in state error whose step reserve failed") {
 		t.Error("the dialog does not say the filter in words")
 	}
+	if of := get(t, h, Path+"operations/new?action=undo&scope=matching&filter="+url.QueryEscape("type=order&plan_version=2")).Body.String(); !strings.Contains(of, "all tasks of type order of version 2") {
+		t.Error("the dialog does not say the version")
+	}
 	form = fields(dialog)
 	if form.Has("id") {
 		t.Error("single ids go with all that match")

@@ -23,7 +23,7 @@ import (
 var states = []core.State{core.StatePending, core.StateProcessing, core.StateProcessed, core.StateUndoing, core.StateUndone, core.StateError}
 
 // filterNames are the parameters of a list of tasks: its filter is its URL.
-var filterNames = []string{"type", "state", "step", "fingerprint", "label", "parent", "waits", "created_from", "created_to", "deadline_to", "limit", "after"}
+var filterNames = []string{"type", "state", "step", "plan_version", "fingerprint", "label", "parent", "waits", "created_from", "created_to", "deadline_to", "limit", "after"}
 
 // waitsSignal is the word of the filter for tasks that wait for an answer.
 const waitsSignal = "signal"
@@ -63,6 +63,12 @@ func filterOf(q url.Values) (core.Filter, *operate.Refusal) {
 	if len(f.Fingerprint) > core.NameBytesMax {
 		return f, bad("fingerprint", "%s", say.Of("refuse.fingerprint-size", "fingerprint", core.QuoteShort(f.Fingerprint), "bytes", len(f.Fingerprint), "limit", core.NameBytesMax))
 	}
+	if version := q.Get("plan_version"); version != "" {
+		var err error
+		if f.PlanVersion, err = core.ParsePlanVersion(version); err != nil {
+			return f, bad("plan_version", "%v", err)
+		}
+	}
 	for field, to := range map[string]*core.Instant{"created_from": &f.CreatedFrom, "created_to": &f.CreatedTo, "deadline_to": &f.DeadlineTo} {
 		t, err := timeIn(q.Get(field))
 		if err != nil {
@@ -101,6 +107,9 @@ func words(f *core.Filter) string {
 	b.WriteString("all tasks")
 	if f.Type != "" {
 		b.WriteString(" of type " + f.Type)
+	}
+	if f.PlanVersion != 0 {
+		fmt.Fprintf(&b, " of version %d", f.PlanVersion)
 	}
 	if f.State != "" {
 		b.WriteString(" in state " + string(f.State))

@@ -11,7 +11,7 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// deprecate marks a version of a plan, so that a submission takes it only when it names it, or takes the mark away.
+// deprecate marks a version of a plan, so that no submission takes it, or takes the mark away.
 func (c *console) deprecate(r *http.Request) (*dialog, error) {
 	name, change := r.PathValue("name"), r.PathValue("change")
 	version, err := strconv.ParseInt(r.PathValue("version"), 10, 64)

@@ -95,7 +95,7 @@ func (n *Node) schedulesSnapshot() *telemetry.Schedules {
 
 // scheduling is how operators see schedules and change them.
 func (n *Node) scheduling() operate.Schedules {
-	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Desk: n.desk(), Submit: ownDoor{n}, Now: n.clock.time, Known: scheduleTasks{n}.known, CheckInput: n.schemas.input}
+	return &operate.Scheduling{Store: n.store, Plans: n.store.Plans, Deprecated: n.store.Deprecated, Desk: n.desk(), Submit: ownDoor{n}, Now: n.clock.time, Known: scheduleTasks{n}.known, CheckInput: n.schemas.input}
 }
 
 // scheduleTasks is schedules.Tasks on the state store.
@@ -155,7 +155,7 @@ type handOver struct{ conn *natsbus.Conn }
 func (h handOver) Submit(ctx context.Context, f submit.Form) (place uint64, err error) {
 	place, err = h.conn.Hand(ctx, f)
 	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
-		return 0, &operate.Refusal{Code: refused.Code, Detail: refused.Description, RetryMS: refused.Retry.Milliseconds()}
+		return 0, &operate.Refusal{Code: refused.Code, Detail: refused.Description, RetryMS: refused.Retry.Milliseconds(), Taken: refused.ErrCode == ingest.CauseConflict}
 	}
 	return place, err
 }
@@ -172,7 +172,7 @@ func (d ownDoor) Submit(ctx context.Context, f submit.Form) (place uint64, err e
 	select {
 	case a := <-answered:
 		if a.Err != nil {
-			return 0, &operate.Refusal{Code: a.Err.Code, Detail: a.Err.Description, RetryMS: a.Err.Retry.Milliseconds()}
+			return 0, &operate.Refusal{Code: a.Err.Code, Detail: a.Err.Description, RetryMS: a.Err.Retry.Milliseconds(), Taken: a.Err.ErrCode == ingest.CauseConflict}
 		}
 		return a.Seq, nil
 	case <-ctx.Done():

@@ -25,11 +25,13 @@ type Submitter interface {
 
 // Scheduling is Schedules over the state store. Fields are required but where it is said. It is safe for concurrent use.
 type Scheduling struct {
-	Store  ScheduleStore
-	Plans  func(context.Context) ([]core.Plan, error)
-	Desk   *Desk
-	Submit Submitter
-	Now    func() time.Time
+	Store ScheduleStore
+	Plans func(context.Context) ([]core.Plan, error)
+	// Deprecated are the versions that take no submission.
+	Deprecated func(context.Context) (core.Deprecations, error)
+	Desk       *Desk
+	Submit     Submitter
+	Now        func() time.Time
 	// Known reports whether a task is stored.
 	Known func(ctx context.Context, id string) (bool, error)
 	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
@@ -148,6 +150,11 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	if err != nil && !some {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
+	deprecated, err := s.Deprecated(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("deprecated versions: %w", err)
+	}
+	unreadable = deprecated.Current(unreadable)
 	known := unreadable.Newest(spec.Type) > 0 // of a newer node, which can read it
 	var meant *core.Plan
 	for i := range plans {
@@ -155,7 +162,9 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 		if plan.Name != spec.Type {
 			continue
 		}
-		known = true
+		if known = true; deprecated.Has(plan.Name, plan.Version) {
+			continue
+		}
 		if plan.Version == spec.PlanVersion || spec.PlanVersion == 0 && plan.Version > unreadable.Newest(spec.Type) && (meant == nil || plan.Version > meant.Version) {
 			meant = plan
 		}
@@ -163,6 +172,10 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	switch {
 	case meant != nil:
 		return s.checkInput(meant, spec.Input), nil
+	case deprecated.Has(spec.Type, spec.PlanVersion):
+		return &Refusal{Code: 409, Field: "plan_version", Detail: fmt.Sprintf("plan_version is %d, and that version of plan %s is deprecated: name another or none", spec.PlanVersion, spec.Type)}, nil
+	case known && spec.PlanVersion == 0 && unreadable.Newest(spec.Type) == 0:
+		return &Refusal{Code: 409, Field: "type", Detail: "type is " + spec.Type + ": " + core.DeprecatedPlan(spec.Type, 0)}, nil
 	case !known:
 		return &Refusal{Code: 400, Field: "type", Detail: say.Of("refuse.type-planless", "type", core.QuoteShort(spec.Type))}, nil
 	case spec.PlanVersion != 0 && unreadable.Newest(spec.Type) != spec.PlanVersion:

@@ -388,7 +388,7 @@ func (r *Runner) one(ctx context.Context, parsed *schedule.Schedule, s *operate.
 	defer cancel()
 	place, err = r.submit.Submit(bounded, operate.TaskOf(s, schedule.ID(s.Name, run)))
 	now := r.cfg.Now()
-	if refusal, ok := errors.AsType[*operate.Refusal](err); ok && refusal.Code == 409 {
+	if refusal, ok := errors.AsType[*operate.Refusal](err); ok && refusal.Taken {
 		r.log.Warn("a task of a schedule is there already, with another input", "schedule", s.Name, "task", schedule.ID(s.Name, run))
 		err = nil
 	}

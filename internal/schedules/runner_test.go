@@ -418,6 +418,22 @@ func TestFails(t *testing.T) {
 	}
 }
 
+// TestRefusedByState: a run whose version of the plan is deprecated is not submitted, and is told as one that fails; one whose
+// id is a task already is.
+func TestRefusedByState(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		w := newWorld()
+		w.put(t, nil)
+		r := w.runner(t, nil)
+		w.refuse = &operate.Refusal{Code: 409, Detail: "version 1 is deprecated", Taken: taken}
+		w.wait(time.Hour + time.Second)
+		round(t, r)
+		if s := w.row(t); (s.Submitted == 1) != taken || (s.Failure == "") != taken || len(r.Stats().Failing) == 0 != taken {
+			t.Errorf("taken %v: row %+v, failing %v", taken, s, r.Stats().Failing)
+		}
+	}
+}
+
 // TestNotLeading does nothing while another leads.
 func TestNotLeading(t *testing.T) {
 	w := newWorld()

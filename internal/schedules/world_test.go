@@ -246,7 +246,7 @@ func (w *world) service() *operate.Scheduling {
 		return len(states) > 0, err
 	}, Plans: func(context.Context) ([]core.Plan, error) {
 		return []core.Plan{core.Plan{Name: "payout", Version: 1}.WithDefaults()}, nil
-	}}
+	}, Deprecated: func(context.Context) (core.Deprecations, error) { return nil, nil }}
 }
 
 var olga = operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "http"}

@@ -59,7 +59,7 @@ func Compare(from, to *core.Plan) (Diff, error) {
 	}
 	if was, is := from.Order(), to.Order(); was != is {
 		d.Changes = append(d.Changes, Change{What: PlanField, Field: "order", Was: quoted(was), Is: quoted(is), Words: "the order is " + is + "; it was " + was,
-			Means: "a task goes on in the order of its own version"})
+			Means: "a task goes on in the new order; one in which a step has begun that comes after another now stays on its version"})
 	}
 	moved := movedSteps(a.names, b.names)
 	for _, name := range b.names {

@@ -16,6 +16,9 @@ const (
 // ErrCodeHeader is the finer code of a header that a submission cannot have, or that is given twice.
 const ErrCodeHeader = 7019
 
+// ErrCodeTaken is the finer code of an id that is a task already, with another input or of another type, or was cancelled.
+const ErrCodeTaken = 7042
+
 // TaskDecoder decodes the messages of the task stream.
 type TaskDecoder struct {
 	Partitions    int      // P; an id that belongs to another partition is refused. 0: not checked

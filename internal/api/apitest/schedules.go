@@ -24,7 +24,7 @@ func nightly() operate.Schedule {
 
 // scheduling is operate.Schedules of the world.
 func (w *World) scheduling() *operate.Scheduling {
-	return &operate.Scheduling{Store: w, Plans: w.Plans, Desk: w.desk(), Submit: scheduled{w}, Now: w.now, Known: func(context.Context, string) (bool, error) { return true, nil },
+	return &operate.Scheduling{Store: w, Plans: w.Plans, Deprecated: w.Deprecated, Desk: w.desk(), Submit: scheduled{w}, Now: w.now, Known: func(context.Context, string) (bool, error) { return true, nil },
 		CheckInput: func(p *core.Plan, input []byte) error { return w.schemas.Check(p.InputSchema, input) }}
 }
 
