@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -122,7 +123,7 @@ func parseTime(s string) (core.Instant, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%q is no time, want one such as 2026-12-31T23:00:00Z", Short(s))
 	}
 	return core.InstantOf(t), nil
 }
