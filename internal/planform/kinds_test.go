@@ -102,7 +102,7 @@ func TestKindsRefused(t *testing.T) {
 	for _, c := range []struct{ plan, want string }{
 		{`"steps":[{"name":"a","agent":"x","whenn":"true"}]`, `plan cannot work: step a: a step has no "whenn": is when meant?`},
 		{`"steps":[{"name":"a","agent":"x"},{"agent":"x","attempts":3}]`, `plan cannot work: step number 2: a step has no "attempts": is attempts_max meant?`},
-		{`"steps":[{"name":"a","agent":"x","undo":"y"}]`, `step a: a step has no "undo": its agent is told to undo on duly.undo.<agent>`},
+		{`"steps":[{"name":"a","agent":"x","undo":"y"}]`, `step a: a step has no "undo": its agent is told to undo, on a subject of its own (undo.<agent>)`},
 		{`"steps":[{"name":"a","agent":"x","complete_by":"30s"}]`, `step a: a step has no "complete_by" in JSON that a door takes: is complete_by_ms meant, in milliseconds?`},
 		{`"grace":"1s","steps":[]`, `plan cannot work: a plan has no "grace" in JSON`},
 		{`"colour":{"red":1},"steps":7`, `plan cannot work: a plan has no "colour"`},

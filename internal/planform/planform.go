@@ -392,7 +392,7 @@ func Fields(form reflect.Type) []string {
 // Meant asks for the field that is meant by one which is not known, where there is one.
 func Meant(name string, known []string) string {
 	if name == "undo" {
-		return ": its agent is told to undo on duly.undo.<agent>, and there is nothing more to say"
+		return ": its agent is told to undo, on a subject of its own (undo.<agent>)"
 	}
 	return near.Ask(name, known)
 }
