@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"fmt"
 	"mime"
 	"net"
@@ -10,7 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 )
 
 // guard keeps web pages of other sites out of the API. A page of any site can make the browser of someone who has it open
@@ -21,17 +22,16 @@ import (
 func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback && !ownHost(r.Host) && !namedHost(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"host %s is not served on a loopback address; want localhost or the address itself", core.QuoteShort(r.Host)))
+			refuse(w, r, http.StatusMisdirectedRequest, "host %s is not served on a loopback address; want localhost, the address itself, or a name that --http-hosts has", core.QuoteShort(r.Host))
 			return
 		}
 		if !loopback && len(hosts) > 0 && !namedHost(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served here; http-hosts names those that are", core.QuoteShort(r.Host)))
+			refuse(w, r, http.StatusMisdirectedRequest, "host %s is not served here; --http-hosts names those that are", core.QuoteShort(r.Host))
 			return
 		}
 		if !loopback && open && len(hosts) == 0 && !plainHost(r.Host) {
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("host %s is not served without authentication: want an IP address, localhost, a name without a dot, or one that --http-hosts names",
-				core.QuoteShort(r.Host)))
+			refuse(w, r, http.StatusMisdirectedRequest, "host %s is not served without authentication: want an IP address, localhost, a name without a dot, or one that --http-hosts names",
+				core.QuoteShort(r.Host))
 			return
 		}
 		changes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
@@ -42,8 +42,7 @@ func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler 
 			}
 			if given := r.Header.Get("Content-Type"); !isKind(given, want) {
 				w.Header().Set("Accept", want)
-				refuse(w, http.StatusUnsupportedMediaType, fmt.Sprintf(
-					"content type %s is not taken; want %s", core.QuoteShort(given), want))
+				refuse(w, r, http.StatusUnsupportedMediaType, "content type %s is not taken; want %s", core.QuoteShort(given), want)
 				return
 			}
 		}
@@ -105,14 +104,6 @@ func isKind(contentType, want string) bool {
 }
 
 // refuse answers with a problem document (RFC 9457).
-func refuse(w http.ResponseWriter, code int, detail string) {
-	body, err := json.Marshal(map[string]any{
-		"type": "about:blank", "title": http.StatusText(code), "status": code, "detail": detail,
-	})
-	if err != nil {
-		body = nil // strings and numbers always marshal
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // an error is a client that went away
+func refuse(w http.ResponseWriter, r *http.Request, code int, format string, args ...any) {
+	api.WriteRefusal(w, r, &operate.Refusal{Code: code, Detail: fmt.Sprintf(format, args...)})
 }
