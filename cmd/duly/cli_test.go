@@ -148,6 +148,7 @@ func TestCLIRefuses(t *testing.T) {
 		{[]string{"migrate"}, 2, "--database-url"},
 		{[]string{"migrate", "--database-url", "mysql://x"}, 1, `"mysql"`},
 		{[]string{"serve", "--database-url", "sqlite:/tmp/x.db"}, 1, "duly dev"},
+		{[]string{"serve", "--database-url", ""}, 1, "database-url: none given; serve wants PostgreSQL"},
 		{[]string{"serve", "--roles", "ingest,cook", "--database-url", nowhere}, 2, `"cook"`},
 		{[]string{"serve", "--partitions", "0", "--database-url", nowhere}, 2, "partitions: 0, want 1 to 4096"},
 		{[]string{"serve", "--lease", "1ms", "--database-url", nowhere}, 2, "lease: 1ms"},

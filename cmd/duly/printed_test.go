@@ -387,8 +387,11 @@ func TestDevIsUpOnceItIs(t *testing.T) {
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	if code, out, errs := command(t, "", "dev", "--port", port, "--nats-port", "0"); code != exitFailed || strings.Contains(out, "is up") || !strings.Contains(errs, "address already in use") {
+	if code, out, errs := command(t, "", "dev", "--port", port, "--nats-port", "0"); code != exitFailed || strings.Contains(out, "is up") || !strings.Contains(errs, "another program has that port: --port names another") {
 		t.Errorf("port %s is taken: exit %d %s%s", port, code, out, errs)
+	}
+	if code, _, errs := command(t, "", "dev", "--port", "0", "--nats-port", port); code != exitFailed || !strings.Contains(errs, "another program has that port: --nats-port names another") {
+		t.Errorf("port %s is taken: exit %d %s", port, code, errs)
 	}
 	t.Setenv("DULY_OUTBOX", "database") // which SQLite has no table for
 	if code, out, errs := command(t, "", "dev", "--port", "0", "--nats-port", "0"); code != exitFailed || out != "" || !strings.Contains(errs, "outbox") {

@@ -22,6 +22,7 @@ import (
 	"duly.dev/duly/internal/agentrole"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/node"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -31,7 +32,10 @@ type serveCmd struct {
 
 // Run runs roles until it is told to stop, and then drains.
 func (c *serveCmd) Run(ctx context.Context, std streams) error {
-	if strings.HasPrefix(c.DatabaseURL, "sqlite:") {
+	switch {
+	case c.DatabaseURL == "" && !c.OnlyAgents():
+		return errors.New("database-url: none given; serve wants PostgreSQL or CockroachDB, postgres://… (`duly dev` has a database of its own)")
+	case strings.HasPrefix(c.DatabaseURL, "sqlite:"):
 		return errors.New("database-url: SQLite serves one process (`duly dev`); serve wants PostgreSQL or CockroachDB, postgres://…")
 	}
 	c.Level, c.Version = new(slog.LevelVar), version
@@ -50,6 +54,15 @@ func (c *serveCmd) Run(ctx context.Context, std streams) error {
 	return together(ctx, agents.Run, func(ctx context.Context) error { return serveNode(ctx, c.WithoutAgents(), log) })
 }
 
+// portTaken adds to an error of a port that another program has which flag names another; others it returns as they are.
+func portTaken(err error, flag string) error {
+	// The NATS server tells its own as text.
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		return err
+	}
+	return errors.New(say.Of("cli.port-taken", "error", err, "flag", flag))
+}
+
 // serveNode runs the roles of a node until ctx ends.
 func serveNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	n, err := node.Open(ctx, cfg, log)
@@ -57,7 +70,7 @@ func serveNode(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		return err
 	}
 	log.Info("serving", "roles", cfg.Roles, "http", cfg.HTTPAddr)
-	err = together(ctx, n.Run, func(ctx context.Context) error { return tellSystemd(ctx, n.Health, log) })
+	err = together(ctx, func(ctx context.Context) error { return portTaken(n.Run(ctx), "--http-addr") }, func(ctx context.Context) error { return tellSystemd(ctx, n.Health, log) })
 	return errors.Join(err, n.Close())
 }
 
@@ -138,9 +151,9 @@ func (c *devCmd) Run(ctx context.Context, std streams) error {
 	cfg.Namespace, cfg.Level, cfg.BooksInterval, cfg.Relayed = c.Namespace, c.Level, booksOfDev, c.Relayed
 	s, err := dev.Start(ctx, dev.Options{Dir: dir, Store: c.Store, NATSHost: c.Host, NATSPort: c.NATSPort, Config: cfg, Log: log})
 	if err != nil {
-		return err
+		return portTaken(err, "--nats-port")
 	}
-	return errors.Join(c.serve(ctx, std, s, dir), s.Close())
+	return errors.Join(portTaken(c.serve(ctx, std, s, dir), "--port"), s.Close())
 }
 
 func (c *devCmd) serve(ctx context.Context, std streams, s *dev.System, dir string) error {

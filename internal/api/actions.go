@@ -90,7 +90,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 		}
 		if bad != nil {
 			refusal := asRefusal(bad)
-			if bad.Code == 409 {
+			if bad.Code == 409 || bad.Code == 428 {
 				refusal.Possible = operate.Possible(by, &view)
 			}
 			return "", refusal

@@ -147,6 +147,9 @@ func TestPayloadsFitAtEveryDoor(t *testing.T) {
 			bad = &operate.Refusal{}
 		}
 		check("HTTP", answer.Outcome, bad.Code, bad.Detail)
+		if view := d.views["d-1"]; (x.code == 409 || x.code == 428) && len(bad.Possible) != len(operate.Possible(olga, &view)) {
+			t.Errorf("%s of a task that is %s: %d says that %v is possible", x.r.Action, x.view, bad.Code, bad.Possible)
+		}
 		taken, no := d.site.asks.Ask(t.Context(), controlOf(olga, d1, &x.r))
 		if no == nil {
 			check("NATS", taken.Outcome, 0, "")

@@ -62,7 +62,7 @@ type (
 		ErrCode  int              `json:"err_code" doc:"one number for each cause"`
 		RetryMS  int64            `json:"retry_ms,omitempty" doc:"when the same request may succeed"`
 		Field    string           `json:"field,omitempty" doc:"that is wrong"`
-		Possible []operate.Action `json:"possible,omitempty" doc:"of 409: what may be asked of the task as it is"`
+		Possible []operate.Action `json:"possible,omitempty" doc:"of 409 and 428: what may be asked of the task as it is"`
 	}
 )
 

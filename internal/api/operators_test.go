@@ -541,6 +541,13 @@ func TestActions(t *testing.T) {
 	if got := ask(as, "POST", "/v1/tasks/order/t-5/cancel", `{}`); got.Code != 409 || !strings.Contains(got.Body.String(), `"possible":["undo"]`) || !strings.Contains(got.Body.String(), "is processed") {
 		t.Errorf("refused: %d %s", got.Code, got.Body)
 	}
+	// A client that goes by the numbers asks again after 7044: no refusal of what is asked may have it.
+	for code, cause := range map[int]string{405: "7040", 409: "7047", 415: "7045", 418: "7043", 421: "7043", 428: "7047", 503: "7044"} {
+		w.Refuse = &operate.Refusal{Code: code, Detail: "no"}
+		if got := ask(as, "POST", "/v1/tasks/order/t-5/cancel", `{}`); got.Code != code || !strings.Contains(got.Body.String(), `"err_code":`+cause) {
+			t.Errorf("refused with %d: %d %s, want %s", code, got.Code, got.Body, cause)
+		}
+	}
 	w.Refuse = &operate.Refusal{Code: 429, Detail: "full", RetryMS: 1500}
 	if got := ask(as, "POST", "/v1/tasks/order/t-5/cancel", `{}`); got.Code != 429 || got.Header().Get("Retry-After") != "2" || !strings.Contains(got.Body.String(), `"retry_ms":1500`) {
 		t.Errorf("full: %d %v %s", got.Code, got.Header(), got.Body)
@@ -1021,6 +1028,32 @@ func TestRequestID(t *testing.T) {
 		got := ask(api.WithRequestID(apitest.As(operate.RoleViewer, handler)), "GET", "/v1/plans", "", "X-Request-Id", given).Header().Get("X-Request-Id")
 		if got == "" || (got == given) != kept {
 			t.Errorf("id %.20q: %q", given, got)
+		}
+	}
+}
+
+// TestEndThatWasBefore: who listens to a task that has ended is told so, and does not wait for what was told before; the stream
+// goes on, for an operator may take the task up again. Others do not learn that there is such a task.
+func TestEndThatWasBefore(t *testing.T) {
+	closing := make(chan struct{})
+	w, handler := world(t, func(c *api.Config) { c.Closing = closing })
+	w.Add("over", core.StateUndone)
+	var streams []events
+	for _, actor := range []operate.Actor{{Name: "desk", Role: operate.RoleViewer}, {Name: "shop", Role: operate.RoleClient, Labels: "customer=c-18"}} {
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			handler.ServeHTTP(rw, r.WithContext(operate.WithActor(r.Context(), actor)))
+		}))
+		defer server.Close()
+		streams = append(streams, open(t, server.URL+"/v1/tasks/order/over/events", ""))
+	}
+	want := "event: task\ndata: {\"event\":\"ended\",\"type\":\"order\",\"id\":\"over\",\"status\":\"undone\""
+	if got := streams[0].next(); !strings.HasPrefix(got, want) || !strings.Contains(got, `"step":"charge"`) || !strings.Contains(got, `"error":"step charge: no money"`) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	close(closing)
+	for _, stream := range streams {
+		if got := stream.next(); !strings.HasPrefix(got, "event: dropped\n") {
+			t.Errorf("afterwards %q", got)
 		}
 	}
 }

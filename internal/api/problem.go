@@ -90,17 +90,24 @@ func problemOf(r *ingest.Refusal) problemJSON {
 
 // causes are the numbers of refusals whose makers know none.
 var causes = map[int]int{
-	400: ingest.CauseQuery, 401: ingest.CauseNoActor, 403: ingest.CauseForbidden, 404: ingest.CauseNotFound, 409: ingest.CauseState,
-	413: ingest.CauseBody, 422: ingest.CauseBody, 429: ingest.CauseFull, 503: ingest.CauseStore,
+	401: ingest.CauseNoActor, 403: ingest.CauseForbidden, 404: ingest.CauseNotFound, 405: ingest.CauseMethod, 409: ingest.CauseState,
+	413: ingest.CauseBody, 415: ingest.CauseBody, 422: ingest.CauseBody, 428: ingest.CauseState, 429: ingest.CauseFull,
+}
+
+// causeOf is the number of a code: any other 4xx is the request's own fault, and no client may come again with it as it is.
+func causeOf(code int) int {
+	if cause, ok := causes[code]; ok {
+		return cause
+	}
+	if code < 500 {
+		return ingest.CauseQuery
+	}
+	return ingest.CauseStore
 }
 
 // refusalOf is an operator's refusal as the API answers it.
 func refusalOf(bad *operate.Refusal) problemJSON {
-	cause, ok := causes[bad.Code]
-	if !ok {
-		cause = ingest.CauseStore
-	}
-	p := problemOf(ingest.Refuse(bad.Code, cause, "%s", bad.Detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
+	p := problemOf(ingest.Refuse(bad.Code, causeOf(bad.Code), "%s", bad.Detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
 	p.Field, p.Possible = bad.Field, bad.Possible
 	return p
 }

@@ -66,17 +66,17 @@ func (a *api) streamRoutes() {
 		case f.Status != "" && !isState(f.Status):
 			problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter status is %s, want one of %v", core.QuoteShort(string(f.Status)), states))
 		default:
-			a.follow(w, r, f)
+			a.follow(w, r, f, nil)
 		}
 	}, describeStream)
 	described[taskEventsIn, streamed](a, route{method: "GET", path: "/v1/tasks/{type}/{id}/events", id: "followTask", tag: "tasks", needs: operate.RoleViewer, client: true,
-		summary: "What becomes of one task, as it happens", about: about}, func(w http.ResponseWriter, r *http.Request) {
+		summary: "What becomes of one task, as it happens", about: about + " The end of a task that has ended is told first, and later what an operator does with it: the reader goes when it has seen enough."}, func(w http.ResponseWriter, r *http.Request) {
 		taskType, id, bad := names(r)
 		if bad != nil {
 			problem(w, bad)
 			return
 		}
-		a.follow(w, r, operate.EventFilter{Type: taskType, Task: id})
+		a.follow(w, r, operate.EventFilter{Type: taskType, Task: id}, func() (operate.Event, bool) { return a.endOf(r, taskType, id) })
 	}, describeStream)
 	described[struct{}, streamed](a, route{method: "GET", path: "/v1/live", id: "followLive", tag: "engine", needs: operate.RoleViewer,
 		summary: "The overview and a sample, as they are read", about: "Server-sent events, named live. All who listen share one reader."}, a.followLive, describeStream)
@@ -164,8 +164,19 @@ func (s *stream) drop(bad *ingest.Refusal) {
 
 var errSlow = errors.New("the reader is too slow")
 
-// follow tells events until the reader goes. What is ahead of the reader waits here, and not in the source.
-func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilter) {
+// endOf is the end of a task that has ended, as the event stream told it, but for its place there.
+func (a *api) endOf(r *http.Request, taskType, id string) (e operate.Event, ended bool) {
+	view, err := a.find(r, taskType, id)
+	if err != nil || view.EndedAt == 0 { // an error: it is looked for again
+		return e, false
+	}
+	return operate.Event{What: operate.EventEnded, Type: view.Type, Task: view.ID, Status: view.State, Partition: view.Partition, Seq: view.Seq,
+		Step: view.FailedStep, Labels: core.FormatLabels(view.Labels), Error: view.Reason, At: view.EndedAt.Time()}, true
+}
+
+// follow tells events until the reader goes. What is ahead of the reader waits here, and not in the source. end, which may be
+// nil, looks for an end that came before the source was listened to.
+func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilter, end func() (operate.Event, bool)) {
 	after := r.Header.Get("Last-Event-ID")
 	if len(after) > streamIDMax || strings.ContainsAny(after, "\r\n\x00") {
 		problem(w, ingest.Refuse(400, ingest.CauseQuery, "header Last-Event-ID %s has %d bytes, want at most %d of one line", core.QuoteShort(after), len(after), streamIDMax))
@@ -207,20 +218,37 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilt
 			}
 		})
 	}()
-	err := a.tell(ctx, s, events, ended)
+	if after != "" {
+		end = nil // the source tells what came since
+	}
+	err := a.tell(ctx, s, events, ended, end)
 	cancel()
 	if err == nil {
 		<-ended
 	}
 }
 
-// tell writes events until the source or the reader ends. Error: what the source ended with, which was taken then.
-func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, ended <-chan error) error {
+// tell writes events until the source or the reader ends; of one task it looks for the end at once and at each beat, until one
+// is told. Error: what the source ended with, which was taken then.
+func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, ended <-chan error, end func() (operate.Event, bool)) error {
 	if s.put(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())) != nil {
 		return nil
 	}
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()
+	look := func() bool {
+		if end == nil {
+			return true
+		}
+		e, is := end()
+		if is {
+			end = nil
+		}
+		return !is || s.sendTasks(e, nil) == nil
+	}
+	if !look() {
+		return nil
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -229,11 +257,14 @@ func (a *api) tell(ctx context.Context, s *stream, events <-chan operate.Event, 
 			s.drop(closing())
 			return nil
 		case e := <-events:
+			if e.What == operate.EventEnded {
+				end = nil
+			}
 			if s.sendTasks(e, events) != nil || pause.For(ctx, streamGap) != nil {
 				return nil
 			}
 		case <-beat.C:
-			if s.put(": alive\n\n") != nil {
+			if s.put(": alive\n\n") != nil || !look() {
 				return nil
 			}
 		case err := <-ended:

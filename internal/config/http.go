@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -68,6 +69,13 @@ func Loopback(addr string) bool {
 
 // validate refuses what cannot work, or would open the node to everyone unsaid; addr is where it serves.
 func (c *HTTP) validate(addr string) error {
+	if addr != "" {
+		if _, port, err := net.SplitHostPort(addr); err != nil {
+			return fmt.Errorf("http-addr: %s, want host and port, such as 127.0.0.1:7310", addr)
+		} else if _, err = strconv.ParseUint(port, 10, 16); err != nil {
+			return fmt.Errorf("http-addr: %s has the port %q, want 0 to 65535", addr, port)
+		}
+	}
 	switch c.Auth {
 	case "", AuthOff:
 		if addr != "" && !Loopback(addr) && !c.Insecure {

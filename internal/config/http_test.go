@@ -65,3 +65,17 @@ func TestHTTPNamesTheSetting(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTPAddr: what is no address to serve at is said to be none, and not to be one that others reach.
+func TestHTTPAddr(t *testing.T) {
+	for addr, want := range map[string]string{
+		"7310": "http-addr: 7310, want host and port, such as 127.0.0.1:7310", "localhost": "want host and port",
+		"127.0.0.1:99999": `http-addr: 127.0.0.1:99999 has the port "99999", want 0 to 65535`, "127.0.0.1:": "want 0 to 65535",
+	} {
+		c := good()
+		c.HTTPAddr, c.Auth = addr, AuthOff
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", addr, err, want)
+		}
+	}
+}

@@ -220,6 +220,8 @@ func (p *inspection) kind(i int) {
 		}
 	}
 	switch {
+	case call && s.Agent == "":
+		p.wrongStep(i, "agent", "agent is not said: a call needs the one that its commands go to")
 	case call:
 		if err := CheckAgent(s.Agent); err != nil {
 			p.wrongStep(i, "agent", "%w", err)

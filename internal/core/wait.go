@@ -149,7 +149,7 @@ func (d *decision) moveOn() {
 func (d *decision) waitedTooLong(step int) string {
 	why := "the task's deadline came while step " + d.p.Steps[step].Name
 	if d.t.Steps[step].Said != CodeTooEarly {
-		return why + " waited for an agent"
+		return why + " waited for agent " + d.p.Steps[step].Agent
 	}
 	return cut(d.t.Why + "; " + why + " was at work elsewhere")
 }

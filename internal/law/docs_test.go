@@ -434,26 +434,29 @@ func (s source) hasSubtest(test, name string) bool {
 	return false
 }
 
+// snippetBegin begins a block of code that is held to a file.
+var snippetBegin = regexp.MustCompile("```(?:go|js)\n")
+
 // snippetOf names the file that holds the code which follows.
 var snippetOf = regexp.MustCompile(`<!-- code: (\S+) -->\s*$`)
 
-// snippetProblems wants every block of Go to stand in the file named before it, line after line, however indented.
+// snippetProblems wants every block of Go or JavaScript to stand in the file named before it, line after line, however indented.
 func (s source) snippetProblems(text string, bad func(string, ...any)) {
-	blocks := strings.Split(text, "```go\n")
+	blocks := snippetBegin.Split(text, -1)
 	for i, block := range blocks[1:] {
 		m := snippetOf.FindStringSubmatch(blocks[i])
 		if m == nil {
-			bad("block %d of Go does not say which file has it: <!-- code: FILE -->", i+1)
+			bad("block %d of code does not say which file has it: <!-- code: FILE -->", i+1)
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(s.root, filepath.FromSlash(m[1])))
 		if err != nil {
-			bad("block %d of Go: %v", i+1, err)
+			bad("block %d of code: %v", i+1, err)
 			continue
 		}
 		block, _, _ = strings.Cut(block, "```")
 		if !strings.Contains(squeezed(string(data)), squeezed(block)) {
-			bad("block %d of Go is not in %s", i+1, m[1])
+			bad("block %d of code is not in %s", i+1, m[1])
 		}
 	}
 }

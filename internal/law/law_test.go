@@ -161,9 +161,9 @@ var packages = map[string]place{
 	"internal/submit/submittest": {imports: []string{"internal/submit"}},
 
 	// A plan as JSON, the same on the wire and in the store.
-	"internal/planform": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal"}},
 	// A task as JSON, the same over HTTP and on NATS.
 	"internal/taskform": {imports: []string{"internal/core"}},
+	"internal/planform": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal", "internal/near"}},
 	// Payloads checked by JSON Schema.
 	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal", "internal/near"}},
 

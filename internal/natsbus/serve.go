@@ -3,6 +3,7 @@ package natsbus
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,7 +18,7 @@ func (c *Conn) ServePlans(handler func(spec []byte) wire.PlanAnswer) (*Subscript
 	return c.subscribe(c.names.SubjectPlansApply(), wire.GroupPlans, func(msg *nats.Msg) {
 		said := handler(msg.Data)
 		if said.Error != nil { // it may repeat what came
-			said.Error.Description = wire.CutText(said.Error.Description)
+			said.Error.Description = wire.CutText(strings.ReplaceAll(said.Error.Description, "\n", "; "))
 		}
 		answer, err := json.Marshal(said)
 		if err != nil {

@@ -14,10 +14,32 @@ func Nearest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
-	if least*2 > len(name) {
-		return ""
+	if best != "" && least*2 <= len(name) {
+		return best
 	}
-	return best
+	return begun(name, known)
+}
+
+// Ask asks for the known name that was meant by another, where there is one.
+func Ask(name string, known []string) string {
+	if meant := Nearest(name, known); meant != "" {
+		return ": is " + meant + " meant?"
+	}
+	return ""
+}
+
+// begun is the one known name that goes on behind another, as attempts_max behind attempts; empty: none does, or several.
+func begun(name string, known []string) string {
+	only := ""
+	for _, k := range known {
+		if strings.HasPrefix(k, strings.ToLower(name)+"_") {
+			if only != "" {
+				return ""
+			}
+			only = k
+		}
+	}
+	return only
 }
 
 // Distance is how many bytes have to be put in, left out or replaced to make one text of another.

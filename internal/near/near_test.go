@@ -15,8 +15,8 @@ func TestDistance(t *testing.T) {
 
 // A name that is not much longer than what was meant is near; a short one is near to nothing else.
 func TestNearest(t *testing.T) {
-	known := []string{"input", "results", "null"}
-	for name, want := range map[string]string{"inptu": "input", "Result": "results", "nul": "null", "it": "", "foo": "", "inputoutput": ""} {
+	known := []string{"input", "results", "null", "attempts_max", "undo_patience", "undo_attempts_max"}
+	for name, want := range map[string]string{"inptu": "input", "Result": "results", "nul": "null", "it": "", "foo": "", "inputoutput": "", "attempts": "attempts_max", "un": "", "undo": ""} {
 		if got := Nearest(name, known); got != want {
 			t.Errorf("%q is near %q, want %q", name, got, want)
 		}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/json"
 	"mime"
 	"net"
 	"net/http"
@@ -9,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
 )
 
@@ -21,15 +22,15 @@ import (
 func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if loopback && !ownHost(r.Host) && !namedHost(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, say.Of("refuse.host-loopback", "host", core.QuoteShort(r.Host)))
+			refuse(w, r, http.StatusMisdirectedRequest, say.Of("refuse.host-loopback", "host", core.QuoteShort(r.Host)))
 			return
 		}
 		if !loopback && len(hosts) > 0 && !namedHost(r.Host, hosts) {
-			refuse(w, http.StatusMisdirectedRequest, say.Of("refuse.host", "host", core.QuoteShort(r.Host)))
+			refuse(w, r, http.StatusMisdirectedRequest, say.Of("refuse.host", "host", core.QuoteShort(r.Host)))
 			return
 		}
 		if !loopback && open && len(hosts) == 0 && !plainHost(r.Host) {
-			refuse(w, http.StatusMisdirectedRequest, say.Of("refuse.host-open", "host", core.QuoteShort(r.Host)))
+			refuse(w, r, http.StatusMisdirectedRequest, say.Of("refuse.host-open", "host", core.QuoteShort(r.Host)))
 			return
 		}
 		changes := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
@@ -40,7 +41,7 @@ func guard(next http.Handler, loopback, open bool, hosts []string) http.Handler 
 			}
 			if given := r.Header.Get("Content-Type"); !isKind(given, want) {
 				w.Header().Set("Accept", want)
-				refuse(w, http.StatusUnsupportedMediaType, say.Of("refuse.content-type", "given", core.QuoteShort(given), "want", want))
+				refuse(w, r, http.StatusUnsupportedMediaType, say.Of("refuse.content-type", "given", core.QuoteShort(given), "want", want))
 				return
 			}
 		}
@@ -102,14 +103,6 @@ func isKind(contentType, want string) bool {
 }
 
 // refuse answers with a problem document (RFC 9457).
-func refuse(w http.ResponseWriter, code int, detail string) {
-	body, err := json.Marshal(map[string]any{
-		"type": "about:blank", "title": http.StatusText(code), "status": code, "detail": detail,
-	})
-	if err != nil {
-		body = nil // strings and numbers always marshal
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // an error is a client that went away
+func refuse(w http.ResponseWriter, r *http.Request, code int, text string) {
+	api.WriteRefusal(w, r, &operate.Refusal{Code: code, Detail: text})
 }

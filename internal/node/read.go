@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"duly.dev/duly/internal/api"
@@ -74,7 +75,7 @@ func (s *reads) read(ctx context.Context, r *natsbus.ReadRequest) (data []byte, 
 	view, err := s.store.Get(ctx, wire.PartitionOf(r.ID, s.node.cfg.Partitions), r.ID)
 	switch {
 	case errors.Is(err, core.ErrNotFound) || err == nil && view.Type != r.Type:
-		return nil, 404, errors.New("not found")
+		return nil, 404, fmt.Errorf("no task %s of type %s", core.QuoteShort(r.ID), core.QuoteShort(r.Type))
 	case err != nil:
 		return nil, 503, err
 	}

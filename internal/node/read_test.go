@@ -64,7 +64,7 @@ func TestReadsFitAMessage(t *testing.T) {
 			t.Errorf("%+v: %d, %v, want %d", r, got, err, code)
 		}
 	}
-	if _, code, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "parcel", ID: "big"}); code != 404 || err == nil {
+	if _, code, err := s.read(t.Context(), &natsbus.ReadRequest{Type: "parcel", ID: "big"}); code != 404 || err == nil || !strings.Contains(err.Error(), `no task "big" of type "parcel"`) {
 		t.Errorf("another type: %d, %v", code, err)
 	}
 }

@@ -73,7 +73,7 @@ func (t *Tree) WrongName(m Member, format string, args ...any) { t.f.wrong(m.at,
 // Unknown notes that what, as in "a step", has no such member, with the one that was meant.
 func (t *Tree) Unknown(m Member, what string, known []string) {
 	if !slices.Contains(known, m.Name) {
-		t.f.wrong(m.at, "%s has no %q%s", what, core.ShortText(m.Name, 64), but(near.Nearest(m.Name, known)))
+		t.f.wrong(m.at, "%s has no %q%s", what, core.ShortText(m.Name, 64), near.Ask(m.Name, known))
 	}
 }
 

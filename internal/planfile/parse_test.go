@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	tree.Blind(true)
 	tree.WrongName(members[2], "second")
 	tree.Blind(false)
-	want := `f.yaml:1:1: a basket has no "apples", but a "apple"
+	want := `f.yaml:1:1: a basket has no "apples": is apple meant?
  | apples: 3
  | ^
 f.yaml:2:16: not c

@@ -3,7 +3,6 @@ package planfile
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -208,7 +207,7 @@ func (r *reader) fill(n *node, form reflect.Value, what string) {
 			}
 		} else {
 			meant := near.Nearest(m.name, known)
-			if r.wrong(m.at, "a %s has no %q%s", what, core.ShortText(m.name, 64), but(meant)); meant != "" {
+			if r.wrong(m.at, "a %s has no %q%s", what, core.ShortText(m.name, 64), planform.Meant(m.name, known)); meant != "" {
 				field = strings.TrimSuffix(meant, "_ms")
 			}
 		}
@@ -378,12 +377,4 @@ func (f *file) plain(n *node) any {
 		return all
 	}
 	return nil
-}
-
-// but is the name that was meant, where there is one.
-func but(meant string) string {
-	if meant == "" {
-		return ""
-	}
-	return fmt.Sprintf(", but a %q", meant)
 }

@@ -84,7 +84,7 @@ func (f *file) parse(data []byte) *node {
 			if s.Token != nil && s.Token.Position != nil {
 				at = pos{s.Token.Position.Line, s.Token.Position.Column}
 			}
-			f.wrong(at, "%s", s.Message)
+			f.wrong(at, "%s", f.syntax(s.Message, at))
 		} else {
 			f.wrong(at, "%v", err)
 		}
@@ -99,6 +99,17 @@ func (f *file) parse(data []byte) *node {
 		return nil
 	}
 	return f.yaml(parsed.Docs[0].Body, 0)
+}
+
+// syntax says in other words what the library says of the commonest mistakes.
+func (f *file) syntax(message string, at pos) string {
+	switch {
+	case strings.HasSuffix(message, "cannot start any token") && at.line <= len(f.lines) && strings.HasPrefix(strings.TrimLeft(f.lines[at.line-1], " "), "\t"):
+		return "the line begins with a tab: YAML is indented by spaces"
+	case message == "value is not allowed in this context":
+		return "the line does not belong to what stands above it: members of one thing begin in the same column"
+	}
+	return message
 }
 
 // yaml is a node of YAML as one of ours; nil: what is wrong is noted.

@@ -100,7 +100,12 @@ func TestKindsCanonical(t *testing.T) {
 // What is no plan is refused, and the text names the step and the field.
 func TestKindsRefused(t *testing.T) {
 	for _, c := range []struct{ plan, want string }{
-		{`"steps":[{"name":"a","agent":"x","whenn":"true"}]`, `plan cannot work: neither a plan nor a step has a field "whenn"`},
+		{`"steps":[{"name":"a","agent":"x","whenn":"true"}]`, `plan cannot work: step a: a step has no "whenn": is when meant?`},
+		{`"steps":[{"name":"a","agent":"x"},{"agent":"x","attempts":3}]`, `plan cannot work: step number 2: a step has no "attempts": is attempts_max meant?`},
+		{`"steps":[{"name":"a","agent":"x","undo":"y"}]`, `step a: a step has no "undo": its agent is told to undo, on a subject of its own (undo.<agent>)`},
+		{`"steps":[{"name":"a","agent":"x","complete_by":"30s"}]`, `step a: a step has no "complete_by" in JSON that a door takes: is complete_by_ms meant, in milliseconds?`},
+		{`"grace":"1s","steps":[]`, `plan cannot work: a plan has no "grace" in JSON`},
+		{`"colour":{"red":1},"steps":7`, `plan cannot work: a plan has no "colour"`},
 		{`"steps":[{"name":"a","kind":"task","child":"q","undoable":false}]`, `plan p: step a: undoable is false, but a step of kind task is undone as its child is`},
 		{`"steps":[{"name":"a","agent":"x","uses":["b"]},{"name":"b","agent":"x"}]`, `plan p: step a: uses names "b", which stands behind it: put the steps in an order in which each stands behind those that it names`},
 		{`"steps":[{"name":"a","agent":"x","uses":["z"]}]`, `plan p: step a: uses names "z", which is no step, and there is no other`},

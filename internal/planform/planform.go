@@ -11,11 +11,13 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/decimal"
+	"duly.dev/duly/internal/near"
 	"duly.dev/duly/internal/quickjson"
 )
 
@@ -280,6 +282,9 @@ func Decode(data []byte) (core.Plan, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&spec); err != nil {
+		if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+			return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, unknownField(data, name))
+		}
 		return core.Plan{}, fmt.Errorf("%w: %w", core.ErrPlan, decodeError(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
@@ -337,13 +342,59 @@ func decodeError(err error) error {
 	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("it is no JSON: %w, in byte %d", err, wrong.Offset)
 	}
-	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("neither a plan nor a step has a field %s", core.ShortText(field, 66))
-	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("it is no JSON: it ends too early: %w", err)
 	}
 	return fmt.Errorf("it is no JSON: %w", err)
+}
+
+// unknownField says which of a plan and its steps has a field, quoted as in Go, that it cannot have, and what may be meant.
+func unknownField(data []byte, quoted string) error {
+	name, err := strconv.Unquote(quoted)
+	if err != nil {
+		name = quoted
+	}
+	var plan map[string]json.RawMessage
+	var steps []map[string]json.RawMessage
+	// What cannot be read so has no such step: then it is said of a plan.
+	_ = json.Unmarshal(data, &plan)
+	_ = json.Unmarshal(plan["steps"], &steps)
+	what, form := "a plan", reflect.TypeFor[Plan]()
+	if _, is := plan[name]; !is {
+		what, form = "a step", reflect.TypeFor[Step]()
+		for i, step := range steps {
+			if _, is := step[name]; is {
+				var own string
+				_ = json.Unmarshal(step["name"], &own)
+				what = cmp.Or(core.ShortText(own, core.NameBytesMax), fmt.Sprintf("number %d", i+1))
+				what = "step " + what + ": a step"
+				break
+			}
+		}
+	}
+	known := Fields(form)
+	if slices.Contains(known, name+"_ms") {
+		return fmt.Errorf("%s has no %q in JSON that a door takes: is %s_ms meant, in milliseconds?", what, name, name)
+	}
+	return fmt.Errorf("%s has no %q%s", what, core.ShortText(name, 64), Meant(name, known))
+}
+
+// Fields are the names of the members of a form, Plan or Step.
+func Fields(form reflect.Type) []string {
+	var known []string
+	for i := range form.NumField() {
+		name, _, _ := strings.Cut(form.Field(i).Tag.Get("json"), ",")
+		known = append(known, name)
+	}
+	return known
+}
+
+// Meant asks for the field that is meant by one which is not known, where there is one.
+func Meant(name string, known []string) string {
+	if name == "undo" {
+		return ": its agent is told to undo, on a subject of its own (undo.<agent>)"
+	}
+	return near.Ask(name, known)
 }
 
 // stepOf reads one step into the plan.

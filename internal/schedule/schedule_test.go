@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -47,7 +48,8 @@ func TestRefused(t *testing.T) {
 		{"long name", "name", "want 1 to 43", func(s *Spec) { s.Name = strings.Repeat("a", NameBytesMax+1) }},
 		{"bad name", "name", "'~'", func(s *Spec) { s.Name = "a~b" }},
 		{"type", "type", "' '", func(s *Spec) { s.Type = "a b" }},
-		{"no input", "input", "want 1 to 65536", func(s *Spec) { s.Input = nil }},
+		{"no input", "input", "is not said, want the one that each task has, such as {}", func(s *Spec) { s.Input = nil }},
+		{"much input", "input", "has 65537 bytes, the limit is 65536", func(s *Spec) { s.Input = bytes.Repeat([]byte(" "), InputBytesMax+1) }},
 		{"input", "input", "input", func(s *Spec) { s.Input = []byte(`{`) }},
 		{"version", "plan_version", "-1", func(s *Spec) { s.PlanVersion = -1 }},
 		{"labels", "labels", "comma", func(s *Spec) { s.Labels = map[string]string{"a": "b,c"} }},
@@ -63,6 +65,7 @@ func TestRefused(t *testing.T) {
 		{"a zone within", "cron", "fields, want 5", cron("TZ=Europe/Berlin 0 * * *")},
 		{"minute 60", "cron", "60", cron("60 * * * *")},
 		{"a letter", "cron", "x", cron("x * * * *")},
+		{"a German day", "cron", `failed to parse int from "montag": want a number, or for a month jan to dec, for a day of the week sun to sat`, cron("0 7 * * montag")},
 		{"a long line", "cron", "the limit is 256", cron(strings.Repeat("1,", 200) + "1 * * * *")},
 		{"zone", "zone", "is Europe/Berlin meant?", func(s *Spec) { s.Every, s.Cron, s.Zone = "", "0 0 * * *", "Europe/Belrin" }},
 		{"a city", "zone", "is Europe/Berlin meant?", func(s *Spec) { s.Every, s.Cron, s.Zone = "", "0 0 * * *", "berlin" }},

@@ -124,8 +124,11 @@ func (s *Schedule) parseTask(spec *Spec) *FieldError {
 	if err := core.CheckName("type", spec.Type); err != nil {
 		return &FieldError{Field: "type", Text: err.Error()}
 	}
-	if n := len(spec.Input); n == 0 || n > InputBytesMax {
-		return wrong("input", "has %d bytes, want 1 to %d of JSON", n, InputBytesMax)
+	switch n := len(spec.Input); {
+	case n == 0:
+		return wrong("input", "is not said, want the one that each task has, such as {}")
+	case n > InputBytesMax:
+		return wrong("input", "has %d bytes, the limit is %d", n, InputBytesMax)
 	}
 	if err := quickjson.Check("input", spec.Input); err != nil {
 		return &FieldError{Field: "input", Text: err.Error()}
@@ -277,7 +280,7 @@ func parseCron(line string) (cron.Schedule, *FieldError) {
 			err = fmt.Errorf("it is a %T", found)
 		}
 	}
-	return nil, wrong("cron", "%s: %v", core.QuoteShort(line), err)
+	return nil, wrong("cron", "%s: %s", core.QuoteShort(line), cronError(err))
 }
 
 func ceilSecond(t time.Time) time.Time {
@@ -285,4 +288,13 @@ func ceilSecond(t time.Time) time.Time {
 		return cut.Add(time.Second)
 	}
 	return t
+}
+
+// cronError is what the library says of a line, without how it was found.
+func cronError(err error) string {
+	text, _, parsed := strings.Cut(err.Error(), ": strconv.")
+	if parsed {
+		text += ": want a number, or for a month jan to dec, for a day of the week sun to sat"
+	}
+	return text
 }

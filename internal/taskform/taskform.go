@@ -3,6 +3,7 @@ package taskform
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -158,7 +159,7 @@ func Instant(text string) (core.Instant, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s is no time, want one such as 2026-12-31T23:00:00Z", core.QuoteShort(text))
 	}
 	return core.InstantOf(t), nil
 }

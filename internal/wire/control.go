@@ -157,7 +157,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		return core.Control{}, fmt.Errorf("%w: control: numbers, seqs and steps are not for requests; ask about each task by its id", ErrUndecodable)
 	}
 	if j.V != Version {
-		return core.Control{}, fmt.Errorf("%w: control has version %d, want %d", ErrUndecodable, j.V, Version)
+		return core.Control{}, fmt.Errorf("%w: control: v is %d, want %d", ErrUndecodable, j.V, Version)
 	}
 	if len(j.Seqs) == 0 {
 		j.Seqs = nil

@@ -455,7 +455,7 @@ func TestPlanGolden(t *testing.T) {
 		t.Errorf("a nanosecond: %v", err)
 	}
 	for want, text := range map[string]string{
-		`a field "undo"`:    `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","undoable":true,"undo":true}]}`,
+		`has no "undo"`:     `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","undoable":true,"undo":true}]}`,
 		"attempts_max is 0": `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","attempts_max":0}]}`,
 		"backoff_ms is 0":   `{"name":"x","version":1,"steps":[{"name":"a","agent":"b","backoff_ms":0}]}`,
 		"grace_ms is 0":     `{"name":"x","version":1,"grace_ms":0,"steps":[]}`,

@@ -175,3 +175,25 @@ func TestLongNamespaceBuildsWithoutGarbage(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongRequestsAreNamed: a client that asks wrongly learns which member is wrong and what may stand there.
+func TestWrongRequestsAreNamed(t *testing.T) {
+	n := Names{}
+	_, _, err := n.ParseAsk("duly.ask.status.order")
+	for _, want := range []string{"get, list, cancel", "accept", "edit", "migrate", "signal"} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "overdue") {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, err := n.DecodeQuery("duly.ask.get.order", []byte(`{"id":"o-1"}`)); err == nil || !strings.Contains(err.Error(), "v is 0, want 1") {
+		t.Errorf("get without v: %v", err)
+	}
+	for body, want := range map[string]string{
+		`{"kind":"cancel","id":"o-1"}`:                                         "v is 0, want 1",
+		`{"v":1,"kind":"extend","id":"o-1","type":"order","until":"tomorrow"}`: `until: "tomorrow" is no time, want one such as 2026-12-31T23:00:00Z`,
+	} {
+		if _, err := n.DecodeAsk("duly.ask.extend.order", []byte(body)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}

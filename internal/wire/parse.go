@@ -77,9 +77,20 @@ func (n Names) cutReply(subject string) (partition int, number, seq int64, rest 
 func (n Names) ParseAsk(subject string) (kind core.EventKind, taskType string, err error) {
 	word, taskType, ok := n.cutAsk(subject)
 	if kind = controlKind(word); !ok || kind == 0 || kind == core.EventOverdue {
-		return 0, "", fmt.Errorf("%w: %q is not %s and cancel, undo, resubmit, resolve or extend, and perhaps a type", ErrSubject, Short(subject), n.get().ask)
+		return 0, "", fmt.Errorf("%w: %q is not %s and one of %s, and perhaps a type", ErrSubject, Short(subject), n.get().ask, askWords())
 	}
 	return kind, taskType, nil
+}
+
+// askWords are the words of all requests, for an error.
+func askWords() string {
+	words := []string{askGet, askList}
+	for _, k := range controlKinds {
+		if k.kind != core.EventOverdue { // which no one but the supervisor says
+			words = append(words, k.word)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // cutAsk reads a subject duly.ask.<word> or duly.ask.<word>.<type>; without a type the

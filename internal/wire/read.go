@@ -75,7 +75,7 @@ func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 		return Query{}, fmt.Errorf("%w: request to read: %w", ErrUndecodable, err)
 	}
 	if j.V != Version {
-		return Query{}, fmt.Errorf("%w: request to read has version %d, want %d", ErrUndecodable, j.V, Version)
+		return Query{}, fmt.Errorf("%w: request to read: v is %d, want %d", ErrUndecodable, j.V, Version)
 	}
 	word, taskType, _ := n.cutAsk(subject)
 	var err error

@@ -16,7 +16,7 @@ func golden(t *testing.T, dir, url, source string) (said string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter", "spec", "golden.test.mjs")
+	cmd := exec.CommandContext(ctx, "node", "--test", "--test-reporter", "spec", "golden.test.mjs", "least.test.mjs")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "NATS_URL="+url, "DULY_SOURCE="+source)
 	out, err := cmd.CombinedOutput()

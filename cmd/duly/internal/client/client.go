@@ -165,6 +165,9 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	if r.Stream != nil {
 		req.Header.Set("Content-Type", "application/x-ndjson")
 	}
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, &Problem{Status: http.StatusUnauthorized, Detail: say.Of("cli.bad-token")}
+	}
 	if c.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
@@ -193,5 +196,8 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 		p = Problem{Detail: fmt.Sprintf("%s answered %s", c.Base, resp.Status)}
 	}
 	p.Status = resp.StatusCode
+	if p.Status == http.StatusUnauthorized && c.Token == "" {
+		p.Detail = say.Of("cli.no-token")
+	}
 	return nil, &p
 }

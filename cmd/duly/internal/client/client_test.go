@@ -51,6 +51,24 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestTokens: the command line says where a token is given, and refuses one that no header may have, without asking.
+func TestTokens(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprint(w, `{"status":401,"detail":"send the header Authorization"}`)
+	})
+	for token, want := range map[string]string{
+		"": "this needs a token: set DULY_TOKEN", "duly_x": "send the header Authorization",
+		"duly_a\nduly_b": "the token has a blank, a line break", "duly_ä": "character that no token has",
+	} {
+		c.Token = token
+		_, err := c.Do(t.Context(), Request{Method: http.MethodGet, Path: "/v1/x"})
+		if p, ok := errors.AsType[*Problem](err); !ok || p.Status != 401 || !strings.Contains(p.Detail, want) {
+			t.Errorf("%q: %v, want %s", token, err, want)
+		}
+	}
+}
+
 // TestFollowGoesOn: a stream that breaks is begun again after the last event, and says so; no event comes twice.
 //
 // covers: OP23
