@@ -10,13 +10,13 @@ import (
 
 // InputSchema gives the plan a JSON Schema (2020-12) of its input, made of the input's Go type: a submission whose input
 // does not fit is refused, with a JSON pointer to what does not. Fields without omitempty are required; fields that the
-// type does not have are allowed; tags `jsonschema:"…"` say more (minimum=1, enum=…). An encrypted input is not checked.
+// type does not have are allowed; tags `jsonschema:"…"` say more (minimum=1, enum=…).
 //
 // The schema is a part of the plan: a stored version of a plan that had none keeps none, so raise the version to add it,
 // and whenever the type changes.
-func InputSchema() PlanOption {
+func InputSchema(more ...SchemaOption) PlanOption {
 	return func(p *planSpec) {
-		schema, err := schemaOf(p.in)
+		schema, err := schemaOf(p.in, more)
 		if err != nil {
 			p.refuse(fmt.Errorf("plan %s: InputSchema: %w", p.Name, err))
 		}
@@ -34,10 +34,10 @@ func InputSchemaJSON(schema string) PlanOption {
 }
 
 // PayloadSchema gives a [Signal] a JSON Schema of its payload, made of its Go type as [InputSchema] makes one: an answer that
-// does not fit is refused, with a JSON pointer to what does not, and can be given again. An encrypted one is not checked.
-func PayloadSchema() SignalOption {
+// does not fit is refused, with a JSON pointer to what does not, and can be given again.
+func PayloadSchema(more ...SchemaOption) SignalOption {
 	return option(func(def *definition) {
-		schema, err := schemaOf(def.payload)
+		schema, err := schemaOf(def.payload, more)
 		if err != nil {
 			def.refuse("PayloadSchema: %w", err)
 		}
@@ -55,8 +55,15 @@ func PayloadSchemaJSON(schema string) SignalOption {
 	})
 }
 
+// SchemaOption is what a schema that is made of a Go type says besides.
+type SchemaOption struct{ word string }
+
+// Encrypted has a schema take payloads that a codec has encrypted, which nobody can look into: see [WithCodec]. Without it
+// these are refused, as all else that does not fit. A schema of your own says "x-duly-encrypted": true at its root.
+func Encrypted() SchemaOption { return SchemaOption{"x-duly-encrypted"} }
+
 // schemaOf is the schema of a Go type.
-func schemaOf(t reflect.Type) (schema string, err error) {
+func schemaOf(t reflect.Type, more []SchemaOption) (schema string, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the library's answer to a type that no JSON has
 			err = fmt.Errorf("type %v has no schema: %v", t, r)
@@ -66,7 +73,11 @@ func schemaOf(t reflect.Type) (schema string, err error) {
 		return "", fmt.Errorf("type %v can be anything: give the schema as JSON", t)
 	}
 	r := jsonschema.Reflector{Anonymous: true, ExpandedStruct: t.Kind() == reflect.Struct, AllowAdditionalProperties: true}
-	data, err := json.Marshal(r.ReflectFromType(t))
+	made := r.ReflectFromType(t)
+	for _, o := range more {
+		made.Extras = map[string]any{o.word: true}
+	}
+	data, err := json.Marshal(made)
 	if err != nil {
 		return "", fmt.Errorf("schema of %v: %w", t, err)
 	}

@@ -96,12 +96,20 @@ steps:
 	if got, err := planform.Canonical(&plan.spec); err != nil || string(got) != string(want) {
 		t.Errorf("%v: in Go it is\n%s\nand as a file\n%s", err, got, want)
 	}
+	const sealed = `{"duly.enc":"A256GCM-1","key":"k1","data":"ZGF0YQ=="}`
+	plan = NewPlan("order", 1, NewSignal[testOrder, yes]("approve", PayloadSchema(Encrypted()))).With(InputSchema(Encrypted()))
+	for _, schema := range []string{plan.spec.Steps[0].Schema, plan.spec.InputSchema} {
+		s, err := jsonschema.Compile(schema)
+		if err != nil || s.Check([]byte(sealed)) != nil || s.Check([]byte(`{}`)) == nil {
+			t.Errorf("%v: %s", err, schema)
+		}
+	}
 	plan = NewPlan("order", 1, NewSignal[testOrder, yes]("approve", PayloadSchema()))
 	s, err := jsonschema.Compile(plan.spec.Steps[0].Schema)
 	if err := errors.Join(err, plan.check(0)); err != nil {
 		t.Fatal(err)
 	}
-	for payload, fits := range map[string]bool{`{"by":"olga"}`: true, `{"by":""}`: false, `{}`: false} {
+	for payload, fits := range map[string]bool{`{"by":"olga"}`: true, `{"by":""}`: false, `{}`: false, sealed: false} {
 		if err := s.Check([]byte(payload)); (err == nil) != fits {
 			t.Errorf("%s: %v", payload, err)
 		}

@@ -324,7 +324,7 @@ type signalCmd struct {
 	Step    string `arg:"" help:"The signal step."`
 	Payload string `arg:"" optional:"" help:"The answer: JSON, @file or -."`
 	Refuse  string `help:"Refuse instead: why. The step fails with it."`
-	Ask     string `help:"The ask that it answers, as duly get shows it (default: what the step asks now, which is printed)."`
+	Ask     string `help:"The ask that it answers, as duly get shows it (default: what the step asks now, which is printed; needed where the input has more than 2,000 bytes)."`
 	Key     string `help:"Key under which the request is carried out once, however often it is sent (default: a new one)."`
 	payloads
 	server
@@ -350,7 +350,9 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 		if err != nil {
 			return err
 		}
-		c.Ask = t.asked(std.err, c.Step)
+		if c.Ask, err = t.asked(std.err, c.Step); err != nil {
+			return err
+		}
 	}
 	if payload != nil { // a refusal has none
 		var err error
@@ -362,18 +364,24 @@ func (c *signalCmd) Run(ctx context.Context, std streams) error {
 	return a.act(ctx, std, operate.Request{Action: operate.ActionSignal, Step: c.Step, Result: payload, Ask: c.Ask}, false)
 }
 
-// asked is the token of what a step asks, and prints that; empty: it asks nothing, which the server says.
-func (t *task) asked(w io.Writer, name string) (token string) {
+// asked is the token of what a step asks, and prints that; empty: it asks nothing, which the server says. Error: it is too much
+// to print, and who answers by what was printed would not know what is behind that.
+func (t *task) asked(w io.Writer, name string) (token string, err error) {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Name == name && s.Ask != "" {
-			fmt.Fprintln(w, say.Of("cli.asks", "step", show.Clean(name), "round", t.Round, "input", show.Clean(core.ShortText(string(t.Input), askedBytes))))
+		s := &t.Steps[i]
+		switch {
+		case s.Name != name || s.Ask == "":
+		case len(t.Input) > askedBytes:
+			return "", misuse("ask: none given, and the input that step %s asks about has %d bytes, too many to show here; duly get %s/%s shows it, and the ask to give", show.Clean(name), len(t.Input), t.Type, t.ID)
+		default:
+			fmt.Fprintln(w, say.Of("cli.asks", "step", show.Clean(name), "round", t.Round, "input", show.Clean(string(t.Input))))
 			token = s.Ask
 		}
 	}
-	return token
+	return token, nil
 }
 
-// askedBytes bounds what is printed of the input that an answer is for.
+// askedBytes bounds the input that an answer is for and that is printed.
 const askedBytes = 2000
 
 type resolveCmd struct {

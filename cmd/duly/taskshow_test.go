@@ -133,3 +133,22 @@ func TestWhyTellsConditions(t *testing.T) {
 		t.Errorf("without conditions:\n%s", got)
 	}
 }
+
+// TestAskedWhole: who answers a signal step has seen the whole input, or says which ask is meant.
+//
+// covers: OP23
+func TestAskedWhole(t *testing.T) {
+	of := func(input string) *task {
+		return &task{Type: "payout", ID: "p-1", Input: json.RawMessage(input), Steps: []step{{Name: "approve", Ask: "0.12ab"}}}
+	}
+	var b strings.Builder
+	token, err := of(`{"cents":1}`).asked(&b, "approve")
+	if token != "0.12ab" || err != nil || !strings.Contains(b.String(), `{"cents":1}`) {
+		t.Errorf("%q %v: %s", token, err, b.String())
+	}
+	long := `{"note":"` + strings.Repeat("x", askedBytes) + `","cents":100000000}`
+	token, err = of(long).asked(&b, "approve")
+	if token != "" || exitOf(err) != exitUse || !strings.Contains(err.Error(), "duly get payout/p-1") {
+		t.Errorf("%q %v", token, err)
+	}
+}

@@ -23,7 +23,7 @@ type tokenCmd struct {
 type tokenCreateCmd struct {
 	Name    string   `arg:"" help:"What it is called in the audit trail: of a person or a program."`
 	Role    string   `default:"viewer" enum:"client,viewer,operator,admin" help:"What it may do: client (submit, read and cancel single tasks), viewer (read), operator (act on tasks, too), admin (tokens and settings, too)."`
-	Label   []string `placeholder:"KEY=VALUE" help:"What it submits has this label, and no other of that key: a tenant, or duly-priority; a client knows no others' tasks."`
+	Label   []string `placeholder:"KEY=VALUE" help:"What it submits has this label, and no other of that key: a tenant, or duly-priority; a client knows no others' tasks. duly-ids=acme- says what its ids begin with."`
 	Expires string   `help:"When it ends: a time or a duration from now (default: never)."`
 
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" help:"Write it into this database (postgres://…) and not through the API: for the first admin token, where no one may ask yet."`

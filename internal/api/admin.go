@@ -48,7 +48,7 @@ type (
 			Name    string       `json:"name" minLength:"1" maxLength:"64"`
 			Role    operate.Role `json:"role" enum:"client,viewer,operator,admin"`
 			Expires *time.Time   `json:"expires,omitempty" doc:"absent: never"`
-			Labels  string       `json:"labels,omitempty" maxLength:"2000" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys; of a client, it knows of no other tasks"`
+			Labels  string       `json:"labels,omitempty" maxLength:"2000" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys; of a client, it knows of no other tasks; duly-ids=… says what its ids begin with"`
 		}
 	}
 	tokenOut struct {

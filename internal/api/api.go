@@ -290,7 +290,7 @@ func (a *api) find(r *http.Request, taskType, id string) (core.View, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 	defer cancel()
 	view, err := a.reader.Get(ctx, a.partition(id), id)
-	if err == nil && !mayKnow(ctx, view.Labels) {
+	if err == nil && !mayKnow(ctx, id, view.Labels) {
 		return core.View{}, errOthers
 	}
 	if err == nil && view.Type != taskType {
@@ -310,9 +310,13 @@ func by(ctx context.Context) operate.Actor {
 	return actor
 }
 
-// mayKnow reports whether the actor of a request may know of a task with these labels. A service whose token has labels
-// knows those that have them, which are what it submits and what comes of that; those that say what Duly does tell no tasks apart.
-func mayKnow(ctx context.Context, labels []core.Label) bool {
+// mayKnow reports whether the actor of a request may know of a task with this id and these labels. A service whose token has
+// labels knows those that have them, which are what it submits and what comes of that; those that say what Duly does tell no
+// tasks apart.
+func mayKnow(ctx context.Context, id string, labels []core.Label) bool {
+	if narrowed(ctx) && !strings.HasPrefix(id, idsOf(ctx)) {
+		return false
+	}
 	for _, bound := range boundTo(ctx) {
 		if !slices.Contains(labels, bound) {
 			return false
@@ -328,7 +332,57 @@ func boundTo(ctx context.Context) []core.Label {
 		return nil
 	}
 	bound, _ := core.ParseLabels(actor.Labels) // those of a token were checked when it was made
-	return slices.DeleteFunc(bound, core.Label.OfEngine)
+	return slices.DeleteFunc(bound, func(l core.Label) bool { return l.OfEngine() || l.Key == operate.IDsLabel })
+}
+
+// idsOf is what the ids begin with that the actor submits; empty: any are its own to take.
+func idsOf(ctx context.Context) string {
+	bound, _ := core.ParseLabels(by(ctx).Labels) // none: no labels
+	for _, l := range bound {
+		if l.Key == operate.IDsLabel {
+			return l.Value
+		}
+	}
+	return ""
+}
+
+// narrowed reports whether the actor of a request knows some tasks only.
+func narrowed(ctx context.Context) bool {
+	return by(ctx).Role == operate.RoleClient && (idsOf(ctx) != "" || len(boundTo(ctx)) > 0)
+}
+
+// ownID refuses an id that the actor does not submit.
+func ownID(ctx context.Context, id string) *ingest.Refusal {
+	ids := idsOf(ctx)
+	if strings.HasPrefix(id, ids) {
+		return nil
+	}
+	return ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.id-begins", "id", core.QuoteShort(id), "name", core.QuoteShort(by(ctx).Name), "ids", ids))
+}
+
+// told is an answer to a submission as its actor may have it: of a task of others no more than that its id is taken.
+func (a *api) told(ctx context.Context, answer ingest.Answer) ingest.Answer {
+	conflict := answer.Err != nil && answer.Err.ErrCode == ingest.CauseConflict
+	if (conflict || answer.State != "") && a.others(ctx, answer.Task) {
+		answer.Err = taken(answer.Task)
+	}
+	return answer
+}
+
+// others reports whether the task of an id is one of others, as far as its actor may know; one that cannot be read is.
+func (a *api) others(ctx context.Context, id string) bool {
+	if !narrowed(ctx) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReadMax)
+	defer cancel()
+	view, err := a.reader.Get(ctx, a.partition(id), id)
+	return err != nil || !mayKnow(ctx, id, view.Labels)
+}
+
+// taken refuses the id of a task of others.
+func taken(id string) *ingest.Refusal {
+	return ingest.Refuse(409, ingest.CauseConflict, "%s", say.Of("refuse.id-taken", "id", core.QuoteShort(id)))
 }
 
 // ended answers a request whose credentials have ended, and reports whether they have: nothing is done by them any more.

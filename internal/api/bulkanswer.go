@@ -91,6 +91,7 @@ func (b *bulk) settle(queue *[]*bulkLine) bool {
 		if l.got == nil && !b.became(l) {
 			return false
 		}
+		*l.got = b.told(b.ctx, *l.got)
 		bad := l.got.Err
 		switch {
 		case bad == nil:

@@ -145,7 +145,7 @@ func (b *bulk) parse(number int64, line []byte, long bool) *bulkLine {
 		return l.refused(&said, bad)
 	}
 	if said.ID == "" {
-		said.ID = b.cfg.NewID()
+		said.ID = idsOf(b.ctx) + b.cfg.NewID()
 	}
 	l.req = ingest.Request{Form: said.Form, Answer: func(became ingest.Answer) { l.became <- became }}
 	return l
@@ -275,6 +275,10 @@ func (b *bulk) look(batch []*bulkLine) {
 		task, is := tasks[l.req.ID]
 		if !is {
 			l.req.Looked = true
+			continue
+		}
+		if b.others(b.ctx, l.req.ID) {
+			l.refused(&lineJSON{Form: l.req.Form}, taken(l.req.ID))
 			continue
 		}
 		if bad := ingest.Differs(l.req.ID, l.req.Type, task.Type, l.req.Input, task.InputHash); bad != nil {

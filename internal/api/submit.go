@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/auth"
@@ -41,21 +42,21 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 // idOf is the id of a POST: its key where that is an id, an id made of the key
 // where it is not, and a new one without a key.
 func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
-	key := r.Header.Get(headerKey) // given once, if at all: see takes
+	key, ids := r.Header.Get(headerKey), idsOf(r.Context()) // given once, if at all: see takes
 	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
 		key = key[1 : n-1] // a string of RFC 9651, as the header's draft wants it
 	}
 	switch {
 	case key == "":
-		return a.cfg.NewID(), nil
+		return ids + a.cfg.NewID(), nil
 	case len(key) > keyBytesMax:
 		return "", ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.key-size", "header", headerKey, "key", core.QuoteShort(key), "bytes", len(key), "limit", keyBytesMax))
 	case !core.PlainText(key):
 		return "", ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.key-text", "header", headerKey, "key", core.QuoteShort(key)))
-	case core.CheckName("id", key) == nil:
+	case strings.HasPrefix(key, ids) && core.CheckName("id", key) == nil:
 		return key, nil
 	}
-	return keyID(taskType, key), nil
+	return ids + keyID(taskType, key), nil
 }
 
 // put submits a task under the client's id. What the store knows of the id is
@@ -66,6 +67,9 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	if bad == nil {
 		bad = ingest.CheckNames(taskType, id)
 	}
+	if bad == nil {
+		bad = ownID(r.Context(), id)
+	}
 	if bad != nil {
 		problem(w, bad)
 		return
@@ -74,7 +78,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 		view, err := a.find(r, taskType, id)
 		switch {
 		case errors.Is(err, errOthers):
-			problem(w, ingest.Refuse(409, ingest.CauseConflict, "%s", say.Of("refuse.id-labels", "id", core.QuoteShort(id), "labels", core.FormatLabels(boundTo(r.Context())))))
+			problem(w, taken(id))
 		case err == nil || errors.Is(err, errOtherType):
 			if bad := ingest.Differs(id, taskType, view.Type, input, view.InputHash); bad != nil {
 				problem(w, bad)
@@ -134,6 +138,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 	a.door.Submit(req)
 	select {
 	case answer := <-answers:
+		answer = a.told(r.Context(), answer)
 		a.submitted(w, taskType, &answer)
 	case <-r.Context().Done():
 		ended(w, r)
@@ -146,6 +151,9 @@ func bind(ctx context.Context, f *submit.Form) *ingest.Refusal {
 	said, err := core.ParseLabels(f.Labels)
 	if by, _ := operate.ActorFrom(ctx); by.Labels == "" || err != nil {
 		return nil
+	}
+	if bad := ownID(ctx, f.ID); bad != nil && f.ID != "" { // without one it is made
+		return bad
 	}
 	said, bad := bindLabels(ctx, said)
 	f.Labels = core.FormatLabels(said)
@@ -160,6 +168,9 @@ func bindLabels(ctx context.Context, said []core.Label) ([]core.Label, *ingest.R
 		return said, ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.token-labels", "name", core.QuoteShort(by.Name)))
 	}
 	for _, label := range bound {
+		if label.Key == operate.IDsLabel {
+			continue // of the id
+		}
 		i := slices.IndexFunc(said, func(l core.Label) bool { return l.Key == label.Key })
 		switch {
 		case i < 0:

@@ -40,6 +40,10 @@ const (
 	// Refused credentials that are logged, of one source: some at once, and one after each.
 	refusedEach  = 10 * time.Second
 	refusedBurst = 5
+
+	// Sessions that one begins, each of which is written: some at once, and one after each.
+	beginEach  = 2 * time.Second
+	beginBurst = 60
 )
 
 // Config is how requests are authenticated.
@@ -70,6 +74,7 @@ type Auth struct {
 	sessions *scs.SessionManager
 	foreign  *http.CrossOriginProtection
 	told     *operate.Buckets // of refusals that are logged
+	begun    *operate.Buckets // of sessions, by owner
 }
 
 // New makes it. Error: a configuration that cannot work. An identity provider is looked for when someone signs in.
@@ -83,7 +88,7 @@ func New(cfg Config) (*Auth, error) {
 	if cfg.Refuse == nil {
 		cfg.Refuse = refuse
 	}
-	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection(), told: operate.NewBuckets(refusedEach, refusedBurst)}
+	a := &Auth{cfg: cfg, foreign: http.NewCrossOriginProtection(), told: operate.NewBuckets(refusedEach, refusedBurst), begun: operate.NewBuckets(beginEach, beginBurst)}
 	if cfg.URL != "" {
 		base, err := url.Parse(cfg.URL)
 		if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
@@ -224,8 +229,11 @@ func (a *Auth) session(r *http.Request) (operate.Actor, error) {
 }
 
 // begin begins a session in which the values are kept, under a new id. It ends after its time, or before. Error:
-// *operate.Refusal, 429: its owner has too many.
+// *operate.Refusal, 429: its owner has too many, or begins them too often.
 func (a *Auth) begin(w http.ResponseWriter, r *http.Request, owner string, before time.Time, values map[string]string) error {
+	if !a.begun.Allow(a.cfg.Now(), owner) {
+		return &operate.Refusal{Code: http.StatusTooManyRequests, Detail: "too many sign-ins, wait a minute", RetryMS: beginEach.Milliseconds()}
+	}
 	ctx, err := a.sessions.Load(context.WithValue(r.Context(), ownerKey{}, owner), "")
 	if err != nil {
 		return err

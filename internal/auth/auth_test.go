@@ -444,6 +444,54 @@ func body(t *testing.T, resp *http.Response, err error) (int, string) {
 	return resp.StatusCode, string(data)
 }
 
+// TestSignInsAreBounded: who signs in and out again and again, each of which is written, is told to wait, and others are not.
+//
+// covers: P20
+func TestSignInsAreBounded(t *testing.T) {
+	server, client, s, c := signInServer(t, nil)
+	tokens := make([]string, 2)
+	for i := range tokens {
+		var err error
+		if _, tokens[i], err = CreateToken(t.Context(), s, "olga", operate.RoleOperator, "test", c.now(), time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signIn := func(token string) (code int, page string) {
+		resp, err := client.PostForm(server.URL+PathSignIn, url.Values{"token": {token}, "next": {PathSignIn}})
+		code, page = body(t, resp, err)
+		resp, err = client.Post(server.URL+PathSignOut, "", nil)
+		_, _ = body(t, resp, err)
+		return code, page
+	}
+	for i := range beginBurst {
+		if code, page := signIn(tokens[0]); code != 200 {
+			t.Fatalf("sign-in %d: %d %s", i+1, code, page)
+		}
+	}
+	if code, page := signIn(tokens[0]); code != 429 || !strings.Contains(page, "too many sign-ins, wait a minute") {
+		t.Errorf("one more: %d %s", code, page)
+	}
+	if code, page := signIn(tokens[1]); code != 200 {
+		t.Errorf("another token: %d %s", code, page)
+	}
+	c.pass(beginEach)
+	if code, page := signIn(tokens[0]); code != 200 {
+		t.Errorf("later: %d %s", code, page)
+	}
+}
+
+// TestIDsOfANewToken: what ids begin with is the beginning of an id that leaves room behind it.
+//
+// covers: P14
+func TestIDsOfANewToken(t *testing.T) {
+	for ids, want := range map[string]bool{"acme-": true, "acme_0123456789-0123": true, "acme_0123456789-01234": false, "acme.": false, "a b": false} {
+		_, _, err := NewToken("shop", operate.RoleClient, "olga", time.Now(), time.Time{}, core.Label{Key: operate.IDsLabel, Value: ids})
+		if (err == nil) != want {
+			t.Errorf("%s: %v", ids, err)
+		}
+	}
+}
+
 // TestSignInWithToken: a person with a token has a session until it is revoked, or they sign out; a page of another site
 // signs no one in.
 //

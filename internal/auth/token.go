@@ -40,6 +40,13 @@ var idText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(
 // a name, a role or a time that cannot be.
 func NewToken(name string, role operate.Role, by string, now, expires time.Time, labels ...core.Label) (t operate.Token, text string, err error) {
 	bound := core.CheckLabels(labels)
+	for _, l := range labels {
+		if l.Key == operate.IDsLabel && bound == nil {
+			if bound = core.CheckName("label "+l.Key, l.Value); bound == nil && len(l.Value) > operate.IDsBytesMax {
+				bound = fmt.Errorf("label %s has %d bytes, want at most %d", l.Key, len(l.Value), operate.IDsBytesMax)
+			}
+		}
+	}
 	switch {
 	case bound != nil:
 		return t, "", bound

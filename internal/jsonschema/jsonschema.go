@@ -16,6 +16,7 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/decimal"
+	"duly.dev/duly/internal/seal"
 )
 
 // Limits of a schema.
@@ -35,7 +36,10 @@ const (
 var ErrSchema = errors.New("schema refused")
 
 // Schema is a compiled schema. It is safe for concurrent use.
-type Schema struct{ is *jsonschema.Schema }
+type Schema struct {
+	is        *jsonschema.Schema
+	encrypted bool // see Encrypted
+}
 
 // Mismatch is a payload that does not fit a schema.
 type Mismatch struct {
@@ -109,7 +113,9 @@ func Compile(text string) (*Schema, error) {
 	} else if n > SchemasMax {
 		return nil, fmt.Errorf("%w: it has more than %d schemas, each counted where it is referred to", ErrSchema, SchemasMax)
 	}
-	return &Schema{is}, nil
+	members, _ := document.(map[string]any)
+	encrypted, _ := members[Encrypted].(bool)
+	return &Schema{is, encrypted}, nil
 }
 
 // words is an error of the library without the address that a schema counts as having.
@@ -119,6 +125,11 @@ func words(err error) string {
 
 // Check reports whether a payload fits: *Mismatch if it does not, another error if it is no JSON.
 func (s *Schema) Check(payload []byte) error {
+	if s.encrypted {
+		if _, is := seal.Of(payload); is {
+			return nil
+		}
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(payload))
 	if err != nil {
 		return fmt.Errorf("payload is no JSON: %w", err)

@@ -90,3 +90,38 @@ func TestCompileRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEncrypted: what is encrypted, or only looks so, fits a schema that says so at its root, and no other: who submits
+// cannot leave out what is required by a form.
+//
+// covers: P14
+func TestEncrypted(t *testing.T) {
+	const sealed = `{"duly.enc":"A256GCM-1","key":"k1","data":"ZGF0YQ=="}`
+	for _, x := range []struct {
+		schema, payload string
+		fits            bool
+	}{
+		{orderSchema, sealed, false},
+		{`{"x-duly-encrypted":false,` + orderSchema[1:], sealed, false},
+		{`{"x-duly-encrypted":true,` + orderSchema[1:], sealed, true},
+		{`{"x-duly-encrypted":true,` + orderSchema[1:], `{"duly.enc":"A256GCM-1","key":"k1","data":"ZGF0YQ==","more":1}`, false},
+		{`{"x-duly-encrypted":true,` + orderSchema[1:], `{}`, false},
+	} {
+		s, err := Compile(x.schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check([]byte(x.payload)); (err == nil) != x.fits {
+			t.Errorf("%.40s: %s: %v, want it to fit: %v", x.schema, x.payload, err, x.fits)
+		}
+	}
+	for schema, want := range map[string]string{
+		`{"x-duly-encrypted":"yes"}`:                        `at "/x-duly-encrypted": want true or false`,
+		`{"properties":{"card":{"x-duly-encrypted":true}}}`: `at "/properties/card/x-duly-encrypted": it is said of the whole payload alone, at the root of the schema`,
+		`{"x-duly-encryped":true}`:                          "did you mean x-duly-encrypted?",
+	} {
+		if _, err := Compile(schema); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", schema, err, want)
+		}
+	}
+}

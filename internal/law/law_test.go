@@ -83,7 +83,7 @@ var packages = map[string]place{
 
 	// Wiring.
 	"internal/node": {
-		imports: []string{"internal/say", "internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "internal/egress", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck", "internal/seal"},
+		imports: []string{"internal/say", "internal/config", "internal/disk", "internal/api", "internal/operate", "internal/repair", "internal/schedules", "internal/auth", "internal/live", "internal/console", "internal/alerts", "internal/telemetry", "internal/books", "internal/chain", "internal/replay", "internal/health", "internal/ground", "internal/redact", "internal/egress", "ingest", "scheduler", "agents", "supervisor", "internal/wire", "internal/natsbus", "internal/rights", "schema/...", "internal/submit", "internal/core", "internal/expr", "internal/pause", "internal/forecast", "internal/versions", "internal/jsonschema", "internal/plancheck"},
 		links:   []string{"nats"},
 	},
 
@@ -165,7 +165,7 @@ var packages = map[string]place{
 	"internal/taskform": {imports: []string{"internal/core"}},
 	"internal/planform": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal", "internal/near"}},
 	// Payloads checked by JSON Schema.
-	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal", "internal/near"}},
+	"internal/jsonschema": {imports: []string{"internal/core", "internal/decimal", "internal/near", "internal/seal"}},
 
 	// The expressions of plans, compiled and evaluated; what the core is free of.
 	"internal/expr": {imports: []string{"internal/quickjson", "internal/core", "internal/decimal", "internal/jsonschema", "internal/near", "internal/seal"}, links: []string{"cel"}},

@@ -111,6 +111,7 @@ type Conn struct {
 	dry      bool     // they have no effects
 	served   map[string]*Service
 	denials  []Denial
+	told     lately // statuses, by their submitters' own subjects
 	closed   bool
 
 	unasked    atomic.Bool  // see ErrUnasked

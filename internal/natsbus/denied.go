@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -57,6 +59,9 @@ type Denial struct {
 	Queue     string // of a subscription
 	Since     time.Time
 	Err       error
+	// Answer: it is an answer to a request. A user with the right to answer is denied one that it was asked for twice under
+	// one subject, or that it gives late: by what the asker did.
+	Answer bool
 
 	seen time.Time
 }
@@ -88,6 +93,7 @@ func (c *Conn) denied(err error) bool {
 		return false
 	}
 	now := d.seen
+	d.Answer = !d.Subscribe && c.names.CheckAnswer(d.Subject, c.replyTo) == nil && !c.told.has(d.Subject)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.denials = slices.DeleteFunc(c.denials, func(old Denial) bool { return old.over(now) })
@@ -111,6 +117,23 @@ func (c *Conn) denied(err error) bool {
 
 func (d *Denial) over(now time.Time) bool { return !d.Subscribe && now.Sub(d.seen) > denialKept }
 
+// lately are subjects that statuses went to lately, so that one that is denied is not taken for an answer: a fixed number of
+// them, the last one of each place.
+type lately [256]atomic.Pointer[string]
+
+func (l *lately) place(subject string) *atomic.Pointer[string] {
+	return &l[maphash.String(latelySeed, subject)%uint64(len(l))]
+}
+
+func (l *lately) note(subject string) { l.place(subject).Store(&subject) }
+
+func (l *lately) has(subject string) bool {
+	is := l.place(subject).Load()
+	return is != nil && *is == subject
+}
+
+var latelySeed = maphash.MakeSeed()
+
 // Denials are what the server does not let the connection's user do, as far as it was
 // tried lately.
 func (c *Conn) Denials() []Denial {
@@ -125,6 +148,7 @@ func (c *Conn) Denials() []Denial {
 type Permissions struct {
 	User               string
 	Publish, Subscribe PermissionLists
+	Answers            bool // it may answer what it hears, within bounds, where Publish does not say so
 }
 
 // PermissionLists are one kind of permissions; an empty Allow allows everything but Deny.
@@ -155,6 +179,7 @@ func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
 			Permissions struct {
 				Publish   PermissionLists `json:"publish"`
 				Subscribe PermissionLists `json:"subscribe"`
+				Responses *struct{}       `json:"responses"`
 			} `json:"permissions"`
 		} `json:"data"`
 		Error *wire.APIError `json:"error"`
@@ -165,7 +190,7 @@ func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
 	if info.Error != nil {
 		return Permissions{}, fmt.Errorf("permissions of the user: %w", info.Error)
 	}
-	return Permissions{User: info.Data.User, Publish: info.Data.Permissions.Publish, Subscribe: info.Data.Permissions.Subscribe}, nil
+	return Permissions{User: info.Data.User, Publish: info.Data.Permissions.Publish, Subscribe: info.Data.Permissions.Subscribe, Answers: info.Data.Permissions.Responses != nil}, nil
 }
 
 // SubjectUserInfo is where a user asks the server for its own permissions.

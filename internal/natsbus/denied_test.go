@@ -242,3 +242,39 @@ func TestAgentThatMayNotAnswer(t *testing.T) {
 		t.Error("the log does not name the subject and the right")
 	}
 }
+
+// TestDeniedAnswers: a denied answer is told from a denied status, which somebody has to be given the right to hear; and
+// whether the user may answer at all is known.
+//
+// covers: C11
+func TestDeniedAnswers(t *testing.T) {
+	may := lists([]string{"$JS.API.INFO", SubjectUserInfo}, []string{"_INBOX_guest.>", names.PatternSubmit()})
+	may.Response = &server.ResponsePermission{MaxMsgs: 1, Expires: time.Minute}
+	s := limited(t, may)
+	c := dialWith(t, Options{URL: as(s, "some"), InboxPrefix: "_INBOX_guest"})
+	if has, err := c.Permissions(within(t)); err != nil || !has.Answers {
+		t.Fatalf("%+v %v", has, err)
+	}
+	// Two requests of one asker, with one subject for both answers, come before the first is answered.
+	asked := make(chan *SubmitRequest, 2)
+	if _, err := c.ServeSubmit(func(r *SubmitRequest) { asked <- r }); err != nil {
+		t.Fatal(err)
+	}
+	asker := dial(t, as(s, "all")).nc
+	for range 2 {
+		if err := asker.PublishRequest(names.SubmitSubject("order", "o-1"), "_INBOX_shop.one", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range []*SubmitRequest{<-asked, <-asked} {
+		r.Reject(500, 0, "no", 0)
+	}
+	c.Notify("_INBOX_shop.status", core.Status{ID: "o-1", Type: "order", Status: "processed"})
+	want := map[string]bool{"_INBOX_shop.one": true, "_INBOX_shop.status": false}
+	eventually(t, "both are denied", func() bool { return len(c.Denials()) == 2 })
+	for _, d := range c.Denials() {
+		if answer, is := want[d.Subject]; !is || d.Answer != answer {
+			t.Errorf("%+v, want an answer: %v", d, answer)
+		}
+	}
+}

@@ -107,7 +107,7 @@ func TestForgedBatches(t *testing.T) {
 		of    *core.Command
 		token core.Token
 	}{{&other, own}, {&other, core.Token{}}, {&first, another}} {
-		if err := agent.nc.Publish(s.prefix+"0", wire.AppendBatchReply([]byte{wire.BatchVersion}, forged.of, forged.token, paid)); err != nil {
+		if err := agent.nc.Publish(s.prefix+"payment.charge.0", wire.AppendBatchReply([]byte{wire.BatchVersion}, forged.of, forged.token, paid)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestTokenOfAnotherSender(t *testing.T) {
 	}
 	_, batches := answering(t, agent, true)
 	first, _ := sending(t, before)
-	first.peers["parcel.send"] = true
+	first.peers["parcel.send"] = &peer{takes: true}
 	own := commands(2 * batchWorth)
 	for i := range own {
 		own[i].Agent, own[i].Undo = "parcel.send", false
@@ -263,7 +263,7 @@ func TestBatchIsGivenBackOnce(t *testing.T) {
 	if err := agent.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	s.peers["payment.charge"] = true
+	s.peers["payment.charge"] = &peer{takes: true}
 	cmds := commands(batchWorth)
 	for i := range cmds {
 		cmds[i].Undo = false

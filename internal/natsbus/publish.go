@@ -148,6 +148,7 @@ func (c *Conn) Notify(replyTo string, status core.Status) {
 	if replyTo == "" || c.names.CheckReplyTo(replyTo, c.replyTo) != nil {
 		return
 	}
+	c.told.note(replyTo)
 	c.publishStatus(replyTo, &status)
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,10 @@ const batchWorth = 4
 // listener: the server reports it within a round trip.
 const sentKept = 512
 
+// owedFirst is how many replies an agent may give in batches beside one for each command that it was sent in one: some come
+// twice. What is more is passed over unread, so that an agent that floods takes no room from the replies of others.
+const owedFirst = 1024
+
 // batchesBytesMax bounds the batches of replies that wait here: an agent may send as many as it likes.
 const batchesBytesMax = 64 << 20
 
@@ -55,8 +60,14 @@ type Sender struct {
 	room    sync.Pool     // of *outgoing
 
 	mu    sync.RWMutex
-	peers map[string]bool // by agent: it takes batches
+	peers map[string]*peer // by agent
 	sent  [sentKept]sentBatch
+}
+
+// peer is an agent that was sent commands.
+type peer struct {
+	takes bool         // batches, as far as is known
+	owed  atomic.Int64 // replies in batches that it may yet give
 }
 
 // sentBatch is what a batch held.
@@ -74,7 +85,7 @@ type commandRef struct {
 
 // NewSender makes a sender. Close it when no more is sent.
 func (c *Conn) NewSender(replies Replies) (*Sender, error) {
-	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]bool{}}
+	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]*peer{}}
 	s.room.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }
 	var err error
 	if s.sub, err = c.subscribe(s.prefix+">", "", s.receive); err != nil {
@@ -184,6 +195,7 @@ func (s *Sender) publish(l destination, b *batchOut) error {
 	slot := &s.sent[n%sentKept]
 	slot.number, slot.agent = n, l.agent
 	slot.commands = append(slot.commands[:0], b.commands...)
+	s.peers[l.agent].owed.Add(int64(len(b.commands))) // it was met before it was sent a batch
 	s.mu.Unlock()
 	err := s.conn.nc.PublishRequest(s.conn.names.BatchSubject(l.agent, l.undo), s.conn.signer.Load().BatchReplySubject(s.prefix, l.agent, n), b.buf)
 	count := len(b.commands)
@@ -200,7 +212,17 @@ func (s *Sender) receive(msg *nats.Msg) {
 		s.unserved(msg.Subject)
 		return
 	}
+	of := s.peerOf(msg.Subject)
+	if of == nil || of.owed.Load() <= 0 {
+		s.conn.forged(msg.Subject)
+		return
+	}
 	err := wire.DecodeBatchReplies(msg.Data, core.CleanActor(msg.Header.Get(wire.HeaderInstance)), core.ResultBytesMax, func(r core.Reply) {
+		if of.owed.Add(-1) < 0 {
+			of.owed.Add(1)
+			s.conn.forged(msg.Subject)
+			return
+		}
 		r.Result = bytes.Clone(r.Result) // a small one must not hold a large message
 		s.replies.Reply(r)
 	})
@@ -222,7 +244,7 @@ func (s *Sender) unserved(subject string) {
 	var commands []commandRef
 	if slot := &s.sent[n%sentKept]; slot.number == n {
 		commands, slot.commands = slot.commands, nil // once: the report can be copied
-		s.peers[slot.agent] = false
+		s.peers[slot.agent].takes = false
 	}
 	s.mu.Unlock()
 	for _, f := range commands {
@@ -230,16 +252,34 @@ func (s *Sender) unserved(subject string) {
 	}
 }
 
+// peerOf is the agent that the subject of its batches of replies names, which NATS lets it alone publish to; nil: none that
+// was sent anything.
+func (s *Sender) peerOf(subject string) *peer {
+	rest, ours := strings.CutPrefix(subject, s.prefix)
+	end := strings.LastIndexByte(rest, '.')
+	if !ours || end < 0 {
+		return nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.peers[rest[:end]]
+}
+
 // takesBatches reports whether an agent does, as far as is known.
 func (s *Sender) takesBatches(agent string) bool {
 	s.mu.RLock()
-	takes, met := s.peers[agent]
+	p := s.peers[agent]
+	takes := p != nil && p.takes
 	s.mu.RUnlock()
-	if met {
+	if p != nil {
 		return takes
 	}
 	s.mu.Lock()
-	s.peers[agent] = false
+	if s.peers[agent] == nil { // or another Send was first
+		p = &peer{}
+		p.owed.Store(owedFirst)
+		s.peers[agent] = p
+	}
 	s.mu.Unlock()
 	select {
 	case s.news <- struct{}{}:
@@ -272,7 +312,7 @@ func (s *Sender) look(ctx context.Context) {
 			wg.Go(func() {
 				takes := s.conn.agentTakesBatches(ctx, agent)
 				s.mu.Lock()
-				s.peers[agent] = takes
+				s.peers[agent].takes = takes
 				s.mu.Unlock()
 			})
 		}
@@ -301,7 +341,7 @@ func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 			return takes
 		}
 		var info micro.Info
-		if json.Unmarshal(msg.Data, &info) != nil || info.Metadata[wire.MetaAgent] != agent {
+		if json.Unmarshal(msg.Data, &info) != nil || info.Name != c.names.ServiceName(agent) || info.Metadata[wire.MetaAgent] != agent {
 			continue
 		}
 		if v, err := strconv.Atoi(info.Metadata[wire.MetaBatch]); err != nil || v != wire.BatchVersion {

@@ -77,7 +77,7 @@ func met(t *testing.T, s *Sender, takes bool) {
 	eventually(t, "the agent's word", func() bool {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
-		return s.peers["payment.charge"] == takes
+		return s.peers["payment.charge"].takes == takes
 	})
 }
 
@@ -185,4 +185,48 @@ func TestBatchAnswersOnlyToSenders(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothing(t, "a command", batches)
+}
+
+// TestFloodOfBatchReplies: an agent that sends more replies in batches than it was sent commands takes no room from those of
+// others: they are passed over, and all of others come.
+//
+// covers: E24
+func TestFloodOfBatchReplies(t *testing.T) {
+	server := serve(t, natsserver.Options{})
+	c := dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	s, w := sending(t, c)
+	agent := dial(t, server.ClientURL())
+	_, batches := answering(t, agent, true)
+	met(t, s, true)
+	s.takesBatches("crook")
+	flood := []byte{wire.BatchVersion}
+	paid := &core.Reply{Result: []byte(`"paid"`)}
+	for i := range int64(100) {
+		flood = wire.AppendBatchReply(flood, &core.Command{Partition: 3, Number: 1000 + i, Seq: 5}, core.Token{}, paid)
+	}
+	for range 1000 {
+		if err := agent.nc.Publish(s.prefix+"crook.1", flood); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := agent.nc.Publish(s.prefix+"unheard_of.1", flood); err != nil { // to be counted
+		t.Fatal(err)
+	}
+	var forged int
+	eventually(t, "all but what the agent may send is passed over", func() bool {
+		for len(w.replies) > 0 {
+			if r := <-w.replies; r.Number < 1000 {
+				t.Fatalf("%+v", r)
+			}
+			forged++
+		}
+		return c.Forged() >= 1000-owedFirst/100
+	})
+	if forged > owedFirst {
+		t.Errorf("%d replies of the flood, want at most %d", forged, owedFirst)
+	}
+	if n := sendAll(t, s, w, batches, 200); n != 200 {
+		t.Errorf("%d commands in batches, want all", n)
+	}
 }

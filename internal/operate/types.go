@@ -346,7 +346,7 @@ type Token struct {
 	ID       string    `json:"id"` // its public part
 	Name     string    `json:"name"`
 	Role     Role      `json:"role"`
-	Labels   string    `json:"labels,omitempty" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys; of a client, it knows of no other tasks"`
+	Labels   string    `json:"labels,omitempty" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys; of a client, it knows of no other tasks; duly-ids=… says what its ids begin with"`
 	Hash     []byte    `json:"-"`
 	Created  time.Time `json:"created"`
 	By       string    `json:"by"`
@@ -354,6 +354,13 @@ type Token struct {
 	Revoked  time.Time `json:"revoked,omitzero"` // zero: not
 	LastUsed time.Time `json:"last_used,omitzero"`
 }
+
+// IDsLabel is the key of a label of a token that says what the ids begin with that it submits: those of others it can neither
+// take nor, as a client, know. It is no label of tasks.
+const IDsLabel = "duly-ids"
+
+// IDsBytesMax bounds its value, so that what Duly makes behind it is an id.
+const IDsBytesMax = 20
 
 // Note is what an operator wrote about a task, a failure group or an operation.
 type Note struct {

@@ -5,8 +5,6 @@ package seal
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 )
 
 // Member is the member of a JSON object by which an encrypted payload is known.
@@ -28,12 +26,11 @@ func Of(payload []byte) (Envelope, bool) {
 	if !bytes.Contains(payload, []byte(`"`+Member+`"`)) { // nearly always
 		return e, false
 	}
-	d := json.NewDecoder(bytes.NewReader(payload))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil || e.Form == "" || e.Key == "" || len(e.Data) == 0 {
-		return Envelope{}, false
+	var members map[string]json.RawMessage // the library takes "KEY" for a member "key"; others do not
+	if err := json.Unmarshal(payload, &members); err != nil || len(members) != 3 || members[Member] == nil || members["key"] == nil || members["data"] == nil {
+		return e, false
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	if err := json.Unmarshal(payload, &e); err != nil || e.Form == "" || e.Key == "" || len(e.Data) == 0 {
 		return Envelope{}, false
 	}
 	return e, true

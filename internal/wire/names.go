@@ -134,11 +134,13 @@ const (
 // DryRun is the value of HeaderDryRun and of MetaDryRun.
 const DryRun = "1"
 
-// ServiceName is an agent's name in NATS's service discovery, which knows no
-// dots.
+// ServiceName is an agent's name in NATS's service discovery, which knows no dots and is common to all namespaces. The first -
+// ends the namespace, which has none here: else prod with the agent eu-pay and prod-eu with pay were one service.
 func (n Names) ServiceName(agent string) string {
-	return n.get().namespace + "-" + strings.ReplaceAll(agent, ".", "_")
+	return servicePrefix.Replace(n.get().namespace) + "-" + strings.ReplaceAll(agent, ".", "_")
 }
+
+var servicePrefix = strings.NewReplacer("-", "_", "_", "U") // a namespace has no capital
 
 // VariantOf is what stands in place of an agent's name in the subjects that a variant of it listens on: mappings of NATS send
 // it a share of the agent's commands. Everything else, its replies and its service, has the agent's own name.

@@ -56,7 +56,11 @@ func TestNamespaceIsInEveryName(t *testing.T) {
 	for _, namespace := range []string{"prod", "a", "p-2_x", strings.Repeat("z", NamespaceBytesMax)} {
 		ours := every(t, named(t, namespace))
 		for name, plain := range every(t, Names{}) {
-			want := strings.NewReplacer("duly", namespace, "DULY", strings.ToUpper(namespace)).Replace(plain)
+			of := namespace
+			if name == "ServiceName" {
+				of = strings.NewReplacer("-", "_", "_", "U").Replace(of)
+			}
+			want := strings.NewReplacer("duly", of, "DULY", strings.ToUpper(namespace)).Replace(plain)
 			if want == plain || ours[name] != want {
 				t.Errorf("%s: %q, want %q", name, ours[name], want)
 			}
@@ -65,6 +69,20 @@ func TestNamespaceIsInEveryName(t *testing.T) {
 	for _, n := range []Names{named(t, ""), named(t, DefaultNamespace)} {
 		if !reflect.DeepEqual(every(t, n), every(t, Names{})) {
 			t.Error("the default namespace has other names when it is said")
+		}
+	}
+}
+
+// TestServiceOfOneNamespace: no two namespaces have a service of one name, whatever their agents are called.
+func TestServiceOfOneNamespace(t *testing.T) {
+	of := map[string]string{}
+	for _, namespace := range []string{"prod", "prod-eu", "prod_eu", "prod-", "prod_", "prod--eu", "prod-_eu", "prod_-eu"} {
+		for _, agent := range []string{"pay", "eu-pay", "eu_pay", "-eu-pay", "_eu-pay", "-pay", "_pay", "eu.pay", "-.pay"} {
+			name := named(t, namespace).ServiceName(agent)
+			if other, taken := of[name]; taken && other != namespace {
+				t.Errorf("service %s is of %s and of %s, whose agent is %s", name, other, namespace, agent)
+			}
+			of[name] = namespace
 		}
 	}
 }

@@ -235,12 +235,20 @@ func (w *World) Submit(r ingest.Request) {
 	w.Submitted = append(w.Submitted, r)
 	seq := uint64(len(w.Submitted))
 	var state core.State // of the task that it is already
+	var differs *ingest.Refusal
 	if i := slices.IndexFunc(w.Tasks, func(t core.View) bool { return t.ID == r.ID }); i >= 0 {
 		state = w.Tasks[i].State
+		if t := &w.Tasks[i]; len(t.InputHash) > 0 {
+			differs = ingest.Differs(r.ID, r.Type, t.Type, r.Input, t.InputHash)
+		}
 	}
 	w.Unlock()
 	if r.Type != w.Plan.Name {
 		r.Answer(ingest.Answer{Task: r.ID, Err: ingest.Refuse(404, ingest.CauseTypeUnknown, "type %s is unknown", core.QuoteShort(r.Type))})
+		return
+	}
+	if differs != nil {
+		r.Answer(ingest.Answer{Task: r.ID, Err: differs})
 		return
 	}
 	r.Answer(ingest.Answer{Task: r.ID, Stream: "TASKS", Seq: seq, Partition: PartitionOf(r.ID, Partitions), State: state, Warning: w.Warning})

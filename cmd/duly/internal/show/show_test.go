@@ -270,6 +270,8 @@ func TestVisible(t *testing.T) {
 	for text, want := range map[string]string{
 		"gpj.\u202eexe\u2066\x1b[2J\x07\u009b": `gpj.\u202eexe\u2066\u001b[2J\u0007\u009b`,
 		"\x1b[31merror\x1b[0m\ta\r\n":          "\x1b[31merror\x1b[0m\ta\r\n",
+		"pay \x1b[8m1,000,000":                 "pay \\u001b[8m1,000,000", // concealed
+		"\x1b[30;40mx\x1b[m":                   "\\u001b[30;40mx\\u001b[m",
 		"é 日本 👩‍👩‍👧 עברית \xff\xfe\xe6\x97":    "é 日本 👩‍👩‍👧 עברית \xff\xfe\xe6\x97",
 		`{"a":"` + "\u202e" + `"}`:             `{"a":"\u202e"}`,
 	} {

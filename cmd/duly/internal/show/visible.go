@@ -3,6 +3,7 @@ package show
 import (
 	"io"
 	"regexp"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // Visible writes so that nothing that came from elsewhere moves a cursor or turns the direction of writing: such characters
-// are escaped as JSON escapes them. Colours, ends of lines and tabs are as they were, and so are bytes that are no text. It is safe for concurrent use.
+// are escaped as JSON escapes them. Page's colours, ends of lines and tabs are as they were, and so are bytes that are no text. It is safe for concurrent use.
 type Visible struct {
 	To io.Writer
 
@@ -18,8 +19,8 @@ type Visible struct {
 	part []byte // of a character that a write has begun
 }
 
-// colour is what Page writes around a word.
-var colour = regexp.MustCompile(`^\x1b\[[0-9;]*m`)
+// colour is what Page writes around a word. No other is let through: text that is concealed, or black on black, is not seen.
+var colour = regexp.MustCompile(`^\x1b\[(?:0|` + strings.Join([]string{red, green, yellow, blue}, "|") + `)m`)
 
 // Write implements io.Writer.
 func (v *Visible) Write(p []byte) (int, error) {
