@@ -300,16 +300,11 @@ func (t *task) ended() bool {
 	return t.State == "processed" || t.State == "undone" || t.State == "error"
 }
 
-type getCmd struct {
-	Type string `arg:"" type:"task" help:"Task type, or type/id."`
-	ID   string `arg:"" help:"Task id."`
-	payloads
-	server
-}
+type getCmd struct{ anyTask }
 
 // Run shows one task.
 func (c *getCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, taskPath(c.Type, c.ID), nil)
+	data, err := c.find(ctx)
 	if err == nil {
 		data, err = c.open(std, data)
 	}

@@ -27,7 +27,7 @@ func TestDoctor(t *testing.T) {
 	if code != exitFailed || errs != "" {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
-	for _, want := range []string{"CHECK", "nats-rights-wide  wrong", "why   whoever has this user's password", "mend  duly nats-permissions --namespace duly duly=node", "database-version  ok", "1 wrong, "} {
+	for _, want := range []string{"CHECK", "nats-rights-wide  wrong", "why   whoever may do that can forge", "mend  duly nats-permissions --namespace duly duly=node", "database-version  ok", "1 wrong, "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}

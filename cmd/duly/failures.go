@@ -199,7 +199,15 @@ func (c *failuresPreviewCmd) Run(ctx context.Context, std streams) error {
 	if c.Output != show.Text {
 		return c.object(std, data, previewFields)
 	}
-	return printPreview(show.On(std.out), data)
+	if err := printPreview(show.On(std.out), data); err != nil {
+		return err
+	}
+	var p operate.Preview
+	if err := json.Unmarshal(data, &p); err != nil {
+		return fmt.Errorf("answer of the API: %w", err)
+	}
+	_, err = fmt.Fprintf(std.out, "\n%s\n", say.Of("cli.preview", "group", c.Group, "token", p.Token))
+	return err
 }
 
 type failuresRepairCmd struct {

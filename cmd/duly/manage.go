@@ -227,7 +227,7 @@ func (c *pauseListCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	return c.list(std, data, "pauses", "nothing is paused", pauseColumns)
+	return c.list(std, data, "pauses", "nothing is paused", pauseListColumns)
 }
 
 type pauseLiftCmd struct {

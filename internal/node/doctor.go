@@ -84,7 +84,7 @@ var reasons = map[string][2]string{
 	CheckSync:         {"without it NATS confirms submissions up to two minutes before they are on disk: a power cut loses them", "nats-server.conf: jetstream { sync_interval: always }; then restart nats-server"},
 	CheckNATSDisk:     {"NATS takes nothing on a full disk, and a stream that met a write error stays off until its server is started again", "df -h (on the NATS server's machine); make room, then restart nats-server"},
 	CheckRights:       {"a role without its rights does not do its work", ""},
-	CheckRightsWide:   {"whoever has this user's password can forge answers of agents, read inputs or delete streams", ""},
+	CheckRightsWide:   {"whoever may do that can forge answers of agents, read inputs or delete streams", ""},
 	CheckClocks:       {"deadlines are moments: where a clock is wrong, good tasks are undone and late ones run on", "timedatectl set-ntp true; chronyc makestep"},
 	CheckName:         {"two nodes of one name take each other's partitions; the second one does not start", "duly serve --node-name with a name of its own, or without one: then it is host and process"},
 	CheckNode:         {"the node says itself what it lacks", "curl -s http://<http-addr>/readyz; docs/operations/health.md says what each condition means"},
