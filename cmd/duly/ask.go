@@ -408,14 +408,17 @@ func (c *extendCmd) Run(ctx context.Context, std streams) error {
 	return c.act(ctx, std, operate.Request{Action: operate.ActionExtend, Until: until}, false)
 }
 
-type whyCmd struct {
+// anyTask names a task, perhaps by its id alone.
+type anyTask struct {
 	Task []string `arg:"" name:"task" help:"The task: type and id, type/id, or the id alone."`
 	payloads
 	server
 }
 
-// whyTypesMax bounds the types that an id alone is looked for in.
-const whyTypesMax = 100
+type whyCmd struct{ anyTask }
+
+// findTypesMax bounds the types that an id alone is looked for in.
+const findTypesMax = 100
 
 // Run says the sentence that the core makes.
 func (c *whyCmd) Run(ctx context.Context, std streams) error {
@@ -501,10 +504,12 @@ func explainConditions(w io.Writer, all []condition) {
 }
 
 // find reads the task. An id is of one task whatever its type, so the types are tried one by one where none is given.
-func (c *whyCmd) find(ctx context.Context) ([]byte, error) {
+func (c *anyTask) find(ctx context.Context) ([]byte, error) {
 	words := c.Task
 	if len(words) == 1 && strings.Contains(words[0], "/") { // as audit trail and tables of the console write it
-		words = strings.SplitN(words[0], "/", 2)
+		if words = strings.SplitN(words[0], "/", 2); words[0] == "" || words[1] == "" {
+			return nil, misuse("task: %q, want type/id", c.Task[0])
+		}
 	}
 	switch len(words) {
 	case 2:
@@ -527,8 +532,8 @@ func (c *whyCmd) find(ctx context.Context) ([]byte, error) {
 		if name == "" || tried[name] {
 			continue
 		}
-		if len(tried) == whyTypesMax {
-			return nil, misuse("there are more than %d types: say the type too", whyTypesMax)
+		if len(tried) == findTypesMax {
+			return nil, misuse("there are more than %d types: say the type too", findTypesMax)
 		}
 		tried[name] = true
 		data, err := c.read(ctx, taskPath(name, c.Task[0]), nil)

@@ -143,7 +143,7 @@ func TestCLIRefuses(t *testing.T) {
 		{[]string{"demo", "--tasks", "many"}, 2, "tasks"},
 		{[]string{"demo", "--tasks", "0"}, 1, "want 1 to"},
 		{[]string{"demo", "--rate=-1"}, 1, "want 0 to"},
-		{[]string{"get", "delivery"}, 2, "<id>"},
+		{[]string{"get"}, 2, "<task>"},
 		{[]string{"version", "-o", "xml"}, 2, "json"},
 		{[]string{"migrate"}, 2, "--database-url"},
 		{[]string{"migrate", "--database-url", "mysql://x"}, 1, `"mysql"`},

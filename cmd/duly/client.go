@@ -378,15 +378,11 @@ func (t *task) ended() bool {
 	return t.State == "processed" || t.State == "undone" || t.State == "error"
 }
 
-type getCmd struct {
-	named
-	payloads
-	server
-}
+type getCmd struct{ anyTask }
 
 // Run shows one task.
 func (c *getCmd) Run(ctx context.Context, std streams) error {
-	data, err := c.read(ctx, c.path(), nil)
+	data, err := c.find(ctx)
 	if err == nil {
 		data, err = c.open(std, data)
 	}

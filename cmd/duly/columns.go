@@ -22,10 +22,11 @@ var (
 	opColumns        = []string{"id", "state", "action", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting", "~by", "~selection"}
 	opFields         = []string{"id", "state", "why", "action", "request.version", "selection", "tasks", "tally.done", "tally.failed_again", "tally.skipped", "tally.asked", "tally.waiting",
 		"since", "wave", "rate", "brake", "by", "reason", "created", "started", "ended"}
-	agentColumns     = []string{"name", "instances", "breaker", "waiting", "unserved", "~first_deadline", "~steps", "~away_since", "paused", "~calls", "errors", "latency_ms", "~since", "~instances_more", "~steps_more"}
+	agentColumns     = []string{"name", "instances", "gone", "breaker", "waiting", "unserved", "~first_deadline", "~steps", "~away_since", "paused", "~calls", "errors", "latency_ms", "~since", "~instances_more", "~steps_more"}
 	breakerFields    = []string{"state", "since", "until", "stage", "openings", "forced", "by", "reason"}
 	partitionColumns = []string{"partition", "owner", "pinned", "~epoch", "lag", "in_flight", "~chain.height", "~chain.head_at"}
 	pauseColumns     = []string{"id", "type", "step", "agent", "label", "~until", "~by", "reason"}
+	pauseListColumns = []string{"id", "type", "step", "agent", "label", "waiting", "~first_deadline", "~until", "~by", "reason"}
 	scheduleColumns  = []string{"name", "type", "cron", "every", "~zone", "paused", "last", "outcome", "submitted", "skipped", "missed", "~failure"}
 	scheduleFields   = []string{"name", "type", "plan_version", "cron", "every", "zone", "from", "until", "jitter", "overlap", "paused", "last", "last_task", "outcome", "why", "submitted", "skipped", "missed",
 		"failing", "failure"}

@@ -187,7 +187,11 @@ func (c *failuresPreviewCmd) Run(ctx context.Context, std streams) error {
 	if c.Output != show.Text {
 		return c.object(std, data, previewFields)
 	}
-	return printPreview(show.On(std.out), &p, data)
+	if err := printPreview(show.On(std.out), &p, data); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(std.out, "\n%s\n", say.Of("cli.preview", "group", c.Group, "token", p.Token))
+	return err
 }
 
 type failuresRepairCmd struct {

@@ -197,7 +197,7 @@ type pauseListCmd struct{ server }
 
 // Run lists the pauses.
 func (c *pauseListCmd) Run(ctx context.Context, std streams) error {
-	return c.lists(ctx, std, pathOf("pauses"), nil, "pauses", "nothing is paused", pauseColumns)
+	return c.lists(ctx, std, pathOf("pauses"), nil, "pauses", "nothing is paused", pauseListColumns)
 }
 
 type pauseLiftCmd struct {

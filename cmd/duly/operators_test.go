@@ -267,7 +267,7 @@ func (o operations) Members(context.Context, string, operate.Outcome, int64, int
 }
 
 func (e *engine) Agents(context.Context) ([]operate.Agent, error) {
-	return []operate.Agent{{Name: "payment.charge", Instances: 0, Waiting: operate.Count{N: 12}, Paused: true,
+	return []operate.Agent{{Name: "payment.charge", Gone: true, Waiting: operate.Count{N: 12}, Paused: true,
 		Breaker:  operate.Breaker{State: core.BreakerOpen, Until: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Reason: "12 of 20 calls failed"},
 		Unserved: operate.Count{N: 3}, FirstDeadline: time.Date(2030, 1, 2, 4, 0, 0, 0, time.UTC), Steps: []operate.WaitingStep{{Type: "order", Step: "charge", Tasks: 15}}}}, nil
 }
@@ -541,7 +541,7 @@ func TestLists(t *testing.T) {
 		"agents":                 {"payment.charge", "12", "yes", "BREAKER", "open until 2030-01-02T03:04:05Z: 12 of 20 calls failed", "FIRST DEADLINE", "2030-01-02T04:00:00Z", "order/charge: 15"},
 		"agents list":            {"payment.charge"},
 		"partitions list":        {"PINNED", "n1", "7"},
-		"pause list":             {"payment.charge", "outage"},
+		"pause list":             {"payment.charge", "outage", "WAITING", "FIRST DEADLINE"},
 		"note g-1":               {"known"},
 		"audit":                  {"pause.set", "note.add", "outage", "done"},
 		"token list":             {"admin"},
@@ -587,6 +587,11 @@ func TestLists(t *testing.T) {
 	if out != e.view.Sentence+"\n" || out != e.run(exitDone, "task why order o-1") || out != e.run(exitDone, "why order/o-1") {
 		t.Errorf("why: %q", out)
 	}
+	if got := e.run(exitDone, "get order o-1", "order  o-1"); got != e.run(exitDone, "get o-1") || got != e.run(exitDone, "task get order/o-1") {
+		t.Errorf("get by the id alone: %q", got)
+	}
+	e.run(exitNotFound, "get o-9", `no task "o-9" of any of`)
+	e.run(exitUse, "get order o-1 o-2", "want type and id, type/id, or the id alone")
 	file := filepath.Join(t.TempDir(), "plan.yaml")
 	if err := os.WriteFile(file, []byte("name: order\nversion: 3\nsteps:\n- name: charge\n  agent: payment.charge\n  attempts_max: 5\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -698,7 +703,7 @@ func (answering) Prompting() bool { return true }
 func TestRepair(t *testing.T) {
 	e := newEngine(t)
 	e.token(operate.RoleOperator)
-	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE    3900", "FAILED AGAIN  260", "its deadline leaves no time", "o-1")
+	e.run(exitDone, "failures preview g-1", "SELECTION", "group g-1", "REPAIRABLE    3900", "FAILED AGAIN  260", "its deadline leaves no time", "o-1", "To carry it out on these tasks: duly failures repair g-1 --preview tok-1 --reason 'why'")
 	e.run(exitDone, `failures preview g-1 --patch {"to":"EUR"}`, "order o-1:", "n\": 12345678901234567890", `-  "to": "USD`, `+  "to": "EUR"`, "order o-2: the patch does not apply: the input is not an object")
 	e.run(exitUse, "failures preview g-1 --patch {", "patch is not JSON")
 	e.run(exitUse, "failures preview g-1 --action edit", "patch: none given")
@@ -839,7 +844,7 @@ func TestWordsAreTheAPIs(t *testing.T) {
 		"Task": {taskColumns, taskListColumns}, "Accepted": {submittedColumns}, "Cancelled": {cancelledColumns}, "Record": {journalColumns}, "Answer": {answerColumns},
 		"Plan": {planListColumns}, "PlanStep": {planColumns}, "Group": {groupColumns, groupFields, top.FailureColumns}, "Preview": {previewFields}, "Rehearsal": {rehearsalFields},
 		"ReasonCount": {reasonColumns}, "Member": {memberColumns}, "Operation": {opColumns, opFields, top.OperationColumns}, "Agent": {agentColumns, top.AgentColumns}, "Breaker": {breakerFields},
-		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns}, "KeyGranted": {limitKeyColumns},
+		"Partition": {partitionColumns}, "Pause": {pauseColumns}, "PauseView": {pauseListColumns}, "AuditEntry": {auditColumns, auditRecord}, "Token": {tokenColumns}, "Note": {noteColumns}, "Ghost": {ghostColumns}, "ScheduleView": {scheduleColumns, scheduleFields}, "ScheduleRun": {scheduleRunFields}, "Limit": {limitColumns}, "KeyGranted": {limitKeyColumns},
 	} {
 		if doc.Components.Schemas[schema] == nil {
 			t.Errorf("the API describes no %s", schema)

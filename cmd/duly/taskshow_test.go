@@ -139,7 +139,7 @@ func TestWhyTellsConditions(t *testing.T) {
 // covers: OP23
 func TestAskedWhole(t *testing.T) {
 	of := func(input string) *task {
-		return &task{Type: "payout", ID: "p-1", Input: json.RawMessage(input), Steps: []step{{Name: "approve", Ask: "0.12ab"}}}
+		return &task{taskform.Task{Type: "payout", ID: "p-1", Input: json.RawMessage(input), Steps: []taskform.Step{{Name: "approve", Ask: "0.12ab"}}}}
 	}
 	var b strings.Builder
 	token, err := of(`{"cents":1}`).asked(&b, "approve")

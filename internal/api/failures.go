@@ -44,7 +44,7 @@ type (
 func (a *api) failureRoutes() {
 	const tag = "failures"
 	listing(a, route{method: "GET", path: "/v1/failures", id: "listFailures", tag: tag, needs: operate.RoleViewer,
-		summary: "Failure groups", about: "Tasks of one type that failed in one step in the same way. Counts are exact to 10,000, then at least."},
+		summary: "Failure groups", about: "Tasks of one type that failed in one step in the same way; of a page errors first, then the largest. Counts are exact to 10,000, then at least."},
 		func(ctx context.Context, in *groupsIn, after string, limit int) (operate.Groups, []operate.Group, string, error) {
 			if in.Type != "" {
 				if err := core.CheckName("type", in.Type); err != nil {
@@ -52,7 +52,7 @@ func (a *api) failureRoutes() {
 				}
 			}
 			page, err := a.ports.Reader.Groups(ctx, operate.GroupFilter{Type: in.Type, State: core.State(in.State), Limit: limit, After: after})
-			page.Groups = some(page.Groups)
+			page.Groups = some(page.Ranked())
 			return page, page.Groups, page.Next, err
 		})
 	register(a, route{method: "GET", path: "/v1/failures/{group}", id: "getFailure", tag: tag, needs: operate.RoleViewer, summary: "One failure group"},

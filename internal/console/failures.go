@@ -43,7 +43,7 @@ func (c *console) failures(ctx context.Context, r *http.Request) (page, error) {
 	for i := range d.Groups.Groups {
 		d.Peak = max(d.Peak, d.Groups.Groups[i].Tasks.N)
 	}
-	d.Next = nextPage(r, d.Groups.Next)
+	d.Groups.Groups, d.Next = d.Groups.Ranked(), nextPage(r, d.Groups.Next)
 	return page{Title: "Failures", Data: d}, nil
 }
 

@@ -16,6 +16,7 @@ const (
 	idleShare = 0.15 // of all busy time: a stretch without a try that is longer is drawn shorter
 	idleDrawn = 0.04 // of the width, at most, that such a stretch takes
 	tickApart = 7.0  // per cent between two labels
+	tickEnd   = 95.0 // per cent from which a label ends at its time
 )
 
 // span is a try or a wait of one step.
@@ -398,7 +399,11 @@ func (t *timeline) Ticks() []tick {
 	add := func(i core.Instant) {
 		x := t.x(i)
 		for _, other := range taken {
-			if x-other < tickApart && other-x < tickApart {
+			apart := tickApart
+			if max(x, other) > tickEnd { // all of that label is left of its time
+				apart *= 1.5
+			}
+			if x-other < apart && other-x < apart {
 				return
 			}
 		}
@@ -409,7 +414,7 @@ func (t *timeline) Ticks() []tick {
 		}
 		if x < 3 {
 			k.Anchor = "start"
-		} else if x > 95 {
+		} else if x > tickEnd {
 			k.Anchor = "end"
 		}
 		all = append(all, k)

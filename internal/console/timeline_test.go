@@ -2,6 +2,7 @@ package console
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,21 @@ func TestTimeline(t *testing.T) {
 	for _, part := range []string{`class="due"`, `class="deadline"`, `class="gap"`} {
 		if !strings.Contains(svg, part) {
 			t.Errorf("the lane of charge has no %s", part)
+		}
+	}
+}
+
+// TestTicksApart: the label of the end, which stands left of it, has room beside that of an idle stretch.
+//
+// covers: OP13
+func TestTicksApart(t *testing.T) {
+	tl := timeline{to: 1000, total: 100}
+	for from := core.Instant(20); from < 99; from++ {
+		tl.breaks = []stretch{{from: from, to: 1000, drawn: 100 - float64(from)}}
+		for _, k := range tl.Ticks() {
+			if x, err := strconv.ParseFloat(strings.TrimSuffix(k.X, "%"), 64); err != nil || x > 89.5 && x < 100 {
+				t.Errorf("an idle stretch from %d %%: a label at %s beside that of the end", from, k.X)
+			}
 		}
 	}
 }

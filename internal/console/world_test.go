@@ -261,7 +261,7 @@ func newWorld(now func() time.Time) *world {
 		{Name: "charge.v1", Instances: 3, Breaker: operate.Breaker{State: core.BreakerOpen, Since: now().Add(-time.Minute), Until: now().Add(3 * time.Minute), Openings: 2, Reason: "412 of 500 calls failed"}, Waiting: operate.Count{N: 97},
 			FirstDeadline: now().Add(5 * time.Minute), Steps: []operate.WaitingStep{{Type: "order", Step: "charge", Tasks: 90}, {Type: "refund", Step: "charge", Tasks: 7}}, Calls: 1_203_441, Errors: 8_812, LatencyMS: 48.2, Since: now().Add(-50 * time.Hour)},
 		{Name: "check.v1", Instances: 2, Breaker: operate.Breaker{State: core.BreakerClosed, Since: now().Add(-time.Hour), Forced: true, By: "ada", Reason: "its errors are known"}, Calls: 1_900_120, LatencyMS: 3.1, Since: now().Add(-50 * time.Hour)},
-		{Name: "reserve.v1", Instances: 0, Breaker: operate.Breaker{State: core.BreakerClosed}, Waiting: operate.Count{N: 10_000, AtLeast: true}, Unserved: operate.Count{N: 64}, AwaySince: now().Add(-20 * time.Minute), FirstDeadline: now().Add(2 * time.Minute),
+		{Name: "reserve.v1", Instances: 0, Gone: true, Breaker: operate.Breaker{State: core.BreakerClosed}, Waiting: operate.Count{N: 10_000, AtLeast: true}, Unserved: operate.Count{N: 64}, AwaySince: now().Add(-20 * time.Minute), FirstDeadline: now().Add(2 * time.Minute),
 			Steps: []operate.WaitingStep{{Type: "order", Step: "reserve", Tasks: 10_064}}},
 		{Name: "ship.v1", Instances: 1, Breaker: operate.Breaker{State: core.BreakerTrial, Since: now().Add(-5 * time.Second), Stage: 2, Reason: "12 of 20 calls failed"}, Paused: true, Waiting: operate.Count{N: 312}, Calls: 88_000, LatencyMS: 220, Since: now().Add(-2 * time.Hour)},
 		{Name: "stage.worker", Instances: -1, Breaker: operate.Breaker{State: core.BreakerClosed}},

@@ -106,11 +106,11 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 		if b.Forced || b.Since == 0 || now >= b.Since.Add(p.OpenMax) {
 			b.Openings = 0
 		}
-		return b.open(p, now, window), true
+		return b.open(p, now, window, "calls failed"), true
 	case BreakerTrial:
 		switch {
 		case trial.bad(p.SharePct):
-			return b.open(p, now, trial), true
+			return b.open(p, now, trial, "calls of a trial failed"), true
 		case trial.Done < 1<<stage:
 			return b, false
 		case stage >= BreakerStages:
@@ -123,9 +123,9 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 	return b, false
 }
 
-func (b Breaker) open(p *BreakerPolicy, now Instant, calls Calls) Breaker {
+func (b Breaker) open(p *BreakerPolicy, now Instant, calls Calls, why string) Breaker {
 	b.Openings = min(b.Openings+1, openingsMax)
-	b = b.become(BreakerOpen, now, fmt.Sprintf("%d of %d calls failed", calls.Failed, calls.Done+calls.Failed))
+	b = b.become(BreakerOpen, now, fmt.Sprintf("%d of %d %s", calls.Failed, calls.Done+calls.Failed, why))
 	b.Until = now.Add(min(p.OpenFor<<(b.Openings-1), p.OpenMax))
 	return b
 }

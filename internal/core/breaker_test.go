@@ -55,7 +55,7 @@ func TestBreakerTrial(t *testing.T) {
 	}
 	for _, long := range []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 6 * time.Second} {
 		now = b.Until
-		if b = step(b, now, Calls{}, Calls{0, 1}); b.State != BreakerOpen || b.Until != now.Add(long) {
+		if b = step(b, now, Calls{}, Calls{0, 1}); b.State != BreakerOpen || b.Until != now.Add(long) || b.Reason != "1 of 1 calls of a trial failed" {
 			t.Fatalf("opened again: %+v, want it open for %v", b, long)
 		}
 	}

@@ -360,6 +360,10 @@ func (t *Task) applyReason(r *Record, was State) {
 	switch r.Kind {
 	case KindMigrated:
 		return
+	case KindSkipped:
+		if r.StepStatus == StepSkipped { // that is the plan's wish, and no failure
+			return
+		}
 	case KindResubmitted, KindAccepted:
 		t.FailedStep, t.Why, t.Asked = 0, "", false
 		return
@@ -400,18 +404,16 @@ func (t *Task) applyReason(r *Record, was State) {
 	}
 }
 
-// applyUndoReason is applyReason for what happens while undoing: an undo that is in trouble, and
-// what is left at the end because undos gave up.
+// applyUndoReason is applyReason for what happens while undoing: only what is left at the end, because undos gave up,
+// is more than why it began.
 func (t *Task) applyUndoReason(r *Record) {
-	switch {
-	case t.State == StateError:
-		for i := range t.Steps {
-			if t.Steps[i].Left != "" {
-				t.FailedStep = i + 1
-			}
-		}
-		t.Why = cmp.Or(r.Reason, r.Error)
-	case r.Kind != KindUndone && r.Kind != KindUndoLate && r.Kind != KindLate && r.Kind != KindProbed && r.Reason != "" && t.FailedStep == 0:
-		t.Why = r.Reason
+	if t.State != StateError {
+		return
 	}
+	for i := range t.Steps {
+		if t.Steps[i].Left != "" {
+			t.FailedStep = i + 1
+		}
+	}
+	t.Why = cmp.Or(r.Reason, r.Error)
 }

@@ -106,7 +106,7 @@ func (s *store) Agents(context.Context) ([]operate.Agent, error) {
 	if last != nil {
 		last()
 	}
-	return []operate.Agent{{Name: "z.gone"}, {Name: "a.there", Instances: 2}, {Name: "b.unknown", Instances: -1}, {Name: "c.gone"}}, nil
+	return []operate.Agent{{Name: "z.gone", Gone: true, Waiting: operate.Count{N: 1}}, {Name: "a.there", Instances: 2}, {Name: "b.unknown", Instances: -1}, {Name: "c.gone", Gone: true, Waiting: operate.Count{N: 1}}}, nil
 }
 
 func (s *store) count() int {

@@ -191,7 +191,7 @@ func TestBreakerOfAnAgent(t *testing.T) {
 		b.submit(ids[i], duly.Deadline(time.Now().Add(time.Hour)))
 	}
 	until(t, "it opens, on both nodes", func() bool { return b.known(true) })
-	if is := b.breaker(1); is.State == core.BreakerClosed || is.Forced || is.Openings == 0 || !strings.Contains(is.Reason, "calls failed") {
+	if is := b.breaker(1); is.State == core.BreakerClosed || is.Forced || is.Openings == 0 || !strings.Contains(is.Reason, " failed") {
 		t.Errorf("%+v", is)
 	}
 	until(t, "it is told", b.alerted)

@@ -141,7 +141,7 @@ func TestHeld(t *testing.T) {
 	}
 	there, away := operate.Agent{Name: "parcel", Instances: 1, Breaker: operate.Breaker{State: core.BreakerClosed}}, at(-time.Minute).Time()
 	gone, silent, perhaps := there, there, there
-	gone.Instances, gone.AwaySince = 0, away
+	gone.Instances, gone.AwaySince, gone.Gone = 0, away, true
 	silent.Instances = 0
 	perhaps.Instances, perhaps.AwaySince = -1, away
 	pay := operate.OpenStep{Step: 0, Status: core.StepRunning, Began: learnedAt, At: learnedAt}
@@ -191,6 +191,22 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// TestHeldInPart: where something holds some of the tasks of a step, the forecast says how many.
+//
+// covers: O2
+func TestHeldInPart(t *testing.T) {
+	f, p := learned(learnedAt)
+	acme := core.Label{Key: "tenant", Value: "acme"}
+	task := func(weight float64, labels ...core.Label) operate.OpenTask {
+		return operate.OpenTask{Type: "order", PlanVersion: 1, State: core.StatePending, Deadline: learnedAt.Add(time.Minute), Labels: labels, Weight: weight}
+	}
+	sample := operate.OpenSample{All: 300, Tasks: []operate.OpenTask{task(100, acme), task(200)}}
+	got := f.aggregate(&sample, held(p, nil, core.Pause{Type: "order", Step: "ship", Label: acme})).Plans[0].Steps
+	if len(got) != 1 || got[0].Tasks != 300 || got[0].Held != "step ship is paused (about 100 of them)" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestHeldUnsure: of a step that its plan may leave out, and of a child's, what holds it makes the chance unknown; of a task
 // that is parked at that step, and of a child that is yet to be born, it is nil. A deadline that has passed is not made,
 // whatever is not known.
@@ -218,7 +234,7 @@ func TestHeldUnsure(t *testing.T) {
 		{"its child is not born", &parent, &child, "payment", core.StateProcessing, time.Minute, nil, 0},
 		{"its child goes on", &parent, &child, "payment", core.StateProcessing, time.Minute, []operate.OpenStep{begun}, -1},
 	} {
-		h := held(c.child, []operate.Agent{{Name: c.agent, AwaySince: learnedAt.Time(), Breaker: operate.Breaker{State: core.BreakerClosed}}})
+		h := held(c.child, []operate.Agent{{Name: c.agent, Gone: true, AwaySince: learnedAt.Time(), Breaker: operate.Breaker{State: core.BreakerClosed}}})
 		o := f.outlookOf(c.plan, &operate.OpenTask{Type: c.plan.Name, PlanVersion: 1, State: c.state, Deadline: learnedAt.Add(c.left), Steps: c.steps}, h)
 		if o.known != (c.chance >= 0) || o.chance != 0 {
 			t.Errorf("%s: %+v, want %v", c.name, o, c.chance)

@@ -76,8 +76,7 @@ func (h *holding) of(plan *core.Plan, i int, labels []core.Label, running bool, 
 		}
 	}
 	if agent := h.agents[step.Agent]; agent != nil && step.Kind == core.CallStep {
-		// An agent that announces no instance may work: that none takes a command is what tells.
-		if agent.Instances == 0 && !agent.AwaySince.IsZero() {
+		if agent.Gone {
 			take(hold{why: say.Of("held.agent", "step", step.Name, "agent", step.Agent)})
 		}
 		if !running {

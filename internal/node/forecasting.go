@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/forecast"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 )
 
 const (
@@ -64,7 +65,7 @@ type planStanding struct {
 // sums are of the tasks of a plan, or of one of its steps.
 type sums struct {
 	tasks, known, make float64
-	held               string
+	held               map[string]float64 // of a step: tasks by what holds them
 }
 
 // aggregate works out the forecast of a sample.
@@ -98,7 +99,7 @@ func (f *forecasts) aggregate(sample *operate.OpenSample, h *holding) operate.Fo
 func (s *planStanding) add(o outlook, weight float64) {
 	step := s.steps[o.at]
 	if step == nil {
-		step = &sums{}
+		step = &sums{held: map[string]float64{}}
 		s.steps[o.at] = step
 	}
 	for _, sum := range []*sums{step, &s.tasks} {
@@ -107,10 +108,23 @@ func (s *planStanding) add(o outlook, weight float64) {
 			sum.known += weight
 			sum.make += weight * o.chance
 		}
-		if sum.held == "" {
-			sum.held = o.held
+	}
+	if o.held != "" {
+		step.held[o.held] += weight
+	}
+}
+
+// holds is what holds the most tasks, with their number where it is not all of them; empty: nothing does.
+func (s *sums) holds() (why string) {
+	for _, is := range slices.Sorted(maps.Keys(s.held)) {
+		if why == "" || s.held[is] > s.held[why] {
+			why = is
 		}
 	}
+	if of := int64(math.Round(s.held[why])); why != "" && of < int64(math.Round(s.tasks)) {
+		return say.Of("held.some", "why", why, "n", of)
+	}
+	return why
 }
 
 // told are the figures of the sums. The chance is nil where it is known of none.
@@ -159,7 +173,7 @@ func (f *forecasts) finish(s *planStanding, now core.Instant) {
 	told.Tasks, told.Unknown, told.Chance = s.tasks.told()
 	told.Steps = []operate.StepForecast{}
 	for at, sum := range s.steps {
-		step := operate.StepForecast{Held: sum.held}
+		step := operate.StepForecast{Held: sum.holds()}
 		step.Tasks, step.Unknown, step.Chance = sum.told()
 		if at >= 0 {
 			step.Step = s.plan.Steps[at].Name

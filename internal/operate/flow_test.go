@@ -422,7 +422,7 @@ func TestLiveAgents(t *testing.T) {
 	}
 	want := []operate.Agent{
 		{Name: "old", Waiting: operate.Count{N: 10_000, AtLeast: true}, Breaker: closed},
-		{Name: "payment", Breaker: closed, Unserved: operate.Count{N: 3}, AwaySince: w.now.Add(-time.Hour), FirstDeadline: at(3).Time(), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 3}}},
+		{Name: "payment", Gone: true, Breaker: closed, Unserved: operate.Count{N: 3}, AwaySince: w.now.Add(-time.Hour), FirstDeadline: at(3).Time(), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 3}}},
 		{Name: "payment.v2", Breaker: closed},
 		{Name: "ship", Instances: 2, Waiting: operate.Count{N: 5}, Paused: true, Calls: 15, Errors: 3, LatencyMS: 200, Since: w.now.Add(-time.Hour),
 			Breaker:  operate.Breaker{State: core.BreakerOpen, Since: at(-3).Time(), Until: at(2).Time(), Openings: 2, Reason: "9 of 10 calls failed"},
@@ -447,7 +447,14 @@ func TestLiveAgents(t *testing.T) {
 		t.Errorf("%d requests for ten callers, the last for %q", w.asked, w.names)
 	}
 	s.Forget()
-	w.said, w.more = w.said[2:], true
+	all := w.said
+	w.said = w.said[:2] // wrap has left, old and payment.v2 never announced themselves
+	if left, err := s.Agents(t.Context()); err != nil || left[0].Gone || left[2].Gone || left[3].Gone || !left[4].Gone || left[4].Name != "wrap" {
+		t.Errorf("when one has left: %+v, %v", left, err)
+	}
+	w.asked--
+	s.Forget()
+	w.said, w.more = all[2:], true
 	w.pauses["everything"] = operate.Pause{}
 	got, err := s.Agents(t.Context())
 	if slices.ContainsFunc(got, func(a operate.Agent) bool { return !a.Paused }) {

@@ -50,9 +50,10 @@ type LiveAgents struct {
 	Breakers func(ctx context.Context) ([]core.Breaker, error)
 	Now      func() time.Time
 
-	mu   sync.Mutex // held during a look: others wait for it
-	seen []Agent
-	at   time.Time // of the last look that succeeded
+	mu        sync.Mutex // held during a look: others wait for it
+	seen      []Agent
+	at        time.Time       // of the last look that succeeded
+	announced map[string]bool // agents of the last looks that have had instances
 }
 
 // Agents implements Agents: by name, each that a stored plan names or that tasks wait for. Instances is 0 for one that has not
@@ -260,14 +261,18 @@ func (s *LiveAgents) readInstances(ctx context.Context, book agentBook, _ []core
 		busy[is.Agent] += is.Busy
 		messages[is.Agent] += is.Messages
 	}
+	announced := map[string]bool{}
 	for name, a := range book {
 		if n := messages[name]; n > 0 {
 			a.LatencyMS = float64(busy[name]) / float64(n) / float64(time.Millisecond)
 		}
+		announced[name] = a.Instances > 0 || s.announced[name]
 		a.InstancesMore = more
 		if a.Instances == 0 && more {
 			a.Instances = -1
 		}
+		a.Gone = a.Instances == 0 && (announced[name] || !a.AwaySince.IsZero())
 	}
+	s.announced = announced
 	return nil
 }

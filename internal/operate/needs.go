@@ -17,7 +17,7 @@ type NeedKind string
 // What may want an operator. The causes, which hold tasks up, come before what has come of them.
 const (
 	NeedTrouble    NeedKind = "trouble"    // a condition of this node does not hold
-	NeedAgents     NeedKind = "agents"     // that no instance of answers
+	NeedAgents     NeedKind = "agents"     // that are gone, with tasks that wait for them
 	NeedBreakers   NeedKind = "breakers"   // that are not closed
 	NeedPauses     NeedKind = "pauses"     // in force
 	NeedLimits     NeedKind = "limits"     // that tasks wait at
@@ -62,6 +62,9 @@ func (n *Need) Cause() bool {
 
 // Single reports whether each of its lines is one task.
 func (n *Need) Single() bool { return n.Kind == NeedDeadlines || n.Kind == NeedAnswers }
+
+// Counted reports whether its lines are about numbers of tasks, which may be 0.
+func (n *Need) Counted() bool { return n.Kind != NeedTrouble && !n.Single() }
 
 // Cut is the need with that many lines at most; the others are counted as left out.
 func (n Need) Cut(lines int) Need {
@@ -131,8 +134,10 @@ func needOf(kind NeedKind, at time.Time, lines []NeedLine, title func(lines, tas
 	}
 	slices.SortStableFunc(lines, func(a, b NeedLine) int { return cmp.Or(cmp.Compare(b.Tasks.N, a.Tasks.N), cmp.Compare(a.ID, b.ID)) })
 	n := Need{Kind: kind, Lines: lines, At: at}
-	for _, l := range lines {
-		n.Tasks = n.Tasks.Add(l.Tasks)
+	for i := range lines {
+		if n.Tasks = n.Tasks.Add(lines[i].Tasks); lines[i].Time.IsZero() {
+			lines[i].Note = ""
+		}
 	}
 	if kind == NeedPauses && len(lines) > 1 {
 		n.Tasks = Count{lines[0].Tasks.N, true}
@@ -162,7 +167,7 @@ func FlowNeeds(at time.Time, agents []Agent, pauses []PauseView, limits []Limit)
 		all := a.Waiting.Add(a.Unserved)
 		shut := a.Breaker.State == core.BreakerOpen || a.Breaker.State == core.BreakerTrial
 		switch {
-		case a.Instances == 0:
+		case a.Gone && (all.N > 0 || all.AtLeast):
 			text := say.Of("need.no-instance", "agent", a.Name)
 			if shut {
 				text += say.Of("need.and-breaker", "state", a.Breaker.State)
@@ -178,7 +183,7 @@ func FlowNeeds(at time.Time, agents []Agent, pauses []PauseView, limits []Limit)
 		p := &pauses[i]
 		l := NeedLine{ID: p.ID, Text: p.Scope() + ": " + p.Reason, Tasks: p.Waiting, Note: "since", Time: p.At}
 		if !p.Until.IsZero() {
-			l.Note, l.Time = "until", p.Until
+			l.Note, l.Time = "ends", p.Until
 		}
 		held = append(held, l)
 	}

@@ -18,10 +18,10 @@ var looked = time.Date(2026, 11, 29, 3, 0, 0, 0, time.UTC)
 //
 // covers: O3
 func TestNeedsByImpact(t *testing.T) {
-	agents := []Agent{{Name: "a.gone"}, {Name: "b.open", Instances: 1, Waiting: Count{N: 40}, Breaker: Breaker{State: core.BreakerOpen}}, {Name: "c.bound", Instances: 1, Waiting: Count{N: 300}},
-		{Name: "d.busy", Instances: 1, Waiting: Count{N: 7}}, {Name: "z.gone", Waiting: Count{N: 1000}, Unserved: Count{N: 249}}}
+	agents := []Agent{{Name: "a.gone", Gone: true, Waiting: Count{N: 1}}, {Name: "b.open", Instances: 1, Waiting: Count{N: 40}, Breaker: Breaker{State: core.BreakerOpen}}, {Name: "c.bound", Instances: 1, Waiting: Count{N: 300}},
+		{Name: "d.busy", Instances: 1, Waiting: Count{N: 7}}, {Name: "y.retired", Gone: true}, {Name: "x.unannounced", Waiting: Count{N: 200}}, {Name: "z.gone", Gone: true, Waiting: Count{N: 1000}, Unserved: Count{N: 248}}}
 	pauses := []PauseView{{Pause: Pause{ID: "p1", Agent: "x", Reason: "late"}, Waiting: Count{N: 3}}, {Pause: Pause{ID: "p2", Label: "tenant=a", Reason: "asked"}, Waiting: Count{N: 51}}}
-	limits := []Limit{{Agent: "c.bound", Concurrent: 5, Wanted: 305}, {Agent: "d.busy", Concurrent: 50, Wanted: 20}, {Agent: "a.gone", Rate: 1}}
+	limits := []Limit{{Agent: "c.bound", Concurrent: 5, Wanted: 305}, {Agent: "d.busy", Concurrent: 50, Wanted: 20}, {Agent: "a.gone", Rate: 1}, {Agent: "x.unannounced", Rate: 5}}
 	var groups []Group
 	for i, n := range []int64{2000, 500, 80, 6, 2} {
 		groups = append(groups, Group{ID: fmt.Sprint("g", i), Tasks: Count{N: n}})
@@ -48,7 +48,7 @@ func TestNeedsByImpact(t *testing.T) {
 	want := []string{
 		"This node: nats | nats",
 		"2 agents gone: 1,249 tasks wait | z.gone",
-		"1 limit reached: 300 tasks wait | c.bound",
+		"2 limits reached: 500 tasks wait | c.bound",
 		"2 pauses in force: ≥ 51 tasks held | p2",
 		"1 breaker open: 40 tasks wait | b.open",
 		"2,590 tasks in error, in 7 groups | g0 | 2 more, with 2 tasks",
@@ -67,11 +67,11 @@ func TestNeedsByImpact(t *testing.T) {
 // covers: O3
 func TestNeedsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		waiting := rapid.SliceOfN(rapid.Int64Range(0, 20_000), 0, 40).Draw(t, "waiting")
+		waiting := rapid.SliceOfN(rapid.Int64Range(1, 20_000), 0, 40).Draw(t, "waiting")
 		var agents []Agent
 		largest, sum := int64(0), int64(0)
 		for i, n := range waiting {
-			agents = append(agents, Agent{Name: fmt.Sprint("a", i), Waiting: Count{N: n}})
+			agents = append(agents, Agent{Name: fmt.Sprint("a", i), Gone: true, Waiting: Count{N: n}})
 			largest, sum = max(largest, n), sum+n
 		}
 		for _, n := range FlowNeeds(looked, agents, nil, nil) {
@@ -86,4 +86,32 @@ func TestNeedsAddUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRanked: the groups of a page stand with errors first, and of each state the largest.
+//
+// covers: O3
+func TestRanked(t *testing.T) {
+	page := Groups{Groups: []Group{
+		{ID: "u1", GroupKey: GroupKey{State: core.StateUndone}, Tasks: Count{N: 57}}, {ID: "e1", GroupKey: GroupKey{State: core.StateError}, Tasks: Count{N: 3}},
+		{ID: "u2", GroupKey: GroupKey{State: core.StateUndone}, Tasks: Count{N: 500}}, {ID: "e2", GroupKey: GroupKey{State: core.StateError}, Tasks: Count{N: 3}},
+		{ID: "e3", GroupKey: GroupKey{State: core.StateError}, Tasks: Count{N: 250}},
+	}}
+	got := ""
+	for _, g := range page.Ranked() {
+		got += g.ID + " "
+	}
+	if got != "e3 e1 e2 u2 u1 " || page.Groups[0].ID != "u1" {
+		t.Error(got)
+	}
+}
+
+// TestNeedNotes: what a time says fits before a date and before "in 5 min", and is not said without a time.
+//
+// covers: O3
+func TestNeedNotes(t *testing.T) {
+	needs := FlowNeeds(looked, []Agent{{Name: "a", Gone: true, Waiting: Count{N: 1}}}, []PauseView{{Pause: Pause{ID: "p", Until: looked.Add(time.Hour)}}}, nil)
+	if len(needs) != 2 || needs[0].Lines[0].Note != "" || needs[1].Lines[0].Note != "ends" {
+		t.Errorf("%+v", needs)
+	}
 }

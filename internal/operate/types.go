@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -141,6 +142,13 @@ type Groups struct {
 	// Of the largest: how many groups there are, and how many tasks in them.
 	All   Count `json:"-"`
 	Tasks Count `json:"-"`
+}
+
+// Ranked are the groups of the page as people read them: errors first, and of each state the largest.
+func (g *Groups) Ranked() []Group {
+	return slices.SortedStableFunc(slices.Values(g.Groups), func(a, b Group) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(b.Tasks.N, a.Tasks.N))
+	})
 }
 
 // GroupFilter selects failure groups. Empty fields select all.
@@ -423,7 +431,8 @@ type ChainEnd struct {
 type Agent struct {
 	Name      string    `json:"name"`
 	Instances int       `json:"instances"` // that answer now; -1: not known
-	Waiting   Count     `json:"waiting"`   // tasks that are parked until it has room, is let go on, or its breaker lets one through
+	Gone      bool      `json:"gone" doc:"no instance takes its commands: tasks in flight wait for one, or all that had announced themselves have left; an agent that announces none may work"`
+	Waiting   Count     `json:"waiting"` // tasks that are parked until it has room, is let go on, or its breaker lets one through
 	Paused    bool      `json:"paused"`
 	Breaker   Breaker   `json:"breaker"`
 	Calls     int64     `json:"calls"`  // that its instances count since their start

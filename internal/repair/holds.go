@@ -46,7 +46,7 @@ func (h holds) Holds(ctx context.Context) (Hold, error) {
 			return nil, fmt.Errorf("agents: %w", err)
 		}
 		for i := range agents {
-			away[agents[i].Name] = agents[i].Instances == 0
+			away[agents[i].Name] = agents[i].Gone
 		}
 	}
 	return func(t *core.Task, s *core.Step, undo bool) string {

@@ -34,7 +34,7 @@ func TestHolds(t *testing.T) {
 		{Type: "order", Step: "pay", By: "olga"},
 		{Agent: "stock", Until: now.Add(-time.Second)}, // over
 		{Agent: "stock", Type: "quote", Until: now.Add(time.Second), By: "olga"},
-	}}, agents{{Name: "carrier", Instances: 0}, {Name: "bank", Instances: -1}, {Name: "stock", Instances: 2}}, func() time.Time { return now })
+	}}, agents{{Name: "carrier", Gone: true}, {Name: "bank", Instances: -1}, {Name: "stock", Instances: 2}}, func() time.Time { return now })
 	hold, err := h.Holds(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func New() *World {
 	w.OpMembers["op1"] = []operate.Member{{Ordinal: 1, Number: 6, ID: "t-5", Type: "order", Seq: 3, Step: "charge", Wave: 1, Outcome: operate.OutcomeDone}, {Ordinal: 2, ID: "t-4", Type: "order", Outcome: operate.OutcomeWaiting}}
 	w.Timed = []operate.Schedule{nightly()}
 	w.AgentList = []operate.Agent{{Name: "credit.check", Instances: 2, Calls: 10, LatencyMS: 1.5, Since: At, Breaker: operate.Breaker{State: core.BreakerClosed}},
-		{Name: "payment.charge", Breaker: operate.Breaker{State: core.BreakerOpen, Since: At, Until: At.Add(time.Minute), Openings: 1, Reason: "12 of 20 calls failed"}, Unserved: operate.Count{N: 2}, AwaySince: At,
+		{Name: "payment.charge", Gone: true, Breaker: operate.Breaker{State: core.BreakerOpen, Since: At, Until: At.Add(time.Minute), Openings: 1, Reason: "12 of 20 calls failed"}, Unserved: operate.Count{N: 2}, AwaySince: At,
 			FirstDeadline: At.Add(time.Hour), Steps: []operate.WaitingStep{{Type: "order", Step: "charge", Tasks: 2}}}}
 	for i := range Partitions {
 		w.Owners = append(w.Owners, operate.Partition{Partition: i, Owner: "node-a", Epoch: 3, InFlight: operate.Count{N: 1}})

@@ -75,7 +75,11 @@ type UnreachableError struct {
 
 // Error says where the node was looked for and why it was not found.
 func (u *UnreachableError) Error() string {
-	return say.Of("cli.unreachable", "address", u.Address, "error", u.Err)
+	id := "cli.unreachable"
+	if errors.Is(u.Err, context.DeadlineExceeded) {
+		id = "cli.silent"
+	}
+	return say.Of(id, "address", u.Address, "error", u.Err)
 }
 
 // Unwrap is the reason.

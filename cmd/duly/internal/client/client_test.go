@@ -49,6 +49,12 @@ func TestErrors(t *testing.T) {
 	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "is a node running there?") {
 		t.Errorf("%v", err)
 	}
+	busy := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	busy.Timeout = 50 * time.Millisecond
+	_, err = busy.Do(t.Context(), Request{Method: http.MethodGet, Path: "/v1/x"})
+	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "is a node running there?") || !strings.Contains(err.Error(), "--timeout waits longer") {
+		t.Errorf("a node that is busy: %v", err)
+	}
 }
 
 // TestTokens: the command line says where a token is given, and refuses one that no header may have, without asking.

@@ -77,7 +77,7 @@ var paneNames = [panes]string{"overview", "failures", "operations", "agents"}
 var (
 	FailureColumns   = []string{"id", "tasks", "state", "type", "step", "~last", "example"}
 	OperationColumns = []string{"id", "state", "tasks", "tally.done", "tally.failed_again", "tally.waiting", "~why"}
-	AgentColumns     = []string{"name", "instances", "breaker", "waiting", "paused", "latency_ms", "errors"}
+	AgentColumns     = []string{"name", "instances", "gone", "breaker", "waiting", "paused", "latency_ms", "errors"}
 )
 
 // seen is what one look found.
