@@ -181,8 +181,12 @@ func (w *World) checkOrphans() {
 		// it submitted again, and what that was for is over now.
 		lost := w.lost[core.RootID(id)] || w.backs > 0 && id != core.RootID(id) || // its parent may not bear it again
 			w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
+		rounds := roundsMax
+		if !lost && len(w.forgot.times) == 0 && len(w.asks.settled) == 0 { // then nothing is forgotten
+			rounds = 0
+		}
 		for _, s := range w.planOf(id).Steps {
-			for round := range roundsMax {
+			for round := range rounds {
 				if key := core.Key(id, s.Name, round); lost || w.backs > 0 && stored != nil && round > stored.task.Round || w.forgotten(w.partitionOf(id), key) {
 					known[key] = true
 				}
