@@ -19,6 +19,7 @@ type machine struct {
 	at      core.Instant // up to which all has been served
 	alarm   int          // the number of the newest look
 	used    float64      // nanoseconds at mean speed that were used in all
+	slow    float64      // how much more than it did at first costs what begins now and is not the door's
 }
 
 // jobs are of one weight: each is served as much as any other.
@@ -35,7 +36,7 @@ const (
 )
 
 func newMachine(w *World, cores, doorWeight float64, weather *weather) *machine {
-	m := &machine{w: w, cores: cores, weather: weather, at: w.now}
+	m := &machine{w: w, cores: cores, weather: weather, at: w.now, slow: 1}
 	m.classes[doorJobs].weight, m.classes[otherJobs].weight = doorWeight, 1
 	m.turn()
 	return m
@@ -79,6 +80,9 @@ func (m *machine) run(class int, cost time.Duration, done func()) {
 	m.advance()
 	m.seq++
 	c := &m.classes[class]
+	if class != doorJobs {
+		cost = time.Duration(float64(cost) * m.slow)
+	}
 	c.run.push(event{c.served + core.Instant(cost), m.seq, done})
 	m.look()
 }

@@ -41,6 +41,7 @@ type OverloadConfig struct {
 	Load     float64       // offered, in shares of Capacity; of a spike and a stop: the base load
 	Deadline time.Duration // of each submission
 	Capacity float64       // tasks a second that the machine ends in time; 0: it is measured first
+	Slows    float64       // how much more everything but the door costs when backlogSlows of work are unread; below 0: nothing, 0: as measured
 	Door     float64       // how much more of a processor a thread of the door has than others; 0: as measured
 	Length   time.Duration // the load ends then, if it has not before; 0: it lasts for what is judged
 	Goals    bool          // shares and recovery are judged as well as the books
@@ -78,6 +79,7 @@ type overload struct {
 	doors   []*loadDoor
 	pending map[int]int64  // messages that the owner of a partition has not read, as the doors know
 	places  map[int][]int  // of the messages of a partition in the stream
+	held    map[int][]int  // tasks in each of them and all before
 	origin  map[int]uint64 // of the newest task of a partition
 	nth     int            // submissions that were offered
 	judge   judge
@@ -92,7 +94,7 @@ type phase struct {
 func newOverload(w *World, cfg *OverloadConfig) *overload {
 	l := &overload{
 		w: w, cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 9)), cost: newCosts(overloadCores * time.Second / overloadNominal),
-		replies: map[*node]*thread{}, pending: map[int]int64{}, places: map[int][]int{}, origin: map[int]uint64{},
+		replies: map[*node]*thread{}, pending: map[int]int64{}, places: map[int][]int{}, held: map[int][]int{}, origin: map[int]uint64{},
 	}
 	l.cost.door = cmp.Or(cfg.Door, l.cost.door)
 	l.machine = newMachine(w, overloadCores, l.cost.door, &weather{rand: rand.New(rand.NewPCG(cfg.Seed, 10))})
@@ -171,7 +173,7 @@ func RunOverload(cfg OverloadConfig) (OverloadReport, error) {
 
 // OverloadCapacity is how many tasks a second the machine of a run ends, of a queue that is always full.
 func OverloadCapacity(of OverloadConfig) (float64, error) {
-	rep, err := RunOverload(OverloadConfig{Seed: of.Seed, Scenario: overloadFull, Stream: of.Stream, Door: of.Door, Deadline: 20 * time.Second})
+	rep, err := RunOverload(OverloadConfig{Seed: of.Seed, Scenario: overloadFull, Stream: of.Stream, Door: of.Door, Slows: of.Slows, Deadline: 20 * time.Second})
 	return rep.Capacity, err
 }
 
@@ -188,6 +190,7 @@ func (w *World) runOverload() *Violation {
 	l.place()
 	l.openDoors()
 	w.every(backlogEvery, l.reportBacklog)
+	w.every(backlogEvery, l.slowDown)
 	l.offer()
 	w.until(l.over, func() bool { return false })
 	w.until(l.over.Add(overloadDrain), func() bool { return l.judge.unended == 0 && l.idle() && w.ended() })
@@ -210,7 +213,7 @@ func (l *overload) place() {
 // offer submits by the schedule, whatever becomes of it: the times between two are drawn.
 func (l *overload) offer() {
 	if l.cfg.Scenario == overloadFull {
-		for range scaled(8*4096) + 3*overloadNominal { // more than may be in flight at once
+		for range 4 * overloadNominal { // twice what is in flight then
 			l.submit()
 		}
 		return
@@ -230,6 +233,24 @@ func (l *overload) offer() {
 		})
 	}
 	next()
+}
+
+// backlogSlows is how many seconds of work, at the nominal speed, were unread when tasks a second had fallen to a third: from
+// 4,570 to 1,550 within 40 s at an offered 10,000. The cause is not known, so that all but the door is slower here.
+const (
+	backlogSlows = 50
+	backlogCosts = 2
+)
+
+// slowDown makes everything but the door cost more while much is unread.
+func (l *overload) slowDown() {
+	unread := 0
+	for p := range l.w.cfg.Partitions {
+		_, tasks := l.unread(p)
+		unread += tasks
+	}
+	l.machine.advance()
+	l.machine.slow = 1 + max(0, cmp.Or(l.cfg.Slows, backlogCosts))*float64(unread)/(backlogSlows*overloadNominal)
 }
 
 // loadNow is what is offered now, in shares of the capacity; below 0: nothing any more.

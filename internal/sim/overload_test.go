@@ -20,7 +20,7 @@ func TestOverloadBooks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", cfg, err)
 		}
-		if rep.InTime == 0 || len(rep.Lines) != 2 {
+		if len(rep.Lines) != 2 || rep.Lines[0].InTime == 0 || rep.Lines[1].Ended == 0 {
 			t.Errorf("%+v: %+v", cfg, rep)
 		}
 		again, err := sim.RunOverload(cfg)

@@ -107,6 +107,11 @@ func (l *overload) store(m message, stored func(seq uint64)) {
 		for i := range m.subs {
 			l.judge.stored(l.judge.all[m.subs[i].ID])
 		}
+		tasks := len(m.subs)
+		if held := l.held[m.partition]; len(held) > 0 {
+			tasks += held[len(held)-1]
+		}
+		l.held[m.partition] = append(l.held[m.partition], tasks)
 		l.places[m.partition] = append(l.places[m.partition], len(w.stream))
 		seq := w.append(&w.stream, m)
 		w.after(l.cost.sync+w.delay(), func() { stored(seq) })
@@ -117,20 +122,26 @@ func (l *overload) store(m message, stored func(seq uint64)) {
 func (l *overload) reportBacklog() {
 	behind := map[int]int64{}
 	for p := range l.w.cfg.Partitions {
-		behind[p] = l.unread(p)
+		behind[p], _ = l.unread(p)
 	}
 	l.w.after(backlogOld, func() { l.pending = behind })
 }
 
-// unread is how many messages of a partition have not come to its owner.
-func (l *overload) unread(p int) int64 {
+// unread is how many messages of a partition have not come to its owner, and how many tasks are in them.
+func (l *overload) unread(p int) (messages int64, tasks int) {
 	next := int(l.w.cursor(p))
 	if f := l.w.feedOf(p); f != nil {
 		next = f.next
 	}
 	all := l.places[p]
 	read, _ := slices.BinarySearch(all, next)
-	return int64(len(all) - read)
+	if read < len(all) {
+		tasks = l.held[p][len(all)-1]
+	}
+	if read < len(all) && read > 0 {
+		tasks -= l.held[p][read-1]
+	}
+	return int64(len(all) - read), tasks
 }
 
 // feedOf is what reads a partition; nil: nothing does.

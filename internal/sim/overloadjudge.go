@@ -40,7 +40,7 @@ type OverloadLine struct {
 	From                             time.Duration
 	Offered, Refused, Accepted, Made int   // of what was offered then; Made: in time
 	Ended, InTime, Expired, Undone   int   // of what ended then
-	Unread, InFlight                 int64 // at its end: messages in the stream; tasks of the nodes
+	Unread, InFlight                 int64 // at its end: tasks in the stream; of the nodes
 	Load, Speed, Used                float64
 }
 
@@ -85,7 +85,8 @@ func (l *overload) judgeLine() {
 		line.Speed += l.machine.weather.speed(at.Sub(began)) * float64(weatherPiece) / float64(overloadLine)
 	}
 	for p := range l.w.cfg.Partitions {
-		line.Unread += l.unread(p)
+		_, tasks := l.unread(p)
+		line.Unread += int64(tasks)
 	}
 	for _, n := range l.w.nodes {
 		for p := range l.w.cfg.Partitions {
@@ -238,6 +239,10 @@ func share(of, all int) float64 {
 
 // timeline is what happened in each ten seconds while load was offered.
 func (j *judge) timeline() []OverloadLine {
+	for i := range j.lines {
+		is := &j.lines[i]
+		*is = OverloadLine{From: is.From, Unread: is.Unread, InFlight: is.InFlight, Speed: is.Speed, Used: is.Used}
+	}
 	for _, o := range j.order {
 		line := j.line(o.at)
 		line.Offered++

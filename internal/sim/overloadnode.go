@@ -40,7 +40,11 @@ func (s loadStore) Commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		if t.Birth {
 			cost += l.cost.read + l.cost.birth
 		}
-		cost += time.Duration(len(t.Records)) * l.cost.row
+		row := l.cost.row
+		if t.Task.State == core.StateUndoing {
+			row = l.cost.undoing
+		}
+		cost += time.Duration(len(t.Records)) * row
 	}
 	l.machine.use(cost)
 	if w.during(w.refusing) {

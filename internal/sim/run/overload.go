@@ -19,7 +19,7 @@ type overloads struct {
 	scenario, loads, deadlines, doors, clients string
 	goals                                      bool
 	length                                     time.Duration
-	door                                       float64
+	door, slows                                float64
 
 	mu      sync.Mutex
 	reports map[cell][]sim.OverloadReport
@@ -43,6 +43,7 @@ func overloadFlags(flags *flag.FlagSet) *overloads {
 	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go")
 	flags.StringVar(&o.clients, "clients", "leave", "of an overload: what a client does that is refused: leave, obey (come again when told) or rush (at once)")
 	flags.Float64Var(&o.door, "door-weight", 0, "of an overload: how much more of a processor a thread of the door has than others; 0: as measured")
+	flags.Float64Var(&o.slows, "slows", 0, "of an overload: how much more everything but the door costs when 50 s of work are unread; 0: as measured, below 0: nothing")
 	flags.DurationVar(&o.length, "length", 0, "of an overload: when the load ends; 0: when all that is judged has come")
 	flags.BoolVar(&o.goals, "goals", false, "of an overload: shares and recovery are judged as well as the books; today's code misses them")
 	return o
@@ -106,7 +107,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, stream := range []bool{false, true} {
 			if slices.ContainsFunc(cells, func(c cell) bool { return c.stream == stream }) {
-				c, err := sim.OverloadCapacity(sim.OverloadConfig{Seed: seed, Stream: stream, Door: o.door})
+				c, err := sim.OverloadCapacity(sim.OverloadConfig{Seed: seed, Stream: stream, Door: o.door, Slows: o.slows})
 				if err != nil {
 					o.fault(err, seed, cell{stream: stream})
 				}
@@ -125,7 +126,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	}
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, c := range cells {
-			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Door: o.door,
+			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Door: o.door, Slows: o.slows,
 				Goals: o.goals, Capacity: capacity[sim.OverloadConfig{Seed: seed, Stream: c.stream}]}
 		}
 	}
@@ -230,7 +231,7 @@ func (o *overloads) print(out io.Writer, cells []cell, lines bool) {
 // printLines writes what happened in each ten seconds.
 func printLines(out io.Writer, lines []sim.OverloadLine) {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "from\toffered\tof it refused\tin time\tended in time\tnot begun\tundone\tunread messages\tin flight\tspeed\tused\t")
+	fmt.Fprintln(table, "from\toffered\tof it refused\tin time\tended in time\tnot begun\tundone\tunread\tin flight\tspeed\tused\t")
 	for _, l := range lines {
 		fmt.Fprintf(table, "%s\t%.1f C\t%.0f %%\t%.0f %%\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t\n", l.From, l.Load, percentOf(l.Refused, l.Offered), percentOf(l.Made, l.Offered),
 			l.InTime, l.Expired, l.Undone, l.Unread, l.InFlight, l.Speed, l.Used)
