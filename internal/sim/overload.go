@@ -41,7 +41,7 @@ type OverloadConfig struct {
 	Load     float64       // offered, in shares of Capacity; of a spike and a stop: the base load
 	Deadline time.Duration // of each submission
 	Capacity float64       // tasks a second that the machine ends in time; 0: it is measured first
-	Slows    float64       // how much more everything but the door costs when backlogSlows of work are unread; below 0: nothing, 0: as measured
+	Slows    float64       // how much more everything but the door costs when backlogSlows of work or more are unread; below 0: nothing, 0: as measured
 	Door     float64       // how much more of a processor a thread of the door has than others; 0: as measured
 	Length   time.Duration // the load ends then, if it has not before; 0: it lasts for what is judged
 	Goals    bool          // shares and recovery are judged as well as the books
@@ -250,7 +250,7 @@ func (l *overload) slowDown() {
 		unread += tasks
 	}
 	l.machine.advance()
-	l.machine.slow = 1 + max(0, cmp.Or(l.cfg.Slows, backlogCosts))*float64(unread)/(backlogSlows*overloadNominal)
+	l.machine.slow = 1 + max(0, cmp.Or(l.cfg.Slows, backlogCosts))*min(1, float64(unread)/(backlogSlows*overloadNominal))
 }
 
 // loadNow is what is offered now, in shares of the capacity; below 0: nothing any more.
