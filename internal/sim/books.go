@@ -52,7 +52,7 @@ func (b *books) remembered(first core.Instant, c *core.Command) {
 func newBooks(w *World) books {
 	b := books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}, keyLasts: core.DefaultKeyLasts,
 		did: map[string]core.Instant{}, undid: map[string]core.Instant{}, rand: rand.New(rand.NewPCG(w.cfg.Seed, 8))}
-	if n := w.hashOf("memory of keys"); n%2 == 0 { // most services forget sooner than a task can end
+	if n := w.hashOf("memory of keys"); n%2 == 0 && w.cfg.overload == nil { // most services forget sooner than a task can end
 		b.keyLasts = time.Duration(400+n/2%4000) * time.Millisecond
 	}
 	b.keyMemory = b.keyLasts + grace

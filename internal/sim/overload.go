@@ -11,6 +11,19 @@ import (
 	"duly.dev/duly/supervisor"
 )
 
+// Overload. The real roles, two nodes, on one machine of two cores, without faults but for a database that stands still.
+//
+// Threads (machine.go): the door and what takes its requests off the wire, of each node; the streams; each committer; what brings
+// a node its replies; each agent's process. What a commit cycle does is paid where it meets its ports: rows at the commit,
+// commands when they leave. The wait for a disk takes no processor time. The speed of a minute is that of every other, and
+// varies by 20 to 40 % within it; what is judged are whole minutes.
+//
+// T, the time of a whole task, is 55 times that of the measured machine, so that the machine ends less than 100 tasks a second.
+// Counts that stand for seconds of work (in flight, batch, pack, what a door holds) are as much smaller; times are the real
+// defaults. Shares are of what the same world ends of a queue that is always full. What doors know of backlogs is a second old.
+// Deadlines count from the schedule of the client, however late a door takes the submission; what a client was not told within
+// 5 s counts as refused.
+
 // OverloadScenario is how load is offered.
 type OverloadScenario string
 

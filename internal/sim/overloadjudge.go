@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -342,10 +341,13 @@ func (l *overload) least() float64 {
 		taken := float64(l.cost.stored+l.cost.pack+l.cost.read) / float64(l.cost.whole)
 		return 0.95 * max(0, 1-f*(taken+ended)) / (1 - ended)
 	}
-	for _, x := range []struct{ load, least float64 }{{2, 0.95}, {5, 0.9}, {20, 0.55}} {
-		if f <= x.load {
-			return cmp.Or(map[bool]float64{x.load == 20 && l.cfg.Clients == ClientsObey: 0.9}[true], x.least)
-		}
+	switch {
+	case f <= 2:
+		return 0.95
+	case f <= 5 || l.cfg.Clients == ClientsObey && f <= 20:
+		return 0.9
+	case f <= 20:
+		return 0.55
 	}
 	return 0
 }

@@ -200,7 +200,7 @@ func (o *overloads) print(out io.Writer, cells []cell, lines bool) {
 			if scenario = c.scenario; steady {
 				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\toffered\tin time, of C\tlost, of accepted\tnot begun\trefused, of offered\tnot answered\tp50\ta lost task\t")
 			} else {
-				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\tbase\tin time, later than\t\tin time in the last minute, of C\tlost, of accepted\tas it should be after\ta lost task\t")
+				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\tbase\tin time, of what came later than\t\tlast minute: in time, of C\tlost, of accepted\t99 % in time again after\ta lost task\t")
 			}
 		}
 		capacity := figure(false, func(r *sim.OverloadReport) float64 { return r.Capacity })
