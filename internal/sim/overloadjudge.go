@@ -22,7 +22,7 @@ type OverloadReport struct {
 	Refused float64 // of what was offered; those to whom nobody answered in time count, too
 	Silent  float64 // of these, those to whom nobody answered
 	P50     time.Duration
-	Cost    float64 // processor time of a lost task, in T: what is left of that of the window beside the others'
+	Cost    float64 // processor time of a lost task, in T: what is left of that of the window beside the others'; 0: few were, or it is a steady load
 
 	// Of a spike and a stop.
 	Bound     time.Duration // by when after it base load is to be in time
@@ -216,7 +216,7 @@ func (j *judge) report() OverloadReport {
 	if len(took) > 0 {
 		rep.P50 = took[len(took)/2]
 	}
-	if lost > 0 {
+	if l.event() != 0 && lost > made/4 {
 		used := j.usedAt[1] - j.usedAt[0]
 		perTask := overloadCores * float64(time.Second) / rep.Capacity
 		turnedAway := float64(refused-silent) * float64(l.cost.wire+l.cost.take+l.cost.answer)

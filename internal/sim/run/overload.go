@@ -198,7 +198,7 @@ func (o *overloads) print(out io.Writer, cells []cell, lines bool) {
 		}
 		if steady := c.scenario == sim.OverloadSteady; c.scenario != scenario {
 			if scenario = c.scenario; steady {
-				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\toffered\tin time, of C\tlost, of accepted\tnot begun\trefused, of offered\tnot answered\tp50\ta lost task\t")
+				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\toffered\tin time, of C\tlost, of accepted\tnot begun\trefused, of offered\tnot answered\tp50\t")
 			} else {
 				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\tbase\tin time, of what came later than\t\tlast minute: in time, of C\tlost, of accepted\t99 % in time again after\ta lost task\t")
 			}
@@ -209,10 +209,10 @@ func (o *overloads) print(out io.Writer, cells []cell, lines bool) {
 		cost := fmt.Sprintf("%.1f T", figure(true, func(r *sim.OverloadReport) float64 { return r.Cost }))
 		fmt.Fprintf(table, "%s\t%s\t%.0f/s\t%s\t%v C\t", c.scenario, doorOf(c), capacity, c.deadline, c.load)
 		if c.scenario == sim.OverloadSteady {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", inTime, lost,
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", inTime, lost,
 				percent(true, func(r *sim.OverloadReport) float64 { return r.Expired }), percent(true, func(r *sim.OverloadReport) float64 { return r.Refused }),
 				percent(true, func(r *sim.OverloadReport) float64 { return r.Silent }),
-				time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.P50) })).Round(100*time.Millisecond), cost)
+				time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.P50) })).Round(100*time.Millisecond))
 			continue
 		}
 		back := "never"
