@@ -128,6 +128,10 @@ sim: ## many seeds of the simulator: make sim SEEDS=100000
 	$(call heading,the simulator)
 	@go run ./internal/sim/run -seeds $(SEEDS)
 
+overload: ## a simulated machine to which more is offered than it does: shares and recovery
+	$(call heading,the simulator under overload)
+	@go run ./internal/sim/run -world overload
+
 SQLITE_SEEDS ?= 1000
 sim-sqlite: ## seeds of the simulator on SQLite itself: make sim-sqlite SQLITE_SEEDS=1000
 	$(call heading,the simulator on SQLite)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"duly.dev/duly/internal/taskform"
 )
 
 // everyKind is a task with a step of each kind, as the API answers.

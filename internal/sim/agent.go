@@ -78,6 +78,10 @@ func (w *World) work(c core.Command) bool {
 	if w.during(w.ails.away) {
 		return false
 	}
+	if w.load != nil {
+		w.load.work(c)
+		return true
+	}
 	at := w.rand.IntN(len(w.agents))
 	for i := range w.agents {
 		if a := w.agents[(at+i)%len(w.agents)]; w.now >= a.down {

@@ -13,24 +13,25 @@ import (
 type boss struct {
 	w     *World
 	i     int
+	cfg   supervisor.Config
 	clock *clock
 	s     *supervisor.Supervisor
 	call  *proc
 	held  bool // it thought that it led when it last looked
 }
 
-// addSupervisors makes two of them.
-func (w *World) addSupervisors() {
+// addSupervisors makes two of them, which look so often.
+func (w *World) addSupervisors(every time.Duration, cfg supervisor.Config) {
 	for i := range 2 {
-		b := &boss{w: w, i: i, clock: w.newClock()}
+		b := &boss{w: w, i: i, cfg: cfg, clock: w.newClock()}
 		b.restart()
 		w.bosses = append(w.bosses, b)
-		w.every(100*time.Millisecond, b.tick)
+		w.every(every, b.tick)
 	}
 }
 
 func (b *boss) restart() {
-	b.s = supervisor.New(supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second}, bossStore{b.w.tables(), b}, askBus{b}, lease{b})
+	b.s = supervisor.New(b.cfg, bossStore{b.w.tables(), b}, askBus{b}, lease{b})
 }
 
 func (b *boss) tick() {

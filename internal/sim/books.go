@@ -52,7 +52,7 @@ func (b *books) remembered(first core.Instant, c *core.Command) {
 func newBooks(w *World) books {
 	b := books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}, keyLasts: core.DefaultKeyLasts,
 		did: map[string]core.Instant{}, undid: map[string]core.Instant{}, rand: rand.New(rand.NewPCG(w.cfg.Seed, 8))}
-	if n := w.hashOf("memory of keys"); n%2 == 0 { // most services forget sooner than a task can end
+	if n := w.hashOf("memory of keys"); n%2 == 0 && w.cfg.overload == nil { // most services forget sooner than a task can end
 		b.keyLasts = time.Duration(400+n/2%4000) * time.Millisecond
 	}
 	b.keyMemory = b.keyLasts + grace
@@ -181,8 +181,12 @@ func (w *World) checkOrphans() {
 		// it submitted again, and what that was for is over now.
 		lost := w.lost[core.RootID(id)] || w.backs > 0 && id != core.RootID(id) || // its parent may not bear it again
 			w.backs > 0 && stored != nil && stored.task.PlanVersion == 0
+		rounds := roundsMax
+		if !lost && len(w.forgot.times) == 0 && len(w.asks.settled) == 0 { // then nothing is forgotten
+			rounds = 0
+		}
 		for _, s := range w.planOf(id).Steps {
-			for round := range roundsMax {
+			for round := range rounds {
 				if key := core.Key(id, s.Name, round); lost || w.backs > 0 && stored != nil && round > stored.task.Round || w.forgotten(w.partitionOf(id), key) {
 					known[key] = true
 				}

@@ -150,6 +150,9 @@ func (w *World) recorded(r *row, j *core.Record, answered int64) {
 	if which := w.refusedOf(t.ID); j.Kind == core.KindPoisoned && t.PlanVersion != 0 && (which == 0 || which > 5) {
 		w.wrong(t.Partition, t.ID, "row %d blames the task, which the database has never refused", j.Seq)
 	}
+	if w.load != nil {
+		w.load.recorded(r, j)
+	}
 	switch {
 	case j.State == core.StatePending && t.WaitsFor != "":
 		w.note(WindowFull) // or paused

@@ -26,7 +26,7 @@ type waiting struct {
 
 // calm reports whether weather has been calm for long enough: no fault is drawn, and none lasts.
 func (w *World) calm() bool {
-	if w.storm {
+	if w.storm || w.load != nil {
 		return false
 	}
 	from := w.calmFrom

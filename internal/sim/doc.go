@@ -18,6 +18,17 @@
 // own. In calm weather what can go on must go on within seconds; something must wake whatever is parked; tries are counted
 // that were made; and what is parked is claimed in order: checkgates.go, checkorder.go. This is judged in all worlds.
 //
+// In the world of overload, [RunOverload], there are no faults but a machine: whatever the roles do takes processor time, and
+// more is offered than there is ([decision 055]). Its referee holds a run to the books, as all worlds do: nothing lost,
+// doubled, half done or out of order. Only with [OverloadConfig.Goals] it also judges how much is done in time, what was
+// accepted and then lost, and how soon a cause is over. Today's admission misses these goals by far, so that no test asks for
+// them; what replaces it makes them the rule.
+//
+//	go run ./internal/sim/run -world overload
+//	go run ./internal/sim/run -world overload -scenario spike -doors request -deadlines 15s -goals
+//
+// [decision 055]: ../../docs/decisions/055-overload-world.md
+//
 // With [Config.Second] nodes use a real state store, which is held to MemStore at each read and write.
 //
 //	go run ./internal/sim/run -seeds 10000

@@ -130,9 +130,17 @@ func (n *node) deliver(p, i int) {
 // hear brings a reply to every node that listens for the partition.
 func (w *World) hear(r core.Reply) {
 	for _, n := range w.nodes {
-		if f := n.feeds[r.Partition]; f != nil {
-			f.in.Reply(r)
-			n.loopOf(r.Partition).wake()
+		if w.load != nil {
+			w.load.reply(n, func() { n.hear(r) })
+		} else {
+			n.hear(r)
 		}
+	}
+}
+
+func (n *node) hear(r core.Reply) {
+	if f := n.feeds[r.Partition]; f != nil {
+		f.in.Reply(r)
+		n.loopOf(r.Partition).wake()
 	}
 }

@@ -87,7 +87,11 @@ func (n *node) restart() {
 	}
 	n.feeds, n.thaw, n.place, n.judge, n.claim, n.loops = map[int]*feed{}, 0, activity{n: n}, activity{n: n}, activity{n: n}, nil
 	n.viewUntil, n.limitsRead = 0, false
-	n.sched = scheduler.New(n.config(), nodeStore{w.tables(), n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
+	if w.load != nil {
+		n.sched = w.load.scheduler(n)
+	} else {
+		n.sched = scheduler.New(n.config(), nodeStore{w.tables(), n}, &nodeBus{w, n, n.life}, nodeWires{n}, nil, w.cfg.Log)
+	}
 	n.hearPauses()
 	n.sched.SetWishes(w.wishes)
 	for _, c := range n.sched.Committers() {
@@ -220,8 +224,10 @@ func (l *loop) step() {
 	if err := l.c.Step(context.Background(), context.Background()); err != nil {
 		l.n.w.wrong(-1, "", "node %s: %v", l.n.name, err)
 	}
-	l.n.checkMemory(l)
-	l.n.checkWakers(l)
+	if l.n.w.load == nil { // they look at every task
+		l.n.checkMemory(l)
+		l.n.checkWakers(l)
+	}
 }
 
 // between is what happens between two steps: readers go on where there is room again.

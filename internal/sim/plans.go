@@ -42,7 +42,9 @@ func (w *World) addPlans() {
 }
 
 func (w *World) addPlan(p core.Plan) {
-	p.Grace = grace
+	if p.Grace == 0 {
+		p.Grace = grace
+	}
 	w.Store.AddPlan(p)
 	if w.second != nil {
 		put := func(s Second) {

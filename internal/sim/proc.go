@@ -29,8 +29,11 @@ type coroutine struct {
 	proc  *proc
 }
 
-// idle is what a coroutine yields when its proc has ended.
-const idle = -1
+// What a coroutine yields instead of a time: its proc has ended, or it waits for what will resume it.
+const (
+	idle   = -1
+	awaits = -2
+)
 
 // errKilled unwinds a proc whose process has died.
 var errKilled = errors.New("killed")
@@ -84,6 +87,9 @@ func (w *World) resume(p *proc) {
 		w.idle = append(w.idle, p.on)
 		return
 	}
+	if d == awaits {
+		return
+	}
 	w.after(d, func() {
 		if !p.dead {
 			w.resume(p)
@@ -96,6 +102,17 @@ func (w *World) wait(d time.Duration) {
 	if p := w.running; p.dead || !p.on.yield(d) || p.dead {
 		panic(errKilled)
 	}
+}
+
+// await lets the world go on until what begin was given is called, once; not before begin returns.
+func (w *World) await(begin func(resume func())) {
+	p := w.running
+	begin(func() {
+		if !p.dead {
+			w.resume(p)
+		}
+	})
+	w.wait(awaits)
 }
 
 // kill ends a proc where it stands. The one that runs ends itself, with

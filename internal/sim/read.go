@@ -61,14 +61,22 @@ func (m *MemStore) CursorsOf(_ context.Context, partitions []int, owner string) 
 
 // LoadActive returns the tasks that an owner holds in memory, by number.
 func (m *MemStore) LoadActive(_ context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error) {
-	return m.saved(as, limit, func(r *row) bool {
-		return r.task.Number > afterNumber && r.task.Active()
+	return m.saved(as, limit, func() []*row {
+		return m.inOrder(as.Partition, func(r *row) bool { return r.task.Number > afterNumber && r.task.Active() })
 	})
 }
 
 // LoadNumbers returns the tasks of those numbers that there are.
 func (m *MemStore) LoadNumbers(_ context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
-	saved, err := m.saved(as, len(numbers), func(r *row) bool { return slices.Contains(numbers, r.task.Number) })
+	found := func() (rows []*row) {
+		for _, n := range numbers {
+			if r := m.rows[rowKey{as.Partition, n}]; r != nil {
+				rows = append(rows, r)
+			}
+		}
+		return rows
+	}
+	saved, err := m.saved(as, len(numbers), found)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.NumbersRead += len(saved)
@@ -77,7 +85,14 @@ func (m *MemStore) LoadNumbers(_ context.Context, as core.AsOf, numbers []int64)
 
 // LoadIDs returns the tasks of those ids that there are.
 func (m *MemStore) LoadIDs(_ context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
-	return m.saved(as, len(ids), func(r *row) bool { return slices.Contains(ids, r.task.ID) })
+	return m.saved(as, len(ids), func() (rows []*row) {
+		for _, id := range ids {
+			if r := m.ids[idKey{as.Partition, id}]; r != nil {
+				rows = append(rows, r)
+			}
+		}
+		return rows
+	})
 }
 
 // asOf refuses the read of an owner if the partition's row is not as it left it. Called with the lock.
@@ -86,13 +101,16 @@ func (m *MemStore) asOf(as core.AsOf) error {
 	return as.Check(st.Epoch, st.LastCommit)
 }
 
-func (m *MemStore) saved(as core.AsOf, limit int, keep func(*row) bool) ([]core.Saved, error) {
+// saved returns the first of the rows that find finds, in the order of their numbers.
+func (m *MemStore) saved(as core.AsOf, limit int, find func() []*row) ([]core.Saved, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.asOf(as); err != nil {
 		return nil, err
 	}
-	rows := m.inOrder(as.Partition, keep)
+	rows := find()
+	slices.SortFunc(rows, compareRows)
+	rows = slices.Compact(rows)
 	saved := make([]core.Saved, 0, min(limit, len(rows)))
 	for _, r := range rows[:min(limit, len(rows))] {
 		saved = append(saved, core.Saved{Row: r.task, Journal: slices.Clone(r.journal), Commits: slices.Clone(r.commits)})

@@ -33,6 +33,8 @@ type MemStore struct {
 	onRecord func(r *row, j *core.Record, answered int64)
 	// when, when set, says what the condition of a step comes to.
 	when func(t *core.Task, step int) bool
+	// atEnd: a journal is replayed when its task ends, and not at each of its rows.
+	atEnd bool
 
 	// OldOwners lets an owner that does not know a stored plan write its tasks.
 	OldOwners bool
@@ -272,6 +274,9 @@ func (m *MemStore) write(commit int64, w *core.TaskWrite) error {
 		if m.onRecord != nil {
 			m.onRecord(r, j, answered)
 		}
+	}
+	if m.atEnd && !t.State.Ended() {
+		return nil
 	}
 	return m.verify(r, t)
 }

@@ -28,6 +28,8 @@ type Config struct {
 	Gates      bool          // operators change limits, pauses and versions of plans, in the storm and after it
 	Second     func() Second // opens an empty store that is held to the one in memory; nil: there is none
 	Ledger     agents.Ledger // of the agents; nil: one in memory
+
+	overload *OverloadConfig // nil: nothing takes processor time
 }
 
 // Draw is a world whose size, too, is drawn from the seed.
@@ -118,6 +120,7 @@ type World struct {
 	spoken           map[commandRef][]int           // codes that agents answered
 	looked           map[string][]core.ProbeOutcome // by key: what agents said when they were asked
 	asked            int                            // how often expressions of plans were asked
+	load             *overload                      // nil: nothing takes processor time
 }
 
 const began = core.Instant(1_700_000_000_000_000)
@@ -125,7 +128,7 @@ const began = core.Instant(1_700_000_000_000_000)
 // New makes a world; nothing has happened in it yet.
 func New(cfg Config) *World {
 	w := &World{
-		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: true,
+		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: cfg.overload == nil,
 		born: map[string]string{}, handled: map[string]bool{}, skipped: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
 		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, looked: map[string][]core.ProbeOutcome{}, ground: newGround(),
@@ -140,18 +143,26 @@ func New(cfg Config) *World {
 	w.drawOdds()
 	w.retain = 200*time.Millisecond + w.upTo(2*time.Second)
 	w.books = newBooks(w)
-	if cfg.Graph {
+	switch {
+	case cfg.overload != nil:
+		w.load = newOverload(w, cfg.overload)
+		w.roots = w.plans
+	case cfg.Graph:
 		w.drawPlans()
-	} else {
+	default:
 		w.addPlans()
 		w.roots = w.plans
 	}
 	w.drawLimits()
 	w.drawGates()
-	w.startIngest()
+	if w.load == nil {
+		w.startIngest()
+	}
 	w.hireAgents()
 	w.Store.onRecord = w.recorded
-	w.Store.RefuseRow = w.refuseRow
+	if w.Store.atEnd = w.load != nil; w.load == nil {
+		w.Store.RefuseRow = w.refuseRow
+	}
 	if cfg.Graph {
 		w.Store.when = w.condition
 	}
@@ -189,7 +200,7 @@ func (w *World) Events() int { return w.steps }
 func (w *World) run() *Violation {
 	defer w.end()
 	w.every(25*time.Millisecond, w.keep)
-	w.addSupervisors()
+	w.addSupervisors(100*time.Millisecond, supervisor.Config{Slack: 10 * time.Millisecond, AskAgain: time.Second})
 	w.submitAll()
 	w.restoreLater()
 	w.wentBackLater()

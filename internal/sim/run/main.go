@@ -29,7 +29,8 @@ func run(args []string, out, errs io.Writer) int {
 	first := flags.Uint64("seed", 1, "the first of them")
 	workers := flags.Int("workers", runtime.GOMAXPROCS(0), "worlds at a time")
 	flags.IntVar(&r.tasks, "tasks", 0, "tasks of a world; 0: as the seed has it")
-	flags.StringVar(&r.world, "world", "all", "linear: plans are chains of calls; graph: graphs of steps of all kinds, with children; gates: chains, while limits, pauses and versions change; all: each seed in each")
+	flags.StringVar(&r.world, "world", "all", "linear: plans are chains of calls; graph: graphs of steps of all kinds, with children; gates: chains, while limits, pauses and versions change; all: each seed in each of these; overload: a machine to which more is offered than it does")
+	over := overloadFlags(flags)
 	flags.BoolVar(&r.operators, "operators", false, "operators meddle with every task again and again, and the database goes back in every world")
 	flags.BoolVar(&r.both, "both", false, "database and streams are restored from copies of different times in every world")
 	flags.IntVar(&r.show, "show", 3, "violations whose histories are printed")
@@ -43,8 +44,11 @@ func run(args []string, out, errs io.Writer) int {
 		fmt.Fprintf(errs, "sim: seeds %d, tasks %d, workers %d, arguments %q: want none below 0, at least one worker, flags only\n", *seeds, r.tasks, *workers, flags.Args())
 		return 2
 	}
+	if r.world == "overload" {
+		return over.run(flags, *first, *seeds, *workers, out, errs)
+	}
 	if worlds[r.world] == nil {
-		fmt.Fprintf(errs, "sim: world %q: want linear, graph, gates or all\n", r.world)
+		fmt.Fprintf(errs, "sim: world %q: want linear, graph, gates, all or overload\n", r.world)
 		return 2
 	}
 	if err := r.useStore(*store); err != nil {
