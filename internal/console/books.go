@@ -133,7 +133,11 @@ func (c *console) compareBooks(r *http.Request) (*dialog, error) {
 
 // repairBooks asks for the repair of a ghost, which the address names, and then the form.
 func (c *console) repairBooks(r *http.Request) (*dialog, error) {
-	asked := operate.RepairRequest{Agent: r.FormValue("agent"), Effect: r.FormValue("effect"), Repair: operate.Repair(r.FormValue("repair")), Key: cmp.Or(core.ShortText(r.FormValue("key"), 100), newKey())}
+	q := r.URL.Query()
+	if r.Method == http.MethodPost {
+		q = r.PostForm
+	}
+	asked := operate.RepairRequest{Agent: q.Get("agent"), Effect: q.Get("effect"), Repair: operate.Repair(q.Get("repair")), Key: cmp.Or(core.ShortText(q.Get("key"), 100), newKey())}
 	ctx, cancel := reading(r)
 	defer cancel()
 	g, err := c.Books.Ghost(ctx, asked.Agent, asked.Effect)

@@ -181,7 +181,7 @@ func TestErrorKeepsWhatIsThere(t *testing.T) {
 	var later atomic.Int64
 	w.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	cfg := w.config()
-	cfg.Live = nil // which has a banner of its own
+	cfg.Live = liveWorld{newWorld(time.Now)} // of a store that stays: it has a banner of its own
 	b := newBrowser(t, as(operate.RoleViewer, newConsole(t, cfg)))
 	breaks := func(err error) {
 		w.mu.Lock()

@@ -68,7 +68,7 @@ func TestEveryChangeIsTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes := regexp.MustCompile(`\t(?:post|form)\("([^"]+)", operate\.Role(\w+), `).FindAllSubmatch(source, -1)
+	routes := regexp.MustCompile(`\t(?:post|form|dialog)\("([^"]+)", operate\.Role(\w+), `).FindAllSubmatch(source, -1)
 	if len(routes) < 25 {
 		t.Fatalf("found %d routes", len(routes))
 	}

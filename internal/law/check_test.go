@@ -158,6 +158,7 @@ var validators = map[string]string{
 	"internal/console":   "what is shown, and one field of a form, whose whole is checked",
 	"internal/api":       "the last look at what a store holds",
 	"internal/replay":    "files of tasks as older nodes wrote them",
+	"internal/taskform":  "what is not JSON is shown as text",
 	"cmd/duly":           "files of tasks",
 	"examples/...":       "programs of users",
 }

@@ -115,11 +115,11 @@ func (s source) consoleChanges(t *testing.T) string {
 			continue
 		}
 		name, is := call.Fun.(*ast.Ident)
-		if !is || name.Name != "post" && name.Name != "form" {
+		if !is || name.Name != "post" && name.Name != "form" && name.Name != "dialog" {
 			continue
 		}
 		role, said := call.Args[1].(*ast.SelectorExpr)
-		if !said { // inside form itself
+		if !said { // inside form and dialog themselves
 			continue
 		}
 		needs := map[string]operate.Role{"RoleOperator": operate.RoleOperator, "RoleAdmin": operate.RoleAdmin}[role.Sel.Name]
