@@ -382,7 +382,7 @@ func (a *api) others(ctx context.Context, id string) bool {
 
 // taken refuses the id of a task of others.
 func taken(id string) *ingest.Refusal {
-	return ingest.Refuse(409, ingest.CauseConflict, "%s", say.Of("refuse.id-taken", "id", core.QuoteShort(id)))
+	return ingest.Refuse(409, ingest.CauseConflict, "%s", say.Of("refuse.id-others", "id", core.QuoteShort(id)))
 }
 
 // ended answers a request whose credentials have ended, and reports whether they have: nothing is done by them any more.

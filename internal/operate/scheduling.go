@@ -173,7 +173,7 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	case meant != nil:
 		return s.checkInput(meant, spec.Input), nil
 	case deprecated.Has(spec.Type, spec.PlanVersion):
-		return &Refusal{Code: 409, Field: "plan_version", Detail: fmt.Sprintf("plan_version is %d, and that version of plan %s is deprecated: name another or none", spec.PlanVersion, spec.Type)}, nil
+		return &Refusal{Code: 409, Field: "plan_version", Detail: say.Of("refuse.schedule-deprecated", "version", spec.PlanVersion, "plan", spec.Type)}, nil
 	case known && spec.PlanVersion == 0 && unreadable.Newest(spec.Type) == 0:
 		return &Refusal{Code: 409, Field: "type", Detail: "type is " + spec.Type + ": " + core.DeprecatedPlan(spec.Type, 0)}, nil
 	case !known:
