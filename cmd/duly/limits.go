@@ -132,7 +132,7 @@ type limitsKeysCmd struct {
 
 // Run lists the busiest keys of a limit.
 func (c *limitsKeysCmd) Run(ctx context.Context, std streams) error {
-	all, data, err := answered[struct{ Limits []operate.Limit }](c.read(ctx, pathOf("limits"), nil))
+	all, _, err := answered[struct{ Limits []operate.Limit }](c.read(ctx, pathOf("limits"), nil))
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,8 @@ func (c *limitsKeysCmd) Run(ctx context.Context, std streams) error {
 	if page["busiest_keys"] == nil {
 		page["busiest_keys"] = []operate.KeyGranted{}
 	}
-	if data, err = json.Marshal(page); err != nil {
+	data, err := json.Marshal(page)
+	if err != nil {
 		return fmt.Errorf("keys of agent %s: %w", c.Agent, err)
 	}
 	return c.list(std, data, "busiest_keys", say.Of("limit.no-keys"), limitKeyColumns)

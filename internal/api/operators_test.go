@@ -1043,7 +1043,7 @@ func TestEndThatWasBefore(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			handler.ServeHTTP(rw, r.WithContext(operate.WithActor(r.Context(), actor)))
 		}))
-		defer server.Close()
+		t.Cleanup(server.Close)
 		streams = append(streams, open(t, server.URL+"/v1/tasks/order/over/events", ""))
 	}
 	want := "event: task\ndata: {\"event\":\"ended\",\"type\":\"order\",\"id\":\"over\",\"status\":\"undone\""

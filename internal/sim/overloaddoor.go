@@ -174,7 +174,6 @@ type offer struct {
 	ended    core.Instant // 0: it has not
 	state    core.State
 	begun    bool // a step of it was
-	row      int  // of the timeline
 }
 
 // due is its deadline.

@@ -293,11 +293,11 @@ func (j *judge) recovery(rep *OverloadReport) {
 	rep.After = share(made, offered)
 	rep.Recovered = -1
 	for _, line := range slices.Backward(rep.Lines) {
-		if at := line.From - over.Sub(began); at < 0 || share(line.Made, line.Offered) < overloadBack {
+		at := line.From - over.Sub(began)
+		if at < 0 || share(line.Made, line.Offered) < overloadBack {
 			break
-		} else {
-			rep.Recovered = at
 		}
+		rep.Recovered = at
 	}
 }
 

@@ -72,6 +72,7 @@ type (
 		At      string `json:"at"`
 		By      string `json:"by,omitempty"`
 	}
+	// Step is how a step stands.
 	Step struct {
 		Name       string          `json:"name"`
 		Kind       string          `json:"kind,omitempty" enum:"wait,signal,task,each" doc:"absent: a call of an agent"`

@@ -59,7 +59,7 @@ func TestErrors(t *testing.T) {
 
 // TestTokens: the command line says where a token is given, and refuses one that no header may have, without asking.
 func TestTokens(t *testing.T) {
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprint(w, `{"status":401,"detail":"send the header Authorization"}`)
 	})
