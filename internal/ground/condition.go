@@ -3,6 +3,7 @@ package ground
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 )
 
@@ -62,7 +63,7 @@ type Condition struct {
 	// At most one of Probe and Each is set; neither is for a condition that is only reported. Both must return soon after
 	// ctx ends. They are never called twice at a time.
 
-	// Probe returns nil when all is well.
+	// Probe returns nil when all is well, and ErrUnknown when it cannot look.
 	Probe func(ctx context.Context) error
 	// Each looks at several resources and returns those in trouble.
 	Each func(ctx context.Context) []Found
@@ -70,6 +71,12 @@ type Condition struct {
 	Every   time.Duration // between two probes
 	Timeout time.Duration // of a probe; one that takes longer is a trouble itself
 }
+
+// ErrUnknown is what a probe finds that cannot look now, for a reason which another condition tells: what stood stands.
+var ErrUnknown = errors.New("this is not known now")
+
+// Unknown is what Each returns then.
+var Unknown = []Found{{Err: ErrUnknown}}
 
 // Found is a trouble as a probe or a reporter sees it.
 type Found struct {

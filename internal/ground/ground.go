@@ -246,9 +246,11 @@ func (c *condition) look(ctx context.Context) (found []Found) {
 	return []Found{{Err: c.Probe(ctx)}}
 }
 
-// take takes in the outcome of a probe: what it does not name is well. What failed because ctx ended says nothing.
+// take takes in the outcome of a probe: what it does not name is well. What failed because ctx ended says nothing, and neither
+// does one that could not look.
 func (g *Ground) take(ctx context.Context, c *condition, began time.Time, found []Found) {
-	if ctx.Err() != nil {
+	unknown := func(f Found) bool { return errors.Is(f.Err, ErrUnknown) }
+	if ctx.Err() != nil || slices.ContainsFunc(found, unknown) {
 		return
 	}
 	g.mu.Lock()

@@ -321,6 +321,28 @@ func TestEachResource(t *testing.T) {
 	}}))
 }
 
+// TestUnknown: a probe that cannot look neither begins a trouble nor ends one.
+func TestUnknown(t *testing.T) {
+	in(t, func(w *world, _ []Reporter) {
+		w.set(ErrUnknown)
+		w.after(5 * time.Second)
+		w.want()
+		w.wantReady("")
+		w.set(errAway)
+		w.after(5 * time.Second)
+		w.want("6s begin s")
+		w.set(fmt.Errorf("breakers: %w", ErrUnknown))
+		w.after(5 * time.Second)
+		w.want()
+		w.wantReady("s")
+		w.set(nil)
+		w.after(5 * time.Second)
+		w.want("18s end s")
+	}, func(w *world) Condition {
+		return Condition{Name: "s", Grace: AtOnce, Consequence: NotReady, Probe: w.probe}
+	})
+}
+
 // TestSinceOfTheSource: a source that knows when its trouble began is believed, but not about the future.
 func TestSinceOfTheSource(t *testing.T) {
 	in(t, func(w *world, r []Reporter) {

@@ -20,6 +20,7 @@ import (
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/pause"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/supervisor"
 )
 
@@ -199,7 +200,7 @@ func (n *Node) operatorConditions(scheduler, supervisor bool) []ground.Condition
 		all = append(all, ground.Condition{
 			Name: condBreaker, Shared: true, Grace: ground.AtOnce, Every: breakEvery, Each: n.probeBreakers,
 		}, ground.Condition{
-			Name: condDeadlines, Shared: true, Every: watchEvery, Probe: n.probeDeadlines,
+			Name: condDeadlines, Shared: true, Every: watchEvery, Each: n.probeDeadlines,
 		}, ground.Condition{
 			Name: condBraked, Shared: true, Grace: ground.AtOnce, Every: watchEvery, Each: n.probeOperations,
 		}, ground.Condition{
@@ -224,23 +225,35 @@ func (n *Node) probeAgents(context.Context) []ground.Found {
 	return all
 }
 
-// probeBreakers are the agents whose breakers are not closed.
-func (n *Node) probeBreakers(ctx context.Context) []ground.Found {
+// asLeader looks for what the leader watches. Where another node leads there is nothing to see here; where none does now, or
+// the database does not answer, which are conditions of their own, what stood stands.
+func (n *Node) asLeader(ctx context.Context, look func() ([]ground.Found, error)) []ground.Found {
 	if !n.leads() {
+		holder, err := n.conn.Holder(ctx, wire.KeyLeader)
+		if err != nil || holder == nil || holder.Value == n.cfg.NodeName {
+			return ground.Unknown
+		}
 		return nil
 	}
-	breakers, err := n.store.Breakers(ctx)
+	found, err := look()
 	if err != nil {
-		return nil // the database is another condition
+		return ground.Unknown
 	}
-	var all []ground.Found
-	now := n.now()
-	for i := range breakers {
-		if text := breakerSentence(breakers[i].Agent, operate.BreakerOf(&breakers[i], now)); text != "" {
-			all = append(all, ground.Found{Key: breakers[i].Agent, Since: breakers[i].Since.Time(), Err: errors.New(text)})
+	return found
+}
+
+// probeBreakers are the agents whose breakers are not closed.
+func (n *Node) probeBreakers(ctx context.Context) []ground.Found {
+	return n.asLeader(ctx, func() (all []ground.Found, _ error) {
+		breakers, err := n.store.Breakers(ctx)
+		now := n.now()
+		for i := range breakers {
+			if text := breakerSentence(breakers[i].Agent, operate.BreakerOf(&breakers[i], now)); text != "" {
+				all = append(all, ground.Found{Key: breakers[i].Agent, Since: breakers[i].Since.Time(), Err: errors.New(text)})
+			}
 		}
-	}
-	return all
+		return all, err
+	})
 }
 
 // leads reports whether this node's supervisor is the one that leads.
@@ -250,16 +263,12 @@ func (n *Node) leads() bool {
 }
 
 // probeDeadlines looks for unfinished tasks that have little of their time left.
-func (n *Node) probeDeadlines(ctx context.Context) error {
-	if !n.leads() {
-		return nil
-	}
-	now := n.clock.instant()
-	tasks, more, err := n.store.AtRisk(ctx, now.Add(riskWithin), riskLook)
-	if err != nil {
-		return nil //nolint:nilerr // the database is another condition
-	}
-	return deadlinesNear(now, tasks, more)
+func (n *Node) probeDeadlines(ctx context.Context) []ground.Found {
+	return n.asLeader(ctx, func() ([]ground.Found, error) {
+		now := n.clock.instant()
+		tasks, more, err := n.store.AtRisk(ctx, now.Add(riskWithin), riskLook)
+		return []ground.Found{{Err: deadlinesNear(now, tasks, more)}}, err
+	})
 }
 
 // deadlinesNear is the trouble of tasks whose time is nearly over; more: there are others that were not looked at.
@@ -286,18 +295,13 @@ func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
 
 // probeOperations are the operations that have stopped themselves.
 func (n *Node) probeOperations(ctx context.Context) []ground.Found {
-	if !n.leads() {
-		return nil
-	}
-	ops, _, err := n.store.Operations(ctx, []operate.OperationState{operate.OperationBraked}, brakedMost, "")
-	if err != nil {
-		return nil // the database is another condition
-	}
-	var all []ground.Found
-	for i := range ops {
-		all = append(all, ground.Found{Key: ops[i].ID, Err: errors.New(cmp.Or(ops[i].Why, say.Of("alert.braked", "operation", ops[i].ID)))})
-	}
-	return all
+	return n.asLeader(ctx, func() (all []ground.Found, _ error) {
+		ops, _, err := n.store.Operations(ctx, []operate.OperationState{operate.OperationBraked}, brakedMost, "")
+		for i := range ops {
+			all = append(all, ground.Found{Key: ops[i].ID, Err: errors.New(cmp.Or(ops[i].Why, say.Of("alert.braked", "operation", ops[i].ID)))})
+		}
+		return all, err
+	})
 }
 
 // alertSource is alerts.Source on the stream of alerts.

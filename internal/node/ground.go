@@ -295,11 +295,11 @@ func (n *Node) watchNodes(ctx context.Context, live func(nodes []string)) {
 func (n *Node) probePartitions(ctx context.Context) error {
 	live, known := n.members.get()
 	if !known {
-		return nil // another condition says so
+		return ground.ErrUnknown // another condition says so
 	}
 	states, err := n.store.Unowned(ctx, live)
 	if err != nil {
-		return nil //nolint:nilerr // the database is another condition
+		return ground.ErrUnknown // the database is another condition
 	}
 	return unowned(states, n.cfg.Partitions)
 }

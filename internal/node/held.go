@@ -28,7 +28,7 @@ func (n *Node) probeHeld(ctx context.Context) error {
 	held, err := store.Held(ctx)
 	if err != nil {
 		n.held.Store(nil)
-		return nil //nolint:nilerr // that the database cannot be asked is another condition
+		return ground.ErrUnknown // that the database cannot be asked is another condition
 	}
 	n.held.Store(&held)
 	return held.Trouble()

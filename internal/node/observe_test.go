@@ -26,6 +26,7 @@ import (
 	"duly.dev/duly/internal/alerts"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/redact"
@@ -476,8 +477,8 @@ func (s watchingStore) AtRisk(context.Context, core.Instant, int) ([]core.View, 
 	return s.risk, false, s.err
 }
 
-// TestOnlyTheLeaderLooks: deadlines and operations are looked at by the leader alone; a store that does not answer is no
-// trouble of theirs.
+// TestOnlyTheLeaderLooks: deadlines and operations are looked at by the leader alone. Where none leads, or the store does not
+// answer, no trouble begins or ends by that.
 func TestOnlyTheLeaderLooks(t *testing.T) {
 	w := watches(t, nil, func(a *duly.Agent) error { return duly.NewCheck[order, string]("c", "till").Serve(a, paid) })
 	until(t, "it leads", w.leads)
@@ -488,17 +489,25 @@ func TestOnlyTheLeaderLooks(t *testing.T) {
 	if found := leader.probeOperations(t.Context()); len(found) != 1 || found[0].Key != "op-1" || found[0].Err.Error() != "too many of wave 3 failed alike" {
 		t.Errorf("%+v", found)
 	}
-	if err := leader.probeDeadlines(t.Context()); err == nil || !strings.Contains(err.Error(), "late") {
-		t.Error(err)
+	if found := leader.probeDeadlines(t.Context()); len(found) != 1 || found[0].Err == nil || !strings.Contains(found[0].Err.Error(), "late") {
+		t.Errorf("%+v", found)
 	}
-	other := &Node{store: store, clock: w.clock}
-	if found, err := other.probeOperations(t.Context()), other.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
-		t.Errorf("one that does not lead: %v, %v", found, err)
+	other := &Node{store: store, clock: w.clock, conn: w.conn}
+	if found := append(other.probeOperations(t.Context()), other.probeDeadlines(t.Context())...); len(found) != 0 {
+		t.Errorf("one that does not lead: %+v", found)
+	}
+	unknown := func(at *Node) bool {
+		found := append(at.probeOperations(t.Context()), at.probeDeadlines(t.Context())...)
+		return len(found) == 2 && found[0].Err == ground.ErrUnknown && found[1].Err == ground.ErrUnknown
+	}
+	other.cfg.NodeName = w.cfg.NodeName // as one whose own lease is about to run out
+	if !unknown(other) {
+		t.Error("where no other node leads, the troubles are said to be over")
 	}
 	store.err = errors.New("away")
 	leader.store = store
-	if found, err := leader.probeOperations(t.Context()), leader.probeDeadlines(t.Context()); len(found) != 0 || err != nil {
-		t.Errorf("a database that is away: %v, %v", found, err)
+	if !unknown(leader) {
+		t.Error("where the database is away, the troubles are said to be over")
 	}
 }
 

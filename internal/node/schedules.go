@@ -41,20 +41,21 @@ func (n *Node) schedulesConditions() []ground.Condition {
 }
 
 // probeSubmissions are the schedules whose submissions fail, where this node's supervisor leads.
-func (n *Node) probeSubmissions(context.Context) []ground.Found {
+func (n *Node) probeSubmissions(ctx context.Context) []ground.Found {
 	r := n.schedules.Load()
-	if r == nil || !n.leads() {
+	if r == nil {
 		return nil
 	}
-	failing := r.Stats().Failing
-	var all []ground.Found
-	for _, name := range slices.Sorted(maps.Keys(failing)) {
-		if len(all) == failingSchedules {
-			break
+	return n.asLeader(ctx, func() (all []ground.Found, _ error) {
+		failing := r.Stats().Failing
+		for _, name := range slices.Sorted(maps.Keys(failing)) {
+			if len(all) == failingSchedules {
+				break
+			}
+			all = append(all, ground.Found{Key: name, Err: fmt.Errorf("schedule %s: %s", name, failing[name])})
 		}
-		all = append(all, ground.Found{Key: name, Err: fmt.Errorf("schedule %s: %s", name, failing[name])})
-	}
-	return all
+		return all, nil
+	})
 }
 
 // runSchedules carries schedules out while the supervisor of this node leads, and returns what ends that and waits for its
