@@ -159,13 +159,13 @@ const (
 	// freshMost is how many times BatchMax a commit makes tasks at most; freshLeast is how many of the newest tasks are looked
 	// at anyway: steps of tasks that are not new begin, too.
 	freshMost, freshLeast = 4, 1000
-	// freshCommits is of how many commits of its node the parked tasks are looked at: a batch with refused rows is committed
-	// in parts.
-	freshCommits = 64
+	// freshCommits is of how many commits of its node the parked tasks are looked at. A batch with refused rows is committed
+	// in parts, down to single tasks, and other shards commit meanwhile.
+	freshCommits = 1 << 16
 )
 
-// resumeFresh finds parked tasks that the last commits of the owner before have made, and whose children the next one would
-// have had.
+// resumeFresh finds parked tasks of which the last commits of the owner before have begun a step, and whose child the next
+// one would have had, or the database refused without that its parent has heard so.
 func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 	last := p.taken.Found.Commit
 	fresh, err := a.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*a.cfg.BatchMax, freshLeast)), last-freshCommits, last)
@@ -186,12 +186,22 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 	if err != nil {
 		return err
 	}
+	type place struct {
+		parent int64
+		step   int
+	}
+	there := map[place]bool{} // children of whose end their parents will hear
+	for _, e := range p.tasks {
+		if e.task.Parent != 0 && !e.task.State.Ended() {
+			there[place{e.task.Parent, e.task.ParentStep}] = true
+		}
+	}
 	for _, e := range entries {
-		if e.plan == nil || e.kids > 0 {
+		if e.plan == nil {
 			continue
 		}
 		for i := range e.task.Steps {
-			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning {
+			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning && !there[place{e.task.Number, i}] {
 				f := newFan(p, e, i, st.Out)
 				f.look, f.since = true, e.task.UpdatedAt
 				e.fans = append(e.fans, f)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -276,6 +277,8 @@ func (s *Shard) born(p *partition, e *entry) {
 // keep adds the outcome of an event to the batch.
 func (s *Shard) keep(p *partition, e *entry, created bool) {
 	c := &s.cycle
+	// In which commit a step began that has a child the parent's row is to say: see resumeFresh.
+	c.out.Row = c.out.Row || slices.ContainsFunc(c.out.Effects, func(eff core.Effect) bool { return eff.Kind == core.EffectChildren })
 	p.dirty = p.dirty || len(c.out.Records) > 0 || c.out.Row
 	if len(c.out.Records) > 0 || c.out.Row {
 		c.write(e, created)
