@@ -372,7 +372,7 @@ func (t *task) asked(w io.Writer, name string) (token string, err error) {
 		switch {
 		case s.Name != name || s.Ask == "":
 		case len(t.Input) > askedBytes:
-			return "", misuse("ask: none given, and the input that step %s asks about has %d bytes, too many to show here; duly get %s/%s shows it, and the ask to give", show.Clean(name), len(t.Input), t.Type, t.ID)
+			return "", misuse("ask: none given, and the input that step %s asks about has %d bytes, too many to show here; to see it, and the ask to give: duly get %s/%s", show.Clean(name), len(t.Input), t.Type, t.ID)
 		default:
 			fmt.Fprintln(w, say.Of("cli.asks", "step", show.Clean(name), "round", t.Round, "input", show.Clean(string(t.Input))))
 			token = s.Ask

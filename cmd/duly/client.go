@@ -467,7 +467,7 @@ func (c *cancelCmd) Run(ctx context.Context, std streams) error {
 			fmt.Fprintf(w, "asked that %s end: %s\n", c.ID, a.Outcome)
 			return
 		}
-		fmt.Fprintf(w, "asked that %s end; it is %s: %s (duly get %s/%s shows how far it is)\n", c.ID, a.State, a.Outcome, c.Type, c.ID)
+		fmt.Fprintf(w, "asked that %s end; it is %s: %s (to see how far it is: duly get %s/%s)\n", c.ID, a.State, a.Outcome, c.Type, c.ID)
 	})
 }
 

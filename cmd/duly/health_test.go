@@ -261,8 +261,8 @@ func TestRefusedReadsAreTold(t *testing.T) {
 		t.Fatal("http did not come up")
 	}
 	two.troubled("http://"+addr, "takeover", "No space left", 20*time.Second)
-	n.unready(at, "partitions", "has none", 15*time.Second)
-	n.toldOf("partitions", "has none", before+1)
+	n.unready(at, "partitions", "has no owner", 15*time.Second)
+	n.toldOf("partitions", "has no owner", before+1)
 	second.Refuse()
 	n.over(at)
 	until(t, "partitions is told to be over", func() bool { return n.alerts("partitions", "end") == before+1 })

@@ -764,7 +764,7 @@ func TestTailAndWatch(t *testing.T) {
 		{ID: "1", Type: "order", Task: "o-1", Status: core.StateProcessing, Step: "charge", At: time.Now()},
 		{ID: "2", Type: "order", Task: "o-1", Status: core.StateProcessed, At: time.Now()},
 	}
-	out := e.run(exitDone, "task watch order o-1", "processing", "processed", "connecting again")
+	out := e.run(exitDone, "task watch order o-1", "processing", "processed", "reconnecting")
 	if n := strings.Count(out, "\n"); n != 2 {
 		t.Errorf("%d lines:\n%s", n, out)
 	}

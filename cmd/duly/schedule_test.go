@@ -110,7 +110,7 @@ func TestScheduleFiles(t *testing.T) {
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\nqueue: many\n", ":5:8: queue is a string, want a whole number"},
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\nuntil: soon\n", `:5:8: until is "soon"`},
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\nuntil: 2001-01-01T00:00:00Z\n", ":5:8: until 2001-01-01T00:00:00Z has passed"},
-		{"name: a\ntype: t\nevery: 1h\n", ":1:1: input has 0 bytes"},
+		{"name: a\ntype: t\nevery: 1h\n", ":1:1: input is not said"},
 		{"name: a b\ntype: t\ninput: 1\nevery: 1h\n", `:1:7: `},
 		{"name: a\ntype: t\ninput: 1\nevery: 1h\n---\nname: a\ntype: t\ninput: 1\nevery: 1h\n", ":6:7: schedule a is in the file twice"},
 		{"name: a\n  type: t\n", "[1:7]"},

@@ -122,7 +122,7 @@ func TestWhyTellsConditions(t *testing.T) {
 		return out
 	}
 	got := why()
-	for _, want := range []string{"express: begins if input.express; it did not, as journal row 4 says\n  input.express = false\n", "gift: begins if input.gift.size > 2; it did, as journal row 5 says\n  input.gift.size = no value: no such key\n"} {
+	for _, want := range []string{"express: begins if input.express; it did not, as journal row 4 shows\n  input.express = false\n", "gift: begins if input.gift.size > 2; it did, as journal row 5 shows\n  input.gift.size = no value: no such key\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

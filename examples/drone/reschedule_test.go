@@ -282,7 +282,7 @@ func TestTooLateForASuccessor(t *testing.T) {
 	}
 }
 
-// An undo that is in trouble takes the place of the reason; the successor waits for it, and the same PATCH is the same.
+// The reason stays while the undo is in trouble; the successor waits for it, and the same PATCH is the same.
 func TestUndoInTrouble(t *testing.T) {
 	d, all, face := newEngineDuly(t, FaultsNone)
 	old := d.deliver(t, "a")
@@ -291,8 +291,8 @@ func TestUndoInTrouble(t *testing.T) {
 	broken := d.e.On(d.flow.Drone).Undo().Fail(errors.New("no radio"))
 	wantAnswer(t, face, "PATCH", "a", later, http.StatusAccepted, "a-r1")
 	d.e.Advance(10 * time.Minute)
-	if !strings.Contains(old.Reason(), "in trouble") {
-		t.Errorf("the undo is not in trouble: %s", old.Reason())
+	if old.State() != duly.StateUndoing || !strings.Contains(old.Reason(), "a-r1") {
+		t.Errorf("the undo is not in trouble, or hides why: %s, %s", old.State(), old.Reason())
 	}
 	wantAnswer(t, face, "PATCH", "a", later, http.StatusAccepted, "a-r1")
 	wantAnswer(t, face, "PATCH", "a", `{"pickupLocation":"elsewhere"}`, http.StatusConflict, "otherwise")

@@ -199,7 +199,7 @@ func TestSignalPage(t *testing.T) {
 		t.Errorf("the answer does not say what it is for: %+v", r)
 	}
 	if code, body := send(url.Values{"go": {"answer"}, "value/approved": {"true"}, "value/limit": {"5"}, "ask": {"0.ab"}}); code != http.StatusConflict ||
-		!strings.Contains(body, "The question has changed since you looked") || len(w.done) != 1 {
+		!strings.Contains(body, "The question has changed since you opened this page") || len(w.done) != 1 {
 		t.Errorf("an answer to another ask: %d %s", code, body)
 	}
 	if r := w.done[0]; r.Action != operate.ActionSignal || r.Step != "approve" || string(r.Result) != `{"approved":true,"limit":5}` || r.Reason != "fine" || r.Key == "" {
