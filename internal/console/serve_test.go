@@ -261,7 +261,7 @@ func TestFilters(t *testing.T) {
 		t.Error("the filter selects others")
 	}
 	for path, want := range map[string]string{
-		"tasks?state=gone": "state is &#34;gone&#34;, want one of", "tasks?label=x": "want key=value", "tasks?created_to=yesterday": "want a time in UTC", "tasks?limit=1001": "want 1 to 1000", "tasks?stat=error": "does not accept the parameter stat",
+		"tasks?state=gone": "state is &#34;gone&#34;, want one of", "tasks?label=x": "want key=value", "tasks?created_to=yesterday": "want a time in UTC", "tasks?limit=1001": "want 1 to 1000", "tasks?stat=error": "does not accept the parameter",
 		"tasks?after=" + strings.Repeat("9", 600): "the limit is 512", "tasks?after=zz": "cannot be found", "failures?state=processed": "want error, undone", "operations?state=x": "want one of", "operations/op-7?outcome=x": "want waiting",
 		"tasks/order/order-1002?before=x": "want the number of a journal row", "tasks/order/order-1002?rows=0": "want 1 to 1000", "risk?within=1ns": "want a duration", "audit?from=x": "want a time in UTC", "books?status=x": "want one of", "books/repair?repair=undo": "Nothing has this name",
 		"plans/order?version=9": "has the versions [2 1]", "plans/none": "is stored", "find?id=a%20b": "want A–Z", "operations/new?action=fly": "want one of", "operations/new?action=undo": "No task is selected",
