@@ -304,6 +304,39 @@ func TestCrashBetweenParts(t *testing.T) {
 	r.state("t2~kids", core.StateProcessing)
 }
 
+// The database refuses a child's birth, and before the parent's row can say so the partition has another owner: that one
+// finds a parent whose step is out and has no child, though another child of it was there, and does not let it stand.
+func TestRefusedChildIsHeardOfAfterATakeover(t *testing.T) {
+	one := core.Step{Name: "one", Kind: core.TaskStep, Child: "leg", Undoable: true, AttemptsMax: 1}
+	two := one
+	two.Name, two.After = "two", []int{0}
+	r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "twice", Version: 1, Steps: []core.Step{one, two}})
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Birth && w.Task.ID == "t1~two" }
+	r.tasks(0, core.Submission{Type: "twice", ID: "t1", Input: []byte(`{}`)})
+	r.cycle()
+	r.bus.take()
+	r.start("n2") // its commits are not numbered after those of n1
+	r.adopt(0)
+	r.cycle()
+	r.answer(r.one(), 0)
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		if slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == "t1" && w.Task.State == core.StateUndoing }) {
+			return errCut
+		}
+		return nil
+	}
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	r.state("t1", core.StatePending)
+	r.store.BeforeCommit = nil
+	r.start("n3")
+	r.adopt(0)
+	r.cycle()
+	r.state("t1", core.StateUndoing)
+}
+
 // A child that is undone fails its parent's step, with its text; tried again, the same child begins again.
 func TestChildUndone(t *testing.T) {
 	for _, tries := range []int{1, 2} {
