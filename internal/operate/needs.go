@@ -63,8 +63,10 @@ func (n *Need) Cause() bool {
 // Single reports whether each of its lines is one task.
 func (n *Need) Single() bool { return n.Kind == NeedDeadlines || n.Kind == NeedAnswers }
 
-// Counted reports whether its lines are about numbers of tasks, which may be 0.
-func (n *Need) Counted() bool { return n.Kind != NeedTrouble && !n.Single() }
+// Counted reports whether its lines are about numbers of tasks. Beside one that has some, one that has none is 0.
+func (n *Need) Counted() bool {
+	return !n.Single() && slices.ContainsFunc(n.Lines, func(l NeedLine) bool { return l.Tasks != Count{} })
+}
 
 // Cut is the need with that many lines at most; the others are counted as left out.
 func (n Need) Cut(lines int) Need {

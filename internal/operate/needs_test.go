@@ -115,3 +115,16 @@ func TestNeedNotes(t *testing.T) {
 		t.Errorf("%+v", needs)
 	}
 }
+
+// TestCounted: effects that do not agree are no tasks, and have no 0 before them; a line without tasks has one beside others.
+func TestCounted(t *testing.T) {
+	some, none := NeedLine{Text: "a", Tasks: Count{N: 2}}, NeedLine{Text: "b"}
+	for want, n := range map[bool]*Need{true: {Kind: NeedErrors, Lines: []NeedLine{some, none}}, false: {Kind: "books", Lines: []NeedLine{none}}} {
+		if n.Counted() != want {
+			t.Errorf("%s: %t", n.Kind, !want)
+		}
+	}
+	if (&Need{Kind: NeedDeadlines, Lines: []NeedLine{some}}).Counted() {
+		t.Error("a line is one task")
+	}
+}
