@@ -278,7 +278,9 @@ func (s *Shard) born(p *partition, e *entry) {
 func (s *Shard) keep(p *partition, e *entry, created bool) {
 	c := &s.cycle
 	// In which commit a step began that has a child the parent's row is to say: see resumeFresh.
-	c.out.Row = c.out.Row || slices.ContainsFunc(c.out.Effects, func(eff core.Effect) bool { return eff.Kind == core.EffectChildren })
+	c.out.Row = c.out.Row || slices.ContainsFunc(c.out.Effects, func(eff core.Effect) bool {
+		return eff.Kind == core.EffectChildren && e.plan.plan.Steps[eff.Step].Kind == core.TaskStep
+	})
 	p.dirty = p.dirty || len(c.out.Records) > 0 || c.out.Row
 	if len(c.out.Records) > 0 || c.out.Row {
 		c.write(e, created)

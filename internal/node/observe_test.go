@@ -433,7 +433,7 @@ func TestDeadlinesNear(t *testing.T) {
 		{nil, false, ""},
 		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 7*time.Minute), {ID: "none"}}, true, ""},
 		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 6*time.Minute), task("c", time.Hour, time.Minute)}, false, "2 unfinished tasks have used nine tenths of their time; the first is b of type order"},
-		{[]core.View{task("late", time.Minute, -time.Second)}, true, "at least 1 unfinished tasks"},
+		{[]core.View{task("late", time.Minute, -time.Second)}, true, "≥ 1 unfinished tasks"},
 		{[]core.View{startsAt(task("later", 10*time.Hour, 10*time.Minute), now.Add(-time.Minute))}, false, ""},
 	} {
 		err := deadlinesNear(now, x.tasks, x.more)

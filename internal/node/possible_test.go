@@ -147,6 +147,20 @@ func (o *oneTask) Append(context.Context, operate.AuditEntry) (int64, *operate.A
 }
 func (o *oneTask) SetOutcome(context.Context, int64, string) error { return nil }
 
+// blank is a trail and a book of notes in which nothing stands.
+type blank struct {
+	operate.TrailReader
+	operate.NoteStore
+}
+
+// Audit implements operate.TrailReader.
+func (blank) Audit(context.Context, operate.AuditFilter) (operate.AuditPage, error) {
+	return operate.AuditPage{}, nil
+}
+
+// Notes implements operate.NoteStore.
+func (blank) Notes(context.Context, string, int) ([]operate.Note, error) { return nil, nil }
+
 // doors are the API and the console before the task, as a reader of a role sees them.
 func (o *oneTask) doors(t *testing.T, role operate.Role) func(method, path, body string) (int, string) {
 	t.Helper()
@@ -165,7 +179,7 @@ func (o *oneTask) doors(t *testing.T, role operate.Role) func(method, path, body
 		t.Fatal(err)
 	}
 	faces.Handle("/", face)
-	face, err = console.New(console.Config{PartitionOf: func(string) int { return 0 }, Reader: o, Actions: actions, Desk: desk, Log: log})
+	face, err = console.New(console.Config{PartitionOf: func(string) int { return 0 }, Reader: o, Actions: actions, Desk: desk, Trail: blank{}, Notes: blank{}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
