@@ -52,7 +52,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "trial-fails-and-goes-on", invariant: 12, file: "internal/core/breaker.go",
-		old: "		case trial.bad(p.SharePct):\n			return b.open(p, now, trial), true\n", new: "",
+		old: "		case trial.bad(p.SharePct):\n			return b.open(p, now, trial, \"calls of a trial failed\"), true\n", new: "",
 		fault: "a breaker in trial lets more and more through to an agent that fails",
 		run:   "^TestBreakerTrial$",
 	},

@@ -67,13 +67,13 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "repair-viewer-starts", invariant: 12, file: "internal/repair/service.go",
-		old: "	case !by.Role.May(operate.RoleOperator):\n		return refuse(403, \"%s has the role %s; an", new: "	case !by.Role.May(operate.RoleViewer):\n		return refuse(403, \"%s has the role %s; an",
+		old: "	case !by.Role.May(operate.RoleOperator):\n		return refuse(403, \"%s\", say.Of(\"refuse.role-operation", new: "	case !by.Role.May(operate.RoleViewer):\n		return refuse(403, \"%s\", say.Of(\"refuse.role-operation",
 		fault: "a viewer starts an operation",
 		run:   "^TestStartRefuses$",
 	},
 	{
 		name: "repair-viewer-changes", invariant: 12, file: "internal/repair/service.go",
-		old: "	case !by.Role.May(operate.RoleOperator):\n		return refuse(403, \"%s has the role %s; changing", new: "	case !by.Role.May(operate.RoleViewer):\n		return refuse(403, \"%s has the role %s; changing",
+		old: "	case !by.Role.May(operate.RoleOperator):\n		return refuse(403, \"%s\", say.Of(\"refuse.role-change", new: "	case !by.Role.May(operate.RoleViewer):\n		return refuse(403, \"%s\", say.Of(\"refuse.role-change",
 		fault: "a viewer stops an operation",
 		run:   "^TestChange$",
 	},
