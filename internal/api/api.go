@@ -290,7 +290,7 @@ func (a *api) find(r *http.Request, taskType, id string) (core.View, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
 	defer cancel()
 	view, err := a.reader.Get(ctx, a.partition(id), id)
-	if err == nil && !mayKnow(ctx, id, view.Labels) {
+	if own := scopeOf(ctx); err == nil && !own.knows(id, view.Labels) {
 		return core.View{}, errOthers
 	}
 	if err == nil && view.Type != taskType {
@@ -310,14 +310,37 @@ func by(ctx context.Context) operate.Actor {
 	return actor
 }
 
-// mayKnow reports whether the actor of a request may know of a task with this id and these labels. A service whose token has
-// labels knows those that have them, which are what it submits and what comes of that; those that say what Duly does tell no
-// tasks apart.
-func mayKnow(ctx context.Context, id string, labels []core.Label) bool {
-	if narrowed(ctx) && !strings.HasPrefix(id, idsOf(ctx)) {
+// scope is what the token of a request is held to.
+type scope struct {
+	client bool
+	ids    string       // what the ids begin with that it submits; empty: any are its own to take
+	labels []core.Label // of a client: those of its own tasks. Labels that say what Duly does tell no tasks apart
+}
+
+func scopeOf(ctx context.Context) scope {
+	actor := by(ctx)
+	s := scope{client: actor.Role == operate.RoleClient}
+	bound, _ := core.ParseLabels(actor.Labels) // those of a token were checked when it was made
+	for _, l := range bound {
+		switch {
+		case l.Key == operate.IDsLabel:
+			s.ids = l.Value
+		case s.client && !l.OfEngine():
+			s.labels = append(s.labels, l)
+		}
+	}
+	return s
+}
+
+// narrowed reports whether some tasks only may be known.
+func (s *scope) narrowed() bool { return s.client && (s.ids != "" || len(s.labels) > 0) }
+
+// knows reports whether a task with this id and these labels may be known.
+func (s *scope) knows(id string, labels []core.Label) bool {
+	if s.client && !strings.HasPrefix(id, s.ids) {
 		return false
 	}
-	for _, bound := range boundTo(ctx) {
+	for _, bound := range s.labels {
 		if !slices.Contains(labels, bound) {
 			return false
 		}
@@ -325,35 +348,9 @@ func mayKnow(ctx context.Context, id string, labels []core.Label) bool {
 	return true
 }
 
-// boundTo are the labels that tell the tasks of the actor from those of others; none: it may know all.
-func boundTo(ctx context.Context) []core.Label {
-	actor := by(ctx)
-	if actor.Role != operate.RoleClient {
-		return nil
-	}
-	bound, _ := core.ParseLabels(actor.Labels) // those of a token were checked when it was made
-	return slices.DeleteFunc(bound, func(l core.Label) bool { return l.OfEngine() || l.Key == operate.IDsLabel })
-}
-
-// idsOf is what the ids begin with that the actor submits; empty: any are its own to take.
-func idsOf(ctx context.Context) string {
-	bound, _ := core.ParseLabels(by(ctx).Labels) // none: no labels
-	for _, l := range bound {
-		if l.Key == operate.IDsLabel {
-			return l.Value
-		}
-	}
-	return ""
-}
-
-// narrowed reports whether the actor of a request knows some tasks only.
-func narrowed(ctx context.Context) bool {
-	return by(ctx).Role == operate.RoleClient && (idsOf(ctx) != "" || len(boundTo(ctx)) > 0)
-}
-
 // ownID refuses an id that the actor does not submit.
 func ownID(ctx context.Context, id string) *ingest.Refusal {
-	ids := idsOf(ctx)
+	ids := scopeOf(ctx).ids
 	if strings.HasPrefix(id, ids) {
 		return nil
 	}
@@ -371,13 +368,14 @@ func (a *api) told(ctx context.Context, answer ingest.Answer) ingest.Answer {
 
 // others reports whether the task of an id is one of others, as far as its actor may know; one that cannot be read is.
 func (a *api) others(ctx context.Context, id string) bool {
-	if !narrowed(ctx) {
+	own := scopeOf(ctx)
+	if !own.narrowed() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ReadMax)
 	defer cancel()
 	view, err := a.reader.Get(ctx, a.partition(id), id)
-	return err != nil || !mayKnow(ctx, id, view.Labels)
+	return err != nil || !own.knows(id, view.Labels)
 }
 
 // taken refuses the id of a task of others.

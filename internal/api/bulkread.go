@@ -145,7 +145,7 @@ func (b *bulk) parse(number int64, line []byte, long bool) *bulkLine {
 		return l.refused(&said, bad)
 	}
 	if said.ID == "" {
-		said.ID = idsOf(b.ctx) + b.cfg.NewID()
+		said.ID = scopeOf(b.ctx).ids + b.cfg.NewID()
 	}
 	l.req = ingest.Request{Form: said.Form, Answer: func(became ingest.Answer) { l.became <- became }}
 	return l

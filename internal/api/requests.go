@@ -124,19 +124,19 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 	if err := core.CheckWords("reason", c.Reason); err != nil {
 		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%v", err)
 	}
-	if narrowed(ctx) {
-		ids := idsOf(ctx)
-		if c.EvenIfUnknown && ids == "" { // it would be others' id that it takes
+	own := scopeOf(ctx)
+	if own.narrowed() {
+		if c.EvenIfUnknown && own.ids == "" { // it would be others' id that it takes
 			return Asked{}, ingest.Refuse(403, ingest.CauseForbidden, "%s", say.Of("refuse.blind-cancel", "label", operate.IDsLabel))
 		}
-		if !strings.HasPrefix(c.ID, ids) {
+		if !strings.HasPrefix(c.ID, own.ids) {
 			return Asked{}, notFound(c.Type, c.ID)
 		}
 	}
 	taken := Asked{Partition: a.cfg.PartitionOf(c.ID, a.cfg.Partitions)}
 	view, err := a.look(ctx, &c, taken.Partition)
 	switch {
-	case err == nil && !mayKnow(ctx, c.ID, view.Labels):
+	case err == nil && !own.knows(c.ID, view.Labels):
 		return Asked{}, notFound(c.Type, c.ID)
 	case err == nil && view.Type != c.Type:
 		return Asked{}, otherType(&c, &view)
@@ -158,7 +158,7 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 			return Asked{}, bad
 		}
 		taken.Outcome = operate.Asked + say.Of("ask.unknown")
-	case !c.EvenIfUnknown || narrowed(ctx): // whose it is has to be known
+	case !c.EvenIfUnknown || own.narrowed(): // whose it is has to be known
 		return Asked{}, a.unread(&c, err)
 	default:
 		taken.Outcome = operate.Asked + say.Of("ask.cancel-blind")

@@ -192,11 +192,11 @@ func (a *api) follow(w http.ResponseWriter, r *http.Request, f operate.EventFilt
 	defer cancel()
 	events := make(chan operate.Event, streamWindow)
 	ended := make(chan error, 1)
-	bound := narrowed(ctx)
+	own := scopeOf(ctx)
 	go func() {
 		ended <- a.ports.Events.Follow(ctx, after, f, func(e operate.Event) error {
-			if bound && e.What != operate.EventLost {
-				if labels, _ := core.ParseLabels(e.Labels); !mayKnow(ctx, e.Task, labels) {
+			if own.narrowed() && e.What != operate.EventLost {
+				if labels, _ := core.ParseLabels(e.Labels); !own.knows(e.Task, labels) {
 					return nil
 				}
 			}

@@ -42,7 +42,7 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 // idOf is the id of a POST: its key where that is an id, an id made of the key
 // where it is not, and a new one without a key.
 func (a *api) idOf(r *http.Request, taskType string) (string, *ingest.Refusal) {
-	key, ids := r.Header.Get(headerKey), idsOf(r.Context()) // given once, if at all: see takes
+	key, ids := r.Header.Get(headerKey), scopeOf(r.Context()).ids // given once, if at all: see takes
 	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
 		key = key[1 : n-1] // a string of RFC 9651, as the header's draft wants it
 	}
