@@ -182,6 +182,9 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 			numbers = append(numbers, t.Number)
 		}
 	}
+	if len(numbers) == 0 {
+		return nil
+	}
 	entries, err := a.shard.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return err

@@ -120,11 +120,17 @@ func (s *Scheduler) logNews(more bool) {
 		s.log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
 	}
 	slices.Sort(lost)
-	lost = slices.Compact(lost)
 	// Nodes that start together may take what another one has just taken, before they have heard of each other.
-	passed := slices.DeleteFunc(slices.Clone(lost), s.falls)
-	if lost = slices.DeleteFunc(lost, func(p int) bool { return slices.Contains(passed, p) }); len(lost) > 0 {
-		s.log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(lost))
+	var wanted, passed []int
+	for _, p := range slices.Compact(lost) {
+		if s.falls(p) {
+			wanted = append(wanted, p)
+		} else {
+			passed = append(passed, p)
+		}
+	}
+	if len(wanted) > 0 {
+		s.log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(wanted))
 	}
 	if len(passed) > 0 {
 		s.log.Info("partitions were taken over by the nodes that they belong to now", "partitions", listed(passed))

@@ -333,7 +333,7 @@ type leading struct {
 
 // probeLeader looks for a leader: this supervisor or, by the lease, another that renews it.
 func (n *Node) probeLeader(ctx context.Context) error {
-	if sup := n.sup.Load(); sup != nil && sup.Last().Held {
+	if n.leads() {
 		return nil
 	}
 	holder, err := n.conn.Holder(ctx, wire.KeyLeader)
