@@ -58,7 +58,7 @@ func PayloadSchemaJSON(schema string) SignalOption {
 // SchemaOption is what a schema that is made of a Go type says besides.
 type SchemaOption struct{ word string }
 
-// Encrypted has a schema take payloads that a codec has encrypted, which nobody can look into: see [WithCodec]. Without it
+// Encrypted has a schema accept encrypted payloads, which the server cannot read: see [WithCodec]. Without it
 // these are refused, as all else that does not fit. A schema of your own says "x-duly-encrypted": true at its root.
 func Encrypted() SchemaOption { return SchemaOption{"x-duly-encrypted"} }
 

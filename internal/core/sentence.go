@@ -123,7 +123,7 @@ func (w *sentence) because() string {
 	return say.Of("why.because.unnamed")
 }
 
-// asked is the row of who asked for the task's undo, or said how it ended; nil: nobody did, or it is not known.
+// asked is the row of who asked for the task's undo, or said how it ended; nil: no one did, or the row is gone.
 func (w *sentence) asked() *Record {
 	for i := len(w.rows) - 1; i >= 0 && w.t.Asked; i-- {
 		if r := &w.rows[i]; r.Kind == KindCancelled || r.Kind == KindUndoAsked || r.Kind == KindResolved {

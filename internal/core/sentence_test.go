@@ -277,7 +277,7 @@ func TestDeadlineOfASignalIsNotNear(t *testing.T) {
 	}
 }
 
-// TestSentenceNamesWhoAsked: a task that is undone, or was settled, because somebody asked for it says who that was.
+// TestSentenceNamesWhoAsked: a task that is undone, or was settled, on request names who requested it.
 //
 // covers: OP1
 func TestSentenceNamesWhoAsked(t *testing.T) {

@@ -34,7 +34,7 @@ var notTold = map[string]bool{
 	"misuse": true, "keyTaken": true, "overwrite": true, "change": true, "Set": true,
 }
 
-// refusing are calls and fields whose texts refuse what somebody asked.
+// refusing are calls and fields whose texts refuse a request.
 var refusing = map[string]bool{"bad": true, "wrong": true, "refuse": true, "Refuse": true, "Detail": true, "Description": true}
 
 // refusalsOwn is how many sentences of their own the refusals of a directory have still. A new one is in the table, and one that
@@ -182,8 +182,8 @@ func (f file) asked(call *ast.CallExpr, table map[string]string) (found []breach
 	return found
 }
 
-// excused is why a literal is no sentence by where it stands: a tag of a field, or the name of the call or the field that tells
-// nobody, or refuses. Empty: it is one.
+// excused is why a literal is no sentence by where it stands: a tag of a field, or the name of the call or the field that
+// no person reads, or that refuses. Empty: it is one.
 func excused(stack []ast.Node) string {
 	for i := len(stack) - 2; i >= 0; i-- {
 		switch node := stack[i].(type) {

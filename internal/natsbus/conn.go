@@ -128,8 +128,8 @@ func Dial(ctx context.Context, o Options) (*Conn, error) { return dialFor(ctx, o
 // with the last reason.
 func DialToAsk(ctx context.Context, o Options) (*Conn, error) { return dialFor(ctx, o, false) }
 
-// dialFor connects a node, or one that only asks. Where its user may not hear answers in the library's inboxes, and nobody said
-// others, it does so once more with those of the user, as `duly nats-permissions` limits it to. The library's come first:
+// dialFor connects a node, or one that only asks. Where its user may not hear answers in the library's inboxes, and no prefix
+// was set, it does so once more with those of the user, as `duly nats-permissions` limits it to. The library's come first:
 // agents with rights that a person wrote may answer there alone.
 func dialFor(ctx context.Context, o Options, node bool) (*Conn, error) {
 	c, own, err := dialOnce(ctx, o, node)

@@ -243,7 +243,7 @@ func TestAgentThatMayNotAnswer(t *testing.T) {
 	}
 }
 
-// TestDeniedAnswers: a denied answer is told from a denied status, which somebody has to be given the right to hear; and
+// TestDeniedAnswers: a denied answer is told from a denied status, for which the user needs another right; and
 // whether the user may answer at all is known.
 //
 // covers: C11

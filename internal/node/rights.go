@@ -93,7 +93,7 @@ func (n *Node) lacking(has *natsbus.Permissions) (all []lack, others []natsbus.D
 			continue // it was denied, and is allowed now
 		}
 		if d.Answer && has != nil && has.Answers {
-			continue // an asker could have it told what nobody can mend
+			continue // an asker can cause this, and no right is missing
 		}
 		known := false
 		for _, s := range sets {
