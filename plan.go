@@ -129,8 +129,8 @@ func UndoReserve(d time.Duration) PlanOption {
 	}
 }
 
-// Admission chooses what happens to a submission whose time is less than its plan takes in 95 of 100 cases, as the
-// server has measured it.
+// Admission chooses what happens to a submission whose time is less than its wait in the queue and what its plan takes in 95
+// of 100 cases, as the server has measured them.
 func Admission(policy AdmissionPolicy) PlanOption {
 	return func(p *planSpec) { p.Admission = core.Admission(policy) }
 }
@@ -140,9 +140,10 @@ type AdmissionPolicy string
 
 // The policies of [Admission].
 const (
-	AdmissionOff    AdmissionPolicy = AdmissionPolicy(core.AdmissionOff)    // it is taken; the default
+	AdmissionQueue  AdmissionPolicy = AdmissionPolicy(core.AdmissionQueue)  // if it is the queue that leaves too little, it is refused, code 429; the default
+	AdmissionOff    AdmissionPolicy = AdmissionPolicy(core.AdmissionOff)    // it is taken
 	AdmissionWarn   AdmissionPolicy = AdmissionPolicy(core.AdmissionWarn)   // it is taken, and the server says so
-	AdmissionRefuse AdmissionPolicy = AdmissionPolicy(core.AdmissionRefuse) // it is refused, code 422
+	AdmissionRefuse AdmissionPolicy = AdmissionPolicy(core.AdmissionRefuse) // it is refused: code 422, or 429 where the queue is why
 )
 
 // Result is the result of the plan's tasks, an expression in CEL over input and results: it is made when the task is

@@ -29,7 +29,7 @@ func fnvOf(id string, n int) int {
 
 func benchDoor(b *testing.B, taken Taken, streams int) *Door {
 	b.Helper()
-	door, err := NewDoor(Config{Taken: taken, StreamOf: streamName(streams), Partitions: 16, PartitionOf: fnvOf, QuietItems: 1, BusyItems: 1, ItemsMax: 1 << 20, BytesMax: 4 << 30}, plans("order"), &nowLog{}, nil)
+	door, err := NewDoor(Config{Taken: taken, StreamOf: streamName(streams), Partitions: 16, PartitionOf: fnvOf, QuietItems: 1, BusyItems: 1, ItemsMax: 1 << 20, BytesMax: 4 << 30}, plans("order"), &nowLog{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -202,11 +202,11 @@ func TestConfigRefused(t *testing.T) {
 	} {
 		cfg := good
 		change(&cfg)
-		if _, err := NewDoor(cfg, plans(), &memLog{}, nil); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := NewDoor(cfg, plans(), &memLog{}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if _, err := NewDoor(good, nil, nil, nil); err == nil {
+	if _, err := NewDoor(good, nil, nil); err == nil {
 		t.Error("no error without ports")
 	}
 }

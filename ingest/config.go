@@ -21,7 +21,6 @@ const (
 	DefaultFlightsMax   = 4
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
-	DefaultBacklogMax   = 100_000
 	DefaultPublishMax   = 4 * time.Second
 	DefaultUnknownMax   = 1024
 	DefaultReloadPause  = 250 * time.Millisecond
@@ -69,23 +68,21 @@ type Config struct {
 	// full waits too: a stream syncs one after the other, so that sending more of
 	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
 	FlightsMax int
-	// Of the next three high submissions may use all, normal ones seven eighths, low ones half. Each stream has an equal
+	// Of the next two high submissions may use all, normal ones seven eighths, low ones half. Each stream has an equal
 	// share of ItemsMax and BytesMax.
 	ItemsMax   int           // unanswered requests at most; more are refused at once
 	BytesMax   int64         // bytes of unanswered requests at most
-	BacklogMax int64         // messages of a partition that its owner has not read yet, at most; a quarter of it while Overloaded
 	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
 
-	// Overloaded reports whether the scheduler of this process takes too long even for the least that it always takes
-	// up. Submissions are refused earlier then, and their submitters told when to come again. It may be called from any
-	// goroutine. nil: never.
-	Overloaded func() bool
 	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
 	CheckInput func(plan *core.Plan, input []byte) error
 
 	// Admit says why a submission of a plan, with so much time left, has less than tasks of the plan take; empty: it has
 	// enough, or it is not known. It reads memory. nil: no one is asked.
 	Admit func(now core.Instant, plan *core.Plan, left time.Duration) string
+	// Needs is how long tasks of a plan take; 0: that is not known, or one is to be let in to learn it. It reads memory. nil: it
+	// is not known of any.
+	Needs func(plan *core.Plan) time.Duration
 
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
@@ -115,7 +112,6 @@ func (c Config) WithDefaults() Config {
 	c.FlightsMax = cmp.Or(c.FlightsMax, DefaultFlightsMax)
 	c.ItemsMax = cmp.Or(c.ItemsMax, DefaultItemsMax)
 	c.BytesMax = cmp.Or(c.BytesMax, DefaultBytesMax)
-	c.BacklogMax = cmp.Or(c.BacklogMax, DefaultBacklogMax)
 	c.PublishMax = cmp.Or(c.PublishMax, DefaultPublishMax)
 	c.UnknownMax = cmp.Or(c.UnknownMax, DefaultUnknownMax)
 	c.ReloadPause = cmp.Or(c.ReloadPause, DefaultReloadPause)
@@ -128,9 +124,6 @@ func (c Config) WithDefaults() Config {
 	c.LookRest = cmp.Or(c.LookRest, DefaultLookRest)
 	c.LookItems = cmp.Or(c.LookItems, DefaultLookItems)
 	c.LookRate = cmp.Or(c.LookRate, DefaultLookRate)
-	if c.Overloaded == nil {
-		c.Overloaded = func() bool { return false }
-	}
 	if c.SizeOf == nil {
 		c.SizeOf = estimate
 	}
@@ -157,7 +150,7 @@ func (c *Config) Validate() error {
 		{"Partitions", int64(c.Partitions)}, {"PackItems", int64(c.PackItems)}, {"PackBytes", int64(c.PackBytes)},
 		{"PayloadMax", int64(c.PayloadMax)}, {"WindowMax", int64(c.WindowMax)}, {"QuietItems", int64(c.QuietItems)},
 		{"BusyItems", int64(c.BusyItems)}, {"FlightsMax", int64(c.FlightsMax)}, {"ItemsMax", int64(c.ItemsMax)}, {"BytesMax", c.BytesMax},
-		{"BacklogMax", c.BacklogMax}, {"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
+		{"PublishMax", int64(c.PublishMax)}, {"UnknownMax", int64(c.UnknownMax)},
 		{"ReloadPause", int64(c.ReloadPause)}, {"ReloadMax", int64(c.ReloadMax)}, {"RecentBytes", c.RecentBytes}, {"RecentFor", int64(c.RecentFor)},
 		{"LooksMax", int64(c.LooksMax)}, {"LookMax", int64(c.LookMax)}, {"LookSpare", int64(c.LookSpare)}, {"LookRest", int64(c.LookRest)},
 		{"LookItems", int64(c.LookItems)}, {"LookRate", int64(c.LookRate)},

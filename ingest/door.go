@@ -14,7 +14,7 @@ type Door struct {
 	cfg     Config
 	plans   Plans
 	log     Log
-	backlog Backlog // may be nil
+	waits   waits
 	streams []*stream
 	homes   []home // by partition
 	stats   counters
@@ -26,7 +26,7 @@ type Door struct {
 	free    []*pack
 	unknown unknown
 	taken   Taken // may be nil: then only owners say that an id is taken
-	recent  recent
+	recent  *recent
 	looks   looks
 	sub     core.Submission // the one in hand; SizeOf would move a local one to the heap
 	closed  bool
@@ -40,11 +40,13 @@ type event struct {
 	err    error
 	look   *look // not nil: the store was looked at, and has this task
 	task   *core.Existing
+
+	node     string // not empty: a scheduler has said how far it is
+	readings []core.Reading
 }
 
-// NewDoor makes a door. backlog may be nil: then only the stream's own limits
-// hold submissions back. Error: a configuration that cannot work.
-func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
+// NewDoor makes a door. Error: a configuration that cannot work.
+func NewDoor(cfg Config, plans Plans, log Log) (*Door, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 	if plans == nil || log == nil {
 		return nil, errors.New("ingest: plans and log are required")
 	}
-	d := &Door{cfg: cfg, plans: plans, log: log, backlog: backlog}
+	d := &Door{cfg: cfg, plans: plans, log: log, waits: newWaits(cfg.Partitions)}
 	d.full = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full", "requests", cfg.ItemsMax, "bytes", cfg.BytesMax)).After(RetryFull)
 	var err error
 	if d.streams, d.homes, err = streamsOf(&cfg); err != nil {
@@ -67,14 +69,18 @@ func NewDoor(cfg Config, plans Plans, log Log, backlog Backlog) (*Door, error) {
 // Submit takes one request. It is answered now if it is refused, and otherwise
 // in a later Flush.
 func (d *Door) Submit(now core.Instant, req Request) {
-	if d.admit(&req) {
+	if d.admit(now, &req) {
 		d.take(now, &req)
 	}
 }
 
 // admit takes room for a request, or refuses it. It is safe for concurrent use.
-func (d *Door) admit(req *Request) bool {
+func (d *Door) admit(now core.Instant, req *Request) bool {
 	d.stats.taken.Add(1)
+	if r := d.late(now, &req.Form); r != nil {
+		d.tell(req, r)
+		return false
+	}
 	req.stream = d.streamFor(req.ID)
 	if req.stream.budget.reserve(req.bytes(), req.Labels) {
 		return true
@@ -127,13 +133,6 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
-	if d.backlog != nil {
-		n, class := d.backlog.Pending(partition), core.ClassOf(sub.Labels)
-		if limit := d.backlogLimit(n, class); n > limit {
-			d.refuse(req, Refuse(429, CauseBacklog, "%s", say.Of("refuse.backlog", "partition", partition, "n", n, "class", class, "limit", limit)).After(retryBacklog))
-			return
-		}
-	}
 	at := place{partition: partition, size: size}
 	if d.taken != nil {
 		at.mark = d.recent.mark(sub)
@@ -152,17 +151,6 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 		}
 	}
 	d.pack(now, &at, req, sub)
-}
-
-// overloadedPart is the part of BacklogMax that may be unread while the scheduler is overloaded.
-const overloadedPart = 4
-
-// backlogLimit is how many messages of a partition may be unread for a submission of a class, where so many are.
-func (d *Door) backlogLimit(pending int64, class core.Class) int64 {
-	if least := part(d.cfg.BacklogMax/overloadedPart, class); pending > least && d.cfg.Overloaded() {
-		return least
-	}
-	return part(d.cfg.BacklogMax, class)
 }
 
 // refuse answers a request that has its room, and gives the room back.
@@ -216,6 +204,10 @@ func (d *Door) settle(now core.Instant) {
 		e := &d.spare[i]
 		if e.look != nil {
 			d.looked(now, e.look, e.task, e.err)
+			continue
+		}
+		if e.node != "" {
+			d.waits.report(now, e.node, e.readings)
 			continue
 		}
 		if e.pack == nil {

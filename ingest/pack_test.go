@@ -280,50 +280,6 @@ func TestFullDoor(t *testing.T) {
 	})
 }
 
-type backlog []int64
-
-func (b backlog) Pending(partition int) int64 { return b[partition] }
-
-// covers: E14, I6
-func TestBacklog(t *testing.T) {
-	r := newRig(t, nil)
-	r.door.cfg.BacklogMax = 1600
-	r.door.backlog = backlog{0, 1400, 1401, 1 << 60}
-	r.submit(epoch, "a0", "a1", "a2", "a3")
-	for _, id := range []string{"a2", "a3"} {
-		if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, "limit for priority normal is 1400") {
-			t.Errorf("retry %v: %s", e.Retry, e)
-		}
-	}
-	if len(r.answers) != 2 {
-		t.Error("a partition that keeps up was refused")
-	}
-}
-
-// While the scheduler is overloaded a quarter of the backlog is too much, and a submission that is refused is told when
-// to come again.
-func TestBacklogWhileOverloaded(t *testing.T) {
-	for _, overloaded := range []bool{false, true} {
-		r := newRig(t, func(cfg *Config) {
-			cfg.BacklogMax, cfg.Overloaded = 1600, func() bool { return overloaded }
-		})
-		r.door.backlog = backlog{350, 351, 1400, 1401}
-		r.submit(epoch, "a0", "a1", "a2", "a3")
-		refused := map[string]string{"a3": "is 1400"}
-		if overloaded {
-			refused = map[string]string{"a1": "is 350", "a2": "is 350", "a3": "is 350"}
-		}
-		for id, limit := range refused {
-			if e := r.refused(id, 429, CauseBacklog); e.Retry <= 0 || !strings.Contains(e.Description, limit) {
-				t.Errorf("overloaded %v: retry %v: %s", overloaded, e.Retry, e)
-			}
-		}
-		if len(r.answers) != len(refused) {
-			t.Errorf("overloaded %v: %d answered, want %d", overloaded, len(r.answers), len(refused))
-		}
-	}
-}
-
 // classed is a submission of a class.
 func (r *rig) classed(id, class string) {
 	req := r.request(id)
@@ -354,24 +310,6 @@ func TestClassesAtTheDoor(t *testing.T) {
 	}
 	if len(r.answers) != 4 {
 		t.Errorf("%d answered, want those 4 that were refused", len(r.answers))
-	}
-
-	for _, c := range []struct {
-		overloaded      bool
-		low, normal, at int64
-	}{{false, 800, 1400, 1600}, {true, 200, 350, 400}} {
-		for pending, refuses := range map[int64]string{c.low: "", c.low + 1: "low", c.normal + 1: "low normal", c.at + 1: "low normal high"} {
-			r := newRig(t, func(cfg *Config) {
-				cfg.BacklogMax, cfg.Overloaded = 1600, func() bool { return c.overloaded }
-			})
-			r.door.backlog = backlog{pending, pending, pending, pending}
-			for _, class := range []string{"low", "normal", "high"} {
-				r.classed(class+"1", class)
-				if refused := len(r.answers[class+"1"]) > 0; refused != strings.Contains(refuses, class) {
-					t.Errorf("overloaded %v, %d unread: %s refused %v", c.overloaded, pending, class, refused)
-				}
-			}
-		}
 	}
 }
 

@@ -38,10 +38,3 @@ var (
 	ErrLogDown = errors.New("the task stream is out of reach")
 	ErrLogFull = errors.New("the task stream is full")
 )
-
-// Backlog knows how far the readers are behind.
-type Backlog interface {
-	// Pending is how many messages of the partition its owner has not read yet, as last
-	// seen. It reads memory.
-	Pending(partition int) int64
-}

@@ -37,6 +37,7 @@ type storm struct {
 	stored  map[int]uint64      // messages that are in the stream
 	unclear map[int]bool        // messages whose outcome the stream kept to itself or did not know
 	at      map[string]int      // message of an id
+	read    int64               // of the stream, as a scheduler says
 	known   map[string]struct{} // ids submitted
 }
 
@@ -48,7 +49,7 @@ func newStorm(t *rapid.T) *storm {
 		StreamOf: streamName(rapid.IntRange(1, 3).Draw(t, "streams")), Partitions: 3, PartitionOf: byDigit, PackItems: rapid.IntRange(1, 9).Draw(t, "items"),
 		PackBytes: 2000, ItemsMax: rapid.IntRange(5, 80).Draw(t, "room"), UnknownMax: 5,
 		PublishMax: time.Second, QuietItems: 1, BusyItems: 10,
-	}, s.rig.plans, s.rig.log, backlog{0, 0, int64(rapid.IntRange(0, 1).Draw(t, "behind")) * 1e9})
+	}, s.rig.plans, s.rig.log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +65,8 @@ func (s *storm) step() {
 	case 4:
 		s.now = s.now.Add(time.Duration(rapid.IntRange(0, 2_000_000).Draw(s.t, "pass")) * time.Microsecond)
 	case 5:
+		s.read += rapid.Int64Range(0, 20).Draw(s.t, "read")
+		s.rig.door.Report("n1", []core.Reading{{Partition: rapid.IntRange(0, 3).Draw(s.t, "of"), Epoch: 1, Cursor: uint64(s.read), Read: s.read, Begun: s.read}})
 		if len(s.rig.plans.readings) > 0 {
 			s.rig.plans.read(rapid.SampledFrom([]error{nil, errors.New("away")}).Draw(s.t, "reading"))
 		}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"hash/maphash"
 	"math/bits"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -15,6 +16,7 @@ import (
 // owner.
 type recent struct {
 	seed maphash.Seed
+	mu   sync.Mutex         // of the sets: any goroutine may ask has
 	sets [][recentWays]seen // a power of two of them
 }
 
@@ -33,10 +35,10 @@ type seen struct {
 // mark is what a submission is known by.
 type mark struct{ id, content uint64 }
 
-func newRecent(bytes int64) recent {
+func newRecent(bytes int64) *recent {
 	n := bytes / int64(unsafe.Sizeof([recentWays]seen{}))
 	n = min(max(n, 1), recentSetsMax)
-	return recent{seed: maphash.MakeSeed(), sets: make([][recentWays]seen, 1<<(bits.Len64(uint64(n))-1))}
+	return &recent{seed: maphash.MakeSeed(), sets: make([][recentWays]seen, 1<<(bits.Len64(uint64(n))-1))}
 }
 
 // mark of a submission: the same id, type and input have the same.
@@ -61,6 +63,20 @@ func (r *recent) differs(m mark, now core.Instant, within time.Duration) bool {
 	return false
 }
 
+// has reports whether the id was accepted.
+func (r *recent) has(id string) bool {
+	hash := maphash.String(r.seed, id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set(hash)
+	for i := range set {
+		if set[i].id == hash && set[i].at != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // same reports whether the id was accepted with the same.
 func (r *recent) same(m mark) bool {
 	set := r.set(m.id)
@@ -75,6 +91,8 @@ func (r *recent) same(m mark) bool {
 // add remembers what was accepted. Of one id the last counts: it is the one whose
 // answer is the newest.
 func (r *recent) add(m mark, now core.Instant) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	set := r.set(m.id)
 	oldest := 0
 	for i := range set {

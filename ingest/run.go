@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // turnItems is how many requests the loop takes before it looks at outcomes and
@@ -45,9 +46,20 @@ func (in *Ingest) signal() {
 // The answer comes from another goroutine, or from this one when the door is
 // full or closing.
 func (in *Ingest) Submit(req Request) {
-	if in.door.admit(&req) {
+	if in.door.admit(in.now(), &req) {
 		in.enter(req)
 	}
+}
+
+// Late refuses a submission that would begin too late to be done, as Submit does; nil: Submit may take it. Its input is not
+// looked at. It is safe for concurrent use.
+func (in *Ingest) Late(f *submit.Form) *Refusal {
+	r := in.door.late(in.now(), f)
+	if r != nil {
+		in.door.stats.taken.Add(1)
+		in.door.stats.refused[r.ErrCode-CauseFirst].Add(1)
+	}
+	return r
 }
 
 // enter queues a request that has its room.

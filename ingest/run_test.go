@@ -89,7 +89,7 @@ func running(t *testing.T, log Log, change func(*Config)) (in *Ingest, stop func
 	if change != nil {
 		change(&cfg)
 	}
-	door, err := NewDoor(cfg, plans("order"), log, nil)
+	door, err := NewDoor(cfg, plans("order"), log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestStopBetweenRoomAndInbox(t *testing.T) {
 		c := newTally()
 		in, stop := running(t, &slowLog{}, nil)
 		req := c.request("x1")
-		if !in.door.admit(&req) {
+		if !in.door.admit(in.now(), &req) {
 			t.Fatal("no room")
 		}
 		entered := make(chan struct{})

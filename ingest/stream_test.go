@@ -191,7 +191,7 @@ func TestShareOfAStream(t *testing.T) {
 		for name, change := range map[string]func(*Config){"ItemsMax is 2": func(c *Config) { c.ItemsMax = 2 }, "BytesMax 2": func(c *Config) { c.BytesMax = 2 }} {
 			cfg := Config{StreamOf: streamName(3), Partitions: 4, PartitionOf: byDigit}
 			change(&cfg)
-			if _, err := NewDoor(cfg, plans(), &memLog{}, nil); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "want 3 or more") {
+			if _, err := NewDoor(cfg, plans(), &memLog{}); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "want 3 or more") {
 				t.Errorf("%s: error %v", name, err)
 			}
 		}

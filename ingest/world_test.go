@@ -111,7 +111,7 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 		change(&cfg)
 	}
 	var err error
-	if r.door, err = NewDoor(cfg, r.plans, r.log, nil); err != nil {
+	if r.door, err = NewDoor(cfg, r.plans, r.log); err != nil {
 		t.Fatal(err)
 	}
 	return r

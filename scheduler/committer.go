@@ -49,6 +49,7 @@ type ownership struct {
 	last     int64        // the last commit
 	wentBack core.Instant // when its database went back last; 0: never
 	waits    bool         // a request waits for what is unread, or for a plan
+	reading  core.Reading
 }
 
 // feed is what brings a partition's mail.
@@ -270,6 +271,7 @@ func (c *Committer) note() {
 		if o.epoch != 0 {
 			own := c.shard.partitions[p]
 			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.held) > 0
+			o.reading = c.shard.Reading(p)
 		}
 	}
 }

@@ -35,6 +35,8 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 				c.refused = append(c.refused, notice{p: p, status: m.Refused[i]})
 			}
 			p.nextCursor, p.nextStored = m.Pos, m.Stored
+			p.reading.Read += int64(len(m.Submissions))
+			p.reading.Waited = c.now.Sub(m.Stored)
 		}
 		p.acks = append(p.acks, m.Ack)
 	}
@@ -58,8 +60,8 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	if err != nil {
 		return err
 	}
-	if refused, err := s.refuses(ctx, p, sub, ref, unread); refused || err != nil {
-		return err
+	if s.refuses(p, sub, ref, unread) {
+		return nil
 	}
 	e := &entry{
 		task: taskOf(sub),
@@ -67,7 +69,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
-	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e)}
+	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e), NoTime: s.hasNoTime(m, sub, ref)}
 	s.gate.says(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {
 		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
@@ -80,6 +82,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	default:
 		ev.Error = unknownPlan(sub)
 		core.Birth(nil, e.task, &ev, &s.cycle.out)
+	}
+	if !e.task.State.Ended() {
+		p.reading.Begun++
 	}
 	s.born(p, e)
 	return nil
@@ -102,30 +107,25 @@ func submissionOf(t *core.Task) core.Submission {
 }
 
 // refuses refuses a submission that its plan does not take, or that has none and was promised nothing.
-func (s *Shard) refuses(ctx context.Context, p *partition, sub *core.Submission, ref *planRef, unread *core.UnreadablePlan) (bool, error) {
+func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread *core.UnreadablePlan) bool {
 	code, why := 0, ""
 	switch {
 	case (sub.Unchecked || ref == nil && sub.PlanVersion == 0 && unread == nil) && s.plans.marked(sub.Type, sub.PlanVersion):
 		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what a door took before the mark goes on
 	case unread != nil:
-		return false, nil
+		return false
 	case ref == nil && sub.Unchecked: // it was never stored: nothing was promised yet
 		code, why = 404, unknownPlan(sub)
 	case ref == nil:
-		return false, nil
-	case len(sub.Input) <= ref.plan.InputMax:
-		if refused, err := s.hasNoTime(ctx, p, sub, ref); refused || err != nil {
-			return refused, err
-		}
-		fallthrough
+		return false
 	default:
 		code, why = s.plans.unfit(ref, sub.ID, sub.Input)
 	}
 	if why == "" {
-		return false, nil
+		return false
 	}
 	s.cycle.refusal(p, sub, code, why)
-	return true, nil
+	return true
 }
 
 func unknownPlan(sub *core.Submission) string {

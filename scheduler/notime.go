@@ -1,37 +1,32 @@
 package scheduler
 
 import (
-	"context"
-	"fmt"
+	"cmp"
+	"time"
 
 	"duly.dev/duly/internal/core"
 )
 
-// hasNoTime refuses a submission that came by the stream endpoint and has less time than tasks of its plan take, where
-// the plan says so. One that is a task already is not refused: its submitter asks again, or the stream is read again.
-func (s *Shard) hasNoTime(ctx context.Context, p *partition, sub *core.Submission, ref *planRef) (bool, error) {
-	if !sub.Unchecked || ref == nil || ref.plan.Admission != core.AdmissionRefuse || s.cfg.Admit == nil {
-		return false, nil
+// waitedLeast is how long a submission has waited in its task stream whose time is looked at when it comes up: less may be
+// what clocks differ by, and one that has too little time without having waited was given too little.
+const waitedLeast = 2 * time.Second
+
+// hasNoTime reports whether a submission comes up with too little time to be done: it ends without anything of it having
+// begun, which costs a third of what begins and is undone.
+func (s *Shard) hasNoTime(m *TaskMail, sub *core.Submission, ref *planRef) bool {
+	if ref == nil || s.cfg.Needs == nil || !ref.plan.Admission.Refuses() {
+		return false
 	}
-	from := max(s.cycle.now, sub.StartAt) // nothing of it begins before
-	left := max(sub.At, sub.StartAt).Add(ref.plan.CompleteBy).Sub(from)
-	switch {
-	case sub.CompleteBy != 0:
-		left = sub.CompleteBy.Sub(from)
-	case sub.At == 0:
-		left = ref.plan.CompleteBy
+	now := s.cycle.now
+	from := max(now, sub.StartAt)                                         // nothing of it begins before
+	unseen := ref.plan.Admission == core.AdmissionRefuse && sub.Unchecked // no door has looked at its time
+	if !unseen && (from > now || now.Sub(m.Stored) < waitedLeast) {
+		return false
 	}
-	why := s.cfg.Admit(ref.plan, left)
-	if why == "" {
-		return false, nil
+	by := sub.CompleteBy
+	if by == 0 {
+		by = max(cmp.Or(sub.At, now), sub.StartAt).Add(ref.plan.CompleteBy)
 	}
-	saved, err := s.store.LoadIDs(ctx, p.asOf(), []string{sub.ID})
-	if err != nil {
-		return false, fmt.Errorf("task %s: %w", sub.ID, err)
-	}
-	if len(saved) > 0 {
-		return false, nil
-	}
-	s.cycle.refusal(p, sub, 422, why)
-	return true, nil
+	needs := time.Duration(core.Weather * float64(s.cfg.Needs(ref.plan)))
+	return by.Sub(from) < needs+ref.plan.UndoReserve
 }

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,73 +9,71 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// TestNoTimeAtTheStreamEndpoint: what comes unchecked and has less time than its plan takes is refused where the plan
-// says so; one that was checked, and one that is a task already, is not.
-func TestNoTimeAtTheStreamEndpoint(t *testing.T) {
-	for _, how := range []core.Admission{core.AdmissionOff, core.AdmissionWarn, core.AdmissionRefuse} {
-		r := newRig(t, scheduler.Config{Admit: func(_ *core.Plan, left time.Duration) string {
-			if left < 10*time.Second {
-				return "too little"
-			}
-			return ""
-		}})
+// needsTen says of every plan that its tasks take ten seconds.
+func needsTen(*core.Plan) time.Duration { return 10 * time.Second }
+
+// mailed is one message of the task stream that was stored so long ago.
+func (r *rig) mailed(ago time.Duration, subs ...core.Submission) {
+	r.tasks(0, subs...)
+	r.mail.Tasks[len(r.mail.Tasks)-1].Stored = r.now.Add(-ago)
+}
+
+// TestNoTimeWhenItComesUp: what has waited in its stream, and has less time than its plan takes and a quarter more, ends
+// unbegun, unless its plan says that it may be late; so does what came by the stream endpoint where the plan refuses.
+func TestNoTimeWhenItComesUp(t *testing.T) {
+	for how, over := range map[core.Admission]string{core.AdmissionQueue: "queued", core.AdmissionOff: "", core.AdmissionWarn: "", core.AdmissionRefuse: "queued unseen"} {
+		r := newRig(t, scheduler.Config{Needs: needsTen})
 		p := orderPlan("tight", 1, "a")
-		p.Admission = how
+		p.Admission, p.UndoReserve = how, time.Second
 		r.store.AddPlan(p)
 		sub := func(id string, unchecked bool, after time.Duration) core.Submission {
 			return core.Submission{Type: "tight", ID: id, Unchecked: unchecked, CompleteBy: r.now.Add(after)}
 		}
-		r.tasks(0, sub("enough", true, time.Minute), sub("short", true, time.Second), sub("checked", false, time.Second))
+		r.mailed(0, sub("unseen", true, 13*time.Second), sub("checked", false, 13*time.Second))
+		r.mailed(3*time.Second, sub("enough", false, 14*time.Second), sub("queued", false, 13*time.Second))
 		r.cycle()
-		r.state("enough", core.StateProcessing)
-		r.state("checked", core.StateProcessing)
-		if refused := r.store.Task(0, "short") == nil; refused != (how == core.AdmissionRefuse) {
-			t.Errorf("admission %q: refused %v", how, refused)
-		}
-		r.finish()
-		before := r.state("enough", core.StateProcessed).Seq
-		r.now = r.now.Add(55 * time.Second)
-		again := sub("enough", true, 5*time.Second)
-		r.start("n2") // which has not the task's id in memory when the stream is read again
-		r.tasks(0, again)
-		r.adopt(0)
-		r.cycle()
-		if task := r.store.Task(0, "enough"); task == nil || task.Seq != before {
-			t.Errorf("admission %q: the task is gone", how)
-		}
-		for _, line := range r.news() {
-			if line == "refuse enough 422" {
-				t.Errorf("admission %q: a task that exists is called refused", how)
+		for _, id := range []string{"unseen", "checked", "enough", "queued"} {
+			want := core.StateProcessing
+			if strings.Contains(over, id) {
+				want = core.StateUndone
+			}
+			if task := r.store.Task(0, id); task == nil || task.State != want {
+				t.Errorf("admission %q: %s is %v, want %s", how, id, task, want)
 			}
 		}
 	}
 }
 
-// TestNoTimeCountsFromTheStart: the time of a submission that begins later counts from then, at the stream endpoint as at
-// the others.
+// TestNoTimeCountsFromTheStart: what begins later is looked at when it begins, and not before.
 func TestNoTimeCountsFromTheStart(t *testing.T) {
-	r := newRig(t, scheduler.Config{Admit: func(p *core.Plan, left time.Duration) string {
-		if left < p.CompleteBy {
-			return "it has " + left.String()
-		}
-		return ""
-	}})
+	r := newRig(t, scheduler.Config{Needs: needsTen})
 	p := orderPlan("tight", 1, "a")
-	p.Admission, p.CompleteBy = core.AdmissionRefuse, time.Minute
+	p.Admission, p.CompleteBy = core.AdmissionRefuse, 13*time.Second
 	r.store.AddPlan(p)
-	took := r.now.Add(-10 * time.Second) // it has lain in the stream for so long
-	later := func(id string, start, by time.Duration) core.Submission {
-		s := core.Submission{Type: "tight", ID: id, Unchecked: true, At: took, StartAt: r.now.Add(start)}
-		if by != 0 {
-			s.CompleteBy = r.now.Add(by)
-		}
-		return s
+	later := func(id string, start time.Duration) core.Submission {
+		return core.Submission{Type: "tight", ID: id, Unchecked: true, At: r.now.Add(-10 * time.Second), StartAt: r.now.Add(start)}
 	}
-	r.tasks(0, later("whole", time.Hour, 0), later("begun", -5*time.Second, 0), later("named", time.Hour, 2*time.Hour), later("short", time.Hour, time.Hour+30*time.Second))
+	short := later("short", time.Hour)
+	short.CompleteBy = short.StartAt.Add(11 * time.Second)
+	r.mailed(10*time.Second, later("later", time.Hour), later("begun", -5*time.Second), short)
 	r.cycle()
-	for id, taken := range map[string]bool{"whole": true, "begun": false, "named": true, "short": false} {
-		if is := r.store.Task(0, id) != nil; is != taken {
-			t.Errorf("%s is taken: %v, want %v", id, is, taken)
-		}
+	r.state("later", core.StatePending)
+	r.state("begun", core.StateUndone)
+	r.state("short", core.StateUndone)
+}
+
+// TestReadings: what the doors are told counts submissions, and of them what began.
+func TestReadings(t *testing.T) {
+	r := newRig(t, scheduler.Config{Needs: needsTen})
+	r.store.AddPlan(orderPlan("tight", 1, "a"))
+	sub := func(id string, after time.Duration) core.Submission {
+		return core.Submission{Type: "tight", ID: id, CompleteBy: r.now.Add(after)}
+	}
+	r.mailed(3*time.Second, sub("a", time.Minute), sub("b", time.Minute), sub("c", time.Second))
+	r.cycle()
+	r.mailed(0, sub("a", time.Minute))
+	r.cycle()
+	if got := r.shard.Reading(0); got.Read != 4 || got.Begun != 2 || got.Cursor != 2 || got.Epoch == 0 {
+		t.Errorf("%+v, want 4 read up to position 2, of which 2 began", got)
 	}
 }

@@ -29,6 +29,8 @@ type partition struct {
 	// When the streams took the messages at all of these.
 	cursorStored, controlStored, nextStored, nextControlStored core.Instant
 
+	reading core.Reading // what the doors are told: Read and Begun are of what is applied
+
 	saved core.PartitionWrite // as last committed
 
 	nextNumber int64

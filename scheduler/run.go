@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,6 +147,19 @@ func (s *Scheduler) Owned() int {
 		n += len(c.ownerships())
 	}
 	return n
+}
+
+// Readings is how far this node is with the task streams of its partitions, as of the newest commit cycles.
+func (s *Scheduler) Readings() (all []core.Reading) {
+	for _, c := range s.committers {
+		for _, o := range c.ownerships() {
+			if o.reading.Epoch != 0 {
+				all = append(all, o.reading)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b core.Reading) int { return a.Partition - b.Partition })
+	return all
 }
 
 // Run owns and serves partitions until ctx ends, then drains: it takes no new

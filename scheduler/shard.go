@@ -33,10 +33,9 @@ type Config struct {
 	Observers   *Observers // of what is committed, shared by the shards of a node; nil: none
 	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
 	Left func(plan *core.Plan, t *core.Task) time.Duration
-	// Admit says why a submission of a plan with so much time left has less than tasks of the plan take; empty: it has
-	// enough, or that is not known. It is asked of plans that refuse, about what came by the stream endpoint. It must not
-	// block. nil: no one is asked.
-	Admit func(plan *core.Plan, left time.Duration) string
+	// Needs is how long tasks of a plan take; 0: that is not known, or one is to be let in to learn it. It must not block.
+	// nil: it is not known of any.
+	Needs func(plan *core.Plan) time.Duration
 	// TenantLabel is the key of the label that names a task's tenant; empty: all tasks are of one.
 	TenantLabel string
 	// Weights are what classes, tenants and types share by; see flows.go.
@@ -174,6 +173,17 @@ func (s *Shard) NextWake() core.Instant {
 		next = earlier(next, w.lookAt)
 	}
 	return next
+}
+
+// Reading is how far the shard is with the task stream of a partition; zero: it is not its own.
+func (s *Shard) Reading(partition int) core.Reading {
+	p := s.partitions[partition]
+	if p == nil {
+		return core.Reading{}
+	}
+	r := p.reading
+	r.Partition, r.Epoch, r.Cursor = p.id, p.epoch, p.cursor
+	return r
 }
 
 func (s *Shard) everyWaker() [5]*waker {

@@ -75,10 +75,10 @@ var orderMutants = []mutant{
 		run:   "^TestClassesAtTheDoor$",
 	},
 	{
-		name: "low-fills-the-stream", invariant: 12, file: "ingest/door.go",
-		old: "\treturn part(d.cfg.BacklogMax, class)\n", new: "\treturn part(d.cfg.BacklogMax, core.ClassHigh)\n",
-		fault: "a spike of low submissions takes all of the backlog",
-		run:   "^TestClassesAtTheDoor$",
+		name: "low-fills-the-queue", invariant: 12, file: "ingest/wait.go",
+		old: "left-plan.UndoReserve-needs)/core.Weather), class))", new: "left-plan.UndoReserve-needs)/core.Weather), core.ClassHigh))",
+		fault: "a spike of low submissions takes all of the time that is left to the others",
+		run:   "^TestLateIsRefused$",
 	},
 	{
 		name: "class-is-not-checked", invariant: 12, file: "internal/core/label.go",

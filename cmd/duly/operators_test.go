@@ -29,6 +29,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // engine is an engine behind the real API: what it is asked, and what it answers.
@@ -149,6 +150,8 @@ func (looked) Signals(context.Context, core.Instant, int) (operate.Signals, erro
 }
 
 // The ports.
+
+func (*engine) Late(*submit.Form) *ingest.Refusal { return nil }
 
 func (e *engine) Submit(r ingest.Request) {
 	e.submitted = r.Input

@@ -646,7 +646,7 @@ func TestForbidden(t *testing.T) {
 		"duly.ask.edit.orders": {"chief"}, "duly.ask.accept.orders": {"chief"}, "duly.ask.undo.orders": {"chief"}, "duly.ask.resolve.orders": {"chief"}, "duly.ask.resubmit.orders": {"chief"}, "duly.ask.extend.orders": {"chief"},
 		"duly.plans.apply": {"chief"}, "duly.plans.changed": {"first"},
 		// What operators want of the flow, through the door.
-		"duly.pauses.changed": {"door", "first"}, "duly.nodes.away": {"door"}, "$SRV.STATS.duly-pay": {"door"}, "$SRV.STATS": nil, "$SRV.PING": nil, "$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, "$KV.DULY_PARTITIONS.wish": {"first"},
+		"duly.pauses.changed": {"door", "first"}, "duly.nodes.away": {"door"}, "duly.nodes.reading": {"first"}, "$SRV.STATS.duly-pay": {"door"}, "$SRV.STATS": nil, "$SRV.PING": nil, "$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, "$KV.DULY_PARTITIONS.wish": {"first"},
 		api + "DIRECT.GET.KV_DULY_PARTITIONS.$KV.DULY_PARTITIONS.wish.0": {"door", "first"}, api + "DIRECT.GET.KV_DULY_PARTITIONS.$KV.DULY_PARTITIONS.0": {"first"},
 		// Commands, and answers to those of others.
 		"duly.do.pay": {"first"}, "duly.undo.pay": {"first"}, "duly.batch.do.pay": {"first"}, "duly.batch.undo.post": {"first"},
@@ -679,7 +679,7 @@ func TestForbidden(t *testing.T) {
 		"duly.alerts.streams": {"door", "first", "watcher"}, "duly.alerts.a.b": nil, api + "STREAM.INFO.DULY_ALERTS": {"door", "first", "watcher"}, api + "STREAM.PURGE.DULY_ALERTS": {"first"},
 		api + "CONSUMER.CREATE.DULY_ALERTS.delivery.duly.alerts.*": {"watcher"}, api + "CONSUMER.CREATE.DULY_ALERTS.x.duly.alerts.*": nil, api + "CONSUMER.CREATE.DULY_ALERTS": nil,
 		api + "CONSUMER.MSG.NEXT.DULY_ALERTS.delivery": {"watcher"}, api + "CONSUMER.DELETE.DULY_ALERTS.delivery": nil, "$JS.ACK.DULY_ALERTS.delivery.1.1.1.1.0": {"watcher"},
-		api + "STREAM.MSG.GET.DULY_ALERTS": nil, api + "CONSUMER.LIST.DULY_TASKS": {"door", "first"}, api + "CONSUMER.LIST.DULY_ALERTS": nil,
+		api + "STREAM.MSG.GET.DULY_ALERTS": nil, api + "CONSUMER.LIST.DULY_TASKS": {"first"}, api + "CONSUMER.LIST.DULY_ALERTS": nil,
 		"$SYS.REQ.SERVER.PING": nil, "anything": nil,
 	}
 	subscriptions := map[string][]string{ // with a queue group after a space
@@ -687,7 +687,7 @@ func TestForbidden(t *testing.T) {
 		"duly.batch.do.pay q": {"crew"}, "duly.batch.undo.pay": nil, "duly.batch.do.post q": nil, "duly.do.* q": nil, "duly.do.>": nil,
 		"duly.reply.0.>": {"first"}, "duly.reply.>": nil, "duly.batch.reply.x.>": {"first"},
 		"duly.submit.*.* ingest": {"door"}, "duly.submit.*.*": nil, "duly.submit.orders.* ingest": {"door"}, "duly.in.*.*": nil, "duly.tasks.>": nil, "duly.control.*": nil,
-		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"}, "duly.pauses.changed": {"first"}, "duly.nodes.away": {"first"},
+		"duly.ask.> ask": {"door"}, "duly.ask.>": nil, "duly.ask.*": nil, "duly.plans.apply plans": {"first"}, "duly.plans.apply": nil, "duly.plans.changed": {"door", "first"}, "duly.pauses.changed": {"first"}, "duly.nodes.away": {"first"}, "duly.nodes.reading": {"door"},
 		"duly.live.orders.*": {"shop", "till"}, "duly.live.orders.o-1": {"shop", "till"}, "duly.live.refunds.*": nil, "duly.live.*.*": nil,
 		"duly.alerts.*": nil, "duly.alerts.streams": nil, "duly.events.*.*": nil, "duly.events.orders.*": nil, "duly.dead.*": nil, "duly.>": nil, ">": nil, "*.*": nil,
 		"$KV.DULY_KEYS.>": nil, "$KV.DULY_PARTITIONS.>": nil, "$KV.>": nil, "$JS.>": nil, "$JS.API.>": nil, "$JS.EVENT.>": nil, "$SYS.>": nil, "status.>": nil,

@@ -23,6 +23,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/submit/submittest"
 )
 
@@ -42,6 +43,7 @@ type site struct {
 	controls []core.Control
 	askErr   error
 	requests []ingest.Request
+	late     *ingest.Refusal                            // of every submission
 	answer   func(ingest.Request) (ingest.Answer, bool) // false: no answer
 	onGet    func()
 	nextID   int
@@ -92,6 +94,8 @@ func asLocal(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})))
 	})
 }
+
+func (s *site) Late(f *submit.Form) *ingest.Refusal { return s.late }
 
 func (s *site) Submit(r ingest.Request) {
 	s.requests = append(s.requests, r)

@@ -24,6 +24,7 @@ import (
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // TestBulkDefaults: the bounds of a node that says 0 are those of one that says nothing. A setting's default stands in a
@@ -55,6 +56,8 @@ type bulkDoor struct {
 	tries  map[string]int
 	answer func(r ingest.Request, tries int) ingest.Answer
 }
+
+func (d *bulkDoor) Late(*submit.Form) *ingest.Refusal { return nil }
 
 func (d *bulkDoor) Submit(r ingest.Request) {
 	d.mu.Lock()
@@ -241,7 +244,7 @@ func TestBulkOutcomes(t *testing.T) {
 // TestBulkWaitsForRoom: a real door that is full much of the time makes lines wait, and none fail.
 func TestBulkWaitsForRoom(t *testing.T) {
 	plan := core.Plan{Name: "order", Version: 1, InputMax: 1000}
-	door, err := ingest.NewDoor(ingest.Config{StreamOf: func(int) string { return "" }, Partitions: 16, PartitionOf: byDigit, ItemsMax: 8}, &onePlan{plan}, stored{}, nil)
+	door, err := ingest.NewDoor(ingest.Config{StreamOf: func(int) string { return "" }, Partitions: 16, PartitionOf: byDigit, ItemsMax: 8}, &onePlan{plan}, stored{})
 	if err != nil {
 		t.Fatal(err)
 	}

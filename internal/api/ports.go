@@ -5,12 +5,15 @@ import (
 
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // Submitter is where the API hands submissions in: an [ingest.Ingest].
 type Submitter interface {
 	// Submit takes a request and answers it once, without waiting.
 	Submit(ingest.Request)
+	// Late refuses what would begin too late to be done; nil: Submit may take it. Its input is not looked at.
+	Late(*submit.Form) *ingest.Refusal
 }
 
 // Reader reads tasks from the state store for the HTTP API.

@@ -36,7 +36,24 @@ func (a *api) post(w http.ResponseWriter, r *http.Request) {
 		problem(w, bad)
 		return
 	}
-	a.withBody(w, r, func(input []byte) { a.submit(w, r, taskType, id, input, false) })
+	form, bad := a.form(r, taskType, id)
+	if bad != nil {
+		problem(w, bad)
+		return
+	}
+	a.withBody(w, r, func(input []byte) { a.submit(w, r, form, input, false) })
+}
+
+// form is a submission without its input. Error: it is refused without a look at that, or at the store.
+func (a *api) form(r *http.Request, taskType, id string) (submit.Form, *ingest.Refusal) {
+	f := submit.Form{Type: taskType, ID: id}
+	if bad, ok := errors.AsType[*submit.Error](f.ReadHeader(r.Header)); ok {
+		return f, ingest.RefuseForm(bad)
+	}
+	if bad := bind(r.Context(), &f); bad != nil {
+		return f, bad
+	}
+	return f, a.door.Late(&f)
 }
 
 // idOf is the id of a POST: its key where that is an id, an id made of the key
@@ -70,6 +87,10 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 	if bad == nil {
 		bad = ownID(r.Context(), id)
 	}
+	var form submit.Form
+	if bad == nil {
+		form, bad = a.form(r, taskType, id)
+	}
 	if bad != nil {
 		problem(w, bad)
 		return
@@ -90,7 +111,7 @@ func (a *api) put(w http.ResponseWriter, r *http.Request) {
 			if !looked {
 				a.log.Warn("a submission goes on without a look at the store", "task", id, "type", taskType, "error", err)
 			}
-			a.submit(w, r, taskType, id, input, looked)
+			a.submit(w, r, form, input, looked)
 		}
 	})
 }
@@ -121,17 +142,10 @@ func (a *api) withBody(w http.ResponseWriter, r *http.Request, then func(input [
 
 // submit hands a submission in and waits for its answer, or for the client to
 // go. A client that left may ask for the task by its id.
-func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string, input []byte, looked bool) {
+func (a *api) submit(w http.ResponseWriter, r *http.Request, form submit.Form, input []byte, looked bool) {
 	answers := make(chan ingest.Answer, 1)
-	req := ingest.Request{Form: submit.Form{Type: taskType, ID: id, Input: input}, Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer }}
-	if bad, ok := errors.AsType[*submit.Error](req.ReadHeader(r.Header)); ok {
-		problem(w, ingest.RefuseForm(bad))
-		return
-	}
-	if bad := bind(r.Context(), &req.Form); bad != nil {
-		problem(w, bad)
-		return
-	}
+	form.Input = input
+	req := ingest.Request{Form: form, Looked: looked, Answer: func(answer ingest.Answer) { answers <- answer }}
 	if ended(w, r) { // while its body came
 		return
 	}
@@ -139,7 +153,7 @@ func (a *api) submit(w http.ResponseWriter, r *http.Request, taskType, id string
 	select {
 	case answer := <-answers:
 		answer = a.told(r.Context(), answer)
-		a.submitted(w, taskType, &answer)
+		a.submitted(w, form.Type, &answer)
 	case <-r.Context().Done():
 		ended(w, r)
 	}

@@ -47,7 +47,7 @@ func (stored) Publish(_ int, _ []core.Submission, done func(uint64, error)) { do
 func running(t *testing.T) *ingest.Ingest {
 	t.Helper()
 	plan := core.Plan{Name: "order", Version: 1, InputMax: 1000}
-	door, err := ingest.NewDoor(ingest.Config{StreamOf: func(int) string { return "" }, Partitions: 16, PartitionOf: byDigit}, &onePlan{plan}, stored{}, nil)
+	door, err := ingest.NewDoor(ingest.Config{StreamOf: func(int) string { return "" }, Partitions: 16, PartitionOf: byDigit}, &onePlan{plan}, stored{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,11 @@ func (r *Record) Final() bool {
 
 // noteDeadline gives the reason, unless a person gave one.
 func (r *Record) noteDeadline() {
-	if r.Reason == "" {
+	switch {
+	case r.Reason != "":
+	case r.Kind == KindSubmitted:
+		r.Reason = neverBegan
+	default:
 		r.Reason = noTime
 	}
 }
@@ -151,8 +155,13 @@ func (r *Record) noteDeadline() {
 // noTime is the reason of a row that undoes a task because of its deadline.
 const noTime = "the task's deadline leaves no time for another try"
 
+// neverBegan is the reason of a birth that undoes its task because of its deadline.
+const neverBegan = "no time was left when the task came up in the queue; nothing of it began"
+
 // MissesDeadline reports whether the row says that the task's deadline has passed or leaves no time.
-func (r *Record) MissesDeadline() bool { return r.Kind == KindExpired || r.Reason == noTime }
+func (r *Record) MissesDeadline() bool {
+	return r.Kind == KindExpired || r.Reason == noTime || r.Reason == neverBegan
+}
 
 // backoff is the wait before try attempt+1: base × 2^(attempt-1), capped, full
 // jitter.

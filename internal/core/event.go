@@ -49,6 +49,8 @@ type Event struct {
 	// WentBack is when the database went back, of a request about a task that has ended and whose journal does not note
 	// it yet; 0: nothing is to be noted. What the task goes on with is noted before the request.
 	WentBack Instant
+	// NoTime says of a birth that what is left until its deadline is too little: nothing of it begins.
+	NoTime bool
 	// Full has bit i set when the agent of step i has no room in its in-flight
 	// window, its breaker keeps the do back, or a pause holds the step: a do that would start there parks the task instead.
 	Full uint64

@@ -66,11 +66,11 @@ func (t *Task) skips(p *Plan, i int) bool {
 // forward begins every step that may begin now.
 func (d *decision) forward() {
 	t := d.t
-	if t.StartAt > d.at {
+	if t.StartAt > d.at && !d.ev.NoTime {
 		t.State = StatePending
 		return
 	}
-	late := d.at >= t.workUntil(d.p)
+	late := d.at >= t.workUntil(d.p) || d.ev.NoTime
 	for i := range t.Steps { // a step comes after earlier ones alone, so that one look at each is enough
 		switch s := &t.Steps[i]; {
 		case s.Status.over():

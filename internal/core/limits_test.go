@@ -39,7 +39,7 @@ var planLimits = map[string]fieldLimits{
 	"Result":      textUpTo(ExpressionBytesMax),
 	"InputSchema": textUpTo(SchemaBytesMax),
 	"UndoReserve": {orSilent(durations).taken[:2], append(orSilent(durations).refused, DurationMax)}, // the task has DurationMax
-	"Admission":   {[]any{AdmissionOff, AdmissionWarn, AdmissionRefuse}, []any{Admission("off"), Admission("x"), Admission(strings.Repeat("x", 10<<20))}},
+	"Admission":   {[]any{AdmissionQueue, AdmissionOff, AdmissionWarn, AdmissionRefuse}, []any{Admission("queue"), Admission("x"), Admission(strings.Repeat("x", 10<<20))}},
 }
 
 var stepLimits = map[string]fieldLimits{

@@ -75,15 +75,19 @@ type Plan struct {
 	Admission   Admission     `json:",omitempty"`
 }
 
-// Admission says what happens to a submission whose time is less than its plan takes at p95.
+// Admission says what happens to a submission whose time is less than its plan takes at p95, after its wait in the queue.
 type Admission string
 
 // The admissions.
 const (
-	AdmissionOff    Admission = "" // it is not looked at
+	AdmissionQueue  Admission = ""    // it is refused if it is the queue that leaves too little
+	AdmissionOff    Admission = "off" // it is not looked at
 	AdmissionWarn   Admission = "warn"
 	AdmissionRefuse Admission = "refuse"
 )
+
+// Refuses reports whether a submission may be refused for want of time.
+func (a Admission) Refuses() bool { return a == AdmissionQueue || a == AdmissionRefuse }
 
 // StepKind says what a step is.
 type StepKind string

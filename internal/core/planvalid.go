@@ -149,9 +149,9 @@ func (p *inspection) whole() {
 		}
 	}
 	switch p.Admission {
-	case AdmissionOff, AdmissionWarn, AdmissionRefuse:
+	case AdmissionQueue, AdmissionOff, AdmissionWarn, AdmissionRefuse:
 	default:
-		p.wrong("admission", "admission is %s, want off, warn or refuse", QuoteShort(string(p.Admission)))
+		p.wrong("admission", "admission is %s, want queue, off, warn or refuse", QuoteShort(string(p.Admission)))
 	}
 	if p.UndoReserve != 0 {
 		if err := checkDuration(named{"undo_reserve", p.UndoReserve}); err != nil {

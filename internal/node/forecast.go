@@ -55,7 +55,7 @@ func newForecasts(n *Node) *forecasts {
 
 // learn has a scheduler show what it commits, and asks which parked tasks can make their deadlines. end ends it.
 func (f *forecasts) learn(cfg *scheduler.RunConfig) (end func()) {
-	cfg.Admit = func(plan *core.Plan, left time.Duration) string { return f.admit(f.now(), plan, left) }
+	cfg.Needs = f.needs
 	cfg.Left = func(plan *core.Plan, t *core.Task) (left time.Duration) {
 		f.observers.Guard(f.Name(), func() { left = f.book.Left(plan, t, freshFeasible, begunFeasible, f.now()) })
 		return left
@@ -81,6 +81,18 @@ const (
 	letEvery   = time.Second
 )
 
+// needs is how long tasks of a plan take; 0: that is not known, or one is let in to learn it.
+func (f *forecasts) needs(plan *core.Plan) (d time.Duration) {
+	f.observers.Guard(f.Name(), func() {
+		now := f.now()
+		needs, newest, known := f.book.Needs(plan, admissionQuantile, now)
+		if known && !f.learns(plan, needs, newest, now) {
+			d = needs
+		}
+	})
+	return d
+}
+
 // admit says why a submission of a plan with so much time left has too little; empty: it has enough, or that is not known.
 func (f *forecasts) admit(now core.Instant, plan *core.Plan, left time.Duration) (why string) {
 	f.observers.Guard(f.Name(), func() { why = f.tooShort(now, plan, left) })
@@ -92,7 +104,7 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 	if !known || left-plan.UndoReserve >= needs {
 		return ""
 	}
-	if now.Sub(newest) > max(staleAfter, staleTimes*needs) && f.letIn(plan, now) {
+	if f.learns(plan, needs, newest, now) {
 		return ""
 	}
 	f.short.Add(1)
@@ -101,6 +113,11 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 		reserve = say.Of("refuse.late-reserve", "time", rounded(plan.UndoReserve))
 	}
 	return say.Of("refuse.late", "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "reserve", reserve, "enough", rounded(needs+plan.UndoReserve+needs/20))
+}
+
+// learns reports whether what is known of a plan is old, and one is let in to learn from it.
+func (f *forecasts) learns(plan *core.Plan, needs time.Duration, newest, now core.Instant) bool {
+	return now.Sub(newest) > max(staleAfter, staleTimes*needs) && f.letIn(plan, now)
 }
 
 // letIn reports whether a submission is let in to learn from it.

@@ -15,6 +15,7 @@ import (
 	"duly.dev/duly/internal/ground"
 	"duly.dev/duly/internal/health"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/telemetry"
 )
 
@@ -125,6 +126,14 @@ func (n *Node) Submit(req ingest.Request) {
 		return
 	}
 	door.Submit(req)
+}
+
+// Late implements api.Submitter.
+func (n *Node) Late(f *submit.Form) *ingest.Refusal {
+	if door := n.door.Load(); door != nil {
+		return door.Late(f)
+	}
+	return nil // Submit says that it is closed
 }
 
 // standing is health.Source: what the node's ground says.

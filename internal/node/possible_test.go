@@ -19,6 +19,7 @@ import (
 	"duly.dev/duly/internal/console"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // drawnPlan has a step of each kind that people act on; how it fails is drawn.
@@ -141,6 +142,7 @@ func (o *oneTask) Existing(context.Context, int, []string) ([]core.Existing, err
 func (o *oneTask) Counts(context.Context) ([]core.Count, error)                     { return nil, nil }
 func (o *oneTask) Cursor(context.Context, int) (uint64, error)                      { return 1, nil }
 func (o *oneTask) Ask(context.Context, int, core.Control) (uint64, error)           { o.asked++; return 1, nil }
+func (o *oneTask) Late(*submit.Form) *ingest.Refusal                                { return nil }
 func (o *oneTask) Submit(ingest.Request)                                            {}
 func (o *oneTask) Append(context.Context, operate.AuditEntry) (int64, *operate.AuditEntry, error) {
 	return 1, nil, nil

@@ -23,7 +23,7 @@ func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
 		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     doorBytes(n.budget(), n.cfg.TaskStreams),
-		Taken:        taken, RecentBytes: n.cfg.RecentBytes, Overloaded: n.overloaded, CheckInput: n.schemas.input, Admit: n.forecasts.admit,
+		Taken:        taken, RecentBytes: n.cfg.RecentBytes, CheckInput: n.schemas.input, Admit: n.forecasts.admit, Needs: n.forecasts.needs,
 	}
 }
 
@@ -39,10 +39,9 @@ func doorBytes(budget int64, streams int) int64 {
 func (n *Node) runIngest(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	behind := newBacklog(n.conn.Backlog)
 	ids := newTaken(ctx, n.store)
 	defer ids.wait()
-	door, err := ingest.NewDoor(n.doorConfig(ids), n.plans, doorLog{n.conn}, behind)
+	door, err := ingest.NewDoor(n.doorConfig(ids), n.plans, doorLog{n.conn})
 	if err != nil {
 		return err
 	}
@@ -52,6 +51,11 @@ func (n *Node) runIngest(ctx context.Context) error {
 		return err
 	}
 	defer changed.Stop()
+	readings, err := n.conn.OnReadings(door.Report)
+	if err != nil {
+		return err
+	}
+	defer readings.Stop()
 	reads := newReads(ctx, n)
 	defer reads.wait()
 	requests, err := n.newRequests()
@@ -80,7 +84,6 @@ func (n *Node) runIngest(ctx context.Context) error {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var wg sync.WaitGroup
-	wg.Go(func() { behind.run(ctx) })
 	wg.Go(func() { n.plans.keepRead(ctx) })
 	wg.Go(func() { n.relayOutboxes(ctx, outboxes) })
 	wg.Go(func() {
@@ -173,6 +176,7 @@ func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
 	defer stopTraces()
 	wg.Go(func() { n.keepRoom(roomy) })
 	wg.Go(func() { n.keepSettled(roomy) })
+	wg.Go(func() { n.tellReadings(roomy, s) })
 	if n.cfg.TaskStreams > 1 {
 		wg.Go(func() { n.conn.ForwardIn(roomy) })
 	}

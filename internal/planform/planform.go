@@ -46,7 +46,7 @@ type Plan struct {
 	Result      string          `json:"result,omitempty"`       // expression; see package expr
 	InputSchema json.RawMessage `json:"input_schema,omitempty"` // JSON Schema 2020-12
 	UndoReserve *int64          `json:"undo_reserve_ms,omitempty"`
-	Admission   string          `json:"admission,omitempty"` // off, warn or refuse
+	Admission   string          `json:"admission,omitempty"` // queue, off, warn or refuse
 }
 
 // Step is one step of a Plan.
@@ -306,8 +306,8 @@ func Decode(data []byte) (core.Plan, error) {
 		return core.Plan{}, fmt.Errorf("%w: plan %q: %d steps, want 1 to %d", core.ErrPlan, short(spec.Name), n, core.StepsMax)
 	}
 	p := core.Plan{Name: spec.Name, Version: spec.Version, Steps: make([]core.Step, len(spec.Steps)), Result: spec.Result, Admission: core.Admission(spec.Admission)}
-	if spec.Admission == "off" {
-		p.Admission = core.AdmissionOff
+	if spec.Admission == "queue" {
+		p.Admission = core.AdmissionQueue
 	}
 	for i := range spec.Steps {
 		p.Steps[i].Name = spec.Steps[i].Name

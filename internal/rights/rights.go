@@ -190,14 +190,12 @@ func (b *builder) ingest() {
 	n := b.o.Names
 	b.node()
 	b.publish(n.PatternPack(), n.PatternControl())
-	for i := range b.streams() {
-		b.publish(api + "CONSUMER.LIST." + n.StreamTasksAt(i))
-	}
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
 	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectAway(), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
 	b.subscribe(n.PatternAsk(), wire.GroupAsk)
 	b.subscribe(n.SubjectPlansChanged(), "")
+	b.subscribe(n.SubjectReading(), "")
 	if b.o.Events {
 		b.events(n.PatternEvents())
 		b.publish(n.SubjectWatched())
@@ -218,7 +216,7 @@ func (b *builder) scheduler() {
 	for i := range b.streams() {
 		b.seldom(api + "CONSUMER.LIST." + n.StreamTasksAt(i)) // how far it is behind, for /metrics
 	}
-	b.publish(n.PatternEvents(), n.LiveSubject("*", "*"), n.DeadSubject("*"), n.SubjectPlansChanged())
+	b.publish(n.PatternEvents(), n.LiveSubject("*", "*"), n.DeadSubject("*"), n.SubjectPlansChanged(), n.SubjectReading())
 	// It makes and changes the streams, and makes room in them.
 	streams := append(b.taskStreams(), n.StreamEvents(), n.StreamDead(), n.StreamAlerts(), wire.BucketStream(n.BucketNodes()))
 	for _, stream := range streams { // where it publishes: see Conn.Guard

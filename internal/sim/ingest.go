@@ -29,10 +29,9 @@ func (d *ingestProcess) open() {
 	w := d.w
 	door, err := ingest.NewDoor(ingest.Config{
 		StreamOf: func(int) string { return "tasks" }, Partitions: w.cfg.Partitions, PackItems: 1 + w.rand.IntN(8), ItemsMax: 2 + w.rand.IntN(16),
-		BacklogMax: int64(1 + w.rand.IntN(8)), PublishMax: 400 * time.Millisecond,
+		PublishMax:  400 * time.Millisecond,
 		PartitionOf: func(id string, _ int) int { return w.partitionOf(id) },
-		Overloaded:  func() bool { return w.nodes[0].sched.Overloaded() },
-	}, planBook{w}, streamLog{w}, backlog{w})
+	}, planBook{w}, streamLog{w})
 	if err != nil {
 		panic(err) // the world is built wrong
 	}
@@ -77,17 +76,21 @@ func (d *ingestProcess) flush() {
 	}
 }
 
-// backlog is how far the readers of a partition are behind.
-type backlog struct{ w *World }
+// readingEvery is how often a node says how far it is with its partitions, as internal/node does.
+const readingEvery = 250 * time.Millisecond
 
-func (b backlog) Pending(partition int) int64 {
-	cursor, n := b.w.cursor(partition), int64(0)
-	for i, m := range b.w.stream {
-		if m.partition == partition && !m.gone && uint64(i+1) > cursor {
-			n++
+// tellReadings has every node that runs say how far it is.
+func (w *World) tellReadings() {
+	for _, n := range w.nodes {
+		if n.sched == nil || w.now < n.thaw {
+			continue
 		}
+		all := n.sched.Readings()
+		w.after(w.delay(), func() {
+			w.ingest.serve(func() { w.ingest.door.Report(n.name, all) })
+			w.ingest.flush()
+		})
 	}
-	return n
 }
 
 // streamLog is the task stream as ingest sees it.

@@ -90,7 +90,6 @@ type overload struct {
 	agents  []*thread
 	replies map[*node]*thread // what brings a node its replies
 	doors   []*loadDoor
-	pending map[int]int64  // messages that the owner of a partition has not read, as the doors know
 	places  map[int][]int  // of the messages of a partition in the stream
 	held    map[int][]int  // tasks in each of them and all before
 	origin  map[int]uint64 // of the newest task of a partition
@@ -107,7 +106,7 @@ type phase struct {
 func newOverload(w *World, cfg *OverloadConfig) *overload {
 	l := &overload{
 		w: w, cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 9)), cost: newCosts(overloadCores * time.Second / overloadNominal),
-		replies: map[*node]*thread{}, pending: map[int]int64{}, places: map[int][]int{}, held: map[int][]int{}, origin: map[int]uint64{},
+		replies: map[*node]*thread{}, places: map[int][]int{}, held: map[int][]int{}, origin: map[int]uint64{},
 	}
 	l.cost.door = cmp.Or(cfg.Door, l.cost.door)
 	l.machine = newMachine(w, overloadCores, l.cost.door, &weather{rand: rand.New(rand.NewPCG(cfg.Seed, 10))})
@@ -202,8 +201,8 @@ func (w *World) runOverload() *Violation {
 	w.every(500*time.Millisecond, l.place)
 	l.place()
 	l.openDoors()
-	w.every(backlogEvery, l.reportBacklog)
-	w.every(backlogEvery, l.slowDown)
+	w.every(readingEvery, l.tellReadings)
+	w.every(slowEvery, l.slowDown)
 	l.offer()
 	w.until(l.over, func() bool { return false })
 	w.until(l.over.Add(overloadDrain), func() bool { return l.judge.unended == 0 && l.idle() && w.ended() })
@@ -252,6 +251,7 @@ func (l *overload) offer() {
 // 4,570 to 1,550 within 40 s at an offered 10,000. The cause is not known, so that all but the door is slower here.
 const (
 	backlogSlows = 50
+	slowEvery    = 500 * time.Millisecond
 	backlogCosts = 2
 )
 

@@ -11,10 +11,9 @@ import (
 )
 
 const (
-	backlogEvery = 500 * time.Millisecond // as internal/node asks for it
-	backlogOld   = time.Second            // how old what a door knows of it is when it comes
-	inboxMost    = 1 << 20                // requests that wait for the door in its connection, as internal/natsbus has it
-	patienceMost = 5 * time.Second        // of a client, as the Go client has it
+	readingOld   = 50 * time.Millisecond // how old what a node says of its partitions is when it comes
+	inboxMost    = 1 << 20               // requests that wait for the door in its connection, as internal/natsbus has it
+	patienceMost = 5 * time.Second       // of a client, as the Go client has it
 )
 
 // loadDoor is the process with the role ingest of one node: what takes requests off the wire, and the door's own loop.
@@ -28,15 +27,14 @@ type loadDoor struct {
 }
 
 func (l *overload) openDoors() {
-	for _, n := range l.w.nodes {
+	for range l.w.nodes {
 		d := &loadDoor{l: l, wire: &thread{m: l.machine, class: doorJobs}, loop: &thread{m: l.machine, class: doorJobs}}
 		cfg := ingest.Config{
 			StreamOf: func(int) string { return "tasks" }, Partitions: l.w.cfg.Partitions,
 			PartitionOf: func(id string, _ int) int { return l.w.partitionOf(id) },
-			PackItems:   scaled(ingest.DefaultPackItems), ItemsMax: scaled(ingest.DefaultItemsMax), BacklogMax: int64(scaled(ingest.DefaultBacklogMax)),
-			Overloaded: func() bool { return n.sched.Overloaded() },
+			PackItems:   scaled(ingest.DefaultPackItems), ItemsMax: scaled(ingest.DefaultItemsMax),
 		}
-		door, err := ingest.NewDoor(cfg, planBook{l.w}, loadLog{l}, loadBacklog{l})
+		door, err := ingest.NewDoor(cfg, planBook{l.w}, loadLog{l})
 		if err != nil {
 			panic(err) // the world is built wrong
 		}
@@ -118,13 +116,20 @@ func (l *overload) store(m message, stored func(seq uint64)) {
 	})
 }
 
-// reportBacklog tells the doors how far the readers of each partition are behind: what they know is old when it comes.
-func (l *overload) reportBacklog() {
-	behind := map[int]int64{}
-	for p := range l.w.cfg.Partitions {
-		behind[p], _ = l.unread(p)
+// tellReadings has every node that runs say how far it is.
+func (l *overload) tellReadings() {
+	for _, n := range l.w.nodes {
+		if n.sched == nil || l.w.now < n.thaw {
+			continue
+		}
+		all := n.sched.Readings()
+		l.w.after(readingOld, func() {
+			for _, d := range l.doors {
+				d.door.Report(n.name, all)
+				d.flush()
+			}
+		})
 	}
-	l.w.after(backlogOld, func() { l.pending = behind })
 }
 
 // unread is how many messages of a partition have not come to its owner, and how many tasks are in them.
@@ -153,12 +158,6 @@ func (w *World) feedOf(p int) *feed {
 	}
 	return nil
 }
-
-// loadBacklog is ingest.Backlog, as old as reports are.
-type loadBacklog struct{ l *overload }
-
-// Pending implements ingest.Backlog.
-func (b loadBacklog) Pending(partition int) int64 { return b.l.pending[partition] }
 
 // offer is one task that a client would have done by its deadline, which counts from the schedule.
 type offer struct {

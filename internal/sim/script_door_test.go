@@ -202,7 +202,7 @@ func (s *stage) openDoor() {
 	door, err := ingest.NewDoor(ingest.Config{
 		StreamOf: func(int) string { return "tasks" }, Partitions: s.partitions, PartitionOf: func(id string, _ int) int { return s.partitionOf(id) },
 		CheckReplyTo: func(string) error { return nil },
-	}, s, s, nil)
+	}, s, s)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -157,6 +157,7 @@ func New(cfg Config) *World {
 	w.drawGates()
 	if w.load == nil {
 		w.startIngest()
+		w.every(readingEvery, w.tellReadings)
 	}
 	w.hireAgents()
 	w.Store.onRecord = w.recorded

@@ -23,6 +23,7 @@ import (
 	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/submit"
 )
 
 // Partitions of the world.
@@ -228,6 +229,9 @@ func (w *World) do(f func() error) error {
 	}
 	return f()
 }
+
+// Late implements api.Submitter.
+func (w *World) Late(*submit.Form) *ingest.Refusal { return nil }
 
 // Submit implements api.Submitter.
 func (w *World) Submit(r ingest.Request) {

@@ -1,0 +1,353 @@
+package ingest
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/submit"
+)
+
+const (
+	// waitLeast is a wait that is not looked at: packs and commit cycles alone make as much of it.
+	waitLeast = 500 * time.Millisecond
+	// waitMost is the longest that is promised, whatever the deadline.
+	waitMost = 10 * time.Minute
+	// rateFor is over how long the rate of an owner is averaged.
+	rateFor = 2 * time.Second
+	// busyLeast is how many submissions must have waited all the time for an interval to show how fast an owner is.
+	busyLeast = 16
+	// silentFor is how long an owner may say nothing before its queue counts as standing still.
+	silentFor = 1500 * time.Millisecond
+	// shareLeast is the share of an owner's submissions below which what this door has taken says too little of its queue.
+	shareLeast = 0.2
+	// shareKeep is how much of what was counted for the share is left at each report.
+	shareKeep = 0.9
+	// stretchesMost bounds what is kept of one partition's queue: with more, neighbours are told as one.
+	stretchesMost = 4096
+
+	standFor    = 15 * time.Second       // a queue that stands longer is cut
+	standTarget = 2 * time.Second        // to this much work
+	standFall   = 0.2                    // by so many seconds of work a second
+	standRise   = 4.0                    // and it opens again by so many
+	standOpen   = standTarget / 2        // when the wait is below it
+	waitSlot    = 5 * time.Minute        // no time to come again is promised beyond it
+	retryWait   = 500 * time.Millisecond // the least that is
+)
+
+// waits is what a door knows of how long a submission waits until it begins: what is before it in the queue of the owner of
+// its partition, by how fast that owner begins submissions. It counts submissions, never messages, which hold up to
+// [Config.PackItems] of them: those that this door has put into the stream it knows by their positions, and those of other
+// doors by its share of what the owner has read lately. It belongs to the goroutine of the door; any may ask for the wait.
+type waits struct {
+	lines  []line // by partition
+	owners map[string]*queueOwner
+}
+
+// line is one partition's queue.
+type line struct {
+	owner  atomic.Pointer[queueOwner] // nil: none has said anything yet
+	open   int64                      // submissions on their way into the stream
+	stored int64                      // of this door, in the stream and not begun
+	list   []stretch                  // of these, by position
+	head   int
+	epoch  int64
+	cursor uint64
+	read   int64
+	begun  int64
+}
+
+// stretch is submissions of this door up to a position.
+type stretch struct {
+	seq uint64
+	n   int64
+}
+
+// queueOwner is the queue of all partitions that one scheduler owns: it takes them in turns, so that it is one.
+type queueOwner struct {
+	mine atomic.Int64         // submissions of this door: on their way, or in the stream and not begun
+	pace atomic.Pointer[pace] // as of the last report
+
+	at       core.Instant  // of the last report
+	own, all float64       // submissions read lately: of this door, and of all
+	over     core.Instant  // since when the wait has been above standTarget; 0: it is not
+	least    time.Duration // the shortest wait since
+
+	mu   sync.Mutex
+	slot core.Instant // which the last refused one was told
+}
+
+// pace is how fast an owner is.
+type pace struct {
+	rate   float64       // submissions a second that begin; 0: not known yet
+	share  float64       // of what it reads, of this door
+	waited time.Duration // by what it read last
+	moved  core.Instant  // when it last read on, or had nothing to read
+	limit  time.Duration // of the wait, 0: none; see stand
+}
+
+func newWaits(partitions int) waits {
+	return waits{lines: make([]line, partitions), owners: map[string]*queueOwner{}}
+}
+
+// taken notes submissions that go into the stream, negative: that did not.
+func (w *waits) taken(partition int, n int64) {
+	l := &w.lines[partition]
+	l.open += n
+	l.count(n)
+}
+
+func (l *line) count(n int64) {
+	if o := l.owner.Load(); o != nil {
+		o.mine.Add(n)
+	}
+}
+
+// stored notes where submissions are that were on their way.
+func (w *waits) put(partition int, seq uint64, n int64) {
+	l := &w.lines[partition]
+	l.open -= n
+	if seq <= l.cursor {
+		l.count(-n)
+		return
+	}
+	l.stored += n
+	if last := len(l.list) - 1; last >= l.head && l.list[last].seq > seq { // an answer that came late
+		l.list[last].n += n
+		return
+	}
+	l.list = append(l.list, stretch{seq, n})
+	if len(l.list)-l.head > stretchesMost {
+		l.thin()
+	}
+}
+
+// thin tells pairs of neighbours as one.
+func (l *line) thin() {
+	kept := l.list[:0]
+	for i := l.head; i < len(l.list); i += 2 {
+		is := l.list[i]
+		if i+1 < len(l.list) {
+			is = stretch{l.list[i+1].seq, is.n + l.list[i+1].n}
+		}
+		kept = append(kept, is)
+	}
+	l.list, l.head = kept, 0
+}
+
+// passed takes off what is up to a position, and returns how many submissions that were.
+func (l *line) passed(cursor uint64) (n int64) {
+	l.cursor = cursor
+	for l.head < len(l.list) && l.list[l.head].seq <= cursor {
+		n += l.list[l.head].n
+		l.head++
+	}
+	if l.head == len(l.list) {
+		l.list, l.head = l.list[:0], 0
+	}
+	l.stored -= n
+	l.count(-n)
+	return n
+}
+
+// report takes what an owner says of its partitions.
+func (w *waits) report(now core.Instant, node string, all []core.Reading) {
+	o := w.owners[node]
+	if o == nil {
+		o = &queueOwner{at: now}
+		o.pace.Store(&pace{moved: now, share: 1})
+		w.owners[node] = o
+	}
+	before := o.mine.Load()
+	var read, begun, own int64
+	var waited float64
+	for i := range all {
+		is := &all[i]
+		if is.Partition < 0 || is.Partition >= len(w.lines) {
+			continue
+		}
+		l := &w.lines[is.Partition]
+		former := l.owner.Load()
+		if former != nil && is.Epoch < l.epoch {
+			continue // of one that owns it no more
+		}
+		if former != o || l.epoch != is.Epoch {
+			l.count(-l.open - l.stored)
+			l.owner.Store(o)
+			l.epoch, l.read, l.begun = is.Epoch, is.Read, is.Begun
+			l.count(l.open + l.stored)
+			l.passed(is.Cursor)
+			continue
+		}
+		own += l.passed(is.Cursor)
+		if more := is.Read - l.read; more > 0 {
+			read += more
+			waited += float64(more) * float64(is.Waited)
+		}
+		begun += max(0, is.Begun-l.begun)
+		l.read, l.begun = is.Read, is.Begun
+	}
+	is, left := *o.pace.Load(), o.mine.Load()
+	o.own, o.all = shareKeep*o.own+float64(own), shareKeep*o.all+float64(read)
+	if is.share = 1; o.all > busyLeast {
+		is.share = min(1, o.own/o.all)
+	}
+	if read > 0 {
+		is.waited = time.Duration(waited / float64(read))
+	}
+	if read > 0 || left == 0 {
+		is.moved = now
+	}
+	passed := now.Sub(o.at)
+	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
+	o.stand(now, passed, &is)
+	o.at = now
+	o.pace.Store(&is)
+	if len(w.owners) > len(w.lines) {
+		w.forget()
+	}
+}
+
+// forget drops owners that own nothing any more.
+func (w *waits) forget() {
+	for node, o := range w.owners {
+		owns := false
+		for i := range w.lines {
+			owns = owns || w.lines[i].owner.Load() == o
+		}
+		if !owns {
+			delete(w.owners, node)
+		}
+	}
+}
+
+// learn takes how many began in a time; busy: there were others all the time. When there were not, it may be faster. A time
+// in which the owner said nothing, or nothing began, says that it stood still, and not how fast it is.
+func (p *pace) learn(took time.Duration, begun int64, busy bool) {
+	if begun == 0 || took <= 0 || took > silentFor {
+		return
+	}
+	rate, by := float64(begun)/took.Seconds(), 1-math.Exp(-took.Seconds()/rateFor.Seconds())
+	switch {
+	case p.rate == 0:
+		if busy {
+			p.rate = rate
+		}
+	case busy || rate > p.rate:
+		p.rate += by * (rate - p.rate)
+	}
+}
+
+// wait is how long what comes now waits until it begins, where so many of this door are before it, as far as is known.
+func (p *pace) wait(now core.Instant, mine int64) time.Duration {
+	queue := float64(mine) / max(p.share, shareLeast)
+	if p.share < shareLeast {
+		queue = max(queue, p.rate*p.waited.Seconds())
+	}
+	if queue < 1 {
+		return 0
+	}
+	wait := max(0, now.Sub(p.moved)-silentFor)
+	if p.rate > 0 {
+		wait += time.Duration(min(queue/p.rate, waitMost.Seconds()) * float64(time.Second))
+	}
+	return wait
+}
+
+// stand moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
+// has stood above standTarget for standFor it may be no longer than it was at its shortest, and then shorter and shorter
+// down to standTarget.
+func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
+	wait := p.wait(now, o.mine.Load())
+	if wait <= standTarget {
+		o.over = 0
+	} else if o.over == 0 {
+		o.over, o.least = now, wait
+	}
+	o.least = min(o.least, wait)
+	switch {
+	case p.limit == 0 && o.over != 0 && now.Sub(o.over) >= standFor:
+		p.limit = o.least
+	case p.limit == 0:
+	case wait < standOpen:
+		if p.limit += time.Duration(standRise * float64(passed)); p.limit > waitMost {
+			p.limit = 0
+		}
+	default:
+		p.limit = max(standTarget, p.limit-time.Duration(standFall*float64(passed)))
+	}
+}
+
+// again is when a submission that is refused may come again: each takes the next place in a queue of those that do.
+func (o *queueOwner) again(now core.Instant, over time.Duration, rate float64) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.slot = max(o.slot, now.Add(max(retryWait, over))).Add(time.Duration(float64(time.Second) / max(rate, 1)))
+	o.slot = min(o.slot, now.Add(waitSlot))
+	return o.slot.Sub(now)
+}
+
+// Report takes what a scheduler says of its partitions. It is safe for concurrent use, and takes effect at the next Flush.
+func (d *Door) Report(node string, all []core.Reading) {
+	d.events.put(event{node: node, readings: all})
+}
+
+// late refuses a submission that would begin too late to be done, or that a queue which does not get shorter has no room
+// for; nil: it may be taken. It looks at nothing but names and times, so that a refusal costs little. What was accepted
+// under its id lately is not refused: its submitter asks again. It is safe for concurrent use.
+func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
+	if f.ID == "" || f.StartAt != "" {
+		return nil // what is wrong with it is told later; what begins later does not wait in the queue until then
+	}
+	owner := d.waits.lines[d.cfg.PartitionOf(f.ID, d.cfg.Partitions)].owner.Load()
+	if owner == nil {
+		return nil
+	}
+	pace := owner.pace.Load()
+	wait := pace.wait(now, owner.mine.Load())
+	if wait < waitLeast {
+		return nil
+	}
+	version, err := core.ParsePlanVersion(f.Version)
+	if err != nil {
+		return nil
+	}
+	plan := d.planOf(f.Type, version)
+	if plan == nil || !plan.Admission.Refuses() {
+		return nil
+	}
+	by, err := core.ParseCompleteBy(f.CompleteBy, now.Add(-f.Ago), now)
+	if err != nil {
+		return nil
+	}
+	left := plan.CompleteBy - f.Ago
+	if by != 0 {
+		left = by.Sub(now)
+	}
+	var needs time.Duration
+	if d.cfg.Needs != nil {
+		needs = d.cfg.Needs(plan)
+	}
+	class := classIn(f.Labels)
+	most := time.Duration(part(int64(float64(left-plan.UndoReserve-needs)/core.Weather), class))
+	id := "refuse.wait"
+	if pace.limit != 0 && pace.limit < most {
+		id, most = "refuse.stands", time.Duration(part(int64(pace.limit), class))
+	}
+	if most = min(most, waitMost); wait <= most || d.taken != nil && d.recent.has(f.ID) {
+		return nil
+	}
+	why := say.Of(id, "wait", rounded(wait), "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "most", rounded(max(0, most)))
+	return Refuse(429, CauseBacklog, "%s", why).After(owner.again(now, wait-most, pace.rate))
+}
+
+// rounded is a duration as a person reads it.
+func rounded(d time.Duration) time.Duration {
+	if d >= 10*time.Second {
+		return d.Round(time.Second)
+	}
+	return d.Round(100 * time.Millisecond)
+}

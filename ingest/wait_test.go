@@ -1,0 +1,303 @@
+package ingest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// queueRig is a door in front of a scheduler that begins so many submissions a second of partition 0.
+type queueRig struct {
+	*rig
+	now    core.Instant
+	rate   int
+	owner  core.Reading
+	stored []int64 // submissions in each message of the stream
+	n      int
+}
+
+func newQueueRig(t *testing.T, rate int, change func(*Config)) *queueRig {
+	q := &queueRig{now: epoch, rate: rate, owner: core.Reading{Epoch: 1}}
+	q.rig = newRig(t, change)
+	q.plans.now["order"].CompleteBy = 30 * time.Second
+	return q
+}
+
+// offer submits so many, and returns how many of them were taken.
+func (q *queueRig) offer(n int) (taken int) {
+	for range n {
+		q.n++
+		id := fmt.Sprintf("x%d0", q.n)
+		q.submit(q.now, id)
+		if len(q.answers[id]) == 0 {
+			taken++
+		}
+	}
+	q.flush()
+	return taken
+}
+
+// flush stores what is packed.
+func (q *queueRig) flush() {
+	q.door.Flush(q.now.Add(time.Second)) // every window is over
+	for i := len(q.stored); i < len(q.log.got); i++ {
+		q.stored = append(q.stored, int64(len(q.log.got[i].subs)))
+		q.log.store(i)
+	}
+	q.door.Flush(q.now)
+}
+
+// pass lets the scheduler read on for a time, and say so every quarter of a second.
+func (q *queueRig) pass(d time.Duration) {
+	for end := q.now.Add(d); q.now < end; {
+		q.now = q.now.Add(250 * time.Millisecond)
+		for room := int64(q.rate / 4); room > 0 && int(q.owner.Cursor) < len(q.stored); q.owner.Cursor++ {
+			is := q.stored[q.owner.Cursor]
+			q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
+		}
+		q.tell()
+	}
+}
+
+func (q *queueRig) tell() {
+	q.door.Report("n1", []core.Reading{q.owner})
+	q.door.Flush(q.now)
+}
+
+// wait is what the door knows of partition 0.
+func (q *queueRig) wait() time.Duration {
+	o := q.door.waits.lines[0].owner.Load()
+	return o.pace.Load().wait(q.now, o.mine.Load())
+}
+
+// pace is how fast it takes the scheduler to be.
+func (q *queueRig) pace() *pace { return q.door.waits.lines[0].owner.Load().pace.Load() }
+
+// TestLateIsRefused: a submission that would begin too late is refused at once, with the wait, and when to come again;
+// one that has the time is taken, and so is one whose plan says that it may be late.
+func TestLateIsRefused(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) {
+		cfg.Needs = func(*core.Plan) time.Duration { return 2 * time.Second }
+	})
+	q.tell()
+	if got := q.offer(12_000); got != 12_000 {
+		t.Fatalf("%d of 12000 were taken by a door that does not know how fast the scheduler is", got)
+	}
+	q.pass(2 * time.Second)
+	if wait := q.wait(); wait < 9*time.Second || wait > 11*time.Second {
+		t.Fatalf("the wait is %v, want some 10 s", wait)
+	}
+	ask := func(id, by, class string) {
+		req := q.request(id)
+		req.CompleteBy = by
+		if class != "" {
+			req.Labels = core.PriorityLabel + "=" + class
+		}
+		q.door.Submit(q.now, req)
+	}
+	ask("enough0", "30s", "")
+	ask("short0", "12s", "")
+	ask("high0", "15s", "high") // (15 - 2) / 1.25 = 10.4
+	ask("normal0", "15s", "")   // of which normal ones have seven eighths
+	ask("low0", "20s", "low")
+	e := q.refused("short0", 429, CauseBacklog)
+	for _, want := range []string{"about 9.7s", "plan order takes 2s", "12s left"} {
+		if !strings.Contains(e.Description, want) {
+			t.Errorf("%q does not say %q", e.Description, want)
+		}
+	}
+	if e.Retry < retryWait || e.Retry > 15*time.Second {
+		t.Errorf("it may come again after %v", e.Retry)
+	}
+	q.refused("normal0", 429, CauseBacklog)
+	q.refused("low0", 429, CauseBacklog)
+	for id, change := range map[string]func(*Request, *core.Plan){
+		"start0": func(r *Request, _ *core.Plan) { r.StartAt = "1s" },
+		"off0":   func(_ *Request, p *core.Plan) { p.Admission = core.AdmissionOff },
+		"warn0":  func(_ *Request, p *core.Plan) { p.Admission = core.AdmissionWarn },
+	} {
+		req := q.request(id)
+		req.CompleteBy = "5s"
+		change(&req, q.plans.now["order"])
+		q.door.Submit(q.now, req)
+		q.plans.now["order"].Admission = core.AdmissionQueue
+	}
+	for _, id := range []string{"enough0", "high0", "start0", "off0", "warn0"} {
+		if len(q.answers[id]) > 0 {
+			t.Errorf("%s is refused: %v", id, q.answers[id][0].Err)
+		}
+	}
+}
+
+// TestAcceptedIsNotRefused: who asks again about what was accepted is not told that there is no room for it.
+func TestAcceptedIsNotRefused(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.Taken = nobody{} })
+	q.tell()
+	q.offer(12_000)
+	q.pass(2 * time.Second)
+	again, other := q.request("x60000"), q.request("other0")
+	again.CompleteBy, other.CompleteBy = "5s", "5s"
+	delete(q.answers, "x60000")
+	q.door.Submit(q.now, again)
+	q.door.Submit(q.now, other)
+	q.refused("other0", 429, CauseBacklog)
+	if len(q.answers["x60000"]) > 0 {
+		t.Errorf("what was accepted is refused: %v", q.answers["x60000"][0].Err)
+	}
+}
+
+// nobody is a store without tasks.
+type nobody struct{}
+
+func (nobody) Look(_ int, _ string, done func(*core.Existing, error)) bool {
+	done(nil, nil)
+	return true
+}
+
+// TestRefusedComeAgainInTurn: those who are refused are told times that are as far apart as submissions begin.
+func TestRefusedComeAgainInTurn(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.offer(60_000)
+	q.pass(2 * time.Second)
+	var last time.Duration
+	for i := range 1000 {
+		id := fmt.Sprintf("late%d0", i)
+		q.submit(q.now, id)
+		e := q.refused(id, 429, CauseBacklog)
+		if e.Retry <= last {
+			t.Fatalf("refused one %d may come again after %v, the one before after %v", i, e.Retry, last)
+		}
+		last = e.Retry
+	}
+	first := q.answers["late00"][0].Err.Retry
+	if apart := last - first; apart < 900*time.Millisecond || apart > 1100*time.Millisecond {
+		t.Errorf("1000 of 1000 a second are told to come within %v", apart)
+	}
+}
+
+// TestWaitWhileNothingMoves: while its scheduler says nothing, or reads nothing, the wait grows.
+func TestWaitWhileNothingMoves(t *testing.T) {
+	for name, still := range map[string]func(*queueRig){"silent": func(*queueRig) {}, "still": (*queueRig).tell} {
+		q := newQueueRig(t, 1000, nil)
+		q.tell()
+		q.offer(8000)
+		q.pass(2 * time.Second)
+		before := q.wait()
+		for range 40 {
+			q.now = q.now.Add(250 * time.Millisecond)
+			still(q)
+		}
+		if more := q.wait() - before; more < 8*time.Second || more > 10*time.Second {
+			t.Errorf("%s for 10 s: the wait has grown by %v", name, more)
+		}
+		q.pass(250 * time.Millisecond)
+		if q.wait() > before {
+			t.Errorf("%s, and goes on: the wait is %v, was %v before", name, q.wait(), before)
+		}
+	}
+}
+
+// TestWaitOfOtherDoors: what other doors have put into the stream is before it too.
+func TestWaitOfOtherDoors(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.offer(8000)
+	for range 8 { // of each thousand that are read, half are of this door
+		q.now = q.now.Add(250 * time.Millisecond)
+		for own := int64(0); own < 125; q.owner.Cursor++ {
+			own += q.stored[q.owner.Cursor]
+			q.owner.Read += 2 * q.stored[q.owner.Cursor]
+			q.owner.Begun += 2 * q.stored[q.owner.Cursor]
+		}
+		q.tell()
+	}
+	if wait := q.wait(); wait < 12*time.Second || wait > 16*time.Second {
+		t.Errorf("the wait is %v, want 14 s: 7000 of this door, and as many of others, at 1000 a second", wait)
+	}
+}
+
+// TestWaitOfATakenOverPartition: a queue is its new owner's, and what the former one says of it counts no more.
+func TestWaitOfATakenOverPartition(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.offer(8000)
+	q.pass(2 * time.Second)
+	former := q.owner
+	next := former
+	next.Epoch, next.Read, next.Begun = 2, 0, 0
+	q.door.Report("n2", []core.Reading{next})
+	q.door.Report("n1", []core.Reading{former})
+	q.door.Flush(q.now)
+	w := &q.door.waits
+	if w.lines[0].owner.Load() != w.owners["n2"] || w.owners["n1"].mine.Load() != 0 || w.owners["n2"].mine.Load() != w.lines[0].stored || w.lines[0].stored < 5000 {
+		t.Errorf("of n1 %d, of n2 %d, stored %d", w.owners["n1"].mine.Load(), w.owners["n2"].mine.Load(), w.lines[0].stored)
+	}
+}
+
+// TestStandingQueueIsCut: a queue that does not get shorter is cut to standTarget, and opens again when it has drained; a
+// burst that drains is not cut.
+func TestStandingQueueIsCut(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.offer(16_000)
+	for range 12 {
+		q.pass(time.Second)
+		q.offer(100)
+	}
+	if limit := q.pace().limit; limit != 0 {
+		t.Fatalf("a burst that drains is cut to %v", limit)
+	}
+	refused := 0
+	for range 4 * 120 {
+		refused += 375 - q.offer(375) // 1.5 times what it begins
+		q.pass(250 * time.Millisecond)
+	}
+	if wait := q.wait(); wait > 3*time.Second || refused < 50_000 {
+		t.Errorf("after two minutes at 1.5 times the rate the wait is %v, and %d were refused", wait, refused)
+	}
+	if e := q.answers[fmt.Sprintf("x%d0", q.n)]; len(e) == 0 || !strings.Contains(e[0].Err.Description, "does not get less") {
+		t.Errorf("the newest was answered %v", e)
+	}
+	q.pass(200 * time.Second)
+	if limit := q.pace().limit; limit != 0 {
+		t.Errorf("long after, the limit is %v", limit)
+	}
+}
+
+// TestQuietDoorLearnsNothingSlow: while little comes, what begins in a time says nothing of how fast the scheduler is.
+func TestQuietDoorLearnsNothingSlow(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.offer(4000)
+	q.pass(6 * time.Second)
+	rate := q.pace().rate
+	for range 400 {
+		q.offer(3)
+		q.pass(250 * time.Millisecond)
+	}
+	if now := q.pace().rate; rate < 900 || now < rate {
+		t.Errorf("the rate is %.0f, was %.0f", now, rate)
+	}
+}
+
+// TestQueueOfMessagesIsBounded: however many messages are unread, what is kept of them is bounded, and adds up.
+func TestQueueOfMessagesIsBounded(t *testing.T) {
+	w := newWaits(1)
+	w.report(epoch, "n1", []core.Reading{{Epoch: 1}})
+	for i := range 20_000 {
+		w.taken(0, 2)
+		w.put(0, uint64(i+1), 2)
+	}
+	l := &w.lines[0]
+	if len(l.list)-l.head > stretchesMost || l.owner.Load().mine.Load() != 40_000 {
+		t.Errorf("%d stretches of %d submissions", len(l.list)-l.head, l.owner.Load().mine.Load())
+	}
+	w.report(epoch, "n1", []core.Reading{{Epoch: 1, Cursor: 20_000, Read: 40_000}})
+	if l.owner.Load().mine.Load() != 0 || l.stored != 0 {
+		t.Errorf("%d are left", l.owner.Load().mine.Load())
+	}
+}
