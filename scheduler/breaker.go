@@ -159,7 +159,12 @@ func (c *cycle) noteCalls(p *partition, e *entry) {
 // out already, as another owner left them.
 func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 	for i := range out.Effects {
-		if x := &out.Effects[i]; x.Kind == core.EffectDo && !resumed && g.agents.heard != 0 {
+		x := &out.Effects[i]
+		if x.Kind != core.EffectDo {
+			continue
+		}
+		// One that the task's deadline cuts short may have had too little time for whatever agent.
+		if e.ours &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
 			e.ours |= 1 << uint(x.Step)
 		}
 	}
@@ -202,7 +207,7 @@ type marks struct {
 	trial uint64   // commands that are out as a trial
 	aside uint64   // those that wait for their agents without a place: a retry asks for one
 	held  uint64   // those of which a pause held the last retry: without a place in the window
-	ours  uint64   // the newest do was sent by this owner, which has heard all answers since
+	ours  uint64   // the newest do was sent by this owner, with its step's whole time, and the owner has heard all answers since
 	keys  []string // of limits; nil: they are not known
 }
 

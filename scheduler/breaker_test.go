@@ -173,6 +173,28 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 }
 
+// A call that the task's deadline cut short is no failure of its agent: it may have had a millisecond.
+func TestCutCallsAreNotCounted(t *testing.T) {
+	for _, short := range []bool{false, true} {
+		r := newRig(t, scheduler.Config{})
+		by := r.now.Add(time.Hour)
+		if short {
+			by = r.now.Add(time.Millisecond)
+		}
+		r.tasks(0, orderBy("t1", by))
+		r.leaves("t1")
+		c := r.out[0]
+		r.now = c.CompleteBy
+		r.control(core.Control{Kind: core.EventOverdue, Actor: "supervisor", Numbers: []int64{c.Number}})
+		r.cycle()
+		var failed int64
+		r.shard.Calls(func(_ string, _ int64, calls, _ core.Calls) { failed += calls.Failed })
+		if (failed == 0) != short {
+			t.Errorf("cut short %v: %d failures are counted", short, failed)
+		}
+	}
+}
+
 // What a trial's call comes to when the breaker has been opened again, by another's, is no result of the next trial.
 func TestLateAnswerOfATrial(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
