@@ -50,6 +50,7 @@ type waits struct {
 // line is one partition's queue.
 type line struct {
 	owner  atomic.Pointer[queueOwner] // nil: none has said anything yet
+	moved  atomic.Int64               // the instant at which it was last read on, or had nothing of this door
 	open   int64                      // submissions on their way into the stream
 	stored int64                      // of this door, in the stream and not begun
 	list   []stretch                  // of these, by position
@@ -85,7 +86,6 @@ type pace struct {
 	rate   float64       // submissions a second that begin; 0: not known yet
 	share  float64       // of what it reads, of this door
 	waited time.Duration // by what it read last
-	moved  core.Instant  // when it last read on, or had nothing to read
 	limit  time.Duration // of the wait, 0: none; see stand
 }
 
@@ -106,7 +106,7 @@ func (l *line) count(n int64) {
 	}
 }
 
-// stored notes where submissions are that were on their way.
+// put notes where submissions are that were on their way.
 func (w *waits) put(partition int, seq uint64, n int64) {
 	l := &w.lines[partition]
 	l.open -= n
@@ -139,7 +139,8 @@ func (l *line) thin() {
 }
 
 // passed takes off what is up to a position, and returns how many submissions that were.
-func (l *line) passed(cursor uint64) (n int64) {
+func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
+	moved := cursor != l.cursor
 	l.cursor = cursor
 	for l.head < len(l.list) && l.list[l.head].seq <= cursor {
 		n += l.list[l.head].n
@@ -150,7 +151,28 @@ func (l *line) passed(cursor uint64) (n int64) {
 	}
 	l.stored -= n
 	l.count(-n)
+	if moved || l.stored == 0 {
+		l.moved.Store(int64(now))
+	}
 	return n
+}
+
+// adopted makes it another owner's, or another life's of the same. One that begins before what was read is of another
+// stream, or of a database that went back: the positions say nothing then.
+func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
+	l.count(-l.open - l.stored)
+	if r.Cursor < l.cursor {
+		l.stored, l.list, l.head = 0, l.list[:0], 0
+	}
+	l.owner.Store(o)
+	l.epoch, l.read, l.begun = r.Epoch, r.Read, r.Begun
+	l.count(l.open + l.stored)
+	l.passed(now, r.Cursor)
+}
+
+// still is how long nothing of it has begun although there is something: beyond what its owner may be silent.
+func (l *line) still(now core.Instant) time.Duration {
+	return max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor)
 }
 
 // report takes what an owner says of its partitions.
@@ -158,7 +180,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	o := w.owners[node]
 	if o == nil {
 		o = &queueOwner{at: now}
-		o.pace.Store(&pace{moved: now, share: 1})
+		o.pace.Store(&pace{share: 1})
 		w.owners[node] = o
 	}
 	before := o.mine.Load()
@@ -175,14 +197,10 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 			continue // of one that owns it no more
 		}
 		if former != o || l.epoch != is.Epoch {
-			l.count(-l.open - l.stored)
-			l.owner.Store(o)
-			l.epoch, l.read, l.begun = is.Epoch, is.Read, is.Begun
-			l.count(l.open + l.stored)
-			l.passed(is.Cursor)
+			l.adopted(now, o, is)
 			continue
 		}
-		own += l.passed(is.Cursor)
+		own += l.passed(now, is.Cursor)
 		if more := is.Read - l.read; more > 0 {
 			read += more
 			waited += float64(more) * float64(is.Waited)
@@ -197,9 +215,6 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	}
 	if read > 0 {
 		is.waited = time.Duration(waited / float64(read))
-	}
-	if read > 0 || left == 0 {
-		is.moved = now
 	}
 	passed := now.Sub(o.at)
 	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
@@ -242,26 +257,22 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 }
 
 // wait is how long what comes now waits until it begins, where so many of this door are before it, as far as is known.
-func (p *pace) wait(now core.Instant, mine int64) time.Duration {
+func (p *pace) wait(mine int64) time.Duration {
 	queue := float64(mine) / max(p.share, shareLeast)
 	if p.share < shareLeast {
 		queue = max(queue, p.rate*p.waited.Seconds())
 	}
-	if queue < 1 {
+	if p.rate == 0 {
 		return 0
 	}
-	wait := max(0, now.Sub(p.moved)-silentFor)
-	if p.rate > 0 {
-		wait += time.Duration(min(queue/p.rate, waitMost.Seconds()) * float64(time.Second))
-	}
-	return wait
+	return time.Duration(min(queue/p.rate, waitMost.Seconds()) * float64(time.Second))
 }
 
 // stand moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
 // has stood above standTarget for standFor it may be no longer than it was at its shortest, and then shorter and shorter
 // down to standTarget.
 func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
-	wait := p.wait(now, o.mine.Load())
+	wait := p.wait(o.mine.Load())
 	if wait <= standTarget {
 		o.over = 0
 	} else if o.over == 0 {
@@ -302,12 +313,13 @@ func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
 	if f.ID == "" || f.StartAt != "" {
 		return nil // what is wrong with it is told later; what begins later does not wait in the queue until then
 	}
-	owner := d.waits.lines[d.cfg.PartitionOf(f.ID, d.cfg.Partitions)].owner.Load()
+	l := &d.waits.lines[d.cfg.PartitionOf(f.ID, d.cfg.Partitions)]
+	owner := l.owner.Load()
 	if owner == nil {
 		return nil
 	}
 	pace := owner.pace.Load()
-	wait := pace.wait(now, owner.mine.Load())
+	wait := pace.wait(owner.mine.Load()) + l.still(now)
 	if wait < waitLeast {
 		return nil
 	}

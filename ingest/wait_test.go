@@ -69,8 +69,8 @@ func (q *queueRig) tell() {
 
 // wait is what the door knows of partition 0.
 func (q *queueRig) wait() time.Duration {
-	o := q.door.waits.lines[0].owner.Load()
-	return o.pace.Load().wait(q.now, o.mine.Load())
+	l := &q.door.waits.lines[0]
+	return q.pace().wait(l.owner.Load().mine.Load()) + l.still(q.now)
 }
 
 // pace is how fast it takes the scheduler to be.
@@ -235,6 +235,20 @@ func TestWaitOfATakenOverPartition(t *testing.T) {
 	w := &q.door.waits
 	if w.lines[0].owner.Load() != w.owners["n2"] || w.owners["n1"].mine.Load() != 0 || w.owners["n2"].mine.Load() != w.lines[0].stored || w.lines[0].stored < 5000 {
 		t.Errorf("of n1 %d, of n2 %d, stored %d", w.owners["n1"].mine.Load(), w.owners["n2"].mine.Load(), w.lines[0].stored)
+	}
+}
+
+// TestWaitBehindAStreamThatWasReplaced: where a partition's new owner begins before what was read, positions of before say
+// nothing.
+func TestWaitBehindAStreamThatWasReplaced(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.offer(8000)
+	q.pass(2 * time.Second)
+	q.owner = core.Reading{Epoch: 2}
+	q.tell()
+	if l := &q.door.waits.lines[0]; l.stored != 0 || l.owner.Load().mine.Load() != 0 {
+		t.Errorf("%d are still before what comes now", l.stored)
 	}
 }
 
