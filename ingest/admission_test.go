@@ -64,7 +64,7 @@ func TestAdmission(t *testing.T) {
 		case c.code == 0 && got.Err != nil, c.warning != (got.Warning != ""):
 			t.Errorf("%q with %q: %+v, warning %q", c.how, c.within, got.Err, got.Warning)
 		}
-		if warned := r.door.Stats().Warned; (warned == 1) != c.warning {
+		if warned := r.door.Stats(epoch).Warned; (warned == 1) != c.warning {
 			t.Errorf("%q with %q: %d counted as warned", c.how, c.within, warned)
 		}
 	}

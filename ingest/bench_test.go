@@ -71,10 +71,10 @@ func BenchmarkDoor(b *testing.B) {
 			}
 			door.Close(now)
 			door.Flush(now)
-			if int64(answered) != door.Stats().Accepted || !door.Idle() {
-				b.Fatalf("%d answers, %+v", answered, door.Stats())
+			if int64(answered) != door.Stats(epoch).Accepted || !door.Idle() {
+				b.Fatalf("%d answers, %+v", answered, door.Stats(epoch))
 			}
-			b.ReportMetric(float64(door.Stats().Packed)/float64(door.Stats().Packs), "items/pack")
+			b.ReportMetric(float64(door.Stats(epoch).Packed)/float64(door.Stats(epoch).Packs), "items/pack")
 		})
 	}
 }

@@ -133,8 +133,8 @@ func (tt badInput) run(t *testing.T) {
 	if len(refusal.Description) > descriptionBytesMax+len("…") || strings.Contains(refusal.Description, "\x00") || !utf8.ValidString(refusal.Description) {
 		t.Errorf("description of %d bytes: %q", len(refusal.Description), refusal.Description)
 	}
-	if r.door.Stats().Refused[tt.cause] != 1 {
-		t.Errorf("counts %v, want one of cause %d", r.door.Stats().Refused, tt.cause)
+	if r.door.Stats(epoch).Refused[tt.cause] != 1 {
+		t.Errorf("counts %v, want one of cause %d", r.door.Stats(epoch).Refused, tt.cause)
 	}
 	r.idle()
 }
@@ -158,8 +158,8 @@ func TestBadTraceIsDropped(t *testing.T) {
 	r := newRig(t, nil)
 	r.door.Submit(epoch, Request{Form: submit.Form{Type: "order", ID: "x1", Input: []byte(`1`), Trace: "bad"}})
 	r.door.Flush(epoch)
-	if got := r.log.got[0].subs[0].Trace; got != "" || r.door.Stats().TracesDropped != 1 {
-		t.Errorf("trace %q, %d dropped: a bad one is dropped, the task is not", got, r.door.Stats().TracesDropped)
+	if got := r.log.got[0].subs[0].Trace; got != "" || r.door.Stats(epoch).TracesDropped != 1 {
+		t.Errorf("trace %q, %d dropped: a bad one is dropped, the task is not", got, r.door.Stats(epoch).TracesDropped)
 	}
 }
 

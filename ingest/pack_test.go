@@ -188,7 +188,7 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%v: retryable %v, retry %v, %q", tt.err, e.Retryable(), e.Retry, e.Description)
 			}
 		}
-		if n := r.door.Stats().Refused[tt.cause]; n != 2 {
+		if n := r.door.Stats(epoch).Refused[tt.cause]; n != 2 {
 			t.Errorf("%d counted, want 2", n)
 		}
 		r.idle()
@@ -221,8 +221,8 @@ func TestSilentStream(t *testing.T) {
 	r.log.store(1) // a stream that confirms twice
 	r.door.Flush(epoch.Add(4 * time.Second))
 	r.answer("a1")
-	if r.answer("b2").Err != nil || r.door.Stats().LateDone != 2 {
-		t.Errorf("b2 %+v, %d late", r.answer("b2"), r.door.Stats().LateDone)
+	if r.answer("b2").Err != nil || r.door.Stats(epoch).LateDone != 2 {
+		t.Errorf("b2 %+v, %d late", r.answer("b2"), r.door.Stats(epoch).LateDone)
 	}
 	r.idle()
 }
@@ -274,7 +274,7 @@ func TestFullDoor(t *testing.T) {
 		r.log.store(0)
 		r.door.Flush(epoch)
 		r.idle()
-		if n := r.door.Stats().Refused[CauseFull]; n != 1 {
+		if n := r.door.Stats(epoch).Refused[CauseFull]; n != 1 {
 			t.Errorf("%d counted", n)
 		}
 	})

@@ -109,7 +109,7 @@ func (s *storm) note() {
 			s.at[id] = n
 		}
 	}
-	if st := s.rig.door.Stats(); st.Items > int64(s.rig.door.cfg.ItemsMax) || st.Items < 0 || st.Bytes < 0 {
+	if st := s.rig.door.Stats(s.now); st.Items > int64(s.rig.door.cfg.ItemsMax) || st.Items < 0 || st.Bytes < 0 {
 		s.t.Fatalf("%d items and %d bytes of room in use", st.Items, st.Bytes)
 	}
 	for _, of := range s.rig.door.streams {
@@ -161,7 +161,7 @@ func (s *storm) calm() {
 }
 
 func (s *storm) check() {
-	st := s.rig.door.Stats()
+	st := s.rig.door.Stats(s.now)
 	if !s.rig.door.Idle() || st.Items != 0 || st.Bytes != 0 {
 		s.t.Fatalf("%d items and %d bytes unanswered", st.Items, st.Bytes)
 	}

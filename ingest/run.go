@@ -71,7 +71,7 @@ func (in *Ingest) enter(req Request) {
 }
 
 // Stats returns what the door counted.
-func (in *Ingest) Stats() Stats { return in.door.Stats() }
+func (in *Ingest) Stats() Stats { return in.door.Stats(in.now()) }
 
 // Run serves until ctx ends. Then it lets nothing more in, publishes what is
 // packed and returns when every request has been answered, which takes no

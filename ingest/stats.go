@@ -1,6 +1,11 @@
 package ingest
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
 
 // Stats counts what a door did since it was made. It is a copy.
 type Stats struct {
@@ -11,9 +16,10 @@ type Stats struct {
 	Packs         int64         // messages published
 	Packed        int64         // submissions in them
 	TracesDropped int64
-	LateDone      int64 // outcomes that came after their requests had been answered as unknown
-	Items         int64 // unanswered now
-	Bytes         int64 // of the unanswered
+	LateDone      int64         // outcomes that came after their requests had been answered as unknown
+	Items         int64         // unanswered now
+	Bytes         int64         // of the unanswered
+	Wait          time.Duration // the longest that one which comes now would wait until it begins
 }
 
 type counters struct {
@@ -22,8 +28,9 @@ type counters struct {
 }
 
 // Stats returns the counts. It is safe for concurrent use.
-func (d *Door) Stats() Stats {
+func (d *Door) Stats(now core.Instant) Stats {
 	s := Stats{
+		Wait:  d.waits.longest(now),
 		Taken: d.stats.taken.Load(), Accepted: d.stats.accepted.Load(), Warned: d.stats.warned.Load(), Refused: map[int]int64{},
 		Packs: d.stats.packs.Load(), Packed: d.stats.packed.Load(), TracesDropped: d.stats.tracesDropped.Load(),
 		LateDone: d.stats.lateDone.Load(), Items: d.items(),

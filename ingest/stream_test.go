@@ -177,7 +177,7 @@ func TestShareOfAStream(t *testing.T) {
 		if len(r.answers) != 2 {
 			t.Errorf("%d refused, want 2: the others fit the share of their stream", len(r.answers))
 		}
-		if st := r.door.Stats(); st.Items != 4 || st.Bytes < 4*500 || st.Bytes > 4*1000 {
+		if st := r.door.Stats(epoch); st.Items != 4 || st.Bytes < 4*500 || st.Bytes > 4*1000 {
 			t.Errorf("%d items of %d bytes, want the 4 of 500 to 1000 each", st.Items, st.Bytes)
 		}
 		r.door.Close(epoch)

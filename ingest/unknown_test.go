@@ -105,9 +105,9 @@ func TestStrangersDoNotFloodTheStore(t *testing.T) {
 	if readings > 5 {
 		t.Errorf("%d readings in a second, want at most one in %v", readings, DefaultReloadPause)
 	}
-	many := r.door.Stats().Refused[CauseUnknownMany]
-	if many < 700 || r.door.Stats().Items > 50 {
-		t.Errorf("%d refused as too many, %d waiting", many, r.door.Stats().Items)
+	many := r.door.Stats(epoch).Refused[CauseUnknownMany]
+	if many < 700 || r.door.Stats(epoch).Items > 50 {
+		t.Errorf("%d refused as too many, %d waiting", many, r.door.Stats(epoch).Items)
 	}
 	r.submit(now, "known1")
 	if len(r.answers["known1"]) != 0 {

@@ -170,6 +170,23 @@ func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.passed(now, r.Cursor)
 }
 
+// wait is how long what comes now waits until it begins, as far as is known. It is safe for concurrent use.
+func (l *line) wait(now core.Instant) time.Duration {
+	o := l.owner.Load()
+	if o == nil {
+		return 0
+	}
+	return o.pace.Load().wait(o.mine.Load()) + l.still(now)
+}
+
+// longest is the longest wait of any partition. It is safe for concurrent use.
+func (w *waits) longest(now core.Instant) (d time.Duration) {
+	for i := range w.lines {
+		d = max(d, w.lines[i].wait(now))
+	}
+	return d
+}
+
 // still is how long nothing of it has begun although there is something: beyond what its owner may be silent.
 func (l *line) still(now core.Instant) time.Duration {
 	return max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor)
@@ -314,12 +331,7 @@ func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
 		return nil // what is wrong with it is told later; what begins later does not wait in the queue until then
 	}
 	l := &d.waits.lines[d.cfg.PartitionOf(f.ID, d.cfg.Partitions)]
-	owner := l.owner.Load()
-	if owner == nil {
-		return nil
-	}
-	pace := owner.pace.Load()
-	wait := pace.wait(owner.mine.Load()) + l.still(now)
+	wait := l.wait(now)
 	if wait < waitLeast {
 		return nil
 	}
@@ -345,6 +357,8 @@ func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
 	}
 	class := classIn(f.Labels)
 	most := time.Duration(part(int64(float64(left-plan.UndoReserve-needs)/core.Weather), class))
+	owner := l.owner.Load()
+	pace := owner.pace.Load()
 	id := "refuse.wait"
 	if pace.limit != 0 && pace.limit < most {
 		id, most = "refuse.stands", time.Duration(part(int64(pace.limit), class))

@@ -68,16 +68,15 @@ func (q *queueRig) tell() {
 }
 
 // wait is what the door knows of partition 0.
-func (q *queueRig) wait() time.Duration {
-	l := &q.door.waits.lines[0]
-	return q.pace().wait(l.owner.Load().mine.Load()) + l.still(q.now)
-}
+func (q *queueRig) wait() time.Duration { return q.door.waits.lines[0].wait(q.now) }
 
 // pace is how fast it takes the scheduler to be.
 func (q *queueRig) pace() *pace { return q.door.waits.lines[0].owner.Load().pace.Load() }
 
 // TestLateIsRefused: a submission that would begin too late is refused at once, with the wait, and when to come again;
 // one that has the time is taken, and so is one whose plan says that it may be late.
+//
+// covers: E14, I6
 func TestLateIsRefused(t *testing.T) {
 	q := newQueueRig(t, 1000, func(cfg *Config) {
 		cfg.Needs = func(*core.Plan) time.Duration { return 2 * time.Second }

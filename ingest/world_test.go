@@ -152,7 +152,7 @@ func (r *rig) refused(id string, code, cause int) *Refusal {
 // idle fails unless every request was answered and all room given back.
 func (r *rig) idle() {
 	r.t.Helper()
-	if s := r.door.Stats(); !r.door.Idle() || s.Items != 0 || s.Bytes != 0 {
+	if s := r.door.Stats(epoch); !r.door.Idle() || s.Items != 0 || s.Bytes != 0 {
 		r.t.Errorf("not idle: %d items, %d bytes", s.Items, s.Bytes)
 	}
 }

@@ -91,7 +91,7 @@ func (n *Node) conditions() []ground.Condition {
 	}
 	all = append(all, n.heldCondition())
 	if n.cfg.Has(config.RoleIngest) {
-		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.door.Load() != nil }), n.outboxCondition())
+		all = append(all, n.roleCondition(config.RoleIngest, func() bool { return n.door.Load() != nil }), n.outboxCondition(), n.overloadCondition())
 	}
 	if n.cfg.Has(config.RoleScheduler) {
 		all = append(all, n.schedulerConditions()...)

@@ -19,7 +19,7 @@
 // that were made; and what is parked is claimed in order: checkgates.go, checkorder.go. This is judged in all worlds.
 //
 // In the world of overload, [RunOverload], there are no faults but a machine: whatever the roles do takes processor time, and
-// more is offered than there is ([decision 055]). Its referee holds a run to the books, as all worlds do: nothing lost,
+// more is offered than there is ([decision 056]). Its referee holds a run to the books, as all worlds do: nothing lost,
 // doubled, half done or out of order. Only with [OverloadConfig.Goals] it also judges how much is done in time, what was
 // accepted and then lost, and how soon a cause is over. Today's admission misses these goals by far, so that no test asks for
 // them; what replaces it makes them the rule.
@@ -27,7 +27,7 @@
 //	go run ./internal/sim/run -world overload
 //	go run ./internal/sim/run -world overload -scenario spike -doors request -deadlines 15s -goals
 //
-// [decision 055]: ../../docs/decisions/055-overload-world.md
+// [decision 056]: ../../docs/decisions/056-taken-by-time.md
 //
 // With [Config.Second] nodes use a real state store, which is held to MemStore at each read and write.
 //
