@@ -69,13 +69,13 @@ func NewDoor(cfg Config, plans Plans, log Log) (*Door, error) {
 // Submit takes one request. It is answered now if it is refused, and otherwise
 // in a later Flush.
 func (d *Door) Submit(now core.Instant, req Request) {
-	if d.admit(now, &req) {
-		d.take(now, &req)
+	if d.Admit(now, &req) {
+		d.Take(now, &req)
 	}
 }
 
-// admit takes room for a request, or refuses it. It is safe for concurrent use.
-func (d *Door) admit(now core.Instant, req *Request) bool {
+// Admit takes room for a request, or refuses it. It is safe for concurrent use.
+func (d *Door) Admit(now core.Instant, req *Request) bool {
 	d.stats.taken.Add(1)
 	if r := d.late(now, &req.Form); r != nil {
 		d.tell(req, r)
@@ -83,14 +83,16 @@ func (d *Door) admit(now core.Instant, req *Request) bool {
 	}
 	req.stream = d.streamFor(req.ID)
 	if req.stream.budget.reserve(req.bytes(), req.Labels) {
+		req.line = d.lineOf(req.ID)
+		req.line.taken(1)
 		return true
 	}
 	d.tell(req, req.stream.full[classIn(req.Labels)])
 	return false
 }
 
-// take handles a request that has its room.
-func (d *Door) take(now core.Instant, req *Request) {
+// Take handles a request that has its room.
+func (d *Door) Take(now core.Instant, req *Request) {
 	if d.closed {
 		d.refuse(req, stopping())
 		return
@@ -156,6 +158,7 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 // refuse answers a request that has its room, and gives the room back.
 func (d *Door) refuse(req *Request, r *Refusal) {
 	req.stream.budget.release(req.bytes())
+	req.line.taken(-1)
 	d.tell(req, r)
 }
 

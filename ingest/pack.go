@@ -52,7 +52,6 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 	p.subs = append(p.subs, *sub)
 	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again, state: at.state})
 	p.bytes += at.size
-	d.waits.taken(at.partition, 1)
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
 	}
@@ -115,9 +114,9 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
 		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
-		d.waits.taken(p.partition, -int64(len(p.asks)))
+		d.waits.lines[p.partition].taken(-int64(len(p.asks)))
 	} else {
-		d.waits.put(p.partition, seq, int64(len(p.asks)))
+		d.waits.lines[p.partition].put(seq, int64(len(p.asks)))
 		d.stats.accepted.Add(int64(len(p.asks)))
 		for i := range p.asks {
 			if p.asks[i].warning != "" {

@@ -16,6 +16,7 @@ type Request struct {
 	Answer func(Answer)
 
 	stream *stream // whose room it has; of the door
+	line   *line   // in which it waits; of the door
 }
 
 // Answer is what became of a request: stored, or refused for a reason.

@@ -46,7 +46,7 @@ func (in *Ingest) signal() {
 // The answer comes from another goroutine, or from this one when the door is
 // full or closing.
 func (in *Ingest) Submit(req Request) {
-	if in.door.admit(in.now(), &req) {
+	if in.door.Admit(in.now(), &req) {
 		in.enter(req)
 	}
 }
@@ -54,12 +54,7 @@ func (in *Ingest) Submit(req Request) {
 // Late refuses a submission that would begin too late to be done, as Submit does; nil: Submit may take it. Its input is not
 // looked at. It is safe for concurrent use.
 func (in *Ingest) Late(f *submit.Form) *Refusal {
-	r := in.door.late(in.now(), f)
-	if r != nil {
-		in.door.stats.taken.Add(1)
-		in.door.stats.refused[r.ErrCode-CauseFirst].Add(1)
-	}
-	return r
+	return in.door.Late(in.now(), f)
 }
 
 // enter queues a request that has its room.
@@ -114,7 +109,7 @@ func (in *Ingest) turn(batch []Request) []Request {
 		now := in.now()
 		part := rest[:min(turnItems, len(rest))]
 		for i := range part {
-			in.door.take(now, &part[i])
+			in.door.Take(now, &part[i])
 		}
 		in.door.Flush(now)
 		if rest = rest[len(part):]; len(rest) == 0 {

@@ -234,7 +234,7 @@ func TestStopBetweenRoomAndInbox(t *testing.T) {
 		c := newTally()
 		in, stop := running(t, &slowLog{}, nil)
 		req := c.request("x1")
-		if !in.door.admit(in.now(), &req) {
+		if !in.door.Admit(in.now(), &req) {
 			t.Fatal("no room")
 		}
 		entered := make(chan struct{})

@@ -47,13 +47,16 @@ type waits struct {
 	owners map[string]*queueOwner
 }
 
-// line is one partition's queue.
+// line is one partition's queue. Only the door's goroutine changes it, but that any may add what it lets in.
 type line struct {
-	owner  atomic.Pointer[queueOwner] // nil: none has said anything yet
-	moved  atomic.Int64               // the instant at which it was last read on, or had nothing of this door
-	open   int64                      // submissions on their way into the stream
-	stored int64                      // of this door, in the stream and not begun
-	list   []stretch                  // of these, by position
+	owner atomic.Pointer[queueOwner] // nil: none has said anything yet
+	moved atomic.Int64               // the instant at which it was last read on, or had nothing of this door
+
+	mu   sync.Mutex // of open, and of whose it is
+	open int64      // submissions of this door that are not in the stream yet
+
+	stored int64     // of this door, in the stream and not begun
+	list   []stretch // of these, by position
 	head   int
 	epoch  int64
 	cursor uint64
@@ -93,22 +96,25 @@ func newWaits(partitions int) waits {
 	return waits{lines: make([]line, partitions), owners: map[string]*queueOwner{}}
 }
 
-// taken notes submissions that go into the stream, negative: that did not.
-func (w *waits) taken(partition int, n int64) {
-	l := &w.lines[partition]
+// taken notes submissions that are let in, negative: that go no further. It is safe for concurrent use.
+func (l *line) taken(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.open += n
 	l.count(n)
 }
 
+// count counts them as their owner's. It is locked.
 func (l *line) count(n int64) {
 	if o := l.owner.Load(); o != nil {
 		o.mine.Add(n)
 	}
 }
 
-// put notes where submissions are that were on their way.
-func (w *waits) put(partition int, seq uint64, n int64) {
-	l := &w.lines[partition]
+// put notes where submissions are that were let in.
+func (l *line) put(seq uint64, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.open -= n
 	if seq <= l.cursor {
 		l.count(-n)
@@ -138,7 +144,7 @@ func (l *line) thin() {
 	l.list, l.head = kept, 0
 }
 
-// passed takes off what is up to a position, and returns how many submissions that were.
+// passed takes off what is up to a position, and returns how many submissions that were. It is locked.
 func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	moved := cursor != l.cursor
 	l.cursor = cursor
@@ -157,8 +163,27 @@ func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	return n
 }
 
+// progress is what an owner has read since its last report.
+type progress struct{ own, read, begun int64 }
+
+// heard takes what an owner says of it.
+func (l *line) heard(now core.Instant, o *queueOwner, r *core.Reading) (p progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch former := l.owner.Load(); {
+	case former != nil && r.Epoch < l.epoch: // of one that owns it no more
+		return p
+	case former != o || r.Epoch != l.epoch:
+		l.adopted(now, o, r)
+		return p
+	}
+	p = progress{own: l.passed(now, r.Cursor), read: max(0, r.Read-l.read), begun: max(0, r.Begun-l.begun)}
+	l.read, l.begun = r.Read, r.Begun
+	return p
+}
+
 // adopted makes it another owner's, or another life's of the same. One that begins before what was read is of another
-// stream, or of a database that went back: the positions say nothing then.
+// stream, or of a database that went back: the positions say nothing then. It is locked.
 func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.count(-l.open - l.stored)
 	if r.Cursor < l.cursor {
@@ -208,22 +233,9 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 		if is.Partition < 0 || is.Partition >= len(w.lines) {
 			continue
 		}
-		l := &w.lines[is.Partition]
-		former := l.owner.Load()
-		if former != nil && is.Epoch < l.epoch {
-			continue // of one that owns it no more
-		}
-		if former != o || l.epoch != is.Epoch {
-			l.adopted(now, o, is)
-			continue
-		}
-		own += l.passed(now, is.Cursor)
-		if more := is.Read - l.read; more > 0 {
-			read += more
-			waited += float64(more) * float64(is.Waited)
-		}
-		begun += max(0, is.Begun-l.begun)
-		l.read, l.begun = is.Read, is.Begun
+		more := w.lines[is.Partition].heard(now, o, is)
+		own, read, begun = own+more.own, read+more.read, begun+more.begun
+		waited += float64(more.read) * float64(is.Waited)
 	}
 	is, left := *o.pace.Load(), o.mine.Load()
 	o.own, o.all = shareKeep*o.own+float64(own), shareKeep*o.all+float64(read)
@@ -323,14 +335,32 @@ func (d *Door) Report(node string, all []core.Reading) {
 	d.events.put(event{node: node, readings: all})
 }
 
+// lineOf is the queue that a submission is in. Its id need not be one: that is told later.
+func (d *Door) lineOf(id string) *line {
+	if id == "" {
+		return &d.waits.lines[0]
+	}
+	return &d.waits.lines[d.cfg.PartitionOf(id, d.cfg.Partitions)]
+}
+
+// Late is what [Ingest.Late] does.
+func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
+	r := d.late(now, f)
+	if r != nil {
+		d.stats.taken.Add(1)
+		d.stats.refused[r.ErrCode-CauseFirst].Add(1)
+	}
+	return r
+}
+
 // late refuses a submission that would begin too late to be done, or that a queue which does not get shorter has no room
 // for; nil: it may be taken. It looks at nothing but names and times, so that a refusal costs little. What was accepted
 // under its id lately is not refused: its submitter asks again. It is safe for concurrent use.
 func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
-	if f.ID == "" || f.StartAt != "" {
-		return nil // what is wrong with it is told later; what begins later does not wait in the queue until then
+	if f.StartAt != "" {
+		return nil // it does not wait in the queue until then
 	}
-	l := &d.waits.lines[d.cfg.PartitionOf(f.ID, d.cfg.Partitions)]
+	l := d.lineOf(f.ID)
 	wait := l.wait(now)
 	if wait < waitLeast {
 		return nil
@@ -351,12 +381,13 @@ func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
 	if by != 0 {
 		left = by.Sub(now)
 	}
+	left -= plan.UndoReserve
 	var needs time.Duration
 	if d.cfg.Needs != nil {
-		needs = d.cfg.Needs(plan)
+		needs = plan.Admission.Needs(d.cfg.Needs(plan), left)
 	}
 	class := classIn(f.Labels)
-	most := time.Duration(part(int64(float64(left-plan.UndoReserve-needs)/core.Weather), class))
+	most := time.Duration(part(int64(float64(left-needs)/core.Weather), class))
 	owner := l.owner.Load()
 	pace := owner.pace.Load()
 	id := "refuse.wait"

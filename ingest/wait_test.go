@@ -302,8 +302,8 @@ func TestQueueOfMessagesIsBounded(t *testing.T) {
 	w := newWaits(1)
 	w.report(epoch, "n1", []core.Reading{{Epoch: 1}})
 	for i := range 20_000 {
-		w.taken(0, 2)
-		w.put(0, uint64(i+1), 2)
+		w.lines[0].taken(2)
+		w.lines[0].put(uint64(i+1), 2)
 	}
 	l := &w.lines[0]
 	if len(l.list)-l.head > stretchesMost || l.owner.Load().mine.Load() != 40_000 {

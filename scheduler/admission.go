@@ -16,6 +16,10 @@ import (
 // than half of the window is in use: what was not tried is not known to work. The window begins at its floor, a
 // sixteenth of the ceiling. The ceiling is InFlight for each partition that the node owns.
 //
+// It is halved too while most answers of agents come half a second later than they usually do: then commands and answers
+// queue on the way, for want of a processor, and what is begun besides would only queue longer. One agent that has become
+// slow gives few answers, and stops no other.
+//
 // A full window stops the readers of the task streams, and nothing else: what has begun goes on, and what has not begun
 // waits in the stream, where it is stored. Ingest refuses submissions earlier while [Admission.Overloaded].
 //
@@ -24,17 +28,29 @@ type Admission struct {
 	ceiling int           // tasks of one partition
 	target  time.Duration // of a commit cycle; negative: the window is always at its ceiling
 
-	mu       sync.Mutex
-	window   int // tasks of one partition; the node's window is this for each that it owns
-	owned    int // partitions
-	inFlight int // tasks of the node, and submissions that wait for a commit cycle
-	halvedAt core.Instant
-	onRoom   []func() // called when a full window has room again
+	mu        sync.Mutex
+	window    int // tasks of one partition; the node's window is this for each that it owns
+	owned     int // partitions
+	inFlight  int // tasks of the node, and submissions that wait for a commit cycle
+	halvedAt  core.Instant
+	answers   int // of agents since lookedAt
+	late      int // of them
+	lookedAt  core.Instant
+	widenedAt core.Instant
+	queued    bool     // some of them were late when it was looked at last
+	onRoom    []func() // called when a full window has room again
 }
 
 const (
 	floorPart = 16  // the floor is the ceiling divided by this
 	widenPart = 256 // and so is the increase
+
+	// lateAfter is how much longer than it usually does an agent's answer takes that is late, and how often it is looked
+	// whether most are; answersLeast is of how many it is said.
+	lateAfter    = 250 * time.Millisecond
+	answersLeast = 16
+	// widenEvery is how often the window is widened at most: what came of it is known a quarter of a second later.
+	widenEvery = lateAfter / 4
 )
 
 // NewAdmission makes a window whose ceiling is so many tasks for each partition.
@@ -86,19 +102,24 @@ func (a *Admission) Room() bool {
 	return !a.full()
 }
 
-// cycle counts a commit cycle in that ended now.
-func (a *Admission) cycle(now core.Instant, took time.Duration) {
+// cycle counts a commit cycle in that ended now, and how many answers it handled, of which so many were late.
+func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late int) {
 	if a == nil || a.target < 0 {
 		return
 	}
 	a.change(func() {
+		a.answers, a.late = a.answers+answers, a.late+late
+		most := false
+		if a.answers >= answersLeast && a.lookedAt.Elapsed(now, lateAfter) {
+			most, a.queued = 2*a.late > a.answers, 10*a.late > a.answers
+			a.answers, a.late, a.lookedAt = 0, 0, now
+		}
 		switch {
-		case took <= a.target:
-			if 2*a.inFlight > a.window*a.owned {
-				a.window = min(a.ceiling, a.window+max(1, a.ceiling/widenPart))
-			}
-		case a.halvedAt.Elapsed(now, a.target):
+		case most, took > a.target && a.halvedAt.Elapsed(now, a.target):
 			a.window, a.halvedAt = max(a.floor(), a.window/2), now
+		case took <= a.target && !a.queued && 2*a.inFlight > a.window*a.owned && a.widenedAt.Elapsed(now, widenEvery):
+			a.widenedAt = now
+			a.window = min(a.ceiling, a.window+max(1, a.ceiling/widenPart))
 		}
 	})
 }

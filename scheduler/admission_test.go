@@ -18,6 +18,9 @@ func admitted() *Admission {
 	return a
 }
 
+// at is when the window may be widened for the nth time.
+func at(n int) core.Instant { return core.Instant(0).Add(time.Duration(n) * widenEvery) }
+
 // use keeps the window in full use.
 func (a *Admission) use() { a.hold(a.Window() - a.inFlight) }
 
@@ -30,7 +33,7 @@ func TestAdmissionWidens(t *testing.T) {
 	now := core.Instant(0)
 	for i := 1; i <= 300; i++ {
 		now = now.Add(testTarget)
-		a.cycle(now, testTarget)
+		a.cycle(now, testTarget, 0, 0)
 		if got, want := a.Window(), 2*min(2560, 160+10*i); got != want {
 			t.Fatalf("after %d good cycles it is %d, want %d", i, got, want)
 		}
@@ -42,12 +45,12 @@ func TestAdmissionWidens(t *testing.T) {
 func TestAdmissionWidensByUse(t *testing.T) {
 	a := admitted()
 	a.hold(-a.Window() / 2)
-	a.cycle(1, 0)
+	a.cycle(at(1), 0, 0, 0)
 	if got := a.Window(); got != 2*160 {
 		t.Errorf("%d although half of it is idle", got)
 	}
 	a.hold(1)
-	a.cycle(2, 0)
+	a.cycle(at(2), 0, 0, 0)
 	if got := a.Window(); got != 2*170 {
 		t.Errorf("%d although more than half of it is in use", got)
 	}
@@ -59,17 +62,52 @@ func TestAdmissionHalves(t *testing.T) {
 	a := admitted()
 	now := core.Instant(0)
 	for range 300 {
-		now++
-		a.cycle(now, 0)
+		now = now.Add(widenEvery)
+		a.cycle(now, 0, 0, 0)
 		a.use()
 	}
 	for _, want := range []int{2 * 1280, 2 * 640, 2 * 320, 2 * 160, 2 * 160} {
 		now = now.Add(testTarget)
-		a.cycle(now, testTarget+1)
-		a.cycle(now.Add(testTarget-1), time.Hour)
+		a.cycle(now, testTarget+1, 0, 0)
+		a.cycle(now.Add(testTarget-1), time.Hour, 0, 0)
 		if got := a.Window(); got != want {
 			t.Fatalf("%d, want %d", got, want)
 		}
+	}
+}
+
+// TestAdmissionOfLateAnswers: while most answers of agents are late the window is halved, and while some are it is not
+// widened; an agent that has become slow, whose answers are few, changes nothing.
+func TestAdmissionOfLateAnswers(t *testing.T) {
+	for _, x := range []struct{ answers, late, want int }{{100, 60, 2 * 160}, {100, 40, 2 * 320}, {100, 5, 2 * 330}, {15, 15, 2 * 330}} {
+		a := admitted()
+		for i := range 16 {
+			a.cycle(at(i+1), 0, 0, 0)
+			a.use()
+		}
+		a.cycle(at(20), 0, x.answers, x.late)
+		if got := a.Window(); got != x.want {
+			t.Errorf("%d of %d answers are late: %d, want %d", x.late, x.answers, got, x.want)
+		}
+	}
+}
+
+// TestAgentsUsualTime: an answer is late by what its agent takes when nothing is in the way, which is forgotten slowly.
+func TestAgentsUsualTime(t *testing.T) {
+	a := &agentCalls{}
+	now := core.Instant(0).Add(time.Hour)
+	says := func(took time.Duration, after time.Duration) bool {
+		now = now.Add(after)
+		return a.answered(took, now)
+	}
+	if says(10*time.Second, 0) || says(10*time.Second+lateAfter/2, time.Second) {
+		t.Error("an agent that is always slow is late")
+	}
+	if says(10*time.Millisecond, time.Second) || !says(lateAfter+20*time.Millisecond, time.Second) {
+		t.Error("half a second of an agent that takes 10 ms is not late")
+	}
+	if late := says(2*time.Second, time.Hour); late != (2*time.Second-a.usual > lateAfter) || a.usual < 300*time.Millisecond {
+		t.Errorf("after an hour without a quick answer it usually takes %v", a.usual)
 	}
 }
 
@@ -77,12 +115,12 @@ func TestAdmissionHalves(t *testing.T) {
 func TestAdmissionOfOne(t *testing.T) {
 	a := NewAdmission(3, testTarget)
 	a.own(1)
-	for _, want := range []int{1, 2, 3, 3} {
+	for i, want := range []int{1, 2, 3, 3} {
 		if got := a.Window(); got != want {
 			t.Fatalf("%d, want %d", got, want)
 		}
 		a.use()
-		a.cycle(1, 0)
+		a.cycle(at(i+1), 0, 0, 0)
 	}
 }
 
@@ -101,7 +139,7 @@ func TestOverloaded(t *testing.T) {
 	if !a.Overloaded() || a.Room() {
 		t.Error("not overloaded at the floor")
 	}
-	a.cycle(1, 0)
+	a.cycle(at(1), 0, 0, 0)
 	if a.Overloaded() {
 		t.Error("overloaded although cycles are good")
 	}
@@ -112,7 +150,7 @@ func TestAdmissionWithoutATarget(t *testing.T) {
 	a := NewAdmission(2560, -1)
 	a.own(1)
 	a.hold(2560)
-	a.cycle(1, time.Hour)
+	a.cycle(1, time.Hour, 0, 0)
 	if got := a.Window(); got != 2560 || a.Room() || a.Overloaded() || a.waiting() {
 		t.Errorf("window %d, room %v, overloaded %v", got, a.Room(), a.Overloaded())
 	}
@@ -128,10 +166,10 @@ func TestAdmissionIsShared(t *testing.T) {
 		one, two := newInbox(clock, nil, a), newInbox(clock, nil, a)
 		one.openGate(0, 16)
 		two.openGate(1, 16)
-		if !one.Admits(0) || !one.Tasks(message(0, 1, 2)) {
+		if !one.Admits(0, 1) || !one.Tasks(message(0, 1, 2)) {
 			t.Fatal("the window has room")
 		}
-		if two.Admits(1) {
+		if two.Admits(1, 1) {
 			t.Error("the window is full, and the other shard does not know")
 		}
 		took := false
@@ -148,7 +186,7 @@ func TestAdmissionIsShared(t *testing.T) {
 		go func() { took = two.Tasks(message(1, 3, 1)) && two.Tasks(message(1, 4, 1)) }()
 		synctest.Wait()
 		took = false
-		a.cycle(1, 0) // wider
+		a.cycle(at(1), 0, 0, 0) // wider
 		synctest.Wait()
 		if !took {
 			t.Error("the window is wider, and a reader waits")
@@ -160,4 +198,29 @@ func TestAdmissionIsShared(t *testing.T) {
 			t.Errorf("%d in flight in the end", a.inFlight)
 		}
 	})
+}
+
+// TestReadersTakeTurns: where partitions wait for room, the message that was stored first has it, whichever reader comes
+// first; a partition that has enough in flight itself keeps no other waiting.
+func TestReadersTakeTurns(t *testing.T) {
+	a := NewAdmission(16, testTarget)
+	a.own(3)
+	in := newInbox(func() core.Instant { return 77 }, nil, a)
+	for p := range 3 {
+		in.openGate(p, 16)
+	}
+	a.hold(a.Window())
+	for p, stored := range []core.Instant{30, 10, 20} {
+		if in.Admits(p, stored) {
+			t.Fatal("the window is full")
+		}
+	}
+	a.hold(-1)
+	if in.Admits(0, 30) || in.Admits(2, 20) || !in.Admits(1, 10) {
+		t.Error("the message that was stored first has no turn")
+	}
+	in.setRoom(2, 0)
+	if !in.Admits(0, 30) {
+		t.Error("a partition that has enough in flight keeps another waiting")
+	}
 }

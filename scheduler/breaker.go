@@ -25,6 +25,23 @@ type agentCalls struct {
 	book    *agentBook
 	last    int           // partition that has claimed last of what all share
 	longest time.Duration // that a do command may be at work
+	usual   time.Duration // in which it answers, when nothing is in the way
+	usualAt core.Instant
+}
+
+// usualGrows is by what part of itself the time in which an agent usually answers grows in a second in which no answer is
+// as quick.
+const usualGrows = 0.01
+
+// answered takes how long an answer took, and reports whether it was late.
+func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) {
+	if a.usual == 0 || took < a.usual {
+		a.usual = max(took, time.Millisecond)
+	} else {
+		a.usual += time.Duration(usualGrows * now.Sub(a.usualAt).Seconds() * float64(a.usual))
+	}
+	a.usualAt = now
+	return took-a.usual > lateAfter
 }
 
 // breakerStage holds back what would begin at an agent whose breaker is not closed.

@@ -177,7 +177,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 	if c.idleUntil = 0; c.s.cfg.CommitGap > 0 && c.shard.Stats.Writes-wrote > 1 {
 		c.idleUntil = began.Add(c.s.cfg.CommitGap)
 	}
-	c.s.cfg.Admission.cycle(now, now.Sub(began))
+	c.s.cfg.Admission.cycle(now, now.Sub(began), c.shard.cycle.answers, c.shard.cycle.late)
 	for p := range c.feeds {
 		c.in.setRoom(p, c.s.cfg.InFlight-c.shard.Load(p))
 	}

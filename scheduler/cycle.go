@@ -51,14 +51,15 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 
 // cycle is the scratch memory of one commit cycle, kept between cycles.
 type cycle struct {
-	now    core.Instant
-	leave  core.Instant // when what is committed leaves
-	mail   *Mail
-	flush  bool
-	most   int   // writes of a batch
-	rounds int64 // number of the batch that is being made
-	bytes  int   // of the batch, by TaskWrite.Size
-	pos    struct{ published, control, number, reply, unserved, probed, task, sub int }
+	now           core.Instant
+	leave         core.Instant // when what is committed leaves
+	mail          *Mail
+	flush         bool
+	most          int   // writes of a batch
+	rounds        int64 // number of the batch that is being made
+	answers, late int   // of agents, and of them those that took longer than usual
+	bytes         int   // of the batch, by TaskWrite.Size
+	pos           struct{ published, control, number, reply, unserved, probed, task, sub int }
 
 	lost    []int                // partitions that are not this shard's any more
 	stopped []int                // those of them that an error has stopped
@@ -111,7 +112,7 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 		s.setBack(back)
 	}
 	s.gate.now, s.plans.now = now, now
-	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed = now, mail, flush, nil, nil, nil
+	c.now, c.mail, c.flush, c.lost, c.stopped, c.failed, c.answers, c.late = now, mail, flush, nil, nil, nil, 0, 0
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
 

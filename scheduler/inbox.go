@@ -28,6 +28,7 @@ type Inbox struct {
 type inlet struct {
 	open   int // submissions that it may still take
 	closed bool
+	head   core.Instant // when the message was stored that waits for room; 0: none does
 }
 
 func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *Inbox {
@@ -148,7 +149,7 @@ func (b *Inbox) published(m PublishedMail) {
 func (b *Inbox) Tasks(m TaskMail) bool {
 	b.mu.Lock()
 	g := b.gates[m.Partition]
-	for g != nil && !g.closed && !b.admits(g) {
+	for g != nil && !g.closed && !b.enters(g, m.Stored) {
 		b.room.Wait()
 	}
 	if g == nil || g.closed {
@@ -167,12 +168,30 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	return true
 }
 
-// Admits reports whether Tasks takes a message of the partition without blocking.
-func (b *Inbox) Admits(partition int) bool {
+// Admits reports whether Tasks takes a message of the partition, which was stored then, without blocking. One that it does
+// not take has its turn before those that were stored later.
+func (b *Inbox) Admits(partition int, stored core.Instant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := b.gates[partition]
-	return g != nil && b.admits(g)
+	return g != nil && b.enters(g, stored)
+}
+
+// enters reports whether a gate lets a message in now, which was stored then. Where several wait for room the one that was
+// stored first has it: else a partition could wait for as long as others fill the window. The inbox is locked.
+func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
+	enters := b.admits(g)
+	for _, other := range b.gates {
+		enters = enters && (other.head == 0 || other.head >= stored || other.open <= 0)
+	}
+	switch was := g.head; {
+	case !enters:
+		g.head = max(stored, 1)
+	case was != 0:
+		g.head = 0
+		b.room.Broadcast() // it is the turn of another
+	}
+	return enters
 }
 
 // full reports whether a partition that is read here has as much in flight as it may.

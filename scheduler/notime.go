@@ -27,6 +27,8 @@ func (s *Shard) hasNoTime(m *TaskMail, sub *core.Submission, ref *planRef) bool 
 	if by == 0 {
 		by = max(cmp.Or(sub.At, now), sub.StartAt).Add(ref.plan.CompleteBy)
 	}
-	needs := time.Duration(core.Weather * float64(s.cfg.Needs(ref.plan)))
-	return by.Sub(from) < needs+ref.plan.UndoReserve
+	left := by.Sub(from) - ref.plan.UndoReserve
+	whole := left + max(0, from.Sub(m.Stored)) // what was left when it came
+	needs := ref.plan.Admission.Needs(s.cfg.Needs(ref.plan), whole)
+	return left < time.Duration(core.Weather*float64(needs))
 }

@@ -19,9 +19,10 @@ func (r *rig) mailed(ago time.Duration, subs ...core.Submission) {
 }
 
 // TestNoTimeWhenItComesUp: what has waited in its stream, and has less time than its plan takes and a quarter more, ends
-// unbegun, unless its plan says that it may be late; so does what came by the stream endpoint where the plan refuses.
+// unbegun, unless its plan says that it may be late; so does what came by the stream endpoint where the plan refuses. A plan
+// that does not refuse by itself is taken to need a quarter of the time at most.
 func TestNoTimeWhenItComesUp(t *testing.T) {
-	for how, over := range map[core.Admission]string{core.AdmissionQueue: "queued", core.AdmissionOff: "", core.AdmissionWarn: "", core.AdmissionRefuse: "queued unseen"} {
+	for how, over := range map[core.Admission]string{core.AdmissionQueue: "late", core.AdmissionOff: "", core.AdmissionWarn: "", core.AdmissionRefuse: "late queued unseen"} {
 		r := newRig(t, scheduler.Config{Needs: needsTen})
 		p := orderPlan("tight", 1, "a")
 		p.Admission, p.UndoReserve = how, time.Second
@@ -31,8 +32,9 @@ func TestNoTimeWhenItComesUp(t *testing.T) {
 		}
 		r.mailed(0, sub("unseen", true, 13*time.Second), sub("checked", false, 13*time.Second))
 		r.mailed(3*time.Second, sub("enough", false, 14*time.Second), sub("queued", false, 13*time.Second))
+		r.mailed(12*time.Second, sub("late", false, 5*time.Second))
 		r.cycle()
-		for _, id := range []string{"unseen", "checked", "enough", "queued"} {
+		for _, id := range []string{"unseen", "checked", "enough", "queued", "late"} {
 			want := core.StateProcessing
 			if strings.Contains(over, id) {
 				want = core.StateUndone

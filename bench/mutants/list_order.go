@@ -76,7 +76,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "low-fills-the-queue", invariant: 12, file: "ingest/wait.go",
-		old: "left-plan.UndoReserve-needs)/core.Weather), class))", new: "left-plan.UndoReserve-needs)/core.Weather), core.ClassHigh))",
+		old: "left-needs)/core.Weather), class))", new: "left-needs)/core.Weather), core.ClassHigh))",
 		fault: "a spike of low submissions takes all of the time that is left to the others",
 		run:   "^TestLateIsRefused$",
 	},
@@ -112,7 +112,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "former-owner-is-heard", invariant: 12, file: "ingest/wait.go",
-		old: "if former != nil && is.Epoch < l.epoch {", new: "if former != nil && is.Epoch < 0 {",
+		old: "case former != nil && r.Epoch < l.epoch:", new: "case former != nil && r.Epoch < 0:",
 		fault: "what a former owner says of a partition counts",
 		run:   "^TestWaitOfATakenOverPartition$",
 	},
@@ -124,7 +124,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "late-task-begins", invariant: 12, file: "scheduler/notime.go",
-		old: "return by.Sub(from) < needs+ref.plan.UndoReserve", new: "return by.Sub(from) < 0*needs",
+		old: "return left < time.Duration(core.Weather*float64(needs))", new: "return left < 0*needs",
 		fault: "what has too little time when it comes up is begun, and undone",
 		run:   "^TestNoTimeWhenItComesUp$",
 	},
@@ -133,6 +133,18 @@ var orderMutants = []mutant{
 		old: "x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {", new: "x.At <= e.task.Deadline {",
 		fault: "calls with a millisecond left open the breaker of a healthy agent",
 		run:   "^TestCutCallsAreNotCounted$",
+	},
+	{
+		name: "readers-take-no-turns", invariant: 12, file: "scheduler/inbox.go",
+		old: "other.head >= stored", new: "other.head > 0",
+		fault: "a partition waits for room for as long as others fill the window",
+		run:   "^TestReadersTakeTurns$",
+	},
+	{
+		name: "late-answers-unseen", invariant: 12, file: "scheduler/admission.go",
+		old: "most, a.queued = 2*a.late > a.answers, 10*a.late > a.answers", new: "most, a.queued = false, false",
+		fault: "tasks are begun although their commands queue for want of a processor",
+		run:   "^TestAdmissionOfLateAnswers$",
 	},
 	{
 		name: "class-is-not-checked", invariant: 12, file: "internal/core/label.go",

@@ -89,6 +89,14 @@ const (
 // Refuses reports whether a submission may be refused for want of time.
 func (a Admission) Refuses() bool { return a == AdmissionQueue || a == AdmissionRefuse }
 
+// Needs is how much of the time that is left tasks of the plan are taken to need, which have taken so long lately.
+func (a Admission) Needs(took, left time.Duration) time.Duration {
+	if a == AdmissionRefuse {
+		return took
+	}
+	return min(took, max(0, left)/NeedsPart)
+}
+
 // StepKind says what a step is.
 type StepKind string
 

@@ -77,17 +77,18 @@ type Options struct {
 // that blocks holds back its own subscription and nothing else. None runs after
 // the Stop of its subscription, or Close, has returned.
 type Conn struct {
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	log      *slog.Logger
-	names    wire.Names
-	replyTo  []string // prefixes; nil: wire.DefaultReplyPrefixes
-	own      bool     // Close closes nc too
-	closedCh chan struct{}
-	acks     *acks
-	packs    atomic.Int64 // not yet confirmed
-	packsMax int64
-	dropped  atomic.Int64 // by subscriptions that are gone
+	nc         *nats.Conn
+	js         jetstream.JetStream
+	log        *slog.Logger
+	names      wire.Names
+	replyTo    []string // prefixes; nil: wire.DefaultReplyPrefixes
+	own        bool     // Close closes nc too
+	closedCh   chan struct{}
+	acks       *acks
+	packs      atomic.Int64 // not yet confirmed
+	packsMax   int64
+	dropped    atomic.Int64 // by subscriptions that are gone
+	turnedAway atomic.Int64 // requests, by these
 
 	signer    atomic.Pointer[wire.Signer] // of reply tokens; nil until Setup
 	forgeries atomic.Int64
@@ -339,22 +340,33 @@ func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 // Dropped is how many messages this connection's subscriptions had no room for.
 // Each was lost: more than 0 means that something here is too slow.
 func (c *Conn) Dropped() int64 {
-	n := c.dropped.Load()
+	lost, requests := c.drops()
+	return lost + requests
+}
+
+// drops is how many messages were lost, and how many requests that come again.
+func (c *Conn) drops() (lost, requests int64) {
+	lost, requests = c.dropped.Load(), c.turnedAway.Load()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subs {
-		n += s.drops()
+		if s.asks {
+			requests += s.drops()
+		} else {
+			lost += s.drops()
+		}
 	}
-	return n
+	return lost, requests
 }
 
-// Hears is a number that stays the same as long as every message for this connection's subscriptions comes; 0: none does,
-// because there is no server.
+// Hears is a number that stays the same as long as every message for this connection's subscriptions comes, but for requests
+// to it; 0: none does, because there is no server.
 func (c *Conn) Hears() int64 {
 	if !c.Connected() {
 		return 0
 	}
-	return 1 + int64(c.nc.Stats().Reconnects) + c.Dropped()
+	lost, _ := c.drops()
+	return 1 + int64(c.nc.Stats().Reconnects) + lost
 }
 
 // Close stops what still runs, lets subscriptions finish what they have, and

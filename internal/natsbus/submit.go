@@ -86,9 +86,10 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 
 // ServeSubmit serves the request endpoint, together with every other ingest. handler is
 // called one request at a time and must not wait for the stream. A subject with names
-// outside their alphabet, and a header that cannot be taken, is refused here.
+// outside their alphabet, and a header that cannot be taken, is refused here. Requests that come faster than they are handled
+// are dropped beyond requestsMessagesMax: who asks hears nothing, and asks again.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
-	return c.subscribe(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
+	s, err := c.subscribe(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
 		r := &SubmitRequest{Form: submit.Form{Input: msg.Data}, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
 		var err error
 		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {
@@ -101,6 +102,13 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 		}
 		handler(r)
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.boundRequests(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // headerOf is the header of a message. One that cannot be read the NATS client passes on as none: what it said would be

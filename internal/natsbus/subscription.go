@@ -33,10 +33,18 @@ func limitPending(sub *nats.Subscription) error {
 	return err
 }
 
+// What may wait for the callback of the request endpoint: some 100 ms of its work. Whoever asks has a patience of seconds, so
+// that more would be answered when nobody waits any more, each after all before it.
+const (
+	requestsMessagesMax = 1 << 14
+	requestsBytesMax    = 64 << 20
+)
+
 // Subscription is one callback that listens.
 type Subscription struct {
 	conn *Conn
 	sub  *nats.Subscription
+	asks bool          // of requests: one that is dropped comes again
 	gone chan struct{} // closed when the callback has run for the last time
 	once sync.Once
 }
@@ -69,6 +77,18 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 	return s, nil
 }
 
+// boundRequests bounds what may wait, of a subscription to requests.
+func (s *Subscription) boundRequests() error {
+	if err := setPending(s.sub, requestsMessagesMax, requestsBytesMax); err != nil {
+		s.Stop()
+		return fmt.Errorf("subscribe to %s: pending limits: %w", s.sub.Subject, err)
+	}
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.asks = true
+	return nil
+}
+
 // Stop takes no more, lets the callback finish what is there, and returns when
 // it has run for the last time. It must not be called from the callback.
 func (s *Subscription) Stop() {
@@ -85,7 +105,11 @@ func (s *Subscription) Stop() {
 		}
 		s.conn.mu.Lock()
 		defer s.conn.mu.Unlock()
-		s.conn.dropped.Add(dropped)
+		if s.asks {
+			s.conn.turnedAway.Add(dropped)
+		} else {
+			s.conn.dropped.Add(dropped)
+		}
 		delete(s.conn.subs, s)
 	})
 }

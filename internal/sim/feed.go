@@ -74,6 +74,14 @@ func (v nodeWires) Read(_ context.Context, p int, from scheduler.Adopted, _ *sch
 // Evidence implements scheduler.Wires; the world hands evidence over itself.
 func (v nodeWires) Evidence(context.Context, func(core.Evidence)) error { return nil }
 
+// next is how much of the task stream it has brought for a partition.
+func (n *node) next(p int) int {
+	if f := n.feeds[p]; f != nil {
+		return f.next
+	}
+	return 0
+}
+
 // pump brings what the streams have for a partition, in order. A consumer that notices a lost delivery, or one out of
 // order, begins again at the committed cursor; a message whose acknowledgement was lost comes again.
 func (n *node) pump(p int) {
@@ -88,11 +96,11 @@ func (n *node) pump(p int) {
 	if n.w.fault(Reread) {
 		f.next, f.control = min(f.next, int(st.Cursor)), min(f.control, int(st.ControlCursor))
 	}
-	if f.next > 0 && n.w.fault(Redelivery) && f.in.Admits(p) {
+	if f.next > 0 && n.w.fault(Redelivery) && f.in.Admits(p, n.w.stream[f.next-1].at) {
 		n.deliver(p, n.w.rand.IntN(f.next))
 	}
 	for ; f.next < len(n.w.stream); f.next++ {
-		if n.w.stream[f.next].partition == p && !f.in.Admits(p) {
+		if m := &n.w.stream[f.next]; m.partition == p && !f.in.Admits(p, m.at) {
 			n.w.note(InFlightFull)
 			break
 		}

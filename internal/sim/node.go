@@ -232,8 +232,13 @@ func (l *loop) step() {
 
 // between is what happens between two steps: readers go on where there is room again.
 func (l *loop) between() {
-	for p := range l.n.w.cfg.Partitions {
-		l.n.pump(p)
+	for more := true; more; { // readers that wait for room have it by turns
+		more = false
+		for p := range l.n.w.cfg.Partitions {
+			next := l.n.next(p)
+			l.n.pump(p)
+			more = more || l.n.w.load != nil && l.n.next(p) > next
+		}
 	}
 	if due := l.c.Due(); due != 0 && due <= l.n.now() {
 		l.wake()

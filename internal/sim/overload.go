@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/forecast"
 	"duly.dev/duly/supervisor"
 )
 
@@ -94,6 +95,8 @@ type overload struct {
 	held    map[int][]int  // tasks in each of them and all before
 	origin  map[int]uint64 // of the newest task of a partition
 	nth     int            // submissions that were offered
+	book    *forecast.Book // what the nodes know of how long tasks take
+	feed    *forecast.Feed
 	judge   judge
 }
 
@@ -109,6 +112,8 @@ func newOverload(w *World, cfg *OverloadConfig) *overload {
 		replies: map[*node]*thread{}, places: map[int][]int{}, held: map[int][]int{}, origin: map[int]uint64{},
 	}
 	l.cost.door = cmp.Or(cfg.Door, l.cost.door)
+	l.book = forecast.NewBook(0)
+	l.feed = forecast.NewFeed(l.book)
 	l.machine = newMachine(w, overloadCores, l.cost.door, &weather{rand: rand.New(rand.NewPCG(cfg.Seed, 10))})
 	l.streams = &thread{m: l.machine, class: otherJobs}
 	l.plan()
@@ -120,6 +125,9 @@ func newOverload(w *World, cfg *OverloadConfig) *overload {
 // plan stores the plan: five steps that can be undone, and what a plan has that says nothing.
 func (l *overload) plan() {
 	p := core.Plan{Name: "order", Version: 1, Grace: core.DefaultGrace}
+	if l.cfg.Scenario == overloadFull { // what the machine can do, and not what is let in
+		p.Admission = core.AdmissionOff
+	}
 	for i := range 5 {
 		s := core.Step{Name: "s" + strconv.Itoa(i+1), Agent: "agent.s" + strconv.Itoa(i+1), Undoable: true}
 		if i > 0 {

@@ -43,7 +43,7 @@ func newCosts(whole time.Duration) overloadCosts {
 	of := func(share float64) time.Duration { return time.Duration(share * float64(whole)) }
 	return overloadCosts{
 		whole: whole, door: 2,
-		wire: of(0.09), take: of(0.14), answer: of(0.06), stored: of(0.03), pack: of(0.02), read: of(0.05),
+		wire: of(0.02), take: of(0.255), answer: of(0.015), stored: of(0.03), pack: of(0.02), read: of(0.05),
 		birth: of(0.04), row: of(0.05), undoing: of(0.25), send: of(0.015), reply: of(0.015), agent: of(0.03),
 		ending: of(0.01), undone: of(0.2), refused: of(0.05), load: of(0.05),
 		commit: 100 * time.Microsecond, statement: 100 * time.Microsecond, sync: 2 * time.Millisecond,

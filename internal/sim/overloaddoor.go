@@ -12,7 +12,7 @@ import (
 
 const (
 	readingOld   = 50 * time.Millisecond // how old what a node says of its partitions is when it comes
-	inboxMost    = 1 << 20               // requests that wait for the door in its connection, as internal/natsbus has it
+	inboxMost    = 1 << 14               // requests that wait for the door in its connection, as internal/natsbus has it
 	patienceMost = 5 * time.Second       // of a client, as the Go client has it
 )
 
@@ -22,7 +22,6 @@ type loadDoor struct {
 	wire, loop *thread
 	door       *ingest.Door
 	asks       int64 // that the door or its loop has, and not answered
-	most       int64 // of them
 	alarm      int
 }
 
@@ -32,35 +31,36 @@ func (l *overload) openDoors() {
 		cfg := ingest.Config{
 			StreamOf: func(int) string { return "tasks" }, Partitions: l.w.cfg.Partitions,
 			PartitionOf: func(id string, _ int) int { return l.w.partitionOf(id) },
-			PackItems:   scaled(ingest.DefaultPackItems), ItemsMax: scaled(ingest.DefaultItemsMax),
+			PackItems:   scaled(ingest.DefaultPackItems), ItemsMax: scaled(ingest.DefaultItemsMax), Needs: l.needs,
 		}
 		door, err := ingest.NewDoor(cfg, planBook{l.w}, loadLog{l})
 		if err != nil {
 			panic(err) // the world is built wrong
 		}
-		d.door, d.most = door, int64(cfg.ItemsMax-cfg.ItemsMax/8)
+		d.door = door
 		l.doors = append(l.doors, d)
 	}
 }
 
-// request takes a request off the wire, as natsbus and Ingest.Submit do: one that finds the door full is refused there.
+// request takes a request off the wire, as natsbus and Ingest.Submit do: one that the door does not let in is refused there.
 func (d *loadDoor) request(req ingest.Request) {
 	l := d.l
 	if d.wire.waits() >= scaled(inboxMost) {
 		return // its client waits in vain
 	}
 	d.wire.do(l.cost.wire, func() {
-		answer := req.Answer
+		answer, by := req.Answer, d.wire
+		d.asks++
 		req.Answer = func(a ingest.Answer) {
 			d.asks--
-			d.loop.do(l.cost.answer, func() { answer(a) })
+			by.do(l.cost.answer, func() { answer(a) })
 		}
-		if d.asks++; d.asks > d.most {
-			req.Answer(ingest.Answer{Task: req.ID, Err: ingest.Refuse(429, ingest.CauseFull, "full").After(ingest.RetryFull)})
-			return
+		if !d.door.Admit(l.w.now, &req) {
+			return // that is answered
 		}
+		by = d.loop
 		d.loop.do(l.cost.take, func() {
-			d.door.Submit(l.w.now, req)
+			d.door.Take(l.w.now, &req)
 			d.flush()
 		})
 	})

@@ -16,7 +16,7 @@ func (l *overload) scheduler(n *node) *scheduler.Scheduler {
 	return scheduler.New(scheduler.RunConfig{
 		Config: scheduler.Config{
 			Node: n.name, InFlight: scaled(scheduler.DefaultInFlight), AgentWindow: scaled(scheduler.DefaultAgentWindow), BatchMax: scaled(scheduler.DefaultBatchMax),
-			Genuine: genuine, Now: n.now, Report: n.report, Hears: n.hears(),
+			Genuine: genuine, Now: n.now, Report: n.report, Hears: n.hears(), Needs: l.needs,
 		},
 		Partitions: l.w.cfg.Partitions, Rand: l.w.rand.Float64,
 		Limits:   scheduler.LimitConfig{Store: store, Life: n.lifeWord()},
@@ -74,6 +74,13 @@ func (l *overload) commit(ctx context.Context, b *core.Batch) (core.CommitResult
 			w.moved(&was[i], p)
 		}
 	}
+	l.feed.Committed(func(yield func(*core.Plan, *core.TaskWrite) bool) {
+		for i := range b.Writes {
+			if t := b.Writes[i].Task; !yield(planBook{w}.Plan(t.Type, t.PlanVersion), &b.Writes[i]) {
+				return
+			}
+		}
+	})
 	for i := range b.Writes {
 		if t := b.Writes[i].Task; b.Writes[i].Birth && !slices.Contains(res.Fenced, t.Partition) {
 			if last := l.origin[t.Partition]; t.Origin < last {
@@ -83,6 +90,15 @@ func (l *overload) commit(ctx context.Context, b *core.Batch) (core.CommitResult
 		}
 	}
 	return res, nil
+}
+
+// needs is how long tasks of a plan take, as internal/node says it.
+func (l *overload) needs(plan *core.Plan) time.Duration {
+	d, _, known := l.book.Needs(plan, 0.95, l.w.now)
+	if !known {
+		return 0
+	}
+	return d
 }
 
 // reads is what a reading costs, of so many tasks.
