@@ -40,7 +40,7 @@ var outboxMutants = []mutant{
 	},
 	{
 		name: "admission-forgets-start-at", invariant: 5, file: "scheduler/notime.go",
-		old: "from := max(now, sub.StartAt) //", new: "from := now //",
+		old: "from := max(now, sub.StartAt)", new: "from := now",
 		fault: "the time before a task begins counts as time that it has",
 		run:   "^TestNoTimeCountsFromTheStart$",
 	},
