@@ -407,7 +407,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
 		return nil, nil
 	}
-	e := &entry{loaded: s.cycle.rounds}
+	e := &entry{loaded: s.cycle.rounds, leased: s.cfg.leased()}
 	var plan *core.Plan
 	version := saved.Row.PlanVersion
 	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -70,4 +71,54 @@ func TestLateAnswers(t *testing.T) {
 		t.Fatalf("rows of the late undo: %+v", kept)
 	}
 	r.kinds(scheduler.Kinds{LateDos: 1, LateUndos: 1})
+}
+
+// An owner that was without its lease for a while may have had a successor that sent its commands again, and of which the
+// database has nothing any more. So the refusal of one copy is no word about the step: its undo leaves when no copy can take
+// effect. Of a command that has left since it is.
+//
+// covers: inv7
+func TestRefusalAfterAGapOfTheLease(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, gap := range []string{"", "before the task", "since it left", "since it was silent"} {
+			term := int64(1)
+			r := newRig(t, scheduler.Config{Leased: func() int64 { return term }})
+			if gap == "before the task" {
+				term++
+			}
+			r.tasks(0, order("t1"))
+			r.cycle()
+			r.answer(r.one(), 0)
+			r.cycle()
+			b := r.one()
+			want, quiet := "a", b.CompleteBy.Add(core.DefaultGrace)
+			if gap == "since it left" {
+				term++
+			}
+			if late {
+				r.now = b.CompleteBy
+				r.control(core.Control{Kind: core.EventOverdue, Numbers: []int64{1}})
+				r.control(core.Control{Kind: core.EventUndo, ID: "t1", Type: "order"})
+				r.cycle()
+			}
+			if gap == "since it was silent" {
+				term++
+			}
+			r.answer(b, 422)
+			r.cycle()
+			if strings.HasPrefix(gap, "since") {
+				r.now = quiet - 1
+				r.cycle()
+				if left := r.bus.take(); len(left) > 0 {
+					t.Fatalf("late %v: %+v leaves while another copy may be at work", late, left)
+				}
+				r.now = quiet
+				r.cycle()
+				want = "b"
+			}
+			if c := r.one(); !c.Undo || c.Step != want {
+				t.Errorf("late %v, gap %q: %+v leaves, want the undo of %s", late, gap, c, want)
+			}
+		}
+	}
 }

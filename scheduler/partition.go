@@ -67,6 +67,7 @@ type entry struct {
 	created bool   // in the round that is on
 	stored  bool   // of one that was created: its row is
 	loaded  int64  // round in which it was read, or seen to be whole in the store
+	leased  int64  // Config.Leased when its newest event was applied
 	marks
 	waits  uint64       // steps among those that wait for an agent
 	blocks uint64       // steps among those that wait for room while others of the task are out

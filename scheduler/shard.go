@@ -45,6 +45,9 @@ type Config struct {
 	KeyOf func(expression string, t *core.Task) (string, error)
 	// Hears is a number that stays the same as long as every answer of an agent comes; 0: none does. nil: all come.
 	Hears func() int64
+	// Leased is a number that stays the same for as long as this node has had its lease without a gap: no other has taken its
+	// partitions over meanwhile because it seemed dead. nil: it always has.
+	Leased func() int64
 	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
 	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
 	Now func() core.Instant
@@ -87,6 +90,14 @@ func (c Config) WithDefaults() Config {
 		c.Now = func() core.Instant { return core.InstantOf(time.Now()) }
 	}
 	return c
+}
+
+// leased is Config.Leased.
+func (c *Config) leased() int64 {
+	if c.Leased == nil {
+		return 0
+	}
+	return c.Leased()
 }
 
 // Shard handles some of a node's partitions: one commit at a time.
@@ -249,6 +260,10 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	was, plan, had := e.plan, e.plan.known(), marks{}
+	if is := s.cfg.leased(); is != e.leased {
+		e.leased = is
+		e.task.Doubt(plan, s.cycle.now)
+	}
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
 		had = e.unmark()
 		e.plan = to
@@ -279,6 +294,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 
 // born takes a new task in flight.
 func (s *Shard) born(p *partition, e *entry) {
+	e.leased = s.cfg.leased()
 	p.add(e)
 	s.cycle.use(p, e)
 	s.keep(p, e, true)

@@ -44,4 +44,40 @@ var lateMutants = []mutant{
 		fault: "a step whose undo answered late, after it gave up, keeps the task in error",
 		run:   "^TestScripts$",
 	},
+	{
+		name: "gap-of-the-lease-forgotten", invariant: 7, file: "scheduler/shard.go",
+		old: "\t\te.task.Doubt(plan, s.cycle.now)\n", new: "",
+		fault: "an owner that stood still takes the refusal of its copy for the word of its successor's, too",
+		run:   "^TestRefusalAfterAGapOfTheLease$",
+	},
+	{
+		name: "gap-of-the-lease-not-told", invariant: 7, file: "internal/node/roles.go", in: "cmd/duly",
+		old: "cfg.Leased = lease.Term", new: "_ = lease.Term",
+		fault: "the scheduler of a node does not hear that the node stood still",
+		run:   "^TestRefusalWhileTheNodeStoodStill$",
+	},
+	{
+		name: "gap-after-the-silence", invariant: 7, file: "internal/core/replay.go", in: "scheduler",
+		old: "if s.Own().Only {", new: "if s.Own().Only && s.Out != 0 {",
+		fault: "after a gap the late refusal of a command that was silent before it is taken for the word of all",
+		run:   "^TestRefusalAfterAGapOfTheLease$",
+	},
+	{
+		name: "gap-seen-by-the-next-renewal-alone", invariant: 4, file: "internal/natsbus/lease.go",
+		old: "if now := l.clock(); l.ended(now, now.Round(0)) {", new: "if now := l.clock(); l.ended(now, now.Round(0)) && l.ttl == 0 {",
+		fault: "a node that wakes believes in its lease until it renews it",
+		run:   "^TestLeaseTerm$",
+	},
+	{
+		name: "gap-closed-by-a-renewal", invariant: 4, file: "internal/natsbus/lease.go",
+		old: "if now := l.clock(); anew || l.ended(now, now.Round(0)) {", new: "if anew {",
+		fault: "a node that renews its lease first when it wakes has stood still unseen",
+		run:   "^TestLeaseTerm$",
+	},
+	{
+		name: "lease-let-go-by-the-server", invariant: 4, file: "internal/natsbus/lease.go",
+		old: "l.renewed(began, l.rev == 0)", new: "l.renewed(began, false)",
+		fault: "a node whose lease the server had ended, by its own clock too early, believes that it had it all the time",
+		run:   "^TestLeaseTerm$",
+	},
 }

@@ -152,14 +152,19 @@ func (d *decision) foundUndone() error {
 	if d.ev.Found == ProbeAbsent {
 		return d.notAllowed("what is not there needs no undo: resolve it as undone")
 	}
-	old, open := -1, false
+	old, open, looked := -1, false, d.at
+	if d.ev.Looked != 0 {
+		looked = d.ev.Looked
+	}
 	for i := range d.t.Steps {
-		switch {
+		switch quiet := d.t.undoKeyEnds(d.p, i).Add(d.p.Grace + OwnedFor); {
 		case !d.undoes(i):
-		case d.t.undoOld(d.p, i, d.at):
-			old = i
-		default:
+		case !d.t.undoOld(d.p, i, d.at):
 			open = true
+		case d.ev.Found == ProbeDone && min(d.at, looked) < quiet:
+			return d.notAllowed("the undo of step " + d.p.Steps[i].Name + " may still act until " + stamp(quiet))
+		default:
+			old = i
 		}
 	}
 	if d.ev.Found == "" && old >= 0 && !open {
@@ -177,10 +182,10 @@ func (d *decision) undoes(i int) bool {
 	return s.MayHaveEffect && d.p.Steps[i].Undoable && s.Status != StepUndone
 }
 
-// noteFound writes the rows of a person's word.
+// noteFound writes the rows of a person's word. While the key of an undo is not too old it says nothing: an undo may be at work.
 func (d *decision) noteFound(step int) {
 	for i := range d.t.Steps {
-		undo := d.ev.Found == ProbeDone && d.t.State.Ended() && d.undoes(i) && d.t.Steps[i].UndoUsed != 0
+		undo := d.ev.Found == ProbeDone && d.t.State.Ended() && d.undoes(i) && d.t.undoOld(d.p, i, d.at)
 		if d.ev.Found == "" || i != step && !undo {
 			continue
 		}

@@ -175,3 +175,39 @@ func TestKeyUntil(t *testing.T) {
 	r.answer(0)
 	is(0)
 }
+
+// That an effect stands frees the key of its undo only where none can be at work any more: one that is may yet be the first use
+// of it, of which the service remembers as long as of any other.
+//
+// covers: W5
+func TestFoundWhileAnUndoMayBeAtWork(t *testing.T) {
+	const lasts = time.Minute
+	p := stepsPlan(1)
+	p.Steps[0].KeyLasts = lasts
+	r := newRig(t, p)
+	r.birth(0)
+	r.answer(0)
+	used, found := r.now, Event{Kind: EventUndo, Found: ProbeDone}
+	r.must(Event{Kind: EventUndo})
+	r.must(Event{Kind: EventPoison}) // its first undo is at work, and its owner waits for it no more
+	r.must(found)
+	r.absent()
+	r.now = used.Add(lasts)
+	if err := r.apply(Event{Kind: EventWake}); err != nil || r.task.State != StateError {
+		t.Fatalf("%v; %s: an undo leaves by a key that the service may have forgotten: %+v", err, r.task, r.out.Effects)
+	}
+	quiet := r.task.Steps[0].UndoUsed.Add(lasts + r.plan.Grace + OwnedFor)
+	r.now = quiet - 1
+	if err := r.apply(found); !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "may still act until "+stamp(quiet)) {
+		t.Fatalf("%s: %v: want it refused while an undo may be at work", r.task, err)
+	}
+	r.now = quiet
+	found.Looked = quiet - 1
+	if err := r.apply(found); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("%v: want it refused as seen before", err)
+	}
+	found.Looked = quiet
+	if r.must(found); r.task.Out() != 0 {
+		t.Errorf("%s: want it undone", r.task)
+	}
+}

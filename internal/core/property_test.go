@@ -160,6 +160,8 @@ func (s *storm) step() {
 		s.event(Event{Kind: EventClaim, Full: s.full()})
 	case what < 35:
 		s.unservedSend()
+	case what < 36 && s.one("forgotten", 2):
+		s.successor()
 	case what < 36:
 		s.takeover()
 	case what < 37:
@@ -461,6 +463,22 @@ func (s *storm) takeover() {
 	s.lateRetry()
 	s.crash()
 	s.leave(false)
+}
+
+// successor: another owner takes the task over and sends again what is out, and the database goes back to before it. This one
+// was without its lease meanwhile, and that is all that it knows.
+func (s *storm) successor() {
+	s.lateRetry()
+	other := s.replayed()
+	var out Outcome
+	Resume(s.plan, other, s.now, &out)
+	for _, e := range out.Effects {
+		if e.Kind == EffectDo || e.Kind == EffectUndo {
+			s.m.send(e, other.Round, false)
+		}
+	}
+	s.task.Doubt(s.plan, s.now)
+	s.check()
 }
 
 func (s *storm) check() {

@@ -185,14 +185,38 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 			continue
 		}
 		waits = true
-		s.Resent, s.Due = true, at
-		if s.Status != StepUndoing {
-			s.EffectsPossibleUntil = t.retriesQuiet(p, i, at)
-		} else {
-			s.EffectsPossibleUntil = at // which says that a former owner has tried too: see applyUse
-		}
+		s.Due = at
+		t.triedElsewhere(p, i, at)
 	}
 	return waits
+}
+
+// triedElsewhere counts on retries of a wait that another owner sent before at.
+func (t *Task) triedElsewhere(p *Plan, i int, at Instant) {
+	s := &t.Steps[i]
+	s.Resent = true
+	if s.Status != StepUndoing {
+		s.EffectsPossibleUntil = t.retriesQuiet(p, i, at)
+	} else {
+		s.EffectsPossibleUntil = at // which says that another owner has tried too: see applyUse
+	}
+}
+
+// Doubt is for an owner that may have had a successor meanwhile of which nothing is stored any more: what is out, and the
+// retries of what waits, count as sent by another as well, as they do for a new owner. It journals nothing.
+func (t *Task) Doubt(p *Plan, at Instant) {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		if s.Out != 0 && s.kind == kindCall {
+			s.Resent = true
+		}
+		if s.Awaits != 0 {
+			t.triedElsewhere(p, i, at)
+		}
+		if s.Own().Only {
+			s.change(func(own *StepOwn) { own.Only = false })
+		}
+	}
 }
 
 // retriesQuiet is when no retry of a do that waits for its agent can still take effect,

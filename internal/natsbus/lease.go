@@ -21,7 +21,9 @@ import (
 // Lease is one key of the bucket DULY_NODES: the membership of a node, or the
 // lead of the supervisors. It has no goroutine: its holder's own loop renews it,
 // so that a loop that stands still loses it. It is for speed only; what must not
-// happen twice is fenced by the epoch in SQL.
+// happen twice is fenced by the epoch in SQL. Only where the database has lost the
+// epoch, and all evidence of it is lost, too, does a holder know by Term alone that
+// another may have been at work.
 type Lease struct {
 	conn  *Conn
 	key   string
@@ -32,6 +34,10 @@ type Lease struct {
 	mu    sync.Mutex
 	rev   uint64    // of our value; 0: not ours
 	until time.Time // by the local monotonic clock; after it the lease is not ours to use
+
+	termMu sync.Mutex // Term must not wait for a renewal that is under way
+	term   int64
+	ends   time.Time // when others may take the lease, if it is not renewed
 }
 
 // leaseBody is the value of a key.
@@ -79,6 +85,34 @@ func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
 	return l.clock().Before(l.until), err
 }
 
+// Term is a number that stays the same for as long as the lease was ours without a gap, as far as the machine's clocks and
+// the server say. Where there may have been one, others may have done meanwhile what the lease is for. While the lease is not
+// ours the number is another at each call.
+func (l *Lease) Term() int64 {
+	l.termMu.Lock()
+	defer l.termMu.Unlock()
+	if now := l.clock(); l.ended(now, now.Round(0)) {
+		l.term++
+	}
+	return l.term
+}
+
+// ended reports whether others may have the lease. A machine that was suspended may have a monotonic clock that stood still,
+// but its wall clock is set again.
+func (l *Lease) ended(now, wall time.Time) bool {
+	return !now.Before(l.ends) || !wall.Before(l.ends.Round(0))
+}
+
+// renewed notes that a renewal which began then is confirmed. anew: the server had let the lease go.
+func (l *Lease) renewed(began time.Time, anew bool) {
+	l.termMu.Lock()
+	defer l.termMu.Unlock()
+	if now := l.clock(); anew || l.ended(now, now.Round(0)) {
+		l.term++
+	}
+	l.ends = began.Add(l.ttl)
+}
+
 func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
 	var rev uint64
 	var err error
@@ -92,6 +126,7 @@ func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time)
 	}
 	switch {
 	case err == nil:
+		l.renewed(began, l.rev == 0)
 		l.rev, l.until = rev, began.Add(l.ttl*2/3)
 		return nil
 	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):

@@ -338,3 +338,58 @@ func TestLeaseCountsFromItsRequest(t *testing.T) {
 		t.Errorf("held %v, %v, when the answer came after the end", held, err)
 	}
 }
+
+// TestLeaseTerm: a holder finds by itself that the lease may have been another's: by its own clock before it renews, by that of
+// the wall where the other stood still, and by the server's word. A renewal in time, and one of which the answer is lost, are
+// no gaps.
+//
+// covers: inv4
+func TestLeaseTerm(t *testing.T) {
+	c := ready(t)
+	l := newLease(t, c, wire.KeyLeader, "")
+	now := time.Now()
+	l.clock = func() time.Time { return now }
+	last := l.Term()
+	is := func(when string, same bool) {
+		t.Helper()
+		if term := l.Term(); (term == last) != same || term < last {
+			t.Errorf("%s: term %d after %d", when, term, last)
+		}
+		last = l.Term()
+	}
+	is("before the first renewal", false)
+	renew(t, l, true)
+	is("taken", false)
+	is("held", true)
+	now = now.Add(leaseLife - time.Millisecond)
+	is("just before its end", true)
+	renew(t, l, true)
+	is("renewed late, in time", true)
+	now = now.Add(leaseLife)
+	is("at its end", false)
+	is("without it", false)
+	renew(t, l, true)
+	is("renewed after its end", false)
+	is("held again", true)
+	now = now.Add(leaseLife)
+	renew(t, l, true) // before anyone has asked
+	is("after a gap that no one saw", false)
+	if l.ended(now, now.Round(0)) || !l.ended(now, now.Round(0).Add(leaseLife)) {
+		t.Error("a machine that was suspended takes the lease for its own")
+	}
+	kv, err := c.Bucket(within(t), names.BucketNodes())
+	if err == nil {
+		_, err = kv.Update(within(t), wire.KeyLeader, l.body, l.rev)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew(t, l, true)
+	renew(t, l, true)
+	is("after a lost answer", true)
+	if err := kv.Delete(within(t), wire.KeyLeader); err != nil {
+		t.Fatal(err)
+	}
+	renew(t, l, true)
+	is("after the server had let it go", false)
+}

@@ -130,7 +130,12 @@ func (n *Node) schedulerConfig() scheduler.RunConfig {
 
 // runScheduler owns partitions while this node's lease lives.
 func (n *Node) runScheduler(ctx context.Context, abrupt bool) error {
+	lease, err := n.nodeLease()
+	if err != nil {
+		return err
+	}
 	cfg := n.schedulerConfig()
+	cfg.Leased = lease.Term
 	if abrupt {
 		cfg.DrainMax = -1
 	}

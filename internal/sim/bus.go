@@ -20,7 +20,7 @@ func (b *nodeBus) Send(cmds []core.Command) {
 	w := b.w
 	for _, c := range cmds {
 		b.n.point()
-		w.checkSend(&c)
+		w.checkSend(b.n, &c)
 		c.Results = slices.Clone(c.Results)
 		w.tell(c.Task, -1, "%s sends %s of %s, attempt %d, row %d, by %s", b.n.name, what(c.Undo), c.Key(), c.Attempt, c.Seq, w.stamp(c.CompleteBy))
 		b.carry(c)

@@ -8,7 +8,7 @@ import (
 
 // checkSend holds a command that leaves to what is committed, and an undo to its
 // step: no agent may be at work on its do any more.
-func (w *World) checkSend(c *core.Command) {
+func (w *World) checkSend(n *node, c *core.Command) {
 	if w.forgot.commits[c.Commit] { // it was committed when it was decided to leave
 		for i := range w.forgot.times {
 			w.forgot.times[i].keys[c.Key()] = true
@@ -38,11 +38,27 @@ func (w *World) checkSend(c *core.Command) {
 	w.checkInput(r, c)
 	at := commandRef{c.Partition, c.Number, c.Seq, c.Commit}
 	w.sends[at]++
+	w.noteSender(at, n)
 	if r.journal[c.Seq-1].Next < 0 {
 		w.retries[at] = append(w.retries[at], retry{copy: c.Copy, due: c.CompleteBy})
 	}
 	if !c.Undo && (w.sends[at] > 1 || r.journal[c.Seq-1].Next < 0) {
 		w.owe(&r.task, c.Agent)
+	}
+}
+
+// sender is whose command it was first, and when another sent it while that one stood still; 0: none has.
+type sender struct {
+	n     *node
+	slept core.Instant
+}
+
+func (w *World) noteSender(at commandRef, n *node) {
+	switch first, known := w.senders[at]; {
+	case !known:
+		w.senders[at] = sender{n: n}
+	case n != first.n && first.n.frozen() > 0 && first.slept == 0:
+		w.senders[at] = sender{first.n, w.now}
 	}
 }
 
@@ -93,10 +109,15 @@ func (w *World) checkQuiet(r *row, c *core.Command) {
 		if do.Next != step || do.Undo || do.Round != c.Round {
 			continue
 		}
-		if undoAt >= do.Due.Add(grace) || r.refusedLate(i, step) || w.forgot.former[c.Partition] { // what its successor sent, which the database has forgotten, it does not know
+		end, answered := r.endOf(i, step), core.Instant(0)
+		if end != nil {
+			answered = end.At
+		}
+		known := w.copiesKnown(commandRef{c.Partition, c.Number, do.Seq, r.commits[i]}, answered)
+		if undoAt >= do.Due.Add(grace) || r.refusedLate(i, step) || w.forgot.former[c.Partition] && known <= 1 {
 			continue
 		}
-		if end := r.endOf(i, step); end == nil || !answers(end.Kind) || w.sends[commandRef{c.Partition, c.Number, do.Seq, r.commits[i]}] > 1 {
+		if end == nil || !answers(end.Kind) || known > 1 {
 			w.wrong(c.Partition, c.Task, "undo of %s left at %s; its do of row %d may be at work until %s",
 				c.Key(), w.stamp(undoAt), do.Seq, w.stamp(do.Due.Add(grace)))
 		}

@@ -22,6 +22,7 @@ func (n *node) point() {
 		d := 200*time.Millisecond + w.upTo(3*time.Second)
 		w.tell("", -1, "%s stands still for %v", n.name, d)
 		n.thaw = w.now.Add(d)
+		n.freezes++
 		w.wait(d)
 	}
 }

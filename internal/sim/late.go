@@ -67,7 +67,7 @@ func (w *World) checkLate(r *row, j *core.Record) {
 		at := commandRef{t.Partition, t.Number, is.Seq, r.commits[i]}
 		said = said || w.said(at, j)
 		if !wait {
-			copies += w.sends[at]
+			copies += w.copiesKnown(at, j.At)
 		}
 	}
 	if !said {
@@ -77,12 +77,22 @@ func (w *World) checkLate(r *row, j *core.Record) {
 		return
 	}
 	key := core.Key(t.ID, planBook{w}.Plan(t.Type, t.PlanVersion).Steps[j.Step].Name, j.Round)
-	if copies > 1 && !w.forgot.former[t.Partition] { // a former owner does not know of its successor's
+	if copies > 1 {
 		w.wrong(t.Partition, t.ID, "row %d takes %s to have no effect, and %d copies of its do have left", j.Seq, key, copies)
 	}
 	if w.books.live[key] && !w.forgotten(t.Partition, key) {
 		w.wrong(t.Partition, t.ID, "row %d takes %s to have no effect, and it has", j.Seq, key)
 	}
+}
+
+// copiesKnown is how many copies of a command the owner that takes an answer of that time for the only one had to count on. A
+// former owner, whose successor the database has forgotten, does not know of that one's, unless it stood still when they left.
+func (w *World) copiesKnown(at commandRef, answered core.Instant) int {
+	slept := w.senders[at].slept
+	if slept != 0 && w.backs > 0 && answered <= slept || slept == 0 && w.forgot.former[at.partition] {
+		return min(1, w.sends[at])
+	}
+	return w.sends[at]
 }
 
 // refusedLate reports whether a later row says that the do of row i, the only one of its step, was refused.

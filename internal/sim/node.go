@@ -27,6 +27,7 @@ type node struct {
 	limitsRead bool          // in this life: nothing is taken over before
 	feeds      map[int]*feed // of partitions whose replies it hears
 	thaw       core.Instant  // until when it stands still
+	freezes    int64         // how often it has stood still, each time for longer than its lease
 
 	heard []core.Pause // the pauses that it knows of, now
 
@@ -116,7 +117,7 @@ func (n *node) config() scheduler.RunConfig {
 		Config: scheduler.Config{
 			Node: n.name, InFlight: n.inFlight, AgentWindow: 2 + w.rand.IntN(6), BatchMax: 1 + w.rand.IntN(12),
 			PublishRetry: 100 * time.Millisecond, PlansRetry: 50 * time.Millisecond,
-			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal,
+			Genuine: genuine, Now: n.now, Report: n.report, Expressions: w.expressions(), CheckSignal: checkSignal, Leased: n.leased,
 			KeyOf: KeyOf, TenantLabel: "tenant", Weights: scheduler.Weights{Tenants: map[string]int{"a": 3}}, Hears: n.hears(),
 		},
 		Partitions: w.cfg.Partitions, Shards: 2, DrainMax: 1 + w.upTo(500*time.Millisecond), HandoverMax: 1 + w.upTo(500*time.Millisecond),
@@ -150,6 +151,14 @@ func (n *node) now() core.Instant { return max(n.w.now, n.thaw).Add(n.clock.skew
 
 // frozen is for how much longer the process stands still.
 func (n *node) frozen() time.Duration { return max(0, n.thaw.Sub(n.w.now)) }
+
+// leased is scheduler.Config.Leased: others take its partitions over while it stands still.
+func (n *node) leased() int64 {
+	if n.frozen() > 0 {
+		return 2*n.freezes - 1
+	}
+	return 2 * n.freezes
+}
 
 // report takes what the scheduler could not do. Only faults, and what moves under it, may be the cause.
 func (n *node) report(what scheduler.Trouble, err error) {

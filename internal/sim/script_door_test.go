@@ -85,6 +85,13 @@ func (s *stage) loseStreams(identity string, _ args) {
 	s.say("network", "loses", "both streams; there are new ones, %s", identity)
 }
 
+// loseEvidence forgets what owners recorded outside the store.
+func (s *stage) loseEvidence(string, args) {
+	clear(s.evidence)
+	clear(s.former)
+	s.say("network", "loses", "all evidence")
+}
+
 // switchEvents takes the event stream down or up.
 func (s *stage) switchEvents(way string, _ args) {
 	s.eventsUp = way == "up"

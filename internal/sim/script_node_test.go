@@ -21,6 +21,8 @@ type stageNode struct {
 	versionMax int64         // the highest plan version its binary knows; 0: all
 	old        bool          // its binary knows no steps but calls
 	up, frozen bool
+	froze      core.Instant // when it last did
+	slept      int64        // how often it has stood still for longer than its lease
 	life       int
 	queued     bool // a cycle is about to be
 	shard      *scheduler.Shard
@@ -45,7 +47,7 @@ func (s *stage) addNode(name string, a args) {
 			PublishRetry: time.Second, PlansRetry: 50 * time.Millisecond, Expressions: stageExpressions{s},
 		},
 	}
-	n.cfg.Now = n.clock
+	n.cfg.Now, n.cfg.Leased = n.clock, func() int64 { return n.slept }
 	s.nodes[name] = n
 	s.start(name, nil)
 	if a["own"] != "none" {
@@ -126,14 +128,20 @@ func (n *stageNode) crash(when string) {
 	n.feeds = nil
 }
 
+// stageLifeOfLease is for how long a node may stand still before others may take its partitions over.
+const stageLifeOfLease = 6 * time.Second
+
 func (s *stage) freeze(name string, _ args) {
-	s.node(name).frozen = true
+	s.node(name).frozen, s.node(name).froze = true, s.now
 	s.say(name, "freezes", "")
 }
 
 func (s *stage) thaw(name string, _ args) {
 	n := s.node(name)
 	n.frozen = false
+	if s.now.Sub(n.froze) > stageLifeOfLease {
+		n.slept++
+	}
 	s.say(name, "thaws", "")
 	for i := range n.mail.Tasks { // it is read from its sockets only now
 		n.mail.Tasks[i].At = n.clock()

@@ -90,7 +90,7 @@ func (s *stage) verbs() map[string]func(string, args) {
 		"freeze": s.freeze, "thaw": s.thaw, "release": s.release,
 		"fail-commit": s.failCommit, "poison": s.poison,
 		"backup": func(string, args) { s.store.backup() }, "restore": func(string, args) { s.store.restore() },
-		"lose-streams": s.loseStreams, "events": s.switchEvents,
+		"lose-streams": s.loseStreams, "lose-evidence": s.loseEvidence, "events": s.switchEvents,
 		"submit": s.submit, "submit-many": s.submitMany, "plain": s.plain,
 		"cancel":   s.ask(core.EventCancel),
 		"undo":     s.ask(core.EventUndo),

@@ -112,6 +112,7 @@ type World struct {
 	down             core.Instant // until when no scheduler runs
 	doSent, undoSent map[string]core.Instant
 	sends            map[commandRef]int
+	senders          map[commandRef]sender
 	retries          map[commandRef][]retry
 	ails             ails
 	limited          limitBook
@@ -131,7 +132,7 @@ func New(cfg Config) *World {
 		Store: NewMemStore(), cfg: cfg, rand: rand.New(rand.NewPCG(cfg.Seed, 0)), now: began, storm: cfg.overload == nil,
 		born: map[string]string{}, handled: map[string]bool{}, skipped: map[string]bool{}, accepted: map[string]bool{}, stored: map[string]bool{}, lost: map[string]bool{}, refused: map[string]bool{}, dead: map[string]bool{},
 		published: published{map[string]core.Ending{}, map[endKey]bool{}},
-		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, looked: map[string][]core.ProbeOutcome{}, ground: newGround(),
+		doSent:    map[string]core.Instant{}, undoSent: map[string]core.Instant{}, sends: map[commandRef]int{}, senders: map[commandRef]sender{}, retries: map[commandRef][]retry{}, spoken: map[commandRef][]int{}, looked: map[string][]core.ProbeOutcome{}, ground: newGround(),
 		evidence: map[int]core.Evidence{}, former: map[int]core.Evidence{}, tops: map[int]int64{}, noticed: map[int][]core.Instant{}, endedAt: map[string][]core.Instant{}, forgot: newForgot(), asks: newAsks(), signals: newSignals(cfg.Seed),
 	}
 	if w.cfg.Log == nil {
