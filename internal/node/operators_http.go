@@ -106,11 +106,13 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	mux.Handle("/", o.auth.Middleware(o.connections.Keep(tasks)))
+	lists := o.auth.Middleware(o.connections.Keep(tasks))
+	mux.Handle("/", lists)
 	base, pages := n.basePath(), o.auth.Middleware(o.connections.Keep(o.signedIn(pages)))
 	mux.Handle(console.Path, pages)
 	if base != "" {
 		mux.Handle(base+console.Path, pages)
+		mux.Handle(base+"/v1/", http.StripPrefix(base, lists)) // pages lead to what they export
 	}
 	mux.Handle("GET /{$}", o.auth.Middleware(console.Home(base, tasks)))
 	return nil
