@@ -195,8 +195,8 @@ func TestBreakerOfAnAgent(t *testing.T) {
 		t.Errorf("%+v", is)
 	}
 	until(t, "it is told", b.alerted)
-	if s := b.nodes[0].Snapshot().Scheduler; s.Breakers["pay"] == 0 {
-		t.Errorf("the metric of the breaker: %+v", s.Breakers)
+	if s := measured(t, b.nodes[0]); !strings.Contains(s, `duly_breaker_state{agent="pay"}`) {
+		t.Errorf("the metric of the breaker: %s", s)
 	}
 
 	b.force(operate.ForceBreaker{State: operate.BreakerOpened, Until: time.Now().Add(30 * time.Minute)})
