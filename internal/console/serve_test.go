@@ -600,7 +600,7 @@ func TestSubPath(t *testing.T) {
 		for _, base := range []string{"/ops/duly", ""} {
 			rec := get(t, h, base+Path+path)
 			for _, m := range address.FindAllStringSubmatch(rec.Body.String(), -1) {
-				if to := m[1]; !strings.HasPrefix(to, "/ops/duly/console/") && !strings.HasPrefix(to, "?") && !strings.HasPrefix(to, "#") {
+				if to := m[1]; !strings.HasPrefix(to, "/ops/duly/console/") && !strings.HasPrefix(to, "/ops/duly/v1/") && !strings.HasPrefix(to, "?") && !strings.HasPrefix(to, "#") {
 					t.Fatalf("%s has the address %s", path, to)
 				}
 			}
@@ -1099,6 +1099,20 @@ func TestNewerPlans(t *testing.T) {
 	}
 	if rec := get(t, h, Path+"plans/future"); rec.Code != http.StatusNotFound || !strings.Contains(rec.Body.String(), "was stored by a newer version of Duly") {
 		t.Errorf("a plan that only a newer node can read: %d", rec.Code)
+	}
+}
+
+// TestPlansDiffer: versions that part in nothing but a condition are not the same.
+func TestPlansDiffer(t *testing.T) {
+	w := fixedWorld()
+	next := w.plansAll[0]
+	next.Version, next.Steps = 77, slices.Clone(next.Steps)
+	next.Steps[1].When = "input.total > 5"
+	w.plansAll = append(w.plansAll, next)
+	h := as(operate.RoleViewer, newConsole(t, w.config()))
+	body := html.UnescapeString(get(t, h, fmt.Sprintf("%splans/%s?version=77&with=%d", Path, next.Name, w.plansAll[0].Version)).Body.String())
+	if !strings.Contains(body, "<ins>    when: input.total > 5</ins>") || strings.Contains(body, "<del>  - name") {
+		t.Errorf("no condition in %s", body)
 	}
 }
 
