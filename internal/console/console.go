@@ -208,7 +208,7 @@ func (c *console) routes() http.Handler {
 	post("failures/{id}/notes", operate.RoleOperator, c.noteOnGroup)
 	get("operations", c.serve(reader{template: "operations", section: "operations", params: []string{"state", "after"}, read: c.operations}))
 	get("operations/{id}", c.serve(reader{template: "operation", section: "operations", params: []string{"outcome", "after"}, read: c.operation}))
-	form("operations/{id}/change/{change}", operate.RoleOperator, c.changeForm, c.change)
+	dialog("operations/{id}/change/{change}", operate.RoleOperator, "operations", c.changeOperation)
 	post("operations/{id}/notes", operate.RoleOperator, c.noteOnOperation)
 	get("operations/new", c.needs(operate.RoleOperator, c.newOperation))
 	post("operations/preview", operate.RoleOperator, c.preview)
