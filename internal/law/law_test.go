@@ -107,7 +107,7 @@ var packages = map[string]place{
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/say", "internal/quickjson", "internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
+	"internal/console": {imports: []string{"internal/say", "internal/quickjson", "internal/core", "internal/planfile", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
 	// Alerts to the outside: webhooks and mail.
 	"internal/alerts": {imports: []string{"internal/say", "internal/core", "internal/egress", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.
