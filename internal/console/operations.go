@@ -403,7 +403,7 @@ func (c *console) changeOperation(r *http.Request) (*dialog, error) {
 	d := &dialog{Title: b.Title, Go: b.Title, URL: c.url("operations", op.ID, "change", b.Change), Back: c.url("operations", op.ID), ReasonIs: b.Danger, Danger: b.Danger,
 		What: fmt.Sprintf("%s %s: %s of %s.", b.What, say.Of("count.tasks", "n", op.Tasks), op.Action, op.Selection)}
 	if b.Change == operate.ChangeRate {
-		d.Fields = []field{{Name: "rate", Label: "Tasks a second, at most", Value: strconv.Itoa(op.Rate), Required: true}}
+		d.Fields = []field{{Name: "rate", Label: "Tasks a second", Value: strconv.Itoa(op.Rate), Required: true}}
 	}
 	d.do = func(ctx context.Context, typed form) error {
 		change := operate.Change{State: b.state, Reason: typed("reason")}
