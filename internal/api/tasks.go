@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +50,7 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 			return out, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
 		}
 	}
-	if f.State != "" && !isState(out.State) {
+	if f.State != "" && !slices.Contains(states, out.State) {
 		return out, ingest.Refuse(400, ingest.CauseQuery, "%s is %s, want one of %v", field("state"), core.QuoteShort(f.State), states)
 	}
 	if f.Step != "" {
@@ -271,15 +272,6 @@ func (a *api) known(ctx context.Context, taskType, id string) (core.View, error)
 		return view, fmt.Errorf("task %s of type %s: %w", id, taskType, err)
 	}
 	return view, nil
-}
-
-func isState(s core.State) bool {
-	for _, known := range states {
-		if s == known {
-			return true
-		}
-	}
-	return false
 }
 
 // exportTasks writes everything that a filter selects.
