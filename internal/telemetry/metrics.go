@@ -1,10 +1,6 @@
 package telemetry
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Kind is the kind of a metric.
 type Kind string
@@ -140,33 +136,5 @@ func (m Metric) apartBy(labels int) Metric {
 	return m
 }
 
-// Metrics lists every metric of a node, without those of the Go runtime and the process.
+// Metrics lists every metric of a node, without those of the Go runtime and the process. docs/reference/metrics.md has them.
 func Metrics() []Metric { return slices.Clone(metrics) }
-
-// Page is docs/reference/metrics.md.
-func Page() string {
-	var b strings.Builder
-	b.WriteString(`# Metrics
-
-Written by ` + "`go test ./internal/telemetry -run Page -update`" + ` from ` + "`internal/telemetry/metrics.go`" + `.
-
-Every node serves them at ` + "`/metrics`" + `, whatever its roles; those of a role that it does not have are left out. No metric
-counts by task, submitter or text. The last column says how many series a node has of one, if more than one; a histogram
-has a handful for each. †: told by the leader. Beside these come those of Go (` + "`go_…`" + `) and the process
-(` + "`process_…`" + `).
-
-| metric | kind, labels | what | series |
-|---|---|---|---|
-`)
-	for _, m := range metrics {
-		kind, bound := string(m.Kind), m.Bound
-		for _, l := range m.Labels {
-			kind += " `" + l + "`"
-		}
-		if bound == "1" {
-			bound = ""
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, kind, m.Help, bound)
-	}
-	return b.String()
-}
