@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -272,26 +271,4 @@ func (a *api) known(ctx context.Context, taskType, id string) (core.View, error)
 		return view, fmt.Errorf("task %s of type %s: %w", id, taskType, err)
 	}
 	return view, nil
-}
-
-// exportTasks writes everything that a filter selects.
-func (a *api) exportTasks(w http.ResponseWriter, r *http.Request, filter core.Filter, limit int, format string) {
-	read := func(after string, most int) ([]taskform.Task, string, error) {
-		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
-		defer cancel()
-		filter.After, filter.Limit = after, most
-		page, err := a.reader.List(ctx, filter)
-		out := pageOf(&page)
-		return out.Tasks, out.Next, err
-	}
-	rows, next, err := read(filter.After, min(limit, operate.ListMax))
-	if errors.Is(err, core.ErrCursor) {
-		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
-		return
-	}
-	if err != nil {
-		a.storeFailed(w, r, "the state store could not be read", err)
-		return
-	}
-	export(r.Context(), a, w, format, limit, rows, next, read)
 }

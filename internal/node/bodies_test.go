@@ -166,4 +166,10 @@ func TestExportsBelowABase(t *testing.T) {
 	if len(found) != 2 {
 		t.Errorf("%d exports in %s", len(found), page)
 	}
+	r := httptest.NewRequest("PUT", "/duly/v1/tasks/order/o-1", strings.NewReader("{}")) // which the guard would take for no change
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	if w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusNotFound {
+		t.Errorf("a change below the base: %d %s", w.Code, w.Body)
+	}
 }

@@ -36,10 +36,7 @@ type operatorsHTTP struct {
 // newOperatorsHTTP makes it. Error: a setting that cannot work, a file that cannot be read.
 func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{}), connections: auth.NewConnections(connectionsFor(n.budget()))}
-	var err error
-	if o.ports.Live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Pauses: o.ports.Pauses, Limits: o.ports.Limits, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log}); err != nil {
-		return nil, err
-	}
+	o.ports.Live = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Pauses: o.ports.Pauses, Limits: o.ports.Limits, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log})
 	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: n.store, Sessions: n.store, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
 	if c.Mode == "" {
 		c.Mode = auth.Off
@@ -60,6 +57,7 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	if n.cfg.ClientCA != "" {
 		c.Certificates = auth.Certificates{operate.RoleClient: n.cfg.CertClients, operate.RoleViewer: n.cfg.CertViewers, operate.RoleOperator: n.cfg.CertOperators, operate.RoleAdmin: n.cfg.CertAdmins}
 	}
+	var err error
 	o.auth, err = auth.New(c)
 	return o, err
 }
@@ -94,13 +92,10 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	}
 	o.ports.Actions = api.NewActions(asks)
 	o.ports.Books, o.ports.Schedules = n.bookkeeping(o.ports.Actions), n.scheduling()
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing, Now: n.now,
+	tasks := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing, Now: n.now,
 		BulkRequests: n.cfg.BulkRequests, BulkLines: n.cfg.BulkLines, BulkBytes: n.cfg.BulkBytes, BulkLineBytes: n.cfg.BulkLineBytes, BulkInFlight: n.cfg.BulkInFlight,
 		BulkHeldBytes: n.cfg.BulkHeldBytes, BulkWait: n.cfg.BulkWait},
 		n, doorReader{n.store, newCauses(n.store, n.now)}, asks, n.log)
-	if err != nil {
-		return err
-	}
 	o.auth.Mount(mux)
 	pages, err := n.newConsole(&o.ports, o.closing)
 	if err != nil {
@@ -112,7 +107,7 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	mux.Handle(console.Path, pages)
 	if base != "" {
 		mux.Handle(base+console.Path, pages)
-		mux.Handle(base+"/v1/", http.StripPrefix(base, lists)) // pages lead to what they export
+		mux.Handle("GET "+base+"/v1/", http.StripPrefix(base, lists)) // what pages export, and no change: see guard
 	}
 	mux.Handle("GET /{$}", o.auth.Middleware(console.Home(base, tasks)))
 	return nil
