@@ -64,12 +64,30 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 
 // ports are what of this node operators use, but for what needs requests about tasks.
 func (n *Node) ports() api.Ports {
-	flow := n.Flow()
+	store, desk := n.store, n.desk()
 	return api.Ports{
-		Reader: causeReader{n.store, newCauses(n.store, n.now)}, Trail: operate.Discreet{TrailReader: n.store}, Desk: n.desk(),
-		OperationStore: n.store, Tokens: n.store, Notes: n.store, Settings: n.store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, PutPlan: n.putPlan, Level: n.cfg.Level,
-		Alerts: &alerts.Book{Store: n.store, Sender: n.Alerts}, Pauses: flow.Pauses, Breakers: flow.Breakers, Partitions: flow.Partitions, Agents: flow.Agents, Versions: flow.Plans,
-		Limits: flow.Limits, Operations: n.repairs(flow.Agents),
+		Reader: causeReader{store, newCauses(store, n.now)}, Trail: operate.Discreet{TrailReader: store}, Desk: desk,
+		OperationStore: store, Tokens: store, Notes: store, Settings: store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, PutPlan: n.putPlan, Level: n.cfg.Level,
+		Alerts: &alerts.Book{Store: store, Sender: n.Alerts}, Operations: n.repairs(n.agents), Agents: n.agents,
+		Breakers: &operate.Breaking{Store: store, Desk: desk, Flow: store, Now: n.now, Announce: func() error {
+			n.agents.Forget()
+			return n.conn.AnnouncePauses()
+		}},
+		Pauses: &operate.Pausing{Store: store, Desk: desk, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Partitions: &operate.Partitioning{
+			Flow: store, Desk: desk, Wishes: n.conn, Live: n.members.get, Now: n.now,
+			Lags: func(ctx context.Context) (map[int]uint64, error) {
+				lags, err := n.conn.Lags(ctx)
+				pending := make(map[int]uint64, len(lags))
+				for p, lag := range lags {
+					pending[p] = lag.Pending
+				}
+				return pending, err
+			},
+			Chains: n.chains,
+		},
+		Limits:   &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Versions: &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 	}
 }
 
