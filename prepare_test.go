@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 	"duly.dev/duly/internal/submit/submittest"
 	"duly.dev/duly/internal/wire"
 )
@@ -24,7 +25,7 @@ func TestPrepare(t *testing.T) {
 		headers map[string]string
 	}{
 		"nothing":  {nil, map[string]string{wire.HeaderVersion: "1"}},
-		"deadline": {[]SubmitOption{Deadline(at)}, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: wire.FormatTime(core.InstantOf(at))}},
+		"deadline": {[]SubmitOption{Deadline(at)}, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: submit.FormatTime(at)}},
 		"within":   {[]SubmitOption{Within(time.Minute)}, map[string]string{wire.HeaderVersion: "1", wire.HeaderCompleteBy: "1m0s"}},
 		"the rest": {[]SubmitOption{Label("a", "b"), Label("c", "d"), ReplyTo("status.x"), AtVersion(0)},
 			map[string]string{wire.HeaderLabels: "a=b,c=d", wire.HeaderReplyTo: "status.x"}},

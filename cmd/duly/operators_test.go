@@ -79,17 +79,11 @@ func newEngine(t *testing.T) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := live.New(live.Config{Reader: looked{e}, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	handler, err := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
+	first := live.New(live.Config{Reader: looked{e}, Log: log})
+	handler := api.New(api.Config{Partitions: 4, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{
 		Reader: e, Trail: e, Desk: e.desk(), Actions: e, Operations: e, OperationStore: operations{engine: e}, Agents: e, Partitions: e, Events: e, Pauses: e.pausing(), Breakers: e.breaking(), Limits: e.limiting(), Versions: e.versioning(), Schedules: &operate.Scheduling{Store: noSchedules{}, Now: time.Now}, Tokens: e, Notes: e, Live: first,
 		AcceptLoss: func(context.Context, string) (uint64, error) { return 6, nil },
 	}}, e, e, asks, log)
-	if err != nil {
-		t.Fatal(err)
-	}
 	gate, err := auth.New(auth.Config{Mode: auth.Token, Tokens: e, Log: log})
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,6 @@ type (
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
 		Body *actionJSON
 	}
-	answerOut struct{ Body operate.Answer }
 )
 
 // request is the body as the ports take it.
@@ -73,19 +72,18 @@ func (a *api) actionRoutes() {
 	for _, one := range taskActions {
 		register(a, route{method: http.MethodPost, path: "/v1/tasks/{type}/{id}/" + string(one.action), id: string(one.action) + "Task", tag: "tasks",
 			needs: operate.RoleOperator, status: 202, summary: one.says,
-			about: one.about + " Where the state forbids it: 409 with what is possible."}, func(ctx context.Context, in *actionIn) (*answerOut, error) {
+			about: one.about + " Where the state forbids it: 409 with what is possible."}, func(ctx context.Context, in *actionIn) (out operate.Answer, err error) {
 			if bad := ingest.CheckTask(in.Type, in.ID); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			if in.Body != nil && cmp.Or(in.Body.Action, one.action) != one.action {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-path", "action", core.QuoteShort(string(in.Body.Action)), "path", one.action))
+				return out, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-path", "action", core.QuoteShort(string(in.Body.Action)), "path", one.action))
 			}
 			r := in.Body.request(one.action, in.Key)
 			if err := core.CheckAnswer(r.Result, r.Reason); err != nil && one.action == operate.ActionSignal {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
-			answer, err := a.ports.Actions.Do(ctx, by(ctx), operate.TaskRef{Type: in.Type, ID: in.ID}, r)
-			return &answerOut{answer}, err
+			return a.ports.Actions.Do(ctx, by(ctx), operate.TaskRef{Type: in.Type, ID: in.ID}, r)
 		})
 	}
 }

@@ -2,11 +2,11 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -51,11 +51,9 @@ type (
 			Labels  string       `json:"labels,omitempty" maxLength:"2000" doc:"key=value, joined by commas: what it submits has these, and no other values of their keys; of a client, it knows of no other tasks; duly-ids=… says what its ids begin with"`
 		}
 	}
-	tokenOut struct {
-		Body struct {
-			Token  operate.Token `json:"token"`
-			Secret string        `json:"secret" doc:"what the holder sends; it is shown here only"`
-		}
+	tokenAnswer struct {
+		Token  operate.Token `json:"token"`
+		Secret string        `json:"secret" doc:"what the holder sends; it is shown here only"`
 	}
 	revokeIn struct {
 		ID     string `path:"token" maxLength:"128"`
@@ -113,64 +111,59 @@ func (a *api) adminRoutes() {
 			return page, page.Entries, page.Next, err
 		})
 	a.tokenRoutes()
-	listing(a, route{method: "GET", path: "/v1/settings/views", id: "listViews", tag: tag, needs: operate.RoleViewer, summary: "Saved views"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page viewsJSON, rows []viewJSONOut, next string, err error) {
+	whole(a, route{method: "GET", path: "/v1/settings/views", id: "listViews", tag: tag, needs: operate.RoleViewer, summary: "Saved views"},
+		func(rows []viewJSONOut) viewsJSON { return viewsJSON{rows} }, func(ctx context.Context) (rows []viewJSONOut, err error) {
 			all, err := a.ports.Settings.Settings(ctx, viewPrefix)
-			if err != nil {
-				return page, nil, "", err
-			}
-			page.Views = []viewJSONOut{}
-			for name, document := range all {
+			for _, name := range slices.Sorted(maps.Keys(all)) {
 				view := viewJSONOut{Name: strings.TrimPrefix(name, viewPrefix)}
-				if err := json.Unmarshal(document, &view.ViewBody); err != nil {
-					return page, nil, "", fmt.Errorf("setting %s: %w", name, err)
+				if err := json.Unmarshal(all[name], &view.ViewBody); err != nil {
+					return nil, fmt.Errorf("setting %s: %w", name, err)
 				}
-				page.Views = append(page.Views, view)
+				rows = append(rows, view)
 			}
-			slices.SortFunc(page.Views, func(x, y viewJSONOut) int { return cmp.Compare(x.Name, y.Name) })
-			return page, page.Views, "", nil
+			return rows, err
 		})
-	register(a, route{method: http.MethodPut, path: "/v1/settings/views/{name}", id: "putView", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Save a view for all"},
-		func(ctx context.Context, in *putViewIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodPut, path: "/v1/settings/views/{name}", id: "putView", tag: tag, needs: operate.RoleOperator, summary: "Save a view for all"},
+		func(ctx context.Context, in *putViewIn) error {
 			if bad := a.checkView(in.Name); bad != nil {
-				return nil, bad
+				return bad
 			}
 			if !core.PlainText(in.Body.Query + in.Body.Page + in.Body.Title) {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.view-fields"))
+				return ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.view-fields"))
 			}
 			document, err := encode(in.Body)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			all, err := a.ports.Settings.Settings(ctx, viewPrefix)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			before, there := all[viewPrefix+in.Name]
 			if !there && len(all) >= viewsMax {
-				return nil, ingest.Refuse(409, ingest.CauseFull, "%s", say.Of("refuse.views-full", "n", len(all)))
+				return ingest.Refuse(409, ingest.CauseFull, "%s", say.Of("refuse.views-full", "n", len(all)))
 			}
 			put := operate.Act{Action: "view.put", Target: "view/" + in.Name, After: in.Body}
 			if there {
 				put.Before = json.RawMessage(before)
 			}
-			return nil, a.ports.Desk.Change(ctx, &put, func(ctx context.Context) error {
+			return a.ports.Desk.Change(ctx, &put, func(ctx context.Context) error {
 				return a.ports.Settings.PutSetting(ctx, viewPrefix+in.Name, bytes.TrimSpace(document))
 			})
 		})
-	register(a, route{method: http.MethodDelete, path: "/v1/settings/views/{name}", id: "deleteView", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Forget a view"},
-		func(ctx context.Context, in *ViewIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodDelete, path: "/v1/settings/views/{name}", id: "deleteView", tag: tag, needs: operate.RoleOperator, summary: "Forget a view"},
+		func(ctx context.Context, in *ViewIn) error {
 			if bad := a.checkView(in.Name); bad != nil {
-				return nil, bad
+				return bad
 			}
 			before, err := a.ports.Settings.Setting(ctx, viewPrefix+in.Name)
 			if errors.Is(err, core.ErrNotFound) {
-				return nil, ingest.Refuse(404, ingest.CauseNotFound, "no view %s", core.QuoteShort(in.Name))
+				return ingest.Refuse(404, ingest.CauseNotFound, "no view %s", core.QuoteShort(in.Name))
 			}
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return nil, a.ports.Desk.Change(ctx, &operate.Act{Action: "view.delete", Target: "view/" + in.Name, Before: json.RawMessage(before)}, func(ctx context.Context) error {
+			return a.ports.Desk.Change(ctx, &operate.Act{Action: "view.delete", Target: "view/" + in.Name, Before: json.RawMessage(before)}, func(ctx context.Context) error {
 				return a.ports.Settings.DeleteSetting(ctx, viewPrefix+in.Name)
 			})
 		})
@@ -186,48 +179,43 @@ func (a *api) checkView(name string) error {
 // tokenRoutes are the tokens, for admins.
 func (a *api) tokenRoutes() {
 	const tag = "admin"
-	listing(a, route{method: "GET", path: "/v1/tokens", id: "listTokens", tag: tag, needs: operate.RoleAdmin, summary: "Tokens, without their secrets"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page tokensJSON, rows []operate.Token, next string, err error) {
-			rows, err = a.ports.Tokens.Tokens(ctx)
-			page.Tokens = some(rows)
-			return page, page.Tokens, "", err
-		})
+	whole(a, route{method: "GET", path: "/v1/tokens", id: "listTokens", tag: tag, needs: operate.RoleAdmin, summary: "Tokens, without their secrets"},
+		func(rows []operate.Token) tokensJSON { return tokensJSON{rows} },
+		func(ctx context.Context) ([]operate.Token, error) { return a.ports.Tokens.Tokens(ctx) })
 	register(a, route{method: http.MethodPost, path: "/v1/tokens", id: "createToken", tag: tag, needs: operate.RoleAdmin, status: 201, summary: "Make a token"},
-		func(ctx context.Context, in *tokenIn) (*tokenOut, error) {
+		func(ctx context.Context, in *tokenIn) (out tokenAnswer, err error) {
 			now, expires := a.cfg.Now().UTC(), time.Time{}
 			if in.Body.Expires != nil {
 				if expires = in.Body.Expires.UTC(); expires.Sub(now) > tokenForMax {
-					return nil, ingest.Refuse(400, ingest.CauseBody, "field expires is %s, want at most %v from now", expires.Format(time.RFC3339), tokenForMax)
+					return out, ingest.Refuse(400, ingest.CauseBody, "field expires is %s, want at most %v from now", expires.Format(time.RFC3339), tokenForMax)
 				}
 			}
 			labels, err := core.ParseLabels(in.Body.Labels)
 			if err != nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field labels: %v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "field labels: %v", err)
 			}
 			made, secret, err := auth.NewToken(in.Body.Name, in.Body.Role, by(ctx).Name, now, expires, labels...)
 			if err != nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}
-			out := &tokenOut{}
-			out.Body.Token, out.Body.Secret = made, secret
-			return out, a.ports.Desk.Change(ctx, &operate.Act{Action: "token.create", Target: "token/" + made.ID, After: made}, func(ctx context.Context) error { return a.ports.Tokens.PutToken(ctx, made) })
+			return tokenAnswer{made, secret}, a.ports.Desk.Change(ctx, &operate.Act{Action: "token.create", Target: "token/" + made.ID, After: made}, func(ctx context.Context) error { return a.ports.Tokens.PutToken(ctx, made) })
 		})
-	register(a, route{method: http.MethodDelete, path: "/v1/tokens/{token}", id: "revokeToken", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Revoke a token", about: "Every node sees it within seconds."},
-		func(ctx context.Context, in *revokeIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodDelete, path: "/v1/tokens/{token}", id: "revokeToken", tag: tag, needs: operate.RoleAdmin, summary: "Revoke a token", about: "Every node sees it within seconds."},
+		func(ctx context.Context, in *revokeIn) error {
 			if bad := checkID("token", in.ID); bad != nil {
-				return nil, bad
+				return bad
 			}
 			if bad := operate.CheckReason(in.Reason); bad != nil {
-				return nil, bad
+				return bad
 			}
 			before, err := a.ports.Tokens.TokenByID(ctx, in.ID)
 			if errors.Is(err, core.ErrNotFound) {
-				return nil, ingest.Refuse(404, ingest.CauseNotFound, "no token %s", core.QuoteShort(in.ID))
+				return ingest.Refuse(404, ingest.CauseNotFound, "no token %s", core.QuoteShort(in.ID))
 			}
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return nil, a.ports.Desk.Change(ctx, &operate.Act{Action: "token.revoke", Target: "token/" + in.ID, Reason: in.Reason, Before: before}, func(ctx context.Context) error {
+			return a.ports.Desk.Change(ctx, &operate.Act{Action: "token.revoke", Target: "token/" + in.ID, Reason: in.Reason, Before: before}, func(ctx context.Context) error {
 				return a.ports.Tokens.RevokeToken(ctx, in.ID, a.cfg.Now().UTC())
 			})
 		})

@@ -31,7 +31,6 @@ type (
 		Error  string     `json:"error,omitempty" doc:"of the newest try, if that failed, or of the channel"`
 		Tried  *time.Time `json:"tried,omitempty" doc:"when the newest try was; absent: none was made from this node"`
 	}
-	channelOut   struct{ Body channelJSON }
 	channelsJSON struct {
 		Channels []channelJSON `json:"channels"`
 	}
@@ -39,7 +38,6 @@ type (
 		Channel string `json:"channel"`
 		Outcome string `json:"outcome"`
 	}
-	testedOut struct{ Body testedJSON }
 )
 
 func channelOf(s *alerts.Stored) channelJSON {
@@ -62,23 +60,22 @@ type channelChange struct {
 // alertRoutes are the channels of alerts.
 func (a *api) alertRoutes() {
 	const tag, path = "admin", "/v1/settings/alerts"
-	listing(a, route{method: "GET", path: path, id: "listAlertChannels", tag: tag, needs: operate.RoleAdmin, summary: "Channels of alerts, without their secrets"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page channelsJSON, rows []channelJSON, next string, err error) {
+	whole(a, route{method: "GET", path: path, id: "listAlertChannels", tag: tag, needs: operate.RoleAdmin, summary: "Channels of alerts, without their secrets"},
+		func(rows []channelJSON) channelsJSON { return channelsJSON{rows} }, func(ctx context.Context) (rows []channelJSON, err error) {
 			all, err := a.ports.Alerts.All(ctx)
-			page.Channels = []channelJSON{}
 			for i := range all {
-				page.Channels = append(page.Channels, channelOf(&all[i]))
+				rows = append(rows, channelOf(&all[i]))
 			}
-			return page, page.Channels, "", err
+			return rows, err
 		})
 	register(a, route{method: "GET", path: path + "/{name}", id: "getAlertChannel", tag: tag, needs: operate.RoleAdmin, summary: "One channel of alerts, without its secret"},
-		func(ctx context.Context, in *ChannelIn) (*channelOut, error) {
+		func(ctx context.Context, in *ChannelIn) (channelJSON, error) {
 			one, err := a.ports.Alerts.Get(ctx, in.Name)
-			return &channelOut{channelOf(&one)}, err
+			return channelOf(&one), err
 		})
-	register(a, route{method: http.MethodPut, path: path + "/{name}", id: "putAlertChannel", tag: tag, needs: operate.RoleAdmin, status: 204,
+	changing(a, route{method: http.MethodPut, path: path + "/{name}", id: "putAlertChannel", tag: tag, needs: operate.RoleAdmin,
 		summary: "Make a channel of alerts, or replace one", about: "It is taken up within seconds."},
-		func(ctx context.Context, in *putChannelIn) (*struct{}, error) {
+		func(ctx context.Context, in *putChannelIn) error {
 			c := in.Body.Channel
 			c.Name = in.Name
 			after := channelChange{Channel: c}
@@ -90,27 +87,27 @@ func (a *api) alertRoutes() {
 			if err == nil {
 				put.Before = channelChange{Channel: before.Channel}
 			} else if bad, ok := errors.AsType[*operate.Refusal](err); !ok || bad.Code != http.StatusNotFound {
-				return nil, err
+				return err
 			}
-			return nil, a.ports.Desk.Change(ctx, &put, func(ctx context.Context) error { return a.ports.Alerts.Put(ctx, c, in.Body.Secret) })
+			return a.ports.Desk.Change(ctx, &put, func(ctx context.Context) error { return a.ports.Alerts.Put(ctx, c, in.Body.Secret) })
 		})
-	register(a, route{method: http.MethodDelete, path: path + "/{name}", id: "deleteAlertChannel", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Forget a channel of alerts and its secret"},
-		func(ctx context.Context, in *ChannelIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodDelete, path: path + "/{name}", id: "deleteAlertChannel", tag: tag, needs: operate.RoleAdmin, summary: "Forget a channel of alerts and its secret"},
+		func(ctx context.Context, in *ChannelIn) error {
 			before, err := a.ports.Alerts.Get(ctx, in.Name)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			return nil, a.ports.Desk.Change(ctx, &operate.Act{Action: "channel.delete", Target: "channel/" + in.Name, Before: channelChange{Channel: before.Channel}}, func(ctx context.Context) error {
+			return a.ports.Desk.Change(ctx, &operate.Act{Action: "channel.delete", Target: "channel/" + in.Name, Before: channelChange{Channel: before.Channel}}, func(ctx context.Context) error {
 				return a.ports.Alerts.Delete(ctx, in.Name)
 			})
 		})
 	register(a, route{method: http.MethodPost, path: path + "/{name}/test", id: "testAlertChannel", tag: tag, needs: operate.RoleAdmin,
 		summary: "Send a test alert through a channel", about: "Once, and whatever the channel wants to hear. 502 has what the receiver says."},
-		func(ctx context.Context, in *ChannelIn) (*testedOut, error) {
+		func(ctx context.Context, in *ChannelIn) (out testedJSON, err error) {
 			if _, err := a.ports.Alerts.Get(ctx, in.Name); err != nil {
-				return nil, err
+				return out, err
 			}
-			err := a.ports.Desk.Change(ctx, &operate.Act{Action: "alert.test", Target: "channel/" + in.Name}, func(ctx context.Context) error { return a.ports.Alerts.Test(ctx, in.Name) })
-			return &testedOut{testedJSON{in.Name, "the channel took the test alert"}}, err
+			err = a.ports.Desk.Change(ctx, &operate.Act{Action: "alert.test", Target: "channel/" + in.Name}, func(ctx context.Context) error { return a.ports.Alerts.Test(ctx, in.Name) })
+			return testedJSON{in.Name, "the channel took the test alert"}, err
 		})
 }

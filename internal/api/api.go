@@ -117,33 +117,16 @@ type api struct {
 // a request (operate.WithActor); a request without an actor is refused with 401.
 //
 // Errors are problem documents (RFC 9457). The server that uses it must set its
-// own timeouts for reading headers and bodies. Error: a configuration that
-// cannot work.
-func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) (http.Handler, error) {
-	a, err := newAPI(cfg, door, reader, asks, log)
-	if err != nil {
-		return nil, err
-	}
-	return a.mux, nil
+// own timeouts for reading headers and bodies.
+func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) http.Handler {
+	return newAPI(cfg, door, reader, asks, log).mux
 }
 
-func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) (*api, error) {
+func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) *api {
 	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
 	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
 	cfg.StreamsMax = cmp.Or(cfg.StreamsMax, DefaultStreamsMax)
 	cfg.bulkDefaults()
-	if cfg.Partitions < 1 || cfg.PartitionOf == nil || cfg.NewID == nil {
-		return nil, errors.New("api: Partitions, PartitionOf and NewID of the API are required")
-	}
-	if cfg.ConcurrentMax < 1 || cfg.ReadMax < 1 || cfg.StreamsMax < 1 {
-		return nil, fmt.Errorf("api: ConcurrentMax, ReadMax and StreamsMax of the API are %d, %v and %d, want 1 or more", cfg.ConcurrentMax, cfg.ReadMax, cfg.StreamsMax)
-	}
-	if err := cfg.checkBulk(); err != nil {
-		return nil, err
-	}
-	if door == nil || reader == nil || asks == nil || log == nil {
-		return nil, errors.New("api: the API needs a door, a reader, asks and a log")
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -168,7 +151,7 @@ func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-path", "path", core.QuoteShort(r.URL.Path))))
 	})
-	return a, nil
+	return a
 }
 
 // methods dispatches by method, so that a wrong one is a problem document too.

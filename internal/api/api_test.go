@@ -80,10 +80,7 @@ func newSite(t testing.TB) *site {
 		t.Fatal(err)
 	}
 	s.asks = asks
-	handler, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: newID, Ports: Ports{Desk: desk}}, s, s, asks, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: newID, Ports: Ports{Desk: desk}}, s, s, asks, slog.New(slog.DiscardHandler))
 	s.handler = asLocal(handler)
 	return s
 }
@@ -823,10 +820,7 @@ func TestClientGone(t *testing.T) {
 func TestHTTPThroughTheDoor(t *testing.T) {
 	in := running(t)
 	s := newSite(t)
-	handler, err := New(Config{Partitions: 16, PartitionOf: byDigit, NewID: func() string { return "new1" }}, in, s, s.asks, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	handler := New(Config{Partitions: 16, PartitionOf: byDigit, NewID: func() string { return "new1" }}, in, s, s.asks, slog.New(slog.DiscardHandler))
 	for _, tt := range []struct {
 		path, body string
 		code       int

@@ -31,10 +31,7 @@ func (door) Submit(r ingest.Request) {
 // BenchmarkSubmit is what a submission costs between the server and the door, answers of door and store at once.
 func BenchmarkSubmit(b *testing.B) {
 	s := newSite(b)
-	handler, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }}, door{s}, s, s.asks, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	handler := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }}, door{s}, s, s.asks, slog.New(slog.DiscardHandler))
 	ctx := operate.WithActor(context.Background(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})
 	body := `{"item":"` + strings.Repeat("x", 400) + `"}`
 	for b.Loop() {
@@ -69,10 +66,7 @@ func (s source) Follow(ctx context.Context, _ string, _ operate.EventFilter, sen
 // BenchmarkFollow is what a reader of all events costs, reader included, at 8,000 a second: look at the CPU time.
 func BenchmarkFollow(b *testing.B) {
 	s := newSite(b)
-	handler, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }, Ports: Ports{Events: source{b.N}}}, s, s, s.asks, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	handler := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }, Ports: Ports{Events: source{b.N}}}, s, s, s.asks, slog.New(slog.DiscardHandler))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r.WithContext(operate.WithActor(r.Context(), operate.Actor{Name: auth.LocalActor, Role: operate.RoleAdmin, Via: "http"})))
 	}))
@@ -103,8 +97,6 @@ func BenchmarkFollow(b *testing.B) {
 func BenchmarkNew(b *testing.B) {
 	s := newSite(b)
 	for b.Loop() {
-		if _, err := New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }}, s, s, s.asks, slog.New(slog.DiscardHandler)); err != nil {
-			b.Fatal(err)
-		}
+		New(Config{Partitions: 4, PartitionOf: byDigit, NewID: func() string { return "x1" }}, s, s, s.asks, slog.New(slog.DiscardHandler))
 	}
 }

@@ -24,7 +24,6 @@ type (
 			Reason string `json:"reason,omitempty" maxLength:"1000"`
 		}
 	}
-	booksOut struct{ Body operate.BooksView }
 	repairIn struct {
 		Key  string `header:"Idempotency-Key" maxLength:"255" doc:"the same key is carried out once"`
 		Body struct {
@@ -56,32 +55,30 @@ func (a *api) booksRoutes() {
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/books/compare", id: "compareBooks", tag: tag, needs: operate.RoleOperator, status: 202,
 		summary: "Compare now", about: "The leader begins within seconds; answers in the result has the id of the request when it has ended."},
-		func(ctx context.Context, in *compareIn) (*booksOut, error) {
+		func(ctx context.Context, in *compareIn) (out operate.BooksView, err error) {
 			reason := ""
 			if in.Body != nil {
 				reason = in.Body.Reason
 			}
 			if bad := operate.CheckReason(reason); bad != nil {
-				return nil, bad
+				return out, bad
 			}
-			view, err := a.ports.Books.Compare(ctx, by(ctx), reason)
-			return &booksOut{view}, err
+			return a.ports.Books.Compare(ctx, by(ctx), reason)
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/books/repair", id: "repairBooks", tag: tag, needs: operate.RoleOperator, status: 202,
 		summary: "Repair what does not agree",
 		about:   "undo: the task's owner undoes the step of an undone task once more, or a processed task. accept: it is explained, and counts no more. Which of them a ghost has stands in its repairs."},
-		func(ctx context.Context, in *repairIn) (*answerOut, error) {
+		func(ctx context.Context, in *repairIn) (out operate.Answer, err error) {
 			b := &in.Body
 			if err := core.CheckAgent(b.Agent); err != nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field agent: %v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "field agent: %v", err)
 			}
 			if !core.PlainText(b.Effect) {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field effect is %s, want text without control characters", core.QuoteShort(b.Effect))
+				return out, ingest.Refuse(400, ingest.CauseBody, "field effect is %s, want text without control characters", core.QuoteShort(b.Effect))
 			}
 			if bad := operate.CheckReason(b.Reason); bad != nil {
-				return nil, bad
+				return out, bad
 			}
-			answer, err := a.ports.Books.Repair(ctx, by(ctx), operate.RepairRequest{Agent: b.Agent, Effect: b.Effect, Repair: b.Repair, Reason: b.Reason, Key: in.Key})
-			return &answerOut{answer}, err
+			return a.ports.Books.Repair(ctx, by(ctx), operate.RepairRequest{Agent: b.Agent, Effect: b.Effect, Repair: b.Repair, Reason: b.Reason, Key: in.Key})
 		})
 }

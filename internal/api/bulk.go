@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -89,19 +88,6 @@ func (c *Config) bulkDefaults() {
 	c.BulkInFlight = cmp.Or(c.BulkInFlight, 1024)
 	c.BulkHeldBytes = cmp.Or(c.BulkHeldBytes, 32<<20)
 	c.BulkWait = cmp.Or(c.BulkWait, 30*time.Second)
-}
-
-// checkBulk refuses a bound that cannot work, naming it.
-func (c *Config) checkBulk() error {
-	for name, is := range map[string]int64{
-		"BulkRequests": int64(c.BulkRequests), "BulkLines": c.BulkLines, "BulkBytes": c.BulkBytes, "BulkLineBytes": int64(c.BulkLineBytes),
-		"BulkInFlight": int64(c.BulkInFlight), "BulkHeldBytes": c.BulkHeldBytes, "BulkWait": int64(c.BulkWait),
-	} {
-		if is < 1 {
-			return fmt.Errorf("api: %s of the API is %d, want 1 or more", name, is)
-		}
-	}
-	return nil
 }
 
 // describeBulk describes both bodies, which are lines.

@@ -106,10 +106,7 @@ func newBulkSite(t *testing.T, change func(*Config), door Submitter, set func(*a
 	if change != nil {
 		change(&cfg)
 	}
-	a, err := newAPI(cfg, door, b.site, b.asks, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newAPI(cfg, door, b.site, b.asks, slog.New(slog.DiscardHandler))
 	if set != nil {
 		set(a)
 	}

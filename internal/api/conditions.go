@@ -18,7 +18,6 @@ import (
 const decisionRowsMax = 20_000
 
 type (
-	conditionsOut struct{ Body conditionsJSON }
 	// conditionsJSON are the conditions of a task's steps in its round.
 	conditionsJSON struct {
 		Conditions []conditionJSON `json:"conditions"`
@@ -42,16 +41,13 @@ type (
 // conditionRoute is why steps began, or did not.
 func (a *api) conditionRoute() {
 	register(a, route{method: http.MethodGet, path: "/v1/tasks/{type}/{id}/conditions", id: "getConditions", tag: "tasks", needs: operate.RoleViewer,
-		summary: "What was decided of each condition of a task's steps, and by what values"}, func(ctx context.Context, in *TaskIn) (*conditionsOut, error) {
+		summary: "What was decided of each condition of a task's steps, and by what values"}, func(ctx context.Context, in *TaskIn) (conditionsJSON, error) {
 		all, err := a.decisions(ctx, in.Type, in.ID)
-		if err != nil {
-			return nil, err
-		}
 		out := conditionsJSON{Conditions: make([]conditionJSON, len(all))}
 		for i := range all {
 			out.Conditions[i] = conditionOf(&all[i])
 		}
-		return &conditionsOut{out}, nil
+		return out, err
 	})
 }
 

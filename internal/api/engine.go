@@ -32,7 +32,6 @@ type (
 		Name    string `path:"name" maxLength:"64"`
 		Version int64  `path:"version" minimum:"1"`
 	}
-	planOut     struct{ Body planJSON }
 	deprecateIn struct {
 		PlanIn
 		Body struct {
@@ -40,7 +39,6 @@ type (
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
-	deprecateOut  struct{ Body deprecateJSON }
 	deprecateJSON struct {
 		Name       string `json:"name"`
 		Version    int64  `json:"version"`
@@ -58,7 +56,6 @@ type (
 			Reason string              `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
-	breakerOut     struct{ Body operate.Breaker }
 	partitionsJSON struct {
 		Partitions []operate.Partition `json:"partitions"`
 	}
@@ -79,11 +76,9 @@ type (
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
-	lossOut struct {
-		Body struct {
-			Stream   string `json:"stream"`
-			Messages uint64 `json:"messages" doc:"that it lacks, and whose alert ends"`
-		}
+	lossAnswer struct {
+		Stream   string `json:"stream"`
+		Messages uint64 `json:"messages" doc:"that it lacks, and whose alert ends"`
 	}
 	reasonIn struct {
 		PartitionIn
@@ -104,19 +99,16 @@ type (
 			Reason string     `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
-	pauseOut struct{ Body operate.Pause }
-	liftIn   struct {
+	liftIn struct {
 		ID     string `path:"pause" maxLength:"128"`
 		Reason string `query:"reason" maxLength:"1000"`
 	}
-	overviewOut struct{ Body overviewJSON }
 	// overviewJSON is the first screen, and whether it is as old as its time says.
 	overviewJSON struct {
 		operate.Overview
 		AgeMS   int64  `json:"age_ms" doc:"how long ago that was, by the clock of the node"`
 		Trouble string `json:"trouble,omitempty" doc:"why the newest read failed: what stands beside it is as old as at says"`
 	}
-	statsOut  struct{ Body statsJSON }
 	statsJSON struct {
 		Samples []operate.Sample `json:"samples" doc:"of the last ten minutes in which something was shown live, the oldest first; the newest at least"`
 		Trouble string           `json:"trouble,omitempty"`
@@ -126,91 +118,79 @@ type (
 // engineRoutes are what runs the tasks.
 func (a *api) engineRoutes() {
 	const tag = "engine"
-	listing(a, route{method: "GET", path: "/v1/plans", id: "listPlans", tag: tag, needs: operate.RoleViewer, summary: "Plans, by name and version"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page plansJSON, rows []planJSON, next string, err error) {
-			page.Plans, err = a.plans(ctx)
-			return page, page.Plans, "", err
-		})
+	whole(a, route{method: "GET", path: "/v1/plans", id: "listPlans", tag: tag, needs: operate.RoleViewer, summary: "Plans, by name and version"},
+		func(rows []planJSON) plansJSON { return plansJSON{rows} }, a.plans)
 	register(a, route{method: "GET", path: "/v1/plans/{name}/{version}", id: "getPlan", tag: tag, needs: operate.RoleViewer, summary: "One version of a plan"},
-		func(ctx context.Context, in *PlanIn) (*planOut, error) {
+		func(ctx context.Context, in *PlanIn) (out planJSON, err error) {
 			all, err := a.plans(ctx)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
 			for i := range all {
 				if all[i].Name == in.Name && all[i].Version == in.Version {
-					return &planOut{all[i]}, nil
+					return all[i], nil
 				}
 			}
-			return nil, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-version", "name", core.QuoteShort(in.Name), "version", in.Version))
+			return out, ingest.Refuse(404, ingest.CauseNotFound, "%s", say.Of("refuse.no-version", "name", core.QuoteShort(in.Name), "version", in.Version))
 		})
 	a.versionRoutes()
-	listing(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, their breakers, and what waits"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page agentsJSON, rows []operate.Agent, next string, err error) {
-			rows, err = a.ports.Agents.Agents(ctx)
-			page.Agents = some(rows)
-			return page, page.Agents, "", err
-		})
+	whole(a, route{method: "GET", path: "/v1/agents", id: "listAgents", tag: tag, needs: operate.RoleViewer, summary: "Agents: who is there, their breakers, and what waits"},
+		func(rows []operate.Agent) agentsJSON { return agentsJSON{rows} },
+		func(ctx context.Context) ([]operate.Agent, error) { return a.ports.Agents.Agents(ctx) })
 	a.breakerRoute(tag)
-	listing(a, route{method: "GET", path: "/v1/partitions", id: "listPartitions", tag: tag, needs: operate.RoleViewer, summary: "Partitions: owner, epoch, lag"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page partitionsJSON, rows []operate.Partition, next string, err error) {
-			rows, err = a.ports.Partitions.Partitions(ctx)
-			page.Partitions = some(rows)
-			return page, page.Partitions, "", err
-		})
-	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/pin", id: "pinPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Keep a partition at a node while that lives"},
-		func(ctx context.Context, in *pinIn) (*struct{}, error) {
+	whole(a, route{method: "GET", path: "/v1/partitions", id: "listPartitions", tag: tag, needs: operate.RoleViewer, summary: "Partitions: owner, epoch, lag"},
+		func(rows []operate.Partition) partitionsJSON { return partitionsJSON{rows} },
+		func(ctx context.Context) ([]operate.Partition, error) { return a.ports.Partitions.Partitions(ctx) })
+	changing(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/pin", id: "pinPartition", tag: tag, needs: operate.RoleAdmin, summary: "Keep a partition at a node while that lives"},
+		func(ctx context.Context, in *pinIn) error {
 			if err := core.CheckName("node", in.Body.Node); err != nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
+				return ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}
-			return nil, a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
+			return a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
 				return a.ports.Partitions.Pin(ctx, by, in.Partition, in.Body.Node, in.Body.Reason)
 			})
 		})
-	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/unpin", id: "unpinPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Let a partition go where it belongs"},
-		func(ctx context.Context, in *reasonIn) (*struct{}, error) {
-			return nil, a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
+	changing(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/unpin", id: "unpinPartition", tag: tag, needs: operate.RoleAdmin, summary: "Let a partition go where it belongs"},
+		func(ctx context.Context, in *reasonIn) error {
+			return a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
 				return a.ports.Partitions.Unpin(ctx, by, in.Partition, in.Body.Reason)
 			})
 		})
-	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/step-down", id: "stepDownPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Ask the owner of a partition to hand it over"},
-		func(ctx context.Context, in *reasonIn) (*struct{}, error) {
-			return nil, a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
+	changing(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/step-down", id: "stepDownPartition", tag: tag, needs: operate.RoleAdmin, summary: "Ask the owner of a partition to hand it over"},
+		func(ctx context.Context, in *reasonIn) error {
+			return a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
 				return a.ports.Partitions.StepDown(ctx, by, in.Partition, in.Body.Reason)
 			})
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/streams/{stream}/accept-loss", id: "acceptLoss", tag: tag, needs: operate.RoleOperator, summary: "Note that an operator knows of messages that a stream lacks", about: "The alert about them ends."},
-		func(ctx context.Context, in *lossIn) (*lossOut, error) {
+		func(ctx context.Context, in *lossIn) (out lossAnswer, err error) {
 			if bad := checkID("stream", in.Stream); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
-				return nil, bad
+				return out, bad
 			}
-			out := &lossOut{}
-			out.Body.Stream = in.Stream
-			return out, a.ports.Desk.Change(ctx, &operate.Act{Action: "stream.accept_loss", Target: "stream/" + in.Stream, Reason: in.Body.Reason, Away: true}, func(ctx context.Context) (err error) {
-				if out.Body.Messages, err = a.ports.AcceptLoss(ctx, in.Stream); errors.Is(err, core.ErrNotFound) {
+			out.Stream = in.Stream
+			err = a.ports.Desk.Change(ctx, &operate.Act{Action: "stream.accept_loss", Target: "stream/" + in.Stream, Reason: in.Body.Reason, Away: true}, func(ctx context.Context) (err error) {
+				if out.Messages, err = a.ports.AcceptLoss(ctx, in.Stream); errors.Is(err, core.ErrNotFound) {
 					return &operate.Refusal{Code: 404, Detail: "no stream " + core.QuoteShort(in.Stream)}
 				}
 				return err
 			})
+			return out, err
 		})
 	a.pauseRoutes()
 	a.limitRoutes()
 	a.forecastRoute(tag)
 	register(a, route{method: "GET", path: "/v1/overview", id: "getOverview", tag: tag, needs: operate.RoleViewer, summary: "What needs an operator", about: "All who ask share one reader."},
-		func(ctx context.Context, _ *struct{}) (*overviewOut, error) {
+		func(ctx context.Context, _ *struct{}) (overviewJSON, error) {
 			now, err := a.ports.Live.Current(ctx)
-			return &overviewOut{overviewJSON{now.Overview, max(0, a.cfg.Now().Sub(now.Overview.At).Milliseconds()), now.Trouble}}, err
+			return overviewJSON{now.Overview, max(0, a.cfg.Now().Sub(now.Overview.At).Milliseconds()), now.Trouble}, err
 		})
 	register(a, route{method: "GET", path: "/v1/stats", id: "getStats", tag: tag, needs: operate.RoleViewer, summary: "Samples for plots", about: "Totals, of which the reader takes differences."},
-		func(ctx context.Context, _ *struct{}) (*statsOut, error) {
+		func(ctx context.Context, _ *struct{}) (statsJSON, error) {
 			now, err := a.ports.Live.Current(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return &statsOut{statsJSON{some(a.ports.Live.Samples()), now.Trouble}}, nil
+			return statsJSON{some(a.ports.Live.Samples()), now.Trouble}, err
 		})
 }
 
@@ -262,47 +242,42 @@ func (a *api) movePartition(ctx context.Context, partition int, reason string, d
 func (a *api) breakerRoute(tag string) {
 	register(a, route{method: http.MethodPut, path: "/v1/agents/{agent}/breaker", id: "forceBreaker", tag: tag, needs: operate.RoleOperator, summary: "Open or close the breaker of an agent, or let it go",
 		about: "While it is open nothing begins there: tasks park and spend no try, and one that cannot wait so long is undone at once."},
-		func(ctx context.Context, in *breakerIn) (*breakerOut, error) {
+		func(ctx context.Context, in *breakerIn) (out operate.Breaker, err error) {
 			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason}
 			if in.Body.Until != nil {
 				f.Until = in.Body.Until.UTC()
 			}
 			if bad := f.Check(a.cfg.Now()); bad != nil {
-				return nil, bad
+				return out, bad
 			}
-			b, err := a.ports.Breakers.Force(ctx, by(ctx), f)
-			return &breakerOut{b}, err
+			return a.ports.Breakers.Force(ctx, by(ctx), f)
 		})
 }
 
 // pauseRoutes are what holds commands back.
 func (a *api) pauseRoutes() {
 	const tag = "engine"
-	listing(a, route{method: "GET", path: "/v1/pauses", id: "listPauses", tag: tag, needs: operate.RoleViewer, summary: "Pauses"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page pausesJSON, rows []operate.PauseView, next string, err error) {
-			rows, err = a.ports.Pauses.Pauses(ctx)
-			page.Pauses = some(rows)
-			return page, page.Pauses, "", err
-		})
+	whole(a, route{method: "GET", path: "/v1/pauses", id: "listPauses", tag: tag, needs: operate.RoleViewer, summary: "Pauses"},
+		func(rows []operate.PauseView) pausesJSON { return pausesJSON{rows} },
+		func(ctx context.Context) ([]operate.PauseView, error) { return a.ports.Pauses.Pauses(ctx) })
 	register(a, route{method: http.MethodPost, path: "/v1/pauses", id: "setPause", tag: tag, needs: operate.RoleOperator, status: 201,
 		summary: "Hold new commands back", about: "What is absent matches everything: without type, agent and label all commands wait. Tasks still end by their deadline."},
-		func(ctx context.Context, in *pauseIn) (*pauseOut, error) {
+		func(ctx context.Context, in *pauseIn) (operate.Pause, error) {
 			p, bad := in.pause(a.cfg.Now())
 			if bad != nil {
-				return nil, bad
+				return p, bad
 			}
-			p, err := a.ports.Pauses.SetPause(ctx, by(ctx), p)
-			return &pauseOut{p}, err
+			return a.ports.Pauses.SetPause(ctx, by(ctx), p)
 		})
-	register(a, route{method: http.MethodDelete, path: "/v1/pauses/{pause}", id: "liftPause", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let commands go again"},
-		func(ctx context.Context, in *liftIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodDelete, path: "/v1/pauses/{pause}", id: "liftPause", tag: tag, needs: operate.RoleOperator, summary: "Let commands go again"},
+		func(ctx context.Context, in *liftIn) error {
 			if bad := checkID("pause", in.ID); bad != nil {
-				return nil, bad
+				return bad
 			}
 			if bad := operate.CheckReason(in.Reason); bad != nil {
-				return nil, bad
+				return bad
 			}
-			return nil, a.ports.Pauses.LiftPause(ctx, by(ctx), in.ID, in.Reason)
+			return a.ports.Pauses.LiftPause(ctx, by(ctx), in.ID, in.Reason)
 		})
 }
 

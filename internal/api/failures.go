@@ -23,8 +23,7 @@ type (
 	GroupIn struct {
 		Group string `path:"group" maxLength:"128"`
 	}
-	groupOut struct{ Body operate.Group }
-	notesIn  struct {
+	notesIn struct {
 		GroupIn
 		AllIn
 	}
@@ -34,7 +33,6 @@ type (
 			Text string `json:"text" minLength:"1" maxLength:"1000"`
 		}
 	}
-	noteOut   struct{ Body operate.Note }
 	notesJSON struct {
 		Notes []operate.Note `json:"notes"`
 	}
@@ -56,9 +54,8 @@ func (a *api) failureRoutes() {
 			return page, page.Groups, page.Next, err
 		})
 	register(a, route{method: "GET", path: "/v1/failures/{group}", id: "getFailure", tag: tag, needs: operate.RoleViewer, summary: "One failure group"},
-		func(ctx context.Context, in *GroupIn) (*groupOut, error) {
-			group, err := a.group(ctx, in.Group)
-			return &groupOut{group}, err
+		func(ctx context.Context, in *GroupIn) (operate.Group, error) {
+			return a.group(ctx, in.Group)
 		})
 	listing(a, route{method: "GET", path: "/v1/failures/{group}/notes", id: "listNotes", tag: tag, needs: operate.RoleViewer, summary: "What operators wrote about a failure group"},
 		func(ctx context.Context, in *notesIn, _ string, limit int) (page notesJSON, rows []operate.Note, next string, err error) {
@@ -70,16 +67,15 @@ func (a *api) failureRoutes() {
 			return page, page.Notes, "", err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/failures/{group}/notes", id: "addNote", tag: tag, needs: operate.RoleOperator, status: 201, summary: "Write a note about a failure group"},
-		func(ctx context.Context, in *noteIn) (*noteOut, error) {
+		func(ctx context.Context, in *noteIn) (out operate.Note, err error) {
 			if err := core.CheckWords("text", in.Body.Text); err != nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
 			if _, err := a.group(ctx, in.Group); err != nil {
-				return nil, err
+				return out, err
 			}
-			out := &noteOut{}
-			err := a.ports.Desk.Change(ctx, &operate.Act{Action: "note.add", Target: "group/" + in.Group, After: in.Body}, func(ctx context.Context) (err error) {
-				out.Body, err = a.ports.Notes.AddNote(ctx, operate.Note{Target: "group/" + in.Group, At: a.cfg.Now().UTC(), By: by(ctx).Name, Text: in.Body.Text})
+			err = a.ports.Desk.Change(ctx, &operate.Act{Action: "note.add", Target: "group/" + in.Group, After: in.Body}, func(ctx context.Context) (err error) {
+				out, err = a.ports.Notes.AddNote(ctx, operate.Note{Target: "group/" + in.Group, At: a.cfg.Now().UTC(), By: by(ctx).Name, Text: in.Body.Text})
 				return err
 			})
 			return out, err

@@ -11,12 +11,9 @@ import (
 	"duly.dev/duly/internal/replay"
 )
 
-// fileOut describes a task file; its form is that of package replay.
-type fileOut struct{ Body map[string]any }
-
-// fileRoute is one task as one file.
+// fileRoute is one task as one file, whose form is that of package replay.
 func (a *api) fileRoute() {
-	described[TaskIn, fileOut](a, route{method: http.MethodGet, path: "/v1/tasks/{type}/{id}/export", id: "exportTask", tag: "tasks", needs: operate.RoleViewer,
+	described[TaskIn, body[map[string]any]](a, route{method: http.MethodGet, path: "/v1/tasks/{type}/{id}/export", id: "exportTask", tag: "tasks", needs: operate.RoleViewer,
 		summary: "One task with its plan and journal, as a file that duly replay opens"}, takes(a.file), nil)
 }
 

@@ -23,7 +23,6 @@ type (
 			Reason        string  `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
-	limitOut    struct{ Body operate.Limit }
 	unlimitedIn struct {
 		Agent  string `path:"agent" maxLength:"259"`
 		Reason string `query:"reason" maxLength:"1000"`
@@ -33,31 +32,27 @@ type (
 // limitRoutes are what bounds agents over all nodes.
 func (a *api) limitRoutes() {
 	const tag = "engine"
-	listing(a, route{method: "GET", path: "/v1/limits", id: "listLimits", tag: tag, needs: operate.RoleViewer, summary: "Limits of agents, and what of them is granted"},
-		func(ctx context.Context, _ *AllIn, _ string, _ int) (page limitsJSON, rows []operate.Limit, next string, err error) {
-			rows, err = a.ports.Limits.Limits(ctx)
-			page.Limits = some(rows)
-			return page, page.Limits, "", err
-		})
+	whole(a, route{method: "GET", path: "/v1/limits", id: "listLimits", tag: tag, needs: operate.RoleViewer, summary: "Limits of agents, and what of them is granted"},
+		func(rows []operate.Limit) limitsJSON { return limitsJSON{rows} },
+		func(ctx context.Context) ([]operate.Limit, error) { return a.ports.Limits.Limits(ctx) })
 	register(a, route{method: http.MethodPut, path: "/v1/limits/{agent}", id: "setLimit", tag: tag, needs: operate.RoleOperator, summary: "Bound what an agent gets, over all nodes",
 		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
-		func(ctx context.Context, in *limitIn) (*limitOut, error) {
+		func(ctx context.Context, in *limitIn) (out operate.Limit, err error) {
 			l := operate.SetLimit{
 				Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate,
 				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason,
 			}
 			if bad := checkLimit(&l); bad != nil {
-				return nil, bad
+				return out, bad
 			}
-			is, err := a.ports.Limits.SetLimit(ctx, by(ctx), l)
-			return &limitOut{is}, err
+			return a.ports.Limits.SetLimit(ctx, by(ctx), l)
 		})
-	register(a, route{method: http.MethodDelete, path: "/v1/limits/{agent}", id: "removeLimit", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Let an agent have any number again"},
-		func(ctx context.Context, in *unlimitedIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodDelete, path: "/v1/limits/{agent}", id: "removeLimit", tag: tag, needs: operate.RoleOperator, summary: "Let an agent have any number again"},
+		func(ctx context.Context, in *unlimitedIn) error {
 			if bad := operate.CheckReason(in.Reason); bad != nil {
-				return nil, bad
+				return bad
 			}
-			return nil, a.ports.Limits.RemoveLimit(ctx, by(ctx), in.Agent, in.Reason)
+			return a.ports.Limits.RemoveLimit(ctx, by(ctx), in.Agent, in.Reason)
 		})
 }
 

@@ -121,6 +121,15 @@ func listing[I, P, T any](a *api, r route, read func(ctx context.Context, in *I,
 	})
 }
 
+// whole serves a list that is one page.
+func whole[P, T any](a *api, r route, page func([]T) P, read func(context.Context) ([]T, error)) {
+	listing(a, r, func(ctx context.Context, _ *AllIn, _ string, _ int) (P, []T, string, error) {
+		rows, err := read(ctx)
+		rows = some(rows)
+		return page(rows), rows, "", err
+	})
+}
+
 // listAnswer describes the answer of a list.
 func listAnswer(registry huma.Registry, page reflect.Type, hint string) *huma.Response {
 	text := &huma.Schema{Type: huma.TypeString}

@@ -30,8 +30,7 @@ type (
 			Request   actionJSON     `json:"request,omitempty" doc:"what is asked of each, as of one task"`
 		}
 	}
-	previewOut struct{ Body operate.Preview }
-	startIn    struct {
+	startIn struct {
 		Body struct {
 			Token   string `json:"token" minLength:"1" maxLength:"128" doc:"of the preview"`
 			Rate    int    `json:"rate,omitempty" minimum:"0" maximum:"10000" doc:"tasks a second at most; 0: no limit but the waves"`
@@ -40,7 +39,6 @@ type (
 			Confirm int64  `json:"confirm,omitempty" minimum:"0" doc:"the number of tasks: required above 100"`
 		}
 	}
-	operationOut struct{ Body operate.Operation }
 	// OperationIn is an operation in a path.
 	OperationIn struct {
 		Operation string `path:"operation" maxLength:"128"`
@@ -110,32 +108,31 @@ func (a *api) operationRoutes() {
 	const tag = "operations"
 	register(a, route{method: http.MethodPost, path: "/v1/operations/preview", id: "previewOperation", tag: tag, needs: operate.RoleOperator, status: 201,
 		summary: "Freeze what an operation would be about", about: "Nothing is asked of any task. The token starts the operation, for 15 minutes."},
-		func(ctx context.Context, in *previewIn) (*previewOut, error) {
+		func(ctx context.Context, in *previewIn) (out operate.Preview, err error) {
 			sel, bad := in.Body.Selection.selection()
 			if bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			if asked := in.Body.Request.Action; asked != "" && asked != in.Body.Action {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-differs", "asked", core.QuoteShort(string(asked)), "action", in.Body.Action))
+				return out, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.action-differs", "asked", core.QuoteShort(string(asked)), "action", in.Body.Action))
 			}
 			r := in.Body.Request.request(in.Body.Action, "")
-			preview, err := a.ports.Operations.Preview(ctx, by(ctx), sel, r)
-			preview.Sample = some(preview.Sample)
-			return &previewOut{preview}, err
+			out, err = a.ports.Operations.Preview(ctx, by(ctx), sel, r)
+			out.Sample = some(out.Sample)
+			return out, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/operations", id: "startOperation", tag: tag, needs: operate.RoleOperator, status: 201,
 		summary: "Start a preview", about: "It runs in waves of 1, 5, 25, 125 … tasks, and stops itself by its brake."},
-		func(ctx context.Context, in *startIn) (*operationOut, error) {
+		func(ctx context.Context, in *startIn) (out operate.Operation, err error) {
 			b := &in.Body
 			if bad := operate.CheckReason(b.Reason); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			brake := brakeDefault
 			if b.Brake != nil {
 				brake = *b.Brake
 			}
-			op, err := a.ports.Operations.Start(ctx, by(ctx), b.Token, b.Rate, brake, b.Reason, b.Confirm)
-			return &operationOut{op}, err
+			return a.ports.Operations.Start(ctx, by(ctx), b.Token, b.Rate, brake, b.Reason, b.Confirm)
 		})
 	listing(a, route{method: "GET", path: "/v1/operations", id: "listOperations", tag: tag, needs: operate.RoleViewer, summary: "Operations, newest first; previews by their state alone"},
 		func(ctx context.Context, in *operationsIn, after string, limit int) (page operationsJSON, rows []operate.Operation, next string, err error) {
@@ -149,9 +146,8 @@ func (a *api) operationRoutes() {
 		})
 	register(a, route{method: "GET", path: "/v1/operations/{operation}", id: "getOperation", tag: tag, needs: operate.RoleViewer,
 		summary: "An operation", about: "Its tally always adds up to tasks."},
-		func(ctx context.Context, in *OperationIn) (*operationOut, error) {
-			op, err := a.operation(ctx, in.Operation)
-			return &operationOut{op}, err
+		func(ctx context.Context, in *OperationIn) (out operate.Operation, err error) {
+			return a.operation(ctx, in.Operation)
 		})
 	listing(a, route{method: "GET", path: "/v1/operations/{operation}/members", id: "listMembers", tag: tag, needs: operate.RoleViewer, summary: "The tasks of an operation, with what became of each"},
 		func(ctx context.Context, in *membersIn, after string, limit int) (page membersJSON, rows []operate.Member, next string, err error) {
@@ -172,19 +168,18 @@ func (a *api) operationRoutes() {
 			return page, page.Members, page.Next, err
 		})
 	register(a, route{method: http.MethodPatch, path: "/v1/operations/{operation}", id: "changeOperation", tag: tag, needs: operate.RoleOperator, summary: "Pause, resume or stop an operation, or set its rate"},
-		func(ctx context.Context, in *changeIn) (*operationOut, error) {
+		func(ctx context.Context, in *changeIn) (out operate.Operation, err error) {
 			if bad := checkID("operation", in.Operation); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			b := &in.Body
 			if bad := operate.CheckReason(b.Reason); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			if b.State == "" && b.Rate == nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "fields state and rate: neither is given, want one at least")
+				return out, ingest.Refuse(400, ingest.CauseBody, "fields state and rate: neither is given, want one at least")
 			}
-			op, err := a.ports.Operations.Change(ctx, by(ctx), in.Operation, operate.Change{State: b.State, Rate: b.Rate, Reason: b.Reason})
-			return &operationOut{op}, err
+			return a.ports.Operations.Change(ctx, by(ctx), in.Operation, operate.Change{State: b.State, Rate: b.Rate, Reason: b.Reason})
 		})
 }
 

@@ -111,26 +111,33 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		problem(w, bad)
 		return
 	}
+	limit, first := filter.Limit, filter.Limit
 	if format != formatJSON {
-		most := exportMax
-		if r.URL.Query().Has("limit") {
-			most = filter.Limit
+		if !r.URL.Query().Has("limit") {
+			limit = exportMax
 		}
-		a.exportTasks(w, r, filter, most, format)
-		return
+		first = min(limit, operate.ListMax)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
-	defer cancel()
-	page, err := a.reader.List(ctx, filter)
-	if errors.Is(err, core.ErrCursor) {
+	var page pageJSON
+	read := func(after string, most int) ([]taskform.Task, string, error) {
+		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
+		defer cancel()
+		filter.After, filter.Limit = after, most
+		found, err := a.reader.List(ctx, filter)
+		page = pageOf(&found)
+		return page.Tasks, page.Next, err
+	}
+	rows, next, err := read(filter.After, first)
+	switch {
+	case errors.Is(err, core.ErrCursor):
 		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
-		return
-	}
-	if err != nil {
+	case err != nil:
 		a.storeFailed(w, r, "the state store could not be read", err)
-		return
+	case format == formatJSON:
+		reply(w, http.StatusOK, page)
+	default:
+		export(r.Context(), a, w, format, limit, rows, next, read)
 	}
-	reply(w, http.StatusOK, pageOf(&page))
 }
 
 var states = []core.State{

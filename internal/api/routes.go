@@ -125,8 +125,25 @@ func (a *api) gate(op *huma.Operation, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// register describes and serves an operation that reads: its work is bounded in time.
-func register[I, O any](a *api, r route, serve func(context.Context, *I) (*O, error)) {
+// body is an answer with nothing but a body.
+type body[O any] struct{ Body O }
+
+// register describes and serves an operation that answers with a body.
+func register[I, O any](a *api, r route, serve func(context.Context, *I) (O, error)) {
+	bounded(a, r, func(ctx context.Context, in *I) (*body[O], error) {
+		out, err := serve(ctx, in)
+		return &body[O]{out}, err
+	})
+}
+
+// changing describes and serves a change that answers with 204 and nothing else.
+func changing[I any](a *api, r route, serve func(context.Context, *I) error) {
+	r.status = http.StatusNoContent
+	bounded(a, r, func(ctx context.Context, in *I) (*struct{}, error) { return nil, serve(ctx, in) })
+}
+
+// bounded describes and serves an operation whose work is bounded in time.
+func bounded[I, O any](a *api, r route, serve func(context.Context, *I) (*O, error)) {
 	most := a.cfg.ReadMax
 	if r.method != http.MethodGet {
 		most = changeMax

@@ -24,7 +24,6 @@ type (
 		Schedules []operate.ScheduleView `json:"schedules"`
 		Next      string                 `json:"next,omitempty"`
 	}
-	scheduleOut struct{ Body operate.ScheduleView }
 	// scheduleJSON is schedule.Spec as it is sent: the name stands in the path.
 	scheduleJSON struct {
 		Name        string            `json:"name,omitempty" doc:"as in the path, or absent"`
@@ -65,7 +64,6 @@ type (
 			Reason string `json:"reason,omitempty" maxLength:"1000"`
 		}
 	}
-	scheduleRunOut struct{ Body operate.ScheduleRun }
 )
 
 // spec is the body as the ports take it.
@@ -96,36 +94,34 @@ func (a *api) scheduleRoutes() {
 			return page, page.Schedules, page.Next, err
 		})
 	register(a, route{method: http.MethodGet, path: path, id: "getSchedule", tag: tag, needs: operate.RoleViewer, summary: "A schedule, its next runs and what became of the last"},
-		func(ctx context.Context, in *ScheduleIn) (*scheduleOut, error) {
+		func(ctx context.Context, in *ScheduleIn) (out operate.ScheduleView, err error) {
 			if bad := a.scheduleNamed(in.Schedule); bad != nil {
-				return nil, bad
+				return out, bad
 			}
-			view, err := a.ports.Schedules.Schedule(ctx, in.Schedule)
-			return &scheduleOut{view}, err
+			return a.ports.Schedules.Schedule(ctx, in.Schedule)
 		})
 	register(a, route{method: http.MethodPut, path: path, id: "putSchedule", tag: tag, needs: operate.RoleOperator, summary: "Make a schedule, or change one",
 		about: "What it has done is kept; other times count from now. One that would never run, or whose type has no plan, is refused."},
-		func(ctx context.Context, in *putScheduleIn) (*scheduleOut, error) {
+		func(ctx context.Context, in *putScheduleIn) (out operate.ScheduleView, err error) {
 			if bad := a.scheduleNamed(in.Schedule); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			if in.Body.Name != "" && in.Body.Name != in.Schedule {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.name-differs", "name", core.QuoteShort(in.Body.Name), "path", in.Schedule))
+				return out, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.name-differs", "name", core.QuoteShort(in.Body.Name), "path", in.Schedule))
 			}
 			labels, bad := bindLabels(ctx, listOf(in.Body.Labels))
 			if bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			in.Body.Labels = taskform.Labels(labels)
-			view, err := a.ports.Schedules.PutSchedule(ctx, by(ctx), in.Body.spec(in.Schedule), in.Reason)
-			return &scheduleOut{view}, err
+			return a.ports.Schedules.PutSchedule(ctx, by(ctx), in.Body.spec(in.Schedule), in.Reason)
 		})
-	register(a, route{method: http.MethodDelete, path: path, id: "deleteSchedule", tag: tag, needs: operate.RoleOperator, status: 204, summary: "Delete a schedule", about: "Its tasks stay."},
-		func(ctx context.Context, in *deleteScheduleIn) (*struct{}, error) {
+	changing(a, route{method: http.MethodDelete, path: path, id: "deleteSchedule", tag: tag, needs: operate.RoleOperator, summary: "Delete a schedule", about: "Its tasks stay."},
+		func(ctx context.Context, in *deleteScheduleIn) error {
 			if bad := a.scheduleNamed(in.Schedule); bad != nil {
-				return nil, bad
+				return bad
 			}
-			return nil, a.ports.Schedules.DeleteSchedule(ctx, by(ctx), in.Schedule, in.Reason)
+			return a.ports.Schedules.DeleteSchedule(ctx, by(ctx), in.Schedule, in.Reason)
 		})
 	for _, one := range []struct {
 		word, summary, about string
@@ -135,26 +131,24 @@ func (a *api) scheduleRoutes() {
 		{"resume", "Resume a schedule", "It goes on with the next run that comes.", false},
 	} {
 		register(a, route{method: http.MethodPost, path: path + "/" + one.word, id: one.word + "Schedule", tag: tag, needs: operate.RoleOperator, summary: one.summary, about: one.about},
-			func(ctx context.Context, in *changeScheduleIn) (*scheduleOut, error) {
+			func(ctx context.Context, in *changeScheduleIn) (out operate.ScheduleView, err error) {
 				if bad := a.scheduleNamed(in.Schedule); bad != nil {
-					return nil, bad
+					return out, bad
 				}
-				view, err := a.ports.Schedules.PauseSchedule(ctx, by(ctx), in.Schedule, one.paused, in.Body.Reason)
-				return &scheduleOut{view}, err
+				return a.ports.Schedules.PauseSchedule(ctx, by(ctx), in.Schedule, one.paused, in.Body.Reason)
 			})
 	}
 	register(a, route{method: http.MethodPost, path: path + "/run-now", id: "runSchedule", tag: tag, needs: operate.RoleOperator, status: 202, summary: "Submit a task of a schedule now",
 		about: "Whatever its times and its overlap are, and also while it is paused. Two requests within a second are one task."},
-		func(ctx context.Context, in *runScheduleIn) (*scheduleRunOut, error) {
+		func(ctx context.Context, in *runScheduleIn) (out operate.ScheduleRun, err error) {
 			if bad := a.scheduleNamed(in.Schedule); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			reason := ""
 			if in.Body != nil {
 				reason = in.Body.Reason
 			}
-			run, err := a.ports.Schedules.RunSchedule(ctx, by(ctx), in.Schedule, reason)
-			return &scheduleRunOut{run}, err
+			return a.ports.Schedules.RunSchedule(ctx, by(ctx), in.Schedule, reason)
 		})
 }
 

@@ -63,7 +63,7 @@ func (a *api) streamRoutes() {
 			problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter label: %v", badLabel))
 		case f.Type != "" && core.CheckName("type", f.Type) != nil:
 			problem(w, ingest.Refuse(400, ingest.CauseTypeName, "%v", core.CheckName("type", f.Type)))
-		case f.Status != "" && !isState(f.Status):
+		case f.Status != "" && !slices.Contains(states, f.Status):
 			problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter status is %s, want one of %v", core.QuoteShort(string(f.Status)), states))
 		default:
 			a.follow(w, r, f, nil)

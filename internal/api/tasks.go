@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,7 +49,7 @@ func (f *FilterWords) filter(field func(name string) string) (core.Filter, *inge
 			return out, ingest.Refuse(400, ingest.CauseTypeName, "%v", err)
 		}
 	}
-	if f.State != "" && !isState(out.State) {
+	if f.State != "" && !slices.Contains(states, out.State) {
 		return out, ingest.Refuse(400, ingest.CauseQuery, "%s is %s, want one of %v", field("state"), core.QuoteShort(f.State), states)
 	}
 	if f.Step != "" {
@@ -128,10 +128,6 @@ type (
 		Location string `header:"Location" doc:"of the task, with the position"`
 		Body     acceptedJSON
 	}
-	taskOut      struct{ Body taskform.Task }
-	cancelledOut struct{ Body cancelledJSON }
-	countsOut    struct{ Body countsJSON }
-	pageOut      struct{ Body pageJSON }
 )
 
 // anyJSON is JSON of any kind, passed on as it is.
@@ -167,15 +163,15 @@ func (a *api) taskRoutes() {
 		submit(op)
 		there(op, reflect.TypeFor[taskform.Task](), "Task")
 	})
-	described[getIn, taskOut](a, route{method: "GET", path: "/v1/tasks/{type}/{id}", id: "getTask", tag: tag, needs: operate.RoleViewer, client: true,
+	described[getIn, body[taskform.Task]](a, route{method: "GET", path: "/v1/tasks/{type}/{id}", id: "getTask", tag: tag, needs: operate.RoleViewer, client: true,
 		summary: "A task with its steps, and why it is where it is"}, a.get, nil)
-	described[cancelIn, cancelledOut](a, route{method: "DELETE", path: "/v1/tasks/{type}/{id}", id: "deleteTask", tag: tag, needs: operate.RoleClient, status: 202,
+	described[cancelIn, body[cancelledJSON]](a, route{method: "DELETE", path: "/v1/tasks/{type}/{id}", id: "deleteTask", tag: tag, needs: operate.RoleClient, status: 202,
 		summary: "Ask that a task end", about: "What it did is undone. Reason and even_if_unknown stand in the query or in a JSON object."}, a.cancel, nil)
-	described[listIn, pageOut](a, route{method: "GET", path: "/v1/tasks", id: "listTasks", tag: tag, needs: operate.RoleViewer,
+	described[listIn, body[pageJSON]](a, route{method: "GET", path: "/v1/tasks", id: "listTasks", tag: tag, needs: operate.RoleViewer,
 		summary: "Tasks, newest first", about: "Without input and steps."}, a.list, func(op *huma.Operation) {
 		op.Responses["200"] = listAnswer(a.huma.OpenAPI().Components.Schemas, reflect.TypeFor[pageJSON](), "Page")
 	})
-	described[struct{}, countsOut](a, route{method: "GET", path: "/v1/counts", id: "countTasks", tag: tag, needs: operate.RoleViewer,
+	described[struct{}, body[countsJSON]](a, route{method: "GET", path: "/v1/counts", id: "countTasks", tag: tag, needs: operate.RoleViewer,
 		summary: "How many tasks are in which state", about: "Exact while a state has 10,000 tasks or fewer. Of a state with more, every type has a row that says at_least."}, a.counts, nil)
 	described[bulkIn, struct{}](a, route{method: "POST", path: "/v1/tasks", id: "submitTasks", tag: tag, needs: operate.RoleClient,
 		summary: "Submit many tasks", about: "A line of JSON for each; a line is answered for each, in order, as it is stored or refused. The same id and input again is the same task. A line that finds no room waits for it."}, a.submitMany, describeBulk(a))
@@ -275,35 +271,4 @@ func (a *api) known(ctx context.Context, taskType, id string) (core.View, error)
 		return view, fmt.Errorf("task %s of type %s: %w", id, taskType, err)
 	}
 	return view, nil
-}
-
-func isState(s core.State) bool {
-	for _, known := range states {
-		if s == known {
-			return true
-		}
-	}
-	return false
-}
-
-// exportTasks writes everything that a filter selects.
-func (a *api) exportTasks(w http.ResponseWriter, r *http.Request, filter core.Filter, limit int, format string) {
-	read := func(after string, most int) ([]taskform.Task, string, error) {
-		ctx, cancel := context.WithTimeout(r.Context(), a.cfg.ReadMax)
-		defer cancel()
-		filter.After, filter.Limit = after, most
-		page, err := a.reader.List(ctx, filter)
-		out := pageOf(&page)
-		return out.Tasks, out.Next, err
-	}
-	rows, next, err := read(filter.After, min(limit, operate.ListMax))
-	if errors.Is(err, core.ErrCursor) {
-		problem(w, ingest.Refuse(400, ingest.CauseQuery, "query parameter after is %s, want the next of a page: %v", core.QuoteShort(filter.After), err))
-		return
-	}
-	if err != nil {
-		a.storeFailed(w, r, "the state store could not be read", err)
-		return
-	}
-	export(r.Context(), a, w, format, limit, rows, next, read)
 }

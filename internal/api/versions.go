@@ -27,9 +27,6 @@ type (
 			After   string  `json:"after,omitempty" maxLength:"2000" doc:"cursor that the page before ended with"`
 		}
 	}
-	checkOut struct{ Body versions.CheckPage }
-	applyIn  struct{ Body anyJSON }
-	applyOut struct{ Body appliedJSON }
 	// appliedJSON is a version of a plan that is stored.
 	appliedJSON struct {
 		Name    string `json:"name"`
@@ -48,49 +45,49 @@ type (
 func (a *api) versionRoutes() {
 	register(a, route{method: http.MethodPut, path: "/v1/plans", id: "applyPlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Store a version of a plan", about: "It never changes afterwards: the same again is fine, and another content under its version is 409."},
-		func(ctx context.Context, in *applyIn) (*applyOut, error) {
+		func(ctx context.Context, in *body[anyJSON]) (out appliedJSON, err error) {
 			p, err := planform.Decode(in.Body)
 			if err != nil {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "%v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "%v", err)
 			}
 			if err := a.ports.PutPlan(ctx, by(ctx), p); err != nil {
-				return nil, err
+				return out, err
 			}
 			return a.applied(ctx, p.Name, p.Version)
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it; a submission is refused, also one that names it."},
-		func(ctx context.Context, in *deprecateIn) (*deprecateOut, error) {
+		func(ctx context.Context, in *deprecateIn) (out deprecateJSON, err error) {
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
-				return nil, bad
+				return out, bad
 			}
 			left, err := a.ports.Versions.Deprecate(ctx, by(ctx), in.Name, in.Version, in.Body.Undo, in.Body.Reason)
-			return &deprecateOut{deprecateJSON{in.Name, in.Version, !in.Body.Undo, left}}, err
+			return deprecateJSON{in.Name, in.Version, !in.Body.Undo, left}, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/check", id: "checkPlan", tag: "engine", needs: operate.RoleOperator,
 		summary: "Play tasks against another version of their plan", about: "A page of those in flight, then of those that have ended: which come out the same, which do not and where they part, and which may be moved."},
-		func(ctx context.Context, in *checkIn) (*checkOut, error) {
+		func(ctx context.Context, in *checkIn) (out versions.CheckPage, err error) {
 			to, err := a.planToCheck(ctx, in)
 			if err != nil {
-				return nil, err
+				return out, err
 			}
 			c := versions.Checker{Store: checked{a.ports.Reader, a.ports.OperationStore}, Evaluate: evaluator()}
 			page, err := c.Page(ctx, to, in.Body.Last, in.Body.All, in.Body.After)
 			if errors.Is(err, versions.ErrCursor) || errors.Is(err, core.ErrCursor) {
-				return nil, ingest.Refuse(400, ingest.CauseBody, "field after: %v", err)
+				return out, ingest.Refuse(400, ingest.CauseBody, "field after: %v", err)
 			}
-			return &checkOut{page}, err
+			return page, err
 		})
 }
 
 // applied says of a version that is stored what becomes of submissions.
-func (a *api) applied(ctx context.Context, name string, version int64) (*applyOut, error) {
-	out := &applyOut{appliedJSON{Name: name, Version: version}}
+func (a *api) applied(ctx context.Context, name string, version int64) (out appliedJSON, err error) {
+	out.Name, out.Version = name, version
 	all, err := a.plans(ctx)
 	for i := range all {
 		if p := &all[i]; p.Name == name {
-			if out.Body.Stored++; p.Deprecated == nil {
-				out.Body.Newest = max(out.Body.Newest, p.Version)
+			if out.Stored++; p.Deprecated == nil {
+				out.Newest = max(out.Newest, p.Version)
 			}
 		}
 	}

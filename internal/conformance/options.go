@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -153,10 +154,8 @@ func (o *Options) wants(rules ...string) bool {
 		return true
 	}
 	for _, id := range o.Only {
-		for _, rule := range rules {
-			if id == rule {
-				return true
-			}
+		if slices.Contains(rules, id) {
+			return true
 		}
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -200,7 +201,7 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	out := http.NewResponseController(w)
 	send := func(text []byte) bool {
-		if err := out.SetWriteDeadline(time.Now().Add(writeMax)); err != nil && !isUnsupported(err) {
+		if err := out.SetWriteDeadline(time.Now().Add(writeMax)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return false
 		}
 		if _, err := w.Write(text); err != nil {

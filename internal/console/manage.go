@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"duly.dev/duly/internal/auth"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/planfile"
 	"duly.dev/duly/internal/say"
 )
 
@@ -186,40 +186,19 @@ func (c *console) plan(ctx context.Context, r *http.Request) (page, error) {
 		d.Steps = append(d.Steps, planStep{s, strings.Join(names, ", ")})
 	}
 	if d.With != 0 {
-		d.Diff = diffLines(planText(versions[d.With]), planText(d.Plan))
+		before, err := planfile.Write(versions[d.With])
+		if err != nil {
+			return page{}, err
+		}
+		now, err := planfile.Write(d.Plan)
+		if err != nil {
+			return page{}, err
+		}
+		d.Diff = diffLines(string(before), string(now))
 		d.Same = !differs(d.Diff)
 	}
 	d.Graph = planGraph(d.Plan).SVG(say.Of("graph.plan", "plan", d.Plan.Name, "version", d.Plan.Version, "n", len(d.Plan.Steps)))
 	return page{Title: "Plan " + d.Plan.Name, Data: d}, nil
-}
-
-// planText is a plan as lines, so that two versions can be compared.
-func planText(p *core.Plan) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "complete by %s\ngrace %s\ninput up to %d bytes\norder: %s\n", duration(p.CompleteBy), duration(p.Grace), p.InputMax, p.Order())
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		fmt.Fprintf(&b, "step %s\n  agent %s\n", s.Name, s.Agent)
-		for _, a := range s.After {
-			fmt.Fprintf(&b, "  after %s\n", p.Steps[a].Name)
-		}
-		fmt.Fprintf(&b, "  undoable %v\n  complete by %s, %d attempts, backoff %s to %s\n  when exhausted: %s\n", s.Undoable, duration(s.CompleteBy), s.AttemptsMax, duration(s.Backoff), duration(s.BackoffCap), s.OnExhausted)
-		if s.OnExhausted == core.PolicyWait {
-			fmt.Fprintf(&b, "  pause %s\n", duration(s.Pause))
-		}
-		if s.Undoable {
-			fmt.Fprintf(&b, "  undo: complete by %s, patience %s", duration(s.UndoCompleteBy), duration(cmp.Or(s.UndoPatience, core.DefaultUndoPatience)))
-			if s.UndoAttemptsMax > 0 {
-				fmt.Fprintf(&b, ", %d attempts", s.UndoAttemptsMax)
-			}
-			b.WriteString("\n")
-		}
-		if s.KeyLasts > 0 {
-			fmt.Fprintf(&b, "  its service remembers keys for %s\n", duration(s.KeyLasts))
-		}
-		fmt.Fprintf(&b, "  result up to %d bytes\n", s.ResultMax)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // partitions shows who owns what.

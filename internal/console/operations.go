@@ -92,13 +92,14 @@ type operationData struct {
 type changeButton struct {
 	Change, Title, What, URL, Why string
 	Danger                        bool
+	state                         operate.OperationState
 }
 
 var changes = []changeButton{
-	{Change: operate.ChangePause, Title: "Pause", What: say.Of("op.pause")},
-	{Change: operate.ChangeResume, Title: "Resume", What: say.Of("op.resume")},
+	{Change: operate.ChangePause, state: operate.OperationPaused, Title: "Pause", What: say.Of("op.pause")},
+	{Change: operate.ChangeResume, state: operate.OperationRunning, Title: "Resume", What: say.Of("op.resume")},
 	{Change: operate.ChangeRate, Title: "Change rate", What: say.Of("op.rate")},
-	{Change: operate.ChangeStop, Title: "Stop", What: say.Of("op.stop"), Danger: true},
+	{Change: operate.ChangeStop, state: operate.OperationStopped, Title: "Stop", What: say.Of("op.stop"), Danger: true},
 }
 
 // changeWhy says why a change cannot be made; empty: it can.
@@ -340,10 +341,10 @@ func (c *console) start(w http.ResponseWriter, r *http.Request) {
 	get := r.PostForm.Get
 	ctx, cancel := reading(r)
 	defer cancel()
-	rate, bad := wholeNumber("rate", get("rate"), 1, rateMax)
+	rate, bad := wholeNumber("rate", get("rate"), rateMax)
 	var brake, confirm int64
 	if bad == nil {
-		brake, bad = wholeNumber("brake", get("brake"), 1, 100)
+		brake, bad = wholeNumber("brake", get("brake"), 100)
 	}
 	tasks, err := strconv.ParseInt(get("tasks"), 10, 64)
 	if bad == nil && (err != nil || tasks < 1) {
@@ -375,95 +376,48 @@ func (c *console) start(w http.ResponseWriter, r *http.Request) {
 	c.show(w, r, bad.Code, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
 }
 
-func wholeNumber(field, text string, least, most int64) (int64, *operate.Refusal) {
+func wholeNumber(field, text string, most int64) (int64, *operate.Refusal) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil || n < least || n > most {
-		return 0, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf("%s is %s, want %d to %d.", field, core.QuoteShort(text), least, most)}
+	if err != nil || n < 1 || n > most {
+		return 0, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf("%s is %s, want 1 to %d.", field, core.QuoteShort(text), most)}
 	}
 	return n, nil
 }
 
-type changeData struct {
-	Op     operate.Operation
-	Button changeButton
-	Reason string
-	Rate   string
-	Bad    string
-	Field  string
-}
-
-func (c *console) changeOf(r *http.Request) (changeData, error) {
+// changeOperation pauses, resumes or stops an operation, or sets its rate.
+func (c *console) changeOperation(r *http.Request) (*dialog, error) {
 	i := slices.IndexFunc(changes, func(b changeButton) bool { return b.Change == r.PathValue("change") })
 	if i < 0 {
-		return changeData{}, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("op.no-change", "change", core.QuoteShort(r.PathValue("change")))}
+		return nil, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("op.no-change", "change", core.QuoteShort(r.PathValue("change")))}
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
 	op, err := c.Operations.Operation(ctx, r.PathValue("id"))
 	if err != nil {
-		return changeData{}, err
+		return nil, err
 	}
-	d := changeData{Op: op, Button: changes[i], Rate: strconv.Itoa(op.Rate)}
-	d.Button.URL, d.Button.Why = c.url("operations", op.ID, "change", d.Button.Change), c.changeWhy(r, &op, d.Button.Change)
-	return d, nil
-}
-
-// changeForm shows the dialog of a change.
-func (c *console) changeForm(w http.ResponseWriter, r *http.Request) {
-	d, err := c.changeOf(r)
-	if err == nil && d.Button.Why != "" {
-		err = impossible(d.Button.Why)
+	b := changes[i]
+	if why := c.changeWhy(r, &op, b.Change); why != "" {
+		return nil, impossible(why)
 	}
-	if err != nil {
-		c.fail(w, r, err)
-		return
+	d := &dialog{Title: b.Title, Go: b.Title, URL: c.url("operations", op.ID, "change", b.Change), Back: c.url("operations", op.ID), ReasonIs: b.Danger, Danger: b.Danger,
+		What: fmt.Sprintf("%s %s: %s of %s.", b.What, say.Of("count.tasks", "n", op.Tasks), op.Action, op.Selection)}
+	if b.Change == operate.ChangeRate {
+		d.Fields = []field{{Name: "rate", Label: "Tasks a second", Value: strconv.Itoa(op.Rate), Required: true}}
 	}
-	c.show(w, r, http.StatusOK, "opchange", page{Title: d.Button.Title + " the operation", Section: "operations", Data: d})
-}
-
-// change changes an operation.
-func (c *console) change(w http.ResponseWriter, r *http.Request) {
-	d, err := c.changeOf(r)
-	if err != nil {
-		c.fail(w, r, err)
-		return
-	}
-	d.Reason, d.Rate = strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("rate")
-	change := operate.Change{Reason: d.Reason}
-	var bad *operate.Refusal
-	switch d.Button.Change {
-	case "pause":
-		change.State = operate.OperationPaused
-	case "resume":
-		change.State = operate.OperationRunning
-	case "stop":
-		change.State = operate.OperationStopped
-		if d.Reason == "" {
-			bad = &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "reason", Detail: say.Of("op.reason")}
-		}
-	case "rate":
-		var n int64
-		if n, bad = wholeNumber("rate", d.Rate, 1, rateMax); bad == nil {
+	d.do = func(ctx context.Context, typed form) error {
+		change := operate.Change{State: b.state, Reason: typed("reason")}
+		if b.Change == operate.ChangeRate {
+			n, bad := wholeNumber("rate", typed("rate"), rateMax)
+			if bad != nil {
+				return bad
+			}
 			rate := int(n)
 			change.Rate = &rate
 		}
+		op, err := c.Repairs.Change(ctx, actorOf(r), op.ID, change)
+		d.told = say.Of("op.changed", "change", b.Title, "state", op.State, "n", op.Rate)
+		return err
 	}
-	if d.Button.Why != "" {
-		bad = &operate.Refusal{Code: http.StatusConflict, Detail: d.Button.Why}
-	}
-	if bad == nil {
-		ctx, cancel := reading(r)
-		defer cancel()
-		op, err := c.Repairs.Change(ctx, actorOf(r), d.Op.ID, change)
-		if err == nil {
-			c.done(w, r, c.url("operations", d.Op.ID), say.Of("op.changed", "change", d.Button.Title, "state", op.State, "n", op.Rate))
-			return
-		}
-		if !errors.As(err, &bad) {
-			c.fail(w, r, err)
-			return
-		}
-	}
-	d.Bad, d.Field = bad.Detail, bad.Field
-	c.show(w, r, bad.Code, "opchange", page{Title: d.Button.Title + " the operation", Section: "operations", Data: d})
+	return d, nil
 }

@@ -85,7 +85,7 @@ var sections = []section{
 
 func (c *console) parse(from fs.FS) (pages, error) {
 	base, err := template.New("layout.html").Funcs(template.FuncMap{
-		"asset": c.assetURL, "url": c.url, "dialog": c.dialog, "submit": c.submit,
+		"asset": c.assetURL, "url": c.url, "export": c.export, "dialog": c.dialog, "submit": c.submit,
 		"say": sayHTML, "number": number, "count": operate.Count.String, "tasks": operate.Count.Tasks, "duration": duration, "when": when, "whenAlone": whenAlone, "exact": exact,
 		"badge": badge, "look": lookOf, "icon": icon, "spark": sparkline, "decimal": decimal, "ms": ofMS, "chance": chanceWord, "percent": percent, "rate": rateWord, "keysWord": keysWord, "whole": func(n int) string { return number(int64(n)) },
 		"sections": func() []section { return sections },
@@ -131,12 +131,26 @@ func (c *console) parse(from fs.FS) (pages, error) {
 }
 
 // url joins parts of a path below the console's own, each escaped.
-func (c *console) url(parts ...any) string {
+func (c *console) url(parts ...any) string { return c.Base + Path + joined(parts) }
+
+func joined(parts []any) string {
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
 		escaped[i] = url.PathEscape(fmt.Sprint(part))
 	}
-	return c.Base + Path + strings.Join(escaped, "/")
+	return strings.Join(escaped, "/")
+}
+
+// export is where the API serves everything of a list that a filter of the console selects, in a format.
+func (c *console) export(format, query string, parts ...any) (string, error) {
+	q, err := url.ParseQuery(query)
+	for _, name := range []string{"created_from", "created_to", "deadline_to", "from", "to"} {
+		if at, bad := timeIn(q.Get(name)); bad == nil && !at.IsZero() {
+			q.Set(name, at.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	q.Set("format", format)
+	return c.Base + "/v1/" + joined(parts) + "?" + q.Encode(), err
 }
 
 func (c *console) taskURL(taskType, id string) string { return c.url("tasks", taskType, id) }

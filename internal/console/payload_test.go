@@ -161,7 +161,7 @@ func TestDiff(t *testing.T) {
 		})
 		a, b := text.Draw(t, "old"), text.Draw(t, "new")
 		var olds, news []string
-		for _, r := range between(a, b, 0) {
+		for _, r := range sideBySide(strings.Join(a, "\n")+"\n", strings.Join(b, "\n")+"\n") {
 			if r.OldNo > 0 {
 				olds = append(olds, r.Old)
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/submit"
 )
 
 // Limits of a form that is made from a JSON Schema. What is beyond them is written as JSON.
@@ -99,11 +100,12 @@ func (f *schemaForm) field(name, label string, raw json.RawMessage, required boo
 		field.Kind = "number" // typed as text: a browser's own field of numbers counts steps in doubles
 	case kind == "object" && len(s.Properties) > 0 && depth < formDepthMax:
 		field.Kind = "group"
-		for _, m := range members(s.Properties) {
-			part := f.field(name+"/"+m.name, m.name, m.schema, slices.Contains(s.Required, m.name), depth+1)
-			part.Member = m.name
+		_ = submit.Object(s.Properties, func(member string, schema json.RawMessage) error { // what cannot be read has no field
+			part := f.field(name+"/"+member, member, schema, slices.Contains(s.Required, member), depth+1)
+			part.Member = member
 			field.Fields = append(field.Fields, part)
-		}
+			return nil
+		})
 	}
 	field.preset(s.Default)
 	return field
@@ -120,31 +122,6 @@ func (f *schemaForm) find(pointer string) json.RawMessage {
 		at = object[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
 	}
 	return at
-}
-
-type member struct {
-	name   string
-	schema json.RawMessage
-}
-
-// members are those of an object in the order in which they are written.
-func members(object json.RawMessage) (all []member) {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil
-	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return all
-		}
-		m := member{name: fmt.Sprint(name)}
-		if d.Decode(&m.schema) != nil {
-			return all
-		}
-		all = append(all, m)
-	}
-	return all
 }
 
 // choose makes the field a list of values.

@@ -1,7 +1,6 @@
 package expr
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -284,12 +283,4 @@ func (p *Program) wrong(at place, source string, line, column int, text string) 
 		e.StepName = p.plan.Steps[at.step].Name
 	}
 	return e
-}
-
-// Reason is what is wrong where err is one error of an expression, and err's text otherwise.
-func Reason(err error) string {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Text
-	}
-	return err.Error()
 }

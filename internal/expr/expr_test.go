@@ -159,7 +159,7 @@ func TestCompileRefused(t *testing.T) {
 	}
 	_, err := Compile(order(func(p *core.Plan) { p.Steps[1].When, p.Steps[2].When = "x", "y" }))
 	all, ok := errors.AsType[Errors](err)
-	if !ok || len(all) != 2 || all[1].Step != 2 || all[1].Field != "when" || Reason(all[1]) != `there is no "y": an expression sees input and results, and text stands in quotes` {
+	if !ok || len(all) != 2 || all[1].Step != 2 || all[1].Field != "when" || all[1].Text != `there is no "y": an expression sees input and results, and text stands in quotes` {
 		t.Errorf("all that is wrong: %v", err)
 	}
 }

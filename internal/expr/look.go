@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/common/ast"
@@ -78,10 +79,8 @@ func (l *looker) visit(e ast.Expr, own []string) {
 }
 
 func (l *looker) ident(name string, own []string) {
-	for _, bound := range own {
-		if bound == name {
-			return
-		}
+	if slices.Contains(own, name) {
+		return
 	}
 	switch name {
 	case varInput:
@@ -127,12 +126,7 @@ func (l *looker) isResults(e ast.Expr, own []string) bool {
 	if e.Kind() != ast.IdentKind || strings.TrimPrefix(e.AsIdent(), ".") != varResults {
 		return false
 	}
-	for _, bound := range own {
-		if bound == varResults {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(own, varResults)
 }
 
 // result notes that the expression names the result of a step.

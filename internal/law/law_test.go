@@ -101,13 +101,13 @@ var packages = map[string]place{
 	// Schedules as operators change them and the leading supervisor carries them out.
 	"internal/schedules": {imports: []string{"internal/submit", "internal/core", "internal/pause", "internal/operate", "internal/schedule"}},
 	// Actions on many tasks: previews, waves, rehearsals.
-	"internal/repair": {imports: []string{"internal/say", "internal/core", "internal/pause", "internal/operate", "internal/seal"}},
+	"internal/repair": {imports: []string{"internal/say", "internal/submit", "internal/quickjson", "internal/core", "internal/pause", "internal/operate", "internal/seal"}},
 	// Who asks: tokens, sessions, roles.
 	"internal/auth": {imports: []string{"internal/core", "internal/egress", "internal/operate", "internal/pause"}},
 	// One reader a process for everything that is shown live.
 	"internal/live": {imports: []string{"internal/core", "internal/pause", "internal/operate"}},
 	// The pages for operators.
-	"internal/console": {imports: []string{"internal/say", "internal/quickjson", "internal/core", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
+	"internal/console": {imports: []string{"internal/say", "internal/quickjson", "internal/submit", "internal/core", "internal/planfile", "internal/sheet", "internal/expr", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/seal", "internal/replay"}},
 	// Alerts to the outside: webhooks and mail.
 	"internal/alerts": {imports: []string{"internal/say", "internal/core", "internal/egress", "internal/pause", "internal/operate", "internal/redact"}, links: []string{"mail"}},
 	// Metrics and traces.

@@ -6,7 +6,6 @@ package live
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -24,7 +23,6 @@ const (
 	DefaultReadMax  = 2 * time.Second
 	DefaultRisk     = 5 * time.Minute
 	RingFor         = 10 * time.Minute // of samples are kept
-	intervalMin     = 100 * time.Millisecond
 	intervalMax     = time.Minute
 	// idleShare is how many times as long as a read takes the reader waits at least before the next: a database that
 	// answers slowly is asked seldom.
@@ -109,24 +107,15 @@ type Live struct {
 	readers  map[chan Snapshot]struct{}
 }
 
-// New makes a reader that reads nothing until something listens or asks. Error: a configuration that cannot work.
-func New(cfg Config) (*Live, error) {
-	if cfg.Reader == nil || cfg.Log == nil {
-		return nil, errors.New("live: a reader and a log are required")
-	}
+// New makes a reader that reads nothing until something listens or asks.
+func New(cfg Config) *Live {
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
 	cfg.Risk = cmp.Or(cfg.Risk, DefaultRisk)
-	if cfg.Interval < intervalMin || cfg.Interval > intervalMax {
-		return nil, fmt.Errorf("live: Interval is %v, want %v to %v", cfg.Interval, intervalMin, intervalMax)
-	}
-	if cfg.ReadMax < 1 || cfg.Risk < 1 {
-		return nil, fmt.Errorf("live: ReadMax and Risk are %v and %v, want more than 0", cfg.ReadMax, cfg.Risk)
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Live{cfg: cfg, wanted: make(chan struct{}, 1), readers: map[chan Snapshot]struct{}{}}, nil
+	return &Live{cfg: cfg, wanted: make(chan struct{}, 1), readers: map[chan Snapshot]struct{}{}}
 }
 
 // Run reads for those who listen until ctx ends.

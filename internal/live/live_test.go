@@ -129,10 +129,7 @@ func running(t *testing.T, s *store) *Live {
 
 func runningOf(t *testing.T, cfg Config) *Live {
 	t.Helper()
-	l, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(ctx) }()
@@ -208,10 +205,7 @@ func (s slow) Sample(ctx context.Context, newest int) (operate.Sample, error) {
 // covers: OP6
 func TestOneReadForAllWhoWait(t *testing.T) {
 	s := slow{&store{}, make(chan struct{})}
-	l, err := New(Config{Reader: s, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := New(Config{Reader: s, Log: slog.New(slog.DiscardHandler)})
 	const askers = 50
 	var begun, asking sync.WaitGroup
 	for range askers {
@@ -435,10 +429,7 @@ func (someOperations) Operations(context.Context, []operate.OperationState, int,
 //
 // covers: O11
 func TestOverviewCut(t *testing.T) {
-	l, err := New(Config{Reader: &store{groupsMore: true}, Operations: someOperations{}, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := New(Config{Reader: &store{groupsMore: true}, Operations: someOperations{}, Log: slog.New(slog.DiscardHandler)})
 	got, err := l.Current(t.Context())
 	if o := got.Overview; err != nil || o.Groups != (operate.Count{N: 2, AtLeast: true}) || len(o.Operations) != runningMax || !o.OperationsMore {
 		t.Errorf("%+v, %v", o, err)
@@ -532,20 +523,4 @@ func TestRing(t *testing.T) {
 			t.Errorf("a listener that was away for an hour sees %+v first, want the newest", newest.Sample)
 		}
 	})
-}
-
-// TestConfig: what cannot work is refused by its name.
-func TestConfig(t *testing.T) {
-	good := Config{Reader: &store{}, Log: slog.New(slog.DiscardHandler)}
-	for want, spoil := range map[string]func(*Config){
-		"reader":   func(c *Config) { c.Reader = nil },
-		"Interval": func(c *Config) { c.Interval = time.Millisecond },
-		"ReadMax":  func(c *Config) { c.ReadMax = -1 },
-	} {
-		c := good
-		spoil(&c)
-		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -333,9 +334,7 @@ func (r *resource) name() string {
 // metadata is what a stream is made with.
 func (r *resource) metadata(installation, id string) map[string]string {
 	m := map[string]string{metaWire: strconv.Itoa(wire.Version), metaStream: id}
-	for k, v := range r.meta {
-		m[k] = v
-	}
+	maps.Copy(m, r.meta)
 	if r.streams > 1 {
 		m[metaTaskStreams] = strconv.Itoa(r.streams)
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -141,5 +142,34 @@ func TestEveryBodyIsBounded(t *testing.T) {
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left in the folder of temporary files: %v %v", left, err)
+	}
+}
+
+// TestExportsBelowABase: where a proxy serves the node below a path, the whole lists that pages lead to are served there, too.
+func TestExportsBelowABase(t *testing.T) {
+	n, _, handler := faced(t, func(cfg *config.Config) { cfg.URL = "https://example.org/duly" })
+	secret := tokenOf(t, n, operate.RoleViewer)
+	ask := func(path string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Header.Set("Authorization", "Bearer "+secret)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w
+	}
+	page := ask("/duly/console/tasks?state=error&created_from=2026-03-01").Body.String()
+	found := regexp.MustCompile(`href="([^"]+)" download`).FindAllStringSubmatch(page, -1)
+	for _, link := range found {
+		if w := ask(html.UnescapeString(link[1])); w.Code != http.StatusOK || !strings.Contains(w.Header().Get("Content-Disposition"), "attachment") {
+			t.Errorf("%s: %d %s", link[1], w.Code, w.Body)
+		}
+	}
+	if len(found) != 2 {
+		t.Errorf("%d exports in %s", len(found), page)
+	}
+	r := httptest.NewRequest("PUT", "/duly/v1/tasks/order/o-1", strings.NewReader("{}")) // which the guard would take for no change
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	if w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusNotFound {
+		t.Errorf("a change below the base: %d %s", w.Code, w.Body)
 	}
 }

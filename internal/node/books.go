@@ -15,7 +15,6 @@ import (
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
-	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/dialects"
@@ -94,19 +93,6 @@ func (n *Node) runBooks(ctx context.Context, sup *supervisor.Runner) (end func()
 // booksLook is how often the leader looks whether someone wants a comparison: with its scans, and no more than every five
 // seconds.
 func (n *Node) booksLook() time.Duration { return min(5*time.Second, 5*n.cfg.ScanInterval) }
-
-// booksSnapshot is what the metrics show of the books; nil: nothing.
-func (n *Node) booksSnapshot() *telemetry.Books {
-	r, ok := n.lastBooks()
-	if !ok {
-		return nil
-	}
-	b := &telemetry.Books{At: r.At, Closed: r.Closed, Effects: r.Effects, Accepted: r.Accepted, Silent: int64(r.Silent()), Ghosts: map[string]int64{}}
-	for _, kind := range operate.GhostKinds {
-		b.Ghosts[string(kind)] = r.Kinds[kind]
-	}
-	return b
-}
 
 // compareMost is how long the reading of what was compared before may take.
 const compareMost = 10 * time.Second

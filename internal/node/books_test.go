@@ -197,8 +197,10 @@ func reconciled(t *testing.T, n *Node, v *vault) {
 	until(t, "operators are told", func() bool {
 		return slices.Equal(in(condGhosts), []string{"effect_doubled", "effect_missing", "effect_of_undone"})
 	})
-	if s := n.Snapshot().Supervisor.Books; s == nil || s.Closed || s.Ghosts["effect_missing"] != 1 {
-		t.Errorf("metrics %+v", s)
+	for _, want := range []string{"duly_books_closed 0\n", `duly_books_ghosts{kind="effect_missing"} 1` + "\n"} {
+		if text := measured(t, n); !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
 	}
 	for effect, repair := range map[string]operate.Repair{"d-0/put/0": operate.RepairUndo, "d-1/put/0": operate.RepairUndo, "d-2/put/0": operate.RepairAccept} {
 		if _, err := b.Repair(ctx, by, operate.RepairRequest{Agent: "vault", Effect: effect, Repair: repair, Reason: "seen to", Key: effect}); err != nil {

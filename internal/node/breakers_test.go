@@ -126,7 +126,7 @@ func (b *broken) breaker(node int) operate.Breaker { return b.agent(node).Breake
 func (b *broken) agent(node int) operate.Agent {
 	b.t.Helper()
 	b.nodes[node].agents.Forget() // of what another node changed it hears later
-	all, err := b.nodes[node].Flow().Agents.Agents(b.t.Context())
+	all, err := b.nodes[node].ports().Agents.Agents(b.t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "pay" {
 		b.t.Fatalf("agents %+v, %v", all, err)
 	}
@@ -174,7 +174,7 @@ func (b *broken) alerted() bool {
 func (b *broken) force(f operate.ForceBreaker) {
 	b.t.Helper()
 	f.Agent, f.Reason = "pay", "a drill"
-	if _, err := b.nodes[1].Flow().Breakers.Force(b.t.Context(), operator, f); err != nil {
+	if _, err := b.nodes[1].ports().Breakers.Force(b.t.Context(), operator, f); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -195,8 +195,8 @@ func TestBreakerOfAnAgent(t *testing.T) {
 		t.Errorf("%+v", is)
 	}
 	until(t, "it is told", b.alerted)
-	if s := b.nodes[0].Snapshot().Scheduler; s.Breakers["pay"] == 0 {
-		t.Errorf("the metric of the breaker: %+v", s.Breakers)
+	if s := measured(t, b.nodes[0]); !strings.Contains(s, `duly_breaker_state{agent="pay"}`) {
+		t.Errorf("the metric of the breaker: %s", s)
 	}
 
 	b.force(operate.ForceBreaker{State: operate.BreakerOpened, Until: time.Now().Add(30 * time.Minute)})

@@ -155,7 +155,7 @@ func TestChainOfNodes(t *testing.T) {
 	if report.Unheld+report.Unsigned != 0 || !report.Proven() {
 		t.Errorf("report: %s", report.Sentence())
 	}
-	partitions, err := nodes["n2"].Flow().Partitions.Partitions(t.Context())
+	partitions, err := nodes["n2"].ports().Partitions.Partitions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

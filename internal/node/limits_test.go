@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/config"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -172,8 +173,8 @@ func (b *metered) stop(name string) {
 	delete(b.stops, name)
 }
 
-func (b *metered) flow() *Flow {
-	return b.nodes["n1"].Flow()
+func (b *metered) flow() api.Ports {
+	return b.nodes["n1"].ports()
 }
 
 // limit sets the agent's limit.

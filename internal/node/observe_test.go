@@ -445,9 +445,14 @@ func TestDeadlinesNear(t *testing.T) {
 
 // TestOperationsAreCounted: by state and by outcome, and a state that no operation is in is 0.
 func TestOperationsAreCounted(t *testing.T) {
-	c := countOperations([]operate.Operation{{State: operate.OperationRunning, Tally: operate.Tally{Waiting: 5, Done: 2}}, {State: operate.OperationBraked, Tally: operate.Tally{Waiting: 1, FailedAgain: 3}}})
-	if fmt.Sprint(c.states) != "map[braked:1 paused:0 running:1]" || fmt.Sprint(c.members) != "map[asked:0 done:2 failed_again:3 skipped:0 waiting:6]" {
-		t.Errorf("%v %v", c.states, c.members)
+	var looked survey
+	looked.operations.Store(&[]operate.Operation{{State: operate.OperationRunning, Tally: operate.Tally{Waiting: 5, Done: 2}}, {State: operate.OperationBraked, Tally: operate.Tally{Waiting: 1, FailedAgain: 3}}})
+	text := measured(t, &looked)
+	for series, want := range map[string]int{`duly_operations{state="braked"}`: 1, `duly_operations{state="paused"}`: 0, `duly_operations{state="running"}`: 1,
+		`duly_operation_tasks{outcome="asked"}`: 0, `duly_operation_tasks{outcome="done"}`: 2, `duly_operation_tasks{outcome="failed_again"}`: 3, `duly_operation_tasks{outcome="skipped"}`: 0, `duly_operation_tasks{outcome="waiting"}`: 6} {
+		if line := fmt.Sprintf("\n%s %d\n", series, want); !strings.Contains(text, line) {
+			t.Errorf("no %s in %s", line, text)
+		}
 	}
 }
 

@@ -17,47 +17,8 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
-// What operators read and change of the flow, on this node's connections.
-
-// Flow is pauses, breakers, limits, partitions and agents, as operators see and change them.
-type Flow struct {
-	Pauses     operate.PauseControl
-	Breakers   operate.BreakerControl
-	Partitions operate.Partitions
-	Agents     operate.Agents
-	Plans      operate.PlanControl
-	Limits     operate.LimitControl
-}
-
 // desk is where changes are written down.
 func (n *Node) desk() *operate.Desk { return operate.NewDesk(n.store, n.now, n.log) }
-
-// Flow returns what operators read and change of the flow.
-func (n *Node) Flow() *Flow {
-	store, desk := n.store, n.desk()
-	return &Flow{
-		Breakers: &operate.Breaking{Store: store, Desk: desk, Flow: store, Now: n.now, Announce: func() error {
-			n.agents.Forget()
-			return n.conn.AnnouncePauses()
-		}},
-		Pauses: &operate.Pausing{Store: store, Desk: desk, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
-		Partitions: &operate.Partitioning{
-			Flow: store, Desk: desk, Wishes: n.conn, Live: n.members.get, Now: n.now,
-			Lags: func(ctx context.Context) (map[int]uint64, error) {
-				lags, err := n.conn.Lags(ctx)
-				pending := make(map[int]uint64, len(lags))
-				for p, lag := range lags {
-					pending[p] = lag.Pending
-				}
-				return pending, err
-			},
-			Chains: n.chains,
-		},
-		Limits: &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
-		Plans:  &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
-		Agents: n.agents,
-	}
-}
 
 // now is the node's clock.
 func (n *Node) now() time.Time { return n.clock.instant().Time() }

@@ -36,10 +36,7 @@ type operatorsHTTP struct {
 // newOperatorsHTTP makes it. Error: a setting that cannot work, a file that cannot be read.
 func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	o := &operatorsHTTP{node: n, ports: n.ports(), closing: make(chan struct{}), connections: auth.NewConnections(connectionsFor(n.budget()))}
-	var err error
-	if o.ports.Live, err = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Pauses: o.ports.Pauses, Limits: o.ports.Limits, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log}); err != nil {
-		return nil, err
-	}
+	o.ports.Live = live.New(live.Config{Reader: o.ports.Reader, Operations: n.store, Agents: o.ports.Agents, Pauses: o.ports.Pauses, Limits: o.ports.Limits, Troubles: n.troubles, Mark: markOf(n.store), Interval: n.cfg.LiveInterval, Log: n.log})
 	c := auth.Config{Mode: auth.Mode(n.cfg.Auth), Tokens: n.store, Sessions: n.store, URL: n.cfg.URL, Refuse: api.WriteRefusal, Log: n.log}
 	if c.Mode == "" {
 		c.Mode = auth.Off
@@ -60,18 +57,37 @@ func (n *Node) newOperatorsHTTP() (*operatorsHTTP, error) {
 	if n.cfg.ClientCA != "" {
 		c.Certificates = auth.Certificates{operate.RoleClient: n.cfg.CertClients, operate.RoleViewer: n.cfg.CertViewers, operate.RoleOperator: n.cfg.CertOperators, operate.RoleAdmin: n.cfg.CertAdmins}
 	}
+	var err error
 	o.auth, err = auth.New(c)
 	return o, err
 }
 
 // ports are what of this node operators use, but for what needs requests about tasks.
 func (n *Node) ports() api.Ports {
-	flow := n.Flow()
+	store, desk := n.store, n.desk()
 	return api.Ports{
-		Reader: causeReader{n.store, newCauses(n.store, n.now)}, Trail: operate.Discreet{TrailReader: n.store}, Desk: n.desk(),
-		OperationStore: n.store, Tokens: n.store, Notes: n.store, Settings: n.store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, PutPlan: n.putPlan, Level: n.cfg.Level,
-		Alerts: &alerts.Book{Store: n.store, Sender: n.Alerts}, Pauses: flow.Pauses, Breakers: flow.Breakers, Partitions: flow.Partitions, Agents: flow.Agents, Versions: flow.Plans,
-		Limits: flow.Limits, Operations: n.repairs(flow.Agents),
+		Reader: causeReader{store, newCauses(store, n.now)}, Trail: operate.Discreet{TrailReader: store}, Desk: desk,
+		OperationStore: store, Tokens: store, Notes: store, Settings: store, Forecaster: n, Events: eventSource{n.conn}, AcceptLoss: n.acceptLoss, PutPlan: n.putPlan, Level: n.cfg.Level,
+		Alerts: &alerts.Book{Store: store, Sender: n.Alerts}, Operations: n.repairs(n.agents), Agents: n.agents,
+		Breakers: &operate.Breaking{Store: store, Desk: desk, Flow: store, Now: n.now, Announce: func() error {
+			n.agents.Forget()
+			return n.conn.AnnouncePauses()
+		}},
+		Pauses: &operate.Pausing{Store: store, Desk: desk, Flow: store, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Partitions: &operate.Partitioning{
+			Flow: store, Desk: desk, Wishes: n.conn, Live: n.members.get, Now: n.now,
+			Lags: func(ctx context.Context) (map[int]uint64, error) {
+				lags, err := n.conn.Lags(ctx)
+				pending := make(map[int]uint64, len(lags))
+				for p, lag := range lags {
+					pending[p] = lag.Pending
+				}
+				return pending, err
+			},
+			Chains: n.chains,
+		},
+		Limits:   &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Versions: &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 	}
 }
 
@@ -94,23 +110,22 @@ func (o *operatorsHTTP) mount(mux *http.ServeMux) error {
 	}
 	o.ports.Actions = api.NewActions(asks)
 	o.ports.Books, o.ports.Schedules = n.bookkeeping(o.ports.Actions), n.scheduling()
-	tasks, err := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing, Now: n.now,
+	tasks := api.New(api.Config{Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, NewID: nuid.Next, StreamsMax: n.cfg.Streams, Ports: o.ports, Closing: o.closing, Now: n.now,
 		BulkRequests: n.cfg.BulkRequests, BulkLines: n.cfg.BulkLines, BulkBytes: n.cfg.BulkBytes, BulkLineBytes: n.cfg.BulkLineBytes, BulkInFlight: n.cfg.BulkInFlight,
 		BulkHeldBytes: n.cfg.BulkHeldBytes, BulkWait: n.cfg.BulkWait},
 		n, doorReader{n.store, newCauses(n.store, n.now)}, asks, n.log)
-	if err != nil {
-		return err
-	}
 	o.auth.Mount(mux)
 	pages, err := n.newConsole(&o.ports, o.closing)
 	if err != nil {
 		return err
 	}
-	mux.Handle("/", o.auth.Middleware(o.connections.Keep(tasks)))
+	lists := o.auth.Middleware(o.connections.Keep(tasks))
+	mux.Handle("/", lists)
 	base, pages := n.basePath(), o.auth.Middleware(o.connections.Keep(o.signedIn(pages)))
 	mux.Handle(console.Path, pages)
 	if base != "" {
 		mux.Handle(base+console.Path, pages)
+		mux.Handle("GET "+base+"/v1/", http.StripPrefix(base, lists)) // what pages export, and no change: see guard
 	}
 	mux.Handle("GET /{$}", o.auth.Middleware(console.Home(base, tasks)))
 	return nil

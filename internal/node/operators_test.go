@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly"
+	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
@@ -79,7 +80,7 @@ func (s deskStore) Pauses(ctx context.Context) ([]operate.Pause, error) {
 type operated struct {
 	t      *testing.T
 	nodes  map[string]*Node
-	flow   *Flow // of n1
+	flow   api.Ports // of n1
 	nc     *nats.Conn
 	client *duly.Client
 }
@@ -115,7 +116,7 @@ func newOperated(t *testing.T) *operated {
 			}
 		})
 	}
-	o.flow = o.nodes["n1"].Flow()
+	o.flow = o.nodes["n1"].ports()
 	if o.nc, err = nats.Connect(server.ClientURL()); err != nil {
 		t.Fatal(err)
 	}

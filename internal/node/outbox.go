@@ -146,20 +146,18 @@ func (o *outbox) counted(s postgres.OutboxStanding, err error) {
 	}
 }
 
-// outboxSnapshot is what a scrape shows of the outboxes.
-func (n *Node) outboxSnapshot() []telemetry.Outbox {
-	var all []telemetry.Outbox
-	for _, o := range n.outboxes() {
-		stats := o.relay.Stats()
-		t := telemetry.Outbox{Name: o.name, Relayed: stats.Relayed, PutOff: stats.PutOff}
-		o.mu.Lock()
-		if o.known {
-			t.Standing = &telemetry.OutboxStanding{Waiting: o.standing.Waiting, Oldest: o.standing.Oldest, Refused: o.standing.Refused}
-		}
-		o.mu.Unlock()
-		all = append(all, t)
+// Metrics tells of the outbox; what is not known is not shown.
+func (o *outbox) Metrics(to *telemetry.Scrape) {
+	stats := o.relay.Stats()
+	to.Count("duly_outbox_relayed_total", stats.Relayed, o.name)
+	to.Count("duly_outbox_put_off_total", stats.PutOff, o.name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known {
+		to.Count("duly_outbox_waiting", o.standing.Waiting, o.name)
+		to.Put("duly_outbox_oldest_seconds", o.standing.Oldest.Seconds(), o.name)
+		to.Count("duly_outbox_refused", o.standing.Refused, o.name)
 	}
-	return all
 }
 
 // outboxRows is ingest.Outbox on a table.

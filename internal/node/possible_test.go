@@ -176,10 +176,7 @@ func (o *oneTask) doors(t *testing.T, role operate.Role) func(method, path, body
 	}
 	actions := api.NewActions(asks)
 	faces := http.NewServeMux()
-	face, err := api.New(api.Config{Partitions: 1, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{Reader: o, Desk: desk, Actions: actions}}, o, o, asks, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	face := api.New(api.Config{Partitions: 1, PartitionOf: partition, NewID: func() string { return "x" }, Ports: api.Ports{Reader: o, Desk: desk, Actions: actions}}, o, o, asks, log)
 	faces.Handle("/", face)
 	face, err = console.New(console.Config{PartitionOf: func(string) int { return 0 }, Reader: o, Actions: actions, Desk: desk, Trail: blank{}, Notes: blank{}, Log: log})
 	if err != nil {

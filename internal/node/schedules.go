@@ -16,7 +16,6 @@ import (
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedules"
 	"duly.dev/duly/internal/submit"
-	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/internal/wire"
 	"duly.dev/duly/supervisor"
 )
@@ -82,16 +81,6 @@ func (n *Node) leftOut(alert, text string) func(name string, runs int64, since t
 func (n *Node) tellLeftOut(alert, text, name string, runs int64, since time.Time) {
 	n.ground.Once(ground.Alert{Phase: ground.Once, Name: alert, Key: name, Text: text, Times: int(min(runs, 1<<30)),
 		Attrs: []slog.Attr{slog.String("schedule", name), slog.Int64("runs", runs), slog.Time("since", since)}})
-}
-
-// schedulesSnapshot is what the metrics show of schedules; nil: nothing.
-func (n *Node) schedulesSnapshot() *telemetry.Schedules {
-	r := n.schedules.Load()
-	if r == nil {
-		return nil
-	}
-	s := r.Stats()
-	return &telemetry.Schedules{Submitted: s.Submitted, Skipped: s.Skipped, Missed: s.Missed, Failed: s.Failed, Failing: int64(len(s.Failing)), Lag: s.Lag}
 }
 
 // scheduling is how operators see schedules and change them.

@@ -10,12 +10,15 @@ import (
 // memory by its depth.
 const DepthMax = 200
 
+// Depth is how deep valid JSON nests.
+func Depth(data []byte) int { return measure(data).depth }
+
 // checkDepth wants valid JSON to nest no deeper than DepthMax.
 func checkDepth(field string, data []byte) error {
 	if bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) <= DepthMax {
 		return nil // as nearly every payload, which is found out quickly
 	}
-	if depth := measure(data).depth; depth > DepthMax {
+	if depth := Depth(data); depth > DepthMax {
 		return &TextError{fmt.Sprintf("%s nests %d deep, the limit is %d", field, depth, DepthMax)}
 	}
 	return nil

@@ -9,7 +9,9 @@ import (
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/quickjson"
 	"duly.dev/duly/internal/say"
+	"duly.dev/duly/internal/submit"
 )
 
 // Bounds of edits by patch.
@@ -36,7 +38,7 @@ func readPatch(raw json.RawMessage) (*patch, error) {
 	if len(raw) == 0 {
 		return nil, nil
 	}
-	if n := depth(raw); n > patchDepthMax {
+	if n := quickjson.Depth(raw); n > patchDepthMax {
 		return nil, bad("patch", "patch nests %d deep, want at most %d", n, patchDepthMax)
 	}
 	members, is, err := object(raw)
@@ -51,47 +53,15 @@ func readPatch(raw json.RawMessage) (*patch, error) {
 	return &patch{members}, nil
 }
 
-// depth is how deep JSON nests.
-func depth(raw []byte) (deepest int) {
-	d, now := json.NewDecoder(bytes.NewReader(raw)), 0
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return deepest
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			now++
-			deepest = max(deepest, now)
-		case json.Delim('}'), json.Delim(']'):
-			now--
-		}
-	}
-}
-
 // object reads the members of a JSON object in their order; is: it is one.
 func object(raw []byte) (members []member, is bool, err error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	token, err := d.Token()
-	if err != nil {
-		return nil, false, err
-	}
-	if token != json.Delim('{') {
+	err = submit.Object(raw, func(name string, value json.RawMessage) error {
+		members = append(members, member{name, value})
+		return nil
+	})
+	if errors.Is(err, submit.ErrNoObject) {
 		return nil, false, nil
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return nil, true, err
-		}
-		m := member{}
-		m.name, _ = name.(string) // the decoder takes nothing else there
-		if err := d.Decode(&m.value); err != nil {
-			return nil, true, err
-		}
-		members = append(members, m)
-	}
-	_, err = d.Token()
 	return members, true, err
 }
 

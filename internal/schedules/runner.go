@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -113,9 +114,7 @@ func (r *Runner) Stats() Stats {
 	defer r.mu.Unlock()
 	s := r.stats
 	s.Failing = make(map[string]string, len(r.stats.Failing))
-	for name, why := range r.stats.Failing {
-		s.Failing[name] = why
-	}
+	maps.Copy(s.Failing, r.stats.Failing)
 	return s
 }
 

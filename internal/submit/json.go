@@ -3,18 +3,22 @@ package submit
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
 	"duly.dev/duly/internal/core"
 )
 
+// ErrNoObject says that something is no JSON object.
+var ErrNoObject = errors.New("want a JSON object")
+
 // Object reads a JSON object, in its order. Decoders take the last of two members with one name without a word; each is
 // told here.
 func Object(data []byte, member func(name string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
-		return fmt.Errorf("want a JSON object: %s", core.QuoteShort(string(data)))
+		return fmt.Errorf("%w: %s", ErrNoObject, core.QuoteShort(string(data)))
 	}
 	for d.More() {
 		name, err := d.Token()

@@ -5,8 +5,9 @@ import (
 	"cmp"
 	"net/http"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -66,7 +67,12 @@ func registry(source Source, build Build) *prometheus.Registry {
 	return r
 }
 
-// collector makes metrics of snapshots.
+// Source tells what a node counts.
+type Source interface {
+	Metrics(to *Scrape)
+}
+
+// collector makes metrics of what a source tells.
 type collector struct {
 	source Source
 	build  Build
@@ -90,170 +96,14 @@ func (c *collector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
-	s := c.source.Snapshot()
-	e := emitter{c, to}
-	e.put(buildInfo, 1, cmp.Or(c.build.Version, "unknown"), runtime.Version(), c.build.Node, strings.Join(c.build.Roles, ","))
-	e.flag(ready, s.Ready)
-	for name, trouble := range s.Conditions {
-		e.flag(condition, trouble, name)
-	}
-	e.count(alertsRaised, s.Raised)
-	e.count(alertsDropped, s.Unraised)
-	e.ingest(s.Ingest)
-	e.scheduler(s.Scheduler)
-	e.supervisor(s.Supervisor)
-	for _, p := range s.Pools {
-		e.count(poolMax, p.Max, p.Name)
-		e.count(poolUsed, p.Used, p.Name)
-		e.count(poolIdle, p.Idle, p.Name)
-		e.count(poolQueries, p.Queries, p.Name)
-		e.count(poolWaits, p.Waits, p.Name)
-		e.put(poolWaitTime, p.Waited.Seconds(), p.Name)
-	}
-	if s.Held != nil {
-		e.count(heldWAL, s.Held.WAL)
-		e.put(heldSnapshot, s.Held.Snapshot.Seconds())
-	}
-	e.flag(natsConnected, s.NATS.Connected)
-	e.count(natsReconnect, s.NATS.Reconnects)
-	e.count(natsMessages, s.NATS.In, "in")
-	e.count(natsMessages, s.NATS.Out, "out")
-	e.count(natsBytes, s.NATS.InBytes, "in")
-	e.count(natsBytes, s.NATS.OutBytes, "out")
-	e.count(natsDropped, s.NATS.Dropped)
-	for _, r := range s.HTTP {
-		e.times(httpTook, r.Took, r.Route, r.Code)
-	}
-	if s.Spans != nil {
-		e.count(spansMade, s.Spans.Made)
-		e.count(spansDropped, s.Spans.Dropped)
-	}
-}
-
-// emitter puts single values.
-type emitter struct {
-	c  *collector
-	to chan<- prometheus.Metric
-}
-
-func (e emitter) put(m Metric, value float64, labels ...string) {
-	kind := prometheus.GaugeValue
-	if m.Kind == Counter {
-		kind = prometheus.CounterValue
-	}
-	e.to <- prometheus.MustNewConstMetric(e.c.descs[m.Name], kind, value, labels...)
-}
-
-func (e emitter) count(m Metric, value int64, labels ...string) { e.put(m, float64(value), labels...) }
-
-func (e emitter) flag(m Metric, is bool, labels ...string) {
-	value := 0.0
-	if is {
-		value = 1
-	}
-	e.put(m, value, labels...)
-}
-
-func (e emitter) times(m Metric, t Times, labels ...string) {
-	var all int64
-	buckets := map[float64]uint64{}
-	for i, n := range t.Counts {
-		all += n
-		if i < len(t.Bounds) {
-			buckets[t.Bounds[i].Seconds()] = uint64(all)
+	s := newScrape()
+	s.Put("duly_build_info", 1, cmp.Or(c.build.Version, "unknown"), runtime.Version(), c.build.Node, strings.Join(c.build.Roles, ","))
+	c.source.Metrics(s)
+	for name, one := range s.told {
+		for _, is := range one.series {
+			to <- is.metric(c.descs[name], one.kind)
 		}
 	}
-	e.to <- prometheus.MustNewConstHistogram(e.c.descs[m.Name], uint64(all), t.Sum.Seconds(), buckets, labels...)
-}
-
-func (e emitter) ingest(s *Ingest) {
-	if s == nil {
-		return
-	}
-	for outcome, n := range s.Outcomes {
-		e.count(submissions, n, outcome)
-	}
-	e.count(submissionsWarned, s.Warned)
-	e.count(submissionPacks, s.Packs)
-	e.count(submissionsOpen, s.Open)
-	e.count(submissionsBytes, s.Bytes)
-	for _, o := range s.Outboxes {
-		e.count(outboxRelayed, o.Relayed, o.Name)
-		e.count(outboxPutOff, o.PutOff, o.Name)
-		if o.Standing == nil {
-			continue
-		}
-		e.count(outboxWaiting, o.Standing.Waiting, o.Name)
-		e.put(outboxOldest, o.Standing.Oldest.Seconds(), o.Name)
-		e.count(outboxRefused, o.Standing.Refused, o.Name)
-	}
-}
-
-func (e emitter) scheduler(s *Scheduler) {
-	if s == nil {
-		return
-	}
-	for _, t := range types(s.Types) {
-		e.count(tasksCreated, t.Created, t.Name)
-		for state, n := range t.Ended {
-			e.count(tasksEnded, n, t.Name, state)
-		}
-		e.times(tasksTook, t.Took, t.Name)
-		e.count(tasksMissed, t.Missed, t.Name)
-	}
-	for _, x := range steps(s.Steps) {
-		e.times(stepsTook, x.Took, x.Type, x.Agent)
-	}
-	for _, a := range agents(s.Agents) {
-		for outcome, n := range a.Errors {
-			e.count(agentErrors, n, a.Name, outcome)
-		}
-	}
-	e.count(inFlight, s.InFlight)
-	e.count(window, s.Window)
-	e.flag(overloaded, s.Overloaded)
-	e.count(memoryUsed, s.Memory)
-	e.count(partitions, int64(s.Owned))
-	for p, lag := range s.Lag {
-		e.count(partitionLag, lag, strconv.Itoa(p))
-	}
-	e.count(agentsAway, int64(s.Away))
-	e.count(waitingTasks, s.Waiting)
-	for agent, state := range s.Breakers {
-		e.count(breakerState, int64(state), agent)
-	}
-	e.count(breakerOpens, s.Openings)
-	e.times(commitCycle, s.Cycles)
-	e.count(commits, s.Commits)
-	e.count(commitWrites, s.Writes)
-	e.count(commitRecords, s.Records)
-	e.count(commands, s.Do, "do")
-	e.count(commands, s.Undo, "undo")
-	e.count(repliesBad, s.Stale, "stale")
-	e.count(repliesBad, s.Forged, "forged")
-	e.count(duplicates, s.Duplicates)
-	e.count(poisoned, s.Refused)
-	e.count(republished, s.Republished)
-	e.count(undoTrouble, s.Trouble)
-	e.kinds(&s.Kinds)
-}
-
-func (e emitter) kinds(k *Kinds) {
-	e.count(waitsEnded, k.Waits)
-	e.count(signals, k.Signals, "taken")
-	e.count(signals, k.SignalsRefused, "refused")
-	e.count(childrenBorn, k.Born)
-	for state, n := range k.Ended {
-		e.count(childrenEnded, n, state)
-	}
-	e.count(stepsSkipped, k.Skipped)
-	e.count(expressionsFail, k.Expressions)
-	e.count(lateAnswers, k.LateDos, "do")
-	e.count(lateAnswers, k.LateUndos, "undo")
-	for outcome, n := range k.Probes {
-		e.count(probes, n, outcome)
-	}
-	e.count(tasksStarted, k.Starts)
 }
 
 // TypesMax bounds what is told apart of one metric: types of tasks, their steps by agent, agents, and routes by code.
@@ -263,101 +113,110 @@ const (
 	TypeOther = "other"
 )
 
-// merged adds up what has the same key, of which there are TypesMax at most and one for all others. empty is one of a key.
-func merged[K comparable, T any](all []T, other K, key func(*T) K, empty func(K) T, add func(sum, one *T)) []T {
-	at := map[K]int{}
-	var out []T
-	for i := range all {
-		k := key(&all[i])
-		if _, known := at[k]; !known && len(at) >= TypesMax {
-			k = other
+// Scrape takes the values of one scrape. What has one name and the same labels is added up.
+type Scrape struct{ told map[string]*told }
+
+// told are the series of a metric.
+type told struct {
+	Metric
+	kind   prometheus.ValueType
+	keys   map[string]bool // of the labels that tell a bounded number apart
+	series map[string]*series
+}
+
+func newScrape() *Scrape {
+	s := &Scrape{told: map[string]*told{}}
+	for _, m := range metrics {
+		kind := prometheus.GaugeValue
+		if m.Kind == Counter {
+			kind = prometheus.CounterValue
 		}
-		n, known := at[k]
-		if !known {
-			n = len(out)
-			at[k], out = n, append(out, empty(k))
+		s.told[m.Name] = &told{Metric: m, kind: kind, keys: map[string]bool{}, series: map[string]*series{}}
+	}
+	return s
+}
+
+// series is one value, or the counts of a histogram.
+type series struct {
+	labels []string
+	value  float64
+	Times
+}
+
+func (s *series) metric(desc *prometheus.Desc, kind prometheus.ValueType) prometheus.Metric {
+	if s.Bounds == nil {
+		return prometheus.MustNewConstMetric(desc, kind, s.value, s.labels...)
+	}
+	var all int64
+	buckets := map[float64]uint64{}
+	for i, n := range s.Counts {
+		all += n
+		if i < len(s.Bounds) {
+			buckets[s.Bounds[i].Seconds()] = uint64(all)
 		}
-		add(&out[n], &all[i])
 	}
-	return out
+	return prometheus.MustNewConstHistogram(desc, uint64(all), s.Sum.Seconds(), buckets, s.labels...)
 }
 
-func types(all []Type) []Type {
-	return merged(all, TypeOther, func(t *Type) string { return t.Name }, func(name string) Type { return Type{Name: name} }, func(sum, t *Type) {
-		sum.Created, sum.Missed, sum.Ended = sum.Created+t.Created, sum.Missed+t.Missed, plus(sum.Ended, t.Ended)
-		sum.Took.plus(&t.Took)
-	})
+// of is the series of a metric with these labels. The name must be in the list.
+func (s *Scrape) of(name string, labels []string) *series {
+	m := s.told[name]
+	if m.apart > 0 {
+		key := strings.Join(labels[:m.apart], "\xff")
+		if !m.keys[key] && len(m.keys) >= TypesMax {
+			key = ""
+			labels = slices.Concat(slices.Repeat([]string{TypeOther}, m.apart), labels[m.apart:])
+		}
+		m.keys[key] = true
+	}
+	key := strings.Join(labels, "\xff")
+	if m.series[key] == nil {
+		m.series[key] = &series{labels: labels}
+	}
+	return m.series[key]
 }
 
-func steps(all []Step) []Step {
-	return merged(all, [2]string{TypeOther, TypeOther}, func(s *Step) [2]string { return [2]string{s.Type, s.Agent} },
-		func(k [2]string) Step { return Step{Type: k[0], Agent: k[1]} }, func(sum, s *Step) { sum.Took.plus(&s.Took) })
+// Put adds a value to a metric of the list.
+func (s *Scrape) Put(name string, value float64, labels ...string) { s.of(name, labels).value += value }
+
+// Count adds a number to a metric of the list.
+func (s *Scrape) Count(name string, value int64, labels ...string) {
+	s.Put(name, float64(value), labels...)
 }
 
-func agents(all []Agent) []Agent {
-	return merged(all, TypeOther, func(a *Agent) string { return a.Name }, func(name string) Agent { return Agent{Name: name} },
-		func(sum, a *Agent) { sum.Errors = plus(sum.Errors, a.Errors) })
+// Flag puts 1 if it is so, and 0 if not.
+func (s *Scrape) Flag(name string, is bool, labels ...string) {
+	value := 0.0
+	if is {
+		value = 1
+	}
+	s.Put(name, value, labels...)
 }
 
-// plus adds counts to others, which it makes if they are nil.
-func plus(to, counts map[string]int64) map[string]int64 {
-	if to == nil {
-		to = map[string]int64{}
-	}
-	for name, n := range counts {
-		to[name] += n
-	}
-	return to
+// Times adds to a histogram of the list.
+func (s *Scrape) Times(name string, bounds []time.Duration, counts []int64, sum time.Duration, labels ...string) {
+	s.of(name, labels).plus(&Times{bounds, counts, sum})
 }
 
-func (e emitter) books(b *Books) {
-	if b == nil {
-		return
-	}
-	e.flag(booksClosed, b.Closed)
-	e.put(booksAt, float64(b.At.Unix()))
-	e.count(booksEffects, b.Effects)
-	e.count(booksAccepted, b.Accepted)
-	e.count(booksSilent, b.Silent)
-	for kind, n := range b.Ghosts {
-		e.count(booksGhosts, n, kind)
-	}
+// Times are how long something took.
+type Times struct {
+	Bounds []time.Duration // rising
+	Counts []int64         // of each bound those that took longer than the one before, and one more for all others
+	Sum    time.Duration
 }
 
-func (e emitter) schedules(s *Schedules) {
-	if s == nil {
-		return
+func (t *Times) plus(o *Times) {
+	if t.Counts == nil {
+		t.Bounds, t.Counts = o.Bounds, make([]int64, len(o.Counts))
 	}
-	e.count(schedulesSubmitted, s.Submitted)
-	e.count(schedulesSkipped, s.Skipped)
-	e.count(schedulesMissed, s.Missed)
-	e.count(schedulesFailed, s.Failed)
-	e.count(schedulesFailing, s.Failing)
-	e.put(schedulesLag, s.Lag.Seconds())
+	for i, n := range o.Counts {
+		t.Counts[i] += n
+	}
+	t.Sum += o.Sum
 }
 
-func (e emitter) supervisor(s *Supervisor) {
-	if s == nil {
-		return
-	}
-	e.flag(leads, s.Leads)
-	for _, t := range types(s.InError) {
-		e.count(tasksInError, t.Created, t.Name)
-	}
-	e.books(s.Books)
-	e.schedules(s.Schedules)
-	e.count(overdueAsked, s.Asked)
-	for _, c := range s.Channels {
-		e.count(alertsSent, c.Sent, c.Kind)
-		e.count(alertsFailed, c.Failed, c.Kind)
-	}
-	for _, f := range s.Forecasts {
-		e.put(forecastChance, f.Chance, f.Type, strconv.FormatInt(f.Version, 10))
-	}
-	for state, n := range s.Operations {
-		e.count(operations, n, state)
-	}
-	for outcome, n := range s.Members {
-		e.count(opMembers, n, outcome)
-	}
+func (t *Times) add(took time.Duration) {
+	i, _ := slices.BinarySearch(t.Bounds, took)
+	t.Counts[i]++
+	t.Sum += took
 }

@@ -1,9 +1,6 @@
 package telemetry
 
-import (
-	"fmt"
-	"strings"
-)
+import "slices"
 
 // Kind is the kind of a metric.
 type Kind string
@@ -22,148 +19,122 @@ type Metric struct {
 	Labels []string
 	Help   string
 	Bound  string // how many series it can have, in words
+
+	apart int // so many of its labels tell TypesMax apart, and one for all others; 0: all that come are told apart
 }
 
-// Every metric. The tests hold the dashboard, the rules and docs/reference/metrics.md to this list.
-var (
-	buildInfo = metric("duly_build_info", Gauge, "Always 1; its labels say what runs.", "1", "version", "go", "node", "roles")
+// metrics are all that there are. The tests hold the dashboard, the rules and docs/reference/metrics.md to this list.
+var metrics = []Metric{
+	metric("duly_build_info", Gauge, "Always 1; its labels say what runs.", "1", "version", "go", "node", "roles"),
 
-	submissions      = metric("duly_submissions_total", Counter, "Submissions answered by this door: accepted, or why not.", "30", "outcome")
-	submissionPacks  = metric("duly_submission_packs_total", Counter, "Messages of packed submissions that were published.", "1")
-	submissionsOpen  = metric("duly_submissions_unanswered", Gauge, "Submissions that wait for their answer.", "1")
-	submissionsBytes = metric("duly_submissions_unanswered_bytes", Gauge, "Bytes of these.", "1")
+	metric("duly_submissions_total", Counter, "Submissions answered by this door: accepted, or why not.", "30", "outcome"),
+	metric("duly_submission_packs_total", Counter, "Messages of packed submissions that were published.", "1"),
+	metric("duly_submissions_unanswered", Gauge, "Submissions that wait for their answer.", "1"),
+	metric("duly_submissions_unanswered_bytes", Gauge, "Bytes of these.", "1"),
 
-	submissionsWarned = metric("duly_submissions_warned_total", Counter, "Submissions accepted with a warning: too little time.", "1")
+	metric("duly_submissions_warned_total", Counter, "Submissions accepted with a warning: too little time.", "1"),
 
-	outboxRelayed = metric("duly_outbox_relayed_total", Counter, "Rows of an outbox handed in here and stored.", "outboxes", "outbox")
-	outboxPutOff  = metric("duly_outbox_put_off_total", Counter, "Tries of rows put off: no plan, a partition behind or a silent stream.", "outboxes", "outbox")
-	outboxWaiting = metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox")
-	outboxOldest  = metric("duly_outbox_oldest_seconds", Gauge, "How long ago the oldest of these was written.", "outboxes", "outbox")
-	outboxRefused = metric("duly_outbox_refused", Gauge, "Rows of an outbox that were refused and are kept, up to 10,001.", "outboxes", "outbox")
+	metric("duly_outbox_relayed_total", Counter, "Rows of an outbox handed in here and stored.", "outboxes", "outbox"),
+	metric("duly_outbox_put_off_total", Counter, "Tries of rows put off: no plan, a partition behind or a silent stream.", "outboxes", "outbox"),
+	metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox"),
+	metric("duly_outbox_oldest_seconds", Gauge, "How long ago the oldest of these was written.", "outboxes", "outbox"),
+	metric("duly_outbox_refused", Gauge, "Rows of an outbox that were refused and are kept, up to 10,001.", "outboxes", "outbox"),
 
-	tasksCreated = metric("duly_tasks_created_total", Counter, "Tasks created here, by type; further types are \"other\".", "types", "type")
-	tasksEnded   = metric("duly_tasks_ended_total", Counter, "Endings of tasks here; asked: undone because somebody asked.", "types × 4", "type", "state")
-	tasksTook    = metric("duly_task_seconds", Histogram, "How long tasks took from when they might begin to their end.", "types", "type")
-	tasksMissed  = metric("duly_task_deadlines_missed_total", Counter, "Tasks whose deadline passed, or left no time.", "types", "type")
-	tasksInError = metric("duly_tasks_in_error", Gauge, "Tasks in error, up to some 10,000. †", "types", "type")
-	stepsTook    = metric("duly_step_seconds", Histogram, "How long calls took until they were done, with all tries.", "65", "type", "agent")
-	agentErrors  = metric("duly_agent_errors_total", Counter, "Tries, of dos and undos, that failed, were refused or overdue.", "65 × 3", "agent", "outcome")
-	inFlight     = metric("duly_tasks_in_flight", Gauge, "Tasks in flight here, and submissions that were read.", "1")
-	window       = metric("duly_window", Gauge, "Tasks that this node may have in flight now.", "1")
-	overloaded   = metric("duly_overloaded", Gauge, "1: this node takes too long even for the least that it always takes up.", "1")
-	memoryUsed   = metric("duly_task_memory_bytes", Gauge, "Bytes of inputs and results that tasks in flight hold.", "1")
-	partitions   = metric("duly_partitions_owned", Gauge, "Partitions that this node owns.", "1")
-	partitionLag = metric("duly_partition_lag", Gauge, "Messages of the task stream that the partition's owner has not read.", "partitions", "partition")
-	agentsAway   = metric("duly_agents_away", Gauge, "Agents that tasks here wait for and that do not answer.", "1")
-	breakerState = metric("duly_breaker_state", Gauge, "2: the breaker of the agent is open, 1: it is in trial; all others are closed.", "1,000", "agent")
-	breakerOpens = metric("duly_breaker_openings_total", Counter, "Breakers of agents that this node opened.", "1")
-	waitingTasks = metric("duly_tasks_waiting_for_agents", Gauge, "Tasks here that wait for such an agent.", "1")
+	metric("duly_tasks_created_total", Counter, "Tasks created here, by type; further types are \"other\".", "types", "type").apartBy(1),
+	metric("duly_tasks_ended_total", Counter, "Endings of tasks here; asked: undone because somebody asked.", "types × 4", "type", "state").apartBy(1),
+	metric("duly_task_seconds", Histogram, "How long tasks took from when they might begin to their end.", "types", "type").apartBy(1),
+	metric("duly_task_deadlines_missed_total", Counter, "Tasks whose deadline passed, or left no time.", "types", "type").apartBy(1),
+	metric("duly_tasks_in_error", Gauge, "Tasks in error, up to some 10,000. †", "types", "type").apartBy(1),
+	metric("duly_step_seconds", Histogram, "How long calls took until they were done, with all tries.", "65", "type", "agent").apartBy(2),
+	metric("duly_agent_errors_total", Counter, "Tries, of dos and undos, that failed, were refused or overdue.", "65 × 3", "agent", "outcome").apartBy(1),
+	metric("duly_tasks_in_flight", Gauge, "Tasks in flight here, and submissions that were read.", "1"),
+	metric("duly_window", Gauge, "Tasks that this node may have in flight now.", "1"),
+	metric("duly_overloaded", Gauge, "1: this node takes too long even for the least that it always takes up.", "1"),
+	metric("duly_task_memory_bytes", Gauge, "Bytes of inputs and results that tasks in flight hold.", "1"),
+	metric("duly_partitions_owned", Gauge, "Partitions that this node owns.", "1"),
+	metric("duly_partition_lag", Gauge, "Messages of the task stream that the partition's owner has not read.", "partitions", "partition"),
+	metric("duly_agents_away", Gauge, "Agents that tasks here wait for and that do not answer.", "1"),
+	metric("duly_breaker_state", Gauge, "2: the breaker of the agent is open, 1: it is in trial; all others are closed.", "1,000", "agent"),
+	metric("duly_breaker_openings_total", Counter, "Breakers of agents that this node opened.", "1"),
+	metric("duly_tasks_waiting_for_agents", Gauge, "Tasks here that wait for such an agent.", "1"),
 
-	commitCycle   = metric("duly_commit_cycle_seconds", Histogram, "How long commit cycles took.", "1")
-	commits       = metric("duly_commits_total", Counter, "Commits.", "1")
-	commitWrites  = metric("duly_commit_writes_total", Counter, "Writes of tasks in these.", "1")
-	commitRecords = metric("duly_commit_records_total", Counter, "Journal rows in these.", "1")
-	commands      = metric("duly_commands_total", Counter, "Commands that left for agents: do and undo.", "2", "kind")
-	repliesBad    = metric("duly_replies_refused_total", Counter, "Replies that changed nothing.", "2", "reason")
-	duplicates    = metric("duly_duplicates_total", Counter, "Submissions whose id was a task already.", "1")
-	poisoned      = metric("duly_rows_refused_total", Counter, "Rows that the database refused; their tasks are in error.", "1")
-	republished   = metric("duly_endings_republished_total", Counter, "Endings that were published again.", "1")
-	undoTrouble   = metric("duly_undo_trouble_total", Counter, "Undos that got into trouble: ten failed tries, or a minute.", "1")
+	metric("duly_commit_cycle_seconds", Histogram, "How long commit cycles took.", "1"),
+	metric("duly_commits_total", Counter, "Commits.", "1"),
+	metric("duly_commit_writes_total", Counter, "Writes of tasks in these.", "1"),
+	metric("duly_commit_records_total", Counter, "Journal rows in these.", "1"),
+	metric("duly_commands_total", Counter, "Commands that left for agents: do and undo.", "2", "kind"),
+	metric("duly_replies_refused_total", Counter, "Replies that changed nothing.", "2", "reason"),
+	metric("duly_duplicates_total", Counter, "Submissions whose id was a task already.", "1"),
+	metric("duly_rows_refused_total", Counter, "Rows that the database refused; their tasks are in error.", "1"),
+	metric("duly_endings_republished_total", Counter, "Endings that were published again.", "1"),
+	metric("duly_undo_trouble_total", Counter, "Undos that got into trouble: ten failed tries, or a minute.", "1"),
 
-	waitsEnded      = metric("duly_waits_ended_total", Counter, "Waits whose instant came.", "1")
-	signals         = metric("duly_signals_total", Counter, "Signals taken, or refused because they changed nothing.", "2", "outcome")
-	childrenBorn    = metric("duly_children_born_total", Counter, "Children of tasks that were created here.", "1")
-	childrenEnded   = metric("duly_children_ended_total", Counter, "Endings of children here, by state.", "3", "state")
-	stepsSkipped    = metric("duly_steps_skipped_total", Counter, "Steps skipped: their condition is false.", "1")
-	expressionsFail = metric("duly_expressions_failed_total", Counter, "Expressions of plans that could not be evaluated.", "1")
-	lateAnswers     = metric("duly_late_answers_total", Counter, "Answers after their complete-by that are kept, to do and undo.", "2", "kind")
-	probes          = metric("duly_probes_total", Counter, "Unanswered calls whose agent was asked what became of them, by its answer.", "3", "outcome")
-	tasksStarted    = metric("duly_tasks_begun_later_total", Counter, "Tasks that began because their start-at came.", "1")
+	metric("duly_waits_ended_total", Counter, "Waits whose instant came.", "1"),
+	metric("duly_signals_total", Counter, "Signals taken, or refused because they changed nothing.", "2", "outcome"),
+	metric("duly_children_born_total", Counter, "Children of tasks that were created here.", "1"),
+	metric("duly_children_ended_total", Counter, "Endings of children here, by state.", "3", "state"),
+	metric("duly_steps_skipped_total", Counter, "Steps skipped: their condition is false.", "1"),
+	metric("duly_expressions_failed_total", Counter, "Expressions of plans that could not be evaluated.", "1"),
+	metric("duly_late_answers_total", Counter, "Answers after their complete-by that are kept, to do and undo.", "2", "kind"),
+	metric("duly_probes_total", Counter, "Unanswered calls whose agent was asked what became of them, by its answer.", "3", "outcome"),
+	metric("duly_tasks_begun_later_total", Counter, "Tasks that began because their start-at came.", "1"),
 
-	condition      = metric("duly_condition_trouble", Gauge, "1: the condition does not hold. docs/operations/health.md explains each.", "conditions", "condition")
-	ready          = metric("duly_ready", Gauge, "1: the node is ready, as /readyz says.", "1")
-	leads          = metric("duly_supervisor_leads", Gauge, "1: this node's supervisor leads.", "1")
-	overdueAsked   = metric("duly_overdue_asked_total", Counter, "Overdue tasks that this supervisor has asked about.", "1")
-	alertsRaised   = metric("duly_alerts_raised_total", Counter, "Alerts that this node has stored in the stream of alerts.", "1")
-	alertsDropped  = metric("duly_alerts_dropped_total", Counter, "Alerts that this node could not store; they are in its log.", "1")
-	alertsSent     = metric("duly_alerts_sent_total", Counter, "Alerts that channels have taken, by kind of channel.", "2", "channel")
-	alertsFailed   = metric("duly_alerts_failed_total", Counter, "Alerts that were given up, by kind of channel.", "2", "channel")
-	forecastChance = metric("duly_forecast_chance", Gauge, "Mean chance (0 to 1) that unfinished tasks make their deadlines, by plan version; absent if not known. †", "50", "type", "version")
-	operations     = metric("duly_operations", Gauge, "Operations over many tasks under way, by state. †", "3", "state")
-	opMembers      = metric("duly_operation_tasks", Gauge, "Tasks of operations under way, by outcome. †", "5", "outcome")
+	metric("duly_condition_trouble", Gauge, "1: the condition does not hold. docs/operations/health.md explains each.", "conditions", "condition"),
+	metric("duly_ready", Gauge, "1: the node is ready, as /readyz says.", "1"),
+	metric("duly_supervisor_leads", Gauge, "1: this node's supervisor leads.", "1"),
+	metric("duly_overdue_asked_total", Counter, "Overdue tasks that this supervisor has asked about.", "1"),
+	metric("duly_alerts_raised_total", Counter, "Alerts that this node has stored in the stream of alerts.", "1"),
+	metric("duly_alerts_dropped_total", Counter, "Alerts that this node could not store; they are in its log.", "1"),
+	metric("duly_alerts_sent_total", Counter, "Alerts that channels have taken, by kind of channel.", "2", "channel"),
+	metric("duly_alerts_failed_total", Counter, "Alerts that were given up, by kind of channel.", "2", "channel"),
+	metric("duly_forecast_chance", Gauge, "Mean chance (0 to 1) that unfinished tasks make their deadlines, by plan version; absent if not known. †", "50", "type", "version"),
+	metric("duly_operations", Gauge, "Operations over many tasks under way, by state. †", "3", "state"),
+	metric("duly_operation_tasks", Gauge, "Tasks of operations under way, by outcome. †", "5", "outcome"),
 
-	booksClosed   = metric("duly_books_closed", Gauge, "1: journal and services agreed when last compared. †", "1")
-	booksAt       = metric("duly_books_compared_timestamp_seconds", Gauge, "When journal and services were last compared. †", "1")
-	booksEffects  = metric("duly_books_effects", Gauge, "Effects that the newest comparison looked at. †", "1")
-	booksGhosts   = metric("duly_books_ghosts", Gauge, "Effects that did not agree and are not accepted, by kind. †", "4", "kind")
-	booksAccepted = metric("duly_books_ghosts_accepted", Gauge, "Effects that did not agree and are accepted. †", "1")
-	booksSilent   = metric("duly_books_agents_silent", Gauge, "Agents that keep books and did not answer. †", "1")
+	metric("duly_books_closed", Gauge, "1: journal and services agreed when last compared. †", "1"),
+	metric("duly_books_compared_timestamp_seconds", Gauge, "When journal and services were last compared. †", "1"),
+	metric("duly_books_effects", Gauge, "Effects that the newest comparison looked at. †", "1"),
+	metric("duly_books_ghosts", Gauge, "Effects that did not agree and are not accepted, by kind. †", "4", "kind"),
+	metric("duly_books_ghosts_accepted", Gauge, "Effects that did not agree and are accepted. †", "1"),
+	metric("duly_books_agents_silent", Gauge, "Agents that keep books and did not answer. †", "1"),
 
-	schedulesSubmitted = metric("duly_schedules_submitted_total", Counter, "Tasks that this node's supervisor submitted for schedules.", "1")
-	schedulesSkipped   = metric("duly_schedules_skipped_total", Counter, "Runs of schedules left out: the task before had not ended.", "1")
-	schedulesMissed    = metric("duly_schedules_missed_total", Counter, "Runs of schedules that could not be submitted in time.", "1")
-	schedulesFailed    = metric("duly_schedules_failed_total", Counter, "Submissions of schedules not taken; they are tried again.", "1")
-	schedulesFailing   = metric("duly_schedules_failing", Gauge, "Schedules whose submissions fail now.", "1")
-	schedulesLag       = metric("duly_schedules_lag_seconds", Gauge, "By how much the newest submission of a schedule was late, or one that fails is.", "1")
+	metric("duly_schedules_submitted_total", Counter, "Tasks that this node's supervisor submitted for schedules.", "1"),
+	metric("duly_schedules_skipped_total", Counter, "Runs of schedules left out: the task before had not ended.", "1"),
+	metric("duly_schedules_missed_total", Counter, "Runs of schedules that could not be submitted in time.", "1"),
+	metric("duly_schedules_failed_total", Counter, "Submissions of schedules not taken; they are tried again.", "1"),
+	metric("duly_schedules_failing", Gauge, "Schedules whose submissions fail now.", "1"),
+	metric("duly_schedules_lag_seconds", Gauge, "By how much the newest submission of a schedule was late, or one that fails is.", "1"),
 
-	poolMax      = metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool")
-	poolUsed     = metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool")
-	poolIdle     = metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool")
-	poolQueries  = metric("duly_database_queries_total", Counter, "Statements, or transactions, that went through a pool.", "3", "pool")
-	poolWaits    = metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "3", "pool")
-	poolWaitTime = metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "3", "pool")
+	metric("duly_database_connections_max", Gauge, "Connections that a pool may have.", "3", "pool"),
+	metric("duly_database_connections_used", Gauge, "Connections in use.", "3", "pool"),
+	metric("duly_database_connections_idle", Gauge, "Connections that wait for use.", "3", "pool"),
+	metric("duly_database_queries_total", Counter, "Statements, or transactions, that went through a pool.", "3", "pool"),
+	metric("duly_database_waits_total", Counter, "Times that a connection was waited for.", "3", "pool"),
+	metric("duly_database_wait_seconds_total", Counter, "How long connections were waited for.", "3", "pool"),
 
-	heldWAL      = metric("duly_database_wal_bytes", Gauge, "Size of SQLite's write-ahead log, or what PostgreSQL keeps of its own for replication slots.", "1")
-	heldSnapshot = metric("duly_database_snapshot_seconds", Gauge, "Age of the oldest transaction that keeps PostgreSQL from giving back rows.", "1")
+	metric("duly_database_wal_bytes", Gauge, "Size of SQLite's write-ahead log, or what PostgreSQL keeps of its own for replication slots.", "1"),
+	metric("duly_database_snapshot_seconds", Gauge, "Age of the oldest transaction that keeps PostgreSQL from giving back rows.", "1"),
 
-	httpTook = metric("duly_http_request_seconds", Histogram, "How long answers over HTTP took; no event streams.", "65", "route", "code")
+	metric("duly_http_request_seconds", Histogram, "How long answers over HTTP took; no event streams.", "65", "route", "code"),
 
-	natsConnected = metric("duly_nats_connected", Gauge, "1: there is a connection to NATS.", "1")
-	natsReconnect = metric("duly_nats_reconnects_total", Counter, "Times that the connection to NATS was made again.", "1")
-	natsMessages  = metric("duly_nats_messages_total", Counter, "Messages received and sent.", "2", "direction")
-	natsBytes     = metric("duly_nats_bytes_total", Counter, "Bytes received and sent.", "2", "direction")
-	natsDropped   = metric("duly_nats_dropped_total", Counter, "Messages lost because subscriptions had no room.", "1")
+	metric("duly_nats_connected", Gauge, "1: there is a connection to NATS.", "1"),
+	metric("duly_nats_reconnects_total", Counter, "Times that the connection to NATS was made again.", "1"),
+	metric("duly_nats_messages_total", Counter, "Messages received and sent.", "2", "direction"),
+	metric("duly_nats_bytes_total", Counter, "Bytes received and sent.", "2", "direction"),
+	metric("duly_nats_dropped_total", Counter, "Messages lost because subscriptions had no room.", "1"),
 
-	spansMade    = metric("duly_spans_total", Counter, "Spans that were handed to the exporter.", "1")
-	spansDropped = metric("duly_spans_dropped_total", Counter, "Spans lost: the exporter or the queue had no room.", "1")
-)
-
-// metrics are all of them, in the order above.
-var metrics []Metric
+	metric("duly_spans_total", Counter, "Spans that were handed to the exporter.", "1"),
+	metric("duly_spans_dropped_total", Counter, "Spans lost: the exporter or the queue had no room.", "1"),
+}
 
 func metric(name string, kind Kind, help, bound string, labels ...string) Metric {
-	m := Metric{Name: name, Kind: kind, Labels: labels, Help: help, Bound: bound}
-	metrics = append(metrics, m)
+	return Metric{Name: name, Kind: kind, Labels: labels, Help: help, Bound: bound}
+}
+
+func (m Metric) apartBy(labels int) Metric {
+	m.apart = labels
 	return m
 }
 
-// Metrics lists every metric of a node, without those of the Go runtime and the process.
-func Metrics() []Metric { return append([]Metric(nil), metrics...) }
-
-// Page is docs/reference/metrics.md.
-func Page() string {
-	var b strings.Builder
-	b.WriteString(`# Metrics
-
-Written by ` + "`go test ./internal/telemetry -run Page -update`" + ` from ` + "`internal/telemetry/metrics.go`" + `.
-
-Every node serves them at ` + "`/metrics`" + `, whatever its roles; those of a role that it does not have are left out. No metric
-counts by task, submitter or text. The last column says how many series a node has of one, if more than one; a histogram
-has a handful for each. †: told by the leader. Beside these come those of Go (` + "`go_…`" + `) and the process
-(` + "`process_…`" + `).
-
-| metric | kind, labels | what | series |
-|---|---|---|---|
-`)
-	for _, m := range metrics {
-		kind, bound := string(m.Kind), m.Bound
-		for _, l := range m.Labels {
-			kind += " `" + l + "`"
-		}
-		if bound == "1" {
-			bound = ""
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, kind, m.Help, bound)
-	}
-	return b.String()
-}
+// Metrics lists every metric of a node, without those of the Go runtime and the process. docs/reference/metrics.md has them.
+func Metrics() []Metric { return slices.Clone(metrics) }

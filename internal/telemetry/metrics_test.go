@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,96 +21,65 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/metrics.md")
 
-// fixed is a Source that always says the same.
-type fixed Snapshot
+// source is a Source.
+type source func(*Scrape)
 
-func (f fixed) Snapshot() Snapshot { return Snapshot(f) }
+func (s source) Metrics(to *Scrape) { s(to) }
 
-// full is a node with every role, of which everything is known.
-func full() Snapshot {
-	times := Times{Bounds: []time.Duration{time.Second}, Counts: []int64{2, 1}, Sum: 4 * time.Second}
-	s := Snapshot{
-		Ready: true, HTTP: []Requests{{"GET /v1/tasks", "200", times}}, Conditions: map[string]bool{"nats": false, "streams": true}, Raised: 3, Unraised: 1,
-		Ingest: &Ingest{Outcomes: map[string]int64{"accepted": 10, "door_full": 2}, Packs: 4, Open: 1, Bytes: 100,
-			Outboxes: []Outbox{{Name: "shop", Relayed: 21, PutOff: 3, Standing: &OutboxStanding{Waiting: 4, Oldest: 1500 * time.Millisecond, Refused: 2}}, {Name: "away", Relayed: 5}}},
-		Scheduler: &Scheduler{Types: []Type{{"order", 5, map[string]int64{"processed": 3, "undone": 1, "error": 0}, times, 2}, {"order", 2, map[string]int64{"processed": 1}, times, 1}, {"other", 0, nil, Times{}, 0}},
-			Steps: []Step{{"order", "pay", times}, {"order", "pay", times}}, Agents: []Agent{{"pay", map[string]int64{"failed": 4}}, {"pay", map[string]int64{"failed": 1, "overdue": 2}}},
-			InFlight: 7, Window: 100, Overloaded: true, Memory: 1000, Owned: 2, Lag: map[int]int64{0: 5, 3: 0}, Away: 1, Waiting: 9, Breakers: map[string]BreakerState{"pay": BreakerOpen, "ship": BreakerTrial}, Openings: 3,
-			Commits: 3, Writes: 30, Records: 40, Do: 11, Undo: 2, Stale: 1, Forged: 6, Duplicates: 1, Refused: 1, Republished: 2, Trouble: 1,
-			Kinds:  Kinds{Waits: 1, Signals: 2, SignalsRefused: 3, Born: 4, Ended: map[string]int64{"undone": 5}, Skipped: 6, Expressions: 7, LateDos: 8, LateUndos: 9, Starts: 10, Probes: map[string]int64{"done": 11}},
-			Cycles: Times{Bounds: []time.Duration{time.Millisecond, 10 * time.Millisecond}, Counts: []int64{1, 2, 3}, Sum: 500 * time.Millisecond}},
-		Supervisor: &Supervisor{Leads: true, InError: []Type{{Name: "order", Created: 3}}, Asked: 8, Channels: []Channel{{"webhook", 4, 1}, {"email", 0, 0}}, Forecasts: []Forecast{{Type: "order", Version: 1, Chance: 0.25}}, Operations: map[string]int64{"running": 1, "paused": 0, "braked": 0}, Members: map[string]int64{"done": 3},
-			Schedules: &Schedules{Submitted: 7, Skipped: 1, Missed: 2, Failed: 3, Failing: 1, Lag: 1500 * time.Millisecond},
-			Books:     &Books{At: time.Unix(1700000000, 0), Effects: 12, Accepted: 1, Silent: 1, Ghosts: map[string]int64{"effect_missing": 2}}},
-		Pools: []Pool{{"commits", 8, 2, 1, 70, 4, 1500 * time.Millisecond}},
-		Held:  &Held{WAL: 4096, Snapshot: 1500 * time.Millisecond},
-		NATS:  NATS{Connected: true, Reconnects: 2, In: 100, Out: 200, InBytes: 1000, OutBytes: 2000, Dropped: 1},
-		Spans: &Spans{5, 1},
+// one puts a value of each metric of the list, or so many.
+func one(to *Scrape, m Metric, labels ...string) {
+	if m.Kind == Histogram {
+		to.Times(m.Name, []time.Duration{time.Second}, []int64{1, 0}, time.Second, labels...)
+		return
 	}
-	return s
+	to.Put(m.Name, 1, labels...)
+}
+
+// all is a source of which everything is known but what it runs, which the handler says.
+func all(to *Scrape) {
+	for _, m := range metrics[1:] {
+		one(to, m, slices.Repeat([]string{"x"}, len(m.Labels))...)
+	}
 }
 
 var build = Build{Version: "1.2.3", Node: "n1", Roles: []string{"ingest", "scheduler"}}
 
 // scrape asks a handler as Prometheus does.
-func scrape(t *testing.T, s Snapshot) string {
+func scrape(t *testing.T, s source) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Handler(fixed(s), build).ServeHTTP(w, httptest.NewRequest(http.MethodGet, PathMetrics, nil))
+	Handler(s, build).ServeHTTP(w, httptest.NewRequest(http.MethodGet, PathMetrics, nil))
 	if w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	return w.Body.String()
 }
 
-// TestMetrics: every metric of the list is served with the values of the node, and none that is not in the list.
+// TestMetrics: every metric of the list is served as its kind; what has the same labels is added up.
 func TestMetrics(t *testing.T) {
-	text := scrape(t, full())
+	text := scrape(t, func(to *Scrape) {
+		all(to)
+		to.Count("duly_tasks_created_total", 6, "x")
+		to.Times("duly_commit_cycle_seconds", []time.Duration{time.Second}, []int64{1, 3}, 9*time.Second)
+		to.Count("duly_tasks_ended_total", 0, "order", "error")
+		to.Flag("duly_condition_trouble", false, "nats")
+	})
 	for _, want := range []string{
-		`duly_build_info{go="go`, `node="n1",roles="ingest,scheduler",version="1.2.3"} 1`,
-		`duly_submissions_total{outcome="accepted"} 10`, `duly_submissions_total{outcome="door_full"} 2`, `duly_tasks_created_total{type="order"} 7`,
-		`duly_tasks_ended_total{state="processed",type="order"} 4`, `duly_tasks_ended_total{state="error",type="order"} 0`, `duly_tasks_created_total{type="other"} 0`,
-		`duly_commit_cycle_seconds_bucket{le="0.001"} 1`, `duly_commit_cycle_seconds_bucket{le="0.01"} 3`, `duly_commit_cycle_seconds_bucket{le="+Inf"} 6`,
-		`duly_task_seconds_bucket{type="order",le="1"} 4`, `duly_task_seconds_count{type="order"} 6`, `duly_task_seconds_sum{type="order"} 8`, `duly_task_deadlines_missed_total{type="order"} 3`,
-		`duly_step_seconds_count{agent="pay",type="order"} 6`, `duly_agent_errors_total{agent="pay",outcome="failed"} 5`, `duly_agent_errors_total{agent="pay",outcome="overdue"} 2`,
-		`duly_tasks_in_error{type="order"} 3`, `duly_http_request_seconds_count{code="200",route="GET /v1/tasks"} 3`,
-		`duly_commit_cycle_seconds_sum 0.5`, `duly_commits_total 3`, `duly_commit_writes_total 30`, `duly_tasks_in_flight 7`, `duly_window 100`, `duly_overloaded 1`,
-		`duly_partition_lag{partition="0"} 5`, `duly_partition_lag{partition="3"} 0`, `duly_partitions_owned 2`, `duly_commands_total{kind="do"} 11`,
-		`duly_replies_refused_total{reason="forged"} 6`, `duly_undo_trouble_total 1`, `duly_alerts_sent_total{channel="webhook"} 4`, `duly_alerts_failed_total{channel="webhook"} 1`,
-		`duly_operations{state="running"} 1`, `duly_operation_tasks{outcome="done"} 3`, `duly_condition_trouble{condition="streams"} 1`, `duly_condition_trouble{condition="nats"} 0`,
-		`duly_breaker_state{agent="pay"} 2`, `duly_breaker_state{agent="ship"} 1`, `duly_breaker_openings_total 3`, `duly_ready 1`, `duly_database_connections_used{pool="commits"} 2`, `duly_database_wait_seconds_total{pool="commits"} 1.5`, `duly_database_queries_total{pool="commits"} 70`, `duly_nats_reconnects_total 2`, `duly_spans_dropped_total 1`,
-		`duly_outbox_relayed_total{outbox="shop"} 21`, `duly_outbox_relayed_total{outbox="away"} 5`, `duly_outbox_put_off_total{outbox="shop"} 3`,
-		`duly_outbox_waiting{outbox="shop"} 4`, `duly_outbox_oldest_seconds{outbox="shop"} 1.5`, `duly_outbox_refused{outbox="shop"} 2`,
-		`duly_waits_ended_total 1`, `duly_signals_total{outcome="taken"} 2`, `duly_signals_total{outcome="refused"} 3`, `duly_children_born_total 4`,
-		`duly_children_ended_total{state="undone"} 5`, `duly_steps_skipped_total 6`, `duly_expressions_failed_total 7`,
-		`duly_late_answers_total{kind="do"} 8`, `duly_late_answers_total{kind="undo"} 9`, `duly_tasks_begun_later_total 10`,
-		"go_goroutines ", "process_cpu_seconds_total ",
+		`duly_build_info{go="go`, `node="n1",roles="ingest,scheduler",version="1.2.3"} 1`, `duly_tasks_created_total{type="x"} 7`,
+		`duly_commit_cycle_seconds_bucket{le="1"} 2`, `duly_commit_cycle_seconds_bucket{le="+Inf"} 5`, `duly_commit_cycle_seconds_sum 10`, `duly_commit_cycle_seconds_count 5`,
+		`duly_tasks_ended_total{state="error",type="order"} 0`, `duly_condition_trouble{condition="nats"} 0`, `duly_ready 1`, "go_goroutines ", "process_cpu_seconds_total ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not served", want)
 		}
 	}
-	served := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(text, -1) {
-		served[m[1]] = true
-		i := slices.IndexFunc(metrics, func(x Metric) bool { return x.Name == m[1] })
-		if i < 0 && strings.HasPrefix(m[1], "duly_") || i >= 0 && string(metrics[i].Kind) != m[2] {
-			t.Errorf("%s of kind %s is not in the list, or of another kind", m[1], m[2])
-		}
-	}
 	for _, m := range metrics {
-		if !served[m.Name] {
-			t.Errorf("%s is not served", m.Name)
+		if !strings.Contains(text, fmt.Sprintf("# TYPE %s %s\n", m.Name, m.Kind)) {
+			t.Errorf("%s of kind %s is not served", m.Name, m.Kind)
 		}
 	}
-	if strings.Contains(text, `duly_outbox_waiting{outbox="away"}`) {
-		t.Error("what is not known of an outbox is served")
-	}
-	without := scrape(t, Snapshot{})
-	for _, absent := range []string{"duly_submissions", "duly_outbox", "duly_tasks", "duly_commit", "duly_supervisor", "duly_spans"} {
-		if strings.Contains(without, absent) {
-			t.Errorf("a node without that role serves %s", absent)
-		}
+	if without := scrape(t, func(*Scrape) {}); strings.Count(without, "# TYPE duly_") != 1 {
+		t.Errorf("what is not told is served: %s", without)
 	}
 }
 
@@ -121,10 +89,10 @@ type held struct {
 	asked atomic.Int64
 }
 
-func (h *held) Snapshot() Snapshot {
+func (h *held) Metrics(to *Scrape) {
 	h.asked.Add(1)
 	<-h.gate
-	return full()
+	to.Flag("duly_ready", true)
 }
 
 // stuck is a client that does not read.
@@ -185,22 +153,25 @@ func TestScrapesInTurn(t *testing.T) {
 //
 // covers: O8
 func TestCardinalityIsBounded(t *testing.T) {
-	s, took := full(), Times{Bounds: []time.Duration{time.Second}, Counts: []int64{1, 0}}
 	var served HTTP
-	s.Scheduler.Types, s.Scheduler.Steps, s.Scheduler.Agents, s.Supervisor.InError = nil, nil, nil, nil
 	for n := range 10_000 {
-		name := fmt.Sprintf("t%05d", n)
-		s.Scheduler.Types = append(s.Scheduler.Types, Type{name, 1, map[string]int64{"processed": 1}, took, 1})
-		s.Scheduler.Steps = append(s.Scheduler.Steps, Step{"order", name, took})
-		s.Scheduler.Agents = append(s.Scheduler.Agents, Agent{name, map[string]int64{"failed": 1}})
-		s.Supervisor.InError = append(s.Supervisor.InError, Type{Name: name, Created: 1})
-		served.count(name, 200, time.Millisecond)
+		served.count(fmt.Sprintf("t%05d", n), 200, time.Millisecond)
 	}
-	s.HTTP = served.Requests()
-	text := scrape(t, s)
+	text := scrape(t, func(to *Scrape) {
+		for n := range 10_000 {
+			for _, m := range metrics {
+				if m.apart > 0 {
+					labels := slices.Repeat([]string{"processed"}, len(m.Labels))
+					labels[m.apart-1] = fmt.Sprintf("t%05d", n)
+					one(to, m, labels...)
+				}
+			}
+		}
+		served.Metrics(to)
+	})
 	for series, other := range map[string]string{
 		"duly_tasks_created_total": `{type="other"}`, "duly_tasks_ended_total": `{state="processed",type="other"}`, "duly_task_seconds_count": `{type="other"}`,
-		"duly_task_deadlines_missed_total": `{type="other"}`, "duly_step_seconds_count": `{agent="other",type="other"}`, "duly_agent_errors_total": `{agent="other",outcome="failed"}`,
+		"duly_task_deadlines_missed_total": `{type="other"}`, "duly_step_seconds_count": `{agent="other",type="other"}`, "duly_agent_errors_total": `{agent="other",outcome="processed"}`,
 		"duly_tasks_in_error": `{type="other"}`, "duly_http_request_seconds_count": `{code="other",route="other"}`,
 	} {
 		if n := strings.Count(text, "\n"+series+"{"); n != TypesMax+1 {
@@ -239,10 +210,11 @@ func TestRequests(t *testing.T) {
 	for _, path := range []string{"/v1/tasks/order/1", "/v1/tasks/order/2", "/v1/tasks/order/none", "/v1/stream", "/elsewhere"} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
 	}
-	got := map[string]int64{}
-	for _, r := range served.Requests() {
-		for _, n := range r.Took.Counts {
-			got[r.Route+" "+r.Code] += n
+	got, to := map[string]int64{}, newScrape()
+	served.Metrics(to)
+	for _, is := range to.told["duly_http_request_seconds"].series {
+		for _, n := range is.Counts {
+			got[strings.Join(is.labels, " ")] += n
 		}
 	}
 	if want := map[string]int64{"GET /v1/tasks/{type}/{id} 200": 2, "GET /v1/tasks/{type}/{id} 404": 1, "none 404": 1}; !maps.Equal(got, want) {
@@ -252,7 +224,7 @@ func TestRequests(t *testing.T) {
 
 // TestNamesAreGood holds the names to Prometheus's own linter.
 func TestNamesAreGood(t *testing.T) {
-	problems, err := testutil.CollectAndLint(newCollector(fixed(full()), build))
+	problems, err := testutil.CollectAndLint(newCollector(source(all), build))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,27 +238,60 @@ func TestNamesAreGood(t *testing.T) {
 	}
 }
 
+// metricsPage is docs/reference/metrics.md.
+func metricsPage() string {
+	var b strings.Builder
+	b.WriteString(`# Metrics
+
+Written by ` + "`go test ./internal/telemetry -run Page -update`" + ` from ` + "`internal/telemetry/metrics.go`" + `.
+
+Every node serves them at ` + "`/metrics`" + `, whatever its roles; those of a role that it does not have are left out. No metric
+counts by task, submitter or text. The last column says how many series a node has of one, if more than one; a histogram
+has a handful for each. †: told by the leader. Beside these come those of Go (` + "`go_…`" + `) and the process
+(` + "`process_…`" + `).
+
+| metric | kind, labels | what | series |
+|---|---|---|---|
+`)
+	for _, m := range metrics {
+		kind, bound := string(m.Kind), m.Bound
+		for _, l := range m.Labels {
+			kind += " `" + l + "`"
+		}
+		if bound == "1" {
+			bound = ""
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, kind, m.Help, bound)
+	}
+	return b.String()
+}
+
 // TestPage: docs/reference/metrics.md has what the list says.
 func TestPage(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "reference", "metrics.md")
 	if *update {
-		if err := os.WriteFile(file, []byte(Page()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(metricsPage()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	text, err := os.ReadFile(file)
-	if err != nil || string(text) != Page() {
+	if err != nil || string(text) != metricsPage() {
 		t.Errorf("%s is not fresh (%v): make docs", file, err)
 	}
 }
 
 // BenchmarkScrape is what a scrape costs a node that serves 64 types.
 func BenchmarkScrape(b *testing.B) {
-	s := full()
-	for n := range TypesMax {
-		s.Scheduler.Types = append(s.Scheduler.Types, Type{fmt.Sprint("type-", n), 1, map[string]int64{"processed": 1, "undone": 1, "error": 1}, Times{}, 0})
-	}
-	h := Handler(fixed(s), build)
+	h := Handler(source(func(to *Scrape) {
+		all(to)
+		for n := range TypesMax {
+			name := fmt.Sprint("type-", n)
+			to.Count("duly_tasks_created_total", 1, name)
+			for _, state := range []string{"processed", "undone", "error"} {
+				to.Count("duly_tasks_ended_total", 1, name, state)
+			}
+		}
+	}), build)
 	b.ReportAllocs()
 	for b.Loop() {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, PathMetrics, nil))

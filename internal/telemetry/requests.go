@@ -50,17 +50,13 @@ func (h *HTTP) count(route string, code int, took time.Duration) {
 	h.all[key].add(took)
 }
 
-// Requests copies the counts.
-func (h *HTTP) Requests() []Requests {
+// Metrics tells the counts.
+func (h *HTTP) Metrics(to *Scrape) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]Requests, 0, len(h.all))
 	for key, t := range h.all {
-		r := Requests{Route: key[0], Code: key[1]}
-		r.Took.plus(t)
-		all = append(all, r)
+		to.Times("duly_http_request_seconds", t.Bounds, t.Counts, t.Sum, key[0], key[1])
 	}
-	return all
 }
 
 // telling is an http.ResponseWriter that tells the code of the answer.

@@ -82,6 +82,9 @@ func (e reporting) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
+// Spans are how many spans were handed to the exporter, and lost.
+type Spans struct{ Made, Dropped int64 }
+
 // Counts are how many spans were made and dropped.
 func (t *Tracer) Counts() Spans { return Spans{t.made.Load(), t.dropped.Load()} }
 

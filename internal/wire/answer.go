@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
-	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/planform"
 )
-
-// FormatTime writes an instant as the wire does: RFC 3339 with microseconds.
-func FormatTime(at core.Instant) string { return at.Time().Format(timeLayout) }
 
 // SubmitAnswer is the answer to a request that was accepted: a submission at the request
 // endpoint, or a request about a task. It has the form of a JetStream PubAck, so that a

@@ -98,10 +98,10 @@ func BenchmarkAppendEvents(b *testing.B) {
 	for i := range endings {
 		endings[i] = core.Ending{Partition: 3, EndNumber: int64(i), ID: fmt.Sprintf("delivery-%08d", i), Type: "delivery", State: core.StateProcessed, Seq: 6, CreatedAt: at, At: at}
 	}
-	buf := AppendEvents(nil, endings)
+	buf := appendEvents(nil, endings)
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = AppendEvents(buf[:0], endings)
+		buf = appendEvents(buf[:0], endings)
 	}
 }
 

@@ -43,7 +43,7 @@
 //	AppendCommand, AppendBatchCommand                          commands to agents
 //	Names.DecodeReply, EmptyReply, DecodeBatchReplies          replies
 //	Signer                                                     the tokens of replies
-//	AppendStatus, AppendEnding, AppendEvents                   statuses and endings
+//	AppendStatus, AppendEnding, BeginEvents                    statuses and endings
 //	AppendAccepted, AppendRefused                              answers to clients
 //	AppendWish, DecodeWish                                     where operators want partitions
 //	Names.CheckReplyTo, CheckAnswer                            subjects that a request may name

@@ -55,7 +55,7 @@ func FuzzEndings(f *testing.F) {
 				t.Fatalf("%+v became %+v, %v", endings[i], again, err)
 			}
 		}
-		again, err := DecodeEndings(AppendEvents(nil, endings))
+		again, err := DecodeEndings(appendEvents(nil, endings))
 		if err != nil || !reflect.DeepEqual(again, endings) {
 			t.Fatalf("%+v became %+v, %v", endings, again, err)
 		}

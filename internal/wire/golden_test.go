@@ -306,7 +306,7 @@ func TestStatusGolden(t *testing.T) {
 		{string(AppendStatus(nil, &refused)), `{"v":1,"id":"a\"\n\u0001\ufffd é\\","type":"order","status":"refused","error":"no","code":400,"at":"2026-01-02T03:04:05.000678Z"}`},
 		{string(AppendEnding(nil, &ended)), `{"v":1,"id":"o-1","type":"order","status":"undone","partition":3,"end":9,"seq":12,"step":"charge","error":"card",` +
 			`"created_at":"2026-01-02T03:04:05.000677Z","at":"2026-01-02T03:04:05.000678Z"}`},
-		{string(AppendEvents(nil, done)), `{"v":1,"type":"order","status":"processed","events":[` +
+		{string(appendEvents(nil, done)), `{"v":1,"type":"order","status":"processed","events":[` +
 			`{"id":"o-1","partition":3,"end":7,"seq":6,"created_at":"2026-01-02T03:04:05.000676Z","at":"2026-01-02T03:04:05.000678Z"},` +
 			`{"id":"o-2","partition":3,"end":8,"seq":6,"created_at":"2026-01-02T03:04:05.000677Z","at":"2026-01-02T03:04:05.000678Z"}]}`},
 	} {
@@ -314,7 +314,7 @@ func TestStatusGolden(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", x.got, x.want)
 		}
 	}
-	if got, err := DecodeEndings(AppendEvents(nil, done)); err != nil || !reflect.DeepEqual(got, done) {
+	if got, err := DecodeEndings(appendEvents(nil, done)); err != nil || !reflect.DeepEqual(got, done) {
 		t.Errorf("pack: %+v, %v", got, err)
 	}
 	if got, err := DecodeEndings(AppendEnding(nil, &ended)); err != nil || !reflect.DeepEqual(got, []core.Ending{ended}) {
@@ -612,4 +612,14 @@ func TestWireTime(t *testing.T) {
 			t.Errorf("%s: not read", s)
 		}
 	}
+}
+
+// appendEvents appends a pack of endings, all of the type and state of the
+// first: what the events of many endings at once carry.
+func appendEvents(dst []byte, endings []core.Ending) []byte {
+	dst = BeginEvents(dst, endings[0].Type, endings[0].State)
+	for i := range endings {
+		dst = AppendEvent(dst, i, &endings[i])
+	}
+	return EndEvents(dst)
 }

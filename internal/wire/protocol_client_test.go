@@ -203,7 +203,7 @@ func statusGoldens(t *testing.T) []golden {
 		status("event-refused", "a submission that is no task", "Q10", names.EventSubject("order", core.StatusRefused), of(core.StatusRefused, taken, 409, 0)),
 		event("event-undone", "a lone end", AppendEnding(nil, &undone), []core.Ending{undone}),
 		event("event-error", "a lone end that needs an operator", AppendEnding(nil, &stuck), []core.Ending{stuck}),
-		event("events-processed", "several ends of one type and state", AppendEvents(nil, processed), processed),
+		event("events-processed", "several ends of one type and state", appendEvents(nil, processed), processed),
 		watched, steps,
 		{Message: wiretest.Message{Name: "dead-letter", What: "a message of the task stream that could not be read", From: "duly", Subject: names.DeadSubject(names.StreamTasks()),
 			Headers: map[string]string{HeaderCause: "message cannot be decoded: pack has version 9, want 1 to 4", HeaderSubject: names.PackSubject(3)}, Hex: "09"}},

@@ -80,16 +80,6 @@ func AppendEvent(dst []byte, n int, e *core.Ending) []byte {
 // EndEvents ends a pack.
 func EndEvents(dst []byte) []byte { return append(dst, ']', '}') }
 
-// AppendEvents appends a pack of endings, all of the type and state of the
-// first: what the events of many endings at once carry.
-func AppendEvents(dst []byte, endings []core.Ending) []byte {
-	dst = BeginEvents(dst, endings[0].Type, endings[0].State)
-	for i := range endings {
-		dst = AppendEvent(dst, i, &endings[i])
-	}
-	return EndEvents(dst)
-}
-
 type eventJSON struct {
 	V         int         `json:"v"`
 	ID        string      `json:"id"`

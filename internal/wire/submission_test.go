@@ -21,7 +21,7 @@ func TestStreamCarriesEveryField(t *testing.T) {
 	}
 	want.Unchecked = true // it names its version
 	moved := Header(said.Header())
-	moved[HeaderStored] = []string{FormatTime(at)}
+	moved[HeaderStored] = []string{at.Time().Format(timeLayout)}
 	for name, header := range map[string]Header{"as it came": said.Header(), "moved": moved} {
 		d, err := TaskDecoder{}.Decode("duly.tasks.3."+said.Type+"."+said.ID, header, said.Input, at)
 		if err != nil || len(d.Submissions) != 1 {

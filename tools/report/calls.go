@@ -14,8 +14,7 @@ type question struct{ of, name string }
 var questions = []question{
 	{"gate", "room"}, {"stage", "room"},
 	{"pauseBook", "room"}, {"pauseBook", "holds"}, {"keyStage", "room"}, {"breakerStage", "room"}, {"limitStage", "room"}, {"windowStage", "room"},
-	{"Breaker", "Limit"}, {"Breaker", "Back"}, {"inUse", "room"}, {"inUse", "roomFor"}, {"shardLimit", "room"}, {"shardLimit", "calls"},
-	{"Gate", "Room"},
+	{"Breaker", "Limit"}, {"Breaker", "Back"}, {"inUse", "roomFor"}, {"shardLimit", "room"}, {"shardLimit", "calls"},
 }
 
 func isQuestion(f *types.Func) bool {

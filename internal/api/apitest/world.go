@@ -168,10 +168,7 @@ func (nothing) Read(ctx context.Context, _ func(alerts.Message)) error {
 // Handler is the API over the world, without authentication before it.
 func (w *World) Handler(change func(*api.Config)) (http.Handler, error) {
 	log := slog.New(slog.DiscardHandler)
-	l, err := live.New(live.Config{Reader: w, Operations: w, Agents: w, Pauses: w.pausing(), Limits: w.limiting(), Now: w.now, Log: log})
-	if err != nil {
-		return nil, err
-	}
+	l := live.New(live.Config{Reader: w, Operations: w, Agents: w, Pauses: w.pausing(), Limits: w.limiting(), Now: w.now, Log: log})
 	asks, err := api.NewRequests(api.RequestsConfig{Partitions: Partitions, PartitionOf: PartitionOf, UnknownFor: time.Millisecond, Desk: w.desk()}, w, w, log)
 	if err != nil {
 		return nil, err
@@ -180,7 +177,7 @@ func (w *World) Handler(change func(*api.Config)) (http.Handler, error) {
 	if change != nil {
 		change(&cfg)
 	}
-	return api.New(cfg, w, w, asks, log)
+	return api.New(cfg, w, w, asks, log), nil
 }
 
 // As lets everyone in as an actor of that role.
