@@ -50,12 +50,17 @@ type (
 	agentsJSON struct {
 		Agents []operate.Agent `json:"agents"`
 	}
+	// InsistIn is of a change that names something.
+	InsistIn struct {
+		EvenIfUnknown bool `json:"even_if_unknown,omitempty" doc:"do it although nobody knows the name"`
+	}
 	breakerIn struct {
 		Agent string `path:"agent" maxLength:"259"`
 		Body  struct {
 			State  operate.BreakerWish `json:"state" enum:"open,closed,auto" doc:"open: nothing begins there; closed: its calls go on, whatever they come to; auto: it decides by itself again"`
 			Until  *time.Time          `json:"until,omitempty" doc:"it decides by itself again then; absent: when it is let go"`
 			Reason string              `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	breakerOut     struct{ Body operate.Breaker }
@@ -71,6 +76,7 @@ type (
 		Body struct {
 			Node   string `json:"node" minLength:"1" maxLength:"64"`
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	lossIn struct {
@@ -102,6 +108,7 @@ type (
 			Label  string     `json:"label,omitempty" maxLength:"129" doc:"key=value"`
 			Until  *time.Time `json:"until,omitempty" doc:"it lifts itself then"`
 			Reason string     `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	pauseOut struct{ Body operate.Pause }
@@ -164,7 +171,7 @@ func (a *api) engineRoutes() {
 				return nil, ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}
 			return nil, a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
-				return a.ports.Partitions.Pin(ctx, by, in.Partition, in.Body.Node, in.Body.Reason)
+				return a.ports.Partitions.Pin(ctx, by, in.Partition, in.Body.Node, in.Body.Reason, in.Body.EvenIfUnknown)
 			})
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/unpin", id: "unpinPartition", tag: tag, needs: operate.RoleAdmin, status: 204, summary: "Let a partition go where it belongs"},
@@ -263,7 +270,7 @@ func (a *api) breakerRoute(tag string) {
 	register(a, route{method: http.MethodPut, path: "/v1/agents/{agent}/breaker", id: "forceBreaker", tag: tag, needs: operate.RoleOperator, summary: "Open or close the breaker of an agent, or let it go",
 		about: "While it is open nothing begins there: tasks park and spend no try, and one that cannot wait so long is undone at once."},
 		func(ctx context.Context, in *breakerIn) (*breakerOut, error) {
-			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason}
+			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason, EvenIfUnknown: in.Body.EvenIfUnknown}
 			if in.Body.Until != nil {
 				f.Until = in.Body.Until.UTC()
 			}
@@ -309,7 +316,7 @@ func (a *api) pauseRoutes() {
 // pause checks what is to be held back.
 func (in *pauseIn) pause(now time.Time) (operate.Pause, *operate.Refusal) {
 	b := &in.Body
-	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason}
+	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason, EvenIfUnknown: b.EvenIfUnknown}
 	if b.Until != nil {
 		p.Until = b.Until.UTC()
 	}

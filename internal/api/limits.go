@@ -21,6 +21,7 @@ type (
 			KeyConcurrent int     `json:"key_concurrent,omitempty" minimum:"1" maximum:"1000000" doc:"do commands of one key at a time, over all nodes; absent: any number"`
 			KeyRate       float64 `json:"key_rate,omitempty" minimum:"0.001" maximum:"1000000" doc:"do commands of one key a second, over all nodes, rounded down to thousandths; absent: any number"`
 			Reason        string  `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	limitOut    struct{ Body operate.Limit }
@@ -44,7 +45,7 @@ func (a *api) limitRoutes() {
 		func(ctx context.Context, in *limitIn) (*limitOut, error) {
 			l := operate.SetLimit{
 				Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate,
-				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason,
+				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason, EvenIfUnknown: in.Body.EvenIfUnknown,
 			}
 			if bad := checkLimit(&l); bad != nil {
 				return nil, bad

@@ -107,7 +107,11 @@ func causeOf(code int) int {
 
 // refusalOf is an operator's refusal as the API answers it.
 func refusalOf(bad *operate.Refusal) problemJSON {
-	p := problemOf(ingest.Refuse(bad.Code, causeOf(bad.Code), "%s", bad.Detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
+	detail := bad.Detail
+	if bad.Insist != "" {
+		detail = say.Of("refuse.insist", "detail", detail, "field", bad.Insist, "flag", "--"+strings.ReplaceAll(bad.Insist, "_", "-"))
+	}
+	p := problemOf(ingest.Refuse(bad.Code, causeOf(bad.Code), "%s", detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
 	p.Field, p.Possible = bad.Field, bad.Possible
 	return p
 }

@@ -860,6 +860,14 @@ func TestPauses(t *testing.T) {
 	if e := w.entries[len(w.entries)-1]; len(w.entries) != 122 || e.Action != "partition.pin" || e.Outcome != "refused: no such node" {
 		t.Errorf("audit of a refused pin: %+v", e)
 	}
+	form := url.Values{"node": {"nobody"}, "reason": {"x"}, "even_if_unknown": {"no"}}
+	if rec := post(t, admin, Path+"partitions/3/pin", form); rec.Code != 422 || !strings.Contains(rec.Body.String(), `<label for="d-even_if_unknown">Do it all the same`) {
+		t.Errorf("a refused pin does not say how to insist: %d %s", rec.Code, rec.Body)
+	}
+	form.Set("even_if_unknown", "yes")
+	if rec := post(t, admin, Path+"partitions/3/pin", form); rec.Code != http.StatusSeeOther || w.parts[3].Pinned != "nobody" {
+		t.Errorf("an insisted pin: %d %+v", rec.Code, w.parts[3])
+	}
 	rec := post(t, admin, Path+"settings/alerts/on-call/test", nil)
 	r := httptest.NewRequest(http.MethodGet, Path+"settings", nil)
 	for _, c := range rec.Result().Cookies() {

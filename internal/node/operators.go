@@ -53,7 +53,7 @@ func (n *Node) Flow() *Flow {
 			},
 			Chains: n.chains,
 		},
-		Limits: &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Limits: &operate.Limiting{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Plans:  &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 		Agents: n.agents,
 	}

@@ -11,6 +11,7 @@ type Refusal struct {
 	Field    string   // that is wrong, if one is
 	Detail   string   // one sentence: field, value and limit, or state and what is possible now
 	Possible []Action // of 409: what is possible in the task's state
+	Insist   string   // field of the request that has it done all the same; empty: none
 	Taken    bool     // of 409 about a submission: its id is a task already, which is not the same
 	RetryMS  int64    // of 429 and 503: when to ask again
 }

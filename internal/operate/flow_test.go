@@ -328,10 +328,10 @@ func TestMovePartitions(t *testing.T) {
 	w := newWorld()
 	s := w.partitioning()
 	ctx := t.Context()
-	w.refusedWith(t, s.Pin(ctx, olga, 9, "n1", "r"), 404, "partition", "no partition 9: there are 3")
-	w.refusedWith(t, s.Pin(ctx, olga, -1, "n1", "r"), 404, "partition", "no partition -1")
-	w.refusedWith(t, s.Pin(ctx, olga, 0, "a b", "r"), 400, "node", "want A")
-	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", ""), 400, "reason", "empty")
+	w.refusedWith(t, s.Pin(ctx, olga, 9, "n1", "r", false), 404, "partition", "no partition 9: there are 3")
+	w.refusedWith(t, s.Pin(ctx, olga, -1, "n1", "r", false), 404, "partition", "no partition -1")
+	w.refusedWith(t, s.Pin(ctx, olga, 0, "a b", "r", false), 400, "node", "want A")
+	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", "", false), 400, "reason", "empty")
 	w.refusedWith(t, s.Unpin(ctx, olga, 0, "r"), 409, "", "not pinned")
 	w.refusedWith(t, s.StepDown(ctx, olga, 2, "r"), 409, "", "no owner")
 	if all, err := s.Partitions(ctx); err != nil || all[0].MayUnpin || all[2].MayStepDown {
@@ -340,7 +340,7 @@ func TestMovePartitions(t *testing.T) {
 	if len(w.wishes) > 0 {
 		t.Fatalf("stored %v", w.wishes)
 	}
-	if err := s.Pin(ctx, olga, 0, "later", "a node to come"); err != nil || w.wishes[0] != (core.Wish{Node: "later"}) {
+	if err := s.Pin(ctx, olga, 0, "later", "a node to come", true); err != nil || w.wishes[0] != (core.Wish{Node: "later"}) {
 		t.Fatalf("pinned to a node that is not live: %v, %+v", err, w.wishes)
 	}
 	if e := w.last(t); e.Action != "partition.pin" || e.Target != "partition/0" || e.Outcome != "done" || string(e.After) != `{"node":"later"}` {
@@ -352,7 +352,7 @@ func TestMovePartitions(t *testing.T) {
 	if err := s.Unpin(ctx, olga, 0, "as it was"); err != nil || w.wishes[0] != (core.Wish{}) {
 		t.Fatalf("unpinned: %v, %+v", err, w.wishes)
 	}
-	if err := s.Pin(ctx, olga, 0, "n1", "stay"); err != nil {
+	if err := s.Pin(ctx, olga, 0, "n1", "stay", false); err != nil {
 		t.Fatal(err)
 	}
 	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 409, "", "pinned to n1")

@@ -390,6 +390,8 @@ type Pause struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
+
+	EvenIfUnknown bool `json:"-"` // set it although no stored plan has its names
 }
 
 // Covers reports whether the pause holds the do commands of an agent for a step of a task.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/near"
 	"duly.dev/duly/internal/say"
 )
 
@@ -67,8 +69,10 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 		return 0, err
 	}
 	there := false
+	var names []string
 	for i := range plans {
 		p := &plans[i]
+		names = append(names, p.Name)
 		if p.Name != name {
 			continue
 		}
@@ -79,7 +83,11 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 		left = max(left, p.Version)
 	}
 	if !there {
-		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: say.Of("refuse.no-version", "name", core.QuoteShort(name), "version", version)})
+		says := say.Of("refuse.no-version", "name", core.QuoteShort(name), "version", version)
+		if !slices.Contains(names, name) {
+			says += near.Ask(name, names)
+		}
+		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: says})
 	}
 	at := core.InstantOf(s.Now())
 	if undo {

@@ -635,7 +635,7 @@ func (w *World) Partitions(context.Context) (all []operate.Partition, err error)
 }
 
 // Pin implements operate.Partitions.
-func (w *World) Pin(ctx context.Context, by operate.Actor, partition int, node, reason string) error {
+func (w *World) Pin(ctx context.Context, by operate.Actor, partition int, node, reason string, _ bool) error {
 	return w.moved(ctx, by, "partition.pin", partition, reason, func(p *operate.Partition) { p.Pinned = node })
 }
 
