@@ -888,7 +888,7 @@ func TestBreakers(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := get(t, h, Path+"agents").Body.String()
-	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is set to auto", "trial", "order/reserve: 10,064", "in flight without an instance: 64", "gone"} {
+	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is set to auto", "trial", "order/reserve: 10,064", "in flight, taken by no instance: 64", "gone"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)
 		}

@@ -474,3 +474,36 @@ func TestLiveAgents(t *testing.T) {
 		t.Errorf("asked %d times", w.asked)
 	}
 }
+
+// TestAgentsThatDoNotServeAStep: tasks at a step that an agent does not serve are told as its own, and on the first screen; the
+// agent is not gone for that, whether or not it announces itself.
+//
+// covers: OP19
+func TestAgentsThatDoNotServeAStep(t *testing.T) {
+	w := newWorld()
+	w.absent = []operate.Absence{
+		{Agent: "payment", Since: w.now.Add(-time.Hour), Tasks: 3, First: w.now.Add(time.Hour), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 3, NotServed: true}}},
+		{Agent: "payment", Since: w.now, Tasks: 2, Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 2, NotServed: true}}},
+		{Agent: "wrap", Since: w.now, Tasks: 1, Steps: []operate.WaitingStep{{Type: "gift", Step: "wrap", Tasks: 1, NotServed: true}}},
+		{Agent: "ship", Since: w.now, Tasks: 7, Steps: []operate.WaitingStep{{Type: "gift", Step: "ship", Tasks: 7}}},
+	}
+	w.said = []operate.Instance{{Agent: "payment", Started: w.now}}
+	got, err := w.agents().Agents(t.Context())
+	if err != nil || len(got) != 4 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	pay, ship, wrap := got[0], got[2], got[3]
+	if pay.Gone || pay.Unserved.N != 5 || !pay.AwaySince.Equal(w.now.Add(-time.Hour)) || len(pay.Steps) != 1 || pay.Steps[0].Word() != "order/pay (not served)" || wrap.Gone || !ship.Gone {
+		t.Errorf("%+v", got)
+	}
+	var says []string
+	for _, n := range operate.FlowNeeds(w.now, got, nil, nil) {
+		for _, l := range n.Lines {
+			says = append(says, fmt.Sprint(n.Title, " | ", l.Text, " | ", l.Tasks))
+		}
+	}
+	want := []string{"1 agent gone: 7 tasks wait | ship: no instance answers | 7", "2 agents do not serve a step: 6 tasks wait | payment does not serve order/pay | 5", "2 agents do not serve a step: 6 tasks wait | wrap does not serve gift/wrap | 1"}
+	if !slices.Equal(says, want) {
+		t.Errorf("got\n%q\nwant\n%q", says, want)
+	}
+}
