@@ -704,7 +704,18 @@ func TestAskStates(t *testing.T) {
 		for _, state := range all {
 			s := newSite(t)
 			s.views["d-1"] = core.View{ID: "d-1", Type: "delivery", State: state, Seq: 7}
-			_, bad := s.asks.Ask(t.Context(), core.Control{Kind: kind, ID: "d-1", Type: "delivery", As: core.StateUndone, Until: epoch.Add(time.Hour), Input: []byte(`{}`), Result: []byte(`1`)})
+			c := core.Control{Kind: kind, ID: "d-1", Type: "delivery"}
+			switch kind {
+			case core.EventResolve:
+				c.As = core.StateUndone
+			case core.EventExtend:
+				c.Until = epoch.Add(time.Hour)
+			case core.EventEdit:
+				c.Input = []byte(`{}`)
+			case core.EventAccept:
+				c.Result = []byte(`1`)
+			}
+			_, bad := s.asks.Ask(t.Context(), c)
 			if ok := slices.Contains(taken, state); ok != (bad == nil) || ok != (len(s.controls) == 1) {
 				t.Errorf("kind %d of a task that is %s: %v, %d stored", kind, state, bad, len(s.controls))
 			}

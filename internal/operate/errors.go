@@ -7,6 +7,7 @@ var ErrFenced = errors.New("operation taken over by another runner")
 
 // Refusal is a request that is not carried out, with what to do about it.
 type Refusal struct {
+	Cause    int      // finer; 0: that of the code
 	Code     int      // as HTTP: 400, 403, 404, 409, 413, 429, 503; 422 of a key that was used for something else
 	Field    string   // that is wrong, if one is
 	Detail   string   // one sentence: field, value and limit, or state and what is possible now
