@@ -28,12 +28,13 @@ type planDeprecateCmd struct {
 	Name    string `arg:"" help:"Name of the plan."`
 	Version int64  `arg:"" help:"The version."`
 	Undo    bool   `help:"Let new submissions take it again."`
+	Called  bool   `name:"even-if-called" help:"Also where it is the last version, and steps of other plans, whose children are of it, fail then."`
 	reasoned
 }
 
 // Run marks a version, or takes the mark away.
 func (c *planDeprecateCmd) Run(ctx context.Context, std streams) error {
-	a, data, err := answered[struct{ Newest int64 }](c.change(ctx, std, pathOf("plans", c.Name, strconv.FormatInt(c.Version, 10), "deprecate"), show.Object{"undo": c.Undo}))
+	a, data, err := answered[struct{ Newest int64 }](c.change(ctx, std, pathOf("plans", c.Name, strconv.FormatInt(c.Version, 10), "deprecate"), show.Object{"undo": c.Undo, operate.EvenIfCalled: c.Called}))
 	if err != nil {
 		return err
 	}

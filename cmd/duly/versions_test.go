@@ -133,7 +133,7 @@ func TestPlanBreaksItsCallers(t *testing.T) {
 		if code != x.code {
 			t.Errorf("duly %s: exit %d, want %d\n%s%s", x.args, code, x.code, out, errs)
 		}
-		for _, says := range []string{"warning: plan trip version 3, step buy: its next children take this version, and the inputs of 2 of its 3 tasks in flight do not fit it; task trip-2: input does not fit the input schema of plan order version 2", `"/cents"`,
+		for _, says := range []string{"warning: plan trip version 3, step buy: its next children take this version, and the inputs of 2 of its 3 tasks in flight do not fit it; task trip-1: input does not fit the input schema of plan order version 2", `"/cents"`,
 			"warning: plan trip version 3, step parcels: its next children take this version, and the inputs of 1 of its 3 tasks in flight do not fit it; task trip-1",
 			"warning: plan trip version 3, step bill: its next children take this version, and the inputs of 3 tasks in flight are not known yet"} {
 			if !strings.Contains(errs, says) {

@@ -37,6 +37,7 @@ type (
 		PlanIn
 		Body struct {
 			Undo   bool   `json:"undo,omitempty" doc:"the version is deprecated no more"`
+			Called bool   `json:"even_if_called,omitempty" doc:"also where it is the last, and steps of other plans, whose children are of it, fail then"`
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}

@@ -67,12 +67,12 @@ func (a *api) versionRoutes() {
 			return out, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
-		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it; a submission is refused, also one that names it."},
+		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it; a submission is refused, also one that names it. 409: it is the last of which others have children."},
 		func(ctx context.Context, in *deprecateIn) (*deprecateOut, error) {
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
 				return nil, bad
 			}
-			left, err := a.ports.Versions.Deprecate(ctx, by(ctx), in.Name, in.Version, in.Body.Undo, in.Body.Reason)
+			left, err := a.ports.Versions.Deprecate(ctx, by(ctx), operate.Deprecate{Name: in.Name, Version: in.Version, Undo: in.Body.Undo, EvenIfCalled: in.Body.Called, Reason: in.Body.Reason})
 			return &deprecateOut{deprecateJSON{in.Name, in.Version, !in.Body.Undo, left}}, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/check", id: "checkPlan", tag: "engine", needs: operate.RoleOperator,

@@ -88,7 +88,7 @@ func (c *console) carry(section string, open opener) http.HandlerFunc {
 			c.fail(w, r, err)
 		default:
 			if d.Bad, d.Field = bad.Detail, bad.Field; bad.Insist != "" {
-				d.Fields = append(d.Fields, field{Name: bad.Insist, Label: "Do it all the same", Value: "no", Options: []string{"no", insisted}})
+				d.Fields = append(d.Fields, field{Name: bad.Insist, Label: say.Of("dialog.insist"), Value: "no", Options: []string{"no", insisted}})
 			}
 			c.confirm(w, r, bad.Code, section, d)
 		}

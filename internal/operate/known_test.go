@@ -1,9 +1,11 @@
 package operate_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -81,6 +83,50 @@ func TestNamesOfPlansThatCannotBeRead(t *testing.T) {
 	for _, p := range []operate.Pause{{Type: "new", Step: "first", Agent: "first", Reason: "r"}, {Label: "tier=gold", Reason: "r"}, {Reason: "r"}, {Type: "gift", Step: "wrap", Agent: "wrap", Reason: "r"}} {
 		if _, err := w.pausing().SetPause(t.Context(), olga, p); err != nil {
 			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
+// stamps are the versions that are deprecated.
+type stamps struct{ core.Deprecations }
+
+func (s *stamps) Deprecated(context.Context) (core.Deprecations, error) { return s.Deprecations, nil }
+
+func (s *stamps) Deprecate(_ context.Context, name string, version int64, at core.Instant) error {
+	s.Deprecations = append(s.Deprecations, core.Deprecation{Name: name, Version: version, At: at})
+	return nil
+}
+
+// TestDeprecateWhatOthersCall: the last version of a plan of which others have children is deprecated only when that is
+// insisted on; those are named. One of several versions, and one that only deprecated plans call, is.
+//
+// covers: OP16
+func TestDeprecateWhatOthersCall(t *testing.T) {
+	w := newWorld()
+	w.plans = append(w.plans, core.Plan{Name: "trip", Version: 3, Steps: []core.Step{{Name: "wrap", Kind: core.TaskStep, Child: "gift"}, {Name: "buy", Kind: core.EachStep, Child: "order"}}})
+	store := &stamps{}
+	s := &operate.Versioning{Store: store, Desk: w.desk(), Plans: w.Plans, Announce: func() error { return nil }, Now: func() time.Time { return w.now }}
+	for _, x := range []struct {
+		ask  operate.Deprecate
+		says string // empty: it is done
+	}{
+		{operate.Deprecate{Name: "gift", Version: 1}, `these steps, whose children are of it, fail then: plan trip version 3, step wrap`},
+		{operate.Deprecate{Name: "order", Version: 1}, ""},
+		{operate.Deprecate{Name: "order", Version: 2}, `version 2 is the last of plan "order" that is not deprecated`},
+		{operate.Deprecate{Name: "order", Version: 2, EvenIfCalled: true}, ""},
+		{operate.Deprecate{Name: "trip", Version: 3}, ""},
+		{operate.Deprecate{Name: "gift", Version: 1}, ""},
+	} {
+		was := len(store.Deprecations)
+		x.ask.Reason = "old"
+		_, err := s.Deprecate(t.Context(), olga, x.ask)
+		if x.says != "" {
+			w.refusedWith(t, err, 409, "version", x.says)
+			if bad, _ := errors.AsType[*operate.Refusal](err); bad.Insist != "even_if_called" || len(store.Deprecations) != was {
+				t.Errorf("%+v: %+v", x.ask, bad)
+			}
+		} else if err != nil || len(store.Deprecations) != was+1 {
+			t.Errorf("%+v: %v", x.ask, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,7 +181,7 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	case known && spec.PlanVersion == 0 && unreadable.Newest(spec.Type) == 0:
 		return &Refusal{Code: 409, Field: "type", Detail: "type is " + spec.Type + ": " + core.DeprecatedPlan(spec.Type, 0)}, nil
 	case !known:
-		return &Refusal{Code: 400, Field: "type", Detail: say.Of("refuse.type-planless", "type", core.QuoteShort(spec.Type)) + near.Ask(spec.Type, types)}, nil
+		return &Refusal{Code: 400, Field: "type", Detail: say.Of("refuse.type-planless", "type", core.QuoteShort(spec.Type), "hint", cmp.Or(near.Ask(spec.Type, types), ": apply it first"))}, nil
 	case spec.PlanVersion != 0 && unreadable.Newest(spec.Type) != spec.PlanVersion:
 		return &Refusal{Code: 400, Field: "plan_version", Detail: say.Of("refuse.schedule-version", "version", spec.PlanVersion, "type", spec.Type)}, nil
 	}

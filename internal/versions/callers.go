@@ -94,7 +94,7 @@ func (c *Checker) look(ctx context.Context, to, p *core.Plan, step int, state co
 		case !known:
 			caller.Unknown++
 		case why != nil:
-			if caller.Unfit++; caller.Task == "" {
+			if caller.Unfit++; caller.Task == "" || t.ID < caller.Task {
 				caller.Task, caller.Why = t.ID, core.ShortText(why.Error(), 400)
 			}
 		}
