@@ -269,7 +269,7 @@ func (a *api) movePartition(ctx context.Context, partition int, reason string, d
 // breakerRoute is how the breaker of an agent is forced.
 func (a *api) breakerRoute(tag string) {
 	register(a, route{method: http.MethodPut, path: "/v1/agents/{agent}/breaker", id: "forceBreaker", tag: tag, needs: operate.RoleOperator, summary: "Open or close the breaker of an agent, or let it go",
-		about: "While it is open nothing begins there: tasks park and spend no try, and one that cannot wait so long is undone at once."},
+		about: "While it is open nothing begins there: tasks park and spend no attempt, and one that cannot wait so long is undone at once."},
 		func(ctx context.Context, in *breakerIn) (*breakerOut, error) {
 			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason, EvenIfUnknown: in.Body.EvenIfUnknown}
 			if in.Body.Until != nil {

@@ -41,7 +41,7 @@ func (a *api) limitRoutes() {
 			return page, page.Limits, "", err
 		})
 	register(a, route{method: http.MethodPut, path: "/v1/limits/{agent}", id: "setLimit", tag: tag, needs: operate.RoleOperator, summary: "Bound what an agent gets, over all nodes",
-		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
+		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no attempt; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
 		func(ctx context.Context, in *limitIn) (*limitOut, error) {
 			l := operate.SetLimit{
 				Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate,
