@@ -39,12 +39,12 @@ func (s *scene) unknown() {
 			}
 		}
 		if !answered || !a.ok() {
-			s.broken(ruleUnknown, ByAnswers, what+s.said(c), c)
+			s.unlessHidden(ruleUnknown, ByAnswers, what+s.said(c), []string{ruleGroup}, c) // another instance may have been at it
 			return
 		}
 		if !s.o.Check {
 			if c, a, answered := l.strange(true); !answered || !a.ok() {
-				s.unlessHidden(ruleUnknown, ByAnswers, what+s.said(c), []string{ruleUndo}, c)
+				s.unlessHidden(ruleUnknown, ByAnswers, what+s.said(c), []string{ruleUndo, ruleGroup}, c)
 				return
 			}
 		}
