@@ -101,7 +101,7 @@ func (f *fake) read(r *natsbus.ReadRequest) {
 		view, ok := f.views[r.ID]
 		data, err := api.EncodeTask(&view)
 		if !ok || view.Type != r.Type || err != nil {
-			r.Reject(404, "not found", 0)
+			r.Reject(404, 7041, "not found", 0)
 			return
 		}
 		r.Answer(data)
@@ -121,7 +121,7 @@ func (f *fake) read(r *natsbus.ReadRequest) {
 	}
 	data, err := api.EncodePage(&page)
 	if err != nil {
-		r.Reject(500, err.Error(), 0)
+		r.Reject(500, 7044, err.Error(), 0)
 		return
 	}
 	r.Answer(data)

@@ -253,7 +253,7 @@ func (s *script) wrong() {
 		}
 	}
 	s.fails("ask-cancel", s.send("ask-cancel", "order-17", "order-99"), 404, 7041)
-	s.fails("get", s.send("get", "order-17", "order-99"), 404, 0)
+	s.fails("get", s.send("get", "order-17", "order-99"), 404, 7041)
 }
 
 func (s *script) reading() {

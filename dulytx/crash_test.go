@@ -192,11 +192,11 @@ func TestDatabaseIsAway(t *testing.T) {
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.await("the node tells of an outbox that it cannot read", func() bool { return w.sys.Node.Snapshot().Conditions["outbox"] })
+	w.await("the node tells of an outbox that it cannot read", func() bool { return w.outboxInTrouble() })
 	w.never("o-2")
 	allow(true)
 	w.processed("o-2")
-	w.await("the trouble is over", func() bool { return !w.sys.Node.Snapshot().Conditions["outbox"] })
+	w.await("the trouble is over", func() bool { return !w.outboxInTrouble() })
 	conn.Release()
 }
 
@@ -235,7 +235,7 @@ func TestRefusedLater(t *testing.T) {
 	if err != nil || len(rows) != 2 || rows[0].Task != "o-1" || rows[0].Code != 409 || rows[1].Task != "o-2" || rows[1].Code != 400 || !strings.Contains(rows[1].Reason, "secret.subject") {
 		t.Fatalf("%+v %v", rows, err)
 	}
-	w.await("operators are told", func() bool { return w.sys.Node.Snapshot().Conditions["outbox"] })
+	w.await("operators are told", func() bool { return w.outboxInTrouble() })
 	w.never("o-2")
 	w.exec(`UPDATE duly_outbox SET headers = '{}' WHERE number = $1`, rows[1].Number)
 	if n, err := w.outbox.Again(t.Context(), true, nil); n != 2 || err != nil {

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"duly.dev/duly"
 	"duly.dev/duly/dev"
 	"duly.dev/duly/internal/pgtestdb"
+	"duly.dev/duly/internal/telemetry"
 	"duly.dev/duly/schema/postgres"
 )
 
@@ -213,4 +217,11 @@ func (w *world) never(id string) {
 	if n := w.effects(id); n != 0 {
 		w.t.Errorf("task %s took effect %d times", id, n)
 	}
+}
+
+// outboxInTrouble reports whether the node's metrics say that an outbox is in trouble.
+func (w *world) outboxInTrouble() bool {
+	page := httptest.NewRecorder()
+	telemetry.Handler(w.sys.Node, telemetry.Build{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, telemetry.PathMetrics, nil))
+	return strings.Contains(page.Body.String(), `duly_condition_trouble{condition="outbox"} 1`)
 }

@@ -40,11 +40,11 @@ const (
 	CausePlans          = 7034 // the plans could not be read
 	CauseUndecided      = 7035 // not stored: what was submitted a moment ago, under the id or before a request about it, is no task yet
 	CauseMethod         = 7040 // HTTP: no such method here
-	CauseNotFound       = 7041 // HTTP: no such path or task
+	CauseNotFound       = 7041 // no such path, task or version
 	CauseConflict       = 7042 // HTTP: the id is a task with another input
-	CauseQuery          = 7043 // HTTP: a query parameter or header is wrong
-	CauseStore          = 7044 // HTTP: the state store or control stream did not answer
-	CauseBody           = 7045 // HTTP: the body could not be read
+	CauseQuery          = 7043 // a query parameter, header or member of a query is wrong
+	CauseStore          = 7044 // the state store or control stream did not answer
+	CauseBody           = 7045 // what was sent could not be read, or a member of it is wrong
 
 	CauseOtherType = 7046 // the id is a task of another type
 	CauseState     = 7047 // the task is in a state in which the request changes nothing
@@ -57,6 +57,24 @@ const (
 	CauseFirst = CauseTypeName // the bounds of what is given out
 	CauseLast  = CauseNoTime
 )
+
+// causeOf are the causes of refusals whose makers know none, at every door.
+var causeOf = map[int]int{
+	400: CauseBody, 401: CauseNoActor, 403: CauseForbidden, 404: CauseNotFound, 405: CauseMethod, 409: CauseState,
+	413: CauseBody, 415: CauseBody, 422: CauseBody, 428: CauseState, 429: CauseFull,
+}
+
+// CauseOf is the cause of a code whose maker knows none: any other 4xx is the request's own fault, and no client may come again
+// with it as it is.
+func CauseOf(code int) int {
+	if cause, ok := causeOf[code]; ok {
+		return cause
+	}
+	if code < 500 {
+		return CauseQuery
+	}
+	return CauseStore
+}
 
 // Hints of when to try again.
 const (

@@ -64,7 +64,7 @@ func (c *Cycles) add(took time.Duration) {
 	c.Sum += took
 }
 
-// Away is an agent that tasks wait for, and that does not answer.
+// Away is an agent that tasks wait for because none takes their command.
 type Away struct {
 	Agent string
 	Tasks int          // that wait
@@ -77,12 +77,13 @@ type Away struct {
 type AwayStep struct {
 	Type, Step string
 	Tasks      int
+	Unable     bool // an agent is there, and has answered that it does not serve the step
 }
 
 // add adds tasks that wait at a step.
 func (a *Away) add(step AwayStep, first core.Instant) {
 	a.First = earlier(a.First, first)
-	if i := slices.IndexFunc(a.Steps, func(s AwayStep) bool { return s.Type == step.Type && s.Step == step.Step }); i >= 0 {
+	if i := slices.IndexFunc(a.Steps, func(s AwayStep) bool { return s.Type == step.Type && s.Step == step.Step && s.Unable == step.Unable }); i >= 0 {
 		a.Steps[i].Tasks += step.Tasks
 		return
 	}
@@ -222,14 +223,12 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 	}
 }
 
-// misses reports whether any task of the shard waits for an agent that is not there.
+// misses reports whether any task of the shard waits for an agent that takes no such command.
 func (o *owned) misses() bool {
 	for _, p := range o.partitions {
 		for _, slot := range p.agents {
-			for _, e := range slot.waiting {
-				if e.missing(slot) >= 0 {
-					return true
-				}
+			for range slot.missed {
+				return true
 			}
 		}
 	}
@@ -243,11 +242,7 @@ func (o *owned) agentsAway(now core.Instant, before []Away) []Away {
 	for _, p := range o.partitions {
 		for _, slot := range p.agents {
 			at := -1
-			for _, e := range slot.waiting {
-				step := e.missing(slot)
-				if step < 0 {
-					continue
-				}
+			for e, step := range slot.missed {
 				if at < 0 {
 					at = slices.IndexFunc(all, func(a Away) bool { return a.Agent == slot.name })
 				}
@@ -255,7 +250,7 @@ func (o *owned) agentsAway(now core.Instant, before []Away) []Away {
 					at, all = len(all), append(all, Away{Agent: slot.name})
 				}
 				all[at].Tasks++
-				all[at].add(AwayStep{Type: e.plan.plan.Name, Step: e.plan.plan.Steps[step].Name, Tasks: 1}, e.task.Deadline)
+				all[at].add(AwayStep{Type: e.plan.plan.Name, Step: e.plan.plan.Steps[step].Name, Tasks: 1, Unable: e.task.Steps[step].Said != 0}, e.task.Deadline)
 			}
 		}
 	}

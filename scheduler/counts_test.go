@@ -118,3 +118,35 @@ func TestAgentsAway(t *testing.T) {
 		c.end(n1)
 	})
 }
+
+// TestAgentsUnable: an agent that is there and does not serve the step that tasks wait at is told with their number and that
+// step, until it does.
+func TestAgentsUnable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.code = core.CodeUnable
+		c.setLive("n1")
+		n1 := c.run("n1", nil)
+		pass(time.Second)
+		for n := range 3 {
+			c.submit(n%2, order(fmt.Sprint("t", n)))
+		}
+		pass(12 * time.Second)
+		for range 20 {
+			away := n1.s.Snapshot().Away
+			if len(away) != 1 || away[0].Agent != "agent.a" || away[0].Tasks != 3 || len(away[0].Steps) != 1 || away[0].Steps[0] != (scheduler.AwayStep{Type: "order", Step: "a", Tasks: 3, Unable: true}) {
+				t.Fatalf("%+v", away)
+			}
+			pass(1700 * time.Millisecond)
+		}
+		c.mu.Lock()
+		c.code = 0
+		c.mu.Unlock()
+		pass(2 * time.Minute)
+		if away := n1.s.Snapshot().Away; len(away) != 0 {
+			t.Errorf("%+v", away)
+		}
+		c.want(core.StateProcessed, 0, "t0")
+		c.end(n1)
+	})
+}

@@ -173,7 +173,7 @@ func (g *gate) mayRetry(x *pending) bool {
 	}
 	if e.held&a.steps != 0 {
 		e.held &^= a.steps
-		at, _ := e.present()
+		at, _, _ := e.present()
 		x.p.occupy(e, at)
 	}
 	if !a.placed && len(g.agents.limited) > 0 { // else places are not counted

@@ -70,6 +70,7 @@ type entry struct {
 	leased  int64  // Config.Leased when its newest event was applied
 	marks
 	waits  uint64       // steps among those that wait for an agent
+	lacks  uint64       // steps among those that their agent does not serve
 	blocks uint64       // steps among those that wait for room while others of the task are out
 	bytes  int64        // as last weighed
 	wakes  core.Instant // when it is woken next; 0: it is not
@@ -200,6 +201,7 @@ type agentSlot struct {
 	calls   *agentCalls // what the shard knows of it
 	load    int         // tasks in flight there
 	waiting []*entry    // tasks that wait for the agent, which is not there
+	unable  []*entry    // tasks at a step that it does not serve, and perhaps some that have gone on
 	blocked []*entry    // tasks in flight of which a branch waits for room there
 	order   *parkedAt   // of what is parked: see finish.go; nil: nothing is
 

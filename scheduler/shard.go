@@ -340,10 +340,13 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 			e.held &^= 1 << uint(i)
 		}
 	})
-	at, awaits := e.present()
+	at, awaits, unable := e.present()
 	p.occupy(e, at)
 	if awaits != 0 {
 		p.wait(e, awaits)
+	}
+	if unable != 0 {
+		p.lack(e, unable)
 	}
 	s.gate.block(p, e)
 	if e.task.WaitsFor != "" {

@@ -56,10 +56,10 @@ func each(steps uint64, yield func(i int)) {
 }
 
 // present are the steps of a task that count in their agents' windows, which are out or between two tries and not held by a
-// pause, and those that wait for an agent which is not there.
-func (e *entry) present() (at, awaits uint64) {
+// pause, those that wait for an agent which is not there, and those whose agent does not serve them.
+func (e *entry) present() (at, awaits, unable uint64) {
 	if e.plan == nil || !e.task.Active() {
-		return 0, 0
+		return 0, 0, 0
 	}
 	processing := e.task.State == core.StateProcessing
 	for i := range e.task.Steps {
@@ -74,8 +74,11 @@ func (e *entry) present() (at, awaits uint64) {
 		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {
 			awaits |= 1 << uint(i)
 		}
+		if s.Awaits != 0 && s.Said == core.CodeUnable {
+			unable |= 1 << uint(i)
+		}
 	}
-	return at, awaits
+	return at, awaits, unable
 }
 
 // occupy moves a task to those places in the agents' windows.
@@ -108,6 +111,26 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	})
 }
 
+// lack keeps in mind that a task waits for agents that do not serve its step.
+func (p *partition) lack(e *entry, unable uint64) {
+	each(unable&^e.lacks, func(i int) {
+		slot := e.plan.slots[i]
+		if len(slot.unable) == cap(slot.unable) { // those that wait no more make room
+			slot.unable = slices.DeleteFunc(slot.unable, func(e *entry) bool {
+				over := e.missing(slot, core.CodeUnable) < 0
+				if over && e.plan != nil {
+					e.lacks &^= e.plan.at(slot)
+				}
+				return over
+			})
+		}
+		if e.lacks&e.plan.at(slot) == 0 {
+			slot.unable = append(slot.unable, e)
+		}
+		e.lacks |= 1 << uint(i)
+	})
+}
+
 // serve lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
 // waiting.
 func (q *queues) serve(slot *agentSlot) {
@@ -117,7 +140,7 @@ func (q *queues) serve(slot *agentSlot) {
 			continue
 		}
 		here := e.plan.at(slot)
-		_, awaits := e.present()
+		_, awaits, _ := e.present()
 		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
 			kept = append(kept, e)
 			continue
@@ -129,15 +152,30 @@ func (q *queues) serve(slot *agentSlot) {
 	slot.waiting = kept
 }
 
-// missing is a step of the task that waits for the agent of a slot because none takes its command; -1: none does.
-func (e *entry) missing(slot *agentSlot) int {
+// missing is a step of the task that waits for the agent of a slot because none takes its command: none is there, or one has
+// said by its code that it does not serve the step. -1: none does.
+func (e *entry) missing(slot *agentSlot, said int16) int {
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
-		if s.Awaits != 0 && s.Said == 0 && (s.Out == 0 || s.Out == s.Awaits) && e.plan.slots[i] == slot {
+		if s.Awaits != 0 && s.Said == said && (s.Out == 0 || s.Out == s.Awaits) && e.plan != nil && e.plan.slots[i] == slot {
 			return i
 		}
 	}
 	return -1
+}
+
+// missed yields the tasks that wait for the agent because none takes their command, with the step.
+func (slot *agentSlot) missed(yield func(*entry, int) bool) {
+	for _, e := range slot.waiting {
+		if step := e.missing(slot, 0); step >= 0 && !yield(e, step) {
+			return
+		}
+	}
+	for _, e := range slot.unable {
+		if step := e.missing(slot, core.CodeUnable); step >= 0 && !yield(e, step) {
+			return
+		}
+	}
 }
 
 // blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.

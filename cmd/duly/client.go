@@ -112,6 +112,11 @@ type reasoned struct {
 	server
 }
 
+// insisting is a change that names something.
+type insisting struct {
+	EvenIfUnknown bool `help:"Also if nobody knows the name yet." json:"even_if_unknown,omitempty"`
+}
+
 // why is the reason, which is asked for where none is given.
 func (r *reasoned) why(std streams) (string, error) { return reasonOf(std, r.Reason, true) }
 

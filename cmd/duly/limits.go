@@ -41,6 +41,7 @@ type limitBody struct {
 	KeyConcurrent int     `json:"key_concurrent,omitempty"`
 	KeyRate       float64 `json:"key_rate,omitempty"`
 	Reason        string  `json:"reason"`
+	insisting
 }
 
 type limitsSetCmd struct {
@@ -50,6 +51,7 @@ type limitsSetCmd struct {
 	Key           string `help:"Expression (CEL) over input, type and labels of a task, such as input.customer: calls of tasks of which it is the same are bounded together by the next two."`
 	KeyConcurrent *int   `help:"Calls of one key at a time, 1 to 1000000 (default: any number)."`
 	KeyRate       string `help:"Calls of one key a second, as --rate (default: any number)."`
+	insisting
 	reasoned
 }
 
@@ -78,7 +80,7 @@ func (c *limitsSetCmd) Run(ctx context.Context, std streams) error {
 
 // body is what the flags ask for. A zero is refused: it could mean any number as well as none.
 func (c *limitsSetCmd) body() (b limitBody, err error) {
-	b.Key = c.Key
+	b.Key, b.insisting = c.Key, c.insisting
 	for _, calls := range []struct {
 		flag  string
 		said  *int

@@ -11,7 +11,7 @@ import (
 )
 
 func (e *engine) limiting() *operate.Limiting {
-	return &operate.Limiting{Store: e, Desk: e.desk(), Announce: func() error { return nil }, Now: time.Now}
+	return &operate.Limiting{Store: e, Desk: e.desk(), Plans: e.Plans, Announce: func() error { return nil }, Now: time.Now}
 }
 
 func (e *engine) AgentLimits(context.Context) ([]operate.AgentLimit, error) { return e.limits, nil }

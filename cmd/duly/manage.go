@@ -40,10 +40,11 @@ type breakerBody struct {
 	State  operate.BreakerWish `json:"state"`
 	Until  time.Time           `json:"until,omitzero"`
 	Reason string              `json:"reason"`
+	insisting
 }
 
 // do asks for a change of the breaker.
-func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish, ends string) error {
+func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish, ends string, even insisting) error {
 	until, err := moment("for", ends)
 	if err != nil {
 		return err
@@ -52,7 +53,7 @@ func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish,
 	if err != nil {
 		return err
 	}
-	b, data, err := answered[operate.Breaker](c.send(ctx, http.MethodPut, pathOf("agents", c.Agent, "breaker"), breakerBody{state, until, reason}, nil))
+	b, data, err := answered[operate.Breaker](c.send(ctx, http.MethodPut, pathOf("agents", c.Agent, "breaker"), breakerBody{state, until, reason, even}, nil))
 	if err != nil {
 		return err
 	}
@@ -68,28 +69,30 @@ func (c *forced) do(ctx context.Context, std streams, state operate.BreakerWish,
 type agentsOpenCmd struct {
 	forced
 	For string `help:"Until when: a duration from now or a time (default: until it is set to auto)."`
+	insisting
 }
 
 // Run opens a breaker.
 func (c *agentsOpenCmd) Run(ctx context.Context, std streams) error {
-	return c.do(ctx, std, operate.BreakerOpened, c.For)
+	return c.do(ctx, std, operate.BreakerOpened, c.For, c.insisting)
 }
 
 type agentsCloseCmd struct {
 	forced
 	For string `help:"Until when: a duration from now or a time (default: until it is set to auto)."`
+	insisting
 }
 
 // Run closes a breaker.
 func (c *agentsCloseCmd) Run(ctx context.Context, std streams) error {
-	return c.do(ctx, std, operate.BreakerClosed, c.For)
+	return c.do(ctx, std, operate.BreakerClosed, c.For, c.insisting)
 }
 
 type agentsAutoCmd struct{ forced }
 
 // Run lets a breaker go.
 func (c *agentsAutoCmd) Run(ctx context.Context, std streams) error {
-	return c.do(ctx, std, operate.BreakerAuto, "")
+	return c.do(ctx, std, operate.BreakerAuto, "", insisting{})
 }
 
 type partitionsCmd struct {
@@ -124,11 +127,12 @@ func (c *partitioned) do(ctx context.Context, std streams, what string, body sho
 type partitionsPinCmd struct {
 	partitioned
 	Node string `arg:"" help:"Name of the node."`
+	insisting
 }
 
 // Run pins a partition.
 func (c *partitionsPinCmd) Run(ctx context.Context, std streams) error {
-	return c.do(ctx, std, "pin", show.Object{"node": c.Node}, "pinned to "+c.Node)
+	return c.do(ctx, std, "pin", show.Object{"node": c.Node, operate.EvenIfUnknown: c.EvenIfUnknown}, "pinned to "+c.Node)
 }
 
 type partitionsOneCmd struct{ partitioned }
@@ -159,6 +163,7 @@ type pauseBody struct {
 	Label  string    `json:"label,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason"`
+	insisting
 }
 
 type pauseSetCmd struct {
@@ -167,6 +172,7 @@ type pauseSetCmd struct {
 	Agent string `help:"Commands to this agent."`
 	Label string `short:"l" help:"Tasks with this label: key=value."`
 	Until string `help:"When it lifts itself: a time or a duration from now (default: never)."`
+	insisting
 	reasoned
 }
 
@@ -186,7 +192,7 @@ func (c *pauseSetCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	p, data, err := answered[operate.Pause](c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason}, nil))
+	p, data, err := answered[operate.Pause](c.send(ctx, http.MethodPost, pathOf("pauses"), pauseBody{c.Type, c.Step, c.Agent, c.Label, until, reason, c.insisting}, nil))
 	if err != nil {
 		return err
 	}

@@ -288,7 +288,7 @@ func (e *engine) Partitions(context.Context) ([]operate.Partition, error) {
 	return []operate.Partition{{Partition: 2, Owner: "n1", Epoch: 4, Lag: 7, Pinned: "n1"}}, nil
 }
 
-func (e *engine) Pin(_ context.Context, _ operate.Actor, partition int, node, reason string) error {
+func (e *engine) Pin(_ context.Context, _ operate.Actor, partition int, node, reason string, _ bool) error {
 	e.moves = append(e.moves, fmt.Sprint("pin ", partition, " ", node, " ", reason))
 	return e.refuse
 }

@@ -18,6 +18,7 @@ import (
 	"duly.dev/duly/cmd/duly/internal/show"
 	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/planfile"
+	"duly.dev/duly/internal/versions"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -80,6 +81,8 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 		planHead
 		Newest int64 `json:"newest"`
 		Stored int   `json:"stored"` // versions; 0: the door does not say
+
+		Callers []versions.Caller `json:"callers"`
 	}](hand(ctx, plan))
 	if err != nil {
 		return err
@@ -94,6 +97,7 @@ func (c *planApplyCmd) Run(ctx context.Context, std streams) error {
 	default:
 		takes = fmt.Sprintf("; new submissions take version %d", stored.Newest)
 	}
+	warnCallers(std, stored.Callers)
 	return c.said(std, data, appliedColumns, "plan %s version %d is stored%s", stored.Name, stored.Version, takes)
 }
 

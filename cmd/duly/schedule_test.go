@@ -178,7 +178,7 @@ func TestScheduleRefusals(t *testing.T) {
 		{`"cron":"0 0 30 2 *"`, 400, `cron "0 0 30 2 *" would never run: it names no day of the next 40 years, as 30 February is none`},
 		{`"cron":"0 0 * * *","zone":"Mars/Base"`, 400, `zone "Mars/Base" is no time zone, want a name of the IANA database, such as Europe/Berlin`},
 		{`"cron":"0 0 * * *","zone":"Europe/Belrin"`, 400, `zone "Europe/Belrin" is no time zone: is Europe/Berlin meant?`},
-		{`"every":"1h","type":"ordre"`, 400, `type "ordre" has no plan: apply it first`},
+		{`"every":"1h","type":"ordre"`, 400, `type "ordre" has no plan: is order meant?`},
 		{`"every":"1h","plan_version":7`, 400, `plan_version is 7, and no such version of plan order is stored`},
 		{`"every":"1h","plan_version":2`, 409, `plan_version is 2, and that version of plan order is deprecated: name another or none`},
 		{`"every":"1h","input":{}`, 422, `input does not fit the input schema of plan order version 1: missing property 'cents'`},

@@ -28,12 +28,13 @@ type planDeprecateCmd struct {
 	Name    string `arg:"" help:"Name of the plan."`
 	Version int64  `arg:"" help:"The version."`
 	Undo    bool   `help:"Let new submissions take it again."`
+	Called  bool   `name:"even-if-called" help:"Also where it is the last version, and steps of other plans, whose children are of it, fail then."`
 	reasoned
 }
 
 // Run marks a version, or takes the mark away.
 func (c *planDeprecateCmd) Run(ctx context.Context, std streams) error {
-	a, data, err := answered[struct{ Newest int64 }](c.change(ctx, std, pathOf("plans", c.Name, strconv.FormatInt(c.Version, 10), "deprecate"), show.Object{"undo": c.Undo}))
+	a, data, err := answered[struct{ Newest int64 }](c.change(ctx, std, pathOf("plans", c.Name, strconv.FormatInt(c.Version, 10), "deprecate"), show.Object{"undo": c.Undo, operate.EvenIfCalled: c.Called}))
 	if err != nil {
 		return err
 	}
@@ -166,6 +167,13 @@ func (c *planDiffCmd) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(d.Changes, func(c versions.Change) bool { return c.Field == "input_schema" }) {
+		page, err := c.firstPage(ctx, to)
+		if err != nil { // who may read plans need not be let check them
+			fmt.Fprintf(std.err, "warning: whether plans with children of this one break is not known: %v\n", err)
+		}
+		d.Callers = page.Callers
+	}
 	switch {
 	case c.Output != show.Text:
 		data, err := json.Marshal(&d)
@@ -188,10 +196,32 @@ func (c *planDiffCmd) Run(ctx context.Context, std streams) error {
 		}
 		fmt.Fprint(std.out, "Tasks in flight keep their version until they are moved (→: what it means then).\n")
 	}
+	warnCallers(std, d.Callers)
 	if !d.Same {
 		return errUnclean
 	}
 	return nil
+}
+
+// firstPage is the first page of a check of a version that need not be stored.
+func (s *server) firstPage(ctx context.Context, p *core.Plan) (page versions.CheckPage, err error) {
+	form, err := wire.EncodePlan(p)
+	if err != nil {
+		return page, fmt.Errorf("plan %s: %w", p.Name, err)
+	}
+	page, _, err = answered[versions.CheckPage](s.send(ctx, http.MethodPost, pathOf("plans", p.Name, "check"), show.Object{"plan": json.RawMessage(form)}, nil))
+	return page, err
+}
+
+// warnCallers warns of steps whose next children a version breaks, and reports whether there are any.
+func warnCallers(std streams, all []versions.Caller) (broken bool) {
+	for i := range all {
+		if says := all[i].Warning(); says != "" {
+			fmt.Fprintln(std.err, "warning:", show.Clean(says))
+		}
+		broken = broken || all[i].Unfit > 0
+	}
+	return broken
 }
 
 // both are the plans that are compared, the older one first.
@@ -276,7 +306,7 @@ func (c *planCheckCmd) Run(ctx context.Context, std streams) error {
 	} else {
 		sum.print(std.out, alike)
 	}
-	if sum.Different > 0 {
+	if warnCallers(std, sum.Callers) || sum.Different > 0 {
 		return errUnclean
 	}
 	return nil
@@ -288,6 +318,11 @@ type checkSum struct{ versions.CheckPage }
 // print prints the summary, and then the findings; alike are how many more there are like one, by its id.
 func (s *checkSum) print(w io.Writer, alike map[string]int) {
 	left := s.Different + s.Unknown
+	for i := range s.Callers {
+		if c := &s.Callers[i]; c.Warning() == "" {
+			fmt.Fprintln(w, show.Clean(say.Of("version.called", "plan", c.Plan, "version", c.Version, "step", c.Step, "n", c.Tasks)))
+		}
+	}
 	fmt.Fprintf(w, "%s played, %d of them in flight: same %d, different %d, cannot be said %d\n", say.Count(int64(s.InFlight+s.Ended), "task"), s.InFlight, s.Same, s.Different, s.Unknown)
 	fmt.Fprintf(w, "%d of those in flight may be moved to the version\n", s.Movable)
 	for _, f := range s.Findings {
@@ -334,6 +369,7 @@ func (s *server) check(ctx context.Context, ref planRef, last int, all bool, kee
 		if err != nil {
 			return sum, err
 		}
+		sum.Callers = append(sum.Callers, page.Callers...)
 		sum.InFlight, sum.Ended, sum.Movable = sum.InFlight+page.InFlight, sum.Ended+page.Ended, sum.Movable+page.Movable
 		sum.Same, sum.Different, sum.Unknown = sum.Same+page.Same, sum.Different+page.Different, sum.Unknown+page.Unknown
 		for _, f := range page.Findings {

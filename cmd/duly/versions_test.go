@@ -96,6 +96,53 @@ func TestPlanCheck(t *testing.T) {
 	run(exitDone, "plan check "+file, "same 3, different 0")
 }
 
+// TestPlanBreaksItsCallers: a version of a child's plan whose input schema does not take what plans in flight give their
+// children is warned of by their names, with what does not fit: in check, in diff and when it is stored.
+//
+// covers: OP9
+func TestPlanBreaksItsCallers(t *testing.T) {
+	w := apitest.New()
+	w.Tasks, w.Records = nil, map[string][]core.Record{}
+	trip := core.Plan{Name: "trip", Version: 3, Steps: []core.Step{{Name: "approve", Kind: core.SignalStep}, {Name: "buy", Kind: core.TaskStep, Child: "order", Input: `{"cents": input.price}`, After: []int{0}},
+		{Name: "parcels", Kind: core.EachStep, Child: "order", Elements: "input.parcels", After: []int{0}}, {Name: "bill", Kind: core.TaskStep, Child: "order", Input: `results.approve`, After: []int{0}}}}.WithDefaults()
+	w.Later = []core.Plan{trip}
+	for i, input := range []string{`{"price":12,"parcels":[{"cents":1}]}`, `{"price":"twelve","parcels":[{"cents":1},{"cents":null}]}`, `{"price":"ten","parcels":[]}`} {
+		task := &core.Task{ID: fmt.Sprint("trip-", i), Type: "trip", Number: int64(i + 1), Partition: apitest.PartitionOf(fmt.Sprint("trip-", i), apitest.Partitions), Input: []byte(input), CreatedAt: core.InstantOf(apitest.At)}
+		var out core.Outcome
+		core.Birth(&trip, task, &core.Event{At: task.CreatedAt, Actor: "n"}, &out)
+		w.Records[task.ID] = slices.Clone(out.Records)
+		view := task.Summary()
+		view.Input = task.Input
+		w.Tasks = append(w.Tasks, view)
+	}
+	handler, err := w.Handler(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(apitest.As(operate.RoleOperator, handler))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if err := os.WriteFile(file, []byte("name: order\nversion: 2\ninput_schema: {type: object, required: [cents], properties: {cents: {type: integer}}}\nsteps:\n- name: credit\n  agent: credit.check\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		args string
+		code int
+	}{{"plan check " + file, exitFailed}, {"plan diff " + file, exitFailed}, {"plan apply " + file, exitDone}} {
+		code, out, errs := command(t, "", append(strings.Fields(x.args), "-s", server.URL, "-o", "text")...)
+		if code != x.code {
+			t.Errorf("duly %s: exit %d, want %d\n%s%s", x.args, code, x.code, out, errs)
+		}
+		for _, says := range []string{"warning: plan trip version 3, step buy: its next children take this version, and the inputs of 2 of its 3 tasks in flight do not fit it; task trip-1: input does not fit the input schema of plan order version 2", `"/cents"`,
+			"warning: plan trip version 3, step parcels: its next children take this version, and the inputs of 1 of its 3 tasks in flight do not fit it; task trip-1",
+			"warning: plan trip version 3, step bill: its next children take this version, and the inputs of 3 tasks in flight are not known yet"} {
+			if !strings.Contains(errs, says) {
+				t.Errorf("duly %s does not say %q:\n%s%s", x.args, says, out, errs)
+			}
+		}
+	}
+}
+
 // migration is the preview of a migration: one of its tasks stays.
 func (e *engine) migration(sel operate.Selection, r operate.Request) (operate.Preview, error) {
 	what := fmt.Sprint(sel.IDs)

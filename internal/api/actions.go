@@ -227,5 +227,5 @@ func (a *Actions) check(by operate.Actor, task operate.TaskRef, r *operate.Reque
 
 // asRefusal is a refusal of the doors as the faces show it.
 func asRefusal(bad *ingest.Refusal) *operate.Refusal {
-	return &operate.Refusal{Code: bad.Code, Detail: bad.Description, RetryMS: bad.Retry.Milliseconds()}
+	return &operate.Refusal{Code: bad.Code, Cause: bad.ErrCode, Detail: bad.Description, RetryMS: bad.Retry.Milliseconds()}
 }

@@ -28,8 +28,8 @@ type (
 		alerts.Channel
 		Sent   int64      `json:"sent" doc:"alerts that it took since this node's sender leads"`
 		Failed int64      `json:"failed" doc:"alerts that were given up"`
-		Error  string     `json:"error,omitempty" doc:"of the newest try, if that failed, or of the channel"`
-		Tried  *time.Time `json:"tried,omitempty" doc:"when the newest try was; absent: none was made from this node"`
+		Error  string     `json:"error,omitempty" doc:"of the newest attempt, if that failed, or of the channel"`
+		Tried  *time.Time `json:"tried,omitempty" doc:"when the newest attempt was; absent: none was made from this node"`
 	}
 	channelsJSON struct {
 		Channels []channelJSON `json:"channels"`

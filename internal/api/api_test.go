@@ -488,8 +488,8 @@ func TestBadHTTP(t *testing.T) {
 		{"PUT", "/v1/tasks/delivery/a%2Fb", `{}`, 400, ingest.CauseIDName}, {"PUT", "/v1/tasks/delivery/a%00b", `{}`, 400, ingest.CauseIDName},
 		{"PUT", "/v1/tasks/delivery/%2e%2e", `{}`, 400, ingest.CauseIDName}, {"GET", "/v1/tasks/delivery/a.b", "", 400, ingest.CauseIDName},
 		{"POST", "/v1/tasks/de.livery", `{}`, 400, ingest.CauseTypeName}, {"DELETE", "/v1/tasks/delivery/%F0%9F%92%A3", "", 400, ingest.CauseIDName},
-		{"DELETE", "/v1/tasks/delivery/x1?reason=" + strings.Repeat("r", 1001), "", 400, ingest.CauseQuery},
-		{"DELETE", "/v1/tasks/delivery/x1?reason=%00", "", 400, ingest.CauseQuery}, {"DELETE", "/v1/tasks/delivery/x1?reason=%ff", "", 400, ingest.CauseQuery},
+		{"DELETE", "/v1/tasks/delivery/x1?reason=" + strings.Repeat("r", 1001), "", 400, ingest.CauseBody},
+		{"DELETE", "/v1/tasks/delivery/x1?reason=%00", "", 400, ingest.CauseBody}, {"DELETE", "/v1/tasks/delivery/x1?reason=%ff", "", 400, ingest.CauseBody},
 		{"GET", "/v1/tasks?limit=0", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?limit=1001", "", 400, ingest.CauseQuery},
 		{"GET", "/v1/tasks?limit=-1", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?limit=99999999999999999999", "", 400, ingest.CauseQuery},
 		{"GET", "/v1/tasks?limit=x", "", 400, ingest.CauseQuery}, {"GET", "/v1/tasks?state=done", "", 400, ingest.CauseQuery},
@@ -705,7 +705,18 @@ func TestAskStates(t *testing.T) {
 		for _, state := range all {
 			s := newSite(t)
 			s.views["d-1"] = core.View{ID: "d-1", Type: "delivery", State: state, Seq: 7}
-			_, bad := s.asks.Ask(t.Context(), core.Control{Kind: kind, ID: "d-1", Type: "delivery", As: core.StateUndone, Until: epoch.Add(time.Hour), Input: []byte(`{}`), Result: []byte(`1`)})
+			c := core.Control{Kind: kind, ID: "d-1", Type: "delivery"}
+			switch kind {
+			case core.EventResolve:
+				c.As = core.StateUndone
+			case core.EventExtend:
+				c.Until = epoch.Add(time.Hour)
+			case core.EventEdit:
+				c.Input = []byte(`{}`)
+			case core.EventAccept:
+				c.Result = []byte(`1`)
+			}
+			_, bad := s.asks.Ask(t.Context(), c)
 			if ok := slices.Contains(taken, state); ok != (bad == nil) || ok != (len(s.controls) == 1) {
 				t.Errorf("kind %d of a task that is %s: %v, %d stored", kind, state, bad, len(s.controls))
 			}

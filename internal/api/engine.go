@@ -36,6 +36,7 @@ type (
 		PlanIn
 		Body struct {
 			Undo   bool   `json:"undo,omitempty" doc:"the version is deprecated no more"`
+			Called bool   `json:"even_if_called,omitempty" doc:"also where it is the last, and steps of other plans, whose children are of it, fail then"`
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
 		}
 	}
@@ -48,12 +49,17 @@ type (
 	agentsJSON struct {
 		Agents []operate.Agent `json:"agents"`
 	}
+	// InsistIn is of a change that names something.
+	InsistIn struct {
+		EvenIfUnknown bool `json:"even_if_unknown,omitempty" doc:"do it although nobody knows the name"`
+	}
 	breakerIn struct {
 		Agent string `path:"agent" maxLength:"259"`
 		Body  struct {
 			State  operate.BreakerWish `json:"state" enum:"open,closed,auto" doc:"open: nothing begins there; closed: its calls go on, whatever they come to; auto: it decides by itself again"`
 			Until  *time.Time          `json:"until,omitempty" doc:"it decides by itself again then; absent: when it is let go"`
 			Reason string              `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	partitionsJSON struct {
@@ -68,6 +74,7 @@ type (
 		Body struct {
 			Node   string `json:"node" minLength:"1" maxLength:"64"`
 			Reason string `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	lossIn struct {
@@ -97,6 +104,7 @@ type (
 			Label  string     `json:"label,omitempty" maxLength:"129" doc:"key=value"`
 			Until  *time.Time `json:"until,omitempty" doc:"it lifts itself then"`
 			Reason string     `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	liftIn struct {
@@ -147,7 +155,7 @@ func (a *api) engineRoutes() {
 				return ingest.Refuse(400, ingest.CauseBody, "field %v", err)
 			}
 			return a.movePartition(ctx, in.Partition, in.Body.Reason, func(by operate.Actor) error {
-				return a.ports.Partitions.Pin(ctx, by, in.Partition, in.Body.Node, in.Body.Reason)
+				return a.ports.Partitions.Pin(ctx, by, in.Partition, in.Body.Node, in.Body.Reason, in.Body.EvenIfUnknown)
 			})
 		})
 	changing(a, route{method: http.MethodPost, path: "/v1/partitions/{partition}/unpin", id: "unpinPartition", tag: tag, needs: operate.RoleAdmin, summary: "Let a partition go where it belongs"},
@@ -241,9 +249,9 @@ func (a *api) movePartition(ctx context.Context, partition int, reason string, d
 // breakerRoute is how the breaker of an agent is forced.
 func (a *api) breakerRoute(tag string) {
 	register(a, route{method: http.MethodPut, path: "/v1/agents/{agent}/breaker", id: "forceBreaker", tag: tag, needs: operate.RoleOperator, summary: "Open or close the breaker of an agent, or let it go",
-		about: "While it is open nothing begins there: tasks park and spend no try, and one that cannot wait so long is undone at once."},
+		about: "While it is open nothing begins there: tasks park and spend no attempt, and one that cannot wait so long is undone at once."},
 		func(ctx context.Context, in *breakerIn) (out operate.Breaker, err error) {
-			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason}
+			f := operate.ForceBreaker{Agent: in.Agent, State: in.Body.State, Reason: in.Body.Reason, EvenIfUnknown: in.Body.EvenIfUnknown}
 			if in.Body.Until != nil {
 				f.Until = in.Body.Until.UTC()
 			}
@@ -284,7 +292,7 @@ func (a *api) pauseRoutes() {
 // pause checks what is to be held back.
 func (in *pauseIn) pause(now time.Time) (operate.Pause, *operate.Refusal) {
 	b := &in.Body
-	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason}
+	p := operate.Pause{ID: nuid.Next(), Type: b.Type, Step: b.Step, Agent: b.Agent, Label: b.Label, At: now.UTC(), Reason: b.Reason, EvenIfUnknown: b.EvenIfUnknown}
 	if b.Until != nil {
 		p.Until = b.Until.UTC()
 	}

@@ -21,6 +21,7 @@ type (
 			KeyConcurrent int     `json:"key_concurrent,omitempty" minimum:"1" maximum:"1000000" doc:"do commands of one key at a time, over all nodes; absent: any number"`
 			KeyRate       float64 `json:"key_rate,omitempty" minimum:"0.001" maximum:"1000000" doc:"do commands of one key a second, over all nodes, rounded down to thousandths; absent: any number"`
 			Reason        string  `json:"reason" minLength:"1" maxLength:"1000"`
+			InsistIn
 		}
 	}
 	unlimitedIn struct {
@@ -36,11 +37,11 @@ func (a *api) limitRoutes() {
 		func(rows []operate.Limit) limitsJSON { return limitsJSON{rows} },
 		func(ctx context.Context) ([]operate.Limit, error) { return a.ports.Limits.Limits(ctx) })
 	register(a, route{method: http.MethodPut, path: "/v1/limits/{agent}", id: "setLimit", tag: tag, needs: operate.RoleOperator, summary: "Bound what an agent gets, over all nodes",
-		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no try; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
+		about: "It takes the place of the limit that there is: what is absent is not bounded. Tasks that find no place park and spend no attempt; one that waits for a place of its key lets others go first. Undo commands take places, and never wait for one."},
 		func(ctx context.Context, in *limitIn) (out operate.Limit, err error) {
 			l := operate.SetLimit{
 				Agent: in.Agent, Concurrent: in.Body.Concurrent, Rate: in.Body.Rate,
-				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason,
+				Key: in.Body.Key, KeyConcurrent: in.Body.KeyConcurrent, KeyRate: in.Body.KeyRate, Reason: in.Body.Reason, EvenIfUnknown: in.Body.EvenIfUnknown,
 			}
 			if bad := checkLimit(&l); bad != nil {
 				return out, bad

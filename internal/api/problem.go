@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,26 +89,13 @@ func problemOf(r *ingest.Refusal) problemJSON {
 	}
 }
 
-// causes are the numbers of refusals whose makers know none.
-var causes = map[int]int{
-	401: ingest.CauseNoActor, 403: ingest.CauseForbidden, 404: ingest.CauseNotFound, 405: ingest.CauseMethod, 409: ingest.CauseState,
-	413: ingest.CauseBody, 415: ingest.CauseBody, 422: ingest.CauseBody, 428: ingest.CauseState, 429: ingest.CauseFull,
-}
-
-// causeOf is the number of a code: any other 4xx is the request's own fault, and no client may come again with it as it is.
-func causeOf(code int) int {
-	if cause, ok := causes[code]; ok {
-		return cause
-	}
-	if code < 500 {
-		return ingest.CauseQuery
-	}
-	return ingest.CauseStore
-}
-
 // refusalOf is an operator's refusal as the API answers it.
 func refusalOf(bad *operate.Refusal) problemJSON {
-	p := problemOf(ingest.Refuse(bad.Code, causeOf(bad.Code), "%s", bad.Detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
+	detail := bad.Detail
+	if bad.Insist != "" {
+		detail = say.Of("refuse.insist", "detail", detail, "field", bad.Insist, "flag", "--"+strings.ReplaceAll(bad.Insist, "_", "-"))
+	}
+	p := problemOf(ingest.Refuse(bad.Code, cmp.Or(bad.Cause, ingest.CauseOf(bad.Code)), "%s", detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
 	p.Field, p.Possible = bad.Field, bad.Possible
 	return p
 }

@@ -119,10 +119,10 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 		return Asked{}, bad
 	}
 	if c.EvenIfUnknown && c.Kind != core.EventCancel {
-		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%s", say.Of("refuse.even-if-unknown"))
+		return Asked{}, ingest.Refuse(400, ingest.CauseBody, "%s", say.Of("refuse.even-if-unknown"))
 	}
-	if err := core.CheckWords("reason", c.Reason); err != nil {
-		return Asked{}, ingest.Refuse(400, ingest.CauseQuery, "%v", err)
+	if bad := requestOf(&c).Check(a.cfg.Now()); bad != nil {
+		return Asked{}, ingest.Refuse(bad.Code, ingest.CauseOf(bad.Code), "%s", bad.Detail)
 	}
 	own := scopeOf(ctx)
 	if own.narrowed() {
@@ -183,13 +183,18 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 // placeOf is where a request is stored, as answers and the audit trail have it.
 func placeOf(partition int, seq uint64) string { return fmt.Sprintf("%d.%d", partition, seq) }
 
-// actBy is what the audit trail keeps of a request of an operator.
-func actBy(by operate.Actor, c *core.Control, view *core.View) *operate.Act {
+// requestOf is a request as the faces know it.
+func requestOf(c *core.Control) *operate.Request {
 	r := operate.Request{Action: operate.Action(word(c.Kind)), Reason: c.Reason, Step: c.Step, As: c.As, Found: c.Found, IfSeq: c.IfSeq, Input: c.Input, Result: c.Result, Version: c.Version, Ask: c.Ask}
 	if c.Until > 0 {
 		r.Until = c.Until.Time()
 	}
-	act := actOf(by, operate.TaskRef{Type: c.Type, ID: c.ID}, &r)
+	return &r
+}
+
+// actBy is what the audit trail keeps of a request of an operator.
+func actBy(by operate.Actor, c *core.Control, view *core.View) *operate.Act {
+	act := actOf(by, operate.TaskRef{Type: c.Type, ID: c.ID}, requestOf(c))
 	if view.ID != "" {
 		act.Before = beforeJSON{view.State, view.Seq}
 	}

@@ -192,7 +192,7 @@ type (
 		Reason      string     `json:"reason,omitempty"`
 		State       core.State `json:"state" doc:"of the task, after this row"`
 		Round       int        `json:"round"`
-		Step        string     `json:"step,omitempty" doc:"whose try ended"`
+		Step        string     `json:"step,omitempty" doc:"whose attempt ended"`
 		Status      string     `json:"status,omitempty" doc:"of the step, after this row"`
 		Attempt     int        `json:"attempt,omitempty"`
 		Code        int        `json:"code,omitempty"`
@@ -201,9 +201,9 @@ type (
 		Next        string     `json:"next,omitempty" doc:"step whose command this row issues"`
 		NextAttempt int        `json:"next_attempt,omitempty"`
 		Undo        bool       `json:"undo,omitempty" doc:"the command is an undo"`
-		Due         string     `json:"due,omitempty" doc:"complete-by of that command, or when the next try may leave"`
+		Due         string     `json:"due,omitempty" doc:"complete-by of that command, or when the next attempt may leave"`
 		Deadline    string     `json:"deadline,omitempty" doc:"of the task, when this row set it"`
-		Effects     string     `json:"effects_possible_until,omitempty" doc:"until then a try of the step may still take effect"`
+		Effects     string     `json:"effects_possible_until,omitempty" doc:"until then an attempt of the step may still take effect"`
 	}
 	journalJSON struct {
 		Type    string       `json:"type"`

@@ -9,6 +9,7 @@ import (
 	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/expr"
+	"duly.dev/duly/internal/jsonschema"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/plancheck"
 	"duly.dev/duly/internal/planform"
@@ -33,6 +34,8 @@ type (
 		Version int64  `json:"version"`
 		Newest  int64  `json:"newest" doc:"version that a submission takes when it names none; 0: all are deprecated"`
 		Stored  int    `json:"stored" doc:"how many versions of the plan there are"`
+
+		Callers []versions.Caller `json:"callers,omitempty" doc:"the steps whose next children are of the version; absent also where they could not be looked at in time"`
 	}
 	// checked is what a check reads.
 	checked struct {
@@ -53,15 +56,20 @@ func (a *api) versionRoutes() {
 			if err := a.ports.PutPlan(ctx, by(ctx), p); err != nil {
 				return out, err
 			}
-			return a.applied(ctx, p.Name, p.Version)
+			out, err = a.applied(ctx, p.Name, p.Version)
+			if err == nil { // what is stored stands, whatever can be said of it
+				p = p.WithDefaults()
+				out.Callers, _ = a.checker().Callers(ctx, &p)
+			}
+			return out, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/{version}/deprecate", id: "deprecatePlan", tag: "engine", needs: operate.RoleOperator,
-		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it; a submission is refused, also one that names it."},
+		summary: "Keep new submissions from a version of a plan", about: "Tasks in flight keep it; a submission is refused, also one that names it. 409: it is the last of which others have children."},
 		func(ctx context.Context, in *deprecateIn) (out deprecateJSON, err error) {
 			if bad := operate.CheckReason(in.Body.Reason); bad != nil {
 				return out, bad
 			}
-			left, err := a.ports.Versions.Deprecate(ctx, by(ctx), in.Name, in.Version, in.Body.Undo, in.Body.Reason)
+			left, err := a.ports.Versions.Deprecate(ctx, by(ctx), operate.Deprecate{Name: in.Name, Version: in.Version, Undo: in.Body.Undo, EvenIfCalled: in.Body.Called, Reason: in.Body.Reason})
 			return deprecateJSON{in.Name, in.Version, !in.Body.Undo, left}, err
 		})
 	register(a, route{method: http.MethodPost, path: "/v1/plans/{name}/check", id: "checkPlan", tag: "engine", needs: operate.RoleOperator,
@@ -71,7 +79,7 @@ func (a *api) versionRoutes() {
 			if err != nil {
 				return out, err
 			}
-			c := versions.Checker{Store: checked{a.ports.Reader, a.ports.OperationStore}, Evaluate: evaluator()}
+			c := a.checker()
 			page, err := c.Page(ctx, to, in.Body.Last, in.Body.All, in.Body.After)
 			if errors.Is(err, versions.ErrCursor) || errors.Is(err, core.ErrCursor) {
 				return out, ingest.Refuse(400, ingest.CauseBody, "field after: %v", err)
@@ -94,11 +102,14 @@ func (a *api) applied(ctx context.Context, name string, version int64) (out appl
 	return out, err
 }
 
-// evaluator answers the expressions of plans, each of which is compiled once. It is for one request: the plan in a body may
-// have the name and version of one that another body has.
-func evaluator() versions.Evaluate {
-	cache := &expr.Cache{}
-	return func(p *core.Plan, t *core.Task) core.Asker { return cache.Bind(p, t) }
+// checker checks a plan, whose expressions and schemas are compiled once. It is for one request: the plan in a body may have
+// the name and version of one that another body has.
+func (a *api) checker() *versions.Checker {
+	cache, schemas := &expr.Cache{}, &jsonschema.Cache{}
+	return &versions.Checker{
+		Store: checked{a.ports.Reader, a.ports.OperationStore}, Evaluate: func(p *core.Plan, t *core.Task) core.Asker { return cache.Bind(p, t) },
+		Fits: func(p *core.Plan, input []byte) error { return schemas.Check(p.InputSchema, input) }, Children: cache.Children,
+	}
 }
 
 // planToCheck is the version that a check is about: the one in the body, or a stored one.

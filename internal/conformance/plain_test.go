@@ -30,7 +30,8 @@ type plain struct {
 	context context.Context // ends the work
 	cancel  context.CancelFunc
 	mu      sync.Mutex
-	dead    bool // it takes messages and does nothing
+	turn    sync.Mutex // of one that works on one command after the other
+	dead    bool       // it takes messages and does nothing
 }
 
 // fault is how an agent is wrong; empty: it is not.
@@ -68,6 +69,7 @@ const (
 	probeOverlooks    fault = "its probe says absent of a do at work"
 	probeForgets      fault = "its probe says absent of a do at work, every other time"
 
+	oneByOne    fault = "it works on one command after the other, which is no fault"
 	refusesSome fault = "some keys are refused, which is no fault"
 	probeWaits  fault = "its probe waits for a do at work, which is no fault"
 )
@@ -200,6 +202,11 @@ func (c *command) named() bool {
 func (a *plain) take(m *nats.Msg, came time.Time, work func(*nats.Msg, *command, time.Time)) {
 	if a.isDead() {
 		return
+	}
+	if a.fault == oneByOne {
+		a.turn.Lock()
+		defer a.turn.Unlock()
+		_ = pause.For(a.context, 5*time.Millisecond) // the end of the test ends it, too
 	}
 	var c command
 	d := json.NewDecoder(bytes.NewReader(m.Data))

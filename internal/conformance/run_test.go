@@ -114,6 +114,19 @@ func TestRefusalsAreNoFault(t *testing.T) {
 	}
 }
 
+// TestSlowAgentIsNotBroken: an agent that has long to do with many calls answers none of them in time, and is not broken by
+// that: the check waits for it to answer again.
+func TestSlowAgentIsNotBroken(t *testing.T) {
+	url := serve(t)
+	start(t, url, agentName, oneByOne, newStore())
+	o := quick(1000)
+	o.Only, o.SlowInput, o.LargeInput, o.CallTime, o.Slack, o.Silence = []string{"P13"}, nil, nil, 300*time.Millisecond, 100*time.Millisecond, 50*time.Millisecond
+	if report := play(t, dial(t, url), o); report.Broken+report.NotJudged > 0 || report.Held == 0 {
+		t.Errorf("%d broken, %d not judged", report.Broken, report.NotJudged)
+		tells(t, report)
+	}
+}
+
 // bank is a service behind an agent of package duly.
 type bank struct {
 	mu       sync.Mutex

@@ -482,3 +482,35 @@ func TestPlots(t *testing.T) {
 	}
 	b.clean("plots")
 }
+
+// TestPlotsTellTheirTimes: no two labels of a plot's time axis are the same, however short what it shows.
+//
+// covers: O9
+func TestPlotsTellTheirTimes(t *testing.T) {
+	w := newWorld(time.Now)
+	w.samples = w.samples[len(w.samples)-20:]
+	for i := range w.samples {
+		w.samples[i].At = time.Now().Add(time.Duration(i-len(w.samples)) * 2 * time.Second)
+	}
+	b := newBrowser(t, as(operate.RoleViewer, newConsole(t, w.config())))
+	b.size(1300, 900, 1)
+	b.open("")
+	b.until(`document.querySelectorAll(".uplot").length === 3`)
+	eval[bool](b, `(function () {
+		var draw = CanvasRenderingContext2D.prototype.fillText;
+		window.said = new Map();
+		CanvasRenderingContext2D.prototype.fillText = function (text) {
+			if (/^\d\d:\d\d/.test(text)) said.set(this.canvas, (said.get(this.canvas) || []).concat([text]));
+			return draw.apply(this, arguments);
+		};
+		document.querySelector("#theme").click();
+		return true;
+	})()`)
+	b.until(`said.size === 3`)
+	for _, labels := range eval[[][]string](b, `Array.from(said.values())`) {
+		if slices.Sort(labels); len(labels) < 3 || len(slices.Compact(slices.Clone(labels))) != len(labels) {
+			t.Errorf("the labels of a plot are %q", labels)
+		}
+	}
+	b.clean("plots of less than a minute")
+}

@@ -41,6 +41,11 @@ type field struct {
 // form is what was typed into a field, without the blanks around it.
 type form func(name string) string
 
+// insists reports whether the field that has a change made all the same says so.
+func (f form) insists(name string) bool { return f(name) == insisted }
+
+const insisted = "yes"
+
 // opener makes the dialog that a request is about, of a form that is shown as of one that was sent.
 type opener func(r *http.Request) (*dialog, error)
 
@@ -82,7 +87,9 @@ func (c *console) carry(section string, open opener) http.HandlerFunc {
 		case d == nil || !errors.As(err, &bad):
 			c.fail(w, r, err)
 		default:
-			d.Bad, d.Field = bad.Detail, bad.Field
+			if d.Bad, d.Field = bad.Detail, bad.Field; bad.Insist != "" {
+				d.Fields = append(d.Fields, field{Name: bad.Insist, Label: say.Of("dialog.insist"), Value: "no", Options: []string{"no", insisted}})
+			}
 			c.confirm(w, r, bad.Code, section, d)
 		}
 	}

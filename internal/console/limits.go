@@ -142,7 +142,7 @@ func limitOf(get form, agent string) (operate.SetLimit, *operate.Refusal) {
 	wrong := func(field, format string, args ...any) *operate.Refusal {
 		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
-	l := operate.SetLimit{Agent: agent, Key: get("key"), Reason: get("reason")}
+	l := operate.SetLimit{Agent: agent, Key: get("key"), Reason: get("reason"), EvenIfUnknown: get.insists(operate.EvenIfUnknown)}
 	for _, f := range []struct {
 		name string
 		to   *int

@@ -51,7 +51,7 @@ func (c *console) forceBreaker(r *http.Request) (*dialog, error) {
 			if err != nil {
 				return err
 			}
-			_, err = c.Breakers.Force(ctx, actorOf(r), operate.ForceBreaker{Agent: agent, State: operate.BreakerWish(typed("state")), Reason: typed("reason"), Until: until})
+			_, err = c.Breakers.Force(ctx, actorOf(r), operate.ForceBreaker{Agent: agent, State: operate.BreakerWish(typed("state")), Reason: typed("reason"), Until: until, EvenIfUnknown: typed.insists(operate.EvenIfUnknown)})
 			return err
 		}}, nil
 }
@@ -228,7 +228,7 @@ func (c *console) changePartition(r *http.Request) (*dialog, error) {
 		d.What = say.Of("partition.pin")
 		d.Fields = []field{{Name: "node", Label: "Node", Hint: say.Of("partition.node"), Required: true}}
 		d.do = func(ctx context.Context, typed form) error {
-			return c.Partitions.Pin(ctx, actorOf(r), p, typed("node"), typed("reason"))
+			return c.Partitions.Pin(ctx, actorOf(r), p, typed("node"), typed("reason"), typed.insists(operate.EvenIfUnknown))
 		}
 	case "unpin":
 		d.Title, d.Go = fmt.Sprintf("Unpin partition %d", p), "Unpin"
@@ -275,7 +275,7 @@ func (c *console) pause(r *http.Request) (*dialog, error) {
 		},
 		told: "Paused.",
 		do: func(ctx context.Context, typed form) error {
-			p := operate.Pause{Type: typed("type"), Step: typed("step"), Agent: typed("agent"), Label: typed("label"), At: c.Now(), By: actorOf(r).Name, Reason: typed("reason")}
+			p := operate.Pause{Type: typed("type"), Step: typed("step"), Agent: typed("agent"), Label: typed("label"), At: c.Now(), By: actorOf(r).Name, Reason: typed("reason"), EvenIfUnknown: typed.insists(operate.EvenIfUnknown)}
 			if err := checkPause(&p); err != nil {
 				return err
 			}

@@ -830,6 +830,14 @@ func TestPauses(t *testing.T) {
 	if e := w.entries[len(w.entries)-1]; len(w.entries) != 122 || e.Action != "partition.pin" || e.Outcome != "refused: no such node" {
 		t.Errorf("audit of a refused pin: %+v", e)
 	}
+	form := url.Values{"node": {"nobody"}, "reason": {"x"}, "even_if_unknown": {"no"}}
+	if rec := post(t, admin, Path+"partitions/3/pin", form); rec.Code != 422 || !strings.Contains(rec.Body.String(), `<label for="d-even_if_unknown">Do it all the same`) {
+		t.Errorf("a refused pin does not say how to insist: %d %s", rec.Code, rec.Body)
+	}
+	form.Set("even_if_unknown", "yes")
+	if rec := post(t, admin, Path+"partitions/3/pin", form); rec.Code != http.StatusSeeOther || w.parts[3].Pinned != "nobody" {
+		t.Errorf("an insisted pin: %d %+v", rec.Code, w.parts[3])
+	}
 	rec := post(t, admin, Path+"settings/alerts/on-call/test", nil)
 	r := httptest.NewRequest(http.MethodGet, Path+"settings", nil)
 	for _, c := range rec.Result().Cookies() {
@@ -850,7 +858,7 @@ func TestBreakers(t *testing.T) {
 	w := fixedWorld()
 	h := as(operate.RoleOperator, newConsole(t, w.config()))
 	body := get(t, h, Path+"agents").Body.String()
-	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is set to auto", "trial", "order/reserve: 10,064", "in flight without an instance: 64", "gone"} {
+	for _, want := range []string{"412 of 500 calls failed", `datetime="2026-03-01T12:03:00Z"`, "forced by ada", "until it is set to auto", "trial", "order/reserve: 10,064", "in flight, taken by no instance: 64", "gone"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)
 		}

@@ -23,7 +23,7 @@ func (c *console) deprecate(r *http.Request) (*dialog, error) {
 		URL: c.url("plans", name, r.PathValue("version"), change), Back: c.url("plans", name) + "?version=" + strconv.FormatInt(version, 10),
 		What: say.Of("version.deprecate"), told: "Deprecated.",
 		do: func(ctx context.Context, typed form) error {
-			_, err := c.Versions.Deprecate(ctx, actorOf(r), name, version, undo, typed("reason"))
+			_, err := c.Versions.Deprecate(ctx, actorOf(r), operate.Deprecate{Name: name, Version: version, Undo: undo, EvenIfCalled: typed.insists(operate.EvenIfCalled), Reason: typed("reason")})
 			return err
 		}}
 	if undo {

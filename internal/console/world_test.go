@@ -954,12 +954,12 @@ func (w *world) RemoveLimit(_ context.Context, by operate.Actor, agent, reason s
 }
 
 func (w *world) Partitions(context.Context) ([]operate.Partition, error) { return w.parts, w.broken }
-func (w *world) Pin(_ context.Context, by operate.Actor, p int, node, reason string) error {
+func (w *world) Pin(_ context.Context, by operate.Actor, p int, node, reason string, anyway bool) error {
 	e := operate.AuditEntry{At: w.now(), Actor: by.Name, Role: by.Role, Via: by.Via, Action: "partition.pin", Target: fmt.Sprintf("partition/%d", p), Reason: reason, Outcome: "done"}
-	if node == "nobody" {
+	if node == "nobody" && !anyway {
 		e.Outcome = "refused: no such node"
 		w.append(e)
-		return refuse(422, "node", "There is no node nobody.")
+		return &operate.Refusal{Code: 422, Field: "node", Detail: "There is no node nobody.", Insist: operate.EvenIfUnknown}
 	}
 	w.append(e)
 	w.parts[p].Pinned = node

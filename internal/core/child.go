@@ -40,7 +40,7 @@ func RootID(id string) string {
 // CheckTaskID accepts the id of any task: one that a client gave, which CheckName accepts, or a child's.
 func CheckTaskID(id string) error {
 	if len(id) > ChildIDBytesMax {
-		return fmt.Errorf("%w: id %s has %d bytes, want at most %d", ErrName, QuoteShort(id), len(id), ChildIDBytesMax)
+		return &NameError{"id", fmt.Sprintf("%s has %d bytes, want at most %d", QuoteShort(id), len(id), ChildIDBytesMax)}
 	}
 	from := 0
 	for i := 0; i <= len(id); i++ {

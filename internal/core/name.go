@@ -8,15 +8,24 @@ import (
 // ErrName is wrapped by every error about a name outside its alphabet.
 var ErrName = errors.New("name refused")
 
+// NameError is about a name outside its alphabet.
+type NameError struct{ Field, text string }
+
+// Error says which name, and what is wrong with it.
+func (e *NameError) Error() string { return ErrName.Error() + ": " + e.Field + " " + e.text }
+
+// Unwrap gives ErrName.
+func (e *NameError) Unwrap() error { return ErrName }
+
 // CheckName accepts 1 to NameBytesMax characters of A–Z a–z 0–9 _ -. field
 // says in the error which name it was (type, id, step).
 func CheckName(field, name string) error {
 	if len(name) == 0 || len(name) > NameBytesMax {
-		return fmt.Errorf("%w: %s %s has %d bytes, want 1 to %d of A–Z a–z 0–9 _ -%s", ErrName, field, QuoteShort(name), len(name), NameBytesMax, mapHint(field, name))
+		return &NameError{field, fmt.Sprintf("%s has %d bytes, want 1 to %d of A–Z a–z 0–9 _ -%s", QuoteShort(name), len(name), NameBytesMax, mapHint(field, name))}
 	}
 	for i := 0; i < len(name); i++ {
 		if !tokenByte(name[i]) {
-			return fmt.Errorf("%w: %s %s: %s, want A–Z a–z 0–9 _ -%s", ErrName, field, QuoteShort(name), runeAt(name, i), mapHint(field, name))
+			return &NameError{field, fmt.Sprintf("%s: %s, want A–Z a–z 0–9 _ -%s", QuoteShort(name), runeAt(name, i), mapHint(field, name))}
 		}
 	}
 	return nil

@@ -421,6 +421,8 @@ func (w *sentence) awaits(id string, i int) {
 		cause = "why.awaits.absent"
 	case CodeTooEarly:
 		cause = "why.awaits.early"
+	case CodeUnable:
+		cause = "why.awaits.unable"
 	}
 	if s.Due > w.at {
 		next = say.Of("why.at", "at", when(s.Due))

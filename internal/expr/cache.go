@@ -68,3 +68,12 @@ func (b broken) Input(int) ([]byte, error)         { return nil, b.err }
 func (b broken) Until(int) (core.Instant, error)   { return 0, b.err }
 func (b broken) Elements(int) ([]byte, int, error) { return nil, 0, b.err }
 func (b broken) Result() ([]byte, error)           { return nil, b.err }
+
+// Children makes the inputs of the children of an each: see Children.Input.
+func (c *Cache) Children(plan *core.Plan, t *core.Task, step int) func(index int, element []byte) ([]byte, error) {
+	program, err := c.Program(plan)
+	if err != nil || program == nil {
+		return func(int, []byte) ([]byte, error) { return nil, err }
+	}
+	return program.Children(t, step).Input
+}

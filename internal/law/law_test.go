@@ -95,7 +95,7 @@ var packages = map[string]place{
 	// A world in memory behind the API, for the tests of all that asks it.
 	"internal/api/apitest": {imports: []string{"ingest", "internal/api", "internal/submit", "internal/core", "internal/jsonschema", "internal/operate", "internal/auth", "internal/live", "internal/alerts", "internal/schedule"}},
 	// What operators read and do: types and ports of the faces below, and the actions on one task.
-	"internal/operate": {imports: []string{"internal/say", "internal/submit", "internal/core", "internal/quickjson", "internal/schedule"}},
+	"internal/operate": {imports: []string{"internal/say", "internal/submit", "internal/core", "internal/near", "internal/quickjson", "internal/schedule"}},
 	// When a task is submitted again and again: cron, intervals, zones. Pure.
 	"internal/schedule": {imports: []string{"internal/near", "internal/core", "internal/quickjson"}},
 	// Schedules as operators change them and the leading supervisor carries them out.

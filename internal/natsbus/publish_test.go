@@ -289,7 +289,7 @@ func TestPlansAndAsk(t *testing.T) {
 
 	ask, err := c.ServeAsk(func(r *AskRequest) {
 		if r.Control.ID == "gone" {
-			r.Reject(404, "no such task")
+			r.Refuse(404, 7041, "no such task", 0)
 			return
 		}
 		r.State, r.Outcome = "undone", "nothing changes"

@@ -58,15 +58,12 @@ type AskRequest struct {
 }
 
 // Accept answers that the control message is stored. It may be called from any
-// goroutine, as Reject and Refuse.
+// goroutine, as Refuse.
 func (r *AskRequest) Accept(seq uint64, partition int) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: r.conn.StreamControl(partition), Seq: seq, Task: r.Control.ID, Partition: partition, State: r.State, Outcome: r.Outcome})
 	})
 }
-
-// Reject answers that it is not; code as HTTP.
-func (r *AskRequest) Reject(code int, description string) { r.Refuse(code, 0, description, 0) }
 
 // Refuse answers that it is not: code as HTTP, errCode finer, retry 0 or when to try
 // again.
@@ -91,7 +88,7 @@ func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Su
 			q, err := c.names.DecodeQuery(msg.Subject, msg.Data)
 			r := &ReadRequest{Type: q.Type, ID: q.ID, List: q.List, OfType: c.names.AsksOfType(msg.Subject), conn: c, reply: msg.Reply}
 			if err != nil {
-				r.Reject(wire.CodeBadRequest, err.Error(), 0)
+				r.Reject(wire.CodeBadRequest, wire.ErrCodeOf(err, wire.ErrCodeQuery), err.Error(), 0)
 				return
 			}
 			read(r)
@@ -100,7 +97,7 @@ func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Su
 		r := &AskRequest{OfType: c.names.AsksOfType(msg.Subject), conn: c, reply: msg.Reply}
 		var err error
 		if r.Control, err = c.names.DecodeAsk(msg.Subject, msg.Data); err != nil {
-			r.Reject(wire.CodeBadRequest, err.Error())
+			r.Refuse(wire.CodeBadRequest, wire.ErrCodeOf(err, wire.ErrCodeBody), err.Error(), 0)
 			return
 		}
 		handler(r)
@@ -124,9 +121,9 @@ func (r *ReadRequest) Answer(data []byte) {
 	r.conn.answer(r.reply, func(b []byte) []byte { return append(b, data...) })
 }
 
-// Reject answers that there is none; code as HTTP.
-func (r *ReadRequest) Reject(code int, description string, retry time.Duration) {
+// Reject answers that there is none; code as HTTP, errCode finer.
+func (r *ReadRequest) Reject(code, errCode int, description string, retry time.Duration) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
-		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, Description: wire.CutText(description)}, Task: r.ID, Retry: retry})
+		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, ErrCode: errCode, Description: wire.CutText(description)}, Task: r.ID, Retry: retry})
 	})
 }

@@ -93,7 +93,7 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 		r := &SubmitRequest{Form: submit.Form{Input: msg.Data}, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
 		var err error
 		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {
-			r.Reject(wire.CodeBadRequest, 0, err.Error(), 0)
+			r.Reject(wire.CodeBadRequest, wire.ErrCodeOf(err, wire.ErrCodeBody), err.Error(), 0)
 			return
 		}
 		if err = r.ReadHeader(headerOf(msg)); err != nil {

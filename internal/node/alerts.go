@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -220,7 +221,17 @@ func (n *Node) probeAgents(context.Context) []ground.Found {
 	}
 	var all []ground.Found
 	for _, a := range own.Snapshot().Away {
-		all = append(all, ground.Found{Key: a.Agent, Since: a.Since.Time(), Err: errors.New(say.Of("alert.waiting", "agent", a.Agent, "n", a.Tasks))})
+		text := say.Of("alert.waiting", "agent", a.Agent, "n", a.Tasks)
+		var unable []string
+		for _, step := range a.Steps {
+			if step.Unable {
+				unable = append(unable, step.Type+"/"+step.Step)
+			}
+		}
+		if len(unable) > 0 {
+			text += say.Of("alert.not-served", "steps", strings.Join(unable[:min(len(unable), wire.AwayStepsMax)], ", "))
+		}
+		all = append(all, ground.Found{Key: a.Agent, Since: a.Since.Time(), Err: errors.New(text)})
 	}
 	return all
 }

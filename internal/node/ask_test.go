@@ -136,3 +136,15 @@ func TestOperatorsHaveRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestOneTableOfCodes: the finer codes that the wire gives are ingest's.
+func TestOneTableOfCodes(t *testing.T) {
+	for is, want := range map[int]int{
+		wire.ErrCodeType: ingest.CauseTypeName, wire.ErrCodeID: ingest.CauseIDName, wire.ErrCodeLabels: ingest.CauseLabels, wire.ErrCodeHeader: ingest.CauseHeader,
+		wire.ErrCodeTaken: ingest.CauseConflict, wire.ErrCodeQuery: ingest.CauseQuery, wire.ErrCodeBody: ingest.CauseBody,
+	} {
+		if is != want {
+			t.Errorf("wire says %d, ingest %d", is, want)
+		}
+	}
+}

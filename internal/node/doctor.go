@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"duly.dev/duly/internal/config"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/disk"
 	"duly.dev/duly/internal/egress"
 	"duly.dev/duly/internal/health"
@@ -56,6 +58,7 @@ const (
 	CheckNATSDisk     = "nats-disk"
 	CheckRights       = "nats-rights"
 	CheckRightsWide   = "nats-rights-wide"
+	CheckWeights      = "weights"
 	CheckClocks       = "clocks"
 	CheckName         = "node-name"
 	CheckNode         = "node"
@@ -174,6 +177,7 @@ func (e *examiner) database(ctx context.Context) {
 		}
 	} else {
 		e.add(CheckTables, FindingOK, "doctor.tables", "version", store.Version())
+		e.weights(ctx)
 	}
 	prober, ok := store.(roomProber)
 	if !ok {
@@ -188,6 +192,28 @@ func (e *examiner) database(ctx context.Context) {
 	default:
 		e.unknown(err.Error(), CheckDatabaseDisk)
 	}
+}
+
+// weights looks for shares of types that no stored plan has.
+func (e *examiner) weights(ctx context.Context) {
+	plans, err := e.store.Plans(ctx)
+	unreadable, some := errors.AsType[core.UnreadablePlans](err)
+	if err != nil && !some {
+		e.unknown(err.Error(), CheckWeights)
+		return
+	}
+	shares, _ := e.cfg.Shares() // the settings are right
+	for i := range plans {
+		delete(shares.Types, plans[i].Name)
+	}
+	for i := range unreadable {
+		delete(shares.Types, unreadable[i].Name)
+	}
+	if len(shares.Types) > 0 {
+		e.add(CheckWeights, FindingWrong, "doctor.weights-unknown", "types", strings.Join(slices.Sorted(maps.Keys(shares.Types)), ", "))
+		return
+	}
+	e.add(CheckWeights, FindingOK, "doctor.weights", "n", len(e.cfg.Weights))
 }
 
 func (e *examiner) nats(ctx context.Context, named bool) {

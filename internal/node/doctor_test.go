@@ -216,7 +216,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 	p := healthy(t)
 	all := p.examine()
 	for _, check := range []string{CheckSettings, CheckDatabase, CheckTables, CheckDatabaseDisk, CheckNATS, CheckNATSVersion, CheckStreams, CheckReplicas,
-		CheckStorage, CheckSync, CheckNATSDisk, CheckRights, CheckRightsWide, CheckClocks, CheckName} {
+		CheckStorage, CheckSync, CheckNATSDisk, CheckRights, CheckRightsWide, CheckClocks, CheckName, CheckWeights} {
 		if f := all.of(check); f.State != FindingOK || f.What == "" {
 			t.Errorf("%+v", f)
 		}
@@ -224,6 +224,16 @@ func TestDoctorFindsNothing(t *testing.T) {
 	if f := all.of(CheckNode); f.State != FindingUnknown { // none runs
 		t.Errorf("%+v", f)
 	}
+}
+
+// TestDoctorFindsWeights: a share of a type that nobody has heard of.
+//
+// covers: OP23
+func TestDoctorFindsWeights(t *testing.T) {
+	t.Parallel()
+	p := healthy(t)
+	p.cfg.Weights = []string{"type:ordr=4", "class:high=20", "tenant:acme=2"}
+	p.finds([]string{CheckWeights}, "weights of types without a plan: ordr")
 }
 
 // between is a proxy that changes what a server says. Both sides end with the test.

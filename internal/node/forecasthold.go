@@ -79,6 +79,9 @@ func (h *holding) of(plan *core.Plan, i int, labels []core.Label, running bool, 
 		if agent.Gone {
 			take(hold{why: say.Of("held.agent", "step", step.Name, "agent", step.Agent)})
 		}
+		if slices.ContainsFunc(agent.Steps, func(s operate.WaitingStep) bool { return s.NotServed && s.Type == plan.Name && s.Step == step.Name }) {
+			take(hold{why: say.Of("held.not-served", "step", step.Name, "agent", step.Agent)})
+		}
 		if !running {
 			take(h.breaker(step, &agent.Breaker))
 		}

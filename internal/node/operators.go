@@ -41,7 +41,7 @@ func (n *Node) absent(ctx context.Context) (all []operate.Absence, more bool, er
 		for _, a := range reports[i].Agents {
 			is := operate.Absence{Agent: a.Agent, Since: a.Since, Tasks: a.Tasks, First: a.First, More: len(a.Steps) == wire.AwayStepsMax}
 			for _, s := range a.Steps {
-				is.Steps = append(is.Steps, operate.WaitingStep{Type: s.Type, Step: s.Step, Tasks: s.Tasks})
+				is.Steps = append(is.Steps, operate.WaitingStep{Type: s.Type, Step: s.Step, Tasks: s.Tasks, NotServed: s.Unable})
 			}
 			all = append(all, is)
 		}
@@ -56,7 +56,7 @@ func (n *Node) awayReport(s *scheduler.Scheduler) wire.AwayReport {
 		is := wire.AwayAgent{Agent: a.Agent, Since: a.Since.Time(), Tasks: int64(a.Tasks), First: a.First.Time()}
 		slices.SortFunc(a.Steps, func(a, b scheduler.AwayStep) int { return cmp.Compare(b.Tasks, a.Tasks) })
 		for _, step := range a.Steps {
-			is.Steps = append(is.Steps, wire.AwayStep{Type: step.Type, Step: step.Step, Tasks: int64(step.Tasks)})
+			is.Steps = append(is.Steps, wire.AwayStep{Type: step.Type, Step: step.Step, Tasks: int64(step.Tasks), Unable: step.Unable})
 		}
 		r.Agents = append(r.Agents, is)
 	}

@@ -86,7 +86,7 @@ func (n *Node) ports() api.Ports {
 			},
 			Chains: n.chains,
 		},
-		Limits:   &operate.Limiting{Store: store, Desk: desk, Announce: n.conn.AnnouncePauses, Now: n.now},
+		Limits:   &operate.Limiting{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePauses, Now: n.now},
 		Versions: &operate.Versioning{Store: store, Desk: desk, Plans: store.Plans, Announce: n.conn.AnnouncePlans, Now: n.now},
 	}
 }

@@ -273,14 +273,14 @@ func TestMoveAPartition(t *testing.T) {
 	owned := func(owner string) func() bool {
 		return func() bool { p := o.partitions()[0]; return p.Owner == owner && p.Epoch > first.Epoch }
 	}
-	if err := o.flow.Partitions.Pin(ctx, operator, 0, other, "there is room"); err != nil {
+	if err := o.flow.Partitions.Pin(ctx, operator, 0, other, "there is room", false); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the pinned node owns it", owned(other))
 	if p := o.partitions()[0]; p.Pinned != other || p.PinIgnored {
 		t.Errorf("%+v", p)
 	}
-	if err := o.flow.Partitions.Pin(ctx, operator, 0, "n3", "it comes tomorrow"); err != nil {
+	if err := o.flow.Partitions.Pin(ctx, operator, 0, "n3", "it comes tomorrow", true); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "it goes back to the node that it falls to", owned(first.Owner))

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
@@ -168,16 +170,16 @@ const readTimeout = 5 * time.Second
 func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 	p, err := wire.DecodePlan(spec)
 	if err != nil {
-		return wire.PlanAnswer{Error: &wire.APIError{Code: 400, Description: err.Error()}}
+		return wire.PlanAnswer{Error: &wire.APIError{Code: 400, ErrCode: ingest.CauseBody, Description: err.Error()}}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	by := operate.Actor{Name: api.ActorAt("", "nats"), Role: operate.RoleOperator, Via: "nats"} // who sent it NATS does not say
 	answer := wire.PlanAnswer{Name: p.Name, Version: p.Version}
 	if err := n.putPlan(ctx, by, p); err != nil {
-		answer.Error = &wire.APIError{Code: 503, Description: say.Of("refuse.plan-not-stored")}
+		answer.Error = &wire.APIError{Code: 503, ErrCode: ingest.CauseStore, Description: say.Of("refuse.plan-not-stored")}
 		if bad, refused := errors.AsType[*operate.Refusal](err); refused {
-			answer.Error = &wire.APIError{Code: bad.Code, Description: bad.Detail}
+			answer.Error = &wire.APIError{Code: bad.Code, ErrCode: cmp.Or(bad.Cause, ingest.CauseOf(bad.Code)), Description: bad.Detail}
 		}
 	}
 	answer.Stored = answer.Error == nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"duly.dev/duly/ingest"
 	"duly.dev/duly/internal/api"
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
@@ -58,12 +59,14 @@ func (s *reads) serve(r *natsbus.ReadRequest) {
 			r.Answer(data)
 		case code == 503:
 			s.node.log.Debug("a request to read tasks was not answered", "task", r.ID, "error", err)
-			r.Reject(code, say.Of("refuse.store"), readsRetry)
+			r.Reject(code, ingest.CauseStore, say.Of("refuse.store"), readsRetry)
+		case code == 400:
+			r.Reject(code, ingest.CauseQuery, err.Error(), 0)
 		default:
-			r.Reject(code, err.Error(), 0)
+			r.Reject(code, ingest.CauseOf(code), err.Error(), 0)
 		}
 	}) {
-		r.Reject(429, say.Of("refuse.reads"), readsRetry)
+		r.Reject(429, ingest.CauseFull, say.Of("refuse.reads"), readsRetry)
 	}
 }
 

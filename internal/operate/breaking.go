@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +26,8 @@ type ForceBreaker struct {
 	State  BreakerWish `json:"state"`
 	Until  time.Time   `json:"until,omitzero"` // it decides by itself again then; zero: when it is let go
 	Reason string      `json:"reason"`
+
+	EvenIfUnknown bool `json:"even_if_unknown,omitempty"` // although no stored plan names the agent
 }
 
 // Breaker is the breaker of an agent as an operator sees it.
@@ -62,7 +63,7 @@ func BreakerOf(b *core.Breaker, now time.Time) Breaker {
 // BreakerControl is how operators force breakers. Every change is in the audit trail before it is made.
 type BreakerControl interface {
 	// Force opens or closes the breaker of an agent, or lets it go, and returns it as it is stored. Error: *Refusal, 404 of
-	// an agent that no stored plan names, 409 of one that is not forced and is to be let go.
+	// an agent that no stored plan names, unless it is said to be meant, 409 of one that is not forced and is to be let go.
 	Force(ctx context.Context, by Actor, f ForceBreaker) (Breaker, error)
 }
 
@@ -125,16 +126,8 @@ func (s *Breaking) find(ctx context.Context, f *ForceBreaker) (core.Breaker, *Re
 	if n := len(all); n >= core.BreakersMax && all[n-1].State != core.BreakerClosed { // the newest count
 		return core.Breaker{}, &Refusal{Code: 409, Detail: say.Of("refuse.breakers-full", "n", n, "limit", core.BreakersMax)}, nil
 	}
-	plans, err := s.Flow.Plans(ctx)
-	if _, some := errors.AsType[core.UnreadablePlans](err); err != nil && !some {
-		return core.Breaker{}, nil, fmt.Errorf("plans: %w", err)
-	}
-	if !slices.ContainsFunc(plans, func(p core.Plan) bool {
-		return slices.ContainsFunc(p.Steps, func(step core.Step) bool { return step.Agent == f.Agent })
-	}) {
-		return core.Breaker{}, &Refusal{Code: 404, Field: "agent", Detail: say.Of("refuse.no-agent", "agent", core.QuoteShort(f.Agent))}, nil
-	}
-	return core.Breaker{Agent: f.Agent}, nil, nil
+	r, err := unknown(ctx, f.EvenIfUnknown, s.Flow.Plans, "", "", f.Agent)
+	return core.Breaker{Agent: f.Agent}, r, err
 }
 
 func notForced(agent string) *Refusal {

@@ -79,7 +79,7 @@ func (s *shaky) pause(ctx context.Context, now time.Time) (err error) {
 	err = errors.New("killed")
 	killed.Go(func() {
 		p := &operate.Pausing{Store: s, Desk: s.desk(now), Flow: s.Store.(operate.FlowReader), Announce: func() error { return nil }, Now: func() time.Time { return now }}
-		_, err = p.SetPause(ctx, olga, operate.Pause{Agent: "ship", Reason: "strike"})
+		_, err = p.SetPause(ctx, olga, operate.Pause{Agent: "ship", Reason: "strike", EvenIfUnknown: true})
 	})
 	killed.Wait()
 	return err

@@ -34,8 +34,9 @@ type PauseControl interface {
 // Partitions is how operators see partitions and move them. Every change is in the audit trail before it is made.
 type Partitions interface {
 	Partitions(ctx context.Context) ([]Partition, error)
-	// Pin has a partition owned by a node while that node lives. Error: *Refusal.
-	Pin(ctx context.Context, by Actor, partition int, node, reason string) error
+	// Pin has a partition owned by a node while that node lives. Error: *Refusal, 404 of a node that is not live, unless
+	// anyway.
+	Pin(ctx context.Context, by Actor, partition int, node, reason string, anyway bool) error
 	// Unpin forgets what operators wanted of a partition: a pin, and that its owner stepped down. Error: *Refusal.
 	Unpin(ctx context.Context, by Actor, partition int, reason string) error
 	// StepDown has the owner let a partition go in order, for another live node to own it for StepDownFor at least. Error:

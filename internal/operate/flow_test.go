@@ -328,10 +328,10 @@ func TestMovePartitions(t *testing.T) {
 	w := newWorld()
 	s := w.partitioning()
 	ctx := t.Context()
-	w.refusedWith(t, s.Pin(ctx, olga, 9, "n1", "r"), 404, "partition", "no partition 9: there are 3")
-	w.refusedWith(t, s.Pin(ctx, olga, -1, "n1", "r"), 404, "partition", "no partition -1")
-	w.refusedWith(t, s.Pin(ctx, olga, 0, "a b", "r"), 400, "node", "want A")
-	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", ""), 400, "reason", "empty")
+	w.refusedWith(t, s.Pin(ctx, olga, 9, "n1", "r", false), 404, "partition", "no partition 9: there are 3")
+	w.refusedWith(t, s.Pin(ctx, olga, -1, "n1", "r", false), 404, "partition", "no partition -1")
+	w.refusedWith(t, s.Pin(ctx, olga, 0, "a b", "r", false), 400, "node", "want A")
+	w.refusedWith(t, s.Pin(ctx, olga, 0, "n1", "", false), 400, "reason", "empty")
 	w.refusedWith(t, s.Unpin(ctx, olga, 0, "r"), 409, "", "not pinned")
 	w.refusedWith(t, s.StepDown(ctx, olga, 2, "r"), 409, "", "no owner")
 	if all, err := s.Partitions(ctx); err != nil || all[0].MayUnpin || all[2].MayStepDown {
@@ -340,7 +340,7 @@ func TestMovePartitions(t *testing.T) {
 	if len(w.wishes) > 0 {
 		t.Fatalf("stored %v", w.wishes)
 	}
-	if err := s.Pin(ctx, olga, 0, "later", "a node to come"); err != nil || w.wishes[0] != (core.Wish{Node: "later"}) {
+	if err := s.Pin(ctx, olga, 0, "later", "a node to come", true); err != nil || w.wishes[0] != (core.Wish{Node: "later"}) {
 		t.Fatalf("pinned to a node that is not live: %v, %+v", err, w.wishes)
 	}
 	if e := w.last(t); e.Action != "partition.pin" || e.Target != "partition/0" || e.Outcome != "done" || string(e.After) != `{"node":"later"}` {
@@ -352,7 +352,7 @@ func TestMovePartitions(t *testing.T) {
 	if err := s.Unpin(ctx, olga, 0, "as it was"); err != nil || w.wishes[0] != (core.Wish{}) {
 		t.Fatalf("unpinned: %v, %+v", err, w.wishes)
 	}
-	if err := s.Pin(ctx, olga, 0, "n1", "stay"); err != nil {
+	if err := s.Pin(ctx, olga, 0, "n1", "stay", false); err != nil {
 		t.Fatal(err)
 	}
 	w.refusedWith(t, s.StepDown(ctx, olga, 0, "r"), 409, "", "pinned to n1")
@@ -472,5 +472,38 @@ func TestLiveAgents(t *testing.T) {
 	}
 	if w.asked != 4 {
 		t.Errorf("asked %d times", w.asked)
+	}
+}
+
+// TestAgentsThatDoNotServeAStep: tasks at a step that an agent does not serve are told as its own, and on the first screen; the
+// agent is not gone for that, whether or not it announces itself.
+//
+// covers: OP19
+func TestAgentsThatDoNotServeAStep(t *testing.T) {
+	w := newWorld()
+	w.absent = []operate.Absence{
+		{Agent: "payment", Since: w.now.Add(-time.Hour), Tasks: 3, First: w.now.Add(time.Hour), Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 3, NotServed: true}}},
+		{Agent: "payment", Since: w.now, Tasks: 2, Steps: []operate.WaitingStep{{Type: "order", Step: "pay", Tasks: 2, NotServed: true}}},
+		{Agent: "wrap", Since: w.now, Tasks: 1, Steps: []operate.WaitingStep{{Type: "gift", Step: "wrap", Tasks: 1, NotServed: true}}},
+		{Agent: "ship", Since: w.now, Tasks: 7, Steps: []operate.WaitingStep{{Type: "gift", Step: "ship", Tasks: 7}}},
+	}
+	w.said = []operate.Instance{{Agent: "payment", Started: w.now}}
+	got, err := w.agents().Agents(t.Context())
+	if err != nil || len(got) != 4 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	pay, ship, wrap := got[0], got[2], got[3]
+	if pay.Gone || pay.Unserved.N != 5 || !pay.AwaySince.Equal(w.now.Add(-time.Hour)) || len(pay.Steps) != 1 || pay.Steps[0].Word() != "order/pay (not served)" || wrap.Gone || !ship.Gone {
+		t.Errorf("%+v", got)
+	}
+	var says []string
+	for _, n := range operate.FlowNeeds(w.now, got, nil, nil) {
+		for _, l := range n.Lines {
+			says = append(says, fmt.Sprint(n.Title, " | ", l.Text, " | ", l.Tasks))
+		}
+	}
+	want := []string{"1 agent gone: 7 tasks wait | ship: no instance answers | 7", "2 agents do not serve a step: 6 tasks wait | payment does not serve order/pay | 5", "2 agents do not serve a step: 6 tasks wait | wrap does not serve gift/wrap | 1"}
+	if !slices.Equal(says, want) {
+		t.Errorf("got\n%q\nwant\n%q", says, want)
 	}
 }

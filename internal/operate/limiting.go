@@ -25,6 +25,7 @@ type SetLimit struct {
 	KeyConcurrent int     `json:"key_concurrent,omitempty"`
 	KeyRate       float64 `json:"key_rate,omitempty"`
 	Reason        string  `json:"reason"`
+	EvenIfUnknown bool    `json:"even_if_unknown,omitempty"` // although no stored plan names the agent
 }
 
 // BusiestKeysMax is how many keys of a limit are shown.
@@ -82,6 +83,7 @@ type LimitControl interface {
 type Limiting struct {
 	Store    LimitKeeper
 	Desk     *Desk
+	Plans    func(ctx context.Context) ([]core.Plan, error)
 	Announce func() error // tells every scheduler that limits have changed; without it they read them seconds later
 	Now      func() time.Time
 }
@@ -109,7 +111,7 @@ func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, e
 	if r := l.Check(); r != nil {
 		return Limit{}, s.Desk.Note(ctx, &set, r)
 	}
-	was, r, err := s.find(ctx, l.Agent)
+	was, r, err := s.find(ctx, &l)
 	switch {
 	case err != nil:
 		return Limit{}, err
@@ -120,7 +122,7 @@ func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, e
 	set.Before, set.After = limitEntry(was), limitEntry(next)
 	err = s.Desk.Change(ctx, &set, func(ctx context.Context) (err error) {
 		next, err = overwrite(ctx, was, func(was AgentLimit) AgentLimit { return l.after(was, s.Now(), by.Name) }, s.Store.PutLimit,
-			func() (AgentLimit, *Refusal, error) { return s.find(ctx, l.Agent) }, "the limit of agent "+l.Agent, "set")
+			func() (AgentLimit, *Refusal, error) { return s.find(ctx, &l) }, "the limit of agent "+l.Agent, "set")
 		return err
 	})
 	if err != nil {
@@ -135,15 +137,16 @@ func (s *Limiting) SetLimit(ctx context.Context, by Actor, l SetLimit) (Limit, e
 }
 
 // find reads the limit of an agent, as it is stored or as there is none yet.
-func (s *Limiting) find(ctx context.Context, agent string) (AgentLimit, *Refusal, error) {
-	was, n, err := s.stored(ctx, agent)
+func (s *Limiting) find(ctx context.Context, l *SetLimit) (AgentLimit, *Refusal, error) {
+	was, n, err := s.stored(ctx, l.Agent)
 	if err != nil || was.Revision != 0 {
 		return was, nil, err
 	}
 	if n >= core.LimitsMax {
 		return AgentLimit{}, &Refusal{Code: 409, Detail: say.Of("refuse.limits-full", "n", n, "limit", core.LimitsMax)}, nil
 	}
-	return was, nil, nil
+	r, err := unknown(ctx, l.EvenIfUnknown, s.Plans, "", "", l.Agent)
+	return was, r, err
 }
 
 // stored is the limit of an agent, with revision 0 where there is none, and how many limits there are.

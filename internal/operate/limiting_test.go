@@ -64,7 +64,7 @@ func (b *bounds) Granted(context.Context, core.Instant) (map[string]operate.Gran
 
 func newBounds() (*bounds, *operate.Limiting) {
 	b := &bounds{world: newWorld()}
-	return b, &operate.Limiting{Store: b, Desk: operate.NewDesk(b, b.clock, slog.New(slog.DiscardHandler)), Announce: func() error { b.told++; return errors.New("not now") }, Now: b.clock}
+	return b, &operate.Limiting{Store: b, Plans: b.Plans, Desk: operate.NewDesk(b, b.clock, slog.New(slog.DiscardHandler)), Announce: func() error { b.told++; return errors.New("not now") }, Now: b.clock}
 }
 
 // TestSetLimit: a limit is set, changed, seen and removed with by whom and why, written down before, and told; also where

@@ -131,7 +131,9 @@ func (a *Agent) waits(step WaitingStep, first time.Time) {
 	if step.Step == "" {
 		return
 	}
-	i := slices.IndexFunc(a.Steps, func(s WaitingStep) bool { return s.Type == step.Type && s.Step == step.Step })
+	i := slices.IndexFunc(a.Steps, func(s WaitingStep) bool {
+		return s.Type == step.Type && s.Step == step.Step && s.NotServed == step.NotServed
+	})
 	if i < 0 {
 		a.Steps = append(a.Steps, step)
 		return
@@ -200,6 +202,7 @@ func (s *LiveAgents) readAbsent(ctx context.Context, book agentBook, _ []core.Pl
 		if a.AwaySince.IsZero() || is.Since.Before(a.AwaySince) {
 			a.AwaySince = is.Since
 		}
+		a.Gone = a.Gone || len(is.Steps) == 0 || slices.ContainsFunc(is.Steps, func(s WaitingStep) bool { return !s.NotServed })
 		a.waits(WaitingStep{}, is.First)
 		a.StepsMore = a.StepsMore || is.More
 		for _, step := range is.Steps {
@@ -271,7 +274,7 @@ func (s *LiveAgents) readInstances(ctx context.Context, book agentBook, _ []core
 		if a.Instances == 0 && more {
 			a.Instances = -1
 		}
-		a.Gone = a.Instances == 0 && (announced[name] || !a.AwaySince.IsZero())
+		a.Gone = a.Instances == 0 && (announced[name] || a.Gone)
 	}
 	s.announced = announced
 	return nil

@@ -162,12 +162,15 @@ func holding(kind, wait string) func(lines, tasks Count) string {
 // FlowNeeds are what of the flow wants an operator: agents that are gone, and what holds tasks back. What waits for an agent
 // is counted once of these: of an agent that is gone, an open breaker or a limit, the first.
 func FlowNeeds(at time.Time, agents []Agent, pauses []PauseView, limits []Limit) []Need {
-	var gone, open, held, bounded []NeedLine
+	var gone, lacking, open, held, bounded []NeedLine
 	waiting := map[string]Count{}
 	for i := range agents {
 		a := &agents[i]
 		all := a.Waiting.Add(a.Unserved)
 		shut := a.Breaker.State == core.BreakerOpen || a.Breaker.State == core.BreakerTrial
+		if l := a.lacks(); l.Tasks.N > 0 && !a.Gone {
+			lacking = append(lacking, l)
+		}
 		switch {
 		case a.Gone && (all.N > 0 || all.AtLeast):
 			text := say.Of("need.no-instance", "agent", a.Name)
@@ -196,9 +199,24 @@ func FlowNeeds(at time.Time, agents []Agent, pauses []PauseView, limits []Limit)
 	}
 	return slices.Concat(
 		needOf(NeedAgents, at, gone, holding("gone", "wait")),
+		needOf(NeedAgents, at, lacking, holding("lacking", "wait")),
 		needOf(NeedBreakers, at, open, holding("open", "wait")),
 		needOf(NeedPauses, at, held, holding("paused", "held")),
 		needOf(NeedLimits, at, bounded, holding("bounded", "wait")))
+}
+
+// lacks are the tasks in flight at steps that the agent does not serve.
+func (a *Agent) lacks() NeedLine {
+	l := NeedLine{ID: a.Name, Tasks: Count{AtLeast: a.StepsMore}, Note: "since", Time: a.AwaySince}
+	var steps []string
+	for i := range a.Steps {
+		if s := &a.Steps[i]; s.NotServed {
+			l.Tasks.N += s.Tasks
+			steps = append(steps, s.Type+"/"+s.Step)
+		}
+	}
+	l.Text = say.Of("need.not-served", "agent", a.Name, "steps", strings.Join(steps, ", "))
+	return l
 }
 
 // joined is text with a separator where both parts are there.

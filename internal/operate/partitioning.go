@@ -80,12 +80,16 @@ func (s *Partitioning) Partitions(ctx context.Context) ([]Partition, error) {
 }
 
 // Pin implements Partitions.
-func (s *Partitioning) Pin(ctx context.Context, by Actor, partition int, node, reason string) error {
+func (s *Partitioning) Pin(ctx context.Context, by Actor, partition int, node, reason string, anyway bool) error {
 	return s.change(ctx, by, "partition.pin", partition, reason, func(_ *core.PartitionState, _ core.Wish) (core.Wish, *Refusal) {
 		if err := core.CheckName("node", node); err != nil {
 			return core.Wish{}, &Refusal{Code: 400, Field: "node", Detail: err.Error()}
 		}
-		return core.Wish{Partition: partition, Node: node}, nil
+		var r *Refusal
+		if live, known := s.Live(); known && !anyway {
+			r = unheard("node", node, live, say.Of("refuse.no-node", "node", core.QuoteShort(node)))
+		}
+		return core.Wish{Partition: partition, Node: node}, r
 	})
 }
 

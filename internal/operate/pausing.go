@@ -30,6 +30,12 @@ func (s *Pausing) SetPause(ctx context.Context, by Actor, p Pause) (Pause, error
 	if r := CheckPause(&p, now); r != nil {
 		return p, s.Desk.Note(ctx, &set, r)
 	}
+	switch r, err := unknown(ctx, p.EvenIfUnknown, s.Flow.Plans, p.Type, p.Step, p.Agent); {
+	case err != nil:
+		return p, err
+	case r != nil:
+		return p, s.Desk.Note(ctx, &set, r)
+	}
 	all, err := s.Store.Pauses(ctx)
 	if err != nil {
 		return p, fmt.Errorf("pauses: %w", err)

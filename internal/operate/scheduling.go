@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/near"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/schedule"
 	"duly.dev/duly/internal/submit"
@@ -157,8 +159,10 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	unreadable = deprecated.Current(unreadable)
 	known := unreadable.Newest(spec.Type) > 0 // of a newer node, which can read it
 	var meant *core.Plan
+	var types []string
 	for i := range plans {
 		plan := &plans[i]
+		types = append(types, plan.Name)
 		if plan.Name != spec.Type {
 			continue
 		}
@@ -177,7 +181,7 @@ func (s *Scheduling) checkPlan(ctx context.Context, spec *schedule.Spec) (*Refus
 	case known && spec.PlanVersion == 0 && unreadable.Newest(spec.Type) == 0:
 		return &Refusal{Code: 409, Field: "type", Detail: "type is " + spec.Type + ": " + core.DeprecatedPlan(spec.Type, 0)}, nil
 	case !known:
-		return &Refusal{Code: 400, Field: "type", Detail: say.Of("refuse.type-planless", "type", core.QuoteShort(spec.Type))}, nil
+		return &Refusal{Code: 400, Field: "type", Detail: say.Of("refuse.type-planless", "type", core.QuoteShort(spec.Type), "hint", cmp.Or(near.Ask(spec.Type, types), ": apply it first"))}, nil
 	case spec.PlanVersion != 0 && unreadable.Newest(spec.Type) != spec.PlanVersion:
 		return &Refusal{Code: 400, Field: "plan_version", Detail: say.Of("refuse.schedule-version", "version", spec.PlanVersion, "type", spec.Type)}, nil
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/say"
 )
 
 // Limits of what is asked. An error names the field, the value and the limit.
@@ -390,6 +391,8 @@ type Pause struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
+
+	EvenIfUnknown bool `json:"-"` // set it although no stored plan has its names
 }
 
 // Covers reports whether the pause holds the do commands of an agent for a step of a task.
@@ -461,7 +464,16 @@ type WaitingStep struct {
 	Step  string `json:"step" doc:"of parked tasks whose plan has several steps at the agent: all of these"`
 	Tasks int64  `json:"tasks"`
 	// AtLeast is of those that were counted up to a bound.
-	AtLeast bool `json:"at_least,omitempty" doc:"there may be more than tasks"`
+	AtLeast   bool `json:"at_least,omitempty" doc:"there may be more than tasks"`
+	NotServed bool `json:"not_served,omitempty" doc:"instances have answered that they do not serve the step"`
+}
+
+// Word is the step with its type, and whether the agent serves it.
+func (s WaitingStep) Word() string {
+	if s.NotServed {
+		return say.Of("agents.not-served", "type", s.Type, "step", s.Step)
+	}
+	return s.Type + "/" + s.Step
 }
 
 // Overview is the first screen: what needs an operator, and how the engine does.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/near"
 	"duly.dev/duly/internal/say"
 )
 
@@ -24,10 +27,23 @@ type VersionStore interface {
 type PlanControl interface {
 	// Deprecated returns the versions that are marked.
 	Deprecated(ctx context.Context) (core.Deprecations, error)
-	// Deprecate marks a version, or with undo marks it no more. left is the version that a submission takes from then on when
-	// it names none; 0: none is left. Error: *Refusal, 404 for a version that is not stored.
-	Deprecate(ctx context.Context, by Actor, name string, version int64, undo bool, reason string) (left int64, err error)
+	// Deprecate marks a version, or marks it no more. left is the version that a submission takes from then on when it names
+	// none; 0: none is left. Error: *Refusal, 404 for a version that is not stored, 409 for the last one of a plan of which
+	// others have children.
+	Deprecate(ctx context.Context, by Actor, d Deprecate) (left int64, err error)
 }
+
+// Deprecate asks that a version of a plan take no submission.
+type Deprecate struct {
+	Name         string
+	Version      int64
+	Undo         bool // it takes them again
+	EvenIfCalled bool // although the steps of other plans fail then
+	Reason       string
+}
+
+// EvenIfCalled is the field of a request that deprecates the last version of a plan although others have children of it.
+const EvenIfCalled = "even_if_called"
 
 // Versioning is PlanControl over the state store. All fields are required. It is safe for concurrent use.
 type Versioning struct {
@@ -49,13 +65,14 @@ type deprecatedNow struct {
 }
 
 // Deprecate implements PlanControl.
-func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, version int64, undo bool, reason string) (left int64, err error) {
+func (s *Versioning) Deprecate(ctx context.Context, by Actor, d Deprecate) (left int64, err error) {
+	name, version, undo := d.Name, d.Version, d.Undo
 	action := "plan.deprecate"
 	if undo {
 		action = "plan.deprecate.undo"
 	}
-	mark := Act{By: by, Action: action, Target: fmt.Sprintf("plan/%s/%d", core.ShortText(name, core.NameBytesMax), version), Reason: reason}
-	if r := checkReason(reason); r != nil {
+	mark := Act{By: by, Action: action, Target: fmt.Sprintf("plan/%s/%d", core.ShortText(name, core.NameBytesMax), version), Reason: d.Reason}
+	if r := checkReason(d.Reason); r != nil {
 		return 0, s.Desk.Note(ctx, &mark, r)
 	}
 	plans, err := s.Plans(ctx)
@@ -67,8 +84,10 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 		return 0, err
 	}
 	there := false
+	var names []string
 	for i := range plans {
 		p := &plans[i]
+		names = append(names, p.Name)
 		if p.Name != name {
 			continue
 		}
@@ -79,7 +98,15 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 		left = max(left, p.Version)
 	}
 	if !there {
-		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: say.Of("refuse.no-version", "name", core.QuoteShort(name), "version", version)})
+		says := say.Of("refuse.no-version", "name", core.QuoteShort(name), "version", version)
+		if !slices.Contains(names, name) {
+			says += near.Ask(name, names)
+		}
+		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 404, Field: "version", Detail: says})
+	}
+	if callers := callersOf(name, plans, marked); left == 0 && !undo && !d.EvenIfCalled && len(callers) > 0 {
+		return 0, s.Desk.Note(ctx, &mark, &Refusal{Code: 409, Field: "version", Insist: EvenIfCalled,
+			Detail: say.Of("refuse.called", "version", version, "plan", core.QuoteShort(name), "callers", core.ShortText(strings.Join(callers, ", "), core.WordsBytesMax))})
 	}
 	at := core.InstantOf(s.Now())
 	if undo {
@@ -91,4 +118,17 @@ func (s *Versioning) Deprecate(ctx context.Context, by Actor, name string, versi
 	}
 	_ = s.Announce() // what is stored counts, and is read when a plan is needed
 	return left, nil
+}
+
+// callersOf names the steps with children of a plan, of the versions that take submissions.
+func callersOf(name string, plans []core.Plan, marked core.Deprecations) (all []string) {
+	for k := range plans {
+		p := &plans[k]
+		for i := range p.Steps {
+			if p.Steps[i].Child == name && !marked.Has(p.Name, p.Version) {
+				all = append(all, say.Of("version.step", "plan", p.Name, "version", p.Version, "step", p.Steps[i].Name))
+			}
+		}
+	}
+	return all
 }

@@ -35,7 +35,7 @@ var metrics = []Metric{
 	metric("duly_submissions_warned_total", Counter, "Submissions accepted with a warning: too little time.", "1"),
 
 	metric("duly_outbox_relayed_total", Counter, "Rows of an outbox handed in here and stored.", "outboxes", "outbox"),
-	metric("duly_outbox_put_off_total", Counter, "Tries of rows put off: no plan, a partition behind or a silent stream.", "outboxes", "outbox"),
+	metric("duly_outbox_put_off_total", Counter, "Attempts of rows put off: no plan, a partition behind or a silent stream.", "outboxes", "outbox"),
 	metric("duly_outbox_waiting", Gauge, "Rows of an outbox that are not relayed yet, up to 10,001; counted every 10 s.", "outboxes", "outbox"),
 	metric("duly_outbox_oldest_seconds", Gauge, "How long ago the oldest of these was written.", "outboxes", "outbox"),
 	metric("duly_outbox_refused", Gauge, "Rows of an outbox that were refused and are kept, up to 10,001.", "outboxes", "outbox"),
@@ -45,8 +45,8 @@ var metrics = []Metric{
 	metric("duly_task_seconds", Histogram, "How long tasks took from when they might begin to their end.", "types", "type").apartBy(1),
 	metric("duly_task_deadlines_missed_total", Counter, "Tasks whose deadline passed, or left no time.", "types", "type").apartBy(1),
 	metric("duly_tasks_in_error", Gauge, "Tasks in error, up to some 10,000. †", "types", "type").apartBy(1),
-	metric("duly_step_seconds", Histogram, "How long calls took until they were done, with all tries.", "65", "type", "agent").apartBy(2),
-	metric("duly_agent_errors_total", Counter, "Tries, of dos and undos, that failed, were refused or overdue.", "65 × 3", "agent", "outcome").apartBy(1),
+	metric("duly_step_seconds", Histogram, "How long calls took until they were done, with all attempts.", "65", "type", "agent").apartBy(2),
+	metric("duly_agent_errors_total", Counter, "Attempts, of dos and undos, that failed, were refused or overdue.", "65 × 3", "agent", "outcome").apartBy(1),
 	metric("duly_tasks_in_flight", Gauge, "Tasks in flight here, and submissions that were read.", "1"),
 	metric("duly_window", Gauge, "Tasks that this node may have in flight now.", "1"),
 	metric("duly_overloaded", Gauge, "1: this node takes too long even for the least that it always takes up.", "1"),
@@ -67,7 +67,7 @@ var metrics = []Metric{
 	metric("duly_duplicates_total", Counter, "Submissions whose id was a task already.", "1"),
 	metric("duly_rows_refused_total", Counter, "Rows that the database refused; their tasks are in error.", "1"),
 	metric("duly_endings_republished_total", Counter, "Endings that were published again.", "1"),
-	metric("duly_undo_trouble_total", Counter, "Undos that got into trouble: ten failed tries, or a minute.", "1"),
+	metric("duly_undo_trouble_total", Counter, "Undos that got into trouble: ten failed attempts, or a minute.", "1"),
 
 	metric("duly_waits_ended_total", Counter, "Waits whose instant came.", "1"),
 	metric("duly_signals_total", Counter, "Signals taken, or refused because they changed nothing.", "2", "outcome"),

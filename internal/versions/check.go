@@ -32,6 +32,10 @@ type Store interface {
 type Checker struct {
 	Store    Store
 	Evaluate Evaluate // may be nil
+	// Fits says whether an input fits the input schema of a plan, Children makes the inputs of an each's children of its
+	// elements; nil: what calls the plan is not looked at, or of an each not known.
+	Fits     func(p *core.Plan, input []byte) error
+	Children func(p *core.Plan, t *core.Task, step int) func(index int, element []byte) ([]byte, error)
 }
 
 // Finding is a task that comes out differently, or of which that cannot be said; of one in flight also whether it may be
@@ -54,6 +58,7 @@ type CheckPage struct {
 	Unknown   int       `json:"unknown"`
 	Movable   int       `json:"movable"` // of those in flight: that may be moved to the version
 	Findings  []Finding `json:"findings"`
+	Callers   []Caller  `json:"callers,omitempty" doc:"on the first page: the steps whose next children are of the version"`
 	Next      string    `json:"next,omitempty"` // cursor of the next page; empty: this was the last
 }
 
@@ -98,6 +103,11 @@ func (c *Checker) Page(ctx context.Context, to *core.Plan, last int, all bool, a
 	at, err := parseCursor(after, last)
 	if err != nil {
 		return page, err
+	}
+	if after == "" {
+		if page.Callers, err = c.Callers(ctx, to); err != nil {
+			return page, err
+		}
 	}
 	plans, err := c.plans(ctx, to.Name)
 	if err != nil {
@@ -146,6 +156,15 @@ func (c *Checker) plans(ctx context.Context, name string) (map[int64]*core.Plan,
 
 // playAll plays tasks, few at a time with their journals.
 func (c *Checker) playAll(ctx context.Context, to *core.Plan, plans map[int64]*core.Plan, tasks []core.View, active, all bool, page *CheckPage) error {
+	err := c.read(ctx, tasks, func(saved *core.Saved) {
+		page.add(c.one(to, plans[saved.Row.PlanVersion], saved, active), active, all)
+	})
+	slices.SortFunc(page.Findings, func(a, b Finding) int { return strings.Compare(a.ID, b.ID) })
+	return err
+}
+
+// read reads tasks with their journals, few at a time.
+func (c *Checker) read(ctx context.Context, tasks []core.View, each func(*core.Saved)) error {
 	byPartition := map[int][]int64{}
 	for i := range tasks {
 		byPartition[tasks[i].Partition] = append(byPartition[tasks[i].Partition], tasks[i].Number)
@@ -157,11 +176,10 @@ func (c *Checker) playAll(ctx context.Context, to *core.Plan, plans map[int64]*c
 				return fmt.Errorf("journals of %d tasks of partition %d: %w", len(some), partition, err)
 			}
 			for i := range saved {
-				page.add(c.one(to, plans[saved[i].Row.PlanVersion], &saved[i], active), active, all)
+				each(&saved[i])
 			}
 		}
 	}
-	slices.SortFunc(page.Findings, func(a, b Finding) int { return strings.Compare(a.ID, b.ID) })
 	return nil
 }
 

@@ -40,6 +40,7 @@ type Diff struct {
 	To      int64    `json:"to"`
 	Same    bool     `json:"same"` // but for the version
 	Changes []Change `json:"changes"`
+	Callers []Caller `json:"callers,omitempty"` // where the server is asked
 }
 
 // Compare lists in what two plans differ as they are understood: what one leaves out has its default. Versions and names are

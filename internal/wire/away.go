@@ -23,7 +23,7 @@ type AwayReport struct {
 	More   bool        `json:"more,omitempty"` // there are others, beyond AwayAgentsMax
 }
 
-// AwayAgent is an agent of which no instance takes commands.
+// AwayAgent is an agent of which no instance takes the commands of some steps.
 type AwayAgent struct {
 	Agent string     `json:"agent"`
 	Since time.Time  `json:"since"` // when the node has seen that first
@@ -37,6 +37,8 @@ type AwayStep struct {
 	Type  string `json:"type"`
 	Step  string `json:"step"`
 	Tasks int64  `json:"tasks"`
+	// Unable: instances are there, and have answered that they do not serve the step.
+	Unable bool `json:"unable,omitempty"`
 }
 
 // EncodeAway makes the JSON of an answer, within the bounds.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 
 	"duly.dev/duly/internal/core"
@@ -13,11 +14,30 @@ const (
 	CodeTooLarge   = 413
 )
 
-// ErrCodeHeader is the finer code of a header that a submission cannot have, or that is given twice.
-const ErrCodeHeader = 7019
+// The finer codes that are given or read here, of all that ingest has.
+const (
+	ErrCodeType   = 7001
+	ErrCodeID     = 7003
+	ErrCodeLabels = 7013
+	ErrCodeHeader = 7019 // a header that a submission cannot have, or that is given twice
+	ErrCodeTaken  = 7042 // an id that is a task already, with another input or of another type, or was cancelled
+	ErrCodeQuery  = 7043
+	ErrCodeBody   = 7045
+)
 
-// ErrCodeTaken is the finer code of an id that is a task already, with another input or of another type, or was cancelled.
-const ErrCodeTaken = 7042
+// ErrCodeOf is the finer code of a request that cannot be read; other: where that is not about a name or a label.
+func ErrCodeOf(err error, other int) int {
+	bad, name := errors.AsType[*core.NameError](err)
+	switch {
+	case name && bad.Field == "type":
+		return ErrCodeType
+	case name && bad.Field == "id":
+		return ErrCodeID
+	case errors.Is(err, core.ErrLabel):
+		return ErrCodeLabels
+	}
+	return other
+}
 
 // TaskDecoder decodes the messages of the task stream.
 type TaskDecoder struct {

@@ -46,7 +46,7 @@ func submitGoldens(t *testing.T) []golden {
 		header                Header
 		code, errCode         int
 	}{
-		{"submit-id", "an id that is no name", "order+17", goldenInput, nil, 400, 0},
+		{"submit-id", "an id that is no name", "order+17", goldenInput, nil, 400, ErrCodeID},
 		{"submit-input-json", "an input that is no JSON", "order-20", `{"Cents":`, nil, 400, 7004},
 		{"submit-input-nul", "an input with a NUL", "order-20", `"\u0000"`, nil, 400, 7005},
 		{"submit-input-twice", "an input in which a name stands twice", "order-20", `{"Cents":1999,"Cents":999900}`, nil, 400, 7005},
@@ -248,7 +248,7 @@ func askGoldens(*testing.T) []golden {
 	}
 	wrong := func(name, what, payload string) golden {
 		subject := names.AskTypeSubject("cancel", "order")
-		return golden{wiretest.Message{Name: name, What: what, From: "submitter", Subject: subject, Reply: goldenInbox, Payload: []byte(payload), Refused: &wiretest.Refused{Code: CodeBadRequest}}, func(_ Header, data []byte) error {
+		return golden{wiretest.Message{Name: name, What: what, From: "submitter", Subject: subject, Reply: goldenInbox, Payload: []byte(payload), Refused: &wiretest.Refused{Code: CodeBadRequest, ErrCode: ErrCodeBody}}, func(_ Header, data []byte) error {
 			if c, err := names.DecodeAsk(subject, data); err == nil {
 				return fmt.Errorf("decoded %+v", c)
 			}
@@ -309,7 +309,7 @@ func readGoldens(t *testing.T) []golden {
 		}}
 	}
 	tooMany := request("list-limit", "a limit that there is not", listSubject, []byte(`{"v":1,"type":"order","limit":1001}`), Query{})
-	tooMany.Refused = &wiretest.Refused{Code: CodeBadRequest}
+	tooMany.Refused = &wiretest.Refused{Code: CodeBadRequest, ErrCode: ErrCodeQuery}
 	tooMany.read = func(_ Header, data []byte) error {
 		_, err := names.DecodeQuery(listSubject, data)
 		return undecodable(err)
@@ -345,7 +345,7 @@ func readGoldens(t *testing.T) []golden {
 			got, err := DecodePage(data)
 			return same(got, err, page)
 		}},
-		refusedAnswer("get-unknown", "there is no such task", "", "get", refusing(404, 0, "order-17", "not found", 0), func(data []byte) error {
+		refusedAnswer("get-unknown", "there is no such task", "", "get", refusing(404, 7041, "order-17", "not found", 0), func(data []byte) error {
 			_, err := DecodeTask(data)
 			return err
 		}),
@@ -360,7 +360,7 @@ func planGoldens(t *testing.T) []golden {
 	apply := wiretest.Message{Name: "plan-apply", What: "a plan", From: "submitter", Subject: Names{}.SubjectPlansApply(), Reply: goldenInbox, Payload: []byte(plan)}
 	refused := func(name, what, payload string, code int) golden {
 		m := apply
-		m.Name, m.What, m.Payload, m.Refused = name, what, []byte(payload), &wiretest.Refused{Code: code}
+		m.Name, m.What, m.Payload, m.Refused = name, what, []byte(payload), &wiretest.Refused{Code: code, ErrCode: map[int]int{CodeBadRequest: ErrCodeBody, 409: 7047}[code]}
 		return golden{m, func(_ Header, data []byte) error {
 			if _, err := DecodePlan(data); (err != nil) != (code == CodeBadRequest) {
 				return fmt.Errorf("error %w, want that of a plan that is refused with %d", err, code)
@@ -391,7 +391,7 @@ func planGoldens(t *testing.T) []golden {
 		refused("plan-other", "another content under a version that is stored", `{"name":"order","version":1,"steps":[{"name":"a","agent":"b"}]}`, 409),
 		answer("plan-applied", "the plan is stored", "plan-apply", PlanAnswer{Name: "order", Version: 1, Stored: true}),
 		answer("plan-refused", "the version is stored with another content", "plan-other",
-			PlanAnswer{Name: "order", Version: 1, Error: &APIError{Code: 409, Description: "plan order version 1: plan version is stored with another content"}}),
+			PlanAnswer{Name: "order", Version: 1, Error: &APIError{Code: 409, ErrCode: 7047, Description: "plan order version 1: plan version is stored with another content"}}),
 	}
 }
 

@@ -10,6 +10,11 @@ require (
 )
 
 require (
+	github.com/aymanbagabas/go-udiff v0.4.1 // indirect
+	github.com/goccy/go-yaml v1.19.2 // indirect
+)
+
+require (
 	cel.dev/cel-go v0.33.2 // indirect
 	cel.dev/expr v0.25.1 // indirect
 	github.com/alexedwards/scs/v2 v2.9.0 // indirect

@@ -10,7 +10,7 @@ import (
 
 // limiting is operate.LimitControl over the limits of the world.
 func (w *World) limiting() *operate.Limiting {
-	return &operate.Limiting{Store: w, Desk: w.desk(), Announce: func() error { return nil }, Now: w.now}
+	return &operate.Limiting{Store: w, Desk: w.desk(), Plans: w.Plans, Announce: func() error { return nil }, Now: w.now}
 }
 
 // AgentLimits implements operate.LimitKeeper.

@@ -296,7 +296,7 @@ func (w *World) List(_ context.Context, f core.Filter) (page core.Page, err erro
 		for _, v := range slices.Backward(w.Tasks) {
 			label := f.Label == "" || slices.ContainsFunc(v.Labels, func(l core.Label) bool { return l.Key+"="+l.Value == f.Label })
 			open := !f.OpenSignal || slices.ContainsFunc(w.Open, func(o operate.OpenSignal) bool { return o.ID == v.ID })
-			if v.Number >= before || !label || !open || cmp.Or(f.Type, v.Type) != v.Type || cmp.Or(f.State, v.State) != v.State || cmp.Or(f.Step, v.FailedStep) != v.FailedStep ||
+			if v.Number >= before || !label || !open || cmp.Or(f.Type, v.Type) != v.Type || cmp.Or(f.State, v.State) != v.State || cmp.Or(f.PlanVersion, v.PlanVersion) != v.PlanVersion || cmp.Or(f.Step, v.FailedStep) != v.FailedStep ||
 				cmp.Or(f.Fingerprint, v.Fingerprint) != v.Fingerprint || v.CreatedAt < f.CreatedFrom || f.CreatedTo != 0 && v.CreatedAt >= f.CreatedTo || f.DeadlineTo != 0 && v.CompleteBy >= f.DeadlineTo {
 				continue
 			}
@@ -636,7 +636,7 @@ func (w *World) Partitions(context.Context) (all []operate.Partition, err error)
 }
 
 // Pin implements operate.Partitions.
-func (w *World) Pin(ctx context.Context, by operate.Actor, partition int, node, reason string) error {
+func (w *World) Pin(ctx context.Context, by operate.Actor, partition int, node, reason string, _ bool) error {
 	return w.moved(ctx, by, "partition.pin", partition, reason, func(p *operate.Partition) { p.Pinned = node })
 }
 

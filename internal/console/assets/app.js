@@ -251,7 +251,7 @@
       drawn[id] = new uPlot({
         width: box.clientWidth, height: 130, padding: [null, 18, null, null], legend: { show: false }, cursor: { y: false },
         scales: { x: { time: true }, y: { range: function (u, low, high) { return [0, Math.max(1, high * 1.1)]; } } },
-        axes: [Object.assign({ space: 70, size: 24, values: function (u, at) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, 16); }); } }, axis),
+        axes: [Object.assign({ space: 70, size: 24, values: function (u, at, i, space, apart) { return at.map(function (s) { return absolute(new Date(s * 1e3)).slice(11, apart < 60 ? 19 : 16); }); } }, axis),
           // As wide as its widest label.
           Object.assign({ space: 30, values: function (u, at) { return at.map(number); }, size: function (u, texts) { return width(u.ctx, axis.font, texts || [""]) + 14; } }, axis)],
         tzDate: function (s) { return local ? new Date(s * 1e3) : uPlot.tzDate(new Date(s * 1e3), "Etc/UTC"); },

@@ -193,7 +193,11 @@ func Value(v any) string {
 		}
 		if step, ok := v["step"].(string); ok {
 			n, _ := v["tasks"].(json.Number)
-			return fmt.Sprintf("%s/%s: %s", Value(v["type"]), Clean(step), count(n, v))
+			served := ""
+			if v["not_served"] == true {
+				served = " (not served)"
+			}
+			return fmt.Sprintf("%s/%s%s: %s", Value(v["type"]), Clean(step), served, count(n, v))
 		}
 	}
 	return Clean(plain(v))
