@@ -162,17 +162,22 @@ func (b *busy) run(args ...string) string {
 	return out
 }
 
-// get decodes an answer of the API, or is a page of the console.
+// get decodes an answer of the API, or is a page of the console. A 503 says that it may be asked again, as on a machine on
+// which a reading takes too long.
 func (b *busy) get(path string, into any) string {
 	b.t.Helper()
-	resp, err := http.Get(b.url + path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	data, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close() // it was read
-	if err != nil || resp.StatusCode != http.StatusOK {
-		b.t.Fatalf("GET %s: %d %v %.300s", path, resp.StatusCode, err, data)
+	var data []byte
+	for until, code := time.Now().Add(patience), 0; code != http.StatusOK; {
+		resp, err := http.Get(b.url + path)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		code = resp.StatusCode
+		data, err = io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it was read
+		if err != nil || code != http.StatusOK && (code != http.StatusServiceUnavailable || time.Now().After(until)) {
+			b.t.Fatalf("GET %s: %d %v %.300s", path, code, err, data)
+		}
 	}
 	if into != nil {
 		if err := json.Unmarshal(data, into); err != nil {
