@@ -92,7 +92,7 @@ func asLocal(next http.Handler) http.Handler {
 	})
 }
 
-func (s *site) Late(f *submit.Form) *ingest.Refusal { return s.late }
+func (s *site) Late(*submit.Form) *ingest.Refusal { return s.late }
 
 func (s *site) Submit(r ingest.Request) {
 	s.requests = append(s.requests, r)

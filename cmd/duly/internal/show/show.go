@@ -194,7 +194,7 @@ func Value(v any) string {
 		if step, ok := v["step"].(string); ok {
 			n, _ := v["tasks"].(json.Number)
 			served := ""
-			if v["not_served"] == true {
+			if not, ok := v["not_served"].(bool); ok && not {
 				served = " (not served)"
 			}
 			return fmt.Sprintf("%s/%s%s: %s", Value(v["type"]), Clean(step), served, count(n, v))
