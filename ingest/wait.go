@@ -193,6 +193,7 @@ func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.epoch, l.read, l.begun = r.Epoch, r.Read, r.Begun
 	l.count(l.open + l.stored)
 	l.passed(now, r.Cursor)
+	l.moved.Store(int64(now)) // it is not known to have stood still before
 }
 
 // wait is how long what comes now waits until it begins, as far as is known. It is safe for concurrent use.
@@ -214,7 +215,7 @@ func (w *waits) longest(now core.Instant) (d time.Duration) {
 
 // still is how long nothing of it has begun although there is something: beyond what its owner may be silent.
 func (l *line) still(now core.Instant) time.Duration {
-	return max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor)
+	return min(max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor), waitMost)
 }
 
 // report takes what an owner says of its partitions.
@@ -321,8 +322,13 @@ func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
 	}
 }
 
-// again is when a submission that is refused may come again: each takes the next place in a queue of those that do.
+// again is when a submission that is refused may come again, which would wait for so much longer than it may: each takes the
+// next place in a queue of those that do. How long a standstill will last, and how fast an owner is that has shown nothing
+// yet, is not known.
 func (o *queueOwner) again(now core.Instant, over time.Duration, rate float64) time.Duration {
+	if rate == 0 || over <= 0 {
+		return retryBacklog
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.slot = max(o.slot, now.Add(max(retryWait, over))).Add(time.Duration(float64(time.Second) / max(rate, 1)))
@@ -398,7 +404,7 @@ func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
 		return nil
 	}
 	why := say.Of(id, "wait", rounded(wait), "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "most", rounded(max(0, most)))
-	return Refuse(429, CauseBacklog, "%s", why).After(owner.again(now, wait-most, pace.rate))
+	return Refuse(429, CauseBacklog, "%s", why).After(owner.again(now, pace.wait(owner.mine.Load())-most, pace.rate))
 }
 
 // rounded is a duration as a person reads it.

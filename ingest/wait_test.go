@@ -200,6 +200,22 @@ func TestWaitWhileNothingMoves(t *testing.T) {
 	}
 }
 
+// TestWaitBeforeTheFirstReport: what was taken before any scheduler said anything is no standstill when one does.
+func TestWaitBeforeTheFirstReport(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.offer(10)
+	q.tell()
+	if wait := q.wait(); wait != 0 {
+		t.Errorf("the wait is %v", wait)
+	}
+	q.now = q.now.Add(5 * time.Second)
+	q.plans.now["order"].CompleteBy = 3 * time.Second
+	q.submit(q.now, "late0")
+	if e := q.refused("late0", 429, CauseBacklog); e.Retry != retryBacklog {
+		t.Errorf("behind a standstill it may come again after %v", e.Retry)
+	}
+}
+
 // TestWaitOfOtherDoors: what other doors have put into the stream is before it too.
 func TestWaitOfOtherDoors(t *testing.T) {
 	q := newQueueRig(t, 1000, nil)

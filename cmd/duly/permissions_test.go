@@ -679,7 +679,7 @@ func TestForbidden(t *testing.T) {
 		"duly.alerts.streams": {"door", "first", "watcher"}, "duly.alerts.a.b": nil, api + "STREAM.INFO.DULY_ALERTS": {"door", "first", "watcher"}, api + "STREAM.PURGE.DULY_ALERTS": {"first"},
 		api + "CONSUMER.CREATE.DULY_ALERTS.delivery.duly.alerts.*": {"watcher"}, api + "CONSUMER.CREATE.DULY_ALERTS.x.duly.alerts.*": nil, api + "CONSUMER.CREATE.DULY_ALERTS": nil,
 		api + "CONSUMER.MSG.NEXT.DULY_ALERTS.delivery": {"watcher"}, api + "CONSUMER.DELETE.DULY_ALERTS.delivery": nil, "$JS.ACK.DULY_ALERTS.delivery.1.1.1.1.0": {"watcher"},
-		api + "STREAM.MSG.GET.DULY_ALERTS": nil, api + "CONSUMER.LIST.DULY_TASKS": {"first"}, api + "CONSUMER.LIST.DULY_ALERTS": nil,
+		api + "STREAM.MSG.GET.DULY_ALERTS": nil, api + "CONSUMER.LIST.DULY_TASKS": {"door", "first"}, api + "CONSUMER.LIST.DULY_ALERTS": nil,
 		"$SYS.REQ.SERVER.PING": nil, "anything": nil,
 	}
 	subscriptions := map[string][]string{ // with a queue group after a space

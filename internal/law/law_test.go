@@ -190,7 +190,7 @@ var packages = map[string]place{
 	"internal/seal":       {}, // tells an encrypted payload, without a key
 
 	// Aids of the tests.
-	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/submit", "internal/core"}},
+	"internal/sim":       {imports: []string{"internal/members", "ingest", "scheduler", "agents", "supervisor", "internal/submit", "internal/core", "internal/forecast"}},
 	"internal/sim/run":   {imports: []string{"internal/sim", "schema/sqlite"}},
 	"internal/sim/fleet": {imports: []string{"internal/sim"}},
 	// A PostgreSQL of this machine's binaries, for `duly demo` and `duly dev`; the tests' databases on it.

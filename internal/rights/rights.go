@@ -190,6 +190,9 @@ func (b *builder) ingest() {
 	n := b.o.Names
 	b.node()
 	b.publish(n.PatternPack(), n.PatternControl())
+	for i := range b.streams() {
+		b.seldom(api + "CONSUMER.LIST." + n.StreamTasksAt(i)) // how far partitions are read
+	}
 	// What operators ask of it: which agents live, and where partitions and pauses are to be.
 	b.seldom(natsbus.SubjectStatsOf(n, ""), n.SubjectAway(), n.SubjectPausesChanged(), key(n.BucketPartitions(), wire.WishesPattern), get(n.BucketPartitions(), wire.WishesPattern))
 	b.subscribe(n.PatternSubmit(), wire.GroupIngest)
