@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	natsd "github.com/nats-io/nats-server/v2/server"
 )
@@ -129,6 +130,7 @@ func (m *machines) began(name string, cmd *exec.Cmd, end func()) {
 	m.t.Helper()
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.WaitDelay = 5 * time.Second // what it leaves behind may have its output
 	if err := cmd.Start(); err != nil {
 		m.t.Fatal(err)
 	}
