@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,10 +168,10 @@ func TestAdmissionIsShared(t *testing.T) {
 		one, two := newInbox(clock, nil, a), newInbox(clock, nil, a)
 		one.openGate(0, 16)
 		two.openGate(1, 16)
-		if !one.Admits(0, 1) || !one.Tasks(message(0, 1, 2)) {
+		if !one.Admits(0) || !one.Tasks(message(0, 1, 2)) {
 			t.Fatal("the window has room")
 		}
-		if two.Admits(1, 1) {
+		if two.Admits(1) {
 			t.Error("the window is full, and the other shard does not know")
 		}
 		took := false
@@ -201,26 +203,38 @@ func TestAdmissionIsShared(t *testing.T) {
 }
 
 // TestReadersTakeTurns: where partitions wait for room, the message that was stored first has it, whichever reader comes
-// first; a partition that has enough in flight itself keeps no other waiting.
+// first; one that is not read any more keeps no other waiting.
 func TestReadersTakeTurns(t *testing.T) {
-	a := NewAdmission(16, testTarget)
-	a.own(3)
-	in := newInbox(func() core.Instant { return 77 }, nil, a)
-	for p := range 3 {
-		in.openGate(p, 16)
-	}
-	a.hold(a.Window())
-	for p, stored := range []core.Instant{30, 10, 20} {
-		if in.Admits(p, stored) {
-			t.Fatal("the window is full")
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAdmission(16, testTarget)
+		a.own(3)
+		in := newInbox(func() core.Instant { return 77 }, nil, a)
+		a.hold(a.Window())
+		var order []int
+		var mu sync.Mutex
+		for p, stored := range []core.Instant{30, 10, 20} {
+			in.openGate(p, 16)
+			m := message(p, 1, 1)
+			m.Stored = stored
+			go func() {
+				if in.Tasks(m) {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, p)
+				}
+			}()
+			synctest.Wait()
 		}
-	}
-	a.hold(-1)
-	if in.Admits(0, 30) || in.Admits(2, 20) || !in.Admits(1, 10) {
-		t.Error("the message that was stored first has no turn")
-	}
-	in.setRoom(2, 0)
-	if !in.Admits(0, 30) {
-		t.Error("a partition that has enough in flight keeps another waiting")
-	}
+		for _, want := range [][]int{{1}, {1, 0}} {
+			a.hold(-1)
+			synctest.Wait()
+			if !slices.Equal(order, want) {
+				t.Fatalf("partitions %v have had their turn, want %v", order, want)
+			}
+			in.closeGate(2) // it waited next
+			synctest.Wait()
+		}
+		in.closeGate(0)
+		in.closeGate(1)
+	})
 }

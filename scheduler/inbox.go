@@ -168,13 +168,12 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	return true
 }
 
-// Admits reports whether Tasks takes a message of the partition, which was stored then, without blocking. One that it does
-// not take has its turn before those that were stored later.
-func (b *Inbox) Admits(partition int, stored core.Instant) bool {
+// Admits reports whether Tasks takes a message of the partition without blocking, where no other reader waits.
+func (b *Inbox) Admits(partition int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	g := b.gates[partition]
-	return g != nil && b.enters(g, stored)
+	return g != nil && b.admits(g)
 }
 
 // enters reports whether a gate lets a message in now, which was stored then. Where several wait for room the one that was

@@ -112,7 +112,11 @@ func TestOperatorsHaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, d := slowDoor(t)
 		ask := func(ofType bool, kind core.EventKind) {
-			d.serve(&natsbus.AskRequest{Control: core.Control{Kind: kind, ID: "slow", Type: "order"}, OfType: ofType})
+			c := core.Control{Kind: kind, ID: "slow", Type: "order"}
+			if kind == core.EventSignal {
+				c.Step, c.Result = "approve", []byte("1")
+			}
+			d.serve(&natsbus.AskRequest{Control: c, OfType: ofType})
 		}
 		for range 2 * asksMax {
 			ask(true, core.EventCancel)

@@ -87,7 +87,7 @@ func TestKindsCanonical(t *testing.T) {
 	}
 	a := read(`{"name":"p","version":1,"input_schema":{"type":"string","pattern":"<b>","maximum":1.50},"steps":[{"name":"a","agent":"x"},{"name":"b","agent":"x","after":["a"]},{"name":"c","agent":"x","after":["b"],"uses":["a","b"]},
 		{"name":"d","kind":"each","child":"q","elements":"input","failures_max":0}]}`)
-	b := read(`{"name":"p","version":1,"admission":"off","input_schema":{ "maximum":15e-1, "pattern":"\u003cb>", "type":"string"},"steps":[{"name":"a","kind":"call","agent":"x"},{"name":"b","agent":"x"},{"name":"c","agent":"x","after":["b"],"uses":["b","a","b"]},
+	b := read(`{"name":"p","version":1,"admission":"queue","input_schema":{ "maximum":15e-1, "pattern":"\u003cb>", "type":"string"},"steps":[{"name":"a","kind":"call","agent":"x"},{"name":"b","agent":"x"},{"name":"c","agent":"x","after":["b"],"uses":["b","a","b"]},
 		{"name":"d","kind":"each","child":"q","elements":"input","undoable":true}]}`)
 	if a != b {
 		t.Errorf("%s\n%s", a, b)

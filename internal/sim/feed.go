@@ -74,12 +74,29 @@ func (v nodeWires) Read(_ context.Context, p int, from scheduler.Adopted, _ *sch
 // Evidence implements scheduler.Wires; the world hands evidence over itself.
 func (v nodeWires) Evidence(context.Context, func(core.Evidence)) error { return nil }
 
-// next is how much of the task stream it has brought for a partition.
-func (n *node) next(p int) int {
-	if f := n.feeds[p]; f != nil {
-		return f.next
+// pumpByAge brings what the task stream has for all partitions, the oldest first, as far as there is room: the readers of a
+// node that wait for it take turns so.
+func (n *node) pumpByAge() {
+	for {
+		first := -1
+		for p := range n.w.cfg.Partitions {
+			f := n.feeds[p]
+			if f == nil || !f.reads || f.blind {
+				continue
+			}
+			for f.next < len(n.w.stream) && n.w.stream[f.next].partition != p {
+				f.next++
+			}
+			if f.next < len(n.w.stream) && (first < 0 || f.next < n.feeds[first].next) && f.in.Admits(p) {
+				first = p
+			}
+		}
+		if first < 0 {
+			return
+		}
+		n.deliver(first, n.feeds[first].next)
+		n.feeds[first].next++
 	}
-	return 0
 }
 
 // pump brings what the streams have for a partition, in order. A consumer that notices a lost delivery, or one out of
@@ -96,11 +113,11 @@ func (n *node) pump(p int) {
 	if n.w.fault(Reread) {
 		f.next, f.control = min(f.next, int(st.Cursor)), min(f.control, int(st.ControlCursor))
 	}
-	if f.next > 0 && n.w.fault(Redelivery) && f.in.Admits(p, n.w.stream[f.next-1].at) {
+	if f.next > 0 && n.w.fault(Redelivery) && f.in.Admits(p) {
 		n.deliver(p, n.w.rand.IntN(f.next))
 	}
 	for ; f.next < len(n.w.stream); f.next++ {
-		if m := &n.w.stream[f.next]; m.partition == p && !f.in.Admits(p, m.at) {
+		if n.w.stream[f.next].partition == p && !f.in.Admits(p) {
 			n.w.note(InFlightFull)
 			break
 		}

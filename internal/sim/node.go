@@ -241,13 +241,11 @@ func (l *loop) step() {
 
 // between is what happens between two steps: readers go on where there is room again.
 func (l *loop) between() {
-	for more := true; more; { // readers that wait for room have it by turns
-		more = false
-		for p := range l.n.w.cfg.Partitions {
-			next := l.n.next(p)
-			l.n.pump(p)
-			more = more || l.n.w.load != nil && l.n.next(p) > next
-		}
+	if l.n.w.load != nil {
+		l.n.pumpByAge()
+	}
+	for p := range l.n.w.cfg.Partitions {
+		l.n.pump(p)
 	}
 	if due := l.c.Due(); due != 0 && due <= l.n.now() {
 		l.wake()
