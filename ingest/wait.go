@@ -51,6 +51,7 @@ type waits struct {
 type line struct {
 	owner atomic.Pointer[queueOwner] // nil: none has said anything yet
 	moved atomic.Int64               // the instant at which it was last read on, or had nothing of this door
+	tried atomic.Int64               // when one was let in last to see whether it still stands
 
 	mu   sync.Mutex // of open, and of whose it is
 	open int64      // submissions of this door that are not in the stream yet
@@ -121,10 +122,6 @@ func (l *line) put(seq uint64, n int64) {
 		return
 	}
 	l.stored += n
-	if last := len(l.list) - 1; last >= l.head && l.list[last].seq > seq { // an answer that came late
-		l.list[last].n += n
-		return
-	}
 	l.list = append(l.list, stretch{seq, n})
 	if len(l.list)-l.head > stretchesMost {
 		l.thin()
@@ -148,9 +145,13 @@ func (l *line) thin() {
 func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	moved := cursor != l.cursor
 	l.cursor = cursor
-	for l.head < len(l.list) && l.list[l.head].seq <= cursor {
-		n += l.list[l.head].n
-		l.head++
+	// What was stored before something that has passed has passed too, whatever its position: it may be of a stream of before.
+	for i := l.head; i < len(l.list) && moved; i++ {
+		if l.list[i].seq <= cursor {
+			for ; l.head <= i; l.head++ {
+				n += l.list[l.head].n
+			}
+		}
 	}
 	if l.head == len(l.list) {
 		l.list, l.head = l.list[:0], 0
@@ -336,6 +337,13 @@ func (o *queueOwner) again(now core.Instant, over time.Duration, rate float64) t
 	return o.slot.Sub(now)
 }
 
+// tries reports whether a submission is let in to see whether a partition still stands: what is known of it may be of a
+// stream that is no more. One a second is.
+func (l *line) tries(now core.Instant) bool {
+	last := l.tried.Load()
+	return now.Sub(core.Instant(last)) >= time.Second && l.tried.CompareAndSwap(last, int64(now))
+}
+
 // Report takes what a scheduler says of its partitions. It is safe for concurrent use, and takes effect at the next Flush.
 func (d *Door) Report(node string, all []core.Reading) {
 	d.events.put(event{node: node, readings: all})
@@ -401,6 +409,9 @@ func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
 		id, most = "refuse.stands", time.Duration(part(int64(pace.limit), class))
 	}
 	if most = min(most, waitMost); wait <= most || d.taken != nil && d.recent.has(f.ID) {
+		return nil
+	}
+	if l.still(now) > 0 && l.tries(now) {
 		return nil
 	}
 	why := say.Of(id, "wait", rounded(wait), "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "most", rounded(max(0, most)))

@@ -210,7 +210,7 @@ func TestWaitBeforeTheFirstReport(t *testing.T) {
 	}
 	q.now = q.now.Add(5 * time.Second)
 	q.plans.now["order"].CompleteBy = 3 * time.Second
-	q.submit(q.now, "late0")
+	q.submit(q.now, "try0", "late0") // one a second is let in, to see whether it still stands
 	if e := q.refused("late0", 429, CauseBacklog); e.Retry != retryBacklog {
 		t.Errorf("behind a standstill it may come again after %v", e.Retry)
 	}
@@ -264,6 +264,33 @@ func TestWaitBehindAStreamThatWasReplaced(t *testing.T) {
 	q.tell()
 	if l := &q.door.waits.lines[0]; l.stored != 0 || l.owner.Load().mine.Load() != 0 {
 		t.Errorf("%d are still before what comes now", l.stored)
+	}
+}
+
+// TestStandstillIsTried: what is before a submission may be of a stream that is no more, of which nobody says so. What is let
+// in to see passes it, and with it all that was before.
+func TestStandstillIsTried(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.log.seq = 1000 // of a stream that ends here
+	q.offer(20)
+	q.log.seq, q.stored, q.owner.Epoch = 0, nil, 2 // another one, of which nothing was read
+	q.plans.now["order"].CompleteBy = 3 * time.Second
+	got := len(q.log.got)
+	for range 40 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	if taken := q.offer(5); taken != 1 {
+		t.Fatalf("%d of 5 were taken by a partition that seems to stand still", taken)
+	}
+	if len(q.log.got) != got+1 {
+		t.Fatal("it was not stored")
+	}
+	q.owner.Cursor, q.owner.Read, q.owner.Begun = q.log.seq, 1, 1
+	q.tell()
+	if wait := q.wait(); wait != 0 || q.door.waits.lines[0].stored != 0 {
+		t.Errorf("the wait is %v, and %d are before what comes", wait, q.door.waits.lines[0].stored)
 	}
 }
 

@@ -65,7 +65,7 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "deadline-not-looked-at", invariant: 11, file: "internal/core/forward.go",
-		old: "late := d.at >= t.workUntil(d.p)\n", new: "late := d.at >= t.workUntil(d.p) && t.Deadline < 0\n",
+		old: "late := d.at >= t.workUntil(d.p) || d.ev.NoTime\n", new: "late := d.at >= t.workUntil(d.p) && t.Deadline < 0 || d.ev.NoTime\n",
 		fault: "a task past its deadline goes on",
 		run:   "^(TestCells|TestOwnDeadlineBoundsTheRow)$",
 	},

@@ -100,7 +100,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
-		old: " || d.taken != nil && d.recent.has(f.ID) {", new: " {",
+		old: "wait <= most || d.taken != nil && d.recent.has(f.ID) {", new: "wait <= most {",
 		fault: "who asks again about what was accepted is told that it is not stored",
 		run:   "^TestAcceptedIsNotRefused$",
 	},

@@ -209,7 +209,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "overload-unseen", invariant: 12, file: "scheduler/admission.go",
-		old: "case took <= a.target:", new: "case took <= a.target || took > a.target:",
+		old: "case most, took > a.target && a.halvedAt.Elapsed(now, a.target):", new: "case most, took > time.Hour:",
 		fault: "as many tasks are taken up however long commit cycles take",
 		run:   "^(TestAdmissionHalves|TestLongCyclesHoldNewTasksBack)$",
 	},

@@ -119,7 +119,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "retry-of-former-owner-forgotten", invariant: 7, file: "internal/core/replay.go",
-		old: "\t\t\ts.EffectsPossibleUntil = t.retriesQuiet(p, i, at)\n", new: "",
+		old: "\t\ts.EffectsPossibleUntil = t.retriesQuiet(p, i, at)\n", new: "",
 		fault: "an undo leaves while a retry of a former owner may act",
 		run:   "^TestWaitSurvivesATakeover$",
 	},
