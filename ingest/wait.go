@@ -22,6 +22,9 @@ const (
 	busyLeast = 16
 	// silentFor is how long an owner may say nothing before its queue counts as standing still.
 	silentFor = 1500 * time.Millisecond
+	// apartAfter is how long a partition may stand still before what it holds is no part of its owner's queue: others go on, and
+	// what is known of it may be of a stream that is no more.
+	apartAfter = 5 * time.Second
 	// shareLeast is the share of an owner's submissions below which what this door has taken says too little of its queue.
 	shareLeast = 0.2
 	// shareKeep is how much of what was counted for the share is left at each report.
@@ -49,14 +52,16 @@ type waits struct {
 
 // line is one partition's queue. Only the door's goroutine changes it, but that any may add what it lets in.
 type line struct {
-	owner atomic.Pointer[queueOwner] // nil: none has said anything yet
-	moved atomic.Int64               // the instant at which it was last read on, or had nothing of this door
-	tried atomic.Int64               // when one was let in last to see whether it still stands
+	owner  atomic.Pointer[queueOwner] // nil: none has said anything yet
+	moved  atomic.Int64               // the instant at which it was last read on, or had nothing of this door
+	behind atomic.Int64               // what is stored and apart
+	tried  atomic.Int64               // when one was let in last to see whether it still stands
 
 	mu   sync.Mutex // of open, and of whose it is
 	open int64      // submissions of this door that are not in the stream yet
 
 	stored int64     // of this door, in the stream and not begun
+	apart  bool      // it stands still for so long that these do not count as their owner's
 	list   []stretch // of these, by position
 	head   int
 	epoch  int64
@@ -122,6 +127,9 @@ func (l *line) put(seq uint64, n int64) {
 		return
 	}
 	l.stored += n
+	if l.apart {
+		l.count(-n)
+	}
 	l.list = append(l.list, stretch{seq, n})
 	if len(l.list)-l.head > stretchesMost {
 		l.thin()
@@ -145,6 +153,9 @@ func (l *line) thin() {
 func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	moved := cursor != l.cursor
 	l.cursor = cursor
+	if moved {
+		l.setApart(false)
+	}
 	// What was stored before something that has passed has passed too, whatever its position: it may be of a stream of before.
 	for i := l.head; i < len(l.list) && moved; i++ {
 		if l.list[i].seq <= cursor {
@@ -161,7 +172,23 @@ func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	if moved || l.stored == 0 {
 		l.moved.Store(int64(now))
 	}
+	l.setApart(l.still(now) > apartAfter)
 	return n
+}
+
+// setApart has what is stored count as its owner's, or not. It is locked.
+func (l *line) setApart(apart bool) {
+	switch {
+	case apart && !l.apart:
+		l.count(-l.stored)
+	case !apart && l.apart:
+		l.count(l.stored)
+	}
+	if l.apart = apart; apart {
+		l.behind.Store(l.stored)
+	} else {
+		l.behind.Store(0)
+	}
 }
 
 // progress is what an owner has read since its last report.
@@ -186,6 +213,7 @@ func (l *line) heard(now core.Instant, o *queueOwner, r *core.Reading) (p progre
 // adopted makes it another owner's, or another life's of the same. One that begins before what was read is of another
 // stream, or of a database that went back: the positions say nothing then. It is locked.
 func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
+	l.setApart(false)
 	l.count(-l.open - l.stored)
 	if r.Cursor < l.cursor {
 		l.stored, l.list, l.head = 0, l.list[:0], 0
@@ -203,7 +231,7 @@ func (l *line) wait(now core.Instant) time.Duration {
 	if o == nil {
 		return 0
 	}
-	return o.pace.Load().wait(o.mine.Load()) + l.still(now)
+	return o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)
 }
 
 // longest is the longest wait of any partition. It is safe for concurrent use.

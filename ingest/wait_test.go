@@ -284,6 +284,9 @@ func TestStandstillIsTried(t *testing.T) {
 	if taken := q.offer(5); taken != 1 {
 		t.Fatalf("%d of 5 were taken by a partition that seems to stand still", taken)
 	}
+	if mine := q.door.waits.lines[0].owner.Load().mine.Load(); mine != 0 {
+		t.Errorf("%d of a partition that stands still are before what comes to others", mine)
+	}
 	if len(q.log.got) != got+1 {
 		t.Fatal("it was not stored")
 	}

@@ -106,7 +106,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "standstill-is-no-wait", invariant: 12, file: "ingest/wait.go",
-		old: "o.pace.Load().wait(o.mine.Load()) + l.still(now)", new: "o.pace.Load().wait(o.mine.Load())",
+		old: "o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)", new: "o.pace.Load().wait(o.mine.Load()+l.behind.Load())",
 		fault: "submissions are taken for a partition that nobody reads",
 		run:   "^TestWaitWhileNothingMoves$",
 	},
