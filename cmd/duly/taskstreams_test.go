@@ -240,7 +240,9 @@ func (s *streamed) round(name string, scheduler *child, from, to int) (_ *child,
 	s.cancelUnread("cancelled-" + name + "-0")
 	stop := s.meanwhile(name + "-meanwhile")
 	defer stop()
-	s.killed(to)
+	if to > 1 { // a process each, of which there are few
+		s.killed(to)
+	}
 	s.interrupted(to)
 	if s.configs()["DULY_TASKS"].Metadata["duly_task_streams"] == fmt.Sprintf("%d>%d", from, to) { // the kill came in time
 		cut = true
