@@ -77,7 +77,9 @@ func stormy(t *testing.T, kinds map[core.Kind]int, faults map[string]int) {
 		}
 	}
 	for name, n := range faults {
-		if n < 3 && name != sim.FormerOwner.String() { // it takes a takeover that was not heard of, and a failover to before it
+		// The first takes a takeover that was not heard of, and a failover to before it, the other a partition that stands still
+		// before a short deadline: the world of overload has it all the time.
+		if n < 3 && name != sim.FormerOwner.String() && name != sim.BacklogFull.String() {
 			t.Errorf("fault %q happened %d times", name, n)
 		}
 	}
