@@ -16,12 +16,12 @@ import (
 // than half of the window is in use: what was not tried is not known to work. The window begins at its floor, a
 // sixteenth of the ceiling. The ceiling is InFlight for each partition that the node owns.
 //
-// It is halved too while most answers of agents come half a second later than they usually do: then commands and answers
+// It is halved too while most answers of agents come a quarter of a second later than they usually do: then commands and answers
 // queue on the way, for want of a processor, and what is begun besides would only queue longer. One agent that has become
 // slow gives few answers, and stops no other.
 //
 // A full window stops the readers of the task streams, and nothing else: what has begun goes on, and what has not begun
-// waits in the stream, where it is stored. Ingest refuses submissions earlier while [Admission.Overloaded].
+// waits in the stream, where it is stored.
 //
 // The zero value and nil admit everything. It is safe for concurrent use.
 type Admission struct {

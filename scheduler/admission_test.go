@@ -238,3 +238,30 @@ func TestReadersTakeTurns(t *testing.T) {
 		in.closeGate(1)
 	})
 }
+
+// TestTurnOfAFullPartition: whoever waits behind a partition's message goes on when that partition has enough in flight.
+func TestTurnOfAFullPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := newInbox(func() core.Instant { return 77 }, nil, nil)
+		in.openGate(0, 16)
+		in.openGate(1, 16)
+		in.gates[1].head, in.waiting = 10, 1 // its reader is about to wake up
+		took := false
+		go func() {
+			m := message(0, 1, 1)
+			m.Stored = 20
+			took = in.Tasks(m)
+		}()
+		synctest.Wait()
+		if took {
+			t.Fatal("it is another's turn")
+		}
+		in.setRoom(1, 0)
+		synctest.Wait()
+		if !took {
+			t.Error("it waits behind a partition that takes nothing")
+		}
+		in.closeGate(0)
+		in.closeGate(1)
+	})
+}

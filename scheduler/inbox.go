@@ -20,6 +20,7 @@ type Inbox struct {
 	grants    map[limitOf]int // where each grant is in the mail
 	due       bool            // there is something for a cycle
 	gates     map[int]*inlet
+	waiting   int // gates at which a message waits for room
 	memory    *Memory
 	admission *Admission
 }
@@ -179,18 +180,29 @@ func (b *Inbox) Admits(partition int) bool {
 // enters reports whether a gate lets a message in now, which was stored then. Where several wait for room the one that was
 // stored first has it: else a partition could wait for as long as others fill the window. The inbox is locked.
 func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
-	enters := b.admits(g)
-	for _, other := range b.gates {
-		enters = enters && (other.head == 0 || other.head >= stored || other.open <= 0)
+	if b.admits(g) && (b.waiting == 0 || b.first(stored)) {
+		if g.head != 0 {
+			g.head = 0
+			b.waiting--
+			b.room.Broadcast() // it is the turn of another
+		}
+		return true
 	}
-	switch was := g.head; {
-	case !enters:
+	if g.head == 0 {
 		g.head = max(stored, 1)
-	case was != 0:
-		g.head = 0
-		b.room.Broadcast() // it is the turn of another
+		b.waiting++
 	}
-	return enters
+	return false
+}
+
+// first reports whether no message that was stored earlier waits at a gate that may take it. The inbox is locked.
+func (b *Inbox) first(stored core.Instant) bool {
+	for _, other := range b.gates {
+		if other.head != 0 && other.head < stored && other.open > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // full reports whether a partition that is read here has as much in flight as it may.
@@ -261,7 +273,7 @@ func (b *Inbox) setRoom(partition, room int) {
 			room -= max(1, len(b.mail.Tasks[i].Submissions))
 		}
 	}
-	if g.open <= 0 && room > 0 {
+	if (g.open > 0) != (room > 0) { // else those behind its message would wait although there is room
 		b.room.Broadcast()
 	}
 	g.open = room
@@ -282,6 +294,9 @@ func (b *Inbox) closeGate(partition int) {
 	if g := b.gates[partition]; g != nil {
 		g.closed = true
 		delete(b.gates, partition)
+		if g.head != 0 {
+			b.waiting--
+		}
 	}
 	var bytes int64
 	tasks := 0

@@ -107,7 +107,7 @@ var orderMutants = []mutant{
 	{
 		name: "standstill-is-no-wait", invariant: 12, file: "ingest/wait.go",
 		old: "o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)", new: "o.pace.Load().wait(o.mine.Load()+l.behind.Load())",
-		fault: "submissions are taken for a partition that nobody reads",
+		fault: "submissions are taken for a partition that has no reader",
 		run:   "^TestWaitWhileNothingMoves$",
 	},
 	{
@@ -136,7 +136,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "readers-take-no-turns", invariant: 12, file: "scheduler/inbox.go",
-		old: "other.head >= stored", new: "other.head > 0",
+		old: "other.head < stored", new: "other.head < 0",
 		fault: "a partition waits for room for as long as others fill the window",
 		run:   "^TestReadersTakeTurns$",
 	},
