@@ -194,7 +194,7 @@ func constant(d time.Duration) *table {
 // without its reserve for undo. known is false where the history is too short. newest is when anything of it was last observed.
 func (b *Book) Needs(p *core.Plan, q float64, now core.Instant) (d time.Duration, newest core.Instant, known bool) {
 	s := b.shape(p, now)
-	d, known = needs(s, p, nil, false, q)
+	d, known = s.whole(p, q)
 	return d, s.newest, known
 }
 

@@ -55,8 +55,11 @@ type shape struct {
 	unknown   uint64   // steps whose durations are not known
 	newest    core.Instant
 
-	mu    sync.Mutex
-	lefts map[uint64]time.Duration // answers of left, by which steps are over
+	mu       sync.Mutex
+	lefts    map[uint64]time.Duration // answers of left, by which steps are over
+	takes    time.Duration            // the answer of whole
+	isKnown  bool
+	quantile float64 // of which that is; 0: whole was not asked yet
 }
 
 // open is one step of a question.
@@ -220,6 +223,18 @@ func quantile(steps []open, q float64) (time.Duration, bool) {
 		return 0, false
 	}
 	return fromMS(needs[min(n-1, int(q*float64(n)))]), true
+}
+
+// whole is how much time a task needs that has not begun, in a part q of the cases. Doors and owners ask it of each submission
+// while there is a queue.
+func (s *shape) whole(p *core.Plan, q float64) (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quantile != q {
+		s.takes, s.isKnown = needs(s, p, nil, false, q)
+		s.quantile = q
+	}
+	return s.takes, s.isKnown
 }
 
 // leftMax bounds the answers of Left that a shape keeps.
