@@ -77,13 +77,13 @@ func (d *Door) Submit(now core.Instant, req Request) {
 // Admit takes room for a request, or refuses it. It is safe for concurrent use.
 func (d *Door) Admit(now core.Instant, req *Request) bool {
 	d.stats.taken.Add(1)
-	if r := d.late(now, &req.Form); r != nil {
+	req.line = d.lineOf(req.ID)
+	if r := d.late(now, req.line, &req.Form); r != nil {
 		d.tell(req, r)
 		return false
 	}
 	req.stream = d.streamFor(req.ID)
 	if req.stream.budget.reserve(req.bytes(), req.Labels) {
-		req.line = d.lineOf(req.ID)
 		req.line.taken(1)
 		return true
 	}

@@ -387,7 +387,7 @@ func (d *Door) lineOf(id string) *line {
 
 // Late is what [Ingest.Late] does.
 func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
-	r := d.late(now, f)
+	r := d.late(now, d.lineOf(f.ID), f)
 	if r != nil {
 		d.stats.taken.Add(1)
 		d.stats.refused[r.ErrCode-CauseFirst].Add(1)
@@ -398,11 +398,10 @@ func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 // late refuses a submission that would begin too late to be done, or that a queue which does not get shorter has no room
 // for; nil: it may be taken. It looks at nothing but names and times, so that a refusal costs little. What was accepted
 // under its id lately is not refused: its submitter asks again. It is safe for concurrent use.
-func (d *Door) late(now core.Instant, f *submit.Form) *Refusal {
+func (d *Door) late(now core.Instant, l *line, f *submit.Form) *Refusal {
 	if f.StartAt != "" {
 		return nil // it does not wait in the queue until then
 	}
-	l := d.lineOf(f.ID)
 	wait := l.wait(now)
 	if wait < waitLeast {
 		return nil
