@@ -79,18 +79,23 @@ func (d *ingestProcess) flush() {
 // readingEvery is how often a node says how far it is with its partitions, as internal/node does.
 const readingEvery = 250 * time.Millisecond
 
-// tellReadings has every node that runs say how far it is.
-func (w *World) tellReadings() {
+// eachReading has every node that runs say how far it is.
+func (w *World) eachReading(say func(node string, all []core.Reading)) {
 	for _, n := range w.nodes {
-		if n.sched == nil || w.now < n.thaw {
-			continue
+		if n.sched != nil && w.now >= n.thaw {
+			say(n.name, n.sched.Readings())
 		}
-		all := n.sched.Readings()
+	}
+}
+
+// tellReadings tells the door how far the nodes are.
+func (w *World) tellReadings() {
+	w.eachReading(func(node string, all []core.Reading) {
 		w.after(w.delay(), func() {
-			w.ingest.serve(func() { w.ingest.door.Report(n.name, all) })
+			w.ingest.serve(func() { w.ingest.door.Report(node, all) })
 			w.ingest.flush()
 		})
-	}
+	})
 }
 
 // streamLog is the task stream as ingest sees it.

@@ -116,20 +116,16 @@ func (l *overload) store(m message, stored func(seq uint64)) {
 	})
 }
 
-// tellReadings has every node that runs say how far it is.
+// tellReadings tells the doors how far the nodes are.
 func (l *overload) tellReadings() {
-	for _, n := range l.w.nodes {
-		if n.sched == nil || l.w.now < n.thaw {
-			continue
-		}
-		all := n.sched.Readings()
+	l.w.eachReading(func(node string, all []core.Reading) {
 		l.w.after(readingOld, func() {
 			for _, d := range l.doors {
-				d.door.Report(n.name, all)
+				d.door.Report(node, all)
 				d.flush()
 			}
 		})
-	}
+	})
 }
 
 // unread is how many messages of a partition have not come to its owner, and how many tasks are in them.
