@@ -114,7 +114,7 @@ type reasoned struct {
 
 // insisting is a change that names something.
 type insisting struct {
-	EvenIfUnknown bool `help:"Also if nobody knows the name yet." json:"even_if_unknown,omitempty"`
+	EvenIfUnknown bool `help:"Accept a name that is not known yet." json:"even_if_unknown,omitempty"`
 }
 
 // why is the reason, which is asked for where none is given.
