@@ -16,7 +16,7 @@ import (
 
 // What the pages may have.
 const (
-	wordsMax    = 65_000 // in all pages, without what is generated
+	wordsMax    = 62_679 // in all pages, without what is generated
 	linesMax    = 150    // of a page of longPages
 	proseColumn = 125    // of a line that is neither code nor a table
 	cellMax     = 120    // of a cell of a table
@@ -27,6 +27,9 @@ var topPages = []string{"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIB
 
 // longPages are those that grow when they are not held.
 var longPages = []string{"docs/performance.md", "docs/reliability.md", moneyPage}
+
+// generatedPages are those beside generatedDir that a test or a tool writes whole.
+var generatedPages = []string{criteriaPage, "docs/reference/metrics.md", "docs/third-party.md"}
 
 const (
 	disasterPage = "docs/operations/disaster.md"
@@ -48,7 +51,7 @@ func TestDocs(t *testing.T) {
 		for _, problem := range s.problems(page, text) {
 			t.Error(problem)
 		}
-		if path.Dir(page) != generatedDir && page != criteriaPage {
+		if path.Dir(page) != generatedDir && !slices.Contains(generatedPages, page) {
 			words += len(strings.Fields(written(text)))
 		}
 	}
