@@ -54,7 +54,7 @@ type TaskStep struct {
 	Undo      TaskTries // zero: its undo has not begun
 }
 
-// TaskTries are the tries of the undo of a [TaskStep].
+// TaskTries are the attempts of the undo of a [TaskStep].
 type TaskTries struct {
 	Attempt int
 	Code    int    // of its last failure

@@ -100,7 +100,7 @@ func (t *Task) decode(step string, data []byte, out any) error {
 	return nil
 }
 
-// Trail is what became of the task's steps, a line for each end of a try in its order, such as "charge done", "ship
+// Trail is what became of the task's steps, a line for each end of an attempt in its order, such as "charge done", "ship
 // refused" and "charge undone".
 func (t *Task) Trail() []string {
 	var trail []string

@@ -152,7 +152,7 @@ type answerers map[answerer]string
 
 const answerersMax = 1024
 
-// boundResult makes a result over the step's own limit a failed try. Duly's
+// boundResult makes a result over the step's own limit a failed attempt. Duly's
 // agents check it themselves; any NATS client can be an agent.
 func boundResult(e *entry, out int, ev *core.Event) {
 	if ev.Code != 0 || e.plan == nil || out < 0 {

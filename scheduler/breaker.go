@@ -9,7 +9,7 @@ import (
 )
 
 // Breakers in a shard. An agent whose breaker is not closed is one that has no room, or little: a step that would begin
-// there parks its task, whichever try it is, and a task that cannot wait so long is undone at once. What the shard's calls
+// there parks its task, whichever attempt it is, and a task that cannot wait so long is undone at once. What the shard's calls
 // come to is counted here, for breakers.go to decide by.
 
 // agentCalls is what a shard knows of one agent, over all its partitions.

@@ -21,7 +21,7 @@ func orderBy(id string, by core.Instant) core.Submission {
 	return core.Submission{Type: "order", ID: id, CompleteBy: by}
 }
 
-// An open breaker parks what would begin at its agent, new or between two tries, and nothing else; when its time is over one
+// An open breaker parks what would begin at its agent, new or between two attempts, and nothing else; when its time is over one
 // command leaves, and the next only when that was answered; when it is closed all do.
 //
 // covers: S43, D8
@@ -163,7 +163,7 @@ func TestCallsAreCounted(t *testing.T) {
 	if again := counted(); len(again) != 0 {
 		t.Errorf("counted again: %v", again)
 	}
-	c := r.out[len(r.out)-1] // a later try, or step b
+	c := r.out[len(r.out)-1] // a later attempt, or step b
 	r.now = c.CompleteBy
 	r.control(core.Control{Kind: core.EventOverdue, Actor: "supervisor", Numbers: []int64{c.Number}})
 	r.shut(core.Breaker{Agent: c.Step, Revision: 1})

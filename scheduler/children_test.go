@@ -370,7 +370,7 @@ func TestChildUndone(t *testing.T) {
 	}
 }
 
-// A child that is undone in the instant in which its parent's step is tried again is of the try before: it begins again.
+// A child that is undone in the instant in which its parent's step is tried again is of the attempt before: it begins again.
 //
 // covers: L20
 func TestChildUndoneInTheInstantOfTheRetry(t *testing.T) {
@@ -541,7 +541,7 @@ func TestTakeoverMidEach(t *testing.T) {
 	}
 	r.bus.take()
 	r.mail.Replies = nil
-	r.now = r.now.Add(time.Second) // those that were undone are of this try all the same
+	r.now = r.now.Add(time.Second) // those that were undone are of this attempt all the same
 	r.start("n2")
 	r.adopt(0)
 	r.serve(ok)
@@ -819,7 +819,7 @@ func TestRefusedChildIsTriedAgain(t *testing.T) {
 		r.cycle()
 		r.answer(r.one(), 0)
 		r.cycle()
-		broken := failures == 1 // a second one is undone in the first try, and done in the second
+		broken := failures == 1 // a second one is undone in the first attempt, and done in the second
 		r.serve(func(c core.Command) int {
 			if broken && c.Task == "t1~kids~1" {
 				broken = false

@@ -100,13 +100,13 @@ type TypeCount struct {
 	Missed  int64                // whose deadline passed, or left no time
 }
 
-// StepCount is how long steps of a type of tasks took at an agent, from the first try that counts until it was done.
+// StepCount is how long steps of a type of tasks took at an agent, from the first attempt that counts until it was done.
 type StepCount struct {
 	Type, Agent string
 	Took        Latency
 }
 
-// AgentCount is what tries at an agent came to that it did not answer well, of dos and undos.
+// AgentCount is what attempts at an agent came to that it did not answer well, of dos and undos.
 type AgentCount struct {
 	Agent                    string
 	Failed, Refused, Overdue int64

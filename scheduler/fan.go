@@ -26,11 +26,11 @@ type fan struct {
 	done, undone    int
 	elements        [][2]int // of the list, while there are births to come
 	input           func(index int, element []byte) ([]byte, error)
-	since           core.Instant // when this try of the step began
+	since           core.Instant // when this attempt of the step began
 	ended           core.Instant // when the last child of those that were undone did
 	look            bool         // the store is to say how far it is
 
-	// Children that are there already and are to be gone over: undone ones of an earlier try, which begin again, oldest
+	// Children that are there already and are to be gone over: undone ones of an earlier attempt, which begin again, oldest
 	// first; or all of them, which are undone, newest first.
 	more  bool
 	place int64 // number of the last one read
@@ -114,7 +114,7 @@ func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 		}
 		f.look, f.round = true, 0
 		a.queue(f)
-	case e.task.Failures > 0: // an earlier try may have born some
+	case e.task.Failures > 0: // an earlier attempt may have born some
 		f.look = true
 		a.queue(f)
 	case e.created: // whether its id is free the commit says
@@ -358,7 +358,7 @@ func (a *families) roomFor(f *fan) bool {
 }
 
 // read reads the next children that are to be gone over: of an undo all, newest first, else those that are left undone from
-// an earlier try.
+// an earlier attempt.
 func (f *fan) read(ctx context.Context, store Store) (err error) {
 	next, over := store.Children, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }
 	if f.undo {
@@ -430,8 +430,8 @@ func (a *families) undoChild(f *fan, e *entry) {
 	}
 }
 
-// again lets a child begin again that was undone in an earlier try of the step. One that never had steps cannot: it counts as
-// undone in this try, too.
+// again lets a child begin again that was undone in an earlier attempt of the step. One that never had steps cannot: it counts as
+// undone in this attempt, too.
 func (a *families) again(f *fan, e *entry) {
 	if e.task.State != core.StateUndone {
 		return

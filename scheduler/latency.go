@@ -82,7 +82,7 @@ func (a *apart[K, V]) each(other K, yield func(K, *V)) {
 	yield(other, &a.other)
 }
 
-// agentCounts counts tries, of dos and undos, that an agent did not answer well.
+// agentCounts counts attempts, of dos and undos, that an agent did not answer well.
 type agentCounts struct{ failed, refused, overdue atomic.Int64 }
 
 // stepCounts is where a step of a plan is counted.

@@ -79,7 +79,7 @@ func TestGoldenSignals(t *testing.T) {
 	c := &counted{T: t, now: 1_000_000}
 	c.entry.plan = &planRef{plan: &p, counts: c.tally.types.of(p.Name), steps: c.tally.steps(&p)}
 
-	c.begin() // done after a failed try
+	c.begin() // done after a failed attempt
 	c.answer(time.Second, 500)
 	c.answer(3*time.Second, 0)
 	c.pass(time.Second)

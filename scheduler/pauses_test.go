@@ -111,7 +111,7 @@ func TestPauseBetweenSteps(t *testing.T) {
 	}
 }
 
-// A step between two tries is held as well, without its attempts: the next one is what it would have been.
+// A step between two attempts is held as well, without its attempts: the next one is what it would have been.
 func TestPauseBetweenTries(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, order("t1"))

@@ -55,7 +55,7 @@ func each(steps uint64, yield func(i int)) {
 	}
 }
 
-// present are the steps of a task that count in their agents' windows, which are out or between two tries and not held by a
+// present are the steps of a task that count in their agents' windows, which are out or between two attempts and not held by a
 // pause, those that wait for an agent which is not there, and those whose agent does not serve them.
 func (e *entry) present() (at, awaits, unable uint64) {
 	if e.plan == nil || !e.task.Active() {

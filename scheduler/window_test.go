@@ -127,7 +127,7 @@ func TestParkedInTheRoundThatMakesRoom(t *testing.T) {
 	}
 }
 
-// The window counts tasks between two tries at the agent they wait for, and
+// The window counts tasks between two attempts at the agent they wait for, and
 // lets go of tasks that end or are undone.
 //
 // covers: I6

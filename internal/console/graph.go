@@ -20,7 +20,7 @@ const (
 type graphNode struct {
 	Name   string
 	Status string // a word that lookOf knows; empty in a plan
-	Note   string // right of the name: tries, or a count
+	Note   string // right of the name: attempts, or a count
 	After  []int  // indexes of earlier nodes
 }
 

@@ -56,7 +56,7 @@ func TestTimeMachine(t *testing.T) {
 	contains(at+"?at=1", 200, "The task was submitted.", "No other step has to be done before it.", "so no other time of the answer can be tried", `On its way`)
 	contains(at+"?at=3", 200, "Step reserve was done on attempt 1.", "The step that had to be done before it is done: reserve.", "3 steps have begun")
 	contains(at+"?at=4", 200, "Attempt 1 of 5 failed; the wait before the next one is random", `data-before="0" data-after="6"`)
-	// The try that was not answered in time would have been done.
+	// The attempt that was not answered in time would have been done.
 	contains(at+"?at=6&ms=1500&come=earlier", 200, "The decision would have been different", "Step ship is sent to its agent")
 	contains(at+"?at=6&ms=0&come=later", 200, "A late answer never completes a step")
 	contains(at+"?at=3&ms=5&come=earlier", 200, "The same would have been decided")

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	idleShare = 0.15 // of all busy time: a stretch without a try that is longer is drawn shorter
+	idleShare = 0.15 // of all busy time: a stretch without an attempt that is longer is drawn shorter
 	idleDrawn = 0.04 // of the width, at most, that such a stretch takes
 	tickApart = 7.0  // per cent between two labels
 	tickEnd   = 95.0 // per cent from which a label ends at its time
 )
 
-// span is a try or a wait of one step.
+// span is an attempt or a wait of one step.
 type span struct {
 	Step     int // -1: of the task as a whole
 	Wait     bool
 	Undo     bool
 	Try      int
 	From, To core.Instant // To 0: it goes on
-	Due      core.Instant // complete-by of a try; when a wait ends
+	Due      core.Instant // complete-by of an attempt; when a wait ends
 	End      string       // how it ended: a kind, or empty
 	Text     string
 	Began    bool // before what this page shows
@@ -155,7 +155,7 @@ func (t *timeline) scale() {
 		by int
 	}
 	var edges []edge
-	marks := []core.Instant{t.from, t.to} // where something is to be seen besides tries
+	marks := []core.Instant{t.from, t.to} // where something is to be seen besides attempts
 	for i := range t.spans {
 		s := &t.spans[i]
 		marks = append(marks, s.From, t.until(s))
@@ -285,7 +285,7 @@ func (t *timeline) bar(b *strings.Builder, s *span) {
 	b.WriteString(`</g>`)
 }
 
-// look is the colour of a try by how it ended.
+// look is the colour of an attempt by how it ended.
 func (s *span) look() string {
 	switch core.Kind(s.End) {
 	case "":

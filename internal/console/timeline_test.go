@@ -170,7 +170,7 @@ func TestTrail(t *testing.T) {
 	if s := newTrail(plan, v, oldestFirst(rows), false).Steps[2]; s.Forward.Icon != "question" || !s.Left {
 		t.Errorf("a step with a try that did not answer is %q, left %v", s.Forward.Word, s.Left)
 	}
-	// A try that never answered may have done its work, though a later one was refused.
+	// An attempt that never answered may have done its work, though a later one was refused.
 	l := w.born(&w.plansAll[0], "silent", time.Hour, `{}`).row(time.Second, core.KindDone, 0, core.StepDone, next(1)).
 		row(5*time.Second, core.KindOverdue, 1, core.StepWaiting, nil).row(time.Second, core.KindStarted, -1, 0, next(1)).
 		row(time.Second, core.KindRefused, 1, core.StepFailed, to(core.StateError))

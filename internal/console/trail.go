@@ -35,7 +35,7 @@ type trail struct {
 func newTrail(p *core.Plan, v *core.View, records iter.Seq[*core.Record], partial bool) trail {
 	t := trail{Partial: partial}
 	newest := map[int]*core.Record{} // newest row about a step's end
-	outside := map[int]bool{}        // an answer of a try is not known: it may have left something
+	outside := map[int]bool{}        // an answer of an attempt is not known: it may have left something
 	asked := false
 	for r := range records {
 		if r.Round != v.Round {

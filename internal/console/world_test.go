@@ -103,7 +103,7 @@ func next(step int) func(*core.Record) {
 
 func to(state core.State) func(*core.Record) { return func(r *core.Record) { r.State = state } }
 
-// fails is a failed try that is tried again.
+// fails is a failed attempt that is tried again.
 func (l *life) fails(after time.Duration, step, code int, text string, again time.Duration) *life {
 	l.view.Failures++
 	l.row(after, core.KindFailed, step, core.StepWaiting, func(r *core.Record) {
@@ -112,7 +112,7 @@ func (l *life) fails(after time.Duration, step, code int, text string, again tim
 	return l.row(again, core.KindStarted, -1, 0, next(step))
 }
 
-// ends in error after the last failed try of a step.
+// ends in error after the last failed attempt of a step.
 func (l *life) stops(after time.Duration, step, code int, text string) *life {
 	l.view.Failures++
 	l.row(after, core.KindFailed, step, core.StepFailed, func(r *core.Record) { r.Code, r.Error, r.State = code, text, core.StateError })
@@ -203,7 +203,7 @@ func newWorld(now func() time.Time) *world {
 	w.born(o, "order-1001", 3*time.Hour, orderInput).row(20*time.Millisecond, core.KindDone, 0, core.StepDone, next(1)).row(35*time.Millisecond, core.KindDone, 1, core.StepDone, next(2)).
 		row(80*time.Millisecond, core.KindDone, 2, core.StepDone, next(3)).row(50*time.Millisecond, core.KindDone, 3, core.StepDone, next(4)).row(20*time.Millisecond, core.KindDone, 4, core.StepDone, to(core.StateProcessed))
 	w.tasks[0].view.Steps[2].Result = []byte(`{"charge":"ch_81723","cents":110}`)
-	// In error, with retries, an overdue try, and two rows of a node whose clock was behind.
+	// In error, with retries, an overdue attempt, and two rows of a node whose clock was behind.
 	l := w.born(o, "order-1002", 42*time.Minute, orderInput).row(20*time.Millisecond, core.KindDone, 0, core.StepDone, next(1)).row(35*time.Millisecond, core.KindDone, 1, core.StepDone, next(2)).
 		fails(1200*time.Millisecond, 2, 503, "payment gateway: connection reset by peer", 900*time.Millisecond)
 	l.view.Failures++

@@ -144,7 +144,7 @@ func answerOf(t *testing.T, code int) (got answered) {
 	return got
 }
 
-// doOf is what follows an answer to the first try of a do.
+// doOf is what follows an answer to the first attempt of a do.
 func doOf(r *rig) string {
 	switch r.task.State {
 	case StateProcessed:
@@ -162,7 +162,7 @@ func doOf(r *rig) string {
 	return "again"
 }
 
-// leaves lets the wait for another try pass, and reports whether one leaves.
+// leaves lets the wait for another attempt pass, and reports whether one leaves.
 func (r *rig) leaves() bool {
 	if r.task.Out() < 0 {
 		r.wait()

@@ -54,7 +54,7 @@ func (d *decision) busy(i int) {
 // or given back, so the others are over. Of what two owners have sent, any copy may be the one.
 func (s *StepState) answers(ev *Event) bool { return s.Resent || s.Copy == ev.Copy }
 
-// await begins a wait. The try is no attempt.
+// await begins a wait. The command counts as no attempt.
 func (d *decision) await(i, code int, text string) {
 	s := &d.t.Steps[i]
 	r := d.record(KindUnserved, i)

@@ -264,7 +264,7 @@ func TestServedEndsTheBackoff(t *testing.T) {
 }
 
 // An undo that fails goes on for a day by default; an operator hears of it after ten
-// tries or a minute, once. When its time is up it gives up, and the task names it.
+// attempts or a minute, once. When its time is up it gives up, and the task names it.
 //
 // covers: C6, T2, inv8
 func TestUndoIsPatient(t *testing.T) {
@@ -492,7 +492,7 @@ func TestBoundOfATaskThatBeginsWithAWait(t *testing.T) {
 	}
 }
 
-// A cancel while the undo of an optional step is tried again at an agent that was not there counts its tries from one, and a new
+// A cancel while the undo of an optional step is tried again at an agent that was not there counts its attempts from one, and a new
 // owner knows of the one that is out.
 //
 // covers: inv6

@@ -9,7 +9,7 @@ type Siblings struct {
 	// First is the id of the first of them: children of an earlier round have lower numbers than it. Without it there
 	// are none.
 	First string
-	// Since is when the present try of the step began: children that were undone before are left from an earlier one.
+	// Since is when the present attempt of the step began: children that were undone before are left from an earlier one.
 	Since Instant
 }
 
@@ -28,10 +28,10 @@ type ChildCounts struct {
 	Done    int // processed
 	Undone  int
 	Error   int // in error
-	Left    int // undone before the present try of the step
+	Left    int // undone before the present attempt of the step
 }
 
-// Add counts n children in a state, of which the last has that index. left says that they are left from an earlier try of
+// Add counts n children in a state, of which the last has that index. left says that they are left from an earlier attempt of
 // the step, if they are undone.
 func (c *ChildCounts) Add(s State, n, last int, left bool) {
 	c.Born = max(c.Born, last+1)

@@ -10,7 +10,7 @@ import (
 
 // Corners that a random storm meets too seldom to rely on it.
 
-// A retry that finds no room is parked like a first try: it waits for room, not
+// A retry that finds no room is parked like a first attempt: it waits for room, not
 // for its backoff, and no supervisor asks about it before the deadline.
 func TestRetryParks(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
@@ -114,7 +114,7 @@ func TestOwnDeadlineBoundsTheRow(t *testing.T) {
 	}
 }
 
-// EffectsPossibleUntil never moves back: a resubmit with a short deadline gives the second try a
+// EffectsPossibleUntil never moves back: a resubmit with a short deadline gives the second attempt a
 // complete-by before that of the first, one copy of which may still be at work.
 //
 // covers: inv7
@@ -134,8 +134,8 @@ func TestQuietIsTheLatestOfAllTries(t *testing.T) {
 	}
 }
 
-// A try that reached no agent ends with the task's deadline, and the same row undoes
-// another step: its Due is the undo's, not the lost try's.
+// An attempt that reached no agent ends with the task's deadline, and the same row undoes
+// another step: its Due is the undo's, not the lost attempt's.
 func TestUnservedAtTheDeadline(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
 	r.birth(0)
@@ -147,7 +147,7 @@ func TestUnservedAtTheDeadline(t *testing.T) {
 	}
 }
 
-// Unserved tries are no attempts, of an undo neither, and the backoff begins again
+// Unserved commands are no attempts, of an undo neither, and the backoff begins again
 // at its first pause once an agent was there.
 func TestUnservedIsNoAttempt(t *testing.T) {
 	r := newRig(t, stepsPlan(1))

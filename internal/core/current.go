@@ -1,7 +1,7 @@
 package core
 
 // Current returns the step that the task is at: the one whose command is out,
-// else, while processing, the one whose next try it waits for. -1: none.
+// else, while processing, the one whose next attempt it waits for. -1: none.
 func (t *Task) Current(p *Plan) int {
 	if i := t.Out(); i >= 0 {
 		return i

@@ -49,7 +49,7 @@ func (d *decision) finish(r *Record, state State) {
 	d.touchRow()
 }
 
-// begin makes r the open row and keeps what it says of the step whose try ended.
+// begin makes r the open row and keeps what it says of the step whose attempt ended.
 func (d *decision) begin(r *Record, state State) {
 	if d.p != nil && d.t.State == StateProcessing && (state != StateProcessing || d.at >= d.t.workUntil(d.p) || d.t.stopping(d.p)) {
 		d.endWaits(r.Step)

@@ -2,7 +2,7 @@ package core
 
 import "time"
 
-// The do of a step: its answer, its failure, its next try, its pause.
+// The do of a step: its answer, its failure, its next attempt, its pause.
 
 // reply takes an agent's answer to a do or an undo: only of the command now out, under its
 // own number and before its complete-by.
@@ -68,7 +68,7 @@ func (d *decision) quietAfter(i int) Instant {
 	return max(s.EffectsPossibleUntil, s.Due.Add(d.p.Grace))
 }
 
-// failed ends a try of do that was answered with an error.
+// failed ends an attempt of do that was answered with an error.
 func (d *decision) failed(i int) {
 	kind := KindFailed
 	if FinalCode(d.ev.Code) {
@@ -83,7 +83,7 @@ func (d *decision) failed(i int) {
 	d.finish(&r, state)
 }
 
-// failing decides between another try, a pause, the end, going on without the step, and the undo. It completes r, the
+// failing decides between another attempt, a pause, the end, going on without the step, and the undo. It completes r, the
 // row of a do that failed, and returns the state that the task goes to.
 func (d *decision) failing(r *Record, i int, final bool) State {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
@@ -163,13 +163,13 @@ func (r *Record) MissesDeadline() bool {
 	return r.Kind == KindExpired || r.Reason == noTime || r.Reason == neverBegan
 }
 
-// backoff is the wait before try attempt+1: base × 2^(attempt-1), capped, full
+// backoff is the wait before attempt number attempt+1: base × 2^(attempt-1), capped, full
 // jitter.
 func backoff(s *Step, attempt int, rand float64) time.Duration {
 	return Backoff(s.Backoff, s.BackoffCap, attempt, rand)
 }
 
-// Backoff is the pause before try n+1 of anything: first, doubled for each try after the
+// Backoff is the pause before attempt n+1 of anything: first, doubled for each attempt after the
 // first one, at most most. It is multiplied by chance, drawn from 0 to 1 for full jitter;
 // 1 is for no jitter.
 func Backoff(first, most time.Duration, n int, chance float64) time.Duration {

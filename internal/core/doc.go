@@ -28,7 +28,7 @@
 //	   ▲
 //	waiting ─▶ running ─▶ done ─▶ undoing ─▶ undone
 //	   ▲         │ └────▶ failed ──┘ (when it may have left an effect)
-//	   └─────────┘ another try, after a backoff
+//	   └─────────┘ another attempt, after a backoff
 //
 // A reply counts once: it names the journal row that issued its command, and
 // only the command now out under that number can be answered, before its
@@ -38,7 +38,7 @@
 // # Why a task is undone
 //
 // A step failed and its policy says so, or it was refused: failing. There is no time
-// for another try: retry, and expire when the deadline comes. A client or an operator asked, by a cancel
+// for another attempt: retry, and expire when the deadline comes. A client or an operator asked, by a cancel
 // or an undo: undo. Its plan is unknown: undoPlanless. It was cancelled before it was
 // submitted: [BirthCancelled].
 //

@@ -120,7 +120,7 @@ func (t *Task) undos(p *Plan, yield func(i int)) {
 	}
 }
 
-// undoWhen is when the next try of the undo of step i may leave.
+// undoWhen is when the next attempt of the undo of step i may leave.
 func (t *Task) undoWhen(i int) Instant {
 	s := &t.Steps[i]
 	if s.Status == StepUndoing {
@@ -129,7 +129,7 @@ func (t *Task) undoWhen(i int) Instant {
 	return s.EffectsPossibleUntil
 }
 
-// undoWake is when the owner goes on with the undo of step i, which is not out: its next try, or what it has waited too
+// undoWake is when the owner goes on with the undo of step i, which is not out: its next attempt, or what it has waited too
 // long for.
 func (t *Task) undoWake(p *Plan, i int, at Instant) Instant {
 	when := max(at, t.undoWhen(i))

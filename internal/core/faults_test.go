@@ -191,7 +191,7 @@ func TestPlanGoneAndBackWithAStepToGo(t *testing.T) {
 	}
 }
 
-// A refusal says that its own try left nothing; it does not speak for the try
+// A refusal says that its own attempt left nothing; it does not speak for the attempt
 // before, which failed without saying so.
 func TestRefusalDoesNotSpeakForTheTryBefore(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
@@ -262,7 +262,7 @@ func TestExtendIntoThePast(t *testing.T) {
 	}
 }
 
-// The journal keeps the number of the try that failed last, also when there is
+// The journal keeps the number of the attempt that failed last, also when there is
 // no time left for the pause after it.
 func TestAttemptIsKeptWhenThereIsNoTimeToPause(t *testing.T) {
 	p := stepsPlan(1)
@@ -275,7 +275,7 @@ func TestAttemptIsKeptWhenThereIsNoTimeToPause(t *testing.T) {
 	}
 }
 
-// Record.Attempt is that of Next when the row ends no try.
+// Record.Attempt is that of Next when the row ends no attempt.
 func TestAttemptOfARowThatOnlyIssues(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)

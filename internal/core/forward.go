@@ -16,7 +16,7 @@ func (t *Task) ready(p *Plan, i int) bool {
 func (t *Task) workUntil(p *Plan) Instant { return t.Deadline.Add(-p.UndoReserve) }
 
 // beginnable reports whether step i has all that it comes after and is not at work; it may still have to wait for its
-// next try or for room.
+// next attempt or for room.
 func (t *Task) beginnable(p *Plan, i int) bool {
 	s := &t.Steps[i]
 	return s.Status == StepWaiting && s.Out == 0 && t.ready(p, i) && !t.stopping(p) && (t.WentBackAt == 0 && !t.Reopened || !t.earlierOpen(p, i) && !t.laterOut(p, i))
@@ -104,7 +104,7 @@ func (d *decision) expire() {
 	}
 }
 
-// tryBegin begins step i unless it has to wait for its next try or for room at its agent.
+// tryBegin begins step i unless it has to wait for its next attempt or for room at its agent.
 func (d *decision) tryBegin(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	first := !s.begun

@@ -256,7 +256,7 @@ func (g *graphJudge) lose(r *Record) string {
 	return ""
 }
 
-// ended judges what the row says of the step whose try ended.
+// ended judges what the row says of the step whose attempt ended.
 func (g *graphJudge) ended(r *Record, when func(step int) bool) string {
 	s, ps := &g.steps[r.Step], &g.p.Steps[r.Step]
 	switch r.Kind {

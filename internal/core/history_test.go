@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStepsKeepWhatHappened: after an undo a step still says how its do ended and at which try, and one whose undo gave up is
+// TestStepsKeepWhatHappened: after an undo a step still says how its do ended and at which attempt, and one whose undo gave up is
 // not called undoing, while the task goes on nor when it has ended.
 //
 // covers: O7
@@ -42,7 +42,7 @@ func TestStepsKeepWhatHappened(t *testing.T) {
 		r.wait()
 	}
 	r.answer(0)   // the undo of c
-	r.answer(500) // that of b, its only try
+	r.answer(500) // that of b, its only attempt
 	expect(`a undoing 1 0 ""; undo 1 0 ""; b gave_up 1 0 ""; undo 1 500 "code 500"; c undone 3 500 "code 500"; undo 1 0 ""; `)
 	r.answer(500)
 	r.wait()
@@ -50,13 +50,13 @@ func TestStepsKeepWhatHappened(t *testing.T) {
 	expect(`a undone 1 0 ""; undo 2 0 ""; b gave_up 1 0 ""; undo 1 500 "code 500"; c undone 3 500 "code 500"; undo 1 0 ""; `)
 }
 
-// doEnds and undoEnds are the kinds of the rows that say how a try ended, and which of them are failures.
+// doEnds and undoEnds are the kinds of the rows that say how an attempt ended, and which of them are failures.
 var (
 	doEnds   = map[Kind]bool{KindDone: false, KindAccepted: false, KindRefused: true, KindFailed: true, KindOverdue: true}
 	undoEnds = map[Kind]bool{KindUndone: false, KindUndoLate: false, KindUndoRefused: true, KindUndoFailed: true, KindUndoOverdue: true, KindUndoGaveUp: true}
 )
 
-// checkHistory holds the table of the steps to the journal: the newest end of a try of a do and of an undo is there, whatever
+// checkHistory holds the table of the steps to the journal: the newest end of an attempt of a do and of an undo is there, whatever
 // came after it on the other side; and nothing of a task that has ended is under way.
 func (r *rig) checkHistory() {
 	r.t.Helper()
@@ -76,7 +76,7 @@ func (r *rig) checkHistory() {
 	}
 }
 
-// newestEnd is the newest row about the end of a try of a step in this round, if that was a failure and nothing else was said
+// newestEnd is the newest row about the end of an attempt of a step in this round, if that was a failure and nothing else was said
 // of that side since.
 func (r *rig) newestEnd(step int, ends map[Kind]bool) *Record {
 	for k := len(r.journal) - 1; k >= 0 && r.journal[k].Round == r.task.Round; k-- {

@@ -3,8 +3,8 @@ package core
 import "cmp"
 
 // Keys that grow old. A service remembers the key of a call for a while, which the plan says (key_lasts), and after that the
-// same key has a second effect. So a key is not used for longer: no try leaves, or is waited for, after its time, which
-// begins with the first try that may have had an effect. A do is then probed, where the plan says so, or has failed with an
+// same key has a second effect. So a key is not used for longer: no attempt leaves, or is waited for, after its time, which
+// begins with the first attempt that may have had an effect. A do is then probed, where the plan says so, or has failed with an
 // unknown effect: it is undone, or a person decides. An undo is never probed: a probe says whether the effect of the do
 // stands, which what gives it back elsewhere leaves as it was. So it gives up. A person who has looked at the service says
 // what is there ([Event.Found]); from then on the key is known to be free.
@@ -14,7 +14,7 @@ import "cmp"
 // for an agent begins at its end or, where two owners have tried, at its start. An agent may call its service until the
 // grace after a complete-by, and after a takeover OwnedFor more: so much longer the service has to remember.
 
-// keyEnds is when the key of the do of step i is too old to be used; 0: no try may have had an effect under it.
+// keyEnds is when the key of the do of step i is too old to be used; 0: no attempt may have had an effect under it.
 func (t *Task) keyEnds(p *Plan, i int) Instant {
 	s := &t.Steps[i]
 	if s.kind != kindCall || s.Used == 0 || !s.MayHaveEffect && s.EffectsPossibleUntil == 0 {
@@ -37,7 +37,7 @@ func (t *Task) undoKeyEnds(p *Plan, i int) Instant {
 }
 
 // keyUntil is until when the service remembers the key by which step i is tried again, or is being undone; 0: it is not, or no
-// try may have had an effect.
+// attempt may have had an effect.
 func (t *Task) keyUntil(p *Plan, i int) Instant {
 	switch t.Steps[i].Status {
 	case StepWaiting, StepRunning, StepFailed:
@@ -57,13 +57,13 @@ func (t *Task) undoEnd(p *Plan, i int) Instant {
 	return min(end, s.UndoUsed.Add(p.Steps[i].KeyLasts))
 }
 
-// undoOld reports whether no try of the undo of step i may leave any more.
+// undoOld reports whether no attempt of the undo of step i may leave any more.
 func (t *Task) undoOld(p *Plan, i int, at Instant) bool {
 	ends := t.undoKeyEnds(p, i)
 	return ends != 0 && at >= ends
 }
 
-// tryUntil is the complete-by of a try of step i that leaves now: while its key is remembered, which of the first try is
+// tryUntil is the complete-by of an attempt of step i that leaves now: while its key is remembered, which of the first attempt is
 // counted from now.
 func (d *decision) tryUntil(i int, undo bool) Instant {
 	ps := &d.p.Steps[i]

@@ -49,7 +49,7 @@ func (t *Task) silent(seq int64, at Instant) (step int, undo bool) {
 		switch {
 		case s.kind != kindCall:
 		case s.Out == seq:
-			if at < s.Due || s.again() && s.Status != StepUndoing { // a retry's number is that of the tries before it
+			if at < s.Due || s.again() && s.Status != StepUndoing { // a retry's number is that of the attempts before it
 				return -1, false
 			}
 			return i, s.Status == StepUndoing
@@ -133,7 +133,7 @@ func (d *decision) undoneLate(i int) {
 	d.finish(&r, d.t.State)
 }
 
-// Evidence reports whether a row only keeps that a do took effect: it ends no try.
+// Evidence reports whether a row only keeps that a do took effect: it ends no attempt.
 func (r *Record) Evidence() bool {
 	return r.Code == 0 && (r.Kind == KindLate || r.Kind == KindProbed && r.StepStatus != StepDone)
 }

@@ -115,7 +115,7 @@ func (t *Task) stoppedAt(p *Plan, named string) (at int, why string) {
 			}
 		}
 	}
-	if at < 0 { // it was stopped between two tries
+	if at < 0 { // it was stopped between two attempts
 		at = t.nextStep(p)
 	}
 	if at < 0 {

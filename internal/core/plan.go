@@ -15,7 +15,7 @@ const (
 	ResultBytesMax = 64 << 10  // result of a step
 	// EnvelopeBytesMax bounds what a command carries besides input and results.
 	EnvelopeBytesMax = 8 << 10
-	// ErrorBytesMax bounds the error text kept of one failed try; longer text is cut.
+	// ErrorBytesMax bounds the error text kept of one failed attempt; longer text is cut.
 	ErrorBytesMax = 4 << 10
 
 	ExpressionBytesMax = 4 << 10  // one expression
@@ -37,7 +37,7 @@ const (
 	DefaultPause          = 5 * time.Minute
 	// DefaultKeyLasts is how long services remember keys.
 	DefaultKeyLasts = 24 * time.Hour
-	// DefaultGrace is how long after its complete-by a silent try may still
+	// DefaultGrace is how long after its complete-by a silent attempt may still
 	// take effect: clock skew plus the longest remote call that ignores its
 	// context.
 	DefaultGrace = 2 * time.Second
@@ -119,20 +119,20 @@ type Step struct {
 	Agent           string        // who performs a call: 1–4 tokens joined by dots
 	After           []int         // indexes of the steps that must be done or skipped before
 	Undoable        bool          // false for a check, which leaves nothing behind
-	CompleteBy      time.Duration // one try of do
-	UndoCompleteBy  time.Duration // one try of undo
-	AttemptsMax     int           // tries of do before OnExhausted
-	UndoAttemptsMax int           // tries of undo before it gives up; 0: as many as UndoPatience allows
-	Backoff         time.Duration // before the second try; doubles, full jitter
+	CompleteBy      time.Duration // one attempt of do
+	UndoCompleteBy  time.Duration // one attempt of undo
+	AttemptsMax     int           // attempts of do before OnExhausted
+	UndoAttemptsMax int           // attempts of undo before it gives up; 0: as many as UndoPatience allows
+	Backoff         time.Duration // before the second attempt; doubles, full jitter
 	BackoffCap      time.Duration // upper bound of the doubling, of do and of waiting for an agent
 	OnExhausted     Policy
 	Pause           time.Duration // how long PolicyWait parks the task
 	ResultMax       int           // bytes of result an agent may answer, at most ResultBytesMax
 	// KeyLasts is, of a call, how long its service remembers the key of a do or an undo: see keylasts.go.
 	KeyLasts time.Duration `json:",omitempty"`
-	// UndoPatience is how long after its first try an undo gives up; 0: DefaultUndoPatience.
+	// UndoPatience is how long after its first attempt an undo gives up; 0: DefaultUndoPatience.
 	UndoPatience time.Duration `json:",omitempty"`
-	// UndoBackoffCap is the upper bound of the doubling between tries of undo; 0: DefaultUndoBackoffCap.
+	// UndoBackoffCap is the upper bound of the doubling between attempts of undo; 0: DefaultUndoBackoffCap.
 	UndoBackoffCap time.Duration `json:",omitempty"`
 
 	When   string        `json:",omitempty"` // CEL: whether the step begins or is skipped; empty: it begins

@@ -286,7 +286,7 @@ func (p *inspection) order(i int) {
 	}
 }
 
-// tries checks numbers, times and the policy of a step's tries.
+// tries checks numbers, times and the policy of a step's attempts.
 func (p *inspection) tries(i int) {
 	s := &p.Steps[i]
 	undone := s.Kind == CallStep || s.Parent()

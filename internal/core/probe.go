@@ -147,7 +147,7 @@ func (d *decision) probeOver(i int) {
 	d.finish(&r, state)
 }
 
-// applyProbed keeps what an agent says of a silent do of step r.Step, whose try it may end. Evidence ends none.
+// applyProbed keeps what an agent says of a silent do of step r.Step, whose attempt it may end. Evidence ends none.
 func (t *Task) applyProbed(r *Record) {
 	s := &t.Steps[r.Step]
 	if r.StepStatus == StepDone {

@@ -6,7 +6,7 @@ type Kind string
 // The kinds of journal rows. A row may also issue a command: see Record.Next.
 const (
 	KindSubmitted    Kind = "submitted"     // the task was born
-	KindStarted      Kind = "started"       // a waiting try left, a parked task was claimed, or the agent that Step waited for is there
+	KindStarted      Kind = "started"       // a waiting attempt left, a parked task was claimed, or the agent that Step waited for is there
 	KindDone         Kind = "done"          // do answered
 	KindRefused      Kind = "refused"       // do answered: final
 	KindFailed       Kind = "failed"        // do answered: may be tried again
@@ -18,7 +18,7 @@ const (
 	KindUndoOverdue  Kind = "undo_overdue"  // undo did not answer by its complete-by
 	KindUndoUnserved Kind = "undo_unserved" // no agent takes the undo, and it waits for one; not an attempt
 	KindUndoGaveUp   Kind = "undo_gave_up"  // the undo of the step has used its attempts or its time
-	KindExpired      Kind = "expired"       // the task's deadline passed between two tries
+	KindExpired      Kind = "expired"       // the task's deadline passed between two attempts
 	KindCancelled    Kind = "cancelled"
 	KindUndoAsked    Kind = "undo_asked"
 	KindResubmitted  Kind = "resubmitted" // with Input: an edit
@@ -81,7 +81,7 @@ type Record struct {
 	State  State // of the task, after this row
 	Round  int   // of the task, after this row
 
-	Step                 int        // step whose try ended or that was reset; -1: none
+	Step                 int        // step whose attempt ended or that was reset; -1: none
 	StepStatus           StepStatus // of Step, after this row
 	Attempt              int        // of Step, after this row; of Next when Step is -1
 	Code                 int        // of the failure
@@ -92,7 +92,7 @@ type Record struct {
 	Next        int     // step whose command this row issues; -1: none
 	NextAttempt int     // attempt number of that command
 	Undo        bool    // the command is an undo
-	Due         Instant // complete-by of that command; without Next, when the next try of Step may leave, or, of one that is running, until when its agent is asked
+	Due         Instant // complete-by of that command; without Next, when the next attempt of Step may leave, or, of one that is running, until when its agent is asked
 	Deadline    Instant // of the task, when this row set it
 	Input       []byte  // of the task from this row on, when an edit changed it; of a row that begins Next: its own input, or the list of its children
 }

@@ -150,7 +150,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 	}
 	t.resumeProbes(p, at, out)
 	next := t.nextWake(p, at)
-	for i := range t.Steps { // a try whose time came while the task had no owner
+	for i := range t.Steps { // an attempt whose time came while the task had no owner
 		if s := &t.Steps[i]; t.State == StateProcessing && t.beginnable(p, i) && s.Due <= at {
 			next = at
 		}

@@ -173,7 +173,7 @@ func (w *sentence) reason() string {
 	return say.Of("why.reason", "text", why(w.t.Why))
 }
 
-// ofTries is the number of a try, with how many there may be.
+// ofTries is the number of an attempt, with how many there may be.
 func ofTries(attempt, most int) string {
 	if most == 0 {
 		return say.Of("why.try", "n", attempt)
@@ -181,7 +181,7 @@ func ofTries(attempt, most int) string {
 	return say.Of("why.try.of", "n", attempt, "most", most)
 }
 
-// doTry and undoTry are the tries of a step that are out now or were last; those of an undo without a number of its
+// doTry and undoTry are the attempts of a step that are out now or were last; those of an undo without a number of its
 // own are limited by time alone.
 func (w *sentence) doTry(i int) string {
 	return ofTries(w.t.Steps[i].Attempt, w.p.Steps[i].AttemptsMax)
@@ -203,7 +203,7 @@ func (w *sentence) deadline() {
 	w.say(id, "at", when(until))
 }
 
-// tight reports whether the time left is less than one full try of a call that is still to be done, or than what a wait
+// tight reports whether the time left is less than one full attempt of a call that is still to be done, or than what a wait
 // still takes. Signals and children have their own time, and are not late because it is long.
 func (w *sentence) tight(left time.Duration) bool {
 	for i := range w.t.Steps {

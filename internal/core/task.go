@@ -31,7 +31,7 @@ type State string
 // The states of a task.
 const (
 	StatePending    State = "pending"    // stored, unclaimed or parked
-	StateProcessing State = "processing" // a step runs or waits for its next try
+	StateProcessing State = "processing" // a step runs or waits for its next attempt
 	StateProcessed  State = "processed"  // every step is done; the end
 	StateUndoing    State = "undoing"    // being undone
 	StateUndone     State = "undone"     // nothing of it is left; the end
@@ -49,11 +49,11 @@ type StepStatus uint8
 
 // The states of a step.
 const (
-	StepWaiting StepStatus = iota // not begun, or between two tries
+	StepWaiting StepStatus = iota // not begun, or between two attempts
 	StepRunning                   // its do command is out
 	StepDone
 	StepFailed  // refused, or its attempts are exhausted
-	StepUndoing // its undo command is out, or between two tries of it
+	StepUndoing // its undo command is out, or between two attempts of it
 	StepUndone
 	StepSkipped // never begun in a task that was undone, or not wanted: its condition is false, or it failed and is optional
 )
@@ -96,7 +96,7 @@ type Task struct {
 	Round     int     // rises when an operator resubmits after an undo
 	Deadline  Instant // the task's own complete-by
 	Bound     Instant // the complete_by of its row: never above the truth of NextDue
-	Failures  int     // tries that failed or expired
+	Failures  int     // attempts that failed or expired
 	LockedBy  string  // the owner, while claimed
 	WaitsFor  string  // agent whose window was full when the task was parked
 	CreatedAt Instant
@@ -123,9 +123,9 @@ type StepState struct {
 	Status               StepStatus
 	Input                uint8   // the input of its do: 1 + index of Task.Earlier; 0: the task's present one
 	Copy                 uint32  // of the command out, or of the next retry: how many copies its owner sent before, under its number; not journalled
-	Attempt              int     // tries of the present do or undo
+	Attempt              int     // attempts of the present do or undo
 	Out                  int64   // number of the command now out, a journal row's; 0: none is out
-	Due                  Instant // of the command out: its complete-by; otherwise when the next try may leave
+	Due                  Instant // of the command out: its complete-by; otherwise when the next attempt may leave
 	EffectsPossibleUntil Instant // no do of this step can still take effect after this
 	MayHaveEffect        bool    // a do may have left an effect that no undo has removed
 	Resent               bool    // two owners may have sent the command out; not journalled
@@ -140,7 +140,7 @@ type StepState struct {
 	Heard  Instant // when the retry that is out counts as heard; not journalled
 
 	// Its undo.
-	Since          Instant // when its first try left; 0: none has
+	Since          Instant // when its first attempt left; 0: none has
 	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has
 	Alerted        bool    // an operator knows that it is in trouble
 	Left           string  // why it gave up; empty: it has not

@@ -9,7 +9,7 @@ func (t *Task) applyRecord(r *Record) {
 	t.completeTransition(r, t.State)
 }
 
-// beginTransition keeps what r says of the round, the deadline and the step whose try
+// beginTransition keeps what r says of the round, the deadline and the step whose attempt
 // ended.
 func (t *Task) beginTransition(r *Record) {
 	round := r.Round > t.Round
@@ -127,7 +127,7 @@ func (t *Task) applyRoundAfterWentBack() {
 	}
 }
 
-// applyToStep changes the step whose try ended, or that was reset.
+// applyToStep changes the step whose attempt ended, or that was reset.
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
 	if r.Kind == KindProbed {
@@ -142,7 +142,7 @@ func (t *Task) applyToStep(r *Record) {
 	s.Status, s.Attempt, s.EffectsPossibleUntil = r.StepStatus, r.Attempt, r.EffectsPossibleUntil
 	s.Out, s.Due, s.Resent = 0, 0, false
 	if r.Next < 0 {
-		s.Due = r.Due // of its next try; with Next the time belongs to that command
+		s.Due = r.Due // of its next attempt; with Next the time belongs to that command
 	}
 	s.Heard = 0
 	asked := r.Kind == KindStarted && r.Next < 0 && r.StepStatus == StepRunning // its agent, because its key is too old
@@ -183,7 +183,7 @@ func (t *Task) applyToStep(r *Record) {
 		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil != 0
 	case KindRefused:
 		// Only a command in one pair of hands is over with its refusal; EffectsPossibleUntil
-		// ahead says that another copy of this one, or an earlier try, may not be.
+		// ahead says that another copy of this one, or an earlier attempt, may not be.
 		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At
 		if s.kind == kindSignal {
 			t.applySignal(s, r)
@@ -386,7 +386,7 @@ func (t *Task) applyReason(r *Record, was State) {
 			return
 		}
 		if r.Kind == KindUnserved && r.Code == CodeTooEarly && t.FailedStep == r.Step+1 {
-			return // what became of the try that is at work is the reason
+			return // what became of the attempt that is at work is the reason
 		}
 		t.FailedStep = r.Step + 1
 	case KindExpired:

@@ -8,7 +8,7 @@ import (
 // The undo of a task: begun by a person or by a failure, step by step, until
 // nothing is left, or operator action is required.
 
-// An operator is told that an undo is in trouble after so many failed tries, or when it
+// An operator is told that an undo is in trouble after so many failed attempts, or when it
 // has not come to its end so long after its first.
 const (
 	undoAlertAttempts = 10
@@ -19,7 +19,7 @@ func (s *Step) undoPatience() time.Duration {
 	return cmp.Or(s.UndoPatience, DefaultUndoPatience)
 }
 
-// undoBackoff is the wait before try attempt+1 of an undo.
+// undoBackoff is the wait before attempt number attempt+1 of an undo.
 func (s *Step) undoBackoff(attempt int, rand float64) time.Duration {
 	most := cmp.Or(s.UndoBackoffCap, max(s.BackoffCap, DefaultUndoBackoffCap))
 	return Backoff(s.Backoff, most, attempt, rand)
@@ -161,7 +161,7 @@ func (d *decision) undone(i int) {
 	d.finish(&r, d.t.State)
 }
 
-// undoFailed ends a try of undo that was answered with an error.
+// undoFailed ends an attempt of undo that was answered with an error.
 func (d *decision) undoFailed(i int) {
 	kind := KindUndoFailed
 	if FinalCode(d.ev.Code) {

@@ -112,7 +112,7 @@ func (r *Record) ofUndo() bool {
 	return r.Kind == KindUndone || r.Kind != KindProbed && (r.StepStatus == StepUndoing || r.StepStatus == StepUndone)
 }
 
-// tries are those of the do and of the undo of step i, by the rows of its round: what came of one stays beside what came of
+// tries are the attempts of the do and of the undo of step i, by the rows of its round: what came of one stays beside what came of
 // the other.
 func (t *Task) tries(rows []Record, i int) (do, undo Tries) {
 	back := false

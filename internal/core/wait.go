@@ -144,7 +144,7 @@ func (d *decision) moveOn() {
 	d.finish(&r, d.t.goesOn())
 }
 
-// waitedTooLong is the reason of a task whose deadline ends a wait for an agent: of one for a try that is still at work, what
+// waitedTooLong is the reason of a task whose deadline ends a wait for an agent: of one for an attempt that is still at work, what
 // is known of that.
 func (d *decision) waitedTooLong(step int) string {
 	why := "the task's deadline came while step " + d.p.Steps[step].Name
@@ -239,7 +239,7 @@ func (d *decision) stillDue() {
 	}
 }
 
-// silent ends a try that did not answer by its complete-by. A do that is silent
+// silent ends an attempt that did not answer by its complete-by. A do that is silent
 // may still take effect until the grace is over.
 func (d *decision) silent(i int) {
 	s := &d.t.Steps[i]

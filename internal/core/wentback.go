@@ -24,7 +24,7 @@ func (d *decision) wentBack() error {
 		return d.undo()
 	}
 	if d.t.Active() && !d.wakeNext() && !d.t.anyOut() {
-		d.wakeAt(d.at) // what was between two tries now waits for steps before it
+		d.wakeAt(d.at) // what was between two attempts now waits for steps before it
 	}
 	d.touchRow() // of a task that is being undone another step may be next, and sooner
 	return nil

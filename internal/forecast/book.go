@@ -102,7 +102,7 @@ func (b *Book) Waited(plan *core.Plan, step int, d time.Duration, at core.Instan
 	b.note(plan, step, at, func(s *series) { s.wait.Add(d, at) })
 }
 
-// Ran notes how long a step took, from its begin to its end, tries included.
+// Ran notes how long a step took, from its begin to its end, attempts included.
 func (b *Book) Ran(plan *core.Plan, step int, d time.Duration, at core.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -239,7 +239,7 @@ func (b *Book) Chance(p *core.Plan, progress []Progress, left time.Duration, now
 	return chance(steps, left), true
 }
 
-// ProgressOf is how far the steps of a task in memory are. When a step began is known of its first try only.
+// ProgressOf is how far the steps of a task in memory are. When a step began is known of its first attempt only.
 func ProgressOf(p *core.Plan, t *core.Task, now core.Instant) []Progress {
 	all := make([]Progress, len(p.Steps))
 	for i := range t.Steps {
@@ -257,7 +257,7 @@ func ProgressOf(p *core.Plan, t *core.Task, now core.Instant) []Progress {
 				is.For = max(0, now.Sub(s.Due.Add(-p.Steps[i].CompleteBy)))
 			}
 		default:
-			is.Begun = s.Attempt > 0 // between two tries
+			is.Begun = s.Attempt > 0 // between two attempts
 		}
 	}
 	return all

@@ -176,7 +176,7 @@ func ready(plan *core.Plan, step int, over uint64) bool {
 	return true
 }
 
-// cut notes what the steps of a task came to that is not to go on. One that was refused, or has had all its tries, came to
+// cut notes what the steps of a task came to that is not to go on. One that was refused, or has had all its attempts, came to
 // no end. Where time was the cause, those that ran or waited had taken at least as long as they had: else only what is
 // quick would be seen.
 func (f *Feed) cut(is *followed, plan *core.Plan, w *core.TaskWrite) {

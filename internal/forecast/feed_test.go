@@ -46,7 +46,7 @@ func (o *owner) answer(task *core.Task, at core.Instant, code int) {
 	o.event(task, core.Event{Kind: core.EventReply, At: at, Seq: task.Steps[task.Out()].Out, Code: code, Rand: 0.9})
 }
 
-// TestFeed: waits and runs are told apart, tries are part of a run, and what was said is compared with what became of it.
+// TestFeed: waits and runs are told apart, attempts are part of a run, and what was said is compared with what became of it.
 func TestFeed(t *testing.T) {
 	b := NewBook(0)
 	o := &owner{t: t, plan: chain(2), feed: NewFeed(b)}

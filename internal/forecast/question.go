@@ -38,7 +38,7 @@ var draws = func() (all [2 * core.StepsMax][Samples]uint8) {
 // Progress is how far a step is.
 type Progress struct {
 	Over  bool          // done or skipped: nothing follows from it
-	Begun bool          // it runs, or is between two tries
+	Begun bool          // it runs, or is between two attempts
 	For   time.Duration // for how long: since it began, or since it could begin; 0: not known
 	Known time.Duration // of a wait that has begun, when it is over, from now; 0: not known
 	// NotBefore is how long from now a step that has not begun is kept back; 0: it is not.

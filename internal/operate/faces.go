@@ -24,10 +24,10 @@ type EventWhat string
 const (
 	EventBegun       EventWhat = "begun" // the first command of the task has left
 	EventStepPassed  EventWhat = "step_passed"
-	EventStepFailed  EventWhat = "step_failed" // a try of it; another may follow
+	EventStepFailed  EventWhat = "step_failed" // an attempt of it; another may follow
 	EventUndoBegun   EventWhat = "undo_begun"
 	EventStepUndone  EventWhat = "step_undone"
-	EventUndoFailed  EventWhat = "undo_failed" // a try of a step's undo; another may follow
+	EventUndoFailed  EventWhat = "undo_failed" // an attempt of a step's undo; another may follow
 	EventResubmitted EventWhat = "resubmitted"
 	EventEnded       EventWhat = "ended"   // the status says how; undone: its undo has ended
 	EventRefused     EventWhat = "refused" // a submission never became a task

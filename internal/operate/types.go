@@ -445,7 +445,7 @@ type Agent struct {
 	// InstancesMore says that not all instances were asked.
 	InstancesMore bool `json:"instances_more,omitempty" doc:"there may be more instances, calls and errors"`
 
-	// What waits because no instance takes commands, beside what is parked. None of these tries is spent.
+	// What waits because no instance takes commands, beside what is parked. None of these attempts is spent.
 	Unserved  Count     `json:"unserved" doc:"tasks in flight whose command no instance takes"`
 	AwaySince time.Time `json:"away_since,omitzero" doc:"since when an owner of such tasks has seen that; absent: none of them waits"`
 

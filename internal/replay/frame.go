@@ -111,7 +111,7 @@ func (w *words) failure() string {
 	return ""
 }
 
-// attempt is the number of the try that the row ends.
+// attempt is the number of the attempt that the row ends.
 func (w *words) attempt() int {
 	if w.before != nil && w.r.Step >= 0 && w.r.Step < len(w.before.Steps) {
 		return w.before.Steps[w.r.Step].Attempt
@@ -188,7 +188,7 @@ func (w *words) why() string {
 	return w.whyNext()
 }
 
-// whyFailed is the rule for a try that failed.
+// whyFailed is the rule for an attempt that failed.
 func (w *words) whyFailed(ps *core.Step) string {
 	r, id := w.r, ""
 	switch r.Kind {
@@ -301,7 +301,7 @@ func (w *words) whyStep(i int, was core.State) string {
 	return say.Of("rule.after", "n", len(names), "names", strings.Join(names, ", "))
 }
 
-// backoffMost is how long the wait before the next try is at most.
+// backoffMost is how long the wait before the next attempt is at most.
 func backoffMost(ps *core.Step, attempt int) string {
 	return core.Backoff(ps.Backoff, ps.BackoffCap, attempt, 1).Round(time.Millisecond).String()
 }

@@ -17,7 +17,7 @@ type books struct {
 	tomb       map[string]bool
 	refused    map[string]bool
 	// keyLasts is what the plans say of how long services remember keys; did and undid are when the effects were made that
-	// they remember. They remember them for keyMemory: a try ends in time by its owner's clock, and what it has called may
+	// they remember. They remember them for keyMemory: an attempt ends in time by its owner's clock, and what it has called may
 	// act until the grace is over.
 	keyLasts, keyMemory time.Duration
 	did, undid          map[string]core.Instant

@@ -237,7 +237,7 @@ func (w *World) noteMove(t *core.Task, j *core.Record) {
 	}
 }
 
-// checkTried holds a try that is over for want of an answer to its command: it has left. In calm weather nothing keeps it.
+// checkTried holds an attempt that is over for want of an answer to its command: it has left. In calm weather nothing keeps it.
 func (w *World) checkTried(r *row, j *core.Record) {
 	if j.Kind != core.KindOverdue || j.Step < 0 || w.backs > 0 || !w.calm() {
 		return

@@ -1,7 +1,7 @@
 package sim
 
 // checkMemory: between two steps of its loop an owner holds exactly the tasks that have a
-// command out or wait for their next try. Load counts endings that are not published
+// command out or wait for their next attempt. Load counts endings that are not published
 // besides; of these the store knows the most there can be, unless an end number
 // was spent since on a row that the database refused. Tasks that have children in flight are held with them; at the end
 // nothing is: see lagging.

@@ -15,7 +15,7 @@
 // the task that it is about.
 //
 // In worlds of gates operators change limits, pauses and versions of plans besides: gates.go, from a random source of its
-// own. In calm weather what can go on must go on within seconds; something must wake whatever is parked; tries are counted
+// own. In calm weather what can go on must go on within seconds; something must wake whatever is parked; attempts are counted
 // that were made; and what is parked is claimed in order: checkgates.go, checkorder.go. This is judged in all worlds.
 //
 // In the world of overload, [RunOverload], there are no faults but a machine: whatever the roles do takes processor time, and

@@ -13,7 +13,7 @@ const (
 	ReplyLost
 	ReplyDoubled
 	ReplyForeign // a number or seq that was never given, or that of an older command
-	ReplyGarbage // cannot be decoded: the bus makes it a failed try
+	ReplyGarbage // cannot be decoded: the bus makes it a failed attempt
 	ProbeLost    // a question what became of a do, or its answer
 
 	ReadFails

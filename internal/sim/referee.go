@@ -160,7 +160,7 @@ func (r *referee) leave(j *core.Record, p *core.Plan) {
 	}
 }
 
-// end judges what the row says of the step whose try it ends.
+// end judges what the row says of the step whose attempt it ends.
 func (r *referee) end(s *refereed, j *core.Record, p *core.Plan, when func(step int) bool) (answered int64, err error) {
 	kind := kindIn(p, j.Step)
 	switch j.Kind {

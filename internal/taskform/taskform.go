@@ -64,7 +64,7 @@ type (
 		Undone    int    `json:"undone"`
 		Error     int    `json:"error"`
 	}
-	// Tries are the tries of a step's undo in the task's round.
+	// Tries are the attempts of a step's undo in the task's round.
 	Tries struct {
 		Attempt int    `json:"attempt"`
 		Code    int    `json:"code,omitempty" doc:"of the newest that ended"`

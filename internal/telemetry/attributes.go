@@ -13,8 +13,8 @@ const (
 	attrAttempt   = "duly.step.attempt"
 	attrRound     = "duly.round"
 	attrUndo      = "duly.step.undo"
-	attrOutcome   = "duly.step.outcome" // kind of the journal row that ended a try
-	attrCode      = "duly.step.code"    // of a failed try, as HTTP
+	attrOutcome   = "duly.step.outcome" // kind of the journal row that ended an attempt
+	attrCode      = "duly.step.code"    // of a failed attempt, as HTTP
 	attrKey       = "duly.step.key"     // idempotency key of the step
 )
 

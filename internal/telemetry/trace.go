@@ -26,7 +26,7 @@ const (
 )
 
 // Tracer makes spans of what owners have committed about tasks whose submitters asked for a trace: one for the task, and
-// one for each try of a step or an undo. A task whose traceparent is not sampled costs it nothing.
+// one for each attempt of a step or an undo. A task whose traceparent is not sampled costs it nothing.
 type Tracer struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -131,7 +131,7 @@ func (t *Tracer) Commit(plan *core.Plan, w *core.TaskWrite) {
 	}
 }
 
-// Command is the traceparent that a command carries: the span of its try, so that what the agent does stands below it. A
+// Command is the traceparent that a command carries: the span of its attempt, so that what the agent does stands below it. A
 // trace that is not sampled stays as it is.
 func (t *Tracer) Command(c *core.Command) string {
 	if !core.TraceSampled(c.Trace) {
@@ -212,7 +212,7 @@ type life struct {
 	tries     []try
 }
 
-// try is a command that is out.
+// try is an attempt whose command is out.
 type try struct {
 	step    int
 	row     int64
@@ -289,7 +289,7 @@ func begin(x *traced) *life {
 	return l
 }
 
-// find is the try that a row ends; -1: none.
+// find is the attempt that a row ends; -1: none.
 func (l *life) find(r *core.Record) int {
 	for i := range l.tries {
 		if l.tries[i].step == r.Step {

@@ -66,7 +66,7 @@ func write(state core.State, birth bool, rows ...core.Record) *core.TaskWrite {
 	return &core.TaskWrite{Task: task, Birth: birth, Records: rows}
 }
 
-// TestSpansOfATask: a task that was taken over in the middle has its span, and the tries whose beginning is known; one that
+// TestSpansOfATask: a task that was taken over in the middle has its span, and the attempts whose beginning is known; one that
 // an operator undoes after its end has a span of its own below.
 func TestSpansOfATask(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()

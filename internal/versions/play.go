@@ -227,7 +227,7 @@ func (r *reading) hold(at core.Instant) {
 	}
 }
 
-// within is how long the present try of a step may take by a version.
+// within is how long the present attempt of a step may take by a version.
 func (r *reading) within(p *core.Plan, i int, s *core.StepState) time.Duration {
 	if s.Status == core.StepUndoing {
 		return p.Steps[i].UndoCompleteBy
@@ -235,7 +235,7 @@ func (r *reading) within(p *core.Plan, i int, s *core.StepState) time.Duration {
 	return p.Steps[i].CompleteBy
 }
 
-// ended raises the end of a try.
+// ended raises the end of an attempt.
 func (r *reading) ended(row *core.Record, ev *core.Event, i int) {
 	s, undo := &r.t.Steps[i], row.Kind == core.KindUndone || row.Kind == core.KindUndoRefused || row.Kind == core.KindUndoFailed || row.Kind == core.KindUndoUnserved
 	ev.Kind, ev.Result = core.EventReply, row.Result

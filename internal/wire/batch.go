@@ -106,7 +106,7 @@ func AppendBatchReply(dst []byte, c *core.Command, token core.Token, r *core.Rep
 
 // DecodeBatchReplies calls take with each reply of a batch, all from one instance of an
 // agent. Results are parts of data, not copies; one that is not JSON or larger than
-// resultMax is a failed try with core.CodeFailed. Every error wraps ErrUndecodable.
+// resultMax is a failed attempt with core.CodeFailed. Every error wraps ErrUndecodable.
 func DecodeBatchReplies(data []byte, from string, resultMax int, take func(core.Reply)) error {
 	return eachRecord(data, "batch of replies", func(r *reader) error {
 		reply := core.Reply{From: from}
