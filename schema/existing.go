@@ -58,7 +58,7 @@ func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
 		}
 		for i := range saved {
 			row := &saved[i].Row
-			why[[2]int64{int64(partition), row.Number}] = ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i]).Error
+			why[[2]int64{int64(partition), row.Number}] = ending(plans[core.PlanKey{Name: row.Type, Version: row.PlanVersion}], &saved[i]).Error
 		}
 	}
 	for _, e := range found {

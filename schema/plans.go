@@ -8,23 +8,14 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-type planKey struct {
-	name    string
-	version int64
-}
-
 // planSet is the plans that can be read, and those that cannot.
-func (r *reader) planSet(ctx context.Context) (map[planKey]*core.Plan, core.UnreadablePlans, error) {
+func (r *reader) planSet(ctx context.Context) (map[core.PlanKey]*core.Plan, core.UnreadablePlans, error) {
 	plans, err := r.Plans(ctx)
 	unreadable, _ := errors.AsType[core.UnreadablePlans](err)
 	if err != nil && unreadable == nil {
 		return nil, nil, err
 	}
-	set := make(map[planKey]*core.Plan, len(plans))
-	for i := range plans {
-		set[planKey{plans[i].Name, plans[i].Version}] = &plans[i]
-	}
-	return set, unreadable, nil
+	return core.PlansByKey(plans), unreadable, nil
 }
 
 // Plans implements Store.

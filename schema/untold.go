@@ -25,7 +25,7 @@ func (r *reader) Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit
 	endings := make([]core.Ending, 0, len(saved))
 	for i := range saved {
 		if row := &saved[i].Row; row.EndNumber > afterEnd { // else it was started again since the first query
-			endings = append(endings, ending(plans[planKey{row.Type, row.PlanVersion}], &saved[i]))
+			endings = append(endings, ending(plans[core.PlanKey{Name: row.Type, Version: row.PlanVersion}], &saved[i]))
 		}
 	}
 	slices.SortFunc(endings, func(a, b core.Ending) int { return cmp.Compare(a.EndNumber, b.EndNumber) })

@@ -88,11 +88,8 @@ func (b *Books) Compare(ctx context.Context, since time.Time, o Options) (*Repor
 	if unreadable := (core.UnreadablePlans)(nil); err != nil && !errors.As(err, &unreadable) {
 		return nil, fmt.Errorf("books: %w", err)
 	}
-	c := &comparison{b: b, o: o, plans: map[planKey]*core.Plan{}, deaf: map[string]bool{}, report: &Report{Ghosts: []operate.Ghost{}}}
+	c := &comparison{b: b, o: o, plans: core.PlansByKey(plans), deaf: map[string]bool{}, report: &Report{Ghosts: []operate.Ghost{}}}
 	c.report.BooksResult = operate.BooksResult{Since: since.UTC(), Begun: begun, Agents: []operate.AgentBooks{}, Kinds: map[operate.GhostKind]int64{}}
-	for i := range plans {
-		c.plans[planKey{plans[i].Name, plans[i].Version}] = &plans[i]
-	}
 	agents := undoableAgents(plans)
 	for _, agent := range agents {
 		if err := c.agent(ctx, agent); err != nil {
@@ -108,11 +105,6 @@ func (b *Books) Compare(ctx context.Context, since time.Time, o Options) (*Repor
 	r.At = b.now().UTC()
 	r.Closed = r.Kept() > 0 && r.Total == 0 && r.Silent() == 0 && !r.Cut
 	return r, nil
-}
-
-type planKey struct {
-	name    string
-	version int64
 }
 
 // undoableAgents are the agents of steps that leave effects, in order.
@@ -134,7 +126,7 @@ type comparison struct {
 	b      *Books
 	o      Options
 	report *Report
-	plans  map[planKey]*core.Plan
+	plans  map[core.PlanKey]*core.Plan
 	deaf   map[string]bool // agents that keep no books, or do not answer for them
 }
 
@@ -318,7 +310,7 @@ func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey,
 		}
 		return g, false
 	}
-	plan := c.plans[planKey{saved.Row.Type, saved.Row.PlanVersion}]
+	plan := c.plans[core.PlanKey{Name: saved.Row.Type, Version: saved.Row.PlanVersion}]
 	t, err := core.Replay(plan, saved)
 	if err != nil { // of one task: the others are compared all the same
 		g.Kind, g.Text = operate.GhostUnknown, core.ShortText(say.Of("ghost.unreadable", "error", err), reasonMax)
@@ -387,7 +379,7 @@ func (c *comparison) missing(ctx context.Context, tasks []core.View) error {
 	of := map[string]*core.View{}
 	for i := range tasks {
 		v := &tasks[i]
-		plan := c.plans[planKey{v.Type, v.PlanVersion}]
+		plan := c.plans[core.PlanKey{Name: v.Type, Version: v.PlanVersion}]
 		if plan == nil {
 			continue
 		}
@@ -482,7 +474,7 @@ func (c *comparison) stillWanted(ctx context.Context, v *core.View, key wire.Eff
 	if len(saved) == 0 || saved[0].Row.State != core.StateProcessed {
 		return nil, nil
 	}
-	plan := c.plans[planKey{v.Type, v.PlanVersion}]
+	plan := c.plans[core.PlanKey{Name: v.Type, Version: v.PlanVersion}]
 	if leftOut(plan, &saved[0], key.Step) {
 		return nil, nil
 	}

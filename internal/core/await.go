@@ -141,25 +141,6 @@ func (t *Task) awaiting() int {
 	return -1
 }
 
-// Awaiting reports the step that waits for an agent which is not there; -1: none does.
-func (t *Task) Awaiting() int {
-	if i := t.awaiting(); i >= 0 && t.Steps[i].Said == 0 {
-		return i
-	}
-	return -1
-}
-
-// Misses reports whether a step waits for an agent that is not there, as far as is known: also while a retry is out that
-// no one has answered yet.
-func (t *Task) Misses() bool {
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Awaits != 0 && s.Said == 0 && (s.Out == 0 || s.again()) {
-			return true
-		}
-	}
-	return false
-}
-
 // Occupies reports whether step i has a place at its agent: its command is out, or waits for the agent and leaves again by
 // itself. One that waits behind a step that is to be done again has none: that step may need the same place.
 func (t *Task) Occupies(p *Plan, i int) bool {

@@ -22,3 +22,18 @@ func ParsePlanVersion(text string) (int64, error) {
 	}
 	return n, nil
 }
+
+// PlanKey names one version of a plan.
+type PlanKey struct {
+	Name    string
+	Version int64
+}
+
+// PlansByKey are plans by their names and versions.
+func PlansByKey(plans []Plan) map[PlanKey]*Plan {
+	all := make(map[PlanKey]*Plan, len(plans))
+	for i := range plans {
+		all[PlanKey{plans[i].Name, plans[i].Version}] = &plans[i]
+	}
+	return all
+}

@@ -12,12 +12,7 @@ const programsMax = 1000
 // Cache keeps the programs of plans. The zero value is ready; it is safe for concurrent use.
 type Cache struct {
 	mu       sync.Mutex
-	programs map[version]*entry
-}
-
-type version struct {
-	name    string
-	version int64
+	programs map[core.PlanKey]*entry
 }
 
 type entry struct {
@@ -32,12 +27,12 @@ func (c *Cache) Program(plan *core.Plan) (*Program, error) {
 	if !has(plan) {
 		return nil, nil
 	}
-	key := version{plan.Name, plan.Version}
+	key := core.PlanKey{Name: plan.Name, Version: plan.Version}
 	c.mu.Lock()
 	e := c.programs[key]
 	if e == nil {
 		if len(c.programs) >= programsMax || c.programs == nil {
-			c.programs = map[version]*entry{}
+			c.programs = map[core.PlanKey]*entry{}
 		}
 		e = &entry{}
 		c.programs[key] = e

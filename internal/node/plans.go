@@ -39,13 +39,8 @@ type planCache struct {
 // planVersions are the plans as of one reading. It is not changed.
 type planVersions struct {
 	newest map[string]*core.Plan // that are not deprecated; left out where the newest cannot be read
-	marked map[planVersion]bool  // what is deprecated; version 0: every version of the type is
-	each   map[planVersion]*core.Plan
-}
-
-type planVersion struct {
-	name    string
-	version int64
+	marked map[core.PlanKey]bool // what is deprecated; version 0: every version of the type is
+	each   map[core.PlanKey]*core.Plan
 }
 
 func newPlanCache(store schema.Store, log *slog.Logger, report func(error)) *planCache {
@@ -60,12 +55,12 @@ func (c *planCache) Plan(taskType string, version int64) *core.Plan {
 	if version == 0 {
 		return book.newest[taskType]
 	}
-	return book.each[planVersion{taskType, version}]
+	return book.each[core.PlanKey{Name: taskType, Version: version}]
 }
 
 // Deprecated implements ingest.Plans.
 func (c *planCache) Deprecated(taskType string, version int64) bool {
-	return c.book.Load().marked[planVersion{taskType, version}]
+	return c.book.Load().marked[core.PlanKey{Name: taskType, Version: version}]
 }
 
 // Reload implements ingest.Plans.
@@ -112,23 +107,22 @@ func (c *planCache) read(ctx context.Context) error {
 	if failed != nil {
 		return fmt.Errorf("read plans: %w", failed)
 	}
-	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), marked: map[planVersion]bool{}, each: make(map[planVersion]*core.Plan, len(plans))}
+	book := &planVersions{newest: make(map[string]*core.Plan, len(plans)), marked: map[core.PlanKey]bool{}, each: core.PlansByKey(plans)}
 	for i := range plans {
 		p := &plans[i]
-		book.each[planVersion{p.Name, p.Version}] = p
 		if have := book.newest[p.Name]; !deprecated.Has(p.Name, p.Version) && (have == nil || have.Version < p.Version) {
 			book.newest[p.Name] = p
 		}
 	}
 	for _, d := range deprecated {
-		book.marked[planVersion{d.Name, d.Version}] = true
-		book.marked[planVersion{d.Name, 0}] = book.newest[d.Name] == nil
+		book.marked[core.PlanKey{Name: d.Name, Version: d.Version}] = true
+		book.marked[core.PlanKey{Name: d.Name, Version: 0}] = book.newest[d.Name] == nil
 	}
 	for _, u := range deprecated.Current(unreadable) { // another version must not pass for the newest
 		if have := book.newest[u.Name]; have != nil && have.Version < u.Version {
 			delete(book.newest, u.Name)
 		}
-		delete(book.marked, planVersion{u.Name, 0}) // another node takes it
+		delete(book.marked, core.PlanKey{Name: u.Name, Version: 0}) // another node takes it
 	}
 	c.book.Store(book)
 	c.tell(unreadable)

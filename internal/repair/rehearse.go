@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,21 +41,16 @@ type player struct {
 	cfg   *Config
 	op    *operate.Operation
 	store Store
-	plans map[planKey]*core.Plan // version 0: the highest
+	plans map[core.PlanKey]*core.Plan // version 0: the highest
 	hold  Hold
 	edit  *patch
 	out   core.Outcome
 	key   string // of a member's encrypted input, beside which the operation would put one payload for all; empty: of none
 }
 
-type planKey struct {
-	name    string
-	version int64
-}
-
 // newPlayer reads the plans. holds may be nil: nothing is held then.
 func newPlayer(ctx context.Context, cfg *Config, op *operate.Operation, store Store, holds Holds) (*player, error) {
-	p := &player{cfg: cfg, op: op, store: store, plans: map[planKey]*core.Plan{}, hold: func(*core.Task, *core.Step, bool) string { return "" }}
+	p := &player{cfg: cfg, op: op, store: store, hold: func(*core.Task, *core.Step, bool) string { return "" }}
 	var err error
 	if p.edit, err = readPatch(op.Request.Patch); err != nil {
 		return nil, err
@@ -63,11 +59,11 @@ func newPlayer(ctx context.Context, cfg *Config, op *operate.Operation, store St
 	if unreadable := (core.UnreadablePlans{}); err != nil && !errors.As(err, &unreadable) {
 		return nil, fmt.Errorf("plans: %w", err)
 	}
+	p.plans = core.PlansByKey(plans)
 	for i := range plans {
 		plan := &plans[i]
-		p.plans[planKey{plan.Name, plan.Version}] = plan
-		if newest := p.plans[planKey{plan.Name, 0}]; newest == nil || newest.Version < plan.Version {
-			p.plans[planKey{plan.Name, 0}] = plan
+		if newest := p.plans[core.PlanKey{Name: plan.Name, Version: 0}]; newest == nil || newest.Version < plan.Version {
+			p.plans[core.PlanKey{Name: plan.Name, Version: 0}] = plan
 		}
 	}
 	if holds != nil {
@@ -103,7 +99,7 @@ func loadSaved(ctx context.Context, store Store, members []operate.Member, each 
 		m := &members[i]
 		byPartition[m.Partition] = append(byPartition[m.Partition], m)
 	}
-	for _, partition := range sortedKeys(byPartition) {
+	for _, partition := range slices.Sorted(maps.Keys(byPartition)) {
 		for some := range slices.Chunk(byPartition[partition], savedMax) {
 			byNumber := make(map[int64]*operate.Member, len(some))
 			numbers := make([]int64, 0, len(some))
@@ -128,7 +124,7 @@ func loadSaved(ctx context.Context, store Store, members []operate.Member, each 
 
 // one plays one member.
 func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fate, string) {
-	plan := p.plans[planKey{saved.Row.Type, saved.Row.PlanVersion}]
+	plan := p.plans[core.PlanKey{Name: saved.Row.Type, Version: saved.Row.PlanVersion}]
 	if saved.Row.PlanVersion == 0 {
 		plan = nil
 	}
@@ -144,7 +140,7 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 		return fateRefused, say.Of("repair.changed-since")
 	}
 	if t.PlanVersion == 0 { // its plan was unknown when it came, and may be known now
-		plan = p.plans[planKey{t.Type, 0}]
+		plan = p.plans[core.PlanKey{Name: t.Type, Version: 0}]
 	}
 	state := t.State
 	ev := event(p.op, m, at)
@@ -157,7 +153,7 @@ func (p *player) one(m *operate.Member, saved *core.Saved, at core.Instant) (fat
 		}
 	}
 	if p.op.Action == operate.ActionMigrate {
-		ev.Plan = p.plans[planKey{t.Type, ev.Version}]
+		ev.Plan = p.plans[core.PlanKey{Name: t.Type, Version: ev.Version}]
 	}
 	if err := t.Fits(plan, &ev, p.cfg.CheckInput, p.cfg.CheckSignal); err != nil {
 		return fateRefused, core.ShortText(err.Error(), textMax)
@@ -348,7 +344,7 @@ func blocks(all, most int64) []block {
 // topReasons are the reasons of most members, and the others added up.
 func topReasons(by map[string]int64) []operate.ReasonCount {
 	var all []operate.ReasonCount
-	for _, reason := range sortedKeys(by) {
+	for _, reason := range slices.Sorted(maps.Keys(by)) {
 		all = append(all, operate.ReasonCount{Reason: reason, Tasks: by[reason]})
 	}
 	slices.SortStableFunc(all, func(a, b operate.ReasonCount) int { return cmp.Compare(b.Tasks, a.Tasks) })
@@ -360,15 +356,6 @@ func topReasons(by map[string]int64) []operate.ReasonCount {
 		other.Tasks += r.Tasks
 	}
 	return append(all[:reasonsMax-1], other)
-}
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // pageMax is how many members one statement reads.
