@@ -198,11 +198,6 @@ func (b *Book) Needs(p *core.Plan, q float64, now core.Instant) (d time.Duration
 	return d, s.newest, known
 }
 
-// Remaining is how much time a task needs yet, in a part q of the cases, that is so far.
-func (b *Book) Remaining(p *core.Plan, progress []Progress, q float64, now core.Instant) (d time.Duration, known bool) {
-	return needs(b.shape(p, now), p, progress, true, q)
-}
-
 func needs(s *shape, p *core.Plan, progress []Progress, limits bool, q float64) (time.Duration, bool) {
 	var room [16]open
 	steps, known := s.ask(p, progress, limits, room[:0])

@@ -247,3 +247,8 @@ func BenchmarkChance(b *testing.B) {
 		})
 	}
 }
+
+// Remaining is how much time a task needs yet, in a part q of the cases, that is so far.
+func (b *Book) Remaining(p *core.Plan, progress []Progress, q float64, now core.Instant) (d time.Duration, known bool) {
+	return needs(b.shape(p, now), p, progress, true, q)
+}

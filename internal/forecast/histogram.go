@@ -131,13 +131,6 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.never += other.never
 }
 
-// Quantile is the duration that a part q of those that came to an end did not exceed; 0 where there is none.
-func (h *Histogram) Quantile(q float64) time.Duration {
-	var out [1]float32
-	h.table(out[:], func(int) float64 { return q }, false)
-	return fromMS(out[0])
-}
-
 // table fills out with quantiles, which must rise. With never, what came to no end takes part, as infinite.
 func (h *Histogram) table(out []float32, quantile func(int) float64, never bool) {
 	all := h.total

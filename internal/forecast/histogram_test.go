@@ -140,3 +140,10 @@ func FuzzHistogram(f *testing.F) {
 		}
 	})
 }
+
+// Quantile is the duration that a part q of those that came to an end did not exceed; 0 where there is none.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	var out [1]float32
+	h.table(out[:], func(int) float64 { return q }, false)
+	return fromMS(out[0])
+}

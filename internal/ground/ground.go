@@ -420,12 +420,6 @@ func (g *Ground) said(a *Alert) {
 	}
 }
 
-// Tell raises an alert about an event at once. Its caller bounds how often.
-func (g *Ground) Tell(a Alert) {
-	a.Phase = Once
-	g.sink.Alert(g.Clean(a))
-}
-
 // Ready lists why the node is not ready, in the order of the conditions and their keys; empty: it is ready.
 func (g *Ground) Ready() []Trouble { return g.list(NotReady) }
 

@@ -474,3 +474,9 @@ func TestNothingHiddenIsTold(t *testing.T) {
 		}
 	})
 }
+
+// Tell raises an alert about an event at once. Its caller bounds how often.
+func (g *Ground) Tell(a Alert) {
+	a.Phase = Once
+	g.sink.Alert(g.Clean(a))
+}
