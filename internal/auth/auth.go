@@ -57,8 +57,6 @@ type Config struct {
 	// URL is what browsers call this server, with the path that a proxy puts before ours, as https://ops.example.org/duly.
 	// Empty: as the request says, which is enough where nothing but tokens is used.
 	URL string
-	// SignIn shows the page for signing in; nil: a plain one.
-	SignIn func(w http.ResponseWriter, r *http.Request, page SignIn)
 	// Refuse answers what is refused; nil: a problem document.
 	Refuse func(w http.ResponseWriter, r *http.Request, bad *operate.Refusal)
 	Now    func() time.Time // nil: time.Now

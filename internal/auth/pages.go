@@ -20,9 +20,8 @@ const (
 // formBytesMax bounds what a form for signing in sends.
 const formBytesMax = 8 << 10
 
-// SignIn is what the page for signing in shows.
-type SignIn struct {
-	Status  int    // to answer with
+// signIn is what the page for signing in shows.
+type signIn struct {
 	Message string // why the person is here; may be empty
 	Form    string // where the form with the field token is posted to
 	OIDC    string // where the identity provider is reached; empty: there is none
@@ -103,21 +102,17 @@ func (a *Auth) page(w http.ResponseWriter, r *http.Request, status int, message 
 	if next == "" {
 		next = r.URL.Query().Get("next")
 	}
-	page := SignIn{Status: status, Message: message, Form: a.at(PathSignIn), Next: ownPath(next)}
+	page := signIn{Message: message, Form: a.at(PathSignIn), Next: ownPath(next)}
 	if a.provider != nil {
 		page.OIDC = a.at(PathLeave) + "?" + url.Values{"next": {page.Next}}.Encode()
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	if a.cfg.SignIn != nil {
-		a.cfg.SignIn(w, r, page)
-		return
-	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_ = plain.Execute(w, page) // an error is a client that went away
 }
 
-// plain is the page where the console gives none: no style and no script, so that the policy has nothing to forbid.
+// plain is the page: no style and no script, so that the policy has nothing to forbid.
 var plain = template.Must(template.New("login").Parse(`<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Duly: sign in</title></head>
