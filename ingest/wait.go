@@ -441,14 +441,6 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form) *Refusal {
 	if l.still(now) > 0 && l.tries(now) {
 		return nil
 	}
-	why := say.Of(id, "wait", rounded(wait), "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "most", rounded(max(0, most)))
+	why := say.Of(id, "wait", say.Rounded(wait), "plan", plan.Name, "needs", say.Rounded(needs), "left", say.Rounded(left), "most", say.Rounded(max(0, most)))
 	return Refuse(429, CauseBacklog, "%s", why).After(owner.again(now, pace.wait(owner.mine.Load())-most, pace.rate))
-}
-
-// rounded is a duration as a person reads it.
-func rounded(d time.Duration) time.Duration {
-	if d >= 10*time.Second {
-		return d.Round(time.Second)
-	}
-	return d.Round(100 * time.Millisecond)
 }

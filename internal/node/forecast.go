@@ -110,9 +110,9 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 	f.short.Add(1)
 	reserve := ""
 	if plan.UndoReserve > 0 {
-		reserve = say.Of("refuse.late-reserve", "time", rounded(plan.UndoReserve))
+		reserve = say.Of("refuse.late-reserve", "time", say.Rounded(plan.UndoReserve))
 	}
-	return say.Of("refuse.late", "plan", plan.Name, "needs", rounded(needs), "left", rounded(left), "reserve", reserve, "enough", rounded(needs+plan.UndoReserve+needs/20))
+	return say.Of("refuse.late", "plan", plan.Name, "needs", say.Rounded(needs), "left", say.Rounded(left), "reserve", reserve, "enough", say.Rounded((needs+plan.UndoReserve)*21/20))
 }
 
 // learns reports whether what is known of a plan is old, and one is let in to learn from it.
@@ -133,16 +133,6 @@ func (f *forecasts) letIn(plan *core.Plan, now core.Instant) bool {
 	}
 	f.let[k] = now
 	return true
-}
-
-// rounded is a duration as a person reads it.
-func rounded(d time.Duration) time.Duration {
-	for _, unit := range []time.Duration{time.Minute, time.Second, time.Millisecond} {
-		if d >= 100*unit {
-			return d.Round(unit)
-		}
-	}
-	return d.Round(time.Millisecond)
 }
 
 // keepForecasts saves what this node has learned and reads what the others have, until ctx ends.

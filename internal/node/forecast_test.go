@@ -33,13 +33,13 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("with 3s: %s", why)
 	}
 	why := f.admit(learnedAt, p, 1500*time.Millisecond)
-	for _, want := range []string{"plan order takes 2.", "and 1.5s are left", "a complete_by of 2."} {
+	for _, want := range []string{"plan order takes 2", "and 1.5s are left", "a complete_by of 2"} {
 		if !strings.Contains(why, want) {
 			t.Errorf("with 1.5s: %q, want %q in it", why, want)
 		}
 	}
 	p.UndoReserve = 2 * time.Second
-	if why := f.admit(learnedAt, p, 3*time.Second); !strings.Contains(why, "undo_reserve keeps 2s") || !strings.Contains(why, "complete_by of 4.") {
+	if why := f.admit(learnedAt, p, 3*time.Second); !strings.Contains(why, "undo_reserve keeps 2s") || !strings.Contains(why, "complete_by of 4") {
 		t.Errorf("with 3s and a reserve of 2s: %q", why)
 	}
 	unknown := *p

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed sentences.txt
@@ -71,6 +72,19 @@ func fill(field string, values []any) string {
 		return text + " " + several
 	}
 	return "{" + field + "}"
+}
+
+// Rounded is a duration as a person reads it, at most a twentieth off where it is a millisecond or more.
+func Rounded(d time.Duration) time.Duration {
+	switch {
+	case d >= 100*time.Minute:
+		return d.Round(time.Minute)
+	case d >= 100*time.Second:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
 }
 
 // Number is a number with commas between thousands.

@@ -1,6 +1,26 @@
 package say
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
+
+// TestRounded: a duration is short to read, and what has a twentieth to spare is enough as it is read.
+func TestRounded(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 5300 * time.Microsecond: "5ms", 950 * time.Millisecond: "950ms", 2048 * time.Millisecond: "2s", 9667 * time.Millisecond: "9.7s",
+		12345 * time.Millisecond: "12.3s", 754 * time.Second: "12m34s", 100*time.Minute + 31*time.Second: "1h41m0s",
+	} {
+		if got := Rounded(d).String(); got != want {
+			t.Errorf("%v is read as %s, want %s", d, got, want)
+		}
+	}
+	for d := 10 * time.Millisecond; d < 24*time.Hour; d += d/97 + 1 {
+		if Rounded(d*21/20) < d {
+			t.Fatalf("a twentieth more than %v is read as %v", d, Rounded(d*21/20))
+		}
+	}
+}
 
 // TestOf: values stand where their names are, nouns and verbs agree with numbers, and what a value holds is not read as a
 // template.
