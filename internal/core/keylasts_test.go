@@ -116,10 +116,10 @@ func TestAbsentIsAsOldAsTheLook(t *testing.T) {
 //
 // covers: W5
 func TestRetryOfAnOwnerThatStoodStillIsAsOldAsItIs(t *testing.T) {
-	for _, kind := range []EventKind{EventWake, EventOverdue, EventReply} {
+	for _, kind := range []EventKind{EventWake, EventReply} {
 		for _, undo := range []bool{false, true} {
 			for _, late := range []time.Duration{-time.Microsecond, time.Minute} { // after its complete-by
-				if kind == EventReply && late > 0 || kind == EventOverdue && (late < 0 || !undo) {
+				if kind == EventReply && late > 0 {
 					continue // refused
 				}
 				testRetryOfAnOwnerThatStoodStill(t, kind, undo, late)
