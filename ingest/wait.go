@@ -20,6 +20,9 @@ const (
 	rateFor = 2 * time.Second
 	// busyLeast is how many submissions must have waited all the time for an interval to show how fast an owner is.
 	busyLeast = 16
+	// rateSure is how many submissions must have begun, if that takes less than rateFor, until the rate of an owner is known:
+	// the first cycles after a start are slow.
+	rateSure = 256
 	// silentFor is how long an owner may say nothing before its queue counts as standing still.
 	silentFor = 1500 * time.Millisecond
 	// apartAfter is how long a partition may stand still before what it holds is no part of its owner's queue: others go on, and
@@ -100,6 +103,9 @@ type pace struct {
 	share  float64       // of what it reads, of this door
 	waited time.Duration // by what it read last
 	limit  time.Duration // of the wait, 0: none; see stand
+
+	seen  time.Duration // until rate is known: the busy time that was looked at, and how many began in it
+	begun int64
 }
 
 func newWaits(partitions int) waits {
@@ -310,10 +316,12 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	}
 	rate, by := float64(begun)/took.Seconds(), 1-math.Exp(-took.Seconds()/rateFor.Seconds())
 	switch {
-	case p.rate == 0:
-		if busy {
-			p.rate = rate
+	case p.rate == 0 && busy:
+		p.seen, p.begun = p.seen+took, p.begun+begun
+		if p.seen >= rateFor || p.begun >= rateSure {
+			p.rate = float64(p.begun) / p.seen.Seconds()
 		}
+	case p.rate == 0:
 	case busy || rate > p.rate:
 		p.rate += by * (rate - p.rate)
 	}
