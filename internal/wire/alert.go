@@ -59,12 +59,10 @@ func DecodeAlert(data []byte) (core.Alert, error) {
 		return core.Alert{}, fmt.Errorf("%w: an alert has %d bytes, the limit is %d", ErrUndecodable, len(data), AlertBytesMax)
 	}
 	var j alertJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return core.Alert{}, fmt.Errorf("%w: alert: %w", ErrUndecodable, err)
+	if err := decodeOf("alert", data, &j, &j.V); err != nil {
+		return core.Alert{}, err
 	}
 	switch {
-	case j.V != Version:
-		return core.Alert{}, fmt.Errorf("%w: alert of version %d, want %d", ErrUndecodable, j.V, Version)
 	case core.CheckName("alert", j.Name) != nil:
 		return core.Alert{}, fmt.Errorf("%w: alert %s is no name", ErrUndecodable, Quote([]byte(j.Name)))
 	case j.ID == "":

@@ -59,13 +59,10 @@ func EncodeAway(r AwayReport) ([]byte, error) {
 // DecodeAway reads an answer. Errors wrap ErrUndecodable.
 func DecodeAway(data []byte) (AwayReport, error) {
 	var r AwayReport
-	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fmt.Errorf("%w: agents that are away: %w", ErrUndecodable, err)
+	if err := decodeOf("agents that are away", data, &r, &r.V); err != nil {
+		return r, err
 	}
-	switch {
-	case r.V != Version:
-		return r, fmt.Errorf("%w: agents that are away: version %d, want %d", ErrUndecodable, r.V, Version)
-	case r.Node == "" || len(r.Agents) > AwayAgentsMax:
+	if r.Node == "" || len(r.Agents) > AwayAgentsMax {
 		return r, fmt.Errorf("%w: agents that are away: %d of node %s, the limit is %d", ErrUndecodable, len(r.Agents), Short(r.Node), AwayAgentsMax)
 	}
 	return r, nil

@@ -70,12 +70,10 @@ func encodeBooks(v any) ([]byte, error) {
 // DecodeBooksQuestion reads a question. Errors wrap ErrUndecodable and name the field, the value and the limit.
 func DecodeBooksQuestion(data []byte) (BooksQuestion, error) {
 	var q BooksQuestion
-	if err := json.Unmarshal(data, &q); err != nil {
-		return q, fmt.Errorf("%w: books: %w", ErrUndecodable, err)
+	if err := decodeOf("books", data, &q, &q.V); err != nil {
+		return q, err
 	}
 	switch {
-	case q.V != Version:
-		return q, fmt.Errorf("%w: books: version %d, want %d", ErrUndecodable, q.V, Version)
 	case len(q.Keys) > BooksMax:
 		return q, fmt.Errorf("%w: books: %d keys, the limit is %d", ErrUndecodable, len(q.Keys), BooksMax)
 	case len(q.Keys) == 0 && (q.Limit < 1 || q.Limit > BooksMax):
@@ -88,11 +86,8 @@ func DecodeBooksQuestion(data []byte) (BooksQuestion, error) {
 // be, an effect without a key or made less than once.
 func DecodeBooksAnswer(data []byte) (BooksAnswer, error) {
 	var a BooksAnswer
-	if err := json.Unmarshal(data, &a); err != nil {
-		return a, fmt.Errorf("%w: books: %w", ErrUndecodable, err)
-	}
-	if a.V != Version {
-		return a, fmt.Errorf("%w: books: version %d, want %d", ErrUndecodable, a.V, Version)
+	if err := decodeOf("books", data, &a, &a.V); err != nil {
+		return a, err
 	}
 	if len(a.Effects) > BooksMax {
 		return a, fmt.Errorf("%w: books: %d effects, the limit is %d", ErrUndecodable, len(a.Effects), BooksMax)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -29,3 +30,15 @@ type RefusedError struct {
 
 // Retryable reports whether the same submission can succeed later.
 func (e *RefusedError) Retryable() bool { return e.Code == 429 || e.Code >= 500 }
+
+// decodeOf reads the JSON of a message, of which v is to be our version then. Errors wrap ErrUndecodable and begin with what
+// it is.
+func decodeOf(what string, data []byte, into any, v *int) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrUndecodable, what, err)
+	}
+	if *v != Version {
+		return fmt.Errorf("%w: %s: v is %d, want %d", ErrUndecodable, what, *v, Version)
+	}
+	return nil
+}

@@ -46,11 +46,8 @@ func DecodeProbe(data []byte, resultMax int) (core.Probe, error) {
 		Outcome string          `json:"outcome"`
 		Result  json.RawMessage `json:"result"`
 	}
-	if err := json.Unmarshal(data, &a); err != nil {
-		return core.Probe{}, fmt.Errorf("%w: probe: %w", ErrUndecodable, err)
-	}
-	if a.V != Version {
-		return core.Probe{}, fmt.Errorf("%w: probe: version %d, want %d", ErrUndecodable, a.V, Version)
+	if err := decodeOf("probe", data, &a, &a.V); err != nil {
+		return core.Probe{}, err
 	}
 	p := core.Probe{Outcome: core.ProbeOutcome(a.Outcome)}
 	switch p.Outcome {

@@ -43,9 +43,9 @@ func TestProbeRefused(t *testing.T) {
 	long := `"` + strings.Repeat("x", 20) + `"`
 	for text, want := range map[string]string{
 		"":                                      "JSON",
-		"null":                                  "version 0",
+		"null":                                  "v is 0",
 		"[]":                                    "array",
-		`{"v":2,"outcome":"absent"}`:            "version 2, want 1",
+		`{"v":2,"outcome":"absent"}`:            "v is 2, want 1",
 		`{"v":1}`:                               `outcome "", want done, absent or in_progress`,
 		`{"v":1,"outcome":"Done"}`:              `outcome "Done"`,
 		`{"v":1,"outcome":"absent","result":1}`: "absent has a result",

@@ -71,11 +71,8 @@ var listStates = []core.State{
 // say that the payload asks about another type than its subject.
 func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 	var j queryJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return Query{}, fmt.Errorf("%w: request to read: %w", ErrUndecodable, err)
-	}
-	if j.V != Version {
-		return Query{}, fmt.Errorf("%w: request to read: v is %d, want %d", ErrUndecodable, j.V, Version)
+	if err := decodeOf("request to read", data, &j, &j.V); err != nil {
+		return Query{}, err
 	}
 	word, taskType, _ := n.cutAsk(subject)
 	var err error

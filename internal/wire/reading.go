@@ -46,13 +46,10 @@ func EncodeReadings(node string, all []core.Reading) ([]byte, error) {
 // DecodeReadings reads what a node says of its partitions. Errors wrap ErrUndecodable.
 func DecodeReadings(data []byte) (node string, all []core.Reading, err error) {
 	var r readingReport
-	if err := json.Unmarshal(data, &r); err != nil {
-		return "", nil, fmt.Errorf("%w: readings: %w", ErrUndecodable, err)
+	if err := decodeOf("readings", data, &r, &r.V); err != nil {
+		return "", nil, err
 	}
-	switch {
-	case r.V != Version:
-		return "", nil, fmt.Errorf("%w: readings: version %d, want %d", ErrUndecodable, r.V, Version)
-	case r.Node == "" || len(r.Partitions) > readingsMax:
+	if r.Node == "" || len(r.Partitions) > readingsMax {
 		return "", nil, fmt.Errorf("%w: readings: %d partitions of node %s, the limit is %d", ErrUndecodable, len(r.Partitions), Short(r.Node), readingsMax)
 	}
 	all = make([]core.Reading, len(r.Partitions))

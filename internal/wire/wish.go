@@ -51,11 +51,8 @@ func DecodeWish(key string, data []byte) (core.Wish, error) {
 		return core.Wish{}, fmt.Errorf("%w: key %s is of no partition", ErrUndecodable, Short(key))
 	}
 	var j wishJSON
-	if err := json.Unmarshal(data, &j); err != nil {
-		return core.Wish{}, fmt.Errorf("%w: where partition %d is to be: %w", ErrUndecodable, partition, err)
-	}
-	if j.V != Version {
-		return core.Wish{}, fmt.Errorf("%w: where partition %d is to be has version %d, want %d", ErrUndecodable, partition, j.V, Version)
+	if err := decodeOf(fmt.Sprintf("where partition %d is to be", partition), data, &j, &j.V); err != nil {
+		return core.Wish{}, err
 	}
 	w := core.Wish{Partition: partition, Node: j.Node, Avoid: j.Avoid}
 	if !j.Until.IsZero() {
