@@ -86,13 +86,7 @@ func TestForgedReplies(t *testing.T) {
 //
 // covers: E24, inv5, inv7
 func TestForgedBatches(t *testing.T) {
-	server := serve(t, natsserver.Options{})
-	c := dial(t, server.ClientURL())
-	setUp(t, c, StreamConfig{})
-	s, w := sending(t, c)
-	agent := dial(t, server.ClientURL())
-	_, batches := answering(t, agent, true)
-	met(t, s, true)
+	c, s, w, agent, batches := batching(t)
 	if n := sendAll(t, s, w, batches, 20); n != 20 {
 		t.Fatalf("%d commands in batches, want all", n)
 	}

@@ -81,6 +81,18 @@ func met(t *testing.T, s *Sender, takes bool) {
 	})
 }
 
+// batching is an engine whose sender has learned that the agent of payment.charge takes batches, and the agent's connection.
+func batching(t *testing.T) (c *Conn, s *Sender, w wires, agent *Conn, batches chan bool) {
+	t.Helper()
+	server := serve(t, natsserver.Options{})
+	c, agent = dial(t, server.ClientURL()), dial(t, server.ClientURL())
+	setUp(t, c, StreamConfig{})
+	s, w = sending(t, c)
+	_, batches = answering(t, agent, true)
+	met(t, s, true)
+	return c, s, w, agent, batches
+}
+
 func TestSenderBatches(t *testing.T) {
 	server := serve(t, natsserver.Options{})
 	c := dial(t, server.ClientURL())
@@ -192,13 +204,7 @@ func TestBatchAnswersOnlyToSenders(t *testing.T) {
 //
 // covers: E24
 func TestFloodOfBatchReplies(t *testing.T) {
-	server := serve(t, natsserver.Options{})
-	c := dial(t, server.ClientURL())
-	setUp(t, c, StreamConfig{})
-	s, w := sending(t, c)
-	agent := dial(t, server.ClientURL())
-	_, batches := answering(t, agent, true)
-	met(t, s, true)
+	c, s, w, agent, batches := batching(t)
 	s.takesBatches("crook")
 	flood := []byte{wire.BatchVersion}
 	paid := &core.Reply{Result: []byte(`"paid"`)}
