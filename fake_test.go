@@ -205,7 +205,7 @@ func (f *fake) submit(r *natsbus.SubmitRequest) {
 		f.out++
 		go f.run(plan, number, *r)
 	}
-	r.Accept(f.conn.Names().StreamTasks(), uint64(number), 0)
+	r.Accept(f.conn.Names().StreamTasks(), uint64(number), 0, "")
 }
 
 // run is the life of a task.

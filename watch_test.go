@@ -242,7 +242,7 @@ func TestWatchOfAReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.refuse = func(q *natsbus.SubmitRequest) *wire.RefusedError { // as an ingest that cannot look
-		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
+		q.Accept(r.conn.Names().StreamTasks(), 7, 0, "")
 		return &wire.RefusedError{APIError: wire.APIError{Code: 503}}
 	}
 	other, err := Buy.Submit(t.Context(), r.Client, "a", Order{Cents: 2})
@@ -378,7 +378,7 @@ func TestWatchWithoutEvents(t *testing.T) {
 	w.expect("processed", "end")
 	// One that is another submission's.
 	r.refuse = func(q *natsbus.SubmitRequest) *wire.RefusedError { // as an ingest that cannot look
-		q.Accept(r.conn.Names().StreamTasks(), 7, 0)
+		q.Accept(r.conn.Names().StreamTasks(), 7, 0, "")
 		return &wire.RefusedError{APIError: wire.APIError{Code: 503}}
 	}
 	receipt, err := Buy.Submit(t.Context(), r.Client, "c", Order{Cents: 1})

@@ -76,7 +76,7 @@ func TestAnswersStayAway(t *testing.T) {
 // serveAll serves every endpoint and an agent, answering at once.
 func serveAll(t *testing.T, c *Conn, served chan string) {
 	t.Helper()
-	submits, err1 := c.ServeSubmit(func(r *SubmitRequest) { served <- "submit"; r.Accept(names.StreamTasks(), 1, 0) })
+	submits, err1 := c.ServeSubmit(func(r *SubmitRequest) { served <- "submit"; r.Accept(names.StreamTasks(), 1, 0, "") })
 	plans, err2 := c.ServePlans(func([]byte) wire.PlanAnswer { served <- "plan"; return wire.PlanAnswer{Stored: true} })
 	asks, err3 := c.ServeAsk(func(r *AskRequest) { served <- "ask"; r.Accept(1, 0) }, func(r *ReadRequest) { served <- "read"; r.Reject(404, 7041, "no", 0) })
 	agent, err4 := c.ServeCommands("payment", true, func(r *CommandRequest) { served <- "command"; _ = r.Respond([]byte("1")) })

@@ -111,7 +111,7 @@ func (a *acks) expect(done func(uint64, error)) (id uint64, reply string, err er
 		if err != nil {
 			return 0, "", publishError(err)
 		}
-		if err := limitPending(sub); err != nil {
+		if err := limitPending(sub, pendingMessagesMax, pendingBytesMax); err != nil {
 			return 0, "", fmt.Errorf("limits of the inbox of confirmations: %w", err)
 		}
 		a.sub = sub

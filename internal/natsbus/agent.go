@@ -29,11 +29,6 @@ type CommandRequest struct {
 	token   core.Token // that the answer in a batch repeats
 }
 
-// Respond answers with success; an empty result is null.
-func (r *CommandRequest) Respond(result []byte) error {
-	return r.Reply(core.Reply{Result: result})
-}
-
 // Fail answers with a failure: code as core.FinalCode reads it.
 func (r *CommandRequest) Fail(code int, text string) error {
 	return r.Reply(core.Reply{Code: code, Error: text})

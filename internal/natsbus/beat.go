@@ -35,14 +35,7 @@ func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
 	if err != nil {
 		return id, last, err
 	}
-	entry, err := kv.Get(ctx, wire.KeyBeat)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return id, last, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(entry.Value(), &last)
-	}
-	if err != nil {
+	if _, err := readAt(ctx, kv, wire.KeyBeat, &last); err != nil {
 		return id, last, fmt.Errorf("last beat in bucket %s: %w", c.names.BucketNodes(), err)
 	}
 	return id, last, nil

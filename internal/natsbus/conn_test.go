@@ -165,7 +165,7 @@ func TestWrap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sub, err := c.OnLive("", "", func(core.Status) {})
+	sub, err := c.OnStatus(names.LiveSubject("*", "*"), func(core.Status) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestWrap(t *testing.T) {
 	if sub.sub.IsValid() || nc.IsClosed() || c.NATS() != nc || c.MaxPayload() != natsserver.DefaultMaxPayload {
 		t.Error("Close must end what is ours and nothing else")
 	}
-	if _, err := c.OnLive("", "", func(core.Status) {}); !errors.Is(err, ErrClosed) {
+	if _, err := c.OnStatus(names.LiveSubject("*", "*"), func(core.Status) {}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func TestCloseStopsEverything(t *testing.T) {
 	if _, err := c.ReadTasks(context.Background(), part, 1, 0, ReadConfig{}, s.handle, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ServeSubmit(func(r *SubmitRequest) { r.Accept("X", 1, 1) }); err != nil {
+	if _, err := c.ServeSubmit(func(r *SubmitRequest) { r.Accept("X", 1, 1, "") }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.ServeCommands("a", false, func(*CommandRequest) {}); err != nil {

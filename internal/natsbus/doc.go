@@ -8,7 +8,7 @@
 //	Dial(ctx, Options) (*Conn, error)           waits for a server, checks it, reconnects for ever
 //	Wrap(nc, logger, wire.Names) (*Conn, error) on a connection of the caller's, unchecked
 //	Conn.NATS, Names, MaxPayload, Connected, Dropped, Close
-//	Conn.Setup(ctx, StreamConfig) (Ready, error), Conn.Identity, Conn.Closed, Conn.Bucket
+//	Conn.Setup(ctx, StreamConfig) (Ready, error), Conn.Closed, Conn.Bucket
 //	Conn.Guard(ctx)                             makes again what is lost; Conn.Trouble lists what is wrong
 //	Conn.MakeRoomTasks, MakeRoomControl         remove what every partition has committed
 //	Conn.Home(ctx, partition), ForwardIn        several task streams: which has a partition, and the way there
@@ -24,7 +24,7 @@
 //
 // # Partitions (scheduler)
 //
-//	Conn.ReadTasks, Conn.ReadControl → *Reader: Stop, Reset; TaskMessage.Ack
+//	Conn.ReadTasks, Conn.ReadControl → *Reader: Stop; TaskMessage.Ack
 //	Conn.NewSender(Replies) → *Sender: Send; Conn.SendCommand(*core.Command)
 //	Conn.ServeReplies(partition, reply, unserved); Conn.Genuine
 //	Conn.PublishEndings(endings, done), PublishRefusals, Notify, Live, Dead
@@ -32,11 +32,11 @@
 // # Agents
 //
 //	Conn.ServeCommands(agent, batched, func(*CommandRequest)) → *Service: Denied, Stop
-//	CommandRequest.Command, Respond, Fail, Reply
+//	CommandRequest.Command, Fail, Reply
 //
 // # Membership
 //
-//	Conn.NewLease(key, value, ttl) → *Lease: Renew, Held, Release; Conn.Holder
+//	Conn.NewLease(key, value, ttl) → *Lease: Renew, Release; Conn.Holder
 //	Conn.WatchNodes(ctx, func(live []string))
 //
 // # Operators
@@ -48,7 +48,7 @@
 //
 // # Clients
 //
-//	Conn.OnLive, Conn.OnStatus
+//	Conn.OnStatus
 //
 // # What a callback may do
 //

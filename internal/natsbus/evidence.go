@@ -37,26 +37,15 @@ func (c *Conn) Evidence(ctx context.Context, partition int) (owner, former core.
 		return owner, former, nil
 	}
 	if err == nil {
-		owner, err = evidenceAt(ctx, kv, partition, false)
+		_, err = readAt(ctx, kv, wire.EvidenceKey(partition, false), &owner)
 	}
 	if err == nil {
-		former, err = evidenceAt(ctx, kv, partition, true)
+		_, err = readAt(ctx, kv, wire.EvidenceKey(partition, true), &former)
 	}
 	if err != nil {
 		return owner, former, fmt.Errorf("evidence of partition %d: %w", partition, err)
 	}
 	return owner, former, nil
-}
-
-func evidenceAt(ctx context.Context, kv jetstream.KeyValue, partition int, former bool) (e core.Evidence, err error) {
-	entry, err := kv.Get(ctx, wire.EvidenceKey(partition, former))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return e, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(entry.Value(), &e)
-	}
-	return e, err
 }
 
 // evidenceApart is of how many partitions, at most, the evidence is watched apart from that of the others: the server

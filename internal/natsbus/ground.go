@@ -2,13 +2,9 @@ package natsbus
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // ServerClock is the server's clock, as one request showed it.
@@ -46,18 +42,15 @@ func (c *Conn) Holder(ctx context.Context, key string) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	entry, err := kv.Get(ctx, key)
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return nil, nil
-	case err != nil:
+	var body leaseBody
+	revision, err := readAt(ctx, kv, key, &body)
+	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", key, err)
 	}
-	var body leaseBody
-	if err := json.Unmarshal(entry.Value(), &body); err != nil {
-		return nil, fmt.Errorf("lease %s holds no lease: %w", key, err)
+	if revision == 0 {
+		return nil, nil
 	}
-	return &Holder{Value: body.Value, Since: body.Since, Revision: entry.Revision(), life: body.Holder}, nil
+	return &Holder{Value: body.Value, Since: body.Since, Revision: revision, life: body.Holder}, nil
 }
 
 // EndBy bounds what Stop and Close wait for from now on: the end of a process must not take longer than it may, whatever

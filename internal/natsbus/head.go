@@ -34,18 +34,29 @@ func (c *Conn) Heads(ctx context.Context, partitions int) (all []chain.Head, err
 		return nil, fmt.Errorf("heads of chains: %w", err)
 	}
 	for p := range partitions {
-		entry, err := kv.Get(ctx, wire.HeadKey(p))
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
 		var h chain.Head
-		if err == nil {
-			err = json.Unmarshal(entry.Value(), &h)
-		}
+		revision, err := readAt(ctx, kv, wire.HeadKey(p), &h)
 		if err != nil {
 			return nil, fmt.Errorf("head of the chain of partition %d: %w", p, err)
 		}
-		all = append(all, h)
+		if revision > 0 {
+			all = append(all, h)
+		}
 	}
 	return all, nil
+}
+
+// readAt reads the JSON at a key of a bucket into a value, and gives its revision; 0: there is none.
+func readAt(ctx context.Context, kv jetstream.KeyValue, key string, into any) (revision uint64, err error) {
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(entry.Value(), into)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return entry.Revision(), nil
 }

@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -63,4 +64,25 @@ func idIn(partition, partitions, n int) string {
 // submitHeaders are the headers of a submission.
 func submitHeaders(completeBy, replyTo, trace, version, labels string) nats.Header {
 	return (&submit.Form{CompleteBy: completeBy, ReplyTo: replyTo, Trace: trace, Version: version, Labels: labels}).Header()
+}
+
+// Identity names the first task stream and its control stream as they are now:
+// tasks/control, the ids of both. Errors: those of Home.
+func (c *Conn) Identity(ctx context.Context) (string, error) {
+	home, err := c.Home(ctx, 0)
+	return home.Identity, err
+}
+
+// Held reports whether the lease is ours to use now: it was renewed within two
+// thirds of its life, by the local clock. The last third is for the server's
+// clock and for what is under way.
+func (l *Lease) Held() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.clock().Before(l.until)
+}
+
+// Respond answers with success; an empty result is null.
+func (r *CommandRequest) Respond(result []byte) error {
+	return r.Reply(core.Reply{Result: result})
 }

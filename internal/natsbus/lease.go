@@ -59,15 +59,6 @@ func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
 	return &Lease{conn: c, key: key, body: body, ttl: cmp.Or(ttl, DefaultLease), clock: time.Now}, nil
 }
 
-// Held reports whether the lease is ours to use now: it was renewed within two
-// thirds of its life, by the local clock. The last third is for the server's
-// clock and for what is under way.
-func (l *Lease) Held() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.clock().Before(l.until)
-}
-
 // Renew takes the lease if it is free and renews it if it is ours. held is what
 // Held reports afterwards; err says why a renewal did not work, while the lease
 // may still be held by the one before. A lease that another holder has is no error.

@@ -168,18 +168,6 @@ func (c *Conn) publishStatus(subject string, status *core.Status) {
 	}
 }
 
-// OnLive calls f with the statuses of one task as they happen. An empty id
-// stands for every task of the type; both empty, for every task.
-func (c *Conn) OnLive(taskType, id string, f func(core.Status)) (*Subscription, error) {
-	if taskType == "" {
-		taskType = "*"
-	}
-	if id == "" {
-		id = "*"
-	}
-	return c.OnStatus(c.names.LiveSubject(taskType, id), f)
-}
-
 // OnStatus calls f with the statuses sent to a subject, a submitter's private
 // one for instance.
 func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, error) {
@@ -278,4 +266,27 @@ func await[T any](ctx context.Context, got <-chan T) (T, error) {
 		var none T
 		return none, ctx.Err()
 	}
+}
+
+// tell publishes once, without storing it; what says in an error what it is.
+func (c *Conn) tell(subject, what string, data []byte, err error) error {
+	if err == nil {
+		err = c.nc.Publish(subject, data)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, publishError(err))
+	}
+	return nil
+}
+
+// hear calls f, from one goroutine, with what comes to a subject and can be read; what says in the log what cannot.
+func hear[T any](c *Conn, subject, what string, read func([]byte) (T, error), f func(T)) (*Subscription, error) {
+	return c.subscribe(subject, "", func(msg *nats.Msg) {
+		is, err := read(msg.Data)
+		if err != nil {
+			c.log.Debug(what+" is ignored", "subject", msg.Subject, "error", err)
+			return
+		}
+		f(is)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -154,7 +155,7 @@ func TestStatuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer own.Stop()
-	sub, err := c.OnLive("order", "o-1", func(s core.Status) { live <- s })
+	sub, err := c.OnStatus(names.LiveSubject("order", "o-1"), func(s core.Status) { live <- s })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,6 +336,31 @@ func TestNoSubscriptionIsLeft(t *testing.T) {
 	})
 	if n := c.nc.NumSubscriptions(); n != before {
 		t.Errorf("%d subscriptions, %d before", n, before)
+	}
+}
+
+// TestLimitsAreSetOnce: of subscriptions whose bounds are their own as well; with the common ones first, more than that could
+// come to wait.
+func TestLimitsAreSetOnce(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	var set [][2]int
+	setPending = func(sub *nats.Subscription, messages, bytes int) error {
+		set = append(set, [2]int{messages, bytes})
+		return sub.SetPendingLimits(messages, bytes)
+	}
+	defer func() { setPending = (*nats.Subscription).SetPendingLimits }()
+	submits, err := c.ServeSubmit(func(*SubmitRequest) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer submits.Stop()
+	sender, err := c.NewSender(Replies{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sender.Close()
+	if want := [][2]int{{requestsMessagesMax, requestsBytesMax}, {pendingMessagesMax, batchesBytesMax}}; !slices.Equal(set, want) {
+		t.Errorf("the limits that were set: %v, want %v", set, want)
 	}
 }
 

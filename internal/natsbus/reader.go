@@ -63,12 +63,11 @@ var ackText = []byte("+ACK")
 
 // TaskMessage is one message of a partition, of the task or the control stream.
 type TaskMessage struct {
-	Seq        uint64       // position in the stream
-	Time       core.Instant // when the stream took it
-	Subject    string
-	Header     wire.Header
-	Data       []byte
-	Generation uint64 // see Reader.Reset
+	Seq     uint64       // position in the stream
+	Time    core.Instant // when the stream took it
+	Subject string
+	Header  wire.Header
+	Data    []byte
 
 	reader *Reader
 	reply  string
@@ -109,13 +108,12 @@ type Reader struct {
 	dseq     uint64 // the consumer's own number of the newest delivery
 	dirty    bool   // deliveries may be lost: create the consumer again
 
-	mu         sync.Mutex
-	last       uint64              // position of the newest message handed out
-	stored     core.Instant        // when the stream took it; 0: not known
-	unacked    map[uint64]struct{} // handed out by the present consumer, not acknowledged
-	generation uint64
-	again      bool          // create the consumer again
-	wake       chan struct{} // has an element when a wait for a message is to end
+	mu      sync.Mutex
+	last    uint64              // position of the newest message handed out
+	stored  core.Instant        // when the stream took it; 0: not known
+	unacked map[uint64]struct{} // handed out by the present consumer, not acknowledged
+	again   bool                // create the consumer again
+	wake    chan struct{}       // has an element when a wait for a message is to end
 }
 
 // ReadTasks reads a partition's submissions after cursor, as its owner under
@@ -176,20 +174,6 @@ func (r *Reader) Stop() {
 	<-r.finished
 }
 
-// Reset makes the reader go on after another cursor: what is handed out after it
-// has the generation that Reset returns. A call of handler that is on still has
-// an older one.
-func (r *Reader) Reset(cursor uint64) (generation uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last, r.stored = cursor, 0
-	r.generation++
-	r.again = true
-	clear(r.unacked)
-	r.wakeUp()
-	return r.generation
-}
-
 // recheck creates the consumer again: what was on its way when the connection broke
 // is lost, and would come again only after the ack wait and out of order.
 func (r *Reader) recheck() {
@@ -209,9 +193,7 @@ func (r *Reader) wakeUp() {
 func (r *Reader) acked(m *TaskMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Generation == r.generation {
-		delete(r.unacked, m.Seq)
-	}
+	delete(r.unacked, m.Seq)
 }
 
 // run reads until ctx ends or the reader is lost.
@@ -290,7 +272,7 @@ func (r *Reader) receive(msg *nats.Msg) {
 	r.last, r.stored = seq, core.InstantOf(meta.Timestamp)
 	r.unacked[seq] = struct{}{}
 	m := &TaskMessage{Seq: seq, Time: r.stored, Subject: msg.Subject, Header: headerOf(msg), Data: msg.Data,
-		Generation: r.generation, reader: r, reply: msg.Reply}
+		reader: r, reply: msg.Reply}
 	r.mu.Unlock()
 	r.handler(m)
 }

@@ -266,24 +266,6 @@ func TestRedelivery(t *testing.T) {
 	eventually(t, "ack", func() bool { return consumer(t, c, "p03-e1-1").NumAckPending == 0 })
 }
 
-func TestReset(t *testing.T) {
-	c := ready(t)
-	publishTasks(t, c, 6)
-	s := newSink()
-	r := s.read(t, c, 1, 0, ReadConfig{})
-	s.await(t, upTo(6)...)
-	generation := r.Reset(4)
-	s.await(t, append(upTo(6), 5, 6)...)
-	s.mu.Lock()
-	if s.last.Generation != generation || generation != 1 {
-		t.Errorf("generation %d, want %d", s.last.Generation, generation)
-	}
-	s.mu.Unlock()
-	r.Reset(6) // forward, while it waits
-	publishTasks(t, c, 1)
-	s.await(t, append(upTo(6), 5, 6, 7)...)
-}
-
 // TestBackpressure: a handler that blocks keeps the rest in the stream; neither
 // the connection nor the consumer suffers.
 //

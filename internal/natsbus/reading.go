@@ -1,8 +1,6 @@
 package natsbus
 
 import (
-	"fmt"
-
 	"github.com/nats-io/nats.go"
 
 	"duly.dev/duly/internal/core"
@@ -12,13 +10,7 @@ import (
 // PublishReadings tells the doors how far this node is with its partitions, once and without storing it.
 func (c *Conn) PublishReadings(node string, all []core.Reading) error {
 	data, err := wire.EncodeReadings(node, all)
-	if err == nil {
-		err = c.nc.Publish(c.names.SubjectReading(), data)
-	}
-	if err != nil {
-		return fmt.Errorf("how far the partitions are read: %w", publishError(err))
-	}
-	return nil
+	return c.tell(c.names.SubjectReading(), "how far the partitions are read", data, err)
 }
 
 // OnReadings calls f with what each scheduler says of its partitions, from one goroutine.

@@ -98,22 +98,12 @@ func (c *Conn) record(ctx context.Context, name, id string, change func(removed)
 
 // removedAt reads the record of a stream; with revision 0 there is none.
 func removedAt(ctx context.Context, kv jetstream.KeyValue, name, id string) (removed, uint64, error) {
-	none := removed{Stream: id}
-	entry, err := kv.Get(ctx, wire.RemovedKey(name))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return none, 0, nil
-	}
 	var r removed
-	if err == nil {
-		err = json.Unmarshal(entry.Value(), &r)
+	revision, err := readAt(ctx, kv, wire.RemovedKey(name), &r)
+	if err != nil || r.Stream != id {
+		r = removed{Stream: id}
 	}
-	if err != nil {
-		return none, 0, err
-	}
-	if r.Stream != id {
-		r = none
-	}
-	return r, entry.Revision(), nil
+	return r, revision, err
 }
 
 // remembered is what this node knows of a stream of the same identity.

@@ -88,16 +88,11 @@ func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]*peer{}}
 	s.room.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }
 	var err error
-	if s.sub, err = c.subscribe(s.prefix+">", "", s.receive); err != nil {
+	if s.sub, err = c.listen(&Subscription{}, s.prefix+">", "", s.receive, pendingMessagesMax, batchesBytesMax); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	if err := setPending(s.sub.sub, pendingMessagesMax, batchesBytesMax); err != nil {
-		stop()
-		s.sub.Stop()
-		return nil, fmt.Errorf("subscribe to %s: pending limits: %w", s.prefix, err)
-	}
 	go s.look(ctx)
 	return s, nil
 }

@@ -2,7 +2,6 @@ package natsbus
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -31,10 +30,7 @@ func (c *Conn) ServePlans(handler func(spec []byte) wire.PlanAnswer) (*Subscript
 
 // AnnouncePlans makes every node read the plans again.
 func (c *Conn) AnnouncePlans() error {
-	if err := c.nc.Publish(c.names.SubjectPlansChanged(), nil); err != nil {
-		return fmt.Errorf("announcement of plans: %w", publishError(err))
-	}
-	return nil
+	return c.tell(c.names.SubjectPlansChanged(), "announcement of plans", nil, nil)
 }
 
 // OnPlansChanged calls f at every announcement. It can be missed while there is

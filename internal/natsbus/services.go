@@ -134,10 +134,7 @@ func (c *Conn) agentInstance(data []byte) (AgentInstance, bool) {
 
 // AnnouncePauses makes every scheduler read the pauses and the breakers again.
 func (c *Conn) AnnouncePauses() error {
-	if err := c.nc.Publish(c.names.SubjectPausesChanged(), nil); err != nil {
-		return fmt.Errorf("announcement of pauses: %w", publishError(err))
-	}
-	return nil
+	return c.tell(c.names.SubjectPausesChanged(), "announcement of pauses", nil, nil)
 }
 
 // OnPausesChanged calls f at every announcement. It can be missed while there is no server: read the pauses also from time
@@ -149,34 +146,18 @@ func (c *Conn) OnPausesChanged(f func()) (*Subscription, error) {
 // Watch says that someone watches steps of tasks. Who watches says it again every few seconds.
 func (c *Conn) Watch(w wire.Wanted) error {
 	data, err := wire.EncodeWanted(w)
-	if err == nil {
-		err = c.nc.Publish(c.names.SubjectWatched(), data)
-	}
-	if err != nil {
-		return fmt.Errorf("wish for steps: %w", publishError(err))
-	}
-	return nil
+	return c.tell(c.names.SubjectWatched(), "wish for steps", data, err)
 }
 
 // OnWanted calls f with what someone watches.
 func (c *Conn) OnWanted(f func(wire.Wanted)) (*Subscription, error) {
-	return c.subscribe(c.names.SubjectWatched(), "", func(msg *nats.Msg) {
-		w, err := wire.DecodeWanted(msg.Data)
-		if err != nil {
-			c.log.Debug("a wish for steps is ignored", "error", err)
-			return
-		}
-		f(w)
-	})
+	return hear(c, c.names.SubjectWatched(), "a wish for steps", wire.DecodeWanted, f)
 }
 
 // PublishSteps tells those who watch, once and without storing it; lost is how many before them are not told.
 func (c *Conn) PublishSteps(taskType string, events []wire.StepEvent, lost int) {
 	data, err := wire.EncodeSteps(taskType, events, lost)
-	if err == nil {
-		err = c.nc.Publish(c.names.StepsSubject(taskType), data)
-	}
-	if err != nil {
+	if err := c.tell(c.names.StepsSubject(taskType), "steps", data, err); err != nil {
 		c.log.Debug("steps not told", "type", taskType, "steps", len(events), "error", err)
 	}
 }

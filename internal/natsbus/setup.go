@@ -264,13 +264,6 @@ func withFlag(err error) error {
 	return err
 }
 
-// Identity names the first task stream and its control stream as they are now:
-// tasks/control, the ids of both. Errors: those of Home.
-func (c *Conn) Identity(ctx context.Context) (string, error) {
-	home, err := c.Home(ctx, 0)
-	return home.Identity, err
-}
-
 func identity(tasks, control *jetstream.StreamInfo) string {
 	return streamID(tasks) + "/" + streamID(control)
 }

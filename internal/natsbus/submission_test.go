@@ -14,7 +14,7 @@ func TestRequestCarriesEveryField(t *testing.T) {
 	got := make(chan *SubmitRequest, 1)
 	sub, err := c.ServeSubmit(func(r *SubmitRequest) {
 		got <- r
-		r.Accept(names.StreamTasks(), 1, 1)
+		r.Accept(names.StreamTasks(), 1, 1, "")
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -37,13 +37,8 @@ type SubmitRequest struct {
 	reply string
 }
 
-// Accept answers that the submission is stored.
-func (r *SubmitRequest) Accept(stream string, seq uint64, partition int) {
-	r.AcceptWarning(stream, seq, partition, "")
-}
-
-// AcceptWarning is Accept with a warning, which may be empty.
-func (r *SubmitRequest) AcceptWarning(stream string, seq uint64, partition int, warning string) {
+// Accept answers that the submission is stored, with a warning, which may be empty.
+func (r *SubmitRequest) Accept(stream string, seq uint64, partition int, warning string) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: stream, Seq: seq, Task: r.ID, Partition: partition, Warning: wire.CutText(warning)})
 	})
@@ -89,7 +84,7 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 // outside their alphabet, and a header that cannot be taken, is refused here. Requests that come faster than they are handled
 // are dropped beyond requestsMessagesMax: who asks hears nothing, and asks again.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
-	s, err := c.subscribe(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
+	return c.subscribeRequests(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
 		r := &SubmitRequest{Form: submit.Form{Input: msg.Data}, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
 		var err error
 		if r.Type, r.ID, err = c.names.ParseSubmit(msg.Subject); err != nil {
@@ -102,13 +97,6 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 		}
 		handler(r)
 	})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.boundRequests(); err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // headerOf is the header of a message. One that cannot be read the NATS client passes on as none: what it said would be

@@ -110,7 +110,7 @@ func TestRequestEndpoint(t *testing.T) {
 			r.Reject(429, 10077, "full: \"later\"", time.Second)
 			return
 		}
-		r.Accept(names.StreamTasks(), 42, wire.PartitionOf(r.ID, 16))
+		r.Accept(names.StreamTasks(), 42, wire.PartitionOf(r.ID, 16), "")
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestSubmitWithoutReply(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	got := make(chan *SubmitRequest, 1)
 	sub, err := c.ServeSubmit(func(r *SubmitRequest) {
-		r.Accept(names.StreamTasks(), 1, 1) // goes nowhere
+		r.Accept(names.StreamTasks(), 1, 1, "") // goes nowhere
 		got <- r
 	})
 	if err != nil {

@@ -25,8 +25,8 @@ var setPending = (*nats.Subscription).SetPendingLimits
 
 // limitPending bounds what may wait for a subscription's callback, or ends the
 // subscription.
-func limitPending(sub *nats.Subscription) error {
-	err := setPending(sub, pendingMessagesMax, pendingBytesMax)
+func limitPending(sub *nats.Subscription, messages, bytes int) error {
+	err := setPending(sub, messages, bytes)
 	if err != nil {
 		_ = sub.Unsubscribe() // gone already is fine
 	}
@@ -51,8 +51,16 @@ type Subscription struct {
 
 // subscribe listens, and returns when the server knows.
 func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subscription, error) {
-	s := &Subscription{conn: c, gone: make(chan struct{})}
-	var err error
+	return c.listen(&Subscription{}, subject, queue, callback, pendingMessagesMax, pendingBytesMax)
+}
+
+// subscribeRequests is subscribe to requests, of which fewer may wait.
+func (c *Conn) subscribeRequests(subject, queue string, callback nats.MsgHandler) (*Subscription, error) {
+	return c.listen(&Subscription{asks: true}, subject, queue, callback, requestsMessagesMax, requestsBytesMax)
+}
+
+func (c *Conn) listen(s *Subscription, subject, queue string, callback nats.MsgHandler, messages, bytes int) (_ *Subscription, err error) {
+	s.conn, s.gone = c, make(chan struct{})
 	if queue == "" {
 		s.sub, err = c.nc.Subscribe(subject, callback)
 	} else {
@@ -62,7 +70,7 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
 	}
 	s.sub.SetClosedHandler(func(string) { close(s.gone) })
-	if err := limitPending(s.sub); err != nil {
+	if err := limitPending(s.sub, messages, bytes); err != nil {
 		return nil, fmt.Errorf("subscribe to %s: pending limits: %w", subject, err)
 	}
 	c.mu.Lock()
@@ -75,18 +83,6 @@ func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subs
 	// Without a server just now the subscription reaches the next one.
 	_ = c.nc.FlushTimeout(subscribeFlush)
 	return s, nil
-}
-
-// boundRequests bounds what may wait, of a subscription to requests.
-func (s *Subscription) boundRequests() error {
-	if err := setPending(s.sub, requestsMessagesMax, requestsBytesMax); err != nil {
-		s.Stop()
-		return fmt.Errorf("subscribe to %s: pending limits: %w", s.sub.Subject, err)
-	}
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	s.asks = true
-	return nil
 }
 
 // Stop takes no more, lets the callback finish what is there, and returns when

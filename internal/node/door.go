@@ -186,7 +186,7 @@ func submission(r *natsbus.SubmitRequest) ingest.Request {
 				r.Reject(a.Err.Code, a.Err.ErrCode, a.Err.Description, a.Err.Retry)
 				return
 			}
-			r.AcceptWarning(a.Stream, a.Seq, a.Partition, a.Warning)
+			r.Accept(a.Stream, a.Seq, a.Partition, a.Warning)
 		},
 	}
 }

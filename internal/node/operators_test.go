@@ -182,7 +182,7 @@ func TestPauseTheFlow(t *testing.T) {
 	o := newOperated(t)
 	ctx := t.Context()
 	for range 2 {
-		agent, err := o.nodes["n2"].conn.ServeCommands("pay", true, func(r *natsbus.CommandRequest) { _ = r.Respond([]byte("1")) })
+		agent, err := o.nodes["n2"].conn.ServeCommands("pay", true, func(r *natsbus.CommandRequest) { _ = r.Reply(core.Reply{Result: []byte("1")}) })
 		if err != nil {
 			t.Fatal(err)
 		}
