@@ -95,9 +95,14 @@ func refusalOf(bad *operate.Refusal) problemJSON {
 	if bad.Insist != "" {
 		detail = say.Of("refuse.insist", "detail", detail, "field", bad.Insist, "flag", "--"+strings.ReplaceAll(bad.Insist, "_", "-"))
 	}
-	p := problemOf(ingest.Refuse(bad.Code, cmp.Or(bad.Cause, ingest.CauseOf(bad.Code)), "%s", detail).After(time.Duration(bad.RetryMS) * time.Millisecond))
-	p.Field, p.Possible = bad.Field, bad.Possible
+	p := problemOf(ofDoor(bad))
+	p.Detail, p.Field, p.Possible = detail, bad.Field, bad.Possible
 	return p
+}
+
+// ofDoor is an operator's refusal as the doors give theirs.
+func ofDoor(bad *operate.Refusal) *ingest.Refusal {
+	return ingest.Refuse(bad.Code, cmp.Or(bad.Cause, ingest.CauseOf(bad.Code)), "%s", bad.Detail).After(time.Duration(bad.RetryMS) * time.Millisecond)
 }
 
 // WriteRefusal answers a refusal as a problem document, for what stands before the API.

@@ -174,8 +174,8 @@ func (a *Requests) ask(ctx context.Context, c core.Control, by *operate.Actor) (
 		_, _ = send(ctx) // a service's own requests are not in the trail, which they would fill
 		return taken, bad
 	}
-	if err := a.cfg.Desk.Ask(ctx, actBy(*by, &c, &view), send); err != nil && bad == nil {
-		bad = ingest.Refuse(503, ingest.CauseStore, "%s", say.Of("refuse.trail-not-asked")).After(ingest.RetryLog)
+	if own, refused := errors.AsType[*operate.Refusal](a.cfg.Desk.Ask(ctx, actBy(*by, &c, &view), send)); refused && bad == nil {
+		bad = ofDoor(own)
 	}
 	return taken, bad
 }

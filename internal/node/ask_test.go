@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/natsbus"
 	"duly.dev/duly/internal/operate"
+	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -52,6 +54,29 @@ func slowDoor(t *testing.T) (slowAsks, *askDoor) {
 		t.Fatal(err)
 	}
 	return s, newAskDoor(asks)
+}
+
+// brokenTrail writes nothing down.
+type brokenTrail struct{ slowAsks }
+
+// Append implements operate.TrailWriter.
+func (brokenTrail) Append(context.Context, operate.AuditEntry) (int64, *operate.AuditEntry, error) {
+	return 0, nil, errors.New("no space is left")
+}
+
+// TestAskWithoutTrail: what cannot be written down is not asked, and an operator is told so over NATS as over HTTP.
+func TestAskWithoutTrail(t *testing.T) {
+	t.Parallel()
+	s := brokenTrail{}
+	log := slog.New(slog.DiscardHandler)
+	asks, err := api.NewRequests(api.RequestsConfig{Partitions: 4, PartitionOf: wire.PartitionOf, Desk: operate.NewDesk(s, time.Now, log)}, s, s, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, bad := asks.AskAs(t.Context(), operate.Actor{Name: "olga", Role: operate.RoleOperator, Via: "nats"}, core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", Actor: "olga"})
+	if bad == nil || bad.Code != 503 || bad.ErrCode != ingest.CauseStore || bad.Retry != time.Second || bad.Error() != say.Of("refuse.trail-not-changed") {
+		t.Errorf("%+v", bad)
+	}
 }
 
 // A request whose publish takes long delays none of the others; over the limit they are
