@@ -125,7 +125,10 @@ func (c *planApplyCmd) hand(ctx context.Context, plan []byte) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	}
-	return json.Marshal(planHead{Name: answer.Name, Version: answer.Version})
+	return json.Marshal(struct {
+		planHead
+		Callers json.RawMessage `json:"callers,omitempty"`
+	}{planHead{Name: answer.Name, Version: answer.Version}, answer.Callers})
 }
 
 type planLintCmd struct {

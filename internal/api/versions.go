@@ -59,7 +59,7 @@ func (a *api) versionRoutes() {
 			out, err = a.applied(ctx, p.Name, p.Version)
 			if err == nil { // what is stored stands, whatever can be said of it
 				p = p.WithDefaults()
-				out.Callers, _ = a.checker().Callers(ctx, &p)
+				out.Callers, _ = NewChecker(checked{a.ports.Reader, a.ports.OperationStore}).Callers(ctx, &p)
 			}
 			return out, err
 		})
@@ -79,8 +79,7 @@ func (a *api) versionRoutes() {
 			if err != nil {
 				return out, err
 			}
-			c := a.checker()
-			page, err := c.Page(ctx, to, in.Body.Last, in.Body.All, in.Body.After)
+			page, err := NewChecker(checked{a.ports.Reader, a.ports.OperationStore}).Page(ctx, to, in.Body.Last, in.Body.All, in.Body.After)
 			if errors.Is(err, versions.ErrCursor) || errors.Is(err, core.ErrCursor) {
 				return out, ingest.Refuse(400, ingest.CauseBody, "field after: %v", err)
 			}
@@ -102,12 +101,12 @@ func (a *api) applied(ctx context.Context, name string, version int64) (out appl
 	return out, err
 }
 
-// checker checks a plan, whose expressions and schemas are compiled once. It is for one request: the plan in a body may have
-// the name and version of one that another body has.
-func (a *api) checker() *versions.Checker {
+// NewChecker checks a plan, whose expressions and schemas are compiled once. It is for one request: the plan in a body may
+// have the name and version of one that another body has.
+func NewChecker(store versions.Store) *versions.Checker {
 	cache, schemas := &expr.Cache{}, &jsonschema.Cache{}
 	return &versions.Checker{
-		Store: checked{a.ports.Reader, a.ports.OperationStore}, Evaluate: func(p *core.Plan, t *core.Task) core.Asker { return cache.Bind(p, t) },
+		Store: store, Evaluate: func(p *core.Plan, t *core.Task) core.Asker { return cache.Bind(p, t) },
 		Fits: func(p *core.Plan, input []byte) error { return schemas.Check(p.InputSchema, input) }, Children: cache.Children,
 	}
 }

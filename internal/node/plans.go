@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -176,8 +177,27 @@ func (n *Node) applyPlan(spec []byte) wire.PlanAnswer {
 			answer.Error = &wire.APIError{Code: bad.Code, ErrCode: cmp.Or(bad.Cause, ingest.CauseOf(bad.Code)), Description: bad.Detail}
 		}
 	}
-	answer.Stored = answer.Error == nil
+	if answer.Stored = answer.Error == nil; answer.Stored {
+		p = p.WithDefaults()
+		answer.Callers = n.callers(ctx, &p)
+	}
 	return answer
+}
+
+// callersTime bounds the look at what calls a plan that came over NATS, whose sender waits only so long.
+const callersTime = 2 * time.Second
+
+// callers are the steps whose next children are of a version that is stored, as the API gives them; nil also where they
+// could not be looked at in time: what is stored stands.
+func (n *Node) callers(ctx context.Context, p *core.Plan) json.RawMessage {
+	ctx, cancel := context.WithTimeout(ctx, callersTime)
+	defer cancel()
+	callers, err := api.NewChecker(n.store).Callers(ctx, p)
+	if err != nil || len(callers) == 0 {
+		return nil
+	}
+	data, _ := json.Marshal(callers) // of strings and numbers
+	return data
 }
 
 // putPlan stores a plan, whichever door it came by, and tells everybody. Error: *operate.Refusal.

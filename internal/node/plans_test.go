@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/versions"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -75,6 +77,45 @@ func TestPlanOfOtherPlansAndSignals(t *testing.T) {
 		task, err := c.client.Get(ctx, "asks", "a-1")
 		return err == nil && task.State == duly.StateProcessed
 	})
+}
+
+// TestPlanOverNATSTellsOfCallers: a version that breaks the next children of others' tasks is stored, and the answer says whose.
+func TestPlanOverNATSTellsOfCallers(t *testing.T) {
+	t.Parallel()
+	c := startClockwork(t)
+	ctx := t.Context()
+	apply := func(p core.Plan) (callers []versions.Caller) {
+		t.Helper()
+		spec, err := wire.EncodePlan(&p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := c.applyPlan(spec)
+		if answer.Error != nil {
+			t.Fatal(answer.Error.Description)
+		}
+		if answer.Callers != nil {
+			if err := json.Unmarshal(answer.Callers, &callers); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return callers
+	}
+	leaf := core.Plan{Name: "leaf", Version: 1, Steps: []core.Step{{Name: "yes", Kind: core.SignalStep, CompleteBy: 50 * time.Second}}}
+	root := core.Plan{Name: "root", Version: 1, Steps: []core.Step{{Name: "night", Kind: core.WaitStep, For: 50 * time.Second},
+		{Name: "sub", Kind: core.TaskStep, Child: "leaf", After: []int{0}, CompleteBy: time.Minute}}}
+	if callers := append(apply(leaf), apply(root)...); callers != nil {
+		t.Errorf("no version breaks anything yet: %+v", callers)
+	}
+	if _, err := c.client.SubmitRaw(ctx, "root", "r-1", []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the task is there", func() bool { _, err := c.client.Get(ctx, "root", "r-1"); return err == nil })
+	leaf.Version, leaf.InputSchema = 2, `{"type":"object","required":["to"]}`
+	callers := apply(leaf)
+	if len(callers) != 1 || callers[0].Plan != "root" || callers[0].Step != "sub" || callers[0].Unfit != 1 || callers[0].Task != "r-1" || callers[0].Warning() == "" {
+		t.Errorf("callers: %+v", callers)
+	}
 }
 
 // A second answer to a signal step that has not begun is refused where it is asked, and the task shows why.

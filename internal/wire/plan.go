@@ -20,6 +20,8 @@ type PlanAnswer struct {
 	Version int64     `json:"version,omitempty"`
 	Stored  bool      `json:"stored"` // now or before, with the same content
 	Error   *APIError `json:"error,omitempty"`
+
+	Callers json.RawMessage `json:"callers,omitempty"` // []versions.Caller: the steps whose next children are of the version
 }
 
 // DecodePlanAnswer reads the answer to duly.plans.apply; the error of a refused
