@@ -211,14 +211,7 @@ func rowsOf(data []byte, key string) ([]show.Object, error) {
 	if key == "" {
 		return []show.Object{body}, nil
 	}
-	list, _ := body[key].([]any)
-	rows := make([]show.Object, 0, len(list))
-	for _, e := range list {
-		if row, ok := e.(show.Object); ok {
-			rows = append(rows, row)
-		}
-	}
-	return rows, nil
+	return show.Objects(body[key]), nil
 }
 
 // list prints the list that an answer has under a key; none says what an empty one means.

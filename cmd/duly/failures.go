@@ -130,12 +130,12 @@ func printPreview(page show.Page, p *operate.Preview, data []byte) error {
 		fmt.Fprintln(page.W, "\n"+say.Of("cli.rehearsed", "n", p.Tasks))
 		rehearsal, _ := rows[0]["rehearsal"].(show.Object)
 		page.Fields(rehearsalFields, rehearsal)
-		if reasons := objects(rehearsal["reasons"]); len(reasons) > 0 {
+		if reasons := show.Objects(rehearsal["reasons"]); len(reasons) > 0 {
 			fmt.Fprintln(page.W)
 			page.Table(reasonColumns, reasons)
 		}
 	}
-	if sample := objects(rows[0]["sample"]); len(sample) > 0 {
+	if sample := show.Objects(rows[0]["sample"]); len(sample) > 0 {
 		fmt.Fprintln(page.W, "\n"+say.Of("cli.first"))
 		page.Table(memberColumns[:4], sample)
 	}
@@ -162,18 +162,6 @@ func printChanges(w io.Writer, changes []operate.InputChange) {
 			fmt.Fprintln(w, show.Clean(line))
 		}
 	}
-}
-
-// objects are the objects of a list.
-func objects(list any) []show.Object {
-	all, _ := list.([]any)
-	var rows []show.Object
-	for _, e := range all {
-		if row, ok := e.(show.Object); ok {
-			rows = append(rows, row)
-		}
-	}
-	return rows
 }
 
 type failuresPreviewCmd struct{ bulk }

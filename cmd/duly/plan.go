@@ -237,6 +237,6 @@ func (c *planShowCmd) Run(ctx context.Context, std streams) error {
 	page := show.On(std.out)
 	page.Fields(planListColumns, rows[0])
 	fmt.Fprintf(std.out, "\norder: %s\n\n", show.Clean(p.Order()))
-	page.Table(planColumns, objects(rows[0]["steps"]))
+	page.Table(planColumns, show.Objects(rows[0]["steps"]))
 	return nil
 }

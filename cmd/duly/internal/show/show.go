@@ -60,6 +60,18 @@ func On(w io.Writer) Page {
 // Object is a JSON object whose numbers are as they were written.
 type Object = map[string]any
 
+// Objects are the objects of a list.
+func Objects(list any) []Object {
+	all, _ := list.([]any)
+	rows := make([]Object, 0, len(all))
+	for _, e := range all {
+		if row, ok := e.(Object); ok {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
 // Decode reads JSON without changing its numbers.
 func Decode(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))

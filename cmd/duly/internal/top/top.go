@@ -137,21 +137,10 @@ func look(ctx context.Context, c *client.Client) seen {
 	}{{paneFailures, "/v1/failures", "groups", limit}, {paneOperations, "/v1/operations", "operations", limit}, {paneAgents, "/v1/agents", "agents", nil}} {
 		var body show.Object
 		if s.failed[list.pane] = read(list.path, list.query, &body); s.failed[list.pane] == nil {
-			s.lists[list.pane] = objects(body[list.key])
+			s.lists[list.pane] = show.Objects(body[list.key])
 		}
 	}
 	return s
-}
-
-func objects(list any) []show.Object {
-	all, _ := list.([]any)
-	var rows []show.Object
-	for _, e := range all {
-		if row, ok := e.(show.Object); ok {
-			rows = append(rows, row)
-		}
-	}
-	return rows
 }
 
 // point is what the plots show of the time between two looks.
