@@ -115,27 +115,25 @@ type actForm struct {
 }
 
 // actionForm shows the dialog.
-func (c *console) actionForm(w http.ResponseWriter, r *http.Request) {
+func (c *console) actionForm(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := reading(r)
 	defer cancel()
 	v, err := c.view(ctx, r)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	f, err := c.newActForm(r, v)
 	if why := c.whyNoAction(r, &v, f.Info.Action); err == nil && why != "" {
 		err = impossible(why)
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	f.Key, f.IfSeq = newKey(), v.Seq
 	if f.Info.Action == operate.ActionEdit {
 		f.Input = indented(v.Input)
 	}
-	c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
+	return c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
 }
 
 func (c *console) newActForm(r *http.Request, v core.View) (actForm, error) {
@@ -160,18 +158,16 @@ func indented(raw []byte) string {
 }
 
 // act carries out one action.
-func (c *console) act(w http.ResponseWriter, r *http.Request) {
+func (c *console) act(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := reading(r)
 	defer cancel()
 	v, err := c.view(ctx, r)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	f, err := c.newActForm(r, v)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	form := r.PostForm
 	f.Key, f.Reason, f.Input, f.Result, f.Until, f.As = form.Get("key"), strings.TrimSpace(form.Get("reason")), form.Get("input"), form.Get("result"), form.Get("until"), form.Get("as")
@@ -182,8 +178,7 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 		old, now := indented(v.Input), indented([]byte(f.Input))
 		f.Diff, f.Compare = diffLines(old, now), form.Get("go") != "back"
 		f.Unedited = !differs(f.Diff)
-		c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
-		return
+		return c.show(w, r, http.StatusOK, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
 	}
 	if bad == nil {
 		request.IfSeq, request.Key = f.IfSeq, f.Key
@@ -194,19 +189,17 @@ func (c *console) act(w http.ResponseWriter, r *http.Request) {
 			if answer.Again {
 				text = say.Of("act.again", "outcome", strings.TrimSuffix(answer.Outcome, "."), "entry", answer.Audit)
 			}
-			c.done(w, r, f.Back, text)
-			return
+			return c.done(w, r, f.Back, text)
 		}
 		if !errors.As(err, &bad) {
-			c.fail(w, r, err)
-			return
+			return err
 		}
 	}
 	f.Bad, f.Field = bad.Detail, bad.Field
 	for _, a := range bad.Possible {
 		f.Next = append(f.Next, string(a))
 	}
-	c.show(w, r, bad.Code, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
+	return c.show(w, r, bad.Code, "act", page{Title: f.Info.Title, Section: "tasks", Data: f})
 }
 
 // requestOf reads what a dialog says beside the action.

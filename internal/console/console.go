@@ -179,11 +179,11 @@ func Home(base string, next http.Handler) http.Handler {
 // routes is the handler of all paths.
 func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
-	get := func(path string, h http.HandlerFunc) { mux.HandleFunc("GET "+Path+path, c.reads(h)) }
-	post := func(path string, needs operate.Role, h http.HandlerFunc) {
+	get := func(path string, h handler) { mux.HandleFunc("GET "+Path+path, c.reads(h)) }
+	post := func(path string, needs operate.Role, h handler) {
 		mux.HandleFunc("POST "+Path+path, c.changes(needs, h))
 	}
-	form := func(path string, needs operate.Role, show, change http.HandlerFunc) { // a page with a form, and what it sends
+	form := func(path string, needs operate.Role, show, change handler) { // a page with a form, and what it sends
 		get(path, c.needs(needs, show))
 		post(path, needs, change)
 	}
@@ -239,8 +239,8 @@ func (c *console) routes() http.Handler {
 	post("settings/alerts/{name}/test", operate.RoleAdmin, c.testAlert)
 	post("views", operate.RoleOperator, c.saveView)
 	post("views/{id}/delete", operate.RoleOperator, c.dropView)
-	mux.HandleFunc(Path, c.reads(func(w http.ResponseWriter, r *http.Request) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")})
+	mux.HandleFunc(Path, c.reads(func(http.ResponseWriter, *http.Request) error {
+		return &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("problem.no-page")}
 	}))
 	// A change must come from a page of ours: the browser says so itself.
 	cross := http.NewCrossOriginProtection()
@@ -272,44 +272,43 @@ func secure(h http.Header) {
 }
 
 // reads lets an authenticated actor read.
-func (c *console) reads(h http.HandlerFunc) http.HandlerFunc {
+func (c *console) reads(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if a, ok := operate.ActorFrom(r.Context()); !ok || !a.Role.May(operate.RoleViewer) {
-			c.fail(w, r, &operate.Refusal{Code: http.StatusUnauthorized, Detail: say.Of("problem.sign-in")})
-			return
+		var err error = &operate.Refusal{Code: http.StatusUnauthorized, Detail: say.Of("problem.sign-in")}
+		if a, ok := operate.ActorFrom(r.Context()); ok && a.Role.May(operate.RoleViewer) {
+			err = h(w, r)
 		}
-		h(w, r)
+		if err != nil {
+			c.fail(w, r, err)
+		}
 	}
 }
 
 // needs shows a page to those alone who may change what it is for: a dialog may have secrets in it.
-func (c *console) needs(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (c *console) needs(needs operate.Role, h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		if why := operate.WhyNotRole(actorOf(r), needs); why != "" {
-			c.fail(w, r, notAllowed(why))
-			return
+			return notAllowed(why)
 		}
-		h(w, r)
+		return h(w, r)
 	}
 }
 
 // changes lets an actor change something. What is refused is in the audit trail as well.
-func (c *console) changes(needs operate.Role, h http.HandlerFunc) http.HandlerFunc {
-	return c.reads(func(w http.ResponseWriter, r *http.Request) {
+func (c *console) changes(needs operate.Role, h handler) http.HandlerFunc {
+	return c.reads(func(w http.ResponseWriter, r *http.Request) error {
 		by := actorOf(r)
 		if why := operate.WhyNotRole(by, needs); why != "" {
-			c.fail(w, r, c.Desk.Note(r.Context(), &operate.Act{By: by, Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path)}, notAllowed(why)))
-			return
+			return c.Desk.Note(r.Context(), &operate.Act{By: by, Action: "console.post", Target: strings.TrimPrefix(r.URL.Path, Path)}, notAllowed(why))
 		}
 		if err := r.ParseForm(); err != nil {
 			refusal := &operate.Refusal{Code: http.StatusBadRequest, Detail: say.Of("problem.form", "error", err)}
 			if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 				refusal.Code, refusal.Detail = http.StatusRequestEntityTooLarge, say.Of("problem.form-size", "n", tooLarge.Limit)
 			}
-			c.fail(w, r, refusal)
-			return
+			return refusal
 		}
-		h(w, r)
+		return h(w, r)
 	})
 }
 

@@ -50,30 +50,28 @@ const insisted = "yes"
 type opener func(r *http.Request) (*dialog, error)
 
 // offer shows a dialog, whose address may have some parameters; none: any.
-func (c *console) offer(section string, open opener, params []string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (c *console) offer(section string, open opener, params []string) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		if len(params) > 0 {
 			if bad := known(r, params...); bad != nil {
-				c.fail(w, r, bad)
-				return
+				return bad
 			}
 		}
 		d, err := open(r)
 		if err != nil {
-			c.fail(w, r, err)
-			return
+			return err
 		}
-		c.confirm(w, r, http.StatusOK, section, d)
+		return c.confirm(w, r, http.StatusOK, section, d)
 	}
 }
 
-func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, section string, d *dialog) {
-	c.show(w, r, code, "confirm", page{Title: d.Title, Section: section, Data: d})
+func (c *console) confirm(w http.ResponseWriter, r *http.Request, code int, section string, d *dialog) error {
+	return c.show(w, r, code, "confirm", page{Title: d.Title, Section: section, Data: d})
 }
 
 // carry does what a dialog asks for; what is refused is shown in the dialog again.
-func (c *console) carry(section string, open opener) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (c *console) carry(section string, open opener) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		d, err := open(r)
 		if err == nil {
 			err = c.ask(r, d)
@@ -81,17 +79,16 @@ func (c *console) carry(section string, open opener) http.HandlerFunc {
 		bad := new(operate.Refusal)
 		switch {
 		case err == nil && d.Secret != "":
-			c.confirm(w, r, http.StatusOK, section, d)
+			return c.confirm(w, r, http.StatusOK, section, d)
 		case err == nil:
-			c.done(w, r, d.Back, d.told)
+			return c.done(w, r, d.Back, d.told)
 		case d == nil || !errors.As(err, &bad):
-			c.fail(w, r, err)
-		default:
-			if d.Bad, d.Field = bad.Detail, bad.Field; bad.Insist != "" {
-				d.Fields = append(d.Fields, field{Name: bad.Insist, Label: say.Of("dialog.insist"), Value: "no", Options: []string{"no", insisted}})
-			}
-			c.confirm(w, r, bad.Code, section, d)
+			return err
 		}
+		if d.Bad, d.Field = bad.Detail, bad.Field; bad.Insist != "" {
+			d.Fields = append(d.Fields, field{Name: bad.Insist, Label: say.Of("dialog.insist"), Value: "no", Options: []string{"no", insisted}})
+		}
+		return c.confirm(w, r, bad.Code, section, d)
 	}
 }
 

@@ -189,11 +189,10 @@ func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err 
 }
 
 // events is the stream of events of one tab.
-func (c *console) events(w http.ResponseWriter, r *http.Request) {
+func (c *console) events(w http.ResponseWriter, r *http.Request) error {
 	leave, full := c.streams.Take(r.Context(), "event streams")
 	if full != nil {
-		c.fail(w, r, full)
-		return
+		return full
 	}
 	defer leave()
 	h := w.Header()
@@ -212,7 +211,7 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	// A server's time for reading a request is over for a stream that only writes.
 	_ = out.SetReadDeadline(time.Time{})
 	if !send([]byte("retry: 3000\n\n")) {
-		return
+		return nil
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -221,28 +220,28 @@ func (c *console) events(w http.ResponseWriter, r *http.Request) {
 	for {
 		select {
 		case <-r.Context().Done():
-			return
+			return nil
 		case <-c.Ending:
-			return
+			return nil
 		case <-beat.C:
 			if !send([]byte(": \n\n")) {
-				return
+				return nil
 			}
 		case s, open := <-snapshots:
 			if !open {
-				return
+				return nil
 			}
 			all, one, err := c.encode(r.Context(), s)
 			if err != nil {
 				c.Log.Error("console", "error", err)
-				return
+				return nil
 			}
 			if first {
 				one = all
 			}
 			first = false
 			if !send(fmt.Appendf(nil, "event: live\ndata: %s\n\n", one)) {
-				return
+				return nil
 			}
 		}
 	}

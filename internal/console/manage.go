@@ -477,7 +477,7 @@ func (c *console) revokeToken(r *http.Request) (*dialog, error) {
 }
 
 // testAlert sends a test through one channel and says what came of it.
-func (c *console) testAlert(w http.ResponseWriter, r *http.Request) {
+func (c *console) testAlert(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -487,10 +487,10 @@ func (c *console) testAlert(w http.ResponseWriter, r *http.Request) {
 	refusal := new(operate.Refusal)
 	switch {
 	case err == nil:
-		c.done(w, r, c.url("settings")+"#alerts", say.Of("channel.tested", "name", name))
+		return c.done(w, r, c.url("settings")+"#alerts", say.Of("channel.tested", "name", name))
 	case errors.As(err, &refusal):
-		c.done(w, r, c.url("settings")+"#alerts", say.Of("channel.failed", "error", refusal.Detail))
+		return c.done(w, r, c.url("settings")+"#alerts", say.Of("channel.failed", "error", refusal.Detail))
 	default:
-		c.fail(w, r, err)
+		return err
 	}
 }

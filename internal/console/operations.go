@@ -174,15 +174,13 @@ type newForm struct {
 }
 
 // newOperation shows the dialog that leads to a preview.
-func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
+func (c *console) newOperation(w http.ResponseWriter, r *http.Request) error {
 	if bad := known(r, "group", "action", "scope", "filter", "id"); bad != nil {
-		c.fail(w, r, bad)
-		return
+		return bad
 	}
 	f, _, bad := c.newFormOf(r, r.URL.Query())
 	if bad != nil {
-		c.fail(w, r, bad)
-		return
+		return bad
 	}
 	if f.Info.Action == operate.ActionEdit && f.Group != "" {
 		ctx, cancel := reading(r)
@@ -193,7 +191,7 @@ func (c *console) newOperation(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	c.show(w, r, http.StatusOK, "opnew", page{Title: f.Info.Title + " many", Section: "operations", Data: f})
+	return c.show(w, r, http.StatusOK, "opnew", page{Title: f.Info.Title + " many", Section: "operations", Data: f})
 }
 
 // newFormOf reads which tasks and which action are meant.
@@ -279,11 +277,10 @@ type changedInput struct {
 }
 
 // preview freezes the membership and rehearses the action.
-func (c *console) preview(w http.ResponseWriter, r *http.Request) {
+func (c *console) preview(w http.ResponseWriter, r *http.Request) error {
 	f, sel, bad := c.newFormOf(r, r.PostForm)
 	if bad != nil {
-		c.fail(w, r, bad)
-		return
+		return bad
 	}
 	get := r.PostForm.Get
 	f.Reason, f.Patch, f.Input, f.Result, f.Until = get("reason"), get("patch"), get("input"), get("result"), get("until")
@@ -304,16 +301,14 @@ func (c *console) preview(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			d := previewData{Preview: p, Info: f.Info, Reason: request.Reason, Rate: strconv.Itoa(rateDefault), Brake: strconv.Itoa(brakeDefault), Back: f.Back}
 			d.fill()
-			c.show(w, r, http.StatusOK, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
-			return
+			return c.show(w, r, http.StatusOK, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
 		}
 		if !errors.As(err, &bad) {
-			c.fail(w, r, err)
-			return
+			return err
 		}
 	}
 	f.Bad, f.Field = bad.Detail, bad.Field
-	c.show(w, r, bad.Code, "opnew", page{Title: f.Info.Title + " many", Section: "operations", Data: f})
+	return c.show(w, r, bad.Code, "opnew", page{Title: f.Info.Title + " many", Section: "operations", Data: f})
 }
 
 func (d *previewData) fill() {
@@ -337,7 +332,7 @@ func (d *previewData) fill() {
 }
 
 // start starts a preview.
-func (c *console) start(w http.ResponseWriter, r *http.Request) {
+func (c *console) start(w http.ResponseWriter, r *http.Request) error {
 	get := r.PostForm.Get
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -360,12 +355,10 @@ func (c *console) start(w http.ResponseWriter, r *http.Request) {
 		var op operate.Operation
 		op, err = c.Repairs.Start(ctx, actorOf(r), get("token"), int(rate), int(brake), strings.TrimSpace(get("reason")), confirm)
 		if err == nil {
-			c.done(w, r, c.url("operations", op.ID), fmt.Sprintf("Started: %s of %s.", op.Action, (operate.Count{N: op.Tasks}).Tasks()))
-			return
+			return c.done(w, r, c.url("operations", op.ID), fmt.Sprintf("Started: %s of %s.", op.Action, (operate.Count{N: op.Tasks}).Tasks()))
 		}
 		if !errors.As(err, &bad) {
-			c.fail(w, r, err)
-			return
+			return err
 		}
 	}
 	// The preview stands; only what was typed is asked again.
@@ -373,7 +366,7 @@ func (c *console) start(w http.ResponseWriter, r *http.Request) {
 	d := previewData{Preview: operate.Preview{Token: get("token"), Selection: core.ShortText(get("selection"), 400), Action: info.Action, Tasks: tasks},
 		Info: info, Reason: get("reason"), Rate: get("rate"), Brake: get("brake"), Bad: bad.Detail, Field: bad.Field, Back: c.url("operations")}
 	d.fill()
-	c.show(w, r, bad.Code, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
+	return c.show(w, r, bad.Code, "oppreview", page{Title: "Preview", Section: "operations", Data: d})
 }
 
 func wholeNumber(field, text string, most int64) (int64, *operate.Refusal) {

@@ -46,22 +46,23 @@ type reader struct {
 	read              func(ctx context.Context, r *http.Request) (page, error)
 }
 
+// handler answers a request; an error is shown as a page.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
 // serve answers with a page that is read within the time that all reads of a page have.
-func (c *console) serve(p reader) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (c *console) serve(p reader) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		if bad := known(r, p.params...); bad != nil {
-			c.fail(w, r, bad)
-			return
+			return bad
 		}
 		ctx, cancel := reading(r)
 		defer cancel()
 		content, err := p.read(ctx, r)
 		if err != nil {
-			c.fail(w, r, err)
-			return
+			return err
 		}
 		content.Section = p.section
-		c.show(w, r, cmp.Or(content.Code, http.StatusOK), p.template, content)
+		return c.show(w, r, cmp.Or(content.Code, http.StatusOK), p.template, content)
 	}
 }
 
@@ -167,8 +168,8 @@ func (c *console) submit(to string) template.HTMLAttr {
 	return template.HTMLAttr(`method="post" action="` + to + `" hx-post="` + to + `" hx-target="#dialog-body" hx-select="#dialog-content" hx-swap="innerHTML"`)
 }
 
-// show renders a page. What a template cannot do is a defect, and is told as such.
-func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
+// show renders a page. What a template cannot do is a defect, and is told as such, so there is never an error left to tell.
+func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) error {
 	actor, _ := operate.ActorFrom(r.Context())
 	p.Me, p.Now, p.Version = actor, c.Now(), c.Version
 	if c.SignOut != "" {
@@ -179,11 +180,12 @@ func (c *console) show(w http.ResponseWriter, r *http.Request, code int, name st
 	if err := c.pages[name].ExecuteTemplate(&b, "layout.html", p); err != nil {
 		c.Log.Error("console page", "page", name, "path", r.URL.Path, "error", err)
 		http.Error(w, "The page could not be made. The log of the node says why.", http.StatusInternalServerError)
-		return
+		return nil
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, sheet.HTML(b.String())) // a client that went away has no use for the error
+	return nil
 }
 
 // problem is the page of an error: a sentence, and what to do next.
@@ -200,7 +202,7 @@ func (c *console) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == http.StatusServiceUnavailable || p.Code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "5")
 	}
-	c.show(w, r, p.Code, "problem", page{Title: say.Of("problem.title"), Data: p})
+	_ = c.show(w, r, p.Code, "problem", page{Title: say.Of("problem.title"), Data: p})
 }
 
 // problemOf turns an error into a sentence and the next step.
@@ -244,15 +246,16 @@ func (c *console) problemOf(r *http.Request, err error) problem {
 const toldCookie = "duly-told"
 
 // done ends a change: it goes to a page that says what became of it.
-func (c *console) done(w http.ResponseWriter, r *http.Request, to, text string) {
+func (c *console) done(w http.ResponseWriter, r *http.Request, to, text string) error {
 	http.SetCookie(w, &http.Cookie{Name: toldCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(core.ShortText(text, 1000))),
 		Path: c.Base + Path, MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	if r.Header.Get("HX-Request") != "" {
 		w.Header().Set("HX-Redirect", to)
 		w.WriteHeader(http.StatusOK)
-		return
+		return nil
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
 }
 
 // told takes what done left for the next page.

@@ -94,25 +94,23 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 }
 
 // signalDialog shows it.
-func (c *console) signalDialog(w http.ResponseWriter, r *http.Request) {
+func (c *console) signalDialog(w http.ResponseWriter, r *http.Request) error {
 	f, _, err := c.newSignalForm(r, nil)
 	if why := c.whyNoAction(r, &f.View, operate.ActionSignal); err == nil && why != "" {
 		err = impossible(why)
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	f.Key = newKey()
-	c.show(w, r, http.StatusOK, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
+	return c.show(w, r, http.StatusOK, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
 }
 
 // signal sends the answer.
-func (c *console) signal(w http.ResponseWriter, r *http.Request) {
+func (c *console) signal(w http.ResponseWriter, r *http.Request) error {
 	f, schema, err := c.newSignalForm(r, r.PostForm.Get)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	f.Key, f.Reason, f.Refused = r.PostForm.Get("key"), strings.TrimSpace(r.PostForm.Get("reason")), r.PostForm.Get("go") == "refuse"
 	request := operate.Request{Action: operate.ActionSignal, Step: f.Step.Name, Reason: f.Reason, Key: f.Key, Ask: r.PostForm.Get("ask")}
@@ -125,19 +123,17 @@ func (c *console) signal(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		var answer operate.Answer
 		if answer, err = c.Actions.Do(ctx, actorOf(r), operate.TaskRef{Type: f.View.Type, ID: f.View.ID}, request); err == nil {
-			c.done(w, r, f.Back, say.Of("signal.answered", "outcome", strings.TrimSuffix(answer.Outcome, "."), "entry", answer.Audit))
-			return
+			return c.done(w, r, f.Back, say.Of("signal.answered", "outcome", strings.TrimSuffix(answer.Outcome, "."), "entry", answer.Audit))
 		}
 		if !errors.As(err, &bad) {
-			c.fail(w, r, err)
-			return
+			return err
 		}
 	}
 	f.Bad = bad.Detail
 	for _, a := range bad.Possible {
 		f.Next = append(f.Next, string(a))
 	}
-	c.show(w, r, bad.Code, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
+	return c.show(w, r, bad.Code, "signal", page{Title: "Answer " + f.Step.Name, Section: "tasks", Data: f})
 }
 
 // answer puts what was typed into a request, after a look at the schema.

@@ -308,29 +308,28 @@ func (c *console) payload(ctx context.Context, r *http.Request) (page, error) {
 	}{v, d}}, nil
 }
 
-func (c *console) noteOnTask(w http.ResponseWriter, r *http.Request) {
+func (c *console) noteOnTask(w http.ResponseWriter, r *http.Request) error {
 	taskType, id := r.PathValue("type"), r.PathValue("id")
-	c.note(w, r, "task/"+taskType+"/"+id, c.taskURL(taskType, id)+"#notes")
+	return c.note(w, r, "task/"+taskType+"/"+id, c.taskURL(taskType, id)+"#notes")
 }
 
-func (c *console) noteOnGroup(w http.ResponseWriter, r *http.Request) {
-	c.note(w, r, "group/"+r.PathValue("id"), c.url("failures", r.PathValue("id"))+"#notes")
+func (c *console) noteOnGroup(w http.ResponseWriter, r *http.Request) error {
+	return c.note(w, r, "group/"+r.PathValue("id"), c.url("failures", r.PathValue("id"))+"#notes")
 }
 
-func (c *console) noteOnOperation(w http.ResponseWriter, r *http.Request) {
-	c.note(w, r, "operation/"+r.PathValue("id"), c.url("operations", r.PathValue("id"))+"#notes")
+func (c *console) noteOnOperation(w http.ResponseWriter, r *http.Request) error {
+	return c.note(w, r, "operation/"+r.PathValue("id"), c.url("operations", r.PathValue("id"))+"#notes")
 }
 
 // note keeps what someone wrote.
-func (c *console) note(w http.ResponseWriter, r *http.Request, target, back string) {
+func (c *console) note(w http.ResponseWriter, r *http.Request, target, back string) error {
 	text := strings.TrimSpace(r.PostForm.Get("text"))
 	err := core.CheckWords("the note", text)
 	if text == "" {
 		err = errors.New("the note is empty")
 	}
 	if err != nil {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "text", Detail: err.Error() + "."})
-		return
+		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: "text", Detail: err.Error() + "."}
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
@@ -339,8 +338,7 @@ func (c *console) note(w http.ResponseWriter, r *http.Request, target, back stri
 		return err
 	})
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
-	c.done(w, r, back, say.Of("note.kept"))
+	return c.done(w, r, back, say.Of("note.kept"))
 }

@@ -170,10 +170,9 @@ type tasksData struct {
 }
 
 // tasks is the list of tasks.
-func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
+func (c *console) tasks(w http.ResponseWriter, r *http.Request) error {
 	if bad := known(r, filterNames...); bad != nil {
-		c.fail(w, r, bad)
-		return
+		return bad
 	}
 	q := r.URL.Query()
 	d := tasksData{Values: map[string]string{}, States: states, Query: queryOf(q), First: q.Get("after") == ""}
@@ -188,8 +187,7 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 	} else {
 		var err error
 		if d.Page, err = c.Reader.List(ctx, d.Filter); err != nil {
-			c.fail(w, r, err)
-			return
+			return err
 		}
 	}
 	d.Actions = bulkIn(d.Filter.State)
@@ -206,10 +204,9 @@ func (c *console) tasks(w http.ResponseWriter, r *http.Request) {
 		d.Views, err = c.views(ctx)
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
-	c.show(w, r, code, "tasks", page{Title: "Tasks", Section: "tasks", Data: d})
+	return c.show(w, r, code, "tasks", page{Title: "Tasks", Section: "tasks", Data: d})
 }
 
 // typeNames are the task types that the plans name.
@@ -227,31 +224,28 @@ func (c *console) typeNames(ctx context.Context) ([]string, error) {
 }
 
 // find goes to a task by its id, or by type/id.
-func (c *console) find(w http.ResponseWriter, r *http.Request) {
+func (c *console) find(w http.ResponseWriter, r *http.Request) error {
 	if bad := known(r, "id"); bad != nil {
-		c.fail(w, r, bad)
-		return
+		return bad
 	}
 	id := strings.TrimSpace(r.URL.Query().Get("id"))
 	if i := strings.LastIndexByte(id, '/'); i >= 0 {
 		id = id[i+1:]
 	}
 	if err := core.CheckTaskID(id); err != nil {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusBadRequest, Field: "id", Detail: err.Error()})
-		return
+		return &operate.Refusal{Code: http.StatusBadRequest, Field: "id", Detail: err.Error()}
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
 	view, err := c.Reader.Get(ctx, c.PartitionOf(id), id)
 	if errors.Is(err, core.ErrNotFound) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("task.none", "task", core.QuoteShort(id))})
-		return
+		return &operate.Refusal{Code: http.StatusNotFound, Detail: say.Of("task.none", "task", core.QuoteShort(id))}
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	http.Redirect(w, r, c.taskURL(view.Type, view.ID), http.StatusSeeOther)
+	return nil
 }
 
 // savedView is a filter that someone named.
@@ -291,55 +285,48 @@ func (c *console) views(ctx context.Context) ([]savedView, error) {
 }
 
 // saveView keeps the filter of the list under a name.
-func (c *console) saveView(w http.ResponseWriter, r *http.Request) {
+func (c *console) saveView(w http.ResponseWriter, r *http.Request) error {
 	name, query := strings.TrimSpace(r.PostForm.Get("name")), r.PostForm.Get("query")
 	values, err := url.ParseQuery(query)
-	refuse := func(field, format string, args ...any) {
-		c.fail(w, r, &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)})
+	refuse := func(field, format string, args ...any) error {
+		return &operate.Refusal{Code: http.StatusUnprocessableEntity, Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case name == "" || len(name) > viewNameMax:
-		refuse("name", "The name of the view has %d bytes, want 1 to %d.", len(name), viewNameMax)
-		return
+		return refuse("name", "The name of the view has %d bytes, want 1 to %d.", len(name), viewNameMax)
 	case err != nil || len(query) > viewQueryMax:
-		refuse("query", "The filter has %d bytes, or cannot be read; the limit is %d.", len(query), viewQueryMax)
-		return
+		return refuse("query", "The filter has %d bytes, or cannot be read; the limit is %d.", len(query), viewQueryMax)
 	}
 	if _, bad := filterOf(values); bad != nil {
-		c.fail(w, r, bad)
-		return
+		return bad
 	}
 	ctx, cancel := reading(r)
 	defer cancel()
 	views, err := c.views(ctx)
 	if err == nil && len(views) >= viewsMax {
-		refuse("name", "There are %d saved views, which is the limit: delete one first.", viewsMax)
-		return
+		return refuse("name", "There are %d saved views, which is the limit: delete one first.", viewsMax)
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	v := savedView{Name: name, Query: queryOf(values), By: actorOf(r).Name, At: c.Now().UTC()}
 	sum := sha256.Sum256([]byte(name))
 	id := hex.EncodeToString(sum[:8])
 	document, err := json.Marshal(v)
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
 	err = c.Desk.Change(ctx, &operate.Act{By: actorOf(r), Action: "view.save", Target: "view/" + id, After: v}, func(ctx context.Context) error {
 		return c.Settings.PutSetting(ctx, viewPrefix+id, document)
 	})
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
-	c.done(w, r, c.url("tasks")+"?"+v.Query, "Saved the view "+name+".")
+	return c.done(w, r, c.url("tasks")+"?"+v.Query, "Saved the view "+name+".")
 }
 
 // dropView forgets a saved view.
-func (c *console) dropView(w http.ResponseWriter, r *http.Request) {
+func (c *console) dropView(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := reading(r)
 	defer cancel()
 	id := r.PathValue("id")
@@ -350,8 +337,7 @@ func (c *console) dropView(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if err != nil {
-		c.fail(w, r, err)
-		return
+		return err
 	}
-	c.done(w, r, c.url("settings"), "Deleted the view.")
+	return c.done(w, r, c.url("settings"), "Deleted the view.")
 }
