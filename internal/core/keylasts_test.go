@@ -162,7 +162,7 @@ func TestLateRetryIsAsOldAsItsWait(t *testing.T) {
 	r := newRig(t, p)
 	r.birth(0)
 	s, other := &r.task.Steps[0], &r.task.Steps[1]
-	r.must(Event{Kind: EventUnserved, Seq: s.Out, Copy: s.Copy})
+	r.must(Event{Kind: EventUnserved, Seq: s.Out, Copy: s.Copy, Rand: 0.5})
 	r.now = r.now.Add(time.Minute)
 	r.wait() // a retry leaves
 	sent := r.now
