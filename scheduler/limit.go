@@ -217,7 +217,7 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
-					e.took = 0 // they have left long ago
+					e.round.took = 0 // they have left long ago
 				}
 			}
 		}
