@@ -201,6 +201,7 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 		a := e.plan.agents[x.Step]
 		if !x.Again { // see mayRetry
 			e.spend(x.Step, g.now)
+			e.round.spent |= 1 << uint(x.Step)
 		}
 		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
 			a.tried++
@@ -216,6 +217,17 @@ func (e *entry) spend(step int, now core.Instant) {
 	}
 	if k := e.keyAt(step); k != nil {
 		k.spend(now)
+	}
+}
+
+// unspend takes that back: it does not leave.
+func (e *entry) unspend(step int) {
+	if a := e.plan.agents[step]; a != nil {
+		a.unspend()
+	}
+	if k := e.keyAt(step); k != nil {
+		k.unspend()
+		k.change()
 	}
 }
 
@@ -305,7 +317,7 @@ func (e *entry) unmark() (was marks) {
 	was = e.marks
 	e.leaveTrial(0)
 	e.uncount()
-	e.aside, e.held = 0, 0
+	e.aside, e.held, e.round.spent = 0, 0, 0
 	return was
 }
 

@@ -69,13 +69,6 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.Stats.Commits++
 	s.Stats.Writes += int64(len(c.batch.Writes))
 	s.Stats.Records += int64(len(c.records))
-	if !halved { // else not every partition was in the last part: the next flush sees to it
-		for i, p := range c.owned {
-			p.saved = c.batch.Partitions[i]
-			p.saved.After = 0
-		}
-		s.issued(c.batch.Writes, c.batch.ID)
-	}
 	for _, id := range res.Fenced {
 		if p := s.partitions[id]; p != nil && !p.lost {
 			s.lose(p)
@@ -83,6 +76,13 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	}
 	for i := range res.Duplicates {
 		s.duplicate(&res.Duplicates[i])
+	}
+	if !halved { // else not every partition was in the last part: the next flush sees to it
+		for i, p := range c.owned {
+			p.saved = c.batch.Partitions[i]
+			p.saved.After = 0
+		}
+		s.issued(c.batch.Writes, c.batch.ID)
 	}
 	s.Stats.Kinds.countRows(c.batch.Writes, &s.owned)
 	s.cfg.Observers.observe(c.batch.Writes, &s.owned)
@@ -179,6 +179,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		return s.cycle.fenceStopped(core.StoppingPartition(p.id, err))
 	}
 	e.task = t
+	from := t.WaitsFor
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
 		s.unstorable.add(e, t.Seq)
 		s.forsake(p, e)
@@ -190,6 +191,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		s.forsake(p, e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
+	s.cycle.takeUp(p, e, from)
 	return rests(res, p, ended), err
 }
 

@@ -32,6 +32,9 @@ func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flus
 func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	for more, err = s.apply(ctx); err != nil; more, err = s.apply(ctx) {
 		if ctx.Err() != nil || !s.stop(err) {
+			for _, p := range s.inOrder() { // nothing of the round is stored
+				s.gate.backOutAll(p)
+			}
 			return false, err
 		}
 	}

@@ -96,6 +96,14 @@ func (l *shardLimit) spend(now core.Instant) {
 	}
 }
 
+// unspend takes spend back.
+func (l *shardLimit) unspend() {
+	l.tokens += token
+	if l.limit.RateMilli > 0 {
+		l.made = l.made.Add(-time.Duration(token*1000/l.limit.RateMilli) * time.Microsecond)
+	}
+}
+
 // calls is how many the rate lets leave now; -1: as many as come.
 func (l *shardLimit) calls(now core.Instant) int {
 	if l.limit.RateMilli == 0 {
@@ -160,6 +168,13 @@ func (u *inUse) next(now core.Instant) core.Instant {
 func (u *inUse) spend(now core.Instant) {
 	if u.limit != nil {
 		u.limit.spend(now)
+	}
+}
+
+// unspend takes spend back.
+func (u *inUse) unspend() {
+	if u.limit != nil {
+		u.limit.unspend()
 	}
 }
 

@@ -270,11 +270,16 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		s.Stats.Kinds.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
-	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
-		s.cycle.takenUp = append(s.cycle.takenUp, parked{p, slot, e})
-	}
+	s.cycle.takeUp(p, e, from)
 	e.round.took &^= had.out // these have left before
 	return nil
+}
+
+// takeUp notes a task that was parked at an agent, and is not any more.
+func (c *cycle) takeUp(p *partition, e *entry, from string) {
+	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
+		c.takenUp = append(c.takenUp, parked{p, slot, e})
+	}
 }
 
 // born takes a new task in flight.

@@ -10,7 +10,7 @@ import (
 // Take-back. Memory changes by the commit: what a decision of a round leads to waits in lists of the cycle until its row is
 // stored, and is passed over if that is refused: effects, calls, ends, what is parked, positions, acknowledgements. What
 // later decisions of the same round depend on changes at once, and is noted in inRound: takeBack takes it back from a task
-// whose row is refused; lose lets a partition go, abandon all.
+// whose row is refused, lose from all of a partition, abandon from all that there are. There is no other way out of a round.
 
 // inRound is what the round at hand has done with a task; zero between rounds.
 type inRound struct {
@@ -18,6 +18,7 @@ type inRound struct {
 	stored  bool     // that is
 	refused int      // rows of it that were: effects and calls from before the last of them are passed over
 	took    uint64   // places of limits, by step
+	spent   uint64   // calls of rates, likewise
 	whole   bool     // it was seen in the store with its journal
 	asked   *request // about it as an ended child: the first
 }
@@ -36,7 +37,7 @@ func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(
 // The children that it was about to get in this round are let go. One whose row is stored already, by a part of the batch that
 // was committed before, rests on an earlier row of its parent.
 func (s *Shard) takeBack(p *partition, e *entry) {
-	e.backOut()
+	s.gate.backOut(e)
 	e.round.refused++
 	if e.fans = nil; e.kids == 0 {
 		return
@@ -58,10 +59,23 @@ func (s *Shard) forsake(p *partition, e *entry) {
 	p.drop(e)
 }
 
-// backOut gives back what the round took for a task: nothing of it leaves.
-func (e *entry) backOut() {
+// backOut gives back what the round took for a task, unless its row is stored: nothing of it leaves. A round is to look at what
+// others may do with it.
+func (g *gate) backOut(e *entry) {
+	if e.round.stored || e.round.took|e.round.spent == 0 || e.plan == nil {
+		return
+	}
 	e.giveBack(e.round.took & e.out)
-	e.round.took = 0
+	each(e.round.spent, func(i int) { e.unspend(i) })
+	e.round.took, e.round.spent = 0, 0
+	g.looks.wake(g.now)
+}
+
+// backOutAll is the same of all tasks of a partition.
+func (g *gate) backOutAll(p *partition) {
+	for _, e := range p.tasks {
+		g.backOut(e)
+	}
 }
 
 // duplicate lets a new task go whose id was taken in the store.
@@ -84,6 +98,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 
 // lose lets go of a partition whose row is not as this shard left it.
 func (s *Shard) lose(p *partition) {
+	s.gate.backOutAll(p)
 	p.lost = true
 	s.log.Debug("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
 	s.cycle.lost = append(s.cycle.lost, p.id)
@@ -99,9 +114,6 @@ func (s *Shard) stop(err error) bool {
 		return false
 	}
 	s.cycle.noteStopped(p.id, err)
-	for _, e := range p.tasks {
-		e.backOut()
-	}
 	s.cycle.unwrite(p, &s.owned)
 	s.lose(p)
 	return true

@@ -383,6 +383,30 @@ var schedulerMutants = []mutant{
 		run:   "^TestReadErrorStopsItsPartition$",
 	},
 	{
+		name: "lost-round-keeps-its-places", invariant: 11, file: "scheduler/takeback.go",
+		old: "\ts.gate.backOutAll(p)\n\tp.lost = true", new: "\tp.lost = true",
+		fault: "what a fenced round took of a limit stays taken until its commands would be over",
+		run:   "^(TestLostRoundGivesItsPlacesBack|TestRefusedRoundIsTakenBack)$",
+	},
+	{
+		name: "round-that-cannot-read-keeps-its-places", invariant: 11, file: "scheduler/cycle.go",
+		old: "\t\t\t\ts.gate.backOutAll(p)\n", new: "\t\t\t\t_ = p\n",
+		fault: "what a round took of a limit stays taken when the store could not be read before its commit",
+		run:   "^(TestLostRoundGivesItsPlacesBack|TestRefusedRoundIsTakenBack)$",
+	},
+	{
+		name: "refused-row-spends-the-rate", invariant: 11, file: "scheduler/takeback.go",
+		old: "\teach(e.round.spent, func(i int) { e.unspend(i) })\n", new: "",
+		fault: "a command that does not leave, for its row is refused, is a call of the agent's rate",
+		run:   "^TestRefusedRoundIsTakenBack$",
+	},
+	{
+		name: "what-comes-back-wakes-nobody", invariant: 11, file: "scheduler/takeback.go",
+		old: "\tg.looks.wake(g.now)\n", new: "",
+		fault: "a task that is parked does not go on when a refused row gives its place back",
+		run:   "^TestPlaceOfALostRoundWakes$",
+	},
+	{
 		name: "read-of-children-stops-all", invariant: 8, file: "scheduler/stops.go",
 		old: "\tis, err := s.Store.Children(ctx, as, of, after, limit)\n\treturn ofPartition(as.Partition, is, err)", new: "\tis, err := s.Store.Children(ctx, as, of, after, limit)\n\treturn is, err",
 		fault: "a read of children that fails drops all partitions of the shard",
