@@ -81,17 +81,14 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 		c.mail.lost = 0
 	}
 	for ; c.pos.reply < len(c.mail.Replies); c.pos.reply++ {
-		if !s.cycle.roomy() {
-			return true, nil
-		}
 		m := &c.mail.Replies[c.pos.reply]
 		p, e := s.inFlight(m.Reply.Partition, m.Reply.Number)
+		if c.waits(e) {
+			return true, nil
+		}
 		if e == nil {
 			s.Stats.Stale++ // a late event for a task that is not in flight never brings it back
 			continue
-		}
-		if e.created {
-			return true, nil
 		}
 		out, of := addressed(e, m)
 		if !s.genuine(e, &m.Reply, of) {
@@ -168,16 +165,13 @@ func boundResult(e *entry, out int, ev *core.Event) {
 func (s *Shard) applyUnserved(context.Context) (bool, error) {
 	c := &s.cycle
 	for ; c.pos.unserved < len(c.mail.Unserved); c.pos.unserved++ {
-		if !s.cycle.roomy() {
-			return true, nil
-		}
 		m := &c.mail.Unserved[c.pos.unserved]
 		p, e := s.inFlight(m.Reply.Partition, m.Reply.Number)
+		if c.waits(e) {
+			return true, nil
+		}
 		if e == nil {
 			continue
-		}
-		if e.created {
-			return true, nil
 		}
 		if _, of := addressed(e, m); !s.genuine(e, &m.Reply, of) {
 			continue
@@ -191,7 +185,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 func (s *Shard) applyWakes(context.Context) (bool, error) {
 	for len(s.wakes) > 0 && s.wakes[0].wakes <= s.cycle.now {
 		e := s.wakes[0]
-		if !s.cycle.roomy() || e.created {
+		if s.cycle.waits(e) {
 			return true, nil
 		}
 		p := s.partitions[e.task.Partition]
@@ -207,7 +201,7 @@ func (s *Shard) applyServed(context.Context) (bool, error) {
 	for len(s.queues.served) > 0 {
 		e := s.queues.served[0]
 		p, is := s.inFlight(e.task.Partition, e.task.Number)
-		if is == e && (!s.cycle.roomy() || e.created) {
+		if is == e && s.cycle.waits(e) {
 			return true, nil
 		}
 		if s.queues.served = s.queues.served[1:]; is == e {
@@ -407,7 +401,7 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
 		return nil, nil
 	}
-	e := &entry{loaded: s.cycle.rounds, leased: s.cfg.leased()}
+	e := &entry{round: inRound{whole: true}, leased: s.cfg.leased()}
 	var plan *core.Plan
 	version := saved.Row.PlanVersion
 	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)
@@ -534,8 +528,8 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		s.log.Warn("a request names a task that does not exist", "kind", c.Kind, "task", c.ID, "actor", c.Actor)
 		return false, nil
 	}
-	if e.created {
-		return true, nil // its row is in this very batch: after the commit
+	if s.cycle.makes(e) {
+		return true, nil // after the commit
 	}
 	why, err := s.ask(ctx, p, e, &ev)
 	if why != nil {
@@ -547,7 +541,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 // journalGone reports whether the journal of a task that has ended, and is in memory for the sake of children that have not,
 // has been forgotten meanwhile.
 func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, error) {
-	if state := e.task.State; e.loaded == s.cycle.rounds || state != core.StateProcessed && state != core.StateUndone {
+	if state := e.task.State; e.round.whole || state != core.StateProcessed && state != core.StateUndone {
 		return false, nil
 	}
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{e.task.Number})
@@ -557,7 +551,7 @@ func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, 
 	if len(saved) == 0 || len(saved[0].Journal) == 0 {
 		return true, nil
 	}
-	e.loaded = s.cycle.rounds
+	e.round.whole = true
 	return false, nil
 }
 
@@ -581,8 +575,8 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		if slices.Contains(s.unstorable, asked) {
 			return fmt.Errorf("%w: task %s: the database refuses the row of it", core.ErrNotAllowed, e.task.ID), nil
 		}
-		if e.write == 0 { // else it is the one before whose row may be refused
-			e.asked = &asked
+		if e.round.write == 0 { // else it is the one before whose row may be refused
+			e.round.asked = &asked
 		}
 	}
 	if ev.Kind == core.EventMigrate {
@@ -623,13 +617,13 @@ type unstorable []request
 // add keeps the request by which an ended child got a row that the database refuses. Its partition is let go, and the
 // request is read again: it is refused then, or the partition would be let go for ever.
 func (u *unstorable) add(e *entry, seq int64) {
-	if e.asked == nil || e.asked.seq != seq {
+	if e.round.asked == nil || e.round.asked.seq != seq {
 		return
 	}
 	if len(*u) == unstorableMax {
 		*u = slices.Delete(*u, 0, 1)
 	}
-	*u = append(*u, *e.asked)
+	*u = append(*u, *e.round.asked)
 }
 
 // applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
@@ -675,7 +669,7 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 		}
 		for _, number := range part {
 			e := p.tasks[number]
-			if e != nil && (e.created || !s.cycle.roomy()) {
+			if e != nil && s.cycle.waits(e) {
 				return true, nil
 			}
 			if err := f(*at, e); err != nil {
@@ -774,7 +768,7 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
 	t := &core.Task{Partition: p.id, Number: p.nextNumber, ID: c.ID, Type: c.Type}
 	p.nextNumber++
-	e := &entry{task: t, created: true}
+	e := &entry{task: t}
 	core.BirthCancelled(t, ev, &s.cycle.out)
 	s.born(p, e)
 }

@@ -139,6 +139,8 @@ type call struct {
 	agent *agentCalls
 	calls core.Calls
 	trial bool
+
+	refused int // as inRound.refused was
 }
 
 // noteCalls notes what the records of an event say of calls. Only what the agent did counts: a refusal before the step has
@@ -151,7 +153,7 @@ func (c *cycle) noteCalls(p *partition, e *entry) {
 			continue
 		}
 		bit := uint64(1) << uint(r.Step)
-		one := call{p: p, e: e, agent: e.plan.agents[r.Step], trial: e.trial&bit != 0}
+		one := call{p: p, e: e, agent: e.plan.agents[r.Step], trial: e.trial&bit != 0, refused: e.round.refused}
 		switch r.Kind {
 		case core.KindDone, core.KindRefused:
 			if e.at&bit == 0 {
@@ -199,6 +201,7 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 		a := e.plan.agents[x.Step]
 		if !x.Again { // see mayRetry
 			e.spend(x.Step, g.now)
+			e.round.spent |= 1 << uint(x.Step)
 		}
 		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
 			a.tried++
@@ -217,10 +220,20 @@ func (e *entry) spend(step int, now core.Instant) {
 	}
 }
 
+// unspend takes that back: it does not leave.
+func (e *entry) unspend(step int) {
+	if a := e.plan.agents[step]; a != nil {
+		a.unspend()
+	}
+	if k := e.keyAt(step); k != nil {
+		k.unspend()
+		k.change()
+	}
+}
+
 // marks are what a task has at its agents' gates, by step.
 type marks struct {
 	out   uint64   // places
-	took  uint64   // those of them that are taken in this round: it is not committed yet
 	trial uint64   // commands that are out as a trial
 	aside uint64   // those that wait for their agents without a place: a retry asks for one
 	held  uint64   // those of which a pause held the last retry: without a place in the window
@@ -236,7 +249,7 @@ func (b *agentBook) takePlaces(e *entry) {
 	e.aside = waits & (e.aside | ^working)
 	took := working &^ (e.out | e.aside)
 	each(took, func(i int) { e.place(i) })
-	e.out, e.took = e.out|took, e.took|took
+	e.out, e.round.took = e.out|took, e.round.took|took
 }
 
 // working are the steps that have places, see core.Task.Occupies, and those that wait for their agents.
@@ -271,7 +284,7 @@ func (e *entry) giveBack(places uint64) {
 			k.end()
 		}
 	})
-	e.out, e.took = e.out&^places, e.took&^places
+	e.out &^= places
 }
 
 // settle gives back what a task does not use any more: its rows are committed. It reports whether places are free now.
@@ -282,15 +295,8 @@ func (e *entry) settle() (free bool) {
 	working, _ := e.working()
 	over, tried := e.out&^working, e.trial
 	e.giveBack(over)
-	e.took = 0
 	e.leaveTrial(working)
 	return over != 0 || e.trial != tried
-}
-
-// refused gives back what a task took in this round: its row is refused, so that nothing of it leaves.
-func (e *entry) refused() {
-	e.giveBack(e.took)
-	e.uncommitted = true
 }
 
 // leaveTrial forgets that steps of a task are tried, but for some.
@@ -303,7 +309,7 @@ func (e *entry) leaveTrial(but uint64) {
 func (e *entry) letGo(p *partition) {
 	e.leaveTrial(0)
 	each(e.out, func(i int) { e.plan.agents[i].leave(p, e.keyAt(i)) })
-	e.out, e.took, e.aside = 0, 0, 0
+	e.out, e.aside = 0, 0
 }
 
 // unmark forgets the same before the task goes on by another plan, and is counted again. It returns what there was.
@@ -311,7 +317,7 @@ func (e *entry) unmark() (was marks) {
 	was = e.marks
 	e.leaveTrial(0)
 	e.uncount()
-	e.aside, e.held = 0, 0
+	e.aside, e.held, e.round.spent = 0, 0, 0
 	return was
 }
 
@@ -357,7 +363,7 @@ func (b *agentBook) listen(all []*partition) {
 // countCalls counts the calls of the round that is committed, but for those of rows that were left out.
 func (b *agentBook) countCalls(now core.Instant, calls []call) {
 	for _, c := range calls {
-		if !c.e.uncommitted && !c.p.lost {
+		if c.refused == c.e.round.refused && !c.p.lost {
 			b.count(now, c.agent, c.calls, c.trial)
 		}
 	}
@@ -391,7 +397,7 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 		return false, err
 	}
 	for _, e := range entries {
-		if e.created || e.write != 0 || s.claimTask(p, e) != nil {
+		if e.round.write != 0 || s.claimTask(p, e) != nil {
 			s.queues.queueAgain(p, slot, e)
 		}
 	}

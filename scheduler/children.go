@@ -64,7 +64,7 @@ func (a *families) relay() {
 		x := a.told[0]
 		a.told = a.told[1:]
 		ours := a.in.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e
-		if ours && x.e.created {
+		if ours && a.cycle.makes(x.e) {
 			later = append(later, x)
 			continue
 		}
@@ -267,7 +267,7 @@ func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread 
 			Deadline: deadline,
 			Parent:   up.task.Number, ParentStep: f.step, ChildIndex: index,
 		},
-		plan: ref, created: true,
+		plan: ref,
 	}
 	p.nextNumber++
 	f.next++

@@ -69,13 +69,6 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.Stats.Commits++
 	s.Stats.Writes += int64(len(c.batch.Writes))
 	s.Stats.Records += int64(len(c.records))
-	if !halved { // else not every partition was in the last part: the next flush sees to it
-		for i, p := range c.owned {
-			p.saved = c.batch.Partitions[i]
-			p.saved.After = 0
-		}
-		s.issued(c.batch.Writes, c.batch.ID)
-	}
 	for _, id := range res.Fenced {
 		if p := s.partitions[id]; p != nil && !p.lost {
 			s.lose(p)
@@ -83,6 +76,13 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	}
 	for i := range res.Duplicates {
 		s.duplicate(&res.Duplicates[i])
+	}
+	if !halved { // else not every partition was in the last part: the next flush sees to it
+		for i, p := range c.owned {
+			p.saved = c.batch.Partitions[i]
+			p.saved.After = 0
+		}
+		s.issued(c.batch.Writes, c.batch.ID)
 	}
 	s.Stats.Kinds.countRows(c.batch.Writes, &s.owned)
 	s.cfg.Observers.observe(c.batch.Writes, &s.owned)
@@ -156,7 +156,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	s.Stats.Poisoned++
 	s.log.Error("the database refuses the row of a task; the task is put in error", "task", w.Task.ID, "partition", p.id, "number", w.Task.Number)
-	s.unqueue(e)
+	s.takeBack(p, e)
 	ended := e.parent != nil && e.task.State.Ended()
 	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
@@ -168,7 +168,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		return s.cycle.fenceStopped(fmt.Errorf("task %s: %w", w.Task.ID, err))
 	}
 	if e.plan == nil {
-		p.drop(e)
+		s.forsake(p, e)
 		return core.CommitResult{}, nil
 	}
 	if len(saved) == 0 {
@@ -179,18 +179,19 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 		return s.cycle.fenceStopped(core.StoppingPartition(p.id, err))
 	}
 	e.task = t
+	from := t.WaitsFor
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
 		s.unstorable.add(e, t.Seq)
-		p.drop(e)
+		s.forsake(p, e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
 		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
-		s.unqueue(e)
-		p.drop(e)
+		s.forsake(p, e)
 		return rests(core.CommitResult{}, p, ended), nil
 	}
+	s.cycle.takeUp(p, e, from)
 	return rests(res, p, ended), err
 }
 
@@ -215,9 +216,8 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 		}
 		return res, err
 	}
-	s.unqueue(e)
 	s.families.stillborn(e, ev.Error)
-	p.drop(e)
+	s.forsake(p, e)
 	sub := submissionOf(was)
 	if err := s.bus.Dead(ctx, p.id, sub, ev.Error); err != nil {
 		return core.CommitResult{}, fmt.Errorf("dead letter of task %s: %w", was.ID, err)
@@ -228,12 +228,12 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 
 // commitAlone commits the outcome that is in s.cycle.out as a batch of one.
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
-	e.write = 0
+	e.round.write = 0
 	relaying := s.families.relaying
 	s.families.relaying = true // the batch is being committed: the parent hears of it in the next round
 	s.keep(p, e, created)
 	s.families.relaying = relaying
-	w := s.cycle.batch.Writes[e.write-1]
+	w := s.cycle.batch.Writes[e.round.write-1]
 	for i := range s.cycle.batch.Partitions {
 		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
 			s.cycle.batch.Partitions[i] = p.write()
@@ -273,7 +273,7 @@ func (s *Shard) endRound() {
 		if x.e.settle() {
 			s.gate.looks.wake(s.cycle.now)
 		}
-		x.e.write, x.e.created, x.e.revoked, x.e.uncommitted = 0, false, 0, false
+		x.e.round = inRound{}
 		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
 			x.p.drop(x.e)
 		}

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -116,6 +117,80 @@ func TestRefusedRowGivesItsPlaceBack(t *testing.T) {
 
 		})
 	}
+}
+
+// What a round that is lost before anything of it was stored took is free at once, for the tasks of other partitions as well:
+// none of its commands has left.
+//
+// covers: L24
+func TestLostRoundGivesItsPlacesBack(t *testing.T) {
+	limit := core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1}
+	for name, fail := range map[string]func(*rig, *failing){
+		"fenced": func(r *rig, _ *failing) {
+			r.store.BeforeCommit = func(*core.Batch) error {
+				r.store.BeforeCommit = nil
+				r.steal(0)
+				return nil
+			}
+		},
+		"a read fails": func(r *rig, f *failing) {
+			f.plans = errCut
+			unknown := order("t0")
+			unknown.Type = "unknown"
+			r.tasks(0, unknown)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, scheduler.Config{})
+			f := &failing{MemStore: r.store}
+			r.reads = f
+			r.start("n1")
+			r.adopt(0)
+			r.adopt(1)
+			r.bound(limit)
+			r.now = r.now.Add(time.Minute)
+			r.tasks(0, order("t1"))
+			fail(r, f)
+			if lost, _ := r.try(false); !slices.Contains(lost, 0) {
+				t.Fatalf("lost %v", lost)
+			}
+			f.plans = nil
+			if _, owns := r.shard.Owns(1); !owns {
+				r.adopt(1)
+				r.granted(limit)
+			}
+			r.tasks(1, order("t2"))
+			r.leaves("t2")
+		})
+	}
+}
+
+// A place that a lost round has taken from a parked task of another partition makes a round look at that.
+func TestPlaceOfALostRoundWakes(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.adopt(1)
+	limit := core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1}
+	r.bound(limit)
+	r.tasks(0, order("t0"))
+	r.leaves("t0")
+	r.tasks(1, order("t1")) // whose turn it is
+	r.tasks(0, order("t2"))
+	r.leaves()
+	limit.Concurrent, limit.Revision = 2, 2
+	r.mail.Limits = &[]core.Limit{limit}
+	r.granted(limit)
+	r.store.BeforeCommit = func(*core.Batch) error {
+		r.store.BeforeCommit = nil
+		r.steal(1)
+		return nil
+	}
+	if lost := r.cycle(); !slices.Equal(lost, []int{1}) {
+		t.Fatalf("lost %v", lost)
+	}
+	if next := r.shard.NextWake(); next > r.now {
+		t.Errorf("the next round is at %d, want it now, at %d", next, r.now)
+	}
+	r.leaves("t2")
 }
 
 // A call counts for its agent's breaker when its answer is committed.

@@ -34,10 +34,10 @@ func (t *tally) counts(e *entry) *typeCounts {
 	return &t.types.other
 }
 
-// countEnd counts an ending that is committed.
-func (t *tally) countEnd(e *entry) {
+// countEnd counts an ending that is committed. born: the task began with it.
+func (t *tally) countEnd(e *entry, born bool) {
 	c := t.counts(e)
-	if e.plan == nil && e.created {
+	if e.plan == nil && born {
 		c.created.Add(1) // it tells no submitter that it was received
 	}
 	if i := slices.Index(ends[:], e.task.State); e.task.State == core.StateUndone && e.task.Asked {

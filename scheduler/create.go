@@ -24,7 +24,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 					return true, nil
 				}
 				sub := &m.Submissions[c.pos.sub]
-				if e := p.ids[sub.ID]; e != nil && e.created {
+				if e := p.ids[sub.ID]; e != nil && s.cycle.makes(e) {
 					return true, nil // whether that id is ours to compare with, the commit says
 				}
 				if err := s.submit(ctx, p, m, sub); err != nil {
@@ -51,7 +51,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		s.cycle.answerDuplicate(p, sub, hash, &core.Existing{
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
-		if bytes.Equal(e.task.InputHash, hash) && !e.created {
+		if bytes.Equal(e.task.InputHash, hash) && !s.cycle.makes(e) {
 			s.cycle.tellCreated(e.task) // its owner may have died before it did
 		}
 		return nil
@@ -65,7 +65,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e := &entry{
 		task: taskOf(sub),
-		plan: ref, created: true,
+		plan: ref,
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
 	p.nextNumber++
@@ -168,66 +168,5 @@ func (c *cycle) refusal(p *partition, sub *core.Submission, code int, why string
 func (c *cycle) notify(p *partition, subject string, status core.Status) {
 	if subject != "" {
 		c.notices = append(c.notices, notice{p: p, subject: subject, status: status})
-	}
-}
-
-// lose lets go of a partition whose row is not as this shard left it.
-func (s *Shard) lose(p *partition) {
-	p.lost = true
-	s.log.Debug("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
-	s.cycle.lost = append(s.cycle.lost, p.id)
-	s.Drop(p.id)
-}
-
-// duplicate drops a new task whose id was taken in the store.
-func (s *Shard) duplicate(dup *core.Duplicate) {
-	p := s.partitions[dup.Partition]
-	if p == nil {
-		return
-	}
-	e := p.tasks[dup.Number]
-	if e == nil {
-		return
-	}
-	s.Stats.Duplicates++
-	s.unqueue(e)
-	if e.task.Parent != 0 {
-		s.families.taken(e)
-		p.drop(e)
-		return
-	}
-	p.drop(e)
-	if len(e.task.InputHash) == 0 {
-		return // a cancel that lost the race against its submission; it comes again
-	}
-	sub := submissionOf(e.task)
-	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
-}
-
-// unqueue takes back the effects of a task in this round: publish passes over what is
-// older than this, and spends the numbers of its endings, under which there is nothing
-// to publish. A round may take back thousands, so none of them looks at the others.
-//
-// Its own row was refused: the children that it was about to get in this round are dropped. One whose row is stored already,
-// by a part of the batch that was committed before, rests on an earlier row of its parent.
-func (s *Shard) unqueue(e *entry) {
-	e.revoked = len(s.cycle.effects)
-	e.refused()
-	p := s.partitions[e.task.Partition]
-	if p == nil {
-		return
-	}
-	if e.fans = nil; e.kids == 0 {
-		return
-	}
-	for i := range s.cycle.batch.Writes {
-		w := &s.cycle.batch.Writes[i]
-		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
-			continue
-		}
-		if kid := p.tasks[w.Task.Number]; kid != nil && kid.created && !kid.stored {
-			s.unqueue(kid)
-			p.drop(kid)
-		}
 	}
 }

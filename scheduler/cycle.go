@@ -32,6 +32,9 @@ func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flus
 func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	for more, err = s.apply(ctx); err != nil; more, err = s.apply(ctx) {
 		if ctx.Err() != nil || !s.stop(err) {
+			for _, p := range s.inOrder() { // nothing of the round is stored
+				s.gate.backOutAll(p)
+			}
 			return false, err
 		}
 	}
@@ -96,6 +99,8 @@ type pending struct {
 	e      *entry
 	effect core.Effect
 	end    int64 // of an ending: the number it was given
+
+	refused int // as inRound.refused was
 }
 
 // notice is a status about a submission that waits for the commit: what it says may rest on a task that is not
@@ -143,17 +148,16 @@ func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touc
 // write adds the records of the outcome to the task's one write of the batch.
 func (c *cycle) write(e *entry, created bool) {
 	from := len(c.records)
-	if e.write != 0 {
-		c.bytes -= c.batch.Writes[e.write-1].Size()
-	}
-	if e.write == 0 {
+	if e.round.write == 0 {
 		c.batch.Writes = append(c.batch.Writes, core.TaskWrite{Task: e.task, Birth: created})
-		e.write = len(c.batch.Writes)
+		e.round.write = len(c.batch.Writes)
 	} else {
-		c.records = append(c.records, c.batch.Writes[e.write-1].Records...)
+		before := &c.batch.Writes[e.round.write-1]
+		c.bytes -= before.Size()
+		c.records = append(c.records, before.Records...)
 	}
 	c.records = append(c.records, c.out.Records...)
-	w := &c.batch.Writes[e.write-1]
+	w := &c.batch.Writes[e.round.write-1]
 	w.Records = c.records[from:len(c.records):len(c.records)]
 	w.Row = w.Row || (c.out.Row && !w.Birth)
 	c.bytes += w.Size()

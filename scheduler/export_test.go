@@ -80,3 +80,14 @@ func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core
 
 // Term is that of grants which the shard takes.
 func (s *Shard) Term() int64 { return s.gate.agents.term }
+
+// Forget lets a task go as one whose rows are refused, whatever they are.
+func (s *Shard) Forget(partition int, id string) {
+	p := s.partitions[partition]
+	if e := p.ids[id]; e != nil {
+		p.drop(e)
+	}
+}
+
+// CountUses counts what is used of limits up to now, as a committer does after each cycle.
+func (s *Shard) CountUses() { s.gate.limitUses(s.inOrder(), func(limitUse) {}) }

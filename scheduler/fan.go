@@ -117,7 +117,7 @@ func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 	case e.task.Failures > 0: // an earlier attempt may have born some
 		f.look = true
 		a.queue(f)
-	case e.created: // whether its id is free the commit says
+	case c.makes(e): // whether its id is free the commit says
 		f.turn = true
 		a.firstNext = append(a.firstNext, f)
 	default:

@@ -419,7 +419,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 		if e == nil {
 			continue
 		}
-		if e.created || e.write != 0 { // an event of this round is about it
+		if e.round.write != 0 { // an event of this round is about it
 			s.queues.queueAgain(p, slot, e)
 			again = true
 			continue

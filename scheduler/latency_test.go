@@ -40,7 +40,7 @@ func (c *counted) commit() {
 	}
 	for _, e := range c.out.Effects {
 		if e.Kind == core.EffectEnded {
-			c.tally.countEnd(&c.entry)
+			c.tally.countEnd(&c.entry, false)
 		}
 	}
 }
@@ -173,6 +173,6 @@ func BenchmarkGoldenSignals(b *testing.B) {
 		for i := range rows {
 			e.plan.count(&rows[i], task)
 		}
-		t.countEnd(e)
+		t.countEnd(e, false)
 	}
 }

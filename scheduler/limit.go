@@ -96,6 +96,14 @@ func (l *shardLimit) spend(now core.Instant) {
 	}
 }
 
+// unspend takes spend back.
+func (l *shardLimit) unspend() {
+	l.tokens += token
+	if l.limit.RateMilli > 0 {
+		l.made = l.made.Add(-time.Duration(token*1000/l.limit.RateMilli) * time.Microsecond)
+	}
+}
+
 // calls is how many the rate lets leave now; -1: as many as come.
 func (l *shardLimit) calls(now core.Instant) int {
 	if l.limit.RateMilli == 0 {
@@ -163,6 +171,13 @@ func (u *inUse) spend(now core.Instant) {
 	}
 }
 
+// unspend takes spend back.
+func (u *inUse) unspend() {
+	if u.limit != nil {
+		u.limit.unspend()
+	}
+}
+
 // applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
 func (q *queues) applyLimits(mail *Mail) {
 	b, now := &q.gate.agents, q.gate.now
@@ -217,7 +232,7 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
-					e.took = 0 // they have left long ago
+					e.round.took = 0 // they have left long ago
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -122,5 +123,21 @@ func TestParkedElsewhereSince(t *testing.T) {
 	r.answer(last(), 0)
 	if ids := r.left(); !slices.Contains(ids, "z") || slices.Contains(ids, "x") {
 		t.Errorf("%v left, want z and not x, which has more time", ids)
+	}
+}
+
+// A parked task whose row the database refuses is in error, and has no place in the queue any more: nothing waits for it.
+func TestRefusedRowLeavesTheQueue(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1})
+	r.tasks(0, order("first"))
+	r.leaves("first")
+	r.tasks(0, order("parked"))
+	r.leaves()
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == "parked" && w.Task.State == core.StatePending }
+	r.control(core.Control{Kind: core.EventExtend, ID: "parked", Type: "order", Actor: "olga", Until: r.now.Add(3 * time.Hour)})
+	r.leaves()
+	is := r.state("parked", core.StateError)
+	if at := fmt.Sprintf("slot(0 agent.a).order.known[%d]", is.Number); memoryOf(r.shard).values[at] != "" {
+		t.Error("it is in the queue still")
 	}
 }

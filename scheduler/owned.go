@@ -108,7 +108,7 @@ func (o *owned) issued(writes []core.TaskWrite, commit int64) {
 		}
 		if _, e := o.inFlight(w.Task.Partition, w.Task.Number); e != nil {
 			e.issued(w.Records[0].Seq, commit)
-			e.stored = true
+			e.round.stored = true
 		}
 	}
 }

@@ -60,14 +60,11 @@ type partition struct {
 
 // entry is one task in flight.
 type entry struct {
-	task    *core.Task
-	plan    *planRef
-	at      uint64 // steps that count in their agents' windows
-	write   int    // 1 + index of its write in the cycle that is on; 0: none
-	created bool   // in the round that is on
-	stored  bool   // of one that was created: its row is
-	loaded  int64  // round in which it was read, or seen to be whole in the store
-	leased  int64  // Config.Leased when its newest event was applied
+	task   *core.Task
+	plan   *planRef
+	round  inRound
+	at     uint64 // steps that count in their agents' windows
+	leased int64  // Config.Leased when its newest event was applied
 	marks
 	waits  uint64       // steps among those that wait for an agent
 	lacks  uint64       // steps among those that their agent does not serve
@@ -79,17 +76,12 @@ type entry struct {
 	// always of one.
 	issue  issue
 	issues []issue // further ones
-	// revoked is how many of the round's effects were there when those of the task were
-	// taken back; 0: they were not.
-	revoked     int
-	uncommitted bool // what was written of it in this round is refused
 
-	parent *entry   // of a child: in flight as long as it is
-	kids   int      // children in flight
-	ends   int      // of its ends that its parent is still to hear of
-	fans   []*fan   // of steps that have children, while they are out
-	swept  int64    // row by which the parent's step is undone that counts it as open
-	asked  *request // about it as an ended child, the first of the last round with one
+	parent *entry // of a child: in flight as long as it is
+	kids   int    // children in flight
+	ends   int    // of its ends that its parent is still to hear of
+	fans   []*fan // of steps that have children, while they are out
+	swept  int64  // row by which the parent's step is undone that counts it as open
 }
 
 // issue is the commit that wrote a journal row.

@@ -37,16 +37,13 @@ func (s *Shard) probe(x *pending) {
 func (s *Shard) applyProbed(context.Context) (bool, error) {
 	c := &s.cycle
 	for ; c.pos.probed < len(c.mail.Probed); c.pos.probed++ {
-		if !s.cycle.roomy() {
-			return true, nil
-		}
 		m := &c.mail.Probed[c.pos.probed]
 		p, e := s.inFlight(m.Partition, m.Number)
+		if c.waits(e) {
+			return true, nil
+		}
 		if e == nil || p.epoch != m.Epoch {
 			continue
-		}
-		if e.created {
-			return true, nil
 		}
 		s.cycle.use(p, e)
 		ev := core.Event{Kind: core.EventProbed, At: m.At, Actor: s.cfg.Node, Seq: m.Seq, Code: m.Probe.Code(), Result: m.Probe.Result}

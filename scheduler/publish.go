@@ -24,7 +24,7 @@ func (s *Shard) publish(ctx context.Context) error {
 		if x.p.lost {
 			continue
 		}
-		if i < x.e.revoked {
+		if x.refused < x.e.round.refused {
 			if x.end != 0 {
 				x.p.published.add(x.end)
 			}
@@ -37,7 +37,7 @@ func (s *Shard) publish(ctx context.Context) error {
 			}
 			x.p.endings++
 			s.Stats.Kinds.countChild(x.e.task)
-			s.tally.countEnd(x.e)
+			s.tally.countEnd(x.e, c.makes(x.e))
 			c.endings = append(c.endings, ending(x))
 		}
 		s.effect(x)

@@ -31,7 +31,8 @@ type rig struct {
 	seen  int            // of the bus's list, by news
 	out   []core.Command // that left has taken
 
-	noJitter bool // what is tried again is tried at once
+	noJitter bool           // what is tried again is tried at once
+	jitter   func() float64 // draws instead; nil: nothing does
 }
 
 // began is when every rig's clock starts.
@@ -100,7 +101,10 @@ func (r *rig) newShard(seed string) *scheduler.Shard {
 	mail := r.mail
 	log := slog.New(slog.NewTextHandler(&r.logs, nil))
 	draw := chance(seed)
-	if r.noJitter {
+	switch {
+	case r.jitter != nil:
+		draw = r.jitter
+	case r.noJitter:
 		draw = func() float64 { return 0 }
 	}
 	var store scheduler.Store = r.store

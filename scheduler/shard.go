@@ -209,21 +209,6 @@ func (s *Shard) StartNoMore(partition int) {
 	}
 }
 
-// abandon drops every partition: memory may be ahead of the store.
-func (s *Shard) abandon() {
-	for _, p := range s.inOrder() {
-		s.evidence.remember(p, s.cycle.now)
-		p.forget()
-		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
-	}
-	s.endings.taken()
-	clear(s.partitions)
-	clear(s.plans.refs)
-	s.families.forget()
-	s.reorder, s.endings.looks, s.evidence.looks = true, waker{}, waker{}
-	s.cycle.endRound()
-}
-
 // Drop forgets a partition without a word to the store.
 func (s *Shard) Drop(partition int) {
 	if p := s.partitions[partition]; p != nil {
@@ -285,11 +270,16 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		s.Stats.Kinds.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
-	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
-		s.cycle.takenUp = append(s.cycle.takenUp, parked{p, slot, e})
-	}
-	e.took &^= had.out // these have left before
+	s.cycle.takeUp(p, e, from)
+	e.round.took &^= had.out // these have left before
 	return nil
+}
+
+// takeUp notes a task that was parked at an agent, and is not any more.
+func (c *cycle) takeUp(p *partition, e *entry, from string) {
+	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
+		c.takenUp = append(c.takenUp, parked{p, slot, e})
+	}
 }
 
 // born takes a new task in flight.
@@ -317,7 +307,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 			s.families.fanOut(p, e, &eff)
 			continue
 		}
-		x := pending{p: p, e: e, effect: eff}
+		x := pending{p: p, e: e, effect: eff, refused: e.round.refused}
 		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
 			x.end = p.nextEnd
 			e.task.EndNumber = x.end

@@ -225,7 +225,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 		if p.tasks[e.task.Number] != e || waits == 0 {
 			continue
 		}
-		if e.created { // its row is in this very batch
+		if s.cycle.makes(e) { // its row is in this very batch
 			s.gate.block(p, e)
 			return true
 		}

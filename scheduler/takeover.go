@@ -70,7 +70,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	p.memory, p.admission, p.wakes = s.cfg.Memory, s.cfg.Admission, &s.wakes
 	s.put(p)
 	if err := s.rebuild(ctx, p); err != nil {
-		p.uncount() // nothing has left, and what was out before is where it was
+		s.gate.backOutAll(p) // nothing has left, and what was out before is where it was
 		s.Drop(id)
 		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)

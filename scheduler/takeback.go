@@ -1,0 +1,188 @@
+package scheduler
+
+import (
+	"errors"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// Take-back. Memory changes by the commit: what a decision of a round leads to waits in lists of the cycle until its row is
+// stored, and is passed over if that is refused: effects, calls, ends, what is parked, positions, acknowledgements. What
+// later decisions of the same round depend on changes at once, and is noted in inRound: takeBack takes it back from a task
+// whose row is refused, lose from all of a partition, abandon from all that there are. There is no other way out of a round.
+
+// inRound is what the round at hand has done with a task; zero between rounds.
+type inRound struct {
+	write   int      // 1 + index of its write in the batch; 0: none
+	stored  bool     // that is
+	refused int      // rows of it that were: effects and calls from before the last of them are passed over
+	took    uint64   // places of limits, by step
+	spent   uint64   // calls of rates, likewise
+	whole   bool     // it was seen in the store with its journal
+	asked   *request // about it as an ended child: the first
+}
+
+// makes reports whether a task is one that the round makes: whether it can be stored the commit says.
+func (c *cycle) makes(e *entry) bool {
+	return e.round.write != 0 && c.batch.Writes[e.round.write-1].Birth
+}
+
+// waits reports whether an event about a task has to wait for the next round.
+func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(e) }
+
+// takeBack takes back what the round has done with a task: its row is refused. A round may refuse thousands, so none of them
+// looks at the effects of the others; publish passes over those that are older, and spends the numbers of endings among them.
+//
+// The children that it was about to get in this round are let go. One whose row is stored already, by a part of the batch that
+// was committed before, rests on an earlier row of its parent.
+func (s *Shard) takeBack(p *partition, e *entry) {
+	s.gate.backOut(e)
+	e.round.refused++
+	if e.fans = nil; e.kids == 0 {
+		return
+	}
+	for i := range s.cycle.batch.Writes {
+		w := &s.cycle.batch.Writes[i]
+		if !w.Birth || w.Task.Parent != e.task.Number || w.Task.Partition != p.id {
+			continue
+		}
+		if kid := p.tasks[w.Task.Number]; kid != nil && s.cycle.makes(kid) && !kid.round.stored {
+			s.forsake(p, kid)
+		}
+	}
+}
+
+// forsake lets a task go whose row is refused.
+func (s *Shard) forsake(p *partition, e *entry) {
+	s.takeBack(p, e)
+	p.drop(e)
+}
+
+// backOut gives back what the round took for a task, unless its row is stored: nothing of it leaves. A round is to look at what
+// others may do with it.
+func (g *gate) backOut(e *entry) {
+	if e.round.stored || e.round.took|e.round.spent == 0 || e.plan == nil {
+		return
+	}
+	e.giveBack(e.round.took & e.out)
+	each(e.round.spent, func(i int) { e.unspend(i) })
+	e.round.took, e.round.spent = 0, 0
+	g.looks.wake(g.now)
+}
+
+// backOutAll is the same of all tasks of a partition.
+func (g *gate) backOutAll(p *partition) {
+	for _, e := range p.tasks {
+		g.backOut(e)
+	}
+}
+
+// duplicate lets a new task go whose id was taken in the store.
+func (s *Shard) duplicate(dup *core.Duplicate) {
+	p, e := s.inFlight(dup.Partition, dup.Number)
+	if e == nil {
+		return
+	}
+	s.Stats.Duplicates++
+	if e.task.Parent != 0 {
+		s.families.taken(e)
+	}
+	s.forsake(p, e)
+	if e.task.Parent != 0 || len(e.task.InputHash) == 0 {
+		return // a child is looked for again; so comes a cancel that lost the race against its submission
+	}
+	sub := submissionOf(e.task)
+	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
+}
+
+// lose lets go of a partition whose row is not as this shard left it.
+func (s *Shard) lose(p *partition) {
+	s.gate.backOutAll(p)
+	p.lost = true
+	s.log.Debug("the partition's row is not as this node left it: another node has taken it over, or the database went back", "partition", p.id, "epoch", p.epoch)
+	s.cycle.lost = append(s.cycle.lost, p.id)
+	s.Drop(p.id)
+}
+
+// stop lets go of the one partition that an error stops, with what the round would have written of it. It reports false
+// when the error stops more.
+func (s *Shard) stop(err error) bool {
+	f := core.FaultOf(err)
+	p := s.partitions[f.Partition]
+	if f.Stops != core.StopsPartition || p == nil {
+		return false
+	}
+	s.cycle.noteStopped(p.id, err)
+	s.cycle.unwrite(p, &s.owned)
+	s.lose(p)
+	return true
+}
+
+// noteStopped notes what has stopped a partition, unless that is a successor.
+func (c *cycle) noteStopped(partition int, err error) {
+	if errors.Is(err, core.ErrOvertaken) {
+		return
+	}
+	c.stopped = append(c.stopped, partition)
+	c.failed = errors.Join(c.failed, err)
+}
+
+// fenceStopped is Shard.stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
+func (c *cycle) fenceStopped(err error) (core.CommitResult, error) {
+	f := core.FaultOf(err)
+	if f.Stops != core.StopsPartition {
+		return core.CommitResult{}, err
+	}
+	c.noteStopped(f.Partition, err)
+	return core.CommitResult{Fenced: []int{f.Partition}}, nil
+}
+
+// unwrite removes a partition's writes from the batch.
+func (c *cycle) unwrite(p *partition, in *owned) {
+	place, kept := make([]int, len(c.batch.Writes)+1), 0
+	for i := range c.batch.Writes {
+		w := c.batch.Writes[i]
+		if w.Task.Partition == p.id {
+			c.bytes -= w.Size()
+			continue
+		}
+		c.batch.Writes[kept] = w
+		kept++
+		place[i+1] = kept
+	}
+	clear(c.batch.Writes[kept:])
+	c.batch.Writes = c.batch.Writes[:kept]
+	moved := map[*entry]bool{}
+	move := func(e *entry) {
+		if e != nil && !moved[e] {
+			moved[e], e.round.write = true, place[e.round.write]
+		}
+	}
+	for _, x := range c.touched {
+		move(x.e)
+	}
+	for i := range c.batch.Writes {
+		move(in.stored(&c.batch.Writes[i]))
+	}
+	for _, e := range p.tasks {
+		e.round.write = 0
+	}
+	c.touched = slices.DeleteFunc(c.touched, func(x touch) bool { return x.p == p })
+}
+
+// abandon drops every partition: memory may be ahead of the store.
+func (s *Shard) abandon() {
+	for _, p := range s.inOrder() {
+		s.evidence.remember(p, s.cycle.now)
+		p.forget()
+		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
+	}
+	s.endings.taken()
+	clear(s.partitions)
+	clear(s.plans.refs)
+	s.families.forget()
+	s.queues.served = nil
+	s.reorder, s.endings.looks, s.evidence.looks = true, waker{}, waker{}
+	s.cycle.endRound()
+}
