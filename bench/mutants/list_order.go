@@ -100,8 +100,14 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "loud-tenant-fills-the-queue", invariant: 12, file: "ingest/wait.go",
-		old: "limit, stands = standTarget, \"refuse.share\"", new: "stands = \"refuse.share\"",
+		old: "limit, stands = d.shares.most(), \"refuse.share\"", new: "stands = \"refuse.share\"",
 		fault: "one tenant who offers more than his part takes the time of the others, who do not",
+		run:   "^TestTenantsShareTheQueue$",
+	},
+	{
+		name: "short-deadlines-of-tenants", invariant: 12, file: "ingest/shares.go",
+		old: "\ts.limit.Store(int64(s.given.target(took)))\n", new: "",
+		fault: "one tenant may fill the queue as far as others, whose deadlines are short, can just bear",
 		run:   "^TestTenantsShareTheQueue$",
 	},
 	{
