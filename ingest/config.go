@@ -84,6 +84,11 @@ type Config struct {
 	// is not known of any.
 	Needs func(plan *core.Plan) time.Duration
 
+	// TenantLabel is the key of the label that names a submission's tenant; empty: all are of one. It is the scheduler's.
+	TenantLabel string
+	// Weights are what tenants share by while a queue is long; one that is not named has 1.
+	Weights map[string]int
+
 	UnknownMax  int           // requests of unknown types that wait for the plans, at most
 	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
 	ReloadMax   time.Duration // how long one reading may take

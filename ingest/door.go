@@ -15,6 +15,7 @@ type Door struct {
 	plans   Plans
 	log     Log
 	waits   waits
+	shares  *shares
 	streams []*stream
 	homes   []home // by partition
 	stats   counters
@@ -54,7 +55,7 @@ func NewDoor(cfg Config, plans Plans, log Log) (*Door, error) {
 	if plans == nil || log == nil {
 		return nil, errors.New("ingest: plans and log are required")
 	}
-	d := &Door{cfg: cfg, plans: plans, log: log, waits: newWaits(cfg.Partitions)}
+	d := &Door{cfg: cfg, plans: plans, log: log, waits: newWaits(cfg.Partitions), shares: newShares(cfg.TenantLabel, cfg.Weights)}
 	d.full = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full", "requests", cfg.ItemsMax, "bytes", cfg.BytesMax)).After(RetryFull)
 	var err error
 	if d.streams, d.homes, err = streamsOf(&cfg); err != nil {
@@ -78,7 +79,9 @@ func (d *Door) Submit(now core.Instant, req Request) {
 func (d *Door) Admit(now core.Instant, req *Request) bool {
 	d.stats.taken.Add(1)
 	req.line = d.lineOf(req.ID)
-	if r := d.late(now, req.line, &req.Form); r != nil {
+	fl := d.shares.of(&req.Form)
+	fl.count(&req.Form)
+	if r := d.late(now, req.line, &req.Form, fl); r != nil {
 		d.tell(req, r)
 		return false
 	}
@@ -211,6 +214,7 @@ func (d *Door) settle(now core.Instant) {
 		}
 		if e.node != "" {
 			d.waits.report(now, e.node, e.readings)
+			d.shares.reckon(now, d.waits.rate(now))
 			continue
 		}
 		if e.pack == nil {

@@ -84,17 +84,61 @@ type stretch struct {
 type queueOwner struct {
 	mine  atomic.Int64         // submissions of this door: on their way, or in the stream and not begun
 	pace  atomic.Pointer[pace] // as of the last report
-	asked atomic.Int64         // submissions that were looked at since
-	left  atomic.Int64         // the time that they had in all, in milliseconds
+	given given                // to submissions that were looked at
 
 	at       core.Instant  // of the last report
 	own, all float64       // submissions read lately: of this door, and of all
-	has      time.Duration // the time that submissions have, of late; 0: not known
 	over     core.Instant  // since when the wait has been above the target; 0: it is not
 	least    time.Duration // the shortest wait since
 
+	again virtualQueue
+	known core.Instant // of the sum that it was last counted for
+}
+
+// given is how much time submissions have of late.
+type given struct {
+	asked atomic.Int64  // submissions since the last report
+	left  atomic.Int64  // the time that they had in all, in milliseconds
+	has   time.Duration // on average; 0: not known
+}
+
+// note is safe for concurrent use.
+func (g *given) note(left time.Duration) {
+	g.asked.Add(1)
+	g.left.Add(min(max(0, left), waitMost).Milliseconds())
+}
+
+// virtualQueue is the queue of those who are refused: each is told a time of its own.
+type virtualQueue struct {
 	mu   sync.Mutex
-	slot core.Instant // which the last refused one was told
+	slot core.Instant // which the last one was told
+
+	last atomic.Pointer[told]
+}
+
+// told is a refusal, and what is said of it: most that come together are told the same but for their times.
+type told struct {
+	why  why
+	text string
+}
+
+// why is what a refusal depends on.
+type why struct {
+	id, plan, tenant        string
+	wait, needs, left, most time.Duration
+	part, all               float64 // submissions a second: of the tenant, and in all
+}
+
+// refusal is one of the queue. It is safe for concurrent use.
+func (q *virtualQueue) refusal(y why, retry time.Duration) *Refusal {
+	is := q.last.Load()
+	if is == nil || is.why != y {
+		text := say.Of(y.id, "wait", y.wait, "plan", y.plan, "needs", y.needs, "left", y.left, "most", y.most,
+			"tenant", core.QuoteShort(y.tenant), "part", perSecond(y.part), "all", perSecond(y.all))
+		is = &told{y, Refuse(429, CauseBacklog, "%s", text).Description}
+		q.last.Store(is)
+	}
+	return &Refusal{Code: 429, ErrCode: CauseBacklog, Description: is.text, Retry: retry}
 }
 
 // pace is how fast an owner is.
@@ -295,6 +339,18 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	}
 }
 
+// rate is how many submissions of this door begin a second, over all owners, as far as is known.
+func (w *waits) rate(now core.Instant) (rate float64) {
+	for i := range w.lines {
+		if o := w.lines[i].owner.Load(); o != nil && o.known != now {
+			o.known = now
+			is := o.pace.Load()
+			rate += is.rate * is.share
+		}
+	}
+	return rate
+}
+
 // forget drops owners that own nothing any more.
 func (w *waits) forget() {
 	for node, o := range w.owners {
@@ -341,25 +397,25 @@ func (p *pace) wait(mine int64) time.Duration {
 
 // target is how long a queue that stands may be: the same work is done from a short one as from a long one, and how long a
 // short one takes is known better.
-func (o *queueOwner) target(passed time.Duration) time.Duration {
-	if n := o.asked.Swap(0); n > 0 {
-		has := time.Duration(o.left.Swap(0)/n) * time.Millisecond
-		if o.has == 0 {
-			o.has = has
+func (g *given) target(passed time.Duration) time.Duration {
+	if n := g.asked.Swap(0); n > 0 {
+		has := time.Duration(g.left.Swap(0)/n) * time.Millisecond
+		if g.has == 0 {
+			g.has = has
 		}
-		o.has += time.Duration((1 - math.Exp(-passed.Seconds()/rateFor.Seconds())) * float64(has-o.has))
+		g.has += time.Duration((1 - math.Exp(-passed.Seconds()/rateFor.Seconds())) * float64(has-g.has))
 	}
-	if o.has == 0 {
+	if g.has == 0 {
 		return standTarget
 	}
-	return min(standTarget, max(waitLeast, time.Duration(standPart*float64(o.has))))
+	return min(standTarget, max(waitLeast, time.Duration(standPart*float64(g.has))))
 }
 
 // stand moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
 // has stood above the target for standFor it may be no longer than it was at its shortest, and then shorter and shorter
 // down to the target.
 func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
-	wait, target := p.wait(o.mine.Load()), o.target(passed)
+	wait, target := p.wait(o.mine.Load()), o.given.target(passed)
 	if wait <= target {
 		o.over = 0
 	} else if o.over == 0 {
@@ -379,18 +435,18 @@ func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
 	}
 }
 
-// again is when a submission that is refused may come again, which would wait for so much longer than it may: each takes the
+// next is when a submission that is refused may come again, which would wait for so much longer than it may: each takes the
 // next place in a queue of those that do. How long a standstill will last, and how fast an owner is that has shown nothing
 // yet, is not known.
-func (o *queueOwner) again(now core.Instant, over time.Duration, rate float64) time.Duration {
+func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) time.Duration {
 	if rate == 0 || over <= 0 {
 		return retryBacklog
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.slot = max(o.slot, now.Add(max(retryWait, over))).Add(time.Duration(float64(time.Second) / max(rate, 1)))
-	o.slot = min(o.slot, now.Add(waitSlot))
-	return o.slot.Sub(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.slot = max(q.slot, now.Add(max(retryWait, over))).Add(time.Duration(float64(time.Second) / max(rate, 1)))
+	q.slot = min(q.slot, now.Add(waitSlot))
+	return q.slot.Sub(now)
 }
 
 // tries reports whether a submission is let in to see whether a partition still stands: what is known of it may be of a
@@ -415,8 +471,10 @@ func (d *Door) lineOf(id string) *line {
 
 // Late is what [Ingest.Late] does.
 func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
-	r := d.late(now, d.lineOf(f.ID), f)
+	fl := d.shares.of(f)
+	r := d.late(now, d.lineOf(f.ID), f, fl)
 	if r != nil {
+		fl.count(f)
 		d.stats.taken.Add(1)
 		d.stats.refused[r.ErrCode-CauseFirst].Add(1)
 	}
@@ -426,7 +484,7 @@ func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 // late refuses a submission that would begin too late to be done, or that a queue which does not get shorter has no room
 // for; nil: it may be taken. It looks at nothing but names and times, so that a refusal costs little. What was accepted
 // under its id lately is not refused: its submitter asks again. It is safe for concurrent use.
-func (d *Door) late(now core.Instant, l *line, f *submit.Form) *Refusal {
+func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusal {
 	if f.StartAt != "" {
 		return nil // it does not wait in the queue until then
 	}
@@ -459,11 +517,20 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form) *Refusal {
 	most := time.Duration(part(int64(float64(left-needs)/core.Weather), class))
 	owner := l.owner.Load()
 	pace := owner.pace.Load()
-	owner.asked.Add(1)
-	owner.left.Add(min(max(0, left), waitMost).Milliseconds())
-	id := "refuse.wait"
-	if pace.limit != 0 && pace.limit < most {
-		id, most = "refuse.stands", time.Duration(part(int64(pace.limit), class))
+	owner.given.note(left)
+	id, limit, stands := "refuse.wait", pace.limit, "refuse.stands"
+	again, rate := &owner.again, pace.rate
+	switch d.shares.judge(now, fl) {
+	case within:
+		d.shares.given.note(left)
+		limit = 0 // what stands is not this tenant's
+	case beyond:
+		limit, stands = d.shares.most(), "refuse.share"
+	}
+	if limit != 0 && limit < most {
+		if id, most = stands, time.Duration(part(int64(limit), class)); id == "refuse.share" {
+			again, rate = &fl.again, d.shares.part(fl)
+		}
 	}
 	if most = min(most, waitMost); wait <= most || d.taken != nil && d.recent.has(f.ID) {
 		return nil
@@ -471,6 +538,9 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form) *Refusal {
 	if l.still(now) > 0 && l.tries(now) {
 		return nil
 	}
-	why := say.Of(id, "wait", say.Rounded(wait), "plan", plan.Name, "needs", say.Rounded(needs), "left", say.Rounded(left), "most", say.Rounded(max(0, most)))
-	return Refuse(429, CauseBacklog, "%s", why).After(owner.again(now, pace.wait(owner.mine.Load())-most, pace.rate))
+	y := why{id: id, plan: plan.Name, wait: say.Rounded(wait), needs: say.Rounded(needs), left: say.Rounded(left), most: say.Rounded(max(0, most))}
+	if id == "refuse.share" {
+		y.tenant, y.part, y.all = core.TenantIn(f.Labels, d.shares.label), rate, d.shares.rate()
+	}
+	return again.refusal(y, again.next(now, pace.wait(owner.mine.Load())-most, rate))
 }

@@ -50,13 +50,7 @@ type flowKey struct {
 
 // flowOf is the flow of a task.
 func (q *queues) flowOf(t *core.Task) flowKey {
-	key := flowKey{class: core.ClassOf(t.Labels), kind: t.Type}
-	for i := range t.Labels {
-		if t.Labels[i].Key == q.cfg.TenantLabel {
-			key.tenant = t.Labels[i].Value
-		}
-	}
-	return key
+	return flowKey{class: core.ClassOf(t.Labels), tenant: core.TenantOf(t.Labels, q.cfg.TenantLabel), kind: t.Type}
 }
 
 // flow is a node of the tree: all, a class, a tenant, or a flow with its tasks.

@@ -99,6 +99,30 @@ var orderMutants = []mutant{
 		run:   "^TestStandingQueueIsCut$",
 	},
 	{
+		name: "loud-tenant-fills-the-queue", invariant: 12, file: "ingest/wait.go",
+		old: "limit, stands = d.shares.most(), \"refuse.share\"", new: "stands = \"refuse.share\"",
+		fault: "one tenant who offers more than his part takes the time of the others, who do not",
+		run:   "^TestTenantsShareTheQueue$",
+	},
+	{
+		name: "short-deadlines-of-tenants", invariant: 12, file: "ingest/shares.go",
+		old: "\ts.limit.Store(int64(s.given.target(took)))\n", new: "",
+		fault: "one tenant may fill the queue as far as others, whose deadlines are short, can just bear",
+		run:   "^TestTenantsShareTheQueue$",
+	},
+	{
+		name: "seldom-tenant-is-cut", invariant: 12, file: "ingest/wait.go",
+		old: "\t\tlimit = 0 // what stands is not this tenant's\n", new: "",
+		fault: "who asks for less than his part is refused because of the queue of another",
+		run:   "^TestSeldomTenantIsNotCut$",
+	},
+	{
+		name: "gulp-of-a-tenant", invariant: 12, file: "ingest/shares.go",
+		old: "over = float64(fl.seen.Load()) >", new: "over = now < 0 && float64(fl.seen.Load()) >",
+		fault: "what a tenant sends at once is judged when it is in the queue",
+		run:   "^TestGulpOfATenant$",
+	},
+	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
 		old: "wait <= most || d.taken != nil && d.recent.has(f.ID) {", new: "wait <= most {",
 		fault: "who asks again about what was accepted is told that it is not stored",

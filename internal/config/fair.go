@@ -11,7 +11,7 @@ import (
 
 // Fair is how tasks that wait for an agent share it.
 type Fair struct {
-	TenantLabel string   `name:"tenant-label" env:"DULY_TENANT_LABEL" default:"tenant" help:"Key of the label that names the tenant of a task: tenants share agents that are busy. Empty: all tasks are of one."`
+	TenantLabel string   `name:"tenant-label" env:"DULY_TENANT_LABEL" default:"tenant" help:"Key of the label that names the tenant of a task: tenants share agents that are busy, and queues that are long. Empty: all tasks are of one."`
 	Weights     []string `name:"weights" env:"DULY_WEIGHTS" help:"Shares of agents that are busy: class:high=16, type:order=4, tenant:acme=2; 1 to 1000, up to 256 of them. Unless said: high 16, normal 4, low 1, every type and tenant 1. The same on all nodes."`
 }
 

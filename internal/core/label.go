@@ -39,6 +39,35 @@ func TellsCreated(labels []Label) bool {
 // OfEngine reports whether the label says what Duly does with a task, and does not tell tasks apart.
 func (l Label) OfEngine() bool { return l.Key == PriorityLabel || l.Key == EventsLabel }
 
+// TenantOf is whose a task is: the value of its label with the key that an installation names; empty: nobody's.
+func TenantOf(labels []Label, key string) (tenant string) {
+	for i := range labels {
+		if labels[i].Key == key {
+			tenant = labels[i].Value
+		}
+	}
+	return tenant
+}
+
+// TenantIn is TenantOf for labels as a header has them; what is wrong with them is refused elsewhere.
+func TenantIn(text, key string) (tenant string) {
+	if len(text) > LabelsTextMax || key == "" {
+		return ""
+	}
+	for from := 0; from < len(text); {
+		to := from
+		for to < len(text) && text[to] != ',' {
+			to++
+		}
+		one := trimSpaces(text[from:to])
+		if n := len(key); len(one) > n+1 && len(one) <= n+1+LabelBytesMax && one[n] == '=' && one[:n] == key {
+			tenant = one[n+1:]
+		}
+		from = to + 1
+	}
+	return tenant
+}
+
 // CheckLabel accepts a key of 1 to LabelBytesMax characters of A–Z a–z 0–9 _ - and a value of 1 to LabelBytesMax
 // printable characters of ASCII, less the comma, that neither begins nor ends with a space: what a header carries
 // through every client and proxy unchanged. The value of PriorityLabel is a class,

@@ -44,6 +44,27 @@ func TestLabelLimits(t *testing.T) {
 	}
 }
 
+// The tenant in a header is that of the labels that it says.
+func TestTenantIn(t *testing.T) {
+	long := strings.Repeat("x", LabelBytesMax)
+	for _, text := range []string{"", "tenant=acme", " a=b , tenant=a=c me ,c=d", "tenants=x", "tenant=" + long, "a=tenant=b", "b=1,tenant=x,c=2", "tenant=x,b=1"} {
+		labels, err := ParseLabels(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"tenant", "a", ""} {
+			if got, want := TenantIn(text, key), TenantOf(labels, key); got != want {
+				t.Errorf("%q, key %q: %q, want %q", text, key, got, want)
+			}
+		}
+	}
+	for _, text := range []string{"tenant", "tenant=", "=,tenant,", "tenant=x" + long, strings.Repeat("a=b,", LabelsTextMax) + "tenant=x"} {
+		if got := TenantIn(text, "tenant"); got != "" {
+			t.Errorf("%.80q: %q", text, got)
+		}
+	}
+}
+
 // What FormatLabels writes is what ParseLabels reads; more than the limit, a key twice and empty places are refused.
 func TestLabelsText(t *testing.T) {
 	most := make([]Label, LabelsMax)

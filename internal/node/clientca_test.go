@@ -222,11 +222,14 @@ func TestRetentionIsTheSchedulers(t *testing.T) {
 	}
 }
 
-// TestSharesAreTheSchedulers: weights and the label of tenants are what the settings say.
+// TestSharesAreTheSchedulers: weights and the label of tenants are what the settings say, at the door too.
 func TestSharesAreTheSchedulers(t *testing.T) {
 	n := &Node{cfg: config.Config{Fair: config.Fair{TenantLabel: "customer", Weights: []string{"class:low=2", "type:order=3", "tenant:acme=4"}}}}
 	got := n.schedulerConfig()
 	if got.TenantLabel != "customer" || got.Weights.Classes[core.ClassLow] != 2 || got.Weights.Types["order"] != 3 || got.Weights.Tenants["acme"] != 4 {
 		t.Errorf("label %s, weights %+v", got.TenantLabel, got.Weights)
+	}
+	if door := n.doorConfig(nil); door.TenantLabel != "customer" || door.Weights["acme"] != 4 {
+		t.Errorf("at the door: label %s, weights %+v", door.TenantLabel, door.Weights)
 	}
 }

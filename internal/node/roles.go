@@ -18,10 +18,11 @@ import (
 )
 
 func (n *Node) doorConfig(taken ingest.Taken) ingest.Config {
+	shares, _ := n.cfg.Shares() // the settings have been checked
 	return ingest.Config{
+		TenantLabel: n.cfg.TenantLabel, Weights: shares.Tenants,
 		StreamOf: n.conn.StreamTasks, Partitions: n.cfg.Partitions, PartitionOf: wire.PartitionOf, SizeOf: wire.PackedSize,
 		CheckReplyTo: func(subject string) error { return n.conn.Names().CheckReplyTo(subject, n.cfg.ReplyTo) },
-		PayloadMax:   n.conn.MaxPayload(),
 		BytesMax:     doorBytes(n.budget(), n.cfg.TaskStreams),
 		Taken:        taken, RecentBytes: n.cfg.RecentBytes, CheckInput: n.schemas.input, Admit: n.forecasts.admit, Needs: n.forecasts.needs,
 	}
@@ -41,7 +42,9 @@ func (n *Node) runIngest(ctx context.Context) error {
 	defer end()
 	ids := newTaken(ctx, n.store)
 	defer ids.wait()
-	door, err := ingest.NewDoor(n.doorConfig(ids), n.plans, doorLog{n.conn})
+	cfg := n.doorConfig(ids)
+	cfg.PayloadMax = n.conn.MaxPayload()
+	door, err := ingest.NewDoor(cfg, n.plans, doorLog{n.conn})
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (a *agentProcess) do(ctx context.Context, c *core.Command) ([]byte, error) 
 	if w.during(w.ails.full) {
 		return nil, errBusy
 	}
-	if w.during(w.ails.failing) && c.Step == w.ails.step {
+	if w.during(w.ails.failing) && c.Step == w.ails.step || w.load != nil && w.load.fails(c) {
 		return nil, errHandler
 	}
 	if w.fault(AgentCrashBefore) {

@@ -33,6 +33,7 @@ const (
 	OverloadSteady OverloadScenario = "steady" // the same all the time
 	OverloadSpike  OverloadScenario = "spike"  // base load; ten times as much for ten seconds; base load again
 	OverloadStill  OverloadScenario = "still"  // base load; the database stands still for half a minute; base load again
+	OverloadFails  OverloadScenario = "fails"  // the same all the time; agents fail half of their commands for half a minute
 	overloadFull   OverloadScenario = "full"   // so many tasks are always unfinished: what the machine can do
 )
 
@@ -53,6 +54,9 @@ type OverloadConfig struct {
 	Clients  OverloadClients
 	Stream   bool          // submissions go to the stream endpoint, and not to the request door
 	Load     float64       // offered, in shares of Capacity; of a spike and a stop: the base load
+	Others   int           // tenants beside the one who offers that; 0: nobody names a tenant
+	Other    float64       // what each of them offers all the time
+	Blind    bool          // doors do not tell them apart
 	Deadline time.Duration // of each submission
 	Capacity float64       // tasks a second that the machine ends in time; 0: it is measured first
 	Slows    float64       // how much more everything but the door costs when backlogSlows of work or more are unread; below 0: nothing, 0: as measured
@@ -97,6 +101,7 @@ type overload struct {
 	nth     int            // submissions that were offered
 	book    *forecast.Book // what the nodes know of how long tasks take
 	feed    *forecast.Feed
+	failing span // in which agents fail half of their commands
 	judge   judge
 }
 
@@ -147,9 +152,13 @@ func (l *overload) schedule() {
 	case OverloadSpike:
 		end := settled + overloadSpikeFor
 		l.phases = []phase{{0, settled, l.cfg.Load}, {settled, end, overloadFactor * l.cfg.Load}, {end, end + 3*d + 3*time.Minute, l.cfg.Load}}
-	case OverloadStill:
+	case OverloadStill, OverloadFails:
 		end := settled + overloadStillFor
-		l.w.refusing = span{began.Add(settled), began.Add(end)}
+		if stop := (span{began.Add(settled), began.Add(end)}); l.cfg.Scenario == OverloadStill {
+			l.w.refusing = stop
+		} else {
+			l.failing = stop
+		}
 		l.phases = []phase{{0, settled, l.cfg.Load}, {settled, end, l.cfg.Load}, {end, end + 3*d + 3*time.Minute, l.cfg.Load}}
 	default:
 		l.phases = []phase{{0, settled + time.Minute, l.cfg.Load}}
@@ -244,7 +253,7 @@ func (l *overload) offer() {
 		if load < 0 {
 			return
 		}
-		gap := time.Duration(l.rand.ExpFloat64() / (load * l.cfg.Capacity) * float64(time.Second))
+		gap := time.Duration(l.rand.ExpFloat64() / ((load + l.others()) * l.cfg.Capacity) * float64(time.Second))
 		l.w.after(gap, func() {
 			if l.loadNow() > 0 {
 				l.submit()
@@ -285,10 +294,24 @@ func (l *overload) loadNow() float64 {
 	return -1
 }
 
+// others is what all tenants but one offer.
+func (l *overload) others() float64 { return float64(l.cfg.Others) * l.cfg.Other }
+
+// tenant is whose task is offered now; 0: of the one whose load varies.
+func (l *overload) tenant() int {
+	if l.cfg.Others == 0 {
+		return 0
+	}
+	if of := l.rand.Float64() * (l.loadNow() + l.others()); of < l.others() {
+		return 1 + int(of/l.cfg.Other)
+	}
+	return 0
+}
+
 // submit lets a client have one more task.
 func (l *overload) submit() {
 	l.nth++
-	o := &offer{l: l, id: fmt.Sprintf("t%d", l.nth), at: l.w.now}
+	o := &offer{l: l, id: fmt.Sprintf("t%d", l.nth), at: l.w.now, tenant: l.tenant()}
 	l.judge.offered(o)
 	o.submit()
 }

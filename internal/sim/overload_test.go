@@ -29,3 +29,17 @@ func TestOverloadBooks(t *testing.T) {
 		}
 	}
 }
+
+// A tenant who offers far more than can be done takes nothing from others who offer little, where doors tell them apart.
+func TestOverloadTenants(t *testing.T) {
+	cfg := sim.OverloadConfig{Seed: 1, Scenario: sim.OverloadSteady, Load: 3, Deadline: 5 * time.Second, Capacity: 75, Length: 40 * time.Second, Others: 4, Other: 0.1}
+	rep, err := sim.RunOverload(cfg)
+	if err != nil || rep.OthersInTime < 0.99 || rep.OthersP50 > 4*time.Second {
+		t.Errorf("of the others' tasks %.1f %% were in time, half within %s: %v", 100*rep.OthersInTime, rep.OthersP50, err)
+	}
+	cfg.Blind = true
+	blind, err := sim.RunOverload(cfg)
+	if err != nil || blind.OthersInTime > 0.6 || rep.InTime < 0.95*blind.InTime {
+		t.Errorf("where they are not told apart %.1f %% of the others' are in time, and of all %.0f %% of C, %.0f %% where they are: %v", 100*blind.OthersInTime, 100*blind.InTime, 100*rep.InTime, err)
+	}
+}

@@ -14,6 +14,8 @@ const (
 	readingOld   = 50 * time.Millisecond // how old what a node says of its partitions is when it comes
 	inboxMost    = 1 << 14               // requests that wait for the door in its connection, as internal/natsbus has it
 	patienceMost = 5 * time.Second       // of a client, as the Go client has it
+
+	overloadTenant = "tenant" // key of the label that names one
 )
 
 // loadDoor is the process with the role ingest of one node: what takes requests off the wire, and the door's own loop.
@@ -32,6 +34,9 @@ func (l *overload) openDoors() {
 			StreamOf: func(int) string { return "tasks" }, Partitions: l.w.cfg.Partitions,
 			PartitionOf: func(id string, _ int) int { return l.w.partitionOf(id) },
 			PackItems:   scaled(ingest.DefaultPackItems), ItemsMax: scaled(ingest.DefaultItemsMax), Needs: l.needs,
+		}
+		if !l.cfg.Blind {
+			cfg.TenantLabel = overloadTenant
 		}
 		door, err := ingest.NewDoor(cfg, planBook{l.w}, loadLog{l})
 		if err != nil {
@@ -161,6 +166,7 @@ type offer struct {
 	id string
 	at core.Instant
 
+	tenant   int // 0: the one whose load varies
 	tries    int
 	accepted bool         // and its client has heard so
 	over     bool         // its client asks no more
@@ -209,10 +215,18 @@ func (o *offer) submit() {
 			return
 		}
 		l.doors[l.rand.IntN(len(l.doors))].request(ingest.Request{
-			Form:   submit.Form{Type: w.roots[0].Name, ID: o.id, Input: input, CompleteBy: strconv.FormatInt(left.Milliseconds(), 10) + "ms"},
+			Form:   submit.Form{Type: w.roots[0].Name, ID: o.id, Input: input, CompleteBy: strconv.FormatInt(left.Milliseconds(), 10) + "ms", Labels: o.labels()},
 			Answer: func(a ingest.Answer) { w.after(w.delay(), func() { o.answered(a) }) },
 		})
 	})
+}
+
+// labels name the tenant.
+func (o *offer) labels() string {
+	if o.l.cfg.Others == 0 {
+		return ""
+	}
+	return overloadTenant + "=t" + strconv.Itoa(o.tenant)
 }
 
 // answered is what the client hears.

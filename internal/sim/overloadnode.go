@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -17,6 +19,7 @@ func (l *overload) scheduler(n *node) *scheduler.Scheduler {
 		Config: scheduler.Config{
 			Node: n.name, InFlight: scaled(scheduler.DefaultInFlight), AgentWindow: scaled(scheduler.DefaultAgentWindow), BatchMax: scaled(scheduler.DefaultBatchMax),
 			Genuine: genuine, Now: n.now, Report: n.report, Hears: n.hears(), Needs: l.needs,
+			TenantLabel: overloadTenant,
 		},
 		Partitions: l.w.cfg.Partitions, Rand: l.w.rand.Float64,
 		Limits:   scheduler.LimitConfig{Store: store, Life: n.lifeWord()},
@@ -189,4 +192,11 @@ func (l *overload) work(c core.Command) {
 	}
 	at := l.rand.IntN(len(l.agents))
 	l.agents[at].do(l.cost.agent, func() { l.w.agents[at].handle(c) })
+}
+
+// fails reports whether an agent fails a command: half of them, whatever it tries.
+func (l *overload) fails(c *core.Command) bool {
+	h := fnv.New32a()
+	fmt.Fprint(h, c.Task, c.Seq)
+	return l.w.during(l.failing) && h.Sum32()>>8&1 == 0
 }

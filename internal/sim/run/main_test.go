@@ -60,12 +60,12 @@ func TestOnSQLite(t *testing.T) {
 
 // A world of overload prints a table, and of one run what happened in each ten seconds; goals that are missed are violations.
 func TestOverload(t *testing.T) {
-	args := strings.Fields("-world overload -scenario steady -loads 3 -deadlines 5s -doors request -length 20s")
+	args := strings.Fields("-world overload -scenario steady -loads 3 -deadlines 5s -doors request -length 20s -tenants 2 -tenant-load 0.05")
 	var out strings.Builder
 	if status := run(args, &out, io.Discard); status != 0 {
 		t.Fatalf("status %d\n%s", status, &out)
 	}
-	for _, want := range []string{`(?m)^ *scenario +door +C +deadline`, `(?m)^ *steady +request +\d+/s +5s +3 C +\d+ %`, `(?m)^ *10s +[23].\d C`, `1 worlds of overload in .*, 0 violations`} {
+	for _, want := range []string{`(?m)^ *scenario +door +C +deadline .* others: in time +p50`, `(?m)^ *steady +request +\d+/s +5s +3 C +\d+ %`, `(?m)^ *10s +[23].\d C`, `1 worlds of overload in .*, 0 violations`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("no line like %s:\n%s", want, &out)
 		}
@@ -74,7 +74,7 @@ func TestOverload(t *testing.T) {
 
 func TestBadFlags(t *testing.T) {
 	for _, args := range []string{"-seeds -1", "-workers 0", "-world round", "-tasks -2", "more", "-cpuprofile /no/such/folder/x", "-store other", "-what",
-		"-world overload -scenario war", "-world overload -doors back", "-world overload -clients angry", "-world overload -loads 0", "-world overload -deadlines 1"} {
+		"-world overload -scenario war", "-world overload -doors back", "-world overload -clients angry", "-world overload -loads 0", "-world overload -deadlines 1", "-world overload -tenants -1"} {
 		var errs strings.Builder
 		if status := run(strings.Fields(args), io.Discard, &errs); status != 2 || errs.Len() == 0 {
 			t.Errorf("%s: status %d, said %q", args, status, &errs)

@@ -19,7 +19,9 @@ type overloads struct {
 	scenario, loads, deadlines, doors, clients string
 	goals                                      bool
 	length                                     time.Duration
-	door, slows                                float64
+	door, slows, other                         float64
+	others                                     int
+	blind                                      bool
 
 	mu      sync.Mutex
 	reports map[cell][]sim.OverloadReport
@@ -37,13 +39,16 @@ type cell struct {
 
 func overloadFlags(flags *flag.FlagSet) *overloads {
 	o := &overloads{reports: map[cell][]sim.OverloadReport{}}
-	flags.StringVar(&o.scenario, "scenario", "all", "of the world overload: steady, spike, still (the database stands still for half a minute), or all")
+	flags.StringVar(&o.scenario, "scenario", "all", "of the world overload: steady, spike, still (the database stands still for half a minute), fails (agents fail half of their commands for half a minute, at the loads), or all but that")
 	flags.StringVar(&o.loads, "loads", "1,1.2,1.5,2,5,20", "of a steady overload: what is offered, in shares of what the machine does")
 	flags.StringVar(&o.deadlines, "deadlines", "5s,15s,60s", "of an overload: what submissions have")
 	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go")
 	flags.StringVar(&o.clients, "clients", "leave", "of an overload: what a client does that is refused: leave, obey (come again when told) or rush (at once)")
 	flags.Float64Var(&o.door, "door-weight", 0, "of an overload: how much more of a processor a thread of the door has than others; 0: as measured")
 	flags.Float64Var(&o.slows, "slows", 0, "of an overload: how much more everything but the door costs when 50 s of work are unread; 0: as measured, below 0: nothing")
+	flags.IntVar(&o.others, "tenants", 0, "of an overload: tenants beside the one who offers the load; 0: nobody names a tenant")
+	flags.Float64Var(&o.other, "tenant-load", 0.1, "of an overload: what each of them offers, in shares of what the machine does")
+	flags.BoolVar(&o.blind, "blind", false, "of an overload: doors do not tell tenants apart")
 	flags.DurationVar(&o.length, "length", 0, "of an overload: when the load ends; 0: when all that is judged has come")
 	flags.BoolVar(&o.goals, "goals", false, "of an overload: shares and recovery are judged as well as the books; today's code misses them")
 	return o
@@ -60,12 +65,15 @@ func (o *overloads) cells() (all []cell, err error) {
 	scenarios := []sim.OverloadScenario{sim.OverloadScenario(o.scenario)}
 	if o.scenario == "all" {
 		scenarios = []sim.OverloadScenario{sim.OverloadSteady, sim.OverloadSpike, sim.OverloadStill}
-	} else if !slices.Contains([]sim.OverloadScenario{sim.OverloadSteady, sim.OverloadSpike, sim.OverloadStill}, scenarios[0]) {
-		return nil, fmt.Errorf("scenario %q: want steady, spike, still or all", o.scenario)
+	} else if !slices.Contains([]sim.OverloadScenario{sim.OverloadSteady, sim.OverloadSpike, sim.OverloadStill, sim.OverloadFails}, scenarios[0]) {
+		return nil, fmt.Errorf("scenario %q: want steady, spike, still, fails or all", o.scenario)
+	}
+	if o.others < 0 || o.others > 1000 || o.other <= 0 {
+		return nil, fmt.Errorf("tenants %d at %v: want up to 1000, and loads above 0", o.others, o.other)
 	}
 	for _, scenario := range scenarios {
 		loads := strings.Split(o.loads, ",")
-		if scenario != sim.OverloadSteady {
+		if scenario == sim.OverloadSpike || scenario == sim.OverloadStill {
 			loads = []string{fmt.Sprint(baseLoad)}
 		}
 		for _, door := range strings.Split(o.doors, ",") {
@@ -126,7 +134,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	}
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, c := range cells {
-			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Door: o.door, Slows: o.slows,
+			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Others: o.others, Other: o.other, Blind: o.blind, Door: o.door, Slows: o.slows,
 				Goals: o.goals, Capacity: capacity[sim.OverloadConfig{Seed: seed, Stream: c.stream}]}
 		}
 	}
@@ -155,8 +163,14 @@ func (o *overloads) one(cfg sim.OverloadConfig) {
 // fault notes a violation, with how to see it again.
 func (o *overloads) fault(err error, seed uint64, c cell) {
 	goals := ""
+	if o.others > 0 {
+		goals = fmt.Sprintf(" -tenants %d -tenant-load %v", o.others, o.other)
+	}
+	if o.blind {
+		goals += " -blind"
+	}
 	if o.goals {
-		goals = " -goals"
+		goals += " -goals"
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -198,21 +212,26 @@ func (o *overloads) print(out io.Writer, cells []cell, lines bool) {
 		}
 		if steady := c.scenario == sim.OverloadSteady; c.scenario != scenario {
 			if scenario = c.scenario; steady {
-				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\toffered\tin time, of C\tlost, of accepted\tnot begun\trefused, of offered\tnot answered\tp50\t")
+				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\toffered\tin time, of C\tlost, of accepted\tnot begun\trefused, of offered\tnot answered\tp50\tothers: in time\tp50\t")
 			} else {
-				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\tbase\tin time, of what came later than\t\tlast minute: in time, of C\tlost, of accepted\t99 % in time again after\ta lost task\t")
+				fmt.Fprintln(table, "scenario\tdoor\tC\tdeadline\tbase\tin time, of what came later than\t\tlast minute: in time, of C\tlost, of accepted\tin time again after\ta lost task\tuntil a minute after, of C\tothers: in time\tp50\t")
 			}
 		}
 		capacity := figure(false, func(r *sim.OverloadReport) float64 { return r.Capacity })
 		lost := percent(true, func(r *sim.OverloadReport) float64 { return r.Lost })
 		inTime := percent(false, func(r *sim.OverloadReport) float64 { return r.InTime })
 		cost := fmt.Sprintf("%.1f T", figure(true, func(r *sim.OverloadReport) float64 { return r.Cost }))
+		others := "\t\t"
+		if o.others > 0 {
+			others = fmt.Sprintf("%.1f %%\t%s\t", 100*figure(false, func(r *sim.OverloadReport) float64 { return r.OthersInTime }),
+				time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.OthersP50) })).Round(100*time.Millisecond))
+		}
 		fmt.Fprintf(table, "%s\t%s\t%.0f/s\t%s\t%v C\t", c.scenario, doorOf(c), capacity, c.deadline, c.load)
 		if c.scenario == sim.OverloadSteady {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", inTime, lost,
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", inTime, lost,
 				percent(true, func(r *sim.OverloadReport) float64 { return r.Expired }), percent(true, func(r *sim.OverloadReport) float64 { return r.Refused }),
 				percent(true, func(r *sim.OverloadReport) float64 { return r.Silent }),
-				time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.P50) })).Round(100*time.Millisecond))
+				time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.P50) })).Round(100*time.Millisecond), others)
 			continue
 		}
 		back := "never"
@@ -220,7 +239,8 @@ func (o *overloads) print(out io.Writer, cells []cell, lines bool) {
 			back = fmt.Sprint(time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.Recovered) })))
 		}
 		bound := time.Duration(figure(true, func(r *sim.OverloadReport) float64 { return float64(r.Bound) })).Round(time.Second)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t\n", percent(false, func(r *sim.OverloadReport) float64 { return r.After }), bound, inTime, lost, back, cost)
+		during := percent(false, func(r *sim.OverloadReport) float64 { return r.During })
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", percent(false, func(r *sim.OverloadReport) float64 { return r.After }), bound, inTime, lost, back, cost, during, others)
 	}
 	_ = table.Flush() // what out does with it shows in the next line
 	if lines {
