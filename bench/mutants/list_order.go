@@ -76,7 +76,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "low-fills-the-queue", invariant: 12, file: "ingest/wait.go",
-		old: "left-needs)/core.Weather), class))", new: "left-needs)/core.Weather), core.ClassHigh))",
+		old: "may.needs)/core.Weather), class))", new: "may.needs)/core.Weather), core.ClassHigh))",
 		fault: "a spike of low submissions takes all of the time that is left to the others",
 		run:   "^TestLateIsRefused$",
 	},
@@ -97,6 +97,12 @@ var orderMutants = []mutant{
 		old: "p.limit = o.least", new: "p.limit = waitMost",
 		fault: "a load that is too high for good keeps every queue as long as deadlines allow",
 		run:   "^TestStandingQueueIsCut$",
+	},
+	{
+		name: "turn-is-refused-by-a-standing-queue", invariant: 12, file: "ingest/wait.go",
+		old: "if !may.fromTurn {", new: "if may.left > 0 {",
+		fault: "what may wait for its turn is refused because others stand in the queue",
+		run:   "^TestTurnIsWaitedFor$",
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
