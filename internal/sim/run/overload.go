@@ -18,8 +18,8 @@ import (
 type overloads struct {
 	scenario, loads, deadlines, doors, clients string
 	goals                                      bool
-	length                                     time.Duration
-	door, slows                                float64
+	length, queueFor                           time.Duration
+	door, slows, take                          float64
 
 	mu      sync.Mutex
 	reports map[cell][]sim.OverloadReport
@@ -43,7 +43,9 @@ func overloadFlags(flags *flag.FlagSet) *overloads {
 	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go")
 	flags.StringVar(&o.clients, "clients", "leave", "of an overload: what a client does that is refused: leave, obey (come again when told) or rush (at once)")
 	flags.Float64Var(&o.door, "door-weight", 0, "of an overload: how much more of a processor a thread of the door has than others; 0: as measured")
+	flags.Float64Var(&o.take, "take", 0, "of an overload: what a submission costs the door itself, in shares of a task; 0: as measured")
 	flags.Float64Var(&o.slows, "slows", 0, "of an overload: how much more everything but the door costs when 50 s of work are unread; 0: as measured, below 0: nothing")
+	flags.DurationVar(&o.queueFor, "queue-for", 0, "of an overload: deadlines count from a task's turn, for which it may wait so long; 0: from the submission")
 	flags.DurationVar(&o.length, "length", 0, "of an overload: when the load ends; 0: when all that is judged has come")
 	flags.BoolVar(&o.goals, "goals", false, "of an overload: shares and recovery are judged as well as the books; today's code misses them")
 	return o
@@ -107,7 +109,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, stream := range []bool{false, true} {
 			if slices.ContainsFunc(cells, func(c cell) bool { return c.stream == stream }) {
-				c, err := sim.OverloadCapacity(sim.OverloadConfig{Seed: seed, Stream: stream, Door: o.door, Slows: o.slows})
+				c, err := sim.OverloadCapacity(sim.OverloadConfig{Seed: seed, Stream: stream, Door: o.door, Slows: o.slows, Take: o.take})
 				if err != nil {
 					o.fault(err, seed, cell{stream: stream})
 				}
@@ -126,7 +128,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	}
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, c := range cells {
-			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Door: o.door, Slows: o.slows,
+			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, QueueFor: o.queueFor, Door: o.door, Slows: o.slows, Take: o.take,
 				Goals: o.goals, Capacity: capacity[sim.OverloadConfig{Seed: seed, Stream: c.stream}]}
 		}
 	}
@@ -157,6 +159,9 @@ func (o *overloads) fault(err error, seed uint64, c cell) {
 	goals := ""
 	if o.goals {
 		goals = " -goals"
+	}
+	if o.queueFor > 0 {
+		goals += " -queue-for " + o.queueFor.String()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
