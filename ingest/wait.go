@@ -22,6 +22,9 @@ const (
 	rateFor = 2 * time.Second
 	// busyLeast is how many submissions must have waited all the time for an interval to show how fast an owner is.
 	busyLeast = 16
+	// rateSure is how many submissions must have begun, if that takes less than rateFor, until the rate of an owner is known:
+	// the first cycles after a start are slow.
+	rateSure = 256
 	// silentFor is how long an owner may say nothing before its queue counts as standing still.
 	silentFor = 1500 * time.Millisecond
 	// apartAfter is how long a partition may stand still before what it holds is no part of its owner's queue: others go on, and
@@ -35,10 +38,11 @@ const (
 	stretchesMost = 4096
 
 	standFor    = 15 * time.Second       // a queue that stands longer is cut
-	standTarget = 2 * time.Second        // to this much work
+	standTarget = 2 * time.Second        // to this much work, or to
+	standPart   = 0.2                    // this part of the time that submissions have, if that is less
 	standFall   = 0.2                    // by so many seconds of work a second
 	standRise   = 4.0                    // and it opens again by so many
-	standOpen   = standTarget / 2        // when the wait is below it
+	standOpen   = 0.5                    // when the wait is below this part of the target
 	waitSlot    = 5 * time.Minute        // no time to come again is promised beyond it
 	retryWait   = 500 * time.Millisecond // the least that is
 )
@@ -80,12 +84,15 @@ type stretch struct {
 
 // queueOwner is the queue of all partitions that one scheduler owns: it takes them in turns, so that it is one.
 type queueOwner struct {
-	mine atomic.Int64         // submissions of this door: on their way, or in the stream and not begun
-	pace atomic.Pointer[pace] // as of the last report
+	mine  atomic.Int64         // submissions of this door: on their way, or in the stream and not begun
+	pace  atomic.Pointer[pace] // as of the last report
+	asked atomic.Int64         // submissions that were looked at since
+	left  atomic.Int64         // the time that they had in all, in milliseconds
 
 	at       core.Instant  // of the last report
 	own, all float64       // submissions read lately: of this door, and of all
-	over     core.Instant  // since when the wait has been above standTarget; 0: it is not
+	has      time.Duration // the time that submissions have, of late; 0: not known
+	over     core.Instant  // since when the wait has been above the target; 0: it is not
 	least    time.Duration // the shortest wait since
 
 	mu   sync.Mutex
@@ -98,6 +105,9 @@ type pace struct {
 	share  float64       // of what it reads, of this door
 	waited time.Duration // by what it read last
 	limit  time.Duration // of the wait, 0: none; see stand
+
+	seen  time.Duration // until rate is known: the busy time that was looked at, and how many began in it
+	begun int64
 }
 
 func newWaits(partitions int) waits {
@@ -308,10 +318,12 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	}
 	rate, by := float64(begun)/took.Seconds(), 1-math.Exp(-took.Seconds()/rateFor.Seconds())
 	switch {
-	case p.rate == 0:
-		if busy {
-			p.rate = rate
+	case p.rate == 0 && busy:
+		p.seen, p.begun = p.seen+took, p.begun+begun
+		if p.seen >= rateFor || p.begun >= rateSure {
+			p.rate = float64(p.begun) / p.seen.Seconds()
 		}
+	case p.rate == 0:
 	case busy || rate > p.rate:
 		p.rate += by * (rate - p.rate)
 	}
@@ -329,12 +341,28 @@ func (p *pace) wait(mine int64) time.Duration {
 	return time.Duration(min(queue/p.rate, waitSeen.Seconds()) * float64(time.Second))
 }
 
+// target is how long a queue that stands may be: the same work is done from a short one as from a long one, and how long a
+// short one takes is known better.
+func (o *queueOwner) target(passed time.Duration) time.Duration {
+	if n := o.asked.Swap(0); n > 0 {
+		has := time.Duration(o.left.Swap(0)/n) * time.Millisecond
+		if o.has == 0 {
+			o.has = has
+		}
+		o.has += time.Duration((1 - math.Exp(-passed.Seconds()/rateFor.Seconds())) * float64(has-o.has))
+	}
+	if o.has == 0 {
+		return standTarget
+	}
+	return min(standTarget, max(waitLeast, time.Duration(standPart*float64(o.has))))
+}
+
 // stand moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
-// has stood above standTarget for standFor it may be no longer than it was at its shortest, and then shorter and shorter
-// down to standTarget.
+// has stood above the target for standFor it may be no longer than it was at its shortest, and then shorter and shorter
+// down to the target.
 func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
-	wait := p.wait(o.mine.Load())
-	if wait <= standTarget {
+	wait, target := p.wait(o.mine.Load()), o.target(passed)
+	if wait <= target {
 		o.over = 0
 	} else if o.over == 0 {
 		o.over, o.least = now, waitMost
@@ -344,12 +372,12 @@ func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
 	case p.limit == 0 && o.over != 0 && now.Sub(o.over) >= standFor:
 		p.limit = o.least
 	case p.limit == 0:
-	case wait < standOpen:
+	case wait < time.Duration(standOpen*float64(target)):
 		if p.limit += time.Duration(standRise * float64(passed)); p.limit > waitMost {
 			p.limit = 0
 		}
 	default:
-		p.limit = max(standTarget, p.limit-time.Duration(standFall*float64(passed)))
+		p.limit = max(target, p.limit-time.Duration(standFall*float64(passed)))
 	}
 }
 
@@ -424,6 +452,8 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form) *Refusal {
 	pace := owner.pace.Load()
 	id, most := may.id, time.Duration(part(int64(float64(may.left-may.needs)/core.Weather), class))
 	if !may.fromTurn {
+		owner.asked.Add(1)
+		owner.left.Add(min(max(0, may.left), waitMost).Milliseconds())
 		if pace.limit != 0 && pace.limit < most {
 			id, most = "refuse.stands", time.Duration(part(int64(pace.limit), class))
 		}

@@ -343,6 +343,29 @@ func TestQuietDoorLearnsNothingSlow(t *testing.T) {
 	}
 }
 
+// TestSlowStart: what an owner begins in its first second says little of how fast it is, and keeps nobody out for minutes.
+func TestSlowStart(t *testing.T) {
+	q := newQueueRig(t, 8, func(cfg *Config) { cfg.PackItems = 1 })
+	q.tell()
+	q.offer(500)
+	q.pass(time.Second) // eight
+	q.rate = 1000
+	if got := q.offer(10); got != 10 {
+		t.Fatalf("%d of 10 were taken; the wait is %v", got, q.wait())
+	}
+	q.pass(time.Second)
+	if rate := q.pace().rate; rate < 200 {
+		t.Errorf("the rate is %.0f", rate)
+	}
+	q = newQueueRig(t, 8, func(cfg *Config) { cfg.PackItems = 1 })
+	q.tell()
+	q.offer(500)
+	q.pass(3 * time.Second)
+	if rate := q.pace().rate; rate < 4 || rate > 12 {
+		t.Errorf("the rate of an owner that stays slow is %.0f, want 8", rate)
+	}
+}
+
 // TestQueueOfMessagesIsBounded: however many messages are unread, what is kept of them is bounded, and adds up.
 func TestQueueOfMessagesIsBounded(t *testing.T) {
 	w := newWaits(1)

@@ -106,6 +106,7 @@ func (d *decision) again(i int) {
 func (d *decision) heard(i int) {
 	s := &d.t.Steps[i]
 	r := d.record(KindStarted, i)
+	r.At = max(d.t.UpdatedAt, min(d.at, s.Heard)) // however late its owner sees that: see applyUse
 	r.Next, r.NextAttempt, r.Undo, r.Due = i, s.Attempt, s.Status == StepUndoing, s.Due
 	r.Attempt = s.Attempt
 	resent := s.Resent

@@ -22,8 +22,12 @@ func (d *decision) reply() error {
 	if d.ev.Code == CodeTooEarly && s.Resent {
 		return d.stale("the command was sent more than once, and is at work elsewhere")
 	}
+	busy := BusyCode(d.ev.Code)
+	if s.again() && d.at > s.Heard && !busy {
+		d.heard(i) // its row says how old the key is
+	}
 	switch undo := d.t.Steps[i].Status == StepUndoing; {
-	case BusyCode(d.ev.Code):
+	case busy:
 		d.busy(i)
 	case d.ev.Code == 0 && undo:
 		d.undone(i)

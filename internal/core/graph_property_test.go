@@ -853,8 +853,8 @@ func (l *graphLife) checkStep(i int, due Instant) {
 // leave hands the effects of the outcome to the world.
 func (l *graphLife) leave(lost bool) {
 	at := l.now
-	if len(l.out.Records) > 0 { // as decided, which is never later than now
-		at = l.out.Records[0].At
+	if n := len(l.out.Records); n > 0 && !retryHeard(&l.out.Records[n-1]) { // as decided, which is never later than now
+		at = l.out.Records[n-1].At
 	}
 	for _, e := range l.out.Effects {
 		switch e.Kind {

@@ -208,8 +208,8 @@ func (s *StepState) applyFound(r *Record) {
 }
 
 // applyUse keeps when a key was first used of a step that has waited for its agent: its retries have no rows, and one that
-// was answered, or has been heard, left a moment before. Of what two owners have sent, and of a retry that its owner found
-// heard only when it was over, that is not known: then it counts from the start of the wait, at the latest.
+// was answered, or has been heard, left a moment before the row. Of what two owners have sent that is not known, nor of a
+// retry whose row had to follow one that came after its time: then it counts from the start of the wait, at the latest.
 func (s *StepState) applyUse(r *Record, born Instant) {
 	heard := r.At.Add(-heardAfter)
 	if r.Kind == KindStarted && r.Due < heard {

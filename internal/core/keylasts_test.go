@@ -111,26 +111,44 @@ func TestAbsentIsAsOldAsTheLook(t *testing.T) {
 	r.must(ev)
 }
 
-// A retry that its owner found heard only when it was over left at some time since the wait began: an owner that stood still
-// does not take its key for younger.
+// A retry is heard a second after it left at the latest, however late its owner sees that, or the answer: its key does not
+// count as younger.
 //
 // covers: W5
-func TestLateRetryIsAsOldAsItsWait(t *testing.T) {
-	for _, kind := range []EventKind{EventWake, EventOverdue} {
-		p := stepsPlan(1)
-		p.Steps[0].KeyLasts = time.Minute
-		r := newRig(t, p)
-		r.birth(0)
+func TestRetryOfAnOwnerThatStoodStillIsAsOldAsItIs(t *testing.T) {
+	for _, kind := range []EventKind{EventWake, EventReply} {
+		for _, undo := range []bool{false, true} {
+			for _, late := range []time.Duration{-time.Microsecond, time.Minute} { // after its complete-by
+				if kind == EventReply && late > 0 {
+					continue // refused
+				}
+				testRetryOfAnOwnerThatStoodStill(t, kind, undo, late)
+			}
+		}
+	}
+}
+
+func testRetryOfAnOwnerThatStoodStill(t *testing.T, kind EventKind, undo bool, late time.Duration) {
+	p := stepsPlan(1)
+	p.CompleteBy = time.Hour
+	r := newRig(t, p)
+	r.birth(0)
+	if undo {
 		r.answer(0)
 		r.must(Event{Kind: EventUndo})
-		began := r.now
-		r.absent()
-		r.wait() // a retry leaves, and is heard
-		r.now = r.now.Add(2 * time.Minute)
-		r.must(Event{Kind: kind})
-		if used := r.task.Steps[0].UndoUsed; used == 0 || used > began {
-			t.Errorf("event %d: its key is used since %s, its wait began at %s: %s", kind, at(used), at(began), r.task)
-		}
+	}
+	r.absent()
+	r.now = r.now.Add(time.Minute)
+	r.wait() // a retry leaves
+	sent, s := r.now, &r.task.Steps[0]
+	r.now = s.Due.Add(late)
+	r.must(Event{Kind: kind, Seq: s.Out, Copy: s.Copy, Code: CodeAgentError})
+	used := s.Used
+	if undo {
+		used = s.UndoUsed
+	}
+	if used == 0 || used > sent || used < sent.Add(-heardAfter) {
+		t.Errorf("undo %t, event %d %s after its time: its key is used since %s, the retry left at %s: %s", undo, kind, late, at(used), at(sent), r.task)
 	}
 }
 

@@ -442,8 +442,8 @@ func (s *storm) leave(lost bool) {
 		switch e.Kind {
 		case EffectDo, EffectUndo:
 			at := s.now
-			if len(s.out.Records) > 0 { // as decided, which is never later than now
-				at = s.out.Records[0].At
+			if n := len(s.out.Records); n > 0 && !retryHeard(&s.out.Records[n-1]) { // as decided, which is never later than now
+				at = s.out.Records[n-1].At
 			}
 			s.breach(s.m.checkSend(s.plan, s.task, e, at))
 			s.breach(s.m.checkInput(s.task, e))
@@ -456,6 +456,9 @@ func (s *storm) leave(lost bool) {
 	}
 	s.check()
 }
+
+// retryHeard reports whether a row says that an agent has heard a retry, which was some time ago.
+func retryHeard(r *Record) bool { return r.Kind == KindStarted && r.Step >= 0 && r.Step == r.Next }
 
 // takeover: a new owner knows only what was committed.
 func (s *storm) takeover() {

@@ -42,7 +42,7 @@ func TestGoldenMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := golden(t, dir, url, source); err != nil || !strings.Contains(said, "pass 12") {
+	if said, err := golden(t, dir, url, source); err != nil || !strings.Contains(said, "pass 17") {
 		t.Fatalf("%v: %s", err, said)
 	}
 	for _, x := range []struct{ file, old, new, fails string }{
