@@ -84,6 +84,17 @@ func (h *held) floor() (places int, rateMilli int64) {
 	return places, rateMilli
 }
 
+// says takes what the shard says, in a new term or in the one before. A key that it has forgotten meanwhile is told anew,
+// as one that has heard of no grant: of those that it had heard of it uses nothing.
+func (h *held) says(u limitUse, newTerm bool) {
+	if newTerm {
+		h.seq = u.seq
+	} else {
+		u.seq = max(u.seq, h.use.seq)
+	}
+	h.use = u
+}
+
 // bounds are those that a holding is of.
 func (b *limits) bounds(of limitOf) (l core.Limit, known bool) {
 	if l, known = b.known[of.agent]; of.keyed {
@@ -139,12 +150,9 @@ func (b *limits) collect(g *gate, in []*partition, shard int) {
 			return
 		}
 		h = b.of(key)
-		if newTerm {
-			h.seq = u.seq
-		}
 		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
-		h.use = u
+		h.says(u, newTerm)
 		soon = soon || known && !had && h.wants(&l)
 	})
 	if soon {

@@ -207,6 +207,12 @@ var breakerMutants = []mutant{
 		run:   "^TestOrderAfterAChange$",
 	},
 	{
+		name: "forgotten-key-keeps-its-place", invariant: 11, file: "scheduler/limits.go",
+		old: "u.seq = max(u.seq, h.use.seq)", new: "u.seq = max(u.seq, 0)",
+		fault: "the place of a key that its shard has forgotten is used by nobody, for as long as a retry asks for it",
+		run:   "^TestForgottenKeyHoldsNoPlace$",
+	},
+	{
 		name: "grant-by-an-earlier-claim", invariant: 12, file: "scheduler/limits.go",
 		old: "if terms[i] == s.limits.shards[all[i].shard].term {", new: "if true {",
 		fault: "what was claimed before a takeover counts as what is claimed after it",

@@ -152,6 +152,28 @@ func testRetryOfAnOwnerThatStoodStill(t *testing.T, kind EventKind, undo bool, l
 	}
 }
 
+// A row cannot be dated before the one that it follows: where that came after the retry's time, its key counts from the start
+// of the wait, at the latest.
+//
+// covers: W5
+func TestLateRetryIsAsOldAsItsWait(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy, p.Steps[1].After, p.Steps[1].CompleteBy = time.Hour, nil, 30*time.Minute
+	r := newRig(t, p)
+	r.birth(0)
+	s, other := &r.task.Steps[0], &r.task.Steps[1]
+	r.must(Event{Kind: EventUnserved, Seq: s.Out, Copy: s.Copy, Rand: 0.5})
+	r.now = r.now.Add(time.Minute)
+	r.wait() // a retry leaves
+	sent := r.now
+	r.now = s.Due.Add(time.Minute)
+	r.must(Event{Kind: EventReply, Seq: other.Out, Copy: other.Copy})
+	r.must(Event{Kind: EventWake})
+	if s.Used == 0 || s.Used > sent {
+		t.Errorf("its key is used since %s, the retry left at %s: %s", at(s.Used), at(sent), r.task)
+	}
+}
+
 // An undo answered with 429 has used its key: a later retry without a responder does not reset the key's age.
 //
 // covers: W5
