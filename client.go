@@ -24,6 +24,8 @@ type Client struct {
 	names wire.Names
 	codec Codec // nil: payloads are as they are
 
+	holds holds
+
 	namespace string // as the options have it
 	noEvents  bool
 }

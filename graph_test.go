@@ -34,9 +34,9 @@ func TestGraphReachesThePlan(t *testing.T) {
 	all := NewEach[testOrder]("all", tripFlight, Elements("input.flights", 500), Parallel(7), FailuresMax(3), After(approve))
 	pack := NewStep[testOrder, int]("pack", "desk.pack", Uses(approve, air), After(air, all))
 	plan := NewPlan("trip", 2, quote, cool, notice, approve, air, all, pack).
-		With(TaskCompleteBy(2*time.Hour), UndoReserve(time.Minute), Admission(AdmissionWarn), Result("results.pack"))
+		With(TaskCompleteBy(2*time.Hour), UndoReserve(time.Minute), Admission(AdmissionWarn), QueueFor(10*time.Minute), Result("results.pack"))
 	want := core.Plan{
-		Name: "trip", Version: 2, CompleteBy: 2 * time.Hour, UndoReserve: time.Minute, Admission: core.AdmissionWarn, Result: "results.pack",
+		Name: "trip", Version: 2, CompleteBy: 2 * time.Hour, UndoReserve: time.Minute, Admission: core.AdmissionWarn, QueueFor: 10 * time.Minute, Result: "results.pack",
 		Steps: []core.Step{
 			{Name: "quote", Agent: "desk.quote", OnExhausted: core.PolicySkip, Least: time.Second},
 			{Name: "cool", Kind: core.WaitStep, For: time.Hour},
@@ -103,6 +103,8 @@ func TestGraphsThatCannotBe(t *testing.T) {
 		"step all: ElementInput: the expression is empty":            plan(flights(ElementInput(" "))),
 		"step all: FailuresMax(-1), want 0 or more":                  plan(flights(FailuresMax(-1))),
 		"plan p: UndoReserve(0), want":                               plan().With(UndoReserve(0)),
+		"plan p: QueueFor(0), want 1s to 1h0m0s":                     plan().With(QueueFor(0)),
+		"plan p: queue_for is 2h0m0s, want 1s to 1h0m0s":             plan().With(QueueFor(2 * time.Hour)),
 		"plan p: Result: the expression is empty":                    plan().With(Result("")),
 		"plan p: ResultAs: it has no result, see Result":             ResultAs[int](plan()).Plan,
 		"plan p: ResultOf: nowhere is not a step of it":              ResultOf(plan(), nowhere).Plan,

@@ -93,7 +93,7 @@ var durationWant = fmt.Sprintf("1ms to %v", core.DurationMax)
 
 // TaskCompleteBy is how long a task may take from its submission to the last
 // step's answer before it is undone; 60 s unless said. A submission may ask for
-// another time: [Deadline], [Within].
+// another time: [Deadline], [Within]. With [QueueFor] it counts from the task's turn.
 func TaskCompleteBy(d time.Duration) PlanOption {
 	return func(p *planSpec) {
 		p.zero("TaskCompleteBy", d == 0, durationWant)
@@ -126,6 +126,19 @@ func UndoReserve(d time.Duration) PlanOption {
 	return func(p *planSpec) {
 		p.zero("UndoReserve", d == 0, durationWant)
 		p.UndoReserve = d
+	}
+}
+
+// queueForWant is what [QueueFor] takes.
+var queueForWant = fmt.Sprintf("%v to %v", core.QueueForMin, core.QueueForMax)
+
+// QueueFor makes the time of a task that names no deadline count from its turn, when the scheduler begins it, and not from its
+// submission; it may wait for its turn so long, 1 s to 1 h. 10 minutes take in most spikes. Beyond, it is refused (429), or
+// undone before anything of it has begun. A [StartAt] that is later than its turn counts as its turn.
+func QueueFor(d time.Duration) PlanOption {
+	return func(p *planSpec) {
+		p.zero("QueueFor", d == 0, queueForWant)
+		p.QueueFor = d
 	}
 }
 

@@ -1,6 +1,7 @@
 package duly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,16 +20,25 @@ const (
 	pauseFirst = 50 * time.Millisecond
 	pauseMost  = 2 * time.Second
 	tryMax     = 5 * time.Second
-	hintMax    = time.Minute // of a server's wish
+	hintMax    = 5 * time.Minute // of a server's wish: none promises a time beyond it
 )
 
 // persist calls try until it succeeds, fails for good or ctx ends. Trying again
 // is safe because the caller chose the id.
 func persist(ctx context.Context, clock agents.Time, what operation, try func(context.Context) error) error {
+	return (*turn)(nil).persist(ctx, clock, what, try)
+}
+
+// persist is that of a submission, which waits for its turn before each try.
+func (t *turn) persist(ctx context.Context, clock agents.Time, what operation, try func(context.Context) error) error {
 	var last error
 	for n := 1; ; n++ {
+		if held := t.wait(ctx, clock); held != nil {
+			last = cmp.Or(last, held)
+		}
 		if ctx.Err() == nil {
 			err := once(ctx, clock, try)
+			t.heard(clock.Now(), err)
 			if err == nil {
 				return nil
 			}

@@ -103,7 +103,7 @@ func TestRetryHint(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if got, want := strings.Join(at, " "), "0s 1.05s 1m1.15s 1m1.35s"; got != want {
+		if got, want := strings.Join(at, " "), "0s 1.05s 5m1.15s 5m1.35s"; got != want {
 			t.Errorf("tries at %s, want %s", got, want)
 		}
 	})

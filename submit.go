@@ -116,7 +116,9 @@ func AtVersion(version int64) SubmitOption {
 // run as another.
 //
 // While the system is full, restarting or out of reach it tries again with a
-// growing random pause until ctx ends ([ErrTimeout]): give ctx a deadline. What
+// growing random pause until ctx ends ([ErrTimeout]): give ctx a deadline. One that is
+// refused because the system is full (429) is told when to come again; until then what
+// else of its type and priority c is to submit is not sent. What
 // would be refused again is returned at once as a [SubmitError] that is
 // [ErrRefused].
 func (p *Plan[In]) Submit(ctx context.Context, c *Client, id string, input In, options ...SubmitOption) (Receipt, error) {
@@ -152,12 +154,13 @@ func (c *Client) submit(ctx context.Context, typ, id string, input []byte, input
 		receipt, err = c.hand(ctx, typ, id, sent, &s, c.clock.Now().Sub(began))
 		return err
 	}
-	err = persist(ctx, c.clock, what, hand)
+	place := turn{holds: &c.holds, key: holdKey{typ, core.ClassOf(s.labels)}, task: id}
+	err = place.persist(ctx, c.clock, what, hand)
 	if c.codec != nil && errors.Is(err, ErrTaken) {
 		// The same payload may be there as another key made it.
 		if stored, same := c.stored(ctx, typ, id, input); same {
 			sent = stored
-			err = persist(ctx, c.clock, what, hand)
+			err = place.persist(ctx, c.clock, what, hand)
 		}
 	}
 	if err != nil {

@@ -34,6 +34,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/localpg"
 )
 
@@ -68,6 +69,7 @@ type settings struct {
 	firstShare  float64
 	obey        int
 	connections int
+	queueFor    time.Duration
 }
 
 func main() {
@@ -116,6 +118,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	f.Float64Var(&s.firstShare, "first-share", evenShare, "overload: percent of the arrivals that are of one tenant of 20; the others have the rest evenly")
 	f.IntVar(&s.obey, "obey", 0, "overload: percent of the clients that submit nothing until they were told to come again; the others never come again")
 	f.IntVar(&s.connections, "connections", 0, "overload: of the clients; 0: one, over HTTP 2000")
+	f.DurationVar(&s.queueFor, "queue-for", 0, "spike: the plan's queue_for; 0: the time of its tasks counts from the submission")
 	f.BoolVar(&s.verify, "verify", false, "judge result files by the floors instead of measuring")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -172,6 +175,9 @@ func (s *settings) check() error {
 	}
 	if s.commitGap < 0 || s.commitGap > time.Second {
 		return fmt.Errorf("commit-gap: %v, want 0 to 1s", s.commitGap)
+	}
+	if s.queueFor != 0 && (s.scenario != "spike" || s.queueFor < core.QueueForMin || s.queueFor > core.QueueForMax) {
+		return fmt.Errorf("queue-for: %v, want %v to %v, of spike", s.queueFor, core.QueueForMin, core.QueueForMax)
 	}
 	if s.preload > 0 && s.scenario == "sustained" && s.store != "postgres" {
 		return errors.New("preload: old tasks only with -store postgres")
@@ -290,8 +296,8 @@ func databaseText(store string) (string, error) {
 	return "PostgreSQL " + version + " (fsync and synchronous_commit on)", err
 }
 
-// applyPlan stores the plan of a delivery.
-func applyPlan(ctx context.Context, url string) error {
+// applyPlan stores the plan of a delivery, which may wait so long for its turn.
+func applyPlan(ctx context.Context, url string, queueFor time.Duration) error {
 	nc, err := nats.Connect(url, nats.Name("bench"))
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -301,5 +307,5 @@ func applyPlan(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	return drone.NewWorkflow(drone.PlanOptions{}).Plan.Apply(ctx, client)
+	return drone.NewWorkflow(drone.PlanOptions{QueueFor: queueFor}).Plan.Apply(ctx, client)
 }

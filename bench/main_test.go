@@ -25,6 +25,8 @@ func TestSettingsAreChecked(t *testing.T) {
 		"-nats n -database d -shards 1":           "shards, commit-gap: not with -nats",
 		"-shards 65":                              "shards: 65, want 0 to 64",
 		"-commit-gap 2s":                          "commit-gap: 2s, want 0 to 1s",
+		"-queue-for 1m":                           "queue-for: 1m0s, want 1s to 1h0m0s, of spike",
+		"-scenario spike -queue-for 2h":           "queue-for: 2h0m0s, want 1s to 1h0m0s, of spike",
 		"-scenario beside -pairs 101":             "pairs: 101, want 0 to 100",
 		"-scenario beside -questions 1001":        "questions: 1001, want 0 to 1000",
 		"-scenario idle-console -tabs -1":         "tabs: -1, want 0 to 1000",

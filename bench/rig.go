@@ -69,6 +69,7 @@ type rigOptions struct {
 	CommitGap    time.Duration // 0: the product's
 	Scale        float64
 	RetainDetail time.Duration
+	QueueFor     time.Duration // of the plan of the drone example; 0: its time counts from the submission
 	Profiles     string
 	Apart        bool                              // NATS is a process of its own, and each process has one processor
 	Bare         bool                              // no agents and no plan of the drone example
@@ -107,7 +108,7 @@ func (r *rig) start(ctx context.Context, o rigOptions) error {
 	if r.agents, err = startChild(ctx, partAgents, 1, agents, &struct{}{}); err != nil {
 		return err
 	}
-	return applyPlan(ctx, r.natsURL)
+	return applyPlan(ctx, r.natsURL, o.QueueFor)
 }
 
 // startEngine starts the engine and what keeps its state.

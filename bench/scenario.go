@@ -163,7 +163,7 @@ const (
 // spike is quiet, then ten seconds of 50,000 a second, then quiet until less
 // than a second of arrivals is unfinished.
 func spike(ctx context.Context, s *settings) (*Result, error) {
-	return within(ctx, rigOptions{Scale: 1}, s, func(r *rig) (*Result, error) {
+	return within(ctx, rigOptions{Scale: 1, QueueFor: s.queueFor}, s, func(r *rig) (*Result, error) {
 		return r.load(ctx, []segment{warmUp,
 			{Rate: spikeQuiet, For: 10 * time.Second},
 			{Rate: orElse(s.rate, spikeRate), For: time.Duration(orElse(s.seconds, 10)) * time.Second},

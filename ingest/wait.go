@@ -14,8 +14,10 @@ import (
 const (
 	// waitLeast is a wait that is not looked at: packs and commit cycles alone make as much of it.
 	waitLeast = 500 * time.Millisecond
-	// waitMost is the longest that is promised, whatever the deadline.
+	// waitMost is the longest that is promised, whatever the deadline: but see core.Plan.QueueFor.
 	waitMost = 10 * time.Minute
+	// waitSeen is the longest that is told apart.
+	waitSeen = 2 * core.QueueForMax
 	// rateFor is over how long the rate of an owner is averaged.
 	rateFor = 2 * time.Second
 	// busyLeast is how many submissions must have waited all the time for an interval to show how fast an owner is.
@@ -298,7 +300,7 @@ func (w *waits) longest(now core.Instant) (d time.Duration) {
 
 // still is how long nothing of it has begun although there is something: beyond what its owner may be silent.
 func (l *line) still(now core.Instant) time.Duration {
-	return min(max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor), waitMost)
+	return min(max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor), waitSeen)
 }
 
 // report takes what an owner says of its partitions.
@@ -392,7 +394,7 @@ func (p *pace) wait(mine int64) time.Duration {
 	if p.rate == 0 {
 		return 0
 	}
-	return time.Duration(min(queue/p.rate, waitMost.Seconds()) * float64(time.Second))
+	return time.Duration(min(queue/p.rate, waitSeen.Seconds()) * float64(time.Second))
 }
 
 // target is how long a queue that stands may be: the same work is done from a short one as from a long one, and how long a
@@ -419,7 +421,7 @@ func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
 	if wait <= target {
 		o.over = 0
 	} else if o.over == 0 {
-		o.over, o.least = now, wait
+		o.over, o.least = now, waitMost
 	}
 	o.least = min(o.least, wait)
 	switch {
@@ -500,47 +502,71 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	if plan == nil || !plan.Admission.Refuses() {
 		return nil
 	}
-	by, err := core.ParseCompleteBy(f.CompleteBy, now.Add(-f.Ago), now)
-	if err != nil {
+	may, bad := d.mayWait(now, plan, f)
+	if bad {
 		return nil
 	}
-	left := plan.CompleteBy - f.Ago
-	if by != 0 {
-		left = by.Sub(now)
-	}
-	left -= plan.UndoReserve
-	var needs time.Duration
-	if d.cfg.Needs != nil {
-		needs = plan.Admission.Needs(d.cfg.Needs(plan), left)
-	}
-	class := classIn(f.Labels)
-	most := time.Duration(part(int64(float64(left-needs)/core.Weather), class))
-	owner := l.owner.Load()
+	class, owner := classIn(f.Labels), l.owner.Load()
 	pace := owner.pace.Load()
-	owner.given.note(left)
-	id, limit, stands := "refuse.wait", pace.limit, "refuse.stands"
+	id, most := may.id, time.Duration(part(int64(float64(may.left-may.needs)/core.Weather), class))
 	again, rate := &owner.again, pace.rate
-	switch d.shares.judge(now, fl) {
-	case within:
-		d.shares.given.note(left)
-		limit = 0 // what stands is not this tenant's
-	case beyond:
-		limit, stands = d.shares.most(), "refuse.share"
-	}
-	if limit != 0 && limit < most {
-		if id, most = stands, time.Duration(part(int64(limit), class)); id == "refuse.share" {
-			again, rate = &fl.again, d.shares.part(fl)
+	if !may.fromTurn {
+		owner.given.note(may.left)
+		limit, stands := pace.limit, "refuse.stands"
+		switch d.shares.judge(now, fl) {
+		case within:
+			d.shares.given.note(may.left)
+			limit = 0 // what stands is not this tenant's
+		case beyond:
+			limit, stands = d.shares.most(), "refuse.share"
 		}
+		if limit != 0 && limit < most {
+			if id, most = stands, time.Duration(part(int64(limit), class)); id == "refuse.share" {
+				again, rate = &fl.again, d.shares.part(fl)
+			}
+		}
+		most = min(most, waitMost)
 	}
-	if most = min(most, waitMost); wait <= most || d.taken != nil && d.recent.has(f.ID) {
+	if wait <= most || d.taken != nil && d.recent.has(f.ID) {
 		return nil
 	}
 	if l.still(now) > 0 && l.tries(now) {
 		return nil
 	}
-	y := why{id: id, plan: plan.Name, wait: say.Rounded(wait), needs: say.Rounded(needs), left: say.Rounded(left), most: say.Rounded(max(0, most))}
+	y := why{
+		id: id, plan: plan.Name, wait: say.Rounded(wait), needs: say.Rounded(may.needs), left: say.Rounded(may.left), most: say.Rounded(max(0, most)),
+	}
 	if id == "refuse.share" {
 		y.tenant, y.part, y.all = core.TenantIn(f.Labels, d.shares.label), rate, d.shares.rate()
 	}
 	return again.refusal(y, again.next(now, pace.wait(owner.mine.Load())-most, rate))
+}
+
+// patience is how long a submission may wait for its turn.
+type patience struct {
+	id       string // of the sentence with which it is refused
+	left     time.Duration
+	needs    time.Duration // of it, when its turn has come
+	fromTurn bool          // its time counts from its turn: see core.Plan.QueueFor
+}
+
+// mayWait is how long a submission may wait for its turn; bad: its deadline cannot be read. One that names a deadline is held
+// to it, whatever its plan.
+func (d *Door) mayWait(now core.Instant, plan *core.Plan, f *submit.Form) (p patience, bad bool) {
+	if f.CompleteBy == "" && plan.QueueFor > 0 {
+		return patience{id: "refuse.turn", left: plan.QueueFor, fromTurn: true}, false
+	}
+	by, err := core.ParseCompleteBy(f.CompleteBy, now.Add(-f.Ago), now)
+	if err != nil {
+		return p, true
+	}
+	p = patience{id: "refuse.wait", left: plan.CompleteBy - f.Ago}
+	if by != 0 {
+		p.left = by.Sub(now)
+	}
+	p.left -= plan.UndoReserve
+	if d.cfg.Needs != nil {
+		p.needs = plan.Admission.Needs(d.cfg.Needs(plan), p.left)
+	}
+	return p, false
 }

@@ -383,3 +383,71 @@ func TestQueueOfMessagesIsBounded(t *testing.T) {
 		t.Errorf("%d are left", l.owner.Load().mine.Load())
 	}
 }
+
+// TestTurnIsWaitedFor: where a plan's time counts from a task's turn, a submission is refused by how long it may wait for it
+// alone, whatever its plan takes and however long the queue has stood; one that names a deadline is held to that.
+//
+// covers: I6
+func TestTurnIsWaitedFor(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) {
+		cfg.Needs = func(*core.Plan) time.Duration { return 5 * time.Second }
+	})
+	p := q.plans.now["order"]
+	p.CompleteBy, p.QueueFor = 6*time.Second, time.Minute
+	q.tell()
+	q.offer(12_000)
+	q.pass(2 * time.Second)
+	q.pace().limit = standTarget // as of a queue that has stood
+	ask := func(id string, change func(*Request)) {
+		req := q.request(id)
+		change(&req)
+		q.door.Submit(q.now, req)
+	}
+	ask("turn0", func(*Request) {})
+	ask("aged0", func(r *Request) { r.Ago = time.Hour }) // of an outbox
+	ask("named0", func(r *Request) { r.CompleteBy = "8s" })
+	if e := q.refused("named0", 429, CauseBacklog); !strings.Contains(e.Description, "left until the deadline") {
+		t.Error(e.Description)
+	}
+	for _, id := range []string{"turn0", "aged0"} {
+		if len(q.answers[id]) > 0 {
+			t.Errorf("%s is refused: %v", id, q.answers[id][0].Err)
+		}
+	}
+	p.QueueFor = 13 * time.Second // 13 / 1.25 = 10.4
+	ask("high0", func(r *Request) { r.Labels = core.PriorityLabel + "=high" })
+	ask("normal0", func(*Request) {})
+	e := q.refused("normal0", 429, CauseBacklog)
+	for _, want := range []string{"it would begin in about 9.7s", "13s as queue_for of plan order it may wait 9.1s at most"} {
+		if !strings.Contains(e.Description, want) {
+			t.Errorf("%q does not say %q", e.Description, want)
+		}
+	}
+	if e.Retry < retryWait || e.Retry > 15*time.Second {
+		t.Errorf("it may come again after %v", e.Retry)
+	}
+	if len(q.answers["high0"]) > 0 {
+		t.Errorf("high0 is refused: %v", q.answers["high0"][0].Err)
+	}
+}
+
+// TestLongTurnIsWaitedFor: a wait of more than waitMost is told apart, and is taken where a plan lets its tasks wait for it.
+func TestLongTurnIsWaitedFor(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	p := q.plans.now["order"]
+	p.CompleteBy = 10 * time.Hour
+	q.tell()
+	q.offer(9_000)
+	q.pass(2 * time.Second)
+	q.pace().rate = float64(q.door.waits.lines[0].owner.Load().mine.Load()) / (15 * time.Minute).Seconds()
+	if wait := q.wait(); wait < 14*time.Minute || wait > 16*time.Minute {
+		t.Fatalf("the wait is %v, want some 15 min", wait)
+	}
+	q.submit(q.now, "most0")
+	q.refused("most0", 429, CauseBacklog)
+	p.QueueFor = core.QueueForMax
+	q.submit(q.now, "turn0")
+	if len(q.answers["turn0"]) > 0 {
+		t.Errorf("it is refused: %v", q.answers["turn0"][0].Err)
+	}
+}

@@ -79,3 +79,49 @@ func TestReadings(t *testing.T) {
 		t.Errorf("%+v, want 4 read up to position 2, of which 2 began", got)
 	}
 }
+
+// TestTimeFromTheTurn: where a plan's time counts from a task's turn, nothing ends for its wait before queue_for is over, and
+// what begins has all of its time, whoever owns it later; beyond, it ends unbegun, and says why. A deadline that was named
+// stays.
+func TestTimeFromTheTurn(t *testing.T) {
+	r := newRig(t, scheduler.Config{Needs: needsTen})
+	p := orderPlan("turn", 1, "a")
+	p.CompleteBy, p.QueueFor = 13*time.Second, time.Minute
+	r.store.AddPlan(p)
+	p.Version, p.Admission = 2, core.AdmissionOff
+	r.store.AddPlan(p)
+	p.Version, p.Admission = 3, core.AdmissionRefuse
+	r.store.AddPlan(p)
+	sub := func(id string, version int64, ago time.Duration) core.Submission {
+		return core.Submission{Type: "turn", ID: id, PlanVersion: version, At: r.now.Add(-ago)}
+	}
+	named, later, late := sub("named", 1, 50*time.Second), sub("later", 1, 50*time.Second), sub("late-start", 1, 2*time.Minute)
+	named.CompleteBy, later.StartAt, late.StartAt = r.now.Add(20*time.Second), r.now.Add(time.Hour), r.now.Add(-time.Second)
+	r.mailed(60*time.Second, sub("waited", 1, 60*time.Second), sub("sure", 3, 60*time.Second), named, later, late)
+	r.mailed(61*time.Second, sub("missed", 1, 61*time.Second), sub("off", 2, 61*time.Second))
+	r.cycle()
+	for id, want := range map[string]core.Instant{
+		"waited": r.now.Add(13 * time.Second), "sure": r.now.Add(13 * time.Second), "off": r.now.Add(13 * time.Second), "late-start": r.now.Add(13 * time.Second),
+		"named": named.CompleteBy, "later": later.StartAt.Add(13 * time.Second),
+	} {
+		state := core.StateProcessing
+		if id == "later" {
+			state = core.StatePending
+		}
+		if got := r.state(id, state).Deadline; got != want {
+			t.Errorf("%s has a deadline %v from now, want %v", id, got.Sub(r.now), want.Sub(r.now))
+		}
+	}
+	missed := r.state("missed", core.StateUndone)
+	if want := "waited for its turn longer than its plan's queue_for; nothing of it began"; !strings.Contains(missed.Why, want) {
+		t.Errorf("it ended because %q, want %q", missed.Why, want)
+	}
+	first := r.store.Task(0, "waited").Deadline
+	r.now = r.now.Add(5 * time.Second)
+	r.start("n2")
+	r.adopt(0)
+	r.cycle()
+	if got := r.state("waited", core.StateProcessing).Deadline; got != first {
+		t.Errorf("at another owner its deadline is %v later", got.Sub(first))
+	}
+}

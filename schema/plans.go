@@ -30,7 +30,8 @@ func (r *reader) Plans(ctx context.Context) ([]core.Plan, error) {
 		}
 		plan, err := decodePlan(spec)
 		if err != nil {
-			is.Err, is.CompleteBy = err, completeByOf(spec)
+			is.Err = err
+			is.CompleteBy, is.QueueFor = timesOf(spec)
 			unreadable = append(unreadable, is)
 			continue
 		}

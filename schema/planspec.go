@@ -44,15 +44,23 @@ func decodePlan(spec []byte) (core.Plan, error) {
 	return planform.Normal(&p), nil
 }
 
-// completeByOf is how much time the tasks of a plan have that cannot be read; 0: that cannot be read either.
-func completeByOf(spec []byte) time.Duration {
+// timesOf is how much time the tasks of a plan have that cannot be read, and how long they may wait for their turn; 0: that
+// cannot be read either.
+func timesOf(spec []byte) (completeBy, queueFor time.Duration) {
 	var form struct {
 		CompleteBy int64 `json:"complete_by_ms"`
+		QueueFor   int64 `json:"queue_for_ms"`
 	}
-	if json.Unmarshal(spec, &form) != nil || form.CompleteBy < 0 || form.CompleteBy > int64(core.DurationMax/time.Millisecond) {
-		return 0
+	if json.Unmarshal(spec, &form) != nil {
+		return 0, 0
 	}
-	return time.Duration(form.CompleteBy) * time.Millisecond
+	within := func(ms int64, most time.Duration) time.Duration {
+		if ms < 0 || ms > int64(most/time.Millisecond) {
+			return 0
+		}
+		return time.Duration(ms) * time.Millisecond
+	}
+	return within(form.CompleteBy, core.DurationMax), within(form.QueueFor, core.QueueForMax)
 }
 
 // samePlan compares a stored plan with one to be stored, in its canonical bytes, by

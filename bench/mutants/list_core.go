@@ -197,9 +197,15 @@ var coreMutants = []mutant{
 	},
 	{
 		name: "unread-forgets-start-at", invariant: 11, file: "internal/core/unread.go",
-		old: "max(t.CreatedAt, t.StartAt).Add(cmp.Or(u", new: "t.CreatedAt.Add(cmp.Or(u",
+		old: "r.Deadline = p.DeadlineOf(t, d.at)", new: "r.Deadline = t.CreatedAt.Add(p.CompleteBy)",
 		fault: "a task that starts later is undone before it starts, because its plan cannot be read",
 		run:   "^TestUnreadStartsLaterAndIsItsParents$",
+	},
+	{
+		name: "turn-takes-the-time", invariant: 11, file: "internal/core/plan.go",
+		old: "from = born", new: "from = t.CreatedAt",
+		fault: "the wait for its turn takes a task's time, although its plan says that it does not",
+		run:   "^TestDeadlineFromTheTurn$",
 	},
 	{
 		name: "unread-child-cancelled-alone", invariant: 8, file: "internal/core/unread.go",

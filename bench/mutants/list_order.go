@@ -76,7 +76,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "low-fills-the-queue", invariant: 12, file: "ingest/wait.go",
-		old: "left-needs)/core.Weather), class))", new: "left-needs)/core.Weather), core.ClassHigh))",
+		old: "may.needs)/core.Weather), class))", new: "may.needs)/core.Weather), core.ClassHigh))",
 		fault: "a spike of low submissions takes all of the time that is left to the others",
 		run:   "^TestLateIsRefused$",
 	},
@@ -121,6 +121,12 @@ var orderMutants = []mutant{
 		old: "over = float64(fl.seen.Load()) >", new: "over = now < 0 && float64(fl.seen.Load()) >",
 		fault: "what a tenant sends at once is judged when it is in the queue",
 		run:   "^TestGulpOfATenant$",
+	},
+	{
+		name: "turn-is-refused-by-a-standing-queue", invariant: 12, file: "ingest/wait.go",
+		old: "if !may.fromTurn {", new: "if may.left > 0 {",
+		fault: "what may wait for its turn is refused because others stand in the queue",
+		run:   "^TestTurnIsWaitedFor$",
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",

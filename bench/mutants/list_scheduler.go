@@ -448,4 +448,10 @@ var schedulerMutants = []mutant{
 		fault: "a step with children waits for ever while as much is in flight as may be",
 		run:   "^TestOneChildAlwaysHasRoom$",
 	},
+	{
+		name: "missed-turn-begins", invariant: 11, file: "scheduler/notime.go",
+		old: "if fromTurn && ref", new: "if !fromTurn && ref",
+		fault: "what waited for its turn longer than its plan lets it begins all the same",
+		run:   "^TestTimeFromTheTurn$",
+	},
 }

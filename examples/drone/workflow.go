@@ -13,6 +13,7 @@ type PlanOptions struct {
 	Version        int64         // 0 means 1; raise it when another field changes
 	CompleteBy     time.Duration // of one call, do or undo
 	TaskCompleteBy time.Duration // of the whole delivery
+	QueueFor       time.Duration // its time counts from its turn, for which it may wait so long
 	Grace          time.Duration // how long a call that was given up may still take effect
 	Backoff        time.Duration // before the second attempt
 	BackoffCap     time.Duration // of its doubling
@@ -79,6 +80,9 @@ func NewWorkflow(o PlanOptions) *Workflow {
 		With(duly.InputMax(BodyBytesMax))
 	if o.TaskCompleteBy > 0 {
 		w.Plan = w.Plan.With(duly.TaskCompleteBy(o.TaskCompleteBy))
+	}
+	if o.QueueFor > 0 {
+		w.Plan = w.Plan.With(duly.QueueFor(o.QueueFor))
 	}
 	if o.Grace > 0 {
 		w.Plan = w.Plan.With(duly.Grace(o.Grace))

@@ -34,6 +34,7 @@ type UnreadablePlan struct {
 	Name       string
 	Version    int64
 	CompleteBy time.Duration // of its tasks, as far as it can be read; 0: it cannot
+	QueueFor   time.Duration // likewise
 	Err        error         // what it does not know, by name
 }
 

@@ -24,9 +24,11 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	if ev.Kind == EventWentBack {
 		r.Kind, r.EffectsPossibleUntil = KindWentBack, d.quietBefore(ev.Until)
 	}
-	r.Deadline = t.Deadline
-	if r.Deadline == 0 {
-		r.Deadline = max(t.CreatedAt, t.StartAt).Add(p.CompleteBy)
+	if r.Deadline = t.Deadline; r.Deadline == 0 {
+		r.Deadline = p.DeadlineOf(t, d.at)
+		if ev.NoTime && p.MissesTurn(max(t.CreatedAt, t.StartAt), d.at) {
+			r.Reason = missedTurn
+		}
 	}
 	out.Effects = append(out.Effects, Effect{Kind: EffectReceived})
 	d.finish(&r, StateProcessing)

@@ -162,9 +162,12 @@ const noTime = "the task's deadline leaves no time for another try"
 // neverBegan is the reason of a birth that undoes its task because of its deadline.
 const neverBegan = "no time was left when the task came up in the queue; nothing of it began"
 
+// missedTurn is that of one whose time would have counted from its turn.
+const missedTurn = "the task waited for its turn longer than its plan's queue_for; nothing of it began"
+
 // MissesDeadline reports whether the row says that the task's deadline has passed or leaves no time.
 func (r *Record) MissesDeadline() bool {
-	return r.Kind == KindExpired || r.Reason == noTime || r.Reason == neverBegan
+	return r.Kind == KindExpired || r.Reason == noTime || r.Reason == neverBegan || r.Reason == missedTurn
 }
 
 // backoff is the wait before attempt number attempt+1: base × 2^(attempt-1), capped, full

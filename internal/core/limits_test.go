@@ -39,6 +39,7 @@ var planLimits = map[string]fieldLimits{
 	"Result":      textUpTo(ExpressionBytesMax),
 	"InputSchema": textUpTo(SchemaBytesMax),
 	"UndoReserve": {orSilent(durations).taken[:2], append(orSilent(durations).refused, DurationMax)}, // the task has DurationMax
+	"QueueFor":    {[]any{time.Duration(0), QueueForMin, 10 * time.Minute, QueueForMax}, []any{-time.Second, time.Millisecond, QueueForMin - 1, QueueForMax + 1, DurationMax, time.Duration(math.MaxInt64), time.Duration(math.MinInt64)}},
 	"Admission":   {[]any{AdmissionQueue, AdmissionOff, AdmissionWarn, AdmissionRefuse}, []any{Admission("queue"), Admission("x"), Admission(strings.Repeat("x", 10<<20))}},
 }
 

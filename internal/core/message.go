@@ -12,7 +12,7 @@ type Submission struct {
 	PlanVersion int64   // fixed by ingest; 0: the owner takes the highest
 	Unchecked   bool    // the submitter named PlanVersion and ingest has not looked whether it is stored
 	Input       []byte  // JSON, passed through as bytes
-	CompleteBy  Instant // of the whole task; 0: the plan's time from At, or from StartAt
+	CompleteBy  Instant // of the whole task; 0: the plan's time, see Plan.DeadlineOf
 	StartAt     Instant // nothing of it begins before; 0: at once
 	ReplyTo     string  // private status subject; may be empty
 	Trace       string  // W3C traceparent; may be empty

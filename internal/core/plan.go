@@ -46,6 +46,10 @@ const (
 	DefaultParallel    = 100
 	// DurationMax is the longest time-out a plan may name.
 	DurationMax = 365 * 24 * time.Hour
+	// QueueForMin and QueueForMax bound Plan.QueueFor: packs and commit cycles take half a second, and what waits for an hour
+	// is some ten million submissions, which the disk of the streams must hold.
+	QueueForMin = time.Second
+	QueueForMax = time.Hour
 )
 
 // Policy says what happens to a step whose attempts are exhausted.
@@ -65,7 +69,7 @@ type Plan struct {
 	Name       string        // the task type
 	Version    int64         // 1 or more; a submission takes the highest
 	Steps      []Step        // in an order where After names only earlier steps
-	CompleteBy time.Duration // the whole task, from submission to the last answer
+	CompleteBy time.Duration // the whole task, from submission to the last answer; see QueueFor
 	Grace      time.Duration // see DefaultGrace
 	InputMax   int           // bytes of input a submission may carry, at most InputBytesMax
 
@@ -73,6 +77,21 @@ type Plan struct {
 	InputSchema string        `json:",omitempty"` // JSON Schema 2020-12 of the input; empty: any JSON
 	UndoReserve time.Duration `json:",omitempty"` // no do starts so shortly before the deadline: it is the undo's time
 	Admission   Admission     `json:",omitempty"`
+	QueueFor    time.Duration `json:",omitempty"` // the time counts from the task's turn in the queue, for which it may wait so long; 0: from its submission
+}
+
+// DeadlineOf is the deadline of a task of the plan that is born then and names none.
+func (p *Plan) DeadlineOf(t *Task, born Instant) Instant {
+	from := t.CreatedAt
+	if p.QueueFor > 0 {
+		from = born
+	}
+	return max(from, t.StartAt).Add(p.CompleteBy)
+}
+
+// MissesTurn reports whether what came then, or was to start then, has waited for its turn longer than the plan lets it.
+func (p *Plan) MissesTurn(came, turn Instant) bool {
+	return p.QueueFor > 0 && turn.Sub(came) > p.QueueFor
 }
 
 // Admission says what happens to a submission whose time is less than its plan takes at p95, after its wait in the queue.

@@ -38,6 +38,7 @@ func TestPlanRefused(t *testing.T) {
 		{func(p *Plan) { p.InputMax = InputBytesMax + 1 }, "input_max is 262145, want 1 to 262144"},
 		{func(p *Plan) { p.InputMax = InputBytesMax }, "step b: its command could reach 401408 bytes (input 262144, results 131072, the rest 8192), over the server's max_payload of 400000; name in uses"},
 		{func(p *Plan) { p.Admission = "maybe" }, `admission is "maybe", want queue, off, warn or refuse`},
+		{func(p *Plan) { p.QueueFor = 2 * time.Hour }, "queue_for is 2h0m0s, want 1s to 1h0m0s"},
 		{func(p *Plan) { p.UndoReserve = p.CompleteBy }, "undo_reserve is 1m0s, want less than the task's complete_by of 1m0s"},
 		{func(p *Plan) { p.Steps[1].Kind = "sleep" }, `step b: kind is "sleep", want call, wait, signal, task or each`},
 		{func(p *Plan) { p.Steps[1].Child = "other" }, "step b: child is said, but a step of kind call has none"},

@@ -153,6 +153,9 @@ func (p *inspection) whole() {
 	default:
 		p.wrong("admission", "admission is %s, want queue, off, warn or refuse", QuoteShort(string(p.Admission)))
 	}
+	if p.QueueFor != 0 && (p.QueueFor < QueueForMin || p.QueueFor > QueueForMax) {
+		p.wrong("queue_for", "queue_for is %v, want %v to %v", p.QueueFor, QueueForMin, QueueForMax)
+	}
 	if p.UndoReserve != 0 {
 		if err := checkDuration(named{"undo_reserve", p.UndoReserve}); err != nil {
 			p.wrong("undo_reserve", "%w", err)

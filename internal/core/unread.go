@@ -42,7 +42,8 @@ func BirthUnread(u *UnreadablePlan, t *Task, ev *Event, out *Outcome) {
 	t.PlanVersion, t.WaitsFor = 0, u.Awaited()
 	r := d.record(KindSubmitted, -1)
 	if r.Deadline = t.Deadline; r.Deadline == 0 {
-		r.Deadline = max(t.CreatedAt, t.StartAt).Add(cmp.Or(u.CompleteBy, DefaultTaskCompleteBy))
+		p := Plan{CompleteBy: cmp.Or(u.CompleteBy, DefaultTaskCompleteBy), QueueFor: u.QueueFor}
+		r.Deadline = p.DeadlineOf(t, d.at)
 	}
 	if ev.Kind == EventWentBack {
 		r.Kind, r.EffectsPossibleUntil = KindWentBack, max(ev.Until, r.Deadline) // how long its commands may take is not known

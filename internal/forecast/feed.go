@@ -138,8 +138,11 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 			if !ready(plan, i, is.over) {
 				continue
 			}
-			if times.ready = now; len(plan.Steps[i].After) == 0 && t.CreatedAt != 0 {
-				times.ready = max(min(now, t.CreatedAt), t.StartAt)
+			if times.ready = now; len(plan.Steps[i].After) == 0 && t.CreatedAt != 0 && plan.QueueFor == 0 {
+				times.ready = min(now, t.CreatedAt) // otherwise the wait in the queue is no part of its time
+			}
+			if len(plan.Steps[i].After) == 0 {
+				times.ready = max(times.ready, t.StartAt)
 			}
 		}
 		ended := s.Status == core.StepDone || s.Status == core.StepSkipped && forward

@@ -278,16 +278,20 @@ func (n *Node) probeDeadlines(ctx context.Context) []ground.Found {
 	return n.asLeader(ctx, func() ([]ground.Found, error) {
 		now := n.clock.instant()
 		tasks, more, err := n.store.AtRisk(ctx, now.Add(riskWithin), riskLook)
-		return []ground.Found{{Err: deadlinesNear(now, tasks, more)}}, err
+		return []ground.Found{{Err: deadlinesNear(now, tasks, more, n.plans.Plan)}}, err
 	})
 }
 
 // deadlinesNear is the trouble of tasks whose time is nearly over; more: there are others that were not looked at.
-func deadlinesNear(now core.Instant, tasks []core.View, more bool) error {
+func deadlinesNear(now core.Instant, tasks []core.View, more bool, planOf func(string, int64) *core.Plan) error {
 	near, first := 0, (*core.View)(nil)
 	for i := range tasks {
 		t := &tasks[i]
-		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left <= t.CompleteBy.Sub(max(t.CreatedAt, t.StartAt))/riskPart {
+		whole := t.CompleteBy.Sub(max(t.CreatedAt, t.StartAt))
+		if p := planOf(t.Type, t.PlanVersion); p != nil && p.QueueFor > 0 {
+			whole = min(whole, p.CompleteBy) // its wait for its turn was none of its time
+		}
+		if left := t.CompleteBy.Sub(now); t.CompleteBy != 0 && left <= whole/riskPart {
 			near++
 			if first == nil {
 				first = t

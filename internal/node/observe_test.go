@@ -425,6 +425,10 @@ func TestDeadlinesNear(t *testing.T) {
 		return core.View{ID: id, Type: "order", CompleteBy: now.Add(left), CreatedAt: now.Add(left - whole)}
 	}
 	startsAt := func(v core.View, at core.Instant) core.View { v.StartAt = at; return v }
+	queued := func(v core.View) core.View { v.PlanVersion = 2; return v }
+	planOf := func(_ string, version int64) *core.Plan {
+		return map[int64]*core.Plan{1: {CompleteBy: time.Minute}, 2: {CompleteBy: time.Minute, QueueFor: 10 * time.Minute}}[version]
+	}
 	for _, x := range []struct {
 		tasks []core.View
 		more  bool
@@ -435,8 +439,10 @@ func TestDeadlinesNear(t *testing.T) {
 		{[]core.View{task("a", 10*time.Second, 2*time.Second), task("b", time.Hour, 6*time.Minute), task("c", time.Hour, time.Minute)}, false, "2 unfinished tasks have used nine tenths of their time; the first is b of type order"},
 		{[]core.View{task("late", time.Minute, -time.Second)}, true, "≥ 1 unfinished tasks"},
 		{[]core.View{startsAt(task("later", 10*time.Hour, 10*time.Minute), now.Add(-time.Minute))}, false, ""},
+		{[]core.View{queued(task("waited", 10*time.Minute, 30*time.Second))}, false, ""},
+		{[]core.View{queued(task("waited", 10*time.Minute, 5*time.Second))}, false, "1 unfinished task has"},
 	} {
-		err := deadlinesNear(now, x.tasks, x.more)
+		err := deadlinesNear(now, x.tasks, x.more, planOf)
 		if (err == nil) != (x.want == "") || err != nil && !strings.HasPrefix(err.Error(), x.want) {
 			t.Errorf("%v: %v, want %q", x.tasks, err, x.want)
 		}

@@ -14,7 +14,7 @@ import (
 // kinds is a plan of every kind of step with every field that came with them.
 func kinds() core.Plan {
 	return core.Plan{
-		Name: "trip", Version: 2, CompleteBy: time.Hour, Result: "results.book", InputSchema: `{"type":"object"}`, UndoReserve: time.Minute, Admission: core.AdmissionRefuse,
+		Name: "trip", Version: 2, CompleteBy: time.Hour, Result: "results.book", InputSchema: `{"type":"object"}`, UndoReserve: time.Minute, Admission: core.AdmissionRefuse, QueueFor: 10 * time.Minute,
 		Steps: []core.Step{
 			{Name: "price", Agent: "price", When: "has(input.days)", Input: "input.days", Least: time.Second, KeyLasts: 72 * time.Hour, Probe: true, OnExhausted: core.PolicySkip,
 				CompleteBy: 5 * time.Second, UndoCompleteBy: 6 * time.Second, AttemptsMax: 4, UndoAttemptsMax: 5, Backoff: time.Second, BackoffCap: 9 * time.Second,
@@ -60,9 +60,15 @@ func TestKindsRoundTrip(t *testing.T) {
 	if !reflect.DeepEqual(Normal(&p), Normal(&normal)) {
 		t.Errorf("%+v, want\n%+v", Normal(&normal), Normal(&p))
 	}
-	want := "e8d3af0"
-	if got := Hash(a); !strings.HasPrefix(got, want) {
-		t.Errorf("hash %.7s, want %s\n%s", got, want, a)
+	before := p // queue_for came later: without it a plan is what it was
+	before.QueueFor = 0
+	if b, err = Canonical(&before); err != nil {
+		t.Fatal(err)
+	}
+	for want, canonical := range map[string][]byte{"850ce14": a, "e8d3af0": b} {
+		if got := Hash(canonical); !strings.HasPrefix(got, want) {
+			t.Errorf("hash %.7s, want %s\n%s", got, want, canonical)
+		}
 	}
 	for f := range reflect.TypeFor[core.Step]().Fields() {
 		if !slices.ContainsFunc(p.Steps, func(s core.Step) bool { return !reflect.ValueOf(s).FieldByIndex(f.Index).IsZero() }) {

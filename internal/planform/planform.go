@@ -47,6 +47,7 @@ type Plan struct {
 	InputSchema json.RawMessage `json:"input_schema,omitempty"` // JSON Schema 2020-12
 	UndoReserve *int64          `json:"undo_reserve_ms,omitempty"`
 	Admission   string          `json:"admission,omitempty"` // queue, off, warn or refuse
+	QueueFor    *int64          `json:"queue_for_ms,omitempty"`
 }
 
 // Step is one step of a Plan.
@@ -94,7 +95,7 @@ func Encode(p *core.Plan) ([]byte, error) {
 	var m millis
 	form := Plan{V: Version, Name: p.Name, Version: p.Version, InputMax: said(int64(p.InputMax)), Steps: make([]Step, len(p.Steps)),
 		CompleteBy: m.of("complete_by", p.CompleteBy), Grace: m.of("grace", p.Grace), Result: p.Result,
-		UndoReserve: m.of("undo_reserve", p.UndoReserve), Admission: string(p.Admission)}
+		UndoReserve: m.of("undo_reserve", p.UndoReserve), Admission: string(p.Admission), QueueFor: m.of("queue_for", p.QueueFor)}
 	var err error
 	if form.InputSchema, err = schemaForm("input_schema", p.InputSchema); err != nil {
 		return nil, fmt.Errorf("%w: plan %s: %w", core.ErrPlan, p.Name, err)
@@ -315,7 +316,7 @@ func Decode(data []byte) (core.Plan, error) {
 	read := numbers{plan: &p, step: -1}
 	p.CompleteBy, p.Grace = read.ms("complete_by", spec.CompleteBy), read.ms("grace", spec.Grace)
 	p.InputMax, p.UndoReserve = read.number("input_max", spec.InputMax), read.ms("undo_reserve", spec.UndoReserve)
-	p.InputSchema = read.schema("input_schema", spec.InputSchema)
+	p.QueueFor, p.InputSchema = read.ms("queue_for", spec.QueueFor), read.schema("input_schema", spec.InputSchema)
 	for i := range spec.Steps {
 		read.step = i
 		read.stepOf(spec.Steps, &spec.Steps[i])

@@ -58,9 +58,11 @@ type OverloadConfig struct {
 	Other    float64       // what each of them offers all the time
 	Blind    bool          // doors do not tell them apart
 	Deadline time.Duration // of each submission
+	QueueFor time.Duration // of the plan: the deadline counts from a task's turn, for which it may wait so long; 0: from its schedule
 	Capacity float64       // tasks a second that the machine ends in time; 0: it is measured first
 	Slows    float64       // how much more everything but the door costs when backlogSlows of work or more are unread; below 0: nothing, 0: as measured
 	Door     float64       // how much more of a processor a thread of the door has than others; 0: as measured
+	Take     float64       // what a submission costs the door itself, in shares of T; 0: as measured of one that comes by itself, of which no machine takes five for each task
 	Length   time.Duration // the load ends then, if it has not before; 0: it lasts for what is judged
 	Goals    bool          // shares and recovery are judged as well as the books
 }
@@ -117,6 +119,7 @@ func newOverload(w *World, cfg *OverloadConfig) *overload {
 		replies: map[*node]*thread{}, places: map[int][]int{}, held: map[int][]int{}, origin: map[int]uint64{},
 	}
 	l.cost.door = cmp.Or(cfg.Door, l.cost.door)
+	l.cost.take = cmp.Or(time.Duration(cfg.Take*float64(l.cost.whole)), l.cost.take)
 	l.book = forecast.NewBook(0)
 	l.feed = forecast.NewFeed(l.book)
 	l.machine = newMachine(w, overloadCores, l.cost.door, &weather{rand: rand.New(rand.NewPCG(cfg.Seed, 10))})
@@ -132,6 +135,9 @@ func (l *overload) plan() {
 	p := core.Plan{Name: "order", Version: 1, Grace: core.DefaultGrace}
 	if l.cfg.Scenario == overloadFull { // what the machine can do, and not what is let in
 		p.Admission = core.AdmissionOff
+	}
+	if l.cfg.QueueFor > 0 {
+		p.CompleteBy, p.QueueFor = l.cfg.Deadline, l.cfg.QueueFor
 	}
 	for i := range 5 {
 		s := core.Step{Name: "s" + strconv.Itoa(i+1), Agent: "agent.s" + strconv.Itoa(i+1), Undoable: true}
@@ -202,7 +208,7 @@ func RunOverload(cfg OverloadConfig) (OverloadReport, error) {
 
 // OverloadCapacity is how many tasks a second the machine of a run ends, of a queue that is always full.
 func OverloadCapacity(of OverloadConfig) (float64, error) {
-	rep, err := RunOverload(OverloadConfig{Seed: of.Seed, Scenario: overloadFull, Stream: of.Stream, Door: of.Door, Slows: of.Slows, Deadline: 20 * time.Second})
+	rep, err := RunOverload(OverloadConfig{Seed: of.Seed, Scenario: overloadFull, Stream: of.Stream, Door: of.Door, Slows: of.Slows, Take: of.Take, Deadline: 20 * time.Second})
 	return rep.Capacity, err
 }
 

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,5 +42,27 @@ func TestOverloadTenants(t *testing.T) {
 	blind, err := sim.RunOverload(cfg)
 	if err != nil || blind.OthersInTime > 0.6 || rep.InTime < 0.95*blind.InTime {
 		t.Errorf("where they are not told apart %.1f %% of the others' are in time, and of all %.0f %% of C, %.0f %% where they are: %v", 100*blind.OthersInTime, 100*blind.InTime, 100*rep.InTime, err)
+	}
+}
+
+// Where time counts from a task's turn, a spike of five times what the machine does is taken whole, and all of it is done in
+// time; where it counts from the submission, part of the same spike is refused.
+func TestOverloadFromTurn(t *testing.T) {
+	cfg := sim.OverloadConfig{Seed: 1, Scenario: sim.OverloadSpike, Load: 0.5, Deadline: 20 * time.Second, Capacity: 75, Take: 0.01, Length: 90 * time.Second}
+	rep, err := sim.RunOverload(cfg)
+	refused := 0
+	for _, line := range rep.Lines {
+		refused += line.Refused
+	}
+	if err != nil || refused == 0 {
+		t.Fatalf("time counts from the submission: %d are refused, %v: the spike is none", refused, err)
+	}
+	cfg.QueueFor, cfg.Goals = 10*time.Minute, true
+	if _, err := sim.RunOverload(cfg); err != nil {
+		t.Errorf("time counts from the turn: %v", err)
+	}
+	cfg.QueueFor = 10 * time.Second
+	if _, err := sim.RunOverload(cfg); err == nil || !strings.Contains(err.Error(), "were refused") {
+		t.Errorf("a turn that may be waited for ten seconds: %v, want that some are refused", err)
 	}
 }

@@ -172,13 +172,14 @@ type offer struct {
 	over     bool         // its client asks no more
 	stored   bool         // by the stream
 	refused  bool         // its client was told so last
+	why      string       // likewise
 	ended    core.Instant // 0: it has not
 	state    core.State
 	begun    bool // a step of it was
 }
 
-// due is its deadline.
-func (o *offer) due() core.Instant { return o.at.Add(o.l.deadline()) }
+// due is its deadline, as far as its client knows it.
+func (o *offer) due() core.Instant { return o.at.Add(o.l.cfg.QueueFor + o.l.deadline()) }
 
 // deadline is how long tasks have: where the queue is always full it must not matter.
 func (l *overload) deadline() time.Duration {
@@ -209,13 +210,19 @@ func (o *offer) submit() {
 		if l.cfg.Stream {
 			sub := core.Submission{Type: w.roots[0].Name, ID: o.id, Input: input, Unchecked: true}
 			l.streams.do(0, func() {
-				sub.At, sub.CompleteBy = w.now, w.now.Add(left)
+				if sub.At = w.now; l.cfg.QueueFor == 0 {
+					sub.CompleteBy = w.now.Add(left)
+				}
 				l.store(message{partition: w.partitionOf(o.id), subs: []core.Submission{sub}}, func(uint64) { o.answered(ingest.Answer{}) })
 			})
 			return
 		}
+		form := submit.Form{Type: w.roots[0].Name, ID: o.id, Input: input, Labels: o.labels()}
+		if l.cfg.QueueFor == 0 {
+			form.CompleteBy = strconv.FormatInt(left.Milliseconds(), 10) + "ms"
+		}
 		l.doors[l.rand.IntN(len(l.doors))].request(ingest.Request{
-			Form:   submit.Form{Type: w.roots[0].Name, ID: o.id, Input: input, CompleteBy: strconv.FormatInt(left.Milliseconds(), 10) + "ms", Labels: o.labels()},
+			Form:   form,
 			Answer: func(a ingest.Answer) { w.after(w.delay(), func() { o.answered(a) }) },
 		})
 	})
@@ -243,7 +250,7 @@ func (o *offer) answered(a ingest.Answer) {
 		w.accepted[o.id] = true
 		return
 	}
-	o.refused = true
+	o.refused, o.why = true, a.Err.Description
 	wait := a.Err.Retry
 	switch l.cfg.Clients {
 	case ClientsObey:

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -369,6 +370,19 @@ func (j *judge) goals() {
 			most = 0.03
 		}
 		want(rep.Lost <= most, "%.1f %% of what was accepted was lost, want %.0f %% at most", 100*rep.Lost, 100*most)
+	}
+	if l.cfg.QueueFor > 0 && l.cfg.Scenario == OverloadSpike {
+		refused, lost, why := 0, 0, ""
+		for _, o := range j.order {
+			if !o.accepted {
+				refused++
+				why = cmp.Or(why, o.why, "nobody answered")
+			}
+			if o.lost() {
+				lost++
+			}
+		}
+		want(refused+lost == 0, "of %d submissions %d were refused and %d not processed in time, want none: their time counts from their turn; the first was refused because: %s", len(j.order), refused, lost, why)
 	}
 	if len(missed) > 0 {
 		l.w.wrong(-1, "", "%s; deadline %s: %s", l.cfg.Scenario, l.cfg.Deadline, strings.Join(missed, "; "))

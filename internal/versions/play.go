@@ -180,7 +180,7 @@ func (r *reading) step(i int) int {
 func (r *reading) feed(row *core.Record) {
 	ev := core.Event{At: row.At, Actor: row.Actor, Reason: row.Reason, Rand: r.rand(row), Code: row.Code, Error: row.Error, ByParent: r.t.Parent != 0, Full: r.full(), Ask: &answers{r}}
 	if row.Kind == core.KindSubmitted {
-		if born := max(r.t.CreatedAt, r.t.StartAt); row.Deadline != born.Add(r.old.CompleteBy) {
+		if row.Deadline != r.old.DeadlineOf(r.t, row.At) {
 			r.t.Deadline = row.Deadline // the submission named it
 		}
 		core.Birth(r.p, r.t, &ev, &r.out)

@@ -154,6 +154,7 @@ func testPlans(r *rig) {
 	r.must(r.s.PutPlan(r.ctx, plan()))
 	for name, change := range map[string]func(*core.Plan){
 		"time":       func(p *core.Plan) { p.CompleteBy += time.Millisecond },
+		"queue":      func(p *core.Plan) { p.QueueFor = time.Minute },
 		"step":       func(p *core.Plan) { p.Steps[1].Agent = "other" },
 		"steps":      func(p *core.Plan) { p.Steps = p.Steps[:2] },
 		"exhaustion": func(p *core.Plan) { p.Steps[2].OnExhausted = core.PolicyError },

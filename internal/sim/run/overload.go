@@ -18,8 +18,8 @@ import (
 type overloads struct {
 	scenario, loads, deadlines, doors, clients string
 	goals                                      bool
-	length                                     time.Duration
-	door, slows, other                         float64
+	length, queueFor                           time.Duration
+	door, slows, take, other                   float64
 	others                                     int
 	blind                                      bool
 
@@ -45,10 +45,12 @@ func overloadFlags(flags *flag.FlagSet) *overloads {
 	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go")
 	flags.StringVar(&o.clients, "clients", "leave", "of an overload: what a client does that is refused: leave, obey (come again when told) or rush (at once)")
 	flags.Float64Var(&o.door, "door-weight", 0, "of an overload: how much more of a processor a thread of the door has than others; 0: as measured")
+	flags.Float64Var(&o.take, "take", 0, "of an overload: what a submission costs the door itself, in shares of a task; 0: as measured")
 	flags.Float64Var(&o.slows, "slows", 0, "of an overload: how much more everything but the door costs when 50 s of work are unread; 0: as measured, below 0: nothing")
 	flags.IntVar(&o.others, "tenants", 0, "of an overload: tenants beside the one who offers the load; 0: nobody names a tenant")
 	flags.Float64Var(&o.other, "tenant-load", 0.1, "of an overload: what each of them offers, in shares of what the machine does")
 	flags.BoolVar(&o.blind, "blind", false, "of an overload: doors do not tell tenants apart")
+	flags.DurationVar(&o.queueFor, "queue-for", 0, "of an overload: deadlines count from a task's turn, for which it may wait so long; 0: from the submission")
 	flags.DurationVar(&o.length, "length", 0, "of an overload: when the load ends; 0: when all that is judged has come")
 	flags.BoolVar(&o.goals, "goals", false, "of an overload: shares and recovery are judged as well as the books; today's code misses them")
 	return o
@@ -115,7 +117,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, stream := range []bool{false, true} {
 			if slices.ContainsFunc(cells, func(c cell) bool { return c.stream == stream }) {
-				c, err := sim.OverloadCapacity(sim.OverloadConfig{Seed: seed, Stream: stream, Door: o.door, Slows: o.slows})
+				c, err := sim.OverloadCapacity(sim.OverloadConfig{Seed: seed, Stream: stream, Door: o.door, Slows: o.slows, Take: o.take})
 				if err != nil {
 					o.fault(err, seed, cell{stream: stream})
 				}
@@ -134,7 +136,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	}
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, c := range cells {
-			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Others: o.others, Other: o.other, Blind: o.blind, Door: o.door, Slows: o.slows,
+			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Others: o.others, Other: o.other, Blind: o.blind, QueueFor: o.queueFor, Door: o.door, Slows: o.slows, Take: o.take,
 				Goals: o.goals, Capacity: capacity[sim.OverloadConfig{Seed: seed, Stream: c.stream}]}
 		}
 	}
@@ -171,6 +173,9 @@ func (o *overloads) fault(err error, seed uint64, c cell) {
 	}
 	if o.goals {
 		goals += " -goals"
+	}
+	if o.queueFor > 0 {
+		goals += " -queue-for " + o.queueFor.String()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
