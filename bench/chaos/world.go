@@ -166,7 +166,7 @@ func (w *world) openStore(ctx context.Context) error {
 	w.opening.Lock()
 	defer w.opening.Unlock()
 	var err error
-	w.opened, err = dialects.Open(ctx, url, schema.Options{MaxConns: 4})
+	w.opened, err = dialects.Open(ctx, url, schema.Options{MaxConns: 4, Timeout: 5 * time.Minute})
 	return err
 }
 

@@ -232,6 +232,10 @@ func (e *engine) Start(_ context.Context, _ operate.Actor, token string, rate, b
 	return e.op, nil
 }
 
+func (e *engine) Show(ctx context.Context, id string) (operate.Operation, error) {
+	return operations{engine: e}.Operation(ctx, id)
+}
+
 func (e *engine) Change(_ context.Context, _ operate.Actor, id string, change operate.Change) (operate.Operation, error) {
 	e.changes = append(e.changes, change)
 	return operate.Operation{ID: id, State: operate.OperationPaused, Tasks: 5, Tally: operate.Tally{Done: 2, Waiting: 3}}, e.refuse

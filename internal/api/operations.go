@@ -187,5 +187,5 @@ func (a *api) operation(ctx context.Context, id string) (operate.Operation, erro
 	if bad := checkID("operation", id); bad != nil {
 		return operate.Operation{}, bad
 	}
-	return a.ports.OperationStore.Operation(ctx, id)
+	return a.ports.Operations.Show(ctx, id)
 }

@@ -308,6 +308,7 @@ func TestRoutes(t *testing.T) {
 		{"POST", "/v1/operations", `{"token":"preview-1","reason":"r","rate":5,"confirm":1}`, 201, `"rate":5,"brake":20`},
 		{"GET", "/v1/operations", "", 200, `"tally":{"waiting":1,"asked":0,"done":1,"failed_again":0,"skipped":0}`},
 		{"GET", "/v1/operations/op1", "", 200, `"reason":"bank is back"`},
+		{"GET", "/v1/operations/op1", "", 200, `"since":{"n":1}`},
 		{"GET", "/v1/operations/op1/members?outcome=done", "", 200, `"ordinal":1`},
 		{"GET", "/v1/operations/op1/members?limit=1", "", 200, `"next":"1"`},
 		{"PATCH", "/v1/operations/op1", `{"state":"paused","rate":0,"reason":"r"}`, 200, `"state":"paused"`},

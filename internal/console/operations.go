@@ -123,7 +123,7 @@ func (c *console) operation(ctx context.Context, r *http.Request) (page, error) 
 	}
 	var d operationData
 	var err error
-	if d.Op, err = c.Operations.Operation(ctx, r.PathValue("id")); err != nil {
+	if d.Op, err = c.Repairs.Show(ctx, r.PathValue("id")); err != nil {
 		return page{}, err
 	}
 	d.Outcome, d.First = operate.Outcome(q.Get("outcome")), after == 0

@@ -881,6 +881,14 @@ func (w *world) Start(_ context.Context, by operate.Actor, token string, rate, b
 	return operate.Operation{}, refuse(404, "token", "There is no such preview, or it has expired: make a new one.")
 }
 
+func (w *world) Show(ctx context.Context, id string) (operate.Operation, error) {
+	op, err := w.Operation(ctx, id)
+	if op.Group != "" {
+		op.Since.N = 2
+	}
+	return op, err
+}
+
 func (w *world) Change(_ context.Context, _ operate.Actor, id string, change operate.Change) (operate.Operation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

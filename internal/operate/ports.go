@@ -64,7 +64,7 @@ type OperationStore interface {
 	// visible together. It returns the number of members. Error: *Refusal for a selection that is wrong or has more than
 	// MembersMax tasks.
 	Freeze(ctx context.Context, op Operation, sel Selection) (int64, error)
-	// Operation returns one. Error: core.ErrNotFound.
+	// Operation returns one, without Since: see Operations.Show. Error: core.ErrNotFound.
 	Operation(ctx context.Context, id string) (Operation, error)
 	// Operations returns those in the given states, newest first; no states: all.
 	Operations(ctx context.Context, states []OperationState, limit int, after string) (ops []Operation, next string, err error)
@@ -201,6 +201,8 @@ type Operations interface {
 	Preview(ctx context.Context, by Actor, sel Selection, r Request) (Preview, error)
 	// Start starts a preview. confirm is the number of its tasks, required above 100.
 	Start(ctx context.Context, by Actor, token string, rate, brakePct int, reason string, confirm int64) (Operation, error)
+	// Show returns one, with how many tasks have joined its failure group since. Error: *Refusal.
+	Show(ctx context.Context, id string) (Operation, error)
 	// Change pauses, resumes, stops, or sets the rate of an operation.
 	Change(ctx context.Context, by Actor, id string, change Change) (Operation, error)
 }

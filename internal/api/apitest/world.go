@@ -525,6 +525,16 @@ func (w *World) Start(_ context.Context, by operate.Actor, _ string, rate, brake
 	return op, err
 }
 
+// Show implements operate.Operations: one task has joined the group of each.
+func (w *World) Show(ctx context.Context, id string) (operate.Operation, error) {
+	op, err := w.Operation(ctx, id)
+	if errors.Is(err, core.ErrNotFound) {
+		return op, &operate.Refusal{Code: 404, Detail: err.Error()}
+	}
+	op.Since = operate.Count{N: 1}
+	return op, err
+}
+
 // Change implements operate.Operations.
 func (w *World) Change(_ context.Context, _ operate.Actor, id string, c operate.Change) (op operate.Operation, err error) {
 	err = w.do(func() error {
