@@ -495,7 +495,7 @@ func TestOnlyTheLeaderLooks(t *testing.T) {
 	until(t, "it leads", w.leads)
 	store := watchingStore{Store: w.store, ops: []operate.Operation{{ID: "op-1", State: operate.OperationBraked, Why: "too many of wave 3 failed alike"}, {ID: "op-2", State: operate.OperationRunning}},
 		risk: []core.View{{ID: "late", Type: "order", CreatedAt: 1, CompleteBy: 2}}}
-	leader := &Node{store: store, clock: w.clock}
+	leader := &Node{store: store, clock: w.clock, plans: w.plans}
 	leader.sup.Store(w.sup.Load())
 	if found := leader.probeOperations(t.Context()); len(found) != 1 || found[0].Key != "op-1" || found[0].Err.Error() != "too many of wave 3 failed alike" {
 		t.Errorf("%+v", found)
