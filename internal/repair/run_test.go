@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -661,6 +662,28 @@ func TestPace(t *testing.T) {
 		pass(9 * time.Second)
 		if n := asked() - before; n < 900 {
 			t.Errorf("%d in the next 9 seconds: the pace does not come back", n)
+		}
+	})
+}
+
+// What failed while a process led is no trouble of it when another leads.
+func TestTroubleEndsWithTheLead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 3, "card declined")
+		w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
+		var lead, fails atomic.Bool
+		lead.Store(true)
+		away := &awayFor{world: w, n: 1 << 30}
+		report := func(err error) { fails.Store(err != nil) }
+		defer start(t.Context(), NewRunner(config(), w, away, w.desk(), leading(lead.Load), nil, report, quiet))()
+		pass(10 * time.Second)
+		if !fails.Load() {
+			t.Fatal("nothing is reported while it leads")
+		}
+		lead.Store(false)
+		pass(10 * time.Second)
+		if fails.Load() {
+			t.Error("what failed is still reported when it leads no more")
 		}
 	})
 }

@@ -71,6 +71,7 @@ func (r *Runner) round(ctx context.Context) time.Duration {
 	if !r.leader.Leads() {
 		clear(r.runs)
 		r.findAt = time.Time{}
+		r.report(nil) // another does it now: what failed here would be told for ever
 		return r.cfg.Interval
 	}
 	var failed error
