@@ -236,10 +236,10 @@ func (s *Sender) report() {
 // Run delivers while this sender leads, until ctx ends.
 func (s *Sender) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if s.cfg.Leads() {
-			if err := s.lead(ctx); err != nil && ctx.Err() == nil {
-				s.cfg.Report(fmt.Errorf("alerts cannot be read: %w", err))
-			}
+		if !s.cfg.Leads() {
+			s.cfg.Report(nil) // what failed here is another's now
+		} else if err := s.lead(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Report(fmt.Errorf("alerts cannot be read: %w", err))
 		}
 		if pause.For(ctx, leadEvery) != nil {
 			break

@@ -221,6 +221,20 @@ func TestRate(t *testing.T) {
 	until(t, "all are done with", func() bool { return in.open() == 0 })
 }
 
+// TestTroubleEndsWithTheLead: a channel that failed is no trouble of a node that leads no more.
+func TestTroubleEndsWithTheLead(t *testing.T) {
+	r := newReceiver(t, func(_ int64, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) })
+	store, in := newSettings(), newStream()
+	store.channel(t, "refuses", map[string]any{"kind": "webhook", "url": r.URL})
+	var leads, fails atomic.Bool
+	leads.Store(true)
+	starts(t, Config{Store: store, Source: in, Leads: leads.Load, Report: func(err error) { fails.Store(err != nil) }})
+	in.put(once("t1", "task-error"))
+	until(t, "the channel is reported", fails.Load)
+	leads.Store(false)
+	until(t, "it is reported no more", func() bool { return !fails.Load() })
+}
+
 // TestOnlyTheLeaderSends: a sender that does not lead reads nothing, and one that leads no more stops.
 func TestOnlyTheLeaderSends(t *testing.T) {
 	r := newReceiver(t, nil)
