@@ -336,8 +336,20 @@ var operatorMutants = []mutant{
 		run:   "^TestEndingThatComesAgain$",
 	},
 	{
+		name: "alert-outlives-the-lead", invariant: 12, file: "internal/alerts/sender.go",
+		old: "s.cfg.Report(nil) // what failed", new: "_ = 0 // what failed",
+		fault: "a channel that failed is a trouble of a node that leads no more, for ever",
+		run:   "^TestTroubleEndsWithTheLead$",
+	},
+	{
+		name: "operations-fail-without-the-lead", invariant: 12, file: "internal/repair/runner.go",
+		old: "r.report(nil) // another", new: "_ = 0 // another",
+		fault: "operations that failed are a trouble of a node that leads no more, for ever",
+		run:   "^TestTroubleEndsWithTheLead$",
+	},
+	{
 		name: "alerts-of-everyone", invariant: 12, file: "internal/alerts/sender.go",
-		old: "		if s.cfg.Leads() {", new: "		if s.cfg.Leads() || ctx.Err() == nil {",
+		old: "		if !s.cfg.Leads() {", new: "		if !s.cfg.Leads() && ctx.Err() != nil {",
 		fault: "every supervisor delivers alerts",
 		run:   "^TestOnlyTheLeaderSends$",
 	},
