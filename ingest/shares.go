@@ -135,7 +135,7 @@ func (s *shares) reckon(now core.Instant, rate float64) {
 	}
 	s.at.Store(int64(now))
 	by := 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
-	all := make([]*flow, 0, len(s.flows)+1)
+	var all []*flow
 	learn := func(fl *flow) (gone bool) {
 		fl.asks += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.asks)
 		if fl.asks < flowLeast {
