@@ -112,7 +112,7 @@ func (h *holds) wait(ctx context.Context, clock agents.Time, key holdKey) (why s
 	}
 }
 
-// goes lets the front go, or says how long it has to wait yet. A clock that was set back holds nobody longer than a server may.
+// goes lets the front go, or says how long it has to wait yet. A clock that was set back holds no submission longer than a server may.
 func (h *holds) goes(now core.Instant, is *hold, place *list.Element) (rest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

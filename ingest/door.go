@@ -214,7 +214,9 @@ func (d *Door) settle(now core.Instant) {
 		}
 		if e.node != "" {
 			d.waits.report(now, e.node, e.readings)
-			d.shares.reckon(now, d.waits.rate(now))
+			if d.shares.due(now) {
+				d.shares.reckon(now, d.waits.rate())
+			}
 			continue
 		}
 		if e.pack == nil {

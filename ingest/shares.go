@@ -27,7 +27,7 @@ const (
 
 // shares are what tenants ask for at this door, and what is each one's part of what begins, by weight: a tenant that asks for
 // less has what it asks for, and what it leaves is the others'. It is max-min fairness by what is offered, so that what a
-// door refuses changes nobody's part. Only the door's goroutine reckons; all else is safe for concurrent use.
+// door refuses changes no tenant's part. Only the door's goroutine reckons; all else is safe for concurrent use.
 type shares struct {
 	label   string         // its key; empty: there are no tenants
 	weights map[string]int // of those that have not 1
@@ -93,7 +93,7 @@ func (fl *flow) count(f *submit.Form) {
 
 // The ways in which the share of a tenant decides.
 const (
-	shareless = iota // it does not: nobody asks for more than its part, or all do
+	shareless = iota // it does not: no tenant asks for more than its part, or all do
 	within           // it asks for no more than its part, and others do
 	beyond           // it asks for more, and others do not
 )
@@ -127,14 +127,16 @@ func (s *shares) most() time.Duration { return time.Duration(s.limit.Load()) }
 // rate is what all have, in submissions a second.
 func (s *shares) rate() float64 { return math.Float64frombits(s.begin.Load()) }
 
-// reckon says anew who asks for more than its part of so many submissions a second.
+// due reports whether it is to be reckoned who asks for more than its part.
+func (s *shares) due(now core.Instant) bool {
+	return s.label != "" && now.Sub(core.Instant(s.at.Load())) >= reckonEvery
+}
+
+// reckon updates who asks for more than its part of so many submissions a second.
 func (s *shares) reckon(now core.Instant, rate float64) {
 	took := now.Sub(core.Instant(s.at.Load()))
-	if s.label == "" || took < reckonEvery {
-		return
-	}
 	s.at.Store(int64(now))
-	by := 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
+	by := newPart(took)
 	var all []*flow
 	learn := func(fl *flow) (gone bool) {
 		fl.asks += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.asks)
@@ -168,7 +170,7 @@ func (s *shares) reckon(now core.Instant, rate float64) {
 	s.limit.Store(int64(s.given.target(took)))
 }
 
-// levelOf is the part of a weight of one: what is left to those who ask for more, by weight. Where nobody does, it is what one
+// levelOf is the part of a weight of one: what is left to tenants that ask for more, by weight. Where none does, it is what one
 // more could have.
 func levelOf(all []*flow, rate float64) (level float64) {
 	slices.SortFunc(all, func(a, b *flow) int { return cmp.Compare(a.asks/a.weight, b.asks/b.weight) })

@@ -94,7 +94,6 @@ type queueOwner struct {
 	least    time.Duration // the shortest wait since
 
 	again virtualQueue
-	known core.Instant // of the sum that it was last counted for
 }
 
 // given is how much time submissions have of late.
@@ -342,10 +341,11 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 }
 
 // rate is how many submissions of this door begin a second, over all owners, as far as is known.
-func (w *waits) rate(now core.Instant) (rate float64) {
+func (w *waits) rate() (rate float64) {
+	counted := make(map[*queueOwner]bool, len(w.owners))
 	for i := range w.lines {
-		if o := w.lines[i].owner.Load(); o != nil && o.known != now {
-			o.known = now
+		if o := w.lines[i].owner.Load(); o != nil && !counted[o] {
+			counted[o] = true
 			is := o.pace.Load()
 			rate += is.rate * is.share
 		}
@@ -366,13 +366,16 @@ func (w *waits) forget() {
 	}
 }
 
+// newPart is the weight of what was seen in such a time in an average over rateFor.
+func newPart(took time.Duration) float64 { return 1 - math.Exp(-took.Seconds()/rateFor.Seconds()) }
+
 // learn takes how many began in a time; busy: there were others all the time. When there were not, it may be faster. A time
 // in which the owner said nothing, or nothing began, says that it stood still, and not how fast it is.
 func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	if begun == 0 || took <= 0 || took > silentFor {
 		return
 	}
-	rate, by := float64(begun)/took.Seconds(), 1-math.Exp(-took.Seconds()/rateFor.Seconds())
+	rate, by := float64(begun)/took.Seconds(), newPart(took)
 	switch {
 	case p.rate == 0 && busy:
 		p.seen, p.begun = p.seen+took, p.begun+begun
@@ -405,7 +408,7 @@ func (g *given) target(passed time.Duration) time.Duration {
 		if g.has == 0 {
 			g.has = has
 		}
-		g.has += time.Duration((1 - math.Exp(-passed.Seconds()/rateFor.Seconds())) * float64(has-g.has))
+		g.has += time.Duration(newPart(passed) * float64(has-g.has))
 	}
 	if g.has == 0 {
 		return standTarget

@@ -209,7 +209,7 @@ var breakerMutants = []mutant{
 	{
 		name: "forgotten-key-keeps-its-place", invariant: 11, file: "scheduler/limits.go",
 		old: "u.seq = max(u.seq, h.use.seq)", new: "u.seq = max(u.seq, 0)",
-		fault: "the place of a key that its shard has forgotten is used by nobody, for as long as a retry asks for it",
+		fault: "no shard can use the place of a key that its holder has forgotten, for as long as a retry asks for it",
 		run:   "^TestForgottenKeyHoldsNoPlace$",
 	},
 	{

@@ -401,7 +401,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestRefusedRoundIsTakenBack$",
 	},
 	{
-		name: "what-comes-back-wakes-nobody", invariant: 11, file: "scheduler/takeback.go",
+		name: "freed-place-wakes-no-task", invariant: 11, file: "scheduler/takeback.go",
 		old: "\tg.looks.wake(g.now)\n", new: "",
 		fault: "a task that is parked does not go on when a refused row gives its place back",
 		run:   "^TestPlaceOfALostRoundWakes$",

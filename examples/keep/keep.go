@@ -24,7 +24,7 @@ type Effect struct {
 // File is a file of effects. It is safe for concurrent use; a nil one keeps nothing.
 type File struct {
 	path string
-	most int // effects that stay when it is written anew, and as many lines may be added until then
+	most int // effects that stay when it is rewritten, and as many lines may be added until then
 
 	mu    sync.Mutex
 	file  *os.File
