@@ -43,6 +43,13 @@ func (s *fullServer) ask(ctx context.Context, id string) error {
 	return &SubmitError{Type: "order", Task: id, Code: 429, Description: "it would begin in about 40s", RetryAfter: s.slot - now}
 }
 
+// requests is how many were asked for.
+func (s *fullServer) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
 // submit submits one, as Client.Submit does.
 func (s *fullServer) submit(ctx context.Context, h *holds, key holdKey, id string) error {
 	place := turn{holds: h, key: key, task: id}
@@ -78,7 +85,7 @@ func TestHeldBack(t *testing.T) {
 			synctest.Wait()
 		}
 		_ = wall{}.Sleep(t.Context(), 9*time.Second)
-		if n := len(s.asked); n != refused {
+		if n := s.requests(); n != refused {
 			t.Errorf("%d were asked for before the time that was told, want the %d that were refused", n, refused)
 		}
 		wg.Wait()
@@ -160,8 +167,8 @@ func TestHeldBackCancelled(t *testing.T) {
 		_ = wall{}.Sleep(t.Context(), time.Second)
 		cancel()
 		synctest.Wait()
-		if len(ended) != 100 || len(s.asked) != 1 {
-			t.Errorf("%d of 100 have ended at once, and %d were asked for", len(ended), len(s.asked))
+		if n := s.requests(); len(ended) != 100 || n != 1 {
+			t.Errorf("%d of 100 have ended at once, and %d were asked for", len(ended), n)
 		}
 		err := <-ended
 		if is, ok := errors.AsType[*SubmitError](err); !ok || is.Code != 429 || !strings.HasPrefix(is.Task, "held-") {
