@@ -490,7 +490,7 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
 	ev := c.Event(m.At)
-	ev.Looked = m.Stored
+	ev.Looked = m.looked()
 	switch {
 	case c.Kind == 0:
 		return false, nil
@@ -687,11 +687,19 @@ func (p *partition) another(m *ControlMail, number int64) bool {
 	return number >= p.taken.WentBackNumber && p.seenBefore(m)
 }
 
-// seenBefore reports whether a request may rest on what was seen before the database went back: it was stored before that,
+// looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
+func (m *ControlMail) looked() core.Instant {
+	if m.Control.Asked != 0 {
+		return min(m.Control.Asked, m.Stored)
+	}
+	return m.Stored
+}
+
+// seenBefore reports whether a request may rest on what was seen before the database went back: it was asked before that,
 // or within a minute after.
 func (p *partition) seenBefore(m *ControlMail) bool {
 	back := p.taken.WentBackAt
-	return back != 0 && m.Stored <= back.Add(time.Minute)
+	return back != 0 && m.looked() <= back.Add(time.Minute)
 }
 
 // refusals are the tasks of one request that it did not change.

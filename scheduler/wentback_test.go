@@ -607,16 +607,17 @@ func TestStreamWasCutBeforeTheDatabaseWentBack(t *testing.T) {
 }
 
 // What a person found at a service before the database went back may have changed since: in the time that is lost the same
-// request let the step be done. Read again it changes nothing; one from after that counts.
+// request let the step be done. Read again it changes nothing, nor does a copy of it that is stored later; one from after
+// that counts.
 //
 // covers: W4, A4
 func TestFoundBeforeTheDatabaseWentBack(t *testing.T) {
 	r := inError(t, 1, scheduler.Config{})
-	found := func(stored core.Instant, want core.State) {
+	found := func(asked, stored core.Instant, want core.State) {
 		t.Helper()
 		r.pos++
 		r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: r.pos, At: r.now, Stored: stored,
-			Control: core.Control{Kind: core.EventResubmit, ID: "t1", Actor: "olga", Found: core.ProbeAbsent}})
+			Control: core.Control{Kind: core.EventResubmit, ID: "t1", Actor: "olga", Found: core.ProbeAbsent, Asked: asked}})
 		r.cycle()
 		r.state("t1", want)
 	}
@@ -624,8 +625,10 @@ func TestFoundBeforeTheDatabaseWentBack(t *testing.T) {
 	r.now = r.now.Add(time.Hour)
 	r.start("n2")
 	r.adoptLess(r.pos)
-	found(asked, core.StateError)
+	found(0, asked, core.StateError)
 	r.logged("the database went back since its sender looked")
 	r.now = r.now.Add(time.Hour)
-	found(r.now, core.StateProcessing)
+	found(asked, r.now, core.StateError)
+	found(r.now.Add(time.Hour), asked, core.StateError) // by another clock
+	found(0, r.now, core.StateProcessing)
 }

@@ -232,6 +232,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestFoundBeforeTheDatabaseWentBack$",
 	},
 	{
+		name: "found-as-young-as-its-copy", invariant: 9, file: "scheduler/apply.go",
+		old: "return min(m.Control.Asked, m.Stored)", new: "return m.Stored",
+		fault: "a copy of what a person said of a service counts as said when the copy was stored",
+		run:   "^TestFoundBeforeTheDatabaseWentBack$",
+	},
+	{
 		name: "rounds-without-end", invariant: 12, file: "scheduler/children.go",
 		old: "if ours && a.cycle.makes(x.e) {", new: "if !ours || a.cycle.makes(x.e) {",
 		fault: "a child that ended at its birth in a partition that was let go keeps the shard going round for ever",

@@ -72,6 +72,7 @@ func (a *Actions) Do(ctx context.Context, by operate.Actor, task operate.TaskRef
 		}
 		before := view.Seq
 		if act.Again != nil {
+			control.Asked = core.InstantOf(act.Again.At)
 			if before = seqOf(act.Again.Before, before); guarded(r.Action, view.State) && before != view.Seq {
 				answer.Outcome = say.Of("ask.again")
 				return "", nil

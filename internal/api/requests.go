@@ -205,6 +205,9 @@ func actBy(by operate.Actor, c *core.Control, view *core.View) *operate.Act {
 func (a *Requests) store(ctx context.Context, c *core.Control, partition int) (uint64, *ingest.Refusal) {
 	ctx, stop := context.WithTimeout(ctx, a.cfg.ControlMax)
 	defer stop()
+	if c.Found != "" && c.Asked == 0 {
+		c.Asked = core.InstantOf(a.cfg.Now())
+	}
 	seq, err := a.controls.Ask(ctx, partition, *c)
 	if err != nil {
 		a.log.Warn("a request about a task may not be stored", "task", c.ID, "error", err)

@@ -66,7 +66,7 @@ type Event struct {
 
 	Found ProbeOutcome // of Resubmit, Edit and Undo: done or absent, what a person says of the service whose key is too old; empty: nothing
 
-	Looked Instant // when the request with Found was stored: its sender had looked by then; 0: it is not known
+	Looked Instant // when the request with Found was asked: its sender had looked by then; 0: it is not known
 
 	Version int64 // of Migrate: of the plan
 	Plan    *Plan // of Migrate: that version of the plan; nil: it is not known

@@ -26,7 +26,7 @@ func control(op *operate.Operation) core.Control {
 	r := &op.Request
 	return core.Control{
 		Kind: kinds[op.Action], Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result, Found: r.Found, Version: r.Version,
+		Input: r.Input, Result: r.Result, Found: r.Found, Asked: core.InstantOf(op.Created), Version: r.Version,
 	}
 }
 

@@ -71,6 +71,9 @@ func (w *World) lagging(p int) string {
 		return fmt.Sprintf("partition %d: the control cursor is at %d, before message %d", p, st.ControlCursor, last)
 	}
 	for _, n := range w.nodes {
+		if n.twin { // it has ended: see liveFor
+			continue
+		}
 		if f := n.feeds[p]; f != nil && f.epoch == st.Epoch && n.shardOf(p).Load(p) != 0 {
 			return fmt.Sprintf("partition %d: node %s still has %d tasks in flight", p, n.name, n.shardOf(p).Load(p))
 		}

@@ -49,6 +49,7 @@ var askWords = map[core.EventKind]string{
 // fill gives a request what its kind needs.
 func (w *World) fill(c *core.Control) {
 	w.asks.n++
+	c.Asked = w.now
 	switch c.Kind {
 	case core.EventExtend:
 		c.Until = w.now.Add(30 * time.Second)

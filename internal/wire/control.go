@@ -70,6 +70,9 @@ func AppendControl(dst []byte, c *core.Control) []byte {
 	if c.Until != 0 {
 		dst = appendTime(dst, "until", c.Until)
 	}
+	if c.Asked != 0 {
+		dst = appendTime(dst, "asked", c.Asked)
+	}
 	if c.EvenIfUnknown {
 		dst = append(dst, `,"even_if_unknown":true`...)
 	}
@@ -127,6 +130,7 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 		Found   string  `json:"found,omitempty"`
 		Ask     string  `json:"ask,omitempty"`
 		Until   string  `json:"until,omitempty"`
+		Asked   string  `json:"asked,omitempty"`
 
 		EvenIfUnknown bool            `json:"even_if_unknown,omitempty"`
 		Seqs          []int64         `json:"seqs"`
@@ -169,8 +173,12 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 	if err != nil {
 		return core.Control{}, fmt.Errorf("%w: control: until: %w", ErrUndecodable, err)
 	}
+	asked, err := taskform.Instant(j.Asked)
+	if err != nil {
+		return core.Control{}, fmt.Errorf("%w: control: asked: %w", ErrUndecodable, err)
+	}
 	c := core.Control{Kind: controlKind(j.Kind), Numbers: j.Numbers, ID: j.ID, Type: j.Type, Actor: cutLines(j.Actor),
-		Reason: cutLines(j.Reason), Step: j.Step, Until: until, As: core.State(j.As), Found: core.ProbeOutcome(j.Found), EvenIfUnknown: j.EvenIfUnknown,
+		Reason: cutLines(j.Reason), Step: j.Step, Until: until, Asked: asked, As: core.State(j.As), Found: core.ProbeOutcome(j.Found), EvenIfUnknown: j.EvenIfUnknown,
 		Seqs: j.Seqs, Steps: j.Steps, IfSeq: j.IfSeq, Input: j.Input, Result: j.Result, Version: j.PlanVersion, Ask: j.Ask}
 	err = checkControl(&c, j.Kind)
 	if strict && err == nil {

@@ -343,7 +343,7 @@ func TestControlGolden(t *testing.T) {
 		{core.Control{Kind: core.EventCancel, ID: "o-1", Type: "order", EvenIfUnknown: true}, `{"v":1,"kind":"cancel","id":"o-1","type":"order","even_if_unknown":true}`},
 		{core.Control{Kind: core.EventUndo, ID: "o-1"}, `{"v":1,"kind":"undo","id":"o-1"}`},
 		{core.Control{Kind: core.EventResubmit, ID: "o-1", Step: "charge", Until: at}, `{"v":1,"kind":"resubmit","id":"o-1","step":"charge","until":"2026-01-02T03:04:05.000678Z"}`},
-		{core.Control{Kind: core.EventUndo, ID: "o-1", Found: core.ProbeDone}, `{"v":1,"kind":"undo","id":"o-1","found":"done"}`},
+		{core.Control{Kind: core.EventUndo, ID: "o-1", Found: core.ProbeDone, Asked: at}, `{"v":1,"kind":"undo","id":"o-1","found":"done","asked":"2026-01-02T03:04:05.000678Z"}`},
 		{core.Control{Kind: core.EventResolve, ID: "o-1", As: core.StateUndone}, `{"v":1,"kind":"resolve","id":"o-1","as":"undone"}`},
 		{core.Control{Kind: core.EventExtend, ID: "o-1", Until: at}, `{"v":1,"kind":"extend","id":"o-1","until":"2026-01-02T03:04:05.000678Z"}`},
 		{core.Control{Kind: core.EventMigrate, ID: "o-1", Type: "order", Actor: "ann", Reason: "wrong agent", Version: 4, IfSeq: 7},
