@@ -687,14 +687,6 @@ func (p *partition) another(m *ControlMail, number int64) bool {
 	return number >= p.taken.WentBackNumber && p.seenBefore(m)
 }
 
-// looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
-func (m *ControlMail) looked() core.Instant {
-	if m.Control.Asked != 0 {
-		return min(m.Control.Asked, m.Stored)
-	}
-	return m.Stored
-}
-
 // seenBefore reports whether a request may rest on what was seen before the database went back: it was asked before that,
 // or within a minute after.
 func (p *partition) seenBefore(m *ControlMail) bool {

@@ -112,14 +112,6 @@ func (c *Committer) cycleDue(now core.Instant) core.Instant {
 	return due
 }
 
-// earlier is the earlier of two times of which 0 means none.
-func earlier(a, b core.Instant) core.Instant {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
 // Step carries out one order, if there is one, and runs a commit cycle, if one is due. Taking over and reading end with
 // ctx, what is under way with work. Only a bug is an error.
 func (c *Committer) Step(ctx, work context.Context) error {

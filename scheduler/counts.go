@@ -3,28 +3,10 @@ package scheduler
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/core"
 )
-
-// ends are the states that are counted, in the order of typeCounts.ended.
-var ends = [...]core.State{core.StateProcessed, core.StateUndone, core.StateError}
-
-// typeCounts counts the tasks of one type.
-type typeCounts struct {
-	created, missed, asked atomic.Int64
-	ended                  [len(ends)]atomic.Int64 // without those asked for
-	took                   latency
-}
-
-// tally counts tasks by type, steps by type and agent, and errors by agent.
-type tally struct {
-	types  apart[string, typeCounts]
-	calls  apart[typeStep, latency]
-	agents apart[string, agentCounts]
-}
 
 // counts are those of a task's type.
 func (t *tally) counts(e *entry) *typeCounts {
@@ -51,6 +33,22 @@ func (t *tally) countEnd(e *entry, born bool) {
 // CycleBounds are the bounds of Snapshot.Cycles, in rising order.
 var CycleBounds = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}
+
+// Stats counts what a shard did; read it between commit cycles.
+type Stats struct {
+	Commits     int64
+	Writes      int64
+	Records     int64
+	Stale       int64 // events that no longer meant anything
+	Forged      int64 // replies that answer no command of ours
+	Duplicates  int64
+	Poisoned    int64
+	Republished int64
+	Looks       int64 // at effects of a round, when they leave or are taken back
+	Do, Undo    int64 // commands that left
+	UndoTrouble int64 // undos that got into trouble
+	Kinds       Kinds
+}
 
 // Cycles is how long commit cycles took that committed anything.
 type Cycles struct {
@@ -233,6 +231,20 @@ func (o *owned) misses() bool {
 		}
 	}
 	return false
+}
+
+// missed yields the tasks that wait for the agent because none takes their command, with the step.
+func (slot *agentSlot) missed(yield func(*entry, int) bool) {
+	for _, e := range slot.waiting {
+		if step := e.missing(slot, 0); step >= 0 && !yield(e, step) {
+			return
+		}
+	}
+	for _, e := range slot.unable {
+		if step := e.missing(slot, core.CodeUnable); step >= 0 && !yield(e, step) {
+			return
+		}
+	}
 }
 
 // agentsAway are the agents that tasks of the shard wait for because none takes their commands. before are those of the

@@ -22,13 +22,6 @@ type shardLimit struct {
 	until     core.Instant // the grant ends
 }
 
-// GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
-type GrantMail struct {
-	core.ClaimedGrant
-	Seq  int64 // rises with each grant that a shard is sent
-	Term int64 // of the shard that has claimed it
-}
-
 const (
 	token     = 1_000_000 // millionths of a call
 	burstPart = 10        // of a second: a rate of 100 may send 10 at once

@@ -50,6 +50,14 @@ type ControlMail struct {
 	Ack       func()
 }
 
+// looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
+func (m *ControlMail) looked() core.Instant {
+	if m.Control.Asked != 0 {
+		return min(m.Control.Asked, m.Stored)
+	}
+	return m.Stored
+}
+
 // ReplyMail is one agent's answer.
 type ReplyMail struct {
 	At    core.Instant
@@ -73,6 +81,13 @@ type PublishedMail struct {
 	Again     bool // they were read from the store to be published again
 	Endings   []core.Ending
 	Err       error
+}
+
+// GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
+type GrantMail struct {
+	core.ClaimedGrant
+	Seq  int64 // rises with each grant that a shard is sent
+	Term int64 // of the shard that has claimed it
 }
 
 // Empty reports whether there is nothing in it.

@@ -6,14 +6,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// The outcomes of questions about silent dos; see [Kinds.Probes].
-const (
-	ProbeDone = iota
-	ProbeAbsent
-	ProbeUnknown
-	probeOutcomes
-)
-
 // probe has an agent asked what became of a do that was silent.
 func (s *Shard) probe(x *pending) {
 	task, at := x.e.task, x.effect.Step

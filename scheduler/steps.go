@@ -164,20 +164,6 @@ func (e *entry) missing(slot *agentSlot, said int16) int {
 	return -1
 }
 
-// missed yields the tasks that wait for the agent because none takes their command, with the step.
-func (slot *agentSlot) missed(yield func(*entry, int) bool) {
-	for _, e := range slot.waiting {
-		if step := e.missing(slot, 0); step >= 0 && !yield(e, step) {
-			return
-		}
-	}
-	for _, e := range slot.unable {
-		if step := e.missing(slot, core.CodeUnable); step >= 0 && !yield(e, step) {
-			return
-		}
-	}
-}
-
 // blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.
 func (e *entry) blocked(now core.Instant) uint64 {
 	// In a chain none can, unless the database went back: then an earlier step is done again while a later one is out.

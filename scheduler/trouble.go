@@ -28,13 +28,6 @@ const (
 	newsPartitions          = 64              // partitions that a line names
 )
 
-// report reports the outcome of a try; nil: it worked.
-func (c *Config) report(what Trouble, err error) {
-	if c.Report != nil {
-		c.Report(what, err)
-	}
-}
-
 // news collects what happens to partitions, so that it is one line for all of them.
 type news struct {
 	mu     sync.Mutex

@@ -5,19 +5,6 @@ import (
 	"time"
 )
 
-// signal says that there is something to look at, to the one goroutine that waits for it.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-// set gives the signal. It does not block: one that is pending is enough.
-func (s signal) set() {
-	select {
-	case s <- struct{}{}:
-	default: // it is pending
-	}
-}
-
 // turns are what is read again and again for all shards: pauses, breakers, limits.
 type turns struct {
 	what  Trouble // that a turn which fails is

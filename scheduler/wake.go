@@ -64,6 +64,14 @@ func (w *waker) setBack(by core.Instant) {
 	}
 }
 
+// earlier is the earlier of two times of which 0 means none.
+func earlier(a, b core.Instant) core.Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // wakeHeap are the tasks in flight that are to be woken, the earliest first.
 type wakeHeap = indexed[*entry]
 
@@ -92,5 +100,18 @@ func (p *partition) unwake(e *entry) {
 	if e.wakes != 0 {
 		heap.Remove(p.wakes, e.wakeAt)
 		e.wakes = 0
+	}
+}
+
+// signal says that there is something to look at, to the one goroutine that waits for it.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+// set gives the signal. It does not block: one that is pending is enough.
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default: // it is pending
 	}
 }

@@ -232,7 +232,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestFoundBeforeTheDatabaseWentBack$",
 	},
 	{
-		name: "found-as-young-as-its-copy", invariant: 9, file: "scheduler/apply.go",
+		name: "found-as-young-as-its-copy", invariant: 9, file: "scheduler/mail.go",
 		old: "return min(m.Control.Asked, m.Stored)", new: "return m.Stored",
 		fault: "a copy of what a person said of a service counts as said when the copy was stored",
 		run:   "^TestFoundBeforeTheDatabaseWentBack$",
