@@ -595,14 +595,6 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 	return why, nil
 }
 
-// request is one about an ended child at one of its rows.
-type request struct {
-	id          string
-	seq         int64
-	kind        core.EventKind
-	actor, what string
-}
-
 func requestOf(e *entry, ev *core.Event) request {
 	what := core.HashInput(ev.Step+string(ev.As)+string(ev.Found)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
 	return request{e.task.ID, e.task.Seq, ev.Kind, ev.Actor, string(what)}

@@ -231,16 +231,6 @@ func (e *entry) unspend(step int) {
 	}
 }
 
-// marks are what a task has at its agents' gates, by step.
-type marks struct {
-	out   uint64   // places
-	trial uint64   // commands that are out as a trial
-	aside uint64   // those that wait for their agents without a place: a retry asks for one
-	held  uint64   // those of which a pause held the last retry: without a place in the window
-	ours  uint64   // the newest do was sent by this owner, with its step's whole time, and the owner has heard all answers since
-	keys  []string // of limits; nil: they are not known
-}
-
 // takePlaces counts the commands of a task that are out, at their agents and for its keys. What is over keeps its place until
 // that is committed.
 func (b *agentBook) takePlaces(e *entry) {

@@ -115,46 +115,6 @@ func (e *entry) depth() (n int) {
 	return n
 }
 
-// adoptedBy makes a child in flight one that holds its parent there.
-func (e *entry) adoptedBy(p *partition) {
-	if e.task.Parent == 0 {
-		return
-	}
-	if up := p.tasks[e.task.Parent]; up != nil {
-		e.parent = up
-		up.kids++
-	}
-}
-
-// orphan lets go of the parent of a child that is let go, at the end of the round, if nothing else holds it.
-func (p *partition) orphan(e *entry) {
-	up := e.parent
-	if up == nil {
-		return
-	}
-	e.parent = nil
-	if up.kids--; up.kids == 0 {
-		p.idle = append(p.idle, up)
-	}
-}
-
-// holds reports whether a task stays in memory: it is at work, or children of it are there or about to be.
-func (e *entry) holds() bool {
-	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasTurn()
-}
-
-// letGo lets go of parents whose last child has been let go.
-func (p *partition) letGo() {
-	for len(p.idle) > 0 {
-		e := p.idle[0]
-		p.idle = p.idle[1:]
-		if p.tasks[e.task.Number] == e && !e.holds() {
-			p.drop(e)
-		}
-	}
-	p.idle = p.idle[:0]
-}
-
 const (
 	// freshMost is how many times BatchMax a commit makes tasks at most; freshLeast is how many of the newest tasks are looked
 	// at anyway: steps of tasks that are not new begin, too.

@@ -73,11 +73,6 @@ func (e *entry) fan(step int) *fan {
 // stands reports whether the step is still out under the fan's number.
 func (f *fan) stands() bool { return f.e.task.Steps[f.step].Out == f.seq }
 
-// hasTurn reports whether children of the task are about to be born, undone or counted.
-func (e *entry) hasTurn() bool {
-	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.turn && f.stands() })
-}
-
 func (f *fan) due() core.Instant { return f.e.task.Steps[f.step].Due }
 
 func (f *fan) siblings() core.Siblings {

@@ -20,12 +20,6 @@ import (
 // heldMax bounds the requests that wait in a partition; later ones are applied at once.
 const heldMax = 4096
 
-// heldControl is a request that waits.
-type heldControl struct {
-	ControlMail
-	plan *core.UnreadablePlan // for this; nil: until what is unread has been read
-}
-
 // heldFor bounds how long a request waits: the submissions it waits for may be gone from
 // the stream.
 const heldFor = 10 * time.Minute

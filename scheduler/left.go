@@ -116,12 +116,3 @@ func (b *agentBook) begin() {
 
 // lapse makes nothing leave until there is another grant.
 func (l *shardLimit) lapse() { l.places, l.rateMilli, l.tokens, l.until = 0, 0, 0, 0 }
-
-// leaveUncounted notes that a stored task is left alone: what it has out is not counted.
-func (p *partition) leaveUncounted(saved *core.Saved) {
-	over := saved.Row.Deadline
-	for i := range saved.Journal {
-		over = max(over, saved.Journal[i].Due)
-	}
-	p.uncounted = max(p.uncounted, over)
-}

@@ -1,8 +1,6 @@
 package scheduler
 
-import (
-	"duly.dev/duly/internal/core"
-)
+import "duly.dev/duly/internal/core"
 
 // partition is what a shard knows of one partition it owns.
 type partition struct {
@@ -58,81 +56,10 @@ type partition struct {
 	idle      []*entry     // tasks whose last child in flight was let go in this round
 }
 
-// entry is one task in flight.
-type entry struct {
-	task   *core.Task
-	plan   *planRef
-	round  inRound
-	at     uint64 // steps that count in their agents' windows
-	leased int64  // Config.Leased when its newest event was applied
-	marks
-	waits  uint64       // steps among those that wait for an agent
-	lacks  uint64       // steps among those that their agent does not serve
-	blocks uint64       // steps among those that wait for room while others of the task are out
-	bytes  int64        // as last weighed
-	wakes  core.Instant // when it is woken next; 0: it is not
-	wakeAt int          // where it is among those that are woken
-	// issues are the commits of the rows under whose numbers its commands leave: nearly
-	// always of one.
-	issue  issue
-	issues []issue // further ones
-
-	parent *entry // of a child: in flight as long as it is
-	kids   int    // children in flight
-	ends   int    // of its ends that its parent is still to hear of
-	fans   []*fan // of steps that have children, while they are out
-	swept  int64  // row by which the parent's step is undone that counts it as open
-}
-
-// issue is the commit that wrote a journal row.
-type issue struct{ row, commit int64 }
-
-// issued notes that rows of the task from first on were written by a commit, and forgets
-// rows under whose numbers nothing leaves any more.
-func (e *entry) issued(first, commit int64) {
-	was, more := e.issue, e.issues
-	e.issue, e.issues = issue{}, nil
-	for i := range e.task.Steps {
-		s := &e.task.Steps[i]
-		e.note(s.Out, first, commit, was, more)
-		if s.Awaits != s.Out {
-			e.note(s.Awaits, first, commit, was, more)
-		}
-		do, undo := s.Silent()
-		e.note(do, first, commit, was, more)
-		e.note(undo, first, commit, was, more)
-	}
-}
-
-func (e *entry) note(row, first, commit int64, was issue, more []issue) {
-	if row == 0 {
-		return
-	}
-	is := issue{row, commit}
-	if row < first {
-		is.commit = commitOf(row, was, more)
-	}
-	if e.issue.row == 0 {
-		e.issue = is
-	} else {
-		e.issues = append(e.issues, is)
-	}
-}
-
-// commitOf is the commit that wrote a row under whose number a command leaves; 0: none
-// has yet, so no agent can answer it.
-func (e *entry) commitOf(row int64) int64 { return commitOf(row, e.issue, e.issues) }
-
-func commitOf(row int64, one issue, more []issue) int64 {
-	if one.row == row {
-		return one.commit
-	}
-	for _, is := range more {
-		if is.row == row {
-			return is.commit
-		}
-	}
-	return 0
+// heldControl is a request that waits.
+type heldControl struct {
+	ControlMail
+	plan *core.UnreadablePlan // for this; nil: until what is unread has been read
 }
 
 // planRef is a plan with its agents' slots in one partition.
@@ -187,6 +114,15 @@ func (p *partition) write() core.PartitionWrite {
 	}
 }
 
+// leaveUncounted notes that a stored task is left alone: what it has out is not counted.
+func (p *partition) leaveUncounted(saved *core.Saved) {
+	over := saved.Row.Deadline
+	for i := range saved.Journal {
+		over = max(over, saved.Journal[i].Due)
+	}
+	p.uncounted = max(p.uncounted, over)
+}
+
 // agentSlot is what a partition knows of one agent.
 type agentSlot struct {
 	name    string
@@ -200,6 +136,43 @@ type agentSlot struct {
 	gaveUp int64 // the revision of the agent's breaker for which tasks that cannot wait were given up
 }
 
+// stepsOf are what every task of a plan has in common about its steps.
+type stepsOf struct {
+	slots  []*agentSlot  // of each step its agent's; nil: it has none
+	agents []*agentCalls // likewise; nil: it has none
+	rides  []uint64      // of each step the steps whose results ride on its command
+	branch bool          // some step may be ready while another is out
+	asks   bool          // it has expressions
+}
+
+// at has a bit for each step whose agent is one slot.
+func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
+	for i, is := range s.slots {
+		if is == slot {
+			steps |= 1 << uint(i)
+		}
+	}
+	return steps
+}
+
+func (p *partition) stepsOf(plan *core.Plan) stepsOf {
+	n := len(plan.Steps)
+	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
+	of.asks = plan.Result != ""
+	for i := range plan.Steps {
+		step := &plan.Steps[i]
+		if step.Kind == core.CallStep {
+			of.slots[i] = p.slot(step.Agent)
+			of.agents[i] = of.slots[i].calls
+			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
+		}
+		of.rides[i] = plan.Carried(i)
+		of.asks = of.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
+		of.branch = of.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
+	}
+	return of
+}
+
 func (p *partition) slot(agent string) *agentSlot {
 	slot := p.slots[agent]
 	if slot == nil {
@@ -207,53 +180,4 @@ func (p *partition) slot(agent string) *agentSlot {
 		p.slots[agent], p.agents = slot, append(p.agents, slot)
 	}
 	return slot
-}
-
-func (p *partition) add(e *entry) {
-	before := len(p.tasks)
-	p.tasks[e.task.Number] = e
-	p.admission.hold(len(p.tasks) - before)
-	p.ids[e.task.ID] = e
-	e.adoptedBy(p)
-	p.weigh(e)
-}
-
-// drop forgets a task in flight.
-func (p *partition) drop(e *entry) {
-	p.occupy(e, 0)
-	e.letGo(p)
-	p.unwake(e)
-	p.orphan(e)
-	p.unload(e)
-	before := len(p.tasks)
-	delete(p.tasks, e.task.Number)
-	p.admission.hold(len(p.tasks) - before)
-	if p.ids[e.task.ID] == e {
-		delete(p.ids, e.task.ID)
-	}
-}
-
-// publishedEnds is which endings are stored in the event stream: those of every end number up to publishedThrough, and
-// some beyond it.
-type publishedEnds struct {
-	through int64 // publishedThrough
-	ahead   map[int64]bool
-}
-
-func (m *publishedEnds) add(end int64) {
-	if end <= m.through {
-		return
-	}
-	m.ahead[end] = true
-	for m.ahead[m.through+1] {
-		m.through++
-		delete(m.ahead, m.through)
-	}
-}
-
-// skip counts the end numbers from first up to but not including end as published.
-func (m *publishedEnds) skip(first, end int64) {
-	for n := first; n < end; n++ {
-		m.add(n)
-	}
 }

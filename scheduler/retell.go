@@ -8,17 +8,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// retelling is how far a partition has come with publishing again what ended and is not known to be published: at a
-// takeover all of it, and after the event stream has refused endings. Memory keeps their numbers alone: the rest is read from
-// the store, a page at a time, when the one before is published.
-type retelling struct {
-	on     bool
-	notify bool  // the submitters as well: their messages may have been lost with the owner before
-	out    bool  // a page is on its way
-	after  int64 // the end number up to which all has been handed over
-	until  int64 // the first that need not be: it was given out since
-}
-
 // republishMost is how many times PublishRetry the longest pause is before endings are
 // published again.
 const republishMost = 8

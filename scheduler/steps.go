@@ -11,43 +11,6 @@ import (
 // that wait for an agent, and of branches that wait for room while others of their task are out is a set of steps for
 // each task.
 
-// stepsOf are what every task of a plan has in common about its steps.
-type stepsOf struct {
-	slots  []*agentSlot  // of each step its agent's; nil: it has none
-	agents []*agentCalls // likewise; nil: it has none
-	rides  []uint64      // of each step the steps whose results ride on its command
-	branch bool          // some step may be ready while another is out
-	asks   bool          // it has expressions
-}
-
-func (p *partition) stepsOf(plan *core.Plan) stepsOf {
-	n := len(plan.Steps)
-	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
-	of.asks = plan.Result != ""
-	for i := range plan.Steps {
-		step := &plan.Steps[i]
-		if step.Kind == core.CallStep {
-			of.slots[i] = p.slot(step.Agent)
-			of.agents[i] = of.slots[i].calls
-			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
-		}
-		of.rides[i] = plan.Carried(i)
-		of.asks = of.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
-		of.branch = of.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
-	}
-	return of
-}
-
-// at has a bit for each step whose agent is one slot.
-func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
-	for i, is := range s.slots {
-		if is == slot {
-			steps |= 1 << uint(i)
-		}
-	}
-	return steps
-}
-
 // each calls yield with the steps of a set.
 func each(steps uint64, yield func(i int)) {
 	for ; steps != 0; steps &= steps - 1 {

@@ -12,17 +12,6 @@ import (
 // later decisions of the same round depend on changes at once, and is noted in inRound: takeBack takes it back from a task
 // whose row is refused, lose from all of a partition, abandon from all that there are. There is no other way out of a round.
 
-// inRound is what the round at hand has done with a task; zero between rounds.
-type inRound struct {
-	write   int      // 1 + index of its write in the batch; 0: none
-	stored  bool     // that is
-	refused int      // rows of it that were: effects and calls from before the last of them are passed over
-	took    uint64   // places of limits, by step
-	spent   uint64   // calls of rates, likewise
-	whole   bool     // it was seen in the store with its journal
-	asked   *request // about it as an ended child: the first
-}
-
 // makes reports whether a task is one that the round makes: whether it can be stored the commit says.
 func (c *cycle) makes(e *entry) bool {
 	return e.round.write != 0 && c.batch.Writes[e.round.write-1].Birth

@@ -142,7 +142,7 @@ var schedulerMutants = []mutant{
 		run:   "^(TestResolveIsPublished|TestOrderOfACycle)$",
 	},
 	{
-		name: "told-mark-jumps", invariant: 10, file: "scheduler/partition.go",
+		name: "told-mark-jumps", invariant: 10, file: "scheduler/published.go",
 		old: "\tm.ahead[end] = true\n", new: "\tm.ahead[end], m.through = true, end-1\n",
 		fault: "publishedThrough jumps over an ending that is not published",
 		run:   "^TestPublishedOutOfOrder$",
@@ -334,13 +334,13 @@ var schedulerMutants = []mutant{
 		run:   "^TestUnreadablePlanOfAChild$",
 	},
 	{
-		name: "wakes-out-of-order", invariant: 11, file: "scheduler/wake.go",
+		name: "wakes-out-of-order", invariant: 11, file: "scheduler/inflight.go",
 		old: "\t\theap.Fix(p.wakes, e.wakeAt)\n", new: "",
 		fault: "a task that is to be woken sooner is woken late",
 		run:   "^TestWakeHeap$",
 	},
 	{
-		name: "wake-of-one-that-is-gone", invariant: 11, file: "scheduler/wake.go",
+		name: "wake-of-one-that-is-gone", invariant: 11, file: "scheduler/inflight.go",
 		old: "\t\theap.Remove(p.wakes, e.wakeAt)\n", new: "",
 		fault: "a task that has ended is woken, and one that is woken again and again keeps a wake for each",
 		run:   "^(TestWakeHeap|TestOneWakeOfATask|TestDropForgetsWakes)$",
