@@ -74,7 +74,7 @@ type cycle struct {
 	owned   []*partition  // partitions of the batch, as batch.Partitions
 	touched []touch       // tasks used in this round
 	effects []pending
-	calls   []call
+	calls   calls
 	parked  []parked      // tasks that rows of the round park
 	takenUp []parked      // tasks that rows of the round take up, with where they were parked
 	first   []*fan        // of steps that began in this round

@@ -30,11 +30,6 @@ type flowKey struct {
 	tenant, kind string
 }
 
-// flowOf is the flow of a task.
-func (q *queues) flowOf(t *core.Task) flowKey {
-	return flowKey{class: core.ClassOf(t.Labels), tenant: core.TenantOf(t.Labels, q.cfg.TenantLabel), kind: t.Type}
-}
-
 // flow is a node of the tree: all, a class, a tenant, or a flow with its tasks.
 type flow struct {
 	name  string

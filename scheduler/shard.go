@@ -214,7 +214,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		p.weigh(e)
 	}
 	if e.plan != nil {
-		c.noteCalls(p, e)
+		c.calls.note(p, e, c.out.Records)
 		s.gate.leaveFor(e, &c.out, c.resumed != nil)
 	}
 	each(e.held, func(i int) {

@@ -94,27 +94,6 @@ func (p *partition) lack(e *entry, unable uint64) {
 	})
 }
 
-// serve lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
-// waiting.
-func (q *queues) serve(slot *agentSlot) {
-	kept := slot.waiting[:0]
-	for _, e := range slot.waiting {
-		if e.plan == nil { // the database refuses its rows
-			continue
-		}
-		here := e.plan.at(slot)
-		_, awaits, _ := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
-			kept = append(kept, e)
-			continue
-		}
-		e.waits &^= here
-		q.served = append(q.served, e)
-	}
-	clear(slot.waiting[len(kept):])
-	slot.waiting = kept
-}
-
 // missing is a step of the task that waits for the agent of a slot because none takes its command: none is there, or one has
 // said by its code that it does not serve the step. -1: none does.
 func (e *entry) missing(slot *agentSlot, said int16) int {
@@ -134,52 +113,4 @@ func (e *entry) blocked(now core.Instant) uint64 {
 		return 0
 	}
 	return e.task.Blocked(e.plan.plan, now)
-}
-
-// block keeps in mind which branches of a task wait for room.
-func (g *gate) block(p *partition, e *entry) {
-	if g.open(p) {
-		return
-	}
-	each(e.blocked(g.now)&^e.blocks, func(i int) {
-		slot := e.plan.slots[i]
-		if e.blocks&e.plan.at(slot) == 0 {
-			slot.blocked = append(slot.blocked, e)
-		}
-		e.blocks |= 1 << uint(i)
-		if slot.load < p.window {
-			g.looks.wake(g.now)
-		}
-	})
-}
-
-// unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
-func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
-		if !s.cycle.roomy() {
-			return true
-		}
-		e := slot.blocked[0]
-		slot.blocked = slices.Delete(slot.blocked, 0, 1)
-		if e.plan == nil { // the database refuses its rows
-			continue
-		}
-		here := e.plan.at(slot)
-		waits := e.blocked(s.cycle.now) & here
-		if p.tasks[e.task.Number] == e && waits != 0 && !s.gate.anyMay(e, waits) {
-			slot.blocked = append(slot.blocked, e)
-			continue
-		}
-		e.blocks &^= here
-		if p.tasks[e.task.Number] != e || waits == 0 {
-			continue
-		}
-		if s.cycle.makes(e) { // its row is in this very batch
-			s.gate.block(p, e)
-			return true
-		}
-		s.cycle.use(p, e)
-		_ = s.claimTask(p, e)
-	}
-	return false
 }

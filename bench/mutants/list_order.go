@@ -63,7 +63,7 @@ var orderMutants = []mutant{
 		run:   "^TestFlowsAreBounded$",
 	},
 	{
-		name: "held-flow-keeps-its-turn", invariant: 11, file: "scheduler/finish.go",
+		name: "held-flow-keeps-its-turn", invariant: 11, file: "scheduler/claim.go",
 		old: "len(in.tasks) == 0 || in.heldNow > most {\n", new: "len(in.tasks) == 0 || in.heldNow > most && at.held {\n",
 		fault: "all tasks of a flow that is held are looked at each time",
 		run:   "^TestHeldLookIsBounded$",
@@ -159,7 +159,7 @@ var orderMutants = []mutant{
 		run:   "^TestNoTimeWhenItComesUp$",
 	},
 	{
-		name: "cut-call-is-a-failure", invariant: 12, file: "scheduler/breaker.go",
+		name: "cut-call-is-a-failure", invariant: 12, file: "scheduler/gate.go",
 		old: "x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {", new: "x.At <= e.task.Deadline {",
 		fault: "calls with a millisecond left open the breaker of a healthy agent",
 		run:   "^TestCutCallsAreNotCounted$",

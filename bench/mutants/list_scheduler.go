@@ -268,19 +268,19 @@ var schedulerMutants = []mutant{
 		run:   "^TestRequestAboutMany$",
 	},
 	{
-		name: "lifted-pause-is-forgotten", invariant: 11, file: "scheduler/pauses.go",
+		name: "lifted-pause-is-forgotten", invariant: 11, file: "scheduler/queues.go",
 		old: "\t\t\t\tq.sift(slot)\n", new: "\t\t\t\tslot.lookKeys()\n",
 		fault: "what a pause held is not taken up when it is lifted or over",
 		run:   "^(TestPauseHolds|TestPauseEnds)$",
 	},
 	{
-		name: "passed-and-forgotten", invariant: 11, file: "scheduler/finish.go",
+		name: "passed-and-forgotten", invariant: 11, file: "scheduler/queues.go",
 		old: "if e.task.WaitsFor != \"\" && p.slot", new: "if e.task.WaitsFor == \"\" && p.slot",
 		fault: "a parked task that is read from the store is not found",
 		run:   "^TestPauseAfterATakeover$",
 	},
 	{
-		name: "held-in-the-way", invariant: 12, file: "scheduler/finish.go",
+		name: "held-in-the-way", invariant: 12, file: "scheduler/queues.go",
 		old: "v.n == 0 && v.by <= byKey {", new: "v.n == 0 && v.by == byKey {",
 		fault: "tasks that a pause holds keep others from the room at their agent",
 		run:   "^TestHeldTasksAreOutOfTheWay$", hangs: true,

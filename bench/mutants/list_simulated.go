@@ -59,14 +59,14 @@ var simulatedMutants = []mutant{
 		run:   "^TestGraphStormThenCalm$",
 	},
 	{
-		name: "parked-never-claimed", invariant: 11, file: "scheduler/apply.go", in: "internal/sim",
+		name: "parked-never-claimed", invariant: 11, file: "scheduler/claim.go", in: "internal/sim",
 		old:   "if v.n < least {",
 		new:   "if v.n < least || v.n >= least {",
 		fault: "no parked task is claimed: it waits for its deadline",
 		run:   "^TestGatesStormThenCalm$",
 	},
 	{
-		name: "parked-and-nothing-wakes", invariant: 11, file: "scheduler/finish.go", in: "internal/sim",
+		name: "parked-and-nothing-wakes", invariant: 11, file: "scheduler/queues.go", in: "internal/sim",
 		old: "\t\tq.keepOrder(x.slot, x.e)\n", new: "",
 		fault: "nothing looks again at a task that was parked for room",
 		run:   "^TestGatesStormThenCalm$",
