@@ -134,39 +134,3 @@ func unknownPlan(sub *core.Submission) string {
 	}
 	return fmt.Sprintf("no plan is stored for type %q in version %d", sub.Type, sub.PlanVersion)
 }
-
-// answerDuplicate answers a submission whose id is taken: the same input is the same
-// task, anything else is refused.
-func (c *cycle) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
-	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
-		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: c.now}
-		if is.State.Ended() {
-			status.Status, status.Error = string(is.State), is.Reason
-		}
-		c.notify(p, sub.ReplyTo, status)
-		return
-	}
-	why := "id " + sub.ID + " is a task already, with another input"
-	switch {
-	case is.Type != sub.Type:
-		why = fmt.Sprintf("id %s is a task of type %q already; ids are unique across types", sub.ID, is.Type)
-	case len(is.InputHash) == 0:
-		why = "id " + sub.ID + " was cancelled before it was submitted"
-	}
-	c.refusal(p, sub, 409, why)
-}
-
-// refusal reports, durably and to the submitter, that a submission never became a
-// task. code is HTTP's.
-func (c *cycle) refusal(p *partition, sub *core.Submission, code int, why string) {
-	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: c.now}
-	c.refused = append(c.refused, notice{p: p, status: status})
-	c.notify(p, sub.ReplyTo, status)
-}
-
-// notify sends a submitter, if it asked for it, a status after the commit.
-func (c *cycle) notify(p *partition, subject string, status core.Status) {
-	if subject != "" {
-		c.notices = append(c.notices, notice{p: p, subject: subject, status: status})
-	}
-}

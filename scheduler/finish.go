@@ -106,13 +106,6 @@ func (at *parkedAt) drop(gone func(parkedTask) bool) {
 	at.aside.drop(gone)
 }
 
-// parked is a task that a row of the round parks in a slot, or takes up there.
-type parked struct {
-	p    *partition
-	slot *agentSlot
-	e    *entry
-}
-
 // reads reports whether a further part of what is parked is to be read.
 func (at *parkedAt) reads() bool {
 	return at.beyond && (len(at.known) <= parkedMax/2 || at.unread || at.fresh.hungry())

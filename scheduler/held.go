@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 // what it did: so a cancel of an unknown id waits until the submissions that may have
 // run have been read. The control cursor stays before it meanwhile, so that a crash
 // reads it again.
-
 //
 // A request about a task whose plan cannot be read here waits in the same way, for an owner that can read it.
 
@@ -80,25 +78,4 @@ func (o *owned) heldUntil() (next core.Instant) {
 		}
 	}
 	return next
-}
-
-// applyHeld applies the requests that have waited.
-func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
-	for _, p := range s.inOrder() {
-		for i := p.ready(s.cycle.now, &s.plans); i >= 0; i = p.ready(s.cycle.now, &s.plans) {
-			if !s.cycle.roomy() {
-				return true, nil
-			}
-			m := p.held[i]
-			until := p.readUntil
-			p.readUntil = 0 // it must not wait again
-			full, err := s.applyControl(ctx, p, &m.ControlMail)
-			p.readUntil = until
-			if full || err != nil {
-				return full, err
-			}
-			p.held, p.dirty = slices.Delete(p.held, i, i+1), true
-		}
-	}
-	return false, nil
 }

@@ -137,15 +137,6 @@ func (s *Shard) command(x *pending) {
 	cy.cmds = append(cy.cmds, c)
 }
 
-// tellCreated tells the event stream of a task whose labels ask for it.
-func (c *cycle) tellCreated(t *core.Task) {
-	if len(t.Labels) > 0 && core.TellsCreated(t.Labels) {
-		c.created = append(c.created, core.Ending{
-			Partition: t.Partition, ID: t.ID, Type: t.Type, State: core.StatusCreated, Seq: 1, Labels: core.FormatLabels(t.Labels), CreatedAt: t.CreatedAt, At: c.now,
-		})
-	}
-}
-
 func ending(x *pending) core.Ending {
 	t := x.e.task
 	step, why := failureReason(t, x.e.plan)

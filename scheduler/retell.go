@@ -12,6 +12,9 @@ import (
 // published again.
 const republishMost = 8
 
+// loadPage is how many tasks, or endings that are not published, are read at a time.
+const loadPage = 1000
+
 // publisher hands endings to the event stream, and again those that it has not taken.
 type publisher struct {
 	cfg         *Config

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"slices"
 
 	"duly.dev/duly/internal/core"
@@ -11,14 +10,6 @@ import (
 // stored, and is passed over if that is refused: effects, calls, ends, what is parked, positions, acknowledgements. What
 // later decisions of the same round depend on changes at once, and is noted in inRound: takeBack takes it back from a task
 // whose row is refused, lose from all of a partition, abandon from all that there are. There is no other way out of a round.
-
-// makes reports whether a task is one that the round makes: whether it can be stored the commit says.
-func (c *cycle) makes(e *entry) bool {
-	return e.round.write != 0 && c.batch.Writes[e.round.write-1].Birth
-}
-
-// waits reports whether an event about a task has to wait for the next round.
-func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(e) }
 
 // takeBack takes back what the round has done with a task: its row is refused. A round may refuse thousands, so none of them
 // looks at the effects of the others; publish passes over those that are older, and spends the numbers of endings among them.
@@ -106,25 +97,6 @@ func (s *Shard) stop(err error) bool {
 	s.cycle.unwrite(p, &s.owned)
 	s.lose(p)
 	return true
-}
-
-// noteStopped notes what has stopped a partition, unless that is a successor.
-func (c *cycle) noteStopped(partition int, err error) {
-	if errors.Is(err, core.ErrOvertaken) {
-		return
-	}
-	c.stopped = append(c.stopped, partition)
-	c.failed = errors.Join(c.failed, err)
-}
-
-// fenceStopped is Shard.stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
-func (c *cycle) fenceStopped(err error) (core.CommitResult, error) {
-	f := core.FaultOf(err)
-	if f.Stops != core.StopsPartition {
-		return core.CommitResult{}, err
-	}
-	c.noteStopped(f.Partition, err)
-	return core.CommitResult{Fenced: []int{f.Partition}}, nil
 }
 
 // unwrite removes a partition's writes from the batch.

@@ -8,9 +8,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// loadPage is how many tasks, or endings that are not published, are read at a time.
-const loadPage = 1000
-
 // Adopted says where the readers of a partition begin.
 type Adopted struct {
 	Epoch         int64

@@ -15,7 +15,7 @@ var breakerMutants = []mutant{
 		run:   "^TestClockIsSetBack$",
 	},
 	{
-		name: "taken-up-keeps-its-place", invariant: 11, file: "scheduler/shard.go",
+		name: "taken-up-keeps-its-place", invariant: 11, file: "scheduler/round.go",
 		old: "slot != nil && e.task.WaitsFor != from {", new: "slot == nil && e.task.WaitsFor != from {",
 		fault: "a task that was parked at one agent keeps others waiting there, and is claimed out of turn where it is parked now",
 		run:   "^TestParkedElsewhereSince$",
@@ -255,7 +255,7 @@ var breakerMutants = []mutant{
 		run:   "^TestChildUndoneInTheInstantOfTheRetry$", in: "scheduler",
 	},
 	{
-		name: "retry-before-the-end-by-the-clock", invariant: 11, file: "scheduler/fan.go",
+		name: "retry-before-the-end-by-the-clock", invariant: 11, file: "scheduler/children.go",
 		old: "At: max(a.cycle.now, f.ended), Actor", new: "At: a.cycle.now, Actor",
 		fault: "a child that ended by a fast clock counts for the next try",
 		run:   "^TestChildUndoneByAFastClock$",

@@ -35,19 +35,19 @@ var simulatedMutants = []mutant{
 		run:   "^TestHeldRetryThatIsOutByARow$",
 	},
 	{
-		name: "refused-request-comes-again", invariant: 12, file: "scheduler/apply.go",
+		name: "refused-request-comes-again", invariant: 12, file: "scheduler/controls.go",
 		old: "if slices.Contains(s.unstorable, asked) {", new: "if slices.Contains(s.unstorable, asked) && e.created {",
 		fault: "a request whose row the database refuses lets go of its partition for ever",
 		run:   "^TestRefusedRowOfAnEndedChild$",
 	},
 	{
-		name: "signal-acknowledged-and-lost", invariant: 1, file: "scheduler/apply.go", in: "internal/sim",
+		name: "signal-acknowledged-and-lost", invariant: 1, file: "scheduler/controls.go", in: "internal/sim",
 		old: "why = s.event(p, e, ev)", new: "if ev.Kind != core.EventSignal {\n\t\t\twhy = s.event(p, e, ev)\n\t\t}",
 		fault: "a signal is acknowledged and does not count",
 		run:   "^TestGraphStormThenCalm$",
 	},
 	{
-		name: "signal-not-held-to-its-schema", invariant: 5, file: "scheduler/apply.go", in: "internal/sim",
+		name: "signal-not-held-to-its-schema", invariant: 5, file: "scheduler/controls.go", in: "internal/sim",
 		old: "s.cfg.CheckSignal); why != nil {", new: "s.cfg.CheckSignal); why != nil && e.created {",
 		fault: "a signal counts with a payload that does not fit",
 		run:   "^TestGraphStormThenCalm$",
