@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -101,6 +102,13 @@ func (c *Config) leased() int64 {
 func (c *Config) report(what Trouble, err error) {
 	if c.Report != nil {
 		c.Report(what, err)
+	}
+}
+
+// reportUnlessEnded reports the outcome of a try, unless its context has ended: that is no trouble.
+func (c *Config) reportUnlessEnded(ctx context.Context, what Trouble, err error) {
+	if ctx.Err() == nil {
+		c.report(what, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -126,45 +125,6 @@ type Snapshot struct {
 	Openings   int64 // of breakers, that this scheduler decided
 }
 
-// Snapshot copies the counts, as of the newest commit cycles. It may be called from any goroutine.
-func (s *Scheduler) Snapshot() Snapshot {
-	a := s.cfg.Admission
-	all := Snapshot{InFlight: a.InFlight(), Window: a.Window(), Overloaded: a.Overloaded(), Memory: s.cfg.Memory.Used(), Openings: s.breakers.openings.Load()}
-	away := map[string]*Away{}
-	for _, c := range s.committers {
-		c.mu.Lock()
-		all.Stats.add(&c.stats)
-		for i, n := range c.cycles.Counts {
-			all.Cycles.Counts[i] += n
-		}
-		all.Cycles.Sum += c.cycles.Sum
-		for p, o := range c.held {
-			if o.epoch != 0 {
-				all.Owned = append(all.Owned, p)
-			}
-		}
-		for _, one := range c.away {
-			if had := away[one.Agent]; had != nil {
-				had.Tasks, had.Since = had.Tasks+one.Tasks, min(had.Since, one.Since)
-				for _, step := range one.Steps {
-					had.add(step, one.First)
-				}
-				continue
-			}
-			one.Steps = slices.Clone(one.Steps)
-			away[one.Agent] = &one
-		}
-		c.mu.Unlock()
-		c.shard.tally.read(&all)
-	}
-	slices.Sort(all.Owned)
-	for _, one := range away {
-		all.Away = append(all.Away, *one)
-	}
-	slices.SortFunc(all.Away, func(x, y Away) int { return cmp.Compare(x.Agent, y.Agent) })
-	return all
-}
-
 // read copies the counts.
 func (t *tally) read(to *Snapshot) {
 	t.types.each(countedOther, func(name string, c *typeCounts) {
@@ -196,29 +156,6 @@ func (s *Stats) add(o *Stats) {
 	s.Undo += o.Undo
 	s.UndoTrouble += o.UndoTrouble
 	s.Kinds.add(&o.Kinds)
-}
-
-// awayEvery is how often a shard looks which agents its tasks wait for.
-const awayEvery = 5 * time.Second
-
-// measure keeps what other goroutines may know of a cycle that took so long.
-func (c *Committer) measure(now core.Instant, took time.Duration) {
-	var away []Away
-	// The last of them may be followed by no further cycle.
-	look := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
-	if look {
-		c.awayAt = now
-		away = c.shard.agentsAway(now, c.away)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shard.Stats.Commits > c.stats.Commits {
-		c.cycles.add(took)
-	}
-	c.stats = c.shard.Stats
-	if look {
-		c.away = away
-	}
 }
 
 // misses reports whether any task of the shard waits for an agent that takes no such command.

@@ -34,15 +34,6 @@ func (p *partition) controlDone() (uint64, core.Instant) {
 	return p.nextControl, p.nextControlStored
 }
 
-// Waits reports whether requests wait in a partition that is held here, and keep its control cursor where it is.
-func (s *Scheduler) Waits(partition int) bool {
-	c := s.of(partition)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	o := c.held[partition]
-	return o != nil && o.waits
-}
-
 // ready is the first request of a partition that need not wait any more; -1: none.
 func (p *partition) ready(now core.Instant, plans *planBook) int {
 	return slices.IndexFunc(p.held, func(h heldControl) bool {

@@ -1,12 +1,6 @@
 package scheduler
 
-import (
-	"context"
-	"slices"
-	"time"
-
-	"duly.dev/duly/internal/core"
-)
+import "duly.dev/duly/internal/core"
 
 // Pauses. A step that an operator has paused is one whose agent has no room: its task parks, and is claimed again when the
 // pause is lifted or over. Tasks that are parked for room at the same agent go on: those that are held stand aside.
@@ -84,32 +78,4 @@ func (b *pauseBook) steps(plan *core.Plan, known *planPauses, labels []core.Labe
 		}
 	}
 	return steps
-}
-
-// PausesEvery is how often a scheduler reads the pauses, when it is not told that they have changed.
-const PausesEvery = 5 * time.Second
-
-// PausesChanged makes the scheduler read the pauses again soon. It is safe for concurrent use.
-func (s *Scheduler) PausesChanged() {
-	s.pausesTold.set()
-}
-
-// SetPauses replaces the pauses that all shards know of. It is safe for concurrent use.
-func (s *Scheduler) SetPauses(pauses []core.Pause) {
-	for _, c := range s.committers {
-		c.in.Pauses(pauses)
-	}
-}
-
-// pausesTurns read the pauses.
-func (s *Scheduler) pausesTurns() turns {
-	var known *[]core.Pause
-	return turns{what: TroublePauses, told: s.pausesTold, every: func() time.Duration { return PausesEvery }, turn: func(ctx context.Context) error {
-		pauses, err := s.cfg.Pauses(ctx)
-		if err == nil && (known == nil || !slices.Equal(pauses, *known)) {
-			known = &pauses
-			s.SetPauses(pauses)
-		}
-		return err
-	}}
 }

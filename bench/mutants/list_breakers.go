@@ -135,7 +135,7 @@ var breakerMutants = []mutant{
 		run:   "^(TestKeysOverNodes|TestKeysWithinAll)$",
 	},
 	{
-		name: "drain-starts-parked", invariant: 11, file: "scheduler/committer.go",
+		name: "drain-starts-parked", invariant: 11, file: "scheduler/handover.go",
 		old: "	c.shard.StartNoMore(p)\n", new: "",
 		fault: "a partition that is handed over goes on with what is parked for all of its time",
 		run:   "^TestHandoverOfParked$",
@@ -153,7 +153,7 @@ var breakerMutants = []mutant{
 		run:   "^TestDeadNodesPlaces$", in: "scheduler",
 	},
 	{
-		name: "counted-before-it-is-claimed", invariant: 12, file: "scheduler/limits.go",
+		name: "counted-before-it-is-claimed", invariant: 12, file: "scheduler/limitturn.go",
 		old: "len(all) == 0 || !s.limits.hasClaimed(shard)", new: "len(all) == 0",
 		fault: "a partition is said to be counted before all that it has out is claimed",
 		run:   "^TestCountedWhenAllIsClaimed$",
@@ -213,7 +213,7 @@ var breakerMutants = []mutant{
 		run:   "^TestForgottenKeyHoldsNoPlace$",
 	},
 	{
-		name: "grant-by-an-earlier-claim", invariant: 12, file: "scheduler/limits.go",
+		name: "grant-by-an-earlier-claim", invariant: 12, file: "scheduler/limitturn.go",
 		old: "if terms[i] == s.limits.shards[all[i].shard].term {", new: "if true {",
 		fault: "what was claimed before a takeover counts as what is claimed after it",
 		run:   "^(TestCountedByAnEarlierClaim|TestTakeoverWhileAClaimIsOut)$",

@@ -112,7 +112,7 @@ var schedulerMutants = []mutant{
 		run:   "^(TestFencedPartitionIsLeftOut|TestFencedBetweenTwoRounds)$",
 	},
 	{
-		name: "foreign-row-survived", invariant: 4, file: "scheduler/committer.go",
+		name: "foreign-row-survived", invariant: 4, file: "scheduler/loop.go",
 		old: "if errors.Is(err, core.ErrForeignRow) {", new: "if errors.Is(err, core.ErrForeignRow) && ctx.Err() != nil {",
 		fault: "a foreign row under our epoch does not stop us",
 		run:   "^TestForeignRowEndsRun$", hangs: true,
@@ -202,7 +202,7 @@ var schedulerMutants = []mutant{
 		run:   "^TestDatabaseWentBack$",
 	},
 	{
-		name: "released-before-drained", invariant: 4, file: "scheduler/committer.go",
+		name: "released-before-drained", invariant: 4, file: "scheduler/handover.go",
 		old: "now >= until || work.Err() != nil || !c.shard.busy(p) {", new: "now >= min(0, until) {",
 		fault: "a partition is handed over with commands out and its cursors uncommitted",
 		run:   "^(TestPlannedHandover|TestDrain)$",
