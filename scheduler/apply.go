@@ -10,7 +10,7 @@ import (
 // apply lets the core decide about the mail, in the order controls, replies,
 // wakes, parked tasks, new work, until the batch is full or the mail is done.
 func (s *Shard) apply(ctx context.Context) (full bool, err error) {
-	c := &s.cycle
+	c := s.cycle
 	if c.mail.PlansChanged {
 		s.plans.old = true
 		c.mail.PlansChanged = false
@@ -22,7 +22,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		c.mail.Breakers = nil
 	}
 	s.queues.applyLimits(c.mail)
-	if err := s.endings.confirmed(ctx, c, &s.owned); err != nil {
+	if err := s.endings.confirmed(ctx, c, s.owned); err != nil {
 		return false, err
 	}
 	s.evidence.record(c.now, s.inOrder())
@@ -44,7 +44,7 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 		c.first = nil
 		err = s.families.bearFirst(ctx, first)
 	}
-	return full || s.heldReady(c.now, &s.plans) || s.families.ready() || len(s.families.told) > 0, err
+	return full || s.heldReady(c.now, s.plans) || s.families.ready() || len(s.families.told) > 0, err
 }
 
 // addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may
@@ -70,7 +70,7 @@ func (s *Shard) genuine(e *entry, r *core.Reply, of int) bool {
 }
 
 func (s *Shard) applyReplies(context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	if c.mail.lost > 0 {
 		s.log.Warn("more replies came than this node has memory for; some are lost, and their commands come again", "replies", c.mail.lost)
 		c.mail.lost = 0
@@ -127,7 +127,7 @@ func boundResult(e *entry, out int, ev *core.Event) {
 }
 
 func (s *Shard) applyUnserved(context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	for ; c.pos.unserved < len(c.mail.Unserved); c.pos.unserved++ {
 		m := &c.mail.Unserved[c.pos.unserved]
 		p, e := s.inFlight(m.Reply.Partition, m.Reply.Number)

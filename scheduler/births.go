@@ -42,7 +42,7 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 		a.turns = slices.Delete(a.turns, 0, 1)
 		f.turn = false
 		if !a.has(f) {
-			f.p.idle = append(f.p.idle, f.e)
+			f.p.idles(f.e)
 			continue
 		}
 		if f.round == a.cycle.rounds { // what it rests on is not committed yet
@@ -164,14 +164,13 @@ func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread 
 	}
 	e := &entry{
 		task: &core.Task{
-			Partition: p.id, Number: p.nextNumber, ID: id, Type: f.spec.Child, Input: input, InputHash: core.HashInput(f.spec.Child, input),
+			Partition: p.id, Number: p.number(), ID: id, Type: f.spec.Child, Input: input, InputHash: core.HashInput(f.spec.Child, input),
 			Trace: up.task.Trace, Labels: up.task.Labels, Origin: up.task.Origin, CreatedAt: now,
 			Deadline: deadline,
 			Parent:   up.task.Number, ParentStep: f.step, ChildIndex: index,
 		},
 		plan: ref,
 	}
-	p.nextNumber++
 	f.next++
 	f.open++
 	if index == 0 { // the others are found by it: none is born before it is stored
@@ -330,7 +329,7 @@ func (a *families) undoChild(f *fan, e *entry) {
 	if e.task.State == core.StateUndone {
 		return
 	}
-	e.swept = f.seq
+	f.sweeps(e)
 	f.open++
 	if e.task.State == core.StateUndoing {
 		return
@@ -338,7 +337,7 @@ func (a *families) undoChild(f *fan, e *entry) {
 	parent := f.e.task.ID
 	err := a.shard.event(f.p, e, &core.Event{Kind: core.EventUndo, At: a.cycle.now, Actor: parent, Reason: "it is a part of task " + parent + ", which is undone", ByParent: true})
 	if err != nil {
-		e.swept = 0
+		e.sweptNoMore()
 		f.open--
 		f.fail(fmt.Sprintf("child %s cannot be undone: %v", e.task.ID, err))
 	}
@@ -416,7 +415,7 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning && !there[place{e.task.Number, i}] {
 				f := newFan(p, e, i, st.Out)
 				f.look, f.since = true, e.task.UpdatedAt
-				e.fans = append(e.fans, f)
+				f.begin()
 				a.queue(f)
 			}
 		}

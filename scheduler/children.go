@@ -100,8 +100,7 @@ func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 	c := a.cycle
 	f := newFan(p, e, eff.Step, eff.Seq)
 	f.undo, f.since, f.round = eff.Kind == core.EffectUndoChildren, e.task.UpdatedAt, a.cycle.rounds
-	e.fans = slices.DeleteFunc(e.fans, func(o *fan) bool { return o.step == f.step || !o.stands() })
-	e.fans = append(e.fans, f)
+	f.begin()
 	switch {
 	case f.undo:
 		f.more, f.place = true, math.MaxInt64
@@ -182,7 +181,7 @@ func (a *families) childUndone(f *fan, e *entry) {
 	if e.swept != f.seq {
 		return
 	}
-	e.swept = 0
+	e.sweptNoMore()
 	f.open--
 	if e.task.State != core.StateUndone {
 		f.fail("child " + e.task.ID + ": " + e.task.Why)

@@ -42,7 +42,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			slot.blocked = append(slot.blocked, e)
 			continue
 		}
-		e.blocks &^= here
+		e.unblock(here)
 		if p.tasks[e.task.Number] != e || waits == 0 {
 			continue
 		}

@@ -14,7 +14,7 @@ import (
 // Controls: what operators, users and the supervisor ask about tasks.
 
 func (s *Shard) applyControls(ctx context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	if full, err := s.applyHeld(ctx); full || err != nil {
 		return full, err
 	}
@@ -33,9 +33,9 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 				return full, err
 			}
 			p.nextControl, p.nextControlStored = m.Pos, m.Stored
-			p.dirty = true // the supervisor waits to see its question answered
+			p.changes() // the supervisor waits to see its question answered
 		}
-		p.acks = append(p.acks, m.Ack)
+		p.ackLater(m.Ack)
 	}
 	return false, nil
 }
@@ -43,19 +43,17 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 // applyHeld applies the requests that have waited.
 func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
-		for i := p.ready(s.cycle.now, &s.plans); i >= 0; i = p.ready(s.cycle.now, &s.plans) {
+		for i := p.ready(s.cycle.now, s.plans); i >= 0; i = p.ready(s.cycle.now, s.plans) {
 			if !s.cycle.roomy() {
 				return true, nil
 			}
 			m := p.held[i]
-			until := p.readUntil
-			p.readUntil = 0 // it must not wait again
-			full, err := s.applyControl(ctx, p, &m.ControlMail)
-			p.readUntil = until
+			full, err := p.asRead(func() (bool, error) { return s.applyControl(ctx, p, &m.ControlMail) }) // it must not wait again
 			if full || err != nil {
 				return full, err
 			}
-			p.held, p.dirty = slices.Delete(p.held, i, i+1), true
+			p.unhold(i)
+			p.changes()
 		}
 	}
 	return false, nil
@@ -89,8 +87,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	}
 	if e == nil {
 		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 && core.RootID(c.ID) == c.ID { // no one submits a child
-			if p.unread() && len(p.held) < heldMax {
-				p.held = append(p.held, heldControl{ControlMail: *m})
+			if p.unread() && p.holdUnread(m) {
 				return false, nil
 			}
 			s.cancelUnknown(p, c, &ev)
@@ -122,7 +119,7 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		if unread != nil {
 			return fmt.Errorf("%w: task %s: %w", core.ErrNotAllowed, e.task.ID, unread), nil
 		}
-		e.plan = ref
+		e.replan(ref)
 	}
 	if gone, err := s.journalGone(ctx, p, e); gone || err != nil {
 		return fmt.Errorf("%w: task %s: its journal is forgotten", core.ErrNotAllowed, e.task.ID), err
@@ -272,8 +269,7 @@ func stepAsked(c *core.Control, i int) string {
 
 // cancelUnknown lets a cancel take an id that has not been submitted yet.
 func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
-	t := &core.Task{Partition: p.id, Number: p.nextNumber, ID: c.ID, Type: c.Type}
-	p.nextNumber++
+	t := &core.Task{Partition: p.id, Number: p.number(), ID: c.ID, Type: c.Type}
 	e := &entry{task: t}
 	core.BirthCancelled(t, ev, &s.cycle.out)
 	s.born(p, e)

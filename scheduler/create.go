@@ -11,7 +11,7 @@ import (
 // applyTasks turns submissions into tasks. The position of a message counts as
 // applied only after its last item.
 func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	for ; c.pos.task < len(c.mail.Tasks); c.pos.task, c.pos.sub = c.pos.task+1, 0 {
 		m := &c.mail.Tasks[c.pos.task]
 		p := s.partitions[m.Partition]
@@ -38,7 +38,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 			p.reading.Read += int64(len(m.Submissions))
 			p.reading.Waited = c.now.Sub(m.Stored)
 		}
-		p.acks = append(p.acks, m.Ack)
+		p.ackLater(m.Ack)
 	}
 	return false, nil
 }
@@ -67,8 +67,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		task: taskOf(sub),
 		plan: ref,
 	}
-	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
-	p.nextNumber++
+	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.number(), hash, m.Pos
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e), NoTime: s.hasNoTime(m, sub, ref)}
 	s.gate.says(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {

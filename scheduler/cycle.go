@@ -47,13 +47,13 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	s.acknowledge()
-	room := s.queues.queueParked(&s.cycle)
+	room := s.queues.queueParked(s.cycle)
 	s.endRound()
 	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
 }
 
 func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
-	c := &s.cycle
+	c := s.cycle
 	if back := now - c.now; back < 0 {
 		s.setBack(back)
 	}

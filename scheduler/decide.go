@@ -35,16 +35,14 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		e.task.Doubt(plan, s.cycle.now)
 	}
 	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
-		had = e.unmark()
-		e.plan = to
+		had = e.replan(to)
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
 	s.gate.says(p, e, ev)
 	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != was {
-			e.plan = was
-			e.remark(had)
+			e.planBack(was, had)
 		}
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++
@@ -70,13 +68,13 @@ func (s *Shard) born(p *partition, e *entry) {
 
 // keep adds the outcome of an event to the batch.
 func (s *Shard) keep(p *partition, e *entry, created bool) {
-	c := &s.cycle
+	c := s.cycle
 	// In which commit a step began that has a child the parent's row is to say: see resumeFresh.
 	c.out.Row = c.out.Row || slices.ContainsFunc(c.out.Effects, func(eff core.Effect) bool {
 		return eff.Kind == core.EffectChildren && e.plan.plan.Steps[eff.Step].Kind == core.TaskStep
 	})
-	p.dirty = p.dirty || len(c.out.Records) > 0 || c.out.Row
 	if len(c.out.Records) > 0 || c.out.Row {
+		p.changes()
 		c.write(e, created)
 	}
 	for i := range c.out.Effects {
@@ -87,9 +85,8 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		}
 		x := pending{p: p, e: e, effect: eff, refused: e.round.refused}
 		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
-			x.end = p.nextEnd
+			x.end = p.endNumber()
 			e.task.EndNumber = x.end
-			p.nextEnd++
 			if e.parent != nil {
 				s.families.ended(p, e)
 			}

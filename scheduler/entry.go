@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"cmp"
+	"math"
 
 	"duly.dev/duly/internal/core"
 )
@@ -32,6 +33,17 @@ type entry struct {
 	swept  int64  // row by which the parent's step is undone that counts it as open
 }
 
+// inFlight are the tasks of a partition that are in memory.
+type inFlight struct {
+	tasks     map[int64]*entry  // by number
+	ids       map[string]*entry // by id
+	idle      []*entry          // those whose last child in flight was let go in this round
+	memory    *Memory           // may be nil
+	admission *Admission        // may be nil
+	bytes     int64             // of memory, that they hold
+	wakes     *wakeHeap         // of the shard; nil: the partition is forgotten
+}
+
 // inRound is what the round at hand has done with a task; zero between rounds.
 type inRound struct {
 	write   int      // 1 + index of its write in the batch; 0: none
@@ -53,6 +65,18 @@ type request struct {
 
 // issue is the commit that wrote a journal row.
 type issue struct{ row, commit int64 }
+
+// replayed makes the entry that of a task as it is stored, whose rows were written by these commits.
+func (e *entry) replayed(t *core.Task, commits []int64) {
+	e.task, e.issue, e.issues = t, issue{}, nil
+	for row, commit := range commits { // rows are numbered from 1, without a gap
+		e.issues = append(e.issues, issue{int64(row + 1), commit})
+	}
+	e.issued(math.MaxInt64, 0)
+}
+
+// becomes puts another task in the place of one whose row is refused.
+func (e *entry) becomes(t *core.Task) { e.task = t }
 
 // issued notes that rows of the task from first on were written by a commit, and forgets
 // rows under whose numbers nothing leaves any more.

@@ -82,6 +82,22 @@ func (e *entry) fan(step int) *fan {
 	return nil
 }
 
+// begin makes a fan that of its step, instead of an earlier one and of those of steps that are over.
+func (f *fan) begin() {
+	e := f.e
+	e.fans = slices.DeleteFunc(e.fans, func(o *fan) bool { return o.step == f.step || !o.stands() })
+	e.fans = append(e.fans, f)
+}
+
+// dropFans forgets those of all steps.
+func (e *entry) dropFans() { e.fans = nil }
+
+// sweeps notes that a child counts as open until its undo has come to its end.
+func (f *fan) sweeps(e *entry) { e.swept = f.seq }
+
+// sweptNoMore takes that back.
+func (e *entry) sweptNoMore() { e.swept = 0 }
+
 // stands reports whether the step is still out under the fan's number.
 func (f *fan) stands() bool { return f.e.task.Steps[f.step].Out == f.seq }
 

@@ -59,7 +59,8 @@ type gate struct {
 	asked  ask          // last
 }
 
-func (g *gate) init(cfg *Config) {
+func newGate(cfg *Config) *gate {
+	g := &gate{}
 	g.agents.now, g.agents.hears, g.agents.keyOf = cfg.Now, cfg.Hears, cfg.KeyOf
 	g.stages = [stages]stage{
 		byPause:   &g.pauses,
@@ -68,6 +69,7 @@ func (g *gate) init(cfg *Config) {
 		byLimit:   limitStage{}, // and its rate: they are granted together
 		byWindow:  windowStage(cfg.AgentWindow),
 	}
+	return g
 }
 
 // room asks the stages.
@@ -323,6 +325,9 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 		}
 	}
 }
+
+// unblock forgets branches that waited for room.
+func (e *entry) unblock(steps uint64) { e.blocks &^= steps }
 
 // block keeps in mind which branches of a task wait for room.
 func (g *gate) block(p *partition, e *entry) {

@@ -25,6 +25,18 @@ const heldFor = 10 * time.Minute
 // unread reports whether submissions that may have run before are still to be read.
 func (p *partition) unread() bool { return p.nextCursor < p.readUntil }
 
+// readAgain has submissions up to a position, which may have run before, read again.
+func (p *partition) readAgain(until uint64) { p.readUntil = until }
+
+// asRead does something as if what is unread had been read.
+func (p *partition) asRead(do func() (bool, error)) (bool, error) {
+	until := p.readUntil
+	p.readUntil = 0
+	full, err := do()
+	p.readUntil = until
+	return full, err
+}
+
 // controlDone is the position up to which every control message is dealt with, and when
 // the stream took the message there, if that is known.
 func (p *partition) controlDone() (uint64, core.Instant) {
@@ -60,6 +72,18 @@ func (p *partition) hold(m *ControlMail, plan *core.UnreadablePlan, now core.Ins
 	p.held = append(p.held, heldControl{*m, plan})
 	return true
 }
+
+// holdUnread keeps a request until what is unread has been read; false: too many wait.
+func (p *partition) holdUnread(m *ControlMail) bool {
+	if len(p.held) >= heldMax {
+		return false
+	}
+	p.held = append(p.held, heldControl{ControlMail: *m})
+	return true
+}
+
+// unhold forgets a request that waited.
+func (p *partition) unhold(i int) { p.held = slices.Delete(p.held, i, i+1) }
 
 // heldUntil is when the first cancel has waited for long enough; 0: none waits.
 func (o *owned) heldUntil() (next core.Instant) {

@@ -106,9 +106,12 @@ func (p *partition) orphan(e *entry) {
 	}
 	e.parent = nil
 	if up.kids--; up.kids == 0 {
-		p.idle = append(p.idle, up)
+		p.idles(up)
 	}
 }
+
+// idles has a task let go at the end of the round, if nothing holds it.
+func (p *partition) idles(e *entry) { p.idle = append(p.idle, e) }
 
 // holds reports whether a task stays in memory: it is at work, or children of it are there or about to be.
 func (e *entry) holds() bool {

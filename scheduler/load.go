@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"duly.dev/duly/internal/core"
 )
@@ -117,7 +116,6 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		return nil, nil
 	}
 	e := &entry{round: inRound{whole: true}, leased: s.cfg.leased()}
-	var plan *core.Plan
 	version := saved.Row.PlanVersion
 	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)
 	if awaits {
@@ -135,21 +133,17 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 		case unread != nil:
 			s.cycle.unread = unread
 		case ref != nil:
-			e.plan, plan = ref, ref.plan
+			e.replan(ref)
 		case !awaits:
 			s.log.Error("ALERT: a stored task names a plan that is not stored", "event", "plan-missing", "task", saved.Row.ID, "type", saved.Row.Type, "version", version)
 		}
 	}
-	t, err := core.Replay(plan, saved)
+	t, err := core.Replay(e.plan.known(), saved)
 	if err != nil {
 		s.leftAlone.note(s.log, p, saved, err)
 		return nil, nil
 	}
-	e.task = t
-	for row, commit := range saved.Commits { // rows are numbered from 1, without a gap
-		e.issues = append(e.issues, issue{int64(row + 1), commit})
-	}
-	e.issued(math.MaxInt64, 0)
+	e.replayed(t, saved.Commits)
 	p.add(e)
 	s.cycle.use(p, e)
 	return e, nil

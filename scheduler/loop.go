@@ -86,7 +86,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 		c.s.breakers.collect(&c.shard.gate.agents, now, &c.s.cfg.Breakers.Policy)
 	}
 	if c.s.cfg.Limits.Store != nil {
-		c.s.limits.collect(&c.shard.gate, c.shard.inOrder(), c.index)
+		c.s.limits.collect(c.shard.gate, c.shard.inOrder(), c.index)
 	}
 	c.measure(now, now.Sub(began))
 	c.cycledAt = now

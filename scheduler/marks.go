@@ -145,18 +145,19 @@ func (e *entry) letGo(p *partition) {
 	e.out, e.aside = 0, 0
 }
 
-// unmark forgets the same before the task goes on by another plan, and is counted again. It returns what there was.
-func (e *entry) unmark() (was marks) {
+// replan has the task go on by a plan, at whose agents it is counted again. It returns what it had at those of the one before.
+func (e *entry) replan(to *planRef) (was marks) {
 	was = e.marks
 	e.leaveTrial(0)
 	e.uncount()
 	e.aside, e.held, e.round.spent = 0, 0, 0
+	e.plan = to
 	return was
 }
 
-// remark takes unmark back.
-func (e *entry) remark(was marks) {
-	e.marks = was
+// planBack takes replan back.
+func (e *entry) planBack(plan *planRef, was marks) {
+	e.plan, e.marks = plan, was
 	each(was.out, func(i int) { e.place(i) })
 	each(was.trial, func(i int) { e.plan.agents[i].tried++ })
 }

@@ -18,42 +18,26 @@ type partition struct {
 
 	held []heldControl // requests that wait: see held.go
 
-	// Positions fully dealt with: every task of the message committed and every
-	// status it led to published. The next commit carries them.
-	cursor, control uint64
-	// Positions applied by the cycle that is on; they become the cursors when the
-	// cycle has published.
-	nextCursor, nextControl uint64
-	// When the streams took the messages at all of these.
-	cursorStored, controlStored, nextStored, nextControlStored core.Instant
-
-	reading core.Reading // what the doors are told: Read and Begun are of what is applied
-
+	positions
+	outbox
 	saved core.PartitionWrite // as last committed
 
 	nextNumber int64
-	nextEnd    int64
-	published  publishedEnds
-	retell     retelling
+	inFlight
+	agentSlots
+	ownedAt core.Instant // when the store last said that it is ours
+	dirty   bool         // has a write in the cycle that is on
+	noMore  bool         // what is parked is left to the next owner
+	lost    bool         // fenced: dropped at the end of the cycle
+}
 
-	tasks     map[int64]*entry  // tasks in flight, by number
-	ids       map[string]*entry // the same, by id
-	slots     map[string]*agentSlot
-	agents    []*agentSlot // the same, as they came
-	full      int          // agents at their limit
-	book      *agentBook   // of the shard
-	window    int          // tasks that may be in flight at an agent
-	endings   int          // of the round, to be published
-	acks      []func()     // of the cycle that is on
-	ownedAt   core.Instant // when the store last said that it is ours
-	dirty     bool         // has a write in the cycle that is on
-	memory    *Memory      // may be nil
-	admission *Admission   // may be nil
-	wakes     *wakeHeap    // of the shard; nil: it is forgotten
-	bytes     int64        // of it, held by the tasks in flight
-	noMore    bool         // what is parked is left to the next owner
-	lost      bool         // fenced: dropped at the end of the cycle
-	idle      []*entry     // tasks whose last child in flight was let go in this round
+// agentSlots are the agents of a partition.
+type agentSlots struct {
+	slots  map[string]*agentSlot
+	agents []*agentSlot // the same, as they came
+	full   int          // agents at their limit
+	book   *agentBook   // of the shard
+	window int          // tasks that may be in flight at an agent
 }
 
 // heldControl is a request that waits.
@@ -79,19 +63,19 @@ func (r *planRef) known() *core.Plan {
 	return r.plan
 }
 
-func newPartition(st core.PartitionState) *partition {
+// newPartition is one that was taken over, of a shard with these agents and wakes.
+func newPartition(st core.PartitionState, cfg *Config, book *agentBook, wakes *wakeHeap) *partition {
 	return &partition{
-		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, taken: st,
-		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
-		cursorStored: st.CursorStored, controlStored: st.ControlStored, nextStored: st.CursorStored, nextControlStored: st.ControlStored,
+		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, recorded: st.LastCommit, taken: st, positions: positionsOf(&st),
 		saved: core.PartitionWrite{
 			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
 			CursorStored: st.CursorStored, ControlStored: st.ControlStored,
 			NextNumber: st.NextNumber, NextEnd: st.NextEnd, Told: st.Told,
 		},
-		nextNumber: max(st.NextNumber, 1), nextEnd: max(st.NextEnd, 1),
-		published: publishedEnds{through: st.Told, ahead: map[int64]bool{}},
-		tasks:     map[int64]*entry{}, ids: map[string]*entry{}, slots: map[string]*agentSlot{},
+		nextNumber: max(st.NextNumber, 1),
+		outbox:     outbox{nextEnd: max(st.NextEnd, 1), published: publishedEnds{through: st.Told, ahead: map[int64]bool{}}},
+		inFlight:   inFlight{tasks: map[int64]*entry{}, ids: map[string]*entry{}, memory: cfg.Memory, admission: cfg.Admission, wakes: wakes},
+		agentSlots: agentSlots{slots: map[string]*agentSlot{}, book: book, window: cfg.AgentWindow},
 	}
 }
 
@@ -113,6 +97,18 @@ func (p *partition) write() core.PartitionWrite {
 		CursorStored: p.cursorStored, ControlStored: p.controlStored,
 	}
 }
+
+// number is one that no task of the partition has had.
+func (p *partition) number() int64 {
+	p.nextNumber++
+	return p.nextNumber - 1
+}
+
+// changes makes the partition's row a part of the round's batch.
+func (p *partition) changes() { p.dirty = true }
+
+// settled takes that back: the round is over.
+func (p *partition) settled() { p.dirty = false }
 
 // leaveUncounted notes that a stored task is left alone: what it has out is not counted.
 func (p *partition) leaveUncounted(saved *core.Saved) {
@@ -173,7 +169,7 @@ func (p *partition) stepsOf(plan *core.Plan) stepsOf {
 	return of
 }
 
-func (p *partition) slot(agent string) *agentSlot {
+func (p *agentSlots) slot(agent string) *agentSlot {
 	slot := p.slots[agent]
 	if slot == nil {
 		slot = &agentSlot{name: agent, calls: p.book.of(agent)}

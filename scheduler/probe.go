@@ -27,7 +27,7 @@ func (s *Shard) probe(x *pending) {
 
 // applyProbed takes what agents say of silent dos.
 func (s *Shard) applyProbed(context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	for ; c.pos.probed < len(c.mail.Probed); c.pos.probed++ {
 		m := &c.mail.Probed[c.pos.probed]
 		p, e := s.inFlight(m.Partition, m.Number)

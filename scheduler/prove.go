@@ -16,7 +16,7 @@ const proveMax = time.Second
 // agent is about to leave. No commit comes before such a command, so without this an
 // owner that has lost its partitions would go on calling agents. docs/decisions/008-attempts.md.
 func (s *Shard) prove(ctx context.Context) {
-	c := &s.cycle
+	c := s.cycle
 	now := s.cfg.Now() // the cycle may have begun long ago: commits can be slow
 	wanted := false
 	for i := range c.effects {

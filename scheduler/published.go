@@ -1,5 +1,34 @@
 package scheduler
 
+// outbox are the endings of a partition, which the event stream is to take.
+type outbox struct {
+	nextEnd   int64
+	published publishedEnds
+	retell    retelling
+	endings   int // of the round, to be published
+}
+
+// endNumber is one that no ending of the partition has had.
+func (o *outbox) endNumber() int64 {
+	o.nextEnd++
+	return o.nextEnd - 1
+}
+
+// toPublish counts an ending of the round.
+func (o *outbox) toPublish() { o.endings++ }
+
+// handsOver reports whether the round has any to publish, and forgets them.
+func (o *outbox) handsOver() (some bool) {
+	some, o.endings = o.endings > 0, 0
+	return some
+}
+
+// publishAgain begins to publish again all that is not known to be published. notify: to the submitters as well.
+func (o *outbox) publishAgain(notify bool) {
+	r := &o.retell
+	r.on, r.notify, r.after, r.until = true, r.notify || notify, o.published.through, o.nextEnd
+}
+
 // publishedEnds is which endings are stored in the event stream: those of every end number up to publishedThrough, and
 // some beyond it.
 type publishedEnds struct {

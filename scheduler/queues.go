@@ -274,7 +274,7 @@ func (q *queues) serve(slot *agentSlot) {
 			kept = append(kept, e)
 			continue
 		}
-		e.waits &^= here
+		e.waitsNoMore(here)
 		q.served = append(q.served, e)
 	}
 	clear(slot.waiting[len(kept):])

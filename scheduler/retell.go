@@ -36,10 +36,9 @@ func (u *publisher) publish(endings []core.Ending, in []*partition) {
 	all := make([]core.Ending, 0, len(endings)) // the mails keep them
 	mails := make([]PublishedMail, 0, len(in))
 	for _, p := range in {
-		if p.endings == 0 {
+		if !p.handsOver() {
 			continue
 		}
-		p.endings = 0
 		from := len(all)
 		for i := range endings {
 			if endings[i].Partition == p.id {
@@ -110,7 +109,7 @@ func (u *publisher) taken() {
 func (u *publisher) untaken(p *partition, why error, now core.Instant) {
 	u.refused = true
 	u.cfg.report(TroubleEvents, why)
-	p.retell.on, p.retell.after, p.retell.until = true, p.published.through, p.nextEnd
+	p.publishAgain(false)
 	if u.looks.lookAt != 0 {
 		return
 	}

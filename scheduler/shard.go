@@ -8,16 +8,16 @@ import (
 
 // Shard handles some of a node's partitions: one commit at a time.
 type Shard struct {
-	cfg   Config
+	cfg   *Config
 	store Store
 	bus   Bus
 	log   *slog.Logger
 	rand  func() float64
 	said  func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
 
-	owned
-	plans      planBook
-	gate       gate
+	*owned
+	plans      *planBook
+	gate       *gate
 	queues     queues
 	wakes      wakeHeap
 	endings    publisher
@@ -34,26 +34,25 @@ type Shard struct {
 	tally tally // safe for concurrent use
 
 	families families
-	cycle    cycle
+	cycle    *cycle
 }
 
 // NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
 // jitter and commit ids; posted takes confirmations of published endings, from any
 // goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
+	cfg = cfg.WithDefaults()
 	s := &Shard{
-		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
-		owned: owned{partitions: map[int]*partition{}},
+		cfg: &cfg, store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
+		owned: &owned{partitions: map[int]*partition{}}, gate: newGate(&cfg), cycle: &cycle{most: cfg.BatchMax},
 	}
 	s.counting.failed = &s.Stats.Kinds.Expressions
-	s.cycle.most = s.cfg.BatchMax
-	s.evidence = evidenceBook{cfg: &s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
-	s.plans = planBook{cfg: &s.cfg, store: s.store, tally: &s.tally, old: true, byType: map[string]map[int64]*core.Plan{}, latest: map[string]*core.Plan{}, refs: map[refKey]*planRef{}}
-	s.gate.init(&s.cfg)
+	s.evidence = evidenceBook{cfg: s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
+	s.plans = &planBook{cfg: s.cfg, store: s.store, tally: &s.tally, old: true, byType: map[string]map[int64]*core.Plan{}, latest: map[string]*core.Plan{}, refs: map[refKey]*planRef{}}
 	s.alerts = alerts{bus, log, map[alertKey]core.Instant{}}
-	s.endings = publisher{cfg: &s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
-	s.queues = queues{gate: &s.gate, in: &s.owned, cfg: &s.cfg}
-	s.families = families{shard: s, in: &s.owned, cycle: &s.cycle, plans: &s.plans, gate: &s.gate, store: s.store, cfg: &s.cfg, counting: &s.counting}
+	s.endings = publisher{cfg: s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
+	s.queues = queues{gate: s.gate, in: s.owned, cfg: s.cfg}
+	s.families = families{shard: s, in: s.owned, cycle: s.cycle, plans: s.plans, gate: s.gate, store: s.store, cfg: s.cfg, counting: &s.counting}
 	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)

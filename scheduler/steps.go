@@ -74,6 +74,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	})
 }
 
+// waitsNoMore forgets steps that waited for an agent.
+func (e *entry) waitsNoMore(steps uint64) { e.waits &^= steps }
+
 // lack keeps in mind that a task waits for agents that do not serve its step.
 func (p *partition) lack(e *entry, unable uint64) {
 	each(unable&^e.lacks, func(i int) {

@@ -19,7 +19,7 @@ import (
 func (s *Shard) takeBack(p *partition, e *entry) {
 	s.gate.backOut(e)
 	e.round.refused++
-	if e.fans = nil; e.kids == 0 {
+	if e.dropFans(); e.kids == 0 {
 		return
 	}
 	for i := range s.cycle.batch.Writes {
@@ -94,7 +94,7 @@ func (s *Shard) stop(err error) bool {
 		return false
 	}
 	s.cycle.noteStopped(p.id, err)
-	s.cycle.unwrite(p, &s.owned)
+	s.cycle.unwrite(p, s.owned)
 	s.lose(p)
 	return true
 }

@@ -172,13 +172,13 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "takeover-of-another-database", invariant: 4, file: "scheduler/takeover.go",
-		old: "Commit: first.LastCommit}.Check(st.Found.Epoch, st.Found.Commit)", new: "Commit: first.LastCommit}.Check(first.Epoch, first.LastCommit)",
+		old: "as.Check(st.Found.Epoch, st.Found.Commit)", new: "as.Check(first.Epoch, first.LastCommit)",
 		fault: "a node goes by what it looked at before the database went back once more",
 		run:   "^TestTakeoverOvertakenBeforeTheSecond$",
 	},
 	{
 		name: "successor-counts-as-lost", invariant: 12, file: "scheduler/takeover.go",
-		old: "	if err := stillOurs(ctx, b.store, newPartition(first)); err != nil {\n		return first, err\n	}\n	found", new: "	found",
+		old: "	if err := stillOurs(ctx, b.store, as); err != nil {\n		return first, err\n	}\n	found", new: "	found",
 		fault: "what a successor records while a node looks again makes the database one that went back",
 		run:   "^TestTakeoverOvertakenWhileItLooks$",
 	},
