@@ -78,15 +78,6 @@ func (at *parkedAt) read(numbers []int64, page int) {
 	}
 }
 
-// queue is the order of what is parked at the agent.
-func (slot *agentSlot) queue() *parkedAt {
-	if slot.order == nil {
-		slot.order = &parkedAt{known: map[int64]bool{}, unread: true}
-		slot.order.again()
-	}
-	return slot.order
-}
-
 // waits reports whether there may be tasks that a round is to look at.
 func (at *parkedAt) waits() bool { return len(at.known) > at.aside.waiting || at.beyond }
 

@@ -150,6 +150,15 @@ func hasBegun(t *core.Task) bool {
 	return false
 }
 
+// queue is the order of what is parked at the agent.
+func (slot *agentSlot) queue() *parkedAt {
+	if slot.order == nil {
+		slot.order = &parkedAt{known: map[int64]bool{}, unread: true}
+		slot.order.again()
+	}
+	return slot.order
+}
+
 // flowOf is the flow of a task.
 func (q *queues) flowOf(t *core.Task) flowKey {
 	return flowKey{class: core.ClassOf(t.Labels), tenant: core.TenantOf(t.Labels, q.cfg.TenantLabel), kind: t.Type}
