@@ -207,7 +207,7 @@ func (o *offer) submit() {
 		}
 	})
 	w.after(w.delay(), func() {
-		if l.cfg.Stream {
+		if l.cfg.Stream && o.tenant == 0 {
 			sub := core.Submission{Type: w.roots[0].Name, ID: o.id, Input: input, Unchecked: true}
 			l.streams.do(0, func() {
 				if sub.At = w.now; l.cfg.QueueFor == 0 {
