@@ -274,6 +274,7 @@ func (q *queues) parkedSlots() []parkedSlot {
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
+	s.cycle.noRoom = false
 	s.queues.bringBack()
 	for _, at := range s.queues.parkedSlots() {
 		p, slot := at.p, at.slot
