@@ -59,6 +59,7 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
+	s.cycle.noRoom = false
 	s.queues.bringBack()
 	for _, at := range s.queues.parkedSlots() {
 		p, slot := at.p, at.slot
@@ -110,6 +111,14 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return 0, err
+	}
+	if window := s.cfg.Admission.TakesUp(); window < room { // what has begun goes on
+		if room = min(room, len(at.begun)+window); room < len(at.known) {
+			s.cycle.noRoom = true
+		}
+		if room == 0 {
+			return 0, nil
+		}
 	}
 	many := s.queues.manyBegun(at)
 	keys := s.gate.keyTakesAt(slot)

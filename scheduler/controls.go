@@ -66,7 +66,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	switch {
 	case c.Kind == 0:
 		return false, nil
-	case c.Found != "" && p.seenBefore(m):
+	case c.Found != "" && p.seenBefore(m.said()):
 		s.log.Warn("a request about tasks changed nothing: the database went back since its sender looked at the service, where more may have happened: look again",
 			"kind", c.Kind, "task", c.ID, "found", c.Found, "actor", c.Actor)
 		return false, nil
@@ -212,14 +212,14 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 // another reports whether a number may be another task's than the one that a request means: it was given out in a time
 // that the database has lost, and again since.
 func (p *partition) another(m *ControlMail, number int64) bool {
-	return number >= p.taken.WentBackNumber && p.seenBefore(m)
+	return number >= p.taken.WentBackNumber && p.seenBefore(m.Stored)
 }
 
-// seenBefore reports whether a request may rest on what was seen before the database went back: it was asked before that,
-// or within a minute after.
-func (p *partition) seenBefore(m *ControlMail) bool {
+// seenBefore reports whether what is said then may rest on what was seen before the database went back: it is said before
+// that, or within a minute after.
+func (p *partition) seenBefore(at core.Instant) bool {
 	back := p.taken.WentBackAt
-	return back != 0 && m.looked() <= back.Add(time.Minute)
+	return back != 0 && at <= back.Add(time.Minute)
 }
 
 // refusals are the tasks of one request that it did not change.

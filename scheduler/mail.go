@@ -58,6 +58,15 @@ func (m *ControlMail) looked() core.Instant {
 	return m.Stored
 }
 
+// said is when a request says what was found. One about many tasks is of an operation, which the database has forgotten if it
+// is older than what was lost: it is sent until each task has an outcome, and counts as said then.
+func (m *ControlMail) said() core.Instant {
+	if len(m.Control.Numbers) > 0 {
+		return m.Stored
+	}
+	return m.looked()
+}
+
 // ReplyMail is one agent's answer.
 type ReplyMail struct {
 	At    core.Instant

@@ -165,6 +165,24 @@ var orderMutants = []mutant{
 		run:   "^TestCutCallsAreNotCounted$",
 	},
 	{
+		name: "parked-come-all-at-once", invariant: 12, file: "scheduler/claim.go",
+		old: "window := s.cfg.Admission.TakesUp(); window < room {", new: "window := s.cfg.Admission.TakesUp(); window < 0 {",
+		fault: "when an agent is there again all that waited for it is taken up, and waits for a processor until its time is over",
+		run:   "^TestParkedTasksComeByTheWindow$",
+	},
+	{
+		name: "begun-waits-for-the-window", invariant: 12, file: "scheduler/claim.go",
+		old: "min(room, len(at.begun)+window); room", new: "min(room, window); room",
+		fault: "a parked task that has begun waits for others to end",
+		run:   "^TestParkedTasksComeByTheWindow$",
+	},
+	{
+		name: "room-wakes-no-parked", invariant: 12, file: "scheduler/inbox.go",
+		old: "if b.parked && b.admission.TakesUp() > 0 {", new: "if b.parked && b.admission.TakesUp() < 0 {",
+		fault: "parked tasks for which another shard has made room stay parked",
+		run:   "^TestRoomForParkedTasks$",
+	},
+	{
 		name: "readers-take-no-turns", invariant: 12, file: "scheduler/inbox.go",
 		old: "other.head < stored", new: "other.head < 0",
 		fault: "a partition waits for room for as long as others fill the window",
