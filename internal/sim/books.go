@@ -22,7 +22,7 @@ type books struct {
 	keyLasts, keyMemory time.Duration
 	did, undid          map[string]core.Instant
 	late                map[string]bool // keys of effects that began when their dos were over: see beganLate
-	rand                *rand.Rand // of what the transport repeats; of its own, so that all else is drawn as it would be without
+	rand                *rand.Rand      // of what the transport repeats; of its own, so that all else is drawn as it would be without
 }
 
 // effect notes an effect of a key of all, and holds it, and what the transport below the agent makes of it, to the one that
