@@ -59,10 +59,9 @@ type load struct {
 	accepted []string
 	strange  error // a refusal, which nothing here should meet
 
-	stopped time.Time          // no more arrive since
-	stop    context.CancelFunc // arrivals end
-	quit    context.CancelFunc // and so do the submitters that still try
-	wg      sync.WaitGroup
+	stop context.CancelFunc // arrivals end
+	quit context.CancelFunc // and so do the submitters that still try
+	wg   sync.WaitGroup
 }
 
 // newLoad connects the submitters.
@@ -214,6 +213,9 @@ func (l *load) client() *duly.Client {
 	return l.clients[n]
 }
 
+// arrived are all that were not left out, and those that were turned away.
+func (l *load) arrived() [2]int64 { return [2]int64{l.offered.Load(), l.turnedAway.Load()} }
+
 func (l *load) take(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -261,7 +263,6 @@ func (l *load) end(patience time.Duration) {
 		return
 	}
 	l.stop()
-	l.stopped = time.Now()
 	late := time.AfterFunc(patience, l.quit)
 	l.wg.Wait()
 	late.Stop()

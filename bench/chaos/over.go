@@ -36,12 +36,12 @@ const conditionOverload = "overload"
 
 // over is a stage of which more is asked than it can do.
 type over struct {
-	times float64
-	c     float64 // deliveries a second that are processed in time
+	times    float64
+	c, after float64 // deliveries a second that are processed in time: before the first fault, and when the last one is over
 
-	since               time.Time // times × c is offered
-	offered, turnedAway int64     // before
-	quiet               []span    // nothing was wrong
+	offered span     // times × c
+	arrived [2]int64 // before, and then in it: all, and those that were turned away
+	quiet   []span   // nothing was wrong
 }
 
 // span is from a time on and before another.
@@ -111,11 +111,21 @@ func (w *world) measure(ctx context.Context) error {
 		o := w.over
 		w.rate = int(o.times * c)
 		w.load.arrivals(w.rate)
-		o.c, o.since, o.offered, o.turnedAway = c, time.Now(), w.load.offered.Load(), w.load.turnedAway.Load()
+		o.c, o.offered.from, o.arrived = c, time.Now(), w.load.arrived()
 		fmt.Fprintf(w.out, "stage %s: C is %.0f deliveries a second, of %.0f; %d arrive from now on\n", w.stage.name, c, rate, w.rate)
 		return nil
 	}
 	return fmt.Errorf("how much can be done: it was not found in %d tries", capacityTries)
+}
+
+// measureAgain ends the time in which times × C arrives, and measures C once more: whether it is still what it was.
+func (w *world) measureAgain(ctx context.Context) {
+	o, now := w.over, w.load.arrived()
+	o.offered.to, o.arrived = time.Now(), [2]int64{now[0] - o.arrived[0], now[1] - o.arrived[1]}
+	var err error
+	if o.after, err = w.processed(ctx, capacityOver*o.c, capacityFor); err != nil { // the books are closed all the same
+		fmt.Fprintf(w.out, "how much can be done now: %v\n", err)
+	}
 }
 
 // processed lets so many arrive a second, and is how many are processed in time a second once that has gone on for a while.
@@ -154,8 +164,8 @@ var noTimeReasons = []string{
 	"the task's deadline leaves no time for another try", "no time was left when the task came up in the queue; nothing of it began",
 }
 
-// noTime is the share of the deliveries of a time on that were undone for want of time.
-func (w *world) noTime(ctx context.Context, since time.Time) (float64, error) {
+// noTime is the share of the deliveries of a time that were undone for want of time.
+func (w *world) noTime(ctx context.Context, of span) (float64, error) {
 	bytes := "BYTEA"
 	if w.stage.topology == devOnly {
 		bytes = "BLOB"
@@ -166,8 +176,8 @@ func (w *world) noTime(ctx context.Context, since time.Time) (float64, error) {
 	}
 	var all, late int64
 	query := fmt.Sprintf(`SELECT count(*), count(*) FILTER (WHERE t.state = '%s' AND EXISTS (SELECT 1 FROM journal j
-		WHERE j.partition = t.partition AND j.number = t.number AND (j.kind = '%s' OR j.reason IN (%s)))) FROM tasks t WHERE t.type = '%s' AND %s >= %d`,
-		core.StateUndone, core.KindExpired, strings.Join(reasons, ", "), drone.Type, w.micros("t.created_at"), since.UnixMicro())
+		WHERE j.partition = t.partition AND j.number = t.number AND (j.kind = '%s' OR j.reason IN (%s)))) FROM tasks t WHERE t.type = '%[4]s' AND %[5]s >= %[6]d AND %[5]s < %[7]d`,
+		core.StateUndone, core.KindExpired, strings.Join(reasons, ", "), drone.Type, w.micros("t.created_at"), of.from.UnixMicro(), of.to.UnixMicro())
 	err := w.ask(ctx, query, &all, &late)
 	return share(late, all), err
 }
@@ -184,7 +194,8 @@ func (w *world) micros(column string) string {
 type overReport struct {
 	Stage      string  `json:"stage"`
 	C          float64 `json:"c"`             // deliveries a second that are processed in time where no fault is at work
-	Offered    float64 `json:"offered_per_s"` // since C was measured, as TurnedAway and NoTime
+	After      float64 `json:"c_after"`       // the same, measured again after the last fault
+	Offered    float64 `json:"offered_per_s"` // in between, as TurnedAway and NoTime
 	InTime     float64 `json:"in_time_of_c"`  // share of C that was processed in time a second, of the quiet seconds
 	Quiet      float64 `json:"quiet_s"`
 	TurnedAway float64 `json:"turned_away"` // share of what was offered that was told to come later
@@ -193,18 +204,18 @@ type overReport struct {
 
 // String is a last line of the table.
 func (o *overReport) String() string {
-	return fmt.Sprintf("stage %s: C %.0f a second, offered %.0f a second, in time %.1f %% of C over %.0f s without a fault, turned away %.1f %% of the offered, undone for want of time %.1f %% of the accepted",
-		o.Stage, o.C, o.Offered, 100*o.InTime, o.Quiet, 100*o.TurnedAway, 100*o.NoTime)
+	return fmt.Sprintf("stage %s: C %.0f a second (%.0f afterwards), offered %.0f a second, in time %.1f %% of C over %.0f s without a fault, turned away %.1f %% of the offered, undone for want of time %.1f %% of the accepted",
+		o.Stage, o.C, o.After, o.Offered, 100*o.InTime, o.Quiet, 100*o.TurnedAway, 100*o.NoTime)
 }
 
 // closeOver adds a stage to the report, whose load has ended.
 func (w *world) closeOver(ctx context.Context, r *report) error {
-	o, offered := w.over, w.load.offered.Load()-w.over.offered
+	o := w.over
 	perS, quiet, err := w.inTime(ctx, o.quiet)
-	noTime, err2 := w.noTime(ctx, o.since)
+	noTime, err2 := w.noTime(ctx, o.offered)
 	r.Over = append(r.Over, &overReport{
-		Stage: w.stage.name, C: o.c, Offered: float64(offered) / w.load.stopped.Sub(o.since).Seconds(), InTime: perS / o.c, Quiet: quiet,
-		TurnedAway: share(w.load.turnedAway.Load()-o.turnedAway, offered), NoTime: noTime,
+		Stage: w.stage.name, C: o.c, After: o.after, Offered: float64(o.arrived[0]) / o.offered.to.Sub(o.offered.from).Seconds(), InTime: perS / o.c, Quiet: quiet,
+		TurnedAway: share(o.arrived[1], o.arrived[0]), NoTime: noTime,
 	})
 	return errors.Join(err, err2)
 }

@@ -52,6 +52,7 @@ func TestOverCounts(t *testing.T) {
 		{typ: drone.Type, state: core.StateUndone, ended: 1, by: 15, kind: core.KindSubmitted, reason: noTimeReasons[1]},
 		{typ: drone.Type, state: core.StateUndone, ended: 1, by: 15, kind: core.KindCancelled, reason: "chaos"},
 		{typ: drone.Type, state: core.StateUndone, ended: 1, by: 15, kind: core.KindExpired, created: -1}, // before C was known
+		{typ: drone.Type, state: core.StateUndone, ended: 1, by: 15, kind: core.KindExpired, created: 1},  // C is measured again
 	} {
 		exec(`INSERT INTO tasks VALUES (3, ?, ?, ?, ?, ?, ?)`, n, row.typ, string(row.state), at(row.created).UnixMicro(), at(row.ended).UnixMicro(), at(row.by).UnixMicro())
 		exec(`INSERT INTO journal VALUES (3, ?, ?, ?)`, n, string(row.kind), []byte(row.reason))
@@ -65,7 +66,7 @@ func TestOverCounts(t *testing.T) {
 	if rate, seconds, err := w.inTime(t.Context(), nil); err != nil || rate != 0 || seconds != 0 {
 		t.Errorf("of no time: %v a second of %v s, %v", rate, seconds, err)
 	}
-	if is, err := w.noTime(t.Context(), at(0)); err != nil || is != 0.25 {
+	if is, err := w.noTime(t.Context(), span{at(0), at(1)}); err != nil || is != 0.25 {
 		t.Errorf("undone for want of time: %v, %v; want 2 of 8", is, err)
 	}
 	for _, reason := range noTimeReasons {

@@ -98,6 +98,9 @@ func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*ki
 		return err
 	}
 	r.Seconds += time.Since(began).Seconds()
+	if w.over != nil {
+		w.measureAgain(ctx)
+	}
 	if w.work != nil {
 		w.work.end(drainMax)
 	}
