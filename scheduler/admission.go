@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -20,8 +21,9 @@ import (
 // queue on the way, for want of a processor, and what is begun besides would only queue longer. One agent that has become
 // slow gives few answers, and stops no other.
 //
-// A full window stops the readers of the task streams, and nothing else: what has begun goes on, and what has not begun
-// waits in the stream, where it is stored.
+// A full window stops the readers of the task streams: what has begun goes on, and what has not begun waits in the stream,
+// where it is stored. Parked tasks of which nothing has begun are taken up until it is full twice: they came before what is in
+// the stream, and when an agent is there again for which many have waited, they must not all wait here for a processor.
 //
 // The zero value and nil admit everything. It is safe for concurrent use.
 type Admission struct {
@@ -38,7 +40,7 @@ type Admission struct {
 	lookedAt  core.Instant
 	widenedAt core.Instant
 	queued    bool     // some of them were late when it was looked at last
-	onRoom    []func() // called when a full window has room again
+	onRoom    []func() // called when a full window has room again, once or twice
 }
 
 const (
@@ -91,6 +93,24 @@ func (a *Admission) Overloaded() bool {
 
 // full reports whether no further task is admitted. The lock is held.
 func (a *Admission) full() bool { return a.ceiling > 0 && a.inFlight >= a.window*a.owned }
+
+// takesUp is how many parked tasks that have not begun may be taken up. The lock is held.
+func (a *Admission) takesUp() int {
+	if a.ceiling <= 0 || a.owned == 0 {
+		return math.MaxInt
+	}
+	return max(0, 2*a.window*a.owned-a.inFlight)
+}
+
+// TakesUp is how many parked tasks that have not begun may be taken up.
+func (a *Admission) TakesUp() int {
+	if a == nil {
+		return math.MaxInt
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.takesUp()
+}
 
 // Room reports whether a further task is admitted.
 func (a *Admission) Room() bool {
@@ -150,9 +170,9 @@ func (a *Admission) waiting() bool {
 
 func (a *Admission) change(do func()) {
 	a.mu.Lock()
-	was := a.full()
+	was, twice := a.full(), a.takesUp() == 0
 	do()
-	room := was && !a.full()
+	room := was && !a.full() || twice && a.takesUp() > 0
 	onRoom := a.onRoom
 	a.mu.Unlock()
 	if room {

@@ -265,3 +265,38 @@ func TestTurnOfAFullPartition(t *testing.T) {
 		in.closeGate(1)
 	})
 }
+
+// TestRoomForParkedTasks: parked tasks have room until the window is full twice, and when there is some again a cycle of the
+// shard that waits for it is due, whoever gave it.
+func TestRoomForParkedTasks(t *testing.T) {
+	a := NewAdmission(4, -1)
+	in := newInbox(func() core.Instant { return 77 }, nil, a)
+	a.own(1)
+	a.hold(7)
+	if a.Room() || a.TakesUp() != 1 {
+		t.Fatalf("full: room %v, and for %d parked ones", a.Room(), a.TakesUp())
+	}
+	a.hold(1)
+	in.awaitRoom(true)
+	if a.TakesUp() != 0 || in.isDue() {
+		t.Fatalf("full twice: room for %d parked ones, a cycle is due: %v", a.TakesUp(), in.isDue())
+	}
+	a.hold(-1)
+	if !in.isDue() {
+		t.Error("there is room, and the shard does not know")
+	}
+	in.take()
+	in.awaitRoom(false)
+	a.hold(1)
+	a.hold(-1)
+	if in.isDue() {
+		t.Error("nothing waits")
+	}
+	in.awaitRoom(true) // since the shard looked there is room
+	if !in.isDue() {
+		t.Error("room that came in between is missed")
+	}
+	if none := (*Admission)(nil).TakesUp(); none < 1<<30 {
+		t.Errorf("without a window %d", none)
+	}
+}

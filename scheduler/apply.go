@@ -274,6 +274,7 @@ func (q *queues) parkedSlots() []parkedSlot {
 // applyParked takes parked tasks up again where their agent has room: a quarter
 // of its window at least, so that the store is not asked for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
+	s.cycle.noRoom = false
 	s.queues.bringBack()
 	for _, at := range s.queues.parkedSlots() {
 		p, slot := at.p, at.slot
@@ -494,7 +495,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	switch {
 	case c.Kind == 0:
 		return false, nil
-	case c.Found != "" && p.seenBefore(m):
+	case c.Found != "" && p.seenBefore(m.said()):
 		s.log.Warn("a request about tasks changed nothing: the database went back since its sender looked at the service, where more may have happened: look again",
 			"kind", c.Kind, "task", c.ID, "found", c.Found, "actor", c.Actor)
 		return false, nil
@@ -684,7 +685,7 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 // another reports whether a number may be another task's than the one that a request means: it was given out in a time
 // that the database has lost, and again since.
 func (p *partition) another(m *ControlMail, number int64) bool {
-	return number >= p.taken.WentBackNumber && p.seenBefore(m)
+	return number >= p.taken.WentBackNumber && p.seenBefore(m.Stored)
 }
 
 // looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
@@ -695,11 +696,20 @@ func (m *ControlMail) looked() core.Instant {
 	return m.Stored
 }
 
-// seenBefore reports whether a request may rest on what was seen before the database went back: it was asked before that,
-// or within a minute after.
-func (p *partition) seenBefore(m *ControlMail) bool {
+// said is when a request says what was found. One about many tasks is of an operation, which the database has forgotten if it
+// is older than what was lost: it is sent until each task has an outcome, and counts as said then.
+func (m *ControlMail) said() core.Instant {
+	if len(m.Control.Numbers) > 0 {
+		return m.Stored
+	}
+	return m.looked()
+}
+
+// seenBefore reports whether what is said then may rest on what was seen before the database went back: it is said before
+// that, or within a minute after.
+func (p *partition) seenBefore(at core.Instant) bool {
 	back := p.taken.WentBackAt
-	return back != 0 && m.looked() <= back.Add(time.Minute)
+	return back != 0 && at <= back.Add(time.Minute)
 }
 
 // refusals are the tasks of one request that it did not change.

@@ -243,3 +243,29 @@ func TestFailingAsksForATurn(t *testing.T) {
 		}
 	}
 }
+
+// When an agent is there again for which many have waited, no more of them are taken up than fill the window twice: the
+// others would wait here for a processor until their time is over. What has begun goes on.
+func TestParkedTasksComeByTheWindow(t *testing.T) {
+	window := scheduler.NewAdmission(4, -1)
+	window.Own(1)
+	r := newRig(t, scheduler.Config{Admission: window})
+	late := r.now.Add(time.Hour)
+	r.tasks(0, orderBy("begun", late))
+	r.leaves("begun")
+	r.shut(openBreaker("agent.a", r.now.Add(time.Minute), 1), openBreaker("agent.b", r.now.Add(time.Minute), 1))
+	r.answer(r.out[0], 0) // its step b parks
+	for i := range 20 {
+		r.tasks(0, orderBy(fmt.Sprint("t", i), late))
+	}
+	r.leaves()
+	r.shut(openBreaker("agent.b", r.now.Add(time.Minute), 1))
+	r.cycle()
+	r.cycle()
+	first := len(r.bus.take())
+	if first != 8 || window.TakesUp() != 0 {
+		t.Fatalf("%d of 20 are taken up, want 8", first)
+	}
+	r.shut()
+	r.leaves("begun")
+}

@@ -178,6 +178,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 		c.idleUntil = began.Add(c.s.cfg.CommitGap)
 	}
 	c.s.cfg.Admission.cycle(now, now.Sub(began), c.shard.cycle.answers, c.shard.cycle.late)
+	c.in.awaitRoom(c.shard.cycle.noRoom)
 	for p := range c.feeds {
 		c.in.setRoom(p, c.s.cfg.InFlight-c.shard.Load(p))
 	}

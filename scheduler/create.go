@@ -56,7 +56,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		}
 		return nil
 	}
-	ref, unread, err := s.plans.of(ctx, p, sub.Type, sub.PlanVersion, sub.Unchecked)
+	ref, unread, err := s.plans.of(ctx, p, sub.Type, sub.PlanVersion, guesses(sub))
 	if err != nil {
 		return err
 	}
@@ -110,11 +110,11 @@ func submissionOf(t *core.Task) core.Submission {
 func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread *core.UnreadablePlan) bool {
 	code, why := 0, ""
 	switch {
-	case (sub.Unchecked || ref == nil && sub.PlanVersion == 0 && unread == nil) && s.plans.marked(sub.Type, sub.PlanVersion):
+	case (guesses(sub) || ref == nil && sub.PlanVersion == 0 && unread == nil) && s.plans.marked(sub.Type, sub.PlanVersion):
 		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what a door took before the mark goes on
 	case unread != nil:
 		return false
-	case ref == nil && sub.Unchecked: // it was never stored: nothing was promised yet
+	case ref == nil && guesses(sub): // it was never stored: nothing was promised yet
 		code, why = 404, unknownPlan(sub)
 	case ref == nil:
 		return false
@@ -127,6 +127,9 @@ func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread
 	s.cycle.refusal(p, sub, code, why)
 	return true
 }
+
+// guesses reports whether a submission names a version of its plan of which nobody knows whether there is one.
+func guesses(sub *core.Submission) bool { return sub.Unchecked && sub.PlanVersion != 0 }
 
 func unknownPlan(sub *core.Submission) string {
 	if sub.PlanVersion == 0 {

@@ -60,6 +60,7 @@ type cycle struct {
 	flush         bool
 	most          int   // writes of a batch
 	rounds        int64 // number of the batch that is being made
+	noRoom        bool  // parked tasks wait for room in the window
 	answers, late int   // of agents, and of them those that took longer than usual
 	bytes         int   // of the batch, by TaskWrite.Size
 	pos           struct{ published, control, number, reply, unserved, probed, task, sub int }

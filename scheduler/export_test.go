@@ -91,3 +91,6 @@ func (s *Shard) Forget(partition int, id string) {
 
 // CountUses counts what is used of limits up to now, as a committer does after each cycle.
 func (s *Shard) CountUses() { s.gate.limitUses(s.inOrder(), func(limitUse) {}) }
+
+// Own is own, of a shard that no committer runs.
+func (a *Admission) Own(partitions int) { a.own(partitions) }

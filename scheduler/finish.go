@@ -403,6 +403,14 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return 0, err
 	}
+	if window := s.cfg.Admission.TakesUp(); window < room { // what has begun goes on
+		if room = min(room, len(at.begun)+window); room < len(at.known) {
+			s.cycle.noRoom = true
+		}
+		if room == 0 {
+			return 0, nil
+		}
+	}
 	many := s.queues.manyBegun(at)
 	keys := s.gate.keyTakesAt(slot)
 	taken := at.take(s.cycle.now, room, s.queues.begunFirst, keys)

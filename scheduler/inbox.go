@@ -20,7 +20,8 @@ type Inbox struct {
 	grants    map[limitOf]int // where each grant is in the mail
 	due       bool            // there is something for a cycle
 	gates     map[int]*inlet
-	waiting   int // gates at which a message waits for room
+	waiting   int  // gates at which a message waits for room
+	parked    bool // parked tasks wait for room in the window
 	memory    *Memory
 	admission *Admission
 }
@@ -42,10 +43,26 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 	})
 	admission.whenRoom(func() {
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.room.Broadcast()
+		b.claimed()
 	})
 	return b
+}
+
+// awaitRoom says whether parked tasks of the shard wait for room in the window: then a cycle is due when there is some.
+func (b *Inbox) awaitRoom(waits bool) {
+	b.mu.Lock()
+	b.parked = waits
+	b.claimed()
+}
+
+// claimed unlocks the inbox, and asks for a cycle if parked tasks wait for room that there is.
+func (b *Inbox) claimed() {
+	if b.parked && b.admission.TakesUp() > 0 {
+		b.unlockDue()
+		return
+	}
+	b.mu.Unlock()
 }
 
 // Reply takes an agent's answer and stamps it. When more have come than may wait for a commit cycle it is lost, as in the

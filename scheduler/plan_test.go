@@ -101,13 +101,17 @@ func TestVersionNotApplied(t *testing.T) {
 	r := newRig(t, scheduler.Config{})
 	r.tasks(0, core.Submission{Type: "order", ID: "t1", PlanVersion: 7, Unchecked: true, ReplyTo: "status.me"},
 		core.Submission{Type: "order", ID: "t2", PlanVersion: 7},
-		core.Submission{Type: "order", ID: "t3", PlanVersion: 1, Unchecked: true})
+		core.Submission{Type: "order", ID: "t3", PlanVersion: 1, Unchecked: true},
+		core.Submission{Type: "order", ID: "t4", Unchecked: true},
+		core.Submission{Type: "unknown", ID: "t5", Unchecked: true})
 	r.cycle()
 	if r.store.Task(0, "t1") != nil {
 		t.Fatal("t1 is a task")
 	}
 	r.state("t2", core.StateError)
 	r.state("t3", core.StateProcessing)
+	r.state("t4", core.StateProcessing)
+	r.state("t5", core.StateError) // it named no version
 	if n := len(r.bus.refused); n != 1 || r.bus.refused[0].ID != "t1" || r.bus.refused[0].Code != 404 || !strings.Contains(r.bus.refused[0].Error, "version 7") {
 		t.Fatalf("refused %+v", r.bus.refused)
 	}

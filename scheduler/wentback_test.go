@@ -632,3 +632,30 @@ func TestFoundBeforeTheDatabaseWentBack(t *testing.T) {
 	found(r.now.Add(time.Hour), asked, core.StateError) // by another clock
 	found(0, r.now, core.StateProcessing)
 }
+
+// TestOperationAfterTheDatabaseWentBack: an operation that someone asks for right after the database went back, which may have
+// been about what is not there any more, is carried out a minute later: its messages are sent until each task has an outcome.
+func TestOperationAfterTheDatabaseWentBack(t *testing.T) {
+	r := inError(t, 1, scheduler.Config{})
+	r.now = r.now.Add(time.Hour)
+	r.start("n2")
+	r.adoptLess(r.pos)
+	created := r.now.Add(time.Second)
+	r.tasks(0, core.Submission{Type: "strict", ID: "t2", Input: []byte(`{}`)})
+	r.cycle()
+	for _, c := range r.bus.take() {
+		r.answer(c, core.CodeRefused)
+	}
+	r.cycle()
+	t2 := r.state("t2", core.StateError)
+	ask := func(after time.Duration, want core.State) {
+		t.Helper()
+		r.pos++
+		r.mail.Controls = append(r.mail.Controls, scheduler.ControlMail{Pos: r.pos, At: r.now, Stored: created.Add(after),
+			Control: core.Control{Kind: core.EventUndo, Numbers: []int64{t2.Number}, Seqs: []int64{t2.Seq}, Actor: "operation/x", Asked: created}})
+		r.cycle()
+		r.state("t2", want)
+	}
+	ask(time.Second, core.StateError)
+	ask(2*time.Minute, core.StateUndone)
+}

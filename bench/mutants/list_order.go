@@ -153,6 +153,12 @@ var orderMutants = []mutant{
 		run:   "^TestWaitBehindAStreamThatWasReplaced$",
 	},
 	{
+		name: "little-left-little-needed", invariant: 12, file: "ingest/wait.go",
+		old: "max(p.left, has))", new: "p.left)",
+		fault: "who comes again late is taken to need a quarter of the little that is left",
+		run:   "^TestNeedsOfOneWithLittleLeft$",
+	},
+	{
 		name: "late-task-begins", invariant: 12, file: "scheduler/notime.go",
 		old: "return left < time.Duration(core.Weather*float64(needs))", new: "return left < 0*needs",
 		fault: "what has too little time when it comes up is begun, and undone",
@@ -163,6 +169,24 @@ var orderMutants = []mutant{
 		old: "x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {", new: "x.At <= e.task.Deadline {",
 		fault: "calls with a millisecond left open the breaker of a healthy agent",
 		run:   "^TestCutCallsAreNotCounted$",
+	},
+	{
+		name: "parked-come-all-at-once", invariant: 12, file: "scheduler/finish.go",
+		old: "window := s.cfg.Admission.TakesUp(); window < room {", new: "window := s.cfg.Admission.TakesUp(); window < 0 {",
+		fault: "when an agent is there again all that waited for it is taken up, and waits for a processor until its time is over",
+		run:   "^TestParkedTasksComeByTheWindow$",
+	},
+	{
+		name: "begun-waits-for-the-window", invariant: 12, file: "scheduler/finish.go",
+		old: "min(room, len(at.begun)+window); room", new: "min(room, window); room",
+		fault: "a parked task that has begun waits for others to end",
+		run:   "^TestParkedTasksComeByTheWindow$",
+	},
+	{
+		name: "room-wakes-no-parked", invariant: 12, file: "scheduler/inbox.go",
+		old: "if b.parked && b.admission.TakesUp() > 0 {", new: "if b.parked && b.admission.TakesUp() < 0 {",
+		fault: "parked tasks for which another shard has made room stay parked",
+		run:   "^TestRoomForParkedTasks$",
 	},
 	{
 		name: "readers-take-no-turns", invariant: 12, file: "scheduler/inbox.go",

@@ -227,7 +227,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "found-before-it-went-back", invariant: 9, file: "scheduler/apply.go",
-		old: "case c.Found != \"\" && p.seenBefore(m):", new: "case c.Found != \"\" && p.seenBefore(m) && m.Pos == 0:",
+		old: "case c.Found != \"\" && p.seenBefore(m.said()):", new: "case c.Found != \"\" && p.seenBefore(m.said()) && m.Pos == 0:",
 		fault: "what was found at a service before the database went back frees a key that has been used since",
 		run:   "^TestFoundBeforeTheDatabaseWentBack$",
 	},

@@ -26,7 +26,7 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	}
 	if r.Deadline = t.Deadline; r.Deadline == 0 {
 		r.Deadline = p.DeadlineOf(t, d.at)
-		if ev.NoTime && p.MissesTurn(max(t.CreatedAt, t.StartAt), d.at) {
+		if ev.NoTime && r.Kind == KindSubmitted && p.MissesTurn(max(t.CreatedAt, t.StartAt), d.at) {
 			r.Reason = missedTurn
 		}
 	}

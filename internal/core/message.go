@@ -10,7 +10,7 @@ type Submission struct {
 	Type        string
 	ID          string  // the caller's; unique across types
 	PlanVersion int64   // fixed by ingest; 0: the owner takes the highest
-	Unchecked   bool    // the submitter named PlanVersion and ingest has not looked whether it is stored
+	Unchecked   bool    // it came by the stream endpoint: no door has looked at its PlanVersion, or at its time
 	Input       []byte  // JSON, passed through as bytes
 	CompleteBy  Instant // of the whole task; 0: the plan's time, see Plan.DeadlineOf
 	StartAt     Instant // nothing of it begins before; 0: at once

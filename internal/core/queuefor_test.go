@@ -49,6 +49,19 @@ func TestDeadlineFromTheTurn(t *testing.T) {
 	})
 }
 
+// TestWentBackMissesItsTurn: what may have run before the database went back is not said to have begun nothing.
+func TestWentBackMissesItsTurn(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy, p.QueueFor = time.Minute, time.Minute
+	r := newRig(t, p)
+	r.task = &Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: r.now, Input: []byte(`{}`)}
+	r.now = r.now.Add(2 * p.QueueFor)
+	Birth(r.plan, r.task, &Event{Kind: EventWentBack, At: r.now, Until: r.now, Actor: node, NoTime: true}, &r.out)
+	if first := &r.out.Records[0]; first.Kind != KindWentBack || first.Reason == missedTurn {
+		t.Errorf("%+v", first)
+	}
+}
+
 // TestUnreadFromTheTurn: so it is where the plan cannot be read yet.
 func TestUnreadFromTheTurn(t *testing.T) {
 	u := UnreadablePlan{Name: "order", Version: 3, CompleteBy: 30 * time.Second, QueueFor: time.Minute}

@@ -26,7 +26,7 @@ func control(op *operate.Operation) core.Control {
 	r := &op.Request
 	return core.Control{
 		Kind: kinds[op.Action], Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result, Found: r.Found, Asked: core.InstantOf(op.Created), Version: r.Version,
+		Input: r.Input, Result: r.Result, Found: r.Found, Asked: created(op), Version: r.Version,
 	}
 }
 
@@ -39,12 +39,20 @@ func event(op *operate.Operation, m *operate.Member, at core.Instant) core.Event
 	r := &op.Request
 	ev := core.Event{
 		Kind: kinds[op.Action], At: at, Rand: 0.5, Actor: operate.OperationActor(op.ID), Reason: op.Reason, Step: r.Step, Until: until(r), As: r.As,
-		Input: r.Input, Result: r.Result, Found: r.Found, Version: r.Version,
+		Input: r.Input, Result: r.Result, Found: r.Found, Looked: created(op), Version: r.Version,
 	}
 	if guarded(op.Action) {
 		ev.IfSeq = m.Seq
 	}
 	return ev
+}
+
+// created is when someone asked for it, and had looked at what it is about; 0: nobody has yet.
+func created(op *operate.Operation) core.Instant {
+	if op.Created.IsZero() {
+		return 0
+	}
+	return core.InstantOf(op.Created)
 }
 
 func until(r *operate.Request) core.Instant {

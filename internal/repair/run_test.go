@@ -97,6 +97,37 @@ func TestRunCountsNothingBeforeItPassed(t *testing.T) {
 	})
 }
 
+// TestRunIsAsOldAsItsLook: what was found absent when an operation was asked for says nothing of a do that could still act
+// then, however late its owner is asked. It is told why.
+func TestRunIsAsOldAsItsLook(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.set(func() {
+			w.answer = func(_ *task, step string, _ bool) answer {
+				if step == "pay" {
+					return answer{after: -1}
+				}
+				return answer{}
+			}
+		})
+		p := orders(core.PolicyError)
+		p.Steps[1].KeyLasts = time.Minute
+		for _, tk := range w.birth(p, 2) {
+			if quiet := tk.live.Steps[1].EffectsPossibleUntil; tk.live.State != core.StateError || quiet <= now() {
+				t.Fatalf("%s, its do may act until %d, it is %d", tk.live.State, quiet, now())
+			}
+		}
+		op := w.started(operate.Selection{Filter: &core.Filter{State: core.StateError}}, operate.Request{Action: operate.ActionResubmit, Found: core.ProbeAbsent})
+		pass(time.Hour)
+		defer w.runner(t.Context(), config())()
+		_, members := w.until(op.ID, operate.OperationDone)
+		for _, m := range members {
+			if m.Outcome != operate.OutcomeSkipped || !strings.Contains(m.Text, "refused: its do may still act until") {
+				t.Errorf("%s: %q", m.Outcome, m.Text)
+			}
+		}
+	})
+}
+
 // An undo is done when it has ended, and failed when it gave up.
 //
 // covers: OP2

@@ -308,6 +308,7 @@ func (w *world) control(m *queued) {
 			continue
 		}
 		ev := c.Event(m.at)
+		ev.Looked = c.Asked
 		if c.Kind == core.EventMigrate {
 			ev.Plan = w.version(t.live.Type, c.Version)
 		}

@@ -52,7 +52,7 @@ type OverloadConfig struct {
 	Seed     uint64
 	Scenario OverloadScenario
 	Clients  OverloadClients
-	Stream   bool          // submissions go to the stream endpoint, and not to the request door
+	Stream   bool          // submissions go to the stream endpoint, and not to the request door, but for those of the others
 	Load     float64       // offered, in shares of Capacity; of a spike and a stop: the base load
 	Others   int           // tenants beside the one who offers that; 0: nobody names a tenant
 	Other    float64       // what each of them offers all the time

@@ -127,7 +127,7 @@ func (d TaskDecoder) single(partition int, taskType, id string, header Header, d
 	case said != nil:
 		return s, CodeBadRequest, said
 	}
-	s.Unchecked = s.PlanVersion != 0
+	s.Unchecked = true
 	return s, CodeBadRequest, d.checkPlace(partition, id)
 }
 

@@ -14,7 +14,7 @@ import (
 func TestStreamEndpointPlanVersion(t *testing.T) {
 	id := idIn(3, 16, 0)
 	for said, want := range map[string]core.Submission{
-		"": {}, "newest": {}, "7": {PlanVersion: 7, Unchecked: true},
+		"": {Unchecked: true}, "newest": {Unchecked: true}, "7": {PlanVersion: 7, Unchecked: true},
 	} {
 		d, err := TaskDecoder{Partitions: 16}.Decode("duly.tasks.3.order."+id, submitHeaders("", "", "", said, ""), []byte("1"), at)
 		if err != nil || len(d.Submissions) != 1 || d.Submissions[0].PlanVersion != want.PlanVersion || d.Submissions[0].Unchecked != want.Unchecked {

@@ -19,7 +19,7 @@ func TestStreamCarriesEveryField(t *testing.T) {
 	if bad != nil {
 		t.Fatal(bad)
 	}
-	want.Unchecked = true // it names its version
+	want.Unchecked = true // no door has looked at it
 	moved := Header(said.Header())
 	moved[HeaderStored] = []string{at.Time().Format(timeLayout)}
 	for name, header := range map[string]Header{"as it came": said.Header(), "moved": moved} {

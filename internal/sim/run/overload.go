@@ -42,7 +42,7 @@ func overloadFlags(flags *flag.FlagSet) *overloads {
 	flags.StringVar(&o.scenario, "scenario", "all", "of the world overload: steady, spike, still (the database stands still for half a minute), fails (agents fail half of their commands for half a minute, at the loads), or all but that")
 	flags.StringVar(&o.loads, "loads", "1,1.2,1.5,2,5,20", "of a steady overload: what is offered, in shares of what the machine does")
 	flags.StringVar(&o.deadlines, "deadlines", "5s,15s,60s", "of an overload: what submissions have")
-	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go")
+	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go; those of the tenants beside always to the request door")
 	flags.StringVar(&o.clients, "clients", "leave", "of an overload: what a client does that is refused: leave, obey (come again when told) or rush (at once)")
 	flags.Float64Var(&o.door, "door-weight", 0, "of an overload: how much more of a processor a thread of the door has than others; 0: as measured")
 	flags.Float64Var(&o.take, "take", 0, "of an overload: what a submission costs the door itself, in shares of a task; 0: as measured")
