@@ -19,14 +19,11 @@ const (
 	queueStanding = 2 * time.Second
 	inTimeLeast   = 0.85 // of C
 
-	capacityGuess = 800 // a second, before anything is known
-	// capacityFull is the share of what is offered below which the queue was full: services refuse some and some are
-	// cancelled, so that no more than some 95 % is processed.
-	capacityFull  = 0.85
+	capacityGuess = 200 // a second, at first: far more than can be done leaves agents no time, and what is measured is how their tries fail
 	capacityOver  = 1.4 // C is measured of so many times what was processed before, so that the queue is full all the time
 	capacityMore  = 1.5 // times what was offered, where the queue was not full
-	capacityTries = 10
-	capacityWarm  = 5 * time.Second
+	capacityTries = 20
+	capacityWarm  = 3 * time.Second
 	capacityLook  = 3 * time.Second // until something is known
 	capacityFor   = 20 * time.Second
 )
@@ -94,26 +91,25 @@ func (w *world) backlogMost() int {
 
 // measure finds C, and lets times × C arrive from then on.
 func (w *world) measure(ctx context.Context) error {
-	rate := float64(w.rate)
+	rate, length := float64(w.rate), capacityLook
 	for range capacityTries {
-		c, err := w.processed(ctx, rate, capacityLook)
-		if err == nil && c < capacityFull*rate {
-			rate = capacityOver * c
-			c, err = w.processed(ctx, rate, capacityFor)
-		}
+		c, full, err := w.processed(ctx, rate, length)
 		if err != nil {
 			return fmt.Errorf("how much can be done: %w", err)
 		}
-		if c >= capacityFull*rate { // all of it was done
+		fmt.Fprintf(w.out, "stage %s: %.0f a second of %.0f are processed in time, and more wait: %v\n", w.stage.name, c, rate, full)
+		switch {
+		case c == 0: // it has not begun yet
+		case !full:
 			rate *= capacityMore
-			continue
+		case length == capacityLook:
+			rate, length = capacityOver*c, capacityFor
+		default:
+			w.rate = int(w.over.times * c)
+			w.load.arrivals(w.rate)
+			w.over.c, w.over.offered.from, w.over.arrived = c, time.Now(), w.load.arrived()
+			return nil
 		}
-		o := w.over
-		w.rate = int(o.times * c)
-		w.load.arrivals(w.rate)
-		o.c, o.offered.from, o.arrived = c, time.Now(), w.load.arrived()
-		fmt.Fprintf(w.out, "stage %s: C is %.0f deliveries a second, of %.0f; %d arrive from now on\n", w.stage.name, c, rate, w.rate)
-		return nil
 	}
 	return fmt.Errorf("how much can be done: it was not found in %d tries", capacityTries)
 }
@@ -123,23 +119,29 @@ func (w *world) measureAgain(ctx context.Context) {
 	o, now := w.over, w.load.arrived()
 	o.offered.to, o.arrived = time.Now(), [2]int64{now[0] - o.arrived[0], now[1] - o.arrived[1]}
 	var err error
-	if o.after, err = w.processed(ctx, capacityOver*o.c, capacityFor); err != nil { // the books are closed all the same
+	if o.after, _, err = w.processed(ctx, capacityOver*o.c, capacityFor); err != nil { // the books are closed all the same
 		fmt.Fprintf(w.out, "how much can be done now: %v\n", err)
 	}
 }
 
 // processed lets so many arrive a second, and is how many are processed in time a second once that has gone on for a while.
-func (w *world) processed(ctx context.Context, rate float64, length time.Duration) (float64, error) {
+// Where the queue was full so many wait at the end, for a second or more.
+func (w *world) processed(ctx context.Context, rate float64, length time.Duration) (perS float64, full bool, err error) {
 	w.load.arrivals(int(rate))
 	if err := pause(ctx, capacityWarm); err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	from := time.Now()
 	if err := pause(ctx, length); err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	c, _, err := w.inTime(ctx, []span{{from, time.Now()}})
-	return c, err
+	to := time.Now()
+	left, err := w.backlog(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	perS, _, err = w.inTime(ctx, []span{{from, to}})
+	return perS, perS > 0 && float64(left) > perS, err
 }
 
 // inTime is how many deliveries a second were processed by their deadlines, by the store's books, and of how many seconds.
