@@ -17,7 +17,9 @@ const (
 	overWithin = 15 * time.Second // of each delivery
 	// queueStanding is the longest queue, in time, that the door lets stand: standTarget of package ingest.
 	queueStanding = 2 * time.Second
-	inTimeLeast   = 0.85 // of C
+	// windowFloor is how many tasks of a partition a node has in flight at least, before any waits: floor of scheduler.Admission.
+	windowFloor = 256
+	inTimeLeast = 0.85 // of C
 
 	capacityGuess = 200 // a second, at first: far more than can be done leaves agents no time, and what is measured is how their tries fail
 	capacityOver  = 1.4 // C is measured of so many times what was processed before, so that the queue is full all the time
@@ -81,12 +83,13 @@ func (o *over) unexpected(lines []line) []line {
 	return rest
 }
 
-// backlogMost is what may be unfinished though nothing is wrong: a second of arrivals, and a queue that stands.
+// backlogMost is what may be unfinished though nothing is wrong: a second of arrivals, a queue that stands, and what nodes let
+// begin however slow the machine is.
 func (w *world) backlogMost() int {
 	if w.over == nil {
 		return w.rate
 	}
-	return w.rate + int(queueStanding.Seconds()*w.over.c)
+	return w.rate + int(queueStanding.Seconds()*w.over.c) + partitions*windowFloor
 }
 
 // measure finds C, and lets times × C arrive from then on.

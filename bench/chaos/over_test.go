@@ -86,7 +86,7 @@ func TestOverExpects(t *testing.T) {
 		t.Errorf("of a given rate: %d lines, a backlog of %d", n, w.backlogMost())
 	}
 	w.over = &over{c: 1000}
-	if rest := w.over.unexpected(lines); len(rest) != 2 || rest[0].attrs["name"] != "streams" || w.backlogMost() != 3500 {
+	if rest := w.over.unexpected(lines); len(rest) != 2 || rest[0].attrs["name"] != "streams" || w.backlogMost() != 3500+4096 {
 		t.Errorf("lines %v, a backlog of %d", rest, w.backlogMost())
 	}
 }
