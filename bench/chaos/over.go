@@ -21,9 +21,11 @@ const (
 	windowFloor = 256
 	inTimeLeast = 0.85 // of C
 
-	capacityGuess = 200 // a second, at first: far more than can be done leaves agents no time, and what is measured is how their tries fail
-	capacityOver  = 1.4 // C is measured of so many times what was processed before, so that the queue is full all the time
-	capacityMore  = 1.5 // times what was offered, where the queue was not full
+	capacityGuess = 200  // a second, at first: far more than can be done leaves agents no time, and what is measured is how their tries fail
+	capacityOver  = 1.4  // C is measured of so many times what was processed before, so that the queue is full all the time
+	capacityMore  = 1.5  // times what was offered, where the queue was not full
+	capacitySlow  = 0.6  // of what is offered: where less is processed, less is offered
+	capacityLess  = 1.25 // so many times
 	capacityTries = 20
 	capacityWarm  = 3 * time.Second
 	capacityLook  = 3 * time.Second // until something is known
@@ -94,23 +96,28 @@ func (w *world) backlogMost() int {
 
 // measure finds C, and lets times × C arrive from then on.
 func (w *world) measure(ctx context.Context) error {
-	rate, length := float64(w.rate), capacityLook
+	rate, length, best, slowed := float64(w.rate), capacityLook, 0.0, false
 	for range capacityTries {
 		c, full, err := w.processed(ctx, rate, length)
 		if err != nil {
 			return fmt.Errorf("how much can be done: %w", err)
 		}
 		fmt.Fprintf(w.out, "stage %s: %.0f a second of %.0f are processed in time, and more wait: %v\n", w.stage.name, c, rate, full)
+		if length == capacityFor {
+			best = max(best, c)
+		}
 		switch {
 		case c == 0: // it has not begun yet
-		case !full:
+		case !full && !slowed:
 			rate *= capacityMore
 		case length == capacityLook:
 			rate, length = capacityOver*c, capacityFor
+		case full && c < capacitySlow*rate: // what waits has slowed it down
+			rate, slowed = rate/capacityLess, true
 		default:
-			w.rate = int(w.over.times * c)
+			w.rate = int(w.over.times * best)
 			w.load.arrivals(w.rate)
-			w.over.c, w.over.offered.from, w.over.arrived = c, time.Now(), w.load.arrived()
+			w.over.c, w.over.offered.from, w.over.arrived = best, time.Now(), w.load.arrived()
 			return nil
 		}
 	}
