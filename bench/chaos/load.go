@@ -94,6 +94,15 @@ func (l *load) begin(ctx context.Context, rate int) {
 	l.wg.Go(func() { l.arrive(arriving, trying) })
 }
 
+// behindMost is how many may be unfinished until more are left out. Those that nodes have in flight anyway are none that wait.
+func (l *load) behindMost() int64 {
+	most := behindMax * l.usual.Load()
+	if l.within > 0 {
+		most += partitions * windowFloor
+	}
+	return most
+}
+
 // arrivals sets the rate.
 func (l *load) arrivals(rate int) {
 	l.usual.Store(int64(rate))
@@ -113,7 +122,7 @@ func (l *load) arrive(ctx, trying context.Context) {
 			last = now
 		}
 		for ; due >= 1; due-- {
-			if l.open.Load() >= openMax || l.behind.Load() > behindMax*l.usual.Load() {
+			if l.open.Load() >= openMax || l.behind.Load() > l.behindMost() {
 				l.leftOut.Add(1)
 				continue
 			}
