@@ -29,7 +29,7 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 
 // decide lets the core decide about an event and keeps the outcome.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
-	was, plan, had := e.plan, e.plan.known(), marks{}
+	plan, had := e.plan.known(), planMarks{plan: e.plan}
 	if is := s.cfg.leased(); is != e.leased {
 		e.leased = is
 		e.task.Doubt(plan, s.cycle.now)
@@ -41,8 +41,8 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	s.gate.says(p, e, ev)
 	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
-		if e.plan != was {
-			e.planBack(was, had)
+		if e.plan != had.plan {
+			e.planBack(had)
 		}
 		if errors.Is(err, core.ErrStale) {
 			s.Stats.Stale++

@@ -146,8 +146,8 @@ func (e *entry) letGo(p *partition) {
 }
 
 // replan has the task go on by a plan, at whose agents it is counted again. It returns what it had at those of the one before.
-func (e *entry) replan(to *planRef) (was marks) {
-	was = e.marks
+func (e *entry) replan(to *planRef) (was planMarks) {
+	was = planMarks{e.plan, e.marks, e.round.spent}
 	e.leaveTrial(0)
 	e.uncount()
 	e.aside, e.held, e.round.spent = 0, 0, 0
@@ -155,9 +155,16 @@ func (e *entry) replan(to *planRef) (was marks) {
 	return was
 }
 
+// planMarks are what a task has by a plan.
+type planMarks struct {
+	plan *planRef
+	marks
+	spent uint64 // calls of rates in this round
+}
+
 // planBack takes replan back.
-func (e *entry) planBack(plan *planRef, was marks) {
-	e.plan, e.marks = plan, was
+func (e *entry) planBack(was planMarks) {
+	e.plan, e.marks, e.round.spent = was.plan, was.marks, was.spent
 	each(was.out, func(i int) { e.place(i) })
 	each(was.trial, func(i int) { e.plan.agents[i].tried++ })
 }

@@ -1,0 +1,27 @@
+package scheduler
+
+import (
+	"reflect"
+	"testing"
+
+	"duly.dev/duly/internal/core"
+)
+
+// TestRefusedMigrationLeavesMarks: a task that does not go on by another version of its plan has at its agents what it had, the
+// calls that it has spent in this round among them: if its row is refused they come back.
+func TestRefusedMigrationLeavesMarks(t *testing.T) {
+	agent := &agentCalls{name: "bank", book: &agentBook{}}
+	agent.out, agent.tried = 3, 2
+	plans := [2]*planRef{{plan: &core.Plan{Version: 1}, stepsOf: stepsOf{agents: []*agentCalls{nil, agent}}}, {plan: &core.Plan{Version: 2}, stepsOf: stepsOf{agents: []*agentCalls{agent}}}}
+	e := &entry{plan: plans[0], marks: marks{out: 2, trial: 2, aside: 4, held: 8, ours: 2}}
+	e.round.spent = 2
+	was := *e
+	had := e.replan(plans[1])
+	if e.plan != plans[1] || e.out != 0 || e.round.spent != 0 || agent.out != 2 || agent.tried != 1 {
+		t.Fatalf("by the other plan it has %+v, spent %b; at the agent %d are out, %d tried", e.marks, e.round.spent, agent.out, agent.tried)
+	}
+	e.planBack(had)
+	if !reflect.DeepEqual(*e, was) || agent.out != 3 || agent.tried != 2 {
+		t.Errorf("it has %+v, spent %b, had %+v, %b; at the agent %d are out, %d tried", e.marks, e.round.spent, was.marks, was.round.spent, agent.out, agent.tried)
+	}
+}
