@@ -148,6 +148,7 @@ type pace struct {
 	share  float64       // of what it reads, of this door
 	waited time.Duration // by what it read last
 	limit  time.Duration // of the wait, 0: none; see stand
+	has    time.Duration // how much time submissions have; 0: not known
 
 	seen  time.Duration // until rate is known: the busy time that was looked at, and how many began in it
 	begun int64
@@ -333,6 +334,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	passed := now.Sub(o.at)
 	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
 	o.stand(now, passed, &is)
+	is.has = o.given.has
 	o.at = now
 	o.pace.Store(&is)
 	if len(w.owners) > len(w.lines) {
@@ -505,7 +507,7 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	if plan == nil || !plan.Admission.Refuses() {
 		return nil
 	}
-	may, bad := d.mayWait(now, plan, f)
+	may, bad := d.mayWait(now, plan, f, l.owner.Load().pace.Load().has)
 	if bad {
 		return nil
 	}
@@ -555,7 +557,7 @@ type patience struct {
 
 // mayWait is how long a submission may wait for its turn; bad: its deadline cannot be read. One that names a deadline is held
 // to it, whatever its plan.
-func (d *Door) mayWait(now core.Instant, plan *core.Plan, f *submit.Form) (p patience, bad bool) {
+func (d *Door) mayWait(now core.Instant, plan *core.Plan, f *submit.Form, has time.Duration) (p patience, bad bool) {
 	if f.CompleteBy == "" && plan.QueueFor > 0 {
 		return patience{id: "refuse.turn", left: plan.QueueFor, fromTurn: true}, false
 	}
@@ -569,7 +571,7 @@ func (d *Door) mayWait(now core.Instant, plan *core.Plan, f *submit.Form) (p pat
 	}
 	p.left -= plan.UndoReserve
 	if d.cfg.Needs != nil {
-		p.needs = plan.Admission.Needs(d.cfg.Needs(plan), p.left)
+		p.needs = plan.Admission.Needs(d.cfg.Needs(plan), max(p.left, has))
 	}
 	return p, false
 }

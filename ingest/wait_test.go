@@ -451,3 +451,33 @@ func TestLongTurnIsWaitedFor(t *testing.T) {
 		t.Errorf("it is refused: %v", q.answers["turn0"][0].Err)
 	}
 }
+
+// TestNeedsOfOneWithLittleLeft: what tasks of a plan take is believed up to a quarter of the time that submissions usually have,
+// not of what is left to one that comes again: it would begin, and be undone.
+func TestNeedsOfOneWithLittleLeft(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) {
+		cfg.Needs = func(*core.Plan) time.Duration { return 2 * time.Second }
+	})
+	q.plans.now["order"].CompleteBy = 8 * time.Second
+	q.tell()
+	q.offer(4000)
+	q.pass(2 * time.Second)
+	q.offer(1000) // their time is looked at: something waits
+	q.pass(2 * time.Second)
+	if wait := q.wait(); wait < 700*time.Millisecond || wait > 1100*time.Millisecond {
+		t.Fatalf("the wait is %v, want some 0.9 s", wait)
+	}
+	ask := func(id, by string) {
+		req := q.request(id)
+		req.CompleteBy, req.Labels = by, core.PriorityLabel+"=high"
+		q.door.Submit(q.now, req)
+	}
+	ask("again0", "2s") // a quarter of that and 1.25 times the wait is less
+	if e := q.refused("again0", 429, CauseBacklog); !strings.Contains(e.Description, "plan order takes 2s") {
+		t.Error(e.Description)
+	}
+	ask("enough0", "4s")
+	if len(q.answers["enough0"]) > 0 {
+		t.Errorf("it is refused: %v", q.answers["enough0"][0].Err)
+	}
+}

@@ -153,6 +153,12 @@ var orderMutants = []mutant{
 		run:   "^TestWaitBehindAStreamThatWasReplaced$",
 	},
 	{
+		name: "little-left-little-needed", invariant: 12, file: "ingest/wait.go",
+		old: "max(p.left, has))", new: "p.left)",
+		fault: "who comes again late is taken to need a quarter of the little that is left",
+		run:   "^TestNeedsOfOneWithLittleLeft$",
+	},
+	{
 		name: "late-task-begins", invariant: 12, file: "scheduler/notime.go",
 		old: "return left < time.Duration(core.Weather*float64(needs))", new: "return left < 0*needs",
 		fault: "what has too little time when it comes up is begun, and undone",

@@ -219,15 +219,21 @@ func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.Stream
 		return nil
 	}
 	c.recheck(name)
-	if name == wire.BucketStream(c.names.BucketKeys()) {
-		bounded, cancel := context.WithTimeout(ctx, guardAnswer)
-		defer cancel()
-		if keyErr := c.useKey(bounded); keyErr != nil {
-			w.mu.Lock()
-			w.ids[name] = hadID // the next look tries again
-			w.mu.Unlock()
-			return errors.Join(err, keyErr)
-		}
+	refill := c.useKey
+	switch name {
+	case wire.BucketStream(c.names.BucketKeys()):
+	case wire.BucketStream(c.names.BucketPartitions()):
+		refill = c.recordAgain
+	default:
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, guardAnswer)
+	defer cancel()
+	if failed := refill(bounded); failed != nil {
+		w.mu.Lock()
+		w.ids[name] = hadID // the next look tries again
+		w.mu.Unlock()
+		return errors.Join(err, failed)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -94,6 +95,29 @@ func (c *Conn) record(ctx context.Context, name, id string, change func(removed)
 		err = errors.New("others change it all the time")
 	}
 	return fmt.Errorf("record of what is removed from stream %s: %w", name, err)
+}
+
+// recordAgain writes what this node knows of all streams into a bucket that is another than before: a node that begins has to
+// find it there.
+func (c *Conn) recordAgain(ctx context.Context) error {
+	c.watched.mu.Lock()
+	all := maps.Clone(c.watched.removed)
+	c.watched.mu.Unlock()
+	for name, known := range all {
+		if err := c.record(ctx, name, known.Stream, known.join); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join is what a node has recorded with what another knows.
+func (r removed) join(other removed) removed {
+	if r.Lost < other.Lost {
+		r.Lost, r.Since = other.Lost, other.Since
+	}
+	r.To, r.Gaps = max(r.To, other.To), max(r.Gaps, other.Gaps)
+	return r
 }
 
 // removedAt reads the record of a stream; with revision 0 there is none.

@@ -168,6 +168,7 @@ type offer struct {
 
 	tenant   int // 0: the one whose load varies
 	tries    int
+	told     int          // tries of which its client was told something
 	accepted bool         // and its client has heard so
 	over     bool         // its client asks no more
 	stored   bool         // by the stream
@@ -201,7 +202,7 @@ func (o *offer) submit() {
 	try := o.tries
 	input := []byte(`{"id":"` + o.id + `"}`)
 	w.after(min(patienceMost, left), func() {
-		if !o.over && !o.accepted && o.tries == try && l.cfg.Scenario != overloadFull {
+		if !o.over && !o.accepted && o.tries == try && o.told < try && l.cfg.Scenario != overloadFull {
 			o.refused = false
 			o.end()
 		}
@@ -242,6 +243,7 @@ func (o *offer) answered(a ingest.Answer) {
 	if o.over || o.accepted {
 		return
 	}
+	o.told = o.tries
 	if a.Err == nil {
 		if !o.stored {
 			w.wrong(w.partitionOf(o.id), o.id, "a submission is accepted that the stream has not stored")
