@@ -120,6 +120,7 @@ func refusedAnswer(name, what, rule, answers string, refused RefusedError, decod
 // readSubmission reads a submission's names as the request endpoint does, and the rest as the owner does at the stream
 // endpoint.
 func readSubmission(subject string, want core.Submission) func(Header, []byte) error {
+	want.Unchecked = true // it is read as the task stream has it
 	return func(h Header, data []byte) error {
 		taskType, id, err := Names{}.ParseSubmit(subject)
 		if err != nil {
