@@ -21,7 +21,8 @@ type books struct {
 	// act until the grace is over.
 	keyLasts, keyMemory time.Duration
 	did, undid          map[string]core.Instant
-	rand                *rand.Rand // of what the transport repeats; of its own, so that all else is drawn as it would be without
+	late                map[string]bool // keys of effects that began when their dos were over: see beganLate
+	rand                *rand.Rand      // of what the transport repeats; of its own, so that all else is drawn as it would be without
 }
 
 // effect notes an effect of a key of all, and holds it, and what the transport below the agent makes of it, to the one that
@@ -31,6 +32,9 @@ func (b *books) effect(all map[string]core.Instant, c *core.Command) {
 	if !had {
 		first, all[c.Key()] = b.w.now, b.w.now
 	}
+	if b.w.beganLate(c) {
+		b.late[c.Key()] = true
+	}
 	b.remembered(first, c)
 	if b.w.storm && b.rand.Float64() < kinds[TransportRepeats].p {
 		b.w.note(TransportRepeats)
@@ -39,19 +43,23 @@ func (b *books) effect(all map[string]core.Instant, c *core.Command) {
 	}
 }
 
-// remembered holds a request to the service's memory: whose key it does not remember any more has a second effect. An agent
-// whose clock is further behind than the grace begins what is over: that is not promised.
+// beganLate reports whether a command is at work that is over. An agent whose clock is further behind than the grace begins
+// such a one: that is not promised.
+func (w *World) beganLate(c *core.Command) bool {
+	return w.happened[ClockWrong] > 0 && w.now > c.CompleteBy.Add(grace+slow)
+}
+
+// remembered holds a request to the service's memory: whose key it does not remember any more has a second effect.
 func (b *books) remembered(first core.Instant, c *core.Command) {
 	w := b.w
-	late := w.happened[ClockWrong] > 0 && w.now > c.CompleteBy.Add(grace+slow)
-	if w.now > first.Add(b.keyMemory) && w.backs == 0 && !late {
+	if w.now > first.Add(b.keyMemory) && w.backs == 0 && !w.beganLate(c) {
 		w.wrong(c.Partition, c.Task, "doubled: the %s of %s has its effect again, %v after the first", what(c.Undo), c.Key(), w.now.Sub(first))
 	}
 }
 
 func newBooks(w *World) books {
 	b := books{w: w, tombstones: w.rand.IntN(2) == 0, live: map[string]bool{}, tomb: map[string]bool{}, refused: map[string]bool{}, keyLasts: core.DefaultKeyLasts,
-		did: map[string]core.Instant{}, undid: map[string]core.Instant{}, rand: rand.New(rand.NewPCG(w.cfg.Seed, 8))}
+		did: map[string]core.Instant{}, undid: map[string]core.Instant{}, late: map[string]bool{}, rand: rand.New(rand.NewPCG(w.cfg.Seed, 8))}
 	if n := w.hashOf("memory of keys"); n%2 == 0 && w.cfg.overload == nil { // most services forget sooner than a task can end
 		b.keyLasts = time.Duration(400+n/2%4000) * time.Millisecond
 	}

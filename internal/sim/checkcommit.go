@@ -16,6 +16,7 @@ func (w *World) commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	before := make([]core.PartitionState, len(b.Partitions))
 	for i := range b.Partitions {
 		before[i] = *w.Store.partition(b.Partitions[i].Partition)
+		w.noteFormer(&before[i], &b.Partitions[i])
 	}
 	parked := w.claimables(b)
 	res, err := w.tables().Commit(ctx, b)
@@ -47,16 +48,20 @@ func (w *World) wrongBatch(b *core.Batch, err error) {
 	w.wrong(b.Partitions[0].Partition, "", "%v", err)
 }
 
+// noteFormer notes an owner that did not hear of its successor, where SQL went back to a time before that one. Its first rows
+// are judged by it, too.
+func (w *World) noteFormer(was *core.PartitionState, is *core.PartitionWrite) {
+	if is.Epoch == was.Epoch && is.Epoch < w.tops[is.Partition] {
+		w.note(FormerOwner)
+		w.forgot.former[is.Partition] = true
+	}
+}
+
 // moved checks a partition's own row: only the owner of the present epoch moves
 // it; the cursor passes what has come to something durable and nothing else; the
 // publishedThrough passes what the event stream has stored.
 func (w *World) moved(was *core.PartitionState, is *core.PartitionWrite) {
 	p := is.Partition
-	if top := w.tops[p]; is.Epoch < top {
-		// It did not hear of its successor, and SQL went back to a time before that one.
-		w.note(FormerOwner)
-		w.forgot.former[p] = true
-	}
 	w.tops[p] = max(w.tops[p], is.Epoch)
 	if is.Epoch != was.Epoch {
 		w.wrong(p, "", "epoch %d commits to partition %d while its epoch is %d", is.Epoch, p, was.Epoch)

@@ -140,7 +140,7 @@ func (w *World) checkProbed(r *row, j *core.Record) {
 		return
 	case core.CodeAbsent:
 		outcome = core.ProbeAbsent
-		if w.books.live[key] && !w.forgotten(t.Partition, key) {
+		if w.books.live[key] && !w.books.late[key] && !w.forgotten(t.Partition, key) {
 			w.wrong(t.Partition, t.ID, "row %d takes %s to have no effect, and it has", j.Seq, key)
 		}
 	}
