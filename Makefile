@@ -187,9 +187,9 @@ CHAOS_SECONDS ?= 300
 CHAOS_STORE ?= postgres
 CHAOS_RATE ?= 800
 
-chaos: ## kill everything in every way under load, and close the books (CHAOS_SECONDS, CHAOS_STORE, CHAOS_RATE, CHAOS_SEED)
+chaos: ## kill everything in every way under load, and close the books (CHAOS_SECONDS, CHAOS_STORE, CHAOS_RATE or CHAOS_OVER, CHAOS_SEED)
 	@mkdir -p $(BIN); go -C bench build -o ../$(BIN)/chaos ./chaos
-	@$(BIN)/chaos -store $(CHAOS_STORE) -seconds $(CHAOS_SECONDS) -rate $(CHAOS_RATE)
+	@$(BIN)/chaos -store $(CHAOS_STORE) -seconds $(CHAOS_SECONDS) $(if $(CHAOS_OVER),-over $(CHAOS_OVER),-rate $(CHAOS_RATE))
 
 chaos-short: ## every fault of chaos once, on both stores
 	$(call heading,every fault once)

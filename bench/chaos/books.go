@@ -27,8 +27,8 @@ const lookEvery = 20 * time.Millisecond
 const watchEvery = 250 * time.Millisecond
 
 // settle waits until the system works again: a fresh delivery in each partition is
-// accepted and ends, what is unfinished is less than a second of arrivals, and
-// every process is ready.
+// accepted and ends, no more is unfinished than when nothing is wrong, and every
+// process is ready.
 func (w *world) settle(ctx context.Context, patience time.Duration) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -45,7 +45,7 @@ func (w *world) settle(ctx context.Context, patience time.Duration) error {
 	}
 	if err := w.await(ctx, "the backlog stays", func(ctx context.Context) (bool, error) {
 		n, err := w.backlog(ctx)
-		return err == nil && n <= w.rate, err
+		return err == nil && n <= w.backlogMost(), err
 	}); err != nil {
 		return fmt.Errorf("%w, %d unfinished", err, w.backlogNow(context.WithoutCancel(ctx)))
 	}
@@ -303,6 +303,11 @@ func (w *world) closeBooks(ctx context.Context, r *report) error {
 	r.close(&found, untold)
 	if w.work != nil {
 		if err := w.closeWork(ctx, r); err != nil {
+			return err
+		}
+	}
+	if w.over != nil {
+		if err := w.closeOver(ctx, r); err != nil {
 			return err
 		}
 	}

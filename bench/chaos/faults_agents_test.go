@@ -63,7 +63,7 @@ func TestHeldBack(t *testing.T) {
 
 // The bounded tasks have a plan that can be stored, keys, and ids of their own.
 func TestBounded(t *testing.T) {
-	l, err := newLoad("nats://127.0.0.1:1", 1)
+	l, err := newLoad("nats://127.0.0.1:1", 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 
 	"duly.dev/duly"
 	"duly.dev/duly/examples/drone"
+	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/wire"
 )
 
@@ -29,8 +31,11 @@ const (
 
 // load is the deliveries, open loop: each arrives at its time, whatever became of
 // the ones before. A submitter that gets no positive answer hands the same id in
-// again.
+// again; but one that is told to come later by the first answer goes away, where there is
+// a time within which each delivery must be done.
 type load struct {
+	within time.Duration // of each delivery; 0: the plan's, and nobody goes away
+
 	flow     *drone.Workflow
 	mend     *duly.Plan[drone.Request] // of what operators act on
 	bound    *duly.Plan[drone.Request] // of what limits and breakers are for
@@ -39,14 +44,16 @@ type load struct {
 	clients  []*duly.Client
 	rate     atomic.Int64 // a second
 
-	next      atomic.Int64 // number of the last delivery
-	turn      atomic.Uint64
-	open      atomic.Int64
-	leftOut   atomic.Int64
-	behind    atomic.Int64 // accepted and not ended, when last looked at
-	usual     int64        // rate without a flood
-	refused   atomic.Int64
-	cancelled atomic.Int64 // asked for; whether in time the task knows
+	next       atomic.Int64 // number of the last delivery
+	turn       atomic.Uint64
+	open       atomic.Int64
+	leftOut    atomic.Int64
+	behind     atomic.Int64 // accepted and not ended, when last looked at
+	usual      atomic.Int64 // rate without a flood
+	refused    atomic.Int64
+	cancelled  atomic.Int64 // asked for; whether in time the task knows
+	offered    atomic.Int64 // arrivals that were not left out
+	turnedAway atomic.Int64 // of these
 
 	mu       sync.Mutex
 	accepted []string
@@ -58,9 +65,9 @@ type load struct {
 }
 
 // newLoad connects the submitters.
-func newLoad(url string, seed uint64) (*load, error) {
+func newLoad(url string, seed uint64, within time.Duration) (*load, error) {
 	bound, _ := boundedPlan()
-	l := &load{flow: newFlow(), mend: mendPlan(), bound: bound, requests: drone.NewGenerator(seed)}
+	l := &load{within: within, flow: newFlow(), mend: mendPlan(), bound: bound, requests: drone.NewGenerator(seed)}
 	for range doorsUsed {
 		nc, err := nats.Connect(url, nats.Name("chaos-load"), nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond),
 			nats.PingInterval(2*time.Second), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true),
@@ -80,12 +87,26 @@ func newLoad(url string, seed uint64) (*load, error) {
 
 // begin lets deliveries arrive at a rate until end.
 func (l *load) begin(ctx context.Context, rate int) {
-	l.usual = int64(rate)
-	l.rate.Store(l.usual)
+	l.arrivals(rate)
 	trying, quit := context.WithCancel(ctx)
 	arriving, stop := context.WithCancel(trying)
 	l.stop, l.quit = stop, quit
 	l.wg.Go(func() { l.arrive(arriving, trying) })
+}
+
+// behindMost is how many may be unfinished until more are left out. Those that nodes have in flight anyway are none that wait.
+func (l *load) behindMost() int64 {
+	most := behindMax * l.usual.Load()
+	if l.within > 0 {
+		most += partitions * windowFloor
+	}
+	return most
+}
+
+// arrivals sets the rate.
+func (l *load) arrivals(rate int) {
+	l.usual.Store(int64(rate))
+	l.rate.Store(int64(rate))
 }
 
 func (l *load) arrive(ctx, trying context.Context) {
@@ -101,10 +122,11 @@ func (l *load) arrive(ctx, trying context.Context) {
 			last = now
 		}
 		for ; due >= 1; due-- {
-			if l.open.Load() >= openMax || l.behind.Load() > behindMax*l.usual {
+			if l.open.Load() >= openMax || l.behind.Load() > l.behindMost() {
 				l.leftOut.Add(1)
 				continue
 			}
+			l.offered.Add(1)
 			l.open.Add(1)
 			l.wg.Go(func() {
 				defer l.open.Add(-1)
@@ -131,9 +153,44 @@ func (l *load) deliver(ctx context.Context) {
 	}
 }
 
-// submit submits one new delivery again and again until it is accepted or ctx ends.
+// submit submits one new delivery again and again until it is accepted, its client goes away, or ctx ends.
 func (l *load) submit(ctx context.Context) (id string, err error) {
-	return l.submitUntilAccepted(ctx, l.requests.Request(int(l.next.Add(1))))
+	r := l.requests.Request(int(l.next.Add(1)))
+	if l.within > 0 {
+		switch err := l.once(ctx, r); {
+		case err == nil:
+			l.take(r.DeliveryID)
+			return r.DeliveryID, nil
+		case later(err):
+			l.turnedAway.Add(1)
+			return r.DeliveryID, err
+		}
+	}
+	return l.submitUntilAccepted(ctx, r)
+}
+
+// once hands a delivery in once: a [duly.Client] would come again by itself.
+func (l *load) once(ctx context.Context, r drone.Request) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("delivery %s: %w", r.DeliveryID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerMax)
+	defer cancel()
+	answer, err := l.doors[l.turn.Add(1)%uint64(len(l.doors))].RequestMsgWithContext(ctx, &nats.Msg{
+		Subject: wire.Names{}.SubmitSubject(drone.Type, r.DeliveryID), Header: nats.Header{wire.HeaderCompleteBy: {l.within.String()}}, Data: body,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = wire.DecodeSubmitAnswer(answer.Data)
+	return err
+}
+
+// later reports whether an answer says that there is no time or room for a submission now.
+func later(err error) bool {
+	refused, ok := errors.AsType[*wire.RefusedError](err)
+	return ok && refused.Code == core.CodeTooMany
 }
 
 // submitTo is submit with a delivery of that partition.
@@ -146,19 +203,42 @@ func (l *load) submitTo(ctx context.Context, partition int) (id string, err erro
 }
 
 func (l *load) submitUntilAccepted(ctx context.Context, r drone.Request) (id string, err error) {
-	return l.untilAccepted(ctx, l.flow.Plan, r)
+	var options []duly.SubmitOption
+	if l.within > 0 {
+		options = append(options, duly.Within(l.within))
+	}
+	return l.untilAccepted(ctx, l.flow.Plan, r, options...)
+}
+
+// client is one of those that there are. Where clients go away each submission has its own: one that is told a time keeps
+// to it, and would hold all others of its type back.
+func (l *load) client() *duly.Client {
+	n := l.turn.Add(1) % uint64(len(l.clients))
+	if l.within > 0 {
+		if own, err := duly.NewClient(l.doors[n]); err == nil {
+			return own
+		}
+	}
+	return l.clients[n]
+}
+
+// arrived are all that were not left out, and those that were turned away.
+func (l *load) arrived() [2]int64 { return [2]int64{l.offered.Load(), l.turnedAway.Load()} }
+
+func (l *load) take(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted = append(l.accepted, id)
 }
 
 func (l *load) untilAccepted(ctx context.Context, plan *duly.Plan[drone.Request], r drone.Request, options ...duly.SubmitOption) (id string, err error) {
-	client := l.clients[l.turn.Add(1)%uint64(len(l.clients))]
+	client := l.client()
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, answerMax)
 		_, err = plan.Submit(try, client, r.DeliveryID, r, options...)
 		cancel()
 		if err == nil {
-			l.mu.Lock()
-			l.accepted = append(l.accepted, r.DeliveryID)
-			l.mu.Unlock()
+			l.take(r.DeliveryID)
 			return r.DeliveryID, nil
 		}
 		if errors.Is(err, duly.ErrRefused) {

@@ -28,6 +28,7 @@ type settings struct {
 	store   string
 	seconds int
 	rate    int
+	over    float64 // times what the set-up can do is offered; 0: rate is
 	seed    uint64
 	only    string // kinds of faults, with commas; empty: all
 	older   string // commit of the older binary
@@ -69,6 +70,7 @@ func parse(args []string) (*settings, error) {
 	f.StringVar(&s.store, "store", env("CHAOS_STORE", storePostgres), "postgres (a throwaway server of this machine's binaries) or sqlite")
 	seconds := f.String("seconds", env("CHAOS_SECONDS", "300"), "length of the load; a round always has every kind of fault once")
 	rate := f.String("rate", env("CHAOS_RATE", ""), "deliveries a second; empty: 800")
+	over := f.String("over", env("CHAOS_OVER", ""), "in place of -rate: so many times what this set-up can do, which is measured first")
 	seed := f.String("seed", env("CHAOS_SEED", ""), "of the faults; empty: one by the clock, which is printed")
 	f.StringVar(&s.only, "only", env("CHAOS_ONLY", ""), "these kinds of faults, with commas between, and no others; operators: all that hit what operators do")
 	f.StringVar(&s.older, "older", env("CHAOS_OLDER", ""), "commit to build the older binary of an upgrade from; empty: the oldest that serves the present tables")
@@ -79,6 +81,18 @@ func parse(args []string) (*settings, error) {
 	}
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("argument %q: want flags only", f.Arg(0))
+	}
+	switch {
+	case *over != "" && *rate != "":
+		return nil, fmt.Errorf("over: %q and rate: %q, want one of them (flags -over and -rate, variables CHAOS_OVER and CHAOS_RATE)", *over, *rate)
+	case *over != "" && s.work != "":
+		return nil, fmt.Errorf("over: %q beside workload %q, want -rate", *over, s.work)
+	case *over != "":
+		n, err := strconv.ParseFloat(*over, 64)
+		if err != nil || !(n > 1 && n <= overMost) {
+			return nil, fmt.Errorf("over: %q, want a number over 1, %d at most", *over, overMost)
+		}
+		s.over, *rate = n, strconv.Itoa(capacityGuess)
 	}
 	if *rate == "" && s.work != "" {
 		*rate = workloadDeliveries
@@ -140,6 +154,14 @@ func (s *settings) check() error {
 	return nil
 }
 
+// load is what arrives, in words.
+func (s *settings) load() string {
+	if s.over > 0 {
+		return fmt.Sprintf("%g times what can be done", s.over)
+	}
+	return fmt.Sprintf("%d deliveries a second", s.rate)
+}
+
 // kinds are the faults of the round, over all its stages.
 func (s *settings) kinds() []*kind {
 	var list []*kind
@@ -164,7 +186,7 @@ func round(ctx context.Context, s *settings, out io.Writer) (err error) {
 	} else if dir, err = filepath.Abs(dir); err != nil {
 		return fmt.Errorf("dir: %w", err)
 	}
-	fmt.Fprintf(out, "chaos on %s: seed %d, %d s, %d deliveries a second; logs in %s\n", s.store, s.seed, s.seconds, s.rate, dir)
+	fmt.Fprintf(out, "chaos on %s: seed %d, %d s, %s; logs in %s\n", s.store, s.seed, s.seconds, s.load(), dir)
 	programs, err := build(ctx, dir, s)
 	if err != nil {
 		return err

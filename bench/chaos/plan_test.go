@@ -124,9 +124,17 @@ func TestParse(t *testing.T) {
 	for _, bad := range [][]string{
 		{"-store", "oracle"}, {"-seconds", "0"}, {"-seconds", "x"}, {"-rate", "0"}, {"-rate", "20001"}, {"-seed", "-1"}, {"-only", "kill-everything"}, {"-only", "kill-nats,"},
 		{"-store", "sqlite", "-only", "kill-nats"}, {"more"},
+		{"-over", "1"}, {"-over", "11"}, {"-over", "NaN"}, {"-over", "x"}, {"-over", "1.5", "-workload", "travel"},
 	} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("%v is taken", bad)
 		}
+	}
+	if s, err := parse([]string{"-over", "1.5"}); err != nil || s.over != 1.5 {
+		t.Errorf("%+v %v", s, err)
+	}
+	t.Setenv("CHAOS_RATE", "800")
+	if _, err := parse([]string{"-over", "1.5"}); err == nil || !strings.Contains(err.Error(), `over: "1.5" and rate: "800"`) {
+		t.Errorf("a rate and a multiple: %v", err)
 	}
 }

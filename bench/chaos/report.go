@@ -29,6 +29,7 @@ type report struct {
 	Mended    mended  `json:"operators"`       // what operations over many tasks came to
 
 	Workloads []*workReport `json:"workloads,omitempty"` // by stage
+	Over      []*overReport `json:"over,omitempty"`      // the same
 
 	Recovery recovery                `json:"recovery_ms"`
 	ByFault  map[string]*faultReport `json:"by_fault"`
@@ -156,6 +157,11 @@ func (r *report) clean() bool {
 			return false
 		}
 	}
+	for _, o := range r.Over {
+		if o.InTime < inTimeLeast {
+			return false
+		}
+	}
 	return r.Lost+r.Doubled+r.HalfDone+r.Untold+r.Stuck+r.Refused+r.Alarms+r.NotTold+r.Noisy+r.Wrong == 0 && r.Processed+r.Undone+r.Error == r.Tasks
 }
 
@@ -175,6 +181,9 @@ func (r *report) write(out io.Writer) error {
 	fmt.Fprintf(t, "all\t%d\t\t%d\t%d\t\t\t\n", r.Faults, r.Recovery.P50, r.Recovery.Max)
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("report: %w", err)
+	}
+	for _, o := range r.Over {
+		fmt.Fprintf(out, "%s\n", o)
 	}
 	text, err := json.Marshal(r)
 	if err != nil {

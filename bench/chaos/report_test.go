@@ -17,11 +17,15 @@ func TestReport(t *testing.T) {
 	}
 	r.add("b", 30*time.Millisecond, 9*time.Millisecond, true)
 	r.close(&drone.Report{Accepted: 5, Processed: 3, Undone: 1, Error: 1}, 0)
+	r.Over = []*overReport{{Stage: "dev", C: 1000, After: 1100, Offered: 1500, InTime: 0.85, Quiet: 30, TurnedAway: 0.4, NoTime: 0.001}}
 	var out bytes.Buffer
 	if err := r.write(&out); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if last := lines[len(lines)-3]; last != "stage dev: C 1000 a second (1100 afterwards), offered 1500 a second, in time 85.0 % of C over 30 s without a fault, turned away 40.0 % of the offered, undone for want of time 0.1 % of the accepted" {
+		t.Errorf("the table ends with %q", last)
+	}
 	var got struct {
 		Faults, Tasks, Lost int
 		Recovery            struct{ P50, Max int64 } `json:"recovery_ms"`
@@ -73,6 +77,7 @@ func TestReportUnclean(t *testing.T) {
 		"alarm":     func(r *report) { r.Alarms = 1 },
 		"not told":  func(r *report) { r.add("a", 0, 0, true); r.hear("a", &tellings{missed: []string{"no end"}}) },
 		"noise":     func(r *report) { r.Noisy = 1 },
+		"in time":   func(r *report) { r.Over = []*overReport{{InTime: 0.9}, {InTime: 0.84}} },
 	} {
 		r := &report{ByFault: map[string]*faultReport{}}
 		spoil(r)

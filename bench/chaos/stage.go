@@ -64,7 +64,7 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
-	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), seed: s.seed, logs: newLogs(p.older), mended: &r.Mended}
+	w := &world{dir: dir, stage: st, programs: p, out: out, rate: st.rate(s.rate), over: newOver(s.over), seed: s.seed, logs: newLogs(p.older), mended: &r.Mended}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if err := w.open(ctx); err != nil {
 		return err
@@ -84,6 +84,11 @@ func runStage(ctx context.Context, s *settings, st *stage, p *programs, dir stri
 
 // torment lets the faults loose, ends the load and closes the books.
 func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*kind) error {
+	if w.over != nil {
+		if err := w.measure(ctx); err != nil {
+			return err
+		}
+	}
 	began, st, out := time.Now(), w.stage, w.out
 	if err := w.settle(ctx, recoverMax); err != nil {
 		return fmt.Errorf("before any fault: %w", err)
@@ -93,6 +98,9 @@ func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*ki
 		return err
 	}
 	r.Seconds += time.Since(began).Seconds()
+	if w.over != nil {
+		w.measureAgain(ctx)
+	}
 	if w.work != nil {
 		w.work.end(drainMax)
 	}
@@ -109,12 +117,14 @@ func (w *world) torment(ctx context.Context, s *settings, r *report, kinds []*ki
 // storm lets one fault after the other loose until the time is over and each kind
 // has had its turn.
 func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) error {
+	quiet := time.Now()
 	for n := 1; time.Now().Before(until) || !p.all(); n++ {
 		in := p.next()
 		if err := pause(ctx, in.pause); err != nil {
 			return err
 		}
 		in.begins()
+		w.over.wasQuiet(quiet, in.at)
 		before := w.load.acceptedCount()
 		err := in.kind.run(ctx, w, in)
 		for _, why := range in.wrong {
@@ -123,6 +133,7 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		}
 		if errors.Is(err, syscall.EPERM) { // neither mounts nor limits of other users' processes are ours to make
 			r.leftOut(in.kind.name)
+			quiet = time.Now()
 			continue
 		}
 		if err != nil {
@@ -141,6 +152,7 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 			fmt.Fprintf(w.out, "fault %d, %s: never recovered: %v\n", n, in.kind.name, err)
 			return nil // the books are closed all the same
 		}
+		quiet = time.Now()
 		t, err := w.hears(ctx, in, healed)
 		if err != nil {
 			return err
@@ -148,6 +160,7 @@ func (w *world) storm(ctx context.Context, p *plan, until time.Time, r *report) 
 		r.hear(in.kind.name, t)
 		fmt.Fprintf(w.out, "     %s\n", t)
 	}
+	w.over.wasQuiet(quiet, time.Now())
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (w *world) hears(ctx context.Context, in *injection, healed time.Time) (*te
 		if err != nil {
 			return nil, err
 		}
-		h.lines = append(h.lines, more...)
+		h.lines = append(h.lines, w.over.unexpected(more)...)
 		t := w.judge(in, h, healed)
 		if len(t.missed) == 0 || time.Now().After(limit) {
 			t.missed = append(t.missed, in.missed...)

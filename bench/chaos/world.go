@@ -38,6 +38,7 @@ type world struct {
 	programs *programs
 	out      io.Writer
 	rate     int
+	over     *over // nil: the rate was given
 	seed     uint64
 
 	services *drone.Services
@@ -131,7 +132,7 @@ func (w *world) open(ctx context.Context) error {
 	if err := w.openAgents(); err != nil {
 		return err
 	}
-	if w.load, err = newLoad(w.natsURL, w.seed); err != nil {
+	if w.load, err = newLoad(w.natsURL, w.seed, w.over.within()); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, readyMax)
