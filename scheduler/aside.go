@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
@@ -162,109 +161,4 @@ func (a *aside) all(of reason) (tasks []asideTask, more bool) {
 	delete(a.keys, of)
 	a.waiting -= len(q.tasks)
 	return q.tasks, q.more
-}
-
-// back takes a task into the order.
-func (at *parkedAt) back(one asideTask, w *Weights) {
-	at.note(one.parkedTask, true)
-	switch {
-	case one.late:
-		heap.Push(&at.late, one.parkedTask)
-	case one.begun:
-		heap.Push(&at.begun, one.parkedTask)
-	default:
-		at.fresh.push(at.fresh.of(one.of, w), one.parkedTask)
-	}
-}
-
-// standAside lets a task wait for its key, or for the pauses.
-func (at *parkedAt) standAside(of reason, one asideTask) {
-	at.note(one.parkedTask, !of.paused)
-	if left, full := at.aside.put(of, one); full {
-		at.forget(left)
-	}
-}
-
-// note counts a task among those that are known to be parked. wants: it could use a place of its key.
-func (at *parkedAt) note(one parkedTask, wants bool) {
-	at.count(one, wants && one.keyed)
-	at.known[one.number] = wants && one.keyed
-}
-
-// forget takes a task out of those.
-func (at *parkedAt) forget(one parkedTask) {
-	at.count(one, false)
-	delete(at.known, one.number)
-}
-
-// count keeps how many tasks could use a place of a key.
-func (at *parkedAt) count(one parkedTask, wants bool) {
-	was := at.known[one.number]
-	switch {
-	case wants && !was:
-		if at.ofKey == nil {
-			at.ofKey = map[string]int{}
-		}
-		at.ofKey[one.key]++
-	case was && !wants:
-		if at.ofKey[one.key]--; at.ofKey[one.key] == 0 {
-			delete(at.ofKey, one.key)
-		}
-	}
-}
-
-// before is the order of parked tasks that wait for the same.
-func (t *parkedTask) before(o *parkedTask) bool {
-	return cmp.Or(cmp.Compare(t.deadline, o.deadline), cmp.Compare(t.number, o.number)) < 0
-}
-
-// keyTakes counts the tasks of each key that are taken at a time, so that no more are read than may go on.
-type keyTakes struct {
-	gate  *gate
-	slot  *agentSlot // nil: its agent has no keys
-	takes map[string]int
-}
-
-// full reports whether a task has to stand aside, and why; else it is taken.
-func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
-	if k.slot == nil || !one.keyed {
-		return reason{}, false
-	}
-	switch v := k.gate.mayLeave(one.ask(k.slot)); {
-	case v.n == 0 && v.by == byPause:
-		return reason{paused: true}, true
-	case v.n == 0 && v.by == byKey:
-		return reason{key: one.key}, true
-	case v.n > 0 && k.takes[one.key] >= v.n:
-		k.slot.calls.key(one.key).change()
-		return reason{key: one.key}, true
-	}
-	k.take(one)
-	return reason{}, false
-}
-
-// take counts a task that is taken.
-func (k *keyTakes) take(one *parkedTask) {
-	if k.slot != nil && one.keyed {
-		k.takes[one.key]++
-	}
-}
-
-// claimed lets others that stand aside go on instead of those that were taken and have no use for their places.
-func (k *keyTakes) claimed() (some bool) {
-	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
-		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
-			is.opened()
-			some = true
-		}
-	}
-	return some
-}
-
-// keyTakesAt counts for an agent; the zero one, where it has no keys.
-func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
-	if slot.calls.keys == nil {
-		return &keyTakes{}
-	}
-	return &keyTakes{gate: g, slot: slot, takes: map[string]int{}}
 }

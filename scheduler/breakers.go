@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -201,93 +200,4 @@ func (b *breakers) failing(now core.Instant, window time.Duration) bool {
 		}
 	}
 	return false
-}
-
-// Breakers are those that the shards know of: all that are not closed. It is safe for concurrent use.
-func (s *Scheduler) Breakers() []core.Breaker {
-	s.breakers.mu.Lock()
-	defer s.breakers.mu.Unlock()
-	return s.breakers.sent
-}
-
-// BreakersChanged makes the scheduler read the breakers soon. It is safe for concurrent use.
-func (s *Scheduler) BreakersChanged() { s.breakers.told.set() }
-
-// breakerTurns look after the breakers. What a trial asks for may come often.
-func (s *Scheduler) breakerTurns() turns {
-	return turns{what: TroubleBreakers, turn: s.BreakerTurn, told: s.breakers.told, every: s.BreakerPause, least: breakerSoon}
-}
-
-// BreakerTurn reads the breakers, changes those that the calls ask to, and tells the shards. It is called again when
-// BreakersChanged was, and after BreakerPause. Only one goroutine may be in it.
-func (s *Scheduler) BreakerTurn(ctx context.Context) error {
-	cfg := &s.cfg.Breakers
-	stored, err := cfg.Store.Breakers(ctx)
-	if err != nil {
-		return fmt.Errorf("breakers: %w", err)
-	}
-	s.tellBreakers(stored, true)
-	for _, d := range s.breakers.due(s.cfg.Now(), cfg.Policy.Window) {
-		if err := s.judgeBreaker(ctx, d); err != nil {
-			return fmt.Errorf("breaker of agent %s: %w", d.is.Agent, err)
-		}
-	}
-	return nil
-}
-
-// tellBreakers lets the shards know of breakers.
-func (s *Scheduler) tellBreakers(stored []core.Breaker, all bool) {
-	if open, changed := s.breakers.learn(stored, all); changed {
-		for _, c := range s.committers {
-			c.in.Breakers(open)
-		}
-	}
-}
-
-// judgeBreaker changes one breaker, if what all nodes have counted asks for it.
-func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
-	cfg, now := &s.cfg.Breakers, s.cfg.Now()
-	state, _ := d.is.At(now)
-	if state == core.BreakerClosed && cfg.Policy.SharePct > 0 {
-		all, err := cfg.Store.ReportCalls(ctx, d.is.Agent, s.cfg.Node, d.is.Revision, now, d.calls, d.since)
-		if err != nil {
-			return err
-		}
-		d.calls = all
-	}
-	next, changed := d.is.Next(&cfg.Policy, now, d.calls, d.trial)
-	if !changed {
-		return nil
-	}
-	stored, err := cfg.Store.PutBreaker(ctx, next)
-	if err != nil {
-		return err
-	}
-	if !stored { // another node was first
-		s.breakers.told.set()
-		return nil
-	}
-	s.tellBreakers([]core.Breaker{next}, false)
-	if cfg.Announce != nil {
-		cfg.Announce()
-	}
-	if next.State == core.BreakerOpen {
-		s.breakers.openings.Add(1)
-	}
-	switch {
-	case state == core.BreakerClosed:
-		s.log.Warn("the breaker of an agent opens: what would begin there is parked", "agent", next.Agent, "why", next.Reason, "until", next.Until.Time())
-	case next.State == core.BreakerClosed:
-		s.log.Info("the breaker of an agent is closed again", "agent", next.Agent, "why", next.Reason)
-	}
-	return nil
-}
-
-// BreakerPause is how long after a turn the next one is, if nothing asks for one before.
-func (s *Scheduler) BreakerPause() time.Duration {
-	window := s.cfg.Breakers.Policy.Window
-	if s.breakers.failing(s.cfg.Now(), window) {
-		return max(breakerLeast, window/windowParts)
-	}
-	return PausesEvery
 }

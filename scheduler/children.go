@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"duly.dev/duly/internal/core"
@@ -94,225 +95,158 @@ func (a *families) childEnded(p *partition, e *entry) {
 	}
 }
 
-// has reports whether a task is a child of the parent's present round.
-func (e *entry) has(child *core.Task) bool {
-	if e.task.Round == 0 {
-		return true
-	}
-	return child.ID == childID(e.task, &e.plan.plan.Steps[child.ParentStep], child.ChildIndex)
-}
-
-// childID is the id of a child in the parent's present round.
-func childID(parent *core.Task, step *core.Step, index int) string {
-	return core.ChildID(parent.ID, step.Name, index, parent.Round, step.Kind == core.EachStep)
-}
-
-// depth is how many ancestors a task has.
-func (e *entry) depth() (n int) {
-	for up := e.parent; up != nil; up = up.parent {
-		n++
-	}
-	return n
-}
-
-// adoptedBy makes a child in flight one that holds its parent there.
-func (e *entry) adoptedBy(p *partition) {
-	if e.task.Parent == 0 {
-		return
-	}
-	if up := p.tasks[e.task.Parent]; up != nil {
-		e.parent = up
-		up.kids++
+// fanOut begins to bear or to undo the children of a step.
+func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
+	c := a.cycle
+	f := newFan(p, e, eff.Step, eff.Seq)
+	f.undo, f.since, f.round = eff.Kind == core.EffectUndoChildren, e.task.UpdatedAt, a.cycle.rounds
+	f.begin()
+	switch {
+	case f.undo:
+		f.more, f.place = true, math.MaxInt64
+		a.queue(f)
+	case c.resumed != nil:
+		if row := int(f.seq) - 1; row < len(c.resumed.Journal) {
+			f.since = c.resumed.Journal[row].At
+		}
+		f.look, f.round = true, 0
+		a.queue(f)
+	case e.task.Failures > 0: // an earlier attempt may have born some
+		f.look = true
+		a.queue(f)
+	case c.makes(e): // whether its id is free the commit says
+		f.turn = true
+		a.firstNext = append(a.firstNext, f)
+	default:
+		f.turn = true
+		c.first = append(c.first, f)
 	}
 }
 
-// orphan lets go of the parent of a child that is let go, at the end of the round, if nothing else holds it.
-func (p *partition) orphan(e *entry) {
+// queue gives a fan a turn.
+func (a *families) queue(f *fan) {
+	if !f.turn {
+		f.turn = true
+		a.turns = append(a.turns, f)
+	}
+	a.looks.wake(a.cycle.now)
+}
+
+// ready reports whether another round goes on with children at once.
+func (a *families) ready() bool {
+	return len(a.firstNext) > 0 || a.looks.lookAt != 0 && a.looks.lookAt <= a.cycle.now
+}
+
+// has reports whether a fan is of a task that is in flight here, and of a step that is out.
+func (a *families) has(f *fan) bool {
+	return a.in.partitions[f.p.id] == f.p && f.p.tasks[f.e.task.Number] == f.e && slices.Contains(f.e.fans, f) && f.stands()
+}
+
+// taken takes note of a child that is there already: the store is asked how far the step is.
+func (a *families) taken(e *entry) {
 	up := e.parent
 	if up == nil {
 		return
 	}
-	e.parent = nil
-	if up.kids--; up.kids == 0 {
-		p.idle = append(p.idle, up)
+	f := up.fan(e.task.ParentStep)
+	if f == nil || f.undo {
+		return
+	}
+	f.look, f.round = true, a.cycle.rounds
+	if f.taken++; f.taken > takenMost {
+		f.look = false
+		f.open--
+		f.fail("id " + e.task.ID + " of a child is another task's")
+	}
+	a.queue(f)
+}
+
+// stillborn takes note of a child that the database refuses, whatever is in its row.
+func (a *families) stillborn(e *entry, why string) {
+	if e.parent == nil {
+		return
+	}
+	if f := e.parent.fan(e.task.ParentStep); f != nil && !f.undo {
+		f.open--
+		f.fail("child " + e.task.ID + ": " + why)
+		a.queue(f)
 	}
 }
 
-// holds reports whether a task stays in memory: it is at work, or children of it are there or about to be.
-func (e *entry) holds() bool {
-	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasTurn()
+// takenMost is how often an id may be found to be taken before the step fails.
+const takenMost = 3
+
+// childUndone counts a child whose undo has come to its end.
+func (a *families) childUndone(f *fan, e *entry) {
+	if e.swept != f.seq {
+		return
+	}
+	e.sweptNoMore()
+	f.open--
+	if e.task.State != core.StateUndone {
+		f.fail("child " + e.task.ID + ": " + e.task.Why)
+	}
+	a.goOn(f)
 }
 
-// letGo lets go of parents whose last child has been let go.
-func (p *partition) letGo() {
-	for len(p.idle) > 0 {
-		e := p.idle[0]
-		p.idle = p.idle[1:]
-		if p.tasks[e.task.Number] == e && !e.holds() {
-			p.drop(e)
-		}
-	}
-	p.idle = p.idle[:0]
-}
-
-const (
-	// freshMost is how many times BatchMax a commit makes tasks at most; freshLeast is how many of the newest tasks are looked
-	// at anyway: steps of tasks that are not new begin, too.
-	freshMost, freshLeast = 4, 1000
-	// freshCommits is of how many commits of its node the parked tasks are looked at. A batch with refused rows is committed
-	// in parts, down to single tasks, and other shards commit meanwhile.
-	freshCommits = 1 << 16
-)
-
-// resumeFresh finds parked tasks of which the last commits of the owner before have begun a step, and whose child the next
-// one would have had, or the database refused without that its parent has heard so.
-func (a *families) resumeFresh(ctx context.Context, p *partition) error {
-	last := p.taken.Found.Commit
-	fresh, err := a.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*a.cfg.BatchMax, freshLeast)), last-freshCommits, last)
-	if err != nil {
-		return err
-	}
-	var numbers []int64
-	for _, t := range fresh {
-		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
-		if err != nil {
-			return err
-		}
-		if ref != nil && slices.ContainsFunc(ref.plan.Steps, func(step core.Step) bool { return step.Kind == core.TaskStep }) {
-			numbers = append(numbers, t.Number)
-		}
-	}
-	if len(numbers) == 0 {
-		return nil
-	}
-	entries, err := a.shard.loadNumbers(ctx, p, numbers)
-	if err != nil {
-		return err
-	}
-	type place struct {
-		parent int64
-		step   int
-	}
-	there := map[place]bool{} // children of whose end their parents will hear
-	for _, e := range p.tasks {
-		if e.task.Parent != 0 && !e.task.State.Ended() {
-			there[place{e.task.Parent, e.task.ParentStep}] = true
-		}
-	}
-	for _, e := range entries {
-		if e.plan == nil {
-			continue
-		}
-		for i := range e.task.Steps {
-			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning && !there[place{e.task.Number, i}] {
-				f := newFan(p, e, i, st.Out)
-				f.look, f.since = true, e.task.UpdatedAt
-				e.fans = append(e.fans, f)
-				a.queue(f)
-			}
-		}
-	}
-	return nil
-}
-
-// bear makes the next child of a step. What makes it impossible is the failure of the step.
-func (a *families) bear(ctx context.Context, f *fan) error {
-	p, up := f.p, f.e
-	index := f.next
-	id := childID(up.task, f.spec, index)
-	if n := up.depth() + 1; n > core.ChildDepthMax {
-		f.fail(fmt.Sprintf("child %s of type %s would be %d deep, the limit is %d: its type has itself below it, or the tree of tasks is too deep", core.QuoteShort(id), core.QuoteShort(f.spec.Child), n, core.ChildDepthMax))
-		return nil
-	}
-	if len(id) > core.ChildIDBytesMax {
-		f.fail(fmt.Sprintf("id %s of a child has %d bytes, the limit is %d", core.QuoteShort(id), len(id), core.ChildIDBytesMax))
-		return nil
-	}
-	ref, unread, err := a.plans.of(ctx, p, f.spec.Child, 0, false)
-	if err != nil {
-		return err
-	}
-	if ref == nil && unread == nil {
-		f.fail(fmt.Sprintf("no plan is stored for type %q, of which step %s has children", f.spec.Child, f.spec.Name))
-		return nil
-	}
-	input, err := a.inputOf(f, index)
-	if err != nil {
-		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
-		return nil
-	}
-	if ref != nil {
-		if _, why := a.plans.unfit(ref, id, input); why != "" {
-			f.fail(fmt.Sprintf("child %s: %s", core.QuoteShort(id), why))
-			return nil
-		}
-	}
-	a.bearAs(f, id, input, ref, unread)
-	return nil
-}
-
-// bearAs makes the next child of a step, by its plan or as one that waits for it.
-func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread *core.UnreadablePlan) {
-	p, up, index, now := f.p, f.e, f.next, a.cycle.now
-	deadline := f.due()
-	if ref != nil {
-		deadline = min(now.Add(ref.plan.CompleteBy), deadline)
-	} else if unread.CompleteBy != 0 {
-		deadline = min(now.Add(unread.CompleteBy), deadline)
-	}
-	e := &entry{
-		task: &core.Task{
-			Partition: p.id, Number: p.nextNumber, ID: id, Type: f.spec.Child, Input: input, InputHash: core.HashInput(f.spec.Child, input),
-			Trace: up.task.Trace, Labels: up.task.Labels, Origin: up.task.Origin, CreatedAt: now,
-			Deadline: deadline,
-			Parent:   up.task.Number, ParentStep: f.step, ChildIndex: index,
-		},
-		plan: ref,
-	}
-	p.nextNumber++
-	f.next++
-	f.open++
-	if index == 0 { // the others are found by it: none is born before it is stored
+// childDone counts a child that has come to its end. One in error waits for an operator, and stays open.
+func (a *families) childDone(f *fan, e *entry) {
+	if f.look { // it is counted with all others, once its end is committed
 		f.round = a.cycle.rounds
+		return
 	}
-	ev := core.Event{At: now, Actor: a.cfg.Node, Node: a.cfg.Node, Ask: a.counting.bind(a.cfg.Expressions, e)}
-	a.gate.says(p, e, &ev)
-	if p.taken.ChildMayHaveRun(up.task) {
-		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
+	switch e.task.State {
+	case core.StateProcessed:
+		f.done++
+	case core.StateUndone:
+		f.notDone(e)
+	default:
+		return
 	}
-	if unread != nil {
-		core.BirthUnread(unread, e.task, &ev, &a.cycle.out)
-	} else {
-		core.Birth(ref.plan, e.task, &ev, &a.cycle.out)
+	if f.open--; f.spec.Kind == core.TaskStep {
+		f.open, f.next = 0, f.total
+		if f.done > 0 {
+			f.result(e.task.Result)
+		}
 	}
-	a.shard.born(p, e)
+	a.goOn(f)
 }
 
-// inputOf is the input of one child.
-func (a *families) inputOf(f *fan, index int) ([]byte, error) {
-	if f.spec.Kind != core.EachStep {
-		return f.e.task.InputOf(f.step), nil
+// goOn tells the parent of a fan that has come to its end, and gives another a turn.
+func (a *families) goOn(f *fan) {
+	if f.busy || a.finish(f) {
+		return
 	}
-	own := f.e.task.Steps[f.step].Own()
-	if f.elements == nil {
-		f.elements = core.Elements(own.Given)
+	if f.wants() {
+		a.queue(f)
 	}
-	if index >= len(f.elements) {
-		return nil, fmt.Errorf("the list of step %s has %d elements", f.spec.Name, len(f.elements))
+}
+
+// finish tells the parent that all children of a step have come to their end, if they have.
+func (a *families) finish(f *fan) bool {
+	if f.look || f.open > 0 {
+		return false
 	}
-	element := own.Given[f.elements[index][0]:f.elements[index][1]]
-	if f.spec.Input == "" {
-		return element, nil
-	}
-	if f.input == nil {
-		if a.cfg.Expressions == nil {
-			return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
+	if f.undo || !f.stopped() {
+		if f.more || len(f.page) > 0 || !f.undo && f.next < f.total {
+			return false
 		}
-		f.input = a.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
+	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
+		return false // its undo comes
 	}
-	given, err := f.input(index, element)
-	if err != nil {
-		*a.counting.failed++
+	ev := core.Event{Kind: core.EventChild, At: max(a.cycle.now, f.ended), Actor: a.cfg.Node, Seq: f.seq}
+	switch {
+	case f.broken != "":
+		ev.Code, ev.Error = core.CodeRefused, f.broken
+	case f.undo:
+	case f.undone > f.spec.FailuresMax:
+		ev.Code, ev.Error = core.CodeAgentError, f.failure()
+	case f.spec.Kind == core.EachStep:
+		ev.Result = fmt.Appendf(nil, `{"done":%d,"failed":%d}`, f.done, f.undone)
+	default:
+		ev.Result = f.only
 	}
-	return given, err
+	a.cycle.use(f.p, f.e)
+	_ = a.shard.event(f.p, f.e, &ev)
+	return true
 }

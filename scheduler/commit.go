@@ -13,7 +13,7 @@ import (
 // partition takes part when something of it changed, or, when the cycle flushes, when its
 // cursors moved.
 func (s *Shard) fill() bool {
-	c := &s.cycle
+	c := s.cycle
 	for _, p := range s.inOrder() {
 		if p.dirty || (c.flush && p.write() != p.saved) {
 			c.batch.Partitions = append(c.batch.Partitions, p.write())
@@ -50,7 +50,7 @@ func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResu
 
 // commit writes the batch.
 func (s *Shard) commit(ctx context.Context) error {
-	c := &s.cycle
+	c := s.cycle
 	res, err := s.commitBatch(ctx, &c.batch)
 	halved := refusedInPart(err, len(c.batch.Writes))
 	if halved {
@@ -65,7 +65,7 @@ func (s *Shard) commit(ctx context.Context) error {
 
 // committed takes note of what a commit came to.
 func (s *Shard) committed(res *core.CommitResult, halved bool) {
-	c := &s.cycle
+	c := s.cycle
 	s.Stats.Commits++
 	s.Stats.Writes += int64(len(c.batch.Writes))
 	s.Stats.Records += int64(len(c.records))
@@ -84,8 +84,8 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 		}
 		s.issued(c.batch.Writes, c.batch.ID)
 	}
-	s.Stats.Kinds.countRows(c.batch.Writes, &s.owned)
-	s.cfg.Observers.observe(c.batch.Writes, &s.owned)
+	s.Stats.Kinds.countRows(c.batch.Writes, s.owned)
+	s.cfg.Observers.observe(c.batch.Writes, s.owned)
 }
 
 // refusedInPart reports whether parts of a refused batch of so many tasks may be taken: a
@@ -178,7 +178,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	if err != nil {
 		return s.cycle.fenceStopped(core.StoppingPartition(p.id, err))
 	}
-	e.task = t
+	e.becomes(t)
 	from := t.WaitsFor
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
 		s.unstorable.add(e, t.Seq)
@@ -201,13 +201,12 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
 	p.occupy(e, 0)
-	e.unmark()
-	e.task = &core.Task{
+	e.replan(nil)
+	e.becomes(&core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,
 		Origin: was.Origin, CreatedAt: was.CreatedAt, Deadline: was.Deadline, StartAt: was.StartAt,
 		Parent: was.Parent, ParentStep: was.ParentStep, ChildIndex: was.ChildIndex,
-	}
-	e.plan = nil
+	})
 	core.Birth(nil, e.task, ev, &s.cycle.out)
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
@@ -254,15 +253,7 @@ func (s *Shard) acknowledge() {
 		if p.lost {
 			continue
 		}
-		p.cursor, p.cursorStored = p.nextCursor, p.nextStored
-		p.control, p.controlStored = p.controlDone()
-		for _, ack := range p.acks {
-			if ack != nil {
-				ack()
-			}
-		}
-		clear(p.acks)
-		p.acks = p.acks[:0]
+		p.advance(p.controlDone())
 	}
 }
 
@@ -279,7 +270,7 @@ func (s *Shard) endRound() {
 		}
 	}
 	for _, p := range s.partitions {
-		p.dirty = false
+		p.settled()
 		p.letGo()
 	}
 	s.cycle.rounds++

@@ -1,30 +1,11 @@
 package scheduler
 
 import (
-	"cmp"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"duly.dev/duly/internal/core"
 )
-
-// ends are the states that are counted, in the order of typeCounts.ended.
-var ends = [...]core.State{core.StateProcessed, core.StateUndone, core.StateError}
-
-// typeCounts counts the tasks of one type.
-type typeCounts struct {
-	created, missed, asked atomic.Int64
-	ended                  [len(ends)]atomic.Int64 // without those asked for
-	took                   latency
-}
-
-// tally counts tasks by type, steps by type and agent, and errors by agent.
-type tally struct {
-	types  apart[string, typeCounts]
-	calls  apart[typeStep, latency]
-	agents apart[string, agentCounts]
-}
 
 // counts are those of a task's type.
 func (t *tally) counts(e *entry) *typeCounts {
@@ -51,6 +32,22 @@ func (t *tally) countEnd(e *entry, born bool) {
 // CycleBounds are the bounds of Snapshot.Cycles, in rising order.
 var CycleBounds = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}
+
+// Stats counts what a shard did; read it between commit cycles.
+type Stats struct {
+	Commits     int64
+	Writes      int64
+	Records     int64
+	Stale       int64 // events that no longer meant anything
+	Forged      int64 // replies that answer no command of ours
+	Duplicates  int64
+	Poisoned    int64
+	Republished int64
+	Looks       int64 // at effects of a round, when they leave or are taken back
+	Do, Undo    int64 // commands that left
+	UndoTrouble int64 // undos that got into trouble
+	Kinds       Kinds
+}
 
 // Cycles is how long commit cycles took that committed anything.
 type Cycles struct {
@@ -128,45 +125,6 @@ type Snapshot struct {
 	Openings   int64 // of breakers, that this scheduler decided
 }
 
-// Snapshot copies the counts, as of the newest commit cycles. It may be called from any goroutine.
-func (s *Scheduler) Snapshot() Snapshot {
-	a := s.cfg.Admission
-	all := Snapshot{InFlight: a.InFlight(), Window: a.Window(), Overloaded: a.Overloaded(), Memory: s.cfg.Memory.Used(), Openings: s.breakers.openings.Load()}
-	away := map[string]*Away{}
-	for _, c := range s.committers {
-		c.mu.Lock()
-		all.Stats.add(&c.stats)
-		for i, n := range c.cycles.Counts {
-			all.Cycles.Counts[i] += n
-		}
-		all.Cycles.Sum += c.cycles.Sum
-		for p, o := range c.held {
-			if o.epoch != 0 {
-				all.Owned = append(all.Owned, p)
-			}
-		}
-		for _, one := range c.away {
-			if had := away[one.Agent]; had != nil {
-				had.Tasks, had.Since = had.Tasks+one.Tasks, min(had.Since, one.Since)
-				for _, step := range one.Steps {
-					had.add(step, one.First)
-				}
-				continue
-			}
-			one.Steps = slices.Clone(one.Steps)
-			away[one.Agent] = &one
-		}
-		c.mu.Unlock()
-		c.shard.tally.read(&all)
-	}
-	slices.Sort(all.Owned)
-	for _, one := range away {
-		all.Away = append(all.Away, *one)
-	}
-	slices.SortFunc(all.Away, func(x, y Away) int { return cmp.Compare(x.Agent, y.Agent) })
-	return all
-}
-
 // read copies the counts.
 func (t *tally) read(to *Snapshot) {
 	t.types.each(countedOther, func(name string, c *typeCounts) {
@@ -200,29 +158,6 @@ func (s *Stats) add(o *Stats) {
 	s.Kinds.add(&o.Kinds)
 }
 
-// awayEvery is how often a shard looks which agents its tasks wait for.
-const awayEvery = 5 * time.Second
-
-// measure keeps what other goroutines may know of a cycle that took so long.
-func (c *Committer) measure(now core.Instant, took time.Duration) {
-	var away []Away
-	// The last of them may be followed by no further cycle.
-	look := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
-	if look {
-		c.awayAt = now
-		away = c.shard.agentsAway(now, c.away)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.shard.Stats.Commits > c.stats.Commits {
-		c.cycles.add(took)
-	}
-	c.stats = c.shard.Stats
-	if look {
-		c.away = away
-	}
-}
-
 // misses reports whether any task of the shard waits for an agent that takes no such command.
 func (o *owned) misses() bool {
 	for _, p := range o.partitions {
@@ -233,6 +168,20 @@ func (o *owned) misses() bool {
 		}
 	}
 	return false
+}
+
+// missed yields the tasks that wait for the agent because none takes their command, with the step.
+func (slot *agentSlot) missed(yield func(*entry, int) bool) {
+	for _, e := range slot.waiting {
+		if step := e.missing(slot, 0); step >= 0 && !yield(e, step) {
+			return
+		}
+	}
+	for _, e := range slot.unable {
+		if step := e.missing(slot, core.CodeUnable); step >= 0 && !yield(e, step) {
+			return
+		}
+	}
 }
 
 // agentsAway are the agents that tasks of the shard wait for because none takes their commands. before are those of the

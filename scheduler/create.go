@@ -11,7 +11,7 @@ import (
 // applyTasks turns submissions into tasks. The position of a message counts as
 // applied only after its last item.
 func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	for ; c.pos.task < len(c.mail.Tasks); c.pos.task, c.pos.sub = c.pos.task+1, 0 {
 		m := &c.mail.Tasks[c.pos.task]
 		p := s.partitions[m.Partition]
@@ -38,7 +38,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 			p.reading.Read += int64(len(m.Submissions))
 			p.reading.Waited = c.now.Sub(m.Stored)
 		}
-		p.acks = append(p.acks, m.Ack)
+		p.ackLater(m.Ack)
 	}
 	return false, nil
 }
@@ -67,8 +67,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 		task: taskOf(sub),
 		plan: ref,
 	}
-	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.nextNumber, hash, m.Pos
-	p.nextNumber++
+	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.number(), hash, m.Pos
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e), NoTime: s.hasNoTime(m, sub, ref)}
 	s.gate.says(p, e, &ev)
 	if p.taken.MayHaveRun(e.task) {
@@ -136,40 +135,4 @@ func unknownPlan(sub *core.Submission) string {
 		return fmt.Sprintf("no plan is stored for type %q", sub.Type)
 	}
 	return fmt.Sprintf("no plan is stored for type %q in version %d", sub.Type, sub.PlanVersion)
-}
-
-// answerDuplicate answers a submission whose id is taken: the same input is the same
-// task, anything else is refused.
-func (c *cycle) answerDuplicate(p *partition, sub *core.Submission, hash []byte, is *core.Existing) {
-	if is.Type == sub.Type && bytes.Equal(is.InputHash, hash) {
-		status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusReceived, At: c.now}
-		if is.State.Ended() {
-			status.Status, status.Error = string(is.State), is.Reason
-		}
-		c.notify(p, sub.ReplyTo, status)
-		return
-	}
-	why := "id " + sub.ID + " is a task already, with another input"
-	switch {
-	case is.Type != sub.Type:
-		why = fmt.Sprintf("id %s is a task of type %q already; ids are unique across types", sub.ID, is.Type)
-	case len(is.InputHash) == 0:
-		why = "id " + sub.ID + " was cancelled before it was submitted"
-	}
-	c.refusal(p, sub, 409, why)
-}
-
-// refusal reports, durably and to the submitter, that a submission never became a
-// task. code is HTTP's.
-func (c *cycle) refusal(p *partition, sub *core.Submission, code int, why string) {
-	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: c.now}
-	c.refused = append(c.refused, notice{p: p, status: status})
-	c.notify(p, sub.ReplyTo, status)
-}
-
-// notify sends a submitter, if it asked for it, a status after the commit.
-func (c *cycle) notify(p *partition, subject string, status core.Status) {
-	if subject != "" {
-		c.notices = append(c.notices, notice{p: p, subject: subject, status: status})
-	}
 }

@@ -47,73 +47,13 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	s.acknowledge()
-	room := s.queues.queueParked(&s.cycle)
+	room := s.queues.queueParked(s.cycle)
 	s.endRound()
 	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
 }
 
-// cycle is the scratch memory of one commit cycle, kept between cycles.
-type cycle struct {
-	now           core.Instant
-	leave         core.Instant // when what is committed leaves
-	mail          *Mail
-	flush         bool
-	most          int   // writes of a batch
-	rounds        int64 // number of the batch that is being made
-	noRoom        bool  // parked tasks wait for room in the window
-	answers, late int   // of agents, and of them those that took longer than usual
-	bytes         int   // of the batch, by TaskWrite.Size
-	pos           struct{ published, control, number, reply, unserved, probed, task, sub int }
-
-	lost    []int                // partitions that are not this shard's any more
-	stopped []int                // those of them that an error has stopped
-	failed  error                // what has stopped single partitions
-	unread  *core.UnreadablePlan // of the task that was found last
-	out     core.Outcome
-	batch   core.Batch
-	records []core.Record // arena of the batch's records
-	owned   []*partition  // partitions of the batch, as batch.Partitions
-	touched []touch       // tasks used in this round
-	effects []pending
-	calls   []call
-	parked  []parked      // tasks that rows of the round park
-	takenUp []parked      // tasks that rows of the round take up, with where they were parked
-	first   []*fan        // of steps that began in this round
-	resumed *core.Saved   // the task that a takeover resumes
-	endings []core.Ending // to be stored in the event stream
-	created []core.Ending // creations that are told there, in the form of endings
-	refused []notice      // to be stored in the event stream
-	notices []notice      // to be sent to submitters
-	cmds    []core.Command
-	results []core.StepResult // arena of the commands' results
-}
-
-// touch is a task used in the round.
-type touch struct {
-	p *partition
-	e *entry
-}
-
-// pending is an effect that waits for its commit.
-type pending struct {
-	p      *partition
-	e      *entry
-	effect core.Effect
-	end    int64 // of an ending: the number it was given
-
-	refused int // as inRound.refused was
-}
-
-// notice is a status about a submission that waits for the commit: what it says may rest on a task that is not
-// committed yet.
-type notice struct {
-	p       *partition
-	subject string // of the submitter
-	status  core.Status
-}
-
 func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
-	c := &s.cycle
+	c := s.cycle
 	if back := now - c.now; back < 0 {
 		s.setBack(back)
 	}
@@ -135,56 +75,4 @@ func (s *Shard) setBack(by core.Instant) {
 			k.limit.setBack(by)
 		}
 	}
-}
-
-// left is how many writes the batch can take.
-func (c *cycle) left() int { return c.most - len(c.batch.Writes) }
-
-// roomy reports whether the batch can take another write.
-func (c *cycle) roomy() bool { return c.left() > len(c.first) && c.bytes < core.BatchBytesMax }
-
-// use notes a task as used in this round, so that it is let go at its end if nothing holds it.
-func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touch{p, e}) }
-
-// write adds the records of the outcome to the task's one write of the batch.
-func (c *cycle) write(e *entry, created bool) {
-	from := len(c.records)
-	if e.round.write == 0 {
-		c.batch.Writes = append(c.batch.Writes, core.TaskWrite{Task: e.task, Birth: created})
-		e.round.write = len(c.batch.Writes)
-	} else {
-		before := &c.batch.Writes[e.round.write-1]
-		c.bytes -= before.Size()
-		c.records = append(c.records, before.Records...)
-	}
-	c.records = append(c.records, c.out.Records...)
-	w := &c.batch.Writes[e.round.write-1]
-	w.Records = c.records[from:len(c.records):len(c.records)]
-	w.Row = w.Row || (c.out.Row && !w.Birth)
-	c.bytes += w.Size()
-}
-
-// endRound forgets the round and keeps its memory.
-func (c *cycle) endRound() {
-	c.bytes = 0
-	clear(c.batch.Writes)
-	clear(c.records)
-	clear(c.effects)
-	clear(c.calls)
-	clear(c.parked)
-	clear(c.takenUp)
-	clear(c.endings)
-	clear(c.created)
-	clear(c.cmds)
-	clear(c.touched)
-	clear(c.results)
-	clear(c.refused)
-	clear(c.notices)
-	clear(c.owned) // a partition that was let go is not kept
-	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
-	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
-	c.endings, c.created = c.endings[:0], c.created[:0]
-	c.parked, c.takenUp = c.parked[:0], c.takenUp[:0]
-	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
-	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

@@ -15,6 +15,8 @@
 // this node's; one [Admission] for all. Their decisions are plain functions, which the simulator calls as well; only
 // [Scheduler.Run] has goroutines and timers.
 //
+// The files stand in rooms, which ARCHITECTURE.md lists: a room uses those above it.
+//
 // Memory is a cache: a partition holds the tasks that have a command out or a backoff on; parked and ended tasks live
 // in the store and are loaded when an event names them.
 package scheduler

@@ -2,8 +2,6 @@ package scheduler
 
 import (
 	"container/heap"
-	"context"
-	"fmt"
 	"slices"
 
 	"duly.dev/duly/internal/core"
@@ -24,58 +22,6 @@ import (
 // than its part of that room takes it from the one that has most. The others, and after a takeover all, are read from the
 // store in parts: when half of the room is free, while they have not been read once, and while a flow has tasks there
 // alone. So every flow goes on, whatever comes by others. Bench: full-agents, at 130 % of what the agents can do.
-
-const (
-	// parkedMax bounds the tasks at an agent whose order is kept: 96 bytes each, and their labels.
-	parkedMax = 8192
-	// parkedPage is how many the store is asked for at a time. Each is loaded once.
-	parkedPage = 256
-)
-
-// queues are what is parked at the agents of a shard's partitions, and what waits for an agent that is there again.
-type queues struct {
-	gate   *gate
-	in     *owned
-	cfg    *Config
-	slots  []parkedSlot // memory of the last
-	served []*entry     // that have waited for an agent which is there again
-}
-
-// parkedTask is a task that waits for room, as of when it was parked.
-type parkedTask struct {
-	number   int64
-	deadline core.Instant
-	latest   core.Instant // it must go on by then to make its deadline
-	plan     *planRef
-	steps    uint64 // that it waits for at the agent
-	labels   []core.Label
-	keyed    bool
-	key      string // of the agent's limit, if keyed
-}
-
-// ask is its do.
-func (t *parkedTask) ask(slot *agentSlot) ask {
-	return ask{agent: slot.calls, load: slot.load, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
-}
-
-// byDeadline is a heap of parked tasks.
-type byDeadline []parkedTask
-
-func (h byDeadline) Len() int           { return len(h) }
-func (h byDeadline) Less(i, j int) bool { return h[i].before(&h[j]) }
-func (h byDeadline) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *byDeadline) Push(x any) { *h = append(*h, x.(parkedTask)) }
-
-// Pop implements heap.Interface.
-func (h *byDeadline) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	(*h)[last] = parkedTask{}
-	*h = (*h)[:last]
-	return x
-}
 
 // parkedAt is the order of what is parked at one agent.
 type parkedAt struct {
@@ -132,25 +78,6 @@ func (at *parkedAt) read(numbers []int64, page int) {
 	}
 }
 
-// queue is the order of what is parked at the agent.
-func (slot *agentSlot) queue() *parkedAt {
-	if slot.order == nil {
-		slot.order = &parkedAt{known: map[int64]bool{}, unread: true}
-		slot.order.again()
-	}
-	return slot.order
-}
-
-// hasBegun reports whether any step of a task has.
-func hasBegun(t *core.Task) bool {
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Status != core.StepWaiting || s.Attempt > 0 || s.MayHaveEffect {
-			return true
-		}
-	}
-	return false
-}
-
 // waits reports whether there may be tasks that a round is to look at.
 func (at *parkedAt) waits() bool { return len(at.known) > at.aside.waiting || at.beyond }
 
@@ -170,330 +97,71 @@ func (at *parkedAt) drop(gone func(parkedTask) bool) {
 	at.aside.drop(gone)
 }
 
-// keepOrder notes a task that was parked for room at an agent.
-func (q *queues) keepOrder(slot *agentSlot, e *entry) {
-	at := slot.queue()
-	if e.plan == nil { // its plan cannot be read here: the store is asked for it when it can
-		at.miss()
-		return
-	}
-	if at.has(e.task.Number) {
-		return
-	}
-	one := asideTask{parkedTask: parkedTask{
-		number: e.task.Number, deadline: e.task.Deadline, latest: e.task.Deadline, plan: e.plan, steps: e.task.Waits(e.plan.plan), labels: e.task.Labels,
-	}, begun: hasBegun(e.task)}
-	in := (*flow)(nil)
-	if !one.begun {
-		one.of = q.flowOf(e.task)
-		in = at.fresh.of(one.of, &q.cfg.Weights)
-	}
-	if len(at.known) >= parkedMax && !at.makeRoom(in) {
-		return
-	}
-	if q.cfg.Left != nil {
-		one.latest = one.deadline.Add(-q.cfg.Left(e.plan.plan, e.task))
-	}
-	if slot.calls != nil && slot.calls.keys != nil {
-		q.gate.agents.keysOf(e)
-		if i := slices.Index(e.plan.slots, slot); i >= 0 {
-			one.key, one.keyed = e.keys[i], true
-		}
-	}
-	q.enter(slot, at, one)
-}
-
-// enter takes a task into the order, or lets it stand aside.
-func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
-	if one.keyed || len(q.gate.pauses.all) > 0 {
-		if v := q.gate.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
-			why := reason{paused: v.by == byPause}
-			if !why.paused {
-				why.key = one.key
-			}
-			at.standAside(why, one)
-			return false
-		}
-	}
-	at.back(one, &q.cfg.Weights)
-	return true
-}
-
-// sift sorts what is parked at an agent again: the pauses have changed.
-func (q *queues) sift(slot *agentSlot) {
-	at := slot.order
-	all, more := at.aside.all(reason{paused: true})
-	if more {
-		at.miss()
-	}
-	for _, one := range at.begun {
-		all = append(all, asideTask{parkedTask: one, begun: true})
-	}
-	for _, one := range at.late {
-		all = append(all, asideTask{parkedTask: one, late: true})
-	}
-	at.begun, at.late = nil, nil
-	at.fresh.drop(func(in *flow, one parkedTask) bool {
-		all = append(all, asideTask{parkedTask: one, of: in.key})
-		return true
-	})
-	for _, one := range all {
-		q.enter(slot, at, one)
-	}
-	slot.lookKeys()
-}
-
-// parked is a task that a row of the round parks in a slot, or takes up there.
-type parked struct {
-	p    *partition
-	slot *agentSlot
-	e    *entry
-}
-
-// queueParked takes the tasks into the queues whose rows are committed now. room: another round is to look at them, because
-// nothing else may come to remind the shard of them.
-func (q *queues) queueParked(c *cycle) (room bool) {
-	c.parked = slices.DeleteFunc(c.parked, func(x parked) bool {
-		return x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name
-	})
-	q.leaveOrder(c)
-	for _, x := range c.parked {
-		q.keepOrder(x.slot, x.e)
-		room = room || x.slot.load < x.p.window
-	}
-	return room
-}
-
-// leaveOrder takes out of the queues what rows of the round have taken up, and what they park again: its place depends on
-// them. It goes over a queue once, however many these are.
-func (q *queues) leaveOrder(c *cycle) {
-	out, slots := map[*agentSlot]map[int64]bool{}, []*agentSlot(nil)
-	for _, all := range [][]parked{c.takenUp, c.parked} {
-		for _, x := range all {
-			if at := x.slot.order; at == nil || !at.has(x.e.task.Number) {
-				continue
-			}
-			if out[x.slot] == nil {
-				out[x.slot], slots = map[int64]bool{}, append(slots, x.slot)
-			}
-			out[x.slot][x.e.task.Number] = true
-		}
-	}
-	for _, slot := range slots {
-		numbers := out[slot]
-		q.gate.looks.wake(q.gate.now) // others may have waited for these
-		slot.order.drop(func(one parkedTask) bool {
-			if numbers[one.number] {
-				slot.order.forget(one)
-				if one.keyed && slot.calls.keys != nil {
-					slot.calls.key(one.key).opened()
-				}
-			}
-			return numbers[one.number]
-		})
-	}
-}
-
-// othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while
-// many that have begun wait for an agent of its plan.
-func (q *queues) othersFirst(e *entry) (steps uint64) {
-	if e.plan == nil {
-		return 0
-	}
-	for i, slot := range e.plan.slots {
-		if slot == nil || slot.order == nil {
-			continue
-		}
-		switch at := slot.order; {
-		case q.manyBegun(at):
-			return ^uint64(0)
-		case len(at.begun)+at.fresh.waiting > 0:
-			steps |= 1 << uint(i)
-		}
-	}
-	return steps
-}
-
-// manyBegun reports whether so many begun tasks wait for an agent that it is busy until new ones would come to it.
-func (q *queues) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) > q.cfg.AgentWindow }
-
-// begunPart is the part of an agent's window that may wait for it and have begun, before no new task of the plan begins.
-const begunPart = 4
-
-// take takes up to n tasks from the order. Those whose keys have no room stand aside.
-func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
-	for len(at.begun) > 0 && len(all) < n {
-		switch one := heap.Pop(&at.begun).(parkedTask); {
-		case one.latest < now:
-			heap.Push(&at.late, one)
-		default:
-			if why, full := keys.full(&one); full {
-				at.standAside(why, asideTask{parkedTask: one, begun: true})
-			} else {
-				all = append(all, one)
-			}
-		}
-	}
-	all = at.takeFresh(now, n, all, held, keys)
-	for len(at.late) > 0 && len(all) < n && !at.held {
-		one := heap.Pop(&at.late).(parkedTask)
-		keys.take(&one)
-		all = append(all, one)
-	}
-	for _, one := range all {
-		at.forget(one)
-	}
-	return all
-}
-
-// heldTask is one that waits for others that have begun.
-type heldTask struct {
-	in  *flow
-	one parkedTask
-}
-
-// takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
-func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys *keyTakes) []parkedTask {
-	var again []heldTask
-	most := n / max(1, at.fresh.busy)
-	for len(all) < n {
-		in := at.fresh.next()
-		if in == nil {
-			break
-		}
-		switch one := at.fresh.pop(in); {
-		case one.latest < now:
-			heap.Push(&at.late, one)
-		case held(one.plan):
-			again = append(again, heldTask{in, one})
-			in.heldNow++
-		default:
-			if why, full := keys.full(&one); full {
-				at.standAside(why, asideTask{parkedTask: one, of: in.key})
-				break
-			}
-			all = append(all, one)
-			at.fresh.served(in)
-		}
-		if len(in.tasks) == 0 || in.heldNow > most {
-			at.fresh.leave(in)
-		}
-	}
-	at.held = len(again) > 0
-	for i := range again {
-		again[i].in.heldNow = 0
-		at.fresh.push(again[i].in, again[i].one)
-	}
-	return all
-}
-
-// begunFirst reports whether a task of a plan has to wait for others that have begun.
-func (q *queues) begunFirst(ref *planRef) bool {
-	for _, slot := range ref.slots {
-		if slot != nil && slot.order != nil && q.manyBegun(slot.order) {
-			return true
-		}
-	}
-	return false
-}
-
-// claim takes up to room tasks up again that are parked at an agent.
-func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) (claimed int, err error) {
-	at := slot.queue()
-	if err := s.readParked(ctx, p, slot, at); err != nil {
-		return 0, err
-	}
-	if window := s.cfg.Admission.TakesUp(); window < room { // what has begun goes on
-		if room = min(room, len(at.begun)+window); room < len(at.known) {
-			s.cycle.noRoom = true
-		}
-		if room == 0 {
-			return 0, nil
-		}
-	}
-	many := s.queues.manyBegun(at)
-	keys := s.gate.keyTakesAt(slot)
-	taken := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
-	numbers := make([]int64, len(taken))
-	for i := range taken {
-		numbers[i] = taken[i].number
-	}
-	if _, err := s.loadNumbers(ctx, p, numbers); err != nil {
-		return 0, err
-	}
-	again := false
-	for _, number := range numbers { // in the order in which they were taken
-		e := p.tasks[number]
-		if e == nil {
-			continue
-		}
-		if e.round.write != 0 { // an event of this round is about it
-			s.queues.queueAgain(p, slot, e)
-			again = true
-			continue
-		}
-		switch err := s.claimTask(p, e); {
-		case err == nil:
-			claimed++
-		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
-			s.queues.queueAgain(p, slot, e)
-		}
-	}
-	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
-	// waited for the last ones here that had.
-	if keys.claimed() && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.heldAny() {
-		s.gate.looks.wake(s.cycle.now)
-	}
-	return claimed, nil
-}
-
-// queueAgain puts a task back that could not be claimed.
-func (q *queues) queueAgain(p *partition, slot *agentSlot, e *entry) {
-	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
-		q.keepOrder(slot, e)
-	}
-}
-
-func (p *partition) heldAny() bool {
-	for _, slot := range p.agents {
-		if slot.order != nil && slot.order.held {
-			return true
-		}
-	}
-	return false
-}
-
 // reads reports whether a further part of what is parked is to be read.
 func (at *parkedAt) reads() bool {
 	return at.beyond && (len(at.known) <= parkedMax/2 || at.unread || at.fresh.hungry())
 }
 
-// readParked reads a further part of what is parked, if it is to be read.
-func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt) error {
-	if !at.reads() {
-		return nil
+// back takes a task into the order.
+func (at *parkedAt) back(one asideTask, w *Weights) {
+	at.note(one.parkedTask, true)
+	switch {
+	case one.late:
+		heap.Push(&at.late, one.parkedTask)
+	case one.begun:
+		heap.Push(&at.begun, one.parkedTask)
+	default:
+		at.fresh.push(at.fresh.of(one.of, w), one.parkedTask)
 	}
-	page := s.cfg.Memory.fits(parkedPage)
-	if page < 1 {
-		return nil
+}
+
+// standAside lets a task wait for its key, or for the pauses.
+func (at *parkedAt) standAside(of reason, one asideTask) {
+	at.note(one.parkedTask, !of.paused)
+	if left, full := at.aside.put(of, one); full {
+		at.forget(left)
 	}
-	numbers, err := s.store.Waiting(ctx, p.asOf(), slot.name, at.from, page)
-	if err != nil {
-		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
-	}
-	var unknown []int64
-	for _, n := range numbers {
-		if !at.has(n) {
-			unknown = append(unknown, n)
+}
+
+// note counts a task among those that are known to be parked. wants: it could use a place of its key.
+func (at *parkedAt) note(one parkedTask, wants bool) {
+	at.count(one, wants && one.keyed)
+	at.known[one.number] = wants && one.keyed
+}
+
+// forget takes a task out of those.
+func (at *parkedAt) forget(one parkedTask) {
+	at.count(one, false)
+	delete(at.known, one.number)
+}
+
+// count keeps how many tasks could use a place of a key.
+func (at *parkedAt) count(one parkedTask, wants bool) {
+	was := at.known[one.number]
+	switch {
+	case wants && !was:
+		if at.ofKey == nil {
+			at.ofKey = map[string]int{}
+		}
+		at.ofKey[one.key]++
+	case was && !wants:
+		if at.ofKey[one.key]--; at.ofKey[one.key] == 0 {
+			delete(at.ofKey, one.key)
 		}
 	}
-	entries, err := s.loadNumbers(ctx, p, unknown)
-	if err != nil {
-		return err
+}
+
+// hopeless takes up to most tasks from the order whose time for work ends before an instant.
+func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
+	gone := func(one parkedTask) bool {
+		if len(numbers) >= most || one.deadline.Add(-one.plan.plan.UndoReserve) > back {
+			return false
+		}
+		numbers = append(numbers, one.number)
+		at.forget(one)
+		return true
 	}
-	for _, e := range entries {
-		s.queues.queueAgain(p, slot, e)
-	}
-	at.read(numbers, page)
-	return nil
+	at.drop(gone)
+	slices.Sort(numbers)
+	return numbers
 }

@@ -18,39 +18,16 @@ import (
 // stride divided by its weight; the least is next. One that comes back after a pause begins at the time of those
 // that go on. Nothing is drawn and no clock is read: the same tasks are claimed in the same order.
 
-// The weights of classes unless Config.Weights says otherwise.
-const (
-	WeightHigh   = 16
-	WeightNormal = 4
-	WeightLow    = 1
-)
-
 const (
 	// flowsMax bounds the flows at one agent of a partition; of more, those of a class share one.
 	flowsMax = 1024
 	stride   = 1 << 20
 )
 
-// Weights are what flows share by. What is not named, or zero, has the default: of a class see WeightHigh, of a type or
-// tenant 1. The tenant of a task without one is empty.
-type Weights struct {
-	Classes        [core.Classes]int
-	Types, Tenants map[string]int
-}
-
-func (w *Weights) class(c core.Class) int {
-	return cmp.Or(w.Classes[c], [...]int{WeightHigh, WeightNormal, WeightLow}[c])
-}
-
 // flowKey tells flows apart. No type is empty: the key without one is of the flow that those beyond flowsMax share.
 type flowKey struct {
 	class        core.Class
 	tenant, kind string
-}
-
-// flowOf is the flow of a task.
-func (q *queues) flowOf(t *core.Task) flowKey {
-	return flowKey{class: core.ClassOf(t.Labels), tenant: core.TenantOf(t.Labels, q.cfg.TenantLabel), kind: t.Type}
 }
 
 // flow is a node of the tree: all, a class, a tenant, or a flow with its tasks.

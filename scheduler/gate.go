@@ -59,7 +59,8 @@ type gate struct {
 	asked  ask          // last
 }
 
-func (g *gate) init(cfg *Config) {
+func newGate(cfg *Config) *gate {
+	g := &gate{}
 	g.agents.now, g.agents.hears, g.agents.keyOf = cfg.Now, cfg.Hears, cfg.KeyOf
 	g.stages = [stages]stage{
 		byPause:   &g.pauses,
@@ -68,6 +69,7 @@ func (g *gate) init(cfg *Config) {
 		byLimit:   limitStage{}, // and its rate: they are granted together
 		byWindow:  windowStage(cfg.AgentWindow),
 	}
+	return g
 }
 
 // room asks the stages.
@@ -107,6 +109,74 @@ func (w windowStage) room(a *ask, _ core.Instant) verdict {
 	return verdict{n: max(0, int(w)-a.load)}
 }
 
+// room is the stage of the gate: a change of the pauses opens it.
+func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
+	switch {
+	case len(b.all) == 0:
+	case a.plan == nil && b.holds(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan.plan, &a.plan.pauses, a.labels) == 0:
+		return verdict{}
+	}
+	return anyNumber
+}
+
+// breakerStage holds back what would begin at an agent whose breaker is not closed.
+type breakerStage struct{}
+
+func (breakerStage) room(a *ask, now core.Instant) verdict {
+	is := a.agent
+	limit := is.breaker.Limit(now)
+	if limit < 0 || a.tried {
+		return anyNumber
+	}
+	back := is.breaker.Back(now)
+	return verdict{n: max(0, limit-is.tried), few: true, until: back, back: back}
+}
+
+// limitStage holds back what an agent's limit has no place for, or its rate no call.
+type limitStage struct{}
+
+func (limitStage) room(a *ask, now core.Instant) verdict {
+	is := a.agent
+	if is.limit == nil {
+		return anyNumber
+	}
+	n := is.roomFor(a, now)
+	v := verdict{n: n, few: n >= 0}
+	if n == 0 {
+		v.until = is.next(now)
+	}
+	return v
+}
+
+// roomFor is how many do commands may leave now, each of which is over when the grant ends; -1: as many as come.
+func (u *inUse) roomFor(a *ask, now core.Instant) int {
+	switch {
+	case a.again && u.limit.outlasts(now, a.agent.longest):
+		return 0
+	case a.again && a.placed:
+		return u.limit.calls(now)
+	case a.placed:
+		return -1
+	}
+	return u.limit.room(now, u.out, a.agent.longest)
+}
+
+// keyStage holds back what has no place, or no call, of its key.
+type keyStage struct{}
+
+func (keyStage) room(a *ask, now core.Instant) verdict {
+	is := a.agent
+	if !a.keyed || is.keys == nil {
+		return anyNumber
+	}
+	k := is.keys[a.key]
+	if k == nil {
+		return verdict{}
+	}
+	n := k.roomFor(a, now)
+	return verdict{n: n, few: n >= 0}
+}
+
 // judge is where it is asked whether a do may leave.
 func (g *gate) judge(a ask) verdict {
 	g.asked = a
@@ -139,6 +209,14 @@ func (g *gate) open(p *partition) bool {
 
 // ask is any do of the agent.
 func (slot *agentSlot) ask() ask { return ask{agent: slot.calls, load: slot.load} }
+
+// ask is any do of the key: whether the key itself lets it leave.
+func (k *keyCalls) ask() ask { return ask{agent: k.agent, keyed: true, key: k.key, only: byKey + 1} }
+
+// ask is its do.
+func (t *parkedTask) ask(slot *agentSlot) ask {
+	return ask{agent: slot.calls, load: slot.load, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
+}
 
 // ask is the do of a step of a task.
 func (e *entry) ask(step int) ask {
@@ -210,4 +288,60 @@ func (g *gate) says(p *partition, e *entry, ev *core.Event) {
 			ev.Few |= 1 << uint(i)
 		}
 	}
+}
+
+// leaveFor takes the places, and what else there is to take, of the do commands that an event lets leave. resumed: they are
+// out already, as another owner left them.
+func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
+	for i := range out.Effects {
+		x := &out.Effects[i]
+		if x.Kind != core.EffectDo {
+			continue
+		}
+		// One that the task's deadline cuts short may have had too little time for whatever agent.
+		if e.ours &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
+			e.ours |= 1 << uint(x.Step)
+		}
+	}
+	if !g.agents.gated() {
+		return
+	}
+	if len(g.agents.limited) > 0 {
+		g.agents.takePlaces(e)
+	}
+	for i := range out.Effects {
+		x := &out.Effects[i]
+		if x.Kind != core.EffectDo || e.plan.agents[x.Step] == nil {
+			continue
+		}
+		a := e.plan.agents[x.Step]
+		if !x.Again { // see mayRetry
+			e.spend(x.Step, g.now)
+			e.round.spent |= 1 << uint(x.Step)
+		}
+		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
+			a.tried++
+			e.trial |= 1 << uint(x.Step)
+		}
+	}
+}
+
+// unblock forgets branches that waited for room.
+func (e *entry) unblock(steps uint64) { e.blocks &^= steps }
+
+// block keeps in mind which branches of a task wait for room.
+func (g *gate) block(p *partition, e *entry) {
+	if g.open(p) {
+		return
+	}
+	each(e.blocked(g.now)&^e.blocks, func(i int) {
+		slot := e.plan.slots[i]
+		if e.blocks&e.plan.at(slot) == 0 {
+			slot.blocked = append(slot.blocked, e)
+		}
+		e.blocks |= 1 << uint(i)
+		if slot.load < p.window {
+			g.looks.wake(g.now)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -13,18 +12,11 @@ import (
 // what it did: so a cancel of an unknown id waits until the submissions that may have
 // run have been read. The control cursor stays before it meanwhile, so that a crash
 // reads it again.
-
 //
 // A request about a task whose plan cannot be read here waits in the same way, for an owner that can read it.
 
 // heldMax bounds the requests that wait in a partition; later ones are applied at once.
 const heldMax = 4096
-
-// heldControl is a request that waits.
-type heldControl struct {
-	ControlMail
-	plan *core.UnreadablePlan // for this; nil: until what is unread has been read
-}
 
 // heldFor bounds how long a request waits: the submissions it waits for may be gone from
 // the stream.
@@ -33,6 +25,18 @@ const heldFor = 10 * time.Minute
 // unread reports whether submissions that may have run before are still to be read.
 func (p *partition) unread() bool { return p.nextCursor < p.readUntil }
 
+// readAgain has submissions up to a position, which may have run before, read again.
+func (p *partition) readAgain(until uint64) { p.readUntil = until }
+
+// asRead does something as if what is unread had been read.
+func (p *partition) asRead(do func() (bool, error)) (bool, error) {
+	until := p.readUntil
+	p.readUntil = 0
+	full, err := do()
+	p.readUntil = until
+	return full, err
+}
+
 // controlDone is the position up to which every control message is dealt with, and when
 // the stream took the message there, if that is known.
 func (p *partition) controlDone() (uint64, core.Instant) {
@@ -40,15 +44,6 @@ func (p *partition) controlDone() (uint64, core.Instant) {
 		return p.held[0].Pos - 1, 0
 	}
 	return p.nextControl, p.nextControlStored
-}
-
-// Waits reports whether requests wait in a partition that is held here, and keep its control cursor where it is.
-func (s *Scheduler) Waits(partition int) bool {
-	c := s.of(partition)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	o := c.held[partition]
-	return o != nil && o.waits
 }
 
 // ready is the first request of a partition that need not wait any more; -1: none.
@@ -78,6 +73,18 @@ func (p *partition) hold(m *ControlMail, plan *core.UnreadablePlan, now core.Ins
 	return true
 }
 
+// holdUnread keeps a request until what is unread has been read; false: too many wait.
+func (p *partition) holdUnread(m *ControlMail) bool {
+	if len(p.held) >= heldMax {
+		return false
+	}
+	p.held = append(p.held, heldControl{ControlMail: *m})
+	return true
+}
+
+// unhold forgets a request that waited.
+func (p *partition) unhold(i int) { p.held = slices.Delete(p.held, i, i+1) }
+
 // heldUntil is when the first cancel has waited for long enough; 0: none waits.
 func (o *owned) heldUntil() (next core.Instant) {
 	for _, p := range o.inOrder() {
@@ -86,25 +93,4 @@ func (o *owned) heldUntil() (next core.Instant) {
 		}
 	}
 	return next
-}
-
-// applyHeld applies the requests that have waited.
-func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
-	for _, p := range s.inOrder() {
-		for i := p.ready(s.cycle.now, &s.plans); i >= 0; i = p.ready(s.cycle.now, &s.plans) {
-			if !s.cycle.roomy() {
-				return true, nil
-			}
-			m := p.held[i]
-			until := p.readUntil
-			p.readUntil = 0 // it must not wait again
-			full, err := s.applyControl(ctx, p, &m.ControlMail)
-			p.readUntil = until
-			if full || err != nil {
-				return full, err
-			}
-			p.held, p.dirty = slices.Delete(p.held, i, i+1), true
-		}
-	}
-	return false, nil
 }

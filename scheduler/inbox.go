@@ -230,9 +230,6 @@ func (b *Inbox) full(partition int) bool {
 	return g != nil && !b.admits(g)
 }
 
-// Full reports whether a partition is not read because it, or the node, has as much in flight as it may.
-func (s *Scheduler) Full(partition int) bool { return s.of(partition).in.full(partition) }
-
 // admits reports whether a gate lets a message in. The inbox is locked.
 func (b *Inbox) admits(g *inlet) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
 

@@ -21,6 +21,14 @@ type Kinds struct {
 	ChildEnds          [len(ends)]int64
 }
 
+// The outcomes of questions about silent dos; see [Kinds.Probes].
+const (
+	ProbeDone = iota
+	ProbeAbsent
+	ProbeUnknown
+	probeOutcomes
+)
+
 // ChildrenEnded are the endings of children by state.
 func (k *Kinds) ChildrenEnded() map[core.State]int64 {
 	m := make(map[core.State]int64, len(ends))
@@ -86,6 +94,39 @@ func (k *Kinds) count(r *core.Record, of *planRef) {
 			k.Probes[ProbeAbsent]++
 		default:
 			k.Probes[ProbeUnknown]++
+		}
+	}
+}
+
+// count counts what a row of a task of the plan says, once it is committed. Its counters are looked up once for a plan, so
+// that a row costs no map.
+func (r *planRef) count(row *core.Record, t *core.Task) {
+	if r == nil || r.counts == nil {
+		return
+	}
+	if row.MissesDeadline() {
+		r.counts.missed.Add(1)
+	}
+	if row.Step < 0 || row.Step >= len(r.steps) || r.steps[row.Step].took == nil {
+		return
+	}
+	s := &r.steps[row.Step]
+	switch row.Kind {
+	case core.KindDone:
+		if row.Step < len(t.Steps) && t.Steps[row.Step].Used != 0 {
+			s.took.add(row.At.Sub(t.Steps[row.Step].Used))
+		}
+	case core.KindFailed, core.KindUndoFailed:
+		s.agent.failed.Add(1)
+	case core.KindRefused, core.KindUndoRefused:
+		s.agent.refused.Add(1)
+	case core.KindOverdue, core.KindUndoOverdue:
+		s.agent.overdue.Add(1)
+	case core.KindUndoGaveUp:
+		if row.Code != 0 {
+			s.agent.failed.Add(1)
+		} else {
+			s.agent.overdue.Add(1)
 		}
 	}
 }

@@ -82,6 +82,16 @@ func (a *apart[K, V]) each(other K, yield func(K, *V)) {
 	yield(other, &a.other)
 }
 
+// ends are the states that are counted, in the order of typeCounts.ended.
+var ends = [...]core.State{core.StateProcessed, core.StateUndone, core.StateError}
+
+// typeCounts counts the tasks of one type.
+type typeCounts struct {
+	created, missed, asked atomic.Int64
+	ended                  [len(ends)]atomic.Int64 // without those asked for
+	took                   latency
+}
+
 // agentCounts counts attempts, of dos and undos, that an agent did not answer well.
 type agentCounts struct{ failed, refused, overdue atomic.Int64 }
 
@@ -94,6 +104,13 @@ type stepCounts struct {
 // typeStep tells steps apart.
 type typeStep struct{ taskType, agent string }
 
+// tally counts tasks by type, steps by type and agent, and errors by agent.
+type tally struct {
+	types  apart[string, typeCounts]
+	calls  apart[typeStep, latency]
+	agents apart[string, agentCounts]
+}
+
 // steps are where the steps of a plan are counted.
 func (t *tally) steps(p *core.Plan) []stepCounts {
 	all := make([]stepCounts, len(p.Steps))
@@ -103,37 +120,4 @@ func (t *tally) steps(p *core.Plan) []stepCounts {
 		}
 	}
 	return all
-}
-
-// count counts what a row of a task of the plan says, once it is committed. Its counters are looked up once for a plan, so
-// that a row costs no map.
-func (r *planRef) count(row *core.Record, t *core.Task) {
-	if r == nil || r.counts == nil {
-		return
-	}
-	if row.MissesDeadline() {
-		r.counts.missed.Add(1)
-	}
-	if row.Step < 0 || row.Step >= len(r.steps) || r.steps[row.Step].took == nil {
-		return
-	}
-	s := &r.steps[row.Step]
-	switch row.Kind {
-	case core.KindDone:
-		if row.Step < len(t.Steps) && t.Steps[row.Step].Used != 0 {
-			s.took.add(row.At.Sub(t.Steps[row.Step].Used))
-		}
-	case core.KindFailed, core.KindUndoFailed:
-		s.agent.failed.Add(1)
-	case core.KindRefused, core.KindUndoRefused:
-		s.agent.refused.Add(1)
-	case core.KindOverdue, core.KindUndoOverdue:
-		s.agent.overdue.Add(1)
-	case core.KindUndoGaveUp:
-		if row.Code != 0 {
-			s.agent.failed.Add(1)
-		} else {
-			s.agent.overdue.Add(1)
-		}
-	}
 }

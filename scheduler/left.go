@@ -10,21 +10,8 @@ import (
 // What a shard leaves behind. A command that is out when its partition is let go may be at work, and has its place of a
 // limit until it is over, or until the partition's next owner counts it: it says so in the state store, see limits.go.
 
-// leftBehind is what tasks of a partition had out when they were let go.
-type leftBehind struct {
-	epoch  int64        // of the partition
-	over   core.Instant // by then they are
-	places []leftPlace
-}
-
-// leftPlace is one of an agent's limit, and of a key.
-type leftPlace struct {
-	agent *agentCalls // nil: that has no limit in all
-	key   *keyCalls   // nil: it has no key
-}
-
 // leave leaves a place of a task of a partition behind.
-func (a *agentCalls) leave(p *partition, key *keyCalls) {
+func (a *agentCalls) leave(partition int, epoch int64, key *keyCalls) {
 	place := leftPlace{a, key}
 	if a.limit == nil {
 		a.out--
@@ -37,12 +24,12 @@ func (a *agentCalls) leave(p *partition, key *keyCalls) {
 	if b.behind == nil {
 		b.behind = map[int]*leftBehind{}
 	}
-	l := b.behind[p.id]
+	l := b.behind[partition]
 	if l == nil {
 		l = &leftBehind{}
-		b.behind[p.id] = l
+		b.behind[partition] = l
 	}
-	l.epoch, l.over = p.epoch, max(l.over, b.now().Add(a.longest))
+	l.epoch, l.over = epoch, max(l.over, b.now().Add(a.longest))
 	l.places = append(l.places, place)
 }
 
@@ -116,12 +103,3 @@ func (b *agentBook) begin() {
 
 // lapse makes nothing leave until there is another grant.
 func (l *shardLimit) lapse() { l.places, l.rateMilli, l.tokens, l.until = 0, 0, 0, 0 }
-
-// leaveUncounted notes that a stored task is left alone: what it has out is not counted.
-func (p *partition) leaveUncounted(saved *core.Saved) {
-	over := saved.Row.Deadline
-	for i := range saved.Journal {
-		over = max(over, saved.Journal[i].Due)
-	}
-	p.uncounted = max(p.uncounted, over)
-}

@@ -22,13 +22,6 @@ type shardLimit struct {
 	until     core.Instant // the grant ends
 }
 
-// GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
-type GrantMail struct {
-	core.ClaimedGrant
-	Seq  int64 // rises with each grant that a shard is sent
-	Term int64 // of the shard that has claimed it
-}
-
 const (
 	token     = 1_000_000 // millionths of a call
 	burstPart = 10        // of a second: a rate of 100 may send 10 at once
@@ -121,39 +114,10 @@ func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 	return now.Add(time.Duration((token-l.tokens)*1000/l.rateMilli+1) * time.Microsecond)
 }
 
-// limitStage holds back what an agent's limit has no place for, or its rate no call.
-type limitStage struct{}
-
-func (limitStage) room(a *ask, now core.Instant) verdict {
-	is := a.agent
-	if is.limit == nil {
-		return anyNumber
-	}
-	n := is.roomFor(a, now)
-	v := verdict{n: n, few: n >= 0}
-	if n == 0 {
-		v.until = is.next(now)
-	}
-	return v
-}
-
 // inUse is what a shard uses of one limit: an agent's, or that of one of its keys.
 type inUse struct {
 	limit *shardLimit // nil: there is none
 	out   int         // commands that are out or wait for the agent, do and undo, and those left behind
-}
-
-// roomFor is how many do commands may leave now, each of which is over when the grant ends; -1: as many as come.
-func (u *inUse) roomFor(a *ask, now core.Instant) int {
-	switch {
-	case a.again && u.limit.outlasts(now, a.agent.longest):
-		return 0
-	case a.again && a.placed:
-		return u.limit.calls(now)
-	case a.placed:
-		return -1
-	}
-	return u.limit.room(now, u.out, a.agent.longest)
 }
 
 // next is when the limit's rate lets the next call through by itself; 0: it does not.
@@ -178,72 +142,6 @@ func (u *inUse) unspend() {
 	}
 }
 
-// applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
-func (q *queues) applyLimits(mail *Mail) {
-	b, now := &q.gate.agents, q.gate.now
-	if mail.Limits != nil {
-		b.setLimits(*mail.Limits, now, q.in.inOrder())
-		mail.Limits = nil
-	}
-	for i := range mail.Grants {
-		m := &mail.Grants[i]
-		a := b.all[m.Limit.Agent]
-		switch {
-		case a == nil || m.Term != b.term:
-		case m.Grant.Keyed:
-			if a.keys != nil {
-				a.key(m.Grant.Key).take(m, now)
-			}
-		case a.limit != nil:
-			a.limit.take(m, now, a.out)
-		}
-	}
-	mail.Grants = mail.Grants[:0]
-	b.freeLeft(now, mail.Counted)
-	mail.Counted = nil
-	if b.rates.due(now) {
-		q.lookKeys()
-	}
-}
-
-// setLimits replaces the limits that the shard of some partitions knows of.
-func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partition) {
-	was := b.limited
-	b.limited, b.keyed = map[string]core.Limit{}, false
-	for _, l := range all {
-		b.limited[l.Agent] = l
-		b.keyed = b.keyed || l.Key != ""
-	}
-	for _, p := range in {
-		p.uncount()
-	}
-	for name, a := range b.all {
-		is := b.limited[name]
-		if was[name].Key != is.Key {
-			a.rekey(is.Key != "", in)
-		}
-		if a.limit != nil && !is.InAll() {
-			b.forgetLeft(a)
-			a.limit = nil
-		}
-	}
-	if len(b.limited) > 0 { // else what is out is not known
-		for _, p := range in {
-			for _, e := range p.tasks {
-				if e.plan != nil {
-					b.takePlaces(e)
-					e.round.took = 0 // they have left long ago
-				}
-			}
-		}
-	}
-	for name, a := range b.all {
-		if is := b.limited[name]; a.limit == nil && is.InAll() {
-			a.limit = &shardLimit{limit: is, places: a.out, at: now}
-		}
-	}
-}
-
 // limitUse is what a shard says of one limited agent, or of one key there.
 type limitUse struct {
 	of        limitOf
@@ -262,33 +160,6 @@ type limitOf struct {
 	agent string
 	keyed bool
 	key   string
-}
-
-// limitUses gives out what partitions use and want of limits; of keys of those that have changed since it was last called.
-func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
-	for name := range g.agents.limited {
-		a := g.agents.all[name]
-		if a == nil || a.limit == nil {
-			continue
-		}
-		waits := 0
-		for _, p := range in {
-			slot := p.slots[name]
-			if slot == nil {
-				continue
-			}
-			here := len(slot.blocked)
-			if at := slot.order; at != nil && !p.noMore {
-				here += len(at.known) - at.aside.waiting
-			}
-			if at := slot.order; at != nil && at.beyond && !p.noMore {
-				here = max(here, 1)
-			}
-			waits += here
-		}
-		yield(a.says(limitOf{agent: name}, g.now, waits, a.longest))
-	}
-	g.keyUses(in, yield)
 }
 
 // says is what the shard says of a limit, where so many tasks wait.

@@ -3,8 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -259,70 +257,6 @@ func (b *limits) due(now core.Instant) (all []holding) {
 	})
 }
 
-// LimitsChanged makes the scheduler read the limits soon. It is safe for concurrent use.
-func (s *Scheduler) LimitsChanged() { s.limits.told.set() }
-
-// limitTurns look after the limits. While no grant can be renewed those that there are end by themselves.
-func (s *Scheduler) limitTurns() turns {
-	return turns{what: TroubleLimits, turn: s.LimitTurn, told: s.limits.told, every: s.LimitPause, least: limitSoon / 4}
-}
-
-// LimitTurn reads the limits, and claims grants for the committers. It is called again when one is wanted, and after
-// LimitPause. Only one goroutine may be in it.
-func (s *Scheduler) LimitTurn(ctx context.Context) error {
-	stored, err := s.cfg.Limits.Store.Limits(ctx)
-	if err != nil {
-		return fmt.Errorf("limits: %w", err)
-	}
-	if s.limits.learn(stored) {
-		for _, c := range s.committers {
-			c.in.Limits(stored)
-		}
-	}
-	now := s.cfg.Now()
-	s.limits.mu.Lock()
-	counts := slices.Clone(s.limits.shards)
-	if s.limits.countedAt.Elapsed(now, countAgain) {
-		clear(s.limits.counted)
-		s.limits.countedAt = now
-	}
-	s.limits.mu.Unlock()
-	return errors.Join(s.claimAll(ctx, s.limits.due(now)), s.tellCounts(ctx, counts))
-}
-
-// tellCounts says in the state store what shards count, and tells shards that have left something behind what others do.
-func (s *Scheduler) tellCounts(ctx context.Context, counts []shardCounts) error {
-	left := false
-	for shard := range counts {
-		left = left || counts[shard].left
-		all := counts[shard].here
-		if len(all) == 0 || !s.limits.hasClaimed(shard) {
-			continue
-		}
-		if err := s.cfg.Limits.Store.CountPlaces(ctx, s.holder(shard), all); err != nil {
-			return fmt.Errorf("count the places of %d partitions: %w", len(all), err)
-		}
-		s.limits.mu.Lock()
-		for _, c := range all {
-			s.limits.counted[c.Partition] = c.Epoch
-		}
-		s.limits.mu.Unlock()
-	}
-	if !left {
-		return nil
-	}
-	all, err := s.cfg.Limits.Store.Counted(ctx)
-	if err != nil {
-		return fmt.Errorf("who counts the places of partitions: %w", err)
-	}
-	for shard := range counts {
-		if counts[shard].left {
-			s.committers[shard].in.counted(all)
-		}
-	}
-	return nil
-}
-
 // hasClaimed reports whether all that a shard uses is claimed since it has counted a partition.
 func (b *limits) hasClaimed(shard int) bool {
 	b.mu.Lock()
@@ -333,84 +267,4 @@ func (b *limits) hasClaimed(shard int) bool {
 		}
 	}
 	return true
-}
-
-// holder is the name of a shard's grants.
-func (s *Scheduler) holder(shard int) string {
-	return fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, shard)
-}
-
-// claimAll claims what committers may use, agent by agent: what fails for one keeps no other's grants from being renewed.
-func (s *Scheduler) claimAll(ctx context.Context, all []holding) (failed error) {
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].agent == all[0].agent {
-			n++
-		}
-		if err := s.claimGrants(ctx, all[:n]); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("limit of agent %s: %w", all[0].agent, err))
-		}
-		all = all[n:]
-	}
-	return failed
-}
-
-// claimGrants claims what committers may use of one agent's limit and its keys, and tells their shards.
-func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
-	now := s.cfg.Now()
-	mine, terms := make([]core.Grant, len(all)), make([]int64, len(all))
-	s.limits.mu.Lock()
-	for i, of := range all {
-		h := s.limits.of(of)
-		margin := grantMargin
-		if of.keyed {
-			margin = keyMargin
-		}
-		mine[i] = core.Grant{Keyed: of.keyed, Key: of.key, Holder: s.holder(of.shard), Wanted: h.use.wanted, Until: now.Add(h.use.longest + margin)}
-		mine[i].Places, mine[i].RateMilli = h.floor()
-		terms[i] = s.limits.shards[of.shard].term
-	}
-	s.limits.mu.Unlock()
-	got, err := s.cfg.Limits.Store.ClaimGrants(ctx, all[0].agent, now, mine)
-	if err != nil {
-		return err
-	}
-	mails := make([]GrantMail, len(got))
-	s.limits.mu.Lock()
-	for i := range got {
-		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
-		s.limits.seq++
-		h.sent = got[i].Grant
-		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard does not take it
-			h.seq, h.claimed = s.limits.seq, now
-		}
-		mails[i] = GrantMail{got[i], s.limits.seq, terms[i]}
-	}
-	s.limits.mu.Unlock()
-	for i, m := range mails {
-		s.committers[all[i].shard].in.grant(all[i].limitOf, m)
-	}
-	return nil
-}
-
-// LimitPause is how long after a turn the next one is, if nothing asks for one before.
-func (s *Scheduler) LimitPause() time.Duration {
-	s.limits.mu.Lock()
-	defer s.limits.mu.Unlock()
-	wait := PausesEvery
-	for i := range s.limits.shards {
-		if s.limits.shards[i].left {
-			wait = limitRenew
-		}
-	}
-	for key, h := range s.limits.held {
-		l, _ := s.limits.bounds(key.limitOf)
-		switch {
-		case h.wants(&l):
-			return limitSoon
-		case h.use.wanted > 0, h.sent.Places > 0, h.sent.RateMilli > 0:
-			wait = limitRenew
-		}
-	}
-	return wait
 }

@@ -50,6 +50,23 @@ type ControlMail struct {
 	Ack       func()
 }
 
+// looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
+func (m *ControlMail) looked() core.Instant {
+	if m.Control.Asked != 0 {
+		return min(m.Control.Asked, m.Stored)
+	}
+	return m.Stored
+}
+
+// said is when a request says what was found. One about many tasks is of an operation, which the database has forgotten if it
+// is older than what was lost: it is sent until each task has an outcome, and counts as said then.
+func (m *ControlMail) said() core.Instant {
+	if len(m.Control.Numbers) > 0 {
+		return m.Stored
+	}
+	return m.looked()
+}
+
 // ReplyMail is one agent's answer.
 type ReplyMail struct {
 	At    core.Instant
@@ -73,6 +90,13 @@ type PublishedMail struct {
 	Again     bool // they were read from the store to be published again
 	Endings   []core.Ending
 	Err       error
+}
+
+// GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
+type GrantMail struct {
+	core.ClaimedGrant
+	Seq  int64 // rises with each grant that a shard is sent
+	Term int64 // of the shard that has claimed it
 }
 
 // Empty reports whether there is nothing in it.

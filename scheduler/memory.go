@@ -121,35 +121,3 @@ func mailBytes(m *TaskMail) (n int64) {
 	}
 	return n
 }
-
-// weigh takes note of what a task in flight holds now.
-func (p *partition) weigh(e *entry) {
-	bytes := taskBytes(e.task)
-	if e.plan != nil && e.plan.branch {
-		for i := range e.task.Steps {
-			bytes += int64(len(e.task.Steps[i].Own().Given))
-		}
-	}
-	p.bytes += bytes - e.bytes
-	p.memory.hold(bytes - e.bytes)
-	e.bytes = bytes
-}
-
-// unload gives back what a task held.
-func (p *partition) unload(e *entry) {
-	p.bytes -= e.bytes
-	p.memory.hold(-e.bytes)
-	e.bytes = 0
-}
-
-// forget gives back what all its tasks held: the partition is dropped, and what is still
-// done to it counts no more.
-func (p *partition) forget() {
-	p.memory.hold(-p.bytes)
-	p.admission.hold(-len(p.tasks))
-	for _, e := range p.tasks {
-		e.letGo(p)
-		p.unwake(e)
-	}
-	p.memory, p.admission, p.wakes, p.bytes = nil, nil, nil, 0
-}

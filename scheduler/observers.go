@@ -217,8 +217,13 @@ func (w *observing) close() {
 	close(w.queue)
 }
 
+// committedPlans says of a write whether the commit took it, and the plan of its task; nil: that is not known.
+type committedPlans interface {
+	planOf(w *core.TaskWrite) (plan *core.Plan, stored bool)
+}
+
 // observe shows the observers what a commit wrote.
-func (s *Observers) observe(writes []core.TaskWrite, in *owned) {
+func (s *Observers) observe(writes []core.TaskWrite, in committedPlans) {
 	all := s.observing()
 	if len(all) == 0 {
 		return
@@ -226,8 +231,8 @@ func (s *Observers) observe(writes []core.TaskWrite, in *owned) {
 	c := s.take(writes)
 	for i := range writes {
 		w := &writes[i]
-		if e := in.stored(w); e != nil && len(w.Records) > 0 {
-			c.add(e.plan, w)
+		if plan, stored := in.planOf(w); stored && len(w.Records) > 0 {
+			c.add(plan, w)
 		}
 	}
 	c.users.Store(int32(len(all)) + 1)
@@ -269,11 +274,8 @@ func (s *Observers) release(c *Committed) {
 }
 
 // add copies one write: its task goes on changing. Payloads are shared, because nobody changes those.
-func (c *Committed) add(ref *planRef, w *core.TaskWrite) {
-	one := Observed{TaskWrite: *w}
-	if ref != nil {
-		one.Plan = ref.plan
-	}
+func (c *Committed) add(plan *core.Plan, w *core.TaskWrite) {
+	one := Observed{TaskWrite: *w, Plan: plan}
 	c.tasks = append(c.tasks, *w.Task)
 	one.Task = &c.tasks[len(c.tasks)-1]
 	from := len(c.steps)

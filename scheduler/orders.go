@@ -1,9 +1,7 @@
 package scheduler
 
 import (
-	"context"
 	"errors"
-	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -30,27 +28,6 @@ const (
 	orderOverwritten           // the same, if the store's last commit is not of the cycle that is under way
 )
 
-// ask hands an order over. It is safe for concurrent use, and does not block: there is one order of a kind for a
-// partition at most.
-func (c *Committer) ask(o order) {
-	c.mu.Lock()
-	if o.kind == orderAdopt && c.held[o.partition] == nil {
-		c.held[o.partition] = &ownership{}
-	}
-	i := slices.IndexFunc(c.orders, func(w order) bool { return w.kind == o.kind && w.partition == o.partition })
-	switch {
-	case i < 0:
-		c.orders = append(c.orders, o)
-	case c.orders[i].epoch == o.epoch:
-		o.why = bothRewound(c.orders[i].why, o.why)
-		c.orders[i] = o
-	case c.orders[i].epoch < o.epoch:
-		c.orders[i] = o
-	}
-	c.mu.Unlock()
-	c.asked.set()
-}
-
 // bothRewound is the newer of two reasons, and the older as well if it names a stream that went back: the next takeover
 // must read that one again.
 func bothRewound(older, newer error) error {
@@ -60,57 +37,4 @@ func bothRewound(older, newer error) error {
 		}
 	}
 	return newer
-}
-
-func (c *Committer) hasOrders() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.orders) > 0
-}
-
-// nextOrder takes the oldest order.
-func (c *Committer) nextOrder() (o order, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.orders) == 0 {
-		return order{}, false
-	}
-	o = c.orders[0]
-	c.orders = slices.Delete(c.orders, 0, 1)
-	return o, true
-}
-
-func (c *Committer) carryOut(ctx context.Context, o order) {
-	switch o.kind {
-	case orderAdopt:
-		c.adopt(ctx, o.partition)
-	case orderRelease:
-		c.drain(o.partition)
-	default:
-		if c.isLost(&o) {
-			c.s.log.Debug("the partition is given up", "partition", o.partition, "epoch", o.epoch, "why", o.why)
-			c.s.news.lose(o.partition)
-			c.shard.evidence.wentBack(o.partition, o.why)
-			c.drop(o.partition)
-		}
-	}
-}
-
-// isLost reports whether the ownership that an order is about is held still, and lost.
-func (c *Committer) isLost(o *order) bool {
-	epoch, ok := c.shard.Owns(o.partition)
-	switch {
-	case !ok || epoch != o.epoch:
-		return false
-	case o.kind == orderDoubt:
-		return c.shard.evidence.doubt(c.shard.partitions[o.partition], o.evidence)
-	case o.kind == orderOverwritten:
-		return c.shard.LastCommit(o.partition) < o.commit
-	}
-	return true
-}
-
-// Lose tells, from any goroutine, that a partition held under an epoch can no longer be read, or is another owner's.
-func (c *Committer) Lose(partition int, epoch int64, why error) {
-	c.ask(order{kind: orderLost, partition: partition, epoch: epoch, why: why})
 }

@@ -53,6 +53,15 @@ func (o *owned) stored(w *core.TaskWrite) *entry {
 	return e
 }
 
+// planOf is for observers.
+func (o *owned) planOf(w *core.TaskWrite) (plan *core.Plan, stored bool) {
+	e := o.stored(w)
+	if e == nil {
+		return nil, false
+	}
+	return e.plan.known(), true
+}
+
 // Load is how many tasks of the partition are in flight, counting endings that
 // are not published yet; no submission is read when it reaches InFlight.
 func (o *owned) Load(partition int) int {

@@ -1,12 +1,6 @@
 package scheduler
 
-import (
-	"context"
-	"slices"
-	"time"
-
-	"duly.dev/duly/internal/core"
-)
+import "duly.dev/duly/internal/core"
 
 // Pauses. A step that an operator has paused is one whose agent has no room: its task parks, and is claimed again when the
 // pause is lifted or over. Tasks that are parked for room at the same agent go on: those that are held stand aside.
@@ -69,79 +63,19 @@ func (b *pauseBook) of(plan *core.Plan) planPauses {
 	return is
 }
 
-// steps are those of a plan that pauses hold of a task with labels.
-func (b *pauseBook) steps(ref *planRef, labels []core.Label) uint64 {
+// steps are those of a plan that pauses hold of a task with labels. known is what they came to last.
+func (b *pauseBook) steps(plan *core.Plan, known *planPauses, labels []core.Label) uint64 {
 	if len(b.all) == 0 {
 		return 0
 	}
-	if ref.pauses.version != b.version {
-		ref.pauses = b.of(ref.plan)
+	if known.version != b.version {
+		*known = b.of(plan)
 	}
-	steps := ref.pauses.always
-	if len(ref.pauses.labels) > 0 {
+	steps := known.always
+	if len(known.labels) > 0 {
 		for _, l := range labels {
-			steps |= ref.pauses.labels[l]
+			steps |= known.labels[l]
 		}
 	}
 	return steps
-}
-
-// room is the stage of the gate: a change of the pauses opens it.
-func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
-	switch {
-	case len(b.all) == 0:
-	case a.plan == nil && b.holds(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan, a.labels) == 0:
-		return verdict{}
-	}
-	return anyNumber
-}
-
-// applyPauses takes the pauses of the mail, lets go of those that are over, and sorts what is parked by them when there is a
-// change.
-func (q *queues) applyPauses(mail *Mail) {
-	book, now := &q.gate.pauses, q.gate.now
-	switch {
-	case mail.Pauses != nil:
-		book.set(*mail.Pauses, now)
-		mail.Pauses = nil
-	case book.until != 0 && now >= book.until:
-		book.set(book.all, now)
-	default:
-		return
-	}
-	for _, p := range q.in.inOrder() {
-		for _, slot := range p.agents {
-			if slot.order != nil {
-				q.sift(slot)
-			}
-		}
-	}
-}
-
-// PausesEvery is how often a scheduler reads the pauses, when it is not told that they have changed.
-const PausesEvery = 5 * time.Second
-
-// PausesChanged makes the scheduler read the pauses again soon. It is safe for concurrent use.
-func (s *Scheduler) PausesChanged() {
-	s.pausesTold.set()
-}
-
-// SetPauses replaces the pauses that all shards know of. It is safe for concurrent use.
-func (s *Scheduler) SetPauses(pauses []core.Pause) {
-	for _, c := range s.committers {
-		c.in.Pauses(pauses)
-	}
-}
-
-// pausesTurns read the pauses.
-func (s *Scheduler) pausesTurns() turns {
-	var known *[]core.Pause
-	return turns{what: TroublePauses, told: s.pausesTold, every: func() time.Duration { return PausesEvery }, turn: func(ctx context.Context) error {
-		pauses, err := s.cfg.Pauses(ctx)
-		if err == nil && (known == nil || !slices.Equal(pauses, *known)) {
-			known = &pauses
-			s.SetPauses(pauses)
-		}
-		return err
-	}}
 }

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"slices"
+	"sync"
+	"time"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/rendezvous"
@@ -87,4 +89,25 @@ func (r *places) by(wishes []core.Wish, now core.Instant) []string {
 		}
 	}
 	return owners
+}
+
+// placement is which partitions are to be whose, and what a node has done about it.
+type placement struct {
+	change signal // Reassign has something to do
+
+	mu      sync.Mutex
+	live    []string
+	among   *places // of the live nodes, without the wishes
+	wishes  []core.Wish
+	owners  []string // whose each partition is to be, of the live nodes; nil: they are not known yet
+	changed bool     // since the last Reassign
+
+	// The rest belongs to the goroutine that calls Reassign.
+	moved    time.Time         // when the live nodes last changed
+	compared time.Time         // when the store was last compared with what this node holds
+	waiting  map[int]time.Time // since when a live predecessor of a partition is waited for
+}
+
+func newPlacement(partitions int) placement {
+	return placement{change: newSignal(), among: newPlaces(partitions), waiting: map[int]time.Time{}}
 }

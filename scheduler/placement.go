@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -19,27 +18,6 @@ const (
 	compareEvery = 2 * time.Second
 )
 
-// placement is which partitions are to be whose, and what a node has done about it.
-type placement struct {
-	change signal // Reassign has something to do
-
-	mu      sync.Mutex
-	live    []string
-	among   *places // of the live nodes, without the wishes
-	wishes  []core.Wish
-	owners  []string // whose each partition is to be, of the live nodes; nil: they are not known yet
-	changed bool     // since the last Reassign
-
-	// The rest belongs to the goroutine that calls Reassign.
-	moved    time.Time         // when the live nodes last changed
-	compared time.Time         // when the store was last compared with what this node holds
-	waiting  map[int]time.Time // since when a live predecessor of a partition is waited for
-}
-
-func newPlacement(partitions int) placement {
-	return placement{change: newSignal(), among: newPlaces(partitions), waiting: map[int]time.Time{}}
-}
-
 // SetLive takes the names of the live nodes. It is safe for concurrent use.
 func (s *Scheduler) SetLive(nodes []string) {
 	p := &s.placement
@@ -50,7 +28,7 @@ func (s *Scheduler) SetLive(nodes []string) {
 	s.place()
 	p.changed = true
 	p.mu.Unlock()
-	s.membersChanged(before, nodes, first)
+	logMembers(s.log, before, nodes, first)
 	p.change.set()
 }
 
@@ -76,13 +54,6 @@ func (s *Scheduler) place() {
 	owners := p.among.by(p.wishes, now)
 	p.changed = p.changed || p.owners == nil || !slices.Equal(owners, p.owners)
 	p.owners = owners
-}
-
-// falls reports whether a partition is to be this node's, as the live nodes are now.
-func (s *Scheduler) falls(partition int) bool {
-	s.placement.mu.Lock()
-	defer s.placement.mu.Unlock()
-	return partition < len(s.placement.owners) && s.placement.owners[partition] == s.cfg.Node
 }
 
 // Heard lets a partition go that another owner has recorded under a higher epoch. An owner that does not know its
@@ -112,10 +83,10 @@ func (s *Scheduler) keepPlaced(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		s.Reassign(ctx, time.Now())
-		s.logNews(s.adopting())
+		s.news.log(s.log, s.falls, s.adopting())
 		select {
 		case <-ctx.Done():
-			s.logNews(false)
+			s.news.log(s.log, s.falls, false)
 			return
 		case <-s.placement.change:
 		case <-tick.C:
@@ -162,7 +133,7 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	p.compared = now
 	held := s.ownerships() // before the store is read: it may be ahead of this, never behind
 	states, err := s.store.CursorsOf(ctx, slices.AppendSeq(slices.Clone(wanted), maps.Keys(held)), s.cfg.Node)
-	s.reportUnlessEnded(ctx, TroubleOwners, err)
+	s.cfg.reportUnlessEnded(ctx, TroubleOwners, err)
 	if err != nil {
 		return
 	}
@@ -208,7 +179,7 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 			failed = fmt.Errorf("partition %d: %w", p, err)
 		}
 	}
-	s.reportUnlessEnded(ctx, TroubleRelease, failed)
+	s.cfg.reportUnlessEnded(ctx, TroubleRelease, failed)
 }
 
 // free leaves out the partitions that a live node still holds and is about to let go, for HandoverMax at most: a
@@ -239,3 +210,6 @@ func (s *Scheduler) free(now time.Time, states []core.PartitionState, wanted []i
 	}
 	return free
 }
+
+// adopting reports whether a takeover is under way or ordered.
+func (s *Scheduler) adopting() bool { return slices.ContainsFunc(s.committers, (*Committer).adopting) }

@@ -144,18 +144,6 @@ func (b *planBook) unfit(ref *planRef, id string, input []byte) (code int, why s
 	return 0, ""
 }
 
-// claimTask takes a parked task up again. One that waited for its plan is looked at as a submission is: an input that the
-// plan does not take ends it.
-func (s *Shard) claimTask(p *partition, e *entry) error {
-	ev := core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}
-	if e.plan != nil && e.task.PlanVersion == 0 {
-		if _, why := s.plans.unfit(e.plan, e.task.ID, e.task.Input); why != "" {
-			ev.Kind, ev.Reason, ev.ByParent = core.EventCancel, why, true
-		}
-	}
-	return s.event(p, e, &ev)
-}
-
 // awaits reports whether what is parked in a slot waits for a plan that cannot be read here. A look costs a search of
 // the plans as last read.
 func (b *planBook) awaits(ctx context.Context, p *partition, slot *agentSlot) (bool, error) {

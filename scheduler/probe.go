@@ -6,14 +6,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// The outcomes of questions about silent dos; see [Kinds.Probes].
-const (
-	ProbeDone = iota
-	ProbeAbsent
-	ProbeUnknown
-	probeOutcomes
-)
-
 // probe has an agent asked what became of a do that was silent.
 func (s *Shard) probe(x *pending) {
 	task, at := x.e.task, x.effect.Step
@@ -35,7 +27,7 @@ func (s *Shard) probe(x *pending) {
 
 // applyProbed takes what agents say of silent dos.
 func (s *Shard) applyProbed(context.Context) (bool, error) {
-	c := &s.cycle
+	c := s.cycle
 	for ; c.pos.probed < len(c.mail.Probed); c.pos.probed++ {
 		m := &c.mail.Probed[c.pos.probed]
 		p, e := s.inFlight(m.Partition, m.Number)

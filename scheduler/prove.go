@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -10,23 +9,14 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// alertEvery is how often the undo of one step of one plan in trouble is logged: tasks
-// that share a cause share a line.
-const alertEvery = time.Minute
-
-// alertsMax bounds how many plans' steps are remembered for that.
-const alertsMax = 1024
-
 // proveMax bounds how long the store may take to say whose the partitions are.
 const proveMax = time.Second
-
-type alertKey struct{ taskType, step string }
 
 // prove asks the store whose the partitions are, if a retry of a step that waits for its
 // agent is about to leave. No commit comes before such a command, so without this an
 // owner that has lost its partitions would go on calling agents. docs/decisions/008-attempts.md.
 func (s *Shard) prove(ctx context.Context) {
-	c := &s.cycle
+	c := s.cycle
 	now := s.cfg.Now() // the cycle may have begun long ago: commits can be slow
 	wanted := false
 	for i := range c.effects {
@@ -70,28 +60,4 @@ func (s *Shard) holdBack(x *pending) {
 		return
 	}
 	_ = s.event(x.p, x.e, &core.Event{Kind: core.EventUnserved, At: s.cycle.now, Actor: s.cfg.Node, Seq: x.effect.Seq, Copy: x.effect.Copy})
-}
-
-// alerts says that undos are in trouble.
-type alerts struct {
-	bus    Bus
-	log    *slog.Logger
-	logged map[alertKey]core.Instant // when each was last
-}
-
-// undo reports that an undo is in trouble and goes on, in the log and on the live subject of the task.
-func (a *alerts) undo(x *pending, now core.Instant) {
-	task, step := x.e.task, x.e.plan.plan.Steps[x.effect.Step].Name
-	why := "the undo of step " + step + " is in trouble and goes on"
-	a.bus.Live(core.Status{ID: task.ID, Type: task.Type, Status: string(task.State), Error: why, At: task.UpdatedAt})
-	key := alertKey{task.Type, step}
-	if last, ok := a.logged[key]; ok && !last.Elapsed(now, alertEvery) {
-		return
-	}
-	if len(a.logged) >= alertsMax {
-		clear(a.logged)
-	}
-	a.logged[key] = now
-	a.log.Error("ALERT: the undo of a step is in trouble and goes on; perhaps of other tasks as well", "event", "undo-trouble", slog.String("task", task.ID), slog.String("type", task.Type),
-		slog.String("step", step), slog.Int("attempt", x.effect.Attempt), slog.Int("partition", task.Partition), slog.Int64("number", task.Number))
 }

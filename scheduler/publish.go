@@ -12,7 +12,7 @@ import (
 // confirmed later and guarded by publishedThrough; commands are guarded by their complete-by. Creations are told once: work
 // does not wait for the event stream, and every ending says when its task was created.
 func (s *Shard) publish(ctx context.Context) error {
-	c := &s.cycle
+	c := s.cycle
 	if err := c.refuse(ctx, s.bus); err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Shard) publish(ctx context.Context) error {
 				x.p.published.add(x.end) // it was resumed in the same round: there is nothing to publish
 				continue
 			}
-			x.p.endings++
+			x.p.toPublish()
 			s.Stats.Kinds.countChild(x.e.task)
 			s.tally.countEnd(x.e, c.makes(x.e))
 			c.endings = append(c.endings, ending(x))
@@ -111,7 +111,7 @@ func (s *Shard) effect(x *pending) {
 // command puts together what an agent needs. One whose time is over by now does not leave:
 // its agent would drop it.
 func (s *Shard) command(x *pending) {
-	cy := &s.cycle
+	cy := s.cycle
 	left := x.effect.At.Sub(cy.leave)
 	if left <= 0 {
 		x.e.ours &^= 1 << uint(x.effect.Step)
@@ -135,15 +135,6 @@ func (s *Shard) command(x *pending) {
 		s.Stats.Do++
 	}
 	cy.cmds = append(cy.cmds, c)
-}
-
-// tellCreated tells the event stream of a task whose labels ask for it.
-func (c *cycle) tellCreated(t *core.Task) {
-	if len(t.Labels) > 0 && core.TellsCreated(t.Labels) {
-		c.created = append(c.created, core.Ending{
-			Partition: t.Partition, ID: t.ID, Type: t.Type, State: core.StatusCreated, Seq: 1, Labels: core.FormatLabels(t.Labels), CreatedAt: t.CreatedAt, At: c.now,
-		})
-	}
 }
 
 func ending(x *pending) core.Ending {

@@ -8,24 +8,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Retention is how long what a task was made of is kept after its end. Tasks in
-// error are kept until an operator resolves them.
-type Retention struct {
-	Detail time.Duration // input, results and journal; 0: for ever
-	Row    time.Duration // id, hash of the input and end state; 0: for ever
-	Audit  time.Duration // entries of the audit trail; 0: for ever
-}
-
-// Purger forgets old tasks. See schema.Store.
-type Purger interface {
-	Purge(ctx context.Context, partition int, epoch int64, detail, row core.Instant, limit int) (int, error)
-}
-
-// AuditPurger forgets old entries of the audit trail: up to most that are older. It returns how many.
-type AuditPurger interface {
-	ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error)
-}
-
 // How tasks are forgotten: little at a time, because a partition cannot commit
 // meanwhile.
 const (
@@ -79,7 +61,7 @@ func (s *Scheduler) purge(ctx context.Context) {
 				}
 			}
 		}
-		s.reportUnlessEnded(ctx, TroubleForget, failed)
+		s.cfg.reportUnlessEnded(ctx, TroubleForget, failed)
 	}
 }
 

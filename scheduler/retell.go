@@ -8,20 +8,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// retelling is how far a partition has come with publishing again what ended and is not known to be published: at a
-// takeover all of it, and after the event stream has refused endings. Memory keeps their numbers alone: the rest is read from
-// the store, a page at a time, when the one before is published.
-type retelling struct {
-	on     bool
-	notify bool  // the submitters as well: their messages may have been lost with the owner before
-	out    bool  // a page is on its way
-	after  int64 // the end number up to which all has been handed over
-	until  int64 // the first that need not be: it was given out since
-}
-
 // republishMost is how many times PublishRetry the longest pause is before endings are
 // published again.
 const republishMost = 8
+
+// loadPage is how many tasks, or endings that are not published, are read at a time.
+const loadPage = 1000
 
 // publisher hands endings to the event stream, and again those that it has not taken.
 type publisher struct {
@@ -44,10 +36,9 @@ func (u *publisher) publish(endings []core.Ending, in []*partition) {
 	all := make([]core.Ending, 0, len(endings)) // the mails keep them
 	mails := make([]PublishedMail, 0, len(in))
 	for _, p := range in {
-		if p.endings == 0 {
+		if !p.handsOver() {
 			continue
 		}
-		p.endings = 0
 		from := len(all)
 		for i := range endings {
 			if endings[i].Partition == p.id {
@@ -118,7 +109,7 @@ func (u *publisher) taken() {
 func (u *publisher) untaken(p *partition, why error, now core.Instant) {
 	u.refused = true
 	u.cfg.report(TroubleEvents, why)
-	p.retell.on, p.retell.after, p.retell.until = true, p.published.through, p.nextEnd
+	p.publishAgain(false)
 	if u.looks.lookAt != 0 {
 		return
 	}

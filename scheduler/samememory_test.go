@@ -42,11 +42,19 @@ var scratch = map[string]bool{
 	"shard.gate.asked": true, "shard.gate.agents.back": true, "shard.counting.Asker": true,
 }
 
+// rooms are fields of a shard that others of it point to.
+var rooms = []string{"owned", "plans", "gate", "cycle"}
+
 func memoryOf(s *scheduler.Shard) *memory {
 	m := &memory{values: map[string]string{}, names: map[pointer]string{}, taken: map[string]int{}}
 	shard := reflect.ValueOf(s).Elem()
 	m.place("shard", shard)
-	partitions := shard.FieldByName("owned").FieldByName("partitions")
+	for _, room := range rooms {
+		v := shard.FieldByName(room)
+		m.give(v, "shard."+room)
+		m.place("shard."+room, v.Elem())
+	}
+	partitions := shard.FieldByName("owned").Elem().FieldByName("partitions")
 	for _, key := range m.sorted(partitions) {
 		p := partitions.MapIndex(key).Elem()
 		tasks, slots := p.FieldByName("tasks"), p.FieldByName("slots")
@@ -57,7 +65,7 @@ func memoryOf(s *scheduler.Shard) *memory {
 			m.give(slots.MapIndex(agent), fmt.Sprintf("slot(%v %v)", key, agent))
 		}
 	}
-	refs := shard.FieldByName("plans").FieldByName("refs")
+	refs := shard.FieldByName("plans").Elem().FieldByName("refs")
 	for _, key := range m.sorted(refs) {
 		m.give(refs.MapIndex(key), "plan("+m.key(key)+")")
 	}

@@ -1,117 +1,23 @@
 package scheduler
 
 import (
-	"cmp"
-	"errors"
 	"log/slog"
-	"slices"
-	"sync/atomic"
-	"time"
 
 	"duly.dev/duly/internal/core"
 )
 
-// Config bounds a scheduler.
-type Config struct {
-	Node         string        // name of this node: owner of partitions, actor in the journal
-	InFlight     int           // tasks in flight per partition
-	AgentWindow  int           // tasks in flight per partition at one agent; the next ones are parked
-	BatchMax     int           // task writes per commit
-	PublishRetry time.Duration // before an ending that the event stream refused is published again
-	PlansRetry   time.Duration // between two looks for a plan that is unknown
-	Expressions  Expressions   // of plans; nil: a step that has one fails
-	// Genuine reports whether a reply answers the command that this commit issued.
-	// nil: every reply is taken for genuine.
-	Genuine func(r *core.Reply, commit int64) bool
-	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
-	CheckInput func(plan *core.Plan, input []byte) error
-	// CheckSignal says whether a signal's payload fits the schema of its step; nil: it is not looked at.
-	CheckSignal func(step *core.Step, payload []byte) error
-	Memory      *Memory    // bound of what tasks in flight hold, shared by the shards of a node; nil: none
-	Admission   *Admission // of new tasks, shared by the shards of a node; nil: as InFlight says
-	IDs         *CommitIDs // of the node's commits; nil: the shard's own
-	Observers   *Observers // of what is committed, shared by the shards of a node; nil: none
-	// Left is how much time a parked task needs yet to make its deadline, as far as is known; it must not block. nil: none.
-	Left func(plan *core.Plan, t *core.Task) time.Duration
-	// Needs is how long tasks of a plan take; 0: that is not known, or one is to be let in to learn it. It must not block.
-	// nil: it is not known of any.
-	Needs func(plan *core.Plan) time.Duration
-	// TenantLabel is the key of the label that names a task's tenant; empty: all tasks are of one.
-	TenantLabel string
-	// Weights are what classes, tenants and types share by; see flows.go.
-	Weights Weights
-	// KeyOf is what the expression of a limit's keys is for a task; see core.KeyOf. Tasks for which it fails are of one key,
-	// the empty one; so are all with nil. It must not block.
-	KeyOf func(expression string, t *core.Task) (string, error)
-	// Hears is a number that stays the same as long as every answer of an agent comes; 0: none does. nil: all come.
-	Hears func() int64
-	// Leased is a number that stays the same for as long as this node has had its lease without a gap: no other has taken its
-	// partitions over meanwhile because it seemed dead. nil: it always has.
-	Leased func() int64
-	// Now is the node's clock. A commit cycle goes by the moment at which it began; only the time
-	// that a command has left is measured when it leaves, after its commit. nil: the machine's.
-	Now func() core.Instant
-	// Report takes the outcome of what is tried again and again, nil when it works: these are not logged here. It is
-	// called from any goroutine and must not block. nil: none of it is reported.
-	Report func(what Trouble, err error)
-}
-
-// CommitIDs gives out the ids of commits. The shards of a node share one, because
-// no id is used twice. Safe for concurrent use.
-type CommitIDs struct{ last atomic.Int64 }
-
-// NewCommitIDs begins at random, so that two lives of a node never use the same id.
-func NewCommitIDs(rand func() float64) *CommitIDs {
-	ids := &CommitIDs{}
-	ids.last.Store(int64(rand() * (1 << 62)))
-	return ids
-}
-
-// Next is one that was not given out before.
-func (c *CommitIDs) Next() int64 { return c.last.Add(1) }
-
-// The defaults of Config.
-const (
-	DefaultInFlight     = 4096
-	DefaultAgentWindow  = 2048
-	DefaultBatchMax     = 4000
-	DefaultPublishRetry = time.Second
-	DefaultPlansRetry   = time.Second
-)
-
-// WithDefaults fills in what is zero.
-func (c Config) WithDefaults() Config {
-	c.InFlight = cmp.Or(c.InFlight, DefaultInFlight)
-	c.AgentWindow = cmp.Or(c.AgentWindow, DefaultAgentWindow)
-	c.BatchMax = cmp.Or(c.BatchMax, DefaultBatchMax)
-	c.PublishRetry = cmp.Or(c.PublishRetry, DefaultPublishRetry)
-	c.PlansRetry = cmp.Or(c.PlansRetry, DefaultPlansRetry)
-	if c.Now == nil {
-		c.Now = func() core.Instant { return core.InstantOf(time.Now()) }
-	}
-	return c
-}
-
-// leased is Config.Leased.
-func (c *Config) leased() int64 {
-	if c.Leased == nil {
-		return 0
-	}
-	return c.Leased()
-}
-
 // Shard handles some of a node's partitions: one commit at a time.
 type Shard struct {
-	cfg   Config
+	cfg   *Config
 	store Store
 	bus   Bus
 	log   *slog.Logger
 	rand  func() float64
 	said  func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
 
-	owned
-	plans      planBook
-	gate       gate
+	*owned
+	plans      *planBook
+	gate       *gate
 	queues     queues
 	wakes      wakeHeap
 	endings    publisher
@@ -128,42 +34,25 @@ type Shard struct {
 	tally tally // safe for concurrent use
 
 	families families
-	cycle    cycle
-}
-
-// Stats counts what a shard did; read it between commit cycles.
-type Stats struct {
-	Commits     int64
-	Writes      int64
-	Records     int64
-	Stale       int64 // events that no longer meant anything
-	Forged      int64 // replies that answer no command of ours
-	Duplicates  int64
-	Poisoned    int64
-	Republished int64
-	Looks       int64 // at effects of a round, when they leave or are taken back
-	Do, Undo    int64 // commands that left
-	UndoTrouble int64 // undos that got into trouble
-	Kinds       Kinds
+	cycle    *cycle
 }
 
 // NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
 // jitter and commit ids; posted takes confirmations of published endings, from any
 // goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
+	cfg = cfg.WithDefaults()
 	s := &Shard{
-		cfg: cfg.WithDefaults(), store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
-		owned: owned{partitions: map[int]*partition{}},
+		cfg: &cfg, store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
+		owned: &owned{partitions: map[int]*partition{}}, gate: newGate(&cfg), cycle: &cycle{most: cfg.BatchMax},
 	}
 	s.counting.failed = &s.Stats.Kinds.Expressions
-	s.cycle.most = s.cfg.BatchMax
-	s.evidence = evidenceBook{cfg: &s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
-	s.plans = planBook{cfg: &s.cfg, store: s.store, tally: &s.tally, old: true, byType: map[string]map[int64]*core.Plan{}, latest: map[string]*core.Plan{}, refs: map[refKey]*planRef{}}
-	s.gate.init(&s.cfg)
+	s.evidence = evidenceBook{cfg: s.cfg, store: s.store, bus: bus, log: log, lost: map[int]core.Evidence{}, doubted: map[int]bool{}, rewound: map[int]rewound{}}
+	s.plans = &planBook{cfg: s.cfg, store: s.store, tally: &s.tally, old: true, byType: map[string]map[int64]*core.Plan{}, latest: map[string]*core.Plan{}, refs: map[refKey]*planRef{}}
 	s.alerts = alerts{bus, log, map[alertKey]core.Instant{}}
-	s.endings = publisher{cfg: &s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
-	s.queues = queues{gate: &s.gate, in: &s.owned, cfg: &s.cfg}
-	s.families = families{shard: s, in: &s.owned, cycle: &s.cycle, plans: &s.plans, gate: &s.gate, store: s.store, cfg: &s.cfg, counting: &s.counting}
+	s.endings = publisher{cfg: s.cfg, store: s.store, bus: bus, posted: posted, republished: &s.Stats.Republished}
+	s.queues = queues{gate: s.gate, in: s.owned, cfg: s.cfg}
+	s.families = families{shard: s, in: s.owned, cycle: s.cycle, plans: s.plans, gate: s.gate, store: s.store, cfg: s.cfg, counting: &s.counting}
 	s.answerers, s.leftAlone = answerers{}, leftAlone{}
 	if s.cfg.IDs == nil {
 		s.cfg.IDs = NewCommitIDs(rand)
@@ -222,125 +111,4 @@ func (s *Shard) Drop(partition int) {
 	}
 	s.plans.forget(partition)
 	s.queues.lookKeys()
-}
-
-// event applies one event to one task in flight and keeps what it led to. The
-// caller has made sure that the task was not created in this round.
-func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
-	switch back := p.taken.WentBackAt; {
-	case !p.taken.MayHaveRun(e.task):
-	case e.task.State.Ended(): // a request that takes it up again notes it
-		ev.WentBack, ev.At = back, max(ev.At, back)
-	default:
-		seq := e.task.Seq
-		// Its journal notes that steps of it may have run which it does not know.
-		_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, back), Actor: s.cfg.Node, Until: back})
-		if ev.IfSeq == seq { // what is noted now is nothing that the requester could have seen
-			ev.IfSeq = e.task.Seq
-		}
-	}
-	return s.decide(p, e, ev)
-}
-
-// decide lets the core decide about an event and keeps the outcome.
-func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
-	was, plan, had := e.plan, e.plan.known(), marks{}
-	if is := s.cfg.leased(); is != e.leased {
-		e.leased = is
-		e.task.Doubt(plan, s.cycle.now)
-	}
-	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
-		had = e.unmark()
-		e.plan = to
-	}
-	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
-	s.gate.says(p, e, ev)
-	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
-	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
-		if e.plan != was {
-			e.plan = was
-			e.remark(had)
-		}
-		if errors.Is(err, core.ErrStale) {
-			s.Stats.Stale++
-		}
-		return err
-	}
-	if begins {
-		s.Stats.Kinds.countStart(s.cycle.out.Records)
-	}
-	s.keep(p, e, false)
-	s.cycle.takeUp(p, e, from)
-	e.round.took &^= had.out // these have left before
-	return nil
-}
-
-// takeUp notes a task that was parked at an agent, and is not any more.
-func (c *cycle) takeUp(p *partition, e *entry, from string) {
-	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
-		c.takenUp = append(c.takenUp, parked{p, slot, e})
-	}
-}
-
-// born takes a new task in flight.
-func (s *Shard) born(p *partition, e *entry) {
-	e.leased = s.cfg.leased()
-	p.add(e)
-	s.cycle.use(p, e)
-	s.keep(p, e, true)
-}
-
-// keep adds the outcome of an event to the batch.
-func (s *Shard) keep(p *partition, e *entry, created bool) {
-	c := &s.cycle
-	// In which commit a step began that has a child the parent's row is to say: see resumeFresh.
-	c.out.Row = c.out.Row || slices.ContainsFunc(c.out.Effects, func(eff core.Effect) bool {
-		return eff.Kind == core.EffectChildren && e.plan.plan.Steps[eff.Step].Kind == core.TaskStep
-	})
-	p.dirty = p.dirty || len(c.out.Records) > 0 || c.out.Row
-	if len(c.out.Records) > 0 || c.out.Row {
-		c.write(e, created)
-	}
-	for i := range c.out.Effects {
-		eff := c.out.Effects[i]
-		if eff.Kind == core.EffectChildren || eff.Kind == core.EffectUndoChildren {
-			s.families.fanOut(p, e, &eff)
-			continue
-		}
-		x := pending{p: p, e: e, effect: eff, refused: e.round.refused}
-		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
-			x.end = p.nextEnd
-			e.task.EndNumber = x.end
-			p.nextEnd++
-			if e.parent != nil {
-				s.families.ended(p, e)
-			}
-		}
-		c.effects = append(c.effects, x)
-	}
-	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
-		p.weigh(e)
-	}
-	if e.plan != nil {
-		c.noteCalls(p, e)
-		s.gate.leaveFor(e, &c.out, c.resumed != nil)
-	}
-	each(e.held, func(i int) {
-		if e.task.Steps[i].Awaits == 0 {
-			e.held &^= 1 << uint(i)
-		}
-	})
-	at, awaits, unable := e.present()
-	p.occupy(e, at)
-	if awaits != 0 {
-		p.wait(e, awaits)
-	}
-	if unable != 0 {
-		p.lack(e, unable)
-	}
-	s.gate.block(p, e)
-	if e.task.WaitsFor != "" {
-		c.parked = append(c.parked, parked{p, p.slot(e.task.WaitsFor), e})
-	}
-	s.families.relay()
 }

@@ -11,43 +11,6 @@ import (
 // that wait for an agent, and of branches that wait for room while others of their task are out is a set of steps for
 // each task.
 
-// stepsOf are what every task of a plan has in common about its steps.
-type stepsOf struct {
-	slots  []*agentSlot  // of each step its agent's; nil: it has none
-	agents []*agentCalls // likewise; nil: it has none
-	rides  []uint64      // of each step the steps whose results ride on its command
-	branch bool          // some step may be ready while another is out
-	asks   bool          // it has expressions
-}
-
-func (p *partition) stepsOf(plan *core.Plan) stepsOf {
-	n := len(plan.Steps)
-	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
-	of.asks = plan.Result != ""
-	for i := range plan.Steps {
-		step := &plan.Steps[i]
-		if step.Kind == core.CallStep {
-			of.slots[i] = p.slot(step.Agent)
-			of.agents[i] = of.slots[i].calls
-			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
-		}
-		of.rides[i] = plan.Carried(i)
-		of.asks = of.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
-		of.branch = of.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
-	}
-	return of
-}
-
-// at has a bit for each step whose agent is one slot.
-func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
-	for i, is := range s.slots {
-		if is == slot {
-			steps |= 1 << uint(i)
-		}
-	}
-	return steps
-}
-
 // each calls yield with the steps of a set.
 func each(steps uint64, yield func(i int)) {
 	for ; steps != 0; steps &= steps - 1 {
@@ -111,6 +74,9 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	})
 }
 
+// waitsNoMore forgets steps that waited for an agent.
+func (e *entry) waitsNoMore(steps uint64) { e.waits &^= steps }
+
 // lack keeps in mind that a task waits for agents that do not serve its step.
 func (p *partition) lack(e *entry, unable uint64) {
 	each(unable&^e.lacks, func(i int) {
@@ -131,27 +97,6 @@ func (p *partition) lack(e *entry, unable uint64) {
 	})
 }
 
-// serve lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
-// waiting.
-func (q *queues) serve(slot *agentSlot) {
-	kept := slot.waiting[:0]
-	for _, e := range slot.waiting {
-		if e.plan == nil { // the database refuses its rows
-			continue
-		}
-		here := e.plan.at(slot)
-		_, awaits, _ := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
-			kept = append(kept, e)
-			continue
-		}
-		e.waits &^= here
-		q.served = append(q.served, e)
-	}
-	clear(slot.waiting[len(kept):])
-	slot.waiting = kept
-}
-
 // missing is a step of the task that waits for the agent of a slot because none takes its command: none is there, or one has
 // said by its code that it does not serve the step. -1: none does.
 func (e *entry) missing(slot *agentSlot, said int16) int {
@@ -164,20 +109,6 @@ func (e *entry) missing(slot *agentSlot, said int16) int {
 	return -1
 }
 
-// missed yields the tasks that wait for the agent because none takes their command, with the step.
-func (slot *agentSlot) missed(yield func(*entry, int) bool) {
-	for _, e := range slot.waiting {
-		if step := e.missing(slot, 0); step >= 0 && !yield(e, step) {
-			return
-		}
-	}
-	for _, e := range slot.unable {
-		if step := e.missing(slot, core.CodeUnable); step >= 0 && !yield(e, step) {
-			return
-		}
-	}
-}
-
 // blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.
 func (e *entry) blocked(now core.Instant) uint64 {
 	// In a chain none can, unless the database went back: then an earlier step is done again while a later one is out.
@@ -185,52 +116,4 @@ func (e *entry) blocked(now core.Instant) uint64 {
 		return 0
 	}
 	return e.task.Blocked(e.plan.plan, now)
-}
-
-// block keeps in mind which branches of a task wait for room.
-func (g *gate) block(p *partition, e *entry) {
-	if g.open(p) {
-		return
-	}
-	each(e.blocked(g.now)&^e.blocks, func(i int) {
-		slot := e.plan.slots[i]
-		if e.blocks&e.plan.at(slot) == 0 {
-			slot.blocked = append(slot.blocked, e)
-		}
-		e.blocks |= 1 << uint(i)
-		if slot.load < p.window {
-			g.looks.wake(g.now)
-		}
-	})
-}
-
-// unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
-func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
-		if !s.cycle.roomy() {
-			return true
-		}
-		e := slot.blocked[0]
-		slot.blocked = slices.Delete(slot.blocked, 0, 1)
-		if e.plan == nil { // the database refuses its rows
-			continue
-		}
-		here := e.plan.at(slot)
-		waits := e.blocked(s.cycle.now) & here
-		if p.tasks[e.task.Number] == e && waits != 0 && !s.gate.anyMay(e, waits) {
-			slot.blocked = append(slot.blocked, e)
-			continue
-		}
-		e.blocks &^= here
-		if p.tasks[e.task.Number] != e || waits == 0 {
-			continue
-		}
-		if s.cycle.makes(e) { // its row is in this very batch
-			s.gate.block(p, e)
-			return true
-		}
-		s.cycle.use(p, e)
-		_ = s.claimTask(p, e)
-	}
-	return false
 }

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"slices"
 
 	"duly.dev/duly/internal/core"
@@ -12,25 +11,6 @@ import (
 // later decisions of the same round depend on changes at once, and is noted in inRound: takeBack takes it back from a task
 // whose row is refused, lose from all of a partition, abandon from all that there are. There is no other way out of a round.
 
-// inRound is what the round at hand has done with a task; zero between rounds.
-type inRound struct {
-	write   int      // 1 + index of its write in the batch; 0: none
-	stored  bool     // that is
-	refused int      // rows of it that were: effects and calls from before the last of them are passed over
-	took    uint64   // places of limits, by step
-	spent   uint64   // calls of rates, likewise
-	whole   bool     // it was seen in the store with its journal
-	asked   *request // about it as an ended child: the first
-}
-
-// makes reports whether a task is one that the round makes: whether it can be stored the commit says.
-func (c *cycle) makes(e *entry) bool {
-	return e.round.write != 0 && c.batch.Writes[e.round.write-1].Birth
-}
-
-// waits reports whether an event about a task has to wait for the next round.
-func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(e) }
-
 // takeBack takes back what the round has done with a task: its row is refused. A round may refuse thousands, so none of them
 // looks at the effects of the others; publish passes over those that are older, and spends the numbers of endings among them.
 //
@@ -39,7 +19,7 @@ func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(
 func (s *Shard) takeBack(p *partition, e *entry) {
 	s.gate.backOut(e)
 	e.round.refused++
-	if e.fans = nil; e.kids == 0 {
+	if e.dropFans(); e.kids == 0 {
 		return
 	}
 	for i := range s.cycle.batch.Writes {
@@ -114,28 +94,9 @@ func (s *Shard) stop(err error) bool {
 		return false
 	}
 	s.cycle.noteStopped(p.id, err)
-	s.cycle.unwrite(p, &s.owned)
+	s.cycle.unwrite(p, s.owned)
 	s.lose(p)
 	return true
-}
-
-// noteStopped notes what has stopped a partition, unless that is a successor.
-func (c *cycle) noteStopped(partition int, err error) {
-	if errors.Is(err, core.ErrOvertaken) {
-		return
-	}
-	c.stopped = append(c.stopped, partition)
-	c.failed = errors.Join(c.failed, err)
-}
-
-// fenceStopped is Shard.stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
-func (c *cycle) fenceStopped(err error) (core.CommitResult, error) {
-	f := core.FaultOf(err)
-	if f.Stops != core.StopsPartition {
-		return core.CommitResult{}, err
-	}
-	c.noteStopped(f.Partition, err)
-	return core.CommitResult{Fenced: []int{f.Partition}}, nil
 }
 
 // unwrite removes a partition's writes from the batch.

@@ -8,9 +8,6 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// loadPage is how many tasks, or endings that are not published, are read at a time.
-const loadPage = 1000
-
 // Adopted says where the readers of a partition begin.
 type Adopted struct {
 	Epoch         int64
@@ -54,20 +51,17 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	}
 	s.evidence.warn(&st, &g)
 	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
-	p := newPartition(st)
-	p.book, p.window = &s.gate.agents, s.cfg.AgentWindow
-	p.recorded = p.last
+	p := newPartition(st, s.cfg, &s.gate.agents, &s.wakes)
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
 	if s.evidence.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
 		p.rewound = p.epoch
 	}
 	if st.WentBackAt != 0 {
-		p.readUntil = min(st.WentBackUntil, g.End)
+		p.readAgain(min(st.WentBackUntil, g.End))
 	}
 	delete(s.evidence.doubted, id)
 	delete(s.evidence.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
-	p.memory, p.admission, p.wakes = s.cfg.Memory, s.cfg.Admission, &s.wakes
 	s.put(p)
 	if err := s.rebuild(ctx, p); err != nil {
 		s.gate.backOutAll(p) // nothing has left, and what was out before is where it was
@@ -80,7 +74,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	if len(s.gate.agents.limited) > 0 {
 		s.gate.looks.wake(s.cycle.now) // the node hears of both
 	}
-	if err = stillOurs(ctx, s.store, p); err == nil {
+	if err = stillOurs(ctx, s.store, p.asOf()); err == nil {
 		err = s.publish(ctx)
 	}
 	s.endRound()
@@ -117,8 +111,9 @@ func (b *evidenceBook) claimAgain(ctx context.Context, first core.PartitionState
 		return first, err
 	}
 	*g = now
+	as := core.AsOf{Partition: first.Partition, Epoch: first.Epoch, Commit: first.LastCommit}
 	// Not of a successor's evidence: it takes over before it records.
-	if err := stillOurs(ctx, b.store, newPartition(first)); err != nil {
+	if err := stillOurs(ctx, b.store, as); err != nil {
 		return first, err
 	}
 	found := first.Found
@@ -127,7 +122,7 @@ func (b *evidenceBook) claimAgain(ctx context.Context, first core.PartitionState
 	}
 	st, err := b.claim(ctx, b.cfg.Now(), first.Partition, g, core.First{Epoch: first.Epoch, Commit: first.LastCommit, Until: found.Until, Found: found.Epoch})
 	if err == nil {
-		err = core.AsOf{Partition: first.Partition, Epoch: first.Epoch, Commit: first.LastCommit}.Check(st.Found.Epoch, st.Found.Commit)
+		err = as.Check(st.Found.Epoch, st.Found.Commit)
 	}
 	found.WentBack = st.Found.WentBack
 	st.Found = found // the row as it was before this node
@@ -153,13 +148,13 @@ func (b *evidenceBook) warn(st *core.PartitionState, g *Ground) {
 // stillOurs makes sure that what was loaded is not a successor's: an owner that stood still between taking over and
 // loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
 // without a commit, which is fenced.
-func stillOurs(ctx context.Context, store Store, p *partition) error {
-	states, err := store.CursorsOf(ctx, []int{p.id}, "")
+func stillOurs(ctx context.Context, store Store, as core.AsOf) error {
+	states, err := store.CursorsOf(ctx, []int{as.Partition}, "")
 	if err != nil {
 		return err
 	}
 	for i := range states {
-		if err := p.asOf().Check(states[i].Epoch, states[i].LastCommit); err != nil {
+		if err := as.Check(states[i].Epoch, states[i].LastCommit); err != nil {
 			return err
 		}
 	}
@@ -195,8 +190,8 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	if err := s.families.resumeFresh(ctx, p); err != nil {
 		return err
 	}
-	p.retell = retelling{on: true, notify: true, after: p.published.through, until: p.nextEnd}
-	return s.endings.page(ctx, &s.cycle, p)
+	p.publishAgain(true)
+	return s.endings.page(ctx, s.cycle, p)
 }
 
 func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) error {

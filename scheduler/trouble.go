@@ -1,8 +1,8 @@
 package scheduler
 
 import (
-	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -27,13 +27,6 @@ const (
 	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
 	newsPartitions          = 64              // partitions that a line names
 )
-
-// report reports the outcome of a try; nil: it worked.
-func (c *Config) report(what Trouble, err error) {
-	if c.Report != nil {
-		c.Report(what, err)
-	}
-}
 
 // news collects what happens to partitions, so that it is one line for all of them.
 type news struct {
@@ -105,9 +98,9 @@ func (n *news) failing() error {
 	return fmt.Errorf("partitions %s: %w", listed(partitions), n.failed[partitions[0]])
 }
 
-// logNews logs the news, in one line of a kind, unless more are about to come.
-func (s *Scheduler) logNews(more bool) {
-	n := s.news
+// log logs the news, in one line of a kind, unless more are about to come. falls says whether a partition is to be this
+// node's.
+func (n *news) log(log *slog.Logger, falls func(partition int) bool, more bool) {
 	n.mu.Lock()
 	taken, lost := n.taken, n.lost
 	if len(taken)+len(lost) == 0 || more && time.Since(n.since) < newsPatience {
@@ -117,23 +110,23 @@ func (s *Scheduler) logNews(more bool) {
 	n.taken, n.lost = map[int]string{}, nil
 	n.mu.Unlock()
 	if len(taken) > 0 {
-		s.log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
+		log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
 	}
 	slices.Sort(lost)
 	// Nodes that start together may take what another one has just taken, before they have heard of each other.
 	var wanted, passed []int
 	for _, p := range slices.Compact(lost) {
-		if s.falls(p) {
+		if falls(p) {
 			wanted = append(wanted, p)
 		} else {
 			passed = append(passed, p)
 		}
 	}
 	if len(wanted) > 0 {
-		s.log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(wanted))
+		log.Warn("partitions are not as this node left them: others have taken them over, or the database went back", "partitions", listed(wanted))
 	}
 	if len(passed) > 0 {
-		s.log.Info("partitions were taken over by the nodes that they belong to now", "partitions", listed(passed))
+		log.Info("partitions were taken over by the nodes that they belong to now", "partitions", listed(passed))
 	}
 }
 
@@ -166,8 +159,8 @@ func listed(partitions []int) string {
 	return b.String()
 }
 
-// membersChanged logs which nodes came and went.
-func (s *Scheduler) membersChanged(before, now []string, first bool) {
+// logMembers logs which nodes came and went.
+func logMembers(log *slog.Logger, before, now []string, first bool) {
 	var came, gone []string
 	for _, name := range now {
 		if !slices.Contains(before, name) {
@@ -182,22 +175,12 @@ func (s *Scheduler) membersChanged(before, now []string, first bool) {
 	live := strings.Join(now, ",")
 	switch {
 	case first:
-		s.log.Info("live nodes", "live", live)
+		log.Info("live nodes", "live", live)
 	case len(gone) > 0 && len(came) > 0:
-		s.log.Warn("nodes are gone, and others came", "gone", strings.Join(gone, ","), "came", strings.Join(came, ","), "live", live)
+		log.Warn("nodes are gone, and others came", "gone", strings.Join(gone, ","), "came", strings.Join(came, ","), "live", live)
 	case len(gone) > 0:
-		s.log.Warn("nodes are gone", "gone", strings.Join(gone, ","), "live", live)
+		log.Warn("nodes are gone", "gone", strings.Join(gone, ","), "live", live)
 	case len(came) > 0:
-		s.log.Info("nodes came", "came", strings.Join(came, ","), "live", live)
-	}
-}
-
-// adopting reports whether a takeover is under way or ordered.
-func (s *Scheduler) adopting() bool { return slices.ContainsFunc(s.committers, (*Committer).adopting) }
-
-// reportUnlessEnded reports the outcome of a try, unless its context has ended: that is no trouble.
-func (s *Scheduler) reportUnlessEnded(ctx context.Context, what Trouble, err error) {
-	if ctx.Err() == nil {
-		s.cfg.report(what, err)
+		log.Info("nodes came", "came", strings.Join(came, ","), "live", live)
 	}
 }

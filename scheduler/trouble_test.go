@@ -17,9 +17,9 @@ import (
 func TestNewsAreOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
-		s := &Scheduler{cfg: RunConfig{Config: Config{Node: "me"}}, news: newNews(), log: slog.New(slog.NewTextHandler(&text, nil))}
+		s := &shared{cfg: RunConfig{Config: Config{Node: "me"}}, news: newNews(), log: slog.New(slog.NewTextHandler(&text, nil))}
 		s.placement.owners = []string{7: "me", 8: "another", 9: "me"}
-		s.logNews(false)
+		s.news.log(s.log, s.falls, false)
 		for p, before := range []string{"dead", "dead", "", "me"} {
 			s.news.about(p, before)
 			if err := s.news.took(p, nil); err != nil {
@@ -29,13 +29,13 @@ func TestNewsAreOneLine(t *testing.T) {
 		for _, p := range []int{9, 8, 7, 9} {
 			s.news.lose(p)
 		}
-		s.logNews(true)
+		s.news.log(s.log, s.falls, true)
 		if text.Len() != 0 {
 			t.Errorf("logged though a takeover is under way: %s", &text)
 		}
 		<-time.After(newsPatience)
-		s.logNews(true)
-		s.logNews(false)
+		s.news.log(s.log, s.falls, true)
+		s.news.log(s.log, s.falls, false)
 		for _, want := range []string{`level=INFO msg="partitions taken over" partitions=0,1,2,3 from=dead,me,none`,
 			`level=WARN msg="partitions are not as this node left them: others have taken them over, or the database went back" partitions=7,9`,
 			`level=INFO msg="partitions were taken over by the nodes that they belong to now" partitions=8`} {
@@ -79,13 +79,13 @@ func TestTakeoversAreOneTrouble(t *testing.T) {
 // covers: B13
 func TestMembersAreTold(t *testing.T) {
 	var text bytes.Buffer
-	s := &Scheduler{placement: newPlacement(0), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
+	s := &Scheduler{shared: shared{placement: newPlacement(0), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
-		}}))}
+		}}))}}
 	for _, live := range [][]string{{"a", "b", "c"}, {"a"}, {"a"}, {"a", "d"}, {"b"}, nil} {
 		s.SetLive(live)
 	}

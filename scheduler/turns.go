@@ -5,19 +5,6 @@ import (
 	"time"
 )
 
-// signal says that there is something to look at, to the one goroutine that waits for it.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-// set gives the signal. It does not block: one that is pending is enough.
-func (s signal) set() {
-	select {
-	case s <- struct{}{}:
-	default: // it is pending
-	}
-}
-
 // turns are what is read again and again for all shards: pauses, breakers, limits.
 type turns struct {
 	what  Trouble // that a turn which fails is
@@ -27,44 +14,8 @@ type turns struct {
 	least time.Duration        // between two turns
 }
 
-// turns are those of what this node's configuration has.
-func (s *Scheduler) turns() (all []turns) {
-	if s.cfg.Pauses != nil {
-		all = append(all, s.pausesTurns())
-	}
-	if s.cfg.Limits.Store != nil {
-		all = append(all, s.limitTurns())
-	}
-	if s.cfg.Breakers.Enabled() {
-		all = append(all, s.breakerTurns())
-	}
-	return all
-}
-
-// first takes turns until one succeeds, before anything is taken over: what operators hold back must not leave because a
-// node has just started. It reports false when ctx ends before.
-func (s *Scheduler) first(ctx context.Context, t turns) bool {
-	for {
-		err := t.turn(ctx)
-		s.reportUnlessEnded(ctx, t.what, err)
-		if err == nil {
-			return true
-		}
-		if !waited(ctx, nil, retakeAfter) {
-			return false
-		}
-	}
-}
-
-// keep takes turns until ctx ends. While they fail, what was read last counts.
-func (s *Scheduler) keep(ctx context.Context, t turns) {
-	for waited(ctx, t.told, t.every()) {
-		s.reportUnlessEnded(ctx, t.what, t.turn(ctx))
-		if !waited(ctx, nil, t.least) {
-			return
-		}
-	}
-}
+// PausesEvery is how often a scheduler reads the pauses, when it is not told that they have changed.
+const PausesEvery = 5 * time.Second
 
 // waited waits for a time, or for a signal before, and reports false when ctx has ended.
 func waited(ctx context.Context, told signal, d time.Duration) bool {

@@ -1,11 +1,6 @@
 package scheduler
 
-import (
-	"cmp"
-	"container/heap"
-
-	"duly.dev/duly/internal/core"
-)
+import "duly.dev/duly/internal/core"
 
 // indexed is a heap of what knows its place in it, so that one can be moved or removed.
 type indexed[T placed[T]] []T
@@ -64,33 +59,23 @@ func (w *waker) setBack(by core.Instant) {
 	}
 }
 
-// wakeHeap are the tasks in flight that are to be woken, the earliest first.
-type wakeHeap = indexed[*entry]
-
-func (e *entry) putAt(place int) { e.wakeAt = place }
-
-// before: of equals the order is that of their numbers, so that one run is as the other.
-func (e *entry) before(o *entry) bool {
-	return cmp.Or(cmp.Compare(e.wakes, o.wakes), cmp.Compare(e.task.Partition, o.task.Partition), cmp.Compare(e.task.Number, o.task.Number)) < 0
-}
-
-// wake wakes a task in flight at an instant, unless it is woken before: what is due later is found then.
-func (p *partition) wake(e *entry, at core.Instant) {
-	switch {
-	case p.wakes == nil || p.tasks[e.task.Number] != e: // it is forgotten
-	case e.wakes == 0:
-		e.wakes = at
-		heap.Push(p.wakes, e)
-	case at < e.wakes:
-		e.wakes = at
-		heap.Fix(p.wakes, e.wakeAt)
+// earlier is the earlier of two times of which 0 means none.
+func earlier(a, b core.Instant) core.Instant {
+	if a == 0 || b != 0 && b < a {
+		return b
 	}
+	return a
 }
 
-// unwake forgets when a task is to be woken.
-func (p *partition) unwake(e *entry) {
-	if e.wakes != 0 {
-		heap.Remove(p.wakes, e.wakeAt)
-		e.wakes = 0
+// signal says that there is something to look at, to the one goroutine that waits for it.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+// set gives the signal. It does not block: one that is pending is enough.
+func (s signal) set() {
+	select {
+	case s <- struct{}{}:
+	default: // it is pending
 	}
 }

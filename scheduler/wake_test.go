@@ -13,7 +13,7 @@ func TestWakeHeap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
 		var h wakeHeap
-		p := &partition{tasks: map[int64]*entry{}, wakes: &h}
+		p := &partition{inFlight: inFlight{tasks: map[int64]*entry{}, wakes: &h}}
 		want := map[int64]core.Instant{}
 		for n := range int64(10) {
 			p.tasks[n] = &entry{task: &core.Task{Number: n}}

@@ -15,7 +15,7 @@ var breakerMutants = []mutant{
 		run:   "^TestClockIsSetBack$",
 	},
 	{
-		name: "taken-up-keeps-its-place", invariant: 11, file: "scheduler/shard.go",
+		name: "taken-up-keeps-its-place", invariant: 11, file: "scheduler/round.go",
 		old: "slot != nil && e.task.WaitsFor != from {", new: "slot == nil && e.task.WaitsFor != from {",
 		fault: "a task that was parked at one agent keeps others waiting there, and is claimed out of turn where it is parked now",
 		run:   "^TestParkedElsewhereSince$",
@@ -27,13 +27,13 @@ var breakerMutants = []mutant{
 		run:   "^TestNoPlaceOfAKeyTooSoon$",
 	},
 	{
-		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/breaker.go",
+		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/gate.go",
 		old: "if limit < 0 || a.tried {", new: "if limit <= 0 || a.tried {",
 		fault: "commands leave to an agent whose breaker is open",
 		run:   "^TestBreakerParks$",
 	},
 	{
-		name: "trial-without-end", invariant: 11, file: "scheduler/breaker.go",
+		name: "trial-without-end", invariant: 11, file: "scheduler/marks.go",
 		old: "func(i int) { e.plan.agents[i].tried-- })\n\te.trial &= but", new: "func(int) {})\n\te.trial &= but",
 		fault: "a trial never gets its commands back, and the breaker stays in it for ever",
 		run:   "^(TestTrialGivesBack|TestBreakerParks)$",
@@ -45,7 +45,7 @@ var breakerMutants = []mutant{
 		run:   "^TestBackTooLate$",
 	},
 	{
-		name: "parked-is-not-given-up", invariant: 11, file: "scheduler/breaker.go",
+		name: "parked-is-not-given-up", invariant: 11, file: "scheduler/claim.go",
 		old: "slot.gaveUp == breaker.Revision {", new: "slot.gaveUp <= breaker.Revision {",
 		fault: "a task that is parked when the breaker opens, and cannot wait so long, is not undone until its deadline",
 		run:   "^TestBreakerGivesUp$",
@@ -87,13 +87,13 @@ var breakerMutants = []mutant{
 		run:   "^TestFewBeginsOne$",
 	},
 	{
-		name: "rate-between-grants", invariant: 11, file: "scheduler/limit.go",
+		name: "rate-between-grants", invariant: 11, file: "scheduler/gate.go",
 		old: "\t\tv.until = is.next(now)\n", new: "\t\tv.until = 0\n",
 		fault: "a rate lets one command through for each grant that comes",
 		run:   "^TestRateOverNodes$",
 	},
 	{
-		name: "key-without-limit", invariant: 12, file: "scheduler/keys.go",
+		name: "key-without-limit", invariant: 12, file: "scheduler/gate.go",
 		old: "\tif k == nil {\n\t\treturn verdict{}\n", new: "\tif k == nil {\n\t\treturn anyNumber\n",
 		fault: "the first commands of a key leave without a grant",
 		run:   "^(TestKeysOverNodes|TestBranchesOfAKey)$",
@@ -105,7 +105,7 @@ var breakerMutants = []mutant{
 		run:   "^TestGoneKeepsThePlaceOfItsKey$",
 	},
 	{
-		name: "aside-for-ever", invariant: 11, file: "scheduler/keys.go",
+		name: "aside-for-ever", invariant: 11, file: "scheduler/queues.go",
 		old: "					at.miss()\n", new: "",
 		fault: "tasks of a key that do not stand aside in memory are not done",
 		run:   "^TestManyOfOneKey$",
@@ -135,7 +135,7 @@ var breakerMutants = []mutant{
 		run:   "^(TestKeysOverNodes|TestKeysWithinAll)$",
 	},
 	{
-		name: "drain-starts-parked", invariant: 11, file: "scheduler/committer.go",
+		name: "drain-starts-parked", invariant: 11, file: "scheduler/handover.go",
 		old: "	c.shard.StartNoMore(p)\n", new: "",
 		fault: "a partition that is handed over goes on with what is parked for all of its time",
 		run:   "^TestHandoverOfParked$",
@@ -153,7 +153,7 @@ var breakerMutants = []mutant{
 		run:   "^TestDeadNodesPlaces$", in: "scheduler",
 	},
 	{
-		name: "counted-before-it-is-claimed", invariant: 12, file: "scheduler/limits.go",
+		name: "counted-before-it-is-claimed", invariant: 12, file: "scheduler/limitturn.go",
 		old: "len(all) == 0 || !s.limits.hasClaimed(shard)", new: "len(all) == 0",
 		fault: "a partition is said to be counted before all that it has out is claimed",
 		run:   "^TestCountedWhenAllIsClaimed$",
@@ -165,7 +165,7 @@ var breakerMutants = []mutant{
 		run:   "^TestGrantOfAnEarlierTerm$",
 	},
 	{
-		name: "mail-of-before-the-takeover", invariant: 12, file: "scheduler/limit.go",
+		name: "mail-of-before-the-takeover", invariant: 12, file: "scheduler/grants.go",
 		old: "a == nil || m.Term != b.term", new: "a == nil",
 		fault: "a grant that was claimed before a takeover is used after it",
 		run:   "^TestGrantOfAnEarlierTerm$",
@@ -177,7 +177,7 @@ var breakerMutants = []mutant{
 		run:   "^TestPlacesOfAPartitionThatMoves$",
 	},
 	{
-		name: "retry-spends-what-it-did-not-ask", invariant: 11, file: "scheduler/breaker.go",
+		name: "retry-spends-what-it-did-not-ask", invariant: 11, file: "scheduler/gate.go",
 		old: "if !x.Again {", new: "if true {",
 		fault: "retries at an agent that is not there use up its rate",
 		run:   "^TestRetriesKeepToTheRate$",
@@ -195,13 +195,13 @@ var breakerMutants = []mutant{
 		run:   "^TestPlaceOfAStepThatWaitsBehindAnother$",
 	},
 	{
-		name: "retry-asks-no-rate", invariant: 11, file: "scheduler/limit.go",
+		name: "retry-asks-no-rate", invariant: 11, file: "scheduler/gate.go",
 		old: "	case a.again && a.placed:\n\t\treturn u.limit.calls(now)\n", new: "",
 		fault: "retries at an agent that is back leave all at once",
 		run:   "^TestRetriesKeepToTheRate$",
 	},
 	{
-		name: "stale-place-in-the-order", invariant: 11, file: "scheduler/finish.go",
+		name: "stale-place-in-the-order", invariant: 11, file: "scheduler/queues.go",
 		old: "	q.leaveOrder(c)\n", new: "",
 		fault: "a parked task whose deadline has moved keeps its place in the order",
 		run:   "^TestOrderAfterAChange$",
@@ -213,7 +213,7 @@ var breakerMutants = []mutant{
 		run:   "^TestForgottenKeyHoldsNoPlace$",
 	},
 	{
-		name: "grant-by-an-earlier-claim", invariant: 12, file: "scheduler/limits.go",
+		name: "grant-by-an-earlier-claim", invariant: 12, file: "scheduler/limitturn.go",
 		old: "if terms[i] == s.limits.shards[all[i].shard].term {", new: "if true {",
 		fault: "what was claimed before a takeover counts as what is claimed after it",
 		run:   "^(TestCountedByAnEarlierClaim|TestTakeoverWhileAClaimIsOut)$",
@@ -231,7 +231,7 @@ var breakerMutants = []mutant{
 		run:   "^TestTakeoversKeepToTheRate$",
 	},
 	{
-		name: "retry-outlasts-the-grant", invariant: 12, file: "scheduler/limit.go",
+		name: "retry-outlasts-the-grant", invariant: 12, file: "scheduler/gate.go",
 		old: "	case a.again && u.limit.outlasts(now, a.agent.longest):\n\t\treturn 0\n", new: "",
 		fault: "a retry may be at work in a place that others have",
 		run:   "^TestRetryOutlastsNoGrant$",
@@ -255,7 +255,7 @@ var breakerMutants = []mutant{
 		run:   "^TestChildUndoneInTheInstantOfTheRetry$", in: "scheduler",
 	},
 	{
-		name: "retry-before-the-end-by-the-clock", invariant: 11, file: "scheduler/fan.go",
+		name: "retry-before-the-end-by-the-clock", invariant: 11, file: "scheduler/children.go",
 		old: "At: max(a.cycle.now, f.ended), Actor", new: "At: a.cycle.now, Actor",
 		fault: "a child that ended by a fast clock counts for the next try",
 		run:   "^TestChildUndoneByAFastClock$",

@@ -45,7 +45,7 @@ var lateMutants = []mutant{
 		run:   "^TestScripts$",
 	},
 	{
-		name: "gap-of-the-lease-forgotten", invariant: 7, file: "scheduler/shard.go",
+		name: "gap-of-the-lease-forgotten", invariant: 7, file: "scheduler/decide.go",
 		old: "\t\te.task.Doubt(plan, s.cycle.now)\n", new: "",
 		fault: "an owner that stood still takes the refusal of its copy for the word of its successor's, too",
 		run:   "^TestRefusalAfterAGapOfTheLease$",

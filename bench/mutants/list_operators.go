@@ -29,7 +29,7 @@ var operatorMutants = []mutant{
 		run:   "^TestPausesAreBounded$",
 	},
 	{
-		name: "pause-holds-nothing", invariant: 12, file: "scheduler/pauses.go",
+		name: "pause-holds-nothing", invariant: 12, file: "scheduler/gate.go",
 		old: "\tcase len(b.all) == 0:\n", new: "\tcase len(b.all) >= 0:\n",
 		fault: "commands leave that a pause holds back",
 		run:   "^TestPauseHolds$",

@@ -63,7 +63,7 @@ var orderMutants = []mutant{
 		run:   "^TestFlowsAreBounded$",
 	},
 	{
-		name: "held-flow-keeps-its-turn", invariant: 11, file: "scheduler/finish.go",
+		name: "held-flow-keeps-its-turn", invariant: 11, file: "scheduler/claim.go",
 		old: "len(in.tasks) == 0 || in.heldNow > most {\n", new: "len(in.tasks) == 0 || in.heldNow > most && at.held {\n",
 		fault: "all tasks of a flow that is held are looked at each time",
 		run:   "^TestHeldLookIsBounded$",
@@ -165,19 +165,19 @@ var orderMutants = []mutant{
 		run:   "^TestNoTimeWhenItComesUp$",
 	},
 	{
-		name: "cut-call-is-a-failure", invariant: 12, file: "scheduler/breaker.go",
+		name: "cut-call-is-a-failure", invariant: 12, file: "scheduler/gate.go",
 		old: "x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {", new: "x.At <= e.task.Deadline {",
 		fault: "calls with a millisecond left open the breaker of a healthy agent",
 		run:   "^TestCutCallsAreNotCounted$",
 	},
 	{
-		name: "parked-come-all-at-once", invariant: 12, file: "scheduler/finish.go",
+		name: "parked-come-all-at-once", invariant: 12, file: "scheduler/claim.go",
 		old: "window := s.cfg.Admission.TakesUp(); window < room {", new: "window := s.cfg.Admission.TakesUp(); window < 0 {",
 		fault: "when an agent is there again all that waited for it is taken up, and waits for a processor until its time is over",
 		run:   "^TestParkedTasksComeByTheWindow$",
 	},
 	{
-		name: "begun-waits-for-the-window", invariant: 12, file: "scheduler/finish.go",
+		name: "begun-waits-for-the-window", invariant: 12, file: "scheduler/claim.go",
 		old: "min(room, len(at.begun)+window); room", new: "min(room, window); room",
 		fault: "a parked task that has begun waits for others to end",
 		run:   "^TestParkedTasksComeByTheWindow$",

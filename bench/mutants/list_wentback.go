@@ -3,13 +3,13 @@ package main
 // wentBackMutants are faults of what operators' requests come to when the database went back, or forgot.
 var wentBackMutants = []mutant{
 	{
-		name: "child-done-before-counts", invariant: 8, file: "scheduler/fan.go",
+		name: "child-done-before-counts", invariant: 8, file: "scheduler/births.go",
 		old: "if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {", new: "if f.undo || f.done == 0 || f.p != nil {",
 		fault: "a child that was done before the database went back, and may have been undone since, counts as done",
 		run:   "^TestDoneChildMayHaveBeenUndone$",
 	},
 	{
-		name: "child-done-since-is-lost", invariant: 8, file: "scheduler/fan.go",
+		name: "child-done-since-is-lost", invariant: 8, file: "scheduler/births.go",
 		old: "r.Kind == core.KindWentBack && r.At >= back", new: "r.Kind == core.KindWentBack && r.At < back",
 		fault: "a child that is done after the database went back makes its task fail",
 		run:   "^TestNextChildMayHaveRun$",
@@ -111,25 +111,25 @@ var wentBackMutants = []mutant{
 		run:   "^TestEditedBeforeTheDatabaseWentBack$",
 	},
 	{
-		name: "went-back-not-told", invariant: 8, file: "scheduler/shard.go",
+		name: "went-back-not-told", invariant: 8, file: "scheduler/decide.go",
 		old: "ev.WentBack, ev.At = back, max(ev.At, back)", new: "ev.At = max(ev.At, back)",
 		fault: "a request takes a task up as if the database had not gone back",
 		run:   "^TestRequestsAfterTheDatabaseWentBack$",
 	},
 	{
-		name: "went-back-refuses-the-request", invariant: 9, file: "scheduler/shard.go",
+		name: "went-back-refuses-the-request", invariant: 9, file: "scheduler/decide.go",
 		old: "\t\tif ev.IfSeq == seq {", new: "\t\tif ev.IfSeq == -seq {",
 		fault: "what the owner notes because of a request makes it refuse the request",
 		run:   "^TestRequestsAfterTheDatabaseWentBack$",
 	},
 	{
-		name: "forgotten-id-is-taken", invariant: 9, file: "scheduler/apply.go",
+		name: "forgotten-id-is-taken", invariant: 9, file: "scheduler/controls.go",
 		old: "	if e == nil && stored {", new: "	if e == nil && stored && err != nil {",
 		fault: "a cancel of a task whose journal is forgotten is taken for one of an unknown id",
 		run:   "^TestRequestAboutWhatIsForgotten$",
 	},
 	{
-		name: "task-of-a-successor", invariant: 4, file: "scheduler/apply.go",
+		name: "task-of-a-successor", invariant: 4, file: "scheduler/load.go",
 		old: "s.store.LoadIDs(ctx, p.asOf(), []string{id})", new: "s.store.LoadIDs(ctx, core.AsOf{Partition: p.id}, []string{id})",
 		fault: "an owner goes by what it read of its successor, which the database has lost since",
 		run:   "^TestTaskOfASuccessor$",
@@ -172,13 +172,13 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "takeover-of-another-database", invariant: 4, file: "scheduler/takeover.go",
-		old: "Commit: first.LastCommit}.Check(st.Found.Epoch, st.Found.Commit)", new: "Commit: first.LastCommit}.Check(first.Epoch, first.LastCommit)",
+		old: "as.Check(st.Found.Epoch, st.Found.Commit)", new: "as.Check(first.Epoch, first.LastCommit)",
 		fault: "a node goes by what it looked at before the database went back once more",
 		run:   "^TestTakeoverOvertakenBeforeTheSecond$",
 	},
 	{
 		name: "successor-counts-as-lost", invariant: 12, file: "scheduler/takeover.go",
-		old: "	if err := stillOurs(ctx, b.store, newPartition(first)); err != nil {\n		return first, err\n	}\n	found", new: "	found",
+		old: "	if err := stillOurs(ctx, b.store, as); err != nil {\n		return first, err\n	}\n	found", new: "	found",
 		fault: "what a successor records while a node looks again makes the database one that went back",
 		run:   "^TestTakeoverOvertakenWhileItLooks$",
 	},

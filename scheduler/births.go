@@ -1,0 +1,424 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// How children are born, undone and begin again, each step of a parent in its turn.
+
+// bearFirst bears the first child of each step that began in this round or, of a task that was created, in the one before:
+// a child is there as soon as its parent's journal says so.
+func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
+	for i, f := range fans {
+		if f.turn = false; !a.has(f) {
+			continue
+		}
+		if f.next == 0 && !f.stopped() {
+			if err := a.bear(ctx, f); err != nil {
+				a.firstNext = append(a.firstNext, fans[i+1:]...) // the error may stop this one's partition alone
+				return err
+			}
+		}
+		if !a.finish(f) && f.next < f.total {
+			a.queue(f)
+		}
+	}
+	return nil
+}
+
+// apply bears and undoes children, of each step in its turn: half of what room the batch has, so that new tasks begin
+// beside them.
+func (a *families) apply(ctx context.Context) (bool, error) {
+	c := a.cycle
+	budget := max(1, c.left()/2)
+	a.looks.lookAt = 0
+	for n := len(a.turns); n > 0; n-- {
+		f := a.turns[0]
+		a.turns = slices.Delete(a.turns, 0, 1)
+		f.turn = false
+		if !a.has(f) {
+			f.p.idles(f.e)
+			continue
+		}
+		if f.round == a.cycle.rounds { // what it rests on is not committed yet
+			a.queue(f)
+			continue
+		}
+		if !a.cycle.roomy() || budget <= 0 {
+			a.queue(f)
+			continue
+		}
+		f.busy = true
+		did, err := a.advance(ctx, f, max(1, budget/n))
+		f.busy = false
+		if err != nil {
+			return false, err
+		}
+		budget -= did
+		a.cycle.use(f.p, f.e)
+		if a.has(f) && !a.finish(f) && f.wants() {
+			f.turn = true
+			a.turns = append(a.turns, f)
+			if did > 0 {
+				a.looks.wake(c.now)
+			} else {
+				a.looks.wake(c.now.Add(stalledAgain))
+			}
+		}
+	}
+	return false, nil
+}
+
+// advance goes on with a fan, for up to budget children, and returns how many it was.
+func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
+	if f.look {
+		counts, err := a.store.ChildCounts(ctx, f.p.asOf(), f.siblings())
+		if err != nil {
+			return 0, err
+		}
+		f.look = false
+		f.next, f.open, f.done, f.undone = counts.Born, counts.Running+counts.Error, counts.Done, counts.Undone
+		f.more = counts.Left > 0
+		if there := f.open + f.done + f.undone + counts.Left; there < f.next { // the database refused their rows
+			f.fail(fmt.Sprintf("%d of the first %d children of step %s are missing", f.next-there, f.next, f.spec.Name))
+		}
+		if err := a.doneBefore(ctx, f); err != nil {
+			return 0, err
+		}
+		if err := a.onlyChild(ctx, f); err != nil {
+			return 0, err
+		}
+	}
+	if f.undo || f.more || len(f.page) > 0 {
+		if did, err = a.overSiblings(ctx, f, budget); err != nil || f.undo || f.more || len(f.page) > 0 {
+			return did, err
+		}
+	}
+	for f.round != a.cycle.rounds && f.next < f.total && f.open < f.parallel && did < budget && !f.stopped() && a.roomFor(f) {
+		before := f.next
+		if err := a.bear(ctx, f); err != nil {
+			return did, err
+		}
+		did += f.next - before
+	}
+	if f.next == f.total {
+		f.elements, f.input = nil, nil
+	}
+	return did, nil
+}
+
+// roomFor reports whether one more child may be in flight: at least one of each step always.
+func (a *families) roomFor(f *fan) bool {
+	return a.cycle.roomy() && (f.open == 0 || len(f.p.tasks) < a.cfg.InFlight && a.cfg.Memory.fits(1) > 0)
+}
+
+// bear makes the next child of a step. What makes it impossible is the failure of the step.
+func (a *families) bear(ctx context.Context, f *fan) error {
+	p, up := f.p, f.e
+	index := f.next
+	id := childID(up.task, f.spec, index)
+	if n := up.depth() + 1; n > core.ChildDepthMax {
+		f.fail(fmt.Sprintf("child %s of type %s would be %d deep, the limit is %d: its type has itself below it, or the tree of tasks is too deep", core.QuoteShort(id), core.QuoteShort(f.spec.Child), n, core.ChildDepthMax))
+		return nil
+	}
+	if len(id) > core.ChildIDBytesMax {
+		f.fail(fmt.Sprintf("id %s of a child has %d bytes, the limit is %d", core.QuoteShort(id), len(id), core.ChildIDBytesMax))
+		return nil
+	}
+	ref, unread, err := a.plans.of(ctx, p, f.spec.Child, 0, false)
+	if err != nil {
+		return err
+	}
+	if ref == nil && unread == nil {
+		f.fail(fmt.Sprintf("no plan is stored for type %q, of which step %s has children", f.spec.Child, f.spec.Name))
+		return nil
+	}
+	input, err := a.inputOf(f, index)
+	if err != nil {
+		f.fail(fmt.Sprintf("child %s: %v", core.QuoteShort(id), err))
+		return nil
+	}
+	if ref != nil {
+		if _, why := a.plans.unfit(ref, id, input); why != "" {
+			f.fail(fmt.Sprintf("child %s: %s", core.QuoteShort(id), why))
+			return nil
+		}
+	}
+	a.bearAs(f, id, input, ref, unread)
+	return nil
+}
+
+// bearAs makes the next child of a step, by its plan or as one that waits for it.
+func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread *core.UnreadablePlan) {
+	p, up, index, now := f.p, f.e, f.next, a.cycle.now
+	deadline := f.due()
+	if ref != nil {
+		deadline = min(now.Add(ref.plan.CompleteBy), deadline)
+	} else if unread.CompleteBy != 0 {
+		deadline = min(now.Add(unread.CompleteBy), deadline)
+	}
+	e := &entry{
+		task: &core.Task{
+			Partition: p.id, Number: p.number(), ID: id, Type: f.spec.Child, Input: input, InputHash: core.HashInput(f.spec.Child, input),
+			Trace: up.task.Trace, Labels: up.task.Labels, Origin: up.task.Origin, CreatedAt: now,
+			Deadline: deadline,
+			Parent:   up.task.Number, ParentStep: f.step, ChildIndex: index,
+		},
+		plan: ref,
+	}
+	f.next++
+	f.open++
+	if index == 0 { // the others are found by it: none is born before it is stored
+		f.round = a.cycle.rounds
+	}
+	ev := core.Event{At: now, Actor: a.cfg.Node, Node: a.cfg.Node, Ask: a.counting.bind(a.cfg.Expressions, e)}
+	a.gate.says(p, e, &ev)
+	if p.taken.ChildMayHaveRun(up.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
+	}
+	if unread != nil {
+		core.BirthUnread(unread, e.task, &ev, &a.cycle.out)
+	} else {
+		core.Birth(ref.plan, e.task, &ev, &a.cycle.out)
+	}
+	a.shard.born(p, e)
+}
+
+// depth is how many ancestors a task has.
+func (e *entry) depth() (n int) {
+	for up := e.parent; up != nil; up = up.parent {
+		n++
+	}
+	return n
+}
+
+// inputOf is the input of one child.
+func (a *families) inputOf(f *fan, index int) ([]byte, error) {
+	if f.spec.Kind != core.EachStep {
+		return f.e.task.InputOf(f.step), nil
+	}
+	own := f.e.task.Steps[f.step].Own()
+	if f.elements == nil {
+		f.elements = core.Elements(own.Given)
+	}
+	if index >= len(f.elements) {
+		return nil, fmt.Errorf("the list of step %s has %d elements", f.spec.Name, len(f.elements))
+	}
+	element := own.Given[f.elements[index][0]:f.elements[index][1]]
+	if f.spec.Input == "" {
+		return element, nil
+	}
+	if f.input == nil {
+		if a.cfg.Expressions == nil {
+			return nil, fmt.Errorf("the input of step %s cannot be evaluated here", f.spec.Name)
+		}
+		f.input = a.cfg.Expressions.Children(f.e.plan.plan, f.e.task, f.step)
+	}
+	given, err := f.input(index, element)
+	if err != nil {
+		*a.counting.failed++
+	}
+	return given, err
+}
+
+// clocksApart is how far apart the clocks of two owners may be.
+const clocksApart = 2 * time.Second
+
+// doneBefore makes a step fail of which a child was done before the database went back: it may have been undone in the time
+// that is lost, and is not done again.
+func (a *families) doneBefore(ctx context.Context, f *fan) error {
+	if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {
+		return nil
+	}
+	back := f.p.taken.WentBackAt
+	for after, more := int64(0), true; more; {
+		page, err := a.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
+		if err != nil {
+			return err
+		}
+		more = len(page) == siblingsPage
+		var unclear []int64
+		for _, r := range page {
+			after = r.Number
+			switch {
+			case r.State != core.StateProcessed || r.Ended >= back.Add(clocksApart):
+			case r.Ended < back.Add(-clocksApart):
+				f.failBefore(childID(f.e.task, f.spec, r.Index))
+				return nil
+			default:
+				unclear = append(unclear, r.Number)
+			}
+		}
+		if len(unclear) == 0 {
+			continue
+		}
+		saved, err := a.store.LoadNumbers(ctx, f.p.asOf(), unclear)
+		if err != nil {
+			return err
+		}
+		for i := range saved {
+			noted := func(r core.Record) bool { return r.Kind == core.KindWentBack && r.At >= back }
+			if !slices.ContainsFunc(saved[i].Journal, noted) {
+				f.failBefore(saved[i].Row.ID)
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// onlyChild finds out what the child of a step that has one came to.
+func (a *families) onlyChild(ctx context.Context, f *fan) error {
+	if f.spec.Kind != core.TaskStep || f.done+f.undone == 0 {
+		return nil
+	}
+	e, _, err := a.shard.find(ctx, f.p, f.siblings().First)
+	if err != nil || e == nil {
+		return err
+	}
+	f.result(e.task.Result)
+	f.why = "child " + e.task.ID + " was undone: " + e.task.Why
+	return nil
+}
+
+// overSiblings goes over children that are there, page by page, as many at a time as may be open.
+func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did int, err error) {
+	do := a.again
+	if f.undo {
+		do = a.undoChild
+	}
+	for did < budget && f.open < f.parallel && a.cycle.roomy() {
+		if len(f.page) == 0 {
+			if !f.more {
+				break
+			}
+			if err = f.read(ctx, a.store); err != nil {
+				return did, err
+			}
+			continue
+		}
+		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, a.cycle.left()), max(1, a.cfg.Memory.fits(len(f.page))))
+		numbers := make([]int64, some)
+		for i := range numbers {
+			numbers[i] = f.page[i].Number
+		}
+		f.page = f.page[some:]
+		if _, err := a.shard.loadNumbers(ctx, f.p, numbers); err != nil {
+			return did, err
+		}
+		for _, number := range numbers {
+			did++
+			e := f.p.tasks[number]
+			if e == nil {
+				f.fail(fmt.Sprintf("child number %d of step %s cannot be loaded: its journal is forgotten, or cannot be read", number, f.spec.Name))
+				continue
+			}
+			do(f, e)
+		}
+	}
+	return did, nil
+}
+
+// undoChild undoes one child, whatever it came to, unless it is undone or about to be.
+func (a *families) undoChild(f *fan, e *entry) {
+	if e.task.State == core.StateUndone {
+		return
+	}
+	f.sweeps(e)
+	f.open++
+	if e.task.State == core.StateUndoing {
+		return
+	}
+	parent := f.e.task.ID
+	err := a.shard.event(f.p, e, &core.Event{Kind: core.EventUndo, At: a.cycle.now, Actor: parent, Reason: "it is a part of task " + parent + ", which is undone", ByParent: true})
+	if err != nil {
+		e.sweptNoMore()
+		f.open--
+		f.fail(fmt.Sprintf("child %s cannot be undone: %v", e.task.ID, err))
+	}
+}
+
+// again lets a child begin again that was undone in an earlier attempt of the step. One that never had steps cannot: it counts as
+// undone in this attempt, too.
+func (a *families) again(f *fan, e *entry) {
+	if e.task.State != core.StateUndone {
+		return
+	}
+	if e.plan == nil {
+		f.notDone(e)
+		return
+	}
+	f.open++
+	err := a.shard.event(f.p, e, &core.Event{
+		Kind: core.EventResubmit, At: a.cycle.now, Actor: f.e.task.ID, ByParent: true, Until: min(a.cycle.now.Add(e.plan.plan.CompleteBy), f.due()),
+	})
+	if err != nil {
+		f.open--
+		f.fail(fmt.Sprintf("child %s cannot begin again: %v", e.task.ID, err))
+	}
+}
+
+const (
+	// freshMost is how many times BatchMax a commit makes tasks at most; freshLeast is how many of the newest tasks are looked
+	// at anyway: steps of tasks that are not new begin, too.
+	freshMost, freshLeast = 4, 1000
+	// freshCommits is of how many commits of its node the parked tasks are looked at. A batch with refused rows is committed
+	// in parts, down to single tasks, and other shards commit meanwhile.
+	freshCommits = 1 << 16
+)
+
+// resumeFresh finds parked tasks of which the last commits of the owner before have begun a step, and whose child the next
+// one would have had, or the database refused without that its parent has heard so.
+func (a *families) resumeFresh(ctx context.Context, p *partition) error {
+	last := p.taken.Found.Commit
+	fresh, err := a.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*a.cfg.BatchMax, freshLeast)), last-freshCommits, last)
+	if err != nil {
+		return err
+	}
+	var numbers []int64
+	for _, t := range fresh {
+		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
+		if err != nil {
+			return err
+		}
+		if ref != nil && slices.ContainsFunc(ref.plan.Steps, func(step core.Step) bool { return step.Kind == core.TaskStep }) {
+			numbers = append(numbers, t.Number)
+		}
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	entries, err := a.shard.loadNumbers(ctx, p, numbers)
+	if err != nil {
+		return err
+	}
+	type place struct {
+		parent int64
+		step   int
+	}
+	there := map[place]bool{} // children of whose end their parents will hear
+	for _, e := range p.tasks {
+		if e.task.Parent != 0 && !e.task.State.Ended() {
+			there[place{e.task.Parent, e.task.ParentStep}] = true
+		}
+	}
+	for _, e := range entries {
+		if e.plan == nil {
+			continue
+		}
+		for i := range e.task.Steps {
+			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning && !there[place{e.task.Number, i}] {
+				f := newFan(p, e, i, st.Out)
+				f.look, f.since = true, e.task.UpdatedAt
+				f.begin()
+				a.queue(f)
+			}
+		}
+	}
+	return nil
+}

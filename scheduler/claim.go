@@ -1,0 +1,366 @@
+package scheduler
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// How what waits for room goes on: branches of tasks in flight, and parked tasks, which are claimed in the order of finish.go.
+
+// applyWaiting lets go on what waits for room, and finds out when to look at the rest.
+func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
+	s.gate.looks.lookAt = 0
+	for _, p := range s.inOrder() {
+		for _, slot := range p.agents {
+			if len(slot.blocked) > 0 && s.unblock(p, slot) {
+				return true, nil
+			}
+		}
+	}
+	return s.applyParked(ctx)
+}
+
+// unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
+func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
+	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
+		if !s.cycle.roomy() {
+			return true
+		}
+		e := slot.blocked[0]
+		slot.blocked = slices.Delete(slot.blocked, 0, 1)
+		if e.plan == nil { // the database refuses its rows
+			continue
+		}
+		here := e.plan.at(slot)
+		waits := e.blocked(s.cycle.now) & here
+		if p.tasks[e.task.Number] == e && waits != 0 && !s.gate.anyMay(e, waits) {
+			slot.blocked = append(slot.blocked, e)
+			continue
+		}
+		e.unblock(here)
+		if p.tasks[e.task.Number] != e || waits == 0 {
+			continue
+		}
+		if s.cycle.makes(e) { // its row is in this very batch
+			s.gate.block(p, e)
+			return true
+		}
+		s.cycle.use(p, e)
+		_ = s.claimTask(p, e)
+	}
+	return false
+}
+
+// applyParked takes parked tasks up again where their agent has room: a quarter
+// of its window at least, so that the store is not asked for one task at a time.
+func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
+	s.cycle.noRoom = false
+	s.queues.bringBack()
+	for _, at := range s.queues.parkedSlots() {
+		p, slot := at.p, at.slot
+		if unread, err := s.plans.awaits(ctx, p, slot); unread || err != nil {
+			if err != nil {
+				return false, err
+			}
+			continue
+		}
+		if full, err := s.giveUpParked(ctx, p, slot); full || err != nil {
+			return full, err
+		}
+		if !slot.order.waits() {
+			continue
+		}
+		v := s.gate.mayLeave(slot.ask())
+		least := max(1, s.cfg.AgentWindow/4)
+		if v.by != byWindow { // it is shared by all partitions
+			least = 1
+		}
+		if v.n < least {
+			continue
+		}
+		if !s.cycle.roomy() {
+			return true, nil // nothing else may come to remind us of them
+		}
+		batch := s.cycle.left()
+		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
+		if room <= 0 {
+			continue
+		}
+		claimed, err := s.claim(ctx, p, slot, room)
+		if err != nil {
+			return false, err
+		}
+		if v.by != byWindow {
+			slot.calls.last = p.id
+		}
+		if slot.order.waits() {
+			s.gate.mayLeave(slot.ask()) // when it lets the next one through
+			full = full || claimed == batch
+		}
+	}
+	return full, nil
+}
+
+// claim takes up to room tasks up again that are parked at an agent.
+func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) (claimed int, err error) {
+	at := slot.queue()
+	if err := s.readParked(ctx, p, slot, at); err != nil {
+		return 0, err
+	}
+	if window := s.cfg.Admission.TakesUp(); window < room { // what has begun goes on
+		if room = min(room, len(at.begun)+window); room < len(at.known) {
+			s.cycle.noRoom = true
+		}
+		if room == 0 {
+			return 0, nil
+		}
+	}
+	many := s.queues.manyBegun(at)
+	keys := s.gate.keyTakesAt(slot)
+	taken := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
+	numbers := make([]int64, len(taken))
+	for i := range taken {
+		numbers[i] = taken[i].number
+	}
+	if _, err := s.loadNumbers(ctx, p, numbers); err != nil {
+		return 0, err
+	}
+	again := false
+	for _, number := range numbers { // in the order in which they were taken
+		e := p.tasks[number]
+		if e == nil {
+			continue
+		}
+		if e.round.write != 0 { // an event of this round is about it
+			s.queues.queueAgain(p, slot, e)
+			again = true
+			continue
+		}
+		switch err := s.claimTask(p, e); {
+		case err == nil:
+			claimed++
+		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
+			s.queues.queueAgain(p, slot, e)
+		}
+	}
+	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
+	// waited for the last ones here that had.
+	if keys.claimed() && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.heldAny() {
+		s.gate.looks.wake(s.cycle.now)
+	}
+	return claimed, nil
+}
+
+// claimTask takes a parked task up again. One that waited for its plan is looked at as a submission is: an input that the
+// plan does not take ends it.
+func (s *Shard) claimTask(p *partition, e *entry) error {
+	ev := core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}
+	if e.plan != nil && e.task.PlanVersion == 0 {
+		if _, why := s.plans.unfit(e.plan, e.task.ID, e.task.Input); why != "" {
+			ev.Kind, ev.Reason, ev.ByParent = core.EventCancel, why, true
+		}
+	}
+	return s.event(p, e, &ev)
+}
+
+// take takes up to n tasks from the order. Those whose keys have no room stand aside.
+func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
+	for len(at.begun) > 0 && len(all) < n {
+		switch one := heap.Pop(&at.begun).(parkedTask); {
+		case one.latest < now:
+			heap.Push(&at.late, one)
+		default:
+			if why, full := keys.full(&one); full {
+				at.standAside(why, asideTask{parkedTask: one, begun: true})
+			} else {
+				all = append(all, one)
+			}
+		}
+	}
+	all = at.takeFresh(now, n, all, held, keys)
+	for len(at.late) > 0 && len(all) < n && !at.held {
+		one := heap.Pop(&at.late).(parkedTask)
+		keys.take(&one)
+		all = append(all, one)
+	}
+	for _, one := range all {
+		at.forget(one)
+	}
+	return all
+}
+
+// heldTask is one that waits for others that have begun.
+type heldTask struct {
+	in  *flow
+	one parkedTask
+}
+
+// takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
+func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys *keyTakes) []parkedTask {
+	var again []heldTask
+	most := n / max(1, at.fresh.busy)
+	for len(all) < n {
+		in := at.fresh.next()
+		if in == nil {
+			break
+		}
+		switch one := at.fresh.pop(in); {
+		case one.latest < now:
+			heap.Push(&at.late, one)
+		case held(one.plan):
+			again = append(again, heldTask{in, one})
+			in.heldNow++
+		default:
+			if why, full := keys.full(&one); full {
+				at.standAside(why, asideTask{parkedTask: one, of: in.key})
+				break
+			}
+			all = append(all, one)
+			at.fresh.served(in)
+		}
+		if len(in.tasks) == 0 || in.heldNow > most {
+			at.fresh.leave(in)
+		}
+	}
+	at.held = len(again) > 0
+	for i := range again {
+		again[i].in.heldNow = 0
+		at.fresh.push(again[i].in, again[i].one)
+	}
+	return all
+}
+
+func (p *partition) heldAny() bool {
+	for _, slot := range p.agents {
+		if slot.order != nil && slot.order.held {
+			return true
+		}
+	}
+	return false
+}
+
+// keyTakes counts the tasks of each key that are taken at a time, so that no more are read than may go on.
+type keyTakes struct {
+	gate  *gate
+	slot  *agentSlot // nil: its agent has no keys
+	takes map[string]int
+}
+
+// full reports whether a task has to stand aside, and why; else it is taken.
+func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
+	if k.slot == nil || !one.keyed {
+		return reason{}, false
+	}
+	switch v := k.gate.mayLeave(one.ask(k.slot)); {
+	case v.n == 0 && v.by == byPause:
+		return reason{paused: true}, true
+	case v.n == 0 && v.by == byKey:
+		return reason{key: one.key}, true
+	case v.n > 0 && k.takes[one.key] >= v.n:
+		k.slot.calls.key(one.key).change()
+		return reason{key: one.key}, true
+	}
+	k.take(one)
+	return reason{}, false
+}
+
+// take counts a task that is taken.
+func (k *keyTakes) take(one *parkedTask) {
+	if k.slot != nil && one.keyed {
+		k.takes[one.key]++
+	}
+}
+
+// claimed lets others that stand aside go on instead of those that were taken and have no use for their places.
+func (k *keyTakes) claimed() (some bool) {
+	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
+		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
+			is.opened()
+			some = true
+		}
+	}
+	return some
+}
+
+// keyTakesAt counts for an agent; the zero one, where it has no keys.
+func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
+	if slot.calls.keys == nil {
+		return &keyTakes{}
+	}
+	return &keyTakes{gate: g, slot: slot, takes: map[string]int{}}
+}
+
+// giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
+// the core to let them be undone: once for each revision of the breaker. full: the batch is.
+func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
+	breaker := &slot.calls.breaker
+	if slot.gaveUp == breaker.Revision {
+		return false, nil
+	}
+	a := slot.ask()
+	a.only = byBreaker + 1
+	back := s.gate.judge(a).back
+	if back == 0 {
+		return false, nil
+	}
+	at := slot.queue()
+	if err := s.readParked(ctx, p, slot, at); err != nil {
+		return false, err
+	}
+	most := s.cfg.Memory.fits(min(s.cycle.left(), max(1, s.cfg.InFlight-len(p.tasks))))
+	if most <= 0 {
+		return !s.cycle.roomy(), nil
+	}
+	numbers := at.hopeless(back, most)
+	slot.lookKeys()
+	entries, err := s.loadNumbers(ctx, p, numbers)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if e.round.write != 0 || s.claimTask(p, e) != nil {
+			s.queues.queueAgain(p, slot, e)
+		}
+	}
+	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {
+		s.gate.looks.wake(s.cycle.now)
+	} else {
+		slot.gaveUp = breaker.Revision
+	}
+	return false, nil
+}
+
+// readParked reads a further part of what is parked, if it is to be read.
+func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt) error {
+	if !at.reads() {
+		return nil
+	}
+	page := s.cfg.Memory.fits(parkedPage)
+	if page < 1 {
+		return nil
+	}
+	numbers, err := s.store.Waiting(ctx, p.asOf(), slot.name, at.from, page)
+	if err != nil {
+		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)
+	}
+	var unknown []int64
+	for _, n := range numbers {
+		if !at.has(n) {
+			unknown = append(unknown, n)
+		}
+	}
+	entries, err := s.loadNumbers(ctx, p, unknown)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.queues.queueAgain(p, slot, e)
+	}
+	at.read(numbers, page)
+	return nil
+}

@@ -1,0 +1,121 @@
+package scheduler
+
+import (
+	"errors"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
+
+// What an event of a task leads to: the core decides, and the round keeps it until its row is stored.
+
+// event applies one event to one task in flight and keeps what it led to. The
+// caller has made sure that the task was not created in this round.
+func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
+	switch back := p.taken.WentBackAt; {
+	case !p.taken.MayHaveRun(e.task):
+	case e.task.State.Ended(): // a request that takes it up again notes it
+		ev.WentBack, ev.At = back, max(ev.At, back)
+	default:
+		seq := e.task.Seq
+		// Its journal notes that steps of it may have run which it does not know.
+		_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, back), Actor: s.cfg.Node, Until: back})
+		if ev.IfSeq == seq { // what is noted now is nothing that the requester could have seen
+			ev.IfSeq = e.task.Seq
+		}
+	}
+	return s.decide(p, e, ev)
+}
+
+// decide lets the core decide about an event and keeps the outcome.
+func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
+	was, plan, had := e.plan, e.plan.known(), marks{}
+	if is := s.cfg.leased(); is != e.leased {
+		e.leased = is
+		e.task.Doubt(plan, s.cycle.now)
+	}
+	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
+		had = e.replan(to)
+	}
+	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
+	s.gate.says(p, e, ev)
+	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
+	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
+		if e.plan != was {
+			e.planBack(was, had)
+		}
+		if errors.Is(err, core.ErrStale) {
+			s.Stats.Stale++
+		}
+		return err
+	}
+	if begins {
+		s.Stats.Kinds.countStart(s.cycle.out.Records)
+	}
+	s.keep(p, e, false)
+	s.cycle.takeUp(p, e, from)
+	e.round.took &^= had.out // these have left before
+	return nil
+}
+
+// born takes a new task in flight.
+func (s *Shard) born(p *partition, e *entry) {
+	e.leased = s.cfg.leased()
+	p.add(e)
+	s.cycle.use(p, e)
+	s.keep(p, e, true)
+}
+
+// keep adds the outcome of an event to the batch.
+func (s *Shard) keep(p *partition, e *entry, created bool) {
+	c := s.cycle
+	// In which commit a step began that has a child the parent's row is to say: see resumeFresh.
+	c.out.Row = c.out.Row || slices.ContainsFunc(c.out.Effects, func(eff core.Effect) bool {
+		return eff.Kind == core.EffectChildren && e.plan.plan.Steps[eff.Step].Kind == core.TaskStep
+	})
+	if len(c.out.Records) > 0 || c.out.Row {
+		p.changes()
+		c.write(e, created)
+	}
+	for i := range c.out.Effects {
+		eff := c.out.Effects[i]
+		if eff.Kind == core.EffectChildren || eff.Kind == core.EffectUndoChildren {
+			s.families.fanOut(p, e, &eff)
+			continue
+		}
+		x := pending{p: p, e: e, effect: eff, refused: e.round.refused}
+		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
+			x.end = p.endNumber()
+			e.task.EndNumber = x.end
+			if e.parent != nil {
+				s.families.ended(p, e)
+			}
+		}
+		c.effects = append(c.effects, x)
+	}
+	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
+		p.weigh(e)
+	}
+	if e.plan != nil {
+		c.calls.note(p, e, c.out.Records)
+		s.gate.leaveFor(e, &c.out, c.resumed != nil)
+	}
+	each(e.held, func(i int) {
+		if e.task.Steps[i].Awaits == 0 {
+			e.held &^= 1 << uint(i)
+		}
+	})
+	at, awaits, unable := e.present()
+	p.occupy(e, at)
+	if awaits != 0 {
+		p.wait(e, awaits)
+	}
+	if unable != 0 {
+		p.lack(e, unable)
+	}
+	s.gate.block(p, e)
+	if e.task.WaitsFor != "" {
+		c.parked = append(c.parked, parked{p, p.slot(e.task.WaitsFor), e})
+	}
+	s.families.relay()
+}

@@ -1,0 +1,142 @@
+package scheduler
+
+import "duly.dev/duly/internal/core"
+
+// Limits and grants as a shard takes them from the mail, and what it says of their use after each cycle.
+
+// applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
+func (q *queues) applyLimits(mail *Mail) {
+	b, now := &q.gate.agents, q.gate.now
+	if mail.Limits != nil {
+		b.setLimits(*mail.Limits, now, q.in.inOrder())
+		mail.Limits = nil
+	}
+	for i := range mail.Grants {
+		m := &mail.Grants[i]
+		a := b.all[m.Limit.Agent]
+		switch {
+		case a == nil || m.Term != b.term:
+		case m.Grant.Keyed:
+			if a.keys != nil {
+				a.key(m.Grant.Key).take(m, now)
+			}
+		case a.limit != nil:
+			a.limit.take(m, now, a.out)
+		}
+	}
+	mail.Grants = mail.Grants[:0]
+	b.freeLeft(now, mail.Counted)
+	mail.Counted = nil
+	if b.rates.due(now) {
+		q.lookKeys()
+	}
+}
+
+// setLimits replaces the limits that the shard of some partitions knows of.
+func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partition) {
+	was := b.limited
+	b.limited, b.keyed = map[string]core.Limit{}, false
+	for _, l := range all {
+		b.limited[l.Agent] = l
+		b.keyed = b.keyed || l.Key != ""
+	}
+	for _, p := range in {
+		p.uncount()
+	}
+	for name, a := range b.all {
+		is := b.limited[name]
+		if was[name].Key != is.Key {
+			a.rekey(is.Key != "", in)
+		}
+		if a.limit != nil && !is.InAll() {
+			b.forgetLeft(a)
+			a.limit = nil
+		}
+	}
+	if len(b.limited) > 0 { // else what is out is not known
+		for _, p := range in {
+			for _, e := range p.tasks {
+				if e.plan != nil {
+					b.takePlaces(e)
+					e.round.took = 0 // they have left long ago
+				}
+			}
+		}
+	}
+	for name, a := range b.all {
+		if is := b.limited[name]; a.limit == nil && is.InAll() {
+			a.limit = &shardLimit{limit: is, places: a.out, at: now}
+		}
+	}
+}
+
+// rekey forgets the keys of an agent: its limit has another expression, or none any more. What is parked there is read again
+// from the store.
+func (a *agentCalls) rekey(has bool, in []*partition) {
+	a.keys = nil
+	if has {
+		a.keys = map[string]*keyCalls{}
+	}
+	for _, p := range in {
+		if slot := p.slots[a.name]; slot != nil && slot.order != nil {
+			slot.order = nil
+			slot.queue()
+		}
+	}
+}
+
+// limitUses gives out what partitions use and want of limits; of keys of those that have changed since it was last called.
+func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
+	for name := range g.agents.limited {
+		a := g.agents.all[name]
+		if a == nil || a.limit == nil {
+			continue
+		}
+		waits := 0
+		for _, p := range in {
+			slot := p.slots[name]
+			if slot == nil {
+				continue
+			}
+			here := len(slot.blocked)
+			if at := slot.order; at != nil && !p.noMore {
+				here += len(at.known) - at.aside.waiting
+			}
+			if at := slot.order; at != nil && at.beyond && !p.noMore {
+				here = max(here, 1)
+			}
+			waits += here
+		}
+		yield(a.says(limitOf{agent: name}, g.now, waits, a.longest))
+	}
+	g.keyUses(in, yield)
+}
+
+// keyUses gives out what is used of the keys whose use has changed, and forgets those that are not in use any more.
+func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
+	b := &g.agents
+	changed := b.changed
+	b.changed = nil
+	for _, k := range changed {
+		k.changed = false
+		if k.agent.keys[k.key] != k { // the limit has other keys by now
+			continue
+		}
+		waits := 0
+		for _, p := range in {
+			if slot := p.slots[k.agent.name]; slot != nil && slot.order != nil && !p.noMore {
+				waits += slot.order.ofKey[k.key]
+			}
+		}
+		if k.kept {
+			waits = max(waits, 1)
+		}
+		k.kept = false
+		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
+		if use.idle() && k.looks.lookAt == 0 {
+			delete(k.agent.keys, k.key)
+		}
+		yield(use)
+	}
+	b.changed = append(changed[:0], b.changed...)
+}

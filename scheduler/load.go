@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+
+	"duly.dev/duly/internal/core"
+)
+
+// How stored tasks come in flight again.
+
+// find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
+// A plan of it that cannot be read it notes in the cycle.
+func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
+	s.cycle.unread = nil
+	if e := p.ids[id]; e != nil {
+		s.cycle.use(p, e)
+		if _, version, awaits := core.AwaitedPlan(e.task.WaitsFor); awaits && e.plan == nil {
+			_, s.cycle.unread, err = s.plans.of(ctx, p, e.task.Type, version, false)
+		}
+		return e, true, err
+	}
+	saved, err := s.store.LoadIDs(ctx, p.asOf(), []string{id})
+	if err != nil {
+		return nil, false, fmt.Errorf("task %s: %w", id, err)
+	}
+	if len(saved) == 0 {
+		return nil, false, nil
+	}
+	if err := s.loadParents(ctx, p, saved); err != nil {
+		return nil, true, err
+	}
+	e, err = s.load(ctx, p, &saved[0])
+	return e, true, err
+}
+
+// loadNumbers brings tasks in flight, by number; those that are in flight already are returned as
+// they are.
+func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) ([]*entry, error) {
+	entries := make([]*entry, 0, len(numbers))
+	var missing []int64
+	for _, n := range numbers {
+		if e := p.tasks[n]; e != nil {
+			s.cycle.use(p, e)
+			entries = append(entries, e)
+		} else {
+			missing = append(missing, n)
+		}
+	}
+	if len(missing) == 0 {
+		return entries, nil
+	}
+	saved, err := s.store.LoadNumbers(ctx, p.asOf(), missing)
+	if err != nil {
+		return nil, fmt.Errorf("tasks of partition %d: %w", p.id, err)
+	}
+	if err := s.loadParents(ctx, p, saved); err != nil {
+		return nil, err
+	}
+	for i := range saved {
+		e, err := s.load(ctx, p, &saved[i])
+		if err != nil {
+			return nil, err
+		}
+		if e != nil {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// loadParents brings the parents of children that are about to be loaded, and theirs, in flight.
+func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Saved) error {
+	var missing []int64
+	seen := map[int64]bool{}
+	for i := range saved {
+		up := saved[i].Row.Parent
+		if up == 0 || seen[up] || p.tasks[up] != nil {
+			continue
+		}
+		seen[up] = true
+		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
+			missing = append(missing, up)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	_, err := s.loadNumbers(ctx, p, missing)
+	return err
+}
+
+// inPage reports whether a task is among those of a page, in the order of numbers.
+func inPage(saved []core.Saved, number int64) bool {
+	for low, high := 0, len(saved); low < high; {
+		switch mid := (low + high) / 2; {
+		case saved[mid].Row.Number == number:
+			return true
+		case saved[mid].Row.Number < number:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return false
+}
+
+// load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another.
+func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
+	if e := p.tasks[saved.Row.Number]; e != nil {
+		s.cycle.use(p, e)
+		return e, nil
+	}
+	if len(saved.Journal) == 0 && saved.Row.State.Ended() {
+		s.log.Info("a request about a task changed nothing: its journal is forgotten", "task", saved.Row.ID)
+		return nil, nil
+	}
+	e := &entry{round: inRound{whole: true}, leased: s.cfg.leased()}
+	version := saved.Row.PlanVersion
+	_, awaited, awaits := core.AwaitedPlan(saved.Row.WaitsFor)
+	if awaits {
+		version = awaited
+	}
+	if version != 0 && saved.Err == nil {
+		ref, unread, err := s.plans.of(ctx, p, saved.Row.Type, version, false)
+		switch {
+		case err != nil:
+			return nil, err
+		case unread != nil && !awaits:
+			s.cycle.unread = unread
+			s.leftAlone.note(s.log, p, saved, unread)
+			return nil, nil
+		case unread != nil:
+			s.cycle.unread = unread
+		case ref != nil:
+			e.replan(ref)
+		case !awaits:
+			s.log.Error("ALERT: a stored task names a plan that is not stored", "event", "plan-missing", "task", saved.Row.ID, "type", saved.Row.Type, "version", version)
+		}
+	}
+	t, err := core.Replay(e.plan.known(), saved)
+	if err != nil {
+		s.leftAlone.note(s.log, p, saved, err)
+		return nil, nil
+	}
+	e.replayed(t, saved.Commits)
+	p.add(e)
+	s.cycle.use(p, e)
+	return e, nil
+}
+
+// journalGone reports whether the journal of a task that has ended, and is in memory for the sake of children that have not,
+// has been forgotten meanwhile.
+func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, error) {
+	if state := e.task.State; e.round.whole || state != core.StateProcessed && state != core.StateUndone {
+		return false, nil
+	}
+	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{e.task.Number})
+	if err != nil {
+		return false, fmt.Errorf("task %s: %w", e.task.ID, err)
+	}
+	if len(saved) == 0 || len(saved[0].Journal) == 0 {
+		return true, nil
+	}
+	e.round.whole = true
+	return false, nil
+}

@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"duly.dev/duly/internal/core"
+)
+
+// The loop of a committer: when something is due, and a commit cycle with what is around it.
+
+// Due is when Step has something to do; 0: when mail or an order comes.
+func (c *Committer) Due() core.Instant {
+	now := c.s.cfg.Now()
+	if c.hasOrders() {
+		return now
+	}
+	due := c.cycleDue(now)
+	for _, until := range c.drains {
+		due = earlier(due, until)
+	}
+	return due
+}
+
+// cycleDue is when the next commit cycle is to begin; 0: when there is mail.
+func (c *Committer) cycleDue(now core.Instant) core.Instant {
+	due := earlier(c.shard.NextWake(), c.flushAt)
+	if c.in.isDue() {
+		due = earlier(due, now)
+	}
+	if len(c.drains) > 0 {
+		return earlier(due, c.cycledAt.Add(c.s.cfg.FlushEvery/flushesOfDrain))
+	}
+	if c.s.cfg.Admission.waiting() {
+		due = earlier(due, c.cycledAt.Add(c.s.cfg.CycleTarget))
+	}
+	if due != 0 {
+		due = max(due, c.idleUntil)
+	}
+	return due
+}
+
+// Step carries out one order, if there is one, and runs a commit cycle, if one is due. Taking over and reading end with
+// ctx, what is under way with work. Only a bug is an error.
+func (c *Committer) Step(ctx, work context.Context) error {
+	if o, ok := c.nextOrder(); ok {
+		c.carryOut(ctx, o)
+	}
+	now := c.s.cfg.Now()
+	if due := c.cycleDue(now); due != 0 && due <= now {
+		if err := c.cycle(work); err != nil {
+			return err
+		}
+	}
+	c.endDrains(work)
+	return nil
+}
+
+// cycle runs a commit cycle and lets go of what it lost. Only a bug is an error.
+func (c *Committer) cycle(ctx context.Context) error {
+	mail := c.in.take()
+	loads := len(mail.Controls) > 0 // nothing else loads a task that has ended
+	if loads && !c.hold(ctx) {
+		// It ends: what is not handled is read again by the next owner. The inbox has room for what still comes.
+		c.in.giveBack(mail)
+		return nil
+	}
+	began, wrote := c.s.cfg.Now(), c.shard.Stats.Writes
+	flush := len(c.drains) > 0 || c.flushAt != 0 && began >= c.flushAt
+	lost, err := c.shard.RunCycle(ctx, began, mail, flush)
+	if loads {
+		c.unhold()
+	}
+	now := c.s.cfg.Now()
+	c.in.giveBack(mail)
+	for _, p := range lost {
+		c.unfeed(p)
+		if !slices.Contains(c.shard.cycle.stopped, p) {
+			c.s.news.lose(p)
+		}
+	}
+	c.note()
+	if c.s.cfg.Breakers.Enabled() {
+		c.s.breakers.collect(&c.shard.gate.agents, now, &c.s.cfg.Breakers.Policy)
+	}
+	if c.s.cfg.Limits.Store != nil {
+		c.s.limits.collect(c.shard.gate, c.shard.inOrder(), c.index)
+	}
+	c.measure(now, now.Sub(began))
+	c.cycledAt = now
+	if flush || !c.shard.Unsaved() {
+		c.flushAt = 0
+	}
+	if c.flushAt == 0 && c.shard.Unsaved() {
+		c.flushAt = now.Add(c.s.cfg.FlushEvery)
+	}
+	if c.idleUntil = 0; c.s.cfg.CommitGap > 0 && c.shard.Stats.Writes-wrote > 1 {
+		c.idleUntil = began.Add(c.s.cfg.CommitGap)
+	}
+	c.s.cfg.Admission.cycle(now, now.Sub(began), c.shard.cycle.answers, c.shard.cycle.late)
+	c.in.awaitRoom(c.shard.cycle.noRoom)
+	for p := range c.feeds {
+		c.in.setRoom(p, c.s.cfg.InFlight-c.shard.Load(p))
+	}
+	return c.outcome(ctx, err)
+}
+
+// outcome reports what a cycle came to, and returns the error if it is a bug.
+func (c *Committer) outcome(ctx context.Context, err error) error {
+	if c.shard.Stats.Commits >= c.failing {
+		c.worked()
+	}
+	if err == nil || ctx.Err() != nil {
+		return nil
+	}
+	if errors.Is(err, core.ErrForeignRow) {
+		return err
+	}
+	c.failing = c.shard.Stats.Commits + 1
+	c.s.cfg.report(TroubleCycle, err)
+	return nil
+}
+
+// run drives the committer until ctx ends, then drains. What is under way may go on for DrainMax after that, and is cut
+// off then, whatever it waits for; with a negative DrainMax it is cut off at once, as by a crash.
+func (c *Committer) run(ctx context.Context) error {
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	stopCut := context.AfterFunc(ctx, func() {
+		if c.s.cfg.DrainMax < 0 {
+			cut()
+			return
+		}
+		late := time.AfterFunc(c.s.cfg.DrainMax, cut)
+		context.AfterFunc(work, func() { late.Stop() })
+	})
+	defer stopCut()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		if ctx.Err() != nil {
+			c.Stop()
+		}
+		if err := c.Step(ctx, work); err != nil {
+			return err
+		}
+		if c.Stopped() {
+			return nil
+		}
+		c.wait(ctx, work, timer)
+	}
+}
+
+// wait returns when Step has something to do.
+func (c *Committer) wait(ctx, work context.Context, timer *time.Timer) {
+	now, wait := c.s.cfg.Now(), time.Hour
+	if due := c.Due(); due != 0 {
+		wait = due.Sub(now)
+	}
+	mail := c.in.signal
+	if idle := c.idleUntil.Sub(now); idle > 0 && len(c.drains) == 0 {
+		wait, mail = min(wait, idle), nil // each reply would wake it up in vain
+	}
+	if wait <= 0 {
+		return
+	}
+	timer.Reset(wait)
+	done := ctx.Done()
+	if c.stopping {
+		done = work.Done()
+	}
+	select {
+	case <-done:
+	case <-c.asked:
+	case <-mail:
+	case <-timer.C:
+	}
+}
