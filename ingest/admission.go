@@ -22,7 +22,7 @@ func (d *Door) admission(now core.Instant, sub *core.Submission, plan *core.Plan
 
 // hasNoTime refuses a submission that has too little time, unless it is a task already.
 func (d *Door) hasNoTime(now core.Instant, req *Request, sub *core.Submission, at place, why string) {
-	r := Refuse(422, CauseNoTime, "%s", why)
+	r := Refuse(422, causeNoTime, "%s", why)
 	switch {
 	case at.again:
 		d.pack(now, &at, req, sub)

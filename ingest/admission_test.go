@@ -59,7 +59,7 @@ func TestAdmission(t *testing.T) {
 			r.door.Flush(epoch)
 		}
 		switch {
-		case c.code != 0 && (got.Err == nil || got.Err.Code != c.code || got.Err.ErrCode != CauseNoTime || !strings.Contains(got.Err.Description, "10s, and 1s are left")):
+		case c.code != 0 && (got.Err == nil || got.Err.Code != c.code || got.Err.ErrCode != causeNoTime || !strings.Contains(got.Err.Description, "10s, and 1s are left")):
 			t.Errorf("%q with %q: %+v", c.how, c.within, got.Err)
 		case c.code == 0 && got.Err != nil, c.warning != (got.Warning != ""):
 			t.Errorf("%q with %q: %+v, warning %q", c.how, c.within, got.Err, got.Warning)

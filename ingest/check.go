@@ -20,10 +20,10 @@ func (d *Door) check(now core.Instant, req *Request, sub *core.Submission) *Refu
 
 // causes are those of refusals by what is wrong with a form.
 var causes = map[error]int{
-	submit.ErrHeader: CauseHeader, submit.ErrType: CauseTypeName, submit.ErrID: CauseIDName, submit.ErrSize: CauseInputSize, submit.ErrJSON: CauseInputJSON,
-	submit.ErrText: CauseInputText, submit.ErrVersion: CauseVersionForm, submit.ErrReplyTo: CauseReplyTo, submit.ErrLabels: CauseLabels,
-	core.ErrCompleteByForm: CauseCompleteByForm, core.ErrCompleteByPast: CauseCompleteByPast, core.ErrCompleteByFar: CauseCompleteByFar,
-	core.ErrStartAtForm: CauseStartAtForm, core.ErrStartAtFar: CauseStartAtFar, core.ErrStartAtAfter: CauseStartAtAfter,
+	submit.ErrHeader: CauseHeader, submit.ErrType: CauseTypeName, submit.ErrID: CauseIDName, submit.ErrSize: CauseInputSize, submit.ErrJSON: causeInputJSON,
+	submit.ErrText: causeInputText, submit.ErrVersion: causeVersionForm, submit.ErrReplyTo: causeReplyTo, submit.ErrLabels: CauseLabels,
+	core.ErrCompleteByForm: causeCompleteByForm, core.ErrCompleteByPast: causeCompleteByPast, core.ErrCompleteByFar: causeCompleteByFar,
+	core.ErrStartAtForm: causeStartAtForm, core.ErrStartAtFar: causeStartAtFar, core.ErrStartAtAfter: causeStartAtAfter,
 }
 
 // RefuseForm is the refusal of a form: the cause by number too. It is final: the same is refused again.

@@ -12,27 +12,27 @@ import (
 // The defaults of Config.
 const (
 	DefaultPackItems    = 512
-	DefaultPackBytes    = 512 << 10
-	DefaultPayloadMax   = 1 << 20               // the server's own default
-	DefaultWindowMax    = 20 * time.Millisecond // for 8 partitions or more; each has its own pack to fill
-	DefaultWindowLeast  = 10 * time.Millisecond // the same for 4 or fewer
-	DefaultQuietItems   = 4
-	DefaultWindowPerAsk = 625 * time.Microsecond
-	DefaultFlightsMax   = 4
+	defaultPackBytes    = 512 << 10
+	defaultPayloadMax   = 1 << 20               // the server's own default
+	defaultWindowMax    = 20 * time.Millisecond // for 8 partitions or more; each has its own pack to fill
+	defaultWindowLeast  = 10 * time.Millisecond // the same for 4 or fewer
+	defaultQuietItems   = 4
+	defaultWindowPerAsk = 625 * time.Microsecond
+	defaultFlightsMax   = 4
 	DefaultItemsMax     = 32 << 10
 	DefaultBytesMax     = 64 << 20
-	DefaultPublishMax   = 4 * time.Second
-	DefaultUnknownMax   = 1024
-	DefaultReloadPause  = 250 * time.Millisecond
-	DefaultReloadMax    = 3 * time.Second
-	DefaultRecentBytes  = 2 << 20 // 87,000 ids
-	DefaultRecentFor    = time.Minute
-	DefaultLooksMax     = 64
+	defaultPublishMax   = 4 * time.Second
+	defaultUnknownMax   = 1024
+	defaultReloadPause  = 250 * time.Millisecond
+	defaultReloadMax    = 3 * time.Second
+	defaultRecentBytes  = 2 << 20 // 87,000 ids
+	defaultRecentFor    = time.Minute
+	defaultLooksMax     = 64
 	DefaultLookMax      = 2 * time.Second
-	DefaultLookSpare    = 500 * time.Millisecond
+	defaultLookSpare    = 500 * time.Millisecond
 	DefaultLookRest     = 5 * time.Second
-	DefaultLookItems    = 16
-	DefaultLookRate     = 200
+	defaultLookItems    = 16
+	defaultLookRate     = 200
 	requestBytesBesides = 256 // memory of a request less its input and headers, roughly
 )
 
@@ -109,26 +109,26 @@ type Config struct {
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
 	c.PackItems = cmp.Or(c.PackItems, DefaultPackItems)
-	c.PackBytes = cmp.Or(c.PackBytes, DefaultPackBytes)
-	c.PayloadMax = cmp.Or(c.PayloadMax, DefaultPayloadMax)
-	c.WindowMax = cmp.Or(c.WindowMax, min(max(DefaultWindowMax*time.Duration(c.Partitions)/8, DefaultWindowLeast), DefaultWindowMax))
-	c.QuietItems = cmp.Or(c.QuietItems, DefaultQuietItems)
-	c.BusyItems = cmp.Or(c.BusyItems, max(1, int(c.WindowMax/DefaultWindowPerAsk)))
-	c.FlightsMax = cmp.Or(c.FlightsMax, DefaultFlightsMax)
+	c.PackBytes = cmp.Or(c.PackBytes, defaultPackBytes)
+	c.PayloadMax = cmp.Or(c.PayloadMax, defaultPayloadMax)
+	c.WindowMax = cmp.Or(c.WindowMax, min(max(defaultWindowMax*time.Duration(c.Partitions)/8, defaultWindowLeast), defaultWindowMax))
+	c.QuietItems = cmp.Or(c.QuietItems, defaultQuietItems)
+	c.BusyItems = cmp.Or(c.BusyItems, max(1, int(c.WindowMax/defaultWindowPerAsk)))
+	c.FlightsMax = cmp.Or(c.FlightsMax, defaultFlightsMax)
 	c.ItemsMax = cmp.Or(c.ItemsMax, DefaultItemsMax)
 	c.BytesMax = cmp.Or(c.BytesMax, DefaultBytesMax)
-	c.PublishMax = cmp.Or(c.PublishMax, DefaultPublishMax)
-	c.UnknownMax = cmp.Or(c.UnknownMax, DefaultUnknownMax)
-	c.ReloadPause = cmp.Or(c.ReloadPause, DefaultReloadPause)
-	c.ReloadMax = cmp.Or(c.ReloadMax, DefaultReloadMax)
-	c.RecentBytes = cmp.Or(c.RecentBytes, DefaultRecentBytes)
-	c.RecentFor = cmp.Or(c.RecentFor, DefaultRecentFor)
-	c.LooksMax = cmp.Or(c.LooksMax, DefaultLooksMax)
+	c.PublishMax = cmp.Or(c.PublishMax, defaultPublishMax)
+	c.UnknownMax = cmp.Or(c.UnknownMax, defaultUnknownMax)
+	c.ReloadPause = cmp.Or(c.ReloadPause, defaultReloadPause)
+	c.ReloadMax = cmp.Or(c.ReloadMax, defaultReloadMax)
+	c.RecentBytes = cmp.Or(c.RecentBytes, defaultRecentBytes)
+	c.RecentFor = cmp.Or(c.RecentFor, defaultRecentFor)
+	c.LooksMax = cmp.Or(c.LooksMax, defaultLooksMax)
 	c.LookMax = cmp.Or(c.LookMax, DefaultLookMax)
-	c.LookSpare = cmp.Or(c.LookSpare, DefaultLookSpare)
+	c.LookSpare = cmp.Or(c.LookSpare, defaultLookSpare)
 	c.LookRest = cmp.Or(c.LookRest, DefaultLookRest)
-	c.LookItems = cmp.Or(c.LookItems, DefaultLookItems)
-	c.LookRate = cmp.Or(c.LookRate, DefaultLookRate)
+	c.LookItems = cmp.Or(c.LookItems, defaultLookItems)
+	c.LookRate = cmp.Or(c.LookRate, defaultLookRate)
 	if c.SizeOf == nil {
 		c.SizeOf = estimate
 	}

@@ -20,7 +20,7 @@ func TestEveryCauseHasAWord(t *testing.T) {
 		}
 		return true
 	})
-	words := map[string]int{OutcomeAccepted: 0}
+	words := map[string]int{outcomeAccepted: 0}
 	for cause, word := range outcomes {
 		if other, twice := words[word]; twice {
 			t.Errorf("causes %d and %d are both %q", cause, other, word)

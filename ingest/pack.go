@@ -153,11 +153,11 @@ var errNoOutcome = errors.New("the stream did not answer in time")
 func (d *Door) logRefusal(partition int, err error) *Refusal {
 	switch {
 	case errors.Is(err, ErrLogFull):
-		return Refuse(429, CauseLogFull, "not stored: partition %d: %v", partition, err).After(retryBacklog)
+		return Refuse(429, causeLogFull, "not stored: partition %d: %v", partition, err).After(retryBacklog)
 	case errors.Is(err, ErrLogDown):
 		return Refuse(503, CauseLogDown, "not stored: partition %d: %v", partition, err).After(RetryLog)
 	}
-	return Refuse(504, CauseOutcome, "%s", say.Of("refuse.outcome-unknown", "partition", partition, "time", d.cfg.PublishMax, "error", err)).After(retryUnknown)
+	return Refuse(504, causeOutcome, "%s", say.Of("refuse.outcome-unknown", "partition", partition, "time", d.cfg.PublishMax, "error", err)).After(retryUnknown)
 }
 
 // flights are the published packs in the order of their publishing, so that the

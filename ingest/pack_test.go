@@ -172,9 +172,9 @@ func TestOutcomes(t *testing.T) {
 		words       string
 	}{
 		{fmt.Errorf("pack: %w", ErrLogDown), 503, CauseLogDown, "not stored"},
-		{fmt.Errorf("pack: %w", ErrLogFull), 429, CauseLogFull, "not stored"},
-		{errors.New("timeout"), 504, CauseOutcome, "submit again with the same id"},
-		{errors.New(strings.Repeat("\xffx", 1<<20)), 504, CauseOutcome, "submit again with the same id"},
+		{fmt.Errorf("pack: %w", ErrLogFull), 429, causeLogFull, "not stored"},
+		{errors.New("timeout"), 504, causeOutcome, "submit again with the same id"},
+		{errors.New(strings.Repeat("\xffx", 1<<20)), 504, causeOutcome, "submit again with the same id"},
 	}
 	for _, tt := range tests {
 		r := newRig(t, nil)
@@ -213,7 +213,7 @@ func TestSilentStream(t *testing.T) {
 		t.Fatal("gave up before the time")
 	}
 	r.door.Flush(epoch.Add(4 * time.Second))
-	if e := r.refused("a1", 504, CauseOutcome); !strings.Contains(e.Description, "did not answer in time") {
+	if e := r.refused("a1", 504, causeOutcome); !strings.Contains(e.Description, "did not answer in time") {
 		t.Error(e)
 	}
 	r.log.store(0)

@@ -189,7 +189,7 @@ func (s *storm) check() {
 			}
 		default:
 			refused++
-			if published && s.stored[n] != 0 && a.Err.ErrCode != CauseOutcome {
+			if published && s.stored[n] != 0 && a.Err.ErrCode != causeOutcome {
 				s.t.Fatalf("%s is stored but was refused: %v", id, a.Err)
 			}
 		}

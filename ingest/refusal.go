@@ -14,28 +14,28 @@ const (
 	CauseTypeName       = 7001 // type outside its alphabet
 	CauseTypeUnknown    = 7002 // no plan of that name
 	CauseIDName         = 7003 // id outside its alphabet
-	CauseInputJSON      = 7004 // input is not JSON
-	CauseInputText      = 7005 // input holds a NUL or is not UTF-8
+	causeInputJSON      = 7004 // input is not JSON
+	causeInputText      = 7005 // input holds a NUL or is not UTF-8
 	CauseInputSize      = 7006 // input over its limit
-	CauseCompleteByForm = 7007 // neither RFC 3339 nor a duration
-	CauseCompleteByPast = 7008 // not after now
-	CauseCompleteByFar  = 7009 // beyond core.DurationMax
-	CauseReplyTo        = 7010 // private status subject not allowed
-	CauseVersionForm    = 7011 // plan version neither a number nor newest
+	causeCompleteByForm = 7007 // neither RFC 3339 nor a duration
+	causeCompleteByPast = 7008 // not after now
+	causeCompleteByFar  = 7009 // beyond core.DurationMax
+	causeReplyTo        = 7010 // private status subject not allowed
+	causeVersionForm    = 7011 // plan version neither a number nor newest
 	CauseVersionUnknown = 7012 // no plan of that name in that version
 	CauseLabels         = 7013 // labels outside their alphabet or limits
-	CauseDeprecated     = 7014 // the version of the plan that it names is deprecated, or all are
+	causeDeprecated     = 7014 // the version of the plan that it names is deprecated, or all are
 	CauseInputSchema    = 7015 // input does not fit the input schema of its plan, or a signal's payload that of its step
-	CauseStartAtForm    = 7016 // neither RFC 3339 nor a delay
-	CauseStartAtFar     = 7017 // beyond core.DurationMax
-	CauseStartAtAfter   = 7018 // not before complete-by
+	causeStartAtForm    = 7016 // neither RFC 3339 nor a delay
+	causeStartAtFar     = 7017 // beyond core.DurationMax
+	causeStartAtAfter   = 7018 // not before complete-by
 	CauseHeader         = 7019 // a header that a submission cannot have, or given twice
 	CauseFull           = 7020 // the door holds as many requests as it may
 	CauseBacklog        = 7021 // the readers are too far behind
-	CauseUnknownMany    = 7022 // too many requests of unknown types wait for the plans
+	causeUnknownMany    = 7022 // too many requests of unknown types wait for the plans
 	CauseLogDown        = 7030 // not stored: the stream is out of reach
-	CauseLogFull        = 7031 // not stored: the stream is full
-	CauseOutcome        = 7032 // it may be stored or not
+	causeLogFull        = 7031 // not stored: the stream is full
+	causeOutcome        = 7032 // it may be stored or not
 	CauseStopping       = 7033 // the door is closing
 	CausePlans          = 7034 // the plans could not be read
 	CauseUndecided      = 7035 // not stored: what was submitted a moment ago, under the id or before a request about it, is no task yet
@@ -52,10 +52,10 @@ const (
 	CauseForbidden = 7049 // HTTP: the role of who asks does not allow it
 	CauseNotServed = 7050 // HTTP: this node has not the part for it
 
-	CauseNoTime = 7060 // its time is less than the plan takes
+	causeNoTime = 7060 // its time is less than the plan takes
 
 	CauseFirst = CauseTypeName // the bounds of what is given out
-	CauseLast  = CauseNoTime
+	CauseLast  = causeNoTime
 )
 
 // causeOf are the causes of refusals whose makers know none, at every door.

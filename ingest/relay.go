@@ -3,7 +3,6 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -40,8 +39,8 @@ type Verdict struct {
 
 // The defaults of RelayConfig.
 const (
-	DefaultRelayInterval = 250 * time.Millisecond
-	DefaultRelayItems    = 64 // with inputs of the largest size 16 MiB, for each stream that is waited for
+	defaultRelayInterval = 250 * time.Millisecond
+	defaultRelayItems    = 64 // with inputs of the largest size 16 MiB, for each stream that is waited for
 	relayRestMax         = 10 * time.Second
 	relayAgain           = time.Second // until a row that is put off is tried again; it doubles
 	relayAgainMax        = time.Minute
@@ -85,8 +84,8 @@ func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
 }
 
 func newRelay(cfg RelayConfig, outbox Outbox, submit func(Request), streams []string, of func(id string) int) *Relay {
-	cfg.Interval = cmp.Or(cfg.Interval, DefaultRelayInterval)
-	cfg.Items = cmp.Or(cfg.Items, DefaultRelayItems)
+	cfg.Interval = cmp.Or(cfg.Interval, defaultRelayInterval)
+	cfg.Items = cmp.Or(cfg.Items, defaultRelayItems)
 	if cfg.Report == nil {
 		cfg.Report = func(error) {}
 	}
@@ -201,15 +200,8 @@ func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Durat
 	return &Verdict{Row: w.Row, Refused: refused}, 0
 }
 
-// ErrRefusedRows is the trouble of an outbox that keeps rows which are refused, ErrLateRows that of one whose rows wait
-// for too long.
-var (
-	ErrRefusedRows = errors.New("submissions are refused")
-	ErrLateRows    = errors.New("submissions wait to be relayed")
-)
-
-// RelayLate is how long a row may wait before it is a trouble.
-const RelayLate = 30 * time.Second
+// relayLate is how long a row may wait before it is a trouble.
+const relayLate = 30 * time.Second
 
 // Standing is how an outbox does.
 type Standing struct {
@@ -223,9 +215,9 @@ type Standing struct {
 func (s Standing) Trouble() error {
 	switch {
 	case s.Refused > 0:
-		return fmt.Errorf("%d %w; the first: %s", s.Refused, ErrRefusedRows, s.First)
-	case s.Oldest > RelayLate:
-		return fmt.Errorf("%d %w, the first for %v", s.Waiting, ErrLateRows, s.Oldest.Round(time.Second))
+		return fmt.Errorf("%d submissions are refused; the first: %s", s.Refused, s.First)
+	case s.Oldest > relayLate:
+		return fmt.Errorf("%d submissions wait to be relayed, the first for %v", s.Waiting, s.Oldest.Round(time.Second))
 	}
 	return nil
 }

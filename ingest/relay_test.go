@@ -180,7 +180,7 @@ func TestRelay(t *testing.T) {
 		if log.items != 500 || h.handed != 500 {
 			t.Errorf("%d stored, %d handed in, want 500", log.items, h.handed)
 		}
-		if h.largest > DefaultRelayItems {
+		if h.largest > defaultRelayItems {
 			t.Errorf("%d rows at a time", h.largest)
 		}
 		var relayed int64
@@ -419,9 +419,9 @@ func TestStanding(t *testing.T) {
 		want string
 	}{
 		{Standing{}, ""},
-		{Standing{Waiting: 9, Oldest: RelayLate}, ""},
-		{Standing{Waiting: 9, Oldest: RelayLate + time.Second}, "9 submissions wait to be relayed, the first for 31s"},
-		{Standing{Waiting: 9, Oldest: 2 * RelayLate, Refused: 3, First: "task a of type b: c (409)"}, "3 submissions are refused; the first: task a of type b: c (409)"},
+		{Standing{Waiting: 9, Oldest: relayLate}, ""},
+		{Standing{Waiting: 9, Oldest: relayLate + time.Second}, "9 submissions wait to be relayed, the first for 31s"},
+		{Standing{Waiting: 9, Oldest: 2 * relayLate, Refused: 3, First: "task a of type b: c (409)"}, "3 submissions are refused; the first: task a of type b: c (409)"},
 	} {
 		err := c.is.Trouble()
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, c.want) {

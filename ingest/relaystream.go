@@ -37,7 +37,7 @@ func newRelayStreams(names []string, of func(id string) int) relayStreams {
 // ofStream reports whether a row was refused for the stream that it belongs to: others may have room.
 func ofStream(r *Refusal) bool {
 	switch r.ErrCode {
-	case CauseFull, CauseLogDown, CauseLogFull, CauseOutcome:
+	case CauseFull, CauseLogDown, causeLogFull, causeOutcome:
 		return true
 	}
 	return false

@@ -40,7 +40,7 @@ func (l *leaders) Publish(partition int, subs []core.Submission, done func(uint6
 	if l.silent[stream] {
 		l.waiting[stream] += len(ids)
 		l.most = max(l.most, l.waiting[stream])
-		time.AfterFunc(DefaultPublishMax, func() { // when the door gives them up
+		time.AfterFunc(defaultPublishMax, func() { // when the door gives them up
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.waiting[stream] -= len(ids)
@@ -105,7 +105,7 @@ func TestRelayWithASilentStream(t *testing.T) {
 						t.Errorf("%s is removed and was not stored", id)
 					}
 				}
-				own := 5 * DefaultRelayItems
+				own := 5 * defaultRelayItems
 				for i := range own {
 					h.add("order", fmt.Sprintf("s%d-1", i))
 				}
@@ -133,7 +133,7 @@ func TestRelayWithASilentStream(t *testing.T) {
 				if missing > 0 {
 					t.Errorf("%d rows of the other streams are not stored", missing)
 				}
-				if most := DefaultRelayInterval + relayPatience + 10*time.Millisecond; slowest > most {
+				if most := defaultRelayInterval + relayPatience + 10*time.Millisecond; slowest > most {
 					t.Errorf("a row of another stream waited for %v, want %v at most", slowest, most)
 				}
 				log.set(func() { clear(log.silent); clear(log.down) })
@@ -147,7 +147,7 @@ func TestRelayWithASilentStream(t *testing.T) {
 				if n := len(log.stored); n != 600+own+300 {
 					t.Errorf("%d stored, want %d", n, 600+own+300)
 				}
-				if h.largest > DefaultRelayItems || h.most > 2 || log.most > DefaultRelayItems {
+				if h.largest > defaultRelayItems || h.most > 2 || log.most > defaultRelayItems {
 					t.Errorf("%d rows at a time, %d takes at once, %d rows that one stream had not answered", h.largest, h.most, log.most)
 				}
 				if s := relays[0].Stats(); s.Relayed != int64(600+own+300) || s.PutOff == 0 {
@@ -166,7 +166,7 @@ func TestRelayWithASlowStream(t *testing.T) {
 		log.slow[1] = 5 * relayPatience
 		in, stopIn := running(t, log, func(c *Config) { c.StreamOf = streamName(2) })
 		h := newHeap()
-		for i := range 3 * DefaultRelayItems {
+		for i := range 3 * defaultRelayItems {
 			h.add("order", fmt.Sprintf("o%d-%d", i, i%2))
 		}
 		_, stop := relaying(t, in, RelayConfig{}, h, 1)
@@ -200,12 +200,12 @@ func TestRelayWithoutStreams(t *testing.T) {
 		log.set(func() { log.silent[0] = false })
 		h.add("order", "b-0")
 		h.add("order", "b-1")
-		<-time.After(DefaultPublishMax - 3*time.Second - time.Millisecond)
+		<-time.After(defaultPublishMax - 3*time.Second - time.Millisecond)
 		synctest.Wait()
 		if s, n := relays[0].Stats(), log.tries("b-0", "b-1"); s.PutOff != 0 || n != 0 {
 			t.Errorf("%+v, and rows of streams that do not answer were sent %d times", s, n)
 		}
-		<-time.After(2*DefaultRelayInterval + 10*time.Millisecond) // the stream of the first has had its time
+		<-time.After(2*defaultRelayInterval + 10*time.Millisecond) // the stream of the first has had its time
 		synctest.Wait()
 		if log.when("b-0").IsZero() || !log.when("b-1").IsZero() {
 			t.Errorf("b-0 is stored at %v, b-1 at %v, want b-0 alone", log.when("b-0"), log.when("b-1"))

@@ -14,8 +14,8 @@ import (
 // the time again.
 const turnItems = 256
 
-// ErrRunning says that Run was called twice.
-var ErrRunning = errors.New("ingest runs already, or has run")
+// errRunning says that Run was called twice.
+var errRunning = errors.New("ingest runs already, or has run")
 
 // Ingest is the role: a door, an inbox that any goroutine may fill, and one
 // loop that owns the door.
@@ -70,10 +70,10 @@ func (in *Ingest) Stats() Stats { return in.door.Stats(in.now()) }
 
 // Run serves until ctx ends. Then it lets nothing more in, publishes what is
 // packed and returns when every request has been answered, which takes no
-// longer than Config.PublishMax. Error: ErrRunning.
+// longer than Config.PublishMax. Error: errRunning.
 func (in *Ingest) Run(ctx context.Context) error {
 	if in.began.Swap(true) {
-		return ErrRunning
+		return errRunning
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

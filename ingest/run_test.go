@@ -144,7 +144,7 @@ func TestRunInAFlood(t *testing.T) {
 		<-time.After(40 * time.Millisecond)
 		synctest.Wait()
 		c.once(t, n)
-		if most := DefaultWindowMax + 2*log.after; c.last.Sub(sent) > most {
+		if most := defaultWindowMax + 2*log.after; c.last.Sub(sent) > most {
 			t.Errorf("the last answer came %v after the last request, want at most %v", c.last.Sub(sent), most)
 		}
 		stop()
@@ -164,8 +164,8 @@ func TestRunDrains(t *testing.T) {
 		took time.Duration
 	}{
 		{"a stream that stores", &slowLog{after: time.Second}, 0, time.Second},
-		{"a stream that fails", &slowLog{after: time.Second, err: errors.New("lost")}, CauseOutcome, time.Second},
-		{"a stream that is silent", &slowLog{mute: true}, CauseOutcome, DefaultPublishMax},
+		{"a stream that fails", &slowLog{after: time.Second, err: errors.New("lost")}, causeOutcome, time.Second},
+		{"a stream that is silent", &slowLog{mute: true}, causeOutcome, defaultPublishMax},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestStopBetweenRoomAndInbox(t *testing.T) {
 func TestRunTwice(t *testing.T) {
 	in, stop := running(t, &slowLog{}, nil)
 	stop()
-	if err := in.Run(t.Context()); !errors.Is(err, ErrRunning) {
-		t.Errorf("error %v, want ErrRunning", err)
+	if err := in.Run(t.Context()); !errors.Is(err, errRunning) {
+		t.Errorf("error %v, want errRunning", err)
 	}
 }

@@ -65,7 +65,7 @@ func TestSilentStreamHoldsUpItsOwn(t *testing.T) {
 	}
 	now = epoch.Add(4 * time.Second)
 	r.door.Flush(now)
-	r.refused("b3", 504, CauseOutcome)
+	r.refused("b3", 504, causeOutcome)
 	if len(r.log.got) != 44 || r.log.got[43].partition != 3 {
 		t.Fatalf("messages %+v, want one more, of partition 3", r.log.got[43:])
 	}
@@ -261,11 +261,11 @@ func TestRunWithASilentStream(t *testing.T) {
 		began := time.Now()
 		stop()
 		silent.once(t, n)
-		if other.accepted != n || silent.causes[CauseOutcome] != n {
+		if other.accepted != n || silent.causes[causeOutcome] != n {
 			t.Errorf("accepted %d, refused of the silent %v, want %d each, the latter as unknown", other.accepted, silent.causes, n)
 		}
-		if d := time.Since(began); d != DefaultPublishMax {
-			t.Errorf("ended after %v, want %v: what was packed leaves at the end", d, DefaultPublishMax)
+		if d := time.Since(began); d != defaultPublishMax {
+			t.Errorf("ended after %v, want %v: what was packed leaves at the end", d, defaultPublishMax)
 		}
 		for i := range n {
 			if id := fmt.Sprintf("s%d-%d", i, 1+i%4*2); !has(&log.silent, id) {

@@ -213,10 +213,10 @@ func TestQuietDoorLooksAtIDs(t *testing.T) {
 	if got := fmt.Sprint(m.asked); got != "[a1 b1 c1]" {
 		t.Errorf("looked at %s", got)
 	}
-	if due := r.door.Due(epoch); due != epoch.Add(DefaultLookSpare) {
+	if due := r.door.Due(epoch); due != epoch.Add(defaultLookSpare) {
 		t.Errorf("due %v after", due.Sub(epoch))
 	}
-	now := epoch.Add(DefaultLookSpare)
+	now := epoch.Add(defaultLookSpare)
 	r.door.Flush(now)
 	for _, at := range []time.Duration{time.Second, 5 * time.Second} { // it is let be
 		r.say(epoch.Add(at), fmt.Sprint(at), "e1", "order", `{"b":1}`)

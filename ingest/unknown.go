@@ -28,7 +28,7 @@ type waiter struct {
 func (d *Door) wait(req *Request, sub *core.Submission) {
 	u := &d.unknown
 	if len(u.waiting) >= d.cfg.UnknownMax {
-		d.refuse(req, Refuse(429, CauseUnknownMany, "%s", say.Of("refuse.unknown-many", "type", core.QuoteShort(req.Type), "n", d.cfg.UnknownMax)).After(d.cfg.ReloadPause))
+		d.refuse(req, Refuse(429, causeUnknownMany, "%s", say.Of("refuse.unknown-many", "type", core.QuoteShort(req.Type), "n", d.cfg.UnknownMax)).After(d.cfg.ReloadPause))
 		return
 	}
 	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
@@ -68,7 +68,7 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 		case plan != nil:
 			d.accept(now, &w.req, &w.sub, plan)
 		case (err == nil || some) && d.plans.Deprecated(w.req.Type, w.sub.PlanVersion):
-			d.refuse(&w.req, Refuse(409, CauseDeprecated, "%s", core.DeprecatedPlan(w.req.Type, w.sub.PlanVersion)))
+			d.refuse(&w.req, Refuse(409, causeDeprecated, "%s", core.DeprecatedPlan(w.req.Type, w.sub.PlanVersion)))
 		case err != nil && (!some || concerns(unreadable, w)):
 			why := "the plans could not be read"
 			if some {

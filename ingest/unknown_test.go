@@ -50,7 +50,7 @@ func TestPlanFoundByReading(t *testing.T) {
 func TestPlansNotRead(t *testing.T) {
 	for name, end := range map[string]func(*rig){
 		"error":   func(r *rig) { r.plans.read(errors.New("no database")); r.door.Flush(epoch) },
-		"silence": func(r *rig) { r.door.Flush(epoch.Add(DefaultReloadMax)) },
+		"silence": func(r *rig) { r.door.Flush(epoch.Add(defaultReloadMax)) },
 	} {
 		r := newRig(t, nil)
 		r.door.Submit(epoch, stranger(r, "a1", "new"))
@@ -76,13 +76,13 @@ func TestReadingDoesNotSpeakForLaterOnes(t *testing.T) {
 	if len(r.answers["b1"]) != 0 {
 		t.Fatal("refused by a reading that began before it came")
 	}
-	if due := r.door.Due(epoch.Add(ms(1))); due != epoch.Add(DefaultReloadPause) {
-		t.Errorf("next reading due after %v, want %v", due.Sub(epoch), DefaultReloadPause)
+	if due := r.door.Due(epoch.Add(ms(1))); due != epoch.Add(defaultReloadPause) {
+		t.Errorf("next reading due after %v, want %v", due.Sub(epoch), defaultReloadPause)
 	}
 	r.plans.later = map[string]*core.Plan{"new": {Name: "new", Version: 1, InputMax: 100}}
-	r.door.Flush(epoch.Add(DefaultReloadPause))
+	r.door.Flush(epoch.Add(defaultReloadPause))
 	r.plans.read(nil)
-	r.door.Flush(epoch.Add(DefaultReloadPause))
+	r.door.Flush(epoch.Add(defaultReloadPause))
 	if len(r.log.got) != 1 {
 		t.Error("not submitted though its plan was read")
 	}
@@ -103,9 +103,9 @@ func TestStrangersDoNotFloodTheStore(t *testing.T) {
 		}
 	}
 	if readings > 5 {
-		t.Errorf("%d readings in a second, want at most one in %v", readings, DefaultReloadPause)
+		t.Errorf("%d readings in a second, want at most one in %v", readings, defaultReloadPause)
 	}
-	many := r.door.Stats(epoch).Refused[CauseUnknownMany]
+	many := r.door.Stats(epoch).Refused[causeUnknownMany]
 	if many < 700 || r.door.Stats(epoch).Items > 50 {
 		t.Errorf("%d refused as too many, %d waiting", many, r.door.Stats(epoch).Items)
 	}
@@ -120,7 +120,7 @@ func TestLateReading(t *testing.T) {
 	r := newRig(t, nil)
 	r.door.Submit(epoch, stranger(r, "a1", "new"))
 	r.door.Flush(epoch)
-	now := epoch.Add(DefaultReloadMax)
+	now := epoch.Add(defaultReloadMax)
 	r.door.Flush(now)
 	r.door.Submit(now, stranger(r, "b1", "new"))
 	r.door.Flush(now)
@@ -155,7 +155,7 @@ func TestPlanVersionNamed(t *testing.T) {
 		req := r.request("a1")
 		req.Version = bad
 		r.door.Submit(epoch, req)
-		if e := r.refused("a1", 400, CauseVersionForm); !strings.Contains(e.Description, "plan version") {
+		if e := r.refused("a1", 400, causeVersionForm); !strings.Contains(e.Description, "plan version") {
 			t.Errorf("version %q: %v", bad, e)
 		}
 		r.idle()
@@ -219,10 +219,10 @@ func TestDeprecated(t *testing.T) {
 	r.door.Flush(epoch)
 	r.plans.read(nil)
 	r.door.Flush(epoch)
-	if e := r.refused("a1", 409, CauseDeprecated); !strings.Contains(e.Description, `every stored version of the plan of type "order" is deprecated`) {
+	if e := r.refused("a1", 409, causeDeprecated); !strings.Contains(e.Description, `every stored version of the plan of type "order" is deprecated`) {
 		t.Error(e)
 	}
-	if e := r.refused("b1", 409, CauseDeprecated); !strings.Contains(e.Description, `version 3 of the plan of type "order" is deprecated`) {
+	if e := r.refused("b1", 409, causeDeprecated); !strings.Contains(e.Description, `version 3 of the plan of type "order" is deprecated`) {
 		t.Error(e)
 	}
 	if len(r.log.got) != 0 {

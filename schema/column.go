@@ -30,7 +30,7 @@ type Null uint8
 const (
 	Never Null = iota // nothing: the column is NOT NULL
 	None              // 0, or nothing
-	Minus             // -1
+	minus             // -1
 )
 
 // Part is what of a row a column is, and so who writes it.
@@ -41,7 +41,7 @@ const (
 	Key   Part = 1 << iota
 	Birth      // a row's first commit writes it, for good
 	State      // every commit that changes the row writes it
-	Claim      // a takeover writes it
+	claim      // a takeover writes it
 )
 
 // apart, as Column.Since, is a column that no digest covers.
@@ -71,7 +71,7 @@ type Field[R any] struct {
 
 // None is the number that NULL reads as.
 func (c *Column[R]) None() int64 {
-	if c.Null == Minus {
+	if c.Null == minus {
 		return -1
 	}
 	return 0

@@ -41,8 +41,8 @@ type JournalRow struct {
 
 // NewJournalRow is the row that a commit writes of a record.
 func NewJournalRow(w *core.TaskWrite, record int, commit int64) JournalRow {
-	r, input := &w.Records[record], InputOf(w, record)
-	return JournalRow{r, w.Task.Partition, w.Task.Number, commit, JournalFormat, input, w.Birth}
+	r, input := &w.Records[record], inputOf(w, record)
+	return JournalRow{r, w.Task.Partition, w.Task.Number, commit, journalFormat, input, w.Birth}
 }
 
 // PartitionRow is a partition's row.
@@ -96,7 +96,7 @@ func taskColumns() []Column[TaskRow] {
 		{"updated_at", Time, State, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.UpdatedAt) }, Into: func(r *row) any { return (*instant)(&r.UpdatedAt) }}},
 		{"ended_at", Time, State, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.EndedAt) }, Into: func(r *row) any { return (*instant)(&r.EndedAt) }}},
 		{"end_number", Int8, State, None, 0, Field[row]{Int: func(r *row) int64 { return r.EndNumber }, Into: func(r *row) any { return &r.EndNumber }}},
-		{"failed_step", Int8, State, Minus, 0, Field[row]{Int: func(r *row) int64 { return FailedStep(r.Task) }}},
+		{"failed_step", Int8, State, minus, 0, Field[row]{Int: func(r *row) int64 { return failedStep(r.Task) }}},
 		{"commit_id", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Commit }}},
 		{"id", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return r.ID }, Into: func(r *row) any { return &r.ID }}},
 		{"type", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return r.Type }, Into: func(r *row) any { return &r.Type }}},
@@ -106,7 +106,7 @@ func taskColumns() []Column[TaskRow] {
 		{"reply_to", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.ReplyTo }, Into: func(r *row) any { return &r.ReplyTo }}},
 		{"trace", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.Trace }, Into: func(r *row) any { return &r.Trace }}},
 		{"labels", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return core.FormatLabels(r.Labels) }, Into: func(r *row) any { return scanner(func(s string) { r.Labels = labelsIn(s) }) }}},
-		{"fingerprint", Text, State, None, 0, Field[row]{Text: func(r *row) string { return FailureFingerprint(r.Task) }, Zero: func(r *row) bool { return Ungrouped(r.Task) }}},
+		{"fingerprint", Text, State, None, 0, Field[row]{Text: func(r *row) string { return FailureFingerprint(r.Task) }, Zero: func(r *row) bool { return ungrouped(r.Task) }}},
 		{"input_hash", Bytes, Birth, None, 0, Field[row]{Bytes: func(r *row) []byte { return r.InputHash }, Into: func(r *row) any { return &r.InputHash }}},
 
 		{"parent", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return r.Parent }, Into: func(r *row) any { return &r.Parent }}},
@@ -130,11 +130,11 @@ func journalColumns() []Column[JournalRow] {
 		{"commit_id", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Commit }, Into: func(r *row) any { return &r.Commit }}},
 		{"format", Int2, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Format) }, Into: func(r *row) any { return &r.Format }}},
 		{"round", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Round) }, Into: func(r *row) any { return &r.Round }}},
-		{"step", Int8, Birth, Minus, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Step) }, Into: func(r *row) any { return &r.Step }}},
+		{"step", Int8, Birth, minus, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Step) }, Into: func(r *row) any { return &r.Step }}},
 		{"attempt", Int8, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Attempt) }, Into: func(r *row) any { return &r.Attempt }}},
 		{"code", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Code) }, Into: func(r *row) any { return &r.Code }}},
 		{"quiet", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.EffectsPossibleUntil) }, Into: func(r *row) any { return (*instant)(&r.EffectsPossibleUntil) }}},
-		{"next", Int8, Birth, Minus, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Next) }, Into: func(r *row) any { return &r.Next }}},
+		{"next", Int8, Birth, minus, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Next) }, Into: func(r *row) any { return &r.Next }}},
 		{"next_attempt", Int8, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.NextAttempt) }, Into: func(r *row) any { return &r.NextAttempt }}},
 		{"undo", Bool, Birth, Never, 0, Field[row]{Int: func(r *row) int64 { return bit(r.Undo) }, Into: func(r *row) any { return &r.Undo }}},
 		{"due", Time, Birth, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Due) }, Into: func(r *row) any { return (*instant)(&r.Due) }}},
@@ -142,9 +142,9 @@ func journalColumns() []Column[JournalRow] {
 		{"actor", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return operate.CleanText(r.Actor) }, Into: func(r *row) any { return scanner(func(s string) { r.Actor = s }) }}},
 		{"kind", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return string(r.Kind) }, Into: func(r *row) any { return &r.Kind }}},
 		{"state", Text, Birth, Never, 0, Field[row]{Text: func(r *row) string { return string(r.State) }, Into: func(r *row) any { return &r.State }}},
-		{"step_status", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return StatusWord(r.Record) }, Into: func(r *row) any { return scanner(func(s string) { r.StepStatus = stepStatus(s) }) }}},
+		{"step_status", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return statusWord(r.Record) }, Into: func(r *row) any { return scanner(func(s string) { r.StepStatus = stepStatus(s) }) }}},
 		{"error", Bytes, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.Error }, Into: func(r *row) any { return scanner(func(s string) { r.Error = s }) }}},
-		{"fingerprint", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return Fingerprint(r.Record) }}},
+		{"fingerprint", Text, Birth, None, 0, Field[row]{Text: func(r *row) string { return fingerprint(r.Record) }}},
 		{"reason", Bytes, Birth, None, 0, Field[row]{Text: func(r *row) string { return r.Reason }, Into: func(r *row) any { return scanner(func(s string) { r.Reason = s }) }}},
 		{"result", Bytes, Birth, None, 0, Field[row]{Bytes: func(r *row) []byte { return r.Result }, Into: func(r *row) any { return &r.Result }}},
 		{"input", Bytes, Birth, None, 0, Field[row]{Bytes: func(r *row) []byte { return r.Input }, Into: func(r *row) any { return &r.Input }}},
@@ -156,20 +156,20 @@ func partitionColumns() []Column[PartitionRow] {
 	type row = PartitionRow
 	return []Column[row]{
 		{"partition", Int8, Key, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
-		{"epoch", Int8, Key | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Epoch }, Into: func(r *row) any { return &r.Epoch }}},
-		{"cursor", Int8, State | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Cursor) }, Into: func(r *row) any { return &r.Cursor }}},
-		{"control_cursor", Int8, State | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ControlCursor) }, Into: func(r *row) any { return &r.ControlCursor }}},
+		{"epoch", Int8, Key | claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Epoch }, Into: func(r *row) any { return &r.Epoch }}},
+		{"cursor", Int8, State | claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Cursor) }, Into: func(r *row) any { return &r.Cursor }}},
+		{"control_cursor", Int8, State | claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ControlCursor) }, Into: func(r *row) any { return &r.ControlCursor }}},
 		{"next_number", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.NextNumber }, Into: func(r *row) any { return &r.NextNumber }}},
 		{"next_end", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.NextEnd }, Into: func(r *row) any { return &r.NextEnd }}},
 		{"told", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Told }, Into: func(r *row) any { return &r.Told }}},
-		{"last_commit", Int8, State | Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.LastCommit }, Into: func(r *row) any { return &r.LastCommit }}},
-		{"cursor_stored", Time, State | Claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.CursorStored) }, Into: func(r *row) any { return (*instant)(&r.CursorStored) }}},
-		{"control_stored", Time, State | Claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ControlStored) }, Into: func(r *row) any { return (*instant)(&r.ControlStored) }}},
-		{"owner", Text, Claim, Never, 0, Field[row]{Text: func(r *row) string { return r.Owner }, Into: func(r *row) any { return &r.Owner }}},
-		{"stream", Text, Claim, Never, 0, Field[row]{Text: func(r *row) string { return r.Stream }, Into: func(r *row) any { return &r.Stream }}},
-		{"went_back_at", Time, Claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.WentBackAt) }, Into: func(r *row) any { return (*instant)(&r.WentBackAt) }}},
-		{"went_back_number", Int8, Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.WentBackNumber }, Into: func(r *row) any { return &r.WentBackNumber }}},
-		{"went_back_until", Int8, Claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.WentBackUntil) }, Into: func(r *row) any { return &r.WentBackUntil }}},
+		{"last_commit", Int8, State | claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.LastCommit }, Into: func(r *row) any { return &r.LastCommit }}},
+		{"cursor_stored", Time, State | claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.CursorStored) }, Into: func(r *row) any { return (*instant)(&r.CursorStored) }}},
+		{"control_stored", Time, State | claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.ControlStored) }, Into: func(r *row) any { return (*instant)(&r.ControlStored) }}},
+		{"owner", Text, claim, Never, 0, Field[row]{Text: func(r *row) string { return r.Owner }, Into: func(r *row) any { return &r.Owner }}},
+		{"stream", Text, claim, Never, 0, Field[row]{Text: func(r *row) string { return r.Stream }, Into: func(r *row) any { return &r.Stream }}},
+		{"went_back_at", Time, claim, None, 0, Field[row]{Int: func(r *row) int64 { return int64(r.WentBackAt) }, Into: func(r *row) any { return (*instant)(&r.WentBackAt) }}},
+		{"went_back_number", Int8, claim, Never, 0, Field[row]{Int: func(r *row) int64 { return r.WentBackNumber }, Into: func(r *row) any { return &r.WentBackNumber }}},
+		{"went_back_until", Int8, claim, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.WentBackUntil) }, Into: func(r *row) any { return &r.WentBackUntil }}},
 	}
 }
 

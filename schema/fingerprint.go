@@ -46,9 +46,9 @@ func wordByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c == '.' || c == ':' || c == '+'
 }
 
-// Fingerprint groups journal rows of failures of one kind; it is empty of a row without an
+// fingerprint groups journal rows of failures of one kind; it is empty of a row without an
 // error.
-func Fingerprint(r *core.Record) string {
+func fingerprint(r *core.Record) string {
 	if r.Error == "" {
 		return ""
 	}
@@ -66,9 +66,9 @@ func Fingerprint(r *core.Record) string {
 // failed reports whether tasks in that state are in failure groups.
 func failed(s core.State) bool { return s == core.StateError || s == core.StateUndone }
 
-// FailedStep is the step that failed last of a task in error or undone, from 0; -1: there
+// failedStep is the step that failed last of a task in error or undone, from 0; -1: there
 // is none.
-func FailedStep(t *core.Task) int64 {
+func failedStep(t *core.Task) int64 {
 	if !failed(t.State) {
 		return -1
 	}
@@ -76,17 +76,17 @@ func FailedStep(t *core.Task) int64 {
 }
 
 // FailureFingerprint groups tasks in error or undone that failed in one step in the same
-// way, by the text that says why; it is empty of all others, and of what is in no group: see Ungrouped.
+// way, by the text that says why; it is empty of all others, and of what is in no group: see ungrouped.
 func FailureFingerprint(t *core.Task) string {
-	if !failed(t.State) || Ungrouped(t) {
+	if !failed(t.State) || ungrouped(t) {
 		return ""
 	}
-	return failureOf(FailedStep(t), t.Why)
+	return failureOf(failedStep(t), t.Why)
 }
 
-// Ungrouped reports whether a task is undone and in no failure group: what was asked for is no failure, and a child's
+// ungrouped reports whether a task is undone and in no failure group: what was asked for is no failure, and a child's
 // undone is its parent's matter, which has the cause. Its fingerprint is stored as an empty text, not as none.
-func Ungrouped(t *core.Task) bool {
+func ungrouped(t *core.Task) bool {
 	return t.State == core.StateUndone && (t.Parent != 0 || t.Asked)
 }
 

@@ -11,7 +11,7 @@ import (
 // covers: C14
 func TestFingerprint(t *testing.T) {
 	of := func(text string) string {
-		return Fingerprint(&core.Record{Kind: core.KindFailed, Code: 500, Error: text})
+		return fingerprint(&core.Record{Kind: core.KindFailed, Code: 500, Error: text})
 	}
 	for _, same := range [][2]string{
 		{"no answer by 2026-11-24T08:00:10.005Z", "no answer by 2030-01-01T00:00:00Z"},

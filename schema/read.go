@@ -51,7 +51,7 @@ type queries struct {
 }
 
 func newQueries(t *Tables) *queries {
-	q := &queries{taskColumns: owned(t.Tasks), journalColumns: owned(t.Journal), claimed: Of(t.Partitions, Claim)}
+	q := &queries{taskColumns: owned(t.Tasks), journalColumns: owned(t.Journal), claimed: Of(t.Partitions, claim)}
 	q.tasks = `SELECT ` + asOfColumns + `, ` + selected(q.taskColumns)
 	q.active = q.tasks + ` FROM tasks WHERE partition = ?1 AND number > ?2 AND state IN ('processing', 'undoing') ORDER BY number LIMIT ?3`
 	q.listed = selected(q.taskColumns) + `, COALESCE(fingerprint, ''), ` + failedStepName + `, ` + parentName
@@ -245,8 +245,8 @@ func (r *reader) journals(ctx context.Context, as core.AsOf, numbers []int64, in
 // scan reads a journal row into what was made for it.
 func (r *JournalRow) scan(row interface{ Scan(...any) error }, to []any) error {
 	err := row.Scan(to...)
-	if err == nil && r.Format > JournalFormat {
-		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", r.Seq, r.Number, r.Format, JournalFormat)
+	if err == nil && r.Format > journalFormat {
+		err = fmt.Errorf("row %d of task number %d has format %d, this binary knows up to %d: use a newer binary", r.Seq, r.Number, r.Format, journalFormat)
 	}
 	return err
 }

@@ -2,8 +2,8 @@ package schema
 
 import "duly.dev/duly/internal/core"
 
-// JournalFormat is the format of journal rows; rows of a later one are not read.
-const JournalFormat int16 = 1
+// journalFormat is the format of journal rows; rows of a later one are not read.
+const journalFormat int16 = 1
 
 // kindWord is what plan_steps says of the kind of a step.
 func kindWord(k core.StepKind) string {
@@ -13,9 +13,9 @@ func kindWord(k core.StepKind) string {
 	return string(k)
 }
 
-// StatusWord is the status of the row's step; without a step, of the zero
+// statusWord is the status of the row's step; without a step, of the zero
 // status nothing is kept.
-func StatusWord(r *core.Record) string {
+func statusWord(r *core.Record) string {
 	if r.Step < 0 && r.StepStatus == core.StepWaiting {
 		return ""
 	}

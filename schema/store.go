@@ -158,9 +158,9 @@ func complete(b *core.Batch) error {
 	return nil
 }
 
-// InputOf is the input of a task where it is written: in the first journal row and
+// inputOf is the input of a task where it is written: in the first journal row and
 // in that of an edit, because it is forgotten when the journal is.
-func InputOf(w *core.TaskWrite, record int) []byte {
+func inputOf(w *core.TaskWrite, record int) []byte {
 	if w.Birth && record == 0 {
 		return w.Task.Input
 	}

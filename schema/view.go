@@ -43,7 +43,7 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	if err == nil {
 		err = r.countChildren(ctx, &v)
 	}
-	if err != nil || !failed(v.State) || Ungrouped(&s.Row) {
+	if err != nil || !failed(v.State) || ungrouped(&s.Row) {
 		return v, err
 	}
 	v.Fingerprint, err = r.fingerprint(ctx, partition, s.Row.Number)

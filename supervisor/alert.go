@@ -13,9 +13,9 @@ import (
 
 // The defaults of AlertConfig.
 const (
-	DefaultAlertEvery   = 100 * time.Millisecond
-	DefaultAlertBurst   = 20
-	DefaultSummaryEvery = 10 * time.Second
+	defaultAlertEvery   = 100 * time.Millisecond
+	defaultAlertBurst   = 20
+	defaultSummaryEvery = 10 * time.Second
 
 	alertKindsMax  = 64
 	alertLately    = 64  // alerts that are not told again when their endings come again
@@ -67,9 +67,9 @@ type kind struct{ taskType, step string }
 
 // NewAlerter makes an alerter that tells sink.
 func NewAlerter(cfg AlertConfig, sink Sink) *Alerter {
-	cfg.Every = cmp.Or(cfg.Every, DefaultAlertEvery)
-	cfg.Burst = cmp.Or(cfg.Burst, DefaultAlertBurst)
-	cfg.SummaryEvery = cmp.Or(cfg.SummaryEvery, DefaultSummaryEvery)
+	cfg.Every = cmp.Or(cfg.Every, defaultAlertEvery)
+	cfg.Burst = cmp.Or(cfg.Burst, defaultAlertBurst)
+	cfg.SummaryEvery = cmp.Or(cfg.SummaryEvery, defaultSummaryEvery)
 	return &Alerter{cfg: cfg, sink: sink, held: map[kind]*Alert{}}
 }
 

@@ -14,8 +14,8 @@ import (
 
 // The defaults of RunConfig.
 const (
-	DefaultInterval = time.Second
-	DefaultTickMax  = 5 * time.Second
+	defaultInterval = time.Second
+	defaultTickMax  = 5 * time.Second
 
 	resignMax = 2 * time.Second
 	// readWell is how long reading must go on for the last failure of it to be over.
@@ -74,8 +74,8 @@ type Runner struct {
 // on. Without alerts or alerter (nil) tasks in error raise no alert. It does
 // nothing until Run.
 func NewRunner(cfg RunConfig, sup *Supervisor, alerts Alerts, alerter *Alerter, log *slog.Logger) *Runner {
-	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
-	cfg.TickMax = cmp.Or(cfg.TickMax, DefaultTickMax)
+	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
+	cfg.TickMax = cmp.Or(cfg.TickMax, defaultTickMax)
 	return &Runner{cfg: cfg, sup: sup, alerts: alerts, alerter: alerter, log: log}
 }
 

@@ -149,7 +149,7 @@ func TestRunAlerts(t *testing.T) {
 		for _, id := range []string{"d-1", "d-2", "d-3"} {
 			events.more <- core.Ending{ID: id, Type: "delivery", Step: "drone", State: core.StateError, Error: "no drone"}
 		}
-		advance(t, readWell+DefaultInterval)
+		advance(t, readWell+defaultInterval)
 		stop()
 		if want := []string{"<nil>", "stream away", "<nil>"}; !slices.Equal(reports, want) && !slices.Equal(reports, want[1:]) {
 			t.Errorf("reported %q, want %q", reports, want)

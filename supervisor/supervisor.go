@@ -13,11 +13,11 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultScanMax    = 1000
-	DefaultMessageMax = 1000
-	DefaultSlack      = 100 * time.Millisecond
-	DefaultAskAgain   = 30 * time.Second
-	DefaultActor      = "supervisor"
+	defaultScanMax    = 1000
+	defaultMessageMax = 1000
+	defaultSlack      = 100 * time.Millisecond
+	defaultAskAgain   = 30 * time.Second
+	defaultActor      = "supervisor"
 )
 
 // Config is how a supervisor works. Zero fields take their defaults.
@@ -31,11 +31,11 @@ type Config struct {
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
-	c.ScanMax = cmp.Or(c.ScanMax, DefaultScanMax)
-	c.MessageMax = cmp.Or(c.MessageMax, DefaultMessageMax)
-	c.Slack = cmp.Or(c.Slack, DefaultSlack)
-	c.AskAgain = cmp.Or(c.AskAgain, DefaultAskAgain)
-	c.Actor = cmp.Or(c.Actor, DefaultActor)
+	c.ScanMax = cmp.Or(c.ScanMax, defaultScanMax)
+	c.MessageMax = cmp.Or(c.MessageMax, defaultMessageMax)
+	c.Slack = cmp.Or(c.Slack, defaultSlack)
+	c.AskAgain = cmp.Or(c.AskAgain, defaultAskAgain)
+	c.Actor = cmp.Or(c.Actor, defaultActor)
 	return c
 }
 

@@ -177,13 +177,13 @@ func TestScanIsBounded(t *testing.T) {
 	for i := range 8 {
 		w.queries, w.limitMax = 0, 0
 		rep := mustTick(t, s, epoch.Add(time.Duration(i)*time.Second))
-		if rep.Read > DefaultScanMax || rep.Asked > DefaultScanMax || w.limitMax > DefaultScanMax || w.queries > 2*4+2 {
+		if rep.Read > defaultScanMax || rep.Asked > defaultScanMax || w.limitMax > defaultScanMax || w.queries > 2*4+2 {
 			t.Fatalf("tick %d: %+v, %d queries, limit %d", i, rep, w.queries, w.limitMax)
 		}
 		for p := range 4 {
 			w.read(p)
 			for _, c := range w.asked[p] {
-				if len(c.Numbers) > DefaultMessageMax {
+				if len(c.Numbers) > defaultMessageMax {
 					t.Fatalf("a message about %d tasks", len(c.Numbers))
 				}
 			}

@@ -74,7 +74,7 @@ func (b *Book) All(ctx context.Context) ([]Stored, error) {
 	for _, key := range slices.Sorted(maps.Keys(documents)) {
 		one := Stored{}
 		name := strings.TrimPrefix(key, ChannelPrefix)
-		if one.Channel, err = ParseChannel(name, documents[key]); err != nil {
+		if one.Channel, err = parseChannel(name, documents[key]); err != nil {
 			one.Broken = core.ShortText(err.Error(), textMax)
 		}
 		one.Name, one.State = name, states[name]
@@ -125,7 +125,7 @@ func (b *Book) Put(ctx context.Context, c Channel, secret *string) error {
 	if err != nil {
 		return fmt.Errorf("channel %s: %w", c.Name, err)
 	}
-	if _, err := ParseChannel(c.Name, document); err != nil {
+	if _, err := parseChannel(c.Name, document); err != nil {
 		return refuse(http.StatusBadRequest, fieldOf(err), "%v", err)
 	}
 	if secret != nil {
@@ -208,7 +208,7 @@ func (c *Channel) checkSecret(secret string) error {
 	if n := len(secret); n == 0 || n > secretBytesMax {
 		return fmt.Errorf("%d bytes, want 1 to %d", n, secretBytesMax)
 	}
-	if c.Kind == KindWebhook && !strings.Contains(c.URL, secretInURL) {
+	if c.Kind == kindWebhook && !strings.Contains(c.URL, secretInURL) {
 		_, err := signingKeys(secret)
 		return err
 	}

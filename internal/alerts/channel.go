@@ -27,8 +27,8 @@ const (
 
 // Kinds of channels.
 const (
-	KindWebhook = "webhook"
-	KindEmail   = "email"
+	kindWebhook = "webhook"
+	kindEmail   = "email"
 )
 
 // Limits of a channel, and of how many there are.
@@ -40,7 +40,7 @@ const (
 	namesMax         = 64
 	headersMax       = 16
 	rateMax          = 600
-	RateDefault      = 30 // alerts a minute of one channel
+	rateDefault      = 30 // alerts a minute of one channel
 	secretBytesMax   = 4 << 10
 )
 
@@ -81,8 +81,8 @@ type Channel struct {
 	templates templates
 }
 
-// ParseChannel reads and checks a channel's document. Its errors name field, value and limit.
-func ParseChannel(name string, document []byte) (Channel, error) {
+// parseChannel reads and checks a channel's document. Its errors name field, value and limit.
+func parseChannel(name string, document []byte) (Channel, error) {
 	c, err := DecodeChannel(name, document)
 	if err != nil {
 		return c, err
@@ -124,7 +124,7 @@ func (c *Channel) check() error {
 		return fmt.Errorf("severity: %s, want info, warning or critical", core.QuoteShort(string(c.Severity)))
 	}
 	if c.Rate < 0 || c.Rate > rateMax {
-		return fmt.Errorf("rate: %d, want 1 to %d a minute, or 0 for %d", c.Rate, rateMax, RateDefault)
+		return fmt.Errorf("rate: %d, want 1 to %d a minute, or 0 for %d", c.Rate, rateMax, rateDefault)
 	}
 	for field, text := range map[string]string{"body": c.Body, "subject": c.Subject, "text": c.Text} {
 		if len(text) > templateBytesMax {
@@ -142,12 +142,12 @@ func (c *Channel) check() error {
 	}
 	var err error
 	switch c.Kind {
-	case KindWebhook:
+	case kindWebhook:
 		err = c.checkWebhook()
-	case KindEmail:
+	case kindEmail:
 		err = c.checkEmail()
 	default:
-		err = fmt.Errorf("kind: %s, want %s or %s", core.QuoteShort(c.Kind), KindWebhook, KindEmail)
+		err = fmt.Errorf("kind: %s, want %s or %s", core.QuoteShort(c.Kind), kindWebhook, kindEmail)
 	}
 	if err == nil {
 		c.templates, err = c.parseTemplates()

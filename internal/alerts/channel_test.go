@@ -20,7 +20,7 @@ func TestChannelIsChecked(t *testing.T) {
 	mail := map[string]any{"kind": "email", "server": "smtp://mail.example.org", "from": "duly@example.org", "to": []string{"ops@example.org"}}
 	for _, good := range []map[string]any{hook, mail} {
 		document, _ := json.Marshal(good)
-		if _, err := ParseChannel("ops", document); err != nil {
+		if _, err := parseChannel("ops", document); err != nil {
 			t.Errorf("%s: %v", document, err)
 		}
 	}
@@ -74,17 +74,17 @@ func TestChannelIsChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ParseChannel("ops", document); err == nil || !strings.Contains(err.Error(), bad.want) || len(err.Error()) > 1000 {
+		if _, err := parseChannel("ops", document); err == nil || !strings.Contains(err.Error(), bad.want) || len(err.Error()) > 1000 {
 			t.Errorf("%s: %s of %.60v: %v, want %q", bad.of["kind"], bad.field, bad.value, err, bad.want)
 		}
 	}
 	document, _ := json.Marshal(hook)
 	for _, name := range []string{"", "a/b", strings.Repeat("n", 65)} {
-		if _, err := ParseChannel(name, document); err == nil {
+		if _, err := parseChannel(name, document); err == nil {
 			t.Errorf("the name %q is taken", name)
 		}
 	}
-	if _, err := ParseChannel("ops", make([]byte, channelBytesMax+1)); err == nil {
+	if _, err := parseChannel("ops", make([]byte, channelBytesMax+1)); err == nil {
 		t.Error("a document of any size is taken")
 	}
 }
@@ -150,7 +150,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"ops", "post"} {
-		if err := s.Test(t.Context(), name); !errors.Is(err, ErrLocal) {
+		if err := s.Test(t.Context(), name); !errors.Is(err, errLocal) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestRedirects(t *testing.T) {
 func TestMailTexts(t *testing.T) {
 	a := begins("n1", "streams", "TASKS", true)
 	a.Times, a.LastsMS, a.Attrs = 3, 12_000, []core.AlertAttr{{Name: "task", Value: "t-1"}}
-	c := Channel{Kind: KindEmail, Server: "smtp://h", From: "duly@example.org", To: []string{"ops@example.org"}}
+	c := Channel{Kind: kindEmail, Server: "smtp://h", From: "duly@example.org", To: []string{"ops@example.org"}}
 	if err := c.check(); err != nil {
 		t.Fatal(err)
 	}

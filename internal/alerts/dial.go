@@ -20,8 +20,8 @@ const (
 	tryMax  = 15 * time.Second // all of it
 )
 
-// ErrLocal is wrapped by the error about a channel that leads to this machine or to what only its neighbours can reach.
-var ErrLocal = errors.New("address refused: alerts do not go to this machine, its neighbours, a cloud's metadata or special networks without --alerts-allow-local")
+// errLocal is wrapped by the error about a channel that leads to this machine or to what only its neighbours can reach.
+var errLocal = errors.New("address refused: alerts do not go to this machine, its neighbours, a cloud's metadata or special networks without --alerts-allow-local")
 
 // refused reports whether an address is one that no alert may go to: an operator who may configure a channel must not
 // reach services of this machine, nor the metadata service of its cloud.
@@ -40,7 +40,7 @@ func dialer(allowLocal bool) *net.Dialer {
 			return fmt.Errorf("address %s: %w", address, err)
 		}
 		if refused(at.Addr()) {
-			return finalError{fmt.Errorf("%s: %w", at.Addr(), ErrLocal)}
+			return finalError{fmt.Errorf("%s: %w", at.Addr(), errLocal)}
 		}
 		return nil
 	}

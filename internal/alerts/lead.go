@@ -200,7 +200,7 @@ func (l *leader) readChannels() error {
 		if w != nil && w.document == text {
 			continue
 		}
-		c, err := ParseChannel(name, documents[full])
+		c, err := parseChannel(name, documents[full])
 		if err != nil {
 			l.s.tried(&Channel{Name: name}, err)
 			there[name] = false

@@ -25,8 +25,8 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultRetryFor = 10 * time.Minute
-	DefaultLook     = 10 * time.Second
+	defaultRetryFor = 10 * time.Minute
+	defaultLook     = 10 * time.Second
 )
 
 const (
@@ -60,8 +60,8 @@ type Config struct {
 	Namespace string                              // of the installation, told to receivers
 	Report    func(err error)                     // takes what keeps alerts from being delivered, nil when nothing does; may be nil
 	Log       *slog.Logger                        // default slog.Default()
-	RetryFor  time.Duration                       // how long a channel is tried for one alert; default DefaultRetryFor
-	Look      time.Duration                       // between two looks at the channels and the live nodes; default DefaultLook
+	RetryFor  time.Duration                       // how long a channel is tried for one alert; default defaultRetryFor
+	Look      time.Duration                       // between two looks at the channels and the live nodes; default defaultLook
 
 	AllowLocal bool           // alerts may go to loopback and link-local addresses
 	SecretsDir string         // of the files that channels may name, and of nothing else; empty: they may name none
@@ -101,8 +101,8 @@ func New(cfg Config) (*Sender, error) {
 	if cfg.Store == nil || cfg.Source == nil || cfg.Leads == nil {
 		return nil, errors.New("alerts: store, source and leads are required")
 	}
-	cfg.RetryFor = cmp.Or(cfg.RetryFor, DefaultRetryFor)
-	cfg.Look = cmp.Or(cfg.Look, DefaultLook)
+	cfg.RetryFor = cmp.Or(cfg.RetryFor, defaultRetryFor)
+	cfg.Look = cmp.Or(cfg.Look, defaultLook)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -110,7 +110,7 @@ func New(cfg Config) (*Sender, error) {
 		cfg.Report = func(error) {}
 	}
 	s := &Sender{cfg: cfg, client: httpClient(cfg.AllowLocal, cfg.Roots), counts: map[string]*counts{}, channels: map[string]*ChannelState{}}
-	for _, kind := range []string{KindWebhook, KindEmail} {
+	for _, kind := range []string{kindWebhook, kindEmail} {
 		s.counts[kind] = &counts{}
 	}
 	return s, nil
@@ -143,7 +143,7 @@ func (s *Sender) Test(ctx context.Context, channel string) error {
 	if err != nil {
 		return fmt.Errorf("channel %s: %w", core.QuoteShort(channel), err)
 	}
-	c, err := ParseChannel(channel, document)
+	c, err := parseChannel(channel, document)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *Sender) try(ctx context.Context, c *Channel, a *core.Alert) error {
 	if err != nil {
 		return err
 	}
-	if c.Kind == KindEmail {
+	if c.Kind == kindEmail {
 		err = s.mail(ctx, c, secret, &clean)
 	} else {
 		err = s.post(ctx, c, secret, &clean)

@@ -52,7 +52,7 @@ func TestWebhook(t *testing.T) {
 	if _, err := fmt.Sscan(p.header.Get(headerTimestamp), &at); err != nil || time.Since(time.Unix(at, 0)).Abs() > time.Minute {
 		t.Errorf("timestamp %q", p.header.Get(headerTimestamp))
 	}
-	if want := Sign([][]byte{key}, p.id, time.Unix(at, 0), []byte(p.body)); p.header.Get(headerSignature) != want {
+	if want := sign([][]byte{key}, p.id, time.Unix(at, 0), []byte(p.body)); p.header.Get(headerSignature) != want {
 		t.Errorf("signature %q, want %q", p.header.Get(headerSignature), want)
 	}
 	r.quiet(t)
@@ -70,7 +70,7 @@ func TestWebhook(t *testing.T) {
 		t.Error(p.body)
 	}
 	until(t, "all are done with", func() bool { return in.open() == 0 })
-	if c := s.Counts(); c[1] != (Count{KindWebhook, 3, 0}) {
+	if c := s.Counts(); c[1] != (Count{kindWebhook, 3, 0}) {
 		t.Errorf("%+v", c)
 	}
 	if err := s.Test(t.Context(), "none"); !errors.Is(err, core.ErrNotFound) {

@@ -15,8 +15,8 @@ import (
 // renderedMax bounds what a template makes.
 const renderedMax = 64 << 10
 
-// View is an alert as templates see it.
-type View struct {
+// view is an alert as templates see it.
+type view struct {
 	ID        string
 	Namespace string
 	Name      string
@@ -33,8 +33,8 @@ type View struct {
 	More      map[string]string
 }
 
-func viewOf(a *core.Alert, namespace string) View {
-	v := View{ID: a.ID, Namespace: namespace, Name: a.Name, Key: a.Key, Node: a.Node, Phase: string(a.Phase), Severity: string(a.Severity), Text: a.Text, Error: a.Error,
+func viewOf(a *core.Alert, namespace string) view {
+	v := view{ID: a.ID, Namespace: namespace, Name: a.Name, Key: a.Key, Node: a.Node, Phase: string(a.Phase), Severity: string(a.Severity), Text: a.Text, Error: a.Error,
 		At: a.At.Time(), Lasts: time.Duration(a.LastsMS) * time.Millisecond, Times: a.Times, More: map[string]string{}}
 	if a.Since != 0 {
 		v.Since = a.Since.Time()
@@ -113,7 +113,7 @@ func (c *Channel) parseTemplates() (t templates, err error) {
 }
 
 // render fills in a template, and refuses what is too large.
-func render(t *template.Template, v View) ([]byte, error) {
+func render(t *template.Template, v view) ([]byte, error) {
 	w := &boundedWriter{}
 	if err := t.Execute(w, v); err != nil {
 		return nil, err

@@ -72,9 +72,9 @@ func encodeEvent(a *core.Alert, namespace string) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// Sign is the value of the header webhook-signature: of each key one signature by HMAC-SHA256 of id, timestamp (seconds
+// sign is the value of the header webhook-signature: of each key one signature by HMAC-SHA256 of id, timestamp (seconds
 // since the Unix epoch) and body, joined by dots.
-func Sign(keys [][]byte, id string, at time.Time, body []byte) string {
+func sign(keys [][]byte, id string, at time.Time, body []byte) string {
 	var all []string
 	for _, key := range keys {
 		h := hmac.New(sha256.New, key)
@@ -144,7 +144,7 @@ func (s *Sender) post(ctx context.Context, c *Channel, secret string, a *core.Al
 	req.Header.Set(headerID, a.ID)
 	req.Header.Set(headerTimestamp, strconv.FormatInt(now.Unix(), 10))
 	if len(keys) > 0 {
-		req.Header.Set(headerSignature, Sign(keys, a.ID, now, body))
+		req.Header.Set(headerSignature, sign(keys, a.ID, now, body))
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {

@@ -95,7 +95,7 @@ func (w *worker) next() bool {
 	if empty || w.ctx.Err() != nil {
 		return false
 	}
-	waited, err := w.limit.wait(w.ctx, cmp.Or(c.Rate, RateDefault))
+	waited, err := w.limit.wait(w.ctx, cmp.Or(c.Rate, rateDefault))
 	if err != nil {
 		return false
 	}

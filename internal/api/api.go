@@ -31,8 +31,8 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultConcurrentMax = 1024
-	DefaultStreamsMax    = 64
+	defaultConcurrentMax = 1024
+	defaultStreamsMax    = 64
 )
 
 // headerKey makes the id of a POST.
@@ -123,9 +123,9 @@ func New(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Lo
 }
 
 func newAPI(cfg Config, door Submitter, reader Reader, asks *Requests, log *slog.Logger) *api {
-	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, DefaultConcurrentMax)
-	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
-	cfg.StreamsMax = cmp.Or(cfg.StreamsMax, DefaultStreamsMax)
+	cfg.ConcurrentMax = cmp.Or(cfg.ConcurrentMax, defaultConcurrentMax)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, defaultReadMax)
+	cfg.StreamsMax = cmp.Or(cfg.StreamsMax, defaultStreamsMax)
 	cfg.bulkDefaults()
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -561,8 +561,8 @@ func TestBodiesAreBounded(t *testing.T) {
 	if w := s.do("PUT", "/v1/tasks/delivery/d-1", `{}`); w.Code != 202 {
 		t.Fatal(w.Code)
 	}
-	if len(s.requests) != DefaultConcurrentMax/2 || refused != 1 {
-		t.Errorf("%d at once, %d refused; want %d and 1", len(s.requests), refused, DefaultConcurrentMax/2)
+	if len(s.requests) != defaultConcurrentMax/2 || refused != 1 {
+		t.Errorf("%d at once, %d refused; want %d and 1", len(s.requests), refused, defaultConcurrentMax/2)
 	}
 }
 
@@ -664,7 +664,7 @@ func TestCancelTellsWhatWillBe(t *testing.T) {
 func TestAskWaitsForTheTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
-		s.asks.cfg.UnknownFor = DefaultUnknownFor
+		s.asks.cfg.UnknownFor = defaultUnknownFor
 		looks := 0
 		s.onGet = func() {
 			if looks++; looks == 3 {
@@ -675,7 +675,7 @@ func TestAskWaitsForTheTask(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		began := time.Now()
-		if w := s.do("DELETE", "/v1/tasks/delivery/d-2", ""); w.Code != 404 || time.Since(began) > DefaultUnknownFor+unknownLook {
+		if w := s.do("DELETE", "/v1/tasks/delivery/d-2", ""); w.Code != 404 || time.Since(began) > defaultUnknownFor+unknownLook {
 			t.Errorf("%d %s after %v", w.Code, w.Body, time.Since(began))
 		}
 		unread := true

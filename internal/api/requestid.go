@@ -8,8 +8,8 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// HeaderRequest names a request in answers, in the log and in the audit trail.
-const HeaderRequest = "X-Request-Id"
+// headerRequest names a request in answers, in the log and in the audit trail.
+const headerRequest = "X-Request-Id"
 
 const requestIDMax = 64
 
@@ -17,11 +17,11 @@ const requestIDMax = 64
 // underscores, or a new one.
 func WithRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(HeaderRequest)
+		id := r.Header.Get(headerRequest)
 		if len(id) > requestIDMax || checkID("", id) != nil {
 			id = nuid.Next()
 		}
-		w.Header().Set(HeaderRequest, id)
+		w.Header().Set(headerRequest, id)
 		next.ServeHTTP(w, r.WithContext(operate.WithRequest(r.Context(), id)))
 	})
 }

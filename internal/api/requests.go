@@ -20,9 +20,9 @@ import (
 
 // The defaults of RequestsConfig.
 const (
-	DefaultReadMax    = 2 * time.Second
-	DefaultControlMax = 5 * time.Second
-	DefaultUnknownFor = time.Second
+	defaultReadMax    = 2 * time.Second
+	defaultControlMax = 5 * time.Second
+	defaultUnknownFor = time.Second
 	unknownLook       = 50 * time.Millisecond // between two looks for an id
 )
 
@@ -74,9 +74,9 @@ type Asked struct {
 
 // NewRequests makes it. Error: a configuration that cannot work.
 func NewRequests(cfg RequestsConfig, reader TaskReader, controls Controls, log *slog.Logger) (*Requests, error) {
-	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
-	cfg.ControlMax = cmp.Or(cfg.ControlMax, DefaultControlMax)
-	cfg.UnknownFor = cmp.Or(cfg.UnknownFor, DefaultUnknownFor)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, defaultReadMax)
+	cfg.ControlMax = cmp.Or(cfg.ControlMax, defaultControlMax)
+	cfg.UnknownFor = cmp.Or(cfg.UnknownFor, defaultUnknownFor)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

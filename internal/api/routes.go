@@ -21,8 +21,8 @@ import (
 	"duly.dev/duly/internal/taskform"
 )
 
-// Version is of the API's description. Within it no field is renamed and none is given another meaning.
-const Version = "1.0.0"
+// apiVersion is of the API's description. Within it no field is renamed and none is given another meaning.
+const apiVersion = "1.0.0"
 
 // The limits of what is asked by operators.
 const (
@@ -208,7 +208,7 @@ func (a *api) newHuma() huma.API {
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
-				Title: "Duly", Version: Version,
+				Title: "Duly", Version: apiVersion,
 				Description: "Tasks of several steps, each done by its deadline or undone. Errors are problem documents (RFC 9457). What is not known in a request is refused by its name.",
 				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			},

@@ -323,7 +323,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, bad *operate.Refusal) {
 func Headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", Policy)
+		h.Set("Content-Security-Policy", contentPolicy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "same-origin")
@@ -333,8 +333,8 @@ func Headers(next http.Handler) http.Handler {
 	})
 }
 
-// Policy is the content security policy of every answer.
-const Policy = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
+// contentPolicy is the content security policy of every answer.
+const contentPolicy = "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // whom is how a person is named: an address that the provider has verified, or the provider's own id, which is marked
 // where it could be taken for an address.

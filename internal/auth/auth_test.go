@@ -145,7 +145,7 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, _ := json.Marshal(s.all[token.ID]); !strings.HasPrefix(text, TokenPrefix) || len(token.Hash) != sha256.Size || strings.Contains(string(kept)+string(token.Hash), text[len(text)-30:]) {
+	if kept, _ := json.Marshal(s.all[token.ID]); !strings.HasPrefix(text, tokenPrefix) || len(token.Hash) != sha256.Size || strings.Contains(string(kept)+string(token.Hash), text[len(text)-30:]) {
 		t.Errorf("token %s is kept as %s", text, kept)
 	}
 	if got := ask(h, "GET", "/v1/x", "Authorization", "bearer  "+text); got.Code != 200 || got.Body.String() != `{"name":"shop","role":"client","from":"192.0.2.1","via":"http"}`+"\n" {
@@ -259,7 +259,7 @@ func TestGuesses(t *testing.T) {
 	}
 	guess := func(source string, sum bool) error {
 		guesses++
-		made := TokenPrefix + idText.EncodeToString(fmt.Appendf(nil, "%010d", guesses)) + "_" + strings.Repeat("A", 43)
+		made := tokenPrefix + idText.EncodeToString(fmt.Appendf(nil, "%010d", guesses)) + "_" + strings.Repeat("A", 43)
 		if sum {
 			made += sumOf(made)
 		} else {
@@ -398,13 +398,13 @@ func TestOff(t *testing.T) {
 // covers: OP20
 func TestHeaders(t *testing.T) {
 	got := ask(Headers(whoami), "GET", "/").Header()
-	for name, value := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Content-Security-Policy": Policy} {
+	for name, value := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Content-Security-Policy": contentPolicy} {
 		if got.Get(name) != value {
 			t.Errorf("%s: %q", name, got.Get(name))
 		}
 	}
-	if strings.Contains(Policy, "unsafe") || !strings.Contains(Policy, "default-src 'self'") || !strings.Contains(Policy, "frame-ancestors 'none'") {
-		t.Error(Policy)
+	if strings.Contains(contentPolicy, "unsafe") || !strings.Contains(contentPolicy, "default-src 'self'") || !strings.Contains(contentPolicy, "frame-ancestors 'none'") {
+		t.Error(contentPolicy)
 	}
 }
 

@@ -154,12 +154,12 @@ type sourceKey struct{}
 
 // withSource is the context of a request with its source.
 func withSource(r *http.Request) context.Context {
-	return context.WithValue(r.Context(), sourceKey{}, Source(r.RemoteAddr))
+	return context.WithValue(r.Context(), sourceKey{}, sourceAt(r.RemoteAddr))
 }
 
-// Source is whose bounds count for who comes from an address with its port: those of the address, of IPv6 of the network
+// sourceAt is whose bounds count for who comes from an address with its port: those of the address, of IPv6 of the network
 // that one has to oneself.
-func Source(remote string) string {
+func sourceAt(remote string) string {
 	source := hostOf(remote)
 	if addr, err := netip.ParseAddr(source); err == nil && addr.Unmap().Is6() {
 		network, _ := addr.WithZone("").Prefix(64) // no error: 64 bits are there

@@ -21,10 +21,10 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// TokenPrefix begins every token, so that scanners of sources and logs know one.
-const TokenPrefix = "duly_"
+// tokenPrefix begins every token, so that scanners of sources and logs know one.
+const tokenPrefix = "duly_"
 
-// A token is TokenPrefix, its id of idBytes random bytes, an underscore, secretBytes random bytes, and a sum of all before:
+// A token is tokenPrefix, its id of idBytes random bytes, an underscore, secretBytes random bytes, and a sum of all before:
 // what has been mistyped, cut or made up is refused without a look at the store.
 const (
 	idBytes      = 10 // 16 letters and digits
@@ -62,7 +62,7 @@ func NewToken(name string, role operate.Role, by string, now, expires time.Time,
 	id := idText.EncodeToString(random[:idBytes])
 	secret := base64.RawURLEncoding.EncodeToString(random[idBytes:])
 	hash := sha256.Sum256([]byte(secret))
-	text = TokenPrefix + id + "_" + secret
+	text = tokenPrefix + id + "_" + secret
 	return operate.Token{ID: id, Name: name, Role: role, Hash: hash[:], Created: now, By: by, Expires: expires, Labels: core.FormatLabels(labels)}, text + sumOf(text), nil
 }
 
@@ -92,7 +92,7 @@ func parts(text string) (id, secret string, ok bool) {
 		return "", "", false
 	}
 	text, sum := text[:len(text)-sumChars], text[len(text)-sumChars:]
-	rest, ok := strings.CutPrefix(text, TokenPrefix)
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	if !ok || sum != sumOf(text) {
 		return "", "", false
 	}

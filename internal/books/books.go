@@ -16,7 +16,7 @@ import (
 
 // Bounds of one comparison.
 const (
-	PagesMax    = 100_000 // of one agent, and of processed tasks, unless Options says otherwise
+	pagesMax    = 100_000 // of one agent, and of processed tasks, unless Options says otherwise
 	tasksOfPage = 500
 	answerMax   = 10 * time.Second // of an agent, to one question
 	reasonMax   = 300              // bytes of why an agent's books are not known
@@ -59,9 +59,9 @@ func New(store Store, asker Asker, partitions int, partitionOf func(string, int)
 	return &Books{store: store, asker: asker, partitions: partitions, partitionOf: partitionOf, now: now}
 }
 
-// Options are of one comparison. The zero value has no limit but PagesMax, and nothing is accepted.
+// Options are of one comparison. The zero value has no limit but pagesMax, and nothing is accepted.
 type Options struct {
-	PagesMax int // of one agent, and of processed tasks; 0: PagesMax
+	PagesMax int // of one agent, and of processed tasks; 0: pagesMax
 	// Pace is called before each page: it may wait, and its error ends the comparison. nil: pages follow one another.
 	Pace func(ctx context.Context) error
 	// Accepted reports whether an operator has accepted a ghost. nil: none.
@@ -81,7 +81,7 @@ func (b *Books) ask(ctx context.Context, agent string, q wire.BooksQuestion) (wi
 // agent does not answer is in the report.
 func (b *Books) Compare(ctx context.Context, since time.Time, o Options) (*Report, error) {
 	if o.PagesMax == 0 {
-		o.PagesMax = PagesMax
+		o.PagesMax = pagesMax
 	}
 	begun := b.now().UTC()
 	plans, err := b.store.Plans(ctx)

@@ -37,7 +37,7 @@ type Config struct {
 	Interval time.Duration // between the beginnings of two comparisons; 0: only when someone asks
 	Window   time.Duration // how far back effects and tasks are compared; required
 	Pages    int           // a second at most; required
-	PagesMax int           // of one agent, and of processed tasks; 0: PagesMax
+	PagesMax int           // of one agent, and of processed tasks; 0: pagesMax
 	Look     time.Duration // between two looks at whether someone asks
 	Again    time.Duration // after a comparison that failed
 	Ease     time.Duration // between two looks at an engine that is overloaded

@@ -28,7 +28,7 @@ type Head struct {
 	Commit       int64        `json:"commit"`
 	At           core.Instant `json:"at"` // when it was signed
 	Hash         Hash         `json:"hash"`
-	Key          string       `json:"key,omitempty"`       // of the signer: see KeyName
+	Key          string       `json:"key,omitempty"`       // of the signer: see keyName
 	Signature    string       `json:"signature,omitempty"` // base64, of Ed25519
 }
 
@@ -39,7 +39,7 @@ func (h *Head) message() []byte {
 
 // Sign signs the head.
 func (h *Head) Sign(key ed25519.PrivateKey) {
-	h.Key = KeyName(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // it always is one
+	h.Key = keyName(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // it always is one
 	h.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(key, h.message()))
 }
 
@@ -53,13 +53,13 @@ func (h *Head) Check(key ed25519.PublicKey) error {
 	}
 	signature, err := base64.StdEncoding.DecodeString(h.Signature)
 	if err != nil || !ed25519.Verify(key, h.message(), signature) {
-		return fmt.Errorf("head of partition %d at height %d: its signature is not of key %s", h.Partition, h.Height, KeyName(key))
+		return fmt.Errorf("head of partition %d at height %d: its signature is not of key %s", h.Partition, h.Height, keyName(key))
 	}
 	return nil
 }
 
-// KeyName is the beginning of the SHA-256 of a public key, in hexadecimal digits.
-func KeyName(key ed25519.PublicKey) string {
+// keyName is the beginning of the SHA-256 of a public key, in hexadecimal digits.
+func keyName(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:8])
 }

@@ -42,12 +42,12 @@ type Options struct {
 	Key       ed25519.PublicKey // heads have to be signed by it; nil: signatures are not looked at
 	// How long retention keeps what a task was made of, and its row; 0: for ever.
 	RetainDetail, RetainRow time.Duration
-	// EntriesMax bounds how many rows are held in memory at a time; 0: DefaultEntriesMax.
+	// EntriesMax bounds how many rows are held in memory at a time; 0: defaultEntriesMax.
 	EntriesMax int
 }
 
-// DefaultEntriesMax is some 200 MB.
-const DefaultEntriesMax = 2_000_000
+// defaultEntriesMax is some 200 MB.
+const defaultEntriesMax = 2_000_000
 
 const (
 	// findingsMax bounds what a report names; the rest is counted.
@@ -117,7 +117,7 @@ func (r *Report) Fits() bool { return len(r.Findings) == 0 }
 // in the report.
 func Verify(ctx context.Context, s Source, o Options) (*Report, error) {
 	if o.EntriesMax == 0 {
-		o.EntriesMax = DefaultEntriesMax
+		o.EntriesMax = defaultEntriesMax
 	}
 	r := &Report{Installation: s.Installation(), At: s.At(), Findings: []Finding{}, Range: o.From > 0 || o.To > 0}
 	heads := r.heads(s, &o)

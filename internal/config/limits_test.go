@@ -72,7 +72,7 @@ var limits = map[string]struct{ taken, refused []any }{
 	"BreakerOpenMax":        {[]any{time.Duration(0), defaultBreakers.OpenFor, breakerOpenMax}, []any{time.Duration(-1), defaultBreakers.OpenFor - 1, breakerOpenMax + 1}},
 	"Outbox": {[]any{[]string(nil), []string{"a=postgres://h/d"}, []string{"a=postgresql://u:p@h1,h2/d?search_path=x", "b=postgres://h/d"}},
 		[]any{[]string{"a=postgres://h/d", "a=postgres://h/e"}, []string{"postgres://h/d"}, []string{""}, []string{"a b=postgres://h/d"}, []string{"a=mysql://h/d"}, []string{"a=sqlite:x"},
-			[]string{OutboxOwn}, []string{OutboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL
+			[]string{outboxOwn}, []string{outboxOwn + "=postgres://h/d"}, make64("a=postgres://h/d")}}, // database: without DatabaseURL
 	"TenantLabel":    {[]any{"", "t", strings.Repeat("t", 64)}, []any{"a.b", "t=", strings.Repeat("t", 65), strings.Repeat("t", 10<<20)}},
 	"Weights":        {[]any{[]string(nil), []string{"class:high=1000", "type:a=1", "tenant:=1"}, manyWeights(weightsMax)}, []any{[]string{""}, []string{"type:a=0"}, []string{"type:a=1001"}, []string{"type:a=1", "type:a=1"}, []string{"type:" + strings.Repeat("a", 10<<20) + "=1"}, manyWeights(weightsMax + 1)}},
 	"OutboxInterval": {[]any{time.Duration(0), outboxIntervalMin, outboxIntervalMax}, []any{time.Duration(-1), outboxIntervalMin - 1, outboxIntervalMax + 1}},
@@ -146,16 +146,16 @@ func with(f reflect.StructField, value any) *Config {
 
 // TestOutboxes: each has a name and a URL, and an error shows no password.
 func TestOutboxes(t *testing.T) {
-	c := Config{Links: Links{DatabaseURL: "postgres://own/d"}, Relayed: Relayed{Outbox: []string{"shop=postgres://u:p@h/d?a=b", OutboxOwn}}}
+	c := Config{Links: Links{DatabaseURL: "postgres://own/d"}, Relayed: Relayed{Outbox: []string{"shop=postgres://u:p@h/d?a=b", outboxOwn}}}
 	all, err := c.Outboxes()
-	if err != nil || len(all) != 2 || all[0] != (Outbox{"shop", "postgres://u:p@h/d?a=b"}) || all[1] != (Outbox{OutboxOwn, "postgres://own/d"}) {
+	if err != nil || len(all) != 2 || all[0] != (Outbox{"shop", "postgres://u:p@h/d?a=b"}) || all[1] != (Outbox{outboxOwn, "postgres://own/d"}) {
 		t.Errorf("%v %v", all, err)
 	}
 	c.Outbox = []string{"postgres://u:secret@h/d?a=b"}
 	if _, err := c.Outboxes(); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a URL without a name: %v", err)
 	}
-	c.Outbox, c.DatabaseURL = []string{OutboxOwn}, "sqlite:x"
+	c.Outbox, c.DatabaseURL = []string{outboxOwn}, "sqlite:x"
 	if _, err := c.Outboxes(); err == nil {
 		t.Error("SQLite has an outbox")
 	}

@@ -15,8 +15,8 @@ type Relayed struct {
 	OutboxInterval time.Duration `name:"outbox-interval" env:"DULY_OUTBOX_INTERVAL" default:"250ms" help:"How often a node looks into an outbox that was empty: so long, at most, a submission waits there. 0: the default."`
 }
 
-// OutboxOwn is the name of the outbox in Duly's own database.
-const OutboxOwn = "database"
+// outboxOwn is the name of the outbox in Duly's own database.
+const outboxOwn = "database"
 
 // Limits of outboxes.
 const (
@@ -43,17 +43,17 @@ func (c *Config) Outboxes() ([]Outbox, error) {
 	var all []Outbox
 	seen := map[string]bool{}
 	for i, text := range c.Outbox {
-		o := Outbox{Name: OutboxOwn, URL: c.DatabaseURL}
-		if text != OutboxOwn {
+		o := Outbox{Name: outboxOwn, URL: c.DatabaseURL}
+		if text != outboxOwn {
 			var has bool
 			if o.Name, o.URL, has = strings.Cut(text, "="); !has || strings.Contains(o.Name, ":") {
-				return nil, fmt.Errorf("outbox: number %d is not name=postgres://…, nor the word %s", i+1, OutboxOwn)
+				return nil, fmt.Errorf("outbox: number %d is not name=postgres://…, nor the word %s", i+1, outboxOwn)
 			}
 			if err := core.CheckName("outbox", o.Name); err != nil {
 				return nil, err
 			}
-			if o.Name == OutboxOwn {
-				return nil, fmt.Errorf("outbox: number %d has the name %s, which is that of Duly's own database", i+1, OutboxOwn)
+			if o.Name == outboxOwn {
+				return nil, fmt.Errorf("outbox: number %d has the name %s, which is that of Duly's own database", i+1, outboxOwn)
 			}
 		}
 		if u, err := url.Parse(o.URL); err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {

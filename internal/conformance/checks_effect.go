@@ -31,9 +31,9 @@ func (s *scene) again() {
 		}
 	}
 	if problem != "" {
-		s.broken(ruleSameResult, ByAnswers, problem, calls...)
+		s.broken(ruleSameResult, byAnswers, problem, calls...)
 	} else {
-		s.held(ruleSameResult, ByAnswers, fmt.Sprintf("%d dos of a key were answered with the same result", len(calls)))
+		s.held(ruleSameResult, byAnswers, fmt.Sprintf("%d dos of a key were answered with the same result", len(calls)))
 	}
 	s.oneEffect(l, calls, problem)
 }
@@ -43,14 +43,14 @@ func (s *scene) oneEffect(l *life, calls []*call, problem string) {
 	switch n, by, err := l.stands(1); {
 	case err != nil:
 		s.open(ruleOneEffect, err.Error())
-	case by == ByEffects && n != 1:
+	case by == byEffects && n != 1:
 		s.broken(ruleOneEffect, by, fmt.Sprintf("%d effects stand for a key whose do came %d times, want 1", n, len(calls)), calls...)
-	case by == ByEffects:
+	case by == byEffects:
 		s.held(ruleOneEffect, by, fmt.Sprintf("1 effect stands for a key whose do came %d times", len(calls)))
 	case problem != "":
 		s.open(ruleOneEffect, "effects cannot be seen, and the answers do not tell: see "+ruleSameResult)
 	default: // a probe says that there is one, not how many
-		s.held(ruleOneEffect, ByAnswers, "effects cannot be seen; the answers are those of one")
+		s.held(ruleOneEffect, byAnswers, "effects cannot be seen; the answers are those of one")
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *scene) undone() {
 	result := l.result
 	u := l.undo("undo", result)
 	if a, answered := s.desk.answer(u); !answered || !a.ok() {
-		s.broken(ruleUndo, ByAnswers, "the undo "+s.said(u), d, u)
+		s.broken(ruleUndo, byAnswers, "the undo "+s.said(u), d, u)
 		return
 	}
 	n, by, err := l.stands(0)
@@ -77,9 +77,9 @@ func (s *scene) undone() {
 	}
 	again := l.undo("undo again", result)
 	if a, answered := s.desk.answer(again); !answered || !a.ok() {
-		s.broken(ruleUndoAgain, ByAnswers, "the undo that came again "+s.said(again), d, u, again)
+		s.broken(ruleUndoAgain, byAnswers, "the undo that came again "+s.said(again), d, u, again)
 	} else {
-		s.held(ruleUndoAgain, ByAnswers, "the undo that came again was answered with success")
+		s.held(ruleUndoAgain, byAnswers, "the undo that came again was answered with success")
 	}
 	s.lateDo(l, n, d, u)
 }
@@ -89,10 +89,10 @@ func (s *scene) undoFirst() {
 	l := s.life()
 	u := l.undo("undo before do", nil)
 	if a, answered := s.desk.answer(u); !answered || !a.ok() {
-		s.broken(ruleUndoFirst, ByAnswers, "the undo of a key that was never done "+s.said(u), u)
+		s.broken(ruleUndoFirst, byAnswers, "the undo of a key that was never done "+s.said(u), u)
 		return
 	}
-	s.held(ruleUndoFirst, ByAnswers, "the undo of a key that was never done was answered with success")
+	s.held(ruleUndoFirst, byAnswers, "the undo of a key that was never done was answered with success")
 	s.lateDo(l, 0, u)
 }
 
@@ -102,7 +102,7 @@ func (s *scene) lateDo(l *life, before int, calls ...*call) {
 	calls = append(calls, c)
 	a, answered := s.desk.answer(c)
 	if !answered || a.reply.Code != core.CodeGone {
-		s.broken(ruleLateDo, ByAnswers, "a do after its undo "+s.said(c)+", want an error 410", calls...)
+		s.broken(ruleLateDo, byAnswers, "a do after its undo "+s.said(c)+", want an error 410", calls...)
 		return
 	}
 	switch n, by, err := l.stands(before); {
@@ -118,7 +118,7 @@ func (s *scene) lateDo(l *life, before int, calls ...*call) {
 
 // seen is a text where effects can be seen.
 func seen(by By, text string) string {
-	if by == ByAnswers {
+	if by == byAnswers {
 		return ""
 	}
 	return text
@@ -129,7 +129,7 @@ const concurrentKeys = 3
 
 // concurrent: P3.
 func (s *scene) concurrent() {
-	done, judged, shown := 0, 0, ByAnswers
+	done, judged, shown := 0, 0, byAnswers
 	for try := 0; try < keysTried && judged < concurrentKeys; try++ {
 		n, by, broken := s.concurrentKey(s.life().with(s.o.SlowInput))
 		if broken {
@@ -173,13 +173,13 @@ func (s *scene) concurrentKey(l *life) (done int, by By, broken bool) {
 		}
 	}
 	if len(refused) > 0 {
-		s.broken(ruleConcurrent, ByAnswers, fmt.Sprintf("%d of %d dos of a key at a time were refused for good", len(refused), len(calls)), refused...)
+		s.broken(ruleConcurrent, byAnswers, fmt.Sprintf("%d of %d dos of a key at a time were refused for good", len(refused), len(calls)), refused...)
 		return done, by, true
 	}
 	if done == 0 {
 		c := l.do("do afterwards")
 		if a, answered := s.desk.answer(c); !answered || !a.ok() {
-			s.broken(ruleConcurrent, ByAnswers, fmt.Sprintf("none of %d dos of a key at a time succeeded, and the one afterwards %s", len(calls), s.said(c)), append([]*call{c}, calls...)...)
+			s.broken(ruleConcurrent, byAnswers, fmt.Sprintf("none of %d dos of a key at a time succeeded, and the one afterwards %s", len(calls), s.said(c)), append([]*call{c}, calls...)...)
 			return done, by, true
 		}
 		done++
@@ -196,14 +196,14 @@ func (s *scene) concurrentEffects(l *life, calls []*call, differ bool) (by By, b
 	case err != nil:
 		s.open(ruleConcurrent, err.Error())
 		return by, true
-	case by == ByEffects && n != 1:
+	case by == byEffects && n != 1:
 		problem = fmt.Sprintf("%d effects stand for a key with %d dos at a time, want 1", n, len(calls))
-	case by == ByEffects:
+	case by == byEffects:
 		return by, false
 	case differ:
 		problem = "dos of a key at a time were answered with different results"
 	default: // a probe says that there is an effect, not how many
-		return ByAnswers, false
+		return byAnswers, false
 	}
 	s.unlessHidden(ruleConcurrent, by, problem, []string{ruleOneEffect, ruleSameResult}, calls...)
 	return by, true
@@ -215,7 +215,7 @@ var undoGaps = []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * t
 // undoDoing: P8.
 func (s *scene) undoDoing() {
 	overlaps := 0
-	shown := ByAnswers
+	shown := byAnswers
 	for _, gap := range undoGaps {
 		l := s.life().with(s.o.SlowInput)
 		d := l.send("do", l.command(false, nil, s.o.CallTime))
@@ -227,7 +227,7 @@ func (s *scene) undoDoing() {
 		}
 		u := l.undo("undo while doing", nil)
 		if a, answered := s.desk.answer(u); !answered || !a.ok() {
-			s.unlessHidden(ruleUndoDoing, ByAnswers, "the undo "+s.said(u), []string{ruleUndo, ruleUndoFirst}, d, u)
+			s.unlessHidden(ruleUndoDoing, byAnswers, "the undo "+s.said(u), []string{ruleUndo, ruleUndoFirst}, d, u)
 			return
 		}
 		s.wait(d) // until it can have no effect any more
@@ -255,7 +255,7 @@ func (s *scene) nothingStays(l *life, d, u *call) (ok bool, by By) {
 		s.unlessHidden(ruleUndoDoing, by, "an effect stays after an undo that came while its do was at work", []string{ruleUndo, ruleLateDo}, d, u)
 		l.clean = false
 		return false, by
-	case by != ByAnswers:
+	case by != byAnswers:
 		return true, by
 	}
 	c := l.do("do afterwards")

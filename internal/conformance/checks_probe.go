@@ -25,7 +25,7 @@ func (l *life) asked(what string) (*call, core.Probe, error) {
 func (s *scene) probed() {
 	if !s.served {
 		if s.o.Probes {
-			s.broken(ruleProbe, ByAnswers, "no instance listens on "+s.o.Names.SubjectProbe(s.o.Agent))
+			s.broken(ruleProbe, byAnswers, "no instance listens on "+s.o.Names.SubjectProbe(s.o.Agent))
 		} else {
 			s.find(Finding{Rule: ruleProbe, State: Aside, Why: "the agent answers no probes"})
 		}
@@ -58,7 +58,7 @@ func (s *scene) probed() {
 		s.open(ruleProbe, "the agent says of no key that it knows what became of it")
 		return
 	}
-	s.held(ruleProbe, ByAnswers, fmt.Sprintf("of a key never done, of one done and then undone it told %d times, and was right", told))
+	s.held(ruleProbe, byAnswers, fmt.Sprintf("of a key never done, of one done and then undone it told %d times, and was right", told))
 }
 
 // truthful judges one answer; tells is 1 where it is more than that nothing is known.
@@ -66,7 +66,7 @@ func (s *scene) truthful(l *life, what string, lies []core.ProbeOutcome, before 
 	c, p, err := l.asked("probe of a key that was " + what)
 	switch {
 	case errors.Is(err, wire.ErrUndecodable):
-		s.broken(ruleProbe, ByAnswers, "an answer that is none: "+err.Error(), c)
+		s.broken(ruleProbe, byAnswers, "an answer that is none: "+err.Error(), c)
 		return 0, false
 	case err != nil:
 		return 0, true // it cannot tell
@@ -81,11 +81,11 @@ func (s *scene) truthful(l *life, what string, lies []core.ProbeOutcome, before 
 	case lie && what == "undone" && s.stillStands(l):
 		s.open(ruleProbe, "the effect stands after its undo: see "+ruleUndo)
 	case lie:
-		s.broken(ruleProbe, ByAnswers, fmt.Sprintf("it says %s of a key that was %s", p.Outcome, what), before, c)
+		s.broken(ruleProbe, byAnswers, fmt.Sprintf("it says %s of a key that was %s", p.Outcome, what), before, c)
 	case p.Outcome == core.ProbeDone && !same(p.Result, l.result):
-		s.broken(ruleProbe, ByAnswers, "it has another result than the do was answered with", before, c)
+		s.broken(ruleProbe, byAnswers, "it has another result than the do was answered with", before, c)
 	case what == "never done" && s.stillStands(l):
-		s.broken(ruleProbe, ByEffects, "the probe of a key that was never done had an effect", c)
+		s.broken(ruleProbe, byEffects, "the probe of a key that was never done had an effect", c)
 	default:
 		return 1, true
 	}
@@ -98,7 +98,7 @@ func (s *scene) stillStands(l *life) bool {
 		return false
 	}
 	n, by, err := l.stands(0)
-	return err == nil && by == ByEffects && n > 0
+	return err == nil && by == byEffects && n > 0
 }
 
 const (
@@ -123,7 +123,7 @@ func (s *scene) probedDoing() {
 		before, lie := k.lie()
 		switch {
 		case k.none != nil:
-			s.broken(ruleProbe, ByAnswers, "an answer that is none: "+k.none.Error(), k.do, k.asked)
+			s.broken(ruleProbe, byAnswers, "an answer that is none: "+k.none.Error(), k.do, k.asked)
 			return
 		case !k.done:
 			failed++
@@ -142,7 +142,7 @@ func (s *scene) probedDoing() {
 		s.open(ruleProbe, why)
 		return
 	}
-	s.held(ruleProbe, ByAnswers, fmt.Sprintf("%d keys were asked about while their do was at work; it said in_progress %d times, and absent of none", tried, told))
+	s.held(ruleProbe, byAnswers, fmt.Sprintf("%d keys were asked about while their do was at work; it said in_progress %d times, and absent of none", tried, told))
 }
 
 // absentAtWork is broken: absent was said of a do at work; before is an answer that shows that it was, nil: none.
@@ -154,7 +154,7 @@ func (s *scene) absentAtWork(k *asking, before, lie *question) {
 		why += fmt.Sprintf("; it had said %s", before.outcome)
 		calls = append(calls, before.call)
 	}
-	s.broken(ruleProbe, ByAnswers, why, append(calls, lie.call)...)
+	s.broken(ruleProbe, byAnswers, why, append(calls, lie.call)...)
 }
 
 // asking is a do, with what was said of it until it was answered.

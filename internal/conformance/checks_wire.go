@@ -39,16 +39,16 @@ func (s *scene) unknown() {
 			}
 		}
 		if !answered || !a.ok() {
-			s.unlessHidden(ruleUnknown, ByAnswers, what+s.said(c), []string{ruleGroup}, c) // another instance may have been at it
+			s.unlessHidden(ruleUnknown, byAnswers, what+s.said(c), []string{ruleGroup}, c) // another instance may have been at it
 			return
 		}
 		if !s.o.Check {
 			if c, a, answered := l.strange(true); !answered || !a.ok() {
-				s.unlessHidden(ruleUnknown, ByAnswers, what+s.said(c), []string{ruleUndo, ruleGroup}, c)
+				s.unlessHidden(ruleUnknown, byAnswers, what+s.said(c), []string{ruleUndo, ruleGroup}, c)
 				return
 			}
 		}
-		s.held(ruleUnknown, ByAnswers, "commands with members and a header that are not known were answered as others")
+		s.held(ruleUnknown, byAnswers, "commands with members and a header that are not known were answered as others")
 		return
 	}
 	s.open(ruleUnknown, "the agent refuses each key, also without such members")
@@ -82,7 +82,7 @@ func (s *scene) over() {
 	_ = pause.For(s.ctx, silence) // the check's end ends it, too
 	for _, c := range expired {
 		if _, answered := s.desk.answer(c); answered {
-			s.broken(ruleSilent, ByAnswers, "a command whose time was over "+s.said(c), c)
+			s.broken(ruleSilent, byAnswers, "a command whose time was over "+s.said(c), c)
 			return
 		}
 	}
@@ -90,7 +90,7 @@ func (s *scene) over() {
 		s.open(ruleSilent, "the agent is silent: the do of another key "+s.said(c))
 		return
 	}
-	s.held(ruleSilent, ByAnswers, fmt.Sprintf("nothing came in %v of commands whose time was over", silence.Round(time.Millisecond)))
+	s.held(ruleSilent, byAnswers, fmt.Sprintf("nothing came in %v of commands whose time was over", silence.Round(time.Millisecond)))
 }
 
 // many: P13, under load. It ends when the agent has answered again, which may be busy with the many calls for long: only an
@@ -121,11 +121,11 @@ func (s *scene) many() {
 	what := fmt.Sprintf("%d calls at a time in %v: %d done, %d busy, %d failed, %d without an answer in time", len(calls), took, done, busy, failed, silent)
 	switch {
 	case !alive:
-		s.broken(ruleOneAnswer, ByAnswers, what+"; afterwards the do of another key "+s.said(c), c)
+		s.broken(ruleOneAnswer, byAnswers, what+"; afterwards the do of another key "+s.said(c), c)
 	case silent == len(calls):
 		s.open(ruleOneAnswer, what+": ask for fewer --calls, or give them more --call-time")
 	default:
-		s.held(ruleOneAnswer, ByAnswers, what)
+		s.held(ruleOneAnswer, byAnswers, what)
 	}
 }
 
@@ -148,7 +148,7 @@ func (s *scene) large() {
 		}
 		switch a, _ := s.desk.answer(c); {
 		case a.failed && !core.LastCode(a.reply.Code):
-			s.broken(ruleSize, ByAnswers, fmt.Sprintf("a result that is too large %s: it would be sent again, want %d", s.said(c), core.CodeFailed), c)
+			s.broken(ruleSize, byAnswers, fmt.Sprintf("a result that is too large %s: it would be sent again, want %d", s.said(c), core.CodeFailed), c)
 			return
 		case a.ok():
 			notes += fmt.Sprintf("; the result of large-input had %d bytes, which are allowed", a.bytes)
@@ -158,7 +158,7 @@ func (s *scene) large() {
 		s.open(ruleSize, strings.TrimPrefix(notes, "; "))
 		return
 	}
-	s.held(ruleSize, ByAnswers, "what was too large was answered, with a result in its limit or an error"+notes)
+	s.held(ruleSize, byAnswers, "what was too large was answered, with a result in its limit or an error"+notes)
 }
 
 // bears reports whether a call that is too large is answered by what is not, and the agent goes on.
@@ -168,11 +168,11 @@ func (s *scene) bears(c *call) bool {
 	other, alive := s.alive()
 	switch {
 	case !answered:
-		s.broken(ruleSize, ByAnswers, "what is too large "+s.said(c), c, other)
+		s.broken(ruleSize, byAnswers, "what is too large "+s.said(c), c, other)
 	case !a.failed && a.reply.Code != 0:
-		s.broken(ruleSize, ByAnswers, "a result is too large: "+a.reply.Error, c)
+		s.broken(ruleSize, byAnswers, "a result is too large: "+a.reply.Error, c)
 	case !alive:
-		s.broken(ruleSize, ByAnswers, "after what was too large the do of another key "+s.said(other), c, other)
+		s.broken(ruleSize, byAnswers, "after what was too large the do of another key "+s.said(other), c, other)
 	default:
 		return true
 	}
@@ -254,12 +254,12 @@ func (s *scene) judgeShared(subject string, lives []*life, calls []*call) {
 	}
 	switch {
 	case len(both) > 0:
-		s.broken(ruleGroup, ByAnswers, fmt.Sprintf("%d of %d commands came to an instance and to another member of the queue group %s", len(both), len(calls), wire.GroupAgent), both...)
+		s.broken(ruleGroup, byAnswers, fmt.Sprintf("%d of %d commands came to an instance and to another member of the queue group %s", len(both), len(calls), wire.GroupAgent), both...)
 	case took == 0:
 		s.open(ruleGroup, fmt.Sprintf("none of %d commands came to the run's own member of the queue group: its user may not subscribe to %s", len(calls), subject))
 	case took == len(calls):
 		s.open(ruleGroup, fmt.Sprintf("all of %d commands came to the run's own member of the queue group: NATS prefers members at the run's own server", len(calls)))
 	default:
-		s.held(ruleGroup, ByAnswers, fmt.Sprintf("of %d commands %d came to another member of the queue group, and those to no instance", len(calls), took))
+		s.held(ruleGroup, byAnswers, fmt.Sprintf("of %d commands %d came to another member of the queue group, and those to no instance", len(calls), took))
 	}
 }

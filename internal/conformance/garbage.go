@@ -76,7 +76,7 @@ func (s *scene) garbage() {
 	if !s.o.Check && !s.undoesForeign() {
 		return
 	}
-	s.held(ruleGarbage, ByAnswers, fmt.Sprintf("%d payloads were refused for good, and the agent went on after each", n))
+	s.held(ruleGarbage, byAnswers, fmt.Sprintf("%d payloads were refused for good, and the agent went on after each", n))
 }
 
 // refuses plays one of them.
@@ -99,16 +99,16 @@ func (s *scene) refuses(j *junk) bool {
 		if !alive {
 			why += ", and afterwards the do of another key " + s.said(other)
 		}
-		s.broken(ruleGarbage, ByAnswers, why, c, other)
+		s.broken(ruleGarbage, byAnswers, why, c, other)
 		return false
 	case a.ok() && !j.taken:
-		s.broken(ruleGarbage, ByAnswers, j.what+" was taken for a command", c)
+		s.broken(ruleGarbage, byAnswers, j.what+" was taken for a command", c)
 		return false
 	case !a.ok() && !a.final() && (a.reply.Code != core.CodeUnable || j.taken):
-		s.broken(ruleGarbage, ByAnswers, j.what+" "+s.said(c)+": it would be sent again; want 4xx", c)
+		s.broken(ruleGarbage, byAnswers, j.what+" "+s.said(c)+": it would be sent again; want 4xx", c)
 		return false
 	case !a.ok() && j.key != nil && s.stillStands(j.key):
-		s.broken(ruleGarbage, ByEffects, j.what+" was refused, and had an effect", c)
+		s.broken(ruleGarbage, byEffects, j.what+" was refused, and had an effect", c)
 		return false
 	}
 	if j.key != nil {
@@ -121,7 +121,7 @@ func (s *scene) refuses(j *junk) bool {
 func (s *scene) goesOn(j *junk, c *call) bool {
 	other, alive := s.alive()
 	if !alive {
-		s.broken(ruleGarbage, ByAnswers, "after "+j.what+" the do of another key "+s.said(other), c, other)
+		s.broken(ruleGarbage, byAnswers, "after "+j.what+" the do of another key "+s.said(other), c, other)
 	}
 	return alive
 }
@@ -131,7 +131,7 @@ func (s *scene) undoesForeign() bool {
 	l := s.life().with([]byte(`[[7]]`))
 	c := l.send("undo with an input of another kind", l.command(true, nil, s.o.CallTime))
 	if a, answered := s.wait(c); answered && a.final() {
-		s.unlessHidden(ruleGarbage, ByAnswers, "an undo with an input of another kind "+s.said(c), []string{ruleUndoFirst}, c)
+		s.unlessHidden(ruleGarbage, byAnswers, "an undo with an input of another kind "+s.said(c), []string{ruleUndoFirst}, c)
 		return false
 	}
 	return true

@@ -16,13 +16,13 @@ import (
 
 // Defaults of Options.
 const (
-	StepDefault      = "conformance"
-	CallsDefault     = 1000
-	TogetherDefault  = 16
-	CallTimeDefault  = 5 * time.Second
-	SilenceDefault   = time.Second
-	SlackDefault     = 250 * time.Millisecond
-	CheckTimeDefault = time.Minute
+	stepDefault      = "conformance"
+	callsDefault     = 1000
+	togetherDefault  = 16
+	callTimeDefault  = 5 * time.Second
+	silenceDefault   = time.Second
+	slackDefault     = 250 * time.Millisecond
+	checkTimeDefault = time.Minute
 )
 
 // Limits of Options.
@@ -37,8 +37,8 @@ const (
 type Options struct {
 	Names wire.Names
 	Agent string
-	Step  string // of the commands; default StepDefault
-	Type  string // of the task; default StepDefault
+	Step  string // of the commands; default stepDefault
+	Type  string // of the task; default stepDefault
 
 	Input      []byte            // JSON that the agent takes; default {}
 	SlowInput  []byte            // JSON that it takes and works long on; nil: Input
@@ -67,11 +67,11 @@ type Effects func(ctx context.Context, key string) (int, error)
 
 // complete fills in the defaults and refuses what cannot be.
 func (o Options) complete() (Options, error) {
-	o.Step, o.Type = cmp.Or(o.Step, StepDefault), cmp.Or(o.Type, StepDefault)
+	o.Step, o.Type = cmp.Or(o.Step, stepDefault), cmp.Or(o.Type, stepDefault)
 	o.ResultMax = cmp.Or(o.ResultMax, core.ResultBytesMax)
-	o.Calls, o.Together = cmp.Or(o.Calls, CallsDefault), cmp.Or(o.Together, TogetherDefault)
-	o.CallTime, o.Silence = cmp.Or(o.CallTime, CallTimeDefault), cmp.Or(o.Silence, SilenceDefault)
-	o.Slack, o.CheckTime = cmp.Or(o.Slack, SlackDefault), cmp.Or(o.CheckTime, CheckTimeDefault)
+	o.Calls, o.Together = cmp.Or(o.Calls, callsDefault), cmp.Or(o.Together, togetherDefault)
+	o.CallTime, o.Silence = cmp.Or(o.CallTime, callTimeDefault), cmp.Or(o.Silence, silenceDefault)
+	o.Slack, o.CheckTime = cmp.Or(o.Slack, slackDefault), cmp.Or(o.CheckTime, checkTimeDefault)
 	if o.Input == nil {
 		o.Input = []byte(`{}`)
 	}

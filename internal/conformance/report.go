@@ -21,9 +21,9 @@ type By string
 
 // What findings rest on.
 const (
-	ByAnswers By = "its answers"
-	ByProbe   By = "its probe"
-	ByEffects By = "the effects"
+	byAnswers By = "its answers"
+	byProbe   By = "its probe"
+	byEffects By = "the effects"
 )
 
 // Finding is what one check found of one rule.

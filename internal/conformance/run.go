@@ -284,18 +284,18 @@ func (r *run) answers() {
 	case len(twice) > 0 && r.breaks[ruleGroup]:
 		s.open(ruleOneAnswer, fmt.Sprintf("%d messages were answered more than once, and each instance answers: see %s", len(twice), ruleGroup))
 	case len(twice) > 0:
-		s.broken(ruleOneAnswer, ByAnswers, fmt.Sprintf("%d of %d messages were answered more than once", len(twice), r.desk.sent()), twice...)
+		s.broken(ruleOneAnswer, byAnswers, fmt.Sprintf("%d of %d messages were answered more than once", len(twice), r.desk.sent()), twice...)
 	default:
-		s.held(ruleOneAnswer, ByAnswers, fmt.Sprintf("%d messages, %d answers, none a second one", r.desk.sent(), n))
+		s.held(ruleOneAnswer, byAnswers, fmt.Sprintf("%d messages, %d answers, none a second one", r.desk.sent(), n))
 	}
 	if len(late) > 0 {
-		s.broken(ruleSilent, ByAnswers, fmt.Sprintf("%d answers came more than %v after the complete-by", len(late), r.o.Slack), late...)
+		s.broken(ruleSilent, byAnswers, fmt.Sprintf("%d answers came more than %v after the complete-by", len(late), r.o.Slack), late...)
 	} else {
-		s.held(ruleSilent, ByAnswers, fmt.Sprintf("none came more than %v after its complete-by", r.o.Slack))
+		s.held(ruleSilent, byAnswers, fmt.Sprintf("none came more than %v after its complete-by", r.o.Slack))
 	}
 	if len(bad) > 0 {
-		s.broken(ruleSize, ByAnswers, fmt.Sprintf("%d results were over %d bytes or no JSON", len(bad), r.o.ResultMax), bad...)
+		s.broken(ruleSize, byAnswers, fmt.Sprintf("%d results were over %d bytes or no JSON", len(bad), r.o.ResultMax), bad...)
 	} else {
-		s.held(ruleSize, ByAnswers, fmt.Sprintf("every result is JSON of %d bytes at most", r.o.ResultMax))
+		s.held(ruleSize, byAnswers, fmt.Sprintf("every result is JSON of %d bytes at most", r.o.ResultMax))
 	}
 }

@@ -131,17 +131,17 @@ func (l *life) probe(what string) (*call, core.Probe, error) {
 // lookEvery is how often effects are looked at until they are as they should be.
 const lookEvery = 20 * time.Millisecond
 
-// stands is how many effects of the key stand, and what shows it: by is ByAnswers where nothing does. It waits a moment for
+// stands is how many effects of the key stand, and what shows it: by is byAnswers where nothing does. It waits a moment for
 // there to be want of them.
 func (l *life) stands(want int) (n int, by By, err error) {
 	if l.o.Effects == nil && !l.probes {
-		return 0, ByAnswers, nil
+		return 0, byAnswers, nil
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, l.o.Silence)
 	defer cancel()
 	for {
 		n, by, err = l.count()
-		if err != nil || by == ByAnswers || n == want || pause.For(ctx, lookEvery) != nil {
+		if err != nil || by == byAnswers || n == want || pause.For(ctx, lookEvery) != nil {
 			return n, by, err
 		}
 	}
@@ -153,17 +153,17 @@ func (l *life) count() (int, By, error) {
 		defer cancel()
 		n, err := l.o.Effects(ctx, l.key())
 		if err != nil {
-			return 0, ByEffects, fmt.Errorf("effects of key %s: %w", l.key(), err)
+			return 0, byEffects, fmt.Errorf("effects of key %s: %w", l.key(), err)
 		}
-		return n, ByEffects, nil
+		return n, byEffects, nil
 	}
 	switch _, p, err := l.probe("probe"); {
 	case err != nil:
-		return 0, ByAnswers, nil
+		return 0, byAnswers, nil
 	case p.Outcome == core.ProbeDone, p.Outcome == core.ProbeInProgress:
-		return 1, ByProbe, nil
+		return 1, byProbe, nil
 	}
-	return 0, ByProbe, nil
+	return 0, byProbe, nil
 }
 
 // timeUp says why a check that has ended early is not judged.

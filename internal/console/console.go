@@ -35,17 +35,14 @@ const (
 // Path is where the console is, below [Config.Base].
 const Path = "/console/"
 
-// Snapshot is what the reader of everything live read last.
-type Snapshot = live.Snapshot
-
 // Live is the one reader of a process for everything that is shown live.
 type Live interface {
 	// Current is what was read last, read now if that is too old. Error: nothing was ever read.
-	Current(ctx context.Context) (Snapshot, error)
+	Current(ctx context.Context) (live.Snapshot, error)
 	// Samples are those of the last minutes, the oldest first.
 	Samples() []operate.Sample
 	// Subscribe gives what is read from now on, until ctx ends; then the channel is closed.
-	Subscribe(ctx context.Context) <-chan Snapshot
+	Subscribe(ctx context.Context) <-chan live.Snapshot
 }
 
 // Channel is a place that alerts are sent to.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
 	"duly.dev/duly/internal/sheet"
@@ -143,7 +144,7 @@ type event struct {
 }
 
 // encode makes the event of a snapshot, or takes the one that was made for another stream.
-func (c *console) encode(ctx context.Context, s Snapshot) (all, one []byte, err error) {
+func (c *console) encode(ctx context.Context, s live.Snapshot) (all, one []byte, err error) {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
 	if c.live.all != nil && c.live.of.Equal(s.Overview.At) && c.live.trouble == s.Trouble {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/live"
 	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/internal/say"
 )
@@ -77,7 +78,7 @@ func (c *console) overview(ctx context.Context, _ *http.Request) (page, error) {
 }
 
 // fillNeeds shows what needs someone as it was read, and whether the books are closed.
-func (c *console) fillNeeds(ctx context.Context, d *overviewData, s Snapshot) error {
+func (c *console) fillNeeds(ctx context.Context, d *overviewData, s live.Snapshot) error {
 	o := &s.Overview
 	d.At, d.Trouble, d.Counts = o.At, s.Trouble, slices.Clone(o.Counts)
 	slices.SortFunc(d.Counts, func(a, b operate.StateCount) int {

@@ -48,7 +48,7 @@ type world struct {
 	millions bool  // counts are those of an engine at 1,000,000 tasks
 	broken   error // every read fails
 	newer    core.UnreadablePlans
-	subs     map[chan Snapshot]struct{}
+	subs     map[chan live.Snapshot]struct{}
 	reads    int
 	keys     map[string]operate.Answer
 	done     []operate.Request // that were carried out
@@ -185,7 +185,7 @@ const orderInput = `{"order":9007199254740993,"zip":"01067","amount":1.10,"custo
 
 // newWorld fills a world at a time.
 func newWorld(now func() time.Time) *world {
-	w := &world{now: now, settings: map[string][]byte{}, members: map[string][]operate.Member{}, subs: map[chan Snapshot]struct{}{}, keys: map[string]operate.Answer{}, risky: true}
+	w := &world{now: now, settings: map[string][]byte{}, members: map[string][]operate.Member{}, subs: map[chan live.Snapshot]struct{}{}, keys: map[string]operate.Answer{}, risky: true}
 	order := chain("order", 1, "check", "reserve", "charge", "ship", "mail")
 	order2 := order
 	order2.Version, order2.Steps = 2, slices.Clone(order.Steps)
@@ -1051,16 +1051,16 @@ func (w *world) Delete(_ context.Context, name string) error {
 
 type liveWorld struct{ *world }
 
-func (w liveWorld) Current(context.Context) (Snapshot, error) {
+func (w liveWorld) Current(context.Context) (live.Snapshot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.broken != nil {
-		return Snapshot{}, w.broken
+		return live.Snapshot{}, w.broken
 	}
 	return w.snapshot(), nil
 }
 
-func (w *world) snapshot() Snapshot {
+func (w *world) snapshot() live.Snapshot {
 	o := operate.Overview{At: w.now(), Troubles: w.trouble}
 	counts := map[core.State]int64{}
 	for _, l := range w.tasks {
@@ -1097,7 +1097,7 @@ func (w *world) snapshot() Snapshot {
 	o.Needs = slices.Concat(operate.TroubleNeeds(o.At, o.Troubles), operate.ErrorNeeds(o.At, groups), operate.OperationNeeds(o.At, o.Operations),
 		operate.DeadlineNeeds(o.At, live.DefaultRisk, soon, false), operate.AnswerNeeds(o.At, live.DefaultRisk, &o.Signals), operate.FlowNeeds(o.At, w.agentsIn, pauses, w.bounds))
 	operate.SortNeeds(o.Needs)
-	return Snapshot{Overview: o, Sample: w.samples[len(w.samples)-1]}
+	return live.Snapshot{Overview: o, Sample: w.samples[len(w.samples)-1]}
 }
 
 func (w liveWorld) Samples() []operate.Sample {
@@ -1106,8 +1106,8 @@ func (w liveWorld) Samples() []operate.Sample {
 	return slices.Clone(w.samples)
 }
 
-func (w liveWorld) Subscribe(ctx context.Context) <-chan Snapshot {
-	c := make(chan Snapshot, 1)
+func (w liveWorld) Subscribe(ctx context.Context) <-chan live.Snapshot {
+	c := make(chan live.Snapshot, 1)
 	w.mu.Lock()
 	w.subs[c] = struct{}{}
 	c <- w.snapshot()

@@ -22,8 +22,8 @@ const (
 
 // Limits of an alert, so that one always fits a message and a mail.
 const (
-	AlertTextMax  = 2048 // bytes of Text and of Error
-	AlertAttrsMax = 16   // attributes
+	alertTextMax  = 2048 // bytes of Text and of Error
+	alertAttrsMax = 16   // attributes
 	AlertAttrMax  = 256  // bytes of an attribute's value
 )
 
@@ -50,9 +50,9 @@ type AlertAttr struct{ Name, Value string }
 
 // Short returns the alert with its texts cut to the limits.
 func (a Alert) Short() Alert {
-	a.Text, a.Error = ShortText(a.Text, AlertTextMax), ShortText(a.Error, AlertTextMax)
-	attrs := make([]AlertAttr, 0, min(len(a.Attrs), AlertAttrsMax))
-	for _, attr := range a.Attrs[:min(len(a.Attrs), AlertAttrsMax)] {
+	a.Text, a.Error = ShortText(a.Text, alertTextMax), ShortText(a.Error, alertTextMax)
+	attrs := make([]AlertAttr, 0, min(len(a.Attrs), alertAttrsMax))
+	for _, attr := range a.Attrs[:min(len(a.Attrs), alertAttrsMax)] {
 		attrs = append(attrs, AlertAttr{ShortText(attr.Name, NameBytesMax), ShortText(attr.Value, AlertAttrMax)})
 	}
 	a.Attrs = attrs

@@ -7,12 +7,12 @@ import (
 )
 
 func TestAlertIsCut(t *testing.T) {
-	a := Alert{Text: strings.Repeat("t", AlertTextMax+1), Error: strings.Repeat("é", AlertTextMax)}
-	for n := range AlertAttrsMax + 5 {
+	a := Alert{Text: strings.Repeat("t", alertTextMax+1), Error: strings.Repeat("é", alertTextMax)}
+	for n := range alertAttrsMax + 5 {
 		a.Attrs = append(a.Attrs, AlertAttr{fmt.Sprint("a", n), strings.Repeat("v", AlertAttrMax+1)})
 	}
 	short := a.Short()
-	if len(short.Text) > AlertTextMax+3 || len(short.Error) > AlertTextMax+3 || len(short.Attrs) != AlertAttrsMax || len(short.Attrs[0].Value) > AlertAttrMax+3 {
+	if len(short.Text) > alertTextMax+3 || len(short.Error) > alertTextMax+3 || len(short.Attrs) != alertAttrsMax || len(short.Attrs[0].Value) > AlertAttrMax+3 {
 		t.Errorf("%d %d %d", len(short.Text), len(short.Error), len(short.Attrs))
 	}
 	if len(a.Attrs[0].Value) != AlertAttrMax+1 {

@@ -305,7 +305,7 @@ func TestUndoIsPatient(t *testing.T) {
 			if alerts != 1 || told.Sub(since) > 2*undoAlertAfter {
 				t.Errorf("%d alerts, the last %v after it began", alerts, told.Sub(since))
 			}
-			if took := r.now.Sub(since); took < DefaultUndoPatience-DefaultUndoBackoffCap || took > DefaultUndoPatience+DefaultUndoBackoffCap {
+			if took := r.now.Sub(since); took < defaultUndoPatience-defaultUndoBackoffCap || took > defaultUndoPatience+defaultUndoBackoffCap {
 				t.Errorf("gave up after %v", took)
 			}
 			if failing == "unserved" || failing == "full" {

@@ -224,9 +224,9 @@ type PartitionState struct {
 // stream, too, has lost what a database that went back would read again.
 const ReadNoMore = 1<<63 - 1
 
-// ResubmitFor is how long a submitter may take to submit again what database and stream have
+// resubmitFor is how long a submitter may take to submit again what database and stream have
 // both lost; after it an id counts as new.
-const ResubmitFor = 24 * time.Hour
+const resubmitFor = 24 * time.Hour
 
 // MayHaveRun reports whether steps of a task may have run that its journal does not know.
 func (s *PartitionState) MayHaveRun(t *Task) bool {
@@ -236,7 +236,7 @@ func (s *PartitionState) MayHaveRun(t *Task) bool {
 	case t.Number < s.WentBackNumber:
 		return true
 	case s.WentBackUntil == ReadNoMore:
-		return t.CreatedAt < s.WentBackAt.Add(ResubmitFor)
+		return t.CreatedAt < s.WentBackAt.Add(resubmitFor)
 	}
 	return t.Origin <= s.WentBackUntil
 }

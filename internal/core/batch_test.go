@@ -49,7 +49,7 @@ func TestTakeAfterWhatIsLost(t *testing.T) {
 			return s.MayHaveRun(&Task{Number: s.NextNumber, Origin: origin, CreatedAt: created})
 		}
 		if c.again {
-			if !mayRun(1<<40, at.Add(ResubmitFor-time.Hour)) || mayRun(1<<40, at.Add(ResubmitFor)) {
+			if !mayRun(1<<40, at.Add(resubmitFor-time.Hour)) || mayRun(1<<40, at.Add(resubmitFor)) {
 				t.Errorf("%s: what is submitted again: %+v", c.name, s)
 			}
 			s.Take(Claim{Stream: "s3/c1", At: at.Add(time.Minute)})

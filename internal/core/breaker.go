@@ -18,8 +18,8 @@ const (
 // Limits of breakers.
 const (
 	BreakersMax = 1000 // agents that have a breaker: the newest count
-	// BreakerStages is after how many stages of a trial the breaker closes: stage n lets 2ⁿ do commands be out at a time.
-	BreakerStages = 8
+	// breakerStages is after how many stages of a trial the breaker closes: stage n lets 2ⁿ do commands be out at a time.
+	breakerStages = 8
 	openingsMax   = 20 // that are counted: the pause has long come to its most
 )
 
@@ -76,7 +76,7 @@ func (b *Breaker) Limit(now Instant) int {
 	case BreakerOpen:
 		return 0
 	case BreakerTrial:
-		return 1 << min(stage, BreakerStages)
+		return 1 << min(stage, breakerStages)
 	}
 	return -1
 }
@@ -113,7 +113,7 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 			return b.open(p, now, trial, "calls of a trial failed"), true
 		case trial.Done < 1<<stage:
 			return b, false
-		case stage >= BreakerStages:
+		case stage >= breakerStages:
 			return b.become(BreakerClosed, now, fmt.Sprintf("its calls succeed: the last %d of a trial", trial.Done)), true
 		}
 		next = b.become(BreakerTrial, now, b.Reason)

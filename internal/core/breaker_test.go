@@ -60,7 +60,7 @@ func TestBreakerTrial(t *testing.T) {
 		}
 	}
 	now = b.Until
-	for stage := range BreakerStages + 1 {
+	for stage := range breakerStages + 1 {
 		enough := int64(1) << stage
 		if _, changed := b.Next(&breakerPolicy, now, bad, Calls{Done: enough - 1}); changed {
 			t.Fatalf("stage %d is over after %d calls", stage, enough-1)

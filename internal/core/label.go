@@ -9,8 +9,8 @@ import (
 const (
 	LabelsMax     = 8  // of one submission
 	LabelBytesMax = 64 // of a label's key, and of its value
-	// LabelsTextMax bounds what ParseLabels looks at: all labels at their limits, with a space around each.
-	LabelsTextMax = LabelsMax * (2*LabelBytesMax + 4)
+	// labelsTextMax bounds what ParseLabels looks at: all labels at their limits, with a space around each.
+	labelsTextMax = LabelsMax * (2*LabelBytesMax + 4)
 )
 
 // ErrLabel is wrapped by every error about labels.
@@ -51,7 +51,7 @@ func TenantOf(labels []Label, key string) (tenant string) {
 
 // TenantIn is TenantOf for labels as a header has them; what is wrong with them is refused elsewhere.
 func TenantIn(text, key string) (tenant string) {
-	if len(text) > LabelsTextMax || key == "" {
+	if len(text) > labelsTextMax || key == "" {
 		return ""
 	}
 	for from := 0; from < len(text); {
@@ -136,8 +136,8 @@ func ParseLabels(text string) ([]Label, error) {
 	if text == "" {
 		return nil, nil
 	}
-	if len(text) > LabelsTextMax {
-		return nil, fmt.Errorf("%w: labels have %d bytes, the limit is %d", ErrLabel, len(text), LabelsTextMax)
+	if len(text) > labelsTextMax {
+		return nil, fmt.Errorf("%w: labels have %d bytes, the limit is %d", ErrLabel, len(text), labelsTextMax)
 	}
 	var labels []Label
 	for from := 0; from <= len(text); {

@@ -58,7 +58,7 @@ func TestTenantIn(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{"tenant", "tenant=", "=,tenant,", "tenant=x" + long, strings.Repeat("a=b,", LabelsTextMax) + "tenant=x"} {
+	for _, text := range []string{"tenant", "tenant=", "=,tenant,", "tenant=x" + long, strings.Repeat("a=b,", labelsTextMax) + "tenant=x"} {
 		if got := TenantIn(text, "tenant"); got != "" {
 			t.Errorf("%.80q: %q", text, got)
 		}
@@ -84,7 +84,7 @@ func TestLabelsText(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"a=b,": "no =", ",": "no =", "a=b,,c=d": "no =", "a=b,a=c": "twice", FormatLabels(most) + ",z=1": "8",
-		strings.Repeat(" ", LabelsTextMax+1): fmt.Sprint(LabelsTextMax),
+		strings.Repeat(" ", labelsTextMax+1): fmt.Sprint(labelsTextMax),
 	} {
 		if got, err := ParseLabels(text); !errors.Is(err, ErrLabel) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.80q: %+v, %v, want a text with %q", text, got, err, says)

@@ -37,7 +37,7 @@ var planLimits = map[string]fieldLimits{
 	"InputMax":   upTo(InputBytesMax),
 
 	"Result":      textUpTo(ExpressionBytesMax),
-	"InputSchema": textUpTo(SchemaBytesMax),
+	"InputSchema": textUpTo(schemaBytesMax),
 	"UndoReserve": {orSilent(durations).taken[:2], append(orSilent(durations).refused, DurationMax)}, // the task has DurationMax
 	"QueueFor":    {[]any{time.Duration(0), QueueForMin, 10 * time.Minute, QueueForMax}, []any{-time.Second, time.Millisecond, QueueForMin - 1, QueueForMax + 1, DurationMax, time.Duration(math.MaxInt64), time.Duration(math.MinInt64)}},
 	"Admission":   {[]any{AdmissionQueue, AdmissionOff, AdmissionWarn, AdmissionRefuse}, []any{Admission("queue"), Admission("x"), Admission(strings.Repeat("x", 10<<20))}},
@@ -71,12 +71,12 @@ var stepLimits = map[string]fieldLimits{
 	"Least":       {[]any{time.Duration(0), time.Millisecond}, []any{time.Duration(1), -time.Second, 2 * time.Millisecond, time.Duration(math.MaxInt64)}}, // of a step of 1 ms
 	"For":         {durations.taken, durations.refused[1:]},
 	"Until":       {[]any{"u"}, []any{strings.Repeat("u", ExpressionBytesMax+1), ""}},
-	"Schema":      textUpTo(SchemaBytesMax),
+	"Schema":      textUpTo(schemaBytesMax),
 	"Child":       {[]any{"a", strings.Repeat("n", NameBytesMax)}, append(badNames, "order")},
 	"Elements":    {[]any{"e", strings.Repeat("e", ExpressionBytesMax)}, []any{"", strings.Repeat("e", ExpressionBytesMax+1)}},
 	"ElementsMax": upTo(ElementsLimit),
 	"Parallel":    upTo(ParallelLimit),
-	"FailuresMax": {[]any{0, 1, DefaultElementsMax}, []any{-1, DefaultElementsMax + 1, math.MaxInt, math.MinInt}},
+	"FailuresMax": {[]any{0, 1, defaultElementsMax}, []any{-1, defaultElementsMax + 1, math.MaxInt, math.MinInt}},
 }
 
 // kinds are the kinds of step that have the fields which a call has not, and what such a step is otherwise.
@@ -142,7 +142,7 @@ func TestPlanLimits(t *testing.T) {
 func TestPayloadLimit(t *testing.T) {
 	p := Plan{Name: "order", Version: 1, Steps: manySteps(2)}.WithDefaults()
 	p.Steps[1].After, p.Steps[1].Undoable = []int{0}, true
-	worst := InputBytesMax + EnvelopeBytesMax + 2*ResultBytesMax
+	worst := InputBytesMax + envelopeBytesMax + 2*ResultBytesMax
 	for payload, taken := range map[int]bool{worst: true, worst + 1: true, worst - 1: false, 1: false} {
 		if err := p.Validate(payload); (err == nil) != taken {
 			t.Errorf("max_payload %d: %v", payload, err)

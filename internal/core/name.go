@@ -48,7 +48,7 @@ func mapHint(field, name string) string {
 	return "; make an id of other text as README.md says under Ids (in Go: duly.ID)"
 }
 
-// CheckAgent accepts 1 to AgentTokensMax names joined by dots.
+// CheckAgent accepts 1 to agentTokensMax names joined by dots.
 func CheckAgent(agent string) error {
 	tokens, start := 0, 0
 	for i := 0; i <= len(agent); i++ {
@@ -60,8 +60,8 @@ func CheckAgent(agent string) error {
 		}
 		tokens++
 		start = i + 1
-		if tokens > AgentTokensMax {
-			return fmt.Errorf("%w: agent %s has more than %d tokens", ErrName, QuoteShort(agent), AgentTokensMax)
+		if tokens > agentTokensMax {
+			return fmt.Errorf("%w: agent %s has more than %d tokens", ErrName, QuoteShort(agent), agentTokensMax)
 		}
 	}
 	return nil

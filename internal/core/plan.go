@@ -8,18 +8,18 @@ import (
 // Limits of names and plans; the wire and the schema rely on them.
 const (
 	NameBytesMax   = 64        // type, task id and step name
-	AgentTokensMax = 4         // dot-separated tokens of an agent's name
+	agentTokensMax = 4         // dot-separated tokens of an agent's name
 	StepsMax       = 64        // steps of one plan; the in-flight windows are a 64-bit set
 	AttemptsLimit  = 1000      // largest attempts_max
 	InputBytesMax  = 256 << 10 // input of a task
 	ResultBytesMax = 64 << 10  // result of a step
-	// EnvelopeBytesMax bounds what a command carries besides input and results.
-	EnvelopeBytesMax = 8 << 10
+	// envelopeBytesMax bounds what a command carries besides input and results.
+	envelopeBytesMax = 8 << 10
 	// ErrorBytesMax bounds the error text kept of one failed attempt; longer text is cut.
 	ErrorBytesMax = 4 << 10
 
 	ExpressionBytesMax = 4 << 10  // one expression
-	SchemaBytesMax     = 64 << 10 // one JSON Schema
+	schemaBytesMax     = 64 << 10 // one JSON Schema
 	ElementsLimit      = 100_000  // largest elements_max
 	ParallelLimit      = 10_000   // largest parallel
 )
@@ -29,12 +29,12 @@ const (
 	DefaultTaskCompleteBy = 60 * time.Second
 	DefaultStepCompleteBy = 10 * time.Second
 	DefaultAttemptsMax    = 3
-	// DefaultUndoPatience is how long an undo is tried.
-	DefaultUndoPatience   = 24 * time.Hour
-	DefaultUndoBackoffCap = 5 * time.Minute
-	DefaultBackoff        = 200 * time.Millisecond
-	DefaultBackoffCap     = 10 * time.Second
-	DefaultPause          = 5 * time.Minute
+	// defaultUndoPatience is how long an undo is tried.
+	defaultUndoPatience   = 24 * time.Hour
+	defaultUndoBackoffCap = 5 * time.Minute
+	defaultBackoff        = 200 * time.Millisecond
+	defaultBackoffCap     = 10 * time.Second
+	defaultPause          = 5 * time.Minute
 	// DefaultKeyLasts is how long services remember keys.
 	DefaultKeyLasts = 24 * time.Hour
 	// DefaultGrace is how long after its complete-by a silent attempt may still
@@ -42,8 +42,8 @@ const (
 	// context.
 	DefaultGrace = 2 * time.Second
 
-	DefaultElementsMax = 10_000
-	DefaultParallel    = 100
+	defaultElementsMax = 10_000
+	defaultParallel    = 100
 	// DurationMax is the longest time-out a plan may name.
 	DurationMax = 365 * 24 * time.Hour
 	// QueueForMin and QueueForMax bound Plan.QueueFor: packs and commit cycles take half a second, and what waits for an hour
@@ -113,7 +113,7 @@ func (a Admission) Needs(took, left time.Duration) time.Duration {
 	if a == AdmissionRefuse {
 		return took
 	}
-	return min(took, max(0, left)/NeedsPart)
+	return min(took, max(0, left)/needsPart)
 }
 
 // StepKind says what a step is.
@@ -149,9 +149,9 @@ type Step struct {
 	ResultMax       int           // bytes of result an agent may answer, at most ResultBytesMax
 	// KeyLasts is, of a call, how long its service remembers the key of a do or an undo: see keylasts.go.
 	KeyLasts time.Duration `json:",omitempty"`
-	// UndoPatience is how long after its first attempt an undo gives up; 0: DefaultUndoPatience.
+	// UndoPatience is how long after its first attempt an undo gives up; 0: defaultUndoPatience.
 	UndoPatience time.Duration `json:",omitempty"`
-	// UndoBackoffCap is the upper bound of the doubling between attempts of undo; 0: DefaultUndoBackoffCap.
+	// UndoBackoffCap is the upper bound of the doubling between attempts of undo; 0: defaultUndoBackoffCap.
 	UndoBackoffCap time.Duration `json:",omitempty"`
 
 	When   string        `json:",omitempty"` // CEL: whether the step begins or is skipped; empty: it begins

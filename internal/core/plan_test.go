@@ -133,15 +133,15 @@ func TestDefaultsOfKinds(t *testing.T) {
 	}
 	for i, want := range []Step{
 		{AttemptsMax: 1},
-		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax},
-		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
-			Undoable: true, UndoCompleteBy: DefaultUndoPatience},
-		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: DefaultBackoff, BackoffCap: DefaultBackoffCap, ResultMax: ResultBytesMax,
-			Undoable: true, UndoCompleteBy: DefaultUndoPatience, ElementsMax: DefaultElementsMax, Parallel: DefaultParallel},
+		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: defaultBackoff, BackoffCap: defaultBackoffCap, ResultMax: ResultBytesMax},
+		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: defaultBackoff, BackoffCap: defaultBackoffCap, ResultMax: ResultBytesMax,
+			Undoable: true, UndoCompleteBy: defaultUndoPatience},
+		{AttemptsMax: 1, CompleteBy: p.CompleteBy, Backoff: defaultBackoff, BackoffCap: defaultBackoffCap, ResultMax: ResultBytesMax,
+			Undoable: true, UndoCompleteBy: defaultUndoPatience, ElementsMax: defaultElementsMax, Parallel: defaultParallel},
 	} {
 		was := p.Steps[i]
 		want.Name, want.Kind, want.After, want.For, want.Child, want.Elements = was.Name, was.Kind, was.After, was.For, was.Child, was.Elements
-		want.OnExhausted, want.Pause = PolicyUndo, DefaultPause
+		want.OnExhausted, want.Pause = PolicyUndo, defaultPause
 		if !reflect.DeepEqual(was, want) {
 			t.Errorf("%s:\n%+v, want\n%+v", was.Kind, was, want)
 		}

@@ -24,7 +24,7 @@ func (p Plan) WithDefaults() Plan {
 // never contradicts what was said.
 func (s *Step) fillDefaults(task time.Duration) {
 	s.OnExhausted = cmp.Or(s.OnExhausted, PolicyUndo)
-	s.Pause = cmp.Or(s.Pause, DefaultPause)
+	s.Pause = cmp.Or(s.Pause, defaultPause)
 	switch s.Kind {
 	case WaitStep:
 		s.AttemptsMax = cmp.Or(s.AttemptsMax, 1)
@@ -38,7 +38,7 @@ func (s *Step) fillDefaults(task time.Duration) {
 	case TaskStep, EachStep:
 		s.Undoable = true // each step of the child says for itself whether it is
 		s.CompleteBy = cmp.Or(s.CompleteBy, task)
-		s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, s.UndoPatience, DefaultUndoPatience)
+		s.UndoCompleteBy = cmp.Or(s.UndoCompleteBy, s.UndoPatience, defaultUndoPatience)
 		s.AttemptsMax = cmp.Or(s.AttemptsMax, 1)
 	default:
 		if s.CompleteBy == 0 {
@@ -52,18 +52,18 @@ func (s *Step) fillDefaults(task time.Duration) {
 	s.fillBackoff()
 	s.ResultMax = cmp.Or(s.ResultMax, ResultBytesMax)
 	if s.Kind == EachStep {
-		s.ElementsMax = cmp.Or(s.ElementsMax, DefaultElementsMax)
-		s.Parallel = cmp.Or(s.Parallel, DefaultParallel)
+		s.ElementsMax = cmp.Or(s.ElementsMax, defaultElementsMax)
+		s.Parallel = cmp.Or(s.Parallel, defaultParallel)
 	}
 }
 
 func (s *Step) fillBackoff() {
 	switch {
 	case s.Backoff == 0 && s.BackoffCap > 0:
-		s.Backoff = min(DefaultBackoff, s.BackoffCap)
+		s.Backoff = min(defaultBackoff, s.BackoffCap)
 	case s.BackoffCap == 0 && s.Backoff > 0:
-		s.BackoffCap = max(DefaultBackoffCap, s.Backoff)
+		s.BackoffCap = max(defaultBackoffCap, s.Backoff)
 	}
-	s.Backoff = cmp.Or(s.Backoff, DefaultBackoff)
-	s.BackoffCap = cmp.Or(s.BackoffCap, DefaultBackoffCap)
+	s.Backoff = cmp.Or(s.Backoff, defaultBackoff)
+	s.BackoffCap = cmp.Or(s.BackoffCap, defaultBackoffCap)
 }

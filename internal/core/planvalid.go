@@ -164,7 +164,7 @@ func (p *inspection) whole() {
 	if p.UndoReserve >= p.CompleteBy && !p.found.has(-1, "complete_by") {
 		p.wrong("undo_reserve", "undo_reserve is %v, want less than the task's complete_by of %v", p.UndoReserve, p.CompleteBy)
 	}
-	for _, x := range []length{{"result", len(p.Result), ExpressionBytesMax}, {"input_schema", len(p.InputSchema), SchemaBytesMax}} {
+	for _, x := range []length{{"result", len(p.Result), ExpressionBytesMax}, {"input_schema", len(p.InputSchema), schemaBytesMax}} {
 		if x.bytes > x.max {
 			p.wrong(x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
 		}
@@ -190,7 +190,7 @@ func (p *inspection) step(i int) {
 		p.child(i)
 	}
 	for _, x := range []length{{"when", len(s.When), ExpressionBytesMax}, {"with", len(s.Input), ExpressionBytesMax},
-		{"until", len(s.Until), ExpressionBytesMax}, {"elements", len(s.Elements), ExpressionBytesMax}, {"schema", len(s.Schema), SchemaBytesMax}} {
+		{"until", len(s.Until), ExpressionBytesMax}, {"elements", len(s.Elements), ExpressionBytesMax}, {"schema", len(s.Schema), schemaBytesMax}} {
 		if x.bytes > x.max {
 			p.wrongStep(i, x.name, "%s has %d bytes, want at most %d", x.name, x.bytes, x.max)
 		}
@@ -400,9 +400,9 @@ func (p *inspection) size(payloadMax int) {
 		if s.Undoable {
 			results += s.ResultMax
 		}
-		if worst := input + results + EnvelopeBytesMax; payloadMax > 0 && worst > payloadMax {
+		if worst := input + results + envelopeBytesMax; payloadMax > 0 && worst > payloadMax {
 			p.wrongStep(i, "uses", "its command could reach %d bytes (input %d, results %d, the rest %d), over the server's max_payload of %d; name in uses the steps whose results it needs, or lower input_max or their result_max",
-				worst, input, results, EnvelopeBytesMax, payloadMax)
+				worst, input, results, envelopeBytesMax, payloadMax)
 		}
 	}
 }

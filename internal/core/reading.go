@@ -6,9 +6,9 @@ import "time"
 // within a minute. A door takes a submission, and an owner begins it, only if it has that much time.
 const Weather = 1.25
 
-// NeedsPart is the part of the time that is left which a plan's tasks are taken to need at most, unless the plan refuses by
+// needsPart is the part of the time that is left which a plan's tasks are taken to need at most, unless the plan refuses by
 // itself: what was learned in an overload is longer than what they need, and must not keep it going.
-const NeedsPart = 4
+const needsPart = 4
 
 // Reading is how far the owner of a partition is with its task stream.
 type Reading struct {

@@ -10,7 +10,7 @@ type Stops uint8
 
 // What an error may stop. An error that does not say stops what its store serves.
 const (
-	StopsStore     Stops = iota // every partition: nothing can be read or committed, or what was is not known
+	stopsStore     Stops = iota // every partition: nothing can be read or committed, or what was is not known
 	StopsPartition              // one partition
 	StopsTask                   // one task
 )
@@ -37,7 +37,7 @@ func FaultOf(err error) Fault {
 }
 
 // StoppingStore says of an error that it stops all that the store serves.
-func StoppingStore(err error) error { return &Fault{Stops: StopsStore, Err: err} }
+func StoppingStore(err error) error { return &Fault{Stops: stopsStore, Err: err} }
 
 // StoppingPartition says of an error that it stops one partition, unless it says already what it stops; nil stays nil.
 func StoppingPartition(partition int, err error) error {

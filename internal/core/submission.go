@@ -15,13 +15,13 @@ var (
 	ErrCompleteByFar  = fmt.Errorf("%w: too far", ErrCompleteBy)
 )
 
-// ErrStartAt is wrapped by every error of [ParseStartAt], beside one of the three that say
+// errStartAt is wrapped by every error of [ParseStartAt], beside one of the three that say
 // what is wrong.
 var (
-	ErrStartAt      = errors.New("start-at refused")
-	ErrStartAtForm  = fmt.Errorf("%w: neither form", ErrStartAt)
-	ErrStartAtFar   = fmt.Errorf("%w: too far", ErrStartAt)
-	ErrStartAtAfter = fmt.Errorf("%w: not before complete-by", ErrStartAt)
+	errStartAt      = errors.New("start-at refused")
+	ErrStartAtForm  = fmt.Errorf("%w: neither form", errStartAt)
+	ErrStartAtFar   = fmt.Errorf("%w: too far", errStartAt)
+	ErrStartAtAfter = fmt.Errorf("%w: not before complete-by", errStartAt)
 )
 
 // TimeLayout is RFC 3339 with microseconds, the resolution of an Instant.
@@ -69,7 +69,7 @@ func ParseCompleteBy(value string, said, now Instant) (Instant, error) {
 // from when it was said. Empty is 0, and so is what has passed: at once. completeBy is the submission's,
 // as ParseCompleteBy gave it; it must be later. Errors wrap ErrStartAtForm (neither),
 // ErrStartAtFar (further off than DurationMax) or ErrStartAtAfter (not before completeBy),
-// and all of them ErrStartAt.
+// and all of them errStartAt.
 func ParseStartAt(value string, said, now, completeBy Instant) (Instant, error) {
 	if value == "" {
 		return 0, nil
@@ -97,7 +97,7 @@ func ParseStartAt(value string, said, now, completeBy Instant) (Instant, error) 
 // Lengths of a W3C traceparent: version 00, and what a later one may have.
 const (
 	traceBytes    = 55
-	TraceBytesMax = 128
+	traceBytesMax = 128
 )
 
 // CleanTrace returns a traceparent, or nothing where it is none:
@@ -105,7 +105,7 @@ const (
 // context: version, trace id, parent id and flags in lower-case hex, neither id all
 // zero.
 func CleanTrace(trace string) string {
-	if len(trace) < traceBytes || len(trace) > TraceBytesMax || trace[2] != '-' || trace[35] != '-' || trace[52] != '-' {
+	if len(trace) < traceBytes || len(trace) > traceBytesMax || trace[2] != '-' || trace[35] != '-' || trace[52] != '-' {
 		return ""
 	}
 	version, id, parent, flags := trace[:2], trace[3:35], trace[36:52], trace[53:55]

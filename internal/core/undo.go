@@ -16,12 +16,12 @@ const (
 )
 
 func (s *Step) undoPatience() time.Duration {
-	return cmp.Or(s.UndoPatience, DefaultUndoPatience)
+	return cmp.Or(s.UndoPatience, defaultUndoPatience)
 }
 
 // undoBackoff is the wait before attempt number attempt+1 of an undo.
 func (s *Step) undoBackoff(attempt int, rand float64) time.Duration {
-	most := cmp.Or(s.UndoBackoffCap, max(s.BackoffCap, DefaultUndoBackoffCap))
+	most := cmp.Or(s.UndoBackoffCap, max(s.BackoffCap, defaultUndoBackoffCap))
 	return Backoff(s.Backoff, most, attempt, rand)
 }
 

@@ -34,8 +34,8 @@ func addresses(all ...string) (parsed []netip.Addr) {
 	return parsed
 }
 
-// Plain is the address that is reached in the end: without a zone, and out of the IPv6 address that stands for it.
-func Plain(addr netip.Addr) netip.Addr {
+// plain is the address that is reached in the end: without a zone, and out of the IPv6 address that stands for it.
+func plain(addr netip.Addr) netip.Addr {
 	if addr = addr.Unmap().WithZone(""); nat64.Contains(addr) {
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
@@ -45,7 +45,7 @@ func Plain(addr netip.Addr) netip.Addr {
 
 // Public reports whether an address is one of the internet.
 func Public(addr netip.Addr) bool {
-	addr = Plain(addr)
+	addr = plain(addr)
 	return addr.IsGlobalUnicast() && !addr.IsPrivate() && !carrier.Contains(addr) && !Metadata(addr) &&
 		!slices.ContainsFunc(special, func(n netip.Prefix) bool { return n.Contains(addr) })
 }
@@ -53,9 +53,9 @@ func Public(addr netip.Addr) bool {
 // Private reports whether an address is of an organisation's own network: neither of this machine or its neighbours, nor
 // where a cloud has its metadata.
 func Private(addr netip.Addr) bool {
-	addr = Plain(addr)
+	addr = plain(addr)
 	return (addr.IsPrivate() || carrier.Contains(addr)) && !Metadata(addr)
 }
 
 // Metadata reports whether an address is a cloud's for the metadata of its machines.
-func Metadata(addr netip.Addr) bool { return slices.Contains(metadata, Plain(addr)) }
+func Metadata(addr netip.Addr) bool { return slices.Contains(metadata, plain(addr)) }

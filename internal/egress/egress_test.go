@@ -34,7 +34,7 @@ func TestSameOrigin(t *testing.T) {
 		if err == nil {
 			err = resp.Body.Close()
 		}
-		if (err == nil) != want || !want && path != "/around" && !errors.Is(err, ErrElsewhere) {
+		if (err == nil) != want || !want && path != "/around" && !errors.Is(err, errElsewhere) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -152,7 +152,7 @@ func (p *Program) eval(at place, v *view) (ref.Val, error) {
 // reason is where and why an expression failed at run time, in a line.
 func (x *expression) reason(err error) string {
 	if cancelled, ok := errors.AsType[interpreter.EvalCancelledError](err); ok && cancelled.Cause == interpreter.CostLimitExceeded {
-		return x.shown("in ", ": ") + fmt.Sprintf("it costs more than %d, the limit of one evaluation", CostMax)
+		return x.shown("in ", ": ") + fmt.Sprintf("it costs more than %d, the limit of one evaluation", costMax)
 	}
 	line, column, ok := spotOf(x, err)
 	text := reword(plainEnv, x.source, line, column, err.Error())

@@ -208,7 +208,7 @@ func (p *Program) compile(at place, source string) (*expression, Errors) {
 		return nil, bad
 	}
 	var err error
-	if x.program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostMax)); err != nil {
+	if x.program, err = env.Program(ast, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(costMax)); err != nil {
 		line, column, ok := spotOf(x, err)
 		if !ok {
 			line, column = 1, 1

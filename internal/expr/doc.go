@@ -13,9 +13,9 @@ package expr
 
 import "duly.dev/duly/internal/core"
 
-// CostMax bounds what one evaluation may cost, in CEL's units: about one for each operation, and more for long texts. It is
+// costMax bounds what one evaluation may cost, in CEL's units: about one for each operation, and more for long texts. It is
 // some tens of milliseconds of one core.
-const CostMax = 1_000_000
+const costMax = 1_000_000
 
 // Bounds of one expression, besides core.ExpressionBytesMax.
 const (

@@ -45,7 +45,7 @@ func (p *Program) Evidence(t *core.Task, step int) (Evidence, bool) {
 	if e.Holds, err = p.When(t, step); err != nil {
 		e.Failed = err.Error()
 	}
-	program, err := plainEnv.Program(x.ast, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(CostMax))
+	program, err := plainEnv.Program(x.ast, cel.EvalOptions(cel.OptExhaustiveEval), cel.CostLimit(costMax))
 	if err != nil { // it was made before, for the answer
 		e.Failed = reword(plainEnv, x.source, 1, 0, err.Error())
 		return e, true

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// WeightLeast is how many observations a step must have for questions about it to be answered.
-	WeightLeast = 30
+	// weightLeast is how many observations a step must have for questions about it to be answered.
+	weightLeast = 30
 	// shapeFor is how long a question may be answered by what was known.
 	shapeFor = time.Second
 )
 
-// DefaultSeriesMax is how many steps and agents a book knows by default: about 2 KB each while they are in use.
-const DefaultSeriesMax = 4096
+// defaultSeriesMax is how many steps and agents a book knows by default: about 2 KB each while they are in use.
+const defaultSeriesMax = 4096
 
 // Key names what durations belong to: a step of a plan version, or with an empty Type the agent Step.
 type Key struct {
@@ -44,10 +44,10 @@ type Book struct {
 	counted [Bins]Bin
 }
 
-// NewBook makes a book of so many steps and agents at most; 0: DefaultSeriesMax. With more, those that have not been
+// NewBook makes a book of so many steps and agents at most; 0: defaultSeriesMax. With more, those that have not been
 // seen for longest are forgotten.
 func NewBook(most int) *Book {
-	return &Book{max: cmp.Or(most, DefaultSeriesMax), series: map[Key]*series{}, shapes: map[Key]*shape{}}
+	return &Book{max: cmp.Or(most, defaultSeriesMax), series: map[Key]*series{}, shapes: map[Key]*shape{}}
 }
 
 // of is the series of a key, made if need be. The book is locked.
@@ -151,7 +151,7 @@ func (b *Book) shape(p *core.Plan, now core.Instant) *shape {
 // draw makes a shape. The book is locked.
 func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 	s := &shape{at: now, wait: make([]*table, len(p.Steps)), run: make([]*table, len(p.Steps))}
-	middle := func(i int) float64 { return (float64(i) + 0.5) / Samples }
+	middle := func(i int) float64 { return (float64(i) + 0.5) / samples }
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		if step.Kind == core.WaitStep && step.For > 0 {
@@ -162,19 +162,19 @@ func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 		if own := b.series[Key{p.Name, p.Version, step.Name}]; own != nil {
 			wait, run = own.all()
 		}
-		if run.Weight() < WeightLeast && step.Agent != "" {
+		if run.Weight() < weightLeast && step.Agent != "" {
 			if agent := b.series[Key{Step: step.Agent}]; agent != nil {
 				wait, run = agent.all()
 			}
 		}
-		if run.Weight() < WeightLeast {
+		if run.Weight() < weightLeast {
 			s.unknown |= 1 << uint(i)
 			continue
 		}
 		s.newest = max(s.newest, run.at, wait.at)
 		s.run[i] = new(table)
 		run.table(s.run[i][:], middle, true)
-		if wait.Weight() >= WeightLeast {
+		if wait.Weight() >= weightLeast {
 			s.wait[i] = new(table)
 			wait.table(s.wait[i][:], middle, true)
 		}
@@ -234,8 +234,8 @@ func (b *Book) Chance(p *core.Plan, progress []Progress, left time.Duration, now
 	return chance(steps, left), true
 }
 
-// ProgressOf is how far the steps of a task in memory are. When a step began is known of its first attempt only.
-func ProgressOf(p *core.Plan, t *core.Task, now core.Instant) []Progress {
+// progressOf is how far the steps of a task in memory are. When a step began is known of its first attempt only.
+func progressOf(p *core.Plan, t *core.Task, now core.Instant) []Progress {
 	all := make([]Progress, len(p.Steps))
 	for i := range t.Steps {
 		s, is := &t.Steps[i], &all[i]

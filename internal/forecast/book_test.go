@@ -143,7 +143,7 @@ func TestReserve(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	p, b := chain(2), NewBook(0)
 	p.Steps[0].Kind, p.Steps[0].Agent, p.Steps[0].For = core.WaitStep, "", time.Hour
-	learn(b, p, WeightLeast-1, func(int) time.Duration { return time.Millisecond })
+	learn(b, p, weightLeast-1, func(int) time.Duration { return time.Millisecond })
 	if _, known := b.Chance(p, nil, 2*time.Hour, second); known {
 		t.Error("29 observations are enough")
 	}

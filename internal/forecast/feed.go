@@ -107,7 +107,7 @@ func (f *Feed) follow(at place, steps int) *followed {
 
 // say keeps what would be said now of a task.
 func (is *followed) say(b *Book, plan *core.Plan, t *core.Task) {
-	progress := ProgressOf(plan, t, t.UpdatedAt)
+	progress := progressOf(plan, t, t.UpdatedAt)
 	for i := range progress {
 		if since := is.steps[i].ready; since != 0 && !progress[i].Begun {
 			progress[i].For = max(0, t.UpdatedAt.Sub(since)) // it may have a start-at to come

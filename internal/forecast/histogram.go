@@ -22,8 +22,8 @@ type Histogram struct {
 }
 
 const (
-	// HalfLife is after how long an observation counts half.
-	HalfLife = time.Minute
+	// halfLife is after how long an observation counts half.
+	halfLife = time.Minute
 	// keepWeight is what is left of a histogram however old it is: a plan that runs once a night is still known.
 	keepWeight = 64
 	// unit is the width of the smallest buckets, and part how many of them there are for each doubling.
@@ -91,7 +91,7 @@ func (h *Histogram) decay(at core.Instant) {
 	if n <= keepWeight {
 		return
 	}
-	h.scale(max(math.Exp2(-float64(age)/float64(HalfLife)), keepWeight/n))
+	h.scale(max(math.Exp2(-float64(age)/float64(halfLife)), keepWeight/n))
 }
 
 func (h *Histogram) scale(by float64) {

@@ -55,7 +55,7 @@ func TestDecay(t *testing.T) {
 	for range 1024 {
 		h.Add(time.Second, second)
 	}
-	h.Add(time.Minute, second.Add(2*HalfLife))
+	h.Add(time.Minute, second.Add(2*halfLife))
 	if w := h.Weight(); math.Abs(w-257) > 0.1 {
 		t.Errorf("after two half-lives 1,024 observations and a new one weigh %v, want 257", w)
 	}

@@ -9,12 +9,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Samples is how many ways each question is played through. A chance is known to one part in so many.
-const Samples = 256
+// samples is how many ways each question is played through. A chance is known to one part in so many.
+const samples = 256
 
 // draws has, for each step of a plan, a permutation of the samples: which of its durations a step draws in each. They are
 // made by a fixed generator, so that an answer never depends on the process that gives it.
-var draws = func() (all [2 * core.StepsMax][Samples]uint8) {
+var draws = func() (all [2 * core.StepsMax][samples]uint8) {
 	state := uint64(0x9E3779B97F4A7C15)
 	next := func(n int) int { // splitmix64
 		state += 0x9E3779B97F4A7C15
@@ -27,7 +27,7 @@ var draws = func() (all [2 * core.StepsMax][Samples]uint8) {
 		for s := range all[i] {
 			all[i][s] = uint8(s)
 		}
-		for s := Samples - 1; s > 0; s-- {
+		for s := samples - 1; s > 0; s-- {
 			j := next(s + 1)
 			all[i][s], all[i][j] = all[i][j], all[i][s]
 		}
@@ -46,7 +46,7 @@ type Progress struct {
 }
 
 // table is the durations of a step by quantile, in rising order, in milliseconds.
-type table = [Samples]float32
+type table = [samples]float32
 
 // shape is a plan with the durations of its steps, as of an instant. Nothing but lefts of it changes.
 type shape struct {
@@ -132,11 +132,11 @@ func longer(t *table, passed float32) int {
 		return 0
 	}
 	n, _ := slices.BinarySearch(t[:], passed)
-	return min(n, Samples-1)
+	return min(n, samples-1)
 }
 
 // add adds one of the durations of a table, from an index on and less what has passed, to each sample.
-func add(to, t *table, from int, passed float32, which *[Samples]uint8) {
+func add(to, t *table, from int, passed float32, which *[samples]uint8) {
 	if from == 0 && passed == 0 {
 		for s := range to {
 			to[s] += t[which[s]]
@@ -144,7 +144,7 @@ func add(to, t *table, from int, passed float32, which *[Samples]uint8) {
 		return
 	}
 	for s := range to {
-		to[s] += max(0, t[from+int(which[s])*(Samples-from)/Samples]-passed)
+		to[s] += max(0, t[from+int(which[s])*(samples-from)/samples]-passed)
 	}
 }
 
@@ -210,7 +210,7 @@ func chance(steps []open, left time.Duration) float64 {
 			made++
 		}
 	}
-	return float64(made) / Samples
+	return float64(made) / samples
 }
 
 // quantile is how much time a part q of the samples needs that come to an end at all; false where none does.

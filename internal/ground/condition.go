@@ -35,15 +35,15 @@ const (
 	DefaultReady   = 8 * time.Second  // how long before a node is not ready: within ten seconds, the probe's share included
 	AtOnce         = time.Duration(-1)
 	DefaultEvery   = time.Second     // from the end of one probe to the beginning of the next
-	DefaultTimeout = 2 * time.Second // how long a probe may take
-	Settle         = 2 * time.Second // how long a condition must be well before its trouble is over
-	LineGap        = time.Second     // least time between two lines about one cause
+	defaultTimeout = 2 * time.Second // how long a probe may take
+	settle         = 2 * time.Second // how long a condition must be well before its trouble is over
+	lineGap        = time.Second     // least time between two lines about one cause
 )
 
-// KeysMax bounds the resources of one condition that are told apart; all others count as [KeyOthers].
+// keysMax bounds the resources of one condition that are told apart; all others count as keyOthers.
 const (
-	KeysMax   = 64
-	KeyOthers = "others"
+	keysMax   = 64
+	keyOthers = "others"
 )
 
 // Condition is one thing that a node needs, and the words about it. Zero times take their defaults.
@@ -94,7 +94,7 @@ func (c Condition) withDefaults() Condition {
 		c.Every = DefaultEvery
 	}
 	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
+		c.Timeout = defaultTimeout
 	}
 	return c
 }

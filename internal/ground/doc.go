@@ -5,6 +5,6 @@
 // and one when it is over, raises an alert with the same words at both, and lists what makes the node not ready. Nothing
 // is written per try: a part that retries reports the outcome of each try here instead of logging it.
 //
-// A trouble that comes back within [Settle] is the same trouble: it keeps its beginning and is counted. So a cause that
+// A trouble that comes back within settle is the same trouble: it keeps its beginning and is counted. So a cause that
 // flaps makes two lines and not two for each turn.
 package ground

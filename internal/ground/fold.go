@@ -10,7 +10,7 @@ import (
 // foldsMax bounds the messages that a folding handler tells apart; a line with any other is never held back.
 const foldsMax = 256
 
-// Folding is a [slog.Handler] that writes each message at most once per [LineGap], however often it comes. What came in
+// Folding is a [slog.Handler] that writes each message at most once per lineGap, however often it comes. What came in
 // between is one line at the end of the gap: the last one, with how many it stands for. Debugging lines pass.
 //
 // Parts that report their troubles do not need it. It is the bound for what others say: each line of a storm, such as a
@@ -69,7 +69,7 @@ func (s *folds) hold(to slog.Handler, r slog.Record) bool {
 	defer s.mu.Unlock()
 	now := time.Now()
 	seen := s.seen[r.Message]
-	if seen == nil || seen.timer == nil && now.Sub(seen.last) >= LineGap {
+	if seen == nil || seen.timer == nil && now.Sub(seen.last) >= lineGap {
 		if seen == nil && len(s.seen) >= foldsMax {
 			s.forget(now)
 		}
@@ -84,7 +84,7 @@ func (s *folds) hold(to slog.Handler, r slog.Record) bool {
 	seen.held, seen.to = r.Clone(), to
 	seen.times++
 	if seen.timer == nil {
-		seen.timer = time.AfterFunc(LineGap-now.Sub(seen.last), func() { s.write(r.Message) })
+		seen.timer = time.AfterFunc(lineGap-now.Sub(seen.last), func() { s.write(r.Message) })
 	}
 	return true
 }
@@ -92,7 +92,7 @@ func (s *folds) hold(to slog.Handler, r slog.Record) bool {
 // forget drops messages that were not written lately.
 func (s *folds) forget(now time.Time) {
 	for text, f := range s.seen {
-		if f.timer == nil && now.Sub(f.last) >= LineGap {
+		if f.timer == nil && now.Sub(f.last) >= lineGap {
 			delete(s.seen, text)
 		}
 	}

@@ -60,7 +60,7 @@ func TestFoldingIsBounded(t *testing.T) {
 		if n := bytes.Count(buf.Bytes(), []byte("\n")); n != 3*foldsMax || len(f.state.seen) != foldsMax {
 			t.Errorf("%d lines, %d messages kept", n, len(f.state.seen))
 		}
-		<-time.After(LineGap)
+		<-time.After(lineGap)
 		log.Info("new")
 		if len(f.state.seen) != 1 {
 			t.Errorf("%d old messages kept", len(f.state.seen))

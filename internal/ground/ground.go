@@ -53,7 +53,7 @@ type condition struct {
 	states map[string]*state
 }
 
-// state is a trouble of one resource, kept until it is over and its last line is LineGap old.
+// state is a trouble of one resource, kept until it is over and its last line is lineGap old.
 type state struct {
 	bad   bool
 	err   error
@@ -156,8 +156,8 @@ func (c *condition) found(f Found, now time.Time) {
 		if f.Err == nil {
 			return
 		}
-		if len(c.states) >= KeysMax && f.Key != KeyOthers {
-			f.Key = KeyOthers
+		if len(c.states) >= keysMax && f.Key != keyOthers {
+			f.Key = keyOthers
 			c.found(f, now)
 			return
 		}
@@ -187,8 +187,8 @@ func (c *condition) found(f Found, now time.Time) {
 	s.times++
 }
 
-// over reports whether the trouble is over: well for Settle.
-func (s *state) over(now time.Time) bool { return !s.bad && now.Sub(s.well) >= Settle }
+// over reports whether the trouble is over: well for settle.
+func (s *state) over(now time.Time) bool { return !s.bad && now.Sub(s.well) >= settle }
 
 // Run probes and tells until ctx ends. It returns when the last probe has.
 func (g *Ground) Run(ctx context.Context) {
@@ -264,7 +264,7 @@ func (g *Ground) take(ctx context.Context, c *condition, began time.Time, found 
 		c.found(f, now)
 	}
 	for key := range c.states {
-		if !named[key] && (key != KeyOthers || len(found) < KeysMax) {
+		if !named[key] && (key != keyOthers || len(found) < keysMax) {
 			c.found(Found{Key: key}, now)
 		}
 	}
@@ -314,20 +314,20 @@ func (g *Ground) due(now time.Time) (alerts []Alert, next time.Duration) {
 			case Ends:
 				alerts = append(alerts, c.alert(key, s, Ends, s.well.Sub(s.since)))
 				*s = state{line: now, well: s.well}
-				at = earlier(at, now.Add(LineGap))
+				at = earlier(at, now.Add(lineGap))
 			default:
 				delete(c.states, key)
 			}
 		}
 	}
 	for name, e := range g.events {
-		switch when := e.last.Add(LineGap); {
+		switch when := e.last.Add(lineGap); {
 		case when.After(now):
 			at = earlier(at, when)
 		case e.held.Times > 0:
 			alerts = append(alerts, e.held)
 			*e = event{last: now}
-			at = earlier(at, now.Add(LineGap))
+			at = earlier(at, now.Add(lineGap))
 		default:
 			delete(g.events, name)
 		}
@@ -345,11 +345,11 @@ func (c *condition) next(s *state) (time.Time, Phase) {
 	case s.bad && s.told:
 		return s.line.Add(forever), ""
 	case s.bad:
-		return later(s.since.Add(c.Grace), s.line.Add(LineGap)), Begins
+		return later(s.since.Add(c.Grace), s.line.Add(lineGap)), Begins
 	case s.told:
-		return later(s.well.Add(Settle), s.line.Add(LineGap)), Ends
+		return later(s.well.Add(settle), s.line.Add(lineGap)), Ends
 	}
-	return later(s.well.Add(Settle), s.line.Add(LineGap)), ""
+	return later(s.well.Add(settle), s.line.Add(lineGap)), ""
 }
 
 func (c *condition) alert(key string, s *state, phase Phase, lasted time.Duration) Alert {
@@ -382,7 +382,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Once raises an alert about an event that has no end. Those of one name that come within LineGap of each other are
+// Once raises an alert about an event that has no end. Those of one name that come within lineGap of each other are
 // told together, as the last of them and how many there were.
 func (g *Ground) Once(a Alert) {
 	a.Phase = Once

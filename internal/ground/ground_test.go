@@ -134,7 +134,7 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		w.set(nil)
 		w.after(DefaultEvery)
 		w.wantReady("") // at once, though the end is told only after a while
-		w.after(Settle)
+		w.after(settle)
 		w.mu.Lock()
 		last := w.alerts[0]
 		w.mu.Unlock()
@@ -158,7 +158,7 @@ func TestShortTroubleIsNotTold(t *testing.T) {
 			r[0].Report(errAway)
 			w.after(9 * time.Second)
 			r[0].Report(nil)
-			w.after(Settle + time.Second)
+			w.after(settle + time.Second)
 		}
 		w.want()
 	}, plain(Condition{Name: "a", Consequence: NotReady}))
@@ -175,7 +175,7 @@ func TestFlappingIsFolded(t *testing.T) {
 			w.after(100 * time.Millisecond)
 		}
 		w.want("0s begin a")
-		w.after(Settle)
+		w.after(settle)
 		w.mu.Lock()
 		end := w.alerts[0]
 		w.mu.Unlock()
@@ -189,7 +189,7 @@ func TestFlappingIsFolded(t *testing.T) {
 	}, plain(Condition{Name: "a", Grace: AtOnce}))
 }
 
-// TestFlappingPassesTheGrace: a trouble that is interrupted for less than Settle is told after its grace.
+// TestFlappingPassesTheGrace: a trouble that is interrupted for less than settle is told after its grace.
 func TestFlappingPassesTheGrace(t *testing.T) {
 	in(t, func(w *world, r []Reporter) {
 		for range 6 {
@@ -305,14 +305,14 @@ func TestEachResource(t *testing.T) {
 		w.wantReady("s/y")
 		mu.Lock()
 		found = nil
-		for i := range 10 * KeysMax {
+		for i := range 10 * keysMax {
 			found = append(found, Found{Key: fmt.Sprintf("/%d", i), Err: errAway})
 		}
 		mu.Unlock()
 		w.after(5 * time.Second)
 		got := w.g.Ready()
-		if n := len(got); n < KeysMax || n > KeysMax+1 || !slices.ContainsFunc(got, func(t Trouble) bool { return t.Key == KeyOthers }) {
-			t.Errorf("%d resources, want %d and the others", n, KeysMax)
+		if n := len(got); n < keysMax || n > keysMax+1 || !slices.ContainsFunc(got, func(t Trouble) bool { return t.Key == keyOthers }) {
+			t.Errorf("%d resources, want %d and the others", n, keysMax)
 		}
 	}, plain(Condition{Name: "s", Grace: AtOnce, Consequence: NotReady, Each: func(context.Context) []Found {
 		mu.Lock()
@@ -393,7 +393,7 @@ func TestGapsBeginWhenItIsTold(t *testing.T) {
 		r[0].Report(errAway)
 		w.after(400 * time.Millisecond)
 		r[0].Report(nil)
-		w.after(Settle + 400*time.Millisecond)
+		w.after(settle + 400*time.Millisecond)
 		w.want("3.6s begin a", "6s end a")
 		r[0].Report(errAway)
 		w.after(2 * time.Second)

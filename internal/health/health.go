@@ -13,7 +13,7 @@ import (
 
 // The paths that [Handler] serves.
 const (
-	PathLive  = "/healthz" // 200 unless only a restart helps, else 503
+	pathLive  = "/healthz" // 200 unless only a restart helps, else 503
 	PathReady = "/readyz"  // 200 when the process can work, else 503
 )
 
@@ -50,18 +50,18 @@ type failing struct {
 	Times int    `json:"times,omitempty"` // of a condition that comes and goes
 }
 
-// Handler serves PathLive and PathReady. Error texts and all else that may name hosts, accounts or nodes are for callers
+// Handler serves pathLive and PathReady. Error texts and all else that may name hosts, accounts or nodes are for callers
 // on this machine.
 func Handler(source Source) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(PathLive, func(w http.ResponseWriter, r *http.Request) { answer(w, r, "alive", "not alive", source.Live()) })
+	mux.HandleFunc(pathLive, func(w http.ResponseWriter, r *http.Request) { answer(w, r, "alive", "not alive", source.Live()) })
 	mux.HandleFunc(PathReady, func(w http.ResponseWriter, r *http.Request) { answer(w, r, "ready", "not ready", source.Ready()) })
 	return mux
 }
 
-// Local reports whether a request comes from this machine and not through a proxy on it: the address of whom a proxy
+// isLocal reports whether a request comes from this machine and not through a proxy on it: the address of whom a proxy
 // speaks for is in a header.
-func Local(r *http.Request) bool {
+func isLocal(r *http.Request) bool {
 	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
 		if r.Header.Get(header) != "" {
 			return false
@@ -78,7 +78,7 @@ func answer(w http.ResponseWriter, r *http.Request, well, unwell string, failure
 		w.Header().Set("Allow", "GET, HEAD")
 		code, body = http.StatusMethodNotAllowed, status{Status: "method not allowed"}
 	case len(failures) > 0:
-		code, body = http.StatusServiceUnavailable, status{Status: unwell, Failing: shown(failures, Local(r))}
+		code, body = http.StatusServiceUnavailable, status{Status: unwell, Failing: shown(failures, isLocal(r))}
 	}
 	data, err := json.Marshal(body)
 	if err != nil {

@@ -46,9 +46,9 @@ func TestHandler(t *testing.T) {
 			code               int
 			body               string
 		}{
-			{"alive", "GET", PathLive, source{}, 200, `{"status":"alive"}`},
-			{"alive though not ready", "GET", PathLive, source{ready: []Failure{database}}, 200, `{"status":"alive"}`},
-			{"only a restart helps", "GET", PathLive, source{live: []Failure{stream}}, 503,
+			{"alive", "GET", pathLive, source{}, 200, `{"status":"alive"}`},
+			{"alive though not ready", "GET", pathLive, source{ready: []Failure{database}}, 200, `{"status":"alive"}`},
+			{"only a restart helps", "GET", pathLive, source{live: []Failure{stream}}, 503,
 				`{"status":"not alive","failing":[{"name":"streams","key":"X","what":"it is gone","error":"no stream","since":"` + since + `","for":"12s","times":3}]}`},
 			{"ready", "GET", PathReady, source{}, 200, `{"status":"ready"}`},
 			{"not ready", "GET", PathReady, source{ready: []Failure{database}}, 503,

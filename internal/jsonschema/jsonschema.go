@@ -21,11 +21,11 @@ import (
 
 // Limits of a schema.
 const (
-	// BytesMax bounds its text.
-	BytesMax = 64 << 10
-	// SchemasMax bounds the schemas that it has, with those that it refers to counted where they are referred to: no value
+	// bytesMax bounds its text.
+	bytesMax = 64 << 10
+	// schemasMax bounds the schemas that it has, with those that it refers to counted where they are referred to: no value
 	// of a payload is checked by more.
-	SchemasMax = 4096
+	schemasMax = 4096
 	// cacheMax bounds the schemas that a Cache keeps compiled.
 	cacheMax = 1000
 	// wordsMax bounds the text about a payload that does not fit.
@@ -38,7 +38,7 @@ var ErrSchema = errors.New("schema refused")
 // Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
 	is        *jsonschema.Schema
-	encrypted bool // see Encrypted
+	encrypted bool // see keyEncrypted
 }
 
 // Mismatch is a payload that does not fit a schema.
@@ -67,10 +67,10 @@ const home = "duly:schema"
 
 // Compile reads a schema. Errors wrap ErrSchema: too large, no JSON, no schema of 2020-12, one with words that it does not
 // have, one that refers to something
-// outside itself, to itself, or to so much that it has more than SchemasMax schemas.
+// outside itself, to itself, or to so much that it has more than schemasMax schemas.
 func Compile(text string) (*Schema, error) {
-	if len(text) > BytesMax {
-		return nil, fmt.Errorf("%w: it has %d bytes, want at most %d", ErrSchema, len(text), BytesMax)
+	if len(text) > bytesMax {
+		return nil, fmt.Errorf("%w: it has %d bytes, want at most %d", ErrSchema, len(text), bytesMax)
 	}
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
@@ -110,11 +110,11 @@ func Compile(text string) (*Schema, error) {
 	count := counter{sizes: map[*jsonschema.Schema]int{}}
 	if n := count.of(is); count.err != nil {
 		return nil, count.err
-	} else if n > SchemasMax {
-		return nil, fmt.Errorf("%w: it has more than %d schemas, each counted where it is referred to", ErrSchema, SchemasMax)
+	} else if n > schemasMax {
+		return nil, fmt.Errorf("%w: it has more than %d schemas, each counted where it is referred to", ErrSchema, schemasMax)
 	}
 	members, _ := document.(map[string]any)
-	encrypted, _ := members[Encrypted].(bool)
+	encrypted, _ := members[keyEncrypted].(bool)
 	return &Schema{is, encrypted}, nil
 }
 
@@ -210,8 +210,8 @@ func (c *counter) of(s *jsonschema.Schema) int {
 	}
 	n := 1
 	for _, sub := range parts(s) {
-		if n = n + c.of(sub); n > SchemasMax {
-			n = SchemasMax + 1 // it is refused, however much more there is
+		if n = n + c.of(sub); n > schemasMax {
+			n = schemasMax + 1 // it is refused, however much more there is
 			break
 		}
 	}

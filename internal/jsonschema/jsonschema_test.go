@@ -65,7 +65,7 @@ func TestCompileRefuses(t *testing.T) {
 		`{"anyOf":[{"$defs":{"a":{"not":{"Minimum":1}}}}]}`:         `at "/anyOf/0/$defs/a/not": "Minimum" is no keyword`,
 		`{"dependencies":{}}`:                                       `"dependencies" is no keyword`,
 		doubling:                                                    "more than 4096 schemas",
-		`{"description":"` + strings.Repeat("x", BytesMax) + `"}`:   "want at most 65536",
+		`{"description":"` + strings.Repeat("x", bytesMax) + `"}`:   "want at most 65536",
 	} {
 		_, err := Compile(schema)
 		if err == nil || !errors.Is(err, ErrSchema) || !strings.Contains(err.Error(), want) {

@@ -20,11 +20,11 @@ const (
 	named   // schemas by names of one's own
 )
 
-// Encrypted is Duly's own keyword: where it is true at the root of a schema, an encrypted payload fits, unseen. Words that
+// keyEncrypted is Duly's own keyword: where it is true at the root of a schema, an encrypted payload fits, unseen. Words that
 // begin as it does are Duly's.
 const (
-	Encrypted = ownPrefix + "encrypted"
-	ownPrefix = "x-duly-"
+	keyEncrypted = ownPrefix + "encrypted"
+	ownPrefix    = "x-duly-"
 )
 
 // keywords are those of JSON Schema 2020-12, and what it lets older schemas keep their parts in. It takes any other word for
@@ -35,7 +35,7 @@ var keywords = func() map[string]holds {
 		aValue: `$schema $id $ref $anchor $dynamicRef $dynamicAnchor $vocabulary $comment type enum const multipleOf maximum exclusiveMaximum
 			minimum exclusiveMinimum maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties
 			minProperties required dependentRequired title description default deprecated readOnly writeOnly examples format
-			contentEncoding contentMediaType ` + Encrypted,
+			contentEncoding contentMediaType ` + keyEncrypted,
 		aSchema: "not if then else contains items propertyNames additionalProperties unevaluatedItems unevaluatedProperties contentSchema",
 		schemas: "allOf anyOf oneOf prefixItems",
 		named:   "properties patternProperties dependentSchemas $defs definitions",
@@ -60,7 +60,7 @@ func known(schema any, at []string) error {
 			return &Mismatch{Pointer: core.ShortText(pointer(at), wordsMax), Words: words}
 		}
 		place := append(slices.Clip(at), word)
-		if word == Encrypted {
+		if word == keyEncrypted {
 			if err := encryptedIn(members[word], place); err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ func known(schema any, at []string) error {
 	return nil
 }
 
-// encryptedIn refuses the keyword Encrypted where it would say nothing.
+// encryptedIn refuses keyEncrypted where it would say nothing.
 func encryptedIn(value any, at []string) error {
 	words := ""
 	switch _, is := value.(bool); {

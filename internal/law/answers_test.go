@@ -60,7 +60,7 @@ func (s source) causes() map[string]int {
 	numbers := map[string]int{}
 	for _, node := range s.nodes("ingest") {
 		spec, ok := node.(*ast.ValueSpec)
-		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, "Cause") {
+		if !ok || len(spec.Values) != 1 || !strings.HasPrefix(strings.ToLower(spec.Names[0].Name), "cause") {
 			continue
 		}
 		if lit, ok := spec.Values[0].(*ast.BasicLit); ok {

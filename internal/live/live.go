@@ -19,10 +19,10 @@ import (
 
 // The defaults of Config, and what bounds the reader.
 const (
-	DefaultInterval = 2 * time.Second
-	DefaultReadMax  = 2 * time.Second
+	defaultInterval = 2 * time.Second
+	defaultReadMax  = 2 * time.Second
 	DefaultRisk     = 5 * time.Minute
-	RingFor         = 10 * time.Minute // of samples are kept
+	ringFor         = 10 * time.Minute // of samples are kept
 	intervalMax     = time.Minute
 	// idleShare is how many times as long as a read takes the reader waits at least before the next: a database that
 	// answers slowly is asked seldom.
@@ -109,8 +109,8 @@ type Live struct {
 
 // New makes a reader that reads nothing until something listens or asks.
 func New(cfg Config) *Live {
-	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
-	cfg.ReadMax = cmp.Or(cfg.ReadMax, DefaultReadMax)
+	cfg.Interval = cmp.Or(cfg.Interval, defaultInterval)
+	cfg.ReadMax = cmp.Or(cfg.ReadMax, defaultReadMax)
 	cfg.Risk = cmp.Or(cfg.Risk, DefaultRisk)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -199,7 +199,7 @@ func (l *Live) Current(ctx context.Context) (Snapshot, error) {
 	return s, nil
 }
 
-// Samples are those of the last RingFor, the oldest first.
+// Samples are those of the last ringFor, the oldest first.
 func (l *Live) Samples() []operate.Sample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,11 +255,11 @@ func (l *Live) read(ctx context.Context, within time.Duration) {
 // keep adds a sample and drops what is too old; mu is held.
 func (l *Live) keep(s operate.Sample) {
 	old := 0
-	for old < len(l.ring) && s.At.Sub(l.ring[old].At) > RingFor {
+	for old < len(l.ring) && s.At.Sub(l.ring[old].At) > ringFor {
 		old++
 	}
 	l.ring = append(slices.Delete(l.ring, 0, old), s)
-	if most := int(RingFor/l.cfg.Interval) + 1; len(l.ring) > most {
+	if most := int(ringFor/l.cfg.Interval) + 1; len(l.ring) > most {
 		l.ring = slices.Delete(l.ring, 0, len(l.ring)-most)
 	}
 }

@@ -165,14 +165,14 @@ func TestOneReader(t *testing.T) {
 				}
 			})
 		}
-		<-time.After(20 * DefaultInterval)
+		<-time.After(20 * defaultInterval)
 		synctest.Wait()
 		if n := s.count(); n < 19 || n > 21 {
-			t.Errorf("%d reads in %v for 50 listeners, want one each %v", n, 20*DefaultInterval, DefaultInterval)
+			t.Errorf("%d reads in %v for 50 listeners, want one each %v", n, 20*defaultInterval, defaultInterval)
 		}
 		cancel()
 		listening.Wait()
-		<-time.After(DefaultInterval)
+		<-time.After(defaultInterval)
 		n := s.count()
 		<-time.After(time.Hour)
 		if again := s.count(); again != n {
@@ -285,7 +285,7 @@ func TestQuiet(t *testing.T) {
 			t.Errorf("%d reads of everything while nothing is committed, want 1", n)
 		}
 		marks, risks := s.asked()
-		if want := int(wholeEvery / DefaultInterval); marks < want-2 || marks > want+2 {
+		if want := int(wholeEvery / defaultInterval); marks < want-2 || marks > want+2 {
 			t.Errorf("the mark was read %d times, want %d", marks, want)
 		}
 		if want := int(wholeEvery / restEvery); risks != want {
@@ -304,29 +304,29 @@ func TestQuiet(t *testing.T) {
 			}
 		}
 		if samples := l.Samples(); len(samples) < 140 || samples[len(samples)-1].Ended != first.Sample.Ended {
-			t.Errorf("%d samples, want one each %v without endings", len(samples), DefaultInterval)
+			t.Errorf("%d samples, want one each %v without endings", len(samples), defaultInterval)
 		}
 		hears(2 * time.Second) // what is forgotten is seen after that time
 		if n := s.count(); n != 2 {
 			t.Errorf("%d reads of everything in %v, want 2", n, wholeEvery)
 		}
 		s.commit()
-		hears(DefaultInterval)
+		hears(defaultInterval)
 		if told != 1 || last.Sample.Ended == first.Sample.Ended || s.count() != 3 {
 			t.Errorf("after a commit: told %d times, %d reads", told, s.count())
 		}
 		s.mu.Lock()
 		trouble = []operate.Trouble{{Name: "nats"}}
 		s.mu.Unlock()
-		hears(DefaultInterval)
+		hears(defaultInterval)
 		if told != 1 || len(last.Overview.Troubles) != 1 || s.count() != 3 {
 			t.Errorf("after a trouble: told %d times, %+v, %d reads", told, last.Overview.Troubles, s.count())
 		}
-		hears(DefaultInterval)
+		hears(defaultInterval)
 		another := l.Subscribe(ctx)
 		select {
 		case <-another:
-		case <-time.After(DefaultInterval):
+		case <-time.After(defaultInterval):
 			t.Error("a new listener is told nothing")
 		}
 	})
@@ -342,7 +342,7 @@ func TestGoneWhileReading(t *testing.T) {
 		if _, err := l.Current(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(DefaultInterval + time.Second)
+		<-time.After(defaultInterval + time.Second)
 		s.commit()
 		ctx, cancel := context.WithCancel(t.Context())
 		s.last = cancel
@@ -381,7 +381,7 @@ func TestOwed(t *testing.T) {
 		first, cancel := context.WithCancel(t.Context())
 		<-l.Subscribe(first)
 		cancel()
-		<-time.After(DefaultInterval + time.Second)
+		<-time.After(defaultInterval + time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		select {
@@ -403,7 +403,7 @@ func TestOverview(t *testing.T) {
 			t.Errorf("error %v, want one without what the store says", err)
 		}
 		s.err = nil
-		<-time.After(DefaultInterval)
+		<-time.After(defaultInterval)
 		got, err := l.Current(t.Context())
 		o := got.Overview
 		if o.OperationsMore {
@@ -483,7 +483,7 @@ func TestGap(t *testing.T) {
 		for range 2 {
 			ctx, cancel := context.WithCancel(t.Context())
 			l.Subscribe(ctx)
-			<-time.After(10*DefaultInterval + time.Second)
+			<-time.After(10*defaultInterval + time.Second)
 			cancel()
 			<-time.After(3 * time.Minute)
 		}
@@ -516,7 +516,7 @@ func TestRing(t *testing.T) {
 		if n := len(samples); n < 299 || n > 301 {
 			t.Fatalf("%d samples of 2 s, want those of 10 minutes", n)
 		}
-		if first, last := samples[0], samples[len(samples)-1]; last.At.Sub(first.At) > RingFor || last.Ended-first.Ended != int64(len(samples)-1)*10 {
+		if first, last := samples[0], samples[len(samples)-1]; last.At.Sub(first.At) > ringFor || last.Ended-first.Ended != int64(len(samples)-1)*10 {
 			t.Errorf("from %+v to %+v", first, last)
 		}
 		if newest := <-c; newest.Sample.Ended != samples[len(samples)-1].Ended {

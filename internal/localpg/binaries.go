@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// ErrNotInstalled says that the machine has no PostgreSQL server, and how it
+// errNotInstalled says that the machine has no PostgreSQL server, and how it
 // gets one.
-var ErrNotInstalled = errors.New("no PostgreSQL server on this machine; install one: apt-get install -y postgresql")
+var errNotInstalled = errors.New("no PostgreSQL server on this machine; install one: apt-get install -y postgresql")
 
 // binaries is the directory of the server's programs.
 type binaries string
@@ -53,7 +53,7 @@ func find() (binaries, error) {
 			return binaries(dir), nil
 		}
 	}
-	return "", ErrNotInstalled
+	return "", errNotInstalled
 }
 
 func complete(dir string) bool {

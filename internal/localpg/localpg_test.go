@@ -108,14 +108,14 @@ func TestBadSettingIsAnErrorAndLeavesNothing(t *testing.T) {
 func TestMissingBinariesNameTheCommand(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if versions, _ := filepath.Glob("/usr/lib/postgresql/*/bin"); len(versions) == 0 {
-		if _, err := Start(Options{}); !errors.Is(err, ErrNotInstalled) {
+		if _, err := Start(Options{}); !errors.Is(err, errNotInstalled) {
 			t.Errorf("error %v", err)
 		}
 	} else if _, err := find(); err != nil {
 		t.Errorf("the versions of the system are not found without PATH: %v", err)
 	}
-	if !strings.Contains(ErrNotInstalled.Error(), "apt-get install -y postgresql") {
-		t.Errorf("%q does not say what to run", ErrNotInstalled)
+	if !strings.Contains(errNotInstalled.Error(), "apt-get install -y postgresql") {
+		t.Errorf("%q does not say what to run", errNotInstalled)
 	}
 	if complete(t.TempDir()) {
 		t.Error("an empty directory counts as an installation")

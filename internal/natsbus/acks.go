@@ -16,8 +16,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ErrBusy is what errors.Is finds in every BusyError.
-var ErrBusy = errors.New("stream is busy")
+// errBusy is what errors.Is finds in every BusyError.
+var errBusy = errors.New("stream is busy")
 
 // When a client is asked to try again.
 const (
@@ -30,7 +30,7 @@ const (
 const errStreamOffline = 10118
 
 // BusyError says that a stream did not take a message just now. errors.Is finds
-// ErrBusy and the cause.
+// errBusy and the cause.
 type BusyError struct {
 	Retry   time.Duration // when to try again
 	Unknown bool          // it may have been stored all the same
@@ -39,11 +39,11 @@ type BusyError struct {
 
 // Error names the cause and the hint.
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("%v, retry after %v: %v", ErrBusy, e.Retry, e.Err)
+	return fmt.Sprintf("%v, retry after %v: %v", errBusy, e.Retry, e.Err)
 }
 
-// Unwrap gives ErrBusy and the cause.
-func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Err} }
+// Unwrap gives errBusy and the cause.
+func (e *BusyError) Unwrap() []error { return []error{errBusy, e.Err} }
 
 // acks publishes to streams and waits for their confirmations, on one inbox of
 // its own: that costs half of what the library's asynchronous publish does.

@@ -23,13 +23,13 @@ func (c *Conn) ServeAway(say func() wire.AwayReport) (*Subscription, error) {
 	})
 }
 
-// Away asks those nodes which agents are away, and returns what they answer within InstancesWithin, each once; more: one of
+// Away asks those nodes which agents are away, and returns what they answer within instancesWithin, each once; more: one of
 // them has not answered. Answers of others do not count. Errors: there is no server, or it cannot be asked.
 func (c *Conn) Away(ctx context.Context, nodes []string) (all []wire.AwayReport, more bool, err error) {
 	if len(nodes) == 0 {
 		return nil, false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, InstancesWithin)
+	ctx, cancel := context.WithTimeout(ctx, instancesWithin)
 	defer cancel()
 	inbox := c.nc.NewInbox()
 	sub, err := c.nc.SubscribeSync(inbox)
@@ -37,13 +37,13 @@ func (c *Conn) Away(ctx context.Context, nodes []string) (all []wire.AwayReport,
 		return nil, false, fmt.Errorf("ask for agents that are away: %w", publishError(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	if err := sub.SetPendingLimits(2*InstancesMax, -1); err != nil {
+	if err := sub.SetPendingLimits(2*instancesMax, -1); err != nil {
 		return nil, false, fmt.Errorf("ask for agents that are away: %w", err)
 	}
 	if err := c.nc.PublishRequest(c.names.SubjectAway(), inbox, nil); err != nil {
 		return nil, false, fmt.Errorf("ask for agents that are away: %w", publishError(err))
 	}
-	for answers := 0; len(all) < len(nodes) && answers < 2*InstancesMax; answers++ {
+	for answers := 0; len(all) < len(nodes) && answers < 2*instancesMax; answers++ {
 		msg, err := sub.NextMsgWithContext(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrNoResponders):

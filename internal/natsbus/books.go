@@ -11,10 +11,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ErrNoBooks says that no instance of the agent listens on its books' subject.
-var ErrNoBooks = wire.ErrNoBooks
-
-// AskBooks asks an agent which effects its service has. Errors: ErrNoBooks, one that wraps wire.ErrUndecodable, what
+// AskBooks asks an agent which effects its service has. Errors: wire.ErrNoBooks, one that wraps wire.ErrUndecodable, what
 // the agent answered instead, or ctx's.
 func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion) (wire.BooksAnswer, error) {
 	if err := core.CheckAgent(agent); err != nil {
@@ -27,7 +24,7 @@ func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion)
 	msg, err := c.Request(ctx, c.names.SubjectBooks(agent), data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return wire.BooksAnswer{}, fmt.Errorf("agent %s: %w", agent, ErrNoBooks)
+		return wire.BooksAnswer{}, fmt.Errorf("agent %s: %w", agent, wire.ErrNoBooks)
 	case err != nil:
 		return wire.BooksAnswer{}, fmt.Errorf("books of agent %s: %w", agent, err)
 	}

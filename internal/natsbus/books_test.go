@@ -15,7 +15,7 @@ import (
 func TestBooks(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	at := time.Date(2026, time.November, 25, 12, 0, 0, 0, time.UTC)
-	if _, err := c.AskBooks(within(t), "payment.charge", wire.BooksQuestion{Limit: 10}); !errors.Is(err, ErrNoBooks) {
+	if _, err := c.AskBooks(within(t), "payment.charge", wire.BooksQuestion{Limit: 10}); !errors.Is(err, wire.ErrNoBooks) {
 		t.Errorf("before there are any: %v", err)
 	}
 	sub, err := c.ServeBooks(t.Context(), "payment.charge", func(_ context.Context, q wire.BooksQuestion) (wire.BooksAnswer, error) {

@@ -48,7 +48,7 @@ const retiredBytes = mebibyte
 
 // BeginChange finds the streams and marks that their number is being changed: from then on
 // no node of either number starts or takes a partition over. Errors: ErrNoStream,
-// ErrInstallation, ErrSettings for another number of partitions.
+// ErrInstallation, errSettings for another number of partitions.
 func (c *Conn) BeginChange(ctx context.Context, installation string, to, partitions int) (*Change, error) {
 	if to < 1 || to > wire.TaskStreamsMax || to > partitions {
 		return nil, fmt.Errorf("task streams: %d, want 1 to %d, and at most partitions (%d)", to, wire.TaskStreamsMax, partitions)
@@ -94,7 +94,7 @@ func (ch *Change) find(ctx context.Context) error {
 	}
 	has := ch.lanes[0].streams[0].CachedInfo().Config.Metadata[metaPartitions]
 	if has != strconv.Itoa(ch.partitions) {
-		return fmt.Errorf("%w: %s is of %s partitions, the database has %d", ErrSettings, ch.lanes[0].name(0), orNone(has), ch.partitions)
+		return fmt.Errorf("%w: %s is of %s partitions, the database has %d", errSettings, ch.lanes[0].name(0), orNone(has), ch.partitions)
 	}
 	ch.door, err = look(ch.conn.names.StreamIn())
 	return err

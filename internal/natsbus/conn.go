@@ -32,9 +32,8 @@ const (
 
 // Defaults of Options.
 const (
-	DefaultURL        = nats.DefaultURL
-	DefaultAckTimeout = 5 * time.Second
-	DefaultPacksMax   = 1024
+	defaultAckTimeout = 5 * time.Second
+	defaultPacksMax   = 1024
 )
 
 const (
@@ -54,7 +53,7 @@ var (
 
 // Options of Dial.
 type Options struct {
-	URL             string        // one or more, separated by commas; default DefaultURL
+	URL             string        // one or more, separated by commas; default nats.DefaultURL
 	Name            string        // of the connection, as the server shows it
 	Context         string        // name of a context of the nats command; the fields below win over it
 	CredentialsFile string        // JWT and nkey seed
@@ -63,10 +62,10 @@ type Options struct {
 	KeyFile         string        // its key
 	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's, or wire.InboxOf the user where that may not hear those
 	Logger          *slog.Logger  // default slog.Default()
-	AckTimeout      time.Duration // how long a stream may take to confirm; default DefaultAckTimeout
+	AckTimeout      time.Duration // how long a stream may take to confirm; default defaultAckTimeout
 	Namespace       string        // default DefaultNamespace
 	ReplyTo         []string      // prefixes of subjects that statuses, and answers besides those in inboxes, go to; nil: wire.DefaultReplyPrefixes
-	PacksMax        int           // packs of submissions not yet confirmed; default DefaultPacksMax
+	PacksMax        int           // packs of submissions not yet confirmed; default defaultPacksMax
 	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
 	// works: these are not logged. It must not block. May be nil.
 	Report func(trouble string, err error)
@@ -115,7 +114,7 @@ type Conn struct {
 	told     lately // statuses, by their submitters' own subjects
 	closed   bool
 
-	unasked    atomic.Bool  // see ErrUnasked
+	unasked    atomic.Bool  // see errUnasked
 	unanswered atomic.Int64 // answers that the user may not give
 }
 
@@ -191,11 +190,11 @@ func newConn(o Options) *Conn {
 		c.log = slog.Default()
 	}
 	if c.packsMax <= 0 {
-		c.packsMax = DefaultPacksMax
+		c.packsMax = defaultPacksMax
 	}
 	timeout := o.AckTimeout
 	if timeout <= 0 {
-		timeout = DefaultAckTimeout
+		timeout = defaultAckTimeout
 	}
 	c.acks = newAcks(timeout)
 	return c
@@ -222,7 +221,7 @@ func (c *Conn) options(o Options) (url, own string, opts []nats.Option, err erro
 	if err != nil {
 		return "", "", nil, err
 	}
-	url = cmp.Or(o.URL, at, DefaultURL)
+	url = cmp.Or(o.URL, at, nats.DefaultURL)
 	if name := cmp.Or(userOf(url), user); o.InboxPrefix == "" && core.CheckName("user", name) == nil {
 		var said nats.Options
 		for _, set := range opts {

@@ -28,7 +28,7 @@ func (r *Reader) open(ctx context.Context) error {
 	case r.identity == "":
 		r.identity = id
 	case r.identity != id:
-		return fmt.Errorf("%w: it is %s, the cursor %d is of %s", ErrOtherStream, id, after, r.identity)
+		return fmt.Errorf("%w: it is %s, the cursor %d is of %s", errOtherStream, id, after, r.identity)
 	}
 	if end := stream.CachedInfo().State.LastSeq; end < after {
 		return fmt.Errorf("%w: it ends at %d, the cursor is %d", ErrRewound, end, after)
@@ -104,7 +104,7 @@ func (r *Reader) unchanged(ctx context.Context, stream jetstream.Stream, seq uin
 }
 
 // consumers lists the partition's consumers of this epoch and lower ones. A
-// higher one means ErrLost.
+// higher one means errLost.
 func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]string, error) {
 	var old []string
 	names := stream.ConsumerNames(ctx)
@@ -116,7 +116,7 @@ func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]stri
 		if epoch > r.epoch {
 			for range names.Name() { // the lister ends with its channel
 			}
-			return nil, fmt.Errorf("%w: consumer %s", ErrLost, name)
+			return nil, fmt.Errorf("%w: consumer %s", errLost, name)
 		}
 		if epoch == r.epoch {
 			r.n = max(r.n, n)
@@ -147,7 +147,7 @@ func (r *Reader) reopen(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, ErrLost) || errors.Is(err, ErrRewound) || errors.Is(err, ErrOtherStream) || errors.Is(err, ErrInstallation) {
+		if errors.Is(err, errLost) || errors.Is(err, ErrRewound) || errors.Is(err, errOtherStream) || errors.Is(err, ErrInstallation) {
 			return fmt.Errorf("partition %d of %s under epoch %d: %w", r.partition, r.stream, r.epoch, err)
 		}
 		if ctx.Err() == nil {

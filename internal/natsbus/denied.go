@@ -157,18 +157,18 @@ type PermissionLists struct {
 	Deny  []string `json:"deny"`
 }
 
-// ErrUnasked is the error of Permissions where the user may not ask for them.
-var ErrUnasked = errors.New("the user may not ask for its permissions")
+// errUnasked is the error of Permissions where the user may not ask for them.
+var errUnasked = errors.New("the user may not ask for its permissions")
 
 // Permissions asks the server what the connection's user may do.
 func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
 	if c.unasked.Load() {
-		return Permissions{}, ErrUnasked
+		return Permissions{}, errUnasked
 	}
 	msg, err := c.Request(ctx, SubjectUserInfo, nil)
 	if errors.Is(err, nats.ErrPermissionViolation) {
 		c.unasked.Store(true)
-		return Permissions{}, ErrUnasked
+		return Permissions{}, errUnasked
 	}
 	if err != nil {
 		return Permissions{}, fmt.Errorf("permissions of the user: %w", err)

@@ -125,7 +125,7 @@ func TestDenials(t *testing.T) {
 		return len(all) == 1 && all[0].Subject == "forbidden.b"
 	})
 	for range 2 {
-		if _, err := c.Permissions(within(t)); !errors.Is(err, ErrUnasked) {
+		if _, err := c.Permissions(within(t)); !errors.Is(err, errUnasked) {
 			t.Errorf("permissions: %v", err)
 		}
 	}

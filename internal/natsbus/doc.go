@@ -18,7 +18,7 @@
 // # Submissions and requests (ingest)
 //
 //	Conn.ServeSubmit(func(*SubmitRequest)); SubmitRequest.Accept, Reject
-//	Conn.PublishPack(partition, subs, done); BusyError, ErrBusy
+//	Conn.PublishPack(partition, subs, done); BusyError, errBusy
 //	Conn.ServeAsk(func(*AskRequest), func(*ReadRequest)); Conn.PublishControl(ctx, partition, *core.Control)
 //	Conn.ServePlans, AnnouncePlans, OnPlansChanged
 //

@@ -153,8 +153,8 @@ func TestInstances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > 5*InstancesWithin {
-			t.Errorf("it took %v, the limit is %v", took, InstancesWithin)
+		if took := time.Since(began); took > 5*instancesWithin {
+			t.Errorf("it took %v, the limit is %v", took, instancesWithin)
 		}
 		slices.SortFunc(all, func(a, b AgentInstance) int { return strings.Compare(a.Agent+a.ID, b.Agent+b.ID) })
 		return all, more
@@ -164,7 +164,7 @@ func TestInstances(t *testing.T) {
 		if all, more := gather(); len(all) > 0 || more {
 			t.Fatalf("without agents: %+v, %v", all, more)
 		}
-		return time.Since(asked) < InstancesWithin
+		return time.Since(asked) < instancesWithin
 	})
 	began := time.Now()
 	for range 2 {
@@ -225,7 +225,7 @@ func TestInstances(t *testing.T) {
 func TestInstancesAreBounded(t *testing.T) {
 	c := ready(t)
 	flood, err := c.nc.Subscribe(SubjectStatsOf(names, "a"), func(m *nats.Msg) {
-		for i := range InstancesMax + 50 {
+		for i := range instancesMax + 50 {
 			_ = m.Respond([]byte(`{"name":"duly-a","id":"` + strconv.Itoa(i) + `","metadata":{"duly_agent":"a"}}`))
 		}
 	})
@@ -235,12 +235,12 @@ func TestInstancesAreBounded(t *testing.T) {
 	t.Cleanup(func() { _ = flood.Unsubscribe() })
 	eventually(t, "as many as are read", func() bool { // a busy machine may not have read them when the time is over
 		all, more, err := c.Instances(within(t), []string{"a"})
-		if err != nil || len(all) > InstancesMax || len(all) > 0 && all[0] != (AgentInstance{Agent: "a", ID: "0"}) {
+		if err != nil || len(all) > instancesMax || len(all) > 0 && all[0] != (AgentInstance{Agent: "a", ID: "0"}) {
 			t.Fatalf("%d, %v, %v", len(all), more, err)
 		}
-		return more && len(all) == InstancesMax
+		return more && len(all) == instancesMax
 	})
-	many := make([]string, InstancesMax+1)
+	many := make([]string, instancesMax+1)
 	for i := range many {
 		many[i] = "b" + strconv.Itoa(i)
 	}

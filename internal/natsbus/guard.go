@@ -17,15 +17,15 @@ import (
 )
 
 // Conditions of a stream that Trouble reports, besides ErrNoStream, ErrInstallation,
-// ErrSettings, ErrOtherStream and ErrRewound.
+// errSettings, errOtherStream and ErrRewound.
 var (
-	// ErrFull: the stream refuses what is published until there is room.
-	ErrFull = errors.New("stream is full")
+	// errFull: the stream refuses what is published until there is room.
+	errFull = errors.New("stream is full")
 	// ErrWrite: the stream met a write error and takes nothing until its server is
 	// restarted.
 	ErrWrite = errors.New("stream met a write error, its server must be restarted")
-	// ErrSilent: the server does not answer for the stream.
-	ErrSilent = errors.New("no answer about the stream")
+	// errSilent: the server does not answer for the stream.
+	errSilent = errors.New("no answer about the stream")
 )
 
 // TroubleConnection is the name of a trouble of the connection.
@@ -142,7 +142,7 @@ func (c *Conn) guard(ctx context.Context) {
 		if errors.Is(err, ErrNoStream) {
 			missing = append(missing, r.name())
 		}
-		if errors.Is(err, ErrSilent) {
+		if errors.Is(err, errSilent) {
 			break // the others would not be answered for, either
 		}
 	}
@@ -171,7 +171,7 @@ func (c *Conn) inspect(ctx context.Context, config *StreamConfig, r *resource) e
 	case err != nil && ctx.Err() != nil:
 		return nil
 	case err != nil:
-		err = fmt.Errorf("%w: %w", ErrSilent, err)
+		err = fmt.Errorf("%w: %w", errSilent, err)
 		if !c.Connected() {
 			return err // the connection's trouble
 		}
@@ -180,7 +180,7 @@ func (c *Conn) inspect(ctx context.Context, config *StreamConfig, r *resource) e
 		if err = config.checkInstallation(info); err != nil {
 			c.recheck(r.want.Name) // its readers end
 		} else if diffs := r.refusals(&info.Config); len(diffs) > 0 {
-			err = fmt.Errorf("%w: %s", ErrSettings, diffs[0])
+			err = fmt.Errorf("%w: %s", errSettings, diffs[0])
 		}
 		if moved := c.followed(ctx, r, info); err == nil {
 			err = moved
@@ -212,7 +212,7 @@ func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.Stream
 	var err error
 	switch {
 	case hadID != "" && hadID != id:
-		err = fmt.Errorf("%w: it is %s, was %s", ErrOtherStream, id, hadID)
+		err = fmt.Errorf("%w: it is %s, was %s", errOtherStream, id, hadID)
 	case end < hadEnd:
 		err = fmt.Errorf("%w: it ends at %d, ended at %d", ErrRewound, end, hadEnd)
 	default:
@@ -260,7 +260,7 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 	full := r.want.Discard == jetstream.DiscardNew && info.Config.MaxBytes > 0 && room <= info.Config.MaxBytes/fullPart
 	if r.kind == kindNone {
 		if full {
-			return since, fmt.Errorf("%w: %s of %s", ErrFull, Bytes(int64(info.State.Bytes)), Bytes(info.Config.MaxBytes))
+			return since, fmt.Errorf("%w: %s of %s", errFull, Bytes(int64(info.State.Bytes)), Bytes(info.Config.MaxBytes))
 		}
 		return since, nil
 	}
@@ -279,7 +279,7 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 		case r.dir != "":
 			help = ": make room on the disk of " + r.dir
 		}
-		return f.since, fmt.Errorf("%w: %s of %s%s", ErrFull, Bytes(int64(info.State.Bytes)), Bytes(info.Config.MaxBytes), help)
+		return f.since, fmt.Errorf("%w: %s of %s%s", errFull, Bytes(int64(info.State.Bytes)), Bytes(info.Config.MaxBytes), help)
 	case f.err == nil:
 		return since, nil
 	case f.unanswered > 0:
@@ -295,7 +295,7 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 			o.clear()
 			return since, nil
 		}
-		return f.since, fmt.Errorf("%w: %w", ErrSilent, f.err)
+		return f.since, fmt.Errorf("%w: %w", errSilent, f.err)
 	case time.Since(f.seen) > refusalKept:
 		o.clear()
 		return since, nil

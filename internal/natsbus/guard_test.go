@@ -95,7 +95,7 @@ func TestGuardMakesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []error{ErrNoStream, ErrOtherStream} {
+	for _, want := range []error{ErrNoStream, errOtherStream} {
 		c.guard(within(t))
 		for _, r := range (StreamConfig{}).resources(wire.Names{}) {
 			if has := trouble(c, r.name()); has == nil || !errors.Is(has.Err, want) || has.Since.IsZero() || time.Since(has.Since) > patience {
@@ -128,7 +128,7 @@ func TestGuardKeepsTheReplyKey(t *testing.T) {
 	if err := c.js.DeleteStream(within(t), wire.BucketStream(names.BucketKeys())); err != nil {
 		t.Fatal(err)
 	}
-	awaitTrouble(t, c, names.BucketKeys(), ErrOtherStream)
+	awaitTrouble(t, c, names.BucketKeys(), errOtherStream)
 	awaitWell(t, c)
 	setUp(t, other, StreamConfig{})
 	if *c.signer.Load() != had || *other.signer.Load() != had {
@@ -239,7 +239,7 @@ func TestGuardSettings(t *testing.T) {
 	if _, err := c.js.UpdateStream(within(t), config); err != nil {
 		t.Fatal(err)
 	}
-	if found := awaitTrouble(t, c, names.StreamControl(), ErrSettings); !strings.Contains(found.Err.Error(), "discard is DiscardOld, want DiscardNew") || found.Fatal {
+	if found := awaitTrouble(t, c, names.StreamControl(), errSettings); !strings.Contains(found.Err.Error(), "discard is DiscardOld, want DiscardNew") || found.Fatal {
 		t.Errorf("%+v", found)
 	}
 	config.Discard = jetstream.DiscardNew
@@ -273,7 +273,7 @@ func guardFull(t *testing.T, config StreamConfig, help string) {
 	if !isBusy(refused) {
 		t.Fatal(refused)
 	}
-	if found := awaitTrouble(t, c, names.StreamTasks(), ErrFull); !strings.Contains(found.Err.Error(), help) || found.Fatal {
+	if found := awaitTrouble(t, c, names.StreamTasks(), errFull); !strings.Contains(found.Err.Error(), help) || found.Fatal {
 		t.Errorf("%+v", found)
 	}
 	stream, err := c.js.Stream(within(t), names.StreamTasks())
@@ -358,10 +358,10 @@ func TestReaderOfALostStream(t *testing.T) {
 	}
 	setUp(t, c, StreamConfig{})
 	publishTasks(t, c, 5)
-	if err := receive(t, "the end of the reader", s.lost); !errors.Is(err, ErrOtherStream) {
+	if err := receive(t, "the end of the reader", s.lost); !errors.Is(err, errOtherStream) {
 		t.Errorf("%v", err)
 	}
-	if _, err := c.ReadTasks(within(t), part, 2, 3, ReadConfig{Stream: tasks}, func(*TaskMessage) {}, nil); !errors.Is(err, ErrOtherStream) {
+	if _, err := c.ReadTasks(within(t), part, 2, 3, ReadConfig{Stream: tasks}, func(*TaskMessage) {}, nil); !errors.Is(err, errOtherStream) {
 		t.Errorf("new reader: %v", err)
 	}
 	again, err := c.Identity(within(t))

@@ -50,13 +50,13 @@ type leaseBody struct {
 }
 
 // NewLease prepares a lease on a key; value is for people to read. ttl is the
-// bucket's, as StreamConfig.Lease; 0 is DefaultLease. Renew it at ttl/3.
+// bucket's, as StreamConfig.Lease; 0 is defaultLease. Renew it at ttl/3.
 func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
 	body, err := json.Marshal(leaseBody{V: wire.Version, Holder: rand.Text(), Value: value, Since: time.Now().UTC().Truncate(time.Second)})
 	if err != nil {
 		return nil, fmt.Errorf("lease %s: %w", key, err)
 	}
-	return &Lease{conn: c, key: key, body: body, ttl: cmp.Or(ttl, DefaultLease), clock: time.Now}, nil
+	return &Lease{conn: c, key: key, body: body, ttl: cmp.Or(ttl, defaultLease), clock: time.Now}, nil
 }
 
 // Renew takes the lease if it is free and renews it if it is ours. held is what

@@ -136,4 +136,4 @@ func publishPack(t testing.TB, c *Conn, partition int, subs ...core.Submission) 
 	return o.seq
 }
 
-func isBusy(err error) bool { return errors.Is(err, ErrBusy) }
+func isBusy(err error) bool { return errors.Is(err, errBusy) }

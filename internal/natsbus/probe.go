@@ -12,19 +12,19 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ErrNoProbe says that no instance of the agent listens on the subject of its probes.
-var ErrNoProbe = errors.New("agent serves no probes")
+// errNoProbe says that no instance of the agent listens on the subject of its probes.
+var errNoProbe = errors.New("agent serves no probes")
 
 // probesMax bounds the probes of one agent that are at work in a process at a time.
 const probesMax = 64
 
 // AskProbe asks an agent whether the do of a command took effect; resultMax is how many bytes the result may have.
-// Errors: ErrNoProbe, one that wraps wire.ErrUndecodable, what the agent answered instead, or ctx's.
+// Errors: errNoProbe, one that wraps wire.ErrUndecodable, what the agent answered instead, or ctx's.
 func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (core.Probe, error) {
 	msg, err := c.Request(ctx, c.names.SubjectProbe(cmd.Agent), wire.AppendCommand(nil, cmd))
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return core.Probe{}, fmt.Errorf("probe of %s: agent %s: %w", cmd.Key(), cmd.Agent, ErrNoProbe)
+		return core.Probe{}, fmt.Errorf("probe of %s: agent %s: %w", cmd.Key(), cmd.Agent, errNoProbe)
 	case err != nil:
 		return core.Probe{}, fmt.Errorf("probe of %s: agent %s: %w", cmd.Key(), cmd.Agent, err)
 	}

@@ -20,7 +20,7 @@ func probeCommand(task string) *core.Command {
 // TestProbe: an agent says over NATS what became of a key; what is no answer reaches the asker in words.
 func TestProbe(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
-	if _, err := c.AskProbe(within(t), probeCommand("done"), 100); !errors.Is(err, ErrNoProbe) {
+	if _, err := c.AskProbe(within(t), probeCommand("done"), 100); !errors.Is(err, errNoProbe) {
 		t.Errorf("before one is served: %v", err)
 	}
 	answers := map[string]core.Probe{
@@ -55,7 +55,7 @@ func TestProbe(t *testing.T) {
 		t.Errorf("a question that is none: %v %v", msg, err)
 	}
 	stop()
-	if _, err := c.AskProbe(within(t), probeCommand("done"), 100); !errors.Is(err, ErrNoProbe) {
+	if _, err := c.AskProbe(within(t), probeCommand("done"), 100); !errors.Is(err, errNoProbe) {
 		t.Errorf("after it was stopped: %v", err)
 	}
 }

@@ -139,9 +139,9 @@ func TestTallyKeepsTheFailure(t *testing.T) {
 	c.begin()
 	c.begin()
 	c.end(nil)
-	c.end(ErrBusy)
+	c.end(errBusy)
 	c.end(nil)
-	if len(ended) != 1 || !errors.Is(ended[0], ErrBusy) {
+	if len(ended) != 1 || !errors.Is(ended[0], errBusy) {
 		t.Errorf("ended with %v, want the failure, once", ended)
 	}
 }

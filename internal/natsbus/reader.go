@@ -15,21 +15,21 @@ import (
 
 // Errors that end a reader.
 var (
-	// ErrLost: a successor reads the partition under a higher epoch.
-	ErrLost = errors.New("partition has a successor")
+	// errLost: a successor reads the partition under a higher epoch.
+	errLost = errors.New("partition has a successor")
 	// ErrRewound: the stream ends before the cursor, or has another message there. It is
 	// another stream, or was restored from an older backup: new messages would pass for
 	// old ones.
 	ErrRewound = errors.New("stream ends before the cursor")
-	// ErrOtherStream: the stream was lost and made again; the cursor means nothing there.
-	ErrOtherStream = errors.New("another stream of the same name")
+	// errOtherStream: the stream was lost and made again; the cursor means nothing there.
+	errOtherStream = errors.New("another stream of the same name")
 )
 
 // Defaults of ReadConfig.
 const (
-	DefaultPrefetch   = 64
-	DefaultAckWait    = 60 * time.Second
-	DefaultAckPending = 4096
+	defaultPrefetch   = 64
+	defaultAckWait    = 60 * time.Second
+	defaultAckPending = 4096
 )
 
 // How a reader waits.
@@ -119,7 +119,7 @@ type Reader struct {
 // ReadTasks reads a partition's submissions after cursor, as its owner under
 // epoch. handler gets each on one goroutine and may block: then the stream waits.
 // lost is called once, on that goroutine, when the reader ends by itself: its
-// error wraps ErrLost, ErrRewound, ErrOtherStream, ErrInstallation, or ErrClosed when the
+// error wraps errLost, ErrRewound, errOtherStream, ErrInstallation, or ErrClosed when the
 // connection was. A stream that is missing is waited for. Until ctx ends or Stop. Errors:
 // the same, and ErrNoStream.
 func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
@@ -152,13 +152,13 @@ func (c *Conn) read(ctx context.Context, stream, filter string, partition int, e
 
 func (config ReadConfig) withDefaults() ReadConfig {
 	if config.Prefetch <= 0 {
-		config.Prefetch = DefaultPrefetch
+		config.Prefetch = defaultPrefetch
 	}
 	if config.AckWait <= 0 {
-		config.AckWait = DefaultAckWait
+		config.AckWait = defaultAckWait
 	}
 	if config.AckPending <= 0 {
-		config.AckPending = DefaultAckPending
+		config.AckPending = defaultAckPending
 	}
 	if config.expiry == 0 {
 		config.expiry, config.heartbeat = pullExpiry, pullHeartbeat

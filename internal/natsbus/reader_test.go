@@ -81,7 +81,7 @@ func (s *sink) read(t *testing.T, c *Conn, epoch int64, cursor uint64, config Re
 }
 
 func submission(n int) core.Submission {
-	return core.Submission{Type: "order", ID: idIn(part, DefaultPartitions, n), Input: []byte(strconv.Itoa(n)), At: at}
+	return core.Submission{Type: "order", ID: idIn(part, defaultPartitions, n), Input: []byte(strconv.Itoa(n)), At: at}
 }
 
 func publishTasks(t *testing.T, c *Conn, n int) {
@@ -163,18 +163,18 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("consumers %v", names)
 	}
 	zombie.release()
-	if err := receive(t, "the loss", zombie.lost); !errors.Is(err, ErrLost) {
+	if err := receive(t, "the loss", zombie.lost); !errors.Is(err, errLost) {
 		t.Errorf("lost with %v", err)
 	}
 	publishTasks(t, c, 1)
 	heir.await(t, upTo(201)...)
-	if n := len(zombie.got()); n > DefaultPrefetch+1 {
+	if n := len(zombie.got()); n > defaultPrefetch+1 {
 		t.Errorf("the zombie was handed %d messages, more than it had", n)
 	}
 	nothing(t, "second loss", zombie.lost)
 	eventually(t, "acks of the heir", func() bool { return consumer(t, c, "p03-e5-1").NumAckPending == 0 })
 
-	if _, err := c.ReadTasks(within(t), part, 4, 0, ReadConfig{}, zombie.handle, nil); !errors.Is(err, ErrLost) {
+	if _, err := c.ReadTasks(within(t), part, 4, 0, ReadConfig{}, zombie.handle, nil); !errors.Is(err, errLost) {
 		t.Errorf("a lower epoch came back: %v", err)
 	}
 	if names := consumers(t, c); !slices.Equal(names, []string{"p03-e5-1"}) {
@@ -197,7 +197,7 @@ func TestTakeoverOfAMuteReader(t *testing.T) {
 	heir.read(t, c, 2, 0, ReadConfig{})
 	heir.await(t, 1)
 	zombie.release()
-	if err := receive(t, "the loss", zombie.lost); !errors.Is(err, ErrLost) {
+	if err := receive(t, "the loss", zombie.lost); !errors.Is(err, errLost) {
 		t.Errorf("lost with %v", err)
 	}
 }

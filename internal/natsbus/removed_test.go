@@ -223,7 +223,7 @@ func TestRoomNamesWhoHoldsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cursors := make([]uint64, DefaultPartitions)
+	cursors := make([]uint64, defaultPartitions)
 	cursors[2] = r.state().LastSeq
 	room := r.make(time.Hour, cursors...)
 	if room.Held == nil || room.Held.Partition != 1 || room.Tight || room.Removed != 0 {
@@ -233,7 +233,7 @@ func TestRoomNamesWhoHoldsIt(t *testing.T) {
 
 // byCursor are cursors that have all passed a position.
 func byCursor(r *roomRig, at uint64) []uint64 {
-	cursors := make([]uint64, DefaultPartitions)
+	cursors := make([]uint64, defaultPartitions)
 	for p, end := range r.ends {
 		cursors[p] = min(end, at)
 	}

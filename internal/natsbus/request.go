@@ -100,7 +100,7 @@ func (c *Conn) checkInbox(ctx context.Context) error {
 		return fmt.Errorf("inbox: %w", err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	ctx, cancel := context.WithTimeout(ctx, DefaultAckTimeout)
+	ctx, cancel := context.WithTimeout(ctx, defaultAckTimeout)
 	defer cancel()
 	if err := c.nc.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("inbox: %w", err)

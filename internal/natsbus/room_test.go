@@ -24,7 +24,7 @@ type roomRig struct {
 
 func newRoomRig(t *testing.T, parts ...int) *roomRig {
 	t.Helper()
-	r := &roomRig{t: t, c: dial(t, serve(t, natsserver.Options{}).ClientURL()), ends: make([]uint64, DefaultPartitions)}
+	r := &roomRig{t: t, c: dial(t, serve(t, natsserver.Options{}).ClientURL()), ends: make([]uint64, defaultPartitions)}
 	setUp(t, r.c, StreamConfig{MaxBytes: 20_000})
 	id, err := r.c.Identity(within(t))
 	if err != nil {
@@ -78,7 +78,7 @@ func (r *roomRig) state() jetstream.StreamState {
 func TestRoom(t *testing.T) {
 	r := newRoomRig(t, 1, 2)
 	all := r.state().LastSeq
-	cursors := make([]uint64, DefaultPartitions) // of the others: 0, without a message
+	cursors := make([]uint64, defaultPartitions) // of the others: 0, without a message
 	// Partition 2 has committed all, partition 1 one message.
 	cursors[1], cursors[2] = 1, r.ends[2]
 	if room := r.make(0, cursors...); room.Removed != 2 || !room.Tight { // 1 and 2; 3 is of partition 1
@@ -109,7 +109,7 @@ func TestRoom(t *testing.T) {
 // covers: A6, inv1
 func TestRoomOfAStreamThatWentBack(t *testing.T) {
 	r := newRoomRig(t, 1)
-	cursors, stored := make([]uint64, DefaultPartitions), make([]core.Instant, DefaultPartitions)
+	cursors, stored := make([]uint64, defaultPartitions), make([]core.Instant, defaultPartitions)
 	stream, err := r.c.js.Stream(within(t), names.StreamTasks())
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestRoomOfAStreamThatWentBack(t *testing.T) {
 // covers: B4
 func TestRoomKeeps(t *testing.T) {
 	r := newRoomRig(t, 1)
-	cursors := make([]uint64, DefaultPartitions)
+	cursors := make([]uint64, defaultPartitions)
 	cursors[1] = r.ends[1]
 	before := r.state()
 	room := r.make(time.Hour, cursors...)
@@ -187,7 +187,7 @@ func TestRoomFindsTheAge(t *testing.T) {
 func TestRoomOfAnotherStream(t *testing.T) {
 	r := newRoomRig(t, 1)
 	r.id = "another"
-	cursors := make([]uint64, DefaultPartitions)
+	cursors := make([]uint64, defaultPartitions)
 	cursors[1] = r.ends[1]
 	if room := r.make(0, cursors...); room.Removed != 0 || !room.Tight {
 		t.Errorf("%+v", room)

@@ -17,8 +17,8 @@ import (
 
 // Bounds of one gathering of agents.
 const (
-	InstancesWithin = 300 * time.Millisecond // from the request to the last answer that counts
-	InstancesMax    = 1000                   // answers, and agents that are asked
+	instancesWithin = 300 * time.Millisecond // from the request to the last answer that counts
+	instancesMax    = 1000                   // answers, and agents that are asked
 )
 
 // subjectStats is where NATS's service discovery asks one service for its statistics.
@@ -43,14 +43,14 @@ type AgentInstance struct {
 	Messages int64         // that Busy is about
 }
 
-// Instances asks the agents of those names, at most InstancesMax of them, for their instances, and returns those that answer
-// within InstancesWithin, at most InstancesMax; more: there may be others. Each agent is asked by itself: a process may be
+// Instances asks the agents of those names, at most instancesMax of them, for their instances, and returns those that answer
+// within instancesWithin, at most instancesMax; more: there may be others. Each agent is asked by itself: a process may be
 // allowed one answer to a request, and have several agents. Errors: there is no server, or it cannot be asked.
 func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInstance, more bool, err error) {
-	if len(agents) > InstancesMax {
-		agents, more = agents[:InstancesMax], true
+	if len(agents) > instancesMax {
+		agents, more = agents[:instancesMax], true
 	}
-	ctx, cancel := context.WithTimeout(ctx, InstancesWithin)
+	ctx, cancel := context.WithTimeout(ctx, instancesWithin)
 	defer cancel()
 	inbox := c.nc.NewInbox()
 	sub, err := c.nc.SubscribeSync(inbox + ".*")
@@ -58,7 +58,7 @@ func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInsta
 		return nil, false, fmt.Errorf("ask for agents: %w", publishError(err))
 	}
 	defer func() { _ = sub.Unsubscribe() }() // gone already is fine
-	if err := sub.SetPendingLimits(2*InstancesMax, -1); err != nil {
+	if err := sub.SetPendingLimits(2*instancesMax, -1); err != nil {
 		return nil, false, fmt.Errorf("ask for agents: %w", err)
 	}
 	for i, agent := range agents {
@@ -69,7 +69,7 @@ func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInsta
 	}
 	seen, unserved := map[string]bool{}, 0
 	for answers := 0; unserved < len(agents); answers++ {
-		if answers == 2*InstancesMax {
+		if answers == 2*instancesMax {
 			return all, true, nil
 		}
 		msg, err := sub.NextMsgWithContext(ctx)
@@ -87,7 +87,7 @@ func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInsta
 			continue
 		}
 		if is, ok := c.agentInstance(msg.Data); ok && is.Agent == agents[nth] && !seen[is.Agent+" "+is.ID] {
-			if len(all) == InstancesMax {
+			if len(all) == instancesMax {
 				return all, true, nil
 			}
 			seen[is.Agent+" "+is.ID] = true

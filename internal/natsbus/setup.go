@@ -19,10 +19,10 @@ import (
 
 // Defaults of StreamConfig.
 const (
-	DefaultPartitions = 16
-	DefaultEventsAge  = 7 * 24 * time.Hour
-	DefaultDuplicates = 20 * time.Second
-	DefaultLease      = 6 * time.Second
+	defaultPartitions = 16
+	defaultEventsAge  = 7 * 24 * time.Hour
+	defaultDuplicates = 20 * time.Second
+	defaultLease      = 6 * time.Second
 )
 
 // PartitionsMax bounds P. What so many cost is in docs/scaling.md.
@@ -40,30 +40,30 @@ const (
 	metaStream       = "duly_stream"       // its identity: another one after it was deleted and made again
 )
 
-// SyncUnknown and SyncAlways are what Setup says of the server's writing to disk.
+// syncUnknown and syncAlways are what Setup says of the server's writing to disk.
 const (
-	SyncUnknown = "unknown" // a server that the caller did not start does not say
-	SyncAlways  = "always"  // every write is synced before it is confirmed
+	syncUnknown = "unknown" // a server that the caller did not start does not say
+	syncAlways  = "always"  // every write is synced before it is confirmed
 )
 
 // Errors of Setup, and of what looks at the streams later.
 var (
-	// ErrSettings is wrapped by the error about streams that exist with settings that
+	// errSettings is wrapped by the error about streams that exist with settings that
 	// cannot be changed in place.
-	ErrSettings = errors.New("streams exist with other settings")
+	errSettings = errors.New("streams exist with other settings")
 	// ErrInstallation is wrapped by the error about a stream of another installation.
 	ErrInstallation = errors.New("stream belongs to another installation")
 	// ErrNoStream is wrapped by the error about a stream that is missing.
 	ErrNoStream = errors.New("stream is missing")
-	// ErrStorage is wrapped by the error about a stream that NATS has no room for.
-	ErrStorage = errors.New("NATS has not enough storage")
+	// errStorage is wrapped by the error about a stream that NATS has no room for.
+	errStorage = errors.New("NATS has not enough storage")
 )
 
 // StreamConfig is how the streams are to be. A zero field has its default where
 // a stream is made, and is not compared where it exists.
 type StreamConfig struct {
 	Installation    string        // id of the installation, in SQL, too; empty: none is written or compared
-	Partitions      int           // P, fixed for the life of the data; default DefaultPartitions
+	Partitions      int           // P, fixed for the life of the data; default defaultPartitions
 	TaskStreams     int           // how many task streams share the partitions; default 1
 	Replicas        int           // default 1
 	MaxBytes        int64         // of submissions, in all task streams together; full means "retry after"; 0: as NATS has room
@@ -81,20 +81,20 @@ type StreamConfig struct {
 // Ready is what Setup found or made.
 type Ready struct {
 	Identity string // see Conn.Identity
-	Sync     string // SyncAlways or SyncUnknown
+	Sync     string // syncAlways or syncUnknown
 }
 
 // Setup makes the streams and the buckets, or checks them where they exist, and
 // changes what can be changed in place: sizes, ages, replicas, the window of
 // duplicates, the lease. It may run anywhere and often. From then on the connection
 // signs its commands and checks the tokens of replies. A guest only checks what
-// there is. Errors wrap ErrSettings, with each difference; ErrInstallation; ErrStorage;
+// there is. Errors wrap errSettings, with each difference; ErrInstallation; errStorage;
 // for a guest, ErrNoStream; nats.ErrPermissionViolation.
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if config.Partitions < 0 || config.Partitions > PartitionsMax {
 		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
 	}
-	if n := config.taskStreams(); n > wire.TaskStreamsMax || n > cmp.Or(config.Partitions, DefaultPartitions) {
+	if n := config.taskStreams(); n > wire.TaskStreamsMax || n > cmp.Or(config.Partitions, defaultPartitions) {
 		return Ready{}, fmt.Errorf("task streams %d, want 1 to %d, and no more than partitions", n, wire.TaskStreamsMax)
 	}
 	c.setting.Lock()
@@ -111,9 +111,9 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	}
 	c.watched.first(infos)
 	c.config.Store(&config)
-	ready := Ready{Identity: identity(infos[c.names.StreamTasks()], infos[c.names.StreamControl()]), Sync: SyncUnknown}
+	ready := Ready{Identity: identity(infos[c.names.StreamTasks()], infos[c.names.StreamControl()]), Sync: syncUnknown}
 	if config.SyncAlways {
-		ready.Sync = SyncAlways
+		ready.Sync = syncAlways
 	}
 	return ready, nil
 }
@@ -187,13 +187,13 @@ func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetst
 			return nil, err
 		}
 		if wrong := r.wrongNumber(&info.Config); wrong != "" {
-			return nil, fmt.Errorf("%w: %s: %s", ErrSettings, r.want.Name, wrong)
+			return nil, fmt.Errorf("%w: %s: %s", errSettings, r.want.Name, wrong)
 		}
 		diffs = append(diffs, r.refusals(&info.Config)...)
 		infos[r.want.Name] = info
 	}
 	if len(diffs) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+		return nil, fmt.Errorf("%w: %s", errSettings, strings.Join(diffs, "; "))
 	}
 	return infos, nil
 }
@@ -242,7 +242,7 @@ func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, by
 			return nil, err
 		}
 		if diffs := r.refusals(&info.Config); len(diffs) > 0 {
-			return nil, fmt.Errorf("%w: %s", ErrSettings, strings.Join(diffs, "; "))
+			return nil, fmt.Errorf("%w: %s", errSettings, strings.Join(diffs, "; "))
 		}
 		changed, what := r.change(config, info, bytes, resize)
 		if len(what) == 0 {
@@ -339,9 +339,9 @@ func (r *resource) metadata(installation, id string) map[string]string {
 
 // resources are the streams and buckets in full; a guest has no use for the keys.
 func (config StreamConfig) resources(names wire.Names) []*resource {
-	partitions := cmp.Or(config.Partitions, DefaultPartitions)
-	eventsAge := cmp.Or(config.EventsAge, DefaultEventsAge)
-	window := cmp.Or(config.DuplicateWindow, DefaultDuplicates)
+	partitions := cmp.Or(config.Partitions, defaultPartitions)
+	eventsAge := cmp.Or(config.EventsAge, defaultEventsAge)
+	window := cmp.Or(config.DuplicateWindow, defaultDuplicates)
 	stream := func(kind int, name, about string, age time.Duration, discard jetstream.DiscardPolicy, flag string, bytes int64, share share, subjects ...string) *resource {
 		return &resource{
 			want: jetstream.StreamConfig{
@@ -368,7 +368,7 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	// The bucket has the time to live: that of a key is dropped by the first update.
 	nodes := config.bucket(names.BucketNodes(), "Duly: leases", nodesBytes)
 	nodes.kind = kindNodes
-	nodes.want.MaxAge, nodes.age = cmp.Or(config.Lease, DefaultLease), config.Lease != 0
+	nodes.want.MaxAge, nodes.age = cmp.Or(config.Lease, defaultLease), config.Lease != 0
 	nodes.want.Duplicates = min(nodes.want.Duplicates, nodes.want.MaxAge)
 	nodes.want.AllowMsgTTL, nodes.want.SubjectDeleteMarkerTTL = true, markerTTL
 	keys := config.bucket(names.BucketKeys(), "Duly: keys of the schedulers, not for agents", keysBytes)

@@ -17,13 +17,13 @@ func TestSetupTwice(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	config := StreamConfig{Partitions: 8, MaxBytes: 1 << 30, EventsAge: 2 * time.Hour, DuplicateWindow: 5 * time.Second, Lease: 3 * time.Second, SyncAlways: true}
 	first := setUp(t, c, config)
-	if first.Sync != SyncAlways || strings.Count(first.Identity, "/") != 1 {
+	if first.Sync != syncAlways || strings.Count(first.Identity, "/") != 1 {
 		t.Errorf("%+v", first)
 	}
 	if again := setUp(t, c, config); again != first {
 		t.Errorf("%+v, first %+v", again, first)
 	}
-	if easy := setUp(t, c, StreamConfig{}); easy.Identity != first.Identity || easy.Sync != SyncUnknown {
+	if easy := setUp(t, c, StreamConfig{}); easy.Identity != first.Identity || easy.Sync != syncUnknown {
 		t.Errorf("%+v", easy)
 	}
 	if id, err := c.Identity(within(t)); err != nil || id != first.Identity {
@@ -69,7 +69,7 @@ func TestSetupChangesInPlace(t *testing.T) {
 			t.Errorf("%+v\n%+v\n%+v\n%+v\n%+v", tasks, control, events, dead, nodes)
 		}
 	}
-	if eventsBefore.MaxAge != DefaultEventsAge {
+	if eventsBefore.MaxAge != defaultEventsAge {
 		t.Errorf("%+v", eventsBefore)
 	}
 	before := config(names.StreamTasks())
@@ -85,7 +85,7 @@ func TestSetupRefuses(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	setUp(t, c, StreamConfig{Partitions: 8})
 	_, err := c.Setup(within(t), StreamConfig{Partitions: 16, MaxBytes: 1 << 30})
-	if !errors.Is(err, ErrSettings) {
+	if !errors.Is(err, errSettings) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"DULY_TASKS: partitions is 8, want 16 (--partitions)", "DULY_TASKS: subject transform is duly.in.*.* to duly.tasks.{{partition(8,2)}}"} {
@@ -131,7 +131,7 @@ func TestSetupRefuses(t *testing.T) {
 			setUp(t, c, StreamConfig{Partitions: 8})
 			continue
 		}
-		if _, err := c.Setup(within(t), StreamConfig{Partitions: 8}); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "DULY_TASKS: "+want) {
+		if _, err := c.Setup(within(t), StreamConfig{Partitions: 8}); !errors.Is(err, errSettings) || !strings.Contains(err.Error(), "DULY_TASKS: "+want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestSetupRefuses(t *testing.T) {
 	if _, err := c.js.UpdateStream(within(t), seal); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Setup(within(t), StreamConfig{Partitions: 8}); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "sealed is true, want false") {
+	if _, err := c.Setup(within(t), StreamConfig{Partitions: 8}); !errors.Is(err, errSettings) || !strings.Contains(err.Error(), "sealed is true, want false") {
 		t.Errorf("%v", err)
 	}
 }
@@ -165,7 +165,7 @@ func TestSetupRefusesBuckets(t *testing.T) {
 		if _, err := c.js.CreateKeyValue(within(t), config); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Setup(within(t), StreamConfig{}); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), want) {
+		if _, err := c.Setup(within(t), StreamConfig{}); !errors.Is(err, errSettings) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q: %v", want, err)
 		}
 	}
@@ -179,7 +179,7 @@ func TestSetupForeignStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Setup(within(t), StreamConfig{})
-	if !errors.Is(err, ErrSettings) {
+	if !errors.Is(err, errSettings) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"retention is WorkQueue, want Limits", "storage is Memory, want File", "discard is DiscardOld, want DiscardNew",
@@ -188,7 +188,7 @@ func TestSetupForeignStream(t *testing.T) {
 			t.Errorf("%q is missing in %v", want, err)
 		}
 	}
-	if _, err := c.Setup(within(t), StreamConfig{Partitions: PartitionsMax + 1}); err == nil || errors.Is(err, ErrSettings) {
+	if _, err := c.Setup(within(t), StreamConfig{Partitions: PartitionsMax + 1}); err == nil || errors.Is(err, errSettings) {
 		t.Errorf("too many partitions: %v", err)
 	}
 }

@@ -259,7 +259,7 @@ func (r *resource) refused(list []*resource, infos map[string]*jetstream.StreamI
 		offered = Bytes(o.free)
 	}
 	return fmt.Errorf("stream %s: %w: it wants %s, NATS offers %s; the streams have: %s. %s: %w",
-		r.want.Name, ErrStorage, Bytes(wants), offered, sizes(list, infos), help, cause)
+		r.want.Name, errStorage, Bytes(wants), offered, sizes(list, infos), help, cause)
 }
 
 // sizes lists the streams that exist with their sizes.

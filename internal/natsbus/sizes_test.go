@@ -143,13 +143,13 @@ func TestSizesRefused(t *testing.T) {
 		err                     error
 	}{
 		{"explicit", "max_mem: 1GB, max_file: 5GB", "max_file_store: 100GB", StreamConfig{MaxBytes: 20 * gibibyte},
-			[]string{"stream DULY_TASKS:", "it wants 20.0 GiB", "NATS offers 5.0 GiB", "(--stream-max-bytes)", "max_file of the account"}, ErrStorage},
+			[]string{"stream DULY_TASKS:", "it wants 20.0 GiB", "NATS offers 5.0 GiB", "(--stream-max-bytes)", "max_file of the account"}, errStorage},
 		{"explicit events", "max_mem: 1GB, max_file: -1", "max_file_store: 10GB", StreamConfig{EventsBytes: 20 * gibibyte},
-			[]string{"stream DULY_EVENTS:", "it wants 20.0 GiB", "without saying how much", "(--stream-events-max-bytes)", "max_file_store of the server"}, ErrStorage},
+			[]string{"stream DULY_EVENTS:", "it wants 20.0 GiB", "without saying how much", "(--stream-events-max-bytes)", "max_file_store of the server"}, errStorage},
 		{"too small", "max_mem: 1GB, max_file: 40MB", "max_file_store: 100GB", StreamConfig{},
-			[]string{"stream DULY_", "--stream-max-bytes, --stream-control-max-bytes, --stream-events-max-bytes, --stream-dead-max-bytes"}, ErrStorage},
+			[]string{"stream DULY_", "--stream-max-bytes, --stream-control-max-bytes, --stream-events-max-bytes, --stream-dead-max-bytes"}, errStorage},
 		{"a server in this process", "max_mem: 1GB, max_file: 40MB", "max_file_store: 100GB", StreamConfig{Dir: "/data/nats"},
-			[]string{"stream DULY_", "Make room on the disk of /data/nats"}, ErrStorage},
+			[]string{"stream DULY_", "Make room on the disk of /data/nats"}, errStorage},
 		{"few streams", "max_mem: 1GB, max_file: 50GB, max_streams: 4", "max_file_store: 100GB", StreamConfig{},
 			[]string{"8 streams are to be made", "may have 4 and has 0", "max_streams to 8"}, nil},
 		{"replicas", "max_mem: 1GB, max_file: 50GB", "max_file_store: 100GB", StreamConfig{Replicas: 3},

@@ -179,7 +179,7 @@ func TestPublishPack(t *testing.T) {
 		called := 0
 		c.PublishPack(3, make([]core.Submission, n), func(_ uint64, err error) {
 			called++
-			if err == nil || errors.Is(err, ErrBusy) {
+			if err == nil || errors.Is(err, errBusy) {
 				t.Errorf("%d items: %v", n, err)
 			}
 		})
@@ -189,7 +189,7 @@ func TestPublishPack(t *testing.T) {
 	}
 }
 
-// TestPublishPackBusy: everything that can pass by itself is ErrBusy.
+// TestPublishPackBusy: everything that can pass by itself is errBusy.
 //
 // covers: inv1
 func TestPublishPackBusy(t *testing.T) {
@@ -204,7 +204,7 @@ func TestPublishPackBusy(t *testing.T) {
 	busy := func(what string, err, cause error) {
 		t.Helper()
 		var b *BusyError
-		if !errors.Is(err, ErrBusy) || !errors.As(err, &b) || b.Retry <= 0 || cause != nil && !errors.Is(err, cause) {
+		if !errors.Is(err, errBusy) || !errors.As(err, &b) || b.Retry <= 0 || cause != nil && !errors.Is(err, cause) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -252,7 +252,7 @@ func TestPublishPackBusy(t *testing.T) {
 		t.Errorf("%d packs are still counted", n)
 	}
 	c.Close()
-	if err := publish(); !errors.Is(err, ErrClosed) || errors.Is(err, ErrBusy) {
+	if err := publish(); !errors.Is(err, ErrClosed) || errors.Is(err, errBusy) {
 		t.Errorf("closed: %v", err)
 	}
 }

@@ -68,8 +68,8 @@ func (c *Conn) StreamControl(partition int) string {
 	return c.names.StreamControlAt(c.streamOf(partition))
 }
 
-// errSilent is the cause for which a task stream is no longer waited for.
-var errSilent = errors.New("no answer, and others have answered")
+// errLate is the cause for which a task stream is no longer waited for.
+var errLate = errors.New("no answer, and others have answered")
 
 // eachTaskStream calls ask with every task stream at once, and with whether a partition is its. It returns what they say
 // of partitions, without those streams of which there is an error, which names them. With spare above 0 streams are waited
@@ -78,7 +78,7 @@ func eachTaskStream[T any](ctx context.Context, c *Conn, spare time.Duration, as
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var late *time.Timer
-	begin := sync.OnceFunc(func() { late = time.AfterFunc(spare, func() { cancel(errSilent) }) })
+	begin := sync.OnceFunc(func() { late = time.AfterFunc(spare, func() { cancel(errLate) }) })
 	streams := c.taskStreams() // wire.TaskStreamsMax at most
 	errs := make([]error, streams)
 	said := make([]map[int]T, streams)
@@ -118,7 +118,7 @@ type Home struct {
 }
 
 // Home finds the streams of a partition as they are now. Errors: ErrNoStream,
-// ErrInstallation; ErrSettings when the number of task streams is another one, or is being
+// ErrInstallation; errSettings when the number of task streams is another one, or is being
 // changed.
 func (c *Conn) Home(ctx context.Context, partition int) (Home, error) {
 	first, err := c.stream(ctx, c.names.StreamTasks())
@@ -127,7 +127,7 @@ func (c *Conn) Home(ctx context.Context, partition int) (Home, error) {
 	}
 	meta := first.CachedInfo().Config.Metadata
 	if differs := streamsDiffer(meta, c.taskStreams()); differs != "" {
-		return Home{}, fmt.Errorf("%w: %s: %s", ErrSettings, c.names.StreamTasks(), differs)
+		return Home{}, fmt.Errorf("%w: %s: %s", errSettings, c.names.StreamTasks(), differs)
 	}
 	tasks := first
 	if c.streamOf(partition) > 0 {

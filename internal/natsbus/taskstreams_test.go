@@ -83,26 +83,26 @@ func TestTaskStreamsNumber(t *testing.T) {
 	setUp(t, c, StreamConfig{Partitions: 8, TaskStreams: 3})
 	for _, n := range []int{0, 1, 2, 4} {
 		_, err := dial(t, url).Setup(within(t), StreamConfig{Partitions: 8, TaskStreams: n})
-		if want := "task streams are 3, want " + string(rune('0'+max(1, n))) + " (--task-streams)"; !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), want) {
+		if want := "task streams are 3, want " + string(rune('0'+max(1, n))) + " (--task-streams)"; !errors.Is(err, errSettings) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: %v, want %q", n, err, want)
 		}
 	}
 	for _, n := range []int{17, 9} {
-		if _, err := c.Setup(within(t), StreamConfig{Partitions: 8, TaskStreams: n}); err == nil || errors.Is(err, ErrSettings) {
+		if _, err := c.Setup(within(t), StreamConfig{Partitions: 8, TaskStreams: n}); err == nil || errors.Is(err, errSettings) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
 	if home, err := c.Home(within(t), 4); err != nil || strings.Count(home.Identity, "/") != 1 || len(home.Others) != 0 {
 		t.Errorf("%+v, %v", home, err)
 	}
-	if _, err := c.BeginChange(within(t), "", 2, 7); !errors.Is(err, ErrSettings) {
+	if _, err := c.BeginChange(within(t), "", 2, 7); !errors.Is(err, errSettings) {
 		t.Errorf("another number of partitions: %v", err)
 	}
 	change, err := c.BeginChange(within(t), "", 2, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Home(within(t), 0); !errors.Is(err, ErrSettings) || !strings.Contains(err.Error(), "the change from 3 to 2 task streams is not finished, want 3") {
+	if _, err := c.Home(within(t), 0); !errors.Is(err, errSettings) || !strings.Contains(err.Error(), "the change from 3 to 2 task streams is not finished, want 3") {
 		t.Errorf("a takeover while they are changed: %v", err)
 	}
 	if err := change.Prepare(within(t)); err != nil {

@@ -98,7 +98,7 @@ func TestWriteError(t *testing.T) {
 	eventually(t, "disconnect", func() bool { return !c.Connected() })
 	serve(t, natsserver.Options{Dir: dir, Port: port})
 	awaitWell(t, c)
-	if err := publish(50); err != nil && !errors.Is(err, ErrBusy) {
+	if err := publish(50); err != nil && !errors.Is(err, errBusy) {
 		t.Error(err)
 	}
 }

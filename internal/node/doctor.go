@@ -38,30 +38,30 @@ import (
 
 // What a finding can say.
 const (
-	FindingOK      = "ok"
+	findingOK      = "ok"
 	FindingWrong   = "wrong"
 	FindingUnknown = "not known" // it could not be looked at
 )
 
 // Names of what Examine looks at.
 const (
-	CheckSettings     = "settings"
-	CheckDatabase     = "database"
-	CheckTables       = "database-version"
-	CheckDatabaseDisk = "database-disk"
-	CheckNATS         = "nats"
-	CheckNATSVersion  = "nats-version"
-	CheckStreams      = "stream-settings"
-	CheckReplicas     = "stream-replicas"
-	CheckStorage      = "stream-storage"
+	checkSettings     = "settings"
+	checkDatabase     = "database"
+	checkTables       = "database-version"
+	checkDatabaseDisk = "database-disk"
+	checkNATS         = "nats"
+	checkNATSVersion  = "nats-version"
+	checkStreams      = "stream-settings"
+	checkReplicas     = "stream-replicas"
+	checkStorage      = "stream-storage"
 	CheckSync         = "nats-sync"
-	CheckNATSDisk     = "nats-disk"
-	CheckRights       = "nats-rights"
+	checkNATSDisk     = "nats-disk"
+	checkRights       = "nats-rights"
 	CheckRightsWide   = "nats-rights-wide"
-	CheckWeights      = "weights"
-	CheckClocks       = "clocks"
-	CheckName         = "node-name"
-	CheckNode         = "node"
+	checkWeights      = "weights"
+	checkClocks       = "clocks"
+	checkName         = "node-name"
+	checkNode         = "node"
 )
 
 // Finding is one thing that a node needs and that was looked at.
@@ -118,10 +118,10 @@ func Examine(ctx context.Context, cfg config.Config, o Examination) []Finding {
 	secrets := redact.SecretsOf(append([]string{cfg.DatabaseURL, cfg.NATSURL}, outboxURLs(&cfg)...)...)
 	e := &examiner{o: o, Node: &Node{cfg: cfg, log: slog.New(slog.DiscardHandler), clock: newClock(cfg.Now)}}
 	if err != nil {
-		e.add(CheckSettings, FindingWrong, "doctor.is", "text", err)
+		e.add(checkSettings, FindingWrong, "doctor.is", "text", err)
 		return e.findings
 	}
-	e.add(CheckSettings, FindingOK, "doctor.settings", "roles", strings.Join(cfg.Roles, ", "), "partitions", cfg.Partitions, "streams", cfg.TaskStreams, "namespace", cfg.Namespace)
+	e.add(checkSettings, findingOK, "doctor.settings", "roles", strings.Join(cfg.Roles, ", "), "partitions", cfg.Partitions, "streams", cfg.TaskStreams, "namespace", cfg.Namespace)
 	e.database(ctx)
 	e.nats(ctx, named)
 	e.clocks(ctx)
@@ -150,7 +150,7 @@ type roomProber interface {
 
 func (e *examiner) database(ctx context.Context) {
 	if e.cfg.DatabaseURL == "" {
-		e.unknown(say.Of("doctor.no-database"), CheckDatabase, CheckTables, CheckDatabaseDisk)
+		e.unknown(say.Of("doctor.no-database"), checkDatabase, checkTables, checkDatabaseDisk)
 		return
 	}
 	ctx, cancel := e.within(ctx)
@@ -159,38 +159,38 @@ func (e *examiner) database(ctx context.Context) {
 	var old *schema.ServerError
 	switch {
 	case errors.As(err, &old):
-		f := e.add(CheckTables, FindingWrong, "doctor.database-old", "have", old.Have, "want", old.Want)
+		f := e.add(checkTables, FindingWrong, "doctor.database-old", "have", old.Have, "want", old.Want)
 		f.Why, f.Mend = say.Of("doctor.database-old-why"), say.Of("doctor.database-old-mend")
-		e.unknown(say.Of("doctor.database-too-old"), CheckDatabaseDisk)
+		e.unknown(say.Of("doctor.database-too-old"), checkDatabaseDisk)
 		return
 	case err != nil:
-		e.add(CheckDatabase, FindingWrong, "doctor.is", "text", err)
-		e.unknown(say.Of("doctor.database-away"), CheckTables, CheckDatabaseDisk)
+		e.add(checkDatabase, FindingWrong, "doctor.is", "text", err)
+		e.unknown(say.Of("doctor.database-away"), checkTables, checkDatabaseDisk)
 		return
 	}
 	e.store = store
-	e.add(CheckDatabase, FindingOK, "doctor.answers", "server", store.Dialect())
+	e.add(checkDatabase, findingOK, "doctor.answers", "server", store.Dialect())
 	if err := store.CheckVersion(ctx); err != nil {
-		f := e.add(CheckTables, FindingWrong, "doctor.is", "text", err)
+		f := e.add(checkTables, FindingWrong, "doctor.is", "text", err)
 		if strings.Contains(err.Error(), "newer binary") {
 			f.Mend = say.Of("doctor.binary-old")
 		}
 	} else {
-		e.add(CheckTables, FindingOK, "doctor.tables", "version", store.Version())
+		e.add(checkTables, findingOK, "doctor.tables", "version", store.Version())
 		e.weights(ctx)
 	}
 	prober, ok := store.(roomProber)
 	if !ok {
-		e.unknown(say.Of("doctor.room-unknown", "server", store.Dialect()), CheckDatabaseDisk)
+		e.unknown(say.Of("doctor.room-unknown", "server", store.Dialect()), checkDatabaseDisk)
 		return
 	}
 	switch err := prober.ProbeRoom(ctx); {
 	case err == nil:
-		e.add(CheckDatabaseDisk, FindingOK, "doctor.room")
+		e.add(checkDatabaseDisk, findingOK, "doctor.room")
 	case errors.Is(err, schema.ErrNoRoom):
-		e.add(CheckDatabaseDisk, FindingWrong, "doctor.is", "text", err)
+		e.add(checkDatabaseDisk, FindingWrong, "doctor.is", "text", err)
 	default:
-		e.unknown(err.Error(), CheckDatabaseDisk)
+		e.unknown(err.Error(), checkDatabaseDisk)
 	}
 }
 
@@ -199,7 +199,7 @@ func (e *examiner) weights(ctx context.Context) {
 	plans, err := e.store.Plans(ctx)
 	unreadable, some := errors.AsType[core.UnreadablePlans](err)
 	if err != nil && !some {
-		e.unknown(err.Error(), CheckWeights)
+		e.unknown(err.Error(), checkWeights)
 		return
 	}
 	shares, _ := e.cfg.Shares() // the settings are right
@@ -210,37 +210,37 @@ func (e *examiner) weights(ctx context.Context) {
 		delete(shares.Types, unreadable[i].Name)
 	}
 	if len(shares.Types) > 0 {
-		e.add(CheckWeights, FindingWrong, "doctor.weights-unknown", "types", strings.Join(slices.Sorted(maps.Keys(shares.Types)), ", "))
+		e.add(checkWeights, FindingWrong, "doctor.weights-unknown", "types", strings.Join(slices.Sorted(maps.Keys(shares.Types)), ", "))
 		return
 	}
-	e.add(CheckWeights, FindingOK, "doctor.weights", "n", len(e.cfg.Weights))
+	e.add(checkWeights, findingOK, "doctor.weights", "n", len(e.cfg.Weights))
 }
 
 func (e *examiner) nats(ctx context.Context, named bool) {
-	rest := []string{CheckNATSVersion, CheckStreams, CheckReplicas, CheckStorage, CheckNATSDisk, CheckRights, CheckRightsWide, CheckName}
+	rest := []string{checkNATSVersion, checkStreams, checkReplicas, checkStorage, checkNATSDisk, checkRights, CheckRightsWide, checkName}
 	bounded, cancel := e.within(ctx)
 	conn, err := natsbus.Dial(bounded, e.cfg.NATS("duly-doctor", e.cfg.Namespace, e.log))
 	cancel()
 	monitors := e.monitors(ctx)
 	switch {
 	case errors.Is(err, natsbus.ErrServerTooOld):
-		e.add(CheckNATSVersion, FindingWrong, "doctor.is", "text", err)
+		e.add(checkNATSVersion, FindingWrong, "doctor.is", "text", err)
 		e.unknown(say.Of("doctor.nats-too-old"), rest[1:]...)
 	case errors.Is(err, natsbus.ErrNoJetStream):
-		e.add(CheckNATS, FindingWrong, "doctor.no-jetstream", "error", err).Mend = say.Of("doctor.no-jetstream-mend")
+		e.add(checkNATS, FindingWrong, "doctor.no-jetstream", "error", err).Mend = say.Of("doctor.no-jetstream-mend")
 		e.unknown(say.Of("doctor.jetstream-off"), rest...)
 	case errors.Is(err, nats.ErrPermissionViolation):
-		f := e.add(CheckRights, FindingWrong, "doctor.is", "text", err)
+		f := e.add(checkRights, FindingWrong, "doctor.is", "text", err)
 		if errors.Is(err, natsbus.ErrInbox) {
 			f.Mend = say.Of("doctor.inbox-mend")
 		}
-		e.unknown(say.Of("doctor.may-not-ask"), slices.DeleteFunc(rest, func(c string) bool { return c == CheckRights })...)
+		e.unknown(say.Of("doctor.may-not-ask"), slices.DeleteFunc(rest, func(c string) bool { return c == checkRights })...)
 	case err != nil:
-		e.add(CheckNATS, FindingWrong, "doctor.is", "text", err)
+		e.add(checkNATS, FindingWrong, "doctor.is", "text", err)
 		e.unknown(say.Of("doctor.nats-away"), rest...)
 	default:
 		e.conn = conn
-		e.add(CheckNATS, FindingOK, "doctor.answers", "server", conn.Server())
+		e.add(checkNATS, findingOK, "doctor.answers", "server", conn.Server())
 		e.versions(conn.ServerVersion(), monitors)
 		e.rights(ctx)
 		e.streams(ctx, monitors)
@@ -258,10 +258,10 @@ func (e *examiner) versions(here string, monitors []monitor) {
 		}
 	}
 	if len(old) > 0 {
-		e.add(CheckNATSVersion, FindingWrong, "doctor.nats-old", "servers", some(old))
+		e.add(checkNATSVersion, FindingWrong, "doctor.nats-old", "servers", some(old))
 		return
 	}
-	e.add(CheckNATSVersion, FindingOK, "doctor.is", "text", here)
+	e.add(checkNATSVersion, findingOK, "doctor.is", "text", here)
 }
 
 // kinds are the roles of the node as the command that prints permissions takes them.
@@ -283,7 +283,7 @@ func (e *examiner) rights(ctx context.Context) {
 	defer cancel()
 	has, err := e.conn.Permissions(ctx)
 	if err != nil {
-		e.unknown(say.Of("doctor.rights-unknown", "error", err), CheckRights, CheckRightsWide)
+		e.unknown(say.Of("doctor.rights-unknown", "error", err), checkRights, CheckRightsWide)
 		return
 	}
 	user := ""
@@ -295,9 +295,9 @@ func (e *examiner) rights(ctx context.Context) {
 		for i := range lacks {
 			texts[i] = lacks[i].text(user).Error()
 		}
-		e.add(CheckRights, FindingWrong, "doctor.is", "text", some(texts))
+		e.add(checkRights, FindingWrong, "doctor.is", "text", some(texts))
 	} else {
-		e.add(CheckRights, FindingOK, "doctor.rights", "user", user)
+		e.add(checkRights, findingOK, "doctor.rights", "user", user)
 	}
 	sets := make([]rights.Set, 0, len(e.cfg.Roles))
 	for _, s := range e.roleSets() {
@@ -313,7 +313,7 @@ func (e *examiner) rights(ctx context.Context) {
 	}
 	switch {
 	case len(texts) == 0:
-		e.add(CheckRightsWide, FindingOK, "doctor.rights-tight", "user", user)
+		e.add(CheckRightsWide, findingOK, "doctor.rights-tight", "user", user)
 	case has.User == "" && slices.Contains(publish, ">"):
 		e.add(CheckRightsWide, FindingWrong, "doctor.no-user")
 	default:
@@ -342,7 +342,7 @@ func (e *examiner) streams(ctx context.Context, monitors []monitor) {
 	}
 	all, err := e.conn.Examine(ctx, config)
 	if err != nil {
-		e.unknown(err.Error(), CheckStreams, CheckReplicas, CheckStorage, CheckNATSDisk)
+		e.unknown(err.Error(), checkStreams, checkReplicas, checkStorage, checkNATSDisk)
 		return
 	}
 	var wrong, missing, unread, lag, write []string
@@ -371,23 +371,23 @@ func (e *examiner) streams(ctx context.Context, monitors []monitor) {
 	}
 	switch {
 	case len(wrong) > 0:
-		e.add(CheckStreams, FindingWrong, "doctor.is", "text", some(wrong)).Mend = mendStreams(all)
+		e.add(checkStreams, FindingWrong, "doctor.is", "text", some(wrong)).Mend = mendStreams(all)
 	case len(unread) > 0:
-		e.unknown(some(unread), CheckStreams)
+		e.unknown(some(unread), checkStreams)
 	case len(missing) > 0:
-		e.add(CheckStreams, FindingOK, "doctor.streams-none")
+		e.add(checkStreams, findingOK, "doctor.streams-none")
 	default:
-		e.add(CheckStreams, FindingOK, "doctor.streams", "n", len(all))
+		e.add(checkStreams, findingOK, "doctor.streams", "n", len(all))
 	}
 	if len(lag) > 0 {
-		e.add(CheckReplicas, FindingWrong, "doctor.is", "text", some(lag))
+		e.add(checkReplicas, FindingWrong, "doctor.is", "text", some(lag))
 	} else {
-		e.add(CheckReplicas, FindingOK, "doctor.replicas")
+		e.add(checkReplicas, findingOK, "doctor.replicas")
 	}
 	e.storage(ctx, all, monitors)
 	switch {
 	case len(write) > 0:
-		e.add(CheckNATSDisk, FindingWrong, "doctor.is", "text", some(write))
+		e.add(checkNATSDisk, FindingWrong, "doctor.is", "text", some(write))
 	default:
 		e.natsDisk(monitors)
 	}
@@ -403,7 +403,7 @@ func mendStreams(all []natsbus.Examined) string {
 			return say.Of("doctor.streams-mend", "stream", s.Name)
 		}
 	}
-	return say.Of("doctor.mend-" + CheckStreams)
+	return say.Of("doctor.mend-" + checkStreams)
 }
 
 // storage compares what the streams may hold with what there is for them.
@@ -441,11 +441,11 @@ func (e *examiner) storage(ctx context.Context, all []natsbus.Examined, monitors
 	}
 	switch {
 	case len(wrong) > 0:
-		e.add(CheckStorage, FindingWrong, "doctor.is", "text", some(wrong))
+		e.add(checkStorage, FindingWrong, "doctor.is", "text", some(wrong))
 	case !known:
-		e.unknown(say.Of("doctor.no-limit"), CheckStorage)
+		e.unknown(say.Of("doctor.no-limit"), checkStorage)
 	default:
-		e.add(CheckStorage, FindingOK, "doctor.storage", "bytes", natsbus.Bytes(reserved))
+		e.add(checkStorage, findingOK, "doctor.storage", "bytes", natsbus.Bytes(reserved))
 	}
 }
 
@@ -465,15 +465,15 @@ func (e *examiner) natsDisk(monitors []monitor) {
 		}
 		looked++
 		if free < diskLeast || free < size/100*diskLeastPct {
-			e.add(CheckNATSDisk, FindingWrong, "doctor.disk-full", "server", m.varz.Name, "dir", m.varz.JetStream.Config.StoreDir, "free", natsbus.Bytes(free), "size", natsbus.Bytes(size))
+			e.add(checkNATSDisk, FindingWrong, "doctor.disk-full", "server", m.varz.Name, "dir", m.varz.JetStream.Config.StoreDir, "free", natsbus.Bytes(free), "size", natsbus.Bytes(size))
 			return
 		}
 	}
 	if looked == 0 {
-		e.add(CheckNATSDisk, FindingOK, "doctor.disk-unknown")
+		e.add(checkNATSDisk, findingOK, "doctor.disk-unknown")
 		return
 	}
-	e.add(CheckNATSDisk, FindingOK, "doctor.disk")
+	e.add(checkNATSDisk, findingOK, "doctor.disk")
 }
 
 // sync looks whether the servers sync always.
@@ -500,7 +500,7 @@ func (e *examiner) sync(monitors []monitor) {
 	case asked == 0:
 		e.unknown(say.Of("doctor.sync-unknown"), CheckSync)
 	default:
-		e.add(CheckSync, FindingOK, "doctor.sync", "n", asked)
+		e.add(CheckSync, findingOK, "doctor.sync", "n", asked)
 	}
 }
 
@@ -582,34 +582,34 @@ func (m *monitor) disk() (free, size int64, ok bool) {
 // clocks compares this machine's clock with those of NATS and the database.
 func (e *examiner) clocks(ctx context.Context) {
 	if e.conn == nil && e.store == nil {
-		e.unknown(say.Of("doctor.clocks-away"), CheckClocks)
+		e.unknown(say.Of("doctor.clocks-away"), checkClocks)
 		return
 	}
 	ctx, cancel := e.within(ctx)
 	defer cancel()
 	wrong := e.compareClocks(ctx)
 	if err := clocksDiffer(wrong); err != nil {
-		e.add(CheckClocks, FindingWrong, "doctor.is", "text", err)
+		e.add(checkClocks, FindingWrong, "doctor.is", "text", err)
 		return
 	}
 	compared := e.clock.comparedWith()
 	if len(compared) == 0 {
-		e.unknown(say.Of("doctor.clocks-unknown"), CheckClocks)
+		e.unknown(say.Of("doctor.clocks-unknown"), checkClocks)
 		return
 	}
-	e.add(CheckClocks, FindingOK, "doctor.clocks", "slack", clockSlack, "others", strings.Join(compared, " and "))
+	e.add(checkClocks, findingOK, "doctor.clocks", "slack", clockSlack, "others", strings.Join(compared, " and "))
 }
 
 // name looks for another live node of this node's name: one that holds the lease, while this node itself does not serve
 // where its settings say, or says that the name is taken.
 func (e *examiner) name(ctx context.Context, named bool) {
 	if !named {
-		e.add(CheckName, FindingOK, "doctor.name-none")
+		e.add(checkName, findingOK, "doctor.name-none")
 		return
 	}
 	holder, err := e.holder(ctx)
 	if err != nil {
-		e.unknown(err.Error(), CheckName)
+		e.unknown(err.Error(), checkName)
 		return
 	}
 	var first claim
@@ -627,20 +627,20 @@ func (e *examiner) name(ctx context.Context, named bool) {
 		}
 	}
 	if taken == nil {
-		e.add(CheckName, FindingOK, "doctor.name-free", "name", e.cfg.NodeName)
+		e.add(checkName, findingOK, "doctor.name-free", "name", e.cfg.NodeName)
 		return
 	}
 	failing, err := e.readiness(ctx)
 	var none *net.OpError
 	switch {
 	case err != nil && !(errors.As(err, &none) && none.Op == "dial"):
-		e.unknown(say.Of("doctor.name-unknown", "name", e.cfg.NodeName, "error", err), CheckName)
+		e.unknown(say.Of("doctor.name-unknown", "name", e.cfg.NodeName, "error", err), checkName)
 	case err != nil:
-		e.add(CheckName, FindingWrong, "doctor.name-elsewhere", "taken", taken, "address", cmp.Or(e.cfg.HTTPAddr, "(none)"))
+		e.add(checkName, FindingWrong, "doctor.name-elsewhere", "taken", taken, "address", cmp.Or(e.cfg.HTTPAddr, "(none)"))
 	case slices.ContainsFunc(failing, func(f failingCondition) bool { return f.Name == condNodeLease }):
-		e.add(CheckName, FindingWrong, "doctor.name-taken", "taken", taken, "address", e.cfg.HTTPAddr)
+		e.add(checkName, FindingWrong, "doctor.name-taken", "taken", taken, "address", e.cfg.HTTPAddr)
 	default:
-		e.add(CheckName, FindingOK, "doctor.name-own", "name", e.cfg.NodeName, "address", e.cfg.HTTPAddr)
+		e.add(checkName, findingOK, "doctor.name-own", "name", e.cfg.NodeName, "address", e.cfg.HTTPAddr)
 	}
 }
 
@@ -696,16 +696,16 @@ func (e *examiner) readiness(ctx context.Context) ([]failingCondition, error) {
 func (e *examiner) node(ctx context.Context) {
 	failing, err := e.readiness(ctx)
 	if err != nil {
-		e.unknown(say.Of("doctor.node-away", "address", cmp.Or(e.cfg.HTTPAddr, "(none)")), CheckNode)
+		e.unknown(say.Of("doctor.node-away", "address", cmp.Or(e.cfg.HTTPAddr, "(none)")), checkNode)
 		return
 	}
 	if len(failing) == 0 {
-		e.add(CheckNode, FindingOK, "doctor.ready")
+		e.add(checkNode, findingOK, "doctor.ready")
 		return
 	}
 	texts := make([]string, len(failing))
 	for i, f := range failing {
 		texts[i] = strings.TrimSuffix(f.Name+": "+f.What+": "+f.Error, ": ")
 	}
-	e.add(CheckNode, FindingWrong, "doctor.not-ready", "conditions", some(texts))
+	e.add(checkNode, FindingWrong, "doctor.not-ready", "conditions", some(texts))
 }

@@ -72,8 +72,8 @@ func TestDoctorFindsAFullDisk(t *testing.T) {
 	if err := fillUp(t.Context(), fill); err != nil {
 		t.Fatal(err)
 	}
-	p.finds([]string{CheckDatabaseDisk, CheckNATSDisk, CheckStorage}, "the database has no room on its disk", "SQLSTATE 53100")
-	for check, says := range map[string]string{CheckNATSDisk: "the disk of server solo", CheckStorage: "the disk of server solo has"} {
+	p.finds([]string{checkDatabaseDisk, checkNATSDisk, checkStorage}, "the database has no room on its disk", "SQLSTATE 53100")
+	for check, says := range map[string]string{checkNATSDisk: "the disk of server solo", checkStorage: "the disk of server solo has"} {
 		if f := p.examine().of(check); !strings.Contains(f.What, says) {
 			t.Errorf("%+v", f)
 		}

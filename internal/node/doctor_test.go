@@ -215,13 +215,13 @@ func TestDoctorFindsNothing(t *testing.T) {
 	t.Parallel()
 	p := healthy(t)
 	all := p.examine()
-	for _, check := range []string{CheckSettings, CheckDatabase, CheckTables, CheckDatabaseDisk, CheckNATS, CheckNATSVersion, CheckStreams, CheckReplicas,
-		CheckStorage, CheckSync, CheckNATSDisk, CheckRights, CheckRightsWide, CheckClocks, CheckName, CheckWeights} {
-		if f := all.of(check); f.State != FindingOK || f.What == "" {
+	for _, check := range []string{checkSettings, checkDatabase, checkTables, checkDatabaseDisk, checkNATS, checkNATSVersion, checkStreams, checkReplicas,
+		checkStorage, CheckSync, checkNATSDisk, checkRights, CheckRightsWide, checkClocks, checkName, checkWeights} {
+		if f := all.of(check); f.State != findingOK || f.What == "" {
 			t.Errorf("%+v", f)
 		}
 	}
-	if f := all.of(CheckNode); f.State != FindingUnknown { // none runs
+	if f := all.of(checkNode); f.State != FindingUnknown { // none runs
 		t.Errorf("%+v", f)
 	}
 }
@@ -233,7 +233,7 @@ func TestDoctorFindsWeights(t *testing.T) {
 	t.Parallel()
 	p := healthy(t)
 	p.cfg.Weights = []string{"type:ordr=4", "class:high=20", "tenant:acme=2"}
-	p.finds([]string{CheckWeights}, "weights of types without a plan: ordr")
+	p.finds([]string{checkWeights}, "weights of types without a plan: ordr")
 }
 
 // between is a proxy that changes what a server says. Both sides end with the test.
@@ -295,8 +295,8 @@ func TestDoctorFindsAnOldServer(t *testing.T) {
 	}
 	address := between(t, p.nats.Addr().String(), func(said []byte) { replace(said, `"version":"`+natsd.VERSION, `"version":"`+old) })
 	p.cfg.NATSURL = "nats://node:s3cret@" + address
-	p.finds([]string{CheckNATSVersion}, old, "want 2.15 or newer")
-	if f := p.examine().of(CheckStreams); f.State != FindingUnknown {
+	p.finds([]string{checkNATSVersion}, old, "want 2.15 or newer")
+	if f := p.examine().of(checkStreams); f.State != FindingUnknown {
 		t.Errorf("what could not be looked at is %s", f.State)
 	}
 	// Another server of the same cluster.
@@ -306,7 +306,7 @@ func TestDoctorFindsAnOldServer(t *testing.T) {
 	}))
 	t.Cleanup(other.Close)
 	all := findings(Examine(t.Context(), p.cfg, Examination{Monitors: []string{other.URL}}))
-	if f := all.of(CheckNATSVersion); f.State != FindingWrong || !strings.Contains(f.What, "server other has version 2.10.1; 2.15 or newer is required") {
+	if f := all.of(checkNATSVersion); f.State != FindingWrong || !strings.Contains(f.What, "server other has version 2.10.1; 2.15 or newer is required") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -326,14 +326,14 @@ func TestDoctorFindsStreamSettings(t *testing.T) {
 		},
 	} {
 		p.spoil(change)
-		p.finds([]string{CheckStreams}, says)
-		if f := p.examine().of(CheckStreams); !strings.Contains(f.Mend, "nats stream rm DULY_TASKS") {
+		p.finds([]string{checkStreams}, says)
+		if f := p.examine().of(checkStreams); !strings.Contains(f.Mend, "nats stream rm DULY_TASKS") {
 			t.Errorf("%s: %s", says, f.Mend)
 		}
 		if err := p.admin().DeleteStream(t.Context(), "DULY_TASKS"); err != nil {
 			t.Fatal(err)
 		}
-		p.finds([]string{CheckStreams}, "missing: DULY_TASKS")
+		p.finds([]string{checkStreams}, "missing: DULY_TASKS")
 		p.visit()
 	}
 	p.finds(nil)
@@ -360,10 +360,10 @@ func TestDoctorFindsAStreamThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	p := healthy(t)
 	p.cfg.StreamMaxBytes = 2 << 30
-	p.finds([]string{CheckStorage}, "of server solo has 1.0 GiB")
+	p.finds([]string{checkStorage}, "of server solo has 1.0 GiB")
 	p.cfg.StreamMaxBytes = 0
 	p.spoil(func(s *jetstream.StreamConfig) { s.MaxBytes = -1 })
-	p.finds([]string{CheckStorage}, "DULY_TASKS has no size limit")
+	p.finds([]string{checkStorage}, "DULY_TASKS has no size limit")
 	p.spoil(func(s *jetstream.StreamConfig) { s.MaxBytes = 64 << 20 })
 	p.finds(nil)
 }
@@ -405,9 +405,9 @@ func TestDoctorFindsALaggingReplica(t *testing.T) {
 		return n.Close() == nil
 	})
 	look := func() Finding {
-		return findings(Examine(t.Context(), p.cfg, Examination{Monitors: monitors, Timeout: 20 * time.Second})).of(CheckReplicas)
+		return findings(Examine(t.Context(), p.cfg, Examination{Monitors: monitors, Timeout: 20 * time.Second})).of(checkReplicas)
 	}
-	until(t, "every copy is up to date", func() bool { return look().State == FindingOK })
+	until(t, "every copy is up to date", func() bool { return look().State == findingOK })
 	if err := servers[2].Shutdown(); err != nil {
 		t.Fatal(err)
 	}
@@ -439,9 +439,9 @@ func TestDoctorFindsTheDatabasesVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(`DELETE FROM goose_db_version WHERE version_id = $1`, newest)
-	p.finds([]string{CheckTables}, "run `duly migrate`")
+	p.finds([]string{checkTables}, "run `duly migrate`")
 	exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, TRUE), ($2, TRUE)`, newest, newest+100)
-	p.finds([]string{CheckTables}, "newer binary")
+	p.finds([]string{checkTables}, "newer binary")
 	exec(`DELETE FROM goose_db_version WHERE version_id = $1`, newest+100)
 	p.finds(nil)
 
@@ -456,7 +456,7 @@ func TestDoctorFindsTheDatabasesVersion(t *testing.T) {
 	q.Set("sslmode", "disable")
 	u.RawQuery = q.Encode()
 	p.cfg.DatabaseURL = u.String()
-	p.finds([]string{CheckTables}, "PostgreSQL 14 or newer is required")
+	p.finds([]string{checkTables}, "PostgreSQL 14 or newer is required")
 }
 
 // TestDoctorFindsAWrongClock: this machine's is 90 s ahead.
@@ -465,7 +465,7 @@ func TestDoctorFindsTheDatabasesVersion(t *testing.T) {
 func TestDoctorFindsAWrongClock(t *testing.T) {
 	p := healthy(t)
 	p.cfg.Now = func() time.Time { return time.Now().Add(90 * time.Second) }
-	p.finds([]string{CheckClocks}, "ahead of NATS's", "ahead of the database's", "1m")
+	p.finds([]string{checkClocks}, "ahead of NATS's", "ahead of the database's", "1m")
 }
 
 // TestDoctorFindsRights: one that is missing, an inbox that the user may not hear, some that no role needs, and no user at all.
@@ -478,13 +478,13 @@ func TestDoctorFindsRights(t *testing.T) {
 	lacks := slices.DeleteFunc(slices.Clone(least), func(s string) bool { return s == "duly.control.*" })
 	p.user.Permissions.Publish.Allow = lacks
 	p.restart(func(*natsd.Options) {})
-	p.finds([]string{CheckRights}, "may not publish to duly.control.*", "role")
-	if f := p.examine().of(CheckRights); !strings.Contains(f.Mend, "duly nats-permissions --namespace duly duly=node") {
+	p.finds([]string{checkRights}, "may not publish to duly.control.*", "role")
+	if f := p.examine().of(checkRights); !strings.Contains(f.Mend, "duly nats-permissions --namespace duly duly=node") {
 		t.Errorf("%s", f.Mend)
 	}
 	p.cfg.NATSInbox = "_INBOX_other"
-	p.finds([]string{CheckRights}, "NATS_INBOX_PREFIX", "_INBOX_other")
-	if f := p.examine().of(CheckRights); !strings.Contains(f.Mend, "NATS_INBOX_PREFIX=") {
+	p.finds([]string{checkRights}, "NATS_INBOX_PREFIX", "_INBOX_other")
+	if f := p.examine().of(checkRights); !strings.Contains(f.Mend, "NATS_INBOX_PREFIX=") {
 		t.Errorf("%s", f.Mend)
 	}
 	p.cfg.NATSInbox = ""
@@ -511,15 +511,15 @@ func TestDoctorFindsANodesNameTwice(t *testing.T) {
 	writeCertificate(t, "n1", mine.TLSCert, mine.TLSKey)
 	running(t, mine)
 	p.cfg.HTTPAddr, p.cfg.TLSCert, p.cfg.TLSKey = address, mine.TLSCert, mine.TLSKey
-	until(t, "the node is ready", func() bool { return p.examine().of(CheckNode).State == FindingOK })
+	until(t, "the node is ready", func() bool { return p.examine().of(checkNode).State == findingOK })
 	p.finds(nil)
-	if f := p.examine().of(CheckName); !strings.Contains(f.What, "is the node that serves http-addr "+address) {
+	if f := p.examine().of(checkName); !strings.Contains(f.What, "is the node that serves http-addr "+address) {
 		t.Errorf("%+v", f)
 	}
 	p.cfg.HTTPAddr = "127.0.0.1:1"
-	p.finds([]string{CheckName}, `another live process has it: "n1", since`)
+	p.finds([]string{checkName}, `another live process has it: "n1", since`)
 	p.cfg.HTTPAddr = p.nats.MonitorAddr().String() // something else serves there
-	if f := p.examine().of(CheckName); f.State != FindingUnknown || !strings.Contains(f.What, "whether it is this one cannot be determined") {
+	if f := p.examine().of(checkName); f.State != FindingUnknown || !strings.Contains(f.What, "whether it is this one cannot be determined") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -533,17 +533,17 @@ func TestDoctorLooksAtWhatItCan(t *testing.T) {
 	for _, f := range all {
 		want := FindingUnknown
 		switch f.Check {
-		case CheckNATS, CheckDatabase:
+		case checkNATS, checkDatabase:
 			want = FindingWrong
-		case CheckSettings:
-			want = FindingOK
+		case checkSettings:
+			want = findingOK
 		}
 		if f.State != want || strings.Contains(f.What, "s3cret") {
 			t.Errorf("%+v", f)
 		}
 	}
 	cfg.DatabaseURL = ""
-	for _, check := range []string{CheckDatabase, CheckTables, CheckDatabaseDisk} {
+	for _, check := range []string{checkDatabase, checkTables, checkDatabaseDisk} {
 		if f := findings(Examine(t.Context(), cfg, Examination{Timeout: time.Second})).of(check); f.State != FindingUnknown || !strings.Contains(f.What, "--database-url") {
 			t.Errorf("%+v", f)
 		}

@@ -42,8 +42,8 @@ type Scheduling struct {
 
 var _ Schedules = (*Scheduling)(nil)
 
-// ScheduleTarget is what the audit trail calls a schedule.
-func ScheduleTarget(name string) string { return "schedule/" + core.NameOf(name, core.NameBytesMax) }
+// scheduleTarget is what the audit trail calls a schedule.
+func scheduleTarget(name string) string { return "schedule/" + core.NameOf(name, core.NameBytesMax) }
 
 // Schedules implements Schedules.
 func (s *Scheduling) Schedules(ctx context.Context, limit int, after string) ([]ScheduleView, string, error) {
@@ -89,7 +89,7 @@ func (s *Scheduling) view(one Schedule) ScheduleView {
 
 // PutSchedule implements Schedules.
 func (s *Scheduling) PutSchedule(ctx context.Context, by Actor, spec schedule.Spec, reason string) (ScheduleView, error) {
-	put := Act{By: by, Action: "schedule.put", Target: ScheduleTarget(spec.Name), Reason: reason}
+	put := Act{By: by, Action: "schedule.put", Target: scheduleTarget(spec.Name), Reason: reason}
 	no := func(bad *Refusal) (ScheduleView, error) { return ScheduleView{}, s.Desk.Note(ctx, &put, bad) }
 	if bad := firstOf(CheckOperator(by, put.Action), CheckReason(reason)); bad != nil {
 		return no(bad)
@@ -272,7 +272,7 @@ func noSchedule(name string) *Refusal {
 // PauseSchedule implements Schedules. After a pause it goes on with the next run that comes; what was waiting goes on
 // waiting.
 func (s *Scheduling) PauseSchedule(ctx context.Context, by Actor, name string, paused bool, reason string) (ScheduleView, error) {
-	pause := Act{By: by, Action: "schedule.pause", Target: ScheduleTarget(name), Reason: reason}
+	pause := Act{By: by, Action: "schedule.pause", Target: scheduleTarget(name), Reason: reason}
 	if !paused {
 		pause.Action = "schedule.resume"
 	}
@@ -333,7 +333,7 @@ func firstOf(all ...*Refusal) *Refusal {
 
 // DeleteSchedule implements Schedules.
 func (s *Scheduling) DeleteSchedule(ctx context.Context, by Actor, name, reason string) error {
-	drop := Act{By: by, Action: "schedule.delete", Target: ScheduleTarget(name), Reason: reason}
+	drop := Act{By: by, Action: "schedule.delete", Target: scheduleTarget(name), Reason: reason}
 	if bad := firstOf(CheckOperator(by, drop.Action), checkReason(reason)); bad != nil {
 		return s.Desk.Note(ctx, &drop, bad)
 	}
@@ -366,7 +366,7 @@ const ScheduleRunNow = "schedule.run_now"
 
 // RunSchedule implements Schedules. Two requests within a second are one task.
 func (s *Scheduling) RunSchedule(ctx context.Context, by Actor, name, reason string) (ScheduleRun, error) {
-	now := Act{By: by, Action: ScheduleRunNow, Target: ScheduleTarget(name), Reason: reason, Away: true}
+	now := Act{By: by, Action: ScheduleRunNow, Target: scheduleTarget(name), Reason: reason, Away: true}
 	if bad := firstOf(CheckOperator(by, now.Action), CheckReason(reason)); bad != nil {
 		return ScheduleRun{}, s.Desk.Note(ctx, &now, bad)
 	}

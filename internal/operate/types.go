@@ -16,7 +16,6 @@ const (
 	ListMax       = 1000               // rows of a page
 	ListDefault   = 50                 // rows of a page when the request does not say
 	CountExactMax = 10_000             // counts are exact up to this many, and "at least" beyond
-	LabelsMax     = core.LabelsMax     // labels of one submission
 	LabelBytesMax = core.LabelBytesMax // of a label's key, and of its value
 	MembersMax    = 1000000            // tasks of one operation
 	PreviewFor    = 15 * time.Minute

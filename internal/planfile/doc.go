@@ -38,11 +38,11 @@ func (e *Error) Error() string {
 	return text + "\n" + expr.Caret(e.source, e.Column)
 }
 
-// Errors is all that is wrong with a file, in the order of its lines. It wraps core.ErrPlan.
-type Errors []*Error
+// errorList is all that is wrong with a file, in the order of its lines. It wraps core.ErrPlan.
+type errorList []*Error
 
 // Error has one after the other.
-func (e Errors) Error() string {
+func (e errorList) Error() string {
 	texts := make([]string, len(e))
 	for i := range e {
 		texts[i] = e[i].Error()
@@ -51,7 +51,7 @@ func (e Errors) Error() string {
 }
 
 // Unwrap gives core.ErrPlan.
-func (e Errors) Unwrap() error { return core.ErrPlan }
+func (e errorList) Unwrap() error { return core.ErrPlan }
 
 // file is one that is read, and what is wrong with it.
 type file struct {
@@ -60,7 +60,7 @@ type file struct {
 	blind  bool         // see Tree.Blind
 	hidden map[int]bool // lines that are not shown
 	lines  []string
-	errors Errors
+	errors errorList
 }
 
 func (f *file) wrong(at pos, format string, args ...any) {

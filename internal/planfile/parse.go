@@ -93,7 +93,7 @@ func (t *Tree) Err() error {
 type TreeErrors []*Error
 
 // Error has one after the other.
-func (e TreeErrors) Error() string { return Errors(e).Error() }
+func (e TreeErrors) Error() string { return errorList(e).Error() }
 
 // textKind is the kind text, whose name methods here have for their own.
 const textKind = text

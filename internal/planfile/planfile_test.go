@@ -37,7 +37,7 @@ func TestWrongFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Read(filepath.Base(name), data, payloadMax)
-		all, ok := err.(Errors)
+		all, ok := err.(errorList)
 		if !ok || len(all) == 0 {
 			t.Errorf("%s: %v, want what is wrong with it", name, err)
 			continue
@@ -245,7 +245,7 @@ func TestPlaceInText(t *testing.T) {
 	} {
 		data := "name: order\nversion: 1\nsteps:\n  - name: a\n    agent: x\n    " + c.when + "\n"
 		_, err := Read("f.yaml", []byte(data), payloadMax)
-		all, ok := err.(Errors)
+		all, ok := err.(errorList)
 		if !ok || len(all) != 1 || all[0].Line != c.line || all[0].Column != c.column {
 			t.Errorf("%s: want %d:%d\n%v", c.when, c.line, c.column, err)
 		}

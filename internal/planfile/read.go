@@ -18,7 +18,7 @@ import (
 
 // Read reads a plan from a file, YAML or JSON, whose name stands in errors, and checks all that can be checked without a
 // server: names, types, order, limits, expressions. payloadMax is as core.Plan.Validate's. The plan has no defaults
-// filled in, its steps are in an order in which each stands behind those that it comes after. The error is an Errors.
+// filled in, its steps are in an order in which each stands behind those that it comes after. The error is an errorList.
 func Read(name string, data []byte, payloadMax int) (core.Plan, error) {
 	f := &file{name: name}
 	root := f.parse(data)

@@ -373,15 +373,15 @@ func unknownField(data []byte, quoted string) error {
 			}
 		}
 	}
-	known := Fields(form)
+	known := fieldNames(form)
 	if slices.Contains(known, name+"_ms") {
 		return fmt.Errorf("%s has no %q in JSON that a door takes: is %s_ms meant, in milliseconds?", what, name, name)
 	}
 	return fmt.Errorf("%s has no %q%s", what, core.ShortText(name, 64), Meant(name, known))
 }
 
-// Fields are the names of the members of a form, Plan or Step.
-func Fields(form reflect.Type) []string {
+// fieldNames are the names of the members of a form, Plan or Step.
+func fieldNames(form reflect.Type) []string {
 	var known []string
 	for i := range form.NumField() {
 		name, _, _ := strings.Cut(form.Field(i).Tag.Get("json"), ",")

@@ -9,20 +9,20 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultPace        = 2000
-	DefaultWaveMax     = 3125
-	DefaultBrakePct    = 20
-	DefaultWaveFor     = time.Minute
-	DefaultAskAgain    = 30 * time.Second
-	DefaultOutstanding = 10_000
-	DefaultInterval    = time.Second
-	DefaultBeat        = 50 * time.Millisecond
+	defaultPace        = 2000
+	defaultWaveMax     = 3125
+	defaultBrakePct    = 20
+	defaultWaveFor     = time.Minute
+	defaultAskAgain    = 30 * time.Second
+	defaultOutstanding = 10_000
+	defaultInterval    = time.Second
+	defaultBeat        = 50 * time.Millisecond
 )
 
 // Limits of what is asked of operations.
 const (
 	RateMax   = 10_000 // tasks a second
-	ActiveMax = 20     // operations that are running, paused or braked
+	activeMax = 20     // operations that are running, paused or braked
 )
 
 // Config is how previews and operations work. Zero fields take their defaults, but Now is required.
@@ -49,14 +49,14 @@ type Config struct {
 
 // WithDefaults returns a copy in which every zero field has its default.
 func (c Config) WithDefaults() Config {
-	c.RehearseMax = cmp.Or(c.RehearseMax, DefaultRehearseMax)
-	c.RehearseFor = cmp.Or(c.RehearseFor, DefaultRehearseFor)
-	c.Pace = cmp.Or(c.Pace, DefaultPace)
-	c.WaveMax = cmp.Or(c.WaveMax, DefaultWaveMax)
-	c.WaveFor = cmp.Or(c.WaveFor, DefaultWaveFor)
-	c.Outstanding = cmp.Or(c.Outstanding, DefaultOutstanding)
-	c.AskAgain = cmp.Or(c.AskAgain, DefaultAskAgain)
-	c.Interval = cmp.Or(c.Interval, DefaultInterval)
-	c.Beat = cmp.Or(c.Beat, DefaultBeat)
+	c.RehearseMax = cmp.Or(c.RehearseMax, defaultRehearseMax)
+	c.RehearseFor = cmp.Or(c.RehearseFor, defaultRehearseFor)
+	c.Pace = cmp.Or(c.Pace, defaultPace)
+	c.WaveMax = cmp.Or(c.WaveMax, defaultWaveMax)
+	c.WaveFor = cmp.Or(c.WaveFor, defaultWaveFor)
+	c.Outstanding = cmp.Or(c.Outstanding, defaultOutstanding)
+	c.AskAgain = cmp.Or(c.AskAgain, defaultAskAgain)
+	c.Interval = cmp.Or(c.Interval, defaultInterval)
+	c.Beat = cmp.Or(c.Beat, defaultBeat)
 	return c
 }

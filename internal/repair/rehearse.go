@@ -363,6 +363,6 @@ const pageMax = operate.ListMax
 
 // DefaultRehearse are the defaults of Config.RehearseMax and RehearseFor.
 const (
-	DefaultRehearseMax = 20_000
-	DefaultRehearseFor = 10 * time.Second
+	defaultRehearseMax = 20_000
+	defaultRehearseFor = 10 * time.Second
 )

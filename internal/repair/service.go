@@ -58,7 +58,7 @@ func (s *Service) Preview(ctx context.Context, by operate.Actor, sel operate.Sel
 	}
 	op := operate.Operation{
 		ID: strings.ToLower(rand.Text()), Action: r.Action, Selection: words, Group: sel.Group, Request: r,
-		State: operate.OperationPreview, BrakePct: DefaultBrakePct, By: by.Name, Created: now, Expires: now.Add(operate.PreviewFor),
+		State: operate.OperationPreview, BrakePct: defaultBrakePct, By: by.Name, Created: now, Expires: now.Add(operate.PreviewFor),
 	}
 	if op.Tasks, err = s.store.Freeze(ctx, op, sel); err != nil {
 		return operate.Preview{}, fmt.Errorf("freeze the members of %s: %w", words, err)
@@ -241,7 +241,7 @@ func (s *Service) start(ctx context.Context, by operate.Actor, token string, rat
 	}
 	now := s.cfg.Now()
 	if brakePct == 0 {
-		brakePct = DefaultBrakePct
+		brakePct = defaultBrakePct
 	}
 	if err := checkStart(by, &op, rate, brakePct, reason, confirm, now); err != nil {
 		return op, err
@@ -304,7 +304,7 @@ func (s *Service) checkOthers(ctx context.Context, op *operate.Operation) error 
 			return refuse(409, "%s", say.Of("refuse.same-group", "id", o.ID, "state", o.State))
 		}
 	}
-	if n := len(others); n >= ActiveMax {
+	if n := len(others); n >= activeMax {
 		return refuse(409, "%s", say.Of("refuse.operations-full", "n", n))
 	}
 	return nil

@@ -211,7 +211,7 @@ func TestStartRefuses(t *testing.T) {
 		if _, err := s.Start(t.Context(), anna, preview(), 0, 0, "bank", 101); err != nil {
 			t.Errorf("the group is free again: %v", err)
 		}
-		for i := range ActiveMax - 1 {
+		for i := range activeMax - 1 {
 			p, err := s.Preview(t.Context(), anna, operate.Selection{IDs: []operate.TaskRef{{Type: "order", ID: tasks[i].live.ID}}}, resubmit)
 			if err != nil {
 				t.Fatal(err)

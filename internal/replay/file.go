@@ -11,17 +11,17 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-// Format names the form of a file. A later form has another number, and is refused by name.
-const Format = "duly-task/1"
+// fileFormat names the form of a file. A later form has another number, and is refused by name.
+const fileFormat = "duly-task/1"
 
-// FileBytesMax bounds a file: some 20,000 rows.
-const FileBytesMax = 64 << 20
+// fileBytesMax bounds a file: some 20,000 rows.
+const fileBytesMax = 64 << 20
 
 // ErrFile is wrapped by every error about a file that cannot be read.
 var ErrFile = errors.New("task file refused")
 
-// File is one task with its plan and its journal, as `duly task export` writes it and `duly replay` reads it.
-type File struct {
+// taskFile is one task with its plan and its journal, as `duly task export` writes it and `duly replay` reads it.
+type taskFile struct {
 	Format  string          `json:"format"`
 	Plan    json.RawMessage `json:"plan,omitempty"` // absent: the plan was not stored
 	Task    taskRow         `json:"task"`
@@ -70,7 +70,7 @@ type row struct {
 
 // Encode makes a file of a saved task. p is its plan, nil when that is not stored. Error: a value that cannot be JSON.
 func Encode(p *core.Plan, saved *core.Saved) ([]byte, error) {
-	f := File{Format: Format, Task: taskRow{
+	f := taskFile{Format: fileFormat, Task: taskRow{
 		ID: saved.Row.ID, Type: saved.Row.Type, PlanVersion: saved.Row.PlanVersion, Partition: saved.Row.Partition, Number: saved.Row.Number,
 		State: saved.Row.State, WaitsFor: saved.Row.WaitsFor, Input: saved.Row.Input, CreatedAt: stamp(saved.Row.CreatedAt), StartAt: stamp(saved.Row.StartAt),
 	}}
@@ -115,15 +115,15 @@ func rowOf(r *core.Record) row {
 // Decode reads a file. Errors wrap ErrFile: too large, no JSON, another format, a plan that this version cannot read,
 // or a field that is out of its bounds.
 func Decode(data []byte) (*core.Plan, *core.Saved, error) {
-	if len(data) > FileBytesMax {
-		return nil, nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrFile, len(data), FileBytesMax)
+	if len(data) > fileBytesMax {
+		return nil, nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrFile, len(data), fileBytesMax)
 	}
-	var f File
+	var f taskFile
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrFile, err)
 	}
-	if f.Format != Format {
-		return nil, nil, fmt.Errorf("%w: format is %s, this version reads %s", ErrFile, core.QuoteShort(f.Format), Format)
+	if f.Format != fileFormat {
+		return nil, nil, fmt.Errorf("%w: format is %s, this version reads %s", ErrFile, core.QuoteShort(f.Format), fileFormat)
 	}
 	plan, err := f.plan()
 	if err != nil {
@@ -152,7 +152,7 @@ func Decode(data []byte) (*core.Plan, *core.Saved, error) {
 	return plan, saved, nil
 }
 
-func (f *File) plan() (*core.Plan, error) {
+func (f *taskFile) plan() (*core.Plan, error) {
 	if len(f.Plan) == 0 {
 		return nil, nil
 	}

@@ -234,7 +234,7 @@ func TestWhatIfNothingWasDifferent(t *testing.T) {
 		for i := range l.rows {
 			r := &l.rows[i]
 			f, err := WhatIf(&l.plan, l.saved(), r.Seq, 0)
-			if errors.Is(err, ErrNoWhatIf) || r.Seq < 2 || r.Kind == core.KindOverdue || r.Kind == core.KindUndoOverdue {
+			if errors.Is(err, errNoWhatIf) || r.Seq < 2 || r.Kind == core.KindOverdue || r.Kind == core.KindUndoOverdue {
 				continue
 			}
 			if err != nil {
@@ -329,7 +329,7 @@ func TestBadFiles(t *testing.T) {
 		"time":           {`"at":"2026-11-25T12:00:00.000000Z"`, `"at":"noon"`, `at is "noon"`},
 		"plan":           {`"plan":{`, `"plan":{"colour":"red",`, "colour"},
 		"empty journal":  {`"journal":[`, `"journal":[],"x":[`, "journal is empty"},
-		"too many bytes": {`"id":"o-1"`, `"id":"` + strings.Repeat("x", FileBytesMax) + `"`, "the limit is"},
+		"too many bytes": {`"id":"o-1"`, `"id":"` + strings.Repeat("x", fileBytesMax) + `"`, "the limit is"},
 	} {
 		_, _, err := Decode([]byte(strings.Replace(string(good), test.old, test.new, 1)))
 		if !errors.Is(err, ErrFile) || !strings.Contains(err.Error(), test.want) {

@@ -9,12 +9,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// ErrNoWhatIf is wrapped by the errors of WhatIf about rows that record no answer.
-var ErrNoWhatIf = errors.New("row is about no answer")
+// errNoWhatIf is wrapped by the errors of WhatIf about rows that record no answer.
+var errNoWhatIf = errors.New("row is about no answer")
 
 // WhatIf says what would have been decided if the answer that a row records had come earlier or, with a negative shift,
 // later. Of a row that says that an answer did not come, it says what an answer "done" would have led to, at the
-// complete-by moved by the shift. Errors: ErrNoWhatIf, or there is no such row; a shift to before the command left.
+// complete-by moved by the shift. Errors: errNoWhatIf, or there is no such row; a shift to before the command left.
 func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (Frame, error) {
 	if p == nil {
 		return Frame{}, errors.New("the plan of the task is not known")
@@ -31,7 +31,7 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 	out := before.Out()
 	switch {
 	case !answers(r.Kind):
-		return Frame{}, fmt.Errorf("row %d is %s: %w", seq, r.Kind, ErrNoWhatIf)
+		return Frame{}, fmt.Errorf("row %d is %s: %w", seq, r.Kind, errNoWhatIf)
 	case r.Kind == core.KindOverdue || r.Kind == core.KindUndoOverdue:
 		ev.Code, ev.Error, ev.Result = 0, "", []byte("null")
 		if out >= 0 {
@@ -39,7 +39,7 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 		}
 	}
 	if out < 0 {
-		return Frame{}, fmt.Errorf("row %d: no command was out before it: %w", seq, ErrNoWhatIf)
+		return Frame{}, fmt.Errorf("row %d: no command was out before it: %w", seq, errNoWhatIf)
 	}
 	if ev.At <= before.UpdatedAt {
 		return Frame{}, fmt.Errorf("shift %v: the answer would have come at %s, before its command left at %s", earlier, when(ev.At), when(before.UpdatedAt))

@@ -7,8 +7,8 @@ import (
 	"duly.dev/duly/internal/natsbus"
 )
 
-// Covers reports whether every subject of pattern is one of by.
-func Covers(by, pattern string) bool { return match(by, pattern, false) }
+// covers reports whether every subject of pattern is one of by.
+func covers(by, pattern string) bool { return match(by, pattern, false) }
 
 // overlap reports whether the patterns have a subject in common.
 func overlap(a, b string) bool { return match(a, b, true) }
@@ -50,7 +50,7 @@ func (r Right) had(has natsbus.Permissions) bool {
 
 // Allowed reports whether all of the right is allowed, as far as one entry says so.
 func (r Right) Allowed(has natsbus.Permissions) bool {
-	return r.allowed(has, Covers)
+	return r.allowed(has, covers)
 }
 
 func (r Right) allowed(has natsbus.Permissions, by func(entry, subject string) bool) bool {
@@ -64,13 +64,13 @@ func (r Right) allowed(has natsbus.Permissions, by func(entry, subject string) b
 			return by(subject, r.Subject) && (queue == "" || queue == r.Queue)
 		})
 	}
-	return (len(lists.Allow) == 0 || matches(lists.Allow, by)) && !matches(lists.Deny, Covers)
+	return (len(lists.Allow) == 0 || matches(lists.Allow, by)) && !matches(lists.Deny, covers)
 }
 
 // Find is the right of a set that a denied subject belongs to; nil: none.
 func (s Set) Find(d natsbus.Denial) *Right {
 	for i := range s.Rights {
-		if r := &s.Rights[i]; r.Publish != d.Subscribe && Covers(r.Subject, d.Subject) {
+		if r := &s.Rights[i]; r.Publish != d.Subscribe && covers(r.Subject, d.Subject) {
 			return r
 		}
 	}
@@ -93,9 +93,9 @@ func (s Set) wider(lists natsbus.PermissionLists, publish bool, prefixes []strin
 	var all []string
 	for _, entry := range lists.Allow {
 		subject, _, _ := strings.Cut(entry, " ")
-		needed := slices.ContainsFunc(s.Rights, func(r Right) bool { return r.Publish == publish && Covers(r.Subject, subject) }) ||
+		needed := slices.ContainsFunc(s.Rights, func(r Right) bool { return r.Publish == publish && covers(r.Subject, subject) }) ||
 			slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(subject, p) }) ||
-			slices.ContainsFunc(lists.Deny, func(deny string) bool { return Covers(deny, subject) })
+			slices.ContainsFunc(lists.Deny, func(deny string) bool { return covers(deny, subject) })
 		if !needed {
 			all = append(all, entry)
 		}

@@ -19,12 +19,12 @@ const (
 	Agent        = "agent"         // of package duly
 	ForeignAgent = "foreign-agent" // of any other NATS client
 	Submitter    = "submitter"
-	Approver     = "approver" // of what others submit
+	approver     = "approver" // of what others submit
 	Operator     = "operator"
 )
 
 // Kinds are all of them.
-var Kinds = []string{Ingest, Scheduler, Supervisor, Agent, ForeignAgent, Submitter, Approver, Operator}
+var Kinds = []string{Ingest, Scheduler, Supervisor, Agent, ForeignAgent, Submitter, approver, Operator}
 
 // Right is one subject, or a pattern, that a user may publish or subscribe to.
 type Right struct {
@@ -104,12 +104,12 @@ func Of(kind string, names []string, o Options) (Set, error) {
 		for _, name := range names {
 			b.agent(name, kind == Agent)
 		}
-	case Submitter, Approver:
+	case Submitter, approver:
 		if err := check("type", func(name string) error { return core.CheckName("type", name) }); err != nil {
 			return Set{}, err
 		}
 		for _, name := range names {
-			b.asker(name, map[string]string{Submitter: "cancel", Approver: "signal"}[kind])
+			b.asker(name, map[string]string{Submitter: "cancel", approver: "signal"}[kind])
 			if kind == Submitter {
 				b.submitter(name)
 			}
@@ -390,7 +390,7 @@ func Merge(sets ...Set) Set {
 	}
 	slices.Sort(all.DenyPublish)
 	all.DenyPublish = slices.DeleteFunc(slices.Compact(all.DenyPublish), func(deny string) bool {
-		return slices.ContainsFunc(all.Rights, func(r Right) bool { return r.Publish && Covers(deny, r.Subject) })
+		return slices.ContainsFunc(all.Rights, func(r Right) bool { return r.Publish && covers(deny, r.Subject) })
 	})
 	return all
 }

@@ -20,7 +20,7 @@ func TestCovers(t *testing.T) {
 		{">", "a", true, true}, {"a.*.c", "a.b.*", false, true}, {"a.*.c", "a.b.d", false, false}, {"a.b", "a.b.c", false, false}, {"a.b.c", "a.b", false, false},
 		{"a.b.>", "a.>", false, true}, {"b.>", "a.>", false, false},
 	} {
-		if got := Covers(x.by, x.pattern); got != x.covers {
+		if got := covers(x.by, x.pattern); got != x.covers {
 			t.Errorf("%s covers %s: %v", x.by, x.pattern, got)
 		}
 		if got := overlap(x.by, x.pattern); got != x.touch {
@@ -90,7 +90,7 @@ func TestSetsKeepToTheirNamespace(t *testing.T) {
 	o := Options{Names: names, Inbox: "_INBOX_u", StatusTo: wire.DefaultReplyPrefixes, Inboxes: []string{"_INBOX_shop"}, AnswerWithin: time.Hour, PlainDoor: true, Events: true}
 	for _, kind := range Kinds {
 		var of []string
-		if kind == Agent || kind == ForeignAgent || kind == Submitter || kind == Approver {
+		if kind == Agent || kind == ForeignAgent || kind == Submitter || kind == approver {
 			of = []string{"x"}
 		}
 		set, err := Of(kind, of, o)

@@ -45,11 +45,11 @@ func TestRefused(t *testing.T) {
 		change            func(*Spec)
 	}{
 		{"no name", "name", "0 bytes", func(s *Spec) { s.Name = "" }},
-		{"long name", "name", "want 1 to 43", func(s *Spec) { s.Name = strings.Repeat("a", NameBytesMax+1) }},
+		{"long name", "name", "want 1 to 43", func(s *Spec) { s.Name = strings.Repeat("a", nameBytesMax+1) }},
 		{"bad name", "name", "'~'", func(s *Spec) { s.Name = "a~b" }},
 		{"type", "type", "' '", func(s *Spec) { s.Type = "a b" }},
 		{"no input", "input", "is not said, want the one that each task has, such as {}", func(s *Spec) { s.Input = nil }},
-		{"much input", "input", "has 65537 bytes, the limit is 65536", func(s *Spec) { s.Input = bytes.Repeat([]byte(" "), InputBytesMax+1) }},
+		{"much input", "input", "has 65537 bytes, the limit is 65536", func(s *Spec) { s.Input = bytes.Repeat([]byte(" "), inputBytesMax+1) }},
 		{"input", "input", "input", func(s *Spec) { s.Input = []byte(`{`) }},
 		{"version", "plan_version", "-1", func(s *Spec) { s.PlanVersion = -1 }},
 		{"labels", "labels", "comma", func(s *Spec) { s.Labels = map[string]string{"a": "b,c"} }},
@@ -139,7 +139,7 @@ func TestEnds(t *testing.T) {
 
 // TestIDs holds ids to the limit and the alphabet of ids.
 func TestIDs(t *testing.T) {
-	name := strings.Repeat("n", NameBytesMax)
+	name := strings.Repeat("n", nameBytesMax)
 	for _, id := range []string{ID(name, noon.In(time.FixedZone("x", 3600))), RunNowID(name, noon)} {
 		if err := core.CheckName("id", id); err != nil {
 			t.Error(err)

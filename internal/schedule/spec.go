@@ -14,19 +14,19 @@ import (
 
 // Limits of a schedule. An error names the field, the value and the limit.
 const (
-	// NameBytesMax leaves room for the instant in the ids of its tasks: see ID and RunNowID.
-	NameBytesMax    = core.NameBytesMax - idBytes - len(nowSuffix)
-	InputBytesMax   = 64 << 10 // of the input of its tasks
-	CronBytesMax    = 256
-	EveryMin        = time.Second
-	JitterMax       = 24 * time.Hour
-	QueueDefault    = 16 // runs that wait for the one before them
-	QueueMax        = 100
-	CatchUpDefault  = time.Hour // a run that is later is missed
-	CatchUpMin      = 10 * time.Second
-	CatchUpMax      = 31 * 24 * time.Hour
+	// nameBytesMax leaves room for the instant in the ids of its tasks: see ID and RunNowID.
+	nameBytesMax    = core.NameBytesMax - idBytes - len(nowSuffix)
+	inputBytesMax   = 64 << 10 // of the input of its tasks
+	cronBytesMax    = 256
+	everyMin        = time.Second
+	jitterMax       = 24 * time.Hour
+	queueDefault    = 16 // runs that wait for the one before them
+	queueMax        = 100
+	catchUpDefault  = time.Hour // a run that is later is missed
+	catchUpMin      = 10 * time.Second
+	catchUpMax      = 31 * 24 * time.Hour
 	CatchUpsDefault = 100 // runs that are made up for at a time
-	CatchUpsMax     = 1000
+	catchUpsMax     = 1000
 	yearMin         = 1970
 	yearMax         = 2200
 	countMost       = 20_000 // runs that one look goes over
@@ -55,8 +55,8 @@ type Spec struct {
 	Until       time.Time         `json:"until,omitzero"`         // no run at it or after it
 	Jitter      string            `json:"jitter,omitempty"`       // a duration: each run is late by its own part of it, always the same
 	Overlap     string            `json:"overlap,omitempty"`      // skip, queue or all; empty: skip
-	Queue       int               `json:"queue,omitempty"`        // of overlap queue: so many wait at most; 0: QueueDefault
-	CatchUp     string            `json:"catch_up,omitempty"`     // a duration: a run that is later than this is missed; empty: CatchUpDefault
+	Queue       int               `json:"queue,omitempty"`        // of overlap queue: so many wait at most; 0: queueDefault
+	CatchUp     string            `json:"catch_up,omitempty"`     // a duration: a run that is later than this is missed; empty: catchUpDefault
 	CatchUps    int               `json:"catch_ups,omitempty"`    // so many are made up for after a stop, the newest; 0: CatchUpsDefault
 }
 
@@ -106,8 +106,8 @@ func Parse(spec *Spec) (*Schedule, error) {
 
 // CheckName refuses a name that a schedule cannot have. Error: *FieldError.
 func CheckName(name string) error {
-	if len(name) > NameBytesMax {
-		return wrong("name", "%s has %d bytes, want 1 to %d: the ids of its tasks begin with it", core.QuoteShort(name), len(name), NameBytesMax)
+	if len(name) > nameBytesMax {
+		return wrong("name", "%s has %d bytes, want 1 to %d: the ids of its tasks begin with it", core.QuoteShort(name), len(name), nameBytesMax)
 	}
 	if err := core.CheckName("name", name); err != nil {
 		return &FieldError{Field: "name", Text: err.Error()}
@@ -127,8 +127,8 @@ func (s *Schedule) parseTask(spec *Spec) *FieldError {
 	switch n := len(spec.Input); {
 	case n == 0:
 		return wrong("input", "is not said, want the one that each task has, such as {}")
-	case n > InputBytesMax:
-		return wrong("input", "has %d bytes, the limit is %d", n, InputBytesMax)
+	case n > inputBytesMax:
+		return wrong("input", "has %d bytes, the limit is %d", n, inputBytesMax)
 	}
 	if err := quickjson.Check("input", spec.Input); err != nil {
 		return &FieldError{Field: "input", Text: err.Error()}
@@ -160,7 +160,7 @@ func (s *Schedule) parseTimes(spec *Spec) *FieldError {
 		if spec.Zone != "" {
 			return wrong("zone", "is given beside every, which counts elapsed time: leave it out, or write it as cron")
 		}
-		if s.every, bad = duration("every", spec.Every, 0, EveryMin, core.DurationMax); bad != nil {
+		if s.every, bad = duration("every", spec.Every, 0, everyMin, core.DurationMax); bad != nil {
 			return bad
 		}
 		if s.every%time.Second != 0 {
@@ -197,17 +197,17 @@ func (s *Schedule) parseTimes(spec *Spec) *FieldError {
 // parseBounds reads how runs are spread, and what becomes of those that cannot be in time.
 func (s *Schedule) parseBounds(spec *Spec) *FieldError {
 	var bad *FieldError
-	if s.jitter, bad = duration("jitter", spec.Jitter, 0, time.Millisecond, JitterMax); bad != nil {
+	if s.jitter, bad = duration("jitter", spec.Jitter, 0, time.Millisecond, jitterMax); bad != nil {
 		return bad
 	}
-	if s.catchUp, bad = duration("catch_up", spec.CatchUp, CatchUpDefault, CatchUpMin, CatchUpMax); bad != nil {
+	if s.catchUp, bad = duration("catch_up", spec.CatchUp, catchUpDefault, catchUpMin, catchUpMax); bad != nil {
 		return bad
 	}
 	if s.CatchUps = spec.CatchUps; s.CatchUps == 0 {
 		s.CatchUps = CatchUpsDefault
 	}
-	if s.CatchUps < 1 || s.CatchUps > CatchUpsMax {
-		return wrong("catch_ups", "is %d, want 1 to %d", spec.CatchUps, CatchUpsMax)
+	if s.CatchUps < 1 || s.CatchUps > catchUpsMax {
+		return wrong("catch_ups", "is %d, want 1 to %d", spec.CatchUps, catchUpsMax)
 	}
 	switch s.Overlap {
 	case "":
@@ -218,11 +218,11 @@ func (s *Schedule) parseBounds(spec *Spec) *FieldError {
 	}
 	switch s.Queue = spec.Queue; {
 	case s.Queue == 0:
-		s.Queue = QueueDefault
+		s.Queue = queueDefault
 	case s.Overlap != OverlapQueue:
 		return wrong("queue", "is %d, but overlap is %s: it goes with overlap queue", spec.Queue, s.Overlap)
-	case s.Queue < 1 || s.Queue > QueueMax:
-		return wrong("queue", "is %d, want 1 to %d", spec.Queue, QueueMax)
+	case s.Queue < 1 || s.Queue > queueMax:
+		return wrong("queue", "is %d, want 1 to %d", spec.Queue, queueMax)
 	}
 	return nil
 }
@@ -263,8 +263,8 @@ func duration(field, text string, otherwise, least, most time.Duration) (time.Du
 
 // parseCron reads five fields. It takes no names for whole lines and no zone within the line.
 func parseCron(line string) (cron.Schedule, *FieldError) {
-	if len(line) > CronBytesMax {
-		return nil, wrong("cron", "has %d bytes, the limit is %d", len(line), CronBytesMax)
+	if len(line) > cronBytesMax {
+		return nil, wrong("cron", "has %d bytes, the limit is %d", len(line), cronBytesMax)
 	}
 	if n := len(strings.Fields(line)); n != 5 || strings.ContainsAny(line, "@=") {
 		return nil, wrong("cron", "%s has %d fields, want 5: minute, hour, day of month, month, day of week", core.QuoteShort(line), n)

@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 )
 
-// Member is the member of a JSON object by which an encrypted payload is known.
-const Member = "duly.enc"
+// member is the member of a JSON object by which an encrypted payload is known.
+const member = "duly.enc"
 
 // A256GCM is the form of the codec that comes with Duly.
 const A256GCM = "A256GCM-1"
@@ -23,11 +23,11 @@ type Envelope struct {
 // Of reads an encrypted payload; false: it is none.
 func Of(payload []byte) (Envelope, bool) {
 	var e Envelope
-	if !bytes.Contains(payload, []byte(`"`+Member+`"`)) { // nearly always
+	if !bytes.Contains(payload, []byte(`"`+member+`"`)) { // nearly always
 		return e, false
 	}
 	var members map[string]json.RawMessage // the library takes "KEY" for a member "key"; others do not
-	if err := json.Unmarshal(payload, &members); err != nil || len(members) != 3 || members[Member] == nil || members["key"] == nil || members["data"] == nil {
+	if err := json.Unmarshal(payload, &members); err != nil || len(members) != 3 || members[member] == nil || members["key"] == nil || members["data"] == nil {
 		return e, false
 	}
 	if err := json.Unmarshal(payload, &e); err != nil || e.Form == "" || e.Key == "" || len(e.Data) == 0 {

@@ -48,7 +48,7 @@ func TestDiffer(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	good := Options{Agent: "a", Shadow: "b"}
-	if o, err := good.complete(); err != nil || o.For != ForDefault || o.Percent != 100 || o.InFlight != InFlightDefault || o.Kept != KeptDefault {
+	if o, err := good.complete(); err != nil || o.For != forDefault || o.Percent != 100 || o.InFlight != inFlightDefault || o.Kept != keptDefault {
 		t.Errorf("the defaults: %+v, %v", o, err)
 	}
 	for want, spoil := range map[string]func(*Options){
@@ -57,11 +57,11 @@ func TestOptions(t *testing.T) {
 		"shadow: is the agent itself":             func(o *Options) { o.Shadow = "a" },
 		"count: -1, want 0 to":                    func(o *Options) { o.Count = -1 },
 		"percent: 101, want 1 to 100":             func(o *Options) { o.Percent = 101 },
-		"in-flight: 65537, want 1 to 65536":       func(o *Options) { o.InFlight = InFlightMost + 1 },
-		"kept: 1001, want 1 to 1000":              func(o *Options) { o.Kept = KeptMost + 1 },
-		"ignore: 101, want 0 to 100":              func(o *Options) { o.Ignore = make([]string, IgnoreMost+1) },
+		"in-flight: 65537, want 1 to 65536":       func(o *Options) { o.InFlight = inFlightMost + 1 },
+		"kept: 1001, want 1 to 1000":              func(o *Options) { o.Kept = keptMost + 1 },
+		"ignore: 101, want 0 to 100":              func(o *Options) { o.Ignore = make([]string, ignoreMost+1) },
 		"ignore: \"x\" is no JSON pointer":        func(o *Options) { o.Ignore = []string{"x"} },
-		"for: 24h0m0.000000001s, want 1s to 24h0": func(o *Options) { o.For = ForMost + 1 },
+		"for: 24h0m0.000000001s, want 1s to 24h0": func(o *Options) { o.For = forMost + 1 },
 	} {
 		o := good
 		spoil(&o)

@@ -25,7 +25,7 @@ func NewWriter(w io.Writer) *Writer { return &Writer{csv.NewWriter(w)} }
 func (w *Writer) Write(cells []string) error {
 	safe := make([]string, len(cells))
 	for i, cell := range cells {
-		safe[i] = Cell(cell)
+		safe[i] = safeCell(cell)
 	}
 	return w.csv.Write(safe)
 }
@@ -43,9 +43,9 @@ const formulas = `-=+@|%＝＋－＠` // as a class of a regular expression has 
 // the comma: there a quote within a cell keeps none off.
 var inside = regexp.MustCompile(`([;\t\n\r][ "]*)([` + formulas + `])`)
 
-// Cell is a text as a cell: one that a spreadsheet would take for a formula begins with an apostrophe, also within the text
+// safeCell is a text as a cell: one that a spreadsheet would take for a formula begins with an apostrophe, also within the text
 // where another separator than the comma begins a cell, and control characters other than tabs and ends of lines are replaced.
-func Cell(text string) string {
+func safeCell(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if Moves(r) && r != '\t' && r != '\n' && r != '\r' {
 			return '\uFFFD'

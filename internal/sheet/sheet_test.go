@@ -16,7 +16,7 @@ func TestCells(t *testing.T) {
 		"tenant=x;=1+1": "tenant=x;'=1+1", `a; "@SUM(A1)`: `a; "'@SUM(A1)`, "two\n-1+1": "two\n'-1+1", "a;b": "a;b", "a\u061cb": "a\uFFFDb", "＝1+1": "'＝1+1",
 		"\x1b[31mred\x07": "\uFFFD[31mred\uFFFD", "\u009b31m": "\uFFFD31m", "\x7f": "\uFFFD", "a\u202eb": "a\uFFFDb", "\x00=1": "\uFFFD=1",
 	} {
-		if got := Cell(text); got != want {
+		if got := safeCell(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

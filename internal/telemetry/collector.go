@@ -106,11 +106,11 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// TypesMax bounds what is told apart of one metric: types of tasks, their steps by agent, agents, and routes by code.
-// TypeOther is all others.
+// typesMax bounds what is told apart of one metric: types of tasks, their steps by agent, agents, and routes by code.
+// typeOther is all others.
 const (
-	TypesMax  = 64
-	TypeOther = "other"
+	typesMax  = 64
+	typeOther = "other"
 )
 
 // Scrape takes the values of one scrape. What has one name and the same labels is added up.
@@ -128,7 +128,7 @@ func newScrape() *Scrape {
 	s := &Scrape{told: map[string]*told{}}
 	for _, m := range metrics {
 		kind := prometheus.GaugeValue
-		if m.Kind == Counter {
+		if m.Kind == counter {
 			kind = prometheus.CounterValue
 		}
 		s.told[m.Name] = &told{Metric: m, kind: kind, keys: map[string]bool{}, series: map[string]*series{}}
@@ -140,7 +140,7 @@ func newScrape() *Scrape {
 type series struct {
 	labels []string
 	value  float64
-	Times
+	times
 }
 
 func (s *series) metric(desc *prometheus.Desc, kind prometheus.ValueType) prometheus.Metric {
@@ -163,9 +163,9 @@ func (s *Scrape) of(name string, labels []string) *series {
 	m := s.told[name]
 	if m.apart > 0 {
 		key := strings.Join(labels[:m.apart], "\xff")
-		if !m.keys[key] && len(m.keys) >= TypesMax {
+		if !m.keys[key] && len(m.keys) >= typesMax {
 			key = ""
-			labels = slices.Concat(slices.Repeat([]string{TypeOther}, m.apart), labels[m.apart:])
+			labels = slices.Concat(slices.Repeat([]string{typeOther}, m.apart), labels[m.apart:])
 		}
 		m.keys[key] = true
 	}
@@ -195,17 +195,17 @@ func (s *Scrape) Flag(name string, is bool, labels ...string) {
 
 // Times adds to a histogram of the list.
 func (s *Scrape) Times(name string, bounds []time.Duration, counts []int64, sum time.Duration, labels ...string) {
-	s.of(name, labels).plus(&Times{bounds, counts, sum})
+	s.of(name, labels).plus(&times{bounds, counts, sum})
 }
 
-// Times are how long something took.
-type Times struct {
+// times are how long something took.
+type times struct {
 	Bounds []time.Duration // rising
 	Counts []int64         // of each bound those that took longer than the one before, and one more for all others
 	Sum    time.Duration
 }
 
-func (t *Times) plus(o *Times) {
+func (t *times) plus(o *times) {
 	if t.Counts == nil {
 		t.Bounds, t.Counts = o.Bounds, make([]int64, len(o.Counts))
 	}
@@ -215,7 +215,7 @@ func (t *Times) plus(o *Times) {
 	t.Sum += o.Sum
 }
 
-func (t *Times) add(took time.Duration) {
+func (t *times) add(took time.Duration) {
 	i, _ := slices.BinarySearch(t.Bounds, took)
 	t.Counts[i]++
 	t.Sum += took

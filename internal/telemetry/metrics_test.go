@@ -174,10 +174,10 @@ func TestCardinalityIsBounded(t *testing.T) {
 		"duly_task_deadlines_missed_total": `{type="other"}`, "duly_step_seconds_count": `{agent="other",type="other"}`, "duly_agent_errors_total": `{agent="other",outcome="processed"}`,
 		"duly_tasks_in_error": `{type="other"}`, "duly_http_request_seconds_count": `{code="other",route="other"}`,
 	} {
-		if n := strings.Count(text, "\n"+series+"{"); n != TypesMax+1 {
+		if n := strings.Count(text, "\n"+series+"{"); n != typesMax+1 {
 			t.Errorf("%s has %d series", series, n)
 		}
-		if want := fmt.Sprintf("%s%s %d\n", series, other, 10_000-TypesMax); !strings.Contains(text, want) {
+		if want := fmt.Sprintf("%s%s %d\n", series, other, 10_000-typesMax); !strings.Contains(text, want) {
 			t.Errorf("%s is not served", want)
 		}
 	}
@@ -284,7 +284,7 @@ func TestPage(t *testing.T) {
 func BenchmarkScrape(b *testing.B) {
 	h := Handler(source(func(to *Scrape) {
 		all(to)
-		for n := range TypesMax {
+		for n := range typesMax {
 			name := fmt.Sprint("type-", n)
 			to.Count("duly_tasks_created_total", 1, name)
 			for _, state := range []string{"processed", "undone", "error"} {

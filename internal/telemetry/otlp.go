@@ -35,7 +35,7 @@ const (
 // HTTP links gRPC and its gateway for one message, which makes the binary larger by a tenth: this one sends the same
 // bytes, because the message that a collector takes has the one field that TracesData has.
 func OTLP(ctx context.Context, endpoint string) (Exporter, error) {
-	u, err := CheckOTLP(endpoint)
+	u, err := checkOTLP(endpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func OTLP(ctx context.Context, endpoint string) (Exporter, error) {
 // otlpPath is where collectors take traces, unless the address says another path.
 const otlpPath = "/v1/traces"
 
-// CheckOTLP reads the address of a collector.
-func CheckOTLP(endpoint string) (*url.URL, error) {
+// checkOTLP reads the address of a collector.
+func checkOTLP(endpoint string) (*url.URL, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
 		return nil, errors.New("otlp-endpoint: want http://host:4318 or https://…, without user and password")

@@ -14,7 +14,7 @@ var requestBounds = []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 *
 // HTTP counts requests. The zero value is ready.
 type HTTP struct {
 	mu  sync.Mutex
-	all map[[2]string]*Times // by route and code
+	all map[[2]string]*times // by route and code
 }
 
 // Around counts the requests that a mux serves, by the pattern that it finds.
@@ -39,13 +39,13 @@ func (h *HTTP) count(route string, code int, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = map[[2]string]*Times{}
+		h.all = map[[2]string]*times{}
 	}
-	if h.all[key] == nil && len(h.all) >= TypesMax {
-		key = [2]string{TypeOther, TypeOther}
+	if h.all[key] == nil && len(h.all) >= typesMax {
+		key = [2]string{typeOther, typeOther}
 	}
 	if h.all[key] == nil {
-		h.all[key] = &Times{Bounds: requestBounds, Counts: make([]int64, len(requestBounds)+1)}
+		h.all[key] = &times{Bounds: requestBounds, Counts: make([]int64, len(requestBounds)+1)}
 	}
 	h.all[key].add(took)
 }

@@ -12,7 +12,7 @@ import (
 
 // Limits of a look at what calls a plan.
 const (
-	CallersMax  = 50  // steps
+	callersMax  = 50  // steps
 	callerTasks = 200 // of a version in a state, the newest
 	elementsMax = 100 // of an each
 )
@@ -56,7 +56,7 @@ func (c *Checker) Callers(ctx context.Context, to *core.Plan) (callers []Caller,
 			if p.Steps[i].Child != to.Name {
 				continue
 			}
-			if len(callers) == CallersMax {
+			if len(callers) == callersMax {
 				return callers, nil
 			}
 			caller := Caller{Plan: p.Name, Version: p.Version, Step: p.Steps[i].Name}

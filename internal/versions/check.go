@@ -13,8 +13,8 @@ import (
 
 // Limits of a check.
 const (
-	PageMax = 500       // tasks of one page
-	LastMax = 1_000_000 // ended tasks of one check
+	pageMax = 500       // tasks of one page
+	lastMax = 1_000_000 // ended tasks of one check
 	chunk   = 100       // tasks with their journals in memory at a time
 )
 
@@ -87,7 +87,7 @@ func parseCursor(text string, last int) (c cursor, err error) {
 	if c.state, err = strconv.Atoi(state); err == nil {
 		c.left, err = strconv.Atoi(left)
 	}
-	if err != nil || !ok || c.state < 0 || c.state > len(inFlight) || c.left < 0 || c.left > LastMax {
+	if err != nil || !ok || c.state < 0 || c.state > len(inFlight) || c.left < 0 || c.left > lastMax {
 		return c, fmt.Errorf("%w: %s", ErrCursor, core.QuoteShort(text))
 	}
 	return c, nil
@@ -97,8 +97,8 @@ func parseCursor(text string, last int) (c cursor, err error) {
 // is played as it was read. all has a finding for each task; else those that come out the same have none. after is the cursor of the page before; empty: the first.
 func (c *Checker) Page(ctx context.Context, to *core.Plan, last int, all bool, after string) (CheckPage, error) {
 	page := CheckPage{Findings: []Finding{}}
-	if last < 0 || last > LastMax {
-		return page, fmt.Errorf("last is %d, want 0 to %d", last, LastMax)
+	if last < 0 || last > lastMax {
+		return page, fmt.Errorf("last is %d, want 0 to %d", last, lastMax)
 	}
 	at, err := parseCursor(after, last)
 	if err != nil {
@@ -113,7 +113,7 @@ func (c *Checker) Page(ctx context.Context, to *core.Plan, last int, all bool, a
 	if err != nil {
 		return page, err
 	}
-	f := core.Filter{Type: to.Name, Limit: PageMax, After: at.after}
+	f := core.Filter{Type: to.Name, Limit: pageMax, After: at.after}
 	ended := at.state == len(inFlight)
 	if !ended {
 		f.State = inFlight[at.state]
@@ -187,16 +187,16 @@ func (c *Checker) read(ctx context.Context, tasks []core.View, each func(*core.S
 func (c *Checker) one(to, old *core.Plan, saved *core.Saved, active bool) Finding {
 	f := Finding{ID: saved.Row.ID, State: saved.Row.State, Version: saved.Row.PlanVersion, Rows: int64(len(saved.Journal))}
 	if old == nil {
-		f.Verdict = Verdict{Fate: Unknown, Why: "its own version is not stored, or this node cannot read it"}
+		f.Verdict = Verdict{Fate: fateUnknown, Why: "its own version is not stored, or this node cannot read it"}
 		f.Stays = f.Why
 		return f
 	}
 	if saved.Err != nil {
-		f.Verdict = Verdict{Fate: Unknown, Why: "it cannot be read: " + saved.Err.Error()}
+		f.Verdict = Verdict{Fate: fateUnknown, Why: "it cannot be read: " + saved.Err.Error()}
 		f.Stays = f.Why
 		return f
 	}
-	f.Verdict = Play(old, to, saved, c.Evaluate)
+	f.Verdict = play(old, to, saved, c.Evaluate)
 	if !active {
 		return f
 	}
@@ -220,11 +220,11 @@ func (p *CheckPage) add(f Finding, active, all bool) {
 		p.Ended++
 	}
 	switch f.Fate {
-	case Same:
+	case fateSame:
 		if p.Same++; !all {
 			return
 		}
-	case Different:
+	case fateDifferent:
 		p.Different++
 	default:
 		p.Unknown++

@@ -15,11 +15,11 @@ import (
 
 // What a change is about.
 const (
-	PlanField   = "plan_field"
-	StepAdded   = "step_added"
-	StepRemoved = "step_removed"
-	StepMoved   = "step_moved"
-	StepField   = "step_field"
+	planField   = "plan_field"
+	stepAdded   = "step_added"
+	stepRemoved = "step_removed"
+	stepMoved   = "step_moved"
+	stepField   = "step_field"
 )
 
 // Change is one thing in which two plans differ.
@@ -56,10 +56,10 @@ func Compare(from, to *core.Plan) (Diff, error) {
 		return d, err
 	}
 	for _, f := range differing(a.fields, b.fields) {
-		d.Changes = append(d.Changes, f.change(PlanField, ""))
+		d.Changes = append(d.Changes, f.change(planField, ""))
 	}
 	if was, is := from.Order(), to.Order(); was != is {
-		d.Changes = append(d.Changes, Change{What: PlanField, Field: "order", Was: quoted(was), Is: quoted(is), Words: "the order is " + is + "; it was " + was,
+		d.Changes = append(d.Changes, Change{What: planField, Field: "order", Was: quoted(was), Is: quoted(is), Words: "the order is " + is + "; it was " + was,
 			Means: "a task goes on in the new order; one in which a step has begun that comes after another now stays on its version"})
 	}
 	moved := movedSteps(a.names, b.names)
@@ -70,17 +70,17 @@ func Compare(from, to *core.Plan) (Diff, error) {
 			continue
 		}
 		if moved[name] {
-			d.Changes = append(d.Changes, Change{What: StepMoved, Step: name, Was: number(slices.Index(a.names, name) + 1), Is: number(slices.Index(b.names, name) + 1),
+			d.Changes = append(d.Changes, Change{What: stepMoved, Step: name, Was: number(slices.Index(a.names, name) + 1), Is: number(slices.Index(b.names, name) + 1),
 				Words: fmt.Sprintf("step %s is number %d in the list, it was number %d", name, slices.Index(b.names, name)+1, slices.Index(a.names, name)+1),
 				Means: "the order of the list alone starts nothing; a task in which a step has begun can be moved only if the step's number is the same"})
 		}
 		for _, f := range differing(was, b.steps[name]) {
-			d.Changes = append(d.Changes, f.change(StepField, name))
+			d.Changes = append(d.Changes, f.change(stepField, name))
 		}
 	}
 	for _, name := range a.names {
 		if _, there := b.steps[name]; !there {
-			d.Changes = append(d.Changes, Change{What: StepRemoved, Step: name, Words: "step " + name + " is gone",
+			d.Changes = append(d.Changes, Change{What: stepRemoved, Step: name, Words: "step " + name + " is gone",
 				Means: "a task in which it has begun stays on its version; others go on without it"})
 		}
 	}
@@ -167,7 +167,7 @@ func number(n int) json.RawMessage { return json.RawMessage(fmt.Sprint(n)) }
 
 // added tells of a new step, and whether it looks like one that is gone.
 func added(name string, a, b form) Change {
-	c := Change{What: StepAdded, Step: name, Words: "step " + name + " is new",
+	c := Change{What: stepAdded, Step: name, Words: "step " + name + " is new",
 		Means: "a task does it too, unless a step that comes after it has begun: then the task stays on its version"}
 	for _, gone := range a.names {
 		if _, there := b.steps[gone]; !there && bytes.Equal(a.steps[gone]["agent"], b.steps[name]["agent"]) && len(b.steps[name]["agent"]) > 0 {
@@ -183,15 +183,15 @@ var fixed = map[string]bool{"agent": true, "kind": true, "undoable": true, "afte
 // meaning says what another value means for a task that is moved.
 func meaning(what, field string) string {
 	switch {
-	case what == StepField && fixed[field]:
+	case what == stepField && fixed[field]:
 		return "a task in which the step has begun stays on its version"
-	case what == PlanField && field == "complete_by_ms":
+	case what == planField && field == "complete_by_ms":
 		return "a task keeps the deadline that it has; one that is resubmitted gets the new time"
-	case what == PlanField && (field == "input_max" || field == "input_schema"):
+	case what == planField && (field == "input_max" || field == "input_schema"):
 		return "a task whose input does not fit stays on its version"
 	case field == "result_max":
 		return "a task whose step has answered more stays on its version"
-	case what == PlanField:
+	case what == planField:
 		return "it counts for what a task does from then on"
 	case field == "when" || field == "with" || field == "until" || field == "elements" || field == "for_ms":
 		return "what was answered for a step that has begun stays"

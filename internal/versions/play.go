@@ -16,9 +16,9 @@ type Fate string
 
 // The fates.
 const (
-	Same      Fate = "same"      // every event of its journal leads to the same decisions
-	Different Fate = "different" // one leads to another
-	Unknown   Fate = "unknown"   // what the other version decides rests on what the journal does not have
+	fateSame      Fate = "same"      // every event of its journal leads to the same decisions
+	fateDifferent Fate = "different" // one leads to another
+	fateUnknown   Fate = "unknown"   // what the other version decides rests on what the journal does not have
 )
 
 // Verdict is what one task comes to. Where it parts, Seq is the journal row, Event what had happened, and Was and Is what was
@@ -35,30 +35,30 @@ type Verdict struct {
 // Evaluate makes what answers the expressions of a plan for a task, where the journal does not have the answer.
 type Evaluate func(p *core.Plan, t *core.Task) core.Asker
 
-// Play feeds what the journal of a task says has happened (answers, failures, silences, requests, times) to another version
+// play feeds what the journal of a task says has happened (answers, failures, silences, requests, times) to another version
 // of its plan, and compares what is decided, event by event: which commands leave, which steps and which task come to which
 // state. Steps are known by their names. Times are not compared: a longer backoff is no difference, but an answer that
 // comes after the complete-by of the other version is. old is the task's own version; evaluate may be nil.
-func Play(old, other *core.Plan, saved *core.Saved, evaluate Evaluate) Verdict {
+func play(old, other *core.Plan, saved *core.Saved, evaluate Evaluate) Verdict {
 	if len(saved.Journal) == 0 {
-		return Verdict{Fate: Unknown, Why: "its journal is forgotten"}
+		return Verdict{Fate: fateUnknown, Why: "its journal is forgotten"}
 	}
 	is := newReading(old, other, saved, evaluate)
 	is.read()
 	if is.parted == 0 {
-		return Verdict{Fate: Same}
+		return Verdict{Fate: fateSame}
 	}
-	v := Verdict{Fate: Different, Seq: is.parted, Was: is.was, Is: is.decided, Why: is.unknown}
+	v := Verdict{Fate: fateDifferent, Seq: is.parted, Was: is.was, Is: is.decided, Why: is.unknown}
 	if frames, err := replay.Frames(old, saved, is.parted, is.parted); err == nil {
 		v.Event = frames[0].Happened
 	}
 	if v.Why != "" {
-		v.Fate = Unknown
+		v.Fate = fateUnknown
 		return v
 	}
 	// What its own version would not decide again either tells nothing about the other.
 	if own := newReading(old, old, saved, nil); own.read() && own.parted != 0 && own.parted <= is.parted {
-		v.Fate, v.Why = Unknown, "the journal does not say enough to decide this row again by its own version"
+		v.Fate, v.Why = fateUnknown, "the journal does not say enough to decide this row again by its own version"
 	}
 	return v
 }

@@ -106,17 +106,17 @@ func TestPlay(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		for of, l := range all {
-			v := Play(&old, &other, &l.saved, nil)
+			v := play(&old, &other, &l.saved, nil)
 			got, want := fmt.Sprintf("%s %d: %s", v.Fate, v.Seq, v.Is), c.parts[of]
 			if want == "" {
 				want = "same 0: "
 			}
-			if !strings.HasPrefix(got, want) || v.Fate != Same && v.Event == "" {
+			if !strings.HasPrefix(got, want) || v.Fate != fateSame && v.Event == "" {
 				t.Errorf("%s, %s: %s (was %s, %s), want %s", name, of, got, v.Was, v.Why, want)
 			}
 		}
 	}
-	if v := Play(&old, &old, &core.Saved{}, nil); v.Fate != Unknown || v.Why != "its journal is forgotten" {
+	if v := play(&old, &old, &core.Saved{}, nil); v.Fate != fateUnknown || v.Why != "its journal is forgotten" {
 		t.Errorf("%+v", v)
 	}
 }
@@ -151,13 +151,13 @@ func TestPlayOfStorms(t *testing.T) {
 						}
 						other := plans[k]
 						other.Version++
-						v := Play(&plans[k], &other, &all[i], nil)
+						v := play(&plans[k], &other, &all[i], nil)
 						switch {
-						case v.Fate == Different:
+						case v.Fate == fateDifferent:
 							t.Errorf("seed %d, task %s: %+v", seed, all[i].Row.ID, v)
-						case v.Fate == Unknown && (v.Seq == 0 || strings.Contains(v.Why, "went_back") || strings.Contains(v.Why, "did not begin") || all[i].Journal[v.Seq-1].Kind == core.KindPoisoned):
+						case v.Fate == fateUnknown && (v.Seq == 0 || strings.Contains(v.Why, "went_back") || strings.Contains(v.Why, "did not begin") || all[i].Journal[v.Seq-1].Kind == core.KindPoisoned):
 							continue // they cannot be said by anyone
-						case v.Fate == Unknown:
+						case v.Fate == fateUnknown:
 							why = append(why, fmt.Sprintf("seed %d, task %s: %+v", seed, all[i].Row.ID, v))
 						}
 						fates[v.Fate]++
@@ -166,7 +166,7 @@ func TestPlayOfStorms(t *testing.T) {
 			}
 		}
 		const least = 90 // of 100; where steps begin side by side at one instant, or gates hold some back, journals say less
-		if n := fates[Same] + fates[Unknown]; n < 100 || fates[Same]*100 < n*least {
+		if n := fates[fateSame] + fates[fateUnknown]; n < 100 || fates[fateSame]*100 < n*least {
 			t.Errorf("%s: %v\n%s", name, fates, strings.Join(why, "\n"))
 		}
 	}
@@ -178,7 +178,7 @@ func BenchmarkPlay(b *testing.B) {
 	l := birth(b, &old).answer(time.Second, "check", 0).answer(time.Second, "charge", 500)
 	l.event(time.Second, core.Event{Kind: core.EventWake}).answer(time.Second, "charge", 0).answer(time.Second, "ship", 0)
 	for b.Loop() {
-		if v := Play(&old, &other, &l.saved, nil); v.Fate != Same {
+		if v := play(&old, &other, &l.saved, nil); v.Fate != fateSame {
 			b.Fatal(v)
 		}
 	}

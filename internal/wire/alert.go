@@ -10,8 +10,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// AlertBytesMax bounds an alert on the wire.
-const AlertBytesMax = 64 << 10
+// alertBytesMax bounds an alert on the wire.
+const alertBytesMax = 64 << 10
 
 // alertJSON is an alert as the stream of alerts holds it.
 type alertJSON struct {
@@ -55,8 +55,8 @@ func AppendAlert(dst []byte, a core.Alert) ([]byte, error) {
 
 // DecodeAlert reads what AppendAlert wrote. Errors wrap ErrUndecodable.
 func DecodeAlert(data []byte) (core.Alert, error) {
-	if len(data) > AlertBytesMax {
-		return core.Alert{}, fmt.Errorf("%w: an alert has %d bytes, the limit is %d", ErrUndecodable, len(data), AlertBytesMax)
+	if len(data) > alertBytesMax {
+		return core.Alert{}, fmt.Errorf("%w: an alert has %d bytes, the limit is %d", ErrUndecodable, len(data), alertBytesMax)
 	}
 	var j alertJSON
 	if err := decodeOf("alert", data, &j, &j.V); err != nil {

@@ -35,12 +35,12 @@ func TestAlert(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := DecodeAlert(make([]byte, AlertBytesMax+1)); !errors.Is(err, ErrUndecodable) {
+	if _, err := DecodeAlert(make([]byte, alertBytesMax+1)); !errors.Is(err, ErrUndecodable) {
 		t.Errorf("too long: %v", err)
 	}
 	huge := someAlert()
 	huge.Text, huge.Error, huge.Key = strings.Repeat("\x01", 1<<20), strings.Repeat("\x01", 1<<20), strings.Repeat("\x01", 1<<20)
-	if data, err := AppendAlert(nil, huge); err != nil || len(data) > AlertBytesMax {
+	if data, err := AppendAlert(nil, huge); err != nil || len(data) > alertBytesMax {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }

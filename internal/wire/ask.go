@@ -13,7 +13,7 @@ import (
 var errAskKind = errors.New("another request than its subject's")
 
 // DecodeAsk reads a request of duly.ask.<kind> or duly.ask.<kind>.<type> that changes a
-// task. Fields that are not known here are refused. Errors wrap ErrSubject or
+// task. Fields that are not known here are refused. Errors wrap errSubject or
 // ErrUndecodable, or say that the payload asks for something else than its subject.
 func (n Names) DecodeAsk(subject string, data []byte) (core.Control, error) {
 	kind, taskType, err := n.ParseAsk(subject)

@@ -8,7 +8,7 @@ import (
 
 // Bounds of what one node says of agents that are away.
 const (
-	AwayAgentsMax = 64
+	awayAgentsMax = 64
 	AwayStepsMax  = 16 // of one agent
 )
 
@@ -20,7 +20,7 @@ type AwayReport struct {
 	V      int         `json:"v"`
 	Node   string      `json:"node"`
 	Agents []AwayAgent `json:"agents"`
-	More   bool        `json:"more,omitempty"` // there are others, beyond AwayAgentsMax
+	More   bool        `json:"more,omitempty"` // there are others, beyond awayAgentsMax
 }
 
 // AwayAgent is an agent of which no instance takes the commands of some steps.
@@ -44,7 +44,7 @@ type AwayStep struct {
 // EncodeAway makes the JSON of an answer, within the bounds.
 func EncodeAway(r AwayReport) ([]byte, error) {
 	r.V = Version
-	r.Agents, r.More = r.Agents[:min(len(r.Agents), AwayAgentsMax)], r.More || len(r.Agents) > AwayAgentsMax
+	r.Agents, r.More = r.Agents[:min(len(r.Agents), awayAgentsMax)], r.More || len(r.Agents) > awayAgentsMax
 	for i := range r.Agents {
 		a := &r.Agents[i]
 		a.Steps = a.Steps[:min(len(a.Steps), AwayStepsMax)]
@@ -62,8 +62,8 @@ func DecodeAway(data []byte) (AwayReport, error) {
 	if err := decodeOf("agents that are away", data, &r, &r.V); err != nil {
 		return r, err
 	}
-	if r.Node == "" || len(r.Agents) > AwayAgentsMax {
-		return r, fmt.Errorf("%w: agents that are away: %d of node %s, the limit is %d", ErrUndecodable, len(r.Agents), Short(r.Node), AwayAgentsMax)
+	if r.Node == "" || len(r.Agents) > awayAgentsMax {
+		return r, fmt.Errorf("%w: agents that are away: %d of node %s, the limit is %d", ErrUndecodable, len(r.Agents), Short(r.Node), awayAgentsMax)
 	}
 	return r, nil
 }

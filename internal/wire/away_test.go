@@ -22,10 +22,10 @@ func TestAwayGolden(t *testing.T) {
 		t.Errorf("back: %+v, %v", back, err)
 	}
 	pay.Steps = slices.Repeat(pay.Steps, AwayStepsMax+1)
-	if data, err = EncodeAway(AwayReport{Node: "n1", Agents: slices.Repeat([]AwayAgent{pay}, AwayAgentsMax+1)}); err != nil {
+	if data, err = EncodeAway(AwayReport{Node: "n1", Agents: slices.Repeat([]AwayAgent{pay}, awayAgentsMax+1)}); err != nil {
 		t.Fatal(err)
 	}
-	if back, err = DecodeAway(data); err != nil || !back.More || len(back.Agents) != AwayAgentsMax || len(back.Agents[7].Steps) != AwayStepsMax {
+	if back, err = DecodeAway(data); err != nil || !back.More || len(back.Agents) != awayAgentsMax || len(back.Agents[7].Steps) != AwayStepsMax {
 		t.Errorf("%d agents, more %v, %v", len(back.Agents), back.More, err)
 	}
 	for _, bad := range []string{`[`, `{"v":2,"node":"n1"}`, `{"v":1}`} {

@@ -32,7 +32,7 @@ func BenchmarkDecodePack(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := DecodePack(data); err != nil {
+		if _, err := decodePack(data); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,9 +13,6 @@ import (
 	"duly.dev/duly/internal/taskform"
 )
 
-// NumbersMax bounds the tasks that one message asks about by number.
-const NumbersMax = core.ControlNumbersMax
-
 // controlKinds are the words of control messages.
 var controlKinds = [...]struct {
 	word string
@@ -110,7 +107,7 @@ func appendInts(dst []byte, name string, list []int64) []byte {
 // another version, an unknown kind, names outside their alphabet, an overdue
 // without numbers or with another number of steps, a resolve that is neither processed nor undone, an edit
 // without an input, an accept without a result, a signal without a step, or
-// without one of result and reason, more than NumbersMax numbers, or others than
+// without one of result and reason, more than core.ControlNumbersMax numbers, or others than
 // there are seqs. A signal without a result refuses, with the reason.
 func DecodeControl(data []byte) (core.Control, error) { return decodeControl(data, false) }
 
@@ -194,8 +191,8 @@ func decodeControl(data []byte, strict bool) (core.Control, error) {
 
 func checkOverdue(c *core.Control) error {
 	n := len(c.Numbers)
-	if n < 1 || n > NumbersMax {
-		return fmt.Errorf("overdue names %d tasks, want 1 to %d", n, NumbersMax)
+	if n < 1 || n > core.ControlNumbersMax {
+		return fmt.Errorf("overdue names %d tasks, want 1 to %d", n, core.ControlNumbersMax)
 	}
 	if steps := len(c.Steps); steps != 0 && steps != n {
 		return fmt.Errorf("overdue has %d numbers and %d steps, want as many, or no step", n, steps)
@@ -323,8 +320,8 @@ func checkNumbers(c *core.Control, word string) error {
 	}
 	at := c.Kind != core.EventMigrate
 	switch n := len(c.Numbers); {
-	case n > NumbersMax:
-		return fmt.Errorf("%s names %d tasks, the limit is %d", word, n, NumbersMax)
+	case n > core.ControlNumbersMax:
+		return fmt.Errorf("%s names %d tasks, the limit is %d", word, n, core.ControlNumbersMax)
 	case !at && len(c.Seqs) > 0:
 		return fmt.Errorf("%s has %d seqs, want none: it is about a task wherever it is", word, len(c.Seqs))
 	case at && n != len(c.Seqs):

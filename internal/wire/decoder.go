@@ -11,7 +11,7 @@ import (
 // Codes of refusals, as HTTP's.
 const (
 	CodeBadRequest = 400
-	CodeTooLarge   = 413
+	codeTooLarge   = 413
 )
 
 // The finer codes that are given or read here, of all that ingest has.
@@ -71,7 +71,7 @@ func (d TaskDecoder) Decode(subject string, header Header, data []byte, at core.
 }
 
 func (d TaskDecoder) decodePack(partition int, data []byte, at core.Instant) (Decoded, error) {
-	subs, err := DecodePack(data)
+	subs, err := decodePack(data)
 	if err != nil {
 		return Decoded{}, err
 	}
@@ -102,7 +102,7 @@ func (d TaskDecoder) checkPacked(partition int, s *core.Submission) (code int, e
 		return CodeBadRequest, err
 	}
 	if len(s.Input) > core.InputBytesMax {
-		return CodeTooLarge, tooLarge(len(s.Input))
+		return codeTooLarge, tooLarge(len(s.Input))
 	}
 	if err := core.CheckLabels(s.Labels); err != nil {
 		return CodeBadRequest, err

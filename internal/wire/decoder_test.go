@@ -59,14 +59,14 @@ func TestTaskDecoder(t *testing.T) {
 
 // covers: S25
 func TestCheckReplyTo(t *testing.T) {
-	long := "status." + strings.Repeat("x", ReplyToBytesMax)
+	long := "status." + strings.Repeat("x", replyToBytesMax)
 	for subject, ok := range map[string]bool{
 		"_INBOX.abc.1": true, "_INBOX_client.abc": true, "status.order.7": true, "status.é": true,
 		"status.": false, "mine.abc": false, "": false, "duly": false, "duly.live.a.b": false, "$SYS.x": false, "$JS.API.X": false,
 		"status.*": false, "status.>": false, "status.a b": false, "status.a\r\nPUB x": false, "status.a\x7f": false, "status.a..b": false,
 		"status.a.": false, ".a": false, "status.\xff": false, long: false,
 	} {
-		if err := CheckReplyTo(subject, nil); (err == nil) != ok || err != nil && !errors.Is(err, ErrReplyTo) {
+		if err := CheckReplyTo(subject, nil); (err == nil) != ok || err != nil && !errors.Is(err, errReplyTo) {
 			t.Errorf("%q: %v, want ok %v", subject, err, ok)
 		}
 	}

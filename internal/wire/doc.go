@@ -38,7 +38,7 @@
 //
 // # A node
 //
-//	TaskDecoder, DecodePack, AppendPack, AppendCompressedPack  submissions in the task stream
+//	TaskDecoder, decodePack, AppendPack, AppendCompressedPack  submissions in the task stream
 //	DecodeControl, DecodeAsk, DecodeQuery                      requests about tasks
 //	AppendCommand, AppendBatchCommand                          commands to agents
 //	Names.DecodeReply, EmptyReply, DecodeBatchReplies          replies

@@ -109,7 +109,7 @@ func FuzzAsk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
 		c, err := readAsk(subject, data)
 		if err != nil {
-			if !isUndecodable(err) && !errors.Is(err, ErrSubject) && !errors.Is(err, errAskKind) {
+			if !isUndecodable(err) && !errors.Is(err, errSubject) && !errors.Is(err, errAskKind) {
 				t.Fatalf("error %v is of no kind", err)
 			}
 			return

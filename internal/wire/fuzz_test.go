@@ -21,14 +21,14 @@ func FuzzDecodePack(f *testing.F) {
 	small, _ := AppendCompressedPack(nil, AppendPack(nil, manyOrders(30)))
 	f.Add(small)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		subs, err := DecodePack(data)
+		subs, err := decodePack(data)
 		if err != nil {
 			if !isUndecodable(err) {
 				t.Fatalf("error %v does not wrap ErrUndecodable", err)
 			}
 			return
 		}
-		again, err := DecodePack(AppendPack(nil, subs))
+		again, err := decodePack(AppendPack(nil, subs))
 		if err != nil || !reflect.DeepEqual(again, subs) {
 			t.Fatalf("%+v became %+v, %v", subs, again, err)
 		}
@@ -274,7 +274,7 @@ func FuzzSubjects(f *testing.F) {
 			t.Fatalf("%q read as %d %d %d", s, p, e, n)
 		}
 		if CheckReplyTo(s, []string{""}) == nil {
-			if len(s) > ReplyToBytesMax || bytes.ContainsAny([]byte(s), " *>\r\n\x00") || s[0] == '$' {
+			if len(s) > replyToBytesMax || bytes.ContainsAny([]byte(s), " *>\r\n\x00") || s[0] == '$' {
 				t.Fatalf("let through: reply to %q", s)
 			}
 		}

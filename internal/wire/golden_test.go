@@ -202,7 +202,7 @@ func TestPackGolden(t *testing.T) {
 	if want := 1 + PackedSize(&goldenPack[0]) + PackedSize(&goldenPack[1]); len(packed) != want {
 		t.Errorf("pack has %d bytes, PackedSize says %d", len(packed), want)
 	}
-	back, err := DecodePack(packed)
+	back, err := decodePack(packed)
 	if err != nil || !reflect.DeepEqual(back, goldenPack) {
 		t.Errorf("decoded %+v, %v", back, err)
 	}
@@ -230,7 +230,7 @@ func TestCompressedPack(t *testing.T) {
 	if packed[0] != packCompressed || len(packed) > len(plain)/2 {
 		t.Errorf("%d bytes became %d of version %d", len(plain), len(packed), packed[0])
 	}
-	back, err := DecodePack(packed)
+	back, err := decodePack(packed)
 	if err != nil || !reflect.DeepEqual(back, subs) {
 		t.Errorf("decoded %d, %v", len(back), err)
 	}
@@ -264,12 +264,12 @@ func TestCompressedPackRefused(t *testing.T) {
 		"tail": append(slices.Clone(whole), 0), "nothing in it": append([]byte{packCompressed}, s2.Encode(nil, nil)...),
 		"twice": append([]byte{packCompressed}, s2.Encode(nil, whole)...),
 	} {
-		if _, err := DecodePack(data); !isUndecodable(err) {
+		if _, err := decodePack(data); !isUndecodable(err) {
 			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", name, err)
 		}
 	}
 	for n := range len(whole) {
-		if subs, err := DecodePack(whole[:n]); !isUndecodable(err) {
+		if subs, err := decodePack(whole[:n]); !isUndecodable(err) {
 			t.Fatalf("%d of %d bytes: %d items, error %v", n, len(whole), len(subs), err)
 		}
 	}
@@ -283,12 +283,12 @@ func TestPackRefused(t *testing.T) {
 		"field beyond record": {1, 2, 9, 'x'}, "tail in record": append(append([]byte{1, 24}, whole[len(whole)-23:]...), 0),
 		"too many": AppendPack(nil, make([]core.Submission, PackItemsMax+1)),
 	} {
-		if _, err := DecodePack(data); !isUndecodable(err) {
+		if _, err := decodePack(data); !isUndecodable(err) {
 			t.Errorf("%s: error %v, want one that wraps ErrUndecodable", name, err)
 		}
 	}
 	for n := 1; n < len(whole); n++ {
-		subs, err := DecodePack(whole[:n])
+		subs, err := decodePack(whole[:n])
 		if err == nil && n != len(whole)-24 { // the first item alone is a pack
 			t.Errorf("%d of %d bytes: %d items and no error", n, len(whole), len(subs))
 		}

@@ -33,7 +33,7 @@ func TestPackedLabelsGolden(t *testing.T) {
 		if PackedSize(&x.s) != len(data)-1 {
 			t.Errorf("size %d, want %d", PackedSize(&x.s), len(data)-1)
 		}
-		back, err := DecodePack(data)
+		back, err := decodePack(data)
 		if err != nil || len(back) != 1 || !reflect.DeepEqual(back[0], x.s) {
 			t.Errorf("back: %+v, %v", back, err)
 		}
@@ -46,7 +46,7 @@ func TestPackedLabelsGolden(t *testing.T) {
 		data := AppendPack(nil, []core.Submission{bare})
 		data = append(data, tail...)
 		data[1] += byte(len(tail))
-		if back, err := DecodePack(data); bad != "0101610162" && !errors.Is(err, ErrUndecodable) || bad == "0101610162" && (err != nil || back[0].Labels[0] != (core.Label{Key: "a", Value: "b"})) {
+		if back, err := decodePack(data); bad != "0101610162" && !errors.Is(err, ErrUndecodable) || bad == "0101610162" && (err != nil || back[0].Labels[0] != (core.Label{Key: "a", Value: "b"})) {
 			t.Errorf("%s behind the input: %+v, %v", bad, back, err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestPackedStartGolden(t *testing.T) {
 		if got := hex.EncodeToString(data); got != x.want {
 			t.Errorf("got  %s\nwant %s", got, x.want)
 		}
-		if back, err := DecodePack(data); err != nil || !reflect.DeepEqual(back, x.subs) {
+		if back, err := decodePack(data); err != nil || !reflect.DeepEqual(back, x.subs) {
 			t.Errorf("back: %+v, %v", back, err)
 		}
 		size := 1
@@ -88,10 +88,10 @@ func TestPackedStartGolden(t *testing.T) {
 	if !ok || packed[0] != packCompressed {
 		t.Fatalf("compressed: %v, version %d", ok, packed[0])
 	}
-	if back, err := DecodePack(packed); err != nil || !reflect.DeepEqual(back, subs) {
+	if back, err := decodePack(packed); err != nil || !reflect.DeepEqual(back, subs) {
 		t.Errorf("compressed: %d, %v", len(back), err)
 	}
-	if _, err := DecodePack([]byte{3, 0}); err == nil || !strings.Contains(err.Error(), "pack has version 3, want 1 or 2") {
+	if _, err := decodePack([]byte{3, 0}); err == nil || !strings.Contains(err.Error(), "pack has version 3, want 1 or 2") {
 		t.Errorf("a newer one: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func TestWireLimits(t *testing.T) {
 	const absurd = 1 << 20
 	packed := func(n int) error {
-		_, err := DecodePack(AppendPack(nil, make([]core.Submission, n)))
+		_, err := decodePack(AppendPack(nil, make([]core.Submission, n)))
 		return err
 	}
 	batch := func(n int) error {
@@ -71,10 +71,10 @@ func TestWireLimits(t *testing.T) {
 		most   int
 		none   bool // zero is taken too
 	}{
-		"pack items": {packed, PackItemsMax, false}, "batch items": {batch, batchItemsLimit, true}, "overdue numbers": {numbers, NumbersMax, false},
-		"undo numbers": {many, NumbersMax, false}, "new input": {newInput, core.InputBytesMax, true},
+		"pack items": {packed, PackItemsMax, false}, "batch items": {batch, batchItemsLimit, true}, "overdue numbers": {numbers, core.ControlNumbersMax, false},
+		"undo numbers": {many, core.ControlNumbersMax, false}, "new input": {newInput, core.InputBytesMax, true},
 		"results of a command": {results, core.StepsMax, true}, "bytes of a result": {result, core.ResultBytesMax, true},
-		"bytes of an input": {input, core.InputBytesMax, true}, "bytes of a reply-to": {replyTo, ReplyToBytesMax, false},
+		"bytes of an input": {input, core.InputBytesMax, true}, "bytes of a reply-to": {replyTo, replyToBytesMax, false},
 	} {
 		for n, taken := range map[int]bool{0: l.none, 2: true, l.most: true, l.most + 1: false, absurd: false} {
 			err := l.decode(n)
@@ -105,9 +105,9 @@ func TestTextLimits(t *testing.T) {
 func TestDecodersAllocateWhatTheyRead(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
 	for name, decode := range map[string]func() error{
-		"pack": func() error { _, err := DecodePack(append([]byte{Version}, huge...)); return err },
+		"pack": func() error { _, err := decodePack(append([]byte{Version}, huge...)); return err },
 		"compressed pack": func() error {
-			_, err := DecodePack(append(binary.AppendUvarint([]byte{packCompressed}, compressMost), make([]byte, 20)...))
+			_, err := decodePack(append(binary.AppendUvarint([]byte{packCompressed}, compressMost), make([]byte, 20)...))
 			return err
 		},
 		"commands": func() error { return DecodeBatchCommands(append([]byte{BatchVersion}, huge...), nil) },

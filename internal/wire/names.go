@@ -15,8 +15,8 @@ const Version = 1
 // DefaultNamespace is what names begin with where nothing else is configured.
 const DefaultNamespace = "duly"
 
-// NamespaceBytesMax bounds a namespace.
-const NamespaceBytesMax = 32
+// namespaceBytesMax bounds a namespace.
+const namespaceBytesMax = 32
 
 // Names are the names of one installation on NATS: its namespace is the first
 // token of every subject and, in upper case, the prefix of every stream and
@@ -35,15 +35,15 @@ type nameSet struct {
 
 var defaultNames = newNameSet(DefaultNamespace) // never changed
 
-// NewNames are the names of a namespace: 1 to NamespaceBytesMax characters of a-z,
+// NewNames are the names of a namespace: 1 to namespaceBytesMax characters of a-z,
 // 0-9, - and _, the first a letter. An empty one is DefaultNamespace. The error says
 // what is wrong with it.
 func NewNames(namespace string) (Names, error) {
 	if namespace == "" {
 		return Names{}, nil
 	}
-	if n := len(namespace); n > NamespaceBytesMax {
-		return Names{}, fmt.Errorf("namespace: %q has %d bytes, want 1 to %d", Short(namespace), n, NamespaceBytesMax)
+	if n := len(namespace); n > namespaceBytesMax {
+		return Names{}, fmt.Errorf("namespace: %q has %d bytes, want 1 to %d", Short(namespace), n, namespaceBytesMax)
 	}
 	for i := range len(namespace) {
 		c := namespace[i]
@@ -108,7 +108,6 @@ const (
 // The headers.
 const (
 	HeaderCompleteBy = "Duly-Complete-By"  // RFC 3339 or a duration
-	HeaderStartAt    = "Duly-Start-At"     // RFC 3339 or a delay
 	HeaderVersion    = "Duly-Plan-Version" // of the plan: a number, or newest, which is the default
 	HeaderReplyTo    = "Duly-Reply-To"     // the submitter's private status subject
 	HeaderTrace      = "traceparent"       // W3C trace context

@@ -53,7 +53,7 @@ func every(t *testing.T, n Names) map[string]string {
 // one with nothing but the namespace changed, in subjects and in upper case in
 // streams and buckets.
 func TestNamespaceIsInEveryName(t *testing.T) {
-	for _, namespace := range []string{"prod", "a", "p-2_x", strings.Repeat("z", NamespaceBytesMax)} {
+	for _, namespace := range []string{"prod", "a", "p-2_x", strings.Repeat("z", namespaceBytesMax)} {
 		ours := every(t, named(t, namespace))
 		for name, plain := range every(t, Names{}) {
 			of := namespace
@@ -90,7 +90,7 @@ func TestServiceOfOneNamespace(t *testing.T) {
 // TestNamespaceRefused: the error names the field, the value and the limit.
 func TestNamespaceRefused(t *testing.T) {
 	for namespace, want := range map[string]string{
-		strings.Repeat("n", NamespaceBytesMax+1): "has 33 bytes, want 1 to 32",
+		strings.Repeat("n", namespaceBytesMax+1): "has 33 bytes, want 1 to 32",
 		"Prod":                                   `begins with 'P', want a letter of a-z`,
 		"1st":                                    `begins with '1'`,
 		"_INBOX":                                 `begins with '_'`,
@@ -178,7 +178,7 @@ func TestLongNamespaceBuildsWithoutGarbage(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	n := named(t, strings.Repeat("n", NamespaceBytesMax))
+	n := named(t, strings.Repeat("n", namespaceBytesMax))
 	k, longest := &Signer{1, 2}, command(1<<31-1, 1<<63-1, 1<<63-1, 1<<63-1)
 	for name, build := range map[string]func() string{
 		"reply":        func() string { return n.ReplySubject(1<<31-1, 1<<63-1, 1<<63-1) },

@@ -35,7 +35,7 @@ const (
 )
 
 // AppendPack appends a pack: the version byte, then per submission a record
-// with its length in front. DecodePack reads it.
+// with its length in front. decodePack reads it.
 func AppendPack(dst []byte, subs []core.Submission) []byte {
 	dst = append(dst, packPlain)
 	for i := range subs {
@@ -162,10 +162,10 @@ func appendField(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// DecodePack reads a pack, plain or compressed. The inputs are parts of data or of
+// decodePack reads a pack, plain or compressed. The inputs are parts of data or of
 // what it was compressed from, not copies. Every error wraps ErrUndecodable: another
 // version, a length beyond the message, too many items, none at all.
-func DecodePack(data []byte) ([]core.Submission, error) {
+func decodePack(data []byte) ([]core.Submission, error) {
 	rest, err := plainPack(data)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)

@@ -13,7 +13,7 @@ import (
 func (n Names) ParseSubmit(subject string) (taskType, id string, err error) {
 	rest, ok := strings.CutPrefix(subject, n.get().submit)
 	if !ok {
-		return "", "", fmt.Errorf("%w: %q is not %s<type>.<id>", ErrSubject, Short(subject), n.get().submit)
+		return "", "", fmt.Errorf("%w: %q is not %s<type>.<id>", errSubject, Short(subject), n.get().submit)
 	}
 	return parseTask(rest)
 }
@@ -29,7 +29,7 @@ func (n Names) ParseIn(subject string) (partition int, taskType, id string, err 
 			return int(p), taskType, id, nil
 		}
 	}
-	return 0, "", "", fmt.Errorf("%w: %q is not %s<partition>.<type>.<id>", ErrSubject, Short(subject), n.get().tasks)
+	return 0, "", "", fmt.Errorf("%w: %q is not %s<partition>.<type>.<id>", errSubject, Short(subject), n.get().tasks)
 }
 
 // ParsePack returns the partition of a pack's subject.
@@ -51,7 +51,7 @@ func (n Names) ParsePack(subject string) (partition int, ok bool) {
 func (n Names) ParseReply(subject string) (partition int, number, seq int64, err error) {
 	partition, number, seq, _, ok := n.cutReply(subject)
 	if !ok {
-		return 0, 0, 0, fmt.Errorf("%w: %q is not %s<partition>.<number>.<seq>", ErrSubject, Short(subject), n.get().reply)
+		return 0, 0, 0, fmt.Errorf("%w: %q is not %s<partition>.<number>.<seq>", errSubject, Short(subject), n.get().reply)
 	}
 	return partition, number, seq, nil
 }
@@ -77,7 +77,7 @@ func (n Names) cutReply(subject string) (partition int, number, seq int64, rest 
 func (n Names) ParseAsk(subject string) (kind core.EventKind, taskType string, err error) {
 	word, taskType, ok := n.cutAsk(subject)
 	if kind = controlKind(word); !ok || kind == 0 || kind == core.EventOverdue {
-		return 0, "", fmt.Errorf("%w: %q is not %s and one of %s, and perhaps a type", ErrSubject, Short(subject), n.get().ask, askWords())
+		return 0, "", fmt.Errorf("%w: %q is not %s and one of %s, and perhaps a type", errSubject, Short(subject), n.get().ask, askWords())
 	}
 	return kind, taskType, nil
 }
@@ -150,5 +150,5 @@ func ParseConsumer(name string) (partition int, epoch int64, n int, ok bool) {
 	return int(p), e, int(c), true
 }
 
-// ErrSubject is wrapped by every error about a subject that cannot be parsed.
-var ErrSubject = errors.New("subject refused")
+// errSubject is wrapped by every error about a subject that cannot be parsed.
+var errSubject = errors.New("subject refused")

@@ -16,10 +16,10 @@ const (
 	askList = "list"
 )
 
-// Limits of duly.ask.list: ListDefault where nothing is said.
+// Limits of duly.ask.list: listDefault where nothing is said.
 const (
-	ListDefault    = 100
-	ListMax        = 1000
+	listDefault    = 100
+	listMax        = 1000
 	cursorBytesMax = 512
 )
 
@@ -87,15 +87,15 @@ func (n Names) DecodeQuery(subject string, data []byte) (Query, error) {
 	}
 	f := core.Filter{Type: j.Type, State: core.State(j.State), Label: j.Label, Limit: j.Limit, After: j.After}
 	if f.Limit == 0 {
-		f.Limit = ListDefault
+		f.Limit = listDefault
 	}
 	switch {
 	case f.Type != "" && core.CheckName("type", f.Type) != nil:
 		return Query{}, core.CheckName("type", f.Type)
 	case f.State != "" && !slices.Contains(listStates, f.State):
 		return Query{}, fmt.Errorf("%w: state is %q, want one of %v", ErrUndecodable, Short(j.State), listStates)
-	case f.Limit < 1 || f.Limit > ListMax:
-		return Query{}, fmt.Errorf("%w: limit is %d, want 1 to %d", ErrUndecodable, f.Limit, ListMax)
+	case f.Limit < 1 || f.Limit > listMax:
+		return Query{}, fmt.Errorf("%w: limit is %d, want 1 to %d", ErrUndecodable, f.Limit, listMax)
 	case len(f.After) > cursorBytesMax:
 		return Query{}, fmt.Errorf("%w: cursor has %d bytes, the limit is %d", ErrUndecodable, len(f.After), cursorBytesMax)
 	}

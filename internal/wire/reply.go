@@ -28,7 +28,7 @@ func EncodeReply(r *core.Reply) (Header, []byte) {
 
 // DecodeReply reads an agent's answer; its subject says to which command. The
 // result is part of the message. A result that is not JSON or larger than
-// resultMax is a failed attempt with core.CodeFailed. Errors wrap ErrSubject.
+// resultMax is a failed attempt with core.CodeFailed. Errors wrap errSubject.
 func (n Names) DecodeReply(subject string, header Header, data []byte, resultMax int) (core.Reply, error) {
 	r, ok := n.EmptyReply(subject)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 // What bounds a message about steps, and a wish for such messages.
 const (
 	StepsMax       = 512
-	WantedBytesMax = 1024
+	wantedBytesMax = 1024
 )
 
 // StepEvent is one thing that happened to a task before its end, as those who watch hear it. It is not stored.
@@ -80,8 +80,8 @@ func EncodeWanted(w Wanted) ([]byte, error) { return json.Marshal(w) }
 
 // DecodeWanted reads it. Errors wrap ErrUndecodable.
 func DecodeWanted(data []byte) (w Wanted, err error) {
-	if n := len(data); n > WantedBytesMax {
-		return w, fmt.Errorf("%w: wanted has %d bytes, want at most %d", ErrUndecodable, n, WantedBytesMax)
+	if n := len(data); n > wantedBytesMax {
+		return w, fmt.Errorf("%w: wanted has %d bytes, want at most %d", ErrUndecodable, n, wantedBytesMax)
 	}
 	if err := json.Unmarshal(data, &w); err != nil {
 		return w, fmt.Errorf("%w: wanted: %w", ErrUndecodable, err)

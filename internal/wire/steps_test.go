@@ -34,7 +34,7 @@ func TestSteps(t *testing.T) {
 	if data, err := EncodeWanted(Wanted{Type: "order", Label: "a=b"}); err != nil || string(data) != `{"type":"order","label":"a=b"}` {
 		t.Errorf("%s, %v", data, err)
 	}
-	for _, bad := range []string{``, `[]`, `{"type":"` + strings.Repeat("x", WantedBytesMax) + `"}`} {
+	for _, bad := range []string{``, `[]`, `{"type":"` + strings.Repeat("x", wantedBytesMax) + `"}`} {
 		if _, err := DecodeWanted([]byte(bad)); !errors.Is(err, ErrUndecodable) {
 			t.Errorf("%.40s: %v", bad, err)
 		}

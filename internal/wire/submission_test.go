@@ -45,7 +45,7 @@ func TestPackCarriesEveryField(t *testing.T) {
 		t.Fatal("the pack is not compressed")
 	}
 	for name, pack := range map[string][]byte{"plain": plain, "compressed": small} {
-		subs, err := DecodePack(pack)
+		subs, err := decodePack(pack)
 		if err != nil || len(subs) != 1 {
 			t.Fatalf("%s: %d %v", name, len(subs), err)
 		}
@@ -57,18 +57,18 @@ func TestPackCarriesEveryField(t *testing.T) {
 func TestStreamRefusesHeaders(t *testing.T) {
 	for want, header := range map[string]Header{
 		`"Duly-Startat" is not known`:           {"Duly-Startat": {"1h"}},
-		"Duly-Start-At is given 2 times":        {HeaderStartAt: {"1h", "2h"}},
+		"Duly-Start-At is given 2 times":        {headerStartAt: {"1h", "2h"}},
 		"cannot be read":                        {submit.Unreadable: {""}},
-		`start-at "5" is neither RFC 3339`:      {HeaderStartAt: {"5"}},
-		`start-at "-1h" is neither RFC 3339`:    {HeaderStartAt: {"-1h"}},
-		`start-at "87600h" is more than 8760h0`: {HeaderStartAt: {"87600h"}},
+		`start-at "5" is neither RFC 3339`:      {headerStartAt: {"5"}},
+		`start-at "-1h" is neither RFC 3339`:    {headerStartAt: {"-1h"}},
+		`start-at "87600h" is more than 8760h0`: {headerStartAt: {"87600h"}},
 	} {
 		d, err := TaskDecoder{}.Decode("duly.tasks.3.order.o-1", header, []byte("1"), at)
 		if err != nil || len(d.Refused) != 1 || d.Refused[0].Code != 400 || d.Refused[0].ID != "o-1" || !strings.Contains(d.Refused[0].Error, want) {
 			t.Errorf("%v: %+v %v, want %q", header, d, err, want)
 		}
 	}
-	d, err := TaskDecoder{}.Decode("duly.tasks.3.order.o-1", Header{HeaderStartAt: {"2020-01-01T00:00:00Z"}}, []byte("1"), at)
+	d, err := TaskDecoder{}.Decode("duly.tasks.3.order.o-1", Header{headerStartAt: {"2020-01-01T00:00:00Z"}}, []byte("1"), at)
 	if err != nil || len(d.Submissions) != 1 || d.Submissions[0].StartAt != 0 {
 		t.Errorf("a start that has passed: %+v %v, want it to begin at once", d, err)
 	}

@@ -9,8 +9,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// ReplyToBytesMax bounds a submitter's private status subject.
-const ReplyToBytesMax = 256
+// replyToBytesMax bounds a submitter's private status subject.
+const replyToBytesMax = 256
 
 // InboxOf is what the inboxes of a user of NATS begin with that must not read another's.
 func InboxOf(user string) string { return "_INBOX_" + user }
@@ -24,13 +24,13 @@ var DefaultReplyPrefixes = []string{"_INBOX.", "_INBOX_", "status."}
 // for a requester in another account or cluster, which no client can name.
 var inboxes = []string{"_INBOX.", "_INBOX_", "_R_.", "_GR_."}
 
-// ErrReplyTo is wrapped by every error of Names.CheckReplyTo and Names.CheckAnswer.
-var ErrReplyTo = errors.New("reply subject refused")
+// errReplyTo is wrapped by every error of Names.CheckReplyTo and Names.CheckAnswer.
+var errReplyTo = errors.New("reply subject refused")
 
 // CheckReplyTo accepts a submitter's private status subject. prefixes are what
 // it may begin with; nil is DefaultReplyPrefixes. Duly's own subjects, those of the server
 // and wildcards are refused whatever the prefixes say: Duly publishes with its own
-// permissions. Errors wrap ErrReplyTo.
+// permissions. Errors wrap errReplyTo.
 func (n Names) CheckReplyTo(subject string, prefixes []string) error {
 	if err := n.checkTarget(subject); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (n Names) CheckReplyTo(subject string, prefixes []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %q begins with none of %q", ErrReplyTo, subject, prefixes)
+	return fmt.Errorf("%w: %q begins with none of %q", errReplyTo, subject, prefixes)
 }
 
 // CheckAnswer accepts the reply subject of a request: an inbox, or what CheckReplyTo accepts.
@@ -56,22 +56,22 @@ func (n Names) CheckAnswer(reply string, prefixes []string) error {
 
 // checkTarget accepts what is a subject, and neither Duly's own nor the server's.
 func (n Names) checkTarget(subject string) error {
-	if len(subject) > ReplyToBytesMax {
-		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", ErrReplyTo, core.CutText(subject, 64), len(subject), ReplyToBytesMax)
+	if len(subject) > replyToBytesMax {
+		return fmt.Errorf("%w: %q… has %d bytes, the limit is %d", errReplyTo, core.CutText(subject, 64), len(subject), replyToBytesMax)
 	}
 	if subject == "" || strings.HasPrefix(subject, "$") || subject == n.get().namespace || strings.HasPrefix(subject, n.get().root) {
-		return fmt.Errorf("%w: %q is reserved", ErrReplyTo, subject)
+		return fmt.Errorf("%w: %q is reserved", errReplyTo, subject)
 	}
 	if !utf8.ValidString(subject) {
-		return fmt.Errorf("%w: %q is not UTF-8", ErrReplyTo, subject)
+		return fmt.Errorf("%w: %q is not UTF-8", errReplyTo, subject)
 	}
 	for i := 0; i < len(subject); i++ {
 		if c := subject[i]; c <= ' ' || c == 0x7f || c == '*' || c == '>' {
-			return fmt.Errorf("%w: %q: character %d is %q", ErrReplyTo, subject, i+1, c)
+			return fmt.Errorf("%w: %q: character %d is %q", errReplyTo, subject, i+1, c)
 		}
 	}
 	if strings.HasPrefix(subject, ".") || strings.HasSuffix(subject, ".") || strings.Contains(subject, "..") {
-		return fmt.Errorf("%w: %q has an empty token", ErrReplyTo, subject)
+		return fmt.Errorf("%w: %q has an empty token", errReplyTo, subject)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ const (
 	// it does. Mostly there are two.
 	outboxConns    = 17
 	outboxConnIdle = time.Minute // until those that a relay no longer needs are closed
-	// OutboxCountMax is the most that [Outbox.Standing] counts exactly; one more means that there are more.
-	OutboxCountMax = 10_000
+	// outboxCountMax is the most that [Outbox.Standing] counts exactly; one more means that there are more.
+	outboxCountMax = 10_000
 )
 
 // Outbox is a table duly_outbox, in Duly's database or another. It is safe for concurrent use.
@@ -67,9 +67,9 @@ type OutboxVerdict struct {
 
 // OutboxStanding is how an outbox does.
 type OutboxStanding struct {
-	Waiting int64         // rows to relay, at most OutboxCountMax + 1
+	Waiting int64         // rows to relay, at most outboxCountMax + 1
 	Oldest  time.Duration // how long ago the oldest of these was written
-	Refused int64         // rows that are kept, at most OutboxCountMax + 1
+	Refused int64         // rows that are kept, at most outboxCountMax + 1
 	First   *OutboxRow    // of the refused; nil: none
 }
 
@@ -272,9 +272,9 @@ func (o *Outbox) Standing(ctx context.Context) (s OutboxStanding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, outboxTryMax)
 	defer cancel()
 	var oldest, now time.Time
-	err = o.pool.QueryRow(ctx, outboxWaitingSQL, OutboxCountMax+1).Scan(&s.Waiting, &oldest, &now)
+	err = o.pool.QueryRow(ctx, outboxWaitingSQL, outboxCountMax+1).Scan(&s.Waiting, &oldest, &now)
 	if err == nil {
-		err = o.pool.QueryRow(ctx, outboxRefusedSQL, OutboxCountMax+1).Scan(&s.Refused)
+		err = o.pool.QueryRow(ctx, outboxRefusedSQL, outboxCountMax+1).Scan(&s.Refused)
 	}
 	if err != nil {
 		return s, outboxError("count", err)

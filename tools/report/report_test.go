@@ -35,7 +35,7 @@ func TestRows(t *testing.T) {
 		"journal formats; migrations": "2; 2",
 		"settings":                    "2",
 		"dependencies":                "2",
-		"exported":                    "21; 9, of which 1 Default…",
+		"exported":                    "20; 8, of which 1 Default…",
 		"comments":                    "9.5, 4.1, 0.0, 0.0 %",
 		"words of docs":               "6",
 	}

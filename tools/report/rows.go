@@ -71,7 +71,7 @@ var rows = []row{
 		"files that name one constant of operate.Action, the median of all",
 	}, {
 		"journal formats; migrations", nil, formats, "1; 1 a dialect", "",
-		"schema.JournalFormat; files of schema/migrations",
+		"schema.journalFormat; files of schema/migrations",
 	}, {
 		"settings", nil, settings, "", "≤ 30",
 		"fields of internal/config that name an environment variable",
@@ -195,7 +195,7 @@ func wakeRow(p *program, _ tree) string {
 }
 
 func formats(p *program, t tree) string {
-	return fmt.Sprintf("%d; %d", p.constant("schema", "JournalFormat"), t.migrations())
+	return fmt.Sprintf("%d; %d", p.constant("schema", "journalFormat"), t.migrations())
 }
 
 func settings(p *program, _ tree) string {
