@@ -1,6 +1,11 @@
 package scheduler
 
-import "duly.dev/duly/internal/core"
+import (
+	"maps"
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
 
 // Limits and grants as a shard takes them from the mail, and what it says of their use after each cycle.
 
@@ -66,6 +71,29 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 	for name, a := range b.all {
 		if is := b.limited[name]; a.limit == nil && is.InAll() {
 			a.limit = &shardLimit{limit: is, places: a.out, at: now}
+		}
+	}
+	b.tellKeys(in)
+}
+
+// tellKeys has all keys told that are used or waited for. A limit that was removed and set again between two rounds is the same
+// here, and the scheduler has forgotten what of its keys was claimed.
+func (b *agentBook) tellKeys(in []*partition) {
+	for _, p := range in {
+		for _, slot := range p.agents {
+			if slot.order == nil || slot.calls.keys == nil {
+				continue
+			}
+			for _, key := range slices.Sorted(maps.Keys(slot.order.ofKey)) {
+				slot.calls.key(key).change()
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.limited)) {
+		if a := b.all[name]; a != nil {
+			for _, key := range slices.Sorted(maps.Keys(a.keys)) {
+				a.keys[key].change()
+			}
 		}
 	}
 }

@@ -484,3 +484,26 @@ func TestNoPlaceOfAKeyTooSoon(t *testing.T) {
 		t.Errorf("%+v is out, want its command at b", r.out)
 	}
 }
+
+// TestLimitSetAgainBetweenRounds: a limit that is removed and set again between two rounds of a shard is the same to it, and the
+// scheduler has forgotten which keys are waited for: it is told again.
+func TestLimitSetAgainBetweenRounds(t *testing.T) {
+	limit := perKey("agent.a", 1, 0)
+	r := newLimitRig(t, 2, limit)
+	r.keyed(0, `"k"`, 1)
+	r.run(time.Second)
+	r.keyed(1, `"k"`, 1)
+	r.run(time.Second)
+	if at := r.at(); at[`"k"`] != 1 {
+		t.Fatalf("out are %v, want one of the key", at)
+	}
+	r.store.SetLimits()
+	r.turn(r.nodes[1])
+	r.store.SetLimits(limit)
+	r.turn(r.nodes[1])
+	r.finish(2, func(at map[string]int) {
+		if at[`"k"`] > 1 {
+			t.Fatalf("%d of the key are out, the limit is 1", at[`"k"`])
+		}
+	})
+}

@@ -183,6 +183,12 @@ var orderMutants = []mutant{
 		run:   "^TestParkedTasksComeByTheWindow$",
 	},
 	{
+		name: "limit-set-again-unheard", invariant: 12, file: "scheduler/grants.go",
+		old: "\tb.tellKeys(in)\n", new: "",
+		fault: "a limit is removed and set again between two rounds, and who waits for a key there waits for ever",
+		run:   "^TestLimitSetAgainBetweenRounds$",
+	},
+	{
 		name: "room-wakes-no-parked", invariant: 12, file: "scheduler/inbox.go",
 		old: "if b.parked && b.admission.TakesUp() > 0 {", new: "if b.parked && b.admission.TakesUp() < 0 {",
 		fault: "parked tasks for which another shard has made room stay parked",
