@@ -85,7 +85,7 @@ func TestStreamEndpoint(t *testing.T) {
 	}
 	defer r.Stop()
 	first, stored := receive(t, "a submission", got), receive(t, "its time", times)
-	want := []core.Submission{{Type: "order", ID: ids[0], Input: []byte(`{"a": 1}`), CompleteBy: stored.Add(90 * time.Second), ReplyTo: "_INBOX.me", Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", At: stored}}
+	want := []core.Submission{{Type: "order", ID: ids[0], Unchecked: true, Input: []byte(`{"a": 1}`), CompleteBy: stored.Add(90 * time.Second), ReplyTo: "_INBOX.me", Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", At: stored}}
 	if !reflect.DeepEqual(first.Submissions, want) || len(first.Refused) > 0 {
 		t.Errorf("got %+v", first)
 	}
