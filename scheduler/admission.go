@@ -13,13 +13,14 @@ import (
 // It is a window with additive increase and multiplicative decrease, driven by how long commit cycles take: a cycle
 // that takes longer than the target means that more is in flight than the machine handles in good time, and that steps
 // would spend their time in a queue here. Such a cycle halves the window, at most once per target, because cycles of
-// several shards are slow for one cause. Every other cycle widens the window by a 256th of the ceiling, as long as more
-// than half of the window is in use: what was not tried is not known to work. The window begins at its floor, a
-// sixteenth of the ceiling. The ceiling is InFlight for each partition that the node owns.
+// several shards are slow for one cause. Every other cycle widens the window by a 256th of the ceiling, a 16th of the
+// window at most, as long as more than half of it is in use: what was not tried is not known to work. The window begins
+// at its floor, a sixteenth of the ceiling. The ceiling is InFlight for each partition that the node owns.
 //
 // It is halved too while most answers of agents come a quarter of a second later than they usually do: then commands and answers
-// queue on the way, for want of a processor, and what is begun besides would only queue longer. One agent that has become
-// slow gives few answers, and stops no other.
+// queue on the way, for want of a processor, and what is begun besides would only queue longer. So it is down to a 256th of the
+// ceiling: what a large machine does in less than a second is minutes of a small one's work. A slow cycle may be that of a
+// slow disk, of which more in flight makes more. One agent that has become slow gives few answers, and stops no other.
 //
 // A full window stops the readers of the task streams: what has begun goes on, and what has not begun waits in the stream,
 // where it is stored. Parked tasks of which nothing has begun are taken up until it is full twice: they came before what is in
@@ -45,7 +46,9 @@ type Admission struct {
 
 const (
 	floorPart = 16  // the floor is the ceiling divided by this
-	widenPart = 256 // and so is the increase
+	leastPart = 256 // by this while most answers are late: then there are too few processors for what is in flight
+	widenPart = 256 // and so is the increase,
+	slowPart  = 16  // or the window by this, if that is less
 
 	// lateAfter is how much longer than it usually does an agent's answer takes that is late, and how often it is looked
 	// whether most are; answersLeast is of how many it is said.
@@ -65,6 +68,9 @@ func NewAdmission(ceiling int, target time.Duration) *Admission {
 }
 
 func (a *Admission) floor() int { return max(1, a.ceiling/floorPart) }
+
+// least is the floor while most answers are late.
+func (a *Admission) least() int { return max(1, a.ceiling/leastPart) }
 
 // Window is how many tasks the node may have in flight now.
 func (a *Admission) Window() int {
@@ -88,7 +94,7 @@ func (a *Admission) Overloaded() bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.target >= 0 && a.window == a.floor() && a.owned > 0 && a.full()
+	return a.target >= 0 && a.window <= a.floor() && a.owned > 0 && a.full()
 }
 
 // full reports whether no further task is admitted. The lock is held.
@@ -135,11 +141,13 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 			a.answers, a.late, a.lookedAt = 0, 0, now
 		}
 		switch {
-		case most, took > a.target && a.halvedAt.Elapsed(now, a.target):
-			a.window, a.halvedAt = max(a.floor(), a.window/2), now
+		case most:
+			a.window, a.halvedAt = max(a.least(), a.window/2), now
+		case took > a.target && a.halvedAt.Elapsed(now, a.target):
+			a.window, a.halvedAt = max(min(a.floor(), a.window), a.window/2), now
 		case took <= a.target && !a.queued && 2*a.inFlight > a.window*a.owned && a.widenedAt.Elapsed(now, widenEvery):
 			a.widenedAt = now
-			a.window = min(a.ceiling, a.window+max(1, a.ceiling/widenPart))
+			a.window = min(a.ceiling, a.window+max(1, min(a.ceiling/widenPart, a.window/slowPart)))
 		}
 	})
 }

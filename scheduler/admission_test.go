@@ -94,6 +94,41 @@ func TestAdmissionOfLateAnswers(t *testing.T) {
 	}
 }
 
+// TestWindowOfASmallMachine: while most answers are late the window has no floor but a 256th of the ceiling, which a slow cycle does
+// not widen, and from there it grows little by little.
+func TestWindowOfASmallMachine(t *testing.T) {
+	a := admitted()
+	late := core.Instant(0)
+	for _, want := range []int{2 * 80, 2 * 40, 2 * 20, 2 * 10, 2 * 10} {
+		late = late.Add(lateAfter)
+		a.cycle(late, 0, 100, 60)
+		if got := a.Window(); got != want {
+			t.Fatalf("%d, want %d", got, want)
+		}
+		a.use()
+	}
+	if !a.Overloaded() {
+		t.Error("a full window below its floor is no overload")
+	}
+	a.cycle(late.Add(testTarget), testTarget+1, 0, 0)
+	if got := a.Window(); got != 2*10 {
+		t.Errorf("after a slow cycle %d", got)
+	}
+	now := late.Add(time.Second)
+	a.cycle(now, 0, 100, 0) // they are in time again
+	for want := 11; want <= 32; want++ {
+		if got := a.Window(); got != 2*want {
+			t.Fatalf("%d, want %d", got, 2*want)
+		}
+		a.use()
+		now = now.Add(widenEvery)
+		a.cycle(now, 0, 0, 0)
+	}
+	if got := a.Window(); got != 2*34 { // a 16th of 32
+		t.Errorf("%d, want 68", got)
+	}
+}
+
 // TestAgentsUsualTime: an answer is late by what its agent takes when nothing is in the way, which is forgotten slowly.
 func TestAgentsUsualTime(t *testing.T) {
 	a := &agentCalls{}
