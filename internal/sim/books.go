@@ -121,11 +121,19 @@ func (b *books) refuses(key string) bool {
 	return refused
 }
 
-// stopped reports whether a child's parent is in error since the database went back: whether the child was undone with it in
-// the time that is lost is not known, and an operator can only undo the parent, or resolve it.
+// stopped reports whether a task that a child is a part of is in error since the database went back: whether the child was undone
+// with it in the time that is lost is not known, and an operator can only undo that task, or resolve it.
 func (w *World) stopped(t *core.Task) bool {
-	up := w.Store.rows[rowKey{t.Partition, t.Parent}]
-	return up != nil && t.Parent != 0 && up.task.State == core.StateError && w.backs > 0
+	for w.backs > 0 && t.Parent != 0 {
+		up := w.Store.rows[rowKey{t.Partition, t.Parent}]
+		if up == nil {
+			return false
+		}
+		if t = &up.task; t.State == core.StateError {
+			return true
+		}
+	}
+	return false
 }
 
 // checkBooks holds the services to a task that has come to its end: every step
