@@ -507,12 +507,12 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	if plan == nil || !plan.Admission.Refuses() {
 		return nil
 	}
-	may, bad := d.mayWait(now, plan, f, l.owner.Load().pace.Load().has)
+	class, owner := classIn(f.Labels), l.owner.Load()
+	pace := owner.pace.Load()
+	may, bad := d.mayWait(now, plan, f, pace.has)
 	if bad {
 		return nil
 	}
-	class, owner := classIn(f.Labels), l.owner.Load()
-	pace := owner.pace.Load()
 	id, most := may.id, time.Duration(part(int64(float64(may.left-may.needs)/core.Weather), class))
 	again, rate := &owner.again, pace.rate
 	if !may.fromTurn {

@@ -127,7 +127,7 @@ func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread
 	return true
 }
 
-// guesses reports whether a submission names a version of its plan of which nobody knows whether there is one.
+// guesses reports whether a submission names a version of its plan that no door has looked for.
 func guesses(sub *core.Submission) bool { return sub.Unchecked && sub.PlanVersion != 0 }
 
 func unknownPlan(sub *core.Submission) string {

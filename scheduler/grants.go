@@ -73,22 +73,12 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			a.limit = &shardLimit{limit: is, places: a.out, at: now}
 		}
 	}
-	b.tellKeys(in)
+	b.tellKeys()
 }
 
 // tellKeys has all keys told that are used or waited for. A limit that was removed and set again between two rounds is the same
 // here, and the scheduler has forgotten what of its keys was claimed.
-func (b *agentBook) tellKeys(in []*partition) {
-	for _, p := range in {
-		for _, slot := range p.agents {
-			if slot.order == nil || slot.calls.keys == nil {
-				continue
-			}
-			for _, key := range slices.Sorted(maps.Keys(slot.order.ofKey)) {
-				slot.calls.key(key).change()
-			}
-		}
-	}
+func (b *agentBook) tellKeys() {
 	for _, name := range slices.Sorted(maps.Keys(b.limited)) {
 		if a := b.all[name]; a != nil {
 			for _, key := range slices.Sorted(maps.Keys(a.keys)) {

@@ -34,7 +34,7 @@ const (
 // again; but one that is told to come later by the first answer goes away, where there is
 // a time within which each delivery must be done.
 type load struct {
-	within time.Duration // of each delivery; 0: the plan's, and nobody goes away
+	within time.Duration // of each delivery; 0: the plan's, and no client goes away
 
 	flow     *drone.Workflow
 	mend     *duly.Plan[drone.Request] // of what operators act on

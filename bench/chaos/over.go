@@ -17,7 +17,8 @@ const (
 	overWithin = 15 * time.Second // of each delivery
 	// queueStanding is the longest queue, in time, that the door lets stand: standTarget of package ingest.
 	queueStanding = 2 * time.Second
-	// windowFloor is how many tasks of a partition a node has in flight at least, before any waits: floor of scheduler.Admission.
+	// windowFloor is how many tasks of a partition a node may have in flight before any waits, while answers are in time: floor of
+	// scheduler.Admission.
 	windowFloor = 256
 	inTimeLeast = 0.85 // of C
 

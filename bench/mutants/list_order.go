@@ -184,7 +184,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "limit-set-again-unheard", invariant: 12, file: "scheduler/grants.go",
-		old: "\tb.tellKeys(in)\n", new: "",
+		old: "\tb.tellKeys()\n", new: "",
 		fault: "a limit is removed and set again between two rounds, and who waits for a key there waits for ever",
 		run:   "^TestLimitSetAgainBetweenRounds$",
 	},

@@ -209,9 +209,15 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "overload-unseen", invariant: 12, file: "scheduler/admission.go",
-		old: "case most, took > a.target && a.halvedAt.Elapsed(now, a.target):", new: "case most, took > time.Hour:",
+		old: "case took > a.target && a.halvedAt.Elapsed(now, a.target):", new: "case took > time.Hour:",
 		fault: "as many tasks are taken up however long commit cycles take",
 		run:   "^(TestAdmissionHalves|TestLongCyclesHoldNewTasksBack)$",
+	},
+	{
+		name: "floor-of-a-large-machine", invariant: 12, file: "scheduler/admission.go",
+		old: "max(a.least(), a.window/2), now", new: "max(a.floor(), a.window/2), now",
+		fault: "a small machine begins everything at once, and undoes most of it at the deadline",
+		run:   "^TestWindowOfASmallMachine$",
 	},
 	{
 		name: "many-acknowledged-half-applied", invariant: 2, file: "scheduler/controls.go",

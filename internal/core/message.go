@@ -188,8 +188,8 @@ type Control struct {
 	Ask    string // of Signal: the token of the ask that it answers, see [Task.AskToken]; empty: the only one
 
 	Found ProbeOutcome // see Event
-	// Asked is when it was asked first: what its sender says of a service, or of tasks by number, is no younger, however often
-	// it is sent again. 0: when it was stored.
+	// Asked is when it was asked first: what its sender says of a service is no younger, however often it is sent
+	// again. 0: when it was stored.
 	Asked Instant
 
 	EvenIfUnknown bool // of Cancel: also of an id that is not known yet

@@ -47,7 +47,7 @@ func event(op *operate.Operation, m *operate.Member, at core.Instant) core.Event
 	return ev
 }
 
-// created is when someone asked for it, and had looked at what it is about; 0: nobody has yet.
+// created is when someone asked for it, and had looked at what it is about; 0: it is not stored yet.
 func created(op *operate.Operation) core.Instant {
 	if op.Created.IsZero() {
 		return 0
