@@ -15,7 +15,7 @@ import (
 // stored is in the stream at that place, and what is answered as not stored is
 // not; no pack and no room grows beyond its bound.
 //
-// covers: T4, inv1
+// covers: T4, Q4, inv1
 func TestEveryRequestIsAnsweredOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newStorm(t)

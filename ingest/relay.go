@@ -185,7 +185,8 @@ func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Durat
 	case refused == nil:
 		r.relayed.Add(1)
 		return &Verdict{Row: w.Row}, 0
-	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later
+	case refused.ErrCode == CauseTypeUnknown, refused.ErrCode == CauseVersionUnknown, // it may be applied later,
+		refused.ErrCode == CausePlans, // or read, also by a newer node alone
 		refused.ErrCode == CauseBacklog, refused.ErrCode == CauseUndecided,
 		ofStream(refused) && r.streams.others(w.Request.ID):
 		r.putOff.Add(1)

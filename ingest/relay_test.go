@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,17 +26,21 @@ type heap struct {
 	empty   []time.Time // when it was found empty
 	taking  int         // transactions that are open
 	most    int         // of these at once
+	cuts    int         // how often the connections of all relays were cut
 	removed func(id string)
+	judged  func(row *heapRow, v *Verdict, written bool) // nil: no one is told
 }
 
 type heapRow struct {
-	id     string
-	taken  bool
-	due    time.Time
-	tries  int
-	reason *Refusal // kept for good
-	unfit  *Refusal
-	typ    string
+	number  int64
+	kind    rowKind
+	form    submit.Form
+	written time.Time
+	taken   bool
+	due     time.Time
+	tries   int
+	reason  *Refusal // kept for good
+	unfit   *Refusal
 }
 
 func newHeap(ids ...string) *heap {
@@ -47,11 +52,55 @@ func newHeap(ids ...string) *heap {
 }
 
 func (h *heap) add(typ, id string) *heapRow {
+	return h.write(submit.Form{Type: typ, ID: id, Input: []byte(`{}`)}, rowFine, nil)
+}
+
+func (h *heap) write(form submit.Form, kind rowKind, unfit *Refusal) *heapRow {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	row := &heapRow{id: id, typ: typ}
-	h.rows[int64(len(h.rows)+1)] = row
+	row := &heapRow{number: int64(len(h.rows) + 1), kind: kind, form: form, written: time.Now(), due: time.Now(), unfit: unfit}
+	h.rows[row.number] = row
 	return row
+}
+
+// some is one of the rows that are there; nil: there is none.
+func (h *heap) some(which int) *heapRow {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*heapRow
+	for number := int64(1); number <= int64(len(h.rows)); number++ {
+		if row := h.rows[number]; row != nil {
+			all = append(all, row)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[which%len(all)]
+}
+
+// cut ends the connections of all relays: their transactions are rolled back, and the rows are free.
+func (h *heap) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cuts++
+	for _, row := range h.rows {
+		if row != nil {
+			row.taken = false
+		}
+	}
+}
+
+// dueRows are the first of those that a relay can take, as the table orders them.
+func (h *heap) dueRows(most int) (due []*heapRow) {
+	now := time.Now()
+	for _, row := range h.rows {
+		if row != nil && !row.taken && row.reason == nil && !row.due.After(now) {
+			due = append(due, row)
+		}
+	}
+	slices.SortFunc(due, func(a, b *heapRow) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.number, b.number)) })
+	return due[:min(most, len(due))]
 }
 
 var errAway = errors.New("the database is away")
@@ -63,13 +112,12 @@ func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []
 		return 0, errAway
 	}
 	var rows []Written
-	for number := int64(1); number <= int64(len(h.rows)) && len(rows) < most; number++ {
-		row := h.rows[number]
-		if row == nil || row.taken || row.reason != nil || time.Now().Before(row.due) {
-			continue
-		}
+	due := h.dueRows(most)
+	for _, row := range due {
 		row.taken = true
-		rows = append(rows, Written{Row: number, Tries: row.tries, Unfit: row.unfit, Request: Request{Form: submit.Form{Type: row.typ, ID: row.id, Input: []byte(`{}`)}}})
+		form := row.form
+		form.Ago = time.Since(row.written)
+		rows = append(rows, Written{Row: row.number, Tries: row.tries, Unfit: row.unfit, Request: Request{Form: form}})
 	}
 	h.handed, h.largest = h.handed+len(rows), max(h.largest, len(rows))
 	if len(rows) == 0 {
@@ -79,33 +127,46 @@ func (h *heap) Take(ctx context.Context, most int, hand func(context.Context, []
 	}
 	h.taking++
 	h.most = max(h.most, h.taking)
+	cuts := h.cuts
 	h.mu.Unlock()
 	verdicts := hand(ctx, rows)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.taking--
-	for _, w := range rows {
-		h.rows[w.Row].taken = false
-	}
-	if h.lost > 0 {
-		h.lost--
-		return 0, errAway
-	}
-	for _, v := range verdicts {
-		row := h.rows[v.Row]
-		switch {
-		case v.Refused == nil:
-			h.rows[v.Row] = nil
-			if h.removed != nil {
-				h.removed(row.id)
-			}
-		case v.Again > 0:
-			row.tries, row.due = row.tries+1, time.Now().Add(v.Again)
-		default:
-			row.reason = v.Refused
+	lost := h.lost > 0 || cuts != h.cuts
+	if cuts == h.cuts {
+		h.lost = max(0, h.lost-1)
+		for _, row := range due {
+			row.taken = false
 		}
 	}
+	for i := range verdicts {
+		h.judge(&verdicts[i], due, lost)
+	}
+	if lost {
+		return 0, errAway
+	}
 	return len(rows), nil
+}
+
+// judge does with a row what was said of it, unless the transaction is lost.
+func (h *heap) judge(v *Verdict, due []*heapRow, lost bool) {
+	row := due[slices.IndexFunc(due, func(r *heapRow) bool { return r.number == v.Row })]
+	if h.judged != nil {
+		h.judged(row, v, !lost)
+	}
+	switch {
+	case lost:
+	case v.Refused == nil:
+		h.rows[v.Row] = nil
+		if h.removed != nil {
+			h.removed(row.form.ID)
+		}
+	case v.Again > 0:
+		row.tries, row.due = row.tries+1, time.Now().Add(v.Again)
+	default:
+		row.reason = v.Refused
+	}
 }
 
 // looks is how many rows it has handed out, and how often it was found empty.
@@ -124,9 +185,9 @@ func (h *heap) left() (waiting, refused []string) {
 			continue
 		}
 		if row.reason != nil {
-			refused = append(refused, row.id)
+			refused = append(refused, row.form.ID)
 		} else {
-			waiting = append(waiting, row.id)
+			waiting = append(waiting, row.form.ID)
 		}
 	}
 	slices.Sort(waiting)
@@ -291,7 +352,7 @@ func TestRelayRestsAsTheDoorAsks(t *testing.T) {
 			defer mu.Unlock()
 			var a Answer
 			if down {
-				a.Err = Refuse(503, CausePlans, "the plans could not be read").After(2 * time.Second)
+				a.Err = Refuse(503, CauseStore, "the state store did not answer").After(2 * time.Second)
 			}
 			r.Answer(a)
 		}
@@ -325,9 +386,10 @@ func TestRelayRefusals(t *testing.T) {
 			"version": Refuse(404, CauseVersionUnknown, "no such version"),
 			"behind":  Refuse(429, CauseBacklog, "partition 1 is behind").After(2 * time.Second),
 			"racing":  Refuse(503, CauseUndecided, "not decided yet").After(time.Second),
+			"newer":   Refuse(503, CausePlans, "a field that is unknown").After(RetryLog),
 			"fine":    nil,
 		}
-		for _, name := range []string{"taken", "type", "version", "behind", "racing"} {
+		for _, name := range []string{"taken", "type", "version", "behind", "racing", "newer"} {
 			h.add("order", name)
 		}
 		bad := h.add("order", "bad")
@@ -350,7 +412,7 @@ func TestRelayRefusals(t *testing.T) {
 		}, 1)
 		<-time.After(time.Minute)
 		synctest.Wait()
-		if waiting, refused := h.left(); len(waiting) != 7 || len(refused) != 0 {
+		if waiting, refused := h.left(); len(waiting) != 8 || len(refused) != 0 {
 			t.Errorf("a full door: %v wait, %v are refused", waiting, refused)
 		}
 		if handed, _ := h.looks(); handed > 3*31 {
@@ -359,7 +421,7 @@ func TestRelayRefusals(t *testing.T) {
 		h.mu.Lock()
 		for _, row := range h.rows {
 			if row != nil && row.tries != 0 && row.unfit == nil {
-				t.Errorf("a full door counts as a try of %s", row.id)
+				t.Errorf("a full door counts as a try of %s", row.form.ID)
 			}
 		}
 		h.mu.Unlock()
@@ -368,7 +430,7 @@ func TestRelayRefusals(t *testing.T) {
 		mu.Unlock()
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "racing", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
+		if waiting, refused := h.left(); !slices.Equal(waiting, []string{"behind", "newer", "racing", "type", "version"}) || !slices.Equal(refused, []string{"bad", "taken"}) {
 			t.Errorf("%v wait, %v are refused", waiting, refused)
 		}
 		mu.Lock()
@@ -387,7 +449,7 @@ func TestRelayRefusals(t *testing.T) {
 		<-time.After(relayAgainMax)
 		synctest.Wait()
 		stop()
-		if waiting, _ := h.left(); !slices.Equal(waiting, []string{"version"}) {
+		if waiting, _ := h.left(); !slices.Equal(waiting, []string{"newer", "version"}) {
 			t.Errorf("%v wait", waiting)
 		}
 		if s := relays[0].Stats(); s.Relayed != 4 || s.Refused != 2 || s.PutOff < 20 {
