@@ -1,6 +1,7 @@
 package books
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,9 @@ type world struct {
 	silent  map[string]bool
 	none    map[string]bool // agents that keep no books
 	onAsk   func(agent string)
-	lists   int // pages of tasks that were read
+	lists   int            // pages of tasks that were read
+	page    int            // what a page holds; 0: two effects, or all tasks
+	heal    map[string]int // effects that are so often there at a second look
 }
 
 func newWorld() *world {
@@ -93,6 +96,13 @@ func (w *world) List(_ context.Context, f core.Filter) (page core.Page, err erro
 	w.lists++
 	for _, s := range w.tasks {
 		if s.Row.State == f.State && s.Row.CreatedAt >= f.CreatedFrom {
+			if w.page > 0 && len(page.Tasks) == w.page {
+				page.Next = page.Tasks[w.page-1].ID
+				return page, nil
+			}
+			if s.Row.ID <= f.After {
+				continue
+			}
 			page.Tasks = append(page.Tasks, core.View{ID: s.Row.ID, Type: s.Row.Type, PlanVersion: s.Row.PlanVersion, State: s.Row.State, Round: s.Row.Round, Partition: s.Row.Partition})
 		}
 	}
@@ -109,15 +119,22 @@ func (w *world) AskBooks(_ context.Context, agent string, q wire.BooksQuestion) 
 	if w.silent[agent] {
 		return a, errors.New("no answer")
 	}
+	for _, key := range q.Keys {
+		if times, heals := w.heal[key]; heals && w.effects[agent][key] > 0 {
+			if w.effects[agent][key] = times; times == 0 {
+				delete(w.effects[agent], key)
+			}
+		}
+	}
 	for key, times := range w.effects[agent] {
 		if len(q.Keys) == 0 && key > q.After || slices.Contains(q.Keys, key) {
 			a.Effects = append(a.Effects, wire.BooksEffect{Key: key, Times: times})
 		}
 	}
 	slices.SortFunc(a.Effects, func(x, y wire.BooksEffect) int { return strings.Compare(x.Key, y.Key) })
-	if len(q.Keys) == 0 && len(a.Effects) > 2 { // small pages
-		a.Effects = a.Effects[:2]
-		a.Next = a.Effects[1].Key
+	if most := cmp.Or(w.page, 2); len(q.Keys) == 0 && len(a.Effects) > most { // small pages
+		a.Effects = a.Effects[:most]
+		a.Next = a.Effects[most-1].Key
 	}
 	return a, nil
 }
