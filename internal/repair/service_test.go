@@ -636,7 +636,7 @@ func TestRehearsalIsBoundedInTime(t *testing.T) {
 // Whatever happens, each member has one outcome and they add up to the frozen total: the world checks it with every
 // write. Nothing is asked for twice.
 //
-// covers: OP2
+// covers: OP2, Q4
 func TestTallyAddsUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, 60).Draw(rt, "tasks")

@@ -564,6 +564,8 @@ func TestRefusals(t *testing.T) {
 
 // TestEachRunOnce kills, stops, doubles and refuses leaders at random: each run is submitted, skipped or missed once, and
 // the row says how many.
+//
+// covers: Q4
 func TestEachRunOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld()

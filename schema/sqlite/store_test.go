@@ -88,6 +88,8 @@ func beside(tb testing.TB, path string) *sql.DB {
 // covers: S3 in view
 // covers: L8 in purge_of_a_family
 // covers: L16 in purge_of_what_was_passed_over
+// covers: Q4 in any_value_comes_back
+// covers: Q4 in purge_of_anything
 // covers: O11 in counts_that_are_cut
 func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) (schema.Store, *sql.DB) {

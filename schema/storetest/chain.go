@@ -23,8 +23,8 @@ type OpenChained func(tb testing.TB) (chained, plain schema.Store, db *sql.DB)
 // RunChained holds a store that keeps chains to all that Run asks, with journal and chains that
 // fit at the end of each, and to what only such a store does.
 func RunChained(t *testing.T, open OpenChained) {
-	// These write behind the store.
-	except := []string{"view", "view without a plan", "foreign journal row", "foreign task number", "foreign end number", "purge"}
+	// These write behind the store; the last one's time runs for longer than the hour after which chains are looked at.
+	except := []string{"view", "view without a plan", "foreign journal row", "foreign task number", "foreign end number", "purge", "purge of anything"}
 	for _, c := range cases {
 		if slices.Contains(except, c.name) {
 			continue

@@ -78,6 +78,7 @@ var cases = []struct {
 	{"tasks of a commit", testFresh},
 	{"purge of a family", testPurgeFamily},
 	{"purge of a child after its parent", testPurgeAfterParent},
+	{"purge of anything", testPurgeOfAnything},
 	{"audit", testAudit},
 	{"room", testRoom},
 }
