@@ -65,7 +65,9 @@ type bulkAnswer struct {
 // bulkPlace is how far a file was submitted, as FILE.progress has it.
 type bulkPlace struct {
 	bulkCounts
-	SHA256 string `json:"sha256"` // of those lines
+	SHA256      string `json:"sha256"`                 // of those lines
+	Failed      string `json:"failed_file,omitempty"`  // where those of them are that were not stored
+	FailedBytes int64  `json:"failed_bytes,omitempty"` // how long it is with them
 }
 
 // bulkRun is one submission of a file.
@@ -76,6 +78,7 @@ type bulkRun struct {
 	file   *os.File
 	size   int64
 	done   bulkCounts
+	place  bulkPlace // of the run before, but for failed_bytes, which goes on
 	digest hash.Hash // of the lines that are answered
 	bar    *progressbar.ProgressBar
 	failed *os.File // nil: not wanted
@@ -94,6 +97,15 @@ func (c *submitCmd) submitFile(ctx context.Context, std streams) error {
 	case c.PayloadKeys != "":
 		return misuse("payload-keys: the lines of --file are sent as they are, and would not be encrypted")
 	}
+	to, err := c.client()
+	if err != nil {
+		return err
+	}
+	return c.submitLines(ctx, std, to)
+}
+
+// submitLines submits the lines of the file to a node.
+func (c *submitCmd) submitLines(ctx context.Context, std streams, to *client.Client) error {
 	file, err := os.Open(c.File)
 	if err != nil {
 		return misuse("%v", err)
@@ -103,10 +115,7 @@ func (c *submitCmd) submitFile(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	r := &bulkRun{cmd: c, std: std, file: file, size: size, digest: sha256.New(), bar: bulkBar(std.err, size)}
-	if r.client, err = c.client(); err != nil {
-		return err
-	}
+	r := &bulkRun{cmd: c, std: std, client: to, file: file, size: size, digest: sha256.New(), bar: bulkBar(std.err, size)}
 	if c.Resume {
 		if err := r.resume(); err != nil {
 			return err
@@ -172,7 +181,7 @@ func (r *bulkRun) resume() error {
 	if place.Bytes > r.size || hex.EncodeToString(r.digest.Sum(nil)) != place.SHA256 {
 		return misuse("%s is not the file that %s is about: its first %d lines have changed. Remove the latter, and all lines are sent, which is safe", r.cmd.File, r.placeFile(), place.Lines)
 	}
-	r.done = place.bulkCounts
+	r.done, r.place = place.bulkCounts, place
 	return r.bar.Set64(place.Bytes)
 }
 
@@ -183,15 +192,35 @@ func (r *bulkRun) openFailed() error {
 			return misuse("failed: %s is the file that is submitted, want another", r.cmd.Failed)
 		}
 	}
-	how := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
-	if r.done.Lines > 0 {
-		how = os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	}
 	var err error
-	if r.failed, err = os.OpenFile(r.cmd.Failed, how, 0o600); err != nil {
+	if r.failed, err = os.OpenFile(r.cmd.Failed, os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		return misuse("failed: %v", err)
+	}
+	is, err := r.failed.Stat()
+	if err == nil && is.Mode().IsRegular() {
+		err = r.cutFailed(is.Size())
+	}
+	if err != nil {
 		return misuse("failed: %v", err)
 	}
 	return nil
+}
+
+// cutFailed leaves in the file of lines that were not stored, of that size, what is of the run that goes on. What a killed
+// one has kept after its place comes again.
+func (r *bulkRun) cutFailed(size int64) error {
+	switch {
+	case r.done.Lines == 0:
+		size = 0
+	case r.place.Failed == r.cmd.Failed:
+		size = min(size, r.place.FailedBytes)
+	}
+	r.place.FailedBytes = size
+	if err := r.failed.Truncate(size); err != nil {
+		return err
+	}
+	_, err := r.failed.Seek(size, io.SeekStart)
+	return err
 }
 
 // all submits what is left, in as many requests as it takes. Error: nothing was taken for too long, or it would not help
@@ -307,7 +336,8 @@ func (r *bulkRun) take(line []byte, a *bulkAnswer) error {
 		fmt.Fprintln(r.std.err, "further lines that are not stored are not shown")
 	}
 	if r.failed != nil {
-		if _, err := r.failed.Write(append(bytes.TrimRight(line, "\r\n"), '\n')); err != nil {
+		n, err := r.failed.Write(append(bytes.TrimRight(line, "\r\n"), '\n'))
+		if r.place.FailedBytes += int64(n); err != nil {
 			return fmt.Errorf("failed lines: %w", err)
 		}
 	}
@@ -320,7 +350,7 @@ func (r *bulkRun) save(now bool) error {
 		return nil
 	}
 	r.saved = time.Now()
-	data, err := json.Marshal(bulkPlace{r.done, hex.EncodeToString(r.digest.Sum(nil))})
+	data, err := json.Marshal(bulkPlace{r.done, hex.EncodeToString(r.digest.Sum(nil)), r.cmd.Failed, r.place.FailedBytes})
 	if err != nil {
 		return ownError{err}
 	}
