@@ -34,7 +34,7 @@ const (
 )
 
 // mutants is the whole list.
-var mutants = slices.Concat(coreMutants, graphMutants, lateMutants, probeMutants, undoMutants, moneyMutants, schedulerMutants, roleMutants, adapterMutants, groundMutants, wiringMutants, repairMutants, wentBackMutants, chainMutants, operatorMutants, outboxMutants, ledgerMutants, orderMutants, breakerMutants, roundMutants, simulatedMutants)
+var mutants = slices.Concat(coreMutants, graphMutants, lateMutants, probeMutants, undoMutants, moneyMutants, schedulerMutants, roleMutants, adapterMutants, groundMutants, wiringMutants, repairMutants, wentBackMutants, chainMutants, operatorMutants, outboxMutants, ledgerMutants, orderMutants, breakerMutants, roundMutants, drawnMutants, simulatedMutants)
 
 // folder is where the tests are that must catch the mutant.
 func (m *mutant) folder() string {
