@@ -38,4 +38,10 @@ var drawnMutants = []mutant{
 		fault: "a reader hands out the newest message again when it is delivered again",
 		run:   "^TestReaderThroughAnything$",
 	},
+	{
+		name: "rows-go-though-their-stream-has-them", invariant: 9, file: "scheduler/purge.go",
+		old: "return min(before, at.Add(-clocksMost))", new: "return max(before, at.Add(-clocksMost))",
+		fault: "the row of a task is forgotten while its submission can come again",
+		run:   "^TestAgesThroughAnything$",
+	},
 }
