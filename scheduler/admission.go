@@ -38,7 +38,7 @@ type Admission struct {
 	halvedAt  core.Instant
 	answers   int // of agents since lookedAt
 	late      int // of them
-	lookedAt  core.Instant
+	judgedAt  core.Instant
 	widenedAt core.Instant
 	queued    bool     // some of them were late when it was looked at last
 	onRoom    []func() // called when a full window has room again, once or twice
@@ -136,9 +136,9 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 	a.change(func() {
 		a.answers, a.late = a.answers+answers, a.late+late
 		most := false
-		if a.answers >= answersLeast && a.lookedAt.Elapsed(now, lateAfter) {
+		if a.answers >= answersLeast && a.judgedAt.Elapsed(now, lateAfter) {
 			most, a.queued = 2*a.late > a.answers, 10*a.late > a.answers
-			a.answers, a.late, a.lookedAt = 0, 0, now
+			a.answers, a.late, a.judgedAt = 0, 0, now
 		}
 		switch {
 		case most:
@@ -152,8 +152,8 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 	})
 }
 
-// hold counts tasks in or, negative, out. An inbox may be locked only when they are counted in.
-func (a *Admission) hold(tasks int) {
+// charge counts tasks in or, negative, out. An inbox may be locked only when they are counted in.
+func (a *Admission) charge(tasks int) {
 	if a != nil && tasks != 0 {
 		a.change(func() { a.inFlight += tasks })
 	}

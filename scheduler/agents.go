@@ -13,12 +13,12 @@ import (
 
 // agentCalls is what a shard knows of one agent, over all its partitions.
 type agentCalls struct {
-	name    string
-	calls   core.Calls // since they were collected
-	trial   core.Calls // likewise, of those of a trial
-	counted bool       // it is among those that are to be collected
-	tried   int        // do commands of a trial that are out
-	breaker core.Breaker
+	name     string
+	calls    core.Calls // since they were collected
+	trial    core.Calls // likewise, of those of a trial
+	counted  bool       // it is among those that are to be collected
+	trialOut int        // do commands of a trial that are out
+	breaker  core.Breaker
 	inUse
 	keys    map[string]*keyCalls // of its limit; nil: that has none
 	book    *agentBook
@@ -31,11 +31,11 @@ type agentCalls struct {
 // keyCalls is what a shard knows of one key at an agent. It is there while the key is in use.
 type keyCalls struct {
 	inUse
-	agent   *agentCalls
-	key     string
-	kept    bool  // a do command was kept back since its use was last told
-	changed bool  // it is among those whose use is to be told
-	looks   waker // a round is to look at what stands aside for it: it is among those that are ready
+	agent      *agentCalls
+	key        string
+	wantsPlace bool  // a do command was kept back since its use was last told
+	reporting  bool  // it is among those whose use is to be told
+	nextRound  waker // a round is to look at what stands aside for it: it is among those that are ready
 }
 
 // usualGrows is by what part of itself the time in which an agent usually answers grows in a second in which no answer is
@@ -55,21 +55,21 @@ func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) 
 
 // agentBook is what a shard knows of agents: their breakers, their limits and what is out at them.
 type agentBook struct {
-	now     func() core.Instant
-	hears   func() int64 // as in Config
-	heard   int64        // as it said last
-	keyOf   func(expression string, t *core.Task) (string, error)
-	all     map[string]*agentCalls
-	counted []*agentCalls
-	open    []core.Breaker // those that are not closed
-	limited map[string]core.Limit
-	keyed   bool                // one of them has keys
-	ready   []*keyCalls         // for which tasks that stand aside may go on
-	changed []*keyCalls         // whose use is to be told
-	rates   waker               // a round is to look at what stands aside for the rates of keys
-	behind  map[int]*leftBehind // by partition
-	term    int64               // how many partitions the shard has taken over: grants from before the newest are not used
-	back    []core.Instant      // of the event at hand
+	now           func() core.Instant
+	hears         func() int64 // as in Config
+	heard         int64        // as it said last
+	keyOf         func(expression string, t *core.Task) (string, error)
+	all           map[string]*agentCalls
+	counted       []*agentCalls
+	open          []core.Breaker // those that are not closed
+	limited       map[string]core.Limit
+	keyed         bool                // one of them has keys
+	ready         []*keyCalls         // for which tasks that stand aside may go on
+	unreported    []*keyCalls         // whose use is to be told
+	nextRateRound waker               // a round is to look at what stands aside for the rates of keys
+	behind        map[int]*leftBehind // by partition
+	term          int64               // how many partitions the shard has taken over: grants from before the newest are not used
+	backTimes     []core.Instant      // of the event at hand
 }
 
 // of is the agent of a name.

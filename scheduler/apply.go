@@ -27,8 +27,8 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	}
 	s.evidence.record(c.now, s.inOrder())
 	s.families.relay()
-	first := s.families.firstNext
-	s.families.firstNext = nil
+	first := s.families.newFansNext
+	s.families.newFansNext = nil
 	if err := s.families.bearFirst(ctx, first); err != nil {
 		return false, err
 	}
@@ -39,12 +39,12 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 			break
 		}
 	}
-	for err == nil && len(c.first) > 0 {
-		first := c.first
-		c.first = nil
+	for err == nil && len(c.newFans) > 0 {
+		first := c.newFans
+		c.newFans = nil
 		err = s.families.bearFirst(ctx, first)
 	}
-	return full || s.heldReady(c.now, s.plans) || s.families.ready() || len(s.families.told) > 0, err
+	return full || s.deferredReady(c.now, s.plans) || s.families.ready() || len(s.families.unheard) > 0, err
 }
 
 // addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may

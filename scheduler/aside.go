@@ -125,8 +125,8 @@ func (a *aside) pop(key reason) asideTask {
 	return one
 }
 
-// left reports, once, whether all that there is of a key is in the store.
-func (a *aside) left(key reason) bool {
+// onlyStored reports, once, whether all that there is of a key is in the store.
+func (a *aside) onlyStored(key reason) bool {
 	q := a.keys[key]
 	if q == nil || len(q.tasks) > 0 || !q.more {
 		return false

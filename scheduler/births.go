@@ -15,12 +15,12 @@ import (
 // a child is there as soon as its parent's journal says so.
 func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
 	for i, f := range fans {
-		if f.turn = false; !a.has(f) {
+		if f.queued = false; !a.has(f) {
 			continue
 		}
 		if f.next == 0 && !f.stopped() {
 			if err := a.bear(ctx, f); err != nil {
-				a.firstNext = append(a.firstNext, fans[i+1:]...) // the error may stop this one's partition alone
+				a.newFansNext = append(a.newFansNext, fans[i+1:]...) // the error may stop this one's partition alone
 				return err
 			}
 		}
@@ -35,12 +35,12 @@ func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
 // beside them.
 func (a *families) apply(ctx context.Context) (bool, error) {
 	c := a.cycle
-	budget := max(1, c.left()/2)
-	a.looks.lookAt = 0
-	for n := len(a.turns); n > 0; n-- {
-		f := a.turns[0]
-		a.turns = slices.Delete(a.turns, 0, 1)
-		f.turn = false
+	budget := max(1, c.writesLeft()/2)
+	a.nextRound.lookAt = 0
+	for n := len(a.queued); n > 0; n-- {
+		f := a.queued[0]
+		a.queued = slices.Delete(a.queued, 0, 1)
+		f.queued = false
 		if !a.has(f) {
 			f.p.idles(f.e)
 			continue
@@ -62,12 +62,12 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 		budget -= did
 		a.cycle.use(f.p, f.e)
 		if a.has(f) && !a.finish(f) && f.wants() {
-			f.turn = true
-			a.turns = append(a.turns, f)
+			f.queued = true
+			a.queued = append(a.queued, f)
 			if did > 0 {
-				a.looks.wake(c.now)
+				a.nextRound.wake(c.now)
 			} else {
-				a.looks.wake(c.now.Add(stalledAgain))
+				a.nextRound.wake(c.now.Add(stalledRetry))
 			}
 		}
 	}
@@ -76,12 +76,12 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 
 // advance goes on with a fan, for up to budget children, and returns how many it was.
 func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
-	if f.look {
+	if f.recount {
 		counts, err := a.store.ChildCounts(ctx, f.p.asOf(), f.siblings())
 		if err != nil {
 			return 0, err
 		}
-		f.look = false
+		f.recount = false
 		f.next, f.open, f.done, f.undone = counts.Born, counts.Running+counts.Error, counts.Done, counts.Undone
 		f.more = counts.Left > 0
 		if there := f.open + f.done + f.undone + counts.Left; there < f.next { // the database refused their rows
@@ -177,9 +177,9 @@ func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread 
 		f.round = a.cycle.rounds
 	}
 	ev := core.Event{At: now, Actor: a.cfg.Node, Node: a.cfg.Node, Ask: a.counting.bind(a.cfg.Expressions, e)}
-	a.gate.says(p, e, &ev)
-	if p.taken.ChildMayHaveRun(up.task) {
-		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
+	a.gate.markBlocked(p, e, &ev)
+	if p.takeover.ChildMayHaveRun(up.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.takeover.WentBackAt), p.takeover.WentBackAt
 	}
 	if unread != nil {
 		core.BirthUnread(unread, e.task, &ev, &a.cycle.out)
@@ -232,10 +232,10 @@ const clocksApart = 2 * time.Second
 // doneBefore makes a step fail of which a child was done before the database went back: it may have been undone in the time
 // that is lost, and is not done again.
 func (a *families) doneBefore(ctx context.Context, f *fan) error {
-	if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {
+	if f.undo || f.done == 0 || !f.p.takeover.ChildMayHaveRun(f.e.task) {
 		return nil
 	}
-	back := f.p.taken.WentBackAt
+	back := f.p.takeover.WentBackAt
 	for after, more := int64(0), true; more; {
 		page, err := a.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
 		if err != nil {
@@ -288,7 +288,7 @@ func (a *families) onlyChild(ctx context.Context, f *fan) error {
 
 // overSiblings goes over children that are there, page by page, as many at a time as may be open.
 func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did int, err error) {
-	do := a.again
+	do := a.restartChild
 	if f.undo {
 		do = a.undoChild
 	}
@@ -302,7 +302,7 @@ func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did in
 			}
 			continue
 		}
-		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, a.cycle.left()), max(1, a.cfg.Memory.fits(len(f.page))))
+		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, a.cycle.writesLeft()), max(1, a.cfg.Memory.fits(len(f.page))))
 		numbers := make([]int64, some)
 		for i := range numbers {
 			numbers[i] = f.page[i].Number
@@ -343,9 +343,9 @@ func (a *families) undoChild(f *fan, e *entry) {
 	}
 }
 
-// again lets a child begin again that was undone in an earlier attempt of the step. One that never had steps cannot: it counts as
+// restartChild lets a child begin again that was undone in an earlier attempt of the step. One that never had steps cannot: it counts as
 // undone in this attempt, too.
-func (a *families) again(f *fan, e *entry) {
+func (a *families) restartChild(f *fan, e *entry) {
 	if e.task.State != core.StateUndone {
 		return
 	}
@@ -375,7 +375,7 @@ const (
 // resumeFresh finds parked tasks of which the last commits of the owner before have begun a step, and whose child the next
 // one would have had, or the database refused without that its parent has heard so.
 func (a *families) resumeFresh(ctx context.Context, p *partition) error {
-	last := p.taken.Found.Commit
+	last := p.takeover.Found.Commit
 	fresh, err := a.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*a.cfg.BatchMax, freshLeast)), last-freshCommits, last)
 	if err != nil {
 		return err
@@ -414,7 +414,7 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 		for i := range e.task.Steps {
 			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning && !there[place{e.task.Number, i}] {
 				f := newFan(p, e, i, st.Out)
-				f.look, f.since = true, e.task.UpdatedAt
+				f.recount, f.since = true, e.task.UpdatedAt
 				f.begin()
 				a.queue(f)
 			}

@@ -78,7 +78,7 @@ func (w *callWindow) since(at core.Instant) (sum core.Calls) {
 
 // breakers is what a node knows of breakers. Its methods are safe for concurrent use.
 type breakers struct {
-	told     signal       // a turn is due
+	kick     signal       // a turn is due
 	openings atomic.Int64 // that this node decided
 
 	mu      sync.Mutex
@@ -90,7 +90,7 @@ type breakers struct {
 }
 
 func newBreakers() *breakers {
-	return &breakers{told: newSignal(), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
+	return &breakers{kick: newSignal(), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
 }
 
 // collect takes what a shard has counted. It asks for a turn soon when an agent begins to fail, and when what this node alone
@@ -114,7 +114,7 @@ func (b *breakers) collect(of *agentBook, now core.Instant, p *core.BreakerPolic
 			all := w.since(max(now.Add(-window), is.Since))
 			if _, opens := is.Next(p, now, all, core.Calls{}); all.Failed == calls.Failed || opens {
 				b.asked = now
-				b.told.set()
+				b.kick.set()
 			}
 		}
 		if trial != (core.Calls{}) && revision == b.known[agent].Revision {
@@ -127,7 +127,7 @@ func (b *breakers) collect(of *agentBook, now core.Instant, p *core.BreakerPolic
 	})
 	if trying && !b.trying {
 		b.trying = true
-		b.told.set()
+		b.kick.set()
 	}
 }
 

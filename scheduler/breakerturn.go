@@ -18,11 +18,11 @@ func (s *Scheduler) Breakers() []core.Breaker {
 }
 
 // BreakersChanged makes the scheduler read the breakers soon. It is safe for concurrent use.
-func (s *Scheduler) BreakersChanged() { s.breakers.told.set() }
+func (s *Scheduler) BreakersChanged() { s.breakers.kick.set() }
 
-// breakerTurns look after the breakers. What a trial asks for may come often.
-func (s *Scheduler) breakerTurns() turns {
-	return turns{what: TroubleBreakers, turn: s.BreakerTurn, told: s.breakers.told, every: s.BreakerPause, least: breakerSoon}
+// breakerDuty look after the breakers. What a trial asks for may come often.
+func (s *Scheduler) breakerDuty() duty {
+	return duty{trouble: TroubleBreakers, run: s.BreakerTurn, kick: s.breakers.kick, every: s.BreakerPause, least: breakerSoon}
 }
 
 // BreakerTurn reads the breakers, changes those that the calls ask to, and tells the shards. It is called again when
@@ -71,7 +71,7 @@ func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 		return err
 	}
 	if !stored { // another node was first
-		s.breakers.told.set()
+		s.breakers.kick.set()
 		return nil
 	}
 	s.tellBreakers([]core.Breaker{next}, false)

@@ -36,7 +36,7 @@ func (all *calls) note(p *partition, e *entry, records []core.Record) {
 		case core.KindFailed:
 			one.calls.Failed = 1
 		case core.KindOverdue:
-			if e.ours&bit == 0 {
+			if e.heardAll&bit == 0 {
 				continue
 			}
 			one.calls.Failed = 1

@@ -23,11 +23,11 @@ type families struct {
 	cfg      *Config
 	counting *counting
 
-	told      []told // ends that parents are still to hear of
-	relaying  bool
-	firstNext []*fan // of tasks created in the round before
-	turns     []*fan // steps with children to be born, undone or counted, in the order of their turns
-	looks     waker  // a round is to go on with them
+	unheard     []endedChild // ends that parents are still to hear of
+	relaying    bool
+	newFansNext []*fan // of tasks created in the round before
+	queued      []*fan // steps with children to be born, undone or counted, in the order of their turns
+	nextRound   waker  // a round is to go on with them
 }
 
 // tasks is what families want done with tasks.
@@ -39,18 +39,18 @@ type tasks interface {
 }
 
 // forget forgets all: no partition is held any more.
-func (a *families) forget() { a.told, a.firstNext, a.turns, a.looks = nil, nil, nil, waker{} }
+func (a *families) forget() { a.unheard, a.newFansNext, a.queued, a.nextRound = nil, nil, nil, waker{} }
 
-// told is a child that has ended, and whose parent is still to hear of it.
-type told struct {
+// endedChild is a child that has ended, and whose parent is still to hear of it.
+type endedChild struct {
 	p *partition
 	e *entry
 }
 
-// ended notes that a child has.
-func (a *families) ended(p *partition, e *entry) {
+// noteEnd notes that a child has.
+func (a *families) noteEnd(p *partition, e *entry) {
 	e.ends++
-	a.told = append(a.told, told{p, e})
+	a.unheard = append(a.unheard, endedChild{p, e})
 }
 
 // relay tells parents what their children came to. What that leads to may end further tasks. Of a child that is born at its
@@ -60,10 +60,10 @@ func (a *families) relay() {
 		return
 	}
 	a.relaying = true
-	var later []told
-	for len(a.told) > 0 {
-		x := a.told[0]
-		a.told = a.told[1:]
+	var later []endedChild
+	for len(a.unheard) > 0 {
+		x := a.unheard[0]
+		a.unheard = a.unheard[1:]
 		ours := a.in.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e
 		if ours && a.cycle.makes(x.e) {
 			later = append(later, x)
@@ -75,7 +75,7 @@ func (a *families) relay() {
 			a.childEnded(x.p, x.e)
 		}
 	}
-	a.told, a.relaying = append(a.told[:0], later...), false
+	a.unheard, a.relaying = append(a.unheard[:0], later...), false
 }
 
 // childEnded takes note of the end of a child.
@@ -103,38 +103,38 @@ func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 	f.begin()
 	switch {
 	case f.undo:
-		f.more, f.place = true, math.MaxInt64
+		f.more, f.pageAfter = true, math.MaxInt64
 		a.queue(f)
 	case c.resumed != nil:
 		if row := int(f.seq) - 1; row < len(c.resumed.Journal) {
 			f.since = c.resumed.Journal[row].At
 		}
-		f.look, f.round = true, 0
+		f.recount, f.round = true, 0
 		a.queue(f)
 	case e.task.Failures > 0: // an earlier attempt may have born some
-		f.look = true
+		f.recount = true
 		a.queue(f)
 	case c.makes(e): // whether its id is free the commit says
-		f.turn = true
-		a.firstNext = append(a.firstNext, f)
+		f.queued = true
+		a.newFansNext = append(a.newFansNext, f)
 	default:
-		f.turn = true
-		c.first = append(c.first, f)
+		f.queued = true
+		c.newFans = append(c.newFans, f)
 	}
 }
 
 // queue gives a fan a turn.
 func (a *families) queue(f *fan) {
-	if !f.turn {
-		f.turn = true
-		a.turns = append(a.turns, f)
+	if !f.queued {
+		f.queued = true
+		a.queued = append(a.queued, f)
 	}
-	a.looks.wake(a.cycle.now)
+	a.nextRound.wake(a.cycle.now)
 }
 
 // ready reports whether another round goes on with children at once.
 func (a *families) ready() bool {
-	return len(a.firstNext) > 0 || a.looks.lookAt != 0 && a.looks.lookAt <= a.cycle.now
+	return len(a.newFansNext) > 0 || a.nextRound.lookAt != 0 && a.nextRound.lookAt <= a.cycle.now
 }
 
 // has reports whether a fan is of a task that is in flight here, and of a step that is out.
@@ -142,8 +142,8 @@ func (a *families) has(f *fan) bool {
 	return a.in.partitions[f.p.id] == f.p && f.p.tasks[f.e.task.Number] == f.e && slices.Contains(f.e.fans, f) && f.stands()
 }
 
-// taken takes note of a child that is there already: the store is asked how far the step is.
-func (a *families) taken(e *entry) {
+// childExists takes note of a child that is there already: the store is asked how far the step is.
+func (a *families) childExists(e *entry) {
 	up := e.parent
 	if up == nil {
 		return
@@ -152,9 +152,9 @@ func (a *families) taken(e *entry) {
 	if f == nil || f.undo {
 		return
 	}
-	f.look, f.round = true, a.cycle.rounds
-	if f.taken++; f.taken > takenMost {
-		f.look = false
+	f.recount, f.round = true, a.cycle.rounds
+	if f.idClashes++; f.idClashes > idClashesMax {
+		f.recount = false
 		f.open--
 		f.fail("id " + e.task.ID + " of a child is another task's")
 	}
@@ -173,8 +173,8 @@ func (a *families) stillborn(e *entry, why string) {
 	}
 }
 
-// takenMost is how often an id may be found to be taken before the step fails.
-const takenMost = 3
+// idClashesMax is how often an id may be found to be taken before the step fails.
+const idClashesMax = 3
 
 // childUndone counts a child whose undo has come to its end.
 func (a *families) childUndone(f *fan, e *entry) {
@@ -191,7 +191,7 @@ func (a *families) childUndone(f *fan, e *entry) {
 
 // childDone counts a child that has come to its end. One in error waits for an operator, and stays open.
 func (a *families) childDone(f *fan, e *entry) {
-	if f.look { // it is counted with all others, once its end is committed
+	if f.recount { // it is counted with all others, once its end is committed
 		f.round = a.cycle.rounds
 		return
 	}
@@ -224,7 +224,7 @@ func (a *families) goOn(f *fan) {
 
 // finish tells the parent that all children of a step have come to their end, if they have.
 func (a *families) finish(f *fan) bool {
-	if f.look || f.open > 0 {
+	if f.recount || f.open > 0 {
 		return false
 	}
 	if f.undo || !f.stopped() {

@@ -14,7 +14,7 @@ import (
 
 // applyWaiting lets go on what waits for room, and finds out when to look at the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
-	s.gate.looks.lookAt = 0
+	s.gate.nextRound.lookAt = 0
 	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
 			if len(slot.blocked) > 0 && s.unblock(p, slot) {
@@ -86,7 +86,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		if !s.cycle.roomy() {
 			return true, nil // nothing else may come to remind us of them
 		}
-		batch := s.cycle.left()
+		batch := s.cycle.writesLeft()
 		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
 		if room <= 0 {
 			continue
@@ -122,36 +122,36 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	many := s.queues.manyBegun(at)
 	keys := s.gate.keyTakesAt(slot)
-	taken := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
-	numbers := make([]int64, len(taken))
-	for i := range taken {
-		numbers[i] = taken[i].number
+	chosen := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
+	numbers := make([]int64, len(chosen))
+	for i := range chosen {
+		numbers[i] = chosen[i].number
 	}
 	if _, err := s.loadNumbers(ctx, p, numbers); err != nil {
 		return 0, err
 	}
-	again := false
+	requeued := false
 	for _, number := range numbers { // in the order in which they were taken
 		e := p.tasks[number]
 		if e == nil {
 			continue
 		}
 		if e.round.write != 0 { // an event of this round is about it
-			s.queues.queueAgain(p, slot, e)
-			again = true
+			s.queues.requeue(p, slot, e)
+			requeued = true
 			continue
 		}
 		switch err := s.claimTask(p, e); {
 		case err == nil:
 			claimed++
 		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
-			s.queues.queueAgain(p, slot, e)
+			s.queues.requeue(p, slot, e)
 		}
 	}
 	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
 	// waited for the last ones here that had.
-	if keys.claimed() && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.heldAny() {
-		s.gate.looks.wake(s.cycle.now)
+	if keys.claimed() && claimed < len(chosen) || len(chosen) > 0 && claimed == 0 || requeued || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.anyBehindBegun() {
+		s.gate.nextRound.wake(s.cycle.now)
 	}
 	return claimed, nil
 }
@@ -169,7 +169,7 @@ func (s *Shard) claimTask(p *partition, e *entry) error {
 }
 
 // take takes up to n tasks from the order. Those whose keys have no room stand aside.
-func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
+func (at *parkedAt) take(now core.Instant, n int, behind func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
 	for len(at.begun) > 0 && len(all) < n {
 		switch one := heap.Pop(&at.begun).(parkedTask); {
 		case one.latest < now:
@@ -182,8 +182,8 @@ func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys
 			}
 		}
 	}
-	all = at.takeFresh(now, n, all, held, keys)
-	for len(at.late) > 0 && len(all) < n && !at.held {
+	all = at.takeFresh(now, n, all, behind, keys)
+	for len(at.late) > 0 && len(all) < n && !at.behindBegun {
 		one := heap.Pop(&at.late).(parkedTask)
 		keys.take(&one)
 		all = append(all, one)
@@ -194,15 +194,15 @@ func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys
 	return all
 }
 
-// heldTask is one that waits for others that have begun.
-type heldTask struct {
+// skippedTask is one that waits for others that have begun.
+type skippedTask struct {
 	in  *flow
 	one parkedTask
 }
 
 // takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
-func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys *keyTakes) []parkedTask {
-	var again []heldTask
+func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, behind func(*planRef) bool, keys *keyTakes) []parkedTask {
+	var skipped []skippedTask
 	most := n / max(1, at.fresh.busy)
 	for len(all) < n {
 		in := at.fresh.next()
@@ -212,9 +212,9 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 		switch one := at.fresh.pop(in); {
 		case one.latest < now:
 			heap.Push(&at.late, one)
-		case held(one.plan):
-			again = append(again, heldTask{in, one})
-			in.heldNow++
+		case behind(one.plan):
+			skipped = append(skipped, skippedTask{in, one})
+			in.skipped++
 		default:
 			if why, full := keys.full(&one); full {
 				at.standAside(why, asideTask{parkedTask: one, of: in.key})
@@ -223,21 +223,21 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 			all = append(all, one)
 			at.fresh.served(in)
 		}
-		if len(in.tasks) == 0 || in.heldNow > most {
+		if len(in.tasks) == 0 || in.skipped > most {
 			at.fresh.leave(in)
 		}
 	}
-	at.held = len(again) > 0
-	for i := range again {
-		again[i].in.heldNow = 0
-		at.fresh.push(again[i].in, again[i].one)
+	at.behindBegun = len(skipped) > 0
+	for i := range skipped {
+		skipped[i].in.skipped = 0
+		at.fresh.push(skipped[i].in, skipped[i].one)
 	}
 	return all
 }
 
-func (p *partition) heldAny() bool {
+func (p *partition) anyBehindBegun() bool {
 	for _, slot := range p.agents {
-		if slot.order != nil && slot.order.held {
+		if slot.order != nil && slot.order.behindBegun {
 			return true
 		}
 	}
@@ -262,7 +262,7 @@ func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 	case v.n == 0 && v.by == byKey:
 		return reason{key: one.key}, true
 	case v.n > 0 && k.takes[one.key] >= v.n:
-		k.slot.calls.key(one.key).change()
+		k.slot.calls.key(one.key).report()
 		return reason{key: one.key}, true
 	}
 	k.take(one)
@@ -280,7 +280,7 @@ func (k *keyTakes) take(one *parkedTask) {
 func (k *keyTakes) claimed() (some bool) {
 	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
 		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
-			is.opened()
+			is.reopen()
 			some = true
 		}
 	}
@@ -312,23 +312,23 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return false, err
 	}
-	most := s.cfg.Memory.fits(min(s.cycle.left(), max(1, s.cfg.InFlight-len(p.tasks))))
+	most := s.cfg.Memory.fits(min(s.cycle.writesLeft(), max(1, s.cfg.InFlight-len(p.tasks))))
 	if most <= 0 {
 		return !s.cycle.roomy(), nil
 	}
 	numbers := at.hopeless(back, most)
-	slot.lookKeys()
+	slot.recheckKeys()
 	entries, err := s.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return false, err
 	}
 	for _, e := range entries {
 		if e.round.write != 0 || s.claimTask(p, e) != nil {
-			s.queues.queueAgain(p, slot, e)
+			s.queues.requeue(p, slot, e)
 		}
 	}
 	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {
-		s.gate.looks.wake(s.cycle.now)
+		s.gate.nextRound.wake(s.cycle.now)
 	} else {
 		slot.gaveUp = breaker.Revision
 	}
@@ -359,7 +359,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, a
 		return err
 	}
 	for _, e := range entries {
-		s.queues.queueAgain(p, slot, e)
+		s.queues.requeue(p, slot, e)
 	}
 	at.read(numbers, page)
 	return nil

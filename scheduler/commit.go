@@ -44,7 +44,7 @@ func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResu
 			p.last = b.ID
 		}
 	}
-	s.evidence.looks.wake(s.cycle.now.Add(evidenceEvery))
+	s.evidence.nextRound.wake(s.cycle.now.Add(evidenceEvery))
 	return res, nil
 }
 
@@ -108,9 +108,9 @@ func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	return sorted
 }
 
-// rests lets a partition go, as if it had been fenced, of which a row was refused that others of the batch rest on: the end
+// fenceDependents lets a partition go, as if it had been fenced, of which a row was refused that others of the batch rest on: the end
 // of a child. They are not committed yet, and what the owner counted in memory is not true.
-func rests(res core.CommitResult, p *partition, ended bool) core.CommitResult {
+func fenceDependents(res core.CommitResult, p *partition, ended bool) core.CommitResult {
 	if ended && !slices.Contains(res.Fenced, p.id) {
 		res.Fenced = append(res.Fenced, p.id)
 	}
@@ -183,16 +183,16 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
 		s.unstorable.add(e, t.Seq)
 		s.forsake(p, e)
-		return rests(core.CommitResult{}, p, ended), nil
+		return fenceDependents(core.CommitResult{}, p, ended), nil
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
 		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
 		s.forsake(p, e)
-		return rests(core.CommitResult{}, p, ended), nil
+		return fenceDependents(core.CommitResult{}, p, ended), nil
 	}
-	s.cycle.takeUp(p, e, from)
-	return rests(res, p, ended), err
+	s.cycle.unpark(p, e, from)
+	return fenceDependents(res, p, ended), err
 }
 
 // poisonBirth stores a task that cannot be stored as it came without its
@@ -262,10 +262,10 @@ func (s *Shard) endRound() {
 	s.gate.agents.countCalls(s.cycle.now, s.cycle.calls)
 	for _, x := range s.cycle.touched {
 		if x.e.settle() {
-			s.gate.looks.wake(s.cycle.now)
+			s.gate.nextRound.wake(s.cycle.now)
 		}
 		x.e.round = inRound{}
-		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
+		if x.p.tasks[x.e.task.Number] == x.e && !x.e.pinned() {
 			x.p.drop(x.e)
 		}
 	}

@@ -20,9 +20,9 @@ type Committer struct {
 	shard *Shard
 	in    *Inbox
 	asked signal // there may be an order
-	// holding has an element during a cycle that may load an ended task, and while tasks are forgotten: a task that a
+	// purgeLock has an element during a cycle that may load an ended task, and while tasks are forgotten: a task that a
 	// cycle has loaded must not lose its journal before the cycle has committed. Other cycles need not wait.
-	holding chan struct{}
+	purgeLock chan struct{}
 
 	mu     sync.Mutex
 	orders []order
@@ -65,7 +65,7 @@ func (f *feed) stopReading() {
 
 func newCommitter(s *shared, index int, bus Bus) *Committer {
 	c := &Committer{
-		s: s, index: index, asked: newSignal(), holding: make(chan struct{}, 1),
+		s: s, index: index, asked: newSignal(), purgeLock: make(chan struct{}, 1),
 		held: map[int]*ownership{}, feeds: map[int]*feed{}, drains: map[int]core.Instant{},
 	}
 	c.in = newInbox(s.cfg.Now, s.cfg.Memory, s.cfg.Admission)
@@ -138,8 +138,8 @@ const awayEvery = 5 * time.Second
 func (c *Committer) measure(now core.Instant, took time.Duration) {
 	var away []Away
 	// The last of them may be followed by no further cycle.
-	look := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
-	if look {
+	refresh := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
+	if refresh {
 		c.awayAt = now
 		away = c.shard.agentsAway(now, c.away)
 	}
@@ -149,23 +149,23 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 		c.cycles.add(took)
 	}
 	c.stats = c.shard.Stats
-	if look {
+	if refresh {
 		c.away = away
 	}
 }
 
-// hold keeps such cycles and forgetting apart, until unhold. It reports false when ctx ends before. It is safe for
+// lockPurge keeps such cycles and forgetting apart, until unhold. It reports false when ctx ends before. It is safe for
 // concurrent use.
-func (c *Committer) hold(ctx context.Context) bool {
+func (c *Committer) lockPurge(ctx context.Context) bool {
 	select {
-	case c.holding <- struct{}{}:
+	case c.purgeLock <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (c *Committer) unhold() { <-c.holding }
+func (c *Committer) unlockPurge() { <-c.purgeLock }
 
 // holds reports whether a partition is adopted, or about to be. It is safe for concurrent use.
 func (c *Committer) holds(partition int) bool {
@@ -216,7 +216,7 @@ func (c *Committer) note() {
 	for p, o := range c.held {
 		if o.epoch != 0 {
 			own := c.shard.partitions[p]
-			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.held) > 0
+			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.deferred) > 0
 			o.reading = c.shard.Reading(p)
 		}
 	}

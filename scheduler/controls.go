@@ -15,7 +15,7 @@ import (
 
 func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	c := s.cycle
-	if full, err := s.applyHeld(ctx); full || err != nil {
+	if full, err := s.applyDeferred(ctx); full || err != nil {
 		return full, err
 	}
 	for ; c.pos.control < len(c.mail.Controls); c.pos.control, c.pos.number = c.pos.control+1, 0 {
@@ -40,19 +40,19 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// applyHeld applies the requests that have waited.
-func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
+// applyDeferred applies the requests that have waited.
+func (s *Shard) applyDeferred(ctx context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
-		for i := p.ready(s.cycle.now, s.plans); i >= 0; i = p.ready(s.cycle.now, s.plans) {
+		for i := p.readyDeferred(s.cycle.now, s.plans); i >= 0; i = p.readyDeferred(s.cycle.now, s.plans) {
 			if !s.cycle.roomy() {
 				return true, nil
 			}
-			m := p.held[i]
+			m := p.deferred[i]
 			full, err := p.asRead(func() (bool, error) { return s.applyControl(ctx, p, &m.ControlMail) }) // it must not wait again
 			if full || err != nil {
 				return full, err
 			}
-			p.unhold(i)
+			p.undefer(i)
 			p.changes()
 		}
 	}
@@ -62,11 +62,11 @@ func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
 	ev := c.Event(m.At)
-	ev.Looked = m.looked()
+	ev.Looked = m.seenAt()
 	switch {
 	case c.Kind == 0:
 		return false, nil
-	case c.Found != "" && p.seenBefore(m.said()):
+	case c.Found != "" && p.seenBefore(m.assertedAt()):
 		s.log.Warn("a request about tasks changed nothing: the database went back since its sender looked at the service, where more may have happened: look again",
 			"kind", c.Kind, "task", c.ID, "found", c.Found, "actor", c.Actor)
 		return false, nil
@@ -79,7 +79,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	if err != nil {
 		return false, err
 	}
-	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && p.hold(m, unread, s.cycle.now) {
+	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && p.deferForPlan(m, unread, s.cycle.now) {
 		return false, nil
 	}
 	if e == nil && stored {
@@ -87,7 +87,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	}
 	if e == nil {
 		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 && core.RootID(c.ID) == c.ID { // no one submits a child
-			if p.unread() && p.holdUnread(m) {
+			if p.unread() && p.deferUntilRead(m) {
 				return false, nil
 			}
 			s.cancelUnknown(p, c, &ev)
@@ -187,7 +187,7 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev 
 func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f func(i int, e *entry) error) (full bool, err error) {
 	at := &s.cycle.pos.number
 	for *at < len(numbers) {
-		room := s.cycle.left()
+		room := s.cycle.writesLeft()
 		if !s.cycle.roomy() {
 			return true, nil
 		}
@@ -212,13 +212,13 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 // another reports whether a number may be another task's than the one that a request means: it was given out in a time
 // that the database has lost, and again since.
 func (p *partition) another(m *ControlMail, number int64) bool {
-	return number >= p.taken.WentBackNumber && p.seenBefore(m.Stored)
+	return number >= p.takeover.WentBackNumber && p.seenBefore(m.Stored)
 }
 
 // seenBefore reports whether what is said then may rest on what was seen before the database went back: it is said before
 // that, or within a minute after.
 func (p *partition) seenBefore(at core.Instant) bool {
-	back := p.taken.WentBackAt
+	back := p.takeover.WentBackAt
 	return back != 0 && at <= back.Add(time.Minute)
 }
 

@@ -69,9 +69,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.number(), hash, m.Pos
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e), NoTime: s.hasNoTime(m, sub, ref)}
-	s.gate.says(p, e, &ev)
-	if p.taken.MayHaveRun(e.task) {
-		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
+	s.gate.markBlocked(p, e, &ev)
+	if p.takeover.MayHaveRun(e.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.takeover.WentBackAt), p.takeover.WentBackAt
 	}
 	switch {
 	case unread != nil:

@@ -49,7 +49,7 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	s.acknowledge()
 	room := s.queues.queueParked(s.cycle)
 	s.endRound()
-	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
+	return more || room || len(s.families.unheard) > 0, nil // a refused row may have ended a child
 }
 
 func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {

@@ -12,8 +12,8 @@ import (
 // event applies one event to one task in flight and keeps what it led to. The
 // caller has made sure that the task was not created in this round.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
-	switch back := p.taken.WentBackAt; {
-	case !p.taken.MayHaveRun(e.task):
+	switch back := p.takeover.WentBackAt; {
+	case !p.takeover.MayHaveRun(e.task):
 	case e.task.State.Ended(): // a request that takes it up again notes it
 		ev.WentBack, ev.At = back, max(ev.At, back)
 	default:
@@ -38,7 +38,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		had = e.replan(to)
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
-	s.gate.says(p, e, ev)
+	s.gate.markBlocked(p, e, ev)
 	begins, from := e.task.StartAt > e.task.UpdatedAt, e.task.WaitsFor
 	if err := core.Apply(plan, e.task, ev, &s.cycle.out); err != nil {
 		if e.plan != had.plan {
@@ -53,8 +53,8 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		s.Stats.Kinds.countStart(s.cycle.out.Records)
 	}
 	s.keep(p, e, false)
-	s.cycle.takeUp(p, e, from)
-	e.round.took &^= had.out // these have left before
+	s.cycle.unpark(p, e, from)
+	e.round.places &^= had.places // these have left before
 	return nil
 }
 
@@ -88,7 +88,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 			x.end = p.endNumber()
 			e.task.EndNumber = x.end
 			if e.parent != nil {
-				s.families.ended(p, e)
+				s.families.noteEnd(p, e)
 			}
 		}
 		c.effects = append(c.effects, x)
@@ -100,9 +100,9 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		c.calls.note(p, e, c.out.Records)
 		s.gate.leaveFor(e, &c.out, c.resumed != nil)
 	}
-	each(e.held, func(i int) {
+	each(e.pausedRetries, func(i int) {
 		if e.task.Steps[i].Awaits == 0 {
-			e.held &^= 1 << uint(i)
+			e.pausedRetries &^= 1 << uint(i)
 		}
 	})
 	at, awaits, unable := e.present()

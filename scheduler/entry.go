@@ -49,7 +49,7 @@ type inRound struct {
 	write   int      // 1 + index of its write in the batch; 0: none
 	stored  bool     // that is
 	refused int      // rows of it that were: effects and calls from before the last of them are passed over
-	took    uint64   // places of limits, by step
+	places  uint64   // places of limits, by step
 	spent   uint64   // calls of rates, likewise
 	whole   bool     // it was seen in the store with its journal
 	asked   *request // about it as an ended child: the first
@@ -138,10 +138,10 @@ func (e *entry) before(o *entry) bool {
 
 // marks are what a task has at its agents' gates, by step.
 type marks struct {
-	out   uint64   // places
-	trial uint64   // commands that are out as a trial
-	aside uint64   // those that wait for their agents without a place: a retry asks for one
-	held  uint64   // those of which a pause held the last retry: without a place in the window
-	ours  uint64   // the newest do was sent by this owner, with its step's whole time, and the owner has heard all answers since
-	keys  []string // of limits; nil: they are not known
+	places        uint64   // places
+	trial         uint64   // commands that are out as a trial
+	noPlace       uint64   // those that wait for their agents without a place: a retry asks for one
+	pausedRetries uint64   // those of which a pause held the last retry: without a place in the window
+	heardAll      uint64   // the newest do was sent by this owner, with its step's whole time, and the owner has heard all answers since
+	keys          []string // of limits; nil: they are not known
 }

@@ -27,28 +27,28 @@ type fan struct {
 	input           func(index int, element []byte) ([]byte, error)
 	since           core.Instant // when this attempt of the step began
 	ended           core.Instant // when the last child of those that were undone did
-	look            bool         // the store is to say how far it is
+	recount         bool         // the store is to say how far it is
 
 	// Children that are there already and are to be gone over: undone ones of an earlier attempt, which begin again, oldest
 	// first; or all of them, which are undone, newest first.
-	more  bool
-	place int64 // number of the last one read
-	page  []core.ChildRow
+	more      bool
+	pageAfter int64 // number of the last one read
+	page      []core.ChildRow
 
-	round  int64  // of the shard: what was written in it is not in the store before the next
-	turn   bool   // it is among those that have a turn
-	busy   bool   // it has its turn just now
-	why    string // the first child that failed, and why
-	broken string // why the step fails once no child is open
-	only   []byte // the result of the only child
-	taken  int    // how often an id was a task already
+	round     int64  // of the shard: what was written in it is not in the store before the next
+	queued    bool   // it is among those that have a turn
+	busy      bool   // it has its turn just now
+	why       string // the first child that failed, and why
+	broken    string // why the step fails once no child is open
+	only      []byte // the result of the only child
+	idClashes int    // how often an id was a task already
 }
 
 const (
 	// siblingsPage is how many children are read at a time.
 	siblingsPage = 256
-	// stalledAgain is after how long a fan that found no room looks again, if nothing else happens before.
-	stalledAgain = time.Second
+	// stalledRetry is after how long a fan that found no room looks again, if nothing else happens before.
+	stalledRetry = time.Second
 )
 
 func newFan(p *partition, e *entry, step int, seq int64) *fan {
@@ -139,10 +139,10 @@ func (f *fan) read(ctx context.Context, store Store) (err error) {
 	if f.undo {
 		next, over = store.Youngest, func(r core.ChildRow) bool { return r.State == core.StateUndone }
 	}
-	f.page, err = next(ctx, f.p.asOf(), f.siblings(), f.place, siblingsPage)
+	f.page, err = next(ctx, f.p.asOf(), f.siblings(), f.pageAfter, siblingsPage)
 	f.more = len(f.page) == siblingsPage
 	if len(f.page) > 0 {
-		f.place = f.page[len(f.page)-1].Number
+		f.pageAfter = f.page[len(f.page)-1].Number
 	}
 	f.page = slices.DeleteFunc(f.page, over)
 	return err

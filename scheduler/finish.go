@@ -35,13 +35,13 @@ type parkedAt struct {
 	from        int64          // up to this number it has been asked
 	pass        int64          // how often it has been read from the first number on, this time included
 	missed      int64          // the pass in which a task was last not noted
-	held        bool           // something that has not begun waits for others that have
+	behindBegun bool           // something that has not begun waits for others that have
 }
 
 // miss notes that a task is left to the store.
 func (at *parkedAt) miss() {
 	if !at.beyond {
-		at.again()
+		at.startPass()
 	}
 	at.missed = at.pass
 }
@@ -62,8 +62,8 @@ func (at *parkedAt) makeRoom(in *flow) bool {
 	return true
 }
 
-// again has the store read from the first number on.
-func (at *parkedAt) again() { at.beyond, at.from, at.pass = true, 0, at.pass+1 }
+// startPass has the store read from the first number on.
+func (at *parkedAt) startPass() { at.beyond, at.from, at.pass = true, 0, at.pass+1 }
 
 // read notes how far the store has been read.
 func (at *parkedAt) read(numbers []int64, page int) {
@@ -72,9 +72,9 @@ func (at *parkedAt) read(numbers []int64, page int) {
 		return
 	}
 	at.beyond, at.unread, at.from = false, false, 0
-	at.fresh.found(at.pass)
+	at.fresh.endPass(at.pass)
 	if at.missed == at.pass {
-		at.again()
+		at.startPass()
 	}
 }
 
@@ -102,8 +102,8 @@ func (at *parkedAt) reads() bool {
 	return at.beyond && (len(at.known) <= parkedMax/2 || at.unread || at.fresh.hungry())
 }
 
-// back takes a task into the order.
-func (at *parkedAt) back(one asideTask, w *Weights) {
+// insert takes a task into the order.
+func (at *parkedAt) insert(one asideTask, w *Weights) {
 	at.note(one.parkedTask, true)
 	switch {
 	case one.late:

@@ -20,8 +20,8 @@ import (
 
 const (
 	// flowsMax bounds the flows at one agent of a partition; of more, those of a class share one.
-	flowsMax = 1024
-	stride   = 1 << 20
+	flowsMax   = 1024
+	strideUnit = 1 << 20
 )
 
 // flowKey tells flows apart. No type is empty: the key without one is of the flow that those beyond flowsMax share.
@@ -32,26 +32,26 @@ type flowKey struct {
 
 // flow is a node of the tree: all, a class, a tenant, or a flow with its tasks.
 type flow struct {
-	name  string
-	step  uint64 // of its turns: stride divided by its weight
-	turn  uint64 // the virtual time of its next turn
-	place int    // among up.busy; -1: nothing waits in it
-	up    *flow
-	busy  indexed[*flow] // of its children those in which something waits
-	now   uint64         // the turn of the child that was served last
+	name      string
+	stride    uint64 // of its turns: stride divided by its weight
+	vtime     uint64 // the virtual time of its next turn
+	heapIndex int    // among up.busy; -1: nothing waits in it
+	up        *flow
+	busy      indexed[*flow] // of its children those in which something waits
+	clock     uint64         // the turn of the child that was served last
 
 	children map[string]*flow // of a class
 	key      flowKey          // of a flow
 	tasks    byDeadline       // of a flow
 	missed   int64            // the pass of parkedAt in which one of its tasks was last not noted; 0: none
-	heldNow  int              // of its tasks so many were found held by the look at hand
+	skipped  int              // of its tasks so many were found held by the look at hand
 }
 
-func (f *flow) putAt(place int) { f.place = place }
+func (f *flow) putAt(place int) { f.heapIndex = place }
 
 // before reports whether it is f's turn before that of another child.
 func (f *flow) before(o *flow) bool {
-	return cmp.Or(cmp.Compare(f.turn, o.turn), strings.Compare(f.name, o.name)) < 0
+	return cmp.Or(cmp.Compare(f.vtime, o.vtime), strings.Compare(f.name, o.name)) < 0
 }
 
 // flows are the parked tasks at one agent that have not begun.
@@ -67,7 +67,7 @@ type flows struct {
 }
 
 func child(up *flow, name string, weight int) *flow {
-	return &flow{name: name, step: stride / uint64(max(1, weight)), turn: up.now, place: -1, up: up}
+	return &flow{name: name, stride: strideUnit / uint64(max(1, weight)), vtime: up.clock, heapIndex: -1, up: up}
 }
 
 // of is the flow of that key, a new one if need be.
@@ -131,11 +131,11 @@ func (f *flows) sweep() bool {
 // forgettable reports whether a flow would come back as it is now: nothing waits in it, and its next turn has passed, or
 // there was nothing to take turns with.
 func (f *flow) forgettable() bool {
-	if f.place >= 0 || f.missed != 0 {
+	if f.heapIndex >= 0 || f.missed != 0 {
 		return false
 	}
 	tenant := f.up
-	return f.turn <= tenant.now || tenant.place < 0 && (tenant.turn <= tenant.up.now || tenant.up.place < 0)
+	return f.vtime <= tenant.clock || tenant.heapIndex < 0 && (tenant.vtime <= tenant.up.clock || tenant.up.heapIndex < 0)
 }
 
 // push lets a task wait in a flow.
@@ -147,11 +147,11 @@ func (f *flows) push(in *flow, one parkedTask) {
 
 // enter gives a flow in which something waits its turns.
 func (f *flows) enter(in *flow) {
-	if in.place < 0 {
+	if in.heapIndex < 0 {
 		f.busy++
 	}
-	for ; in.up != nil && in.place < 0; in = in.up {
-		in.turn = max(in.turn, in.up.now)
+	for ; in.up != nil && in.heapIndex < 0; in = in.up {
+		in.vtime = max(in.vtime, in.up.clock)
 		heap.Push(&in.up.busy, in)
 	}
 }
@@ -160,7 +160,7 @@ func (f *flows) enter(in *flow) {
 func (f *flows) leave(out *flow) {
 	f.busy--
 	for ; out.up != nil && len(out.busy) == 0; out = out.up {
-		heap.Remove(&out.up.busy, out.place)
+		heap.Remove(&out.up.busy, out.heapIndex)
 	}
 }
 
@@ -185,17 +185,17 @@ func (f *flows) pop(of *flow) parkedTask {
 // served counts the turn of a flow.
 func (f *flows) served(is *flow) {
 	for ; is.up != nil; is = is.up {
-		is.up.now = is.turn
-		is.turn += is.step
+		is.up.clock = is.vtime
+		is.vtime += is.stride
 		if len(is.up.busy) > 1 {
-			heap.Fix(&is.up.busy, is.place)
+			heap.Fix(&is.up.busy, is.heapIndex)
 		}
 	}
 }
 
 // evict takes a task out of the flow that has most, for one of a flow that has less than its part of all.
 func (f *flows) evict(in *flow, pass int64) (last parkedTask, ok bool) {
-	if f.busy == 0 || f.busy == 1 && in.place >= 0 || len(in.tasks) >= f.waiting/f.busy {
+	if f.busy == 0 || f.busy == 1 && in.heapIndex >= 0 || len(in.tasks) >= f.waiting/f.busy {
 		return last, false
 	}
 	var most *flow
@@ -228,8 +228,8 @@ func (f *flows) hungry() bool {
 	return false
 }
 
-// found notes that a pass over all that is parked is over: what was missed before it has been met.
-func (f *flows) found(pass int64) {
+// endPass notes that a pass over all that is parked is over: what was missed before it has been met.
+func (f *flows) endPass(pass int64) {
 	for _, is := range f.all {
 		if is.missed < pass {
 			is.missed = 0
@@ -246,7 +246,7 @@ func (f *flows) drop(gone func(*flow, parkedTask) bool) {
 			continue
 		}
 		heap.Init(&is.tasks)
-		if len(is.tasks) == 0 && is.place >= 0 {
+		if len(is.tasks) == 0 && is.heapIndex >= 0 {
 			f.leave(is)
 		}
 	}

@@ -8,18 +8,18 @@ import "duly.dev/duly/internal/core"
 
 // ask is a do that would leave, of a task in flight or parked, or any do of an agent or of a key there.
 type ask struct {
-	agent  *agentCalls
-	load   int          // tasks of the partition at the agent
-	only   int          // one more than the stage that is asked alone; 0: all are
-	plan   *planRef     // nil: of any
-	steps  uint64       // of the plan, of which one would leave
-	labels []core.Label // of the task
-	keyed  bool
-	key    string // of the agent's limit, if keyed
-	there  bool   // the task has a place in the agent's window
-	tried  bool   // the step has its part of the breaker's trial
-	placed bool   // it has its places of the limit
-	again  bool   // and waits for the agent: no call has been taken, so the rate counts this one
+	agent   *agentCalls
+	load    int          // tasks of the partition at the agent
+	only    int          // one more than the stage that is asked alone; 0: all are
+	plan    *planRef     // nil: of any
+	steps   uint64       // of the plan, of which one would leave
+	labels  []core.Label // of the task
+	keyed   bool
+	key     string // of the agent's limit, if keyed
+	there   bool   // the task has a place in the agent's window
+	inTrial bool   // the step has its part of the breaker's trial
+	placed  bool   // it has its places of the limit
+	retry   bool   // and waits for the agent: no call has been taken, so the rate counts this one
 }
 
 // verdict is what the gate, or one of its stages, says.
@@ -51,12 +51,12 @@ const (
 
 // gate is the stages of a shard with all that they know.
 type gate struct {
-	stages [stages]stage
-	pauses pauseBook
-	agents agentBook
-	looks  waker        // a round is to look at all that waits
-	now    core.Instant // of the commit cycle
-	asked  ask          // last
+	stages    [stages]stage
+	pauses    pauseBook
+	agents    agentBook
+	nextRound waker        // a round is to look at all that waits
+	now       core.Instant // of the commit cycle
+	asked     ask          // last
 }
 
 func newGate(cfg *Config) *gate {
@@ -113,7 +113,7 @@ func (w windowStage) room(a *ask, _ core.Instant) verdict {
 func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
 	switch {
 	case len(b.all) == 0:
-	case a.plan == nil && b.holds(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan.plan, &a.plan.pauses, a.labels) == 0:
+	case a.plan == nil && b.pausesAll(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan.plan, &a.plan.pauses, a.labels) == 0:
 		return verdict{}
 	}
 	return anyNumber
@@ -125,11 +125,11 @@ type breakerStage struct{}
 func (breakerStage) room(a *ask, now core.Instant) verdict {
 	is := a.agent
 	limit := is.breaker.Limit(now)
-	if limit < 0 || a.tried {
+	if limit < 0 || a.inTrial {
 		return anyNumber
 	}
 	back := is.breaker.Back(now)
-	return verdict{n: max(0, limit-is.tried), few: true, until: back, back: back}
+	return verdict{n: max(0, limit-is.trialOut), few: true, until: back, back: back}
 }
 
 // limitStage holds back what an agent's limit has no place for, or its rate no call.
@@ -151,9 +151,9 @@ func (limitStage) room(a *ask, now core.Instant) verdict {
 // roomFor is how many do commands may leave now, each of which is over when the grant ends; -1: as many as come.
 func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
-	case a.again && u.limit.outlasts(now, a.agent.longest):
+	case a.retry && u.limit.outlasts(now, a.agent.longest):
 		return 0
-	case a.again && a.placed:
+	case a.retry && a.placed:
 		return u.limit.calls(now)
 	case a.placed:
 		return -1
@@ -188,9 +188,9 @@ func (g *gate) mayLeave(a ask) verdict {
 	v := g.judge(a)
 	switch {
 	case v.n == 0 && v.by == byKey:
-		a.agent.key(a.key).keepsBack(g.now)
+		a.agent.key(a.key).noteBlocked(g.now)
 	case v.n == 0 && v.until != 0:
-		g.looks.wake(v.until)
+		g.nextRound.wake(v.until)
 	}
 	return v
 }
@@ -226,9 +226,9 @@ func (e *entry) ask(step int) ask {
 	a.there = e.at&e.plan.at(slot) != 0
 	if e.trial&a.steps != 0 {
 		working, _ := e.working()
-		a.tried = working&a.steps != 0
+		a.inTrial = working&a.steps != 0
 	}
-	a.placed = a.tried || e.out&a.steps != 0
+	a.placed = a.inTrial || e.places&a.steps != 0
 	key, at := e.keyName(step)
 	a.key, a.keyed = key, at != nil
 	return a
@@ -241,29 +241,29 @@ func (g *gate) mayRetry(x *pending) bool {
 	e, step := x.e, x.effect.Step
 	g.agents.keysOf(e)
 	a := e.ask(step)
-	a.there, a.tried, a.placed, a.again = true, true, e.out&a.steps != 0, true
+	a.there, a.inTrial, a.placed, a.retry = true, true, e.places&a.steps != 0, true
 	if v := g.mayLeave(a); v.n == 0 {
-		if v.by == byPause && e.held&a.steps == 0 {
-			e.held |= a.steps
-			g.looks.wake(g.now) // others may have its place in the window
+		if v.by == byPause && e.pausedRetries&a.steps == 0 {
+			e.pausedRetries |= a.steps
+			g.nextRound.wake(g.now) // others may have its place in the window
 		}
 		return false
 	}
-	if e.held&a.steps != 0 {
-		e.held &^= a.steps
+	if e.pausedRetries&a.steps != 0 {
+		e.pausedRetries &^= a.steps
 		at, _, _ := e.present()
 		x.p.occupy(e, at)
 	}
 	if !a.placed && len(g.agents.limited) > 0 { // else places are not counted
 		e.place(step)
-		e.out, e.aside = e.out|a.steps, e.aside&^a.steps
+		e.places, e.noPlace = e.places|a.steps, e.noPlace&^a.steps
 	}
 	e.spend(step, g.now)
 	return true
 }
 
-// says marks in an event which steps may not begin now. Not all of them are about to: none is noted as kept back.
-func (g *gate) says(p *partition, e *entry, ev *core.Event) {
+// markBlocked marks in an event which steps may not begin now. Not all of them are about to: none is noted as kept back.
+func (g *gate) markBlocked(p *partition, e *entry, ev *core.Event) {
 	if e.plan == nil || g.open(p) {
 		return
 	}
@@ -280,8 +280,8 @@ func (g *gate) says(p *partition, e *entry, ev *core.Event) {
 				break
 			}
 			if ev.Back == nil {
-				g.agents.back = append(g.agents.back[:0], make([]core.Instant, len(e.plan.slots))...)
-				ev.Back = g.agents.back
+				g.agents.backTimes = append(g.agents.backTimes[:0], make([]core.Instant, len(e.plan.slots))...)
+				ev.Back = g.agents.backTimes
 			}
 			ev.Back[i] = v.back
 		case v.few:
@@ -299,8 +299,8 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 			continue
 		}
 		// One that the task's deadline cuts short may have had too little time for whatever agent.
-		if e.ours &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
-			e.ours |= 1 << uint(x.Step)
+		if e.heardAll &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
+			e.heardAll |= 1 << uint(x.Step)
 		}
 	}
 	if !g.agents.gated() {
@@ -320,7 +320,7 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 			e.round.spent |= 1 << uint(x.Step)
 		}
 		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
-			a.tried++
+			a.trialOut++
 			e.trial |= 1 << uint(x.Step)
 		}
 	}
@@ -341,7 +341,7 @@ func (g *gate) block(p *partition, e *entry) {
 		}
 		e.blocks |= 1 << uint(i)
 		if slot.load < p.window {
-			g.looks.wake(g.now)
+			g.nextRound.wake(g.now)
 		}
 	})
 }

@@ -32,8 +32,8 @@ func (q *queues) applyLimits(mail *Mail) {
 	mail.Grants = mail.Grants[:0]
 	b.freeLeft(now, mail.Counted)
 	mail.Counted = nil
-	if b.rates.due(now) {
-		q.lookKeys()
+	if b.nextRateRound.due(now) {
+		q.recheckKeys()
 	}
 }
 
@@ -63,7 +63,7 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
-					e.round.took = 0 // they have left long ago
+					e.round.places = 0 // they have left long ago
 				}
 			}
 		}
@@ -73,16 +73,16 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			a.limit = &shardLimit{limit: is, places: a.out, at: now}
 		}
 	}
-	b.tellKeys()
+	b.reportKeys()
 }
 
-// tellKeys has all keys told that are used or waited for. A limit that was removed and set again between two rounds is the same
+// reportKeys has all keys told that are used or waited for. A limit that was removed and set again between two rounds is the same
 // here, and the scheduler has forgotten what of its keys was claimed.
-func (b *agentBook) tellKeys() {
+func (b *agentBook) reportKeys() {
 	for _, name := range slices.Sorted(maps.Keys(b.limited)) {
 		if a := b.all[name]; a != nil {
 			for _, key := range slices.Sorted(maps.Keys(a.keys)) {
-				a.keys[key].change()
+				a.keys[key].report()
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
 			}
 			waits += here
 		}
-		yield(a.says(limitOf{agent: name}, g.now, waits, a.longest))
+		yield(a.usage(limitOf{agent: name}, g.now, waits, a.longest))
 	}
 	g.keyUses(in, yield)
 }
@@ -133,10 +133,10 @@ func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
 // keyUses gives out what is used of the keys whose use has changed, and forgets those that are not in use any more.
 func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 	b := &g.agents
-	changed := b.changed
-	b.changed = nil
+	changed := b.unreported
+	b.unreported = nil
 	for _, k := range changed {
-		k.changed = false
+		k.reporting = false
 		if k.agent.keys[k.key] != k { // the limit has other keys by now
 			continue
 		}
@@ -146,15 +146,15 @@ func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 				waits += slot.order.ofKey[k.key]
 			}
 		}
-		if k.kept {
+		if k.wantsPlace {
 			waits = max(waits, 1)
 		}
-		k.kept = false
-		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
-		if use.idle() && k.looks.lookAt == 0 {
+		k.wantsPlace = false
+		use := k.usage(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
+		if use.idle() && k.nextRound.lookAt == 0 {
 			delete(k.agent.keys, k.key)
 		}
 		yield(use)
 	}
-	b.changed = append(changed[:0], b.changed...)
+	b.unreported = append(changed[:0], b.unreported...)
 }

@@ -55,7 +55,7 @@ func (c *Committer) adopt(ctx context.Context, p int) {
 		c.shard.Drop(p)
 	}
 	if ctx.Err() == nil {
-		c.s.cfg.report(TroubleTakeover, c.s.news.took(p, err))
+		c.s.cfg.report(TroubleTakeover, c.s.news.noteTakeover(p, err))
 	}
 	if err == nil {
 		c.worked() // if what failed is still there to do, it fails again soon
@@ -64,7 +64,7 @@ func (c *Committer) adopt(ctx context.Context, p int) {
 
 // tryAdopt listens to replies before commands are sent again: an answer that comes earlier would be lost.
 func (c *Committer) tryAdopt(ctx context.Context, p int) error {
-	ground, err := c.look(ctx, p)
+	ground, err := c.readGround(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 		return err
 	}
 	c.mu.Lock()
-	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.partitions[p].taken.WentBackAt}
+	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.partitions[p].takeover.WentBackAt}
 	c.mu.Unlock()
 	c.in.openGate(p, c.s.cfg.InFlight-c.shard.Load(p))
 	lost := func(why error) { c.ask(order{kind: orderLost, partition: p, epoch: from.Epoch, why: why}) }
@@ -91,11 +91,11 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 	return nil
 }
 
-// look finds what there is of a partition outside the database, now.
-func (c *Committer) look(ctx context.Context, p int) (Ground, error) {
+// readGround finds what there is of a partition outside the database, now.
+func (c *Committer) readGround(ctx context.Context, p int) (Ground, error) {
 	at := c.s.cfg.Now()
 	g, err := c.s.wires.Ground(ctx, p)
-	g.At, g.Again = at, func(ctx context.Context) (Ground, error) { return c.look(ctx, p) }
+	g.At, g.Again = at, func(ctx context.Context) (Ground, error) { return c.readGround(ctx, p) }
 	return g, err
 }
 

@@ -180,8 +180,8 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	bytes, tasks := mailBytes(&m), len(m.Submissions)
 	b.mail.bytes += bytes
 	b.mail.tasks += tasks
-	b.memory.hold(bytes)
-	b.admission.hold(tasks)
+	b.memory.charge(bytes)
+	b.admission.charge(tasks)
 	b.unlockDue()
 	return true
 }
@@ -235,8 +235,8 @@ func (b *Inbox) admits(g *inlet) bool { return g.open > 0 && !b.memory.over() &&
 
 // letGo gives back what mail held. The inbox is not locked: readers may go on at once.
 func (b *Inbox) letGo(bytes int64, tasks int) {
-	b.memory.hold(-bytes)
-	b.admission.hold(-tasks)
+	b.memory.charge(-bytes)
+	b.admission.charge(-tasks)
 }
 
 // unlockDue unlocks the inbox and asks for a commit cycle.

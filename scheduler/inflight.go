@@ -13,7 +13,7 @@ import (
 func (p *partition) add(e *entry) {
 	before := len(p.tasks)
 	p.tasks[e.task.Number] = e
-	p.admission.hold(len(p.tasks) - before)
+	p.admission.charge(len(p.tasks) - before)
 	p.ids[e.task.ID] = e
 	e.adoptedBy(p)
 	p.weigh(e)
@@ -28,7 +28,7 @@ func (p *partition) drop(e *entry) {
 	p.unload(e)
 	before := len(p.tasks)
 	delete(p.tasks, e.task.Number)
-	p.admission.hold(len(p.tasks) - before)
+	p.admission.charge(len(p.tasks) - before)
 	if p.ids[e.task.ID] == e {
 		delete(p.ids, e.task.ID)
 	}
@@ -37,8 +37,8 @@ func (p *partition) drop(e *entry) {
 // forget gives back what all its tasks held: the partition is dropped, and what is still
 // done to it counts no more.
 func (p *partition) forget() {
-	p.memory.hold(-p.bytes)
-	p.admission.hold(-len(p.tasks))
+	p.memory.charge(-p.bytes)
+	p.admission.charge(-len(p.tasks))
 	for _, e := range p.tasks {
 		e.letGo(p)
 		p.unwake(e)
@@ -55,14 +55,14 @@ func (p *partition) weigh(e *entry) {
 		}
 	}
 	p.bytes += bytes - e.bytes
-	p.memory.hold(bytes - e.bytes)
+	p.memory.charge(bytes - e.bytes)
 	e.bytes = bytes
 }
 
 // unload gives back what a task held.
 func (p *partition) unload(e *entry) {
 	p.bytes -= e.bytes
-	p.memory.hold(-e.bytes)
+	p.memory.charge(-e.bytes)
 	e.bytes = 0
 }
 
@@ -113,9 +113,9 @@ func (p *partition) orphan(e *entry) {
 // idles has a task let go at the end of the round, if nothing holds it.
 func (p *partition) idles(e *entry) { p.idle = append(p.idle, e) }
 
-// holds reports whether a task stays in memory: it is at work, or children of it are there or about to be.
-func (e *entry) holds() bool {
-	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasTurn()
+// pinned reports whether a task stays in memory: it is at work, or children of it are there or about to be.
+func (e *entry) pinned() bool {
+	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasQueuedFan()
 }
 
 // letGo lets go of parents whose last child has been let go.
@@ -123,14 +123,14 @@ func (p *partition) letGo() {
 	for len(p.idle) > 0 {
 		e := p.idle[0]
 		p.idle = p.idle[1:]
-		if p.tasks[e.task.Number] == e && !e.holds() {
+		if p.tasks[e.task.Number] == e && !e.pinned() {
 			p.drop(e)
 		}
 	}
 	p.idle = p.idle[:0]
 }
 
-// hasTurn reports whether children of the task are about to be born, undone or counted.
-func (e *entry) hasTurn() bool {
-	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.turn && f.stands() })
+// hasQueuedFan reports whether children of the task are about to be born, undone or counted.
+func (e *entry) hasQueuedFan() bool {
+	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.queued && f.stands() })
 }

@@ -21,56 +21,56 @@ func (a *agentCalls) key(name string) *keyCalls {
 	return k
 }
 
-// change notes that the use of the key is to be told.
-func (k *keyCalls) change() {
-	if !k.changed {
-		k.changed = true
-		k.agent.book.changed = append(k.agent.book.changed, k)
+// report notes that the use of the key is to be told.
+func (k *keyCalls) report() {
+	if !k.reporting {
+		k.reporting = true
+		k.agent.book.unreported = append(k.agent.book.unreported, k)
 	}
 }
 
-// opened lets tasks that stand aside for the key come back in the next look at what waits, if it has room then.
-func (k *keyCalls) opened() {
-	if k.looks.lookAt == 0 {
+// reopen lets tasks that stand aside for the key come back in the next look at what waits, if it has room then.
+func (k *keyCalls) reopen() {
+	if k.nextRound.lookAt == 0 {
 		k.agent.book.ready = append(k.agent.book.ready, k)
 	}
-	k.looks.wake(k.agent.book.now())
+	k.nextRound.wake(k.agent.book.now())
 }
 
 // end forgets a command that was out, so that others may go on.
 func (k *keyCalls) end() {
 	k.out--
-	k.change()
-	k.opened()
+	k.report()
+	k.reopen()
 }
 
 // spend is inUse.spend.
 func (k *keyCalls) spend(now core.Instant) {
 	k.inUse.spend(now)
-	k.change()
-	k.lookNext(now) // others may wait
+	k.report()
+	k.wakeForRate(now) // others may wait
 }
 
-// keyLook is the least time between two looks at tasks that wait for the rates of their keys: a look goes over all of those.
-const keyLook = 20 * time.Millisecond
+// keyRoundGap is the least time between two looks at tasks that wait for the rates of their keys: a look goes over all of those.
+const keyRoundGap = 20 * time.Millisecond
 
-// lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
-func (k *keyCalls) lookNext(now core.Instant) {
+// wakeForRate makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
+func (k *keyCalls) wakeForRate(now core.Instant) {
 	if next := k.next(now); next != 0 {
-		k.agent.book.rates.wake(max(next, now.Add(keyLook)))
+		k.agent.book.nextRateRound.wake(max(next, now.Add(keyRoundGap)))
 	}
 }
 
 // take is the shard's part of a grant.
 func (k *keyCalls) take(m *GrantMail, now core.Instant) {
 	k.limit.take(m, now, k.out)
-	k.change()
-	k.opened()
+	k.report()
+	k.reopen()
 }
 
-// keepsBack notes that a do command is kept back by the key alone, or by it first: it is to get a place.
-func (k *keyCalls) keepsBack(now core.Instant) {
-	k.kept = true
-	k.change()
-	k.lookNext(now)
+// noteBlocked notes that a do command is kept back by the key alone, or by it first: it is to get a place.
+func (k *keyCalls) noteBlocked(now core.Instant) {
+	k.wantsPlace = true
+	k.report()
+	k.wakeForRate(now)
 }

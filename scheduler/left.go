@@ -93,7 +93,7 @@ func (b *agentBook) begin() {
 	for _, a := range b.all {
 		for _, k := range a.keys {
 			k.limit.lapse()
-			k.change()
+			k.report()
 		}
 		if a.limit != nil {
 			a.limit.lapse()

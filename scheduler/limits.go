@@ -41,22 +41,22 @@ type LimitConfig struct {
 }
 
 const (
-	limitRenew  = time.Second            // how often a grant is renewed
-	keyRenew    = 2 * time.Second        // likewise, of a key
-	limitSoon   = 100 * time.Millisecond // and claimed, while more is wanted than is had
-	countAgain  = 4 * time.Second        // how often it is said which partitions a shard counts: a database that fails over may forget that
-	grantMargin = 5 * time.Second        // that a grant lasts beyond the longest command
-	keyMargin   = 30 * time.Second       // likewise, of a key: there may be many to renew
+	limitRenew   = time.Second            // how often a grant is renewed
+	keyRenew     = 2 * time.Second        // likewise, of a key
+	limitSoon    = 100 * time.Millisecond // and claimed, while more is wanted than is had
+	recountEvery = 4 * time.Second        // how often it is said which partitions a shard counts: a database that fails over may forget that
+	grantMargin  = 5 * time.Second        // that a grant lasts beyond the longest command
+	keyMargin    = 30 * time.Second       // likewise, of a key: there may be many to renew
 )
 
-// holding is one committer's grant of one limit.
-type holding struct {
+// grantKey is one committer's grant of one limit.
+type grantKey struct {
 	shard int
 	limitOf
 }
 
-func (h holding) compare(o holding) int {
-	kind := func(h holding) int {
+func (h grantKey) compare(o grantKey) int {
+	kind := func(h grantKey) int {
 		if h.keyed {
 			return 1
 		}
@@ -65,8 +65,8 @@ func (h holding) compare(o holding) int {
 	return cmp.Or(strings.Compare(h.agent, o.agent), kind(h)-kind(o), strings.Compare(h.key, o.key), cmp.Compare(h.shard, o.shard))
 }
 
-// held is what the node knows of a holding.
-type held struct {
+// grantState is what the node knows of a holding.
+type grantState struct {
 	use     limitUse   // as the shard has said last
 	sent    core.Grant // the newest grant that the shard was sent
 	seq     int64      // of that
@@ -74,7 +74,7 @@ type held struct {
 }
 
 // floor is below what the stored grant must not go: what the shard may be using.
-func (h *held) floor() (places int, rateMilli int64) {
+func (h *grantState) floor() (places int, rateMilli int64) {
 	places, rateMilli = h.use.places, h.use.rateMilli
 	if h.use.seq != h.seq { // it has not heard of the newest one yet, or has not said so
 		places, rateMilli = max(places, h.sent.Places), max(rateMilli, h.sent.RateMilli)
@@ -82,9 +82,9 @@ func (h *held) floor() (places int, rateMilli int64) {
 	return places, rateMilli
 }
 
-// says takes what the shard says, in a new term or in the one before. A key that it has forgotten meanwhile is told anew,
+// update takes what the shard says, in a new term or in the one before. A key that it has forgotten meanwhile is told anew,
 // as one that has heard of no grant: of those that it had heard of it uses nothing.
-func (h *held) says(u limitUse, newTerm bool) {
+func (h *grantState) update(u limitUse, newTerm bool) {
 	if newTerm {
 		h.seq = u.seq
 	} else {
@@ -102,17 +102,17 @@ func (b *limits) bounds(of limitOf) (l core.Limit, known bool) {
 }
 
 // wants reports whether it could use more than it has.
-func (h *held) wants(l *core.Limit) bool {
+func (h *grantState) wants(l *core.Limit) bool {
 	return h.use.wanted > 0 && (l.Concurrent > 0 && h.use.wanted > h.sent.Places || l.RateMilli > 0 && h.sent.RateMilli == 0)
 }
 
 // limits is what a node knows of limits. Its methods are safe for concurrent use.
 type limits struct {
-	told signal // a turn is due
+	kick signal // a turn is due
 
 	mu        sync.Mutex
 	known     map[string]core.Limit
-	held      map[holding]*held
+	grants    map[grantKey]*grantState
 	seq       int64 // of the newest grant that any shard was sent
 	shards    []shardCounts
 	counted   map[int]int64 // the epochs of the partitions that are said to be counted
@@ -127,7 +127,7 @@ type shardCounts struct {
 }
 
 func newLimits(shards int) *limits {
-	return &limits{told: newSignal(), known: map[string]core.Limit{}, held: map[holding]*held{}, shards: make([]shardCounts, shards), counted: map[int]int64{}}
+	return &limits{kick: newSignal(), known: map[string]core.Limit{}, grants: map[grantKey]*grantState{}, shards: make([]shardCounts, shards), counted: map[int]int64{}}
 }
 
 // collect takes what the gate of a shard says of its grants in its partitions.
@@ -141,20 +141,20 @@ func (b *limits) collect(g *gate, in []*partition, shard int) {
 	newTerm := b.shards[shard].term != g.agents.term
 	soon := b.collectCounts(g, in, shard)
 	g.limitUses(in, func(u limitUse) {
-		key := holding{shard, u.of}
-		h := b.held[key]
+		key := grantKey{shard, u.of}
+		h := b.grants[key]
 		if u.of.keyed && u.idle() && (h == nil || h.sent.Idle() && h.seq == u.seq) {
-			delete(b.held, key)
+			delete(b.grants, key)
 			return
 		}
 		h = b.of(key)
 		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
-		h.says(u, newTerm)
+		h.update(u, newTerm)
 		soon = soon || known && !had && h.wants(&l)
 	})
 	if soon {
-		b.told.set()
+		b.kick.set()
 	}
 }
 
@@ -173,7 +173,7 @@ func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) 
 	if !soon {
 		return false
 	}
-	for key, h := range b.held {
+	for key, h := range b.grants {
 		if key.shard != shard {
 			continue
 		}
@@ -186,11 +186,11 @@ func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) 
 }
 
 // of is what is known of a holding, a new one if need be. limits is locked.
-func (b *limits) of(key holding) *held {
-	h := b.held[key]
+func (b *limits) of(key grantKey) *grantState {
+	h := b.grants[key]
 	if h == nil {
-		h = &held{}
-		b.held[key] = h
+		h = &grantState{}
+		b.grants[key] = h
 	}
 	return h
 }
@@ -208,9 +208,9 @@ func (b *limits) learn(stored []core.Limit) bool {
 	}
 	was := b.known
 	b.known = is
-	for key := range b.held {
+	for key := range b.grants {
 		if l, ok := is[key.agent]; !ok || key.keyed && l.Key != was[key.agent].Key || !key.keyed && !l.InAll() {
-			delete(b.held, key)
+			delete(b.grants, key)
 		}
 	}
 	return changed
@@ -218,10 +218,10 @@ func (b *limits) learn(stored []core.Limit) bool {
 
 // due are the holdings that are to be claimed now: of each agent at most core.ClaimsMax, its limit in all first and then the
 // keys that were claimed longest ago, so that no number of keys keeps others waiting. If more are due there is a turn soon.
-func (b *limits) due(now core.Instant) (all []holding) {
+func (b *limits) due(now core.Instant) (all []grantKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, h := range b.held {
+	for key, h := range b.grants {
 		l, bounded := b.bounds(key.limitOf)
 		places, rate := h.floor()
 		more := h.wants(&l)
@@ -231,7 +231,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 		}
 		uses := h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
 		if !bounded || key.keyed && !uses { // its shard may know nothing of it any more
-			delete(b.held, key)
+			delete(b.grants, key)
 			continue
 		}
 		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.RateMilli > 0 || h.sent.Wanted > 0)
@@ -239,19 +239,19 @@ func (b *limits) due(now core.Instant) (all []holding) {
 			all = append(all, key)
 		}
 	}
-	slices.SortFunc(all, func(x, y holding) int {
+	slices.SortFunc(all, func(x, y grantKey) int {
 		if x.agent == y.agent && x.keyed && y.keyed {
-			return cmp.Or(cmp.Compare(b.held[x].claimed, b.held[y].claimed), x.compare(y))
+			return cmp.Or(cmp.Compare(b.grants[x].claimed, b.grants[y].claimed), x.compare(y))
 		}
 		return x.compare(y)
 	})
 	agent, n := "", 0
-	return slices.DeleteFunc(all, func(h holding) bool {
+	return slices.DeleteFunc(all, func(h grantKey) bool {
 		if h.agent != agent {
 			agent, n = h.agent, 0
 		}
-		if n++; n > core.ClaimsMax && b.held[h].claimed.Elapsed(now, limitSoon) {
-			b.told.set()
+		if n++; n > core.ClaimsMax && b.grants[h].claimed.Elapsed(now, limitSoon) {
+			b.kick.set()
 		}
 		return n > core.ClaimsMax
 	})
@@ -261,7 +261,7 @@ func (b *limits) due(now core.Instant) (all []holding) {
 func (b *limits) hasClaimed(shard int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, h := range b.held {
+	for key, h := range b.grants {
 		if key.shard == shard && h.claimed == 0 && h.use.places > 0 {
 			return false
 		}

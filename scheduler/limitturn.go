@@ -13,11 +13,11 @@ import (
 // How a scheduler looks after the limits: it reads them, claims grants for its shards, and tells them.
 
 // LimitsChanged makes the scheduler read the limits soon. It is safe for concurrent use.
-func (s *Scheduler) LimitsChanged() { s.limits.told.set() }
+func (s *Scheduler) LimitsChanged() { s.limits.kick.set() }
 
-// limitTurns look after the limits. While no grant can be renewed those that there are end by themselves.
-func (s *Scheduler) limitTurns() turns {
-	return turns{what: TroubleLimits, turn: s.LimitTurn, told: s.limits.told, every: s.LimitPause, least: limitSoon / 4}
+// limitDuty look after the limits. While no grant can be renewed those that there are end by themselves.
+func (s *Scheduler) limitDuty() duty {
+	return duty{trouble: TroubleLimits, run: s.LimitTurn, kick: s.limits.kick, every: s.LimitPause, least: limitSoon / 4}
 }
 
 // LimitTurn reads the limits, and claims grants for the committers. It is called again when one is wanted, and after
@@ -35,7 +35,7 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 	now := s.cfg.Now()
 	s.limits.mu.Lock()
 	counts := slices.Clone(s.limits.shards)
-	if s.limits.countedAt.Elapsed(now, countAgain) {
+	if s.limits.countedAt.Elapsed(now, recountEvery) {
 		clear(s.limits.counted)
 		s.limits.countedAt = now
 	}
@@ -82,7 +82,7 @@ func (s *Scheduler) holder(shard int) string {
 }
 
 // claimAll claims what committers may use, agent by agent: what fails for one keeps no other's grants from being renewed.
-func (s *Scheduler) claimAll(ctx context.Context, all []holding) (failed error) {
+func (s *Scheduler) claimAll(ctx context.Context, all []grantKey) (failed error) {
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].agent == all[0].agent {
@@ -97,7 +97,7 @@ func (s *Scheduler) claimAll(ctx context.Context, all []holding) (failed error) 
 }
 
 // claimGrants claims what committers may use of one agent's limit and its keys, and tells their shards.
-func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
+func (s *Scheduler) claimGrants(ctx context.Context, all []grantKey) error {
 	now := s.cfg.Now()
 	mine, terms := make([]core.Grant, len(all)), make([]int64, len(all))
 	s.limits.mu.Lock()
@@ -144,7 +144,7 @@ func (s *Scheduler) LimitPause() time.Duration {
 			wait = limitRenew
 		}
 	}
-	for key, h := range s.limits.held {
+	for key, h := range s.limits.grants {
 		l, _ := s.limits.bounds(key.limitOf)
 		switch {
 		case h.wants(&l):

@@ -62,7 +62,7 @@ func (c *Committer) Step(ctx, work context.Context) error {
 func (c *Committer) cycle(ctx context.Context) error {
 	mail := c.in.take()
 	loads := len(mail.Controls) > 0 // nothing else loads a task that has ended
-	if loads && !c.hold(ctx) {
+	if loads && !c.lockPurge(ctx) {
 		// It ends: what is not handled is read again by the next owner. The inbox has room for what still comes.
 		c.in.giveBack(mail)
 		return nil
@@ -71,7 +71,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 	flush := len(c.drains) > 0 || c.flushAt != 0 && began >= c.flushAt
 	lost, err := c.shard.RunCycle(ctx, began, mail, flush)
 	if loads {
-		c.unhold()
+		c.unlockPurge()
 	}
 	now := c.s.cfg.Now()
 	c.in.giveBack(mail)

@@ -50,21 +50,21 @@ type ControlMail struct {
 	Ack       func()
 }
 
-// looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
-func (m *ControlMail) looked() core.Instant {
+// seenAt is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
+func (m *ControlMail) seenAt() core.Instant {
 	if m.Control.Asked != 0 {
 		return min(m.Control.Asked, m.Stored)
 	}
 	return m.Stored
 }
 
-// said is when a request says what was found. One about many tasks is of an operation, which the database has forgotten if it
+// assertedAt is when a request says what was found. One about many tasks is of an operation, which the database has forgotten if it
 // is older than what was lost: it is sent until each task has an outcome, and counts as said then.
-func (m *ControlMail) said() core.Instant {
+func (m *ControlMail) assertedAt() core.Instant {
 	if len(m.Control.Numbers) > 0 {
 		return m.Stored
 	}
-	return m.looked()
+	return m.seenAt()
 }
 
 // ReplyMail is one agent's answer.

@@ -29,10 +29,10 @@ func (e *entry) working() (out, waits uint64) {
 func (b *agentBook) takePlaces(e *entry) {
 	b.keysOf(e)
 	working, waits := e.working()
-	e.aside = waits & (e.aside | ^working)
-	took := working &^ (e.out | e.aside)
-	each(took, func(i int) { e.place(i) })
-	e.out, e.round.took = e.out|took, e.round.took|took
+	e.noPlace = waits & (e.noPlace | ^working)
+	fresh := working &^ (e.places | e.noPlace)
+	each(fresh, func(i int) { e.place(i) })
+	e.places, e.round.places = e.places|fresh, e.round.places|fresh
 }
 
 // keysOf finds the keys of a task at its agents, unless they are known.
@@ -84,7 +84,7 @@ func (e *entry) place(i int) {
 	e.plan.agents[i].out++
 	if k := e.keyAt(i); k != nil {
 		k.out++
-		k.change()
+		k.report()
 	}
 }
 
@@ -96,19 +96,19 @@ func (e *entry) giveBack(places uint64) {
 			k.end()
 		}
 	})
-	e.out &^= places
+	e.places &^= places
 }
 
 // settle gives back what a task does not use any more: its rows are committed. It reports whether places are free now.
 func (e *entry) settle() (free bool) {
-	if e.out|e.trial == 0 {
+	if e.places|e.trial == 0 {
 		return false
 	}
 	working, _ := e.working()
-	over, tried := e.out&^working, e.trial
+	over, trial := e.places&^working, e.trial
 	e.giveBack(over)
 	e.leaveTrial(working)
-	return over != 0 || e.trial != tried
+	return over != 0 || e.trial != trial
 }
 
 // spend takes a do command off the rates of its agent.
@@ -128,21 +128,21 @@ func (e *entry) unspend(step int) {
 	}
 	if k := e.keyAt(step); k != nil {
 		k.unspend()
-		k.change()
+		k.report()
 	}
 }
 
 // leaveTrial forgets that steps of a task are tried, but for some.
 func (e *entry) leaveTrial(but uint64) {
-	each(e.trial&^but, func(i int) { e.plan.agents[i].tried-- })
+	each(e.trial&^but, func(i int) { e.plan.agents[i].trialOut-- })
 	e.trial &= but
 }
 
 // letGo forgets what a task of a partition has at its agents: it is let go, and leaves behind what it has out.
 func (e *entry) letGo(p *partition) {
 	e.leaveTrial(0)
-	each(e.out, func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
-	e.out, e.aside = 0, 0
+	each(e.places, func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
+	e.places, e.noPlace = 0, 0
 }
 
 // replan has the task go on by a plan, at whose agents it is counted again. It returns what it had at those of the one before.
@@ -150,7 +150,7 @@ func (e *entry) replan(to *planRef) (was planMarks) {
 	was = planMarks{e.plan, e.marks, e.round.spent}
 	e.leaveTrial(0)
 	e.uncount()
-	e.aside, e.held, e.round.spent = 0, 0, 0
+	e.noPlace, e.pausedRetries, e.round.spent = 0, 0, 0
 	e.plan = to
 	return was
 }
@@ -165,13 +165,13 @@ type planMarks struct {
 // planBack takes replan back.
 func (e *entry) planBack(was planMarks) {
 	e.plan, e.marks, e.round.spent = was.plan, was.marks, was.spent
-	each(was.out, func(i int) { e.place(i) })
-	each(was.trial, func(i int) { e.plan.agents[i].tried++ })
+	each(was.places, func(i int) { e.place(i) })
+	each(was.trial, func(i int) { e.plan.agents[i].trialOut++ })
 }
 
 // uncount forgets what it has out, and its keys.
 func (e *entry) uncount() {
-	e.giveBack(e.out)
+	e.giveBack(e.places)
 	e.keys = nil
 }
 
@@ -196,7 +196,7 @@ func (b *agentBook) listen(all []*partition) {
 	b.heard = heard
 	for _, p := range all {
 		for _, e := range p.tasks {
-			e.ours = 0
+			e.heardAll = 0
 		}
 	}
 }

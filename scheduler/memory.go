@@ -64,9 +64,9 @@ func (m *Memory) fits(tasks int) int {
 	return int(min(int64(tasks), max(1, room/taskBytesMost)))
 }
 
-// hold takes or, negative, gives back bytes. Nothing that a reader waits with may be
+// charge takes or, negative, gives back bytes. Nothing that a reader waits with may be
 // locked when bytes are given back.
-func (m *Memory) hold(bytes int64) {
+func (m *Memory) charge(bytes int64) {
 	if m == nil || bytes == 0 {
 		return
 	}

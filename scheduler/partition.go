@@ -10,13 +10,13 @@ type partition struct {
 	// recorded is the newest commit that is recorded outside the database.
 	recorded int64
 	rewound  int64               // as in core.Evidence
-	taken    core.PartitionState // what the takeover found and made of it; a former owner may know of more
+	takeover core.PartitionState // what the takeover found and made of it; a former owner may know of more
 	// readUntil: submissions up to here that may have run are read again.
 	readUntil uint64
 
 	uncounted core.Instant // until when tasks that are left alone may have commands out
 
-	held []heldControl // requests that wait: see held.go
+	deferred []deferredControl // requests that wait: see deferred.go
 
 	positions
 	outbox
@@ -40,8 +40,8 @@ type agentSlots struct {
 	window int          // tasks that may be in flight at an agent
 }
 
-// heldControl is a request that waits.
-type heldControl struct {
+// deferredControl is a request that waits.
+type deferredControl struct {
 	ControlMail
 	plan *core.UnreadablePlan // for this; nil: until what is unread has been read
 }
@@ -66,7 +66,7 @@ func (r *planRef) known() *core.Plan {
 // newPartition is one that was taken over, of a shard with these agents and wakes.
 func newPartition(st core.PartitionState, cfg *Config, book *agentBook, wakes *wakeHeap) *partition {
 	return &partition{
-		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, recorded: st.LastCommit, taken: st, positions: positionsOf(&st),
+		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, recorded: st.LastCommit, takeover: st, positions: positionsOf(&st),
 		saved: core.PartitionWrite{
 			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
 			CursorStored: st.CursorStored, ControlStored: st.ControlStored,

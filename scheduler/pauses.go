@@ -29,8 +29,8 @@ func (b *pauseBook) set(pauses []core.Pause, now core.Instant) {
 	}
 }
 
-// holds reports whether everything at an agent is held.
-func (b *pauseBook) holds(agent string) bool { return b.agents[agent] || b.agents[""] }
+// pausesAll reports whether everything at an agent is held.
+func (b *pauseBook) pausesAll(agent string) bool { return b.agents[agent] || b.agents[""] }
 
 // planPauses is what the pauses of a version come to for one plan.
 type planPauses struct {

@@ -88,11 +88,11 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 	b.readAt, b.old = now, false
 }
 
-// mayLook reports whether the plans may be read again for one that is missing. A version
+// mayReread reports whether the plans may be read again for one that is missing. A version
 // that a door or a task names is stored, so it is looked for at once. One that a
 // submitter guessed is looked for once a cycle, which began after its submission came. A
 // type alone may be a guess, and many of those are not looked up.
-func (b *planBook) mayLook(version int64, guessed bool) bool {
+func (b *planBook) mayReread(version int64, guessed bool) bool {
 	switch {
 	case version == 0:
 		return b.readAt.Elapsed(b.now, b.cfg.PlansRetry)
@@ -108,7 +108,7 @@ func (b *planBook) mayLook(version int64, guessed bool) bool {
 // neither run as another version nor end as one without a plan.
 func (b *planBook) of(ctx context.Context, p *partition, name string, version int64, guessed bool) (ref *planRef, unread *core.UnreadablePlan, err error) {
 	plan, unread := b.find(name, version), b.refuses(name, version)
-	if b.old || plan == nil && b.mayLook(version, guessed || unread != nil) && (unread == nil || b.readAt.Elapsed(b.now, b.cfg.PlansRetry)) {
+	if b.old || plan == nil && b.mayReread(version, guessed || unread != nil) && (unread == nil || b.readAt.Elapsed(b.now, b.cfg.PlansRetry)) {
 		plans, err := b.store.Plans(ctx)
 		unreadable, some := errors.AsType[core.UnreadablePlans](err)
 		if err != nil && !some {

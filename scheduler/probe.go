@@ -21,7 +21,7 @@ func (s *Shard) probe(x *pending) {
 		Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round, CompleteBy: x.effect.At, Left: left,
 		Input: task.InputOf(at), Results: task.AppendResults(nil, plan, x.e.plan.rides[at]), Trace: task.Trace,
 	}}, func(p core.Probe) {
-		s.said(ProbedMail{Partition: partition, Epoch: epoch, Number: number, Seq: seq, Probe: p})
+		s.postProbe(ProbedMail{Partition: partition, Epoch: epoch, Number: number, Seq: seq, Probe: p})
 	})
 }
 

@@ -52,10 +52,10 @@ func (s *Shard) prove(ctx context.Context) {
 	}
 }
 
-// holdBack gives a retry back that may not leave, for want of proof or because its step is paused: it is tried again later.
+// withdrawRetry gives a retry back that may not leave, for want of proof or because its step is paused: it is tried again later.
 // One that a row of this very batch has made a command like any other is out, as the journal says, until its complete-by:
 // to give it back would be a row, and the batch is committed.
-func (s *Shard) holdBack(x *pending) {
+func (s *Shard) withdrawRetry(x *pending) {
 	if step := &x.e.task.Steps[x.effect.Step]; step.Awaits != x.effect.Seq || step.Out != x.effect.Seq {
 		return
 	}

@@ -79,7 +79,7 @@ func (s *Shard) effect(x *pending) {
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
 		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.gate.mayRetry(x)) {
-			s.holdBack(x)
+			s.withdrawRetry(x)
 			return
 		}
 		if x.effect.Step < len(task.Steps) && task.Steps[x.effect.Step].Out == x.effect.Seq {
@@ -114,7 +114,7 @@ func (s *Shard) command(x *pending) {
 	cy := s.cycle
 	left := x.effect.At.Sub(cy.leave)
 	if left <= 0 {
-		x.e.ours &^= 1 << uint(x.effect.Step)
+		x.e.heardAll &^= 1 << uint(x.effect.Step)
 		return
 	}
 	task, plan := x.e.task, x.e.plan.plan

@@ -36,7 +36,7 @@ func (s *Scheduler) purge(ctx context.Context) {
 	defer tick.Stop()
 	trail, _ := s.store.(AuditPurger)
 	audited := s.cfg.Now() // when the trail was last seen to
-	rests := map[int]purgeRests{}
+	rests := map[int]purgePause{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,17 +65,17 @@ func (s *Scheduler) purge(ctx context.Context) {
 	}
 }
 
-// purgeRests is when a partition is looked at again.
-type purgeRests struct {
+// purgePause is when a partition is looked at again.
+type purgePause struct {
 	until core.Instant
 	last  time.Duration
 }
 
 // after is the rest after a look, at now, that has forgotten so many tasks: none, if there were any or it failed; else
 // twice the last one.
-func (r purgeRests) after(gone int, err error, now core.Instant, keep Retention) purgeRests {
+func (r purgePause) after(gone int, err error, now core.Instant, keep Retention) purgePause {
 	if gone > 0 || err != nil {
-		return purgeRests{}
+		return purgePause{}
 	}
 	most := purgeRest
 	for _, d := range []time.Duration{keep.Detail, keep.Row} {
@@ -84,7 +84,7 @@ func (r purgeRests) after(gone int, err error, now core.Instant, keep Retention)
 		}
 	}
 	rest := min(max(2*r.last, purgeEvery), most)
-	return purgeRests{now.Add(rest), rest}
+	return purgePause{now.Add(rest), rest}
 }
 
 // purgeAudit forgets the entries of the trail that are old, a few in each transaction, which holds no partition up.
@@ -117,11 +117,11 @@ func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, i
 		return 0, nil
 	}
 	for ctx.Err() == nil {
-		if !c.hold(ctx) {
+		if !c.lockPurge(ctx) {
 			return gone, nil
 		}
 		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), s.unread(partition, before(s.cfg.Retain.Row)), purgeMost)
-		c.unhold()
+		c.unlockPurge()
 		if gone += n; err != nil || n < purgeMost {
 			return gone, err
 		}

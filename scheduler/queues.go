@@ -52,12 +52,12 @@ func (q *queues) parkedSlots() []parkedSlot {
 		if first <= 0 {
 			continue
 		}
-		turned := make([]parkedSlot, len(of))
+		rotated := make([]parkedSlot, len(of))
 		for n := range of {
-			turned[n] = all[of[(first+n)%len(of)]]
+			rotated[n] = all[of[(first+n)%len(of)]]
 		}
 		for n, i := range of {
-			all[i] = turned[n]
+			all[i] = rotated[n]
 		}
 	}
 	return all
@@ -81,7 +81,7 @@ func (q *queues) queueParked(c *cycle) (room bool) {
 // them. It goes over a queue once, however many these are.
 func (q *queues) leaveOrder(c *cycle) {
 	out, slots := map[*agentSlot]map[int64]bool{}, []*agentSlot(nil)
-	for _, all := range [][]parked{c.takenUp, c.parked} {
+	for _, all := range [][]parked{c.unparked, c.parked} {
 		for _, x := range all {
 			if at := x.slot.order; at == nil || !at.has(x.e.task.Number) {
 				continue
@@ -94,12 +94,12 @@ func (q *queues) leaveOrder(c *cycle) {
 	}
 	for _, slot := range slots {
 		numbers := out[slot]
-		q.gate.looks.wake(q.gate.now) // others may have waited for these
+		q.gate.nextRound.wake(q.gate.now) // others may have waited for these
 		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				slot.order.forget(one)
 				if one.keyed && slot.calls.keys != nil {
-					slot.calls.key(one.key).opened()
+					slot.calls.key(one.key).reopen()
 				}
 			}
 			return numbers[one.number]
@@ -154,7 +154,7 @@ func hasBegun(t *core.Task) bool {
 func (slot *agentSlot) queue() *parkedAt {
 	if slot.order == nil {
 		slot.order = &parkedAt{known: map[int64]bool{}, unread: true}
-		slot.order.again()
+		slot.order.startPass()
 	}
 	return slot.order
 }
@@ -176,12 +176,12 @@ func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 			return false
 		}
 	}
-	at.back(one, &q.cfg.Weights)
+	at.insert(one, &q.cfg.Weights)
 	return true
 }
 
-// queueAgain puts a task back that could not be claimed.
-func (q *queues) queueAgain(p *partition, slot *agentSlot, e *entry) {
+// requeue puts a task back that could not be claimed.
+func (q *queues) requeue(p *partition, slot *agentSlot, e *entry) {
 	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
 		q.keepOrder(slot, e)
 	}
@@ -208,7 +208,7 @@ func (q *queues) sift(slot *agentSlot) {
 	for _, one := range all {
 		q.enter(slot, at, one)
 	}
-	slot.lookKeys()
+	slot.recheckKeys()
 }
 
 // applyPauses takes the pauses of the mail, lets go of those that are over, and sorts what is parked by them when there is a
@@ -290,28 +290,28 @@ func (q *queues) serve(slot *agentSlot) {
 	slot.waiting = kept
 }
 
-// lookKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
-func (q *queues) lookKeys() {
+// recheckKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
+func (q *queues) recheckKeys() {
 	if !q.gate.agents.keyed {
 		return
 	}
-	q.gate.looks.wake(q.gate.now)
+	q.gate.nextRound.wake(q.gate.now)
 	for _, p := range q.in.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
-				slot.lookKeys()
+				slot.recheckKeys()
 			}
 		}
 	}
 }
 
-func (slot *agentSlot) lookKeys() {
+func (slot *agentSlot) recheckKeys() {
 	if slot.calls.keys == nil {
 		return
 	}
 	for _, of := range slot.order.aside.reasons() {
 		if !of.paused {
-			slot.calls.key(of.key).opened()
+			slot.calls.key(of.key).reopen()
 		}
 	}
 }
@@ -329,7 +329,7 @@ func (q *queues) bringBack() {
 	ready := q.gate.agents.ready
 	q.gate.agents.ready = nil
 	for _, k := range ready {
-		k.looks = waker{}
+		k.nextRound = waker{}
 		if k.agent.keys[k.key] != k {
 			continue
 		}
@@ -342,7 +342,7 @@ func (q *queues) bringBack() {
 					continue
 				}
 				at := slot.order
-				if at.aside.left(of) { // the rest is in the store alone
+				if at.aside.onlyStored(of) { // the rest is in the store alone
 					at.miss()
 				}
 				if at.aside.at(of) == 0 {
@@ -356,7 +356,7 @@ func (q *queues) bringBack() {
 				break
 			}
 			if room == 0 {
-				k.lookNext(q.gate.now)
+				k.wakeForRate(q.gate.now)
 				break
 			}
 			if q.enter(first, first.order, first.order.aside.pop(of)) {

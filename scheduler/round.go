@@ -21,27 +21,27 @@ type cycle struct {
 	bytes         int   // of the batch, by TaskWrite.Size
 	pos           struct{ published, control, number, reply, unserved, probed, task, sub int }
 
-	lost    []int                // partitions that are not this shard's any more
-	stopped []int                // those of them that an error has stopped
-	failed  error                // what has stopped single partitions
-	unread  *core.UnreadablePlan // of the task that was found last
-	out     core.Outcome
-	batch   core.Batch
-	records []core.Record // arena of the batch's records
-	owned   []*partition  // partitions of the batch, as batch.Partitions
-	touched []touch       // tasks used in this round
-	effects []pending
-	calls   calls
-	parked  []parked      // tasks that rows of the round park
-	takenUp []parked      // tasks that rows of the round take up, with where they were parked
-	first   []*fan        // of steps that began in this round
-	resumed *core.Saved   // the task that a takeover resumes
-	endings []core.Ending // to be stored in the event stream
-	created []core.Ending // creations that are told there, in the form of endings
-	refused []notice      // to be stored in the event stream
-	notices []notice      // to be sent to submitters
-	cmds    []core.Command
-	results []core.StepResult // arena of the commands' results
+	lost     []int                // partitions that are not this shard's any more
+	stopped  []int                // those of them that an error has stopped
+	failed   error                // what has stopped single partitions
+	unread   *core.UnreadablePlan // of the task that was found last
+	out      core.Outcome
+	batch    core.Batch
+	records  []core.Record // arena of the batch's records
+	owned    []*partition  // partitions of the batch, as batch.Partitions
+	touched  []touch       // tasks used in this round
+	effects  []pending
+	calls    calls
+	parked   []parked      // tasks that rows of the round park
+	unparked []parked      // tasks that rows of the round take up, with where they were parked
+	newFans  []*fan        // of steps that began in this round
+	resumed  *core.Saved   // the task that a takeover resumes
+	endings  []core.Ending // to be stored in the event stream
+	created  []core.Ending // creations that are told there, in the form of endings
+	refused  []notice      // to be stored in the event stream
+	notices  []notice      // to be sent to submitters
+	cmds     []core.Command
+	results  []core.StepResult // arena of the commands' results
 }
 
 // touch is a task used in the round.
@@ -75,11 +75,11 @@ type parked struct {
 	e    *entry
 }
 
-// left is how many writes the batch can take.
-func (c *cycle) left() int { return c.most - len(c.batch.Writes) }
+// writesLeft is how many writes the batch can take.
+func (c *cycle) writesLeft() int { return c.most - len(c.batch.Writes) }
 
 // roomy reports whether the batch can take another write.
-func (c *cycle) roomy() bool { return c.left() > len(c.first) && c.bytes < core.BatchBytesMax }
+func (c *cycle) roomy() bool { return c.writesLeft() > len(c.newFans) && c.bytes < core.BatchBytesMax }
 
 // makes reports whether a task is one that the round makes: whether it can be stored the commit says.
 func (c *cycle) makes(e *entry) bool {
@@ -92,10 +92,10 @@ func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(
 // use notes a task as used in this round, so that it is let go at its end if nothing holds it.
 func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touch{p, e}) }
 
-// takeUp notes a task that was parked at an agent, and is not any more.
-func (c *cycle) takeUp(p *partition, e *entry, from string) {
+// unpark notes a task that was parked at an agent, and is not any more.
+func (c *cycle) unpark(p *partition, e *entry, from string) {
 	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
-		c.takenUp = append(c.takenUp, parked{p, slot, e})
+		c.unparked = append(c.unparked, parked{p, slot, e})
 	}
 }
 
@@ -189,7 +189,7 @@ func (c *cycle) endRound() {
 	clear(c.effects)
 	clear(c.calls)
 	clear(c.parked)
-	clear(c.takenUp)
+	clear(c.unparked)
 	clear(c.endings)
 	clear(c.created)
 	clear(c.cmds)
@@ -201,7 +201,7 @@ func (c *cycle) endRound() {
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings, c.created = c.endings[:0], c.created[:0]
-	c.parked, c.takenUp = c.parked[:0], c.takenUp[:0]
+	c.parked, c.unparked = c.parked[:0], c.unparked[:0]
 	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

@@ -17,12 +17,12 @@ func (s *Scheduler) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	for _, t := range s.turns() {
-		if !s.first(ctx, t) {
+	for _, t := range s.duties() {
+		if !s.runUntilOK(ctx, t) {
 			wg.Wait()
 			return nil
 		}
-		wg.Go(func() { s.keep(ctx, t) })
+		wg.Go(func() { s.runDuty(ctx, t) })
 	}
 	for _, c := range s.committers {
 		wg.Go(func() {
@@ -60,26 +60,26 @@ func (s *Scheduler) Run(parent context.Context) error {
 	return nil
 }
 
-// turns are those of what this node's configuration has.
-func (s *Scheduler) turns() (all []turns) {
+// duties are those of what this node's configuration has.
+func (s *Scheduler) duties() (all []duty) {
 	if s.cfg.Pauses != nil {
-		all = append(all, s.pausesTurns())
+		all = append(all, s.pausesDuty())
 	}
 	if s.cfg.Limits.Store != nil {
-		all = append(all, s.limitTurns())
+		all = append(all, s.limitDuty())
 	}
 	if s.cfg.Breakers.Enabled() {
-		all = append(all, s.breakerTurns())
+		all = append(all, s.breakerDuty())
 	}
 	return all
 }
 
-// first takes turns until one succeeds, before anything is taken over: what operators hold back must not leave because a
+// runUntilOK takes turns until one succeeds, before anything is taken over: what operators hold back must not leave because a
 // node has just started. It reports false when ctx ends before.
-func (s *Scheduler) first(ctx context.Context, t turns) bool {
+func (s *Scheduler) runUntilOK(ctx context.Context, t duty) bool {
 	for {
-		err := t.turn(ctx)
-		s.cfg.reportUnlessEnded(ctx, t.what, err)
+		err := t.run(ctx)
+		s.cfg.reportUnlessEnded(ctx, t.trouble, err)
 		if err == nil {
 			return true
 		}
@@ -89,10 +89,10 @@ func (s *Scheduler) first(ctx context.Context, t turns) bool {
 	}
 }
 
-// keep takes turns until ctx ends. While they fail, what was read last counts.
-func (s *Scheduler) keep(ctx context.Context, t turns) {
-	for waited(ctx, t.told, t.every()) {
-		s.cfg.reportUnlessEnded(ctx, t.what, t.turn(ctx))
+// runDuty takes turns until ctx ends. While they fail, what was read last counts.
+func (s *Scheduler) runDuty(ctx context.Context, t duty) {
+	for waited(ctx, t.kick, t.every()) {
+		s.cfg.reportUnlessEnded(ctx, t.trouble, t.run(ctx))
 		if !waited(ctx, nil, t.least) {
 			return
 		}

@@ -16,7 +16,7 @@ type Scheduler struct {
 	shared
 	members    Members
 	committers []*Committer
-	pausesTold signal // the pauses are to be read again
+	pausesKick signal // the pauses are to be read again
 }
 
 // New makes a scheduler. It does nothing until Run.
@@ -43,7 +43,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 			cfg: cfg, store: store, wires: wires, log: log, placement: newPlacement(cfg.Partitions), news: newNews(),
 			breakers: newBreakers(), limits: newLimits(cfg.Shards),
 		},
-		members: members, pausesTold: newSignal(),
+		members: members, pausesKick: newSignal(),
 	}
 	for i := range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(&s.shared, i, bus))
@@ -104,7 +104,7 @@ func (s *Scheduler) Waits(partition int) bool {
 
 // PausesChanged makes the scheduler read the pauses again soon. It is safe for concurrent use.
 func (s *Scheduler) PausesChanged() {
-	s.pausesTold.set()
+	s.pausesKick.set()
 }
 
 // SetPauses replaces the pauses that all shards know of. It is safe for concurrent use.
@@ -114,10 +114,10 @@ func (s *Scheduler) SetPauses(pauses []core.Pause) {
 	}
 }
 
-// pausesTurns read the pauses.
-func (s *Scheduler) pausesTurns() turns {
+// pausesDuty read the pauses.
+func (s *Scheduler) pausesDuty() duty {
 	var known *[]core.Pause
-	return turns{what: TroublePauses, told: s.pausesTold, every: func() time.Duration { return PausesEvery }, turn: func(ctx context.Context) error {
+	return duty{trouble: TroublePauses, kick: s.pausesKick, every: func() time.Duration { return PausesEvery }, run: func(ctx context.Context) error {
 		pauses, err := s.cfg.Pauses(ctx)
 		if err == nil && (known == nil || !slices.Equal(pauses, *known)) {
 			known = &pauses

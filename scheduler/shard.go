@@ -8,12 +8,12 @@ import (
 
 // Shard handles some of a node's partitions: one commit at a time.
 type Shard struct {
-	cfg   *Config
-	store Store
-	bus   Bus
-	log   *slog.Logger
-	rand  func() float64
-	said  func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
+	cfg       *Config
+	store     Store
+	bus       Bus
+	log       *slog.Logger
+	rand      func() float64
+	postProbe func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
 
 	*owned
 	plans      *planBook
@@ -43,7 +43,7 @@ type Shard struct {
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	cfg = cfg.WithDefaults()
 	s := &Shard{
-		cfg: &cfg, store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
+		cfg: &cfg, store: sortedStore{store}, bus: bus, log: log, rand: rand, postProbe: said,
 		owned: &owned{partitions: map[int]*partition{}}, gate: newGate(&cfg), cycle: &cycle{most: cfg.BatchMax},
 	}
 	s.counting.failed = &s.Stats.Kinds.Expressions
@@ -62,7 +62,7 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 
 // NextWake is when the shard next wants a commit cycle without mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
-	next := earlier(s.gate.pauses.until, earlier(s.gate.agents.leftAt(), s.heldUntil()))
+	next := earlier(s.gate.pauses.until, earlier(s.gate.agents.leftAt(), s.deferredUntil()))
 	if len(s.wakes) > 0 {
 		next = earlier(next, s.wakes[0].wakes)
 	}
@@ -87,14 +87,14 @@ func (s *Shard) Reading(partition int) core.Reading {
 }
 
 func (s *Shard) everyWaker() [5]*waker {
-	return [...]*waker{&s.gate.looks, &s.gate.agents.rates, &s.families.looks, &s.endings.looks, &s.evidence.looks}
+	return [...]*waker{&s.gate.nextRound, &s.gate.agents.nextRateRound, &s.families.nextRound, &s.endings.nextRound, &s.evidence.nextRound}
 }
 
 // StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
 func (s *Shard) StartNoMore(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		p.noMore = true
-		s.queues.lookKeys()
+		s.queues.recheckKeys()
 	}
 }
 
@@ -104,11 +104,11 @@ func (s *Shard) Drop(partition int) {
 		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 	}
-	s.endings.taken()
+	s.endings.accepted()
 	s.remove(partition)
 	if len(s.partitions) == 0 {
-		s.evidence.looks = waker{}
+		s.evidence.nextRound = waker{}
 	}
 	s.plans.forget(partition)
-	s.queues.lookKeys()
+	s.queues.recheckKeys()
 }

@@ -30,8 +30,8 @@ func (e *entry) present() (at, awaits, unable uint64) {
 		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] == nil {
 			continue
 		}
-		held := e.held&(1<<uint(i)) != 0 && s.Awaits != 0 && s.Status != core.StepUndoing
-		if !held && (s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0)) {
+		paused := e.pausedRetries&(1<<uint(i)) != 0 && s.Awaits != 0 && s.Status != core.StepUndoing
+		if !paused && (s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0)) {
 			at |= 1 << uint(i)
 		}
 		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {

@@ -25,10 +25,10 @@ type evidenceBook struct {
 	bus   Bus
 	log   *slog.Logger
 	// lost is of partitions that were let go: a later takeover compares it with what it finds.
-	lost    map[int]core.Evidence
-	doubted map[int]bool    // partitions whose last takeover found less than a former owner knew
-	rewound map[int]rewound // partitions whose streams ended before their cursors
-	looks   waker           // a round is to record what has been committed
+	lost      map[int]core.Evidence
+	doubted   map[int]bool    // partitions whose last takeover found less than a former owner knew
+	rewound   map[int]rewound // partitions whose streams ended before their cursors
+	nextRound waker           // a round is to record what has been committed
 }
 
 // evidenceEvery is how often, at most, what is committed is recorded outside the database.
@@ -36,7 +36,7 @@ const evidenceEvery = time.Second
 
 // record records what has been committed: at most about once a second, and soon after the last commit of many.
 func (b *evidenceBook) record(now core.Instant, in []*partition) {
-	if !b.looks.due(now) {
+	if !b.nextRound.due(now) {
 		return
 	}
 	var all []core.Evidence
@@ -65,8 +65,8 @@ func (b *evidenceBook) doubt(p *partition, e core.Evidence) bool {
 	if p == nil || !e.Former || e.Epoch >= p.epoch {
 		return false
 	}
-	found := &p.taken.Found
-	lost := e.Rewound > found.Epoch && p.taken.WentBackUntil != core.ReadNoMore
+	found := &p.takeover.Found
+	lost := e.Rewound > found.Epoch && p.takeover.WentBackUntil != core.ReadNoMore
 	if !lost && (found.WentBack || !core.WentBack(found.Epoch, found.Commit, e)) {
 		return false
 	}

@@ -42,13 +42,13 @@ func (s *Shard) forsake(p *partition, e *entry) {
 // backOut gives back what the round took for a task, unless its row is stored: nothing of it leaves. A round is to look at what
 // others may do with it.
 func (g *gate) backOut(e *entry) {
-	if e.round.stored || e.round.took|e.round.spent == 0 || e.plan == nil {
+	if e.round.stored || e.round.places|e.round.spent == 0 || e.plan == nil {
 		return
 	}
-	e.giveBack(e.round.took & e.out)
+	e.giveBack(e.round.places & e.places)
 	each(e.round.spent, func(i int) { e.unspend(i) })
-	e.round.took, e.round.spent = 0, 0
-	g.looks.wake(g.now)
+	e.round.places, e.round.spent = 0, 0
+	g.nextRound.wake(g.now)
 }
 
 // backOutAll is the same of all tasks of a partition.
@@ -66,7 +66,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	}
 	s.Stats.Duplicates++
 	if e.task.Parent != 0 {
-		s.families.taken(e)
+		s.families.childExists(e)
 	}
 	s.forsake(p, e)
 	if e.task.Parent != 0 || len(e.task.InputHash) == 0 {
@@ -139,11 +139,11 @@ func (s *Shard) abandon() {
 		p.forget()
 		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
 	}
-	s.endings.taken()
+	s.endings.accepted()
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.families.forget()
 	s.queues.served = nil
-	s.reorder, s.endings.looks, s.evidence.looks = true, waker{}, waker{}
+	s.reorder, s.endings.nextRound, s.evidence.nextRound = true, waker{}, waker{}
 	s.cycle.endRound()
 }

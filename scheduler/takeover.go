@@ -30,8 +30,8 @@ type Ground struct {
 	Again func(context.Context) (Ground, error) // looks again; nil: what there is does not change meanwhile
 }
 
-// groundFor is how old what was looked at may be when the takeover is committed.
-const groundFor = 100 * time.Millisecond
+// groundMaxAge is how old what was looked at may be when the takeover is committed.
+const groundMaxAge = 100 * time.Millisecond
 
 // Adopt takes a partition over: it raises the epoch, which locks out any other
 // owner; rebuilds from the journal the tasks that have a command out; sends
@@ -43,8 +43,8 @@ const groundFor = 100 * time.Millisecond
 // both are alerts.
 func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
 	st, err := s.evidence.claim(ctx, now, id, &g, core.First{})
-	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor)) {
-		st, err = s.evidence.claimAgain(ctx, st, &g)
+	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundMaxAge)) {
+		st, err = s.evidence.reclaim(ctx, st, &g)
 	}
 	if err != nil {
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
@@ -57,7 +57,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		p.rewound = p.epoch
 	}
 	if st.WentBackAt != 0 {
-		p.readAgain(min(st.WentBackUntil, g.End))
+		p.rereadUntil(min(st.WentBackUntil, g.End))
 	}
 	delete(s.evidence.doubted, id)
 	delete(s.evidence.rewound, id)
@@ -72,7 +72,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.gate.agents.begin()
 	s.gate.agents.free(id) // its commands are counted again
 	if len(s.gate.agents.limited) > 0 {
-		s.gate.looks.wake(s.cycle.now) // the node hears of both
+		s.gate.nextRound.wake(s.cycle.now) // the node hears of both
 	}
 	if err = stillOurs(ctx, s.store, p.asOf()); err == nil {
 		err = s.publish(ctx)
@@ -101,11 +101,11 @@ func (b *evidenceBook) claim(ctx context.Context, now core.Instant, id int, g *G
 	})
 }
 
-// claimAgain takes a partition over once more, on what is outside the database now. What was looked at before the first
+// reclaim takes a partition over once more, on what is outside the database now. What was looked at before the first
 // takeover may be older than the database's going back: this node stood still in between, others owned the partition
 // meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it:
 // the second takeover finds out again.
-func (b *evidenceBook) claimAgain(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
+func (b *evidenceBook) reclaim(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
 	now, err := g.Again(ctx)
 	if err != nil {
 		return first, err
@@ -190,7 +190,7 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	if err := s.families.resumeFresh(ctx, p); err != nil {
 		return err
 	}
-	p.publishAgain(true)
+	p.republish(true)
 	return s.endings.page(ctx, s.cycle, p)
 }
 

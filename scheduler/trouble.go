@@ -30,16 +30,16 @@ const (
 
 // news collects what happens to partitions, so that it is one line for all of them.
 type news struct {
-	mu     sync.Mutex
-	failed map[int]error  // takeovers
-	from   map[int]string // owners before, of partitions about to be taken over
-	taken  map[int]string // partitions taken over since the last line, and their owners before
-	lost   []int          // partitions that were given up as not this node's since the last line
-	since  time.Time      // of the oldest of these
+	mu        sync.Mutex
+	failed    map[int]error  // takeovers
+	from      map[int]string // owners before, of partitions about to be taken over
+	takenOver map[int]string // partitions taken over since the last line, and their owners before
+	lost      []int          // partitions that were given up as not this node's since the last line
+	since     time.Time      // of the oldest of these
 }
 
 func newNews() *news {
-	return &news{failed: map[int]error{}, from: map[int]string{}, taken: map[int]string{}}
+	return &news{failed: map[int]error{}, from: map[int]string{}, takenOver: map[int]string{}}
 }
 
 // about says whose partition is about to be taken over.
@@ -51,7 +51,7 @@ func (n *news) about(p int, before string) {
 
 // begin notes when the oldest news came. The news are locked.
 func (n *news) begin() {
-	if len(n.taken)+len(n.lost) == 0 {
+	if len(n.takenOver)+len(n.lost) == 0 {
 		n.since = time.Now()
 	}
 }
@@ -64,8 +64,8 @@ func (n *news) lose(p int) {
 	n.lost = append(n.lost, p)
 }
 
-// took notes the outcome of a takeover and returns what all that were tried come to.
-func (n *news) took(p int, err error) error {
+// noteTakeover notes the outcome of a takeover and returns what all that were tried come to.
+func (n *news) noteTakeover(p int, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {
@@ -74,7 +74,7 @@ func (n *news) took(p int, err error) error {
 	}
 	delete(n.failed, p)
 	n.begin()
-	n.taken[p] = n.from[p]
+	n.takenOver[p] = n.from[p]
 	delete(n.from, p)
 	return n.failing()
 }
@@ -102,15 +102,15 @@ func (n *news) failing() error {
 // node's.
 func (n *news) log(log *slog.Logger, falls func(partition int) bool, more bool) {
 	n.mu.Lock()
-	taken, lost := n.taken, n.lost
-	if len(taken)+len(lost) == 0 || more && time.Since(n.since) < newsPatience {
+	takenOver, lost := n.takenOver, n.lost
+	if len(takenOver)+len(lost) == 0 || more && time.Since(n.since) < newsPatience {
 		n.mu.Unlock()
 		return
 	}
-	n.taken, n.lost = map[int]string{}, nil
+	n.takenOver, n.lost = map[int]string{}, nil
 	n.mu.Unlock()
-	if len(taken) > 0 {
-		log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
+	if len(takenOver) > 0 {
+		log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(takenOver))), "from", owners(takenOver))
 	}
 	slices.Sort(lost)
 	// Nodes that start together may take what another one has just taken, before they have heard of each other.

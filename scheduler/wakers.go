@@ -29,7 +29,7 @@ func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok
 			is.Pause = len(s.gate.pauses.all) > 0
 		default:
 			k := slot.calls.keys[of.key]
-			is.Key = is.Key || k != nil && (k.looks.lookAt != 0 || s.gate.agents.rates.lookAt != 0 || s.queues.goesOn(k) || s.gate.judge(k.ask()).n == 0)
+			is.Key = is.Key || k != nil && (k.nextRound.lookAt != 0 || s.gate.agents.nextRateRound.lookAt != 0 || s.queues.goesOn(k) || s.gate.judge(k.ask()).n == 0)
 		}
 		if here {
 			return is, true

@@ -28,13 +28,13 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "breaker-holds-nothing", invariant: 12, file: "scheduler/gate.go",
-		old: "if limit < 0 || a.tried {", new: "if limit <= 0 || a.tried {",
+		old: "if limit < 0 || a.inTrial {", new: "if limit <= 0 || a.inTrial {",
 		fault: "commands leave to an agent whose breaker is open",
 		run:   "^TestBreakerParks$",
 	},
 	{
 		name: "trial-without-end", invariant: 11, file: "scheduler/marks.go",
-		old: "func(i int) { e.plan.agents[i].tried-- })\n\te.trial &= but", new: "func(int) {})\n\te.trial &= but",
+		old: "func(i int) { e.plan.agents[i].trialOut-- })\n\te.trial &= but", new: "func(int) {})\n\te.trial &= but",
 		fault: "a trial never gets its commands back, and the breaker stays in it for ever",
 		run:   "^(TestTrialGivesBack|TestBreakerParks)$",
 	},
@@ -69,7 +69,7 @@ var breakerMutants = []mutant{
 		run:   "^(TestGrantsAreFair|TestGrantFloor)$",
 	},
 	{
-		name: "grant-outlasted", invariant: 12, file: "scheduler/limit.go",
+		name: "grant-outlasted", invariant: 12, file: "scheduler/shardlimit.go",
 		old: "return now.Add(longest) > l.until", new: "return false",
 		fault: "a node whose grant has ended sends commands in places that others have",
 		run:   "^TestGrantEnds$",
@@ -118,13 +118,13 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "key-goes-on-late", invariant: 11, file: "scheduler/keys.go",
-		old: "\tk.out--\n\tk.change()\n\tk.opened()\n", new: "\tk.out--\n\tk.change()\n",
+		old: "\tk.out--\n\tk.report()\n\tk.reopen()\n", new: "\tk.out--\n\tk.report()\n",
 		fault: "the next task of a key waits for a grant although a place is free",
 		run:   "^TestNextOfAKey$",
 	},
 	{
 		name: "branch-wants-no-place", invariant: 11, file: "scheduler/keys.go",
-		old: "	k.kept = true\n", new: "",
+		old: "	k.wantsPlace = true\n", new: "",
 		fault: "a branch that waits for its key gets no place",
 		run:   "^TestBranchWaitsForItsKey$",
 	},
@@ -190,13 +190,13 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "retry-asks-no-place", invariant: 11, file: "scheduler/gate.go",
-		old: "a.placed, a.again = true, true, e.out&a.steps != 0, true", new: "a.placed, a.again = true, true, true, true",
+		old: "a.placed, a.retry = true, true, e.places&a.steps != 0, true", new: "a.placed, a.retry = true, true, true, true",
 		fault: "the retry of a step that gave up its place leaves without one",
 		run:   "^TestPlaceOfAStepThatWaitsBehindAnother$",
 	},
 	{
 		name: "retry-asks-no-rate", invariant: 11, file: "scheduler/gate.go",
-		old: "	case a.again && a.placed:\n\t\treturn u.limit.calls(now)\n", new: "",
+		old: "	case a.retry && a.placed:\n\t\treturn u.limit.calls(now)\n", new: "",
 		fault: "retries at an agent that is back leave all at once",
 		run:   "^TestRetriesKeepToTheRate$",
 	},
@@ -225,14 +225,14 @@ var breakerMutants = []mutant{
 		run:   "^TestTakeoversThatFail$",
 	},
 	{
-		name: "calls-by-takeovers", invariant: 12, file: "scheduler/limit.go",
+		name: "calls-by-takeovers", invariant: 12, file: "scheduler/shardlimit.go",
 		old: " && now >= l.made {", new: " {",
 		fault: "a call of a rate leaves at once after each takeover",
 		run:   "^TestTakeoversKeepToTheRate$",
 	},
 	{
 		name: "retry-outlasts-the-grant", invariant: 12, file: "scheduler/gate.go",
-		old: "	case a.again && u.limit.outlasts(now, a.agent.longest):\n\t\treturn 0\n", new: "",
+		old: "	case a.retry && u.limit.outlasts(now, a.agent.longest):\n\t\treturn 0\n", new: "",
 		fault: "a retry may be at work in a place that others have",
 		run:   "^TestRetryOutlastsNoGrant$",
 	},

@@ -4,7 +4,7 @@ package main
 var wentBackMutants = []mutant{
 	{
 		name: "child-done-before-counts", invariant: 8, file: "scheduler/births.go",
-		old: "if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {", new: "if f.undo || f.done == 0 || f.p != nil {",
+		old: "if f.undo || f.done == 0 || !f.p.takeover.ChildMayHaveRun(f.e.task) {", new: "if f.undo || f.done == 0 || f.p != nil {",
 		fault: "a child that was done before the database went back, and may have been undone since, counts as done",
 		run:   "^TestDoneChildMayHaveBeenUndone$",
 	},
@@ -166,7 +166,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "takeover-with-old-evidence", invariant: 8, file: "scheduler/takeover.go",
-		old: "(st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor))", new: "st.Found.WentBack",
+		old: "(st.Found.WentBack || s.cfg.Now() > g.At.Add(groundMaxAge))", new: "st.Found.WentBack",
 		fault: "a node that stood still takes over without what others recorded meanwhile",
 		run:   "^TestTakeoverAfterAnOldLook$",
 	},

@@ -162,8 +162,8 @@ type limitOf struct {
 	key   string
 }
 
-// says is what the shard says of a limit, where so many tasks wait.
-func (u *inUse) says(of limitOf, now core.Instant, waits int, longest time.Duration) limitUse {
+// usage is what the shard says of a limit, where so many tasks wait.
+func (u *inUse) usage(of limitOf, now core.Instant, waits int, longest time.Duration) limitUse {
 	l := u.limit
 	l.comeDown(u.out)
 	is := limitUse{of: of, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}

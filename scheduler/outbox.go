@@ -2,10 +2,10 @@ package scheduler
 
 // outbox are the endings of a partition, which the event stream is to take.
 type outbox struct {
-	nextEnd   int64
-	published publishedEnds
-	retell    retelling
-	endings   int // of the round, to be published
+	nextEnd      int64
+	published    publishedEnds
+	republishing republishing
+	endings      int // of the round, to be published
 }
 
 // endNumber is one that no ending of the partition has had.
@@ -23,9 +23,9 @@ func (o *outbox) handsOver() (some bool) {
 	return some
 }
 
-// publishAgain begins to publish again all that is not known to be published. notify: to the submitters as well.
-func (o *outbox) publishAgain(notify bool) {
-	r := &o.retell
+// republish begins to publish again all that is not known to be published. notify: to the submitters as well.
+func (o *outbox) republish(notify bool) {
+	r := &o.republishing
 	r.on, r.notify, r.after, r.until = true, r.notify || notify, o.published.through, o.nextEnd
 }
 
@@ -54,10 +54,10 @@ func (m *publishedEnds) skip(first, end int64) {
 	}
 }
 
-// retelling is how far a partition has come with publishing again what ended and is not known to be published: at a
+// republishing is how far a partition has come with publishing again what ended and is not known to be published: at a
 // takeover all of it, and after the event stream has refused endings. Memory keeps their numbers alone: the rest is read from
 // the store, a page at a time, when the one before is published.
-type retelling struct {
+type republishing struct {
 	on     bool
 	notify bool  // the submitters as well: their messages may have been lost with the owner before
 	out    bool  // a page is on its way

@@ -22,7 +22,7 @@ type publisher struct {
 	bus         Bus
 	posted      func(PublishedMail) // where confirmations go; called from any goroutine
 	republished *int64              // counts
-	looks       waker               // a round is to publish endings again
+	nextRound   waker               // a round is to publish endings again
 	after       time.Duration       // the pause before that; 0: the stream takes endings
 	refused     bool                // it did not take the last endings
 }
@@ -68,59 +68,59 @@ func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 		if p == nil || p.epoch != m.Epoch {
 			continue
 		}
-		p.retell.out = p.retell.out && !m.Again
+		p.republishing.out = p.republishing.out && !m.Again
 		if m.Err != nil {
-			u.untaken(p, m.Err, c.now)
+			u.rejected(p, m.Err, c.now)
 			continue
 		}
-		if u.after = 0; u.looks.lookAt != 0 || p.retell.on {
-			u.looks.wake(c.now) // it takes endings again
+		if u.after = 0; u.nextRound.lookAt != 0 || p.republishing.on {
+			u.nextRound.wake(c.now) // it takes endings again
 		}
-		u.taken()
+		u.accepted()
 		for i := range m.Endings {
 			p.published.add(m.Endings[i].EndNumber)
 		}
 	}
-	if u.looks.lookAt == 0 || c.now < u.looks.lookAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
+	if u.nextRound.lookAt == 0 || c.now < u.nextRound.lookAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
 		return nil
 	}
 	for _, p := range in.inOrder() {
-		if p.retell.on && !p.retell.out {
+		if p.republishing.on && !p.republishing.out {
 			if err := u.page(ctx, c, p); err != nil {
 				return err // the partitions after it are still due
 			}
 		}
 	}
-	u.looks.lookAt = 0
+	u.nextRound.lookAt = 0
 	return nil
 }
 
-// taken says that the event stream takes endings, or that none are left to be published again.
-func (u *publisher) taken() {
+// accepted says that the event stream takes endings, or that none are left to be published again.
+func (u *publisher) accepted() {
 	if u.refused {
 		u.refused = false
 		u.cfg.report(TroubleEvents, nil)
 	}
 }
 
-// untaken notes that the event stream refused endings of a partition. They are published again after longer and longer
+// rejected notes that the event stream refused endings of a partition. They are published again after longer and longer
 // pauses while it refuses: a stream that is away for seconds or hours is asked now and then. Nothing is logged for each: the
 // stream's trouble is reported once.
-func (u *publisher) untaken(p *partition, why error, now core.Instant) {
+func (u *publisher) rejected(p *partition, why error, now core.Instant) {
 	u.refused = true
 	u.cfg.report(TroubleEvents, why)
-	p.publishAgain(false)
-	if u.looks.lookAt != 0 {
+	p.republish(false)
+	if u.nextRound.lookAt != 0 {
 		return
 	}
 	u.after = min(max(u.cfg.PublishRetry, 2*u.after), republishMost*u.cfg.PublishRetry)
-	u.looks.wake(now.Add(u.after))
+	u.nextRound.wake(now.Add(u.after))
 }
 
 // page publishes the next page of what ended. A number that was given but is not in the store (a new task that was a
 // duplicate, a task that was resumed after its end) needs no publishing, and must not hold publishedThrough back.
 func (u *publisher) page(ctx context.Context, c *cycle, p *partition) error {
-	r := &p.retell
+	r := &p.republishing
 	for full := false; !full; {
 		endings, err := u.store.Untold(ctx, p.asOf(), r.after, loadPage)
 		if err != nil {
@@ -128,7 +128,7 @@ func (u *publisher) page(ctx context.Context, c *cycle, p *partition) error {
 		}
 		if full = len(endings) == loadPage; len(endings) == 0 || endings[0].EndNumber >= r.until { // one that is not full may lack one that cannot be read
 			p.published.skip(r.after+1, r.until)
-			*r = retelling{}
+			*r = republishing{}
 			return nil
 		}
 		if i := slices.IndexFunc(endings, func(e core.Ending) bool { return e.EndNumber >= r.until }); i >= 0 {
