@@ -5,19 +5,24 @@ import (
 	"time"
 )
 
-// duty are what is read again and again for all shards: pauses, breakers, limits.
+// duty is something that a scheduler does periodically for all its shards: reading the pauses, the breakers,
+// the limits. A goroutine runs it every so often, and sooner when it is kicked.
 type duty struct {
-	trouble Trouble // that a turn which fails is
+	// trouble is what Config.Report is told about a run that fails.
+	trouble Trouble
 	run     func(context.Context) error
-	kick    signal               // asks for a turn
-	every   func() time.Duration // how long after a turn the next one is, if none is asked for
-	least   time.Duration        // between two turns
+	// kick asks for a run before every has passed.
+	kick signal
+	// every returns how long after a run the next one is, if nobody kicks.
+	every func() time.Duration
+	// least is the shortest pause between two runs, however often it is kicked.
+	least time.Duration
 }
 
-// PausesEvery is how often a scheduler reads the pauses, when it is not told that they have changed.
+// PausesEvery is how often a scheduler reads the pauses if no message announces a change.
 const PausesEvery = 5 * time.Second
 
-// waited waits for a time, or for a signal before, and reports false when ctx has ended.
+// waited sleeps for d or until kicked, and reports false when ctx has ended.
 func waited(ctx context.Context, kick signal, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

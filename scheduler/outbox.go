@@ -1,38 +1,43 @@
 package scheduler
 
-// outbox are the endings of a partition, which the event stream is to take.
+// outbox is what a partition knows of its endings in the event stream. Endings are numbered from 1 in each
+// partition.
 type outbox struct {
+	// nextEnd is the next end number to give out.
 	nextEnd      int64
 	published    publishedEnds
 	republishing republishing
-	endings      int // of the round, to be published
+	// endings counts the round's endings that are to be published.
+	endings int
 }
 
-// endNumber is one that no ending of the partition has had.
+// endNumber returns an end number that was never given out in the partition.
 func (o *outbox) endNumber() int64 {
 	o.nextEnd++
 	return o.nextEnd - 1
 }
 
-// toPublish counts an ending of the round.
+// toPublish counts one ending of the round.
 func (o *outbox) toPublish() { o.endings++ }
 
-// handsOver reports whether the round has any to publish, and forgets them.
+// handsOver reports whether the round has endings to publish, and resets their count.
 func (o *outbox) handsOver() (some bool) {
 	some, o.endings = o.endings > 0, 0
 	return some
 }
 
-// republish begins to publish again all that is not known to be published. notify: to the submitters as well.
+// republish begins to publish every ending again that is not known to be published. With notify the
+// submitters are told again as well.
 func (o *outbox) republish(notify bool) {
 	r := &o.republishing
 	r.on, r.notify, r.after, r.until = true, r.notify || notify, o.published.through, o.nextEnd
 }
 
-// publishedEnds is which endings are stored in the event stream: those of every end number up to publishedThrough, and
-// some beyond it.
+// publishedEnds is which endings the event stream has stored: all up to through, and those in ahead, since
+// confirmations may come out of order. through is the column publishedThrough, from which a successor
+// continues.
 type publishedEnds struct {
-	through int64 // publishedThrough
+	through int64
 	ahead   map[int64]bool
 }
 
@@ -47,20 +52,25 @@ func (m *publishedEnds) add(end int64) {
 	}
 }
 
-// skip counts the end numbers from first up to but not including end as published.
+// skip counts the end numbers in [first, end) as published.
 func (m *publishedEnds) skip(first, end int64) {
 	for n := first; n < end; n++ {
 		m.add(n)
 	}
 }
 
-// republishing is how far a partition has come with publishing again what ended and is not known to be published: at a
-// takeover all of it, and after the event stream has refused endings. Memory keeps their numbers alone: the rest is read from
-// the store, a page at a time, when the one before is published.
+// republishing is how far a partition has come with publishing endings again. It begins at a takeover, with
+// all that is not known to be published, and after the event stream refused endings. Memory holds only end
+// numbers: the endings are read from the store page by page, the next page when the one before is confirmed.
 type republishing struct {
-	on     bool
-	notify bool  // the submitters as well: their messages may have been lost with the owner before
-	out    bool  // a page is on its way
-	after  int64 // the end number up to which all has been handed over
-	until  int64 // the first that need not be: it was given out since
+	on bool
+	// notify is whether the submitters are told again too: the previous owner may have died before it told
+	// them.
+	notify bool
+	// out is whether a page is on its way.
+	out bool
+	// after is the end number up to which everything has been handed to the stream.
+	after int64
+	// until is the end of the range: from here on endings were numbered after the republishing began.
+	until int64
 }

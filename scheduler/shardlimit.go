@@ -6,28 +6,36 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Limits in a shard. The shard has a grant for each limited agent: places for do commands that are out, and a rate. It
-// never uses more, and it comes down to its fair share as commands end; limits.go claims grants for it.
+// Limits in a shard. For each limited agent the shard has a grant: places, which bound how many do commands are out at a
+// time, and a rate of commands. It never uses more than it was granted. When it has more than its fair share it gives up
+// places as commands end, so that other shards can have them. limits.go claims the grants in the state store.
 
-// shardLimit is what a shard may use of an agent's limit.
+// shardLimit is how much of an agent's limit, or of what the limit allows one key, a shard may use.
 type shardLimit struct {
-	limit     core.Limit
-	seq       int64 // of the newest grant that it has heard of
-	places    int   // that it may use now
-	fair      int   // that it is to come down to
+	limit core.Limit
+	// seq is the number of the newest grant that the shard has heard of.
+	seq int64
+	// places is how many commands may be out now; fair is the share that it comes down to.
+	places int
+	fair   int
+	// rateMilli is the granted rate in thousandths of a call a second.
 	rateMilli int64
-	tokens    int64        // of the rate, in millionths of a call
-	at        core.Instant // up to when they are counted
-	made      core.Instant // when the calls that have left would be made up for by the whole rate
-	until     core.Instant // the grant ends
+	// tokens is what the rate has accrued up to at, in millionths of a call.
+	tokens int64
+	at     core.Instant
+	// made is when the whole limit's rate, not only the share granted here, would have accrued the calls that
+	// have left. Until then a shard that lost its grant must not take a first token from a new one.
+	made core.Instant
+	// until is when the grant ends.
+	until core.Instant
 }
 
 const (
-	token     = 1_000_000 // millionths of a call
-	burstPart = 10        // of a second: a rate of 100 may send 10 at once
+	token     = 1_000_000 // one call, in the units of shardLimit.tokens
+	burstPart = 10        // a rate accrues for 1/burstPart of a second: 100 a second may send 10 at once
 )
 
-// take is the shard's own part of a grant.
+// take replaces the grant by a newer one. out is how many commands are out.
 func (l *shardLimit) take(m *GrantMail, now core.Instant, out int) {
 	l.refill(now)
 	l.limit, l.seq, l.until = m.Limit, m.Seq, m.Grant.Until
@@ -45,10 +53,10 @@ func (l *shardLimit) take(m *GrantMail, now core.Instant, out int) {
 	l.comeDown(out)
 }
 
-// comeDown gives up places beyond the fair share that are not taken.
+// comeDown gives up the places above the fair share that no command uses.
 func (l *shardLimit) comeDown(out int) { l.places = min(l.places, max(out, l.fair)) }
 
-// refill counts the rate up to now.
+// refill accrues the rate's tokens up to now.
 func (l *shardLimit) refill(now core.Instant) {
 	if passed := now - l.at; passed > 0 && l.rateMilli > 0 {
 		most := max(2*token, l.rateMilli*token/1000/burstPart)
@@ -57,10 +65,11 @@ func (l *shardLimit) refill(now core.Instant) {
 	l.at = max(l.at, now)
 }
 
-// setBack moves what of the rate is counted by a clock that is set back.
+// setBack shifts the instants of the rate when the machine's clock was set back.
 func (l *shardLimit) setBack(by core.Instant) { l.at, l.made = l.at+by, l.made+by }
 
-// room is how many do commands may leave now, each of which is over within longest.
+// room returns how many do commands may be sent now; each must end before the grant does, so longest bounds
+// them. -1: no limit.
 func (l *shardLimit) room(now core.Instant, out int, longest time.Duration) int {
 	if l.outlasts(now, longest) {
 		return 0
@@ -75,12 +84,13 @@ func (l *shardLimit) room(now core.Instant, out int, longest time.Duration) int 
 	return room
 }
 
-// outlasts reports whether a do command that leaves now may be at work when the grant ends.
+// outlasts reports whether a do command that is sent now may still be at work when the grant ends. Then
+// another holder may already use its place.
 func (l *shardLimit) outlasts(now core.Instant, longest time.Duration) bool {
 	return now.Add(longest) > l.until
 }
 
-// spend takes a do command that leaves off the rate.
+// spend charges the rate with a do command that leaves.
 func (l *shardLimit) spend(now core.Instant) {
 	l.refill(now)
 	l.tokens -= token
@@ -89,7 +99,7 @@ func (l *shardLimit) spend(now core.Instant) {
 	}
 }
 
-// unspend takes spend back.
+// unspend takes spend back, for a command that does not leave after all.
 func (l *shardLimit) unspend() {
 	l.tokens += token
 	if l.limit.RateMilli > 0 {
@@ -97,7 +107,7 @@ func (l *shardLimit) unspend() {
 	}
 }
 
-// calls is how many the rate lets leave now; -1: as many as come.
+// calls returns how many commands the rate lets leave now; -1: the rate does not bound them.
 func (l *shardLimit) calls(now core.Instant) int {
 	if l.limit.RateMilli == 0 {
 		return -1
@@ -106,7 +116,8 @@ func (l *shardLimit) calls(now core.Instant) int {
 	return int(max(0, l.tokens) / token)
 }
 
-// next is when the rate lets the next call through; 0: it is not the rate that keeps it back.
+// next returns when the rate lets the next command leave. 0: the rate has a call now, or something else is in
+// the way (no rate is granted, or no place is free), so waiting does not help.
 func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 	if l.limit.RateMilli == 0 || l.rateMilli == 0 || l.tokens >= token || l.limit.Concurrent > 0 && out >= l.places {
 		return 0
@@ -114,13 +125,16 @@ func (l *shardLimit) next(now core.Instant, out int) core.Instant {
 	return now.Add(time.Duration((token-l.tokens)*1000/l.rateMilli+1) * time.Microsecond)
 }
 
-// inUse is what a shard uses of one limit: an agent's, or that of one of its keys.
+// inUse is what a shard uses of one limit, that of an agent or of one key there.
 type inUse struct {
-	limit *shardLimit // nil: there is none
-	out   int         // commands that are out or wait for the agent, do and undo, and those left behind
+	// limit is nil if the agent has none.
+	limit *shardLimit
+	// out counts the commands, do and undo, that are out or wait for the agent, and those left behind
+	// (left.go).
+	out int
 }
 
-// next is when the limit's rate lets the next call through by itself; 0: it does not.
+// next is shardLimit.next; 0 if there is no limit.
 func (u *inUse) next(now core.Instant) core.Instant {
 	if u.limit == nil {
 		return 0
@@ -128,21 +142,21 @@ func (u *inUse) next(now core.Instant) core.Instant {
 	return u.limit.next(now, u.out)
 }
 
-// spend takes a do command that leaves off the rate.
+// spend is shardLimit.spend, if there is a limit.
 func (u *inUse) spend(now core.Instant) {
 	if u.limit != nil {
 		u.limit.spend(now)
 	}
 }
 
-// unspend takes spend back.
+// unspend is shardLimit.unspend, if there is a limit.
 func (u *inUse) unspend() {
 	if u.limit != nil {
 		u.limit.unspend()
 	}
 }
 
-// limitUse is what a shard says of one limited agent, or of one key there.
+// limitUse is a shard's report of one limit or key: what it uses, and how much it could use.
 type limitUse struct {
 	of        limitOf
 	seq       int64
@@ -152,17 +166,19 @@ type limitUse struct {
 	longest   time.Duration
 }
 
-// idle reports whether nothing is used of it, and nothing is wanted.
+// idle reports whether the shard neither uses nor wants anything of it.
 func (u *limitUse) idle() bool { return u.wanted == 0 && u.places == 0 && u.rateMilli == 0 }
 
-// limitOf is what a grant is of: the limit of an agent, or what bounds one key of it.
+// limitOf identifies what a grant is of: an agent's limit, or one key of it.
 type limitOf struct {
 	agent string
 	keyed bool
 	key   string
 }
 
-// usage is what the shard says of a limit, where so many tasks wait.
+// usage makes the report of a limit for which waits tasks wait. While the rate has not made up for what was
+// sent, the shard wants at least one call: a grant that went away meanwhile would come back with a fresh
+// token.
 func (u *inUse) usage(of limitOf, now core.Instant, waits int, longest time.Duration) limitUse {
 	l := u.limit
 	l.comeDown(u.out)
