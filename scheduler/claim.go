@@ -10,9 +10,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// How what waits for room goes on: branches of tasks in flight, and parked tasks, which are claimed in the order of finish.go.
+// How what waits for room continues: blocked branches of tasks in flight, and parked tasks in the order of finish.go.
 
-// applyWaiting lets go on what waits for room, and finds out when to look at the rest.
+// applyWaiting lets blocked branches and parked tasks begin where there is room, and plans when to look at
+// the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
 	s.gate.nextRound.lookAt = 0
 	for _, p := range s.inOrder() {
@@ -25,7 +26,7 @@ func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
 	return s.applyParked(ctx)
 }
 
-// unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
+// unblock begins branches that wait for room at an agent, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
 		if !s.cycle.roomy() {
@@ -56,8 +57,8 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 	return false
 }
 
-// applyParked takes parked tasks up again where their agent has room: a quarter
-// of its window at least, so that the store is not asked for one task at a time.
+// applyParked claims parked tasks where their agent has room. Room in the window must be a quarter of it at
+// least, so that the store is not read for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 	s.cycle.noRoom = false
 	s.queues.bringBack()
@@ -106,7 +107,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 	return full, nil
 }
 
-// claim takes up to room tasks up again that are parked at an agent.
+// claim loads up to room tasks that are parked at an agent and lets them go on. claimed is how many did.
 func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) (claimed int, err error) {
 	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
@@ -156,8 +157,8 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	return claimed, nil
 }
 
-// claimTask takes a parked task up again. One that waited for its plan is looked at as a submission is: an input that the
-// plan does not take ends it.
+// claimTask lets a parked task go on. A task that waited for its plan is checked as a submission is: an input
+// that the plan does not take ends it.
 func (s *Shard) claimTask(p *partition, e *entry) error {
 	ev := core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}
 	if e.plan != nil && e.task.PlanVersion == 0 {
@@ -168,7 +169,7 @@ func (s *Shard) claimTask(p *partition, e *entry) error {
 	return s.event(p, e, &ev)
 }
 
-// take takes up to n tasks from the order. Those whose keys have no room stand aside.
+// take removes up to n tasks from the order to be claimed. Those whose key has no place stand aside.
 func (at *parkedAt) take(now core.Instant, n int, behind func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
 	for len(at.begun) > 0 && len(all) < n {
 		switch one := heap.Pop(&at.begun).(parkedTask); {
@@ -194,13 +195,14 @@ func (at *parkedAt) take(now core.Instant, n int, behind func(*planRef) bool, ke
 	return all
 }
 
-// skippedTask is one that waits for others that have begun.
+// skippedTask is a fresh task that has to wait for begun ones.
 type skippedTask struct {
 	in  *flow
 	one parkedTask
 }
 
-// takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
+// takeFresh takes tasks that have not begun until there are n. behind reports whether a task must wait for
+// begun ones; a flow with more than its share of those is passed over for the rest of this claim.
 func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, behind func(*planRef) bool, keys *keyTakes) []parkedTask {
 	var skipped []skippedTask
 	most := n / max(1, at.fresh.busy)
@@ -235,6 +237,7 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, behind 
 	return all
 }
 
+// anyBehindBegun reports whether the last claim at some agent skipped fresh tasks.
 func (p *partition) anyBehindBegun() bool {
 	for _, slot := range p.agents {
 		if slot.order != nil && slot.order.behindBegun {
@@ -244,14 +247,14 @@ func (p *partition) anyBehindBegun() bool {
 	return false
 }
 
-// keyTakes counts the tasks of each key that are taken at a time, so that no more are read than may go on.
+// keyTakes counts the tasks of each key that one claim takes, so that it does not load more than may leave.
 type keyTakes struct {
 	gate  *gate
 	slot  *agentSlot // nil: its agent has no keys
 	takes map[string]int
 }
 
-// full reports whether a task has to stand aside, and why; else it is taken.
+// full reports whether a task has to stand aside, and why; otherwise it counts the task as taken.
 func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 	if k.slot == nil || !one.keyed {
 		return reason{}, false
@@ -269,14 +272,15 @@ func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 	return reason{}, false
 }
 
-// take counts a task that is taken.
+// take counts a task as taken.
 func (k *keyTakes) take(one *parkedTask) {
 	if k.slot != nil && one.keyed {
 		k.takes[one.key]++
 	}
 }
 
-// claimed lets others that stand aside go on instead of those that were taken and have no use for their places.
+// claimed reopens the keys that still have room after the claim: tasks that were taken may not have needed
+// their places. It reports whether there are any.
 func (k *keyTakes) claimed() (some bool) {
 	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
 		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
@@ -287,7 +291,7 @@ func (k *keyTakes) claimed() (some bool) {
 	return some
 }
 
-// keyTakesAt counts for an agent; the zero one, where it has no keys.
+// keyTakesAt returns a counter for a claim at an agent; it counts nothing if the agent has no keys.
 func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
 	if slot.calls.keys == nil {
 		return &keyTakes{}
@@ -295,8 +299,8 @@ func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
 	return &keyTakes{gate: g, slot: slot, takes: map[string]int{}}
 }
 
-// giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
-// the core to let them be undone: once for each revision of the breaker. full: the batch is.
+// giveUpParked claims the tasks parked at an agent that cannot wait until its breaker is in trial, so that
+// the core undoes them now. It does so once for each revision of the breaker. full: the batch is.
 func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
 	breaker := &slot.calls.breaker
 	if slot.gaveUp == breaker.Revision {
@@ -335,7 +339,7 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	return false, nil
 }
 
-// readParked reads a further part of what is parked, if it is to be read.
+// readParked reads the next page of what is parked at an agent, if memory should have more.
 func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt) error {
 	if !at.reads() {
 		return nil

@@ -9,9 +9,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// fill completes the round's batch and reports whether there is anything in it. A
-// partition takes part when something of it changed, or, when the cycle flushes, when its
-// cursors moved.
+// fill completes the round's batch, and reports whether there is anything to commit. A partition takes part
+// if something of it changed, or, when the cycle flushes, if its cursors moved.
 func (s *Shard) fill() bool {
 	c := s.cycle
 	for _, p := range s.inOrder() {
@@ -27,7 +26,8 @@ func (s *Shard) fill() bool {
 	return true
 }
 
-// commitBatch commits a batch of this shard's partitions.
+// commitBatch commits a batch and notes the new last commit of each partition in it. The store commits a
+// partition only if its last commit is still the one before.
 func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	for i := range b.Partitions {
 		if p := s.partitions[b.Partitions[i].Partition]; p != nil {
@@ -48,7 +48,7 @@ func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResu
 	return res, nil
 }
 
-// commit writes the batch.
+// commit writes the round's batch, in parts if the database refuses it as a whole.
 func (s *Shard) commit(ctx context.Context) error {
 	c := s.cycle
 	res, err := s.commitBatch(ctx, &c.batch)
@@ -63,7 +63,8 @@ func (s *Shard) commit(ctx context.Context) error {
 	return nil
 }
 
-// committed takes note of what a commit came to.
+// committed applies the result of a commit: it drops fenced partitions and duplicates, and marks the rest as
+// stored.
 func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	c := s.cycle
 	s.Stats.Commits++
@@ -88,14 +89,14 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.cfg.Observers.observe(c.batch.Writes, s.owned)
 }
 
-// refusedInPart reports whether parts of a refused batch of so many tasks may be taken: a
-// row of it is refused, or it is more than the database takes at a time.
+// refusedInPart reports whether a refused batch of so many tasks can be committed in smaller parts: one of
+// its rows is refused, or it is larger than the database takes at once.
 func refusedInPart(err error, tasks int) bool {
 	return errors.Is(err, core.ErrRowRefused) && tasks > 0 || errors.Is(err, core.ErrBatchRefused) && tasks > 1
 }
 
-// childrenFirst puts the ends of children before what they mean for their parents, the deepest first: a batch is committed
-// in parts in that order.
+// childrenFirst orders writes so that a child's end comes before what it means for its parent, the deepest
+// first. A batch that is committed in parts is committed in that order.
 func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	sorted := slices.Clone(writes)
 	depth := func(w *core.TaskWrite) int {
@@ -108,8 +109,9 @@ func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	return sorted
 }
 
-// fenceDependents lets a partition go, as if it had been fenced, of which a row was refused that others of the batch rest on: the end
-// of a child. They are not committed yet, and what the owner counted in memory is not true.
+// fenceDependents drops the partition, as if it had been fenced, when a refused row was a child's end: its
+// parent's row in this batch depends on it and is not committed yet, and what the owner has counted in memory
+// is wrong.
 func fenceDependents(res core.CommitResult, p *partition, ended bool) core.CommitResult {
 	if ended && !slices.Contains(res.Fenced, p.id) {
 		res.Fenced = append(res.Fenced, p.id)
@@ -117,10 +119,9 @@ func fenceDependents(res core.CommitResult, p *partition, ended bool) core.Commi
 	return res
 }
 
-// halve finds the one row the database refuses and commits all the others, in parts as
-// large as it takes. No task is to blame for a batch that is too large. The cursors of
-// the batch are those of the round before, so a crash in the middle reads the messages
-// again.
+// halve commits a refused batch in halves, down to the one row that the database refuses. If only the size
+// was refused, no task is to blame and none is poisoned. The batch carries the cursors of the round before,
+// so a crash in the middle reads the messages again.
 func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.CommitResult, error) {
 	if len(writes) == 1 {
 		return s.poison(ctx, &writes[0])
@@ -147,7 +148,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	return res, nil
 }
 
-// poison puts the one task whose row the database refuses into error, with its
+// poison handles the one task whose row the database refuses: it is loaded anew and put in error, with its
 // input kept.
 func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResult, error) {
 	p, e := s.inFlight(w.Task.Partition, w.Task.Number)
@@ -195,9 +196,8 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	return fenceDependents(res, p, ended), err
 }
 
-// poisonBirth stores a task that cannot be stored as it came without its
-// optional texts; what is refused even so is a dead letter. The submitter hears
-// that it came to nothing, either way.
+// poisonBirth stores a new task, whose row the database refuses, in error and without its optional texts. If
+// even that is refused the submission becomes a dead letter. The submitter is told either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
 	p.occupy(e, 0)
@@ -225,7 +225,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	return core.CommitResult{}, nil
 }
 
-// commitAlone commits the outcome that is in s.cycle.out as a batch of one.
+// commitAlone commits the outcome in cycle.out as a batch of its own.
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.round.write = 0
 	relaying := s.families.relaying
@@ -246,8 +246,8 @@ func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created
 	return res, err
 }
 
-// acknowledge lets go of the messages whose every task is committed and whose
-// every status is out.
+// acknowledge moves the cursors and acknowledges the round's messages: all of their tasks are committed and
+// their statuses out.
 func (s *Shard) acknowledge() {
 	for _, p := range s.inOrder() {
 		if p.lost {
@@ -257,7 +257,7 @@ func (s *Shard) acknowledge() {
 	}
 }
 
-// endRound lets go of tasks that nothing holds and of the round's memory.
+// endRound settles the tasks used in the round, drops those that nothing pins, and clears the round.
 func (s *Shard) endRound() {
 	s.gate.agents.countCalls(s.cycle.now, s.cycle.calls)
 	for _, x := range s.cycle.touched {

@@ -8,8 +8,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// applyTasks turns submissions into tasks. The position of a message counts as
-// applied only after its last item.
+// applyTasks turns submissions into tasks. A message counts as applied only after its last item, so that a
+// crash in the middle reads it again.
 func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 	c := s.cycle
 	for ; c.pos.task < len(c.mail.Tasks); c.pos.task, c.pos.sub = c.pos.task+1, 0 {
@@ -43,7 +43,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// submit makes one submission a task, unless its id is in flight already.
+// submit makes one submission a task, refuses it, or answers it as a duplicate.
 func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core.Submission) error {
 	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
@@ -89,7 +89,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	return nil
 }
 
-// taskOf is what a task has of its submission.
+// taskOf returns the task that a submission asks for, still without number and plan.
 func taskOf(sub *core.Submission) *core.Task {
 	return &core.Task{
 		ID: sub.ID, Type: sub.Type, PlanVersion: sub.PlanVersion, Input: sub.Input, ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels,
@@ -97,7 +97,7 @@ func taskOf(sub *core.Submission) *core.Task {
 	}
 }
 
-// submissionOf is the submission that a task was made of.
+// submissionOf returns the submission that a task was made of.
 func submissionOf(t *core.Task) core.Submission {
 	return core.Submission{
 		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Input: t.Input, ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: t.Labels,
@@ -105,7 +105,8 @@ func submissionOf(t *core.Task) core.Submission {
 	}
 }
 
-// refuses refuses a submission that its plan does not take, or that has none and was promised nothing.
+// refuses refuses a submission that its plan does not take, or one without a plan that was promised nothing.
+// It reports false if the submission becomes a task.
 func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread *core.UnreadablePlan) bool {
 	code, why := 0, ""
 	switch {
@@ -127,7 +128,8 @@ func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread
 	return true
 }
 
-// guesses reports whether a submission names a version of its plan that no door has looked for.
+// guesses reports whether a submission names a version that ingest has not looked up: it came through the
+// stream directly.
 func guesses(sub *core.Submission) bool { return sub.Unchecked && sub.PlanVersion != 0 }
 
 func unknownPlan(sub *core.Submission) string {

@@ -7,10 +7,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What an event of a task leads to: the core decides, and the round keeps it until its row is stored.
+// Applying an event to a task: the core decides, and the round keeps what follows until the row is committed.
 
-// event applies one event to one task in flight and keeps what it led to. The
-// caller has made sure that the task was not created in this round.
+// event applies one event to a task in flight. The task must not have been created in this round. If the task
+// may have run in time that the database has lost, its journal notes that first.
 func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 	switch back := p.takeover.WentBackAt; {
 	case !p.takeover.MayHaveRun(e.task):
@@ -27,7 +27,7 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 	return s.decide(p, e, ev)
 }
 
-// decide lets the core decide about an event and keeps the outcome.
+// decide asks the core about an event and keeps the outcome. An error means that nothing has changed.
 func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	plan, had := e.plan.known(), planMarks{plan: e.plan}
 	if is := s.cfg.leased(); is != e.leased {
@@ -58,7 +58,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	return nil
 }
 
-// born takes a new task in flight.
+// born brings a newly created task in flight, with the outcome of its creation.
 func (s *Shard) born(p *partition, e *entry) {
 	e.leased = s.cfg.leased()
 	p.add(e)
@@ -66,7 +66,9 @@ func (s *Shard) born(p *partition, e *entry) {
 	s.keep(p, e, true)
 }
 
-// keep adds the outcome of an event to the batch.
+// keep adds the outcome of an event to the round: the records to the batch, effects and calls to the lists
+// that wait for the commit. The counters that later decisions of the round depend on change at once; takeBack
+// undoes that.
 func (s *Shard) keep(p *partition, e *entry, created bool) {
 	c := s.cycle
 	// In which commit a step began that has a child the parent's row is to say: see resumeFresh.

@@ -7,28 +7,26 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// After the database went back both streams are read again, the controls first. A
-// cancel would then take the id of a submission that has run, and nothing would undo
-// what it did: so a cancel of an unknown id waits until the submissions that may have
-// run have been read. The control cursor stays before it meanwhile, so that a crash
-// reads it again.
+// Deferred requests. After the database went back, both streams are read again, and controls are applied first. A cancel of
+// an unknown id creates a cancelled task; if the submission with that id had already run, nothing would undo what it did.
+// So such a cancel is deferred until the submissions that may have run have been read. The control cursor stays before a
+// deferred request, so that it is read again after a crash.
 //
-// A request about a task whose plan cannot be read here waits in the same way, for an owner that can read it.
+// A request about a task whose plan this node cannot read is deferred in the same way, for an owner that can read it.
 
-// deferredMax bounds the requests that wait in a partition; later ones are applied at once.
+// deferredMax bounds the deferred requests of a partition; further ones are applied at once.
 const deferredMax = 4096
 
-// deferFor bounds how long a request waits: the submissions it waits for may be gone from
-// the stream.
+// deferFor bounds how long a request is deferred: the submissions that it waits for may be gone from the stream.
 const deferFor = 10 * time.Minute
 
 // unread reports whether submissions that may have run before are still to be read.
 func (p *partition) unread() bool { return p.nextCursor < p.readUntil }
 
-// rereadUntil has submissions up to a position, which may have run before, read again.
+// rereadUntil notes that submissions up to a position may have run before, and are read again.
 func (p *partition) rereadUntil(until uint64) { p.readUntil = until }
 
-// asRead does something as if what is unread had been read.
+// asRead calls do as if nothing were unread, so that a deferred request is not deferred once more.
 func (p *partition) asRead(do func() (bool, error)) (bool, error) {
 	until := p.readUntil
 	p.readUntil = 0
@@ -37,8 +35,8 @@ func (p *partition) asRead(do func() (bool, error)) (bool, error) {
 	return full, err
 }
 
-// controlDone is the position up to which every control message is dealt with, and when
-// the stream took the message there, if that is known.
+// controlDone returns the position up to which every control message is dealt with, and when the stream
+// stored the message there; 0: that is not known, because a deferred request keeps the position back.
 func (p *partition) controlDone() (uint64, core.Instant) {
 	if len(p.deferred) > 0 && p.deferred[0].Pos <= p.nextControl {
 		return p.deferred[0].Pos - 1, 0
@@ -46,7 +44,7 @@ func (p *partition) controlDone() (uint64, core.Instant) {
 	return p.nextControl, p.nextControlStored
 }
 
-// readyDeferred is the first request of a partition that need not wait any more; -1: none.
+// readyDeferred returns the index of the first deferred request that can be applied now; -1: none.
 func (p *partition) readyDeferred(now core.Instant, plans *planBook) int {
 	return slices.IndexFunc(p.deferred, func(h deferredControl) bool {
 		switch {
@@ -59,12 +57,13 @@ func (p *partition) readyDeferred(now core.Instant, plans *planBook) int {
 	})
 }
 
-// deferredReady reports whether requests that waited can be applied now.
+// deferredReady reports whether any deferred request can be applied now.
 func (o *owned) deferredReady(now core.Instant, plans *planBook) bool {
 	return slices.ContainsFunc(o.inOrder(), func(p *partition) bool { return p.readyDeferred(now, plans) >= 0 })
 }
 
-// deferForPlan keeps a request about a task whose plan cannot be read; false: it has waited for long, or too many do.
+// deferForPlan defers a request about a task whose plan cannot be read. It reports false if the request was
+// deferred for too long already, or too many are.
 func (p *partition) deferForPlan(m *ControlMail, plan *core.UnreadablePlan, now core.Instant) bool {
 	if plan == nil || len(p.deferred) >= deferredMax || now >= m.At.Add(deferFor) {
 		return false
@@ -73,7 +72,8 @@ func (p *partition) deferForPlan(m *ControlMail, plan *core.UnreadablePlan, now 
 	return true
 }
 
-// deferUntilRead keeps a request until what is unread has been read; false: too many wait.
+// deferUntilRead defers a request until what is unread has been read. It reports false if too many are
+// deferred.
 func (p *partition) deferUntilRead(m *ControlMail) bool {
 	if len(p.deferred) >= deferredMax {
 		return false
@@ -82,10 +82,10 @@ func (p *partition) deferUntilRead(m *ControlMail) bool {
 	return true
 }
 
-// undefer forgets a request that waited.
+// undefer removes a deferred request.
 func (p *partition) undefer(i int) { p.deferred = slices.Delete(p.deferred, i, i+1) }
 
-// deferredUntil is when the first cancel has waited for long enough; 0: none waits.
+// deferredUntil returns when the first deferred request has waited for deferFor; 0: none is deferred.
 func (o *owned) deferredUntil() (next core.Instant) {
 	for _, p := range o.inOrder() {
 		if len(p.deferred) > 0 {

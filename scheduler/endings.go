@@ -8,27 +8,32 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// republishMost is how many times PublishRetry the longest pause is before endings are
-// published again.
+// republishMost × PublishRetry is the longest pause before endings are published again.
 const republishMost = 8
 
-// loadPage is how many tasks, or endings that are not published, are read at a time.
+// loadPage is how many tasks, or endings to publish again, are read from the store at a time.
 const loadPage = 1000
 
-// publisher hands endings to the event stream, and again those that it has not taken.
+// publisher hands endings to the event stream, and hands those over again that the stream has not taken.
 type publisher struct {
-	cfg         *Config
-	store       Store
-	bus         Bus
-	posted      func(PublishedMail) // where confirmations go; called from any goroutine
-	republished *int64              // counts
-	nextRound   waker               // a round is to publish endings again
-	after       time.Duration       // the pause before that; 0: the stream takes endings
-	refused     bool                // it did not take the last endings
+	cfg   *Config
+	store Store
+	bus   Bus
+	// posted receives confirmations, from any goroutine, and brings them back as mail.
+	posted func(PublishedMail)
+	// republished counts endings that were handed over again.
+	republished *int64
+	// nextRound is when a round is wanted to publish endings again.
+	nextRound waker
+	// after is the pause before that; 0: the stream takes endings.
+	after time.Duration
+	// refused is whether the stream refused the last endings.
+	refused bool
 }
 
-// publish hands the endings of a round to the event stream, those of all partitions together: every message there is synced
-// to disk, so few and full ones are cheap. The confirmation comes back as one mail for each partition.
+// publish hands the round's endings to the event stream, those of all partitions together: the stream syncs
+// each message to disk, so few large messages are cheap. The confirmation comes back as one mail for each
+// partition.
 func (u *publisher) publish(endings []core.Ending, in []*partition) {
 	if len(endings) == 0 {
 		return
@@ -50,7 +55,8 @@ func (u *publisher) publish(endings []core.Ending, in []*partition) {
 	u.hand(all, mails)
 }
 
-// hand hands endings to the event stream; the mails, which confirm them, say which are of which partition.
+// hand hands endings to the event stream. mails say which of them belong to which partition; they are posted
+// when the stream has answered.
 func (u *publisher) hand(endings []core.Ending, mails []PublishedMail) {
 	u.bus.Publish(endings, func(err error) {
 		for i := range mails {
@@ -60,7 +66,8 @@ func (u *publisher) hand(endings []core.Ending, mails []PublishedMail) {
 	})
 }
 
-// confirmed notes what the event stream has taken, and hands it again what it has not.
+// confirmed applies the confirmations of the mail, and publishes the next page where endings are to be
+// published again.
 func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 	for ; c.pos.published < len(c.mail.Published); c.pos.published++ {
 		m := &c.mail.Published[c.pos.published]
@@ -95,7 +102,7 @@ func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 	return nil
 }
 
-// accepted says that the event stream takes endings, or that none are left to be published again.
+// accepted reports that the event stream takes endings again, or that no partition is left to publish any.
 func (u *publisher) accepted() {
 	if u.refused {
 		u.refused = false
@@ -103,9 +110,8 @@ func (u *publisher) accepted() {
 	}
 }
 
-// rejected notes that the event stream refused endings of a partition. They are published again after longer and longer
-// pauses while it refuses: a stream that is away for seconds or hours is asked now and then. Nothing is logged for each: the
-// stream's trouble is reported once.
+// rejected plans to publish a partition's endings again. The pause doubles while the stream refuses: it may
+// be away for seconds or hours. The trouble is reported, not logged for each ending.
 func (u *publisher) rejected(p *partition, why error, now core.Instant) {
 	u.refused = true
 	u.cfg.report(TroubleEvents, why)
@@ -117,8 +123,9 @@ func (u *publisher) rejected(p *partition, why error, now core.Instant) {
 	u.nextRound.wake(now.Add(u.after))
 }
 
-// page publishes the next page of what ended. A number that was given but is not in the store (a new task that was a
-// duplicate, a task that was resumed after its end) needs no publishing, and must not hold publishedThrough back.
+// page publishes the next page of what has to be published again. An end number that is not in the store
+// needs no publishing and counts as published, so that publishedThrough can pass it: its task was a
+// duplicate, or was resumed after its end.
 func (u *publisher) page(ctx context.Context, c *cycle, p *partition) error {
 	r := &p.republishing
 	for full := false; !full; {

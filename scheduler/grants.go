@@ -7,9 +7,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Limits and grants as a shard takes them from the mail, and what it says of their use after each cycle.
+// How a shard takes limits and grants from the mail, and reports their use after each cycle.
 
-// applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
+// applyLimits applies the limits and grants of the mail, and frees what was left behind and is over or
+// counted elsewhere.
 func (q *queues) applyLimits(mail *Mail) {
 	b, now := &q.gate.agents, q.gate.now
 	if mail.Limits != nil {
@@ -37,7 +38,8 @@ func (q *queues) applyLimits(mail *Mail) {
 	}
 }
 
-// setLimits replaces the limits that the shard of some partitions knows of.
+// setLimits replaces the limits. Commands that are out are counted anew, since they were not counted for a
+// limit that is new.
 func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partition) {
 	was := b.limited
 	b.limited, b.keyed = map[string]core.Limit{}, false
@@ -76,8 +78,8 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 	b.reportKeys()
 }
 
-// reportKeys has all keys told that are used or waited for. A limit that was removed and set again between two rounds is the same
-// here, and the scheduler has forgotten what of its keys was claimed.
+// reportKeys has all keys reported. The scheduler forgets what was claimed for a limit's keys when the limit
+// is removed; if it was set again before the shard noticed, only this tells the scheduler of the keys.
 func (b *agentBook) reportKeys() {
 	for _, name := range slices.Sorted(maps.Keys(b.limited)) {
 		if a := b.all[name]; a != nil {
@@ -88,8 +90,8 @@ func (b *agentBook) reportKeys() {
 	}
 }
 
-// rekey forgets the keys of an agent: its limit has another expression, or none any more. What is parked there is read again
-// from the store.
+// rekey forgets an agent's keys, because its limit has another expression or none. What is parked there is
+// read again from the store and judged by its new keys.
 func (a *agentCalls) rekey(has bool, in []*partition) {
 	a.keys = nil
 	if has {
@@ -103,7 +105,8 @@ func (a *agentCalls) rekey(has bool, in []*partition) {
 	}
 }
 
-// limitUses gives out what partitions use and want of limits; of keys of those that have changed since it was last called.
+// limitUses yields what the partitions use and want of each limit, and of those keys whose use has changed
+// since the last call.
 func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
 	for name := range g.agents.limited {
 		a := g.agents.all[name]
@@ -130,7 +133,7 @@ func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
 	g.keyUses(in, yield)
 }
 
-// keyUses gives out what is used of the keys whose use has changed, and forgets those that are not in use any more.
+// keyUses is the part of limitUses for keys. It forgets the keys that are no longer in use.
 func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 	b := &g.agents
 	changed := b.unreported

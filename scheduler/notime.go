@@ -7,12 +7,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// waitedLeast is how long a submission has waited in its task stream whose time is looked at when it comes up: less may be
-// what clocks differ by, and one that has too little time without having waited was given too little.
+// waitedLeast is how long a submission must have waited in the task stream to be refused for having too little time left.
+// A shorter wait may be a difference of clocks; and one that has too little time without a wait was submitted that way.
 const waitedLeast = 2 * time.Second
 
-// hasNoTime reports whether a submission comes up with too little time to be done, or has waited too long for its turn: it
-// ends without anything of it having begun, which costs a third of what begins and is undone.
+// hasNoTime reports whether a submission, as it is taken from the stream, can no longer be done in time, or
+// has waited longer than its plan lets it. It then ends without a step: that costs a third of beginning and
+// undoing it.
 func (s *Shard) hasNoTime(m *TaskMail, sub *core.Submission, ref *planRef) bool {
 	if ref == nil || !ref.plan.Admission.Refuses() {
 		return false

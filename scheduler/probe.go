@@ -6,7 +6,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// probe has an agent asked what became of a do that was silent.
+// probe asks an agent what became of a do that it did not answer.
 func (s *Shard) probe(x *pending) {
 	task, at := x.e.task, x.effect.Step
 	left := x.effect.At.Sub(s.cycle.leave)
@@ -25,7 +25,7 @@ func (s *Shard) probe(x *pending) {
 	})
 }
 
-// applyProbed takes what agents say of silent dos.
+// applyProbed applies agents' answers about silent dos.
 func (s *Shard) applyProbed(context.Context) (bool, error) {
 	c := s.cycle
 	for ; c.pos.probed < len(c.mail.Probed); c.pos.probed++ {

@@ -10,9 +10,9 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Run owns and serves partitions until ctx ends, then drains: it takes no new
-// work, waits up to DrainMax for the commands that are out, commits and lets its
-// partitions go. It returns early only on a bug (core.ErrForeignRow).
+// Run owns and serves partitions until ctx ends. Then it drains: it takes up nothing new, waits up to
+// DrainMax for the commands that are out, commits, and lets its partitions go. It returns early only on a bug
+// (core.ErrForeignRow).
 func (s *Scheduler) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -60,7 +60,7 @@ func (s *Scheduler) Run(parent context.Context) error {
 	return nil
 }
 
-// duties are those of what this node's configuration has.
+// duties returns the duties that this node's configuration asks for.
 func (s *Scheduler) duties() (all []duty) {
 	if s.cfg.Pauses != nil {
 		all = append(all, s.pausesDuty())
@@ -74,8 +74,8 @@ func (s *Scheduler) duties() (all []duty) {
 	return all
 }
 
-// runUntilOK takes turns until one succeeds, before anything is taken over: what operators hold back must not leave because a
-// node has just started. It reports false when ctx ends before.
+// runUntilOK runs a duty until it succeeds, before any partition is taken over: a node that has just started
+// must not send what operators hold back. It reports false if ctx ends first.
 func (s *Scheduler) runUntilOK(ctx context.Context, t duty) bool {
 	for {
 		err := t.run(ctx)
@@ -89,7 +89,7 @@ func (s *Scheduler) runUntilOK(ctx context.Context, t duty) bool {
 	}
 }
 
-// runDuty takes turns until ctx ends. While they fail, what was read last counts.
+// runDuty runs a duty periodically until ctx ends. While it fails, the shards go on with what was read last.
 func (s *Scheduler) runDuty(ctx context.Context, t duty) {
 	for waited(ctx, t.kick, t.every()) {
 		s.cfg.reportUnlessEnded(ctx, t.trouble, t.run(ctx))
@@ -99,11 +99,11 @@ func (s *Scheduler) runDuty(ctx context.Context, t duty) {
 	}
 }
 
-// wishesPatience is how long a scheduler that starts waits for what operators want of the partitions: without it, it would
-// take some over that are others', only to let them go.
+// wishesPatience is how long a starting scheduler waits for the operators' wishes. Without them it would take partitions over
+// that are pinned elsewhere, only to let them go.
 const wishesPatience = 2 * time.Second
 
-// awaitFirst waits until the wishes were heard once, for wishesPatience at most.
+// awaitFirst waits until the wishes were heard once, or for wishesPatience.
 func awaitFirst(ctx context.Context, first <-chan struct{}) {
 	timer := time.NewTimer(wishesPatience)
 	defer timer.Stop()

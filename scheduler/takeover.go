@@ -8,29 +8,38 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Adopted says where the readers of a partition begin.
+// Adopted is a partition that was taken over: where its readers begin, and what was resumed.
 type Adopted struct {
 	Epoch         int64
 	Cursor        uint64 // of the task stream
 	ControlCursor uint64
-	CursorStored  core.Instant // when the streams took the messages there; 0: not known
+	// CursorStored and ControlStored are when the streams stored the messages at the cursors; 0: not known.
+	CursorStored  core.Instant
 	ControlStored core.Instant
-	Stream        string // that the cursors belong to, as Wires.Ground named it
-	Resumed       int    // tasks in flight
+	// Stream identifies the stream that the cursors belong to, as Wires.Ground named it.
+	Stream string
+	// Resumed counts the tasks in flight.
+	Resumed int
 }
 
-// Ground is what a takeover finds outside the database.
+// Ground is what a takeover learns about a partition outside the database, to notice a database or a stream
+// that went back.
 type Ground struct {
-	Stream   string        // identity of the task stream now
-	End      uint64        // position of the partition's last message in it
-	Evidence core.Evidence // of the owner that recorded last
-	Former   core.Evidence // of the last owner that lost it
+	// Stream identifies the task stream as it is now.
+	Stream string
+	// End is the position of the partition's last message in it.
+	End uint64
+	// Evidence is of the owner that recorded last, Former of the last owner that lost the partition.
+	Evidence core.Evidence
+	Former   core.Evidence
 
-	At    core.Instant                          // when it was looked at
-	Again func(context.Context) (Ground, error) // looks again; nil: what there is does not change meanwhile
+	// At is when this was looked at.
+	At core.Instant
+	// Again looks once more; nil: nothing changes meanwhile.
+	Again func(context.Context) (Ground, error)
 }
 
-// groundMaxAge is how old what was looked at may be when the takeover is committed.
+// groundMaxAge is how old a Ground may be when the takeover commits, before it is looked at again.
 const groundMaxAge = 100 * time.Millisecond
 
 // Adopt takes a partition over: it raises the epoch, which locks out any other
@@ -38,9 +47,8 @@ const groundMaxAge = 100 * time.Millisecond
 // those commands again, with the same attempt and key; and publishes again what
 // ended after publishedThrough. Replies must be subscribed to before it is called.
 //
-// When the store's cursors belong to another stream they start afresh, and when there
-// is evidence of commits that the store does not have, what may have run then is noted:
-// both are alerts.
+// If the store's cursors belong to another stream they start from its beginning. If there is evidence of commits that the
+// store does not have, tasks note what may have run in the lost time. Both are alerts.
 func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
 	st, err := s.evidence.claim(ctx, now, id, &g, core.First{})
 	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundMaxAge)) {
@@ -88,7 +96,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	}, nil
 }
 
-// claim takes a partition over on what was found outside the database.
+// claim takes a partition over in the store, given what was learned outside the database.
 func (b *evidenceBook) claim(ctx context.Context, now core.Instant, id int, g *Ground, first core.First) (core.PartitionState, error) {
 	if known := b.lost[id]; known.Newer(g.Evidence) {
 		known.Rewound = max(known.Rewound, g.Evidence.Rewound)
@@ -101,10 +109,11 @@ func (b *evidenceBook) claim(ctx context.Context, now core.Instant, id int, g *G
 	})
 }
 
-// reclaim takes a partition over once more, on what is outside the database now. What was looked at before the first
-// takeover may be older than the database's going back: this node stood still in between, others owned the partition
-// meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it:
-// the second takeover finds out again.
+// reclaim takes the partition over a second time, with a Ground that was looked at after the first takeover.
+// A Ground from before it may be older than the database's going back: this node may have stood still in
+// between, while others owned the partition and read on, and all of that may be lost. Whatever is looked at
+// after the first takeover cannot be that old, provided that the row is still as the first takeover left it;
+// the second takeover checks that.
 func (b *evidenceBook) reclaim(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
 	now, err := g.Again(ctx)
 	if err != nil {
@@ -129,7 +138,7 @@ func (b *evidenceBook) reclaim(ctx context.Context, first core.PartitionState, g
 	return st, err
 }
 
-// warn logs that a takeover did not find what there should be.
+// warn logs what a takeover did not find although it should be there.
 func (b *evidenceBook) warn(st *core.PartitionState, g *Ground) {
 	ended := b.rewound[st.Partition]
 	if st.Cursor == 0 && st.Found.Cursor > 0 {
@@ -145,9 +154,9 @@ func (b *evidenceBook) warn(st *core.PartitionState, g *Ground) {
 	}
 }
 
-// stillOurs makes sure that what was loaded is not a successor's: an owner that stood still between taking over and
-// loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
-// without a commit, which is fenced.
+// stillOurs checks that the rows just loaded are not a successor's. An owner that stood still between taking
+// over and loading would resend commands while its successor does not know of the copies. Everything else
+// that leaves follows a commit, which is fenced.
 func stillOurs(ctx context.Context, store Store, as core.AsOf) error {
 	states, err := store.CursorsOf(ctx, []int{as.Partition}, "")
 	if err != nil {
@@ -161,6 +170,7 @@ func stillOurs(ctx context.Context, store Store, as core.AsOf) error {
 	return nil
 }
 
+// rebuild loads the partition's tasks in flight and resumes them, and begins to publish endings again.
 func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	agents, err := s.store.WaitingAgents(ctx, p.asOf())
 	if err != nil {
@@ -194,6 +204,7 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	return s.endings.page(ctx, s.cycle, p)
 }
 
+// resume sends again what a loaded task has out.
 func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) error {
 	e, err := s.load(ctx, p, saved)
 	if err != nil || e == nil {
