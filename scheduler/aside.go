@@ -98,7 +98,7 @@ func (a *aside) put(key reason, one asideTask) (left parkedTask, full bool) {
 			q.more = true
 			return one.parkedTask, true
 		}
-		left, most.more = most.Pop().(asideTask).parkedTask, true // at the end of the heap: a late one
+		left, most.more = most.Pop().(asideTask).parkedTask, true // the last of the heap is one of the later deadlines
 		a.waiting--
 	}
 	heap.Push(q, one)

@@ -21,7 +21,7 @@ func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
 		}
 		if f.next == 0 && !f.stopped() {
 			if err := a.bear(ctx, f); err != nil {
-				a.newFansNext = append(a.newFansNext, fans[i+1:]...) // the error may stop this one's partition alone
+				a.newFansNext = append(a.newFansNext, fans[i+1:]...) // the error may stop only f's partition
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 			f.p.idles(f.e)
 			continue
 		}
-		if f.round == a.cycle.rounds { // what it rests on is not committed yet
+		if f.round == a.cycle.rounds { // what it depends on is not committed yet
 			a.queue(f)
 			continue
 		}
@@ -175,7 +175,7 @@ func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread 
 	}
 	f.next++
 	f.open++
-	if index == 0 { // the others are found by it: none is born before it is stored
+	if index == 0 { // the store finds the others by this one, so it must be stored before they are born
 		f.round = a.cycle.rounds
 	}
 	ev := core.Event{At: now, Actor: a.cfg.Node, Node: a.cfg.Node, Ask: a.counting.bind(a.cfg.Expressions, e)}
@@ -386,7 +386,7 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 	}
 	var numbers []int64
 	for _, t := range fresh {
-		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
+		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // a plan that cannot be read here cannot be resumed
 		if err != nil {
 			return err
 		}
@@ -405,7 +405,7 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 		parent int64
 		step   int
 	}
-	there := map[place]bool{} // children of whose end their parents will hear
+	there := map[place]bool{} // children still running: their parents will be told of their end
 	for _, e := range p.tasks {
 		if e.task.Parent != 0 && !e.task.State.Ended() {
 			there[place{e.task.Parent, e.task.ParentStep}] = true

@@ -178,7 +178,7 @@ type dueBreaker struct {
 func (b *breakers) learn(stored []core.Breaker, all bool) (open []core.Breaker, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if all { // what is missing, or of an earlier revision: the database went back
+	if all { // forgets breakers that are gone or of an earlier revision, because the database went back
 		clear(b.known)
 	}
 	for _, is := range stored {

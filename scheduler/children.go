@@ -77,7 +77,7 @@ func (a *families) relay() {
 		}
 		x.e.ends--
 		if ours {
-			a.cycle.use(x.p, x.e) // an end that was told in a later round held it until now
+			a.cycle.use(x.p, x.e) // it was pinned until its parent was told
 			a.childEnded(x.p, x.e)
 		}
 	}
@@ -199,7 +199,7 @@ func (a *families) childUndone(f *fan, e *entry) {
 
 // childDone counts a child that has ended. One in error waits for an operator and stays open.
 func (a *families) childDone(f *fan, e *entry) {
-	if f.recount { // it is counted with all others, once its end is committed
+	if f.recount { // the recount counts it, once its end is committed
 		f.round = a.cycle.rounds
 		return
 	}
@@ -240,7 +240,7 @@ func (a *families) finish(f *fan) bool {
 			return false
 		}
 	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
-		return false // its undo comes
+		return false // the parent is being undone: the step's undo follows
 	}
 	ev := core.Event{Kind: core.EventChild, At: max(a.cycle.now, f.ended), Actor: a.cfg.Node, Seq: f.seq}
 	switch {

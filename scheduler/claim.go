@@ -78,14 +78,14 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		}
 		v := s.gate.mayLeave(slot.ask())
 		least := max(1, s.cfg.AgentWindow/4)
-		if v.by != byWindow { // it is shared by all partitions
+		if v.by != byWindow { // the window is each partition's own; all other room is shared
 			least = 1
 		}
 		if v.n < least {
 			continue
 		}
 		if !s.cycle.roomy() {
-			return true, nil // nothing else may come to remind us of them
+			return true, nil // ask for another round: nothing else may cause one
 		}
 		batch := s.cycle.writesLeft()
 		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
@@ -100,7 +100,7 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			slot.calls.last = p.id
 		}
 		if slot.order.waits() {
-			s.gate.mayLeave(slot.ask()) // when it lets the next one through
+			s.gate.mayLeave(slot.ask()) // plans the round in which the gate lets the next one through
 			full = full || claimed == batch
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return 0, err
 	}
-	if window := s.cfg.Admission.TakesUp(); window < room { // what has begun goes on
+	if window := s.cfg.Admission.TakesUp(); window < room { // the node's window does not stop tasks that have begun
 		if room = min(room, len(at.begun)+window); room < len(at.known) {
 			s.cycle.noRoom = true
 		}
@@ -132,12 +132,12 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 		return 0, err
 	}
 	requeued := false
-	for _, number := range numbers { // in the order in which they were taken
+	for _, number := range numbers { // in the order in which they were chosen
 		e := p.tasks[number]
 		if e == nil {
 			continue
 		}
-		if e.round.write != 0 { // an event of this round is about it
+		if e.round.write != 0 { // another event of this round has changed it
 			s.queues.requeue(p, slot, e)
 			requeued = true
 			continue
@@ -145,12 +145,12 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 		switch err := s.claimTask(p, e); {
 		case err == nil:
 			claimed++
-		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
+		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it is still parked: there was no room after all
 			s.queues.requeue(p, slot, e)
 		}
 	}
-	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
-	// waited for the last ones here that had.
+	// What is left may need another round that nothing else causes: none of the chosen could be claimed, or the last begun
+	// tasks, for which fresh ones had to wait, are gone from here.
 	if keys.claimed() && claimed < len(chosen) || len(chosen) > 0 && claimed == 0 || requeued || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.anyBehindBegun() {
 		s.gate.nextRound.wake(s.cycle.now)
 	}

@@ -78,7 +78,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	for i := range res.Duplicates {
 		s.duplicate(&res.Duplicates[i])
 	}
-	if !halved { // else not every partition was in the last part: the next flush sees to it
+	if !halved { // else some partition's row may not have been in the last part; the next flush writes it
 		for i, p := range c.owned {
 			p.saved = c.batch.Partitions[i]
 			p.saved.After = 0
@@ -100,7 +100,7 @@ func refusedInPart(err error, tasks int) bool {
 func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	sorted := slices.Clone(writes)
 	depth := func(w *core.TaskWrite) int {
-		if w.Task.Parent == 0 || w.Birth || !w.Task.State.Ended() { // nothing rests on a birth: see relay
+		if w.Task.Parent == 0 || w.Birth || !w.Task.State.Ended() { // no parent's row depends on a birth: see relay
 			return 0
 		}
 		return len(w.Task.ID) // longer than its parent's
@@ -161,7 +161,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	ended := e.parent != nil && e.task.State.Ended()
 	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
-		return s.poisonBirth(ctx, p, e, &ev) // nothing rests on it yet: see relay
+		return s.poisonBirth(ctx, p, e, &ev) // no parent's row depends on it yet: see relay
 	}
 	// A database may look at rows before it compares the partition's: the row may be refused of an owner that is overtaken.
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{w.Task.Number})
@@ -181,7 +181,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	e.becomes(t)
 	from := t.WaitsFor
-	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
+	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended, and a request tried to reopen it
 		s.unstorable.add(e, t.Seq)
 		s.forsake(p, e)
 		return fenceDependents(core.CommitResult{}, p, ended), nil
@@ -210,7 +210,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	core.Birth(nil, e.task, ev, &s.cycle.out)
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
-		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to for a later notice
+		if err == nil && len(res.Duplicates) == 0 { // tell the submitter now: the bare row has no reply subject
 			s.cycle.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
 		}
 		return res, err
@@ -229,12 +229,12 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.round.write = 0
 	relaying := s.families.relaying
-	s.families.relaying = true // the batch is being committed: the parent hears of it in the next round
+	s.families.relaying = true // the batch is being committed, so the parent is told in the next round
 	s.keep(p, e, created)
 	s.families.relaying = relaying
 	w := s.cycle.batch.Writes[e.round.write-1]
 	for i := range s.cycle.batch.Partitions {
-		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
+		if s.cycle.batch.Partitions[i].Partition == p.id { // the outcome may have used an end number
 			s.cycle.batch.Partitions[i] = p.write()
 		}
 	}

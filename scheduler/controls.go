@@ -49,7 +49,7 @@ func (s *Shard) applyDeferred(ctx context.Context) (bool, error) {
 				return true, nil
 			}
 			m := p.deferred[i]
-			full, err := p.asRead(func() (bool, error) { return s.applyControl(ctx, p, &m.ControlMail) }) // it must not wait again
+			full, err := p.asRead(func() (bool, error) { return s.applyControl(ctx, p, &m.ControlMail) }) // it must not be deferred again
 			if full || err != nil {
 				return full, err
 			}
@@ -103,7 +103,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		return false, nil
 	}
 	if s.cycle.makes(e) {
-		return true, nil // after the commit
+		return true, nil // only the commit says whether it exists
 	}
 	why, err := s.ask(ctx, p, e, &ev)
 	if why != nil {
@@ -114,7 +114,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 
 // ask applies a request to one task. why says that it changed nothing; err stops the round.
 func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
-	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
+	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it was created
 		ref, unread, err := s.plans.of(ctx, p, e.task.Type, 0, false)
 		if err != nil {
 			return nil, err
@@ -132,7 +132,7 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		if slices.Contains(s.unstorable, asked) {
 			return fmt.Errorf("%w: task %s: the database refuses the row of it", core.ErrNotAllowed, e.task.ID), nil
 		}
-		if e.round.write == 0 { // else it is the one before whose row may be refused
+		if e.round.write == 0 { // else an earlier request of this round is the one whose row may be refused
 			e.round.asked = &asked
 		}
 	}
@@ -253,7 +253,7 @@ func (s *Shard) applyOverdue(ctx context.Context, p *partition, c *core.Control,
 			return nil
 		}
 		ask := *ev
-		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
+		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can continue it: an operator has to
 			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
 		}
 		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {

@@ -19,7 +19,7 @@ func (t *tally) counts(e *entry) *typeCounts {
 func (t *tally) countEnd(e *entry, born bool) {
 	c := t.counts(e)
 	if e.plan == nil && born {
-		c.created.Add(1) // it tells no submitter that it was received
+		c.created.Add(1) // without a plan there is no effect "received" to count it by
 	}
 	if i := slices.Index(ends[:], e.task.State); e.task.State == core.StateUndone && e.task.Asked {
 		c.asked.Add(1)

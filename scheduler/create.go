@@ -25,7 +25,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 				}
 				sub := &m.Submissions[c.pos.sub]
 				if e := p.ids[sub.ID]; e != nil && s.cycle.makes(e) {
-					return true, nil // whether that id is ours to compare with, the commit says
+					return true, nil // only the commit says whether that task exists, to compare with
 				}
 				if err := s.submit(ctx, p, m, sub); err != nil {
 					return false, err
@@ -52,7 +52,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
 		if bytes.Equal(e.task.InputHash, hash) && !s.cycle.makes(e) {
-			s.cycle.tellCreated(e.task) // its owner may have died before it did
+			s.cycle.tellCreated(e.task) // the owner that created it may have died before it told
 		}
 		return nil
 	}
@@ -111,7 +111,7 @@ func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread
 	code, why := 0, ""
 	switch {
 	case (guesses(sub) || ref == nil && sub.PlanVersion == 0 && unread == nil) && s.plans.marked(sub.Type, sub.PlanVersion):
-		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what a door took before the mark goes on
+		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what ingest accepted before the plan was deprecated goes on
 	case unread != nil:
 		return false
 	case ref == nil && guesses(sub): // it was never stored: nothing was promised yet

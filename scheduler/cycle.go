@@ -49,7 +49,7 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	s.acknowledge()
 	room := s.queues.queueParked(s.cycle)
 	s.endRound()
-	return more || room || len(s.families.unheard) > 0, nil // a refused row may have ended a child
+	return more || room || len(s.families.unheard) > 0, nil // a refused row may have ended a child, whose parent is told next
 }
 
 // begin sets up a cycle that happens at now.
@@ -63,8 +63,8 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
-// setBack shifts every instant that the shard noted in memory when the machine's clock was set back by now.
-// Instants that are stored, or come from others, stay.
+// setBack shifts every instant that the shard noted in memory, because the machine's clock was set back; by
+// is negative. Instants that are stored, or come from others, stay.
 func (s *Shard) setBack(by core.Instant) {
 	for _, w := range s.everyWaker() {
 		w.setBack(by)

@@ -18,9 +18,9 @@ func (s *Shard) event(p *partition, e *entry, ev *core.Event) error {
 		ev.WentBack, ev.At = back, max(ev.At, back)
 	default:
 		seq := e.task.Seq
-		// Its journal notes that steps of it may have run which it does not know.
+		// The task's journal notes that steps may have run of which it does not know.
 		_ = s.decide(p, e, &core.Event{Kind: core.EventWentBack, At: max(s.cycle.now, back), Actor: s.cfg.Node, Until: back})
-		if ev.IfSeq == seq { // what is noted now is nothing that the requester could have seen
+		if ev.IfSeq == seq { // the requester cannot have seen the row just written
 			ev.IfSeq = e.task.Seq
 		}
 	}
@@ -34,7 +34,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 		e.leased = is
 		e.task.Doubt(plan, s.cycle.now)
 	}
-	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the task goes on by another version
+	if to := s.plans.refs[refKey{p.id, ev.Plan}]; to != nil { // the event moves the task to another version
 		had = e.replan(to)
 	}
 	ev.Rand, ev.Node, ev.Ask = s.rand(), s.cfg.Node, s.counting.bind(s.cfg.Expressions, e)
@@ -54,7 +54,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	s.keep(p, e, false)
 	s.cycle.unpark(p, e, from)
-	e.round.places &^= had.places // these have left before
+	e.round.places &^= had.places // these commands left in an earlier round
 	return nil
 }
 
@@ -86,7 +86,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 			continue
 		}
 		x := pending{p: p, e: e, effect: eff, refused: e.round.refused}
-		if eff.Kind == core.EffectEnded { // each ending its own number, also when a person resolves a task in error
+		if eff.Kind == core.EffectEnded { // each end has a number of its own, also when an operator resolves a task in error
 			x.end = p.endNumber()
 			e.task.EndNumber = x.end
 			if e.parent != nil {
@@ -95,7 +95,7 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		}
 		c.effects = append(c.effects, x)
 	}
-	if p.tasks[e.task.Number] == e { // a result, or the input, may have come
+	if p.tasks[e.task.Number] == e { // its size may have changed by a result or an input
 		p.weigh(e)
 	}
 	if e.plan != nil {

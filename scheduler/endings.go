@@ -25,7 +25,7 @@ type publisher struct {
 	republished *int64
 	// nextRound is when a round is wanted to publish endings again.
 	nextRound waker
-	// after is the pause before that; 0: the stream takes endings.
+	// after is the pause before the next attempt; 0: the stream takes endings.
 	after time.Duration
 	// refused is whether the stream refused the last endings.
 	refused bool
@@ -38,7 +38,7 @@ func (u *publisher) publish(endings []core.Ending, in []*partition) {
 	if len(endings) == 0 {
 		return
 	}
-	all := make([]core.Ending, 0, len(endings)) // the mails keep them
+	all := make([]core.Ending, 0, len(endings)) // a copy, because the mails outlive the round
 	mails := make([]PublishedMail, 0, len(in))
 	for _, p := range in {
 		if !p.handsOver() {
@@ -88,7 +88,7 @@ func (u *publisher) confirmed(ctx context.Context, c *cycle, in *owned) error {
 			p.published.add(m.Endings[i].EndNumber)
 		}
 	}
-	if u.nextRound.lookAt == 0 || c.now < u.nextRound.lookAt || len(c.batch.Writes) > 0 { // the numbers of a round are given out before its commit
+	if u.nextRound.lookAt == 0 || c.now < u.nextRound.lookAt || len(c.batch.Writes) > 0 { // in a round with writes the store does not have the newest end numbers yet
 		return nil
 	}
 	for _, p := range in.inOrder() {
@@ -133,7 +133,7 @@ func (u *publisher) page(ctx context.Context, c *cycle, p *partition) error {
 		if err != nil {
 			return err
 		}
-		if full = len(endings) == loadPage; len(endings) == 0 || endings[0].EndNumber >= r.until { // one that is not full may lack one that cannot be read
+		if full = len(endings) == loadPage; len(endings) == 0 || endings[0].EndNumber >= r.until { // a short page may lack an ending that cannot be read, so it is not the last
 			p.published.skip(r.after+1, r.until)
 			*r = republishing{}
 			return nil

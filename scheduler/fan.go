@@ -115,7 +115,7 @@ func (e *entry) dropFans() { e.fans = nil }
 // sweeps counts a child as open in the parent's undo until the child's own undo has ended.
 func (f *fan) sweeps(e *entry) { e.swept = f.seq }
 
-// sweptNoMore takes sweeps back.
+// sweptNoMore undoes sweeps.
 func (e *entry) sweptNoMore() { e.swept = 0 }
 
 // stands reports whether the step is still out by the fan's row.

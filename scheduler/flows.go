@@ -136,7 +136,7 @@ func (f *flows) sweep() bool {
 			maps.DeleteFunc(class.children, func(_ string, tenant *flow) bool { return !used[tenant] })
 		}
 	}
-	if len(f.all) > flowsMax/2 { // a look goes over all of them
+	if len(f.all) > flowsMax/2 { // going over all flows is too dear for each new one
 		f.unswept = flowsMax / 2
 	}
 	return len(f.all) < flowsMax
@@ -222,7 +222,7 @@ func (f *flows) evict(in *flow, pass int64) (last parkedTask, ok bool) {
 	if len(most.tasks) < len(in.tasks)+2 {
 		return last, false
 	}
-	last = most.tasks.Pop().(parkedTask) // at the end of the heap: a late one
+	last = most.tasks.Pop().(parkedTask) // the last of the heap is one of the later deadlines
 	f.waiting--
 	most.missed = pass
 	return last, true

@@ -273,7 +273,7 @@ func (g *gate) mayRetry(x *pending) bool {
 	if v := g.mayLeave(a); v.n == 0 {
 		if v.by == byPause && e.pausedRetries&a.steps == 0 {
 			e.pausedRetries |= a.steps
-			g.nextRound.wake(g.now) // others may have its place in the window
+			g.nextRound.wake(g.now) // others may use its place in the window
 		}
 		return false
 	}
@@ -282,7 +282,7 @@ func (g *gate) mayRetry(x *pending) bool {
 		at, _, _ := e.present()
 		x.p.occupy(e, at)
 	}
-	if !a.placed && len(g.agents.limited) > 0 { // else places are not counted
+	if !a.placed && len(g.agents.limited) > 0 { // without limits no places are counted
 		e.place(step)
 		e.places, e.noPlace = e.places|a.steps, e.noPlace&^a.steps
 	}
@@ -327,7 +327,7 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 		if x.Kind != core.EffectDo {
 			continue
 		}
-		// One that the task's deadline cuts short may have had too little time for whatever agent.
+		// If the task's deadline cut the command's time short, its silence does not count against the agent.
 		if e.heardAll &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
 			e.heardAll |= 1 << uint(x.Step)
 		}
@@ -344,7 +344,7 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 			continue
 		}
 		a := e.plan.agents[x.Step]
-		if !x.Again { // see mayRetry
+		if !x.Again { // mayRetry has charged for a retry
 			e.spend(x.Step, g.now)
 			e.round.spent |= 1 << uint(x.Step)
 		}

@@ -60,12 +60,12 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			a.limit = nil
 		}
 	}
-	if len(b.limited) > 0 { // else what is out is not known
+	if len(b.limited) > 0 { // without limits places are not counted
 		for _, p := range in {
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
-					e.round.places = 0 // they have left long ago
+					e.round.places = 0 // these commands left in earlier rounds
 				}
 			}
 		}
@@ -140,7 +140,7 @@ func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 	b.unreported = nil
 	for _, k := range changed {
 		k.reporting = false
-		if k.agent.keys[k.key] != k { // the limit has other keys by now
+		if k.agent.keys[k.key] != k { // the limit's keys have changed meanwhile
 			continue
 		}
 		waits := 0

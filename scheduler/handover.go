@@ -59,7 +59,7 @@ func (c *Committer) adopt(ctx context.Context, p int) {
 		c.s.cfg.report(TroubleTakeover, c.s.news.noteTakeover(p, err))
 	}
 	if err == nil {
-		c.worked() // if what failed is still there to do, it fails again soon
+		c.worked() // if what failed before has to be done still, it fails again soon
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *Committer) unfeed(p int) {
 	}
 	delete(c.drains, p)
 	c.forget(p)
-	if len(c.away) > 0 { // no cycle need come that looks again
+	if len(c.away) > 0 { // there may be no further cycle that would look
 		away := c.shard.agentsAway(c.s.cfg.Now(), c.away)
 		c.mu.Lock()
 		c.away = away
@@ -140,7 +140,7 @@ const (
 // drain begins to let a partition go: it is not read any more. endDrains releases it when its commands are
 // answered and its cursors committed, or most of DrainMax is over.
 func (c *Committer) drain(p int) {
-	if _, ok := c.shard.Owns(p); !ok || c.drains[p] != 0 { // one that is to be adopted by a later order stays held
+	if _, ok := c.shard.Owns(p); !ok || c.drains[p] != 0 { // not adopted yet, or draining already; an order to adopt it stays
 		return
 	}
 	if c.s.cfg.DrainMax < 0 {
@@ -175,7 +175,7 @@ func (c *Committer) endDrains(work context.Context) {
 		}
 		c.drop(p)
 	}
-	if failed != nil { // they are their successors' after a while
+	if failed != nil { // successors take them over after HandoverMax
 		c.s.log.Warn("partitions cannot be released, and their successors wait", "partitions", listed(kept), "error", failed)
 	}
 }

@@ -47,7 +47,7 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 	memory.onRoom(func() {
 		b.mu.Lock()
 		b.room.Broadcast()
-		b.unlockDue() // parked tasks may wait for it
+		b.unlockDue() // parked tasks may wait for memory
 	})
 	admission.whenRoom(func() {
 		b.mu.Lock()
@@ -304,7 +304,7 @@ func (b *Inbox) setRoom(partition, room int) {
 			room -= max(1, len(b.mail.Tasks[i].Submissions))
 		}
 	}
-	if (g.open > 0) != (room > 0) { // else those behind its message would wait although there is room
+	if (g.open > 0) != (room > 0) { // whether this gate's message is first in line has changed
 		b.room.Broadcast()
 	}
 	g.open = room

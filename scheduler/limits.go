@@ -86,7 +86,7 @@ type grantState struct {
 // on the newest grant yet, it may be using that one.
 func (h *grantState) floor() (places int, rateMilli int64) {
 	places, rateMilli = h.use.places, h.use.rateMilli
-	if h.use.seq != h.seq { // it has not heard of the newest one yet, or has not said so
+	if h.use.seq != h.seq { // the shard has not reported on the newest grant yet
 		places, rateMilli = max(places, h.sent.Places), max(rateMilli, h.sent.RateMilli)
 	}
 	return places, rateMilli
@@ -194,8 +194,8 @@ func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) 
 		if key.shard != shard {
 			continue
 		}
-		h.claimed = 0 // what was claimed was claimed without these
-		if newTerm {  // it uses nothing of what it was sent
+		h.claimed = 0 // claims made so far did not include this partition's commands
+		if newTerm {  // after a takeover it uses nothing of earlier grants
 			h.seq = h.use.seq
 		}
 	}
@@ -248,7 +248,7 @@ func (b *limits) due(now core.Instant) (all []grantKey) {
 			renew = keyRenew
 		}
 		uses := h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
-		if !bounded || key.keyed && !uses { // its shard may know nothing of it any more
+		if !bounded || key.keyed && !uses { // its shard may have forgotten the key
 			delete(b.grants, key)
 			continue
 		}

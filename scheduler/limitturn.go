@@ -122,10 +122,10 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []grantKey) error {
 	mails := make([]GrantMail, len(got))
 	s.limits.mu.Lock()
 	for i := range got {
-		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
+		h := s.limits.of(all[i]) // makes it anew if the shard has meanwhile reported that it needs none
 		s.limits.seq++
 		h.sent = got[i].Grant
-		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard does not take it
+		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard ignores it
 			h.seq, h.claimed = s.limits.seq, now
 		}
 		mails[i] = GrantMail{got[i], s.limits.seq, terms[i]}

@@ -79,7 +79,7 @@ func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Save
 			continue
 		}
 		seen[up] = true
-		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
+		if !inPage(saved[:i], up) { // the parent is in the page, before its child
 			missing = append(missing, up)
 		}
 	}

@@ -61,9 +61,9 @@ func (c *Committer) Step(ctx, work context.Context) error {
 // cycle runs a commit cycle, drops the partitions that it lost, and plans the next. An error is a bug.
 func (c *Committer) cycle(ctx context.Context) error {
 	mail := c.in.take()
-	loads := len(mail.Controls) > 0 // nothing else loads a task that has ended
+	loads := len(mail.Controls) > 0 // only controls load tasks that have ended
 	if loads && !c.lockPurge(ctx) {
-		// It ends: what is not handled is read again by the next owner. The inbox has room for what still comes.
+		// ctx has ended: the next owner reads again what is not handled.
 		c.in.giveBack(mail)
 		return nil
 	}
@@ -161,7 +161,7 @@ func (c *Committer) wait(ctx, work context.Context, timer *time.Timer) {
 	}
 	mail := c.in.signal
 	if idle := c.idleUntil.Sub(now); idle > 0 && len(c.drains) == 0 {
-		wait, mail = min(wait, idle), nil // each reply would wake it up in vain
+		wait, mail = min(wait, idle), nil // no cycle may begin before, so mail need not wake it
 	}
 	if wait <= 0 {
 		return

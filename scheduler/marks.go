@@ -51,7 +51,7 @@ func (b *agentBook) keysOf(e *entry) {
 		if first := slices.Index(e.plan.agents, a); first < i {
 			e.keys[i] = e.keys[first]
 		} else if b.keyOf != nil {
-			if key, err := b.keyOf(b.limited[a.name].Key, e.task); err == nil { // else it is the empty one
+			if key, err := b.keyOf(b.limited[a.name].Key, e.task); err == nil { // if it fails the key is empty
 				e.keys[i] = key
 			}
 		}
@@ -69,7 +69,8 @@ func (e *entry) keyAt(step int) *keyCalls {
 	return nil
 }
 
-// keyName returns that key's name and its agent, without making an entry for it. nil: there is none.
+// keyName returns the name of the key that a step's commands count for, and its agent. Unlike keyAt it makes
+// no entry for the key. nil: no key counts.
 func (e *entry) keyName(step int) (string, *agentCalls) {
 	if len(e.keys) == 0 {
 		return "", nil
@@ -179,7 +180,7 @@ func (e *entry) uncount() {
 	e.keys = nil
 }
 
-// uncount does that for all tasks of the partition: a limit has changed.
+// uncount gives up the places of all tasks of the partition, and their keys, because a limit has changed.
 func (p *partition) uncount() {
 	for _, e := range p.tasks {
 		if e.plan != nil {

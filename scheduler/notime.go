@@ -26,14 +26,14 @@ func (s *Shard) hasNoTime(m *TaskMail, sub *core.Submission, ref *planRef) bool 
 		return false
 	}
 	now := s.cycle.now
-	from := max(now, sub.StartAt)                                         // nothing of it begins before
-	unseen := ref.plan.Admission == core.AdmissionRefuse && sub.Unchecked // no door has looked at its time
+	from := max(now, sub.StartAt)                                         // it does not begin before its start-at
+	unseen := ref.plan.Admission == core.AdmissionRefuse && sub.Unchecked // ingest has not checked its time
 	if !unseen && (fromTurn || from > now || now.Sub(m.Stored) < waitedLeast) {
 		return false
 	}
 	by, came := sub.CompleteBy, m.Stored
 	switch {
-	case fromTurn: // the wait has taken nothing of its time
+	case fromTurn: // the wait for its turn does not count
 		by, came = from.Add(ref.plan.CompleteBy), from
 	case by == 0:
 		by = max(cmp.Or(sub.At, now), sub.StartAt).Add(ref.plan.CompleteBy)

@@ -117,7 +117,7 @@ func (s *Observers) Add(o Observer) (remove func()) {
 		defer late.Stop()
 		select {
 		case <-w.ended:
-		case <-late.C: // what only watches does not keep a node from its end
+		case <-late.C: // an observer must not keep a node from stopping
 		}
 	})
 }
@@ -217,7 +217,7 @@ func (w *observing) put(c *Committed) bool {
 	}
 	w.bytes.Add(-int64(c.bytes))
 	w.missed++
-	if n := w.missed; n&(n-1) == 0 { // it may be behind for long
+	if n := w.missed; n&(n-1) == 0 { // report at powers of two, as it may be behind for long
 		w.of.report(w.o.Name(), fmt.Errorf("%s does not keep up with the commits: %d were left out so far", w.o.Name(), n))
 	}
 	return false
@@ -259,8 +259,8 @@ func (s *Observers) observe(writes []core.TaskWrite, in committedPlans) {
 	s.release(c)
 }
 
-// take returns a copy's memory, large enough for these writes: add takes the address of its elements, so that
-// no slice may move while it is filled.
+// take returns memory for a copy of these writes. It is large enough from the start, because add takes the
+// address of elements, so the slices must not move while they are filled.
 func (s *Observers) take(writes []core.TaskWrite) *Committed {
 	c, _ := s.pool.Get().(*Committed)
 	if c == nil {
@@ -271,7 +271,7 @@ func (s *Observers) take(writes []core.TaskWrite) *Committed {
 		steps += len(writes[i].Task.Steps)
 		records += len(writes[i].Records)
 	}
-	c.Writes, c.tasks = slices.Grow(c.Writes, len(writes)), slices.Grow(c.tasks, len(writes)) // none moves while it is filled
+	c.Writes, c.tasks = slices.Grow(c.Writes, len(writes)), slices.Grow(c.tasks, len(writes)) // see above: they must not move
 	c.steps, c.records = slices.Grow(c.steps, steps), slices.Grow(c.records, records)
 	return c
 }

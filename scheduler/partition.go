@@ -127,7 +127,7 @@ func (p *partition) number() int64 {
 // changes makes the round's batch write the partition's row.
 func (p *partition) changes() { p.dirty = true }
 
-// settled takes that back at the end of the round.
+// settled undoes changes at the end of the round.
 func (p *partition) settled() { p.dirty = false }
 
 // leaveUncounted takes note that a stored task cannot be loaded here: its commands may be out without being

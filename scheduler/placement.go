@@ -102,15 +102,15 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	p := &s.placement
 	p.mu.Lock()
 	if len(p.wishes) > 0 && p.owners != nil {
-		s.place() // a node may own again what it has stepped down from
+		s.place() // a wish to step down may have run out
 	}
 	live, owners := p.live, p.owners
 	if p.changed {
 		p.changed, p.moved = false, now
 	}
 	p.mu.Unlock()
-	// A node that is not among the live takes nothing, and lets nothing go: if others are, they do not wait for it, and
-	// its next commit is fenced; if none is, as when the server was away for longer than a lease, it would stop for
+	// A node that is not among the live ones neither takes over nor lets go. If others are live they do not wait for it, and
+	// its next commit is fenced. If none is, as when NATS was away for longer than a lease, letting go would stop it for
 	// nothing.
 	if !slices.Contains(live, s.cfg.Node) {
 		return
@@ -134,7 +134,7 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 		return
 	}
 	p.compared = now
-	held := s.ownerships() // before the store is read: it may be ahead of this, never behind
+	held := s.ownerships() // read before the store, which then can only be ahead of it
 	states, err := s.store.CursorsOf(ctx, slices.AppendSeq(slices.Clone(wanted), maps.Keys(held)), s.cfg.Node)
 	s.cfg.reportUnlessEnded(ctx, TroubleOwners, err)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 		c := s.of(p)
 		if is, ok := c.owns(p); ok && (is.epoch != st.Epoch || st.LastCommit < before[p].last) {
 			c.Lose(p, is.epoch, errSuccessor)
-		} else if ok && st.LastCommit > is.last { // this owner's own, of the cycle that is on, or that of another of this epoch
+		} else if ok && st.LastCommit > is.last { // a commit of our own cycle that is under way, or of another owner with the same epoch
 			c.ask(order{kind: orderOverwritten, partition: p, epoch: is.epoch, commit: st.LastCommit, why: errSuccessor})
 		}
 		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || c.holds(p) {

@@ -90,7 +90,7 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 			versions = map[int64]*core.Plan{}
 			b.byType[p.Name] = versions
 		}
-		if versions[p.Version] == nil { // else keep the pointer that tasks in flight share
+		if versions[p.Version] == nil { // tasks in flight share the pointer of a known plan
 			versions[p.Version] = &p
 		}
 		if l := b.latest[p.Name]; !deprecated.Has(p.Name, p.Version) && (l == nil || l.Version < p.Version) {

@@ -44,7 +44,7 @@ func (s *Shard) applyProbed(context.Context) (bool, error) {
 				ev.Actor = e.plan.plan.Steps[i].Agent
 			}
 		}
-		_ = s.event(p, e, &ev) // one that is not asked any more is stale
+		_ = s.event(p, e, &ev) // an answer to a question that no longer matters is stale
 	}
 	return false, nil
 }

@@ -17,7 +17,7 @@ const proveMax = time.Second
 // owner that has lost its partitions would go on calling agents. See docs/decisions/008-attempts.md.
 func (s *Shard) prove(ctx context.Context) {
 	c := s.cycle
-	now := s.cfg.Now() // the cycle may have begun long ago: commits can be slow
+	now := s.cfg.Now() // not the cycle's: its commit may have been slow
 	wanted := false
 	for i := range c.effects {
 		x := &c.effects[i]

@@ -19,7 +19,7 @@ func (s *Shard) publish(ctx context.Context) error {
 	}
 	s.prove(ctx)
 	c.leave = s.cfg.Now()
-	for i := 0; i < len(c.effects); i++ { // one that is held back adds to them
+	for i := 0; i < len(c.effects); i++ { // withdrawRetry adds to them
 		x := &c.effects[i]
 		s.Stats.Looks++
 		if x.p.lost {
@@ -33,7 +33,7 @@ func (s *Shard) publish(ctx context.Context) error {
 		}
 		if x.effect.Kind == core.EffectEnded {
 			if x.end != x.e.task.EndNumber {
-				x.p.published.add(x.end) // it was resumed in the same round: there is nothing to publish
+				x.p.published.add(x.end) // it was reopened in the same round, so there is nothing to publish
 				continue
 			}
 			x.p.toPublish()

@@ -35,7 +35,7 @@ func (s *Scheduler) purge(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	trail, _ := s.store.(AuditPurger)
-	audited := s.cfg.Now() // when the trail was last seen to
+	audited := s.cfg.Now() // when old entries of the audit trail were last forgotten
 	rests := map[int]purgePause{}
 	for {
 		select {

@@ -26,8 +26,9 @@ type parkedSlot struct {
 	slot *agentSlot
 }
 
-// parkedSlots returns all of them, without those of partitions that are being let go. Partitions that share
-// an agent's limit take turns: the one after the partition that claimed last comes first.
+// parkedSlots returns the agents at which tasks are parked, partition by partition, without partitions that
+// are being let go. Partitions that share an agent's limit take turns: the one after the partition that
+// claimed last comes first.
 func (q *queues) parkedSlots() []parkedSlot {
 	all := q.slots[:0]
 	for _, p := range q.in.inOrder() {
@@ -96,7 +97,7 @@ func (q *queues) leaveOrder(c *cycle) {
 	}
 	for _, slot := range slots {
 		numbers := out[slot]
-		q.gate.nextRound.wake(q.gate.now) // others may have waited for these
+		q.gate.nextRound.wake(q.gate.now) // others may have had to wait for these
 		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				slot.order.forget(one)
@@ -113,7 +114,7 @@ func (q *queues) leaveOrder(c *cycle) {
 // memory.
 func (q *queues) keepOrder(slot *agentSlot, e *entry) {
 	at := slot.queue()
-	if e.plan == nil { // its plan cannot be read here: the store is asked for it when it can
+	if e.plan == nil { // its plan cannot be read here; a later pass over the store finds it
 		at.miss()
 		return
 	}
@@ -263,7 +264,7 @@ func (q *queues) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) >
 // begunPart: while more than AgentWindow/begunPart begun tasks wait for an agent, no new task of a plan with it begins.
 const begunPart = 4
 
-// begunFirst reports whether that holds for some agent of a plan.
+// begunFirst reports whether new tasks of a plan must wait because manyBegun holds for one of its agents.
 func (q *queues) begunFirst(ref *planRef) bool {
 	for _, slot := range ref.slots {
 		if slot != nil && slot.order != nil && q.manyBegun(slot.order) {
@@ -310,7 +311,7 @@ func (q *queues) recheckKeys() {
 	}
 }
 
-// recheckKeys does so for one agent of one partition.
+// recheckKeys lets tasks that stand aside for keys at this agent come back if their keys have room.
 func (slot *agentSlot) recheckKeys() {
 	if slot.calls.keys == nil {
 		return
@@ -349,7 +350,7 @@ func (q *queues) bringBack() {
 					continue
 				}
 				at := slot.order
-				if at.aside.onlyStored(of) { // the rest is in the store alone
+				if at.aside.onlyStored(of) { // the rest is in the store alone; a new pass finds it
 					at.miss()
 				}
 				if at.aside.at(of) == 0 {

@@ -185,7 +185,7 @@ func (u *inUse) usage(of limitOf, now core.Instant, waits int, longest time.Dura
 	is := limitUse{of: of, seq: l.seq, wanted: u.out + waits, places: max(l.places, u.out), rateMilli: l.rateMilli, longest: longest}
 	if l.limit.RateMilli > 0 {
 		l.refill(now)
-		if l.rateMilli > 0 && l.tokens < token || now < l.made { // what it has sent is not made up for yet
+		if l.rateMilli > 0 && l.tokens < token || now < l.made { // the rate has not made up for what was sent
 			is.wanted = max(is.wanted, 1)
 		}
 	}

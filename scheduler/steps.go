@@ -81,7 +81,7 @@ func (e *entry) waitsNoMore(steps uint64) { e.waits &^= steps }
 func (p *partition) lack(e *entry, unable uint64) {
 	each(unable&^e.lacks, func(i int) {
 		slot := e.plan.slots[i]
-		if len(slot.unable) == cap(slot.unable) { // those that wait no more make room
+		if len(slot.unable) == cap(slot.unable) { // before it grows, remove those that no longer wait
 			slot.unable = slices.DeleteFunc(slot.unable, func(e *entry) bool {
 				over := e.missing(slot, core.CodeUnable) < 0
 				if over && e.plan != nil {

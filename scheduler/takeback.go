@@ -52,7 +52,7 @@ func (g *gate) backOut(e *entry) {
 	g.nextRound.wake(g.now)
 }
 
-// backOutAll does that for all tasks of a partition.
+// backOutAll is backOut for all tasks of a partition.
 func (g *gate) backOutAll(p *partition) {
 	for _, e := range p.tasks {
 		g.backOut(e)
@@ -71,7 +71,7 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	}
 	s.forsake(p, e)
 	if e.task.Parent != 0 || len(e.task.InputHash) == 0 {
-		return // a child is looked for again; so comes a cancel that lost the race against its submission
+		return // a fan recounts its child; a task without a hash is a cancel that lost the race against its submission
 	}
 	sub := submissionOf(e.task)
 	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)

@@ -58,7 +58,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
 	s.evidence.warn(&st, &g)
-	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
+	s.begin(s.cfg.Now(), &Mail{}, false) // the clock is read again: until this moment the former owner may have sent retries
 	p := newPartition(st, s.cfg, &s.gate.agents, &s.wakes)
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
 	if s.evidence.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
@@ -72,7 +72,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	s.put(p)
 	if err := s.rebuild(ctx, p); err != nil {
-		s.gate.backOutAll(p) // nothing has left, and what was out before is where it was
+		s.gate.backOutAll(p) // nothing has left
 		s.Drop(id)
 		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
@@ -80,7 +80,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.gate.agents.begin()
 	s.gate.agents.free(id) // its commands are counted again
 	if len(s.gate.agents.limited) > 0 {
-		s.gate.nextRound.wake(s.cycle.now) // the node hears of both
+		s.gate.nextRound.wake(s.cycle.now) // a round reports both to the node
 	}
 	if err = stillOurs(ctx, s.store, p.asOf()); err == nil {
 		err = s.publish(ctx)
@@ -134,7 +134,7 @@ func (b *evidenceBook) reclaim(ctx context.Context, first core.PartitionState, g
 		err = as.Check(st.Found.Epoch, st.Found.Commit)
 	}
 	found.WentBack = st.Found.WentBack
-	st.Found = found // the row as it was before this node
+	st.Found = found // the row as it was before the first takeover
 	return st, err
 }
 
@@ -210,7 +210,7 @@ func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) err
 	if err != nil || e == nil {
 		return err
 	}
-	if e.plan == nil { // at which agents it has commands out is not known
+	if e.plan == nil { // it is not known at which agents it has commands out
 		p.leaveUncounted(saved)
 		return nil
 	}

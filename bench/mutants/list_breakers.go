@@ -220,7 +220,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "failed-takeovers-take-places", invariant: 11, file: "scheduler/takeover.go",
-		old: "		s.gate.backOutAll(p) // nothing has left, and what was out before is where it was\n", new: "",
+		old: "		s.gate.backOutAll(p) // nothing has left\n", new: "",
 		fault: "each takeover that fails takes the places of what it has loaded once more",
 		run:   "^TestTakeoversThatFail$",
 	},

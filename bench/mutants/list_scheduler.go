@@ -323,7 +323,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "children-counted-before-their-end", invariant: 3, file: "scheduler/children.go",
-		old: "\tif f.recount { // it is counted with all others, once its end is committed\n\t\tf.round = a.cycle.rounds\n", new: "\tif f.recount { // it is counted with all others, once its end is committed\n",
+		old: "\tif f.recount { // the recount counts it, once its end is committed\n\t\tf.round = a.cycle.rounds\n", new: "\tif f.recount { // the recount counts it, once its end is committed\n",
 		fault: "a child that has just ended is counted in the store before its end is committed",
 		run:   "^TestTakeoverMidEach$",
 	},
