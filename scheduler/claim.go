@@ -151,7 +151,7 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	// What is left may need another round that nothing else causes: none of the chosen could be claimed, or the last begun
 	// tasks, for which fresh ones had to wait, are gone from here.
-	if keys.claimed() && claimed < len(chosen) || len(chosen) > 0 && claimed == 0 || requeued || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.anyBehindBegun() {
+	if keys.reopenUnused() && claimed < len(chosen) || len(chosen) > 0 && claimed == 0 || requeued || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.anyBehindBegun() {
 		s.gate.nextRound.wake(s.cycle.now)
 	}
 	return claimed, nil
@@ -279,9 +279,9 @@ func (k *keyTakes) take(one *parkedTask) {
 	}
 }
 
-// claimed reopens the keys that still have room after the claim: tasks that were taken may not have needed
-// their places. It reports whether there are any.
-func (k *keyTakes) claimed() (some bool) {
+// reopenUnused reopens the keys that still have room after the claim: tasks that were taken may not have
+// needed their places. It reports whether there are any.
+func (k *keyTakes) reopenUnused() (some bool) {
 	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
 		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
 			is.reopen()

@@ -271,7 +271,7 @@ func (s *Shard) endRound() {
 	}
 	for _, p := range s.partitions {
 		p.settled()
-		p.letGo()
+		p.dropIdle()
 	}
 	s.cycle.rounds++
 	s.cycle.endRound()

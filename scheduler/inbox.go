@@ -52,7 +52,7 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 	admission.whenRoom(func() {
 		b.mu.Lock()
 		b.room.Broadcast()
-		b.claimed()
+		b.unlockParked()
 	})
 	return b
 }
@@ -62,12 +62,12 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 func (b *Inbox) awaitRoom(waits bool) {
 	b.mu.Lock()
 	b.parked = waits
-	b.claimed()
+	b.unlockParked()
 }
 
-// claimed unlocks the inbox, and asks for a cycle if parked tasks wait for room in the window and there is
+// unlockParked unlocks the inbox, and asks for a cycle if parked tasks wait for room in the window and there is
 // some.
-func (b *Inbox) claimed() {
+func (b *Inbox) unlockParked() {
 	if b.parked && b.admission.TakesUp() > 0 {
 		b.unlockDue()
 		return
@@ -249,8 +249,8 @@ func (b *Inbox) full(partition int) bool {
 // admits reports whether a gate may let a message in, whoever else waits. The lock is held.
 func (b *Inbox) admits(g *inlet) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
 
-// letGo gives back what mail was charged with. The lock must not be held, because readers may go on at once.
-func (b *Inbox) letGo(bytes int64, tasks int) {
+// refund gives back what mail was charged with. The lock must not be held, because readers may go on at once.
+func (b *Inbox) refund(bytes int64, tasks int) {
 	b.memory.charge(-bytes)
 	b.admission.charge(-tasks)
 }
@@ -287,7 +287,7 @@ func (b *Inbox) giveBack(m *Mail) {
 	b.mu.Lock()
 	b.spare = m
 	b.mu.Unlock()
-	b.letGo(bytes, tasks)
+	b.refund(bytes, tasks)
 }
 
 // setRoom says how many more submissions the partition may take up; those that wait in the mail are
@@ -344,5 +344,5 @@ func (b *Inbox) closeGate(partition int) {
 	b.mail.Controls = slices.DeleteFunc(b.mail.Controls, func(m ControlMail) bool { return m.Partition == partition })
 	b.room.Broadcast()
 	b.mu.Unlock()
-	b.letGo(bytes, tasks)
+	b.refund(bytes, tasks)
 }

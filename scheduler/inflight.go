@@ -23,7 +23,7 @@ func (p *partition) add(e *entry) {
 // drop removes a task from memory. The store keeps it.
 func (p *partition) drop(e *entry) {
 	p.occupy(e, 0)
-	e.letGo(p)
+	e.leaveAgents(p)
 	p.unwake(e)
 	p.orphan(e)
 	p.unload(e)
@@ -41,7 +41,7 @@ func (p *partition) forget() {
 	p.memory.charge(-p.bytes)
 	p.admission.charge(-len(p.tasks))
 	for _, e := range p.tasks {
-		e.letGo(p)
+		e.leaveAgents(p)
 		p.unwake(e)
 	}
 	p.memory, p.admission, p.wakes, p.bytes = nil, nil, nil, 0
@@ -121,8 +121,8 @@ func (e *entry) pinned() bool {
 	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasQueuedFan()
 }
 
-// letGo drops the idle tasks that nothing pins, at the end of a round.
-func (p *partition) letGo() {
+// dropIdle drops the idle tasks that nothing pins, at the end of a round.
+func (p *partition) dropIdle() {
 	for len(p.idle) > 0 {
 		e := p.idle[0]
 		p.idle = p.idle[1:]

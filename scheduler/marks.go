@@ -141,9 +141,9 @@ func (e *entry) leaveTrial(but uint64) {
 	e.trial &= but
 }
 
-// letGo releases what the task has at its agents. Commands that are out may still be at work, so the shard
+// leaveAgents releases what the task has at its agents. Commands that are out may still be at work, so the shard
 // keeps their places as left behind (left.go).
-func (e *entry) letGo(p *partition) {
+func (e *entry) leaveAgents(p *partition) {
 	e.leaveTrial(0)
 	each(e.places, func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
 	e.places, e.noPlace = 0, 0

@@ -168,7 +168,8 @@ func (q *queues) flowOf(t *core.Task) flowKey {
 	return flowKey{class: core.ClassOf(t.Labels), tenant: core.TenantOf(t.Labels, q.cfg.TenantLabel), kind: t.Type}
 }
 
-// enter puts a task in its order, or lets it stand aside if the gate does not let it leave; in is false then.
+// enter puts a task in its order, or lets it stand aside if it is paused or its key has no place; in is false
+// then.
 func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 	if one.keyed || len(q.gate.pauses.all) > 0 {
 		if v := q.gate.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
