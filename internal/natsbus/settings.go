@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Flags of the settings that errors name.
+// The flags of the settings that errors about streams name.
 const (
 	FlagTasksBytes   = "stream-max-bytes"
 	FlagControlBytes = "stream-control-max-bytes"
@@ -27,22 +27,22 @@ const (
 	flagNamespace  = "namespace"
 )
 
-// Flags are the settings that errors about streams name.
+// Flags returns them all.
 func Flags() []string {
 	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagLease, flagNamespace}
 }
 
 func newStreamID() string { return rand.Text() }
 
-// consumersSpare is how many consumers a stream must allow besides two for each
-// partition: one that reads and the one it takes the place of.
+// consumersSpare is how many consumers a stream must allow beside two for each partition: the one that reads and the one that it
+// replaces.
 const consumersSpare = 8
 
-// consumersUsual is how many nats-server 2.15 allows a stream that says nothing of it (default_max_consumers).
+// consumersUsual is how many consumers nats-server 2.15 allows a stream by default (default_max_consumers).
 const consumersUsual = 1000
 
-// mostConsumers is how many a stream that is read by partition is to allow: as the server has it while that is enough,
-// because an account may allow fewer than a stream asks for.
+// mostConsumers returns the limit of consumers for a stream that is read by partition; -1 is the server's
+// default. It asks for more only if the default is not enough, because an account may allow fewer than that.
 func mostConsumers(partitions int) int {
 	if n := 2*partitions + consumersSpare; n > consumersUsual {
 		return n
@@ -50,9 +50,9 @@ func mostConsumers(partitions int) int {
 	return -1
 }
 
-// refusals lists what of an existing stream cannot be used and is not changed in
-// place, because NATS cannot or because a person has set it on purpose.
-func (r *resource) refusals(have *jetstream.StreamConfig) []string {
+// unusable lists the settings with which an existing stream cannot be used, and which are not changed in
+// place, because NATS cannot or because a person has set them on purpose.
+func (r *resource) unusable(have *jetstream.StreamConfig) []string {
 	want := &r.want
 	d := diffs{name: want.Name}
 	if wrong := r.wrongNumber(have); wrong != "" {
@@ -109,8 +109,8 @@ func (r *resource) refusals(have *jetstream.StreamConfig) []string {
 	return d.list
 }
 
-// change is a stream's configuration with what is changed in place, and the names of
-// that; none: it is as it is to be.
+// change returns a stream's configuration with what is changed in place, and what that is; none: it is as it
+// should be.
 func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, bytes int64, resize bool) (jetstream.StreamConfig, []string) {
 	to := info.Config
 	to.Metadata = maps.Clone(info.Config.Metadata)
@@ -155,6 +155,7 @@ func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, byte
 	return to, what
 }
 
+// orNone shows an empty value as "none".
 func orNone(s string) string {
 	if s == "" {
 		return "none"
@@ -162,7 +163,7 @@ func orNone(s string) string {
 	return s
 }
 
-// atLeast is an age for comparisons: 0 is for ever.
+// atLeast returns an age for comparisons, in which 0 means for ever.
 func atLeast(age time.Duration) time.Duration {
 	if age <= 0 {
 		return 1<<63 - 1
@@ -170,7 +171,7 @@ func atLeast(age time.Duration) time.Duration {
 	return age
 }
 
-// unlimited makes 0 and -1 the same: NATS shows either.
+// unlimited formats a limit, for which NATS uses both 0 and -1 as none.
 func unlimited(n int64) string {
 	if n <= 0 {
 		return "unlimited"
@@ -192,7 +193,7 @@ func transform(s *jetstream.StreamConfig) string {
 	return s.SubjectTransform.Source + " to " + s.SubjectTransform.Destination
 }
 
-// diffs gathers differences of one stream.
+// diffs collects the differences of one stream.
 type diffs struct {
 	name string
 	list []string
