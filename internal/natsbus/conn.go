@@ -52,21 +52,33 @@ var (
 
 // Options of Dial.
 type Options struct {
-	URL             string        // one or more, separated by commas; default nats.DefaultURL
-	Name            string        // of the connection, as the server shows it
-	Context         string        // name of a context of the nats command; the fields below win over it
-	CredentialsFile string        // JWT and nkey seed
-	CAFile          string        // certificates, PEM, that the server's own is checked against
-	CertFile        string        // certificate that this side shows, PEM, with its chain
-	KeyFile         string        // its key
-	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's, or wire.InboxOf the user where that may not hear those
-	Logger          *slog.Logger  // default slog.Default()
-	AckTimeout      time.Duration // how long a stream may take to confirm; default defaultAckTimeout
-	Namespace       string        // default DefaultNamespace
-	ReplyTo         []string      // prefixes of subjects that statuses, and answers besides those in inboxes, go to; nil: wire.DefaultReplyPrefixes
-	PacksMax        int           // packs of submissions not yet confirmed; default defaultPacksMax
-	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
-	// works: these are not logged. It must not block. May be nil.
+	// URL is one address or more, separated by commas; default nats.DefaultURL.
+	URL string
+	// Name is how the server shows the connection.
+	Name string
+	// Context names a context of the nats command. The fields below win over it.
+	Context string
+	// CredentialsFile has a JWT and an nkey seed.
+	CredentialsFile string
+	// CAFile has the PEM certificates that the server's own is checked against.
+	CAFile string
+	// CertFile is the PEM certificate that this side shows, with its chain; KeyFile is its key.
+	CertFile string
+	KeyFile  string
+	// InboxPrefix begins the subjects on which answers arrive. The default is the context's, or the
+	// library's, or, if the user may not subscribe to those, wire.InboxOf the user.
+	InboxPrefix string
+	Logger      *slog.Logger // default slog.Default()
+	// AckTimeout is how long a stream may take to confirm a message; default defaultAckTimeout.
+	AckTimeout time.Duration
+	Namespace  string // default DefaultNamespace
+	// ReplyTo lists prefixes of the subjects that statuses may go to, and answers beside those in inboxes;
+	// nil: wire.DefaultReplyPrefixes.
+	ReplyTo []string
+	// PacksMax bounds the packs of submissions that are not confirmed yet; default defaultPacksMax.
+	PacksMax int
+	// Report takes the outcome of what the connection retries for ever (TroubleReaders, TroubleWatch), nil
+	// when it works; these are not logged. It must not block. It may be nil.
 	Report func(trouble string, err error)
 }
 

@@ -79,7 +79,7 @@ func (r *Reader) open(ctx context.Context) error {
 	r.pull, r.name, r.dseq, r.dirty = pull, name, 0, false
 	for _, o := range old {
 		if err := stream.DeleteConsumer(ctx, o); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			// It only wastes the server's memory: SQL keeps its reader from writing.
+			// It only wastes the server's memory: the epoch in SQL keeps its reader from writing.
 			r.conn.log.Warn("an old consumer stays", "consumer", o, "stream", r.stream, "error", err)
 		}
 	}
@@ -134,7 +134,7 @@ func (r *Reader) reopen(ctx context.Context) error {
 	wait, deadline := reopenFirst, askDeadline
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		r.recreate = false // a Reset from here on reopens once more
+		r.recreate = false // a recheck from here on reopens once more
 		clear(r.unacked)
 		r.mu.Unlock()
 		// A request that comes while a cluster elects a leader is never answered, so

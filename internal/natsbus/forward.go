@@ -41,7 +41,7 @@ func (c *Conn) ForwardIn(ctx context.Context) {
 	}
 }
 
-// forward does that until something fails.
+// forward moves submissions until something fails.
 func (c *Conn) forward(ctx context.Context, key any) error {
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamIn(), jetstream.ConsumerConfig{
 		Durable: wire.ConsumerForward, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: forwardAckWait, DeliverPolicy: jetstream.DeliverAllPolicy,

@@ -62,20 +62,36 @@ var (
 // StreamConfig is how the streams should be. A zero field has its default when a stream is made, and is not
 // compared when it exists.
 type StreamConfig struct {
-	Installation    string        // id of the installation, in SQL, too; empty: none is written or compared
-	Partitions      int           // P, fixed for the life of the data; default defaultPartitions
-	TaskStreams     int           // how many task streams share the partitions; default 1
-	Replicas        int           // default 1
-	MaxBytes        int64         // of submissions, in all task streams together; full means "retry after"; 0: as NATS has room
-	ControlBytes    int64         // of control messages, the same
-	EventsAge       time.Duration // of events and dead letters
-	EventsBytes     int64         // of events: the oldest go; 0: as NATS has room
-	DeadBytes       int64         // of dead letters, the same
-	DuplicateWindow time.Duration // of Nats-Msg-Id; the SQL key is the authority, so a short one will do
-	Lease           time.Duration // how long a node's lease lives without renewal
-	Guest           bool          // uses what other nodes make: changes no stream, and has no key of replies
-	SyncAlways      bool          // the caller knows that the server syncs always
-	Dir             string        // where a server in this process has its streams: its disk says how large they may be, and no flag; empty: another process
+	// Installation is the id of the installation, which is in SQL, too; empty: none is written or compared.
+	Installation string
+	// Partitions is fixed for the life of the data; default defaultPartitions.
+	Partitions int
+	// TaskStreams is how many task streams share the partitions; default 1.
+	TaskStreams int
+	Replicas    int // default 1
+	// MaxBytes bounds the submissions in all task streams together; a full one makes ingest refuse with a
+	// time to come again. 0: as much as NATS has room for.
+	MaxBytes int64
+	// ControlBytes bounds the control messages in the same way.
+	ControlBytes int64
+	// EventsAge is how long events and dead letters are kept.
+	EventsAge time.Duration
+	// EventsBytes bounds the events, of which the oldest go; DeadBytes does so for dead letters. 0: as much
+	// as NATS has room for.
+	EventsBytes int64
+	DeadBytes   int64
+	// DuplicateWindow is that of Nats-Msg-Id. A short one will do, because the unique id in SQL decides what
+	// is a duplicate.
+	DuplicateWindow time.Duration
+	// Lease is how long a node's lease lives without renewal.
+	Lease time.Duration
+	// Guest marks a node that uses what others make: it changes no stream and has no key of replies.
+	Guest bool
+	// SyncAlways says that the caller knows that the server syncs each write.
+	SyncAlways bool
+	// Dir is where a server in this process keeps its streams: then the disk bounds them, and errors name it
+	// instead of a flag. Empty: the server is another process.
+	Dir string
 }
 
 // Ready is what Setup found or made.

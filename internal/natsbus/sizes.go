@@ -184,7 +184,7 @@ func (c *Conn) fit(ctx context.Context, config StreamConfig, infos map[string]*j
 	}
 }
 
-// tryFit tries it with one set of sizes, and returns the stream that failed.
+// tryFit makes or changes all streams with one set of sizes. On an error it returns the stream that failed.
 func (c *Conn) tryFit(ctx context.Context, config *StreamConfig, list []*resource, infos map[string]*jetstream.StreamInfo, o offer, ours int64, halved int) (*resource, error) {
 	// What exists goes first: it may become smaller and make room.
 	for _, exists := range []bool{true, false} {
