@@ -27,24 +27,24 @@ type chains struct {
 	heads map[int]chainHead
 	trims map[int]*trimming
 
-	taking map[int]*sync.Mutex // by partition: held by its takeover
+	takeovers map[int]*sync.Mutex // by partition: held by its takeover
 }
 
-// taking waits until no other takeover of the partition is at work through this store, and holds further ones up until done
+// lockTakeover waits until no other takeover of the partition is at work through this store, and holds further ones up until done
 // is called: between the end of its transaction and the note of its link another one's note must not come.
-func (b *Base) taking(partition int) (done func()) {
+func (b *Base) lockTakeover(partition int) (done func()) {
 	b.chains.mu.Lock()
-	taking := b.chains.taking[partition]
-	if taking == nil {
-		if b.chains.taking == nil {
-			b.chains.taking = map[int]*sync.Mutex{}
+	mu := b.chains.takeovers[partition]
+	if mu == nil {
+		if b.chains.takeovers == nil {
+			b.chains.takeovers = map[int]*sync.Mutex{}
 		}
-		taking = &sync.Mutex{}
-		b.chains.taking[partition] = taking
+		mu = &sync.Mutex{}
+		b.chains.takeovers[partition] = mu
 	}
 	b.chains.mu.Unlock()
-	taking.Lock()
-	return taking.Unlock
+	mu.Lock()
+	return mu.Unlock
 }
 
 // chainHead is the last link of a partition.
@@ -161,14 +161,14 @@ func (l Links) Without(duplicates []core.Duplicate) (Links, error) {
 
 func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error) {
 	l := Links{of: b, batch: batch}
-	place := make(map[int]int, len(batch.Partitions))
+	index := make(map[int]int, len(batch.Partitions))
 	d := digests{of: b.sql}
 	for i := range batch.Writes {
 		w := &batch.Writes[i]
 		if w.Birth && slices.ContainsFunc(without, func(d core.Duplicate) bool { return d.Partition == w.Task.Partition && d.Number == w.Task.Number }) {
 			continue
 		}
-		at, ok := place[w.Task.Partition]
+		at, ok := index[w.Task.Partition]
 		if !ok {
 			at = len(l.All)
 			switch err := b.beginLink(&l, w.Task.Partition); {
@@ -177,7 +177,7 @@ func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error)
 			case err != nil:
 				return l, fmt.Errorf("commit %d: %w", batch.ID, err)
 			}
-			place[w.Task.Partition] = at
+			index[w.Task.Partition] = at
 		}
 		if at < 0 {
 			continue
@@ -384,7 +384,7 @@ func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, deta
 	if len(edge) == 0 || core.Instant(edge[0]) >= detail {
 		return nil
 	}
-	old, err := b.oldLinks(ctx, partition, detail)
+	old, err := b.readOldLinks(ctx, partition, detail)
 	if err != nil || old.last.Height == 0 {
 		return err
 	}
@@ -427,7 +427,7 @@ func (o *oldLinks) begin(all []chain.Begin) {
 	}
 }
 
-func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
+func (b *Base) readOldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
 	first, size := true, 0
 	for row := range each(b.query(ctx, qOldLinks, partition, 0, trimMost)) {
 		var height int64

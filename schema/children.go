@@ -99,7 +99,7 @@ func (r *reader) childSources(ctx context.Context, id string) (partition int64, 
 			return partition, all, nil
 		}
 		step = next[0]
-		all = append(all, func(c *conditions) place {
+		all = append(all, func(c *conditions) fromWhere {
 			return inTasks(fmt.Sprintf(`partition = ?1 AND parent = %s AND parent_step = %s`, c.param(parent), c.param(next[0])))
 		})
 	}

@@ -9,13 +9,13 @@ import (
 // counted is a database whose questions are counted: each statement once, or each transaction as one.
 type counted struct {
 	*sql.DB
-	turns *turns // of those who ask; nil: none of them waits for another
+	slots *actorSlots // of those who ask; nil: none of them waits for another
 	n     atomic.Int64
 }
 
 // QueryContext counts one.
 func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (rowSet, error) {
-	leave, err := c.turns.take(ctx)
+	leave, err := c.slots.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -25,12 +25,12 @@ func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (
 		leave()
 		return nil, err
 	}
-	return taken{rows, leave}, nil
+	return slotRows{rows, leave}, nil
 }
 
 // QueryRowContext counts one. Its one row is there when it returns.
 func (c *counted) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if leave, err := c.turns.take(ctx); err == nil { // what has ended is for the database to say
+	if leave, err := c.slots.take(ctx); err == nil { // what has ended is for the database to say
 		defer leave()
 	}
 	c.n.Add(1)

@@ -49,11 +49,11 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	}
 	c := counting{r, int64(most), partitions, map[core.Count]int64{}, map[int64]int64{}, map[core.State]bool{}}
 	for _, s := range countedStates {
-		if err := c.state(ctx, s.state, s.query); err != nil {
+		if err := c.countState(ctx, s.state, s.query); err != nil {
 			return nil, fmt.Errorf("counts: %w", err)
 		}
 	}
-	if err := c.fill(ctx); err != nil {
+	if err := c.addTypes(ctx); err != nil {
 		return nil, fmt.Errorf("counts: types of plans: %w", err)
 	}
 	all := make([]core.Count, 0, len(c.counts))
@@ -65,16 +65,16 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	return all, nil
 }
 
-// state counts the tasks of a state in all partitions together, whatever part of them each has, until it knows of more than
+// countState counts the tasks of a state in all partitions together, whatever part of them each has, until it knows of more than
 // the bound.
-func (c *counting) state(ctx context.Context, state core.State, query string) error {
+func (c *counting) countState(ctx context.Context, state core.State, query string) error {
 	types, found := map[core.Count]int64{}, int64(0)
 	for _, p := range c.partitions {
 		limit := c.most - found + 1
 		if state == core.StateProcessed {
 			limit += c.beside[p]
 		}
-		n, read, err := c.some(ctx, types, state, query, p, limit)
+		n, read, err := c.countIn(ctx, types, state, query, p, limit)
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", p, err)
 		}
@@ -100,9 +100,9 @@ func (c *counting) state(ctx context.Context, state core.State, query string) er
 	return nil
 }
 
-// some adds what a query counts of a state in a partition. n is how many tasks that is, read how many it has read, of which
+// countIn adds what a query counts of a state in a partition. n is how many tasks that is, read how many it has read, of which
 // some may be in another.
-func (c *counting) some(ctx context.Context, types map[core.Count]int64, state core.State, query string, partition, limit int64) (n, read int64, err error) {
+func (c *counting) countIn(ctx context.Context, types map[core.Count]int64, state core.State, query string, partition, limit int64) (n, read int64, err error) {
 	for row := range each(c.r.query(ctx, query, partition, limit)) {
 		var is core.Count
 		var in string
@@ -119,8 +119,8 @@ func (c *counting) some(ctx context.Context, types map[core.Count]int64, state c
 	return n, read, nil
 }
 
-// fill gives every type a count of each state that was cut: none of its tasks may be among those that were counted.
-func (c *counting) fill(ctx context.Context) error {
+// addTypes gives every type a count of each state that was cut: none of its tasks may be among those that were counted.
+func (c *counting) addTypes(ctx context.Context) error {
 	if len(c.cut) == 0 {
 		return nil
 	}

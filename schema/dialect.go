@@ -47,7 +47,7 @@ type Base struct {
 	asked
 	chains chains
 	writer *sql.DB
-	again  func(error) bool
+	worthRetrying  func(error) bool
 
 	transact    Transact
 	lock, renew string
@@ -58,8 +58,8 @@ type Base struct {
 // writes what they change through the fourth. They may be the same; none is closed by Base.
 func NewBase(d Dialect, of *Tables, transact Transact, writer, reading, asking, changing *sql.DB) *Base {
 	a := asked{of: new(d.reader(of, asking)), changing: &counted{DB: changing}, rolledBack: d.RolledBack, snapshot: d.Snapshot}
-	a.of.db.turns = &turns{of: map[string]*turn{}}
-	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, again: d.Again, transact: transact, lock: d.Lock, renew: d.Renew}
+	a.of.db.slots = &actorSlots{of: map[string]*actorSlot{}}
+	b := &Base{running: running{d.reader(of, reading)}, asked: a, writer: writer, worthRetrying: d.Again, transact: transact, lock: d.Lock, renew: d.Renew}
 	b.redact = d.Redact
 	return b
 }
@@ -84,15 +84,15 @@ func (b *Base) CommitBy(ctx context.Context, batch *core.Batch, once func(contex
 	if err != nil {
 		return core.CommitResult{}, err
 	}
-	return res, b.explained(ctx, res.Duplicates)
+	return res, b.explainWithRetry(ctx, res.Duplicates)
 }
 
-// explained fills in why the tasks ended that took ids of births. What is committed must
+// explainWithRetry fills in why the tasks ended that took ids of births. What is committed must
 // not fail for a connection that breaks here: its owner would give up its partitions.
-func (b *Base) explained(ctx context.Context, duplicates []core.Duplicate) error {
+func (b *Base) explainWithRetry(ctx context.Context, duplicates []core.Duplicate) error {
 	for try := 0; ; try++ {
-		err := b.reasons(ctx, duplicates)
-		if err == nil || b.again == nil || !b.again(err) {
+		err := b.explainDuplicates(ctx, duplicates)
+		if err == nil || b.worthRetrying == nil || !b.worthRetrying(err) {
 			return err
 		}
 		if errors.Join(Pause(ctx, try), ctx.Err()) != nil {

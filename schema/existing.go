@@ -26,8 +26,8 @@ func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]c
 	return all, r.explain(ctx, found)
 }
 
-// reasons fills in why the tasks that took the ids of births ended.
-func (r *reader) reasons(ctx context.Context, duplicates []core.Duplicate) error {
+// explainDuplicates fills in why the tasks that took the ids of births ended.
+func (r *reader) explainDuplicates(ctx context.Context, duplicates []core.Duplicate) error {
 	found := make([]*core.Existing, len(duplicates))
 	for i := range duplicates {
 		found[i] = &duplicates[i].Existing

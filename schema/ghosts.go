@@ -42,18 +42,10 @@ func scanGhost(row interface{ Scan(...any) error }) (operate.Ghost, error) {
 	return g, err
 }
 
-// flag is a yes or no as it is stored.
-func flag(yes bool) int64 {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
 func (c changes) putGhost(g *operate.Ghost) error {
 	r := c.r
 	_, err := c.exec(qPutGhost, operate.CleanText(g.Agent), operate.CleanText(g.Key), string(g.Kind), operate.CleanText(g.Task), operate.CleanText(g.Type), operate.CleanText(g.Step), string(g.State), g.Seq, int64(g.Times), r.when(g.Made),
-		operate.CleanText(g.Text), r.time(core.InstantOf(g.Found)), string(g.Status), flag(g.Can(operate.RepairUndo)), flag(g.Again), string(g.Repair), operate.CleanText(g.By), r.when(g.Decided), operate.CleanText(g.Reason), g.Audit)
+		operate.CleanText(g.Text), r.time(core.InstantOf(g.Found)), string(g.Status), bit(g.Can(operate.RepairUndo)), bit(g.Again), string(g.Repair), operate.CleanText(g.By), r.when(g.Decided), operate.CleanText(g.Reason), g.Audit)
 	return err
 }
 

@@ -32,17 +32,17 @@ const (
 	forgetMax   = 2000 // grants at a time
 )
 
-// grantsOf is what grants of an agent are of: its limit, or one of its keys.
-type grantsOf struct {
+// grantScope is what grants of an agent are of: its limit, or one of its keys.
+type grantScope struct {
 	keyed bool
 	key   string // as it is stored
 }
 
-func ofGrant(g *core.Grant) grantsOf {
+func scopeOf(g *core.Grant) grantScope {
 	if !g.Keyed {
-		return grantsOf{}
+		return grantScope{}
 	}
-	return grantsOf{true, operate.CleanText(g.Key)}
+	return grantScope{true, operate.CleanText(g.Key)}
 }
 
 // keyGrant names a row of key_grants of an agent.
@@ -77,7 +77,7 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		if err := c.putKeyGrants(agent, rows); err != nil {
 			return err
 		}
-		if over := endedGrants(stored[grantsOf{}], now); len(over) > 0 {
+		if over := endedGrants(stored[grantScope{}], now); len(over) > 0 {
 			query := qForgetGrants + a.of.rows(2, `holder TEXT`) + `)`
 			if _, err := c.exec(query, append([]any{operate.CleanText(agent)}, a.of.rowArgs(over)...)...); err != nil {
 				return err
@@ -96,10 +96,10 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 
 // claim is one claim after the other, each by what the earlier ones have come to. It stores what is of the limit, and notes in
 // rows what becomes of those of keys.
-func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, stored map[grantsOf][]core.Grant, rows map[keyGrant]keyRow) ([]core.ClaimedGrant, error) {
+func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, stored map[grantScope][]core.Grant, rows map[keyGrant]keyRow) ([]core.ClaimedGrant, error) {
 	all := make([]core.ClaimedGrant, len(mine))
 	for i := range mine {
-		of := ofGrant(&mine[i])
+		of := scopeOf(&mine[i])
 		name := keyGrant{of.key, operate.CleanText(mine[i].Holder)}
 		if of.keyed && l.Key == "" {
 			none := mine[i]
@@ -141,7 +141,7 @@ type keyRow struct {
 }
 
 // keyRows are the rows of keys that are stored: those that have ended are to go, the others stay.
-func keyRows(stored map[grantsOf][]core.Grant, now core.Instant) map[keyGrant]keyRow {
+func keyRows(stored map[grantScope][]core.Grant, now core.Instant) map[keyGrant]keyRow {
 	rows := map[keyGrant]keyRow{}
 	for of, grants := range stored {
 		for i := range grants {
@@ -154,7 +154,7 @@ func keyRows(stored map[grantsOf][]core.Grant, now core.Instant) map[keyGrant]ke
 }
 
 // storedGrants are those of all that is claimed. Those of others that are none of holders have ended, if these are known.
-func (c changes) storedGrants(agent string, mine []core.Grant, holders map[string]bool) (map[grantsOf][]core.Grant, error) {
+func (c changes) storedGrants(agent string, mine []core.Grant, holders map[string]bool) (map[grantScope][]core.Grant, error) {
 	stored, err := c.readGrants(agent, mine)
 	for _, grants := range stored {
 		core.EndGrants(grants, mine, holders)
@@ -162,11 +162,11 @@ func (c changes) storedGrants(agent string, mine []core.Grant, holders map[strin
 	return stored, err
 }
 
-func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]core.Grant, error) {
-	stored := map[grantsOf][]core.Grant{}
+func (c changes) readGrants(agent string, mine []core.Grant) (map[grantScope][]core.Grant, error) {
+	stored := map[grantScope][]core.Grant{}
 	var keys []string
 	for i := range mine {
-		of := ofGrant(&mine[i])
+		of := scopeOf(&mine[i])
 		if _, known := stored[of]; known {
 			continue
 		}
@@ -191,7 +191,7 @@ func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]cor
 			return nil, err
 		}
 		g.Until = core.Instant(until)
-		of := grantsOf{true, g.Key}
+		of := grantScope{true, g.Key}
 		stored[of] = append(stored[of], g)
 	}
 	return stored, nil

@@ -71,7 +71,7 @@ func (r *reader) parts(ctx context.Context, partitions []int64, at positions, f 
 	}
 	var filters conditions
 	if r.filters(&filters, f); len(filters.where) == 0 {
-		return r.whole(ctx, partitions, at, f, sources)
+		return r.readUnfiltered(ctx, partitions, at, f, sources)
 	}
 	return r.search(ctx, partitions, at, f, sources)
 }
@@ -113,13 +113,13 @@ func page(parts []part, limit int) core.Page {
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.part, a.part)) })
 	var p core.Page
-	held := make([]bool, len(parts))
+	cut := make([]bool, len(parts))
 	for _, e := range all {
 		switch {
 		case len(p.Tasks) < limit && e.at >= frontier:
 			p.Tasks = append(p.Tasks, e.view)
-		case !held[e.part]:
-			held[e.part], next[e.part] = true, e.view.Number+1
+		case !cut[e.part]:
+			cut[e.part], next[e.part] = true, e.view.Number+1
 		}
 	}
 	p.Next = next.String()
@@ -129,13 +129,13 @@ func page(parts []part, limit int) core.Page {
 
 // source is where an index has tasks of a list in the order of their numbers: without what only filters. It adds
 // its parameters to c, whose first is the partition.
-type source func(c *conditions) place
+type source func(c *conditions) fromWhere
 
-// place is a FROM and its WHERE, and the column that has the numbers in their order.
-type place struct{ from, where, order string }
+// fromWhere is a FROM and its WHERE, and the column that has the numbers in their order.
+type fromWhere struct{ from, where, order string }
 
 // inTasks is a place in the table itself.
-func inTasks(where string) place { return place{`tasks`, where, `number`} }
+func inTasks(where string) fromWhere { return fromWhere{`tasks`, where, `number`} }
 
 // conditions are a WHERE that grows, with its parameters: ?1 is the partition.
 type conditions struct {
@@ -177,14 +177,14 @@ func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions
 // failure is of several types or states, none where there is no such failure.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 	if f.OpenSignal {
-		return []source{func(*conditions) place { return inTasks(`partition = ?1 AND signal_steps IS NOT NULL`) }}, nil
+		return []source{func(*conditions) fromWhere { return inTasks(`partition = ?1 AND signal_steps IS NOT NULL`) }}, nil
 	}
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" && f.MovableTo != 0 {
 			return []source{stateSource(core.StatePending), stateSource(core.StateProcessing), stateSource(core.StateError)}, nil
 		}
 		if f.State == "" {
-			return []source{func(*conditions) place { return inTasks(`partition = ?1`) }}, nil
+			return []source{func(*conditions) fromWhere { return inTasks(`partition = ?1`) }}, nil
 		}
 		return []source{stateSource(f.State)}, nil
 	}
@@ -200,14 +200,14 @@ func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 		}
 		for _, taskType := range types {
 			k := groupKey{state, taskType, f.Fingerprint}
-			all = append(all, func(c *conditions) place { return inTasks(k.is(c) + ` AND partition = ?1`) })
+			all = append(all, func(c *conditions) fromWhere { return inTasks(k.is(c) + ` AND partition = ?1`) })
 		}
 	}
 	return all, nil
 }
 
 func stateSource(s core.State) source {
-	return func(c *conditions) place { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
+	return func(c *conditions) fromWhere { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
 }
 
 // filters are the conditions of a filter that its sources do not see to.
@@ -252,8 +252,8 @@ func (r *reader) filters(c *conditions, f core.Filter) {
 // stepIs finds the step by the task's own version of its plan.
 const stepIs = `EXISTS (SELECT 1 FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step AND ps.name = %s)`
 
-// whole reads a list that nothing filters: of each partition a limit and one more.
-func (r *reader) whole(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
+// readUnfiltered reads a list that nothing filters: of each partition a limit and one more.
+func (r *reader) readUnfiltered(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
 	parts := make([]part, len(partitions))
 	for i, p := range partitions {
 		if at[i] == 0 {
@@ -291,11 +291,11 @@ func (r *reader) search(ctx context.Context, partitions []int64, at positions, f
 	first := max(1, min(lookFirst, lookMax/(2*max(1, len(parts)))))
 	for total := 0; total < lookMax; {
 		i := newestSeen(parts)
-		if i < 0 || known(parts, parts[i].seen) >= f.Limit {
+		if i < 0 || countNewer(parts, parts[i].seen) >= f.Limit {
 			break
 		}
 		some := min(max(first, parts[i].looked), lookMax-total)
-		n, err := r.lookOn(ctx, partitions[i], &parts[i], f, sources, some)
+		n, err := r.searchMore(ctx, partitions[i], &parts[i], f, sources, some)
 		if err != nil {
 			return nil, fmt.Errorf("partition %d: %w", partitions[i], err)
 		}
@@ -315,8 +315,8 @@ func newestSeen(parts []part) int {
 	return newest
 }
 
-// known is how many entries stand by a time or a newer one.
-func known(parts []part, seen int64) int {
+// countNewer is how many entries stand by a time or a newer one.
+func countNewer(parts []part, seen int64) int {
 	n := 0
 	for i := range parts {
 		for k := range parts[i].entries {
@@ -328,9 +328,9 @@ func known(parts []part, seen int64) int {
 	return n
 }
 
-// lookOn looks at some more rows of a partition, and returns how many there were.
-func (r *reader) lookOn(ctx context.Context, partition int64, p *part, f core.Filter, sources []source, some int) (int, error) {
-	looked, err := r.looked(ctx, partition, p.next, f, sources, some)
+// searchMore looks at some more rows of a partition, and returns how many there were.
+func (r *reader) searchMore(ctx context.Context, partition int64, p *part, f core.Filter, sources []source, some int) (int, error) {
+	looked, err := r.sweepBelow(ctx, partition, p.next, f, sources, some)
 	if err != nil || looked.rows == 0 {
 		p.next = 0
 		return 0, err
@@ -402,16 +402,16 @@ func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]
 	}
 }
 
-// looked is what a search has gone over.
-type looked struct {
+// swept is what a search has gone over.
+type swept struct {
 	rows    int
 	number  int64 // the lowest
 	created int64 // the oldest
 	some    bool  // the filter lets some of them through
 }
 
-// looked goes over up to n rows below a number.
-func (r *reader) looked(ctx context.Context, partition, below int64, f core.Filter, sources []source, n int) (looked, error) {
+// sweepBelow goes over up to n rows below a number.
+func (r *reader) sweepBelow(ctx context.Context, partition, below int64, f core.Filter, sources []source, n int) (swept, error) {
 	c := conditions{args: []any{partition}}
 	r.filters(&c, f)
 	hit := `1`
@@ -426,7 +426,7 @@ func (r *reader) looked(ctx context.Context, partition, below int64, f core.Filt
 	query := `SELECT count(*), min(number), min(created_at), COALESCE(max(hit), 0) FROM (SELECT number, created_at, hit FROM (` + from + `) AS found ORDER BY number DESC LIMIT ` +
 		c.param(n) + `) AS looked`
 	err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&rows, &number, &created, &hits)
-	return looked{rows, number.Int64, int64(created), hits > 0}, err
+	return swept{rows, number.Int64, int64(created), hits > 0}, err
 }
 
 // entries reads the newest tasks of the sources between two numbers that pass the filter, up

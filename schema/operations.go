@@ -302,9 +302,9 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 	if n == 0 {
 		return 0, errors.New("there is one of that id")
 	}
-	tasks, err := a.fill(ctx, op.ID, pages)
+	tasks, err := a.fillMembers(ctx, op.ID, pages)
 	if err == nil {
-		err = a.order(ctx, op.ID, tasks)
+		err = a.orderMembers(ctx, op.ID, tasks)
 	}
 	if err == nil {
 		n, err = a.execOne(ctx, qFrozen, op.ID, string(op.State), tasks)
@@ -373,7 +373,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		if err != nil {
 			return nil, err
 		}
-		of = append(of, func(c *conditions) place { return inTasks(k.is(c)) })
+		of = append(of, func(c *conditions) fromWhere { return inTasks(k.is(c)) })
 	case sel.Filter != nil && sel.Group == "" && len(sel.IDs) == 0:
 		f := *sel.Filter
 		if f.Parent != "" {
@@ -398,7 +398,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 			byType[ref.Type] = append(byType[ref.Type], ref.ID)
 		}
 		for taskType, ids := range byType {
-			of = append(of, func(c *conditions) place { return inTasks(r.named(c, taskType, ids)) })
+			of = append(of, func(c *conditions) fromWhere { return inTasks(r.named(c, taskType, ids)) })
 		}
 	default:
 		return nil, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: want one of group, filter and ids, and at most %d ids, have %d", operate.ListMax, len(sel.IDs))}
@@ -429,9 +429,9 @@ func (r *reader) lastNumbers(ctx context.Context) ([]lastNumber, error) {
 	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
 }
 
-// fill stores the members of an operation, and returns how many there are: their ordinals are -1, -2 … in the order in
+// fillMembers stores the members of an operation, and returns how many there are: their ordinals are -1, -2 … in the order in
 // which they are found, until order has put them into theirs.
-func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) (int64, error) {
+func (a *asked) fillMembers(ctx context.Context, operation string, pages []frozenPage) (int64, error) {
 	total := int64(0)
 	for i := range pages {
 		p := &pages[i]
@@ -468,10 +468,10 @@ const (
 	isHere = ` WHERE operation_members.operation = ?1 AND operation_members.ordinal = u.ordinal`
 )
 
-// order gives members that were just found the ordinals 1, 2 …: by the deadline that their tasks have, the earliest
+// orderMembers gives members that were just found the ordinals 1, 2 …: by the deadline that their tasks have, the earliest
 // first, so that what was promised first is asked first, and those of one deadline as they were found. The deadlines of
 // all are in memory meanwhile, 16 bytes each.
-func (a *asked) order(ctx context.Context, operation string, tasks int64) error {
+func (a *asked) orderMembers(ctx context.Context, operation string, tasks int64) error {
 	type found struct{ ordinal, due int64 }
 	all := make([]found, 0, tasks)
 	for below := int64(0); int64(len(all)) < tasks; below = all[len(all)-1].ordinal {

@@ -129,7 +129,7 @@ const purgeLook = 20_000
 func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (Old, error) {
 	c := Old{place: r.purged.get(partition, row)}
 	if row > 0 {
-		old, err := r.old(ctx, qOldRows, partition, c.place.number, row, limit)
+		old, err := r.findOld(ctx, qOldRows, partition, c.place.number, row, limit)
 		if err != nil {
 			return c, err
 		}
@@ -142,7 +142,7 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 	if err != nil || len(forgotten) == 0 {
 		return c, err
 	}
-	old, err := r.old(ctx, qOldDetails, partition, forgotten[0], detail, limit)
+	old, err := r.findOld(ctx, qOldDetails, partition, forgotten[0], detail, limit)
 	if err != nil {
 		return c, err
 	}
@@ -215,9 +215,9 @@ type oldTasks struct {
 	next    int64 // where the next look begins
 }
 
-// old goes over tasks in order from a place on, takes those that ended before a
+// findOld goes over tasks in order from a place on, takes those that ended before a
 // time, passes over those that stay, and stops at one that may go later.
-func (r *reader) old(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
+func (r *reader) findOld(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
 	old := oldTasks{next: from}
 	for looked := 0; looked < purgeLook && len(old.numbers) < limit; {
 		seen := 0

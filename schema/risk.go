@@ -41,8 +41,8 @@ const (
 	AND complete_by < ?2 ORDER BY complete_by, number LIMIT ?3`
 )
 
-// near is an unfinished task by its deadline.
-type near struct {
+// dueTask is an unfinished task by its deadline.
+type dueTask struct {
 	partition int
 	number    int64
 	deadline  core.Instant
@@ -59,17 +59,17 @@ func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tas
 	if err != nil {
 		return nil, false, fmt.Errorf("at risk: %w", err)
 	}
-	var all []near
+	var all []dueTask
 	for _, p := range partitions {
 		for _, query := range []string{qRiskParked, qRiskInHand} {
-			found, cut, err := r.near(ctx, query, p, before, max(lookMax/(2*len(partitions)), 1))
+			found, cut, err := r.dueBefore(ctx, query, p, before, max(lookMax/(2*len(partitions)), 1))
 			if err != nil {
 				return nil, false, fmt.Errorf("at risk in partition %d: %w", p, err)
 			}
 			all, more = append(all, found...), more || cut
 		}
 	}
-	slices.SortFunc(all, func(a, b near) int {
+	slices.SortFunc(all, func(a, b dueTask) int {
 		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.partition, b.partition), cmp.Compare(a.number, b.number))
 	})
 	if len(all) > limit {
@@ -79,12 +79,12 @@ func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tas
 	return tasks, more, err
 }
 
-// near reads up to a number of tasks, and reports whether there are others.
-func (r *reader) near(ctx context.Context, query string, partition int, before core.Instant, most int) (found []near, cut bool, err error) {
+// dueBefore reads up to a number of tasks, and reports whether there are others.
+func (r *reader) dueBefore(ctx context.Context, query string, partition int, before core.Instant, most int) (found []dueTask, cut bool, err error) {
 	read := 0
 	for row := range each(r.query(ctx, query, partition, r.time(before), most)) {
 		var bound, deadline instant
-		n := near{partition: partition}
+		n := dueTask{partition: partition}
 		if err := row.Scan(&n.number, &bound, &deadline); err != nil {
 			return nil, false, err
 		}
@@ -97,24 +97,24 @@ func (r *reader) near(ctx context.Context, query string, partition int, before c
 }
 
 // views reads the tasks of a list, in its order, less those that are gone.
-func (r *reader) views(ctx context.Context, wanted []near) ([]core.View, error) {
+func (r *reader) views(ctx context.Context, wanted []dueTask) ([]core.View, error) {
 	byPartition := map[int][]int64{}
 	for _, n := range wanted {
 		byPartition[n.partition] = append(byPartition[n.partition], n.number)
 	}
-	found := map[near]core.View{}
+	found := map[dueTask]core.View{}
 	for p, numbers := range byPartition {
 		for row := range each(r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number"), p, r.list(numbers))) {
 			v, err := r.scanListed(row)
 			if err != nil {
 				return nil, fmt.Errorf("task row of partition %d: %w", p, err)
 			}
-			found[near{partition: p, number: v.Number}] = v
+			found[dueTask{partition: p, number: v.Number}] = v
 		}
 	}
 	all := make([]core.View, 0, len(wanted))
 	for _, n := range wanted {
-		if v, ok := found[near{partition: n.partition, number: n.number}]; ok && !v.State.Ended() {
+		if v, ok := found[dueTask{partition: n.partition, number: n.number}]; ok && !v.State.Ended() {
 			all = append(all, v)
 		}
 	}

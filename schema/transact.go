@@ -26,7 +26,7 @@ type Transact func(ctx context.Context, do func(context.Context, Tx) error) erro
 
 // TakeOver implements [Store].
 func (b *Base) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	done := b.taking(partition)
+	done := b.lockTakeover(partition)
 	defer done()
 	b.ForgetPurged(partition)
 	var st core.PartitionState

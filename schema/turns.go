@@ -12,21 +12,21 @@ import (
 // who ask, so that one alone keeps no other waiting.
 const AskingEach = 2
 
-// turns lets each actor have AskingEach questions answered at a time; its others wait. What the program asks for itself, and
+// actorSlots lets each actor have AskingEach questions answered at a time; its others wait. What the program asks for itself, and
 // everyone where all are one actor, waits for a connection alone. It is safe for concurrent use.
-type turns struct {
+type actorSlots struct {
 	mu sync.Mutex
-	of map[string]*turn
+	of map[string]*actorSlot
 }
 
-// turn is an actor's.
-type turn struct {
-	places chan struct{}
+// actorSlot is an actor's.
+type actorSlot struct {
+	slots chan struct{}
 	users  int // that have a place, or wait for one
 }
 
 // take waits for a place; leave, which may be called again, gives it back. Error: that of ctx, which has ended.
-func (t *turns) take(ctx context.Context) (leave func(), err error) {
+func (t *actorSlots) take(ctx context.Context) (leave func(), err error) {
 	by, known := operate.ActorFrom(ctx)
 	if t == nil || !known || by.Open {
 		return func() {}, nil
@@ -35,7 +35,7 @@ func (t *turns) take(ctx context.Context) (leave func(), err error) {
 	t.mu.Lock()
 	mine := t.of[name]
 	if mine == nil {
-		mine = &turn{places: make(chan struct{}, AskingEach)}
+		mine = &actorSlot{slots: make(chan struct{}, AskingEach)}
 		t.of[name] = mine
 	}
 	mine.users++
@@ -48,8 +48,8 @@ func (t *turns) take(ctx context.Context) (leave func(), err error) {
 		}
 	}
 	select {
-	case mine.places <- struct{}{}:
-		return sync.OnceFunc(func() { <-mine.places; gone() }), nil
+	case mine.slots <- struct{}{}:
+		return sync.OnceFunc(func() { <-mine.slots; gone() }), nil
 	case <-ctx.Done():
 		gone()
 		return nil, ctx.Err()
@@ -64,14 +64,14 @@ type rowSet interface {
 	Close() error
 }
 
-// taken are rows whose reader has a place until their end.
-type taken struct {
+// slotRows are rows whose reader has a place until their end.
+type slotRows struct {
 	*sql.Rows
 	leave func()
 }
 
 // Next is sql.Rows.Next: after the last row the connection is free.
-func (t taken) Next() bool {
+func (t slotRows) Next() bool {
 	if t.Rows.Next() {
 		return true
 	}
@@ -80,7 +80,7 @@ func (t taken) Next() bool {
 }
 
 // Close closes the rows.
-func (t taken) Close() error {
+func (t slotRows) Close() error {
 	defer t.leave()
 	return t.Rows.Close()
 }

@@ -121,7 +121,7 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
 		}
 		judged, again := p.judge(ctx, b, err, &past)
-		if again && movesAll(err) {
+		if again && serverIsLeaving(err) {
 			p.pool.Reset()
 		}
 		past.unknown = past.unknown || verdictOf(err).unclear()
@@ -295,7 +295,7 @@ func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res c
 		records -= left
 	}
 	if written != records {
-		ours, err := standing(ctx, tx, b, own)
+		ours, err := countOurs(ctx, tx, b, own)
 		if err != nil {
 			return res, own, err
 		}
@@ -393,8 +393,8 @@ func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool
 	return left, rows.Err()
 }
 
-// standing counts the batch's journal rows that stand under its id, in the partitions.
-func standing(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
+// countOurs counts the batch's journal rows that stand under its id, in the partitions.
+func countOurs(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
 	var partitions, numbers, seqs []int64
 	for i := range b.Writes {
 		w := &b.Writes[i]

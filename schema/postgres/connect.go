@@ -34,8 +34,8 @@ func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
 	c := cfg.ConnConfig
-	c.OnPgError = keeps
-	c.DialFunc = s.watched(newDialer().DialContext)
+	c.OnPgError = usableAfter
+	c.DialFunc = s.tracking(newDialer().DialContext)
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectMax
 	}
@@ -148,8 +148,8 @@ type socket struct {
 
 var errSocketsClosed = errors.New("the store is being closed")
 
-// watched is a dialer whose connections are known.
-func (s *sockets) watched(dial pgconn.DialFunc) pgconn.DialFunc {
+// tracking is a dialer whose connections are known.
+func (s *sockets) tracking(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {

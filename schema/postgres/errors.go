@@ -139,14 +139,14 @@ func (v verdict) unclear() bool {
 	return v.whose == faultConnection || v.whose == faultOutcome || v.whose == faultServer || v.whose == faultVague
 }
 
-// keeps reports whether the connection may be used after an error: pgx asks at each.
-func keeps(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+// usableAfter reports whether the connection may be used after an error: pgx asks at each.
+func usableAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	return err.Severity != "FATAL" && err.Severity != "PANIC" && verdictOf(err).whose != faultConnection
 }
 
-// movesAll reports whether an error says that the server is none to write to any more,
+// serverIsLeaving reports whether an error says that the server is none to write to any more,
 // so that no connection to it is.
-func movesAll(err error) bool {
+func serverIsLeaving(err error) bool {
 	switch sqlState(err) {
 	case "25006", "57P01", "57P02":
 		return true
@@ -183,7 +183,7 @@ func retryable(err error) bool {
 }
 
 // again: worth asking once more, where there is nothing to split and no row to blame.
-func again(err error) bool {
+func worthRetrying(err error) bool {
 	switch verdictOf(err).whose {
 	case faultConnection, faultTransaction, faultOutcome, faultStatement, faultServer, faultVague:
 		return true
@@ -199,10 +199,10 @@ type sendings struct {
 	since   time.Time // the first of those that were refused so in a row
 }
 
-// doubt is why a refused batch is sent again although a row or the statement seems to be
+// whySendAgain is why a refused batch is sent again although a row or the statement seems to be
 // at fault; refused is what the probe of a row without fault came to, lasts how long it has
 // to be refused for. nil: there is none.
-func (past *sendings) doubt(err, refused error, lasts time.Duration) error {
+func (past *sendings) whySendAgain(err, refused error, lasts time.Duration) error {
 	if refused != nil {
 		past.probed = false
 		return fmt.Errorf("%w (and of a row without fault: %w)", err, refused)
@@ -251,12 +251,12 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 		return err, true
 	}
 	if v.probe {
-		if doubt := past.doubt(err, p.probe(ctx, b.Partitions[0].Partition), lasts); doubt != nil {
+		if doubt := past.whySendAgain(err, p.probe(ctx, b.Partitions[0].Partition), lasts); doubt != nil {
 			return doubt, true
 		}
 	}
 	if past.unknown { // its parts would have other ids, and take the rows of this one for another's
-		if stands, look := p.stands(ctx, b); look != nil || stands {
+		if stands, look := p.wasCommitted(ctx, b); look != nil || stands {
 			return errors.Join(err, look), true
 		}
 	}
@@ -307,9 +307,9 @@ func (p *Store) probe(ctx context.Context, partition int) error {
 // lockSQL makes others' commits and purges of a partition wait, and waits for theirs.
 const lockSQL = `SELECT partition FROM partitions WHERE partition = $1 FOR UPDATE`
 
-// stands reports whether an earlier sending of the batch was committed. One that is
+// wasCommitted reports whether an earlier sending of the batch was committed. One that is
 // still under way holds the partitions, and is waited for.
-func (p *Store) stands(ctx context.Context, b *core.Batch) (bool, error) {
+func (p *Store) wasCommitted(ctx context.Context, b *core.Batch) (bool, error) {
 	own, ours := make([]int64, len(b.Partitions)), 0
 	for i := range b.Partitions {
 		own[i] = int64(b.Partitions[i].Partition)
@@ -322,7 +322,7 @@ func (p *Store) stands(ctx context.Context, b *core.Batch) (bool, error) {
 			}
 		}
 		var err error
-		ours, err = standing(ctx, tx, b, own)
+		ours, err = countOurs(ctx, tx, b, own)
 		return err
 	})
 	if err != nil {

@@ -35,8 +35,8 @@ type patientConn struct {
 }
 
 var (
-	// only begins a statement that is of one database alone.
-	only = regexp.MustCompile(`^/\* (PostgreSQL|CockroachDB) \*/ `)
+	// dialectOnly begins a statement that is of one database alone.
+	dialectOnly = regexp.MustCompile(`^/\* (PostgreSQL|CockroachDB) \*/ `)
 	// concurrently is a statement that waits for every transaction that was there before, and
 	// nothing waits for it; named is the index that it builds.
 	concurrently = regexp.MustCompile(`(?i)^(?:drop index concurrently|create (?:unique )?index concurrently if not exists (\w+))`)
@@ -47,14 +47,14 @@ var (
 // beside commits waits for as long as it takes.
 func (c *patientConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	postgres := c.m.p.dialect == "postgres"
-	if of := only.FindStringSubmatch(query); of != nil {
+	if of := dialectOnly.FindStringSubmatch(query); of != nil {
 		if (of[1] == "PostgreSQL") != postgres {
 			return driver.ResultNoRows, nil
 		}
 		query = query[len(of[0]):]
 	}
 	if beside := concurrently.FindStringSubmatch(query); beside != nil && postgres {
-		return c.beside(ctx, query, beside[1])
+		return c.runConcurrently(ctx, query, beside[1])
 	}
 	for rest := lockRest; ; rest = min(2*rest, lockRestMax) {
 		result, err := c.Conn.ExecContext(ctx, query, args)
@@ -69,8 +69,8 @@ func (c *patientConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 }
 
-// beside builds or drops an index while commits go on.
-func (c *patientConn) beside(ctx context.Context, query, builds string) (driver.Result, error) {
+// runConcurrently builds or drops an index while commits go on.
+func (c *patientConn) runConcurrently(ctx context.Context, query, builds string) (driver.Result, error) {
 	if builds != "" {
 		if err := c.m.dropInvalid(ctx, builds); err != nil {
 			return nil, err

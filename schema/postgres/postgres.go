@@ -100,7 +100,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 
 var shared = schema.Dialect{
 	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
-	Again: again, RolledBack: retryable, Redact: redact,
+	Again: worthRetrying, RolledBack: retryable, Redact: redact,
 	Rows: asRows, RowArgs: listArgs,
 	Lock: ` FOR UPDATE`, Renew: `UPDATE installation SET id = ?1, namespace = '', nats = '', used_by = '', beat = '' WHERE id = ?2`,
 	Snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
