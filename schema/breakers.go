@@ -32,7 +32,8 @@ func (a *asked) Breakers(ctx context.Context) ([]core.Breaker, error) {
 	return all, about(err, "breakers")
 }
 
-// PutBreaker implements scheduler.BreakerStore.
+// PutBreaker implements scheduler.BreakerStore. The stored row must have the revision before b's; revision 1
+// makes the row. false: another node was faster, and nothing was stored.
 func (a *asked) PutBreaker(ctx context.Context, b core.Breaker) (bool, error) {
 	query := qNewBreaker
 	args := []any{operate.CleanText(b.Agent), string(b.State), a.of.time(b.Since), a.of.whenNot0(b.Until), b.Openings, b.Stage, b.Forced, operate.CleanText(b.By), operate.CleanText(b.Reason), b.Revision}
@@ -46,7 +47,8 @@ func (a *asked) PutBreaker(ctx context.Context, b core.Breaker) (bool, error) {
 	return n > 0, nil
 }
 
-// ReportCalls implements scheduler.BreakerStore.
+// ReportCalls implements scheduler.BreakerStore. It stores what this node saw, and returns the sum over the
+// nodes that reported since a time under the same revision.
 func (a *asked) ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (sum core.Calls, err error) {
 	err = a.change(ctx, func(c changes) error {
 		if _, err := c.exec(qReportCalls, operate.CleanText(agent), operate.CleanText(node), revision, a.of.time(at), calls.Done, calls.Failed); err != nil {

@@ -6,8 +6,9 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// Tables are the columns that commits and takeovers write and owners read, of which all statements and digests are made.
-// Digests take the numbers of a table in this order, then its texts.
+// Tables lists the columns that commits and takeovers write and owners read. Statements and digests are made
+// from it. Digests follow this order
+// (chain.Table), so a column keeps its place, and a new one has a higher Since than those before it.
 type Tables struct {
 	Tasks      []Column[TaskRow]
 	Journal    []Column[JournalRow]
@@ -16,7 +17,7 @@ type Tables struct {
 	Labels     []Column[LabelRow]
 }
 
-// TaskRow is a task as a commit leaves it, and as its row has it.
+// TaskRow is a row of tasks: a task as a commit leaves it.
 type TaskRow struct {
 	*core.Task
 	Commit int64
@@ -26,20 +27,23 @@ type TaskRow struct {
 // NewTaskRow is the row that a commit writes of a task.
 func NewTaskRow(t *core.Task, commit int64) TaskRow { return TaskRow{t, commit, t.OpenSignals()} }
 
+// isChild tells a child's step and index 0, which are values, from those of a task without parent, which are NULL.
 func (r *TaskRow) isChild() bool { return r.Parent != 0 }
 
-// JournalRow is one record of a task.
+// JournalRow is a row of journal: a record of a task and where it belongs.
 type JournalRow struct {
 	*core.Record
 	Partition int
 	Number    int64
 	Commit    int64
 	Format    int16
-	Input     []byte // of the task; nil: not in this row
-	Birth     bool   // the task begins with this commit
+	// Input is the task's input; nil: the row has none. Only the first row and edits have one.
+	Input []byte
+	// Birth says that the row's commit makes the task.
+	Birth bool
 }
 
-// NewJournalRow is the row that a commit writes of a record.
+// NewJournalRow makes the row of a write's record, counted from 0.
 func NewJournalRow(w *core.TaskWrite, record int, commit int64) JournalRow {
 	r, input := &w.Records[record], inputOf(w, record)
 	return JournalRow{r, w.Task.Partition, w.Task.Number, commit, journalFormat, input, w.Birth}
@@ -48,10 +52,12 @@ func NewJournalRow(w *core.TaskWrite, record int, commit int64) JournalRow {
 // PartitionRow is a partition's row.
 type PartitionRow struct {
 	core.PartitionState
-	After int64 // the commit that the row has to be of
+	// After is the commit that the stored row must have as its last. If it has another, someone else owns the
+	// partition: the fence.
+	After int64
 }
 
-// NewPartitionRow is a partition as a commit moves it.
+// NewPartitionRow makes the row that a commit gives a partition.
 func NewPartitionRow(p *core.PartitionWrite, commit int64) PartitionRow {
 	return PartitionRow{PartitionState: core.PartitionState{
 		Partition: p.Partition, Epoch: p.Epoch, Cursor: p.Cursor, ControlCursor: p.ControlCursor, CursorStored: p.CursorStored, ControlStored: p.ControlStored,
@@ -59,7 +65,8 @@ func NewPartitionRow(p *core.PartitionWrite, commit int64) PartitionRow {
 	}, After: p.After}
 }
 
-// What a commit says beside the columns: which commit a partition's row has to be of, and whether a record is of a birth.
+// Parameters of a commit that are no columns: PartitionRow.After for the fence, and JournalRow.Birth for
+// leaving out the records of births that turn out to be duplicates.
 var (
 	FromCommit = Column[PartitionRow]{Name: "after", Type: Int8, Field: Field[PartitionRow]{Int: func(r *PartitionRow) int64 { return r.After }}}
 	OfBirth    = Column[JournalRow]{Name: "birth", Type: Bool, Field: Field[JournalRow]{Int: func(r *JournalRow) int64 { return bit(r.Birth) }}}
@@ -72,7 +79,7 @@ type LabelRow struct {
 	Number    int64
 }
 
-// Columns are the tables of this version.
+// Columns returns the tables of this version of the schema.
 func Columns() *Tables {
 	return &Tables{Tasks: taskColumns(), Journal: journalColumns(), Partitions: partitionColumns(), Chain: linkColumns(), Labels: labelColumns()}
 }

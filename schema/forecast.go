@@ -56,8 +56,8 @@ func (a *asked) ForgetForecasts(ctx context.Context, before core.Instant) error 
 	return about(err, "forecasts before %s", before.Time().Format(time.RFC3339))
 }
 
-// Parked tasks are sampled from a number on, by an index in that order. Of those in hand, which are as many as a node
-// holds in memory, every so manieth is taken.
+// A sample of the unfinished tasks. Of parked tasks it takes a run that begins at a random number, by an
+// index in that order; of tasks in hand, which are no more than fit into memory, every n-th.
 const (
 	qOpenRange   = `SELECT partition, next_number FROM partitions ORDER BY partition`
 	qOpenColumns = `SELECT number, type, plan_version, state, deadline, COALESCE(labels, '') FROM tasks WHERE partition = ?1 AND `

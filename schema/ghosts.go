@@ -13,10 +13,10 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// settingBooks has the newest result of a comparison.
+// settingBooks is the setting with the newest result of a comparison of the books.
 const settingBooks = "books.result"
 
-// booksBytesMax is how large a result may be: a line for each agent of the plans.
+// booksBytesMax is how large a result may be. It has a line for each agent of the plans.
 const booksBytesMax = 1 << 20
 
 const (
@@ -49,10 +49,10 @@ func (c changes) putGhost(g *operate.Ghost) error {
 	return err
 }
 
-// ghostKey names a ghost.
+// ghostKey names a ghost: an effect at an agent.
 type ghostKey struct{ agent, effect string }
 
-// PutBooks implements operate.BooksStore.
+// PutBooks implements operate.BooksStore. It keeps the stored result if that is newer.
 func (a *asked) PutBooks(ctx context.Context, result operate.BooksResult, ghosts []operate.Ghost) error {
 	if len(ghosts) > operate.GhostsMax {
 		return fmt.Errorf("books: %d ghosts, the limit is %d", len(ghosts), operate.GhostsMax)
@@ -77,7 +77,7 @@ func (a *asked) PutBooks(ctx context.Context, result operate.BooksResult, ghosts
 	return about(err, "books")
 }
 
-// books reads the result that is stored.
+// books reads the stored result; the zero result when there is none.
 func (c changes) books() (operate.BooksResult, error) {
 	var r operate.BooksResult
 	var document []byte
@@ -91,8 +91,9 @@ func (c changes) books() (operate.BooksResult, error) {
 	return r, json.Unmarshal(document, &r)
 }
 
-// replaceGhosts stores ghosts in place of those before. What was decided about one after the comparison had begun stands;
-// one that an undo was asked of before is open again.
+// replaceGhosts replaces the open ghosts by those of a new comparison. An acceptance stands if the ghost is
+// still the same, and an undo that somebody asked for after the comparison began stays asked for. If the undo
+// was asked for earlier and the ghost is still there, it is open again.
 func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Ghost) error {
 	before, err := c.ghosts()
 	if err != nil {
@@ -127,7 +128,7 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 	return nil
 }
 
-// ghosts reads all.
+// ghosts reads all stored ghosts.
 func (c changes) ghosts() (map[ghostKey]operate.Ghost, error) {
 	all := map[ghostKey]operate.Ghost{}
 	for row := range each(c.query(c.ctx, qGhostsAll, operate.GhostsMax+operate.GhostsAcceptedMax)) {
@@ -153,7 +154,8 @@ func (a *asked) LastBooks(ctx context.Context) (operate.BooksResult, error) {
 	return r, nil
 }
 
-// Ghosts implements operate.BooksStore. The cursor is the agent and the key of the last, neither of which has a space.
+// Ghosts implements operate.BooksStore. The cursor is the agent and the key of the page's last ghost with a
+// space between; neither holds one.
 func (a *asked) Ghosts(ctx context.Context, statuses []operate.GhostStatus, limit int, after string) (ghosts []operate.Ghost, next string, err error) {
 	if limit < 1 || limit > operate.ListMax {
 		return nil, "", fmt.Errorf("ghosts: limit %d, want 1 to %d", limit, operate.ListMax)

@@ -11,10 +11,10 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// keptMax bounds what is read of the small tables: tokens, settings, pauses.
+// keptMax bounds how many rows are read of a small table: tokens, settings or pauses.
 const keptMax = 10_000
 
-// SettingBytesMax is how large a document of the settings may be.
+// SettingBytesMax is how large the document of a setting may be.
 const SettingBytesMax = 64 << 10
 
 const (
@@ -42,12 +42,12 @@ const (
 	qPauses      = `SELECT id, type, step, agent, label, until_at, at, by_name, reason FROM pauses ORDER BY at, id LIMIT ?1`
 )
 
-// querier asks the database, by itself or in a transaction.
+// querier runs queries: a reader, or the transaction of changes.
 type querier interface {
 	query(ctx context.Context, query string, args ...any) (rowSet, error)
 }
 
-// scanAll reads the rows of a query.
+// scanAll reads all rows of a query by scan.
 func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
 	var found []T
 	for row := range each(q.query(ctx, query, args...)) {
@@ -60,13 +60,13 @@ func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Sca
 	return found, nil
 }
 
-// scanned is a row, or the error that the query has ended with, as the last of its rows.
+// scanned is a row that each yields, or the error that ended the query.
 type scanned struct {
 	rows rowSet
 	err  error
 }
 
-// Scan reads the row. Error: it cannot be read, or there is none.
+// Scan reads the row. Error: of the row, or the one that ended the query.
 func (s *scanned) Scan(to ...any) error {
 	if s.err != nil {
 		return s.err
@@ -74,8 +74,8 @@ func (s *scanned) Scan(to ...any) error {
 	return s.rows.Scan(to...)
 }
 
-// each gives the rows of a query, and closes it at their end or when the loop is left. An error of the query comes as a last
-// row, whose Scan returns it: a loop scans each row first.
+// each yields the rows of a query, and closes it at the end or when the loop is left. If the query fails, the
+// last row's Scan returns the error; so a loop that checks each Scan needs no other check.
 func each(rows rowSet, err error) iter.Seq[*scanned] {
 	return func(yield func(*scanned) bool) {
 		if err == nil {
@@ -93,7 +93,7 @@ func each(rows rowSet, err error) iter.Seq[*scanned] {
 	}
 }
 
-// PutToken implements operate.TokenStore. A token whose id is there is replaced.
+// PutToken implements operate.TokenStore. It replaces a token that has the same id.
 func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
 	r := a.of
 	_, err := a.execOne(ctx, qPutToken, operate.CleanText(t.ID), operate.CleanText(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), operate.CleanText(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed), operate.CleanText(t.Labels))
@@ -120,8 +120,8 @@ func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
 	return tokens, about(err, "tokens")
 }
 
-// RevokeToken implements operate.TokenStore: its sessions end with it. One that is revoked keeps its time. Error:
-// core.ErrNotFound.
+// RevokeToken implements operate.TokenStore. It ends the token's sessions too. A token that is revoked
+// already keeps the earlier time. Error: core.ErrNotFound.
 func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error {
 	var n int64
 	err := a.change(ctx, func(c changes) (err error) {
@@ -139,13 +139,13 @@ func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error 
 	return nil
 }
 
-// TouchToken implements operate.TokenStore: it was used then, or later.
+// TouchToken implements operate.TokenStore. The stored time of use only moves forward.
 func (a *asked) TouchToken(ctx context.Context, id string, at time.Time) error {
 	_, err := a.execOne(ctx, qTouchToken, operate.CleanText(id), a.of.time(core.InstantOf(at)))
 	return about(err, "use of token %s", core.QuoteShort(id))
 }
 
-// AddNote implements operate.NoteStore. It gives the note its number.
+// AddNote implements operate.NoteStore. It returns the note with its number.
 func (a *asked) AddNote(ctx context.Context, n operate.Note) (operate.Note, error) {
 	if err := core.CheckWords("text", n.Text); err != nil {
 		return n, &operate.Refusal{Code: 400, Field: "text", Detail: err.Error()}
@@ -244,8 +244,8 @@ func scanPause(row interface{ Scan(...any) error }) (operate.Pause, error) {
 	return p, err
 }
 
-// Pauses implements operate.PauseStore, the oldest first. Those that have lifted themselves are
-// among them until they are deleted.
+// Pauses implements operate.PauseStore, the oldest first. A pause whose time is over stays in the list until
+// it is deleted.
 func (a *asked) Pauses(ctx context.Context) ([]operate.Pause, error) {
 	pauses, err := scanAll(ctx, a.of, scanPause, qPauses, keptMax)
 	return pauses, about(err, "pauses")

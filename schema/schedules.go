@@ -12,7 +12,7 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// scheduleColumns are in the order of scanSchedule and of scheduleArgs.
+// scheduleColumns are in the order of scanSchedule's targets and of scheduleArgs.
 var scheduleColumns = []string{
 	"name", "type", "input", "plan_version", "complete_by", "labels", "cron", "every", "zone", "from_at", "until_at", "jitter", "overlap", "queue", "catch_up", "catch_ups",
 	"paused", "revision", "by_name", "created_at", "changed_at", "cursor_at", "waiting", "last_run", "last_task", "last_at", "last_place", "outcome", "why",
@@ -31,7 +31,7 @@ var (
 	qScheduleSet   = `UPDATE schedules SET (` + strings.Join(scheduleColumns[1:], ", ") + `) = (` + params(2, len(scheduleColumns)) + `) WHERE name = ?1 AND revision = ` + params(len(scheduleColumns)+1, len(scheduleColumns)+1)
 )
 
-// params are parameters from one number to another.
+// params is the list of the parameters with numbers from one to another.
 func params(from, to int) string {
 	var all []string
 	for i := from; i <= to; i++ {
@@ -40,6 +40,7 @@ func params(from, to int) string {
 	return strings.Join(all, ", ")
 }
 
+// scheduleArgs are a schedule's values in the order of scheduleColumns.
 func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
 	waiting, err := json.Marshal(s.Waiting)
 	if err != nil {
@@ -86,7 +87,8 @@ func scanSchedule(row interface{ Scan(...any) error }) (operate.Schedule, error)
 	return s, nil
 }
 
-// PutSchedule implements operate.ScheduleStore.
+// PutSchedule implements operate.ScheduleStore. was is the revision that the stored schedule must have; 0: it
+// must not exist. Error: operate.ErrFenced, or an *operate.Refusal when there are too many.
 func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) error {
 	args, err := a.of.scheduleArgs(&s)
 	if err == nil {
@@ -107,7 +109,8 @@ func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) 
 	return about(err, "schedule %s", core.QuoteShort(s.Name))
 }
 
-// one runs a statement that changes one row, unless another has changed it. Error: operate.ErrFenced.
+// one runs a statement that must change a row. Error: operate.ErrFenced when it changed none, because another
+// change was faster.
 func (c changes) one(query string, args ...any) error {
 	n, err := c.exec(query, args...)
 	if err == nil && n == 0 {

@@ -11,8 +11,8 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// A task's row has its open signals. Each query names the order of its index, so that no planner goes over the table,
-// whatever it takes it for.
+// The row of a task says which signals it waits for (signal_steps, a bit for each step), since when, and
+// until when. Each query names the order of its index, so that no planner reads the whole table.
 const (
 	qSignalCounts = `SELECT signal_steps, near, count(*) FROM (SELECT signal_steps, CASE WHEN signal_due < ?1 THEN 1 ELSE 0 END AS near FROM tasks
 	WHERE signal_steps IS NOT NULL AND signal_due IS NOT NULL ORDER BY signal_due LIMIT ?2) AS counted GROUP BY signal_steps, near`
@@ -21,7 +21,8 @@ const (
 	qStepNames    = `SELECT name FROM plan_steps WHERE plan = ?1 AND version = ?2 ORDER BY ordinal`
 )
 
-// Signals implements operate.Reader.
+// Signals implements operate.Reader. near is the time before which a due signal counts as near; next is how
+// many of the most urgent to list.
 func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (operate.Signals, error) {
 	s := operate.Signals{Next: []operate.OpenSignal{}}
 	if next < 0 || next > operate.ListMax {
@@ -43,7 +44,8 @@ func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (opera
 	return s, err
 }
 
-// countSignals counts the most urgent ones, up to operate.CountExactMax.
+// countSignals counts tasks with open signals, the most urgent first, up to operate.CountExactMax, and the
+// signals and near ones among them.
 func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.Instant) error {
 	for row := range each(a.of.query(ctx, qSignalCounts, a.of.time(near), operate.CountExactMax+1)) {
 		var steps, n int64
@@ -62,7 +64,7 @@ func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.
 	return nil
 }
 
-// nextSignals are the most urgent ones.
+// nextSignals reads the n tasks whose signals are due first, with the names of the steps that wait.
 func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, error) {
 	type version struct {
 		plan string

@@ -135,8 +135,8 @@ type Options struct {
 	Tables       *Tables       // of which statements are made; nil: Columns
 }
 
-// complete refuses a batch with a write whose partition it does not move: the
-// fence would leave that write out without a word.
+// complete refuses a batch that writes a task of a partition which it does not move. The fence works by
+// moving partitions, and would silently leave such a write out.
 func complete(b *core.Batch) error {
 	moves := func(partition int) bool {
 		for i := range b.Partitions {
@@ -158,8 +158,8 @@ func complete(b *core.Batch) error {
 	return nil
 }
 
-// inputOf is the input of a task where it is written: in the first journal row and
-// in that of an edit, because it is forgotten when the journal is.
+// inputOf is the input that a journal row stores: the task's in the first row of a birth, and an edit's in
+// its own. It is there and not in the task's row, so that deleting the journal forgets it.
 func inputOf(w *core.TaskWrite, record int) []byte {
 	if w.Birth && record == 0 {
 		return w.Task.Input
@@ -167,7 +167,7 @@ func inputOf(w *core.TaskWrite, record int) []byte {
 	return w.Records[record].Input
 }
 
-// after names the steps that step i comes after.
+// after lists the names of the steps that step i comes after.
 func after(p *core.Plan, i int) string {
 	names := make([]string, len(p.Steps[i].After))
 	for k, a := range p.Steps[i].After {

@@ -8,24 +8,27 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// AskingEach is how many questions of one actor are answered at a time: half of the connections that there are for those
-// who ask, so that one alone keeps no other waiting.
+// AskingEach is how many questions of one actor are answered at a time. It is half of the connections for
+// people, so that one actor alone keeps nobody waiting.
 const AskingEach = 2
 
-// actorSlots lets each actor have AskingEach questions answered at a time; its others wait. What the program asks for itself, and
-// everyone where all are one actor, waits for a connection alone. It is safe for concurrent use.
+// actorSlots lets AskingEach questions of each actor through at a time; further ones wait. Questions of the
+// program itself, and all questions where sign-in is off and everyone is the same actor, pass freely. It is
+// safe for concurrent use.
 type actorSlots struct {
 	mu sync.Mutex
 	of map[string]*actorSlot
 }
 
-// actorSlot is an actor's.
+// actorSlot is one actor's.
 type actorSlot struct {
 	slots chan struct{}
-	users  int // that have a place, or wait for one
+	// users counts the questions that have a slot or wait for one; the entry goes with the last.
+	users int
 }
 
-// take waits for a place; leave, which may be called again, gives it back. Error: that of ctx, which has ended.
+// take waits for a slot of ctx's actor. leave gives it back, once, however often it is called. Error: ctx has
+// ended.
 func (t *actorSlots) take(ctx context.Context) (leave func(), err error) {
 	by, known := operate.ActorFrom(ctx)
 	if t == nil || !known || by.Open {
@@ -56,7 +59,7 @@ func (t *actorSlots) take(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// rowSet are the rows of a query.
+// rowSet is the rows of a query: *sql.Rows, with or without a slot.
 type rowSet interface {
 	Next() bool
 	Scan(to ...any) error
@@ -64,13 +67,13 @@ type rowSet interface {
 	Close() error
 }
 
-// slotRows are rows whose reader has a place until their end.
+// slotRows are rows whose reader has a slot until it has read or closed them.
 type slotRows struct {
 	*sql.Rows
 	leave func()
 }
 
-// Next is sql.Rows.Next: after the last row the connection is free.
+// Next is sql.Rows.Next. After the last row it gives the slot back: the connection is free by then.
 func (t slotRows) Next() bool {
 	if t.Rows.Next() {
 		return true
@@ -79,7 +82,7 @@ func (t slotRows) Next() bool {
 	return false
 }
 
-// Close closes the rows.
+// Close closes the rows and gives the slot back.
 func (t slotRows) Close() error {
 	defer t.leave()
 	return t.Rows.Close()

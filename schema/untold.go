@@ -32,6 +32,8 @@ func (r *reader) Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit
 	return endings, nil
 }
 
+// ending is what is told of a task that ended. Why it failed comes from the journal, and is empty if that has
+// been purged.
 func ending(plan *core.Plan, saved *core.Saved) core.Ending {
 	t := saved.Row
 	e := core.Ending{
