@@ -64,7 +64,8 @@ func (b *Base) KeepChain() {
 	b.chains.heads, b.chains.trims = map[int]chainHead{}, map[int]*trimming{}
 }
 
-// Statements of a takeover that keeps the chain.
+// Statements of a takeover that keeps the chain. chain_epoch is the last epoch whose owner kept it: if that
+// is not the epoch before, an owner in between kept none.
 const (
 	qKeptUntil  = `SELECT p.chain_epoch, (SELECT COALESCE(max(c.height), 0) FROM chain c WHERE c.partition = ?1) FROM partitions p WHERE p.partition = ?1`
 	qLastLink   = `SELECT linked_at, commit_id, hash FROM chain WHERE partition = ?1 AND height = ?2`
@@ -313,6 +314,7 @@ func (a *asked) ChainEnds(ctx context.Context) (map[int]int64, error) {
 	return ends, nil
 }
 
+// qChainEnd reads the height of the last link.
 const qChainEnd = `SELECT height FROM chain WHERE partition = ?1 ORDER BY height DESC LIMIT 1`
 
 // Retention of links. A chain only loses links at its old end, in two steps. When the oldest links are older

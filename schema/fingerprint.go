@@ -13,6 +13,7 @@ type kindHash uint64
 // kindBegin is the offset basis of FNV-1a.
 const kindBegin kindHash = 14695981039346656037
 
+// mix is a step of FNV-1a.
 func (h *kindHash) mix(c byte) { *h = (*h ^ kindHash(c)) * 1099511628211 }
 
 // text mixes a text in. A word with a digit in it counts as a number, a time or an id, or a part of one, and
@@ -87,7 +88,7 @@ func FailureFingerprint(t *core.Task) string {
 
 // ungrouped reports whether an undone task is in no failure group. Somebody wanted the undo, which is no
 // failure, or the task is a child, and its parent's failure is the cause. The stored fingerprint of such a
-// task is ”, which differs from NULL.
+// task is an empty text, which differs from NULL.
 func ungrouped(t *core.Task) bool {
 	return t.State == core.StateUndone && (t.Parent != 0 || t.Asked)
 }

@@ -31,6 +31,7 @@ const (
 	qDecideGhost = `UPDATE ghosts SET status = ?3, repair = ?4, by_name = ?5, decided_at = ?6, reason = ?7, audit = ?8 WHERE agent = ?1 AND effect = ?2`
 )
 
+// scanGhost reads a row of ghostColumns.
 func scanGhost(row interface{ Scan(...any) error }) (operate.Ghost, error) {
 	var g operate.Ghost
 	var kind, state, status, repair string
@@ -42,6 +43,7 @@ func scanGhost(row interface{ Scan(...any) error }) (operate.Ghost, error) {
 	return g, err
 }
 
+// putGhost stores a ghost that is not stored yet.
 func (c changes) putGhost(g *operate.Ghost) error {
 	r := c.r
 	_, err := c.exec(qPutGhost, operate.CleanText(g.Agent), operate.CleanText(g.Key), string(g.Kind), operate.CleanText(g.Task), operate.CleanText(g.Type), operate.CleanText(g.Step), string(g.State), g.Seq, int64(g.Times), r.when(g.Made),
@@ -141,7 +143,7 @@ func (c changes) ghosts() (map[ghostKey]operate.Ghost, error) {
 	return all, nil
 }
 
-// LastBooks implements operate.BooksStore.
+// LastBooks implements operate.BooksStore. Error: core.ErrNotFound when there was no comparison yet.
 func (a *asked) LastBooks(ctx context.Context) (operate.BooksResult, error) {
 	var r operate.BooksResult
 	document, err := a.Setting(ctx, settingBooks)
@@ -196,7 +198,8 @@ func (a *asked) Ghost(ctx context.Context, agent, key string) (operate.Ghost, er
 	return lookUp(ctx, a, "ghost", key, scanGhost, qGhost, operate.CleanText(agent), operate.CleanText(key))
 }
 
-// DecideGhost implements operate.BooksStore.
+// DecideGhost implements operate.BooksStore. Errors: core.ErrNotFound; an *operate.Refusal when too many are
+// accepted.
 func (a *asked) DecideGhost(ctx context.Context, g operate.Ghost) error {
 	err := a.change(ctx, func(c changes) error {
 		if g.Status == operate.GhostAccepted {

@@ -45,6 +45,8 @@ func (k groupKey) id() string {
 	return string(k.state[0]) + k.fingerprint + typeHash(k.taskType)
 }
 
+// typeHash is a hash of a type, for the id of a group. Two types may have the same; groupByID finds the first
+// then.
 func typeHash(taskType string) string {
 	h := kindBegin
 	for i := 0; i < len(taskType); i++ {
@@ -122,10 +124,12 @@ func (r *reader) nextType(ctx context.Context, state core.State, after string) (
 	return next[0], nil
 }
 
+// nextTypeQuery seeks the next type in the index of failures.
 func (k groupKey) nextTypeQuery(c *conditions) string {
 	return `SELECT type FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type > ` + c.param(k.taskType) + ` ORDER BY type LIMIT 1`
 }
 
+// nextFingerprintQuery seeks the next fingerprint of a type in the index of failures.
 func (k groupKey) nextFingerprintQuery(c *conditions) string {
 	return `SELECT fingerprint FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType) +
 		` AND fingerprint > ` + c.param(k.fingerprint) + ` ORDER BY fingerprint LIMIT 1`
@@ -293,6 +297,8 @@ func (r *reader) rank(ctx context.Context, after groupKey, only string) (all []r
 	return all, whole, nil
 }
 
+// rankQuery counts tasks by group in index order after k, up to the bound. The bound is inside, so that the
+// count goes over no more rows.
 func (k groupKey) rankQuery(c *conditions, only string) string {
 	is := stateIs(k.state, c.param)
 	if only != "" {
@@ -362,6 +368,7 @@ func countUpTo(n int64) operate.Count {
 // as undos.
 const exampleRows = 200
 
+// qTexts reads the texts of failures in a task's journal, the newest first.
 const qTexts = `SELECT error, reason FROM journal WHERE partition = ?1 AND number = ?2 AND (error IS NOT NULL OR reason IS NOT NULL) ORDER BY seq DESC LIMIT ?3`
 
 // example finds the text that put a task into its group: the newest in its journal with the group's
@@ -391,6 +398,7 @@ func groupCursor(k groupKey) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// parseGroupCursor reads what groupCursor wrote; "" is the beginning. Error: core.ErrCursor.
 func parseGroupCursor(s string) (groupKey, error) {
 	if s == "" {
 		return groupKey{}, nil

@@ -100,6 +100,7 @@ func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
 	return about(err, "token %s", core.QuoteShort(t.ID))
 }
 
+// scanToken reads a row of tokenColumns.
 func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 	var t operate.Token
 	var role string
@@ -109,7 +110,7 @@ func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 	return t, err
 }
 
-// TokenByID implements operate.TokenStore.
+// TokenByID implements operate.TokenStore, also for a token that is revoked or over. Error: core.ErrNotFound.
 func (a *asked) TokenByID(ctx context.Context, id string) (operate.Token, error) {
 	return lookUp(ctx, a, "token", id, scanToken, qToken, operate.CleanText(id))
 }
@@ -177,7 +178,8 @@ func (a *asked) Notes(ctx context.Context, target string, limit int) ([]operate.
 	return notes, about(err, "notes on %s", core.QuoteShort(target))
 }
 
-// PutSetting implements operate.SettingStore.
+// PutSetting implements operate.SettingStore. It replaces the document of that name. Error: an
+// *operate.Refusal for one that is too large.
 func (a *asked) PutSetting(ctx context.Context, name string, document []byte) error {
 	if len(document) > SettingBytesMax {
 		return &operate.Refusal{Code: 413, Field: "document", Detail: fmt.Sprintf("document: %d bytes, want at most %d", len(document), SettingBytesMax)}
@@ -189,7 +191,7 @@ func (a *asked) PutSetting(ctx context.Context, name string, document []byte) er
 	return about(err, "setting %s", core.QuoteShort(name))
 }
 
-// Setting implements operate.SettingStore.
+// Setting implements operate.SettingStore. Error: core.ErrNotFound.
 func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
 	found, err := column[[]byte](ctx, a.of, qSetting, operate.CleanText(name))
 	if err != nil {
@@ -201,7 +203,8 @@ func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
 	return found[0], nil
 }
 
-// Settings implements operate.SettingStore.
+// Settings implements operate.SettingStore: the documents by name whose name begins with prefix. It reads
+// all, of which there are few.
 func (a *asked) Settings(ctx context.Context, prefix string) (map[string][]byte, error) {
 	found := map[string][]byte{}
 	for row := range each(a.of.query(ctx, qSettings, keptMax)) {

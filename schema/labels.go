@@ -16,6 +16,8 @@ import (
 // labelsLook is how many numbers one statement reads from the index of labels at least.
 const labelsLook = 200
 
+// qLabelled reads the numbers of tasks with a label, the newest first. The index has -number, so that the
+// conditions are on that.
 const qLabelled = `SELECT number FROM labels WHERE partition = ?1 AND key = ?2 AND value = ?3 AND -number > ?4 ORDER BY -number LIMIT ?5`
 
 // labelIs adds the condition that a task of partition ?1 has a label, key=value; an empty label adds nothing.

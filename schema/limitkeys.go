@@ -39,6 +39,7 @@ type grantScope struct {
 	key string
 }
 
+// scopeOf is what a grant shares in.
 func scopeOf(g *core.Grant) grantScope {
 	if !g.Keyed {
 		return grantScope{}

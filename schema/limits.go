@@ -110,6 +110,7 @@ func (c changes) dropGrants(agent string, inAll, keys bool) (err error) {
 // lives of nodes until theirs end.
 const grantsMax = 100_000
 
+// scanGrant reads a row of limit_grants.
 func scanGrant(row interface{ Scan(...any) error }) (core.Grant, error) {
 	var g core.Grant
 	var until instant
@@ -165,6 +166,7 @@ func (a *asked) Counted(ctx context.Context) ([]core.Counting, error) {
 	return all, about(err, "who counts the places of partitions")
 }
 
+// scanCounting reads a row of limit_partitions.
 func scanCounting(row interface{ Scan(...any) error }) (c core.Counting, err error) {
 	err = row.Scan(&c.Partition, &c.Epoch, &c.Counted, &c.Holder)
 	return c, err

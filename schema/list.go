@@ -76,6 +76,7 @@ func (r *reader) parts(ctx context.Context, partitions []int64, at positions, f 
 	return r.search(ctx, partitions, at, f, sources)
 }
 
+// qPartitionNumbers reads the partitions in the order of positions.
 const qPartitionNumbers = `SELECT partition FROM partitions ORDER BY partition`
 
 // entry is a task in the list.
@@ -164,6 +165,7 @@ func (c *conditions) param(v any) string {
 	return fmt.Sprintf("?%d", len(c.args))
 }
 
+// String is the WHERE without that word; empty if there are no conditions.
 func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 
 // sourcesIn returns the sources of a list. The children of a task are all in its partition: the positions of
@@ -495,10 +497,10 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 	return strings.Join(parts, ` UNION ALL `)
 }
 
-// parentName selects the id of a task's parent; ” for none.
+// parentName selects the id of a task's parent; an empty text for none.
 const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent), '') END`
 
-// failedStepName selects the name of the step that failed; ” for none.
+// failedStepName selects the name of the step that failed; an empty text for none.
 const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
 
 // scanListed reads a row of queries.listed. While a task has not ended its journal may be newer than its row,

@@ -91,6 +91,7 @@ func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) e
 	}
 }
 
+// migrateOnce is one try of Migrate.
 func migrateOnce(ctx context.Context, m *goose.Provider) error {
 	have, err := m.GetDBVersion(ctx)
 	if err != nil {
@@ -103,6 +104,7 @@ func migrateOnce(ctx context.Context, m *goose.Provider) error {
 	return about(err, "migrate")
 }
 
+// qVersion reads the newest version that was applied, in the table that goose keeps.
 const qVersion = `SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 
 // version reads the version of the tables; 0 when no migration was applied.

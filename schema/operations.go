@@ -45,6 +45,7 @@ func (a *asked) Operation(ctx context.Context, id string) (operate.Operation, er
 	return lookUp(ctx, a, "operation", id, scanOperation, qOperation, operate.CleanText(id))
 }
 
+// scanOperation reads a row of operationColumns.
 func scanOperation(row interface{ Scan(...any) error }) (operate.Operation, error) {
 	var op operate.Operation
 	var state, action string
@@ -156,6 +157,7 @@ func (a *asked) Members(ctx context.Context, operation string, outcome operate.O
 	return members, about(err, "members of operation %s", core.QuoteShort(operation))
 }
 
+// scanMember reads a row of memberColumns.
 func scanMember(row interface{ Scan(...any) error }) (operate.Member, error) {
 	var m operate.Member
 	var outcome string

@@ -50,6 +50,7 @@ func (p *purgePlaces) get(partition int, old core.Instant) purgePlace {
 	return purgePlace{from: old}
 }
 
+// set remembers how far a walk went.
 func (p *purgePlaces) set(partition int, is purgePlace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

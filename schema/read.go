@@ -271,17 +271,17 @@ func stepStatus(word string) core.StepStatus {
 	return core.StepWaiting
 }
 
-// LoadActive implements Store.
+// LoadActive implements Store. An owner that takes a partition over loads its tasks by it, page by page.
 func (r *reader) LoadActive(ctx context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error) {
 	return r.saved(ctx, as, r.sql.active, as.Partition, afterNumber, limit)
 }
 
-// LoadNumbers implements Store.
+// LoadNumbers implements Store, by number. A number that has no row is left out.
 func (r *reader) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
 	return r.saved(ctx, as, r.sql.tasks+r.among("tasks", "number")+` ORDER BY number`, as.Partition, r.list(numbers))
 }
 
-// LoadIDs implements Store.
+// LoadIDs implements Store, by number. An id that has no row is left out.
 func (r *reader) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
 	return r.saved(ctx, as, r.sql.tasks+r.among("tasks", "id")+` ORDER BY number`, as.Partition, r.list(ids))
 }
@@ -350,11 +350,13 @@ func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionSt
 	return r.partitions(ctx, r.sql.partitions+unowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
 }
 
+// partitions reads partition rows.
 func (r *reader) partitions(ctx context.Context, query string, args ...any) ([]core.PartitionState, error) {
 	all, err := scanAll(ctx, r, r.scanPartition, query, args...)
 	return all, about(err, "partitions")
 }
 
+// scanPartition reads a partition's row. It leaves Found empty: Take fills that in.
 func (r *reader) scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var p PartitionRow
 	err := row.Scan(targets(r.tables.Partitions, &p)...)
@@ -378,14 +380,15 @@ func checkInstallation(id, bound, namespace string, err error) (string, error) {
 	return id, nil
 }
 
-// Installation implements Store.
+// Installation implements Store. It binds nothing: see Bind.
 func (r *reader) Installation(ctx context.Context, namespace string) (string, error) {
 	var id, bound string
 	err := r.db.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
 	return checkInstallation(id, bound, namespace, err)
 }
 
-// Overdue implements Store.
+// Overdue implements Store. It asks only the partitions that have anything overdue, and stops when limit is
+// reached.
 func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	partitions, err := column[int](ctx, r, qOverduePartitions, after.Partition, r.time(now), r.time(since))
 	if err != nil {
@@ -413,7 +416,7 @@ func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after cor
 	return all, nil
 }
 
-// Counts implements Store.
+// Counts implements Store. It goes over all tasks; CountsUpTo is for pages.
 func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 	var all []core.Count
 	for row := range each(r.query(ctx, qCounts)) {
@@ -428,7 +431,7 @@ func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 	return all, nil
 }
 
-// Journal implements Store.
+// Journal implements Store: all rows of a task in order. JournalPage is for pages.
 func (r *reader) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
 	saved := []core.Saved{{Row: core.Task{Number: number}}}
 	err := r.journals(ctx, core.AsOf{Partition: partition}, []int64{number}, saved)

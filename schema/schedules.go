@@ -58,6 +58,7 @@ func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
 	}, nil
 }
 
+// scanSchedule reads a row of scheduleColumns.
 func scanSchedule(row interface{ Scan(...any) error }) (operate.Schedule, error) {
 	var s operate.Schedule
 	var from, until, created, changed, cursor, last, lastAt, failing, due instant
@@ -119,7 +120,8 @@ func (c changes) one(query string, args ...any) error {
 	return err
 }
 
-// DeleteSchedule implements operate.ScheduleStore.
+// DeleteSchedule implements operate.ScheduleStore. was is the revision that it must have. Error:
+// operate.ErrFenced.
 func (a *asked) DeleteSchedule(ctx context.Context, name string, was int64) error {
 	err := a.change(ctx, func(c changes) error { return c.one(qScheduleDrop, operate.CleanText(name), was) })
 	return about(err, "schedule %s", core.QuoteShort(name))
@@ -139,7 +141,7 @@ func (a *asked) Schedules(ctx context.Context, limit int, after string) ([]opera
 	return all, about(err, "schedules")
 }
 
-// DueSchedules implements operate.ScheduleStore.
+// DueSchedules implements operate.ScheduleStore: by name, not by time, so that after can page.
 func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, after string) ([]operate.Schedule, error) {
 	if limit < 1 || limit > operate.ListMax {
 		return nil, fmt.Errorf("schedules that are due: limit %d, want 1 to %d", limit, operate.ListMax)
@@ -148,7 +150,8 @@ func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, afte
 	return all, about(err, "schedules that are due")
 }
 
-// ScheduleTasks implements operate.ScheduleStore.
+// ScheduleTasks implements operate.ScheduleStore: the schedules whose last task has not ended as far as they
+// know.
 func (a *asked) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, error) {
 	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (operate.ScheduleTask, error) {
 		var t operate.ScheduleTask

@@ -52,6 +52,7 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 	return about(err, "session")
 }
 
+// scanSession reads a row of sessions.
 func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
 	var s operate.Session
 	var expires instant
@@ -60,7 +61,8 @@ func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
 	return s, err
 }
 
-// SessionByID implements operate.SessionStore.
+// SessionByID implements operate.SessionStore. It may return one that has expired. Error: core.ErrNotFound,
+// without the id, which is a secret.
 func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, error) {
 	s, err := scanSession(a.of.db.QueryRowContext(ctx, a.of.params(qSession), operate.CleanText(id)))
 	if errors.Is(err, sql.ErrNoRows) {

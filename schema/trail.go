@@ -87,6 +87,7 @@ func (c changes) auditEntry(key string) (*operate.AuditEntry, error) {
 	return &e, nil
 }
 
+// scanAudit reads a row of auditColumns.
 func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) {
 	var e operate.AuditEntry
 	var at instant
@@ -97,7 +98,7 @@ func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) 
 	return e, err
 }
 
-// SetOutcome implements operate.Trail.
+// SetOutcome implements operate.Trail. Errors: those of settle.
 func (a *asked) SetOutcome(ctx context.Context, number int64, outcome string) error {
 	err := a.change(ctx, func(c changes) error { return c.settle(number, operate.CleanText(outcome)) })
 	return about(err, "outcome of audit entry %d", number)
@@ -126,7 +127,7 @@ func (c changes) settle(number int64, outcome string) error {
 	return err
 }
 
-// Unsettled implements operate.Unsettled.
+// Unsettled implements operate.Unsettled, the oldest first.
 func (a *asked) Unsettled(ctx context.Context, after int64, limit int) ([]operate.AuditEntry, error) {
 	all, err := scanAll(ctx, a.of, scanAudit, qUnsettled, after, limit)
 	return all, about(err, "audit entries without an outcome")

@@ -10,6 +10,7 @@ import (
 // silentAfter is how long a commit may get no answer at all before Trouble tells of it.
 const silentAfter = time.Second
 
+// errSilent is the trouble of a commit that has got no answer for silentAfter.
 var errSilent = errors.New("the database has not answered yet")
 
 // commits watches commits, so that Trouble can say since when none gets through, and why. A commit that goes

@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Untold implements Store.
+// Untold implements Store. It leaves out a task that was started again since it ended.
 func (r *reader) Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error) {
 	numbers, err := numbers[int64](ctx, r, as, qUntold, as.Partition, afterEnd, limit)
 	if err != nil || len(numbers) == 0 {

@@ -152,6 +152,7 @@ type socket struct {
 	of *sockets
 }
 
+// errSocketsClosed refuses a connection that is made after cut.
 var errSocketsClosed = errors.New("the store is being closed")
 
 // tracking wraps a dialer so that s knows its connections.

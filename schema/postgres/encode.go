@@ -21,6 +21,7 @@ type sqlType struct {
 	oid  uint32
 }
 
+// sqlTypes are by schema.Type. The numbers are PostgreSQL's own and do not change.
 var sqlTypes = [...]sqlType{
 	schema.Int8: {"INT8", 20}, schema.Int2: {"INT2", 21}, schema.Bool: {"BOOL", 16}, schema.Time: {"TIMESTAMPTZ", 1184}, schema.Text: {"TEXT", 25}, schema.Bytes: {"BYTEA", 17},
 }
@@ -119,6 +120,7 @@ type rows[R any] struct {
 	arrays [][]byte
 }
 
+// add appends a row.
 func (r *rows[R]) add(row R) {
 	r.n++
 	r.row = row
@@ -132,6 +134,7 @@ func (r *rows[R]) add(row R) {
 	r.buf = b
 }
 
+// reset drops the rows and keeps the memory.
 func (r *rows[R]) reset() {
 	var none R
 	r.buf, r.row, r.n = r.buf[:0], none, 0
@@ -185,6 +188,7 @@ type encoded struct {
 	wire       []byte
 }
 
+// newEncoded makes the memory for batches of the statements' columns.
 func newEncoded(s *statements) *encoded {
 	return &encoded{
 		sql: s, partitions: rows[schema.PartitionRow]{columns: s.partitions},
@@ -235,6 +239,7 @@ func (e *encoded) fillLinks(l schema.Links, own func(partition int) bool) {
 	}
 }
 
+// binaryFormat says that all parameters or all results are binary.
 var binaryFormat = []int16{pgx.BinaryFormatCode}
 
 // The header and the trailer of a binary COPY.
@@ -259,6 +264,7 @@ type messages struct {
 	err error
 }
 
+// add appends a message, and sends what has gathered when that is much.
 func (m *messages) add(msg pgproto3.FrontendMessage) {
 	buf, err := msg.Encode(m.buf)
 	if m.buf = buf; m.err == nil {

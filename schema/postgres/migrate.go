@@ -57,6 +57,7 @@ func (p *Store) CheckVersion(ctx context.Context) error {
 	return schema.CheckVersion(have, m)
 }
 
+// migrator is the migrator of this dialect over a handle.
 func (p *Store) migrator(db *sql.DB) (*goose.Provider, error) {
 	return schema.Migrator(db, goose.DialectPostgres, "postgres", p.migrations)
 }
@@ -135,6 +136,7 @@ func (m *migration) holders(ctx context.Context) string {
 	return "a lock: " + strings.Join(all, ", ")
 }
 
+// literals finds texts and numbers in a query; a text that is cut off reaches to its end.
 var literals = regexp.MustCompile(`'(?:[^']|'')*'?|\$\w*\$.*|\b\d[\d.]*`)
 
 // withoutValues is the beginning of a query with its literals replaced, so that it may be logged.

@@ -29,6 +29,7 @@ const (
 	leaseEndSQL = `DELETE FROM migration_lease WHERE holder = $1`
 )
 
+// errLeaseLost ends a migration that could not renew its lease for leaseStop.
 var errLeaseLost = errors.New("migrate: this process may have lost its lease to another that migrates: start it again")
 
 // alone calls do while this process holds the lease. do's context ends when another process may have it.

@@ -23,6 +23,7 @@ type statements struct {
 	fence, birth, row, journal, label, link string
 }
 
+// newStatements makes the statements for tables. Parameters are by position, in the order of the columns.
 func newStatements(of *schema.Tables) *statements {
 	s := &statements{of: of, moved: schema.Of(of.Partitions, schema.State), tasks: schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State), changed: schema.Of(of.Tasks, schema.State)}
 	s.fence = `UPDATE partitions SET ` + schema.Join(s.moved, "%[1]s = ?") + ` WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`

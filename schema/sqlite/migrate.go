@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/schema"
 )
 
+// migrator is the migrator of this dialect.
 func (s *Store) migrator() (*goose.Provider, error) {
 	return schema.Migrator(s.writer, goose.DialectSQLite3, "sqlite", s.migrations)
 }
