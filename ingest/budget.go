@@ -16,7 +16,7 @@ type budget struct {
 }
 
 // Of each bound high submissions may use all, normal ones seven eighths, low ones half: a spike of those leaves room.
-func part(bound int64, class core.Class) int64 {
+func classShare(bound int64, class core.Class) int64 {
 	switch class {
 	case core.ClassNormal:
 		return bound - bound/8
@@ -30,8 +30,8 @@ func part(bound int64, class core.Class) int64 {
 func (b *budget) reserve(bytes int64, labels string) bool {
 	items, all := b.items.Add(1), b.bytes.Add(bytes)
 	class := core.ClassLow
-	if items > part(b.itemsMax, class) || all > part(b.bytesMax, class) {
-		if class = classIn(labels); items > part(b.itemsMax, class) || all > part(b.bytesMax, class) {
+	if items > classShare(b.itemsMax, class) || all > classShare(b.bytesMax, class) {
+		if class = classIn(labels); items > classShare(b.itemsMax, class) || all > classShare(b.bytesMax, class) {
 			b.release(bytes)
 			return false
 		}

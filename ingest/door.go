@@ -26,9 +26,9 @@ type Door struct {
 	flights flights
 	free    []*pack
 	unknown unknown
-	taken   Taken // may be nil: then only owners say that an id is taken
+	ids     Taken // may be nil: then only owners say that an id is taken
 	recent  *recent
-	looks   looks
+	lookups lookups
 	sub     core.Submission // the one in hand; SizeOf would move a local one to the heap
 	closed  bool
 }
@@ -39,7 +39,7 @@ type event struct {
 	flight uint64
 	seq    uint64
 	err    error
-	look   *look // not nil: the store was looked at, and has this task
+	lookup *lookup // not nil: the store was looked at, and has this task
 	task   *core.Existing
 
 	node     string // not empty: a scheduler has said how far it is
@@ -61,7 +61,7 @@ func NewDoor(cfg Config, plans Plans, log Log) (*Door, error) {
 	if d.streams, d.homes, err = streamsOf(&cfg); err != nil {
 		return nil, err
 	}
-	if d.taken = cfg.Taken; d.taken != nil {
+	if d.ids = cfg.Taken; d.ids != nil {
 		d.recent = newRecent(cfg.RecentBytes)
 	}
 	return d, nil
@@ -77,7 +77,7 @@ func (d *Door) Submit(now core.Instant, req Request) {
 
 // Admit takes room for a request, or refuses it. It is safe for concurrent use.
 func (d *Door) Admit(now core.Instant, req *Request) bool {
-	d.stats.taken.Add(1)
+	d.stats.came.Add(1)
 	req.line = d.lineOf(req.ID)
 	fl := d.shares.of(&req.Form)
 	fl.count(&req.Form)
@@ -87,7 +87,7 @@ func (d *Door) Admit(now core.Instant, req *Request) bool {
 	}
 	req.stream = d.streamFor(req.ID)
 	if req.stream.budget.reserve(req.bytes(), req.Labels) {
-		req.line.taken(1)
+		req.line.letIn(1)
 		return true
 	}
 	d.tell(req, req.stream.full[classIn(req.Labels)])
@@ -138,20 +138,20 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
-	at := place{partition: partition, size: size}
-	if d.taken != nil {
-		at.mark = d.recent.mark(sub)
+	at := placement{partition: partition, size: size}
+	if d.ids != nil {
+		at.mark = d.recent.markOf(sub)
 		at.again = d.recent.same(at.mark)
 	}
-	if why := d.admission(now, sub, plan); why != "" {
+	if why := d.tooLittleTime(now, sub, plan); why != "" {
 		if plan.Admission == core.AdmissionRefuse {
-			d.hasNoTime(now, req, sub, at, why)
+			d.refuseNoTime(now, req, sub, at, why)
 			return
 		}
 		at.warning = why
 	}
-	if d.taken != nil {
-		if d.look(now, req, sub, at) {
+	if d.ids != nil {
+		if d.startLookup(now, req, sub, at) {
 			return
 		}
 	}
@@ -161,7 +161,7 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 // refuse answers a request that has its room, and gives the room back.
 func (d *Door) refuse(req *Request, r *Refusal) {
 	req.stream.budget.release(req.bytes())
-	req.line.taken(-1)
+	req.line.letIn(-1)
 	d.tell(req, r)
 }
 
@@ -179,11 +179,11 @@ func stopping() *Refusal {
 // Flush does what is due: it answers what the stream has stored, gives up what
 // the stream left unanswered, and publishes packs whose window is over.
 func (d *Door) Flush(now core.Instant) {
-	d.settle(now)
+	d.takeOutcomes(now)
 	d.expire(now)
 	d.unknown.expire(d, now)
-	d.unknown.ask(d, now)
-	d.looks.expire(d, now)
+	d.unknown.reload(d, now)
+	d.lookups.expire(d, now)
 	for _, s := range d.streams {
 		d.send(now, s)
 	}
@@ -203,13 +203,13 @@ func (d *Door) send(now core.Instant, s *stream) {
 	}
 }
 
-// settle takes what the ports have answered.
-func (d *Door) settle(now core.Instant) {
+// takeOutcomes takes what the ports have answered.
+func (d *Door) takeOutcomes(now core.Instant) {
 	d.spare = d.events.take(d.spare)
 	for i := range d.spare {
 		e := &d.spare[i]
-		if e.look != nil {
-			d.looked(now, e.look, e.task, e.err)
+		if e.lookup != nil {
+			d.finishLookup(now, e.lookup, e.task, e.err)
 			continue
 		}
 		if e.node != "" {
@@ -239,7 +239,7 @@ func (d *Door) Due(now core.Instant) core.Instant {
 	if !d.events.empty() {
 		return now
 	}
-	next := earlier(earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg)), d.looks.due())
+	next := earlier(earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg)), d.lookups.due())
 	for _, s := range d.streams {
 		if s.open > 0 && s.flying < d.cfg.FlightsMax {
 			next = earlier(next, s.oldest().since.Add(d.window(s)))
@@ -261,7 +261,7 @@ func earlier(a, b core.Instant) core.Instant {
 func (d *Door) Close(now core.Instant) {
 	d.closed = true
 	d.unknown.close(d)
-	d.looks.close(d, now)
+	d.lookups.close(d, now)
 	for _, s := range d.streams {
 		for _, p := range s.shelves {
 			if p != nil {

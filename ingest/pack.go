@@ -16,14 +16,14 @@ const freeMax = 128
 type pack struct {
 	partition int
 	subs      []core.Submission
-	asks      []ask // of the same items
+	pending   []pending // of the same items
 	bytes     int
 	since     core.Instant // when its oldest item came
 	flight    uint64       // number of its publishing; 0: open or empty
 }
 
-// ask is a request that waits for an answer.
-type ask struct {
+// pending is a request that waits for an answer.
+type pending struct {
 	task   string
 	room   int64 // bytes to give back
 	mark   mark
@@ -36,7 +36,7 @@ type ask struct {
 
 // pack puts a submission on its partition's shelf and publishes the pack when
 // it is full.
-func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submission) {
+func (d *Door) pack(now core.Instant, at *placement, req *Request, sub *core.Submission) {
 	home := &d.homes[at.partition]
 	s := home.stream
 	p := s.shelves[home.shelf]
@@ -50,7 +50,7 @@ func (d *Door) pack(now core.Instant, at *place, req *Request, sub *core.Submiss
 		s.open++
 	}
 	p.subs = append(p.subs, *sub)
-	p.asks = append(p.asks, ask{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again, state: at.state})
+	p.pending = append(p.pending, pending{task: req.ID, room: req.bytes(), mark: at.mark, answer: req.Answer, warning: at.warning, again: at.again, state: at.state})
 	p.bytes += at.size
 	if len(p.subs) >= d.cfg.PackItems || p.bytes >= d.cfg.packBytes() {
 		d.publish(now, p)
@@ -71,8 +71,8 @@ func (d *Door) fresh(partition int, now core.Instant) *pack {
 // recycle keeps an answered pack's memory for the next one. A pack whose
 // outcome never came is not recycled: the stream may still hold it.
 func (d *Door) recycle(p *pack) {
-	clear(p.asks)
-	*p = pack{subs: p.subs[:0], asks: p.asks[:0]}
+	clear(p.pending)
+	*p = pack{subs: p.subs[:0], pending: p.pending[:0]}
 	if len(d.free) < freeMax {
 		d.free = append(d.free, p)
 	}
@@ -113,20 +113,20 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 	answer := Answer{Stream: s.name, Seq: seq, Partition: p.partition}
 	if err != nil {
 		answer = Answer{Err: d.logRefusal(p.partition, err)}
-		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.asks)))
-		d.waits.lines[p.partition].taken(-int64(len(p.asks)))
+		d.stats.refused[answer.Err.ErrCode-CauseFirst].Add(int64(len(p.pending)))
+		d.waits.lines[p.partition].letIn(-int64(len(p.pending)))
 	} else {
-		d.waits.lines[p.partition].put(seq, int64(len(p.asks)))
-		d.stats.accepted.Add(int64(len(p.asks)))
-		for i := range p.asks {
-			if p.asks[i].warning != "" {
+		d.waits.lines[p.partition].put(seq, int64(len(p.pending)))
+		d.stats.accepted.Add(int64(len(p.pending)))
+		for i := range p.pending {
+			if p.pending[i].warning != "" {
 				d.stats.warned.Add(1)
 			}
 		}
 		d.remember(now, p)
 	}
-	for i := range p.asks {
-		a := &p.asks[i]
+	for i := range p.pending {
+		a := &p.pending[i]
 		s.budget.release(a.room)
 		if a.answer != nil {
 			answer.Task, answer.Warning, answer.Again, answer.State = a.task, a.warning, a.again, a.state
@@ -137,11 +137,11 @@ func (d *Door) answer(now core.Instant, p *pack, seq uint64, err error) {
 
 // remember keeps which ids were accepted.
 func (d *Door) remember(now core.Instant, p *pack) {
-	if d.taken == nil {
+	if d.ids == nil {
 		return
 	}
-	for i := range p.asks {
-		d.recent.add(p.asks[i].mark, now)
+	for i := range p.pending {
+		d.recent.add(p.pending[i].mark, now)
 	}
 }
 

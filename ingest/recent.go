@@ -41,8 +41,8 @@ func newRecent(bytes int64) *recent {
 	return &recent{seed: maphash.MakeSeed(), sets: make([][recentWays]seen, 1<<(bits.Len64(uint64(n))-1))}
 }
 
-// mark of a submission: the same id, type and input have the same.
-func (r *recent) mark(sub *core.Submission) mark {
+// markOf of a submission: the same id, type and input have the same.
+func (r *recent) markOf(sub *core.Submission) mark {
 	kind := maphash.String(r.seed, sub.Type)
 	var input maphash.Hash
 	input.SetSeed(r.seed)

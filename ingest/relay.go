@@ -97,8 +97,8 @@ func (r *Relay) Stats() RelayStats {
 	return RelayStats{Relayed: r.relayed.Load(), Refused: r.refused.Load(), PutOff: r.putOff.Load()}
 }
 
-// turn is what a look at an outbox came to.
-type turn struct {
+// takeResult is what a look at an outbox came to.
+type takeResult struct {
 	took int
 	full time.Duration // how long the door asks to wait
 	err  error
@@ -110,7 +110,7 @@ func (r *Relay) Run(ctx context.Context) {
 	defer takes.Wait()
 	failed := 0
 	for ctx.Err() == nil {
-		turns := make(chan turn, 2)
+		turns := make(chan takeResult, 2)
 		takes.Go(func() { r.take(ctx, turns) })
 		t := <-turns
 		if ctx.Err() != nil {
@@ -136,11 +136,11 @@ func (r *Relay) Run(ctx context.Context) {
 
 // take takes rows once, and says what it came to: at its end, and before that when only streams that are late keep it, so
 // that the next may begin.
-func (r *Relay) take(ctx context.Context, turns chan<- turn) {
-	var t turn
+func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
+	var t takeResult
 	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {
 		var verdicts []Verdict
-		verdicts, t.full = r.hand(rows, func() { turns <- turn{took: len(rows)} })
+		verdicts, t.full = r.hand(rows, func() { turns <- takeResult{took: len(rows)} })
 		return verdicts
 	})
 	if ctx.Err() == nil {

@@ -20,16 +20,16 @@ type relayStreams struct {
 type relayStream struct {
 	// late: a take has waited for it for relayPatience, and still does. No other take has something there, so that there
 	// are no more of them at once than streams.
-	late   bool
-	ofLate *Refusal  // of its rows meanwhile
-	until  time.Time // it rests until then
-	why    *Refusal
+	slow        bool
+	slowRefusal *Refusal  // of its rows meanwhile
+	until       time.Time // it rests until then
+	why         *Refusal
 }
 
 func newRelayStreams(names []string, of func(id string) int) relayStreams {
 	all := make([]relayStream, len(names))
 	for i, name := range names {
-		all[i].ofLate = Refuse(503, CauseLogDown, "%s", say.Of("refuse.relay-silent", "stream", name, "time", relayPatience)).After(RetryLog)
+		all[i].slowRefusal = Refuse(503, CauseLogDown, "%s", say.Of("refuse.relay-silent", "stream", name, "time", relayPatience)).After(RetryLog)
 	}
 	return relayStreams{of: of, all: all, changed: make(chan struct{})}
 }
@@ -44,7 +44,7 @@ func ofStream(r *Refusal) bool {
 }
 
 // free reports whether rows can be handed in.
-func (s *relayStream) free(now time.Time) bool { return !s.late && !s.until.After(now) }
+func (s *relayStream) free(now time.Time) bool { return !s.slow && !s.until.After(now) }
 
 // others reports whether rows of another stream than that of an id can be handed in.
 func (all *relayStreams) others(id string) bool {
@@ -65,7 +65,7 @@ func (all *relayStreams) rest(most time.Duration) time.Duration {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for i := range all.all {
-		if s := &all.all[i]; !s.late {
+		if s := &all.all[i]; !s.slow {
 			if d := max(0, s.until.Sub(now)); least < 0 || d < least {
 				least = d
 			}
@@ -98,8 +98,8 @@ func (all *relayStreams) begin(rows []Written, answers []Answer) *handed {
 		}
 		n := all.of(w.Request.ID)
 		switch s := &all.all[n]; {
-		case s.late:
-			answers[i].Err = s.ofLate
+		case s.slow:
+			answers[i].Err = s.slowRefusal
 		case !s.free(now):
 			answers[i].Err = s.why
 		default:
@@ -121,7 +121,7 @@ func (h *handed) answered(id string, refused *Refusal, least time.Duration) {
 	}
 	h.all--
 	if h.of[n]--; h.of[n] == 0 {
-		s.late = false
+		s.slow = false
 		close(h.streams.changed)
 		h.streams.changed = make(chan struct{})
 	}
@@ -133,7 +133,7 @@ func (h *handed) wait(late func()) {
 	defer timer.Stop()
 	patient, told := true, false
 	for {
-		done, others, changed := h.look(!patient)
+		done, others, changed := h.check(!patient)
 		if done {
 			return
 		}
@@ -149,16 +149,16 @@ func (h *handed) wait(late func()) {
 	}
 }
 
-// look reports whether all is answered, and whether there is a stream that is not late; with overdue those that are waited
+// check reports whether all is answered, and whether there is a stream that is not late; with overdue those that are waited
 // for are.
-func (h *handed) look(overdue bool) (done, others bool, changed <-chan struct{}) {
+func (h *handed) check(overdue bool) (done, others bool, changed <-chan struct{}) {
 	all := h.streams
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for i := range all.all {
 		s := &all.all[i]
-		s.late = s.late || overdue && h.of[i] > 0
-		others = others || !s.late
+		s.slow = s.slow || overdue && h.of[i] > 0
+		others = others || !s.slow
 	}
 	return h.all == 0, others, all.changed
 }

@@ -80,7 +80,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	stop := ctx.Done()
 	var batch []Request
 	for {
-		batch = in.turn(batch)
+		batch = in.serveOnce(batch)
 		if stop == nil && in.door.Idle() {
 			return nil
 		}
@@ -95,15 +95,15 @@ func (in *Ingest) Run(ctx context.Context) error {
 		case <-stop:
 			stop = nil
 			in.inbox.close()
-			batch = in.turn(batch)
+			batch = in.serveOnce(batch)
 			in.door.Close(in.now())
 		}
 	}
 }
 
-// turn takes what is in the inbox, a part at a time, and flushes after each.
+// serveOnce takes what is in the inbox, a part at a time, and flushes after each.
 // It returns the memory of the batch.
-func (in *Ingest) turn(batch []Request) []Request {
+func (in *Ingest) serveOnce(batch []Request) []Request {
 	batch = in.inbox.take(batch)
 	for rest := batch; ; {
 		now := in.now()

@@ -32,30 +32,30 @@ type shares struct {
 	label   string         // its key; empty: there are no tenants
 	weights map[string]int // of those that have not 1
 
-	mu    sync.RWMutex // of the map
-	flows map[string]*flow
-	rest  *flow // of those for which there is no room
+	mu       sync.RWMutex // of the map
+	flows    map[string]*flow
+	overflow *flow // of those for which there is no room
 
 	at    atomic.Int64  // of the last reckoning
 	level atomic.Uint64 // the part of a weight of one, in submissions a second: bits of a float
 	begin atomic.Uint64 // how many of this door begin in all, likewise
 	under atomic.Int64  // tenants that ask for no more than their parts
 	over  atomic.Bool   // there are others
-	given given         // to those who ask for no more, while others do
+	given timeGiven     // to those who ask for no more, while others do
 	limit atomic.Int64  // of the wait of those who ask for more
 }
 
 // flow is one tenant.
 type flow struct {
-	weight float64
-	seen   atomic.Int64 // submissions since the last reckoning
-	over   atomic.Bool  // it asks for more than its part
-	asks   float64      // submissions a second, averaged; of the reckoning
-	again  virtualQueue // of those that are refused because of it
+	weight     float64
+	seen       atomic.Int64 // submissions since the last reckoning
+	over       atomic.Bool  // it asks for more than its part
+	rate       float64      // submissions a second, averaged; of the reckoning
+	retryQueue virtualQueue // of those that are refused because of it
 }
 
 func newShares(label string, weights map[string]int) *shares {
-	s := &shares{label: label, weights: weights, flows: map[string]*flow{}, rest: &flow{weight: 1}}
+	s := &shares{label: label, weights: weights, flows: map[string]*flow{}, overflow: &flow{weight: 1}}
 	s.limit.Store(int64(standTarget))
 	return s
 }
@@ -73,7 +73,7 @@ func (s *shares) of(f *submit.Form) *flow {
 	case is != nil:
 		return is
 	case full:
-		return s.rest
+		return s.overflow
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *shares) of(f *submit.Form) *flow {
 		is = &flow{weight: float64(max(1, s.weights[name]))}
 		s.flows[strings.Clone(name)] = is
 	}
-	return cmp.Or(is, s.rest)
+	return cmp.Or(is, s.overflow)
 }
 
 // count notes a submission, whatever becomes of it. One that begins later is not in the queue until then.
@@ -136,17 +136,17 @@ func (s *shares) due(now core.Instant) bool {
 func (s *shares) reckon(now core.Instant, rate float64) {
 	took := now.Sub(core.Instant(s.at.Load()))
 	s.at.Store(int64(now))
-	by := newPart(took)
+	by := averageWeight(took)
 	var all []*flow
 	learn := func(fl *flow) (gone bool) {
-		fl.asks += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.asks)
-		if fl.asks < flowLeast {
+		fl.rate += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.rate)
+		if fl.rate < flowLeast {
 			return true
 		}
 		all = append(all, fl)
 		return false
 	}
-	learn(s.rest)
+	learn(s.overflow)
 	s.mu.Lock()
 	for name, fl := range s.flows {
 		if learn(fl) {
@@ -157,7 +157,7 @@ func (s *shares) reckon(now core.Instant, rate float64) {
 	level := levelOf(all, rate)
 	under, over := 0, false
 	for _, fl := range all {
-		is := fl.asks > core.Weather*level*fl.weight
+		is := fl.rate > core.Weather*level*fl.weight
 		if fl.over.Store(is); !is {
 			under++
 		}
@@ -173,17 +173,17 @@ func (s *shares) reckon(now core.Instant, rate float64) {
 // levelOf is the part of a weight of one: what is left to tenants that ask for more, by weight. Where none does, it is what one
 // more could have.
 func levelOf(all []*flow, rate float64) (level float64) {
-	slices.SortFunc(all, func(a, b *flow) int { return cmp.Compare(a.asks/a.weight, b.asks/b.weight) })
+	slices.SortFunc(all, func(a, b *flow) int { return cmp.Compare(a.rate/a.weight, b.rate/b.weight) })
 	weight := 0.0
 	for _, fl := range all {
 		weight += fl.weight
 	}
 	for _, fl := range all {
-		if fl.asks/fl.weight > rate/weight {
+		if fl.rate/fl.weight > rate/weight {
 			return rate / weight
 		}
-		level = fl.asks / fl.weight
-		rate, weight = rate-fl.asks, weight-fl.weight
+		level = fl.rate / fl.weight
+		rate, weight = rate-fl.rate, weight-fl.weight
 	}
 	return level + max(0, rate)
 }

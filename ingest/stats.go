@@ -23,15 +23,15 @@ type Stats struct {
 }
 
 type counters struct {
-	taken, accepted, warned, packs, packed, tracesDropped, lateDone atomic.Int64
-	refused                                                         [CauseLast - CauseFirst + 1]atomic.Int64
+	came, accepted, warned, packs, packed, tracesDropped, lateDone atomic.Int64
+	refused                                                        [CauseLast - CauseFirst + 1]atomic.Int64
 }
 
 // Stats returns the counts. It is safe for concurrent use.
 func (d *Door) Stats(now core.Instant) Stats {
 	s := Stats{
 		Wait:  d.waits.longest(now),
-		Taken: d.stats.taken.Load(), Accepted: d.stats.accepted.Load(), Warned: d.stats.warned.Load(), Refused: map[int]int64{},
+		Taken: d.stats.came.Load(), Accepted: d.stats.accepted.Load(), Warned: d.stats.warned.Load(), Refused: map[int]int64{},
 		Packs: d.stats.packs.Load(), Packed: d.stats.packed.Load(), TracesDropped: d.stats.tracesDropped.Load(),
 		LateDone: d.stats.lateDone.Load(), Items: d.items(),
 	}

@@ -54,7 +54,7 @@ func streamsOf(cfg *Config) (streams []*stream, homes []home, err error) {
 		s.budget.itemsMax, s.budget.bytesMax = items, bytes
 		for i := range s.full {
 			class := core.Class(i)
-			s.full[i] = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full-class", "class", class, "of", of, "requests", part(items, class), "bytes", part(bytes, class))).After(RetryFull)
+			s.full[i] = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full-class", "class", class, "of", of, "requests", classShare(items, class), "bytes", classShare(bytes, class))).After(RetryFull)
 		}
 	}
 	return streams, homes, nil

@@ -19,21 +19,21 @@ type Taken interface {
 
 var errLookLate = errors.New("the store did not answer in time")
 
-// looks are submissions that wait for a look at the state store: those that differ from
+// lookups are submissions that wait for a look at the state store: those that differ from
 // what was accepted under their id a moment ago, and, while the door is quiet, others.
 // No other request waits for them, and a store that does not answer delays only the first.
-type looks struct {
-	waiting []*look
-	rest    core.Instant // no look that can be spared before then
-	spent   int          // of this second's
-	second  core.Instant // when it began
+type lookups struct {
+	waiting   []*lookup
+	restUntil core.Instant // no look that can be spared before then
+	spent     int          // of this second's
+	second    core.Instant // when it began
 }
 
-// look is one submission that waits.
-type look struct {
+// lookup is one submission that waits.
+type lookup struct {
 	req    Request
 	sub    core.Submission
-	where  place
+	where  placement
 	until  core.Instant // it goes on then without an answer
 	sure   bool         // the id was accepted with something else a moment ago
 	old    bool         // but long enough ago for the store to have it
@@ -42,8 +42,8 @@ type look struct {
 	refusal *Refusal // not nil: it is refused, unless the store has the task
 }
 
-// place is where a submission is packed.
-type place struct {
+// placement is where a submission is packed.
+type placement struct {
 	partition, size int
 	mark            mark
 	warning         string // for the answer
@@ -51,22 +51,22 @@ type place struct {
 	state           core.State
 }
 
-// look has the store looked at for a submission, if it has to be or that is cheap, and
+// startLookup has the store looked at for a submission, if it has to be or that is cheap, and
 // reports whether the submission waits for it.
-func (d *Door) look(now core.Instant, req *Request, sub *core.Submission, at place) bool {
+func (d *Door) startLookup(now core.Instant, req *Request, sub *core.Submission, at placement) bool {
 	sure := d.recent.differs(at.mark, now, d.cfg.RecentFor)
 	if !sure && (req.Looked || !d.mayLook(now)) {
 		return false
 	}
-	l := &look{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookSpare), sure: sure, old: !d.recent.differs(at.mark, now, settleMax)}
+	l := &lookup{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookSpare), sure: sure, old: !d.recent.differs(at.mark, now, settleMax)}
 	if sure {
 		l.until = now.Add(d.cfg.LookMax)
 	}
-	looking := len(d.looks.waiting) < d.cfg.LooksMax &&
-		d.taken.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{look: l, task: task, err: err}) })
+	looking := len(d.lookups.waiting) < d.cfg.LooksMax &&
+		d.ids.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{lookup: l, task: task, err: err}) })
 	switch {
 	case looking:
-		d.looks.waiting = append(d.looks.waiting, l)
+		d.lookups.waiting = append(d.lookups.waiting, l)
 		return true
 	case sure:
 		d.refuse(req, undecided(sub.ID))
@@ -82,8 +82,8 @@ const settleMax = 5 * time.Second
 // mayLook reports whether a look that can be spared is cheap now: the door is quiet,
 // there were few in this second, and the store has answered the last ones.
 func (d *Door) mayLook(now core.Instant) bool {
-	k := &d.looks
-	if d.items() > int64(d.cfg.LookItems) || now < k.rest {
+	k := &d.lookups
+	if d.items() > int64(d.cfg.LookItems) || now < k.restUntil {
 		return false
 	}
 	if now >= k.second.Add(time.Second) || now < k.second {
@@ -93,16 +93,16 @@ func (d *Door) mayLook(now core.Instant) bool {
 	return k.spent <= d.cfg.LookRate
 }
 
-// looked goes on with a submission when the store has answered. One that has gone on
+// finishLookup goes on with a submission when the store has answered. One that has gone on
 // before is left.
-func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error) {
+func (d *Door) finishLookup(now core.Instant, l *lookup, task *core.Existing, err error) {
 	if l.closed {
 		return
 	}
 	if err != nil && !l.sure && l.refusal == nil {
-		d.looks.rest = now.Add(d.cfg.LookRest)
+		d.lookups.restUntil = now.Add(d.cfg.LookRest)
 	}
-	d.leave(l)
+	d.dropLookup(l)
 	switch {
 	case task != nil:
 		if r := Differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil {
@@ -111,7 +111,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 		}
 		l.where.again, l.where.state = true, task.State
 	case l.refusal != nil:
-		d.unlessTaken(l, err)
+		d.refuseUnlessTask(l, err)
 		return
 	case l.sure && (err != nil || !l.old):
 		d.refuse(&l.req, undecided(l.sub.ID))
@@ -144,31 +144,31 @@ func undecided(id string) *Refusal {
 	return Refuse(503, CauseUndecided, "%s", say.Of("refuse.id-undecided", "id", core.QuoteShort(id))).After(RetryLog)
 }
 
-func (d *Door) leave(l *look) {
+func (d *Door) dropLookup(l *lookup) {
 	l.closed = true
-	all := d.looks.waiting
+	all := d.lookups.waiting
 	for i := range all {
 		if all[i] == l {
 			last := len(all) - 1
 			all[i], all[last] = all[last], nil
-			d.looks.waiting = all[:last]
+			d.lookups.waiting = all[:last]
 			return
 		}
 	}
 }
 
 // expire goes on with those whose look takes too long.
-func (k *looks) expire(d *Door, now core.Instant) {
+func (k *lookups) expire(d *Door, now core.Instant) {
 	for i := 0; i < len(k.waiting); {
 		if l := k.waiting[i]; l.until <= now {
-			d.looked(now, l, nil, errLookLate)
+			d.finishLookup(now, l, nil, errLookLate)
 		} else {
 			i++
 		}
 	}
 }
 
-func (k *looks) due() (next core.Instant) {
+func (k *lookups) due() (next core.Instant) {
 	for _, l := range k.waiting {
 		next = earlier(next, l.until)
 	}
@@ -176,8 +176,8 @@ func (k *looks) due() (next core.Instant) {
 }
 
 // close goes on with everybody who waits, without an answer of the store.
-func (k *looks) close(d *Door, now core.Instant) {
+func (k *lookups) close(d *Door, now core.Instant) {
 	for len(k.waiting) > 0 {
-		d.looked(now, k.waiting[0], nil, errLookLate)
+		d.finishLookup(now, k.waiting[0], nil, errLookLate)
 	}
 }

@@ -12,11 +12,11 @@ import (
 // the news be on its way. Readings are one at a time and ReloadPause apart,
 // however many strangers knock.
 type unknown struct {
-	waiting []waiter
-	reading bool
-	readers int          // number of the reading under way
-	asked   core.Instant // when the last reading began
-	upTo    int          // waiting requests that came before it
+	waiting  []waiter
+	reading  bool
+	readers  int          // number of the reading under way
+	reloadAt core.Instant // when the last reading began
+	upTo     int          // waiting requests that came before it
 }
 
 type waiter struct {
@@ -34,19 +34,19 @@ func (d *Door) wait(req *Request, sub *core.Submission) {
 	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
 }
 
-// ask has the plans read when a request waits for them and they may be read again.
-func (u *unknown) ask(d *Door, now core.Instant) {
+// reload has the plans read when a request waits for them and they may be read again.
+func (u *unknown) reload(d *Door, now core.Instant) {
 	if len(u.waiting) == 0 || u.reading || !u.may(&d.cfg, now) {
 		return
 	}
-	u.reading, u.asked, u.upTo = true, now, len(u.waiting)
+	u.reading, u.reloadAt, u.upTo = true, now, len(u.waiting)
 	u.readers++
 	number := uint64(u.readers)
 	d.plans.Reload(func(err error) { d.events.put(event{flight: number, err: err}) })
 }
 
 func (u *unknown) may(cfg *Config, now core.Instant) bool {
-	return u.asked == 0 || u.asked.Add(cfg.ReloadPause) <= now
+	return u.reloadAt == 0 || u.reloadAt.Add(cfg.ReloadPause) <= now
 }
 
 // read goes on with those who waited for this reading.
@@ -99,7 +99,7 @@ var errPlansLate = errors.New("no answer in time")
 
 // expire gives up a reading that takes too long.
 func (u *unknown) expire(d *Door, now core.Instant) {
-	if u.reading && u.asked.Add(d.cfg.ReloadMax) <= now {
+	if u.reading && u.reloadAt.Add(d.cfg.ReloadMax) <= now {
 		u.finish(d, now, errPlansLate)
 	}
 }
@@ -107,11 +107,11 @@ func (u *unknown) expire(d *Door, now core.Instant) {
 func (u *unknown) due(cfg *Config) core.Instant {
 	switch {
 	case u.reading:
-		return u.asked.Add(cfg.ReloadMax)
+		return u.reloadAt.Add(cfg.ReloadMax)
 	case len(u.waiting) == 0:
 		return 0
 	}
-	return u.asked.Add(cfg.ReloadPause)
+	return u.reloadAt.Add(cfg.ReloadPause)
 }
 
 // close refuses everybody who waits.
@@ -119,5 +119,5 @@ func (u *unknown) close(d *Door) {
 	for i := range u.waiting {
 		d.refuse(&u.waiting[i].req, stopping())
 	}
-	*u = unknown{asked: u.asked, readers: u.readers}
+	*u = unknown{reloadAt: u.reloadAt, readers: u.readers}
 }

@@ -61,7 +61,7 @@ type line struct {
 	owner  atomic.Pointer[queueOwner] // nil: none has said anything yet
 	moved  atomic.Int64               // the instant at which it was last read on, or had nothing of this door
 	behind atomic.Int64               // what is stored and apart
-	tried  atomic.Int64               // when one was let in last to see whether it still stands
+	probed atomic.Int64               // when one was let in last to see whether it still stands
 
 	mu   sync.Mutex // of open, and of whose it is
 	open int64      // submissions of this door that are not in the stream yet
@@ -86,25 +86,25 @@ type stretch struct {
 type queueOwner struct {
 	mine  atomic.Int64         // submissions of this door: on their way, or in the stream and not begun
 	pace  atomic.Pointer[pace] // as of the last report
-	given given                // to submissions that were looked at
+	given timeGiven            // to submissions that were looked at
 
 	at       core.Instant  // of the last report
 	own, all float64       // submissions read lately: of this door, and of all
 	over     core.Instant  // since when the wait has been above the target; 0: it is not
 	least    time.Duration // the shortest wait since
 
-	again virtualQueue
+	retryQueue virtualQueue
 }
 
-// given is how much time submissions have of late.
-type given struct {
+// timeGiven is how much time submissions have of late.
+type timeGiven struct {
 	asked atomic.Int64  // submissions since the last report
 	left  atomic.Int64  // the time that they had in all, in milliseconds
 	has   time.Duration // on average; 0: not known
 }
 
 // note is safe for concurrent use.
-func (g *given) note(left time.Duration) {
+func (g *timeGiven) note(left time.Duration) {
 	g.asked.Add(1)
 	g.left.Add(min(max(0, left), waitMost).Milliseconds())
 }
@@ -114,29 +114,29 @@ type virtualQueue struct {
 	mu   sync.Mutex
 	slot core.Instant // which the last one was told
 
-	last atomic.Pointer[told]
+	last atomic.Pointer[refusalText]
 }
 
-// told is a refusal, and what is said of it: most that come together are told the same but for their times.
-type told struct {
-	why  why
+// refusalText is a refusal, and what is said of it: most that come together are told the same but for their times.
+type refusalText struct {
+	why  refusalFacts
 	text string
 }
 
-// why is what a refusal depends on.
-type why struct {
+// refusalFacts is what a refusal depends on.
+type refusalFacts struct {
 	id, plan, tenant        string
 	wait, needs, left, most time.Duration
 	part, all               float64 // submissions a second: of the tenant, and in all
 }
 
 // refusal is one of the queue. It is safe for concurrent use.
-func (q *virtualQueue) refusal(y why, retry time.Duration) *Refusal {
+func (q *virtualQueue) refusal(y refusalFacts, retry time.Duration) *Refusal {
 	is := q.last.Load()
 	if is == nil || is.why != y {
 		text := say.Of(y.id, "wait", y.wait, "plan", y.plan, "needs", y.needs, "left", y.left, "most", y.most,
 			"tenant", core.QuoteShort(y.tenant), "part", perSecond(y.part), "all", perSecond(y.all))
-		is = &told{y, Refuse(429, CauseBacklog, "%s", text).Description}
+		is = &refusalText{y, Refuse(429, CauseBacklog, "%s", text).Description}
 		q.last.Store(is)
 	}
 	return &Refusal{Code: 429, ErrCode: CauseBacklog, Description: is.text, Retry: retry}
@@ -158,8 +158,8 @@ func newWaits(partitions int) waits {
 	return waits{lines: make([]line, partitions), owners: map[string]*queueOwner{}}
 }
 
-// taken notes submissions that are let in, negative: that go no further. It is safe for concurrent use.
-func (l *line) taken(n int64) {
+// letIn notes submissions that are let in, negative: that go no further. It is safe for concurrent use.
+func (l *line) letIn(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open += n
@@ -188,12 +188,12 @@ func (l *line) put(seq uint64, n int64) {
 	}
 	l.list = append(l.list, stretch{seq, n})
 	if len(l.list)-l.head > stretchesMost {
-		l.thin()
+		l.mergePairs()
 	}
 }
 
-// thin tells pairs of neighbours as one.
-func (l *line) thin() {
+// mergePairs tells pairs of neighbours as one.
+func (l *line) mergePairs() {
 	kept := l.list[:0]
 	for i := l.head; i < len(l.list); i += 2 {
 		is := l.list[i]
@@ -205,8 +205,8 @@ func (l *line) thin() {
 	l.list, l.head = kept, 0
 }
 
-// passed takes off what is up to a position, and returns how many submissions that were. It is locked.
-func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
+// readUpTo takes off what is up to a position, and returns how many submissions that were. It is locked.
+func (l *line) readUpTo(now core.Instant, cursor uint64) (n int64) {
 	moved := cursor != l.cursor
 	l.cursor = cursor
 	if moved {
@@ -228,7 +228,7 @@ func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	if moved || l.stored == 0 {
 		l.moved.Store(int64(now))
 	}
-	l.setApart(l.still(now) > apartAfter)
+	l.setApart(l.standstill(now) > apartAfter)
 	return n
 }
 
@@ -250,25 +250,25 @@ func (l *line) setApart(apart bool) {
 // progress is what an owner has read since its last report.
 type progress struct{ own, read, begun int64 }
 
-// heard takes what an owner says of it.
-func (l *line) heard(now core.Instant, o *queueOwner, r *core.Reading) (p progress) {
+// takeReading takes what an owner says of it.
+func (l *line) takeReading(now core.Instant, o *queueOwner, r *core.Reading) (p progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch former := l.owner.Load(); {
 	case former != nil && r.Epoch < l.epoch: // of one that owns it no more
 		return p
 	case former != o || r.Epoch != l.epoch:
-		l.adopted(now, o, r)
+		l.adopt(now, o, r)
 		return p
 	}
-	p = progress{own: l.passed(now, r.Cursor), read: max(0, r.Read-l.read), begun: max(0, r.Begun-l.begun)}
+	p = progress{own: l.readUpTo(now, r.Cursor), read: max(0, r.Read-l.read), begun: max(0, r.Begun-l.begun)}
 	l.read, l.begun = r.Read, r.Begun
 	return p
 }
 
-// adopted makes it another owner's, or another life's of the same. One that begins before what was read is of another
+// adopt makes it another owner's, or another life's of the same. One that begins before what was read is of another
 // stream, or of a database that went back: the positions say nothing then. It is locked.
-func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
+func (l *line) adopt(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.setApart(false)
 	l.count(-l.open - l.stored)
 	if r.Cursor < l.cursor {
@@ -277,7 +277,7 @@ func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.owner.Store(o)
 	l.epoch, l.read, l.begun = r.Epoch, r.Read, r.Begun
 	l.count(l.open + l.stored)
-	l.passed(now, r.Cursor)
+	l.readUpTo(now, r.Cursor)
 	l.moved.Store(int64(now)) // it is not known to have stood still before
 }
 
@@ -287,7 +287,7 @@ func (l *line) wait(now core.Instant) time.Duration {
 	if o == nil {
 		return 0
 	}
-	return o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)
+	return o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.standstill(now)
 }
 
 // longest is the longest wait of any partition. It is safe for concurrent use.
@@ -298,8 +298,8 @@ func (w *waits) longest(now core.Instant) (d time.Duration) {
 	return d
 }
 
-// still is how long nothing of it has begun although there is something: beyond what its owner may be silent.
-func (l *line) still(now core.Instant) time.Duration {
+// standstill is how long nothing of it has begun although there is something: beyond what its owner may be silent.
+func (l *line) standstill(now core.Instant) time.Duration {
 	return min(max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor), waitSeen)
 }
 
@@ -319,7 +319,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 		if is.Partition < 0 || is.Partition >= len(w.lines) {
 			continue
 		}
-		more := w.lines[is.Partition].heard(now, o, is)
+		more := w.lines[is.Partition].takeReading(now, o, is)
 		own, read, begun = own+more.own, read+more.read, begun+more.begun
 		waited += float64(more.read) * float64(is.Waited)
 	}
@@ -333,7 +333,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	}
 	passed := now.Sub(o.at)
 	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
-	o.stand(now, passed, &is)
+	o.limitStanding(now, passed, &is)
 	is.has = o.given.has
 	o.at = now
 	o.pace.Store(&is)
@@ -368,8 +368,10 @@ func (w *waits) forget() {
 	}
 }
 
-// newPart is the weight of what was seen in such a time in an average over rateFor.
-func newPart(took time.Duration) float64 { return 1 - math.Exp(-took.Seconds()/rateFor.Seconds()) }
+// averageWeight is the weight of what was seen in such a time in an average over rateFor.
+func averageWeight(took time.Duration) float64 {
+	return 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
+}
 
 // learn takes how many began in a time; busy: there were others all the time. When there were not, it may be faster. A time
 // in which the owner said nothing, or nothing began, says that it stood still, and not how fast it is.
@@ -377,7 +379,7 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	if begun == 0 || took <= 0 || took > silentFor {
 		return
 	}
-	rate, by := float64(begun)/took.Seconds(), newPart(took)
+	rate, by := float64(begun)/took.Seconds(), averageWeight(took)
 	switch {
 	case p.rate == 0 && busy:
 		p.seen, p.begun = p.seen+took, p.begun+begun
@@ -404,13 +406,13 @@ func (p *pace) wait(mine int64) time.Duration {
 
 // target is how long a queue that stands may be: the same work is done from a short one as from a long one, and how long a
 // short one takes is known better.
-func (g *given) target(passed time.Duration) time.Duration {
+func (g *timeGiven) target(passed time.Duration) time.Duration {
 	if n := g.asked.Swap(0); n > 0 {
 		has := time.Duration(g.left.Swap(0)/n) * time.Millisecond
 		if g.has == 0 {
 			g.has = has
 		}
-		g.has += time.Duration(newPart(passed) * float64(has-g.has))
+		g.has += time.Duration(averageWeight(passed) * float64(has-g.has))
 	}
 	if g.has == 0 {
 		return standTarget
@@ -418,10 +420,10 @@ func (g *given) target(passed time.Duration) time.Duration {
 	return min(standTarget, max(waitLeast, time.Duration(standPart*float64(g.has))))
 }
 
-// stand moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
+// limitStanding moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
 // has stood above the target for standFor it may be no longer than it was at its shortest, and then shorter and shorter
 // down to the target.
-func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
+func (o *queueOwner) limitStanding(now core.Instant, passed time.Duration, p *pace) {
 	wait, target := p.wait(o.mine.Load()), o.given.target(passed)
 	if wait <= target {
 		o.over = 0
@@ -456,11 +458,11 @@ func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) 
 	return q.slot.Sub(now)
 }
 
-// tries reports whether a submission is let in to see whether a partition still stands: what is known of it may be of a
+// mayProbe reports whether a submission is let in to see whether a partition still stands: what is known of it may be of a
 // stream that is no more. One a second is.
-func (l *line) tries(now core.Instant) bool {
-	last := l.tried.Load()
-	return now.Sub(core.Instant(last)) >= time.Second && l.tried.CompareAndSwap(last, int64(now))
+func (l *line) mayProbe(now core.Instant) bool {
+	last := l.probed.Load()
+	return now.Sub(core.Instant(last)) >= time.Second && l.probed.CompareAndSwap(last, int64(now))
 }
 
 // Report takes what a scheduler says of its partitions. It is safe for concurrent use, and takes effect at the next Flush.
@@ -482,7 +484,7 @@ func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 	r := d.late(now, d.lineOf(f.ID), f, fl)
 	if r != nil {
 		fl.count(f)
-		d.stats.taken.Add(1)
+		d.stats.came.Add(1)
 		d.stats.refused[r.ErrCode-CauseFirst].Add(1)
 	}
 	return r
@@ -513,8 +515,8 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	if bad {
 		return nil
 	}
-	id, most := may.id, time.Duration(part(int64(float64(may.left-may.needs)/core.Weather), class))
-	again, rate := &owner.again, pace.rate
+	id, most := may.id, time.Duration(classShare(int64(float64(may.left-may.needs)/core.Weather), class))
+	again, rate := &owner.retryQueue, pace.rate
 	if !may.fromTurn {
 		owner.given.note(may.left)
 		limit, stands := pace.limit, "refuse.stands"
@@ -526,19 +528,19 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 			limit, stands = d.shares.most(), "refuse.share"
 		}
 		if limit != 0 && limit < most {
-			if id, most = stands, time.Duration(part(int64(limit), class)); id == "refuse.share" {
-				again, rate = &fl.again, d.shares.part(fl)
+			if id, most = stands, time.Duration(classShare(int64(limit), class)); id == "refuse.share" {
+				again, rate = &fl.retryQueue, d.shares.part(fl)
 			}
 		}
 		most = min(most, waitMost)
 	}
-	if wait <= most || d.taken != nil && d.recent.has(f.ID) {
+	if wait <= most || d.ids != nil && d.recent.has(f.ID) {
 		return nil
 	}
-	if l.still(now) > 0 && l.tries(now) {
+	if l.standstill(now) > 0 && l.mayProbe(now) {
 		return nil
 	}
-	y := why{
+	y := refusalFacts{
 		id: id, plan: plan.Name, wait: say.Rounded(wait), needs: say.Rounded(may.needs), left: say.Rounded(may.left), most: say.Rounded(max(0, most)),
 	}
 	if id == "refuse.share" {

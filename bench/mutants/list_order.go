@@ -130,13 +130,13 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
-		old: "wait <= most || d.taken != nil && d.recent.has(f.ID) {", new: "wait <= most {",
+		old: "wait <= most || d.ids != nil && d.recent.has(f.ID) {", new: "wait <= most {",
 		fault: "who asks again about what was accepted is told that it is not stored",
 		run:   "^TestAcceptedIsNotRefused$",
 	},
 	{
 		name: "standstill-is-no-wait", invariant: 12, file: "ingest/wait.go",
-		old: "o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)", new: "o.pace.Load().wait(o.mine.Load()+l.behind.Load())",
+		old: "o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.standstill(now)", new: "o.pace.Load().wait(o.mine.Load()+l.behind.Load())",
 		fault: "submissions are taken for a partition that has no reader",
 		run:   "^TestWaitWhileNothingMoves$",
 	},
