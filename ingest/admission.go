@@ -5,10 +5,12 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// Admission of a plan: a submission that has less time than the plan takes is refused, or its submitter is warned. What
-// was accepted before under the same id is never refused: the task exists, and its submitter asks again.
+// Admission: if a submission has less time than tasks of its plan take, the plan says whether to refuse it or
+// to warn its submitter. A submission that was accepted before under its id is never refused for this: the
+// task exists, and its submitter only asks again.
 
-// tooLittleTime says why a submission has too little time; empty: it has enough, or its plan does not ask.
+// tooLittleTime says why a submission has too little time; empty: it has enough, or its plan does not want to
+// know.
 func (d *Door) tooLittleTime(now core.Instant, sub *core.Submission, plan *core.Plan) string {
 	if plan.Admission == core.AdmissionOff || d.cfg.Admit == nil {
 		return ""
@@ -20,7 +22,8 @@ func (d *Door) tooLittleTime(now core.Instant, sub *core.Submission, plan *core.
 	return d.cfg.Admit(now, plan, left)
 }
 
-// refuseNoTime refuses a submission that has too little time, unless it is a task already.
+// refuseNoTime refuses a submission with too little time, unless its id is a task already. To find that out
+// it may have to look the id up, which answers later.
 func (d *Door) refuseNoTime(now core.Instant, req *Request, sub *core.Submission, at placement, why string) {
 	r := Refuse(422, causeNoTime, "%s", why)
 	switch {
@@ -40,7 +43,7 @@ func (d *Door) refuseNoTime(now core.Instant, req *Request, sub *core.Submission
 	d.lookups.waiting = append(d.lookups.waiting, l)
 }
 
-// refuseUnlessTask is hasNoTime when the store has been looked at, and has no such task.
+// refuseUnlessTask ends refuseNoTime when the store knows no task of the id, or did not answer.
 func (d *Door) refuseUnlessTask(l *lookup, err error) {
 	if err != nil {
 		d.refuse(&l.req, Refuse(503, CauseStore, "%s", say.Of("refuse.id-unknown", "why", l.refusal.Description, "id", core.QuoteShort(l.sub.ID))).After(RetryLog))
