@@ -55,7 +55,9 @@ type acks struct {
 	sub *nats.Subscription
 	// prefix is the inbox's subject; each message's reply subject is it and the message's id.
 	prefix string
-	next   uint64
+	// next is the id that was given last. It is in the reply subject, by which a confirmation finds its
+	// message.
+	next uint64
 	// waits holds the messages that are not confirmed yet, by id.
 	waits  map[uint64]wait
 	closed bool
@@ -73,12 +75,15 @@ func inboxPrefix(nc *nats.Conn) string {
 	return strings.TrimSuffix(cmp.Or(nc.Opts.InboxPrefix, nats.InboxPrefix), ".")
 }
 
-// wait is a message that is not confirmed yet; the timer gives it up.
+// wait is a message that is not confirmed yet. When timer fires first, the message counts as unknown: it may
+// have been stored.
 type wait struct {
 	done  func(seq uint64, err error)
 	timer *time.Timer
 }
 
+// newAcks makes it for confirmations that may take timeout. It subscribes to the inbox with the first
+// message.
 func newAcks(timeout time.Duration) *acks {
 	return &acks{timeout: timeout, waits: map[uint64]wait{}}
 }

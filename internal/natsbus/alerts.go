@@ -13,6 +13,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
+// alertsAgain is after how long an ending that take refused comes again.
 const alertsAgain = time.Second // after which an ending that take refused comes again
 
 // ReadErrors calls take with every task that ended in error, also from times without a reader, until ctx ends

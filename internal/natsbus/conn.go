@@ -543,6 +543,7 @@ func credentialsRefused(err error) bool {
 	return false
 }
 
+// keys lists the keys of a map in no order.
 func keys[K comparable](m map[K]struct{}) []K {
 	list := make([]K, 0, len(m))
 	for k := range m {

@@ -60,6 +60,8 @@ func loadContext(name string) (url, user string, opts []nats.Option, err error) 
 	return c.URL, c.User, opts, nil
 }
 
+// readContext reads a context of the nats command from its file. Settings that this package does not know are
+// ignored.
 func readContext(file string) (*natsContext, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -127,17 +127,21 @@ func (d *Denial) over(now time.Time) bool { return !d.Subscribe && now.Sub(d.see
 // place.
 type recentSubjects [256]atomic.Pointer[string]
 
+// place is the one place where a subject may be.
 func (l *recentSubjects) place(subject string) *atomic.Pointer[string] {
 	return &l[maphash.String(recentSeed, subject)%uint64(len(l))]
 }
 
+// note remembers a subject, and forgets the one that was in its place.
 func (l *recentSubjects) note(subject string) { l.place(subject).Store(&subject) }
 
+// has reports whether a subject is remembered. false does not say that nothing was sent there.
 func (l *recentSubjects) has(subject string) bool {
 	is := l.place(subject).Load()
 	return is != nil && *is == subject
 }
 
+// recentSeed differs in each process, so that nobody can choose subjects that share a place.
 var recentSeed = maphash.MakeSeed()
 
 // Denials returns what the server does not let the connection's user do, as far as it was tried a short time

@@ -25,9 +25,11 @@ import (
 // and all evidence of it as well, is Term the only sign that another may have been at
 // work.
 type Lease struct {
-	conn  *Conn
-	key   string
-	body  []byte // what the key holds; unique to this lease
+	conn *Conn
+	key  string
+	// body is what the key holds. It is unique to this lease, so that another life of the same node is not
+	// taken for it.
+	body  []byte
 	ttl   time.Duration
 	clock func() time.Time
 

@@ -96,18 +96,23 @@ func (c *Conn) publishEvent(t *tally, subject string, data []byte) {
 
 // tally calls done once everything that was begun has ended, with the first error.
 type tally struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// left is how many have not ended. It begins with 1, which is the caller's own: until that ends done is
+	// not called.
 	left int
+	// err is the first error.
 	err  error
 	done func(error)
 }
 
+// begin counts one more that has to end. Call it before whoever may call the last end.
 func (t *tally) begin() {
 	t.mu.Lock()
 	t.left++
 	t.mu.Unlock()
 }
 
+// end counts one that has ended, and calls done with the last.
 func (t *tally) end(err error) {
 	t.mu.Lock()
 	if t.err == nil {

@@ -161,6 +161,7 @@ func (c *Conn) read(ctx context.Context, stream, filter string, partition int, e
 	return r, nil
 }
 
+// withDefaults fills in what is zero.
 func (config ReadConfig) withDefaults() ReadConfig {
 	if config.Prefetch <= 0 {
 		config.Prefetch = defaultPrefetch
@@ -250,6 +251,8 @@ func (r *Reader) step(ctx context.Context) error {
 	return nil
 }
 
+// wantsReopen reports whether the consumer has to be made anew: somebody asked for that, or a delivery was
+// lost.
 func (r *Reader) wantsReopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

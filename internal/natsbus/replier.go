@@ -44,6 +44,8 @@ type batchIn struct {
 	items int
 }
 
+// newReplier makes the sender of answers and starts it. Each answer names the instance from, unless that is empty.
+// failed gets errors of sending.
 func newReplier(nc *nats.Conn, from string, failed func(error)) *replier {
 	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[string]*batchIn{}, failed: failed}
 	if from != "" {

@@ -22,8 +22,9 @@ type Passed struct {
 
 // Room is what was removed from a stream, and what kept more from being removed.
 type Room struct {
-	Stream  string
-	Removed uint64 // messages
+	Stream string
+	// Removed counts messages that were removed.
+	Removed uint64
 	// Early is whether some of the removed messages were younger than they should be kept.
 	Early bool
 	// Tight is whether the stream is still nearly full, with messages that no cursor has passed.

@@ -32,6 +32,8 @@ func Flags() []string {
 	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagLease, flagNamespace}
 }
 
+// newStreamID draws the identity of a stream, so that one which was deleted and made again can be told from
+// the one before.
 func newStreamID() string { return rand.Text() }
 
 // consumersSpare is how many consumers a stream must allow beside two for each partition: the one that reads and the one that it
@@ -179,6 +181,7 @@ func unlimited(n int64) string {
 	return fmt.Sprint(n)
 }
 
+// source names what a stream mirrors or copies, for a difference.
 func source(s *jetstream.StreamSource) string {
 	if s == nil {
 		return "none"
@@ -186,6 +189,7 @@ func source(s *jetstream.StreamSource) string {
 	return s.Name
 }
 
+// transform shows how a stream changes subjects, for a difference.
 func transform(s *jetstream.StreamConfig) string {
 	if s.SubjectTransform == nil {
 		return "none"
@@ -195,16 +199,19 @@ func transform(s *jetstream.StreamConfig) string {
 
 // diffs collects the differences of one stream.
 type diffs struct {
+	// name is the stream's.
 	name string
 	list []string
 }
 
+// check notes a difference if there is one. flag is the command-line flag that sets the value, or "".
 func (d *diffs) check(what string, have, want any, flag string) {
 	if have != want {
 		d.add(what, have, want, flag)
 	}
 }
 
+// add notes a difference.
 func (d *diffs) add(what string, have, want any, flag string) {
 	text := fmt.Sprintf("%s: %s is %v, want %v", d.name, what, have, want)
 	if flag != "" {

@@ -74,6 +74,8 @@ type accountInfo struct {
 	Error *wire.APIError         `json:"error"`
 }
 
+// accountTier is the use and the limits of an account, or of its streams with a certain number of replicas. A
+// limit that is not above 0 is none, but for MaxStorage, of which -1 is.
 type accountTier struct {
 	Storage  int64 `json:"storage"`
 	Reserved int64 `json:"reserved_storage"`

@@ -19,8 +19,10 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b
 // bufferMax is the largest buffer that is kept, so that a rare large message does not keep its memory for ever.
 const bufferMax = 1 << 20
 
+// buffer takes the memory of an earlier message, or new memory. Give it back by release.
 func buffer() *[]byte { return buffers.Get().(*[]byte) }
 
+// release keeps the memory for another message, unless it grew too large for most.
 func release(b *[]byte) {
 	if cap(*b) <= bufferMax {
 		*b = (*b)[:0]

@@ -35,6 +35,7 @@ func taskKind(number int) int {
 	return kinds + 2*(number-1)
 }
 
+// controlKind is taskKind of control streams.
 func controlKind(number int) int {
 	if number == 0 {
 		return kindControl
@@ -53,6 +54,7 @@ func (c *Conn) taskStreams() int {
 	return 1
 }
 
+// taskStreams is how many task streams there are to be; 0 means 1.
 func (config *StreamConfig) taskStreams() int { return max(1, config.TaskStreams) }
 
 // streamOf returns the number of the task stream that has a partition.
