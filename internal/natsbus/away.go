@@ -45,6 +45,7 @@ func (c *Conn) Away(ctx context.Context, nodes []string) (all []wire.AwayReport,
 	if err := c.nc.PublishRequest(c.names.SubjectAway(), inbox, nil); err != nil {
 		return nil, false, fmt.Errorf("ask for agents that are away: %w", publishError(err))
 	}
+	// It also stops after a bounded number of answers, because anybody who knows the inbox may answer.
 	for answers := 0; len(all) < len(nodes) && answers < 2*instancesMax; answers++ {
 		msg, err := sub.NextMsgWithContext(ctx)
 		switch {

@@ -69,6 +69,7 @@ func (w *copies) wait() error {
 func (ch *Change) copy(ctx context.Context, lane int, from jetstream.Stream, partition int, after uint64) (int, error) {
 	filter := ch.lanes[lane].filter(partition)
 	last, err := from.GetLastMsgForSubject(ctx, filter)
+	// Writing to the stream has stopped, so its last message is the end of the copy.
 	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && last.Sequence <= after {
 		return 0, nil
 	}

@@ -66,6 +66,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 		}
+		// The stream also says when a task was made, which is no ending.
 		if strings.HasSuffix(msg.Subject(), "."+core.StatusCreated) {
 			continue
 		}
@@ -75,6 +76,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 			continue
 		}
 		for i := range events {
+			// Reading began with the message of the position, whose first events are known.
 			if meta.Sequence.Stream == after.Seq && i <= after.Index {
 				continue
 			}

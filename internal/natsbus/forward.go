@@ -72,7 +72,9 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 			})
 		}
 		cancel()
-		sent.Wait() // each is confirmed, or given up, within the time of a confirmation
+		// Each is confirmed or given up within the time of a confirmation. A message that is not acknowledged comes
+		// again; its task is recognised by the id.
+		sent.Wait()
 		if err := errors.Join(failed, batch.Error()); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}

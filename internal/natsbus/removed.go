@@ -83,6 +83,7 @@ func (c *Conn) changeRemoved(ctx context.Context, name, id string, change func(r
 			was = c.watched.remembered(name, stored) // if the bucket was lost, what this node knew is written again
 		}
 		is := change(was)
+		// Update with revision 0 creates the key, and fails if another node has created or changed it meanwhile.
 		if is != stored {
 			var data []byte
 			if data, err = json.Marshal(is); err != nil {

@@ -140,6 +140,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 	for i := range cmds {
 		out.count[destination{cmds[i].Agent, cmds[i].Undo}]++
 	}
+	// A batch is worth its own message only for several commands, and only an agent that announced it takes one.
 	for l, n := range out.count {
 		if !s.takesBatches(l.agent) || n < batchWorth {
 			delete(out.count, l)
@@ -169,6 +170,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 		}
 		was := len(b.buf)
 		b.buf = wire.AppendBatchCommand(b.buf, c, signer)
+		// The command made the batch too large: send what was there before, and begin the next batch with it.
 		if len(b.commands) > 0 && len(b.buf) > wire.BatchBytesMax {
 			record := b.buf[was:]
 			b.buf = b.buf[:was]

@@ -68,16 +68,21 @@ func (r *resource) unusable(have *jetstream.StreamConfig) []string {
 		d.add("subjects", have.Subjects, want.Subjects, "")
 	}
 	d.check("persist mode", have.PersistMode, want.PersistMode, "") // async confirms before it writes
+	// Without acknowledgements nobody knows what is stored; a sealed stream takes nothing; without purge there is no way
+	// to make room.
 	d.check("no ack", have.NoAck, want.NoAck, "")
 	d.check("sealed", have.Sealed, want.Sealed, "")
 	d.check("deny purge", have.DenyPurge, want.DenyPurge, "")
 	d.check("allow rollup", have.AllowRollup, want.AllowRollup, "") // a publisher could remove what others have stored
+	// With these a publisher decides how long its message stays, or what NATS makes of it.
 	d.check("allow message TTL", have.AllowMsgTTL, want.AllowMsgTTL, "")
 	d.check("allow message counter", have.AllowMsgCounter, want.AllowMsgCounter, "")
 	d.check("allow message schedules", have.AllowMsgSchedules, want.AllowMsgSchedules, "")
+	// Limits other than of bytes would refuse, or drop, messages while there is room.
 	d.check("max messages", unlimited(have.MaxMsgs), unlimited(want.MaxMsgs), "")
 	d.check("max messages per subject", unlimited(have.MaxMsgsPerSubject), unlimited(want.MaxMsgsPerSubject), "")
 	d.check("max message size", unlimited(int64(have.MaxMsgSize)), unlimited(int64(want.MaxMsgSize)), "")
+	// A stream that copies from others holds messages that nobody published to it.
 	d.check("mirror of", source(have.Mirror), source(want.Mirror), "")
 	d.check("sources", len(have.Sources), len(want.Sources), "")
 	if r.bucket != "" {
@@ -104,6 +109,7 @@ func (r *resource) unusable(have *jetstream.StreamConfig) []string {
 	case have.Metadata[metaPartitions] == "":
 		d.add("partitions", "none", "a number", flagPartitions)
 	}
+	// A partition has two consumers while one replaces the other.
 	var p int
 	if _, err := fmt.Sscan(r.meta[metaPartitions], &p); err == nil && have.MaxConsumers > 0 && have.MaxConsumers < 2*p+consumersSpare {
 		d.add("max consumers", have.MaxConsumers, fmt.Sprintf("no limit, or %d", 2*p+consumersSpare), "")
@@ -114,6 +120,7 @@ func (r *resource) unusable(have *jetstream.StreamConfig) []string {
 // change returns a stream's configuration with what is changed in place, and what that is; none: it is as it
 // should be.
 func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, bytes int64, resize bool) (jetstream.StreamConfig, []string) {
+	// It starts from the stream as it is: what an operator has set, and Duly does not care about, stays.
 	to := info.Config
 	to.Metadata = maps.Clone(info.Config.Metadata)
 	if to.Metadata == nil {
