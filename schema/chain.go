@@ -123,6 +123,8 @@ func (b *Base) continueChain(ctx context.Context, tx Tx, st *core.PartitionState
 	}
 	if link.Kind != 0 {
 		link.Hash = link.HashAfter(head.hash)
+		// This link is written only at the beginning of a chain and after the database went back; otherwise
+		// the next commit's continues the chain.
 		if _, err := tx.Exec(ctx, b.sql.link, Args(nil, b.tables.Chain, &link, b.time)...); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, link.Height, err)
 		}
@@ -180,6 +182,8 @@ func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error)
 		if !ok {
 			at = len(l.All)
 			switch err := b.beginLink(&l, w.Task.Partition); {
+			// The batch was sent before and came through: the chain has its link, and no second one may be
+			// written.
 			case errors.Is(err, errLinked):
 				at = -1
 			case err != nil:
@@ -405,6 +409,8 @@ func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, deta
 	if err != nil {
 		return err
 	}
+	// The content says first up to where links are left out, and the hash there, which the chain goes on
+	// from; then what of them still counts.
 	t := &trimming{below: old.last.Height}
 	t.content = chain.AppendTrim(t.content, &chain.Trim{Height: old.last.Height, Hash: old.last.Hash})
 	for i := range old.begins {
@@ -453,6 +459,7 @@ func (b *Base) readOldLinks(ctx context.Context, partition int, before core.Inst
 		if err := row.Scan(&height, &at, &content, &hash); err != nil {
 			return old, fmt.Errorf("chain of partition %d: %w", partition, err)
 		}
+		// Links are in the order of time, so the rest is younger still.
 		if core.Instant(at) >= before || size >= trimBytes {
 			break
 		}

@@ -75,6 +75,7 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 func (c *counting) countState(ctx context.Context, state core.State, query string) error {
 	types, found := map[core.Count]int64{}, int64(0)
 	for _, p := range c.partitions {
+		// One more than the bound is enough to know that there are more.
 		limit := c.most - found + 1
 		if state == core.StateProcessed {
 			limit += c.beside[p]
@@ -99,6 +100,7 @@ func (c *counting) countState(ctx context.Context, state core.State, query strin
 			c.beside[p] += besideMax * c.most / int64(len(c.partitions))
 		}
 	}
+	// A single type may have as many as the bound, even where the state was cut.
 	for is, n := range types {
 		c.counts[is] = min(n, c.most)
 	}

@@ -41,6 +41,7 @@ func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
 	byPartition := map[int][]int64{}
 	for _, e := range found {
 		if e.State == core.StateUndone || e.State == core.StateError {
+			// Journals are read by partition; the duplicates of a commit are in few.
 			byPartition[e.Partition] = append(byPartition[e.Partition], e.Number)
 		}
 	}

@@ -48,6 +48,8 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 		if err != nil {
 			return err
 		}
+		// The query stops after so many parked tasks, whatever their types: then each type's count may be too
+		// low.
 		looked := int64(0)
 		for i := range found {
 			looked += found[i].Tasks.N
@@ -136,6 +138,8 @@ func (r *reader) parkedAt(ctx context.Context, partition int, agent string, f op
 		args = append(args, v)
 		return fmt.Sprintf("?%d", len(args))
 	}
+	// Conditions go into the select list, not into the WHERE: the limit is to bound the rows that are gone
+	// over.
 	is := `(1 = 1`
 	if f.Type != "" {
 		is += ` AND t.type = ` + param(f.Type)

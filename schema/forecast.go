@@ -120,11 +120,13 @@ func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, 
 	if err != nil || there[0] == 0 {
 		return err
 	}
+	// More says that there are tasks beyond those that were counted.
 	s.More = s.More || there[0] > int64(count)
 	there[0] = min(there[0], int64(count))
 	s.All += there[0]
 	var found []sampled
 	if parked {
+		// From a random number on, and from the beginning again if the run reaches the end.
 		from := 1 + rand.Int64N(max(p.next, 1))
 		if found, err = a.openSome(ctx, found, qOpenParked, p.partition, from, each); err == nil && len(found) < each {
 			found, err = a.openSome(ctx, found, qOpenBefore, p.partition, from, each-len(found))
@@ -189,6 +191,8 @@ func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled)
 			t.apply(&r)
 		}
 	}
+	// The limit was reached within the journal of the task with this number, so that it and later ones are
+	// incomplete.
 	if most == 0 {
 		tasks = slices.DeleteFunc(tasks, func(t sampled) bool { return t.number >= number })
 	}

@@ -109,6 +109,8 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 		g.Found, g.Status = result.At, operate.GhostOpen
 		if was, there := before[ghostKey{operate.CleanText(g.Agent), operate.CleanText(g.Key)}]; there {
 			if was.Status == operate.GhostAccepted {
+				// Accepted was this very finding: another kind or number of calls is a new one, for a person
+				// to look at.
 				if was.Kind == g.Kind && was.Times == g.Times {
 					continue // it was accepted while the comparison ran
 				}

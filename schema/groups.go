@@ -88,6 +88,8 @@ func (r *reader) typesWith(ctx context.Context, state core.State, taskType, fing
 	types := []string{taskType}
 	if taskType == "" {
 		types = types[:0]
+		// One seek for each type. Without a type the index cannot be entered by fingerprint, which comes
+		// after it.
 		for last := ""; len(types) < groupTypesMax; {
 			next, err := r.nextType(ctx, state, last)
 			if err != nil {
@@ -217,6 +219,7 @@ func (a *asked) Groups(ctx context.Context, f operate.GroupFilter) (operate.Grou
 		if !found {
 			break
 		}
+		// The page is full and there is another group, so the cursor is worth giving out.
 		if len(all.Groups) == f.Limit {
 			all.Next = groupCursor(k)
 			break
@@ -262,6 +265,7 @@ func (r *reader) largestGroups(ctx context.Context, f operate.GroupFilter) (oper
 		all.All.N++
 		all.Tasks.N, all.Tasks.AtLeast = all.Tasks.N+is.tasks.N, all.Tasks.AtLeast || is.tasks.AtLeast
 	}
+	// Stable: groups of the same size stay in index order.
 	slices.SortStableFunc(ranks, func(a, b ranked) int { return cmp.Compare(b.tasks.N, a.tasks.N) })
 	for _, is := range ranks[:min(len(ranks), f.Limit)] {
 		g, found, err := r.group(ctx, is.of)
@@ -436,6 +440,7 @@ func (a *asked) Joined(ctx context.Context, op operate.Operation) (operate.Count
 	if err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&ended, &members); err != nil {
 		return operate.Count{}, fmt.Errorf("tasks that joined group %s: %w", op.Group, err)
 	}
+	// The query reads lookMax tasks at most, so if it read as many there may be more.
 	n := countUpTo(ended - members)
 	n.AtLeast = n.AtLeast || ended == lookMax
 	return n, nil

@@ -59,6 +59,7 @@ func (r *reader) labelledPart(ctx context.Context, partition, below int64, f cor
 			return p, err
 		}
 		for _, e := range found {
+			// A task counts as being as old as the oldest above it: see List.
 			p.seen = min(p.seen, e.at)
 			e.at = p.seen
 			if p.entries = append(p.entries, e); len(p.entries) > f.Limit {
@@ -86,6 +87,7 @@ func (r *reader) matching(ctx context.Context, partition int64, numbers []int64,
 	if len(c.where) > 0 {
 		matches = c.String()
 	}
+	// Without other conditions all match, and the first statement is not needed.
 	hits, created := 1, instant(math.MaxInt64)
 	if len(c.where) > 0 {
 		look := `SELECT COALESCE(max(CASE WHEN ` + matches + ` THEN 1 ELSE 0 END), 0), min(created_at)` + r.among("tasks", "number")

@@ -87,6 +87,7 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 				return err
 			}
 		}
+		// Once in many claims, so that claiming stays cheap.
 		if claims%forgetEvery == 0 {
 			_, err = c.exec(qForgetKeys, operate.CleanText(agent), a.of.time(now), forgetMax)
 		}
@@ -105,6 +106,8 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 	for i := range mine {
 		of := scopeOf(&mine[i])
 		name := keyGrant{of.key, operate.CleanText(mine[i].Holder)}
+		// The limit has no keys any more: the committer has not heard of that yet, and gets nothing for the
+		// key.
 		if of.keyed && l.Key == "" {
 			none := mine[i]
 			none.Places, none.RateMilli = 0, 0
@@ -115,6 +118,7 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 		all[i] = l.Claim(now, mine[i], stored[of])
 		got := all[i].Grant
 		got.Holder = name.holder
+		// The next claim divides what this one has left.
 		stored[of] = append(slices.DeleteFunc(stored[of], func(o core.Grant) bool { return o.Holder == got.Holder }), got)
 		if of.keyed {
 			rows[name] = keyRow{was: rows[name].was, keep: !got.Idle(), is: got}

@@ -45,6 +45,7 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	}
 	at := make(positions, len(partitions))
 	for i := range at {
+		// Above every number, and small enough for a cursor.
 		at[i] = math.MaxInt64 >> 1
 	}
 	if f.After != "" {
@@ -111,6 +112,7 @@ func page(parts []part, limit int) core.Page {
 	for i := range parts {
 		next[i] = parts[i].next
 		if parts[i].next > 0 {
+			// A part that is complete holds nobody up.
 			frontier = max(frontier, parts[i].seen)
 		}
 		for k := range parts[i].entries {
@@ -125,6 +127,8 @@ func page(parts []part, limit int) core.Page {
 		case len(p.Tasks) < limit && e.at >= frontier:
 			p.Tasks = append(p.Tasks, e.view)
 		case !cut[e.part]:
+			// What is not on this page has to come on the next one, so the position goes back to the first task
+			// that is left out.
 			cut[e.part], next[e.part] = true, e.view.Number+1
 		}
 	}
@@ -171,6 +175,7 @@ func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 // sourcesIn returns the sources of a list. The children of a task are all in its partition: the positions of
 // the others are set to their end.
 func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]source, error) {
+	// Without a parent no partition can be left out.
 	if f.Parent == "" {
 		return r.sources(ctx, f)
 	}
@@ -307,6 +312,8 @@ func (r *reader) search(ctx context.Context, partitions []int64, at positions, f
 		if i < 0 || countNewer(parts, parts[i].seen) >= f.Limit {
 			break
 		}
+		// Twice as many each time: many small reads if tasks are found soon, few large ones if the filter
+		// passes over most.
 		some := min(max(first, parts[i].looked), lookMax-total)
 		n, err := r.searchMore(ctx, partitions[i], &parts[i], f, sources, some)
 		if err != nil {
@@ -390,6 +397,7 @@ func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]
 	for {
 		var partitions, middles []int64
 		for _, p := range last {
+			// The search itself gets over the rest as fast.
 			if l, h := low[p.partition], high[p.partition]; h-l > lookFirst {
 				partitions, middles = append(partitions, p.partition), append(middles, l+(h-l)/2)
 			}

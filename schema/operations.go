@@ -201,6 +201,7 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 		ordinals[i], waves[i], outcomes[i], texts[i], fingerprints[i] = m.Ordinal, int64(m.Wave), string(m.Outcome), operate.CleanText(m.Text), operate.CleanText(m.Fingerprint)
 		to[m.Ordinal] = m.Outcome
 	}
+	// The tally would be changed twice for it.
 	if len(to) < n {
 		return errors.New("a member is named twice")
 	}
@@ -232,6 +233,7 @@ func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.
 		if from := delta.Of(operate.Outcome(outcome)); from != nil {
 			*from--
 		}
+		// A member that keeps its outcome is counted down and up again.
 		*delta.Of(to[ordinal])++
 	}
 	return delta, nil
@@ -286,12 +288,15 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 	if err != nil {
 		return 0, err
 	}
+	// Without a state or an expiry of its own it is a preview for a while.
 	if op.State == "" {
 		op.State = operate.OperationPreview
 	}
 	if op.Expires.IsZero() {
 		op.Expires = op.Created.Add(operate.PreviewFor)
 	}
+	// The row comes first, as 'freezing': whatever is cut off from here on is found by it and deleted when it
+	// expires.
 	request, err := json.Marshal(op.Request)
 	if err != nil {
 		return 0, err
@@ -319,6 +324,7 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 		err = errors.New("its preview expired before it was complete")
 	}
 	if err != nil {
+		// The connection may have broken after the last commit went through.
 		stands, left := a.unfreeze(op.ID)
 		if stands {
 			return tasks, nil
@@ -400,10 +406,13 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 			r.filters(c, f)
 			labelIs(c, f.Label)
 		}
+		// No index has just what these filters select. Pages of numbers bound how many rows a statement goes
+		// over, however few it finds.
 		if f.Parent == "" && f.Fingerprint == "" && f.Step == "" && (f.State == "" && f.MovableTo == 0 || f.State == core.StateProcessed) {
 			step = freezeStep
 		}
 	case len(sel.IDs) > 0 && len(sel.IDs) <= operate.ListMax && sel.Group == "" && sel.Filter == nil:
+		// An id is one of a type: of the same id with another type nothing is selected.
 		byType := map[string][]string{}
 		for _, ref := range sel.IDs {
 			byType[ref.Type] = append(byType[ref.Type], ref.ID)
@@ -455,6 +464,7 @@ func (a *asked) fillMembers(ctx context.Context, operation string, pages []froze
 			if err != nil {
 				return 0, fmt.Errorf("members of partition %d: %w", p.partition, err)
 			}
+			// Freeze fails then, and unfreeze deletes what is there.
 			if total += n; total > operate.MembersMax {
 				return 0, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: more than %d tasks, want at most that many", operate.MembersMax)}
 			}
@@ -504,6 +514,8 @@ func (a *asked) orderMembers(ctx context.Context, operation string, tasks int64)
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.due, b.due) })
 	ordinals, places := make([]int64, 0, freezePage), make([]int64, 0, freezePage)
+	// The old ordinals are negative and the new ones positive, so that no two members have the same
+	// meanwhile.
 	placed := int64(0)
 	for page := range slices.Chunk(all, freezePage) {
 		ordinals, places = ordinals[:0], places[:0]

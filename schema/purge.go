@@ -134,6 +134,8 @@ const purgeLook = 20_000
 
 // choose finds up to limit rows, and as many tasks whose journals are old enough.
 func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (Old, error) {
+	// Rows go first by number, details by end number: two walks with a place each. That of details is stored
+	// in the partition's row.
 	c := Old{place: r.purged.get(partition, row)}
 	if row > 0 {
 		old, err := r.findOld(ctx, qOldRows, partition, c.place.number, row, limit)
@@ -154,6 +156,7 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 		return c, err
 	}
 	c.Details, c.Forgotten, c.moves = old.numbers, old.next, old.next > forgotten[0]
+	// Only part of the family fits into this purge, so that the parents' ends may not be passed yet.
 	if c.Family, c.Partly, err = r.family(ctx, partition, old.numbers, limit); c.Partly {
 		c.Forgotten, c.moves = forgotten[0], false
 	}
@@ -251,6 +254,7 @@ func (r *reader) findOld(ctx context.Context, query string, partition int, from 
 				old.next++ // its place is the first that is looked at
 			}
 		}
+		// Fewer than asked for: the walk is at the end.
 		if looked += seen; seen < limit {
 			break
 		}

@@ -164,6 +164,7 @@ func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...
 	var of []int64
 	row := TaskRow{Task: new(core.Task)}
 	var epoch, commit int64
+	// All rows are scanned into the same variables and copied out.
 	to := append([]any{&epoch, &commit}, targets(r.sql.taskColumns, &row)...)
 	for rows.Next() {
 		*row.Task = core.Task{}
@@ -187,6 +188,8 @@ func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...
 		return nil, fmt.Errorf("tasks of partition %d: %w", partition, storeSilent(err))
 	}
 	if len(found) == 0 {
+		// Without rows nothing has said whether the partition is still the caller's. Epoch 0 is a reader that owns
+		// nothing, and need not know.
 		if as.Epoch == 0 {
 			return nil, nil
 		}
@@ -396,6 +399,7 @@ func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after cor
 	}
 	var all []core.Due
 	for _, p := range partitions {
+		// A page goes on in the partition where the one before ended; in all later ones at the beginning.
 		from := core.Due{Partition: p, Bound: since} // with number 0, below every task's
 		if p == after.Partition && after.Bound >= since {
 			from = after

@@ -62,6 +62,7 @@ func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tas
 	var all []dueTask
 	for _, p := range partitions {
 		for _, query := range []string{qRiskParked, qRiskInHand} {
+			// Half for each query, and the same for each partition.
 			found, cut, err := r.dueBefore(ctx, query, p, before, max(lookMax/(2*len(partitions)), 1))
 			if err != nil {
 				return nil, false, fmt.Errorf("at risk in partition %d: %w", p, err)

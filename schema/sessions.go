@@ -29,6 +29,7 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 		return fmt.Errorf("session: it has %d bytes, the limit is %d", len(s.Data), sessionBytesMax)
 	}
 	err := a.change(ctx, func(c changes) error {
+		// Sign-ins alone clean up, some expired sessions each: nobody else needs them gone.
 		if _, err := c.exec(qSessionsEnded, a.of.time(core.InstantOf(now)), sessionsPage); err != nil {
 			return err
 		}

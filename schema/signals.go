@@ -87,6 +87,8 @@ func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, e
 		o.Since, o.Due = core.Instant(since).Time(), core.Instant(due).Time()
 		all, marks = append(all, o), append(marks, w)
 	}
+	// Signals are stored as a bit for each step. Names come from the plan's version, of which few differ on a
+	// page.
 	names := map[version][]string{}
 	for i, w := range marks {
 		if _, known := names[w.of]; !known {

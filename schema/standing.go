@@ -47,6 +47,8 @@ func (a *asked) Standing(ctx context.Context, members []operate.Member) ([]opera
 		all[i] = standing{Standing: operate.Standing{Ordinal: m.Ordinal, Missing: true}, member: m, step: -1}
 	}
 	columns := []string{`ordinal INT8`, `partition INT8`, `number INT8`, `seq INT8`}
+	// places is the index into members, by which both statements tell whose a row is: ordinals need not be
+	// unique in a call.
 	lists := r.rowArgs(places, partitions, numbers, seqs)
 	if err := r.standingRows(ctx, all, qStanding+r.rows(1, columns...)+standingTasks, lists); err != nil {
 		return nil, fmt.Errorf("standing of %d tasks: %w", n, err)

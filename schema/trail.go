@@ -35,6 +35,8 @@ const (
 // already, it stores nothing and returns that one as again.
 func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64, again *operate.AuditEntry, err error) {
 	err = a.change(ctx, func(c changes) (err error) {
+		// This locks the row of the numbers, so that no other entry with this key can come between the look
+		// and the insert.
 		if number, err = c.nextNumber("audit"); err != nil {
 			return err
 		}
@@ -151,6 +153,7 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
+	// The range of time, or the page before, leaves nothing.
 	if below = min(below, to); below <= from {
 		return page, nil
 	}
@@ -158,6 +161,7 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
+	// floor is down to where this call reads.
 	floor := from
 	if few {
 		page.Entries, err = a.of.auditOf(ctx, f, from, below, found)
@@ -252,6 +256,7 @@ func (r *reader) auditEntries(ctx context.Context, f operate.AuditFilter, from, 
 	var c conditions
 	c.add(`number >= %s`, from)
 	c.add(`number < %s`, below)
+	// One more than a page, to know whether there is a next one.
 	limit := c.param(f.Limit + 1)
 	if f.Actor != "" {
 		c.add(`actor = %s`, operate.CleanText(f.Actor))

@@ -28,6 +28,7 @@ type Transact func(ctx context.Context, do func(context.Context, Tx) error) erro
 func (b *Base) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
 	done := b.lockTakeover(partition)
 	defer done()
+	// The owner before may have purged less, or with another database: see ForgetPurged.
 	b.ForgetPurged(partition)
 	var st core.PartitionState
 	var continued func()
@@ -105,6 +106,8 @@ func (b *Base) PutPlan(ctx context.Context, plan core.Plan) error {
 		if err != nil {
 			return err
 		}
+		// The version exists. It is fine if it means the same, because every node that starts stores its
+		// plans.
 		if stored == 0 {
 			var have []byte
 			if err := tx.Row(ctx, `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`, plan.Name, plan.Version).Scan(&have); err != nil {

@@ -94,6 +94,7 @@ func (w *commitWatch) last(err error) error {
 // what the database said last; the zero time when all is well. The reason holds no
 // value of a task, no user and no password.
 func (c *commits) Trouble() (since time.Time, reason error) {
+	// The oldest trouble counts: it says since when nothing has got through.
 	take := func(t *trouble) {
 		if t != nil && (since.IsZero() || t.since.Before(since)) {
 			since, reason = t.since, t.reason

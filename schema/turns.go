@@ -41,6 +41,7 @@ func (t *actorSlots) take(ctx context.Context) (leave func(), err error) {
 		mine = &actorSlot{slots: make(chan struct{}, AskingEach)}
 		t.of[name] = mine
 	}
+	// Counted before it waits, so that the entry stays until everyone who waits has left.
 	mine.users++
 	t.mu.Unlock()
 	gone := func() {

@@ -29,6 +29,7 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	}
 	now := core.InstantOf(time.Now())
 	v, err := viewOf(plan, s, now)
+	// The plan was unknown at submission. If there is one by now, the view says what resubmitting would run.
 	if err == nil && v.State == core.StateError && s.Row.PlanVersion == 0 {
 		if newest, unread := r.plan(ctx, s.Row.Type, 0); unread == nil { // one that cannot be read starts nothing
 			v.KnownBy(newest, now)

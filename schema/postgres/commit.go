@@ -125,6 +125,7 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 		case ctx.Err() != nil:
 			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
 		}
+		// again is false for a refusal, on which the owner acts, and when the store is closed.
 		judged, again := p.judge(ctx, b, err, &past)
 		if again && serverIsLeaving(err) {
 			p.pool.Reset()
@@ -300,9 +301,12 @@ func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res c
 		if err != nil {
 			return res, own, err
 		}
+		// The journal rows of duplicates are not written either.
 		records -= left
 	}
 	if written != records {
+		// Rows are missing from what was written now. They are fine if they stand from an earlier sending of
+		// this batch.
 		ours, err := countOurs(ctx, tx, b, own)
 		if err != nil {
 			return res, own, err
@@ -391,6 +395,7 @@ func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool
 		}
 		e.State = core.State(state)
 		w := &b.Writes[place]
+		// This very birth, from an earlier sending.
 		if commit == b.ID && e.Number == w.Task.Number {
 			continue
 		}

@@ -154,6 +154,8 @@ func (r *rows[R]) params() [][]byte {
 	for at := 0; at < len(r.buf); {
 		at += 2
 		for i := range r.arrays {
+			// A value in a row of COPY and in an array has the same form: its length and its bytes. So it is
+			// copied as it is.
 			size := int(int32(binary.BigEndian.Uint32(r.buf[at:])))
 			nulls[i] = nulls[i] || size < 0
 			end := at + 4 + max(size, 0)

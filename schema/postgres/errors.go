@@ -227,6 +227,7 @@ func (past *sendings) whySendAgain(err, refused error, lasts time.Duration) erro
 // judge decides what happens after an error of a commit. send: the batch is sent again. Otherwise judged
 // wraps core.ErrRowRefused, core.ErrBatchRefused or core.ErrForeignRow where the owner has to act.
 func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendings) (judged error, send bool) {
+	// A probe and a look for the commit may wait for locks.
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
 	if errors.Is(err, core.ErrForeignRow) {

@@ -262,6 +262,7 @@ func settle(ctx context.Context, tx pgx.Tx, verdicts []OutboxVerdict) error {
 			continue
 		}
 		kept, codes, again = append(kept, v.Number), append(codes, int64(v.Code)), append(again, v.Again.Microseconds())
+		// Bounded, because a reason may repeat what a service answered.
 		reasons = append(reasons, core.ShortText(v.Reason, outboxReasonMax))
 	}
 	if len(stored) > 0 {

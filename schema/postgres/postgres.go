@@ -79,6 +79,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 	}
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	p.tryMax = 2 * timeout
+	// Before setUp: the pool for people has settings of its own.
 	asking := cfg.Copy()
 	cfg.MaxConns = int32(cmp.Or(o.MaxConns, 8))
 	setUp(cfg, &p.pooler, p.tx.IsoLevel, timeout)

@@ -33,6 +33,8 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 	gone := int64(0)
 	var forgotten []int64
 	b := &pgx.Batch{}
+	// Of another owner's partition this changes no row, and the statements after it find nothing that is
+	// ours.
 	b.Queue(holdSQL, partition, epoch, c.Forgotten)
 	if len(c.Rows) > 0 {
 		b.Queue(forgetRowsSQL, partition, c.Rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {

@@ -187,6 +187,7 @@ func (c *commit) writeTask(w *core.TaskWrite) error {
 			return err
 		}
 		if n == 0 {
+			// A duplicate has no journal rows and no labels.
 			if ours, err := c.bornBefore(t); err != nil || !ours {
 				return err
 			}

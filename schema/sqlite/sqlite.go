@@ -61,6 +61,7 @@ func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error
 	if path == "" {
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
+	// Pragmas are in the URL, so that the driver sets them on each connection that it makes.
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")
 	s := &Store{path: path, sql: newStatements(cmp.Or(o.Tables, schema.Columns())), migrations: o.Migrations}
 	for _, of := range []struct {
