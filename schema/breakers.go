@@ -14,6 +14,8 @@ const (
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (agent) DO NOTHING`
 	qPutBreaker = `UPDATE breakers SET state = ?2, since = ?3, until_at = ?4, openings = ?5, stage = ?6, forced = ?7, by_name = ?8, reason = ?9, revision = ?10
 	WHERE agent = ?1 AND revision = ?11`
+	// Each node has one row for each agent, which it overwrites. qCalls adds up the rows of nodes that
+	// reported lately about the same revision.
 	qReportCalls = `INSERT INTO breaker_calls (agent, node, revision, at, done, failed) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 	ON CONFLICT (agent, node) DO UPDATE SET revision = excluded.revision, at = excluded.at, done = excluded.done, failed = excluded.failed`
 	qCalls = `SELECT CAST(COALESCE(sum(done), 0) AS INT8), CAST(COALESCE(sum(failed), 0) AS INT8) FROM breaker_calls WHERE agent = ?1 AND revision = ?2 AND at >= ?3`

@@ -22,8 +22,9 @@ const (
 	qPutToken    = `INSERT INTO tokens (` + tokenColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, hash = excluded.hash, created_at = excluded.created_at, by_name = excluded.by_name,
 	expires_at = excluded.expires_at, revoked_at = excluded.revoked_at, used_at = excluded.used_at, labels = excluded.labels`
-	qToken       = `SELECT ` + tokenColumns + ` FROM tokens WHERE id = ?1`
-	qTokens      = `SELECT ` + tokenColumns + ` FROM tokens ORDER BY created_at, id LIMIT ?1`
+	qToken  = `SELECT ` + tokenColumns + ` FROM tokens WHERE id = ?1`
+	qTokens = `SELECT ` + tokenColumns + ` FROM tokens ORDER BY created_at, id LIMIT ?1`
+	// The first revocation counts. A touch never sets used_at back, so that nodes may report in any order.
 	qRevokeToken = `UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?2) WHERE id = ?1`
 	qTouchToken  = `UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)`
 

@@ -20,6 +20,7 @@ const (
 	// qForgetKeys deletes grants of keys that nobody claims any more.
 	qForgetKeys = `DELETE FROM key_grants WHERE agent = ?1 AND (key, holder) IN (SELECT key, holder FROM key_grants WHERE agent = ?1 AND until_at < ?2
 	ORDER BY until_at LIMIT ?3)`
+	// qBusiestKeys ranks the keys of each agent by what is wanted beyond what was given.
 	qBusiestKeys = `SELECT agent, keys, key, holders, wanted, places FROM (
 	SELECT agent, key, CAST(count(*) AS INT8) AS holders, CAST(sum(wanted) AS INT8) AS wanted, CAST(sum(places) AS INT8) AS places,
 	row_number() OVER (PARTITION BY agent ORDER BY sum(wanted) - sum(places) DESC, sum(wanted) DESC, key) AS nth, CAST(count(*) OVER (PARTITION BY agent) AS INT8) AS keys

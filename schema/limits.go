@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	// A limit has a revision, which each change raises and names. claims counts claims, see qLockLimit.
 	qLimits = `SELECT agent, concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, at, by_name, reason FROM limits
 	ORDER BY agent LIMIT ?1`
 	qNewLimit = `INSERT INTO limits (agent, concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, claims, at, by_name, reason)
@@ -29,9 +30,11 @@ const (
 	qPutGrant = `INSERT INTO limit_grants (agent, holder, wanted, places, rate_milli, until_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 	ON CONFLICT (agent, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
 	qForgetGrants = `DELETE FROM limit_grants WHERE agent = ?1 AND holder IN (SELECT u.holder FROM `
-	qTaken        = `INSERT INTO limit_partitions (partition, epoch) VALUES (?1, ?2) ON CONFLICT (partition) DO UPDATE SET epoch = excluded.epoch`
-	qCount        = `UPDATE limit_partitions SET counted = epoch, holder = ?1 WHERE (partition, epoch) IN (SELECT u.partition, u.epoch FROM `
-	qCounted      = `SELECT partition, epoch, counted, holder FROM limit_partitions`
+	// A takeover enters its epoch. The committer that has counted what the partition's commands have out enters that
+	// epoch as counted, and its holder. See core.Counting.
+	qTaken   = `INSERT INTO limit_partitions (partition, epoch) VALUES (?1, ?2) ON CONFLICT (partition) DO UPDATE SET epoch = excluded.epoch`
+	qCount   = `UPDATE limit_partitions SET counted = epoch, holder = ?1 WHERE (partition, epoch) IN (SELECT u.partition, u.epoch FROM `
+	qCounted = `SELECT partition, epoch, counted, holder FROM limit_partitions`
 )
 
 // AgentLimits implements operate.LimitStore.

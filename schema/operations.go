@@ -23,7 +23,8 @@ const (
 	seen        = `state NOT IN ('freezing', 'dropping')`
 	qOperation  = `SELECT ` + operationColumns + ` FROM operations WHERE id = ?1 AND ` + seen
 	qOperations = `SELECT ` + operationColumns + ` FROM operations WHERE ` + seen
-	qFreeze     = `INSERT INTO operations (id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate,
+	// The tally begins with 0; qFrozen sets it with the state, when all members are there.
+	qFreeze = `INSERT INTO operations (id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate,
 	brake, by_name, reason, created_at, started_at, ended_at, expires_at, epoch)
 	VALUES (?1, 'freezing', ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT (id) DO NOTHING`
 	qFrozen = `UPDATE operations SET state = ?2, tasks = ?3, waiting = ?3 WHERE id = ?1 AND state = 'freezing'`
@@ -31,6 +32,8 @@ const (
 	expires_at = ?13, epoch = ?14 WHERE id = ?1 AND epoch = ?2 AND ` + seen
 	qTally = `UPDATE operations SET waiting = waiting + ?2, asked = asked + ?3, done = done + ?4, failed_again = failed_again + ?5, skipped = skipped + ?6 WHERE id = ?1`
 
+	// qExpire marks what is to be deleted, also a Freeze that was cut off. The deletion may take several
+	// transactions.
 	qExpire = `UPDATE operations SET state = 'dropping' WHERE state IN ('preview', 'freezing') AND expires_at < ?1 OR state IN ('stopped', 'done') AND ended_at < ?2`
 	qToDrop = `SELECT id FROM operations WHERE state = 'dropping' ORDER BY id LIMIT ?1`
 	qDrop   = `DELETE FROM operation_members WHERE operation = ?1 AND ordinal <= (SELECT min(m.ordinal) + ?2 FROM operation_members m WHERE m.operation = ?1)`

@@ -78,14 +78,17 @@ const (
 	asOfColumns = `COALESCE((SELECT epoch FROM partitions WHERE partition = ?1), 0), COALESCE((SELECT last_commit FROM partitions WHERE partition = ?1), 0)`
 	asOfFound   = `) AS found UNION ALL SELECT `
 	asOfRow     = `, epoch, last_commit FROM partitions WHERE partition = ?1`
-	qWaiting    = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4` + asOfFound + `0` + asOfRow
-	qNextAgent  = `SELECT waits_for, 0, 0 FROM (SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1` + asOfFound + `''` + asOfRow
-	qUntold     = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3` + asOfFound + `0` + asOfRow
+	// qWaiting reads the parked tasks that wait for an agent; qNextAgent the next agent that any waits for;
+	// qUntold the endings after an end number.
+	qWaiting   = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4` + asOfFound + `0` + asOfRow
+	qNextAgent = `SELECT waits_for, 0, 0 FROM (SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1` + asOfFound + `''` + asOfRow
+	qUntold    = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3` + asOfFound + `0` + asOfRow
 	// With an owner the query goes over the rows of all partitions and returns few; without one it finds them
 	// by key.
-	cursorsOf         = ` WHERE partition IN (SELECT u.partition FROM `
-	cursorsOwned      = `) OR owner = ?2`
-	unowned           = ` WHERE owner NOT IN (SELECT u.owner FROM `
+	cursorsOf    = ` WHERE partition IN (SELECT u.partition FROM `
+	cursorsOwned = `) OR owner = ?2`
+	unowned      = ` WHERE owner NOT IN (SELECT u.owner FROM `
+	// qInstallation reads the one row of installation. qBindInstallation changes it only once.
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
 	// Parked and active tasks have an index of their own each, with a limit for each: sorting what is overdue
@@ -113,6 +116,7 @@ const (
 	overdueIn    = `SELECT partition, number, complete_by FROM tasks WHERE `
 	overdueNext  = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
 
+	// qCounts goes over all tasks. CountsUpTo does not.
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT name, version, spec FROM plans ORDER BY name, version`
 	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1`

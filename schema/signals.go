@@ -14,6 +14,7 @@ import (
 // The row of a task says which signals it waits for (signal_steps, a bit for each step), since when, and
 // until when. Each query names the order of its index, so that no planner reads the whole table.
 const (
+	// Counted are the most urgent ones, so that near ones are among them.
 	qSignalCounts = `SELECT signal_steps, near, count(*) FROM (SELECT signal_steps, CASE WHEN signal_due < ?1 THEN 1 ELSE 0 END AS near FROM tasks
 	WHERE signal_steps IS NOT NULL AND signal_due IS NOT NULL ORDER BY signal_due LIMIT ?2) AS counted GROUP BY signal_steps, near`
 	qSignalOldest = `SELECT signal_since FROM tasks WHERE signal_steps IS NOT NULL AND signal_since IS NOT NULL ORDER BY signal_since LIMIT 1`

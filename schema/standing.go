@@ -17,6 +17,7 @@ const standingMax = 1000
 const standingRows = 200
 
 const (
+	// The rows of the members' tasks. A member that is missing in the result has no row any more.
 	qStanding = `SELECT u.ordinal, t.state, t.plan_version, ` + newestSeq + `, COALESCE(t.failed_step, -1), COALESCE(t.fingerprint, ''),
 	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), '') FROM `
 	standingTasks = ` JOIN tasks t ON t.partition = u.partition AND t.number = u.number`

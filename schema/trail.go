@@ -15,7 +15,9 @@ import (
 
 const (
 	auditColumns = `number, at, actor, role, from_addr, via, action, target, reason, was, is_now, COALESCE(became, outcome), COALESCE(request_key, ''), request_id`
-	qAppend      = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id, became)
+	// outcome says how far the action is; became is its final outcome, NULL until there is one. An entry is
+	// never changed but for these two.
+	qAppend = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id, became)
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)`
 	qAuditKey     = `SELECT ` + auditColumns + ` FROM audit WHERE request_key = ?1`
 	qSetOutcome   = `UPDATE audit SET became = ?2 WHERE number = ?1 AND became IS NULL`
