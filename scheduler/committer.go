@@ -240,7 +240,7 @@ func (c *Committer) note() {
 	}
 }
 
-// forget makes a partition one that is not held.
+// forget takes a partition off those that the committer owns.
 func (c *Committer) forget(p int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

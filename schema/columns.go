@@ -87,14 +87,14 @@ func Columns() *Tables {
 // Chained are the tables whose rows links name.
 func (t *Tables) Chained() chain.Tables { return newQueries(t).chained }
 
-// taskColumns are those of tasks, one row for each task. The fields of core.Task say what most of them mean.
+// taskColumns are the columns of the table tasks, which has a row for each task. The fields of core.Task say what most of them mean.
 func taskColumns() []Column[TaskRow] {
 	type row = TaskRow
 	return []Column[row]{
 		{"partition", Int8, Key, Never, 0, Field[row]{Int: func(r *row) int64 { return int64(r.Partition) }, Into: func(r *row) any { return &r.Partition }}},
 		{"number", Int8, Key, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Number }, Into: func(r *row) any { return &r.Number }}},
 		{"plan_version", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.PlanVersion }, Into: func(r *row) any { return &r.PlanVersion }}},
-		// seq is that of the newest journal row when the row was last written. While a task has not ended, its
+		// seq is the number of the newest journal row when the row was last written. While a task has not ended, its
 		// journal may be further on.
 		{"seq", Int8, State, Never, 0, Field[row]{Int: func(r *row) int64 { return r.Seq }, Into: func(r *row) any { return &r.Seq }}},
 		// round rises when an operator resubmits the task after an undo.
@@ -145,7 +145,7 @@ func taskColumns() []Column[TaskRow] {
 	}
 }
 
-// journalColumns are those of journal, one row for each core.Record. No row is changed once it is written.
+// journalColumns are the columns of journal, which has a row for each core.Record. No row is changed once it is written.
 func journalColumns() []Column[JournalRow] {
 	type row = JournalRow
 	return []Column[row]{
@@ -213,7 +213,7 @@ func partitionColumns() []Column[PartitionRow] {
 	}
 }
 
-// linkColumns are those of chain, one row for each link.
+// linkColumns are the columns of chain, which has a row for each link.
 func linkColumns() []Column[chain.Link] {
 	type row = chain.Link
 	return []Column[row]{
@@ -233,7 +233,7 @@ func linkColumns() []Column[chain.Link] {
 	}
 }
 
-// labelColumns are those of labels, by which tasks are found. labels in the task's own row is what is shown.
+// labelColumns are the columns of labels, by which tasks are found. labels in the task's own row is what is shown.
 func labelColumns() []Column[LabelRow] {
 	type row = LabelRow
 	return []Column[row]{

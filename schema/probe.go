@@ -25,7 +25,7 @@ var (
 )
 
 // Probe makes the birth of a task that no database should refuse, to find out whether it refuses any. Its
-// number -1 and its id, which begins with a space, are those of no task.
+// number -1 and its id, which begins with a space, belong to no task.
 func Probe(partition int) core.TaskWrite {
 	now := core.InstantOf(time.Now())
 	return core.TaskWrite{
