@@ -187,7 +187,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// packBytes is the size of its submissions at which a pack is full.
+// packBytes is how many bytes of submissions make a pack full.
 func (c *Config) packBytes() int { return min(c.PackBytes, c.PayloadMax) - packHeadBytes }
 
 // packHeadBytes is what a pack holds besides its items: the version byte.

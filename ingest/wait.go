@@ -204,7 +204,7 @@ func (l *line) letIn(n int64) {
 	l.count(n)
 }
 
-// count adds to what the owner has to do, if there is one. The caller holds mu.
+// count adds n to the submissions in the owner's queue; nothing, while no owner is known. The caller holds mu.
 func (l *line) count(n int64) {
 	if o := l.owner.Load(); o != nil {
 		o.mine.Add(n)
