@@ -225,7 +225,7 @@ func (w *sentence) pending() {
 	switch open := w.out(); {
 	case t.StartAt > w.at && t.Seq > 0 && len(open) == 0 && i >= 0 && !t.begunAny():
 		w.say("why.starts", "at", when(t.StartAt))
-	case len(open) > 0 && t.WaitsFor == "":
+	case len(open) > 0 && (t.WaitsFor == "" || i < 0):
 		w.outs(open)
 		w.then(open)
 	case i < 0 && len(open) == 0:
