@@ -9,6 +9,12 @@ var lateMutants = []mutant{
 		run:   "^TestScripts$",
 	},
 	{
+		name: "late-refusal-unsays-a-success", invariant: 7, file: "internal/core/late.go",
+		old: "case FinalCode(d.ev.Code) && !own.Known && d.onlyCopy(i):", new: "case FinalCode(d.ev.Code) && d.onlyCopy(i):",
+		fault: "an agent that answers late that it took effect, and then that it refused, leaves the effect behind",
+		run:   "^TestLateAnswersThatContradict$",
+	},
+	{
 		name: "late-refusal-of-another-copy", invariant: 7, file: "internal/core/late.go",
 		old: "return s.Out != 0 && !s.Resent && !s.again()", new: "return s.Out != 0 && !s.again()",
 		fault: "the late refusal of one copy is taken for the word of all",

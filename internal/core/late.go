@@ -24,7 +24,7 @@ func (d *decision) late(why string) error {
 		return d.stale(why)
 	case d.ev.Code == 0 && !own.Known:
 		d.evidence(i)
-	case FinalCode(d.ev.Code) && d.onlyCopy(i):
+	case FinalCode(d.ev.Code) && !own.Known && d.onlyCopy(i):
 		d.noEffect(i)
 	default:
 		return d.stale(why)
@@ -145,7 +145,7 @@ func (t *Task) applyLate(r *Record) {
 	if r.Code == 0 {
 		s.Result = r.Result
 		s.change(func(own *StepOwn) {
-			own.Silent, own.Only, own.Known = 0, false, true
+			own.Silent, own.Only, own.Known, own.None = 0, false, true, false // whatever else its agent says
 			if r.Kind == KindProbed {
 				own.Question = 0
 			}
