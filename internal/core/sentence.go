@@ -294,7 +294,7 @@ func (w *sentence) waitOut(i int) {
 	case kindTask:
 		id = "why.child"
 	}
-	w.ofStep(id, i, "n", s.Own().Count, "type", w.p.Steps[i].Child, "at", when(s.Due))
+	w.ofStep(id, i, "n", s.Count(), "type", w.p.Steps[i].Child, "at", when(s.Due))
 	if w.at >= s.Due {
 		w.say("why.late")
 	}

@@ -141,7 +141,7 @@ type StepState struct {
 
 	// Its undo.
 	Since          Instant // when its first attempt left; 0: none has
-	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has
+	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has; of a signal: since when it is waited for
 	Alerted        bool    // an operator knows that it is in trouble
 	Left           string  // why it gave up; empty: it has not
 

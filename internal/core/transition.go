@@ -64,7 +64,7 @@ func (t *Task) applyAgain(edited bool) {
 		if s.Status == StepFailed {
 			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
 			if s.kind == kindSignal {
-				s.own = nil // it waits for another answer
+				s.own, s.Used = nil, 0 // it waits for another answer
 			}
 		}
 		if edited && s.Status == StepWaiting && !(s.kind.parent() && s.MayHaveEffect) {
@@ -272,9 +272,6 @@ func (t *Task) applyNext(r *Record) {
 			t.applyGiven(s, r.Input)
 		}
 	}
-	if s.kind == kindSignal {
-		s.change(func(own *StepOwn) { own.Asked = r.At })
-	}
 	if heard {
 		s.Out = s.Awaits
 	} else {
@@ -286,12 +283,7 @@ func (t *Task) applyNext(r *Record) {
 
 // applyGiven keeps the own input of a step, or the list of an each.
 func (t *Task) applyGiven(s *StepState, given []byte) {
-	s.change(func(own *StepOwn) {
-		own.Given = given
-		if s.kind == kindEach {
-			own.Count = countElements(given)
-		}
-	})
+	s.change(func(own *StepOwn) { own.Given = given })
 }
 
 // applyLeave ends what nothing is at work on, of a task that does not go forward any more: waits, signals, and the
