@@ -475,7 +475,7 @@ func (l *graphLife) outAt(seq int64) int {
 func (l *graphLife) reply(a answer, at Instant) {
 	i := l.outAt(a.try.seq)
 	valid := i >= 0 && max(at, l.t.UpdatedAt) < l.t.Steps[i].Due && l.t.Steps[i].answers(&Event{Copy: a.copy}) && !l.t.State.Ended()
-	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Resent)
+	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Effect.copies == copiesMany)
 	before, owner := l.t.clone(), l.owners
 	l.late = func() {
 		if what := l.w.checkLate(a, l.out.Records); !valid && what != "" {

@@ -241,7 +241,7 @@ func (r *rig) checkEnd() {
 		if r.task.State == StateProcessed && s.Status != StepDone && s.Status != StepSkipped && !r.byHand {
 			r.t.Fatalf("processed with step %d %s", i, s.Status)
 		}
-		if r.task.State == StateUndone && s.MayHaveEffect && r.plan.Steps[i].Undoable && !r.byHand {
+		if r.task.State == StateUndone && s.Effect.Possible() && r.plan.Steps[i].Undoable && !r.byHand {
 			r.t.Fatalf("undone with an effect of step %d left: %s", i, r.task)
 		}
 	}
@@ -295,7 +295,7 @@ func (t *Task) String() string {
 	s := fmt.Sprintf("task %s seq %d round %d bound %d deadline %d:", t.State, t.Seq, t.Round, t.Bound, t.Deadline)
 	for i := range t.Steps {
 		st := &t.Steps[i]
-		s += fmt.Sprintf(" [%s try %d out %d due %d quiet %d dirty %v]", st.Status, st.Attempt, st.Out, st.Due, st.EffectsPossibleUntil, st.MayHaveEffect)
+		s += fmt.Sprintf(" [%s try %d out %d due %d quiet %d dirty %v]", st.Status, st.Attempt, st.Out, st.Due, st.Effect.Open, st.Effect.Possible())
 	}
 	return s
 }
@@ -303,7 +303,7 @@ func (t *Task) String() string {
 // lastAsked is the number about which an agent is asked.
 func lastAsked(r *rig) int64 {
 	for i := range r.task.Steps {
-		if asked := r.task.Steps[i].Own().Question; asked != 0 {
+		if asked := r.task.Steps[i].Effect.Asks; asked != 0 {
 			return asked
 		}
 	}

@@ -54,14 +54,6 @@ type StepOwn struct {
 	Early   bool   // it came before the step began
 	Code    int    // of an early refusal
 	Refusal string // its text
-
-	// Of a call that was silent; see late.go.
-	Silent     int64 // row of its newest do that was not answered by its complete-by; 0: none, or its late answer is known
-	SilentUndo int64 // the same of its undo
-	Only       bool  // the do of Silent was the only one, and sent once; not journalled
-	Known      bool  // a late answer, or a probe's, says that the effect is there
-	Question   int64 // row of its newest do that was not answered by its complete-by; 0: none, or it is known what became of it
-	None       bool  // a late answer to the do that is out says that it had no effect
 }
 
 // Count is how many children an each that has begun has; 0 of other steps.
