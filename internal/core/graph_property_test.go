@@ -89,6 +89,7 @@ func liveGraph(c *tape, story *strings.Builder, w *witness) (what string) {
 	l.tell("calm")
 	l.calm()
 	l.drain()
+	l.seen.moved(l.p, &l.row, l.journal)
 	return ""
 }
 

@@ -30,6 +30,10 @@ var (
 //	go test ./internal/core -run TestGraphs -lives.seed 501 -lives 500 -lives.trace FILE
 const livesFile = "testdata/lives.txt"
 
+// movesFile are the allowed moves of steps: the kind of a row, the status of its step before and after it. Lives make no
+// other; -rewrite adds those that they make.
+const movesFile = "testdata/moves.txt"
+
 // livesBlock is how many lives one digest is of.
 const livesBlock = 500
 
@@ -43,11 +47,12 @@ type witness struct {
 	file  *os.File
 	found []string // the lines of livesFile that hold for them
 	lines []string // digests of whole blocks
+	moves map[string]bool
 }
 
 func newWitness(t *testing.T, kind string) *witness {
 	t.Helper()
-	w := &witness{kind: kind, h: sha256.New()}
+	w := &witness{kind: kind, h: sha256.New(), moves: map[string]bool{}}
 	w.to = w.h
 	data, err := os.ReadFile(livesFile)
 	if err != nil && !*rewrite {
@@ -94,6 +99,50 @@ func (w *witness) saw(what string, at Instant, p *Plan, t *Task, out *Outcome, j
 	}
 }
 
+// moved keeps how the rows of a life moved its steps.
+func (w *witness) moved(p *Plan, row *Task, journal []Record) {
+	if w == nil {
+		return
+	}
+	pl := Play(p, &Saved{Row: *row, Journal: journal})
+	for i := range journal {
+		r, from := &journal[i], StepWaiting
+		if r.Step >= 0 {
+			from = pl.t.Steps[r.Step].Status
+		}
+		if _, err := pl.Next(); err != nil {
+			panic(breach(err.Error()))
+		}
+		if r.Step >= 0 {
+			w.moves[fmt.Sprintf("%s: %s to %s", r.Kind, from, r.StepStatus)] = true
+		}
+	}
+}
+
+// judgeMoves compares the moves with those of the file, or adds them there.
+func (w *witness) judgeMoves(t *testing.T) {
+	t.Helper()
+	data, err := os.ReadFile(movesFile)
+	if err != nil && !*rewrite {
+		t.Fatal(err)
+	}
+	all := strings.Split(strings.TrimSpace(string(data)), "\n")
+	for move := range w.moves {
+		if slices.Contains(all, move) {
+			continue
+		}
+		if all = append(all, move); !*rewrite {
+			t.Errorf("%s: %s allows no such row", move, movesFile)
+		}
+	}
+	if *rewrite {
+		slices.Sort(all)
+		if err := os.WriteFile(movesFile, []byte(strings.TrimSpace(strings.Join(all, "\n"))+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // lived ends a life: of the last one of a block the digest is that of the block.
 func (w *witness) lived(seed uint64) {
 	if seed%livesBlock == 0 {
@@ -113,6 +162,7 @@ func (w *witness) judge(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	w.judgeMoves(t)
 	if (*livesSeed-1)%livesBlock != 0 {
 		return // the first block is not whole
 	}
@@ -185,6 +235,7 @@ func liveStorm(seed uint64, w *witness) (what string) {
 	}
 	s.calm()
 	s.drain()
+	w.moved(s.plan, &s.row, s.journal)
 	return ""
 }
 
