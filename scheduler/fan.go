@@ -73,7 +73,7 @@ const (
 func newFan(p *partition, e *entry, step int, seq int64) *fan {
 	f := &fan{p: p, e: e, spec: &e.plan.plan.Steps[step], step: step, seq: seq, total: 1, parallel: 1}
 	if f.spec.Kind == core.EachStep {
-		f.total, f.parallel = e.task.Steps[step].Own().Count, max(1, f.spec.Parallel)
+		f.total, f.parallel = e.task.Steps[step].Count(), max(1, f.spec.Parallel)
 	}
 	return f
 }

@@ -147,7 +147,7 @@ func (q *queues) keepOrder(slot *agentSlot, e *entry) {
 // hasBegun reports whether any step of the task was ever sent.
 func hasBegun(t *core.Task) bool {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Status != core.StepWaiting || s.Attempt > 0 || s.MayHaveEffect {
+		if s := &t.Steps[i]; s.Status != core.StepWaiting || s.Attempt > 0 || s.Effect.Possible() {
 			return true
 		}
 	}

@@ -503,5 +503,5 @@ var loadedFresh = may{
 	`fan\((past|undo).*`:                       "nothing asks for a fan of the past; an undo goes over the children anew",
 	`fan\(do.*\)\.(why|ended|idClashes|round|since|elements|page|pageAfter|more|input).*`:                                           "of children that were seen to end, and of the list",
 	`task\(.*\)\.(leased|waits|lacks|blocks|wakes|wakeAt|issue|issues|fans|marks\.(heardAll|trial|noPlace|pausedRetries|keys))\b.*`: "what has been sent again by this owner, and when it is looked at",
-	`task\(.*\)\.task\.Steps\[\d+\]\.(Resent|Copy|Tries|Heard|Due|EffectsPossibleUntil|begun)`:                                      "what is not in the journal",
+	`task\(.*\)\.task\.Steps\[\d+\]\.(Effect\.(copies|Open)|Copy|Tries|Heard|Due|begun)`:                                            "what is not in the journal",
 }

@@ -79,8 +79,8 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "list-ends-early", invariant: 8, file: "scheduler/fan.go", in: "internal/sim",
-		old:   "f.total, f.parallel = e.task.Steps[step].Own().Count, max(1, f.spec.Parallel)",
-		new:   "f.total, f.parallel = max(1, e.task.Steps[step].Own().Count-1), max(1, f.spec.Parallel)",
+		old:   "f.total, f.parallel = e.task.Steps[step].Count(), max(1, f.spec.Parallel)",
+		new:   "f.total, f.parallel = max(1, e.task.Steps[step].Count()-1), max(1, f.spec.Parallel)",
 		fault: "the last element of a list has no child",
 		run:   "^TestGraphStormThenCalm$",
 	},
