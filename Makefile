@@ -140,7 +140,7 @@ sim-sqlite: ## seeds of the simulator on SQLite itself: make sim-sqlite SQLITE_S
 LIVES ?= 400000
 lives: ## lives of single tasks against the core, from a seed of the day: make lives LIVES=400000
 	$(call heading,lives of tasks)
-	@go test -count=1 -timeout 0 ./internal/core -run '^(TestGraphs|TestStormThenCalm)$$' -graph.lives $(LIVES) -graph.seed $$(date +%s)000000 -rapid.checks $(LIVES)
+	@go test -count=1 -timeout 0 ./internal/core -run '^(TestGraphs|TestStorms|TestStormThenCalm)$$' -lives $(LIVES) -lives.seed $$(date +%s)000000 -rapid.checks $(LIVES)
 
 # -e, because tidy also looks up what only the tests of dependencies import, and a
 # module proxy need not have all of that; the build still says what is missing.

@@ -5,11 +5,13 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// Admission of a plan: a submission that has less time than the plan takes is refused, or its submitter is warned. What
-// was accepted before under the same id is never refused: the task exists, and its submitter asks again.
+// Admission: if a submission has less time than tasks of its plan take, the plan says whether to refuse it or
+// to warn its submitter. A submission that was accepted before under its id is never refused for this: the
+// task exists, and its submitter only asks again.
 
-// admission says why a submission has too little time; empty: it has enough, or its plan does not ask.
-func (d *Door) admission(now core.Instant, sub *core.Submission, plan *core.Plan) string {
+// tooLittleTime says why a submission has too little time; empty: it has enough, or its plan does not want to
+// know.
+func (d *Door) tooLittleTime(now core.Instant, sub *core.Submission, plan *core.Plan) string {
 	if plan.Admission == core.AdmissionOff || d.cfg.Admit == nil {
 		return ""
 	}
@@ -20,28 +22,29 @@ func (d *Door) admission(now core.Instant, sub *core.Submission, plan *core.Plan
 	return d.cfg.Admit(now, plan, left)
 }
 
-// hasNoTime refuses a submission that has too little time, unless it is a task already.
-func (d *Door) hasNoTime(now core.Instant, req *Request, sub *core.Submission, at place, why string) {
+// refuseNoTime refuses a submission with too little time, unless its id is a task already. To find that out
+// it may have to look the id up, which answers later.
+func (d *Door) refuseNoTime(now core.Instant, req *Request, sub *core.Submission, at placement, why string) {
 	r := Refuse(422, causeNoTime, "%s", why)
 	switch {
 	case at.again:
 		d.pack(now, &at, req, sub)
 		return
-	case d.taken == nil || req.Looked:
+	case d.ids == nil || req.Looked:
 		d.refuse(req, r)
 		return
 	}
-	l := &look{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookMax), refusal: r}
-	if len(d.looks.waiting) >= d.cfg.LooksMax ||
-		!d.taken.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{look: l, task: task, err: err}) }) {
+	l := &lookup{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookMax), refusal: r}
+	if len(d.lookups.waiting) >= d.cfg.LooksMax ||
+		!d.ids.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{lookup: l, task: task, err: err}) }) {
 		d.refuse(req, d.full)
 		return
 	}
-	d.looks.waiting = append(d.looks.waiting, l)
+	d.lookups.waiting = append(d.lookups.waiting, l)
 }
 
-// unlessTaken is hasNoTime when the store has been looked at, and has no such task.
-func (d *Door) unlessTaken(l *look, err error) {
+// refuseUnlessTask ends refuseNoTime when the store knows no task of the id, or did not answer.
+func (d *Door) refuseUnlessTask(l *lookup, err error) {
 	if err != nil {
 		d.refuse(&l.req, Refuse(503, CauseStore, "%s", say.Of("refuse.id-unknown", "why", l.refusal.Description, "id", core.QuoteShort(l.sub.ID))).After(RetryLog))
 		return

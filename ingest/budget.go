@@ -7,16 +7,16 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// budget bounds what the door holds for one stream, from admission to answer. It is shared
-// with the goroutines that bring requests, so that a full door refuses before
-// anything is queued.
+// budget bounds the requests of one task stream from admission to answer. The goroutines that bring requests
+// use it themselves, so that a full door refuses before anything is queued.
 type budget struct {
 	itemsMax, bytesMax int64
 	items, bytes       atomic.Int64
 }
 
-// Of each bound high submissions may use all, normal ones seven eighths, low ones half: a spike of those leaves room.
-func part(bound int64, class core.Class) int64 {
+// classShare is how much of a bound a priority class may use: high all of it, normal seven eighths, low half.
+// So a spike of low submissions leaves room for the others.
+func classShare(bound int64, class core.Class) int64 {
 	switch class {
 	case core.ClassNormal:
 		return bound - bound/8
@@ -26,12 +26,13 @@ func part(bound int64, class core.Class) int64 {
 	return bound
 }
 
-// reserve takes room for one request, or reports false and takes none. Its labels are looked at when half is in use.
+// reserve takes room for a request. false: there is none, and nothing was taken. It reads the labels, to
+// learn the class, only when half of the room is in use.
 func (b *budget) reserve(bytes int64, labels string) bool {
 	items, all := b.items.Add(1), b.bytes.Add(bytes)
 	class := core.ClassLow
-	if items > part(b.itemsMax, class) || all > part(b.bytesMax, class) {
-		if class = classIn(labels); items > part(b.itemsMax, class) || all > part(b.bytesMax, class) {
+	if items > classShare(b.itemsMax, class) || all > classShare(b.bytesMax, class) {
+		if class = classIn(labels); items > classShare(b.itemsMax, class) || all > classShare(b.bytesMax, class) {
 			b.release(bytes)
 			return false
 		}
@@ -39,7 +40,7 @@ func (b *budget) reserve(bytes int64, labels string) bool {
 	return true
 }
 
-// classIn is the class in the labels of a request, which have not been checked.
+// classIn is the class that unchecked labels ask for. Wrong labels are refused later.
 func classIn(text string) core.Class {
 	if !strings.Contains(text, core.PriorityLabel) {
 		return core.ClassNormal
@@ -48,6 +49,7 @@ func classIn(text string) core.Class {
 	return core.ClassOf(labels)
 }
 
+// release gives the room of a request back.
 func (b *budget) release(bytes int64) {
 	b.bytes.Add(-bytes)
 	b.items.Add(-1)

@@ -39,10 +39,11 @@ const (
 // Config is how a door works. Zero fields take their defaults, except those
 // that say otherwise.
 type Config struct {
-	// StreamOf is the name of the task stream that has a partition, told in answers; required. It
-	// stays the same: a door asks once for each partition.
-	StreamOf   func(partition int) string
-	Partitions int // required
+	// StreamOf is the name of the task stream that has a partition, told in answers; required. A door asks once
+	// for each partition, so it must stay the same.
+	StreamOf func(partition int) string
+	// Partitions is how many there are; required.
+	Partitions int
 	// PartitionOf is the partition of an id among so many; required.
 	PartitionOf func(id string, partitions int) int
 	// SizeOf is how many bytes a submission takes in a pack; nil: an estimate
@@ -51,9 +52,12 @@ type Config struct {
 	// CheckReplyTo refuses a private status subject; nil: every one is refused.
 	CheckReplyTo func(subject string) error
 
-	PackItems  int // submissions of one pack at most
-	PackBytes  int // bytes of one pack at most, unless a single item is larger
-	PayloadMax int // the server's max_payload in bytes
+	// PackItems is how many submissions a pack holds at most.
+	PackItems int
+	// PackBytes is how large a pack gets, unless one submission alone is larger.
+	PackBytes int
+	// PayloadMax is the max_payload of the NATS server, in bytes.
+	PayloadMax int
 
 	// WindowMax is how long the oldest item of a pack waits for company under
 	// load; the default is 2.5 ms for each partition, within 10 and 20. The
@@ -64,15 +68,18 @@ type Config struct {
 	QuietItems int
 	BusyItems  int
 
-	// FlightsMax is how many packs may wait for one stream before one that is not
-	// full waits too: a stream syncs one after the other, so that sending more of
-	// them sooner makes no answer come earlier, and what comes meanwhile fills them.
+	// FlightsMax is how many packs of one stream may be unanswered before a pack that is not full waits. A
+	// stream syncs one pack after the other: sending more of them sooner makes no answer come earlier, while
+	// submissions that come meanwhile fill the pack.
 	FlightsMax int
-	// Of the next two high submissions may use all, normal ones seven eighths, low ones half. Each stream has an equal
-	// share of ItemsMax and BytesMax.
-	ItemsMax   int           // unanswered requests at most; more are refused at once
-	BytesMax   int64         // bytes of unanswered requests at most
-	PublishMax time.Duration // how long the stream may take; after it the outcome counts as unknown
+	// ItemsMax is how many requests may be unanswered; more are refused at once. Each stream has an equal
+	// share of it and of BytesMax, and classShare divides that by priority.
+	ItemsMax int
+	// BytesMax is how many bytes those may have.
+	BytesMax int64
+	// PublishMax is how long the stream may take to store a pack. After that its submissions are answered as
+	// unknown.
+	PublishMax time.Duration
 
 	// CheckInput says whether an input fits the input schema of a plan that has one; nil: it is not looked at.
 	CheckInput func(plan *core.Plan, input []byte) error
@@ -89,21 +96,34 @@ type Config struct {
 	// Weights are what tenants share by while a queue is long; one that is not named has 1.
 	Weights map[string]int
 
-	UnknownMax  int           // requests of unknown types that wait for the plans, at most
-	ReloadPause time.Duration // between two readings of the plans for the sake of unknown types
-	ReloadMax   time.Duration // how long one reading may take
+	// UnknownMax is how many requests of unknown types may wait for the plans to be read again.
+	UnknownMax int
+	// ReloadPause is the least time between two readings of the plans for unknown types.
+	ReloadPause time.Duration
+	// ReloadMax is how long a reading may take.
+	ReloadMax time.Duration
 
-	// Taken is where to look whether an id is a task already, so that another input under
-	// it is refused at once; nil: only the owner says so, after the acceptance.
-	Taken       Taken
-	RecentBytes int64         // memory for what was accepted here last, 24 bytes an id; at most 96 MiB of it are used
-	RecentFor   time.Duration // how long ago that may be to be told from
-	LooksMax    int           // submissions that wait for a look at the store, at most
-	LookMax     time.Duration // how long one waits that differs from what was accepted under its id
-	LookSpare   time.Duration // how long any other waits
-	LookRest    time.Duration // how long no others wait after the store did not answer one
-	LookItems   int           // with more unanswered requests no others wait
-	LookRate    int           // others that wait in a second, at most
+	// Taken looks up whether an id is a task already, so that another input under it is refused at once. nil:
+	// only the partition's owner finds out, after the submission was accepted.
+	Taken Taken
+	// RecentBytes is the memory for what was accepted here last, 24 bytes for each id; at most 96 MiB are
+	// used.
+	RecentBytes int64
+	// RecentFor is for how long an accepted id counts as recent.
+	RecentFor time.Duration
+	// LooksMax is how many submissions may wait for a lookup.
+	LooksMax int
+	// LookMax is how long a submission waits for a lookup that has to be: one that differs from what was
+	// accepted under its id.
+	LookMax time.Duration
+	// LookSpare is how long any other waits. Its lookup can be spared: it goes on without the answer.
+	LookSpare time.Duration
+	// LookRest is how long such lookups stop after the store did not answer one in time.
+	LookRest time.Duration
+	// LookItems is the number of unanswered requests above which there are no such lookups.
+	LookItems int
+	// LookRate is how many such lookups there may be in a second.
+	LookRate int
 }
 
 // WithDefaults returns a copy in which every zero field has its default.
@@ -167,14 +187,14 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// packBytes is the size at which a pack is full.
+// packBytes is how many bytes of submissions make a pack full.
 func (c *Config) packBytes() int { return min(c.PackBytes, c.PayloadMax) - packHeadBytes }
 
 // packHeadBytes is what a pack holds besides its items: the version byte.
 const packHeadBytes = 1
 
-// estimate bounds the packed size of a submission: eight length prefixes and
-// numbers of at most ten bytes each.
+// estimate is never less than the packed size of a submission: it counts ten bytes for each length and
+// number.
 func estimate(s *core.Submission) int {
 	n := len(s.Type) + len(s.ID) + len(s.Input) + len(s.ReplyTo) + len(s.Trace) + 9*10
 	for _, l := range s.Labels { // each with two lengths of a byte, and the first with how many there are

@@ -7,9 +7,8 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// Door takes submissions: one goroutine calls Submit, Flush, Due and Close with
-// the time as it sees it. Outcomes of the ports may arrive from any goroutine;
-// they take effect at the next Flush.
+// Door takes submissions. One goroutine calls Submit, Take, Flush, Due and Close and passes the time. Ports
+// may answer from any goroutine; the door acts on their answers at the next Flush.
 type Door struct {
 	cfg     Config
 	plans   Plans
@@ -17,32 +16,42 @@ type Door struct {
 	waits   waits
 	shares  *shares
 	streams []*stream
-	homes   []home // by partition
-	stats   counters
-	full    *Refusal
-	events  queue[event]
-	spare   []event // memory of the events taken last
+	// homes is by partition.
+	homes []home
+	stats counters
+	// full refuses a request for which there is no room.
+	full *Refusal
+	// events are the answers of the ports that are still to be acted on.
+	events queue[event]
+	// spare is memory for the next events.
+	spare []event
 
 	flights flights
 	free    []*pack
 	unknown unknown
-	taken   Taken // may be nil: then only owners say that an id is taken
+	// ids looks up tasks; nil: only owners find out that an id is taken.
+	ids     Taken
 	recent  *recent
-	looks   looks
-	sub     core.Submission // the one in hand; SizeOf would move a local one to the heap
-	closed  bool
+	lookups lookups
+	// sub is the submission in hand. A local variable would be allocated, because SizeOf takes its address.
+	sub    core.Submission
+	closed bool
 }
 
-// event is the outcome of something a port was asked for.
+// event is the answer of a port. Which port is told by the field that is set: lookup, node, pack, or none of
+// them for a reading of the plans.
 type event struct {
-	pack   *pack // nil: the plans were read
+	// pack was stored, or not. flight tells whether that is the answer to its present publishing.
+	pack   *pack
 	flight uint64
 	seq    uint64
 	err    error
-	look   *look // not nil: the store was looked at, and has this task
+	// lookup has an answer: the task, or none.
+	lookup *lookup
 	task   *core.Existing
 
-	node     string // not empty: a scheduler has said how far it is
+	// node is a scheduler that reports how far it has read.
+	node     string
 	readings []core.Reading
 }
 
@@ -61,23 +70,23 @@ func NewDoor(cfg Config, plans Plans, log Log) (*Door, error) {
 	if d.streams, d.homes, err = streamsOf(&cfg); err != nil {
 		return nil, err
 	}
-	if d.taken = cfg.Taken; d.taken != nil {
+	if d.ids = cfg.Taken; d.ids != nil {
 		d.recent = newRecent(cfg.RecentBytes)
 	}
 	return d, nil
 }
 
-// Submit takes one request. It is answered now if it is refused, and otherwise
-// in a later Flush.
+// Submit takes a request. A refusal may come before it returns; any other answer comes in a later Flush.
 func (d *Door) Submit(now core.Instant, req Request) {
 	if d.Admit(now, &req) {
 		d.Take(now, &req)
 	}
 }
 
-// Admit takes room for a request, or refuses it. It is safe for concurrent use.
+// Admit reserves room for a request, or refuses it: because it would begin too late, or because the door is
+// full. It is safe for concurrent use.
 func (d *Door) Admit(now core.Instant, req *Request) bool {
-	d.stats.taken.Add(1)
+	d.stats.came.Add(1)
 	req.line = d.lineOf(req.ID)
 	fl := d.shares.of(&req.Form)
 	fl.count(&req.Form)
@@ -87,14 +96,14 @@ func (d *Door) Admit(now core.Instant, req *Request) bool {
 	}
 	req.stream = d.streamFor(req.ID)
 	if req.stream.budget.reserve(req.bytes(), req.Labels) {
-		req.line.taken(1)
+		req.line.letIn(1)
 		return true
 	}
 	d.tell(req, req.stream.full[classIn(req.Labels)])
 	return false
 }
 
-// Take handles a request that has its room.
+// Take handles a request that Admit let in.
 func (d *Door) Take(now core.Instant, req *Request) {
 	if d.closed {
 		d.refuse(req, stopping())
@@ -113,7 +122,8 @@ func (d *Door) Take(now core.Instant, req *Request) {
 	d.accept(now, req, sub, plan)
 }
 
-// planOf is the plan that a submission takes, 0: the newest; nil: none that is known here and takes submissions.
+// planOf is the plan for a submission: a version, or with 0 the newest. nil: this door knows none that takes
+// submissions.
 func (d *Door) planOf(taskType string, version int64) *core.Plan {
 	if d.plans.Deprecated(taskType, version) {
 		return nil
@@ -121,7 +131,8 @@ func (d *Door) planOf(taskType string, version int64) *core.Plan {
 	return d.plans.Plan(taskType, version)
 }
 
-// accept packs a request whose plan is known, unless it would not fit.
+// accept checks a request against its plan and packs it, unless it has to be refused or to wait for a lookup
+// of its id.
 func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan *core.Plan) {
 	if r := checkSize(req, plan.InputMax); r != nil {
 		d.refuse(req, r)
@@ -138,33 +149,34 @@ func (d *Door) accept(now core.Instant, req *Request, sub *core.Submission, plan
 		return
 	}
 	partition := d.cfg.PartitionOf(sub.ID, d.cfg.Partitions)
-	at := place{partition: partition, size: size}
-	if d.taken != nil {
-		at.mark = d.recent.mark(sub)
+	at := placement{partition: partition, size: size}
+	if d.ids != nil {
+		at.mark = d.recent.markOf(sub)
 		at.again = d.recent.same(at.mark)
 	}
-	if why := d.admission(now, sub, plan); why != "" {
+	if why := d.tooLittleTime(now, sub, plan); why != "" {
 		if plan.Admission == core.AdmissionRefuse {
-			d.hasNoTime(now, req, sub, at, why)
+			d.refuseNoTime(now, req, sub, at, why)
 			return
 		}
 		at.warning = why
 	}
-	if d.taken != nil {
-		if d.look(now, req, sub, at) {
+	if d.ids != nil {
+		if d.startLookup(now, req, sub, at) {
 			return
 		}
 	}
 	d.pack(now, &at, req, sub)
 }
 
-// refuse answers a request that has its room, and gives the room back.
+// refuse answers a request that Admit let in, and gives its room back.
 func (d *Door) refuse(req *Request, r *Refusal) {
 	req.stream.budget.release(req.bytes())
-	req.line.taken(-1)
+	req.line.letIn(-1)
 	d.tell(req, r)
 }
 
+// tell counts and sends a refusal.
 func (d *Door) tell(req *Request, r *Refusal) {
 	d.stats.refused[r.ErrCode-CauseFirst].Add(1)
 	if req.Answer != nil {
@@ -172,29 +184,30 @@ func (d *Door) tell(req *Request, r *Refusal) {
 	}
 }
 
+// stopping refuses what comes while the door closes.
 func stopping() *Refusal {
 	return Refuse(503, CauseStopping, "%s", say.Of("refuse.door-closing")).After(retryUnknown)
 }
 
-// Flush does what is due: it answers what the stream has stored, gives up what
-// the stream left unanswered, and publishes packs whose window is over.
+// Flush does what is due at a time: it acts on answers of the ports, gives up packs that the stream has left
+// unanswered for too long, and publishes those whose window is over.
 func (d *Door) Flush(now core.Instant) {
-	d.settle(now)
+	d.takeOutcomes(now)
 	d.expire(now)
 	d.unknown.expire(d, now)
-	d.unknown.ask(d, now)
-	d.looks.expire(d, now)
+	d.unknown.reload(d, now)
+	d.lookups.expire(d, now)
 	for _, s := range d.streams {
 		d.send(now, s)
 	}
 }
 
-// send publishes the packs of one stream that are due, the oldest first.
+// send publishes the packs of a stream that are due, the oldest first.
 func (d *Door) send(now core.Instant, s *stream) {
 	if s.open == 0 || s.flying >= d.cfg.FlightsMax || s.oldest().since.Add(d.window(s)) > now {
 		return
 	}
-	// All of them at once, where the stream has nothing to do: a thread that wakes up
+	// All of them at once if the stream has nothing to do: a thread that wakes up
 	// for one, from the server to the client, takes the others along. Under overload the
 	// oldest go as others come back, so that each waits for one round of the stream's
 	// syncs, and not for one to leave and one to return.
@@ -203,13 +216,13 @@ func (d *Door) send(now core.Instant, s *stream) {
 	}
 }
 
-// settle takes what the ports have answered.
-func (d *Door) settle(now core.Instant) {
+// takeOutcomes acts on what the ports have answered since the last Flush.
+func (d *Door) takeOutcomes(now core.Instant) {
 	d.spare = d.events.take(d.spare)
 	for i := range d.spare {
 		e := &d.spare[i]
-		if e.look != nil {
-			d.looked(now, e.look, e.task, e.err)
+		if e.lookup != nil {
+			d.finishLookup(now, e.lookup, e.task, e.err)
 			continue
 		}
 		if e.node != "" {
@@ -233,13 +246,12 @@ func (d *Door) settle(now core.Instant) {
 	clear(d.spare)
 }
 
-// Due is when Flush has something to do at the latest; 0: nothing until a
-// request or an outcome comes. It may be in the past.
+// Due is when Flush must be called next; 0: not before a request or an answer comes. It may be in the past.
 func (d *Door) Due(now core.Instant) core.Instant {
 	if !d.events.empty() {
 		return now
 	}
-	next := earlier(earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg)), d.looks.due())
+	next := earlier(earlier(d.flights.due(&d.cfg), d.unknown.due(&d.cfg)), d.lookups.due())
 	for _, s := range d.streams {
 		if s.open > 0 && s.flying < d.cfg.FlightsMax {
 			next = earlier(next, s.oldest().since.Add(d.window(s)))
@@ -248,7 +260,7 @@ func (d *Door) Due(now core.Instant) core.Instant {
 	return next
 }
 
-// earlier is the earlier of two times of which 0 means none.
+// earlier is the earlier of two times, where 0 is no time.
 func earlier(a, b core.Instant) core.Instant {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -256,12 +268,12 @@ func earlier(a, b core.Instant) core.Instant {
 	return a
 }
 
-// Close lets nothing more in and publishes what is packed. Requests of unknown
-// types are refused. Flush goes on until Idle.
+// Close lets no more requests in and publishes every open pack. It refuses requests that wait for the plans, and
+// goes on with those that wait for a lookup as if the store had not answered. Go on calling Flush until Idle.
 func (d *Door) Close(now core.Instant) {
 	d.closed = true
 	d.unknown.close(d)
-	d.looks.close(d, now)
+	d.lookups.close(d, now)
 	for _, s := range d.streams {
 		for _, p := range s.shelves {
 			if p != nil {

@@ -12,7 +12,7 @@ type queue[T any] struct {
 	wake   func() // called when the queue stops being empty; may be nil
 }
 
-// put appends v. It reports false when the queue is closed.
+// put appends v. false: the queue is closed.
 func (q *queue[T]) put(v T) bool {
 	q.mu.Lock()
 	if q.closed {
@@ -28,7 +28,7 @@ func (q *queue[T]) put(v T) bool {
 	return true
 }
 
-// take returns what is queued and keeps spare's memory for what comes next.
+// take returns what is queued. Later values go into the memory of spare.
 func (q *queue[T]) take(spare []T) []T {
 	clear(spare)
 	q.mu.Lock()
@@ -48,7 +48,7 @@ func (q *queue[T]) empty() bool {
 	return len(q.items) == 0
 }
 
-// close makes every later put fail; what is queued can still be taken.
+// close refuses later values. What is queued stays to be taken.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,29 +10,30 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// recent remembers, in a fixed amount of memory, which ids were accepted here last and
-// with what. It remembers hashes: two ids of one hash among some ten thousand do not
-// happen in the life of a process, and what has one hash by chance is judged by the
-// owner.
+// recent remembers in a fixed amount of memory which ids this door accepted last, and with what. It keeps
+// hashes. Two recent ids with the same hash are too unlikely to matter, and even then the partition's owner
+// judges by the ids themselves.
 type recent struct {
 	seed maphash.Seed
-	mu   sync.Mutex         // of the sets: any goroutine may ask has
+	// mu guards the sets, because any goroutine may call has. The door's goroutine alone changes them, and
+	// reads without it.
+	mu   sync.Mutex
 	sets [][recentWays]seen // a power of two of them
 }
 
-// recentWays is how many ids share a place; the oldest of them makes room.
+// recentWays is how many ids share a set. A further one replaces the oldest.
 const recentWays = 4
 
 // recentSetsMax bounds the memory whatever the configuration says: 96 MiB.
 const recentSetsMax = 1 << 20
 
-// seen is one id that was accepted.
+// seen is an accepted id.
 type seen struct {
 	mark
 	at core.Instant // 0: nothing is here
 }
 
-// mark is what a submission is known by.
+// mark stands for a submission: a hash of its id, and one of its type and input.
 type mark struct{ id, content uint64 }
 
 func newRecent(bytes int64) *recent {
@@ -41,8 +42,8 @@ func newRecent(bytes int64) *recent {
 	return &recent{seed: maphash.MakeSeed(), sets: make([][recentWays]seen, 1<<(bits.Len64(uint64(n))-1))}
 }
 
-// mark of a submission: the same id, type and input have the same.
-func (r *recent) mark(sub *core.Submission) mark {
+// markOf computes the mark of a submission. JSON that differs in spaces alone has the same.
+func (r *recent) markOf(sub *core.Submission) mark {
 	kind := maphash.String(r.seed, sub.Type)
 	var input maphash.Hash
 	input.SetSeed(r.seed)
@@ -50,9 +51,10 @@ func (r *recent) mark(sub *core.Submission) mark {
 	return mark{maphash.String(r.seed, sub.ID), bits.RotateLeft64(kind, 1) ^ input.Sum64()}
 }
 
+// set is where an id is, if anywhere.
 func (r *recent) set(id uint64) *[recentWays]seen { return &r.sets[id&uint64(len(r.sets)-1)] }
 
-// differs reports whether the id was accepted with something else within that time.
+// differs reports whether the id was accepted with another type or input, less than within ago.
 func (r *recent) differs(m mark, now core.Instant, within time.Duration) bool {
 	set := r.set(m.id)
 	for i := range set {
@@ -63,7 +65,7 @@ func (r *recent) differs(m mark, now core.Instant, within time.Duration) bool {
 	return false
 }
 
-// has reports whether the id was accepted.
+// has reports whether the id was accepted lately. It is safe for concurrent use.
 func (r *recent) has(id string) bool {
 	hash := maphash.String(r.seed, id)
 	r.mu.Lock()
@@ -77,7 +79,7 @@ func (r *recent) has(id string) bool {
 	return false
 }
 
-// same reports whether the id was accepted with the same.
+// same reports whether the same submission was accepted lately.
 func (r *recent) same(m mark) bool {
 	set := r.set(m.id)
 	for i := range set {
@@ -88,8 +90,7 @@ func (r *recent) same(m mark) bool {
 	return false
 }
 
-// add remembers what was accepted. Of one id the last counts: it is the one whose
-// answer is the newest.
+// add remembers an accepted submission. It replaces an earlier one of the same id, whose answer is older.
 func (r *recent) add(m mark, now core.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

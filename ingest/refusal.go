@@ -58,14 +58,14 @@ const (
 	CauseLast  = causeNoTime
 )
 
-// causeOf are the causes of refusals whose makers know none, at every door.
+// causeOf are the causes for codes of refusals that give none.
 var causeOf = map[int]int{
 	400: CauseBody, 401: CauseNoActor, 403: CauseForbidden, 404: CauseNotFound, 405: CauseMethod, 409: CauseState,
 	413: CauseBody, 415: CauseBody, 422: CauseBody, 428: CauseState, 429: CauseFull,
 }
 
-// CauseOf is the cause of a code whose maker knows none: any other 4xx is the request's own fault, and no client may come again
-// with it as it is.
+// CauseOf is the cause for a code of a refusal that gives none. Any 4xx that is not listed is the request's
+// own fault, so that no client sends it again as it is.
 func CauseOf(code int) int {
 	if cause, ok := causeOf[code]; ok {
 		return cause
@@ -76,7 +76,7 @@ func CauseOf(code int) int {
 	return CauseStore
 }
 
-// Hints of when to try again.
+// Hints of when to try again, for what is not known better.
 const (
 	RetryFull    = 250 * time.Millisecond // there was no room
 	retryBacklog = 2 * time.Second
@@ -94,7 +94,7 @@ func Refuse(code, cause int, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, ErrCode: cause, Description: core.ShortText(text, descriptionBytesMax)}
 }
 
-// After sets when the same request may succeed, and returns the refusal.
+// After sets when the same request may succeed. It returns r.
 func (r *Refusal) After(retry time.Duration) *Refusal {
 	r.Retry = retry
 	return r

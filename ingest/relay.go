@@ -12,29 +12,32 @@ import (
 	"duly.dev/duly/internal/pause"
 )
 
-// Outbox is a table of submissions that were written in transactions of their submitters.
+// Outbox is a table into which submitters write submissions in their own transactions.
 type Outbox interface {
-	// Take takes up to most rows that no other relay has, calls hand with them, and then does what hand says of each:
-	// in one transaction, so that a row whose fate is not written down is taken again. Rows of which hand says nothing
-	// stay as they are. It returns how many it took; hand is not called when there are none. A relay has at most as many
-	// under way at once as there are task streams.
+	// Take takes up to most rows that no other relay has, calls hand with them, and does what hand says of
+	// each in the same transaction: a row whose fate was not written down is taken again. A row of which hand
+	// says nothing stays as it is. Take returns how many rows it took, and does not call hand when there are
+	// none. A relay calls it at most as many times at once as there are task streams.
 	Take(ctx context.Context, most int, hand func(context.Context, []Written) []Verdict) (took int, err error)
 }
 
 // Written is a row of an outbox.
 type Written struct {
-	Row     int64
-	Tries   int     // that were put off or refused
+	Row int64
+	// Tries counts earlier tries, which were put off or refused.
+	Tries   int
 	Request Request // without an Answer
-	// Unfit is why no request can be made of the row; nil: it can.
+	// Unfit is why no request can be made of the row; nil: Request is one.
 	Unfit *Refusal
 }
 
-// Verdict is what becomes of a row.
+// Verdict says what to do with a row.
 type Verdict struct {
-	Row     int64
-	Refused *Refusal      // nil: stored and synced, so that the row can go
-	Again   time.Duration // with Refused: when it is tried again; 0: never, unless an operator says so
+	Row int64
+	// Refused is nil when the submission is stored and synced: the row can go.
+	Refused *Refusal
+	// Again, with Refused, is after how long to try again; 0: never, until an operator says so.
+	Again time.Duration
 }
 
 // The defaults of RelayConfig.
@@ -49,10 +52,12 @@ const (
 
 // RelayConfig is how a relay works. Zero fields take their defaults.
 type RelayConfig struct {
-	Interval time.Duration // between two looks at an outbox that was empty
-	Items    int           // rows that are taken at a time
-	// Report hears of every failure of the outbox, and nil when it works; nil: no one does. It may be called from any
-	// goroutine.
+	// Interval is the time between two looks at an empty outbox.
+	Interval time.Duration
+	// Items is how many rows are taken at a time.
+	Items int
+	// Report gets every error of the outbox, and nil when it works; nil: nobody hears. Any goroutine may call
+	// it.
 	Report func(error)
 }
 
@@ -60,11 +65,12 @@ type RelayConfig struct {
 type RelayStats struct {
 	Relayed int64 // rows that were stored
 	Refused int64 // rows that are kept as refused
-	PutOff  int64 // tries that were put off
+	// PutOff counts tries after which the row waits for another.
+	PutOff int64
 }
 
-// Relay hands in what stands in an outbox, through the same door as other requests. Several may share an outbox. A task
-// stream that does not answer holds up its own rows alone.
+// Relay submits what is in an outbox, through the same door as all other requests. Several relays may share
+// an outbox. A task stream that does not answer holds up only its own rows.
 type Relay struct {
 	cfg     RelayConfig
 	outbox  Outbox
@@ -74,7 +80,7 @@ type Relay struct {
 	relayed, refused, putOff atomic.Int64
 }
 
-// NewRelay makes a relay of an outbox into a door.
+// NewRelay makes a relay from an outbox into a door.
 func NewRelay(cfg RelayConfig, outbox Outbox, in *Ingest) *Relay {
 	names := make([]string, len(in.door.streams))
 	for i, s := range in.door.streams {
@@ -97,20 +103,22 @@ func (r *Relay) Stats() RelayStats {
 	return RelayStats{Relayed: r.relayed.Load(), Refused: r.refused.Load(), PutOff: r.putOff.Load()}
 }
 
-// turn is what a look at an outbox came to.
-type turn struct {
+// takeResult tells Run how a take of rows is doing, so that it can begin the next.
+type takeResult struct {
 	took int
-	full time.Duration // how long the door asks to wait
+	// full is for how long the door asked to wait because it had no room.
+	full time.Duration
 	err  error
 }
 
-// Run relays until ctx ends, and returns when what was handed in has been answered and written down.
+// Run relays until ctx ends. It returns when everything that it submitted has been answered and the outbox
+// knows.
 func (r *Relay) Run(ctx context.Context) {
 	var takes sync.WaitGroup
 	defer takes.Wait()
 	failed := 0
 	for ctx.Err() == nil {
-		turns := make(chan turn, 2)
+		turns := make(chan takeResult, 2)
 		takes.Go(func() { r.take(ctx, turns) })
 		t := <-turns
 		if ctx.Err() != nil {
@@ -134,13 +142,13 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 }
 
-// take takes rows once, and says what it came to: at its end, and before that when only streams that are late keep it, so
-// that the next may begin.
-func (r *Relay) take(ctx context.Context, turns chan<- turn) {
-	var t turn
+// take takes rows once and sends the result. If only slow streams keep it waiting it sends a result early, so
+// that Run begins the next take, and another at its end, which nobody need read.
+func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
+	var t takeResult
 	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {
 		var verdicts []Verdict
-		verdicts, t.full = r.hand(rows, func() { turns <- turn{took: len(rows)} })
+		verdicts, t.full = r.hand(rows, func() { turns <- takeResult{took: len(rows)} })
 		return verdicts
 	})
 	if ctx.Err() == nil {
@@ -149,9 +157,9 @@ func (r *Relay) take(ctx context.Context, turns chan<- turn) {
 	turns <- t
 }
 
-// hand hands rows in and waits for every answer, which the door owes whatever happens. Rows of a stream that rests or is
-// late are not handed in. It calls late when such streams alone are waited for. full is how long the door asks to wait, if
-// it had no room for some.
+// hand submits rows and waits for all answers; the door answers always. It does not submit rows of streams
+// that are slow or rest. It calls late when only slow streams are waited for. full is for how long the door
+// asked to wait, if it had no room for some.
 func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time.Duration) {
 	answers := make([]Answer, len(rows))
 	h := r.streams.begin(rows, answers)
@@ -177,9 +185,9 @@ func (r *Relay) hand(rows []Written, late func()) (verdicts []Verdict, full time
 	return verdicts, full
 }
 
-// judge says what becomes of a row. One that the door or the only stream has no room for stays as it is, and the relay
-// rests. One that only waits for something of its own, which is the plan, its id, the owner of its partition or its
-// stream, is put off, so that it does not hold up those behind it.
+// judge decides what happens to a row. A row that the door, or the only stream, has no room for stays as it
+// is, and the relay rests. A row that waits for something of its own - its plan, its id, the owner of its
+// partition, its stream - is put off, so that it does not hold up those behind it.
 func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Duration) {
 	switch {
 	case refused == nil:
@@ -201,18 +209,19 @@ func (r *Relay) judge(w *Written, refused *Refusal) (v *Verdict, rest time.Durat
 	return &Verdict{Row: w.Row, Refused: refused}, 0
 }
 
-// relayLate is how long a row may wait before it is a trouble.
+// relayLate is how old the oldest waiting row may be before that is a trouble.
 const relayLate = 30 * time.Second
 
-// Standing is how an outbox does.
+// Standing shows how an outbox does.
 type Standing struct {
 	Waiting int64 // rows to relay
 	Oldest  time.Duration
-	Refused int64  // rows that are kept
-	First   string // about the first of these
+	Refused int64 // rows that are kept
+	// First tells of the first refused row.
+	First string
 }
 
-// Trouble is what is wrong with it; nil: nothing.
+// Trouble is what an operator should know is wrong; nil: nothing.
 func (s Standing) Trouble() error {
 	switch {
 	case s.Refused > 0:

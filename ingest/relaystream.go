@@ -7,34 +7,39 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// relayStreams is what a relay knows of the task streams.
+// relayStreams knows which task streams take rows now. It is shared by the takes of a relay.
 type relayStreams struct {
+	// of is the number of the stream of an id.
 	of func(id string) int
 
-	mu      sync.Mutex
-	all     []relayStream
-	changed chan struct{} // closed and replaced when a stream has answered all of a take
+	mu  sync.Mutex
+	all []relayStream
+	// changed is closed and replaced whenever a stream has answered all rows of a take.
+	changed chan struct{}
 }
 
-// relayStream is one of them. Nothing is handed in for one that is late or rests.
+// relayStream is one of them. While it is slow or rests, its rows are not submitted.
 type relayStream struct {
-	// late: a take has waited for it for relayPatience, and still does. No other take has something there, so that there
-	// are no more of them at once than streams.
-	late   bool
-	ofLate *Refusal  // of its rows meanwhile
-	until  time.Time // it rests until then
-	why    *Refusal
+	// slow: a take has waited for it for relayPatience, and still does. No other take has rows there, so at
+	// most as many takes run at once as there are streams.
+	slow bool
+	// slowRefusal is what its rows get meanwhile.
+	slowRefusal *Refusal
+	// until is the end of its rest, and why the refusal that led to it.
+	until time.Time
+	why   *Refusal
 }
 
 func newRelayStreams(names []string, of func(id string) int) relayStreams {
 	all := make([]relayStream, len(names))
 	for i, name := range names {
-		all[i].ofLate = Refuse(503, CauseLogDown, "%s", say.Of("refuse.relay-silent", "stream", name, "time", relayPatience)).After(RetryLog)
+		all[i].slowRefusal = Refuse(503, CauseLogDown, "%s", say.Of("refuse.relay-silent", "stream", name, "time", relayPatience)).After(RetryLog)
 	}
 	return relayStreams{of: of, all: all, changed: make(chan struct{})}
 }
 
-// ofStream reports whether a row was refused for the stream that it belongs to: others may have room.
+// ofStream reports whether a refusal is about the row's stream only, so that rows of other streams may go
+// through.
 func ofStream(r *Refusal) bool {
 	switch r.ErrCode {
 	case CauseFull, CauseLogDown, causeLogFull, causeOutcome:
@@ -43,10 +48,10 @@ func ofStream(r *Refusal) bool {
 	return false
 }
 
-// free reports whether rows can be handed in.
-func (s *relayStream) free(now time.Time) bool { return !s.late && !s.until.After(now) }
+// free reports whether rows can be submitted.
+func (s *relayStream) free(now time.Time) bool { return !s.slow && !s.until.After(now) }
 
-// others reports whether rows of another stream than that of an id can be handed in.
+// others reports whether rows of any other stream than id's can be submitted.
 func (all *relayStreams) others(id string) bool {
 	own, now := all.of(id), time.Now()
 	all.mu.Lock()
@@ -59,13 +64,13 @@ func (all *relayStreams) others(id string) bool {
 	return false
 }
 
-// rest is how long all streams rest that are not late; most, if all are.
+// rest is the shortest rest of the streams that are not slow; most, if all are slow.
 func (all *relayStreams) rest(most time.Duration) time.Duration {
 	now, least := time.Now(), time.Duration(-1)
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for i := range all.all {
-		if s := &all.all[i]; !s.late {
+		if s := &all.all[i]; !s.slow {
 			if d := max(0, s.until.Sub(now)); least < 0 || d < least {
 				least = d
 			}
@@ -77,14 +82,16 @@ func (all *relayStreams) rest(most time.Duration) time.Duration {
 	return least
 }
 
-// handed counts the rows of a take that are not answered.
+// handed counts the rows of one take that are not answered yet.
 type handed struct {
 	streams *relayStreams
-	of      []int // by stream
-	all     int
+	// of has the count for each stream.
+	of []int
+	// all is the sum.
+	all int
 }
 
-// begin counts the rows that are to be handed in, and answers the others.
+// begin counts the rows to be submitted. To the others it gives their answers at once.
 func (all *relayStreams) begin(rows []Written, answers []Answer) *handed {
 	h := &handed{streams: all, of: make([]int, len(all.all))}
 	now := time.Now()
@@ -98,8 +105,8 @@ func (all *relayStreams) begin(rows []Written, answers []Answer) *handed {
 		}
 		n := all.of(w.Request.ID)
 		switch s := &all.all[n]; {
-		case s.late:
-			answers[i].Err = s.ofLate
+		case s.slow:
+			answers[i].Err = s.slowRefusal
 		case !s.free(now):
 			answers[i].Err = s.why
 		default:
@@ -110,7 +117,8 @@ func (all *relayStreams) begin(rows []Written, answers []Answer) *handed {
 	return h
 }
 
-// answered counts an answer. A stream that refused rests for as long as it asks, and least at least.
+// answered counts an answer. A stream that refuses because of itself rests for as long as the refusal says,
+// at least for least.
 func (h *handed) answered(id string, refused *Refusal, least time.Duration) {
 	n := h.streams.of(id)
 	h.streams.mu.Lock()
@@ -121,19 +129,20 @@ func (h *handed) answered(id string, refused *Refusal, least time.Duration) {
 	}
 	h.all--
 	if h.of[n]--; h.of[n] == 0 {
-		s.late = false
+		s.slow = false
 		close(h.streams.changed)
 		h.streams.changed = make(chan struct{})
 	}
 }
 
-// wait waits for every answer. It calls late, once, when only streams are waited for that are late, and another is not.
+// wait returns when every row is answered. Meanwhile, once only slow streams are waited for and another
+// stream takes rows, it calls late, once.
 func (h *handed) wait(late func()) {
 	timer := time.NewTimer(relayPatience)
 	defer timer.Stop()
 	patient, told := true, false
 	for {
-		done, others, changed := h.look(!patient)
+		done, others, changed := h.check(!patient)
 		if done {
 			return
 		}
@@ -149,16 +158,16 @@ func (h *handed) wait(late func()) {
 	}
 }
 
-// look reports whether all is answered, and whether there is a stream that is not late; with overdue those that are waited
-// for are.
-func (h *handed) look(overdue bool) (done, others bool, changed <-chan struct{}) {
+// check reports whether all rows are answered, and whether any stream is not slow. With overdue it first
+// marks the streams that are waited for as slow.
+func (h *handed) check(overdue bool) (done, others bool, changed <-chan struct{}) {
 	all := h.streams
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for i := range all.all {
 		s := &all.all[i]
-		s.late = s.late || overdue && h.of[i] > 0
-		others = others || !s.late
+		s.slow = s.slow || overdue && h.of[i] > 0
+		others = others || !s.slow
 	}
 	return h.all == 0, others, all.changed
 }

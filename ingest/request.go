@@ -7,16 +7,18 @@ import (
 	"duly.dev/duly/internal/submit"
 )
 
-// Request is one submission as it came in, unchecked. Its Input is not changed until the answer.
+// Request is a submission as it came in, unchecked. Nobody changes its Input before the answer.
 type Request struct {
 	submit.Form
-	Looked bool // the store was looked at a moment ago, and has no such task
-	// Answer is called exactly once, from any goroutine. It must not block and
-	// not call the door. nil: no answer is wanted.
+	// Looked says that whoever brings it has just looked the id up, and the store has no such task.
+	Looked bool
+	// Answer is called once, by any goroutine. It must not block, nor call the door. nil: nobody wants the
+	// answer.
 	Answer func(Answer)
 
-	stream *stream // whose room it has; of the door
-	line   *line   // in which it waits; of the door
+	// stream has room reserved for the request; line is the queue in which it waits. The door sets both.
+	stream *stream
+	line   *line
 }
 
 // Answer is what became of a request: stored, or refused for a reason.
@@ -25,19 +27,25 @@ type Answer struct {
 	Stream    string // where it is stored
 	Seq       uint64 // position in the stream
 	Partition int
-	Again     bool       // the same was accepted here before; its owner knows one task
-	State     core.State // of the task, where the door has looked and found it
-	Warning   string     // that it has less time than tasks of its plan take; empty: none
-	Err       *Refusal   // nil: stored, synced
+	// Again says that the same submission was accepted before; there will be one task.
+	Again bool
+	// State is the task's, if the door has looked the id up and found one.
+	State core.State
+	// Warning says that it has less time than tasks of its plan take; empty: none.
+	Warning string
+	// Err is nil when it is stored and synced.
+	Err *Refusal
 }
 
-// Refusal is why a request was not accepted. Several answers may share one: it
-// is not changed.
+// Refusal is why a request was not accepted. Answers share refusals, so do not change one.
 type Refusal struct {
-	Code        int           // as HTTP's: 400, 404, 413, 429, 503, 504
-	ErrCode     int           // one stable number per cause
-	Description string        // field, value and limit
-	Retry       time.Duration // when the same may succeed; 0: never, or unknown
+	// Code is as HTTP's: 400, 404, 413, 429, 503, 504.
+	Code int
+	// ErrCode is the cause, see CauseTypeName and what follows it.
+	ErrCode     int
+	Description string // field, value and limit
+	// Retry is after how long the same may succeed; 0: never, or nobody knows.
+	Retry time.Duration
 }
 
 // Error is the description.
@@ -46,7 +54,7 @@ func (r *Refusal) Error() string { return r.Description }
 // Retryable reports whether the same request may be accepted later.
 func (r *Refusal) Retryable() bool { return !core.FinalCode(r.Code) }
 
-// bytes is what the request takes of the door's room.
+// bytes is how much room the request takes in its budget.
 func (r *Request) bytes() int64 {
 	return int64(r.Form.Bytes() + requestBytesBesides)
 }

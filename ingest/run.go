@@ -10,15 +10,13 @@ import (
 	"duly.dev/duly/internal/submit"
 )
 
-// turnItems is how many requests the loop takes before it looks at outcomes and
-// the time again.
+// turnItems is how many requests the loop takes before it calls Flush.
 const turnItems = 256
 
 // errRunning says that Run was called twice.
 var errRunning = errors.New("ingest runs already, or has run")
 
-// Ingest is the role: a door, an inbox that any goroutine may fill, and one
-// loop that owns the door.
+// Ingest is the role: a door, an inbox that any goroutine may fill, and the one loop that uses the door.
 type Ingest struct {
 	door  *Door
 	now   func() core.Instant
@@ -27,14 +25,15 @@ type Ingest struct {
 	began atomic.Bool
 }
 
-// New makes the role around a door, which belongs to it from now on. It does
-// nothing until Run; requests that come before it wait.
+// New makes the role around a door, which nobody else may use from then on. Requests that come before Run
+// wait.
 func New(door *Door, now func() core.Instant) *Ingest {
 	in := &Ingest{door: door, now: now, wake: make(chan struct{}, 1)}
 	in.inbox.wake, door.events.wake = in.signal, in.signal
 	return in
 }
 
+// signal wakes the loop up.
 func (in *Ingest) signal() {
 	select {
 	case in.wake <- struct{}{}:
@@ -42,22 +41,21 @@ func (in *Ingest) signal() {
 	}
 }
 
-// Submit takes one request and returns at once. It is safe for concurrent use.
-// The answer comes from another goroutine, or from this one when the door is
-// full or closing.
+// Submit takes a request and returns at once. The answer comes from the loop's goroutine, or from this one if
+// the door is full or closing. It is safe for concurrent use.
 func (in *Ingest) Submit(req Request) {
 	if in.door.Admit(in.now(), &req) {
 		in.enter(req)
 	}
 }
 
-// Late refuses a submission that would begin too late to be done, as Submit does; nil: Submit may take it. Its input is not
-// looked at. It is safe for concurrent use.
+// Late refuses a submission that would begin too late to be done; nil: Submit may take it. It does not look
+// at the input, so a caller can ask before reading that. It is safe for concurrent use.
 func (in *Ingest) Late(f *submit.Form) *Refusal {
 	return in.door.Late(in.now(), f)
 }
 
-// enter queues a request that has its room.
+// enter puts a request into the inbox. Room is reserved for it.
 func (in *Ingest) enter(req Request) {
 	if !in.inbox.put(req) {
 		in.door.refuse(&req, stopping())
@@ -68,9 +66,8 @@ func (in *Ingest) enter(req Request) {
 // Stats returns what the door counted.
 func (in *Ingest) Stats() Stats { return in.door.Stats(in.now()) }
 
-// Run serves until ctx ends. Then it lets nothing more in, publishes what is
-// packed and returns when every request has been answered, which takes no
-// longer than Config.PublishMax. Error: errRunning.
+// Run serves until ctx ends. Then it lets no more requests in, publishes open packs, and returns when every
+// request is answered, which takes Config.PublishMax at most. Error: errRunning.
 func (in *Ingest) Run(ctx context.Context) error {
 	if in.began.Swap(true) {
 		return errRunning
@@ -80,7 +77,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 	stop := ctx.Done()
 	var batch []Request
 	for {
-		batch = in.turn(batch)
+		batch = in.serveOnce(batch)
 		if stop == nil && in.door.Idle() {
 			return nil
 		}
@@ -95,15 +92,15 @@ func (in *Ingest) Run(ctx context.Context) error {
 		case <-stop:
 			stop = nil
 			in.inbox.close()
-			batch = in.turn(batch)
+			batch = in.serveOnce(batch)
 			in.door.Close(in.now())
 		}
 	}
 }
 
-// turn takes what is in the inbox, a part at a time, and flushes after each.
-// It returns the memory of the batch.
-func (in *Ingest) turn(batch []Request) []Request {
+// serveOnce takes what is in the inbox, turnItems at a time, with a Flush after each. It returns the memory
+// for the next call.
+func (in *Ingest) serveOnce(batch []Request) []Request {
 	batch = in.inbox.take(batch)
 	for rest := batch; ; {
 		now := in.now()

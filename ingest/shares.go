@@ -15,52 +15,68 @@ import (
 )
 
 const (
-	// flowsMax bounds the tenants that are told apart; those beyond share one flow, as in the scheduler.
+	// flowsMax is how many tenants are told apart. Further ones share one flow, as in the scheduler.
 	flowsMax = 1024
-	// flowLeast is how many submissions a second a tenant asks for at least, or it is forgotten.
+	// flowLeast is the rate, in submissions a second, below which a tenant is forgotten.
 	flowLeast = 0.01
-	// flowGulp is how many submissions a tenant may send at once, beside its part of a second, whatever it asked for before.
+	// flowGulp is how many submissions a tenant may send at once beyond its part of a second.
 	flowGulp = 16
-	// reckonEvery is how often it is reckoned who asks for more than its part.
+	// reckonEvery is the interval of finding out who asks for more than its part.
 	reckonEvery = 250 * time.Millisecond
 )
 
-// shares are what tenants ask for at this door, and what is each one's part of what begins, by weight: a tenant that asks for
-// less has what it asks for, and what it leaves is the others'. It is max-min fairness by what is offered, so that what a
-// door refuses changes no tenant's part. Only the door's goroutine reckons; all else is safe for concurrent use.
+// shares divides what begins among the tenants of this door. A tenant has a part by its weight; one that asks
+// for less gets what it asks for, and what it leaves goes to the others (max-min fairness). The measure is
+// what tenants send, not what is accepted: so a refusal changes nobody's part. Only the door's goroutine
+// calls reckon; all else is safe for concurrent use.
 type shares struct {
-	label   string         // its key; empty: there are no tenants
-	weights map[string]int // of those that have not 1
+	// label is the key of the label that names a tenant; empty: there are no tenants.
+	label string
+	// weights has those other than 1.
+	weights map[string]int
 
-	mu    sync.RWMutex // of the map
+	// mu guards flows.
+	mu    sync.RWMutex
 	flows map[string]*flow
-	rest  *flow // of those for which there is no room
+	// overflow is the flow of the tenants beyond flowsMax.
+	overflow *flow
 
-	at    atomic.Int64  // of the last reckoning
-	level atomic.Uint64 // the part of a weight of one, in submissions a second: bits of a float
-	begin atomic.Uint64 // how many of this door begin in all, likewise
-	under atomic.Int64  // tenants that ask for no more than their parts
-	over  atomic.Bool   // there are others
-	given given         // to those who ask for no more, while others do
-	limit atomic.Int64  // of the wait of those who ask for more
+	// at is when reckon ran last.
+	at atomic.Int64
+	// level is the part of a tenant of weight 1, in submissions a second, as the bits of a float64.
+	level atomic.Uint64
+	// begin is how many submissions of this door begin a second, as the bits of a float64.
+	begin atomic.Uint64
+	// under counts the tenants that ask for no more than their part.
+	under atomic.Int64
+	// over says that some ask for more.
+	over atomic.Bool
+	// given is the time that submissions of tenants within their part have, while others ask for more.
+	given timeGiven
+	// limit is the longest wait with which a tenant that asks for more is let in.
+	limit atomic.Int64
 }
 
-// flow is one tenant.
+// flow is what one tenant sends.
 type flow struct {
 	weight float64
-	seen   atomic.Int64 // submissions since the last reckoning
-	over   atomic.Bool  // it asks for more than its part
-	asks   float64      // submissions a second, averaged; of the reckoning
-	again  virtualQueue // of those that are refused because of it
+	// seen counts submissions since reckon ran last.
+	seen atomic.Int64
+	// over says that it asks for more than its part.
+	over atomic.Bool
+	// rate is how many submissions a second it sends, averaged. Only reckon uses it.
+	rate float64
+	// retryQueue is for those that are refused because of its part.
+	retryQueue virtualQueue
 }
 
 func newShares(label string, weights map[string]int) *shares {
-	s := &shares{label: label, weights: weights, flows: map[string]*flow{}, rest: &flow{weight: 1}}
+	s := &shares{label: label, weights: weights, flows: map[string]*flow{}, overflow: &flow{weight: 1}}
 	s.limit.Store(int64(standTarget))
 	return s
 }
 
-// of is the flow of a submission; nil: no tenants are told apart.
+// of returns the flow of a submission; nil: tenants are not told apart.
 func (s *shares) of(f *submit.Form) *flow {
 	if s.label == "" {
 		return nil
@@ -73,7 +89,7 @@ func (s *shares) of(f *submit.Form) *flow {
 	case is != nil:
 		return is
 	case full:
-		return s.rest
+		return s.overflow
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,24 +97,26 @@ func (s *shares) of(f *submit.Form) *flow {
 		is = &flow{weight: float64(max(1, s.weights[name]))}
 		s.flows[strings.Clone(name)] = is
 	}
-	return cmp.Or(is, s.rest)
+	return cmp.Or(is, s.overflow)
 }
 
-// count notes a submission, whatever becomes of it. One that begins later is not in the queue until then.
+// count counts a submission, whether or not it is accepted. One that begins later does not count: it is not
+// in the queue until then.
 func (fl *flow) count(f *submit.Form) {
 	if fl != nil && f.StartAt == "" {
 		fl.seen.Add(1)
 	}
 }
 
-// The ways in which the share of a tenant decides.
+// What a tenant's share means for a submission.
 const (
 	shareless = iota // it does not: no tenant asks for more than its part, or all do
 	within           // it asks for no more than its part, and others do
 	beyond           // it asks for more, and others do not
 )
 
-// judge says how a tenant's share decides. What it has asked for since the last reckoning counts too.
+// judge says what a tenant's share means for a submission now. It also counts what the tenant has sent since
+// reckon ran last.
 func (s *shares) judge(now core.Instant, fl *flow) int {
 	if fl == nil || s.rate() == 0 {
 		return shareless
@@ -118,35 +136,37 @@ func (s *shares) judge(now core.Instant, fl *flow) int {
 	return shareless
 }
 
-// part is what is a tenant's by weight, in submissions a second.
+// part is a tenant's part by weight, in submissions a second.
 func (s *shares) part(fl *flow) float64 { return fl.weight * math.Float64frombits(s.level.Load()) }
 
-// most is the longest wait for which who asks for more than its part is taken: by the time that others have.
+// most is the longest wait with which a tenant that asks for more than its part is let in. It follows the
+// time that the others' submissions have.
 func (s *shares) most() time.Duration { return time.Duration(s.limit.Load()) }
 
-// rate is what all have, in submissions a second.
+// rate is how many submissions of this door begin a second.
 func (s *shares) rate() float64 { return math.Float64frombits(s.begin.Load()) }
 
-// due reports whether it is to be reckoned who asks for more than its part.
+// due reports whether it is time to call reckon.
 func (s *shares) due(now core.Instant) bool {
 	return s.label != "" && now.Sub(core.Instant(s.at.Load())) >= reckonEvery
 }
 
-// reckon updates who asks for more than its part of so many submissions a second.
+// reckon finds out who asks for more than its part when so many submissions a second begin. It averages what
+// each tenant sent, and forgets those that hardly send anything.
 func (s *shares) reckon(now core.Instant, rate float64) {
 	took := now.Sub(core.Instant(s.at.Load()))
 	s.at.Store(int64(now))
-	by := newPart(took)
+	by := averageWeight(took)
 	var all []*flow
 	learn := func(fl *flow) (gone bool) {
-		fl.asks += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.asks)
-		if fl.asks < flowLeast {
+		fl.rate += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.rate)
+		if fl.rate < flowLeast {
 			return true
 		}
 		all = append(all, fl)
 		return false
 	}
-	learn(s.rest)
+	learn(s.overflow)
 	s.mu.Lock()
 	for name, fl := range s.flows {
 		if learn(fl) {
@@ -157,7 +177,7 @@ func (s *shares) reckon(now core.Instant, rate float64) {
 	level := levelOf(all, rate)
 	under, over := 0, false
 	for _, fl := range all {
-		is := fl.asks > core.Weather*level*fl.weight
+		is := fl.rate > core.Weather*level*fl.weight
 		if fl.over.Store(is); !is {
 			under++
 		}
@@ -170,20 +190,20 @@ func (s *shares) reckon(now core.Instant, rate float64) {
 	s.limit.Store(int64(s.given.target(took)))
 }
 
-// levelOf is the part of a weight of one: what is left to tenants that ask for more, by weight. Where none does, it is what one
-// more could have.
+// levelOf is the part of a tenant of weight 1: what those that ask for less leave, divided by the weight of
+// the others. If nobody asks for more, it is what one more tenant could have.
 func levelOf(all []*flow, rate float64) (level float64) {
-	slices.SortFunc(all, func(a, b *flow) int { return cmp.Compare(a.asks/a.weight, b.asks/b.weight) })
+	slices.SortFunc(all, func(a, b *flow) int { return cmp.Compare(a.rate/a.weight, b.rate/b.weight) })
 	weight := 0.0
 	for _, fl := range all {
 		weight += fl.weight
 	}
 	for _, fl := range all {
-		if fl.asks/fl.weight > rate/weight {
+		if fl.rate/fl.weight > rate/weight {
 			return rate / weight
 		}
-		level = fl.asks / fl.weight
-		rate, weight = rate-fl.asks, weight-fl.weight
+		level = fl.rate / fl.weight
+		rate, weight = rate-fl.rate, weight-fl.weight
 	}
 	return level + max(0, rate)
 }

@@ -72,7 +72,7 @@ func TestTenantsShareTheQueue(t *testing.T) {
 		}
 	}
 	fl := q.door.shares.of(&submit.Form{Labels: "tenant=loud"})
-	fl.again.slot = 0
+	fl.retryQueue.slot = 0
 	q.offerOf("loud", "30s", 100) // each is told a time by what is his part, a fifth of the rate
 	from, until := q.refused(fmt.Sprintf("x%d0", q.n-99), 429, CauseBacklog), q.refused(fmt.Sprintf("x%d0", q.n), 429, CauseBacklog)
 	if apart := until.Retry - from.Retry; apart < 300*time.Millisecond || apart > 600*time.Millisecond {
@@ -135,7 +135,7 @@ func TestLevel(t *testing.T) {
 	} {
 		var all []*flow
 		for i := range x.asks {
-			all = append(all, &flow{asks: x.asks[i], weight: x.weights[i]})
+			all = append(all, &flow{rate: x.asks[i], weight: x.weights[i]})
 		}
 		if got := levelOf(all, x.rate); math.Abs(got-x.want) > 1e-9 {
 			t.Errorf("%v by %v of %v: %v, want %v", x.asks, x.weights, x.rate, got, x.want)
@@ -187,7 +187,7 @@ func TestTenantsAreBounded(t *testing.T) {
 		f := &submit.Form{Labels: fmt.Sprintf("tenant=t%d", i)}
 		s.of(f).count(f)
 	}
-	if n, rest := len(s.flows), s.rest.seen.Load(); n != flowsMax || rest != 5000-flowsMax {
+	if n, rest := len(s.flows), s.overflow.seen.Load(); n != flowsMax || rest != 5000-flowsMax {
 		t.Errorf("%d flows, and %d of others", n, rest)
 	}
 	s.reckon(epoch.Add(time.Second), 1000)
@@ -215,7 +215,7 @@ func TestSharesOfMany(t *testing.T) {
 				fl := s.of(f)
 				fl.count(f)
 				s.judge(epoch.Add(time.Duration(i)*time.Millisecond), fl)
-				fl.again.next(epoch, time.Second, s.part(fl))
+				fl.retryQueue.next(epoch, time.Second, s.part(fl))
 			}
 		})
 	}

@@ -20,7 +20,7 @@ func TestAdmissionCountsFromTheStart(t *testing.T) {
 		if c.by > 0 {
 			sub.CompleteBy = epoch.Add(c.by)
 		}
-		if d.admission(epoch, &sub, plan); got != c.want {
+		if d.tooLittleTime(epoch, &sub, plan); got != c.want {
 			t.Errorf("start %v, deadline %v: %v left, want %v", c.start, c.by, got, c.want)
 		}
 	}

@@ -7,27 +7,32 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// stream is what the door keeps of one task stream. Its window of packs on their way and its room are its own, so that
-// one without a leader, whose packs stay unanswered, holds up the submissions of its own partitions alone.
+// stream is the door's side of one task stream. Each has its own limit of packs on their way and its own
+// room, so that a stream without a leader, which answers nothing, holds up only submissions of its own
+// partitions.
 type stream struct {
-	number  int // among the door's
-	name    string
-	budget  budget
-	full    [core.Classes]*Refusal // made once: under overload it is what the door answers most
-	shelves []*pack                // one for each of its partitions: the pack that is open, or nil
-	open    int                    // packs that are open
-	flying  int                    // packs that the stream has not answered
+	number int // among the door's
+	name   string
+	budget budget
+	// full refuses requests by class. They are made once: under overload they are the answer that the door
+	// gives most.
+	full [core.Classes]*Refusal
+	// shelves has the open pack of each of its partitions, or nil.
+	shelves []*pack
+	// open counts the open packs, flying those on their way.
+	open   int
+	flying int // packs that the stream has not answered
 }
 
-// home is where a partition's packs are.
+// home is where a partition's open pack is: its stream and the shelf there.
 type home struct {
 	stream *stream
 	shelf  int
 }
 
-// streamsOf makes the streams of a door. Each gets an equal share of the door's room: ids spread evenly, so it is what
-// a stream needs anyway, and whatever other streams do not answer, and of whatever class, a stream's share is free for
-// its own. Error: the room is too small to be shared.
+// streamsOf makes the streams of a door, each with an equal share of its room. Ids spread evenly, so a stream
+// needs no more; and what other streams leave unanswered never takes it away. Error: the room is too small to
+// be divided.
 func streamsOf(cfg *Config) (streams []*stream, homes []home, err error) {
 	homes = make([]home, cfg.Partitions)
 	named := map[string]*stream{}
@@ -54,7 +59,7 @@ func streamsOf(cfg *Config) (streams []*stream, homes []home, err error) {
 		s.budget.itemsMax, s.budget.bytesMax = items, bytes
 		for i := range s.full {
 			class := core.Class(i)
-			s.full[i] = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full-class", "class", class, "of", of, "requests", part(items, class), "bytes", part(bytes, class))).After(RetryFull)
+			s.full[i] = Refuse(429, CauseFull, "%s", say.Of("refuse.door-full-class", "class", class, "of", of, "requests", classShare(items, class), "bytes", classShare(bytes, class))).After(RetryFull)
 		}
 	}
 	return streams, homes, nil
@@ -68,7 +73,7 @@ func (d *Door) streamFor(id string) *stream {
 	return d.homes[d.cfg.PartitionOf(id, d.cfg.Partitions)].stream
 }
 
-// oldest is the open pack whose first item came first; there is one.
+// oldest is the open pack that has waited longest. There must be one.
 func (s *stream) oldest() *pack {
 	var oldest *pack
 	for _, p := range s.shelves {

@@ -9,64 +9,72 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// Taken is where a door looks whether an id is a task already.
+// Taken looks ids up in the state store.
 type Taken interface {
-	// Look reads the task of that id, without waiting, and calls done once, from any
-	// goroutine; nil: there is no such task. Of the task its type and hash count. It
-	// reports false, and never calls done, when it has no room for a further reading.
+	// Look reads a task without waiting, and calls done once, from any goroutine; with nil when there is no
+	// such task. Only its type, hash and state are needed. false: too many are being read already, and done
+	// is not called.
 	Look(partition int, id string, done func(task *core.Existing, err error)) bool
 }
 
 var errLookLate = errors.New("the store did not answer in time")
 
-// looks are submissions that wait for a look at the state store: those that differ from
-// what was accepted under their id a moment ago, and, while the door is quiet, others.
-// No other request waits for them, and a store that does not answer delays only the first.
-type looks struct {
-	waiting []*look
-	rest    core.Instant // no look that can be spared before then
-	spent   int          // of this second's
-	second  core.Instant // when it began
+// lookups are submissions that wait until their id has been looked up in the state store: those that differ
+// from what was accepted under their id a moment ago must be; while the door is quiet, others are too. A
+// store that does not answer delays only the former for long.
+type lookups struct {
+	waiting []*lookup
+	// restUntil: there are no lookups that can be spared before then.
+	restUntil core.Instant
+	// spent counts those in the second that began at second.
+	spent  int
+	second core.Instant // when it began
 }
 
-// look is one submission that waits.
-type look struct {
-	req    Request
-	sub    core.Submission
-	where  place
-	until  core.Instant // it goes on then without an answer
-	sure   bool         // the id was accepted with something else a moment ago
-	old    bool         // but long enough ago for the store to have it
+// lookup is one of them.
+type lookup struct {
+	req   Request
+	sub   core.Submission
+	where placement
+	// until is when it goes on without an answer.
+	until core.Instant
+	// sure says that the id was accepted with something else lately, so that the lookup must be.
+	sure bool
+	// old says that this was long enough ago for the store to have the task.
+	old bool
+	// closed says that it has gone on. An answer that comes later is dropped.
 	closed bool
 
-	refusal *Refusal // not nil: it is refused, unless the store has the task
+	// refusal, if not nil, is the answer unless the store has the task.
+	refusal *Refusal
 }
 
-// place is where a submission is packed.
-type place struct {
+// placement is where a submission is packed, and what its answer will say.
+type placement struct {
 	partition, size int
 	mark            mark
 	warning         string // for the answer
-	again           bool   // for the answer: the same was accepted before
-	state           core.State
+	// again says that the same was accepted before.
+	again bool
+	state core.State
 }
 
-// look has the store looked at for a submission, if it has to be or that is cheap, and
-// reports whether the submission waits for it.
-func (d *Door) look(now core.Instant, req *Request, sub *core.Submission, at place) bool {
+// startLookup looks a submission's id up if that must be or is cheap now. It reports whether the submission
+// is done with for now: it waits, or is refused because a lookup that must be was not possible.
+func (d *Door) startLookup(now core.Instant, req *Request, sub *core.Submission, at placement) bool {
 	sure := d.recent.differs(at.mark, now, d.cfg.RecentFor)
 	if !sure && (req.Looked || !d.mayLook(now)) {
 		return false
 	}
-	l := &look{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookSpare), sure: sure, old: !d.recent.differs(at.mark, now, settleMax)}
+	l := &lookup{req: *req, sub: *sub, where: at, until: now.Add(d.cfg.LookSpare), sure: sure, old: !d.recent.differs(at.mark, now, settleMax)}
 	if sure {
 		l.until = now.Add(d.cfg.LookMax)
 	}
-	looking := len(d.looks.waiting) < d.cfg.LooksMax &&
-		d.taken.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{look: l, task: task, err: err}) })
+	looking := len(d.lookups.waiting) < d.cfg.LooksMax &&
+		d.ids.Look(at.partition, sub.ID, func(task *core.Existing, err error) { d.events.put(event{lookup: l, task: task, err: err}) })
 	switch {
 	case looking:
-		d.looks.waiting = append(d.looks.waiting, l)
+		d.lookups.waiting = append(d.lookups.waiting, l)
 		return true
 	case sure:
 		d.refuse(req, undecided(sub.ID))
@@ -75,15 +83,15 @@ func (d *Door) look(now core.Instant, req *Request, sub *core.Submission, at pla
 	return false
 }
 
-// settleMax is how long an accepted submission may take to be a task in the store, while
-// the store works. After it, one that is not there was refused by its owner.
+// settleMax is how long an accepted submission takes at most to become a task in a store that works. If there
+// is none after that, the owner has refused it.
 const settleMax = 5 * time.Second
 
-// mayLook reports whether a look that can be spared is cheap now: the door is quiet,
-// there were few in this second, and the store has answered the last ones.
+// mayLook reports whether a lookup that can be spared is cheap now: the door is quiet, there were few in this
+// second, and the store has been answering.
 func (d *Door) mayLook(now core.Instant) bool {
-	k := &d.looks
-	if d.items() > int64(d.cfg.LookItems) || now < k.rest {
+	k := &d.lookups
+	if d.items() > int64(d.cfg.LookItems) || now < k.restUntil {
 		return false
 	}
 	if now >= k.second.Add(time.Second) || now < k.second {
@@ -93,16 +101,16 @@ func (d *Door) mayLook(now core.Instant) bool {
 	return k.spent <= d.cfg.LookRate
 }
 
-// looked goes on with a submission when the store has answered. One that has gone on
-// before is left.
-func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error) {
+// finishLookup goes on with a submission when the store has answered, or has not in time (err). It does
+// nothing for one that has gone on before.
+func (d *Door) finishLookup(now core.Instant, l *lookup, task *core.Existing, err error) {
 	if l.closed {
 		return
 	}
 	if err != nil && !l.sure && l.refusal == nil {
-		d.looks.rest = now.Add(d.cfg.LookRest)
+		d.lookups.restUntil = now.Add(d.cfg.LookRest)
 	}
-	d.leave(l)
+	d.dropLookup(l)
 	switch {
 	case task != nil:
 		if r := Differs(l.sub.ID, l.sub.Type, task.Type, l.sub.Input, task.InputHash); r != nil {
@@ -111,7 +119,7 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 		}
 		l.where.again, l.where.state = true, task.State
 	case l.refusal != nil:
-		d.unlessTaken(l, err)
+		d.refuseUnlessTask(l, err)
 		return
 	case l.sure && (err != nil || !l.old):
 		d.refuse(&l.req, undecided(l.sub.ID))
@@ -120,8 +128,8 @@ func (d *Door) looked(now core.Instant, l *look, task *core.Existing, err error)
 	d.pack(now, &l.where, &l.req, &l.sub)
 }
 
-// Differs refuses a submission whose id is a task of another type or with another input;
-// nil: it is the same task.
+// Differs refuses a submission whose id is a task with another type or input. nil: the submission is that
+// task.
 func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal {
 	switch {
 	case storedType != taskType:
@@ -134,50 +142,53 @@ func Differs(id, taskType, storedType string, input, storedHash []byte) *Refusal
 	return nil
 }
 
+// conflict refuses a submission whose id is a task with another input.
 func conflict(id string) *Refusal {
 	return Refuse(409, CauseConflict, "%s", say.Of("refuse.id-taken", "id", core.QuoteShort(id)))
 }
 
-// undecided refuses a submission for now: another was accepted under its id a moment ago, and which of the two is the task,
-// or whether both are the same as a third, the store does not say yet.
+// undecided refuses a submission for now. Another one was accepted under its id a moment ago, and the store
+// does not yet say which of the two is the task.
 func undecided(id string) *Refusal {
 	return Refuse(503, CauseUndecided, "%s", say.Of("refuse.id-undecided", "id", core.QuoteShort(id))).After(RetryLog)
 }
 
-func (d *Door) leave(l *look) {
+// dropLookup takes a submission off the list of those that wait.
+func (d *Door) dropLookup(l *lookup) {
 	l.closed = true
-	all := d.looks.waiting
+	all := d.lookups.waiting
 	for i := range all {
 		if all[i] == l {
 			last := len(all) - 1
 			all[i], all[last] = all[last], nil
-			d.looks.waiting = all[:last]
+			d.lookups.waiting = all[:last]
 			return
 		}
 	}
 }
 
-// expire goes on with those whose look takes too long.
-func (k *looks) expire(d *Door, now core.Instant) {
+// expire goes on with submissions whose lookup takes too long.
+func (k *lookups) expire(d *Door, now core.Instant) {
 	for i := 0; i < len(k.waiting); {
 		if l := k.waiting[i]; l.until <= now {
-			d.looked(now, l, nil, errLookLate)
+			d.finishLookup(now, l, nil, errLookLate)
 		} else {
 			i++
 		}
 	}
 }
 
-func (k *looks) due() (next core.Instant) {
+// due is when the first lookup takes too long; 0: none is under way.
+func (k *lookups) due() (next core.Instant) {
 	for _, l := range k.waiting {
 		next = earlier(next, l.until)
 	}
 	return next
 }
 
-// close goes on with everybody who waits, without an answer of the store.
-func (k *looks) close(d *Door, now core.Instant) {
+// close goes on with all submissions that wait, without an answer.
+func (k *lookups) close(d *Door, now core.Instant) {
 	for len(k.waiting) > 0 {
-		d.looked(now, k.waiting[0], nil, errLookLate)
+		d.finishLookup(now, k.waiting[0], nil, errLookLate)
 	}
 }

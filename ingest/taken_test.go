@@ -50,8 +50,8 @@ func takenRig(t *testing.T, spare bool, change func(*Config)) (*rig, *memTaken) 
 		}
 	})
 	if !spare {
-		r.door.looks.second, r.door.looks.spent = epoch.Add(time.Hour), 0
-		r.door.looks.rest = epoch.Add(1000 * time.Hour)
+		r.door.lookups.second, r.door.lookups.spent = epoch.Add(time.Hour), 0
+		r.door.lookups.restUntil = epoch.Add(1000 * time.Hour)
 	}
 	return r, m
 }
@@ -275,13 +275,13 @@ func TestRecentIsBounded(t *testing.T) {
 	last := 0
 	for i := range 10_000 {
 		sub := core.Submission{Type: "order", ID: fmt.Sprint(i), Input: []byte("{}")}
-		r.add(r.mark(&sub), epoch.Add(time.Duration(i)*time.Millisecond))
+		r.add(r.markOf(&sub), epoch.Add(time.Duration(i)*time.Millisecond))
 		last = i
 	}
 	known := 0
 	for i := range last + 1 {
 		sub := core.Submission{Type: "order", ID: fmt.Sprint(i), Input: []byte("[]")}
-		if r.differs(r.mark(&sub), epoch.Add(10*time.Second), time.Minute) {
+		if r.differs(r.markOf(&sub), epoch.Add(10*time.Second), time.Minute) {
 			known++
 			if i < 8000 {
 				t.Errorf("%d is known still", i)

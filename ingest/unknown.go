@@ -7,24 +7,27 @@ import (
 	"duly.dev/duly/internal/say"
 )
 
-// unknown holds requests whose type no plan has. Before one is refused the
-// plans are read again, because its plan may have been stored a moment ago and
-// the news be on its way. Readings are one at a time and ReloadPause apart,
-// however many strangers knock.
+// unknown holds requests of types that no plan has. Before one is refused the plans are read again: its plan
+// may have been stored a moment ago. There is one reading at a time, and ReloadPause between two, however
+// many unknown types are asked for.
 type unknown struct {
 	waiting []waiter
 	reading bool
-	readers int          // number of the reading under way
-	asked   core.Instant // when the last reading began
-	upTo    int          // waiting requests that came before it
+	// readers numbers the readings, so that an answer to one that was given up is dropped.
+	readers int
+	// reloadAt is when the last reading began.
+	reloadAt core.Instant
+	// upTo is how many of waiting came before that.
+	upTo int
 }
 
+// waiter is one of them.
 type waiter struct {
 	req Request
 	sub core.Submission
 }
 
-// wait keeps a request until the plans have been read again.
+// wait keeps a request until the plans have been read again. It refuses it if too many wait.
 func (d *Door) wait(req *Request, sub *core.Submission) {
 	u := &d.unknown
 	if len(u.waiting) >= d.cfg.UnknownMax {
@@ -34,30 +37,31 @@ func (d *Door) wait(req *Request, sub *core.Submission) {
 	u.waiting = append(u.waiting, waiter{req: *req, sub: *sub})
 }
 
-// ask has the plans read when a request waits for them and they may be read again.
-func (u *unknown) ask(d *Door, now core.Instant) {
+// reload begins a reading if a request waits for it and ReloadPause is over.
+func (u *unknown) reload(d *Door, now core.Instant) {
 	if len(u.waiting) == 0 || u.reading || !u.may(&d.cfg, now) {
 		return
 	}
-	u.reading, u.asked, u.upTo = true, now, len(u.waiting)
+	u.reading, u.reloadAt, u.upTo = true, now, len(u.waiting)
 	u.readers++
 	number := uint64(u.readers)
 	d.plans.Reload(func(err error) { d.events.put(event{flight: number, err: err}) })
 }
 
+// may reports whether ReloadPause is over.
 func (u *unknown) may(cfg *Config, now core.Instant) bool {
-	return u.asked == 0 || u.asked.Add(cfg.ReloadPause) <= now
+	return u.reloadAt == 0 || u.reloadAt.Add(cfg.ReloadPause) <= now
 }
 
-// read goes on with those who waited for this reading.
+// read takes the outcome of a reading, unless that was given up.
 func (u *unknown) read(d *Door, now core.Instant, e *event) {
 	if u.reading && e.flight == uint64(u.readers) {
 		u.finish(d, now, e.err)
 	}
 }
 
-// finish decides about those who came before the reading began; it cannot
-// speak for the others.
+// finish decides about the requests that came before the reading began. For later ones the plans may have
+// changed since.
 func (u *unknown) finish(d *Door, now core.Instant, err error) {
 	unreadable, some := errors.AsType[core.UnreadablePlans](err)
 	done := u.waiting[:u.upTo]
@@ -86,8 +90,8 @@ func (u *unknown) finish(d *Door, now core.Instant, err error) {
 	u.waiting, u.upTo, u.reading = u.waiting[:n], 0, false
 }
 
-// concerns reports whether the plan that a request needs is one that this binary cannot
-// read: another node may, and a newer binary will.
+// concerns reports whether the plan that a request needs is stored but unreadable for this binary. Then it is
+// not refused for good: another node may read it.
 func concerns(unreadable core.UnreadablePlans, w *waiter) bool {
 	if w.sub.PlanVersion == 0 {
 		return unreadable.Newest(w.req.Type) != 0
@@ -97,27 +101,28 @@ func concerns(unreadable core.UnreadablePlans, w *waiter) bool {
 
 var errPlansLate = errors.New("no answer in time")
 
-// expire gives up a reading that takes too long.
+// expire gives up a reading that takes longer than ReloadMax.
 func (u *unknown) expire(d *Door, now core.Instant) {
-	if u.reading && u.asked.Add(d.cfg.ReloadMax) <= now {
+	if u.reading && u.reloadAt.Add(d.cfg.ReloadMax) <= now {
 		u.finish(d, now, errPlansLate)
 	}
 }
 
+// due is when expire or reload has something to do; 0: nobody waits.
 func (u *unknown) due(cfg *Config) core.Instant {
 	switch {
 	case u.reading:
-		return u.asked.Add(cfg.ReloadMax)
+		return u.reloadAt.Add(cfg.ReloadMax)
 	case len(u.waiting) == 0:
 		return 0
 	}
-	return u.asked.Add(cfg.ReloadPause)
+	return u.reloadAt.Add(cfg.ReloadPause)
 }
 
-// close refuses everybody who waits.
+// close refuses all requests that wait.
 func (u *unknown) close(d *Door) {
 	for i := range u.waiting {
 		d.refuse(&u.waiting[i].req, stopping())
 	}
-	*u = unknown{asked: u.asked, readers: u.readers}
+	*u = unknown{reloadAt: u.reloadAt, readers: u.readers}
 }

@@ -12,29 +12,32 @@ import (
 )
 
 const (
-	// waitLeast is a wait that is not looked at: packs and commit cycles alone make as much of it.
+	// waitLeast: a shorter wait counts as none. Packs and commit cycles alone make that much.
 	waitLeast = 500 * time.Millisecond
-	// waitMost is the longest that is promised, whatever the deadline: but see core.Plan.QueueFor.
+	// waitMost is the longest wait with which a submission is let in, whatever its deadline; but see
+	// core.Plan.QueueFor.
 	waitMost = 10 * time.Minute
-	// waitSeen is the longest that is told apart.
+	// waitSeen is the longest wait that is computed.
 	waitSeen = 2 * core.QueueForMax
 	// rateFor is over how long the rate of an owner is averaged.
 	rateFor = 2 * time.Second
-	// busyLeast is how many submissions must have waited all the time for an interval to show how fast an owner is.
+	// busyLeast is how many submissions must have been waiting throughout an interval for it to show how fast
+	// an owner is.
 	busyLeast = 16
-	// rateSure is how many submissions must have begun, if that takes less than rateFor, until the rate of an owner is known:
-	// the first cycles after a start are slow.
+	// rateSure: the rate of an owner is known after so many submissions, or after rateFor. The first cycles
+	// after a start are slow.
 	rateSure = 256
 	// silentFor is how long an owner may say nothing before its queue counts as standing still.
 	silentFor = 1500 * time.Millisecond
-	// apartAfter is how long a partition may stand still before what it holds is no part of its owner's queue: others go on, and
-	// what is known of it may be of a stream that is no more.
+	// apartAfter is how long a partition may stand still before its submissions no longer count in its
+	// owner's queue: the others go on, and what is known of it may be of a stream that no longer exists.
 	apartAfter = 5 * time.Second
-	// shareLeast is the share of an owner's submissions below which what this door has taken says too little of its queue.
+	// shareLeast is the part of an owner's submissions that must come from this door for the door to judge
+	// the queue by its own.
 	shareLeast = 0.2
-	// shareKeep is how much of what was counted for the share is left at each report.
+	// shareKeep is the weight of earlier reports in counting that part.
 	shareKeep = 0.9
-	// stretchesMost bounds what is kept of one partition's queue: with more, neighbours are told as one.
+	// stretchesMost bounds the memory for one partition's queue. Beyond it, neighbours are merged.
 	stretchesMost = 4096
 
 	standFor    = 15 * time.Second       // a queue that stands longer is cut
@@ -47,28 +50,39 @@ const (
 	retryWait   = 500 * time.Millisecond // the least that is
 )
 
-// waits is what a door knows of how long a submission waits until it begins: what is before it in the queue of the owner of
-// its partition, by how fast that owner begins submissions. It counts submissions, never messages, which hold up to
-// [Config.PackItems] of them: those that this door has put into the stream it knows by their positions, and those of other
-// doors by its share of what the owner has read lately. It belongs to the goroutine of the door; any may ask for the wait.
+// waits estimates how long a submission waits until it begins: how many are before it in the queue of its
+// partition's owner, by how fast that owner begins them. It counts submissions, not messages, of which one
+// holds up to [Config.PackItems]. It knows this door's by their positions in the stream, and estimates those
+// of other doors from this door's part of what the owner has read lately. The door's goroutine changes it;
+// anyone may ask for a wait.
 type waits struct {
 	lines  []line // by partition
 	owners map[string]*queueOwner
 }
 
-// line is one partition's queue. Only the door's goroutine changes it, but that any may add what it lets in.
+// line is the queue of one partition. Only the door's goroutine changes it, except that any goroutine may
+// count what it lets in.
 type line struct {
-	owner  atomic.Pointer[queueOwner] // nil: none has said anything yet
-	moved  atomic.Int64               // the instant at which it was last read on, or had nothing of this door
-	behind atomic.Int64               // what is stored and apart
-	tried  atomic.Int64               // when one was let in last to see whether it still stands
+	// owner is whose queue it is part of; nil: no owner has reported it yet.
+	owner atomic.Pointer[queueOwner]
+	// moved is when its owner last read on, or when nothing of this door was in it.
+	moved atomic.Int64
+	// behind is how many submissions are stored while it is apart.
+	behind atomic.Int64
+	// probed is when a submission was last let in to find out whether the partition still stands still.
+	probed atomic.Int64
 
-	mu   sync.Mutex // of open, and of whose it is
-	open int64      // submissions of this door that are not in the stream yet
+	// mu guards open, and who the owner is.
+	mu sync.Mutex
+	// open counts submissions of this door that are let in but not in the stream yet.
+	open int64
 
-	stored int64     // of this door, in the stream and not begun
-	apart  bool      // it stands still for so long that these do not count as their owner's
-	list   []stretch // of these, by position
+	// stored counts those that are in the stream and have not begun.
+	stored int64
+	// apart says that it has stood still for so long that stored does not count in its owner's queue.
+	apart bool
+	// list has stored by position, from head on.
+	list   []stretch
 	head   int
 	epoch  int64
 	cursor uint64
@@ -76,81 +90,104 @@ type line struct {
 	begun  int64
 }
 
-// stretch is submissions of this door up to a position.
+// stretch is n submissions of this door in messages up to a position.
 type stretch struct {
 	seq uint64
 	n   int64
 }
 
-// queueOwner is the queue of all partitions that one scheduler owns: it takes them in turns, so that it is one.
+// queueOwner is the queue of all partitions that one scheduler owns. They are one queue, because it takes
+// them in turns.
 type queueOwner struct {
-	mine  atomic.Int64         // submissions of this door: on their way, or in the stream and not begun
-	pace  atomic.Pointer[pace] // as of the last report
-	given given                // to submissions that were looked at
+	// mine counts submissions of this door in it that have not begun.
+	mine atomic.Int64
+	// pace is as of the last report.
+	pace atomic.Pointer[pace]
+	// given is the time that submissions have which were checked against it.
+	given timeGiven
 
-	at       core.Instant  // of the last report
-	own, all float64       // submissions read lately: of this door, and of all
-	over     core.Instant  // since when the wait has been above the target; 0: it is not
-	least    time.Duration // the shortest wait since
+	// at is when its last report came.
+	at core.Instant
+	// own and all count submissions that it read lately: those of this door, and all.
+	own, all float64
+	// over is since when the wait has been above the target; 0: it is not.
+	over core.Instant
+	// least is the shortest wait since then.
+	least time.Duration
 
-	again virtualQueue
+	// retryQueue is for those that are refused because of the wait.
+	retryQueue virtualQueue
 }
 
-// given is how much time submissions have of late.
-type given struct {
-	asked atomic.Int64  // submissions since the last report
-	left  atomic.Int64  // the time that they had in all, in milliseconds
-	has   time.Duration // on average; 0: not known
+// timeGiven averages how much time submissions had of late until their deadline.
+type timeGiven struct {
+	// asked counts submissions since the last report.
+	asked atomic.Int64
+	// left is the sum of their time, in milliseconds.
+	left atomic.Int64
+	// has is the average; 0: not known.
+	has time.Duration
 }
 
-// note is safe for concurrent use.
-func (g *given) note(left time.Duration) {
+// note counts a submission with so much time left. It is safe for concurrent use.
+func (g *timeGiven) note(left time.Duration) {
 	g.asked.Add(1)
 	g.left.Add(min(max(0, left), waitMost).Milliseconds())
 }
 
-// virtualQueue is the queue of those who are refused: each is told a time of its own.
+// virtualQueue gives each submission that is refused a time of its own to come again, so that they do not all
+// come at once.
 type virtualQueue struct {
-	mu   sync.Mutex
-	slot core.Instant // which the last one was told
+	mu sync.Mutex
+	// slot is the time that the last one got.
+	slot core.Instant
 
-	last atomic.Pointer[told]
+	// last is the last refusal: of those that come together most differ only in their times.
+	last atomic.Pointer[refusalText]
 }
 
-// told is a refusal, and what is said of it: most that come together are told the same but for their times.
-type told struct {
-	why  why
+// refusalText is the text of a refusal, and what it was made of.
+type refusalText struct {
+	why  refusalFacts
 	text string
 }
 
-// why is what a refusal depends on.
-type why struct {
+// refusalFacts is what the text of a refusal depends on.
+type refusalFacts struct {
 	id, plan, tenant        string
 	wait, needs, left, most time.Duration
-	part, all               float64 // submissions a second: of the tenant, and in all
+	// part and all are submissions a second: the tenant's part, and of all.
+	part, all float64
 }
 
-// refusal is one of the queue. It is safe for concurrent use.
-func (q *virtualQueue) refusal(y why, retry time.Duration) *Refusal {
+// refusal makes the refusal of a submission that is to come again after retry. It is safe for concurrent use.
+func (q *virtualQueue) refusal(y refusalFacts, retry time.Duration) *Refusal {
 	is := q.last.Load()
 	if is == nil || is.why != y {
 		text := say.Of(y.id, "wait", y.wait, "plan", y.plan, "needs", y.needs, "left", y.left, "most", y.most,
 			"tenant", core.QuoteShort(y.tenant), "part", perSecond(y.part), "all", perSecond(y.all))
-		is = &told{y, Refuse(429, CauseBacklog, "%s", text).Description}
+		is = &refusalText{y, Refuse(429, CauseBacklog, "%s", text).Description}
 		q.last.Store(is)
 	}
 	return &Refusal{Code: 429, ErrCode: CauseBacklog, Description: is.text, Retry: retry}
 }
 
-// pace is how fast an owner is.
+// pace is how fast an owner works off its queue.
 type pace struct {
-	rate   float64       // submissions a second that begin; 0: not known yet
-	share  float64       // of what it reads, of this door
-	waited time.Duration // by what it read last
-	limit  time.Duration // of the wait, 0: none; see stand
-	has    time.Duration // how much time submissions have; 0: not known
+	// rate is how many submissions a second begin; 0: not known yet.
+	rate float64
+	// share is this door's part of what it reads.
+	share float64
+	// waited is how long what it read last had waited.
+	waited time.Duration
+	// limit is the longest wait with which it takes more; 0: there is none. See limitStanding.
+	limit time.Duration
+	// has is timeGiven.has.
+	has time.Duration
 
-	seen  time.Duration // until rate is known: the busy time that was looked at, and how many began in it
+	// seen and begun are, until rate is known, the time in which it was busy, and how many submissions began
+	// in it.
+	seen  time.Duration
 	begun int64
 }
 
@@ -158,22 +195,23 @@ func newWaits(partitions int) waits {
 	return waits{lines: make([]line, partitions), owners: map[string]*queueOwner{}}
 }
 
-// taken notes submissions that are let in, negative: that go no further. It is safe for concurrent use.
-func (l *line) taken(n int64) {
+// letIn counts submissions that are let in; a negative n, those of them that go no further. It is safe for
+// concurrent use.
+func (l *line) letIn(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open += n
 	l.count(n)
 }
 
-// count counts them as their owner's. It is locked.
+// count adds n to the submissions in the owner's queue; nothing, while no owner is known. The caller holds mu.
 func (l *line) count(n int64) {
 	if o := l.owner.Load(); o != nil {
 		o.mine.Add(n)
 	}
 }
 
-// put notes where submissions are that were let in.
+// put notes at which position of the stream n submissions are that were let in before.
 func (l *line) put(seq uint64, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,12 +226,12 @@ func (l *line) put(seq uint64, n int64) {
 	}
 	l.list = append(l.list, stretch{seq, n})
 	if len(l.list)-l.head > stretchesMost {
-		l.thin()
+		l.mergePairs()
 	}
 }
 
-// thin tells pairs of neighbours as one.
-func (l *line) thin() {
+// mergePairs halves list: it merges each pair of neighbours into one stretch, at the later position.
+func (l *line) mergePairs() {
 	kept := l.list[:0]
 	for i := l.head; i < len(l.list); i += 2 {
 		is := l.list[i]
@@ -205,14 +243,16 @@ func (l *line) thin() {
 	l.list, l.head = kept, 0
 }
 
-// passed takes off what is up to a position, and returns how many submissions that were. It is locked.
-func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
+// readUpTo removes the submissions up to the position that the owner has read, and returns how many. The
+// caller holds mu.
+func (l *line) readUpTo(now core.Instant, cursor uint64) (n int64) {
 	moved := cursor != l.cursor
 	l.cursor = cursor
 	if moved {
 		l.setApart(false)
 	}
-	// What was stored before something that has passed has passed too, whatever its position: it may be of a stream of before.
+	// A stretch before one that has been read has been read too, whatever its position: that may be of an
+	// earlier stream.
 	for i := l.head; i < len(l.list) && moved; i++ {
 		if l.list[i].seq <= cursor {
 			for ; l.head <= i; l.head++ {
@@ -228,11 +268,11 @@ func (l *line) passed(now core.Instant, cursor uint64) (n int64) {
 	if moved || l.stored == 0 {
 		l.moved.Store(int64(now))
 	}
-	l.setApart(l.still(now) > apartAfter)
+	l.setApart(l.standstill(now) > apartAfter)
 	return n
 }
 
-// setApart has what is stored count as its owner's, or not. It is locked.
+// setApart takes stored out of what the owner has to do, or puts it back. The caller holds mu.
 func (l *line) setApart(apart bool) {
 	switch {
 	case apart && !l.apart:
@@ -247,28 +287,30 @@ func (l *line) setApart(apart bool) {
 	}
 }
 
-// progress is what an owner has read since its last report.
+// progress is what an owner has read of a partition since its last report: of this door, in all, and how many
+// began.
 type progress struct{ own, read, begun int64 }
 
-// heard takes what an owner says of it.
-func (l *line) heard(now core.Instant, o *queueOwner, r *core.Reading) (p progress) {
+// takeReading takes in what an owner reports of the partition. It ignores one that owns it no more.
+func (l *line) takeReading(now core.Instant, o *queueOwner, r *core.Reading) (p progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch former := l.owner.Load(); {
 	case former != nil && r.Epoch < l.epoch: // of one that owns it no more
 		return p
 	case former != o || r.Epoch != l.epoch:
-		l.adopted(now, o, r)
+		l.adopt(now, o, r)
 		return p
 	}
-	p = progress{own: l.passed(now, r.Cursor), read: max(0, r.Read-l.read), begun: max(0, r.Begun-l.begun)}
+	p = progress{own: l.readUpTo(now, r.Cursor), read: max(0, r.Read-l.read), begun: max(0, r.Begun-l.begun)}
 	l.read, l.begun = r.Read, r.Begun
 	return p
 }
 
-// adopted makes it another owner's, or another life's of the same. One that begins before what was read is of another
-// stream, or of a database that went back: the positions say nothing then. It is locked.
-func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
+// adopt makes the line another owner's, or that of a later epoch of the same. If the new one reads from
+// before where it was read to, then it reads another stream, or the database has gone back in time, and the
+// positions mean nothing any more. The caller holds mu.
+func (l *line) adopt(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.setApart(false)
 	l.count(-l.open - l.stored)
 	if r.Cursor < l.cursor {
@@ -277,17 +319,17 @@ func (l *line) adopted(now core.Instant, o *queueOwner, r *core.Reading) {
 	l.owner.Store(o)
 	l.epoch, l.read, l.begun = r.Epoch, r.Read, r.Begun
 	l.count(l.open + l.stored)
-	l.passed(now, r.Cursor)
+	l.readUpTo(now, r.Cursor)
 	l.moved.Store(int64(now)) // it is not known to have stood still before
 }
 
-// wait is how long what comes now waits until it begins, as far as is known. It is safe for concurrent use.
+// wait estimates how long a submission that comes now waits until it begins. It is safe for concurrent use.
 func (l *line) wait(now core.Instant) time.Duration {
 	o := l.owner.Load()
 	if o == nil {
 		return 0
 	}
-	return o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)
+	return o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.standstill(now)
 }
 
 // longest is the longest wait of any partition. It is safe for concurrent use.
@@ -298,12 +340,13 @@ func (w *waits) longest(now core.Instant) (d time.Duration) {
 	return d
 }
 
-// still is how long nothing of it has begun although there is something: beyond what its owner may be silent.
-func (l *line) still(now core.Instant) time.Duration {
+// standstill is for how long nothing has begun although something waits, less silentFor, during which owners
+// may be silent.
+func (l *line) standstill(now core.Instant) time.Duration {
 	return min(max(0, now.Sub(core.Instant(l.moved.Load()))-silentFor), waitSeen)
 }
 
-// report takes what an owner says of its partitions.
+// report takes in what a scheduler says of its partitions, and updates how fast it is.
 func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	o := w.owners[node]
 	if o == nil {
@@ -319,7 +362,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 		if is.Partition < 0 || is.Partition >= len(w.lines) {
 			continue
 		}
-		more := w.lines[is.Partition].heard(now, o, is)
+		more := w.lines[is.Partition].takeReading(now, o, is)
 		own, read, begun = own+more.own, read+more.read, begun+more.begun
 		waited += float64(more.read) * float64(is.Waited)
 	}
@@ -333,7 +376,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	}
 	passed := now.Sub(o.at)
 	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
-	o.stand(now, passed, &is)
+	o.limitStanding(now, passed, &is)
 	is.has = o.given.has
 	o.at = now
 	o.pace.Store(&is)
@@ -342,7 +385,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	}
 }
 
-// rate is how many submissions of this door begin a second, over all owners, as far as is known.
+// rate is how many submissions of this door begin a second at all owners, as far as that is known.
 func (w *waits) rate() (rate float64) {
 	counted := make(map[*queueOwner]bool, len(w.owners))
 	for i := range w.lines {
@@ -355,7 +398,7 @@ func (w *waits) rate() (rate float64) {
 	return rate
 }
 
-// forget drops owners that own nothing any more.
+// forget drops owners that have no partition any more.
 func (w *waits) forget() {
 	for node, o := range w.owners {
 		owns := false
@@ -368,16 +411,19 @@ func (w *waits) forget() {
 	}
 }
 
-// newPart is the weight of what was seen in such a time in an average over rateFor.
-func newPart(took time.Duration) float64 { return 1 - math.Exp(-took.Seconds()/rateFor.Seconds()) }
+// averageWeight is the weight that what was seen in a time has in an average over about rateFor.
+func averageWeight(took time.Duration) float64 {
+	return 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
+}
 
-// learn takes how many began in a time; busy: there were others all the time. When there were not, it may be faster. A time
-// in which the owner said nothing, or nothing began, says that it stood still, and not how fast it is.
+// learn takes in that so many submissions began in a time. busy: others were waiting throughout; if not, the
+// owner might have been faster, so that only a higher rate counts. A time in which the owner was silent, or
+// began nothing, says nothing about its speed.
 func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	if begun == 0 || took <= 0 || took > silentFor {
 		return
 	}
-	rate, by := float64(begun)/took.Seconds(), newPart(took)
+	rate, by := float64(begun)/took.Seconds(), averageWeight(took)
 	switch {
 	case p.rate == 0 && busy:
 		p.seen, p.begun = p.seen+took, p.begun+begun
@@ -390,7 +436,8 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	}
 }
 
-// wait is how long what comes now waits until it begins, where so many of this door are before it, as far as is known.
+// wait estimates how long a submission waits that comes after mine others of this door. They are this door's
+// part of the queue, which gives the length of the whole; that, divided by the rate, is the wait.
 func (p *pace) wait(mine int64) time.Duration {
 	queue := float64(mine) / max(p.share, shareLeast)
 	if p.share < shareLeast {
@@ -402,15 +449,15 @@ func (p *pace) wait(mine int64) time.Duration {
 	return time.Duration(min(queue/p.rate, waitSeen.Seconds()) * float64(time.Second))
 }
 
-// target is how long a queue that stands may be: the same work is done from a short one as from a long one, and how long a
-// short one takes is known better.
-func (g *given) target(passed time.Duration) time.Duration {
+// target is how long a queue that does not shrink may be. As much work gets done from a short queue as from a
+// long one, and its length in time is known better. It takes in what was noted since the last call.
+func (g *timeGiven) target(passed time.Duration) time.Duration {
 	if n := g.asked.Swap(0); n > 0 {
 		has := time.Duration(g.left.Swap(0)/n) * time.Millisecond
 		if g.has == 0 {
 			g.has = has
 		}
-		g.has += time.Duration(newPart(passed) * float64(has-g.has))
+		g.has += time.Duration(averageWeight(passed) * float64(has-g.has))
 	}
 	if g.has == 0 {
 		return standTarget
@@ -418,10 +465,10 @@ func (g *given) target(passed time.Duration) time.Duration {
 	return min(standTarget, max(waitLeast, time.Duration(standPart*float64(g.has))))
 }
 
-// stand moves the limit of a queue that does not get shorter: a burst may fill it as far as deadlines allow, but when it
-// has stood above the target for standFor it may be no longer than it was at its shortest, and then shorter and shorter
-// down to the target.
-func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
+// limitStanding limits a queue that does not shrink. A burst may fill a queue as far as deadlines allow. But
+// one that has been above the target for standFor may be no longer than it was at its shortest in that time,
+// and then less and less, down to the target. When it is short again the limit rises and goes.
+func (o *queueOwner) limitStanding(now core.Instant, passed time.Duration, p *pace) {
 	wait, target := p.wait(o.mine.Load()), o.given.target(passed)
 	if wait <= target {
 		o.over = 0
@@ -442,9 +489,9 @@ func (o *queueOwner) stand(now core.Instant, passed time.Duration, p *pace) {
 	}
 }
 
-// next is when a submission that is refused may come again, which would wait for so much longer than it may: each takes the
-// next place in a queue of those that do. How long a standstill will last, and how fast an owner is that has shown nothing
-// yet, is not known.
+// next is after how long a refused submission may come again. over is by how much its wait is too long. Each
+// gets the next place in a queue that moves at rate. If nothing is known, as of a standstill or of an owner
+// that has shown nothing yet, it is retryBacklog.
 func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) time.Duration {
 	if rate == 0 || over <= 0 {
 		return retryBacklog
@@ -456,19 +503,20 @@ func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) 
 	return q.slot.Sub(now)
 }
 
-// tries reports whether a submission is let in to see whether a partition still stands: what is known of it may be of a
-// stream that is no more. One a second is.
-func (l *line) tries(now core.Instant) bool {
-	last := l.tried.Load()
-	return now.Sub(core.Instant(last)) >= time.Second && l.tried.CompareAndSwap(last, int64(now))
+// mayProbe lets one submission a second in to find out whether the partition still stands still: what is
+// known of it may be of a stream that no longer exists.
+func (l *line) mayProbe(now core.Instant) bool {
+	last := l.probed.Load()
+	return now.Sub(core.Instant(last)) >= time.Second && l.probed.CompareAndSwap(last, int64(now))
 }
 
-// Report takes what a scheduler says of its partitions. It is safe for concurrent use, and takes effect at the next Flush.
+// Report takes in what a scheduler says of its partitions. It acts at the next Flush. It is safe for
+// concurrent use.
 func (d *Door) Report(node string, all []core.Reading) {
 	d.events.put(event{node: node, readings: all})
 }
 
-// lineOf is the queue that a submission is in. Its id need not be one: that is told later.
+// lineOf is the queue that a submission would be in. The id is unchecked.
 func (d *Door) lineOf(id string) *line {
 	if id == "" {
 		return &d.waits.lines[0]
@@ -476,21 +524,21 @@ func (d *Door) lineOf(id string) *line {
 	return &d.waits.lines[d.cfg.PartitionOf(id, d.cfg.Partitions)]
 }
 
-// Late is what [Ingest.Late] does.
+// Late is [Ingest.Late]. It counts the submission if it refuses it.
 func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 	fl := d.shares.of(f)
 	r := d.late(now, d.lineOf(f.ID), f, fl)
 	if r != nil {
 		fl.count(f)
-		d.stats.taken.Add(1)
+		d.stats.came.Add(1)
 		d.stats.refused[r.ErrCode-CauseFirst].Add(1)
 	}
 	return r
 }
 
-// late refuses a submission that would begin too late to be done, or that a queue which does not get shorter has no room
-// for; nil: it may be taken. It looks at nothing but names and times, so that a refusal costs little. What was accepted
-// under its id lately is not refused: its submitter asks again. It is safe for concurrent use.
+// late refuses a submission that would begin too late to be done, or for which a queue that does not shrink
+// has no room; nil: it may be let in. It looks at names and times only, so that a refusal costs little. An id
+// that was accepted lately is not refused: its submitter asks again. It is safe for concurrent use.
 func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusal {
 	if f.StartAt != "" {
 		return nil // it does not wait in the queue until then
@@ -513,8 +561,8 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	if bad {
 		return nil
 	}
-	id, most := may.id, time.Duration(part(int64(float64(may.left-may.needs)/core.Weather), class))
-	again, rate := &owner.again, pace.rate
+	id, most := may.id, time.Duration(classShare(int64(float64(may.left-may.needs)/core.Weather), class))
+	again, rate := &owner.retryQueue, pace.rate
 	if !may.fromTurn {
 		owner.given.note(may.left)
 		limit, stands := pace.limit, "refuse.stands"
@@ -526,19 +574,19 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 			limit, stands = d.shares.most(), "refuse.share"
 		}
 		if limit != 0 && limit < most {
-			if id, most = stands, time.Duration(part(int64(limit), class)); id == "refuse.share" {
-				again, rate = &fl.again, d.shares.part(fl)
+			if id, most = stands, time.Duration(classShare(int64(limit), class)); id == "refuse.share" {
+				again, rate = &fl.retryQueue, d.shares.part(fl)
 			}
 		}
 		most = min(most, waitMost)
 	}
-	if wait <= most || d.taken != nil && d.recent.has(f.ID) {
+	if wait <= most || d.ids != nil && d.recent.has(f.ID) {
 		return nil
 	}
-	if l.still(now) > 0 && l.tries(now) {
+	if l.standstill(now) > 0 && l.mayProbe(now) {
 		return nil
 	}
-	y := why{
+	y := refusalFacts{
 		id: id, plan: plan.Name, wait: say.Rounded(wait), needs: say.Rounded(may.needs), left: say.Rounded(may.left), most: say.Rounded(max(0, most)),
 	}
 	if id == "refuse.share" {
@@ -547,16 +595,20 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	return again.refusal(y, again.next(now, pace.wait(owner.mine.Load())-most, rate))
 }
 
-// patience is how long a submission may wait for its turn.
+// patience is how long a submission can wait until it begins.
 type patience struct {
-	id       string // of the sentence with which it is refused
-	left     time.Duration
-	needs    time.Duration // of it, when its turn has come
-	fromTurn bool          // its time counts from its turn: see core.Plan.QueueFor
+	// id is of the sentence that refuses it.
+	id string
+	// left is its time until the deadline, or until its turn must come.
+	left time.Duration
+	// needs is how much of that the task itself takes.
+	needs time.Duration
+	// fromTurn says that its deadline counts from when it begins: see core.Plan.QueueFor.
+	fromTurn bool
 }
 
-// mayWait is how long a submission may wait for its turn; bad: its deadline cannot be read. One that names a deadline is held
-// to it, whatever its plan.
+// mayWait computes how long a submission can wait until it begins. One that names a deadline is held to it,
+// whatever its plan says. bad: the deadline cannot be read.
 func (d *Door) mayWait(now core.Instant, plan *core.Plan, f *submit.Form, has time.Duration) (p patience, bad bool) {
 	if f.CompleteBy == "" && plan.QueueFor > 0 {
 		return patience{id: "refuse.turn", left: plan.QueueFor, fromTurn: true}, false

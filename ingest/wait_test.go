@@ -371,7 +371,7 @@ func TestQueueOfMessagesIsBounded(t *testing.T) {
 	w := newWaits(1)
 	w.report(epoch, "n1", []core.Reading{{Epoch: 1}})
 	for i := range 20_000 {
-		w.lines[0].taken(2)
+		w.lines[0].letIn(2)
 		w.lines[0].put(uint64(i+1), 2)
 	}
 	l := &w.lines[0]

@@ -28,33 +28,42 @@ import (
 //
 // The zero value and nil admit everything. It is safe for concurrent use.
 type Admission struct {
-	ceiling int           // tasks of one partition
-	target  time.Duration // of a commit cycle; negative: the window is always at its ceiling
+	// ceiling is the most tasks for each partition that the node owns.
+	ceiling int
+	// target is how long a commit cycle may take; negative: the window stays at its ceiling.
+	target time.Duration
 
-	mu        sync.Mutex
-	window    int // tasks of one partition; the node's window is this for each that it owns
-	owned     int // partitions
-	inFlight  int // tasks of the node, and submissions that wait for a commit cycle
-	halvedAt  core.Instant
-	answers   int // of agents since lookedAt
-	late      int // of them
-	lookedAt  core.Instant
+	mu sync.Mutex
+	// window is how many tasks the node may have in flight for each partition it owns: the node's window is
+	// window × owned.
+	window int
+	// owned counts the partitions that the node owns.
+	owned int
+	// inFlight counts the node's tasks in flight, and the submissions that wait for a commit cycle.
+	inFlight int
+	halvedAt core.Instant
+	// answers counts agents' answers since judgedAt, late those of them that came late. queued is whether
+	// more than a tenth were late in the stretch before: the window is not widened then.
+	answers   int
+	late      int
+	judgedAt  core.Instant
 	widenedAt core.Instant
-	queued    bool     // some of them were late when it was looked at last
-	onRoom    []func() // called when a full window has room again, once or twice
+	queued    bool
+	// onRoom are called when a full window has room again, and again when a window that was full twice has.
+	onRoom []func()
 }
 
 const (
-	floorPart = 16  // the floor is the ceiling divided by this
-	leastPart = 256 // by this while most answers are late: then there are too few processors for what is in flight
-	widenPart = 256 // and so is the increase,
-	slowPart  = 16  // or the window by this, if that is less
+	floorPart = 16  // the floor is ceiling/floorPart
+	leastPart = 256 // the floor while most answers are late is ceiling/leastPart: the machine has too few processors
+	widenPart = 256 // the window grows by ceiling/widenPart,
+	slowPart  = 16  // or by window/slowPart if that is less
 
-	// lateAfter is how much longer than it usually does an agent's answer takes that is late, and how often it is looked
-	// whether most are; answersLeast is of how many it is said.
+	// lateAfter is how much later than usual an answer must come to be late. It is also the length of the stretches over
+	// which late answers are counted. answersLeast is how many answers a stretch needs to say anything.
 	lateAfter    = 250 * time.Millisecond
 	answersLeast = 16
-	// widenEvery is how often the window is widened at most: what came of it is known a quarter of a second later.
+	// widenEvery is the least time between two increases: their effect on answers shows a quarter of a second later.
 	widenEvery = lateAfter / 4
 )
 
@@ -67,19 +76,20 @@ func NewAdmission(ceiling int, target time.Duration) *Admission {
 	return a
 }
 
+// floor is the window below which slow commit cycles do not push it.
 func (a *Admission) floor() int { return max(1, a.ceiling/floorPart) }
 
-// least is the floor while most answers are late.
+// least is the window below which late answers do not push it. It is lower than floor: see the type.
 func (a *Admission) least() int { return max(1, a.ceiling/leastPart) }
 
-// Window is how many tasks the node may have in flight now.
+// Window returns how many tasks the node may have in flight now.
 func (a *Admission) Window() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.window * a.owned
 }
 
-// InFlight is how many tasks the node has in flight, and submissions that wait for a commit cycle.
+// InFlight returns how many tasks the node has in flight, counting submissions that wait for a commit cycle.
 func (a *Admission) InFlight() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +110,8 @@ func (a *Admission) Overloaded() bool {
 // full reports whether no further task is admitted. The lock is held.
 func (a *Admission) full() bool { return a.ceiling > 0 && a.inFlight >= a.window*a.owned }
 
-// takesUp is how many parked tasks that have not begun may be taken up. The lock is held.
+// takesUp returns how many more parked tasks that have not begun may be claimed: up to twice the window. The
+// lock is held.
 func (a *Admission) takesUp() int {
 	if a.ceiling <= 0 || a.owned == 0 {
 		return math.MaxInt
@@ -108,7 +119,8 @@ func (a *Admission) takesUp() int {
 	return max(0, 2*a.window*a.owned-a.inFlight)
 }
 
-// TakesUp is how many parked tasks that have not begun may be taken up.
+// TakesUp returns how many more parked tasks that have not begun may be claimed; see the type for why it is
+// twice the window.
 func (a *Admission) TakesUp() int {
 	if a == nil {
 		return math.MaxInt
@@ -118,7 +130,7 @@ func (a *Admission) TakesUp() int {
 	return a.takesUp()
 }
 
-// Room reports whether a further task is admitted.
+// Room reports whether one more submission may be taken up.
 func (a *Admission) Room() bool {
 	if a == nil {
 		return true
@@ -128,7 +140,8 @@ func (a *Admission) Room() bool {
 	return !a.full()
 }
 
-// cycle counts a commit cycle in that ended now, and how many answers it handled, of which so many were late.
+// cycle adjusts the window after a commit cycle that ended now and took so long, and in which so many of the
+// agents' answers were late.
 func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late int) {
 	if a == nil || a.target < 0 {
 		return
@@ -136,9 +149,9 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 	a.change(func() {
 		a.answers, a.late = a.answers+answers, a.late+late
 		most := false
-		if a.answers >= answersLeast && a.lookedAt.Elapsed(now, lateAfter) {
+		if a.answers >= answersLeast && a.judgedAt.Elapsed(now, lateAfter) {
 			most, a.queued = 2*a.late > a.answers, 10*a.late > a.answers
-			a.answers, a.late, a.lookedAt = 0, 0, now
+			a.answers, a.late, a.judgedAt = 0, 0, now
 		}
 		switch {
 		case most:
@@ -152,21 +165,23 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 	})
 }
 
-// hold counts tasks in or, negative, out. An inbox may be locked only when they are counted in.
-func (a *Admission) hold(tasks int) {
+// charge counts tasks in; negative tasks are counted out. Counting out may call onRoom, which locks inboxes:
+// the caller must not hold an inbox's lock then.
+func (a *Admission) charge(tasks int) {
 	if a != nil && tasks != 0 {
 		a.change(func() { a.inFlight += tasks })
 	}
 }
 
-// own counts partitions in or, negative, out.
+// own counts partitions that the node gains; negative ones it loses.
 func (a *Admission) own(partitions int) {
 	if a != nil {
 		a.change(func() { a.owned += partitions })
 	}
 }
 
-// waiting reports whether readers may wait for a wider window: only further cycles widen it.
+// waiting reports whether readers are stopped by a window that could still grow. Only a commit cycle widens
+// it, so the committer runs cycles without mail meanwhile.
 func (a *Admission) waiting() bool {
 	if a == nil || a.target < 0 {
 		return false
@@ -176,6 +191,7 @@ func (a *Admission) waiting() bool {
 	return a.window < a.ceiling && a.full()
 }
 
+// change applies do under the lock and then, without it, calls onRoom if that made room.
 func (a *Admission) change(do func()) {
 	a.mu.Lock()
 	was, twice := a.full(), a.takesUp() == 0
@@ -190,7 +206,7 @@ func (a *Admission) change(do func()) {
 	}
 }
 
-// whenRoom has a function called whenever a full window has room again.
+// whenRoom registers a function that is called each time a full window has room again.
 func (a *Admission) whenRoom(call func()) {
 	if a == nil {
 		return

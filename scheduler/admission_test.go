@@ -16,7 +16,7 @@ const testTarget = 100 * time.Millisecond
 func admitted() *Admission {
 	a := NewAdmission(2560, testTarget)
 	a.own(2)
-	a.hold(a.Window())
+	a.charge(a.Window())
 	return a
 }
 
@@ -24,7 +24,7 @@ func admitted() *Admission {
 func at(n int) core.Instant { return core.Instant(0).Add(time.Duration(n) * widenEvery) }
 
 // use keeps the window in full use.
-func (a *Admission) use() { a.hold(a.Window() - a.inFlight) }
+func (a *Admission) use() { a.charge(a.Window() - a.inFlight) }
 
 // The window begins at its floor; good cycles widen it step by step, up to its ceiling.
 func TestAdmissionWidens(t *testing.T) {
@@ -46,12 +46,12 @@ func TestAdmissionWidens(t *testing.T) {
 // A window that is not used is not widened: whether the machine can do more is not known.
 func TestAdmissionWidensByUse(t *testing.T) {
 	a := admitted()
-	a.hold(-a.Window() / 2)
+	a.charge(-a.Window() / 2)
 	a.cycle(at(1), 0, 0, 0)
 	if got := a.Window(); got != 2*160 {
 		t.Errorf("%d although half of it is idle", got)
 	}
-	a.hold(1)
+	a.charge(1)
 	a.cycle(at(2), 0, 0, 0)
 	if got := a.Window(); got != 2*170 {
 		t.Errorf("%d although more than half of it is in use", got)
@@ -168,11 +168,11 @@ func TestOverloaded(t *testing.T) {
 		t.Error("a node without partitions is overloaded")
 	}
 	a.own(1)
-	a.hold(159)
+	a.charge(159)
 	if a.Overloaded() || !a.Room() {
 		t.Error("overloaded with room for one")
 	}
-	a.hold(1)
+	a.charge(1)
 	if !a.Overloaded() || a.Room() {
 		t.Error("not overloaded at the floor")
 	}
@@ -186,7 +186,7 @@ func TestOverloaded(t *testing.T) {
 func TestAdmissionWithoutATarget(t *testing.T) {
 	a := NewAdmission(2560, -1)
 	a.own(1)
-	a.hold(2560)
+	a.charge(2560)
 	a.cycle(1, time.Hour, 0, 0)
 	if got := a.Window(); got != 2560 || a.Room() || a.Overloaded() || a.waiting() {
 		t.Errorf("window %d, room %v, overloaded %v", got, a.Room(), a.Overloaded())
@@ -244,7 +244,7 @@ func TestReadersTakeTurns(t *testing.T) {
 		a := NewAdmission(16, testTarget)
 		a.own(3)
 		in := newInbox(func() core.Instant { return 77 }, nil, a)
-		a.hold(a.Window())
+		a.charge(a.Window())
 		var order []int
 		var mu sync.Mutex
 		for p, stored := range []core.Instant{30, 10, 20} {
@@ -261,7 +261,7 @@ func TestReadersTakeTurns(t *testing.T) {
 			synctest.Wait()
 		}
 		for _, want := range [][]int{{1}, {1, 0}} {
-			a.hold(-1)
+			a.charge(-1)
 			synctest.Wait()
 			if !slices.Equal(order, want) {
 				t.Fatalf("partitions %v have had their turn, want %v", order, want)
@@ -307,23 +307,23 @@ func TestRoomForParkedTasks(t *testing.T) {
 	a := NewAdmission(4, -1)
 	in := newInbox(func() core.Instant { return 77 }, nil, a)
 	a.own(1)
-	a.hold(7)
+	a.charge(7)
 	if a.Room() || a.TakesUp() != 1 {
 		t.Fatalf("full: room %v, and for %d parked ones", a.Room(), a.TakesUp())
 	}
-	a.hold(1)
+	a.charge(1)
 	in.awaitRoom(true)
 	if a.TakesUp() != 0 || in.isDue() {
 		t.Fatalf("full twice: room for %d parked ones, a cycle is due: %v", a.TakesUp(), in.isDue())
 	}
-	a.hold(-1)
+	a.charge(-1)
 	if !in.isDue() {
 		t.Error("there is room, and the shard does not know")
 	}
 	in.take()
 	in.awaitRoom(false)
-	a.hold(1)
-	a.hold(-1)
+	a.charge(1)
+	a.charge(-1)
 	if in.isDue() {
 		t.Error("nothing waits")
 	}

@@ -6,43 +6,57 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What a shard knows of agents, over all its partitions: their breakers, their limits and what is out at them. What its calls
-// come to is counted here, for breakers.go to decide by. An agent whose breaker is not closed is one that has no room, or
-// little: a step that would begin there parks its task, whichever attempt it is, and a task that cannot wait so long is undone
-// at once.
+// What a shard knows of agents, over all its partitions: their breakers, their limits, and how many commands are out. The
+// outcomes of calls are counted here; breakers.go decides by them. While an agent's breaker is not closed, the agent counts
+// as full, or nearly: a step that would begin there parks its task, whichever attempt it is, and a task that cannot wait
+// that long is undone at once.
 
 // agentCalls is what a shard knows of one agent, over all its partitions.
 type agentCalls struct {
-	name    string
-	calls   core.Calls // since they were collected
-	trial   core.Calls // likewise, of those of a trial
-	counted bool       // it is among those that are to be collected
-	tried   int        // do commands of a trial that are out
-	breaker core.Breaker
+	name string
+	// calls counts outcomes since the committer last collected them, trial those of calls that were a
+	// breaker's trial.
+	calls core.Calls
+	trial core.Calls
+	// counted is whether the agent is in agentBook.counted.
+	counted bool
+	// trialOut counts do commands that are out as a breaker's trial.
+	trialOut int
+	breaker  core.Breaker
 	inUse
-	keys    map[string]*keyCalls // of its limit; nil: that has none
-	book    *agentBook
-	last    int           // partition that has claimed last of what all share
-	longest time.Duration // that a do command may be at work
-	usual   time.Duration // in which it answers, when nothing is in the way
+	// keys holds the keys in use of the agent's limit; nil: the limit has no keys.
+	keys map[string]*keyCalls
+	book *agentBook
+	// last is the partition that last claimed parked tasks from room that all partitions share: the next one
+	// goes first.
+	last int
+	// longest is how long a do command may be at work there: the longest complete-by and grace of the plans
+	// seen so far.
+	longest time.Duration
+	// usual is how long an answer takes when nothing is in the way, as of usualAt.
+	usual   time.Duration
 	usualAt core.Instant
 }
 
-// keyCalls is what a shard knows of one key at an agent. It is there while the key is in use.
+// keyCalls is what a shard knows of one key of an agent's limit. It exists while the key is in use.
 type keyCalls struct {
 	inUse
-	agent   *agentCalls
-	key     string
-	kept    bool  // a do command was kept back since its use was last told
-	changed bool  // it is among those whose use is to be told
-	looks   waker // a round is to look at what stands aside for it: it is among those that are ready
+	agent *agentCalls
+	key   string
+	// wantsPlace is whether a do was blocked by this key since its use was last reported.
+	wantsPlace bool
+	// reporting is whether the key is in agentBook.unreported.
+	reporting bool
+	// nextRound is set while the key is in agentBook.ready: the next round lets tasks that stand aside for it
+	// come back.
+	nextRound waker
 }
 
-// usualGrows is by what part of itself the time in which an agent usually answers grows in a second in which no answer is
-// as quick.
+// usualGrows is the share by which an agent's usual time to answer grows each second without an answer that is as quick:
+// an agent that has become slower for good is soon not called late any more.
 const usualGrows = 0.01
 
-// answered takes how long an answer took, and reports whether it was late.
+// answered takes note of how long an answer took, and reports whether it was late by lateAfter or more.
 func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) {
 	if a.usual == 0 || took < a.usual {
 		a.usual = max(took, time.Millisecond)
@@ -53,26 +67,37 @@ func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) 
 	return took-a.usual > lateAfter
 }
 
-// agentBook is what a shard knows of agents: their breakers, their limits and what is out at them.
+// agentBook holds what a shard knows of agents.
 type agentBook struct {
-	now     func() core.Instant
-	hears   func() int64 // as in Config
-	heard   int64        // as it said last
-	keyOf   func(expression string, t *core.Task) (string, error)
-	all     map[string]*agentCalls
+	now func() core.Instant
+	// hears is Config.Hears; heard is what it last returned.
+	hears func() int64
+	heard int64
+	keyOf func(expression string, t *core.Task) (string, error)
+	all   map[string]*agentCalls
+	// counted are the agents with calls that were not collected yet.
 	counted []*agentCalls
-	open    []core.Breaker // those that are not closed
+	// open are the breakers that are not closed.
+	open    []core.Breaker
 	limited map[string]core.Limit
-	keyed   bool                // one of them has keys
-	ready   []*keyCalls         // for which tasks that stand aside may go on
-	changed []*keyCalls         // whose use is to be told
-	rates   waker               // a round is to look at what stands aside for the rates of keys
-	behind  map[int]*leftBehind // by partition
-	term    int64               // how many partitions the shard has taken over: grants from before the newest are not used
-	back    []core.Instant      // of the event at hand
+	// keyed is whether any limit has keys.
+	keyed bool
+	// ready are keys that may have room again: the next round lets tasks that stand aside for them come back.
+	ready []*keyCalls
+	// unreported are keys whose use has changed since limitUses last reported it.
+	unreported []*keyCalls
+	// nextRateRound is when a round is wanted because a key's rate lets another command through.
+	nextRateRound waker
+	// behind holds, by partition, what tasks had out when this shard let the partition go; see left.go.
+	behind map[int]*leftBehind
+	// term counts the partitions that the shard has taken over. Grants claimed in an earlier term are not
+	// used.
+	term int64
+	// backTimes is memory for Event.Back of the event at hand.
+	backTimes []core.Instant
 }
 
-// of is the agent of a name.
+// of returns the agent of a name, and makes its entry if it is not known yet.
 func (b *agentBook) of(name string) *agentCalls {
 	a := b.all[name]
 	if a == nil {
@@ -98,10 +123,11 @@ func (b *agentBook) of(name string) *agentCalls {
 	return a
 }
 
-// gated reports whether any agent may have less room than its window.
+// gated reports whether any agent may have less room than its window: then the gate has to be asked for every
+// do.
 func (b *agentBook) gated() bool { return len(b.open)+len(b.limited) > 0 }
 
-// set takes the breakers that are not closed.
+// set replaces the breakers that are not closed. A breaker that changed begins to count its trial anew.
 func (b *agentBook) set(known []core.Breaker) {
 	b.open = known
 	is := make(map[string]core.Breaker, len(known))
@@ -115,8 +141,8 @@ func (b *agentBook) set(known []core.Breaker) {
 	}
 }
 
-// count notes calls of an agent. What a trial's calls come to after the breaker has opened again says nothing about the next
-// trial.
+// count adds outcomes of an agent's calls. A trial's outcome counts for the trial only while the breaker is
+// still in trial: if it has opened again since, the outcome says nothing about the next trial.
 func (b *agentBook) count(now core.Instant, a *agentCalls, calls core.Calls, trial bool) {
 	a.calls.Add(calls)
 	if state, _ := a.breaker.At(now); trial && state == core.BreakerTrial {
@@ -128,7 +154,7 @@ func (b *agentBook) count(now core.Instant, a *agentCalls, calls core.Calls, tri
 	}
 }
 
-// collect gives out what the shard has counted since the last call, agent by agent.
+// collect yields what was counted since the last call, agent by agent, and forgets it.
 func (b *agentBook) collect(yield func(agent string, revision int64, calls, trial core.Calls)) {
 	for _, a := range b.counted {
 		yield(a.name, a.breaker.Revision, a.calls, a.trial)
@@ -137,15 +163,17 @@ func (b *agentBook) collect(yield func(agent string, revision int64, calls, tria
 	b.counted = b.counted[:0]
 }
 
-// leftBehind is what tasks of a partition had out when they were let go.
+// leftBehind is what tasks of a partition had out when the shard let the partition go.
 type leftBehind struct {
-	epoch  int64        // of the partition
-	over   core.Instant // by then they are
+	epoch int64 // of the partition
+	// over is when all of these commands are over at the latest.
+	over   core.Instant
 	places []leftPlace
 }
 
-// leftPlace is one of an agent's limit, and of a key.
+// leftPlace is a place that one left-behind command keeps, of an agent's limit and of a key.
 type leftPlace struct {
-	agent *agentCalls // nil: that has no limit in all
-	key   *keyCalls   // nil: it has no key
+	// agent is nil if the agent has no limit on all its calls, key if the command has no key.
+	agent *agentCalls
+	key   *keyCalls
 }

@@ -7,8 +7,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// apply lets the core decide about the mail, in the order controls, replies,
-// wakes, parked tasks, new work, until the batch is full or the mail is done.
+// apply has the core decide about the mail, in the order controls, replies, wakes, parked tasks, new work,
+// until the batch is full or the mail is done.
 func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	c := s.cycle
 	if c.mail.PlansChanged {
@@ -27,8 +27,8 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 	}
 	s.evidence.record(c.now, s.inOrder())
 	s.families.relay()
-	first := s.families.firstNext
-	s.families.firstNext = nil
+	first := s.families.newFansNext
+	s.families.newFansNext = nil
 	if err := s.families.bearFirst(ctx, first); err != nil {
 		return false, err
 	}
@@ -39,16 +39,16 @@ func (s *Shard) apply(ctx context.Context) (full bool, err error) {
 			break
 		}
 	}
-	for err == nil && len(c.first) > 0 {
-		first := c.first
-		c.first = nil
+	for err == nil && len(c.newFans) > 0 {
+		first := c.newFans
+		c.newFans = nil
 		err = s.families.bearFirst(ctx, first)
 	}
-	return full || s.heldReady(c.now, s.plans) || s.families.ready() || len(s.families.told) > 0, err
+	return full || s.deferredReady(c.now, s.plans) || s.families.ready() || len(s.families.unheard) > 0, err
 }
 
-// addressed is the step whose command now out has the number of a reply, and the same or the one whose late answer may
-// still say something; -1: there is none.
+// addressed returns the step whose command, now out, has the number of a reply, and the step for which the
+// reply says something: the same one, or one whose late answer may still count. -1: none.
 func addressed(e *entry, m *ReplyMail) (out, of int) {
 	out = e.task.OutSeq(m.Reply.Seq)
 	if of = out; of < 0 {
@@ -57,7 +57,8 @@ func addressed(e *entry, m *ReplyMail) (out, of int) {
 	return out, of
 }
 
-// genuine reports whether a reply that is addressed to a step answers its command. Other replies are stale.
+// genuine reports whether a reply comes from whoever got the command of that step. One that is addressed to
+// no step passes: it is stale anyway.
 func (s *Shard) genuine(e *entry, r *core.Reply, of int) bool {
 	if s.cfg.Genuine == nil || of < 0 || s.cfg.Genuine(r, e.commitOf(r.Seq)) {
 		return true
@@ -69,6 +70,7 @@ func (s *Shard) genuine(e *entry, r *core.Reply, of int) bool {
 	return false
 }
 
+// applyReplies applies agents' answers. An answer never brings a task back into memory.
 func (s *Shard) applyReplies(context.Context) (bool, error) {
 	c := s.cycle
 	if c.mail.lost > 0 {
@@ -113,8 +115,8 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 	return false, nil
 }
 
-// boundResult makes a result over the step's own limit a failed attempt. Duly's
-// agents check it themselves; any NATS client can be an agent.
+// boundResult turns a result above the step's limit into a failed attempt. Agents built with Duly check that
+// themselves, but any NATS client can be an agent.
 func boundResult(e *entry, out int, ev *core.Event) {
 	if ev.Code != 0 || e.plan == nil || out < 0 {
 		return
@@ -126,6 +128,7 @@ func boundResult(e *entry, out int, ev *core.Event) {
 	}
 }
 
+// applyUnserved applies the news that nobody subscribes to a command's subject.
 func (s *Shard) applyUnserved(context.Context) (bool, error) {
 	c := s.cycle
 	for ; c.pos.unserved < len(c.mail.Unserved); c.pos.unserved++ {
@@ -146,6 +149,7 @@ func (s *Shard) applyUnserved(context.Context) (bool, error) {
 	return false, nil
 }
 
+// applyWakes wakes the tasks that are due.
 func (s *Shard) applyWakes(context.Context) (bool, error) {
 	for len(s.wakes) > 0 && s.wakes[0].wakes <= s.cycle.now {
 		e := s.wakes[0]
@@ -160,7 +164,7 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 	return false, nil
 }
 
-// applyServed lets tasks try again whose agent has answered another task.
+// applyServed lets tasks retry whose agent was away and has answered another task.
 func (s *Shard) applyServed(context.Context) (bool, error) {
 	for len(s.queues.served) > 0 {
 		e := s.queues.served[0]

@@ -7,26 +7,28 @@ import (
 	"strings"
 )
 
-// Parked tasks that stand aside: a pause holds them, or their key has no place, and others go on.
+// Parked tasks that stand aside: they are paused, or their key has no place, and the others go on without them.
 
-// asideMax bounds the tasks that stand aside at an agent of a partition; further ones are read from the store when their
-// key has room and none of it stands aside any more, or when the pauses change.
+// asideMax bounds the tasks that stand aside at an agent of a partition. Further ones are left in the store. They are read
+// when their key has room and no task of it stands aside any more, or when the pauses change.
 const asideMax = parkedMax / 4
 
-// asideTask is a parked task with its place in the order.
+// asideTask is a parked task together with where it belongs in the order.
 type asideTask struct {
 	parkedTask
 	begun bool
 	late  bool
-	of    flowKey // of one that has not begun
+	// of is the flow of a task that has not begun.
+	of flowKey
 }
 
-// reason is why tasks stand aside: the pauses, or a key.
+// reason is why a task stands aside: it is paused, or else its key has no place.
 type reason struct {
 	paused bool
 	key    string
 }
 
+// compare orders reasons: the pauses first, then the keys by name.
 func (r reason) compare(o reason) int {
 	if r.paused != o.paused {
 		if r.paused {
@@ -37,10 +39,11 @@ func (r reason) compare(o reason) int {
 	return strings.Compare(r.key, o.key)
 }
 
-// asideQueue is a heap of those of one reason.
+// asideQueue is a heap of the tasks that stand aside for one reason.
 type asideQueue struct {
 	tasks []asideTask
-	more  bool // the store has more of them
+	// more is whether further ones are in the store alone.
+	more bool
 }
 
 func (q *asideQueue) Len() int           { return len(q.tasks) }
@@ -59,13 +62,13 @@ func (q *asideQueue) Pop() any {
 	return x
 }
 
-// aside are the parked tasks at one agent of a partition that stand aside.
+// aside holds the parked tasks of one agent and partition that stand aside. waiting counts those in memory.
 type aside struct {
 	keys    map[reason]*asideQueue
 	waiting int
 }
 
-// at is how many tasks of a key stand aside.
+// at returns how many tasks in memory stand aside for a reason.
 func (a *aside) at(key reason) int {
 	if q := a.keys[key]; q != nil {
 		return len(q.tasks)
@@ -73,13 +76,13 @@ func (a *aside) at(key reason) int {
 	return 0
 }
 
-// before reports whether the first task of a key is to go on before that of another partition.
+// before reports whether this partition's first task for a reason is due before the other partition's.
 func (a *aside) before(other *aside, key reason) bool {
 	return a.keys[key].tasks[0].before(&other.keys[key].tasks[0].parkedTask)
 }
 
-// put lets a task stand aside. Where asideMax do, it takes the place of one of the key that has most; left is what is in the
-// store alone then: that one, or the task itself if its key has as many.
+// put adds a task. If asideMax are there it evicts one of the reason that has most, or does not take the task
+// if its own reason has about as many. full: left is the task that is now in the store alone.
 func (a *aside) put(key reason, one asideTask) (left parkedTask, full bool) {
 	if a.keys == nil {
 		a.keys = map[reason]*asideQueue{}
@@ -95,7 +98,7 @@ func (a *aside) put(key reason, one asideTask) (left parkedTask, full bool) {
 			q.more = true
 			return one.parkedTask, true
 		}
-		left, most.more = most.Pop().(asideTask).parkedTask, true // at the end of the heap: a late one
+		left, most.more = most.Pop().(asideTask).parkedTask, true // the last of the heap is one of the later deadlines
 		a.waiting--
 	}
 	heap.Push(q, one)
@@ -103,7 +106,7 @@ func (a *aside) put(key reason, one asideTask) (left parkedTask, full bool) {
 	return left, full
 }
 
-// most is the queue of the key that has most.
+// most returns the longest queue.
 func (a *aside) most() (most *asideQueue) {
 	var of reason
 	for key, q := range a.keys {
@@ -114,7 +117,7 @@ func (a *aside) most() (most *asideQueue) {
 	return most
 }
 
-// pop takes the first task of a key.
+// pop removes the first task of a reason.
 func (a *aside) pop(key reason) asideTask {
 	q := a.keys[key]
 	one := heap.Pop(q).(asideTask)
@@ -125,8 +128,9 @@ func (a *aside) pop(key reason) asideTask {
 	return one
 }
 
-// left reports, once, whether all that there is of a key is in the store.
-func (a *aside) left(key reason) bool {
+// onlyStored reports whether all tasks of a reason are in the store alone. It forgets the reason then, so it
+// says so once.
+func (a *aside) onlyStored(key reason) bool {
 	q := a.keys[key]
 	if q == nil || len(q.tasks) > 0 || !q.more {
 		return false
@@ -135,7 +139,7 @@ func (a *aside) left(key reason) bool {
 	return true
 }
 
-// drop takes the tasks out that gone says, key by key.
+// drop removes the tasks for which gone returns true.
 func (a *aside) drop(gone func(parkedTask) bool) {
 	for _, key := range a.reasons() {
 		q := a.keys[key]
@@ -149,10 +153,10 @@ func (a *aside) drop(gone func(parkedTask) bool) {
 	}
 }
 
-// reasons are those for which tasks stand aside, in an order of their own.
+// reasons returns the reasons for which tasks stand aside, in a fixed order.
 func (a *aside) reasons() []reason { return slices.SortedFunc(maps.Keys(a.keys), reason.compare) }
 
-// all takes all of one reason; more: the store has more of them.
+// all removes and returns the tasks of one reason. more: further ones are in the store alone.
 func (a *aside) all(of reason) (tasks []asideTask, more bool) {
 	q := a.keys[of]
 	if q == nil {

@@ -9,18 +9,19 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// How children are born, undone and begin again, each step of a parent in its turn.
+// How children are born, undone and restarted. Fans are served in turn, so that a step with many children does not keep
+// others waiting.
 
-// bearFirst bears the first child of each step that began in this round or, of a task that was created, in the one before:
-// a child is there as soon as its parent's journal says so.
+// bearFirst bears the first child of each step that began in this round, or, for a task that was just
+// created, in the round before: a child exists as soon as its parent's journal says that the step is out.
 func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
 	for i, f := range fans {
-		if f.turn = false; !a.has(f) {
+		if f.queued = false; !a.has(f) {
 			continue
 		}
 		if f.next == 0 && !f.stopped() {
 			if err := a.bear(ctx, f); err != nil {
-				a.firstNext = append(a.firstNext, fans[i+1:]...) // the error may stop this one's partition alone
+				a.newFansNext = append(a.newFansNext, fans[i+1:]...) // the error may stop only f's partition
 				return err
 			}
 		}
@@ -31,21 +32,21 @@ func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
 	return nil
 }
 
-// apply bears and undoes children, of each step in its turn: half of what room the batch has, so that new tasks begin
-// beside them.
+// apply serves the queued fans in turn. It uses half of the batch at most, so that new tasks begin beside
+// children.
 func (a *families) apply(ctx context.Context) (bool, error) {
 	c := a.cycle
-	budget := max(1, c.left()/2)
-	a.looks.lookAt = 0
-	for n := len(a.turns); n > 0; n-- {
-		f := a.turns[0]
-		a.turns = slices.Delete(a.turns, 0, 1)
-		f.turn = false
+	budget := max(1, c.writesLeft()/2)
+	a.nextRound.lookAt = 0
+	for n := len(a.queued); n > 0; n-- {
+		f := a.queued[0]
+		a.queued = slices.Delete(a.queued, 0, 1)
+		f.queued = false
 		if !a.has(f) {
 			f.p.idles(f.e)
 			continue
 		}
-		if f.round == a.cycle.rounds { // what it rests on is not committed yet
+		if f.round == a.cycle.rounds { // what it depends on is not committed yet
 			a.queue(f)
 			continue
 		}
@@ -62,26 +63,26 @@ func (a *families) apply(ctx context.Context) (bool, error) {
 		budget -= did
 		a.cycle.use(f.p, f.e)
 		if a.has(f) && !a.finish(f) && f.wants() {
-			f.turn = true
-			a.turns = append(a.turns, f)
+			f.queued = true
+			a.queued = append(a.queued, f)
 			if did > 0 {
-				a.looks.wake(c.now)
+				a.nextRound.wake(c.now)
 			} else {
-				a.looks.wake(c.now.Add(stalledAgain))
+				a.nextRound.wake(c.now.Add(stalledRetry))
 			}
 		}
 	}
 	return false, nil
 }
 
-// advance goes on with a fan, for up to budget children, and returns how many it was.
+// advance continues a fan with up to budget children, and returns how many it was.
 func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, err error) {
-	if f.look {
+	if f.recount {
 		counts, err := a.store.ChildCounts(ctx, f.p.asOf(), f.siblings())
 		if err != nil {
 			return 0, err
 		}
-		f.look = false
+		f.recount = false
 		f.next, f.open, f.done, f.undone = counts.Born, counts.Running+counts.Error, counts.Done, counts.Undone
 		f.more = counts.Left > 0
 		if there := f.open + f.done + f.undone + counts.Left; there < f.next { // the database refused their rows
@@ -112,12 +113,13 @@ func (a *families) advance(ctx context.Context, f *fan, budget int) (did int, er
 	return did, nil
 }
 
-// roomFor reports whether one more child may be in flight: at least one of each step always.
+// roomFor reports whether one more child may be in flight. A step may always have one, or it could never
+// finish.
 func (a *families) roomFor(f *fan) bool {
 	return a.cycle.roomy() && (f.open == 0 || len(f.p.tasks) < a.cfg.InFlight && a.cfg.Memory.fits(1) > 0)
 }
 
-// bear makes the next child of a step. What makes it impossible is the failure of the step.
+// bear creates the next child of a step. Whatever makes that impossible makes the step fail.
 func (a *families) bear(ctx context.Context, f *fan) error {
 	p, up := f.p, f.e
 	index := f.next
@@ -153,7 +155,7 @@ func (a *families) bear(ctx context.Context, f *fan) error {
 	return nil
 }
 
-// bearAs makes the next child of a step, by its plan or as one that waits for it.
+// bearAs creates the child with its plan, or, if that cannot be read here, as a task that waits for it.
 func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread *core.UnreadablePlan) {
 	p, up, index, now := f.p, f.e, f.next, a.cycle.now
 	deadline := f.due()
@@ -173,13 +175,13 @@ func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread 
 	}
 	f.next++
 	f.open++
-	if index == 0 { // the others are found by it: none is born before it is stored
+	if index == 0 { // the store finds the others by this one, so it must be stored before they are born
 		f.round = a.cycle.rounds
 	}
 	ev := core.Event{At: now, Actor: a.cfg.Node, Node: a.cfg.Node, Ask: a.counting.bind(a.cfg.Expressions, e)}
-	a.gate.says(p, e, &ev)
-	if p.taken.ChildMayHaveRun(up.task) {
-		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.taken.WentBackAt), p.taken.WentBackAt
+	a.gate.markBlocked(p, e, &ev)
+	if p.takeover.ChildMayHaveRun(up.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(now, p.takeover.WentBackAt), p.takeover.WentBackAt
 	}
 	if unread != nil {
 		core.BirthUnread(unread, e.task, &ev, &a.cycle.out)
@@ -189,7 +191,7 @@ func (a *families) bearAs(f *fan, id string, input []byte, ref *planRef, unread 
 	a.shard.born(p, e)
 }
 
-// depth is how many ancestors a task has.
+// depth returns how many ancestors a task has.
 func (e *entry) depth() (n int) {
 	for up := e.parent; up != nil; up = up.parent {
 		n++
@@ -197,7 +199,7 @@ func (e *entry) depth() (n int) {
 	return n
 }
 
-// inputOf is the input of one child.
+// inputOf returns the input of a step's child.
 func (a *families) inputOf(f *fan, index int) ([]byte, error) {
 	if f.spec.Kind != core.EachStep {
 		return f.e.task.InputOf(f.step), nil
@@ -226,16 +228,16 @@ func (a *families) inputOf(f *fan, index int) ([]byte, error) {
 	return given, err
 }
 
-// clocksApart is how far apart the clocks of two owners may be.
+// clocksApart is how far the clocks of two owners may differ.
 const clocksApart = 2 * time.Second
 
-// doneBefore makes a step fail of which a child was done before the database went back: it may have been undone in the time
-// that is lost, and is not done again.
+// doneBefore makes the step fail if one of its children was done before the database went back. It may have
+// been undone in the lost time, and it must not be done twice to find out.
 func (a *families) doneBefore(ctx context.Context, f *fan) error {
-	if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {
+	if f.undo || f.done == 0 || !f.p.takeover.ChildMayHaveRun(f.e.task) {
 		return nil
 	}
-	back := f.p.taken.WentBackAt
+	back := f.p.takeover.WentBackAt
 	for after, more := int64(0), true; more; {
 		page, err := a.store.Children(ctx, f.p.asOf(), f.siblings(), after, siblingsPage)
 		if err != nil {
@@ -272,7 +274,7 @@ func (a *families) doneBefore(ctx context.Context, f *fan) error {
 	return nil
 }
 
-// onlyChild finds out what the child of a step that has one came to.
+// onlyChild reads how a task step's one child ended.
 func (a *families) onlyChild(ctx context.Context, f *fan) error {
 	if f.spec.Kind != core.TaskStep || f.done+f.undone == 0 {
 		return nil
@@ -286,9 +288,10 @@ func (a *families) onlyChild(ctx context.Context, f *fan) error {
 	return nil
 }
 
-// overSiblings goes over children that are there, page by page, as many at a time as may be open.
+// overSiblings goes over the children that exist already, page by page, and undoes or restarts them, as many
+// at a time as may be open.
 func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did int, err error) {
-	do := a.again
+	do := a.restartChild
 	if f.undo {
 		do = a.undoChild
 	}
@@ -302,7 +305,7 @@ func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did in
 			}
 			continue
 		}
-		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, a.cycle.left()), max(1, a.cfg.Memory.fits(len(f.page))))
+		some := min(len(f.page), budget-did, f.parallel-f.open, max(1, a.cycle.writesLeft()), max(1, a.cfg.Memory.fits(len(f.page))))
 		numbers := make([]int64, some)
 		for i := range numbers {
 			numbers[i] = f.page[i].Number
@@ -324,7 +327,7 @@ func (a *families) overSiblings(ctx context.Context, f *fan, budget int) (did in
 	return did, nil
 }
 
-// undoChild undoes one child, whatever it came to, unless it is undone or about to be.
+// undoChild asks for the undo of one child, whatever state it is in, unless it is undone or about to be.
 func (a *families) undoChild(f *fan, e *entry) {
 	if e.task.State == core.StateUndone {
 		return
@@ -343,9 +346,9 @@ func (a *families) undoChild(f *fan, e *entry) {
 	}
 }
 
-// again lets a child begin again that was undone in an earlier attempt of the step. One that never had steps cannot: it counts as
-// undone in this attempt, too.
-func (a *families) again(f *fan, e *entry) {
+// restartChild restarts a child that was undone in an earlier attempt of the step. One without a plan never
+// had steps and cannot be restarted: it counts as undone in this attempt too.
+func (a *families) restartChild(f *fan, e *entry) {
 	if e.task.State != core.StateUndone {
 		return
 	}
@@ -364,25 +367,26 @@ func (a *families) again(f *fan, e *entry) {
 }
 
 const (
-	// freshMost is how many times BatchMax a commit makes tasks at most; freshLeast is how many of the newest tasks are looked
-	// at anyway: steps of tasks that are not new begin, too.
+	// A commit creates at most freshMost × BatchMax tasks. resumeFresh looks at that many of the newest tasks, and at
+	// freshLeast at least, because steps of older tasks begin as well.
 	freshMost, freshLeast = 4, 1000
-	// freshCommits is of how many commits of its node the parked tasks are looked at. A batch with refused rows is committed
-	// in parts, down to single tasks, and other shards commit meanwhile.
+	// freshCommits is how many commit ids back resumeFresh looks. One round may use many: a batch with refused rows is
+	// committed in parts, down to single tasks, and the node's other shards take ids meanwhile.
 	freshCommits = 1 << 16
 )
 
-// resumeFresh finds parked tasks of which the last commits of the owner before have begun a step, and whose child the next
-// one would have had, or the database refused without that its parent has heard so.
+// resumeFresh finds parked tasks that would otherwise wait for ever for a child. The previous owner committed
+// that their step began, and died before the next commit, which would have stored the child; or the database
+// refused the child and the parent was not told.
 func (a *families) resumeFresh(ctx context.Context, p *partition) error {
-	last := p.taken.Found.Commit
+	last := p.takeover.Found.Commit
 	fresh, err := a.store.Fresh(ctx, p.asOf(), p.nextNumber-int64(max(freshMost*a.cfg.BatchMax, freshLeast)), last-freshCommits, last)
 	if err != nil {
 		return err
 	}
 	var numbers []int64
 	for _, t := range fresh {
-		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // of one that cannot be read nothing is resumed
+		ref, _, err := a.plans.of(ctx, p, t.Type, 0, false) // a plan that cannot be read here cannot be resumed
 		if err != nil {
 			return err
 		}
@@ -401,7 +405,7 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 		parent int64
 		step   int
 	}
-	there := map[place]bool{} // children of whose end their parents will hear
+	there := map[place]bool{} // children still running: their parents will be told of their end
 	for _, e := range p.tasks {
 		if e.task.Parent != 0 && !e.task.State.Ended() {
 			there[place{e.task.Parent, e.task.ParentStep}] = true
@@ -414,7 +418,7 @@ func (a *families) resumeFresh(ctx context.Context, p *partition) error {
 		for i := range e.task.Steps {
 			if st := &e.task.Steps[i]; e.plan.plan.Steps[i].Kind == core.TaskStep && st.Out != 0 && st.Status == core.StepRunning && !there[place{e.task.Number, i}] {
 				f := newFan(p, e, i, st.Out)
-				f.look, f.since = true, e.task.UpdatedAt
+				f.recount, f.since = true, e.task.UpdatedAt
 				f.begin()
 				a.queue(f)
 			}

@@ -11,9 +11,9 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Breakers of a node. What the shards count is summed up for each agent; while calls of one fail the node tells the state
-// store what it has counted, reads what all nodes have, and has the core decide. The first to store a change has made it
-// for all; the others read it.
+// Breakers of a node. The node sums up what its shards count for each agent. While calls of an agent fail, the node reports its
+// counts to the state store, reads the sum over all nodes, and asks the core for a decision. The first node to store a change
+// makes it for all; the others read it.
 
 // BreakerStore keeps breakers, for all nodes.
 type BreakerStore interface {
@@ -22,33 +22,35 @@ type BreakerStore interface {
 	// PutBreaker stores a breaker if the stored one has the revision before, or there is none and this is its first. It
 	// reports false where another change came first.
 	PutBreaker(ctx context.Context, b core.Breaker) (bool, error)
-	// ReportCalls stores what a node has counted of an agent's calls since the agent's breaker has a revision, and returns
-	// the sum of what nodes have reported of that revision since an instant.
+	// ReportCalls stores what a node has counted for an agent since the agent's breaker has this revision. It
+	// returns the sum of what all nodes have reported for that revision since an instant.
 	ReportCalls(ctx context.Context, agent, node string, revision int64, at core.Instant, calls core.Calls, since core.Instant) (core.Calls, error)
 }
 
 // BreakerConfig is what a scheduler needs for breakers. Without a store there are none.
 type BreakerConfig struct {
-	Store    BreakerStore
-	Policy   core.BreakerPolicy
-	Announce func() // tells the other nodes that a breaker has changed; nil: they read it seconds later
+	Store  BreakerStore
+	Policy core.BreakerPolicy
+	// Announce tells the other nodes that a breaker has changed; nil: they read it seconds later.
+	Announce func()
 }
 
 // Enabled reports whether there are breakers.
 func (c *BreakerConfig) Enabled() bool { return c.Store != nil }
 
 const (
-	windowParts   = 10                     // of a window, in which calls are summed up
-	breakerAgents = 4096                   // agents whose calls a node counts
-	breakerSoon   = 20 * time.Millisecond  // least time between two turns that a trial asks for
-	breakerLeast  = 100 * time.Millisecond // and between two others
+	windowParts   = 10                     // parts of a window, each with its own sum of calls
+	breakerAgents = 4096                   // most agents whose calls a node counts
+	breakerSoon   = 20 * time.Millisecond  // least time between two turns
+	breakerLeast  = 100 * time.Millisecond // least time between two turns that failing calls ask for
 )
 
-// callWindow is what a node has counted of one agent.
+// callWindow is what a node has counted for one agent, as a ring of parts of the policy's window.
 type callWindow struct {
-	parts    [windowParts]callPart
+	parts [windowParts]callPart
+	// trial counts the calls of the trial of the breaker with this revision.
 	trial    core.Calls
-	revision int64 // of the breaker that they are about
+	revision int64
 }
 
 type callPart struct {
@@ -56,7 +58,7 @@ type callPart struct {
 	calls core.Calls
 }
 
-// add counts calls at an instant, in parts of a length.
+// add counts calls at an instant. part is the length of a part.
 func (w *callWindow) add(now core.Instant, part time.Duration, calls core.Calls) {
 	i := int(int64(now) / max(1, part.Microseconds()) % windowParts)
 	begins := now - now%core.Instant(max(1, part.Microseconds()))
@@ -66,7 +68,7 @@ func (w *callWindow) add(now core.Instant, part time.Duration, calls core.Calls)
 	w.parts[i].calls.Add(calls)
 }
 
-// since sums up what was counted in parts that began at an instant or later.
+// since sums up the parts that began at an instant or later.
 func (w *callWindow) since(at core.Instant) (sum core.Calls) {
 	for i := range w.parts {
 		if w.parts[i].at >= at {
@@ -78,23 +80,28 @@ func (w *callWindow) since(at core.Instant) (sum core.Calls) {
 
 // breakers is what a node knows of breakers. Its methods are safe for concurrent use.
 type breakers struct {
-	told     signal       // a turn is due
-	openings atomic.Int64 // that this node decided
+	// kick asks for a turn.
+	kick signal
+	// openings counts the breakers that this node opened.
+	openings atomic.Int64
 
 	mu      sync.Mutex
 	windows map[string]*callWindow
 	known   map[string]core.Breaker
-	sent    []core.Breaker // to the shards: those that are not closed
-	trying  bool           // some trial has come to something
-	asked   core.Instant   // when calls that fail last asked for a turn
+	// sent is what the shards were told: the breakers that are not closed.
+	sent []core.Breaker
+	// trying is whether calls of a trial came in since the last turn.
+	trying bool
+	// asked is when failing calls last asked for a turn.
+	asked core.Instant
 }
 
 func newBreakers() *breakers {
-	return &breakers{told: newSignal(), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
+	return &breakers{kick: newSignal(), windows: map[string]*callWindow{}, known: map[string]core.Breaker{}}
 }
 
-// collect takes what a shard has counted. It asks for a turn soon when an agent begins to fail, and when what this node alone
-// has counted opens its breaker: until then each call is one more that fails.
+// collect adds what a shard has counted. It kicks the duty when an agent begins to fail, and when the node's
+// own counts would open a breaker: until the breaker is open, each further call fails as well.
 func (b *breakers) collect(of *agentBook, now core.Instant, p *core.BreakerPolicy) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +121,7 @@ func (b *breakers) collect(of *agentBook, now core.Instant, p *core.BreakerPolic
 			all := w.since(max(now.Add(-window), is.Since))
 			if _, opens := is.Next(p, now, all, core.Calls{}); all.Failed == calls.Failed || opens {
 				b.asked = now
-				b.told.set()
+				b.kick.set()
 			}
 		}
 		if trial != (core.Calls{}) && revision == b.known[agent].Revision {
@@ -127,11 +134,12 @@ func (b *breakers) collect(of *agentBook, now core.Instant, p *core.BreakerPolic
 	})
 	if trying && !b.trying {
 		b.trying = true
-		b.told.set()
+		b.kick.set()
 	}
 }
 
-// due are the agents whose breakers may have to change: with a call that failed in the window, or one of a trial.
+// due returns the agents whose breakers may have to change: a call failed in the window, or a trial has an
+// outcome.
 func (b *breakers) due(now core.Instant, window time.Duration) (all []dueBreaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,6 +165,7 @@ func (b *breakers) due(now core.Instant, window time.Duration) (all []dueBreaker
 	return all
 }
 
+// dueBreaker is a breaker to be decided on, with the calls counted since an instant and those of its trial.
 type dueBreaker struct {
 	is    core.Breaker
 	since core.Instant
@@ -164,11 +173,12 @@ type dueBreaker struct {
 	trial core.Calls
 }
 
-// learn takes breakers as they are stored, all or some, and returns those that are not closed if they are others than the shards know.
+// learn takes breakers as they are stored; all says that these are all there are. It returns those that are
+// not closed, if they differ from what the shards were told.
 func (b *breakers) learn(stored []core.Breaker, all bool) (open []core.Breaker, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if all { // what is missing, or of an earlier revision: the database went back
+	if all { // forgets breakers that are gone or of an earlier revision, because the database went back
 		clear(b.known)
 	}
 	for _, is := range stored {
@@ -187,7 +197,8 @@ func (b *breakers) learn(stored []core.Breaker, all bool) (open []core.Breaker, 
 	return open, true
 }
 
-// failing reports whether there is something to look after often.
+// failing reports whether the breakers need attention often: one is not closed, or calls failed in the
+// window.
 func (b *breakers) failing(now core.Instant, window time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

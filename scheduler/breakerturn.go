@@ -8,9 +8,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// How a scheduler looks after the breakers: it reads them, changes those that the calls ask to, and tells the shards.
+// The duty that looks after breakers: it reads them, changes those whose calls ask for it, and tells the shards.
 
-// Breakers are those that the shards know of: all that are not closed. It is safe for concurrent use.
+// Breakers returns the breakers that the shards were told of: all that are not closed. It is safe for
+// concurrent use.
 func (s *Scheduler) Breakers() []core.Breaker {
 	s.breakers.mu.Lock()
 	defer s.breakers.mu.Unlock()
@@ -18,15 +19,15 @@ func (s *Scheduler) Breakers() []core.Breaker {
 }
 
 // BreakersChanged makes the scheduler read the breakers soon. It is safe for concurrent use.
-func (s *Scheduler) BreakersChanged() { s.breakers.told.set() }
+func (s *Scheduler) BreakersChanged() { s.breakers.kick.set() }
 
-// breakerTurns look after the breakers. What a trial asks for may come often.
-func (s *Scheduler) breakerTurns() turns {
-	return turns{what: TroubleBreakers, turn: s.BreakerTurn, told: s.breakers.told, every: s.BreakerPause, least: breakerSoon}
+// breakerDuty runs BreakerTurn. A trial may ask for it often, so it has a short least pause.
+func (s *Scheduler) breakerDuty() duty {
+	return duty{trouble: TroubleBreakers, run: s.BreakerTurn, kick: s.breakers.kick, every: s.BreakerPause, least: breakerSoon}
 }
 
-// BreakerTurn reads the breakers, changes those that the calls ask to, and tells the shards. It is called again when
-// BreakersChanged was, and after BreakerPause. Only one goroutine may be in it.
+// BreakerTurn reads the breakers, changes those whose calls ask for it, and tells the shards. It runs after
+// BreakerPause, or sooner when BreakersChanged is called. It must not run concurrently with itself.
 func (s *Scheduler) BreakerTurn(ctx context.Context) error {
 	cfg := &s.cfg.Breakers
 	stored, err := cfg.Store.Breakers(ctx)
@@ -42,7 +43,8 @@ func (s *Scheduler) BreakerTurn(ctx context.Context) error {
 	return nil
 }
 
-// tellBreakers lets the shards know of breakers.
+// tellBreakers tells the shards of breakers, if those that are not closed have changed. all: stored are all
+// there are.
 func (s *Scheduler) tellBreakers(stored []core.Breaker, all bool) {
 	if open, changed := s.breakers.learn(stored, all); changed {
 		for _, c := range s.committers {
@@ -51,7 +53,7 @@ func (s *Scheduler) tellBreakers(stored []core.Breaker, all bool) {
 	}
 }
 
-// judgeBreaker changes one breaker, if what all nodes have counted asks for it.
+// judgeBreaker changes one breaker if the calls that all nodes have counted ask for it.
 func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 	cfg, now := &s.cfg.Breakers, s.cfg.Now()
 	state, _ := d.is.At(now)
@@ -71,7 +73,7 @@ func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 		return err
 	}
 	if !stored { // another node was first
-		s.breakers.told.set()
+		s.breakers.kick.set()
 		return nil
 	}
 	s.tellBreakers([]core.Breaker{next}, false)
@@ -90,7 +92,7 @@ func (s *Scheduler) judgeBreaker(ctx context.Context, d dueBreaker) error {
 	return nil
 }
 
-// BreakerPause is how long after a turn the next one is, if nothing asks for one before.
+// BreakerPause returns how long after a turn the next one is, if nothing asks for one sooner.
 func (s *Scheduler) BreakerPause() time.Duration {
 	window := s.cfg.Breakers.Policy.Window
 	if s.breakers.failing(s.cfg.Now(), window) {

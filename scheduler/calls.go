@@ -2,7 +2,7 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// call is one that a record ends. It is counted when the record is committed.
+// call is the outcome of one command. It is counted when the record that tells it is committed.
 type call struct {
 	p     *partition
 	e     *entry
@@ -10,15 +10,16 @@ type call struct {
 	calls core.Calls
 	trial bool
 
-	refused int // as inRound.refused was
+	// refused is inRound.refused when the call was noted; see there.
+	refused int
 }
 
-// calls are those of a round.
+// calls are the outcomes of a round.
 type calls []call
 
-// note notes what the records of an event say of calls. Only what the agent did counts: a refusal before the step has
-// begun is an expression's; and of a command that another owner sent, or whose answer may have been lost on the way, it is
-// not known that the agent was silent.
+// note collects the outcomes that the records of an event tell. Only what is the agent's doing counts. A
+// refusal of a step that was not out comes from an expression. A silent command counts against the agent only
+// if this owner sent it and has heard every reply since.
 func (all *calls) note(p *partition, e *entry, records []core.Record) {
 	for i := range records {
 		r := &records[i]
@@ -36,7 +37,7 @@ func (all *calls) note(p *partition, e *entry, records []core.Record) {
 		case core.KindFailed:
 			one.calls.Failed = 1
 		case core.KindOverdue:
-			if e.ours&bit == 0 {
+			if e.heardAll&bit == 0 {
 				continue
 			}
 			one.calls.Failed = 1
@@ -47,7 +48,7 @@ func (all *calls) note(p *partition, e *entry, records []core.Record) {
 	}
 }
 
-// countCalls counts the calls of the round that is committed, but for those of rows that were left out.
+// countCalls counts the outcomes of a committed round, without those of rows that were refused.
 func (b *agentBook) countCalls(now core.Instant, all calls) {
 	for _, c := range all {
 		if c.refused == c.e.round.refused && !c.p.lost {

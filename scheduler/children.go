@@ -9,10 +9,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Children live in their parent's partition. An owner holds a task in memory as long as it holds any of its children: what
-// a child comes to is told to its parent in the same batch.
+// Children live in their parent's partition. A task stays in memory as long as any of its children, because a child's end and
+// what it means for the parent are written in the same batch.
 
-// families are the children of tasks, and what their parents are still to hear of them.
+// families bears and undoes the children of tasks, and tells parents of their ends.
 type families struct {
 	shard    tasks
 	in       *owned
@@ -23,14 +23,20 @@ type families struct {
 	cfg      *Config
 	counting *counting
 
-	told      []told // ends that parents are still to hear of
-	relaying  bool
-	firstNext []*fan // of tasks created in the round before
-	turns     []*fan // steps with children to be born, undone or counted, in the order of their turns
-	looks     waker  // a round is to go on with them
+	// unheard are ended children whose parents have not been told.
+	unheard []endedChild
+	// relaying is set while relay runs, so that an end caused by it is queued instead of recursing.
+	relaying bool
+	// newFansNext are fans of tasks created in this round. Their first child is born in the next: see
+	// bearFirst.
+	newFansNext []*fan
+	// queued are fans with children to be born, undone or counted, in the order in which they are served.
+	queued []*fan
+	// nextRound is when a round is wanted to go on with them.
+	nextRound waker
 }
 
-// tasks is what families want done with tasks.
+// tasks is what families needs of the shard.
 type tasks interface {
 	event(p *partition, e *entry, ev *core.Event) error
 	born(p *partition, e *entry)
@@ -38,32 +44,32 @@ type tasks interface {
 	find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error)
 }
 
-// forget forgets all: no partition is held any more.
-func (a *families) forget() { a.told, a.firstNext, a.turns, a.looks = nil, nil, nil, waker{} }
+// forget drops everything: the shard holds no partition any more.
+func (a *families) forget() { a.unheard, a.newFansNext, a.queued, a.nextRound = nil, nil, nil, waker{} }
 
-// told is a child that has ended, and whose parent is still to hear of it.
-type told struct {
+// endedChild is a child that has ended and whose parent has not been told.
+type endedChild struct {
 	p *partition
 	e *entry
 }
 
-// ended notes that a child has.
-func (a *families) ended(p *partition, e *entry) {
+// noteEnd queues a child's end for its parent.
+func (a *families) noteEnd(p *partition, e *entry) {
 	e.ends++
-	a.told = append(a.told, told{p, e})
+	a.unheard = append(a.unheard, endedChild{p, e})
 }
 
-// relay tells parents what their children came to. What that leads to may end further tasks. Of a child that is born at its
-// end, whether it can be stored the commit says first.
+// relay tells parents how their children ended. That may end further tasks, which it tells as well. A child
+// that is created already ended is reported only after its row has committed.
 func (a *families) relay() {
 	if a.relaying {
 		return
 	}
 	a.relaying = true
-	var later []told
-	for len(a.told) > 0 {
-		x := a.told[0]
-		a.told = a.told[1:]
+	var later []endedChild
+	for len(a.unheard) > 0 {
+		x := a.unheard[0]
+		a.unheard = a.unheard[1:]
 		ours := a.in.partitions[x.p.id] == x.p && x.p.tasks[x.e.task.Number] == x.e
 		if ours && a.cycle.makes(x.e) {
 			later = append(later, x)
@@ -71,14 +77,14 @@ func (a *families) relay() {
 		}
 		x.e.ends--
 		if ours {
-			a.cycle.use(x.p, x.e) // an end that was told in a later round held it until now
+			a.cycle.use(x.p, x.e) // it was pinned until its parent was told
 			a.childEnded(x.p, x.e)
 		}
 	}
-	a.told, a.relaying = append(a.told[:0], later...), false
+	a.unheard, a.relaying = append(a.unheard[:0], later...), false
 }
 
-// childEnded takes note of the end of a child.
+// childEnded tells one parent of a child's end.
 func (a *families) childEnded(p *partition, e *entry) {
 	up, step := e.parent, e.task.ParentStep
 	if up == nil || p.tasks[up.task.Number] != up || up.plan == nil || step >= len(up.task.Steps) || !up.has(e.task) {
@@ -95,7 +101,7 @@ func (a *families) childEnded(p *partition, e *entry) {
 	}
 }
 
-// fanOut begins to bear or to undo the children of a step.
+// fanOut begins to bear the children of a step, or to undo them.
 func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 	c := a.cycle
 	f := newFan(p, e, eff.Step, eff.Seq)
@@ -103,47 +109,49 @@ func (a *families) fanOut(p *partition, e *entry, eff *core.Effect) {
 	f.begin()
 	switch {
 	case f.undo:
-		f.more, f.place = true, math.MaxInt64
+		f.more, f.pageAfter = true, math.MaxInt64
 		a.queue(f)
 	case c.resumed != nil:
 		if row := int(f.seq) - 1; row < len(c.resumed.Journal) {
 			f.since = c.resumed.Journal[row].At
 		}
-		f.look, f.round = true, 0
+		f.recount, f.round = true, 0
 		a.queue(f)
 	case e.task.Failures > 0: // an earlier attempt may have born some
-		f.look = true
+		f.recount = true
 		a.queue(f)
 	case c.makes(e): // whether its id is free the commit says
-		f.turn = true
-		a.firstNext = append(a.firstNext, f)
+		f.queued = true
+		a.newFansNext = append(a.newFansNext, f)
 	default:
-		f.turn = true
-		c.first = append(c.first, f)
+		f.queued = true
+		c.newFans = append(c.newFans, f)
 	}
 }
 
-// queue gives a fan a turn.
+// queue has a fan served in the next round that has room.
 func (a *families) queue(f *fan) {
-	if !f.turn {
-		f.turn = true
-		a.turns = append(a.turns, f)
+	if !f.queued {
+		f.queued = true
+		a.queued = append(a.queued, f)
 	}
-	a.looks.wake(a.cycle.now)
+	a.nextRound.wake(a.cycle.now)
 }
 
-// ready reports whether another round goes on with children at once.
+// ready reports whether there is work on children that another round should do at once.
 func (a *families) ready() bool {
-	return len(a.firstNext) > 0 || a.looks.lookAt != 0 && a.looks.lookAt <= a.cycle.now
+	return len(a.newFansNext) > 0 || a.nextRound.lookAt != 0 && a.nextRound.lookAt <= a.cycle.now
 }
 
-// has reports whether a fan is of a task that is in flight here, and of a step that is out.
+// has reports whether a queued fan is still valid: its task is in flight here, and its step is out by the
+// fan's row.
 func (a *families) has(f *fan) bool {
 	return a.in.partitions[f.p.id] == f.p && f.p.tasks[f.e.task.Number] == f.e && slices.Contains(f.e.fans, f) && f.stands()
 }
 
-// taken takes note of a child that is there already: the store is asked how far the step is.
-func (a *families) taken(e *entry) {
+// childExists handles a child whose id the commit found to be an existing task. The fan counts its children
+// in the store again: it may have been born by an earlier owner.
+func (a *families) childExists(e *entry) {
 	up := e.parent
 	if up == nil {
 		return
@@ -152,16 +160,16 @@ func (a *families) taken(e *entry) {
 	if f == nil || f.undo {
 		return
 	}
-	f.look, f.round = true, a.cycle.rounds
-	if f.taken++; f.taken > takenMost {
-		f.look = false
+	f.recount, f.round = true, a.cycle.rounds
+	if f.idClashes++; f.idClashes > idClashesMax {
+		f.recount = false
 		f.open--
 		f.fail("id " + e.task.ID + " of a child is another task's")
 	}
 	a.queue(f)
 }
 
-// stillborn takes note of a child that the database refuses, whatever is in its row.
+// stillborn handles a child that the database refuses even as a bare row: the step fails.
 func (a *families) stillborn(e *entry, why string) {
 	if e.parent == nil {
 		return
@@ -173,10 +181,10 @@ func (a *families) stillborn(e *entry, why string) {
 	}
 }
 
-// takenMost is how often an id may be found to be taken before the step fails.
-const takenMost = 3
+// idClashesMax is how often a child's id may be found to exist before the step fails: another task has it.
+const idClashesMax = 3
 
-// childUndone counts a child whose undo has come to its end.
+// childUndone counts a child whose undo has ended.
 func (a *families) childUndone(f *fan, e *entry) {
 	if e.swept != f.seq {
 		return
@@ -189,9 +197,9 @@ func (a *families) childUndone(f *fan, e *entry) {
 	a.goOn(f)
 }
 
-// childDone counts a child that has come to its end. One in error waits for an operator, and stays open.
+// childDone counts a child that has ended. One in error waits for an operator and stays open.
 func (a *families) childDone(f *fan, e *entry) {
-	if f.look { // it is counted with all others, once its end is committed
+	if f.recount { // the recount counts it, once its end is committed
 		f.round = a.cycle.rounds
 		return
 	}
@@ -212,7 +220,7 @@ func (a *families) childDone(f *fan, e *entry) {
 	a.goOn(f)
 }
 
-// goOn tells the parent of a fan that has come to its end, and gives another a turn.
+// goOn ends the fan's step if all children have ended, or queues the fan if it has more to do.
 func (a *families) goOn(f *fan) {
 	if f.busy || a.finish(f) {
 		return
@@ -222,9 +230,9 @@ func (a *families) goOn(f *fan) {
 	}
 }
 
-// finish tells the parent that all children of a step have come to their end, if they have.
+// finish tells the parent that all children of a step have ended, and reports whether they have.
 func (a *families) finish(f *fan) bool {
-	if f.look || f.open > 0 {
+	if f.recount || f.open > 0 {
 		return false
 	}
 	if f.undo || !f.stopped() {
@@ -232,7 +240,7 @@ func (a *families) finish(f *fan) bool {
 			return false
 		}
 	} else if state := f.e.task.State; state != core.StateProcessing && state != core.StatePending {
-		return false // its undo comes
+		return false // the parent is being undone: the step's undo follows
 	}
 	ev := core.Event{Kind: core.EventChild, At: max(a.cycle.now, f.ended), Actor: a.cfg.Node, Seq: f.seq}
 	switch {

@@ -10,11 +10,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// How what waits for room goes on: branches of tasks in flight, and parked tasks, which are claimed in the order of finish.go.
+// How what waits for room continues: blocked branches of tasks in flight, and parked tasks in the order of finish.go.
 
-// applyWaiting lets go on what waits for room, and finds out when to look at the rest.
+// applyWaiting lets blocked branches and parked tasks begin where there is room, and plans when to look at
+// the rest.
 func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
-	s.gate.looks.lookAt = 0
+	s.gate.nextRound.lookAt = 0
 	for _, p := range s.inOrder() {
 		for _, slot := range p.agents {
 			if len(slot.blocked) > 0 && s.unblock(p, slot) {
@@ -25,7 +26,7 @@ func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
 	return s.applyParked(ctx)
 }
 
-// unblock lets branches that wait for room at an agent begin, while there is some. full: the batch is.
+// unblock begins branches that wait for room at an agent, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
 		if !s.cycle.roomy() {
@@ -56,8 +57,8 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 	return false
 }
 
-// applyParked takes parked tasks up again where their agent has room: a quarter
-// of its window at least, so that the store is not asked for one task at a time.
+// applyParked claims parked tasks where their agent has room. Room in the window must be a quarter of it at
+// least, so that the store is not read for one task at a time.
 func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 	s.cycle.noRoom = false
 	s.queues.bringBack()
@@ -77,16 +78,16 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		}
 		v := s.gate.mayLeave(slot.ask())
 		least := max(1, s.cfg.AgentWindow/4)
-		if v.by != byWindow { // it is shared by all partitions
+		if v.by != byWindow { // the window is each partition's own; all other room is shared
 			least = 1
 		}
 		if v.n < least {
 			continue
 		}
 		if !s.cycle.roomy() {
-			return true, nil // nothing else may come to remind us of them
+			return true, nil // ask for another round: nothing else may cause one
 		}
-		batch := s.cycle.left()
+		batch := s.cycle.writesLeft()
 		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
 		if room <= 0 {
 			continue
@@ -99,20 +100,20 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			slot.calls.last = p.id
 		}
 		if slot.order.waits() {
-			s.gate.mayLeave(slot.ask()) // when it lets the next one through
+			s.gate.mayLeave(slot.ask()) // plans the round in which the gate lets the next one through
 			full = full || claimed == batch
 		}
 	}
 	return full, nil
 }
 
-// claim takes up to room tasks up again that are parked at an agent.
+// claim loads up to room tasks that are parked at an agent and lets them go on. claimed is how many did.
 func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) (claimed int, err error) {
 	at := slot.queue()
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return 0, err
 	}
-	if window := s.cfg.Admission.TakesUp(); window < room { // what has begun goes on
+	if window := s.cfg.Admission.TakesUp(); window < room { // the node's window does not stop tasks that have begun
 		if room = min(room, len(at.begun)+window); room < len(at.known) {
 			s.cycle.noRoom = true
 		}
@@ -122,42 +123,42 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	many := s.queues.manyBegun(at)
 	keys := s.gate.keyTakesAt(slot)
-	taken := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
-	numbers := make([]int64, len(taken))
-	for i := range taken {
-		numbers[i] = taken[i].number
+	chosen := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
+	numbers := make([]int64, len(chosen))
+	for i := range chosen {
+		numbers[i] = chosen[i].number
 	}
 	if _, err := s.loadNumbers(ctx, p, numbers); err != nil {
 		return 0, err
 	}
-	again := false
-	for _, number := range numbers { // in the order in which they were taken
+	requeued := false
+	for _, number := range numbers { // in the order in which they were chosen
 		e := p.tasks[number]
 		if e == nil {
 			continue
 		}
-		if e.round.write != 0 { // an event of this round is about it
-			s.queues.queueAgain(p, slot, e)
-			again = true
+		if e.round.write != 0 { // another event of this round has changed it
+			s.queues.requeue(p, slot, e)
+			requeued = true
 			continue
 		}
 		switch err := s.claimTask(p, e); {
 		case err == nil:
 			claimed++
-		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it has no room
-			s.queues.queueAgain(p, slot, e)
+		case e.plan != nil && e.task.Parked(e.plan.plan) >= 0: // it is still parked: there was no room after all
+			s.queues.requeue(p, slot, e)
 		}
 	}
-	// What is left may be reminded of by nothing: when none of those could be claimed, or when tasks that had not begun
-	// waited for the last ones here that had.
-	if keys.claimed() && claimed < len(taken) || len(taken) > 0 && claimed == 0 || again || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.heldAny() {
-		s.gate.looks.wake(s.cycle.now)
+	// What is left may need another round that nothing else causes: none of the chosen could be claimed, or the last begun
+	// tasks, for which fresh ones had to wait, are gone from here.
+	if keys.reopenUnused() && claimed < len(chosen) || len(chosen) > 0 && claimed == 0 || requeued || at.beyond && at.reads() || many && !s.queues.manyBegun(at) && p.anyBehindBegun() {
+		s.gate.nextRound.wake(s.cycle.now)
 	}
 	return claimed, nil
 }
 
-// claimTask takes a parked task up again. One that waited for its plan is looked at as a submission is: an input that the
-// plan does not take ends it.
+// claimTask lets a parked task go on. A task that waited for its plan is checked as a submission is: an input
+// that the plan does not take ends it.
 func (s *Shard) claimTask(p *partition, e *entry) error {
 	ev := core.Event{Kind: core.EventClaim, At: s.cycle.now, Actor: s.cfg.Node}
 	if e.plan != nil && e.task.PlanVersion == 0 {
@@ -168,8 +169,8 @@ func (s *Shard) claimTask(p *partition, e *entry) error {
 	return s.event(p, e, &ev)
 }
 
-// take takes up to n tasks from the order. Those whose keys have no room stand aside.
-func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
+// take removes up to n tasks from the order to be claimed. Those whose key has no place stand aside.
+func (at *parkedAt) take(now core.Instant, n int, behind func(*planRef) bool, keys *keyTakes) (all []parkedTask) {
 	for len(at.begun) > 0 && len(all) < n {
 		switch one := heap.Pop(&at.begun).(parkedTask); {
 		case one.latest < now:
@@ -182,8 +183,8 @@ func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys
 			}
 		}
 	}
-	all = at.takeFresh(now, n, all, held, keys)
-	for len(at.late) > 0 && len(all) < n && !at.held {
+	all = at.takeFresh(now, n, all, behind, keys)
+	for len(at.late) > 0 && len(all) < n && !at.behindBegun {
 		one := heap.Pop(&at.late).(parkedTask)
 		keys.take(&one)
 		all = append(all, one)
@@ -194,15 +195,16 @@ func (at *parkedAt) take(now core.Instant, n int, held func(*planRef) bool, keys
 	return all
 }
 
-// heldTask is one that waits for others that have begun.
-type heldTask struct {
+// skippedTask is a fresh task that has to wait for begun ones.
+type skippedTask struct {
 	in  *flow
 	one parkedTask
 }
 
-// takeFresh takes tasks that have not begun, until there are n. A flow of which too many are held gives its turn away.
-func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held func(*planRef) bool, keys *keyTakes) []parkedTask {
-	var again []heldTask
+// takeFresh takes tasks that have not begun until there are n. behind reports whether a task must wait for
+// begun ones; a flow with more than its share of those is passed over for the rest of this claim.
+func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, behind func(*planRef) bool, keys *keyTakes) []parkedTask {
+	var skipped []skippedTask
 	most := n / max(1, at.fresh.busy)
 	for len(all) < n {
 		in := at.fresh.next()
@@ -212,9 +214,9 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 		switch one := at.fresh.pop(in); {
 		case one.latest < now:
 			heap.Push(&at.late, one)
-		case held(one.plan):
-			again = append(again, heldTask{in, one})
-			in.heldNow++
+		case behind(one.plan):
+			skipped = append(skipped, skippedTask{in, one})
+			in.skipped++
 		default:
 			if why, full := keys.full(&one); full {
 				at.standAside(why, asideTask{parkedTask: one, of: in.key})
@@ -223,35 +225,36 @@ func (at *parkedAt) takeFresh(now core.Instant, n int, all []parkedTask, held fu
 			all = append(all, one)
 			at.fresh.served(in)
 		}
-		if len(in.tasks) == 0 || in.heldNow > most {
+		if len(in.tasks) == 0 || in.skipped > most {
 			at.fresh.leave(in)
 		}
 	}
-	at.held = len(again) > 0
-	for i := range again {
-		again[i].in.heldNow = 0
-		at.fresh.push(again[i].in, again[i].one)
+	at.behindBegun = len(skipped) > 0
+	for i := range skipped {
+		skipped[i].in.skipped = 0
+		at.fresh.push(skipped[i].in, skipped[i].one)
 	}
 	return all
 }
 
-func (p *partition) heldAny() bool {
+// anyBehindBegun reports whether the last claim at some agent skipped fresh tasks.
+func (p *partition) anyBehindBegun() bool {
 	for _, slot := range p.agents {
-		if slot.order != nil && slot.order.held {
+		if slot.order != nil && slot.order.behindBegun {
 			return true
 		}
 	}
 	return false
 }
 
-// keyTakes counts the tasks of each key that are taken at a time, so that no more are read than may go on.
+// keyTakes counts the tasks of each key that one claim takes, so that it does not load more than may leave.
 type keyTakes struct {
 	gate  *gate
 	slot  *agentSlot // nil: its agent has no keys
 	takes map[string]int
 }
 
-// full reports whether a task has to stand aside, and why; else it is taken.
+// full reports whether a task has to stand aside, and why; otherwise it counts the task as taken.
 func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 	if k.slot == nil || !one.keyed {
 		return reason{}, false
@@ -262,32 +265,33 @@ func (k *keyTakes) full(one *parkedTask) (why reason, full bool) {
 	case v.n == 0 && v.by == byKey:
 		return reason{key: one.key}, true
 	case v.n > 0 && k.takes[one.key] >= v.n:
-		k.slot.calls.key(one.key).change()
+		k.slot.calls.key(one.key).report()
 		return reason{key: one.key}, true
 	}
 	k.take(one)
 	return reason{}, false
 }
 
-// take counts a task that is taken.
+// take counts a task as taken.
 func (k *keyTakes) take(one *parkedTask) {
 	if k.slot != nil && one.keyed {
 		k.takes[one.key]++
 	}
 }
 
-// claimed lets others that stand aside go on instead of those that were taken and have no use for their places.
-func (k *keyTakes) claimed() (some bool) {
+// reopenUnused reopens the keys that still have room after the claim: tasks that were taken may not have
+// needed their places. It reports whether there are any.
+func (k *keyTakes) reopenUnused() (some bool) {
 	for _, name := range slices.Sorted(maps.Keys(k.takes)) {
 		if is := k.slot.calls.key(name); k.gate.judge(is.ask()).n != 0 {
-			is.opened()
+			is.reopen()
 			some = true
 		}
 	}
 	return some
 }
 
-// keyTakesAt counts for an agent; the zero one, where it has no keys.
+// keyTakesAt returns a counter for a claim at an agent; it counts nothing if the agent has no keys.
 func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
 	if slot.calls.keys == nil {
 		return &keyTakes{}
@@ -295,8 +299,8 @@ func (g *gate) keyTakesAt(slot *agentSlot) *keyTakes {
 	return &keyTakes{gate: g, slot: slot, takes: map[string]int{}}
 }
 
-// giveUpParked takes up those of the tasks that are parked at an agent which cannot wait until its breaker is in trial, for
-// the core to let them be undone: once for each revision of the breaker. full: the batch is.
+// giveUpParked claims the tasks parked at an agent that cannot wait until its breaker is in trial, so that
+// the core undoes them now. It does so once for each revision of the breaker. full: the batch is.
 func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot) (full bool, err error) {
 	breaker := &slot.calls.breaker
 	if slot.gaveUp == breaker.Revision {
@@ -312,30 +316,30 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	if err := s.readParked(ctx, p, slot, at); err != nil {
 		return false, err
 	}
-	most := s.cfg.Memory.fits(min(s.cycle.left(), max(1, s.cfg.InFlight-len(p.tasks))))
+	most := s.cfg.Memory.fits(min(s.cycle.writesLeft(), max(1, s.cfg.InFlight-len(p.tasks))))
 	if most <= 0 {
 		return !s.cycle.roomy(), nil
 	}
 	numbers := at.hopeless(back, most)
-	slot.lookKeys()
+	slot.recheckKeys()
 	entries, err := s.loadNumbers(ctx, p, numbers)
 	if err != nil {
 		return false, err
 	}
 	for _, e := range entries {
 		if e.round.write != 0 || s.claimTask(p, e) != nil {
-			s.queues.queueAgain(p, slot, e)
+			s.queues.requeue(p, slot, e)
 		}
 	}
 	if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {
-		s.gate.looks.wake(s.cycle.now)
+		s.gate.nextRound.wake(s.cycle.now)
 	} else {
 		slot.gaveUp = breaker.Revision
 	}
 	return false, nil
 }
 
-// readParked reads a further part of what is parked, if it is to be read.
+// readParked reads the next page of what is parked at an agent, if memory should have more.
 func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt) error {
 	if !at.reads() {
 		return nil
@@ -359,7 +363,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, a
 		return err
 	}
 	for _, e := range entries {
-		s.queues.queueAgain(p, slot, e)
+		s.queues.requeue(p, slot, e)
 	}
 	at.read(numbers, page)
 	return nil

@@ -9,9 +9,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// fill completes the round's batch and reports whether there is anything in it. A
-// partition takes part when something of it changed, or, when the cycle flushes, when its
-// cursors moved.
+// fill completes the round's batch, and reports whether there is anything to commit. A partition takes part
+// if something of it changed, or, when the cycle flushes, if its cursors moved.
 func (s *Shard) fill() bool {
 	c := s.cycle
 	for _, p := range s.inOrder() {
@@ -27,7 +26,8 @@ func (s *Shard) fill() bool {
 	return true
 }
 
-// commitBatch commits a batch of this shard's partitions.
+// commitBatch commits a batch and notes the new last commit of each partition in it. The store commits a
+// partition only if its last commit is still the one before.
 func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	for i := range b.Partitions {
 		if p := s.partitions[b.Partitions[i].Partition]; p != nil {
@@ -44,11 +44,11 @@ func (s *Shard) commitBatch(ctx context.Context, b *core.Batch) (core.CommitResu
 			p.last = b.ID
 		}
 	}
-	s.evidence.looks.wake(s.cycle.now.Add(evidenceEvery))
+	s.evidence.nextRound.wake(s.cycle.now.Add(evidenceEvery))
 	return res, nil
 }
 
-// commit writes the batch.
+// commit writes the round's batch, in parts if the database refuses it as a whole.
 func (s *Shard) commit(ctx context.Context) error {
 	c := s.cycle
 	res, err := s.commitBatch(ctx, &c.batch)
@@ -63,7 +63,8 @@ func (s *Shard) commit(ctx context.Context) error {
 	return nil
 }
 
-// committed takes note of what a commit came to.
+// committed applies the result of a commit: it drops fenced partitions and duplicates, and marks the rest as
+// stored.
 func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	c := s.cycle
 	s.Stats.Commits++
@@ -77,7 +78,7 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	for i := range res.Duplicates {
 		s.duplicate(&res.Duplicates[i])
 	}
-	if !halved { // else not every partition was in the last part: the next flush sees to it
+	if !halved { // else some partition's row may not have been in the last part; the next flush writes it
 		for i, p := range c.owned {
 			p.saved = c.batch.Partitions[i]
 			p.saved.After = 0
@@ -88,18 +89,18 @@ func (s *Shard) committed(res *core.CommitResult, halved bool) {
 	s.cfg.Observers.observe(c.batch.Writes, s.owned)
 }
 
-// refusedInPart reports whether parts of a refused batch of so many tasks may be taken: a
-// row of it is refused, or it is more than the database takes at a time.
+// refusedInPart reports whether a refused batch of so many tasks can be committed in smaller parts: one of
+// its rows is refused, or it is larger than the database takes at once.
 func refusedInPart(err error, tasks int) bool {
 	return errors.Is(err, core.ErrRowRefused) && tasks > 0 || errors.Is(err, core.ErrBatchRefused) && tasks > 1
 }
 
-// childrenFirst puts the ends of children before what they mean for their parents, the deepest first: a batch is committed
-// in parts in that order.
+// childrenFirst orders writes so that a child's end comes before what it means for its parent, the deepest
+// first. A batch that is committed in parts is committed in that order.
 func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	sorted := slices.Clone(writes)
 	depth := func(w *core.TaskWrite) int {
-		if w.Task.Parent == 0 || w.Birth || !w.Task.State.Ended() { // nothing rests on a birth: see relay
+		if w.Task.Parent == 0 || w.Birth || !w.Task.State.Ended() { // no parent's row depends on a birth: see relay
 			return 0
 		}
 		return len(w.Task.ID) // longer than its parent's
@@ -108,19 +109,19 @@ func childrenFirst(writes []core.TaskWrite) []core.TaskWrite {
 	return sorted
 }
 
-// rests lets a partition go, as if it had been fenced, of which a row was refused that others of the batch rest on: the end
-// of a child. They are not committed yet, and what the owner counted in memory is not true.
-func rests(res core.CommitResult, p *partition, ended bool) core.CommitResult {
+// fenceDependents drops the partition, as if it had been fenced, when a refused row was a child's end: its
+// parent's row in this batch depends on it and is not committed yet, and what the owner has counted in memory
+// is wrong.
+func fenceDependents(res core.CommitResult, p *partition, ended bool) core.CommitResult {
 	if ended && !slices.Contains(res.Fenced, p.id) {
 		res.Fenced = append(res.Fenced, p.id)
 	}
 	return res
 }
 
-// halve finds the one row the database refuses and commits all the others, in parts as
-// large as it takes. No task is to blame for a batch that is too large. The cursors of
-// the batch are those of the round before, so a crash in the middle reads the messages
-// again.
+// halve commits a refused batch in halves, down to the one row that the database refuses. If only the size
+// was refused, no task is to blame and none is poisoned. The batch carries the cursors of the round before,
+// so a crash in the middle reads the messages again.
 func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.CommitResult, error) {
 	if len(writes) == 1 {
 		return s.poison(ctx, &writes[0])
@@ -147,7 +148,7 @@ func (s *Shard) halve(ctx context.Context, writes []core.TaskWrite) (core.Commit
 	return res, nil
 }
 
-// poison puts the one task whose row the database refuses into error, with its
+// poison handles the one task whose row the database refuses: it is loaded anew and put in error, with its
 // input kept.
 func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResult, error) {
 	p, e := s.inFlight(w.Task.Partition, w.Task.Number)
@@ -160,7 +161,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	ended := e.parent != nil && e.task.State.Ended()
 	ev := core.Event{Kind: core.EventPoison, At: s.cycle.now, Actor: s.cfg.Node, Error: "the database refuses the task's row"}
 	if w.Birth {
-		return s.poisonBirth(ctx, p, e, &ev) // nothing rests on it yet: see relay
+		return s.poisonBirth(ctx, p, e, &ev) // no parent's row depends on it yet: see relay
 	}
 	// A database may look at rows before it compares the partition's: the row may be refused of an owner that is overtaken.
 	saved, err := s.store.LoadNumbers(ctx, p.asOf(), []int64{w.Task.Number})
@@ -180,24 +181,23 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 	}
 	e.becomes(t)
 	from := t.WaitsFor
-	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended: a request was about to take it up
+	if err := core.Apply(e.plan.plan, t, &ev, &s.cycle.out); err != nil { // it has ended, and a request tried to reopen it
 		s.unstorable.add(e, t.Seq)
 		s.forsake(p, e)
-		return rests(core.CommitResult{}, p, ended), nil
+		return fenceDependents(core.CommitResult{}, p, ended), nil
 	}
 	res, err := s.commitAlone(ctx, p, e, false)
 	if errors.Is(err, core.ErrRowRefused) {
 		s.log.Error("ALERT: the database refuses even the error row of a task; it stays as it is stored", "event", "row-refused", "task", t.ID, "partition", p.id, "number", t.Number)
 		s.forsake(p, e)
-		return rests(core.CommitResult{}, p, ended), nil
+		return fenceDependents(core.CommitResult{}, p, ended), nil
 	}
-	s.cycle.takeUp(p, e, from)
-	return rests(res, p, ended), err
+	s.cycle.unpark(p, e, from)
+	return fenceDependents(res, p, ended), err
 }
 
-// poisonBirth stores a task that cannot be stored as it came without its
-// optional texts; what is refused even so is a dead letter. The submitter hears
-// that it came to nothing, either way.
+// poisonBirth stores a new task, whose row the database refuses, in error and without its optional texts. If
+// even that is refused the submission becomes a dead letter. The submitter is told either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
 	p.occupy(e, 0)
@@ -210,7 +210,7 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	core.Birth(nil, e.task, ev, &s.cycle.out)
 	res, err := s.commitAlone(ctx, p, e, true)
 	if !errors.Is(err, core.ErrRowRefused) {
-		if err == nil && len(res.Duplicates) == 0 { // the row has no reply-to for a later notice
+		if err == nil && len(res.Duplicates) == 0 { // tell the submitter now: the bare row has no reply subject
 			s.cycle.notify(p, was.ReplyTo, core.Status{ID: was.ID, Type: was.Type, Status: string(core.StateError), Error: ev.Error, At: ev.At})
 		}
 		return res, err
@@ -225,16 +225,16 @@ func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *cor
 	return core.CommitResult{}, nil
 }
 
-// commitAlone commits the outcome that is in s.cycle.out as a batch of one.
+// commitAlone commits the outcome in cycle.out as a batch of its own.
 func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created bool) (core.CommitResult, error) {
 	e.round.write = 0
 	relaying := s.families.relaying
-	s.families.relaying = true // the batch is being committed: the parent hears of it in the next round
+	s.families.relaying = true // the batch is being committed, so the parent is told in the next round
 	s.keep(p, e, created)
 	s.families.relaying = relaying
 	w := s.cycle.batch.Writes[e.round.write-1]
 	for i := range s.cycle.batch.Partitions {
-		if s.cycle.batch.Partitions[i].Partition == p.id { // an end number may have been given
+		if s.cycle.batch.Partitions[i].Partition == p.id { // the outcome may have used an end number
 			s.cycle.batch.Partitions[i] = p.write()
 		}
 	}
@@ -246,8 +246,8 @@ func (s *Shard) commitAlone(ctx context.Context, p *partition, e *entry, created
 	return res, err
 }
 
-// acknowledge lets go of the messages whose every task is committed and whose
-// every status is out.
+// acknowledge moves the cursors and acknowledges the round's messages: all of their tasks are committed and
+// their statuses out.
 func (s *Shard) acknowledge() {
 	for _, p := range s.inOrder() {
 		if p.lost {
@@ -257,21 +257,21 @@ func (s *Shard) acknowledge() {
 	}
 }
 
-// endRound lets go of tasks that nothing holds and of the round's memory.
+// endRound settles the tasks used in the round, drops those that nothing pins, and clears the round.
 func (s *Shard) endRound() {
 	s.gate.agents.countCalls(s.cycle.now, s.cycle.calls)
 	for _, x := range s.cycle.touched {
 		if x.e.settle() {
-			s.gate.looks.wake(s.cycle.now)
+			s.gate.nextRound.wake(s.cycle.now)
 		}
 		x.e.round = inRound{}
-		if x.p.tasks[x.e.task.Number] == x.e && !x.e.holds() {
+		if x.p.tasks[x.e.task.Number] == x.e && !x.e.pinned() {
 			x.p.drop(x.e)
 		}
 	}
 	for _, p := range s.partitions {
 		p.settled()
-		p.letGo()
+		p.dropIdle()
 	}
 	s.cycle.rounds++
 	s.cycle.endRound()

@@ -15,47 +15,63 @@ import (
 //
 // The methods that a goroutine other than the driver's may call say so.
 type Committer struct {
-	s     *shared
-	index int // among the node's
+	s *shared
+	// index is its place among the node's committers.
+	index int
 	shard *Shard
 	in    *Inbox
-	asked signal // there may be an order
-	// holding has an element during a cycle that may load an ended task, and while tasks are forgotten: a task that a
-	// cycle has loaded must not lose its journal before the cycle has committed. Other cycles need not wait.
-	holding chan struct{}
+	// asked tells the driver that there may be an order.
+	asked signal
+	// purgeLock is held during a cycle that may load an ended task, and while old tasks are forgotten: a task that a cycle has
+	// loaded must not lose its journal before the cycle has committed. Other cycles do not take it.
+	purgeLock chan struct{}
 
 	mu     sync.Mutex
 	orders []order
-	held   map[int]*ownership // partitions adopted, or about to be
-	stats  Stats              // of the shard, as of the last cycle
+	// held are the partitions that are adopted, or about to be.
+	held map[int]*ownership
+	// stats is a copy of the shard's, as of the last cycle.
+	stats  Stats
 	cycles Cycles
-	away   []Away // as of the last look
+	// away are the agents that tasks wait for, as of the last look.
+	away []Away
 
-	feeds     map[int]*feed
-	drains    map[int]core.Instant // partitions that are let go, and until when they may take for it
-	stopping  bool                 // takes nothing over any more
-	cycledAt  core.Instant         // when the last cycle ended
-	idleUntil core.Instant         // when the next cycle may begin
-	awayAt    core.Instant         // of the last look which agents are waited for
-	flushAt   core.Instant         // when a moved cursor has waited long enough for a commit to ride on; 0: none waits
-	failing   int64                // how many commits there had been when a cycle failed, plus one; 0: none has since the last commit
+	feeds map[int]*feed
+	// drains are the partitions that are being let go, with when the wait for their commands ends.
+	drains map[int]core.Instant
+	// stopping is set by Stop: nothing is taken over any more.
+	stopping bool
+	// cycledAt is when the last cycle ended; idleUntil is when the next may begin.
+	cycledAt  core.Instant
+	idleUntil core.Instant
+	// awayAt is when away was last found out.
+	awayAt core.Instant
+	// flushAt is when a moved cursor has waited long enough for a commit to ride on; 0: none waits.
+	flushAt core.Instant
+	// failing is 1 + the number of commits when a cycle last failed; 0: there was a commit since.
+	failing int64
 }
 
-// ownership is what other goroutines may know of a partition. The driver keeps it up to date between cycles.
+// ownership is what other goroutines may know of a partition. The driver updates it after each cycle.
 type ownership struct {
-	epoch    int64        // 0: it is about to be adopted
-	last     int64        // the last commit
-	wentBack core.Instant // when its database went back last; 0: never
-	waits    bool         // a request waits for what is unread, or for a plan
-	reading  core.Reading
+	// epoch is 0 while the partition is about to be adopted.
+	epoch int64
+	// last is the last commit.
+	last int64
+	// wentBack is when the database last went back under this partition; 0: never.
+	wentBack core.Instant
+	// waits is whether requests are deferred.
+	waits   bool
+	reading core.Reading
 }
 
-// feed is what brings a partition's mail.
+// feed is what brings a partition's mail; its functions stop that.
 type feed struct {
 	stopListen func()
 	stopRead   func()
 }
 
+// stopReading stops the reader, once.
 func (f *feed) stopReading() {
 	if f.stopRead != nil {
 		f.stopRead()
@@ -65,7 +81,7 @@ func (f *feed) stopReading() {
 
 func newCommitter(s *shared, index int, bus Bus) *Committer {
 	c := &Committer{
-		s: s, index: index, asked: newSignal(), holding: make(chan struct{}, 1),
+		s: s, index: index, asked: newSignal(), purgeLock: make(chan struct{}, 1),
 		held: map[int]*ownership{}, feeds: map[int]*feed{}, drains: map[int]core.Instant{},
 	}
 	c.in = newInbox(s.cfg.Now, s.cfg.Memory, s.cfg.Admission)
@@ -73,8 +89,8 @@ func newCommitter(s *shared, index int, bus Bus) *Committer {
 	return c
 }
 
-// ask hands an order over. It is safe for concurrent use, and does not block: there is one order of a kind for a
-// partition at most.
+// ask gives the committer an order. It is safe for concurrent use and does not block: orders of one kind for
+// one partition are merged into one.
 func (c *Committer) ask(o order) {
 	c.mu.Lock()
 	if o.kind == orderAdopt && c.held[o.partition] == nil {
@@ -94,13 +110,14 @@ func (c *Committer) ask(o order) {
 	c.asked.set()
 }
 
+// hasOrders reports whether an order waits.
 func (c *Committer) hasOrders() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.orders) > 0
 }
 
-// nextOrder takes the oldest order.
+// nextOrder removes the oldest order.
 func (c *Committer) nextOrder() (o order, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +129,8 @@ func (c *Committer) nextOrder() (o order, ok bool) {
 	return o, true
 }
 
-// Lose tells, from any goroutine, that a partition held under an epoch can no longer be read, or is another owner's.
+// Lose says that a partition held under an epoch can no longer be read, or is another owner's. It is safe for
+// concurrent use.
 func (c *Committer) Lose(partition int, epoch int64, why error) {
 	c.ask(order{kind: orderLost, partition: partition, epoch: epoch, why: why})
 }
@@ -123,7 +141,7 @@ func (c *Committer) Inbox() *Inbox { return c.in }
 // Shard is the committer's shard. Only the driver may use it.
 func (c *Committer) Shard() *Shard { return c.shard }
 
-// worked reports that what failed in a cycle before works.
+// worked reports that cycles work again, if one had failed.
 func (c *Committer) worked() {
 	if c.failing > 0 {
 		c.failing = 0
@@ -131,15 +149,15 @@ func (c *Committer) worked() {
 	}
 }
 
-// awayEvery is how often a shard looks which agents its tasks wait for.
+// awayEvery is how often a committer finds out which agents its tasks wait for.
 const awayEvery = 5 * time.Second
 
-// measure keeps what other goroutines may know of a cycle that took so long.
+// measure publishes the counts of a cycle that took so long for other goroutines to read.
 func (c *Committer) measure(now core.Instant, took time.Duration) {
 	var away []Away
 	// The last of them may be followed by no further cycle.
-	look := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
-	if look {
+	refresh := c.awayAt.Elapsed(now, awayEvery) || len(c.away) > 0 && !c.shard.misses()
+	if refresh {
 		c.awayAt = now
 		away = c.shard.agentsAway(now, c.away)
 	}
@@ -149,23 +167,23 @@ func (c *Committer) measure(now core.Instant, took time.Duration) {
 		c.cycles.add(took)
 	}
 	c.stats = c.shard.Stats
-	if look {
+	if refresh {
 		c.away = away
 	}
 }
 
-// hold keeps such cycles and forgetting apart, until unhold. It reports false when ctx ends before. It is safe for
-// concurrent use.
-func (c *Committer) hold(ctx context.Context) bool {
+// lockPurge takes purgeLock. It reports false if ctx ends before. It is safe for concurrent use.
+func (c *Committer) lockPurge(ctx context.Context) bool {
 	select {
-	case c.holding <- struct{}{}:
+	case c.purgeLock <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (c *Committer) unhold() { <-c.holding }
+// unlockPurge returns purgeLock.
+func (c *Committer) unlockPurge() { <-c.purgeLock }
 
 // holds reports whether a partition is adopted, or about to be. It is safe for concurrent use.
 func (c *Committer) holds(partition int) bool {
@@ -209,20 +227,20 @@ func (c *Committer) adopting() bool {
 	return false
 }
 
-// note keeps what other goroutines may know of the partitions adopted.
+// note publishes what other goroutines may know of the adopted partitions.
 func (c *Committer) note() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, o := range c.held {
 		if o.epoch != 0 {
 			own := c.shard.partitions[p]
-			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.held) > 0
+			o.last, o.waits = c.shard.LastCommit(p), own != nil && len(own.deferred) > 0
 			o.reading = c.shard.Reading(p)
 		}
 	}
 }
 
-// forget makes a partition one that is not held.
+// forget takes a partition off those that the committer owns.
 func (c *Committer) forget(p int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

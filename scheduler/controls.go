@@ -11,11 +11,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Controls: what operators, users and the supervisor ask about tasks.
+// Controls: requests of operators, users and the supervisor about tasks.
 
+// applyControls applies the deferred requests that are ready, then the control messages of the mail.
 func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	c := s.cycle
-	if full, err := s.applyHeld(ctx); full || err != nil {
+	if full, err := s.applyDeferred(ctx); full || err != nil {
 		return full, err
 	}
 	for ; c.pos.control < len(c.mail.Controls); c.pos.control, c.pos.number = c.pos.control+1, 0 {
@@ -40,33 +41,35 @@ func (s *Shard) applyControls(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// applyHeld applies the requests that have waited.
-func (s *Shard) applyHeld(ctx context.Context) (bool, error) {
+// applyDeferred applies the deferred requests that are ready.
+func (s *Shard) applyDeferred(ctx context.Context) (bool, error) {
 	for _, p := range s.inOrder() {
-		for i := p.ready(s.cycle.now, s.plans); i >= 0; i = p.ready(s.cycle.now, s.plans) {
+		for i := p.readyDeferred(s.cycle.now, s.plans); i >= 0; i = p.readyDeferred(s.cycle.now, s.plans) {
 			if !s.cycle.roomy() {
 				return true, nil
 			}
-			m := p.held[i]
-			full, err := p.asRead(func() (bool, error) { return s.applyControl(ctx, p, &m.ControlMail) }) // it must not wait again
+			m := p.deferred[i]
+			full, err := p.asRead(func() (bool, error) { return s.applyControl(ctx, p, &m.ControlMail) }) // it must not be deferred again
 			if full || err != nil {
 				return full, err
 			}
-			p.unhold(i)
+			p.undefer(i)
 			p.changes()
 		}
 	}
 	return false, nil
 }
 
+// applyControl applies one request. full: the batch is, and the request has to be applied again in the next
+// round.
 func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) (full bool, err error) {
 	c := &m.Control
 	ev := c.Event(m.At)
-	ev.Looked = m.looked()
+	ev.Looked = m.seenAt()
 	switch {
 	case c.Kind == 0:
 		return false, nil
-	case c.Found != "" && p.seenBefore(m.said()):
+	case c.Found != "" && p.seenBefore(m.assertedAt()):
 		s.log.Warn("a request about tasks changed nothing: the database went back since its sender looked at the service, where more may have happened: look again",
 			"kind", c.Kind, "task", c.ID, "found", c.Found, "actor", c.Actor)
 		return false, nil
@@ -79,7 +82,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	if err != nil {
 		return false, err
 	}
-	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && p.hold(m, unread, s.cycle.now) {
+	if unread := s.cycle.unread; unread != nil && (e == nil || c.Kind != core.EventCancel && c.Kind != core.EventUndo) && p.deferForPlan(m, unread, s.cycle.now) {
 		return false, nil
 	}
 	if e == nil && stored {
@@ -87,7 +90,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	}
 	if e == nil {
 		if c.Kind == core.EventCancel && c.Type != "" && c.IfSeq == 0 && core.RootID(c.ID) == c.ID { // no one submits a child
-			if p.unread() && p.holdUnread(m) {
+			if p.unread() && p.deferUntilRead(m) {
 				return false, nil
 			}
 			s.cancelUnknown(p, c, &ev)
@@ -100,7 +103,7 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 		return false, nil
 	}
 	if s.cycle.makes(e) {
-		return true, nil // after the commit
+		return true, nil // only the commit says whether it exists
 	}
 	why, err := s.ask(ctx, p, e, &ev)
 	if why != nil {
@@ -109,9 +112,9 @@ func (s *Shard) applyControl(ctx context.Context, p *partition, m *ControlMail) 
 	return false, err
 }
 
-// ask applies a request to one task; why says that it changed nothing.
+// ask applies a request to one task. why says that it changed nothing; err stops the round.
 func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
-	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it came
+	if e.plan == nil && (ev.Kind == core.EventResubmit || ev.Kind == core.EventEdit) { // its plan was unknown when it was created
 		ref, unread, err := s.plans.of(ctx, p, e.task.Type, 0, false)
 		if err != nil {
 			return nil, err
@@ -129,7 +132,7 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 		if slices.Contains(s.unstorable, asked) {
 			return fmt.Errorf("%w: task %s: the database refuses the row of it", core.ErrNotAllowed, e.task.ID), nil
 		}
-		if e.round.write == 0 { // else it is the one before whose row may be refused
+		if e.round.write == 0 { // else an earlier request of this round is the one whose row may be refused
 			e.round.asked = &asked
 		}
 	}
@@ -149,14 +152,15 @@ func (s *Shard) ask(ctx context.Context, p *partition, e *entry, ev *core.Event)
 	return why, nil
 }
 
+// requestOf identifies a request, to recognise it when it is read again.
 func requestOf(e *entry, ev *core.Event) request {
 	what := core.HashInput(ev.Step+string(ev.As)+string(ev.Found)+ev.Reason, slices.Concat(ev.Input, []byte{0}, ev.Result))
 	return request{e.task.ID, e.task.Seq, ev.Kind, ev.Actor, string(what)}
 }
 
-// applyMany applies a request to each task that it names by number, if the task is still at the row that goes with it.
-// One that is refused does not stop the others. After a crash the whole message is read again: what it has changed has
-// other rows by then.
+// applyMany applies a request to each task that it names by number, as long as the task is still at the row
+// named with it. A task that refuses does not stop the others. After a crash the whole message is applied
+// again; tasks that it has changed are at other rows by then.
 func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev *core.Event) (full bool, err error) {
 	c := &m.Control
 	var some refusals
@@ -181,13 +185,13 @@ func (s *Shard) applyMany(ctx context.Context, p *partition, m *ControlMail, ev 
 	})
 }
 
-// eachNumber calls f with each task that a message names by number, nil where it is not there, and loads them in parts. A
-// round that fills up goes on in the next one where it stopped: to begin again could have no end, where the answer to a
-// question is that the task is still due.
+// eachNumber calls f with each task that a message names by number, nil if there is none, and loads them in
+// parts. When the batch is full the next round continues where this one stopped. Beginning anew might never
+// end: a task that the supervisor asks about may well be overdue still.
 func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f func(i int, e *entry) error) (full bool, err error) {
 	at := &s.cycle.pos.number
 	for *at < len(numbers) {
-		room := s.cycle.left()
+		room := s.cycle.writesLeft()
 		if !s.cycle.roomy() {
 			return true, nil
 		}
@@ -209,20 +213,20 @@ func (s *Shard) eachNumber(ctx context.Context, p *partition, numbers []int64, f
 	return false, nil
 }
 
-// another reports whether a number may be another task's than the one that a request means: it was given out in a time
-// that the database has lost, and again since.
+// another reports whether a number may by now belong to another task than the request means: it was given out
+// in time that the database has lost, and given out again since.
 func (p *partition) another(m *ControlMail, number int64) bool {
-	return number >= p.taken.WentBackNumber && p.seenBefore(m.Stored)
+	return number >= p.takeover.WentBackNumber && p.seenBefore(m.Stored)
 }
 
-// seenBefore reports whether what is said then may rest on what was seen before the database went back: it is said before
-// that, or within a minute after.
+// seenBefore reports whether something asserted at an instant may rest on what was seen before the database
+// went back: it was asserted before that, or within a minute after.
 func (p *partition) seenBefore(at core.Instant) bool {
-	back := p.taken.WentBackAt
+	back := p.takeover.WentBackAt
 	return back != 0 && at <= back.Add(time.Minute)
 }
 
-// refusals are the tasks of one request that it did not change.
+// refusals counts the tasks that one request did not change.
 type refusals struct {
 	unknown, refused int
 	first            error
@@ -234,22 +238,22 @@ func (r *refusals) add(why error) {
 	}
 }
 
-// log says it in one line for all.
+// log writes one line for all of them.
 func (r *refusals) log(log *slog.Logger, c *core.Control) {
 	if r.unknown+r.refused > 0 {
 		log.Info("a request about many tasks did not change all of them", "kind", c.Kind, "tasks", len(c.Numbers), "unknown", r.unknown, "refused", r.refused, "actor", c.Actor, "why", r.first)
 	}
 }
 
-// applyOverdue asks the core about each task that the supervisor names. The step that it names is what it saw: the core
-// looks at all of the task, by its own clock.
+// applyOverdue asks the core about each task that the supervisor names. The step in the message is only what
+// the supervisor saw; the core looks at the whole task, by its own clock.
 func (s *Shard) applyOverdue(ctx context.Context, p *partition, c *core.Control, ev *core.Event) (full bool, err error) {
 	return s.eachNumber(ctx, p, c.Numbers, func(i int, e *entry) error {
 		if e == nil {
 			return nil
 		}
 		ask := *ev
-		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can go on with it: operator action required
+		if e.plan == nil && e.task.PlanVersion != 0 { // no owner can continue it: an operator has to
 			ask.Kind, ask.Error = core.EventPoison, "its plan is not stored any more"
 		}
 		if err := s.event(p, e, &ask); err != nil && !errors.Is(err, core.ErrStale) {
@@ -259,7 +263,7 @@ func (s *Shard) applyOverdue(ctx context.Context, p *partition, c *core.Control,
 	})
 }
 
-// stepAsked is the step of the i-th task that the supervisor saw overdue, empty when it named none.
+// stepAsked returns the step of the i-th task that the supervisor saw overdue; empty if it named none.
 func stepAsked(c *core.Control, i int) string {
 	if i < len(c.Steps) {
 		return c.Steps[i]
@@ -267,7 +271,8 @@ func stepAsked(c *core.Control, i int) string {
 	return ""
 }
 
-// cancelUnknown lets a cancel take an id that has not been submitted yet.
+// cancelUnknown creates a cancelled task under an id that was not submitted yet, so that a submission which
+// comes later is refused.
 func (s *Shard) cancelUnknown(p *partition, c *core.Control, ev *core.Event) {
 	t := &core.Task{Partition: p.id, Number: p.number(), ID: c.ID, Type: c.Type}
 	e := &entry{task: t}

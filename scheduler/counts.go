@@ -7,7 +7,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// counts are those of a task's type.
+// counts returns the counters of the task's type; a task without a plan counts as other.
 func (t *tally) counts(e *entry) *typeCounts {
 	if e.plan != nil {
 		return e.plan.counts
@@ -15,11 +15,11 @@ func (t *tally) counts(e *entry) *typeCounts {
 	return &t.types.other
 }
 
-// countEnd counts an ending that is committed. born: the task began with it.
+// countEnd counts a committed ending. born: the task was created with it.
 func (t *tally) countEnd(e *entry, born bool) {
 	c := t.counts(e)
 	if e.plan == nil && born {
-		c.created.Add(1) // it tells no submitter that it was received
+		c.created.Add(1) // without a plan there is no effect "received" to count it by
 	}
 	if i := slices.Index(ends[:], e.task.State); e.task.State == core.StateUndone && e.task.Asked {
 		c.asked.Add(1)
@@ -35,21 +35,29 @@ var CycleBounds = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 *
 
 // Stats counts what a shard did; read it between commit cycles.
 type Stats struct {
-	Commits     int64
-	Writes      int64
-	Records     int64
-	Stale       int64 // events that no longer meant anything
-	Forged      int64 // replies that answer no command of ours
-	Duplicates  int64
-	Poisoned    int64
+	Commits int64
+	Writes  int64
+	Records int64
+	// Stale counts events that changed nothing, because the task had moved on.
+	Stale int64
+	// Forged counts replies whose token is not that of a command of ours.
+	Forged     int64
+	Duplicates int64
+	// Poisoned counts tasks whose row the database refused.
+	Poisoned int64
+	// Republished counts endings that were published again.
 	Republished int64
-	Looks       int64 // at effects of a round, when they leave or are taken back
-	Do, Undo    int64 // commands that left
-	UndoTrouble int64 // undos that got into trouble
+	// Looks counts effects of rounds that were looked at when they left or were taken back; tests hold it to
+	// a bound.
+	Looks int64
+	// Do and Undo count commands that left.
+	Do, Undo int64
+	// UndoTrouble counts undos that ran into trouble and go on.
+	UndoTrouble int64
 	Kinds       Kinds
 }
 
-// Cycles is how long commit cycles took that committed anything.
+// Cycles counts the commit cycles that committed something, by how long they took.
 type Cycles struct {
 	Counts [len(CycleBounds) + 1]int64 // by the first bound that is not less; the last: longer than all
 	Sum    time.Duration
@@ -61,23 +69,28 @@ func (c *Cycles) add(took time.Duration) {
 	c.Sum += took
 }
 
-// Away is an agent that tasks wait for because none takes their command.
+// Away is an agent that tasks wait for because nobody takes their commands.
 type Away struct {
 	Agent string
-	Tasks int          // that wait
-	Since core.Instant // when that was first seen
-	First core.Instant // the earliest deadline of these tasks
-	Steps []AwayStep   // that wait
+	// Tasks counts the tasks that wait.
+	Tasks int
+	// Since is when the shard first saw that.
+	Since core.Instant
+	// First is the earliest deadline of these tasks.
+	First core.Instant
+	// Steps are the steps at which they wait.
+	Steps []AwayStep
 }
 
 // AwayStep is a step of a plan that waits for such an agent.
 type AwayStep struct {
 	Type, Step string
 	Tasks      int
-	Unable     bool // an agent is there, and has answered that it does not serve the step
+	// Unable is whether an agent is there and has answered that it does not serve the step.
+	Unable bool
 }
 
-// add adds tasks that wait at a step.
+// add adds tasks that wait at a step. first is their earliest deadline.
 func (a *Away) add(step AwayStep, first core.Instant) {
 	a.First = earlier(a.First, first)
 	if i := slices.IndexFunc(a.Steps, func(s AwayStep) bool { return s.Type == step.Type && s.Step == step.Step && s.Unable == step.Unable }); i >= 0 {
@@ -91,19 +104,25 @@ func (a *Away) add(step AwayStep, first core.Instant) {
 type TypeCount struct {
 	Type    string
 	Created int64
-	Ended   map[core.State]int64 // without Asked
-	Asked   int64                // undone because somebody asked for it
-	Took    Latency              // from the instant from which they might begin until they ended
-	Missed  int64                // whose deadline passed, or left no time
+	// Ended counts ends by state, without those in Asked.
+	Ended map[core.State]int64
+	// Asked counts tasks that were undone because somebody asked for it.
+	Asked int64
+	// Took is how long tasks took from the instant from which they might begin until their end.
+	Took Latency
+	// Missed counts tasks whose deadline passed or had no time left from the start.
+	Missed int64
 }
 
-// StepCount is how long steps of a type of tasks took at an agent, from the first attempt that counts until it was done.
+// StepCount is how long the steps of one type of task took at one agent, from the first attempt that counts
+// until done.
 type StepCount struct {
 	Type, Agent string
 	Took        Latency
 }
 
-// AgentCount is what attempts at an agent came to that it did not answer well, of dos and undos.
+// AgentCount counts the attempts, do and undo, that an agent failed, refused, or did not answer by the
+// complete-by.
 type AgentCount struct {
 	Agent                    string
 	Failed, Refused, Overdue int64
@@ -111,8 +130,9 @@ type AgentCount struct {
 
 // Snapshot is what a scheduler has counted, and how it stands.
 type Snapshot struct {
-	Stats      Stats
-	Types      []TypeCount // a type may be there more than once, as the others: of several shards
+	Stats Stats
+	// Types may name a type more than once, as each shard counts its own.
+	Types      []TypeCount
 	Steps      []StepCount
 	Agents     []AgentCount
 	Cycles     Cycles
@@ -125,7 +145,7 @@ type Snapshot struct {
 	Openings   int64 // of breakers, that this scheduler decided
 }
 
-// read copies the counts.
+// read adds the counts to a snapshot.
 func (t *tally) read(to *Snapshot) {
 	t.types.each(countedOther, func(name string, c *typeCounts) {
 		count := TypeCount{Type: name, Created: c.created.Load(), Ended: map[core.State]int64{}, Asked: c.asked.Load(), Took: c.took.read(), Missed: c.missed.Load()}
@@ -158,7 +178,7 @@ func (s *Stats) add(o *Stats) {
 	s.Kinds.add(&o.Kinds)
 }
 
-// misses reports whether any task of the shard waits for an agent that takes no such command.
+// misses reports whether any task of the shard waits because nobody takes its command.
 func (o *owned) misses() bool {
 	for _, p := range o.partitions {
 		for _, slot := range p.agents {
@@ -170,7 +190,7 @@ func (o *owned) misses() bool {
 	return false
 }
 
-// missed yields the tasks that wait for the agent because none takes their command, with the step.
+// missed yields the tasks that wait at the agent because nobody takes their command, with the step.
 func (slot *agentSlot) missed(yield func(*entry, int) bool) {
 	for _, e := range slot.waiting {
 		if step := e.missing(slot, 0); step >= 0 && !yield(e, step) {
@@ -184,8 +204,8 @@ func (slot *agentSlot) missed(yield func(*entry, int) bool) {
 	}
 }
 
-// agentsAway are the agents that tasks of the shard wait for because none takes their commands. before are those of the
-// last look.
+// agentsAway returns the agents that tasks of the shard wait for because nobody takes their commands. before
+// is the last result: an agent that is in it keeps its Since.
 func (o *owned) agentsAway(now core.Instant, before []Away) []Away {
 	var all []Away
 	for _, p := range o.partitions {

@@ -8,8 +8,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// applyTasks turns submissions into tasks. The position of a message counts as
-// applied only after its last item.
+// applyTasks turns submissions into tasks. A message counts as applied only after its last item, so that a
+// crash in the middle reads it again.
 func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 	c := s.cycle
 	for ; c.pos.task < len(c.mail.Tasks); c.pos.task, c.pos.sub = c.pos.task+1, 0 {
@@ -25,7 +25,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 				}
 				sub := &m.Submissions[c.pos.sub]
 				if e := p.ids[sub.ID]; e != nil && s.cycle.makes(e) {
-					return true, nil // whether that id is ours to compare with, the commit says
+					return true, nil // only the commit says whether that task exists, to compare with
 				}
 				if err := s.submit(ctx, p, m, sub); err != nil {
 					return false, err
@@ -43,7 +43,7 @@ func (s *Shard) applyTasks(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// submit makes one submission a task, unless its id is in flight already.
+// submit makes one submission a task, refuses it, or answers it as a duplicate.
 func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core.Submission) error {
 	hash := core.HashInput(sub.Type, sub.Input)
 	if e := p.ids[sub.ID]; e != nil {
@@ -52,7 +52,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 			ID: sub.ID, Type: e.task.Type, InputHash: e.task.InputHash, State: e.task.State, Reason: e.task.Why,
 		})
 		if bytes.Equal(e.task.InputHash, hash) && !s.cycle.makes(e) {
-			s.cycle.tellCreated(e.task) // its owner may have died before it did
+			s.cycle.tellCreated(e.task) // the owner that created it may have died before it told
 		}
 		return nil
 	}
@@ -69,9 +69,9 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	}
 	e.task.Partition, e.task.Number, e.task.InputHash, e.task.Origin = p.id, p.number(), hash, m.Pos
 	ev := core.Event{Kind: 0, At: m.At, Actor: s.cfg.Node, Node: s.cfg.Node, Full: s.queues.othersFirst(e), Ask: s.counting.bind(s.cfg.Expressions, e), NoTime: s.hasNoTime(m, sub, ref)}
-	s.gate.says(p, e, &ev)
-	if p.taken.MayHaveRun(e.task) {
-		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.taken.WentBackAt), p.taken.WentBackAt
+	s.gate.markBlocked(p, e, &ev)
+	if p.takeover.MayHaveRun(e.task) {
+		ev.Kind, ev.At, ev.Until = core.EventWentBack, max(m.At, p.takeover.WentBackAt), p.takeover.WentBackAt
 	}
 	switch {
 	case unread != nil:
@@ -89,7 +89,7 @@ func (s *Shard) submit(ctx context.Context, p *partition, m *TaskMail, sub *core
 	return nil
 }
 
-// taskOf is what a task has of its submission.
+// taskOf returns the task that a submission asks for, still without number and plan.
 func taskOf(sub *core.Submission) *core.Task {
 	return &core.Task{
 		ID: sub.ID, Type: sub.Type, PlanVersion: sub.PlanVersion, Input: sub.Input, ReplyTo: sub.ReplyTo, Trace: sub.Trace, Labels: sub.Labels,
@@ -97,7 +97,7 @@ func taskOf(sub *core.Submission) *core.Task {
 	}
 }
 
-// submissionOf is the submission that a task was made of.
+// submissionOf returns the submission that a task was made of.
 func submissionOf(t *core.Task) core.Submission {
 	return core.Submission{
 		ID: t.ID, Type: t.Type, PlanVersion: t.PlanVersion, Input: t.Input, ReplyTo: t.ReplyTo, Trace: t.Trace, Labels: t.Labels,
@@ -105,12 +105,13 @@ func submissionOf(t *core.Task) core.Submission {
 	}
 }
 
-// refuses refuses a submission that its plan does not take, or that has none and was promised nothing.
+// refuses refuses a submission that its plan does not take, or one without a plan that was promised nothing.
+// It reports false if the submission becomes a task.
 func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread *core.UnreadablePlan) bool {
 	code, why := 0, ""
 	switch {
 	case (guesses(sub) || ref == nil && sub.PlanVersion == 0 && unread == nil) && s.plans.marked(sub.Type, sub.PlanVersion):
-		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what a door took before the mark goes on
+		code, why = 409, core.DeprecatedPlan(sub.Type, sub.PlanVersion) // what ingest accepted before the plan was deprecated goes on
 	case unread != nil:
 		return false
 	case ref == nil && guesses(sub): // it was never stored: nothing was promised yet
@@ -127,7 +128,8 @@ func (s *Shard) refuses(p *partition, sub *core.Submission, ref *planRef, unread
 	return true
 }
 
-// guesses reports whether a submission names a version of its plan that no door has looked for.
+// guesses reports whether a submission names a version that ingest has not looked up: it came through the
+// stream directly.
 func guesses(sub *core.Submission) bool { return sub.Unchecked && sub.PlanVersion != 0 }
 
 func unknownPlan(sub *core.Submission) string {

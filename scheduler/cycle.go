@@ -9,7 +9,7 @@ import (
 
 // RunCycle is one commit cycle: it handles everything in the mail and every wake that is due, in as many commits as the
 // batch limit asks for, and returns when all effects are out, with the partitions that are not this shard's any more.
-// flush: commit also what only moves cursors.
+// With flush it also commits what only moves cursors.
 //
 // An error says what it stops: see core.Fault. One that stops a partition drops that one, with what the round would have
 // written of it, and the cycle goes on with the others. Otherwise the outcome of a commit is a bug or unknown, a message
@@ -28,7 +28,7 @@ func (s *Shard) RunCycle(ctx context.Context, now core.Instant, mail *Mail, flus
 	return s.cycle.lost, s.cycle.failed
 }
 
-// round is one commit and what follows from it; more: there is mail left for another one.
+// round makes one commit and what follows from it. more: there is mail for another one.
 func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	for more, err = s.apply(ctx); err != nil; more, err = s.apply(ctx) {
 		if ctx.Err() != nil || !s.stop(err) {
@@ -49,9 +49,10 @@ func (s *Shard) round(ctx context.Context) (more bool, err error) {
 	s.acknowledge()
 	room := s.queues.queueParked(s.cycle)
 	s.endRound()
-	return more || room || len(s.families.told) > 0, nil // a refused row may have ended a child
+	return more || room || len(s.families.unheard) > 0, nil // a refused row may have ended a child, whose parent is told next
 }
 
+// begin sets up a cycle that happens at now.
 func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 	c := s.cycle
 	if back := now - c.now; back < 0 {
@@ -62,7 +63,8 @@ func (s *Shard) begin(now core.Instant, mail *Mail, flush bool) {
 	c.pos.published, c.pos.control, c.pos.number, c.pos.reply, c.pos.unserved, c.pos.probed, c.pos.task, c.pos.sub = 0, 0, 0, 0, 0, 0, 0, 0
 }
 
-// setBack moves what the shard has noted by a clock that is set back by now. What is stored, or comes from others, stays.
+// setBack shifts every instant that the shard noted in memory, because the machine's clock was set back; by
+// is negative. Instants that are stored, or come from others, stay.
 func (s *Shard) setBack(by core.Instant) {
 	for _, w := range s.everyWaker() {
 		w.setBack(by)

@@ -15,7 +15,11 @@
 // this node's; one [Admission] for all. Their decisions are plain functions, which the simulator calls as well; only
 // [Scheduler.Run] has goroutines and timers.
 //
-// The files stand in rooms, which ARCHITECTURE.md lists: a room uses those above it.
+// The files form rooms, which ARCHITECTURE.md lists: a file uses only its own room and those above it.
+//
+// Words that recur: a round is one batch and its commit, of which a cycle may need several; a slot is one agent as one
+// partition sees it; a parked task waits in the store for room at an agent, and a blocked branch waits in memory; a
+// do that wants to leave asks the gate.
 //
 // Memory is a cache: a partition holds the tasks that have a command out or a backoff on; parked and ended tasks live
 // in the store and are loaded when an event names them.

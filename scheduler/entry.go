@@ -7,55 +7,80 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// entry is one task in flight.
+// entry is a task in flight: one that is in memory. At the end of a round a task that nothing pins is dropped
+// and lives in the store alone.
 type entry struct {
-	task   *core.Task
-	plan   *planRef
-	round  inRound
-	at     uint64 // steps that count in their agents' windows
-	leased int64  // Config.Leased when its newest event was applied
+	task  *core.Task
+	plan  *planRef
+	round inRound
+	// at is the set of steps that count in their agents' windows.
+	at uint64
+	// leased is Config.Leased as of the newest event. If it has changed, another owner may have sent commands
+	// meanwhile.
+	leased int64
 	marks
-	waits  uint64       // steps among those that wait for an agent
-	lacks  uint64       // steps among those that their agent does not serve
-	blocks uint64       // steps among those that wait for room while others of the task are out
-	bytes  int64        // as last weighed
-	wakes  core.Instant // when it is woken next; 0: it is not
-	wakeAt int          // where it is among those that are woken
-	// issues are the commits of the rows under whose numbers its commands leave: nearly
-	// always of one.
+	// waits, lacks and blocks are the steps for which the task is listed in agentSlot.waiting, unable and
+	// blocked.
+	waits  uint64
+	lacks  uint64
+	blocks uint64
+	// bytes is what the task is charged with in Memory.
+	bytes int64
+	// wakes is when the task is to be woken; 0: never. wakeAt is its index in the heap of those.
+	wakes  core.Instant
+	wakeAt int
+	// issue and issues say which commit wrote a row, for the rows under whose numbers commands leave or late
+	// answers come. A reply is genuine only if it knows the commit. Nearly always one commit is enough.
 	issue  issue
-	issues []issue // further ones
+	issues []issue
 
-	parent *entry // of a child: in flight as long as it is
-	kids   int    // children in flight
-	ends   int    // of its ends that its parent is still to hear of
-	fans   []*fan // of steps that have children, while they are out
-	swept  int64  // row by which the parent's step is undone that counts it as open
+	// parent is a child's parent, which stays in flight as long as the child.
+	parent *entry
+	// kids counts the task's children in flight.
+	kids int
+	// ends counts the task's own ends that its parent has not been told yet.
+	ends int
+	// fans hold the children of the steps that are out.
+	fans []*fan
+	// swept is the row by which the parent's step is being undone, if this child counts as open there.
+	swept int64
 }
 
 // inFlight are the tasks of a partition that are in memory.
 type inFlight struct {
-	tasks     map[int64]*entry  // by number
-	ids       map[string]*entry // by id
-	idle      []*entry          // those whose last child in flight was let go in this round
-	memory    *Memory           // may be nil
-	admission *Admission        // may be nil
-	bytes     int64             // of memory, that they hold
-	wakes     *wakeHeap         // of the shard; nil: the partition is forgotten
+	tasks map[int64]*entry  // by number
+	ids   map[string]*entry // by id
+	// idle are tasks whose last child in flight was dropped in this round: they may be dropped as well.
+	idle []*entry
+	// memory, admission and wakes are nil once the partition is forgotten, so that nothing is counted twice.
+	memory    *Memory
+	admission *Admission
+	// bytes is what these tasks are charged with in memory.
+	bytes int64
+	wakes *wakeHeap
 }
 
-// inRound is what the round at hand has done with a task; zero between rounds.
+// inRound is what the current round has done with a task, so that it can be taken back. It is zero between
+// rounds.
 type inRound struct {
-	write   int      // 1 + index of its write in the batch; 0: none
-	stored  bool     // that is
-	refused int      // rows of it that were: effects and calls from before the last of them are passed over
-	took    uint64   // places of limits, by step
-	spent   uint64   // calls of rates, likewise
-	whole   bool     // it was seen in the store with its journal
-	asked   *request // about it as an ended child: the first
+	// write is 1 + the index of the task's write in the batch; 0: it has none.
+	write int
+	// stored is whether that write is committed.
+	stored bool
+	// refused counts how often a row of the task was refused in this round. Effects and calls remember the
+	// count as of their making: those that are older than the last refusal are passed over.
+	refused int
+	// places are the steps for which the round took places of limits, spent those for which it spent a call
+	// of a rate.
+	places uint64
+	spent  uint64
+	// whole is whether the task was seen in the store with its journal in this round.
+	whole bool
+	// asked is the first request of the round about a child that had ended.
+	asked *request
 }
 
-// request is one about an ended child at one of its rows.
+// request identifies a request about an ended child, made when the child was at row seq.
 type request struct {
 	id          string
 	seq         int64
@@ -63,10 +88,10 @@ type request struct {
 	actor, what string
 }
 
-// issue is the commit that wrote a journal row.
+// issue names the commit that wrote a journal row.
 type issue struct{ row, commit int64 }
 
-// replayed makes the entry that of a task as it is stored, whose rows were written by these commits.
+// replayed fills the entry with a task as replayed from the store. commits are those of its journal's rows.
 func (e *entry) replayed(t *core.Task, commits []int64) {
 	e.task, e.issue, e.issues = t, issue{}, nil
 	for row, commit := range commits { // rows are numbered from 1, without a gap
@@ -75,11 +100,11 @@ func (e *entry) replayed(t *core.Task, commits []int64) {
 	e.issued(math.MaxInt64, 0)
 }
 
-// becomes puts another task in the place of one whose row is refused.
+// becomes replaces the task: the database refused the row of the one before.
 func (e *entry) becomes(t *core.Task) { e.task = t }
 
-// issued notes that rows of the task from first on were written by a commit, and forgets
-// rows under whose numbers nothing leaves any more.
+// issued takes note that the task's rows from first on were written by a commit. It forgets rows under whose
+// numbers nothing can be answered any more.
 func (e *entry) issued(first, commit int64) {
 	was, more := e.issue, e.issues
 	e.issue, e.issues = issue{}, nil
@@ -95,6 +120,7 @@ func (e *entry) issued(first, commit int64) {
 	}
 }
 
+// note keeps the commit of one row: the given one if the row is new, else what was known before.
 func (e *entry) note(row, first, commit int64, was issue, more []issue) {
 	if row == 0 {
 		return
@@ -110,8 +136,8 @@ func (e *entry) note(row, first, commit int64, was issue, more []issue) {
 	}
 }
 
-// commitOf is the commit that wrote a row under whose number a command leaves; 0: none
-// has yet, so no agent can answer it.
+// commitOf returns the commit that wrote a row under whose number a command leaves. 0: none has yet, so no
+// agent can have the command.
 func (e *entry) commitOf(row int64) int64 { return commitOf(row, e.issue, e.issues) }
 
 func commitOf(row int64, one issue, more []issue) int64 {
@@ -126,22 +152,30 @@ func commitOf(row int64, one issue, more []issue) int64 {
 	return 0
 }
 
-// wakeHeap are the tasks in flight that are to be woken, the earliest first.
+// wakeHeap holds the tasks in flight that have a due time, the earliest first.
 type wakeHeap = indexed[*entry]
 
 func (e *entry) putAt(place int) { e.wakeAt = place }
 
-// before: of equals the order is that of their numbers, so that one run is as the other.
+// before orders equal times by partition and number, so that a simulated run can be repeated exactly.
 func (e *entry) before(o *entry) bool {
 	return cmp.Or(cmp.Compare(e.wakes, o.wakes), cmp.Compare(e.task.Partition, o.task.Partition), cmp.Compare(e.task.Number, o.task.Number)) < 0
 }
 
-// marks are what a task has at its agents' gates, by step.
+// marks is what a task has taken at the gates of its agents. Each mask has a bit for each step.
 type marks struct {
-	out   uint64   // places
-	trial uint64   // commands that are out as a trial
-	aside uint64   // those that wait for their agents without a place: a retry asks for one
-	held  uint64   // those of which a pause held the last retry: without a place in the window
-	ours  uint64   // the newest do was sent by this owner, with its step's whole time, and the owner has heard all answers since
-	keys  []string // of limits; nil: they are not known
+	// places are the steps that have a place of their agent's limit.
+	places uint64
+	// trial are the steps whose command is out as part of a breaker's trial.
+	trial uint64
+	// noPlace are the steps that wait for their agent and gave their place up meanwhile: a retry has to ask
+	// for one.
+	noPlace uint64
+	// pausedRetries are the steps whose last retry was stopped by a pause: they have no place in the window.
+	pausedRetries uint64
+	// heardAll are the steps whose newest do this owner sent with the step's whole time, and since which no
+	// reply can have been lost. Only these can be counted against the agent when they are silent.
+	heardAll uint64
+	// keys names the limit's key for each step; nil: not computed yet.
+	keys []string
 }

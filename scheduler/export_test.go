@@ -30,7 +30,7 @@ func (s *Shard) Keys(agent string) []string {
 
 // KeysHeld is how many keys the node knows of that committers use.
 func (s *Scheduler) KeysHeld() (n int) {
-	for of := range s.limits.held {
+	for of := range s.limits.grants {
 		if of.keyed {
 			n++
 		}
@@ -41,7 +41,7 @@ func (s *Scheduler) KeysHeld() (n int) {
 // AsksForLimitTurn reports whether a turn is asked for, and takes that back.
 func (s *Scheduler) AsksForLimitTurn() bool {
 	select {
-	case <-s.limits.told:
+	case <-s.limits.kick:
 		return true
 	default:
 		return false
@@ -58,7 +58,7 @@ func NewCounted() *Counted { return &Counted{newBreakers()} }
 func (c *Counted) Asks(s *Shard, now core.Instant, p *core.BreakerPolicy) bool {
 	c.b.collect(&s.gate.agents, now, p)
 	select {
-	case <-c.b.told:
+	case <-c.b.kick:
 		return true
 	default:
 		return false

@@ -23,31 +23,44 @@ import (
 // store in parts: when half of the room is free, while they have not been read once, and while a flow has tasks there
 // alone. So every flow goes on, whatever comes by others. Bench: full-agents, at 130 % of what the agents can do.
 
-// parkedAt is the order of what is parked at one agent.
+// parkedAt holds what is parked at one agent in one partition, in the order in which it is claimed.
 type parkedAt struct {
+	// begun have a step behind them; late would miss their deadline anyway.
 	begun, late byDeadline
-	fresh       flows
-	aside       aside
-	known       map[int64]bool // all of their numbers; true: it could use a place of its key
-	ofKey       map[string]int // how many there are of each key
-	beyond      bool           // the store may have more
-	unread      bool           // it has not been read once: what it has is of any flow
-	from        int64          // up to this number it has been asked
-	pass        int64          // how often it has been read from the first number on, this time included
-	missed      int64          // the pass in which a task was last not noted
-	held        bool           // something that has not begun waits for others that have
+	// fresh have not begun. aside wait for a pause or a key, outside the order.
+	fresh flows
+	aside aside
+	// known holds the number of each task kept here; the value is whether it could use a place of its key.
+	known map[int64]bool
+	// ofKey counts, for each key, the tasks in known that could use a place of it.
+	ofKey map[string]int
+	// beyond is whether the store may have tasks that are not in known.
+	beyond bool
+	// unread is whether no pass over the store was completed yet. Until then a flow missing here may exist in
+	// the store.
+	unread bool
+	// from is the number after which the present pass continues.
+	from int64
+	// pass counts the passes over the store that were begun.
+	pass int64
+	// missed is the pass in which a task was last left out for want of room.
+	missed int64
+	// behindBegun is whether the last claim skipped fresh tasks because too many begun ones wait for an agent
+	// of their plan.
+	behindBegun bool
 }
 
-// miss notes that a task is left to the store.
+// miss takes note that a parked task was left out of memory: a later pass over the store has to find it.
 func (at *parkedAt) miss() {
 	if !at.beyond {
-		at.again()
+		at.startPass()
 	}
 	at.missed = at.pass
 }
 
-// makeRoom reports whether a task of a flow may be noted although parkedMax are: another one is left to the store instead.
-// in is nil for a task that has begun.
+// makeRoom makes room for a task of a flow although parkedMax tasks are kept, by evicting one of a flow that
+// has more; the evicted one stays in the store. It reports false if no flow has to give way. in is nil for a
+// task that has begun.
 func (at *parkedAt) makeRoom(in *flow) bool {
 	at.miss()
 	if in == nil {
@@ -62,32 +75,33 @@ func (at *parkedAt) makeRoom(in *flow) bool {
 	return true
 }
 
-// again has the store read from the first number on.
-func (at *parkedAt) again() { at.beyond, at.from, at.pass = true, 0, at.pass+1 }
+// startPass begins a new pass over what the store has parked at the agent.
+func (at *parkedAt) startPass() { at.beyond, at.from, at.pass = true, 0, at.pass+1 }
 
-// read notes how far the store has been read.
+// read takes note of a page that was read. A short page ends the pass; if a task was left out during it,
+// another begins.
 func (at *parkedAt) read(numbers []int64, page int) {
 	if len(numbers) == page {
 		at.from = numbers[page-1]
 		return
 	}
 	at.beyond, at.unread, at.from = false, false, 0
-	at.fresh.found(at.pass)
+	at.fresh.endPass(at.pass)
 	if at.missed == at.pass {
-		at.again()
+		at.startPass()
 	}
 }
 
-// waits reports whether there may be tasks that a round is to look at.
+// waits reports whether a round may find something to claim.
 func (at *parkedAt) waits() bool { return len(at.known) > at.aside.waiting || at.beyond }
 
-// has reports whether a task is known to be parked.
+// has reports whether a task is kept here.
 func (at *parkedAt) has(number int64) bool {
 	_, known := at.known[number]
 	return known
 }
 
-// drop takes the tasks out that gone says.
+// drop removes the tasks for which gone returns true. It leaves known to the caller: see forget.
 func (at *parkedAt) drop(gone func(parkedTask) bool) {
 	for _, h := range []*byDeadline{&at.begun, &at.late} {
 		*h = slices.DeleteFunc(*h, gone)
@@ -97,13 +111,14 @@ func (at *parkedAt) drop(gone func(parkedTask) bool) {
 	at.aside.drop(gone)
 }
 
-// reads reports whether a further part of what is parked is to be read.
+// reads reports whether the next page is worth reading: half of the room is free, no pass was completed yet,
+// or a flow has tasks in the store alone.
 func (at *parkedAt) reads() bool {
 	return at.beyond && (len(at.known) <= parkedMax/2 || at.unread || at.fresh.hungry())
 }
 
-// back takes a task into the order.
-func (at *parkedAt) back(one asideTask, w *Weights) {
+// insert puts a task in its place in the order.
+func (at *parkedAt) insert(one asideTask, w *Weights) {
 	at.note(one.parkedTask, true)
 	switch {
 	case one.late:
@@ -115,7 +130,7 @@ func (at *parkedAt) back(one asideTask, w *Weights) {
 	}
 }
 
-// standAside lets a task wait for its key, or for the pauses.
+// standAside takes a task out of the order until its key has room or the pauses change.
 func (at *parkedAt) standAside(of reason, one asideTask) {
 	at.note(one.parkedTask, !of.paused)
 	if left, full := at.aside.put(of, one); full {
@@ -123,19 +138,19 @@ func (at *parkedAt) standAside(of reason, one asideTask) {
 	}
 }
 
-// note counts a task among those that are known to be parked. wants: it could use a place of its key.
+// note adds a task to known, or changes its mark. wants: it could use a place of its key.
 func (at *parkedAt) note(one parkedTask, wants bool) {
 	at.count(one, wants && one.keyed)
 	at.known[one.number] = wants && one.keyed
 }
 
-// forget takes a task out of those.
+// forget removes a task from known.
 func (at *parkedAt) forget(one parkedTask) {
 	at.count(one, false)
 	delete(at.known, one.number)
 }
 
-// count keeps how many tasks could use a place of a key.
+// count keeps ofKey in step with a change of a task's mark in known.
 func (at *parkedAt) count(one parkedTask, wants bool) {
 	was := at.known[one.number]
 	switch {
@@ -151,7 +166,8 @@ func (at *parkedAt) count(one parkedTask, wants bool) {
 	}
 }
 
-// hopeless takes up to most tasks from the order whose time for work ends before an instant.
+// hopeless removes up to most tasks that cannot be done if the agent is back only at that instant, and
+// returns their numbers.
 func (at *parkedAt) hopeless(back core.Instant, most int) (numbers []int64) {
 	gone := func(one parkedTask) bool {
 		if len(numbers) >= most || one.deadline.Add(-one.plan.plan.UndoReserve) > back {

@@ -10,67 +10,81 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Fairness. Parked tasks that have not begun are claimed flow by flow: a flow is what has the same class, tenant and type.
-// The classes share what is claimed by their weights, the tenants of a class by theirs, the types of a tenant by theirs;
-// within a flow it is by deadline. What a flow does not use the others share, and it is not saved up.
+// Fairness. Parked tasks that have not begun are claimed flow by flow; a flow is all tasks of one class, tenant and type.
+// Classes get claims in proportion to their weights, within a class its tenants, within a tenant its types; within a flow
+// the earliest deadline is first. What one flow does not use the others get; nobody saves up a claim for later.
 //
-// It is start-time fair queueing in a tree: each node has the virtual time of its next turn, which a claim moves on by
-// stride divided by its weight; the least is next. One that comes back after a pause begins at the time of those
-// that go on. Nothing is drawn and no clock is read: the same tasks are claimed in the same order.
+// It is start-time fair queueing in a tree. Each node has a virtual time at which it is next served; a claim moves it on by
+// strideUnit divided by the node's weight, and the node with the least time is next. A node that was idle resumes at the
+// time of those that were not. No randomness and no clock is involved, so the same tasks are claimed in the same order.
 
 const (
-	// flowsMax bounds the flows at one agent of a partition; of more, those of a class share one.
-	flowsMax = 1024
-	stride   = 1 << 20
+	// flowsMax bounds the flows at one agent of a partition. Beyond it the new flows of each class share one.
+	flowsMax   = 1024
+	strideUnit = 1 << 20 // how far a claim moves a node of weight 1
 )
 
-// flowKey tells flows apart. No type is empty: the key without one is of the flow that those beyond flowsMax share.
+// flowKey identifies a flow. Types are never empty: the key with an empty kind is that of the flow which
+// those beyond flowsMax share.
 type flowKey struct {
 	class        core.Class
 	tenant, kind string
 }
 
-// flow is a node of the tree: all, a class, a tenant, or a flow with its tasks.
+// flow is a node of the tree: the root, a class, a tenant, or a flow proper, which holds tasks.
 type flow struct {
-	name  string
-	step  uint64 // of its turns: stride divided by its weight
-	turn  uint64 // the virtual time of its next turn
-	place int    // among up.busy; -1: nothing waits in it
-	up    *flow
-	busy  indexed[*flow] // of its children those in which something waits
-	now   uint64         // the turn of the child that was served last
+	name string
+	// stride is how far one claim moves vtime: strideUnit divided by the weight.
+	stride uint64
+	// vtime is the virtual time at which the node is next served.
+	vtime uint64
+	// heapIndex is its index in up.busy; -1: nothing waits in it.
+	heapIndex int
+	up        *flow
+	// busy are the children in which something waits.
+	busy indexed[*flow]
+	// clock is the vtime of the child that was served last; a child that becomes busy starts from it.
+	clock uint64
 
-	children map[string]*flow // of a class
-	key      flowKey          // of a flow
-	tasks    byDeadline       // of a flow
-	missed   int64            // the pass of parkedAt in which one of its tasks was last not noted; 0: none
-	heldNow  int              // of its tasks so many were found held by the look at hand
+	// children are a class's tenants.
+	children map[string]*flow
+	// key and tasks belong to a flow proper.
+	key   flowKey
+	tasks byDeadline
+	// missed is parkedAt.pass when a task of the flow was last left out of memory; 0: none was.
+	missed int64
+	// skipped counts the tasks that the current claim skipped because they must wait for begun ones.
+	skipped int
 }
 
-func (f *flow) putAt(place int) { f.place = place }
+func (f *flow) putAt(place int) { f.heapIndex = place }
 
-// before reports whether it is f's turn before that of another child.
+// before reports whether f is served before o.
 func (f *flow) before(o *flow) bool {
-	return cmp.Or(cmp.Compare(f.turn, o.turn), strings.Compare(f.name, o.name)) < 0
+	return cmp.Or(cmp.Compare(f.vtime, o.vtime), strings.Compare(f.name, o.name)) < 0
 }
 
-// flows are the parked tasks at one agent that have not begun.
+// flows holds the parked tasks of one agent that have not begun.
 type flows struct {
 	root    flow
 	classes [core.Classes]*flow
 	all     map[flowKey]*flow
-	lastKey flowKey // of what was last asked for
+	// lastKey and last cache the latest lookup of of.
+	lastKey flowKey
 	last    *flow
-	waiting int // tasks
-	busy    int // flows in which something waits
-	unswept int // new flows to come before the next look for flows to forget
+	// waiting counts tasks; busy counts flows in which something waits.
+	waiting int
+	busy    int
+	// unswept is how many new flows may come before sweep goes over all flows again.
+	unswept int
 }
 
+// child makes a node below up.
 func child(up *flow, name string, weight int) *flow {
-	return &flow{name: name, step: stride / uint64(max(1, weight)), turn: up.now, place: -1, up: up}
+	return &flow{name: name, stride: strideUnit / uint64(max(1, weight)), vtime: up.clock, heapIndex: -1, up: up}
 }
 
-// of is the flow of that key, a new one if need be.
+// of returns the flow of a key, and makes it if need be.
 func (f *flows) of(key flowKey, w *Weights) *flow {
 	if f.last != nil && f.lastKey == key {
 		return f.last
@@ -102,7 +116,7 @@ func (f *flows) of(key flowKey, w *Weights) *flow {
 	return is
 }
 
-// sweep forgets the flows that would begin where they are if they came back, and reports whether there is room.
+// sweep forgets the flows that would come back unchanged, and reports whether there is room for a new flow.
 func (f *flows) sweep() bool {
 	if f.unswept > 0 {
 		f.unswept--
@@ -122,49 +136,49 @@ func (f *flows) sweep() bool {
 			maps.DeleteFunc(class.children, func(_ string, tenant *flow) bool { return !used[tenant] })
 		}
 	}
-	if len(f.all) > flowsMax/2 { // a look goes over all of them
+	if len(f.all) > flowsMax/2 { // going over all flows is too dear for each new one
 		f.unswept = flowsMax / 2
 	}
 	return len(f.all) < flowsMax
 }
 
-// forgettable reports whether a flow would come back as it is now: nothing waits in it, and its next turn has passed, or
-// there was nothing to take turns with.
+// forgettable reports whether a flow, if it was forgotten and made anew, would be served at the same time: it
+// is empty, and its virtual time has passed or it had nobody to share with.
 func (f *flow) forgettable() bool {
-	if f.place >= 0 || f.missed != 0 {
+	if f.heapIndex >= 0 || f.missed != 0 {
 		return false
 	}
 	tenant := f.up
-	return f.turn <= tenant.now || tenant.place < 0 && (tenant.turn <= tenant.up.now || tenant.up.place < 0)
+	return f.vtime <= tenant.clock || tenant.heapIndex < 0 && (tenant.vtime <= tenant.up.clock || tenant.up.heapIndex < 0)
 }
 
-// push lets a task wait in a flow.
+// push adds a task to a flow.
 func (f *flows) push(in *flow, one parkedTask) {
 	heap.Push(&in.tasks, one)
 	f.waiting++
 	f.enter(in)
 }
 
-// enter gives a flow in which something waits its turns.
+// enter makes a flow in which something waits, and the nodes above it, take part again.
 func (f *flows) enter(in *flow) {
-	if in.place < 0 {
+	if in.heapIndex < 0 {
 		f.busy++
 	}
-	for ; in.up != nil && in.place < 0; in = in.up {
-		in.turn = max(in.turn, in.up.now)
+	for ; in.up != nil && in.heapIndex < 0; in = in.up {
+		in.vtime = max(in.vtime, in.up.clock)
 		heap.Push(&in.up.busy, in)
 	}
 }
 
-// leave takes a flow's turns.
+// leave takes a flow out of its turn, and the nodes above it in which nothing else waits.
 func (f *flows) leave(out *flow) {
 	f.busy--
 	for ; out.up != nil && len(out.busy) == 0; out = out.up {
-		heap.Remove(&out.up.busy, out.place)
+		heap.Remove(&out.up.busy, out.heapIndex)
 	}
 }
 
-// next is the flow whose turn it is; nil: nothing waits.
+// next returns the flow that is served next; nil: nothing waits.
 func (f *flows) next() *flow {
 	if len(f.root.busy) == 0 {
 		return nil
@@ -176,26 +190,27 @@ func (f *flows) next() *flow {
 	return is
 }
 
-// pop takes the next task of a flow, which is its turn if that counts.
+// pop removes the flow's first task. It does not charge the flow: see served.
 func (f *flows) pop(of *flow) parkedTask {
 	f.waiting--
 	return heap.Pop(&of.tasks).(parkedTask)
 }
 
-// served counts the turn of a flow.
+// served charges a flow for one claim, and the nodes above it.
 func (f *flows) served(is *flow) {
 	for ; is.up != nil; is = is.up {
-		is.up.now = is.turn
-		is.turn += is.step
+		is.up.clock = is.vtime
+		is.vtime += is.stride
 		if len(is.up.busy) > 1 {
-			heap.Fix(&is.up.busy, is.place)
+			heap.Fix(&is.up.busy, is.heapIndex)
 		}
 	}
 }
 
-// evict takes a task out of the flow that has most, for one of a flow that has less than its part of all.
+// evict removes a task of the largest flow to make room for one of in, if in has less than an equal part of
+// the room.
 func (f *flows) evict(in *flow, pass int64) (last parkedTask, ok bool) {
-	if f.busy == 0 || f.busy == 1 && in.place >= 0 || len(in.tasks) >= f.waiting/f.busy {
+	if f.busy == 0 || f.busy == 1 && in.heapIndex >= 0 || len(in.tasks) >= f.waiting/f.busy {
 		return last, false
 	}
 	var most *flow
@@ -207,18 +222,18 @@ func (f *flows) evict(in *flow, pass int64) (last parkedTask, ok bool) {
 	if len(most.tasks) < len(in.tasks)+2 {
 		return last, false
 	}
-	last = most.tasks.Pop().(parkedTask) // at the end of the heap: a late one
+	last = most.tasks.Pop().(parkedTask) // the last of the heap is one of the later deadlines
 	f.waiting--
 	most.missed = pass
 	return last, true
 }
 
-// compare orders flows by their names.
+// compare orders flows proper by class, tenant and type.
 func (f *flow) compare(with *flow) int {
 	return cmp.Or(strings.Compare(f.up.up.name, with.up.up.name), strings.Compare(f.up.name, with.up.name), strings.Compare(f.name, with.name))
 }
 
-// hungry reports whether tasks of some flow wait in the store alone.
+// hungry reports whether some flow has all of its waiting tasks in the store.
 func (f *flows) hungry() bool {
 	for _, is := range f.all {
 		if is.missed != 0 && len(is.tasks) == 0 {
@@ -228,8 +243,8 @@ func (f *flows) hungry() bool {
 	return false
 }
 
-// found notes that a pass over all that is parked is over: what was missed before it has been met.
-func (f *flows) found(pass int64) {
+// endPass clears the missed marks of flows whose last miss precedes this pass: the pass has met those tasks.
+func (f *flows) endPass(pass int64) {
 	for _, is := range f.all {
 		if is.missed < pass {
 			is.missed = 0
@@ -237,7 +252,7 @@ func (f *flows) found(pass int64) {
 	}
 }
 
-// drop takes the tasks out of the flows that gone says, flow by flow.
+// drop removes the tasks for which gone returns true. The order of the calls does not depend on map order.
 func (f *flows) drop(gone func(*flow, parkedTask) bool) {
 	for _, is := range slices.SortedFunc(maps.Values(f.all), (*flow).compare) {
 		before := len(is.tasks)
@@ -246,7 +261,7 @@ func (f *flows) drop(gone func(*flow, parkedTask) bool) {
 			continue
 		}
 		heap.Init(&is.tasks)
-		if len(is.tasks) == 0 && is.place >= 0 {
+		if len(is.tasks) == 0 && is.heapIndex >= 0 {
 			f.leave(is)
 		}
 	}

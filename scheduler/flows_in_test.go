@@ -71,8 +71,8 @@ func TestHeldLookIsBounded(t *testing.T) {
 		at.fresh.push(in, parkedTask{number: i, deadline: 1, latest: 1})
 	}
 	looked := 0
-	if got := at.take(0, 10, func(*planRef) bool { looked++; return true }, &keyTakes{}); len(got) > 0 || looked != 12 || !at.held {
-		t.Errorf("%d taken, %d looked at, held %v, want 12 looked at", len(got), looked, at.held)
+	if got := at.take(0, 10, func(*planRef) bool { looked++; return true }, &keyTakes{}); len(got) > 0 || looked != 12 || !at.behindBegun {
+		t.Errorf("%d taken, %d looked at, held %v, want 12 looked at", len(got), looked, at.behindBegun)
 	}
 	if at.fresh.waiting != 400 || at.fresh.busy != 2 {
 		t.Errorf("%d wait in %d flows afterwards", at.fresh.waiting, at.fresh.busy)

@@ -2,44 +2,63 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// The gate. Whether a do may leave is asked here and nowhere else. A stage is one reason to hold it back; they are one
-// list, and the least that one of them lets through counts. What waits keeps what the stages judge it by, so that it is
-// judged without being loaded.
+// The gate decides whether a do may leave; nothing else does. It is a list of stages, each one reason to hold a do back;
+// the stage that lets least through counts. What is parked keeps the facts that stages judge by, so that it need not be
+// loaded to be judged.
 
-// ask is a do that would leave, of a task in flight or parked, or any do of an agent or of a key there.
+// ask describes a do that would leave: that of a task in flight or parked, or any do of an agent or of one
+// key there.
 type ask struct {
-	agent  *agentCalls
-	load   int          // tasks of the partition at the agent
-	only   int          // one more than the stage that is asked alone; 0: all are
-	plan   *planRef     // nil: of any
-	steps  uint64       // of the plan, of which one would leave
-	labels []core.Label // of the task
-	keyed  bool
-	key    string // of the agent's limit, if keyed
-	there  bool   // the task has a place in the agent's window
-	tried  bool   // the step has its part of the breaker's trial
-	placed bool   // it has its places of the limit
-	again  bool   // and waits for the agent: no call has been taken, so the rate counts this one
+	agent *agentCalls
+	// load counts the partition's tasks in flight at the agent.
+	load int
+	// only is 1 + the one stage to ask; 0: all are asked.
+	only int
+	// plan is nil for any do of the agent.
+	plan *planRef
+	// steps are those of which one would leave.
+	steps uint64
+	// labels are the task's.
+	labels []core.Label
+	// keyed is whether the agent's limit has keys; key is the task's.
+	keyed bool
+	key   string
+	// there is whether the task counts in the agent's window already.
+	there bool
+	// inTrial is whether the step takes part in the breaker's trial already.
+	inTrial bool
+	// placed is whether the step has its places of the limit already.
+	placed bool
+	// retry is whether this is a retry of a command that no agent took. Nothing was charged for it yet, so
+	// the rate counts it.
+	retry bool
 }
 
-// verdict is what the gate, or one of its stages, says.
+// verdict is the answer of the gate, or of one stage.
 type verdict struct {
-	n     int          // dos that may leave now; -1: as many as come
-	few   bool         // of the steps of one task, too, no more than these may
-	by    int          // the stage that lets least through
-	until core.Instant // if none may leave: it opens by itself then; 0: an event opens it
-	back  core.Instant // when the agent is back; 0: it is not away. Who cannot wait so long is undone
+	// n is how many dos may leave now; -1: any number.
+	n int
+	// few is whether n bounds the steps of one task together, so that the core must not begin more of them in
+	// one event.
+	few bool
+	// by is the stage that lets least through.
+	by int
+	// until is when a gate that lets none through opens by itself; 0: an event opens it.
+	until core.Instant
+	// back is when the agent is expected back; 0: it is not away. A task that cannot wait that long is
+	// undone.
+	back core.Instant
 }
 
-// anyNumber is the verdict of a stage that holds nothing back.
+// anyNumber is the verdict of a stage that has no objection.
 var anyNumber = verdict{n: -1}
 
-// stage holds dos back for one reason. room changes nothing that another answer depends on.
+// stage holds dos back for one reason. room may be called any number of times without effect on other answers.
 type stage interface {
 	room(a *ask, now core.Instant) verdict
 }
 
-// The stages, by their place in the list.
+// The stages in the order in which they are asked. Of two that let equally little through the earlier is named.
 const (
 	byPause = iota
 	byKey
@@ -54,9 +73,12 @@ type gate struct {
 	stages [stages]stage
 	pauses pauseBook
 	agents agentBook
-	looks  waker        // a round is to look at all that waits
-	now    core.Instant // of the commit cycle
-	asked  ask          // last
+	// nextRound is when a round is wanted because something at a gate may have opened.
+	nextRound waker
+	// now is the commit cycle's.
+	now core.Instant
+	// asked is memory for the ask at hand, so that it need not be allocated.
+	asked ask
 }
 
 func newGate(cfg *Config) *gate {
@@ -72,7 +94,7 @@ func newGate(cfg *Config) *gate {
 	return g
 }
 
-// room asks the stages.
+// room asks the stages and combines their verdicts. The gate opens by itself only if every closed stage does.
 func (g *gate) room(a *ask, now core.Instant) verdict {
 	all, event := anyNumber, false
 	for i, s := range g.stages {
@@ -99,7 +121,8 @@ func (g *gate) room(a *ask, now core.Instant) verdict {
 	return all
 }
 
-// windowStage bounds the tasks of a partition at an agent. A task that is there has room for its other steps.
+// windowStage bounds how many tasks of a partition are in flight at an agent. A task that counts already may
+// begin more steps.
 type windowStage int
 
 func (w windowStage) room(a *ask, _ core.Instant) verdict {
@@ -109,30 +132,31 @@ func (w windowStage) room(a *ask, _ core.Instant) verdict {
 	return verdict{n: max(0, int(w)-a.load)}
 }
 
-// room is the stage of the gate: a change of the pauses opens it.
+// room is the pauses' stage: only a change of the pauses opens it.
 func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
 	switch {
 	case len(b.all) == 0:
-	case a.plan == nil && b.holds(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan.plan, &a.plan.pauses, a.labels) == 0:
+	case a.plan == nil && b.pausesAll(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan.plan, &a.plan.pauses, a.labels) == 0:
 		return verdict{}
 	}
 	return anyNumber
 }
 
-// breakerStage holds back what would begin at an agent whose breaker is not closed.
+// breakerStage holds back what would begin at an agent whose breaker is not closed. In a trial it lets a few
+// through.
 type breakerStage struct{}
 
 func (breakerStage) room(a *ask, now core.Instant) verdict {
 	is := a.agent
 	limit := is.breaker.Limit(now)
-	if limit < 0 || a.tried {
+	if limit < 0 || a.inTrial {
 		return anyNumber
 	}
 	back := is.breaker.Back(now)
-	return verdict{n: max(0, limit-is.tried), few: true, until: back, back: back}
+	return verdict{n: max(0, limit-is.trialOut), few: true, until: back, back: back}
 }
 
-// limitStage holds back what an agent's limit has no place for, or its rate no call.
+// limitStage holds back what would exceed the shard's grant of the agent's limit, in places or in rate.
 type limitStage struct{}
 
 func (limitStage) room(a *ask, now core.Instant) verdict {
@@ -148,12 +172,13 @@ func (limitStage) room(a *ask, now core.Instant) verdict {
 	return v
 }
 
-// roomFor is how many do commands may leave now, each of which is over when the grant ends; -1: as many as come.
+// roomFor returns how many such dos the limit lets leave now; -1: any number. A do that has its place needs
+// only a call of the rate, and only if it is a retry.
 func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	switch {
-	case a.again && u.limit.outlasts(now, a.agent.longest):
+	case a.retry && u.limit.outlasts(now, a.agent.longest):
 		return 0
-	case a.again && a.placed:
+	case a.retry && a.placed:
 		return u.limit.calls(now)
 	case a.placed:
 		return -1
@@ -161,7 +186,8 @@ func (u *inUse) roomFor(a *ask, now core.Instant) int {
 	return u.limit.room(now, u.out, a.agent.longest)
 }
 
-// keyStage holds back what has no place, or no call, of its key.
+// keyStage is limitStage for the key of the task. A key that is not known yet has no grant, so nothing
+// leaves.
 type keyStage struct{}
 
 func (keyStage) room(a *ask, now core.Instant) verdict {
@@ -177,48 +203,49 @@ func (keyStage) room(a *ask, now core.Instant) verdict {
 	return verdict{n: n, few: n >= 0}
 }
 
-// judge is where it is asked whether a do may leave.
+// judge asks whether a do may leave, and changes nothing.
 func (g *gate) judge(a ask) verdict {
 	g.asked = a
 	return g.room(&g.asked, g.now)
 }
 
-// mayLeave asks for a do that is about to leave. Where the gate opens by itself a round is wanted then.
+// mayLeave asks for a do that is about to leave. If it may not, it also arranges that the question is asked
+// again: a place is claimed for its key, or a round is planned for when the gate opens by itself.
 func (g *gate) mayLeave(a ask) verdict {
 	v := g.judge(a)
 	switch {
 	case v.n == 0 && v.by == byKey:
-		a.agent.key(a.key).keepsBack(g.now)
+		a.agent.key(a.key).noteBlocked(g.now)
 	case v.n == 0 && v.until != 0:
-		g.looks.wake(v.until)
+		g.nextRound.wake(v.until)
 	}
 	return v
 }
 
-// anyMay reports whether one of the steps of a task may leave.
+// anyMay reports whether one of these steps of a task may leave.
 func (g *gate) anyMay(e *entry, steps uint64) (may bool) {
 	g.agents.keysOf(e)
 	each(steps, func(i int) { may = may || g.mayLeave(e.ask(i)).n != 0 })
 	return may
 }
 
-// open reports whether no stage holds back any do in a partition.
+// open reports whether no stage holds anything back in a partition, so that the gate need not be asked.
 func (g *gate) open(p *partition) bool {
 	return p.full == 0 && len(g.pauses.all) == 0 && !g.agents.gated()
 }
 
-// ask is any do of the agent.
+// ask describes any do of the agent.
 func (slot *agentSlot) ask() ask { return ask{agent: slot.calls, load: slot.load} }
 
-// ask is any do of the key: whether the key itself lets it leave.
+// ask describes any do of the key, and asks only the key's own stage.
 func (k *keyCalls) ask() ask { return ask{agent: k.agent, keyed: true, key: k.key, only: byKey + 1} }
 
-// ask is its do.
+// ask describes the do for which the task is parked.
 func (t *parkedTask) ask(slot *agentSlot) ask {
 	return ask{agent: slot.calls, load: slot.load, plan: t.plan, steps: t.steps, labels: t.labels, keyed: t.keyed, key: t.key}
 }
 
-// ask is the do of a step of a task.
+// ask describes the do of one step of a task in flight.
 func (e *entry) ask(step int) ask {
 	slot := e.plan.slots[step]
 	a := slot.ask()
@@ -226,44 +253,46 @@ func (e *entry) ask(step int) ask {
 	a.there = e.at&e.plan.at(slot) != 0
 	if e.trial&a.steps != 0 {
 		working, _ := e.working()
-		a.tried = working&a.steps != 0
+		a.inTrial = working&a.steps != 0
 	}
-	a.placed = a.tried || e.out&a.steps != 0
+	a.placed = a.inTrial || e.places&a.steps != 0
 	key, at := e.keyName(step)
 	a.key, a.keyed = key, at != nil
 	return a
 }
 
-// mayRetry asks for a retry of a step that waits for its agent, which has all but the word of the pauses, a call of the
-// rate and, if it has given that up, its place. It takes them. One that a pause holds leaves its place in the window to
-// others, and has it again, even beyond the window, when it leaves.
+// mayRetry asks for a retry of a command that no agent took, and charges for it. The task counts in the
+// window and in the trial already; what it needs is that no pause is on, a call of the rate and, if it gave
+// that up, its place. A retry that a pause stops gives its place in the window to others, and takes it again
+// when it leaves, even beyond the window.
 func (g *gate) mayRetry(x *pending) bool {
 	e, step := x.e, x.effect.Step
 	g.agents.keysOf(e)
 	a := e.ask(step)
-	a.there, a.tried, a.placed, a.again = true, true, e.out&a.steps != 0, true
+	a.there, a.inTrial, a.placed, a.retry = true, true, e.places&a.steps != 0, true
 	if v := g.mayLeave(a); v.n == 0 {
-		if v.by == byPause && e.held&a.steps == 0 {
-			e.held |= a.steps
-			g.looks.wake(g.now) // others may have its place in the window
+		if v.by == byPause && e.pausedRetries&a.steps == 0 {
+			e.pausedRetries |= a.steps
+			g.nextRound.wake(g.now) // others may use its place in the window
 		}
 		return false
 	}
-	if e.held&a.steps != 0 {
-		e.held &^= a.steps
+	if e.pausedRetries&a.steps != 0 {
+		e.pausedRetries &^= a.steps
 		at, _, _ := e.present()
 		x.p.occupy(e, at)
 	}
-	if !a.placed && len(g.agents.limited) > 0 { // else places are not counted
+	if !a.placed && len(g.agents.limited) > 0 { // without limits no places are counted
 		e.place(step)
-		e.out, e.aside = e.out|a.steps, e.aside&^a.steps
+		e.places, e.noPlace = e.places|a.steps, e.noPlace&^a.steps
 	}
 	e.spend(step, g.now)
 	return true
 }
 
-// says marks in an event which steps may not begin now. Not all of them are about to: none is noted as kept back.
-func (g *gate) says(p *partition, e *entry, ev *core.Event) {
+// markBlocked tells the core, in an event, which steps may not begin now. Most of these are not about to
+// begin, so no key is asked to claim a place for them.
+func (g *gate) markBlocked(p *partition, e *entry, ev *core.Event) {
 	if e.plan == nil || g.open(p) {
 		return
 	}
@@ -280,8 +309,8 @@ func (g *gate) says(p *partition, e *entry, ev *core.Event) {
 				break
 			}
 			if ev.Back == nil {
-				g.agents.back = append(g.agents.back[:0], make([]core.Instant, len(e.plan.slots))...)
-				ev.Back = g.agents.back
+				g.agents.backTimes = append(g.agents.backTimes[:0], make([]core.Instant, len(e.plan.slots))...)
+				ev.Back = g.agents.backTimes
 			}
 			ev.Back[i] = v.back
 		case v.few:
@@ -290,17 +319,17 @@ func (g *gate) says(p *partition, e *entry, ev *core.Event) {
 	}
 }
 
-// leaveFor takes the places, and what else there is to take, of the do commands that an event lets leave. resumed: they are
-// out already, as another owner left them.
+// leaveFor charges for the do commands that an event lets leave: places, calls of rates, parts of trials.
+// resumed: a takeover found them out already.
 func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 	for i := range out.Effects {
 		x := &out.Effects[i]
 		if x.Kind != core.EffectDo {
 			continue
 		}
-		// One that the task's deadline cuts short may have had too little time for whatever agent.
-		if e.ours &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
-			e.ours |= 1 << uint(x.Step)
+		// If the task's deadline cut the command's time short, its silence does not count against the agent.
+		if e.heardAll &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
+			e.heardAll |= 1 << uint(x.Step)
 		}
 	}
 	if !g.agents.gated() {
@@ -315,21 +344,21 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 			continue
 		}
 		a := e.plan.agents[x.Step]
-		if !x.Again { // see mayRetry
+		if !x.Again { // mayRetry has charged for a retry
 			e.spend(x.Step, g.now)
 			e.round.spent |= 1 << uint(x.Step)
 		}
 		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
-			a.tried++
+			a.trialOut++
 			e.trial |= 1 << uint(x.Step)
 		}
 	}
 }
 
-// unblock forgets branches that waited for room.
+// unblock unmarks steps; the caller removes the task from the slot's list.
 func (e *entry) unblock(steps uint64) { e.blocks &^= steps }
 
-// block keeps in mind which branches of a task wait for room.
+// block lists the task at the agents for which a branch of it waits.
 func (g *gate) block(p *partition, e *entry) {
 	if g.open(p) {
 		return
@@ -341,7 +370,7 @@ func (g *gate) block(p *partition, e *entry) {
 		}
 		e.blocks |= 1 << uint(i)
 		if slot.load < p.window {
-			g.looks.wake(g.now)
+			g.nextRound.wake(g.now)
 		}
 	})
 }

@@ -7,9 +7,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Limits and grants as a shard takes them from the mail, and what it says of their use after each cycle.
+// How a shard takes limits and grants from the mail, and reports their use after each cycle.
 
-// applyLimits takes limits and grants of the mail, and frees what was left behind and is over, or counted by others.
+// applyLimits applies the limits and grants of the mail, and frees what was left behind and is over or
+// counted elsewhere.
 func (q *queues) applyLimits(mail *Mail) {
 	b, now := &q.gate.agents, q.gate.now
 	if mail.Limits != nil {
@@ -32,12 +33,13 @@ func (q *queues) applyLimits(mail *Mail) {
 	mail.Grants = mail.Grants[:0]
 	b.freeLeft(now, mail.Counted)
 	mail.Counted = nil
-	if b.rates.due(now) {
-		q.lookKeys()
+	if b.nextRateRound.due(now) {
+		q.recheckKeys()
 	}
 }
 
-// setLimits replaces the limits that the shard of some partitions knows of.
+// setLimits replaces the limits. Commands that are out are counted anew, since they were not counted for a
+// limit that is new.
 func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partition) {
 	was := b.limited
 	b.limited, b.keyed = map[string]core.Limit{}, false
@@ -58,12 +60,12 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			a.limit = nil
 		}
 	}
-	if len(b.limited) > 0 { // else what is out is not known
+	if len(b.limited) > 0 { // without limits places are not counted
 		for _, p := range in {
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
-					e.round.took = 0 // they have left long ago
+					e.round.places = 0 // these commands left in earlier rounds
 				}
 			}
 		}
@@ -73,23 +75,23 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			a.limit = &shardLimit{limit: is, places: a.out, at: now}
 		}
 	}
-	b.tellKeys()
+	b.reportKeys()
 }
 
-// tellKeys has all keys told that are used or waited for. A limit that was removed and set again between two rounds is the same
-// here, and the scheduler has forgotten what of its keys was claimed.
-func (b *agentBook) tellKeys() {
+// reportKeys has all keys reported. The scheduler forgets what was claimed for a limit's keys when the limit
+// is removed; if it was set again before the shard noticed, only this tells the scheduler of the keys.
+func (b *agentBook) reportKeys() {
 	for _, name := range slices.Sorted(maps.Keys(b.limited)) {
 		if a := b.all[name]; a != nil {
 			for _, key := range slices.Sorted(maps.Keys(a.keys)) {
-				a.keys[key].change()
+				a.keys[key].report()
 			}
 		}
 	}
 }
 
-// rekey forgets the keys of an agent: its limit has another expression, or none any more. What is parked there is read again
-// from the store.
+// rekey forgets an agent's keys, because its limit has another expression or none. What is parked there is
+// read again from the store and judged by its new keys.
 func (a *agentCalls) rekey(has bool, in []*partition) {
 	a.keys = nil
 	if has {
@@ -103,7 +105,8 @@ func (a *agentCalls) rekey(has bool, in []*partition) {
 	}
 }
 
-// limitUses gives out what partitions use and want of limits; of keys of those that have changed since it was last called.
+// limitUses yields what the partitions use and want of each limit, and of those keys whose use has changed
+// since the last call.
 func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
 	for name := range g.agents.limited {
 		a := g.agents.all[name]
@@ -125,19 +128,19 @@ func (g *gate) limitUses(in []*partition, yield func(limitUse)) {
 			}
 			waits += here
 		}
-		yield(a.says(limitOf{agent: name}, g.now, waits, a.longest))
+		yield(a.usage(limitOf{agent: name}, g.now, waits, a.longest))
 	}
 	g.keyUses(in, yield)
 }
 
-// keyUses gives out what is used of the keys whose use has changed, and forgets those that are not in use any more.
+// keyUses is the part of limitUses for keys. It forgets the keys that are no longer in use.
 func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 	b := &g.agents
-	changed := b.changed
-	b.changed = nil
+	changed := b.unreported
+	b.unreported = nil
 	for _, k := range changed {
-		k.changed = false
-		if k.agent.keys[k.key] != k { // the limit has other keys by now
+		k.reporting = false
+		if k.agent.keys[k.key] != k { // the limit's keys have changed meanwhile
 			continue
 		}
 		waits := 0
@@ -146,15 +149,15 @@ func (g *gate) keyUses(in []*partition, yield func(limitUse)) {
 				waits += slot.order.ofKey[k.key]
 			}
 		}
-		if k.kept {
+		if k.wantsPlace {
 			waits = max(waits, 1)
 		}
-		k.kept = false
-		use := k.says(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
-		if use.idle() && k.looks.lookAt == 0 {
+		k.wantsPlace = false
+		use := k.usage(limitOf{agent: k.agent.name, keyed: true, key: k.key}, g.now, waits, k.agent.longest)
+		if use.idle() && k.nextRound.lookAt == 0 {
 			delete(k.agent.keys, k.key)
 		}
 		yield(use)
 	}
-	b.changed = append(changed[:0], b.changed...)
+	b.unreported = append(changed[:0], b.unreported...)
 }

@@ -9,6 +9,7 @@ import (
 
 // How a committer takes partitions over, and lets them go.
 
+// carryOut carries out one order.
 func (c *Committer) carryOut(ctx context.Context, o order) {
 	switch o.kind {
 	case orderAdopt:
@@ -25,7 +26,7 @@ func (c *Committer) carryOut(ctx context.Context, o order) {
 	}
 }
 
-// isLost reports whether the ownership that an order is about is held still, and lost.
+// isLost reports whether the ownership that an order is about is still held and is indeed lost.
 func (c *Committer) isLost(o *order) bool {
 	epoch, ok := c.shard.Owns(o.partition)
 	switch {
@@ -39,7 +40,7 @@ func (c *Committer) isLost(o *order) bool {
 	return true
 }
 
-// adopt takes a partition over, unless it is another node's by now.
+// adopt takes a partition over, unless it should be another node's by now.
 func (c *Committer) adopt(ctx context.Context, p int) {
 	if _, ok := c.shard.Owns(p); ok {
 		return
@@ -55,16 +56,17 @@ func (c *Committer) adopt(ctx context.Context, p int) {
 		c.shard.Drop(p)
 	}
 	if ctx.Err() == nil {
-		c.s.cfg.report(TroubleTakeover, c.s.news.took(p, err))
+		c.s.cfg.report(TroubleTakeover, c.s.news.noteTakeover(p, err))
 	}
 	if err == nil {
-		c.worked() // if what failed is still there to do, it fails again soon
+		c.worked() // if what failed before has to be done still, it fails again soon
 	}
 }
 
-// tryAdopt listens to replies before commands are sent again: an answer that comes earlier would be lost.
+// tryAdopt takes a partition over. It subscribes to replies before commands are sent again, because an
+// earlier answer would be lost.
 func (c *Committer) tryAdopt(ctx context.Context, p int) error {
-	ground, err := c.look(ctx, p)
+	ground, err := c.readGround(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,7 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 		return err
 	}
 	c.mu.Lock()
-	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.partitions[p].taken.WentBackAt}
+	c.held[p] = &ownership{epoch: from.Epoch, last: c.shard.LastCommit(p), wentBack: c.shard.partitions[p].takeover.WentBackAt}
 	c.mu.Unlock()
 	c.in.openGate(p, c.s.cfg.InFlight-c.shard.Load(p))
 	lost := func(why error) { c.ask(order{kind: orderLost, partition: p, epoch: from.Epoch, why: why}) }
@@ -91,21 +93,22 @@ func (c *Committer) tryAdopt(ctx context.Context, p int) error {
 	return nil
 }
 
-// look finds what there is of a partition outside the database, now.
-func (c *Committer) look(ctx context.Context, p int) (Ground, error) {
+// readGround looks at what there is of a partition outside the database, and has the takeover look again by
+// the same means.
+func (c *Committer) readGround(ctx context.Context, p int) (Ground, error) {
 	at := c.s.cfg.Now()
 	g, err := c.s.wires.Ground(ctx, p)
-	g.At, g.Again = at, func(ctx context.Context) (Ground, error) { return c.look(ctx, p) }
+	g.At, g.Again = at, func(ctx context.Context) (Ground, error) { return c.readGround(ctx, p) }
 	return g, err
 }
 
-// drop forgets a partition and stops what brings its mail.
+// drop forgets a partition and stops its mail.
 func (c *Committer) drop(p int) {
 	c.shard.Drop(p)
 	c.unfeed(p)
 }
 
-// unfeed stops what brings a partition's mail.
+// unfeed stops a partition's mail.
 func (c *Committer) unfeed(p int) {
 	c.in.closeGate(p)
 	if f := c.feeds[p]; f != nil {
@@ -118,7 +121,7 @@ func (c *Committer) unfeed(p int) {
 	}
 	delete(c.drains, p)
 	c.forget(p)
-	if len(c.away) > 0 { // no cycle need come that looks again
+	if len(c.away) > 0 { // there may be no further cycle that would look
 		away := c.shard.agentsAway(c.s.cfg.Now(), c.away)
 		c.mu.Lock()
 		c.away = away
@@ -127,17 +130,17 @@ func (c *Committer) unfeed(p int) {
 }
 
 const (
-	// flushesOfDrain is how many times in FlushEvery a drain looks whether it is done.
+	// flushesOfDrain: while it drains, a committer runs this many cycles in FlushEvery to see whether it is done.
 	flushesOfDrain = 10
-	// drainEnd is the part of DrainMax that is left for the last commit and the release: a commit that is cut off costs
-	// the shard all its partitions, and leaves those of the drain with an owner that their successor waits for.
+	// DrainMax/drainEnd is left for the last commit and the release. A commit that is cut off costs the shard all its
+	// partitions, and the drained ones would keep an owner that their successor has to wait for.
 	drainEnd = 5
 )
 
-// drain lets a partition go in order: it is not read any more; when its commands are answered and its cursors
-// committed, or most of DrainMax is over, endDrains releases it.
+// drain begins to let a partition go: it is not read any more. endDrains releases it when its commands are
+// answered and its cursors committed, or most of DrainMax is over.
 func (c *Committer) drain(p int) {
-	if _, ok := c.shard.Owns(p); !ok || c.drains[p] != 0 { // one that is to be adopted by a later order stays held
+	if _, ok := c.shard.Owns(p); !ok || c.drains[p] != 0 { // not adopted yet, or draining already; an order to adopt it stays
 		return
 	}
 	if c.s.cfg.DrainMax < 0 {
@@ -150,7 +153,7 @@ func (c *Committer) drain(p int) {
 	c.drains[p] = c.s.cfg.Now().Add(c.s.cfg.DrainMax - c.s.cfg.DrainMax/drainEnd)
 }
 
-// endDrains gives up the partitions whose drain is over.
+// endDrains releases the partitions whose drain is over.
 func (c *Committer) endDrains(work context.Context) {
 	if len(c.drains) == 0 {
 		return
@@ -172,12 +175,12 @@ func (c *Committer) endDrains(work context.Context) {
 		}
 		c.drop(p)
 	}
-	if failed != nil { // they are their successors' after a while
+	if failed != nil { // successors take them over after HandoverMax
 		c.s.log.Warn("partitions cannot be released, and their successors wait", "partitions", listed(kept), "error", failed)
 	}
 }
 
-// Stop makes the committer let everything go. Step and Due go on until Stopped.
+// Stop begins to let everything go. The driver calls Step and Due until Stopped.
 func (c *Committer) Stop() {
 	if c.stopping {
 		return

@@ -17,7 +17,7 @@ func TestCycleGivesItsMailBackWhenItCannotHold(t *testing.T) {
 	}, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
 	c := s.committers[0]
 	c.in.openGate(0, 1)
-	c.holding <- struct{}{} // tasks are being forgotten
+	c.purgeLock <- struct{}{} // tasks are being forgotten
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for range 3 {

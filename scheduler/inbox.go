@@ -10,27 +10,35 @@ import (
 // Inbox collects what arrives for the partitions of one shard until its next commit cycle. Its methods may be called
 // from any goroutine.
 type Inbox struct {
-	now    func() core.Instant
-	signal signal // there may be something for a cycle
+	now func() core.Instant
+	// signal tells the committer that there may be something for a cycle.
+	signal signal
 
-	mu        sync.Mutex
-	room      sync.Cond
-	mail      *Mail
-	spare     *Mail           // memory for the mail after this one
-	grants    map[limitOf]int // where each grant is in the mail
-	due       bool            // there is something for a cycle
-	gates     map[int]*inlet
-	waiting   int  // gates at which a message waits for room
-	parked    bool // parked tasks wait for room in the window
+	mu   sync.Mutex
+	room sync.Cond
+	mail *Mail
+	// spare is the memory of an earlier mail, used for the next one.
+	spare *Mail
+	// grants is where each grant is in the mail, so that a newer one replaces it.
+	grants map[limitOf]int
+	// due is whether there is something for a cycle.
+	due   bool
+	gates map[int]*inlet
+	// waiting counts the gates at which a message waits for room.
+	waiting int
+	// parked is whether parked tasks wait for room in the node's window.
+	parked    bool
 	memory    *Memory
 	admission *Admission
 }
 
-// inlet holds new work of a partition back while the partition has enough in flight.
+// inlet stops the reader of a partition's task stream while the partition has enough in flight.
 type inlet struct {
-	open   int // submissions that it may still take
+	// open is how many more submissions it takes.
+	open   int
 	closed bool
-	head   core.Instant // when the message was stored that waits for room; 0: none does
+	// head is when the stream stored the message that waits for room; 0: none waits.
+	head core.Instant
 }
 
 func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *Inbox {
@@ -39,25 +47,27 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 	memory.onRoom(func() {
 		b.mu.Lock()
 		b.room.Broadcast()
-		b.unlockDue() // parked tasks may wait for it
+		b.unlockDue() // parked tasks may wait for memory
 	})
 	admission.whenRoom(func() {
 		b.mu.Lock()
 		b.room.Broadcast()
-		b.claimed()
+		b.unlockParked()
 	})
 	return b
 }
 
-// awaitRoom says whether parked tasks of the shard wait for room in the window: then a cycle is due when there is some.
+// awaitRoom says whether parked tasks of the shard wait for room in the node's window. If so, a cycle is due
+// when there is room.
 func (b *Inbox) awaitRoom(waits bool) {
 	b.mu.Lock()
 	b.parked = waits
-	b.claimed()
+	b.unlockParked()
 }
 
-// claimed unlocks the inbox, and asks for a cycle if parked tasks wait for room that there is.
-func (b *Inbox) claimed() {
+// unlockParked unlocks the inbox, and asks for a cycle if parked tasks wait for room in the window and there is
+// some.
+func (b *Inbox) unlockParked() {
 	if b.parked && b.admission.TakesUp() > 0 {
 		b.unlockDue()
 		return
@@ -65,8 +75,9 @@ func (b *Inbox) claimed() {
 	b.mu.Unlock()
 }
 
-// Reply takes an agent's answer and stamps it. When more have come than may wait for a commit cycle it is lost, as in the
-// network: an agent can send as many as it likes, and this node must not run out of memory.
+// Reply takes an agent's answer and stamps it with the time. If more answers came than may wait for a commit
+// cycle it is dropped, as the network may drop it: an agent can send as many as it likes, and this node must
+// not run out of memory.
 func (b *Inbox) Reply(r core.Reply) {
 	b.mu.Lock()
 	size := int64(replyBytesBesides + len(r.Result) + len(r.Error) + len(r.From))
@@ -80,14 +91,15 @@ func (b *Inbox) Reply(r core.Reply) {
 	b.unlockDue()
 }
 
-// Unserved takes the news that no agent listens to a command, as a reply without content.
+// Unserved takes the news that nobody subscribes to a command's subject, as a reply without content.
 func (b *Inbox) Unserved(r core.Reply) {
 	b.mu.Lock()
 	b.mail.Unserved = append(b.mail.Unserved, ReplyMail{At: b.now(), Reply: r})
 	b.unlockDue()
 }
 
-// Control takes a message of the control stream and stamps it, or lets it go when the partition is no longer read here.
+// Control takes a message of the control stream and stamps it with the time. It is dropped if the partition
+// is no longer read here.
 func (b *Inbox) Control(m ControlMail) {
 	b.mu.Lock()
 	if b.gates[m.Partition] == nil {
@@ -120,7 +132,8 @@ func (b *Inbox) Breakers(all []core.Breaker) {
 	b.unlockDue()
 }
 
-// Limits replaces the limits that the shard knows of. Grants of before may be of what is not the same any more.
+// Limits replaces the limits that the shard knows of. Grants that wait in the mail are dropped: they may be
+// of another limit.
 func (b *Inbox) Limits(all []core.Limit) {
 	b.mu.Lock()
 	b.mail.Limits, b.mail.Grants = &all, b.mail.Grants[:0]
@@ -128,7 +141,7 @@ func (b *Inbox) Limits(all []core.Limit) {
 	b.unlockDue()
 }
 
-// grant takes what the shard may use of a limit, instead of what it was to hear of it before.
+// grant takes a grant, in place of one of the same limit that still waits in the mail.
 func (b *Inbox) grant(of limitOf, m GrantMail) {
 	b.mu.Lock()
 	if i, waits := b.grants[of]; waits {
@@ -140,14 +153,14 @@ func (b *Inbox) grant(of limitOf, m GrantMail) {
 	b.unlockDue()
 }
 
-// counted takes who counts what partitions have out.
+// counted takes which scheduler counts what each partition has out.
 func (b *Inbox) counted(all []core.Counting) {
 	b.mu.Lock()
 	b.mail.Counted = all
 	b.unlockDue()
 }
 
-// probed takes what an agent says of a do that was silent, and stamps it.
+// probed takes an agent's answer about a silent do, and stamps it with the time.
 func (b *Inbox) probed(m ProbedMail) {
 	b.mu.Lock()
 	m.At = b.now()
@@ -162,8 +175,9 @@ func (b *Inbox) published(m PublishedMail) {
 	b.unlockDue()
 }
 
-// Tasks takes a message of the task stream and stamps it. It blocks while the partition or the node has as much in
-// flight as it may: that is the backpressure on the stream. It reports false when the partition is no longer read here.
+// Tasks takes a message of the task stream and stamps it with the time. It blocks while the partition or the
+// node has enough in flight; this is the backpressure on the stream. It reports false if the partition is no
+// longer read here.
 func (b *Inbox) Tasks(m TaskMail) bool {
 	b.mu.Lock()
 	g := b.gates[m.Partition]
@@ -180,13 +194,14 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	bytes, tasks := mailBytes(&m), len(m.Submissions)
 	b.mail.bytes += bytes
 	b.mail.tasks += tasks
-	b.memory.hold(bytes)
-	b.admission.hold(tasks)
+	b.memory.charge(bytes)
+	b.admission.charge(tasks)
 	b.unlockDue()
 	return true
 }
 
-// Admits reports whether Tasks takes a message of the partition without blocking, where no other reader waits.
+// Admits reports whether Tasks would take a message of the partition without blocking, if no other reader
+// waits.
 func (b *Inbox) Admits(partition int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +209,9 @@ func (b *Inbox) Admits(partition int) bool {
 	return g != nil && b.admits(g)
 }
 
-// enters reports whether a gate lets a message in now, which was stored then. Where several wait for room the one that was
-// stored first has it: else a partition could wait for as long as others fill the window. The inbox is locked.
+// enters reports whether a message that the stream stored then may come in now, and otherwise has it wait. Of
+// several that wait for room the one stored first is next: a partition must not wait for as long as others
+// fill the window. The lock is held.
 func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
 	if b.admits(g) && (b.waiting == 0 || b.first(stored)) {
 		if g.head != 0 {
@@ -212,7 +228,7 @@ func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
 	return false
 }
 
-// first reports whether no message that was stored earlier waits at a gate that may take it. The inbox is locked.
+// first reports whether no message stored earlier waits at a gate that may take it. The lock is held.
 func (b *Inbox) first(stored core.Instant) bool {
 	for _, other := range b.gates {
 		if other.head != 0 && other.head < stored && other.open > 0 {
@@ -230,13 +246,13 @@ func (b *Inbox) full(partition int) bool {
 	return g != nil && !b.admits(g)
 }
 
-// admits reports whether a gate lets a message in. The inbox is locked.
+// admits reports whether a gate may let a message in, whoever else waits. The lock is held.
 func (b *Inbox) admits(g *inlet) bool { return g.open > 0 && !b.memory.over() && b.admission.Room() }
 
-// letGo gives back what mail held. The inbox is not locked: readers may go on at once.
-func (b *Inbox) letGo(bytes int64, tasks int) {
-	b.memory.hold(-bytes)
-	b.admission.hold(-tasks)
+// refund gives back what mail was charged with. The lock must not be held, because readers may go on at once.
+func (b *Inbox) refund(bytes int64, tasks int) {
+	b.memory.charge(-bytes)
+	b.admission.charge(-tasks)
 }
 
 // unlockDue unlocks the inbox and asks for a commit cycle.
@@ -263,7 +279,7 @@ func (b *Inbox) take() (full *Mail) {
 	return full
 }
 
-// giveBack returns the memory of mail that is done.
+// giveBack takes mail back that a cycle has handled, and what it was charged with.
 func (b *Inbox) giveBack(m *Mail) {
 	m.reset()
 	bytes, tasks := m.bytes, m.tasks
@@ -271,10 +287,11 @@ func (b *Inbox) giveBack(m *Mail) {
 	b.mu.Lock()
 	b.spare = m
 	b.mu.Unlock()
-	b.letGo(bytes, tasks)
+	b.refund(bytes, tasks)
 }
 
-// setRoom says how many submissions the partition may still take; those that wait in the mail already are counted off.
+// setRoom says how many more submissions the partition may take up; those that wait in the mail are
+// subtracted.
 func (b *Inbox) setRoom(partition, room int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -287,22 +304,23 @@ func (b *Inbox) setRoom(partition, room int) {
 			room -= max(1, len(b.mail.Tasks[i].Submissions))
 		}
 	}
-	if (g.open > 0) != (room > 0) { // else those behind its message would wait although there is room
+	if (g.open > 0) != (room > 0) { // whether this gate's message is first in line has changed
 		b.room.Broadcast()
 	}
 	g.open = room
 }
 
-// openGate lets a partition's tasks and controls in, and asks for a commit cycle: there may be parked tasks to load.
+// openGate lets a partition's tasks and controls in. It asks for a commit cycle, because there may be parked
+// tasks to claim.
 func (b *Inbox) openGate(partition, room int) {
 	b.mu.Lock()
 	b.gates[partition] = &inlet{open: room}
 	b.unlockDue()
 }
 
-// closeGate keeps them out and ends the waiting of its reader. What lies here unhandled is thrown away: the next owner,
-// which may be this node, reads it again from its cursor, and must not find a later message handled before an earlier
-// one.
+// closeGate keeps a partition's tasks and controls out, and stops its reader from waiting. What is in the
+// mail and was not handled is thrown away: the next owner, which may be this node, reads it again from the
+// cursor. If some of it were handled nevertheless, a later message would be handled before an earlier one.
 func (b *Inbox) closeGate(partition int) {
 	b.mu.Lock()
 	if g := b.gates[partition]; g != nil {
@@ -326,5 +344,5 @@ func (b *Inbox) closeGate(partition int) {
 	b.mail.Controls = slices.DeleteFunc(b.mail.Controls, func(m ControlMail) bool { return m.Partition == partition })
 	b.room.Broadcast()
 	b.mu.Unlock()
-	b.letGo(bytes, tasks)
+	b.refund(bytes, tasks)
 }

@@ -7,46 +7,47 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Tasks in flight: they come into memory and leave it here, with what they hold of it, their wakes, and the parents that
-// they keep in memory.
+// Tasks in flight come into memory and leave it here, together with the memory they are charged with, their wakes, and the
+// parents that they keep in memory.
 
+// add brings a task into memory.
 func (p *partition) add(e *entry) {
 	before := len(p.tasks)
 	p.tasks[e.task.Number] = e
-	p.admission.hold(len(p.tasks) - before)
+	p.admission.charge(len(p.tasks) - before)
 	p.ids[e.task.ID] = e
 	e.adoptedBy(p)
 	p.weigh(e)
 }
 
-// drop forgets a task in flight.
+// drop removes a task from memory. The store keeps it.
 func (p *partition) drop(e *entry) {
 	p.occupy(e, 0)
-	e.letGo(p)
+	e.leaveAgents(p)
 	p.unwake(e)
 	p.orphan(e)
 	p.unload(e)
 	before := len(p.tasks)
 	delete(p.tasks, e.task.Number)
-	p.admission.hold(len(p.tasks) - before)
+	p.admission.charge(len(p.tasks) - before)
 	if p.ids[e.task.ID] == e {
 		delete(p.ids, e.task.ID)
 	}
 }
 
-// forget gives back what all its tasks held: the partition is dropped, and what is still
-// done to it counts no more.
+// forget gives back what all tasks of the partition hold: the partition is let go. Further calls on it change
+// nothing that is shared.
 func (p *partition) forget() {
-	p.memory.hold(-p.bytes)
-	p.admission.hold(-len(p.tasks))
+	p.memory.charge(-p.bytes)
+	p.admission.charge(-len(p.tasks))
 	for _, e := range p.tasks {
-		e.letGo(p)
+		e.leaveAgents(p)
 		p.unwake(e)
 	}
 	p.memory, p.admission, p.wakes, p.bytes = nil, nil, nil, 0
 }
 
-// weigh takes note of what a task in flight holds now.
+// weigh charges Memory with the task's present size.
 func (p *partition) weigh(e *entry) {
 	bytes := taskBytes(e.task)
 	if e.plan != nil && e.plan.branch {
@@ -55,18 +56,18 @@ func (p *partition) weigh(e *entry) {
 		}
 	}
 	p.bytes += bytes - e.bytes
-	p.memory.hold(bytes - e.bytes)
+	p.memory.charge(bytes - e.bytes)
 	e.bytes = bytes
 }
 
-// unload gives back what a task held.
+// unload gives back what the task was charged with.
 func (p *partition) unload(e *entry) {
 	p.bytes -= e.bytes
-	p.memory.hold(-e.bytes)
+	p.memory.charge(-e.bytes)
 	e.bytes = 0
 }
 
-// wake wakes a task in flight at an instant, unless it is woken before: what is due later is found then.
+// wake wakes a task at an instant, unless it is woken before that: what is due later is found then.
 func (p *partition) wake(e *entry, at core.Instant) {
 	switch {
 	case p.wakes == nil || p.tasks[e.task.Number] != e: // it is forgotten
@@ -79,7 +80,7 @@ func (p *partition) wake(e *entry, at core.Instant) {
 	}
 }
 
-// unwake forgets when a task is to be woken.
+// unwake cancels the task's wake.
 func (p *partition) unwake(e *entry) {
 	if e.wakes != 0 {
 		heap.Remove(p.wakes, e.wakeAt)
@@ -87,7 +88,7 @@ func (p *partition) unwake(e *entry) {
 	}
 }
 
-// adoptedBy makes a child in flight one that holds its parent there.
+// adoptedBy links a child to its parent, which stays in memory as long as the child.
 func (e *entry) adoptedBy(p *partition) {
 	if e.task.Parent == 0 {
 		return
@@ -98,7 +99,8 @@ func (e *entry) adoptedBy(p *partition) {
 	}
 }
 
-// orphan lets go of the parent of a child that is let go, at the end of the round, if nothing else holds it.
+// orphan unlinks a child from its parent. If it was the last one in flight the parent may be dropped at the
+// end of the round.
 func (p *partition) orphan(e *entry) {
 	up := e.parent
 	if up == nil {
@@ -110,27 +112,28 @@ func (p *partition) orphan(e *entry) {
 	}
 }
 
-// idles has a task let go at the end of the round, if nothing holds it.
+// idles has a task dropped at the end of the round, if nothing pins it then.
 func (p *partition) idles(e *entry) { p.idle = append(p.idle, e) }
 
-// holds reports whether a task stays in memory: it is at work, or children of it are there or about to be.
-func (e *entry) holds() bool {
-	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasTurn()
+// pinned reports whether a task must stay in memory: it is active, its parent has not heard of its end, or
+// children of it are in memory or about to be.
+func (e *entry) pinned() bool {
+	return e.task.Active() || e.kids > 0 || e.ends > 0 || e.hasQueuedFan()
 }
 
-// letGo lets go of parents whose last child has been let go.
-func (p *partition) letGo() {
+// dropIdle drops the idle tasks that nothing pins, at the end of a round.
+func (p *partition) dropIdle() {
 	for len(p.idle) > 0 {
 		e := p.idle[0]
 		p.idle = p.idle[1:]
-		if p.tasks[e.task.Number] == e && !e.holds() {
+		if p.tasks[e.task.Number] == e && !e.pinned() {
 			p.drop(e)
 		}
 	}
 	p.idle = p.idle[:0]
 }
 
-// hasTurn reports whether children of the task are about to be born, undone or counted.
-func (e *entry) hasTurn() bool {
-	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.turn && f.stands() })
+// hasQueuedFan reports whether children of the task are about to be born, undone or counted.
+func (e *entry) hasQueuedFan() bool {
+	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.queued && f.stands() })
 }

@@ -6,11 +6,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Limits per key in a shard. What is out at an agent that has such a limit is counted for each key as well, and the shard
-// has a grant for each key in use. A parked task whose key has no place stands aside, so that those of other keys go on; it
-// comes back into the order when its key has one.
+// Limits per key in a shard. At an agent with such a limit commands are counted for each key as well, and the shard has a
+// grant for each key in use. A parked task whose key has no place stands aside, so that tasks of other keys go on; it comes
+// back into the order when its key has a place.
 
-// key is what is known of a key of an agent's limit.
+// key returns what is known of a key of the agent's limit, and makes an entry without a grant if it is new.
+// The agent's limit must have keys.
 func (a *agentCalls) key(name string) *keyCalls {
 	k := a.keys[name]
 	if k == nil {
@@ -21,56 +22,57 @@ func (a *agentCalls) key(name string) *keyCalls {
 	return k
 }
 
-// change notes that the use of the key is to be told.
-func (k *keyCalls) change() {
-	if !k.changed {
-		k.changed = true
-		k.agent.book.changed = append(k.agent.book.changed, k)
+// report has the key's use reported after this cycle, so that the node claims a grant for it.
+func (k *keyCalls) report() {
+	if !k.reporting {
+		k.reporting = true
+		k.agent.book.unreported = append(k.agent.book.unreported, k)
 	}
 }
 
-// opened lets tasks that stand aside for the key come back in the next look at what waits, if it has room then.
-func (k *keyCalls) opened() {
-	if k.looks.lookAt == 0 {
+// reopen lets the next round bring tasks back that stand aside for the key, as far as the key has room then.
+func (k *keyCalls) reopen() {
+	if k.nextRound.lookAt == 0 {
 		k.agent.book.ready = append(k.agent.book.ready, k)
 	}
-	k.looks.wake(k.agent.book.now())
+	k.nextRound.wake(k.agent.book.now())
 }
 
-// end forgets a command that was out, so that others may go on.
+// end takes note that a command is over, so that others of the key may leave.
 func (k *keyCalls) end() {
 	k.out--
-	k.change()
-	k.opened()
+	k.report()
+	k.reopen()
 }
 
-// spend is inUse.spend.
+// spend charges the key's rate, and plans the round that can send the next command.
 func (k *keyCalls) spend(now core.Instant) {
 	k.inUse.spend(now)
-	k.change()
-	k.lookNext(now) // others may wait
+	k.report()
+	k.wakeForRate(now) // others may wait
 }
 
-// keyLook is the least time between two looks at tasks that wait for the rates of their keys: a look goes over all of those.
-const keyLook = 20 * time.Millisecond
+// keyRoundGap is the least time between two rounds that serve keys' rates: each goes over all tasks that wait for one.
+const keyRoundGap = 20 * time.Millisecond
 
-// lookNext makes a round look at what waits when the rate lets the next command through, if it is the rate that keeps it back.
-func (k *keyCalls) lookNext(now core.Instant) {
+// wakeForRate plans a round for when the key's rate lets the next command leave, if only the rate is in the
+// way.
+func (k *keyCalls) wakeForRate(now core.Instant) {
 	if next := k.next(now); next != 0 {
-		k.agent.book.rates.wake(max(next, now.Add(keyLook)))
+		k.agent.book.nextRateRound.wake(max(next, now.Add(keyRoundGap)))
 	}
 }
 
-// take is the shard's part of a grant.
+// take replaces the key's grant by a newer one, and lets tasks that stand aside for it come back.
 func (k *keyCalls) take(m *GrantMail, now core.Instant) {
 	k.limit.take(m, now, k.out)
-	k.change()
-	k.opened()
+	k.report()
+	k.reopen()
 }
 
-// keepsBack notes that a do command is kept back by the key alone, or by it first: it is to get a place.
-func (k *keyCalls) keepsBack(now core.Instant) {
-	k.kept = true
-	k.change()
-	k.lookNext(now)
+// noteBlocked takes note that a do cannot leave because of this key, so that the node claims a place for it.
+func (k *keyCalls) noteBlocked(now core.Instant) {
+	k.wantsPlace = true
+	k.report()
+	k.wakeForRate(now)
 }

@@ -6,8 +6,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Kinds counts what only some kinds of step do, and what comes late. Rows and children are counted when they are committed;
-// signals, starts and expressions when they are decided upon.
+// Kinds counts what only some kinds of step do, and late answers. Rows and children are counted when they are committed;
+// signals, starts and expressions when they are decided, so these may count some that were taken back.
 type Kinds struct {
 	Waits              int64                // that ended because their instant came
 	Signals            int64                // that were taken
@@ -29,7 +29,7 @@ const (
 	probeOutcomes
 )
 
-// ChildrenEnded are the endings of children by state.
+// ChildrenEnded returns how many children ended in each state.
 func (k *Kinds) ChildrenEnded() map[core.State]int64 {
 	m := make(map[core.State]int64, len(ends))
 	for i, state := range ends {
@@ -56,7 +56,7 @@ func (k *Kinds) add(o *Kinds) {
 	}
 }
 
-// countRows counts what the rows of a committed batch say.
+// countRows counts what the rows of a committed batch tell.
 func (k *Kinds) countRows(writes []core.TaskWrite, in *owned) {
 	for i := range writes {
 		w := &writes[i]
@@ -98,8 +98,8 @@ func (k *Kinds) count(r *core.Record, of *planRef) {
 	}
 }
 
-// count counts what a row of a task of the plan says, once it is committed. Its counters are looked up once for a plan, so
-// that a row costs no map.
+// count counts one committed row of a task of the plan. The counters are looked up once for a plan, so that a
+// row costs no map access.
 func (r *planRef) count(row *core.Record, t *core.Task) {
 	if r == nil || r.counts == nil {
 		return
@@ -131,14 +131,14 @@ func (r *planRef) count(row *core.Record, t *core.Task) {
 	}
 }
 
-// countChild counts the ending of a child.
+// countChild counts the task's end, if it is a child.
 func (k *Kinds) countChild(t *core.Task) {
 	if i := slices.Index(ends[:], t.State); i >= 0 && t.Parent != 0 {
 		k.ChildEnds[i]++
 	}
 }
 
-// countSignal counts what became of a signal; why says that it changed nothing.
+// countSignal counts a signal; why is the error if it changed nothing, and is returned.
 func (k *Kinds) countSignal(why error) error {
 	if why != nil {
 		k.SignalsRefused++
@@ -148,20 +148,20 @@ func (k *Kinds) countSignal(why error) error {
 	return why
 }
 
-// countStart counts that a task begins whose start-at had not come before.
+// countStart counts that a task with a start-at has begun.
 func (k *Kinds) countStart(rows []core.Record) {
 	if slices.ContainsFunc(rows, func(r core.Record) bool { return r.Kind == core.KindStarted }) {
 		k.Starts++
 	}
 }
 
-// counting is an Asker that counts the expressions that fail. A shard has one, for the event at hand.
+// counting is a core.Asker that counts the expressions that fail. A shard has one, for the event at hand.
 type counting struct {
 	core.Asker
 	failed *int64
 }
 
-// bind answers the expressions of a task's plan; nil: it has none.
+// bind makes it evaluate the expressions of a task; nil: its plan has none.
 func (c *counting) bind(all Expressions, e *entry) core.Asker {
 	if e.plan == nil || !e.plan.asks || all == nil {
 		return nil

@@ -18,7 +18,7 @@ type Latency struct {
 	Sum    time.Duration
 }
 
-// latency counts into a Latency. Any goroutine may read it.
+// latency counts durations by LatencyBounds. One goroutine adds; any may read.
 type latency struct {
 	counts [len(LatencyBounds) + 1]atomic.Int64
 	sum    atomic.Int64
@@ -41,20 +41,22 @@ func (l *latency) read() Latency {
 	return r
 }
 
-// countedMax bounds what a shard counts apart of one kind: types of tasks, their steps by agent, agents. What comes later is
-// counted as other, under countedOther.
+// countedMax bounds how many types, pairs of type and agent, and agents a shard has counters of their own for, so that
+// the number of metrics is bounded. Whatever comes later shares one counter, which is named countedOther.
 const (
 	countedMax   = 64
 	countedOther = "other"
 )
 
-// apart counts what is told apart by a key. The zero value is ready; it is safe for concurrent use.
+// apart is a bounded map of counters: the first countedMax keys have one each, all others share one. The zero value is
+// ready; it is safe for concurrent use.
 type apart[K comparable, V any] struct {
 	mu    sync.Mutex
 	all   map[K]*V
 	other V
 }
 
+// of returns the counter of a key, which may be the shared one.
 func (a *apart[K, V]) of(key K) *V {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +74,7 @@ func (a *apart[K, V]) of(key K) *V {
 	return v
 }
 
-// each shows all, and what is counted as other under that key.
+// each yields all counters, and the shared one under the key other.
 func (a *apart[K, V]) each(other K, yield func(K, *V)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,13 +97,14 @@ type typeCounts struct {
 // agentCounts counts attempts, of dos and undos, that an agent did not answer well.
 type agentCounts struct{ failed, refused, overdue atomic.Int64 }
 
-// stepCounts is where a step of a plan is counted.
+// stepCounts holds the counters of one step of a plan, looked up once for the plan.
 type stepCounts struct {
-	took  *latency // nil: it is no call
+	// took is nil for a step that is no call.
+	took  *latency
 	agent *agentCounts
 }
 
-// typeStep tells steps apart.
+// typeStep is the key by which calls are counted.
 type typeStep struct{ taskType, agent string }
 
 // tally counts tasks by type, steps by type and agent, and errors by agent.
@@ -111,7 +114,7 @@ type tally struct {
 	agents apart[string, agentCounts]
 }
 
-// steps are where the steps of a plan are counted.
+// steps looks up the counters of a plan's steps.
 func (t *tally) steps(p *core.Plan) []stepCounts {
 	all := make([]stepCounts, len(p.Steps))
 	for i := range p.Steps {

@@ -7,10 +7,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What a shard leaves behind. A command that is out when its partition is let go may be at work, and has its place of a
-// limit until it is over, or until the partition's next owner counts it: it says so in the state store, see limits.go.
+// What a shard leaves behind. A command that is out when its partition is let go may still be at work. It keeps its place of
+// a limit until it is over at the latest, or until the partition's next owner has counted it, which that owner notes in the
+// state store (limits.go). Without this an agent would get more than its limit during a takeover.
 
-// leave leaves a place of a task of a partition behind.
+// leave keeps the places of a command that is out while its task is let go. partition and epoch are the
+// task's.
 func (a *agentCalls) leave(partition int, epoch int64, key *keyCalls) {
 	place := leftPlace{a, key}
 	if a.limit == nil {
@@ -33,8 +35,8 @@ func (a *agentCalls) leave(partition int, epoch int64, key *keyCalls) {
 	l.places = append(l.places, place)
 }
 
-// free forgets what was left behind in a partition. Its places are not used before they are claimed again: the next owner may
-// have them.
+// free gives up what was left behind in a partition. The shard gives its grant's places up with it, because
+// the partition's next owner may have claimed them: it must claim again before it uses them.
 func (b *agentBook) free(partition int) {
 	l := b.behind[partition]
 	if l == nil {
@@ -53,10 +55,10 @@ func (b *agentBook) free(partition int) {
 	delete(b.behind, partition)
 }
 
-// giveUp gives up a place that was taken.
+// giveUp makes the grant smaller by one place.
 func (l *shardLimit) giveUp() { l.places = max(0, l.places-1) }
 
-// freeLeft frees what is over, or counted by a later owner.
+// freeLeft frees what is over by now, or is counted by a later owner.
 func (b *agentBook) freeLeft(now core.Instant, counted []core.Counting) {
 	for _, p := range slices.Sorted(maps.Keys(b.behind)) {
 		l := b.behind[p]
@@ -66,7 +68,7 @@ func (b *agentBook) freeLeft(now core.Instant, counted []core.Counting) {
 	}
 }
 
-// forgetLeft gives back what was left behind of an agent's limit, which is no more.
+// forgetLeft drops an agent's places from all that was left behind: its limit was removed.
 func (b *agentBook) forgetLeft(a *agentCalls) {
 	for _, l := range b.behind {
 		for i := range l.places {
@@ -78,7 +80,7 @@ func (b *agentBook) forgetLeft(a *agentCalls) {
 	}
 }
 
-// leftAt is when something that was left behind is over; 0: nothing was.
+// leftAt returns when the first partition's left-behind commands are over; 0: there are none.
 func (b *agentBook) leftAt() (at core.Instant) {
 	for _, l := range b.behind {
 		at = earlier(at, l.over)
@@ -86,14 +88,14 @@ func (b *agentBook) leftAt() (at core.Instant) {
 	return at
 }
 
-// begin begins a term, with each takeover: others may have had the shard's grants while the partitions that it knew were no
-// more its own.
+// begin begins a new term; the shard calls it after each takeover. While a partition was another's, others
+// may have been granted what this shard believes to have, so every grant from before lapses.
 func (b *agentBook) begin() {
 	b.term++
 	for _, a := range b.all {
 		for _, k := range a.keys {
 			k.limit.lapse()
-			k.change()
+			k.report()
 		}
 		if a.limit != nil {
 			a.limit.lapse()
@@ -101,5 +103,5 @@ func (b *agentBook) begin() {
 	}
 }
 
-// lapse makes nothing leave until there is another grant.
+// lapse stops all new commands until there is another grant.
 func (l *shardLimit) lapse() { l.places, l.rateMilli, l.tokens, l.until = 0, 0, 0, 0 }

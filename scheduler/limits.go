@@ -11,52 +11,58 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Limits of a node. Each committer is a holder: what it may use of an agent's limit is a grant in the state store. A claim
-// is one transaction that locks the limit's row, reads all grants and stores the holder's own, so that together they never
-// are more than the limit. A holder that is over its fair share gives places up as its commands end, and only then stores
-// less. A grant ends when every command that it allowed is over, or counted in the grants of others: who takes a partition
-// over counts what it goes on with, and says so in the store. When all have, the grants of those who have no partition are
-// nothing any more.
+// Limits of a node. Each committer holds grants: a grant is what it may use of an agent's limit, stored in the state store. A
+// claim is one transaction that locks the limit's row, reads all grants and stores the holder's own, so that together they
+// never exceed the limit. A holder above its fair share gives places up as its commands end, and only then stores a smaller
+// grant. A grant must last until every command that it allowed is over, or is counted in somebody else's grant: whoever takes
+// a partition over counts the commands that it goes on with, and says so in the store. Once every partition is counted, the
+// grants of holders without partitions are void.
 
 // LimitStore keeps limits and grants, for all nodes.
 type LimitStore interface {
 	// Limits returns all, up to core.LimitsMax, by agent.
 	Limits(ctx context.Context) ([]core.Limit, error)
-	// ClaimGrants stores what core.Limit.Claim gives holders of a limit, or of its keys, one after the other, in one
-	// transaction with the reading of all others, and returns it in the order of mine: at most core.ClaimsMax. What is
-	// idle of a key is not kept. A limit that is gone: core.ErrNotFound.
+	// ClaimGrants stores what core.Limit.Claim gives the holders in mine, of an agent's limit or of its keys,
+	// one after the other, in one transaction with reading all other grants. It returns what they got, in the
+	// order of mine, which has core.ClaimsMax at most. An idle grant of a key is not kept. If the limit is
+	// gone: core.ErrNotFound.
 	ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) ([]core.ClaimedGrant, error)
-	// CountPlaces notes that what partitions have out as of their epochs is counted in the grants of a holder. Of the two
-	// fields that it looks at, Partition and Epoch, a pair that is not of the partition's owner now counts for nothing.
+	// CountPlaces notes that what these partitions have out, as of these epochs, is counted in a holder's
+	// grants. Only Partition and Epoch are used; a pair that is not the partition's present ownership counts
+	// for nothing.
 	CountPlaces(ctx context.Context, holder string, all []core.Counting) error
-	// Counted returns who counts what partitions have out, of all that ever had an owner. ClaimGrants gives what holders
-	// have that core.Holders does not know to others.
+	// Counted returns, for all partitions that ever had an owner, which holder counts what they have out.
+	// ClaimGrants treats grants of holders that are not among them (see core.Holders) as free.
 	Counted(ctx context.Context) ([]core.Counting, error)
 }
 
 // LimitConfig is what a scheduler needs for limits. Without a store there are none.
 type LimitConfig struct {
 	Store LimitStore
-	Life  string // makes holders of two lives of a node different
+	// Life makes the holders of two lives of a node different.
+	Life string
 }
 
 const (
-	limitRenew  = time.Second            // how often a grant is renewed
-	keyRenew    = 2 * time.Second        // likewise, of a key
-	limitSoon   = 100 * time.Millisecond // and claimed, while more is wanted than is had
-	countAgain  = 4 * time.Second        // how often it is said which partitions a shard counts: a database that fails over may forget that
-	grantMargin = 5 * time.Second        // that a grant lasts beyond the longest command
-	keyMargin   = 30 * time.Second       // likewise, of a key: there may be many to renew
+	limitRenew = time.Second            // a grant is renewed after this
+	keyRenew   = 2 * time.Second        // a grant of a key is renewed after this
+	limitSoon  = 100 * time.Millisecond // a grant is claimed again after this, while more is wanted than was got
+	// recountEvery is how often the store is told which partitions a shard counts, because a database that fails over may
+	// forget it.
+	recountEvery = 4 * time.Second
+	grantMargin  = 5 * time.Second  // a grant lasts this much longer than the longest command
+	keyMargin    = 30 * time.Second // a grant of a key lasts this much longer: there may be many keys to renew
 )
 
-// holding is one committer's grant of one limit.
-type holding struct {
+// grantKey identifies one committer's grant of one limit.
+type grantKey struct {
 	shard int
 	limitOf
 }
 
-func (h holding) compare(o holding) int {
-	kind := func(h holding) int {
+// compare orders grants by agent, the agent's own limit before its keys, then by shard.
+func (h grantKey) compare(o grantKey) int {
+	kind := func(h grantKey) int {
 		if h.keyed {
 			return 1
 		}
@@ -65,26 +71,31 @@ func (h holding) compare(o holding) int {
 	return cmp.Or(strings.Compare(h.agent, o.agent), kind(h)-kind(o), strings.Compare(h.key, o.key), cmp.Compare(h.shard, o.shard))
 }
 
-// held is what the node knows of a holding.
-type held struct {
-	use     limitUse   // as the shard has said last
-	sent    core.Grant // the newest grant that the shard was sent
-	seq     int64      // of that
+// grantState is what the node knows of a grant.
+type grantState struct {
+	// use is what the shard last reported.
+	use limitUse
+	// sent is the newest grant that the shard was sent, seq its number, claimed when it was claimed in the
+	// store.
+	sent    core.Grant
+	seq     int64
 	claimed core.Instant
 }
 
-// floor is below what the stored grant must not go: what the shard may be using.
-func (h *held) floor() (places int, rateMilli int64) {
+// floor returns what the shard may be using: the stored grant must not be less. If the shard has not reported
+// on the newest grant yet, it may be using that one.
+func (h *grantState) floor() (places int, rateMilli int64) {
 	places, rateMilli = h.use.places, h.use.rateMilli
-	if h.use.seq != h.seq { // it has not heard of the newest one yet, or has not said so
+	if h.use.seq != h.seq { // the shard has not reported on the newest grant yet
 		places, rateMilli = max(places, h.sent.Places), max(rateMilli, h.sent.RateMilli)
 	}
 	return places, rateMilli
 }
 
-// says takes what the shard says, in a new term or in the one before. A key that it has forgotten meanwhile is told anew,
-// as one that has heard of no grant: of those that it had heard of it uses nothing.
-func (h *held) says(u limitUse, newTerm bool) {
+// update takes a shard's report, in a new term or in the present one. A key that the shard has forgotten
+// meanwhile is reported as if it had heard of no grant; it uses nothing of those that it had heard of, so the
+// higher number counts.
+func (h *grantState) update(u limitUse, newTerm bool) {
 	if newTerm {
 		h.seq = u.seq
 	} else {
@@ -93,7 +104,7 @@ func (h *held) says(u limitUse, newTerm bool) {
 	h.use = u
 }
 
-// bounds are those that a holding is of.
+// bounds returns the limit that bounds a grant; known is false if there is none any more.
 func (b *limits) bounds(of limitOf) (l core.Limit, known bool) {
 	if l, known = b.known[of.agent]; of.keyed {
 		l = l.OfKey()
@@ -101,36 +112,42 @@ func (b *limits) bounds(of limitOf) (l core.Limit, known bool) {
 	return l, known && l.InAll()
 }
 
-// wants reports whether it could use more than it has.
-func (h *held) wants(l *core.Limit) bool {
+// wants reports whether the shard could use more than it was granted.
+func (h *grantState) wants(l *core.Limit) bool {
 	return h.use.wanted > 0 && (l.Concurrent > 0 && h.use.wanted > h.sent.Places || l.RateMilli > 0 && h.sent.RateMilli == 0)
 }
 
 // limits is what a node knows of limits. Its methods are safe for concurrent use.
 type limits struct {
-	told signal // a turn is due
+	// kick asks for a turn.
+	kick signal
 
-	mu        sync.Mutex
-	known     map[string]core.Limit
-	held      map[holding]*held
-	seq       int64 // of the newest grant that any shard was sent
-	shards    []shardCounts
-	counted   map[int]int64 // the epochs of the partitions that are said to be counted
-	countedAt core.Instant  // since when
+	mu     sync.Mutex
+	known  map[string]core.Limit
+	grants map[grantKey]*grantState
+	// seq is the number of the newest grant that any shard was sent.
+	seq    int64
+	shards []shardCounts
+	// counted holds the epochs under which partitions were said to be counted, in the store, since countedAt.
+	counted   map[int]int64
+	countedAt core.Instant
 }
 
-// shardCounts is what a node knows of what a shard counts.
+// shardCounts is what a node knows about which commands a shard counts.
 type shardCounts struct {
-	term int64           // as the shard has said last
-	here []core.Counting // is counted, and not said to be
-	left bool            // it has left something behind, which others may count
+	// term is what the shard last reported.
+	term int64
+	// here are the partitions that the shard counts and the store was not told of.
+	here []core.Counting
+	// left is whether the shard left commands behind, which others may count by now.
+	left bool
 }
 
 func newLimits(shards int) *limits {
-	return &limits{told: newSignal(), known: map[string]core.Limit{}, held: map[holding]*held{}, shards: make([]shardCounts, shards), counted: map[int]int64{}}
+	return &limits{kick: newSignal(), known: map[string]core.Limit{}, grants: map[grantKey]*grantState{}, shards: make([]shardCounts, shards), counted: map[int]int64{}}
 }
 
-// collect takes what the gate of a shard says of its grants in its partitions.
+// collect takes a shard's reports about its grants. It kicks the duty if the shard begins to want more.
 func (b *limits) collect(g *gate, in []*partition, shard int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,25 +158,25 @@ func (b *limits) collect(g *gate, in []*partition, shard int) {
 	newTerm := b.shards[shard].term != g.agents.term
 	soon := b.collectCounts(g, in, shard)
 	g.limitUses(in, func(u limitUse) {
-		key := holding{shard, u.of}
-		h := b.held[key]
+		key := grantKey{shard, u.of}
+		h := b.grants[key]
 		if u.of.keyed && u.idle() && (h == nil || h.sent.Idle() && h.seq == u.seq) {
-			delete(b.held, key)
+			delete(b.grants, key)
 			return
 		}
 		h = b.of(key)
 		l, known := b.bounds(u.of)
 		had := known && h.wants(&l)
-		h.says(u, newTerm)
+		h.update(u, newTerm)
 		soon = soon || known && !had && h.wants(&l)
 	})
 	if soon {
-		b.told.set()
+		b.kick.set()
 	}
 }
 
-// collectCounts takes of a shard which partitions it counts, and whether it has left something behind. It reports whether
-// that is to be looked at soon. limits is locked.
+// collectCounts takes which partitions a shard counts, and whether it left something behind. It reports
+// whether the duty should look at that soon. The lock is held.
 func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) {
 	was, is := &b.shards[shard], shardCounts{term: g.agents.term, left: len(g.agents.behind) > 0}
 	newTerm := was.term != is.term
@@ -173,29 +190,29 @@ func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) 
 	if !soon {
 		return false
 	}
-	for key, h := range b.held {
+	for key, h := range b.grants {
 		if key.shard != shard {
 			continue
 		}
-		h.claimed = 0 // what was claimed was claimed without these
-		if newTerm {  // it uses nothing of what it was sent
+		h.claimed = 0 // claims made so far did not include this partition's commands
+		if newTerm {  // after a takeover it uses nothing of earlier grants
 			h.seq = h.use.seq
 		}
 	}
 	return true
 }
 
-// of is what is known of a holding, a new one if need be. limits is locked.
-func (b *limits) of(key holding) *held {
-	h := b.held[key]
+// of returns what is known of a grant, and makes an entry if it is new. The lock is held.
+func (b *limits) of(key grantKey) *grantState {
+	h := b.grants[key]
 	if h == nil {
-		h = &held{}
-		b.held[key] = h
+		h = &grantState{}
+		b.grants[key] = h
 	}
 	return h
 }
 
-// learn takes the limits as they are stored, and reports whether they are others than before.
+// learn takes the limits as they are stored, and reports whether they have changed.
 func (b *limits) learn(stored []core.Limit) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -208,20 +225,21 @@ func (b *limits) learn(stored []core.Limit) bool {
 	}
 	was := b.known
 	b.known = is
-	for key := range b.held {
+	for key := range b.grants {
 		if l, ok := is[key.agent]; !ok || key.keyed && l.Key != was[key.agent].Key || !key.keyed && !l.InAll() {
-			delete(b.held, key)
+			delete(b.grants, key)
 		}
 	}
 	return changed
 }
 
-// due are the holdings that are to be claimed now: of each agent at most core.ClaimsMax, its limit in all first and then the
-// keys that were claimed longest ago, so that no number of keys keeps others waiting. If more are due there is a turn soon.
-func (b *limits) due(now core.Instant) (all []holding) {
+// due returns the grants to be claimed now: of each agent at most core.ClaimsMax, its own limit first and
+// then the keys that were claimed longest ago, so that many keys cannot keep others waiting. If it leaves
+// some out it asks for another turn soon.
+func (b *limits) due(now core.Instant) (all []grantKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, h := range b.held {
+	for key, h := range b.grants {
 		l, bounded := b.bounds(key.limitOf)
 		places, rate := h.floor()
 		more := h.wants(&l)
@@ -230,8 +248,8 @@ func (b *limits) due(now core.Instant) (all []holding) {
 			renew = keyRenew
 		}
 		uses := h.use.wanted > 0 || places > 0 || rate > 0 || !h.sent.Idle()
-		if !bounded || key.keyed && !uses { // its shard may know nothing of it any more
-			delete(b.held, key)
+		if !bounded || key.keyed && !uses { // its shard may have forgotten the key
+			delete(b.grants, key)
 			continue
 		}
 		less := places < h.sent.Places || h.use.wanted == 0 && h.use.seq == h.seq && (h.sent.RateMilli > 0 || h.sent.Wanted > 0)
@@ -239,29 +257,30 @@ func (b *limits) due(now core.Instant) (all []holding) {
 			all = append(all, key)
 		}
 	}
-	slices.SortFunc(all, func(x, y holding) int {
+	slices.SortFunc(all, func(x, y grantKey) int {
 		if x.agent == y.agent && x.keyed && y.keyed {
-			return cmp.Or(cmp.Compare(b.held[x].claimed, b.held[y].claimed), x.compare(y))
+			return cmp.Or(cmp.Compare(b.grants[x].claimed, b.grants[y].claimed), x.compare(y))
 		}
 		return x.compare(y)
 	})
 	agent, n := "", 0
-	return slices.DeleteFunc(all, func(h holding) bool {
+	return slices.DeleteFunc(all, func(h grantKey) bool {
 		if h.agent != agent {
 			agent, n = h.agent, 0
 		}
-		if n++; n > core.ClaimsMax && b.held[h].claimed.Elapsed(now, limitSoon) {
-			b.told.set()
+		if n++; n > core.ClaimsMax && b.grants[h].claimed.Elapsed(now, limitSoon) {
+			b.kick.set()
 		}
 		return n > core.ClaimsMax
 	})
 }
 
-// hasClaimed reports whether all that a shard uses is claimed since it has counted a partition.
+// hasClaimed reports whether everything that a shard uses was claimed after it began to count its newest
+// partition. Only then may the store be told that the partition is counted.
 func (b *limits) hasClaimed(shard int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, h := range b.held {
+	for key, h := range b.grants {
 		if key.shard == shard && h.claimed == 0 && h.use.places > 0 {
 			return false
 		}

@@ -12,20 +12,20 @@ func TestForgottenKeyHoldsNoPlace(t *testing.T) {
 	b := newLimits(1)
 	b.known["bank"] = core.Limit{Agent: "bank", Key: "input", KeyConcurrent: 1, Revision: 1}
 	of := limitOf{agent: "bank", keyed: true, key: "k"}
-	h := b.of(holding{0, of})
+	h := b.of(grantKey{0, of})
 	h.seq, h.claimed, h.sent = 7, 1, core.Grant{Keyed: true, Key: "k", Wanted: 1, Places: 1}
 	if places, _ := h.floor(); places != 1 {
 		t.Fatalf("a grant on its way: %d places may be in use, want 1", places)
 	}
-	h.says(limitUse{of: of, seq: 7, wanted: 1}, false) // it came down to its fair share at once, and was forgotten
-	h.says(limitUse{of: of, wanted: 1}, false)
+	h.update(limitUse{of: of, seq: 7, wanted: 1}, false) // it came down to its fair share at once, and was forgotten
+	h.update(limitUse{of: of, wanted: 1}, false)
 	if places, _ := h.floor(); places != 0 {
 		t.Errorf("%d places may be in use, want 0", places)
 	}
 	if due := b.due(2); len(due) != 1 {
 		t.Errorf("%d grants are to be given back, want 1", len(due))
 	}
-	h.says(limitUse{of: of, wanted: 1}, true)
+	h.update(limitUse{of: of, wanted: 1}, true)
 	if h.seq != 0 || h.use.seq != 0 {
 		t.Errorf("in a new term it waits for grant %d, and has heard of %d", h.seq, h.use.seq)
 	}

@@ -10,18 +10,19 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// How a scheduler looks after the limits: it reads them, claims grants for its shards, and tells them.
+// The duty that looks after limits: it reads them, claims grants for the shards, and tells the shards.
 
 // LimitsChanged makes the scheduler read the limits soon. It is safe for concurrent use.
-func (s *Scheduler) LimitsChanged() { s.limits.told.set() }
+func (s *Scheduler) LimitsChanged() { s.limits.kick.set() }
 
-// limitTurns look after the limits. While no grant can be renewed those that there are end by themselves.
-func (s *Scheduler) limitTurns() turns {
-	return turns{what: TroubleLimits, turn: s.LimitTurn, told: s.limits.told, every: s.LimitPause, least: limitSoon / 4}
+// limitDuty runs LimitTurn. While the state store cannot be reached no grant is renewed, and the shards'
+// grants run out.
+func (s *Scheduler) limitDuty() duty {
+	return duty{trouble: TroubleLimits, run: s.LimitTurn, kick: s.limits.kick, every: s.LimitPause, least: limitSoon / 4}
 }
 
-// LimitTurn reads the limits, and claims grants for the committers. It is called again when one is wanted, and after
-// LimitPause. Only one goroutine may be in it.
+// LimitTurn reads the limits and claims grants for the committers. It runs after LimitPause, or sooner when a
+// shard wants more. It must not run concurrently with itself.
 func (s *Scheduler) LimitTurn(ctx context.Context) error {
 	stored, err := s.cfg.Limits.Store.Limits(ctx)
 	if err != nil {
@@ -35,7 +36,7 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 	now := s.cfg.Now()
 	s.limits.mu.Lock()
 	counts := slices.Clone(s.limits.shards)
-	if s.limits.countedAt.Elapsed(now, countAgain) {
+	if s.limits.countedAt.Elapsed(now, recountEvery) {
 		clear(s.limits.counted)
 		s.limits.countedAt = now
 	}
@@ -43,7 +44,8 @@ func (s *Scheduler) LimitTurn(ctx context.Context) error {
 	return errors.Join(s.claimAll(ctx, s.limits.due(now)), s.tellCounts(ctx, counts))
 }
 
-// tellCounts says in the state store what shards count, and tells shards that have left something behind what others do.
+// tellCounts tells the state store which partitions' commands each shard counts, and tells shards that left
+// commands behind who counts those now.
 func (s *Scheduler) tellCounts(ctx context.Context, counts []shardCounts) error {
 	left := false
 	for shard := range counts {
@@ -76,13 +78,14 @@ func (s *Scheduler) tellCounts(ctx context.Context, counts []shardCounts) error 
 	return nil
 }
 
-// holder is the name of a shard's grants.
+// holder is the name under which a shard's grants are stored. It is of this life of the node only.
 func (s *Scheduler) holder(shard int) string {
 	return fmt.Sprintf("%s/%s/%d", s.cfg.Node, s.cfg.Limits.Life, shard)
 }
 
-// claimAll claims what committers may use, agent by agent: what fails for one keeps no other's grants from being renewed.
-func (s *Scheduler) claimAll(ctx context.Context, all []holding) (failed error) {
+// claimAll claims the given grants, agent by agent. An error for one agent does not keep the others' grants
+// from being renewed.
+func (s *Scheduler) claimAll(ctx context.Context, all []grantKey) (failed error) {
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].agent == all[0].agent {
@@ -96,8 +99,8 @@ func (s *Scheduler) claimAll(ctx context.Context, all []holding) (failed error) 
 	return failed
 }
 
-// claimGrants claims what committers may use of one agent's limit and its keys, and tells their shards.
-func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
+// claimGrants claims grants of one agent's limit and its keys, and sends them to the shards.
+func (s *Scheduler) claimGrants(ctx context.Context, all []grantKey) error {
 	now := s.cfg.Now()
 	mine, terms := make([]core.Grant, len(all)), make([]int64, len(all))
 	s.limits.mu.Lock()
@@ -119,10 +122,10 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	mails := make([]GrantMail, len(got))
 	s.limits.mu.Lock()
 	for i := range got {
-		h := s.limits.of(all[i]) // the shard may have told meanwhile that it needs none
+		h := s.limits.of(all[i]) // makes it anew if the shard has meanwhile reported that it needs none
 		s.limits.seq++
 		h.sent = got[i].Grant
-		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard does not take it
+		if terms[i] == s.limits.shards[all[i].shard].term { // else the shard ignores it
 			h.seq, h.claimed = s.limits.seq, now
 		}
 		mails[i] = GrantMail{got[i], s.limits.seq, terms[i]}
@@ -134,7 +137,7 @@ func (s *Scheduler) claimGrants(ctx context.Context, all []holding) error {
 	return nil
 }
 
-// LimitPause is how long after a turn the next one is, if nothing asks for one before.
+// LimitPause returns how long after a turn the next one is, if nothing asks for one sooner.
 func (s *Scheduler) LimitPause() time.Duration {
 	s.limits.mu.Lock()
 	defer s.limits.mu.Unlock()
@@ -144,7 +147,7 @@ func (s *Scheduler) LimitPause() time.Duration {
 			wait = limitRenew
 		}
 	}
-	for key, h := range s.limits.held {
+	for key, h := range s.limits.grants {
 		l, _ := s.limits.bounds(key.limitOf)
 		switch {
 		case h.wants(&l):

@@ -7,10 +7,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// How stored tasks come in flight again.
+// How stored tasks are brought in flight.
 
-// find returns the task of that id, in flight or from the store; nil: none, or, if it is stored, one that cannot be loaded.
-// A plan of it that cannot be read it notes in the cycle.
+// find returns the task with an id, from memory or from the store. e is nil if there is none or, when stored
+// is true, if it cannot be loaded. If its plan cannot be read here, cycle.unread names the plan.
 func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, stored bool, err error) {
 	s.cycle.unread = nil
 	if e := p.ids[id]; e != nil {
@@ -34,8 +34,8 @@ func (s *Shard) find(ctx context.Context, p *partition, id string) (e *entry, st
 	return e, true, err
 }
 
-// loadNumbers brings tasks in flight, by number; those that are in flight already are returned as
-// they are.
+// loadNumbers returns the tasks with these numbers, and loads those that are not in flight. Tasks that are
+// gone or cannot be loaded are left out.
 func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) ([]*entry, error) {
 	entries := make([]*entry, 0, len(numbers))
 	var missing []int64
@@ -69,7 +69,7 @@ func (s *Shard) loadNumbers(ctx context.Context, p *partition, numbers []int64) 
 	return entries, nil
 }
 
-// loadParents brings the parents of children that are about to be loaded, and theirs, in flight.
+// loadParents loads the parents, and their parents, of children that are about to be loaded.
 func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Saved) error {
 	var missing []int64
 	seen := map[int64]bool{}
@@ -79,7 +79,7 @@ func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Save
 			continue
 		}
 		seen[up] = true
-		if !inPage(saved[:i], up) { // a page in the order of numbers has it already
+		if !inPage(saved[:i], up) { // the parent is in the page, before its child
 			missing = append(missing, up)
 		}
 	}
@@ -90,7 +90,7 @@ func (s *Shard) loadParents(ctx context.Context, p *partition, saved []core.Save
 	return err
 }
 
-// inPage reports whether a task is among those of a page, in the order of numbers.
+// inPage reports whether a page, which is sorted by number, has a task.
 func inPage(saved []core.Saved, number int64) bool {
 	for low, high := 0, len(saved); low < high; {
 		switch mid := (low + high) / 2; {
@@ -105,7 +105,8 @@ func inPage(saved []core.Saved, number int64) bool {
 	return false
 }
 
-// load replays one stored task and brings it in flight, unless it has come meanwhile as an ancestor of another.
+// load replays a stored task and brings it in flight, unless it is there already as an ancestor of another.
+// nil: it cannot be loaded, which is logged.
 func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*entry, error) {
 	if e := p.tasks[saved.Row.Number]; e != nil {
 		s.cycle.use(p, e)
@@ -149,8 +150,8 @@ func (s *Shard) load(ctx context.Context, p *partition, saved *core.Saved) (*ent
 	return e, nil
 }
 
-// journalGone reports whether the journal of a task that has ended, and is in memory for the sake of children that have not,
-// has been forgotten meanwhile.
+// journalGone reports whether the journal of an ended task has been forgotten since the task was loaded. An
+// ended task may be in memory for long, for the sake of its children.
 func (s *Shard) journalGone(ctx context.Context, p *partition, e *entry) (bool, error) {
 	if state := e.task.State; e.round.whole || state != core.StateProcessed && state != core.StateUndone {
 		return false, nil

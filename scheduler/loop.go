@@ -11,7 +11,7 @@ import (
 
 // The loop of a committer: when something is due, and a commit cycle with what is around it.
 
-// Due is when Step has something to do; 0: when mail or an order comes.
+// Due returns when Step has something to do; 0: only when mail or an order comes.
 func (c *Committer) Due() core.Instant {
 	now := c.s.cfg.Now()
 	if c.hasOrders() {
@@ -24,7 +24,7 @@ func (c *Committer) Due() core.Instant {
 	return due
 }
 
-// cycleDue is when the next commit cycle is to begin; 0: when there is mail.
+// cycleDue returns when the next commit cycle should begin; 0: only when mail comes.
 func (c *Committer) cycleDue(now core.Instant) core.Instant {
 	due := earlier(c.shard.NextWake(), c.flushAt)
 	if c.in.isDue() {
@@ -42,8 +42,8 @@ func (c *Committer) cycleDue(now core.Instant) core.Instant {
 	return due
 }
 
-// Step carries out one order, if there is one, and runs a commit cycle, if one is due. Taking over and reading end with
-// ctx, what is under way with work. Only a bug is an error.
+// Step carries out one order, if there is one, and runs a commit cycle, if one is due. ctx ends takeovers and
+// reading; work ends what is under way. An error is a bug; anything else is retried and reported.
 func (c *Committer) Step(ctx, work context.Context) error {
 	if o, ok := c.nextOrder(); ok {
 		c.carryOut(ctx, o)
@@ -58,12 +58,12 @@ func (c *Committer) Step(ctx, work context.Context) error {
 	return nil
 }
 
-// cycle runs a commit cycle and lets go of what it lost. Only a bug is an error.
+// cycle runs a commit cycle, drops the partitions that it lost, and plans the next. An error is a bug.
 func (c *Committer) cycle(ctx context.Context) error {
 	mail := c.in.take()
-	loads := len(mail.Controls) > 0 // nothing else loads a task that has ended
-	if loads && !c.hold(ctx) {
-		// It ends: what is not handled is read again by the next owner. The inbox has room for what still comes.
+	loads := len(mail.Controls) > 0 // only controls load tasks that have ended
+	if loads && !c.lockPurge(ctx) {
+		// ctx has ended: the next owner reads again what is not handled.
 		c.in.giveBack(mail)
 		return nil
 	}
@@ -71,7 +71,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 	flush := len(c.drains) > 0 || c.flushAt != 0 && began >= c.flushAt
 	lost, err := c.shard.RunCycle(ctx, began, mail, flush)
 	if loads {
-		c.unhold()
+		c.unlockPurge()
 	}
 	now := c.s.cfg.Now()
 	c.in.giveBack(mail)
@@ -107,7 +107,7 @@ func (c *Committer) cycle(ctx context.Context) error {
 	return c.outcome(ctx, err)
 }
 
-// outcome reports what a cycle came to, and returns the error if it is a bug.
+// outcome reports how a cycle went. It returns the error only if that is a bug.
 func (c *Committer) outcome(ctx context.Context, err error) error {
 	if c.shard.Stats.Commits >= c.failing {
 		c.worked()
@@ -123,8 +123,8 @@ func (c *Committer) outcome(ctx context.Context, err error) error {
 	return nil
 }
 
-// run drives the committer until ctx ends, then drains. What is under way may go on for DrainMax after that, and is cut
-// off then, whatever it waits for; with a negative DrainMax it is cut off at once, as by a crash.
+// run drives the committer until ctx ends, then drains. What is under way then may go on for DrainMax and is
+// cut off after that, whatever it waits for. With a negative DrainMax it is cut off at once, as by a crash.
 func (c *Committer) run(ctx context.Context) error {
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
@@ -153,7 +153,7 @@ func (c *Committer) run(ctx context.Context) error {
 	}
 }
 
-// wait returns when Step has something to do.
+// wait blocks until Step has something to do.
 func (c *Committer) wait(ctx, work context.Context, timer *time.Timer) {
 	now, wait := c.s.cfg.Now(), time.Hour
 	if due := c.Due(); due != 0 {
@@ -161,7 +161,7 @@ func (c *Committer) wait(ctx, work context.Context, timer *time.Timer) {
 	}
 	mail := c.in.signal
 	if idle := c.idleUntil.Sub(now); idle > 0 && len(c.drains) == 0 {
-		wait, mail = min(wait, idle), nil // each reply would wake it up in vain
+		wait, mail = min(wait, idle), nil // no cycle may begin before, so mail need not wake it
 	}
 	if wait <= 0 {
 		return

@@ -4,29 +4,38 @@ import "duly.dev/duly/internal/core"
 
 // Mail is what arrived for the partitions of a shard.
 type Mail struct {
-	Controls  []ControlMail // served first
-	Replies   []ReplyMail
-	Unserved  []ReplyMail // only Partition, Number, Seq and Token are set
+	// Controls are applied before everything else.
+	Controls []ControlMail
+	// Replies are agents' answers.
+	Replies []ReplyMail
+	// Unserved names commands for which NATS found no subscriber. Only Partition, Number, Seq and Token of
+	// the reply are set.
+	Unserved  []ReplyMail
 	Probed    []ProbedMail
 	Published []PublishedMail
 	Tasks     []TaskMail
 	// PlansChanged makes the shard read the plans again before new work.
 	PlansChanged bool
-	// Pauses are all pauses, when they have changed; nil: they have not.
-	Pauses *[]core.Pause
-	// Breakers are all that are not closed, when they have changed; nil: they have not.
+	// Pauses, Breakers and Limits each replace what the shard knows; nil: nothing has changed. Breakers
+	// leaves out those that are closed.
+	Pauses   *[]core.Pause
 	Breakers *[]core.Breaker
-	// Limits are all limits, when they have changed; nil: they have not.
-	Limits *[]core.Limit
-	Grants []GrantMail // of what the shard may use of limits
-	// Counted says who counts what partitions have out, where the shard has left something behind; nil: nothing is new.
+	Limits   *[]core.Limit
+	// Grants say how much of each limit the shard may use.
+	Grants []GrantMail
+	// Counted says which scheduler counts the commands that each partition has out. It is sent only to a
+	// shard that left commands behind with a partition; nil: nothing new.
 	Counted []core.Counting
 
-	bytes int64 // of Tasks, held until the mail is given back
-	tasks int   // the submissions in Tasks, likewise
+	// bytes and tasks are what Tasks holds of the node's memory and window; both are given back with the
+	// mail.
+	bytes int64
+	tasks int
 
-	replies int64 // bytes of Replies
-	lost    int   // replies that there was no room for
+	// replies is how many bytes Replies holds; lost counts replies that were dropped because there was no
+	// room for them.
+	replies int64
+	lost    int
 }
 
 // TaskMail is one message of the task stream.
@@ -36,8 +45,9 @@ type TaskMail struct {
 	Stored      core.Instant // when the stream took it
 	At          core.Instant // when it was read
 	Submissions []core.Submission
-	Refused     []core.Status // items that ingest let through and that cannot be tasks
-	Ack         func()
+	// Refused are items of the message that ingest let through and that cannot become tasks.
+	Refused []core.Status
+	Ack     func()
 }
 
 // ControlMail is one message of the control stream.
@@ -46,25 +56,29 @@ type ControlMail struct {
 	Pos       uint64
 	Stored    core.Instant
 	At        core.Instant
-	Control   core.Control // Kind 0: it could not be decoded and is a dead letter by now
-	Ack       func()
+	// Control has Kind 0 if the message could not be decoded; it is a dead letter by then.
+	Control core.Control
+	Ack     func()
 }
 
-// looked is when the sender of a request had looked at what it is about. A copy that was sent later knows no more.
-func (m *ControlMail) looked() core.Instant {
+// seenAt is until when the sender of a request can have seen the task. It is when the sender says it looked,
+// or else when the stream stored the message: a message that was sent again later carries no newer knowledge.
+func (m *ControlMail) seenAt() core.Instant {
 	if m.Control.Asked != 0 {
 		return min(m.Control.Asked, m.Stored)
 	}
 	return m.Stored
 }
 
-// said is when a request says what was found. One about many tasks is of an operation, which the database has forgotten if it
-// is older than what was lost: it is sent until each task has an outcome, and counts as said then.
-func (m *ControlMail) said() core.Instant {
+// assertedAt is when the sender asserted what the request says was found at the service, to be compared with
+// when the database went back. A request with task numbers belongs to an operation. An operation made in the
+// time that the database lost is forgotten with it and nothing sends its requests any more; so one that is
+// still sent counts as asserted when the stream stored it.
+func (m *ControlMail) assertedAt() core.Instant {
 	if len(m.Control.Numbers) > 0 {
 		return m.Stored
 	}
-	return m.looked()
+	return m.seenAt()
 }
 
 // ReplyMail is one agent's answer.
@@ -73,7 +87,7 @@ type ReplyMail struct {
 	Reply core.Reply
 }
 
-// ProbedMail is what an agent says of a do that was silent.
+// ProbedMail is an agent's answer to the question what became of a silent do.
 type ProbedMail struct {
 	Partition int
 	Epoch     int64
@@ -83,23 +97,28 @@ type ProbedMail struct {
 	Probe     core.Probe
 }
 
-// PublishedMail says that the event stream has stored endings, or why not.
+// PublishedMail confirms that the event stream has stored endings, or says why it has not.
 type PublishedMail struct {
 	Partition int
 	Epoch     int64
-	Again     bool // they were read from the store to be published again
-	Endings   []core.Ending
-	Err       error
+	// Again marks endings that were read from the store to be published again; the next page may follow them.
+	Again   bool
+	Endings []core.Ending
+	Err     error
 }
 
-// GrantMail is a grant for a shard. The first of a rate, of which no other holder has any, lets a call leave at once.
+// GrantMail tells a shard its new grant of one limit. The first grant of a rate that no other holder shares
+// lets one call leave at once instead of waiting for the rate to accrue.
 type GrantMail struct {
 	core.ClaimedGrant
-	Seq  int64 // rises with each grant that a shard is sent
-	Term int64 // of the shard that has claimed it
+	// Seq rises with each grant that a shard is sent, so that the shard can say which it has heard of.
+	Seq int64
+	// Term is the shard's term in which the grant was claimed: the shard ignores grants from before its
+	// newest takeover.
+	Term int64
 }
 
-// Empty reports whether there is nothing in it.
+// Empty reports whether the mail holds nothing.
 func (m *Mail) Empty() bool {
 	return len(m.Controls)+len(m.Replies)+len(m.Unserved)+len(m.Probed)+len(m.Published)+len(m.Tasks) == 0 && !m.PlansChanged && m.Pauses == nil && m.Breakers == nil && m.Limits == nil && len(m.Grants) == 0 && m.Counted == nil
 }

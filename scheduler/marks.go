@@ -6,9 +6,9 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What tasks in flight have at their agents' gates: places and calls of limits, and parts of trials.
+// What tasks in flight have taken at their agents' gates: places of limits, calls of rates, parts of trials.
 
-// working are the steps that have places, see core.Task.Occupies, and those that wait for their agents.
+// working returns the steps that need a place (see core.Task.Occupies), and those that wait for their agent.
 func (e *entry) working() (out, waits uint64) {
 	for i, a := range e.plan.agents {
 		if a == nil || i >= len(e.task.Steps) {
@@ -24,18 +24,18 @@ func (e *entry) working() (out, waits uint64) {
 	return out, waits
 }
 
-// takePlaces counts the commands of a task that are out, at their agents and for its keys. What is over keeps its place until
-// that is committed.
+// takePlaces gives the task a place for each command that is out and has none. Places are given up by settle,
+// once it is committed that the command is over.
 func (b *agentBook) takePlaces(e *entry) {
 	b.keysOf(e)
 	working, waits := e.working()
-	e.aside = waits & (e.aside | ^working)
-	took := working &^ (e.out | e.aside)
-	each(took, func(i int) { e.place(i) })
-	e.out, e.round.took = e.out|took, e.round.took|took
+	e.noPlace = waits & (e.noPlace | ^working)
+	fresh := working &^ (e.places | e.noPlace)
+	each(fresh, func(i int) { e.place(i) })
+	e.places, e.round.places = e.places|fresh, e.round.places|fresh
 }
 
-// keysOf finds the keys of a task at its agents, unless they are known.
+// keysOf computes the task's keys at its agents, once.
 func (b *agentBook) keysOf(e *entry) {
 	if e.keys != nil || !b.keyed || e.plan == nil {
 		return
@@ -51,17 +51,17 @@ func (b *agentBook) keysOf(e *entry) {
 		if first := slices.Index(e.plan.agents, a); first < i {
 			e.keys[i] = e.keys[first]
 		} else if b.keyOf != nil {
-			if key, err := b.keyOf(b.limited[a.name].Key, e.task); err == nil { // else it is the empty one
+			if key, err := b.keyOf(b.limited[a.name].Key, e.task); err == nil { // if it fails the key is empty
 				e.keys[i] = key
 			}
 		}
 	}
 }
 
-// noKeys are those of a task none of whose agents has any.
+// noKeys stands for a task none of whose agents has keys; nil stands for keys that are not computed yet.
 var noKeys = []string{}
 
-// keyAt is the key that counts for a step's commands; nil: none does.
+// keyAt returns the key that a step's commands count for; nil: none.
 func (e *entry) keyAt(step int) *keyCalls {
 	if name, a := e.keyName(step); a != nil {
 		return a.key(name)
@@ -69,7 +69,8 @@ func (e *entry) keyAt(step int) *keyCalls {
 	return nil
 }
 
-// keyName is the same by its name, at its agent; nil: none counts.
+// keyName returns the name of the key that a step's commands count for, and its agent. Unlike keyAt it makes
+// no entry for the key. nil: no key counts.
 func (e *entry) keyName(step int) (string, *agentCalls) {
 	if len(e.keys) == 0 {
 		return "", nil
@@ -80,15 +81,16 @@ func (e *entry) keyName(step int) (string, *agentCalls) {
 	return "", nil
 }
 
+// place takes a place of the limit of a step's agent, and of its key.
 func (e *entry) place(i int) {
 	e.plan.agents[i].out++
 	if k := e.keyAt(i); k != nil {
 		k.out++
-		k.change()
+		k.report()
 	}
 }
 
-// giveBack gives up places of a task.
+// giveBack gives up the places of these steps.
 func (e *entry) giveBack(places uint64) {
 	each(places, func(i int) {
 		e.plan.agents[i].out--
@@ -96,22 +98,23 @@ func (e *entry) giveBack(places uint64) {
 			k.end()
 		}
 	})
-	e.out &^= places
+	e.places &^= places
 }
 
-// settle gives back what a task does not use any more: its rows are committed. It reports whether places are free now.
+// settle gives up what the task no longer uses; its rows are committed. It reports whether that made room for
+// others.
 func (e *entry) settle() (free bool) {
-	if e.out|e.trial == 0 {
+	if e.places|e.trial == 0 {
 		return false
 	}
 	working, _ := e.working()
-	over, tried := e.out&^working, e.trial
+	over, trial := e.places&^working, e.trial
 	e.giveBack(over)
 	e.leaveTrial(working)
-	return over != 0 || e.trial != tried
+	return over != 0 || e.trial != trial
 }
 
-// spend takes a do command off the rates of its agent.
+// spend charges the rates of a step's agent and key with a do command.
 func (e *entry) spend(step int, now core.Instant) {
 	if a := e.plan.agents[step]; a != nil {
 		a.spend(now)
@@ -121,41 +124,43 @@ func (e *entry) spend(step int, now core.Instant) {
 	}
 }
 
-// unspend takes that back: it does not leave.
+// unspend takes spend back: the command does not leave.
 func (e *entry) unspend(step int) {
 	if a := e.plan.agents[step]; a != nil {
 		a.unspend()
 	}
 	if k := e.keyAt(step); k != nil {
 		k.unspend()
-		k.change()
+		k.report()
 	}
 }
 
-// leaveTrial forgets that steps of a task are tried, but for some.
+// leaveTrial takes all steps but these out of their breakers' trials.
 func (e *entry) leaveTrial(but uint64) {
-	each(e.trial&^but, func(i int) { e.plan.agents[i].tried-- })
+	each(e.trial&^but, func(i int) { e.plan.agents[i].trialOut-- })
 	e.trial &= but
 }
 
-// letGo forgets what a task of a partition has at its agents: it is let go, and leaves behind what it has out.
-func (e *entry) letGo(p *partition) {
+// leaveAgents releases what the task has at its agents. Commands that are out may still be at work, so the shard
+// keeps their places as left behind (left.go).
+func (e *entry) leaveAgents(p *partition) {
 	e.leaveTrial(0)
-	each(e.out, func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
-	e.out, e.aside = 0, 0
+	each(e.places, func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
+	e.places, e.noPlace = 0, 0
 }
 
-// replan has the task go on by a plan, at whose agents it is counted again. It returns what it had at those of the one before.
+// replan makes the task go on by another plan, and gives up what it had at the agents of the one before. It
+// returns that, for planBack. The caller has it counted again.
 func (e *entry) replan(to *planRef) (was planMarks) {
 	was = planMarks{e.plan, e.marks, e.round.spent}
 	e.leaveTrial(0)
 	e.uncount()
-	e.aside, e.held, e.round.spent = 0, 0, 0
+	e.noPlace, e.pausedRetries, e.round.spent = 0, 0, 0
 	e.plan = to
 	return was
 }
 
-// planMarks are what a task has by a plan.
+// planMarks is what a task had at the agents of a plan.
 type planMarks struct {
 	plan *planRef
 	marks
@@ -165,17 +170,17 @@ type planMarks struct {
 // planBack takes replan back.
 func (e *entry) planBack(was planMarks) {
 	e.plan, e.marks, e.round.spent = was.plan, was.marks, was.spent
-	each(was.out, func(i int) { e.place(i) })
-	each(was.trial, func(i int) { e.plan.agents[i].tried++ })
+	each(was.places, func(i int) { e.place(i) })
+	each(was.trial, func(i int) { e.plan.agents[i].trialOut++ })
 }
 
-// uncount forgets what it has out, and its keys.
+// uncount gives up the task's places and forgets its keys.
 func (e *entry) uncount() {
-	e.giveBack(e.out)
+	e.giveBack(e.places)
 	e.keys = nil
 }
 
-// uncount forgets what its tasks have out, and their keys.
+// uncount gives up the places of all tasks of the partition, and their keys, because a limit has changed.
 func (p *partition) uncount() {
 	for _, e := range p.tasks {
 		if e.plan != nil {
@@ -184,7 +189,8 @@ func (p *partition) uncount() {
 	}
 }
 
-// listen takes note of answers that may have been lost: what is silent may have been answered.
+// listen clears heardAll of all tasks if replies may have been lost since the last call: a command that seems
+// to be unanswered may have been answered.
 func (b *agentBook) listen(all []*partition) {
 	heard := int64(1)
 	if b.hears != nil {
@@ -196,7 +202,7 @@ func (b *agentBook) listen(all []*partition) {
 	b.heard = heard
 	for _, p := range all {
 		for _, e := range p.tasks {
-			e.ours = 0
+			e.heardAll = 0
 		}
 	}
 }

@@ -30,17 +30,17 @@ func (m *Memory) Used() int64 {
 	return m.used.Load()
 }
 
-// over reports whether as much is held as may be.
+// over reports whether the bound is reached.
 func (m *Memory) over() bool { return m != nil && m.max > 0 && m.used.Load() >= m.max }
 
 // Bounds of the replies that wait for one commit cycle of a shard.
 const (
-	repliesLeast      = 64 << 20
-	repliesPart       = 4   // of the memory
-	replyBytesBesides = 256 // what a reply holds besides its texts
+	repliesLeast      = 64 << 20 // bytes
+	repliesPart       = 4        // replies may take the node's memory divided by this, if that is more
+	replyBytesBesides = 256      // bytes of a reply beside its texts, roughly
 )
 
-// replies is how many bytes of replies may wait for a commit cycle.
+// replies returns how many bytes of replies may wait for a commit cycle of one shard.
 func (m *Memory) replies() int64 {
 	if m == nil {
 		return repliesLeast
@@ -48,11 +48,11 @@ func (m *Memory) replies() int64 {
 	return max(repliesLeast, m.max/repliesPart)
 }
 
-// taskBytesMost is what a task without results can hold.
+// taskBytesMost is the largest size of a task that has no results yet.
 const taskBytesMost = core.InputBytesMax + taskBytesBesides
 
-// fits is how many of so many tasks can be loaded, large as they may be: none when as much
-// is held as may be, otherwise at least one.
+// fits returns how many of so many tasks can be loaded, assuming the largest size for each. It is 0 when the
+// bound is reached, otherwise at least 1: one large task must not wait for ever.
 func (m *Memory) fits(tasks int) int {
 	if m == nil || m.max <= 0 {
 		return tasks
@@ -64,9 +64,9 @@ func (m *Memory) fits(tasks int) int {
 	return int(min(int64(tasks), max(1, room/taskBytesMost)))
 }
 
-// hold takes or, negative, gives back bytes. Nothing that a reader waits with may be
-// locked when bytes are given back.
-func (m *Memory) hold(bytes int64) {
+// charge adds bytes to what is held; negative bytes are given back. When that makes room it calls the
+// readers, so the caller must not hold a lock that a reader takes.
+func (m *Memory) charge(bytes int64) {
 	if m == nil || bytes == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (m *Memory) hold(bytes int64) {
 	}
 }
 
-// onRoom has a function called whenever there is room again.
+// onRoom registers a function that is called each time the bound stops being reached.
 func (m *Memory) onRoom(call func()) {
 	if m == nil {
 		return
@@ -92,10 +92,10 @@ func (m *Memory) onRoom(call func()) {
 	m.readers = append(m.readers[:len(m.readers):len(m.readers)], call)
 }
 
-// taskBytesBesides is the memory of a task less its input and results, roughly.
+// taskBytesBesides is roughly what a task occupies beside its input, results and labels, in bytes.
 const taskBytesBesides = 1 << 10
 
-// taskBytes is what a task in flight holds.
+// taskBytes returns how much memory a task in flight is charged with.
 func taskBytes(t *core.Task) int64 {
 	n := taskBytesBesides + len(t.Input)
 	for i := range t.Earlier {
@@ -114,7 +114,7 @@ func labelBytes(labels []core.Label) (n int) {
 	return n
 }
 
-// mailBytes is what a message of the task stream holds.
+// mailBytes returns how much memory a message of the task stream is charged with until it is applied.
 func mailBytes(m *TaskMail) (n int64) {
 	for i := range m.Submissions {
 		n += taskBytesBesides + int64(len(m.Submissions[i].Input)+labelBytes(m.Submissions[i].Labels))

@@ -58,12 +58,12 @@ func TestMemoryBoundsWhatIsRead(t *testing.T) {
 func TestRoomAsksForACycle(t *testing.T) {
 	memory := NewMemory(100)
 	one, two := newInbox(func() core.Instant { return 77 }, memory, nil), newInbox(func() core.Instant { return 77 }, memory, nil)
-	memory.hold(150)
-	memory.hold(-10)
+	memory.charge(150)
+	memory.charge(-10)
 	if len(one.signal)+len(two.signal) != 0 {
 		t.Error("a cycle is due without room")
 	}
-	memory.hold(-50)
+	memory.charge(-50)
 	if len(one.signal) != 1 || len(two.signal) != 1 {
 		t.Errorf("%d and %d signals, want 1 and 1", len(one.signal), len(two.signal))
 	}

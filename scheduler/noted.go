@@ -8,20 +8,20 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What a shard remembers besides its tasks, each bounded: the names of who answers, what it has logged, and requests that it
-// refuses when they come again.
+// What a shard remembers beside its tasks, all of it bounded: the names of those who answer, what it has logged already, and
+// requests that it must refuse when they are read again.
 
-// answerer is an instance and its agent.
+// answerer is an agent's instance.
 type answerer struct{ instance, agent string }
 
-// answerers are the names of answerersMax of these, so that a reply costs no memory of its own.
+// answerers caches the actors' names of up to answerersMax instances, so that a reply allocates no string.
 type answerers map[answerer]string
 
 const answerersMax = 1024
 
-// name is the actor that the journal names for a reply to the command of step out: the agent of the step, and before it
-// the instance that answered, where the reply says so. Only what follows the last @ is certain:
-// it is what the command's token proves.
+// name returns the actor that the journal names for a reply to the command of step out: instance@agent, or
+// the agent alone if the reply names no instance. Only what follows the last @ is certain, because the
+// command's token proves it.
 func (a answerers) name(e *entry, out int, from string) string {
 	agent := "agent"
 	if out >= 0 && e.plan != nil && e.plan.slots[out] != nil {
@@ -42,14 +42,14 @@ func (a answerers) name(e *entry, out int, from string) string {
 	return name
 }
 
-// leftAlone are tasks of which it was logged that they are left alone.
+// leftAlone names tasks for which the log already says that this node cannot go on with them.
 type leftAlone map[string]bool
 
-// leftMax bounds how many tasks are remembered for that.
+// leftMax bounds leftAlone.
 const leftMax = 1024
 
-// note leaves a stored task alone that this node cannot go on with: its partition goes on. That is logged once for a task,
-// because the supervisor asks about it again and again.
+// note leaves a stored task alone that this node cannot read; its partition goes on without it. It is logged
+// once for each task, because the supervisor asks about the task again and again.
 func (l leftAlone) note(log *slog.Logger, p *partition, saved *core.Saved, why error) {
 	p.leaveUncounted(saved)
 	if l[saved.Row.ID] {
@@ -62,14 +62,15 @@ func (l leftAlone) note(log *slog.Logger, p *partition, saved *core.Saved, why e
 	log.Error("ALERT: a stored task is left alone: this node cannot read it, or its plan", "event", "task-unreadable", "task", saved.Row.ID, "partition", saved.Row.Partition, "number", saved.Row.Number, "error", why)
 }
 
-// unstorable are requests about ended children, whose rows the database refused.
+// unstorable are the latest requests about ended children whose rows the database refused.
 type unstorable []request
 
-// unstorableMax is how many requests are known of whose rows the database refused.
+// unstorableMax bounds unstorable.
 const unstorableMax = 64
 
-// add keeps the request by which an ended child got a row that the database refuses. Its partition is let go, and the
-// request is read again: it is refused then, or the partition would be let go for ever.
+// add keeps the request that gave an ended child a row which the database refuses. The partition is let go
+// because of it and reads the request again. It must be refused then, or the partition would be let go for
+// ever.
 func (u *unstorable) add(e *entry, seq int64) {
 	if e.round.asked == nil || e.round.asked.seq != seq {
 		return
@@ -80,23 +81,22 @@ func (u *unstorable) add(e *entry, seq int64) {
 	*u = append(*u, *e.round.asked)
 }
 
-// alertEvery is how often the undo of one step of one plan in trouble is logged: tasks
-// that share a cause share a line.
+// alertEvery is how often trouble with the undo of one step is logged: tasks that share a cause share a line.
 const alertEvery = time.Minute
 
-// alertsMax bounds how many plans' steps are remembered for that.
+// alertsMax bounds how many steps have the time of their last line kept.
 const alertsMax = 1024
 
 type alertKey struct{ taskType, step string }
 
-// alerts says that undos are in trouble.
+// alerts reports undos that are in trouble.
 type alerts struct {
 	bus    Bus
 	log    *slog.Logger
 	logged map[alertKey]core.Instant // when each was last
 }
 
-// undo reports that an undo is in trouble and goes on, in the log and on the live subject of the task.
+// undo reports that an undo is in trouble and goes on: in the log, and to whoever watches the task.
 func (a *alerts) undo(x *pending, now core.Instant) {
 	task, step := x.e.task, x.e.plan.plan.Steps[x.effect.Step].Name
 	why := "the undo of step " + step + " is in trouble and goes on"

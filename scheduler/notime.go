@@ -7,12 +7,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// waitedLeast is how long a submission has waited in its task stream whose time is looked at when it comes up: less may be
-// what clocks differ by, and one that has too little time without having waited was given too little.
+// waitedLeast is how long a submission must have waited in the task stream to be refused for having too little time left.
+// A shorter wait may be a difference of clocks; and one that has too little time without a wait was submitted that way.
 const waitedLeast = 2 * time.Second
 
-// hasNoTime reports whether a submission comes up with too little time to be done, or has waited too long for its turn: it
-// ends without anything of it having begun, which costs a third of what begins and is undone.
+// hasNoTime reports whether a submission, as it is taken from the stream, can no longer be done in time, or
+// has waited longer than its plan lets it. It then ends without a step: that costs a third of beginning and
+// undoing it.
 func (s *Shard) hasNoTime(m *TaskMail, sub *core.Submission, ref *planRef) bool {
 	if ref == nil || !ref.plan.Admission.Refuses() {
 		return false
@@ -25,14 +26,14 @@ func (s *Shard) hasNoTime(m *TaskMail, sub *core.Submission, ref *planRef) bool 
 		return false
 	}
 	now := s.cycle.now
-	from := max(now, sub.StartAt)                                         // nothing of it begins before
-	unseen := ref.plan.Admission == core.AdmissionRefuse && sub.Unchecked // no door has looked at its time
+	from := max(now, sub.StartAt)                                         // it does not begin before its start-at
+	unseen := ref.plan.Admission == core.AdmissionRefuse && sub.Unchecked // ingest has not checked its time
 	if !unseen && (fromTurn || from > now || now.Sub(m.Stored) < waitedLeast) {
 		return false
 	}
 	by, came := sub.CompleteBy, m.Stored
 	switch {
-	case fromTurn: // the wait has taken nothing of its time
+	case fromTurn: // the wait for its turn does not count
 		by, came = from.Add(ref.plan.CompleteBy), from
 	case by == 0:
 		by = max(cmp.Or(sub.At, now), sub.StartAt).Add(ref.plan.CompleteBy)

@@ -13,12 +13,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Observer only watches what is committed.
+// Observer is shown what commits wrote and cannot influence it.
 type Observer interface {
 	// Name is unique among the observers of a node.
 	Name() string
-	// Committed takes what one commit wrote, one commit at a time and off the way of commits, and keeps nothing of it. An
-	// observer that is slow misses commits, which is counted and told. One that panics is called no more.
+	// Committed is called with one commit at a time, on a goroutine of the observer's own, so that it never
+	// delays a commit. It must not keep c, nor change it. If it is too slow it misses commits, which is
+	// counted and reported. If it panics it is not called again.
 	Committed(c *Committed) error
 }
 
@@ -26,8 +27,10 @@ type Observer interface {
 type Committed struct {
 	Writes []Observed
 
+	// bytes bounds what waits in queues. users counts the observers that still read it; the last one returns
+	// its memory.
 	bytes   int
-	users   atomic.Int32 // observers that have not done with it
+	users   atomic.Int32
 	tasks   []core.Task
 	steps   []core.StepState
 	records []core.Record
@@ -36,10 +39,11 @@ type Committed struct {
 // Observed is what a commit wrote of one task.
 type Observed struct {
 	core.TaskWrite
-	Plan *core.Plan // nil: it is not known
+	// Plan is nil if it is not known here.
+	Plan *core.Plan
 }
 
-// All are the writes with their plans; a plan may be nil.
+// All yields the writes with their plans; a plan may be nil.
 func (c *Committed) All() iter.Seq2[*core.Plan, *core.TaskWrite] {
 	return func(yield func(*core.Plan, *core.TaskWrite) bool) {
 		for i := range c.Writes {
@@ -51,36 +55,42 @@ func (c *Committed) All() iter.Seq2[*core.Plan, *core.TaskWrite] {
 }
 
 const (
-	// Commits that wait for one observer; more are left out.
+	// observedMost and observedBytesMost bound the commits that wait for one observer; further ones are missed.
 	observedMost      = 256
 	observedBytesMost = 2 * core.BatchBytesMax
-	// observersEnd is how long the end of an observer waits for its last commits.
+	// observersEnd is how long removing an observer waits for it to finish its queue.
 	observersEnd = time.Second
 )
 
-// Observers are those of a node, and which of them are switched off. They are safe for concurrent use. A nil one has none, and
-// guards nothing.
+// Observers is the set of a node's observers, with those that were switched off because they panicked. It is safe for
+// concurrent use. A nil set is empty, and its Guard guards nothing.
 type Observers struct {
-	log    *slog.Logger
-	report func(name string, err error) // how an observer is now; from any goroutine, and must not block
+	log *slog.Logger
+	// report is told an observer's state, nil when it is well. It is called from any goroutine and must not
+	// block.
+	report func(name string, err error)
 
-	mu   sync.Mutex
-	off  map[string]bool // until the process ends
+	mu sync.Mutex
+	// off names what has panicked; it stays off until the process ends.
+	off  map[string]bool
 	all  atomic.Pointer[[]*observing]
 	pool sync.Pool
 }
 
-// observing is one observer and the commits that wait for it.
+// observing is one observer with the queue of commits that wait for it.
 type observing struct {
 	of    *Observers
 	o     Observer
 	queue chan *Committed
-	bytes atomic.Int64 // in the queue
+	// bytes is the size of what is in the queue.
+	bytes atomic.Int64
 	ended chan struct{}
 
-	mu     sync.Mutex // of what follows, and of whether the queue is closed
+	// mu guards what follows, and whether the queue is closed.
+	mu     sync.Mutex
 	closed bool
-	missed int64 // commits in a row of misses; 0: it has caught up since
+	// missed counts the commits left out since the observer last caught up.
+	missed int64
 	failed bool
 }
 
@@ -92,7 +102,8 @@ func NewObservers(log *slog.Logger, report func(name string, err error)) *Observ
 	return &Observers{log: log, report: report, off: map[string]bool{}}
 }
 
-// Add has an observer see each commit from now on, until remove is called, which waits for it for a bounded time.
+// Add shows an observer every commit from now on, until remove is called. remove waits for the observer to
+// finish its queue, but no longer than observersEnd.
 func (s *Observers) Add(o Observer) (remove func()) {
 	w := &observing{of: s, o: o, queue: make(chan *Committed, observedMost), ended: make(chan struct{})}
 	s.change(func(all []*observing) []*observing { return append(all, w) })
@@ -106,11 +117,12 @@ func (s *Observers) Add(o Observer) (remove func()) {
 		defer late.Stop()
 		select {
 		case <-w.ended:
-		case <-late.C: // what only watches does not keep a node from its end
+		case <-late.C: // an observer must not keep a node from stopping
 		}
 	})
 }
 
+// change replaces the list of observers. The list is copied, so that a commit reads it without a lock.
 func (s *Observers) change(f func([]*observing) []*observing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +140,8 @@ func (s *Observers) observing() []*observing {
 	return nil
 }
 
-// Guard calls what only watches, unless that is switched off. If it panics it is switched off until the process ends,
-// and that is told once.
+// Guard calls do, which belongs to something that only watches. If do panics, what has that name is switched
+// off until the process ends, which is logged and reported once; the node goes on.
 func (s *Observers) Guard(name string, do func()) {
 	if s == nil {
 		do()
@@ -164,7 +176,7 @@ func (s *Observers) switchOff(name string, why any, stack []byte) {
 	s.report(name, fmt.Errorf("%s is switched off until this node is started again: it panicked: %v", name, why))
 }
 
-// run shows the observer its commits until the queue is closed.
+// run shows the observer its commits until the queue is closed and empty.
 func (w *observing) run() {
 	defer close(w.ended)
 	for c := range w.queue {
@@ -174,7 +186,7 @@ func (w *observing) run() {
 	}
 }
 
-// outcome tells what a call came to, and that the observer has caught up.
+// outcome reports an error of the observer, or that it is well again.
 func (w *observing) outcome(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +200,8 @@ func (w *observing) outcome(err error) {
 	}
 }
 
-// put hands a commit over, or counts it as missed.
+// put queues a commit, and reports whether it did; otherwise the commit counts as missed. A single commit
+// above the bound is queued if it is the only one.
 func (w *observing) put(c *Committed) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,7 +217,7 @@ func (w *observing) put(c *Committed) bool {
 	}
 	w.bytes.Add(-int64(c.bytes))
 	w.missed++
-	if n := w.missed; n&(n-1) == 0 { // it may be behind for long
+	if n := w.missed; n&(n-1) == 0 { // report at powers of two, as it may be behind for long
 		w.of.report(w.o.Name(), fmt.Errorf("%s does not keep up with the commits: %d were left out so far", w.o.Name(), n))
 	}
 	return false
@@ -217,12 +230,14 @@ func (w *observing) close() {
 	close(w.queue)
 }
 
-// committedPlans says of a write whether the commit took it, and the plan of its task; nil: that is not known.
+// committedPlans tells, for a write of a batch, whether the commit took it, and the plan of its task; nil:
+// not known.
 type committedPlans interface {
 	planOf(w *core.TaskWrite) (plan *core.Plan, stored bool)
 }
 
-// observe shows the observers what a commit wrote.
+// observe copies what a commit wrote and queues the copy for each observer. The shard calls it after the
+// commit.
 func (s *Observers) observe(writes []core.TaskWrite, in committedPlans) {
 	all := s.observing()
 	if len(all) == 0 {
@@ -244,7 +259,8 @@ func (s *Observers) observe(writes []core.TaskWrite, in committedPlans) {
 	s.release(c)
 }
 
-// take is memory for a copy of those writes.
+// take returns memory for a copy of these writes. It is large enough from the start, because add takes the
+// address of elements, so the slices must not move while they are filled.
 func (s *Observers) take(writes []core.TaskWrite) *Committed {
 	c, _ := s.pool.Get().(*Committed)
 	if c == nil {
@@ -255,12 +271,12 @@ func (s *Observers) take(writes []core.TaskWrite) *Committed {
 		steps += len(writes[i].Task.Steps)
 		records += len(writes[i].Records)
 	}
-	c.Writes, c.tasks = slices.Grow(c.Writes, len(writes)), slices.Grow(c.tasks, len(writes)) // none moves while it is filled
+	c.Writes, c.tasks = slices.Grow(c.Writes, len(writes)), slices.Grow(c.tasks, len(writes)) // see above: they must not move
 	c.steps, c.records = slices.Grow(c.steps, steps), slices.Grow(c.records, records)
 	return c
 }
 
-// release gives the memory of a copy back when the last who used it has done.
+// release returns a copy's memory to the pool when its last user has released it.
 func (s *Observers) release(c *Committed) {
 	if c.users.Add(-1) > 0 {
 		return
@@ -273,7 +289,7 @@ func (s *Observers) release(c *Committed) {
 	s.pool.Put(c)
 }
 
-// add copies one write: its task goes on changing. Payloads are shared, because nobody changes those.
+// add copies one write, because its task goes on changing. Payloads are shared: nobody changes those.
 func (c *Committed) add(plan *core.Plan, w *core.TaskWrite) {
 	one := Observed{TaskWrite: *w, Plan: plan}
 	c.tasks = append(c.tasks, *w.Task)

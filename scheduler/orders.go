@@ -10,26 +10,30 @@ import (
 type order struct {
 	kind      orderKind
 	partition int
-	epoch     int64         // of a loss: the ownership that was lost
-	evidence  core.Evidence // of orderDoubt: what a former owner recorded
-	commit    int64         // of orderOverwritten: what the store has
-	why       error         // of a loss
+	// epoch is that of the ownership which a loss is about.
+	epoch int64
+	// evidence belongs to orderDoubt: what a former owner recorded.
+	evidence core.Evidence
+	// commit belongs to orderOverwritten: the partition's last commit in the store.
+	commit int64
+	// why is the reason of a loss.
+	why error
 }
 
-// orderKind is what an order asks for. The last three are losses: the partition is forgotten, if it is still held
-// under the order's epoch.
+// orderKind is what an order asks for. The last three are losses: they drop the partition if it is still held under the
+// order's epoch.
 type orderKind int
 
 const (
 	orderAdopt       orderKind = iota
-	orderRelease               // let it go in order
+	orderRelease               // drain it and let it go
 	orderLost                  // it cannot be read any more, or is another owner's
-	orderDoubt                 // the same, if the takeover found less than a former owner knew
-	orderOverwritten           // the same, if the store's last commit is not of the cycle that is under way
+	orderDoubt                 // a loss if the takeover found less than a former owner knew
+	orderOverwritten           // a loss if the store has a commit that this committer has not made
 )
 
-// bothRewound is the newer of two reasons, and the older as well if it names a stream that went back: the next takeover
-// must read that one again.
+// bothRewound returns the newer of two reasons, joined with any stream that the older one says went back: the
+// next takeover must read that stream again.
 func bothRewound(older, newer error) error {
 	for _, stream := range []error{ErrRewound, ErrControlRewound} {
 		if errors.Is(older, stream) && !errors.Is(newer, stream) {

@@ -6,23 +6,24 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// owned are the partitions that a shard holds.
+// owned holds the partitions of a shard.
 type owned struct {
 	partitions map[int]*partition
-	ordered    []*partition // the same by number, as of reorder
-	reorder    bool
+	// ordered caches them by number; reorder says that the cache is out of date.
+	ordered []*partition
+	reorder bool
 }
 
-// put takes a partition in.
+// put adds a partition.
 func (o *owned) put(p *partition) { o.partitions[p.id], o.reorder = p, true }
 
-// remove lets a partition go.
+// remove forgets a partition.
 func (o *owned) remove(partition int) {
 	delete(o.partitions, partition)
 	o.reorder = true
 }
 
-// inOrder returns the partitions by number, so that a run can be repeated.
+// inOrder returns the partitions by number, so that a simulated run can be repeated exactly.
 func (o *owned) inOrder() []*partition {
 	if len(o.ordered) != len(o.partitions) || o.reorder {
 		o.ordered, o.reorder = o.ordered[:0], false
@@ -34,7 +35,7 @@ func (o *owned) inOrder() []*partition {
 	return o.ordered
 }
 
-// inFlight is a task in flight with its partition; nil: it is not.
+// inFlight returns a task in flight with its partition. Either may be nil.
 func (o *owned) inFlight(partition int, number int64) (*partition, *entry) {
 	p := o.partitions[partition]
 	if p == nil {
@@ -43,8 +44,8 @@ func (o *owned) inFlight(partition int, number int64) (*partition, *entry) {
 	return p, p.tasks[number]
 }
 
-// stored is the task of a write; nil: the commit left it out, or the database refused its row, and the task is another one,
-// in error.
+// stored returns the task of a committed write. nil: the commit left it out, or the database refused its row
+// and the entry holds a replacement in error.
 func (o *owned) stored(w *core.TaskWrite) *entry {
 	_, e := o.inFlight(w.Task.Partition, w.Task.Number)
 	if e != nil && e.task != w.Task {
@@ -53,7 +54,7 @@ func (o *owned) stored(w *core.TaskWrite) *entry {
 	return e
 }
 
-// planOf is for observers.
+// planOf implements committedPlans.
 func (o *owned) planOf(w *core.TaskWrite) (plan *core.Plan, stored bool) {
 	e := o.stored(w)
 	if e == nil {
@@ -62,8 +63,8 @@ func (o *owned) planOf(w *core.TaskWrite) (plan *core.Plan, stored bool) {
 	return e.plan.known(), true
 }
 
-// Load is how many tasks of the partition are in flight, counting endings that
-// are not published yet; no submission is read when it reaches InFlight.
+// Load returns how many tasks of the partition are in flight, counting endings that are not published yet.
+// The reader takes no submission while it is InFlight or more.
 func (o *owned) Load(partition int) int {
 	p := o.partitions[partition]
 	if p == nil {
@@ -72,7 +73,7 @@ func (o *owned) Load(partition int) int {
 	return len(p.tasks) + int(p.nextEnd-1-p.published.through)
 }
 
-// Owns reports whether the shard holds the partition, and its epoch.
+// Owns returns the partition's epoch; ok is false if the shard does not hold the partition.
 func (o *owned) Owns(partition int) (epoch int64, ok bool) {
 	p := o.partitions[partition]
 	if p == nil {
@@ -81,8 +82,8 @@ func (o *owned) Owns(partition int) (epoch int64, ok bool) {
 	return p.epoch, true
 }
 
-// LastCommit is the newest commit of a partition that the shard knows of; 0: it does
-// not hold the partition.
+// LastCommit returns the newest commit of a partition that the shard knows of; 0: it does not hold the
+// partition.
 func (o *owned) LastCommit(partition int) int64 {
 	p := o.partitions[partition]
 	if p == nil {
@@ -98,7 +99,8 @@ func (o *owned) busy(partition int) bool {
 	return p != nil && (o.Load(partition) > 0 || p.write() != p.saved)
 }
 
-// Unsaved reports whether a cursor or a publishedThrough waits for a commit.
+// Unsaved reports whether some partition's cursors or publishedThrough have moved since its row was last
+// committed.
 func (o *owned) Unsaved() bool {
 	for _, p := range o.partitions {
 		if p.write() != p.saved {
@@ -108,7 +110,8 @@ func (o *owned) Unsaved() bool {
 	return false
 }
 
-// issued notes which commit wrote the rows that issue commands, and that the tasks are stored.
+// issued takes note that a commit wrote these rows: the tasks are stored, and commands may be answered under
+// the rows.
 func (o *owned) issued(writes []core.TaskWrite, commit int64) {
 	for i := range writes {
 		w := &writes[i]
@@ -122,7 +125,8 @@ func (o *owned) issued(writes []core.TaskWrite, commit int64) {
 	}
 }
 
-// standing are the writes of a batch without births that were taken back, and without those of partitions that were let go.
+// standing returns the writes of a batch that can still be committed after part of it was refused: without
+// the partitions that are fenced, and without children that were taken back together with their parent.
 func (o *owned) standing(writes []core.TaskWrite, fenced []int) []core.TaskWrite {
 	kept := writes[:0:0]
 	for i := range writes {

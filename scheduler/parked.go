@@ -7,30 +7,34 @@ import (
 )
 
 const (
-	// parkedMax bounds the tasks at an agent whose order is kept: 96 bytes each, and their labels.
+	// parkedMax bounds how many parked tasks of an agent are kept in order in memory: 96 bytes each, and their labels.
 	parkedMax = 8192
-	// parkedPage is how many the store is asked for at a time. Each is loaded once.
+	// parkedPage is how many parked tasks are read from the store at a time; each has to be loaded to be put in order.
 	parkedPage = 256
 )
 
-// parkedTask is a task that waits for room, as of when it was parked.
+// parkedTask is what memory keeps of a task that is parked at an agent, so that the gate can judge it without
+// loading it.
 type parkedTask struct {
 	number   int64
 	deadline core.Instant
-	latest   core.Instant // it must go on by then to make its deadline
-	plan     *planRef
-	steps    uint64 // that it waits for at the agent
-	labels   []core.Label
-	keyed    bool
-	key      string // of the agent's limit, if keyed
+	// latest is when it must go on to make its deadline, as Config.Left estimates.
+	latest core.Instant
+	plan   *planRef
+	// steps are the steps that it waits for at this agent.
+	steps  uint64
+	labels []core.Label
+	// keyed is whether the agent's limit has keys; key is this task's.
+	keyed bool
+	key   string
 }
 
-// before is the order of parked tasks that wait for the same.
+// before orders tasks that wait for the same thing: the earlier deadline first.
 func (t *parkedTask) before(o *parkedTask) bool {
 	return cmp.Or(cmp.Compare(t.deadline, o.deadline), cmp.Compare(t.number, o.number)) < 0
 }
 
-// byDeadline is a heap of parked tasks.
+// byDeadline is a heap of parked tasks, the earliest deadline first.
 type byDeadline []parkedTask
 
 func (h byDeadline) Len() int { return len(h) }

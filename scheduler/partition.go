@@ -2,51 +2,70 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// partition is what a shard knows of one partition it owns.
+// partition is a shard's memory of one partition that it owns. It never survives the ownership: a partition
+// taken over again begins anew from the store.
 type partition struct {
 	id    int
 	epoch int64
-	last  int64 // the id of the newest commit, or of the takeover
+	// last is the id of the newest commit of the partition, or of the takeover.
+	last int64
 	// recorded is the newest commit that is recorded outside the database.
 	recorded int64
-	rewound  int64               // as in core.Evidence
-	taken    core.PartitionState // what the takeover found and made of it; a former owner may know of more
-	// readUntil: submissions up to here that may have run are read again.
+	// rewound is the newest epoch in which a stream was read again from its beginning, as in core.Evidence.
+	rewound int64
+	// takeover is the row as the takeover made it, with what it found. A former owner may know of later
+	// commits; see evidenceBook.doubt.
+	takeover core.PartitionState
+	// readUntil is a position in the task stream after the database went back: submissions up to it may have
+	// run before and are being read again. 0: there are none.
 	readUntil uint64
 
-	uncounted core.Instant // until when tasks that are left alone may have commands out
+	// uncounted is until when tasks that this node cannot load may have commands out, which no limit counts.
+	uncounted core.Instant
 
-	held []heldControl // requests that wait: see held.go
+	// deferred are requests that cannot be applied yet; see deferred.go.
+	deferred []deferredControl
 
 	positions
 	outbox
-	saved core.PartitionWrite // as last committed
+	// saved is the partition's row as last committed, to tell whether a cursor has moved since.
+	saved core.PartitionWrite
 
 	nextNumber int64
 	inFlight
 	agentSlots
-	ownedAt core.Instant // when the store last said that it is ours
-	dirty   bool         // has a write in the cycle that is on
-	noMore  bool         // what is parked is left to the next owner
-	lost    bool         // fenced: dropped at the end of the cycle
+	// ownedAt is when the store last confirmed that the partition is ours.
+	ownedAt core.Instant
+	// dirty is whether this round's batch must write the partition's row.
+	dirty bool
+	// noMore is set while the partition is being let go: what is parked is left to the next owner.
+	noMore bool
+	// lost is set when a successor fenced the partition or an error stopped it; what the round has for it is
+	// passed over.
+	lost bool
 }
 
-// agentSlots are the agents of a partition.
+// agentSlots are the agents as one partition sees them.
 type agentSlots struct {
-	slots  map[string]*agentSlot
-	agents []*agentSlot // the same, as they came
-	full   int          // agents at their limit
-	book   *agentBook   // of the shard
-	window int          // tasks that may be in flight at an agent
+	slots map[string]*agentSlot
+	// agents is the same as slots, in the order in which the partition met them.
+	agents []*agentSlot
+	// full counts the agents whose window is full.
+	full int
+	book *agentBook // of the shard
+	// window is how many tasks of the partition may be in flight at one agent.
+	window int
 }
 
-// heldControl is a request that waits.
-type heldControl struct {
+// deferredControl is a request that waits until it can be applied.
+type deferredControl struct {
 	ControlMail
-	plan *core.UnreadablePlan // for this; nil: until what is unread has been read
+	// plan is the plan that it waits for; nil: it waits until what is unread has been read.
+	plan *core.UnreadablePlan
 }
 
-// planRef is a plan with its agents' slots in one partition.
+// planRef is a plan together with what a partition needs for each task of it: the slots of its steps' agents,
+// its cached pauses, its counters.
 type planRef struct {
 	plan *core.Plan
 	stepsOf
@@ -55,7 +74,7 @@ type planRef struct {
 	steps  []stepCounts
 }
 
-// known is the plan; nil: there is none that this node can read.
+// known returns the plan, or nil if there is none that this node can read. It may be called on nil.
 func (r *planRef) known() *core.Plan {
 	if r == nil {
 		return nil
@@ -63,10 +82,10 @@ func (r *planRef) known() *core.Plan {
 	return r.plan
 }
 
-// newPartition is one that was taken over, of a shard with these agents and wakes.
+// newPartition makes the memory of a partition that was just taken over.
 func newPartition(st core.PartitionState, cfg *Config, book *agentBook, wakes *wakeHeap) *partition {
 	return &partition{
-		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, recorded: st.LastCommit, taken: st, positions: positionsOf(&st),
+		id: st.Partition, epoch: st.Epoch, last: st.LastCommit, recorded: st.LastCommit, takeover: st, positions: positionsOf(&st),
 		saved: core.PartitionWrite{
 			Partition: st.Partition, Epoch: st.Epoch, Cursor: st.Cursor, ControlCursor: st.ControlCursor,
 			CursorStored: st.CursorStored, ControlStored: st.ControlStored,
@@ -79,17 +98,18 @@ func newPartition(st core.PartitionState, cfg *Config, book *agentBook, wakes *w
 	}
 }
 
-// evidence is what is known of the partition's commits.
+// evidence returns what is recorded outside the database about the partition's newest commit.
 func (p *partition) evidence(at core.Instant) core.Evidence {
 	return core.Evidence{Partition: p.id, Epoch: p.epoch, Commit: p.last, At: at, Rewound: p.rewound}
 }
 
-// asOf is the partition's row as this owner left it.
+// asOf names the partition's row as this owner left it. A read that passes it fails if the row has changed
+// since.
 func (p *partition) asOf() core.AsOf {
 	return core.AsOf{Partition: p.id, Epoch: p.epoch, Commit: p.last}
 }
 
-// write is the partition's own part of a batch.
+// write returns the partition's row for a batch.
 func (p *partition) write() core.PartitionWrite {
 	return core.PartitionWrite{
 		Partition: p.id, Epoch: p.epoch, Cursor: p.cursor, ControlCursor: p.control,
@@ -98,19 +118,20 @@ func (p *partition) write() core.PartitionWrite {
 	}
 }
 
-// number is one that no task of the partition has had.
+// number returns a task number that was never given out in the partition.
 func (p *partition) number() int64 {
 	p.nextNumber++
 	return p.nextNumber - 1
 }
 
-// changes makes the partition's row a part of the round's batch.
+// changes makes the round's batch write the partition's row.
 func (p *partition) changes() { p.dirty = true }
 
-// settled takes that back: the round is over.
+// settled undoes changes at the end of the round.
 func (p *partition) settled() { p.dirty = false }
 
-// leaveUncounted notes that a stored task is left alone: what it has out is not counted.
+// leaveUncounted takes note that a stored task cannot be loaded here: its commands may be out without being
+// counted, until its deadline or its last due time.
 func (p *partition) leaveUncounted(saved *core.Saved) {
 	over := saved.Row.Deadline
 	for i := range saved.Journal {
@@ -121,27 +142,39 @@ func (p *partition) leaveUncounted(saved *core.Saved) {
 
 // agentSlot is what a partition knows of one agent.
 type agentSlot struct {
-	name    string
-	calls   *agentCalls // what the shard knows of it
-	load    int         // tasks in flight there
-	waiting []*entry    // tasks that wait for the agent, which is not there
-	unable  []*entry    // tasks at a step that it does not serve, and perhaps some that have gone on
-	blocked []*entry    // tasks in flight of which a branch waits for room there
-	order   *parkedAt   // of what is parked: see finish.go; nil: nothing is
+	name  string
+	calls *agentCalls // what the shard knows of it
+	// load counts the partition's tasks in flight at the agent, which the window bounds.
+	load int
+	// waiting are tasks whose command no agent took, because none is there. They keep retrying, and all at
+	// once when the agent answers anything.
+	waiting []*entry
+	// unable are tasks at a step that the agent says it does not serve. Some may have moved on: they are
+	// removed lazily.
+	unable []*entry
+	// blocked are tasks in flight, another step of which waits for room here.
+	blocked []*entry
+	// order holds the tasks parked here in the order in which they are claimed; nil: none was ever parked.
+	order *parkedAt
 
-	gaveUp int64 // the revision of the agent's breaker for which tasks that cannot wait were given up
+	// gaveUp is the revision of the breaker for which hopeless tasks were already taken up; see giveUpParked.
+	gaveUp int64
 }
 
-// stepsOf are what every task of a plan has in common about its steps.
+// stepsOf is what all tasks of a plan in one partition have in common. Slices have an element for each step.
 type stepsOf struct {
-	slots  []*agentSlot  // of each step its agent's; nil: it has none
-	agents []*agentCalls // likewise; nil: it has none
-	rides  []uint64      // of each step the steps whose results ride on its command
-	branch bool          // some step may be ready while another is out
-	asks   bool          // it has expressions
+	// slots and agents are nil for a step that calls no agent.
+	slots  []*agentSlot
+	agents []*agentCalls
+	// rides is, for each step, the set of steps whose results its command carries.
+	rides []uint64
+	// branch is whether a step can be ready while another is out.
+	branch bool
+	// asks is whether the plan has expressions.
+	asks bool
 }
 
-// at has a bit for each step whose agent is one slot.
+// at returns the set of steps whose agent has this slot.
 func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
 	for i, is := range s.slots {
 		if is == slot {
@@ -151,6 +184,7 @@ func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
 	return steps
 }
 
+// stepsOf computes stepsOf for a plan, and raises each agent's longest.
 func (p *partition) stepsOf(plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
 	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
@@ -169,6 +203,7 @@ func (p *partition) stepsOf(plan *core.Plan) stepsOf {
 	return of
 }
 
+// slot returns the slot of an agent, and makes it if the partition has not met the agent yet.
 func (p *agentSlots) slot(agent string) *agentSlot {
 	slot := p.slots[agent]
 	if slot == nil {

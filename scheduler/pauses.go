@@ -2,18 +2,22 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// Pauses. A step that an operator has paused is one whose agent has no room: its task parks, and is claimed again when the
-// pause is lifted or over. Tasks that are parked for room at the same agent go on: those that are held stand aside.
+// Pauses. An operator pauses steps by agent, type, step or label. A paused step is treated as if its agent were full: its
+// task parks, and is claimed when the pause is lifted or over. Other tasks parked at the same agent go on; the paused ones
+// stand aside.
 
-// pauseBook is the pauses that a shard knows of.
+// pauseBook holds the pauses that a shard knows of.
 type pauseBook struct {
-	all     []core.Pause
-	until   core.Instant    // when the first of them is over; 0: none is by itself
-	agents  map[string]bool // agents all of whose steps are held, of any task; empty: of any agent
-	version int             // rises with each change
+	all []core.Pause
+	// until is when the first pause ends by itself; 0: none does.
+	until core.Instant
+	// agents are those whose every step is paused for every task; "" stands for all agents.
+	agents map[string]bool
+	// version rises with each change, so that planPauses can tell when it is out of date.
+	version int
 }
 
-// set takes the pauses that are not over.
+// set replaces the pauses, leaving out those that are over.
 func (b *pauseBook) set(pauses []core.Pause, now core.Instant) {
 	b.all, b.until, b.agents = nil, 0, map[string]bool{}
 	b.version++
@@ -29,16 +33,18 @@ func (b *pauseBook) set(pauses []core.Pause, now core.Instant) {
 	}
 }
 
-// holds reports whether everything at an agent is held.
-func (b *pauseBook) holds(agent string) bool { return b.agents[agent] || b.agents[""] }
+// pausesAll reports whether every step at an agent is paused, whatever the task.
+func (b *pauseBook) pausesAll(agent string) bool { return b.agents[agent] || b.agents[""] }
 
-// planPauses is what the pauses of a version come to for one plan.
+// planPauses caches which steps of one plan are paused, for one version of the pauses.
 type planPauses struct {
 	version int
-	always  uint64                // steps that are held of any task
-	labels  map[core.Label]uint64 // further ones of tasks with a label
+	// always are the steps paused for every task; labels are further ones, paused for tasks with that label.
+	always uint64
+	labels map[core.Label]uint64
 }
 
+// of computes planPauses for a plan.
 func (b *pauseBook) of(plan *core.Plan) planPauses {
 	is := planPauses{version: b.version}
 	for k := range b.all {
@@ -63,7 +69,8 @@ func (b *pauseBook) of(plan *core.Plan) planPauses {
 	return is
 }
 
-// steps are those of a plan that pauses hold of a task with labels. known is what they came to last.
+// steps returns which steps of a plan are paused for a task with these labels. known is the cache; it is
+// brought up to date if it is of an earlier version.
 func (b *pauseBook) steps(plan *core.Plan, known *planPauses, labels []core.Label) uint64 {
 	if len(b.all) == 0 {
 		return 0

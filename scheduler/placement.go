@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// retakeAfter is how often an owner looks whether something is not yet as it should be.
+	// retakeAfter is how often Reassign runs although the live nodes have not changed.
 	retakeAfter = 500 * time.Millisecond
-	// compareEvery is how often an owner without commits looks whether the database is still the one it left.
+	// compareEvery is how often an owner reads its rows although nothing is to be taken over: without commits nothing else
+	// would show it that another has taken over, or that the database went back.
 	compareEvery = 2 * time.Second
 )
 
-// SetLive takes the names of the live nodes. It is safe for concurrent use.
+// SetLive takes the names of all live nodes. It is safe for concurrent use.
 func (s *Scheduler) SetLive(nodes []string) {
 	p := &s.placement
 	p.mu.Lock()
@@ -44,7 +45,7 @@ func (s *Scheduler) SetWishes(wishes []core.Wish) {
 	p.change.set()
 }
 
-// place decides whose the partitions are to be. The placement is locked.
+// place computes which node each partition should belong to. The placement is locked.
 func (s *Scheduler) place() {
 	p := &s.placement
 	var now core.Instant
@@ -56,9 +57,10 @@ func (s *Scheduler) place() {
 	p.owners = owners
 }
 
-// Heard lets a partition go that another owner has recorded under a higher epoch. An owner that does not know its
-// successor could otherwise go on where the database fails over to a copy from before the takeover. It is safe for
-// concurrent use.
+// Heard drops a partition for which another owner has recorded a higher epoch. Otherwise, if the database
+// fails over to a copy from before that takeover, an owner that does not know its successor could go on with
+// it. Evidence of a former owner is compared with what this node's takeover found. It is safe for concurrent
+// use.
 func (s *Scheduler) Heard(e core.Evidence) {
 	if e.Partition < 0 || e.Partition >= s.cfg.Partitions {
 		return
@@ -77,7 +79,7 @@ func (s *Scheduler) Heard(e core.Evidence) {
 // errSuccessor is why a partition is given up whose row is not as this node left it.
 var errSuccessor = errors.New("another node has taken it over, or the database went back")
 
-// keepPlaced reassigns partitions whenever the live nodes change, and while something is not yet as it should be.
+// keepPlaced runs Reassign whenever the placement changes, and every retakeAfter, until ctx ends.
 func (s *Scheduler) keepPlaced(ctx context.Context) {
 	tick := time.NewTicker(retakeAfter)
 	defer tick.Stop()
@@ -94,20 +96,21 @@ func (s *Scheduler) keepPlaced(ctx context.Context) {
 	}
 }
 
-// Reassign hands partitions to the committers and takes them back, once, as the live nodes are now.
+// Reassign compares the partitions that should be this node's with those that it holds, and orders the
+// committers to take over and to let go. It acts once; what fails or has to wait is done by a later call.
 func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	p := &s.placement
 	p.mu.Lock()
 	if len(p.wishes) > 0 && p.owners != nil {
-		s.place() // a node may own again what it has stepped down from
+		s.place() // a wish to step down may have run out
 	}
 	live, owners := p.live, p.owners
 	if p.changed {
 		p.changed, p.moved = false, now
 	}
 	p.mu.Unlock()
-	// A node that is not among the live takes nothing, and lets nothing go: if others are, they do not wait for it, and
-	// its next commit is fenced; if none is, as when the server was away for longer than a lease, it would stop for
+	// A node that is not among the live ones neither takes over nor lets go. If others are live they do not wait for it, and
+	// its next commit is fenced. If none is, as when NATS was away for longer than a lease, letting go would stop it for
 	// nothing.
 	if !slices.Contains(live, s.cfg.Node) {
 		return
@@ -131,7 +134,7 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 		return
 	}
 	p.compared = now
-	held := s.ownerships() // before the store is read: it may be ahead of this, never behind
+	held := s.ownerships() // read before the store, which then can only be ahead of it
 	states, err := s.store.CursorsOf(ctx, slices.AppendSeq(slices.Clone(wanted), maps.Keys(held)), s.cfg.Node)
 	s.cfg.reportUnlessEnded(ctx, TroubleOwners, err)
 	if err != nil {
@@ -146,7 +149,7 @@ func (s *Scheduler) Reassign(ctx context.Context, now time.Time) {
 	}
 }
 
-// ownerships are the partitions that this node holds.
+// ownerships returns the partitions that this node holds.
 func (s *Scheduler) ownerships() map[int]ownership {
 	all := map[int]ownership{}
 	for _, c := range s.committers {
@@ -155,10 +158,10 @@ func (s *Scheduler) ownerships() map[int]ownership {
 	return all
 }
 
-// compare compares what the store says with what this node holds. Partitions that it holds and that have been taken
-// over meanwhile, or whose last commit the store does not have, are let go: without mail no commit would show it.
-// Partitions of others that are this node's by name only are released, because their owners would wait for it: an
-// earlier life of it had them when it died, or a cycle that failed let them go.
+// compare compares the rows of the store with what this node holds; before is what it held before they were
+// read. A partition that was taken over meanwhile, or whose last commit the store does not have, is let go:
+// without mail no commit would show it. A row that still names this node although the partition is another's,
+// left behind by an earlier life or a failed cycle, is released so that its new owner need not wait.
 func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.PartitionState, before map[int]ownership) {
 	var failed error
 	for _, st := range states {
@@ -169,7 +172,7 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 		c := s.of(p)
 		if is, ok := c.owns(p); ok && (is.epoch != st.Epoch || st.LastCommit < before[p].last) {
 			c.Lose(p, is.epoch, errSuccessor)
-		} else if ok && st.LastCommit > is.last { // this owner's own, of the cycle that is on, or that of another of this epoch
+		} else if ok && st.LastCommit > is.last { // a commit of our own cycle that is under way, or of another owner with the same epoch
 			c.ask(order{kind: orderOverwritten, partition: p, epoch: is.epoch, commit: st.LastCommit, why: errSuccessor})
 		}
 		if st.Owner != s.cfg.Node || owners[p] == s.cfg.Node || c.holds(p) {
@@ -182,8 +185,8 @@ func (s *Scheduler) compare(ctx context.Context, owners []string, states []core.
 	s.cfg.reportUnlessEnded(ctx, TroubleRelease, failed)
 }
 
-// free leaves out the partitions that a live node still holds and is about to let go, for HandoverMax at most: a
-// planned handover drains first.
+// free returns the wanted partitions that can be taken over now. One that a live node still holds is left out
+// for up to HandoverMax: a planned handover drains first.
 func (s *Scheduler) free(now time.Time, states []core.PartitionState, wanted []int, live []string) []int {
 	holder := map[int]string{}
 	for _, st := range states {

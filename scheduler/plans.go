@@ -8,22 +8,28 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// planBook is the plans as last read. A plan version never changes, so what is
-// in the book stays true; only what is missing is looked for again.
+// planBook caches the plans as last read from the store. A version of a plan never changes, so the cache is never wrong; it
+// is read again only when a plan is missing or a change was announced.
 type planBook struct {
 	cfg   *Config
 	store Store
 	tally *tally
 	now   core.Instant // of the commit cycle
 
+	// byType holds every readable version by the type's name and version; latest the highest that is not
+	// deprecated.
 	byType map[string]map[int64]*core.Plan
 	latest map[string]*core.Plan
+	// refs holds a planRef for each plan used in a partition.
 	refs   map[refKey]*planRef
 	readAt core.Instant
-	old    bool // a change was announced
+	// old is whether a change was announced since the last read.
+	old bool
 
-	unreadable core.UnreadablePlans // as last read: plans that a newer binary stored
-	deprecated core.Deprecations    // as last read
+	// unreadable are plans that a newer version of Duly stored; deprecated are versions that only those who
+	// name them get.
+	unreadable core.UnreadablePlans
+	deprecated core.Deprecations
 }
 
 type refKey struct {
@@ -31,6 +37,7 @@ type refKey struct {
 	plan      *core.Plan
 }
 
+// forget drops the planRefs of a partition that is let go.
 func (b *planBook) forget(partition int) {
 	for key := range b.refs {
 		if key.partition == partition {
@@ -39,6 +46,7 @@ func (b *planBook) forget(partition int) {
 	}
 }
 
+// find looks in the cache alone. Version 0 stands for the highest that is not deprecated.
 func (b *planBook) find(name string, version int64) *core.Plan {
 	if version == 0 {
 		return b.latest[name]
@@ -46,7 +54,9 @@ func (b *planBook) find(name string, version int64) *core.Plan {
 	return b.byType[name][version]
 }
 
-// refuses returns the plan that a task would need and that cannot be read, or nil.
+// refuses returns the plan that a task of this type and version needs and that this node cannot read; nil:
+// there is none. With version 0 an unreadable version counts only if it is newer than the newest readable
+// one.
 func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
 	if len(b.unreadable) == 0 {
 		return nil
@@ -60,7 +70,8 @@ func (b *planBook) refuses(name string, version int64) *core.UnreadablePlan {
 	return b.unreadable.Find(name, version)
 }
 
-// marked reports whether that version is deprecated; 0: whether the type has plans and all of them are.
+// marked reports whether a version is deprecated; for version 0, whether the type has plans and all are
+// deprecated.
 func (b *planBook) marked(name string, version int64) bool {
 	if version == 0 {
 		return b.latest[name] == nil && len(b.byType[name]) > 0
@@ -68,6 +79,7 @@ func (b *planBook) marked(name string, version int64) bool {
 	return b.deprecated.Has(name, version)
 }
 
+// read replaces the cache. Plans that are known already keep their pointer, which tasks in flight share.
 func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, deprecated core.Deprecations, now core.Instant) {
 	b.unreadable, b.deprecated = unreadable, deprecated
 	clear(b.latest)
@@ -78,7 +90,7 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 			versions = map[int64]*core.Plan{}
 			b.byType[p.Name] = versions
 		}
-		if versions[p.Version] == nil { // else keep the pointer that tasks in flight share
+		if versions[p.Version] == nil { // tasks in flight share the pointer of a known plan
 			versions[p.Version] = &p
 		}
 		if l := b.latest[p.Name]; !deprecated.Has(p.Name, p.Version) && (l == nil || l.Version < p.Version) {
@@ -88,11 +100,11 @@ func (b *planBook) read(plans []core.Plan, unreadable core.UnreadablePlans, depr
 	b.readAt, b.old = now, false
 }
 
-// mayLook reports whether the plans may be read again for one that is missing. A version
-// that a door or a task names is stored, so it is looked for at once. One that a
-// submitter guessed is looked for once a cycle, which began after its submission came. A
-// type alone may be a guess, and many of those are not looked up.
-func (b *planBook) mayLook(version int64, guessed bool) bool {
+// mayReread reports whether the plans may be read again for one that is missing, since anybody can submit
+// guesses. A version that ingest or a task names was stored, so it is read at once. A version that a
+// submitter guessed is read for once a cycle. A type without a version may be a guess too, and is read for
+// only every PlansRetry.
+func (b *planBook) mayReread(version int64, guessed bool) bool {
 	switch {
 	case version == 0:
 		return b.readAt.Elapsed(b.now, b.cfg.PlansRetry)
@@ -102,13 +114,13 @@ func (b *planBook) mayLook(version int64, guessed bool) bool {
 	return true
 }
 
-// of returns the plan with its agents' slots in the partition; version 0
-// takes the highest that is not deprecated. nil: there is none, also after a fresh look, or it is there and cannot be
-// read: unread says so. A task of that one must wait for a newer binary, and
-// neither run as another version nor end as one without a plan.
+// of returns the plan with its agents' slots in the partition. Version 0 takes the highest that is not
+// deprecated. guessed: the version comes from a submitter and was not checked. ref is nil if there is no such
+// plan even after reading again, or if it exists and this node cannot read it: unread is set then, and a task
+// of it must wait for a newer Duly, neither run as another version nor end as a task without a plan.
 func (b *planBook) of(ctx context.Context, p *partition, name string, version int64, guessed bool) (ref *planRef, unread *core.UnreadablePlan, err error) {
 	plan, unread := b.find(name, version), b.refuses(name, version)
-	if b.old || plan == nil && b.mayLook(version, guessed || unread != nil) && (unread == nil || b.readAt.Elapsed(b.now, b.cfg.PlansRetry)) {
+	if b.old || plan == nil && b.mayReread(version, guessed || unread != nil) && (unread == nil || b.readAt.Elapsed(b.now, b.cfg.PlansRetry)) {
 		plans, err := b.store.Plans(ctx)
 		unreadable, some := errors.AsType[core.UnreadablePlans](err)
 		if err != nil && !some {
@@ -133,7 +145,7 @@ func (b *planBook) of(ctx context.Context, p *partition, name string, version in
 	return ref, nil, nil
 }
 
-// unfit says why an input is none of a plan's, and with which code of HTTP that is refused; empty: it is.
+// unfit says why a plan does not take an input, and with which HTTP status it is refused; empty: it takes it.
 func (b *planBook) unfit(ref *planRef, id string, input []byte) (code int, why string) {
 	if len(input) > ref.plan.InputMax {
 		return 413, fmt.Sprintf("input of task %s has %d bytes, the limit of plan %s is %d", id, len(input), ref.plan.Name, ref.plan.InputMax)
@@ -144,8 +156,8 @@ func (b *planBook) unfit(ref *planRef, id string, input []byte) (code int, why s
 	return 0, ""
 }
 
-// awaits reports whether what is parked in a slot waits for a plan that cannot be read here. A look costs a search of
-// the plans as last read.
+// awaits reports whether what is parked in a slot waits for a plan that this node still cannot read. (Tasks
+// whose plan is unreadable are parked at a made-up agent that names the plan.)
 func (b *planBook) awaits(ctx context.Context, p *partition, slot *agentSlot) (bool, error) {
 	name, version, is := core.AwaitedPlan(slot.name)
 	if !is || !slot.order.waits() {
@@ -155,7 +167,8 @@ func (b *planBook) awaits(ctx context.Context, p *partition, slot *agentSlot) (b
 	return ref == nil, err
 }
 
-// versionFor gives an event that moves a task the version of the plan that it names; why says that this node cannot read it.
+// versionFor fills an event that moves a task to another version with that plan. why says that this node
+// cannot read it; a version that does not exist is left to the core to refuse.
 func (b *planBook) versionFor(ctx context.Context, p *partition, e *entry, ev *core.Event) (why, err error) {
 	to, unread, err := b.of(ctx, p, e.task.Type, ev.Version, true)
 	if unread != nil {

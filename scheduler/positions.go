@@ -2,22 +2,23 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// positions are how far a partition is with its two streams, and what it has taken from them and not acknowledged.
+// positions is how far a partition has come in its two streams, and which messages it has still to acknowledge.
 type positions struct {
-	// Positions fully dealt with: every task of the message committed and every
-	// status it led to published. The next commit carries them.
+	// cursor and control are the positions that are fully dealt with: every task of the message is committed and every
+	// status of it published. They ride on the next commit.
 	cursor, control uint64
-	// Positions applied by the cycle that is on; they become the cursors when the
-	// cycle has published.
+	// nextCursor and nextControl are the positions applied in the current cycle. They become the cursors when the cycle
+	// has published.
 	nextCursor, nextControl uint64
-	// When the streams took the messages at all of these.
+	// These are when the streams stored the messages at those positions.
 	cursorStored, controlStored, nextStored, nextControlStored core.Instant
 
-	reading core.Reading // what the doors are told: Read and Begun are of what is applied
-	acks    []func()     // of the cycle that is on
+	// reading is what ingest is told, to estimate how long a submission will wait. It counts what is applied.
+	reading core.Reading
+	acks    []func() // of the current cycle
 }
 
-// positionsOf are those of a partition's row.
+// positionsOf returns the positions stored in a partition's row.
 func positionsOf(st *core.PartitionState) positions {
 	return positions{
 		cursor: st.Cursor, control: st.ControlCursor, nextCursor: st.Cursor, nextControl: st.ControlCursor,
@@ -25,11 +26,11 @@ func positionsOf(st *core.PartitionState) positions {
 	}
 }
 
-// ackLater acknowledges a message at the end of the cycle.
+// ackLater has a message acknowledged at the end of the cycle.
 func (r *positions) ackLater(ack func()) { r.acks = append(r.acks, ack) }
 
-// advance moves the cursors to what is applied, and acknowledges the messages. Of the control stream everything up to control
-// is dealt with.
+// advance moves the task cursor to what is applied, the control cursor to the given position, and
+// acknowledges the cycle's messages. The caller has committed and published everything they led to.
 func (r *positions) advance(control uint64, stored core.Instant) {
 	r.cursor, r.cursorStored = r.nextCursor, r.nextStored
 	r.control, r.controlStored = control, stored

@@ -6,7 +6,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// probe has an agent asked what became of a do that was silent.
+// probe asks an agent what became of a do that it did not answer.
 func (s *Shard) probe(x *pending) {
 	task, at := x.e.task, x.effect.Step
 	left := x.effect.At.Sub(s.cycle.leave)
@@ -21,11 +21,11 @@ func (s *Shard) probe(x *pending) {
 		Step: step.Name, Attempt: x.effect.Attempt, Round: task.Round, CompleteBy: x.effect.At, Left: left,
 		Input: task.InputOf(at), Results: task.AppendResults(nil, plan, x.e.plan.rides[at]), Trace: task.Trace,
 	}}, func(p core.Probe) {
-		s.said(ProbedMail{Partition: partition, Epoch: epoch, Number: number, Seq: seq, Probe: p})
+		s.postProbe(ProbedMail{Partition: partition, Epoch: epoch, Number: number, Seq: seq, Probe: p})
 	})
 }
 
-// applyProbed takes what agents say of silent dos.
+// applyProbed applies agents' answers about silent dos.
 func (s *Shard) applyProbed(context.Context) (bool, error) {
 	c := s.cycle
 	for ; c.pos.probed < len(c.mail.Probed); c.pos.probed++ {
@@ -44,7 +44,7 @@ func (s *Shard) applyProbed(context.Context) (bool, error) {
 				ev.Actor = e.plan.plan.Steps[i].Agent
 			}
 		}
-		_ = s.event(p, e, &ev) // one that is not asked any more is stale
+		_ = s.event(p, e, &ev) // an answer to a question that no longer matters is stale
 	}
 	return false, nil
 }

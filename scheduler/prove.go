@@ -9,15 +9,15 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// proveMax bounds how long the store may take to say whose the partitions are.
+// proveMax bounds how long prove waits for the store.
 const proveMax = time.Second
 
-// prove asks the store whose the partitions are, if a retry of a step that waits for its
-// agent is about to leave. No commit comes before such a command, so without this an
-// owner that has lost its partitions would go on calling agents. docs/decisions/008-attempts.md.
+// prove asks the store whose the partitions are, if a retry of a command that no agent took is about to
+// leave. Such a retry writes no row, so no commit shows that the partition is still ours; without prove an
+// owner that has lost its partitions would go on calling agents. See docs/decisions/008-attempts.md.
 func (s *Shard) prove(ctx context.Context) {
 	c := s.cycle
-	now := s.cfg.Now() // the cycle may have begun long ago: commits can be slow
+	now := s.cfg.Now() // not the cycle's: its commit may have been slow
 	wanted := false
 	for i := range c.effects {
 		x := &c.effects[i]
@@ -52,10 +52,11 @@ func (s *Shard) prove(ctx context.Context) {
 	}
 }
 
-// holdBack gives a retry back that may not leave, for want of proof or because its step is paused: it is tried again later.
-// One that a row of this very batch has made a command like any other is out, as the journal says, until its complete-by:
-// to give it back would be a row, and the batch is committed.
-func (s *Shard) holdBack(x *pending) {
+// withdrawRetry takes back a retry that may not leave, because nothing proves that the partition is ours or
+// because its step is paused; it is tried again later. A retry that a row of this batch has turned into an
+// ordinary command counts as out until its complete-by, as the journal says: to take it back would need
+// another row, and the batch is committed.
+func (s *Shard) withdrawRetry(x *pending) {
 	if step := &x.e.task.Steps[x.effect.Step]; step.Awaits != x.effect.Seq || step.Out != x.effect.Seq {
 		return
 	}

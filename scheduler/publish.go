@@ -7,10 +7,11 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// publish lets the effects of the committed round leave: refusals first, because they must be stored before their
-// messages are acknowledged; then what leaves one by one; then the endings and the commands, each together. Endings are
-// confirmed later and guarded by publishedThrough; commands are guarded by their complete-by. Creations are told once: work
-// does not wait for the event stream, and every ending says when its task was created.
+// publish lets the effects of the committed round leave. Refusals go first, because they must be stored
+// before their messages are acknowledged; then what leaves one by one; then the endings and the commands,
+// each together. It does not wait for endings to be stored: a lost one is published again, because
+// publishedThrough does not pass it. A lost command is noticed at its complete-by. A creation is told once:
+// work does not wait for the event stream, and every ending says when its task was created.
 func (s *Shard) publish(ctx context.Context) error {
 	c := s.cycle
 	if err := c.refuse(ctx, s.bus); err != nil {
@@ -18,7 +19,7 @@ func (s *Shard) publish(ctx context.Context) error {
 	}
 	s.prove(ctx)
 	c.leave = s.cfg.Now()
-	for i := 0; i < len(c.effects); i++ { // one that is held back adds to them
+	for i := 0; i < len(c.effects); i++ { // withdrawRetry adds to them
 		x := &c.effects[i]
 		s.Stats.Looks++
 		if x.p.lost {
@@ -32,7 +33,7 @@ func (s *Shard) publish(ctx context.Context) error {
 		}
 		if x.effect.Kind == core.EffectEnded {
 			if x.end != x.e.task.EndNumber {
-				x.p.published.add(x.end) // it was resumed in the same round: there is nothing to publish
+				x.p.published.add(x.end) // it was reopened in the same round, so there is nothing to publish
 				continue
 			}
 			x.p.toPublish()
@@ -52,7 +53,7 @@ func (s *Shard) publish(ctx context.Context) error {
 	return nil
 }
 
-// refuse stores the refusals of the round and notifies the submitters.
+// refuse stores the round's refusals in the event stream and notifies the submitters.
 func (c *cycle) refuse(ctx context.Context, bus Bus) error {
 	var refused []core.Status
 	for i := range c.refused {
@@ -73,13 +74,13 @@ func (c *cycle) refuse(ctx context.Context, bus Bus) error {
 	return nil
 }
 
-// effect does one effect; commands are gathered.
+// effect carries out one effect. Commands are only collected; publish sends them together.
 func (s *Shard) effect(x *pending) {
 	task := x.e.task
 	switch x.effect.Kind {
 	case core.EffectDo, core.EffectUndo:
 		if x.effect.Again && (s.cycle.leave > x.p.ownedAt.Add(core.OwnedFor) || x.effect.Kind == core.EffectDo && !s.gate.mayRetry(x)) {
-			s.holdBack(x)
+			s.withdrawRetry(x)
 			return
 		}
 		if x.effect.Step < len(task.Steps) && task.Steps[x.effect.Step].Out == x.effect.Seq {
@@ -108,13 +109,13 @@ func (s *Shard) effect(x *pending) {
 	}
 }
 
-// command puts together what an agent needs. One whose time is over by now does not leave:
-// its agent would drop it.
+// command builds the message for an agent. A command whose complete-by has passed by now does not leave: its
+// agent would drop it.
 func (s *Shard) command(x *pending) {
 	cy := s.cycle
 	left := x.effect.At.Sub(cy.leave)
 	if left <= 0 {
-		x.e.ours &^= 1 << uint(x.effect.Step)
+		x.e.heardAll &^= 1 << uint(x.effect.Step)
 		return
 	}
 	task, plan := x.e.task, x.e.plan.plan
@@ -137,6 +138,7 @@ func (s *Shard) command(x *pending) {
 	cy.cmds = append(cy.cmds, c)
 }
 
+// ending builds the event of a task's end.
 func ending(x *pending) core.Ending {
 	t := x.e.task
 	step, why := failureReason(t, x.e.plan)
@@ -146,7 +148,8 @@ func ending(x *pending) core.Ending {
 	}
 }
 
-// failureReason is the step that failed a task that was not processed, and why, from what memory still holds.
+// failureReason returns the step at which a task failed and the error, both empty for a processed task. It
+// uses only what memory still has.
 func failureReason(t *core.Task, ref *planRef) (step, why string) {
 	if t.State == core.StateProcessed {
 		return "", ""
@@ -160,5 +163,5 @@ func failureReason(t *core.Task, ref *planRef) (step, why string) {
 	return step, t.Why
 }
 
-// wentBackNote is for readers to whom another end of the task was reported before.
+// wentBackNote warns readers who were told another end of the task before the database went back.
 const wentBackNote = " (the database went back: what was said of this task before may not hold)"

@@ -13,21 +13,21 @@ import (
 const (
 	purgeEvery = time.Second
 	purgeMost  = 250
-	// purgeRest is how long a partition in which nothing is old is left alone at most: a look is a transaction, and many
-	// partitions are many of them. It is never more than a sixteenth of the shortest retention.
+	// purgeRest is the longest pause for a partition in which nothing was old: each look is a transaction, and there are many
+	// partitions. The pause is never more than a sixteenth of the shortest retention.
 	purgeRest     = 15 * time.Second
 	purgeRestPart = 16
-	// The trail is of no partition: the owner of this one sees to it.
+	// The audit trail belongs to no partition: the owner of this one forgets its old entries.
 	auditPartition = 0
 	auditEvery     = time.Minute
 	// keepAfter is how long nothing is forgotten after the database went back: requests
 	// that are read again may be about tasks that ended long before.
 	keepAfter = time.Hour
-	// clocksMost is how far the clocks of NATS and of a node that is ready may differ.
+	// clocksMost is how far the clocks of NATS and of a ready node may differ.
 	clocksMost = 30 * time.Second
 )
 
-// purge forgets old tasks of the partitions held here until ctx ends.
+// purge forgets old tasks of the partitions that are held here, until ctx ends.
 func (s *Scheduler) purge(ctx context.Context) {
 	if s.cfg.Retain == (Retention{}) {
 		return
@@ -35,8 +35,8 @@ func (s *Scheduler) purge(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	trail, _ := s.store.(AuditPurger)
-	audited := s.cfg.Now() // when the trail was last seen to
-	rests := map[int]purgeRests{}
+	audited := s.cfg.Now() // when old entries of the audit trail were last forgotten
+	rests := map[int]purgePause{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -65,17 +65,17 @@ func (s *Scheduler) purge(ctx context.Context) {
 	}
 }
 
-// purgeRests is when a partition is looked at again.
-type purgeRests struct {
+// purgePause is when a partition is looked at again, and how long the pause before that is.
+type purgePause struct {
 	until core.Instant
 	last  time.Duration
 }
 
-// after is the rest after a look, at now, that has forgotten so many tasks: none, if there were any or it failed; else
-// twice the last one.
-func (r purgeRests) after(gone int, err error, now core.Instant, keep Retention) purgeRests {
+// after returns the pause that follows a look which has forgotten so many tasks: none if there were any or it
+// failed, else twice the last one, within bounds.
+func (r purgePause) after(gone int, err error, now core.Instant, keep Retention) purgePause {
 	if gone > 0 || err != nil {
-		return purgeRests{}
+		return purgePause{}
 	}
 	most := purgeRest
 	for _, d := range []time.Duration{keep.Detail, keep.Row} {
@@ -84,10 +84,11 @@ func (r purgeRests) after(gone int, err error, now core.Instant, keep Retention)
 		}
 	}
 	rest := min(max(2*r.last, purgeEvery), most)
-	return purgeRests{now.Add(rest), rest}
+	return purgePause{now.Add(rest), rest}
 }
 
-// purgeAudit forgets the entries of the trail that are old, a few in each transaction, which holds no partition up.
+// purgeAudit forgets old entries of the audit trail, a few in each transaction, which delays no partition's
+// commits.
 func (s *Scheduler) purgeAudit(ctx context.Context, trail AuditPurger, is ownership) error {
 	if is.wentBack != 0 && s.cfg.Now() < is.wentBack.Add(keepAfter) {
 		return nil
@@ -105,7 +106,7 @@ func (s *Scheduler) purgeAudit(ctx context.Context, trail AuditPurger, is owners
 	return nil
 }
 
-// purgeOne forgets what is old in one partition, and says how many tasks that were.
+// purgeOne forgets the old tasks of one partition, and returns how many there were.
 func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, is ownership) (gone int, err error) {
 	before := func(d time.Duration) core.Instant {
 		if d == 0 {
@@ -117,11 +118,11 @@ func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, i
 		return 0, nil
 	}
 	for ctx.Err() == nil {
-		if !c.hold(ctx) {
+		if !c.lockPurge(ctx) {
 			return gone, nil
 		}
 		n, err := s.store.Purge(ctx, partition, is.epoch, before(s.cfg.Retain.Detail), s.unread(partition, before(s.cfg.Retain.Row)), purgeMost)
-		c.unhold()
+		c.unlockPurge()
 		if gone += n; err != nil || n < purgeMost {
 			return gone, err
 		}
@@ -129,7 +130,8 @@ func (s *Scheduler) purgeOne(ctx context.Context, c *Committer, partition int, i
 	return gone, nil
 }
 
-// unread is the earlier of a time and that before which rows have ended whose submissions are in the task stream no more.
+// unread returns the instant before which a task must have ended for its row to be forgotten: the given one,
+// or an earlier one if the task stream still has submissions from before it; 0 if that is not known.
 func (s *Scheduler) unread(partition int, before core.Instant) core.Instant {
 	if s.cfg.Begins == nil || before == 0 {
 		return before

@@ -9,13 +9,13 @@ import (
 // A look that finds nothing is seldom, one that finds something is not, and a short retention is kept.
 func TestPurgeRests(t *testing.T) {
 	day := Retention{Detail: 24 * time.Hour}
-	var r purgeRests
+	var r purgePause
 	for i, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
 		if r = r.after(0, nil, 0, day); r.last != want*time.Second || r.until.Sub(0) != want*time.Second {
 			t.Errorf("after %d looks that found nothing: %s until %d, want %d s", i+1, r.last, r.until, want)
 		}
 	}
-	if r.after(3, nil, 5, day) != (purgeRests{}) || r.after(0, errors.New("down"), 5, day) != (purgeRests{}) {
+	if r.after(3, nil, 5, day) != (purgePause{}) || r.after(0, errors.New("down"), 5, day) != (purgePause{}) {
 		t.Error("no look comes soon after one that found something, or failed")
 	}
 	for range 9 {

@@ -6,26 +6,29 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What is parked at the agents of a shard's partitions: a task comes into the order when the row that parks it is committed,
-// stands aside for a pause or its key, and comes back when that lets it.
+// What is parked at the agents of a shard's partitions. A task enters the order of its agent when the row that parks it is
+// committed. If it is paused or its key has no place it stands aside, and comes back when that changes.
 
-// queues are what is parked at the agents of a shard's partitions, and what waits for an agent that is there again.
+// queues moves tasks between the order, those that stand aside, and the round.
 type queues struct {
-	gate   *gate
-	in     *owned
-	cfg    *Config
-	slots  []parkedSlot // memory of the last
-	served []*entry     // that have waited for an agent which is there again
+	gate *gate
+	in   *owned
+	cfg  *Config
+	// slots is memory for parkedSlots.
+	slots []parkedSlot
+	// served are tasks whose agent was away and has answered again: they retry in this round.
+	served []*entry
 }
 
-// parkedSlot is where tasks may be parked: at an agent, in a partition.
+// parkedSlot is an agent in a partition at which tasks are parked.
 type parkedSlot struct {
 	p    *partition
 	slot *agentSlot
 }
 
-// parkedSlots are all of them, but for those of partitions that start nothing more. Partitions that share the room at an agent
-// have turns: the one after that which has claimed last is first.
+// parkedSlots returns the agents at which tasks are parked, partition by partition, without partitions that
+// are being let go. Partitions that share an agent's limit take turns: the one after the partition that
+// claimed last comes first.
 func (q *queues) parkedSlots() []parkedSlot {
 	all := q.slots[:0]
 	for _, p := range q.in.inOrder() {
@@ -52,19 +55,19 @@ func (q *queues) parkedSlots() []parkedSlot {
 		if first <= 0 {
 			continue
 		}
-		turned := make([]parkedSlot, len(of))
+		rotated := make([]parkedSlot, len(of))
 		for n := range of {
-			turned[n] = all[of[(first+n)%len(of)]]
+			rotated[n] = all[of[(first+n)%len(of)]]
 		}
 		for n, i := range of {
-			all[i] = turned[n]
+			all[i] = rotated[n]
 		}
 	}
 	return all
 }
 
-// queueParked takes the tasks into the queues whose rows are committed now. room: another round is to look at them, because
-// nothing else may come to remind the shard of them.
+// queueParked enters the tasks that the committed round has parked into their orders. It reports whether
+// another round should look at them at once, because there is room and nothing else may cause a round.
 func (q *queues) queueParked(c *cycle) (room bool) {
 	c.parked = slices.DeleteFunc(c.parked, func(x parked) bool {
 		return x.p.lost || x.p.tasks[x.e.task.Number] != x.e || x.e.task.WaitsFor != x.slot.name
@@ -77,11 +80,11 @@ func (q *queues) queueParked(c *cycle) (room bool) {
 	return room
 }
 
-// leaveOrder takes out of the queues what rows of the round have taken up, and what they park again: its place depends on
-// them. It goes over a queue once, however many these are.
+// leaveOrder removes from the orders the tasks that the round has taken up or parked anew: those are entered
+// again at a place that depends on the new row. It goes over each order once, however many tasks leave it.
 func (q *queues) leaveOrder(c *cycle) {
 	out, slots := map[*agentSlot]map[int64]bool{}, []*agentSlot(nil)
-	for _, all := range [][]parked{c.takenUp, c.parked} {
+	for _, all := range [][]parked{c.unparked, c.parked} {
 		for _, x := range all {
 			if at := x.slot.order; at == nil || !at.has(x.e.task.Number) {
 				continue
@@ -94,12 +97,12 @@ func (q *queues) leaveOrder(c *cycle) {
 	}
 	for _, slot := range slots {
 		numbers := out[slot]
-		q.gate.looks.wake(q.gate.now) // others may have waited for these
+		q.gate.nextRound.wake(q.gate.now) // others may have had to wait for these
 		slot.order.drop(func(one parkedTask) bool {
 			if numbers[one.number] {
 				slot.order.forget(one)
 				if one.keyed && slot.calls.keys != nil {
-					slot.calls.key(one.key).opened()
+					slot.calls.key(one.key).reopen()
 				}
 			}
 			return numbers[one.number]
@@ -107,10 +110,11 @@ func (q *queues) leaveOrder(c *cycle) {
 	}
 }
 
-// keepOrder notes a task that was parked for room at an agent.
+// keepOrder enters a task that is parked at an agent, or leaves it to the store if there is no room in
+// memory.
 func (q *queues) keepOrder(slot *agentSlot, e *entry) {
 	at := slot.queue()
-	if e.plan == nil { // its plan cannot be read here: the store is asked for it when it can
+	if e.plan == nil { // its plan cannot be read here; a later pass over the store finds it
 		at.miss()
 		return
 	}
@@ -140,31 +144,32 @@ func (q *queues) keepOrder(slot *agentSlot, e *entry) {
 	q.enter(slot, at, one)
 }
 
-// hasBegun reports whether any step of a task has.
+// hasBegun reports whether any step of the task was ever sent.
 func hasBegun(t *core.Task) bool {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Status != core.StepWaiting || s.Attempt > 0 || s.MayHaveEffect {
+		if s := &t.Steps[i]; s.Status != core.StepWaiting || s.Attempt > 0 || s.Effect.Possible() {
 			return true
 		}
 	}
 	return false
 }
 
-// queue is the order of what is parked at the agent.
+// queue returns the agent's order. A new one is unread: the store may have tasks that belong in it.
 func (slot *agentSlot) queue() *parkedAt {
 	if slot.order == nil {
 		slot.order = &parkedAt{known: map[int64]bool{}, unread: true}
-		slot.order.again()
+		slot.order.startPass()
 	}
 	return slot.order
 }
 
-// flowOf is the flow of a task.
+// flowOf returns the flow that the task belongs to.
 func (q *queues) flowOf(t *core.Task) flowKey {
 	return flowKey{class: core.ClassOf(t.Labels), tenant: core.TenantOf(t.Labels, q.cfg.TenantLabel), kind: t.Type}
 }
 
-// enter takes a task into the order, or lets it stand aside.
+// enter puts a task in its order, or lets it stand aside if it is paused or its key has no place; in is false
+// then.
 func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 	if one.keyed || len(q.gate.pauses.all) > 0 {
 		if v := q.gate.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
@@ -176,18 +181,18 @@ func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 			return false
 		}
 	}
-	at.back(one, &q.cfg.Weights)
+	at.insert(one, &q.cfg.Weights)
 	return true
 }
 
-// queueAgain puts a task back that could not be claimed.
-func (q *queues) queueAgain(p *partition, slot *agentSlot, e *entry) {
+// requeue enters a task again that was chosen from the order and could not be claimed.
+func (q *queues) requeue(p *partition, slot *agentSlot, e *entry) {
 	if e.task.WaitsFor != "" && p.slot(e.task.WaitsFor) == slot {
 		q.keepOrder(slot, e)
 	}
 }
 
-// sift sorts what is parked at an agent again: the pauses have changed.
+// sift sorts everything parked at an agent anew, because the pauses have changed.
 func (q *queues) sift(slot *agentSlot) {
 	at := slot.order
 	all, more := at.aside.all(reason{paused: true})
@@ -208,11 +213,11 @@ func (q *queues) sift(slot *agentSlot) {
 	for _, one := range all {
 		q.enter(slot, at, one)
 	}
-	slot.lookKeys()
+	slot.recheckKeys()
 }
 
-// applyPauses takes the pauses of the mail, lets go of those that are over, and sorts what is parked by them when there is a
-// change.
+// applyPauses takes new pauses from the mail, or drops those that are over, and sifts what is parked if there
+// is a change.
 func (q *queues) applyPauses(mail *Mail) {
 	book, now := &q.gate.pauses, q.gate.now
 	switch {
@@ -233,8 +238,8 @@ func (q *queues) applyPauses(mail *Mail) {
 	}
 }
 
-// othersFirst has a bit for every step that a new task may not begin because others are parked there; all of them, while
-// many that have begun wait for an agent of its plan.
+// othersFirst returns the steps that a new submission may not begin because others are parked at their
+// agents; all steps, while many begun tasks wait for some agent of its plan.
 func (q *queues) othersFirst(e *entry) (steps uint64) {
 	if e.plan == nil {
 		return 0
@@ -253,13 +258,14 @@ func (q *queues) othersFirst(e *entry) (steps uint64) {
 	return steps
 }
 
-// manyBegun reports whether so many begun tasks wait for an agent that it is busy until new ones would come to it.
+// manyBegun reports whether more begun tasks wait for an agent than the part of its window that keeps it busy
+// until new tasks would get there.
 func (q *queues) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) > q.cfg.AgentWindow }
 
-// begunPart is the part of an agent's window that may wait for it and have begun, before no new task of the plan begins.
+// begunPart: while more than AgentWindow/begunPart begun tasks wait for an agent, no new task of a plan with it begins.
 const begunPart = 4
 
-// begunFirst reports whether a task of a plan has to wait for others that have begun.
+// begunFirst reports whether new tasks of a plan must wait because manyBegun holds for one of its agents.
 func (q *queues) begunFirst(ref *planRef) bool {
 	for _, slot := range ref.slots {
 		if slot != nil && slot.order != nil && q.manyBegun(slot.order) {
@@ -269,8 +275,8 @@ func (q *queues) begunFirst(ref *planRef) bool {
 	return false
 }
 
-// serve lets the tasks that wait for an agent try again in this round: it has answered. Those that a pause holds go on
-// waiting.
+// serve lets the tasks that found the agent away retry in this round, because it has answered. Paused ones
+// keep waiting.
 func (q *queues) serve(slot *agentSlot) {
 	kept := slot.waiting[:0]
 	for _, e := range slot.waiting {
@@ -290,33 +296,35 @@ func (q *queues) serve(slot *agentSlot) {
 	slot.waiting = kept
 }
 
-// lookKeys lets all that stands aside for keys come back if these have room: what was to go on first may not any more.
-func (q *queues) lookKeys() {
+// recheckKeys lets tasks that stand aside for any key come back if their keys have room. It is called when
+// the task that was to go on first may not any more, for instance because its partition was let go.
+func (q *queues) recheckKeys() {
 	if !q.gate.agents.keyed {
 		return
 	}
-	q.gate.looks.wake(q.gate.now)
+	q.gate.nextRound.wake(q.gate.now)
 	for _, p := range q.in.inOrder() {
 		for _, slot := range p.agents {
 			if slot.order != nil {
-				slot.lookKeys()
+				slot.recheckKeys()
 			}
 		}
 	}
 }
 
-func (slot *agentSlot) lookKeys() {
+// recheckKeys lets tasks that stand aside for keys at this agent come back if their keys have room.
+func (slot *agentSlot) recheckKeys() {
 	if slot.calls.keys == nil {
 		return
 	}
 	for _, of := range slot.order.aside.reasons() {
 		if !of.paused {
-			slot.calls.key(of.key).opened()
+			slot.calls.key(of.key).reopen()
 		}
 	}
 }
 
-// goesOn reports whether a task of the key is in the order of its partition.
+// goesOn reports whether some partition has a task of the key in its order, which the next rounds claim.
 func (q *queues) goesOn(k *keyCalls) bool {
 	return slices.ContainsFunc(q.in.inOrder(), func(p *partition) bool {
 		slot := p.slots[k.agent.name]
@@ -324,12 +332,13 @@ func (q *queues) goesOn(k *keyCalls) bool {
 	})
 }
 
-// bringBack lets tasks that stand aside go on where their keys have room: the earliest deadline first.
+// bringBack lets tasks that stand aside for keys with room back into the order, over all partitions the
+// earliest deadline first.
 func (q *queues) bringBack() {
 	ready := q.gate.agents.ready
 	q.gate.agents.ready = nil
 	for _, k := range ready {
-		k.looks = waker{}
+		k.nextRound = waker{}
 		if k.agent.keys[k.key] != k {
 			continue
 		}
@@ -342,7 +351,7 @@ func (q *queues) bringBack() {
 					continue
 				}
 				at := slot.order
-				if at.aside.left(of) { // the rest is in the store alone
+				if at.aside.onlyStored(of) { // the rest is in the store alone; a new pass finds it
 					at.miss()
 				}
 				if at.aside.at(of) == 0 {
@@ -356,7 +365,7 @@ func (q *queues) bringBack() {
 				break
 			}
 			if room == 0 {
-				k.lookNext(q.gate.now)
+				k.wakeForRate(q.gate.now)
 				break
 			}
 			if q.enter(first, first.order, first.order.aside.pop(of)) {

@@ -8,43 +8,64 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// cycle is the scratch memory of one commit cycle, kept between cycles.
+// cycle is the scratch memory of a commit cycle; it is reused. What a round decides waits here until it is committed.
 type cycle struct {
-	now           core.Instant
-	leave         core.Instant // when what is committed leaves
-	mail          *Mail
-	flush         bool
-	most          int   // writes of a batch
-	rounds        int64 // number of the batch that is being made
-	noRoom        bool  // parked tasks wait for room in the window
-	answers, late int   // of agents, and of them those that took longer than usual
-	bytes         int   // of the batch, by TaskWrite.Size
-	pos           struct{ published, control, number, reply, unserved, probed, task, sub int }
+	now core.Instant
+	// leave is when the committed effects leave, from which the time that commands have left is measured.
+	leave core.Instant
+	mail  *Mail
+	flush bool
+	// most is how many task writes a batch may have.
+	most int
+	// rounds is the number of the present round.
+	rounds int64
+	// noRoom is whether parked tasks were not claimed because the node's window is full.
+	noRoom bool
+	// answers counts agents' answers in the cycle, late those that took longer than usual.
+	answers, late int
+	// bytes is the size of the batch, by TaskWrite.Size.
+	bytes int
+	// pos is how far each list of the mail has been applied.
+	pos struct{ published, control, number, reply, unserved, probed, task, sub int }
 
-	lost    []int                // partitions that are not this shard's any more
-	stopped []int                // those of them that an error has stopped
-	failed  error                // what has stopped single partitions
-	unread  *core.UnreadablePlan // of the task that was found last
-	out     core.Outcome
-	batch   core.Batch
-	records []core.Record // arena of the batch's records
-	owned   []*partition  // partitions of the batch, as batch.Partitions
-	touched []touch       // tasks used in this round
+	// lost are the partitions that the cycle let go; stopped are those of them that an error stopped.
+	lost    []int
+	stopped []int
+	// failed joins the errors that stopped single partitions.
+	failed error
+	// unread is the plan, unreadable here, of the task that find last returned; nil: its plan can be read.
+	unread *core.UnreadablePlan
+	// out is where the core puts the outcome of an event.
+	out   core.Outcome
+	batch core.Batch
+	// records is the memory in which the batch's writes have their records.
+	records []core.Record
+	// owned are the partitions of the batch, in the order of batch.Partitions.
+	owned []*partition
+	// touched are the tasks used in the round.
+	touched []touch
 	effects []pending
 	calls   calls
-	parked  []parked      // tasks that rows of the round park
-	takenUp []parked      // tasks that rows of the round take up, with where they were parked
-	first   []*fan        // of steps that began in this round
-	resumed *core.Saved   // the task that a takeover resumes
-	endings []core.Ending // to be stored in the event stream
-	created []core.Ending // creations that are told there, in the form of endings
-	refused []notice      // to be stored in the event stream
-	notices []notice      // to be sent to submitters
+	// parked are tasks that the round parks; unparked are tasks that it takes up, with where they were
+	// parked.
+	parked   []parked
+	unparked []parked
+	// newFans are fans that began in this round, whose first child is still to be born.
+	newFans []*fan
+	// resumed is the stored task that a takeover is resuming; nil otherwise.
+	resumed *core.Saved
+	// endings and created are to be published: ends of tasks, and creations for labels that ask for them.
+	endings []core.Ending
+	created []core.Ending
+	// refused are refusals to be stored in the event stream; notices are statuses for submitters.
+	refused []notice
+	notices []notice
 	cmds    []core.Command
-	results []core.StepResult // arena of the commands' results
+	// results is the memory in which commands have the results that they carry.
+	results []core.StepResult
 }
 
-// touch is a task used in the round.
+// touch is a task used in the round, with its partition.
 type touch struct {
 	p *partition
 	e *entry
@@ -55,33 +76,38 @@ type pending struct {
 	p      *partition
 	e      *entry
 	effect core.Effect
-	end    int64 // of an ending: the number it was given
+	// end is the end number of an ending.
+	end int64
 
-	refused int // as inRound.refused was
+	// refused is inRound.refused when the effect was decided; see there.
+	refused int
 }
 
-// notice is a status about a submission that waits for the commit: what it says may rest on a task that is not
-// committed yet.
+// notice is a status about a submission. It waits for the commit, because it may speak of a task that is
+// being committed.
 type notice struct {
-	p       *partition
-	subject string // of the submitter
+	p *partition
+	// subject is the submitter's.
+	subject string
 	status  core.Status
 }
 
-// parked is a task that a row of the round parks in a slot, or takes up there.
+// parked is a task that a row of the round parks at an agent, or takes up there.
 type parked struct {
 	p    *partition
 	slot *agentSlot
 	e    *entry
 }
 
-// left is how many writes the batch can take.
-func (c *cycle) left() int { return c.most - len(c.batch.Writes) }
+// writesLeft returns how many more writes the batch can take.
+func (c *cycle) writesLeft() int { return c.most - len(c.batch.Writes) }
 
-// roomy reports whether the batch can take another write.
-func (c *cycle) roomy() bool { return c.left() > len(c.first) && c.bytes < core.BatchBytesMax }
+// roomy reports whether the batch can take another write, beside the first children that are still to be
+// born.
+func (c *cycle) roomy() bool { return c.writesLeft() > len(c.newFans) && c.bytes < core.BatchBytesMax }
 
-// makes reports whether a task is one that the round makes: whether it can be stored the commit says.
+// makes reports whether the task is created by this round. Only the commit tells whether its id was free, so
+// nothing else may happen to it before.
 func (c *cycle) makes(e *entry) bool {
 	return e.round.write != 0 && c.batch.Writes[e.round.write-1].Birth
 }
@@ -89,17 +115,19 @@ func (c *cycle) makes(e *entry) bool {
 // waits reports whether an event about a task has to wait for the next round.
 func (c *cycle) waits(e *entry) bool { return !c.roomy() || e != nil && c.makes(e) }
 
-// use notes a task as used in this round, so that it is let go at its end if nothing holds it.
+// use lists a task as used in this round: at the end of the round it is settled, and dropped unless something
+// pins it.
 func (c *cycle) use(p *partition, e *entry) { c.touched = append(c.touched, touch{p, e}) }
 
-// takeUp notes a task that was parked at an agent, and is not any more.
-func (c *cycle) takeUp(p *partition, e *entry, from string) {
+// unpark lists a task that was parked at the agent from and is not parked there any more.
+func (c *cycle) unpark(p *partition, e *entry, from string) {
 	if slot := p.slots[from]; slot != nil && e.task.WaitsFor != from {
-		c.takenUp = append(c.takenUp, parked{p, slot, e})
+		c.unparked = append(c.unparked, parked{p, slot, e})
 	}
 }
 
-// write adds the records of the outcome to the task's one write of the batch.
+// write adds the records of the outcome to the batch. A task has one write in a batch, however many events it
+// has.
 func (c *cycle) write(e *entry, created bool) {
 	from := len(c.records)
 	if e.round.write == 0 {
@@ -117,15 +145,14 @@ func (c *cycle) write(e *entry, created bool) {
 	c.bytes += w.Size()
 }
 
-// refusal reports, durably and to the submitter, that a submission never became a
-// task. code is HTTP's.
+// refusal refuses a submission: in the event stream, and to the submitter. code is an HTTP status.
 func (c *cycle) refusal(p *partition, sub *core.Submission, code int, why string) {
 	status := core.Status{ID: sub.ID, Type: sub.Type, Status: core.StatusRefused, Code: code, Error: why, At: c.now}
 	c.refused = append(c.refused, notice{p: p, status: status})
 	c.notify(p, sub.ReplyTo, status)
 }
 
-// notify sends a submitter, if it asked for it, a status after the commit.
+// notify sends a submitter a status after the commit, if the submission named a reply subject.
 func (c *cycle) notify(p *partition, subject string, status core.Status) {
 	if subject != "" {
 		c.notices = append(c.notices, notice{p: p, subject: subject, status: status})
@@ -153,7 +180,7 @@ func (c *cycle) answerDuplicate(p *partition, sub *core.Submission, hash []byte,
 	c.refusal(p, sub, 409, why)
 }
 
-// tellCreated tells the event stream of a task whose labels ask for it.
+// tellCreated publishes the creation of a task whose labels ask for that.
 func (c *cycle) tellCreated(t *core.Task) {
 	if len(t.Labels) > 0 && core.TellsCreated(t.Labels) {
 		c.created = append(c.created, core.Ending{
@@ -162,7 +189,7 @@ func (c *cycle) tellCreated(t *core.Task) {
 	}
 }
 
-// noteStopped notes what has stopped a partition, unless that is a successor.
+// noteStopped takes note of the error that stopped a partition. A successor's takeover is no error.
 func (c *cycle) noteStopped(partition int, err error) {
 	if errors.Is(err, core.ErrOvertaken) {
 		return
@@ -171,7 +198,8 @@ func (c *cycle) noteStopped(partition int, err error) {
 	c.failed = errors.Join(c.failed, err)
 }
 
-// fenceStopped is Shard.stop for an error in the middle of a commit: the partition is let go as if it had been fenced.
+// fenceStopped is Shard.stop for an error in the middle of a commit: it returns a result that lets the
+// partition go as if it had been fenced, or the error if that stops more than one partition.
 func (c *cycle) fenceStopped(err error) (core.CommitResult, error) {
 	f := core.FaultOf(err)
 	if f.Stops != core.StopsPartition {
@@ -181,7 +209,7 @@ func (c *cycle) fenceStopped(err error) (core.CommitResult, error) {
 	return core.CommitResult{Fenced: []int{f.Partition}}, nil
 }
 
-// endRound forgets the round and keeps its memory.
+// endRound clears what the round collected and keeps the memory.
 func (c *cycle) endRound() {
 	c.bytes = 0
 	clear(c.batch.Writes)
@@ -189,7 +217,7 @@ func (c *cycle) endRound() {
 	clear(c.effects)
 	clear(c.calls)
 	clear(c.parked)
-	clear(c.takenUp)
+	clear(c.unparked)
 	clear(c.endings)
 	clear(c.created)
 	clear(c.cmds)
@@ -201,7 +229,7 @@ func (c *cycle) endRound() {
 	c.batch.Writes, c.batch.Partitions = c.batch.Writes[:0], c.batch.Partitions[:0]
 	c.records, c.owned, c.touched = c.records[:0], c.owned[:0], c.touched[:0]
 	c.endings, c.created = c.endings[:0], c.created[:0]
-	c.parked, c.takenUp = c.parked[:0], c.takenUp[:0]
+	c.parked, c.unparked = c.parked[:0], c.unparked[:0]
 	c.effects, c.calls, c.cmds, c.results = c.effects[:0], c.calls[:0], c.cmds[:0], c.results[:0]
 	c.refused, c.notices = c.refused[:0], c.notices[:0]
 }

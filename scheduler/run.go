@@ -10,19 +10,19 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Run owns and serves partitions until ctx ends, then drains: it takes no new
-// work, waits up to DrainMax for the commands that are out, commits and lets its
-// partitions go. It returns early only on a bug (core.ErrForeignRow).
+// Run owns and serves partitions until ctx ends. Then it drains: it takes up nothing new, waits up to
+// DrainMax for the commands that are out, commits, and lets its partitions go. It returns early only on a bug
+// (core.ErrForeignRow).
 func (s *Scheduler) Run(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	for _, t := range s.turns() {
-		if !s.first(ctx, t) {
+	for _, t := range s.duties() {
+		if !s.runUntilOK(ctx, t) {
 			wg.Wait()
 			return nil
 		}
-		wg.Go(func() { s.keep(ctx, t) })
+		wg.Go(func() { s.runDuty(ctx, t) })
 	}
 	for _, c := range s.committers {
 		wg.Go(func() {
@@ -60,26 +60,26 @@ func (s *Scheduler) Run(parent context.Context) error {
 	return nil
 }
 
-// turns are those of what this node's configuration has.
-func (s *Scheduler) turns() (all []turns) {
+// duties returns the duties that this node's configuration asks for.
+func (s *Scheduler) duties() (all []duty) {
 	if s.cfg.Pauses != nil {
-		all = append(all, s.pausesTurns())
+		all = append(all, s.pausesDuty())
 	}
 	if s.cfg.Limits.Store != nil {
-		all = append(all, s.limitTurns())
+		all = append(all, s.limitDuty())
 	}
 	if s.cfg.Breakers.Enabled() {
-		all = append(all, s.breakerTurns())
+		all = append(all, s.breakerDuty())
 	}
 	return all
 }
 
-// first takes turns until one succeeds, before anything is taken over: what operators hold back must not leave because a
-// node has just started. It reports false when ctx ends before.
-func (s *Scheduler) first(ctx context.Context, t turns) bool {
+// runUntilOK runs a duty until it succeeds, before any partition is taken over: a node that has just started
+// must not send what operators hold back. It reports false if ctx ends first.
+func (s *Scheduler) runUntilOK(ctx context.Context, t duty) bool {
 	for {
-		err := t.turn(ctx)
-		s.cfg.reportUnlessEnded(ctx, t.what, err)
+		err := t.run(ctx)
+		s.cfg.reportUnlessEnded(ctx, t.trouble, err)
 		if err == nil {
 			return true
 		}
@@ -89,21 +89,21 @@ func (s *Scheduler) first(ctx context.Context, t turns) bool {
 	}
 }
 
-// keep takes turns until ctx ends. While they fail, what was read last counts.
-func (s *Scheduler) keep(ctx context.Context, t turns) {
-	for waited(ctx, t.told, t.every()) {
-		s.cfg.reportUnlessEnded(ctx, t.what, t.turn(ctx))
+// runDuty runs a duty periodically until ctx ends. While it fails, the shards go on with what was read last.
+func (s *Scheduler) runDuty(ctx context.Context, t duty) {
+	for waited(ctx, t.kick, t.every()) {
+		s.cfg.reportUnlessEnded(ctx, t.trouble, t.run(ctx))
 		if !waited(ctx, nil, t.least) {
 			return
 		}
 	}
 }
 
-// wishesPatience is how long a scheduler that starts waits for what operators want of the partitions: without it, it would
-// take some over that are others', only to let them go.
+// wishesPatience is how long a starting scheduler waits for the operators' wishes. Without them it would take partitions over
+// that are pinned elsewhere, only to let them go.
 const wishesPatience = 2 * time.Second
 
-// awaitFirst waits until the wishes were heard once, for wishesPatience at most.
+// awaitFirst waits until the wishes were heard once, or for wishesPatience.
 func awaitFirst(ctx context.Context, first <-chan struct{}) {
 	timer := time.NewTimer(wishesPatience)
 	defer timer.Stop()

@@ -10,13 +10,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Scheduler is the role: it owns the partitions that fall to this node among
-// the live ones, and runs their shards.
+// Scheduler is the role: it decides which partitions this node takes over, and runs their shards.
 type Scheduler struct {
 	shared
 	members    Members
 	committers []*Committer
-	pausesTold signal // the pauses are to be read again
+	// pausesKick asks for the pauses to be read.
+	pausesKick signal
 }
 
 // New makes a scheduler. It does nothing until Run.
@@ -43,7 +43,7 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 			cfg: cfg, store: store, wires: wires, log: log, placement: newPlacement(cfg.Partitions), news: newNews(),
 			breakers: newBreakers(), limits: newLimits(cfg.Shards),
 		},
-		members: members, pausesTold: newSignal(),
+		members: members, pausesKick: newSignal(),
 	}
 	for i := range cfg.Shards {
 		s.committers = append(s.committers, newCommitter(&s.shared, i, bus))
@@ -51,14 +51,14 @@ func New(cfg RunConfig, store RunStore, bus Bus, wires Wires, members Members, l
 	return s
 }
 
-// Committers are the loops of the node's shards, in the order of the shards. Run drives them; without it their
-// caller does.
+// Committers returns the loops of the node's shards. Run drives them; a caller that does not use Run does so
+// itself.
 func (s *Scheduler) Committers() []*Committer { return s.committers }
 
-// of is the committer whose shard a partition falls to.
+// of returns the committer that a partition belongs to.
 func (s *Scheduler) of(partition int) *Committer { return s.committers[partition%len(s.committers)] }
 
-// Overloaded reports whether the node takes too long even for the least that it always takes up.
+// Overloaded reports whether the node is too slow even for the smallest window; see Admission.
 func (s *Scheduler) Overloaded() bool { return s.cfg.Admission.Overloaded() }
 
 // PlansChanged makes every shard read the plans again.
@@ -68,7 +68,7 @@ func (s *Scheduler) PlansChanged() {
 	}
 }
 
-// Owned is how many partitions this node holds now.
+// Owned returns how many partitions this node holds now.
 func (s *Scheduler) Owned() int {
 	n := 0
 	for _, c := range s.committers {
@@ -77,7 +77,8 @@ func (s *Scheduler) Owned() int {
 	return n
 }
 
-// Readings is how far this node is with the task streams of its partitions, as of the newest commit cycles.
+// Readings returns how far this node is with the task streams of its partitions, as of the newest commit
+// cycles.
 func (s *Scheduler) Readings() (all []core.Reading) {
 	for _, c := range s.committers {
 		for _, o := range c.ownerships() {
@@ -93,7 +94,8 @@ func (s *Scheduler) Readings() (all []core.Reading) {
 // Full reports whether a partition is not read because it, or the node, has as much in flight as it may.
 func (s *Scheduler) Full(partition int) bool { return s.of(partition).in.full(partition) }
 
-// Waits reports whether requests wait in a partition that is held here, and keep its control cursor where it is.
+// Waits reports whether requests are deferred in a partition held here, so that its control cursor does not
+// move.
 func (s *Scheduler) Waits(partition int) bool {
 	c := s.of(partition)
 	c.mu.Lock()
@@ -104,7 +106,7 @@ func (s *Scheduler) Waits(partition int) bool {
 
 // PausesChanged makes the scheduler read the pauses again soon. It is safe for concurrent use.
 func (s *Scheduler) PausesChanged() {
-	s.pausesTold.set()
+	s.pausesKick.set()
 }
 
 // SetPauses replaces the pauses that all shards know of. It is safe for concurrent use.
@@ -114,10 +116,10 @@ func (s *Scheduler) SetPauses(pauses []core.Pause) {
 	}
 }
 
-// pausesTurns read the pauses.
-func (s *Scheduler) pausesTurns() turns {
+// pausesDuty reads the pauses and tells the shards when they have changed.
+func (s *Scheduler) pausesDuty() duty {
 	var known *[]core.Pause
-	return turns{what: TroublePauses, told: s.pausesTold, every: func() time.Duration { return PausesEvery }, turn: func(ctx context.Context) error {
+	return duty{trouble: TroublePauses, kick: s.pausesKick, every: func() time.Duration { return PausesEvery }, run: func(ctx context.Context) error {
 		pauses, err := s.cfg.Pauses(ctx)
 		if err == nil && (known == nil || !slices.Equal(pauses, *known)) {
 			known = &pauses
@@ -127,7 +129,7 @@ func (s *Scheduler) pausesTurns() turns {
 	}}
 }
 
-// Snapshot copies the counts, as of the newest commit cycles. It may be called from any goroutine.
+// Snapshot returns the counts as of the newest commit cycles. It is safe for concurrent use.
 func (s *Scheduler) Snapshot() Snapshot {
 	a := s.cfg.Admission
 	all := Snapshot{InFlight: a.InFlight(), Window: a.Window(), Overloaded: a.Overloaded(), Memory: s.cfg.Memory.Used(), Openings: s.breakers.openings.Load()}

@@ -6,14 +6,17 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Shard handles some of a node's partitions: one commit at a time.
+// Shard handles some of a node's partitions, with one commit for all of them at a time. It is not safe for
+// concurrent use: only the committer that drives it may call it.
 type Shard struct {
 	cfg   *Config
 	store Store
 	bus   Bus
 	log   *slog.Logger
-	rand  func() float64
-	said  func(ProbedMail) // where what agents say of silent dos goes; called from any goroutine
+	// rand returns numbers in [0,1).
+	rand func() float64
+	// postProbe takes agents' answers about silent dos, from any goroutine, and brings them back as mail.
+	postProbe func(ProbedMail)
 
 	*owned
 	plans      *planBook
@@ -24,26 +27,29 @@ type Shard struct {
 	evidence   evidenceBook
 	unstorable unstorable
 	Stats      Stats
-	counting   counting // of the event at hand
+	// counting evaluates expressions for the event at hand.
+	counting counting
 
 	answerers answerers
-	unproven  bool // the store does not say whose the partitions are
+	// unproven is whether the store, when last asked, did not say whose the partitions are; see prove.
+	unproven  bool
 	alerts    alerts
 	leftAlone leftAlone
 
-	tally tally // safe for concurrent use
+	// tally is safe for concurrent use.
+	tally tally
 
 	families families
 	cycle    *cycle
 }
 
-// NewShard makes a shard that owns nothing yet. rand gives numbers in [0,1) for
-// jitter and commit ids; posted takes confirmations of published endings, from any
-// goroutine, and must bring them back as Mail.Published; so do said and Mail.Probed with what agents say of silent dos.
+// NewShard makes a shard without partitions. rand returns numbers in [0,1), for jitter and commit ids. posted
+// takes confirmations of published endings and said takes agents' answers about silent dos; both are called
+// from any goroutine and must bring what they take back as Mail.Published and Mail.Probed.
 func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() float64, posted func(PublishedMail), said func(ProbedMail)) *Shard {
 	cfg = cfg.WithDefaults()
 	s := &Shard{
-		cfg: &cfg, store: sortedStore{store}, bus: bus, log: log, rand: rand, said: said,
+		cfg: &cfg, store: sortedStore{store}, bus: bus, log: log, rand: rand, postProbe: said,
 		owned: &owned{partitions: map[int]*partition{}}, gate: newGate(&cfg), cycle: &cycle{most: cfg.BatchMax},
 	}
 	s.counting.failed = &s.Stats.Kinds.Expressions
@@ -60,9 +66,9 @@ func NewShard(cfg Config, store Store, bus Bus, log *slog.Logger, rand func() fl
 	return s
 }
 
-// NextWake is when the shard next wants a commit cycle without mail; 0: never.
+// NextWake returns when the shard next wants a commit cycle although there is no mail; 0: never.
 func (s *Shard) NextWake() core.Instant {
-	next := earlier(s.gate.pauses.until, earlier(s.gate.agents.leftAt(), s.heldUntil()))
+	next := earlier(s.gate.pauses.until, earlier(s.gate.agents.leftAt(), s.deferredUntil()))
 	if len(s.wakes) > 0 {
 		next = earlier(next, s.wakes[0].wakes)
 	}
@@ -75,7 +81,8 @@ func (s *Shard) NextWake() core.Instant {
 	return next
 }
 
-// Reading is how far the shard is with the task stream of a partition; zero: it is not its own.
+// Reading returns how far the shard is with the task stream of a partition; zero if it does not hold the
+// partition.
 func (s *Shard) Reading(partition int) core.Reading {
 	p := s.partitions[partition]
 	if p == nil {
@@ -86,29 +93,31 @@ func (s *Shard) Reading(partition int) core.Reading {
 	return r
 }
 
+// everyWaker returns all wakers of the shard but those of single keys.
 func (s *Shard) everyWaker() [5]*waker {
-	return [...]*waker{&s.gate.looks, &s.gate.agents.rates, &s.families.looks, &s.endings.looks, &s.evidence.looks}
+	return [...]*waker{&s.gate.nextRound, &s.gate.agents.nextRateRound, &s.families.nextRound, &s.endings.nextRound, &s.evidence.nextRound}
 }
 
-// StartNoMore leaves what is parked in a partition to its next owner, from now on. What is in flight goes on.
+// StartNoMore stops claiming parked tasks of a partition, which is about to be let go. What is in flight goes
+// on.
 func (s *Shard) StartNoMore(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		p.noMore = true
-		s.queues.lookKeys()
+		s.queues.recheckKeys()
 	}
 }
 
-// Drop forgets a partition without a word to the store.
+// Drop forgets a partition. It does not tell the store: see Store.Release.
 func (s *Shard) Drop(partition int) {
 	if p := s.partitions[partition]; p != nil {
 		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 	}
-	s.endings.taken()
+	s.endings.accepted()
 	s.remove(partition)
 	if len(s.partitions) == 0 {
-		s.evidence.looks = waker{}
+		s.evidence.nextRound = waker{}
 	}
 	s.plans.forget(partition)
-	s.queues.lookKeys()
+	s.queues.recheckKeys()
 }

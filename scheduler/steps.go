@@ -7,19 +7,19 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Several steps of a task may be out, each at an agent of its own: what a partition knows of agents' windows, of tasks
-// that wait for an agent, and of branches that wait for room while others of their task are out is a set of steps for
-// each task.
+// Several steps of one task may be out at once, each at its own agent. So whatever is counted by agent (places in windows,
+// commands without an agent, branches without room) is kept as a set of steps in each entry.
 
-// each calls yield with the steps of a set.
+// each calls yield for each step of a set, in order.
 func each(steps uint64, yield func(i int)) {
 	for ; steps != 0; steps &= steps - 1 {
 		yield(bits.TrailingZeros64(steps))
 	}
 }
 
-// present are the steps of a task that count in their agents' windows, which are out or between two attempts and not held by a
-// pause, those that wait for an agent which is not there, and those whose agent does not serve them.
+// present returns three sets of steps: those that count in their agents' windows, because they are out or
+// between two attempts and not paused; those whose agent is not there; and those that their agent says it
+// does not serve.
 func (e *entry) present() (at, awaits, unable uint64) {
 	if e.plan == nil || !e.task.Active() {
 		return 0, 0, 0
@@ -30,8 +30,8 @@ func (e *entry) present() (at, awaits, unable uint64) {
 		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] == nil {
 			continue
 		}
-		held := e.held&(1<<uint(i)) != 0 && s.Awaits != 0 && s.Status != core.StepUndoing
-		if !held && (s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0)) {
+		paused := e.pausedRetries&(1<<uint(i)) != 0 && s.Awaits != 0 && s.Status != core.StepUndoing
+		if !paused && (s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0)) {
 			at |= 1 << uint(i)
 		}
 		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {
@@ -44,7 +44,7 @@ func (e *entry) present() (at, awaits, unable uint64) {
 	return at, awaits, unable
 }
 
-// occupy moves a task to those places in the agents' windows.
+// occupy makes the task count in exactly these steps' windows.
 func (p *partition) occupy(e *entry, at uint64) {
 	each(e.at&^at, func(i int) {
 		slot := e.plan.slots[i]
@@ -63,7 +63,7 @@ func (p *partition) occupy(e *entry, at uint64) {
 	e.at = at
 }
 
-// wait keeps in mind that a task waits for agents that are not there.
+// wait lists the task at the agents that are not there, so that it retries when one answers.
 func (p *partition) wait(e *entry, awaits uint64) {
 	each(awaits&^e.waits, func(i int) {
 		slot := e.plan.slots[i]
@@ -74,14 +74,14 @@ func (p *partition) wait(e *entry, awaits uint64) {
 	})
 }
 
-// waitsNoMore forgets steps that waited for an agent.
+// waitsNoMore unmarks steps; the caller removes the task from the slot's list.
 func (e *entry) waitsNoMore(steps uint64) { e.waits &^= steps }
 
-// lack keeps in mind that a task waits for agents that do not serve its step.
+// lack lists the task at agents that do not serve its step, for the report of what is missing (Away).
 func (p *partition) lack(e *entry, unable uint64) {
 	each(unable&^e.lacks, func(i int) {
 		slot := e.plan.slots[i]
-		if len(slot.unable) == cap(slot.unable) { // those that wait no more make room
+		if len(slot.unable) == cap(slot.unable) { // before it grows, remove those that no longer wait
 			slot.unable = slices.DeleteFunc(slot.unable, func(e *entry) bool {
 				over := e.missing(slot, core.CodeUnable) < 0
 				if over && e.plan != nil {
@@ -97,8 +97,9 @@ func (p *partition) lack(e *entry, unable uint64) {
 	})
 }
 
-// missing is a step of the task that waits for the agent of a slot because none takes its command: none is there, or one has
-// said by its code that it does not serve the step. -1: none does.
+// missing returns a step of the task that waits because no agent of the slot takes its command. said is 0 for
+// agents that are not there, or the code by which one said that it does not serve the step. -1: there is
+// none.
 func (e *entry) missing(slot *agentSlot, said int16) int {
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
@@ -109,7 +110,8 @@ func (e *entry) missing(slot *agentSlot, said int16) int {
 	return -1
 }
 
-// blocked are the steps of a task in flight that could begin if their agents had room, or no pause held them.
+// blocked returns the steps that are ready and cannot begin because their agents have no room or they are
+// paused.
 func (e *entry) blocked(now core.Instant) uint64 {
 	// In a chain none can, unless the database went back: then an earlier step is done again while a later one is out.
 	if e.plan == nil || !e.plan.branch && e.task.WentBackAt == 0 {

@@ -6,12 +6,12 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// sortedStore is the state store whose errors say what they stop. A read of one partition that fails stops that
-// partition, unless the store says itself that it is the store which does not answer. All else stops the store: plans are
-// every partition's, and after a commit that failed nothing is known of any.
+// sortedStore wraps a state store so that its errors say what they stop; see core.Fault. A read of one
+// partition that fails stops that partition, unless the store says that it does not answer at all. Everything
+// else stops the store: plans concern every partition, and after a failed commit nothing is known of any.
 type sortedStore struct{ Store }
 
-// ofPartition says of a read's error that it stops the partition that was read.
+// ofPartition marks the error of a read as one that stops only the partition that was read.
 func ofPartition[T any](partition int, is T, err error) (T, error) {
 	return is, core.StoppingPartition(partition, err)
 }

@@ -8,35 +8,41 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// ErrRewound is wrapped by what Wires.Read returns, or hands to lost, when the task stream
-// ends before the partition's cursor, or has another message there: it came back from a restored volume, for instance.
+// ErrRewound is wrapped by the error of Wires.Read, or by what it hands to lost, when the task stream ends before the
+// partition's cursor or has another message there. The stream came back from a restored volume, for instance.
 var ErrRewound = errors.New("task stream ends before the cursor")
 
-// ErrControlRewound is the same of the control stream.
+// ErrControlRewound is ErrRewound for the control stream.
 var ErrControlRewound = errors.New("control stream ends before the cursor")
 
 // rewound says which streams of a partition ended before their cursors.
 type rewound struct{ tasks, control bool }
 
-// evidenceBook is what a shard knows of partitions besides the database: what has been committed, and what went back.
+// evidenceBook is what a shard knows about partitions from outside the database. A database that is restored
+// from a backup does not know what it has lost; evidence of later commits, or of a stream that went back,
+// shows it.
 type evidenceBook struct {
 	cfg   *Config
 	store Store
 	bus   Bus
 	log   *slog.Logger
-	// lost is of partitions that were let go: a later takeover compares it with what it finds.
-	lost    map[int]core.Evidence
-	doubted map[int]bool    // partitions whose last takeover found less than a former owner knew
-	rewound map[int]rewound // partitions whose streams ended before their cursors
-	looks   waker           // a round is to record what has been committed
+	// lost is the evidence of partitions that this shard let go. A later takeover compares it with the row
+	// that it finds.
+	lost map[int]core.Evidence
+	// doubted are partitions whose last takeover found less than a former owner knew.
+	doubted map[int]bool
+	// rewound are partitions with a stream that ended before its cursor.
+	rewound map[int]rewound
+	// nextRound is when a round is wanted to record what has been committed.
+	nextRound waker
 }
 
-// evidenceEvery is how often, at most, what is committed is recorded outside the database.
+// evidenceEvery is the least time between two records of what is committed.
 const evidenceEvery = time.Second
 
-// record records what has been committed: at most about once a second, and soon after the last commit of many.
+// record publishes the newest commits of the partitions, at most every evidenceEvery.
 func (b *evidenceBook) record(now core.Instant, in []*partition) {
-	if !b.looks.due(now) {
+	if !b.nextRound.due(now) {
 		return
 	}
 	var all []core.Evidence
@@ -51,7 +57,8 @@ func (b *evidenceBook) record(now core.Instant, in []*partition) {
 	}
 }
 
-// remember keeps, here and outside the database, what is known of a partition that is let go: the next owner may find less.
+// remember keeps what is known of a partition that is let go, here and outside the database: the next owner
+// may find less.
 func (b *evidenceBook) remember(p *partition, now core.Instant) {
 	e := p.evidence(now)
 	b.lost[p.id] = e
@@ -59,14 +66,14 @@ func (b *evidenceBook) remember(p *partition, now core.Instant) {
 	b.bus.Record([]core.Evidence{e})
 }
 
-// doubt takes what a former owner knew of a partition, and reports whether the takeover of this shard found less: then the
-// partition has to be taken over again.
+// doubt compares what a former owner knew of a partition with what this shard's takeover found. It reports
+// whether the takeover found less: then the partition has to be taken over again.
 func (b *evidenceBook) doubt(p *partition, e core.Evidence) bool {
 	if p == nil || !e.Former || e.Epoch >= p.epoch {
 		return false
 	}
-	found := &p.taken.Found
-	lost := e.Rewound > found.Epoch && p.taken.WentBackUntil != core.ReadNoMore
+	found := &p.takeover.Found
+	lost := e.Rewound > found.Epoch && p.takeover.WentBackUntil != core.ReadNoMore
 	if !lost && (found.WentBack || !core.WentBack(found.Epoch, found.Commit, e)) {
 		return false
 	}
@@ -77,8 +84,8 @@ func (b *evidenceBook) doubt(p *partition, e core.Evidence) bool {
 	return true
 }
 
-// wentBack remembers that a stream of a partition went back, as an error of Wires.Read says: the next adoption reads it
-// from its beginning. Other errors mean nothing here.
+// wentBack remembers that a stream of a partition went back, if the error of Wires.Read says so: the next
+// takeover reads it from its beginning. Other errors are ignored.
 func (b *evidenceBook) wentBack(partition int, err error) {
 	was := b.rewound[partition]
 	was.tasks = was.tasks || errors.Is(err, ErrRewound)
@@ -88,6 +95,8 @@ func (b *evidenceBook) wentBack(partition int, err error) {
 	}
 }
 
+// alertStream logs that a stream is read again from its beginning. other: the store was fed from another
+// stream.
 func (b *evidenceBook) alertStream(kind string, st *core.PartitionState, cursor uint64, other bool) {
 	why := "it ends before the cursor, or has another message there"
 	if other {

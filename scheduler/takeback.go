@@ -6,16 +6,17 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Take-back. Memory changes by the commit: what a decision of a round leads to waits in lists of the cycle until its row is
-// stored, and is passed over if that is refused: effects, calls, ends, what is parked, positions, acknowledgements. What
-// later decisions of the same round depend on changes at once, and is noted in inRound: takeBack takes it back from a task
-// whose row is refused, lose from all of a partition, abandon from all that there are. There is no other way out of a round.
+// Take-back. Most of what a decision changes waits in lists of the cycle until its row is committed, and is passed over if
+// the row is refused: effects, calls, ends, what is parked, positions, acknowledgements. What later decisions of the same
+// round depend on changes at once and is noted in inRound. There are three ways out of a round that fails: takeBack, for a
+// task whose row is refused; lose, for a partition; abandon, for all partitions.
 
-// takeBack takes back what the round has done with a task: its row is refused. A round may refuse thousands, so none of them
-// looks at the effects of the others; publish passes over those that are older, and spends the numbers of endings among them.
+// takeBack takes back what the round has done with a task whose row is refused. A round may refuse thousands,
+// so it does not search the task's effects: publish passes over those older than the refusal, and counts
+// their end numbers as published.
 //
-// The children that it was about to get in this round are let go. One whose row is stored already, by a part of the batch that
-// was committed before, rests on an earlier row of its parent.
+// Children that the round was creating for the task go with it. A child whose row was committed in an earlier
+// part of the batch stays: it depends on an earlier row of its parent.
 func (s *Shard) takeBack(p *partition, e *entry) {
 	s.gate.backOut(e)
 	e.round.refused++
@@ -33,32 +34,32 @@ func (s *Shard) takeBack(p *partition, e *entry) {
 	}
 }
 
-// forsake lets a task go whose row is refused.
+// forsake takes back and drops a task whose row is refused.
 func (s *Shard) forsake(p *partition, e *entry) {
 	s.takeBack(p, e)
 	p.drop(e)
 }
 
-// backOut gives back what the round took for a task, unless its row is stored: nothing of it leaves. A round is to look at what
-// others may do with it.
+// backOut gives back the places and calls that the round took for a task, unless its row is committed, and
+// wants a round in which others may have them.
 func (g *gate) backOut(e *entry) {
-	if e.round.stored || e.round.took|e.round.spent == 0 || e.plan == nil {
+	if e.round.stored || e.round.places|e.round.spent == 0 || e.plan == nil {
 		return
 	}
-	e.giveBack(e.round.took & e.out)
+	e.giveBack(e.round.places & e.places)
 	each(e.round.spent, func(i int) { e.unspend(i) })
-	e.round.took, e.round.spent = 0, 0
-	g.looks.wake(g.now)
+	e.round.places, e.round.spent = 0, 0
+	g.nextRound.wake(g.now)
 }
 
-// backOutAll is the same of all tasks of a partition.
+// backOutAll is backOut for all tasks of a partition.
 func (g *gate) backOutAll(p *partition) {
 	for _, e := range p.tasks {
 		g.backOut(e)
 	}
 }
 
-// duplicate lets a new task go whose id was taken in the store.
+// duplicate drops a new task whose id the commit found to be taken, and answers its submitter.
 func (s *Shard) duplicate(dup *core.Duplicate) {
 	p, e := s.inFlight(dup.Partition, dup.Number)
 	if e == nil {
@@ -66,17 +67,17 @@ func (s *Shard) duplicate(dup *core.Duplicate) {
 	}
 	s.Stats.Duplicates++
 	if e.task.Parent != 0 {
-		s.families.taken(e)
+		s.families.childExists(e)
 	}
 	s.forsake(p, e)
 	if e.task.Parent != 0 || len(e.task.InputHash) == 0 {
-		return // a child is looked for again; so comes a cancel that lost the race against its submission
+		return // a fan recounts its child; a task without a hash is a cancel that lost the race against its submission
 	}
 	sub := submissionOf(e.task)
 	s.cycle.answerDuplicate(p, &sub, e.task.InputHash, &dup.Existing)
 }
 
-// lose lets go of a partition whose row is not as this shard left it.
+// lose drops a partition whose row is not as this shard left it. The rest of the round goes on without it.
 func (s *Shard) lose(p *partition) {
 	s.gate.backOutAll(p)
 	p.lost = true
@@ -85,8 +86,8 @@ func (s *Shard) lose(p *partition) {
 	s.Drop(p.id)
 }
 
-// stop lets go of the one partition that an error stops, with what the round would have written of it. It reports false
-// when the error stops more.
+// stop drops the one partition that an error stops, with what the round would have written of it. It reports
+// false if the error stops more than one partition.
 func (s *Shard) stop(err error) bool {
 	f := core.FaultOf(err)
 	p := s.partitions[f.Partition]
@@ -99,7 +100,7 @@ func (s *Shard) stop(err error) bool {
 	return true
 }
 
-// unwrite removes a partition's writes from the batch.
+// unwrite removes a partition's writes from the batch, and tells the other tasks where theirs are now.
 func (c *cycle) unwrite(p *partition, in *owned) {
 	place, kept := make([]int, len(c.batch.Writes)+1), 0
 	for i := range c.batch.Writes {
@@ -132,18 +133,18 @@ func (c *cycle) unwrite(p *partition, in *owned) {
 	c.touched = slices.DeleteFunc(c.touched, func(x touch) bool { return x.p == p })
 }
 
-// abandon drops every partition: memory may be ahead of the store.
+// abandon drops every partition, because memory may be ahead of the store.
 func (s *Shard) abandon() {
 	for _, p := range s.inOrder() {
 		s.evidence.remember(p, s.cycle.now)
 		p.forget()
 		s.cycle.lost, s.cycle.stopped = append(s.cycle.lost, p.id), append(s.cycle.stopped, p.id)
 	}
-	s.endings.taken()
+	s.endings.accepted()
 	clear(s.partitions)
 	clear(s.plans.refs)
 	s.families.forget()
 	s.queues.served = nil
-	s.reorder, s.endings.looks, s.evidence.looks = true, waker{}, waker{}
+	s.reorder, s.endings.nextRound, s.evidence.nextRound = true, waker{}, waker{}
 	s.cycle.endRound()
 }

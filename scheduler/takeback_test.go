@@ -471,17 +471,17 @@ func same(t *testing.T, when string, got, want *drawn, allowed ...may) {
 
 // neverTried is what may differ from a shard that never tried a round.
 var neverTried = may{
-	`shard\.cycle\.(rounds|leave|answers|late|pos|lost|stopped|failed|unread|batch\.ID).*`:                            "of the last cycle: the next begins anew",
-	`shard\.(Stats|answerers|leftAlone|unstorable|alerts|logs)\b.*`:                                                   "what is tried is counted, and told",
-	`shard\.plans\..*|plan\(.*\).*|slot\(forgotten\).*`:                                                               "plans, and what they come to here, are found out when they are needed",
-	`agent\(.*\)\.(longest|usual|usualAt)`:                                                                            "what a plan or an answer says of an agent is true whatever becomes of the row",
-	`(.*\.looks|.*\.rates|key\(.*\)\.looks)\.lookAt|shard\.gate\.agents\.(ready|changed).*|key\(.*\)\.(changed|kept)`: "a look too many finds nothing to do",
-	`(agent|key)\(.*\)\.inUse\.limit\.(at|made)`:                                                                      "up to when a rate is counted, and made up for: now at least",
-	`shard\.evidence\.(lost|looks).*`:                                                                                 "what was known of a partition when it was lost",
-	`agent\(.*\)\.last`:                                                                                               "whose turn it is",
-	`shard\.owned\.partitions\[\d\]\.last|task\(.*\)\.(issue|issues\[\d+\])\.commit`:                                  "commits have numbers",
-	`shard\.owned\.reorder`:                                                                                           "the partitions are put in order when they are asked for",
-	`shard\.gate\.agents\.behind\[\d\]\.places\[\d+\]\..*`:                                                            "these are in no order; how many are of each agent and key their counts say",
+	`shard\.cycle\.(rounds|leave|answers|late|pos|lost|stopped|failed|unread|batch\.ID).*`:                                                       "of the last cycle: the next begins anew",
+	`shard\.(Stats|answerers|leftAlone|unstorable|alerts|logs)\b.*`:                                                                              "what is tried is counted, and told",
+	`shard\.plans\..*|plan\(.*\).*|slot\(forgotten\).*`:                                                                                          "plans, and what they come to here, are found out when they are needed",
+	`agent\(.*\)\.(longest|usual|usualAt)`:                                                                                                       "what a plan or an answer says of an agent is true whatever becomes of the row",
+	`(.*\.nextRound|.*\.nextRateRound|key\(.*\)\.nextRound)\.lookAt|shard\.gate\.agents\.(ready|unreported).*|key\(.*\)\.(reporting|wantsPlace)`: "a look too many finds nothing to do",
+	`(agent|key)\(.*\)\.inUse\.limit\.(at|made)`:                                                                                                 "up to when a rate is counted, and made up for: now at least",
+	`shard\.evidence\.(lost|nextRound).*`:                                                                                                        "what was known of a partition when it was lost",
+	`agent\(.*\)\.last`:                                                                                                                          "whose turn it is",
+	`shard\.owned\.partitions\[\d\]\.last|task\(.*\)\.(issue|issues\[\d+\])\.commit`:                                                             "commits have numbers",
+	`shard\.owned\.reorder`:                                                                                                                      "the partitions are put in order when they are asked for",
+	`shard\.gate\.agents\.behind\[\d\]\.places\[\d+\]\..*`:                                                                                       "these are in no order; how many are of each agent and key their counts say",
 }
 
 // unknownOutcome is what may differ where nobody knows whether the round is stored.
@@ -495,13 +495,13 @@ var loadedFresh = may{
 	`(agent|key)\(.*\)\.inUse\.limit\..*|agent\(.*\)\.keys\[.*|key\(.*\)\.(agent|key|inUse\.limit)|shard\.gate\.agents\.term`: "grants end with a takeover",
 	`shard\.gate\.agents\.counted.*|agent\(.*\)\.(calls|trial|counted).*|shard\.tally\..*|shard\.endings\.republished`:        "what the rest of the round came to is counted",
 	`shard\.gate\.agents\.behind\[\d\]\.epoch|shard\.cycle\.flush`:                                                            "the epoch in which it was left",
-	`agent\(.*\)\.tried`: "what is sent again to an agent in trial may be tried again",
-	`shard\.owned\.partitions\[\d\]\.(epoch|last|recorded|rewound|ownedAt|taken|saved|outbox\.retell|positions\.reading|readUntil)\b.*`: "each takeover has its own",
-	`shard\.owned\.partitions\[\d\]\.(agentSlots\.(agents|slots)|inFlight\.wakes)\b.*|shard\.wakes.*|slot\(.*\)\.(name|calls|gaveUp)`:   "agents are in the order in which they were met, wakes in that of a heap",
+	`agent\(.*\)\.trialOut`: "what is sent again to an agent in trial may be tried again",
+	`shard\.owned\.partitions\[\d\]\.(epoch|last|recorded|rewound|ownedAt|takeover|saved|outbox\.republishing|positions\.reading|readUntil)\b.*`: "each takeover has its own",
+	`shard\.owned\.partitions\[\d\]\.(agentSlots\.(agents|slots)|inFlight\.wakes)\b.*|shard\.wakes.*|slot\(.*\)\.(name|calls|gaveUp)`:            "agents are in the order in which they were met, wakes in that of a heap",
 	`slot\(.*\)\.order.*`:                      "what is parked is read when there is room: see checkParked",
 	`slot\(.*\)\.(waiting|unable|blocked)\b.*`: "these have some that have gone on",
 	`fan\((past|undo).*`:                       "nothing asks for a fan of the past; an undo goes over the children anew",
-	`fan\(do.*\)\.(why|ended|taken|round|since|elements|page|place|more|input).*`:                                    "of children that were seen to end, and of the list",
-	`task\(.*\)\.(leased|waits|lacks|blocks|wakes|wakeAt|issue|issues|fans|marks\.(ours|trial|aside|held|keys))\b.*`: "what has been sent again by this owner, and when it is looked at",
-	`task\(.*\)\.task\.Steps\[\d+\]\.(Resent|Copy|Tries|Heard|Due|EffectsPossibleUntil|begun)`:                       "what is not in the journal",
+	`fan\(do.*\)\.(why|ended|idClashes|round|since|elements|page|pageAfter|more|input).*`:                                           "of children that were seen to end, and of the list",
+	`task\(.*\)\.(leased|waits|lacks|blocks|wakes|wakeAt|issue|issues|fans|marks\.(heardAll|trial|noPlace|pausedRetries|keys))\b.*`: "what has been sent again by this owner, and when it is looked at",
+	`task\(.*\)\.task\.Steps\[\d+\]\.(Effect\.(copies|Open)|Copy|Tries|Heard|Due|begun)`:                                            "what is not in the journal",
 }

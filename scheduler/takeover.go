@@ -8,63 +8,71 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Adopted says where the readers of a partition begin.
+// Adopted is a partition that was taken over: where its readers begin, and what was resumed.
 type Adopted struct {
 	Epoch         int64
 	Cursor        uint64 // of the task stream
 	ControlCursor uint64
-	CursorStored  core.Instant // when the streams took the messages there; 0: not known
+	// CursorStored and ControlStored are when the streams stored the messages at the cursors; 0: not known.
+	CursorStored  core.Instant
 	ControlStored core.Instant
-	Stream        string // that the cursors belong to, as Wires.Ground named it
-	Resumed       int    // tasks in flight
+	// Stream identifies the stream that the cursors belong to, as Wires.Ground named it.
+	Stream string
+	// Resumed counts the tasks in flight.
+	Resumed int
 }
 
-// Ground is what a takeover finds outside the database.
+// Ground is what a takeover learns about a partition outside the database, to notice a database or a stream
+// that went back.
 type Ground struct {
-	Stream   string        // identity of the task stream now
-	End      uint64        // position of the partition's last message in it
-	Evidence core.Evidence // of the owner that recorded last
-	Former   core.Evidence // of the last owner that lost it
+	// Stream identifies the task stream as it is now.
+	Stream string
+	// End is the position of the partition's last message in it.
+	End uint64
+	// Evidence is of the owner that recorded last, Former of the last owner that lost the partition.
+	Evidence core.Evidence
+	Former   core.Evidence
 
-	At    core.Instant                          // when it was looked at
-	Again func(context.Context) (Ground, error) // looks again; nil: what there is does not change meanwhile
+	// At is when this was looked at.
+	At core.Instant
+	// Again looks once more; nil: nothing changes meanwhile.
+	Again func(context.Context) (Ground, error)
 }
 
-// groundFor is how old what was looked at may be when the takeover is committed.
-const groundFor = 100 * time.Millisecond
+// groundMaxAge is how old a Ground may be when the takeover commits, before it is looked at again.
+const groundMaxAge = 100 * time.Millisecond
 
 // Adopt takes a partition over: it raises the epoch, which locks out any other
 // owner; rebuilds from the journal the tasks that have a command out; sends
 // those commands again, with the same attempt and key; and publishes again what
 // ended after publishedThrough. Replies must be subscribed to before it is called.
 //
-// When the store's cursors belong to another stream they start afresh, and when there
-// is evidence of commits that the store does not have, what may have run then is noted:
-// both are alerts.
+// If the store's cursors belong to another stream they start from its beginning. If there is evidence of commits that the
+// store does not have, tasks note what may have run in the lost time. Both are alerts.
 func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (Adopted, error) {
 	st, err := s.evidence.claim(ctx, now, id, &g, core.First{})
-	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor)) {
-		st, err = s.evidence.claimAgain(ctx, st, &g)
+	if err == nil && g.Again != nil && (st.Found.WentBack || s.cfg.Now() > g.At.Add(groundMaxAge)) {
+		st, err = s.evidence.reclaim(ctx, st, &g)
 	}
 	if err != nil {
 		return Adopted{}, fmt.Errorf("take over partition %d: %w", id, err)
 	}
 	s.evidence.warn(&st, &g)
-	s.begin(s.cfg.Now(), &Mail{}, false) // not now: until this moment the former owner may have sent retries
+	s.begin(s.cfg.Now(), &Mail{}, false) // the clock is read again: until this moment the former owner may have sent retries
 	p := newPartition(st, s.cfg, &s.gate.agents, &s.wakes)
 	p.rewound = max(g.Evidence.Rewound, g.Former.Rewound)
 	if s.evidence.rewound[id].tasks || st.Found.Cursor > 0 && st.Cursor == 0 {
 		p.rewound = p.epoch
 	}
 	if st.WentBackAt != 0 {
-		p.readAgain(min(st.WentBackUntil, g.End))
+		p.rereadUntil(min(st.WentBackUntil, g.End))
 	}
 	delete(s.evidence.doubted, id)
 	delete(s.evidence.rewound, id)
 	s.bus.Record([]core.Evidence{p.evidence(now)})
 	s.put(p)
 	if err := s.rebuild(ctx, p); err != nil {
-		s.gate.backOutAll(p) // nothing has left, and what was out before is where it was
+		s.gate.backOutAll(p) // nothing has left
 		s.Drop(id)
 		s.cycle.endRound()
 		return Adopted{}, fmt.Errorf("rebuild partition %d: %w", id, err)
@@ -72,7 +80,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	s.gate.agents.begin()
 	s.gate.agents.free(id) // its commands are counted again
 	if len(s.gate.agents.limited) > 0 {
-		s.gate.looks.wake(s.cycle.now) // the node hears of both
+		s.gate.nextRound.wake(s.cycle.now) // a round reports both to the node
 	}
 	if err = stillOurs(ctx, s.store, p.asOf()); err == nil {
 		err = s.publish(ctx)
@@ -88,7 +96,7 @@ func (s *Shard) Adopt(ctx context.Context, now core.Instant, id int, g Ground) (
 	}, nil
 }
 
-// claim takes a partition over on what was found outside the database.
+// claim takes a partition over in the store, given what was learned outside the database.
 func (b *evidenceBook) claim(ctx context.Context, now core.Instant, id int, g *Ground, first core.First) (core.PartitionState, error) {
 	if known := b.lost[id]; known.Newer(g.Evidence) {
 		known.Rewound = max(known.Rewound, g.Evidence.Rewound)
@@ -101,11 +109,12 @@ func (b *evidenceBook) claim(ctx context.Context, now core.Instant, id int, g *G
 	})
 }
 
-// claimAgain takes a partition over once more, on what is outside the database now. What was looked at before the first
-// takeover may be older than the database's going back: this node stood still in between, others owned the partition
-// meanwhile and read on, and all that is lost. What is looked at after it is not, if the row is then as the first left it:
-// the second takeover finds out again.
-func (b *evidenceBook) claimAgain(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
+// reclaim takes the partition over a second time, with a Ground that was looked at after the first takeover.
+// A Ground from before it may be older than the database's going back: this node may have stood still in
+// between, while others owned the partition and read on, and all of that may be lost. Whatever is looked at
+// after the first takeover cannot be that old, provided that the row is still as the first takeover left it;
+// the second takeover checks that.
+func (b *evidenceBook) reclaim(ctx context.Context, first core.PartitionState, g *Ground) (core.PartitionState, error) {
 	now, err := g.Again(ctx)
 	if err != nil {
 		return first, err
@@ -125,11 +134,11 @@ func (b *evidenceBook) claimAgain(ctx context.Context, first core.PartitionState
 		err = as.Check(st.Found.Epoch, st.Found.Commit)
 	}
 	found.WentBack = st.Found.WentBack
-	st.Found = found // the row as it was before this node
+	st.Found = found // the row as it was before the first takeover
 	return st, err
 }
 
-// warn logs that a takeover did not find what there should be.
+// warn logs what a takeover did not find although it should be there.
 func (b *evidenceBook) warn(st *core.PartitionState, g *Ground) {
 	ended := b.rewound[st.Partition]
 	if st.Cursor == 0 && st.Found.Cursor > 0 {
@@ -145,9 +154,9 @@ func (b *evidenceBook) warn(st *core.PartitionState, g *Ground) {
 	}
 }
 
-// stillOurs makes sure that what was loaded is not a successor's: an owner that stood still between taking over and
-// loading would send commands of which its successor does not know that they are sent twice. Nothing else leaves
-// without a commit, which is fenced.
+// stillOurs checks that the rows just loaded are not a successor's. An owner that stood still between taking
+// over and loading would resend commands while its successor does not know of the copies. Everything else
+// that leaves follows a commit, which is fenced.
 func stillOurs(ctx context.Context, store Store, as core.AsOf) error {
 	states, err := store.CursorsOf(ctx, []int{as.Partition}, "")
 	if err != nil {
@@ -161,6 +170,7 @@ func stillOurs(ctx context.Context, store Store, as core.AsOf) error {
 	return nil
 }
 
+// rebuild loads the partition's tasks in flight and resumes them, and begins to publish endings again.
 func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	agents, err := s.store.WaitingAgents(ctx, p.asOf())
 	if err != nil {
@@ -190,16 +200,17 @@ func (s *Shard) rebuild(ctx context.Context, p *partition) error {
 	if err := s.families.resumeFresh(ctx, p); err != nil {
 		return err
 	}
-	p.publishAgain(true)
+	p.republish(true)
 	return s.endings.page(ctx, s.cycle, p)
 }
 
+// resume sends again what a loaded task has out.
 func (s *Shard) resume(ctx context.Context, p *partition, saved *core.Saved) error {
 	e, err := s.load(ctx, p, saved)
 	if err != nil || e == nil {
 		return err
 	}
-	if e.plan == nil { // at which agents it has commands out is not known
+	if e.plan == nil { // it is not known at which agents it has commands out
 		p.leaveUncounted(saved)
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Trouble names what a scheduler tries again and again. It reports each outcome, and logs none of them.
+// Trouble names something that a scheduler retries for ever. Each outcome goes to Config.Report; none is logged here.
 type Trouble string
 
 // The troubles.
@@ -24,39 +24,44 @@ const (
 	TroublePauses   Trouble = "pauses"        // reading what operators have paused
 	TroubleBreakers Trouble = "breakers"      // reading and changing breakers
 	TroubleLimits   Trouble = "limits"        // reading limits and claiming grants
-	newsPatience            = 2 * time.Second // how long the news of partitions wait for more of them
-	newsPartitions          = 64              // partitions that a line names
+	newsPatience            = 2 * time.Second // how long news of partitions are collected before they are logged
+	newsPartitions          = 64              // most partitions that one log line names
 )
 
-// news collects what happens to partitions, so that it is one line for all of them.
+// news collects what happens to single partitions, so that a change of many of them is one line of the log.
 type news struct {
-	mu     sync.Mutex
-	failed map[int]error  // takeovers
-	from   map[int]string // owners before, of partitions about to be taken over
-	taken  map[int]string // partitions taken over since the last line, and their owners before
-	lost   []int          // partitions that were given up as not this node's since the last line
-	since  time.Time      // of the oldest of these
+	mu sync.Mutex
+	// failed holds the last error of each partition whose takeover failed.
+	failed map[int]error
+	// from holds the previous owner of each partition that is about to be taken over.
+	from map[int]string
+	// takenOver holds the partitions taken over since the last line, with their previous owners.
+	takenOver map[int]string
+	// lost are the partitions given up since the last line because their row is not as this node left it.
+	lost []int
+	// since is when the oldest of these was noted.
+	since time.Time
 }
 
 func newNews() *news {
-	return &news{failed: map[int]error{}, from: map[int]string{}, taken: map[int]string{}}
+	return &news{failed: map[int]error{}, from: map[int]string{}, takenOver: map[int]string{}}
 }
 
-// about says whose partition is about to be taken over.
+// about notes the previous owner of a partition that is about to be taken over.
 func (n *news) about(p int, before string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.from[p] = before
 }
 
-// begin notes when the oldest news came. The news are locked.
+// begin notes the time if nothing is collected yet. The lock is held.
 func (n *news) begin() {
-	if len(n.taken)+len(n.lost) == 0 {
+	if len(n.takenOver)+len(n.lost) == 0 {
 		n.since = time.Now()
 	}
 }
 
-// lose notes that a partition was given up: it is not as this node left it.
+// lose notes that a partition was given up because its row is not as this node left it.
 func (n *news) lose(p int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,8 +69,9 @@ func (n *news) lose(p int) {
 	n.lost = append(n.lost, p)
 }
 
-// took notes the outcome of a takeover and returns what all that were tried come to.
-func (n *news) took(p int, err error) error {
+// noteTakeover notes the outcome of a takeover. It returns an error that sums up all partitions whose last
+// takeover failed; nil: none.
+func (n *news) noteTakeover(p int, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil {
@@ -74,12 +80,13 @@ func (n *news) took(p int, err error) error {
 	}
 	delete(n.failed, p)
 	n.begin()
-	n.taken[p] = n.from[p]
+	n.takenOver[p] = n.from[p]
 	delete(n.from, p)
 	return n.failing()
 }
 
-// only forgets what became of partitions that are not wanted any more, and returns what is left.
+// only forgets the partitions that are not wanted any more. It returns the summed-up error of the rest, and
+// whether fewer have failed now.
 func (n *news) only(wanted func(p int) bool) (err error, changed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +96,7 @@ func (n *news) only(wanted func(p int) bool) (err error, changed bool) {
 	return n.failing(), len(n.failed) != before
 }
 
-// failing sums failed takeovers up. The news are locked.
+// failing sums up the failed takeovers; nil: there are none. The lock is held.
 func (n *news) failing() error {
 	if len(n.failed) == 0 {
 		return nil
@@ -98,19 +105,20 @@ func (n *news) failing() error {
 	return fmt.Errorf("partitions %s: %w", listed(partitions), n.failed[partitions[0]])
 }
 
-// log logs the news, in one line of a kind, unless more are about to come. falls says whether a partition is to be this
-// node's.
+// log writes what is collected, one line for each kind. With more set, further news are about to come and log
+// waits for them, up to newsPatience. falls reports whether a partition is meant to be this node's: losing
+// such a one is a warning.
 func (n *news) log(log *slog.Logger, falls func(partition int) bool, more bool) {
 	n.mu.Lock()
-	taken, lost := n.taken, n.lost
-	if len(taken)+len(lost) == 0 || more && time.Since(n.since) < newsPatience {
+	takenOver, lost := n.takenOver, n.lost
+	if len(takenOver)+len(lost) == 0 || more && time.Since(n.since) < newsPatience {
 		n.mu.Unlock()
 		return
 	}
-	n.taken, n.lost = map[int]string{}, nil
+	n.takenOver, n.lost = map[int]string{}, nil
 	n.mu.Unlock()
-	if len(taken) > 0 {
-		log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(taken))), "from", owners(taken))
+	if len(takenOver) > 0 {
+		log.Info("partitions taken over", "partitions", listed(slices.Sorted(maps.Keys(takenOver))), "from", owners(takenOver))
 	}
 	slices.Sort(lost)
 	// Nodes that start together may take what another one has just taken, before they have heard of each other.
@@ -130,7 +138,7 @@ func (n *news) log(log *slog.Logger, falls func(partition int) bool, more bool) 
 	}
 }
 
-// owners names the owners before; "" stands for none.
+// owners lists the previous owners, each once; "" appears as none.
 func owners(taken map[int]string) string {
 	var names []string
 	for _, name := range taken {
@@ -143,7 +151,7 @@ func owners(taken map[int]string) string {
 	return strings.Join(slices.Compact(names), ",")
 }
 
-// listed writes partitions as a list.
+// listed formats partitions for a log line, newsPartitions of them at most.
 func listed(partitions []int) string {
 	var b strings.Builder
 	for i, p := range partitions {

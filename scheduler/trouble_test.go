@@ -22,7 +22,7 @@ func TestNewsAreOneLine(t *testing.T) {
 		s.news.log(s.log, s.falls, false)
 		for p, before := range []string{"dead", "dead", "", "me"} {
 			s.news.about(p, before)
-			if err := s.news.took(p, nil); err != nil {
+			if err := s.news.noteTakeover(p, nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -54,16 +54,16 @@ func TestNewsAreOneLine(t *testing.T) {
 func TestTakeoversAreOneTrouble(t *testing.T) {
 	n := newNews()
 	away := errors.New("away")
-	if err := n.took(5, away); err == nil || err.Error() != "partitions 5: away" {
+	if err := n.noteTakeover(5, away); err == nil || err.Error() != "partitions 5: away" {
 		t.Error(err)
 	}
-	if err := n.took(3, away); !errors.Is(err, away) || err.Error() != "partitions 3,5: away" {
+	if err := n.noteTakeover(3, away); !errors.Is(err, away) || err.Error() != "partitions 3,5: away" {
 		t.Error(err)
 	}
-	if err := n.took(4, nil); err == nil {
+	if err := n.noteTakeover(4, nil); err == nil {
 		t.Error("another partition's takeover ends the trouble")
 	}
-	if err := n.took(3, nil); err == nil || err.Error() != "partitions 5: away" {
+	if err := n.noteTakeover(3, nil); err == nil || err.Error() != "partitions 5: away" {
 		t.Error(err)
 	}
 	if err, changed := n.only(func(p int) bool { return p == 5 }); err == nil || changed {

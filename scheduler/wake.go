@@ -2,9 +2,10 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// indexed is a heap of what knows its place in it, so that one can be moved or removed.
+// indexed is a heap whose elements know their index in it, so that any of them can be moved or removed.
 type indexed[T placed[T]] []T
 
+// placed is an element of an indexed heap. putAt tells it its index; -1: it has left the heap.
 type placed[T any] interface {
 	before(T) bool
 	putAt(place int)
@@ -36,14 +37,15 @@ func (h *indexed[T]) Pop() any {
 	return one
 }
 
-// waker says when a round is wanted. Every round looks at each agent at which something is parked, so there is nothing else
-// to say; for what stands aside see keyCalls.opened.
-type waker struct{ lookAt core.Instant } // 0: when something else happens
+// waker remembers the earliest instant at which somebody wants a round. It need not say why: every round goes over all
+// agents at which something is parked. Only tasks that stand aside for a key are not looked at in every round; see
+// keyCalls.reopen.
+type waker struct{ lookAt core.Instant } // 0: nobody wants one
 
-// wake wants a round at an instant.
+// wake asks for a round at an instant, unless one is wanted earlier.
 func (w *waker) wake(at core.Instant) { w.lookAt = earlier(w.lookAt, at) }
 
-// due reports, once, whether the round that is wanted is this one.
+// due reports whether the wanted round is this one, and forgets it if so.
 func (w *waker) due(now core.Instant) bool {
 	if w.lookAt == 0 || now < w.lookAt {
 		return false
@@ -52,14 +54,15 @@ func (w *waker) due(now core.Instant) bool {
 	return true
 }
 
-// setBack moves the instant with a clock that is set back.
+// setBack shifts the instant when the machine's clock was set back, so that the round does not wait out the
+// difference.
 func (w *waker) setBack(by core.Instant) {
 	if w.lookAt != 0 {
 		w.wake(w.lookAt + by)
 	}
 }
 
-// earlier is the earlier of two times of which 0 means none.
+// earlier returns the earlier of two instants, where 0 means never.
 func earlier(a, b core.Instant) core.Instant {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -67,12 +70,12 @@ func earlier(a, b core.Instant) core.Instant {
 	return a
 }
 
-// signal says that there is something to look at, to the one goroutine that waits for it.
+// signal wakes the one goroutine that waits for it. Sending twice before it is received counts once.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
 
-// set gives the signal. It does not block: one that is pending is enough.
+// set sends the signal. It never blocks: if one is pending already, that one is enough.
 func (s signal) set() {
 	select {
 	case s <- struct{}{}:

@@ -2,15 +2,20 @@ package scheduler
 
 import "slices"
 
-// Wakers is what makes a shard look again at a task that is parked at an agent of one of its partitions.
+// Wakers says what would make a shard look again at a parked task.
 type Wakers struct {
-	Round bool // each round does, where the agent has room
-	Pause bool // it stands aside until the pauses change
-	Key   bool // it stands aside until its key has room, or another of it that has not goes on
+	// Round: each round looks at it, if the agent has room.
+	Round bool
+	// Pause: it stands aside until the pauses change.
+	Pause bool
+	// Key: it stands aside until its key has room, or until another task of the key that is in the order goes
+	// on.
+	Key bool
 }
 
-// Wakers returns what wakes a parked task. ok is false where the shard leaves it to another owner. Only the driver may call
-// it; the simulator does, which holds it to the state of the gates.
+// Wakers returns what wakes a parked task. ok is false if the shard leaves it to another owner. Only the
+// driver of the committer may call it. The simulator compares it with the state of the gates, to find tasks
+// that nothing wakes.
 func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok bool) {
 	p := s.partitions[partition]
 	if p == nil || p.noMore {
@@ -29,7 +34,7 @@ func (s *Shard) Wakers(partition int, agent string, number int64) (is Wakers, ok
 			is.Pause = len(s.gate.pauses.all) > 0
 		default:
 			k := slot.calls.keys[of.key]
-			is.Key = is.Key || k != nil && (k.looks.lookAt != 0 || s.gate.agents.rates.lookAt != 0 || s.queues.goesOn(k) || s.gate.judge(k.ask()).n == 0)
+			is.Key = is.Key || k != nil && (k.nextRound.lookAt != 0 || s.gate.agents.nextRateRound.lookAt != 0 || s.queues.goesOn(k) || s.gate.judge(k.ask()).n == 0)
 		}
 		if here {
 			return is, true

@@ -7,17 +7,23 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// running is the reader of what runs all the time; asked, embedded beside it, takes
-// precedence.
+// running is the reader for the owners of partitions. [Base] embeds it beside asked, whose methods are
+// declared on the struct itself and so win over those that running promotes from reader: what both have,
+// people reach through asked.
 type running struct{ reader }
 
-// asked answers those who ask, over connections of its own. Plans are made for each
-// question there: what makes those of commits cheap would make these slow.
+// asked is the store's side for people: it reads lists and counts over connections of its own, so that no
+// commit waits behind a long question, and writes what operators change. PostgreSQL plans each of its
+// statements anew; the session settings that keep commits cheap would make these slow.
 type asked struct {
-	of         *reader
-	changing   *counted         // writes what operators change
-	rolledBack func(error) bool // see Dialect
-	snapshot   *sql.TxOptions   // see Dialect
+	// of reads over the connections for people.
+	of *reader
+	// changing writes what operators change.
+	changing *counted
+	// rolledBack reports whether a failed transaction changed nothing and may be tried again. See Dialect.
+	rolledBack func(error) bool
+	// snapshot are the options of a transaction that sees one moment throughout. See Dialect.
+	snapshot *sql.TxOptions
 }
 
 // Get implements Store.

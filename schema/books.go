@@ -5,15 +5,17 @@ import (
 	"fmt"
 )
 
-// Books is what closing the books needs: how every task stands, and whether any
-// answer was counted twice. It reads everything, for checks after a run.
+// Books is what a check of the books after a run needs: the state of every task, and the steps whose success
+// was stored twice. Reading it goes through all tasks and the whole journal.
 type Books struct {
 	States    map[string]string // task id → state
 	StepRows  int64             // answers to do and undo in the journal
 	DoneTwice []DoneRows        // steps with more than one done row in a round
 }
 
-// DoneRows is how many done rows one step of a task has in one round, since the database last went back.
+// DoneRows is a step of a task with more than one done row in one round. Rows from before the database went
+// back in time, by a restored backup, are not counted together with those after it: the step is rightly done
+// once more then.
 type DoneRows struct {
 	Task  string
 	Step  string
@@ -24,8 +26,9 @@ type DoneRows struct {
 const (
 	qBooksStates = `SELECT id, state FROM tasks`
 	qBooksRows   = `SELECT count(*) FROM journal WHERE kind IN ('done', 'undone')`
-	// A step is done again after a row that says that the database went back, and is to be
-	// done once from there. That is looked at only where it counts.
+	// After the database went back in time a step is rightly done once more. So rows are grouped by the
+	// number of went_back rows before them (life), which the query computes only for steps that have more
+	// than one done row.
 	qBooksTwice = `SELECT id, name, round, count(*) FROM (
 	SELECT t.id, ps.name, j.round, (SELECT count(*) FROM journal b
 		WHERE b.partition = j.partition AND b.number = j.number AND b.kind = 'went_back' AND b.seq < j.seq) AS life
@@ -54,6 +57,7 @@ func (r *reader) Books(ctx context.Context) (Books, error) {
 	return a, r.doneTwice(ctx, &a)
 }
 
+// doneTwice fills in a.DoneTwice.
 func (r *reader) doneTwice(ctx context.Context, a *Books) error {
 	for row := range each(r.query(ctx, qBooksTwice)) {
 		var d DoneRows

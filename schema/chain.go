@@ -13,38 +13,43 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// The chain of a partition (package internal/chain) is continued by its owner alone: a
-// takeover reads the last link, under the row of the partition that it holds, and from then
-// on the owner's memory has it. A commit writes the next link in the transaction that moves
-// the partition's row, so a link stands if and only if its commit does, and two owners
-// cannot write one of the same height. Nothing else writes links.
+// Only its owner continues the chain of a partition (package internal/chain). A takeover reads the last link
+// while it holds the partition's row, and from then on the owner has it in memory. A commit writes the next
+// link in the transaction that moves the partition's row: the link stands if and only if the commit does, and
+// two owners cannot both write one at the same height. Nothing else writes links.
 
-// chains is what a store knows of the chains of the partitions that were taken over through it.
+// chains is what a store remembers of the chains of the partitions that were taken over through it.
 type chains struct {
-	kept bool // new links are written
+	// kept says that takeovers and commits write links. Set once, before the first takeover.
+	kept bool
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// heads has the last link of each partition, as of the last commit that came through here.
 	heads map[int]chainHead
+	// trims has what the next link of a partition names again, before the links that named it first are
+	// deleted.
 	trims map[int]*trimming
 
-	taking map[int]*sync.Mutex // by partition: held by its takeover
+	// takeovers has a lock for each partition, which its takeover holds.
+	takeovers map[int]*sync.Mutex
 }
 
-// taking waits until no other takeover of the partition is at work through this store, and holds further ones up until done
-// is called: between the end of its transaction and the note of its link another one's note must not come.
-func (b *Base) taking(partition int) (done func()) {
+// lockTakeover makes takeovers of one partition through this store wait for each other. Call done only after
+// heads has the link: if another takeover fell between the end of the transaction and that, the older head
+// would overwrite the newer one.
+func (b *Base) lockTakeover(partition int) (done func()) {
 	b.chains.mu.Lock()
-	taking := b.chains.taking[partition]
-	if taking == nil {
-		if b.chains.taking == nil {
-			b.chains.taking = map[int]*sync.Mutex{}
+	mu := b.chains.takeovers[partition]
+	if mu == nil {
+		if b.chains.takeovers == nil {
+			b.chains.takeovers = map[int]*sync.Mutex{}
 		}
-		taking = &sync.Mutex{}
-		b.chains.taking[partition] = taking
+		mu = &sync.Mutex{}
+		b.chains.takeovers[partition] = mu
 	}
 	b.chains.mu.Unlock()
-	taking.Lock()
-	return taking.Unlock
+	mu.Lock()
+	return mu.Unlock
 }
 
 // chainHead is the last link of a partition.
@@ -53,23 +58,25 @@ type chainHead struct {
 	hash                  chain.Hash
 }
 
-// KeepChain makes the store keep the chains of what it takes over from now on.
+// KeepChain switches the chain on. Call it before the first takeover.
 func (b *Base) KeepChain() {
 	b.chains.kept = true
 	b.chains.heads, b.chains.trims = map[int]chainHead{}, map[int]*trimming{}
 }
 
-// Statements of a takeover that keeps the chain.
+// Statements of a takeover that keeps the chain. chain_epoch is the last epoch whose owner kept it: if that
+// is not the epoch before, an owner in between kept none.
 const (
 	qKeptUntil  = `SELECT p.chain_epoch, (SELECT COALESCE(max(c.height), 0) FROM chain c WHERE c.partition = ?1) FROM partitions p WHERE p.partition = ?1`
 	qLastLink   = `SELECT linked_at, commit_id, hash FROM chain WHERE partition = ?1 AND height = ?2`
 	qChainEpoch = `UPDATE partitions SET chain_epoch = epoch WHERE partition = ?1`
 )
 
-// noEpoch is not that of any owner.
+// noEpoch is an epoch that no owner has.
 const noEpoch = -1
 
-// writeTakeOver stores the state of a partition that a transaction takes over. done is to be called once that is committed.
+// writeTakeOver stores the state of a partition in the transaction of its takeover. Call done after the
+// commit.
 func (b *Base) writeTakeOver(ctx context.Context, tx Tx, st *core.PartitionState, at core.Instant) (done func(), err error) {
 	query, args := b.takeOver(st)
 	if _, err := tx.Exec(ctx, query, args...); err != nil {
@@ -81,10 +88,9 @@ func (b *Base) writeTakeOver(ctx context.Context, tx Tx, st *core.PartitionState
 	return b.continueChain(ctx, tx, st, at)
 }
 
-// continueChain continues the chain of a partition that a transaction takes over: it reads its
-// end, and adds a link where the chain begins, or begins again because owners between kept
-// none, or where the database has gone back. done takes note of it once the transaction is
-// committed.
+// continueChain reads the end of a partition's chain in the transaction of a takeover. It adds a link where
+// the chain begins, where it begins again because an owner in between kept none, and where the database went
+// back in time. Call done after the commit: it puts the end into memory.
 func (b *Base) continueChain(ctx context.Context, tx Tx, st *core.PartitionState, at core.Instant) (done func(), err error) {
 	if !b.chains.kept {
 		return func() {}, nil
@@ -101,7 +107,8 @@ func (b *Base) continueChain(ctx context.Context, tx Tx, st *core.PartitionState
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, height, err)
 		}
 	}
-	// Without a link the chain begins; one whose hash is none was changed: a check finds that, and tasks go on.
+	// Without a link the chain begins. A hash of a wrong length means that someone changed the link: the chain
+	// begins again, a check finds out, and tasks go on.
 	var bad error
 	if head.hash, bad = chain.HashOf(hash); bad != nil {
 		epoch = noEpoch
@@ -116,6 +123,8 @@ func (b *Base) continueChain(ctx context.Context, tx Tx, st *core.PartitionState
 	}
 	if link.Kind != 0 {
 		link.Hash = link.HashAfter(head.hash)
+		// This link is written only at the beginning of a chain and after the database went back; otherwise
+		// the next commit's continues the chain.
 		if _, err := tx.Exec(ctx, b.sql.link, Args(nil, b.tables.Chain, &link, b.time)...); err != nil {
 			return nil, fmt.Errorf("chain of partition %d: link %d: %w", st.Partition, link.Height, err)
 		}
@@ -132,17 +141,17 @@ func (b *Base) continueChain(ctx context.Context, tx Tx, st *core.PartitionState
 	}, nil
 }
 
-// Links are the links that a commit writes, one for each of its partitions with a task in
-// it; none where no chain is kept. Without returns them less what the commit leaves out.
+// Links are what a commit adds to the chains: a link for each partition in which it writes a task. Empty
+// where no chain is kept.
 type Links struct {
-	All   []chain.Link
-	heads []chainHead // before each
+	All []chain.Link
+	// heads has, for each link, the one before it.
+	heads []chainHead
 	of    *Base
 	batch *core.Batch
 }
 
-// Links makes the links of a batch. Error: a partition that was not taken over through this
-// store.
+// Links makes the links of a batch. Error: a partition of it was not taken over through this store.
 func (b *Base) Links(batch *core.Batch) (l Links, err error) {
 	if !b.chains.kept || len(batch.Writes) == 0 {
 		return l, nil
@@ -150,8 +159,8 @@ func (b *Base) Links(batch *core.Batch) (l Links, err error) {
 	return b.links(batch, nil)
 }
 
-// Without are the links without the births that were duplicates. Fenced partitions keep
-// theirs, which are not to be written.
+// Without makes the links anew without the births that were duplicates. It does not leave out fenced
+// partitions: whoever writes the links skips those.
 func (l Links) Without(duplicates []core.Duplicate) (Links, error) {
 	if len(l.All) == 0 || len(duplicates) == 0 {
 		return l, nil
@@ -159,25 +168,28 @@ func (l Links) Without(duplicates []core.Duplicate) (Links, error) {
 	return l.of.links(l.batch, duplicates)
 }
 
+// links makes the links of a batch, less births that turned out to be duplicates.
 func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error) {
 	l := Links{of: b, batch: batch}
-	place := make(map[int]int, len(batch.Partitions))
+	index := make(map[int]int, len(batch.Partitions))
 	d := digests{of: b.sql}
 	for i := range batch.Writes {
 		w := &batch.Writes[i]
 		if w.Birth && slices.ContainsFunc(without, func(d core.Duplicate) bool { return d.Partition == w.Task.Partition && d.Number == w.Task.Number }) {
 			continue
 		}
-		at, ok := place[w.Task.Partition]
+		at, ok := index[w.Task.Partition]
 		if !ok {
 			at = len(l.All)
 			switch err := b.beginLink(&l, w.Task.Partition); {
+			// The batch was sent before and came through: the chain has its link, and no second one may be
+			// written.
 			case errors.Is(err, errLinked):
 				at = -1
 			case err != nil:
 				return l, fmt.Errorf("commit %d: %w", batch.ID, err)
 			}
-			place[w.Task.Partition] = at
+			index[w.Task.Partition] = at
 		}
 		if at < 0 {
 			continue
@@ -190,7 +202,7 @@ func (b *Base) links(batch *core.Batch, without []core.Duplicate) (Links, error)
 	return l, nil
 }
 
-// beginLink adds the next link of a partition, with what is to be named again there.
+// beginLink appends the partition's next link to l, with what it names again for a trim. Error: errLinked.
 func (b *Base) beginLink(l *Links, partition int) error {
 	b.chains.mu.Lock()
 	defer b.chains.mu.Unlock()
@@ -210,13 +222,13 @@ func (b *Base) beginLink(l *Links, partition int) error {
 	return nil
 }
 
-// errLinked is that a batch has its link in a partition.
+// errLinked says that the batch is being sent again and its link in this partition already stands.
 var errLinked = errors.New("it is linked already")
 
 // linkBytes is room for the content of most links.
 const linkBytes = 256
 
-// digests makes those of the rows of a commit; its memory serves one after the other.
+// digests computes the digests of the rows of a commit, with memory that it uses again for each row.
 type digests struct {
 	chain.Hasher
 	of      *queries
@@ -225,7 +237,7 @@ type digests struct {
 	journal JournalRow
 }
 
-// nameRows adds the rows of a write to a link.
+// nameRows appends to a link the number, the seq and the digest of every row that a write stores.
 func (d *digests) nameRows(l *chain.Link, w *core.TaskWrite, commit int64) {
 	for k := range w.Records {
 		d.journal = NewJournalRow(w, k, commit)
@@ -244,7 +256,7 @@ func (d *digests) nameRows(l *chain.Link, w *core.TaskWrite, commit int64) {
 	l.Content = chain.AppendEntry(l.Content, &e, false)
 }
 
-// digest is that of a row.
+// digest is the digest of a row of a table.
 func digest[R any](d *digests, table *chain.Table, columns []Column[R], r *R) chain.Digest {
 	d.row.Table, d.row.Values = table, d.row.Values[:0]
 	for i := range columns {
@@ -253,7 +265,7 @@ func digest[R any](d *digests, table *chain.Table, columns []Column[R], r *R) ch
 	return d.Row(&d.row)
 }
 
-// Linked takes note of links whose commit has come through.
+// Linked puts the links of a commit that came through into memory, less those of partitions that were fenced.
 func (b *Base) Linked(l Links, fenced []int) {
 	if len(l.All) == 0 {
 		return
@@ -272,8 +284,8 @@ func (b *Base) Linked(l Links, fenced []int) {
 	}
 }
 
-// ChainHeads are the last links of the partitions that were taken over here, as of their
-// last commits here; none where no chain is kept. Installation and At are not filled in.
+// ChainHeads returns the last links of the partitions that were taken over here, as of their last commits
+// here; none where no chain is kept. It leaves Installation and At empty.
 func (b *Base) ChainHeads() []chain.Head {
 	b.chains.mu.Lock()
 	defer b.chains.mu.Unlock()
@@ -287,8 +299,7 @@ func (b *Base) ChainHeads() []chain.Head {
 	return all
 }
 
-// ChainEnds are the heights of the last links of all partitions, by partition; one without
-// a chain is missing.
+// ChainEnds returns by partition the height of its last link. A partition without a chain is missing.
 func (a *asked) ChainEnds(ctx context.Context) (map[int]int64, error) {
 	partitions, err := column[int](ctx, a.of, `SELECT partition FROM partitions`)
 	if err != nil {
@@ -307,23 +318,27 @@ func (a *asked) ChainEnds(ctx context.Context) (map[int]int64, error) {
 	return ends, nil
 }
 
+// qChainEnd reads the height of the last link.
 const qChainEnd = `SELECT height FROM chain WHERE partition = ?1 ORDER BY height DESC LIMIT 1`
 
-// Retention of links. Nothing is taken from the middle of a chain: when the oldest links are
-// older than what is kept of a task, the next commit's link names again what of them still
-// lives, and says up to where; after that they go. A partition without commits keeps its
-// links.
+// Retention of links. A chain only loses links at its old end, in two steps. When the oldest links are older
+// than what is kept of tasks, the next commit's link names again the rows in them of tasks that still have a
+// journal, and says up to which height it has done so. Once that link is committed the older ones are
+// deleted. So a partition without commits keeps its links.
 
-// trimming is what the next link of a partition is to name again.
+// trimming is a trim of a partition's links between its two steps.
 type trimming struct {
-	below   int64 // the links that may go then
+	// below is the height below which links are deleted in the second step.
+	below int64
+	// content is what the next link has to name again.
 	content []byte
-	named   bool // by a link that is committed
+	// named says that a committed link has named it, so that the deletion may follow.
+	named bool
 }
 
 const (
-	// trimLeast is how many links there have to be for that, trimMost and trimBytes how many
-	// go at a time.
+	// trimLeast is how many old links there must be for a trim to begin. trimMost is how many links one trim
+	// deletes at most, and trimBytes how much content it reads for that.
 	trimLeast = 64
 	trimMost  = 1024
 	trimBytes = 1 << 20
@@ -336,8 +351,9 @@ const (
 	qTrim     = `DELETE FROM chain WHERE partition = ?1 AND height < ?2 AND EXISTS (SELECT 1 FROM partitions p WHERE p.partition = ?1 AND p.epoch = ?3)`
 )
 
-// TrimChain takes a step in the retention of a partition's links, for tasks that ended
-// before detail; 0: none are forgotten.
+// TrimChain takes the next step in trimming a partition's links, for tasks that ended before detail; 0: none
+// are forgotten, so nothing is trimmed. A purge calls it. It does nothing when another owner has the
+// partition.
 func (b *Base) TrimChain(ctx context.Context, partition int, epoch int64, detail core.Instant) error {
 	if !b.chains.kept || detail == 0 {
 		return nil
@@ -361,7 +377,7 @@ func (b *Base) TrimChain(ctx context.Context, partition int, epoch int64, detail
 	return nil
 }
 
-// setTrim sets what the next link is to name, unless the partition was taken over meanwhile.
+// setTrim stores or ends a trim, unless the partition was taken over meanwhile.
 func (b *Base) setTrim(partition int, epoch int64, t *trimming) {
 	b.chains.mu.Lock()
 	defer b.chains.mu.Unlock()
@@ -375,7 +391,8 @@ func (b *Base) setTrim(partition int, epoch int64, t *trimming) {
 	b.chains.trims[partition] = t
 }
 
-// planTrim looks whether there are enough old links, and what of them lives.
+// planTrim prepares the first step: it finds out which links are old enough, and which tasks in them still
+// have a journal.
 func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, detail core.Instant) error {
 	edge, err := column[instant](ctx, &b.running.reader, qOldEdge, partition, trimLeast)
 	if err != nil {
@@ -384,7 +401,7 @@ func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, deta
 	if len(edge) == 0 || core.Instant(edge[0]) >= detail {
 		return nil
 	}
-	old, err := b.oldLinks(ctx, partition, detail)
+	old, err := b.readOldLinks(ctx, partition, detail)
 	if err != nil || old.last.Height == 0 {
 		return err
 	}
@@ -392,6 +409,8 @@ func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, deta
 	if err != nil {
 		return err
 	}
+	// The content says first up to where links are left out, and the hash there, which the chain goes on
+	// from; then what of them still counts.
 	t := &trimming{below: old.last.Height}
 	t.content = chain.AppendTrim(t.content, &chain.Trim{Height: old.last.Height, Hash: old.last.Hash})
 	for i := range old.begins {
@@ -406,16 +425,18 @@ func (b *Base) planTrim(ctx context.Context, partition int, head chainHead, deta
 	return nil
 }
 
-// oldLinks are the oldest links of a partition.
+// oldLinks is the content of the oldest links of a partition, taken together.
 type oldLinks struct {
-	last    chain.Link // without its content
+	// last is the newest of them, without content.
+	last    chain.Link
 	entries []chain.Entry
 	begins  []chain.Begin
 }
 
-// beginsMax bounds how many beginnings are named again; those before are taken as one.
+// beginsMax bounds how many beginnings of the chain are named again. Further ones are merged into one.
 const beginsMax = 32
 
+// begin adds beginnings of the chain that a link tells of.
 func (o *oldLinks) begin(all []chain.Begin) {
 	for _, b := range all {
 		if n := len(o.begins); n >= beginsMax {
@@ -427,7 +448,9 @@ func (o *oldLinks) begin(all []chain.Begin) {
 	}
 }
 
-func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
+// readOldLinks reads links from the oldest one on, while they are older than before and trimMost and
+// trimBytes allow.
+func (b *Base) readOldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
 	first, size := true, 0
 	for row := range each(b.query(ctx, qOldLinks, partition, 0, trimMost)) {
 		var height int64
@@ -436,6 +459,7 @@ func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant)
 		if err := row.Scan(&height, &at, &content, &hash); err != nil {
 			return old, fmt.Errorf("chain of partition %d: %w", partition, err)
 		}
+		// Links are in the order of time, so the rest is younger still.
 		if core.Instant(at) >= before || size >= trimBytes {
 			break
 		}
@@ -457,7 +481,7 @@ func (b *Base) oldLinks(ctx context.Context, partition int, before core.Instant)
 	return old, nil
 }
 
-// living are the tasks of entries that have rows in the journal.
+// living returns which tasks of entries still have rows in the journal.
 func (b *Base) living(ctx context.Context, partition int, entries []chain.Entry) (map[int64]bool, error) {
 	var numbers []int64
 	for i := range entries {
@@ -477,11 +501,11 @@ func (b *Base) living(ctx context.Context, partition int, entries []chain.Entry)
 	return living, nil
 }
 
-// livingPage is how many tasks are looked for at a time.
+// livingPage is how many tasks one statement asks for.
 const livingPage = 1000
 
-// Chain is the source of a check of the journal, as of now. Each view is a transaction that
-// reads.
+// Chain opens the journal and its chain for a check, as of now. Each View of the source is a transaction that
+// must be closed.
 func (a *asked) Chain(ctx context.Context) (chain.Source, error) {
 	s := &chainSource{r: a.of, options: a.snapshot, at: core.InstantOf(time.Now())}
 	if err := a.of.db.QueryRowContext(ctx, qInstallation).Scan(&s.installation, new(string)); err != nil {
@@ -521,6 +545,7 @@ func (s *chainSource) View(ctx context.Context, partition int) (chain.View, erro
 	return &chainView{s.r, tx, partition}, nil
 }
 
+// chainView implements chain.View: a partition as of one moment.
 type chainView struct {
 	r         *reader
 	tx        *sql.Tx
@@ -535,13 +560,13 @@ func (v *chainView) Close() error {
 	return nil
 }
 
-// How much one statement reads, so that none runs long.
+// Rows per statement, so that none runs long.
 const (
 	linksPage = 256
 	rowsPage  = 512
 )
 
-// paged reads pages until one is not full. page returns how many rows it had.
+// paged calls page until it returns fewer rows than a full page.
 func paged(full int, page func() (int, error)) error {
 	for {
 		n, err := page()
@@ -551,7 +576,7 @@ func paged(full int, page func() (int, error)) error {
 	}
 }
 
-// read scans all rows of a query.
+// read passes every row of a query to scan. what is for errors.
 func (v *chainView) read(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) (err error) {
 	rows, err := v.tx.QueryContext(ctx, v.r.params(query), args...)
 	if err == nil {
@@ -596,10 +621,11 @@ func (v *chainView) Tasks(ctx context.Context, low, high int64, yield func(*chai
 	return rowsOf(ctx, v, "tasks", v.r.sql.viewTasks, v.r.sql.chained.Tasks, v.r.sql.chainedTasks, low, high, yield)
 }
 
-// maxSeq is above that of every row.
+// maxSeq is above every seq: paging past it continues with the next task.
 const maxSeq = 1<<63 - 1
 
-// rowsOf reads what is stored of the rows of a table.
+// rowsOf yields the rows of a table with numbers from low up to below high, in pages, with their values as
+// they are stored.
 func rowsOf[R any](ctx context.Context, v *chainView, what, query string, table *chain.Table, columns []Column[R], low, high int64, yield func(*chain.Row) error) error {
 	number, seq := low-1, int64(maxSeq)
 	return paged(rowsPage, func() (int, error) {
@@ -623,7 +649,7 @@ func rowsOf[R any](ctx context.Context, v *chainView, what, query string, table 
 	})
 }
 
-// stored is where a scan of columns puts their values as they are, whatever owners make of them.
+// stored returns scan targets that take the columns' values unchanged, where Field.Into would interpret them.
 func stored[R any](columns []Column[R], values []chain.Value) []any {
 	to := make([]any, len(columns))
 	for i := range columns {

@@ -11,8 +11,9 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Children are found by the index of their parent's number, the step, and their own number, in which they are in the order
-// of their birth. Those of an earlier round of the parent come before the first of this one.
+// An index of parent, parent_step and number has the children of a step in the order of their birth. A round
+// of the parent makes new children with higher numbers; the queries begin at the first child of the round
+// that is asked about (?4, its id).
 
 const (
 	siblings  = ` FROM tasks WHERE partition = ?1 AND parent = ?2 AND parent_step = ?3 AND number >= (SELECT f.number FROM tasks f WHERE f.partition = ?1 AND f.id = ?4)`
@@ -38,6 +39,8 @@ func (r *reader) Youngest(ctx context.Context, as core.AsOf, of core.Siblings, b
 	return all, err
 }
 
+// children runs one of the two queries above. The row without a number that ends the result is the
+// partition's own, as of the same moment: as.Check compares it with what the caller owns.
 func (r *reader) children(ctx context.Context, query string, as core.AsOf, of core.Siblings, from int64, limit int) ([]core.ChildRow, error) {
 	var all []core.ChildRow
 	for row := range each(r.query(ctx, query, as.Partition, of.Parent, of.Step, of.First, from, limit)) {
@@ -76,11 +79,11 @@ func (r *reader) ChildCounts(ctx context.Context, as core.AsOf, of core.Siblings
 	return all, nil
 }
 
-// childStep is the first step of a task, from one on, that has children: a source of a list for each of them keeps the
-// order of numbers.
+// childStep is the next step of a parent that has children.
 const childStep = `SELECT parent_step FROM tasks WHERE partition = ?1 AND parent = ?2 AND parent_step > ?3 ORDER BY parent_step LIMIT 1`
 
-// childSources are the sources of a list of the children of one task, and their partition.
+// childSources returns a source per step of the task that has children, and their partition. There is none
+// when the task is unknown or childless.
 func (r *reader) childSources(ctx context.Context, id string) (partition int64, all []source, err error) {
 	var parent int64
 	err = r.db.QueryRowContext(ctx, r.params(`SELECT partition, number FROM tasks WHERE id = ?1 ORDER BY partition LIMIT 1`), id).Scan(&partition, &parent)
@@ -99,13 +102,14 @@ func (r *reader) childSources(ctx context.Context, id string) (partition int64, 
 			return partition, all, nil
 		}
 		step = next[0]
-		all = append(all, func(c *conditions) place {
+		all = append(all, func(c *conditions) fromWhere {
 			return inTasks(fmt.Sprintf(`partition = ?1 AND parent = %s AND parent_step = %s`, c.param(parent), c.param(next[0])))
 		})
 	}
 }
 
-// ancestors are the parent of a task, and so on up to the root; empty: it has none.
+// ancestors returns the task's parent, its parent's, and so on up to the root. It stops at a parent whose row
+// is gone.
 func (r *reader) ancestors(ctx context.Context, partition int, t *core.Task) (all []core.TaskName, err error) {
 	for number := t.Parent; number != 0 && len(all) < core.ChildDepthMax; {
 		var up core.TaskName
@@ -121,7 +125,7 @@ func (r *reader) ancestors(ctx context.Context, partition int, t *core.Task) (al
 	return all, nil
 }
 
-// countChildren adds to a view what became of the children of its steps in this round.
+// countChildren adds to each parent step of a view how its children of this round stand.
 func (r *reader) countChildren(ctx context.Context, v *core.View) error {
 	for i := range v.Steps {
 		s := &v.Steps[i]
@@ -137,6 +141,7 @@ func (r *reader) countChildren(ctx context.Context, v *core.View) error {
 	return nil
 }
 
+// qFresh reads pending tasks that certain commits wrote, see [Store.Fresh], and the partition's row.
 const qFresh = `SELECT number, type, 0, 0 FROM (SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id > ?3 AND commit_id <= ?4 AND state = 'pending'` + asOfFound + `0, ''` + asOfRow
 
 // Fresh implements Store.

@@ -10,7 +10,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Type is what a column holds.
+// Type is how the database stores a column.
 type Type uint8
 
 // The types of columns.
@@ -23,20 +23,21 @@ const (
 	Bytes
 )
 
-// Null says what NULL means in a column. The value that NULL reads as is written as NULL.
+// Null says what NULL means in a column. A commit writes the value that NULL stands for as NULL, and reading
+// turns it back.
 type Null uint8
 
-// What NULL means.
+// The meanings of NULL.
 const (
 	Never Null = iota // nothing: the column is NOT NULL
 	None              // 0, or nothing
 	minus             // -1
 )
 
-// Part is what of a row a column is, and so who writes it.
+// Part says which writer sets a column: a birth, a change or a takeover.
 type Part uint8
 
-// The parts of rows. A column without one is only read.
+// The parts. A column may have several, or none: then no commit or takeover writes it.
 const (
 	Key   Part = 1 << iota
 	Birth      // a row's first commit writes it, for good
@@ -44,32 +45,38 @@ const (
 	claim      // a takeover writes it
 )
 
-// apart, as Column.Since, is a column that no digest covers.
+// apart, as Column.Since, keeps a column out of the digests of the chain.
 const apart = -1
 
-// Column is one column of a table whose rows have the form R in memory.
+// Column is one column of a table whose rows are Rs in memory. The statements of both databases, the
+// arguments of commits, the targets of scans and the digests are all made from lists of these.
 type Column[R any] struct {
 	Name string
 	Type Type
 	Part Part
 	Null Null
-	// Since is which addition to the table the column came with, for the digests of the chain: a row without a value of
-	// additions from one on keeps the digest that it had before them. 0: the table began with it; negative: no digest covers it.
+	// Since numbers the addition to the table that brought the column; 0: the table began with it; negative:
+	// no digest covers it. A row with no value in the columns of later additions keeps the digest that it had
+	// before they came.
 	Since int
 	Field[R]
 }
 
-// Field is where a row in memory has the value of a column: one of Int, Text and Bytes, as it is in memory. These are what
-// a commit calls for each value, so that nothing is between them and the row.
+// Field reads and scans a column's value in a row: one of Int, Text and Bytes is set. A commit calls it for
+// each value, some three hundred for each task, so nothing is between it and the row.
 type Field[R any] struct {
-	Int   func(*R) int64 // also a flag, 1 or 0, and a time in microseconds
+	// Int is also a flag, as 1 or 0, and a time in microseconds.
+	Int   func(*R) int64
 	Text  func(*R) string
 	Bytes func(*R) []byte
-	Into  func(*R) any  // what a scan takes; nil: owners do not read the column
-	Zero  func(*R) bool // whether what NULL reads as is a value of its own in this row; nil: it never is
+	// Into is what a scan writes to; nil: owners do not read the column.
+	Into func(*R) any
+	// Zero reports whether the value that NULL stands for is a real value in this row, to be stored as
+	// itself. nil: it never is.
+	Zero func(*R) bool
 }
 
-// None is the number that NULL reads as.
+// None is the number that NULL stands for.
 func (c *Column[R]) None() int64 {
 	if c.Null == minus {
 		return -1
@@ -77,10 +84,11 @@ func (c *Column[R]) None() int64 {
 	return 0
 }
 
-// IsNull reports whether None, or no text, is NULL in a row.
+// IsNull reports whether the row stores the value None, or an empty text, as NULL.
 func (c *Column[R]) IsNull(r *R) bool { return c.Null != Never && (c.Zero == nil || !c.Zero(r)) }
 
-// selected is the column in a select list.
+// selected is the column in a select list, with NULL replaced by what it stands for where the scan would not
+// take NULL.
 func (c *Column[R]) selected() string {
 	switch {
 	case c.Null == Never || c.Type == Time || c.Type == Bytes: // their scans take NULL
@@ -91,7 +99,7 @@ func (c *Column[R]) selected() string {
 	return fmt.Sprintf(`COALESCE(%s, %d)`, c.Name, c.None())
 }
 
-// Of are the columns of a part.
+// Of returns the columns that have one of the parts.
 func Of[R any](columns []Column[R], part Part) (some []Column[R]) {
 	for _, c := range columns {
 		if c.Part&part != 0 {
@@ -101,7 +109,8 @@ func Of[R any](columns []Column[R], part Part) (some []Column[R]) {
 	return some
 }
 
-// Join is a list of the columns: %[1]s is the name of each, %[2]d its place in the list, from 1 on.
+// Join formats each column and joins the results by commas: %[1]s is the column's name, %[2]d its position
+// from 1 on.
 func Join[R any](columns []Column[R], format string) string {
 	list := make([]string, len(columns))
 	for i := range columns {
@@ -113,7 +122,7 @@ func Join[R any](columns []Column[R], format string) string {
 // Names are the columns' names as a list.
 func Names[R any](columns []Column[R]) string { return Join(columns, "%[1]s") }
 
-// owned are the columns that owners read.
+// owned returns the columns that owners read back.
 func owned[R any](columns []Column[R]) (some []Column[R]) {
 	for _, c := range columns {
 		if c.Into != nil {
@@ -132,7 +141,7 @@ func selected[R any](columns []Column[R]) string {
 	return strings.Join(list, ", ")
 }
 
-// targets are where a scan of that select list puts the values of a row, and what comes after.
+// targets returns what a scan of the select list of columns writes to, followed by more.
 func targets[R any](columns []Column[R], r *R, more ...any) []any {
 	to := make([]any, len(columns), len(columns)+len(more))
 	for i := range columns {
@@ -141,7 +150,8 @@ func targets[R any](columns []Column[R], r *R, more ...any) []any {
 	return append(to, more...)
 }
 
-// Args adds the values of a row to the arguments of a statement.
+// Args appends the values of a row to the arguments of a statement. at makes the dialect's parameter of a
+// time.
 func Args[R any](to []any, columns []Column[R], r *R, at func(core.Instant) any) []any {
 	for i := range columns {
 		to = append(to, columns[i].arg(r, at))
@@ -149,6 +159,7 @@ func Args[R any](to []any, columns []Column[R], r *R, at func(core.Instant) any)
 	return to
 }
 
+// arg is the column's value in a row as an argument of database/sql.
 func (c *Column[R]) arg(r *R, at func(core.Instant) any) any {
 	v := c.value(r)
 	switch {
@@ -168,6 +179,7 @@ func (c *Column[R]) arg(r *R, at func(core.Instant) any) any {
 	return v.Int
 }
 
+// value is the column's value in a row in the form that digests take.
 func (c *Column[R]) value(r *R) (v chain.Value) {
 	switch {
 	case c.Int != nil:
@@ -180,7 +192,7 @@ func (c *Column[R]) value(r *R) (v chain.Value) {
 	return v
 }
 
-// chained are the columns that digests cover, and the same as a table of package chain.
+// chained returns the columns that digests cover, and the description of them that package chain works with.
 func chained[R any](tag byte, columns []Column[R]) (some []Column[R], table *chain.Table) {
 	var covered []chain.Column
 	for _, c := range columns {
@@ -200,7 +212,7 @@ func chained[R any](tag byte, columns []Column[R]) (some []Column[R], table *cha
 	return some, chain.NewTable(tag, covered)
 }
 
-// bit is a flag as a number.
+// bit is a flag as it is stored and digested: 1 or 0.
 func bit(is bool) int64 {
 	if is {
 		return 1
@@ -208,7 +220,7 @@ func bit(is bool) int64 {
 	return 0
 }
 
-// scanner scans a text, or bytes.
+// scanner is a scan target that passes a text, or bytes, to a function.
 type scanner func(text string)
 
 // Scan accepts either, or NULL.
@@ -226,7 +238,8 @@ func (s scanner) Scan(v any) error {
 	return nil
 }
 
-// instant scans a time as either store keeps it, and any number.
+// instant scans a time as either database stores it: PostgreSQL has timestamps, SQLite microseconds. It also
+// serves for numbers and flags.
 type instant core.Instant
 
 // Scan accepts a timestamp, microseconds, a flag, or NULL.

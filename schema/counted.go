@@ -6,16 +6,18 @@ import (
 	"sync/atomic"
 )
 
-// counted is a database whose questions are counted: each statement once, or each transaction as one.
+// counted is a database handle that counts what goes through it, a statement or a whole transaction as one,
+// and holds an actor's questions to AskingEach at a time.
 type counted struct {
 	*sql.DB
-	turns *turns // of those who ask; nil: none of them waits for another
+	// slots is nil where nobody has to wait for another: on the owners' handle.
+	slots *actorSlots
 	n     atomic.Int64
 }
 
-// QueryContext counts one.
+// QueryContext counts the query and takes a slot, which the rows give back when they are read or closed.
 func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (rowSet, error) {
-	leave, err := c.turns.take(ctx)
+	leave, err := c.slots.take(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -25,26 +27,27 @@ func (c *counted) QueryContext(ctx context.Context, query string, args ...any) (
 		leave()
 		return nil, err
 	}
-	return taken{rows, leave}, nil
+	return slotRows{rows, leave}, nil
 }
 
-// QueryRowContext counts one. Its one row is there when it returns.
+// QueryRowContext counts the query. It needs its slot only until it returns, because by then database/sql has
+// read the row.
 func (c *counted) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if leave, err := c.turns.take(ctx); err == nil { // what has ended is for the database to say
+	if leave, err := c.slots.take(ctx); err == nil { // if ctx has ended, the query below returns its error
 		defer leave()
 	}
 	c.n.Add(1)
 	return c.DB.QueryRowContext(ctx, query, args...)
 }
 
-// BeginTx counts one.
+// BeginTx counts the transaction. It takes no slot: the changes of operators are short.
 func (c *counted) BeginTx(ctx context.Context, o *sql.TxOptions) (*sql.Tx, error) {
 	c.n.Add(1)
 	return c.DB.BeginTx(ctx, o)
 }
 
-// Queries are how many statements, or transactions, went through each of the handles of NewBase but the first: what owners
-// read, what those who ask read, and what they changed.
+// Queries returns how many statements and transactions went through the handles of NewBase since the start,
+// but for the writer's.
 func (b *Base) Queries() (reading, asking, changing int64) {
 	return b.running.db.n.Load(), b.asked.of.db.n.Load(), b.asked.changing.n.Load()
 }

@@ -9,9 +9,10 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// countedStates are how the tasks of each state in a partition are found, by an index that has few others, the newest first
-// where it can say so. Those that were processed have no index of their own: they are found among all that have ended, of
-// which the undone and those in error are counted before.
+// countedStates has a query for each state that reads an index with few other tasks, the newest first where
+// the index has that order. Processed tasks have no index of their own: they are counted among all that
+// ended, so the query has to read past the undone and those in error, which come before it in this list for
+// that reason.
 var countedStates = []struct {
 	state core.State
 	query string
@@ -27,18 +28,23 @@ var countedStates = []struct {
 const (
 	countBegin = `SELECT type, state, count(*) FROM (SELECT type, state FROM tasks WHERE partition = ?1 AND `
 	countEnd   = ` LIMIT ?2) AS counted GROUP BY type, state`
-	// besideMax is how many times the bound of a count is looked at of other tasks that have ended, when they are too many to count.
+	// besideMax limits how far the count of processed tasks reads past undone ones and those in error, in
+	// multiples of the bound, when there are too many of those to know how many.
 	besideMax = 10
 )
 
-// counting is a count of all tasks up to a bound.
+// counting is one count of all tasks, each state up to a bound.
 type counting struct {
-	r          *reader
+	r *reader
+	// most is the number up to which a state is counted.
 	most       int64
 	partitions []int64
-	counts     map[core.Count]int64 // of at least one
-	beside     map[int64]int64      // by partition: tasks that have ended otherwise than processed
-	cut        map[core.State]bool  // states that may have more than were counted
+	// counts has the types and states with a task at least.
+	counts map[core.Count]int64
+	// beside is, by partition, how many ended tasks are not processed ones.
+	beside map[int64]int64
+	// cut has the states that may have more tasks than were counted.
+	cut map[core.State]bool
 }
 
 // CountsUpTo implements operate.Reader.
@@ -49,11 +55,11 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	}
 	c := counting{r, int64(most), partitions, map[core.Count]int64{}, map[int64]int64{}, map[core.State]bool{}}
 	for _, s := range countedStates {
-		if err := c.state(ctx, s.state, s.query); err != nil {
+		if err := c.countState(ctx, s.state, s.query); err != nil {
 			return nil, fmt.Errorf("counts: %w", err)
 		}
 	}
-	if err := c.fill(ctx); err != nil {
+	if err := c.addTypes(ctx); err != nil {
 		return nil, fmt.Errorf("counts: types of plans: %w", err)
 	}
 	all := make([]core.Count, 0, len(c.counts))
@@ -65,16 +71,16 @@ func (r *reader) CountsUpTo(ctx context.Context, most int) ([]core.Count, error)
 	return all, nil
 }
 
-// state counts the tasks of a state in all partitions together, whatever part of them each has, until it knows of more than
-// the bound.
-func (c *counting) state(ctx context.Context, state core.State, query string) error {
+// countState counts the tasks of one state over all partitions until it has seen more than the bound.
+func (c *counting) countState(ctx context.Context, state core.State, query string) error {
 	types, found := map[core.Count]int64{}, int64(0)
 	for _, p := range c.partitions {
+		// One more than the bound is enough to know that there are more.
 		limit := c.most - found + 1
 		if state == core.StateProcessed {
 			limit += c.beside[p]
 		}
-		n, read, err := c.some(ctx, types, state, query, p, limit)
+		n, read, err := c.countIn(ctx, types, state, query, p, limit)
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", p, err)
 		}
@@ -94,15 +100,16 @@ func (c *counting) state(ctx context.Context, state core.State, query string) er
 			c.beside[p] += besideMax * c.most / int64(len(c.partitions))
 		}
 	}
+	// A single type may have as many as the bound, even where the state was cut.
 	for is, n := range types {
 		c.counts[is] = min(n, c.most)
 	}
 	return nil
 }
 
-// some adds what a query counts of a state in a partition. n is how many tasks that is, read how many it has read, of which
-// some may be in another.
-func (c *counting) some(ctx context.Context, types map[core.Count]int64, state core.State, query string, partition, limit int64) (n, read int64, err error) {
+// countIn adds a partition's tasks of a state to types. n is how many they are; read is how many rows the
+// query went over, some of which may have another state.
+func (c *counting) countIn(ctx context.Context, types map[core.Count]int64, state core.State, query string, partition, limit int64) (n, read int64, err error) {
 	for row := range each(c.r.query(ctx, query, partition, limit)) {
 		var is core.Count
 		var in string
@@ -119,8 +126,9 @@ func (c *counting) some(ctx context.Context, types map[core.Count]int64, state c
 	return n, read, nil
 }
 
-// fill gives every type a count of each state that was cut: none of its tasks may be among those that were counted.
-func (c *counting) fill(ctx context.Context) error {
+// addTypes gives every type a count, be it 0, of each state that was cut: the tasks that were not reached may
+// be of any type, so a missing count would read as a certain 0.
+func (c *counting) addTypes(ctx context.Context) error {
 	if len(c.cut) == 0 {
 		return nil
 	}

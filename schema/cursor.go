@@ -9,9 +9,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// positions is where a list goes on: of each partition, in their order, the number below
-// which its tasks come next; 0: it has no more. A page begins where the one before ended,
-// whatever the tasks' times are, and what is born meanwhile is above all of them.
+// positions is where a list goes on: for each partition the number below which its next tasks are; 0: it has
+// no more. Newer tasks have higher numbers, so that tasks born while someone pages do not move the pages.
 type positions []int64
 
 // positionsVersion is the first byte of a cursor.
@@ -29,8 +28,8 @@ func (p positions) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// parsePositions reads what String wrote about that many partitions, and nothing else.
-// Errors wrap core.ErrCursor.
+// parsePositions reads what String wrote for that many partitions. It refuses everything else with
+// core.ErrCursor, also another spelling of the same positions.
 func parsePositions(s string, partitions int) (positions, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) == 0 || b[0] != positionsVersion {

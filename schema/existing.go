@@ -26,8 +26,8 @@ func (r *reader) Existing(ctx context.Context, partition int, ids []string) ([]c
 	return all, r.explain(ctx, found)
 }
 
-// reasons fills in why the tasks that took the ids of births ended.
-func (r *reader) reasons(ctx context.Context, duplicates []core.Duplicate) error {
+// explainDuplicates fills in why the tasks ended that have the ids of births.
+func (r *reader) explainDuplicates(ctx context.Context, duplicates []core.Duplicate) error {
 	found := make([]*core.Existing, len(duplicates))
 	for i := range duplicates {
 		found[i] = &duplicates[i].Existing
@@ -35,18 +35,20 @@ func (r *reader) reasons(ctx context.Context, duplicates []core.Duplicate) error
 	return r.explain(ctx, found)
 }
 
-// explain fills in why tasks that did not end well ended.
+// explain fills in, for tasks that ended in undone or error, why they did. The reason is in their journals,
+// of which it reads all.
 func (r *reader) explain(ctx context.Context, found []*core.Existing) error {
 	byPartition := map[int][]int64{}
 	for _, e := range found {
 		if e.State == core.StateUndone || e.State == core.StateError {
+			// Journals are read by partition; the duplicates of a commit are in few.
 			byPartition[e.Partition] = append(byPartition[e.Partition], e.Number)
 		}
 	}
 	if len(byPartition) == 0 {
 		return nil
 	}
-	plans, _, err := r.planSet(ctx) // why a task ended stands in its journal, whatever its plan
+	plans, _, err := r.planSet(ctx) // a plan that cannot be read is no hindrance: the journal says why a task ended
 	if err != nil {
 		return err
 	}

@@ -6,16 +6,18 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// kindHash is a hash of failures of one kind: what varies between two of them, numbers and
-// ids, is left out.
+// kindHash hashes failures so that those of one kind are equal: it leaves out numbers, times and ids, which
+// vary between them. It is 64-bit FNV-1a.
 type kindHash uint64
 
+// kindBegin is the offset basis of FNV-1a.
 const kindBegin kindHash = 14695981039346656037
 
+// mix is a step of FNV-1a.
 func (h *kindHash) mix(c byte) { *h = (*h ^ kindHash(c)) * 1099511628211 }
 
-// text mixes a text in. A word with a digit in it is a number, a time, an id or part of
-// one: what varies.
+// text mixes a text in. A word with a digit in it counts as a number, a time or an id, or a part of one, and
+// is mixed in as one 0.
 func (h *kindHash) text(s string) {
 	for from := 0; from < len(s); {
 		to, value := from, false
@@ -38,7 +40,7 @@ func (h *kindHash) text(s string) {
 	}
 }
 
-// String is the hash as it is stored.
+// String is the hash in 16 hexadecimal digits, as it is stored.
 func (h kindHash) String() string { return fmt.Sprintf("%016x", uint64(h)) }
 
 // wordByte reports whether c may stand in a number, a time or an id.
@@ -46,7 +48,7 @@ func wordByte(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c == '.' || c == ':' || c == '+'
 }
 
-// fingerprint groups journal rows of failures of one kind; it is empty of a row without an
+// fingerprint groups journal rows of failures of one kind. Stored with the row; empty for a row without an
 // error.
 func fingerprint(r *core.Record) string {
 	if r.Error == "" {
@@ -63,11 +65,11 @@ func fingerprint(r *core.Record) string {
 	return h.String()
 }
 
-// failed reports whether tasks in that state are in failure groups.
+// failed reports whether a state puts a task into a failure group.
 func failed(s core.State) bool { return s == core.StateError || s == core.StateUndone }
 
-// failedStep is the step that failed last of a task in error or undone, from 0; -1: there
-// is none.
+// failedStep is the number, from 0, of the step that failed last, of a task in error or undone. -1 when none
+// failed, or in another state.
 func failedStep(t *core.Task) int64 {
 	if !failed(t.State) {
 		return -1
@@ -75,8 +77,8 @@ func failedStep(t *core.Task) int64 {
 	return int64(t.FailedStep) - 1
 }
 
-// FailureFingerprint groups tasks in error or undone that failed in one step in the same
-// way, by the text that says why; it is empty of all others, and of what is in no group: see ungrouped.
+// FailureFingerprint is equal for tasks in error or undone that failed at the same step for the same kind of
+// reason. It is empty for all others, and for the undone tasks that are in no group: see ungrouped.
 func FailureFingerprint(t *core.Task) string {
 	if !failed(t.State) || ungrouped(t) {
 		return ""
@@ -84,12 +86,14 @@ func FailureFingerprint(t *core.Task) string {
 	return failureOf(failedStep(t), t.Why)
 }
 
-// ungrouped reports whether a task is undone and in no failure group: what was asked for is no failure, and a child's
-// undone is its parent's matter, which has the cause. Its fingerprint is stored as an empty text, not as none.
+// ungrouped reports whether an undone task is in no failure group. Somebody wanted the undo, which is no
+// failure, or the task is a child, and its parent's failure is the cause. The stored fingerprint of such a
+// task is an empty text, which differs from NULL.
 func ungrouped(t *core.Task) bool {
 	return t.State == core.StateUndone && (t.Parent != 0 || t.Asked)
 }
 
+// failureOf is the fingerprint of a failure at a step, -1 for none, with the text that says why.
 func failureOf(step int64, why string) string {
 	h := kindBegin
 	h.mix('t')

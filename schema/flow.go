@@ -9,10 +9,11 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// What operators ask about the flow: each query reads so many rows of one partition at most, by an index that has no
-// others.
+// Questions of operators about the flow of tasks. Each query goes over a bounded number of rows of one
+// partition, by an index that holds only the tasks in question.
 const (
-	// The parked tasks of one agent: how many were looked at, how many are of the filter, and their earliest deadline.
+	// Of the tasks parked at one agent: how many the query went over, how many of them match the filter, and
+	// the earliest deadline of those.
 	qParkedAt = `SELECT count(*), COALESCE(sum(CASE WHEN is_of THEN 1 ELSE 0 END), 0), min(CASE WHEN is_of THEN deadline END) FROM (
 	SELECT t.deadline, `
 	qParkedThen = ` AS is_of FROM tasks t WHERE t.partition = ?1 AND t.waits_for = ?2 ORDER BY t.number LIMIT ?3) AS parked`
@@ -47,6 +48,8 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 		if err != nil {
 			return err
 		}
+		// The query stops after so many parked tasks, whatever their types: then each type's count may be too
+		// low.
 		looked := int64(0)
 		for i := range found {
 			looked += found[i].Tasks.N
@@ -60,7 +63,7 @@ func (a *asked) ParkedAt(ctx context.Context) (map[string][]operate.ParkedOf, er
 	return all, err
 }
 
-// addParked adds what is parked in another partition.
+// addParked adds up what is parked in several partitions, by type and version of the plan.
 func addParked(all []operate.ParkedOf, one operate.ParkedOf) []operate.ParkedOf {
 	i := slices.IndexFunc(all, func(p operate.ParkedOf) bool { return p.Type == one.Type && p.Version == one.Version })
 	if i < 0 {
@@ -91,7 +94,7 @@ func (a *asked) InFlight(ctx context.Context) (map[int]operate.Count, error) {
 	return counts, nil
 }
 
-// eachParked calls yield with what is parked at each agent in each partition.
+// eachParked calls yield for each agent and partition with what is parked there and matches the filter.
 func (r *reader) eachParked(ctx context.Context, f operate.ParkedFilter, yield func(agent string, one operate.Parked)) error {
 	return r.eachAgent(ctx, func(partition int, agent string) error {
 		if len(f.Agents) > 0 && !slices.Contains(f.Agents, agent) {
@@ -105,7 +108,7 @@ func (r *reader) eachParked(ctx context.Context, f operate.ParkedFilter, yield f
 	})
 }
 
-// eachAgent calls look with each agent that tasks are parked at, in each partition.
+// eachAgent calls look for each partition and each agent that tasks are parked at in it.
 func (r *reader) eachAgent(ctx context.Context, look func(partition int, agent string) error) error {
 	partitions, err := column[int](ctx, r, `SELECT partition FROM partitions`)
 	if err != nil {
@@ -128,12 +131,15 @@ func (r *reader) eachAgent(ctx context.Context, look func(partition int, agent s
 	return nil
 }
 
+// parkedAt counts the tasks of a partition that are parked at an agent and match the filter.
 func (r *reader) parkedAt(ctx context.Context, partition int, agent string, f operate.ParkedFilter) (one operate.Parked, err error) {
 	args := []any{partition, agent, operate.CountExactMax + 1}
 	param := func(v any) string {
 		args = append(args, v)
 		return fmt.Sprintf("?%d", len(args))
 	}
+	// Conditions go into the select list, not into the WHERE: the limit is to bound the rows that are gone
+	// over.
 	is := `(1 = 1`
 	if f.Type != "" {
 		is += ` AND t.type = ` + param(f.Type)

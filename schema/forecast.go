@@ -18,7 +18,8 @@ const (
 	qForgetForecasts = `DELETE FROM forecasts WHERE at < ?1`
 )
 
-// SaveForecasts implements operate.ForecastStore.
+// SaveForecasts implements operate.ForecastStore. Each node has rows of its own; those of the same step are
+// replaced.
 func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.ForecastRow) error {
 	err := a.change(ctx, func(c changes) error {
 		for i := range rows {
@@ -35,7 +36,8 @@ func (a *asked) SaveForecasts(ctx context.Context, node string, rows []operate.F
 	return about(err, "forecasts of node %s", node)
 }
 
-// Forecasts implements operate.ForecastStore.
+// Forecasts implements operate.ForecastStore: the rows of all nodes, the newest first, up to
+// operate.ForecastRowsMax.
 func (a *asked) Forecasts(ctx context.Context) ([]operate.ForecastRow, error) {
 	var all []operate.ForecastRow
 	for row := range each(a.of.query(ctx, qForecasts, operate.ForecastRowsMax)) {
@@ -56,8 +58,8 @@ func (a *asked) ForgetForecasts(ctx context.Context, before core.Instant) error 
 	return about(err, "forecasts before %s", before.Time().Format(time.RFC3339))
 }
 
-// Parked tasks are sampled from a number on, by an index in that order. Of those in hand, which are as many as a node
-// holds in memory, every so manieth is taken.
+// A sample of the unfinished tasks. Of parked tasks it takes a run that begins at a random number, by an
+// index in that order; of tasks in hand, which are no more than fit into memory, every n-th.
 const (
 	qOpenRange   = `SELECT partition, next_number FROM partitions ORDER BY partition`
 	qOpenColumns = `SELECT number, type, plan_version, state, deadline, COALESCE(labels, '') FROM tasks WHERE partition = ?1 AND `
@@ -72,7 +74,8 @@ const (
 	openRowsMax  = 64      // journal rows of a task of the sample, on average
 )
 
-// OpenTasks implements operate.ForecastStore.
+// OpenTasks implements operate.ForecastStore. It reads about most tasks, half of them parked, evenly from all
+// partitions, and counts openCountMax at most.
 func (a *asked) OpenTasks(ctx context.Context, most int) (operate.OpenSample, error) {
 	var s operate.OpenSample
 	ranges, err := a.openRanges(ctx)
@@ -90,8 +93,10 @@ func (a *asked) OpenTasks(ctx context.Context, most int) (operate.OpenSample, er
 	return s, nil
 }
 
+// openRange is a partition and its next task number: the range of numbers to begin a sample in.
 type openRange struct{ partition, next int64 }
 
+// openRanges reads the ranges of all partitions.
 func (a *asked) openRanges(ctx context.Context) ([]openRange, error) {
 	var all []openRange
 	for row := range each(a.of.query(ctx, qOpenRange)) {
@@ -104,7 +109,8 @@ func (a *asked) openRanges(ctx context.Context) ([]openRange, error) {
 	return all, nil
 }
 
-// openOf samples the parked tasks of a partition, or those in hand.
+// openOf samples up to each of a partition's parked tasks, or of those in hand, and counts them up to count.
+// A task of the sample weighs as many as it stands for.
 func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, parked bool, each, count int) error {
 	query := qCountInHand
 	if parked {
@@ -114,11 +120,13 @@ func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, 
 	if err != nil || there[0] == 0 {
 		return err
 	}
+	// More says that there are tasks beyond those that were counted.
 	s.More = s.More || there[0] > int64(count)
 	there[0] = min(there[0], int64(count))
 	s.All += there[0]
 	var found []sampled
 	if parked {
+		// From a random number on, and from the beginning again if the run reaches the end.
 		from := 1 + rand.Int64N(max(p.next, 1))
 		if found, err = a.openSome(ctx, found, qOpenParked, p.partition, from, each); err == nil && len(found) < each {
 			found, err = a.openSome(ctx, found, qOpenBefore, p.partition, from, each-len(found))
@@ -140,13 +148,14 @@ func (a *asked) openOf(ctx context.Context, s *operate.OpenSample, p openRange, 
 	return nil
 }
 
-// sampled is a task of a sample.
+// sampled is a task of the sample, with what openSteps needs to read its steps.
 type sampled struct {
 	operate.OpenTask
 	number int64
 	round  int
 }
 
+// openSome appends the tasks that a query reads, without their steps.
 func (a *asked) openSome(ctx context.Context, all []sampled, query string, args ...any) ([]sampled, error) {
 	for row := range each(a.of.query(ctx, query, args...)) {
 		var t sampled
@@ -161,8 +170,8 @@ func (a *asked) openSome(ctx context.Context, all []sampled, query string, args 
 	return all, nil
 }
 
-// openSteps reads how far the steps of some tasks are, without inputs and results. Those whose rows were not all read are
-// left out.
+// openSteps reads how far the steps of tasks are, without inputs and results. If the bound on rows was hit,
+// the tasks whose rows were not all read are left out.
 func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled) ([]sampled, error) {
 	numbers, at := make([]int64, len(tasks)), map[int64]*sampled{}
 	for i := range tasks {
@@ -182,13 +191,15 @@ func (a *asked) openSteps(ctx context.Context, partition int64, tasks []sampled)
 			t.apply(&r)
 		}
 	}
+	// The limit was reached within the journal of the task with this number, so that it and later ones are
+	// incomplete.
 	if most == 0 {
 		tasks = slices.DeleteFunc(tasks, func(t sampled) bool { return t.number >= number })
 	}
 	return tasks, nil
 }
 
-// apply takes in what a journal row says of the steps.
+// apply takes in a journal row. A new round begins all steps anew.
 func (t *sampled) apply(r *core.Record) {
 	if r.Round > t.round {
 		t.round, t.Steps = r.Round, nil
@@ -209,6 +220,8 @@ func (t *sampled) apply(r *core.Record) {
 	}
 }
 
+// step returns a step of the task, and adds it if no row named it before. The pointer is valid until the next
+// call.
 func (t *sampled) step(step int) *operate.OpenStep {
 	for i := range t.Steps {
 		if t.Steps[i].Step == step {

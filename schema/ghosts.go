@@ -13,10 +13,10 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// settingBooks has the newest result of a comparison.
+// settingBooks is the setting with the newest result of a comparison of the books.
 const settingBooks = "books.result"
 
-// booksBytesMax is how large a result may be: a line for each agent of the plans.
+// booksBytesMax is how large a result may be. It has a line for each agent of the plans.
 const booksBytesMax = 1 << 20
 
 const (
@@ -31,6 +31,7 @@ const (
 	qDecideGhost = `UPDATE ghosts SET status = ?3, repair = ?4, by_name = ?5, decided_at = ?6, reason = ?7, audit = ?8 WHERE agent = ?1 AND effect = ?2`
 )
 
+// scanGhost reads a row of ghostColumns.
 func scanGhost(row interface{ Scan(...any) error }) (operate.Ghost, error) {
 	var g operate.Ghost
 	var kind, state, status, repair string
@@ -42,25 +43,18 @@ func scanGhost(row interface{ Scan(...any) error }) (operate.Ghost, error) {
 	return g, err
 }
 
-// flag is a yes or no as it is stored.
-func flag(yes bool) int64 {
-	if yes {
-		return 1
-	}
-	return 0
-}
-
+// putGhost stores a ghost that is not stored yet.
 func (c changes) putGhost(g *operate.Ghost) error {
 	r := c.r
 	_, err := c.exec(qPutGhost, operate.CleanText(g.Agent), operate.CleanText(g.Key), string(g.Kind), operate.CleanText(g.Task), operate.CleanText(g.Type), operate.CleanText(g.Step), string(g.State), g.Seq, int64(g.Times), r.when(g.Made),
-		operate.CleanText(g.Text), r.time(core.InstantOf(g.Found)), string(g.Status), flag(g.Can(operate.RepairUndo)), flag(g.Again), string(g.Repair), operate.CleanText(g.By), r.when(g.Decided), operate.CleanText(g.Reason), g.Audit)
+		operate.CleanText(g.Text), r.time(core.InstantOf(g.Found)), string(g.Status), bit(g.Can(operate.RepairUndo)), bit(g.Again), string(g.Repair), operate.CleanText(g.By), r.when(g.Decided), operate.CleanText(g.Reason), g.Audit)
 	return err
 }
 
-// ghostKey names a ghost.
+// ghostKey names a ghost: an effect at an agent.
 type ghostKey struct{ agent, effect string }
 
-// PutBooks implements operate.BooksStore.
+// PutBooks implements operate.BooksStore. It keeps the stored result if that is newer.
 func (a *asked) PutBooks(ctx context.Context, result operate.BooksResult, ghosts []operate.Ghost) error {
 	if len(ghosts) > operate.GhostsMax {
 		return fmt.Errorf("books: %d ghosts, the limit is %d", len(ghosts), operate.GhostsMax)
@@ -85,7 +79,7 @@ func (a *asked) PutBooks(ctx context.Context, result operate.BooksResult, ghosts
 	return about(err, "books")
 }
 
-// books reads the result that is stored.
+// books reads the stored result; the zero result when there is none.
 func (c changes) books() (operate.BooksResult, error) {
 	var r operate.BooksResult
 	var document []byte
@@ -99,8 +93,9 @@ func (c changes) books() (operate.BooksResult, error) {
 	return r, json.Unmarshal(document, &r)
 }
 
-// replaceGhosts stores ghosts in place of those before. What was decided about one after the comparison had begun stands;
-// one that an undo was asked of before is open again.
+// replaceGhosts replaces the open ghosts by those of a new comparison. An acceptance stands if the ghost is
+// still the same, and an undo that somebody asked for after the comparison began stays asked for. If the undo
+// was asked for earlier and the ghost is still there, it is open again.
 func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Ghost) error {
 	before, err := c.ghosts()
 	if err != nil {
@@ -114,6 +109,8 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 		g.Found, g.Status = result.At, operate.GhostOpen
 		if was, there := before[ghostKey{operate.CleanText(g.Agent), operate.CleanText(g.Key)}]; there {
 			if was.Status == operate.GhostAccepted {
+				// Accepted was this very finding: another kind or number of calls is a new one, for a person
+				// to look at.
 				if was.Kind == g.Kind && was.Times == g.Times {
 					continue // it was accepted while the comparison ran
 				}
@@ -135,7 +132,7 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 	return nil
 }
 
-// ghosts reads all.
+// ghosts reads all stored ghosts.
 func (c changes) ghosts() (map[ghostKey]operate.Ghost, error) {
 	all := map[ghostKey]operate.Ghost{}
 	for row := range each(c.query(c.ctx, qGhostsAll, operate.GhostsMax+operate.GhostsAcceptedMax)) {
@@ -148,7 +145,7 @@ func (c changes) ghosts() (map[ghostKey]operate.Ghost, error) {
 	return all, nil
 }
 
-// LastBooks implements operate.BooksStore.
+// LastBooks implements operate.BooksStore. Error: core.ErrNotFound when there was no comparison yet.
 func (a *asked) LastBooks(ctx context.Context) (operate.BooksResult, error) {
 	var r operate.BooksResult
 	document, err := a.Setting(ctx, settingBooks)
@@ -161,7 +158,8 @@ func (a *asked) LastBooks(ctx context.Context) (operate.BooksResult, error) {
 	return r, nil
 }
 
-// Ghosts implements operate.BooksStore. The cursor is the agent and the key of the last, neither of which has a space.
+// Ghosts implements operate.BooksStore. The cursor is the agent and the key of the page's last ghost with a
+// space between; neither holds one.
 func (a *asked) Ghosts(ctx context.Context, statuses []operate.GhostStatus, limit int, after string) (ghosts []operate.Ghost, next string, err error) {
 	if limit < 1 || limit > operate.ListMax {
 		return nil, "", fmt.Errorf("ghosts: limit %d, want 1 to %d", limit, operate.ListMax)
@@ -202,7 +200,8 @@ func (a *asked) Ghost(ctx context.Context, agent, key string) (operate.Ghost, er
 	return lookUp(ctx, a, "ghost", key, scanGhost, qGhost, operate.CleanText(agent), operate.CleanText(key))
 }
 
-// DecideGhost implements operate.BooksStore.
+// DecideGhost implements operate.BooksStore. Errors: core.ErrNotFound; an *operate.Refusal when too many are
+// accepted.
 func (a *asked) DecideGhost(ctx context.Context, g operate.Ghost) error {
 	err := a.change(ctx, func(c changes) error {
 		if g.Status == operate.GhostAccepted {

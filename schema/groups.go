@@ -16,35 +16,37 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// Failure groups are the values of an index on tasks in error or undone. A page goes from one
-// group to the next by a seek each, and reads of each what it shows; no other task is read.
+// An index of type and fingerprint holds the tasks in error or undone, and each pair of values in it is a
+// failure group. A page finds the next group by one seek, and reads of a group only what it shows.
 
-// groupKey is what the tasks of a group have in common.
+// groupKey is what the tasks of a failure group have in common.
 type groupKey struct {
 	state       core.State
 	taskType    string
 	fingerprint string
 }
 
-// failedStates are the states that have failure groups, or the one of them that is wanted; ""
-// wants both.
+// failedStates returns the states that have failure groups; if want names one of them, only that one.
 func failedStates(want core.State) []core.State {
 	return slices.DeleteFunc([]core.State{core.StateError, core.StateUndone}, func(s core.State) bool { return want != "" && s != want })
 }
 
-// is the condition that tasks are of the group.
+// is is the condition for tasks of the group.
 func (k groupKey) is(c *conditions) string {
 	return stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType) + ` AND fingerprint = ` + c.param(k.fingerprint)
 }
 
-// fingerprintBytes is the length of a fingerprint, typeHashBytes that of a type's hash.
+// The lengths of a fingerprint and of the hash of a type in the id of a group.
 const fingerprintBytes, typeHashBytes = 16, 8
 
-// id names the group in a URL: the letter of its state, its fingerprint, and a hash of its type.
+// id names the group in a URL: its state's first letter, its fingerprint, and a hash of its type, whose name
+// may be long.
 func (k groupKey) id() string {
 	return string(k.state[0]) + k.fingerprint + typeHash(k.taskType)
 }
 
+// typeHash is a hash of a type, for the id of a group. Two types may have the same; groupByID finds the first
+// then.
 func typeHash(taskType string) string {
 	h := kindBegin
 	for i := 0; i < len(taskType); i++ {
@@ -53,7 +55,8 @@ func typeHash(taskType string) string {
 	return h.String()[:typeHashBytes]
 }
 
-// groupByID finds the group of an id, if it has tasks. Error: core.ErrNotFound.
+// groupByID finds the group with an id. The id has only a hash of the type, so it looks at the types that
+// have the fingerprint. Error: core.ErrNotFound, also when the group has lost its last task.
 func (r *reader) groupByID(ctx context.Context, id string) (groupKey, error) {
 	if len(id) != 1+fingerprintBytes+typeHashBytes {
 		return groupKey{}, fmt.Errorf("failure group %s: %w", core.QuoteShort(id), core.ErrNotFound)
@@ -76,15 +79,17 @@ func (r *reader) groupByID(ctx context.Context, id string) (groupKey, error) {
 	return groupKey{}, fmt.Errorf("failure group %s: %w", core.QuoteShort(id), core.ErrNotFound)
 }
 
-// groupTypesMax bounds the types that are looked through.
+// groupTypesMax bounds how many types a search for a fingerprint goes through.
 const groupTypesMax = 10_000
 
-// typesWith are the types that have tasks in a state with a fingerprint; of one type alone, if
-// it is not empty.
+// typesWith returns the types with tasks in a state that have a fingerprint. taskType restricts it to one;
+// empty: all.
 func (r *reader) typesWith(ctx context.Context, state core.State, taskType, fingerprint string) ([]string, error) {
 	types := []string{taskType}
 	if taskType == "" {
 		types = types[:0]
+		// One seek for each type. Without a type the index cannot be entered by fingerprint, which comes
+		// after it.
 		for last := ""; len(types) < groupTypesMax; {
 			next, err := r.nextType(ctx, state, last)
 			if err != nil {
@@ -111,7 +116,7 @@ func (r *reader) typesWith(ctx context.Context, state core.State, taskType, fing
 	return with, nil
 }
 
-// nextType is the first type after one that has tasks in a state; "" where there is none.
+// nextType returns the first type after one, by name, with tasks in a state; "" when there is none.
 func (r *reader) nextType(ctx context.Context, state core.State, after string) (string, error) {
 	c := conditions{}
 	next, err := column[string](ctx, r, groupKey{state: state, taskType: after}.nextTypeQuery(&c), c.args...)
@@ -121,16 +126,19 @@ func (r *reader) nextType(ctx context.Context, state core.State, after string) (
 	return next[0], nil
 }
 
+// nextTypeQuery seeks the next type in the index of failures.
 func (k groupKey) nextTypeQuery(c *conditions) string {
 	return `SELECT type FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type > ` + c.param(k.taskType) + ` ORDER BY type LIMIT 1`
 }
 
+// nextFingerprintQuery seeks the next fingerprint of a type in the index of failures.
 func (k groupKey) nextFingerprintQuery(c *conditions) string {
 	return `SELECT fingerprint FROM tasks WHERE ` + stateIs(k.state, c.param) + ` AND type = ` + c.param(k.taskType) +
 		` AND fingerprint > ` + c.param(k.fingerprint) + ` ORDER BY fingerprint LIMIT 1`
 }
 
-// nextFingerprint is the first of a type after one, "" before all; false where there is none.
+// nextFingerprint returns the first fingerprint after k's among the tasks of its state and type. false: there
+// is none.
 func (r *reader) nextFingerprint(ctx context.Context, k groupKey) (string, bool, error) {
 	c := conditions{}
 	next, err := column[string](ctx, r, k.nextFingerprintQuery(&c), c.args...)
@@ -140,7 +148,8 @@ func (r *reader) nextFingerprint(ctx context.Context, k groupKey) (string, bool,
 	return next[0], true, nil
 }
 
-// nextGroup is the group after one, in the order of state, type and fingerprint.
+// nextGroup returns the group after k in the order of state, type and fingerprint, within the filter. false:
+// there is none.
 func (r *reader) nextGroup(ctx context.Context, k groupKey, f operate.GroupFilter) (groupKey, bool, error) {
 	for _, state := range failedStates(f.State) {
 		if state < k.state {
@@ -171,10 +180,10 @@ func (r *reader) nextGroup(ctx context.Context, k groupKey, f operate.GroupFilte
 	return k, false, nil
 }
 
-// typeDone is a fingerprint after all others of a type.
+// typeDone sorts after every fingerprint: a key with it stands at the end of its type.
 const typeDone = "~"
 
-// typeAfter is the type after that of a group, or the only one that is wanted.
+// typeAfter returns the type after k's; with only, that one alone, once.
 func (r *reader) typeAfter(ctx context.Context, k groupKey, only string) (string, error) {
 	if only == "" {
 		return r.nextType(ctx, k.state, k.taskType)
@@ -185,7 +194,7 @@ func (r *reader) typeAfter(ctx context.Context, k groupKey, only string) (string
 	return "", nil
 }
 
-// Groups implements operate.Reader. The order is that of state, type and fingerprint.
+// Groups implements operate.Reader. Without Largest, pages are in the order of state, type and fingerprint.
 func (a *asked) Groups(ctx context.Context, f operate.GroupFilter) (operate.Groups, error) {
 	r := a.of
 	if f.Limit < 1 || f.Limit > operate.ListMax {
@@ -210,6 +219,7 @@ func (a *asked) Groups(ctx context.Context, f operate.GroupFilter) (operate.Grou
 		if !found {
 			break
 		}
+		// The page is full and there is another group, so the cursor is worth giving out.
 		if len(all.Groups) == f.Limit {
 			all.Next = groupCursor(k)
 			break
@@ -225,16 +235,17 @@ func (a *asked) Groups(ctx context.Context, f operate.GroupFilter) (operate.Grou
 	return all, r.countNotes(ctx, all.Groups)
 }
 
-// rankReads bounds the reads that rank groups, each of operate.CountExactMax+1 tasks: what comes after them is left out.
+// rankReads bounds the statements that rank groups, each of operate.CountExactMax+1 tasks. Groups beyond that
+// are left out, and the counts say "at least".
 const rankReads = 20
 
-// ranked is a group and how many tasks it has.
+// ranked is a group with the number of its tasks.
 type ranked struct {
 	of    groupKey
 	tasks operate.Count
 }
 
-// largestGroups ranks all groups of a state, by an index alone, and reads the first of them.
+// largestGroups counts the groups of a state, from the index alone, and reads the largest ones.
 func (r *reader) largestGroups(ctx context.Context, f operate.GroupFilter) (operate.Groups, error) {
 	all := operate.Groups{At: time.Now().UTC(), All: operate.Count{AtLeast: true}, Tasks: operate.Count{AtLeast: true}}
 	var ranks []ranked
@@ -254,6 +265,7 @@ func (r *reader) largestGroups(ctx context.Context, f operate.GroupFilter) (oper
 		all.All.N++
 		all.Tasks.N, all.Tasks.AtLeast = all.Tasks.N+is.tasks.N, all.Tasks.AtLeast || is.tasks.AtLeast
 	}
+	// Stable: groups of the same size stay in index order.
 	slices.SortStableFunc(ranks, func(a, b ranked) int { return cmp.Compare(b.tasks.N, a.tasks.N) })
 	for _, is := range ranks[:min(len(ranks), f.Limit)] {
 		g, found, err := r.group(ctx, is.of)
@@ -267,8 +279,9 @@ func (r *reader) largestGroups(ctx context.Context, f operate.GroupFilter) (oper
 	return all, r.countNotes(ctx, all.Groups)
 }
 
-// rank counts the groups after one, in their order. Where not all could be read the last is one that was read whole, or up
-// to the bound of what is counted.
+// rank counts the tasks of the groups after one, in index order, as far as one statement goes. whole: these
+// were all. Otherwise the last group returned is complete, or there is one group that has more than can be
+// counted.
 func (r *reader) rank(ctx context.Context, after groupKey, only string) (all []ranked, whole bool, err error) {
 	c := conditions{}
 	query := after.rankQuery(&c, only)
@@ -288,6 +301,8 @@ func (r *reader) rank(ctx context.Context, after groupKey, only string) (all []r
 	return all, whole, nil
 }
 
+// rankQuery counts tasks by group in index order after k, up to the bound. The bound is inside, so that the
+// count goes over no more rows.
 func (k groupKey) rankQuery(c *conditions, only string) string {
 	is := stateIs(k.state, c.param)
 	if only != "" {
@@ -316,7 +331,7 @@ func (a *asked) Group(ctx context.Context, id string) (operate.Group, error) {
 	return one[0], err
 }
 
-// group reads what is shown of a group; false, if it has no tasks any more.
+// group reads what a page shows of a group. false: its last task has left it.
 func (r *reader) group(ctx context.Context, k groupKey) (operate.Group, bool, error) {
 	c := conditions{}
 	query := r.groupQuery(&c, k)
@@ -336,7 +351,8 @@ func (r *reader) group(ctx context.Context, k groupKey) (operate.Group, bool, er
 	return g, true, err
 }
 
-// groupQuery asks for the newest task of a group, and for the oldest time and the number of all.
+// groupQuery reads the newest task of a group, the time of its oldest, and how many there are up to the
+// bound.
 func (r *reader) groupQuery(c *conditions, k groupKey) string {
 	is := k.is(c)
 	return `SELECT partition, number, id, COALESCE(failed_step, -1), ended_at, ` + failedStepName + `, (SELECT min(ended_at) FROM tasks WHERE ` + is + `),
@@ -344,7 +360,7 @@ func (r *reader) groupQuery(c *conditions, k groupKey) string {
 	FROM tasks WHERE ` + is + ` AND ended_at >= ` + c.param(r.time(1)) + ` ORDER BY ended_at DESC LIMIT 1`
 }
 
-// countUpTo is a count that was read up to one more than is counted exactly.
+// countUpTo makes a count of one that stopped at operate.CountExactMax+1.
 func countUpTo(n int64) operate.Count {
 	if n > operate.CountExactMax {
 		return operate.Count{N: operate.CountExactMax, AtLeast: true}
@@ -352,14 +368,15 @@ func countUpTo(n int64) operate.Count {
 	return operate.Count{N: n}
 }
 
-// exampleRows is how many journal rows of a task are looked at for the text that grouped it. What
-// comes after its failure, such as undos, are fewer.
+// exampleRows is how many of a task's newest journal rows example reads. A failure is followed by fewer, such
+// as undos.
 const exampleRows = 200
 
+// qTexts reads the texts of failures in a task's journal, the newest first.
 const qTexts = `SELECT error, reason FROM journal WHERE partition = ?1 AND number = ?2 AND (error IS NOT NULL OR reason IS NOT NULL) ORDER BY seq DESC LIMIT ?3`
 
-// example is the text that a task is in its group for: the newest that has the fingerprint. It is
-// empty where the journal is forgotten.
+// example finds the text that put a task into its group: the newest in its journal with the group's
+// fingerprint. If none has it, it returns the newest error; empty when the journal is forgotten.
 func (r *reader) example(ctx context.Context, partition, number, step int64, fingerprint string) (string, error) {
 	newest := ""
 	for row := range each(r.query(ctx, qTexts, partition, number, exampleRows)) {
@@ -379,12 +396,13 @@ func (r *reader) example(ctx context.Context, partition, number, step int64, fin
 	return newest, nil
 }
 
-// groupCursor is where a page of groups ended.
+// groupCursor is the cursor of a page of groups that ended with k.
 func groupCursor(k groupKey) string {
 	b, _ := json.Marshal([]string{string(k.state), k.taskType, k.fingerprint}) // texts always can be
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// parseGroupCursor reads what groupCursor wrote; "" is the beginning. Error: core.ErrCursor.
 func parseGroupCursor(s string) (groupKey, error) {
 	if s == "" {
 		return groupKey{}, nil
@@ -400,7 +418,8 @@ func parseGroupCursor(s string) (groupKey, error) {
 	return groupKey{core.State(k[0]), k[1], k[2]}, nil
 }
 
-// Joined implements Store.
+// Joined implements Store. It counts the tasks that entered the group after the operation was made and are
+// none of its members.
 func (a *asked) Joined(ctx context.Context, op operate.Operation) (operate.Count, error) {
 	r := a.of
 	if op.Group == "" {
@@ -421,12 +440,13 @@ func (a *asked) Joined(ctx context.Context, op operate.Operation) (operate.Count
 	if err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&ended, &members); err != nil {
 		return operate.Count{}, fmt.Errorf("tasks that joined group %s: %w", op.Group, err)
 	}
+	// The query reads lookMax tasks at most, so if it read as many there may be more.
 	n := countUpTo(ended - members)
 	n.AtLeast = n.AtLeast || ended == lookMax
 	return n, nil
 }
 
-// countNotes fills in how many notes each group has.
+// countNotes fills in how many notes each group has, by one statement.
 func (r *reader) countNotes(ctx context.Context, groups []operate.Group) error {
 	if len(groups) == 0 {
 		return nil
@@ -448,7 +468,7 @@ func (r *reader) countNotes(ctx context.Context, groups []operate.Group) error {
 	return nil
 }
 
-// cursorNumber reads a cursor that is a number, as those of the audit trail are.
+// cursorNumber reads a cursor that is a number above 0. Error: core.ErrCursor.
 func cursorNumber(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 1 || strconv.FormatInt(n, 10) != s {

@@ -6,17 +6,21 @@ import (
 	"time"
 )
 
-// Held is what others keep a database from giving back or using again. It grows until they end.
+// Held is space that a database cannot free because somebody still uses it: a reader, a replica or an old
+// transaction.
 type Held struct {
-	WAL      int64         // bytes of the write-ahead log
-	WALMost  int64         // more than these are a trouble
-	Snapshot time.Duration // age of the oldest transaction that sees the tables as they were, as far as its user may be seen
+	// WAL is the size of the write-ahead log in bytes. Above WALMost it is a trouble.
+	WAL     int64
+	WALMost int64
+	// Snapshot is the age of the oldest transaction that still sees deleted rows, of those that this user may
+	// see.
+	Snapshot time.Duration
 }
 
-// HeldFor is how old a snapshot is when it is a trouble: dumps and long questions are younger.
+// HeldFor is the age from which a snapshot is a trouble. Dumps and long questions end sooner.
 const HeldFor = time.Hour
 
-// Trouble is what is wrong; nil: nothing.
+// Trouble says what is wrong, for an operator; nil: nothing.
 func (h Held) Trouble() error {
 	var errs []error
 	if h.WAL > h.WALMost {

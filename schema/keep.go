@@ -11,10 +11,10 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// keptMax bounds what is read of the small tables: tokens, settings, pauses.
+// keptMax bounds how many rows are read of a small table: tokens, settings or pauses.
 const keptMax = 10_000
 
-// SettingBytesMax is how large a document of the settings may be.
+// SettingBytesMax is how large the document of a setting may be.
 const SettingBytesMax = 64 << 10
 
 const (
@@ -22,8 +22,9 @@ const (
 	qPutToken    = `INSERT INTO tokens (` + tokenColumns + `) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role, hash = excluded.hash, created_at = excluded.created_at, by_name = excluded.by_name,
 	expires_at = excluded.expires_at, revoked_at = excluded.revoked_at, used_at = excluded.used_at, labels = excluded.labels`
-	qToken       = `SELECT ` + tokenColumns + ` FROM tokens WHERE id = ?1`
-	qTokens      = `SELECT ` + tokenColumns + ` FROM tokens ORDER BY created_at, id LIMIT ?1`
+	qToken  = `SELECT ` + tokenColumns + ` FROM tokens WHERE id = ?1`
+	qTokens = `SELECT ` + tokenColumns + ` FROM tokens ORDER BY created_at, id LIMIT ?1`
+	// The first revocation counts. A touch never sets used_at back, so that nodes may report in any order.
 	qRevokeToken = `UPDATE tokens SET revoked_at = COALESCE(revoked_at, ?2) WHERE id = ?1`
 	qTouchToken  = `UPDATE tokens SET used_at = ?2 WHERE id = ?1 AND (used_at IS NULL OR used_at < ?2)`
 
@@ -42,12 +43,12 @@ const (
 	qPauses      = `SELECT id, type, step, agent, label, until_at, at, by_name, reason FROM pauses ORDER BY at, id LIMIT ?1`
 )
 
-// querier asks the database, by itself or in a transaction.
+// querier runs queries: a reader, or the transaction of changes.
 type querier interface {
 	query(ctx context.Context, query string, args ...any) (rowSet, error)
 }
 
-// scanAll reads the rows of a query.
+// scanAll reads all rows of a query by scan.
 func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Scan(...any) error }) (T, error), query string, args ...any) ([]T, error) {
 	var found []T
 	for row := range each(q.query(ctx, query, args...)) {
@@ -60,13 +61,13 @@ func scanAll[T any](ctx context.Context, q querier, scan func(row interface{ Sca
 	return found, nil
 }
 
-// scanned is a row, or the error that the query has ended with, as the last of its rows.
+// scanned is a row that each yields, or the error that ended the query.
 type scanned struct {
 	rows rowSet
 	err  error
 }
 
-// Scan reads the row. Error: it cannot be read, or there is none.
+// Scan reads the row. Error: of the row, or the one that ended the query.
 func (s *scanned) Scan(to ...any) error {
 	if s.err != nil {
 		return s.err
@@ -74,8 +75,8 @@ func (s *scanned) Scan(to ...any) error {
 	return s.rows.Scan(to...)
 }
 
-// each gives the rows of a query, and closes it at their end or when the loop is left. An error of the query comes as a last
-// row, whose Scan returns it: a loop scans each row first.
+// each yields the rows of a query, and closes it at the end or when the loop is left. If the query fails, the
+// last row's Scan returns the error; so a loop that checks each Scan needs no other check.
 func each(rows rowSet, err error) iter.Seq[*scanned] {
 	return func(yield func(*scanned) bool) {
 		if err == nil {
@@ -93,13 +94,14 @@ func each(rows rowSet, err error) iter.Seq[*scanned] {
 	}
 }
 
-// PutToken implements operate.TokenStore. A token whose id is there is replaced.
+// PutToken implements operate.TokenStore. It replaces a token that has the same id.
 func (a *asked) PutToken(ctx context.Context, t operate.Token) error {
 	r := a.of
 	_, err := a.execOne(ctx, qPutToken, operate.CleanText(t.ID), operate.CleanText(t.Name), string(t.Role), t.Hash, r.time(core.InstantOf(t.Created)), operate.CleanText(t.By), r.when(t.Expires), r.when(t.Revoked), r.when(t.LastUsed), operate.CleanText(t.Labels))
 	return about(err, "token %s", core.QuoteShort(t.ID))
 }
 
+// scanToken reads a row of tokenColumns.
 func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 	var t operate.Token
 	var role string
@@ -109,7 +111,7 @@ func scanToken(row interface{ Scan(...any) error }) (operate.Token, error) {
 	return t, err
 }
 
-// TokenByID implements operate.TokenStore.
+// TokenByID implements operate.TokenStore, also for a token that is revoked or over. Error: core.ErrNotFound.
 func (a *asked) TokenByID(ctx context.Context, id string) (operate.Token, error) {
 	return lookUp(ctx, a, "token", id, scanToken, qToken, operate.CleanText(id))
 }
@@ -120,8 +122,8 @@ func (a *asked) Tokens(ctx context.Context) ([]operate.Token, error) {
 	return tokens, about(err, "tokens")
 }
 
-// RevokeToken implements operate.TokenStore: its sessions end with it. One that is revoked keeps its time. Error:
-// core.ErrNotFound.
+// RevokeToken implements operate.TokenStore. It ends the token's sessions too. A token that is revoked
+// already keeps the earlier time. Error: core.ErrNotFound.
 func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error {
 	var n int64
 	err := a.change(ctx, func(c changes) (err error) {
@@ -139,13 +141,13 @@ func (a *asked) RevokeToken(ctx context.Context, id string, at time.Time) error 
 	return nil
 }
 
-// TouchToken implements operate.TokenStore: it was used then, or later.
+// TouchToken implements operate.TokenStore. The stored time of use only moves forward.
 func (a *asked) TouchToken(ctx context.Context, id string, at time.Time) error {
 	_, err := a.execOne(ctx, qTouchToken, operate.CleanText(id), a.of.time(core.InstantOf(at)))
 	return about(err, "use of token %s", core.QuoteShort(id))
 }
 
-// AddNote implements operate.NoteStore. It gives the note its number.
+// AddNote implements operate.NoteStore. It returns the note with its number.
 func (a *asked) AddNote(ctx context.Context, n operate.Note) (operate.Note, error) {
 	if err := core.CheckWords("text", n.Text); err != nil {
 		return n, &operate.Refusal{Code: 400, Field: "text", Detail: err.Error()}
@@ -177,7 +179,8 @@ func (a *asked) Notes(ctx context.Context, target string, limit int) ([]operate.
 	return notes, about(err, "notes on %s", core.QuoteShort(target))
 }
 
-// PutSetting implements operate.SettingStore.
+// PutSetting implements operate.SettingStore. It replaces the document of that name. Error: an
+// *operate.Refusal for one that is too large.
 func (a *asked) PutSetting(ctx context.Context, name string, document []byte) error {
 	if len(document) > SettingBytesMax {
 		return &operate.Refusal{Code: 413, Field: "document", Detail: fmt.Sprintf("document: %d bytes, want at most %d", len(document), SettingBytesMax)}
@@ -189,7 +192,7 @@ func (a *asked) PutSetting(ctx context.Context, name string, document []byte) er
 	return about(err, "setting %s", core.QuoteShort(name))
 }
 
-// Setting implements operate.SettingStore.
+// Setting implements operate.SettingStore. Error: core.ErrNotFound.
 func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
 	found, err := column[[]byte](ctx, a.of, qSetting, operate.CleanText(name))
 	if err != nil {
@@ -201,7 +204,8 @@ func (a *asked) Setting(ctx context.Context, name string) ([]byte, error) {
 	return found[0], nil
 }
 
-// Settings implements operate.SettingStore.
+// Settings implements operate.SettingStore: the documents by name whose name begins with prefix. It reads
+// all, of which there are few.
 func (a *asked) Settings(ctx context.Context, prefix string) (map[string][]byte, error) {
 	found := map[string][]byte{}
 	for row := range each(a.of.query(ctx, qSettings, keptMax)) {
@@ -244,8 +248,8 @@ func scanPause(row interface{ Scan(...any) error }) (operate.Pause, error) {
 	return p, err
 }
 
-// Pauses implements operate.PauseStore, the oldest first. Those that have lifted themselves are
-// among them until they are deleted.
+// Pauses implements operate.PauseStore, the oldest first. A pause whose time is over stays in the list until
+// it is deleted.
 func (a *asked) Pauses(ctx context.Context) ([]operate.Pause, error) {
 	pauses, err := scanAll(ctx, a.of, scanPause, qPauses, keptMax)
 	return pauses, about(err, "pauses")

@@ -9,22 +9,26 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// The list of the tasks with a label goes by the index of labels, some numbers at a time, and reads the rows of those by
-// their key: two simple questions, because what a planner makes of a join depends on what it takes the tables for.
+// A list by label reads some numbers from the index of labels, then the rows of those by key. A join in one
+// statement would be simpler, but planners do it well or badly depending on how large they believe the tables
+// to be.
 
-// labelsLook is how many numbers are read at a time, at least.
+// labelsLook is how many numbers one statement reads from the index of labels at least.
 const labelsLook = 200
 
+// qLabelled reads the numbers of tasks with a label, the newest first. The index has -number, so that the
+// conditions are on that.
 const qLabelled = `SELECT number FROM labels WHERE partition = ?1 AND key = ?2 AND value = ?3 AND -number > ?4 ORDER BY -number LIMIT ?5`
 
-// labelIs adds the condition that a task has a label; empty: whatever it has. The partition is ?1.
+// labelIs adds the condition that a task of partition ?1 has a label, key=value; an empty label adds nothing.
 func labelIs(c *conditions, label string) {
 	if key, value, is := strings.Cut(label, "="); is {
 		c.add(`number IN (SELECT l.number FROM labels l WHERE l.partition = ?1 AND l.key = %s AND l.value = %s)`, key, value)
 	}
 }
 
-// labelled reads a list by label; all else only filters.
+// labelled reads a page of a list by label. The filter's other conditions are checked on the rows that the
+// label finds.
 func (r *reader) labelled(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]part, error) {
 	parts := make([]part, len(partitions))
 	for i, p := range partitions {
@@ -39,7 +43,8 @@ func (r *reader) labelled(ctx context.Context, partitions []int64, at positions,
 	return parts, nil
 }
 
-// labelledPart reads one partition's part of a page: up to a limit and one more, of up to look labels.
+// labelledPart reads one partition's part of a page: up to f.Limit+1 tasks below a number, going over about
+// look labels.
 func (r *reader) labelledPart(ctx context.Context, partition, below int64, f core.Filter, look int) (part, error) {
 	key, value, _ := strings.Cut(f.Label, "=")
 	p := part{next: below, seen: math.MaxInt64}
@@ -54,6 +59,7 @@ func (r *reader) labelledPart(ctx context.Context, partition, below int64, f cor
 			return p, err
 		}
 		for _, e := range found {
+			// A task counts as being as old as the oldest above it: see List.
 			p.seen = min(p.seen, e.at)
 			e.at = p.seen
 			if p.entries = append(p.entries, e); len(p.entries) > f.Limit {
@@ -71,8 +77,9 @@ func (r *reader) labelledPart(ctx context.Context, partition, below int64, f cor
 	}
 }
 
-// matching reads those of some tasks of a partition that match a filter's other conditions, the newest first, and when the
-// oldest of all of them was created. Where none matches, no row is handed over.
+// matching reads those of the given tasks that match the filter's other conditions, the newest first. oldest
+// is when the oldest of all the given tasks was created. A first statement finds out whether any matches, so
+// that no rows are sent if not.
 func (r *reader) matching(ctx context.Context, partition int64, numbers []int64, f core.Filter) (found []entry, oldest int64, err error) {
 	c := conditions{args: []any{partition, r.list(numbers)}}
 	r.filters(&c, f)
@@ -80,6 +87,7 @@ func (r *reader) matching(ctx context.Context, partition int64, numbers []int64,
 	if len(c.where) > 0 {
 		matches = c.String()
 	}
+	// Without other conditions all match, and the first statement is not needed.
 	hits, created := 1, instant(math.MaxInt64)
 	if len(c.where) > 0 {
 		look := `SELECT COALESCE(max(CASE WHEN ` + matches + ` THEN 1 ELSE 0 END), 0), min(created_at)` + r.among("tasks", "number")
@@ -87,7 +95,7 @@ func (r *reader) matching(ctx context.Context, partition int64, numbers []int64,
 			return nil, 0, err
 		}
 	}
-	if oldest = int64(created); created == 0 { // none of them is there any more
+	if oldest = int64(created); created == 0 { // none of them has a row any more
 		oldest = math.MaxInt64
 	}
 	if hits == 0 {

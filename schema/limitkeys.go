@@ -17,9 +17,10 @@ const (
 	qPutKeyGrants   = `INSERT INTO key_grants (agent, key, holder, wanted, places, rate_milli, until_at) SELECT CAST(?1 AS TEXT), u.key, u.holder, u.wanted, u.places, u.rate_milli, u.until_at FROM `
 	putKeyGrantsEnd = ` WHERE TRUE ON CONFLICT (agent, key, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
 	qDropKeyGrants  = `DELETE FROM key_grants WHERE agent = ?1 AND (key, holder) IN (SELECT u.key, u.holder FROM `
-	// Of keys that are asked for no more.
+	// qForgetKeys deletes grants of keys that nobody claims any more.
 	qForgetKeys = `DELETE FROM key_grants WHERE agent = ?1 AND (key, holder) IN (SELECT key, holder FROM key_grants WHERE agent = ?1 AND until_at < ?2
 	ORDER BY until_at LIMIT ?3)`
+	// qBusiestKeys ranks the keys of each agent by what is wanted beyond what was given.
 	qBusiestKeys = `SELECT agent, keys, key, holders, wanted, places FROM (
 	SELECT agent, key, CAST(count(*) AS INT8) AS holders, CAST(sum(wanted) AS INT8) AS wanted, CAST(sum(places) AS INT8) AS places,
 	row_number() OVER (PARTITION BY agent ORDER BY sum(wanted) - sum(places) DESC, sum(wanted) DESC, key) AS nth, CAST(count(*) OVER (PARTITION BY agent) AS INT8) AS keys
@@ -32,23 +33,27 @@ const (
 	forgetMax   = 2000 // grants at a time
 )
 
-// grantsOf is what grants of an agent are of: its limit, or one of its keys.
-type grantsOf struct {
+// grantScope is what a grant shares in: the limit of an agent as a whole, or one key of it.
+type grantScope struct {
 	keyed bool
-	key   string // as it is stored
+	// key is the key as it is stored.
+	key string
 }
 
-func ofGrant(g *core.Grant) grantsOf {
+// scopeOf is what a grant shares in.
+func scopeOf(g *core.Grant) grantScope {
 	if !g.Keyed {
-		return grantsOf{}
+		return grantScope{}
 	}
-	return grantsOf{true, operate.CleanText(g.Key)}
+	return grantScope{true, operate.CleanText(g.Key)}
 }
 
-// keyGrant names a row of key_grants of an agent.
+// keyGrant names a row of an agent in key_grants.
 type keyGrant struct{ key, holder string }
 
-// ClaimGrants implements scheduler.LimitStore.
+// ClaimGrants implements scheduler.LimitStore. One transaction works at a time on an agent's grants, because
+// it begins by locking the limit's row. It divides the limit by what is stored, stores the result, and
+// deletes what has ended.
 func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant, mine []core.Grant) (all []core.ClaimedGrant, err error) {
 	if len(mine) > core.ClaimsMax {
 		return nil, fmt.Errorf("grants of agent %s: %d are claimed, the most is %d", core.QuoteShort(agent), len(mine), core.ClaimsMax)
@@ -77,12 +82,13 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 		if err := c.putKeyGrants(agent, rows); err != nil {
 			return err
 		}
-		if over := endedGrants(stored[grantsOf{}], now); len(over) > 0 {
+		if over := endedGrants(stored[grantScope{}], now); len(over) > 0 {
 			query := qForgetGrants + a.of.rows(2, `holder TEXT`) + `)`
 			if _, err := c.exec(query, append([]any{operate.CleanText(agent)}, a.of.rowArgs(over)...)...); err != nil {
 				return err
 			}
 		}
+		// Once in many claims, so that claiming stays cheap.
 		if claims%forgetEvery == 0 {
 			_, err = c.exec(qForgetKeys, operate.CleanText(agent), a.of.time(now), forgetMax)
 		}
@@ -94,13 +100,15 @@ func (a *asked) ClaimGrants(ctx context.Context, agent string, now core.Instant,
 	return all, nil
 }
 
-// claim is one claim after the other, each by what the earlier ones have come to. It stores what is of the limit, and notes in
-// rows what becomes of those of keys.
-func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, stored map[grantsOf][]core.Grant, rows map[keyGrant]keyRow) ([]core.ClaimedGrant, error) {
+// claim answers the claims one after the other, each with those before it counted in. It stores grants of the
+// limit as a whole, and notes in rows what has to become of grants of keys.
+func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, stored map[grantScope][]core.Grant, rows map[keyGrant]keyRow) ([]core.ClaimedGrant, error) {
 	all := make([]core.ClaimedGrant, len(mine))
 	for i := range mine {
-		of := ofGrant(&mine[i])
+		of := scopeOf(&mine[i])
 		name := keyGrant{of.key, operate.CleanText(mine[i].Holder)}
+		// The limit has no keys any more: the committer has not heard of that yet, and gets nothing for the
+		// key.
 		if of.keyed && l.Key == "" {
 			none := mine[i]
 			none.Places, none.RateMilli = 0, 0
@@ -111,6 +119,7 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 		all[i] = l.Claim(now, mine[i], stored[of])
 		got := all[i].Grant
 		got.Holder = name.holder
+		// The next claim divides what this one has left.
 		stored[of] = append(slices.DeleteFunc(stored[of], func(o core.Grant) bool { return o.Holder == got.Holder }), got)
 		if of.keyed {
 			rows[name] = keyRow{was: rows[name].was, keep: !got.Idle(), is: got}
@@ -123,7 +132,8 @@ func (c changes) claim(l *core.Limit, now core.Instant, mine []core.Grant, store
 	return all, nil
 }
 
-// endedGrants are the holders of those that have ended, and are not claimed again.
+// endedGrants returns the holders whose grants of the limit as a whole have ended. This holder's own were
+// just renewed.
 func endedGrants(stored []core.Grant, now core.Instant) (holders []string) {
 	for i := range stored {
 		if stored[i].Until < now {
@@ -133,15 +143,17 @@ func endedGrants(stored []core.Grant, now core.Instant) (holders []string) {
 	return holders
 }
 
-// keyRow is what becomes of a row of key_grants.
+// keyRow is what has to become of a row of key_grants.
 type keyRow struct {
-	was, stays bool // it is stored, and stays as it is
-	keep       bool // it is to be stored as this
-	is         core.Grant
+	// was says that the row is stored; stays, that it need not change.
+	was, stays bool
+	// keep says that the row is to be stored as is.
+	keep bool
+	is   core.Grant
 }
 
-// keyRows are the rows of keys that are stored: those that have ended are to go, the others stay.
-func keyRows(stored map[grantsOf][]core.Grant, now core.Instant) map[keyGrant]keyRow {
+// keyRows returns the stored grants of keys: those that have ended are to be deleted, the others stay.
+func keyRows(stored map[grantScope][]core.Grant, now core.Instant) map[keyGrant]keyRow {
 	rows := map[keyGrant]keyRow{}
 	for of, grants := range stored {
 		for i := range grants {
@@ -153,8 +165,9 @@ func keyRows(stored map[grantsOf][]core.Grant, now core.Instant) map[keyGrant]ke
 	return rows
 }
 
-// storedGrants are those of all that is claimed. Those of others that are none of holders have ended, if these are known.
-func (c changes) storedGrants(agent string, mine []core.Grant, holders map[string]bool) (map[grantsOf][]core.Grant, error) {
+// storedGrants reads the grants that share a scope with one of mine, by scope. A grant whose holder is none
+// of holders, the nodes that count places now, is marked as ended; unless nobody is known to count.
+func (c changes) storedGrants(agent string, mine []core.Grant, holders map[string]bool) (map[grantScope][]core.Grant, error) {
 	stored, err := c.readGrants(agent, mine)
 	for _, grants := range stored {
 		core.EndGrants(grants, mine, holders)
@@ -162,11 +175,12 @@ func (c changes) storedGrants(agent string, mine []core.Grant, holders map[strin
 	return stored, err
 }
 
-func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]core.Grant, error) {
-	stored := map[grantsOf][]core.Grant{}
+// readGrants reads the grants of every scope in mine, those of keys by one statement.
+func (c changes) readGrants(agent string, mine []core.Grant) (map[grantScope][]core.Grant, error) {
+	stored := map[grantScope][]core.Grant{}
 	var keys []string
 	for i := range mine {
-		of := ofGrant(&mine[i])
+		of := scopeOf(&mine[i])
 		if _, known := stored[of]; known {
 			continue
 		}
@@ -191,23 +205,23 @@ func (c changes) readGrants(agent string, mine []core.Grant) (map[grantsOf][]cor
 			return nil, err
 		}
 		g.Until = core.Instant(until)
-		of := grantsOf{true, g.Key}
+		of := grantScope{true, g.Key}
 		stored[of] = append(stored[of], g)
 	}
 	return stored, nil
 }
 
-// keyGrants is the query of the grants of keys.
+// keyGrants is the query for an agent's grants of some keys.
 func (r *reader) keyGrants(agent string, keys []string) (query string, args []any) {
 	return qKeyGrants + r.rows(2, `key TEXT`) + keyGrantsWhere, append([]any{operate.CleanText(agent)}, r.rowArgs(keys)...)
 }
 
-// dropKeyGrants is the statement that deletes some.
+// dropKeyGrants is the statement that deletes an agent's grants of keys by holder.
 func (r *reader) dropKeyGrants(agent string, keys, holders []string) (query string, args []any) {
 	return qDropKeyGrants + r.rows(2, `key TEXT`, `holder TEXT`) + `)`, append([]any{operate.CleanText(agent)}, r.rowArgs(keys, holders)...)
 }
 
-// putKeyGrants stores what is to be kept of keys, in one statement, and deletes the rest of what is stored, in another.
+// putKeyGrants writes what rows say: one statement stores, and one deletes.
 func (c changes) putKeyGrants(agent string, rows map[keyGrant]keyRow) error {
 	var keys, holders, gone, goneHolders []string
 	var wanted, places, rates []int64
@@ -235,7 +249,7 @@ func (c changes) putKeyGrants(agent string, rows map[keyGrant]keyRow) error {
 	return err
 }
 
-// busiestKeys adds to what is granted by agent how many keys there are, and those that want most that they have not.
+// busiestKeys adds to each agent's sums how many keys have grants, and the keys with the most unmet demand.
 func (a *asked) busiestKeys(ctx context.Context, now core.Instant, sums map[string]operate.Granted) error {
 	type row struct {
 		agent string

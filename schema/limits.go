@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	// A limit has a revision, which each change raises and names. claims counts claims, see qLockLimit.
 	qLimits = `SELECT agent, concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, at, by_name, reason FROM limits
 	ORDER BY agent LIMIT ?1`
 	qNewLimit = `INSERT INTO limits (agent, concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, claims, at, by_name, reason)
@@ -21,7 +22,7 @@ const (
 	qLimitWas    = `SELECT concurrent, rate_milli, key_expr FROM limits WHERE agent = ?1`
 	qDropGrants  = `DELETE FROM limit_grants WHERE agent = ?1`
 	qDropKeys    = `DELETE FROM key_grants WHERE agent = ?1`
-	// Others that claim wait until this transaction has ended.
+	// qLockLimit locks the row of a limit until the transaction ends, and so makes other claims wait.
 	qLockLimit = `UPDATE limits SET claims = claims + 1 WHERE agent = ?1 RETURNING concurrent, rate_milli, key_expr, key_concurrent, key_rate_milli, revision, claims`
 	qGrants    = `SELECT holder, wanted, places, rate_milli, until_at FROM limit_grants WHERE agent = ?1 ORDER BY holder LIMIT ?2`
 	qGranted   = `SELECT agent, CAST(count(*) AS INT8), CAST(sum(wanted) AS INT8), CAST(sum(places) AS INT8), CAST(sum(rate_milli) AS INT8) FROM limit_grants
@@ -29,9 +30,11 @@ const (
 	qPutGrant = `INSERT INTO limit_grants (agent, holder, wanted, places, rate_milli, until_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 	ON CONFLICT (agent, holder) DO UPDATE SET wanted = excluded.wanted, places = excluded.places, rate_milli = excluded.rate_milli, until_at = excluded.until_at`
 	qForgetGrants = `DELETE FROM limit_grants WHERE agent = ?1 AND holder IN (SELECT u.holder FROM `
-	qTaken        = `INSERT INTO limit_partitions (partition, epoch) VALUES (?1, ?2) ON CONFLICT (partition) DO UPDATE SET epoch = excluded.epoch`
-	qCount        = `UPDATE limit_partitions SET counted = epoch, holder = ?1 WHERE (partition, epoch) IN (SELECT u.partition, u.epoch FROM `
-	qCounted      = `SELECT partition, epoch, counted, holder FROM limit_partitions`
+	// A takeover enters its epoch. The committer that has counted what the partition's commands have out enters that
+	// epoch as counted, and its holder. See core.Counting.
+	qTaken   = `INSERT INTO limit_partitions (partition, epoch) VALUES (?1, ?2) ON CONFLICT (partition) DO UPDATE SET epoch = excluded.epoch`
+	qCount   = `UPDATE limit_partitions SET counted = epoch, holder = ?1 WHERE (partition, epoch) IN (SELECT u.partition, u.epoch FROM `
+	qCounted = `SELECT partition, epoch, counted, holder FROM limit_partitions`
 )
 
 // AgentLimits implements operate.LimitStore.
@@ -56,7 +59,9 @@ func (a *asked) Limits(ctx context.Context) ([]core.Limit, error) {
 	return limits, err
 }
 
-// PutLimit implements operate.LimitStore. It forgets what holders had of what the limit did not bound before.
+// PutLimit implements operate.LimitStore. The stored limit must have the revision before l's; revision 1
+// makes it. false: another change was faster. If the limit now bounds something that was free before, the
+// grants of that are deleted and holders claim anew.
 func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool, err error) {
 	at := a.of.time(core.InstantOf(l.At))
 	query := qNewLimit
@@ -82,7 +87,7 @@ func (a *asked) PutLimit(ctx context.Context, l operate.AgentLimit) (stored bool
 	return stored, nil
 }
 
-// DeleteLimit implements operate.LimitStore. It forgets what holders had.
+// DeleteLimit implements operate.LimitStore. The grants go with it.
 func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
 	err := a.change(ctx, func(c changes) error {
 		if _, err := c.exec(qDeleteLimit, operate.CleanText(agent)); err != nil {
@@ -93,7 +98,7 @@ func (a *asked) DeleteLimit(ctx context.Context, agent string) error {
 	return about(err, "limit of agent %s", core.QuoteShort(agent))
 }
 
-// dropGrants forgets what holders have of the limit of an agent, in all or of its keys.
+// dropGrants deletes the grants of an agent's limit: those of the limit as a whole, of its keys, or both.
 func (c changes) dropGrants(agent string, inAll, keys bool) (err error) {
 	if inAll {
 		_, err = c.exec(qDropGrants, operate.CleanText(agent))
@@ -104,9 +109,11 @@ func (c changes) dropGrants(agent string, inAll, keys bool) (err error) {
 	return err
 }
 
-// grantsMax bounds the grants of a limit that are read: committers of all nodes, with those of lives that have ended.
+// grantsMax bounds how many grants of a limit are read. Each committer of a node has one, and so have earlier
+// lives of nodes until theirs end.
 const grantsMax = 100_000
 
+// scanGrant reads a row of limit_grants.
 func scanGrant(row interface{ Scan(...any) error }) (core.Grant, error) {
 	var g core.Grant
 	var until instant
@@ -162,17 +169,20 @@ func (a *asked) Counted(ctx context.Context) ([]core.Counting, error) {
 	return all, about(err, "who counts the places of partitions")
 }
 
+// scanCounting reads a row of limit_partitions.
 func scanCounting(row interface{ Scan(...any) error }) (c core.Counting, err error) {
 	err = row.Scan(&c.Partition, &c.Epoch, &c.Counted, &c.Holder)
 	return c, err
 }
 
-// holders are those whose grants count, see core.Holders. Grants are to be read after it: who has counted has claimed.
+// holders returns whose grants count, see core.Holders. Read grants after it: a holder claims before it
+// counts.
 func (c changes) holders() (map[string]bool, error) {
 	all, err := scanAll(c.ctx, c, scanCounting, qCounted)
 	return core.Holders(all), err
 }
 
+// grants reads all grants of an agent's limit as a whole, also those that have ended.
 func (c changes) grants(agent string) ([]core.Grant, error) {
 	return scanAll(c.ctx, c, scanGrant, qGrants, operate.CleanText(agent), grantsMax)
 }

@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// lookMax is how many rows a search looks at, of all partitions, before it gives what it
-	// has found.
+	// lookMax is how many rows a search reads over all partitions before it returns a page that is not full.
 	lookMax = 20_000
-	// lookFirst is how many it looks at in a partition at first, and where that was not enough as many again as
-	// before.
+	// lookFirst is how many rows a search reads of a partition at first. Each further time it reads as many
+	// as so far, and so doubles.
 	lookFirst = 64
-	// clockSkewMax is by how much the clocks of owners are apart at most: a task with a lower
-	// number is not created later by more. A node whose clock is off by half of it is not ready.
-	// A search by time of creation goes that far beyond its range.
+	// clockSkewMax is how far the clocks of two owners may differ. Numbers follow time only that exactly, so
+	// that a search by time of creation goes this far beyond its range. A node whose clock is off by half of
+	// it is not ready.
 	clockSkewMax = time.Minute
 )
 
-// List implements operate.Reader: newest first. Within a partition the newer task has the
-// higher number, so that each partition's part is read by its key, or by an index in its
-// order; where clocks say otherwise, a task stands by the oldest time of those above it in
-// its partition. The error about a cursor that no page told wraps core.ErrCursor.
+// List implements operate.Reader: the newest tasks first. In a partition a higher number is a newer task, and
+// an index in that order gives each partition's part; the parts are merged by time of creation. Clocks may
+// disagree with numbers: then a task counts as being as old as the oldest above it. Error: core.ErrCursor for
+// a cursor that List did not return.
 func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	if f.Limit < 1 || f.Limit > operate.ListMax {
 		return core.Page{}, fmt.Errorf("list: limit %d, want 1 to %d", f.Limit, operate.ListMax)
@@ -46,6 +45,7 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	}
 	at := make(positions, len(partitions))
 	for i := range at {
+		// Above every number, and small enough for a cursor.
 		at[i] = math.MaxInt64 >> 1
 	}
 	if f.After != "" {
@@ -60,7 +60,8 @@ func (r *reader) List(ctx context.Context, f core.Filter) (core.Page, error) {
 	return page(parts, f.Limit), nil
 }
 
-// parts reads what a page has of each partition.
+// parts reads each partition's part of a page. It sets positions of partitions that cannot have tasks of the
+// list to their end.
 func (r *reader) parts(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]part, error) {
 	if f.Label != "" {
 		return r.labelled(ctx, partitions, at, f)
@@ -71,29 +72,35 @@ func (r *reader) parts(ctx context.Context, partitions []int64, at positions, f 
 	}
 	var filters conditions
 	if r.filters(&filters, f); len(filters.where) == 0 {
-		return r.whole(ctx, partitions, at, f, sources)
+		return r.readUnfiltered(ctx, partitions, at, f, sources)
 	}
 	return r.search(ctx, partitions, at, f, sources)
 }
 
+// qPartitionNumbers reads the partitions in the order of positions.
 const qPartitionNumbers = `SELECT partition FROM partitions ORDER BY partition`
 
 // entry is a task in the list.
 type entry struct {
-	at   int64 // the time that it stands by
+	// at is the time by which the task is sorted: that of its creation, or the oldest of those above it.
+	at   int64
 	view core.View
 }
 
-// part is what a page has of one partition.
+// part is one partition's part of a page.
 type part struct {
 	entries []entry
-	next    int64 // below which number the part goes on after the entries; 0: there are no more
-	seen    int64 // it was looked at down to tasks of that time; of what is older nothing is known yet
-	looked  int   // rows that were looked at
+	// next is the number below which the part goes on after entries; 0: it does not.
+	next int64
+	// seen is a time of creation. All tasks of the partition that are newer are known by now; of older ones
+	// nothing is known yet.
+	seen int64
+	// looked is how many rows were read.
+	looked int
 }
 
-// page puts parts together. What is older than where the search in another partition was cut
-// off waits for the next page.
+// page merges parts into a page. If the search in a partition stopped early, at the time seen, then older
+// tasks of the others have to wait for the next page: it might have some that belong before them.
 func page(parts []part, limit int) core.Page {
 	type placed struct {
 		part int
@@ -105,6 +112,7 @@ func page(parts []part, limit int) core.Page {
 	for i := range parts {
 		next[i] = parts[i].next
 		if parts[i].next > 0 {
+			// A part that is complete holds nobody up.
 			frontier = max(frontier, parts[i].seen)
 		}
 		for k := range parts[i].entries {
@@ -113,13 +121,15 @@ func page(parts []part, limit int) core.Page {
 	}
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.part, a.part)) })
 	var p core.Page
-	held := make([]bool, len(parts))
+	cut := make([]bool, len(parts))
 	for _, e := range all {
 		switch {
 		case len(p.Tasks) < limit && e.at >= frontier:
 			p.Tasks = append(p.Tasks, e.view)
-		case !held[e.part]:
-			held[e.part], next[e.part] = true, e.view.Number+1
+		case !cut[e.part]:
+			// What is not on this page has to come on the next one, so the position goes back to the first task
+			// that is left out.
+			cut[e.part], next[e.part] = true, e.view.Number+1
 		}
 	}
 	p.Next = next.String()
@@ -127,22 +137,23 @@ func page(parts []part, limit int) core.Page {
 	return p
 }
 
-// source is where an index has tasks of a list in the order of their numbers: without what only filters. It adds
-// its parameters to c, whose first is the partition.
-type source func(c *conditions) place
+// source is a part of an index that has tasks of a list in the order of their numbers. It adds its parameters
+// to c, where ?1 is the partition. The other conditions of the list are the filter's.
+type source func(c *conditions) fromWhere
 
-// place is a FROM and its WHERE, and the column that has the numbers in their order.
-type place struct{ from, where, order string }
+// fromWhere is a FROM with its WHERE, and the column with the numbers.
+type fromWhere struct{ from, where, order string }
 
-// inTasks is a place in the table itself.
-func inTasks(where string) place { return place{`tasks`, where, `number`} }
+// inTasks selects from the table tasks itself.
+func inTasks(where string) fromWhere { return fromWhere{`tasks`, where, `number`} }
 
-// conditions are a WHERE that grows, with its parameters: ?1 is the partition.
+// conditions builds a WHERE and its parameters. Where a query is of one partition, that is ?1.
 type conditions struct {
 	where []string
 	args  []any
 }
 
+// add adds a condition. Each %s in format becomes the parameter of a value.
 func (c *conditions) add(format string, values ...any) {
 	params := make([]any, len(values))
 	for i, v := range values {
@@ -152,15 +163,19 @@ func (c *conditions) add(format string, values ...any) {
 	c.where = append(c.where, fmt.Sprintf(format, params...))
 }
 
+// param adds a parameter and returns its name, such as ?3.
 func (c *conditions) param(v any) string {
 	c.args = append(c.args, v)
 	return fmt.Sprintf("?%d", len(c.args))
 }
 
+// String is the WHERE without that word; empty if there are no conditions.
 func (c *conditions) String() string { return strings.Join(c.where, " AND ") }
 
-// sourcesIn are the sources of a list; the places of partitions in which there is nothing are set to their end.
+// sourcesIn returns the sources of a list. The children of a task are all in its partition: the positions of
+// the others are set to their end.
 func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions, f core.Filter) ([]source, error) {
+	// Without a parent no partition can be left out.
 	if f.Parent == "" {
 		return r.sources(ctx, f)
 	}
@@ -173,18 +188,18 @@ func (r *reader) sourcesIn(ctx context.Context, partitions []int64, at positions
 	return all, err
 }
 
-// sources are the parts of an index that hold what a filter selects: more than one where a
-// failure is of several types or states, none where there is no such failure.
+// sources returns the parts of indexes that together have the tasks of a list: several where the filter
+// allows several states, or its fingerprint is that of several types; none where no task has the fingerprint.
 func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 	if f.OpenSignal {
-		return []source{func(*conditions) place { return inTasks(`partition = ?1 AND signal_steps IS NOT NULL`) }}, nil
+		return []source{func(*conditions) fromWhere { return inTasks(`partition = ?1 AND signal_steps IS NOT NULL`) }}, nil
 	}
 	if f.Fingerprint == "" && f.Step == "" {
 		if f.State == "" && f.MovableTo != 0 {
 			return []source{stateSource(core.StatePending), stateSource(core.StateProcessing), stateSource(core.StateError)}, nil
 		}
 		if f.State == "" {
-			return []source{func(*conditions) place { return inTasks(`partition = ?1`) }}, nil
+			return []source{func(*conditions) fromWhere { return inTasks(`partition = ?1`) }}, nil
 		}
 		return []source{stateSource(f.State)}, nil
 	}
@@ -200,17 +215,18 @@ func (r *reader) sources(ctx context.Context, f core.Filter) ([]source, error) {
 		}
 		for _, taskType := range types {
 			k := groupKey{state, taskType, f.Fingerprint}
-			all = append(all, func(c *conditions) place { return inTasks(k.is(c) + ` AND partition = ?1`) })
+			all = append(all, func(c *conditions) fromWhere { return inTasks(k.is(c) + ` AND partition = ?1`) })
 		}
 	}
 	return all, nil
 }
 
+// stateSource is the source of all tasks in a state.
 func stateSource(s core.State) source {
-	return func(c *conditions) place { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
+	return func(c *conditions) fromWhere { return inTasks(`partition = ?1 AND ` + stateIs(s, c.param)) }
 }
 
-// filters are the conditions of a filter that its sources do not see to.
+// filters adds the conditions of a filter that its sources do not ensure.
 func (r *reader) filters(c *conditions, f core.Filter) {
 	byOther := f.Label != "" || f.Parent != "" || f.OpenSignal // their sources see to nothing else
 	if f.OpenSignal && (f.Label != "" || f.Parent != "") {
@@ -249,11 +265,13 @@ func (r *reader) filters(c *conditions, f core.Filter) {
 	}
 }
 
-// stepIs finds the step by the task's own version of its plan.
+// stepIs is the condition that the step that failed has a name, which the task's own version of its plan
+// gives.
 const stepIs = `EXISTS (SELECT 1 FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step AND ps.name = %s)`
 
-// whole reads a list that nothing filters: of each partition a limit and one more.
-func (r *reader) whole(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
+// readUnfiltered reads a list whose sources ensure the whole filter: a page's worth and one more of each
+// partition.
+func (r *reader) readUnfiltered(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
 	parts := make([]part, len(partitions))
 	for i, p := range partitions {
 		if at[i] == 0 {
@@ -271,8 +289,8 @@ func (r *reader) whole(ctx context.Context, partitions []int64, at positions, f 
 	return parts, nil
 }
 
-// search reads a list of which some tasks are filtered out. It looks on in the partition where it knows least, until
-// a page is full, there are no more, or it has looked at lookMax rows.
+// search reads a list whose filter passes over some tasks. It always goes on in the partition whose known
+// tasks reach back least, until a page is full, all partitions are read, or lookMax rows are.
 func (r *reader) search(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
 	parts := make([]part, len(partitions))
 	for i := range parts {
@@ -287,15 +305,17 @@ func (r *reader) search(ctx context.Context, partitions []int64, at positions, f
 			parts[i].next = min(at[i], tops[p])
 		}
 	}
-	// All partitions have to be looked at once, or a page might get nowhere.
+	// Each partition has to be read at least once, or a page might make no progress.
 	first := max(1, min(lookFirst, lookMax/(2*max(1, len(parts)))))
 	for total := 0; total < lookMax; {
 		i := newestSeen(parts)
-		if i < 0 || known(parts, parts[i].seen) >= f.Limit {
+		if i < 0 || countNewer(parts, parts[i].seen) >= f.Limit {
 			break
 		}
+		// Twice as many each time: many small reads if tasks are found soon, few large ones if the filter
+		// passes over most.
 		some := min(max(first, parts[i].looked), lookMax-total)
-		n, err := r.lookOn(ctx, partitions[i], &parts[i], f, sources, some)
+		n, err := r.searchMore(ctx, partitions[i], &parts[i], f, sources, some)
 		if err != nil {
 			return nil, fmt.Errorf("partition %d: %w", partitions[i], err)
 		}
@@ -304,7 +324,7 @@ func (r *reader) search(ctx context.Context, partitions []int64, at positions, f
 	return parts, nil
 }
 
-// newestSeen is the part that is looked at down to the newest time and has more; -1: none has.
+// newestSeen is the part that goes on and reaches back least; -1: none goes on.
 func newestSeen(parts []part) int {
 	newest := -1
 	for i := range parts {
@@ -315,8 +335,8 @@ func newestSeen(parts []part) int {
 	return newest
 }
 
-// known is how many entries stand by a time or a newer one.
-func known(parts []part, seen int64) int {
+// countNewer counts the entries that are as new as a time, or newer.
+func countNewer(parts []part, seen int64) int {
 	n := 0
 	for i := range parts {
 		for k := range parts[i].entries {
@@ -328,21 +348,21 @@ func known(parts []part, seen int64) int {
 	return n
 }
 
-// lookOn looks at some more rows of a partition, and returns how many there were.
-func (r *reader) lookOn(ctx context.Context, partition int64, p *part, f core.Filter, sources []source, some int) (int, error) {
-	looked, err := r.looked(ctx, partition, p.next, f, sources, some)
+// searchMore goes over up to some more rows of a partition and returns how many there were.
+func (r *reader) searchMore(ctx context.Context, partition int64, p *part, f core.Filter, sources []source, some int) (int, error) {
+	looked, err := r.sweepBelow(ctx, partition, p.next, f, sources, some)
 	if err != nil || looked.rows == 0 {
 		p.next = 0
 		return 0, err
 	}
 	f.Limit -= len(p.entries)
 	var found []entry
-	if looked.some { // where all are filtered out the rows need not be gone over again
+	if looked.some { // if none passes the filter, there is nothing to read
 		if found, err = r.entries(ctx, partition, looked.number, p.next, f, sources); err != nil {
 			return 0, err
 		}
 	}
-	for i := range found { // each stands by the oldest above it
+	for i := range found { // a task counts as being as old as the oldest above it
 		found[i].at = min(found[i].at, p.seen)
 	}
 	p.entries = append(p.entries, found...)
@@ -359,11 +379,12 @@ func (r *reader) lookOn(ctx context.Context, partition int64, p *part, f core.Fi
 	return looked.rows, nil
 }
 
-// qCreated is when the task with a number, or the next below it, was created, in each of some partitions.
+// qCreated reads for each partition when the task with a number, or the next one below, was created.
 const qCreated = `SELECT u.partition, (SELECT t.created_at FROM tasks t WHERE t.partition = u.partition AND t.number <= u.number ORDER BY t.number DESC LIMIT 1) FROM `
 
-// createdBefore is for each partition a number that no task has or is above that was created before a time, but for what
-// clocks are apart: found by halving, in all partitions at once.
+// createdBefore returns for each partition a number such that tasks from there on were created at or after a
+// time, as far as clocks agree. It halves the ranges of all partitions in each statement, down to lookFirst
+// numbers.
 func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]int64, error) {
 	last, err := r.lastNumbers(ctx)
 	if err != nil {
@@ -376,6 +397,7 @@ func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]
 	for {
 		var partitions, middles []int64
 		for _, p := range last {
+			// The search itself gets over the rest as fast.
 			if l, h := low[p.partition], high[p.partition]; h-l > lookFirst {
 				partitions, middles = append(partitions, p.partition), append(middles, l+(h-l)/2)
 			}
@@ -402,16 +424,19 @@ func (r *reader) createdBefore(ctx context.Context, at core.Instant) (map[int64]
 	}
 }
 
-// looked is what a search has gone over.
-type looked struct {
-	rows    int
-	number  int64 // the lowest
-	created int64 // the oldest
-	some    bool  // the filter lets some of them through
+// swept tells of the rows that a search went over.
+type swept struct {
+	rows int
+	// number is the lowest.
+	number int64
+	// created is the oldest time of creation.
+	created int64
+	// some says that the filter lets some of them through.
+	some bool
 }
 
-// looked goes over up to n rows below a number.
-func (r *reader) looked(ctx context.Context, partition, below int64, f core.Filter, sources []source, n int) (looked, error) {
+// sweepBelow goes over up to n rows below a number, without reading the tasks.
+func (r *reader) sweepBelow(ctx context.Context, partition, below int64, f core.Filter, sources []source, n int) (swept, error) {
 	c := conditions{args: []any{partition}}
 	r.filters(&c, f)
 	hit := `1`
@@ -426,11 +451,11 @@ func (r *reader) looked(ctx context.Context, partition, below int64, f core.Filt
 	query := `SELECT count(*), min(number), min(created_at), COALESCE(max(hit), 0) FROM (SELECT number, created_at, hit FROM (` + from + `) AS found ORDER BY number DESC LIMIT ` +
 		c.param(n) + `) AS looked`
 	err := r.db.QueryRowContext(ctx, r.params(query), c.args...).Scan(&rows, &number, &created, &hits)
-	return looked{rows, number.Int64, int64(created), hits > 0}, err
+	return swept{rows, number.Int64, int64(created), hits > 0}, err
 }
 
-// entries reads the newest tasks of the sources between two numbers that pass the filter, up
-// to its limit and one more.
+// entries reads the newest tasks with numbers from one up to below another that pass the filter, at most
+// f.Limit+1.
 func (r *reader) entries(ctx context.Context, partition, from, below int64, f core.Filter, sources []source) ([]entry, error) {
 	query, args := r.listQuery(partition, from, below, f, sources)
 	oldest := int64(math.MaxInt64)
@@ -446,6 +471,7 @@ func (r *reader) entries(ctx context.Context, partition, from, below int64, f co
 	return all, nil
 }
 
+// listQuery is the query of entries with its arguments.
 func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources []source) (string, []any) {
 	c := conditions{args: []any{partition}}
 	limit := c.param(f.Limit + 1)
@@ -464,8 +490,7 @@ func (r *reader) listQuery(partition, from, below int64, f core.Filter, sources 
 	return query, c.args
 }
 
-// union is the rows of sources below a number and through a filter, the newest of each up to
-// a limit.
+// union selects the newest rows below a number, up to limit of each source, that pass the filter.
 func (c *conditions) union(sources []source, columns string, below int64, limit string, filter ...string) string {
 	top := c.param(below)
 	parts := make([]string, len(sources))
@@ -480,12 +505,14 @@ func (c *conditions) union(sources []source, columns string, below int64, limit 
 	return strings.Join(parts, ` UNION ALL `)
 }
 
-// parentName is the id of the parent of a child.
+// parentName selects the id of a task's parent; an empty text for none.
 const parentName = `CASE WHEN parent IS NULL THEN '' ELSE COALESCE((SELECT up.id FROM tasks up WHERE up.partition = tasks.partition AND up.number = tasks.parent), '') END`
 
+// failedStepName selects the name of the step that failed; an empty text for none.
 const failedStepName = `COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = tasks.type AND ps.version = tasks.plan_version AND ps.ordinal = tasks.failed_step), '')`
 
-// scanListed reads a row of queries.listed: a task's, with what groups it if it failed. Of a task that has not ended, the journal may be newer than its row.
+// scanListed reads a row of queries.listed. While a task has not ended its journal may be newer than its row,
+// so Seq is left 0 then.
 func (r *reader) scanListed(row interface{ Scan(...any) error }) (core.View, error) {
 	var t core.Task
 	var fingerprint, step, parent string
@@ -498,9 +525,9 @@ func (r *reader) scanListed(row interface{ Scan(...any) error }) (core.View, err
 	return v, err
 }
 
-// stateIs is the condition on the state. An index of tasks in some states serves a query
-// that names one, not one with a parameter; to SQLite, one that has the very words of
-// the index.
+// stateIs is the condition on a state, written such that the partial indexes on states serve it. Planners
+// match an index with a literal, not with a parameter, and SQLite only if the query repeats the index's own
+// words.
 func stateIs(s core.State, param func(any) string) string {
 	is := `state = '` + string(s) + `'`
 	switch s {

@@ -10,13 +10,13 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The files that make the tables, by dialect. What a statement of theirs may be is in
-// docs/decisions/003-sql.md, and held by a test.
+// migrations holds the files that make the tables, by dialect. docs/decisions/003-sql.md says what may be in
+// them, and a test checks it.
 //
 //go:embed migrations
 var migrations embed.FS
 
-// Migrations are the files that make the tables of a dialect, postgres or sqlite.
+// Migrations returns the files that make the tables of a dialect, postgres or sqlite.
 func Migrations(dialect string) (fs.FS, error) {
 	files, err := fs.Sub(migrations, "migrations/"+dialect)
 	if err != nil {
@@ -25,7 +25,7 @@ func Migrations(dialect string) (fs.FS, error) {
 	return files, nil
 }
 
-// Migrator migrates a database by files, or by those of this binary if there are none.
+// Migrator makes a migrator of files; nil: those of this binary for the dialect that dir names.
 func Migrator(db *sql.DB, dialect goose.Dialect, dir string, files fs.FS) (*goose.Provider, error) {
 	if files == nil {
 		var err error
@@ -40,13 +40,13 @@ func Migrator(db *sql.DB, dialect goose.Dialect, dir string, files fs.FS) (*goos
 	return provider, nil
 }
 
-// versions are those of the tables that a migrator knows: the first that there are, and the newest.
+// versions returns the versions of the first and the newest migration that m knows.
 func versions(m *goose.Provider) (first, newest int64) {
 	sources := m.ListSources()
 	return sources[0].Version, sources[len(sources)-1].Version
 }
 
-// CheckVersion refuses tables that are not exactly those of the newest version that m knows; 0 is no tables.
+// CheckVersion refuses tables of any version but the newest that m knows. 0 means no tables.
 func CheckVersion(have int64, m *goose.Provider) error {
 	_, newest := versions(m)
 	switch {
@@ -61,7 +61,8 @@ func CheckVersion(have int64, m *goose.Provider) error {
 	return fmt.Errorf("the database's schema has version %d, this binary wants %d: run `duly migrate`", have, newest)
 }
 
-// CheckForeign refuses tables that no migration leads on from.
+// CheckForeign refuses tables that m cannot bring up to date: newer ones, and those from before the first
+// release.
 func CheckForeign(have int64, m *goose.Provider) error {
 	first, newest := versions(m)
 	switch {
@@ -73,12 +74,11 @@ func CheckForeign(have int64, m *goose.Provider) error {
 	return nil
 }
 
-// migrateTries bounds how often processes that migrate at once get in each
-// other's way.
+// migrateTries is how often Migrate tries while other processes that migrate at the same time get in its way.
 const migrateTries = 20
 
-// Migrate brings the tables up to the newest version that m knows. What another process
-// does meanwhile may be in its way: passing reports whether an error is of that kind.
+// Migrate brings the tables to the newest version that m knows. passing reports whether an error comes from
+// another process that migrates at the same time, so that trying again may help.
 func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) error {
 	for try := 1; ; try++ {
 		err := migrateOnce(ctx, m)
@@ -91,6 +91,7 @@ func Migrate(ctx context.Context, m *goose.Provider, passing func(error) bool) e
 	}
 }
 
+// migrateOnce is one try of Migrate.
 func migrateOnce(ctx context.Context, m *goose.Provider) error {
 	have, err := m.GetDBVersion(ctx)
 	if err != nil {
@@ -103,9 +104,10 @@ func migrateOnce(ctx context.Context, m *goose.Provider) error {
 	return about(err, "migrate")
 }
 
+// qVersion reads the newest version that was applied, in the table that goose keeps.
 const qVersion = `SELECT COALESCE(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 
-// version is that of the tables, 0 without any.
+// version reads the version of the tables; 0 when no migration was applied.
 func (r *reader) version(ctx context.Context) (int64, error) {
 	have, err := column[int64](ctx, r, qVersion)
 	if err != nil {

@@ -15,15 +15,16 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// An operation is 'freezing' until its members are all there, and 'dropping' while they go: no reader sees it in
-// these states.
+// The states of an operation's row beside operate's: 'freezing' until all members are stored, and 'dropping'
+// while they are deleted. Readers see neither.
 const (
 	operationColumns = `id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate, brake,
 	by_name, reason, created_at, started_at, ended_at, expires_at, epoch`
 	seen        = `state NOT IN ('freezing', 'dropping')`
 	qOperation  = `SELECT ` + operationColumns + ` FROM operations WHERE id = ?1 AND ` + seen
 	qOperations = `SELECT ` + operationColumns + ` FROM operations WHERE ` + seen
-	qFreeze     = `INSERT INTO operations (id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate,
+	// The tally begins with 0; qFrozen sets it with the state, when all members are there.
+	qFreeze = `INSERT INTO operations (id, state, why, action, selection, failure_group, request, rehearsal, tasks, waiting, asked, done, failed_again, skipped, wave, rate,
 	brake, by_name, reason, created_at, started_at, ended_at, expires_at, epoch)
 	VALUES (?1, 'freezing', ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, 0, 0, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17) ON CONFLICT (id) DO NOTHING`
 	qFrozen = `UPDATE operations SET state = ?2, tasks = ?3, waiting = ?3 WHERE id = ?1 AND state = 'freezing'`
@@ -31,6 +32,8 @@ const (
 	expires_at = ?13, epoch = ?14 WHERE id = ?1 AND epoch = ?2 AND ` + seen
 	qTally = `UPDATE operations SET waiting = waiting + ?2, asked = asked + ?3, done = done + ?4, failed_again = failed_again + ?5, skipped = skipped + ?6 WHERE id = ?1`
 
+	// qExpire marks what is to be deleted, also a Freeze that was cut off. The deletion may take several
+	// transactions.
 	qExpire = `UPDATE operations SET state = 'dropping' WHERE state IN ('preview', 'freezing') AND expires_at < ?1 OR state IN ('stopped', 'done') AND ended_at < ?2`
 	qToDrop = `SELECT id FROM operations WHERE state = 'dropping' ORDER BY id LIMIT ?1`
 	qDrop   = `DELETE FROM operation_members WHERE operation = ?1 AND ordinal <= (SELECT min(m.ordinal) + ?2 FROM operation_members m WHERE m.operation = ?1)`
@@ -40,11 +43,12 @@ const (
 // dropPage is how many members one transaction deletes.
 const dropPage = 5000
 
-// Operation implements operate.OperationStore. Since is not filled in: see Joined.
+// Operation implements operate.OperationStore. It leaves Since empty: Joined tells that.
 func (a *asked) Operation(ctx context.Context, id string) (operate.Operation, error) {
 	return lookUp(ctx, a, "operation", id, scanOperation, qOperation, operate.CleanText(id))
 }
 
+// scanOperation reads a row of operationColumns.
 func scanOperation(row interface{ Scan(...any) error }) (operate.Operation, error) {
 	var op operate.Operation
 	var state, action string
@@ -69,7 +73,8 @@ func scanOperation(row interface{ Scan(...any) error }) (operate.Operation, erro
 	return op, nil
 }
 
-// Operations implements operate.OperationStore. The cursor is the time and id of the last.
+// Operations implements operate.OperationStore. The cursor is the time and the id of the page's last
+// operation.
 func (a *asked) Operations(ctx context.Context, states []operate.OperationState, limit int, after string) (ops []operate.Operation, next string, err error) {
 	if limit < 1 || limit > operate.ListMax {
 		return nil, "", fmt.Errorf("operations: limit %d, want 1 to %d", limit, operate.ListMax)
@@ -103,7 +108,7 @@ func (a *asked) Operations(ctx context.Context, states []operate.OperationState,
 	return ops, next, nil
 }
 
-// rehearsalOf is a rehearsal as it is stored.
+// rehearsalOf is an operation's rehearsal as it is stored; NULL for none.
 func rehearsalOf(op *operate.Operation) (any, error) {
 	if op.Rehearsal == nil {
 		return nil, nil
@@ -112,13 +117,14 @@ func rehearsalOf(op *operate.Operation) (any, error) {
 	return b, err
 }
 
-// Update implements operate.OperationStore. The tally is not written: it is that of the members, and
-// SetMembers alone changes it.
+// Update implements operate.OperationStore. It does not write the tally, which follows the members and is
+// changed by SetMembers alone. was is the epoch that the row must have. Error: operate.ErrFenced.
 func (a *asked) Update(ctx context.Context, op operate.Operation, was int64) error {
 	err := a.change(ctx, func(c changes) error { return c.update(&op, was) })
 	return about(err, "operation %s", op.ID)
 }
 
+// update writes an operation's row if its epoch is still was.
 func (c changes) update(op *operate.Operation, was int64) error {
 	rehearsal, err := rehearsalOf(op)
 	if err != nil {
@@ -138,7 +144,7 @@ const (
 	qMembersOf    = `SELECT ` + memberColumns + ` FROM operation_members WHERE operation = ?1 AND ordinal > ?2 AND outcome = ?4 ORDER BY ordinal LIMIT ?3`
 )
 
-// membersMax is how many members a call takes or gives.
+// membersMax is how many members a call takes or returns.
 const membersMax = 10_000
 
 // Members implements operate.OperationStore, by ordinal.
@@ -154,6 +160,7 @@ func (a *asked) Members(ctx context.Context, operation string, outcome operate.O
 	return members, about(err, "members of operation %s", core.QuoteShort(operation))
 }
 
+// scanMember reads a row of memberColumns.
 func scanMember(row interface{ Scan(...any) error }) (operate.Member, error) {
 	var m operate.Member
 	var outcome string
@@ -168,8 +175,8 @@ const (
 	setWhere    = ` WHERE operation_members.operation = ?1 AND operation_members.ordinal = u.ordinal`
 )
 
-// SetMembers implements operate.OperationStore. The tally is changed by what the members change, so
-// that it is theirs at any moment whatever op says.
+// SetMembers implements operate.OperationStore. The same transaction changes the tally by what the members
+// change, so that it always adds up; op.Tally is not looked at.
 func (a *asked) SetMembers(ctx context.Context, op operate.Operation, was int64, members []operate.Member) error {
 	if len(members) > membersMax {
 		return fmt.Errorf("operation %s: %d members, want at most %d", op.ID, len(members), membersMax)
@@ -183,6 +190,7 @@ func (a *asked) SetMembers(ctx context.Context, op operate.Operation, was int64,
 	return about(err, "operation %s", op.ID)
 }
 
+// setMembers writes the outcomes of members and the tally.
 func (c changes) setMembers(operation string, members []operate.Member) error {
 	n := len(members)
 	ordinals, waves := make([]int64, n), make([]int64, n)
@@ -196,6 +204,7 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 		ordinals[i], waves[i], outcomes[i], texts[i], fingerprints[i] = m.Ordinal, int64(m.Wave), string(m.Outcome), operate.CleanText(m.Text), operate.CleanText(m.Fingerprint)
 		to[m.Ordinal] = m.Outcome
 	}
+	// The tally would be changed twice for it.
 	if len(to) < n {
 		return errors.New("a member is named twice")
 	}
@@ -215,7 +224,7 @@ func (c changes) setMembers(operation string, members []operate.Member) error {
 	return err
 }
 
-// delta is by how much a tally changes with its members.
+// delta is by how much the tally changes when the members get the outcomes in to.
 func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.Outcome) (operate.Tally, error) {
 	var delta operate.Tally
 	for row := range each(c.query(c.ctx, qOutcomes+c.r.rows(2, `ordinal INT8`)+`)`, append([]any{operation}, c.r.rowArgs(ordinals)...)...)) {
@@ -227,13 +236,14 @@ func (c changes) delta(operation string, ordinals []int64, to map[int64]operate.
 		if from := delta.Of(operate.Outcome(outcome)); from != nil {
 			*from--
 		}
+		// A member that keeps its outcome is counted down and up again.
 		*delta.Of(to[ordinal])++
 	}
 	return delta, nil
 }
 
-// DropExpired implements operate.OperationStore. What is cut off goes on the next time, and so does
-// what a Freeze left that was cut off.
+// DropExpired implements operate.OperationStore. If it is cut off, the next call goes on; it also removes
+// what a Freeze that was cut off left.
 func (a *asked) DropExpired(ctx context.Context, now time.Time) (int, error) {
 	if _, err := a.execOne(ctx, qExpire, a.of.time(core.InstantOf(now)), a.of.time(core.InstantOf(now.Add(-operate.OperationFor)))); err != nil {
 		return 0, fmt.Errorf("expired previews: %w", err)
@@ -250,7 +260,7 @@ func (a *asked) DropExpired(ctx context.Context, now time.Time) (int, error) {
 	return len(ids), nil
 }
 
-// drop deletes an operation that is being dropped, its members first, some in each transaction.
+// drop deletes an operation in the state 'dropping': its members in pages, then its row.
 func (a *asked) drop(ctx context.Context, id string) error {
 	for {
 		n, err := a.execOne(ctx, qDrop, id, dropPage)
@@ -264,8 +274,8 @@ func (a *asked) drop(ctx context.Context, id string) error {
 	}
 }
 
-// Freeze implements operate.OperationStore: the members in pages, and then the operation, which shows
-// them all.
+// Freeze implements operate.OperationStore. It stores the members in pages; readers see the operation when
+// all of them are there.
 func (a *asked) Freeze(ctx context.Context, op operate.Operation, sel operate.Selection) (int64, error) {
 	tasks, err := a.freeze(ctx, &op, sel)
 	if err != nil {
@@ -274,18 +284,22 @@ func (a *asked) Freeze(ctx context.Context, op operate.Operation, sel operate.Se
 	return tasks, nil
 }
 
+// freeze is Freeze without the id in the errors.
 func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.Selection) (int64, error) {
 	r := a.of
 	pages, err := r.selected(ctx, sel)
 	if err != nil {
 		return 0, err
 	}
+	// Without a state or an expiry of its own it is a preview for a while.
 	if op.State == "" {
 		op.State = operate.OperationPreview
 	}
 	if op.Expires.IsZero() {
 		op.Expires = op.Created.Add(operate.PreviewFor)
 	}
+	// The row comes first, as 'freezing': whatever is cut off from here on is found by it and deleted when it
+	// expires.
 	request, err := json.Marshal(op.Request)
 	if err != nil {
 		return 0, err
@@ -302,9 +316,9 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 	if n == 0 {
 		return 0, errors.New("there is one of that id")
 	}
-	tasks, err := a.fill(ctx, op.ID, pages)
+	tasks, err := a.fillMembers(ctx, op.ID, pages)
 	if err == nil {
-		err = a.order(ctx, op.ID, tasks)
+		err = a.orderMembers(ctx, op.ID, tasks)
 	}
 	if err == nil {
 		n, err = a.execOne(ctx, qFrozen, op.ID, string(op.State), tasks)
@@ -313,6 +327,7 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 		err = errors.New("its preview expired before it was complete")
 	}
 	if err != nil {
+		// The connection may have broken after the last commit went through.
 		stands, left := a.unfreeze(op.ID)
 		if stands {
 			return tasks, nil
@@ -322,10 +337,11 @@ func (a *asked) freeze(ctx context.Context, op *operate.Operation, sel operate.S
 	return tasks, nil
 }
 
-// unfreezeMax bounds how long what is left of a Freeze may take to go; the rest expires.
+// unfreezeMax bounds how long a Freeze that failed cleans up. The rest goes when it expires.
 const unfreezeMax = 10 * time.Second
 
-// unfreeze deletes what a Freeze that failed has left. stands: it has not failed, the answer to its last commit was lost.
+// unfreeze deletes what a failed Freeze left. stands: the last commit went through after all, and only its
+// answer was lost.
 func (a *asked) unfreeze(id string) (stands bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), unfreezeMax)
 	defer cancel()
@@ -341,14 +357,17 @@ func (a *asked) unfreeze(id string) (stands bool, err error) {
 	return false, a.drop(ctx, id)
 }
 
-// frozenPage selects a page of tasks of a partition in the order of their numbers: those after a
-// number. more reports whether others may follow a page of that many tasks, and from which number.
+// frozenPage selects the tasks of one partition from one source, to be frozen in pages in the order of their
+// numbers.
 type frozenPage struct {
 	partition int64
 	is        source
-	filter    func(c *conditions) // adds conditions
-	step      int64               // > 0: a page is that many numbers; 0: it is freezePage tasks
-	last      int64               // the highest number there was; with step
+	// filter adds the conditions that the source does not ensure.
+	filter func(c *conditions)
+	// step, above 0, makes a page a range of that many numbers; 0: a page is freezePage tasks.
+	step int64
+	// last is the partition's highest number, for the end of the ranges.
+	last int64
 }
 
 const (
@@ -359,7 +378,8 @@ const (
 	freezeStep = 5000
 )
 
-// selected are the pages of a selection. Error: *operate.Refusal where it is wrong.
+// selected returns what to freeze for a selection, by partition and source. Error: *operate.Refusal for a
+// selection that is wrong.
 func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenPage, error) {
 	partitions, err := r.lastNumbers(ctx)
 	if err != nil {
@@ -373,7 +393,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		if err != nil {
 			return nil, err
 		}
-		of = append(of, func(c *conditions) place { return inTasks(k.is(c)) })
+		of = append(of, func(c *conditions) fromWhere { return inTasks(k.is(c)) })
 	case sel.Filter != nil && sel.Group == "" && len(sel.IDs) == 0:
 		f := *sel.Filter
 		if f.Parent != "" {
@@ -389,16 +409,19 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 			r.filters(c, f)
 			labelIs(c, f.Label)
 		}
+		// No index has just what these filters select. Pages of numbers bound how many rows a statement goes
+		// over, however few it finds.
 		if f.Parent == "" && f.Fingerprint == "" && f.Step == "" && (f.State == "" && f.MovableTo == 0 || f.State == core.StateProcessed) {
 			step = freezeStep
 		}
 	case len(sel.IDs) > 0 && len(sel.IDs) <= operate.ListMax && sel.Group == "" && sel.Filter == nil:
+		// An id is one of a type: of the same id with another type nothing is selected.
 		byType := map[string][]string{}
 		for _, ref := range sel.IDs {
 			byType[ref.Type] = append(byType[ref.Type], ref.ID)
 		}
 		for taskType, ids := range byType {
-			of = append(of, func(c *conditions) place { return inTasks(r.named(c, taskType, ids)) })
+			of = append(of, func(c *conditions) fromWhere { return inTasks(r.named(c, taskType, ids)) })
 		}
 	default:
 		return nil, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: want one of group, filter and ids, and at most %d ids, have %d", operate.ListMax, len(sel.IDs))}
@@ -412,7 +435,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 	return pages, nil
 }
 
-// named is the condition that tasks are of a type and have ids of a list.
+// named is the condition that a task is of a type and has one of the ids.
 func (r *reader) named(c *conditions, taskType string, ids []string) string {
 	is := `type = ` + c.param(taskType) + ` AND id IN (SELECT u.id FROM ` + r.rows(len(c.args)+1, `id TEXT`) + `)`
 	c.args = append(c.args, r.rowArgs(ids)...)
@@ -422,16 +445,16 @@ func (r *reader) named(c *conditions, taskType string, ids []string) string {
 // lastNumber is a partition with the highest number of its tasks.
 type lastNumber struct{ partition, number int64 }
 
-// lastNumbers are those of all partitions.
+// lastNumbers returns the highest number of a task in each partition.
 func (r *reader) lastNumbers(ctx context.Context) ([]lastNumber, error) {
 	return scanAll(ctx, r, func(row interface{ Scan(...any) error }) (p lastNumber, err error) {
 		return p, row.Scan(&p.partition, &p.number)
 	}, `SELECT p.partition, (SELECT COALESCE(max(t.number), 0) FROM tasks t WHERE t.partition = p.partition) FROM partitions p ORDER BY p.partition`)
 }
 
-// fill stores the members of an operation, and returns how many there are: their ordinals are -1, -2 … in the order in
-// which they are found, until order has put them into theirs.
-func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) (int64, error) {
+// fillMembers stores the members of an operation and returns how many there are. They get the ordinals -1, -2
+// … as they are found; orderMembers gives them the final ones.
+func (a *asked) fillMembers(ctx context.Context, operation string, pages []frozenPage) (int64, error) {
 	total := int64(0)
 	for i := range pages {
 		p := &pages[i]
@@ -444,6 +467,7 @@ func (a *asked) fill(ctx context.Context, operation string, pages []frozenPage) 
 			if err != nil {
 				return 0, fmt.Errorf("members of partition %d: %w", p.partition, err)
 			}
+			// Freeze fails then, and unfreeze deletes what is there.
 			if total += n; total > operate.MembersMax {
 				return 0, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: more than %d tasks, want at most that many", operate.MembersMax)}
 			}
@@ -468,10 +492,10 @@ const (
 	isHere = ` WHERE operation_members.operation = ?1 AND operation_members.ordinal = u.ordinal`
 )
 
-// order gives members that were just found the ordinals 1, 2 …: by the deadline that their tasks have, the earliest
-// first, so that what was promised first is asked first, and those of one deadline as they were found. The deadlines of
-// all are in memory meanwhile, 16 bytes each.
-func (a *asked) order(ctx context.Context, operation string, tasks int64) error {
+// orderMembers gives the members that fillMembers stored the ordinals 1, 2 …: those with the earliest
+// deadline first, so that what was promised first is asked first. Members of the same deadline stay as they
+// were found. It holds 16 bytes for each member in memory.
+func (a *asked) orderMembers(ctx context.Context, operation string, tasks int64) error {
 	type found struct{ ordinal, due int64 }
 	all := make([]found, 0, tasks)
 	for below := int64(0); int64(len(all)) < tasks; below = all[len(all)-1].ordinal {
@@ -493,6 +517,8 @@ func (a *asked) order(ctx context.Context, operation string, tasks int64) error 
 	}
 	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.due, b.due) })
 	ordinals, places := make([]int64, 0, freezePage), make([]int64, 0, freezePage)
+	// The old ordinals are negative and the new ones positive, so that no two members have the same
+	// meanwhile.
 	placed := int64(0)
 	for page := range slices.Chunk(all, freezePage) {
 		ordinals, places = ordinals[:0], places[:0]
@@ -514,12 +540,13 @@ func (a *asked) order(ctx context.Context, operation string, tasks int64) error 
 	return nil
 }
 
-// newestSeq is the number of a task's newest journal row. The row of a task that has ended says it.
+// newestSeq selects the seq of a task's newest journal row. Only the row of a task that has ended is sure to
+// have it.
 const newestSeq = `CASE WHEN t.state IN ('processed', 'undone', 'error') THEN t.seq
 	ELSE COALESCE((SELECT max(j.seq) FROM journal j WHERE j.partition = t.partition AND j.number = t.number), t.seq) END`
 
-// fillPage stores one page of members, those that come after so many, and returns how many they are
-// and the last one's number.
+// fillPage stores a page of members after so many that are stored already. It returns how many it stored and
+// the number of the last task.
 func (a *asked) fillPage(ctx context.Context, operation string, p *frozenPage, after, to int64, most int, before int64) (n, last int64, err error) {
 	c := conditions{args: []any{p.partition}}
 	c.where = append(c.where, `partition = ?1`)

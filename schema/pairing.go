@@ -1,9 +1,12 @@
 package schema
 
-// Pairing is which NATS the database of an installation is used with. SQLite's is used by
-// one process, which has its NATS inside.
+// Pairing says which NATS an installation's database is used with, so that two installations cannot share one
+// database by mistake. Only PostgreSQL and CockroachDB have it: SQLite's one process has its NATS inside.
 type Pairing struct {
-	NATS   string // the identity of the bucket of the live nodes there; empty: none yet
-	UsedBy string // the node that wrote this, for people to read
-	Beat   string // the last beats, the newest first: no other call of Pair has written the same
+	// NATS is the identity of the bucket of live nodes there; empty: none yet.
+	NATS string
+	// UsedBy is the node that wrote this, for people to read.
+	UsedBy string
+	// Beat holds the last beats, the newest first. Each call of Pair writes another one.
+	Beat string
 }

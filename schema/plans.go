@@ -8,7 +8,8 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// planSet is the plans that can be read, and those that cannot.
+// planSet reads all plans by name and version, and those that this binary cannot read, which are no error
+// here.
 func (r *reader) planSet(ctx context.Context) (map[core.PlanKey]*core.Plan, core.UnreadablePlans, error) {
 	plans, err := r.Plans(ctx)
 	unreadable, _ := errors.AsType[core.UnreadablePlans](err)

@@ -10,8 +10,8 @@ import (
 	"duly.dev/duly/internal/planform"
 )
 
-// encodePlan is the stored form of a plan: canonical, so that the same plan is the
-// same bytes whatever this binary's structs look like.
+// encodePlan is a plan's stored form. It is canonical: the same plan is the same bytes, whatever the structs
+// of a binary look like.
 func encodePlan(p *core.Plan) ([]byte, error) {
 	spec, err := planform.Canonical(p)
 	if err != nil {
@@ -20,8 +20,8 @@ func encodePlan(p *core.Plan) ([]byte, error) {
 	return spec, nil
 }
 
-// decodePlan reads a stored plan. Of a form, field or kind of step that this binary does not
-// know it does not guess: it is an error that names it.
+// decodePlan reads a stored plan. It refuses a form, a field or a kind of step that this binary does not
+// know, rather than guess.
 func decodePlan(spec []byte) (core.Plan, error) {
 	var form struct {
 		V int `json:"v"`
@@ -44,8 +44,8 @@ func decodePlan(spec []byte) (core.Plan, error) {
 	return planform.Normal(&p), nil
 }
 
-// timesOf is how much time the tasks of a plan have that cannot be read, and how long they may wait for their turn; 0: that
-// cannot be read either.
+// timesOf reads two times from a plan that decodePlan refused, so that its tasks can still run out of time:
+// how long they have, and how long they may wait for their turn. 0: that one is missing or out of range.
 func timesOf(spec []byte) (completeBy, queueFor time.Duration) {
 	var form struct {
 		CompleteBy int64 `json:"complete_by_ms"`
@@ -63,8 +63,8 @@ func timesOf(spec []byte) (completeBy, queueFor time.Duration) {
 	return within(form.CompleteBy, core.DurationMax), within(form.QueueFor, core.QueueForMax)
 }
 
-// samePlan compares a stored plan with one to be stored, in its canonical bytes, by
-// what they mean.
+// samePlan compares the stored form of a plan version with one that is to be stored, by meaning. Error:
+// core.ErrPlanConflict with what differs.
 func samePlan(p *core.Plan, stored, want []byte) error {
 	if bytes.Equal(stored, want) {
 		return nil

@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// PoolStat is how one pool of connections stands. Queries, Waits and Waited are totals.
+// PoolStat shows a pool of connections. Queries, Waits and Waited are totals since the start.
 type PoolStat struct {
-	Name            string // commits, or asking: that of the people who ask
+	// Name is commits, reading, or asking for that of people.
+	Name            string
 	Max, Used, Idle int64
-	Queries         int64 // statements, or transactions, that went through it
-	Waits           int64
-	Waited          time.Duration
+	// Queries counts statements; a transaction counts once.
+	Queries int64
+	Waits   int64
+	Waited  time.Duration
 }
 
-// PoolStatOf is that of a pool of database/sql, through which so many queries went.
+// PoolStatOf is the stat of a pool of database/sql. It does not count queries, so the caller says how many
+// there were.
 func PoolStatOf(name string, db *sql.DB, queries int64) PoolStat {
 	s := db.Stats()
 	return PoolStat{Name: name, Max: int64(s.MaxOpenConnections), Used: int64(s.InUse), Idle: int64(s.Idle), Queries: queries, Waits: s.WaitCount, Waited: s.WaitDuration}

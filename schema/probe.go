@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// ServerError refuses a database server of a version that is not supported.
+// ServerError refuses a database server whose version is too old.
 type ServerError struct{ Have, Want string }
 
 // Error names both versions.
@@ -16,7 +16,7 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("database: %s, want %s or newer", e.Have, e.Want)
 }
 
-// Errors of a probe for room.
+// Errors of ProbeRoom.
 var (
 	// ErrNoRoom: the database server's disk has no room.
 	ErrNoRoom = errors.New("the database has no room on its disk")
@@ -24,7 +24,8 @@ var (
 	ErrNotProbed = errors.New("the database's room cannot be probed")
 )
 
-// Probe is the birth of a task that is nothing but valid. Its number and id are none that a task has.
+// Probe makes the birth of a task that no database should refuse, to find out whether it refuses any. Its
+// number -1 and its id, which begins with a space, belong to no task.
 func Probe(partition int) core.TaskWrite {
 	now := core.InstantOf(time.Now())
 	return core.TaskWrite{

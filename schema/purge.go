@@ -10,37 +10,37 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// What a task was made of is in its journal, the input in the first row: to forget
-// it is to delete those rows. Its own row does not change. That it is forgotten is
-// said once for many: partitions.forgotten is an end number, every ending up to
-// which is forgotten, or belongs to a task in error, which stays for a person; when
-// such a task ends otherwise, it gets a new end number.
+// A task's input, results and history are in its journal; to forget them is to delete its journal rows. Its
+// row in tasks stays as it is. partitions.forgotten says for all tasks at once which are forgotten: those
+// whose end number is not above it, but for tasks in error, which stay for a person. When such a task ends
+// otherwise it gets a new end number.
 //
-// A child goes with its parent, whose undo may need it: its own end is passed over while
-// the journal of its parent is there. When the parent's turn has come its journal goes
-// first, with as many of its descendants as a purge takes, the deepest before the others:
-// from then on it cannot be undone. Its end is passed when the last of them has gone, so
-// that a purge which was cut off goes on there.
+// A child goes with its parent, whose undo may need it. So a purge passes over a child's own end while the
+// parent's journal is there. When the parent is old enough, its journal goes first, with as many descendants
+// as fit into a purge, the deepest first: without its journal it cannot be undone any more. The parent's end
+// is passed when the last descendant is gone, so that a purge that was cut off goes on there.
 
-// purgeAgain is how often the old rows of a partition are looked at from the first on: a task that stayed, because it was
-// in error, or had not ended, may have ended since.
+// purgeAgain is how often a purge begins with a partition's first row again. Tasks that had to stay, in error
+// or unfinished, may have ended since.
 const purgeAgain = time.Hour
 
-// purgePlaces remembers how far the old rows of each partition are gone, so that
-// a look for more does not walk over those that stay. It is a help only: without
-// it, after a start, the first look walks once.
+// purgePlaces remembers how far the old rows of each partition are gone, so that a purge need not walk over
+// the rows that stay. It may be lost: then the next purge walks once more.
 type purgePlaces struct {
 	mu     sync.Mutex
 	places map[int]purgePlace
 }
 
-// purgePlace is how far the rows of a partition are gone.
+// purgePlace is the place of a partition.
 type purgePlace struct {
-	number int64        // every row below is gone, or belonged to a task that stays
-	from   core.Instant // what was old when the first row was looked at
+	// number: every row below is gone, or its task stays.
+	number int64
+	// from is the time before which tasks were old when the walk began at the first row.
+	from core.Instant
 }
 
-// get returns the place for a look at rows that ended before an instant.
+// get returns where to go on for rows that ended before old; the beginning, when the walk is older than
+// purgeAgain.
 func (p *purgePlaces) get(partition int, old core.Instant) purgePlace {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,6 +50,7 @@ func (p *purgePlaces) get(partition int, old core.Instant) purgePlace {
 	return purgePlace{from: old}
 }
 
+// set remembers how far a walk went.
 func (p *purgePlaces) set(partition int, is purgePlace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,27 +60,33 @@ func (p *purgePlaces) set(partition int, is purgePlace) {
 	p.places[partition] = is
 }
 
-// forget begins again, at a takeover: another owner may have gone back in time
-// with a restored database.
+// forget makes the next purge begin at the first row.
 func (p *purgePlaces) forget(partition int) { p.set(partition, purgePlace{}) }
 
-// Old is what a purge may take: it was found without holding the partition, and is checked
-// again by the statements that take it.
+// Old is what a purge has chosen to delete. It was read without a lock, so the statements that delete check
+// again.
 type Old struct {
-	Rows, Details []int64 // numbers of tasks
-	Family        []Kin   // what goes with Details, if they go
-	Partly        bool    // there is more of the family: the next purge goes on with it
-	Labels        bool    // some of Rows have labels
-	Forgotten     int64   // the end number up to which all will be forgotten
+	// Rows are tasks whose rows go. Details are tasks whose journals go. Both are numbers.
+	Rows, Details []int64
+	// Family are the descendants of Details, whose journals go with theirs.
+	Family []Kin
+	// Partly says that Family is not complete. The next purge goes on with it.
+	Partly bool
+	// Labels says that some of Rows have labels.
+	Labels bool
+	// Forgotten is the new value of partitions.forgotten.
+	Forgotten int64
 
 	place purgePlace
-	moves bool // Forgotten is further than it stood
+	// moves says that Forgotten differs from what is stored.
+	moves bool
 }
 
-// Kin is a child, or a child of a child, of a task whose details are to be forgotten.
+// Kin is a descendant: its number, and that of the task in Details from which it descends.
 type Kin struct{ Number, Of int64 }
 
-// Goes is what of a purge goes, of whose details those tasks are found to be old while the partition is held.
+// Goes returns the tasks whose journals go: those of Details that are still old now that the partition is
+// locked, and their descendants.
 func (o *Old) Goes(old []int64) []int64 {
 	if len(o.Family) == 0 {
 		return old
@@ -96,8 +103,8 @@ func (o *Old) Goes(old []int64) []int64 {
 	return all
 }
 
-// The looks of a purge. Endings come in the order of their numbers, which is
-// that of time but for milliseconds; the first one that is too young ends it.
+// The queries of a purge. End numbers are in the order of time but for milliseconds, so that the first task
+// that is too young ends the walk. The fourth column says whether the task stays, see below.
 const (
 	qOldDetails = `SELECT t.number, t.end_number, t.ended_at, CASE WHEN t.state = 'error' THEN 1
 	WHEN t.parent IS NOT NULL AND EXISTS (SELECT 1 FROM journal j WHERE j.partition = t.partition AND j.number = t.parent AND j.seq = 1) THEN 1 ELSE 0 END,
@@ -115,21 +122,23 @@ const (
 	qForgottenTo = `SELECT forgotten FROM partitions WHERE partition = ?1`
 )
 
-// What the looks say of a task.
+// Whether a task stays.
 const (
 	stayNot   = 0 // goes, if it is old enough
 	stayKept  = 1 // stays: forgotten already, unfinished, or for a person to settle
 	stayLater = 2 // its details go first
 )
 
-// purgeLook is how many tasks one look goes over at most.
+// purgeLook is how many tasks a walk goes over at most.
 const purgeLook = 20_000
 
-// choose looks for up to limit old rows and as many tasks with old details.
+// choose finds up to limit rows, and as many tasks whose journals are old enough.
 func (r *reader) choose(ctx context.Context, partition int, detail, row core.Instant, limit int) (Old, error) {
+	// Rows go first by number, details by end number: two walks with a place each. That of details is stored
+	// in the partition's row.
 	c := Old{place: r.purged.get(partition, row)}
 	if row > 0 {
-		old, err := r.old(ctx, qOldRows, partition, c.place.number, row, limit)
+		old, err := r.findOld(ctx, qOldRows, partition, c.place.number, row, limit)
 		if err != nil {
 			return c, err
 		}
@@ -142,19 +151,21 @@ func (r *reader) choose(ctx context.Context, partition int, detail, row core.Ins
 	if err != nil || len(forgotten) == 0 {
 		return c, err
 	}
-	old, err := r.old(ctx, qOldDetails, partition, forgotten[0], detail, limit)
+	old, err := r.findOld(ctx, qOldDetails, partition, forgotten[0], detail, limit)
 	if err != nil {
 		return c, err
 	}
 	c.Details, c.Forgotten, c.moves = old.numbers, old.next, old.next > forgotten[0]
+	// Only part of the family fits into this purge, so that the parents' ends may not be passed yet.
 	if c.Family, c.Partly, err = r.family(ctx, partition, old.numbers, limit); c.Partly {
 		c.Forgotten, c.moves = forgotten[0], false
 	}
 	return c, err
 }
 
-// family are the children of tasks, and theirs, that ended before and whose journals are there: at most a limit of each
-// depth. Where there are more, partly is true, and no child is among them of which another child is not.
+// family returns the descendants of tasks that still have journals, at most limit of each depth. partly: a
+// depth has more. Then it returns a part of that depth with all descendants of the part: no child goes before
+// its own children.
 func (r *reader) family(ctx context.Context, partition int, tasks []int64, limit int) (all []Kin, partly bool, err error) {
 	of := make(map[int64]int64, len(tasks))
 	for _, number := range tasks {
@@ -179,7 +190,7 @@ func (r *reader) family(ctx context.Context, partition int, tasks []int64, limit
 	return all, partly, nil
 }
 
-// kin are children of some tasks, each with its parent.
+// kin reads children of tasks with their parents, of those that ended before their parent.
 func (r *reader) kin(ctx context.Context, partition int, parents []int64, limit int) (all []Kin, err error) {
 	for row := range each(r.query(ctx, qKin+r.among("tasks", "parent")+isKin, partition, r.list(parents), limit)) {
 		var k Kin
@@ -191,8 +202,8 @@ func (r *reader) kin(ctx context.Context, partition int, parents []int64, limit 
 	return all, nil
 }
 
-// PurgeBy chooses up to limit tasks of a partition that are old, lets take take them, if
-// there are any, and remembers how far that went. It returns how many tasks take touched.
+// PurgeBy chooses up to limit old tasks of a partition and has take delete them. If that succeeds it
+// remembers how far the walk went. It returns how many tasks take touched.
 func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.Instant, limit int, take func(*Old) (int, error)) (int, error) {
 	c, err := r.choose(ctx, partition, detail, row, limit)
 	if err != nil {
@@ -208,16 +219,17 @@ func (r *reader) PurgeBy(ctx context.Context, partition int, detail, row core.In
 	return touched, err
 }
 
-// oldTasks are what a look found.
+// oldTasks is what a walk found.
 type oldTasks struct {
 	numbers []int64
-	labels  bool  // some of them have labels
-	next    int64 // where the next look begins
+	labels  bool // some of them have labels
+	// next is where the next walk goes on.
+	next int64
 }
 
-// old goes over tasks in order from a place on, takes those that ended before a
-// time, passes over those that stay, and stops at one that may go later.
-func (r *reader) old(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
+// findOld walks over tasks from a place on. It collects those that ended before a time, passes over those
+// that stay for good, and stops at the first one that will go later.
+func (r *reader) findOld(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
 	old := oldTasks{next: from}
 	for looked := 0; looked < purgeLook && len(old.numbers) < limit; {
 		seen := 0
@@ -242,6 +254,7 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 				old.next++ // its place is the first that is looked at
 			}
 		}
+		// Fewer than asked for: the walk is at the end.
 		if looked += seen; seen < limit {
 			break
 		}
@@ -249,13 +262,14 @@ func (r *reader) old(ctx context.Context, query string, partition int, from int6
 	return old, nil
 }
 
-// Statements of a purge, while the partition is held. What was chosen and has
-// been started again meanwhile, or belongs to a task in error now, stays.
+// Statements of a purge, under the lock of the partition. They leave alone what was started again since it
+// was chosen, or is in error now.
 const (
 	qForgetRows    = `DELETE FROM tasks WHERE `
 	qForgetDetails = `SELECT number FROM tasks WHERE `
 	qForgetJournal = `DELETE FROM journal WHERE `
-	// The labels of rows that are gone. They go with the row: until then its tombstone is found by them.
+	// qForgetLabels deletes the labels of deleted rows. A row's labels stay as long as it does, so that its
+	// tombstone is found by them.
 	qForgetLabels = `DELETE FROM labels WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.partition = labels.partition AND t.number = labels.number) AND `
 
 	andOld  = ` AND ended_at < ?3 AND state IN ('processed', 'undone')`

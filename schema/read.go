@@ -16,24 +16,26 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// reader is the reading half of both stores: the same SQL, less the spelling of
-// a parameter and of a list of values.
+// reader reads what both databases store, by the same SQL but for what Dialect names. The Dialect's functions
+// have the same names here.
 type reader struct {
 	db     *counted
-	params func(query string) string         // from ?1 to the dialect's own
-	list   func(values any) any              // a list as one parameter
-	among  func(table, column string) string // FROM the rows of partition ?1 whose column, number or id, is in the list ?2
+	params func(query string) string
+	list   func(values any) any
+	among  func(table, column string) string
 	time   func(core.Instant) any
+	// purged is how far purges got.
 	purged purgePlaces
 
-	rows    func(first int, columns ...string) string // see Dialect
+	rows    func(first int, columns ...string) string
 	rowArgs func(lists ...any) []any
 
 	tables *Tables
-	sql    *queries
+	// sql holds the queries that are made of tables.
+	sql *queries
 }
 
-// queries are those that are made of the columns of the tables, with what they read.
+// queries are the statements that list columns of Tables, and the columns that each of them reads or writes.
 type queries struct {
 	active, tasks        string
 	taskColumns          []Column[TaskRow]
@@ -50,6 +52,7 @@ type queries struct {
 	chainedJournal       []Column[JournalRow]
 }
 
+// newQueries makes the queries of tables.
 func newQueries(t *Tables) *queries {
 	q := &queries{taskColumns: owned(t.Tasks), journalColumns: owned(t.Journal), claimed: Of(t.Partitions, claim)}
 	q.tasks = `SELECT ` + asOfColumns + `, ` + selected(q.taskColumns)
@@ -70,25 +73,30 @@ func newQueries(t *Tables) *queries {
 }
 
 const (
-	// What an owner reads comes with the partition's row as of then, see core.AsOf: in each row, or in one more.
+	// An owner's query also reads epoch and last_commit of the partition's row, as of the same moment: see
+	// core.AsOf. They come with each row, or in a last row of their own.
 	asOfColumns = `COALESCE((SELECT epoch FROM partitions WHERE partition = ?1), 0), COALESCE((SELECT last_commit FROM partitions WHERE partition = ?1), 0)`
 	asOfFound   = `) AS found UNION ALL SELECT `
 	asOfRow     = `, epoch, last_commit FROM partitions WHERE partition = ?1`
-	qWaiting    = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4` + asOfFound + `0` + asOfRow
-	qNextAgent  = `SELECT waits_for, 0, 0 FROM (SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1` + asOfFound + `''` + asOfRow
-	qUntold     = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3` + asOfFound + `0` + asOfRow
-	// Without an owner the rows are found by their key; with one, all are looked at, and few returned.
-	cursorsOf         = ` WHERE partition IN (SELECT u.partition FROM `
-	cursorsOwned      = `) OR owner = ?2`
-	unowned           = ` WHERE owner NOT IN (SELECT u.owner FROM `
+	// qWaiting reads the parked tasks that wait for an agent; qNextAgent the next agent that any waits for;
+	// qUntold the endings after an end number.
+	qWaiting   = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND waits_for = ?2 AND number > ?3 ORDER BY number LIMIT ?4` + asOfFound + `0` + asOfRow
+	qNextAgent = `SELECT waits_for, 0, 0 FROM (SELECT waits_for FROM tasks WHERE partition = ?1 AND waits_for > ?2 ORDER BY waits_for LIMIT 1` + asOfFound + `''` + asOfRow
+	qUntold    = `SELECT number, 0, 0 FROM (SELECT number FROM tasks WHERE partition = ?1 AND end_number > ?2 ORDER BY end_number LIMIT ?3` + asOfFound + `0` + asOfRow
+	// With an owner the query goes over the rows of all partitions and returns few; without one it finds them
+	// by key.
+	cursorsOf    = ` WHERE partition IN (SELECT u.partition FROM `
+	cursorsOwned = `) OR owner = ?2`
+	unowned      = ` WHERE owner NOT IN (SELECT u.owner FROM `
+	// qInstallation reads the one row of installation. qBindInstallation changes it only once.
 	qInstallation     = `SELECT id, namespace FROM installation`
 	qBindInstallation = `UPDATE installation SET namespace = ?1 WHERE namespace = ''`
-	// Parked and active tasks have an index each. Each part stops by itself: to
-	// sort what is overdue may be to sort all that is parked.
+	// Parked and active tasks have an index of their own each, with a limit for each: sorting what is overdue
+	// in one go may mean sorting everything that is parked.
 	overdueRows = `SELECT * FROM (` + overdueIn + `state = 'pending'` + overdueNext + `) AS parked
 	UNION ALL SELECT * FROM (` + overdueIn + `state IN ('processing', 'undoing')` + overdueNext + `) AS active ORDER BY complete_by, number LIMIT ?5`
-	// With each of these the step whose command is overdue: no row came after the command's own that ended it. What is only
-	// evidence ends nothing.
+	// qOverdue also names the step whose command is overdue: the one with a command that no later row of the
+	// journal ended. A late answer, or a probe that found nothing done, ends no command.
 	qOverdue = `SELECT o.partition, o.number, o.complete_by, COALESCE((SELECT s.name FROM tasks t
 	JOIN journal j ON j.partition = t.partition AND j.number = t.number AND j.round = t.round AND j.due < ?2
 	JOIN plan_steps s ON s.plan = t.type AND s.version = t.plan_version AND s.ordinal = j.next
@@ -97,8 +105,9 @@ const (
 	ORDER BY j.due, j.next LIMIT 1), '')
 	FROM (` + overdueRows + `) AS o
 	ORDER BY o.complete_by, o.number`
-	// Partitions that have anything overdue: to ask each of thousands, one after the other, takes longer than a scan may.
-	// The subqueries have an order and a limit, so that no database makes one hash of all that is parked.
+	// qOverduePartitions finds the partitions with anything overdue, by one statement: asking each of
+	// thousands in turn would outlast the interval of the scan. The subqueries have ORDER BY and LIMIT so
+	// that no database hashes all that is parked.
 	qOverduePartitions = `SELECT p.partition FROM partitions p WHERE p.partition >= ?1 AND (
 	` + overdueFirst + `t.state = 'pending'` + overdueLeast + ` IS NOT NULL OR ` + overdueFirst + `t.state IN ('processing', 'undoing')` + overdueLeast + ` IS NOT NULL)
 	ORDER BY p.partition`
@@ -107,19 +116,21 @@ const (
 	overdueIn    = `SELECT partition, number, complete_by FROM tasks WHERE `
 	overdueNext  = ` AND partition = ?1 AND complete_by < ?2 AND (complete_by, number) > (?3, ?4) ORDER BY complete_by, number LIMIT ?5`
 
+	// qCounts goes over all tasks. CountsUpTo does not.
 	qCounts   = `SELECT type, state, count(*) FROM tasks GROUP BY type, state ORDER BY type, state`
 	qPlans    = `SELECT name, version, spec FROM plans ORDER BY name, version`
 	qPlan     = `SELECT spec FROM plans WHERE name = ?1 AND (version = ?2 OR ?2 = 0) ORDER BY version DESC LIMIT 1`
 	qExisting = `SELECT partition, number, id, type, input_hash, state`
 )
 
+// query runs a query. Read the rows with each.
 func (r *reader) query(ctx context.Context, query string, args ...any) (rowSet, error) {
 	rows, err := r.db.QueryContext(ctx, r.params(query), args...)
 	return rows, storeSilent(err)
 }
 
-// storeSilent says of an error which says that the database cannot be reached, or does not answer, that it stops all: no
-// partition can be read. What it answers about one of them stops that one.
+// storeSilent marks an error of an unreachable database as one that stops all partitions
+// (core.StoppingStore). Any other error concerns the partition that was being read.
 func storeSilent(err error) error {
 	if err == nil {
 		return nil
@@ -131,8 +142,8 @@ func storeSilent(err error) error {
 	return err
 }
 
-// labelsIn are the labels of a task's row. They are not checked: a task must not be unreadable for one that a newer
-// binary allowed.
+// labelsIn are the labels in a task's row. It does not check them: a newer binary may allow more, and the
+// task must stay readable.
 func labelsIn(text string) (labels []core.Label) {
 	if text == "" {
 		return nil
@@ -144,7 +155,8 @@ func labelsIn(text string) (labels []core.Label) {
 	return labels
 }
 
-// saved reads tasks by one query and their journals by another.
+// saved reads tasks by a query, and then their journals. A row or a journal that cannot be read is an error
+// of that task (Saved.Err), not of the call.
 func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...any) ([]core.Saved, error) {
 	partition := as.Partition
 	rows, err := r.query(ctx, query, args...)
@@ -156,6 +168,7 @@ func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...
 	var of []int64
 	row := TaskRow{Task: new(core.Task)}
 	var epoch, commit int64
+	// All rows are scanned into the same variables and copied out.
 	to := append([]any{&epoch, &commit}, targets(r.sql.taskColumns, &row)...)
 	for rows.Next() {
 		*row.Task = core.Task{}
@@ -179,6 +192,8 @@ func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...
 		return nil, fmt.Errorf("tasks of partition %d: %w", partition, storeSilent(err))
 	}
 	if len(found) == 0 {
+		// Without rows nothing has said whether the partition is still the caller's. Epoch 0 is a reader that owns
+		// nothing, and need not know.
 		if as.Epoch == 0 {
 			return nil, nil
 		}
@@ -188,7 +203,8 @@ func (r *reader) saved(ctx context.Context, as core.AsOf, query string, args ...
 	return found, r.journals(ctx, as, of, found)
 }
 
-// readable reads each column of a row by itself, because a scan ends at the first that it cannot read.
+// readable fills in what can be read of a row: it scans each column alone, because a scan stops at the first
+// column that fails.
 func readable(rows rowSet, to []any) {
 	for i := range to {
 		one := make([]any, len(to))
@@ -200,6 +216,7 @@ func readable(rows rowSet, to []any) {
 	}
 }
 
+// journals reads the journals of tasks into into.
 func (r *reader) journals(ctx context.Context, as core.AsOf, numbers []int64, into []core.Saved) error {
 	partition := as.Partition
 	at := make(map[int64]*core.Saved, len(into))
@@ -242,7 +259,7 @@ func (r *reader) journals(ctx context.Context, as core.AsOf, numbers []int64, in
 	return storeSilent(rows.Err())
 }
 
-// scan reads a journal row into what was made for it.
+// scan scans a journal row into to, the targets of r, and refuses a format that this binary does not know.
 func (r *JournalRow) scan(row interface{ Scan(...any) error }, to []any) error {
 	err := row.Scan(to...)
 	if err == nil && r.Format > journalFormat {
@@ -251,8 +268,7 @@ func (r *JournalRow) scan(row interface{ Scan(...any) error }, to []any) error {
 	return err
 }
 
-// stepStatus is the status of that word; "" is the zero status, as a record
-// without a step has it.
+// stepStatus is the status with a name; "" is the zero status, which a record without a step has.
 func stepStatus(word string) core.StepStatus {
 	for s := core.StepWaiting; s <= core.StepSkipped; s++ {
 		if s.String() == word {
@@ -262,22 +278,23 @@ func stepStatus(word string) core.StepStatus {
 	return core.StepWaiting
 }
 
-// LoadActive implements Store.
+// LoadActive implements Store. An owner that takes a partition over loads its tasks by it, page by page.
 func (r *reader) LoadActive(ctx context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error) {
 	return r.saved(ctx, as, r.sql.active, as.Partition, afterNumber, limit)
 }
 
-// LoadNumbers implements Store.
+// LoadNumbers implements Store, by number. A number that has no row is left out.
 func (r *reader) LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error) {
 	return r.saved(ctx, as, r.sql.tasks+r.among("tasks", "number")+` ORDER BY number`, as.Partition, r.list(numbers))
 }
 
-// LoadIDs implements Store.
+// LoadIDs implements Store, by number. An id that has no row is left out.
 func (r *reader) LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error) {
 	return r.saved(ctx, as, r.sql.tasks+r.among("tasks", "id")+` ORDER BY number`, as.Partition, r.list(ids))
 }
 
-// numbers reads numbers or names, of which the zero value comes with the partition's row.
+// numbers reads a column of numbers or names. The row with a zero value is the partition's own, which
+// as.Check compares.
 func numbers[T int64 | string](ctx context.Context, r *reader, as core.AsOf, query string, args ...any) (all []T, _ error) {
 	var none T
 	for row := range each(r.query(ctx, query, args...)) {
@@ -298,11 +315,12 @@ func numbers[T int64 | string](ctx context.Context, r *reader, as core.AsOf, que
 	return all, nil
 }
 
+// column reads all rows of a query of one column.
 func column[T any](ctx context.Context, r *reader, query string, args ...any) ([]T, error) {
 	return ScanColumn[T](r.query(ctx, query, args...))
 }
 
-// ScanColumn reads and closes the rows of a query of one column. Error: of the query, or of a row.
+// ScanColumn reads and closes the rows of a query of one column.
 func ScanColumn[T any](rows rowSet, err error) (all []T, _ error) {
 	for row := range each(rows, err) {
 		var v T
@@ -339,24 +357,26 @@ func (r *reader) Unowned(ctx context.Context, live []string) ([]core.PartitionSt
 	return r.partitions(ctx, r.sql.partitions+unowned+r.rows(1, `owner TEXT`)+`) ORDER BY partition`, r.rowArgs(live)...)
 }
 
+// partitions reads partition rows.
 func (r *reader) partitions(ctx context.Context, query string, args ...any) ([]core.PartitionState, error) {
 	all, err := scanAll(ctx, r, r.scanPartition, query, args...)
 	return all, about(err, "partitions")
 }
 
+// scanPartition reads a partition's row. It leaves Found empty: Take fills that in.
 func (r *reader) scanPartition(row interface{ Scan(...any) error }) (core.PartitionState, error) {
 	var p PartitionRow
 	err := row.Scan(targets(r.tables.Partitions, &p)...)
 	return p.PartitionState, err
 }
 
-// takeOver writes a partition as its new owner has it, with its parameters.
+// takeOver is the statement that writes a partition's row for its new owner.
 func (r *reader) takeOver(st *core.PartitionState) (query string, args []any) {
 	p := PartitionRow{PartitionState: *st}
 	return r.sql.takeOver, append(Args(nil, r.sql.claimed, &p, r.time), st.Partition)
 }
 
-// checkInstallation refuses a namespace that is not the one of this installation.
+// checkInstallation refuses a namespace other than the one that the installation is bound to.
 func checkInstallation(id, bound, namespace string, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("installation of this database: %w", err)
@@ -367,14 +387,15 @@ func checkInstallation(id, bound, namespace string, err error) (string, error) {
 	return id, nil
 }
 
-// Installation implements Store.
+// Installation implements Store. It binds nothing: see Bind.
 func (r *reader) Installation(ctx context.Context, namespace string) (string, error) {
 	var id, bound string
 	err := r.db.QueryRowContext(ctx, qInstallation).Scan(&id, &bound)
 	return checkInstallation(id, bound, namespace, err)
 }
 
-// Overdue implements Store.
+// Overdue implements Store. It asks only the partitions that have anything overdue, and stops when limit is
+// reached.
 func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after core.Due, limit int) ([]core.Due, error) {
 	partitions, err := column[int](ctx, r, qOverduePartitions, after.Partition, r.time(now), r.time(since))
 	if err != nil {
@@ -382,7 +403,8 @@ func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after cor
 	}
 	var all []core.Due
 	for _, p := range partitions {
-		from := core.Due{Partition: p, Bound: since} // numbers begin with 1
+		// A page goes on in the partition where the one before ended; in all later ones at the beginning.
+		from := core.Due{Partition: p, Bound: since} // with number 0, below every task's
 		if p == after.Partition && after.Bound >= since {
 			from = after
 		}
@@ -402,7 +424,7 @@ func (r *reader) Overdue(ctx context.Context, since, now core.Instant, after cor
 	return all, nil
 }
 
-// Counts implements Store.
+// Counts implements Store. It goes over all tasks; CountsUpTo is for pages.
 func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 	var all []core.Count
 	for row := range each(r.query(ctx, qCounts)) {
@@ -417,7 +439,7 @@ func (r *reader) Counts(ctx context.Context) ([]core.Count, error) {
 	return all, nil
 }
 
-// Journal implements Store.
+// Journal implements Store: all rows of a task in order. JournalPage is for pages.
 func (r *reader) Journal(ctx context.Context, partition int, number int64) ([]core.Record, error) {
 	saved := []core.Saved{{Row: core.Task{Number: number}}}
 	err := r.journals(ctx, core.AsOf{Partition: partition}, []int64{number}, saved)

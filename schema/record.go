@@ -2,10 +2,11 @@ package schema
 
 import "duly.dev/duly/internal/core"
 
-// journalFormat is the format of journal rows; rows of a later one are not read.
+// journalFormat is the format in which rows of the journal are written. Rows of a later one are refused when
+// they are read.
 const journalFormat int16 = 1
 
-// kindWord is what plan_steps says of the kind of a step.
+// kindWord is a step's kind as plan_steps stores it.
 func kindWord(k core.StepKind) string {
 	if k == core.CallStep {
 		return "call"
@@ -13,8 +14,7 @@ func kindWord(k core.StepKind) string {
 	return string(k)
 }
 
-// statusWord is the status of the row's step; without a step, of the zero
-// status nothing is kept.
+// statusWord is the status of a record's step as it is stored; "" for a record without a step.
 func statusWord(r *core.Record) string {
 	if r.Step < 0 && r.StepStatus == core.StepWaiting {
 		return ""

@@ -32,24 +32,24 @@ func (a *asked) JournalPage(ctx context.Context, partition int, number int64, be
 	return all, nil
 }
 
-// The unfinished tasks whose bound is before a time, the nearest first, by the indexes that the
-// supervisor uses. A bound is never after the deadline, so that no other task is at risk; of
-// tasks in hand, whose bound is most often that of a step, all are read.
+// Unfinished tasks whose bound is before a time, the nearest first, by the indexes that the supervisor uses.
+// The bound is the deadline or an earlier time, such as that of the running step, so no task with an earlier
+// deadline is missed; of tasks in hand many that have later deadlines are read too.
 const (
 	qRiskParked = `SELECT number, complete_by, deadline FROM tasks WHERE state = 'pending' AND partition = ?1 AND complete_by < ?2 ORDER BY complete_by, number LIMIT ?3`
 	qRiskInHand = `SELECT number, complete_by, CASE WHEN state = 'processing' THEN deadline END FROM tasks WHERE state IN ('processing', 'undoing') AND partition = ?1
 	AND complete_by < ?2 ORDER BY complete_by, number LIMIT ?3`
 )
 
-// near is an unfinished task by its deadline.
-type near struct {
+// dueTask is an unfinished task with its deadline.
+type dueTask struct {
 	partition int
 	number    int64
 	deadline  core.Instant
 }
 
-// AtRisk implements operate.Reader. It looks at lookMax tasks at most; more says so where that was
-// not all. It costs commits nothing: there is no index by deadline.
+// AtRisk implements operate.Reader. It reads lookMax tasks at most, and more is true if that was not all.
+// There is no index by deadline, which every commit would have to maintain.
 func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tasks []core.View, more bool, err error) {
 	r := a.of
 	if limit < 1 || limit > operate.ListMax {
@@ -59,17 +59,18 @@ func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tas
 	if err != nil {
 		return nil, false, fmt.Errorf("at risk: %w", err)
 	}
-	var all []near
+	var all []dueTask
 	for _, p := range partitions {
 		for _, query := range []string{qRiskParked, qRiskInHand} {
-			found, cut, err := r.near(ctx, query, p, before, max(lookMax/(2*len(partitions)), 1))
+			// Half for each query, and the same for each partition.
+			found, cut, err := r.dueBefore(ctx, query, p, before, max(lookMax/(2*len(partitions)), 1))
 			if err != nil {
 				return nil, false, fmt.Errorf("at risk in partition %d: %w", p, err)
 			}
 			all, more = append(all, found...), more || cut
 		}
 	}
-	slices.SortFunc(all, func(a, b near) int {
+	slices.SortFunc(all, func(a, b dueTask) int {
 		return cmp.Or(cmp.Compare(a.deadline, b.deadline), cmp.Compare(a.partition, b.partition), cmp.Compare(a.number, b.number))
 	})
 	if len(all) > limit {
@@ -79,12 +80,13 @@ func (a *asked) AtRisk(ctx context.Context, before core.Instant, limit int) (tas
 	return tasks, more, err
 }
 
-// near reads up to a number of tasks, and reports whether there are others.
-func (r *reader) near(ctx context.Context, query string, partition int, before core.Instant, most int) (found []near, cut bool, err error) {
+// dueBefore reads up to most tasks of a query and keeps those with a deadline before a time. cut: there may
+// be others.
+func (r *reader) dueBefore(ctx context.Context, query string, partition int, before core.Instant, most int) (found []dueTask, cut bool, err error) {
 	read := 0
 	for row := range each(r.query(ctx, query, partition, r.time(before), most)) {
 		var bound, deadline instant
-		n := near{partition: partition}
+		n := dueTask{partition: partition}
 		if err := row.Scan(&n.number, &bound, &deadline); err != nil {
 			return nil, false, err
 		}
@@ -96,25 +98,25 @@ func (r *reader) near(ctx context.Context, query string, partition int, before c
 	return found, read == most, nil
 }
 
-// views reads the tasks of a list, in its order, less those that are gone.
-func (r *reader) views(ctx context.Context, wanted []near) ([]core.View, error) {
+// views reads tasks in the order of wanted, less those that have ended or are gone.
+func (r *reader) views(ctx context.Context, wanted []dueTask) ([]core.View, error) {
 	byPartition := map[int][]int64{}
 	for _, n := range wanted {
 		byPartition[n.partition] = append(byPartition[n.partition], n.number)
 	}
-	found := map[near]core.View{}
+	found := map[dueTask]core.View{}
 	for p, numbers := range byPartition {
 		for row := range each(r.query(ctx, `SELECT `+r.sql.listed+r.among("tasks", "number"), p, r.list(numbers))) {
 			v, err := r.scanListed(row)
 			if err != nil {
 				return nil, fmt.Errorf("task row of partition %d: %w", p, err)
 			}
-			found[near{partition: p, number: v.Number}] = v
+			found[dueTask{partition: p, number: v.Number}] = v
 		}
 	}
 	all := make([]core.View, 0, len(wanted))
 	for _, n := range wanted {
-		if v, ok := found[near{partition: n.partition, number: n.number}]; ok && !v.State.Ended() {
+		if v, ok := found[dueTask{partition: n.partition, number: n.number}]; ok && !v.State.Ended() {
 			all = append(all, v)
 		}
 	}
@@ -126,9 +128,9 @@ const (
 	qSampleEnds   = `SELECT CASE WHEN start_at > created_at THEN start_at ELSE created_at END, ended_at FROM tasks WHERE partition = ?1 AND end_number > 0 ORDER BY end_number DESC LIMIT ?2`
 )
 
-// Sample implements operate.Reader. A number that was given to a submission whose id was taken
-// counts as created; a task that ended, was started again and has ended again counts as two
-// endings.
+// Sample implements operate.Reader. Created and Ended come from the partitions' counters: a number that went
+// to a submission whose id was taken counts as created, and a task that ended twice, because it was started
+// again, counts as two endings.
 func (a *asked) Sample(ctx context.Context, newest int) (operate.Sample, error) {
 	if newest < 1 || newest > lookMax {
 		return operate.Sample{}, fmt.Errorf("sample: of %d endings, want 1 to %d", newest, lookMax)
@@ -151,7 +153,7 @@ func (a *asked) Sample(ctx context.Context, newest int) (operate.Sample, error) 
 	return s, nil
 }
 
-// totals adds up the partitions' rows, and returns the partitions.
+// totals adds up the counters of all partitions, and returns the partitions' numbers.
 func (a *asked) totals(ctx context.Context, s *operate.Sample) ([]int64, error) {
 	var partitions []int64
 	for row := range each(a.of.query(ctx, qSampleTotals)) {
@@ -165,7 +167,7 @@ func (a *asked) totals(ctx context.Context, s *operate.Sample) ([]int64, error) 
 	return partitions, nil
 }
 
-// took appends how long the newest endings of a partition took, in milliseconds.
+// took appends how long the tasks that ended last took, in milliseconds.
 func (a *asked) took(ctx context.Context, all []float64, partition int64, most int) ([]float64, error) {
 	for row := range each(a.of.query(ctx, qSampleEnds, partition, most)) {
 		var created, ended instant

@@ -12,7 +12,7 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// scheduleColumns are in the order of scanSchedule and of scheduleArgs.
+// scheduleColumns are in the order of scanSchedule's targets and of scheduleArgs.
 var scheduleColumns = []string{
 	"name", "type", "input", "plan_version", "complete_by", "labels", "cron", "every", "zone", "from_at", "until_at", "jitter", "overlap", "queue", "catch_up", "catch_ups",
 	"paused", "revision", "by_name", "created_at", "changed_at", "cursor_at", "waiting", "last_run", "last_task", "last_at", "last_place", "outcome", "why",
@@ -31,7 +31,7 @@ var (
 	qScheduleSet   = `UPDATE schedules SET (` + strings.Join(scheduleColumns[1:], ", ") + `) = (` + params(2, len(scheduleColumns)) + `) WHERE name = ?1 AND revision = ` + params(len(scheduleColumns)+1, len(scheduleColumns)+1)
 )
 
-// params are parameters from one number to another.
+// params is the list of the parameters with numbers from one to another.
 func params(from, to int) string {
 	var all []string
 	for i := from; i <= to; i++ {
@@ -40,6 +40,7 @@ func params(from, to int) string {
 	return strings.Join(all, ", ")
 }
 
+// scheduleArgs are a schedule's values in the order of scheduleColumns.
 func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
 	waiting, err := json.Marshal(s.Waiting)
 	if err != nil {
@@ -57,6 +58,7 @@ func (r *reader) scheduleArgs(s *operate.Schedule) ([]any, error) {
 	}, nil
 }
 
+// scanSchedule reads a row of scheduleColumns.
 func scanSchedule(row interface{ Scan(...any) error }) (operate.Schedule, error) {
 	var s operate.Schedule
 	var from, until, created, changed, cursor, last, lastAt, failing, due instant
@@ -86,7 +88,8 @@ func scanSchedule(row interface{ Scan(...any) error }) (operate.Schedule, error)
 	return s, nil
 }
 
-// PutSchedule implements operate.ScheduleStore.
+// PutSchedule implements operate.ScheduleStore. was is the revision that the stored schedule must have; 0: it
+// must not exist. Error: operate.ErrFenced, or an *operate.Refusal when there are too many.
 func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) error {
 	args, err := a.of.scheduleArgs(&s)
 	if err == nil {
@@ -107,7 +110,8 @@ func (a *asked) PutSchedule(ctx context.Context, s operate.Schedule, was int64) 
 	return about(err, "schedule %s", core.QuoteShort(s.Name))
 }
 
-// one runs a statement that changes one row, unless another has changed it. Error: operate.ErrFenced.
+// one runs a statement that must change a row. Error: operate.ErrFenced when it changed none, because another
+// change was faster.
 func (c changes) one(query string, args ...any) error {
 	n, err := c.exec(query, args...)
 	if err == nil && n == 0 {
@@ -116,7 +120,8 @@ func (c changes) one(query string, args ...any) error {
 	return err
 }
 
-// DeleteSchedule implements operate.ScheduleStore.
+// DeleteSchedule implements operate.ScheduleStore. was is the revision that it must have. Error:
+// operate.ErrFenced.
 func (a *asked) DeleteSchedule(ctx context.Context, name string, was int64) error {
 	err := a.change(ctx, func(c changes) error { return c.one(qScheduleDrop, operate.CleanText(name), was) })
 	return about(err, "schedule %s", core.QuoteShort(name))
@@ -136,7 +141,7 @@ func (a *asked) Schedules(ctx context.Context, limit int, after string) ([]opera
 	return all, about(err, "schedules")
 }
 
-// DueSchedules implements operate.ScheduleStore.
+// DueSchedules implements operate.ScheduleStore: by name, not by time, so that after can page.
 func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, after string) ([]operate.Schedule, error) {
 	if limit < 1 || limit > operate.ListMax {
 		return nil, fmt.Errorf("schedules that are due: limit %d, want 1 to %d", limit, operate.ListMax)
@@ -145,7 +150,8 @@ func (a *asked) DueSchedules(ctx context.Context, now time.Time, limit int, afte
 	return all, about(err, "schedules that are due")
 }
 
-// ScheduleTasks implements operate.ScheduleStore.
+// ScheduleTasks implements operate.ScheduleStore: the schedules whose last task has not ended as far as they
+// know.
 func (a *asked) ScheduleTasks(ctx context.Context) ([]operate.ScheduleTask, error) {
 	all, err := scanAll(ctx, a.of, func(row interface{ Scan(...any) error }) (operate.ScheduleTask, error) {
 		var t operate.ScheduleTask

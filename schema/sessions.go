@@ -23,17 +23,18 @@ const (
 	sessionsPage    = 1000
 )
 
-// PutSession implements operate.SessionStore.
+// PutSession implements operate.SessionStore. It deletes some expired sessions on the way.
 func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time) error {
 	if len(s.Data) > sessionBytesMax {
 		return fmt.Errorf("session: it has %d bytes, the limit is %d", len(s.Data), sessionBytesMax)
 	}
 	err := a.change(ctx, func(c changes) error {
+		// Sign-ins alone clean up, some expired sessions each: nobody else needs them gone.
 		if _, err := c.exec(qSessionsEnded, a.of.time(core.InstantOf(now)), sessionsPage); err != nil {
 			return err
 		}
 		id, owner := operate.CleanText(s.ID), operate.CleanText(s.Owner)
-		if _, err := c.nextNumber("sessions"); err != nil { // one at a time counts those that there are
+		if _, err := c.nextNumber("sessions"); err != nil { // locks a row, so that one transaction at a time counts the sessions
 			return err
 		}
 		var all, own int64
@@ -52,6 +53,7 @@ func (a *asked) PutSession(ctx context.Context, s operate.Session, now time.Time
 	return about(err, "session")
 }
 
+// scanSession reads a row of sessions.
 func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
 	var s operate.Session
 	var expires instant
@@ -60,7 +62,8 @@ func scanSession(row interface{ Scan(...any) error }) (operate.Session, error) {
 	return s, err
 }
 
-// SessionByID implements operate.SessionStore.
+// SessionByID implements operate.SessionStore. It may return one that has expired. Error: core.ErrNotFound,
+// without the id, which is a secret.
 func (a *asked) SessionByID(ctx context.Context, id string) (operate.Session, error) {
 	s, err := scanSession(a.of.db.QueryRowContext(ctx, a.of.params(qSession), operate.CleanText(id)))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -81,10 +84,10 @@ func (a *asked) DeleteSession(ctx context.Context, id string) error {
 	return about(err, "session")
 }
 
-// qForgetAudit takes the oldest entries, some at a time.
+// qForgetAudit deletes the oldest audit entries before a time, up to a number.
 const qForgetAudit = `DELETE FROM audit WHERE number IN (SELECT a.number FROM audit a WHERE a.at < ?1 ORDER BY a.at, a.number LIMIT ?2)`
 
-// ForgetAudit implements Store. Entries that stay keep their numbers, and no number is given again.
+// ForgetAudit implements Store. Entries keep their numbers, and a deleted entry's number is not used again.
 func (a *asked) ForgetAudit(ctx context.Context, before core.Instant, most int) (int, error) {
 	n, err := a.execOne(ctx, qForgetAudit, a.of.time(before), most)
 	if err != nil {

@@ -11,9 +11,10 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// A task's row has its open signals. Each query names the order of its index, so that no planner goes over the table,
-// whatever it takes it for.
+// The row of a task says which signals it waits for (signal_steps, a bit for each step), since when, and
+// until when. Each query names the order of its index, so that no planner reads the whole table.
 const (
+	// Counted are the most urgent ones, so that near ones are among them.
 	qSignalCounts = `SELECT signal_steps, near, count(*) FROM (SELECT signal_steps, CASE WHEN signal_due < ?1 THEN 1 ELSE 0 END AS near FROM tasks
 	WHERE signal_steps IS NOT NULL AND signal_due IS NOT NULL ORDER BY signal_due LIMIT ?2) AS counted GROUP BY signal_steps, near`
 	qSignalOldest = `SELECT signal_since FROM tasks WHERE signal_steps IS NOT NULL AND signal_since IS NOT NULL ORDER BY signal_since LIMIT 1`
@@ -21,7 +22,8 @@ const (
 	qStepNames    = `SELECT name FROM plan_steps WHERE plan = ?1 AND version = ?2 ORDER BY ordinal`
 )
 
-// Signals implements operate.Reader.
+// Signals implements operate.Reader. near is the time before which a due signal counts as near; next is how
+// many of the most urgent to list.
 func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (operate.Signals, error) {
 	s := operate.Signals{Next: []operate.OpenSignal{}}
 	if next < 0 || next > operate.ListMax {
@@ -43,7 +45,8 @@ func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (opera
 	return s, err
 }
 
-// countSignals counts the most urgent ones, up to operate.CountExactMax.
+// countSignals counts tasks with open signals, the most urgent first, up to operate.CountExactMax, and the
+// signals and near ones among them.
 func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.Instant) error {
 	for row := range each(a.of.query(ctx, qSignalCounts, a.of.time(near), operate.CountExactMax+1)) {
 		var steps, n int64
@@ -62,7 +65,7 @@ func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.
 	return nil
 }
 
-// nextSignals are the most urgent ones.
+// nextSignals reads the n tasks whose signals are due first, with the names of the steps that wait.
 func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, error) {
 	type version struct {
 		plan string
@@ -85,6 +88,8 @@ func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, e
 		o.Since, o.Due = core.Instant(since).Time(), core.Instant(due).Time()
 		all, marks = append(all, o), append(marks, w)
 	}
+	// Signals are stored as a bit for each step. Names come from the plan's version, of which few differ on a
+	// page.
 	names := map[version][]string{}
 	for i, w := range marks {
 		if _, known := names[w.of]; !known {

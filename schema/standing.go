@@ -9,14 +9,15 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// standingMax is how many members one call of Standing takes.
+// standingMax is how many members a call of Standing takes.
 const standingMax = 1000
 
-// standingRows is how many journal rows are read of a member after the one it was frozen at, and of its
-// newest: what an operation leads to is among them.
+// standingRows bounds the journal rows that are read of a member: that many after the one at which it was
+// frozen, and as many of its newest. What the operation led to is among them.
 const standingRows = 200
 
 const (
+	// The rows of the members' tasks. A member that is missing in the result has no row any more.
 	qStanding = `SELECT u.ordinal, t.state, t.plan_version, ` + newestSeq + `, COALESCE(t.failed_step, -1), COALESCE(t.fingerprint, ''),
 	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), '') FROM `
 	standingTasks = ` JOIN tasks t ON t.partition = u.partition AND t.number = u.number`
@@ -28,7 +29,7 @@ const (
 	AND (j.seq <= u.seq + ?1 OR j.seq > t.seq - ?1) ORDER BY u.ordinal, j.seq`
 )
 
-// Standing implements operate.OperationStore, in two statements. What is said of a task is in the order
+// Standing implements operate.OperationStore, by two statements for all members. The results are in the order
 // of the members.
 func (a *asked) Standing(ctx context.Context, members []operate.Member) ([]operate.Standing, error) {
 	if len(members) == 0 {
@@ -47,6 +48,8 @@ func (a *asked) Standing(ctx context.Context, members []operate.Member) ([]opera
 		all[i] = standing{Standing: operate.Standing{Ordinal: m.Ordinal, Missing: true}, member: m, step: -1}
 	}
 	columns := []string{`ordinal INT8`, `partition INT8`, `number INT8`, `seq INT8`}
+	// places is the index into members, by which both statements tell whose a row is: ordinals need not be
+	// unique in a call.
 	lists := r.rowArgs(places, partitions, numbers, seqs)
 	if err := r.standingRows(ctx, all, qStanding+r.rows(1, columns...)+standingTasks, lists); err != nil {
 		return nil, fmt.Errorf("standing of %d tasks: %w", n, err)
@@ -61,14 +64,17 @@ func (a *asked) Standing(ctx context.Context, members []operate.Member) ([]opera
 	return result, nil
 }
 
-// standing is where a member stands, with what is looked for in its journal.
+// standing is the result for a member while its journal is being read.
 type standing struct {
 	operate.Standing
 	member *operate.Member
-	step   int64 // that failed; -1: none
-	exact  bool  // Text is what the task's fingerprint is of
+	// step is the number of the step that failed; -1: none.
+	step int64
+	// exact says that Text is the very text that the task's fingerprint is made of.
+	exact bool
 }
 
+// standingRows fills in what the tasks' rows say.
 func (r *reader) standingRows(ctx context.Context, all []standing, query string, args []any) error {
 	for row := range each(r.query(ctx, query, args...)) {
 		var i int
@@ -84,7 +90,7 @@ func (r *reader) standingRows(ctx context.Context, all []standing, query string,
 	return nil
 }
 
-// since reads the rows since the members were frozen, the oldest first.
+// since goes over the journal rows since the members were frozen, the oldest first.
 func (r *reader) since(ctx context.Context, all []standing, query string, args []any) error {
 	for row := range each(r.query(ctx, query, args...)) {
 		var i int
@@ -98,6 +104,8 @@ func (r *reader) since(ctx context.Context, all []standing, query string, args [
 	return nil
 }
 
+// add takes in one journal row: whether the operation asked for something, whether its step has passed since,
+// and why the task failed.
 func (s *standing) add(actor, status, step string, text, reason []byte) {
 	if by := operate.OperationActor(s.member.Operation); actor == by || s.member.Operation == "" && strings.HasPrefix(actor, by) {
 		s.Asked, s.AskedBy = true, actor

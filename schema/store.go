@@ -19,7 +19,9 @@ type Store interface {
 	Migrate(ctx context.Context) error
 	// CheckVersion refuses tables of any other version than this binary's.
 	CheckVersion(ctx context.Context) error
+	// Ping asks the database whether it answers, over the connections of commits.
 	Ping(ctx context.Context) error
+	// Close closes the connections. Whoever still uses the store gets errors.
 	Close() error
 	// Dialect is postgres, cockroach or sqlite; Version the server's own words.
 	Dialect() string
@@ -58,13 +60,17 @@ type Store interface {
 
 	// LoadActive returns tasks that are processing or undoing, by number.
 	LoadActive(ctx context.Context, as core.AsOf, afterNumber int64, limit int) ([]core.Saved, error)
+	// LoadNumbers returns the tasks with these numbers, by number. Those that have no row are left out.
 	LoadNumbers(ctx context.Context, as core.AsOf, numbers []int64) ([]core.Saved, error)
+	// LoadIDs returns the tasks with these ids, by number. Those that have no row are left out.
 	LoadIDs(ctx context.Context, as core.AsOf, ids []string) ([]core.Saved, error)
 	// Waiting returns parked tasks that wait for room at the agent, by number.
 	Waiting(ctx context.Context, as core.AsOf, agent string, afterNumber int64, limit int) ([]int64, error)
+	// WaitingAgents returns the agents, and the plans (see core.AwaitedPlan), that parked tasks wait for.
 	WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error)
 	// Untold returns endings after an end number, in order.
 	Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error)
+	// Cursors returns the rows of all partitions, by number.
 	Cursors(ctx context.Context) ([]core.PartitionState, error)
 	// CursorsOf is Cursors of some partitions, and of all whose row names an owner; empty: of none.
 	CursorsOf(ctx context.Context, partitions []int, owner string) ([]core.PartitionState, error)
@@ -90,6 +96,7 @@ type Store interface {
 	// newer one, the error is core.UnreadablePlans beside those.
 	Plans(ctx context.Context) ([]core.Plan, error)
 
+	// Existing returns what is known of the tasks with these ids, with why those ended that did not end well.
 	Existing(ctx context.Context, partition int, ids []string) ([]core.Existing, error)
 
 	// What follows is for people who ask, through connections of its own: no commit
@@ -112,6 +119,7 @@ type Store interface {
 	Joined(ctx context.Context, op operate.Operation) (operate.Count, error)
 	// Counts counts all tasks, however many.
 	Counts(ctx context.Context) ([]core.Count, error)
+	// Journal returns all rows of a task's journal in order.
 	Journal(ctx context.Context, partition int, number int64) ([]core.Record, error)
 	// Books reads all tasks and the journal for a check of the books.
 	Books(ctx context.Context) (Books, error)
@@ -126,17 +134,25 @@ type Store interface {
 
 // Options change how a store is opened.
 type Options struct {
-	MaxConns     int           // PostgreSQL: connections, beside up to 4 for those who read; default 8
-	Serializable bool          // PostgreSQL: isolation level SERIALIZABLE instead of READ COMMITTED
-	Timeout      time.Duration // PostgreSQL: of one statement; default 30 s
-	Tell         func(string)  // PostgreSQL: hears what a migration waits for; nil: it is not told
-	Migrations   fs.FS         // make the tables in place of the files of this binary, for tests of versions to come
-	Chain        bool          // keep the chains of the partitions that are taken over
-	Tables       *Tables       // of which statements are made; nil: Columns
+	// MaxConns is how many connections PostgreSQL gets from here, beside up to 4 for people; default 8.
+	MaxConns int
+	// Serializable makes transactions SERIALIZABLE instead of READ COMMITTED, which suffices. PostgreSQL
+	// only.
+	Serializable bool
+	// Timeout bounds a statement; default 30 s. PostgreSQL only.
+	Timeout time.Duration
+	// Tell hears what a migration waits for; nil: nobody does. PostgreSQL only.
+	Tell func(string)
+	// Migrations make the tables instead of the files of this binary, for tests of versions to come.
+	Migrations fs.FS
+	// Chain makes the store keep the chains of the partitions that are taken over through it.
+	Chain bool
+	// Tables are those that statements are made of; nil: Columns.
+	Tables *Tables
 }
 
-// complete refuses a batch with a write whose partition it does not move: the
-// fence would leave that write out without a word.
+// complete refuses a batch that writes a task of a partition which it does not move. The fence works by
+// moving partitions, and would silently leave such a write out.
 func complete(b *core.Batch) error {
 	moves := func(partition int) bool {
 		for i := range b.Partitions {
@@ -158,8 +174,8 @@ func complete(b *core.Batch) error {
 	return nil
 }
 
-// inputOf is the input of a task where it is written: in the first journal row and
-// in that of an edit, because it is forgotten when the journal is.
+// inputOf is the input that a journal row stores: the task's in the first row of a birth, and an edit's in
+// its own. It is there and not in the task's row, so that deleting the journal forgets it.
 func inputOf(w *core.TaskWrite, record int) []byte {
 	if w.Birth && record == 0 {
 		return w.Task.Input
@@ -167,7 +183,7 @@ func inputOf(w *core.TaskWrite, record int) []byte {
 	return w.Records[record].Input
 }
 
-// after names the steps that step i comes after.
+// after lists the names of the steps that step i comes after.
 func after(p *core.Plan, i int) string {
 	names := make([]string, len(p.Steps[i].After))
 	for k, a := range p.Steps[i].After {

@@ -15,7 +15,9 @@ import (
 
 const (
 	auditColumns = `number, at, actor, role, from_addr, via, action, target, reason, was, is_now, COALESCE(became, outcome), COALESCE(request_key, ''), request_id`
-	qAppend      = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id, became)
+	// outcome says how far the action is; became is its final outcome, NULL until there is one. An entry is
+	// never changed but for these two.
+	qAppend = `INSERT INTO audit (number, at, actor, role, from_addr, via, action, target, reason, was, is_now, outcome, request_key, request_id, became)
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)`
 	qAuditKey     = `SELECT ` + auditColumns + ` FROM audit WHERE request_key = ?1`
 	qSetOutcome   = `UPDATE audit SET became = ?2 WHERE number = ?1 AND became IS NULL`
@@ -27,13 +29,16 @@ const (
 const (
 	// auditChunk is how many entries of a target are read at a time.
 	auditChunk = 1000
-	// auditSkewMax is by how much an entry's time may be off that of its neighbours.
+	// auditSkewMax is how far the times of neighbouring entries may be out of order.
 	auditSkewMax = time.Hour
 )
 
-// Append implements operate.Trail. Entries get their numbers in the order of their commits.
+// Append implements operate.Trail. Numbers are in the order of commits. If there is an entry with e's key
+// already, it stores nothing and returns that one as again.
 func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64, again *operate.AuditEntry, err error) {
 	err = a.change(ctx, func(c changes) (err error) {
+		// This locks the row of the numbers, so that no other entry with this key can come between the look
+		// and the insert.
 		if number, err = c.nextNumber("audit"); err != nil {
 			return err
 		}
@@ -60,10 +65,10 @@ func (a *asked) Append(ctx context.Context, e operate.AuditEntry) (number int64,
 	return number, nil, nil
 }
 
-// errStands ends a transaction that has nothing to add, so that it takes no number.
+// errStands rolls back a transaction whose entry exists already, so that no number is used up.
 var errStands = errors.New("there already")
 
-// someText is NULL for none.
+// someText is s as a parameter; an empty one is NULL.
 func someText(s string) any {
 	if s == "" {
 		return nil
@@ -71,7 +76,7 @@ func someText(s string) any {
 	return s
 }
 
-// auditEntry is the entry with a key, if there is one.
+// auditEntry reads the entry with a key; nil: there is none.
 func (c changes) auditEntry(key string) (*operate.AuditEntry, error) {
 	if key == "" {
 		return nil, nil
@@ -86,6 +91,7 @@ func (c changes) auditEntry(key string) (*operate.AuditEntry, error) {
 	return &e, nil
 }
 
+// scanAudit reads a row of auditColumns.
 func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) {
 	var e operate.AuditEntry
 	var at instant
@@ -96,13 +102,15 @@ func scanAudit(row interface{ Scan(...any) error }) (operate.AuditEntry, error) 
 	return e, err
 }
 
-// SetOutcome implements operate.Trail.
+// SetOutcome implements operate.Trail. Errors: those of settle.
 func (a *asked) SetOutcome(ctx context.Context, number int64, outcome string) error {
 	err := a.change(ctx, func(c changes) error { return c.settle(number, operate.CleanText(outcome)) })
 	return about(err, "outcome of audit entry %d", number)
 }
 
-// settle writes the outcome of an entry, or that it is asked and where. Error: core.ErrNotFound; operate.Settled, it has another.
+// settle writes the final outcome of an entry; or, before that, that its action was asked for and where the
+// answer will be. An entry gets one final outcome only. Errors: core.ErrNotFound; operate.Settled with the
+// outcome that it has, if that is another.
 func (c changes) settle(number int64, outcome string) error {
 	query := qSetAsked
 	if operate.IsSettled(outcome) {
@@ -123,14 +131,14 @@ func (c changes) settle(number int64, outcome string) error {
 	return err
 }
 
-// Unsettled implements operate.Unsettled.
+// Unsettled implements operate.Unsettled, the oldest first.
 func (a *asked) Unsettled(ctx context.Context, after int64, limit int) ([]operate.AuditEntry, error) {
 	all, err := scanAll(ctx, a.of, scanAudit, qUnsettled, after, limit)
 	return all, about(err, "audit entries without an outcome")
 }
 
-// Audit implements operate.Trail. One call looks at lookMax entries at most: a page may be short,
-// and empty, and still have a next one.
+// Audit implements operate.Trail. A call reads lookMax entries at most: a page may be short or empty and
+// still have a next one.
 func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.AuditPage, error) {
 	var page operate.AuditPage
 	if f.Limit < 1 || f.Limit > operate.ListMax {
@@ -147,6 +155,7 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
+	// The range of time, or the page before, leaves nothing.
 	if below = min(below, to); below <= from {
 		return page, nil
 	}
@@ -154,11 +163,12 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	if err != nil {
 		return page, fmt.Errorf("audit: %w", err)
 	}
+	// floor is down to where this call reads.
 	floor := from
 	if few {
 		page.Entries, err = a.of.auditOf(ctx, f, from, below, found)
 	} else {
-		if f.Target != "" || (f.Actor == "") == (f.Action == "") { // no index has just these in the order of the trail
+		if f.Target != "" || (f.Actor == "") == (f.Action == "") { // no index has just these entries in order, so others are passed over
 			floor = max(from, below-lookMax)
 		}
 		page.Entries, err = a.of.auditEntries(ctx, f, floor, below, nil)
@@ -176,14 +186,14 @@ func (a *asked) Audit(ctx context.Context, f operate.AuditFilter) (operate.Audit
 	return page, nil
 }
 
-// The ends of a range of time in the trail, but for auditSkewMax.
+// Queries for the numbers where a range of time begins and ends.
 const (
 	qAuditFrom = `SELECT number FROM audit WHERE at >= ?1 ORDER BY at, number LIMIT 1`
 	qAuditLast = `SELECT COALESCE(max(number), 0) FROM audit`
 	qAuditHas  = `SELECT number FROM audit WHERE `
 )
 
-// auditRange is from which number up to below which the entries are that a filter may select.
+// auditRange returns the range of numbers, from one up to below another, in which a filter's times can be.
 func (r *reader) auditRange(ctx context.Context, f operate.AuditFilter) (from, to int64, err error) {
 	last, err := column[int64](ctx, r, qAuditLast)
 	if err != nil {
@@ -210,8 +220,8 @@ func (r *reader) auditRange(ctx context.Context, f operate.AuditFilter) (from, t
 	return from, to, nil
 }
 
-// auditTarget returns the numbers of a target's entries, if they are fewer than lookMax. Of more the trail is
-// walked, in which they are many.
+// auditTarget returns the numbers of a target's entries if they are few (under lookMax). Are they many,
+// walking the trail finds them soon enough.
 func (r *reader) auditTarget(ctx context.Context, target string) (found []int64, few bool, err error) {
 	if target == "" {
 		return nil, false, nil
@@ -222,7 +232,7 @@ func (r *reader) auditTarget(ctx context.Context, target string) (found []int64,
 	return found, len(found) < lookMax, err
 }
 
-// auditOf reads entries of a list, the newest first, up to the limit and one more.
+// auditOf reads the entries with given numbers that pass the filter, the newest first, up to f.Limit+1.
 func (r *reader) auditOf(ctx context.Context, f operate.AuditFilter, from, below int64, numbers []int64) ([]operate.AuditEntry, error) {
 	slices.Sort(numbers)
 	slices.Reverse(numbers)
@@ -242,12 +252,13 @@ func (r *reader) auditOf(ctx context.Context, f operate.AuditFilter, from, below
 	return all, nil
 }
 
-// auditEntries reads entries between two numbers, the newest first, up to the limit and one more; of
-// a list alone, if there is one.
+// auditEntries reads entries with numbers from one up to below another that pass the filter, the newest
+// first, up to f.Limit+1; with only, those of them alone.
 func (r *reader) auditEntries(ctx context.Context, f operate.AuditFilter, from, below int64, only []int64) ([]operate.AuditEntry, error) {
 	var c conditions
 	c.add(`number >= %s`, from)
 	c.add(`number < %s`, below)
+	// One more than a page, to know whether there is a next one.
 	limit := c.param(f.Limit + 1)
 	if f.Actor != "" {
 		c.add(`actor = %s`, operate.CleanText(f.Actor))

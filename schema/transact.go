@@ -14,20 +14,21 @@ import (
 // Row is the one row of a query. Error: sql.ErrNoRows.
 type Row interface{ Scan(into ...any) error }
 
-// Tx is a small transaction, with the statements of this package.
+// Tx is a small transaction of a dialect. Statements are those of this package, with parameters ?1, ?2.
 type Tx interface {
 	Row(ctx context.Context, query string, args ...any) Row
 	// Exec runs a statement, and returns how many rows it changed.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
 }
 
-// Transact runs a small transaction, again where the database asks for it.
+// Transact runs do in a transaction of the owners' handle, and again when the database asks for that.
 type Transact func(ctx context.Context, do func(context.Context, Tx) error) error
 
-// TakeOver implements [Store].
+// TakeOver implements [Store]. It locks the partition's row, raises the epoch, and continues the chain.
 func (b *Base) TakeOver(ctx context.Context, partition int, c core.Claim) (core.PartitionState, error) {
-	done := b.taking(partition)
+	done := b.lockTakeover(partition)
 	defer done()
+	// The owner before may have purged less, or with another database: see ForgetPurged.
 	b.ForgetPurged(partition)
 	var st core.PartitionState
 	var continued func()
@@ -50,7 +51,7 @@ func (b *Base) TakeOver(ctx context.Context, partition int, c core.Claim) (core.
 	return st, err
 }
 
-// Release implements [Store].
+// Release implements [Store]. It empties the owner in the partition's row, if the epoch is still that one.
 func (b *Base) Release(ctx context.Context, partition int, epoch int64) error {
 	return b.transact(ctx, func(ctx context.Context, tx Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE partitions SET owner = '' WHERE partition = ?1 AND epoch = ?2`, partition, epoch)
@@ -105,6 +106,8 @@ func (b *Base) PutPlan(ctx context.Context, plan core.Plan) error {
 		if err != nil {
 			return err
 		}
+		// The version exists. It is fine if it means the same, because every node that starts stores its
+		// plans.
 		if stored == 0 {
 			var have []byte
 			if err := tx.Row(ctx, `SELECT spec FROM plans WHERE name = ?1 AND version = ?2`, plan.Name, plan.Version).Scan(&have); err != nil {

@@ -7,20 +7,24 @@ import (
 	"time"
 )
 
-// silentAfter is how long a commit may be without any answer before that is told.
+// silentAfter is how long a commit may get no answer at all before Trouble tells of it.
 const silentAfter = time.Second
 
+// errSilent is the trouble of a commit that has got no answer for silentAfter.
 var errSilent = errors.New("the database has not answered yet")
 
-// commits is what is known of the commits that are wanted and do not get through. A
-// commit that goes well costs it two stores.
+// commits watches commits, so that Trouble can say since when none gets through, and why. A commit that goes
+// well costs two atomic stores.
 type commits struct {
-	slots  [32]commitWatch         // of commits under way; more at a time are not watched
-	failed atomic.Pointer[trouble] // since no commit succeeded: the first that was given up
-	redact func(error) error       // see Dialect
+	// slots are commits under way. If there are more at a time, the others are not watched until they end.
+	slots [32]commitWatch
+	// failed is the first commit that was given up since one succeeded; nil: none.
+	failed atomic.Pointer[trouble]
+	// redact is Dialect.Redact.
+	redact func(error) error
 }
 
-// trouble is since when a commit has been wanted, and what stood in its way last.
+// trouble is a commit that does not get through: since when, and its last error.
 type trouble struct {
 	since  time.Time
 	reason error
@@ -28,12 +32,14 @@ type trouble struct {
 
 // commitWatch is one commit under way.
 type commitWatch struct {
-	of    *commits
-	began atomic.Int64 // in nanoseconds; 0: the slot is free
-	why   atomic.Pointer[trouble]
+	of *commits
+	// began is when, in nanoseconds; 0: the slot is free.
+	began atomic.Int64
+	// why is the last failed try; nil: none failed yet.
+	why atomic.Pointer[trouble]
 }
 
-// begin watches a commit, until end.
+// begin watches a commit. Call end when it has ended.
 func (c *commits) begin() *commitWatch {
 	now := time.Now().UnixNano()
 	for i := range c.slots {
@@ -47,13 +53,13 @@ func (c *commits) begin() *commitWatch {
 	return w
 }
 
-// failing notes that a try has failed and that another follows.
+// failing notes that a try failed and another one follows.
 func (w *commitWatch) failing(err error) {
 	w.why.Store(&trouble{time.Unix(0, w.began.Load()), err})
 }
 
-// end tells how the commit ended: with nil, or an error that is its caller's to deal
-// with, the database takes commits.
+// end notes how the commit ended. dealt: its error is one that the caller acts on, such as a refused row.
+// Then, as after a success, the database does take commits.
 func (w *commitWatch) end(err error, dealt bool) {
 	switch failed := w.of.failed.Load(); {
 	case err == nil || dealt:
@@ -69,8 +75,8 @@ func (w *commitWatch) end(err error, dealt bool) {
 	w.began.Store(0)
 }
 
-// last is why a commit was given up: what stood in its way, rather than that its
-// caller would not wait any longer; nil, when the caller did not wait at all.
+// last is why a commit was given up: the error of its last try rather than that the caller's ctx ended. nil:
+// the caller hardly waited, which says nothing about the database.
 func (w *commitWatch) last(err error) error {
 	if why := w.why.Load(); why != nil {
 		return why.reason
@@ -88,6 +94,7 @@ func (w *commitWatch) last(err error) error {
 // what the database said last; the zero time when all is well. The reason holds no
 // value of a task, no user and no password.
 func (c *commits) Trouble() (since time.Time, reason error) {
+	// The oldest trouble counts: it says since when nothing has got through.
 	take := func(t *trouble) {
 		if t != nil && (since.IsZero() || t.since.Before(since)) {
 			since, reason = t.since, t.reason

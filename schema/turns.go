@@ -8,25 +8,28 @@ import (
 	"duly.dev/duly/internal/operate"
 )
 
-// AskingEach is how many questions of one actor are answered at a time: half of the connections that there are for those
-// who ask, so that one alone keeps no other waiting.
+// AskingEach is how many questions of one actor are answered at a time. It is half of the connections for
+// people, so that one actor alone keeps nobody waiting.
 const AskingEach = 2
 
-// turns lets each actor have AskingEach questions answered at a time; its others wait. What the program asks for itself, and
-// everyone where all are one actor, waits for a connection alone. It is safe for concurrent use.
-type turns struct {
+// actorSlots lets AskingEach questions of each actor through at a time; further ones wait. Questions of the
+// program itself, and all questions where sign-in is off and everyone is the same actor, pass freely. It is
+// safe for concurrent use.
+type actorSlots struct {
 	mu sync.Mutex
-	of map[string]*turn
+	of map[string]*actorSlot
 }
 
-// turn is an actor's.
-type turn struct {
-	places chan struct{}
-	users  int // that have a place, or wait for one
+// actorSlot is one actor's.
+type actorSlot struct {
+	slots chan struct{}
+	// users counts the questions that have a slot or wait for one; the entry goes with the last.
+	users int
 }
 
-// take waits for a place; leave, which may be called again, gives it back. Error: that of ctx, which has ended.
-func (t *turns) take(ctx context.Context) (leave func(), err error) {
+// take waits for a slot of ctx's actor. leave gives it back, once, however often it is called. Error: ctx has
+// ended.
+func (t *actorSlots) take(ctx context.Context) (leave func(), err error) {
 	by, known := operate.ActorFrom(ctx)
 	if t == nil || !known || by.Open {
 		return func() {}, nil
@@ -35,9 +38,10 @@ func (t *turns) take(ctx context.Context) (leave func(), err error) {
 	t.mu.Lock()
 	mine := t.of[name]
 	if mine == nil {
-		mine = &turn{places: make(chan struct{}, AskingEach)}
+		mine = &actorSlot{slots: make(chan struct{}, AskingEach)}
 		t.of[name] = mine
 	}
+	// Counted before it waits, so that the entry stays until everyone who waits has left.
 	mine.users++
 	t.mu.Unlock()
 	gone := func() {
@@ -48,15 +52,15 @@ func (t *turns) take(ctx context.Context) (leave func(), err error) {
 		}
 	}
 	select {
-	case mine.places <- struct{}{}:
-		return sync.OnceFunc(func() { <-mine.places; gone() }), nil
+	case mine.slots <- struct{}{}:
+		return sync.OnceFunc(func() { <-mine.slots; gone() }), nil
 	case <-ctx.Done():
 		gone()
 		return nil, ctx.Err()
 	}
 }
 
-// rowSet are the rows of a query.
+// rowSet is the rows of a query: *sql.Rows, with or without a slot.
 type rowSet interface {
 	Next() bool
 	Scan(to ...any) error
@@ -64,14 +68,14 @@ type rowSet interface {
 	Close() error
 }
 
-// taken are rows whose reader has a place until their end.
-type taken struct {
+// slotRows are rows whose reader has a slot until it has read or closed them.
+type slotRows struct {
 	*sql.Rows
 	leave func()
 }
 
-// Next is sql.Rows.Next: after the last row the connection is free.
-func (t taken) Next() bool {
+// Next is sql.Rows.Next. After the last row it gives the slot back: the connection is free by then.
+func (t slotRows) Next() bool {
 	if t.Rows.Next() {
 		return true
 	}
@@ -79,8 +83,8 @@ func (t taken) Next() bool {
 	return false
 }
 
-// Close closes the rows.
-func (t taken) Close() error {
+// Close closes the rows and gives the slot back.
+func (t slotRows) Close() error {
 	defer t.leave()
 	return t.Rows.Close()
 }

@@ -8,7 +8,7 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Untold implements Store.
+// Untold implements Store. It leaves out a task that was started again since it ended.
 func (r *reader) Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit int) ([]core.Ending, error) {
 	numbers, err := numbers[int64](ctx, r, as, qUntold, as.Partition, afterEnd, limit)
 	if err != nil || len(numbers) == 0 {
@@ -32,6 +32,8 @@ func (r *reader) Untold(ctx context.Context, as core.AsOf, afterEnd int64, limit
 	return endings, nil
 }
 
+// ending is what is told of a task that ended. Why it failed comes from the journal, and is empty if that has
+// been purged.
 func ending(plan *core.Plan, saved *core.Saved) core.Ending {
 	t := saved.Row
 	e := core.Ending{

@@ -26,7 +26,8 @@ func (r *reader) Deprecated(ctx context.Context) (core.Deprecations, error) {
 	return marked, about(err, "deprecated plans")
 }
 
-// Deprecate implements operate.VersionStore.
+// Deprecate implements operate.VersionStore. at 0 takes a deprecation back; a version that is deprecated
+// keeps the earlier time.
 func (a *asked) Deprecate(ctx context.Context, name string, version int64, at core.Instant) error {
 	query, args := qDeprecate, []any{operate.CleanText(name), version, a.of.time(at)}
 	if at == 0 {

@@ -29,6 +29,7 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	}
 	now := core.InstantOf(time.Now())
 	v, err := viewOf(plan, s, now)
+	// The plan was unknown at submission. If there is one by now, the view says what resubmitting would run.
 	if err == nil && v.State == core.StateError && s.Row.PlanVersion == 0 {
 		if newest, unread := r.plan(ctx, s.Row.Type, 0); unread == nil { // one that cannot be read starts nothing
 			v.KnownBy(newest, now)
@@ -50,7 +51,7 @@ func (r *reader) Get(ctx context.Context, partition int, id string) (core.View, 
 	return v, err
 }
 
-// fingerprint is what groups a task in error or undone, by its row.
+// fingerprint is the stored fingerprint of a task; "" if the row is gone.
 func (r *reader) fingerprint(ctx context.Context, partition int, number int64) (string, error) {
 	found, err := column[string](ctx, r, `SELECT COALESCE(fingerprint, '') FROM tasks WHERE partition = ?1 AND number = ?2`, partition, number)
 	if err != nil {
@@ -62,7 +63,7 @@ func (r *reader) fingerprint(ctx context.Context, partition int, number int64) (
 	return found[0], nil
 }
 
-// plan is a version of a plan, 0 for the newest; nil when it is not stored.
+// plan reads a version of a plan; 0 for the newest. nil: it is not stored. Error: core.UnreadablePlan.
 func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Plan, error) {
 	specs, err := column[[]byte](ctx, r, qPlan, name, version)
 	if err != nil {
@@ -78,8 +79,8 @@ func (r *reader) plan(ctx context.Context, name string, version int64) (*core.Pl
 	return &p, nil
 }
 
-// viewOf shows a stored task with the steps its journal leads to. Of a purged
-// task the row is all there is; of one whose plan is unknown, all but the steps. at is now.
+// viewOf shows a stored task with its steps, as replaying the journal gives them. A purged task has only its
+// row, and one whose plan is not stored has no steps. at is now.
 func viewOf(plan *core.Plan, saved *core.Saved, at core.Instant) (core.View, error) {
 	if len(saved.Journal) == 0 {
 		v := saved.Row.Summary()

@@ -11,8 +11,8 @@ func (r *reader) Waiting(ctx context.Context, as core.AsOf, agent string, afterN
 	return numbers[int64](ctx, r, as, qWaiting, as.Partition, agent, afterNumber, limit)
 }
 
-// WaitingAgents implements Store. It goes from one agent to the next: there are
-// few, and may be a million tasks that wait for one.
+// WaitingAgents implements Store. One statement finds the next agent, by the index: agents are few, while
+// millions of tasks may wait for one.
 func (r *reader) WaitingAgents(ctx context.Context, as core.AsOf) ([]string, error) {
 	var all []string
 	for last := ""; ; {

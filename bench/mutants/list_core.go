@@ -124,8 +124,8 @@ var coreMutants = []mutant{
 		run:   "^TestHashOfTypeAndInput$",
 	},
 	{
-		name: "accept-forgets-the-effect", invariant: 8, file: "internal/core/transition.go",
-		old: "\t\ts.MayHaveEffect, s.Result = !s.kind.passive(), r.Result\n", new: "\t\ts.MayHaveEffect, s.Result = s.MayHaveEffect || r.Kind == KindDone, r.Result\n",
+		name: "accept-forgets-the-effect", invariant: 8, file: "internal/core/stepeffect.go",
+		old: "\tcase by == KindAccepted:\n\t\te.is = effectByHand\n", new: "\tcase by == KindAccepted:\n",
 		fault: "a step that was accepted is not undone with its task",
 		run:   "^(TestScripts|TestStormThenCalm)$",
 	},

@@ -28,7 +28,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "optional-effect-kept", invariant: 8, file: "internal/core/do.go",
-		old: "!ps.Undoable || none && !s.MayHaveEffect && r.EffectsPossibleUntil <= r.At {", new: "none || true {",
+		old: "!ps.Undoable || none && !s.Effect.Possible() && r.EffectsPossibleUntil <= r.At {", new: "none || true {",
 		fault: "a task goes on without an optional step whose effect stands",
 		run:   "^TestGraphs$",
 	},
@@ -52,7 +52,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "wait-of-a-branch-forgotten", invariant: 7, file: "internal/core/decision.go",
-		old: "\t\tcase s.Resent:\n\t\t\tr := d.record(KindStarted, i)", new: "\t\tcase s.Resent && d.at < 0:\n\t\t\tr := d.record(KindStarted, i)",
+		old: "\t\tcase s.Effect.copies == copiesMany:\n\t\t\tr := d.record(KindStarted, i)", new: "\t\tcase s.Effect.copies == copiesMany && d.at < 0:\n\t\t\tr := d.record(KindStarted, i)",
 		fault: "what retries of another branch may have done is not undone",
 		run:   "^TestGraphs$",
 	},
@@ -70,7 +70,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "children-begin-without-a-trace", invariant: 8, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect = s.MayHaveEffect || s.kind.parent()", new: "s.MayHaveEffect = s.MayHaveEffect && s.kind.parent()",
+		old: "\t\tif s.kind.parent() {\n\t\t\ts.Effect.may()", new: "\t\tif s.kind.parent() && t.Seq < 0 {\n\t\t\ts.Effect.may()",
 		fault: "children that are at work when their parent is undone are not undone",
 		run:   "^TestGraphs$",
 	},

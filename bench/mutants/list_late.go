@@ -4,25 +4,31 @@ package main
 var lateMutants = []mutant{
 	{
 		name: "late-success-kept-twice", invariant: 5, file: "internal/core/late.go",
-		old: "case d.ev.Code == 0 && !own.Known:", new: "case d.ev.Code == 0 && (!own.Known || d.at > 0):",
+		old: "case d.ev.Code == 0 && !s.Effect.known():", new: "case d.ev.Code == 0 && (!s.Effect.known() || d.at > 0):",
 		fault: "each duplicate of a late answer writes a row",
 		run:   "^TestScripts$",
 	},
 	{
+		name: "late-refusal-unsays-a-success", invariant: 7, file: "internal/core/late.go",
+		old: "case FinalCode(d.ev.Code) && !s.Effect.known() && d.onlyCopy(i):", new: "case FinalCode(d.ev.Code) && d.onlyCopy(i):",
+		fault: "an agent that answers late that it took effect, and then that it refused, leaves the effect behind",
+		run:   "^TestLateAnswersThatContradict$",
+	},
+	{
 		name: "late-refusal-of-another-copy", invariant: 7, file: "internal/core/late.go",
-		old: "return s.Out != 0 && !s.Resent && !s.again()", new: "return s.Out != 0 && !s.again()",
+		old: "return s.Out != 0 && s.Effect.copies == copiesOne && !s.again()", new: "return s.Out != 0 && !s.again()",
 		fault: "the late refusal of one copy is taken for the word of all",
 		run:   "^TestScripts$",
 	},
 	{
-		name: "late-refusal-after-another-try", invariant: 7, file: "internal/core/late.go",
-		old: "own.Only, own.None, own.Question = false, false, 0 })\n\t}\n}", new: "own.None, own.Question = false, 0 })\n\t}\n}",
+		name: "late-refusal-after-another-try", invariant: 7, file: "internal/core/stepeffect.go",
+		old: "\tif e.copies = copiesOne; first {", new: "\tif e.copies != copyOnly {\n\t\te.copies = copiesOne\n\t}\n\tif first {",
 		fault: "the late refusal of one try is taken for the word of a later one",
 		run:   "^TestScripts$",
 	},
 	{
-		name: "late-refusal-still-undone", invariant: 7, file: "internal/core/late.go",
-		old: "s.MayHaveEffect, s.EffectsPossibleUntil = false, 0", new: "s.EffectsPossibleUntil = 0",
+		name: "late-refusal-still-undone", invariant: 7, file: "internal/core/stepeffect.go",
+		old: "e.is, e.Open, e.copies = effectNone, 0, copiesOne", new: "e.Open, e.copies = 0, copiesOne",
 		fault: "what was refused late is undone",
 		run:   "^(TestScripts|TestCells)$",
 	},
@@ -40,7 +46,7 @@ var lateMutants = []mutant{
 	},
 	{
 		name: "late-undo-leaves-the-step", invariant: 8, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect, s.Left = false, \"\"", new: "s.MayHaveEffect = false",
+		old: "\t\ts.Left = \"\"\n\t\ts.Effect.undone()", new: "\t\ts.Effect.undone()",
 		fault: "a step whose undo answered late, after it gave up, keeps the task in error",
 		run:   "^TestScripts$",
 	},
@@ -58,7 +64,7 @@ var lateMutants = []mutant{
 	},
 	{
 		name: "gap-after-the-silence", invariant: 7, file: "internal/core/replay.go", in: "scheduler",
-		old: "if s.Own().Only {", new: "if s.Own().Only && s.Out != 0 {",
+		old: "\t\ts.Effect.doubt(s.Out != 0 && s.kind == kindCall)\n", new: "\t\tif s.Out != 0 {\n\t\t\ts.Effect.doubt(s.kind == kindCall)\n\t\t}\n",
 		fault: "after a gap the late refusal of a command that was silent before it is taken for the word of all",
 		run:   "^TestRefusalAfterAGapOfTheLease$",
 	},

@@ -4,25 +4,25 @@ package main
 var orderMutants = []mutant{
 	{
 		name: "idle-is-saved-up", invariant: 11, file: "scheduler/flows.go",
-		old: "\t\tin.turn = max(in.turn, in.up.now)\n", new: "",
+		old: "\t\tin.vtime = max(in.vtime, in.up.clock)\n", new: "",
 		fault: "a flow that had no work gets afterwards what it did not use, and others wait",
 		run:   "^TestIdleIsNotSavedUp$",
 	},
 	{
 		name: "time-stands-still", invariant: 11, file: "scheduler/flows.go",
-		old: "\t\tis.up.now = is.turn\n", new: "",
+		old: "\t\tis.up.clock = is.vtime\n", new: "",
 		fault: "a flow that begins late gets all until it has had as many turns as the others",
 		run:   "^TestIdleIsNotSavedUp$",
 	},
 	{
 		name: "weights-are-not-read", invariant: 11, file: "scheduler/flows.go",
-		old: "step: stride / uint64(max(1, weight))", new: "step: stride / uint64(max(1, min(1, weight)))",
+		old: "stride: strideUnit / uint64(max(1, weight))", new: "stride: strideUnit / uint64(max(1, min(1, weight)))",
 		fault: "all flows have the same part",
 		run:   "^(TestFlowsShare|TestLowUnderAFlood)$",
 	},
 	{
 		name: "turn-does-not-count", invariant: 11, file: "scheduler/flows.go",
-		old: "\t\tis.turn += is.step\n", new: "",
+		old: "\t\tis.vtime += is.stride\n", new: "",
 		fault: "the first flow has every turn, and the others starve",
 		run:   "^(TestFlowsShare|TestLowUnderAFlood)$",
 	},
@@ -58,13 +58,13 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "flow-forgotten-in-its-debt", invariant: 11, file: "scheduler/flows.go",
-		old: "return f.turn <= tenant.now || tenant", new: "return f.turn > 0 || tenant",
+		old: "return f.vtime <= tenant.clock || tenant", new: "return f.vtime > 0 || tenant",
 		fault: "a flow that is ahead of the others is forgotten, and begins again with them",
 		run:   "^TestFlowsAreBounded$",
 	},
 	{
 		name: "held-flow-keeps-its-turn", invariant: 11, file: "scheduler/claim.go",
-		old: "len(in.tasks) == 0 || in.heldNow > most {\n", new: "len(in.tasks) == 0 || in.heldNow > most && at.held {\n",
+		old: "len(in.tasks) == 0 || in.skipped > most {\n", new: "len(in.tasks) == 0 || in.skipped > most && at.behindBegun {\n",
 		fault: "all tasks of a flow that is held are looked at each time",
 		run:   "^TestHeldLookIsBounded$",
 	},
@@ -130,13 +130,13 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
-		old: "wait <= most || d.taken != nil && d.recent.has(f.ID) {", new: "wait <= most {",
+		old: "wait <= most || d.ids != nil && d.recent.has(f.ID) {", new: "wait <= most {",
 		fault: "who asks again about what was accepted is told that it is not stored",
 		run:   "^TestAcceptedIsNotRefused$",
 	},
 	{
 		name: "standstill-is-no-wait", invariant: 12, file: "ingest/wait.go",
-		old: "o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.still(now)", new: "o.pace.Load().wait(o.mine.Load()+l.behind.Load())",
+		old: "o.pace.Load().wait(o.mine.Load()+l.behind.Load()) + l.standstill(now)", new: "o.pace.Load().wait(o.mine.Load()+l.behind.Load())",
 		fault: "submissions are taken for a partition that has no reader",
 		run:   "^TestWaitWhileNothingMoves$",
 	},
@@ -184,7 +184,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "limit-set-again-unheard", invariant: 12, file: "scheduler/grants.go",
-		old: "\tb.tellKeys()\n", new: "",
+		old: "\tb.reportKeys()\n", new: "",
 		fault: "a limit is removed and set again between two rounds, and who waits for a key there waits for ever",
 		run:   "^TestLimitSetAgainBetweenRounds$",
 	},

@@ -10,7 +10,7 @@ var outboxMutants = []mutant{
 	},
 	{
 		name: "late-row-not-counted", invariant: 1, file: "ingest/relaystream.go",
-		old: "\t\t\tanswers[i].Err = s.ofLate\n", new: "\t\t\t_ = s.ofLate\n",
+		old: "\t\t\tanswers[i].Err = s.slowRefusal\n", new: "\t\t\t_ = s.slowRefusal\n",
 		fault: "a row of a stream that does not answer is removed before its answer",
 		run:   "^TestRelayWithASilentStream$",
 	},

@@ -4,13 +4,13 @@ package main
 var probeMutants = []mutant{
 	{
 		name: "optional-step-without-effect-stands", invariant: 8, file: "internal/core/do.go",
-		old: "r.Kind == KindRefused || r.Kind == KindProbed || s.Own().None", new: "r.Kind == KindRefused || s.Own().None",
+		old: "r.Kind == KindRefused || r.Kind == KindProbed || s.Effect.copies == copyRefused", new: "r.Kind == KindRefused || s.Effect.copies == copyRefused",
 		fault: "an optional step that has no effect, as a late answer said, holds its task up for ever",
 		run:   "^TestProbeAfterLateRefusal$",
 	},
 	{
 		name: "probe-not-asked", invariant: 5, file: "internal/core/probe.go",
-		old: "if !d.p.Steps[i].Probe || s.Own().None", new: "if d.at > 0 || s.Own().None",
+		old: "if !d.p.Steps[i].Probe || s.Effect.copies == copyRefused", new: "if d.at > 0 || s.Effect.copies == copyRefused",
 		fault: "a step that is to be probed is tried again at once",
 		run:   "^TestScripts$",
 	},
@@ -22,7 +22,7 @@ var probeMutants = []mutant{
 	},
 	{
 		name: "probe-quiet-too-early", invariant: 7, file: "internal/core/probe.go",
-		old: "EffectsPossibleUntil.Add(-probeHold))", new: "EffectsPossibleUntil.Add(-2 * probeHold))",
+		old: "Effect.Open.Add(-probeHold))", new: "Effect.Open.Add(-2 * probeHold))",
 		fault: "the owner takes an absent that was said within the grace",
 		run:   "^(TestScripts|TestGraphs)$",
 	},

@@ -36,7 +36,7 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "refused-request-comes-again", invariant: 12, file: "scheduler/controls.go",
-		old: "if slices.Contains(s.unstorable, asked) {", new: "if slices.Contains(s.unstorable, asked) && e.created {",
+		old: "if slices.Contains(s.unstorable, asked) {", new: "if slices.Contains(s.unstorable, asked) && s.cycle.makes(e) {",
 		fault: "a request whose row the database refuses lets go of its partition for ever",
 		run:   "^TestRefusedRowOfAnEndedChild$",
 	},
@@ -48,7 +48,7 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "signal-not-held-to-its-schema", invariant: 5, file: "scheduler/controls.go", in: "internal/sim",
-		old: "s.cfg.CheckSignal); why != nil {", new: "s.cfg.CheckSignal); why != nil && e.created {",
+		old: "s.cfg.CheckSignal); why != nil {", new: "s.cfg.CheckSignal); why != nil && s.cycle.makes(e) {",
 		fault: "a signal counts with a payload that does not fit",
 		run:   "^TestGraphStormThenCalm$",
 	},
@@ -79,8 +79,8 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "list-ends-early", invariant: 8, file: "scheduler/fan.go", in: "internal/sim",
-		old:   "f.total, f.parallel = e.task.Steps[step].Own().Count, max(1, f.spec.Parallel)",
-		new:   "f.total, f.parallel = max(1, e.task.Steps[step].Own().Count-1), max(1, f.spec.Parallel)",
+		old:   "f.total, f.parallel = e.task.Steps[step].Count(), max(1, f.spec.Parallel)",
+		new:   "f.total, f.parallel = max(1, e.task.Steps[step].Count()-1), max(1, f.spec.Parallel)",
 		fault: "the last element of a list has no child",
 		run:   "^TestGraphStormThenCalm$",
 	},

@@ -11,31 +11,31 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "undo-skips-unknown-step", invariant: 7, file: "internal/core/transition.go",
-		old: "\t\ts.MayHaveEffect = !s.kind.passive() && (!none || s.MayHaveEffect)", new: "\t\ts.MayHaveEffect = s.MayHaveEffect || !none && r.Kind == KindFailed",
+		old: "!none && !s.kind.passive() {", new: "!none && !s.kind.passive() && r.Kind == KindFailed {",
 		fault: "a step that never answered is not undone",
 		run:   "^(TestCells|TestPlanGoneAndBack)$",
 	},
 	{
 		name: "undo-skips-failed-step", invariant: 7, file: "internal/core/transition.go",
-		old: "\t\ts.MayHaveEffect = !s.kind.passive() && (!none || s.MayHaveEffect)", new: "\t\ts.MayHaveEffect = s.MayHaveEffect || !none && r.Kind != KindFailed",
+		old: "!none && !s.kind.passive() {", new: "!none && !s.kind.passive() && r.Kind != KindFailed {",
 		fault: "a step that failed without a refusal is not undone",
 		run:   "^(TestCells|TestUndoIsPatient)$",
 	},
 	{
 		name: "refusal-cleans-step", invariant: 7, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At", new: "s.MayHaveEffect = r.EffectsPossibleUntil > r.At",
+		old: "\t\tif r.EffectsPossibleUntil > r.At {", new: "\t\tif s.Effect.is = effectNone; r.EffectsPossibleUntil > r.At {",
 		fault: "a refusal wipes out what an earlier try may have left",
 		run:   "^TestRefusalDoesNotSpeakForTheTryBefore$",
 	},
 	{
 		name: "undo-before-grace", invariant: 7, file: "internal/core/due.go",
-		old: "\t\treturn max(s.EffectsPossibleUntil, s.Due)\n\t}\n\treturn s.EffectsPossibleUntil\n", new: "\t\treturn s.Due\n\t}\n\treturn 0\n",
+		old: "\t\treturn max(s.Effect.Open, s.Due)\n\t}\n\treturn s.Effect.Open\n", new: "\t\treturn s.Due\n\t}\n\treturn 0\n",
 		fault: "an undo leaves while its do may still act",
 		run:   "^(TestCells|TestQuietIsTheLatestOfAllTries)$",
 	},
 	{
 		name: "quiet-of-last-try-only", invariant: 7, file: "internal/core/do.go",
-		old: "return max(s.EffectsPossibleUntil, s.Due.Add(d.p.Grace))", new: "return s.Due.Add(d.p.Grace)",
+		old: "return max(s.Effect.Open, s.Due.Add(d.p.Grace))", new: "return s.Due.Add(d.p.Grace)",
 		fault: "an earlier try that may act for longer is forgotten",
 		run:   "^TestQuietIsTheLatestOfAllTries$",
 	},
@@ -47,7 +47,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "second-copy-forgotten-when-failed", invariant: 7, file: "internal/core/do.go",
-		old: "cut(d.ev.Error)\n\tif d.t.Steps[i].Resent {", new: "cut(d.ev.Error)\n\tif d.t.Steps[i].Resent && d.at < 0 {",
+		old: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.copies == copiesMany {", new: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.copies == copiesMany && d.at < 0 {",
 		fault: "a failure ends both copies of a do that was sent twice",
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},
@@ -77,7 +77,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "answer-of-any-copy", invariant: 7, file: "internal/core/await.go",
-		old: "return s.Resent || s.Copy == ev.Copy }", new: "return true }",
+		old: "return s.Effect.copies == copiesMany || s.Copy == ev.Copy\n", new: "return true\n",
 		fault: "a second answer to one copy counts for the next, which may be at work",
 		run:   "^TestScripts$",
 	},
@@ -89,7 +89,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "replay-forgets-resend", invariant: 7, file: "internal/core/replay.go",
-		old: "\t\t\ts.Resent = true // the journal does not say how often it was sent\n", new: "\t\t\ts.Resent = false\n",
+		old: "\t\t\ts.Effect.doubt(true) // the journal does not say how often it was sent\n", new: "\t\t\ts.Effect.copies = copiesOne\n",
 		fault: "a replayed command counts as sent once",
 		run:   "^TestReplayedCommandCountsAsResent$",
 	},
@@ -119,7 +119,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "retry-of-former-owner-forgotten", invariant: 7, file: "internal/core/replay.go",
-		old: "\t\ts.EffectsPossibleUntil = t.retriesQuiet(p, i, at)\n", new: "",
+		old: "\t\ts.Effect.Open = t.retriesQuiet(p, i, at)\n", new: "",
 		fault: "an undo leaves while a retry of a former owner may act",
 		run:   "^TestWaitSurvivesATakeover$",
 	},

@@ -4,7 +4,7 @@ package main
 var wentBackMutants = []mutant{
 	{
 		name: "child-done-before-counts", invariant: 8, file: "scheduler/births.go",
-		old: "if f.undo || f.done == 0 || !f.p.taken.ChildMayHaveRun(f.e.task) {", new: "if f.undo || f.done == 0 || f.p != nil {",
+		old: "if f.undo || f.done == 0 || !f.p.takeover.ChildMayHaveRun(f.e.task) {", new: "if f.undo || f.done == 0 || f.p != nil {",
 		fault: "a child that was done before the database went back, and may have been undone since, counts as done",
 		run:   "^TestDoneChildMayHaveBeenUndone$",
 	},
@@ -16,7 +16,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "accepted-done-again", invariant: 7, file: "internal/core/transition.go",
-		old: "if s.Repeats && s.Status == StepDone && !s.ByHand && s.kind == kindCall {", new: "if s.Repeats && s.Status == StepDone && s.kind == kindCall {",
+		old: "if s.Effect.is == effectLost && s.Status == StepDone", new: "if s.Effect.lost() && s.Status == StepDone",
 		fault: "what an operator did by hand is done again by its service",
 		run:   "^(TestAcceptedBeforeTheDatabaseWentBack|TestAcceptedCheckBeforeTheDatabaseWentBack|TestStormThenCalm)$",
 	},
@@ -94,19 +94,19 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "next-round-is-not-quiet", invariant: 7, file: "internal/core/transition.go",
-		old: "s.MayHaveEffect, s.EffectsPossibleUntil, s.Used = true, t.LostUntil, t.WentBackAt", new: "s.MayHaveEffect, s.Used = true, t.WentBackAt",
+		old: "StepEffect{is: effectPossible, Open: t.LostUntil}", new: "StepEffect{is: effectPossible}",
 		fault: "an undo in the next round does not wait for the commands of the time that is lost",
 		run:   "^TestRoundAfterTheDatabaseWentBack$",
 	},
 	{
 		name: "done-again-by-another-input", invariant: 8, file: "internal/core/transition.go",
-		old: "\t\tif !s.Repeats {\n", new: "\t\tif s.Repeats || !s.Repeats {\n",
+		old: "\t\tif !s.Effect.lost() {\n", new: "\t\tif s.Input >= 0 {\n",
 		fault: "what was done by the input before an edit is done again, and undone, by the new one",
 		run:   "^(TestEditedBeforeTheDatabaseWentBack|TestStormThenCalm)$",
 	},
 	{
 		name: "edit-does-not-reach-its-step", invariant: 8, file: "internal/core/transition.go",
-		old: "s.Repeats = s.Repeats && r.Input == nil", new: "s.Repeats = s.Repeats || r.Input == nil && s.Repeats",
+		old: "\t\tif r.Input != nil {\n\t\t\ts.Effect.anew()", new: "\t\tif r.Input != nil && r.Seq < 0 {\n\t\t\ts.Effect.anew()",
 		fault: "a step that an edit starts again keeps the old input",
 		run:   "^TestEditedBeforeTheDatabaseWentBack$",
 	},
@@ -166,7 +166,7 @@ var wentBackMutants = []mutant{
 	},
 	{
 		name: "takeover-with-old-evidence", invariant: 8, file: "scheduler/takeover.go",
-		old: "(st.Found.WentBack || s.cfg.Now() > g.At.Add(groundFor))", new: "st.Found.WentBack",
+		old: "(st.Found.WentBack || s.cfg.Now() > g.At.Add(groundMaxAge))", new: "st.Found.WentBack",
 		fault: "a node that stood still takes over without what others recorded meanwhile",
 		run:   "^TestTakeoverAfterAnOldLook$",
 	},

@@ -336,7 +336,7 @@ func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey,
 // stands reports whether a step of an ended task may have an effect.
 func stands(plan *core.Plan, t *core.Task, step string) bool {
 	i := plan.StepIndex(step)
-	return i >= 0 && (t.Steps[i].MayHaveEffect || t.Steps[i].Status == core.StepDone)
+	return i >= 0 && (t.Steps[i].Effect.Possible() || t.Steps[i].Status == core.StepDone)
 }
 
 // undoable reports whether the task's owner would undo the effect: of a processed task with all else, of an undone one

@@ -53,7 +53,7 @@ func TestUndoOnceMore(t *testing.T) {
 			t.Errorf("while it is being undone: %v", err)
 		}
 		r.must(Event{Kind: EventReply, Seq: r.task.Steps[i].Out})
-		if r.task.State != StateUndone || r.task.Steps[i].Status != StepUndone || r.task.Steps[i].MayHaveEffect {
+		if r.task.State != StateUndone || r.task.Steps[i].Status != StepUndone || r.task.Steps[i].Effect.Possible() {
 			t.Errorf("step %s: %s", step, r.task)
 		}
 	}
@@ -71,7 +71,7 @@ func TestUndoOnceMoreAfterTheDatabaseWentBack(t *testing.T) {
 	r.answer(0)
 	r.must(Event{Kind: EventReply, Seq: r.task.Steps[1].Out, Code: CodeRefused, Error: "no"})
 	r.answer(0)
-	if r.task.State != StateUndone || r.task.Steps[1].MayHaveEffect {
+	if r.task.State != StateUndone || r.task.Steps[1].Effect.Possible() {
 		t.Fatalf("%s", r.task)
 	}
 	r.now = r.now.Add(time.Hour)
@@ -79,7 +79,7 @@ func TestUndoOnceMoreAfterTheDatabaseWentBack(t *testing.T) {
 	if rows := r.out.Records; len(rows) != 2 || rows[0].Kind != KindWentBack || rows[1].Kind != KindUndoAsked {
 		t.Errorf("rows %+v", rows)
 	}
-	if !r.task.Steps[1].MayHaveEffect {
+	if !r.task.Steps[1].Effect.Possible() {
 		t.Error("step b may have run in the time that is lost, and is not undone")
 	}
 }

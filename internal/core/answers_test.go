@@ -119,7 +119,7 @@ func answerOf(t *testing.T, code int) (got answered) {
 	switch {
 	case s.Status == StepDone:
 		got.effect = "there"
-	case s.MayHaveEffect:
+	case s.Effect.Possible():
 		got.effect = "not known"
 	default:
 		got.effect = "none"

@@ -32,7 +32,7 @@ func (d *decision) unserved() error {
 	case s.again():
 		d.retryLater(i)
 		return nil
-	case s.Resent:
+	case s.Effect.copies != copiesOne:
 		return d.stale("the command was sent more than once")
 	}
 	d.await(i, 0, "no agent listens on "+d.p.Steps[i].Agent)
@@ -52,7 +52,9 @@ func (d *decision) busy(i int) {
 
 // answers reports whether an event is about the copy that is out. An owner sends a copy when the one before was answered
 // or given back, so the others are over. Of what two owners have sent, any copy may be the one.
-func (s *StepState) answers(ev *Event) bool { return s.Resent || s.Copy == ev.Copy }
+func (s *StepState) answers(ev *Event) bool {
+	return s.Effect.copies == copiesMany || s.Copy == ev.Copy
+}
 
 // await begins a wait. The command counts as no attempt.
 func (d *decision) await(i, code int, text string) {
@@ -64,7 +66,7 @@ func (d *decision) await(i, code int, text string) {
 		d.alert(&r, i)
 	} else {
 		r.StepStatus = StepWaiting
-		if s.Resent {
+		if s.Effect.copies == copiesMany {
 			r.EffectsPossibleUntil = d.quietAfter(i)
 		}
 	}
@@ -94,8 +96,8 @@ func (d *decision) again(i int) {
 	}
 	s.Out, s.Due = s.Awaits, d.tryUntil(i, kind == EffectUndo)
 	s.Attempt++
-	if kind == EffectDo && s.Resent { // "unserved" may be about another copy
-		s.EffectsPossibleUntil = d.quietAfter(i)
+	if kind == EffectDo && s.Effect.copies == copiesMany { // "unserved" may be about another copy
+		s.Effect.Open = d.quietAfter(i)
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
 	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due, Again: true})
@@ -109,9 +111,9 @@ func (d *decision) heard(i int) {
 	r.At = max(d.t.UpdatedAt, min(d.at, s.Heard)) // however late its owner sees that: see applyUse
 	r.Next, r.NextAttempt, r.Undo, r.Due = i, s.Attempt, s.Status == StepUndoing, s.Due
 	r.Attempt = s.Attempt
-	resent := s.Resent
+	copies := s.Effect.copies
 	d.t.applyRecord(&r)
-	s.Resent = resent
+	s.Effect.copies = copies
 	d.out.Records = append(d.out.Records, r)
 	d.touchRow()
 }
@@ -157,12 +159,9 @@ func (s *StepState) Journalled() StepState {
 		c.Out = 0
 		c.Attempt--
 	}
-	c.Resent, c.Copy, c.Tries, c.Heard = false, 0, 0, 0
-	if c.own != nil && c.own.Only {
-		c.change(func(own *StepOwn) { own.Only = false })
-	}
+	c.Copy, c.Tries, c.Heard, c.Effect = 0, 0, 0, s.Effect.journalled()
 	if c.Awaits != 0 {
-		c.Due, c.EffectsPossibleUntil = 0, 0
+		c.Due, c.Effect.Open = 0, 0
 	}
 	return c
 }

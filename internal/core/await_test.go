@@ -77,7 +77,7 @@ func TestBusyAgentIsNoAttempt(t *testing.T) {
 		if n := len(r.journal); n != 2 || r.journal[1].Kind != KindUnserved || r.journal[1].Code != code {
 			t.Fatalf("code %d: %d rows: %+v", code, n, r.journal)
 		}
-		if s := r.task.Steps[0]; !s.MayHaveEffect || r.task.Failures != 0 {
+		if s := r.task.Steps[0]; !s.Effect.Possible() || r.task.Failures != 0 {
 			t.Errorf("code %d: %d failures, %s", code, r.task.Failures, r.task)
 		}
 		r.must(Event{Kind: EventCancel})
@@ -128,7 +128,7 @@ func TestRetryIsHeard(t *testing.T) {
 		t.Errorf("the supervisor asks at %d, want %d", r.row.Bound, due)
 	}
 	r.late()
-	if rec := r.journal[3]; rec.Kind != KindOverdue || rec.Attempt != 1 || !r.task.Steps[0].MayHaveEffect || r.task.Failures != 1 {
+	if rec := r.journal[3]; rec.Kind != KindOverdue || rec.Attempt != 1 || !r.task.Steps[0].Effect.Possible() || r.task.Failures != 1 {
 		t.Fatalf("silent: %+v, %s", rec, r.task)
 	}
 }
@@ -141,7 +141,7 @@ func TestHeardAndGivenBack(t *testing.T) {
 	r.wait()
 	r.wait()
 	r.absent()
-	if s := r.task.Steps[0]; s.Awaits != 4 || s.Attempt != 0 || s.MayHaveEffect {
+	if s := r.task.Steps[0]; s.Awaits != 4 || s.Attempt != 0 || s.Effect.Possible() {
 		t.Fatalf("given back: %s", r.task)
 	}
 	r.wait()
@@ -162,7 +162,7 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 		t.Fatalf("effects %+v", e)
 	}
 	// A retry of the owner before may have left until then.
-	if quiet, want := r.task.Steps[0].EffectsPossibleUntil, r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace); quiet != want {
+	if quiet, want := r.task.Steps[0].Effect.Open, r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace); quiet != want {
 		t.Fatalf("quiet at %d after the takeover, want %d", quiet, want)
 	}
 	for range 10 {
@@ -172,7 +172,7 @@ func TestWaitSurvivesATakeover(t *testing.T) {
 	if n := len(r.journal); n != 2 {
 		t.Fatalf("%d rows: %+v", n, r.journal)
 	}
-	last := r.task.Steps[0].EffectsPossibleUntil
+	last := r.task.Steps[0].Effect.Open
 	if want := r.now.Add(r.plan.Grace); last < want {
 		t.Fatalf("quiet at %d, want %d at least", last, want)
 	}
@@ -218,7 +218,7 @@ func TestPoisonedWait(t *testing.T) {
 	r.absent()
 	r.task = r.replayed()
 	r.must(Event{Kind: EventPoison})
-	if s := r.task.Steps[0]; !s.MayHaveEffect || s.EffectsPossibleUntil < r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace) {
+	if s := r.task.Steps[0]; !s.Effect.Possible() || s.Effect.Open < r.now.Add(OwnedFor+r.plan.Steps[0].CompleteBy+r.plan.Grace) {
 		t.Fatalf("poisoned: %s", r.task)
 	}
 }
@@ -353,7 +353,7 @@ func TestUndoGivesUpAndTheOthersAreUndone(t *testing.T) {
 			t.Fatalf("after %v: %s, step %d, why %q", after, r.task, r.task.FailedStep, r.task.Why)
 		}
 		for i, s := range r.task.Steps {
-			if s.MayHaveEffect != (i == 2) {
+			if s.Effect.Possible() != (i == 2) {
 				t.Errorf("after %v: step %d: %s", after, i, r.task)
 			}
 		}
@@ -444,8 +444,8 @@ func TestFailedForGood(t *testing.T) {
 		r.birth(0)
 		r.answer(0)
 		r.answer(CodeFailed)
-		if s := r.task.Steps[1]; s.Attempt != 1 || !s.MayHaveEffect || policy != PolicyError && (r.task.State != StateUndoing && r.task.State != StateProcessing || s.Status != StepUndoing) {
-			t.Errorf("policy %s: %s, step 2 %s after try %d, may have an effect: %v", policy, r.task, s.Status, s.Attempt, s.MayHaveEffect)
+		if s := r.task.Steps[1]; s.Attempt != 1 || !s.Effect.Possible() || policy != PolicyError && (r.task.State != StateUndoing && r.task.State != StateProcessing || s.Status != StepUndoing) {
+			t.Errorf("policy %s: %s, step 2 %s after try %d, may have an effect: %v", policy, r.task, s.Status, s.Attempt, s.Effect.Possible())
 		}
 	}
 	r := newRig(t, stepsPlan(1))

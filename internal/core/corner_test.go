@@ -203,7 +203,7 @@ func TestResumeMarksResent(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
 	Resume(r.plan, r.task, r.now, &r.out)
-	if !r.task.Steps[0].Resent || len(r.out.Effects) != 1 {
+	if r.task.Steps[0].Effect.copies != copiesMany || len(r.out.Effects) != 1 {
 		t.Fatalf("resumed: %s %+v", r.task, r.out)
 	}
 	Resume(r.plan, r.task, r.task.Steps[0].Due, &r.out)
@@ -227,5 +227,33 @@ func TestCurrent(t *testing.T) {
 	r.must(Event{Kind: EventPoison})
 	if i := r.task.Current(r.plan); i != -1 {
 		t.Errorf("in error: step %d", i)
+	}
+}
+
+// A task that stops while its children are at work waits for room at no agent, wherever it waited before and by whichever
+// event it stops, and can say why it is where it is.
+func TestStoppedTaskWaitsForNoRoom(t *testing.T) {
+	p := Plan{Name: "order", Version: 1, CompleteBy: time.Hour, Steps: []Step{
+		{Name: "parts", Kind: TaskStep, Child: "part", Undoable: true, CompleteBy: time.Minute},
+		{Name: "b", Agent: "agent.b", After: []int{0}},
+		{Name: "others", Kind: TaskStep, Child: "part", Undoable: true, CompleteBy: time.Minute, After: []int{0}},
+		{Name: "approve", Kind: SignalStep, After: []int{0}, OnExhausted: PolicyError},
+	}}
+	no := Event{Kind: EventSignal, Actor: person, Step: "approve", Code: CodeRefused, Error: "no"}
+	for name, refused := range map[string]func(r *rig, parts Event){
+		"refused when it is asked": func(r *rig, parts Event) { r.must(parts); r.must(no) },
+		"refused before":           func(r *rig, parts Event) { r.must(no); r.must(parts) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, p)
+			r.birth(0)
+			refused(r, Event{Kind: EventChild, Seq: 1, Result: []byte("1"), Full: 1 << 1})
+			if !r.task.stopping(r.plan) || r.task.State != StatePending || r.task.WaitsFor != "" {
+				t.Errorf("it waits for %q: %s", r.task.WaitsFor, r.task)
+			}
+			if v := r.task.View(r.plan, r.journal, r.now); !strings.Contains(v.Sentence, "others") {
+				t.Errorf("it says %q", v.Sentence)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func (d *decision) record(kind Kind, step int) Record {
 	}
 	if step >= 0 {
 		s := &d.t.Steps[step]
-		r.StepStatus, r.Attempt, r.EffectsPossibleUntil = s.Status, s.Attempt, s.EffectsPossibleUntil
+		r.StepStatus, r.Attempt, r.EffectsPossibleUntil = s.Status, s.Attempt, s.Effect.Open
 	}
 	return r
 }
@@ -75,7 +75,7 @@ func (d *decision) endWaits(but int) {
 		case i == but || s.Awaits == 0 || s.Status == StepUndoing:
 		case s.again():
 			d.heard(i)
-		case s.Resent:
+		case s.Effect.copies == copiesMany:
 			r := d.record(KindStarted, i)
 			r.Reason = ""
 			d.t.applyRecord(&r)

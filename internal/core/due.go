@@ -99,7 +99,7 @@ func (t *Task) nextStep(p *Plan) int {
 // openUndo reports whether the undo of a step is still to come, or to be tried again.
 func (t *Task) openUndo(p *Plan, i int) bool {
 	s := &t.Steps[i]
-	return s.MayHaveEffect && p.Steps[i].Undoable && s.Left == ""
+	return s.Effect.Possible() && p.Steps[i].Undoable && s.Left == ""
 }
 
 // undos calls yield with the steps that are undone now, or whose undo may leave when its time has come, last
@@ -124,9 +124,9 @@ func (t *Task) undos(p *Plan, yield func(i int)) {
 func (t *Task) undoWhen(i int) Instant {
 	s := &t.Steps[i]
 	if s.Status == StepUndoing {
-		return max(s.EffectsPossibleUntil, s.Due)
+		return max(s.Effect.Open, s.Due)
 	}
-	return s.EffectsPossibleUntil
+	return s.Effect.Open
 }
 
 // undoWake is when the owner goes on with the undo of step i, which is not out: its next attempt, or what it has waited too

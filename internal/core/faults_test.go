@@ -51,7 +51,7 @@ func TestResumeSendsNoDoOfATaskBeingUndone(t *testing.T) {
 	if len(r.out.Effects) != 0 {
 		t.Fatalf("resumed with %+v", r.out.Effects)
 	}
-	if !r.task.Steps[0].Resent {
+	if r.task.Steps[0].Effect.copies != copiesMany {
 		t.Fatal("an earlier owner may have sent it twice: it must count as resent")
 	}
 	r.answer(0)
@@ -165,7 +165,7 @@ func TestPlanGoneAndBack(t *testing.T) {
 	if err := Apply(r.plan, task, &Event{Kind: EventUndo, At: r.now}, &out); err != nil || task.State != StateUndoing {
 		t.Fatalf("undo: %v %s", err, task)
 	}
-	if err := Apply(r.plan, task, &Event{Kind: EventOverdue, At: task.NextDue(r.plan)}, &out); err != nil || !task.Steps[0].MayHaveEffect {
+	if err := Apply(r.plan, task, &Event{Kind: EventOverdue, At: task.NextDue(r.plan)}, &out); err != nil || !task.Steps[0].Effect.Possible() {
 		t.Fatalf("overdue: %v %s", err, task)
 	}
 }

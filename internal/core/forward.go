@@ -256,7 +256,11 @@ func (d *decision) settle() {
 	default:
 		t.State = StatePending
 	}
-	if t.State == StatePending && d.full > 0 {
+	switch {
+	case t.State != StatePending:
+	case t.stopping(d.p):
+		t.WaitsFor = "" // nothing more begins
+	case d.full > 0:
 		t.WaitsFor = d.p.Steps[d.full-1].Agent
 	}
 }

@@ -13,23 +13,21 @@ import (
 	"time"
 )
 
-var (
-	graphLives = flag.Int("graph.lives", 4000, "how many lives TestGraphs runs")
-	graphSeed  = flag.Uint64("graph.seed", 1, "the first of them")
-	graphShow  = flag.Int("graph.show", 3, "how many violations TestGraphs makes short and shows")
-)
+var graphShow = flag.Int("graph.show", 3, "how many violations TestGraphs makes short and shows")
 
 // TestGraphs puts tasks with random graphs of steps of all kinds through storms of events, then lets everything be
 // answered. Commands, services and children are a model that knows nothing of the core's own view of them; a judge
 // follows the journal by rules of its own. A life that breaks a rule is made as short as it can be.
 //
-//	go test ./internal/core -run TestGraphs -graph.lives 200000 -graph.seed 1
+//	go test ./internal/core -run TestGraphs -lives 200000 -lives.seed 1
 func TestGraphs(t *testing.T) {
 	seen := map[string]int{} // violations by what they say, without numbers
-	for i := range *graphLives {
-		seed := *graphSeed + uint64(i)
+	w := newWitness(t, "graph")
+	for i := range *lives {
+		seed := *livesSeed + uint64(i)
 		c := newTape(seed)
-		what := liveGraph(c, nil)
+		what := liveGraph(c, nil, w)
+		w.lived(seed)
 		if what == "" {
 			continue
 		}
@@ -42,18 +40,19 @@ func TestGraphs(t *testing.T) {
 			t.Fatalf("seed %d: %s (and more)", seed, firstLine(what))
 		}
 		short, _ := shorten(c.choices, func(choices []uint16) string {
-			if text := liveGraph(&tape{choices: choices}, nil); withoutNumbers(firstLine(text)) == rule {
+			if text := liveGraph(&tape{choices: choices}, nil, nil); withoutNumbers(firstLine(text)) == rule {
 				return text
 			}
 			return ""
 		})
 		var story strings.Builder
-		text := liveGraph(&tape{choices: short}, &story)
+		text := liveGraph(&tape{choices: short}, &story, nil)
 		t.Logf("seed %d: %s\nshortest:\n%s%s\n", seed, firstLine(what), story.String(), text)
 	}
 	for rule, n := range seen {
 		t.Logf("%5d × %s", n, rule)
 	}
+	w.judge(t)
 }
 
 // withoutNumbers is the same for violations of the same kind.
@@ -72,8 +71,8 @@ func firstLine(text string) string {
 type breach string
 
 // liveGraph lives one life and says what it broke, empty: nothing. story, when not nil, is told what happens.
-func liveGraph(c *tape, story *strings.Builder) (what string) {
-	l := &graphLife{c: c, story: story}
+func liveGraph(c *tape, story *strings.Builder, w *witness) (what string) {
+	l := &graphLife{c: c, story: story, seen: w}
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
@@ -90,6 +89,7 @@ func liveGraph(c *tape, story *strings.Builder) (what string) {
 	l.tell("calm")
 	l.calm()
 	l.drain()
+	l.seen.moved(l.p, &l.row, l.journal)
 	return ""
 }
 
@@ -115,6 +115,7 @@ type graphLife struct {
 	held    bool     // agents were full in the last event
 	backs   bool     // the database goes back in this life
 	late    func()   // judges what a reply that is too late has changed
+	seen    *witness
 }
 
 func (l *graphLife) tell(format string, args ...any) {
@@ -203,6 +204,9 @@ func (l *graphLife) drawKind(s *Step, p *Plan) {
 		s.BackoffCap = max(s.Backoff, c.span(1, 40))
 		s.Pause = c.span(5, 100)
 		s.Probe = c.one(3)
+		if c.one(4) {
+			s.KeyLasts = c.span(5, 600)
+		}
 		if graphReady() && c.one(6) {
 			s.Input = "input"
 		}
@@ -330,6 +334,7 @@ func (l *graphLife) begin() {
 	}
 	Birth(l.p, l.t, &Event{At: l.now, Actor: node, Full: l.full(), Ask: graphAsker{l}}, &l.out)
 	l.commit(&Task{})
+	l.seen.saw("birth", l.now, l.p, l.t, &l.out, l.journal, nil)
 	l.leave(false)
 }
 
@@ -366,7 +371,11 @@ func (l *graphLife) step() {
 	case what < 34:
 		l.unserved()
 	case what < 35:
-		l.takeover()
+		if l.c.one(3) {
+			l.successor()
+		} else {
+			l.takeover()
+		}
 	case what < 36:
 		l.zombie()
 	case what < 40:
@@ -467,7 +476,7 @@ func (l *graphLife) outAt(seq int64) int {
 func (l *graphLife) reply(a answer, at Instant) {
 	i := l.outAt(a.try.seq)
 	valid := i >= 0 && max(at, l.t.UpdatedAt) < l.t.Steps[i].Due && l.t.Steps[i].answers(&Event{Copy: a.copy}) && !l.t.State.Ended()
-	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Resent)
+	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Effect.copies == copiesMany)
 	before, owner := l.t.clone(), l.owners
 	l.late = func() {
 		if what := l.w.checkLate(a, l.out.Records); !valid && what != "" {
@@ -616,9 +625,20 @@ func (l *graphLife) people() {
 	case who < 3:
 		l.event(Event{Kind: EventCancel, Actor: "client", Node: node})
 	case who < 5:
-		l.event(Event{Kind: EventUndo, Actor: person, Node: node})
+		if l.t.State == StateUndone {
+			l.undoOnceMore()
+			return
+		}
+		ev := Event{Kind: EventUndo, Actor: person, Node: node}
+		if l.c.one(2) {
+			ev.Found = l.w.found(l.p, l.t, EventUndo)
+		}
+		l.event(ev)
 	case who < 9:
 		ev := Event{Kind: EventResubmit, Actor: person, Node: node}
+		if l.c.one(2) {
+			ev.Found = l.w.found(l.p, l.t, EventResubmit)
+		}
 		if l.c.one(2) {
 			ev.Until = l.now.Add(l.c.span(1, 100))
 		}
@@ -639,6 +659,16 @@ func (l *graphLife) people() {
 			l.w.settled[round] = was
 		}
 	}
+}
+
+// undoOnceMore: the service of a step still has an effect of an undone task, whatever the journal says.
+func (l *graphLife) undoOnceMore() {
+	i := l.c.n(len(l.p.Steps))
+	if l.p.Steps[i].Kind == CallStep {
+		l.late = func() { l.w.effect(effectKey{l.t.Round, i}).live, l.w.settled[l.t.Round] = true, false }
+	}
+	l.event(Event{Kind: EventUndo, Actor: person, Node: node, Step: l.p.Steps[i].Name})
+	l.late = nil
 }
 
 // accept: a person does by hand what the failed step should have done, and says so.
@@ -730,6 +760,7 @@ func (l *graphLife) apply(ev Event) error {
 		if len(l.out.Records) != 0 || len(l.out.Effects) != 0 || l.out.Row {
 			l.wrong("refused (%v), but the outcome is not empty: %+v", err, l.out)
 		}
+		l.seen.saw(eventName(ev.Kind), ev.At, l.p, l.t, &l.out, l.journal, err)
 		return err
 	}
 	l.tell("event %s seq %d code %d %s full %b", eventName(ev.Kind), ev.Seq, ev.Code, ev.Step, ev.Full)
@@ -739,6 +770,7 @@ func (l *graphLife) apply(ev Event) error {
 		l.byHand = false
 	}
 	l.commit(before)
+	l.seen.saw(eventName(ev.Kind), ev.At, l.p, l.t, &l.out, l.journal, nil)
 	return nil
 }
 
@@ -813,6 +845,9 @@ func (l *graphLife) check(before *Task) {
 	}
 	for i := range t.Steps {
 		l.checkStep(i, due)
+	}
+	if t.WaitsFor != "" && t.Parked(l.p) < 0 && t.WentBackAt == 0 { // else a step before it may be done again
+		l.wrong("it waits for %s, and no step of it can begin there", t.WaitsFor)
 	}
 	if what := l.w.checkGraphEnd(l.p, t); what != "" && !l.byHand {
 		l.wrong("%s", what)
@@ -944,13 +979,7 @@ func (l *graphLife) takeover() {
 	if err != nil {
 		l.wrong("replay: %v", err)
 	}
-	for i := range committed.Steps { // the former owner may let a retry leave yet
-		st := &committed.Steps[i]
-		if st.Awaits == 0 || !l.c.one(3) {
-			continue
-		}
-		l.w.lateRetry(l.p, committed, i, l.now)
-	}
+	l.lateRetry(committed)
 	l.t = committed
 	l.tell("takeover: %s", l.t)
 	Resume(l.p, l.t, l.now, &l.out)
@@ -960,7 +989,35 @@ func (l *graphLife) takeover() {
 	if len(l.out.Records) != 0 || l.out.Row {
 		l.wrong("Resume journals: %+v", l.out)
 	}
+	l.seen.saw("takeover", l.now, l.p, l.t, &l.out, l.journal, nil)
 	l.leave(false)
+}
+
+// lateRetry: an owner that has lost the task may let a retry leave yet.
+func (l *graphLife) lateRetry(committed *Task) {
+	for i := range committed.Steps {
+		if committed.Steps[i].Awaits != 0 && l.c.one(3) {
+			l.w.lateRetry(l.p, committed, i, l.now)
+		}
+	}
+}
+
+// successor: see storm.successor.
+func (l *graphLife) successor() {
+	other, err := Replay(l.p, &Saved{Row: l.row, Journal: l.journal})
+	if err != nil {
+		l.wrong("replay: %v", err)
+	}
+	l.lateRetry(other)
+	var out Outcome
+	Resume(l.p, other, l.now, &out)
+	for _, e := range out.Effects {
+		if e.Kind == EffectDo || e.Kind == EffectUndo {
+			l.w.send(e, other.Round, false)
+		}
+	}
+	l.t.Doubt(l.p, l.now)
+	l.tell("a successor of which nothing is stored: %s", l.t)
 }
 
 // calm: no more faults. Every agent answers, children end, time moves on, the supervisor asks; the task must end.

@@ -17,7 +17,7 @@ import "cmp"
 // keyEnds is when the key of the do of step i is too old to be used; 0: no attempt may have had an effect under it.
 func (t *Task) keyEnds(p *Plan, i int) Instant {
 	s := &t.Steps[i]
-	if s.kind != kindCall || s.Used == 0 || !s.MayHaveEffect && s.EffectsPossibleUntil == 0 {
+	if s.kind != kindCall || s.Used == 0 || s.Effect.unused() {
 		return 0
 	}
 	return s.Used.Add(p.Steps[i].KeyLasts)
@@ -27,7 +27,7 @@ func (t *Task) keyEnds(p *Plan, i int) Instant {
 func (t *Task) undoKeyEnds(p *Plan, i int) Instant {
 	s := &t.Steps[i]
 	used := s.UndoUsed
-	if used == 0 && s.undoAwaits() && s.EffectsPossibleUntil != 0 { // a former owner has tried too
+	if used == 0 && s.undoAwaits() && s.Effect.Open != 0 { // a former owner has tried too
 		used = s.Since
 	}
 	if s.kind != kindCall || used == 0 {
@@ -136,8 +136,8 @@ func (d *decision) found(i int) error {
 	switch {
 	case d.ev.Found == ProbeDone:
 		return d.notAllowed("what is there needs no other try: accept it with its result")
-	case d.ev.Found == ProbeAbsent && (d.at < s.EffectsPossibleUntil || d.ev.Looked != 0 && d.ev.Looked < s.EffectsPossibleUntil):
-		return d.notAllowed("its do may still act until " + stamp(s.EffectsPossibleUntil))
+	case d.ev.Found == ProbeAbsent && (d.at < s.Effect.Open || d.ev.Looked != 0 && d.ev.Looked < s.Effect.Open):
+		return d.notAllowed("its do may still act until " + stamp(s.Effect.Open))
 	case d.ev.Found == "" && !d.p.Steps[i].Probe && d.t.keyEnds(d.p, i) != 0 && d.at >= d.t.keyEnds(d.p, i):
 		return d.notAllowed(d.t.oldKey(d.p, i, false) + ". Look there, then accept it with its result, or resubmit it with found absent")
 	}
@@ -179,7 +179,7 @@ func (d *decision) undoes(i int) bool {
 	if d.ev.Step != "" {
 		return d.p.Steps[i].Name == d.ev.Step
 	}
-	return s.MayHaveEffect && d.p.Steps[i].Undoable && s.Status != StepUndone
+	return s.Effect.Possible() && d.p.Steps[i].Undoable && s.Status != StepUndone
 }
 
 // noteFound writes the rows of a person's word. While the key of an undo is not too old it says nothing: an undo may be at work.
@@ -222,7 +222,7 @@ func (s *StepState) applyUse(r *Record, born Instant) {
 	case r.EffectsPossibleUntil != 0 || r.Code == 0 && (r.Kind == KindUnserved || r.Kind == KindUndoUnserved || r.Kind == KindUndoGaveUp):
 	case s.Status == StepUndoing:
 		s.UndoUsed = cmp.Or(s.UndoUsed, heard)
-	case !s.MayHaveEffect:
+	case !s.Effect.Possible():
 		s.Used = heard
 	}
 }

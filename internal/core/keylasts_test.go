@@ -98,7 +98,7 @@ func TestAbsentIsAsOldAsTheLook(t *testing.T) {
 	r.birth(0)
 	r.now = r.task.Steps[0].Due
 	r.must(Event{Kind: EventOverdue})
-	quiet := r.task.Steps[0].EffectsPossibleUntil
+	quiet := r.task.Steps[0].Effect.Open
 	if r.task.State != StateError || quiet == 0 {
 		t.Fatalf("it is not in error, or nothing may act any more: %s", r.task)
 	}

@@ -16,15 +16,15 @@ func (d *decision) late(why string) error {
 	if i < 0 || !d.t.Active() || d.t.WentBackAt != 0 { // in the time that is lost the step may have come further
 		return d.stale(why)
 	}
-	s, own := &d.t.Steps[i], d.t.Steps[i].Own()
+	s := &d.t.Steps[i]
 	switch {
 	case undo && d.ev.Code == 0 && s.Status == StepUndoing:
 		d.undoneLate(i)
 	case undo || s.Status != StepWaiting && s.Status != StepRunning && s.Status != StepFailed && s.Status != StepUndoing:
 		return d.stale(why)
-	case d.ev.Code == 0 && !own.Known:
+	case d.ev.Code == 0 && !s.Effect.known():
 		d.evidence(i)
-	case FinalCode(d.ev.Code) && d.onlyCopy(i):
+	case FinalCode(d.ev.Code) && !s.Effect.known() && d.onlyCopy(i):
 		d.noEffect(i)
 	default:
 		return d.stale(why)
@@ -41,7 +41,7 @@ func (t *Task) LateOf(seq int64, at Instant) int {
 
 // silent is LateOf, and whether the command was an undo.
 func (t *Task) silent(seq int64, at Instant) (step int, undo bool) {
-	if seq == 0 {
+	if seq <= 0 {
 		return -1, false
 	}
 	for i := range t.Steps {
@@ -53,10 +53,9 @@ func (t *Task) silent(seq int64, at Instant) (step int, undo bool) {
 				return -1, false
 			}
 			return i, s.Status == StepUndoing
-		case s.own == nil:
-		case s.own.Silent == seq:
+		case s.Effect.late == seq:
 			return i, false
-		case s.own.SilentUndo == seq && s.Out == 0:
+		case s.Status == StepUndoing && s.Effect.Asks == seq && s.Out == 0:
 			return i, true
 		}
 	}
@@ -66,10 +65,10 @@ func (t *Task) silent(seq int64, at Instant) (step int, undo bool) {
 // Silent are the rows of the newest do and undo of the step that were not answered by their complete-by, and whose late
 // answer may still say something; 0: there is none.
 func (s *StepState) Silent() (do, undo int64) {
-	if s.own == nil {
-		return 0, 0
+	if s.Status == StepUndoing {
+		undo = s.Effect.Asks
 	}
-	return s.own.Silent, s.own.SilentUndo
+	return max(0, s.Effect.late), undo
 }
 
 // onlyCopy reports whether the command that answers late is the only one by which the step can have an effect: the only do
@@ -77,14 +76,14 @@ func (s *StepState) Silent() (do, undo int64) {
 func (d *decision) onlyCopy(i int) bool {
 	s := &d.t.Steps[i]
 	if s.Out == d.ev.Seq {
-		return s.firstCopy() && !s.Own().None
+		return s.firstCopy()
 	}
-	return s.Out == 0 && s.Own().Only && (s.Status == StepWaiting || s.Status == StepFailed || s.probing())
+	return s.Out == 0 && s.Effect.copies == copyOnly && (s.Status == StepWaiting || s.Status == StepFailed || s.probing())
 }
 
 // firstCopy reports whether the do that is out is the only one that may have reached an agent.
 func (s *StepState) firstCopy() bool {
-	return s.Out != 0 && !s.Resent && !s.again() && !s.MayHaveEffect && s.EffectsPossibleUntil == 0
+	return s.Out != 0 && s.Effect.copies == copiesOne && !s.again() && s.Effect.unused()
 }
 
 // lateRow begins the row of a late answer. It leaves the step where it is.
@@ -144,18 +143,10 @@ func (t *Task) applyLate(r *Record) {
 	s.Status = r.StepStatus
 	if r.Code == 0 {
 		s.Result = r.Result
-		s.change(func(own *StepOwn) {
-			own.Silent, own.Only, own.Known = 0, false, true
-			if r.Kind == KindProbed {
-				own.Question = 0
-			}
-		})
+		s.Effect.told(r.Kind == KindProbed)
 		return
 	}
-	out := s.Out != 0
-	if s.change(func(own *StepOwn) { own.Silent, own.Only, own.None = 0, false, out }); !out {
-		s.MayHaveEffect, s.EffectsPossibleUntil = false, 0
-	}
+	s.Effect.refused(s.Out != 0)
 }
 
 // applySilence keeps the number of a command that was not answered by its complete-by, and reports whether it is known all
@@ -164,43 +155,18 @@ func (s *StepState) applySilence(r *Record, number int64) (none bool) {
 	if number == 0 || s.kind != kindCall {
 		return false
 	}
-	none = s.Own().None
-	s.change(func(own *StepOwn) {
-		switch {
-		case r.Kind != KindOverdue:
-			own.SilentUndo = number
-		case none:
-			own.None = false
-		default:
-			own.Silent, own.Question = number, number
-		}
-	})
-	return none
+	return s.Effect.silent(number, r.Kind != KindOverdue)
 }
 
 // numberOut is the number under which a command of the step has left: as the owner has it, or a replay.
 func (s *StepState) numberOut() int64 { return cmp.Or(s.Out, s.Awaits) }
 
-// forgetLate ends what is known of one copy alone, when another do leaves.
-func (s *StepState) forgetLate() {
-	if s.own != nil && (s.own.Only || s.own.None || s.own.Question != 0) {
-		s.change(func(own *StepOwn) { own.Only, own.None, own.Question = false, false, 0 })
-	}
-}
-
-// forgetSilentUndo lets no late answer to an undo count any more.
-func (s *StepState) forgetSilentUndo() {
-	if s.own != nil && s.own.SilentUndo != 0 {
-		s.change(func(own *StepOwn) { own.SilentUndo = 0 })
-	}
-}
-
 // known says what a late answer has told of a step.
 func (w *sentence) known(i int) string {
-	switch own := w.t.Steps[i].Own(); {
-	case own.Known:
+	switch e := &w.t.Steps[i].Effect; {
+	case e.known():
 		return say.Of("why.known")
-	case own.None:
+	case e.copies == copyRefused:
 		return say.Of("why.known.none")
 	}
 	return ""

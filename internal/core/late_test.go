@@ -22,3 +22,42 @@ func TestLateAfterWentBack(t *testing.T) {
 		}
 	}
 }
+
+// Of an agent that answers late both that it took effect and that it refused the first counts: its effect is undone, in
+// whatever order they come, and whether before or after the row of the silence.
+//
+// covers: S13, inv7
+func TestLateAnswersThatContradict(t *testing.T) {
+	answer := func(code int) func(r *rig) {
+		return func(r *rig) {
+			_ = r.apply(Event{Kind: EventReply, Seq: 1, Code: code, Error: text(code), Result: []byte("1")})
+		}
+	}
+	done, refused, overdue := answer(0), answer(CodeRefused), func(r *rig) { r.must(Event{Kind: EventOverdue}) }
+	for name, events := range map[string][]func(r *rig){
+		"refused once it was done":               {done, refused, overdue},
+		"done once it was refused":               {refused, done, overdue},
+		"refused when the silence was noted":     {done, overdue, refused},
+		"done and refused behind it":             {overdue, done, refused},
+		"done, refused and done, before it":      {done, refused, done, overdue},
+		"refused, done and refused, around it":   {refused, done, overdue, refused},
+		"done, refused and refused, all before":  {done, refused, refused, overdue},
+		"done before, and refused twice behind":  {done, overdue, refused, refused},
+		"done on both sides, and refused behind": {done, overdue, done, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := stepsPlan(1)
+			p.Steps[0].AttemptsMax = 1
+			r := newRig(t, p)
+			r.birth(0)
+			r.now = r.task.Steps[0].Due
+			for _, event := range events {
+				event(r)
+			}
+			r.wait()
+			if s := &r.task.Steps[0]; s.Status != StepUndoing || s.Out == 0 {
+				t.Errorf("want its undo out: %s", r.task)
+			}
+		})
+	}
+}

@@ -9,8 +9,8 @@ import "fmt"
 
 // touched reports whether anything of the step has happened in this round.
 func (s *StepState) touched() bool {
-	return s.begun || s.Status != StepWaiting || s.Attempt != 0 || s.Out != 0 || s.Due != 0 || s.EffectsPossibleUntil != 0 || s.MayHaveEffect || s.Awaits != 0 ||
-		s.Since != 0 || s.Left != "" || s.own != nil || s.Result != nil
+	return s.begun || s.Status != StepWaiting || s.Attempt != 0 || s.Out != 0 || s.Due != 0 || s.Effect != StepEffect{} || s.Awaits != 0 ||
+		s.Since != 0 || s.Left != "" || s.own != nil || s.Result != nil || s.kind == kindSignal && s.Used != 0
 }
 
 // Movable says whether a task may be moved from one version of its plan to another; the error says why it may not.

@@ -184,9 +184,10 @@ func TestMigrateRefuses(t *testing.T) {
 //
 // covers: W12
 func TestInputsThatAreSeen(t *testing.T) {
+	possible := StepEffect{is: effectPossible}
 	task := Task{Input: []byte("c"), Earlier: [][]byte{[]byte("a"), []byte("b")}, Steps: []StepState{
-		{Status: StepRunning, Input: 1, MayHaveEffect: true}, {Status: StepWaiting, Input: 2, MayHaveEffect: true}, {Status: StepDone, Input: 1, MayHaveEffect: true},
-		{Status: StepWaiting, Input: 2, MayHaveEffect: true, kind: kindEach}, {Status: StepWaiting, Input: 1, MayHaveEffect: true, Repeats: true}, {Status: StepWaiting},
+		{Status: StepRunning, Input: 1, Effect: possible}, {Status: StepWaiting, Input: 2, Effect: possible}, {Status: StepDone, Input: 1, Effect: possible},
+		{Status: StepWaiting, Input: 2, Effect: possible, kind: kindEach}, {Status: StepWaiting, Input: 1, Effect: StepEffect{is: effectLost}}, {Status: StepWaiting},
 	}}
 	seen := ""
 	for i := range task.Steps {

@@ -7,8 +7,7 @@ import (
 )
 
 // The model: agents, the services behind them and the net between, as invariants
-// 6 and 7 allow them to behave. It knows nothing of the core's EffectsPossibleUntil, MayHaveEffect or
-// Resent; it sees commands leave and replies arrive.
+// 6 and 7 allow them to behave. It knows nothing of the core's StepEffect; it sees commands leave and replies arrive.
 
 // model holds what happened outside the task.
 type model struct {
@@ -214,7 +213,7 @@ func (m *model) found(p *Plan, t *Task, kind EventKind) ProbeOutcome {
 		return ""
 	}
 	for i := range t.Steps {
-		if t.Steps[i].UndoUsed != 0 && t.Steps[i].MayHaveEffect && !m.effect(effectKey{t.Round, i}).live {
+		if t.Steps[i].UndoUsed != 0 && t.Steps[i].Effect.Possible() && !m.effect(effectKey{t.Round, i}).live {
 			return ""
 		}
 	}
@@ -299,7 +298,7 @@ func (m *model) checkInput(t *Task, e Effect) string {
 	input := string(t.InputOf(e.Step))
 	if e.Kind == EffectDo {
 		want := string(t.Input)
-		if did, ok := m.inputs[k]; ok && t.Steps[e.Step].Repeats {
+		if did, ok := m.inputs[k]; ok && t.Steps[e.Step].Effect.lost() {
 			want = did
 		}
 		if m.inputs[k] = input; input != want {

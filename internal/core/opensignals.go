@@ -13,7 +13,7 @@ func (t *Task) OpenSignals() (open OpenSignals) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.kind == kindSignal && s.Out != 0 {
 			open.Steps |= 1 << uint(i)
-			open.Since = earlier(open.Since, s.Own().Asked)
+			open.Since = earlier(open.Since, s.Used)
 			open.Due = earlier(open.Due, s.Due)
 		}
 	}

@@ -52,7 +52,7 @@ const (
 
 // ProbeQuiet is from when on it counts that step i, whose agent is asked, has no effect.
 func (t *Task) ProbeQuiet(i int) Instant {
-	return max(0, t.Steps[i].EffectsPossibleUntil.Add(-probeHold))
+	return max(0, t.Steps[i].Effect.Open.Add(-probeHold))
 }
 
 // probing reports whether the do of the step was silent, and its agent is asked what became of it.
@@ -63,7 +63,7 @@ func (s *StepState) probing() bool {
 // AskedOf is the step about whose silent do, by the number of its row, its agent is asked; -1: there is none.
 func (t *Task) AskedOf(p *Plan, seq int64) int {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; seq != 0 && s.own != nil && s.own.Question == seq && p.Steps[i].Probe && t.askable(i) {
+		if s := &t.Steps[i]; seq != 0 && s.Effect.Asks == seq && p.Steps[i].Probe && t.askable(i) {
 			return i
 		}
 	}
@@ -77,14 +77,14 @@ func (t *Task) askable(i int) bool {
 	if s.Out != 0 || s.Awaits != 0 || t.WentBackAt != 0 || !t.Active() {
 		return false
 	}
-	return s.probing() || t.State == StateUndoing && (s.Status == StepWaiting || s.Status == StepFailed) && s.MayHaveEffect
+	return s.probing() || t.State == StateUndoing && (s.Status == StepWaiting || s.Status == StepFailed) && s.Effect.Possible()
 }
 
 // probe is silence of a do whose agent can be asked: the step stays as it is until the agent has said what became of it.
 // false: it is to fail now, and its undo is held for the answer.
 func (d *decision) probe(r *Record, i int) bool {
 	s := &d.t.Steps[i]
-	if !d.p.Steps[i].Probe || s.Own().None || d.t.WentBackAt != 0 {
+	if !d.p.Steps[i].Probe || s.Effect.copies == copyRefused || d.t.WentBackAt != 0 {
 		return false
 	}
 	if r.EffectsPossibleUntil != 0 { // else its do was answered, and only its key is too old
@@ -116,7 +116,7 @@ func (d *decision) probed() error {
 	case d.ev.Code == 0 && waits:
 		r.StepStatus, r.Result, r.EffectsPossibleUntil = StepDone, d.ev.Result, d.t.ProbeQuiet(i)
 		d.finish(&r, d.t.goesOn())
-	case d.ev.Code == 0 && s.Own().Known:
+	case d.ev.Code == 0 && s.Effect.known():
 		return d.stale("it is known")
 	case d.ev.Code == 0:
 		r.Result, r.Due = d.ev.Result, s.Due
@@ -151,10 +151,11 @@ func (d *decision) probeOver(i int) {
 func (t *Task) applyProbed(r *Record) {
 	s := &t.Steps[r.Step]
 	if r.StepStatus == StepDone {
-		s.MayHaveEffect, s.Result, s.ByHand, s.Repeats = true, r.Result, false, false
+		s.Effect.done(s.kind, r.Kind)
+		s.Result = r.Result
 	}
 	if r.Code != CodeTimeout { // else what it says later is evidence, if no other do leaves
-		s.change(func(own *StepOwn) { own.Question, own.Silent, own.Only = 0, 0, false })
+		s.Effect.settled()
 	}
 }
 
@@ -162,11 +163,11 @@ func (t *Task) applyProbed(r *Record) {
 func (t *Task) resumeProbes(p *Plan, at Instant, out *Outcome) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		asked := s.Own().Question
+		asked := s.Effect.Asks
 		if asked == 0 || t.AskedOf(p, asked) != i {
 			continue
 		}
-		if until := max(s.Due, s.EffectsPossibleUntil); until > at {
+		if until := max(s.Due, s.Effect.Open); until > at {
 			out.Effects = append(out.Effects, Effect{Kind: EffectProbe, Step: i, Attempt: s.Attempt, Seq: asked, At: until})
 		}
 	}

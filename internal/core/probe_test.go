@@ -69,7 +69,7 @@ func TestProbeAfterLateRefusal(t *testing.T) {
 		r.now = r.task.NextDue(r.plan)
 		r.must(Event{Kind: EventOverdue, Actor: "supervisor"})
 		r.must(Event{Kind: EventReply, Seq: number, Code: CodeRefused, Error: "no"})
-		if !r.task.Steps[0].probing() || r.task.Steps[0].MayHaveEffect {
+		if !r.task.Steps[0].probing() || r.task.Steps[0].Effect.Possible() {
 			t.Fatalf("%s", r.task)
 		}
 		if answered {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // covers: S1, S39, S42, I24, inv5, inv7, inv8, inv11
 func TestStormThenCalm(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := newStorm(rt)
+		s := newStorm(rt, newChance(rt), nil)
 		for range s.n("events", 200) {
 			s.step()
 		}
@@ -115,9 +115,9 @@ type storm struct {
 	edits int
 }
 
-func newStorm(rt *rapid.T) *storm {
-	c := newChance(rt)
-	s := &storm{rig: newRig(rt, c.drawPlan()), chance: c}
+func newStorm(t failer, c chance, w *witness) *storm {
+	s := &storm{rig: newRig(t, c.drawPlan()), chance: c}
+	s.w = w
 	s.m = newModel(s.plan)
 	if s.one("own deadline", 4) {
 		s.own = s.now.Add(s.span("within", 0, 600))
@@ -231,7 +231,7 @@ func (s *storm) reply(a answer, at Instant) {
 	out := s.task.OutSeq(a.try.seq)
 	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due
 	valid = valid && s.task.Steps[out].answers(&Event{Copy: a.copy})
-	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Resent) // the copy at work will say
+	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Effect.copies == copiesMany) // the copy at work will say
 	before := s.task.Seq
 	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Copy: a.copy, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
 	s.done = []func(){a.end}
@@ -241,10 +241,10 @@ func (s *storm) reply(a answer, at Instant) {
 	err := s.try(ev)
 	s.done = nil
 	if valid && err != nil && err != errLost {
-		s.rt.Fatalf("reply to %d at %d (complete-by %d): %v", a.try.seq, at, a.try.due, err)
+		s.t.Fatalf("reply to %d at %d (complete-by %d): %v", a.try.seq, at, a.try.due, err)
 	}
 	if err != nil && s.task.Seq != before {
-		s.rt.Fatalf("a stale reply wrote a journal row")
+		s.t.Fatalf("a stale reply wrote a journal row")
 	}
 }
 
@@ -354,7 +354,7 @@ func (s *storm) undoOnceMore() {
 		s.m.settled[s.task.Round] = false
 	})
 	if err == nil && (!undone || !undoable) {
-		s.rt.Fatalf("step %d was undone once more, and it was not to be: %s", i, s.task)
+		s.t.Fatalf("step %d was undone once more, and it was not to be: %s", i, s.task)
 	}
 }
 
@@ -370,7 +370,7 @@ func (s *storm) accept() {
 		s.m.effect(k).live, s.m.hand[k] = true, true
 		delete(s.m.inputs, k)
 	}); err == nil && at < 0 {
-		s.rt.Fatalf("accepted, and no step had stopped: %s", s.task)
+		s.t.Fatalf("accepted, and no step had stopped: %s", s.task)
 	}
 }
 
@@ -386,13 +386,13 @@ func (s *storm) guarded(ev Event, done ...func()) error {
 	err := s.try(ev)
 	s.done = nil
 	if wrong && ev.IfSeq != 0 && err == nil {
-		s.rt.Fatalf("a request about row %d changed a task at another: %s", ev.IfSeq, s.task)
+		s.t.Fatalf("a request about row %d changed a task at another: %s", ev.IfSeq, s.task)
 	}
 	if err != nil || ev.IfSeq == 0 { // 0 is no condition
 		return err
 	}
 	if again := s.apply(ev); !errors.Is(again, ErrNotAllowed) {
-		s.rt.Fatalf("a request about row %d came twice, and then: %v; %s", ev.IfSeq, again, s.task)
+		s.t.Fatalf("a request about row %d came twice, and then: %v; %s", ev.IfSeq, again, s.task)
 	}
 	return nil
 }
@@ -421,7 +421,9 @@ func (s *storm) try(ev Event) error {
 		s.takeover()
 		return errLost
 	}
-	s.rt.Logf("%d: event %d seq %d code %d: %s", s.now-birthTime, ev.Kind, ev.Seq, ev.Code, s.task)
+	if s.rt != nil {
+		s.rt.Logf("%d: event %d seq %d code %d: %s", s.now-birthTime, ev.Kind, ev.Seq, ev.Code, s.task)
+	}
 	if err := s.apply(ev); err != nil {
 		return err
 	}
@@ -492,7 +494,7 @@ func (s *storm) check() {
 		due = max(due, wake)
 	}
 	if s.task.Active() && (s.task.Out() < 0 || retry) && !s.m.hasTimer(due) && !s.waitsForRoom() {
-		s.rt.Fatalf("it waits and nothing will wake it: %s", s.task)
+		s.t.Fatalf("it waits and nothing will wake it: %s", s.task)
 	}
 	// After the database went back a step may be done again while a later one is at work: that one's failure waits for the answer.
 	beside := s.task.WentBackAt != 0 && s.task.Out() >= 0 || slices.ContainsFunc(s.task.Steps, func(st StepState) bool { return st.probing() })
@@ -501,7 +503,7 @@ func (s *storm) check() {
 			continue
 		}
 		if slices.Contains(never[s.task.State], s.task.Steps[i].Status) {
-			s.rt.Fatalf("a state that should be impossible: %s", s.task)
+			s.t.Fatalf("a state that should be impossible: %s", s.task)
 		}
 	}
 }
@@ -517,9 +519,9 @@ func (s *storm) waitsForRoom() bool {
 }
 
 func (s *storm) breach(what string) {
-	s.rt.Helper()
+	s.t.Helper()
 	if what != "" {
-		s.rt.Fatalf("%s\n%s", what, s.task)
+		s.t.Fatalf("%s\n%s", what, s.task)
 	}
 }
 
@@ -532,7 +534,7 @@ func (s *storm) calm() {
 		}
 		s.calmStep()
 	}
-	s.rt.Fatalf("it does not end: %s", s.task)
+	s.t.Fatalf("it does not end: %s", s.task)
 }
 
 func (s *storm) calmStep() {
@@ -580,7 +582,7 @@ func (s *storm) drain() {
 	}
 	for _, a := range s.m.replies {
 		if err := s.apply(Event{Kind: EventReply, Seq: a.try.seq, Copy: a.copy, Code: a.code}); !errors.Is(err, ErrStale) {
-			s.rt.Fatalf("a reply after the end: %v", err)
+			s.t.Fatalf("a reply after the end: %v", err)
 		}
 	}
 	s.check()

@@ -67,7 +67,7 @@ func (pl *Player) Task() *Task {
 func (pl *Player) settle(t *Task) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Out != 0 && s.kind == kindCall {
-			s.Resent = true // the journal does not say how often it was sent
+			s.Effect.doubt(true) // the journal does not say how often it was sent
 		}
 	}
 	row := &pl.saved.Row
@@ -138,7 +138,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 		case s.kind.parent():
 			kind = EffectChildren
 		default:
-			s.Resent = true
+			s.Effect.doubt(true)
 			if at >= s.Due || !undo && t.State == StateUndoing {
 				continue // the supervisor will ask
 			}
@@ -194,11 +194,11 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 // triedElsewhere counts on retries of a wait that another owner sent before at.
 func (t *Task) triedElsewhere(p *Plan, i int, at Instant) {
 	s := &t.Steps[i]
-	s.Resent = true
+	s.Effect.doubt(true)
 	if s.Status != StepUndoing {
-		s.EffectsPossibleUntil = t.retriesQuiet(p, i, at)
+		s.Effect.Open = t.retriesQuiet(p, i, at)
 	} else {
-		s.EffectsPossibleUntil = at // which says that another owner has tried too: see applyUse
+		s.Effect.Open = at // which says that another owner has tried too: see applyUse
 	}
 }
 
@@ -207,14 +207,9 @@ func (t *Task) triedElsewhere(p *Plan, i int, at Instant) {
 func (t *Task) Doubt(p *Plan, at Instant) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		if s.Out != 0 && s.kind == kindCall {
-			s.Resent = true
-		}
+		s.Effect.doubt(s.Out != 0 && s.kind == kindCall)
 		if s.Awaits != 0 {
 			t.triedElsewhere(p, i, at)
-		}
-		if s.Own().Only {
-			s.change(func(own *StepOwn) { own.Only = false })
 		}
 	}
 }
@@ -223,5 +218,5 @@ func (t *Task) Doubt(p *Plan, at Instant) {
 // if any owner sent it before at.
 func (t *Task) retriesQuiet(p *Plan, i int, at Instant) Instant {
 	last := min(at.Add(OwnedFor+p.Steps[i].CompleteBy), t.Deadline)
-	return max(t.Steps[i].EffectsPossibleUntil, last.Add(p.Grace))
+	return max(t.Steps[i].Effect.Open, last.Add(p.Grace))
 }

@@ -27,6 +27,7 @@ type rig struct {
 	ends    int64   // end numbers given
 	own     Instant // the deadline the submission names; 0: the plan's
 	byHand  bool    // a person resolved the task: its state is a claim, not a finding
+	w       *witness
 }
 
 // birthTime is when every task of these tests is born: 2030 begins.
@@ -65,6 +66,7 @@ func (r *rig) birth(full uint64) {
 	r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, Deadline: r.own, Input: []byte(`{}`)}
 	Birth(r.plan, r.task, &Event{At: r.now, Actor: node, Full: full}, &r.out)
 	r.commit(&Task{})
+	r.w.saw("birth", r.now, r.plan, r.task, &r.out, r.journal, nil)
 }
 
 // apply is one event: on success it is stored, on an error nothing may have changed.
@@ -84,6 +86,7 @@ func (r *rig) apply(ev Event) error {
 		if len(r.out.Records) != 0 || len(r.out.Effects) != 0 || r.out.Row {
 			r.t.Fatalf("refused (%v), but the outcome is not empty: %+v", err, r.out)
 		}
+		r.w.saw(eventName(ev.Kind), ev.At, r.plan, r.task, &r.out, r.journal, err)
 		return err
 	}
 	if ev.Kind == EventResolve {
@@ -92,6 +95,7 @@ func (r *rig) apply(ev Event) error {
 		r.byHand = false
 	}
 	r.commit(before)
+	r.w.saw(eventName(ev.Kind), ev.At, r.plan, r.task, &r.out, r.journal, nil)
 	return nil
 }
 
@@ -150,6 +154,7 @@ func (r *rig) crash() {
 	if len(r.out.Records) != 0 || r.out.Row {
 		r.t.Fatalf("Resume journals: %+v", r.out)
 	}
+	r.w.saw("takeover", r.now, r.plan, r.task, &r.out, r.journal, nil)
 }
 
 func (r *rig) replayed() *Task {
@@ -236,7 +241,7 @@ func (r *rig) checkEnd() {
 		if r.task.State == StateProcessed && s.Status != StepDone && s.Status != StepSkipped && !r.byHand {
 			r.t.Fatalf("processed with step %d %s", i, s.Status)
 		}
-		if r.task.State == StateUndone && s.MayHaveEffect && r.plan.Steps[i].Undoable && !r.byHand {
+		if r.task.State == StateUndone && s.Effect.Possible() && r.plan.Steps[i].Undoable && !r.byHand {
 			r.t.Fatalf("undone with an effect of step %d left: %s", i, r.task)
 		}
 	}
@@ -290,7 +295,7 @@ func (t *Task) String() string {
 	s := fmt.Sprintf("task %s seq %d round %d bound %d deadline %d:", t.State, t.Seq, t.Round, t.Bound, t.Deadline)
 	for i := range t.Steps {
 		st := &t.Steps[i]
-		s += fmt.Sprintf(" [%s try %d out %d due %d quiet %d dirty %v]", st.Status, st.Attempt, st.Out, st.Due, st.EffectsPossibleUntil, st.MayHaveEffect)
+		s += fmt.Sprintf(" [%s try %d out %d due %d quiet %d dirty %v]", st.Status, st.Attempt, st.Out, st.Due, st.Effect.Open, st.Effect.Possible())
 	}
 	return s
 }
@@ -298,7 +303,7 @@ func (t *Task) String() string {
 // lastAsked is the number about which an agent is asked.
 func lastAsked(r *rig) int64 {
 	for i := range r.task.Steps {
-		if asked := r.task.Steps[i].Own().Question; asked != 0 {
+		if asked := r.task.Steps[i].Effect.Asks; asked != 0 {
 			return asked
 		}
 	}

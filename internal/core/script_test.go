@@ -268,7 +268,7 @@ func (p *player) effect(e Effect) {
 		if input := p.rig.task.InputOf(e.Step); string(input) != "{}" {
 			text += ", input " + string(input)
 		}
-		if s := &p.rig.task.Steps[e.Step]; e.Kind == EffectUndo && s.Own().Known {
+		if s := &p.rig.task.Steps[e.Step]; e.Kind == EffectUndo && s.Effect.known() {
 			text += ", of a do that answered " + string(s.Result)
 		}
 		p.line("%s", text)

@@ -225,7 +225,7 @@ func (w *sentence) pending() {
 	switch open := w.out(); {
 	case t.StartAt > w.at && t.Seq > 0 && len(open) == 0 && i >= 0 && !t.begunAny():
 		w.say("why.starts", "at", when(t.StartAt))
-	case len(open) > 0 && t.WaitsFor == "":
+	case len(open) > 0 && (t.WaitsFor == "" || i < 0):
 		w.outs(open)
 		w.then(open)
 	case i < 0 && len(open) == 0:
@@ -294,7 +294,7 @@ func (w *sentence) waitOut(i int) {
 	case kindTask:
 		id = "why.child"
 	}
-	w.ofStep(id, i, "n", s.Own().Count, "type", w.p.Steps[i].Child, "at", when(s.Due))
+	w.ofStep(id, i, "n", s.Count(), "type", w.p.Steps[i].Child, "at", when(s.Due))
 	if w.at >= s.Due {
 		w.say("why.late")
 	}
@@ -466,7 +466,7 @@ func (w *sentence) undoOut(i int) {
 	case w.at >= s.Due:
 		id = "why.undo.late"
 	}
-	w.ofStep(id, i, "try", try, "at", when(s.Due), "known", w.known(i), "until", when(max(s.EffectsPossibleUntil, s.Due.Add(w.p.Grace))))
+	w.ofStep(id, i, "try", try, "at", when(s.Due), "known", w.known(i), "until", when(max(s.Effect.Open, s.Due.Add(w.p.Grace))))
 }
 
 // undoNext tells of the undo that leaves next, while nothing is out.
@@ -571,8 +571,8 @@ func (w *sentence) notUndone() {
 // mayAct names the steps of a task in error whose do may still act.
 func (w *sentence) mayAct() {
 	for i := range w.t.Steps {
-		if s := &w.t.Steps[i]; s.EffectsPossibleUntil > w.at {
-			w.ofStep("why.error.may", i, "at", when(s.EffectsPossibleUntil))
+		if s := &w.t.Steps[i]; s.Effect.Open > w.at {
+			w.ofStep("why.error.may", i, "at", when(s.Effect.Open))
 		}
 	}
 }
@@ -582,7 +582,7 @@ func (w *sentence) undone() {
 	w.say("why.undone", "at", when(t.EndedAt), "because", w.because())
 	var left []int
 	for i := range t.Steps {
-		if t.Steps[i].MayHaveEffect && w.p.Steps[i].Undoable {
+		if t.Steps[i].Effect.Possible() && w.p.Steps[i].Undoable {
 			left = append(left, i)
 		}
 	}

@@ -49,21 +49,19 @@ func resetSteps(steps []StepState) {
 
 // StepOwn is what few steps have. It is never changed, only replaced, so that copies of a task may share it.
 type StepOwn struct {
-	Given   []byte  // its own input, as the row that began it has it: see Step.Input; of an each: the list
-	Count   int     // of an each: how many children
-	Asked   Instant // of a signal that is waited for: since when
-	Signal  int64   // the journal row that has the signal's answer; 0: none has come
-	Early   bool    // it came before the step began
-	Code    int     // of an early refusal
-	Refusal string  // its text
+	Given   []byte // its own input, as the row that began it has it: see Step.Input; of an each: the list
+	Signal  int64  // the journal row that has the signal's answer; 0: none has come
+	Early   bool   // it came before the step began
+	Code    int    // of an early refusal
+	Refusal string // its text
+}
 
-	// Of a call that was silent; see late.go.
-	Silent     int64 // row of its newest do that was not answered by its complete-by; 0: none, or its late answer is known
-	SilentUndo int64 // the same of its undo
-	Only       bool  // the do of Silent was the only one, and sent once; not journalled
-	Known      bool  // a late answer, or a probe's, says that the effect is there
-	Question   int64 // row of its newest do that was not answered by its complete-by; 0: none, or it is known what became of it
-	None       bool  // a late answer to the do that is out says that it had no effect
+// Count is how many children an each that has begun has; 0 of other steps.
+func (s *StepState) Count() int {
+	if s.kind != kindEach || s.own == nil {
+		return 0
+	}
+	return countElements(s.own.Given)
 }
 
 // Own is what few steps have; the zero value where the step has nothing of it.

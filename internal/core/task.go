@@ -120,18 +120,16 @@ type Task struct {
 
 // StepState is what the owner knows of one step.
 type StepState struct {
-	Status               StepStatus
-	Input                uint8   // the input of its do: 1 + index of Task.Earlier; 0: the task's present one
-	Copy                 uint32  // of the command out, or of the next retry: how many copies its owner sent before, under its number; not journalled
-	Attempt              int     // attempts of the present do or undo
-	Out                  int64   // number of the command now out, a journal row's; 0: none is out
-	Due                  Instant // of the command out: its complete-by; otherwise when the next attempt may leave
-	EffectsPossibleUntil Instant // no do of this step can still take effect after this
-	MayHaveEffect        bool    // a do may have left an effect that no undo has removed
-	Resent               bool    // two owners may have sent the command out; not journalled
-	ByHand               bool    // it is done because an operator accepted it: its service may not know of it
-	Repeats              bool    // it was done before the database went back, may have been undone since, and is done again by the input that it had
-	Result               []byte  // what do answered; of a signal that came early: its payload
+	Status  StepStatus
+	kind    stepKind
+	begun   bool    // it has begun in this round, so that its expressions have been asked
+	Input   uint8   // the input of its do: 1 + index of Task.Earlier; 0: the task's present one
+	Copy    uint32  // of the command out, or of the next retry: how many copies its owner sent before, under its number; not journalled
+	Attempt int     // attempts of the present do or undo
+	Out     int64   // number of the command now out, a journal row's; 0: none is out
+	Due     Instant // of the command out: its complete-by; otherwise when the next attempt may leave
+	Effect  StepEffect
+	Result  []byte // what do answered; of a signal that came early: its payload
 
 	// A step that waits for its agent. What its retries come to is not journalled.
 	Awaits int64   // journal row by which the wait began, under whose number its retries leave; 0: it does not wait
@@ -141,13 +139,11 @@ type StepState struct {
 
 	// Its undo.
 	Since          Instant // when its first attempt left; 0: none has
-	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has
+	Used, UndoUsed Instant // when the first do, and undo, left that an agent may have acted on; 0: none has; of a signal: since when it is waited for
 	Alerted        bool    // an operator knows that it is in trouble
 	Left           string  // why it gave up; empty: it has not
 
-	kind  stepKind
-	begun bool // it has begun in this round, so that its expressions have been asked
-	own   *StepOwn
+	own *StepOwn
 }
 
 // undoAwaits reports whether the undo of the step waits for its agent.
@@ -201,7 +197,7 @@ func (t *Task) InputOf(step int) []byte {
 // Seen is the input that the expressions of a step see: after an edit the one that it began with, unless it begins again.
 func (t *Task) Seen(step int) []byte {
 	s := &t.Steps[step]
-	if again := s.Status == StepWaiting && !s.Repeats && !(s.kind.parent() && s.MayHaveEffect); s.Input == 0 || again {
+	if again := s.Status == StepWaiting && !s.Effect.lost() && !(s.kind.parent() && s.Effect.Possible()); s.Input == 0 || again {
 		return t.Input
 	}
 	return t.Earlier[s.Input-1]

@@ -64,10 +64,10 @@ func (t *Task) applyAgain(edited bool) {
 		if s.Status == StepFailed {
 			s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
 			if s.kind == kindSignal {
-				s.own = nil // it waits for another answer
+				s.own, s.Used = nil, 0 // it waits for another answer
 			}
 		}
-		if edited && s.Status == StepWaiting && !(s.kind.parent() && s.MayHaveEffect) {
+		if edited && s.Status == StepWaiting && !(s.kind.parent() && s.Effect.Possible()) {
 			s.begun = false // what its expressions say of the new input
 		}
 	}
@@ -77,7 +77,7 @@ func (t *Task) applyAgain(edited bool) {
 func (t *Task) applyInput(input []byte) {
 	used := false
 	for i := range t.Steps {
-		if s := &t.Steps[i]; (s.MayHaveEffect || s.Status == StepFailed) && s.Input == 0 {
+		if s := &t.Steps[i]; (s.Effect.Possible() || s.Status == StepFailed) && s.Input == 0 {
 			s.Input, used = uint8(len(t.Earlier)+1), true
 		}
 	}
@@ -101,9 +101,8 @@ func (t *Task) applyWentBack(r *Record) {
 		if s.kind.passive() || s.Status == StepSkipped && again {
 			continue // it has no effect
 		}
-		s.MayHaveEffect, s.EffectsPossibleUntil = true, max(s.EffectsPossibleUntil, r.EffectsPossibleUntil)
+		s.Effect.wentBack(s.Status == StepDone, r.EffectsPossibleUntil)
 		s.Used = cmp.Or(s.Used, r.At)
-		s.Repeats = s.Repeats || s.Status == StepDone
 		if again {
 			s.applyRepeat()
 		}
@@ -112,7 +111,7 @@ func (t *Task) applyWentBack(r *Record) {
 
 // applyRepeat lets a step that may have been undone, since the database went back, begin again.
 func (s *StepState) applyRepeat() {
-	if s.Repeats && s.Status == StepDone && !s.ByHand && s.kind == kindCall {
+	if s.Effect.is == effectLost && s.Status == StepDone && s.kind == kindCall {
 		s.Status, s.Attempt, s.Due = StepWaiting, 0, 0
 	}
 }
@@ -122,7 +121,7 @@ func (s *StepState) applyRepeat() {
 func (t *Task) applyRoundAfterWentBack() {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; !s.kind.passive() {
-			s.MayHaveEffect, s.EffectsPossibleUntil, s.Used = true, t.LostUntil, t.WentBackAt
+			s.Effect, s.Used = StepEffect{is: effectPossible, Open: t.LostUntil}, t.WentBackAt
 		}
 	}
 }
@@ -139,15 +138,15 @@ func (t *Task) applyToStep(r *Record) {
 	}
 	number := s.numberOut()
 	s.applyUse(r, t.CreatedAt)
-	s.Status, s.Attempt, s.EffectsPossibleUntil = r.StepStatus, r.Attempt, r.EffectsPossibleUntil
-	s.Out, s.Due, s.Resent = 0, 0, false
+	s.Status, s.Attempt, s.Out, s.Due = r.StepStatus, r.Attempt, 0, 0
+	s.Effect.ended(r.EffectsPossibleUntil)
 	if r.Next < 0 {
 		s.Due = r.Due // of its next attempt; with Next the time belongs to that command
 	}
 	s.Heard = 0
 	asked := r.Kind == KindStarted && r.Next < 0 && r.StepStatus == StepRunning // its agent, because its key is too old
 	if asked {
-		s.change(func(own *StepOwn) { own.Question = r.Seq })
+		s.Effect.Asks = r.Seq
 	}
 	if r.Kind != KindStarted || asked { // else its retry becomes a command
 		s.Awaits, s.Said = 0, 0
@@ -162,29 +161,38 @@ func (t *Task) applyToStep(r *Record) {
 			own.Signal, own.Early, own.Code, own.Refusal = r.Seq, true, r.Code, r.Error
 		})
 	case KindDone, KindAccepted:
-		s.MayHaveEffect, s.Result = !s.kind.passive(), r.Result
+		s.Effect.done(s.kind, r.Kind)
+		s.Result = r.Result
 		if s.kind == kindSignal {
 			t.applySignal(s, r)
 		}
-		s.ByHand, s.Repeats = r.Kind == KindAccepted, false
 	case KindProbed:
 		t.applyProbed(r)
 	case KindResubmitted:
-		s.Repeats = s.Repeats && r.Input == nil
+		if r.Input != nil {
+			s.Effect.anew()
+		}
 	case KindFailed, KindOverdue:
-		none := r.Kind == KindOverdue && s.applySilence(r, number)
-		s.MayHaveEffect = !s.kind.passive() && (!none || s.MayHaveEffect) // no answer, or one that may hide an effect, is not "no effect"
+		if none := r.Kind == KindOverdue && s.applySilence(r, number); !none && !s.kind.passive() {
+			s.Effect.may() // no answer, or one that may hide an effect, is not "no effect"
+		}
 		t.Failures++
 	case KindPoisoned:
-		s.MayHaveEffect = s.MayHaveEffect || r.StepStatus == StepFailed || r.EffectsPossibleUntil != 0
+		if r.StepStatus == StepFailed || r.EffectsPossibleUntil != 0 {
+			s.Effect.may()
+		}
 		t.Failures++
 	case KindCancelled, KindUndoAsked, KindExpired, KindStarted:
 		// They end a wait for an agent. What a former owner sent meanwhile may have been heard.
-		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil != 0
+		if r.EffectsPossibleUntil != 0 {
+			s.Effect.may()
+		}
 	case KindRefused:
 		// Only a command in one pair of hands is over with its refusal; EffectsPossibleUntil
 		// ahead says that another copy of this one, or an earlier attempt, may not be.
-		s.MayHaveEffect = s.MayHaveEffect || r.EffectsPossibleUntil > r.At
+		if r.EffectsPossibleUntil > r.At {
+			s.Effect.may()
+		}
 		if s.kind == kindSignal {
 			t.applySignal(s, r)
 		}
@@ -204,7 +212,9 @@ func (t *Task) applyToStep(r *Record) {
 		t.Failures++
 		s.Alerted = s.Alerted || r.Reason != ""
 	case KindUnserved:
-		s.MayHaveEffect = s.MayHaveEffect || r.Code != 0 || r.EffectsPossibleUntil != 0
+		if r.Code != 0 || r.EffectsPossibleUntil != 0 {
+			s.Effect.may()
+		}
 		if t.State == StateProcessing { // else the step is not wanted any more
 			s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
 		}
@@ -219,8 +229,8 @@ func (t *Task) applyToStep(r *Record) {
 			s.UndoUsed = 0
 		}
 	case KindUndone, KindUndoLate:
-		s.MayHaveEffect, s.Left = false, ""
-		s.forgetSilentUndo()
+		s.Left = ""
+		s.Effect.undone()
 	}
 }
 
@@ -242,7 +252,9 @@ func (t *Task) applyUndoAgain() {
 		if s.UndoUsed != 0 {
 			s.UndoUsed-- // it is before what begins now, in the same instant too
 		}
-		s.forgetSilentUndo()
+		if s.Status == StepUndoing {
+			s.Effect.Asks = 0
+		}
 		if s.Status == StepSkipped && t.State == StateUndone { // else it is not wanted
 			s.Status = StepWaiting
 		}
@@ -255,25 +267,24 @@ func (t *Task) applyUndoAgain() {
 // applyNext puts out the command that the row issues.
 func (t *Task) applyNext(r *Record) {
 	s, heard := &t.Steps[r.Next], r.Step == r.Next && r.Kind == KindStarted
+	s.Effect.leaves(!r.Undo || s.Status != StepUndoing)
 	if r.Undo {
 		s.Status = StepUndoing
 		s.Since, s.UndoUsed = cmp.Or(s.Since, r.At), cmp.Or(s.UndoUsed, r.At)
 	} else {
 		s.Status, s.begun = StepRunning, true
-		s.forgetLate()
-		if s.Used == 0 || !heard && !s.MayHaveEffect && s.EffectsPossibleUntil == 0 {
+		if s.Used == 0 || !heard && s.Effect.unused() {
 			s.Used = r.At
 		}
-		if !s.Repeats {
+		if !s.Effect.lost() {
 			s.Input = 0
 		}
-		s.MayHaveEffect = s.MayHaveEffect || s.kind.parent()
+		if s.kind.parent() {
+			s.Effect.may()
+		}
 		if r.Input != nil && r.Kind == KindStarted {
 			t.applyGiven(s, r.Input)
 		}
-	}
-	if s.kind == kindSignal {
-		s.change(func(own *StepOwn) { own.Asked = r.At })
 	}
 	if heard {
 		s.Out = s.Awaits
@@ -281,17 +292,12 @@ func (t *Task) applyNext(r *Record) {
 		s.Out, s.Copy = r.Seq, 0
 	}
 	s.Awaits, s.Said, s.Tries, s.Heard = 0, 0, 0, 0
-	s.Attempt, s.Due, s.Resent = r.NextAttempt, r.Due, false
+	s.Attempt, s.Due = r.NextAttempt, r.Due
 }
 
 // applyGiven keeps the own input of a step, or the list of an each.
 func (t *Task) applyGiven(s *StepState, given []byte) {
-	s.change(func(own *StepOwn) {
-		own.Given = given
-		if s.kind == kindEach {
-			own.Count = countElements(given)
-		}
-	})
+	s.change(func(own *StepOwn) { own.Given = given })
 }
 
 // applyLeave ends what nothing is at work on, of a task that does not go forward any more: waits, signals, and the

@@ -170,7 +170,7 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		v.Steps = append(v.Steps, StepView{
-			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Own().Count,
+			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Count(),
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
 			Status: t.StepWord(i), Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i), KeyUntil: t.keyUntil(p, i),
 		})

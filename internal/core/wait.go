@@ -255,15 +255,15 @@ func (d *decision) silent(i int) {
 		return
 	}
 	only := s.firstCopy()
-	if !s.Own().None {
+	if s.Effect.copies != copyRefused {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	state := d.t.State
 	if s.kind != kindCall || !d.probe(&r, i) {
 		state = d.failing(&r, i, false)
 	}
-	if only && s.kind == kindCall && !s.Own().None {
-		s.change(func(own *StepOwn) { own.Only = true })
+	if only && s.kind == kindCall {
+		s.Effect.copies = copyOnly
 	}
 	d.finish(&r, state)
 }

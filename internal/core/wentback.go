@@ -53,8 +53,8 @@ func (t *Task) lostStep(p *Plan, now bool) string {
 	for i := range t.Steps {
 		s, name := &t.Steps[i], p.Steps[i].Name
 		switch {
-		case s.Status != StepDone || !now && !s.Repeats:
-		case s.ByHand && p.Steps[i].Undoable:
+		case s.Status != StepDone || !now && !s.Effect.lost():
+		case s.Effect.byHand() && p.Steps[i].Undoable:
 			return "step " + name + " was accepted, and the database went back since: whether it was undone meanwhile is not known"
 		case s.kind.parent():
 			return "step " + name + " has child tasks, and the database went back since: whether they were undone meanwhile is not known"

@@ -175,8 +175,8 @@ func TestRoundAfterTheDatabaseWentBack(t *testing.T) {
 	r.answer(CodeRefused)
 	r.must(Event{Kind: EventUndo, Actor: person})
 	for i := range r.task.Steps {
-		if r.task.Steps[i].EffectsPossibleUntil < quiet {
-			t.Errorf("step %d is quiet at %d, want %d", i, r.task.Steps[i].EffectsPossibleUntil, quiet)
+		if r.task.Steps[i].Effect.Open < quiet {
+			t.Errorf("step %d is quiet at %d, want %d", i, r.task.Steps[i].Effect.Open, quiet)
 		}
 	}
 	if got := r.undos(); !slices.Equal(got, []int{1, 0}) || r.task.Round != 1 {

@@ -19,14 +19,14 @@ import (
 // errBusy is what errors.Is finds in every BusyError.
 var errBusy = errors.New("stream is busy")
 
-// When a client is asked to try again.
+// The hints of how long to wait before trying again.
 const (
 	retrySoon  = 100 * time.Millisecond // the window of unconfirmed packs is full
 	retryLater = time.Second            // the stream is full, away or overloaded
 )
 
-// errStreamOffline is the one busy error of JetStream outside 503 (10077: the
-// stream is full; 10008: no leader) and 429 (10167: the inbound queue is full).
+// errStreamOffline is the only error of JetStream that means busy and has neither code 503 (10077: the stream is full;
+// 10008: no leader) nor 429 (10167: the inbound queue is full).
 const errStreamOffline = 10118
 
 // BusyError says that a stream did not take a message just now. errors.Is finds
@@ -51,30 +51,39 @@ type acks struct {
 	nc      *nats.Conn
 	timeout time.Duration
 
-	mu      sync.Mutex
-	sub     *nats.Subscription
-	prefix  string
-	next    uint64
-	waits   map[uint64]wait
-	closed  bool
-	running sync.WaitGroup // calls of done that were decided under mu
+	mu  sync.Mutex
+	sub *nats.Subscription
+	// prefix is the inbox's subject; each message's reply subject is it and the message's id.
+	prefix string
+	// next is the id that was given last. It is in the reply subject, by which a confirmation finds its
+	// message.
+	next uint64
+	// waits holds the messages that are not confirmed yet, by id.
+	waits  map[uint64]wait
+	closed bool
+	// running counts the calls of done that were decided under mu, so that close can wait for them.
+	running sync.WaitGroup
 }
 
-// secretInbox is a random inbox, for what streams alone are to send: Duly answers requests in any inbox, so
-// who knew this one could have an answer taken for a stream's. The library's inboxes follow from each other, and agents see
-// some.
+// secretInbox returns a random inbox for what only streams may send. Duly answers requests in any inbox, so
+// whoever knew this one could have Duly's answer taken for a stream's confirmation. The library's own inboxes
+// are guessable from one another, and agents see some of them.
 func secretInbox(nc *nats.Conn) string { return inboxPrefix(nc) + "." + rand.Text() }
 
-// inboxPrefix is what a connection's inboxes begin with.
+// inboxPrefix returns the prefix of a connection's inboxes, without the dot.
 func inboxPrefix(nc *nats.Conn) string {
 	return strings.TrimSuffix(cmp.Or(nc.Opts.InboxPrefix, nats.InboxPrefix), ".")
 }
 
+// wait is a message that is not confirmed yet. When timer fires first, the message counts as unknown: it may
+// have been stored.
 type wait struct {
 	done  func(seq uint64, err error)
 	timer *time.Timer
 }
 
+// newAcks makes it for confirmations that may take timeout. It subscribes to the inbox with the first
+// message.
 func newAcks(timeout time.Duration) *acks {
 	return &acks{timeout: timeout, waits: map[uint64]wait{}}
 }
@@ -98,7 +107,7 @@ func (a *acks) publish(subject string, header nats.Header, data []byte, done fun
 	}
 }
 
-// expect registers done under a reply subject.
+// expect registers done under a new reply subject. The first call subscribes to the inbox.
 func (a *acks) expect(done func(uint64, error)) (id uint64, reply string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -124,7 +133,7 @@ func (a *acks) expect(done func(uint64, error)) (id uint64, reply string, err er
 	return id, a.prefix + strconv.FormatUint(id, 36), nil
 }
 
-// finish calls done, once for each id.
+// finish calls done for an id, the first time only.
 func (a *acks) finish(id, seq uint64, err error) {
 	a.mu.Lock()
 	w, ok := a.waits[id]
@@ -140,6 +149,7 @@ func (a *acks) finish(id, seq uint64, err error) {
 	w.done(seq, err)
 }
 
+// receive handles one message in the inbox.
 func (a *acks) receive(msg *nats.Msg) {
 	id, err := strconv.ParseUint(msg.Subject[len(a.prefix):], 36, 64)
 	if err != nil {
@@ -162,7 +172,7 @@ func (a *acks) failAll(err error) {
 	}
 }
 
-// close fails what waits and returns when the last done has.
+// close fails what is not confirmed, and returns when the last done has run.
 func (a *acks) close() {
 	a.mu.Lock()
 	a.closed = true
@@ -199,11 +209,12 @@ func decodePubAck(msg *nats.Msg) (uint64, error) {
 	return ack.Seq, nil
 }
 
+// busyCode reports whether an error of JetStream passes by itself.
 func busyCode(e *wire.APIError) bool {
 	return e.Code == 503 || e.Code == 429 || e.ErrCode == errStreamOffline
 }
 
-// publishError makes a *BusyError of what ends by itself, such as a missing server.
+// publishError wraps errors that pass by themselves, such as a missing server, in a *BusyError.
 func publishError(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionReconnecting):

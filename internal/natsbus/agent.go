@@ -24,20 +24,22 @@ const codeStopping = 503
 type CommandRequest struct {
 	Command core.Command
 	service *Service
-	reply   string     // subject of the answer
-	batch   bool       // answers go out in batches too
-	token   core.Token // that the answer in a batch repeats
+	// reply is the subject of the answer. With batch the answer may share a message with others, and repeats
+	// token.
+	reply string
+	batch bool
+	token core.Token
 }
 
-// Fail answers with a failure: code as core.FinalCode reads it.
+// Fail answers with a failure. Whether the code is final, core.FinalCode says.
 func (r *CommandRequest) Fail(code int, text string) error {
 	return r.Reply(core.Reply{Code: code, Error: text})
 }
 
-// Reply answers with either. Only Code, Error and Result are read, and the result
-// must not change afterwards. A result that no message can hold is answered as a
-// failure. The answer goes out a moment later, together with others: what the
-// network does to it is logged, and recovered like any answer that is lost.
+// Reply answers with a result or a failure. Only Code, Error and Result are read, and Result must not change
+// afterwards. A result too large for a message becomes a failure. The answer leaves a moment later, together
+// with others. If the network loses it, that is logged, and the command comes again like any command without
+// an answer.
 func (r *CommandRequest) Reply(reply core.Reply) error {
 	s := r.service
 	if s.conn.nc.IsClosed() {
@@ -59,14 +61,15 @@ func (r *CommandRequest) Reply(reply core.Reply) error {
 	return nil
 }
 
-// replyRoom is kept free in a message for what stands around a result.
+// replyRoom is how many bytes of a message are kept free for what surrounds a result.
 const replyRoom = 128
 
-// Service is an agent that listens.
+// Service is an agent's subscription to its commands.
 type Service struct {
-	conn    *Conn
-	agent   string
-	dry     bool // it has no effects
+	conn  *Conn
+	agent string
+	// dry is whether its agent has no effects; see Conn.ServeAs.
+	dry     bool
 	replies *replier
 	service micro.Service
 	handler func(*CommandRequest)
@@ -88,7 +91,7 @@ type Service struct {
 // With batched it also takes several commands in one message, and says so in its
 // metadata; every instance of the agent must do that before a scheduler sends any.
 func (c *Conn) ServeCommands(agent string, batched bool, handler func(*CommandRequest)) (*Service, error) {
-	at, err := c.listens(agent)
+	at, err := c.listensAs(agent)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ type endpoint struct {
 	handler       micro.HandlerFunc
 }
 
-// endpoints are those of the agent, or of the variant, that it listens as.
+// endpoints returns the subjects that the service listens on; at is the agent or its variant.
 func (s *Service) endpoints(at string, batched bool) []endpoint {
 	agent := s.agent
 	if s.dry { // an undo would not be one
@@ -168,6 +171,7 @@ func (s *Service) endpoints(at string, batched bool) []endpoint {
 	return all
 }
 
+// serve returns the handler of single commands. Messages of one endpoint come one after the other.
 func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	var decoder wire.CommandDecoder // the endpoint's messages come one after the other
 	return func(req micro.Request) {
@@ -202,8 +206,8 @@ func (s *Service) serve(agent string, undo bool) micro.HandlerFunc {
 	}
 }
 
-// serveBatch takes several commands at once. One that cannot be decoded is
-// recovered by its complete-by.
+// serveBatch returns the handler of batches of commands. A command in it that cannot be decoded is lost; its
+// complete-by recovers it.
 func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 	return func(req micro.Request) {
 		reply := req.Reply()
@@ -221,7 +225,7 @@ func (s *Service) serveBatch(agent string, undo bool) micro.HandlerFunc {
 	}
 }
 
-// dispatch gives one command to the handler.
+// dispatch gives one command to the handler, or refuses it if the service is stopping.
 func (s *Service) dispatch(r *CommandRequest) {
 	if !s.enter() {
 		s.refuse(r, codeStopping, "agent is stopping")
@@ -231,12 +235,14 @@ func (s *Service) dispatch(r *CommandRequest) {
 	s.handler(r)
 }
 
+// refuse answers a command that the handler does not get.
 func (s *Service) refuse(r *CommandRequest, code int, text string) {
 	if err := r.Fail(code, text); err != nil {
 		s.conn.log.Debug("refusal not sent", "error", err)
 	}
 }
 
+// enter counts a call of the handler, so that Stop can wait for it. It reports false once Stop was called.
 func (s *Service) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,12 +253,11 @@ func (s *Service) enter() bool {
 	return true
 }
 
-// Denied has an error when the server has said that the agent's user may not subscribe
-// to one of its subjects: commands do not reach this instance, now or since the
-// permissions were changed.
+// Denied receives an error when the server says that the agent's user may not subscribe to one of its
+// subjects, at the start or after its permissions changed: commands do not reach this instance then.
 func (s *Service) Denied() <-chan error { return s.denials }
 
-// forget ends the interest in what the server says about the agent's subjects.
+// forget stops watching for denials of the service's subjects.
 func (s *Service) forget() {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
@@ -263,10 +268,9 @@ func (s *Service) forget() {
 	}
 }
 
-// Stop takes no more commands and returns when handler has run for the last
-// time. What the server had handed to this instance already is answered with an
-// error that is tried again; the requests handed out before can still be
-// answered.
+// Stop takes no more commands and returns when the handler has run for the last time. Commands that the
+// server had delivered already are answered with an error that is retried. Requests that the handler has kept
+// can still be answered.
 func (s *Service) Stop() {
 	s.forget()
 	if err := s.service.Stop(); err != nil {

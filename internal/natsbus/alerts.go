@@ -13,19 +13,19 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-const alertsAgain = time.Second // before an ending that was not taken comes again
+// alertsAgain is after how long an ending that take refused comes again.
+const alertsAgain = time.Second // after which an ending that take refused comes again
 
-// ReadErrors calls take with every task that ended in error, also while there was no
-// reader, until ctx ends (nil) or reading fails. If take returns an error, all endings of
-// the same message come again. Several readers share
-// the endings between them.
+// ReadErrors calls take with every task that ended in error, also from times without a reader, until ctx ends
+// (nil) or reading fails. If take returns an error, all endings of the same message come again. Several
+// readers share the endings between them.
 func (c *Conn) ReadErrors(ctx context.Context, take func(core.Ending) error) error {
 	return c.consume(ctx, c.names.StreamEvents(), jetstream.ConsumerConfig{Durable: wire.ConsumerAlerts, FilterSubject: c.names.PatternErrors()},
 		func(msg jetstream.Msg) error { return c.takeError(msg, take) })
 }
 
-// consume calls take with every message that a durable consumer has not ended, also of the time when there was no reader,
-// until ctx ends (nil) or something fails.
+// consume calls take with every message that a durable consumer has not acknowledged, also from times without
+// a reader, until ctx ends (nil) or something fails.
 func (c *Conn) consume(ctx context.Context, stream string, config jetstream.ConsumerConfig, take func(jetstream.Msg) error) error {
 	config.AckPolicy, config.MaxDeliver, config.DeliverPolicy = jetstream.AckExplicitPolicy, -1, jetstream.DeliverAllPolicy
 	err := c.consumeEach(ctx, stream, config, take)
@@ -35,6 +35,7 @@ func (c *Conn) consume(ctx context.Context, stream string, config jetstream.Cons
 	return fmt.Errorf("consumer %s: %w", config.Durable, err)
 }
 
+// consumeEach is consume; its error at the end of ctx is whatever was going on.
 func (c *Conn) consumeEach(ctx context.Context, stream string, config jetstream.ConsumerConfig, take func(jetstream.Msg) error) error {
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, stream, config)
 	if err != nil {
@@ -56,6 +57,7 @@ func (c *Conn) consumeEach(ctx context.Context, stream string, config jetstream.
 	}
 }
 
+// takeError hands the endings of one message to take, and acknowledges it or has it delivered again.
 func (c *Conn) takeError(msg jetstream.Msg, take func(core.Ending) error) error {
 	endings, err := wire.DecodeEndings(msg.Data())
 	if err != nil {
@@ -74,11 +76,12 @@ func (c *Conn) takeError(msg jetstream.Msg, take func(core.Ending) error) error 
 
 // Times of the delivery of alerts.
 const (
-	deliveryAckWait = 10 * time.Second // after it an alert comes again whose reader has died
-	deliveryMost    = 64               // alerts that are handed out and not done
+	deliveryAckWait = 10 * time.Second // an alert comes again after this, if its reader has died
+	deliveryMost    = 64               // most alerts that are handed out and not done
 )
 
-// PublishAlert stores an alert and waits until the stream has it. One whose id was stored lately is not stored again.
+// PublishAlert stores an alert and waits for the confirmation. An alert whose id was stored a short time ago
+// is not stored again.
 func (c *Conn) PublishAlert(ctx context.Context, a core.Alert) error {
 	data, err := wire.AppendAlert(nil, a)
 	if err != nil {
@@ -90,21 +93,21 @@ func (c *Conn) PublishAlert(ctx context.Context, a core.Alert) error {
 	return nil
 }
 
-// AlertMessage is an alert that its reader has to end with Done. Until then it calls Working at least every few seconds,
-// or the alert comes again.
+// AlertMessage is an alert that its reader has to end with Done. Until then the reader calls Working every
+// few seconds, or the alert is delivered again.
 type AlertMessage struct {
 	Alert core.Alert
 	msg   jetstream.Msg
 }
 
-// Done says that the alert need not come again.
+// Done says that the alert is delivered.
 func (m *AlertMessage) Done() error { return m.msg.Ack() }
 
 // Working says that the alert is still being delivered.
 func (m *AlertMessage) Working() error { return m.msg.InProgress() }
 
-// ReadAlerts calls take with every alert that is not done, also of the time when there was no reader, until ctx ends
-// (nil) or reading fails. take must not block for long: no more than deliveryMost are handed out at a time.
+// ReadAlerts calls take with every alert that is not done, also from times without a reader, until ctx ends
+// (nil) or reading fails. take must not block for long; at most deliveryMost alerts are handed out at a time.
 func (c *Conn) ReadAlerts(ctx context.Context, take func(*AlertMessage)) error {
 	config := jetstream.ConsumerConfig{Durable: wire.ConsumerDelivery, FilterSubject: c.names.PatternAlerts(), AckWait: deliveryAckWait, MaxAckPending: deliveryMost}
 	return c.consume(ctx, c.names.StreamAlerts(), config, func(msg jetstream.Msg) error {

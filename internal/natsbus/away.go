@@ -11,7 +11,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ServeAway answers those who ask which agents are away, with what say returns. It is called from one goroutine.
+// ServeAway answers other nodes' question which agents this node's tasks wait for, with what say returns. say
+// is called from one goroutine.
 func (c *Conn) ServeAway(say func() wire.AwayReport) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectAway(), "", func(msg *nats.Msg) {
 		data, err := wire.EncodeAway(say())
@@ -23,8 +24,9 @@ func (c *Conn) ServeAway(say func() wire.AwayReport) (*Subscription, error) {
 	})
 }
 
-// Away asks those nodes which agents are away, and returns what they answer within instancesWithin, each once; more: one of
-// them has not answered. Answers of others do not count. Errors: there is no server, or it cannot be asked.
+// Away asks these nodes which agents their tasks wait for. It returns what they answer within
+// instancesWithin; more: some have not answered. Answers of anybody else are ignored. Errors: there is no
+// server, or it cannot be asked.
 func (c *Conn) Away(ctx context.Context, nodes []string) (all []wire.AwayReport, more bool, err error) {
 	if len(nodes) == 0 {
 		return nil, false, nil
@@ -43,6 +45,7 @@ func (c *Conn) Away(ctx context.Context, nodes []string) (all []wire.AwayReport,
 	if err := c.nc.PublishRequest(c.names.SubjectAway(), inbox, nil); err != nil {
 		return nil, false, fmt.Errorf("ask for agents that are away: %w", publishError(err))
 	}
+	// It also stops after a bounded number of answers, because anybody who knows the inbox may answer.
 	for answers := 0; len(all) < len(nodes) && answers < 2*instancesMax; answers++ {
 		msg, err := sub.NextMsgWithContext(ctx)
 		switch {

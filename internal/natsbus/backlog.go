@@ -10,14 +10,13 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// backlogSpare is how much longer than for the first task stream Backlog waits for the others: its figures grow old.
+// backlogSpare is how much longer than for the first task stream Backlog waits for the others: its figures grow old meanwhile.
 const backlogSpare = time.Second
 
-// Backlog is how many messages of each partition of the task stream its owner
-// has not been handed yet, as the server counts them. A partition without a
-// reader is missing. It is one request a task stream: for every second or so,
-// not for every submission. Beside an error, which names the task streams that did not
-// answer, it returns what the others said.
+// Backlog returns, for each partition, how many messages of the task stream its owner was not handed yet, as
+// the server counts them. A partition without a reader is missing. It costs one request for each task stream,
+// so call it every second or so, not for every submission. With an error, which names the task streams that
+// did not answer, it returns what the others said.
 func (c *Conn) Backlog(ctx context.Context) (map[int]int64, error) {
 	pending, err := eachTaskStream(ctx, c, backlogSpare, func(ctx context.Context, stream jetstream.Stream, has func(int) bool) (map[int]int64, error) {
 		pending, newest := map[int]int64{}, map[int]int64{}

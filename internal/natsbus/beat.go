@@ -11,14 +11,15 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Beat is a word that a live node wrote last into its database and then here.
+// Beat is a unique word that a live node writes into its database and then here. A node that finds different
+// words in its database and its NATS has not got the two that belong together.
 type Beat struct {
 	Beat string `json:"beat"`
 	By   string `json:"by"` // the node and its database, for people to read
 }
 
-// Beat reads the last beat on this NATS, and the identity of the bucket of live nodes; both
-// are empty where there is none.
+// Beat reads the last beat on this NATS, and the identity of the bucket of live nodes. Both are empty if
+// there are none.
 func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
 	name := wire.BucketStream(c.names.BucketNodes())
 	ctx, end := c.UntilDenied(ctx, "$JS.API.STREAM.INFO."+name, "$JS.API.DIRECT.GET."+name)
@@ -44,7 +45,7 @@ func (c *Conn) Beat(ctx context.Context) (id string, last Beat, err error) {
 // Server is the address of the server that the connection is to, without secrets.
 func (c *Conn) Server() string { return c.nc.ConnectedUrlRedacted() }
 
-// PutBeat writes it.
+// PutBeat writes a beat.
 func (c *Conn) PutBeat(ctx context.Context, b Beat) error {
 	data, err := json.Marshal(b)
 	if err != nil {

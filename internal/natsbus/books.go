@@ -11,8 +11,9 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// AskBooks asks an agent which effects its service has. Errors: wire.ErrNoBooks, one that wraps wire.ErrUndecodable, what
-// the agent answered instead, or ctx's.
+// AskBooks asks an agent which effects its service has, to compare them with the journal. Errors:
+// wire.ErrNoBooks if nobody answers such questions; one that wraps wire.ErrUndecodable; what the agent
+// answered instead; ctx's.
 func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion) (wire.BooksAnswer, error) {
 	if err := core.CheckAgent(agent); err != nil {
 		return wire.BooksAnswer{}, err
@@ -38,10 +39,10 @@ func (c *Conn) AskBooks(ctx context.Context, agent string, q wire.BooksQuestion)
 	return answer, nil
 }
 
-// ServeBooks answers for an agent's books until the subscription is stopped, one question at a time. An error of find
-// goes to the asker.
+// ServeBooks answers such questions for an agent until the subscription is stopped, one at a time. An error
+// of find goes to whoever asked.
 func (c *Conn) ServeBooks(ctx context.Context, agent string, find func(context.Context, wire.BooksQuestion) (wire.BooksAnswer, error)) (*Subscription, error) {
-	at, err := c.listens(agent)
+	at, err := c.listensAs(agent)
 	if err != nil {
 		return nil, err
 	}
@@ -61,6 +62,7 @@ func (c *Conn) ServeBooks(ctx context.Context, agent string, find func(context.C
 	})
 }
 
+// booksAnswer returns the encoded answer to a question, or an error with the code for the asker.
 func booksAnswer(ctx context.Context, question []byte, find func(context.Context, wire.BooksQuestion) (wire.BooksAnswer, error)) (data []byte, code string, err error) {
 	q, err := wire.DecodeBooksQuestion(question)
 	if err != nil {

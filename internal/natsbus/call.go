@@ -9,8 +9,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// SendCommand sends a command to its agent. The answer comes to ServeReplies of the
-// partition on this connection; so does the report that no instance of the agent listens.
+// SendCommand sends one command to its agent. The answer arrives at ServeReplies of its partition, on this
+// connection; so does the server's report that no instance of the agent subscribes.
 func (c *Conn) SendCommand(cmd *core.Command) error {
 	b := buffer()
 	defer release(b)
@@ -28,10 +28,9 @@ func (c *Conn) SendCommand(cmd *core.Command) error {
 	return nil
 }
 
-// ServeReplies listens to the answers to a partition's commands. unservedBy gets the
-// commands that no agent listens to, as replies without content. The owner of the partition
-// must check that a reply is genuine, with Conn.Genuine, and a step's own limit of its
-// result; here results are limited to core.ResultBytesMax.
+// ServeReplies listens to the answers to a partition's commands. unservedBy gets commands that nobody
+// subscribes to, as replies without content. Here only core.ResultBytesMax is checked: the partition's owner
+// must check with Conn.Genuine that a reply is genuine, and that its result is within the step's own limit.
 func (c *Conn) ServeReplies(partition int, reply, unservedBy func(core.Reply)) (*Subscription, error) {
 	return c.subscribe(c.names.ReplyPattern(partition), "", func(msg *nats.Msg) {
 		if unserved(msg) {

@@ -16,39 +16,47 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Change is a change of the number of task streams, from BeginChange to Finish. It acts on
-// the streams as they are, so one that was cut off anywhere is begun again, to the same number or to
-// another one. While it is on no scheduler takes a partition over, and a partition that moves
-// takes no submission: its submitters are told to come again.
+// Change changes the number of task streams, from BeginChange to Finish. It works from the streams as they
+// are, so a change that was cut off anywhere can be begun again, to the same number or another. While it is
+// under way no scheduler takes a partition over, and a partition that moves takes no submission: submitters
+// are told to come again.
 //
-// Everything of a partition that is unread is, at every moment, in the stream that its row in
-// the database names after the cursor there, or in that of the stream endpoint.
+// At every moment, whatever of a partition is unread is in one of two places: after its cursor in the stream
+// that its row in the database names, or in the stream of the stream endpoint.
 type Change struct {
 	conn           *Conn
 	installation   string
 	to, partitions int
-	lanes          [2]lane // tasks, control
-	door           jetstream.Stream
+	// lanes are the task streams and the control streams.
+	lanes [2]lane
+	// in is the stream of the stream endpoint; nil: there is none.
+	in jetstream.Stream
 }
 
 // lane is all task streams, or all control streams.
 type lane struct {
-	bytes    int64 // of all together; 0 or less: no bound
-	streams  [wire.TaskStreamsMax]jetstream.Stream
-	name     func(number int) string
-	all      string                   // the subject of all partitions, where there is one stream
-	open     func(p int) []string     // those of one, where there are several
-	filter   func(p int) string       // selects what it holds of one
-	moved    func(p int) string       // takes what comes of one from another stream
-	subjects func(n, of int) []string // in the end
+	// bytes bounds all of them together; 0 or less: no bound.
+	bytes   int64
+	streams [wire.TaskStreamsMax]jetstream.Stream
+	name    func(number int) string
+	// all is the subject of all partitions, used when there is one stream.
+	all string
+	// open returns the subjects of one partition, used when there are several streams.
+	open func(p int) []string
+	// filter returns the subject that selects one partition's messages.
+	filter func(p int) string
+	// moved returns the subject under which a partition's messages are copied from another stream.
+	moved func(p int) string
+	// subjects returns what stream n of so many listens to when the change is finished.
+	subjects func(n, of int) []string
 }
 
-// retiredBytes is what a stream that takes nothing any more may have beyond what it holds.
+// retiredBytes is how much larger than its content a stream is left that takes nothing any more.
 const retiredBytes = mebibyte
 
-// BeginChange finds the streams and marks that their number is being changed: from then on
-// no node of either number starts or takes a partition over. Errors: ErrNoStream,
-// ErrInstallation, errSettings for another number of partitions.
+// BeginChange finds the streams and marks the first one: from then on no node, whatever number of task
+// streams it is configured for, starts or takes a partition over. Errors: ErrNoStream, ErrInstallation,
+// errSettings if the streams are of another number of partitions.
 func (c *Conn) BeginChange(ctx context.Context, installation string, to, partitions int) (*Change, error) {
 	if to < 1 || to > wire.TaskStreamsMax || to > partitions {
 		return nil, fmt.Errorf("task streams: %d, want 1 to %d, and at most partitions (%d)", to, wire.TaskStreamsMax, partitions)
@@ -68,7 +76,7 @@ func (c *Conn) BeginChange(ctx context.Context, installation string, to, partiti
 	return ch, ch.mark(ctx)
 }
 
-// find looks for every stream that there can be.
+// find looks up every stream that there can be.
 func (ch *Change) find(ctx context.Context) error {
 	look := func(name string) (jetstream.Stream, error) {
 		stream, err := ch.conn.js.Stream(ctx, name)
@@ -96,11 +104,12 @@ func (ch *Change) find(ctx context.Context) error {
 	if has != strconv.Itoa(ch.partitions) {
 		return fmt.Errorf("%w: %s is of %s partitions, the database has %d", errSettings, ch.lanes[0].name(0), orNone(has), ch.partitions)
 	}
-	ch.door, err = look(ch.conn.names.StreamIn())
+	ch.in, err = look(ch.conn.names.StreamIn())
 	return err
 }
 
-// mark notes in the first task stream what is being done, and the sizes before it.
+// mark notes in the first task stream's metadata that the change is under way, and what the streams' sizes
+// were before it.
 func (ch *Change) mark(ctx context.Context) error {
 	first := ch.lanes[0].streams[0].CachedInfo().Config
 	meta := maps.Clone(first.Metadata)
@@ -119,6 +128,7 @@ func (ch *Change) mark(ctx context.Context) error {
 	return ch.update(ctx, 0, 0, first)
 }
 
+// orOne returns the number of task streams that metadata stands for.
 func orOne(s string) string {
 	if s == "" {
 		return "1"
@@ -126,7 +136,7 @@ func orOne(s string) string {
 	return s
 }
 
-// size is that of so many streams together; 0: one of them has no bound.
+// size returns the bound of the first streams together; 0: one of them has none.
 func (l *lane) size(streams int) (total int64) {
 	for n := range min(streams, len(l.streams)) {
 		if l.streams[n] == nil {
@@ -141,7 +151,7 @@ func (l *lane) size(streams int) (total int64) {
 	return total
 }
 
-// update changes a stream in place.
+// update changes a stream's configuration.
 func (ch *Change) update(ctx context.Context, lane, n int, to jetstream.StreamConfig) error {
 	stream, err := ch.conn.js.UpdateStream(ctx, to)
 	if err != nil {
@@ -151,8 +161,8 @@ func (ch *Change) update(ctx context.Context, lane, n int, to jetstream.StreamCo
 	return nil
 }
 
-// Prepare closes the partitions that move where they were, and lets their new streams take
-// what is moved there.
+// Prepare stops the partitions that move where they were, and lets their new streams take what is copied to
+// them.
 func (ch *Change) Prepare(ctx context.Context) error {
 	var open [2][wire.TaskStreamsMax][]int
 	for i := range ch.lanes { // all are closed first: no subject may be of two streams
@@ -174,10 +184,10 @@ func (ch *Change) Prepare(ctx context.Context) error {
 			}
 		}
 	}
-	return ch.useDoor(ctx)
+	return ch.openIn(ctx)
 }
 
-// stays lists the partitions that a stream has and keeps.
+// stays returns the partitions that stream n has and keeps.
 func (ch *Change) stays(l *lane, n int, subjects []string) []int {
 	if n >= ch.to {
 		return nil
@@ -191,7 +201,7 @@ func (ch *Change) stays(l *lane, n int, subjects []string) []int {
 	return all
 }
 
-// of are the subjects of partitions.
+// of returns the subjects of partitions.
 func (l *lane) of(partitions []int) (all []string) {
 	for _, p := range partitions {
 		all = append(all, l.open(p)...)
@@ -199,7 +209,7 @@ func (l *lane) of(partitions []int) (all []string) {
 	return all
 }
 
-// close leaves a stream with what it keeps.
+// close leaves a stream listening only to the partitions that it keeps.
 func (ch *Change) close(ctx context.Context, lane, n int, open []int) error {
 	l := &ch.lanes[lane]
 	info := l.streams[n].CachedInfo()
@@ -221,7 +231,7 @@ func (ch *Change) close(ctx context.Context, lane, n int, open []int) error {
 	return err
 }
 
-// admit makes a stream if it is missing, and lets it take what is moved to it.
+// admit makes a stream if it is missing, and lets it take what is copied to it.
 func (ch *Change) admit(ctx context.Context, lane, n int, open []int) error {
 	l := &ch.lanes[lane]
 	subjects := l.of(open)
@@ -243,7 +253,7 @@ func (ch *Change) admit(ctx context.Context, lane, n int, open []int) error {
 	return ch.create(ctx, to, func(s jetstream.Stream) { l.streams[n] = s })
 }
 
-// like is the configuration of a new stream beside one that there is.
+// like returns the configuration of a new stream that resembles an existing one.
 func (ch *Change) like(one jetstream.StreamConfig, name string) jetstream.StreamConfig {
 	one.Name = name
 	meta := map[string]string{metaWire: one.Metadata[metaWire], metaStream: newStreamID()}
@@ -256,6 +266,7 @@ func (ch *Change) like(one jetstream.StreamConfig, name string) jetstream.Stream
 	return one
 }
 
+// create makes a stream.
 func (ch *Change) create(ctx context.Context, config jetstream.StreamConfig, made func(jetstream.Stream)) error {
 	stream, err := ch.conn.js.CreateStream(ctx, config)
 	if err != nil {
@@ -265,44 +276,45 @@ func (ch *Change) create(ctx context.Context, config jetstream.StreamConfig, mad
 	return nil
 }
 
-// useDoor opens the stream of the stream endpoint where there will be several task streams,
-// and closes it where there will be one.
-func (ch *Change) useDoor(ctx context.Context) error {
+// openIn opens the stream of the stream endpoint if there will be several task streams, and closes it if
+// there will be one.
+func (ch *Change) openIn(ctx context.Context) error {
 	names := ch.conn.names
 	subjects := []string{names.PatternIn()}
 	if ch.to == 1 {
 		subjects = []string{names.RetiredSubject(names.StreamIn())}
 	}
 	switch {
-	case ch.door == nil && ch.to == 1:
+	case ch.in == nil && ch.to == 1:
 		return nil
-	case ch.door == nil:
+	case ch.in == nil:
 		to := ch.like(ch.lanes[0].streams[0].CachedInfo().Config, names.StreamIn())
 		to.Description, to.Subjects, to.Retention = aboutIn, subjects, jetstream.WorkQueuePolicy
 		to.SubjectTransform = &jetstream.SubjectTransformConfig{Source: names.PatternIn(), Destination: names.TasksTransform(ch.partitions)}
 		if to.MaxBytes > 0 {
-			to.MaxBytes = max(shareIn.least, to.MaxBytes/doorPart)
+			to.MaxBytes = max(shareIn.least, to.MaxBytes/inPart)
 		}
-		return ch.create(ctx, to, func(s jetstream.Stream) { ch.door = s })
+		return ch.create(ctx, to, func(s jetstream.Stream) { ch.in = s })
 	}
-	to := ch.door.CachedInfo().Config
+	to := ch.in.CachedInfo().Config
 	to.Subjects = subjects
 	stream, err := ch.conn.js.UpdateStream(ctx, to)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", to.Name, err)
 	}
-	ch.door = stream
+	ch.in = stream
 	return nil
 }
 
-// doorPart is how many times smaller than a task stream the one of the stream endpoint is.
-const doorPart = 10
+// inPart: the stream of the stream endpoint is a task stream's size divided by this.
+const inPart = 10
 
-// Finish opens every partition in its stream, removes the streams that are not used any more and hold nothing that is
-// younger than keep, and ends the change. left are those that do: a restore of the database would want it.
+// Finish opens every partition in its stream, removes the streams that are no longer used and whose messages
+// are older than keep, and ends the change. left names unused streams that are kept: a restored database
+// would read them.
 func (ch *Change) Finish(ctx context.Context, keep time.Duration) (left []string, err error) {
-	if ch.to == 1 && ch.door != nil {
-		if err := ch.emptyDoor(ctx); err != nil {
+	if ch.to == 1 && ch.in != nil {
+		if err := ch.emptyIn(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -329,7 +341,8 @@ func (ch *Change) Finish(ctx context.Context, keep time.Duration) (left []string
 	return left, nil
 }
 
-// finish does it with one stream; nil: it is gone. ids are those of the other task streams.
+// finish finishes one stream. It returns nil if the stream is removed. ids are those of the other task
+// streams.
 func (ch *Change) finish(ctx context.Context, lane, n int, ids []string, keep time.Duration) (*jetstream.StreamInfo, error) {
 	l := &ch.lanes[lane]
 	if n >= ch.to {
@@ -365,18 +378,22 @@ func (ch *Change) finish(ctx context.Context, lane, n int, ids []string, keep ti
 	return l.streams[n].CachedInfo(), nil
 }
 
-// MovedPartition is what was done about one partition.
+// MovedPartition is what Move did for one partition.
 type MovedPartition struct {
-	// Claim reports whether its row has to be taken over: its cursors are of other streams.
-	Claim        bool
-	Stream       string // identity of its streams now, for core.Claim
-	Begin        uint64 // where its cursor begins there
+	// Claim is whether the partition's row has to be taken over, because its cursors belong to other streams
+	// now.
+	Claim bool
+	// Stream identifies the partition's streams now, for core.Claim.
+	Stream string
+	// Begin and ControlBegin are where the cursors begin there.
+	Begin        uint64
 	ControlBegin uint64
-	Messages     int // that were moved
+	// Messages counts what was copied.
+	Messages int
 }
 
-// Move brings what is unread of a partition into its streams. st is its row as it is in the
-// database; where it knows nothing of the streams, all that there is counts as unread.
+// Move copies what is unread of a partition into its new streams. st is the partition's row in the database;
+// if it names none of the streams, everything in them counts as unread.
 func (ch *Change) Move(ctx context.Context, st *core.PartitionState) (MovedPartition, error) {
 	home := wire.TaskStreamOf(st.Partition, ch.to)
 	done := MovedPartition{Stream: identity(ch.lanes[0].streams[home].CachedInfo(), ch.lanes[1].streams[home].CachedInfo())}
@@ -412,7 +429,8 @@ func (ch *Change) Move(ctx context.Context, st *core.PartitionState) (MovedParti
 	return done, nil
 }
 
-// laneID is the identity of a stream in a partition's row: of the task or the control stream.
+// laneID returns the part of a row's stream identity that is of the task stream (lane 0) or of the control
+// stream.
 func laneID(row string, lane int) string {
 	tasks, control, _ := strings.Cut(row, "/")
 	if lane == 0 {
@@ -421,7 +439,7 @@ func laneID(row string, lane int) string {
 	return control
 }
 
-// numberOf is which stream has an identity; -1: none.
+// numberOf returns which stream has an identity; -1: none.
 func (l *lane) numberOf(id string) int {
 	return slices.IndexFunc(l.streams[:], func(s jetstream.Stream) bool { return s != nil && id != "" && streamID(s.CachedInfo()) == id })
 }

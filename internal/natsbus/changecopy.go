@@ -14,30 +14,30 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// copyWindow is how many messages are on their way to another stream at a time.
+// copyWindow is how many copied messages may be unconfirmed at a time.
 const copyWindow = 256
 
-// copyPatience is how long the next message may take: the last one may have grown too old
-// since it was looked at.
+// copyPatience bounds the wait for the next message: the last one may have expired since it was looked up.
 const copyPatience = 30 * time.Second
 
-// copies publishes messages to other streams, in their order, a window of them at a time.
+// copies publishes messages to other streams, in order, with a window of unconfirmed ones.
 type copies struct {
 	conn   *Conn
 	window chan struct{}
 
-	mu  sync.Mutex
-	err error // of the first that was not stored
+	mu sync.Mutex
+	// err is the first failure.
+	err error
 }
 
-// failed is why a message was not stored; nil: all so far were.
+// failed returns the first failure; nil: all messages so far were stored.
 func (w *copies) failed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// add publishes one message when the window has room.
+// add publishes one message as soon as the window has room.
 func (w *copies) add(subject string, header nats.Header, at core.Instant, data []byte) error {
 	w.window <- struct{}{} // a confirmation comes, or its time is over
 	if err := w.failed(); err != nil {
@@ -56,7 +56,7 @@ func (w *copies) add(subject string, header nats.Header, at core.Instant, data [
 	return nil
 }
 
-// wait returns when nothing is on its way any more.
+// wait returns when every message is confirmed or has failed.
 func (w *copies) wait() error {
 	for range cap(w.window) {
 		w.window <- struct{}{}
@@ -64,11 +64,12 @@ func (w *copies) wait() error {
 	return w.failed()
 }
 
-// copy brings what a stream has of a partition after a position into the partition's stream.
-// It returns how many messages that were.
+// copy copies a partition's messages after a position from one stream into the partition's new stream, and
+// returns how many there were.
 func (ch *Change) copy(ctx context.Context, lane int, from jetstream.Stream, partition int, after uint64) (int, error) {
 	filter := ch.lanes[lane].filter(partition)
 	last, err := from.GetLastMsgForSubject(ctx, filter)
+	// Writing to the stream has stopped, so its last message is the end of the copy.
 	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && last.Sequence <= after {
 		return 0, nil
 	}
@@ -113,13 +114,13 @@ func (ch *Change) copy(ctx context.Context, lane int, from jetstream.Stream, par
 	return n, w.wait()
 }
 
-// emptyDoor brings what is left in the stream of the stream endpoint into the first task
-// stream, and removes it. It is the last to move: what is read before it is older.
-func (ch *Change) emptyDoor(ctx context.Context) error {
+// emptyIn copies what is left in the stream of the stream endpoint into the first task stream, and removes
+// it. It is the last to be copied, because everything else is older.
+func (ch *Change) emptyIn(ctx context.Context) error {
 	name := ch.conn.names.StreamIn()
 	w := &copies{conn: ch.conn, window: make(chan struct{}, copyWindow)}
 	for after := uint64(0); ; {
-		msg, err := ch.door.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(ch.conn.names.PatternSingles()))
+		msg, err := ch.in.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(ch.conn.names.PatternSingles()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break
 		}
@@ -137,6 +138,6 @@ func (ch *Change) emptyDoor(ctx context.Context) error {
 	if err := ch.conn.js.DeleteStream(ctx, name); err != nil {
 		return fmt.Errorf("stream %s: %w", name, err)
 	}
-	ch.door = nil
+	ch.in = nil
 	return nil
 }

@@ -22,9 +22,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// The oldest server Duly works with. Before it, compaction could lose messages that had
-// been synced when the power was cut, and the creation time of a stream could change
-// at a restart.
+// The oldest server that Duly works with. In older ones compaction could lose synced messages when the power was cut, and a
+// restart could change the creation time of a stream.
 const (
 	serverMajorMin = 2
 	serverMinorMin = 15
@@ -39,7 +38,7 @@ const (
 const (
 	connectTimeout = 2 * time.Second
 	reconnectWait  = 100 * time.Millisecond
-	reconnectDelay = 400 * time.Millisecond // most of the jitter added to it
+	reconnectDelay = 400 * time.Millisecond // the most jitter that is added to it
 	drainTimeout   = 5 * time.Second
 	pingInterval   = 10 * time.Second // a dead server is noticed within twice this
 )
@@ -53,21 +52,33 @@ var (
 
 // Options of Dial.
 type Options struct {
-	URL             string        // one or more, separated by commas; default nats.DefaultURL
-	Name            string        // of the connection, as the server shows it
-	Context         string        // name of a context of the nats command; the fields below win over it
-	CredentialsFile string        // JWT and nkey seed
-	CAFile          string        // certificates, PEM, that the server's own is checked against
-	CertFile        string        // certificate that this side shows, PEM, with its chain
-	KeyFile         string        // its key
-	InboxPrefix     string        // of the subjects that answers come to; default the context's, or the library's, or wire.InboxOf the user where that may not hear those
-	Logger          *slog.Logger  // default slog.Default()
-	AckTimeout      time.Duration // how long a stream may take to confirm; default defaultAckTimeout
-	Namespace       string        // default DefaultNamespace
-	ReplyTo         []string      // prefixes of subjects that statuses, and answers besides those in inboxes, go to; nil: wire.DefaultReplyPrefixes
-	PacksMax        int           // packs of submissions not yet confirmed; default defaultPacksMax
-	// Report takes the outcome of what the connection tries again and again (TroubleReaders, TroubleWatch), nil when it
-	// works: these are not logged. It must not block. May be nil.
+	// URL is one address or more, separated by commas; default nats.DefaultURL.
+	URL string
+	// Name is how the server shows the connection.
+	Name string
+	// Context names a context of the nats command. The fields below win over it.
+	Context string
+	// CredentialsFile has a JWT and an nkey seed.
+	CredentialsFile string
+	// CAFile has the PEM certificates that the server's own is checked against.
+	CAFile string
+	// CertFile is the PEM certificate that this side shows, with its chain; KeyFile is its key.
+	CertFile string
+	KeyFile  string
+	// InboxPrefix begins the subjects on which answers arrive. The default is the context's, or the
+	// library's, or, if the user may not subscribe to those, wire.InboxOf the user.
+	InboxPrefix string
+	Logger      *slog.Logger // default slog.Default()
+	// AckTimeout is how long a stream may take to confirm a message; default defaultAckTimeout.
+	AckTimeout time.Duration
+	Namespace  string // default DefaultNamespace
+	// ReplyTo lists prefixes of the subjects that statuses may go to, and answers beside those in inboxes;
+	// nil: wire.DefaultReplyPrefixes.
+	ReplyTo []string
+	// PacksMax bounds the packs of submissions that are not confirmed yet; default defaultPacksMax.
+	PacksMax int
+	// Report takes the outcome of what the connection retries for ever (TroubleReaders, TroubleWatch), nil
+	// when it works; these are not logged. It must not block. It may be nil.
 	Report func(trouble string, err error)
 }
 
@@ -76,46 +87,62 @@ type Options struct {
 // that blocks holds back its own subscription and nothing else. None runs after
 // the Stop of its subscription, or Close, has returned.
 type Conn struct {
-	nc         *nats.Conn
-	js         jetstream.JetStream
-	log        *slog.Logger
-	names      wire.Names
-	replyTo    []string // prefixes; nil: wire.DefaultReplyPrefixes
-	own        bool     // Close closes nc too
-	closedCh   chan struct{}
-	acks       *acks
-	packs      atomic.Int64 // not yet confirmed
-	packsMax   int64
-	dropped    atomic.Int64 // by subscriptions that are gone
-	turnedAway atomic.Int64 // requests, by these
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	names   wire.Names
+	replyTo []string // prefixes; nil: wire.DefaultReplyPrefixes
+	// own is whether Close closes nc too.
+	own      bool
+	closedCh chan struct{}
+	acks     *acks
+	// packs counts the packs that are not confirmed yet.
+	packs    atomic.Int64
+	packsMax int64
+	// dropped counts messages that subscriptions, gone by now, had no room for; turnedAway those of them that
+	// were requests.
+	dropped    atomic.Int64
+	turnedAway atomic.Int64
 
-	signer    atomic.Pointer[wire.Signer] // of reply tokens; nil until Setup
+	// signer makes and checks reply tokens; nil until Setup.
+	signer    atomic.Pointer[wire.Signer]
 	forgeries atomic.Int64
 	endBy     atomic.Pointer[time.Time] // see EndBy
 	tries     tries
 
-	setting  sync.Mutex                   // held by a Setup, which may change streams
-	config   atomic.Pointer[StreamConfig] // of the last Setup; nil: none yet
-	outcomes [allKinds]outcomes           // of what is published, by the kind of its stream
-	watched  watched                      // of Guard
-	away     atomic.Pointer[time.Time]    // since when there is no connection
-	refused  atomic.Bool                  // the server's refusal was logged since the connection was lost
+	// setting is held by a Setup, which may change streams.
+	setting sync.Mutex
+	// config is of the last Setup; nil: there was none.
+	config atomic.Pointer[StreamConfig]
+	// outcomes is how publishing goes, by the kind of stream.
+	outcomes [allKinds]outcomes
+	// watched is what Guard found.
+	watched watched
+	// away is since when there is no connection.
+	away atomic.Pointer[time.Time]
+	// refused is whether the log has the server's refusal of the credentials since the connection was lost.
+	refused atomic.Bool
 
-	mu       sync.Mutex
-	subs     map[*Subscription]struct{}
-	readers  map[*Reader]struct{}
-	buckets  map[string]jetstream.KeyValue
-	answers  *replier // made by the first agent that listens
-	instance string   // that its replies name; may be empty
-	variant  string   // that its agents listen as
-	dry      bool     // they have no effects
-	served   map[string]*Service
-	denials  []Denial
-	told     lately // statuses, by their submitters' own subjects
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	readers map[*Reader]struct{}
+	buckets map[string]jetstream.KeyValue
+	// answers is made when the first agent listens.
+	answers *replier
+	// instance is the name that replies give; it may be empty.
+	instance string
+	// variant is what agents of the connection listen as, dry whether they have no effects; see ServeAs.
+	variant string
+	dry     bool
+	served  map[string]*Service
+	denials []Denial
+	// notified are submitters' subjects that statuses went to a short time ago.
+	notified recentSubjects
 	closed   bool
 
-	unasked    atomic.Bool  // see errUnasked
-	unanswered atomic.Int64 // answers that the user may not give
+	unasked atomic.Bool // see errUnasked
+	// unanswered counts answers that the agent's user may not publish.
+	unanswered atomic.Int64
 }
 
 // Dial connects, waiting for a server that is not up yet until ctx ends, and
@@ -123,14 +150,15 @@ type Conn struct {
 // server's refusal of the credentials; ctx's, with the last reason.
 func Dial(ctx context.Context, o Options) (*Conn, error) { return dialFor(ctx, o, true) }
 
-// DialToAsk connects as Dial does, for someone who only sends requests to nodes: it needs neither JetStream nor the right
-// to ask for it. It waits for a server that is not up until ctx ends. Errors: the server's refusal of the credentials; ctx's,
-// with the last reason.
+// DialToAsk connects as Dial does, for a program that only sends requests to nodes: it needs neither
+// JetStream nor the right to ask for it. Errors: the server's refusal of the credentials; ctx's, with the
+// last reason.
 func DialToAsk(ctx context.Context, o Options) (*Conn, error) { return dialFor(ctx, o, false) }
 
-// dialFor connects a node, or one that only asks. Where its user may not hear answers in the library's inboxes, and no prefix
-// was set, it does so once more with those of the user, as `duly nats-permissions` limits it to. The library's come first:
-// agents with rights that a person wrote may answer there alone.
+// dialFor connects a node, or a program that only asks. If the user may not subscribe to the library's
+// inboxes and no prefix was set, it connects again with the user's own prefix, to which `duly
+// nats-permissions` limits users. The library's inboxes are tried first, because agents with permissions that
+// a person wrote may be able to answer only there.
 func dialFor(ctx context.Context, o Options, node bool) (*Conn, error) {
 	c, own, err := dialOnce(ctx, o, node)
 	if errors.Is(err, ErrInbox) && own != "" {
@@ -140,7 +168,7 @@ func dialFor(ctx context.Context, o Options, node bool) (*Conn, error) {
 	return c, err
 }
 
-// dialOnce is dialFor without the second try; own is the inbox prefix for it.
+// dialOnce is dialFor without the second try; own is the prefix to try then.
 func dialOnce(ctx context.Context, o Options, node bool) (_ *Conn, own string, _ error) {
 	c := newConn(o)
 	c.own = true
@@ -182,6 +210,7 @@ func Wrap(nc *nats.Conn, log *slog.Logger, names wire.Names) (*Conn, error) {
 	return c, c.begin()
 }
 
+// newConn makes the parts of a Conn that need no connection.
 func newConn(o Options) *Conn {
 	c := &Conn{log: o.Logger, replyTo: o.ReplyTo, closedCh: make(chan struct{}), packsMax: int64(o.PacksMax),
 		subs: map[*Subscription]struct{}{}, readers: map[*Reader]struct{}{}, buckets: map[string]jetstream.KeyValue{}, served: map[string]*Service{},
@@ -200,13 +229,14 @@ func newConn(o Options) *Conn {
 	return c
 }
 
+// begin makes the parts that need one.
 func (c *Conn) begin() (err error) {
 	c.acks.nc = c.nc
 	c.js, err = jetstream.New(c.nc)
 	return err
 }
 
-// userOf is the user that an address, or the first of several, has; empty: none.
+// userOf returns the user in the first of several addresses; empty: there is none.
 func userOf(url string) string {
 	first, _, _ := strings.Cut(url, ",")
 	if at, err := neturl.Parse(first); err == nil && at.User != nil {
@@ -215,7 +245,8 @@ func userOf(url string) string {
 	return ""
 }
 
-// options are what Dial gives to nats.go. own is the prefix of the user's inboxes; empty: it is not known, or one was said.
+// options returns the address and the options for nats.go. own is the prefix of the user's own inboxes;
+// empty: the user is not known, or a prefix was given.
 func (c *Conn) options(o Options) (url, own string, opts []nats.Option, err error) {
 	at, user, opts, err := loadContext(o.Context)
 	if err != nil {
@@ -270,7 +301,7 @@ func (c *Conn) options(o Options) (url, own string, opts []nats.Option, err erro
 	), nil
 }
 
-// connect tries until it works, ctx ends or the server refuses the credentials.
+// connect tries until it succeeds, ctx ends, or the server refuses the credentials.
 func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logger) (*nats.Conn, error) {
 	wait := reconnectWait
 	for logged := false; ; logged = true {
@@ -291,13 +322,15 @@ func connect(ctx context.Context, url string, opts []nats.Option, log *slog.Logg
 	}
 }
 
-// retryable distinguishes a server that is not there from options that cannot work.
+// retryable reports whether an error means that the server is not there, rather than that the options cannot
+// work.
 func retryable(err error) bool {
 	text := err.Error()
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrConnectionClosed) ||
 		strings.Contains(text, "dial") || strings.Contains(text, "i/o") || strings.Contains(text, "EOF") || strings.Contains(text, "lookup")
 }
 
+// checkServer refuses a server that is too old or has no JetStream.
 func (c *Conn) checkServer(ctx context.Context) error {
 	version := c.nc.ConnectedServerVersion()
 	if !newEnough(version) {
@@ -315,7 +348,7 @@ func (c *Conn) checkServer(ctx context.Context) error {
 	return nil
 }
 
-// newEnough reads the first two numbers of a version.
+// newEnough compares the first two numbers of a version.
 func newEnough(version string) bool {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -324,26 +357,26 @@ func newEnough(version string) bool {
 	return err1 == nil && err2 == nil && (a > serverMajorMin || a == serverMajorMin && b >= serverMinorMin)
 }
 
-// NATS is the connection itself.
+// NATS returns the connection itself.
 func (c *Conn) NATS() *nats.Conn { return c.nc }
 
-// Names are those of the installation.
+// Names returns the names of the installation.
 func (c *Conn) Names() wire.Names { return c.names }
 
-// MaxPayload is the largest message the server takes, in bytes.
+// MaxPayload returns the size of the largest message that the server takes.
 func (c *Conn) MaxPayload() int { return int(c.nc.MaxPayload()) }
 
 // Connected reports whether there is a server just now.
 func (c *Conn) Connected() bool { return c.nc.IsConnected() }
 
-// Dropped is how many messages this connection's subscriptions had no room for.
-// Each was lost: more than 0 means that something here is too slow.
+// Dropped counts the messages that this connection's subscriptions had no room for. They are lost: if there
+// are any, something here is too slow.
 func (c *Conn) Dropped() int64 {
 	lost, requests := c.drops()
 	return lost + requests
 }
 
-// drops is how many messages were lost, and how many requests that come again.
+// drops counts the messages that were lost, and apart from them the requests, which their senders repeat.
 func (c *Conn) drops() (lost, requests int64) {
 	lost, requests = c.dropped.Load(), c.turnedAway.Load()
 	c.mu.Lock()
@@ -358,8 +391,8 @@ func (c *Conn) drops() (lost, requests int64) {
 	return lost, requests
 }
 
-// Hears is a number that stays the same as long as every message for this connection's subscriptions comes, but for requests
-// to it; 0: none does, because there is no server.
+// Hears identifies a stretch without loss: it returns the same number as long as every message for this
+// connection's subscriptions has arrived, requests aside. 0: nothing arrives, because there is no server.
 func (c *Conn) Hears() int64 {
 	if !c.Connected() {
 		return 0
@@ -368,8 +401,8 @@ func (c *Conn) Hears() int64 {
 	return 1 + int64(c.nc.Stats().Reconnects) + lost
 }
 
-// Close stops what still runs, lets subscriptions finish what they have, and
-// closes the connection if Dial made it. It must not be called from a callback.
+// Close stops what still runs, lets subscriptions finish what they have, and closes the connection if Dial
+// made it. It must not be called from a callback.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	if c.closed {
@@ -406,17 +439,17 @@ func (c *Conn) Close() {
 	}
 }
 
-// NameInstance sets the instance that replies name; empty: none. It is called before the
-// first agent listens.
+// NameInstance sets the name that replies give for this instance; empty: none. Call it before the first agent
+// listens.
 func (c *Conn) NameInstance(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instance = core.CleanActor(name)
 }
 
-// ServeAs makes its agents listen as a variant (see wire.VariantOf); empty: as themselves. With dry they have no effects: they
-// say so, take dos that are copies alone (wire.HeaderDryRun), and listen to nothing else. It is called before the first is
-// served.
+// ServeAs makes the connection's agents listen as a variant (see wire.VariantOf); empty: under their own
+// names. With dry they have no effects: they say so, take only dos that are copies (wire.HeaderDryRun), and
+// listen to nothing else. Call it before an agent is served.
 func (c *Conn) ServeAs(variant string, dry bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -430,8 +463,8 @@ func (c *Conn) isDry() bool {
 	return c.dry
 }
 
-// listens is what stands for an agent in the subjects that it listens on. Error: there can be none.
-func (c *Conn) listens(agent string) (string, error) {
+// listensAs returns the name under which an agent listens. Error: the name is not valid.
+func (c *Conn) listensAs(agent string) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := core.CheckAgent(agent); err != nil || c.variant == "" {
@@ -441,7 +474,7 @@ func (c *Conn) listens(agent string) (string, error) {
 	return at, core.CheckAgent(at)
 }
 
-// replier is the connection's one; nil when it is closed.
+// replier returns the connection's replier; nil: the connection is closed.
 func (c *Conn) replier() *replier {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -451,8 +484,7 @@ func (c *Conn) replier() *replier {
 	return c.answers
 }
 
-// onDisconnect runs once for each connection that is lost, not for each try to have a
-// new one.
+// onDisconnect runs once for each lost connection, not for each attempt to reconnect.
 func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
 	now := time.Now()
 	c.away.CompareAndSwap(nil, &now)
@@ -463,6 +495,7 @@ func (c *Conn) onDisconnect(_ *nats.Conn, err error) {
 	}
 }
 
+// onReconnect has everything looked at again that a new server, or a restarted one, may have changed.
 func (c *Conn) onReconnect(nc *nats.Conn) {
 	c.log.Info("connected to NATS again", "url", nc.ConnectedUrlRedacted())
 	c.away.Store(nil)
@@ -480,6 +513,7 @@ func (c *Conn) onReconnect(nc *nats.Conn) {
 	}
 }
 
+// onError logs what the library reports, except denials, which Denials returns.
 func (c *Conn) onError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if credentialsRefused(err) {
 		if !c.refused.Swap(true) {
@@ -509,6 +543,7 @@ func credentialsRefused(err error) bool {
 	return false
 }
 
+// keys lists the keys of a map in no order.
 func keys[K comparable](m map[K]struct{}) []K {
 	list := make([]K, 0, len(m))
 	for k := range m {

@@ -13,9 +13,9 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// open makes the reader's consumer after r.last, and removes the ones it takes
-// the place of: its own before, and those of lower epochs. The new one is made
-// first, so that a reader that finds its consumer gone can see why.
+// open creates the reader's consumer, to begin after r.last, and removes those that it replaces: the reader's
+// own before, and those of lower epochs. The new one is created first, so that a reader that finds its
+// consumer gone can see that it has a successor.
 func (r *Reader) open(ctx context.Context) error {
 	r.mu.Lock()
 	after, stored := r.last, r.stored
@@ -79,17 +79,16 @@ func (r *Reader) open(ctx context.Context) error {
 	r.pull, r.name, r.dseq, r.dirty = pull, name, 0, false
 	for _, o := range old {
 		if err := stream.DeleteConsumer(ctx, o); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			// It only wastes the server's memory: SQL keeps its reader from writing.
+			// It only wastes the server's memory: the epoch in SQL keeps its reader from writing.
 			r.conn.log.Warn("an old consumer stays", "consumer", o, "stream", r.stream, "error", err)
 		}
 	}
 	return nil
 }
 
-// unchanged makes sure that the message at the cursor, or the newest that was handed
-// out, is still the one that the stream has there: a stream that went back and has grown
-// since ends after the cursor, too. A message that has gone, or cannot be asked for, says
-// nothing.
+// unchanged checks that the message at the cursor is still the one that was read: a stream that went back and
+// has grown since may well end after the cursor. If the message is gone or cannot be read, nothing is proved
+// and nothing refused.
 func (r *Reader) unchanged(ctx context.Context, stream jetstream.Stream, seq uint64, stored core.Instant) error {
 	if seq == 0 || stored == 0 || stream.CachedInfo().State.FirstSeq > seq {
 		return nil
@@ -103,8 +102,8 @@ func (r *Reader) unchanged(ctx context.Context, stream jetstream.Stream, seq uin
 	return fmt.Errorf("%w: message %d is of %s, was of %s", ErrRewound, seq, msg.Time.UTC().Format(time.RFC3339Nano), stored.Time().Format(time.RFC3339Nano))
 }
 
-// consumers lists the partition's consumers of this epoch and lower ones. A
-// higher one means errLost.
+// consumers lists the partition's consumers of this epoch and lower ones. A consumer of a higher epoch means
+// errLost.
 func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]string, error) {
 	var old []string
 	names := stream.ConsumerNames(ctx)
@@ -129,14 +128,13 @@ func (r *Reader) consumers(ctx context.Context, stream jetstream.Stream) ([]stri
 	return old, nil
 }
 
-// reopen creates the consumer again until that works, the reader is lost or ctx
-// ends.
+// reopen creates the consumer again until that succeeds, the reader is lost, or ctx ends.
 func (r *Reader) reopen(ctx context.Context) error {
-	defer r.conn.tries.tried(TroubleReaders, r, nil) // it works, or is not tried any more
+	defer r.conn.tries.note(TroubleReaders, r, nil) // it works, or is not tried any more
 	wait, deadline := reopenFirst, askDeadline
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		r.again = false // a Reset from here on reopens once more
+		r.recreate = false // a recheck from here on reopens once more
 		clear(r.unacked)
 		r.mu.Unlock()
 		// A request that comes while a cluster elects a leader is never answered, so
@@ -151,7 +149,7 @@ func (r *Reader) reopen(ctx context.Context) error {
 			return fmt.Errorf("partition %d of %s under epoch %d: %w", r.partition, r.stream, r.epoch, err)
 		}
 		if ctx.Err() == nil {
-			r.conn.tries.tried(TroubleReaders, r, fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err))
+			r.conn.tries.note(TroubleReaders, r, fmt.Errorf("partition %d of %s: %w", r.partition, r.stream, err))
 		}
 		_ = pause.For(ctx, wait) // the loop looks whether ctx has ended
 		wait, deadline = min(2*wait, reopenMost), min(2*deadline, reopenDeadline)
@@ -159,10 +157,9 @@ func (r *Reader) reopen(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether the consumer must be created again: a reader that was frozen
-// or cut off while it was removed hears nothing but missing heartbeats, and one
-// whose server has died hears nothing of it either, while the others of the
-// cluster live.
+// gone reports whether the consumer is missing. A reader that stood still or was cut off while its consumer
+// was removed hears only the absence of heartbeats; so does one whose server died while the rest of the
+// cluster lives.
 func (r *Reader) gone(ctx context.Context) bool {
 	bounded, cancel := context.WithTimeout(ctx, askDeadline)
 	defer cancel()

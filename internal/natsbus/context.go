@@ -32,8 +32,7 @@ type natsContext struct {
 	APIPrefix string `json:"jetstream_api_prefix"`
 }
 
-// loadContext reads a context of the nats command by its name. An empty name is
-// no context.
+// loadContext reads a context of the nats command. An empty name is no context.
 func loadContext(name string) (url, user string, opts []nats.Option, err error) {
 	if name == "" {
 		return "", "", nil, nil
@@ -61,6 +60,8 @@ func loadContext(name string) (url, user string, opts []nats.Option, err error) 
 	return c.URL, c.User, opts, nil
 }
 
+// readContext reads a context of the nats command from its file. Settings that this package does not know are
+// ignored.
 func readContext(file string) (*natsContext, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -70,8 +71,8 @@ func readContext(file string) (*natsContext, error) {
 	return &c, json.Unmarshal(data, &c)
 }
 
-// options are those of a context. Its password or token is read from the file again at
-// each attempt to connect, as files of credentials are: they may have been rotated.
+// options returns the options that a context stands for. Password and token are read from the file at each
+// attempt to connect, as files of credentials are: they may have been changed.
 func (c *natsContext) options(file string) ([]nats.Option, error) {
 	now := func() *natsContext {
 		if again, err := readContext(file); err == nil {

@@ -17,16 +17,16 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// hooking is held while the error handler of a connection is replaced, here and by the
-// library of services: each keeps the handler before it and calls that one too.
+// hooking is held while a connection's error handler is replaced. This package and the library of services both do that: each
+// keeps the handler that was there and calls it too.
 var hooking sync.Mutex
 
 // deniedSubject finds the subject in the server's error about a missing right.
 var deniedSubject = regexp.MustCompile(`(Publish|Subscription) to "([^"\s]+)"(?: using queue "([^"\s]+)")?`)
 
-// listenForDenials notes from now on the subscriptions that the server refuses to the
-// connection's user. The library reports it to the connection's
-// error handler alone, some time after the subscription seemed to be made.
+// listenForDenials notes from now on what the server denies to the connection's user. The library reports a
+// denied subscription only to the connection's error handler, some time after the subscription seemed to
+// succeed.
 func (c *Conn) listenForDenials() {
 	hooking.Lock()
 	defer hooking.Unlock()
@@ -40,8 +40,8 @@ func (c *Conn) listenForDenials() {
 	})
 }
 
-// cannotAnswer logs, ever more rarely, that an agent's answers are lost: the agent works
-// on, and its commands come again and again.
+// cannotAnswer logs, at powers of two, that an agent's answers are denied. The agent goes on working, and its
+// commands come again and again.
 func (c *Conn) cannotAnswer(err error) {
 	d, is := denialOf(err)
 	if !is || d.Subscribe || !c.names.IsReply(d.Subject) {
@@ -54,26 +54,29 @@ func (c *Conn) cannotAnswer(err error) {
 
 // Denial is something that the server did not let the connection's user do.
 type Denial struct {
-	Subscribe bool // else it was a publish
+	// Subscribe is whether a subscription was denied; otherwise a publish was.
+	Subscribe bool
 	Subject   string
-	Queue     string // of a subscription
-	Since     time.Time
-	Err       error
-	// Answer: it is an answer to a request. A user with the right to answer is denied one that it was asked for twice under
-	// one subject, or that it gives late: by what the asker did.
+	// Queue is the subscription's queue group.
+	Queue string
+	Since time.Time
+	Err   error
+	// Answer is whether the publish was an answer to a request. A user with the right to answer is denied a
+	// second answer to one subject, and a late one: that is the asker's doing.
 	Answer bool
 
+	// seen is when it was last denied.
 	seen time.Time
 }
 
-// How long a denied publish is remembered after it was last tried, and how many denials
-// are at a time. A denied subscription is remembered until the connection is made again.
+// How long a denied publish is remembered after it was last tried, and how many denials are kept. A denied subscription is
+// remembered until the connection is made again.
 const (
 	denialKept = 30 * time.Second
 	denialsMax = 128
 )
 
-// denialOf reads the server's error about a missing right. false: it is another one.
+// denialOf parses the server's error about a missing right. false: it is another error.
 func denialOf(err error) (Denial, bool) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return Denial{}, false
@@ -86,14 +89,15 @@ func denialOf(err error) (Denial, bool) {
 	return Denial{Subscribe: found[1] == "Subscription", Subject: found[2], Queue: found[3], Since: now, Err: err, seen: now}, true
 }
 
-// denied notes a denial, and reports it to the service whose subject it is about.
+// denied notes a denial, and tells the service whose subject it is about. It reports whether the error was
+// one.
 func (c *Conn) denied(err error) bool {
 	d, is := denialOf(err)
 	if !is {
 		return false
 	}
 	now := d.seen
-	d.Answer = !d.Subscribe && c.names.CheckAnswer(d.Subject, c.replyTo) == nil && !c.told.has(d.Subject)
+	d.Answer = !d.Subscribe && c.names.CheckAnswer(d.Subject, c.replyTo) == nil && !c.notified.has(d.Subject)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.denials = slices.DeleteFunc(c.denials, func(old Denial) bool { return old.over(now) })
@@ -115,27 +119,33 @@ func (c *Conn) denied(err error) bool {
 	return true
 }
 
+// over reports whether the denial is too old to count.
 func (d *Denial) over(now time.Time) bool { return !d.Subscribe && now.Sub(d.seen) > denialKept }
 
-// lately are subjects that statuses went to lately, so that one that is denied is not taken for an answer: a fixed number of
-// them, the last one of each place.
-type lately [256]atomic.Pointer[string]
+// recentSubjects remembers subjects that statuses were sent to, so that a denied one is not taken for a
+// denied answer. It is a hash table of fixed size without chains: a newer subject replaces one in the same
+// place.
+type recentSubjects [256]atomic.Pointer[string]
 
-func (l *lately) place(subject string) *atomic.Pointer[string] {
-	return &l[maphash.String(latelySeed, subject)%uint64(len(l))]
+// place is the one place where a subject may be.
+func (l *recentSubjects) place(subject string) *atomic.Pointer[string] {
+	return &l[maphash.String(recentSeed, subject)%uint64(len(l))]
 }
 
-func (l *lately) note(subject string) { l.place(subject).Store(&subject) }
+// note remembers a subject, and forgets the one that was in its place.
+func (l *recentSubjects) note(subject string) { l.place(subject).Store(&subject) }
 
-func (l *lately) has(subject string) bool {
+// has reports whether a subject is remembered. false does not say that nothing was sent there.
+func (l *recentSubjects) has(subject string) bool {
 	is := l.place(subject).Load()
 	return is != nil && *is == subject
 }
 
-var latelySeed = maphash.MakeSeed()
+// recentSeed differs in each process, so that nobody can choose subjects that share a place.
+var recentSeed = maphash.MakeSeed()
 
-// Denials are what the server does not let the connection's user do, as far as it was
-// tried lately.
+// Denials returns what the server does not let the connection's user do, as far as it was tried a short time
+// ago.
 func (c *Conn) Denials() []Denial {
 	now := time.Now()
 	c.mu.Lock()
@@ -143,15 +153,17 @@ func (c *Conn) Denials() []Denial {
 	return slices.DeleteFunc(slices.Clone(c.denials), func(d Denial) bool { return d.over(now) })
 }
 
-// Permissions are what the connection's user may do. Patterns of subscriptions may end
-// with a space and a queue group.
+// Permissions are what the connection's user may do. A pattern of subscriptions may end with a space and a
+// queue group.
 type Permissions struct {
 	User               string
 	Publish, Subscribe PermissionLists
-	Answers            bool // it may answer what it hears, within bounds, where Publish does not say so
+	// Answers is whether the user may answer requests that it receives, even where Publish does not allow the
+	// subject.
+	Answers bool
 }
 
-// PermissionLists are one kind of permissions; an empty Allow allows everything but Deny.
+// PermissionLists are the patterns of one kind; an empty Allow allows everything that Deny does not.
 type PermissionLists struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
@@ -196,8 +208,8 @@ func (c *Conn) Permissions(ctx context.Context) (Permissions, error) {
 // SubjectUserInfo is where a user asks the server for its own permissions.
 const SubjectUserInfo = "$SYS.REQ.USER.INFO"
 
-// Resubscribe connects again, so that subscriptions that were denied are made again: the
-// server does not make them when the right is given.
+// Resubscribe reconnects, so that denied subscriptions are made again: the server does not make them by
+// itself when the right is granted.
 func (c *Conn) Resubscribe() error {
 	if err := c.nc.ForceReconnect(); err != nil {
 		return fmt.Errorf("connect again: %w", err)
@@ -205,5 +217,5 @@ func (c *Conn) Resubscribe() error {
 	return nil
 }
 
-// Inbox is what the subjects begin with that answers to this connection come to.
+// Inbox returns the prefix of the subjects on which this connection receives answers.
 func (c *Conn) Inbox() string { return inboxPrefix(c.nc) }

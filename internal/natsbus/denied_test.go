@@ -73,7 +73,7 @@ func TestGuestChangesNothing(t *testing.T) {
 	if err := host.js.DeleteStream(within(t), names.StreamControl()); err != nil {
 		t.Fatal(err)
 	}
-	guest.guard(within(t))
+	guest.guardOnce(within(t))
 	if all := guest.Trouble(); len(all) != 1 || all[0].Err.Error() != ErrNoStream.Error() || all[0].Name != names.StreamControl() {
 		t.Errorf("troubles %+v", all)
 	}
@@ -82,7 +82,7 @@ func TestGuestChangesNothing(t *testing.T) {
 	}
 	// A publish without an answer, here for want of the stream: a host would ask for a purge.
 	guest.outcomes[kindTasks].note(nats.ErrTimeout)
-	guest.guard(within(t))
+	guest.guardOnce(within(t))
 	if denied := guest.Denials(); len(denied) != 0 {
 		t.Errorf("it was denied %+v", denied)
 	}

@@ -12,8 +12,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Record keeps what is known of partitions outside the database. It does not wait, and
-// what the bucket does not take is lost: the next commit brings more.
+// Record stores evidence of commits in a bucket. It does not wait. What the bucket does not take is lost; the
+// next commit brings newer evidence.
 func (c *Conn) Record(all []core.Evidence) {
 	for i := range all {
 		e := &all[i]
@@ -29,8 +29,8 @@ func (c *Conn) Record(all []core.Evidence) {
 	}
 }
 
-// Evidence is what was recorded of a partition last by its owner, and by the last owner
-// that lost it; zero: nothing was.
+// Evidence returns what the partition's owner recorded last, and what the last owner recorded that lost the
+// partition. Zero: nothing was.
 func (c *Conn) Evidence(ctx context.Context, partition int) (owner, former core.Evidence, err error) {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -48,13 +48,12 @@ func (c *Conn) Evidence(ctx context.Context, partition int) (owner, former core.
 	return owner, former, nil
 }
 
-// evidenceApart is of how many partitions, at most, the evidence is watched apart from that of the others: the server
-// compares each key that a watch names with each other one.
+// evidenceApart is up to how many partitions a watch names one by one: the server compares each named key with each other.
 const evidenceApart = 128
 
-// WatchEvidence calls heard with what is recorded of some partitions from now on, and with what was
-// recorded last, until ctx ends or the watch breaks. Of more than 128 it is watched with that of all others: few nodes
-// have so many, and many nodes that hear all make NATS send each record to each node.
+// WatchEvidence calls heard with the newest evidence of some partitions and then with each new one, until ctx
+// ends or the watch breaks. For more than evidenceApart partitions it watches all of them. Few nodes have so
+// many, and if many nodes watched all, NATS would send each record to each node.
 func (c *Conn) WatchEvidence(ctx context.Context, partitions []int, heard func(core.Evidence)) error {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if err != nil {
@@ -89,8 +88,7 @@ func (c *Conn) WatchEvidence(ctx context.Context, partitions []int, heard func(c
 	}
 }
 
-// TasksEnd is the position of a partition's last message in the task stream; 0: it
-// has none.
+// TasksEnd returns the position of a partition's last message in the task stream; 0: it has none.
 func (c *Conn) TasksEnd(ctx context.Context, partition int) (uint64, error) {
 	name := c.StreamTasks(partition)
 	stream, err := c.js.Stream(ctx, name)

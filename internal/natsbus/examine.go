@@ -12,29 +12,37 @@ import (
 
 // Examined is a stream or a bucket as [Conn.Examine] found it.
 type Examined struct {
-	Name     string
-	Flag     string // of the setting for its size; empty: it has none
-	Missing  bool
-	Foreign  error    // ErrInstallation: it is of another installation
-	Differs  []string // settings that it cannot be used with
-	Bytes    int64    // that it has
-	MaxBytes int64    // that it may have; 0 or less: no bound
-	WantMax  int64    // as configured; 0: as NATS has room
-	Copies   int      // replicas that it should have
-	Lagging  []Replica
-	Err      error // it could not be looked at
-	Write    error // it takes nothing
+	Name string
+	// Flag is the setting for its size; empty: there is none.
+	Flag    string
+	Missing bool
+	// Foreign is ErrInstallation if it belongs to another installation.
+	Foreign error
+	// Differs lists settings with which it cannot be used.
+	Differs []string
+	Bytes   int64 // that it has
+	// MaxBytes is its bound; 0 or less: none. WantMax is the configured one; 0: as much as NATS has room for.
+	MaxBytes int64
+	WantMax  int64
+	// Copies is how many replicas it should have; Lagging are those that are not up to date.
+	Copies  int
+	Lagging []Replica
+	// Err says why it could not be looked at, Write why it does not accept messages.
+	Err   error
+	Write error
 }
 
 // Replica is a copy of a stream that is not up to date.
 type Replica struct {
 	Server  string
 	Offline bool
-	Lag     uint64        // messages behind
-	Active  time.Duration // since it was last heard
+	// Lag is how many messages it is behind.
+	Lag uint64
+	// Active is how long ago it was last heard.
+	Active time.Duration
 }
 
-// String says what is wrong with the copy.
+// String says what is wrong with the replica.
 func (r Replica) String() string {
 	if r.Offline {
 		return fmt.Sprintf("%s is away, %d messages behind", r.Server, r.Lag)
@@ -42,8 +50,7 @@ func (r Replica) String() string {
 	return fmt.Sprintf("%s is %d messages behind", r.Server, r.Lag)
 }
 
-// lagMost is how many messages a copy may be behind, and quietMost how long it may not have been heard: more is no
-// matter of the moment.
+// A replica may be lagMost messages behind, and silent for quietMost, before it is reported: less is normal for a moment.
 const (
 	lagMost   = 1000
 	quietMost = 10 * time.Second
@@ -67,7 +74,7 @@ func (c *Conn) Examine(ctx context.Context, config StreamConfig) ([]Examined, er
 			e.Err = err
 		default:
 			info := stream.CachedInfo()
-			e.Foreign, e.Differs = config.checkInstallation(info), r.refusals(&info.Config)
+			e.Foreign, e.Differs = config.checkInstallation(info), r.unusable(&info.Config)
 			e.Bytes, e.MaxBytes, e.Copies = int64(info.State.Bytes), info.Config.MaxBytes, max(1, info.Config.Replicas)
 			e.Lagging = lagging(info.Cluster)
 			if !r.guest && r.kind != kindNone && !info.Config.Sealed && !info.Config.DenyPurge && info.Config.Mirror == nil {
@@ -79,8 +86,8 @@ func (c *Conn) Examine(ctx context.Context, config StreamConfig) ([]Examined, er
 	return all, nil
 }
 
-// probeWrite makes a request that would change the store of a stream, and removes nothing. A server without room, or a
-// stream that met a write error, refuses it.
+// probeWrite asks for a purge that removes nothing. A server without room, or a stream that met a write
+// error, refuses it.
 func probeWrite(ctx context.Context, stream jetstream.Stream) error {
 	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(probeSubject)); apiCode(err) != 0 {
 		return fmt.Errorf("%w: %w", ErrWrite, err)
@@ -88,7 +95,7 @@ func probeWrite(ctx context.Context, stream jetstream.Stream) error {
 	return nil
 }
 
-// lagging are the copies that are not up to date.
+// lagging returns the replicas that are not up to date.
 func lagging(cluster *jetstream.ClusterInfo) []Replica {
 	if cluster == nil {
 		return nil
@@ -102,7 +109,8 @@ func lagging(cluster *jetstream.ClusterInfo) []Replica {
 	return all
 }
 
-// Offered is what the account may still reserve for streams, in bytes of each copy; less than 0: it has no limit.
+// Offered returns how many bytes the account may still reserve for streams, of each replica; below 0: it has
+// no limit.
 func (c *Conn) Offered(ctx context.Context, replicas int) (int64, error) {
 	o, err := c.offers(ctx, cmp.Or(replicas, 1))
 	return o.free, err

@@ -13,26 +13,26 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ErrGone says that what was to be read on from is not in the stream any more.
+// ErrGone says that the position to continue from is no longer in the stream.
 var ErrGone = errors.New("the stream does not go back that far")
 
-// EventPlace is a place in the event stream: a message, and one of its events.
+// EventPlace is a position in the event stream: a message, and one of its events.
 type EventPlace struct {
 	Seq   uint64 // 0: from now on
 	Index int    // within the message: 0, 1 …
 }
 
-// What bounds a reader of events: a cluster that elects a leader makes mute readers, which are made again when they are
-// silent for twice the heartbeat, and one that is forgotten is removed by the server.
+// Times of a reader of events. While a cluster elects a leader readers fall silent; one that misses two heartbeats is made
+// again, and the server removes the old one after followForgotten.
 const (
 	followHeartbeat = 1500 * time.Millisecond
 	followForgotten = 10 * time.Second
 	followBatch     = 64 // messages that are asked for at a time; each has up to wire.EventsMax events
 )
 
-// FollowEvents calls take with what the event stream tells of tasks of a type (empty: all) in a status (empty: all), in
-// order, after a place, until ctx ends or take fails. While take waits, no more than some messages are read ahead. What
-// cannot be decoded is passed over. Errors: ErrGone, what take returned, what the server said.
+// FollowEvents calls take with the events of tasks of a type and a status (empty: any), in order, after a
+// position, until ctx ends or take fails. It reads only a few messages ahead of take. What cannot be decoded
+// is skipped. Errors: ErrGone, what take returned, what the server said.
 func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.State, after EventPlace, take func(EventPlace, core.Ending) error) error {
 	config := jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{c.names.EventsAbout(taskType, string(status))}, DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: followForgotten,
@@ -66,6 +66,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 		}
+		// The stream also says when a task was made, which is no ending.
 		if strings.HasSuffix(msg.Subject(), "."+core.StatusCreated) {
 			continue
 		}
@@ -75,6 +76,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 			continue
 		}
 		for i := range events {
+			// Reading began with the message of the position, whose first events are known.
 			if meta.Sequence.Stream == after.Seq && i <= after.Index {
 				continue
 			}
@@ -85,7 +87,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 	}
 }
 
-// decodeEvents reads what a message of the event stream tells: endings, or that a submission was refused.
+// decodeEvents decodes a message of the event stream: endings, or the refusal of a submission.
 func decodeEvents(data []byte) ([]core.Ending, error) {
 	endings, err := wire.DecodeEndings(data)
 	if err == nil {

@@ -17,32 +17,31 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// How submissions of the stream endpoint get into the streams of their partitions.
+// How submissions at the stream endpoint reach the streams of their partitions.
 const (
-	forwardBatch   = 256              // messages that are on their way at a time
-	forwardWait    = 5 * time.Second  // for the first one
-	forwardAckWait = 30 * time.Second // before one that was not confirmed comes again
+	forwardBatch   = 256              // messages forwarded at a time
+	forwardWait    = 5 * time.Second  // how long to wait for the first one
+	forwardAckWait = 30 * time.Second // one that is not acknowledged is delivered again after this
 	forwardAgain   = time.Second      // after a failure
 )
 
-// ForwardIn brings what comes to the stream endpoint into the task streams of its
-// partitions, as every scheduler does where there are several, until ctx ends. A message
-// that is stored twice, because its confirmation was lost, is one task. What fails is tried
-// again, and told as TroubleReaders.
+// ForwardIn moves submissions from the stream endpoint into the task streams of their partitions, until ctx
+// ends. Every scheduler does it if there are several task streams. A message that is stored twice, because
+// its confirmation was lost, becomes one task. Failures are retried and reported as TroubleReaders.
 func (c *Conn) ForwardIn(ctx context.Context) {
 	key := new(byte) // of this call
-	defer c.tries.tried(TroubleReaders, key, nil)
+	defer c.tries.note(TroubleReaders, key, nil)
 	for ctx.Err() == nil {
 		err := c.forward(ctx, key)
 		if ctx.Err() != nil {
 			return
 		}
-		c.tries.tried(TroubleReaders, key, fmt.Errorf("stream %s: %w", c.names.StreamIn(), err))
+		c.tries.note(TroubleReaders, key, fmt.Errorf("stream %s: %w", c.names.StreamIn(), err))
 		_ = pause.For(ctx, forwardAgain) // the loop looks whether ctx has ended
 	}
 }
 
-// forward does it until something fails.
+// forward moves submissions until something fails.
 func (c *Conn) forward(ctx context.Context, key any) error {
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamIn(), jetstream.ConsumerConfig{
 		Durable: wire.ConsumerForward, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: forwardAckWait, DeliverPolicy: jetstream.DeliverAllPolicy,
@@ -73,17 +72,19 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 			})
 		}
 		cancel()
-		sent.Wait() // each is confirmed, or given up, within the time of a confirmation
+		// Each is confirmed or given up within the time of a confirmation. A message that is not acknowledged comes
+		// again; its task is recognised by the id.
+		sent.Wait()
 		if err := errors.Join(failed, batch.Error()); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		c.tries.tried(TroubleReaders, key, nil)
+		c.tries.note(TroubleReaders, key, nil)
 	}
 	return nil
 }
 
-// forwardOne publishes one message to the stream of its partition. One that does not fit a message there is a dead letter:
-// it would come again for ever.
+// forwardOne publishes one message to its partition's stream. A message that is too large for that becomes a
+// dead letter; otherwise it would come again for ever.
 func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, done func(error)) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -106,8 +107,9 @@ func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, done func(erro
 	c.publish(taskKind(c.streamOf(partition)), msg.Subject(), header, msg.Data(), func(_ uint64, err error) { done(err) })
 }
 
-// movedHeaders are those of a message that goes to another stream: without those that the server acts on, and with when
-// it was first stored, unless that does not fit into so many bytes. Then it counts from when it is moved.
+// movedHeaders returns the headers for a copy of a message in another stream: without those that the server
+// acts on, and with the time at which it was first stored. If that header does not fit in room bytes it is
+// left out, and the message counts as stored when it is copied.
 func movedHeaders(header nats.Header, at core.Instant, room int) nats.Header {
 	h := maps.Clone(header)
 	if h == nil {
@@ -121,7 +123,7 @@ func movedHeaders(header nats.Header, at core.Instant, room int) nats.Header {
 	return h
 }
 
-// headerBytes is how long headers are in a message.
+// headerBytes returns the length of headers in a message.
 func headerBytes(header nats.Header) int {
 	if len(header) == 0 {
 		return 0

@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// ServerClock is the server's clock, as one request showed it.
+// ServerClock is the server's clock as one request showed it.
 type ServerClock struct {
-	Time   time.Time     // of the server, when it answered
-	Asked  time.Time     // by the local clock, when it was asked
-	Travel time.Duration // how long the answer took
+	Time time.Time // of the server, when it answered
+	// Asked is when the request was sent, by the local clock.
+	Asked time.Time
+	// Travel is how long the answer took.
+	Travel time.Duration
 }
 
-// ServerClock asks the server that leads the task stream for its time, with the local clock as local has it.
+// ServerClock asks the server that leads the task stream for its time. local is the local clock.
 func (c *Conn) ServerClock(ctx context.Context, local func() time.Time) (ServerClock, error) {
 	asked := local()
 	stream, err := c.js.Stream(ctx, c.names.StreamTasks())
@@ -28,15 +30,16 @@ func (c *Conn) ServerClock(ctx context.Context, local func() time.Time) (ServerC
 	return clock, nil
 }
 
-// Holder is the present holder of a lease.
+// Holder is who holds a lease now.
 type Holder struct {
-	Value    string    // for people to read: the node
-	Since    time.Time // when the holder began to ask for it; zero: it does not say
-	Revision uint64    // higher after each renewal
+	Value string // for people to read: the node
+	// Since is when the holder first asked for it; zero: unknown.
+	Since    time.Time
+	Revision uint64 // higher after each renewal
 	life     string
 }
 
-// Holder reads the holder of a lease; nil: it has none.
+// Holder reads who holds a lease; nil: nobody.
 func (c *Conn) Holder(ctx context.Context, key string) (*Holder, error) {
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if err != nil {
@@ -53,11 +56,11 @@ func (c *Conn) Holder(ctx context.Context, key string) (*Holder, error) {
 	return &Holder{Value: body.Value, Since: body.Since, Revision: revision, life: body.Holder}, nil
 }
 
-// EndBy bounds what Stop and Close wait for from now on: the end of a process must not take longer than it may, whatever
+// EndBy bounds every later Stop and Close: the end of a process must not take longer than it may, whatever
 // the server does. What is not finished by then is dropped.
 func (c *Conn) EndBy(at time.Time) { c.endBy.Store(&at) }
 
-// patience is how long an end may wait, at most d.
+// patience returns how long a stop may wait: d, or less because of EndBy.
 func (c *Conn) patience(d time.Duration) time.Duration {
 	if at := c.endBy.Load(); at != nil {
 		return max(0, min(d, time.Until(*at)))
@@ -65,22 +68,22 @@ func (c *Conn) patience(d time.Duration) time.Duration {
 	return d
 }
 
-// What a connection tries again and again, and reports.
+// What a connection retries for ever, and reports.
 const (
 	TroubleReaders = "readers" // making consumers again
 	TroubleWatch   = "watch"   // watching the live nodes
 )
 
-// tries holds the present failures by trouble and by the object that tries, so that the success of one does not hide the
-// failures of others.
+// tries holds the present failures, by trouble and by who retries, so that one that succeeds does not hide
+// the failures of others.
 type tries struct {
 	mu     sync.Mutex
 	failed map[string]map[any]error
 	report func(trouble string, err error) // may be nil
 }
 
-// tried notes the outcome of a try and reports it together with those of the others that try the same.
-func (t *tries) tried(trouble string, by any, err error) {
+// note takes the outcome of one try and reports the trouble's state, over all that retry the same.
+func (t *tries) note(trouble string, by any, err error) {
 	t.mu.Lock()
 	of := t.failed[trouble]
 	switch {

@@ -76,20 +76,20 @@ func TestTriesAreOneTrouble(t *testing.T) {
 	reports := 0
 	tr := tries{failed: map[string]map[any]error{}, report: func(_ string, err error) { last = err; reports++ }}
 	away := errors.New("away")
-	tr.tried(TroubleReaders, 1, nil)
+	tr.note(TroubleReaders, 1, nil)
 	if reports != 0 {
 		t.Error("what never failed is reported")
 	}
-	tr.tried(TroubleReaders, 1, away)
-	tr.tried(TroubleReaders, 2, away)
+	tr.note(TroubleReaders, 1, away)
+	tr.note(TroubleReaders, 2, away)
 	if last == nil || last.Error() != "2 of them, for one: away" {
 		t.Error(last)
 	}
-	tr.tried(TroubleReaders, 1, nil)
+	tr.note(TroubleReaders, 1, nil)
 	if !errors.Is(last, away) {
 		t.Error(last)
 	}
-	tr.tried(TroubleReaders, 2, nil)
+	tr.note(TroubleReaders, 2, nil)
 	if last != nil {
 		t.Error(last)
 	}

@@ -39,29 +39,31 @@ type Trouble struct {
 	Fatal bool // only a restart helps: of the stream's server, or of this process for the connection
 }
 
-// How often the streams are looked at, and how long an answer may take.
+// How often Guard looks at the streams, and how long an answer may take.
 const (
 	guardEvery  = 2 * time.Second
 	guardAnswer = 2 * time.Second
 	guardSetup  = 15 * time.Second // for making what is missing
-	refusalKept = 5 * time.Second  // for so long a refusal counts where there is room
+	refusalKept = 5 * time.Second  // how long a refusal counts although the stream has room
 )
 
-// fullPart is how much of a stream that discards nothing may be used: one part in so
-// many is left.
+// fullPart: a stream that discards nothing counts as full when less than its bound divided by this is left.
 const fullPart = 1000
 
-// watched is what Guard knows.
+// watched is what Guard found when it last looked.
 type watched struct {
 	mu       sync.Mutex
 	troubles map[string]Trouble
-	ids      map[string]string       // identities as of the last look
-	ends     map[string]uint64       // last sequences as of the last look
-	begins   map[string]core.Instant // when the first messages were stored, as of the last look
-	removed  map[string]removed      // as it was read or written last
+	// ids are the streams' identities, ends their last sequences, begins when their first messages were
+	// stored.
+	ids    map[string]string
+	ends   map[string]uint64
+	begins map[string]core.Instant
+	// removed is the record of what Duly has removed from each stream, as last read or written.
+	removed map[string]removed
 }
 
-// set records the trouble of a stream; nil: none.
+// set records a stream's trouble; nil: it has none. since is when it began, if that is known.
 func (w *watched) set(name string, since time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,8 +83,8 @@ func (w *watched) set(name string, since time.Time, err error) {
 	w.troubles[name] = Trouble{Name: name, Since: since, Err: err, Fatal: errors.Is(err, ErrWrite)}
 }
 
-// first notes the streams that Setup has found, unless they are known.
-func (w *watched) first(infos map[string]*jetstream.StreamInfo) {
+// noteFound notes the streams that Setup found, if they are not known yet.
+func (w *watched) noteFound(infos map[string]*jetstream.StreamInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ids == nil {
@@ -95,8 +97,8 @@ func (w *watched) first(infos map[string]*jetstream.StreamInfo) {
 	}
 }
 
-// Trouble is what is not well now, by name; a copy. It is what Guard has found at its
-// last look, and the connection as it is at this moment.
+// Trouble returns what is wrong, by name: the streams as Guard last found them, and the connection as it is
+// now.
 func (c *Conn) Trouble() []Trouble {
 	c.watched.mu.Lock()
 	all := make([]Trouble, 0, len(c.watched.troubles)+1)
@@ -111,14 +113,14 @@ func (c *Conn) Trouble() []Trouble {
 	return all
 }
 
-// Guard looks at every stream and bucket of Setup, one request each, until ctx ends:
-// it makes again what is missing and reports in Trouble what is not well. It begins
-// when there was a Setup, and logs nothing per look.
+// Guard looks at every stream and bucket of Setup, with one request each, until ctx ends. It makes again what
+// is missing, and reports in Trouble what is wrong. It does nothing before there was a Setup, and logs
+// nothing for each look.
 func (c *Conn) Guard(ctx context.Context) {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
 	for {
-		c.guard(ctx)
+		c.guardOnce(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -127,8 +129,8 @@ func (c *Conn) Guard(ctx context.Context) {
 	}
 }
 
-// guard is one look.
-func (c *Conn) guard(ctx context.Context) {
+// guardOnce looks at all streams once.
+func (c *Conn) guardOnce(ctx context.Context) {
 	config := c.config.Load()
 	if config == nil || !c.Connected() {
 		return
@@ -158,7 +160,7 @@ func (c *Conn) guard(ctx context.Context) {
 	}
 }
 
-// inspect looks at one stream and says in Trouble what it finds; it returns the same.
+// inspect looks at one stream, records its trouble and returns it.
 func (c *Conn) inspect(ctx context.Context, config *StreamConfig, r *resource) error {
 	bounded, cancel := context.WithTimeout(ctx, guardAnswer)
 	defer cancel()
@@ -179,30 +181,31 @@ func (c *Conn) inspect(ctx context.Context, config *StreamConfig, r *resource) e
 		info := stream.CachedInfo()
 		if err = config.checkInstallation(info); err != nil {
 			c.recheck(r.want.Name) // its readers end
-		} else if diffs := r.refusals(&info.Config); len(diffs) > 0 {
+		} else if diffs := r.unusable(&info.Config); len(diffs) > 0 {
 			err = fmt.Errorf("%w: %s", errSettings, diffs[0])
 		}
-		if moved := c.followed(ctx, r, info); err == nil {
+		if moved := c.sinceLastLook(ctx, r, info); err == nil {
 			err = moved
 		}
 		if err == nil {
 			seen = info
 			if r.kept && !r.guest {
-				if cerr := c.compare(bounded, info); cerr != nil {
+				if cerr := c.noticeLoss(bounded, info); cerr != nil {
 					c.log.Debug("cannot tell whether a stream lacks something", "error", cerr) // the next look does
 				}
 			}
-			since, err = c.takes(bounded, r, stream)
+			since, err = c.judgePublishing(bounded, r, stream)
 		}
 	}
-	c.watched.began(r.want.Name, seen)
+	c.watched.noteBegin(r.want.Name, seen)
 	c.watched.set(r.name(), since, err)
 	return err
 }
 
-// followed compares a stream with what the last look has found. Another stream, or one
-// that went back, makes its readers look at once.
-func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.StreamInfo) error {
+// sinceLastLook compares a stream with what the last look found. If it is another stream, or went back, its
+// readers check at once whether it is still theirs, and what this node knows is written into buckets that
+// were lost.
+func (c *Conn) sinceLastLook(ctx context.Context, r *resource, info *jetstream.StreamInfo) error {
 	name, id, end := r.want.Name, streamID(info), info.State.LastSeq
 	w := &c.watched
 	w.mu.Lock()
@@ -223,7 +226,7 @@ func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.Stream
 	switch name {
 	case wire.BucketStream(c.names.BucketKeys()):
 	case wire.BucketStream(c.names.BucketPartitions()):
-		refill = c.recordAgain
+		refill = c.restoreRemoved
 	default:
 		return err
 	}
@@ -238,7 +241,7 @@ func (c *Conn) followed(ctx context.Context, r *resource, info *jetstream.Stream
 	return err
 }
 
-// recheck makes the readers of a stream look whether it is still theirs.
+// recheck makes the readers of a stream check whether it is still theirs.
 func (c *Conn) recheck(stream string) {
 	c.mu.Lock()
 	readers := keys(c.readers)
@@ -250,11 +253,12 @@ func (c *Conn) recheck(stream string) {
 	}
 }
 
-// probeSubject is one that no message has: a purge of it removes nothing.
+// probeSubject is a subject that no message has: a purge of it removes nothing.
 const probeSubject = "duly-probe"
 
-// takes judges how publishing to a stream goes.
-func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) (since time.Time, err error) {
+// judgePublishing says why a stream does not accept messages, from the outcomes of publishing and its size;
+// nil: it does. A failure that is older than refusalKept is forgotten if the stream has room.
+func (c *Conn) judgePublishing(ctx context.Context, r *resource, stream jetstream.Stream) (since time.Time, err error) {
 	info := stream.CachedInfo()
 	room := info.Config.MaxBytes - int64(info.State.Bytes)
 	full := r.want.Discard == jetstream.DiscardNew && info.Config.MaxBytes > 0 && room <= info.Config.MaxBytes/fullPart
@@ -303,7 +307,7 @@ func (c *Conn) takes(ctx context.Context, r *resource, stream jetstream.Stream) 
 	return f.since, fmt.Errorf("stream takes nothing: %w", f.err)
 }
 
-// connectionTrouble reports a connection that is lost or closed.
+// connectionTrouble reports a lost or closed connection.
 func (c *Conn) connectionTrouble() (Trouble, bool) {
 	if err := c.Closed(); err != nil {
 		return Trouble{Name: TroubleConnection, Since: c.awaySince(), Err: err, Fatal: true}, true
@@ -318,7 +322,7 @@ func (c *Conn) connectionTrouble() (Trouble, bool) {
 	return Trouble{Name: TroubleConnection, Since: c.awaySince(), Err: err}, true
 }
 
-// awaySince is when the connection was lost.
+// awaySince returns when the connection was lost.
 func (c *Conn) awaySince() time.Time {
 	if at := c.away.Load(); at != nil {
 		return *at
@@ -326,8 +330,8 @@ func (c *Conn) awaySince() time.Time {
 	return time.Now() // lost this moment
 }
 
-// Closed says why the connection has ended for good; nil: it has not. Only a new
-// process helps then. It is an error also after Close.
+// Closed says why the connection has ended for good; nil: it has not. Only a new process helps then. It is an
+// error after Close, too.
 func (c *Conn) Closed() error {
 	if !c.nc.IsClosed() {
 		return nil

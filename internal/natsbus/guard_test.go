@@ -73,7 +73,7 @@ func TestGuardMakesAgain(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
 	// Look by look: one that comes between two losses makes again what the next one would have told.
 	setUp(t, c, StreamConfig{Installation: "one", MaxBytes: 1 << 30, Lease: 3 * time.Second})
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	ids := func() map[string]string {
 		all := map[string]string{}
 		for _, r := range (StreamConfig{}).resources(wire.Names{}) {
@@ -96,14 +96,14 @@ func TestGuardMakesAgain(t *testing.T) {
 		}
 	}
 	for _, want := range []error{ErrNoStream, errOtherStream} {
-		c.guard(within(t))
+		c.guardOnce(within(t))
 		for _, r := range (StreamConfig{}).resources(wire.Names{}) {
 			if has := trouble(c, r.name()); has == nil || !errors.Is(has.Err, want) || has.Since.IsZero() || time.Since(has.Since) > patience {
 				t.Errorf("%s: %+v, want %v", r.name(), has, want)
 			}
 		}
 	}
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	if all := c.Trouble(); len(all) > 0 {
 		t.Errorf("made again, and not well: %+v", all)
 	}
@@ -441,16 +441,16 @@ func TestGuardRewound(t *testing.T) {
 	s := newSink()
 	s.read(t, c, 1, 0, ReadConfig{})
 	s.await(t, 1, 2, 3)
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	c.watched.mu.Lock()
 	c.watched.ends[names.StreamTasks()] = 10
 	c.watched.mu.Unlock()
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	if found := trouble(c, names.StreamTasks()); found == nil || !errors.Is(found.Err, ErrRewound) {
 		t.Errorf("%+v", found)
 	}
 	eventually(t, "another consumer", func() bool { return !slices.Contains(consumers(t, c), "p03-e1-1") })
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	if all := c.Trouble(); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}

@@ -11,9 +11,9 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Hand hands one task to the request endpoint, and returns when it is stored, with its place in the stream of its
-// partition. The same task again is no error. Errors: a *wire.RefusedError, or that nothing that can be read answered before
-// ctx ended.
+// Hand submits one task at the request endpoint, and returns its position in its partition's stream when it
+// is stored. Submitting the same task again is no error. Errors: a *wire.RefusedError; or no readable answer
+// came before ctx ended.
 func (c *Conn) Hand(ctx context.Context, f submit.Form) (place uint64, err error) {
 	answer, err := Request(ctx, c.nc, &nats.Msg{Subject: c.names.SubmitSubject(f.Type, f.ID), Header: f.Header(), Data: f.Input})
 	if errors.Is(err, nats.ErrNoResponders) {

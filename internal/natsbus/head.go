@@ -12,8 +12,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// RecordHead keeps the newest head of a partition's chain outside the database. It does not
-// wait: done hears what came of it, from any goroutine.
+// RecordHead keeps the newest head of a partition's hash chain outside the database. It does not wait; done
+// is called with the outcome, from any goroutine.
 func (c *Conn) RecordHead(h *chain.Head, done func(error)) {
 	data, err := json.Marshal(h)
 	if err != nil {
@@ -23,8 +23,7 @@ func (c *Conn) RecordHead(h *chain.Head, done func(error)) {
 	c.acks.publish(c.names.HeadSubject(h.Partition), nil, data, func(_ uint64, err error) { done(err) })
 }
 
-// Heads are the newest heads of the chains of partitions below a number, as far as some
-// were recorded. Error: what is there cannot be read.
+// Heads returns the newest recorded heads of the chains of all partitions. Error: one of them cannot be read.
 func (c *Conn) Heads(ctx context.Context, partitions int) (all []chain.Head, err error) {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -46,7 +45,7 @@ func (c *Conn) Heads(ctx context.Context, partitions int) (all []chain.Head, err
 	return all, nil
 }
 
-// readAt reads the JSON at a key of a bucket into a value, and gives its revision; 0: there is none.
+// readAt reads the JSON at a key of a bucket into a value, and returns its revision; 0: there is none.
 func readAt(ctx context.Context, kv jetstream.KeyValue, key string, into any) (revision uint64, err error) {
 	entry, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -20,24 +20,29 @@ import (
 
 // Lease is one key of the bucket DULY_NODES: the membership of a node, or the
 // lead of the supervisors. It has no goroutine: its holder's own loop renews it,
-// so that a loop that stands still loses it. It is for speed only; what must not
-// happen twice is fenced by the epoch in SQL. Only where the database has lost the
-// epoch, and all evidence of it is lost, too, does a holder know by Term alone that
-// another may have been at work.
+// so that a loop that stands still loses it. It is for speed only: what must not
+// happen twice is fenced by the epoch in SQL. Only if the database has lost the epoch,
+// and all evidence of it as well, is Term the only sign that another may have been at
+// work.
 type Lease struct {
-	conn  *Conn
-	key   string
-	body  []byte // what the key holds; unique to this lease
+	conn *Conn
+	key  string
+	// body is what the key holds. It is unique to this lease, so that another life of the same node is not
+	// taken for it.
+	body  []byte
 	ttl   time.Duration
 	clock func() time.Time
 
-	mu    sync.Mutex
-	rev   uint64    // of our value; 0: not ours
-	until time.Time // by the local monotonic clock; after it the lease is not ours to use
+	mu sync.Mutex
+	// rev is the revision of our value; 0: the key is not ours.
+	rev uint64
+	// until is, by the local monotonic clock, when we stop using the lease: well before others may take it.
+	until time.Time
 
 	termMu sync.Mutex // Term must not wait for a renewal that is under way
 	term   int64
-	ends   time.Time // when others may take the lease, if it is not renewed
+	// ends is when others may take the lease, if it is not renewed.
+	ends time.Time
 }
 
 // leaseBody is the value of a key.
@@ -49,8 +54,8 @@ type leaseBody struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
-// NewLease prepares a lease on a key; value is for people to read. ttl is the
-// bucket's, as StreamConfig.Lease; 0 is defaultLease. Renew it at ttl/3.
+// NewLease prepares a lease on a key; value is for people to read. ttl is the bucket's, as
+// StreamConfig.Lease; 0 is defaultLease. The holder should renew it every ttl/3.
 func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
 	body, err := json.Marshal(leaseBody{V: wire.Version, Holder: rand.Text(), Value: value, Since: time.Now().UTC().Truncate(time.Second)})
 	if err != nil {
@@ -59,9 +64,9 @@ func (c *Conn) NewLease(key, value string, ttl time.Duration) (*Lease, error) {
 	return &Lease{conn: c, key: key, body: body, ttl: cmp.Or(ttl, defaultLease), clock: time.Now}, nil
 }
 
-// Renew takes the lease if it is free and renews it if it is ours. held is what
-// Held reports afterwards; err says why a renewal did not work, while the lease
-// may still be held by the one before. A lease that another holder has is no error.
+// Renew takes the lease if it is free, and renews it if it is ours. held is whether it may be used now; err
+// says why the renewal failed, and the lease may be held by an earlier one still. That another holds the
+// lease is no error.
 func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,9 +81,9 @@ func (l *Lease) Renew(ctx context.Context) (held bool, err error) {
 	return l.clock().Before(l.until), err
 }
 
-// Term is a number that stays the same for as long as the lease was ours without a gap, as far as the machine's clocks and
-// the server say. Where there may have been one, others may have done meanwhile what the lease is for. While the lease is not
-// ours the number is another at each call.
+// Term returns the same number for as long as the lease was ours without a gap, as far as the machine's
+// clocks and the server can tell. After a gap another holder may have acted. While the lease is not ours each
+// call returns another number.
 func (l *Lease) Term() int64 {
 	l.termMu.Lock()
 	defer l.termMu.Unlock()
@@ -88,13 +93,13 @@ func (l *Lease) Term() int64 {
 	return l.term
 }
 
-// ended reports whether others may have the lease. A machine that was suspended may have a monotonic clock that stood still,
-// but its wall clock is set again.
+// ended reports whether others may have the lease. While a machine is suspended its monotonic clock may stand
+// still, so the wall clock is compared too.
 func (l *Lease) ended(now, wall time.Time) bool {
 	return !now.Before(l.ends) || !wall.Before(l.ends.Round(0))
 }
 
-// renewed notes that a renewal which began then is confirmed. anew: the server had let the lease go.
+// renewed notes a confirmed renewal that began at an instant. anew: the server had let the lease go before.
 func (l *Lease) renewed(began time.Time, anew bool) {
 	l.termMu.Lock()
 	defer l.termMu.Unlock()
@@ -104,6 +109,7 @@ func (l *Lease) renewed(began time.Time, anew bool) {
 	l.ends = began.Add(l.ttl)
 }
 
+// put writes our value if the key is free or ours.
 func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
 	var rev uint64
 	var err error
@@ -126,7 +132,7 @@ func (l *Lease) put(ctx context.Context, kv jetstream.KeyValue, began time.Time)
 	return err
 }
 
-// findHolder reads the key when it did not have our revision: it may still be ours, when
+// findHolder reads the key after a write was refused because of its revision. The lease may still be ours, if
 // the answer to an earlier write was lost.
 func (l *Lease) findHolder(ctx context.Context, kv jetstream.KeyValue, began time.Time) error {
 	had := l.rev != 0
@@ -146,7 +152,8 @@ func (l *Lease) findHolder(ctx context.Context, kv jetstream.KeyValue, began tim
 	return err
 }
 
-// Release gives the lease back, so that others need not wait for its end, also where the answer to its last renewal was lost.
+// Release gives the lease back, so that others need not wait for its end. It also works if the answer to the
+// last renewal was lost.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +182,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// Bucket opens a bucket once. The handle stays good when the bucket is made again.
+// Bucket opens a bucket, once. The handle stays valid if the bucket is made again.
 func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, error) {
 	c.mu.Lock()
 	kv := c.buckets[name]
@@ -193,8 +200,8 @@ func (c *Conn) Bucket(ctx context.Context, name string) (jetstream.KeyValue, err
 	return kv, nil
 }
 
-// LiveNodes lists the nodes that have a lease now, or had one within its time. Error: the
-// bucket cannot be read; none where there is no bucket.
+// LiveNodes lists the nodes whose lease has not ended. Error: the bucket cannot be read. If there is no
+// bucket there are no nodes.
 func (c *Conn) LiveNodes(ctx context.Context) (nodes []string, err error) {
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -214,13 +221,12 @@ func (c *Conn) LiveNodes(ctx context.Context) (nodes []string, err error) {
 	return nodes, nil
 }
 
-// WatchNodes calls live with the names of the nodes that hold their lease, in
-// order: first the present ones, then at each change. It blocks until ctx ends,
-// and returns nil then. Errors: the bucket cannot be watched.
+// WatchNodes calls live with the sorted names of the nodes that hold their lease: first the present ones,
+// then at each change. It returns nil when ctx ends. Errors: the bucket cannot be watched.
 //
-// While any node lives its renewals are heard, so a watch that hears nothing is one that
-// the server has forgotten, as it does when it is restarted. Then another watch begins;
-// until it has reported all present nodes, none joins or leaves.
+// While any node lives its renewals are heard. So a watch that hears nothing was forgotten by the server, as
+// happens when the server is restarted. Then WatchNodes begins another watch; until that has reported all
+// present nodes, nobody joins or leaves.
 func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error {
 	kv, err := c.Bucket(ctx, c.names.BucketNodes())
 	if err != nil {
@@ -236,7 +242,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 	}
 	defer func() { _ = watcher.Stop() }() // its only error: it has stopped already
 	m := members.New(status.TTL(), time.Now)
-	defer c.tries.tried(TroubleWatch, m, nil)
+	defer c.tries.note(TroubleWatch, m, nil)
 	// A server that was down when a lease ended reports nothing about it: a node that
 	// is not renewed is dropped here in the end.
 	tick := time.NewTicker(max(status.TTL()/3, time.Second/10))
@@ -257,7 +263,7 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			} else {
 				m.Hear(strings.TrimPrefix(entry.Key(), wire.KeyNodePrefix), entry.Operation() == jetstream.KeyValuePut)
 			}
-			c.tries.tried(TroubleWatch, m, nil) // also where another watch could not begin
+			c.tries.note(TroubleWatch, m, nil) // also where another watch could not begin
 		case <-tick.C:
 			if !m.Mute(c.Connected()) {
 				m.Prune()
@@ -266,11 +272,11 @@ func (c *Conn) WatchNodes(ctx context.Context, live func(nodes []string)) error 
 			again, err := kv.Watch(ctx, wire.KeyNodePrefix+">")
 			if err != nil {
 				if ctx.Err() == nil {
-					c.tries.tried(TroubleWatch, m, err)
+					c.tries.note(TroubleWatch, m, err)
 				}
 				break
 			}
-			c.tries.tried(TroubleWatch, m, nil)
+			c.tries.note(TroubleWatch, m, nil)
 			_ = watcher.Stop()
 			watcher = again
 			m.Restart()

@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// The streams that are published to, by kind.
+// The kinds of streams that messages are published to.
 const (
 	kindTasks = iota
 	kindControl
@@ -27,20 +27,23 @@ const (
 
 // outcomes is how publishing to a stream goes.
 type outcomes struct {
-	failing atomic.Bool // spares the lock while all is well
+	// failing spares the lock while all is well.
+	failing atomic.Bool
 
 	mu   sync.Mutex
 	last failure
 }
 
-// failure is a stream that takes nothing; the zero value: it does.
+// failure is that a stream does not accept messages; zero: it does.
 type failure struct {
-	since, seen time.Time // the first and the newest publish that failed
-	err         error     // of the newest
-	unanswered  int       // confirmations that did not come, in a row
+	// since is when the first publish failed, seen when the newest did.
+	since, seen time.Time
+	err         error // of the newest
+	// unanswered counts confirmations in a row that did not come.
+	unanswered int
 }
 
-// note records the outcome of one publish.
+// note takes the outcome of one publish. A failure of the connection is not counted against the stream.
 func (o *outcomes) note(err error) {
 	if err == nil {
 		if o.failing.Load() {
@@ -76,7 +79,7 @@ func (o *outcomes) clear() {
 	o.failing.Store(false)
 }
 
-// failed is how it fails now.
+// failed returns the present failure.
 func (o *outcomes) failed() failure {
 	if !o.failing.Load() {
 		return failure{}
@@ -86,7 +89,7 @@ func (o *outcomes) failed() failure {
 	return o.last
 }
 
-// publish publishes to a stream and notes the outcome.
+// publish publishes to a stream of a kind and notes the outcome. done is called once, see acks.publish.
 func (c *Conn) publish(kind int, subject string, header nats.Header, data []byte, done func(seq uint64, err error)) {
 	c.acks.publish(subject, header, data, func(seq uint64, err error) {
 		c.outcomes[kind].note(err)
@@ -94,7 +97,7 @@ func (c *Conn) publish(kind int, subject string, header nats.Header, data []byte
 	})
 }
 
-// apiCode is the JetStream error code of a publish or a request that was refused, or 0.
+// apiCode returns JetStream's error code, of a publish or a request; 0: the error is not JetStream's.
 func apiCode(err error) int {
 	var wire *wire.APIError
 	if errors.As(err, &wire) {

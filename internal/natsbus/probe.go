@@ -12,14 +12,14 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// errNoProbe says that no instance of the agent listens on the subject of its probes.
+// errNoProbe says that no instance of the agent listens for probes.
 var errNoProbe = errors.New("agent serves no probes")
 
-// probesMax bounds the probes of one agent that are at work in a process at a time.
+// probesMax bounds how many probes of one agent a process answers at a time.
 const probesMax = 64
 
-// AskProbe asks an agent whether the do of a command took effect; resultMax is how many bytes the result may have.
-// Errors: errNoProbe, one that wraps wire.ErrUndecodable, what the agent answered instead, or ctx's.
+// AskProbe asks an agent whether a do took effect. resultMax bounds the result, in bytes. Errors: errNoProbe,
+// one that wraps wire.ErrUndecodable, what the agent answered instead, or ctx's.
 func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (core.Probe, error) {
 	msg, err := c.Request(ctx, c.names.SubjectProbe(cmd.Agent), wire.AppendCommand(nil, cmd))
 	switch {
@@ -38,14 +38,15 @@ func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (
 	return probe, nil
 }
 
-// ServeProbes answers the probes of an agent until stop is called, which returns when the last one has been answered.
-// probe is called for probesMax of them at a time; more are refused (429). Its error goes to the asker, with code.
+// ServeProbes answers an agent's probes until stop is called, which returns when the last answer is out.
+// probe is called for up to probesMax at a time; further ones are refused (429). Its error goes to the asker
+// with the code.
 func (c *Conn) ServeProbes(ctx context.Context, agent string, probe func(context.Context, *core.Command) (p core.Probe, code int, err error)) (stop func(), err error) {
-	at, err := c.listens(agent)
+	at, err := c.listensAs(agent)
 	if err != nil {
 		return nil, err
 	}
-	s := &probeService{conn: c, ctx: ctx, agent: agent, probe: probe, room: make(chan struct{}, probesMax)}
+	s := &probeService{conn: c, ctx: ctx, agent: agent, probe: probe, atWork: make(chan struct{}, probesMax)}
 	sub, err := c.subscribe(c.names.SubjectProbe(at), wire.GroupAgent, s.take)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (c *Conn) ServeProbes(ctx context.Context, agent string, probe func(context
 	return func() {
 		sub.Stop()
 		for range probesMax { // no place is free until its probe has ended
-			s.room <- struct{}{}
+			s.atWork <- struct{}{}
 		}
 	}, nil
 }
@@ -64,10 +65,11 @@ type probeService struct {
 	ctx   context.Context
 	agent string
 	probe func(context.Context, *core.Command) (core.Probe, int, error)
-	room  chan struct{} // has an element for each probe at work
+	// atWork has an element for each probe that is being answered.
+	atWork chan struct{}
 }
 
-// take begins one probe, or refuses it.
+// take begins to answer one probe, or refuses it.
 func (s *probeService) take(msg *nats.Msg) {
 	if !s.conn.mayAnswer(msg.Reply) {
 		return
@@ -79,13 +81,13 @@ func (s *probeService) take(msg *nats.Msg) {
 	}
 	cmd.Agent, cmd.Trace = s.agent, core.CleanTrace(msg.Header.Get(wire.HeaderTrace))
 	select {
-	case s.room <- struct{}{}:
+	case s.atWork <- struct{}{}:
 	default:
 		s.refuse(msg.Reply, core.CodeTooMany, fmt.Errorf("agent %s has %d probes at work, the limit", s.agent, probesMax))
 		return
 	}
 	go func() {
-		defer func() { <-s.room }()
+		defer func() { <-s.atWork }()
 		p, code, err := s.probe(s.ctx, &cmd)
 		if err != nil {
 			s.refuse(msg.Reply, code, err)
@@ -95,11 +97,12 @@ func (s *probeService) take(msg *nats.Msg) {
 	}()
 }
 
+// refuse answers a probe with an error.
 func (s *probeService) refuse(reply string, code int, err error) {
 	s.send(&nats.Msg{Subject: reply, Header: nats.Header{wire.HeaderError: {wire.CutText(err.Error())}, wire.HeaderErrorCode: {strconv.Itoa(code)}}})
 }
 
-// send answers. What is lost counts as no answer.
+// send publishes an answer. One that is lost counts as none: the asker repeats the question.
 func (s *probeService) send(msg *nats.Msg) {
 	if err := s.conn.nc.PublishMsg(msg); err != nil {
 		s.conn.log.Debug("probe not answered", "agent", s.agent, "error", err)

@@ -12,16 +12,15 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// deadRoom is kept free in a dead letter for its headers.
+// deadRoom is how many bytes of a dead letter are kept free for its headers.
 const deadRoom = 16 << 10
 
-// deadHeadersMax bounds what a dead letter repeats of its headers.
+// deadHeadersMax bounds how many bytes of the original headers a dead letter repeats.
 const deadHeadersMax = 8 << 10
 
-// PublishEndings stores endings in the event stream, those of one type and state
-// together: every message there is synced to disk, and when much is undone at
-// once, a message for each would hold up everything else. It calls done once, with
-// nil when the stream has all of them. endings may be reused as soon as PublishEndings
+// PublishEndings stores endings in the event stream, those of one type and state together. Each message there
+// is synced to disk, so when much is undone at once a message for each ending would hold everything else up.
+// It calls done once, with nil when all of them are stored. endings may be reused as soon as PublishEndings
 // returns.
 func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 	t := &tally{left: 1, done: done} // 1: this call, so that done waits for its end
@@ -36,11 +35,11 @@ func (c *Conn) PublishEndings(endings []core.Ending, done func(err error)) {
 		}
 		p.add(e)
 		if p.items == wire.EventsMax || len(*p.buf) >= wire.PackBytesMax {
-			c.publishEndings(t, p)
+			c.flushPack(t, p)
 		}
 	}
 	for _, p := range packs {
-		c.publishEndings(t, p)
+		c.flushPack(t, p)
 		release(p.buf)
 	}
 	t.end(nil)
@@ -59,6 +58,7 @@ type pack struct {
 	first *core.Ending
 }
 
+// add appends an ending to the pack.
 func (p *pack) add(e *core.Ending) {
 	if p.items == 0 {
 		*p.buf = wire.BeginEvents((*p.buf)[:0], e.Type, e.State)
@@ -68,8 +68,9 @@ func (p *pack) add(e *core.Ending) {
 	p.items++
 }
 
-// publishEndings publishes a pack and empties it.
-func (c *Conn) publishEndings(t *tally, p *pack) {
+// flushPack publishes the endings in a pack and empties it. A lone ending that needs attention is published
+// in a form that is easier to read.
+func (c *Conn) flushPack(t *tally, p *pack) {
 	switch {
 	case p.items == 0:
 		return
@@ -82,7 +83,7 @@ func (c *Conn) publishEndings(t *tally, p *pack) {
 	c.publishEvent(t, c.names.EventSubject(p.first.Type, string(p.first.State)), *p.buf)
 }
 
-// publishEvent stores one event as a part of t.
+// publishEvent stores one message in the event stream and counts its outcome in t.
 func (c *Conn) publishEvent(t *tally, subject string, data []byte) {
 	t.begin()
 	c.publish(kindEvents, subject, nil, data, func(_ uint64, err error) {
@@ -93,20 +94,25 @@ func (c *Conn) publishEvent(t *tally, subject string, data []byte) {
 	})
 }
 
-// tally calls done when everything begun has ended, with the first error.
+// tally calls done once everything that was begun has ended, with the first error.
 type tally struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// left is how many have not ended. It begins with 1, which is the caller's own: until that ends done is
+	// not called.
 	left int
+	// err is the first error.
 	err  error
 	done func(error)
 }
 
+// begin counts one more that has to end. Call it before whoever may call the last end.
 func (t *tally) begin() {
 	t.mu.Lock()
 	t.left++
 	t.mu.Unlock()
 }
 
+// end counts one that has ended, and calls done with the last.
 func (t *tally) end(err error) {
 	t.mu.Lock()
 	if t.err == nil {
@@ -120,8 +126,8 @@ func (t *tally) end(err error) {
 	}
 }
 
-// PublishRefusals stores refusals in the event stream and waits until it has them. After
-// the end of ctx nothing leaves.
+// PublishRefusals stores refusals in the event stream and waits until they are stored. If ctx has ended
+// nothing is sent.
 func (c *Conn) PublishRefusals(ctx context.Context, refused []core.Status) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%d refusals: %w", len(refused), err)
@@ -142,23 +148,24 @@ func (c *Conn) PublishRefusals(ctx context.Context, refused []core.Status) error
 	return outcome
 }
 
-// Notify publishes a status to a submitter's private subject, once and without storing it.
-// Without a subject nothing is sent.
+// Notify publishes a status, without storing it, to the subject that a submitter named. If it named none, or
+// one to which it may not direct answers, nothing is sent.
 func (c *Conn) Notify(replyTo string, status core.Status) {
 	if replyTo == "" || c.names.CheckReplyTo(replyTo, c.replyTo) != nil {
 		return
 	}
-	c.told.note(replyTo)
+	c.notified.note(replyTo)
 	c.publishStatus(replyTo, &status)
 }
 
-// Live publishes a status for the present watchers of the task, without storing it.
+// Live publishes a status, without storing it, for whoever watches the task now.
 func (c *Conn) Live(status core.Status) {
 	if core.CheckName("type", status.Type) == nil && core.CheckTaskID(status.ID) == nil {
 		c.publishStatus(c.names.LiveSubject(status.Type, status.ID), &status)
 	}
 }
 
+// publishStatus publishes one status. If it cannot be sent it is lost.
 func (c *Conn) publishStatus(subject string, status *core.Status) {
 	b := buffer()
 	defer release(b)
@@ -168,8 +175,7 @@ func (c *Conn) publishStatus(subject string, status *core.Status) {
 	}
 }
 
-// OnStatus calls f with the statuses sent to a subject, a submitter's private
-// one for instance.
+// OnStatus calls f with the statuses sent to a subject, for instance a submitter's own.
 func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, error) {
 	return c.subscribe(subject, "", func(msg *nats.Msg) {
 		s, err := wire.DecodeStatus(msg.Data)
@@ -181,9 +187,9 @@ func (c *Conn) OnStatus(subject string, f func(core.Status)) (*Subscription, err
 	})
 }
 
-// Dead stores what could not be decoded, with its cause and where it was, and
-// waits until the stream of dead letters has it. Its own headers come along but
-// for those the server would act on, unless there are too many. What does not fit a message is cut.
+// Dead stores a message that could not be used, with the cause and its subject, and waits until the stream of
+// dead letters has it. Its headers come along, except those that the server would act on, and unless they are
+// too many. Data that does not fit in a message is cut.
 func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, cause string, header wire.Header) error {
 	h := keptHeaders(nats.Header(header))
 	if most := c.MaxPayload() - deadRoom; most > 0 && len(data) > most {
@@ -199,9 +205,8 @@ func (c *Conn) Dead(ctx context.Context, stream, subject string, data []byte, ca
 	return nil
 }
 
-// keptHeaders are the headers that a dead letter repeats: none if they are larger than
-// deadHeadersMax. Together with the cause they would not fit a message, and a message that
-// cannot become a dead letter stops its partition.
+// keptHeaders returns the headers that a dead letter repeats: none, if they are larger than deadHeadersMax.
+// With too many headers a message could not become a dead letter, and then it would stop its partition.
 func keptHeaders(header nats.Header) nats.Header {
 	h := nats.Header{}
 	size := 0
@@ -220,7 +225,7 @@ func keptHeaders(header nats.Header) nats.Header {
 	return h
 }
 
-// PublishControl stores a control message and returns its position.
+// PublishControl stores a control message and returns its position in the control stream.
 func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.Control) (uint64, error) {
 	b := buffer()
 	defer release(b)
@@ -232,8 +237,7 @@ func (c *Conn) PublishControl(ctx context.Context, partition int, control *core.
 	return seq, nil
 }
 
-// store publishes to a stream and waits for its confirmation. After the end of ctx
-// nothing leaves.
+// store publishes to a stream and waits for the confirmation. If ctx has ended nothing is sent.
 func (c *Conn) store(ctx context.Context, kind int, subject string, header nats.Header, data []byte) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -251,8 +255,8 @@ func (c *Conn) store(ctx context.Context, kind int, subject string, header nats.
 	return o.seq, o.err
 }
 
-// await waits for an outcome until ctx ends. One that is there by then counts: a
-// caller that gets the error of ctx instead would store again what the stream has.
+// await waits for an outcome until ctx ends. An outcome that is there by then counts: a caller that was told
+// of ctx's end instead would store again what is stored already.
 func await[T any](ctx context.Context, got <-chan T) (T, error) {
 	select {
 	case v := <-got:
@@ -268,7 +272,8 @@ func await[T any](ctx context.Context, got <-chan T) (T, error) {
 	}
 }
 
-// tell publishes once, without storing it; what says in an error what it is.
+// tell publishes a message once, without storing it. what names the message in an error; err, if set, is
+// returned in the same form.
 func (c *Conn) tell(subject, what string, data []byte, err error) error {
 	if err == nil {
 		err = c.nc.Publish(subject, data)
@@ -279,7 +284,8 @@ func (c *Conn) tell(subject, what string, data []byte, err error) error {
 	return nil
 }
 
-// hear calls f, from one goroutine, with what comes to a subject and can be read; what says in the log what cannot.
+// hear calls f, from one goroutine, with what arrives at a subject. What cannot be read is logged under the
+// name what, and ignored.
 func hear[T any](c *Conn, subject, what string, read func([]byte) (T, error), f func(T)) (*Subscription, error) {
 	return c.subscribe(subject, "", func(msg *nats.Msg) {
 		is, err := read(msg.Data)

@@ -12,34 +12,38 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// How a puller's wait ends without a message.
+// How a puller's wait can end without a message.
 var (
-	errMute    = errors.New("no heartbeat")            // the consumer, the server or the network is away
+	errMute    = errors.New("no heartbeat")            // consumer, server or network is away
 	errRemoved = errors.New("the consumer is removed") // the server says so
 	errWoken   = errors.New("woken")
 )
 
-// puller asks a consumer for messages ahead of their use. It does what the
-// library's iterator does, but for one thing: that one keeps heartbeats in the
-// room it has for messages, and a handler that blocks long enough makes it drop
-// deliveries. It has no goroutine.
+// puller requests messages from a consumer ahead of their use. It replaces the library's iterator, which
+// keeps heartbeats in the same buffer as messages: if its handler blocks long enough, it drops deliveries. A
+// puller has no goroutine.
 type puller struct {
-	nc      *nats.Conn
-	subject string // of requests
+	nc *nats.Conn
+	// subject is where requests go.
+	subject string
 	inbox   string
 	sub     *nats.Subscription
 	in      chan *nats.Msg
 	request pullRequest
-	asked   int       // messages the requests out still allow
-	got     int       // messages since the byte limit was last met
-	at      time.Time // of the last request
-	brought bool      // it has brought a message
-	refused bool      // it ended at once and brought nothing: the next one waits
+	// asked is how many messages the requests that are out may still bring.
+	asked int
+	// got counts messages since a request last ended at the byte limit.
+	got int
+	// at is when the last request was sent, brought whether it has brought a message.
+	at      time.Time
+	brought bool
+	// refused is whether the last request ended at once without a message: the next one waits for pullPause.
+	refused bool
 	timer   *time.Timer
 }
 
-// pullPause is how long a puller waits after a request that the server ended at
-// once, as one does that has too many of them, before it asks again.
+// pullPause is how long a puller waits after a request that the server ended at once, as a server with too many requests
+// does.
 const pullPause = 200 * time.Millisecond
 
 // pullRequest is JetStream's.
@@ -50,7 +54,7 @@ type pullRequest struct {
 	Heartbeat time.Duration `json:"idle_heartbeat"`
 }
 
-// newPuller pulls from a consumer that exists.
+// newPuller makes a puller for an existing consumer. maxBytes bounds one request.
 func newPuller(nc *nats.Conn, stream, consumer string, config ReadConfig, maxBytes int) (*puller, error) {
 	// While the handler blocks nothing is asked for, so this bounds what can
 	// come: the messages asked for, and of each of at most three requests its
@@ -65,14 +69,13 @@ func newPuller(nc *nats.Conn, stream, consumer string, config ReadConfig, maxByt
 	return p, nil
 }
 
-// close asks for no more and drops what is there.
+// close stops requesting and drops what has arrived.
 func (p *puller) close() {
 	p.timer.Stop()
 	_ = p.sub.Unsubscribe() // gone already is fine
 }
 
-// next waits for a message. Errors: errMute, after which it may be called again;
-// errRemoved; errWoken; ctx's.
+// next waits for a message. Errors: errMute, after which it may be called again; errRemoved; errWoken; ctx's.
 func (p *puller) next(ctx context.Context, wake <-chan struct{}) (*nats.Msg, error) {
 	for {
 		p.ask()
@@ -99,8 +102,8 @@ func (p *puller) next(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 	}
 }
 
-// ask requests more when half is used up. Without a server just now it asks
-// again after the next missing heartbeat.
+// ask requests more messages when half of them are used up. If there is no server it asks again after the
+// next missing heartbeat.
 func (p *puller) ask() {
 	want := p.request.Batch - p.asked
 	if p.refused || p.asked > p.request.Batch/2 || want <= 0 {
@@ -118,7 +121,7 @@ func (p *puller) ask() {
 	}
 }
 
-// take waits for whatever the server sends; nil: for a pause only.
+// take waits for whatever the server sends; nil: only a pause has ended.
 func (p *puller) take(ctx context.Context, wake <-chan struct{}) (*nats.Msg, error) {
 	select {
 	case <-wake:
@@ -149,8 +152,7 @@ func (p *puller) take(ctx context.Context, wake <-chan struct{}) (*nats.Msg, err
 	}
 }
 
-// received distinguishes a message from the end of the subscription, which comes with
-// that of the connection.
+// received turns the end of the subscription, which comes with that of the connection, into an error.
 func received(msg *nats.Msg, ok bool) (*nats.Msg, error) {
 	if !ok || msg == nil {
 		return nil, ErrClosed
@@ -158,8 +160,8 @@ func received(msg *nats.Msg, ok bool) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// status reads what is not a message. A status that is not understood ends
-// nothing: without the heartbeats of a request that lives, errMute follows.
+// status handles what is not a message. It ignores a status that it does not know: if the request has ended,
+// errMute follows.
 func (p *puller) status(status string, msg *nats.Msg) error {
 	description := strings.ToLower(msg.Header.Get("Description"))
 	switch {
@@ -186,5 +188,5 @@ func (p *puller) status(status string, msg *nats.Msg) error {
 	return nil
 }
 
-// atOnce reports whether the last request ended as soon as it was there.
+// atOnce reports whether the last request ended as soon as it had arrived.
 func (p *puller) atOnce() bool { return !p.brought && time.Since(p.at) < pullPause }

@@ -40,22 +40,27 @@ const (
 	reopenFirst    = 50 * time.Millisecond
 	reopenMost     = 2 * time.Second
 	reopenDeadline = 10 * time.Second
-	askDeadline    = 2 * time.Second // for the first answer about a consumer
+	askDeadline    = 2 * time.Second // for the first answer of the server
 )
 
-// prefetchBytes bounds what waits in memory for a handler that is busy, unless
-// one message is larger.
+// prefetchBytes bounds what is read ahead while the handler is busy, unless one message is larger.
 const prefetchBytes = 4 << 20
 
 // ReadConfig says how a partition is read. The zero value has the defaults.
 type ReadConfig struct {
-	Stream     string        // id of the stream that the cursor belongs to; empty: of the one that is there
-	Stored     core.Instant  // when the stream took the message at the cursor; 0: not known
-	Prefetch   int           // messages asked for ahead of the handler
-	AckWait    time.Duration // until a message that is not acknowledged comes again
-	AckPending int           // messages handed out and not acknowledged; then the server waits
+	// Stream identifies the stream that the cursor belongs to; empty: whichever is there.
+	Stream string
+	// Stored is when the stream stored the message at the cursor; 0: not known.
+	Stored core.Instant
+	// Prefetch is how many messages are requested ahead of the handler.
+	Prefetch int
+	// AckWait is when a message that is not acknowledged is delivered again.
+	AckWait time.Duration
+	// AckPending is how many messages may be unacknowledged before the server stops delivering.
+	AckPending int
 
-	expiry, heartbeat time.Duration // of a pull request; shorter in tests
+	// expiry and heartbeat are of a pull request; tests set shorter ones.
+	expiry, heartbeat time.Duration
 }
 
 // ackText is JetStream's acknowledgement.
@@ -73,8 +78,8 @@ type TaskMessage struct {
 	reply  string
 }
 
-// Ack tells the server that what the message holds is committed. It may be lost;
-// then the message comes again and the reader acknowledges it by itself.
+// Ack tells the server that everything in the message is committed. If the acknowledgement is lost, the
+// message comes again and the reader acknowledges it without handing it out.
 func (m *TaskMessage) Ack() error {
 	m.reader.acked(m)
 	if err := m.reader.conn.nc.Publish(m.reply, ackText); err != nil {
@@ -83,11 +88,10 @@ func (m *TaskMessage) Ack() error {
 	return nil
 }
 
-// Reader reads one partition of one stream: every message once, in order, from a
-// cursor, however often the server delivers it. It creates its consumer
-// again by itself when a delivery was lost, the connection was, or the consumer was
-// removed; a successor under a higher epoch ends it, and a stream that is not the one
-// that the cursor belongs to.
+// Reader reads one partition of one stream: every message once, in order, from a cursor, however often the
+// server delivers it. It creates its consumer again by itself when a delivery or the connection was lost, or
+// the consumer was removed. It ends if a successor reads under a higher epoch, or if the stream is not the
+// one that the cursor belongs to.
 type Reader struct {
 	conn      *Conn
 	stream    string
@@ -100,37 +104,44 @@ type Reader struct {
 	stop      context.CancelFunc
 	finished  chan struct{}
 
-	// Of the reading goroutine alone.
-	identity string // of the stream that is read
-	name     string // of the consumer now in use
-	n        int    // counts the consumers of this epoch
-	pull     *puller
-	dseq     uint64 // the consumer's own number of the newest delivery
-	dirty    bool   // deliveries may be lost: create the consumer again
+	// identity is of the stream that is read.
+	identity string
+	// name is of the consumer in use, and n counts the consumers of this epoch.
+	name string
+	n    int
+	pull *puller
+	// dseq is the consumer's own number of the newest delivery; a gap in these numbers is a lost delivery.
+	dseq uint64
+	// dirty is whether deliveries may be lost, so that the consumer has to be created again.
+	dirty bool
 
-	mu      sync.Mutex
-	last    uint64              // position of the newest message handed out
-	stored  core.Instant        // when the stream took it; 0: not known
-	unacked map[uint64]struct{} // handed out by the present consumer, not acknowledged
-	again   bool                // create the consumer again
-	wake    chan struct{}       // has an element when a wait for a message is to end
+	mu sync.Mutex
+	// last is the position of the newest message handed out, stored when the stream stored it; 0: not known.
+	last   uint64
+	stored core.Instant
+	// unacked are the messages that the present consumer delivered and that are not acknowledged.
+	unacked map[uint64]struct{}
+	// recreate asks for a new consumer, from another goroutine.
+	recreate bool
+	// wake has an element when the wait for a message should end.
+	wake chan struct{}
 }
 
-// ReadTasks reads a partition's submissions after cursor, as its owner under
-// epoch. handler gets each on one goroutine and may block: then the stream waits.
-// lost is called once, on that goroutine, when the reader ends by itself: its
-// error wraps errLost, ErrRewound, errOtherStream, ErrInstallation, or ErrClosed when the
-// connection was. A stream that is missing is waited for. Until ctx ends or Stop. Errors:
-// the same, and ErrNoStream.
+// ReadTasks reads a partition's submissions after cursor, as its owner under epoch, until ctx ends or Stop.
+// handler gets the messages on one goroutine; while it blocks, the stream waits. lost is called once, on that
+// goroutine, if the reader ends by itself, with an error that wraps errLost, ErrRewound, errOtherStream,
+// ErrInstallation, or, when the connection was closed, ErrClosed. A reader waits for a stream that goes
+// missing. Errors: the same, and ErrNoStream.
 func (c *Conn) ReadTasks(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	return c.read(ctx, c.StreamTasks(partition), c.names.TasksPattern(partition), partition, epoch, cursor, config, handler, lost)
 }
 
-// ReadControl does the same with a partition's control messages.
+// ReadControl is ReadTasks for a partition's control messages.
 func (c *Conn) ReadControl(ctx context.Context, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	return c.read(ctx, c.StreamControl(partition), c.names.ControlSubject(partition), partition, epoch, cursor, config, handler, lost)
 }
 
+// read is ReadTasks for any stream and subject.
 func (c *Conn) read(ctx context.Context, stream, filter string, partition int, epoch int64, cursor uint64, config ReadConfig, handler func(*TaskMessage), lost func(error)) (*Reader, error) {
 	r := &Reader{conn: c, stream: stream, filter: filter, partition: partition, epoch: epoch, config: config.withDefaults(),
 		identity: config.Stream, handler: handler, lost: lost, finished: make(chan struct{}), last: cursor, stored: config.Stored, unacked: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
@@ -150,6 +161,7 @@ func (c *Conn) read(ctx context.Context, stream, filter string, partition int, e
 	return r, nil
 }
 
+// withDefaults fills in what is zero.
 func (config ReadConfig) withDefaults() ReadConfig {
 	if config.Prefetch <= 0 {
 		config.Prefetch = defaultPrefetch
@@ -166,23 +178,23 @@ func (config ReadConfig) withDefaults() ReadConfig {
 	return config
 }
 
-// Stop ends the reading and returns when handler has run for the last time. The
-// consumer stays: it shows what is unread until a successor removes it. Stop must
-// not be called from handler or lost.
+// Stop ends the reading and returns when handler has run for the last time. The consumer stays, to show what
+// is unread, until a successor removes it. Stop must not be called from handler or lost.
 func (r *Reader) Stop() {
 	r.stop()
 	<-r.finished
 }
 
-// recheck creates the consumer again: what was on its way when the connection broke
-// is lost, and would come again only after the ack wait and out of order.
+// recheck makes the reader create its consumer again. After a broken connection that is needed because
+// messages on their way are lost, and would come again only after the ack wait, and out of order.
 func (r *Reader) recheck() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.again = true
+	r.recreate = true
 	r.wakeUp()
 }
 
+// wakeUp ends the reader's wait for a message.
 func (r *Reader) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
@@ -190,6 +202,7 @@ func (r *Reader) wakeUp() {
 	}
 }
 
+// acked notes that a message was acknowledged.
 func (r *Reader) acked(m *TaskMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,8 +229,7 @@ func (r *Reader) run(ctx context.Context) {
 	}
 }
 
-// step waits for one message and hands it out, or creates the consumer again. Its
-// error ends the reader.
+// step waits for one message and hands it out, or creates the consumer again. An error ends the reader.
 func (r *Reader) step(ctx context.Context) error {
 	if r.wantsReopen() {
 		return r.reopen(ctx)
@@ -239,14 +251,16 @@ func (r *Reader) step(ctx context.Context) error {
 	return nil
 }
 
+// wantsReopen reports whether the consumer has to be made anew: somebody asked for that, or a delivery was
+// lost.
 func (r *Reader) wantsReopen() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.again || r.dirty
+	return r.recreate || r.dirty
 }
 
-// receive hands a message out if it is the next one. A delivery is numbered by
-// its consumer: a number left out is a delivery that was lost.
+// receive hands a message out if it is the next one. Deliveries are numbered by their consumer: a missing
+// number is a lost delivery.
 func (r *Reader) receive(msg *nats.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil || meta.Sequence.Consumer != r.dseq+1 {
@@ -257,14 +271,14 @@ func (r *Reader) receive(msg *nats.Msg) {
 	r.dseq = meta.Sequence.Consumer
 	seq := meta.Sequence.Stream
 	r.mu.Lock()
-	if r.again {
+	if r.recreate {
 		r.mu.Unlock()
 		return // of the consumer before; it comes again
 	}
 	if seq <= r.last {
-		_, held := r.unacked[seq]
+		_, waits := r.unacked[seq]
 		r.mu.Unlock()
-		if !held {
+		if !waits {
 			_ = r.conn.nc.Publish(msg.Reply, ackText) // ours was lost; if this one is too, it comes again
 		}
 		return

@@ -16,17 +16,23 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// removed is how far Duly has removed the messages of a task or control stream, which nothing else may. It is written
-// before they go, and to NATS: cursors in SQL can be restored to an earlier state.
+// removed records up to where Duly has removed messages from a task or control stream. Nobody else may remove
+// any, so what else is missing is lost. It is written before the messages go. It is kept in NATS, because
+// cursors in SQL can be restored to an earlier state.
 type removed struct {
-	Stream string    `json:"stream"`         // identity: of another stream it says nothing
-	To     uint64    `json:"to"`             // the last position that may be missing
-	Gaps   uint64    `json:"gaps,omitempty"` // messages missing behind it that have been noticed
-	Lost   uint64    `json:"lost,omitempty"` // messages that went without Duly, and no operator has accepted that yet
-	Since  time.Time `json:"since,omitzero"` // when the first of them were found missing
+	// Stream identifies the stream; of another stream the record says nothing.
+	Stream string `json:"stream"`
+	// To is the last position that may be missing.
+	To uint64 `json:"to"`
+	// Gaps counts missing messages behind To that were noticed.
+	Gaps uint64 `json:"gaps,omitempty"`
+	// Lost counts messages that went without Duly, and whose loss no operator has accepted; Since is when the
+	// first were found missing.
+	Lost  uint64    `json:"lost,omitempty"`
+	Since time.Time `json:"since,omitzero"`
 }
 
-// firstOf is the position that a stream begins at; one without messages begins after the last.
+// firstOf returns the position at which a stream begins; an empty one begins after its last.
 func firstOf(s *jetstream.StreamState) uint64 {
 	if s.Msgs == 0 {
 		return s.LastSeq + 1
@@ -34,7 +40,7 @@ func firstOf(s *jetstream.StreamState) uint64 {
 	return s.FirstSeq
 }
 
-// missing is how many messages a stream lacks that Duly has not removed, or has noticed.
+// missing counts the messages that a stream lacks beyond what the record explains.
 func (r *removed) missing(s *jetstream.StreamState) uint64 {
 	n := uint64(max(0, s.NumDeleted)) - min(r.Gaps, uint64(max(0, s.NumDeleted)))
 	if first := firstOf(s); first > r.To+1 {
@@ -43,8 +49,9 @@ func (r *removed) missing(s *jetstream.StreamState) uint64 {
 	return n
 }
 
-// found is what is to be recorded of a stream in a state, with all up to a position about to be removed.
-func (r removed) found(s *jetstream.StreamState, to uint64) removed {
+// observe returns the record updated for a stream's state: what is missing is counted as lost, and messages
+// up to to count as removed.
+func (r removed) observe(s *jetstream.StreamState, to uint64) removed {
 	if n := r.missing(s); n > 0 {
 		if r.Lost == 0 {
 			r.Since = time.Now().UTC()
@@ -55,11 +62,12 @@ func (r removed) found(s *jetstream.StreamState, to uint64) removed {
 	return r
 }
 
-// removedTries bounds how often a record that other nodes change as well is changed.
+// removedTries bounds the attempts to change a record while other nodes change it as well.
 const removedTries = 5
 
-// record changes what is recorded of a stream. change hears what is there: of another stream, nothing.
-func (c *Conn) record(ctx context.Context, name, id string, change func(removed) removed) error {
+// changeRemoved changes the record of a stream in NATS. change gets the present record, which is empty if it
+// is of another stream.
+func (c *Conn) changeRemoved(ctx context.Context, name, id string, change func(removed) removed) error {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	for range removedTries {
 		var stored removed
@@ -75,6 +83,7 @@ func (c *Conn) record(ctx context.Context, name, id string, change func(removed)
 			was = c.watched.remembered(name, stored) // if the bucket was lost, what this node knew is written again
 		}
 		is := change(was)
+		// Update with revision 0 creates the key, and fails if another node has created or changed it meanwhile.
 		if is != stored {
 			var data []byte
 			if data, err = json.Marshal(is); err != nil {
@@ -97,21 +106,21 @@ func (c *Conn) record(ctx context.Context, name, id string, change func(removed)
 	return fmt.Errorf("record of what is removed from stream %s: %w", name, err)
 }
 
-// recordAgain writes what this node knows of all streams into a bucket that is another than before: a node that begins has to
-// find it there.
-func (c *Conn) recordAgain(ctx context.Context) error {
+// restoreRemoved writes what this node knows of all streams into the bucket, because the bucket was lost and
+// made again.
+func (c *Conn) restoreRemoved(ctx context.Context) error {
 	c.watched.mu.Lock()
 	all := maps.Clone(c.watched.removed)
 	c.watched.mu.Unlock()
 	for name, known := range all {
-		if err := c.record(ctx, name, known.Stream, known.join); err != nil {
+		if err := c.changeRemoved(ctx, name, known.Stream, known.join); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// join is what a node has recorded with what another knows.
+// join combines a node's record with another's.
 func (r removed) join(other removed) removed {
 	if r.Lost < other.Lost {
 		r.Lost, r.Since = other.Lost, other.Since
@@ -120,7 +129,7 @@ func (r removed) join(other removed) removed {
 	return r
 }
 
-// removedAt reads the record of a stream; with revision 0 there is none.
+// removedAt reads the record of a stream with an identity; revision 0: there is none.
 func removedAt(ctx context.Context, kv jetstream.KeyValue, name, id string) (removed, uint64, error) {
 	var r removed
 	revision, err := readAt(ctx, kv, wire.RemovedKey(name), &r)
@@ -130,7 +139,7 @@ func removedAt(ctx context.Context, kv jetstream.KeyValue, name, id string) (rem
 	return r, revision, err
 }
 
-// remembered is what this node knows of a stream of the same identity.
+// remembered returns what this node knows of a stream, if it is the same stream as in none; else none.
 func (w *watched) remembered(name string, none removed) removed {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,6 +149,7 @@ func (w *watched) remembered(name string, none removed) removed {
 	return none
 }
 
+// remember keeps the record of a stream.
 func (w *watched) remember(name string, r removed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,29 +159,29 @@ func (w *watched) remember(name string, r removed) {
 	w.removed[name] = r
 }
 
-// compare finds out whether a stream lacks what Duly has not removed. While nothing is missing it asks nothing.
-func (c *Conn) compare(ctx context.Context, info *jetstream.StreamInfo) error {
+// noticeLoss records what a stream lacks and Duly has not removed. If nothing is missing it makes no request.
+func (c *Conn) noticeLoss(ctx context.Context, info *jetstream.StreamInfo) error {
 	name, id := info.Config.Name, streamID(info)
 	known := c.watched.remembered(name, removed{Stream: id})
 	if known.Lost == 0 && known.missing(&info.State) == 0 {
 		return nil
 	}
-	return c.record(ctx, name, id, func(r removed) removed {
+	return c.changeRemoved(ctx, name, id, func(r removed) removed {
 		if r.Lost == 0 && r.missing(&info.State) == 0 {
 			return r
 		}
-		return r.found(&info.State, 0)
+		return r.observe(&info.State, 0)
 	})
 }
 
-// Loss is what a task or control stream lacks and Duly has not removed.
+// Loss is what a task or control stream lacks although Duly has not removed it.
 type Loss struct {
 	Stream   string
 	Messages uint64
 	Since    time.Time // when they were found missing
 }
 
-// Losses are those that no operator has accepted yet, as of Guard's last look.
+// Losses returns the losses that no operator has accepted, as of Guard's last look.
 func (c *Conn) Losses() (all []Loss) {
 	c.watched.mu.Lock()
 	defer c.watched.mu.Unlock()
@@ -184,13 +194,13 @@ func (c *Conn) Losses() (all []Loss) {
 	return all
 }
 
-// AcceptLoss notes that an operator knows of what a stream lacks, and returns how many messages that are.
+// AcceptLoss notes that an operator knows what a stream lacks, and returns how many messages that is.
 func (c *Conn) AcceptLoss(ctx context.Context, name string) (messages uint64, err error) {
 	stream, err := c.stream(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	err = c.record(ctx, name, streamID(stream.CachedInfo()), func(r removed) removed {
+	err = c.changeRemoved(ctx, name, streamID(stream.CachedInfo()), func(r removed) removed {
 		messages = r.Lost
 		r.Lost, r.Since = 0, time.Time{}
 		return r
@@ -198,18 +208,20 @@ func (c *Conn) AcceptLoss(ctx context.Context, name string) (messages uint64, er
 	return messages, err
 }
 
-// Begins is when the task stream of a partition took the oldest message that it still has; 0: it has none. known is
-// false until Guard has seen it, and while Guard cannot.
+// Begins returns when the task stream of a partition stored the oldest message that it still has; 0: it has
+// none. known is false until Guard has seen the stream, and while Guard cannot.
 func (c *Conn) Begins(partition int) (at core.Instant, known bool) {
 	return c.watched.oldest(c.StreamTasks(partition))
 }
 
-// OldestIn is when the stream of the stream endpoint took what it has had longest; 0: it has nothing, or there is none.
+// OldestIn returns when the stream of the stream endpoint stored its oldest message; 0: it is empty, or there
+// is none.
 func (c *Conn) OldestIn() core.Instant {
 	at, _ := c.watched.oldest(c.names.StreamIn())
 	return at
 }
 
+// oldest returns when a stream stored its first message, as of Guard's last look.
 func (w *watched) oldest(name string) (at core.Instant, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,7 +229,7 @@ func (w *watched) oldest(name string) (at core.Instant, known bool) {
 	return at, known
 }
 
-// Unread is First, but where the stream ended before that at Guard's last look nothing is asked.
+// Unread is First, but makes no request if the stream ended at or before the cursor when Guard last looked.
 func (c *Conn) Unread(ctx context.Context, partition int, control bool, cursor uint64) (seq uint64, at core.Instant, err error) {
 	name := c.StreamTasks(partition)
 	if control {
@@ -232,7 +244,8 @@ func (c *Conn) Unread(ctx context.Context, partition int, control bool, cursor u
 	return c.First(ctx, partition, control, cursor)
 }
 
-// First is the first message of a partition after a cursor: in its control stream, or in its task stream; 0: there is none.
+// First returns the first message of a partition after a cursor, in its control stream or in its task stream;
+// 0: there is none.
 func (c *Conn) First(ctx context.Context, partition int, control bool, cursor uint64) (seq uint64, at core.Instant, err error) {
 	name, subject := c.StreamTasks(partition), c.names.TasksPattern(partition)
 	if control {
@@ -252,8 +265,8 @@ func (c *Conn) First(ctx context.Context, partition int, control bool, cursor ui
 	return msg.Sequence, core.InstantOf(msg.Time), nil
 }
 
-// began notes when a stream begins; nil: that is not known.
-func (w *watched) began(name string, info *jetstream.StreamInfo) {
+// noteBegin notes when a stream's first message was stored; nil: that is not known.
+func (w *watched) noteBegin(name string, info *jetstream.StreamInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.begins == nil {

@@ -121,13 +121,13 @@ func TestLosses(t *testing.T) {
 			publishTasks(t, c, 4)
 			passAll(t, c, time.Nanosecond)
 			publishTasks(t, c, 6) // 5 to 10 are there
-			c.guard(within(t))
+			c.guardOnce(within(t))
 			tt.do(t, c)
 			fresh := dial(t, c.nc.ConnectedUrl())
 			setUp(t, fresh, StreamConfig{})
 			for who, of := range map[string]*Conn{"node": c, "another": fresh} {
-				of.guard(within(t))
-				of.guard(within(t))
+				of.guardOnce(within(t))
+				of.guardOnce(within(t))
 				if all := of.Losses(); len(all) > 1 || (len(all) == 1) != (tt.lost > 0) || len(all) == 1 && (all[0].Messages != tt.lost || all[0].Stream != names.StreamTasks()) {
 					t.Errorf("%s: %+v, want %d", who, all, tt.lost)
 				}
@@ -136,7 +136,7 @@ func TestLosses(t *testing.T) {
 				t.Errorf("accepted %d, %v", n, err)
 			}
 			for who, of := range map[string]*Conn{"node": c, "another": fresh} {
-				if of.guard(within(t)); len(of.Losses()) != 0 {
+				if of.guardOnce(within(t)); len(of.Losses()) != 0 {
 					t.Errorf("%s: accepted, and %+v", who, of.Losses())
 				}
 			}
@@ -147,7 +147,7 @@ func TestLosses(t *testing.T) {
 // TestFirstIsOfNow: the first message after a cursor is found although Guard has not looked since it came.
 func TestFirstIsOfNow(t *testing.T) {
 	c := ready(t)
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	publishTasks(t, c, 1)
 	if seq, _, err := c.Unread(within(t), part, false, 0); seq != 0 || err != nil {
 		t.Fatalf("Guard has looked: %d, %v", seq, err)
@@ -177,11 +177,11 @@ func TestRemovedSurvivesItsBucket(t *testing.T) {
 		case "it removes more":
 			passAll(t, c, time.Nanosecond)
 		case "it looks after the streams":
-			c.guard(within(t))
+			c.guardOnce(within(t))
 		}
 		fresh := dial(t, c.nc.ConnectedUrl())
 		setUp(t, fresh, StreamConfig{})
-		fresh.guard(within(t))
+		fresh.guardOnce(within(t))
 		if all := fresh.Losses(); (len(all) == 0) != lives {
 			t.Errorf("%s: %+v", what, all)
 		}
@@ -248,12 +248,12 @@ func TestBegins(t *testing.T) {
 	if _, known := c.Begins(part); known {
 		t.Error("known before it was looked at")
 	}
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	if at, known := c.Begins(part); at != 0 || !known {
 		t.Errorf("empty: %v, %v", at, known)
 	}
 	publishTasks(t, c, 1)
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	if at, known := c.Begins(part); at == 0 || !known {
 		t.Errorf("%v, %v", at, known)
 	}

@@ -11,21 +11,24 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// replier sends an agent's replies from one goroutine. What is ready at the same
-// time goes out together: several replies in one message where the asker takes
-// that, and in any case in one write to the network.
+// replier sends an agent's replies from one goroutine. Replies that are ready at the same time leave
+// together: in one message, if the asker takes batches, and otherwise in one write to the network.
 type replier struct {
-	nc   *nats.Conn
-	from nats.Header   // of every reply: the instance that answers; nil: it has no name
-	wake chan struct{} // has an element when something is ready
+	nc *nats.Conn
+	// from is the header of every reply that names the instance; nil: it has no name.
+	from nats.Header
+	// wake has an element when something is ready.
+	wake chan struct{}
 	done chan struct{}
 
 	mu      sync.Mutex
 	closed  bool
 	singles []single
-	batches map[string]*batchIn // by the subject that takes the answers to an asker's batches
-	empty   []single            // a list that can be used again
-	failed  func(error)
+	// batches holds open batches by the subject that receives them.
+	batches map[string]*batchIn
+	// empty is memory for the next singles.
+	empty  []single
+	failed func(error)
 }
 
 // single is one message that is ready.
@@ -35,12 +38,14 @@ type single struct {
 	data    []byte
 }
 
-// batchIn are replies to one sender of batches.
+// batchIn collects replies to one sender of batches.
 type batchIn struct {
 	buf   []byte
 	items int
 }
 
+// newReplier makes the sender of answers and starts it. Each answer names the instance from, unless that is empty.
+// failed gets errors of sending.
 func newReplier(nc *nats.Conn, from string, failed func(error)) *replier {
 	r := &replier{nc: nc, wake: make(chan struct{}, 1), done: make(chan struct{}), batches: map[string]*batchIn{}, failed: failed}
 	if from != "" {
@@ -50,14 +55,14 @@ func newReplier(nc *nats.Conn, from string, failed func(error)) *replier {
 	return r
 }
 
-// send takes one message. data must not change any more.
+// send queues one message. data must not change afterwards.
 func (r *replier) send(subject string, header nats.Header, data []byte) {
 	r.mu.Lock()
 	r.singles = append(r.singles, single{subject, header, data})
 	r.unlockWake()
 }
 
-// add takes one reply for a batch. A full batch goes out at once: that bounds what waits
+// add queues one reply for a batch. A full batch is published at once, by the caller: that bounds what waits
 // here, and slows down an agent that is faster than the network.
 func (r *replier) add(subject string, c *core.Command, token core.Token, reply *core.Reply) {
 	subject = wire.BatchAnswerSubject(subject)
@@ -78,6 +83,7 @@ func (r *replier) add(subject string, c *core.Command, token core.Token, reply *
 	r.unlockWake()
 }
 
+// unlockWake unlocks and wakes the goroutine; after close it publishes by itself.
 func (r *replier) unlockWake() {
 	closed := r.closed
 	if !closed {
@@ -92,6 +98,7 @@ func (r *replier) unlockWake() {
 	}
 }
 
+// run publishes what is ready until close.
 func (r *replier) run() {
 	defer close(r.done)
 	pause := time.NewTimer(replyGap)
@@ -107,9 +114,8 @@ func (r *replier) run() {
 	}
 }
 
-// An agent that answered as many at once is busy: more are on their way, and
-// wait for one another that long. Each write to the network that this emptys is
-// one less for the server, and for the scheduler, too.
+// After replyBusy replies at once the agent is busy and more will follow: they are collected for replyGap. Each write to the
+// network that this saves is also one less for the server and the scheduler.
 const (
 	replyBusy = 4
 	replyGap  = time.Millisecond
@@ -140,6 +146,7 @@ func (r *replier) flush() int {
 	return n
 }
 
+// publish publishes one message, with the instance's name.
 func (r *replier) publish(subject string, header nats.Header, data []byte) {
 	var err error
 	switch {
@@ -158,8 +165,7 @@ func (r *replier) publish(subject string, header nats.Header, data []byte) {
 	}
 }
 
-// close publishes what is ready and ends the goroutine. A reply that comes later is
-// published by its caller.
+// close publishes what is ready and ends the goroutine. Later replies are published by their callers.
 func (r *replier) close() {
 	r.mu.Lock()
 	r.closed = true

@@ -11,17 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrInbox is the error where the connection's user may not hear the answers to its requests.
+// ErrInbox is the error if the connection's user may not subscribe to the subjects of answers to its requests.
 var ErrInbox = errors.New("the NATS user may not subscribe to the connection's inbox: say what its rights have, which is _INBOX_<user> by duly nats-permissions, as --nats-inbox-prefix (NATS_INBOX_PREFIX), or in a program as nats.CustomInboxPrefix")
 
-// When a request that is not answered yet looks whether the server refuses it.
+// When an unanswered request checks whether the server has denied it.
 const (
 	deniedSoon  = 100 * time.Millisecond
 	deniedLater = time.Second
 )
 
-// undenied is ctx until denied finds an error, which end gives in place of the request's own. The server tells the connection
-// what its user may not do, and no request: each would wait for its whole time.
+// undenied returns a ctx that ends when denied returns an error. end must be called with the error of what
+// ran under it, and returns the denial instead, if there is one. Without it a denied request would wait until
+// its timeout: the server reports a denial to the connection, not to the request.
 func undenied(ctx context.Context, denied func() error) (_ context.Context, end func(error) error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	look := func() {
@@ -45,8 +46,8 @@ func undenied(ctx context.Context, denied func() error) (_ context.Context, end 
 	}
 }
 
-// Request sends a request on a connection of someone else and waits for the answer until ctx ends, or the server refuses what
-// the connection's user may not do (nats.ErrPermissionViolation).
+// Request sends a request on somebody else's connection. It waits for the answer until ctx ends or the server
+// denies something to the connection's user (nats.ErrPermissionViolation).
 func Request(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
 	before := nc.LastError()
 	ctx, end := undenied(ctx, func() error {
@@ -60,13 +61,14 @@ func Request(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, erro
 	return answer, end(err)
 }
 
-// Request is the function of that name on this connection.
+// Request is the function Request on this connection.
 func (c *Conn) Request(ctx context.Context, subject string, data []byte) (*nats.Msg, error) {
 	return Request(ctx, c.nc, &nats.Msg{Subject: subject, Data: data})
 }
 
-// UntilDenied is ctx until the server refuses, from now on, what the connection's user may not publish to a subject that begins
-// so, or that it may not hear answers. end gives the refusal in place of the error of what ran with it, and has to be called.
+// UntilDenied returns a ctx that ends when the server denies, from now on, a publish to a subject with one of
+// these prefixes, or the subscription to answers. end must be called with the error of what ran under ctx; it
+// returns the denial instead, if there is one.
 func (c *Conn) UntilDenied(ctx context.Context, prefixes ...string) (_ context.Context, end func(error) error) {
 	began := time.Now()
 	return undenied(ctx, func() error {
@@ -81,7 +83,8 @@ func (c *Conn) UntilDenied(ctx context.Context, prefixes ...string) (_ context.C
 	})
 }
 
-// of is the error of a request on nc to a subject that begins so which is denied; nil: the denial is not about it.
+// of returns the error of a request to a subject with one of these prefixes if the denial is about it; nil:
+// it is not.
 func (d *Denial) of(nc *nats.Conn, prefixes []string) error {
 	begins := func(prefix string) bool { return strings.HasPrefix(d.Subject, prefix) }
 	switch {
@@ -93,7 +96,7 @@ func (d *Denial) of(nc *nats.Conn, prefixes []string) error {
 	return nil
 }
 
-// checkInbox makes sure that answers will come, before the first request waits for one.
+// checkInbox checks that answers can arrive, before the first request waits for one.
 func (c *Conn) checkInbox(ctx context.Context) error {
 	sub, err := c.nc.SubscribeSync(c.nc.NewInbox())
 	if err != nil {

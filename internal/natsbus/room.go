@@ -11,20 +11,26 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
-// Passed is how far the partitions have come, as committed.
+// Passed is how far the partitions have committed.
 type Passed struct {
-	Stream  string               // id of the stream that all the cursors belong to
-	Cursors map[int]uint64       // by partition
-	Stored  map[int]core.Instant // when the stream took the messages there; 0: not known
+	// Stream identifies the stream that all cursors belong to.
+	Stream  string
+	Cursors map[int]uint64 // by partition
+	// Stored is when the stream stored the messages at the cursors; 0: not known.
+	Stored map[int]core.Instant
 }
 
-// Room is what was done about a stream that has little room.
+// Room is what was removed from a stream, and what kept more from being removed.
 type Room struct {
-	Stream  string
-	Removed uint64 // messages
-	Early   bool   // some of them were younger than is to be kept
-	Tight   bool   // it is still nearly full: of what no cursor has passed
-	Held    *Held  // what is unread keeps more from being removed
+	Stream string
+	// Removed counts messages that were removed.
+	Removed uint64
+	// Early is whether some of the removed messages were younger than they should be kept.
+	Early bool
+	// Tight is whether the stream is still nearly full, with messages that no cursor has passed.
+	Tight bool
+	// Held is the unread message that keeps later ones from being removed.
+	Held *Held
 }
 
 // Held is the oldest message of a stream that its partition has not passed.
@@ -34,33 +40,37 @@ type Held struct {
 	Since     core.Instant // when the stream took it
 }
 
-// Keep is how long what every cursor has passed stays in a stream, for a database that is restored.
+// Keep is how long messages stay in a stream after every cursor has passed them, for a database that is
+// restored from a backup.
 type Keep struct {
-	Full time.Duration // where the stream is over a share of its bound
-	Most time.Duration // however much room there is; 0: as long as there is
+	// Full applies while the stream is above roomWanted.
+	Full time.Duration
+	// Most applies however much room there is; 0: no limit.
+	Most time.Duration
 }
 
-// When room is made, in hundredths of a stream's bound.
+// When messages are removed, in hundredths of a stream's bound.
 const (
-	roomWanted = 80 // over it goes what every cursor has passed and is older than is to be kept
-	roomTight  = 95 // over it goes what is younger, too, until roomWanted is met
+	roomWanted = 80 // above it what every cursor has passed is removed once it is older than Keep.Full
+	roomTight  = 95 // above it younger messages are removed as well, down to roomWanted
 
-	agedEvery = time.Minute // what is too old goes so often, more often where little is kept
+	agedEvery = time.Minute // how often messages older than Keep.Most are removed; more often if that is short
 	agedPart  = 16
 )
 
-// MakeRoomTasks removes from the task stream with a number what all its partitions have committed: what is older than is
-// to be kept, and where it is nearly full and that is not enough, the oldest of the rest. passed is asked only when there
-// is such a message.
+// MakeRoomTasks removes from a task stream what all its partitions have committed and is older than it should
+// be kept; if the stream is nearly full and that is not enough, also the oldest of the rest. It calls passed,
+// which reads the cursors, only if there is something to remove.
 func (c *Conn) MakeRoomTasks(ctx context.Context, number int, keep Keep, passed func(context.Context) (Passed, error)) (Room, error) {
 	return c.makeRoom(ctx, c.names.StreamTasksAt(number), c.names.TasksPattern, keep, passed)
 }
 
-// MakeRoomControl does the same with the control stream.
+// MakeRoomControl is MakeRoomTasks for a control stream.
 func (c *Conn) MakeRoomControl(ctx context.Context, number int, keep Keep, passed func(context.Context) (Passed, error)) (Room, error) {
 	return c.makeRoom(ctx, c.names.StreamControlAt(number), c.names.ControlSubject, keep, passed)
 }
 
+// makeRoom removes messages from the stream with that name; subject returns the filter of one partition.
 func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) string, keep Keep, passed func(context.Context) (Passed, error)) (room Room, err error) {
 	defer func() {
 		if err != nil {
@@ -74,7 +84,7 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 	}
 	info := stream.CachedInfo()
 	state, bound := &info.State, info.Config.MaxBytes
-	w, err := c.wanted(ctx, stream, keep)
+	w, err := c.planPurge(ctx, stream, keep)
 	if err != nil || w.most <= state.FirstSeq {
 		return room, err
 	}
@@ -83,11 +93,11 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 	if err != nil || all.Stream != streamID(info) {
 		return room, err // cursors of another stream: its owners have not seen yet that this one is new
 	}
-	to, err := c.unread(ctx, stream, subject, w.most, &all, &room)
+	to, err := c.passedUpTo(ctx, stream, subject, w.most, &all, &room)
 	if to = min(to, w.to); err != nil || to <= state.FirstSeq {
 		return room, err
 	}
-	if err := c.record(ctx, name, streamID(info), func(r removed) removed { return r.found(state, to-1) }); err != nil {
+	if err := c.changeRemoved(ctx, name, streamID(info), func(r removed) removed { return r.observe(state, to-1) }); err != nil {
 		return room, err
 	}
 	if err := stream.Purge(ctx, jetstream.WithPurgeSequence(to)); err != nil {
@@ -100,16 +110,21 @@ func (c *Conn) makeRoom(ctx context.Context, name string, subject func(int) stri
 	return room, nil
 }
 
-// want is what is to go from a stream, if it has been passed.
-type want struct {
-	kept  uint64 // what is before it is older than is to be kept
-	to    uint64 // what is before it is to go
-	most  uint64 // what is before it should have been passed by now
+// purgePlan says which messages of a stream should go, provided that every cursor has passed them. Fields are
+// positions.
+type purgePlan struct {
+	// kept: what is before it is older than it should be kept.
+	kept uint64
+	// to: what is before it should go.
+	to uint64
+	// most: what is before it should have been passed by now. An unread message before it is reported.
+	most uint64
+	// tight is whether the stream is above roomTight.
 	tight bool
 }
 
-// wanted says what is to go from a stream.
-func (c *Conn) wanted(ctx context.Context, stream jetstream.Stream, keep Keep) (w want, err error) {
+// planPurge computes what should go from a stream.
+func (c *Conn) planPurge(ctx context.Context, stream jetstream.Stream, keep Keep) (w purgePlan, err error) {
 	info := stream.CachedInfo()
 	state, bound := &info.State, info.Config.MaxBytes
 	if state.Msgs == 0 {
@@ -141,9 +156,9 @@ func (c *Conn) wanted(ctx context.Context, stream jetstream.Stream, keep Keep) (
 	return w, nil
 }
 
-// unread is the position up to which, and not including it, every cursor has passed, or most. It says in room whose
-// message is there.
-func (c *Conn) unread(ctx context.Context, stream jetstream.Stream, subject func(int) string, most uint64, all *Passed, room *Room) (to uint64, err error) {
+// passedUpTo returns the position before which every cursor has passed everything, at most most. It notes in
+// room whose unread message is there.
+func (c *Conn) passedUpTo(ctx context.Context, stream jetstream.Stream, subject func(int) string, most uint64, all *Passed, room *Room) (to uint64, err error) {
 	last := stream.CachedInfo().State.LastSeq
 	to = most
 	for p, cursor := range all.Cursors {
@@ -170,8 +185,8 @@ func (c *Conn) unread(ctx context.Context, stream jetstream.Stream, subject func
 	return to, nil
 }
 
-// isAt reports whether the message at a cursor is the one that the stream took then. A
-// message that cannot be read counts as the same.
+// isAt reports whether the message at a cursor is the one that was stored then. One that cannot be read
+// counts as the same.
 func (c *Conn) isAt(ctx context.Context, stream jetstream.Stream, cursor uint64, stored core.Instant) bool {
 	if cursor == 0 || stored == 0 || stream.CachedInfo().State.FirstSeq > cursor {
 		return true
@@ -180,13 +195,13 @@ func (c *Conn) isAt(ctx context.Context, stream jetstream.Stream, cursor uint64,
 	return err != nil || core.InstantOf(msg.Time) == stored
 }
 
-// over reports whether so many bytes are more than that many hundredths of a bound.
+// over reports whether bytes are more than hundredths/100 of a bound.
 func over(bytes uint64, bound int64, hundredths uint64) bool {
 	return bytes > uint64(bound)/100*hundredths
 }
 
-// firstSince is the position of the first message stored at that time or later, or the
-// one after the last.
+// firstSince returns the position of the first message stored at that time or later, or one after the last.
+// It searches by bisection.
 func (c *Conn) firstSince(ctx context.Context, stream jetstream.Stream, at time.Time) (uint64, error) {
 	state := stream.CachedInfo().State
 	if !state.FirstTime.Before(at) {

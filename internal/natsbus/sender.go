@@ -19,45 +19,51 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Times of looking for agents that take several commands in one message.
+// Times of the discovery of agents that take several commands in one message.
 const (
 	lookEvery  = 5 * time.Second
 	lookAnswer = 250 * time.Millisecond // how long instances have to answer
 )
 
-// batchWorth is how many commands for one agent go out as a batch. Fewer go one by one, so
-// that at low load every subscriber of the agent's command subject gets its share.
+// batchWorth is how many commands for one agent make a batch. Fewer are sent one by one, so that at low load every subscriber
+// gets its share.
 const batchWorth = 4
 
-// sentKept is how many batches are remembered, to know the commands of one that had no
-// listener: the server reports it within a round trip.
+// sentKept is how many batches are remembered, to know the commands in one that nobody subscribes to: the server reports that
+// within a round trip.
 const sentKept = 512
 
-// owedFirst is how many replies an agent may give in batches beside one for each command that it was sent in one: some come
-// twice. What is more is passed over unread, so that an agent that floods takes no room from the replies of others.
+// owedFirst is how many more replies in batches an agent may send than it was sent commands in batches, since some come twice.
+// What is beyond is ignored unread, so that a flooding agent takes no room from the replies of others.
 const owedFirst = 1024
 
-// batchesBytesMax bounds the batches of replies that wait here: an agent may send as many as it likes.
+// batchesBytesMax bounds the batches of replies that wait here, since an agent may send as many as it likes.
 const batchesBytesMax = 64 << 20
 
 // Replies are the callbacks for what becomes of commands.
 type Replies struct {
-	Reply    func(core.Reply)
-	Unserved func(core.Reply) // without content
+	Reply func(core.Reply)
+	// Unserved gets commands that nobody subscribes to, as replies without content.
+	Unserved func(core.Reply)
 }
 
-// Sender sends commands: one a message, which any NATS client understands, or several where
-// every instance of the agent in NATS's service discovery says that it takes batches. Methods may be called from any goroutine.
+// Sender sends commands: one in each message, which any NATS client understands, or several, if every
+// instance of the agent in NATS's service discovery says that it takes batches. It is safe for concurrent
+// use.
 type Sender struct {
 	conn    *Conn
 	replies Replies
-	prefix  string // of the reply subjects of batches, ends with a dot
-	sub     *Subscription
-	stop    context.CancelFunc
-	done    chan struct{}
-	news    chan struct{} // signalled at the first command for an agent
-	number  atomic.Uint64 // of the newest batch
-	room    sync.Pool     // of *outgoing
+	// prefix begins the reply subjects of batches; it ends with a dot.
+	prefix string
+	sub    *Subscription
+	stop   context.CancelFunc
+	done   chan struct{}
+	// news is signalled at the first command for an agent.
+	news chan struct{}
+	// number is of the newest batch.
+	number atomic.Uint64
+	// scratch holds *outgoing.
+	scratch sync.Pool
 
 	mu    sync.RWMutex
 	peers map[string]*peer // by agent
@@ -66,17 +72,20 @@ type Sender struct {
 
 // peer is an agent that was sent commands.
 type peer struct {
-	takes bool         // batches, as far as is known
-	owed  atomic.Int64 // replies in batches that it may yet give
+	// takes is whether it takes batches, as far as is known.
+	takes bool
+	// owed is how many more replies it may send in batches.
+	owed atomic.Int64
 }
 
-// sentBatch is what a batch held.
+// sentBatch remembers what a batch held.
 type sentBatch struct {
 	number   uint64
 	agent    string
 	commands []commandRef
 }
 
+// commandRef identifies one command; nth is its copy.
 type commandRef struct {
 	partition           int
 	number, seq, commit int64
@@ -86,14 +95,14 @@ type commandRef struct {
 // NewSender makes a sender. Close it when no more is sent.
 func (c *Conn) NewSender(replies Replies) (*Sender, error) {
 	s := &Sender{conn: c, replies: replies, prefix: c.names.BatchReplyPrefix(nuid.Next()), done: make(chan struct{}), news: make(chan struct{}, 1), peers: map[string]*peer{}}
-	s.room.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }
+	s.scratch.New = func() any { return &outgoing{count: map[destination]int{}, open: map[destination]*batchOut{}} }
 	var err error
 	if s.sub, err = c.listen(&Subscription{}, s.prefix+">", "", s.receive, pendingMessagesMax, batchesBytesMax); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go s.look(ctx)
+	go s.discover(ctx)
 	return s, nil
 }
 
@@ -122,15 +131,16 @@ type outgoing struct {
 	open  map[destination]*batchOut
 }
 
-// Send sends commands. It returns the first error; a command that was not sent is
-// recovered by its complete-by.
+// Send sends commands and returns the first error. A command that was not sent is recovered by its
+// complete-by.
 func (s *Sender) Send(cmds []core.Command) error {
-	out := s.room.Get().(*outgoing)
-	defer s.room.Put(out)
+	out := s.scratch.Get().(*outgoing)
+	defer s.scratch.Put(out)
 	clear(out.count)
 	for i := range cmds {
 		out.count[destination{cmds[i].Agent, cmds[i].Undo}]++
 	}
+	// A batch is worth its own message only for several commands, and only an agent that announced it takes one.
 	for l, n := range out.count {
 		if !s.takesBatches(l.agent) || n < batchWorth {
 			delete(out.count, l)
@@ -160,6 +170,7 @@ func (s *Sender) Send(cmds []core.Command) error {
 		}
 		was := len(b.buf)
 		b.buf = wire.AppendBatchCommand(b.buf, c, signer)
+		// The command made the batch too large: send what was there before, and begin the next batch with it.
 		if len(b.commands) > 0 && len(b.buf) > wire.BatchBytesMax {
 			record := b.buf[was:]
 			b.buf = b.buf[:was]
@@ -201,7 +212,7 @@ func (s *Sender) publish(l destination, b *batchOut) error {
 	return nil
 }
 
-// receive takes a batch of replies, or the report that a batch had no listener.
+// receive handles a batch of replies, or the server's report that nobody subscribes to a batch.
 func (s *Sender) receive(msg *nats.Msg) {
 	if unserved(msg) {
 		s.unserved(msg.Subject)
@@ -226,8 +237,8 @@ func (s *Sender) receive(msg *nats.Msg) {
 	}
 }
 
-// unserved returns the commands of a batch that had no listener. From now on the agent gets
-// one command a message: an instance that is left may not take batches.
+// unserved reports the commands of a batch that nobody subscribes to. From now on the agent gets one command
+// in each message, because an instance that is left may not take batches.
 func (s *Sender) unserved(subject string) {
 	signer := s.conn.signer.Load()
 	n, ok := signer.BatchNumber(subject)
@@ -247,8 +258,8 @@ func (s *Sender) unserved(subject string) {
 	}
 }
 
-// peerOf is the agent that the subject of its batches of replies names, which NATS lets it alone publish to; nil: none that
-// was sent anything.
+// peerOf returns the agent named in the subject of a batch of replies; NATS lets only that agent publish
+// there. nil: it was sent nothing.
 func (s *Sender) peerOf(subject string) *peer {
 	rest, ours := strings.CutPrefix(subject, s.prefix)
 	end := strings.LastIndexByte(rest, '.')
@@ -260,7 +271,7 @@ func (s *Sender) peerOf(subject string) *peer {
 	return s.peers[rest[:end]]
 }
 
-// takesBatches reports whether an agent does, as far as is known.
+// takesBatches reports whether an agent takes batches, as far as is known. It has a new agent discovered.
 func (s *Sender) takesBatches(agent string) bool {
 	s.mu.RLock()
 	p := s.peers[agent]
@@ -283,9 +294,9 @@ func (s *Sender) takesBatches(agent string) bool {
 	return false
 }
 
-// look asks the agents whether they take batches: new ones at once, all of them every
-// lookEvery, because instances come and go.
-func (s *Sender) look(ctx context.Context) {
+// discover asks agents whether they take batches: new ones at once, and all of them every lookEvery, because
+// instances come and go.
+func (s *Sender) discover(ctx context.Context) {
 	defer close(s.done)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -315,7 +326,8 @@ func (s *Sender) look(ctx context.Context) {
 	}
 }
 
-// agentTakesBatches asks an agent's instances, by NATS's service discovery.
+// agentTakesBatches asks an agent's instances by NATS's service discovery. It is true if at least one answers
+// and all say so.
 func (c *Conn) agentTakesBatches(ctx context.Context, agent string) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAnswer)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// ServePlans answers duly.plans.apply, together with every other that does.
-// handler gets the plan as JSON; see DecodePlan.
+// ServePlans answers requests to apply a plan, sharing them with every other node that does. handler gets the
+// plan as JSON.
 func (c *Conn) ServePlans(handler func(spec []byte) wire.PlanAnswer) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectPlansApply(), wire.GroupPlans, func(msg *nats.Msg) {
 		said := handler(msg.Data)
@@ -28,13 +28,13 @@ func (c *Conn) ServePlans(handler func(spec []byte) wire.PlanAnswer) (*Subscript
 	})
 }
 
-// AnnouncePlans makes every node read the plans again.
+// AnnouncePlans tells every node to read the plans again.
 func (c *Conn) AnnouncePlans() error {
 	return c.tell(c.names.SubjectPlansChanged(), "announcement of plans", nil, nil)
 }
 
-// OnPlansChanged calls f at every announcement. It can be missed while there is
-// no server: read the plans also at start and before an unknown type is refused.
+// OnPlansChanged calls f at every announcement. Announcements are lost while there is no server, so plans
+// must also be read at the start, and before an unknown type is refused.
 func (c *Conn) OnPlansChanged(f func()) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectPlansChanged(), "", func(*nats.Msg) { f() })
 }
@@ -43,41 +43,39 @@ func (c *Conn) OnPlansChanged(f func()) (*Subscription, error) {
 type AskRequest struct {
 	Control core.Control
 
-	// Part of an acceptance where they are set: the task's state when it was read, and what
-	// will follow.
+	// State and Outcome are part of an acceptance if they are set: the task's state when it was read, and
+	// what will follow.
 	State, Outcome string
 
-	OfType bool // its subject names the type, so that others than operators may be let ask it
+	// OfType is whether the subject names the type, so that others than operators may be permitted to ask it.
+	OfType bool
 
 	conn  *Conn
 	reply string
 }
 
-// Accept answers that the control message is stored. It may be called from any
-// goroutine, as Refuse.
+// Accept answers that the control message is stored. It is safe for concurrent use, and so is Refuse.
 func (r *AskRequest) Accept(seq uint64, partition int) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: r.conn.StreamControl(partition), Seq: seq, Task: r.Control.ID, Partition: partition, State: r.State, Outcome: r.Outcome})
 	})
 }
 
-// Refuse answers that it is not: code as HTTP, errCode finer, retry 0 or when to try
-// again.
+// Refuse answers that it is not stored. code is an HTTP status, errCode a finer one; retry is when to try
+// again, or 0.
 func (r *AskRequest) Refuse(code, errCode int, description string, retry time.Duration) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, ErrCode: errCode, Description: wire.CutText(description)}, Task: r.Control.ID, Retry: retry})
 	})
 }
 
-// ServeAsk serves duly.ask.<kind> and duly.ask.<kind>.<type>: cancel, undo, resubmit,
-// resolve, extend, each with a control message as its payload. A client knows neither the number of
-// partitions nor needs the right to write to the control stream; each kind is a
-// subject so that permissions can tell them apart. The answers have the form of
-// a submission's. handler is called one request at a time: what takes long belongs on
+// ServeAsk serves duly.ask.<kind> and duly.ask.<kind>.<type>: cancel, undo, resubmit, resolve, extend, each
+// with a control message as its payload. A client need not know the number of partitions, nor may it write to
+// the control stream; each kind is a subject of its own, so that permissions can tell them apart. Answers
+// have the form of a submission's. handler is called with one request at a time: what takes long belongs on
 // another goroutine.
 //
-// read is called for duly.ask.get and duly.ask.list, which show tasks; like handler it is
-// called one request at a time.
+// read is called, in the same way, for duly.ask.get and duly.ask.list, which show tasks.
 func (c *Conn) ServeAsk(handler func(*AskRequest), read func(*ReadRequest)) (*Subscription, error) {
 	return c.subscribe(c.names.PatternAsk(), wire.GroupAsk, func(msg *nats.Msg) {
 		if c.names.IsQuery(msg.Subject) {
@@ -117,7 +115,7 @@ func (r *ReadRequest) Answer(data []byte) {
 	r.conn.answer(r.reply, func(b []byte) []byte { return append(b, data...) })
 }
 
-// Reject answers that there is none; code as HTTP, errCode finer.
+// Reject answers that there is nothing to show. code is an HTTP status, errCode a finer one.
 func (r *ReadRequest) Reject(code, errCode int, description string, retry time.Duration) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, ErrCode: errCode, Description: wire.CutText(description)}, Task: r.ID, Retry: retry})

@@ -15,16 +15,17 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Bounds of one gathering of agents.
+// Bounds of one question to all agents.
 const (
 	instancesWithin = 300 * time.Millisecond // from the request to the last answer that counts
-	instancesMax    = 1000                   // answers, and agents that are asked
+	instancesMax    = 1000                   // most answers, and most agents that are asked
 )
 
 // subjectStats is where NATS's service discovery asks one service for its statistics.
 const subjectStats = micro.APIPrefix + ".STATS."
 
-// SubjectStatsOf is where an agent is asked for its statistics, or, of an empty name, every agent is.
+// SubjectStatsOf returns the subject on which NATS's service discovery asks an agent, or with an empty name
+// every agent, for statistics.
 func SubjectStatsOf(names wire.Names, agent string) string {
 	if agent == "" {
 		return subjectStats + "*"
@@ -32,20 +33,25 @@ func SubjectStatsOf(names wire.Names, agent string) string {
 	return subjectStats + names.ServiceName(agent)
 }
 
-// AgentInstance is one instance of an agent, as it says of itself.
+// AgentInstance is one instance of an agent, as it describes itself.
 type AgentInstance struct {
-	Agent    string
-	ID       string
-	Started  time.Time
-	Calls    int64         // answered since its start; of a foreign agent: messages, of which one may hold several commands
-	Errors   int64         // of these
-	Busy     time.Duration // in its handlers, since its start
-	Messages int64         // that Busy is about
+	Agent   string
+	ID      string
+	Started time.Time
+	// Calls counts the commands answered since its start. An agent that is not built with Duly counts
+	// messages, which may hold several commands.
+	Calls int64
+	// Errors counts those of them that failed.
+	Errors int64
+	// Busy is the time in its handlers since its start, over Messages messages.
+	Busy     time.Duration
+	Messages int64
 }
 
-// Instances asks the agents of those names, at most instancesMax of them, for their instances, and returns those that answer
-// within instancesWithin, at most instancesMax; more: there may be others. Each agent is asked by itself: a process may be
-// allowed one answer to a request, and have several agents. Errors: there is no server, or it cannot be asked.
+// Instances asks these agents, up to instancesMax, for their instances, and returns up to instancesMax that
+// answer within instancesWithin; more: there may be others. Each agent is asked on a subject of its own,
+// because a process with several agents may be allowed only one answer to a request. Errors: there is no
+// server, or it cannot be asked.
 func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInstance, more bool, err error) {
 	if len(agents) > instancesMax {
 		agents, more = agents[:instancesMax], true
@@ -97,7 +103,7 @@ func (c *Conn) Instances(ctx context.Context, agents []string) (all []AgentInsta
 	return all, more, nil
 }
 
-// agentInstance reads one answer. false: it is not of an agent of this namespace.
+// agentInstance decodes one answer. false: it is not from an agent of this namespace.
 func (c *Conn) agentInstance(data []byte) (AgentInstance, bool) {
 	var s micro.Stats
 	if json.Unmarshal(data, &s) != nil {
@@ -132,29 +138,30 @@ func (c *Conn) agentInstance(data []byte) (AgentInstance, bool) {
 	return is, true
 }
 
-// AnnouncePauses makes every scheduler read the pauses and the breakers again.
+// AnnouncePauses tells every scheduler to read the pauses and the breakers again.
 func (c *Conn) AnnouncePauses() error {
 	return c.tell(c.names.SubjectPausesChanged(), "announcement of pauses", nil, nil)
 }
 
-// OnPausesChanged calls f at every announcement. It can be missed while there is no server: read the pauses also from time
-// to time.
+// OnPausesChanged calls f at every announcement. Announcements are lost while there is no server, so pauses
+// must also be read periodically.
 func (c *Conn) OnPausesChanged(f func()) (*Subscription, error) {
 	return c.subscribe(c.names.SubjectPausesChanged(), "", func(*nats.Msg) { f() })
 }
 
-// Watch says that someone watches steps of tasks. Who watches says it again every few seconds.
+// Watch says that somebody watches the steps of tasks. Whoever watches repeats it every few seconds.
 func (c *Conn) Watch(w wire.Wanted) error {
 	data, err := wire.EncodeWanted(w)
 	return c.tell(c.names.SubjectWatched(), "wish for steps", data, err)
 }
 
-// OnWanted calls f with what someone watches.
+// OnWanted calls f with what somebody watches.
 func (c *Conn) OnWanted(f func(wire.Wanted)) (*Subscription, error) {
 	return hear(c, c.names.SubjectWatched(), "a wish for steps", wire.DecodeWanted, f)
 }
 
-// PublishSteps tells those who watch, once and without storing it; lost is how many before them are not told.
+// PublishSteps tells those who watch of steps, without storing it. lost is how many steps before these are
+// left out.
 func (c *Conn) PublishSteps(taskType string, events []wire.StepEvent, lost int) {
 	data, err := wire.EncodeSteps(taskType, events, lost)
 	if err := c.tell(c.names.StepsSubject(taskType), "steps", data, err); err != nil {
@@ -162,7 +169,7 @@ func (c *Conn) PublishSteps(taskType string, events []wire.StepEvent, lost int) 
 	}
 }
 
-// FollowSteps calls f with steps of tasks of a type (empty: all) as they are told.
+// FollowSteps calls f with the steps of tasks of a type (empty: all) as they are told.
 func (c *Conn) FollowSteps(taskType string, f func(taskType string, events []wire.StepEvent, lost int)) (*Subscription, error) {
 	return c.subscribe(c.names.StepsSubject(taskType), "", func(msg *nats.Msg) {
 		taskType, events, lost, err := wire.DecodeSteps(msg.Data)

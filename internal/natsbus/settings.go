@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Flags of the settings that errors name.
+// The flags of the settings that errors about streams name.
 const (
 	FlagTasksBytes   = "stream-max-bytes"
 	FlagControlBytes = "stream-control-max-bytes"
@@ -27,22 +27,24 @@ const (
 	flagNamespace  = "namespace"
 )
 
-// Flags are the settings that errors about streams name.
+// Flags returns them all.
 func Flags() []string {
 	return []string{FlagTasksBytes, FlagControlBytes, FlagEventsBytes, FlagDeadBytes, FlagTaskStreams, flagPartitions, flagReplicas, flagLease, flagNamespace}
 }
 
+// newStreamID draws the identity of a stream, so that one which was deleted and made again can be told from
+// the one before.
 func newStreamID() string { return rand.Text() }
 
-// consumersSpare is how many consumers a stream must allow besides two for each
-// partition: one that reads and the one it takes the place of.
+// consumersSpare is how many consumers a stream must allow beside two for each partition: the one that reads and the one that it
+// replaces.
 const consumersSpare = 8
 
-// consumersUsual is how many nats-server 2.15 allows a stream that says nothing of it (default_max_consumers).
+// consumersUsual is how many consumers nats-server 2.15 allows a stream by default (default_max_consumers).
 const consumersUsual = 1000
 
-// mostConsumers is how many a stream that is read by partition is to allow: as the server has it while that is enough,
-// because an account may allow fewer than a stream asks for.
+// mostConsumers returns the limit of consumers for a stream that is read by partition; -1 is the server's
+// default. It asks for more only if the default is not enough, because an account may allow fewer than that.
 func mostConsumers(partitions int) int {
 	if n := 2*partitions + consumersSpare; n > consumersUsual {
 		return n
@@ -50,9 +52,9 @@ func mostConsumers(partitions int) int {
 	return -1
 }
 
-// refusals lists what of an existing stream cannot be used and is not changed in
-// place, because NATS cannot or because a person has set it on purpose.
-func (r *resource) refusals(have *jetstream.StreamConfig) []string {
+// unusable lists the settings with which an existing stream cannot be used, and which are not changed in
+// place, because NATS cannot or because a person has set them on purpose.
+func (r *resource) unusable(have *jetstream.StreamConfig) []string {
 	want := &r.want
 	d := diffs{name: want.Name}
 	if wrong := r.wrongNumber(have); wrong != "" {
@@ -66,16 +68,21 @@ func (r *resource) refusals(have *jetstream.StreamConfig) []string {
 		d.add("subjects", have.Subjects, want.Subjects, "")
 	}
 	d.check("persist mode", have.PersistMode, want.PersistMode, "") // async confirms before it writes
+	// Without acknowledgements nobody knows what is stored; a sealed stream takes nothing; without purge there is no way
+	// to make room.
 	d.check("no ack", have.NoAck, want.NoAck, "")
 	d.check("sealed", have.Sealed, want.Sealed, "")
 	d.check("deny purge", have.DenyPurge, want.DenyPurge, "")
 	d.check("allow rollup", have.AllowRollup, want.AllowRollup, "") // a publisher could remove what others have stored
+	// With these a publisher decides how long its message stays, or what NATS makes of it.
 	d.check("allow message TTL", have.AllowMsgTTL, want.AllowMsgTTL, "")
 	d.check("allow message counter", have.AllowMsgCounter, want.AllowMsgCounter, "")
 	d.check("allow message schedules", have.AllowMsgSchedules, want.AllowMsgSchedules, "")
+	// Limits other than of bytes would refuse, or drop, messages while there is room.
 	d.check("max messages", unlimited(have.MaxMsgs), unlimited(want.MaxMsgs), "")
 	d.check("max messages per subject", unlimited(have.MaxMsgsPerSubject), unlimited(want.MaxMsgsPerSubject), "")
 	d.check("max message size", unlimited(int64(have.MaxMsgSize)), unlimited(int64(want.MaxMsgSize)), "")
+	// A stream that copies from others holds messages that nobody published to it.
 	d.check("mirror of", source(have.Mirror), source(want.Mirror), "")
 	d.check("sources", len(have.Sources), len(want.Sources), "")
 	if r.bucket != "" {
@@ -102,6 +109,7 @@ func (r *resource) refusals(have *jetstream.StreamConfig) []string {
 	case have.Metadata[metaPartitions] == "":
 		d.add("partitions", "none", "a number", flagPartitions)
 	}
+	// A partition has two consumers while one replaces the other.
 	var p int
 	if _, err := fmt.Sscan(r.meta[metaPartitions], &p); err == nil && have.MaxConsumers > 0 && have.MaxConsumers < 2*p+consumersSpare {
 		d.add("max consumers", have.MaxConsumers, fmt.Sprintf("no limit, or %d", 2*p+consumersSpare), "")
@@ -109,9 +117,10 @@ func (r *resource) refusals(have *jetstream.StreamConfig) []string {
 	return d.list
 }
 
-// change is a stream's configuration with what is changed in place, and the names of
-// that; none: it is as it is to be.
+// change returns a stream's configuration with what is changed in place, and what that is; none: it is as it
+// should be.
 func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, bytes int64, resize bool) (jetstream.StreamConfig, []string) {
+	// It starts from the stream as it is: what an operator has set, and Duly does not care about, stays.
 	to := info.Config
 	to.Metadata = maps.Clone(info.Config.Metadata)
 	if to.Metadata == nil {
@@ -155,6 +164,7 @@ func (r *resource) change(config *StreamConfig, info *jetstream.StreamInfo, byte
 	return to, what
 }
 
+// orNone shows an empty value as "none".
 func orNone(s string) string {
 	if s == "" {
 		return "none"
@@ -162,7 +172,7 @@ func orNone(s string) string {
 	return s
 }
 
-// atLeast is an age for comparisons: 0 is for ever.
+// atLeast returns an age for comparisons, in which 0 means for ever.
 func atLeast(age time.Duration) time.Duration {
 	if age <= 0 {
 		return 1<<63 - 1
@@ -170,7 +180,7 @@ func atLeast(age time.Duration) time.Duration {
 	return age
 }
 
-// unlimited makes 0 and -1 the same: NATS shows either.
+// unlimited formats a limit, for which NATS uses both 0 and -1 as none.
 func unlimited(n int64) string {
 	if n <= 0 {
 		return "unlimited"
@@ -178,6 +188,7 @@ func unlimited(n int64) string {
 	return fmt.Sprint(n)
 }
 
+// source names what a stream mirrors or copies, for a difference.
 func source(s *jetstream.StreamSource) string {
 	if s == nil {
 		return "none"
@@ -185,6 +196,7 @@ func source(s *jetstream.StreamSource) string {
 	return s.Name
 }
 
+// transform shows how a stream changes subjects, for a difference.
 func transform(s *jetstream.StreamConfig) string {
 	if s.SubjectTransform == nil {
 		return "none"
@@ -192,18 +204,21 @@ func transform(s *jetstream.StreamConfig) string {
 	return s.SubjectTransform.Source + " to " + s.SubjectTransform.Destination
 }
 
-// diffs gathers differences of one stream.
+// diffs collects the differences of one stream.
 type diffs struct {
+	// name is the stream's.
 	name string
 	list []string
 }
 
+// check notes a difference if there is one. flag is the command-line flag that sets the value, or "".
 func (d *diffs) check(what string, have, want any, flag string) {
 	if have != want {
 		d.add(what, have, want, flag)
 	}
 }
 
+// add notes a difference.
 func (d *diffs) add(what string, have, want any, flag string) {
 	text := fmt.Sprintf("%s: %s is %v, want %v", d.name, what, have, want)
 	if flag != "" {

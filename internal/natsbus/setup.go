@@ -36,8 +36,8 @@ const markerTTL = time.Minute
 const (
 	metaPartitions   = "duly_partitions"
 	metaWire         = "duly_wire"
-	metaInstallation = "duly_installation" // whose it is
-	metaStream       = "duly_stream"       // its identity: another one after it was deleted and made again
+	metaInstallation = "duly_installation" // the installation that it belongs to
+	metaStream       = "duly_stream"       // its identity, which differs after it was deleted and made again
 )
 
 // syncUnknown and syncAlways are what Setup says of the server's writing to disk.
@@ -59,23 +59,39 @@ var (
 	errStorage = errors.New("NATS has not enough storage")
 )
 
-// StreamConfig is how the streams are to be. A zero field has its default where
-// a stream is made, and is not compared where it exists.
+// StreamConfig is how the streams should be. A zero field has its default when a stream is made, and is not
+// compared when it exists.
 type StreamConfig struct {
-	Installation    string        // id of the installation, in SQL, too; empty: none is written or compared
-	Partitions      int           // P, fixed for the life of the data; default defaultPartitions
-	TaskStreams     int           // how many task streams share the partitions; default 1
-	Replicas        int           // default 1
-	MaxBytes        int64         // of submissions, in all task streams together; full means "retry after"; 0: as NATS has room
-	ControlBytes    int64         // of control messages, the same
-	EventsAge       time.Duration // of events and dead letters
-	EventsBytes     int64         // of events: the oldest go; 0: as NATS has room
-	DeadBytes       int64         // of dead letters, the same
-	DuplicateWindow time.Duration // of Nats-Msg-Id; the SQL key is the authority, so a short one will do
-	Lease           time.Duration // how long a node's lease lives without renewal
-	Guest           bool          // uses what other nodes make: changes no stream, and has no key of replies
-	SyncAlways      bool          // the caller knows that the server syncs always
-	Dir             string        // where a server in this process has its streams: its disk says how large they may be, and no flag; empty: another process
+	// Installation is the id of the installation, which is in SQL, too; empty: none is written or compared.
+	Installation string
+	// Partitions is fixed for the life of the data; default defaultPartitions.
+	Partitions int
+	// TaskStreams is how many task streams share the partitions; default 1.
+	TaskStreams int
+	Replicas    int // default 1
+	// MaxBytes bounds the submissions in all task streams together; a full one makes ingest refuse with a
+	// time to come again. 0: as much as NATS has room for.
+	MaxBytes int64
+	// ControlBytes bounds the control messages in the same way.
+	ControlBytes int64
+	// EventsAge is how long events and dead letters are kept.
+	EventsAge time.Duration
+	// EventsBytes bounds the events, of which the oldest go; DeadBytes does so for dead letters. 0: as much
+	// as NATS has room for.
+	EventsBytes int64
+	DeadBytes   int64
+	// DuplicateWindow is that of Nats-Msg-Id. A short one will do, because the unique id in SQL decides what
+	// is a duplicate.
+	DuplicateWindow time.Duration
+	// Lease is how long a node's lease lives without renewal.
+	Lease time.Duration
+	// Guest marks a node that uses what others make: it changes no stream and has no key of replies.
+	Guest bool
+	// SyncAlways says that the caller knows that the server syncs each write.
+	SyncAlways bool
+	// Dir is where a server in this process keeps its streams: then the disk bounds them, and errors name it
+	// instead of a flag. Empty: the server is another process.
+	Dir string
 }
 
 // Ready is what Setup found or made.
@@ -84,12 +100,11 @@ type Ready struct {
 	Sync     string // syncAlways or syncUnknown
 }
 
-// Setup makes the streams and the buckets, or checks them where they exist, and
-// changes what can be changed in place: sizes, ages, replicas, the window of
-// duplicates, the lease. It may run anywhere and often. From then on the connection
-// signs its commands and checks the tokens of replies. A guest only checks what
-// there is. Errors wrap errSettings, with each difference; ErrInstallation; errStorage;
-// for a guest, ErrNoStream; nats.ErrPermissionViolation.
+// Setup makes the streams and buckets or, if they exist, checks them and changes what can be changed in
+// place: sizes, ages, replicas, the window of duplicates, the lease. Any node may run it, at any time. From
+// then on the connection signs its commands and checks the tokens of replies. A guest changes nothing. Errors
+// wrap errSettings, with each difference; ErrInstallation; errStorage; for a guest, ErrNoStream;
+// nats.ErrPermissionViolation.
 func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if config.Partitions < 0 || config.Partitions > PartitionsMax {
 		return Ready{}, fmt.Errorf("partitions %d, want 1 to %d", config.Partitions, PartitionsMax)
@@ -100,7 +115,7 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	c.setting.Lock()
 	defer c.setting.Unlock()
 	ctx, end := c.UntilDenied(ctx, "$JS.API.STREAM.", "$KV."+c.names.BucketKeys(), "$JS.API.DIRECT.GET."+wire.BucketStream(c.names.BucketKeys()))
-	infos, err := c.look(ctx, config)
+	infos, err := c.findStreams(ctx, config)
 	if err == nil && config.Guest {
 		err = config.complete(c.names, infos)
 	} else if err == nil {
@@ -109,7 +124,7 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	if err = end(err); err != nil {
 		return Ready{}, err
 	}
-	c.watched.first(infos)
+	c.watched.noteFound(infos)
 	c.config.Store(&config)
 	ready := Ready{Identity: identity(infos[c.names.StreamTasks()], infos[c.names.StreamControl()]), Sync: syncUnknown}
 	if config.SyncAlways {
@@ -118,7 +133,7 @@ func (c *Conn) Setup(ctx context.Context, config StreamConfig) (Ready, error) {
 	return ready, nil
 }
 
-// makeAll makes and changes what has to be, and the key of replies.
+// makeAll makes and changes the streams and buckets, and the key of replies.
 func (c *Conn) makeAll(ctx context.Context, config StreamConfig, infos map[string]*jetstream.StreamInfo) error {
 	aged := config.aged(c.names, infos)
 	if err := c.fit(ctx, config, infos); err != nil {
@@ -130,7 +145,8 @@ func (c *Conn) makeAll(ctx context.Context, config StreamConfig, infos map[strin
 	return c.forgetAges(ctx, aged)
 }
 
-// aged are the task and control streams that have an age.
+// aged returns the task and control streams that have a maximal age, which Setup takes away: what is accepted
+// is read, however late.
 func (config StreamConfig) aged(names wire.Names, infos map[string]*jetstream.StreamInfo) (all []string) {
 	for _, r := range config.resources(names) {
 		if info := infos[r.want.Name]; r.kept && info != nil && info.Config.MaxAge != 0 {
@@ -140,7 +156,8 @@ func (config StreamConfig) aged(names wire.Names, infos map[string]*jetstream.St
 	return all
 }
 
-// forgetAges notes of streams that had an age that it may have removed what they lack now.
+// forgetAges records, for streams that had a maximal age, that what they lack now was removed by it and is
+// not lost.
 func (c *Conn) forgetAges(ctx context.Context, aged []string) error {
 	for _, name := range aged {
 		stream, err := c.stream(ctx, name)
@@ -148,7 +165,7 @@ func (c *Conn) forgetAges(ctx context.Context, aged []string) error {
 			return err
 		}
 		state := stream.CachedInfo().State
-		err = c.record(ctx, name, streamID(stream.CachedInfo()), func(r removed) removed {
+		err = c.changeRemoved(ctx, name, streamID(stream.CachedInfo()), func(r removed) removed {
 			r.To, r.Gaps = max(r.To, firstOf(&state)-1), uint64(max(0, state.NumDeleted))
 			return r
 		})
@@ -159,7 +176,7 @@ func (c *Conn) forgetAges(ctx context.Context, aged []string) error {
 	return nil
 }
 
-// complete refuses what a guest cannot use: it makes nothing.
+// complete refuses streams that are missing, for a guest, which makes none.
 func (config StreamConfig) complete(names wire.Names, infos map[string]*jetstream.StreamInfo) error {
 	for _, r := range config.resources(names) {
 		if infos[r.want.Name] == nil {
@@ -169,9 +186,9 @@ func (config StreamConfig) complete(names wire.Names, infos map[string]*jetstrea
 	return nil
 }
 
-// look finds what exists, and refuses what cannot be used before anything is changed.
-// What is missing is not in the map.
-func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetstream.StreamInfo, error) {
+// findStreams finds the streams that exist, and refuses those that cannot be used before anything is changed.
+// Missing ones are not in the map.
+func (c *Conn) findStreams(ctx context.Context, config StreamConfig) (map[string]*jetstream.StreamInfo, error) {
 	infos := map[string]*jetstream.StreamInfo{}
 	var diffs []string
 	for _, r := range config.resources(c.names) {
@@ -189,7 +206,7 @@ func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetst
 		if wrong := r.wrongNumber(&info.Config); wrong != "" {
 			return nil, fmt.Errorf("%w: %s: %s", errSettings, r.want.Name, wrong)
 		}
-		diffs = append(diffs, r.refusals(&info.Config)...)
+		diffs = append(diffs, r.unusable(&info.Config)...)
 		infos[r.want.Name] = info
 	}
 	if len(diffs) > 0 {
@@ -198,17 +215,16 @@ func (c *Conn) look(ctx context.Context, config StreamConfig) (map[string]*jetst
 	return infos, nil
 }
 
-// Foreign refuses streams that carry the id of another installation, before anything else is
-// found out about them. What cannot be asked now is found out by Setup. Error:
-// ErrInstallation.
+// Foreign refuses streams with the id of another installation, before anything else is looked at. What cannot
+// be asked now is left to Setup. Error: ErrInstallation.
 func (c *Conn) Foreign(ctx context.Context, config StreamConfig) error {
-	if _, err := c.look(ctx, config); errors.Is(err, ErrInstallation) {
+	if _, err := c.findStreams(ctx, config); errors.Is(err, ErrInstallation) {
 		return err
 	}
 	return nil
 }
 
-// checkInstallation refuses a stream that carries the id of another installation.
+// checkInstallation refuses a stream with the id of another installation.
 func (config *StreamConfig) checkInstallation(info *jetstream.StreamInfo) error {
 	if has := info.Config.Metadata[metaInstallation]; config.Installation != "" && has != "" && has != config.Installation {
 		return fmt.Errorf("stream %s: %w: it is of %s, this one is %s (installations that share a NATS need different namespaces: --%s)",
@@ -217,8 +233,8 @@ func (config *StreamConfig) checkInstallation(info *jetstream.StreamInfo) error 
 	return nil
 }
 
-// ensure makes a stream of so many bytes if it is missing, and changes in place what
-// can be: to that size if resize says so. Other nodes may do the same at the same time.
+// ensure makes a stream of that size if it is missing, and otherwise changes in place what can be changed;
+// the size only with resize. Other nodes may do the same at the same time.
 func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, bytes int64, resize bool) (*jetstream.StreamInfo, error) {
 	for {
 		stream, err := c.js.Stream(ctx, r.want.Name)
@@ -241,7 +257,7 @@ func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, by
 		if err := config.checkInstallation(info); err != nil {
 			return nil, err
 		}
-		if diffs := r.refusals(&info.Config); len(diffs) > 0 {
+		if diffs := r.unusable(&info.Config); len(diffs) > 0 {
 			return nil, fmt.Errorf("%w: %s", errSettings, strings.Join(diffs, "; "))
 		}
 		changed, what := r.change(config, info, bytes, resize)
@@ -256,7 +272,7 @@ func (c *Conn) ensure(ctx context.Context, config *StreamConfig, r *resource, by
 	}
 }
 
-// withFlag names the flag where NATS does not do what it asks for.
+// withFlag names the flag that asks for what NATS does not do.
 func withFlag(err error) error {
 	if code := apiCode(err); code == codeReplicas || code == codeNoPeers && !noStorage(err) {
 		return fmt.Errorf("--%s: %w", flagReplicas, err)
@@ -264,11 +280,12 @@ func withFlag(err error) error {
 	return err
 }
 
+// identity returns the identity of a pair of task and control stream, as partitions' rows have it.
 func identity(tasks, control *jetstream.StreamInfo) string {
 	return streamID(tasks) + "/" + streamID(control)
 }
 
-// stream finds a stream of this installation. Errors: ErrNoStream, ErrInstallation.
+// stream finds a stream and checks that it is of this installation. Errors: ErrNoStream, ErrInstallation.
 func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	stream, err := c.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -285,11 +302,11 @@ func (c *Conn) stream(ctx context.Context, name string) (jetstream.Stream, error
 	return stream, nil
 }
 
-// streamIDBytes is the length of a stream's id.
+// streamIDBytes is the length of an id that is derived.
 const streamIDBytes = 16
 
-// streamID is the identity of a stream: drawn by the node that made it. One that was made
-// by hand has one that every node derives alike.
+// streamID returns the identity of a stream, which the node that made it drew. For a stream that a person
+// made every node derives the same one.
 func streamID(info *jetstream.StreamInfo) string {
 	if id := info.Config.Metadata[metaStream]; id != "" {
 		return id
@@ -298,25 +315,32 @@ func streamID(info *jetstream.StreamInfo) string {
 	return hex.EncodeToString(sum[:streamIDBytes])
 }
 
-// resource is one stream that Setup makes; a bucket is one, too.
+// resource is one stream that Setup makes, or the stream of a bucket.
 type resource struct {
-	want   jetstream.StreamConfig // MaxBytes and Metadata are filled in where it is made
-	bucket string                 // its name as a bucket; empty: it is a stream
-	kind   int                    // of outcomes
-	bytes  int64                  // its size as configured; 0: share says
-	flag   string                 // of the size; empty: it has none
-	dir    string                 // as StreamConfig.Dir
-	share  share
-	meta   map[string]string
-	guest  bool // it is another node's to change
-	kept   bool // nothing but Duly removes what it holds
+	// want is its configuration; MaxBytes and Metadata are filled in when it is made.
+	want jetstream.StreamConfig
+	// bucket is its name as a bucket; empty: it is a stream.
+	bucket string
+	// kind is that of its outcomes.
+	kind int
+	// bytes is its size as configured; 0: share decides.
+	bytes int64
+	// flag is that of the size; empty: there is none.
+	flag  string
+	dir   string // as StreamConfig.Dir
+	share share
+	meta  map[string]string
+	// guest is whether only other nodes may change it.
+	guest bool
+	// kept is whether nothing but Duly removes what it holds.
+	kept bool
 	// How many task streams there are to be; 0: it is not the one that says so.
 	streams int
 	// What is compared only where it was configured.
 	replicas, age, window, partitions bool
 }
 
-// name is that of the stream, or of the bucket.
+// name returns the name of the stream, or of the bucket.
 func (r *resource) name() string {
 	if r.bucket != "" {
 		return r.bucket
@@ -324,7 +348,7 @@ func (r *resource) name() string {
 	return r.want.Name
 }
 
-// metadata is what a stream is made with.
+// metadata returns the metadata of a new stream.
 func (r *resource) metadata(installation, id string) map[string]string {
 	m := map[string]string{metaWire: strconv.Itoa(wire.Version), metaStream: id}
 	maps.Copy(m, r.meta)
@@ -337,7 +361,7 @@ func (r *resource) metadata(installation, id string) map[string]string {
 	return m
 }
 
-// resources are the streams and buckets in full; a guest has no use for the keys.
+// resources lists all streams and buckets. A guest does without the bucket of keys.
 func (config StreamConfig) resources(names wire.Names) []*resource {
 	partitions := cmp.Or(config.Partitions, defaultPartitions)
 	eventsAge := cmp.Or(config.EventsAge, defaultEventsAge)
@@ -387,10 +411,10 @@ func (config StreamConfig) resources(names wire.Names) []*resource {
 	return all
 }
 
-// bucketWindow is the window of duplicates of a bucket, as the library has it.
+// bucketWindow is the duplicate window that the library gives a bucket.
 const bucketWindow = 2 * time.Minute
 
-// bucket is the stream below a bucket, as the library makes it.
+// bucket returns the stream of a bucket, configured as the library does it.
 func (config *StreamConfig) bucket(name, about string, bytes int64) *resource {
 	return &resource{
 		want: jetstream.StreamConfig{

@@ -18,14 +18,16 @@ const (
 	gibibyte = 1 << 30
 )
 
-// share is a stream's part of what NATS offers, where its size is not configured.
+// share is a stream's part of the storage that NATS offers, if its size is not configured.
 type share struct {
 	percent int64
-	most    int64 // however much there is
-	least   int64 // with less a node does not start
+	// most bounds it, however much there is.
+	most int64
+	// least is the size below which a node does not start.
+	least int64
 }
 
-// The shares leave a tenth free, for what else the account holds and is to hold.
+// The shares leave about a tenth free, for whatever else the account has.
 var (
 	shareTasks   = share{percent: 60, most: 10 * gibibyte, least: 32 * mebibyte}
 	shareEvents  = share{percent: 20, most: 4 * gibibyte, least: 16 * mebibyte}
@@ -54,22 +56,26 @@ const (
 	codeMaxStreamBytes = 10122 // of one stream, by the account
 )
 
-// offer is what NATS has for streams.
+// offer is the storage that NATS has for streams.
 type offer struct {
-	free       int64 // bytes that streams may still reserve, of each replica; -1: the account has no limit
-	mostStream int64 // of one stream; -1: no limit
-	streams    int   // how many the account may have; -1: no limit
-	has        int   // how many it has
+	// free is how many bytes streams may still reserve, of each replica; -1: the account has no limit.
+	free int64
+	// mostStream bounds one stream; -1: no limit.
+	mostStream int64
+	// streams is how many the account may have, has how many it has; -1: no limit.
+	streams int
+	has     int
 }
 
-// accountInfo is the answer of $JS.API.INFO, of which the library leaves out what
-// streams must be.
+// accountInfo is the answer of $JS.API.INFO, with what the library leaves out.
 type accountInfo struct {
 	accountTier
 	Tiers map[string]accountTier `json:"tiers"`
 	Error *wire.APIError         `json:"error"`
 }
 
+// accountTier is the use and the limits of an account, or of its streams with a certain number of replicas. A
+// limit that is not above 0 is none, but for MaxStorage, of which -1 is.
 type accountTier struct {
 	Storage  int64 `json:"storage"`
 	Reserved int64 `json:"reserved_storage"`
@@ -81,8 +87,8 @@ type accountTier struct {
 	} `json:"limits"`
 }
 
-// offers asks what NATS has. The total of a server is not shown to its clients: where
-// the account has no limit, only trying shows it.
+// offers asks what NATS has. A server does not tell its clients its total: if the account has no limit, only
+// trying shows how much there is.
 func (c *Conn) offers(ctx context.Context, replicas int) (offer, error) {
 	msg, err := c.nc.RequestWithContext(ctx, "$JS.API.INFO", nil)
 	if err != nil {
@@ -112,7 +118,8 @@ func (c *Conn) offers(ctx context.Context, replicas int) (offer, error) {
 	return o, nil
 }
 
-// size is how large a stream is to be, where half that many times NATS refused more.
+// size returns how large a stream should be, after NATS has refused halved times. ours is what our streams
+// have already.
 func (r *resource) size(o offer, ours int64, halved int) int64 {
 	if r.bytes > 0 {
 		return r.bytes
@@ -130,9 +137,9 @@ func (r *resource) size(o offer, ours int64, halved int) int64 {
 	return max(n>>min(halved, 62), r.share.least)
 }
 
-// resize says whether an existing stream is to have another size, and which: the
-// configured one; the one of its share where it has no bound; less, but not less than
-// twice what it holds, where NATS has no room for the others.
+// resize reports whether an existing stream should have another size, and which: the configured one; that of
+// its share, if it has no bound; or less, if NATS has no room for the others, but never less than twice what
+// it holds.
 func (r *resource) resize(info *jetstream.StreamInfo, size int64, halved int) (int64, bool) {
 	have, holds := info.Config.MaxBytes, 2*int64(info.State.Bytes)
 	switch {
@@ -146,8 +153,8 @@ func (r *resource) resize(info *jetstream.StreamInfo, size int64, halved int) (i
 	return have, false
 }
 
-// fit makes all streams, or changes them, with sizes that NATS has room for. infos
-// are those that exist, and all of them afterwards.
+// fit makes or changes all streams, with sizes for which NATS has room. infos holds those that exist, and
+// afterwards all of them.
 func (c *Conn) fit(ctx context.Context, config StreamConfig, infos map[string]*jetstream.StreamInfo) error {
 	list := config.resources(c.names)
 	o, err := c.offers(ctx, cmp.Or(config.Replicas, 1))
@@ -174,12 +181,12 @@ func (c *Conn) fit(ctx context.Context, config StreamConfig, infos map[string]*j
 			return err
 		}
 		if !c.canShrink(list, infos, o, ours, halved) {
-			return r.refused(list, infos, r.size(o, ours, halved), o, err)
+			return r.noRoomError(list, infos, r.size(o, ours, halved), o, err)
 		}
 	}
 }
 
-// tryFit returns the stream that failed.
+// tryFit makes or changes all streams with one set of sizes. On an error it returns the stream that failed.
 func (c *Conn) tryFit(ctx context.Context, config *StreamConfig, list []*resource, infos map[string]*jetstream.StreamInfo, o offer, ours int64, halved int) (*resource, error) {
 	// What exists goes first: it may become smaller and make room.
 	for _, exists := range []bool{true, false} {
@@ -202,7 +209,7 @@ func (c *Conn) tryFit(ctx context.Context, config *StreamConfig, list []*resourc
 	return nil, nil
 }
 
-// canShrink reports whether another halving changes anything.
+// canShrink reports whether halving once more changes any size.
 func (c *Conn) canShrink(list []*resource, infos map[string]*jetstream.StreamInfo, o offer, ours int64, halved int) bool {
 	for _, r := range list {
 		now, next := r.size(o, ours, halved), r.size(o, ours, halved+1)
@@ -220,7 +227,7 @@ func (c *Conn) canShrink(list []*resource, infos map[string]*jetstream.StreamInf
 	return false
 }
 
-// noStorage reports that NATS has no room for a stream of that size.
+// noStorage reports whether NATS has no room for a stream of that size.
 func noStorage(err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -235,8 +242,8 @@ func noStorage(err error) bool {
 	return false
 }
 
-// refused says which stream wanted how much, what there is, and what helps.
-func (r *resource) refused(list []*resource, infos map[string]*jetstream.StreamInfo, wants int64, o offer, cause error) error {
+// noRoomError says which stream wanted how much, what there is, and what helps.
+func (r *resource) noRoomError(list []*resource, infos map[string]*jetstream.StreamInfo, wants int64, o offer, cause error) error {
 	flags := "--" + r.flag
 	if r.flag == "" || r.bytes == 0 {
 		var all []string
@@ -262,7 +269,7 @@ func (r *resource) refused(list []*resource, infos map[string]*jetstream.StreamI
 		r.want.Name, errStorage, Bytes(wants), offered, sizes(list, infos), help, cause)
 }
 
-// sizes lists the streams that exist with their sizes.
+// sizes lists the existing streams with their sizes.
 func sizes(list []*resource, infos map[string]*jetstream.StreamInfo) string {
 	var all []string
 	for _, r := range list {
@@ -276,7 +283,7 @@ func sizes(list []*resource, infos map[string]*jetstream.StreamInfo) string {
 	return strings.Join(all, ", ")
 }
 
-// Bytes writes a size for people.
+// Bytes formats a size for people.
 func Bytes(n int64) string {
 	switch {
 	case n < 0:

@@ -13,14 +13,16 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// buffers are reused by encoders whose output the connection copies.
+// buffers holds memory for encoders, whose output the connection copies.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// bufferMax keeps a rare large message from holding its memory for ever.
+// bufferMax is the largest buffer that is kept, so that a rare large message does not keep its memory for ever.
 const bufferMax = 1 << 20
 
+// buffer takes the memory of an earlier message, or new memory. Give it back by release.
 func buffer() *[]byte { return buffers.Get().(*[]byte) }
 
+// release keeps the memory for another message, unless it grew too large for most.
 func release(b *[]byte) {
 	if cap(*b) <= bufferMax {
 		*b = (*b)[:0]
@@ -31,29 +33,31 @@ func release(b *[]byte) {
 // SubmitRequest is one submission at the request endpoint. Only its names are checked.
 type SubmitRequest struct {
 	submit.Form
-	HasReply bool // the sender waits for an answer
+	// HasReply is whether the sender waits for an answer.
+	HasReply bool
 
 	conn  *Conn
 	reply string
 }
 
-// Accept answers that the submission is stored, with a warning, which may be empty.
+// Accept answers that the submission is stored. warning may be empty.
 func (r *SubmitRequest) Accept(stream string, seq uint64, partition int, warning string) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendAccepted(b, &wire.SubmitAnswer{Stream: stream, Seq: seq, Task: r.ID, Partition: partition, Warning: wire.CutText(warning)})
 	})
 }
 
-// Reject answers that it is not: code as HTTP, errCode finer, retry 0 or when to
-// try again.
+// Reject answers that it is not stored. code is an HTTP status, errCode a finer one; retry is when to try
+// again, or 0.
 func (r *SubmitRequest) Reject(code, errCode int, description string, retry time.Duration) {
 	r.conn.answer(r.reply, func(b []byte) []byte {
 		return wire.AppendRefused(b, &wire.RefusedError{APIError: wire.APIError{Code: code, ErrCode: errCode, Description: wire.CutText(description)}, Task: r.ID, Retry: retry})
 	})
 }
 
-// mayAnswer reports whether a request is answered where it asks for it. Else its sender waits in vain: Duly may publish
-// where the sender may not, so no request leads it out of inboxes and what is configured.
+// mayAnswer reports whether a request may be answered on the subject that it names; if not, its sender waits
+// in vain. Duly may publish where the sender may not, so a request must not direct an answer to anything but
+// inboxes and the configured prefixes.
 func (c *Conn) mayAnswer(reply string) bool {
 	if reply == "" {
 		return false
@@ -65,8 +69,8 @@ func (c *Conn) mayAnswer(reply string) bool {
 	return err == nil
 }
 
-// answer sends an answer, if mayAnswer allows it. If it cannot be sent, the request
-// times out at its sender, which asks again.
+// answer publishes an answer, if mayAnswer allows it. If it cannot be sent, the sender's request times out
+// and is repeated.
 func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 	if !c.mayAnswer(reply) {
 		return
@@ -79,10 +83,10 @@ func (c *Conn) answer(reply string, encode func([]byte) []byte) {
 	}
 }
 
-// ServeSubmit serves the request endpoint, together with every other ingest. handler is
-// called one request at a time and must not wait for the stream. A subject with names
-// outside their alphabet, and a header that cannot be taken, is refused here. Requests that come faster than they are handled
-// are dropped beyond requestsMessagesMax: who asks hears nothing, and asks again.
+// ServeSubmit serves the request endpoint, sharing it with every other ingest. handler is called with one
+// request at a time and must not wait for the stream. Names outside their alphabet and unreadable headers are
+// refused here. Of requests that arrive faster than they are handled only requestsMessagesMax wait; further
+// ones are dropped, and their senders ask again.
 func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) {
 	return c.subscribeRequests(c.names.PatternSubmit(), wire.GroupIngest, func(msg *nats.Msg) {
 		r := &SubmitRequest{Form: submit.Form{Input: msg.Data}, HasReply: msg.Reply != "", conn: c, reply: msg.Reply}
@@ -99,8 +103,8 @@ func (c *Conn) ServeSubmit(handler func(*SubmitRequest)) (*Subscription, error) 
 	})
 }
 
-// headerOf is the header of a message. One that cannot be read the NATS client passes on as none: what it said would be
-// left out.
+// headerOf returns the headers of a message. The NATS client drops headers that it cannot parse; these are
+// marked as unreadable, so that what they said is not ignored silently.
 func headerOf(msg *nats.Msg) wire.Header {
 	if msg.Header == nil && msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data) {
 		return wire.Header{submit.Unreadable: {""}}
@@ -108,14 +112,13 @@ func headerOf(msg *nats.Msg) wire.Header {
 	return wire.Header(msg.Header)
 }
 
-// errPacksFull says that our own window of packs is full.
+// errPacksFull says that this connection has too many unconfirmed packs.
 var errPacksFull = errors.New("too many packs wait for the stream's confirmation")
 
-// PublishPack stores a pack of submissions, all of that partition, and calls done
-// once: with the pack's position in the stream, or with why it is not stored, a
-// *BusyError where trying again can help. done runs on another goroutine, or
-// before PublishPack returns when the pack could not even be sent. subs may be
-// reused as soon as PublishPack returns.
+// PublishPack stores a pack of submissions, all of one partition, and calls done once: with the pack's
+// position in the stream, or with the reason why it is not stored, which is a *BusyError if trying again can
+// help. done runs on another goroutine, or before PublishPack returns if the pack could not even be sent.
+// subs may be reused as soon as PublishPack returns.
 func (c *Conn) PublishPack(partition int, subs []core.Submission, done func(seq uint64, err error)) {
 	if n := len(subs); n < 1 || n > wire.PackItemsMax {
 		done(0, fmt.Errorf("pack has %d items, want 1 to %d", n, wire.PackItemsMax))

@@ -20,11 +20,10 @@ const (
 	stopTimeout    = 5 * time.Second
 )
 
-// setPending is SetPendingLimits, but for tests.
+// setPending is SetPendingLimits; tests replace it.
 var setPending = (*nats.Subscription).SetPendingLimits
 
-// limitPending bounds what may wait for a subscription's callback, or ends the
-// subscription.
+// limitPending bounds what may wait for a subscription's callback. If that fails it ends the subscription.
 func limitPending(sub *nats.Subscription, messages, bytes int) error {
 	err := setPending(sub, messages, bytes)
 	if err != nil {
@@ -33,32 +32,35 @@ func limitPending(sub *nats.Subscription, messages, bytes int) error {
 	return err
 }
 
-// What may wait for the callback of the request endpoint: some 100 ms of its work. Whoever asks has a patience of seconds, so
-// that more would be answered when nobody waits any more, each after all before it.
+// How much may wait for the callback of the request endpoint: some 100 ms of its work. Those who ask wait for seconds only; with
+// a longer queue every answer would come when its asker has given up.
 const (
 	requestsMessagesMax = 1 << 14
 	requestsBytesMax    = 64 << 20
 )
 
-// Subscription is one callback that listens.
+// Subscription is a callback that listens to a subject.
 type Subscription struct {
 	conn *Conn
 	sub  *nats.Subscription
-	asks bool          // of requests: one that is dropped comes again
-	gone chan struct{} // closed when the callback has run for the last time
+	// asks is whether its messages are requests: those that are dropped are repeated by their senders.
+	asks bool
+	// gone is closed when the callback has run for the last time.
+	gone chan struct{}
 	once sync.Once
 }
 
-// subscribe listens, and returns when the server knows.
+// subscribe listens to a subject, and returns when the server knows about it.
 func (c *Conn) subscribe(subject, queue string, callback nats.MsgHandler) (*Subscription, error) {
 	return c.listen(&Subscription{}, subject, queue, callback, pendingMessagesMax, pendingBytesMax)
 }
 
-// subscribeRequests is subscribe to requests, of which fewer may wait.
+// subscribeRequests is subscribe for requests, of which fewer may wait.
 func (c *Conn) subscribeRequests(subject, queue string, callback nats.MsgHandler) (*Subscription, error) {
 	return c.listen(&Subscription{asks: true}, subject, queue, callback, requestsMessagesMax, requestsBytesMax)
 }
 
+// listen makes s the subscription to a subject, with bounds for what may wait.
 func (c *Conn) listen(s *Subscription, subject, queue string, callback nats.MsgHandler, messages, bytes int) (_ *Subscription, err error) {
 	s.conn, s.gone = c, make(chan struct{})
 	if queue == "" {
@@ -85,8 +87,8 @@ func (c *Conn) listen(s *Subscription, subject, queue string, callback nats.MsgH
 	return s, nil
 }
 
-// Stop takes no more, lets the callback finish what is there, and returns when
-// it has run for the last time. It must not be called from the callback.
+// Stop takes nothing more, lets the callback finish what has arrived, and returns when it has run for the
+// last time. It must not be called from the callback.
 func (s *Subscription) Stop() {
 	s.once.Do(func() {
 		dropped := s.drops() // the library forgets it with the subscription
@@ -113,6 +115,7 @@ func (s *Subscription) Stop() {
 // unsubscribe drops what is pending. Its only error says that it is gone already.
 func (s *Subscription) unsubscribe() { _ = s.sub.Unsubscribe() }
 
+// await waits for the callback's last run, and reports false if that takes too long.
 func (s *Subscription) await() bool {
 	timer := time.NewTimer(s.conn.patience(stopTimeout))
 	defer timer.Stop()
@@ -124,7 +127,7 @@ func (s *Subscription) await() bool {
 	}
 }
 
-// drops is 0 for a subscription that is gone.
+// drops counts dropped messages; 0 for a subscription that has ended.
 func (s *Subscription) drops() int64 {
 	n, err := s.sub.Dropped()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// Keys of the metadata of the first task stream, where there are or were several.
+// Keys in the metadata of the first task stream, if there are or were several.
 const (
 	metaTaskStreams = "duly_task_streams" // how many; missing: 1; "1>3": they are being changed
 	metaTaskIDs     = "duly_task_ids"     // identities of all that are or were task streams, by comma
@@ -26,8 +26,8 @@ const (
 // changing separates two numbers of task streams in metaTaskStreams.
 const changing = ">"
 
-// taskKind and controlKind are the kinds of outcomes of the streams with a number: what one
-// of several does not take says nothing of the others.
+// taskKind and controlKind return the kinds of the streams with a number. Each has outcomes of its own: that one of them does not
+// accept messages says nothing about the others.
 func taskKind(number int) int {
 	if number == 0 {
 		return kindTasks
@@ -35,6 +35,7 @@ func taskKind(number int) int {
 	return kinds + 2*(number-1)
 }
 
+// controlKind is taskKind of control streams.
 func controlKind(number int) int {
 	if number == 0 {
 		return kindControl
@@ -42,10 +43,10 @@ func controlKind(number int) int {
 	return kinds + 2*(number-1) + 1
 }
 
-// allKinds counts the kinds of outcomes, those of further task streams included.
+// allKinds counts the kinds, including those of further task streams.
 const allKinds = kinds + 2*(wire.TaskStreamsMax-1)
 
-// taskStreams is how many there are, as Setup was told; 1 before it.
+// taskStreams returns how many there are, as Setup was told; 1 before Setup.
 func (c *Conn) taskStreams() int {
 	if config := c.config.Load(); config != nil {
 		return config.taskStreams()
@@ -53,27 +54,28 @@ func (c *Conn) taskStreams() int {
 	return 1
 }
 
+// taskStreams is how many task streams there are to be; 0 means 1.
 func (config *StreamConfig) taskStreams() int { return max(1, config.TaskStreams) }
 
-// streamOf is the number of the task stream that has a partition.
+// streamOf returns the number of the task stream that has a partition.
 func (c *Conn) streamOf(partition int) int { return wire.TaskStreamOf(partition, c.taskStreams()) }
 
-// StreamTasks is the name of the task stream that has a partition.
+// StreamTasks returns the name of the task stream that has a partition.
 func (c *Conn) StreamTasks(partition int) string {
 	return c.names.StreamTasksAt(c.streamOf(partition))
 }
 
-// StreamControl is the name of its control stream.
+// StreamControl returns the name of the control stream that has a partition.
 func (c *Conn) StreamControl(partition int) string {
 	return c.names.StreamControlAt(c.streamOf(partition))
 }
 
-// errLate is the cause for which a task stream is no longer waited for.
+// errLate is why a task stream is no longer waited for.
 var errLate = errors.New("no answer, and others have answered")
 
-// eachTaskStream calls ask with every task stream at once, and with whether a partition is its. It returns what they say
-// of partitions, without those streams of which there is an error, which names them. With spare above 0 streams are waited
-// for only so much longer once one has answered.
+// eachTaskStream calls ask with every task stream at once, and with a function that tells which partitions
+// are the stream's. It returns what the streams said of partitions; streams that failed are left out, and
+// named in the error. With spare above 0, once one stream has answered the others have only that much longer.
 func eachTaskStream[T any](ctx context.Context, c *Conn, spare time.Duration, ask func(ctx context.Context, stream jetstream.Stream, has func(partition int) bool) (map[int]T, error)) (map[int]T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -111,15 +113,16 @@ func eachTaskStream[T any](ctx context.Context, c *Conn, spare time.Duration, as
 	return all, errors.Join(errs...)
 }
 
-// Home is where the cursors of a partition belong.
+// Home is the pair of streams that the cursors of a partition belong to.
 type Home struct {
-	Identity string   // tasks/control: see Conn.Identity
-	Others   []string // identities of the installation's other task streams, past ones included
+	// Identity names them as partitions' rows do: tasks/control.
+	Identity string
+	// Others are the identities of the installation's other task streams, past ones included.
+	Others []string
 }
 
-// Home finds the streams of a partition as they are now. Errors: ErrNoStream,
-// ErrInstallation; errSettings when the number of task streams is another one, or is being
-// changed.
+// Home finds the streams of a partition as they are now. Errors: ErrNoStream, ErrInstallation; errSettings if
+// the number of task streams is another one or is being changed.
 func (c *Conn) Home(ctx context.Context, partition int) (Home, error) {
 	first, err := c.stream(ctx, c.names.StreamTasks())
 	if err != nil {
@@ -147,7 +150,7 @@ func (c *Conn) Home(ctx context.Context, partition int) (Home, error) {
 	return home, nil
 }
 
-// streamsDiffer says how the number of task streams differs from the wanted one; empty: it
+// streamsDiffer says how the number of task streams in the metadata differs from the wanted one; empty: it
 // does not.
 func streamsDiffer(meta map[string]string, want int) string {
 	has := meta[metaTaskStreams]
@@ -163,8 +166,8 @@ func streamsDiffer(meta map[string]string, want int) string {
 	return fmt.Sprintf("task streams are %s, want %d (--%s); `duly task-streams %d` changes them while no scheduler runs", has, want, FlagTaskStreams, want)
 }
 
-// taskResources are the task streams and the control streams, in the order of their numbers,
-// and what the stream endpoint stores in.
+// taskResources lists the task streams and control streams by number and, if there are several, the stream of
+// the stream endpoint.
 func (config *StreamConfig) taskResources(names wire.Names, partitions int, stream streamMaker) []*resource {
 	streams := config.taskStreams()
 	meta := map[string]string{metaPartitions: strconv.Itoa(partitions)}
@@ -197,10 +200,11 @@ func (config *StreamConfig) taskResources(names wire.Names, partitions int, stre
 // aboutIn is the description of the stream of the stream endpoint.
 const aboutIn = "Duly: submissions of the stream endpoint, until they are in the stream of their partition"
 
-// streamMaker makes the resource of a stream that is full rather than forgets.
+// streamMaker makes the resource of a stream that refuses messages when it is full, instead of discarding old
+// ones.
 type streamMaker func(kind int, name, about, flag string, bytes int64, share share, subjects ...string) *resource
 
-// tasksSubjects are those of the task stream with a number, of so many.
+// tasksSubjects returns what task stream number, of so many, listens to.
 func tasksSubjects(names wire.Names, number, streams, partitions int) []string {
 	if streams == 1 {
 		return []string{names.PatternIn(), names.PatternPack()}
@@ -212,7 +216,7 @@ func tasksSubjects(names wire.Names, number, streams, partitions int) []string {
 	return all
 }
 
-// controlSubjects are those of the control stream beside it.
+// controlSubjects returns what control stream number, of so many, listens to.
 func controlSubjects(names wire.Names, number, streams, partitions int) []string {
 	if streams == 1 {
 		return []string{names.PatternControl()}
@@ -224,13 +228,13 @@ func controlSubjects(names wire.Names, number, streams, partitions int) []string
 	return all
 }
 
-// among is the share of each of so many streams that share it.
+// among divides the share between so many streams.
 func (s share) among(streams int) share {
 	return share{percent: s.percent / int64(streams), most: s.most / int64(streams), least: s.least}
 }
 
-// wrongNumber says how an existing first task stream is one of another number; empty: it
-// is not.
+// wrongNumber says how the number of task streams noted in the first one differs from the configured one;
+// empty: it does not.
 func (r *resource) wrongNumber(have *jetstream.StreamConfig) string {
 	if r.streams == 0 {
 		return ""

@@ -112,7 +112,7 @@ func TestTaskStreamsNumber(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 	setUp(t, dial(t, url), StreamConfig{Partitions: 8, TaskStreams: 2})
-	c.guard(within(t))
+	c.guardOnce(within(t))
 	if found := trouble(c, names.StreamTasks()); found == nil || !strings.Contains(found.Err.Error(), "task streams are 2, want 3") {
 		t.Errorf("%+v", found)
 	}

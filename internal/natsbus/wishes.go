@@ -13,7 +13,7 @@ import (
 	"duly.dev/duly/internal/wire"
 )
 
-// PutWish stores where operators want a partition to be; of neither node nor avoid, it forgets what they wanted.
+// PutWish stores where operators want a partition to be. With neither Node nor Avoid it removes their wish.
 func (c *Conn) PutWish(ctx context.Context, w core.Wish) error {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Conn) PutWish(ctx context.Context, w core.Wish) error {
 	return nil
 }
 
-// Wish is where operators want a partition to be; zero but for the partition: nowhere.
+// Wish returns where operators want a partition to be. Only Partition is set if they have no wish.
 func (c *Conn) Wish(ctx context.Context, partition int) (core.Wish, error) {
 	none := core.Wish{Partition: partition}
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
@@ -47,9 +47,9 @@ func (c *Conn) Wish(ctx context.Context, partition int) (core.Wish, error) {
 	return wire.DecodeWish(entry.Key(), entry.Value())
 }
 
-// WatchWishes calls heard with where operators want partitions to be, by partition: with all that there are, and then at
-// each change. It ends with ctx or when the watch breaks; one whose bucket is made again hears nothing. What cannot be
-// decoded counts for nothing.
+// WatchWishes calls heard with all wishes, sorted by partition, first as they are and then at each change. It
+// ends with ctx, or when the watch breaks; after its bucket was made again it hears nothing. What cannot be
+// decoded is ignored.
 func (c *Conn) WatchWishes(ctx context.Context, heard func([]core.Wish)) error {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if err != nil {
@@ -89,13 +89,16 @@ func (c *Conn) WatchWishes(ctx context.Context, heard func([]core.Wish)) error {
 	}
 }
 
-// Lag is how many messages of a partition's task stream are not committed yet.
+// Lag is how far a partition's owner is behind in the task stream.
 type Lag struct {
-	Pending uint64 // not handed to the owner, or handed to it and not acknowledged
-	Epoch   int64  // of the owner that reads
+	// Pending counts messages that are not committed: not handed to the owner yet, or not acknowledged by it.
+	Pending uint64
+	// Epoch is of the owner that reads.
+	Epoch int64
 }
 
-// Lags are those of all partitions that have, or had within the hour, a reader. It is one request a task stream.
+// Lags returns the lags of all partitions that have a reader, or had one within the hour. It costs one
+// request for each task stream.
 func (c *Conn) Lags(ctx context.Context) (map[int]Lag, error) {
 	lags, err := eachTaskStream(ctx, c, 0, func(ctx context.Context, stream jetstream.Stream, has func(int) bool) (map[int]Lag, error) {
 		lags := map[int]Lag{}

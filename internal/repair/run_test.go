@@ -112,7 +112,7 @@ func TestRunIsAsOldAsItsLook(t *testing.T) {
 		p := orders(core.PolicyError)
 		p.Steps[1].KeyLasts = time.Minute
 		for _, tk := range w.birth(p, 2) {
-			if quiet := tk.live.Steps[1].EffectsPossibleUntil; tk.live.State != core.StateError || quiet <= now() {
+			if quiet := tk.live.Steps[1].Effect.Open; tk.live.State != core.StateError || quiet <= now() {
 				t.Fatalf("%s, its do may act until %d, it is %d", tk.live.State, quiet, now())
 			}
 		}

@@ -45,7 +45,7 @@ func WhatIf(p *core.Plan, saved *core.Saved, seq int64, earlier time.Duration) (
 		return Frame{}, fmt.Errorf("shift %v: the answer would have come at %s, before its command left at %s", earlier, when(ev.At), when(before.UpdatedAt))
 	}
 	ev.Seq, ev.Copy = before.Steps[out].Out, before.Steps[out].Copy
-	before.Steps[out].Resent = false // a replay supposes that it was sent twice, which the journal does not say
+	before.Steps[out].Effect.SentOnce() // a replay supposes that it was sent twice, which the journal does not say
 	return decide(p, saved.Journal[:seq-1], before, &ev)
 }
 

@@ -154,7 +154,9 @@ func (w *World) parkedStep(r *row) (*core.Plan, int, *core.Task) {
 
 // hasBegun reports whether a step of a task has begun.
 func hasBegun(t *core.Task) bool {
-	return slices.ContainsFunc(t.Steps, func(s core.StepState) bool { return s.Status != core.StepWaiting || s.Attempt > 0 || s.MayHaveEffect })
+	return slices.ContainsFunc(t.Steps, func(s core.StepState) bool {
+		return s.Status != core.StepWaiting || s.Attempt > 0 || s.Effect.Possible()
+	})
 }
 
 // begunWait reports whether tasks that have begun wait for another agent of a task's plan: new ones may have to wait for them.

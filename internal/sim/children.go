@@ -78,13 +78,3 @@ func (m *MemStore) Fresh(_ context.Context, as core.AsOf, from, after, last int6
 	}
 	return all, nil
 }
-
-// family are a task's children, and theirs, that have ended.
-func (m *MemStore) family(r *row) []*row {
-	var all []*row
-	for _, kid := range m.inOrder(r.task.Partition, func(o *row) bool { return o.task.Parent == r.task.Number }) {
-		all = append(all, kid)
-		all = append(all, m.family(kid)...)
-	}
-	return all
-}

@@ -37,7 +37,7 @@ func Draw(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return Config{
 		Seed: seed, Nodes: 2 + r.IntN(2), Partitions: 1 + r.IntN(3), Tasks: 1 + r.IntN(20),
-		Storm: time.Second + time.Duration(r.Int64N(int64(2*time.Second))), Calm: 11 * time.Minute, // cancels may wait for ten: scheduler/held.go
+		Storm: time.Second + time.Duration(r.Int64N(int64(2*time.Second))), Calm: 11 * time.Minute, // cancels may be deferred for ten: scheduler/deferred.go
 	}
 }
 

@@ -310,7 +310,7 @@ func (r *reading) probed(row *core.Record, ev *core.Event, i int) {
 		r.raise(ev)
 		return
 	}
-	ev.Kind, ev.Result, ev.Seq = core.EventProbed, row.Result, r.t.Steps[i].Own().Question
+	ev.Kind, ev.Result, ev.Seq = core.EventProbed, row.Result, r.t.Steps[i].Effect.Asks
 	if !r.p.Steps[i].Probe {
 		r.part(words(r.old, row), "the agent is not asked", "")
 		return
@@ -358,7 +358,7 @@ func (r *reading) woken(row *core.Record, ev *core.Event, i int) {
 		}
 	}
 	if next := r.step(row.Next); next >= 0 { // its time comes later by the other version
-		for _, due := range []core.Instant{r.t.Steps[next].Due, r.t.Steps[next].EffectsPossibleUntil} {
+		for _, due := range []core.Instant{r.t.Steps[next].Due, r.t.Steps[next].Effect.Open} {
 			if ev.Kind, ev.At = core.EventWake, due; due > row.At && r.raise(ev) {
 				return
 			}

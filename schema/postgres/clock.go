@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Clock is the database server's time. SQLite has none of its own.
+// Clock reads the time of the database server. SQLite's store has no Clock: its database has no other
+// machine.
 func (p *Store) Clock(ctx context.Context) (time.Time, error) {
 	var at time.Time
 	if err := p.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at); err != nil {

@@ -18,25 +18,28 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// A commit goes one of two ways. The fast path sends all statements and the end of the
-// transaction at once. It fails as a whole, by a division by zero or a taken key, when a
-// partition is not ours, an id is taken or a journal row is there already. Then the
-// fallback writes what is ours and new, and says what it left out.
+// A commit goes one of two ways. The fast path sends all statements and the end of the transaction at once.
+// It fails as a whole, by a division by zero or a taken key, when another owner has a partition, an id is
+// taken or a journal row exists already. Then the fallback writes what is ours and new, and reports what it
+// left out.
 
-// statements are those of a commit and of a probe, and the columns that their parameters are.
+// statements are the statements of a commit and of a probe, with the columns that their parameters are.
 type statements struct {
 	of         *schema.Tables
 	partitions []schema.Column[schema.PartitionRow]
-	tasks      []schema.Column[schema.TaskRow]    // that are written
-	records    []schema.Column[schema.JournalRow] // of the fallback
+	// tasks are the columns that a commit writes.
+	tasks []schema.Column[schema.TaskRow]
+	// records are the columns of journal with the parameter OfBirth, for the fallback.
+	records []schema.Column[schema.JournalRow]
 
 	fence, births, journal, update statement
-	labels, links                  statement // prepared on the first commit with labels, or links
-	fallback, newLabels, newLinks  statement
-	probeTask, probeRecord         string
+	// labels and links are prepared when a commit first has some.
+	labels, links                 statement
+	fallback, newLabels, newLinks statement
+	probeTask, probeRecord        string
 }
 
-// statement is one that is prepared under a name.
+// statement is prepared under a name on each connection.
 type statement struct{ name, sql string }
 
 // newStatements makes the statements of tables.
@@ -48,7 +51,7 @@ func newStatements(of *schema.Tables) *statements {
 	s.records = append(slices.Clone(of.Journal), schema.OfBirth)
 	tasks, journal, labels, links := schema.Names(s.tasks), schema.Names(of.Journal), schema.Names(of.Labels), schema.Names(of.Chain)
 
-	// move moves the partitions whose row is as their owner left it: this is the fence.
+	// move is the fence: it moves the partitions whose row is as their owner left it, and no others.
 	move := `UPDATE partitions AS p SET ` + assign(moved, "u") + ` FROM ` + unnest(1, s.partitions) +
 		` WHERE p.partition = u.partition AND p.epoch = u.epoch AND p.last_commit IN (u.after, u.last_commit) RETURNING p.partition`
 	s.fence = statement{"duly_fence", `WITH own AS (` + move + `) SELECT 1 / (CASE WHEN (SELECT count(*) FROM own) = cardinality($1::INT8[]) THEN 1 ELSE 0 END)`}
@@ -57,20 +60,23 @@ func newStatements(of *schema.Tables) *statements {
 	s.labels = statement{"duly_labels", `COPY labels (` + labels + `) FROM STDIN (FORMAT binary)`}
 	s.links = statement{"duly_links", `COPY chain (` + links + `) FROM STDIN (FORMAT binary)`}
 
-	// update updates the rows of tasks whose state changed, which are there. They are
-	// found by the index of the key that conflicts, whatever the planner takes the table
-	// for: a join would read all of a table that grew since it was last analyzed.
+	// update writes the rows of tasks that exist and have changed. It is an INSERT whose every key conflicts,
+	// so that the index of the key finds the rows whatever the planner believes: a join would read all of a
+	// table that has grown since it was analyzed.
 	s.update = statement{"duly_update", `INSERT INTO tasks AS t (` + tasks + `) SELECT ` + values(s.tasks) + ` FROM ` + unnest(1, s.tasks) +
 		` ON CONFLICT (partition, number) DO UPDATE SET ` + assign(changed, "excluded") + ` WHERE t.seq < excluded.seq`}
-	// newLabels writes the labels of the births that stand: what was left out has no row of that number.
+	// newLabels writes the labels of the births that were written: one that was left out has no row of its
+	// number.
 	s.newLabels = statement{"duly_labels_new", `INSERT INTO labels (` + labels + `) SELECT ` + values(of.Labels) + ` FROM ` + unnest(1, of.Labels) +
 		` JOIN tasks AS t ON t.partition = u.partition AND t.number = u.number ON CONFLICT DO NOTHING`}
-	// newLinks writes links, also over those of an earlier sending of the same commit.
+	// newLinks writes links, also over those of an earlier sending of the same commit. It returns no row for
+	// a link of another commit.
 	s.newLinks = statement{"duly_links_new", `INSERT INTO chain AS c (` + links + `) SELECT ` + values(of.Chain) + ` FROM ` + unnest(1, of.Chain) +
 		` ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash` +
 		` WHERE c.epoch = excluded.epoch AND c.commit_id = excluded.commit_id RETURNING 1`}
 
-	// fallback is the fence, and of births and journal what is ours and new.
+	// fallback moves the partitions that are ours, and writes births and journal rows that are ours and new.
+	// It returns what it did.
 	firstBirth := 1 + len(s.partitions) // numbers of parameters
 	firstRecord := firstBirth + len(s.tasks)
 	s.fallback = statement{"duly_fallback", `WITH own AS (` + move + `), born AS (
@@ -89,19 +95,18 @@ SELECT ARRAY(SELECT partition FROM own), (SELECT count(*) FROM born), (SELECT co
 }
 
 const (
-	// bornSQL tells what stands where births were left out.
+	// bornSQL reads the tasks that have the ids of the births that were left out.
 	bornSQL = `SELECT u.place, t.partition, t.number, t.id, t.type, t.input_hash, t.state, t.commit_id
 FROM unnest($1::INT8[], $2::TEXT[], $3::INT8[]) AS u(partition, id, place) JOIN tasks AS t ON t.partition = u.partition AND t.id = u.id ORDER BY u.place`
 
-	// oursSQL counts the journal rows that stand under our commit, in partitions that
-	// are still ours: those of an earlier sending may be another's by now.
+	// oursSQL counts the rows of a commit that are in the journal, in partitions that are still ours: the
+	// rest may be another owner's by now.
 	oursSQL = `SELECT count(*) FROM unnest($2::INT8[], $3::INT8[], $4::INT8[]) AS u(partition, number, seq)
 JOIN journal AS j ON j.partition = u.partition AND j.number = u.number AND j.seq = u.seq
 WHERE j.commit_id = $1 AND u.partition = ANY($5::INT8[])`
 )
 
-// Commit implements [schema.Store]. What is sent again recognises its own rows by the
-// commit id.
+// Commit implements [schema.Store]. A batch that is sent again recognises its own rows by the commit id.
 func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	e := p.encoded.Get().(*encoded)
 	defer p.encoded.Put(e)
@@ -120,8 +125,9 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 		case ctx.Err() != nil:
 			return res, false, fmt.Errorf("commit %d: outcome unknown: %w", b.ID, ctx.Err())
 		}
+		// again is false for a refusal, on which the owner acts, and when the store is closed.
 		judged, again := p.judge(ctx, b, err, &past)
-		if again && movesAll(err) {
+		if again && serverIsLeaving(err) {
 			p.pool.Reset()
 		}
 		past.unknown = past.unknown || verdictOf(err).unclear()
@@ -129,9 +135,9 @@ func (p *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	})
 }
 
-// sendOnce takes the fast path, unless the batch was sent before, or the database is a
-// CockroachDB, whose transactions have to be such that they can be tried again.
-// It returns the links that were written with it.
+// sendOnce sends a batch by the fast path, and by the fallback where that fails. A batch that was sent before
+// takes the fallback at once; so does every batch on CockroachDB, whose transactions must be repeatable.
+// written are the links that went with it.
 func (p *Store) sendOnce(ctx context.Context, b *core.Batch, links schema.Links, e *encoded, before bool) (res core.CommitResult, written schema.Links, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
@@ -148,10 +154,10 @@ func (p *Store) sendOnce(ctx context.Context, b *core.Batch, links schema.Links,
 	return res, written, err
 }
 
-// fast are the statements that are prepared on each connection that commits.
+// fast are the statements that each connection prepares before it first commits.
 func (s *statements) fast() []statement { return []statement{s.fence, s.births, s.journal, s.update} }
 
-// commitFast sends the statements up to a sync, which are one transaction on PostgreSQL.
+// commitFast sends all statements up to one sync, which makes them one transaction of PostgreSQL.
 func (p *Store) commitFast(ctx context.Context, b *core.Batch, links schema.Links, e *encoded) error {
 	e.fill(b, func(int) bool { return true })
 	e.fillLinks(links, func(int) bool { return true })
@@ -172,7 +178,7 @@ func (p *Store) commitFast(ctx context.Context, b *core.Batch, links schema.Link
 	})
 }
 
-// send sends the messages of the fast path.
+// send writes the messages of the fast path to the connection.
 func (e *encoded) send(to io.Writer) error {
 	m := messages{buf: e.wire[:0], to: to}
 	m.execute(e.sql.fence.name, e.partitions.params())
@@ -189,9 +195,9 @@ func (e *encoded) send(to io.Writer) error {
 	return m.err
 }
 
-// talk sends messages that end with a sync and reads what the server answers to them all.
-// It returns the first error of the server. After any other error it is not known what is
-// still to be read, and the connection is closed.
+// talk sends messages that end with a sync and reads all answers up to that. It returns the server's first
+// error. After any other error it closes the connection, because nobody knows what is still to be read from
+// it.
 func talk(ctx context.Context, conn *pgx.Conn, send func(io.Writer) error) error {
 	pg := conn.PgConn()
 	stop := context.AfterFunc(ctx, func() { _ = pg.Conn().SetDeadline(time.Unix(1, 0)) })
@@ -202,6 +208,7 @@ func talk(ctx context.Context, conn *pgx.Conn, send func(io.Writer) error) error
 	return errors.Join(said, err, ctx.Err(), conn.Close(context.WithoutCancel(ctx)))
 }
 
+// exchange sends and reads. said is the server's first error, err one of the connection.
 func exchange(pg *pgconn.PgConn, send func(io.Writer) error) (said, err error) {
 	if err := send(pg.Conn()); err != nil {
 		return nil, err
@@ -222,7 +229,7 @@ func exchange(pg *pgconn.PgConn, send func(io.Writer) error) (said, err error) {
 	}
 }
 
-// once runs one transaction; on CockroachDB it is tried again there.
+// once runs one transaction. CockroachDB's own helper may run it several times.
 func (p *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
 	if p.dialect == "cockroach" {
 		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)
@@ -230,7 +237,8 @@ func (p *Store) once(ctx context.Context, do func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, p.pool, p.tx, do)
 }
 
-// commitFallback leaves out what is not ours or not new, and says what.
+// commitFallback writes what is ours and new, and reports the rest. Links come after the rows, because they
+// name only what was written.
 func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.Links, e *encoded) (core.CommitResult, schema.Links, error) {
 	res, own, err := writeRows(ctx, tx, b, e)
 	if err != nil {
@@ -255,8 +263,8 @@ func commitFallback(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.
 	return res, links, execute(ctx, tx, e.sql.update, e.updates.params(), func(pgx.Rows) error { return nil })
 }
 
-// writeLinks writes the links of the partitions that are ours. One that stands has to be of an
-// earlier sending of this batch.
+// writeLinks writes the links of the partitions that are ours. A link that exists already must be of an
+// earlier sending of this batch: core.ErrForeignRow otherwise.
 func writeLinks(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.Links, owned func(int) bool, e *encoded) error {
 	e.fillLinks(links, owned)
 	if e.links.n == 0 {
@@ -273,8 +281,9 @@ func writeLinks(ctx context.Context, tx pgx.Tx, b *core.Batch, links schema.Link
 	return err
 }
 
-// writeRows writes births and journal rows that are ours and new. It returns what it left out
-// and the partitions that are ours.
+// writeRows writes births and journal rows that are ours and new. It returns what it left out, and the
+// partitions that are ours. It counts: a row that was not written must be a duplicate's or stand from an
+// earlier sending. Error: core.ErrForeignRow.
 func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res core.CommitResult, own []int64, err error) {
 	own, born, written, err := writeNew(ctx, tx, b, e)
 	if err != nil {
@@ -292,10 +301,13 @@ func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res c
 		if err != nil {
 			return res, own, err
 		}
+		// The journal rows of duplicates are not written either.
 		records -= left
 	}
 	if written != records {
-		ours, err := standing(ctx, tx, b, own)
+		// Rows are missing from what was written now. They are fine if they stand from an earlier sending of
+		// this batch.
+		ours, err := countOurs(ctx, tx, b, own)
 		if err != nil {
 			return res, own, err
 		}
@@ -306,8 +318,8 @@ func writeRows(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (res c
 	return res, own, nil
 }
 
-// writeNew runs the fence, the births and the journal. It returns the partitions that are
-// ours, and how many births and journal rows were written.
+// writeNew runs the fallback statement. It returns the partitions that are ours, and how many births and
+// journal rows it wrote.
 func writeNew(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (own []int64, born, written int, err error) {
 	e.fill(b, func(int) bool { return true })
 	records := rows[schema.JournalRow]{columns: e.sql.records}
@@ -322,7 +334,7 @@ func writeNew(ctx context.Context, tx pgx.Tx, b *core.Batch, e *encoded) (own []
 	return own, born, written, err
 }
 
-// execute runs a prepared statement with parameters in binary form.
+// execute prepares a statement, which the connection does once, and runs it with parameters in binary form.
 func execute(ctx context.Context, tx pgx.Tx, s statement, params [][]byte, scan func(pgx.Rows) error) error {
 	prepared, err := tx.Prepare(ctx, s.name, s.sql)
 	if err != nil {
@@ -339,7 +351,7 @@ func execute(ctx context.Context, tx pgx.Tx, s statement, params [][]byte, scan 
 	return rows.Err()
 }
 
-// expected is how many births and journal rows the owned partitions have.
+// expected counts the births and journal rows of the partitions that are ours.
 func expected(b *core.Batch, owned func(int) bool) (births, records int) {
 	for i := range b.Writes {
 		w := &b.Writes[i]
@@ -354,9 +366,8 @@ func expected(b *core.Batch, owned func(int) bool) (births, records int) {
 	return births, records
 }
 
-// leftOut finds the births that did not happen now: those of an earlier sending
-// of this very batch are ours, all others are duplicates. It returns how many
-// journal rows the duplicates would have had.
+// leftOut finds the births that were not written now. Those of an earlier sending of this batch are fine; the
+// others are duplicates, and it returns how many journal rows those have.
 func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool, res *core.CommitResult) (int, error) {
 	var partitions []int64
 	var ids []string
@@ -384,6 +395,7 @@ func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool
 		}
 		e.State = core.State(state)
 		w := &b.Writes[place]
+		// This very birth, from an earlier sending.
 		if commit == b.ID && e.Number == w.Task.Number {
 			continue
 		}
@@ -393,8 +405,8 @@ func leftOut(ctx context.Context, tx pgx.Tx, b *core.Batch, owned func(int) bool
 	return left, rows.Err()
 }
 
-// standing counts the batch's journal rows that stand under its id, in the partitions.
-func standing(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
+// countOurs counts the batch's journal rows that are stored under its id, in some partitions.
+func countOurs(ctx context.Context, tx pgx.Tx, b *core.Batch, own []int64) (ours int, err error) {
 	var partitions, numbers, seqs []int64
 	for i := range b.Writes {
 		w := &b.Writes[i]

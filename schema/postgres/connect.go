@@ -16,33 +16,34 @@ import (
 )
 
 const (
-	// connectMax bounds the making of one connection, of which the time-out may be
-	// given in the URL, and the look whether one that was idle still works.
+	// connectMax bounds making one connection, unless the URL says otherwise, and checking whether one that
+	// was idle still works.
 	connectMax = 5 * time.Second
-	// closeMax is how long Close is polite to a server that does not answer.
+	// closeMax is how long Close waits for a server that does not answer before it cuts the connections.
 	closeMax = time.Second
 )
 
-// endIdleSQL has the server end a transaction in which nothing is said for so long: its process is frozen, or gone without a
-// word, and the locks keep its successor from the partitions. Both databases have it.
+// endIdleSQL makes the server end a transaction in which the client is silent for a minute. The client's
+// process is frozen or gone then, and the transaction's locks would keep its successor from the partitions.
+// Both databases know the setting.
 const endIdleSQL = "SET idle_in_transaction_session_timeout = 60000"
 
-// poolConfig is that of a pool to the database of a URL.
+// poolConfig makes the configuration of a pool for a URL. s gets to know the pool's network connections.
 func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w", err)
 	}
 	c := cfg.ConnConfig
-	c.OnPgError = keeps
-	c.DialFunc = s.watched(newDialer().DialContext)
+	c.OnPgError = usableAfter
+	c.DialFunc = s.tracking(newDialer().DialContext)
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = connectMax
 	}
 	if cfg.PingTimeout == 0 {
 		cfg.PingTimeout = connectMax
 	}
-	// Of several hosts the one that takes writes is meant, whichever it is by now.
+	// Of several hosts take the one that accepts writes, whichever that is by now.
 	if severalHosts(&c.Config) && c.ValidateConnect == nil && !strings.Contains(url, "target_session_attrs=") && os.Getenv("PGTARGETSESSIONATTRS") == "" {
 		c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -55,8 +56,9 @@ func poolConfig(url string, s *sockets) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
-// certificates has a connection made by the files of sslrootcert, sslcert and sslkey as they are now. What cannot be read
-// now, while it is being replaced for instance, leaves those of before.
+// certificates reads the files of sslrootcert, sslcert and sslkey anew for a connection, so that replaced
+// certificates are used. If they cannot be read, perhaps because they are just being replaced, those from
+// before stay.
 func certificates(url string, to *pgconn.Config) {
 	now, err := pgconn.ParseConfig(url)
 	if err != nil || len(now.Fallbacks) != len(to.Fallbacks) {
@@ -68,6 +70,7 @@ func certificates(url string, to *pgconn.Config) {
 	}
 }
 
+// severalHosts reports whether the URL names several servers.
 func severalHosts(c *pgconn.Config) bool {
 	for _, f := range c.Fallbacks { // the same host without TLS may be one of them
 		if f.Host != c.Host || f.Port != c.Port {
@@ -77,18 +80,20 @@ func severalHosts(c *pgconn.Config) bool {
 	return false
 }
 
-// setUp says what is set on a new connection of those that commit and read by key. The
-// commit's statements, which are the only ones that are prepared there, are planned once
-// for arrays of any length: plans made for each batch cost as much as small batches do,
-// and a server that has seen a few small ones would never stop making them. All others
-// are planned each time (QueryExecModeCacheDescribe): a list of keys is looked up by the
-// index where the table is large and compared row by row where it is small, and a plan
-// that is kept is from when the table was small. Scans of whole tables are priced out,
-// because a table without statistics is taken for smaller than it is.
+// setUp configures the pool of the owners: commits, and reads by key.
+//
+// Only a commit's statements are prepared there, and they are planned once for arrays of any length. Planning
+// them for each batch would cost as much as a small batch does, and a server that has seen a few small
+// batches would never stop.
+//
+// All other statements are planned each time (QueryExecModeCacheDescribe). A list of keys needs the index
+// where the table is large and a comparison with every row where it is small, and a kept plan is from when
+// the table was small. Scans of whole tables are priced out, because a table without statistics is taken for
+// smaller than it is.
 func setUp(c *pgxpool.Config, pooler *poolerCheck, level pgx.TxIsoLevel, timeout time.Duration) {
 	common := []string{
 		fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()),
-		// Sooner than a statement that is too slow: who waits for another's lock is not.
+		// Less than statement_timeout: waiting for another's lock must not look like a slow statement.
 		fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds()/3),
 		fmt.Sprintf("SET default_transaction_isolation = '%s'", level), // of transactions without a BEGIN
 		endIdleSQL,
@@ -99,12 +104,12 @@ func setUp(c *pgxpool.Config, pooler *poolerCheck, level pgx.TxIsoLevel, timeout
 	}))
 }
 
-// setUpAsking says the same of those for people who ask: their planner is as it comes.
+// setUpAsking configures the pool for people. Its planner stays as it is.
 func setUpAsking(c *pgxpool.Config, pooler *poolerCheck, timeout time.Duration) {
 	c.AfterConnect = inTurn(pooler.check, settings([]string{fmt.Sprintf("SET statement_timeout = %d", timeout.Milliseconds()), endIdleSQL}, nil))
 }
 
-// inTurn does one after the other with a new connection.
+// inTurn does one thing after the other with a new connection.
 func inTurn(all ...func(context.Context, *pgx.Conn) error) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, c *pgx.Conn) error {
 		for _, do := range all {
@@ -116,7 +121,7 @@ func inTurn(all ...func(context.Context, *pgx.Conn) error) func(context.Context,
 	}
 }
 
-// settings set up a new connection; postgres are not for CockroachDB.
+// settings sets up a new connection. postgres are settings that CockroachDB does not have.
 func settings(common, postgres []string) func(context.Context, *pgx.Conn) error {
 	return func(ctx context.Context, c *pgx.Conn) error {
 		sets := common
@@ -132,24 +137,26 @@ func settings(common, postgres []string) func(context.Context, *pgx.Conn) error 
 	}
 }
 
-// sockets are the network connections of a store. A driver is polite to a server that
-// it gives up: it asks it to stop and waits for the answer. One that is frozen gives
-// none, and Close would wait for each connection.
+// sockets knows the network connections of a store so that it can cut them. pgx, before it gives a connection
+// up, asks the server to stop and waits for the answer; a frozen server gives none, and Close would wait for
+// every connection.
 type sockets struct {
 	mu     sync.Mutex
 	open   map[*socket]bool
 	closed bool
 }
 
+// socket is a connection that takes itself off the list when it is closed.
 type socket struct {
 	net.Conn
 	of *sockets
 }
 
+// errSocketsClosed refuses a connection that is made after cut.
 var errSocketsClosed = errors.New("the store is being closed")
 
-// watched is a dialer whose connections are known.
-func (s *sockets) watched(dial pgconn.DialFunc) pgconn.DialFunc {
+// tracking wraps a dialer so that s knows its connections.
+func (s *sockets) tracking(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
@@ -177,8 +184,7 @@ func (c *socket) Close() error {
 	return c.Conn.Close()
 }
 
-// cut closes all connections, and those that are made from now on. What they were used
-// for tells of it.
+// cut closes all connections, and every one that is made later. Whoever uses them gets an error.
 func (s *sockets) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,26 +15,27 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// sqlType is a type of a column, as a cast names it and as the protocol does.
+// sqlType is a column's type, by its name in a cast and its number in the protocol.
 type sqlType struct {
 	name string
 	oid  uint32
 }
 
+// sqlTypes are by schema.Type. The numbers are PostgreSQL's own and do not change.
 var sqlTypes = [...]sqlType{
 	schema.Int8: {"INT8", 20}, schema.Int2: {"INT2", 21}, schema.Bool: {"BOOL", 16}, schema.Time: {"TIMESTAMPTZ", 1184}, schema.Text: {"TEXT", 25}, schema.Bytes: {"BYTEA", 17},
 }
 
-// values are the columns of a row u.
+// values lists the columns of the row u.
 func values[R any](columns []schema.Column[R]) string { return schema.Join(columns, "u.%[1]s") }
 
-// assign is the columns as an UPDATE sets them, to those of a row of that name.
+// assign is the SET list of an UPDATE from the row with a name.
 func assign[R any](columns []schema.Column[R], row string) string {
 	return schema.Join(columns, "%[1]s = "+row+".%[1]s")
 }
 
-// unnest is the columns as the rows u, from an array parameter each. In a select list,
-// unnest runs row by row; in a FROM it would first write every column to a store of its own.
+// unnest makes rows u from an array parameter for each column, the first being $first. It is in a select
+// list, where unnest runs row by row; in a FROM PostgreSQL would first store every column.
 func unnest[R any](first int, columns []schema.Column[R]) string {
 	list := make([]string, len(columns))
 	for i, c := range columns {
@@ -43,13 +44,13 @@ func unnest[R any](first int, columns []schema.Column[R]) string {
 	return "(SELECT " + strings.Join(list, ", ") + ") AS u"
 }
 
-// epoch2000 is where PostgreSQL's timestamps begin, 2000-01-01, in microseconds.
+// epoch2000 is 2000-01-01, from which PostgreSQL's binary timestamps count, in microseconds.
 const epoch2000 = 946_684_800_000_000
 
-// appender is how the value of a column in a row is appended in PostgreSQL's binary form, with its length before it.
+// appender appends a row's value of one column in PostgreSQL's binary form, with its length before it.
 type appender[R any] func(b []byte, r *R) []byte
 
-// appenders are those of columns.
+// appenders makes the appenders of columns.
 func appenders[R any](columns []schema.Column[R]) []appender[R] {
 	all := make([]appender[R], len(columns))
 	for i := range columns {
@@ -58,7 +59,8 @@ func appenders[R any](columns []schema.Column[R]) []appender[R] {
 	return all
 }
 
-// appenderOf is made once, because a commit has some three hundred values a task. Small numbers and flags are never NULL.
+// appenderOf makes a column's appender, once: a commit has some three hundred values for each task. Int2 and
+// Bool columns are never NULL.
 func appenderOf[R any](c *schema.Column[R]) appender[R] {
 	number, text, bytes, none := c.Int, c.Text, c.Bytes, c.None()
 	zero := int64(0)
@@ -102,20 +104,23 @@ func appenderOf[R any](c *schema.Column[R]) appender[R] {
 	}
 }
 
-// null is the length of a NULL.
+// null is the length that says NULL.
 const null = "\xff\xff\xff\xff"
 
-// rows are rows of one table in the binary form of COPY: of each row how many columns it
-// has, and its values.
+// rows collects rows in the binary form of COPY: for each the number of its columns, and its values.
 type rows[R any] struct {
 	buf     []byte
 	columns []schema.Column[R]
-	puts    []appender[R]
-	row     R // the one that is being added, here so that it is not allocated
-	n       int
-	arrays  [][]byte
+	// puts are made with the first row.
+	puts []appender[R]
+	// row is the one that is being added; a variable of add would be allocated for each.
+	row R
+	n   int
+	// arrays is what params returned.
+	arrays [][]byte
 }
 
+// add appends a row.
 func (r *rows[R]) add(row R) {
 	r.n++
 	r.row = row
@@ -129,6 +134,7 @@ func (r *rows[R]) add(row R) {
 	r.buf = b
 }
 
+// reset drops the rows and keeps the memory.
 func (r *rows[R]) reset() {
 	var none R
 	r.buf, r.row, r.n = r.buf[:0], none, 0
@@ -136,7 +142,7 @@ func (r *rows[R]) reset() {
 
 const arrayHead = 20 // bytes before the elements of an array of one dimension
 
-// params are the columns, each as an array. They are valid until the next call.
+// params turns the rows into an array parameter for each column. They are valid until the next call.
 func (r *rows[R]) params() [][]byte {
 	if r.arrays == nil {
 		r.arrays = make([][]byte, len(r.columns))
@@ -148,6 +154,8 @@ func (r *rows[R]) params() [][]byte {
 	for at := 0; at < len(r.buf); {
 		at += 2
 		for i := range r.arrays {
+			// A value in a row of COPY and in an array has the same form: its length and its bytes. So it is
+			// copied as it is.
 			size := int(int32(binary.BigEndian.Uint32(r.buf[at:])))
 			nulls[i] = nulls[i] || size < 0
 			end := at + 4 + max(size, 0)
@@ -170,8 +178,7 @@ func (r *rows[R]) params() [][]byte {
 	return r.arrays
 }
 
-// encoded is a batch as the statements of a commit take it. Its memory serves one commit
-// after the other.
+// encoded is a batch in the form that the statements take. One commit after the other uses its memory.
 type encoded struct {
 	sql        *statements
 	partitions rows[schema.PartitionRow]
@@ -183,6 +190,7 @@ type encoded struct {
 	wire       []byte
 }
 
+// newEncoded makes the memory for batches of the statements' columns.
 func newEncoded(s *statements) *encoded {
 	return &encoded{
 		sql: s, partitions: rows[schema.PartitionRow]{columns: s.partitions},
@@ -192,7 +200,8 @@ func newEncoded(s *statements) *encoded {
 	}
 }
 
-// fill takes the parts of a batch that are of partitions for which own is true.
+// fill takes in the parts of a batch that belong to partitions for which own is true. All moves of partitions
+// are in, for the fence to judge.
 func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 	e.partitions.reset()
 	e.births.reset()
@@ -222,7 +231,7 @@ func (e *encoded) fill(b *core.Batch, own func(partition int) bool) {
 	}
 }
 
-// fillLinks takes the links of partitions for which own is true.
+// fillLinks takes in the links of the partitions for which own is true.
 func (e *encoded) fillLinks(l schema.Links, own func(partition int) bool) {
 	e.links.reset()
 	for i := range l.All {
@@ -232,9 +241,10 @@ func (e *encoded) fillLinks(l schema.Links, own func(partition int) bool) {
 	}
 }
 
+// binaryFormat says that all parameters or all results are binary.
 var binaryFormat = []int16{pgx.BinaryFormatCode}
 
-// What stands before and after the rows of a binary COPY.
+// The header and the trailer of a binary COPY.
 const (
 	copyHead = "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 	copyTail = "\xff\xff"
@@ -248,13 +258,15 @@ const (
 	wireBytes = 256 << 10 // of messages that leave together
 )
 
-// messages are those of the extended query protocol, one after the other.
+// messages writes messages of the extended query protocol, several at a time.
 type messages struct {
 	buf []byte
 	to  io.Writer
-	err error // the first; nothing is sent after it
+	// err is the first error. Nothing is sent after it.
+	err error
 }
 
+// add appends a message, and sends what has gathered when that is much.
 func (m *messages) add(msg pgproto3.FrontendMessage) {
 	buf, err := msg.Encode(m.buf)
 	if m.buf = buf; m.err == nil {
@@ -263,7 +275,7 @@ func (m *messages) add(msg pgproto3.FrontendMessage) {
 	m.send(wireBytes)
 }
 
-// send sends what has gathered, if it is that much.
+// send writes what has gathered if it is least bytes or more.
 func (m *messages) send(least int) {
 	if m.err != nil || len(m.buf) < least {
 		return
@@ -272,13 +284,14 @@ func (m *messages) send(least int) {
 	m.buf = m.buf[:0]
 }
 
+// execute adds the execution of a prepared statement.
 func (m *messages) execute(statement string, params [][]byte) {
 	m.add(&pgproto3.Bind{PreparedStatement: statement, ParameterFormatCodes: binaryFormat, Parameters: params})
 	m.add(&pgproto3.Execute{})
 }
 
-// copy sends rows to a COPY. They follow its statement at once: where that, or one before
-// it, has failed, the server skips them, as it skips all up to the sync.
+// copy adds a COPY and its rows at once, without waiting for the server's word: if the statement or one
+// before it failed, the server skips everything up to the sync.
 func (m *messages) copy(statement string, rows []byte) {
 	if len(rows) == 0 {
 		return
@@ -293,7 +306,7 @@ func (m *messages) copy(statement string, rows []byte) {
 	m.add(&pgproto3.CopyDone{})
 }
 
-// data is one message of a COPY; a row may go on in the next.
+// data adds a message of a COPY. A row may continue in the next.
 func (m *messages) data(b []byte) {
 	m.buf = append(binary.BigEndian.AppendUint32(append(m.buf, 'd'), uint32(4+len(b))), b...)
 	m.send(wireBytes)

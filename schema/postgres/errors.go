@@ -16,48 +16,51 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// fault is whose fault an error of the database is, and with that what is done
-// about it. It is decided here alone.
+// fault says what is at fault for an error of the database, and with that what happens to the batch. Only
+// this file decides that.
 type fault int
 
 const (
-	// faultConnection: the connection is closed, and the same batch goes through a
-	// new one, to another host where the URL names several. What became of the
-	// first sending is not known.
+	// faultConnection: close the connection and send the batch again over a new one, to another host where
+	// the URL names several. The first sending may have been committed.
 	faultConnection fault = iota
-	// faultTransaction: rolled back to make way for another; the same batch again.
+	// faultTransaction: it was rolled back in favour of another. Send the batch again.
 	faultTransaction
-	// faultOutcome: the server does not know how the transaction ended; the same
-	// batch again, which recognises its own rows by its commit id.
+	// faultOutcome: the server does not know how the transaction ended. Send the batch again; it recognises
+	// its own rows by the commit id.
 	faultOutcome
-	// faultStatement: too large or too slow. The same again would end the same way:
-	// the owner splits the batch (core.ErrBatchRefused), and no task is to blame.
+	// faultStatement: the batch is too large or too slow, and sending it again would end the same way. Its
+	// owner splits it (core.ErrBatchRefused); no task is to blame.
 	faultStatement
-	// faultRow: one of the rows; the owner finds it by halving (core.ErrRowRefused).
+	// faultRow: the database refuses one of the rows. The owner finds it by halving (core.ErrRowRefused).
 	faultRow
-	// faultServer: any commit would end like this one. It is sent again until the
-	// database takes it, and [Store.Trouble] tells why it waits.
+	// faultServer: any commit would fail like this one. The batch is sent until the database takes it, and
+	// [Store.Trouble] says why it waits.
 	faultServer
-	// faultVague: the error says neither whose fault it is nor whether the commit stands. It is
-	// a row's only where it lasts for as long as a server may take to come back, while a probe
-	// is taken.
+	// faultVague: the error does not say what is at fault, nor whether the commit stands. A row is blamed
+	// only if it goes on for as long as a server may take to come back, while the database takes a probe.
 	faultVague
-	// faultNumber: a number that we give is taken (core.ErrForeignRow): a bug.
+	// faultNumber: a number that Duly gives is taken, which is a bug of ours (core.ErrForeignRow).
 	faultNumber
 	// faultCaller: the store is closed.
 	faultCaller
 )
 
-// verdict is a row of the table of database errors.
+// verdict is a row of the table of errors.
 type verdict struct {
-	code  string // SQLSTATE, or the first two characters of it for the rest of a class; "" is no word from the server
+	// code is a SQLSTATE, or the two characters of its class for the rest of that class; "" means that the
+	// server said nothing.
+	code  string
 	whose fault
-	alone fault  // whose it is when the batch holds one task or none, so that there is nothing to split
-	probe bool   // it is a row's or a statement's only if the database takes a row that cannot be wrong
-	says  string // what it means for an operator
+	// alone is the fault when the batch has one task or none, and so cannot be split.
+	alone fault
+	// probe says that a row or a statement is blamed only if the database takes a row that cannot be wrong.
+	probe bool
+	// says explains the error to an operator.
+	says string
 }
 
-// verdicts is the table of database errors. A code stands before its class.
+// verdicts is the table of errors. The order does not matter: a whole code wins over its class.
 var verdicts = []verdict{
 	{"", faultConnection, faultConnection, false, "the connection broke"},
 	{"08P01", faultStatement, faultServer, false, "the message is too large or broken for the server"},
@@ -110,7 +113,7 @@ var verdicts = []verdict{
 // anyOther is the verdict on a code that is not in the table.
 var anyOther = verdict{whose: faultVague, alone: faultVague, probe: true, says: "the database refuses"}
 
-// verdictOf finds an error in the table.
+// verdictOf looks an error up.
 func verdictOf(err error) verdict {
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return verdict{whose: faultCaller, alone: faultCaller, says: "the store is closed"}
@@ -126,27 +129,27 @@ func verdictOf(err error) verdict {
 	} else if i := slices.IndexFunc(verdicts, func(v verdict) bool { return len(v.code) == 2 && strings.HasPrefix(state, v.code) }); i >= 0 {
 		v = verdicts[i]
 	}
-	// With the session went the word on the transaction: a pooler ends one like that
-	// whatever happened behind it.
+	// The end of a session says nothing about the transaction: a pooler ends one like this whatever happened
+	// behind it.
 	if (severity == "FATAL" || severity == "PANIC") && (v.whose == faultStatement || v.whose == faultRow || v.whose == faultVague) {
 		v.whose, v.alone = faultConnection, faultConnection
 	}
 	return v
 }
 
-// unclear reports whether an error leaves open what became of the commit.
+// unclear reports whether the commit may stand in spite of the error.
 func (v verdict) unclear() bool {
 	return v.whose == faultConnection || v.whose == faultOutcome || v.whose == faultServer || v.whose == faultVague
 }
 
-// keeps reports whether the connection may be used after an error: pgx asks at each.
-func keeps(_ *pgconn.PgConn, err *pgconn.PgError) bool {
+// usableAfter reports whether a connection may be used after an error. pgx asks for each.
+func usableAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	return err.Severity != "FATAL" && err.Severity != "PANIC" && verdictOf(err).whose != faultConnection
 }
 
-// movesAll reports whether an error says that the server is none to write to any more,
-// so that no connection to it is.
-func movesAll(err error) bool {
+// serverIsLeaving reports whether an error says that this server takes no more writes, so that all
+// connections to it must go.
+func serverIsLeaving(err error) bool {
 	switch sqlState(err) {
 	case "25006", "57P01", "57P02":
 		return true
@@ -163,8 +166,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// redact is an error as it may be shown to everyone who asks whether all is well: without
-// any value of a task, user or password.
+// redact is an error without any value of a task, user or password, for everyone who may ask whether all is
+// well.
 func redact(err error) error {
 	var pg *pgconn.PgError
 	var connect *pgconn.ConnectError
@@ -177,13 +180,14 @@ func redact(err error) error {
 	return err
 }
 
-// retryable: rolled back, may succeed the next time.
+// retryable reports whether a transaction was rolled back and may succeed the next time.
 func retryable(err error) bool {
 	return sqlState(err) != "" && verdictOf(err).whose == faultTransaction
 }
 
-// again: worth asking once more, where there is nothing to split and no row to blame.
-func again(err error) bool {
+// worthRetrying reports whether a read may succeed the next time. A read cannot be split, and has no row to
+// blame.
+func worthRetrying(err error) bool {
 	switch verdictOf(err).whose {
 	case faultConnection, faultTransaction, faultOutcome, faultStatement, faultServer, faultVague:
 		return true
@@ -191,18 +195,21 @@ func again(err error) bool {
 	return false
 }
 
-// sendings are what is known of a batch's earlier ones.
+// sendings is what is known of a batch's earlier sendings.
 type sendings struct {
-	tries   int
-	unknown bool      // one may have been committed
-	probed  bool      // the last was refused while a row without fault was taken
-	since   time.Time // the first of those that were refused so in a row
+	tries int
+	// unknown says that one of them may have been committed.
+	unknown bool
+	// probed says that the last one was refused while the database took a probe.
+	probed bool
+	// since is the first of those in a row.
+	since time.Time
 }
 
-// doubt is why a refused batch is sent again although a row or the statement seems to be
-// at fault; refused is what the probe of a row without fault came to, lasts how long it has
-// to be refused for. nil: there is none.
-func (past *sendings) doubt(err, refused error, lasts time.Duration) error {
+// whySendAgain decides whether a refused batch is sent again although a row or the statement seems to be at
+// fault: the error to report, or nil to accept the refusal. refused is the error of a probe; lasts is for how
+// long the batch must have been refused while probes were taken.
+func (past *sendings) whySendAgain(err, refused error, lasts time.Duration) error {
 	if refused != nil {
 		past.probed = false
 		return fmt.Errorf("%w (and of a row without fault: %w)", err, refused)
@@ -217,10 +224,10 @@ func (past *sendings) doubt(err, refused error, lasts time.Duration) error {
 	return nil
 }
 
-// judge says what is done about an error of a commit: what it returns wraps
-// core.ErrRowRefused, core.ErrBatchRefused or core.ErrForeignRow where its owner has to
-// act, and the batch is sent again where send is true.
+// judge decides what happens after an error of a commit. send: the batch is sent again. Otherwise judged
+// wraps core.ErrRowRefused, core.ErrBatchRefused or core.ErrForeignRow where the owner has to act.
 func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendings) (judged error, send bool) {
+	// A probe and a look for the commit may wait for locks.
 	ctx, cancel := context.WithTimeout(ctx, p.tryMax)
 	defer cancel()
 	if errors.Is(err, core.ErrForeignRow) {
@@ -251,29 +258,31 @@ func (p *Store) judge(ctx context.Context, b *core.Batch, err error, past *sendi
 		return err, true
 	}
 	if v.probe {
-		if doubt := past.doubt(err, p.probe(ctx, b.Partitions[0].Partition), lasts); doubt != nil {
+		if doubt := past.whySendAgain(err, p.probe(ctx, b.Partitions[0].Partition), lasts); doubt != nil {
 			return doubt, true
 		}
 	}
 	if past.unknown { // its parts would have other ids, and take the rows of this one for another's
-		if stands, look := p.stands(ctx, b); look != nil || stands {
+		if stands, look := p.wasCommitted(ctx, b); look != nil || stands {
 			return errors.Join(err, look), true
 		}
 	}
 	return fmt.Errorf("%w: %w", refusal, err), false
 }
 
-// The statements of a probe beside those of its rows (statements.probeTask): it does to each table what a commit does.
+// The statements of a probe, beside statements.probeTask and probeRecord. Together they do to each table what
+// a commit does.
 const (
 	probePartitionSQL = `UPDATE partitions SET cursor = cursor WHERE partition = $1`
 	probeRowSQL       = `UPDATE tasks SET state = 'processed', seq = 2 WHERE partition = $1 AND number = -1`
 	probeEndSQL       = `SET CONSTRAINTS ALL IMMEDIATE` // what a trigger would say at the end of the transaction
 )
 
+// errProbed rolls back a probe that the database took.
 var errProbed = errors.New("the probe was taken")
 
-// probe reports what the database has against any row: it writes one that cannot be
-// wrong, and rolls it back.
+// probe asks whether the database would take any row: it writes one that cannot be wrong, and rolls it back.
+// The error is what the database has against it.
 func (p *Store) probe(ctx context.Context, partition int) error {
 	err := pgx.BeginTxFunc(ctx, p.pool, p.tx, func(tx pgx.Tx) error {
 		w := schema.Probe(partition)
@@ -304,12 +313,12 @@ func (p *Store) probe(ctx context.Context, partition int) error {
 	return err
 }
 
-// lockSQL makes others' commits and purges of a partition wait, and waits for theirs.
+// lockSQL waits for commits and purges of a partition that are under way, and makes later ones wait.
 const lockSQL = `SELECT partition FROM partitions WHERE partition = $1 FOR UPDATE`
 
-// stands reports whether an earlier sending of the batch was committed. One that is
-// still under way holds the partitions, and is waited for.
-func (p *Store) stands(ctx context.Context, b *core.Batch) (bool, error) {
+// wasCommitted reports whether an earlier sending of the batch was committed. It waits for one that is still
+// under way, which holds the partitions.
+func (p *Store) wasCommitted(ctx context.Context, b *core.Batch) (bool, error) {
 	own, ours := make([]int64, len(b.Partitions)), 0
 	for i := range b.Partitions {
 		own[i] = int64(b.Partitions[i].Partition)
@@ -322,7 +331,7 @@ func (p *Store) stands(ctx context.Context, b *core.Batch) (bool, error) {
 			}
 		}
 		var err error
-		ours, err = standing(ctx, tx, b, own)
+		ours, err = countOurs(ctx, tx, b, own)
 		return err
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ func Lists() []struct{ Name, SQL, Values string } {
 // gone the next time.
 func Passing(err error) bool {
 	if state := sqlState(err); state != "" {
-		return again(err)
+		return worthRetrying(err)
 	}
 	var network net.Error
 	var connect *pgconn.ConnectError

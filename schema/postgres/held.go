@@ -8,16 +8,18 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// walMost is what replicas that are behind for a while may keep.
+// walMost is how much of the write-ahead log replicas may keep, in bytes: one that is behind for a while
+// needs some.
 const walMost = 10 << 30
 
-// qHeld asks for the oldest snapshot, in seconds, and for what replication slots keep. Of other users' transactions it sees
-// those that its user may see.
+// qHeld reads the age of the oldest snapshot, in seconds, and how much log replication slots keep. It sees
+// only those transactions of others that this user may see.
 const qHeld = `SELECT COALESCE((SELECT EXTRACT(EPOCH FROM max(clock_timestamp() - xact_start)) FROM pg_stat_activity
 	WHERE backend_xmin IS NOT NULL AND backend_type = 'client backend' AND datname = current_database()), 0)::FLOAT8,
 	COALESCE((SELECT max(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)) FROM pg_replication_slots), 0)::INT8`
 
-// Held is what transactions and replicas keep the database from giving back. Of a CockroachDB nothing is known.
+// Held measures what transactions and replicas keep the database from freeing. CockroachDB does not say, so
+// there it is zero.
 func (p *Store) Held(ctx context.Context) (schema.Held, error) {
 	h := schema.Held{WALMost: walMost}
 	if p.dialect != "postgres" {

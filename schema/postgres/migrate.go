@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	// lockMax is how long a statement of a migration waits for a lock. All that want the
-	// table wait behind it meanwhile, commits too; then it lets them by, for lockRest, and
-	// more each time up to lockRestMax.
+	// lockMax is how long a statement of a migration waits for a lock. Meanwhile everyone who wants the table
+	// waits behind it, commits too. Then it steps back for lockRest, so that they get through, and longer
+	// each time, up to lockRestMax.
 	lockMax     = 500 * time.Millisecond
 	lockRest    = time.Second
 	lockRestMax = 10 * time.Second
-	// lockPoll is between looks whether another process still migrates.
+	// lockPoll is the interval of asking whether another process still migrates.
 	lockPoll = 200 * time.Millisecond
-	// tellAgain is how often it is told what is still waited for.
+	// tellAgain is how often Migrate repeats what it waits for.
 	tellAgain = time.Minute
 )
 
-// lockNotAvailable is the SQLSTATE of a lock time-out.
+// lockNotAvailable is the SQLSTATE of a statement that got no lock in time.
 const lockNotAvailable = "55P03"
 
 const (
 	lockTimeoutSQL = `SET lock_timeout = %d`
-	// holdersSQL tells who has held locks of our tables for longer than a commit.
+	// holdersSQL finds the sessions that have held locks on our tables for longer than a commit takes.
 	holdersSQL = `SELECT a.pid, COALESCE(a.application_name, ''), COALESCE(a.state, ''), COALESCE(a.query, '')
 		FROM pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND COALESCE(a.xact_start < clock_timestamp() - INTERVAL '400 ms', TRUE)
 		AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE l.pid = a.pid AND l.granted AND l.locktype = 'relation'
@@ -57,13 +57,13 @@ func (p *Store) CheckVersion(ctx context.Context) error {
 	return schema.CheckVersion(have, m)
 }
 
+// migrator is the migrator of this dialect over a handle.
 func (p *Store) migrator(db *sql.DB) (*goose.Provider, error) {
 	return schema.Migrator(db, goose.DialectPostgres, "postgres", p.migrations)
 }
 
-// Migrate implements [schema.Store]. Processes may start at once, and one at a time migrates.
-// How a statement waits for a lock that another session holds, such as a backup, is
-// [patientConn.ExecContext].
+// Migrate implements [schema.Store]. Several processes may call it; one at a time works.
+// [patientConn.ExecContext] says what happens when another session, such as a backup, holds a lock.
 func (p *Store) Migrate(ctx context.Context) error {
 	m := &migration{p: p}
 	sets := []string{"SET statement_timeout = 0", endIdleSQL}
@@ -78,12 +78,16 @@ func (p *Store) Migrate(ctx context.Context) error {
 
 // migration is one call of Migrate.
 type migration struct {
-	p        *Store
-	db       *sql.DB // of patient connections
-	waitsFor string  // as last told
+	p *Store
+	// db has patient connections.
+	db *sql.DB
+	// waitsFor is what tell reported last, and told is when.
+	waitsFor string
 	told     time.Time
 }
 
+// run migrates, alone among all processes. It refuses tables that it cannot bring up to date before it waits
+// for anyone.
 func (m *migration) run(ctx context.Context) error {
 	provider, err := m.p.migrator(m.db)
 	if err != nil {
@@ -97,8 +101,7 @@ func (m *migration) run(ctx context.Context) error {
 	return m.alone(ctx, func(ctx context.Context) error { return schema.Migrate(ctx, provider, collided) })
 }
 
-// tell says what is waited for, when it changes and once in a while; "" when nothing is
-// any more.
+// tell reports what the migration waits for, when that changes and once in a while; "" is nothing any more.
 func (m *migration) tell(what string) {
 	if m.p.tell == nil || what == m.waitsFor && (what == "" || time.Since(m.told) < tellAgain) {
 		return
@@ -111,7 +114,7 @@ func (m *migration) tell(what string) {
 	m.p.tell("migrate: waits for " + what)
 }
 
-// holders names the sessions that stand in the way, as far as this user may see them.
+// holders names the sessions that hold locks on our tables, as far as this user may see them.
 func (m *migration) holders(ctx context.Context) string {
 	rows, err := m.db.QueryContext(ctx, holdersSQL)
 	if err != nil {
@@ -133,9 +136,10 @@ func (m *migration) holders(ctx context.Context) string {
 	return "a lock: " + strings.Join(all, ", ")
 }
 
+// literals finds texts and numbers in a query; a text that is cut off reaches to its end.
 var literals = regexp.MustCompile(`'(?:[^']|'')*'?|\$\w*\$.*|\b\d[\d.]*`)
 
-// withoutValues is the beginning of a query as it may be logged.
+// withoutValues is the beginning of a query with its literals replaced, so that it may be logged.
 func withoutValues(query string) string {
 	const most = 80
 	text := []rune(strings.Join(strings.Fields(literals.ReplaceAllString(query, "?")), " "))
@@ -145,7 +149,7 @@ func withoutValues(query string) string {
 	return string(text)
 }
 
-// collided: another process was making the same table, or the same row of
+// collided reports whether an error is that of two processes that make the same table, or the same row of
 // versions, at the same moment.
 func collided(err error) bool {
 	switch sqlState(err) {

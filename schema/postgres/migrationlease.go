@@ -12,8 +12,9 @@ import (
 	"duly.dev/duly/internal/pause"
 )
 
-// One process at a time migrates a database, by a lease in a row of its own: CockroachDB has no locks of sessions. It is taken
-// by one conditional statement, which is right at any isolation, and counts by the clock of the database.
+// A lease in a row of its own lets one process at a time migrate a database: CockroachDB has no session
+// locks. One conditional statement takes it, which is right at any isolation level, and time is the
+// database's.
 
 const (
 	leaseTime  = 15 * time.Second // until another takes the lease of one that has died
@@ -28,9 +29,10 @@ const (
 	leaseEndSQL = `DELETE FROM migration_lease WHERE holder = $1`
 )
 
+// errLeaseLost ends a migration that could not renew its lease for leaseStop.
 var errLeaseLost = errors.New("migrate: this process may have lost its lease to another that migrates: start it again")
 
-// alone calls do while no other process migrates. Its context ends when that is not certain any more.
+// alone calls do while this process holds the lease. do's context ends when another process may have it.
 func (m *migration) alone(ctx context.Context, do func(context.Context) error) error {
 	holder := rand.Text()
 	if err := m.await(ctx, holder); err != nil {
@@ -53,7 +55,7 @@ func (m *migration) alone(ctx context.Context, do func(context.Context) error) e
 	return errors.Join(err, m.release(ctx, holder))
 }
 
-// await takes the lease as soon as it is free.
+// await takes the lease as soon as it is free, and says what it waits for.
 func (m *migration) await(ctx context.Context, holder string) error {
 	for {
 		have, err := m.lease(ctx, holder)
@@ -75,13 +77,13 @@ func (m *migration) await(ctx context.Context, holder string) error {
 	}
 }
 
-// unanswered reports whether a database that was reached has not answered a statement in time.
+// unanswered reports whether the database was reached but did not answer a statement in time.
 func unanswered(ctx context.Context, err error) bool {
 	_, unreached := errors.AsType[*pgconn.ConnectError](err)
 	return ctx.Err() == nil && pgconn.Timeout(err) && !unreached
 }
 
-// lease takes or renews the lease, and reports whether it is the holder's.
+// lease takes or renews the lease and reports whether holder has it. It makes the table on first use.
 func (m *migration) lease(ctx context.Context, holder string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
@@ -97,7 +99,7 @@ func (m *migration) lease(ctx context.Context, holder string) (bool, error) {
 	return tag.RowsAffected() == 1, err
 }
 
-// keep renews the lease until ctx ends. It returns false when another may have it.
+// keep renews the lease until ctx ends. false: another process may have it by now.
 func (m *migration) keep(ctx context.Context, holder string) bool {
 	for since := time.Now(); time.Since(since) < leaseStop; {
 		if pause.For(ctx, leaseRenew) != nil {
@@ -114,7 +116,7 @@ func (m *migration) keep(ctx context.Context, holder string) bool {
 	return false
 }
 
-// release lets the next process have the lease at once. Without it that one waits for leaseTime.
+// release ends the lease, so that the next process need not wait for leaseTime.
 func (m *migration) release(ctx context.Context, holder string) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRenew)
 	defer cancel()

@@ -23,49 +23,56 @@ var OutboxSQL string
 const (
 	// outboxTryMax bounds one statement.
 	outboxTryMax = 5 * time.Second
-	// outboxHoldMax is how long a relay that stands still keeps its rows from others.
+	// outboxHoldMax is how long a relay that is frozen keeps its rows from others: the server ends its
+	// transaction then.
 	outboxHoldMax = 30 * time.Second
 	// outboxReasonMax is the longest reason that is kept, in bytes.
 	outboxReasonMax = 1024
-	// outboxConns are for a relay that takes rows up to 16 times at once, once for each task stream, and one that is asked how
-	// it does. Mostly there are two.
+	// outboxConns is enough for a relay that takes rows up to 16 times at once, once for each task stream,
+	// and for somebody who asks how it does. Mostly it uses two.
 	outboxConns    = 17
 	outboxConnIdle = time.Minute // until those that a relay no longer needs are closed
-	// outboxCountMax is the most that [Outbox.Standing] counts exactly; one more means that there are more.
+	// outboxCountMax is up to where [Outbox.Standing] counts exactly. One more means that there are more.
 	outboxCountMax = 10_000
 )
 
-// Outbox is a table duly_outbox, in Duly's database or another. It is safe for concurrent use.
+// Outbox is a table duly_outbox, in Duly's database or an application's own. It is safe for concurrent use.
 type Outbox struct {
 	pool    *pgxpool.Pool
 	sockets sockets
 }
 
-// OutboxRow is a submission that is not relayed yet, or is refused.
+// OutboxRow is a submission in the outbox: one that waits to be relayed, or one that was refused.
 type OutboxRow struct {
-	Number  int64         `json:"number"`
-	Type    string        `json:"type"`
-	Task    string        `json:"task"`
-	Input   []byte        `json:"-"`
-	Headers []byte        `json:"-"` // JSON, unchecked
-	Age     time.Duration `json:"-"` // since it was written, by the database's clock
+	Number int64  `json:"number"`
+	Type   string `json:"type"`
+	Task   string `json:"task"`
+	Input  []byte `json:"-"`
+	// Headers is JSON as the application wrote it, unchecked.
+	Headers []byte `json:"-"`
+	// Age is how long ago the row was written, by the database's clock.
+	Age     time.Duration `json:"-"`
 	Written time.Time     `json:"written"`
 	Tries   int           `json:"tries"`
-	Code    int           `json:"code,omitempty"` // of the last try that was put off or refused
-	Reason  string        `json:"reason,omitempty"`
-	Refused time.Time     `json:"refused,omitzero"` // zero: it waits
+	// Code and Reason are from the last try that failed.
+	Code   int    `json:"code,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Refused is when; zero: the row waits.
+	Refused time.Time `json:"refused,omitzero"`
 }
 
-// OutboxVerdict is what becomes of a row.
+// OutboxVerdict says what to do with a row.
 type OutboxVerdict struct {
 	Number int64
-	Stored bool          // remove it
-	Again  time.Duration // not Stored: put it off for so long; 0: keep it as refused
+	// Stored: the task is safe in a stream; remove the row.
+	Stored bool
+	// Again, when not Stored, is after how long to try once more; 0: keep the row as refused.
+	Again  time.Duration
 	Code   int
 	Reason string
 }
 
-// OutboxStanding is how an outbox does.
+// OutboxStanding shows how an outbox does.
 type OutboxStanding struct {
 	Waiting int64         // rows to relay, at most outboxCountMax + 1
 	Oldest  time.Duration // how long ago the oldest of these was written
@@ -73,8 +80,8 @@ type OutboxStanding struct {
 	First   *OutboxRow    // of the refused; nil: none
 }
 
-// OpenOutbox opens the outbox in the database of a URL postgres://…. It connects when it is used, so that a database that
-// is away keeps no node from starting. Error: a URL that cannot be.
+// OpenOutbox makes the outbox in the database of a URL postgres://…. It connects only when it is used, so
+// that a node starts while that database is down. Error: a malformed URL.
 func OpenOutbox(ctx context.Context, url string) (*Outbox, error) {
 	o := &Outbox{}
 	cfg, err := poolConfig(url, &o.sockets)
@@ -82,7 +89,7 @@ func OpenOutbox(ctx context.Context, url string) (*Outbox, error) {
 		return nil, err
 	}
 	cfg.MaxConns, cfg.MinConns, cfg.MaxConnIdleTime = outboxConns, 0, outboxConnIdle
-	// Nothing is prepared, and nothing is set for a session: a pooler of transactions may be between.
+	// Prepare nothing and set nothing for a session: a pooler in transaction mode may be between.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	if o.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("open outbox: %w", err)
@@ -90,7 +97,7 @@ func OpenOutbox(ctx context.Context, url string) (*Outbox, error) {
 	return o, nil
 }
 
-// Close closes the connections, also to a server that does not answer.
+// Close closes the connections. It cuts those to a server that does not answer within closeMax.
 func (o *Outbox) Close() {
 	done := make(chan struct{})
 	go func() {
@@ -108,10 +115,11 @@ func (o *Outbox) Close() {
 	<-done
 }
 
-// onCockroach counts rows by a function: an identity is a sequence there, which wants a right of its own beside that to insert.
+// onCockroach makes the numbers of rows by a function. An identity column is a sequence there, for which a
+// user needs a right beside that to insert.
 var onCockroach = strings.NewReplacer("GENERATED BY DEFAULT AS IDENTITY", "NOT NULL DEFAULT unique_rowid()")
 
-// Create makes the table where it is not there yet.
+// Create makes the table and its indexes where they are missing.
 func (o *Outbox) Create(ctx context.Context) error {
 	conn, err := o.pool.Acquire(ctx)
 	if err != nil {
@@ -141,7 +149,7 @@ func (o *Outbox) Create(ctx context.Context) error {
 const (
 	outboxDueSQL  = `SELECT EXISTS (SELECT 1 FROM duly_outbox WHERE refused IS NULL AND due <= now())`
 	outboxHoldSQL = `SET LOCAL idle_in_transaction_session_timeout = %d`
-	// outboxTakeSQL has the rows locked for the transaction; those that another relay has are passed over.
+	// outboxTakeSQL locks the rows for the transaction and passes over those that another relay has locked.
 	outboxTakeSQL = `SELECT number, type, task, input, headers, clock_timestamp(), tries, written
 		FROM duly_outbox WHERE refused IS NULL AND due <= now() ORDER BY due, number LIMIT $1 FOR UPDATE SKIP LOCKED`
 	outboxStoredSQL = `DELETE FROM duly_outbox WHERE number = ANY($1::INT8[])`
@@ -159,11 +167,13 @@ const (
 	outboxDiscardSQL = `DELETE FROM duly_outbox WHERE refused IS NOT NULL AND number = ANY($1::INT8[])`
 )
 
-// Take locks up to most rows that are due and that no other relay has, calls hand with them, and does what hand says of
-// each in the same transaction. A row of which hand says nothing stays as it is; so do all when Take fails, or when this
-// process or its connection ends: another relay has them then. It returns how many rows it took. hand is not called
-// when there are none. ctx ends what comes before hand; what was handed in is written down also after its end, for a
-// bounded time.
+// Take locks up to most due rows that no other relay has, calls hand with them, and does what hand says in
+// the same transaction. It returns how many rows it took. If there are none it does not call hand.
+//
+// A row of which hand says nothing stays as it is. So do all rows when Take fails or the process or its
+// connection ends; another relay takes them then.
+//
+// After ctx has ended, Take still writes down what hand said, for a bounded time.
 func (o *Outbox) Take(ctx context.Context, most int, hand func(context.Context, []OutboxRow) []OutboxVerdict) (took int, err error) {
 	if due, err := o.due(ctx); err != nil || !due {
 		return 0, err
@@ -199,10 +209,10 @@ func (o *Outbox) Take(ctx context.Context, most int, hand func(context.Context, 
 	return len(rows), nil
 }
 
-// ErrNoOutbox says that there is no table of that name where the connection looks for it.
+// ErrNoOutbox says that the connection finds no table duly_outbox.
 var ErrNoOutbox = errors.New("there is no table duly_outbox where this user looks for it: make it with `duly outbox create-table`, or name its schema in the URL (search_path)")
 
-// outboxError names what was done, and what to do where the table is not there.
+// outboxError adds what was being done to an error; and, when the table is missing, what to do about that.
 func outboxError(what string, err error) error {
 	if sqlState(err) == "42P01" {
 		err = fmt.Errorf("%w (%w)", ErrNoOutbox, err)
@@ -210,7 +220,7 @@ func outboxError(what string, err error) error {
 	return fmt.Errorf("outbox: %s: %w", what, err)
 }
 
-// due reports whether there is something to take: without a transaction, because there mostly is not.
+// due reports whether any row is due. It needs no transaction, and mostly none is.
 func (o *Outbox) due(ctx context.Context) (due bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, outboxTryMax)
 	defer cancel()
@@ -220,7 +230,7 @@ func (o *Outbox) due(ctx context.Context) (due bool, err error) {
 	return due, nil
 }
 
-// locked reads and locks rows.
+// locked reads and locks the rows that Take takes.
 func locked(ctx context.Context, tx pgx.Tx, most int) ([]OutboxRow, error) {
 	found, err := tx.Query(ctx, outboxTakeSQL, int64(most))
 	if err != nil {
@@ -241,7 +251,7 @@ func locked(ctx context.Context, tx pgx.Tx, most int) ([]OutboxRow, error) {
 	return rows, nil
 }
 
-// settle does what was said of each row.
+// settle does what hand said of each row.
 func settle(ctx context.Context, tx pgx.Tx, verdicts []OutboxVerdict) error {
 	var stored, kept, codes, again []int64
 	var reasons []string
@@ -252,6 +262,7 @@ func settle(ctx context.Context, tx pgx.Tx, verdicts []OutboxVerdict) error {
 			continue
 		}
 		kept, codes, again = append(kept, v.Number), append(codes, int64(v.Code)), append(again, v.Again.Microseconds())
+		// Bounded, because a reason may repeat what a service answered.
 		reasons = append(reasons, core.ShortText(v.Reason, outboxReasonMax))
 	}
 	if len(stored) > 0 {
@@ -267,7 +278,7 @@ func settle(ctx context.Context, tx pgx.Tx, verdicts []OutboxVerdict) error {
 	return nil
 }
 
-// Standing counts what waits and what is refused.
+// Standing counts the rows that wait and those that were refused.
 func (o *Outbox) Standing(ctx context.Context) (s OutboxStanding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, outboxTryMax)
 	defer cancel()
@@ -292,7 +303,7 @@ func (o *Outbox) Standing(ctx context.Context) (s OutboxStanding, err error) {
 	return s, nil
 }
 
-// List reads rows after a number, at most so many: those that are refused, with waiting also those that are not.
+// List reads up to most refused rows with numbers above after; with waiting, also those that wait.
 func (o *Outbox) List(ctx context.Context, after int64, waiting bool, most int) ([]OutboxRow, error) {
 	found, err := o.pool.Query(ctx, outboxListSQL, after, waiting, int64(most))
 	if err != nil {
@@ -322,10 +333,10 @@ func (o *Outbox) List(ctx context.Context, after int64, waiting bool, most int) 
 	return rows, nil
 }
 
-// errNoRows refuses to change nothing.
+// errNoRows refuses a call that names no row and does not say all.
 var errNoRows = errors.New("outbox: no row is named")
 
-// Again has refused rows relayed again: those of the numbers, or all. It returns how many there were.
+// Again makes refused rows wait to be relayed again: the named ones, or all. It returns how many.
 func (o *Outbox) Again(ctx context.Context, all bool, numbers []int64) (int64, error) {
 	if !all && len(numbers) == 0 {
 		return 0, errNoRows
@@ -337,7 +348,7 @@ func (o *Outbox) Again(ctx context.Context, all bool, numbers []int64) (int64, e
 	return tag.RowsAffected(), nil
 }
 
-// Discard removes refused rows for good: their tasks never are. It returns how many there were.
+// Discard deletes refused rows, so that their tasks never run. It returns how many.
 func (o *Outbox) Discard(ctx context.Context, numbers []int64) (int64, error) {
 	if len(numbers) == 0 {
 		return 0, errNoRows

@@ -14,7 +14,7 @@ const (
 	qPair    = `UPDATE installation SET nats = $1, used_by = $2, beat = $3 WHERE beat = $4`
 )
 
-// Pairing reads it.
+// Pairing reads the pairing of this database.
 func (p *Store) Pairing(ctx context.Context) (schema.Pairing, error) {
 	var all schema.Pairing
 	if err := p.pool.QueryRow(ctx, qPairing).Scan(&all.NATS, &all.UsedBy, &all.Beat); err != nil {
@@ -23,7 +23,8 @@ func (p *Store) Pairing(ctx context.Context) (schema.Pairing, error) {
 	return all, nil
 }
 
-// Pair writes it if the last beat is still that one, and reports whether it was.
+// Pair replaces the pairing if its last beat is still the one in the argument. false: another node was
+// faster.
 func (p *Store) Pair(ctx context.Context, to schema.Pairing, last string) (bool, error) {
 	var rows int64
 	err := p.run(ctx, func(tx pgx.Tx) error {

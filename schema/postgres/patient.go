@@ -12,7 +12,7 @@ import (
 	"duly.dev/duly/internal/pause"
 )
 
-// patientConnector makes the connections of a migration.
+// patientConnector makes the connections of a migration patient.
 type patientConnector struct {
 	driver.Connector
 	m *migration
@@ -27,34 +27,34 @@ func (c patientConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &patientConn{conn.(*stdlib.Conn), c.m}, nil
 }
 
-// patientConn is a connection on which each statement of a migration waits for locks by
-// itself, whatever else is in its file.
+// patientConn is a connection that waits for locks statement by statement. The migrator does not know of it:
+// it runs its files through it.
 type patientConn struct {
 	*stdlib.Conn
 	m *migration
 }
 
 var (
-	// only begins a statement that is of one database alone.
-	only = regexp.MustCompile(`^/\* (PostgreSQL|CockroachDB) \*/ `)
-	// concurrently is a statement that waits for every transaction that was there before, and
-	// nothing waits for it; named is the index that it builds.
+	// dialectOnly begins a statement that only one of the databases is to run.
+	dialectOnly = regexp.MustCompile(`^/\* (PostgreSQL|CockroachDB) \*/ `)
+	// concurrently matches a statement that waits for all older transactions while nobody waits for it. Its
+	// group is the index that it builds.
 	concurrently = regexp.MustCompile(`(?i)^(?:drop index concurrently|create (?:unique )?index concurrently if not exists (\w+))`)
 )
 
-// ExecContext implements [driver.ExecerContext]. A statement whose lock is not to be had
-// within lockMax lets others by and is tried again, until it is or ctx ends. What is built
-// beside commits waits for as long as it takes.
+// ExecContext implements [driver.ExecerContext]. A statement that gets no lock within lockMax steps back,
+// lets others through and tries again, until ctx ends. A statement that runs beside commits waits for as long
+// as it takes.
 func (c *patientConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	postgres := c.m.p.dialect == "postgres"
-	if of := only.FindStringSubmatch(query); of != nil {
+	if of := dialectOnly.FindStringSubmatch(query); of != nil {
 		if (of[1] == "PostgreSQL") != postgres {
 			return driver.ResultNoRows, nil
 		}
 		query = query[len(of[0]):]
 	}
 	if beside := concurrently.FindStringSubmatch(query); beside != nil && postgres {
-		return c.beside(ctx, query, beside[1])
+		return c.runConcurrently(ctx, query, beside[1])
 	}
 	for rest := lockRest; ; rest = min(2*rest, lockRestMax) {
 		result, err := c.Conn.ExecContext(ctx, query, args)
@@ -69,8 +69,8 @@ func (c *patientConn) ExecContext(ctx context.Context, query string, args []driv
 	}
 }
 
-// beside builds or drops an index while commits go on.
-func (c *patientConn) beside(ctx context.Context, query, builds string) (driver.Result, error) {
+// runConcurrently builds or drops an index while commits go on. builds is the index, or "".
+func (c *patientConn) runConcurrently(ctx context.Context, query, builds string) (driver.Result, error) {
 	if builds != "" {
 		if err := c.m.dropInvalid(ctx, builds); err != nil {
 			return nil, err
@@ -84,8 +84,8 @@ func (c *patientConn) beside(ctx context.Context, query, builds string) (driver.
 	return result, errors.Join(err, again)
 }
 
-// dropInvalid drops what is left of the building of an index that was cut off: IF NOT EXISTS
-// would take it for the index.
+// dropInvalid drops the rest of an index whose building was cut off. CREATE INDEX IF NOT EXISTS would take it
+// for the whole index.
 func (m *migration) dropInvalid(ctx context.Context, index string) error {
 	var invalid int
 	if err := m.db.QueryRowContext(ctx, invalidSQL, index).Scan(&invalid); err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooler is the refusal of a connection pooler that gives each transaction another
-// session of the server. Prepared statements are not there then, and what is set for
-// the session is set for other users of the pool.
+// ErrPooler refuses a connection pooler that may use another session of the server for each transaction.
+// Prepared statements would be missing there, and what Duly sets for its session would be set for other users
+// of the pool.
 var ErrPooler = errors.New("a connection pooler in transaction or statement mode is between here and the database: " +
 	"let it pool sessions (PgBouncer: pool_mode = session, for this database or user), or connect without it")
 
-// poolerTries is how many sessions are held at once to find one that is shared: the
-// pooler may have others that are free.
+// poolerTries is how many sessions shared holds at once. One is not enough: the pooler may have others that
+// are free.
 const poolerTries = 4
 
-// poolerCheck finds out once whether there is such a pooler, before anything is set or
-// prepared through it.
+// poolerCheck finds out once whether there is such a pooler, before a connection sets or prepares anything.
 type poolerCheck struct {
 	config *pgx.ConnConfig
 	mu     sync.Mutex
-	fine   bool // sessions are pooled, or none are
+	// fine says that there is none, or that it pools sessions.
+	fine bool
 }
 
-// check looks at a new connection. A pooler makes up the process of a session that it
-// tells its client, because the session may be any.
+// check looks at a new connection. It suspects a pooler where the process id that the client was told is not
+// that of the process that answers: a pooler makes one up.
 func (c *poolerCheck) check(ctx context.Context, conn *pgx.Conn) error {
 	if conn.PgConn().ParameterStatus("crdb_version") != "" {
 		return nil
@@ -53,8 +53,8 @@ func (c *poolerCheck) check(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// shared is an error if others get the session of the server that a connection of ours
-// was served by, and still holds as far as it knows.
+// shared is ErrPooler if another connection gets the session that just served ours, which ours has not given
+// up.
 func (c *poolerCheck) shared(ctx context.Context, pid uint32) (err error) {
 	var others []*pgconn.PgConn // held until the end, so that each has a session of its own
 	defer func() {
@@ -84,7 +84,7 @@ func (c *poolerCheck) shared(ctx context.Context, pid uint32) (err error) {
 	return nil
 }
 
-// backend is the server's process that answers.
+// backend asks for the id of the server process that answers.
 func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 	results, err := conn.Exec(ctx, `SELECT pg_backend_pid()`).ReadAll()
 	if err != nil {

@@ -11,7 +11,7 @@ func (p *Store) Pools() []schema.PoolStat {
 	return []schema.PoolStat{statOf("commits", p.pool), statOf("asking", p.asking)}
 }
 
-// statOf is how a pool stands. A connection is acquired for each statement, or for a transaction.
+// statOf is the stat of a pool. Each statement, or transaction, acquires a connection once.
 func statOf(name string, pool *pgxpool.Pool) schema.PoolStat {
 	s := pool.Stat()
 	return schema.PoolStat{Name: name, Max: int64(s.MaxConns()), Used: int64(s.AcquiredConns()), Idle: int64(s.IdleConns()),

@@ -32,11 +32,15 @@ var _ schema.Store = (*Store)(nil)
 // Store implements [schema.Store] on PostgreSQL or CockroachDB.
 type Store struct {
 	*schema.Base
-	pool   *pgxpool.Pool   // commits, and what their owner reads and changes by key
-	asking *pgxpool.Pool   // for people who ask, behind whom no owner waits
-	db     *sql.DB         // the same as pool
-	askDB  *sql.DB         // the same as asking
-	config *pgx.ConnConfig // of a connection that nothing is set on
+	// pool is for commits, and for what owners read and change by key.
+	pool *pgxpool.Pool
+	// asking is for people, behind whom no owner has to wait.
+	asking *pgxpool.Pool
+	// db and askDB are the two pools through database/sql.
+	db    *sql.DB
+	askDB *sql.DB
+	// config makes a connection on which nothing is set.
+	config *pgx.ConnConfig
 	tell   func(string)
 	// migrations make the tables; nil: the files of this binary do.
 	migrations fs.FS
@@ -46,15 +50,16 @@ type Store struct {
 	version    string
 	tx         pgx.TxOptions
 	sql        *statements
-	encoded    sync.Pool     // of *encoded: memory of commits
-	tryMax     time.Duration // of one sending of a commit: a server that does not answer is given up
+	// encoded holds *encoded, the memory of commits.
+	encoded sync.Pool
+	// tryMax bounds one sending of a commit, after which a server that does not answer is given up.
+	tryMax time.Duration
 }
 
 // minPostgres is the oldest PostgreSQL, as its server_version_num.
 const minPostgres = 140000
 
-// askingConns is how many connections there are for people who ask: lists, counts and
-// books take long.
+// askingConns is how many connections there are for people, whose lists, counts and books take long.
 const askingConns = 2 * schema.AskingEach
 
 // Open opens the store of a URL postgres://…. It does not migrate.
@@ -74,6 +79,7 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 	}
 	timeout := cmp.Or(o.Timeout, 30*time.Second)
 	p.tryMax = 2 * timeout
+	// Before setUp: the pool for people has settings of its own.
 	asking := cfg.Copy()
 	cfg.MaxConns = int32(cmp.Or(o.MaxConns, 8))
 	setUp(cfg, &p.pooler, p.tx.IsoLevel, timeout)
@@ -98,14 +104,16 @@ func Open(ctx context.Context, url string, o schema.Options) (*Store, error) {
 	return p, nil
 }
 
+// shared is this dialect. CockroachDB's is the same.
 var shared = schema.Dialect{
 	Params: dollars, List: func(v any) any { return v }, Among: among, Time: func(i core.Instant) any { return i.Time() },
-	Again: again, RolledBack: retryable, Redact: redact,
+	Again: worthRetrying, RolledBack: retryable, Redact: redact,
 	Rows: asRows, RowArgs: listArgs,
 	Lock: ` FOR UPDATE`, Renew: `UPDATE installation SET id = ?1, namespace = '', nats = '', used_by = '', beat = '' WHERE id = ?2`,
 	Snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true},
 }
 
+// detect asks the server what it is and refuses versions that are too old.
 func (p *Store) detect(ctx context.Context) error {
 	if err := p.pool.QueryRow(ctx, `SELECT version()`).Scan(&p.version); err != nil {
 		return fmt.Errorf("connect to database: %w", err)
@@ -132,12 +140,12 @@ func (p *Store) detect(ctx context.Context) error {
 	return nil
 }
 
-// among is that of [schema.Dialect].
+// among is Dialect.Among.
 func among(table, column string) string {
 	return ` FROM ` + table + ` WHERE partition = ?1 AND ` + column + ` ` + inList(column)
 }
 
-// asRows is that of [schema.Dialect].
+// asRows is Dialect.Rows: an array parameter for each column.
 func asRows(first int, columns ...string) string {
 	arrays, names := make([]string, len(columns)), make([]string, len(columns))
 	for i, c := range columns {
@@ -147,7 +155,7 @@ func asRows(first int, columns ...string) string {
 	return `unnest(` + strings.Join(arrays, ", ") + `) AS u(` + strings.Join(names, ", ") + `)`
 }
 
-// listArgs are lists as the parameters of those rows.
+// listArgs is Dialect.RowArgs.
 func listArgs(lists ...any) []any {
 	for i := range lists {
 		if instants, ok := lists[i].([]core.Instant); ok {
@@ -161,6 +169,7 @@ func listArgs(lists ...any) []any {
 	return lists
 }
 
+// inList is the condition that a column, number or id, is in the list ?2.
 func inList(column string) string {
 	if column == "id" {
 		return `= ANY(?2::TEXT[])`
@@ -168,6 +177,7 @@ func inList(column string) string {
 	return `= ANY(?2::INT8[])`
 }
 
+// dollars is Dialect.Params. No statement has a question mark other than of a parameter.
 func dollars(query string) string { return strings.ReplaceAll(query, "?", "$") }
 
 // Dialect implements [schema.Store].
@@ -179,7 +189,7 @@ func (p *Store) Version() string { return p.version }
 // Ping implements [schema.Store].
 func (p *Store) Ping(ctx context.Context) error { return p.pool.Ping(ctx) }
 
-// Close implements [schema.Store]. A server that does not answer holds it up for closeMax.
+// Close implements [schema.Store]. It waits for a server that does not answer for closeMax.
 func (p *Store) Close() error {
 	impatience := time.AfterFunc(closeMax, p.sockets.cut)
 	defer impatience.Stop()
@@ -205,7 +215,7 @@ func (p *Store) Partitions(ctx context.Context, n int) error {
 	})
 }
 
-// transact is that of [schema.Base].
+// transact is the schema.Transact of this store.
 func (p *Store) transact(ctx context.Context, do func(context.Context, schema.Tx) error) error {
 	return p.run(ctx, func(tx pgx.Tx) error { return do(ctx, small{tx}) })
 }
@@ -222,7 +232,7 @@ func (t small) Exec(ctx context.Context, query string, args ...any) (int64, erro
 	return tag.RowsAffected(), err
 }
 
-// run runs a small transaction, tried again while the database asks for it.
+// run runs a small transaction, and again while the database rolls it back in favour of another.
 func (p *Store) run(ctx context.Context, do func(pgx.Tx) error) error {
 	if p.dialect == "cockroach" {
 		return crdbpgx.ExecuteTx(ctx, p.pool, p.tx, do)

@@ -10,15 +10,15 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// probeSQL writes a megabyte into a table that ends with its transaction. Its pages are asked of the disk at once, while
-// small writes to tables that exist may still succeed on a full one.
+// probeSQL writes a megabyte into a table that ends with the transaction. The server needs new space on disk
+// for it at once, while small writes to existing tables may still succeed on a full disk.
 var probeSQL = []string{
 	`CREATE TEMPORARY TABLE duly_probe (filler TEXT) ON COMMIT DROP`,
 	`INSERT INTO duly_probe SELECT repeat(md5(g::TEXT), 60) FROM generate_series(1, 600) AS g`,
 }
 
-// ProbeRoom looks whether the server's disk takes what is written, and leaves nothing behind. Errors: schema.ErrNoRoom,
-// schema.ErrNotProbed, also of a CockroachDB: see docs/decisions/051-cockroachdb.md.
+// ProbeRoom finds out whether the server's disk has room, and leaves nothing behind. Errors:
+// schema.ErrNoRoom; schema.ErrNotProbed, also on CockroachDB, see docs/decisions/051-cockroachdb.md.
 func (p *Store) ProbeRoom(ctx context.Context) error {
 	if p.dialect != "postgres" {
 		return fmt.Errorf("%w by SQL: watch CockroachDB's metric capacity_available", schema.ErrNotProbed)

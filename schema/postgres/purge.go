@@ -25,13 +25,16 @@ func (p *Store) Purge(ctx context.Context, partition int, epoch int64, detail, r
 	return touched, p.TrimChain(ctx, partition, epoch, detail)
 }
 
-// forget is the purge itself. Commits of the partition, ours and a successor's, wait
-// meanwhile, because a task that is started again just now would lose the journal it needs:
-// so what was chosen is looked at again, and all but the last statement leave together.
+// forget deletes what a purge chose. Its first statement locks the partition, so that commits wait, of this
+// owner and of a successor: a task that is started again just then would lose the journal that it needs. The
+// statements check once more whether each task may go. All are sent together but for the deletion of
+// journals, which needs their answer.
 func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schema.Old, detail, row core.Instant) (int, error) {
 	gone := int64(0)
 	var forgotten []int64
 	b := &pgx.Batch{}
+	// Of another owner's partition this changes no row, and the statements after it find nothing that is
+	// ours.
 	b.Queue(holdSQL, partition, epoch, c.Forgotten)
 	if len(c.Rows) > 0 {
 		b.Queue(forgetRowsSQL, partition, c.Rows, row.Time(), epoch).Exec(func(tag pgconn.CommandTag) error {
@@ -56,19 +59,19 @@ func forget(ctx context.Context, tx pgx.Tx, partition int, epoch int64, c *schem
 	return int(gone) + len(forgotten), err
 }
 
-// The fence of a purge: a successor's takeover waits for the row, or has raised
-// the epoch and then nothing is ours to forget.
+// The fence of a purge. A takeover waits for the partition's row; or it was there before and raised the
+// epoch, and then this purge deletes nothing.
 const (
 	holdSQL   = `UPDATE partitions SET forgotten = greatest(forgotten, $3) WHERE partition = $1 AND epoch = $2`
 	stillOurs = `EXISTS (SELECT 1 FROM partitions WHERE partition = ?1 AND epoch = ?4)`
 )
 
-// The statements on the tasks whose number is in the list ?2, if the partition is ours.
+// Statements on the tasks of partition ?1 with numbers in the list ?2. stillOurs is their fence.
 var (
 	chosen          = `partition = ?1 AND number ` + inList("number") + ` AND ` + stillOurs
 	forgetRowsSQL   = dollars(schema.ForgetRowsSQL + chosen + schema.AndDeadSQL)
 	oldSQL          = dollars(schema.ForgetDetailsSQL + chosen + schema.AndOldSQL)
 	forgetLabelsSQL = dollars(schema.ForgetLabelsSQL + `partition = ?1 AND number ` + inList("number"))
-	// forgetSQL deletes what the tasks of a list were made of.
+	// forgetSQL deletes the journals of tasks.
 	forgetSQL = dollars(schema.ForgetJournalSQL + `partition = ?1 AND number ` + inList("number"))
 )

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// deadAfter is how long a connection may go unacknowledged before it is given up. A machine that is gone closes nothing: a
-// commit that was sent to it would otherwise wait for tryMax, and the driver's own keep-alives take 15 minutes.
+// deadAfter is after how long without an acknowledgement a connection is given up. A machine that has
+// vanished closes nothing: a commit on its way there would wait for tryMax otherwise, and the driver's own
+// keep-alives would take 15 minutes.
 const deadAfter = 10 * time.Second
 
-// newDialer makes network connections that fail when the other machine has said nothing for deadAfter. The kernel of a server
-// that is busy, or waits for a standby, does acknowledge.
+// newDialer makes connections that fail when the other machine has acknowledged nothing for deadAfter. The
+// kernel of a busy server, or of one that waits for a standby, does acknowledge.
 func newDialer() *net.Dialer {
 	return &net.Dialer{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: deadAfter / 2, Interval: deadAfter / 10, Count: 5},

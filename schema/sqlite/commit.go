@@ -10,16 +10,20 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// statements are those of a commit, and the columns that their parameters are.
+// statements are the statements of a commit, with the columns that their parameters are.
 type statements struct {
-	of      *schema.Tables
-	moved   []schema.Column[schema.PartitionRow]
-	tasks   []schema.Column[schema.TaskRow] // that a birth writes
+	of *schema.Tables
+	// moved are the columns that a commit sets in partitions.
+	moved []schema.Column[schema.PartitionRow]
+	// tasks are the columns that a birth writes.
+	tasks []schema.Column[schema.TaskRow]
+	// changed are the columns that a later commit writes.
 	changed []schema.Column[schema.TaskRow]
 
 	fence, birth, row, journal, label, link string
 }
 
+// newStatements makes the statements for tables. Parameters are by position, in the order of the columns.
 func newStatements(of *schema.Tables) *statements {
 	s := &statements{of: of, moved: schema.Of(of.Partitions, schema.State), tasks: schema.Of(of.Tasks, schema.Key|schema.Birth|schema.State), changed: schema.Of(of.Tasks, schema.State)}
 	s.fence = `UPDATE partitions SET ` + schema.Join(s.moved, "%[1]s = ?") + ` WHERE partition = ? AND epoch = ? AND last_commit IN (?, ?)`
@@ -27,12 +31,13 @@ func newStatements(of *schema.Tables) *statements {
 	s.row = `UPDATE tasks SET ` + schema.Join(s.changed, "%[1]s = ?") + ` WHERE partition = ? AND number = ? AND seq < ?`
 	s.journal = insert("journal", of.Journal) + ` ON CONFLICT DO NOTHING`
 	s.label = insert("labels", of.Labels) + ` ON CONFLICT DO NOTHING`
-	// One that stands is of an earlier sending of the same commit, or it is not ours.
+	// A link that exists is overwritten if it is from an earlier sending of this commit. Otherwise no row changes.
 	s.link = insert("chain", of.Chain) + ` ON CONFLICT (partition, height) DO UPDATE SET linked_at = excluded.linked_at, content = excluded.content, hash = excluded.hash
 		WHERE chain.epoch = excluded.epoch AND chain.commit_id = excluded.commit_id`
 	return s
 }
 
+// insert is an INSERT of a row with all columns.
 func insert[R any](table string, columns []schema.Column[R]) string {
 	return `INSERT INTO ` + table + ` (` + schema.Names(columns) + `) VALUES (` + schema.Join(columns, "?") + `)`
 }
@@ -42,7 +47,7 @@ const (
 	journalCommitSQL = `SELECT commit_id FROM journal WHERE partition = ? AND number = ? AND seq = ?`
 )
 
-// Commit implements [schema.Store]: the same as PostgreSQL's, a row a statement, under BEGIN
+// Commit implements [schema.Store] like PostgreSQL's fallback, with a statement for each row, under BEGIN
 // IMMEDIATE.
 func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, error) {
 	links, err := s.Links(b)
@@ -61,6 +66,7 @@ func (s *Store) Commit(ctx context.Context, b *core.Batch) (core.CommitResult, e
 	})
 }
 
+// commitOnce is one try. It returns the links that were written.
 func (s *Store) commitOnce(ctx context.Context, b *core.Batch, links schema.Links) (core.CommitResult, schema.Links, error) {
 	c := commit{b: b, sql: s.sql, links: links, statements: map[string]*sql.Stmt{}, own: map[int]bool{}}
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -70,23 +76,25 @@ func (s *Store) commitOnce(ctx context.Context, b *core.Batch, links schema.Link
 	return c.res, c.links, err
 }
 
-// commit is one transaction that writes a batch.
+// commit is a transaction that writes a batch. task, record and args are here so that one row after the other
+// uses their memory.
 type commit struct {
-	ctx        context.Context
-	tx         *sql.Tx
-	b          *core.Batch
-	sql        *statements
-	task       schema.TaskRow    // the one that is being written,
-	record     schema.JournalRow // its record,
-	args       []any             // and the arguments of the statement
-	links      schema.Links
-	statements map[string]*sql.Stmt // by their SQL; the transaction closes them
-	own        map[int]bool         // partitions whose epoch is still ours
-	res        core.CommitResult
+	ctx    context.Context
+	tx     *sql.Tx
+	b      *core.Batch
+	sql    *statements
+	task   schema.TaskRow
+	record schema.JournalRow
+	args   []any
+	links  schema.Links
+	// statements are by their SQL. The transaction closes them.
+	statements map[string]*sql.Stmt
+	// own are the partitions that the fence let through.
+	own map[int]bool
+	res core.CommitResult
 }
 
-// exec runs a statement, which is compiled once a transaction, and returns how many rows it
-// changed.
+// exec compiles a statement once in a transaction, runs it, and returns how many rows changed.
 func (c *commit) exec(query string, args ...any) (int64, error) {
 	stmt := c.statements[query]
 	if stmt == nil {
@@ -99,8 +107,8 @@ func (c *commit) exec(query string, args ...any) (int64, error) {
 	return affected(stmt.ExecContext(c.ctx, args...))
 }
 
-// execRow runs a statement with the values of a row, and what comes after them. SQLite is held to what PostgreSQL takes as
-// text; its own checks stop at a NUL.
+// execRow runs a statement with the values of a row followed by more. It refuses texts that PostgreSQL would
+// not take, so that both stores refuse the same; SQLite's own checks stop at a NUL.
 func execRow[R any](c *commit, query string, columns []schema.Column[R], r *R, more ...any) (int64, error) {
 	c.args = append(schema.Args(c.args[:0], columns, r, dialect.Time), more...)
 	for i, v := range c.args[:len(columns)] {
@@ -111,6 +119,8 @@ func execRow[R any](c *commit, query string, columns []schema.Column[R], r *R, m
 	return c.exec(query, c.args...)
 }
 
+// write writes the batch: the fence first, then the tasks of the partitions that it let through, then their
+// links.
 func (c *commit) write() error {
 	for i := range c.b.Partitions {
 		if err := c.fence(&c.b.Partitions[i]); err != nil {
@@ -150,7 +160,7 @@ func (c *commit) writeLinks() (err error) {
 	return nil
 }
 
-// fence moves a partition if its row is as its owner left it.
+// fence moves a partition if its row is as its owner left it. Otherwise it reports the partition as fenced.
 func (c *commit) fence(p *core.PartitionWrite) error {
 	row := schema.NewPartitionRow(p, c.b.ID)
 	n, err := execRow(c, c.sql.fence, c.sql.moved, &row, p.Partition, p.Epoch, p.After, c.b.ID)
@@ -165,8 +175,8 @@ func (c *commit) fence(p *core.PartitionWrite) error {
 	return nil
 }
 
-// writeTask writes a task's row and its journal rows; neither, of a birth whose id is
-// another task's.
+// writeTask writes a task's row and journal rows. For a birth whose id another task has it writes nothing and
+// reports the duplicate.
 func (c *commit) writeTask(w *core.TaskWrite) error {
 	t := w.Task
 	c.task = schema.NewTaskRow(t, c.b.ID)
@@ -177,6 +187,7 @@ func (c *commit) writeTask(w *core.TaskWrite) error {
 			return err
 		}
 		if n == 0 {
+			// A duplicate has no journal rows and no labels.
 			if ours, err := c.bornBefore(t); err != nil || !ours {
 				return err
 			}
@@ -197,7 +208,7 @@ func (c *commit) writeTask(w *core.TaskWrite) error {
 	return nil
 }
 
-// writeLabels lets the new task be found by its labels; those that stand are of an earlier sending of this batch.
+// writeLabels stores a new task's labels. Those that exist are from an earlier sending of this batch.
 func (c *commit) writeLabels(t *core.Task) error {
 	for _, l := range t.Labels {
 		if _, err := execRow(c, c.sql.label, c.sql.of.Labels, &schema.LabelRow{Label: l, Partition: t.Partition, Number: t.Number}); err != nil {
@@ -207,8 +218,8 @@ func (c *commit) writeLabels(t *core.Task) error {
 	return nil
 }
 
-// bornBefore finds out whose the id of a birth is: ours, by an earlier sending of this
-// batch, or another task's, which makes the birth a duplicate.
+// bornBefore finds out who has the id of a birth: the same birth, by an earlier sending of this batch, or
+// another task.
 func (c *commit) bornBefore(t *core.Task) (ours bool, err error) {
 	e := core.Existing{Partition: t.Partition}
 	var state string
@@ -224,8 +235,8 @@ func (c *commit) bornBefore(t *core.Task) (ours bool, err error) {
 	return false, nil
 }
 
-// writeRecord writes a journal row. One that is there already has to be of our commit, as it
-// is when this batch was sent before.
+// writeRecord writes a journal row. A row that exists must be from an earlier sending of this batch:
+// core.ErrForeignRow otherwise.
 func (c *commit) writeRecord(w *core.TaskWrite, record int) error {
 	c.record = schema.NewJournalRow(w, record, c.b.ID)
 	n, err := execRow(c, c.sql.journal, c.sql.of.Journal, &c.record)

@@ -13,9 +13,8 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// judge says what is done about an error of a commit: what it returns wraps
-// core.ErrRowRefused or core.ErrForeignRow where the owner has to act, and the same batch
-// goes again where again is true.
+// judge decides what happens after an error of a commit. again: the batch is tried again. Otherwise judged
+// wraps core.ErrRowRefused or core.ErrForeignRow where the owner has to act.
 func (s *Store) judge(ctx context.Context, b *core.Batch, err error, probed *bool) (again bool, judged error) {
 	e, ofSQLite := errors.AsType[*driver.Error](err)
 	if !ofSQLite { // the store is closed, ctx has ended, or a row is another commit's
@@ -35,8 +34,8 @@ func (s *Store) judge(ctx context.Context, b *core.Batch, err error, probed *boo
 	return false, err
 }
 
-// judgeRow blames a row only if the database has twice taken one that cannot be wrong: it
-// may have been in trouble until a moment ago.
+// judgeRow blames a row only if the database has twice in a row taken one that cannot be wrong. Once is not
+// enough: the database may have been in trouble until a moment ago.
 func (s *Store) judgeRow(ctx context.Context, b *core.Batch, err error, probed *bool) (again bool, judged error) {
 	if len(b.Writes) == 0 {
 		return true, err
@@ -52,10 +51,11 @@ func (s *Store) judgeRow(ctx context.Context, b *core.Batch, err error, probed *
 	return false, fmt.Errorf("%w: %w", core.ErrRowRefused, err)
 }
 
+// errProbed rolls back a probe that the database took.
 var errProbed = errors.New("the probe was taken")
 
-// probe reports what the database has against any row: it does to each table what a commit does, with a row that cannot be
-// wrong, and rolls it back.
+// probe asks whether the database would take any row: it does to each table what a commit does, with a row
+// that cannot be wrong, and rolls it back. The error is what the database has against it.
 func (s *Store) probe(ctx context.Context, partition int) error {
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		c := commit{ctx: ctx, tx: tx, b: &core.Batch{}, sql: s.sql, statements: map[string]*sql.Stmt{}}

@@ -10,10 +10,11 @@ import (
 	"duly.dev/duly/schema"
 )
 
-// walMost is the journal_size_limit of pragmas: a WAL is only larger while a reader keeps it from being begun again.
+// walMost is the journal_size_limit in pragmas. SQLite cuts the WAL back to that when it begins anew, which
+// only a reader can prevent.
 const walMost = 64 << 20
 
-// Held is what readers keep the database from using again.
+// Held measures the WAL, which readers keep SQLite from beginning anew.
 func (s *Store) Held(context.Context) (schema.Held, error) {
 	h := schema.Held{WALMost: walMost}
 	info, err := os.Stat(s.path + "-wal")

@@ -10,6 +10,7 @@ import (
 	"duly.dev/duly/schema"
 )
 
+// migrator is the migrator of this dialect.
 func (s *Store) migrator() (*goose.Provider, error) {
 	return schema.Migrator(s.writer, goose.DialectSQLite3, "sqlite", s.migrations)
 }
@@ -34,8 +35,8 @@ func (s *Store) CheckVersion(ctx context.Context) error {
 	return schema.CheckVersion(have, m)
 }
 
-// Migrate implements [schema.Store]. A second process may open the file at the same time: the
-// second to come finds the tables when it looks again.
+// Migrate implements [schema.Store]. If a second process opens the file at the same time, one of the two
+// fails, tries again and finds the tables.
 func (s *Store) Migrate(ctx context.Context) error {
 	m, err := s.migrator()
 	if err != nil {

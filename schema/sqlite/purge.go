@@ -23,8 +23,7 @@ func (s *Store) Purge(ctx context.Context, partition int, epoch int64, detail, r
 	return touched, s.TrimChain(ctx, partition, epoch, detail)
 }
 
-// forget takes what is old, if the epoch is still that one. It returns how many tasks it
-// touched.
+// forget deletes what a purge chose, if the epoch is still that one. It returns how many tasks it touched.
 func forget(ctx context.Context, tx *sql.Tx, partition int, epoch int64, old *schema.Old, detail, row core.Instant) (int, error) {
 	ours, err := affected(tx.ExecContext(ctx, `UPDATE partitions SET forgotten = max(forgotten, ?3) WHERE partition = ?1 AND epoch = ?2`, partition, epoch, old.Forgotten))
 	if err != nil || ours == 0 {

@@ -26,37 +26,42 @@ var _ schema.Store = (*Store)(nil)
 // Store implements [schema.Store].
 type Store struct {
 	*schema.Base
-	writer  *sql.DB // of one connection, so that one transaction writes at a time
-	reader  *sql.DB // for the owner of partitions
-	asking  *sql.DB // for people who ask, behind whom no owner waits
+	// writer has one connection, so that one transaction writes at a time.
+	writer *sql.DB
+	// reader is for the owners of partitions.
+	reader *sql.DB
+	// asking is for people, behind whom no owner has to wait.
+	asking  *sql.DB
 	path    string
 	version string
 	// migrations make the tables; nil: the files of this binary do.
 	migrations fs.FS
 	sql        *statements
-	writes     atomic.Int64 // transactions
+	// writes counts transactions.
+	writes atomic.Int64
 }
 
-// readersMax is how many connections each of the two readers has.
+// readersMax is how many connections reader and asking have each.
 const readersMax = 2 * schema.AskingEach
 
-// pragmas hold for every connection. A commit is durable when it returns (FULL), also in a
-// WAL. A commit that finds more than 1,000 pages (4 MB) in the WAL, SQLite's default, copies
-// them into the tables; of a WAL that a long read made big the rest is given back.
+// pragmas hold for every connection. With synchronous(FULL) a commit is durable when it returns, in a WAL
+// too. Every 1,000 pages (4 MB) a commit copies the WAL into the tables, SQLite's default; a WAL that a long
+// read made larger is cut back.
 var pragmas = []string{
 	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "journal_size_limit(67108864)", "temp_store(MEMORY)", "cache_size(-65536)",
 }
 
-// Open opens the store in a file, which it makes if there is none. It does not migrate.
+// Open opens the store in a file, and makes the file if there is none. It makes no tables.
 func Open(ctx context.Context, path string) (*Store, error) {
 	return OpenWith(ctx, path, schema.Options{})
 }
 
-// OpenWith is Open with options, of which all but Chain, Migrations and Tables are PostgreSQL's.
+// OpenWith is Open with options. Of these only Chain, Migrations and Tables matter here.
 func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("database URL: sqlite: without a path")
 	}
+	// Pragmas are in the URL, so that the driver sets them on each connection that it makes.
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=" + strings.Join(pragmas, "&_pragma=")
 	s := &Store{path: path, sql: newStatements(cmp.Or(o.Tables, schema.Columns())), migrations: o.Migrations}
 	for _, of := range []struct {
@@ -81,6 +86,7 @@ func OpenWith(ctx context.Context, path string, o schema.Options) (*Store, error
 	return s, nil
 }
 
+// dialect is this database's. Nothing is tried again: with one writer no transaction gives way to another.
 var dialect = schema.Dialect{
 	Params: func(q string) string { return q },
 	List:   list,
@@ -92,7 +98,7 @@ var dialect = schema.Dialect{
 	Renew: `UPDATE installation SET id = ?1, namespace = '' WHERE id = ?2`,
 }
 
-// asRows is that of [schema.Dialect]: of one parameter, a list of rows.
+// asRows is Dialect.Rows: all columns in one JSON parameter, a list of rows.
 func asRows(first int, columns ...string) string {
 	values := make([]string, len(columns))
 	for i, c := range columns {
@@ -102,7 +108,7 @@ func asRows(first int, columns ...string) string {
 	return fmt.Sprintf("(SELECT %s FROM json_each(?%d)) AS u", strings.Join(values, ", "), first)
 }
 
-// listArgs are lists as that parameter.
+// listArgs is Dialect.RowArgs: the JSON of asRows.
 func listArgs(lists ...any) []any {
 	var rows [][]any
 	for k, list := range lists {
@@ -119,7 +125,7 @@ func listArgs(lists ...any) []any {
 	return []any{string(b)}
 }
 
-// columnOf adds a column to rows, which are made with the first.
+// columnOf appends a column's values to rows. The first column makes the rows.
 func columnOf[T any](rows [][]any, column int, values []T) [][]any {
 	if column == 0 {
 		rows = make([][]any, len(values))
@@ -130,12 +136,13 @@ func columnOf[T any](rows [][]any, column int, values []T) [][]any {
 	return rows
 }
 
-// list is a list as one parameter, inList what is in it, chosen the rows whose number is.
+// list is Dialect.List: JSON.
 func list(v any) any {
 	b, _ := json.Marshal(v) // numbers and names always can be
 	return string(b)
 }
 
+// inList is what is in the list ?2. chosen are the rows of partition ?1 whose number is.
 const (
 	inList = `IN (SELECT value FROM json_each(?2))`
 	chosen = `partition = ?1 AND number ` + inList
@@ -159,6 +166,7 @@ func (s *Store) Close() error {
 	return s.close()
 }
 
+// close closes all handles that are open.
 func (s *Store) close() error {
 	var errs []error
 	for _, db := range []*sql.DB{s.reader, s.asking, s.writer} {
@@ -169,8 +177,8 @@ func (s *Store) close() error {
 	return errors.Join(errs...)
 }
 
-// write runs one transaction. It waits for its turn until ctx ends. A transaction that has
-// begun is not given up then: it is short, and its outcome would be unknown.
+// write runs a transaction. It waits for the one writer until ctx ends. Once begun, a transaction runs to its
+// end: it is short, and giving it up would leave the outcome unknown.
 func (s *Store) write(ctx context.Context, do func(context.Context, *sql.Tx) error) error {
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
@@ -209,7 +217,7 @@ func (s *Store) Partitions(ctx context.Context, n int) error {
 	})
 }
 
-// transact is that of [schema.Base].
+// transact is the schema.Transact of this store.
 func (s *Store) transact(ctx context.Context, do func(context.Context, schema.Tx) error) error {
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return do(ctx, small{tx}) })
 }

@@ -13,7 +13,7 @@ type question struct{ of, name string }
 // questions are those of the scheduler: the gate's, its stages', and what these ask.
 var questions = []question{
 	{"gate", "room"}, {"stage", "room"},
-	{"pauseBook", "room"}, {"pauseBook", "holds"}, {"keyStage", "room"}, {"breakerStage", "room"}, {"limitStage", "room"}, {"windowStage", "room"},
+	{"pauseBook", "room"}, {"pauseBook", "pausesAll"}, {"keyStage", "room"}, {"breakerStage", "room"}, {"limitStage", "room"}, {"windowStage", "room"},
 	{"Breaker", "Limit"}, {"Breaker", "Back"}, {"inUse", "roomFor"}, {"shardLimit", "room"}, {"shardLimit", "calls"},
 }
 

@@ -22,19 +22,21 @@ func PlaceBy(nodes []string, n int, wishes []core.Wish, now core.Instant) []stri
 	return r.by(wishes, now)
 }
 
-// places is which of the live nodes is to own each partition. It is kept from change to change: a node that comes is
-// weighed once for each partition, and one that goes costs only the partitions that it had.
+// places computes incrementally which live node should own each partition. A node that comes is compared once with each
+// partition's owner; when one goes, only the partitions that it had are assigned anew.
 type places struct {
-	live   []rendezvous.Node
-	owners []string // by partition; empty: there is no node
-	best   []uint64 // their weights
+	live []rendezvous.Node
+	// owners names each partition's node; empty: there is no node.
+	owners []string
+	// best holds the rendezvous weight of each partition's owner.
+	best []uint64
 }
 
 func newPlaces(n int) *places {
 	return &places{owners: make([]string, n), best: make([]uint64, n)}
 }
 
-// set makes these the live nodes.
+// set replaces the live nodes.
 func (r *places) set(nodes []string) {
 	was := make(map[string]rendezvous.Node, len(r.live))
 	for _, node := range r.live {
@@ -63,7 +65,8 @@ func (r *places) set(nodes []string) {
 	}
 }
 
-// without is whose a partition would be without a node; empty: there is no other.
+// without returns the node that would own the partition if the given node were gone; empty: there is no
+// other.
 func (r *places) without(node string, partition int) (owner string) {
 	var best uint64
 	for _, other := range r.live {
@@ -74,7 +77,7 @@ func (r *places) without(node string, partition int) (owner string) {
 	return owner
 }
 
-// by is a copy of the owners, with what operators want.
+// by returns a copy of the owners, changed by the operators' wishes: pins, and nodes that have stepped down.
 func (r *places) by(wishes []core.Wish, now core.Instant) []string {
 	owners := slices.Clone(r.owners)
 	for _, w := range wishes {
@@ -91,21 +94,27 @@ func (r *places) by(wishes []core.Wish, now core.Instant) []string {
 	return owners
 }
 
-// placement is which partitions are to be whose, and what a node has done about it.
+// placement is which node should own each partition, and what this node has done about it.
 type placement struct {
-	change signal // Reassign has something to do
+	// change is set when Reassign has something to do.
+	change signal
 
-	mu      sync.Mutex
-	live    []string
-	among   *places // of the live nodes, without the wishes
-	wishes  []core.Wish
-	owners  []string // whose each partition is to be, of the live nodes; nil: they are not known yet
-	changed bool     // since the last Reassign
+	mu   sync.Mutex
+	live []string
+	// among computes owners from the live nodes alone, without the wishes.
+	among  *places
+	wishes []core.Wish
+	// owners is among with the wishes applied; nil: the live nodes are not known yet.
+	owners []string
+	// changed is whether owners may have changed since the last Reassign.
+	changed bool
 
-	// The rest belongs to the goroutine that calls Reassign.
-	moved    time.Time         // when the live nodes last changed
-	compared time.Time         // when the store was last compared with what this node holds
-	waiting  map[int]time.Time // since when a live predecessor of a partition is waited for
+	// moved is when the live nodes or the owners last changed.
+	moved time.Time
+	// compared is when the store was last compared with what this node holds.
+	compared time.Time
+	// waiting holds since when this node waits for a live predecessor to let go of a partition.
+	waiting map[int]time.Time
 }
 
 func newPlacement(partitions int) placement {
