@@ -343,7 +343,7 @@ var faults = []section{
 	{"Tests that see", []subject{
 		{"Q1", "The simulator's referee judges progress: in calm weather what can go on does", ""},
 		{"Q2", "The simulator draws changes of limits and versions of plans, and pauses with classes", ""},
-		{"Q3", "A thousand seeds of the simulator run on SQLite itself", "some fifty run with the tests; a thousand are run by `make sim-sqlite`, at night"},
+		{"Q3", "A thousand seeds of the simulator run on SQLite itself (`make sim-sqlite`, at night; some fifty with the tests)", ""},
 		{"Q4", "Dialects, bus, relay, bulk, schedules, repairs, books and ages are driven by drawn tests too", ""},
 		{"Q5", "Mutants of timers, wake-ups, clocks, bounds and rests are caught", "a third of those drawn survive"},
 		{"Q6", "The pages of requirements say of each what is built and what is partial", ""},
