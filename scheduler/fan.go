@@ -38,8 +38,8 @@ type fan struct {
 	// recount is whether the counts have to be read from the store before the fan can go on.
 	recount bool
 
-	// page, more and pageAfter walk over children that exist already: a new attempt of the step restarts those that an
-	// earlier one left undone, oldest first; an undo goes over all, newest first. pageAfter is the number of the last one
+	// page, more and pageAfter walk over children that exist already: a new attempt of the step restarts those that were
+	// undone before it began, oldest first; an undo goes over all, newest first. pageAfter is the number of the last one
 	// read, more whether the store has further ones.
 	more      bool
 	pageAfter int64
@@ -157,7 +157,7 @@ func (f *fan) failBefore(child string) {
 }
 
 // read reads the next page of the children that exist already: in an undo all that are not undone, newest
-// first; else those that an earlier attempt of the step left undone, oldest first.
+// first; else those that were undone before this attempt began, oldest first.
 func (f *fan) read(ctx context.Context, store Store) (err error) {
 	next, over := store.Children, func(r core.ChildRow) bool { return r.State != core.StateUndone || r.Ended >= f.since }
 	if f.undo {

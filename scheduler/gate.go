@@ -5,6 +5,10 @@ import "duly.dev/duly/internal/core"
 // The gate decides whether a do may leave; nothing else does. It is a list of stages, each one reason to hold a do back;
 // the stage that lets least through counts. What is parked keeps the facts that stages judge by, so that it need not be
 // loaded to be judged.
+//
+// A new reason is a type with room, a constant, and a line in newGate. Look also at open, which skips the gate; at
+// queues.enter and claim.go, which treat some stages by name; at internal/node/forecasthold.go, which tells for how long;
+// and at the sentence why.room.
 
 // ask describes a do that would leave: that of a task in flight or parked, or any do of an agent or of one
 // key there.

@@ -54,7 +54,7 @@ func (o *owned) stored(w *core.TaskWrite) *entry {
 	return e
 }
 
-// planOf implements committedPlans.
+// planOf implements committedPlans: stored is whether the commit took the write; plan is its task's, nil if it is not known.
 func (o *owned) planOf(w *core.TaskWrite) (plan *core.Plan, stored bool) {
 	e := o.stored(w)
 	if e == nil {

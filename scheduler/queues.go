@@ -172,7 +172,7 @@ func (q *queues) flowOf(t *core.Task) flowKey {
 // then.
 func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 	if one.keyed || len(q.gate.pauses.all) > 0 {
-		if v := q.gate.mayLeave(one.ask(slot)); v.n == 0 && v.by <= byKey {
+		if v := q.gate.mayLeave(one.ask(slot)); v.n == 0 && (v.by == byPause || v.by == byKey) {
 			why := reason{paused: v.by == byPause}
 			if !why.paused {
 				why.key = one.key

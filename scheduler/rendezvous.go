@@ -94,7 +94,8 @@ func (r *places) by(wishes []core.Wish, now core.Instant) []string {
 	return owners
 }
 
-// placement is which node should own each partition, and what this node has done about it.
+// placement is which node should own each partition, by the live nodes and what operators want, and since when this
+// node has waited to take one over. What it holds is not here: see Committer.
 type placement struct {
 	// change is set when Reassign has something to do.
 	change signal

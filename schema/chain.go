@@ -75,8 +75,8 @@ const (
 // noEpoch is an epoch that no owner has.
 const noEpoch = -1
 
-// writeTakeOver stores the state of a partition in the transaction of its takeover. Call done after the
-// commit.
+// writeTakeOver stores, in the transaction of a takeover, the partition's row, its epoch for the places of limits, and a
+// link of its chain where one is due. done puts the chain's end into memory: call it after the commit.
 func (b *Base) writeTakeOver(ctx context.Context, tx Tx, st *core.PartitionState, at core.Instant) (done func(), err error) {
 	query, args := b.takeOver(st)
 	if _, err := tx.Exec(ctx, query, args...); err != nil {

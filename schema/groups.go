@@ -301,8 +301,8 @@ func (r *reader) rank(ctx context.Context, after groupKey, only string) (all []r
 	return all, whole, nil
 }
 
-// rankQuery counts tasks by group in index order after k, up to the bound. The bound is inside, so that the
-// count goes over no more rows.
+// rankQuery counts the tasks of each group after k in index order; only: of that type of task, empty: of all. It reads
+// CountExactMax+1 tasks at most, so the last group may be counted in part.
 func (k groupKey) rankQuery(c *conditions, only string) string {
 	is := stateIs(k.state, c.param)
 	if only != "" {

@@ -122,7 +122,8 @@ const (
 	qForgottenTo = `SELECT forgotten FROM partitions WHERE partition = ?1`
 )
 
-// Whether a task stays.
+// What a purge's query says of a task, as a number in its fourth column: whether the walk takes the task, passes over it,
+// or ends before it.
 const (
 	stayNot   = 0 // goes, if it is old enough
 	stayKept  = 1 // stays: forgotten already, unfinished, or for a person to settle

@@ -1,6 +1,7 @@
 package core
 
-// EffectKind says what must leave the process after a commit.
+// EffectKind says what the owner does once a row is committed. Most are messages; EffectWake, EffectChildren and
+// EffectUndoChildren stay in the process.
 type EffectKind uint8
 
 // The effects.

@@ -45,7 +45,7 @@ func (l *Limit) StartsOver(was *Limit) (inAll, keys bool) {
 	return l.InAll() && !was.InAll(), l.Key != "" && l.Key != was.Key
 }
 
-// KeyOf is the key that a text stands for: itself, or its hash if it is longer than KeyBytesMax.
+// KeyOf is the key of a limit (not of a step) that a text gives: itself, or its hash if it is longer than KeyBytesMax.
 func KeyOf(text string) string {
 	if len(text) <= KeyBytesMax {
 		return text

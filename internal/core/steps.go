@@ -56,7 +56,8 @@ type StepOwn struct {
 	Refusal string // its text
 }
 
-// Count is how many children an each that has begun has; 0 of other steps.
+// Count is how many children an each that has begun is to have, born or not: the elements of its list, counted at each
+// call; 0 of other steps.
 func (s *StepState) Count() int {
 	if s.kind != kindEach || s.own == nil {
 		return 0

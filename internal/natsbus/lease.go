@@ -99,7 +99,8 @@ func (l *Lease) ended(now, wall time.Time) bool {
 	return !now.Before(l.ends) || !wall.Before(l.ends.Round(0))
 }
 
-// renewed notes a confirmed renewal that began at an instant. anew: the server had let the lease go before.
+// renewed notes a write that the server confirmed: the lease lasts from when it began. A new Term begins if the lease had
+// run out by our clocks, or with anew: the server did not have it as ours, as at first.
 func (l *Lease) renewed(began time.Time, anew bool) {
 	l.termMu.Lock()
 	defer l.termMu.Unlock()

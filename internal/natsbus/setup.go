@@ -59,8 +59,8 @@ var (
 	errStorage = errors.New("NATS has not enough storage")
 )
 
-// StreamConfig is how the streams should be. A zero field has its default when a stream is made, and is not
-// compared when it exists.
+// StreamConfig is how the streams should be. A zero field has its default when a stream is made, and a stream that
+// exists keeps what it has; but 0 TaskStreams is 1, and is refused where there are more.
 type StreamConfig struct {
 	// Installation is the id of the installation, which is in SQL, too; empty: none is written or compared.
 	Installation string

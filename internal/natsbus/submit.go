@@ -30,7 +30,8 @@ func release(b *[]byte) {
 	}
 }
 
-// SubmitRequest is one submission at the request endpoint. Only its names are checked.
+// SubmitRequest is one submission at the request endpoint. Its type and id are in their alphabet and its headers can be
+// read; nothing else of it is checked.
 type SubmitRequest struct {
 	submit.Form
 	// HasReply is whether the sender waits for an answer.

@@ -113,7 +113,8 @@ func eachTaskStream[T any](ctx context.Context, c *Conn, spare time.Duration, as
 	return all, errors.Join(errs...)
 }
 
-// Home is the pair of streams that the cursors of a partition belong to.
+// Home is the task stream and the control stream of a partition as they are now. Cursors of another Identity start from
+// the beginning.
 type Home struct {
 	// Identity names them as partitions' rows do: tasks/control.
 	Identity string
