@@ -176,10 +176,16 @@ func (s *relayScript) play(t *testing.T) []string {
 	}
 	w.known["tight"].Admission = core.AdmissionRefuse
 	w.heap.judged = w.judged
+	var doors []func()
+	defer func() {
+		for _, stop := range doors {
+			stop()
+		}
+	}()
 	ins := make([]*Ingest, s.relays) // a node has a door and a relay
 	for i := range ins {
 		in, stop := w.door()
-		defer stop()
+		doors = append(doors, stop)
 		ins[i] = in
 		w.stops = append(w.stops, w.relay(in))
 	}
@@ -197,7 +203,7 @@ func (s *relayScript) play(t *testing.T) []string {
 }
 
 // door is one that serves, with its plans.
-func (w *relayWorld) door() (in *Ingest, stop func()) {
+func (w *relayWorld) door() (*Ingest, func()) {
 	door, err := NewDoor(Config{
 		StreamOf: streamName(w.script.streams), Partitions: w.script.streams, PartitionOf: byDigit, PackItems: w.script.packItems, ItemsMax: w.script.room * w.script.streams,
 		UnknownMax: 5, Admit: func(_ core.Instant, _ *core.Plan, left time.Duration) string {
@@ -210,7 +216,7 @@ func (w *relayWorld) door() (in *Ingest, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	in = New(door, clock)
+	in := New(door, clock)
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
@@ -416,7 +422,7 @@ func (w *relayWorld) store(partition int, subs []core.Submission) {
 }
 
 // judged hears of each verdict, whether it was written down or lost.
-func (w *relayWorld) judged(row *heapRow, v *Verdict, written bool) {
+func (w *relayWorld) judged(row *heapRow, v *Verdict, _ bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	kind, key := row.kind, row.form.ID+string(row.form.Input)
