@@ -110,4 +110,10 @@ var ledgerMutants = []mutant{
 		fault: "a tombstone goes with the age of what was done of its key before",
 		run:   "^TestLedgerIsBounded$",
 	},
+	{
+		name: "memory-full-for-ever", invariant: 12, file: "agents/memory.go",
+		old: "\tl.forget()\n\te := l.entries[key]", new: "\te := l.entries[key]",
+		fault: "a ledger that was full refuses new keys for ever",
+		run:   "^TestFullLedgerTakesKeysAgain$",
+	},
 }
