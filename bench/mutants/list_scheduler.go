@@ -490,4 +490,10 @@ var schedulerMutants = []mutant{
 		fault: "after a crash a step is done without the result of its child",
 		run:   "^TestCrashBeforeTheParentHears$",
 	},
+	{
+		name: "left-behind-until-the-last-counted", invariant: 11, file: "scheduler/left.go",
+		old: "l.epoch, l.over = epoch, max(l.over, b.now().Add(a.longest))", new: "l.epoch, l.over = epoch, b.now().Add(a.longest)",
+		fault: "places of what was let go are free when the command that was counted last is over, not the longest",
+		run:   "^TestGoneKeepsItsPlaceBesideShorterOnes$",
+	},
 }
