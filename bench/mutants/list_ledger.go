@@ -116,4 +116,16 @@ var ledgerMutants = []mutant{
 		fault: "a ledger that was full refuses new keys for ever",
 		run:   "^TestFullLedgerTakesKeysAgain$",
 	},
+	{
+		name: "bucket-claim-shorter-than-its-command", invariant: 7, file: "agents/kvledger/ledger.go",
+		old: "return min(max(time.Until(deadline), time.Millisecond), LeaseMost)", new: "return min(max(time.Until(deadline), time.Millisecond), l.options.Lease)",
+		fault: "a claim is taken over while its command has time, and its work is done beside it",
+		run:   "^TestClaimHoldsAsLongAsItsCommand$",
+	},
+	{
+		name: "bucket-keeps-an-hour", invariant: 7, file: "agents/kvledger/record.go",
+		old: "TTL: b.Keep, MaxBytes", new: "TTL: KeepLeast, MaxBytes",
+		fault: "a bucket keeps its keys for an hour, whatever it was told",
+		run:   "^TestBucketKeepsAsLongAsItIsTold$",
+	},
 }
