@@ -128,4 +128,10 @@ var ledgerMutants = []mutant{
 		fault: "a bucket keeps its keys for an hour, whatever it was told",
 		run:   "^TestBucketKeepsAsLongAsItIsTold$",
 	},
+	{
+		name: "ledger-cut-though-there-is-time", invariant: 5, file: "agents/pgledger/ledger.go",
+		old: "hold = min(max(time.Until(deadline), 0)+holdLeast, HoldMost)", new: "hold = min(max(time.Until(deadline), 0)+holdLeast, hold)",
+		fault: "a transaction that stands still is ended though its command has time",
+		run:   "^TestHolderWithTime$",
+	},
 }
