@@ -251,3 +251,18 @@ func TestLedgerKeepsWhatIsAtWork(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A ledger that was full takes a new key as soon as the oldest has its age, though no one asks how many there are.
+func TestFullLedgerTakesKeysAgain(t *testing.T) {
+	for _, call := range []func(*play) string{
+		func(p *play) string { return p.do("new", nil) },
+		func(p *play) string { return p.undo("new", nil) },
+	} {
+		p := newPlay(t, time.Minute, 1)
+		p.do("old", nil)
+		p.now = p.now.Add(time.Minute)
+		if got := call(p); got == agents.ErrLedgerFull.Error() {
+			t.Errorf("%q, though the only key is a minute old", got)
+		}
+	}
+}

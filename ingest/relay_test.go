@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -455,6 +456,56 @@ func TestRelayRefusals(t *testing.T) {
 		if s := relays[0].Stats(); s.Relayed != 4 || s.Refused != 2 || s.PutOff < 20 {
 			t.Errorf("%+v", s)
 		}
+	})
+}
+
+// TestRelayForgetsAnOutage: a database that was away for long, and came back, is asked soon when it is away again.
+func TestRelayForgetsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeap()
+		var failed atomic.Int64
+		_, stop := relayingInto(t, func() *Relay {
+			return newRelay(RelayConfig{Report: func(err error) {
+				if err != nil {
+					failed.Add(1)
+				}
+			}}, h, func(r Request) { r.Answer(Answer{}) }, []string{"TASKS"}, func(string) int { return 0 })
+		}, 1)
+		away := func(is bool, d time.Duration) {
+			h.mu.Lock()
+			h.away = is
+			h.mu.Unlock()
+			<-time.After(d)
+		}
+		away(true, time.Minute)
+		away(false, 2*relayRestMax)
+		failed.Store(0)
+		away(true, 2*time.Second)
+		if n := failed.Load(); n < 3 {
+			t.Errorf("asked %d times in the first 2s of the second outage, want 3 at least", n)
+		}
+		stop()
+	})
+}
+
+// TestRelayPutsOffAsLongAsTheDoorSays: a row of a partition that is far behind is not tried before the time that the door
+// names.
+func TestRelayPutsOffAsLongAsTheDoorSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeap("a1")
+		var asked atomic.Int64
+		_, stop := relayingInto(t, func() *Relay {
+			return newRelay(RelayConfig{}, h, func(r Request) {
+				asked.Add(1)
+				r.Answer(Answer{Err: Refuse(429, CauseBacklog, "partition 1 is behind").After(20 * time.Second)})
+			}, []string{"TASKS"}, func(string) int { return 0 })
+		}, 1)
+		<-time.After(19 * time.Second)
+		synctest.Wait()
+		if n := asked.Load(); n != 1 {
+			t.Errorf("tried %d times in 19s, want once", n)
+		}
+		stop()
 	})
 }
 

@@ -15,14 +15,13 @@ import (
 // bearFirst bears the first child of each step that began in this round, or, for a task that was just
 // created, in the round before: a child exists as soon as its parent's journal says that the step is out.
 func (a *families) bearFirst(ctx context.Context, fans []*fan) error {
-	for i, f := range fans {
+	for _, f := range fans {
 		if f.queued = false; !a.has(f) {
 			continue
 		}
 		if f.next == 0 && !f.stopped() {
 			if err := a.bear(ctx, f); err != nil {
-				a.newFansNext = append(a.newFansNext, fans[i+1:]...) // the error may stop only f's partition
-				return err
+				return err // of the plans: it stops all partitions
 			}
 		}
 		if !a.finish(f) && f.next < f.total {

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -80,6 +81,47 @@ func TestBreakerGivesUp(t *testing.T) {
 	r.leaves()
 	r.state("t3", core.StateUndone)
 	r.state("t5", core.StateUndone)
+}
+
+// However many cannot wait, and however few fit into a commit, all of them are undone at once.
+func TestBreakerGivesUpMany(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 1, BatchMax: 2})
+	r.tasks(0, orderBy("t0", r.now.Add(time.Hour)))
+	r.leaves("t0")
+	for i := range 7 {
+		r.tasks(0, orderBy(fmt.Sprint("t", i+1), r.now.Add(30*time.Second)))
+	}
+	r.leaves()
+	r.shut(openBreaker("agent.a", r.now.Add(time.Minute), 1))
+	r.leaves()
+	for i := range 7 {
+		r.state(fmt.Sprint("t", i+1), core.StateUndone)
+	}
+}
+
+// A breaker that the store has no more, because the database went back, holds nothing back any more.
+func TestBreakerThatIsGone(t *testing.T) {
+	r := newLimitRig(t, 1)
+	sched := scheduler.New(scheduler.RunConfig{
+		Config: scheduler.Config{Node: "n", Now: func() core.Instant { return r.now }}, Partitions: 1, Shards: 1, Rand: chance("x"),
+		Breakers: scheduler.BreakerConfig{Store: r.store, Policy: core.BreakerPolicy{SharePct: 50, CallsMin: 3, Window: 10 * time.Second, OpenFor: time.Second, OpenMax: time.Minute}},
+	}, limitStore{r.store, r}, &bus{}, nil, nil, slog.New(slog.DiscardHandler))
+	before := r.store.Copy()
+	if ok, err := r.store.PutBreaker(t.Context(), openBreaker("agent.a", r.now.Add(time.Minute), 1)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	turn := func(want int) {
+		t.Helper()
+		if err := sched.BreakerTurn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if is := sched.Breakers(); len(is) != want {
+			t.Errorf("shards are told %+v, want %d", is, want)
+		}
+	}
+	turn(1)
+	r.store.Replace(before)
+	turn(0)
 }
 
 // An undo is never kept back.

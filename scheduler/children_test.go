@@ -304,6 +304,48 @@ func TestCrashBetweenParts(t *testing.T) {
 	r.state("t2~kids", core.StateProcessing)
 }
 
+// A crash between the part of a batch by which a child ends and that by which its parent hears of it: the next owner finds how
+// the child ended, and its result is the step's.
+func TestCrashBeforeTheParentHears(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "telling"}, scheduler.Config{})
+	telling := leg("telling")
+	telling.Result = "all"
+	r.store.AddPlan(telling)
+	r.family("t1", []byte(`{}`))
+	r.cycle()
+	kid := r.one()
+	r.tasks(0, order("t2"))
+	r.cycle()
+	other := r.one()
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == "t2" } // the batch is committed in parts
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		has := func(id string) bool {
+			return slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == id })
+		}
+		if has("t1") && !has("t1~kids") {
+			return errCut
+		}
+		return nil
+	}
+	r.answer(kid, 0)
+	r.answer(other, 0)
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	result := r.state("t1~kids", core.StateProcessed).Result
+	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepRunning || len(result) == 0 {
+		t.Fatalf("step %+v, its child came to %q", step, result)
+	}
+	r.store.RefuseRow, r.store.BeforeCommit = nil, nil
+	r.start("n2")
+	r.adopt(0)
+	r.cycle()
+	r.cycle()
+	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepDone || string(step.Result) != string(result) {
+		t.Errorf("step %+v, want it done with %q", step, result)
+	}
+}
+
 // The database refuses a child's birth, and before the parent's row can say so the partition has another owner: that one
 // finds a parent whose step is out and has no child, though another child of it was there, and does not let it stand.
 func TestRefusedChildIsHeardOfAfterATakeover(t *testing.T) {
@@ -368,6 +410,40 @@ func TestChildUndone(t *testing.T) {
 			t.Errorf("round %d", kid.Round)
 		}
 	}
+}
+
+// A crash between the commit by which a step is tried again and that by which its child begins again: the next owner has it
+// begin, and does not take its end in the attempt before for that of this one.
+func TestCrashBeforeAChildBeginsAgain(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, AttemptsMax: 2}, scheduler.Config{})
+	once := func(c core.Command) int {
+		if c.Step == "go" && !c.Undo && c.Round == 0 {
+			return core.CodeRefused
+		}
+		return 0
+	}
+	r.family("t1", []byte(`{}`))
+	r.serve(once)
+	r.state("t1~kids", core.StateUndone)
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		if slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == "t1~kids" }) {
+			return errCut
+		}
+		return nil
+	}
+	r.now = r.now.Add(10 * time.Second)
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	if step := r.store.Task(0, "t1").Steps[1]; step.Status != core.StepRunning || step.Attempt != 2 {
+		t.Fatalf("step %+v, want it tried again", step)
+	}
+	r.store.BeforeCommit = nil
+	r.start("n2")
+	r.adopt(0)
+	r.cycle()
+	r.serve(once)
+	r.state("t1", core.StateProcessed)
 }
 
 // A child that is undone in the instant in which its parent's step is tried again is of the attempt before: it begins again.
@@ -661,6 +737,46 @@ func TestUndoWhileRunning(t *testing.T) {
 			t.Errorf("%d tasks are left in flight", n)
 		}
 	}
+}
+
+// A child that is being undone already when its parent is to be is waited for: nothing that comes before it is undone before.
+func TestUndoOfWhatIsBeingUndone(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 2, Parallel: 2, Child: "pair"}, scheduler.Config{})
+	r.store.AddPlan(orderPlan("pair", 1, "p", "q"))
+	r.family("t1", list(2))
+	var held, parents []core.Command
+	serve := func() {
+		for range 20 {
+			for _, c := range r.bus.take() {
+				switch {
+				case c.Undo && c.Task == "t1~kids~0":
+					held = append(held, c)
+				case c.Undo && c.Task == "t1":
+					parents = append(parents, c)
+					r.answer(c, 0)
+				case c.Task == "t1~kids~0" && c.Step == "q":
+					r.answer(c, core.CodeRefused)
+				default:
+					r.answer(c, 0)
+				}
+			}
+			r.cycle()
+		}
+	}
+	serve()
+	r.state("t1~kids~0", core.StateUndoing)
+	r.state("t1~kids~1", core.StateProcessed)
+	r.control(core.Control{Kind: core.EventCancel, ID: "t1", Actor: "person"})
+	serve()
+	r.state("t1~kids~1", core.StateUndone)
+	if len(held) != 1 || len(parents) > 0 {
+		t.Fatalf("while the undo of %v is at work %v leave", held, parents)
+	}
+	r.answer(held[0], 0)
+	r.cycle()
+	serve()
+	r.state("t1~kids~0", core.StateUndone)
+	r.state("t1", core.StateUndone)
 }
 
 // A child whose undo gives up leaves its parent's step as an undo that gave up.
@@ -1085,6 +1201,27 @@ func TestAcceptedAnswerFitsItsSchema(t *testing.T) {
 func TestOneChildAlwaysHasRoom(t *testing.T) {
 	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 3}, scheduler.Config{InFlight: 1})
 	r.family("t1", list(3))
+	r.serve(ok)
+	r.state("t1", core.StateProcessed)
+}
+
+// A step whose children found no room looks for it again by itself: what makes room may be of another shard, and then nothing
+// else comes.
+func TestChildrenLookForRoomAgain(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 3}, scheduler.Config{InFlight: 2})
+	r.family("t1", list(3))
+	r.cycle()
+	first := r.one()
+	for range 8 {
+		next := r.shard.NextWake()
+		if next == 0 {
+			t.Fatal("nothing looks for room any more")
+		}
+		r.now = max(r.now, next)
+		r.cycle()
+	}
+	r.answer(first, 0)
+	r.cycle()
 	r.serve(ok)
 	r.state("t1", core.StateProcessed)
 }

@@ -190,6 +190,35 @@ func TestPlacesGoWithTheirCommands(t *testing.T) {
 	})
 }
 
+// What a node has left behind of a partition is over when the longest of its commands is, whatever else it had out there.
+func TestGoneKeepsItsPlaceBesideShorterOnes(t *testing.T) {
+	for range 4 { // the commands are left behind in any order
+		r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", Concurrent: 1, Revision: 1}, core.Limit{Agent: "agent.b", Concurrent: 8, Revision: 1})
+		long, short := orderPlan("long", 1, "a"), orderPlan("short", 1, "b")
+		long.Steps[0].CompleteBy = time.Minute
+		r.store.AddPlan(long)
+		r.store.AddPlan(short)
+		r.keyedOf("long", 0, "", 1)
+		r.keyedOf("short", 0, "", 8)
+		r.run(time.Second)
+		if len(r.out) != 9 {
+			t.Fatalf("%d commands are out, want 9", len(r.out))
+		}
+		n := r.nodes[0]
+		n.shard().Drop(0)
+		r.adopt(0, 1)
+		in := n.sched.Committers()[0].Inbox()
+		in.OpenGate(1, 100)
+		in.Tasks(scheduler.TaskMail{Partition: 1, Pos: 1, Submissions: []core.Submission{{Type: "long", ID: "next", CompleteBy: r.now.Add(time.Hour)}}, Ack: func() {}})
+		if left := r.run(50 * time.Second); left != 0 {
+			t.Fatalf("%d commands left while the one that is gone may be at work", left)
+		}
+		if left := r.run(20 * time.Second); left != 1 {
+			t.Fatalf("%d commands left when it is over, want 1", left)
+		}
+	}
+}
+
 // A grant from before a takeover is not used after it, whether it was taken or is in the mail: others may have it by now.
 func TestGrantOfAnEarlierTerm(t *testing.T) {
 	for name, l := range leftLimits {

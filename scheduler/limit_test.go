@@ -197,15 +197,16 @@ func TestRateOverNodes(t *testing.T) {
 	}
 }
 
-// A clock that is set back stops no rate until it has caught up.
+// A clock that is set back stops no rate until it has caught up, of an agent or of a key.
 func TestRateAfterClockIsSetBack(t *testing.T) {
-	r := newLimitRig(t, 1, core.Limit{Agent: "agent.a", RateMilli: 20_000, Revision: 1})
-	r.submit(0, 400)
-	r.run(time.Second)
-	r.now = r.now.Add(-time.Minute)
-	if left := r.run(10 * time.Second); left < 180 || left > 215 {
-		t.Fatalf("%d do commands left in ten seconds after the clock was set back; the rate is 20 a second", left)
-	}
+	ofEach(t, 1, map[string]core.Limit{"limit": {Agent: "agent.a", RateMilli: 20_000, Revision: 1}, "keys": perKey("agent.a", 0, 20_000)}, func(t *testing.T, r *limitRig) {
+		r.submit(0, 400)
+		r.run(time.Second)
+		r.now = r.now.Add(-time.Minute)
+		if left := r.run(10 * time.Second); left < 180 || left > 215 {
+			t.Fatalf("%d do commands left in ten seconds after the clock was set back; the rate is 20 a second", left)
+		}
+	})
 }
 
 // A grant that is not renewed ends: a node that cannot reach the store sends nothing more, before others may have its places.

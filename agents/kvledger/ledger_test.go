@@ -210,6 +210,42 @@ func TestClaimHoldsWhileClocksMayDiffer(t *testing.T) {
 	}
 }
 
+// A claim holds as long as its command has time, however short claims without a deadline are.
+func TestClaimHoldsAsLongAsItsCommand(t *testing.T) {
+	t.Parallel()
+	kv := bucket(t, connect(t, server(t)))
+	ledger := open(t, kv, kvledger.Options{Lease: time.Millisecond, Skew: time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := ledger.Do(ctx, "k", func(ctx context.Context) ([]byte, error) {
+		for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
+			_, err := ledger.Do(t.Context(), "k", func(context.Context) ([]byte, error) { return nil, errors.New("another works on the key") })
+			if !errors.Is(err, agents.ErrInProgress) {
+				t.Fatalf("%v, want ErrInProgress", err)
+			}
+		}
+		return nil, ctx.Err()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A bucket keeps its keys as long as it is told to.
+func TestBucketKeepsAsLongAsItIsTold(t *testing.T) {
+	t.Parallel()
+	js := connect(t, server(t))
+	for _, keep := range []time.Duration{72 * time.Hour, 5 * time.Hour} {
+		kv, err := kvledger.Create(t.Context(), js, kvledger.Bucket{Name: "ledger", Keep: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, err := kv.Status(t.Context()); err != nil || status.TTL() != keep {
+			t.Errorf("it keeps keys for %v, %v, want %v", status.TTL(), err, keep)
+		}
+	}
+}
+
 // At most once: where it is not known whether a do took effect, none works again; an undo is told that it is not known.
 func TestAtMostOnce(t *testing.T) {
 	t.Parallel()

@@ -268,6 +268,31 @@ func TestHolderThatStandsStill(t *testing.T) {
 	}
 }
 
+// A transaction may stand still as long as its command has time, however short those without a deadline may.
+func TestHolderWithTime(t *testing.T) {
+	t.Parallel()
+	_, pool := database(t)
+	ledger := withPgx(t, pool, pgledger.Options{Hold: time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	still := func(ctx context.Context, tx pgx.Tx) (ms int64, err error) {
+		err = tx.QueryRow(ctx, `SELECT setting::INT8 FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'`).Scan(&ms)
+		if ms < 4*60_000 {
+			t.Errorf("it may stand still for %d ms, and has five minutes", ms)
+		}
+		return ms, err
+	}
+	if _, err := pgledger.Do(ctx, ledger, "k", still); err != nil {
+		t.Error(err)
+	}
+	if err := pgledger.Undo(ctx, ledger, "k", func(ctx context.Context, tx pgx.Tx, _ int64, _ bool) error {
+		_, err := still(ctx, tx)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Forget takes what is older, of any state, and leaves what is younger and what is at work.
 func TestForget(t *testing.T) {
 	t.Parallel()

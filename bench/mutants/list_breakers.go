@@ -260,4 +260,22 @@ var breakerMutants = []mutant{
 		fault: "a child that ended by a fast clock counts for the next try",
 		run:   "^TestChildUndoneByAFastClock$",
 	},
+	{
+		name: "breaker-outlives-a-restore", invariant: 11, file: "scheduler/breakers.go",
+		old: "\t\tclear(b.known)\n", new: "",
+		fault: "a breaker that the store has no more holds its agent back",
+		run:   "^TestBreakerThatIsGone$",
+	},
+	{
+		name: "set-back-clock-stops-rates-of-keys", invariant: 11, file: "scheduler/cycle.go",
+		old: "\t\t\tk.limit.setBack(by)\n", new: "\t\t\t_ = k\n",
+		fault: "a clock that is set back stops the rate of a key until it has caught up",
+		run:   "^TestRateAfterClockIsSetBack$/^keys$",
+	},
+	{
+		name: "some-give-up-at-once", invariant: 11, file: "scheduler/claim.go",
+		old: "if len(numbers) == most || at.beyond && len(at.known) <= parkedMax/2 {", new: "if at.beyond && len(at.known) <= parkedMax/2 {",
+		fault: "of the tasks that cannot wait for a breaker those that do not fit into one commit wait all the same",
+		run:   "^TestBreakerGivesUpMany$",
+	},
 }

@@ -110,4 +110,28 @@ var ledgerMutants = []mutant{
 		fault: "a tombstone goes with the age of what was done of its key before",
 		run:   "^TestLedgerIsBounded$",
 	},
+	{
+		name: "memory-full-for-ever", invariant: 12, file: "agents/memory.go",
+		old: "\tl.forget()\n\te := l.entries[key]", new: "\te := l.entries[key]",
+		fault: "a ledger that was full refuses new keys for ever",
+		run:   "^TestFullLedgerTakesKeysAgain$",
+	},
+	{
+		name: "bucket-claim-shorter-than-its-command", invariant: 7, file: "agents/kvledger/ledger.go",
+		old: "return min(max(time.Until(deadline), time.Millisecond), LeaseMost)", new: "return min(max(time.Until(deadline), time.Millisecond), l.options.Lease)",
+		fault: "a claim is taken over while its command has time, and its work is done beside it",
+		run:   "^TestClaimHoldsAsLongAsItsCommand$",
+	},
+	{
+		name: "bucket-keeps-an-hour", invariant: 7, file: "agents/kvledger/record.go",
+		old: "TTL: b.Keep, MaxBytes", new: "TTL: KeepLeast, MaxBytes",
+		fault: "a bucket keeps its keys for an hour, whatever it was told",
+		run:   "^TestBucketKeepsAsLongAsItIsTold$",
+	},
+	{
+		name: "ledger-cut-though-there-is-time", invariant: 5, file: "agents/pgledger/ledger.go",
+		old: "hold = min(max(time.Until(deadline), 0)+holdLeast, HoldMost)", new: "hold = min(max(time.Until(deadline), 0)+holdLeast, hold)",
+		fault: "a transaction that stands still is ended though its command has time",
+		run:   "^TestHolderWithTime$",
+	},
 }

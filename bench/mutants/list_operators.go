@@ -353,4 +353,10 @@ var operatorMutants = []mutant{
 		fault: "every supervisor delivers alerts",
 		run:   "^TestOnlyTheLeaderSends$",
 	},
+	{
+		name: "buckets-full-for-ever", invariant: 12, file: "internal/operate/bounds.go",
+		old: "if len(b.each) >= bucketsMax && now.Sub(b.swept) >= time.Second {", new: "if len(b.each) > bucketsMax && now.Sub(b.swept) >= time.Second {",
+		fault: "once there are many actors all others share one allowance for ever",
+		run:   "^TestBucketsMakeRoom$",
+	},
 }

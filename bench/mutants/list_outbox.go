@@ -104,4 +104,16 @@ var outboxMutants = []mutant{
 		fault: "durations of a row count from when it is relayed, not from when it was written",
 		run:   "^TestOutboxKeeps$",
 	},
+	{
+		name: "relay-remembers-an-outage", invariant: 12, file: "ingest/relay.go",
+		old: "\t\tdefault:\n\t\t\tfailed = 0\n", new: "\t\tdefault:\n",
+		fault: "a relay that had to wait for its database rests long after each single error",
+		run:   "^TestRelayForgetsAnOutage$",
+	},
+	{
+		name: "relay-again-before-the-door-says", invariant: 12, file: "ingest/relay.go",
+		old: "core.Backoff(max(relayAgain, refused.Retry), relayAgainMax", new: "core.Backoff(relayAgain, relayAgainMax",
+		fault: "a row is tried again before the time that the door names",
+		run:   "^TestRelayPutsOffAsLongAsTheDoorSays$",
+	},
 }

@@ -75,4 +75,10 @@ var repairMutants = []mutant{
 		fault: "operations ask on while the engine is overloaded",
 		run:   "^TestPace$",
 	},
+	{
+		name: "rest-of-a-wave-left-out", invariant: 11, file: "internal/repair/run.go",
+		old: "after = u.wave.members[0].Ordinal - 1 //", new: "after = u.wave.members[n-1].Ordinal //",
+		fault: "what was not asked of a wave that braked is never asked",
+		run:   "^TestBrakeInTheMiddleOfAWave$",
+	},
 }

@@ -140,4 +140,28 @@ var roundMutants = []mutant{
 		fault: "rows that a failed purge did not take are passed over",
 		run:   "^TestPurgeThatFailsIsDoneAgain$",
 	},
+	{
+		name: "schedule-fails-though-it-is-paused", invariant: 12, file: "internal/schedules/runner.go",
+		old: "\t\tif !seen[name] { // it was paused, changed or deleted\n\t\t\tdelete(r.again, name)\n\t\t}\n", new: "\t\t_ = name\n",
+		fault: "a schedule that failed is reported as failing after it is paused or deleted",
+		run:   "^TestFailingEndsWithItsSchedule$",
+	},
+	{
+		name: "late-run-that-is-there-is-not-waited-for", invariant: 9, file: "internal/schedules/runner.go",
+		old: "\t\t\ts.LastTask, s.LastPlace, s.Outcome = ids[i], 0, \"\"\n", new: "",
+		fault: "a run overlaps one that was submitted and not written down",
+		run:   "^TestLateRunThatIsThere$",
+	},
+	{
+		name: "run-now-counted-twice", invariant: 9, file: "internal/operate/scheduling.go", in: "internal/schedules",
+		old: "\t\t\tif to.LastTask == task.ID {\n\t\t\t\treturn false\n\t\t\t}\n", new: "",
+		fault: "a task that an operator asked for twice counts twice, and as not ended",
+		run:   "^TestRunNowTwice$",
+	},
+	{
+		name: "schedule-end-moved-and-made-up-for", invariant: 9, file: "internal/operate/scheduling.go", in: "internal/schedules",
+		old: " || !is.Until.Equal(spec.Until)", new: "",
+		fault: "runs between the old end of a schedule and now are made up for when the end is moved",
+		run:   "^TestMovedEndBeginsNow$",
+	},
 }

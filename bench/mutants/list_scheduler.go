@@ -466,4 +466,34 @@ var schedulerMutants = []mutant{
 		fault: "what waited for its turn longer than its plan lets it begins all the same",
 		run:   "^TestTimeFromTheTurn$",
 	},
+	{
+		name: "children-look-for-room-once", invariant: 11, file: "scheduler/births.go",
+		old: "\t\t\t} else {\n\t\t\t\ta.nextRound.wake(c.now.Add(stalledRetry))\n\t\t\t}\n", new: "\t\t\t}\n",
+		fault: "a step whose children found no room does not look for it again by itself",
+		run:   "^TestChildrenLookForRoomAgain$",
+	},
+	{
+		name: "undone-beside-the-undo-of-a-child", invariant: 8, file: "scheduler/births.go",
+		old: "\tif e.task.State == core.StateUndoing {\n\t\treturn\n\t}\n\tparent", new: "\tif e.task.State == core.StateUndoing {\n\t\tf.open--\n\t\treturn\n\t}\n\tparent",
+		fault: "a task undoes what comes before its children while one of them is still being undone",
+		run:   "^TestUndoOfWhatIsBeingUndone$",
+	},
+	{
+		name: "child-of-the-attempt-before-counts", invariant: 11, file: "scheduler/births.go",
+		old: "f.recount, f.since = true, e.task.UpdatedAt", new: "f.recount = true",
+		fault: "after a crash the end of a child in the attempt before counts as its end in this one",
+		run:   "^TestCrashBeforeAChildBeginsAgain$",
+	},
+	{
+		name: "result-of-a-child-lost-by-a-crash", invariant: 7, file: "scheduler/births.go",
+		old: "\tf.result(e.task.Result)\n", new: "",
+		fault: "after a crash a step is done without the result of its child",
+		run:   "^TestCrashBeforeTheParentHears$",
+	},
+	{
+		name: "left-behind-until-the-last-counted", invariant: 11, file: "scheduler/left.go",
+		old: "l.epoch, l.over = epoch, max(l.over, b.now().Add(a.longest))", new: "l.epoch, l.over = epoch, b.now().Add(a.longest)",
+		fault: "places of what was let go are free when the command that was counted last is over, not the longest",
+		run:   "^TestGoneKeepsItsPlaceBesideShorterOnes$",
+	},
 }

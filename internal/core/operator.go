@@ -110,7 +110,7 @@ func (t *Task) stoppedAt(p *Plan, named string) (at int, why string) {
 		case StepRunning:
 			return -1, "a command was out when it was stopped: undo it"
 		case StepFailed:
-			if at < 0 || p.Steps[i].Name == named || p.Steps[at].Name != named {
+			if at < 0 || p.Steps[at].Name != named {
 				at = i
 			}
 		}

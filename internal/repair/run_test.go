@@ -221,6 +221,42 @@ func TestBrakeWithinThirtyOne(t *testing.T) {
 	})
 }
 
+// A wave that brakes before all of it was asked, and is let go on, leaves none of its tasks out: those that wait are of the
+// next one.
+func TestBrakeInTheMiddleOfAWave(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 100, "card declined")
+		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
+		slow := 2
+		if _, err := w.service().Change(t.Context(), anna, op.ID, operate.Change{Rate: &slow}); err != nil {
+			t.Fatal(err)
+		}
+		defer w.runner(t.Context(), config())()
+		w.reaches(op.ID, "its third wave", func(op *operate.Operation) bool { return op.Wave == 3 })
+		w.set(func() {
+			w.answer = func(_ *task, step string, _ bool) answer {
+				if step == "pay" {
+					return answer{code: core.CodeRefused, text: "card declined"}
+				}
+				return answer{}
+			}
+		})
+		got, members := w.until(op.ID, operate.OperationBraked)
+		waits := slices.ContainsFunc(members, func(m operate.Member) bool { return m.Wave == got.Wave && m.Outcome == operate.OutcomeWaiting })
+		if !waits {
+			t.Fatalf("all of wave %d were asked: %+v", got.Wave, got.Tally)
+		}
+		w.set(func() { w.answer = func(*task, string, bool) answer { return answer{} } })
+		fast := 0
+		if _, err := w.service().Change(t.Context(), anna, op.ID, operate.Change{State: operate.OperationRunning, Rate: &fast}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ = w.until(op.ID, operate.OperationDone); got.Tally.Done+got.Tally.FailedAgain != 100 {
+			t.Errorf("tally %+v, want an outcome of each of 100", got.Tally)
+		}
+	})
+}
+
 // Failures of different kinds do not add up, and a few are no reason.
 //
 // covers: OP4

@@ -464,6 +464,81 @@ func TestRun(t *testing.T) {
 	})
 }
 
+// TestMovedEndBeginsNow: a schedule whose end has passed and is moved goes on with the next run that comes; those between its
+// old end and now are not made up for.
+func TestMovedEndBeginsNow(t *testing.T) {
+	w := newWorld()
+	until := func(hours int) func(*schedule.Spec) {
+		return func(s *schedule.Spec) {
+			s.Overlap, s.CatchUp, s.Until = schedule.OverlapAll, "24h", noon.Add(time.Duration(hours)*time.Hour)
+		}
+	}
+	w.put(t, until(2))
+	r := w.runner(t, nil)
+	w.wait(8 * time.Hour)
+	round(t, r)
+	w.put(t, until(24))
+	w.wait(time.Hour)
+	round(t, r)
+	if got, want := w.hours(t), []int{1, 9}; !slices.Equal(got, want) {
+		t.Errorf("submitted %v, want %v", got, want)
+	}
+}
+
+// TestLateRunThatIsThere: a run that was submitted by a leader which was stopped before it wrote that down, and is too late by
+// now, is the task before the next run: with skip that one does not overlap it.
+func TestLateRunThatIsThere(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.CatchUp = "10m" })
+	w.wait(time.Hour)
+	ctx, kill := context.WithCancel(t.Context())
+	w.afterSend, w.putFails = kill, 1
+	if err := w.runner(t, nil).round(ctx); err == nil {
+		t.Fatal("the write is said to have happened")
+	}
+	w.afterSend = nil
+	w.wait(time.Hour)
+	round(t, w.runner(t, nil))
+	if s := w.row(t); len(w.order) != 1 || s.LastTask != w.order[0] || s.Submitted != 1 || s.Skipped != 1 || s.Missed != 0 {
+		t.Errorf("submitted %v, row %+v: want the second run to be left out for the first", w.order, s)
+	}
+}
+
+// TestFailingEndsWithItsSchedule: a schedule that fails and is paused is not told as failing any more.
+func TestFailingEndsWithItsSchedule(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	w.refuse = &operate.Refusal{Code: 404, Detail: "no plan"}
+	w.wait(time.Hour)
+	round(t, r)
+	if why := r.Stats().Failing["s"]; why != "no plan" {
+		t.Fatalf("failing for %q", why)
+	}
+	if _, err := w.service().PauseSchedule(t.Context(), olga, "s", true, "the plan is gone"); err != nil {
+		t.Fatal(err)
+	}
+	round(t, r)
+	if is := r.Stats().Failing; len(is) > 0 {
+		t.Errorf("failing %v, though it is paused", is)
+	}
+}
+
+// TestRunNowTwice: two requests within a second are one task, which counts once.
+func TestRunNowTwice(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	svc := w.service()
+	first, err := svc.RunSchedule(t.Context(), olga, "s", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := svc.RunSchedule(t.Context(), olga, "s", "")
+	if s := w.row(t); err != nil || second.Task != first.Task || len(w.order) != 1 || s.Submitted != 1 || s.LastTask != first.Task {
+		t.Errorf("%s and %s, %v, submitted %v, row %+v: want one task, counted once", first.Task, second.Task, err, w.order, s)
+	}
+}
+
 // TestOperators changes a schedule as operators do.
 func TestOperators(t *testing.T) {
 	w := newWorld()
