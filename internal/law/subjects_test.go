@@ -345,7 +345,7 @@ var faults = []section{
 		{"Q2", "The simulator draws changes of limits and versions of plans, and pauses with classes", ""},
 		{"Q3", "A thousand seeds of the simulator run on SQLite itself (`make sim-sqlite`, at night; some fifty with the tests)", ""},
 		{"Q4", "Dialects, bus, relay, bulk, schedules, repairs, books and ages are driven by drawn tests too", ""},
-		{"Q5", "Mutants of timers, wake-ups, clocks, bounds and rests are caught", "a third of those drawn survive"},
+		{"Q5", "Mutants of timers, wake-ups, clocks, bounds and rests are caught", "of 29 drawn on 2026-11-30 8 were caught; 20 more are since"},
 		{"Q6", "The pages of requirements say of each what is built and what is partial", ""},
 	}},
 }
