@@ -52,7 +52,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "wait-of-a-branch-forgotten", invariant: 7, file: "internal/core/decision.go",
-		old: "\t\tcase s.Effect.copies == copiesMany:\n\t\t\tr := d.record(KindStarted, i)", new: "\t\tcase s.Effect.copies == copiesMany && d.at < 0:\n\t\t\tr := d.record(KindStarted, i)",
+		old: "\t\tcase s.Effect.resent():\n\t\t\tr := d.record(KindStarted, i)", new: "\t\tcase s.Effect.resent() && d.at < 0:\n\t\t\tr := d.record(KindStarted, i)",
 		fault: "what retries of another branch may have done is not undone",
 		run:   "^TestGraphs$",
 	},

@@ -4,13 +4,13 @@ package main
 var probeMutants = []mutant{
 	{
 		name: "optional-step-without-effect-stands", invariant: 8, file: "internal/core/do.go",
-		old: "r.Kind == KindRefused || r.Kind == KindProbed || s.Effect.copies == copyRefused", new: "r.Kind == KindRefused || s.Effect.copies == copyRefused",
+		old: "r.Kind == KindRefused || r.Kind == KindProbed || s.Effect.refusedLate()", new: "r.Kind == KindRefused || s.Effect.refusedLate()",
 		fault: "an optional step that has no effect, as a late answer said, holds its task up for ever",
 		run:   "^TestProbeAfterLateRefusal$",
 	},
 	{
 		name: "probe-not-asked", invariant: 5, file: "internal/core/probe.go",
-		old: "if !d.p.Steps[i].Probe || s.Effect.copies == copyRefused", new: "if d.at > 0 || s.Effect.copies == copyRefused",
+		old: "if !d.p.Steps[i].Probe || s.Effect.refusedLate()", new: "if d.at > 0 || s.Effect.refusedLate()",
 		fault: "a step that is to be probed is tried again at once",
 		run:   "^TestScripts$",
 	},

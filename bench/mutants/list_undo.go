@@ -47,7 +47,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "second-copy-forgotten-when-failed", invariant: 7, file: "internal/core/do.go",
-		old: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.copies == copiesMany {", new: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.copies == copiesMany && d.at < 0 {",
+		old: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.resent() {", new: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.resent() && d.at < 0 {",
 		fault: "a failure ends both copies of a do that was sent twice",
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},
@@ -77,7 +77,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "answer-of-any-copy", invariant: 7, file: "internal/core/await.go",
-		old: "return s.Effect.copies == copiesMany || s.Copy == ev.Copy\n", new: "return true\n",
+		old: "return s.Effect.resent() || s.Copy == ev.Copy\n", new: "return true\n",
 		fault: "a second answer to one copy counts for the next, which may be at work",
 		run:   "^TestScripts$",
 	},

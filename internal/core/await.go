@@ -53,7 +53,7 @@ func (d *decision) busy(i int) {
 // answers reports whether an event is about the copy that is out. An owner sends a copy when the one before was answered
 // or given back, so the others are over. Of what two owners have sent, any copy may be the one.
 func (s *StepState) answers(ev *Event) bool {
-	return s.Effect.copies == copiesMany || s.Copy == ev.Copy
+	return s.Effect.resent() || s.Copy == ev.Copy
 }
 
 // await begins a wait. The command counts as no attempt.
@@ -66,7 +66,7 @@ func (d *decision) await(i, code int, text string) {
 		d.alert(&r, i)
 	} else {
 		r.StepStatus = StepWaiting
-		if s.Effect.copies == copiesMany {
+		if s.Effect.resent() {
 			r.EffectsPossibleUntil = d.quietAfter(i)
 		}
 	}
@@ -96,7 +96,7 @@ func (d *decision) again(i int) {
 	}
 	s.Out, s.Due = s.Awaits, d.tryUntil(i, kind == EffectUndo)
 	s.Attempt++
-	if kind == EffectDo && s.Effect.copies == copiesMany { // "unserved" may be about another copy
+	if kind == EffectDo && s.Effect.resent() { // "unserved" may be about another copy
 		s.Effect.Open = d.quietAfter(i)
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))

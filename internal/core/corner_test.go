@@ -203,7 +203,7 @@ func TestResumeMarksResent(t *testing.T) {
 	r := newRig(t, stepsPlan(1))
 	r.birth(0)
 	Resume(r.plan, r.task, r.now, &r.out)
-	if r.task.Steps[0].Effect.copies != copiesMany || len(r.out.Effects) != 1 {
+	if !r.task.Steps[0].Effect.resent() || len(r.out.Effects) != 1 {
 		t.Fatalf("resumed: %s %+v", r.task, r.out)
 	}
 	Resume(r.plan, r.task, r.task.Steps[0].Due, &r.out)

@@ -75,7 +75,7 @@ func (d *decision) endWaits(but int) {
 		case i == but || s.Awaits == 0 || s.Status == StepUndoing:
 		case s.again():
 			d.heard(i)
-		case s.Effect.copies == copiesMany:
+		case s.Effect.resent():
 			r := d.record(KindStarted, i)
 			r.Reason = ""
 			d.t.applyRecord(&r)

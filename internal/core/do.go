@@ -19,7 +19,7 @@ func (d *decision) reply() error {
 		return d.stale("it answers another copy of the command")
 	}
 	// The copy of the other owner is at work: its answer counts, or its complete-by.
-	if d.ev.Code == CodeTooEarly && s.Effect.copies == copiesMany {
+	if d.ev.Code == CodeTooEarly && s.Effect.resent() {
 		return d.stale("the command was sent more than once, and is at work elsewhere")
 	}
 	busy := BusyCode(d.ev.Code)
@@ -47,7 +47,7 @@ func (d *decision) done(i int) {
 	r := d.record(KindDone, i)
 	r.StepStatus = StepDone
 	r.Result = d.ev.Result
-	if d.t.Steps[i].Effect.copies == copiesMany {
+	if d.t.Steps[i].Effect.resent() {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	d.finish(&r, d.t.goesOn())
@@ -80,7 +80,7 @@ func (d *decision) failed(i int) {
 	}
 	r := d.record(kind, i)
 	r.Code, r.Error = d.ev.Code, cut(d.ev.Error)
-	if d.t.Steps[i].Effect.copies == copiesMany {
+	if d.t.Steps[i].Effect.resent() {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	state := d.failing(&r, i, r.Final())
@@ -119,7 +119,7 @@ func (d *decision) failing(r *Record, i int, final bool) State {
 		d.endWaits(i)
 		return StateProcessing
 	case ps.OnExhausted == PolicySkip && d.t.WentBackAt == 0: // else later steps may have an effect
-		if none := r.Kind == KindRefused || r.Kind == KindProbed || s.Effect.copies == copyRefused; !ps.Undoable || none && !s.Effect.Possible() && r.EffectsPossibleUntil <= r.At {
+		if none := r.Kind == KindRefused || r.Kind == KindProbed || s.Effect.refusedLate(); !ps.Undoable || none && !s.Effect.Possible() && r.EffectsPossibleUntil <= r.At {
 			r.StepStatus = StepSkipped // there is nothing to undo
 		}
 		return StateProcessing

@@ -51,7 +51,7 @@ func TestResumeSendsNoDoOfATaskBeingUndone(t *testing.T) {
 	if len(r.out.Effects) != 0 {
 		t.Fatalf("resumed with %+v", r.out.Effects)
 	}
-	if r.task.Steps[0].Effect.copies != copiesMany {
+	if !r.task.Steps[0].Effect.resent() {
 		t.Fatal("an earlier owner may have sent it twice: it must count as resent")
 	}
 	r.answer(0)

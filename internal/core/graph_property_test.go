@@ -476,7 +476,7 @@ func (l *graphLife) outAt(seq int64) int {
 func (l *graphLife) reply(a answer, at Instant) {
 	i := l.outAt(a.try.seq)
 	valid := i >= 0 && max(at, l.t.UpdatedAt) < l.t.Steps[i].Due && l.t.Steps[i].answers(&Event{Copy: a.copy}) && !l.t.State.Ended()
-	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Effect.copies == copiesMany)
+	valid = valid && !(a.code == CodeTooEarly && l.t.Steps[i].Effect.resent())
 	before, owner := l.t.clone(), l.owners
 	l.late = func() {
 		if what := l.w.checkLate(a, l.out.Records); !valid && what != "" {
@@ -1009,13 +1009,7 @@ func (l *graphLife) successor() {
 		l.wrong("replay: %v", err)
 	}
 	l.lateRetry(other)
-	var out Outcome
-	Resume(l.p, other, l.now, &out)
-	for _, e := range out.Effects {
-		if e.Kind == EffectDo || e.Kind == EffectUndo {
-			l.w.send(e, other.Round, false)
-		}
-	}
+	l.w.resumed(l.p, other, l.now)
 	l.t.Doubt(l.p, l.now)
 	l.tell("a successor of which nothing is stored: %s", l.t)
 }

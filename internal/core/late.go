@@ -166,7 +166,7 @@ func (w *sentence) known(i int) string {
 	switch e := &w.t.Steps[i].Effect; {
 	case e.known():
 		return say.Of("why.known")
-	case e.copies == copyRefused:
+	case e.refusedLate():
 		return say.Of("why.known.none")
 	}
 	return ""

@@ -144,6 +144,17 @@ func (m *model) find(seq int64) *try {
 	return nil
 }
 
+// resumed: another owner sends again what a task has out, of which this life's owner does not hear.
+func (m *model) resumed(p *Plan, other *Task, now Instant) {
+	var out Outcome
+	Resume(p, other, now, &out)
+	for _, e := range out.Effects {
+		if e.Kind == EffectDo || e.Kind == EffectUndo {
+			m.send(e, other.Round, false)
+		}
+	}
+}
+
 // send takes a command that left (or will: lost says that its owner lost the
 // task first, and may still send it at any time).
 func (m *model) send(e Effect, round int, lost bool) {

@@ -84,7 +84,7 @@ func (t *Task) askable(i int) bool {
 // false: it is to fail now, and its undo is held for the answer.
 func (d *decision) probe(r *Record, i int) bool {
 	s := &d.t.Steps[i]
-	if !d.p.Steps[i].Probe || s.Effect.copies == copyRefused || d.t.WentBackAt != 0 {
+	if !d.p.Steps[i].Probe || s.Effect.refusedLate() || d.t.WentBackAt != 0 {
 		return false
 	}
 	if r.EffectsPossibleUntil != 0 { // else its do was answered, and only its key is too old

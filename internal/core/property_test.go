@@ -231,7 +231,7 @@ func (s *storm) reply(a answer, at Instant) {
 	out := s.task.OutSeq(a.try.seq)
 	valid := out >= 0 && s.task.Steps[out].Out == a.try.seq && max(at, s.task.UpdatedAt) < s.task.Steps[out].Due
 	valid = valid && s.task.Steps[out].answers(&Event{Copy: a.copy})
-	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Effect.copies == copiesMany) // the copy at work will say
+	valid = valid && !(a.code == CodeTooEarly && s.task.Steps[out].Effect.resent()) // the copy at work will say
 	before := s.task.Seq
 	ev := Event{Kind: EventReply, At: at, Seq: a.try.seq, Copy: a.copy, Code: a.code, Error: text(a.code), Result: []byte("1"), Actor: "agent"}
 	s.done = []func(){a.end}
@@ -475,13 +475,7 @@ func (s *storm) takeover() {
 func (s *storm) successor() {
 	s.lateRetry()
 	other := s.replayed()
-	var out Outcome
-	Resume(s.plan, other, s.now, &out)
-	for _, e := range out.Effects {
-		if e.Kind == EffectDo || e.Kind == EffectUndo {
-			s.m.send(e, other.Round, false)
-		}
-	}
+	s.m.resumed(s.plan, other, s.now)
 	s.task.Doubt(s.plan, s.now)
 	s.check()
 }

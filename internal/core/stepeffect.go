@@ -58,6 +58,12 @@ func (e *StepEffect) lost() bool { return e.is == effectLost || e.is == effectLo
 // known reports whether a late answer, or its agent when it was asked, has said that the effect is there.
 func (e *StepEffect) known() bool { return e.late == lateTold }
 
+// resent reports whether another owner may have sent the newest command, too.
+func (e *StepEffect) resent() bool { return e.copies == copiesMany }
+
+// refusedLate reports whether a late answer has said that the do which is out had no effect.
+func (e *StepEffect) refusedLate() bool { return e.copies == copyRefused }
+
 // unused reports whether no do of the step has left, or none that may have taken effect or can.
 func (e *StepEffect) unused() bool { return e.is == effectNone && e.Open == 0 }
 
@@ -95,7 +101,7 @@ func (e *StepEffect) refused(out bool) {
 // says of that do changes nothing.
 func (e *StepEffect) told(asked bool) {
 	e.late = lateTold
-	if e.copies != copiesMany {
+	if !e.resent() {
 		e.copies = copiesOne
 	}
 	if asked {
@@ -119,7 +125,7 @@ func (e *StepEffect) silent(number int64, undo bool) (none bool) {
 	switch {
 	case undo:
 		e.Asks = number
-	case e.copies == copyRefused:
+	case e.refusedLate():
 		e.copies = copiesOne
 		return true
 	default:
@@ -132,14 +138,14 @@ func (e *StepEffect) silent(number int64, undo bool) (none bool) {
 
 // SentOnce supposes that one owner alone sent what is out, which the journal does not say.
 func (e *StepEffect) SentOnce() {
-	if e.copies == copiesMany {
+	if e.resent() {
 		e.copies = copiesOne
 	}
 }
 
 // ended notes that an attempt has come to its end, and until when a do can still take effect.
 func (e *StepEffect) ended(open Instant) {
-	if e.Open = open; e.copies == copiesMany {
+	if e.Open = open; e.resent() {
 		e.copies = copiesOne
 	}
 }
@@ -176,7 +182,7 @@ func (e *StepEffect) anew() {
 // doubt notes that another owner may have sent what is out, or what waits for its agent, or that there may have been one.
 func (e *StepEffect) doubt(sent bool) {
 	switch {
-	case e.copies == copyRefused:
+	case e.refusedLate():
 	case sent:
 		e.copies = copiesMany
 	case e.copies == copyOnly:
@@ -186,7 +192,7 @@ func (e *StepEffect) doubt(sent bool) {
 
 // journalled is what a replay knows of it.
 func (e StepEffect) journalled() StepEffect {
-	if e.copies != copyRefused {
+	if !e.refusedLate() {
 		e.copies = copiesOne
 	}
 	return e

@@ -255,7 +255,7 @@ func (d *decision) silent(i int) {
 		return
 	}
 	only := s.firstCopy()
-	if s.Effect.copies != copyRefused {
+	if !s.Effect.refusedLate() {
 		r.EffectsPossibleUntil = d.quietAfter(i)
 	}
 	state := d.t.State
