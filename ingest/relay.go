@@ -56,8 +56,8 @@ type RelayConfig struct {
 	Interval time.Duration
 	// Items is how many rows are taken at a time.
 	Items int
-	// Report gets every error of the outbox, and nil when it works; nil: nobody hears. Any goroutine may call
-	// it.
+	// Report gets every error of the outbox, and nil when it works; nil: errors are not reported. Any
+	// goroutine may call it.
 	Report func(error)
 }
 
@@ -143,7 +143,7 @@ func (r *Relay) Run(ctx context.Context) {
 }
 
 // take takes rows once and sends the result. If only slow streams keep it waiting it sends a result early, so
-// that Run begins the next take, and another at its end, which nobody need read.
+// that Run begins the next take, and another at its end, which need not be read.
 func (r *Relay) take(ctx context.Context, turns chan<- takeResult) {
 	var t takeResult
 	t.took, t.err = r.outbox.Take(ctx, r.cfg.Items, func(_ context.Context, rows []Written) []Verdict {

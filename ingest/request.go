@@ -12,8 +12,8 @@ type Request struct {
 	submit.Form
 	// Looked says that whoever brings it has just looked the id up, and the store has no such task.
 	Looked bool
-	// Answer is called once, by any goroutine. It must not block, nor call the door. nil: nobody wants the
-	// answer.
+	// Answer is called once, by any goroutine. It must not block, nor call the door. nil: no answer is
+	// wanted.
 	Answer func(Answer)
 
 	// stream has room reserved for the request; line is the queue in which it waits. The door sets both.
@@ -44,7 +44,7 @@ type Refusal struct {
 	// ErrCode is the cause, see CauseTypeName and what follows it.
 	ErrCode     int
 	Description string // field, value and limit
-	// Retry is after how long the same may succeed; 0: never, or nobody knows.
+	// Retry is after how long the same may succeed; 0: never, or not known.
 	Retry time.Duration
 }
 

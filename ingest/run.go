@@ -25,7 +25,7 @@ type Ingest struct {
 	began atomic.Bool
 }
 
-// New makes the role around a door, which nobody else may use from then on. Requests that come before Run
+// New makes the role around a door, which must not be used elsewhere from then on. Requests that come before Run
 // wait.
 func New(door *Door, now func() core.Instant) *Ingest {
 	in := &Ingest{door: door, now: now, wake: make(chan struct{}, 1)}

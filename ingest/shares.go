@@ -27,7 +27,7 @@ const (
 
 // shares divides what begins among the tenants of this door. A tenant has a part by its weight; one that asks
 // for less gets what it asks for, and what it leaves goes to the others (max-min fairness). The measure is
-// what tenants send, not what is accepted: so a refusal changes nobody's part. Only the door's goroutine
+// what tenants send, not what is accepted: so a refusal changes no tenant's part. Only the door's goroutine
 // calls reckon; all else is safe for concurrent use.
 type shares struct {
 	// label is the key of the label that names a tenant; empty: there are no tenants.
