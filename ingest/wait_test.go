@@ -311,12 +311,12 @@ func TestStandingQueueIsCut(t *testing.T) {
 		t.Fatalf("a burst that drains is cut to %v", limit)
 	}
 	refused := 0
-	for range 4 * 120 {
+	for range 4 * 240 {
 		refused += 375 - q.offer(375) // 1.5 times what it begins
 		q.pass(250 * time.Millisecond)
 	}
-	if wait := q.wait(); wait > 3*time.Second || refused < 45_000 {
-		t.Errorf("after two minutes at 1.5 times the rate the wait is %v, and %d were refused", wait, refused)
+	if wait := q.wait(); wait > 3*time.Second || refused < 80_000 {
+		t.Errorf("after four minutes at 1.5 times the rate the wait is %v, and %d were refused", wait, refused)
 	}
 	if e := q.answers[fmt.Sprintf("x%d0", q.n)]; len(e) == 0 || !strings.Contains(e[0].Err.Description, "does not get less") {
 		t.Errorf("the newest was answered %v", e)

@@ -57,6 +57,9 @@ func TestOverloadFromTurn(t *testing.T) {
 	if err != nil || refused == 0 {
 		t.Fatalf("time counts from the submission: %d are refused, %v: the spike is none", refused, err)
 	}
+	if rep.After < 0.97 { // its queue drains, so that nothing is cut
+		t.Errorf("of what came 10 s after the spike %.1f %% was processed in time", 100*rep.After)
+	}
 	cfg.QueueFor, cfg.Goals = 10*time.Minute, true
 	if _, err := sim.RunOverload(cfg); err != nil {
 		t.Errorf("time counts from the turn: %v", err)
