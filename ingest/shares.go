@@ -156,7 +156,7 @@ func (s *shares) due(now core.Instant) bool {
 func (s *shares) reckon(now core.Instant, rate float64) {
 	took := now.Sub(core.Instant(s.at.Load()))
 	s.at.Store(int64(now))
-	by := averageWeight(took, rateFor)
+	by := averageWeight(took)
 	var all []*flow
 	learn := func(fl *flow) (gone bool) {
 		fl.rate += by * (float64(fl.seen.Swap(0))/took.Seconds() - fl.rate)

@@ -21,10 +21,6 @@ const (
 	waitSeen = 2 * core.QueueForMax
 	// rateFor is over how long the rate of an owner is averaged.
 	rateFor = 2 * time.Second
-	// slowestFor is over how long an owner that was slower is taken to be as slow again, and slowestPart how slow at most, of
-	// what it does now: what was slower still was not the machine's weather, but a trouble that is over.
-	slowestFor  = 10 * time.Second
-	slowestPart = 0.5
 	// busyLeast is how many submissions must have been waiting throughout an interval for it to show how fast
 	// an owner is.
 	busyLeast = 16
@@ -182,9 +178,6 @@ func (q *virtualQueue) refusal(y refusalFacts, retry time.Duration) *Refusal {
 type pace struct {
 	// rate is how many submissions a second begin; 0: not known yet.
 	rate float64
-	// slowest falls with rate and rises slowly: an owner that was slower within the last seconds may be so again while a
-	// submission waits. Waits are computed with it.
-	slowest float64
 	// share is this door's part of what it reads.
 	share float64
 	// waited is how long what it read last had waited.
@@ -420,9 +413,9 @@ func (w *waits) forget() {
 	}
 }
 
-// averageWeight is the weight that what was seen in a time has in an average over about so long.
-func averageWeight(took, over time.Duration) float64 {
-	return 1 - math.Exp(-took.Seconds()/over.Seconds())
+// averageWeight is the weight that what was seen in a time has in an average over about rateFor.
+func averageWeight(took time.Duration) float64 {
+	return 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
 }
 
 // learn takes in that so many submissions began in a time. busy: others were waiting throughout; if not, the
@@ -432,7 +425,7 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	if begun == 0 || took <= 0 || took > silentFor {
 		return
 	}
-	rate, by := float64(begun)/took.Seconds(), averageWeight(took, rateFor)
+	rate, by := float64(begun)/took.Seconds(), averageWeight(took)
 	switch {
 	case p.rate == 0 && busy:
 		p.seen, p.begun = p.seen+took, p.begun+begun
@@ -443,11 +436,6 @@ func (p *pace) learn(took time.Duration, begun int64, busy bool) {
 	case busy || rate > p.rate:
 		p.rate += by * (rate - p.rate)
 	}
-	if p.slowest == 0 {
-		p.slowest = p.rate
-	}
-	p.slowest += averageWeight(took, slowestFor) * (p.rate - p.slowest)
-	p.slowest = min(max(p.slowest, slowestPart*p.rate), p.rate)
 }
 
 // wait estimates how long a submission waits that comes after mine others of this door. They are this door's
@@ -460,7 +448,7 @@ func (p *pace) wait(mine int64) time.Duration {
 	if p.rate == 0 {
 		return 0
 	}
-	return time.Duration(min(queue/p.slowest, waitSeen.Seconds()) * float64(time.Second))
+	return time.Duration(min(queue/p.rate, waitSeen.Seconds()) * float64(time.Second))
 }
 
 // target is how long a queue that does not shrink may be. As much work gets done from a short queue as from a
@@ -471,7 +459,7 @@ func (g *timeGiven) target(passed time.Duration) time.Duration {
 		if g.has == 0 {
 			g.has = has
 		}
-		g.has += time.Duration(averageWeight(passed, rateFor) * float64(has-g.has))
+		g.has += time.Duration(averageWeight(passed) * float64(has-g.has))
 	}
 	if g.has == 0 {
 		return standTarget
@@ -485,7 +473,7 @@ func (g *timeGiven) target(passed time.Duration) time.Duration {
 // rises and goes.
 func (o *queueOwner) limitStanding(now core.Instant, passed time.Duration, p *pace) {
 	asked, refused := o.given.asked.Load(), o.refused.Swap(0)
-	o.refusing += averageWeight(passed, rateFor) * (float64(refused)/float64(max(1, asked)) - o.refusing)
+	o.refusing += averageWeight(passed) * (float64(refused)/float64(max(1, asked)) - o.refusing)
 	wait, target := p.wait(o.mine.Load()), o.given.target(passed)
 	if wait <= target {
 		o.over = 0

@@ -366,43 +366,6 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// TestMachineWithWeather: an owner that was slower a moment ago may be so again, so that waits are computed with what it did
-// then; one that has been fast for long, or was in trouble, is as fast as it is.
-func TestMachineWithWeather(t *testing.T) {
-	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 1 })
-	q.tell()
-	q.offer(12_000)
-	q.pass(6 * time.Second)
-	wait := func() float64 { return q.wait().Seconds() * 1000 / float64(q.door.waits.lines[0].stored) }
-	if slower := wait(); slower > 1.05 {
-		t.Errorf("the wait of a steady owner is %.2f times what it takes", slower)
-	}
-	q.rate = 600
-	q.offer(10_000)
-	q.pass(8 * time.Second)
-	q.rate = 1000
-	q.offer(10_000)
-	q.pass(4 * time.Second)
-	if slower := wait(); slower < 1.2 || slower > 1.6 {
-		t.Errorf("four seconds after it was slow, the wait is %.2f times what it takes now", slower)
-	}
-	for range 10 {
-		q.offer(4000)
-		q.pass(4 * time.Second)
-	}
-	if slower := wait(); slower > 1.05 {
-		t.Errorf("long after, the wait is %.2f times what it takes", slower)
-	}
-	q.rate = 40
-	q.pass(20 * time.Second)
-	q.rate = 1000
-	q.offer(10_000)
-	q.pass(8 * time.Second)
-	if slower := wait(); slower > 2.1 {
-		t.Errorf("after a trouble the wait is %.2f times what it takes", slower)
-	}
-}
-
 // TestQueueOfMessagesIsBounded: however many messages are unread, what is kept of them is bounded, and adds up.
 func TestQueueOfMessagesIsBounded(t *testing.T) {
 	w := newWaits(1)
@@ -476,7 +439,7 @@ func TestLongTurnIsWaitedFor(t *testing.T) {
 	q.tell()
 	q.offer(9_000)
 	q.pass(2 * time.Second)
-	q.pace().slowest = float64(q.door.waits.lines[0].owner.Load().mine.Load()) / (15 * time.Minute).Seconds()
+	q.pace().rate = float64(q.door.waits.lines[0].owner.Load().mine.Load()) / (15 * time.Minute).Seconds()
 	if wait := q.wait(); wait < 14*time.Minute || wait > 16*time.Minute {
 		t.Fatalf("the wait is %v, want some 15 min", wait)
 	}
