@@ -327,6 +327,23 @@ func TestStandingQueueIsCut(t *testing.T) {
 	}
 }
 
+// TestBurstThatDrainsIsNotCut: after a spike whose queue drains, however slowly, all is taken that has the time.
+func TestBurstThatDrainsIsNotCut(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	for range 4 * 20 { // longer than the queue may stand
+		q.offer(900)
+		q.pass(250 * time.Millisecond)
+	}
+	q.pass(3 * time.Second)
+	for i := range 4 * 60 {
+		if taken := q.offer(200); taken < 200 {
+			t.Fatalf("%.1f s after the spike %d of 200 are refused: the wait is %v, the limit %v", float64(i)/4, 200-taken, q.wait(), q.pace().limit)
+		}
+		q.pass(250 * time.Millisecond)
+	}
+}
+
 // TestQuietDoorLearnsNothingSlow: while little comes, what begins in a time says nothing of how fast the scheduler is.
 func TestQuietDoorLearnsNothingSlow(t *testing.T) {
 	q := newQueueRig(t, 1000, nil)
