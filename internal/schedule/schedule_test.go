@@ -91,6 +91,41 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestAtTheLimits accepts what is just within each limit, and says what is left out.
+func TestAtTheLimits(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"name":                func(s *Spec) { s.Name = strings.Repeat("a", nameBytesMax) },
+		"input":               func(s *Spec) { s.Input = []byte(`"` + strings.Repeat("a", inputBytesMax-2) + `"`) },
+		"version":             func(s *Spec) { s.PlanVersion = 1 },
+		"short deadline":      func(s *Spec) { s.CompleteBy = "1ms" },
+		"long deadline":       func(s *Spec) { s.CompleteBy = core.DurationMax.String() },
+		"short interval":      func(s *Spec) { s.Every = "1s" },
+		"long interval":       func(s *Spec) { s.Every = core.DurationMax.String() },
+		"line":                func(s *Spec) { s.Every, s.Cron = "", strings.Repeat("1,", 123)+"01 * * * *" },
+		"first year":          func(s *Spec) { s.From = time.Date(yearMin, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"last year":           func(s *Spec) { s.Until = time.Date(yearMax, 12, 31, 0, 0, 0, 0, time.UTC) },
+		"end after beginning": func(s *Spec) { s.From, s.Until = noon, noon.Add(1) },
+		"short jitter":        func(s *Spec) { s.Jitter = "1ms" },
+		"long jitter":         func(s *Spec) { s.Jitter = "24h" },
+		"short window":        func(s *Spec) { s.CatchUp = "10s" },
+		"long window":         func(s *Spec) { s.CatchUp = "744h" },
+		"one at a time":       func(s *Spec) { s.CatchUps = 1 },
+		"as many at a time":   func(s *Spec) { s.CatchUps = catchUpsMax },
+		"short queue":         func(s *Spec) { s.Overlap, s.Queue = OverlapQueue, 1 },
+		"long queue":          func(s *Spec) { s.Overlap, s.Queue = OverlapQueue, queueMax },
+		"beside one another":  func(s *Spec) { s.Overlap = OverlapAll },
+	} {
+		if _, err := Parse(spec(change)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := parse(t, func(s *Spec) { s.Labels = map[string]string{"c": "3", "a": "1", "b": "2"} })
+	want := []core.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}}
+	if !slices.Equal(s.Labels, want) || s.Overlap != OverlapSkip || s.Queue != queueDefault || s.CatchUps != CatchUpsDefault || s.catchUp != catchUpDefault || s.CompleteBy != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestNeverFires refuses what would never run, with the reason.
 func TestNeverFires(t *testing.T) {
 	for _, c := range []struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -20,9 +21,10 @@ type seat struct{ taken bool }
 
 func (s *seat) Leads() bool { return s.taken }
 
-// ledger is what the row of schedule s must say, as somebody keeps it who goes over all runs one by one. It knows the world only
+// ledger is what the row of a schedule must say, as somebody keeps it who goes over all runs one by one. It knows the world only
 // by what became of tasks.
 type ledger struct {
+	name                 string
 	w                    *world
 	parsed               *schedule.Schedule
 	every, catchUp       time.Duration
@@ -52,14 +54,14 @@ func (b *ledger) send(run time.Time) bool {
 		return false
 	}
 	*b.takes--
-	if id := schedule.ID("s", run); !slices.Contains(*b.sent, id) {
+	if id := schedule.ID(b.name, run); !slices.Contains(*b.sent, id) {
 		*b.sent = append(*b.sent, id)
 	}
 	return true
 }
 
 func (b *ledger) submit(run time.Time) {
-	b.last, b.lastTask, b.closed, b.failing = run, schedule.ID("s", run), false, false
+	b.last, b.lastTask, b.closed, b.failing = run, schedule.ID(b.name, run), false, false
 	b.submitted++
 }
 
@@ -110,7 +112,7 @@ func (b *ledger) pass(late []time.Time) bool {
 		return false
 	}
 	for _, run := range late {
-		if _, there := b.w.tasks[schedule.ID("s", run)]; there {
+		if _, there := b.w.tasks[schedule.ID(b.name, run)]; there {
 			b.submit(run)
 		} else {
 			b.missed++
@@ -192,90 +194,119 @@ func (b *ledger) differs(s *operate.Schedule) string {
 	return ""
 }
 
+// drawSchedule draws a schedule that runs each minute.
+func drawSchedule(rt *rapid.T, s *schedule.Spec) {
+	s.Every, s.CatchUp = "1m", rapid.SampledFrom([]string{"1m", "5m", "20m", "3h"}).Draw(rt, "window")
+	s.Overlap = rapid.SampledFrom([]string{schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapAll}).Draw(rt, "overlap")
+	if s.Overlap == schedule.OverlapQueue {
+		s.Queue = rapid.IntRange(1, 4).Draw(rt, "queue")
+	}
+	s.CatchUps = rapid.IntRange(1, 6).Draw(rt, "at a time")
+	s.Jitter = rapid.SampledFrom([]string{"", "5m"}).Draw(rt, "jitter")
+}
+
+// told is what a leader told of a schedule in a round: runs that are missed, and those that are left out for a task.
+type told struct{ missed, skipped int64 }
+
+// drawnLeader is a leader with what it told.
+type drawnLeader struct {
+	seat
+	*Runner
+	told    map[string]told
+	skipped map[string]string // by schedule, the task of which it was told last that runs are left out for it
+}
+
 // TestAgainstLedger draws stops, changes of leaders, two leaders, tasks that end, are not read or are refused, submissions that
-// are not taken and databases that do not write or do not read: after each round the row and what was told are what a ledger of
-// all runs says.
+// are not taken and databases that do not write or do not read: after each round the rows and what was told are what ledgers of
+// all runs say.
 //
 // covers: L9
 func TestAgainstLedger(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		const every = time.Minute
 		w := newWorld()
-		catchUp := time.Duration(rapid.SampledFrom([]int{1, 5, 20, 180}).Draw(rt, "window")) * time.Minute
-		w.put(t, func(s *schedule.Spec) {
-			s.Every, s.CatchUp = every.String(), catchUp.String()
-			s.Overlap = rapid.SampledFrom([]string{schedule.OverlapSkip, schedule.OverlapQueue, schedule.OverlapAll}).Draw(rt, "overlap")
-			if s.Overlap == schedule.OverlapQueue {
-				s.Queue = rapid.IntRange(1, 4).Draw(rt, "queue")
+		takes, sent := 0, []string{}
+		books := make([]*ledger, rapid.IntRange(1, 3).Draw(rt, "schedules"))
+		for i := range books {
+			b := &ledger{w: w, name: string(rune('a' + i)), every: time.Minute, sent: &sent, takes: &takes}
+			w.put(t, func(s *schedule.Spec) { drawSchedule(rt, s); s.Name = b.name })
+			row, err := w.ScheduleByName(t.Context(), b.name)
+			if err != nil {
+				t.Fatal(err)
 			}
-			s.CatchUps = rapid.IntRange(1, 6).Draw(rt, "at a time")
-			s.Jitter = rapid.SampledFrom([]string{"", "5m"}).Draw(rt, "jitter")
-		})
-		first := w.row(t)
-		parsed, err := schedule.Parse(&first.Spec)
-		if err != nil {
-			t.Fatal(err)
+			if b.parsed, err = schedule.Parse(&row.Spec); err != nil {
+				t.Fatal(err)
+			}
+			b.cursor = row.Cursor
+			b.catchUp, _ = time.ParseDuration(row.CatchUp)
+			books[i] = b
 		}
-		takes := -1
-		b := &ledger{w: w, parsed: parsed, every: every, catchUp: catchUp, cursor: first.Cursor, sent: &[]string{}, takes: &takes}
-		var missedRuns, skippedRuns int64
-		type leader struct {
-			*seat
-			*Runner
-			told string // the task of which it was told last that runs are left out for it
-		}
-		var leaders []*leader
-		for range 2 {
-			l := &leader{seat: &seat{}}
+		leaders := []*drawnLeader{{skipped: map[string]string{}}, {skipped: map[string]string{}}}
+		for _, l := range leaders {
+			tell := func(name string, missed, skipped int64) {
+				l.told[name] = told{l.told[name].missed + missed, l.told[name].skipped + skipped}
+			}
 			l.Runner = NewRunner(Config{
-				Now: w.clock, Missed: func(_ string, runs int64, _ time.Time) { missedRuns += runs }, Skipped: func(_ string, runs int64, _ time.Time) { skippedRuns += runs },
-			}, w, w, w, l.seat, slog.New(slog.DiscardHandler))
-			leaders = append(leaders, l)
+				Now: w.clock, Missed: func(name string, runs int64, _ time.Time) { tell(name, runs, 0) }, Skipped: func(name string, runs int64, _ time.Time) { tell(name, 0, runs) },
+			}, w, w, w, &l.seat, slog.New(slog.DiscardHandler))
 		}
 		stalls := rapid.Bool().Draw(rt, "tasks stand in the stream")
 		for range rapid.IntRange(3, 30).Draw(rt, "rounds") {
 			w.wait(retryMost + time.Duration(rapid.SampledFrom([]int{1, 30, 90, 300, 3000}).Draw(rt, "seconds"))*time.Second)
 			for _, id := range w.order {
-				if rapid.IntRange(0, 2).Draw(rt, "ends") == 0 && !slices.Contains(w.stands, id) {
-					if _, found := w.tasks[id]; found {
-						w.end(id, core.StateProcessed, "")
-					}
+				if _, read := w.tasks[id]; read && rapid.IntRange(0, 2).Draw(rt, "ends") == 0 {
+					w.end(id, core.StateProcessed, "")
 				}
 			}
 			w.unread = stalls && rapid.Bool().Draw(rt, "unread")
 			if w.refused = rapid.IntRange(0, 3).Draw(rt, "refused") == 0; !w.unread {
 				w.read()
 			}
-			b.writes = stalls || rapid.IntRange(0, 3).Draw(rt, "writes") > 0
-			b.states = rapid.IntRange(0, 5).Draw(rt, "reads") > 0
 			takes = rapid.SampledFrom([]int{1 << 30, 1 << 30, 0, 1, 2}).Draw(rt, "taken")
-			w.putFails, w.down, w.takes, w.limited = 0, !b.states, takes, true
-			if !b.writes {
+			w.putFails, w.down, w.takes, w.limited = 0, rapid.IntRange(0, 5).Draw(rt, "down") == 0, takes, true
+			writes := stalls || rapid.IntRange(0, 3).Draw(rt, "writes") > 0
+			if !writes {
 				w.putFails = 1 << 30
 			}
-			for i, taken := range rapid.SampledFrom([][]bool{{true, false}, {false, true}, {true, true}, {false, false}}).Draw(rt, "who leads") {
+			for i, leads := range rapid.SampledFrom([][]bool{{true, false}, {false, true}, {true, true}, {false, false}}).Draw(rt, "who leads") {
 				l := leaders[i]
-				l.taken, missedRuns, skippedRuns = taken, 0, 0
-				if !taken {
-					l.told, b.toldMissed, b.toldSkip = "", 0, 0
-				} else if b.round(w.now); b.toldSkip > 0 {
-					if l.told == b.lastTask {
-						b.toldSkip = 0
+				l.taken, l.told = leads, map[string]told{}
+				if !leads {
+					l.skipped = map[string]string{}
+				}
+				want, open := map[string]told{}, false
+				for _, b := range books {
+					open = open || b.lastTask != "" && !b.closed
+					b.writes, b.states = writes, !w.down
+					if !leads {
+						continue
 					}
-					l.told = b.lastTask
+					if b.round(w.now); b.toldSkip > 0 {
+						task := l.skipped[b.name]
+						if l.skipped[b.name] = b.lastTask; task == b.lastTask {
+							b.toldSkip = 0
+						}
+					}
+					if is := (told{b.toldMissed, b.toldSkip}); is != (told{}) {
+						want[b.name] = is
+					}
 				}
-				if err := l.round(context.Background()); err != nil && b.writes && b.states {
-					rt.Fatal(err)
+				if err := l.round(context.Background()); err != nil && writes && !w.down || err == nil && leads && w.down && open {
+					rt.Fatalf("the database is down: %v; the round says %v", w.down, err)
 				}
-				row := w.row(t)
-				if bad := b.differs(&row); bad != "" {
-					rt.Fatalf("leader %d at %s: %s", i, w.now.Format(time.TimeOnly), bad)
+				for _, b := range books {
+					row, err := w.ScheduleByName(t.Context(), b.name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if bad := b.differs(&row); bad != "" {
+						rt.Fatalf("leader %d at %s, schedule %s: %s", i, w.now.Format(time.TimeOnly), b.name, bad)
+					}
 				}
-				if missedRuns != b.toldMissed || skippedRuns != b.toldSkip {
-					rt.Fatalf("leader %d at %s: told of %d missed and %d skipped, want %d and %d", i, w.now.Format(time.TimeOnly), missedRuns, skippedRuns, b.toldMissed, b.toldSkip)
+				if !maps.Equal(l.told, want) {
+					rt.Fatalf("leader %d at %s: told %v, want %v", i, w.now.Format(time.TimeOnly), l.told, want)
 				}
-				if failing := l.Stats().Failing; len(failing) > 0 && !taken {
-					rt.Fatalf("it does not lead, and tells of %v", failing)
+				if failing := l.Stats().Failing; len(failing) > 0 && !leads {
+					rt.Fatalf("leader %d at %s: it does not lead, and tells of %v", i, w.now.Format(time.TimeOnly), failing)
 				}
 			}
 		}

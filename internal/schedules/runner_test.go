@@ -400,6 +400,11 @@ func TestFails(t *testing.T) {
 	if got := r.Stats().Failed; got != failed {
 		t.Errorf("tried %d times without a pause", got)
 	}
+	w.wait(retryMost)
+	round(t, r)
+	if lag := r.Stats().Lag; lag != retryMost {
+		t.Errorf("lag %v, want %v: that of the run that fails", lag, retryMost)
+	}
 	w.refuse = nil
 	w.wait(retryMost)
 	round(t, r)
