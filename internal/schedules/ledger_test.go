@@ -36,7 +36,9 @@ type ledger struct {
 	submitted            int64
 	skipped              int64
 	missed               int64
-	failing              bool
+	failing              time.Time // since when submissions fail; zero: they do not
+	now                  time.Time // of the round
+	failed               bool      // the look did
 	sent                 *[]string // ids that were submitted, in the order of their first submission
 	takes                *int      // so many submissions are taken from now on
 	writes, states       bool      // the database takes writes; it tells what became of tasks
@@ -61,8 +63,14 @@ func (b *ledger) send(run time.Time) bool {
 }
 
 func (b *ledger) submit(run time.Time) {
-	b.last, b.lastTask, b.closed, b.failing = run, schedule.ID(b.name, run), false, false
+	b.last, b.lastTask, b.closed = run, schedule.ID(b.name, run), false
 	b.submitted++
+}
+
+func (b *ledger) fail() {
+	if b.failed = true; b.failing.IsZero() {
+		b.failing = b.now
+	}
 }
 
 // due are the runs that have come due since the cursor: those that are late, or too many, and the others.
@@ -82,7 +90,7 @@ func (b *ledger) due(now time.Time) (late, due []time.Time) {
 
 // round is what a leader does. What it cannot write down it has not done; what it has submitted is there all the same.
 func (b *ledger) round(now time.Time) {
-	b.toldMissed, b.toldSkip = 0, 0
+	b.now, b.toldMissed, b.toldSkip = now, 0, 0
 	if b.lastTask != "" && !b.closed && b.states && b.writes {
 		b.closed = b.ended(b.lastTask)
 	}
@@ -99,7 +107,11 @@ func (b *ledger) round(now time.Time) {
 func (b *ledger) write(change func(*ledger) bool) bool {
 	to := *b
 	to.waiting = slices.Clone(b.waiting)
+	to.failed = false
 	on := change(&to)
+	if !to.failed && to.submitted > b.submitted {
+		to.failing = time.Time{}
+	}
 	if b.writes {
 		*b = to
 	}
@@ -108,7 +120,8 @@ func (b *ledger) write(change func(*ledger) bool) bool {
 
 // pass leaves out runs that are late, but for those that are there.
 func (b *ledger) pass(late []time.Time) bool {
-	if b.failing = b.failing || !b.states; !b.states {
+	if !b.states {
+		b.fail()
 		return false
 	}
 	for _, run := range late {
@@ -128,7 +141,7 @@ func (b *ledger) decide(due []time.Time) bool {
 	busy := false
 	if b.parsed.Overlap != schedule.OverlapAll && b.lastTask != "" && !b.closed {
 		if !b.states {
-			b.failing = true
+			b.fail()
 			return false
 		}
 		busy = !b.ended(b.lastTask)
@@ -150,10 +163,12 @@ func (b *ledger) decide(due []time.Time) bool {
 		if busy {
 			return true
 		}
-		if b.failing = !b.send(b.waiting[0]); !b.failing {
-			b.submit(b.waiting[0])
-			b.waiting = b.waiting[1:]
+		if !b.send(b.waiting[0]) {
+			b.fail()
+			return true
 		}
+		b.submit(b.waiting[0])
+		b.waiting = b.waiting[1:]
 		return true
 	}
 	for _, run := range due {
@@ -165,7 +180,7 @@ func (b *ledger) decide(due []time.Time) bool {
 			b.submit(run)
 			busy = b.parsed.Overlap == schedule.OverlapSkip
 		default:
-			b.failing = true
+			b.fail()
 			return true
 		}
 		b.cursor = run
@@ -175,17 +190,19 @@ func (b *ledger) decide(due []time.Time) bool {
 
 // differs compares the ledger with the row and with what was submitted.
 func (b *ledger) differs(s *operate.Schedule) string {
-	says := func(cursor, last time.Time, task string, closed bool, waiting []time.Time, submitted, skipped, missed int64, failing bool) string {
+	says := func(cursor, last time.Time, task string, closed bool, waiting []time.Time, submitted, skipped, missed int64, failing time.Time) string {
 		var w []int64
 		for _, run := range waiting {
 			w = append(w, run.Unix())
 		}
-		return fmt.Sprintf("cursor %s, last %s of %s, closed %v, waiting %v, %d submitted, %d skipped, %d missed, failing %v",
-			cursor.Format(time.TimeOnly), last.Format(time.TimeOnly), task, closed, w, submitted, skipped, missed, failing)
+		return fmt.Sprintf("cursor %s, last %s of %s, closed %v, waiting %v, %d submitted, %d skipped, %d missed, failing since %s",
+			cursor.Format(time.TimeOnly), last.Format(time.TimeOnly), task, closed, w, submitted, skipped, missed, failing.Format(time.TimeOnly))
 	}
-	is := says(s.Cursor.Truncate(b.every), s.Last, s.LastTask, s.Outcome != "", s.Waiting, s.Submitted, s.Skipped, s.Missed, s.Failure != "" && !s.Failing.IsZero())
+	is := says(s.Cursor.Truncate(b.every), s.Last, s.LastTask, s.Outcome != "", s.Waiting, s.Submitted, s.Skipped, s.Missed, s.Failing)
 	want := says(b.cursor, b.last, b.lastTask, b.closed, b.waiting, b.submitted, b.skipped, b.missed, b.failing)
 	switch {
+	case (s.Failure != "") != !s.Failing.IsZero():
+		return fmt.Sprintf("it fails since %s, for %q", s.Failing, s.Failure)
 	case is != want:
 		return fmt.Sprintf("the row says\n%s\nwant\n%s", is, want)
 	case !slices.Equal(b.w.order, *b.sent):

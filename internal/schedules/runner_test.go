@@ -2,6 +2,8 @@ package schedules
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -451,22 +453,45 @@ func TestNotLeading(t *testing.T) {
 	}
 }
 
-// TestRun goes round by itself until it is ended.
+// TestRun goes round by itself until it is ended, and reports each round but the one that was cut off.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.put(t, nil)
-		w.wait(time.Hour)
+		w.put(t, func(s *schedule.Spec) { s.Overlap = schedule.OverlapAll })
 		ctx, cancel := context.WithCancel(t.Context())
+		var reports []error
+		r := w.runner(t, nil)
+		r.cfg.Report = func(err error) { reports = append(reports, err) }
 		var running sync.WaitGroup
-		running.Go(func() { w.runner(t, nil).Run(ctx) })
+		running.Go(func() { r.Run(ctx) })
 		synctest.Wait()
-		cancel()
+		for range 2 {
+			w.wait(time.Hour)
+			<-time.After(r.cfg.Interval)
+			synctest.Wait()
+		}
+		w.afterSend = cancel
+		w.wait(time.Hour)
 		running.Wait()
-		if len(w.order) != 1 {
-			t.Errorf("submitted %v", w.order)
+		if len(w.order) != 3 || len(reports) != 3 || errors.Join(reports...) != nil {
+			t.Errorf("submitted %v, reported %v, want three runs and three rounds without an error", w.order, reports)
 		}
 	})
+}
+
+// TestNamesToldAreBounded: who has told of runs that are left out forgets schedules of which there may be none any more.
+func TestNamesToldAreBounded(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	for i := range operate.SchedulesMax + 1 {
+		r.skipped[fmt.Sprint("gone", i)] = "task"
+	}
+	w.wait(time.Hour)
+	round(t, r)
+	if n := len(r.skipped); n > 1 {
+		t.Errorf("%d names are kept", n)
+	}
 }
 
 // TestMovedEndBeginsNow: a schedule whose end has passed and is moved goes on with the next run that comes; those between its
