@@ -63,6 +63,12 @@ var drawnMutants = []mutant{
 		run:   "^TestAgainstLedger$",
 	},
 	{
+		name: "silent-store-forgets", invariant: 9, file: "internal/schedules/runner.go",
+		old: "\tif err != nil {\n\t\treturn nil, err\n\t}\n\tfor _, id := range ids {", new: "\tfor _, id := range ids {",
+		fault: "a task counts as forgotten where the store failed when it was asked again",
+		run:   "^TestStoreFailsBetweenTwoLooks$",
+	},
+	{
 		name: "schedules-for-one-round", invariant: 12, file: "internal/schedules/runner.go",
 		old: "if pause.For(ctx, r.cfg.Interval) != nil {", new: "if pause.For(ctx, r.cfg.Interval); true {",
 		fault: "no schedule is carried out after the first round",

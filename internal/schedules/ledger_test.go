@@ -332,6 +332,8 @@ func TestAgainstLedger(t *testing.T) {
 
 // TestSubmittedAfterMany: runs that a leader submitted after many that were too late, and that are too late by now because it was
 // stopped before it could write that down, are not missed, and with skip the next run does not overlap them.
+//
+// covers: L9
 func TestSubmittedAfterMany(t *testing.T) {
 	w := newWorld()
 	w.put(t, func(s *schedule.Spec) { s.Every, s.CatchUp, s.CatchUps = "1m", "5m", 3 })

@@ -178,6 +178,27 @@ func TestReadBetweenTwoLooks(t *testing.T) {
 	}
 }
 
+// TestStoreFailsBetweenTwoLooks: a task of which the store says nothing, because it fails once its submission is known to have been
+// read, is not forgotten.
+//
+// covers: L9
+func TestStoreFailsBetweenTwoLooks(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	w.unread = true
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.onRead = func() { w.read(); w.down = true }
+	w.wait(time.Hour)
+	if err := r.round(t.Context()); err == nil {
+		t.Error("it is told as a round that worked")
+	}
+	if s := w.row(t); len(w.order) != 1 || s.Outcome != "" {
+		t.Errorf("submitted %v, row %+v: want one task that is waited for", w.order, s)
+	}
+}
+
 // TestSkippedIsToldForEachTask: runs that are left out for another task are told again.
 //
 // covers: L9
