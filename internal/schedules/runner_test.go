@@ -178,6 +178,30 @@ func TestReadBetweenTwoLooks(t *testing.T) {
 	}
 }
 
+// TestReadUpToOneOfTwo: of two tasks that are not there the one that was read is forgotten, and not the other.
+//
+// covers: L9
+func TestReadUpToOneOfTwo(t *testing.T) {
+	w := newWorld()
+	for _, name := range []string{"r", "s"} {
+		w.put(t, func(s *schedule.Spec) { s.Name = name })
+	}
+	w.unread = true
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.stands = w.stands[1:] // the first was read, and refused
+	w.wait(time.Minute)
+	round(t, r)
+	first, err := w.ScheduleByName(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := w.row(t); first.Outcome != operate.ScheduleForgotten || s.Outcome != "" {
+		t.Errorf("submitted %v, rows %+v and %+v", w.order, first, s)
+	}
+}
+
 // TestStoreFailsBetweenTwoLooks: a task of which the store says nothing, because it fails once its submission is known to have been
 // read, is not forgotten.
 //
