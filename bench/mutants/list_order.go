@@ -69,6 +69,18 @@ var orderMutants = []mutant{
 		run:   "^TestHeldLookIsBounded$",
 	},
 	{
+		name: "held-takes-the-place", invariant: 11, file: "scheduler/queues.go",
+		old: " && (one.begun || !q.begunFirst(first, one.plan)) {\n", new: " {\n",
+		fault: "the free place of a key is kept for a task that has to wait for begun ones",
+		run:   "^TestKeysOfHeldForBegun$",
+	},
+	{
+		name: "held-keeps-the-place", invariant: 11, file: "scheduler/queues.go",
+		old: "\t\tq.makeWay(slot)\n", new: "",
+		fault: "a task that has to wait for begun ones keeps the free place that its key had for it before",
+		run:   "^TestKeysOfHeldForBegun$",
+	},
+	{
 		name: "low-fills-the-door", invariant: 12, file: "ingest/budget.go",
 		old: "\t\treturn bound - bound/2\n", new: "\t\treturn bound\n",
 		fault: "a spike of low submissions takes all room at the door",
