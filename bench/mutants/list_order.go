@@ -81,6 +81,12 @@ var orderMutants = []mutant{
 		run:   "^TestKeysOfHeldForBegun$",
 	},
 	{
+		name: "branch-forgotten-after-a-takeover", invariant: 11, file: "scheduler/apply.go",
+		old: "\t\t\ts.gate.block(p, e) // a takeover", new: "\t\t\t// a takeover",
+		fault: "a branch that finds no room when a new owner wakes it is not looked at again",
+		run:   "^TestBranchesAfterATakeover$",
+	},
+	{
 		name: "low-fills-the-door", invariant: 12, file: "ingest/budget.go",
 		old: "\t\treturn bound - bound/2\n", new: "\t\treturn bound\n",
 		fault: "a spike of low submissions takes all room at the door",
