@@ -79,7 +79,7 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 		if plan != nil && i < len(plan.Steps) {
 			schema = plan.Steps[i].Schema
 			for j, before := range v.Steps {
-				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base); d != nil && plan.Ancestors(i)&(1<<uint(j)) != 0 {
+				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base); d != nil && plan.Ancestors(i).Has(j) {
 					f.Results = append(f.Results, d)
 				}
 			}

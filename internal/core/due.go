@@ -106,12 +106,12 @@ func (t *Task) openUndo(p *Plan, i int) bool {
 // step first. A step waits for the undo of all that come after it, directly or through others, but for those that have
 // given up.
 func (t *Task) undos(p *Plan, yield func(i int)) {
-	var held uint64 // steps that one which is not undone yet came after
+	var held StepBuilder // steps that one which is not undone yet came after
 	for i := len(t.Steps) - 1; i >= 0; i-- {
-		open, waits := t.openUndo(p, i), held&(1<<uint(i)) != 0
+		open, waits := t.openUndo(p, i), held.Has(i)
 		if open || waits {
 			for _, a := range p.Steps[i].After {
-				held |= 1 << uint(a)
+				held.Add(a)
 			}
 		}
 		if open && !waits {

@@ -109,7 +109,7 @@ func (d *decision) movable() bool {
 		idle = idle && waits && !s.probing() && s.Awaits == 0 && !t.skips(d.p, i)
 		switch {
 		case t.beginnable(d.p, i):
-			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
+			room := s.kind != kindCall || !d.ev.Full.Has(i)
 			if late || t.keyOver(d.p, i, d.at) || s.Awaits == 0 && d.at >= s.Due && (room || d.backTooLate(i)) {
 				return true
 			}

@@ -151,6 +151,7 @@ func (b *Book) shape(p *core.Plan, now core.Instant) *shape {
 // draw makes a shape. The book is locked.
 func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 	s := &shape{at: now, wait: make([]*table, len(p.Steps)), run: make([]*table, len(p.Steps))}
+	var unknown core.StepBuilder
 	middle := func(i int) float64 { return (float64(i) + 0.5) / samples }
 	for i := range p.Steps {
 		step := &p.Steps[i]
@@ -168,7 +169,7 @@ func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 			}
 		}
 		if run.Weight() < weightLeast {
-			s.unknown |= 1 << uint(i)
+			unknown.Add(i)
 			continue
 		}
 		s.newest = max(s.newest, run.at, wait.at)
@@ -179,6 +180,7 @@ func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 			wait.table(s.wait[i][:], middle, true)
 		}
 	}
+	s.unknown = unknown.Set()
 	return s
 }
 
@@ -210,14 +212,16 @@ func needs(s *shape, p *core.Plan, progress []Progress, limits bool, q float64) 
 // Left is how much time a parked task needs yet when it goes on now, in a part fresh of the cases if it has not begun, else
 // in a part begun; 0 where that is not known.
 func (b *Book) Left(p *core.Plan, t *core.Task, fresh, begun float64, now core.Instant) time.Duration {
-	over, q := uint64(0), fresh
+	var ended core.StepBuilder
+	q := fresh
 	for i := range t.Steps {
 		switch t.Steps[i].Status {
 		case core.StepDone, core.StepSkipped:
-			over |= 1 << uint(i)
+			ended.Add(i)
 		}
 	}
-	if over != 0 {
+	over := ended.Set()
+	if !over.Empty() {
 		q = begun
 	}
 	return b.shape(p, now).left(p, over, q)
