@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -30,7 +31,8 @@ type entry struct {
 	wakes  core.Instant
 	wakeAt int
 	// issue and issues say which commit wrote a row, for the rows under whose numbers commands leave or late
-	// answers come. A reply is genuine only if it knows the commit. Nearly always one commit is enough.
+	// answers come. A reply is genuine only if it knows the commit. Nearly always one commit is enough; issues are in the
+	// order of their rows.
 	issue  issue
 	issues []issue
 
@@ -118,6 +120,7 @@ func (e *entry) issued(first, commit int64) {
 		e.note(do, first, commit, was, more)
 		e.note(undo, first, commit, was, more)
 	}
+	slices.SortFunc(e.issues, func(a, b issue) int { return cmp.Compare(a.row, b.row) })
 }
 
 // note keeps the commit of one row: the given one if the row is new, else what was known before.
@@ -144,12 +147,11 @@ func commitOf(row int64, one issue, more []issue) int64 {
 	if one.row == row {
 		return one.commit
 	}
-	for _, is := range more {
-		if is.row == row {
-			return is.commit
-		}
+	at, is := slices.BinarySearchFunc(more, row, func(a issue, row int64) int { return cmp.Compare(a.row, row) })
+	if !is {
+		return 0
 	}
-	return 0
+	return more[at].commit
 }
 
 // wakeHeap holds the tasks in flight that have a due time, the earliest first.
