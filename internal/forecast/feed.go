@@ -15,6 +15,8 @@ const (
 	bornMost = 64
 	// followedMax is how many it follows at a time. With more, the one that was born first is let go.
 	followedMax = 4096
+	// saidMax is about how many chances are told of a task: of one with more steps, not after each.
+	saidMax = 64
 )
 
 // Feed learns from what is committed: of some tasks it follows each step. It is safe for concurrent use, and one commit
@@ -40,6 +42,7 @@ type followed struct {
 	steps []stepTimes
 	said  []float64    // the chances that were told of it
 	over  core.StepSet // steps that are done or skipped
+	next  int          // with so many of them the next chance is said
 }
 
 // stepTimes are 0 while they have not come.
@@ -163,8 +166,9 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 		is.check(f.book, false)
 		return false
 	}
-	if !is.over.Equal(before) {
+	if n := is.over.Len(); !is.over.Equal(before) && n >= is.next {
 		is.say(f.book, plan, t)
+		is.next = n + (len(plan.Steps)+saidMax-1)/saidMax
 	}
 	return true
 }
