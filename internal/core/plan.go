@@ -10,7 +10,7 @@ import (
 const (
 	NameBytesMax   = 64        // type, task id and step name
 	agentTokensMax = 4         // dot-separated tokens of an agent's name
-	StepsMax       = 64        // steps of one plan; see StepSet
+	StepsMax       = 1000      // steps of one plan; see StepSet
 	AttemptsLimit  = 1000      // largest attempts_max
 	InputBytesMax  = 256 << 10 // input of a task
 	ResultBytesMax = 64 << 10  // result of a step
