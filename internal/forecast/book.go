@@ -13,8 +13,10 @@ import (
 const (
 	// weightLeast is how many observations a step must have for questions about it to be answered.
 	weightLeast = 30
-	// shapeFor is how long a question may be answered by what was known.
-	shapeFor = time.Second
+	// shapeFor is how long a question may be answered by what was known, of each shapeSteps steps that a plan has: to look at
+	// all that is known of a thousand steps is work.
+	shapeFor   = time.Second
+	shapeSteps = 64
 )
 
 // defaultSeriesMax is how many steps and agents a book knows by default: about 2 KB each while they are in use.
@@ -129,13 +131,13 @@ func (b *Book) note(plan *core.Plan, step int, _ core.Instant, change func(*seri
 	}
 }
 
-// shape is a plan with what is known of its steps, at most shapeFor old.
+// shape is a plan with what is known of its steps, at most shapeFor old for each shapeSteps of them.
 func (b *Book) shape(p *core.Plan, now core.Instant) *shape {
 	k := Key{Type: p.Name, Version: p.Version}
 	b.mu.RLock()
 	s := b.shapes[k]
 	b.mu.RUnlock()
-	if s != nil && len(s.run) == len(p.Steps) && now.Sub(s.at) < shapeFor && now >= s.at {
+	if s != nil && len(s.run) == len(p.Steps) && now.Sub(s.at) < shapeFor*time.Duration(1+(len(p.Steps)-1)/shapeSteps) && now >= s.at {
 		return s
 	}
 	b.mu.Lock()
