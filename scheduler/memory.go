@@ -101,9 +101,12 @@ var stepBytes = int(reflect.TypeFor[core.StepState]().Size())
 
 const stepsBesides = 5
 
+// stepsBytes is what so many steps occupy beside that.
+func stepsBytes(steps int) int { return max(0, steps-stepsBesides) * stepBytes }
+
 // taskBytes returns how much memory a task in flight is charged with.
 func taskBytes(t *core.Task) int64 {
-	n := taskBytesBesides + len(t.Input) + max(0, len(t.Steps)-stepsBesides)*stepBytes
+	n := taskBytesBesides + len(t.Input) + stepsBytes(len(t.Steps))
 	for i := range t.Earlier {
 		n += len(t.Earlier[i])
 	}
