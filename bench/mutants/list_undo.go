@@ -40,8 +40,8 @@ var undoMutants = []mutant{
 		run:   "^TestQuietIsTheLatestOfAllTries$",
 	},
 	{
-		name: "undo-overtakes-do", invariant: 7, file: "internal/core/undo.go",
-		old: "\tif t.working() {\n\t\treturn // its answer, or its complete-by, comes first\n\t}\n", new: "",
+		name: "undo-overtakes-do", invariant: 7, file: "internal/core/ahead.go",
+		old: "case open && !waits && !working &&", new: "case open && !waits &&",
 		fault: "an undo leaves while a do is out",
 		run:   "^(TestCells|TestResumeSendsNoDoOfATaskBeingUndone)$",
 	},
@@ -106,7 +106,7 @@ var undoMutants = []mutant{
 		run:   "^(TestResumeSendsNoDoOfATaskBeingUndone|TestScripts)$",
 	},
 	{
-		name: "undo-forwards", invariant: 7, file: "internal/core/due.go",
+		name: "undo-forwards", invariant: 7, file: "internal/core/ahead.go",
 		old: "for i := len(t.Steps) - 1; i >= 0; i-- {", new: "for i := range t.Steps {",
 		fault: "steps are undone first to last",
 		run:   "^(TestCells|TestScripts)$",

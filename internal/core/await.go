@@ -148,7 +148,7 @@ func (t *Task) awaiting() int {
 // itself. One that waits behind a step that is to be done again has none: that step may need the same place.
 func (t *Task) Occupies(p *Plan, i int) bool {
 	s := &t.Steps[i]
-	return s.Out != 0 || s.Awaits != 0 && (s.Status == StepUndoing || t.beginnable(p, i) || t.skips(p, i))
+	return s.Out != 0 || s.Awaits != 0 && (s.Status == StepUndoing || s.Status == StepWaiting && t.beginnable(p, i) && !t.stopping(p))
 }
 
 // Journalled is the step without what only its owner's memory holds: what a replay

@@ -17,8 +17,8 @@ func (t *Task) Parked(p *Plan) int {
 	if t.State != StatePending || t.WaitsFor == "" || p == nil {
 		return -1
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			return i
 		}
 	}
@@ -30,8 +30,8 @@ func (t *Task) Waits(p *Plan) (steps uint64) {
 	if t.State != StatePending || p == nil {
 		return 0
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			steps |= 1 << uint(i)
 		}
 	}
@@ -60,8 +60,8 @@ func (t *Task) Blocked(p *Plan, at Instant) (steps uint64) {
 	if t.State != StateProcessing || p == nil {
 		return 0
 	}
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= at && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if s := &t.Steps[i]; n.verb == verbBegin && s.kind == kindCall && s.Awaits == 0 && s.Due <= at {
 			steps |= 1 << uint(i)
 		}
 	}
