@@ -25,6 +25,16 @@ func (t *Task) Parked(p *Plan) int {
 	return -1
 }
 
+// room is the agent at which a task that is parked waits for room for the first step that may begin at an instant; empty: none may.
+func (t *Task) room(p *Plan, at Instant) string {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && t.Steps[i].kind == kindCall && n.when <= at {
+			return p.Steps[i].Agent
+		}
+	}
+	return ""
+}
+
 // Waits are the steps, as a set of bits, for which a parked task waits at its agent.
 func (t *Task) Waits(p *Plan) (steps uint64) {
 	if t.State != StatePending || p == nil {
