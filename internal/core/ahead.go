@@ -8,7 +8,7 @@ import "iter"
 type verb uint8
 
 const (
-	verbHeld  verb = iota // it has been tried, and a step before it is to be done again
+	verbHeld  verb = iota // it has been tried, and others come first
 	verbWork              // a command of it, or its children, are out
 	verbWait              // it waits for an instant or a signal
 	verbAsk               // its agent is asked what became of its do
@@ -102,7 +102,7 @@ func (t *Task) aheadBack(p *Plan, yield func(int, next) bool) {
 			n.verb, n.when = verbUndo, t.undoWhen(i)
 		case s.Out != 0 && (s.kind == kindCall || s.Status == StepUndoing):
 			n.verb = verbWork
-		default:
+		case !open || waits:
 			continue
 		}
 		if !yield(i, n) {

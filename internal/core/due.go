@@ -132,8 +132,8 @@ func (t *Task) alarm(p *Plan, i int) Instant {
 
 // nextAlarm is a step whose undo waits for its agent and has waited too long; -1: there is none.
 func (t *Task) nextAlarm(p *Plan, at Instant) int {
-	for i, n := range t.ahead(p) {
-		if s := &t.Steps[i]; n.verb == verbUndo && s.undoAwaits() && s.Out == 0 && (at >= t.alarm(p, i) || t.undoOld(p, i, at)) {
+	for i := range t.ahead(p) {
+		if s := &t.Steps[i]; s.undoAwaits() && s.Out == 0 && (at >= t.alarm(p, i) || t.undoOld(p, i, at)) {
 			return i
 		}
 	}
