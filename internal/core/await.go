@@ -32,7 +32,9 @@ func (d *decision) unserved() error {
 	case s.again():
 		d.retryLater(i)
 		return nil
-	case s.Effect.copies != copiesOne:
+	case s.Effect.refusedLate():
+		return d.stale("an agent has refused the command, after its complete-by")
+	case s.Effect.resent():
 		return d.stale("the command was sent more than once")
 	}
 	d.await(i, 0, "no agent listens on "+d.p.Steps[i].Agent)
