@@ -47,7 +47,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "second-copy-forgotten-when-failed", invariant: 7, file: "internal/core/do.go",
-		old: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.resent() {", new: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.resent() && d.at < 0 {",
+		old: "cut(d.ev.Error)\n\tr.EffectsPossibleUntil = d.t.Steps[i].Effect.answered(d.quietAfter(i))\n", new: "cut(d.ev.Error)\n",
 		fault: "a failure ends both copies of a do that was sent twice",
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},

@@ -67,10 +67,7 @@ func (d *decision) await(i, code int, text string) {
 		r.Kind, r.EffectsPossibleUntil = KindUndoUnserved, 0
 		d.alert(&r, i)
 	} else {
-		r.StepStatus = StepWaiting
-		if s.Effect.resent() {
-			r.EffectsPossibleUntil = d.quietAfter(i)
-		}
+		r.StepStatus, r.EffectsPossibleUntil = StepWaiting, s.Effect.answered(d.quietAfter(i))
 	}
 	if d.t.State == StateProcessing || s.Status == StepUndoing {
 		d.retryAt = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
@@ -98,8 +95,8 @@ func (d *decision) again(i int) {
 	}
 	s.Out, s.Due = s.Awaits, d.tryUntil(i, kind == EffectUndo)
 	s.Attempt++
-	if kind == EffectDo && s.Effect.resent() { // "unserved" may be about another copy
-		s.Effect.Open = d.quietAfter(i)
+	if kind == EffectDo { // "unserved" may be about another copy
+		s.Effect.Open = s.Effect.answered(d.quietAfter(i))
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
 	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due, Again: true})
