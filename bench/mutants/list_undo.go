@@ -41,7 +41,7 @@ var undoMutants = []mutant{
 	},
 	{
 		name: "undo-overtakes-do", invariant: 7, file: "internal/core/ahead.go",
-		old: "case open && !waits && !working &&", new: "case open && !waits &&",
+		old: "working := t.working()", new: "working := t.working() && t.Seq < 0",
 		fault: "an undo leaves while a do is out",
 		run:   "^(TestCells|TestResumeSendsNoDoOfATaskBeingUndone)$",
 	},
