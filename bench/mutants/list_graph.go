@@ -34,7 +34,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "optional-skipped-though-its-undo-gave-up", invariant: 8, file: "internal/core/forward.go",
-		old: " || s.Left != \"\" && ps.OnExhausted == PolicySkip\n", new: "\n",
+		old: "return s.Left != \"\" && p.Steps[i].OnExhausted == PolicySkip\n", new: "return false\n",
 		fault: "a task waits for ever for an optional step whose undo gave up",
 		run:   "^TestGraphs$",
 	},

@@ -65,8 +65,11 @@ func (t *Task) stopping(p *Plan) bool {
 
 // stops reports whether it does because of step i.
 func (t *Task) stops(p *Plan, i int) bool {
-	s, ps := &t.Steps[i], &p.Steps[i]
-	return s.Status == StepFailed && (ps.OnExhausted == PolicyError || ps.OnExhausted == PolicyWait) || s.Left != "" && ps.OnExhausted == PolicySkip
+	s := &t.Steps[i]
+	if s.Status == StepFailed && (p.Steps[i].OnExhausted == PolicyError || p.Steps[i].OnExhausted == PolicyWait) {
+		return true
+	}
+	return s.Left != "" && p.Steps[i].OnExhausted == PolicySkip
 }
 
 // skips reports whether the effect of step i is undone so that the task can go on without it.
