@@ -84,11 +84,11 @@ func TestTenantsShareTheQueue(t *testing.T) {
 func TestSeldomTenantIsNotCut(t *testing.T) {
 	q := newQueueRig(t, 1000, tenants(nil))
 	q.tell()
-	for range 4 * 60 {
-		q.offerOf("loud", "30s", 375)
+	for range 4 * 90 {
+		q.offerOf("loud", "15s", 500)
 		q.pass(250 * time.Millisecond)
 	}
-	if taken := q.offerOf("loud", "30s", 1000); taken > 500 {
+	if taken := q.offerOf("loud", "15s", 1000); taken > 500 {
 		t.Fatalf("%d of 1000 were taken: no queue stands", taken)
 	}
 	e := q.refused(fmt.Sprintf("x%d0", q.n), 429, CauseBacklog)

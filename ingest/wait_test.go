@@ -311,12 +311,12 @@ func TestStandingQueueIsCut(t *testing.T) {
 		t.Fatalf("a burst that drains is cut to %v", limit)
 	}
 	refused := 0
-	for range 4 * 120 {
+	for range 4 * 240 {
 		refused += 375 - q.offer(375) // 1.5 times what it begins
 		q.pass(250 * time.Millisecond)
 	}
-	if wait := q.wait(); wait > 3*time.Second || refused < 50_000 {
-		t.Errorf("after two minutes at 1.5 times the rate the wait is %v, and %d were refused", wait, refused)
+	if wait := q.wait(); wait > 3*time.Second || refused < 80_000 {
+		t.Errorf("after four minutes at 1.5 times the rate the wait is %v, and %d were refused", wait, refused)
 	}
 	if e := q.answers[fmt.Sprintf("x%d0", q.n)]; len(e) == 0 || !strings.Contains(e[0].Err.Description, "does not get less") {
 		t.Errorf("the newest was answered %v", e)
@@ -324,6 +324,23 @@ func TestStandingQueueIsCut(t *testing.T) {
 	q.pass(200 * time.Second)
 	if limit := q.pace().limit; limit != 0 {
 		t.Errorf("long after, the limit is %v", limit)
+	}
+}
+
+// TestBurstThatDrainsIsNotCut: after a spike whose queue drains, however slowly, all is taken that has the time.
+func TestBurstThatDrainsIsNotCut(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	for range 4 * 20 { // longer than the queue may stand
+		q.offer(900)
+		q.pass(250 * time.Millisecond)
+	}
+	q.pass(3 * time.Second)
+	for i := range 4 * 60 {
+		if taken := q.offer(200); taken < 200 {
+			t.Fatalf("%.1f s after the spike %d of 200 are refused: the wait is %v, the limit %v", float64(i)/4, 200-taken, q.wait(), q.pace().limit)
+		}
+		q.pass(250 * time.Millisecond)
 	}
 }
 

@@ -94,9 +94,15 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "standing-queue-is-not-cut", invariant: 12, file: "ingest/wait.go",
-		old: "p.limit = o.least", new: "p.limit = waitMost",
+		old: "standFall*float64(passed)", new: "0*float64(passed)",
 		fault: "a load that is too high for good keeps every queue as long as deadlines allow",
 		run:   "^TestStandingQueueIsCut$",
+	},
+	{
+		name: "burst-that-drains-is-cut", invariant: 12, file: "ingest/wait.go",
+		old: "\tcase refuses:\n", new: "\tdefault:\n",
+		fault: "after a spike what comes is refused though there is time for all of it",
+		run:   "^TestBurstThatDrainsIsNotCut$",
 	},
 	{
 		name: "loud-tenant-fills-the-queue", invariant: 12, file: "ingest/wait.go",
@@ -124,7 +130,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "turn-is-refused-by-a-standing-queue", invariant: 12, file: "ingest/wait.go",
-		old: "if !may.fromTurn {", new: "if may.left > 0 {",
+		old: "if !may.fromTurn {\n\t\towner.given.note", new: "if may.left > 0 {\n\t\towner.given.note",
 		fault: "what may wait for its turn is refused because others stand in the queue",
 		run:   "^TestTurnIsWaitedFor$",
 	},

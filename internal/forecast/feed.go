@@ -138,9 +138,7 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 			if !ready(plan, i, is.over) {
 				continue
 			}
-			if times.ready = now; len(plan.Steps[i].After) == 0 && t.CreatedAt != 0 && plan.QueueFor == 0 {
-				times.ready = min(now, t.CreatedAt) // otherwise the wait in the queue is no part of its time
-			}
+			times.ready = now // and not when it was submitted: doors know how long the queue is
 			if len(plan.Steps[i].After) == 0 {
 				times.ready = max(times.ready, t.StartAt)
 			}

@@ -67,11 +67,10 @@ func TestFeed(t *testing.T) {
 			t.Errorf("step %d runs for %v, want %v", i, got, want)
 		}
 	}
-	if got := b.series[Key{"order", 1, "s0"}].wait.Quantile(0.5); (got - 20*time.Millisecond).Abs() > 3*time.Millisecond {
-		t.Errorf("the first step waits for %v, want 20ms from the submission on", got)
-	}
-	if got := b.series[Key{"order", 1, "s1"}].wait.Quantile(1); got > time.Millisecond {
-		t.Errorf("the second step waits for %v, want not at all", got)
+	for _, step := range []string{"s0", "s1"} { // the 20 ms until the task is born are those of the queue, which doors know
+		if got := b.series[Key{"order", 1, step}].wait.Quantile(1); got > time.Millisecond {
+			t.Errorf("step %s waits for %v, want not at all", step, got)
+		}
 	}
 	if bin := b.Calibration()[Bins-1]; bin.N < 100 || bin.Made != bin.N {
 		t.Errorf("all made it, and of %d said so %d did", bin.N, bin.Made)

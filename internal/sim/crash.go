@@ -20,11 +20,16 @@ func (n *node) point() {
 		n.dieHere()
 	case w.fault(NodeFreeze):
 		d := 200*time.Millisecond + w.upTo(3*time.Second)
-		w.tell("", -1, "%s stands still for %v", n.name, d)
-		n.thaw = w.now.Add(d)
-		n.freezes++
+		n.freeze(d)
 		w.wait(d)
 	}
+}
+
+// freeze lets the process stand still.
+func (n *node) freeze(d time.Duration) {
+	n.w.tell("", -1, "%s stands still for %v", n.name, d)
+	n.thaw = n.w.now.Add(d)
+	n.freezes++
 }
 
 // dieHere is a crash in the middle of the node's own call.

@@ -34,6 +34,8 @@ const (
 	OverloadSpike  OverloadScenario = "spike"  // base load; ten times as much for ten seconds; base load again
 	OverloadStill  OverloadScenario = "still"  // base load; the database stands still for half a minute; base load again
 	OverloadFails  OverloadScenario = "fails"  // the same all the time; agents fail half of their commands for half a minute
+	OverloadSlow   OverloadScenario = "slow"   // the same all the time; the agent of the third step answers a second later for half a minute
+	OverloadFreeze OverloadScenario = "freeze" // the same all the time; a node, scheduler and door, stands still for half a minute
 	overloadFull   OverloadScenario = "full"   // so many tasks are always unfinished: what the machine can do
 )
 
@@ -52,6 +54,7 @@ type OverloadConfig struct {
 	Seed     uint64
 	Scenario OverloadScenario
 	Clients  OverloadClients
+	Mixed    bool          // every tenth submission has 1 ms, every tenth a year, and all have priority high
 	Stream   bool          // submissions go to the stream endpoint, and not to the request door, but for those of the others
 	Load     float64       // offered, in shares of Capacity; of a spike and a stop: the base load
 	Others   int           // tenants beside the one who offers that; 0: nobody names a tenant
@@ -77,6 +80,7 @@ const (
 	overloadFactor     = 10 // of a spike
 	overloadSpikeFor   = 10 * time.Second
 	overloadStillFor   = 30 * time.Second
+	overloadSlower     = time.Second      // than otherwise, an agent that has become slow
 	overloadDrain      = 20 * time.Minute // by when, after the load, everything must have ended
 )
 
@@ -104,6 +108,7 @@ type overload struct {
 	book    *forecast.Book // what the nodes know of how long tasks take
 	feed    *forecast.Feed
 	failing span // in which agents fail half of their commands
+	slowed  span // in which one agent is slow
 	judge   judge
 }
 
@@ -158,12 +163,17 @@ func (l *overload) schedule() {
 	case OverloadSpike:
 		end := settled + overloadSpikeFor
 		l.phases = []phase{{0, settled, l.cfg.Load}, {settled, end, overloadFactor * l.cfg.Load}, {end, end + 3*d + 3*time.Minute, l.cfg.Load}}
-	case OverloadStill, OverloadFails:
+	case OverloadStill, OverloadFails, OverloadSlow, OverloadFreeze:
 		end := settled + overloadStillFor
-		if stop := (span{began.Add(settled), began.Add(end)}); l.cfg.Scenario == OverloadStill {
-			l.w.refusing = stop
-		} else {
-			l.failing = stop
+		switch trouble := (span{began.Add(settled), began.Add(end)}); l.cfg.Scenario {
+		case OverloadStill:
+			l.w.refusing = trouble
+		case OverloadFails:
+			l.failing = trouble
+		case OverloadSlow:
+			l.slowed = trouble
+		case OverloadFreeze:
+			l.w.after(settled, func() { l.w.nodes[0].freeze(overloadStillFor) })
 		}
 		l.phases = []phase{{0, settled, l.cfg.Load}, {settled, end, l.cfg.Load}, {end, end + 3*d + 3*time.Minute, l.cfg.Load}}
 	default:
@@ -317,7 +327,15 @@ func (l *overload) tenant() int {
 // submit lets a client have one more task.
 func (l *overload) submit() {
 	l.nth++
-	o := &offer{l: l, id: fmt.Sprintf("t%d", l.nth), at: l.w.now, tenant: l.tenant()}
+	o := &offer{l: l, id: fmt.Sprintf("t%d", l.nth), at: l.w.now, has: l.deadline(), tenant: l.tenant()}
+	if l.cfg.Mixed {
+		switch l.nth % 10 {
+		case 0:
+			o.has = time.Millisecond
+		case 5:
+			o.has = 365 * 24 * time.Hour
+		}
+	}
 	l.judge.offered(o)
 	o.submit()
 }

@@ -57,6 +57,9 @@ func TestOverloadFromTurn(t *testing.T) {
 	if err != nil || refused == 0 {
 		t.Fatalf("time counts from the submission: %d are refused, %v: the spike is none", refused, err)
 	}
+	if rep.After < 0.97 { // its queue drains, so that nothing is cut
+		t.Errorf("of what came 10 s after the spike %.1f %% was processed in time", 100*rep.After)
+	}
 	cfg.QueueFor, cfg.Goals = 10*time.Minute, true
 	if _, err := sim.RunOverload(cfg); err != nil {
 		t.Errorf("time counts from the turn: %v", err)
@@ -64,5 +67,30 @@ func TestOverloadFromTurn(t *testing.T) {
 	cfg.QueueFor = 10 * time.Second
 	if _, err := sim.RunOverload(cfg); err == nil || !strings.Contains(err.Error(), "were refused") {
 		t.Errorf("a turn that may be waited for ten seconds: %v, want that some are refused", err)
+	}
+}
+
+// What is unusual takes nothing from the rest, and a trouble ends with its cause: in the second half of the run, in which
+// the trouble is, nearly as much is done as without it.
+func TestOverloadAbuse(t *testing.T) {
+	for _, x := range []struct {
+		what        string
+		cfg         sim.OverloadConfig
+		least, most float64 // processed in time, of C; lost, of what was accepted
+	}{
+		{"some have 1 ms, some a year, all priority", sim.OverloadConfig{Scenario: sim.OverloadSteady, Load: 2, Mixed: true, Length: time.Minute}, 0.95, 0.01},
+		{"who is refused comes again at once", sim.OverloadConfig{Scenario: sim.OverloadSteady, Load: 2, Clients: sim.ClientsRush, Length: time.Minute}, 0.6, 0.02},
+		{"an agent is slow for half a minute", sim.OverloadConfig{Scenario: sim.OverloadSlow, Load: 1.5, Length: 2 * time.Minute}, 0.9, 0.02},
+		{"a door and its scheduler stand still for half a minute", sim.OverloadConfig{Scenario: sim.OverloadFreeze, Load: 1.5, Length: 2 * time.Minute}, 0.8, 0.05},
+	} {
+		cfg := x.cfg
+		cfg.Seed, cfg.Capacity, cfg.Deadline = 1, 75, 10*time.Second
+		rep, err := sim.RunOverload(cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", x.what, err)
+		}
+		if rep.InTime < x.least || rep.Lost > x.most {
+			t.Errorf("%s: of C %.1f %% were processed in time, and of what was accepted %.1f %% were lost", x.what, 100*rep.InTime, 100*rep.Lost)
+		}
 	}
 }

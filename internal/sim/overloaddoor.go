@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"duly.dev/duly/ingest"
@@ -21,6 +22,7 @@ const (
 // loadDoor is the process with the role ingest of one node: what takes requests off the wire, and the door's own loop.
 type loadDoor struct {
 	l          *overload
+	n          *node
 	wire, loop *thread
 	door       *ingest.Door
 	asks       int64 // that the door or its loop has, and not answered
@@ -28,8 +30,8 @@ type loadDoor struct {
 }
 
 func (l *overload) openDoors() {
-	for range l.w.nodes {
-		d := &loadDoor{l: l, wire: &thread{m: l.machine, class: doorJobs}, loop: &thread{m: l.machine, class: doorJobs}}
+	for _, n := range l.w.nodes {
+		d := &loadDoor{l: l, n: n, wire: &thread{m: l.machine, class: doorJobs}, loop: &thread{m: l.machine, class: doorJobs}}
 		cfg := ingest.Config{
 			StreamOf: func(int) string { return "tasks" }, Partitions: l.w.cfg.Partitions,
 			PartitionOf: func(id string, _ int) int { return l.w.partitionOf(id) },
@@ -50,6 +52,10 @@ func (l *overload) openDoors() {
 // request takes a request off the wire, as natsbus and Ingest.Submit do: one that the door does not let in is refused there.
 func (d *loadDoor) request(req ingest.Request) {
 	l := d.l
+	if still := d.n.frozen(); still > 0 {
+		l.w.after(still, func() { d.request(req) })
+		return
+	}
 	if d.wire.waits() >= scaled(inboxMost) {
 		return // its client waits in vain
 	}
@@ -125,7 +131,7 @@ func (l *overload) store(m message, stored func(seq uint64)) {
 func (l *overload) tellReadings() {
 	l.w.eachReading(func(node string, all []core.Reading) {
 		l.w.after(readingOld, func() {
-			for _, d := range l.doors {
+			for _, d := range l.doors { // one that stands still hears them, too: they are no older when it reads them
 				d.door.Report(node, all)
 				d.flush()
 			}
@@ -166,7 +172,8 @@ type offer struct {
 	id string
 	at core.Instant
 
-	tenant   int // 0: the one whose load varies
+	has      time.Duration // until its deadline
+	tenant   int           // 0: the one whose load varies
 	tries    int
 	told     int          // tries of which its client was told something
 	accepted bool         // and its client has heard so
@@ -180,7 +187,7 @@ type offer struct {
 }
 
 // due is its deadline, as far as its client knows it.
-func (o *offer) due() core.Instant { return o.at.Add(o.l.cfg.QueueFor + o.l.deadline()) }
+func (o *offer) due() core.Instant { return o.at.Add(o.l.cfg.QueueFor + o.has) }
 
 // deadline is how long tasks have: where the queue is always full it must not matter.
 func (l *overload) deadline() time.Duration {
@@ -229,12 +236,16 @@ func (o *offer) submit() {
 	})
 }
 
-// labels name the tenant.
+// labels name the tenant and, where much is mixed, the priority.
 func (o *offer) labels() string {
-	if o.l.cfg.Others == 0 {
-		return ""
+	var all []string
+	if o.l.cfg.Others > 0 {
+		all = append(all, overloadTenant+"=t"+strconv.Itoa(o.tenant))
 	}
-	return overloadTenant + "=t" + strconv.Itoa(o.tenant)
+	if o.l.cfg.Mixed {
+		all = append(all, core.PriorityLabel+"=high")
+	}
+	return strings.Join(all, ",")
 }
 
 // answered is what the client hears.

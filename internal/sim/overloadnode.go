@@ -191,8 +191,16 @@ func (l *overload) work(c core.Command) {
 		}
 	}
 	at := l.rand.IntN(len(l.agents))
-	l.agents[at].do(l.cost.agent, func() { l.w.agents[at].handle(c) })
+	handle := func() { l.agents[at].do(l.cost.agent, func() { l.w.agents[at].handle(c) }) }
+	if c.Step == overloadSlowStep && l.w.during(l.slowed) {
+		l.w.after(overloadSlower, handle)
+		return
+	}
+	handle()
 }
+
+// overloadSlowStep is the step whose agent becomes slow.
+const overloadSlowStep = "s3"
 
 // fails reports whether an agent fails a command: half of them, whatever it tries.
 func (l *overload) fails(c *core.Command) bool {

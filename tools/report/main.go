@@ -31,9 +31,9 @@ func report(root string) error {
 		return err
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "row\tnow\taim\tlater\tdefinition")
+	fmt.Fprintln(table, "row\tnow\taim\tlater\tdefinition\tnot reached because")
 	for i := range rows {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rows[i].name, rows[i].now(m), rows[i].aim, rows[i].later, rows[i].definition)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", rows[i].name, rows[i].now(m), rows[i].aim, rows[i].later, rows[i].definition, rows[i].why)
 	}
 	if err := table.Flush(); err != nil {
 		return err

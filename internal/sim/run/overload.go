@@ -21,7 +21,7 @@ type overloads struct {
 	length, queueFor                           time.Duration
 	door, slows, take, other                   float64
 	others                                     int
-	blind                                      bool
+	blind, mixed                               bool
 
 	mu      sync.Mutex
 	reports map[cell][]sim.OverloadReport
@@ -39,7 +39,7 @@ type cell struct {
 
 func overloadFlags(flags *flag.FlagSet) *overloads {
 	o := &overloads{reports: map[cell][]sim.OverloadReport{}}
-	flags.StringVar(&o.scenario, "scenario", "all", "of the world overload: steady, spike, still (the database stands still for half a minute), fails (agents fail half of their commands for half a minute, at the loads), or all but that")
+	flags.StringVar(&o.scenario, "scenario", "all", "of the world overload: steady, spike, still (the database stands still for half a minute), fails (agents fail half of their commands for half a minute, at the loads), slow (one agent answers a second later), freeze (a node stands still), or all: the first three")
 	flags.StringVar(&o.loads, "loads", "1,1.2,1.5,2,5,20", "of a steady overload: what is offered, in shares of what the machine does")
 	flags.StringVar(&o.deadlines, "deadlines", "5s,15s,60s", "of an overload: what submissions have")
 	flags.StringVar(&o.doors, "doors", "request,stream", "of an overload: where they go; those of the tenants beside always to the request door")
@@ -49,6 +49,7 @@ func overloadFlags(flags *flag.FlagSet) *overloads {
 	flags.Float64Var(&o.slows, "slows", 0, "of an overload: how much more everything but the door costs when 50 s of work are unread; 0: as measured, below 0: nothing")
 	flags.IntVar(&o.others, "tenants", 0, "of an overload: tenants beside the one who offers the load; 0: nobody names a tenant")
 	flags.Float64Var(&o.other, "tenant-load", 0.1, "of an overload: what each of them offers, in shares of what the machine does")
+	flags.BoolVar(&o.mixed, "mixed", false, "of an overload: every tenth submission has 1 ms, every tenth a year, and all say that they have priority")
 	flags.BoolVar(&o.blind, "blind", false, "of an overload: doors do not tell tenants apart")
 	flags.DurationVar(&o.queueFor, "queue-for", 0, "of an overload: deadlines count from a task's turn, for which it may wait so long; 0: from the submission")
 	flags.DurationVar(&o.length, "length", 0, "of an overload: when the load ends; 0: when all that is judged has come")
@@ -67,8 +68,8 @@ func (o *overloads) cells() (all []cell, err error) {
 	scenarios := []sim.OverloadScenario{sim.OverloadScenario(o.scenario)}
 	if o.scenario == "all" {
 		scenarios = []sim.OverloadScenario{sim.OverloadSteady, sim.OverloadSpike, sim.OverloadStill}
-	} else if !slices.Contains([]sim.OverloadScenario{sim.OverloadSteady, sim.OverloadSpike, sim.OverloadStill, sim.OverloadFails}, scenarios[0]) {
-		return nil, fmt.Errorf("scenario %q: want steady, spike, still, fails or all", o.scenario)
+	} else if !slices.Contains([]sim.OverloadScenario{sim.OverloadSteady, sim.OverloadSpike, sim.OverloadStill, sim.OverloadFails, sim.OverloadSlow, sim.OverloadFreeze}, scenarios[0]) {
+		return nil, fmt.Errorf("scenario %q: want steady, spike, still, fails, slow, freeze or all", o.scenario)
 	}
 	if o.others < 0 || o.others > 1000 || o.other <= 0 {
 		return nil, fmt.Errorf("tenants %d at %v: want up to 1000, and loads above 0", o.others, o.other)
@@ -136,7 +137,7 @@ func (o *overloads) run(flags *flag.FlagSet, first uint64, seeds, workers int, o
 	}
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		for _, c := range cells {
-			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Others: o.others, Other: o.other, Blind: o.blind, QueueFor: o.queueFor, Door: o.door, Slows: o.slows, Take: o.take,
+			work <- sim.OverloadConfig{Seed: seed, Scenario: c.scenario, Clients: c.clients, Stream: c.stream, Load: c.load, Deadline: c.deadline, Length: o.length, Others: o.others, Other: o.other, Blind: o.blind, Mixed: o.mixed, QueueFor: o.queueFor, Door: o.door, Slows: o.slows, Take: o.take,
 				Goals: o.goals, Capacity: capacity[sim.OverloadConfig{Seed: seed, Stream: c.stream}]}
 		}
 	}
@@ -170,6 +171,9 @@ func (o *overloads) fault(err error, seed uint64, c cell) {
 	}
 	if o.blind {
 		goals += " -blind"
+	}
+	if o.mixed {
+		goals += " -mixed"
 	}
 	if o.goals {
 		goals += " -goals"
