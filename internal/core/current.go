@@ -17,12 +17,22 @@ func (t *Task) Parked(p *Plan) int {
 	if t.State != StatePending || t.WaitsFor == "" || p == nil {
 		return -1
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			return i
 		}
 	}
 	return -1
+}
+
+// room is the agent at which a task that is parked waits for room for the first step that may begin at an instant; empty: none may.
+func (t *Task) room(p *Plan, at Instant) string {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && t.Steps[i].kind == kindCall && n.when <= at {
+			return p.Steps[i].Agent
+		}
+	}
+	return ""
 }
 
 // Waits are the steps, as a set of bits, for which a parked task waits at its agent.
@@ -30,8 +40,8 @@ func (t *Task) Waits(p *Plan) (steps uint64) {
 	if t.State != StatePending || p == nil {
 		return 0
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			steps |= 1 << uint(i)
 		}
 	}
@@ -60,8 +70,8 @@ func (t *Task) Blocked(p *Plan, at Instant) (steps uint64) {
 	if t.State != StateProcessing || p == nil {
 		return 0
 	}
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= at && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if s := &t.Steps[i]; n.verb == verbBegin && s.kind == kindCall && s.Awaits == 0 && s.Due <= at {
 			steps |= 1 << uint(i)
 		}
 	}
