@@ -1226,6 +1226,29 @@ func TestChildrenLookForRoomAgain(t *testing.T) {
 	r.state("t1", core.StateProcessed)
 }
 
+// Tasks that wait for their children and want more of them fill the partition while the children's agent is paused: when the pause
+// is lifted the children go on, or nothing in the partition ever would.
+func TestParkedChildrenOfAFullPartition(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 2}, scheduler.Config{InFlight: 2})
+	r.pause(core.Pause{Agent: "agent.go"})
+	r.family("t1", list(3))
+	r.family("t2", list(3))
+	for range 3 {
+		r.cycle()
+	}
+	if n := r.shard.Load(0); n != 2 {
+		t.Fatalf("%d tasks are in flight, want both parents", n)
+	}
+	r.pause()
+	for range 20 {
+		r.cycle()
+		r.serve(ok)
+		r.now = r.now.Add(time.Second)
+	}
+	r.state("t1", core.StateProcessed)
+	r.state("t2", core.StateProcessed)
+}
+
 // A child that ended at its birth, in a partition that an error stops in the same round, is told to none: its parent is
 // another owner's. The shard goes on with its other partitions.
 func TestEndedChildOfALostPartition(t *testing.T) {

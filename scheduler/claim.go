@@ -88,7 +88,11 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			return true, nil // ask for another round: nothing else may cause one
 		}
 		batch := s.cycle.writesLeft()
-		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
+		room := s.cfg.InFlight - len(p.tasks)
+		if room <= 0 && slot.load == 0 { // those that fill the partition may wait for what is parked here
+			room = p.waiting()
+		}
+		room = s.cfg.Memory.fits(min(v.n, batch, room))
 		if room <= 0 {
 			continue
 		}

@@ -133,6 +133,16 @@ func (p *partition) dropIdle() {
 	p.idle = p.idle[:0]
 }
 
+// waiting counts the tasks that have steps with children of which none is in memory.
+func (f *inFlight) waiting() (n int) {
+	for _, e := range f.tasks {
+		if e.kids == 0 && slices.ContainsFunc(e.fans, (*fan).stands) {
+			n++
+		}
+	}
+	return n
+}
+
 // hasQueuedFan reports whether children of the task are about to be born, undone or counted.
 func (e *entry) hasQueuedFan() bool {
 	return slices.ContainsFunc(e.fans, func(f *fan) bool { return f.queued && f.stands() })

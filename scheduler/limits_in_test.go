@@ -30,3 +30,24 @@ func TestForgottenKeyHoldsNoPlace(t *testing.T) {
 		t.Errorf("in a new term it waits for grant %d, and has heard of %d", h.seq, h.use.seq)
 	}
 }
+
+// TestReadyKeyIsNotForgotten: a key of which nothing is out and nothing waits in memory is kept until the round that lets tasks come
+// back which stand aside for it, in the store alone perhaps: without the key that round would not look for them.
+func TestReadyKeyIsNotForgotten(t *testing.T) {
+	g := newGate(&Config{Now: func() core.Instant { return 1 }})
+	g.agents.limited = map[string]core.Limit{"bank": {Agent: "bank", Key: "input", KeyConcurrent: 1, Revision: 1}}
+	a := g.agents.of("bank")
+	k := a.key("k")
+	k.out = 1
+	k.end()
+	g.limitUses(nil, func(limitUse) {})
+	if a.keys["k"] != k {
+		t.Fatal("it is forgotten before what stands aside for it could come back")
+	}
+	k.nextRound = waker{}
+	k.report()
+	g.limitUses(nil, func(limitUse) {})
+	if a.keys["k"] != nil {
+		t.Error("it is kept though nothing is out, waits or comes back")
+	}
+}

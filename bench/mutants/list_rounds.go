@@ -22,13 +22,13 @@ var roundMutants = []mutant{
 	},
 	{
 		name: "schedule-skipped-told-once", invariant: 12, file: "internal/schedules/runner.go",
-		old: "if skipped > 0 && r.skipped[s.Name] != s.LastTask {", new: "if skipped > 0 && r.skipped[s.Name] == \"\" {",
+		old: "if skipped > 0 && r.skipped[s.Name] != is.LastTask {", new: "if skipped > 0 && r.skipped[s.Name] == \"\" {",
 		fault: "runs that are left out for a second task are not reported",
 		run:   "^TestSkippedIsToldForEachTask$",
 	},
 	{
 		name: "schedule-skipped-told-always", invariant: 12, file: "internal/schedules/runner.go",
-		old: "if skipped > 0 && r.skipped[s.Name] != s.LastTask {", new: "if skipped > 0 {",
+		old: "if skipped > 0 && r.skipped[s.Name] != is.LastTask {", new: "if skipped > 0 {",
 		fault: "each run that is left out is told of",
 		run:   "^TestBacklog$",
 	},
@@ -148,7 +148,7 @@ var roundMutants = []mutant{
 	},
 	{
 		name: "late-run-that-is-there-is-not-waited-for", invariant: 9, file: "internal/schedules/runner.go",
-		old: "\t\t\ts.LastTask, s.LastPlace, s.Outcome = ids[i], 0, \"\"\n", new: "",
+		old: "l.submitted, l.missed = append(l.submitted, run{at: at}), l.missed-1", new: "_, l.missed = at, l.missed-1",
 		fault: "a run overlaps one that was submitted and not written down",
 		run:   "^TestLateRunThatIsThere$",
 	},

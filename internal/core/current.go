@@ -17,12 +17,22 @@ func (t *Task) Parked(p *Plan) int {
 	if t.State != StatePending || t.WaitsFor == "" || p == nil {
 		return -1
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			return i
 		}
 	}
 	return -1
+}
+
+// room is the agent at which a task that is parked waits for room for the first step that may begin at an instant; empty: none may.
+func (t *Task) room(p *Plan, at Instant) string {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && t.Steps[i].kind == kindCall && n.when <= at {
+			return p.Steps[i].Agent
+		}
+	}
+	return ""
 }
 
 // Waits are the steps for which a parked task waits at its agent.
@@ -31,8 +41,8 @@ func (t *Task) Waits(p *Plan) StepSet {
 	if t.State != StatePending || p == nil {
 		return steps.Set()
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			steps.Add(i)
 		}
 	}
@@ -62,8 +72,8 @@ func (t *Task) Blocked(p *Plan, at Instant) StepSet {
 	if t.State != StateProcessing || p == nil {
 		return steps.Set()
 	}
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= at && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if s := &t.Steps[i]; n.verb == verbBegin && s.kind == kindCall && s.Awaits == 0 && s.Due <= at {
 			steps.Add(i)
 		}
 	}

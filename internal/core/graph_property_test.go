@@ -867,7 +867,7 @@ func (l *graphLife) check(before *Task) {
 	for i := range t.Steps {
 		l.checkStep(i, due)
 	}
-	if t.WaitsFor != "" && t.Parked(l.p) < 0 && t.WentBackAt == 0 { // else a step before it may be done again
+	if t.WaitsFor != "" && t.Parked(l.p) < 0 {
 		l.wrong("it waits for %s, and no step of it can begin there", t.WaitsFor)
 	}
 	if what := l.w.checkGraphEnd(l.p, t); what != "" && !l.byHand {

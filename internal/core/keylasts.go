@@ -88,9 +88,11 @@ func (t *Task) keyOver(p *Plan, i int, at Instant) bool {
 
 // undoKeyOver is the first step that is to be undone and whose key is too old for that; -1: there is none.
 func (t *Task) undoKeyOver(p *Plan, at Instant) int {
+	if t.working() { // its answer, or its complete-by, comes first
+		return -1
+	}
 	for i := range t.Steps {
-		s := &t.Steps[i]
-		if t.undoOld(p, i, at) && t.openUndo(p, i) && (s.Out == 0 || s.Status != StepUndoing) {
+		if t.undoOld(p, i, at) && t.openUndo(p, i) && !t.Steps[i].undoOut() {
 			return i
 		}
 	}

@@ -504,8 +504,8 @@ func (s *storm) check() {
 
 // waitsForRoom: the owner claims the task when there is room.
 func (s *storm) waitsForRoom() bool {
-	for i := range s.task.Steps {
-		if st := &s.task.Steps[i]; s.task.beginnable(s.plan, i) && st.Awaits == 0 && st.Due <= s.now {
+	for i, n := range s.task.ahead(s.plan) {
+		if n.verb == verbBegin && s.task.Steps[i].Awaits == 0 && n.when <= s.now {
 			return true
 		}
 	}

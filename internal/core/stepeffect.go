@@ -61,6 +61,15 @@ func (e *StepEffect) known() bool { return e.late == lateTold }
 // resent reports whether another owner may have sent the newest command, too.
 func (e *StepEffect) resent() bool { return e.copies == copiesMany }
 
+// answered is until when a do can take effect once the newest command is answered, or given back: one that another owner may have
+// sent, too, as long as one without an answer.
+func (e *StepEffect) answered(unanswered Instant) Instant {
+	if e.resent() {
+		return unanswered
+	}
+	return e.Open
+}
+
 // refusedLate reports whether a late answer has said that the do which is out had no effect.
 func (e *StepEffect) refusedLate() bool { return e.copies == copyRefused }
 

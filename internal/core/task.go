@@ -152,6 +152,9 @@ func (s *StepState) undoAwaits() bool { return s.Awaits != 0 && s.Status == Step
 // again reports whether the command out is a retry that the journal does not know of.
 func (s *StepState) again() bool { return s.Out != 0 && s.Out == s.Awaits }
 
+// undoOut reports whether an undo of the step is out.
+func (s *StepState) undoOut() bool { return s.Out != 0 && s.Status == StepUndoing }
+
 // Out returns the index of the first step whose command is at an agent, or -1.
 func (t *Task) Out() int {
 	for i := range t.Steps {

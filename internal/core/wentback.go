@@ -23,6 +23,9 @@ func (d *decision) wentBack() error {
 		d.ev = &ev
 		return d.undo()
 	}
+	if d.t.WaitsFor != "" && d.t.Parked(d.p) < 0 {
+		d.t.WaitsFor = d.t.room(d.p, d.at) // a step before the one that it is parked for comes first
+	}
 	if d.t.Active() && !d.wakeNext() && !d.t.anyOut() {
 		d.wakeAt(d.at) // what was between two attempts now waits for steps before it
 	}

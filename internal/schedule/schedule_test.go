@@ -73,12 +73,16 @@ func TestRefused(t *testing.T) {
 		{"no zone", "zone", "such as Europe/Berlin", func(s *Spec) { s.Every, s.Cron, s.Zone = "", "0 0 * * *", "Middle-earth/Bag_End" }},
 		{"the machine's", "zone", "Local", func(s *Spec) { s.Every, s.Cron, s.Zone = "", "0 0 * * *", "Local" }},
 		{"until", "until", "not after from", func(s *Spec) { s.From, s.Until = noon, noon }},
+		{"until of a line", "until", "not after from", func(s *Spec) { s.Every, s.Cron, s.From, s.Until = "", "0 0 * * *", noon, noon }},
+		{"last year", "until", "1970 to 2200", func(s *Spec) { s.Every, s.Cron, s.Until = "", "0 0 * * *", time.Date(2201, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"year", "from", "1970 to 2200", func(s *Spec) { s.From = time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC) }},
 		{"jitter", "jitter", "want 1ms to 24h", func(s *Spec) { s.Jitter = "25h" }},
 		{"overlap", "overlap", "skip, queue or all", func(s *Spec) { s.Overlap = "none" }},
 		{"queue of skip", "queue", "goes with overlap queue", func(s *Spec) { s.Queue = 4 }},
 		{"long queue", "queue", "want 1 to 100", func(s *Spec) { s.Overlap, s.Queue = OverlapQueue, 101 }},
 		{"window", "catch_up", "want 10s", func(s *Spec) { s.CatchUp = "1s" }},
+		{"catch-ups below none", "catch_ups", "is -1, want 1 to 1000", func(s *Spec) { s.CatchUps = -1 }},
+		{"queue below none", "queue", "is -1, want 1 to 100", func(s *Spec) { s.Overlap, s.Queue = OverlapQueue, -1 }},
 		{"catch-ups", "catch_ups", "want 1 to 1000", func(s *Spec) { s.CatchUps = 1001 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,6 +92,41 @@ func TestRefused(t *testing.T) {
 				t.Errorf("error %v, want one about %s that says %q", err, c.field, c.says)
 			}
 		})
+	}
+}
+
+// TestAtTheLimits accepts what is just within each limit, and says what is left out.
+func TestAtTheLimits(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"name":                func(s *Spec) { s.Name = strings.Repeat("a", nameBytesMax) },
+		"input":               func(s *Spec) { s.Input = []byte(`"` + strings.Repeat("a", inputBytesMax-2) + `"`) },
+		"version":             func(s *Spec) { s.PlanVersion = 1 },
+		"short deadline":      func(s *Spec) { s.CompleteBy = "1ms" },
+		"long deadline":       func(s *Spec) { s.CompleteBy = core.DurationMax.String() },
+		"short interval":      func(s *Spec) { s.Every = "1s" },
+		"long interval":       func(s *Spec) { s.Every = core.DurationMax.String() },
+		"line":                func(s *Spec) { s.Every, s.Cron = "", strings.Repeat("1,", 123)+"01 * * * *" },
+		"first year":          func(s *Spec) { s.From = time.Date(yearMin, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"last year":           func(s *Spec) { s.Until = time.Date(yearMax, 12, 31, 0, 0, 0, 0, time.UTC) },
+		"end after beginning": func(s *Spec) { s.From, s.Until = noon, noon.Add(1) },
+		"short jitter":        func(s *Spec) { s.Jitter = "1ms" },
+		"long jitter":         func(s *Spec) { s.Jitter = "24h" },
+		"short window":        func(s *Spec) { s.CatchUp = "10s" },
+		"long window":         func(s *Spec) { s.CatchUp = "744h" },
+		"one at a time":       func(s *Spec) { s.CatchUps = 1 },
+		"as many at a time":   func(s *Spec) { s.CatchUps = catchUpsMax },
+		"short queue":         func(s *Spec) { s.Overlap, s.Queue = OverlapQueue, 1 },
+		"long queue":          func(s *Spec) { s.Overlap, s.Queue = OverlapQueue, queueMax },
+		"beside one another":  func(s *Spec) { s.Overlap = OverlapAll },
+	} {
+		if _, err := Parse(spec(change)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := parse(t, func(s *Spec) { s.Labels = map[string]string{"c": "3", "a": "1", "b": "2"} })
+	want := []core.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}, {Key: "c", Value: "3"}}
+	if !slices.Equal(s.Labels, want) || s.Overlap != OverlapSkip || s.Queue != queueDefault || s.CatchUps != CatchUpsDefault || s.catchUp != catchUpDefault || s.CompleteBy != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -191,8 +230,8 @@ func TestLook(t *testing.T) {
 			if len(l.Runs) != c.runs || l.Missed != int64(c.missed) {
 				t.Fatalf("%d runs and %d missed, want %d and %d", len(l.Runs), l.Missed, c.runs, c.missed)
 			}
-			if c.runs > 0 && !l.Runs[c.runs-1].Equal(l.Last) {
-				t.Errorf("the newest run is %s, the last %s", l.Runs[c.runs-1], l.Last)
+			if c.runs > 0 && !l.Runs[c.runs-1].Equal(l.Last) || (c.runs+c.missed > 0) == l.Last.IsZero() {
+				t.Errorf("the runs are %v, the last %s", l.Runs, l.Last)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func (l *looked) apply(to *operate.Schedule) bool {
 		}
 	}
 	for _, run := range l.waiting {
-		if run.After(decided) && !slices.ContainsFunc(to.Waiting, run.Equal) {
+		if run.After(decided) {
 			to.Waiting, changed = append(to.Waiting, run), true
 		}
 	}

@@ -251,59 +251,70 @@ func (r *Runner) look(ctx context.Context, s operate.Schedule) error {
 		return nil
 	}
 	due := parsed.Look(s.Cursor, now)
-	l := looked{at: now, missed: due.Missed, cursor: due.Last}
 	if due.Missed > 0 {
-		l.missedTo = due.Last
+		l := looked{at: now, missed: due.Missed, missedTo: due.Last}
 		if len(due.Runs) > 0 { // the missed ones are before those that run
 			l.missedTo = due.Runs[0].Add(-time.Microsecond)
 		}
+		l.cursor = l.missedTo
+		// It is written down before anything is submitted: what a leader has submitted and not written down is then among the
+		// first runs after the cursor, where found looks.
+		if err = r.found(ctx, parsed, &s, &l); err != nil {
+			_, written := r.write(ctx, s, &l, due.Oldest, err)
+			return written
+		}
+		if s, err = r.write(ctx, s, &l, due.Oldest, nil); err != nil {
+			return err
+		}
 	}
-	is := s
-	if err = r.found(ctx, parsed, &s, &l); err == nil {
-		err = r.decide(ctx, parsed, &s, due.Runs, &l)
-	}
+	l := looked{at: now, cursor: due.Last}
+	err = r.decide(ctx, parsed, &s, due.Runs, &l)
+	_, err = r.write(ctx, s, &l, time.Time{}, err)
+	return err
+}
+
+// write writes down what a look came to, which failed if err is not nil, and tells of runs that are left out. It returns the row
+// as it stands then.
+func (r *Runner) write(ctx context.Context, s operate.Schedule, l *looked, oldest time.Time, err error) (operate.Schedule, error) {
 	if ctx.Err() != nil && err != nil {
-		return err // it was cut off; what was submitted is submitted again, under its ids
+		return s, err // it was cut off; what was submitted is submitted again, under its ids
 	}
 	if err != nil {
 		l.failure = core.ShortText(operate.CleanText(err.Error()), operate.ScheduleTextMax)
 	}
-	told, skipped := int64(0), int64(0)
-	written := operate.ChangeSchedule(ctx, r.store, is, func(to *operate.Schedule) bool {
+	told, skipped, is := int64(0), int64(0), &s
+	written := operate.ChangeSchedule(ctx, r.store, s, func(to *operate.Schedule) bool {
 		was, left := to.Missed, to.Skipped
 		changed := l.apply(to)
-		told, skipped, s.LastTask = to.Missed-was, to.Skipped-left, to.LastTask
+		told, skipped, is = to.Missed-was, to.Skipped-left, to
 		return changed
 	})
 	if written != nil {
-		return fmt.Errorf("schedule %s: %w", s.Name, written)
+		return s, fmt.Errorf("schedule %s: %w", s.Name, written)
 	}
-	r.count(&l, told)
+	r.count(l, told)
 	if told > 0 {
-		r.log.Warn("runs of a schedule could not be submitted in time, and are left out", "schedule", s.Name, "runs", told, "since", due.Oldest)
+		r.log.Warn("runs of a schedule could not be submitted in time, and are left out", "schedule", s.Name, "runs", told, "since", oldest)
 		if r.cfg.Missed != nil {
-			r.cfg.Missed(s.Name, told, due.Oldest)
+			r.cfg.Missed(s.Name, told, oldest)
 		}
 	}
 	if len(r.skipped) > operate.SchedulesMax { // names of schedules that were deleted
 		clear(r.skipped)
 	}
-	if skipped > 0 && r.skipped[s.Name] != s.LastTask {
-		r.skipped[s.Name] = s.LastTask
-		r.log.Warn("runs of a schedule are left out, because the task before them has not ended", "schedule", s.Name, "runs", skipped, "task", s.LastTask)
+	if skipped > 0 && r.skipped[s.Name] != is.LastTask {
+		r.skipped[s.Name] = is.LastTask
+		r.log.Warn("runs of a schedule are left out, because the task before them has not ended", "schedule", s.Name, "runs", skipped, "task", is.LastTask)
 		if r.cfg.Skipped != nil {
 			r.cfg.Skipped(s.Name, skipped, l.skipped[0])
 		}
 	}
-	return nil
+	return *is, nil
 }
 
 // found takes those for submitted that are too late by now and are there: who submitted them was stopped before it was
 // written down.
 func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operate.Schedule, l *looked) error {
-	if l.missed == 0 {
-		return nil
-	}
 	var runs []time.Time
 	var ids []string
 	for run, ok := parsed.Next(s.Cursor); ok && !run.After(l.missedTo) && len(runs) < parsed.CatchUps; run, ok = parsed.Next(run) {
@@ -317,7 +328,6 @@ func (r *Runner) found(ctx context.Context, parsed *schedule.Schedule, s *operat
 	for i, at := range runs {
 		if _, found := there[ids[i]]; found {
 			l.submitted, l.missed = append(l.submitted, run{at: at}), l.missed-1
-			s.LastTask, s.LastPlace, s.Outcome = ids[i], 0, ""
 		}
 	}
 	return nil
@@ -349,7 +359,8 @@ func (r *Runner) decide(ctx context.Context, parsed *schedule.Schedule, s *opera
 			place, err := r.one(ctx, parsed, s, at)
 			if err != nil {
 				if parsed.Overlap != schedule.OverlapQueue { // what was not submitted is not decided
-					if l.cursor = l.missedTo; i > 0 {
+					l.cursor = time.Time{}
+					if i > 0 {
 						l.cursor = queue[i-1]
 					}
 				}

@@ -2,6 +2,8 @@ package schedules
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -172,6 +174,51 @@ func TestReadBetweenTwoLooks(t *testing.T) {
 	w.wait(time.Hour)
 	round(t, r)
 	if s := w.row(t); len(w.order) != 1 || s.Outcome != "" || s.Skipped != 1 {
+		t.Errorf("submitted %v, row %+v: want one task that is waited for", w.order, s)
+	}
+}
+
+// TestReadUpToOneOfTwo: of two tasks that are not there the one that was read is forgotten, and not the other.
+//
+// covers: L9
+func TestReadUpToOneOfTwo(t *testing.T) {
+	w := newWorld()
+	for _, name := range []string{"r", "s"} {
+		w.put(t, func(s *schedule.Spec) { s.Name = name })
+	}
+	w.unread = true
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.stands = w.stands[1:] // the first was read, and refused
+	w.wait(time.Minute)
+	round(t, r)
+	first, err := w.ScheduleByName(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := w.row(t); first.Outcome != operate.ScheduleForgotten || s.Outcome != "" {
+		t.Errorf("submitted %v, rows %+v and %+v", w.order, first, s)
+	}
+}
+
+// TestStoreFailsBetweenTwoLooks: a task of which the store says nothing, because it fails once its submission is known to have been
+// read, is not forgotten.
+//
+// covers: L9
+func TestStoreFailsBetweenTwoLooks(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	w.unread = true
+	r := w.runner(t, nil)
+	w.wait(time.Hour)
+	round(t, r)
+	w.onRead = func() { w.read(); w.down = true }
+	w.wait(time.Hour)
+	if err := r.round(t.Context()); err == nil {
+		t.Error("it is told as a round that worked")
+	}
+	if s := w.row(t); len(w.order) != 1 || s.Outcome != "" {
 		t.Errorf("submitted %v, row %+v: want one task that is waited for", w.order, s)
 	}
 }
@@ -400,6 +447,11 @@ func TestFails(t *testing.T) {
 	if got := r.Stats().Failed; got != failed {
 		t.Errorf("tried %d times without a pause", got)
 	}
+	w.wait(retryMost)
+	round(t, r)
+	if lag := r.Stats().Lag; lag != retryMost {
+		t.Errorf("lag %v, want %v: that of the run that fails", lag, retryMost)
+	}
 	w.refuse = nil
 	w.wait(retryMost)
 	round(t, r)
@@ -446,22 +498,45 @@ func TestNotLeading(t *testing.T) {
 	}
 }
 
-// TestRun goes round by itself until it is ended.
+// TestRun goes round by itself until it is ended, and reports each round but the one that was cut off.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.put(t, nil)
-		w.wait(time.Hour)
+		w.put(t, func(s *schedule.Spec) { s.Overlap = schedule.OverlapAll })
 		ctx, cancel := context.WithCancel(t.Context())
+		var reports []error
+		r := w.runner(t, nil)
+		r.cfg.Report = func(err error) { reports = append(reports, err) }
 		var running sync.WaitGroup
-		running.Go(func() { w.runner(t, nil).Run(ctx) })
+		running.Go(func() { r.Run(ctx) })
 		synctest.Wait()
-		cancel()
+		for range 2 {
+			w.wait(time.Hour)
+			<-time.After(r.cfg.Interval)
+			synctest.Wait()
+		}
+		w.afterSend = cancel
+		w.wait(time.Hour)
 		running.Wait()
-		if len(w.order) != 1 {
-			t.Errorf("submitted %v", w.order)
+		if len(w.order) != 3 || len(reports) != 3 || errors.Join(reports...) != nil {
+			t.Errorf("submitted %v, reported %v, want three runs and three rounds without an error", w.order, reports)
 		}
 	})
+}
+
+// TestNamesToldAreBounded: who has told of runs that are left out forgets schedules of which there may be none any more.
+func TestNamesToldAreBounded(t *testing.T) {
+	w := newWorld()
+	w.put(t, nil)
+	r := w.runner(t, nil)
+	for i := range operate.SchedulesMax + 1 {
+		r.skipped[fmt.Sprint("gone", i)] = "task"
+	}
+	w.wait(time.Hour)
+	round(t, r)
+	if n := len(r.skipped); n > 1 {
+		t.Errorf("%d names are kept", n)
+	}
 }
 
 // TestMovedEndBeginsNow: a schedule whose end has passed and is moved goes on with the next run that comes; those between its

@@ -31,6 +31,9 @@ type world struct {
 	again     int      // submissions of a task that was there
 	refuse    error    // of every submission
 	putFails  int      // so many writes fail from now on
+	limited   bool     // after takes more submissions the next are refused
+	takes     int
+	down      bool     // States fails
 	afterSend func()   // runs after each submission, without the lock
 	unread    bool     // what is submitted stands in the stream
 	stands    []string // ids that do
@@ -125,6 +128,9 @@ func (w *world) ScheduleTasks(context.Context) (all []operate.ScheduleTask, err 
 func (w *world) States(_ context.Context, ids []string) (map[string]State, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.down {
+		return nil, errDown
+	}
 	found := map[string]State{}
 	for _, id := range ids {
 		if s, ok := w.tasks[id]; ok {
@@ -170,6 +176,10 @@ func (w *world) Submit(ctx context.Context, t submit.Form) (place uint64, err er
 	if w.refuse != nil {
 		defer w.mu.Unlock()
 		return 0, w.refuse
+	}
+	if w.takes--; w.limited && w.takes < 0 {
+		defer w.mu.Unlock()
+		return 0, &operate.Refusal{Code: 503, Detail: "busy"}
 	}
 	if i := slices.Index(w.order, t.ID); i >= 0 {
 		w.again++
