@@ -88,12 +88,12 @@ func (t *Task) aheadForward(p *Plan, yield func(int, next) bool) {
 // after it, directly or through others, but for those that have given up.
 func (t *Task) aheadBack(p *Plan, yield func(int, next) bool) {
 	working := t.working()
-	var held uint64 // steps that one which is not undone yet came after
+	var held StepBuilder // steps that one which is not undone yet came after
 	for i := len(t.Steps) - 1; i >= 0; i-- {
-		s, open, waits := &t.Steps[i], t.openUndo(p, i), held&(1<<uint(i)) != 0
+		s, open, waits := &t.Steps[i], t.openUndo(p, i), held.Has(i)
 		if open || waits {
 			for _, a := range p.Steps[i].After {
-				held |= 1 << uint(a)
+				held.Add(a)
 			}
 		}
 		n := next{when: s.Due}

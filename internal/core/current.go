@@ -35,17 +35,18 @@ func (t *Task) room(p *Plan, at Instant) string {
 	return ""
 }
 
-// Waits are the steps, as a set of bits, for which a parked task waits at its agent.
-func (t *Task) Waits(p *Plan) (steps uint64) {
+// Waits are the steps for which a parked task waits at its agent.
+func (t *Task) Waits(p *Plan) StepSet {
+	var steps StepBuilder
 	if t.State != StatePending || p == nil {
-		return 0
+		return steps.Set()
 	}
 	for i, n := range t.ahead(p) {
 		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
-			steps |= 1 << uint(i)
+			steps.Add(i)
 		}
 	}
-	return steps
+	return steps.Set()
 }
 
 // begunAny reports whether a step has begun in this round.
@@ -64,16 +65,17 @@ func (t *Task) Active() bool {
 	return t.State == StateProcessing || t.State == StateUndoing
 }
 
-// Blocked are the steps, as a set of bits, that may begin at an instant and wait for room at their agents, of a task that
+// Blocked are the steps that may begin at an instant and wait for room at their agents, of a task that
 // the owner holds: it claims the task when one has room.
-func (t *Task) Blocked(p *Plan, at Instant) (steps uint64) {
+func (t *Task) Blocked(p *Plan, at Instant) StepSet {
+	var steps StepBuilder
 	if t.State != StateProcessing || p == nil {
-		return 0
+		return steps.Set()
 	}
 	for i, n := range t.ahead(p) {
 		if s := &t.Steps[i]; n.verb == verbBegin && s.kind == kindCall && s.Awaits == 0 && s.Due <= at {
-			steps |= 1 << uint(i)
+			steps.Add(i)
 		}
 	}
-	return steps
+	return steps.Set()
 }

@@ -184,7 +184,7 @@ func (d *decision) wakeNext() bool {
 // raised lazily): too low costs a question of the supervisor, too high hides what is late.
 func (d *decision) touchRow() {
 	due := d.t.NextDue(d.p)
-	if d.before != d.t.State || d.parked != d.t.WaitsFor || d.asked != d.t.OpenSignals() || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
+	if d.before != d.t.State || d.parked != d.t.WaitsFor || !d.asked.Equal(d.t.OpenSignals()) || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
 		d.out.Row = true
 	}
 	if d.out.Row {

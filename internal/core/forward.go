@@ -36,7 +36,7 @@ func (t *Task) beginnable(p *Plan, i int) bool {
 func (t *Task) earlierOpen(p *Plan, i int) bool {
 	before := p.Ancestors(i)
 	for j := range i {
-		if before&(1<<uint(j)) != 0 && !t.Steps[j].Status.over() {
+		if before.Has(j) && !t.Steps[j].Status.over() {
 			return true
 		}
 	}
@@ -45,12 +45,7 @@ func (t *Task) earlierOpen(p *Plan, i int) bool {
 
 // laterOut reports whether a step that comes after step i is at work: i is to be done again.
 func (t *Task) laterOut(p *Plan, i int) bool {
-	for j := i + 1; j < len(t.Steps); j++ {
-		if t.Steps[j].Out != 0 && p.Ancestors(j)&(1<<uint(i)) != 0 {
-			return true
-		}
-	}
-	return false
+	return t.anyAfter(p, i, func(s *StepState) bool { return s.Out != 0 })
 }
 
 // stopping reports whether nothing more begins, and the task goes to error when nothing is at work any more.
@@ -135,7 +130,7 @@ func (d *decision) tryBegin(i int) {
 	case s.kind == kindCall && d.backTooLate(i):
 		d.giveUpWaiting(i)
 		return
-	case s.kind == kindCall && (d.ev.Full&(1<<uint(i)) != 0 || d.ev.Few&(1<<uint(i)) != 0 && d.beganAt(ps.Agent)):
+	case s.kind == kindCall && (d.ev.Full.Has(i) || d.ev.Few.Has(i) && d.beganAt(ps.Agent)):
 		if d.full == 0 {
 			d.full = i + 1
 		}

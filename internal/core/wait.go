@@ -74,7 +74,7 @@ func (d *decision) movable() bool {
 	for i, n := range t.ahead(d.p) {
 		s := &t.Steps[i]
 		nothing, active = false, active || s.active(n.verb, d.at) || s.Out == 0 && s.Due > d.at
-		room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
+		room := s.kind != kindCall || !d.ev.Full.Has(i)
 		switch {
 		case late && n.ends:
 			return true

@@ -276,7 +276,7 @@ func TestNotStartedAgainAfterTheDatabaseWentBack(t *testing.T) {
 func TestParkedWhenTheDatabaseWentBack(t *testing.T) {
 	r := newRig(t, stepsPlan(2))
 	r.birth(0)
-	r.must(Event{Kind: EventReply, Actor: "agent", Seq: 1, Result: []byte(`1`), Full: 1 << 1})
+	r.must(Event{Kind: EventReply, Actor: "agent", Seq: 1, Result: []byte(`1`), Full: StepSetOf(1)})
 	if r.task.State != StatePending || r.task.WaitsFor != "agent.b" {
 		t.Fatalf("parked: %s", r.task)
 	}
