@@ -21,8 +21,9 @@ const AskRequired AskPolicy = "required"
 // AskBytesMax bounds the token of an ask: <round>.<32 hex digits>.
 const AskBytesMax = 64
 
-// AskToken is the token of what signal step i of plan p asks now, whether or not the step has begun; empty: it is no signal
-// step, has had its answer, or takes none yet.
+// AskToken is the token that an answer to signal step i of plan p names, so that it answers this ask and no other. An earlier
+// step may hand it out: it is the same before the step begins. Empty: it is no signal step, has its answer, or the results
+// that it asks about are not there yet.
 func (t *Task) AskToken(p *Plan, i int) string {
 	if s := &t.Steps[i]; s.kind != kindSignal || s.Own().Signal != 0 || s.Status.over() || t.asksLater(p, i) {
 		return ""

@@ -109,7 +109,8 @@ func (d *decision) another(kind Kind, step int) Record {
 	return r
 }
 
-// lock names the owner of a task that was taken up by this event.
+// lock writes into the task's row which node has it in memory from this event on: one that was born, or claimed when it was
+// parked, and has a step to go on with. A task that has a node keeps it.
 func (d *decision) lock() {
 	if !d.t.Active() || d.t.LockedBy != "" {
 		return

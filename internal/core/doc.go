@@ -37,10 +37,10 @@
 //
 // # Why a task is undone
 //
-// A step failed and its policy says so, or it was refused: failing. There is no time
-// for another attempt: retry, and expire when the deadline comes. A client or an operator asked, by a cancel
-// or an undo: undo. Its plan is unknown: undoPlanless. It was cancelled before it was
-// submitted: [BirthCancelled].
+// A step failed and its policy says so, or it was refused: failing. There is no time for another attempt: retry; for the
+// step's least time: tryBegin; until its agent is back: giveUpWaiting; for anything, at the deadline: expire. A condition
+// cannot be told: wanted. A client or an operator asked, by a cancel or an undo: undo. Its plan is unknown or cannot be
+// read: undoPlanless, undoUnread. It was cancelled before it was submitted: [BirthCancelled]. [Task.Sentence] tells it.
 //
 // # Where to read
 //

@@ -49,7 +49,8 @@ type StepEffect struct {
 // Possible reports whether an effect may be there: a do may have left one that no undo has removed.
 func (e *StepEffect) Possible() bool { return e.is != effectNone }
 
-// byHand reports whether an operator made the effect.
+// byHand reports whether it was an operator, and no agent, who said that the effect is there: who accepted the step may have made
+// it without its service.
 func (e *StepEffect) byHand() bool { return e.is == effectByHand || e.is == effectLostByHand }
 
 // lost reports whether the step was done before the database went back. If it is done again, it is by the input that it had.

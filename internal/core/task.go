@@ -98,7 +98,7 @@ type Task struct {
 	Bound     Instant // the complete_by of its row: never above the truth of NextDue
 	Failures  int     // attempts that failed or expired
 	LockedBy  string  // the owner, while claimed
-	WaitsFor  string  // agent whose window was full when the task was parked
+	WaitsFor  string  // agent that had no room for the task when it was parked, or its plan: see UnreadablePlan.Awaited
 	CreatedAt Instant
 	UpdatedAt Instant
 	EndedAt   Instant

@@ -66,8 +66,8 @@ func (t *Task) lostStep(p *Plan, now bool) string {
 	return ""
 }
 
-// quietBefore is when the last command of the time that is lost, which ended at that instant, can take no effect any
-// more.
+// quietBefore returns when a command that was sent until then, in the time that a restored database has lost, can take no
+// effect any more: its complete-by and the grace have passed.
 func (d *decision) quietBefore(until Instant) Instant {
 	var quiet Instant
 	for i := range d.p.Steps {
