@@ -99,7 +99,8 @@ func (t *Task) undoKeyOver(p *Plan, at Instant) int {
 	return -1
 }
 
-// endKey is what happens to a step that cannot be done again by its key.
+// endKey ends a do that must not be tried again, because its service may have forgotten the key: its agent is asked whether it
+// took effect, or else the step fails.
 func (d *decision) endKey(i int) {
 	r := d.another(KindStarted, i)
 	if d.probe(&r, i) {
