@@ -142,8 +142,8 @@ func (v verdict) unclear() bool {
 	return v.whose == faultConnection || v.whose == faultOutcome || v.whose == faultServer || v.whose == faultVague
 }
 
-// usableAfter is what pgx asks after each error of a server: whether the connection may be used again. Not if the session has ended,
-// or the server takes no more writes.
+// usableAfter tells pgx, which asks after each error of a server, whether the connection may be used again: not if the session
+// has ended, or the server takes no more writes.
 func usableAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	return err.Severity != "FATAL" && err.Severity != "PANIC" && verdictOf(err).whose != faultConnection
 }
