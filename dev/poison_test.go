@@ -123,13 +123,13 @@ func TestBadPlans(t *testing.T) {
 	}{
 		{"not JSON", `{"name":`, []string{`"code":400`}},
 		{"unknown member", `{"name":"p","version":1,"stepps":[]}`, []string{`"code":400`, "stepps"}},
-		{"no step", `{"name":"p","version":1,"steps":[]}`, []string{`"code":400`, "64"}},
+		{"no step", `{"name":"p","version":1,"steps":[]}`, []string{`"code":400`, "1000"}},
 		{"two of a name", `{"name":"p","version":1,"steps":[` + step + `,` + step + `]}`, []string{`"code":400`, "a"}},
 		{"after itself", `{"name":"p","version":1,"steps":[{"name":"a","agent":"x.a","undoable":false,"after":["a"]}]}`, []string{`"code":400`, "after names the step itself"}},
 		{"agent outside the alphabet", `{"name":"p","version":1,"steps":[{"name":"a","agent":"x.*","undoable":false}]}`, []string{`"code":400`, "x.*"}},
 		{"result over every limit", `{"name":"p","version":1,"steps":[{"name":"a","agent":"x.a","undoable":false,"result_max":65537}]}`, []string{`"code":400`, "result_max", "65537", "65536"}},
 		{"input over every limit", `{"name":"p","version":1,"input_max":262145,"steps":[` + step + `]}`, []string{`"code":400`, "input_max", "262145", "262144"}},
-		{"more steps than there may be", `{"name":"p","version":1,"steps":[` + manySteps(65) + `]}`, []string{`"code":400`, "65", "64"}},
+		{"more steps than there may be", `{"name":"p","version":1,"steps":[` + manySteps(1001) + `]}`, []string{`"code":400`, "1001 steps", "1 to 1000"}},
 		{"version 0", `{"name":"p","version":0,"steps":[` + step + `]}`, []string{`"code":400`, "version"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

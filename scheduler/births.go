@@ -198,7 +198,8 @@ func (e *entry) depth() (n int) {
 	return n
 }
 
-// inputOf returns the input of a step's child.
+// inputOf returns the input of a step's child: what the step was given, or of an each step the element with that index, from 0.
+// Error: there is no such element, or the input's expression fails.
 func (a *families) inputOf(f *fan, index int) ([]byte, error) {
 	if f.spec.Kind != core.EachStep {
 		return f.e.task.InputOf(f.step), nil

@@ -26,18 +26,17 @@ func (all *calls) note(p *partition, e *entry, records []core.Record) {
 		if r.Step < 0 || r.Step >= len(e.plan.agents) || e.plan.agents[r.Step] == nil {
 			continue
 		}
-		bit := uint64(1) << uint(r.Step)
-		one := call{p: p, e: e, agent: e.plan.agents[r.Step], trial: e.trial&bit != 0, refused: e.round.refused}
+		one := call{p: p, e: e, agent: e.plan.agents[r.Step], trial: e.trial.Has(r.Step), refused: e.round.refused}
 		switch r.Kind {
 		case core.KindDone, core.KindRefused:
-			if e.at&bit == 0 {
+			if !e.at.Has(r.Step) {
 				continue
 			}
 			one.calls.Done = 1
 		case core.KindFailed:
 			one.calls.Failed = 1
 		case core.KindOverdue:
-			if e.heardAll&bit == 0 {
+			if !e.heardAll.Has(r.Step) {
 				continue
 			}
 			one.calls.Failed = 1

@@ -38,13 +38,13 @@ func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
 			continue
 		}
 		here := e.plan.at(slot)
-		waits := e.blocked(s.cycle.now) & here
-		if p.tasks[e.task.Number] == e && waits != 0 && !s.gate.anyMay(e, waits) {
+		waits := e.blocked(s.cycle.now).And(here)
+		if p.tasks[e.task.Number] == e && !waits.Empty() && !s.gate.anyMay(e, waits) {
 			slot.blocked = append(slot.blocked, e)
 			continue
 		}
 		e.unblock(here)
-		if p.tasks[e.task.Number] != e || waits == 0 {
+		if p.tasks[e.task.Number] != e || waits.Empty() {
 			continue
 		}
 		if s.cycle.makes(e) { // its row is in this very batch

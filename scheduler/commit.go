@@ -200,7 +200,7 @@ func (s *Shard) poison(ctx context.Context, w *core.TaskWrite) (core.CommitResul
 // even that is refused the submission becomes a dead letter. The submitter is told either way.
 func (s *Shard) poisonBirth(ctx context.Context, p *partition, e *entry, ev *core.Event) (core.CommitResult, error) {
 	was := e.task
-	p.occupy(e, 0)
+	p.occupy(e, core.StepSet{})
 	e.replan(nil)
 	e.becomes(&core.Task{
 		Partition: p.id, Number: was.Number, ID: was.ID, Type: was.Type, Input: was.Input, InputHash: was.InputHash,

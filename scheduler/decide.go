@@ -54,7 +54,7 @@ func (s *Shard) decide(p *partition, e *entry, ev *core.Event) error {
 	}
 	s.keep(p, e, false)
 	s.cycle.unpark(p, e, from)
-	e.round.places &^= had.places // these commands left in an earlier round
+	e.round.places = e.round.places.AndNot(had.places) // these commands left in an earlier round
 	return nil
 }
 
@@ -102,17 +102,17 @@ func (s *Shard) keep(p *partition, e *entry, created bool) {
 		c.calls.note(p, e, c.out.Records)
 		s.gate.leaveFor(e, &c.out, c.resumed != nil)
 	}
-	each(e.pausedRetries, func(i int) {
+	e.pausedRetries.Each(func(i int) {
 		if e.task.Steps[i].Awaits == 0 {
-			e.pausedRetries &^= 1 << uint(i)
+			e.pausedRetries.Remove(i)
 		}
 	})
 	at, awaits, unable := e.present()
 	p.occupy(e, at)
-	if awaits != 0 {
+	if !awaits.Empty() {
 		p.wait(e, awaits)
 	}
-	if unable != 0 {
+	if !unable.Empty() {
 		p.lack(e, unable)
 	}
 	s.gate.block(p, e)

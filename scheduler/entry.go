@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"duly.dev/duly/internal/core"
 )
@@ -14,23 +15,24 @@ type entry struct {
 	plan  *planRef
 	round inRound
 	// at is the set of steps that count in their agents' windows.
-	at uint64
+	at core.StepSet
 	// leased is Config.Leased as of the newest event. If it has changed, another owner may have sent commands
 	// meanwhile.
 	leased int64
 	marks
 	// waits, lacks and blocks are the steps for which the task is listed in agentSlot.waiting, unable and
 	// blocked.
-	waits  uint64
-	lacks  uint64
-	blocks uint64
+	waits  core.StepSet
+	lacks  core.StepSet
+	blocks core.StepSet
 	// bytes is what the task is charged with in Memory.
 	bytes int64
 	// wakes is when the task is to be woken; 0: never. wakeAt is its index in the heap of those.
 	wakes  core.Instant
 	wakeAt int
 	// issue and issues say which commit wrote a row, for the rows under whose numbers commands leave or late
-	// answers come. A reply is genuine only if it knows the commit. Nearly always one commit is enough.
+	// answers come. A reply is genuine only if it knows the commit. Nearly always one commit is enough; issues are in the
+	// order of their rows.
 	issue  issue
 	issues []issue
 
@@ -72,8 +74,8 @@ type inRound struct {
 	refused int
 	// places are the steps for which the round took places of limits, spent those for which it spent a call
 	// of a rate.
-	places uint64
-	spent  uint64
+	places core.StepSet
+	spent  core.StepSet
 	// whole is whether the task was seen in the store with its journal in this round.
 	whole bool
 	// asked is the first request of the round about a child that had ended.
@@ -118,6 +120,7 @@ func (e *entry) issued(first, commit int64) {
 		e.note(do, first, commit, was, more)
 		e.note(undo, first, commit, was, more)
 	}
+	slices.SortFunc(e.issues, func(a, b issue) int { return cmp.Compare(a.row, b.row) })
 }
 
 // note keeps the commit of one row: the given one if the row is new, else what was known before.
@@ -144,12 +147,11 @@ func commitOf(row int64, one issue, more []issue) int64 {
 	if one.row == row {
 		return one.commit
 	}
-	for _, is := range more {
-		if is.row == row {
-			return is.commit
-		}
+	at, is := slices.BinarySearchFunc(more, row, func(a issue, row int64) int { return cmp.Compare(a.row, row) })
+	if !is {
+		return 0
 	}
-	return 0
+	return more[at].commit
 }
 
 // wakeHeap holds the tasks in flight that have a due time, the earliest first.
@@ -162,20 +164,20 @@ func (e *entry) before(o *entry) bool {
 	return cmp.Or(cmp.Compare(e.wakes, o.wakes), cmp.Compare(e.task.Partition, o.task.Partition), cmp.Compare(e.task.Number, o.task.Number)) < 0
 }
 
-// marks is what a task has taken at the gates of its agents. Each mask has a bit for each step.
+// marks is what a task has taken at the gates of its agents.
 type marks struct {
 	// places are the steps that have a place of their agent's limit.
-	places uint64
+	places core.StepSet
 	// trial are the steps whose command is out as part of a breaker's trial.
-	trial uint64
+	trial core.StepSet
 	// noPlace are the steps that wait for their agent and gave their place up meanwhile: a retry has to ask
 	// for one.
-	noPlace uint64
+	noPlace core.StepSet
 	// pausedRetries are the steps whose last retry was stopped by a pause: they have no place in the window.
-	pausedRetries uint64
+	pausedRetries core.StepSet
 	// heardAll are the steps whose newest do this owner sent with the step's whole time, and since which no
 	// reply can have been lost. Only these can be counted against the agent when they are silent.
-	heardAll uint64
+	heardAll core.StepSet
 	// keys names the limit's key for each step; nil: not computed yet.
 	keys []string
 }

@@ -2,13 +2,14 @@ package scheduler
 
 import "duly.dev/duly/internal/core"
 
-// The gate decides whether a do may leave; nothing else does. It is a list of stages, each one reason to hold a do back;
-// the stage that lets least through counts. What is parked keeps the facts that stages judge by, so that it need not be
-// loaded to be judged.
+// The gate decides whether a do finds room to leave. It is a list of stages, each one reason to hold a do back; the stage that
+// lets least through counts. What is parked keeps the facts that stages judge by, so that it need not be loaded to be judged.
+// Besides, queues.othersFirst holds a task back for those that wait already, and the core what is not due.
 //
-// A new reason is a type with room, a constant, and a line in newGate. Look also at open, which skips the gate; at
-// queues.enter and claim.go, which treat some stages by name; at internal/node/forecasthold.go, which tells for how long;
-// and at the sentence why.room.
+// A new reason is a type with room, a constant, and a line in newGate. Look also at open and agentBook.gated, which skip the
+// gate; at queues.enter, keyTakes.full and claim.go, which treat some stages by name; at leaveFor, if it counts what has left;
+// at what wakes the queue when it opens; at internal/node/forecasthold.go, which tells for how long; and at the sentence
+// why.room in internal/core/sentence.go.
 
 // ask describes a do that would leave: that of a task in flight or parked, or any do of an agent or of one
 // key there.
@@ -20,8 +21,9 @@ type ask struct {
 	only int
 	// plan is nil for any do of the agent.
 	plan *planRef
-	// steps are those of which one would leave.
-	steps uint64
+	// step is 1 + the one that would leave; 0: it is one of steps.
+	step  int
+	steps core.StepSet
 	// labels are the task's.
 	labels []core.Label
 	// keyed is whether the agent's limit has keys; key is the task's.
@@ -140,10 +142,18 @@ func (w windowStage) room(a *ask, _ core.Instant) verdict {
 func (b *pauseBook) room(a *ask, _ core.Instant) verdict {
 	switch {
 	case len(b.all) == 0:
-	case a.plan == nil && b.pausesAll(a.agent.name), a.plan != nil && a.steps != 0 && a.steps&^b.steps(a.plan.plan, &a.plan.pauses, a.labels) == 0:
+	case a.plan == nil && b.pausesAll(a.agent.name), a.plan != nil && a.within(b.steps(a.plan.plan, &a.plan.pauses, a.labels)):
 		return verdict{}
 	}
 	return anyNumber
+}
+
+// within reports whether only steps of a set would leave.
+func (a *ask) within(set core.StepSet) bool {
+	if a.step > 0 {
+		return set.Has(a.step - 1)
+	}
+	return !a.steps.Empty() && a.steps.AndNot(set).Empty()
 }
 
 // breakerStage holds back what would begin at an agent whose breaker is not closed. In a trial it lets a few
@@ -227,9 +237,9 @@ func (g *gate) mayLeave(a ask) verdict {
 }
 
 // anyMay reports whether one of these steps of a task may leave.
-func (g *gate) anyMay(e *entry, steps uint64) (may bool) {
+func (g *gate) anyMay(e *entry, steps core.StepSet) (may bool) {
 	g.agents.keysOf(e)
-	each(steps, func(i int) { may = may || g.mayLeave(e.ask(i)).n != 0 })
+	steps.Each(func(i int) { may = may || g.mayLeave(e.ask(i)).n != 0 })
 	return may
 }
 
@@ -253,13 +263,10 @@ func (t *parkedTask) ask(slot *agentSlot) ask {
 func (e *entry) ask(step int) ask {
 	slot := e.plan.slots[step]
 	a := slot.ask()
-	a.plan, a.steps, a.labels = e.plan, 1<<uint(step), e.task.Labels
-	a.there = e.at&e.plan.at(slot) != 0
-	if e.trial&a.steps != 0 {
-		working, _ := e.working()
-		a.inTrial = working&a.steps != 0
-	}
-	a.placed = a.inTrial || e.places&a.steps != 0
+	a.plan, a.step, a.labels = e.plan, step+1, e.task.Labels
+	a.there = e.at.Meets(e.plan.here[step])
+	a.inTrial = e.trial.Has(step) && e.task.Occupies(e.plan.plan, step)
+	a.placed = a.inTrial || e.places.Has(step)
 	key, at := e.keyName(step)
 	a.key, a.keyed = key, at != nil
 	return a
@@ -273,22 +280,23 @@ func (g *gate) mayRetry(x *pending) bool {
 	e, step := x.e, x.effect.Step
 	g.agents.keysOf(e)
 	a := e.ask(step)
-	a.there, a.inTrial, a.placed, a.retry = true, true, e.places&a.steps != 0, true
+	a.there, a.inTrial, a.placed, a.retry = true, true, e.places.Has(step), true
 	if v := g.mayLeave(a); v.n == 0 {
-		if v.by == byPause && e.pausedRetries&a.steps == 0 {
-			e.pausedRetries |= a.steps
+		if v.by == byPause && !e.pausedRetries.Has(step) {
+			e.pausedRetries.Add(step)
 			g.nextRound.wake(g.now) // others may use its place in the window
 		}
 		return false
 	}
-	if e.pausedRetries&a.steps != 0 {
-		e.pausedRetries &^= a.steps
+	if e.pausedRetries.Has(step) {
+		e.pausedRetries.Remove(step)
 		at, _, _ := e.present()
 		x.p.occupy(e, at)
 	}
 	if !a.placed && len(g.agents.limited) > 0 { // without limits no places are counted
 		e.place(step)
-		e.places, e.noPlace = e.places|a.steps, e.noPlace&^a.steps
+		e.places.Add(step)
+		e.noPlace.Remove(step)
 	}
 	e.spend(step, g.now)
 	return true
@@ -301,6 +309,9 @@ func (g *gate) markBlocked(p *partition, e *entry, ev *core.Event) {
 		return
 	}
 	g.agents.keysOf(e)
+	var full, few core.StepBuilder
+	full.AddAll(ev.Full)
+	few.AddAll(ev.Few)
 	for i, slot := range e.plan.slots {
 		if slot == nil {
 			continue
@@ -308,7 +319,7 @@ func (g *gate) markBlocked(p *partition, e *entry, ev *core.Event) {
 		v := g.judge(e.ask(i))
 		switch {
 		case v.n == 0:
-			ev.Full |= 1 << uint(i)
+			full.Add(i)
 			if v.back == 0 {
 				break
 			}
@@ -318,9 +329,10 @@ func (g *gate) markBlocked(p *partition, e *entry, ev *core.Event) {
 			}
 			ev.Back[i] = v.back
 		case v.few:
-			ev.Few |= 1 << uint(i)
+			few.Add(i)
 		}
 	}
+	ev.Full, ev.Few = full.Set(), few.Set()
 }
 
 // leaveFor charges for the do commands that an event lets leave: places, calls of rates, parts of trials.
@@ -332,8 +344,8 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 			continue
 		}
 		// If the task's deadline cut the command's time short, its silence does not count against the agent.
-		if e.heardAll &^= 1 << uint(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
-			e.heardAll |= 1 << uint(x.Step)
+		if e.heardAll.Remove(x.Step); !resumed && g.agents.heard != 0 && x.At < e.task.Deadline.Add(-e.plan.plan.UndoReserve) {
+			e.heardAll.Add(x.Step)
 		}
 	}
 	if !g.agents.gated() {
@@ -350,29 +362,29 @@ func (g *gate) leaveFor(e *entry, out *core.Outcome, resumed bool) {
 		a := e.plan.agents[x.Step]
 		if !x.Again { // mayRetry has charged for a retry
 			e.spend(x.Step, g.now)
-			e.round.spent |= 1 << uint(x.Step)
+			e.round.spent.Add(x.Step)
 		}
-		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && e.trial&(1<<uint(x.Step)) == 0 {
+		if state, _ := a.breaker.At(g.now); state != core.BreakerClosed && !e.trial.Has(x.Step) {
 			a.trialOut++
-			e.trial |= 1 << uint(x.Step)
+			e.trial.Add(x.Step)
 		}
 	}
 }
 
 // unblock unmarks steps; the caller removes the task from the slot's list.
-func (e *entry) unblock(steps uint64) { e.blocks &^= steps }
+func (e *entry) unblock(steps core.StepSet) { e.blocks = e.blocks.AndNot(steps) }
 
 // block lists the task at the agents for which a branch of it waits.
 func (g *gate) block(p *partition, e *entry) {
 	if g.open(p) {
 		return
 	}
-	each(e.blocked(g.now)&^e.blocks, func(i int) {
+	e.blocked(g.now).AndNot(e.blocks).Each(func(i int) {
 		slot := e.plan.slots[i]
-		if e.blocks&e.plan.at(slot) == 0 {
+		if !e.blocks.Meets(e.plan.here[i]) {
 			slot.blocked = append(slot.blocked, e)
 		}
-		e.blocks |= 1 << uint(i)
+		e.blocks.Add(i)
 		if slot.load < p.window {
 			g.nextRound.wake(g.now)
 		}

@@ -65,7 +65,7 @@ func (b *agentBook) setLimits(all []core.Limit, now core.Instant, in []*partitio
 			for _, e := range p.tasks {
 				if e.plan != nil {
 					b.takePlaces(e)
-					e.round.places = 0 // these commands left in earlier rounds
+					e.round.places = core.StepSet{} // these commands left in earlier rounds
 				}
 			}
 		}

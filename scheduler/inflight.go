@@ -22,7 +22,7 @@ func (p *partition) add(e *entry) {
 
 // drop removes a task from memory. The store keeps it.
 func (p *partition) drop(e *entry) {
-	p.occupy(e, 0)
+	p.occupy(e, core.StepSet{})
 	e.leaveAgents(p)
 	p.unwake(e)
 	p.orphan(e)

@@ -175,8 +175,8 @@ func (b *limits) collect(g *gate, in []*partition, shard int) {
 	}
 }
 
-// collectCounts takes which partitions a shard counts, and whether it left something behind. It reports
-// whether the duty should look at that soon. The lock is held.
+// collectCounts notes of which partitions a shard counts the commands at agents, and whether it has let partitions go whose
+// commands may still be out. soon: that has changed, and the duty is to look at it at once. b.mu is held.
 func (b *limits) collectCounts(g *gate, in []*partition, shard int) (soon bool) {
 	was, is := &b.shards[shard], shardCounts{term: g.agents.term, left: len(g.agents.behind) > 0}
 	newTerm := was.term != is.term

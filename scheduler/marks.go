@@ -9,19 +9,20 @@ import (
 // What tasks in flight have taken at their agents' gates: places of limits, calls of rates, parts of trials.
 
 // working returns the steps that need a place (see core.Task.Occupies), and those that wait for their agent.
-func (e *entry) working() (out, waits uint64) {
+func (e *entry) working() (out, waits core.StepSet) {
+	var isOut, isWaiting core.StepBuilder
 	for i, a := range e.plan.agents {
 		if a == nil || i >= len(e.task.Steps) {
 			continue
 		}
 		if e.task.Occupies(e.plan.plan, i) {
-			out |= 1 << uint(i)
+			isOut.Add(i)
 		}
 		if e.task.Steps[i].Awaits != 0 {
-			waits |= 1 << uint(i)
+			isWaiting.Add(i)
 		}
 	}
-	return out, waits
+	return isOut.Set(), isWaiting.Set()
 }
 
 // takePlaces gives the task a place for each command that is out and has none. Places are given up by settle,
@@ -29,10 +30,10 @@ func (e *entry) working() (out, waits uint64) {
 func (b *agentBook) takePlaces(e *entry) {
 	b.keysOf(e)
 	working, waits := e.working()
-	e.noPlace = waits & (e.noPlace | ^working)
-	fresh := working &^ (e.places | e.noPlace)
-	each(fresh, func(i int) { e.place(i) })
-	e.places, e.round.places = e.places|fresh, e.round.places|fresh
+	e.noPlace = waits.And(e.noPlace).Or(waits.AndNot(working))
+	fresh := working.AndNot(e.places.Or(e.noPlace))
+	fresh.Each(e.place)
+	e.places, e.round.places = e.places.Or(fresh), e.round.places.Or(fresh)
 }
 
 // keysOf computes the task's keys at its agents, once.
@@ -91,27 +92,27 @@ func (e *entry) place(i int) {
 }
 
 // giveBack gives up the places of these steps.
-func (e *entry) giveBack(places uint64) {
-	each(places, func(i int) {
+func (e *entry) giveBack(places core.StepSet) {
+	places.Each(func(i int) {
 		e.plan.agents[i].out--
 		if k := e.keyAt(i); k != nil {
 			k.end()
 		}
 	})
-	e.places &^= places
+	e.places = e.places.AndNot(places)
 }
 
 // settle gives up what the task no longer uses; its rows are committed. It reports whether that made room for
 // others.
 func (e *entry) settle() (free bool) {
-	if e.places|e.trial == 0 {
+	if e.places.Empty() && e.trial.Empty() {
 		return false
 	}
 	working, _ := e.working()
-	over, trial := e.places&^working, e.trial
+	over, trial := e.places.AndNot(working), e.trial
 	e.giveBack(over)
 	e.leaveTrial(working)
-	return over != 0 || e.trial != trial
+	return !over.Empty() || !e.trial.Equal(trial)
 }
 
 // spend charges the rates of a step's agent and key with a do command.
@@ -136,26 +137,26 @@ func (e *entry) unspend(step int) {
 }
 
 // leaveTrial takes all steps but these out of their breakers' trials.
-func (e *entry) leaveTrial(but uint64) {
-	each(e.trial&^but, func(i int) { e.plan.agents[i].trialOut-- })
-	e.trial &= but
+func (e *entry) leaveTrial(but core.StepSet) {
+	e.trial.AndNot(but).Each(func(i int) { e.plan.agents[i].trialOut-- })
+	e.trial = e.trial.And(but)
 }
 
 // leaveAgents releases what the task has at its agents. Commands that are out may still be at work, so the shard
 // keeps their places as left behind (left.go).
 func (e *entry) leaveAgents(p *partition) {
-	e.leaveTrial(0)
-	each(e.places, func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
-	e.places, e.noPlace = 0, 0
+	e.leaveTrial(core.StepSet{})
+	e.places.Each(func(i int) { e.plan.agents[i].leave(p.id, p.epoch, e.keyAt(i)) })
+	e.places, e.noPlace = core.StepSet{}, core.StepSet{}
 }
 
 // replan makes the task go on by another plan, and gives up what it had at the agents of the one before. It
 // returns that, for planBack. The caller has it counted again.
 func (e *entry) replan(to *planRef) (was planMarks) {
 	was = planMarks{e.plan, e.marks, e.round.spent}
-	e.leaveTrial(0)
+	e.leaveTrial(core.StepSet{})
 	e.uncount()
-	e.noPlace, e.pausedRetries, e.round.spent = 0, 0, 0
+	e.noPlace, e.pausedRetries, e.round.spent = core.StepSet{}, core.StepSet{}, core.StepSet{}
 	e.plan = to
 	return was
 }
@@ -164,14 +165,14 @@ func (e *entry) replan(to *planRef) (was planMarks) {
 type planMarks struct {
 	plan *planRef
 	marks
-	spent uint64 // calls of rates in this round
+	spent core.StepSet // calls of rates in this round
 }
 
 // planBack takes replan back.
 func (e *entry) planBack(was planMarks) {
 	e.plan, e.marks, e.round.spent = was.plan, was.marks, was.spent
-	each(was.places, func(i int) { e.place(i) })
-	each(was.trial, func(i int) { e.plan.agents[i].trialOut++ })
+	was.places.Each(e.place)
+	was.trial.Each(func(i int) { e.plan.agents[i].trialOut++ })
 }
 
 // uncount gives up the task's places and forgets its keys.
@@ -202,7 +203,7 @@ func (b *agentBook) listen(all []*partition) {
 	b.heard = heard
 	for _, p := range all {
 		for _, e := range p.tasks {
-			e.heardAll = 0
+			e.heardAll = core.StepSet{}
 		}
 	}
 }

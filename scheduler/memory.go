@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -95,9 +96,17 @@ func (m *Memory) onRoom(call func()) {
 // taskBytesBesides is roughly what a task occupies beside its input, results and labels, in bytes.
 const taskBytesBesides = 1 << 10
 
+// stepBytes is what a step of a task in flight occupies beside its result; stepsBesides of them are among taskBytesBesides.
+var stepBytes = int(reflect.TypeFor[core.StepState]().Size())
+
+const stepsBesides = 5
+
+// stepsBytes is what so many steps occupy beside that.
+func stepsBytes(steps int) int { return max(0, steps-stepsBesides) * stepBytes }
+
 // taskBytes returns how much memory a task in flight is charged with.
 func taskBytes(t *core.Task) int64 {
-	n := taskBytesBesides + len(t.Input)
+	n := taskBytesBesides + len(t.Input) + stepsBytes(len(t.Steps))
 	for i := range t.Earlier {
 		n += len(t.Earlier[i])
 	}

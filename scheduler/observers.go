@@ -303,5 +303,5 @@ func (c *Committed) add(plan *core.Plan, w *core.TaskWrite) {
 	c.records = append(c.records, w.Records...)
 	one.Records = c.records[from:len(c.records):len(c.records)]
 	c.Writes = append(c.Writes, one)
-	c.bytes += w.Size() + len(w.Task.Input)
+	c.bytes += w.Size() + len(w.Task.Input) + stepsBytes(len(w.Task.Steps))
 }

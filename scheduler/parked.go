@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// parkedMax bounds how many parked tasks of an agent are kept in order in memory: 96 bytes each, and their labels.
+	// parkedMax bounds how many parked tasks of an agent are kept in order in memory: 104 bytes each, and their labels.
 	parkedMax = 8192
 	// parkedPage is how many parked tasks are read from the store at a time; each has to be loaded to be put in order.
 	parkedPage = 256
@@ -22,7 +22,7 @@ type parkedTask struct {
 	latest core.Instant
 	plan   *planRef
 	// steps are the steps that it waits for at this agent.
-	steps  uint64
+	steps  core.StepSet
 	labels []core.Label
 	// keyed is whether the agent's limit has keys; key is this task's.
 	keyed bool

@@ -1,6 +1,10 @@
 package scheduler
 
-import "duly.dev/duly/internal/core"
+import (
+	"slices"
+
+	"duly.dev/duly/internal/core"
+)
 
 // partition is a shard's memory of one partition that it owns. It never survives the ownership: a partition
 // taken over again begins anew from the store.
@@ -167,7 +171,9 @@ type stepsOf struct {
 	slots  []*agentSlot
 	agents []*agentCalls
 	// rides is, for each step, the set of steps whose results its command carries.
-	rides []uint64
+	rides []core.StepSet
+	// here is, for each step, the set of steps whose agent has the same slot.
+	here []core.StepSet
 	// branch is whether a step can be ready while another is out.
 	branch bool
 	// asks is whether the plan has expressions.
@@ -175,30 +181,41 @@ type stepsOf struct {
 }
 
 // at returns the set of steps whose agent has this slot.
-func (s *stepsOf) at(slot *agentSlot) (steps uint64) {
-	for i, is := range s.slots {
-		if is == slot {
-			steps |= 1 << uint(i)
-		}
+func (s *stepsOf) at(slot *agentSlot) core.StepSet {
+	if i := slices.Index(s.slots, slot); i >= 0 {
+		return s.here[i]
 	}
-	return steps
+	return core.StepSet{}
 }
 
 // stepsOf computes stepsOf for a plan, and raises each agent's longest.
 func (p *partition) stepsOf(plan *core.Plan) stepsOf {
 	n := len(plan.Steps)
-	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), rides: make([]uint64, n)}
+	of := stepsOf{slots: make([]*agentSlot, n), agents: make([]*agentCalls, n), here: make([]core.StepSet, n)}
+	before := plan.AllAncestors()
+	of.rides = plan.AllCarried(before)
+	bySlot := map[*agentSlot]*core.StepBuilder{}
 	of.asks = plan.Result != ""
 	for i := range plan.Steps {
 		step := &plan.Steps[i]
 		if step.Kind == core.CallStep {
 			of.slots[i] = p.slot(step.Agent)
 			of.agents[i] = of.slots[i].calls
+			if bySlot[of.slots[i]] == nil {
+				bySlot[of.slots[i]] = &core.StepBuilder{}
+			}
+			bySlot[of.slots[i]].Add(i)
 			of.agents[i].longest = max(of.agents[i].longest, step.CompleteBy+plan.Grace)
 		}
-		of.rides[i] = plan.Carried(i)
 		of.asks = of.asks || step.When != "" || step.Input != "" || step.Until != "" || step.Elements != ""
-		of.branch = of.branch || plan.Ancestors(i) != 1<<uint(i)-1 || step.Kind != core.CallStep
+		of.branch = of.branch || before[i].Len() != i || step.Kind != core.CallStep
+	}
+	sets := map[*agentSlot]core.StepSet{}
+	for slot, steps := range bySlot {
+		sets[slot] = steps.Set()
+	}
+	for i, slot := range of.slots {
+		of.here[i] = sets[slot]
 	}
 	return of
 }

@@ -40,8 +40,8 @@ func (b *pauseBook) pausesAll(agent string) bool { return b.agents[agent] || b.a
 type planPauses struct {
 	version int
 	// always are the steps paused for every task; labels are further ones, paused for tasks with that label.
-	always uint64
-	labels map[core.Label]uint64
+	always core.StepSet
+	labels map[core.Label]core.StepSet
 }
 
 // of computes planPauses for a plan.
@@ -49,21 +49,21 @@ func (b *pauseBook) of(plan *core.Plan) planPauses {
 	is := planPauses{version: b.version}
 	for k := range b.all {
 		p := &b.all[k]
-		var steps uint64
+		var covers core.StepBuilder
 		for i := range plan.Steps {
 			if p.Covers(plan, i) {
-				steps |= 1 << uint(i)
+				covers.Add(i)
 			}
 		}
-		switch {
-		case steps == 0:
+		switch steps := covers.Set(); {
+		case steps.Empty():
 		case p.Label == (core.Label{}):
-			is.always |= steps
+			is.always = is.always.Or(steps)
 		default:
 			if is.labels == nil {
-				is.labels = map[core.Label]uint64{}
+				is.labels = map[core.Label]core.StepSet{}
 			}
-			is.labels[p.Label] |= steps
+			is.labels[p.Label] = is.labels[p.Label].Or(steps)
 		}
 	}
 	return is
@@ -71,9 +71,9 @@ func (b *pauseBook) of(plan *core.Plan) planPauses {
 
 // steps returns which steps of a plan are paused for a task with these labels. known is the cache; it is
 // brought up to date if it is of an earlier version.
-func (b *pauseBook) steps(plan *core.Plan, known *planPauses, labels []core.Label) uint64 {
+func (b *pauseBook) steps(plan *core.Plan, known *planPauses, labels []core.Label) core.StepSet {
 	if len(b.all) == 0 {
-		return 0
+		return core.StepSet{}
 	}
 	if known.version != b.version {
 		*known = b.of(plan)
@@ -81,7 +81,7 @@ func (b *pauseBook) steps(plan *core.Plan, known *planPauses, labels []core.Labe
 	steps := known.always
 	if len(known.labels) > 0 {
 		for _, l := range labels {
-			steps |= known.labels[l]
+			steps = steps.Or(known.labels[l])
 		}
 	}
 	return steps

@@ -115,7 +115,7 @@ func (s *Shard) command(x *pending) {
 	cy := s.cycle
 	left := x.effect.At.Sub(cy.leave)
 	if left <= 0 {
-		x.e.heardAll &^= 1 << uint(x.effect.Step)
+		x.e.heardAll.Remove(x.effect.Step)
 		return
 	}
 	task, plan := x.e.task, x.e.plan.plan

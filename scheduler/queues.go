@@ -244,9 +244,10 @@ func (q *queues) applyPauses(mail *Mail) {
 
 // othersFirst returns the steps that a new submission may not begin because others are parked at their
 // agents; all steps, while many begun tasks wait for some agent of its plan.
-func (q *queues) othersFirst(e *entry) (steps uint64) {
+func (q *queues) othersFirst(e *entry) core.StepSet {
+	var steps core.StepBuilder
 	if e.plan == nil {
-		return 0
+		return steps.Set()
 	}
 	for i, slot := range e.plan.slots {
 		if slot == nil || slot.order == nil {
@@ -254,12 +255,12 @@ func (q *queues) othersFirst(e *entry) (steps uint64) {
 		}
 		switch at := slot.order; {
 		case q.manyBegun(at):
-			return ^uint64(0)
+			return core.StepsBelow(len(e.plan.slots))
 		case len(at.begun)+at.fresh.waiting > 0:
-			steps |= 1 << uint(i)
+			steps.Add(i)
 		}
 	}
-	return steps
+	return steps.Set()
 }
 
 // manyBegun reports whether more begun tasks wait for an agent than the part of its window that keeps it busy
@@ -312,7 +313,7 @@ func (q *queues) serve(slot *agentSlot) {
 		}
 		here := e.plan.at(slot)
 		_, awaits, _ := e.present()
-		if awaits &= here; awaits != 0 && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
+		if awaits = awaits.And(here); !awaits.Empty() && e.task.State == core.StateProcessing && !q.gate.anyMay(e, awaits) {
 			kept = append(kept, e)
 			continue
 		}

@@ -126,21 +126,27 @@ func (c *cycle) unpark(p *partition, e *entry, from string) {
 	}
 }
 
+// recordsMoved bounds the records of a write that are moved in the round's memory when more follow; those of a longer one grow
+// in memory of its own.
+const recordsMoved = 16
+
 // write adds the records of the outcome to the batch. A task has one write in a batch, however many events it
 // has.
 func (c *cycle) write(e *entry, created bool) {
-	from := len(c.records)
 	if e.round.write == 0 {
 		c.batch.Writes = append(c.batch.Writes, core.TaskWrite{Task: e.task, Birth: created})
 		e.round.write = len(c.batch.Writes)
 	} else {
-		before := &c.batch.Writes[e.round.write-1]
-		c.bytes -= before.Size()
-		c.records = append(c.records, before.Records...)
+		c.bytes -= c.batch.Writes[e.round.write-1].Size()
 	}
-	c.records = append(c.records, c.out.Records...)
 	w := &c.batch.Writes[e.round.write-1]
-	w.Records = c.records[from:len(c.records):len(c.records)]
+	if len(w.Records) < recordsMoved {
+		from := len(c.records)
+		c.records = append(append(c.records, w.Records...), c.out.Records...)
+		w.Records = c.records[from:len(c.records):len(c.records)]
+	} else { // a task of many steps, many of which are answered in one round
+		w.Records = append(w.Records, c.out.Records...)
+	}
 	w.Row = w.Row || (c.out.Row && !w.Birth)
 	c.bytes += w.Size()
 }

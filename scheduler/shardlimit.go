@@ -65,7 +65,8 @@ func (l *shardLimit) refill(now core.Instant) {
 	l.at = max(l.at, now)
 }
 
-// setBack shifts the instants of the rate when the machine's clock was set back.
+// setBack moves the instants from which the rate counts by as much as the machine's clock jumped; by is negative. Otherwise
+// nothing would leave until the clock had caught up.
 func (l *shardLimit) setBack(by core.Instant) { l.at, l.made = l.at+by, l.made+by }
 
 // room returns how many do commands may be sent now; each must end before the grant does, so longest bounds

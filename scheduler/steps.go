@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"math/bits"
 	"slices"
 
 	"duly.dev/duly/internal/core"
@@ -10,50 +9,44 @@ import (
 // Several steps of one task may be out at once, each at its own agent. So whatever is counted by agent (places in windows,
 // commands without an agent, branches without room) is kept as a set of steps in each entry.
 
-// each calls yield for each step of a set, in order.
-func each(steps uint64, yield func(i int)) {
-	for ; steps != 0; steps &= steps - 1 {
-		yield(bits.TrailingZeros64(steps))
-	}
-}
-
 // present returns three sets of steps: those that count in their agents' windows, because they are out or
 // between two attempts and not paused; those whose agent is not there; and those that their agent says it
 // does not serve.
-func (e *entry) present() (at, awaits, unable uint64) {
+func (e *entry) present() (at, awaits, unable core.StepSet) {
 	if e.plan == nil || !e.task.Active() {
-		return 0, 0, 0
+		return at, awaits, unable
 	}
+	var isAt, isAway, isUnable core.StepBuilder
 	processing := e.task.State == core.StateProcessing
 	for i := range e.task.Steps {
 		s := &e.task.Steps[i]
 		if s.Status != core.StepWaiting && s.Out == 0 && s.Awaits == 0 || e.plan.slots[i] == nil {
 			continue
 		}
-		paused := e.pausedRetries&(1<<uint(i)) != 0 && s.Awaits != 0 && s.Status != core.StepUndoing
+		paused := s.Awaits != 0 && e.pausedRetries.Has(i) && s.Status != core.StepUndoing
 		if !paused && (s.Out != 0 || processing && (e.task.Occupies(e.plan.plan, i) || s.Attempt > 0 && s.Due != 0)) {
-			at |= 1 << uint(i)
+			isAt.Add(i)
 		}
 		if s.Awaits != 0 && s.Out == 0 && s.Said == 0 {
-			awaits |= 1 << uint(i)
+			isAway.Add(i)
 		}
 		if s.Awaits != 0 && s.Said == core.CodeUnable {
-			unable |= 1 << uint(i)
+			isUnable.Add(i)
 		}
 	}
-	return at, awaits, unable
+	return isAt.Set(), isAway.Set(), isUnable.Set()
 }
 
 // occupy makes the task count in exactly these steps' windows.
-func (p *partition) occupy(e *entry, at uint64) {
-	each(e.at&^at, func(i int) {
+func (p *partition) occupy(e *entry, at core.StepSet) {
+	e.at.AndNot(at).Each(func(i int) {
 		slot := e.plan.slots[i]
 		if slot.load == p.window {
 			p.full--
 		}
 		slot.load--
 	})
-	each(at&^e.at, func(i int) {
+	at.AndNot(e.at).Each(func(i int) {
 		slot := e.plan.slots[i]
 		slot.load++
 		if slot.load == p.window {
@@ -64,36 +57,36 @@ func (p *partition) occupy(e *entry, at uint64) {
 }
 
 // wait lists the task at the agents that are not there, so that it retries when one answers.
-func (p *partition) wait(e *entry, awaits uint64) {
-	each(awaits&^e.waits, func(i int) {
+func (p *partition) wait(e *entry, awaits core.StepSet) {
+	awaits.AndNot(e.waits).Each(func(i int) {
 		slot := e.plan.slots[i]
-		if e.waits&e.plan.at(slot) == 0 {
+		if !e.waits.Meets(e.plan.here[i]) {
 			slot.waiting = append(slot.waiting, e)
 		}
-		e.waits |= 1 << uint(i)
+		e.waits.Add(i)
 	})
 }
 
 // waitsNoMore unmarks steps; the caller removes the task from the slot's list.
-func (e *entry) waitsNoMore(steps uint64) { e.waits &^= steps }
+func (e *entry) waitsNoMore(steps core.StepSet) { e.waits = e.waits.AndNot(steps) }
 
 // lack lists the task at agents that do not serve its step, for the report of what is missing (Away).
-func (p *partition) lack(e *entry, unable uint64) {
-	each(unable&^e.lacks, func(i int) {
+func (p *partition) lack(e *entry, unable core.StepSet) {
+	unable.AndNot(e.lacks).Each(func(i int) {
 		slot := e.plan.slots[i]
 		if len(slot.unable) == cap(slot.unable) { // before it grows, remove those that no longer wait
 			slot.unable = slices.DeleteFunc(slot.unable, func(e *entry) bool {
 				over := e.missing(slot, core.CodeUnable) < 0
 				if over && e.plan != nil {
-					e.lacks &^= e.plan.at(slot)
+					e.lacks = e.lacks.AndNot(e.plan.at(slot))
 				}
 				return over
 			})
 		}
-		if e.lacks&e.plan.at(slot) == 0 {
+		if !e.lacks.Meets(e.plan.here[i]) {
 			slot.unable = append(slot.unable, e)
 		}
-		e.lacks |= 1 << uint(i)
+		e.lacks.Add(i)
 	})
 }
 
@@ -112,10 +105,10 @@ func (e *entry) missing(slot *agentSlot, said int16) int {
 
 // blocked returns the steps that are ready and cannot begin because their agents have no room or they are
 // paused.
-func (e *entry) blocked(now core.Instant) uint64 {
+func (e *entry) blocked(now core.Instant) core.StepSet {
 	// In a chain none can, unless the database went back: then an earlier step is done again while a later one is out.
 	if e.plan == nil || !e.plan.branch && e.task.WentBackAt == 0 {
-		return 0
+		return core.StepSet{}
 	}
 	return e.task.Blocked(e.plan.plan, now)
 }

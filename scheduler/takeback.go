@@ -43,12 +43,12 @@ func (s *Shard) forsake(p *partition, e *entry) {
 // backOut gives back the places and calls that the round took for a task, unless its row is committed, and
 // wants a round in which others may have them.
 func (g *gate) backOut(e *entry) {
-	if e.round.stored || e.round.places|e.round.spent == 0 || e.plan == nil {
+	if e.round.stored || e.round.places.Empty() && e.round.spent.Empty() || e.plan == nil {
 		return
 	}
-	e.giveBack(e.round.places & e.places)
-	each(e.round.spent, func(i int) { e.unspend(i) })
-	e.round.places, e.round.spent = 0, 0
+	e.giveBack(e.round.places.And(e.places))
+	e.round.spent.Each(e.unspend)
+	e.round.places, e.round.spent = core.StepSet{}, core.StepSet{}
 	g.nextRound.wake(g.now)
 }
 

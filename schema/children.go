@@ -144,7 +144,7 @@ func (r *reader) countChildren(ctx context.Context, v *core.View) error {
 // qFresh reads pending tasks that certain commits wrote, see [Store.Fresh], and the partition's row.
 const qFresh = `SELECT number, type, 0, 0 FROM (SELECT number, type FROM tasks WHERE partition = ?1 AND number >= ?2 AND commit_id > ?3 AND commit_id <= ?4 AND state = 'pending'` + asOfFound + `0, ''` + asOfRow
 
-// Fresh implements Store.
+// Fresh implements [Store.Fresh].
 func (r *reader) Fresh(ctx context.Context, as core.AsOf, from, after, last int64) ([]core.Fresh, error) {
 	var all []core.Fresh
 	for row := range each(r.query(ctx, qFresh, as.Partition, from, after, last)) {

@@ -139,7 +139,7 @@ func taskColumns() []Column[TaskRow] {
 
 		// The signal columns are for lists of open signals. They follow from the journal, so no digest covers
 		// them.
-		{"signal_steps", Int8, State, None, apart, Field[row]{Int: func(r *row) int64 { return int64(r.open.Steps) }}},
+		{"signal_steps", Bytes, State, None, apart, Field[row]{Bytes: func(r *row) []byte { return r.open.Steps.Bytes() }}},
 		{"signal_since", Time, State, None, apart, Field[row]{Int: func(r *row) int64 { return int64(r.open.Since) }}},
 		{"signal_due", Time, State, None, apart, Field[row]{Int: func(r *row) int64 { return int64(r.open.Due) }}},
 	}

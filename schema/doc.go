@@ -16,7 +16,7 @@
 // operations.go and keep.go have the rest.
 //
 // A new column of tasks is three edits: the field of core.Task, a line in columns.go, and the tables of both dialects
-// (migrations). The statements of both dialects, what owners read, the probe of a refused commit and the chain's digests
+// (migrations/*/00100_init.sql, until there is a release; after one, a migration). The statements of both dialects, what owners read, the probe of a refused commit and the chain's digests
 // are made of that line; its Since is one more than the newest, so that rows without a value keep their digests. Where
 // people are to see it, core.View has it too. A column of the journal is the same with core.Record.
 //

@@ -16,6 +16,12 @@ const kindBegin kindHash = 14695981039346656037
 // mix is a step of FNV-1a.
 func (h *kindHash) mix(c byte) { *h = (*h ^ kindHash(c)) * 1099511628211 }
 
+// number mixes in a step or a code, which two bytes hold.
+func (h *kindHash) number(n int) {
+	h.mix(byte(n))
+	h.mix(byte(n >> 8))
+}
+
 // text mixes a text in. A word with a digit in it counts as a number, a time or an id, or a part of one, and
 // is mixed in as one 0.
 func (h *kindHash) text(s string) {
@@ -58,9 +64,8 @@ func fingerprint(r *core.Record) string {
 	for i := 0; i < len(r.Kind); i++ {
 		h.mix(r.Kind[i])
 	}
-	h.mix(byte(r.Step))
-	h.mix(byte(r.Code))
-	h.mix(byte(r.Code >> 8))
+	h.number(r.Step)
+	h.number(r.Code)
 	h.text(r.Error)
 	return h.String()
 }
@@ -97,7 +102,7 @@ func ungrouped(t *core.Task) bool {
 func failureOf(step int64, why string) string {
 	h := kindBegin
 	h.mix('t')
-	h.mix(byte(step))
+	h.number(int(step))
 	h.text(why)
 	return h.String()
 }

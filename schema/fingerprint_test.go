@@ -23,6 +23,14 @@ func TestFingerprint(t *testing.T) {
 			t.Errorf("%q and %q have two fingerprints", same[0], same[1])
 		}
 	}
+	for step := range core.StepsMax {
+		if of, at := fingerprint(&core.Record{Step: step, Error: "no"}), fingerprint(&core.Record{Step: (step + 256) % core.StepsMax, Error: "no"}); of == at {
+			t.Fatalf("the failures of step %d have the fingerprint of another", step)
+		}
+		if failureOf(int64(step), "no") == failureOf(int64((step+256)%core.StepsMax), "no") {
+			t.Fatalf("tasks that failed at step %d are in the group of another", step)
+		}
+	}
 	for _, other := range [][2]string{{"card declined", "card expired"}, {"no stock in 7", "no stock at 7"}} {
 		if of(other[0]) == of(other[1]) {
 			t.Errorf("%q and %q have one fingerprint", other[0], other[1])

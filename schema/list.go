@@ -289,8 +289,9 @@ func (r *reader) readUnfiltered(ctx context.Context, partitions []int64, at posi
 	return parts, nil
 }
 
-// search reads a list whose filter passes over some tasks. It always goes on in the partition whose known
-// tasks reach back least, until a page is full, all partitions are read, or lookMax rows are.
+// search lists tasks, newest first, by a filter that no index answers: it reads rows and leaves out some. It always goes on in
+// the partition whose oldest row read so far is the newest, until a page is full, all partitions are read to their ends, or
+// lookMax rows were read.
 func (r *reader) search(ctx context.Context, partitions []int64, at positions, f core.Filter, sources []source) ([]part, error) {
 	parts := make([]part, len(partitions))
 	for i := range parts {

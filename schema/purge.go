@@ -228,8 +228,8 @@ type oldTasks struct {
 	next int64
 }
 
-// findOld walks over tasks from a place on. It collects those that ended before a time, passes over those
-// that stay for good, and stops at the first one that will go later.
+// findOld goes through ended tasks in the order of their ends, from one on. It collects those that ended before a time, which are
+// to be deleted, leaves out those that are kept for good, and stops at the first that is to be deleted later.
 func (r *reader) findOld(ctx context.Context, query string, partition int, from int64, before core.Instant, limit int) (oldTasks, error) {
 	old := oldTasks{next: from}
 	for looked := 0; looked < purgeLook && len(old.numbers) < limit; {

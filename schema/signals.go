@@ -5,13 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/bits"
 
 	"duly.dev/duly/internal/core"
 	"duly.dev/duly/internal/operate"
 )
 
-// The row of a task says which signals it waits for (signal_steps, a bit for each step), since when, and
+// The row of a task says which signals it waits for (signal_steps, see core.StepSet.Bytes), since when, and
 // until when. Each query names the order of its index, so that no planner reads the whole table.
 const (
 	// Counted are the most urgent ones, so that near ones are among them.
@@ -49,13 +48,14 @@ func (a *asked) Signals(ctx context.Context, near core.Instant, next int) (opera
 // signals and near ones among them.
 func (a *asked) countSignals(ctx context.Context, s *operate.Signals, near core.Instant) error {
 	for row := range each(a.of.query(ctx, qSignalCounts, a.of.time(near), operate.CountExactMax+1)) {
-		var steps, n int64
+		var steps []byte
+		var n int64
 		var isNear int
 		if err := row.Scan(&steps, &isNear, &n); err != nil {
 			return fmt.Errorf("signals: %w", err)
 		}
 		s.Tasks.N += n
-		s.Steps.N += n * int64(bits.OnesCount64(uint64(steps)))
+		s.Steps.N += n * int64(core.StepSetIn(steps).Len())
 		s.Near.N += n * int64(isNear)
 	}
 	if s.Tasks.N > operate.CountExactMax {
@@ -73,22 +73,22 @@ func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, e
 	}
 	type waiting struct {
 		of    version
-		steps uint64
+		steps core.StepSet
 	}
 	all, marks := make([]operate.OpenSignal, 0, n), make([]waiting, 0, n)
 	for row := range each(a.of.query(ctx, qSignalNext, n)) {
 		var o operate.OpenSignal
 		var w waiting
-		var steps int64
+		var steps []byte
 		var since, due instant
 		if err := row.Scan(&o.ID, &o.Type, &w.of.n, &steps, &since, &due); err != nil {
 			return nil, fmt.Errorf("next signals: %w", err)
 		}
-		w.of.plan, w.steps = o.Type, uint64(steps)
+		w.of.plan, w.steps = o.Type, core.StepSetIn(steps)
 		o.Since, o.Due = core.Instant(since).Time(), core.Instant(due).Time()
 		all, marks = append(all, o), append(marks, w)
 	}
-	// Signals are stored as a bit for each step. Names come from the plan's version, of which few differ on a
+	// Names come from the plan's version, of which few differ on a
 	// page.
 	names := map[version][]string{}
 	for i, w := range marks {
@@ -100,7 +100,7 @@ func (a *asked) nextSignals(ctx context.Context, n int) ([]operate.OpenSignal, e
 		}
 		all[i].Steps = []string{}
 		for k, name := range names[w.of] {
-			if w.steps&(1<<uint(k)) != 0 {
+			if w.steps.Has(k) {
 				all[i].Steps = append(all[i].Steps, name)
 			}
 		}

@@ -68,7 +68,7 @@ type rowSet interface {
 	Close() error
 }
 
-// slotRows are rows whose reader has a slot until it has read or closed them.
+// slotRows are rows whose reader has one of a bounded number of connections until it has read or closed them.
 type slotRows struct {
 	*sql.Rows
 	leave func()

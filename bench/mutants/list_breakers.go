@@ -34,7 +34,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "trial-without-end", invariant: 11, file: "scheduler/marks.go",
-		old: "func(i int) { e.plan.agents[i].trialOut-- })\n\te.trial &= but", new: "func(int) {})\n\te.trial &= but",
+		old: "func(i int) { e.plan.agents[i].trialOut-- })\n\te.trial = e.trial.And(but)", new: "func(int) {})\n\te.trial = e.trial.And(but)",
 		fault: "a trial never gets its commands back, and the breaker stays in it for ever",
 		run:   "^(TestTrialGivesBack|TestBreakerParks)$",
 	},
@@ -82,7 +82,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "two-in-one-place", invariant: 12, file: "internal/core/forward.go",
-		old: "d.ev.Few&(1<<uint(i)) != 0 && d.beganAt(ps.Agent)", new: "d.ev.Few&(1<<uint(i)) == 0 && d.ev.Few != 0 && d.beganAt(ps.Agent)",
+		old: "d.ev.Few.Has(i) && d.beganAt(ps.Agent)", new: "!d.ev.Few.Has(i) && !d.ev.Few.Empty() && d.beganAt(ps.Agent)",
 		fault: "two steps of a task begin at an agent that has one place",
 		run:   "^TestFewBeginsOne$",
 	},
@@ -190,7 +190,7 @@ var breakerMutants = []mutant{
 	},
 	{
 		name: "retry-asks-no-place", invariant: 11, file: "scheduler/gate.go",
-		old: "a.placed, a.retry = true, true, e.places&a.steps != 0, true", new: "a.placed, a.retry = true, true, true, true",
+		old: "a.placed, a.retry = true, true, e.places.Has(step), true", new: "a.placed, a.retry = true, true, true, true",
 		fault: "the retry of a step that gave up its place leaves without one",
 		run:   "^TestPlaceOfAStepThatWaitsBehindAnother$",
 	},

@@ -76,8 +76,8 @@ var coreMutants = []mutant{
 		run:   "^TestAfterSetDecides$",
 	},
 	{
-		name: "two-commands-out", invariant: 5, file: "internal/core/forward.go",
-		old: "return s.Status == StepWaiting && s.Out == 0 && t.ready", new: "return (s.Status == StepWaiting || s.Status == StepRunning) && t.ready",
+		name: "two-commands-out", invariant: 5, file: "internal/core/ahead.go",
+		old: "n.verb, n.ends = verbWork, t.skips(p, i)", new: "n.verb = verbBegin",
 		fault: "a step begins once more while its command is out",
 		run:   "^(TestChainRunsOneAtATime|TestCells)$",
 	},

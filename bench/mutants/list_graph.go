@@ -3,26 +3,26 @@ package main
 // graphMutants are faults of plans that are graphs: what begins when, what is undone when, signals, conditions, children.
 var graphMutants = []mutant{
 	{
-		name: "undo-before-what-came-after", invariant: 8, file: "internal/core/due.go",
-		old: "if open && !waits {", new: "if open {",
+		name: "undo-before-what-came-after", invariant: 8, file: "internal/core/ahead.go",
+		old: "case open && !waits && !working &&", new: "case open && !working &&",
 		fault: "a step is undone while one that came after it may still have an effect",
 		run:   "^(TestCells|TestGraphs)$",
 	},
 	{
-		name: "undo-order-not-through-others", invariant: 8, file: "internal/core/due.go",
+		name: "undo-order-not-through-others", invariant: 8, file: "internal/core/ahead.go",
 		old: "if open || waits {", new: "if open {",
 		fault: "a step without an effect between two others hides their order",
 		run:   "^TestGraphs$",
 	},
 	{
-		name: "do-begins-while-it-stops", invariant: 11, file: "internal/core/forward.go",
-		old: "t.ready(p, i) && !t.stopping(p) &&", new: "t.ready(p, i) &&",
+		name: "do-begins-while-it-stops", invariant: 11, file: "internal/core/ahead.go",
+		old: "case stopping || s.Status", new: "case s.Status",
 		fault: "a step begins in a task that is about to stop for an operator",
 		run:   "^TestGraphs$",
 	},
 	{
 		name: "stops-while-another-is-out", invariant: 5, file: "internal/core/forward.go",
-		old: "case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i), s.probing():", new: "case (i == begun || s.Out != 0) && !s.kind.passive() && !t.stopping(d.p), t.skips(d.p, i), s.probing():",
+		old: "case active:\n", new: "case active && !stopping:\n",
 		fault: "a task goes to error while a command of another branch is out",
 		run:   "^TestGraphs$",
 	},
@@ -34,7 +34,7 @@ var graphMutants = []mutant{
 	},
 	{
 		name: "optional-skipped-though-its-undo-gave-up", invariant: 8, file: "internal/core/forward.go",
-		old: "case s.Left != \"\" && p.Steps[i].OnExhausted == PolicySkip:\n\t\t\treturn true", new: "case s.Left != \"\" && p.Steps[i].OnExhausted == PolicySkip:\n\t\t\treturn false",
+		old: "return s.Left != \"\" && p.Steps[i].OnExhausted == PolicySkip\n", new: "return false\n",
 		fault: "a task waits for ever for an optional step whose undo gave up",
 		run:   "^TestGraphs$",
 	},

@@ -22,7 +22,7 @@ var moneyMutants = []mutant{
 	},
 	{
 		name: "edit-keeps-the-approval", invariant: 5, file: "internal/core/asks.go",
-		old: "if s := &t.Steps[i]; void&(1<<uint(i)) != 0 {", new: "if s := &t.Steps[i]; void&(1<<uint(i)) != 0 && s.Status != StepDone {",
+		old: "if s := &t.Steps[i]; void.Has(i) {", new: "if s := &t.Steps[i]; void.Has(i) && s.Status != StepDone {",
 		fault: "what was approved stays approved after an edit",
 		run:   "^TestEditVoidsAnswers$",
 	},

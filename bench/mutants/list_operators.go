@@ -36,7 +36,7 @@ var operatorMutants = []mutant{
 	},
 	{
 		name: "pause-of-any-label", invariant: 12, file: "scheduler/pauses.go",
-		old: "		case p.Label == (core.Label{}):\n			is.always |= steps", new: "		case p.Label == (core.Label{}) || p.Label.Key != \"\":\n			is.always |= steps",
+		old: "		case p.Label == (core.Label{}):\n			is.always = is.always.Or(steps)", new: "		case p.Label == (core.Label{}) || p.Label.Key != \"\":\n			is.always = is.always.Or(steps)",
 		fault: "a pause of a label holds the tasks of all",
 		run:   "^(TestPauseHolds|TestHeldTasksAreOutOfTheWay)$",
 	},

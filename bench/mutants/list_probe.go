@@ -52,7 +52,7 @@ var probeMutants = []mutant{
 	},
 	{
 		name: "probe-never-over", invariant: 11, file: "internal/core/due.go",
-		old: "case s.Out != 0 && s.Out != s.Awaits, s.probing():", new: "case s.Out != 0 && s.Out != s.Awaits:",
+		old: "n.verb == verbWait, n.verb == verbAsk:", new: "n.verb == verbWait:",
 		fault: "the bound of a task does not know until when an agent is asked",
 		run:   "^(TestScripts|TestGraphs)$",
 	},

@@ -408,7 +408,7 @@ var schedulerMutants = []mutant{
 	},
 	{
 		name: "refused-row-spends-the-rate", invariant: 11, file: "scheduler/takeback.go",
-		old: "\teach(e.round.spent, func(i int) { e.unspend(i) })\n", new: "",
+		old: "\te.round.spent.Each(e.unspend)\n", new: "",
 		fault: "a command that does not leave, for its row is refused, is a call of the agent's rate",
 		run:   "^TestRefusedRoundIsTakenBack$",
 	},

@@ -11,14 +11,13 @@ var simulatedMutants = []mutant{
 	},
 	{
 		name: "retry-beside-a-wait-not-parked", invariant: 12, file: "internal/core/wait.go",
-		old:   "waits := s.Out == 0 && s.Due <= d.at || s.Out != 0 && (s.kind == kindTask || s.kind.passive())",
-		new:   "waits := s.Due <= d.at && (s.Out == 0 || s.kind == kindTask || s.kind.passive())",
+		old: "|| s.Out == 0 && s.Due > d.at\n", new: "|| s.Due > d.at\n",
 		fault: "a task stays in memory though only a wait of it is out",
 		run:   "^TestRetryParksBesideAWait$",
 	},
 	{
 		name: "rows-without-end", invariant: 12, file: "internal/core/wait.go",
-		old: "if late && !t.stopping(d.p) {", new: "if late {",
+		old: "case late && n.ends:", new: "case late && (n.ends || n.verb == verbWait):",
 		fault: "the deadline of a task that is about to stop leads to row after row",
 		run:   "^TestDeadlineWhileItStops$",
 	},

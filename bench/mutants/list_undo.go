@@ -40,14 +40,14 @@ var undoMutants = []mutant{
 		run:   "^TestQuietIsTheLatestOfAllTries$",
 	},
 	{
-		name: "undo-overtakes-do", invariant: 7, file: "internal/core/undo.go",
-		old: "\tif t.working() {\n\t\treturn // its answer, or its complete-by, comes first\n\t}\n", new: "",
+		name: "undo-overtakes-do", invariant: 7, file: "internal/core/ahead.go",
+		old: "working := t.working()", new: "working := t.working() && t.Seq < 0",
 		fault: "an undo leaves while a do is out",
 		run:   "^(TestCells|TestResumeSendsNoDoOfATaskBeingUndone)$",
 	},
 	{
 		name: "second-copy-forgotten-when-failed", invariant: 7, file: "internal/core/do.go",
-		old: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.resent() {", new: "cut(d.ev.Error)\n\tif d.t.Steps[i].Effect.resent() && d.at < 0 {",
+		old: "cut(d.ev.Error)\n\tr.EffectsPossibleUntil = d.t.Steps[i].Effect.answered(d.quietAfter(i))\n", new: "cut(d.ev.Error)\n",
 		fault: "a failure ends both copies of a do that was sent twice",
 		run:   "^(TestQuietIsTheLatestOfAllTries|TestRefusalOfOneCopyIsNotNoEffect)$",
 	},
@@ -106,7 +106,7 @@ var undoMutants = []mutant{
 		run:   "^(TestResumeSendsNoDoOfATaskBeingUndone|TestScripts)$",
 	},
 	{
-		name: "undo-forwards", invariant: 7, file: "internal/core/due.go",
+		name: "undo-forwards", invariant: 7, file: "internal/core/ahead.go",
 		old: "for i := len(t.Steps) - 1; i >= 0; i-- {", new: "for i := range t.Steps {",
 		fault: "steps are undone first to last",
 		run:   "^(TestCells|TestScripts)$",

@@ -13,7 +13,8 @@ const (
 	laneWidth    = 14 // of an edge that passes a layer
 	nodeWidthMin = 132
 	nodeWidthMax = 260
-	sweeps       = 12 // of the ordering, and as many of the placing
+	sweeps       = 12     // of the ordering, and as many of the placing
+	bendsMax     = 20_000 // with more, of edges that pass many layers, a browser shows nothing that a person could follow
 )
 
 // graphNode is one step, or a fan-out of many alike, to be placed.
@@ -38,6 +39,7 @@ type graph struct {
 	places []place // nodes first, then bends
 	layers [][]int
 	edges  [][]int // vertices from above to below
+	tangle bool    // it has more than bendsMax bends, and is not placed
 	width  int     // of a node
 }
 
@@ -58,7 +60,11 @@ func layout(nodes []graphNode) *graph {
 		}
 	}
 	if len(nodes) > 0 { // of a task whose plan is unknown there are none
-		g.route()
+		after := needed(nodes)
+		if g.tangle = g.bends(after) > bendsMax; g.tangle {
+			return g
+		}
+		g.route(after)
 		g.order()
 		g.put()
 	}
@@ -90,9 +96,19 @@ func needed(nodes []graphNode) [][]int {
 	return kept
 }
 
+// bends is how many layers all edges together pass.
+func (g *graph) bends(edges [][]int) (n int) {
+	for v, after := range edges {
+		for _, u := range after {
+			n += g.places[v].layer - g.places[u].layer - 1
+		}
+	}
+	return n
+}
+
 // route makes the edges, with a bend in each layer that they pass.
-func (g *graph) route() {
-	for v, after := range needed(g.nodes) {
+func (g *graph) route(edges [][]int) {
+	for v, after := range edges {
 		for _, u := range after {
 			edge := []int{u}
 			for l := g.places[u].layer + 1; l < g.places[v].layer; l++ {
@@ -166,25 +182,26 @@ func (g *graph) snapshot() [][]int {
 	return all
 }
 
-// crossings counts pairs of edges between two layers that cross.
+// crossings counts pairs of edges between two layers that cross: of two edges the one that begins further left ends further
+// right. It counts them in a Fenwick tree over the places in the layer below.
 func (g *graph) crossings() int {
 	n := 0
-	for _, layer := range g.layers {
-		var ends []int
-		for _, v := range layer {
-			down := make([]int, 0, len(g.places[v].down))
-			for _, w := range g.places[v].down {
-				down = append(down, g.places[w].order)
+	for l := range len(g.layers) - 1 {
+		tree, edges := make([]int, len(g.layers[l+1])+1), 0
+		for _, v := range g.layers[l] {
+			for _, w := range g.places[v].down { // those that end left of it, or at the same place, do not cross
+				left := 0
+				for i := g.places[w].order + 1; i > 0; i -= i & -i {
+					left += tree[i]
+				}
+				n += edges - left
 			}
-			slices.Sort(down)
-			for _, d := range down {
-				for _, e := range ends {
-					if e > d {
-						n++
-					}
+			for _, w := range g.places[v].down {
+				for i := g.places[w].order + 1; i < len(tree); i += i & -i {
+					tree[i]++
 				}
 			}
-			ends = append(ends, down...)
+			edges += len(g.places[v].down)
 		}
 	}
 	return n

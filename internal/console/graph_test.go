@@ -81,10 +81,10 @@ func TestGraph(t *testing.T) {
 				}
 			}
 		}
-		reach := map[[2]int]bool{}
+		drawn := make([]core.StepBuilder, len(p.Steps)) // what each step is seen to come after
 		for i, edge := range g.edges {
 			u, v := edge[0], edge[len(edge)-1]
-			reach[[2]int{u, v}] = true
+			drawn[v].Add(u)
 			for k, at := range edge {
 				if want := g.places[u].layer + k; g.places[at].layer != want {
 					t.Errorf("%s: edge %d skips layer %d without a lane", name, i, want)
@@ -100,9 +100,14 @@ func TestGraph(t *testing.T) {
 			}
 		}
 		// What is not drawn follows from what is.
+		before := make([]core.StepSet, len(p.Steps))
 		for v := range p.Steps {
+			edges := drawn[v].Set()
+			drawn[v].AddAll(edges)
+			edges.Each(func(u int) { drawn[v].AddAll(before[u]) })
+			before[v] = drawn[v].Set()
 			for _, u := range p.Steps[v].After {
-				if !follows(reach, u, v, len(p.Steps)) {
+				if !before[v].Has(u) {
 					t.Errorf("%s: that %d comes after %d is neither drawn nor follows", name, v, u)
 				}
 			}
@@ -114,16 +119,46 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-func follows(edges map[[2]int]bool, u, v, n int) bool {
-	if edges[[2]int{u, v}] {
-		return true
-	}
-	for w := u + 1; w < n && w < v; w++ {
-		if edges[[2]int{u, w}] && follows(edges, w, v, n) {
-			return true
+// TestGraphCrossings counts crossings by looking at each pair of edges.
+func TestGraphCrossings(t *testing.T) {
+	for n := 2; n < 40; n++ {
+		p := partial("drawn", n)
+		g := planGraph(&p)
+		want := 0
+		for l := range g.layers {
+			var edges [][2]int
+			for at, v := range g.layers[l] {
+				for _, w := range g.places[v].down {
+					for _, e := range edges {
+						if e[0] < at && e[1] > g.places[w].order || e[0] > at && e[1] < g.places[w].order {
+							want++
+						}
+					}
+					edges = append(edges, [2]int{at, g.places[w].order})
+				}
+			}
+		}
+		if got := g.crossings(); got != want {
+			t.Errorf("%d steps: %d crossings, want %d", n, got, want)
 		}
 	}
-	return false
+}
+
+// TestGraphOfTangle: a graph whose edges pass too many layers is not drawn, and says so.
+func TestGraphOfTangle(t *testing.T) {
+	var p core.Plan
+	last := core.Step{Name: "last"}
+	for i := range core.StepsMax - 1 {
+		s := core.Step{Name: fmt.Sprintf("s%d", i)}
+		if last.After = append(last.After, i); i > 0 && i < core.StepsMax/2 {
+			s.After = []int{i - 1}
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	p.Steps = append(p.Steps, last)
+	if got := string(planGraph(&p).SVG("x")); !strings.Contains(got, "too many edges") {
+		t.Errorf("%d bytes of a picture", len(got))
+	}
 }
 
 // TestGraphOfMany: a fan-out of 10,000 is one node with its counts.

@@ -5,10 +5,15 @@ import (
 	"html"
 	"html/template"
 	"strings"
+
+	"duly.dev/duly/internal/say"
 )
 
 // SVG draws the graph. The page has the same in a table, so that it is one picture to a reader.
 func (g *graph) SVG(label string) template.HTML {
+	if g.tangle {
+		return template.HTML(`<p class="dim">` + html.EscapeString(say.Of("graph.tangle", "n", len(g.nodes))) + `</p>`)
+	}
 	width, height := 0.0, top(len(g.layers)-1)+nodeHeight+2
 	for i := range g.places {
 		width = max(width, g.places[i].x+g.places[i].width/2)

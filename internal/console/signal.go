@@ -78,8 +78,9 @@ func (c *console) newSignalForm(r *http.Request, get func(string) string) (signa
 		schema := ""
 		if plan != nil && i < len(plan.Steps) {
 			schema = plan.Steps[i].Schema
+			mine := plan.Ancestors(i)
 			for j, before := range v.Steps {
-				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base); d != nil && plan.Ancestors(i)&(1<<uint(j)) != 0 {
+				if d := documentOf("result-"+before.Name, "Result of "+before.Name, before.Result, base); d != nil && mine.Has(j) {
 					f.Results = append(f.Results, d)
 				}
 			}

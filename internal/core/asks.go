@@ -3,6 +3,7 @@ package core
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 )
 
 // Asks. What a signal step asks is asked of one input and of the results of the steps that it comes after, in one round, of
@@ -20,8 +21,9 @@ const AskRequired AskPolicy = "required"
 // AskBytesMax bounds the token of an ask: <round>.<32 hex digits>.
 const AskBytesMax = 64
 
-// AskToken is the token of what signal step i of plan p asks now, whether or not the step has begun; empty: it is no signal
-// step, has had its answer, or takes none yet.
+// AskToken is the token that an answer to signal step i of plan p names, so that it answers this ask and no other. An earlier
+// step may hand it out: it is the same before the step begins. Empty: it is no signal step, has its answer, or the results
+// that it asks about are not there yet.
 func (t *Task) AskToken(p *Plan, i int) string {
 	if s := &t.Steps[i]; s.kind != kindSignal || s.Own().Signal != 0 || s.Status.over() || t.asksLater(p, i) {
 		return ""
@@ -34,7 +36,7 @@ func (t *Task) askToken(p *Plan, i int) string {
 	fmt.Fprintf(h, "%q %q %q %d %d %d %s", t.Type, t.ID, p.Steps[i].Name, p.Version, t.Round, t.TakenUp, t.Input)
 	before := p.Ancestors(i)
 	for j := range i {
-		if result := t.Steps[j].Result; before&(1<<uint(j)) != 0 && len(result) > 0 {
+		if result := t.Steps[j].Result; len(result) > 0 && before.Has(j) {
 			fmt.Fprintf(h, " %d %d %s", j, len(result), result)
 		}
 	}
@@ -109,20 +111,33 @@ func roundOf(token string) string {
 // voidAnswers are the signal steps that an edit opens again, as places in the list: those that are over and on which a step
 // rests that is not, and those whose answer came early. One that its condition, a refusal or time skipped is among them: with
 // another input it may have to be asked.
-func (t *Task) voidAnswers(p *Plan) (void uint64) {
+func (t *Task) voidAnswers(p *Plan) StepSet {
+	var void StepBuilder
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.kind != kindSignal || !s.Status.over() && !s.Own().Early {
 			continue
 		}
-		rests := !t.Steps[i].Status.over()
-		for j := i + 1; j < len(t.Steps) && !rests; j++ {
-			rests = !t.Steps[j].Status.over() && p.Ancestors(j)&(1<<uint(i)) != 0
-		}
-		if rests {
-			void |= 1 << uint(i)
+		if !t.Steps[i].Status.over() || t.anyAfter(p, i, func(s *StepState) bool { return !s.Status.over() }) {
+			void.Add(i)
 		}
 	}
-	return void
+	return void.Set()
+}
+
+// anyAfter reports whether one of the steps that come after step i, directly or through others, is such.
+func (t *Task) anyAfter(p *Plan, i int, such func(*StepState) bool) bool {
+	var after StepBuilder
+	after.Add(i)
+	for j := i + 1; j < len(t.Steps); j++ {
+		if !slices.ContainsFunc(p.Steps[j].After, func(a int) bool { return after.Has(a) }) {
+			continue
+		}
+		if such(&t.Steps[j]) {
+			return true
+		}
+		after.Add(j)
+	}
+	return false
 }
 
 // Voids are the signal steps whose answers an edit voids, in the plan's order.
@@ -132,7 +147,7 @@ func (t *Task) Voids(p *Plan) (names []string) {
 	}
 	void := t.voidAnswers(p)
 	for i := range t.Steps {
-		if void&(1<<uint(i)) != 0 {
+		if void.Has(i) {
 			names = append(names, p.Steps[i].Name)
 		}
 	}
@@ -143,9 +158,9 @@ func (t *Task) Voids(p *Plan) (names []string) {
 func (v *View) Voids() []string { return v.task.Voids(v.plan) }
 
 // applyVoid forgets answers: the steps ask again, also where others that come after them are done.
-func (t *Task) applyVoid(void uint64) {
+func (t *Task) applyVoid(void StepSet) {
 	for i := range t.Steps {
-		if s := &t.Steps[i]; void&(1<<uint(i)) != 0 {
+		if s := &t.Steps[i]; void.Has(i) {
 			t.Reopened = t.Reopened || s.Status.over()
 			*s = StepState{kind: s.kind, own: &StepOwn{}} // there are rows of it
 		}

@@ -32,7 +32,9 @@ func (d *decision) unserved() error {
 	case s.again():
 		d.retryLater(i)
 		return nil
-	case s.Effect.copies != copiesOne:
+	case s.Effect.refusedLate():
+		return d.stale("an agent has refused the command, after its complete-by")
+	case s.Effect.resent():
 		return d.stale("the command was sent more than once")
 	}
 	d.await(i, 0, "no agent listens on "+d.p.Steps[i].Agent)
@@ -65,10 +67,7 @@ func (d *decision) await(i, code int, text string) {
 		r.Kind, r.EffectsPossibleUntil = KindUndoUnserved, 0
 		d.alert(&r, i)
 	} else {
-		r.StepStatus = StepWaiting
-		if s.Effect.resent() {
-			r.EffectsPossibleUntil = d.quietAfter(i)
-		}
+		r.StepStatus, r.EffectsPossibleUntil = StepWaiting, s.Effect.answered(d.quietAfter(i))
 	}
 	if d.t.State == StateProcessing || s.Status == StepUndoing {
 		d.retryAt = d.at.Add(backoff(&d.p.Steps[i], s.Tries+1, d.ev.Rand))
@@ -96,8 +95,8 @@ func (d *decision) again(i int) {
 	}
 	s.Out, s.Due = s.Awaits, d.tryUntil(i, kind == EffectUndo)
 	s.Attempt++
-	if kind == EffectDo && s.Effect.resent() { // "unserved" may be about another copy
-		s.Effect.Open = d.quietAfter(i)
+	if kind == EffectDo { // "unserved" may be about another copy
+		s.Effect.Open = s.Effect.answered(d.quietAfter(i))
 	}
 	s.Heard = d.at.Add(min(heardAfter, s.Due.Sub(d.at)/2))
 	d.out.Effects = append(d.out.Effects, Effect{Kind: kind, Step: i, Attempt: s.Attempt, Seq: s.Out, Copy: s.Copy, At: s.Due, Again: true})
@@ -148,7 +147,7 @@ func (t *Task) awaiting() int {
 // itself. One that waits behind a step that is to be done again has none: that step may need the same place.
 func (t *Task) Occupies(p *Plan, i int) bool {
 	s := &t.Steps[i]
-	return s.Out != 0 || s.Awaits != 0 && (s.Status == StepUndoing || t.beginnable(p, i) || t.skips(p, i))
+	return s.Out != 0 || s.Awaits != 0 && (s.Status == StepUndoing || s.Status == StepWaiting && t.beginnable(p, i) && !t.stopping(p))
 }
 
 // Journalled is the step without what only its owner's memory holds: what a replay

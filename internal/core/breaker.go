@@ -154,7 +154,7 @@ func (b Breaker) LetGo(now Instant, by, reason string) Breaker {
 // backTooLate reports whether step i, which may begin but for its agent, cannot wait until that is back: the task's time
 // for work ends before, or leaves the step less than it needs.
 func (d *decision) backTooLate(i int) bool {
-	if i >= len(d.ev.Back) || d.ev.Back[i] == 0 || d.ev.Full&(1<<uint(i)) == 0 {
+	if i >= len(d.ev.Back) || d.ev.Back[i] == 0 || !d.ev.Full.Has(i) {
 		return false
 	}
 	return d.ev.Back[i].Add(d.p.Steps[i].Least) >= d.t.workUntil(d.p)

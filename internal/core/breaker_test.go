@@ -132,16 +132,16 @@ func TestBackTooLate(t *testing.T) {
 	}{{last - 1, true}, {last, false}, {0, true}} {
 		r := newRig(t, p)
 		r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, Input: []byte(`{}`)}
-		Birth(r.plan, r.task, &Event{At: r.now, Actor: node, Full: 1, Back: []Instant{c.back, 0}}, &r.out)
+		Birth(r.plan, r.task, &Event{At: r.now, Actor: node, Full: StepSetOf(0), Back: []Instant{c.back, 0}}, &r.out)
 		r.commit(&Task{})
 		if parked := r.task.State == StatePending && r.task.WaitsFor == "agent.a"; parked != c.parks {
 			t.Fatalf("born with the agent back at %d: %s", c.back, r.task)
 		}
 		if c.parks {
-			if err := r.apply(Event{Kind: EventClaim, Full: 1, Back: []Instant{last - 1, 0}}); err == nil {
+			if err := r.apply(Event{Kind: EventClaim, Full: StepSetOf(0), Back: []Instant{last - 1, 0}}); err == nil {
 				t.Fatal("it is claimed though its agent is not back")
 			}
-			r.must(Event{Kind: EventClaim, Full: 1, Back: []Instant{last, 0}})
+			r.must(Event{Kind: EventClaim, Full: StepSetOf(0), Back: []Instant{last, 0}})
 		}
 		if r.task.State != StateUndone {
 			t.Fatalf("%s, want it undone: it has done nothing", r.task)
@@ -152,7 +152,7 @@ func TestBackTooLate(t *testing.T) {
 	r.birth(0)
 	r.answer(CodeAgentError)
 	r.now = r.task.NextDue(r.plan)
-	r.must(Event{Kind: EventWake, Full: 1, Back: []Instant{last - 1}})
+	r.must(Event{Kind: EventWake, Full: StepSetOf(0), Back: []Instant{last - 1}})
 	if s := &r.task.Steps[0]; r.task.State != StatePending || s.Attempt != 1 {
 		t.Fatalf("parked between tries: %s, attempt %d", r.task, s.Attempt)
 	}
@@ -160,7 +160,7 @@ func TestBackTooLate(t *testing.T) {
 	if s := &r.task.Steps[0]; s.Attempt != 2 {
 		t.Fatalf("the next attempt is %d, want 2", s.Attempt)
 	}
-	r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`1`), Full: 2, Back: []Instant{0, last.Add(-5 * time.Second)}})
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`1`), Full: StepSetOf(1), Back: []Instant{0, last.Add(-5 * time.Second)}})
 	if r.task.State != StateUndoing || r.task.Steps[0].Status != StepUndoing {
 		t.Fatalf("%s, want the undo of its step a: step b needs 5 s", r.task)
 	}

@@ -17,7 +17,7 @@ import (
 var situations = map[string]func(r *rig){
 	"parked for room": func(r *rig) {
 		r.birth(0)
-		r.must(Event{Kind: EventReply, Seq: 1, Full: 1 << 1})
+		r.must(Event{Kind: EventReply, Seq: 1, Full: StepSetOf(1)})
 	},
 	"paused": func(r *rig) {
 		r.plan.Steps[1].OnExhausted, r.plan.Steps[1].AttemptsMax = PolicyWait, 1
@@ -206,7 +206,7 @@ func probe(name string, r *rig) Event {
 	case "claim":
 		ev.Kind = EventClaim
 		if kind == "full" {
-			ev.Full = ^uint64(0)
+			ev.Full = StepsBelow(StepsMax)
 		}
 	case "resolve":
 		ev.Kind, ev.As = EventResolve, StateUndone

@@ -2,7 +2,7 @@ package core
 
 // What a store says of the children of one step.
 
-// Siblings are the children of one step of a task in one of its rounds.
+// Siblings are the children of one step of a task, in one run of the task: a resubmission has others.
 type Siblings struct {
 	Parent int64 // the task's number
 	Step   int

@@ -17,7 +17,7 @@ func TestRetryParks(t *testing.T) {
 	r.birth(0)
 	r.answer(CodeAgentError)
 	r.now = r.task.NextDue(r.plan)
-	r.must(Event{Kind: EventWake, Full: 1})
+	r.must(Event{Kind: EventWake, Full: StepSetOf(0)})
 	if r.task.State != StatePending || r.row.Bound != r.task.Deadline {
 		t.Fatalf("parked: %s, bound of the row %d", r.task, r.row.Bound)
 	}
@@ -32,7 +32,7 @@ func TestRetryParksBesideAWait(t *testing.T) {
 	r.birth(0)
 	r.answer(CodeAgentError)
 	r.now = r.task.NextDue(r.plan)
-	r.must(Event{Kind: EventWake, Full: 1})
+	r.must(Event{Kind: EventWake, Full: StepSetOf(0)})
 	if wait := r.task.Steps[1].Due; r.task.State != StatePending || r.task.WaitsFor != "agent.a" || r.row.Bound != wait {
 		t.Fatalf("parked: %s, waits for %q, bound of the row %d, want %d", r.task, r.task.WaitsFor, r.row.Bound, wait)
 	}
@@ -48,11 +48,11 @@ func TestRetryWaitsBesideACommand(t *testing.T) {
 	r.birth(0)
 	r.answer(CodeAgentError)
 	r.now = r.task.NextDue(r.plan)
-	r.must(Event{Kind: EventOverdue, Full: 1})
+	r.must(Event{Kind: EventOverdue, Full: StepSetOf(0)})
 	if out := r.task.Steps[1].Due; r.journal[len(r.journal)-1].Kind != KindAsked || r.row.Bound != out {
 		t.Fatalf("%s, its last row is %s, bound of the row %d, want %d", r.task, r.journal[len(r.journal)-1].Kind, r.row.Bound, out)
 	}
-	if err := r.apply(Event{Kind: EventOverdue, Full: 1}); err == nil {
+	if err := r.apply(Event{Kind: EventOverdue, Full: StepSetOf(0)}); err == nil {
 		t.Fatal("the question is answered twice")
 	}
 	r.must(Event{Kind: EventClaim})
@@ -247,7 +247,7 @@ func TestStoppedTaskWaitsForNoRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, p)
 			r.birth(0)
-			refused(r, Event{Kind: EventChild, Seq: 1, Result: []byte("1"), Full: 1 << 1})
+			refused(r, Event{Kind: EventChild, Seq: 1, Result: []byte("1"), Full: StepSetOf(1)})
 			if !r.task.stopping(r.plan) || r.task.State != StatePending || r.task.WaitsFor != "" {
 				t.Errorf("it waits for %q: %s", r.task.WaitsFor, r.task)
 			}

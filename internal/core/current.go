@@ -17,25 +17,36 @@ func (t *Task) Parked(p *Plan) int {
 	if t.State != StatePending || t.WaitsFor == "" || p == nil {
 		return -1
 	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
 			return i
 		}
 	}
 	return -1
 }
 
-// Waits are the steps, as a set of bits, for which a parked task waits at its agent.
-func (t *Task) Waits(p *Plan) (steps uint64) {
-	if t.State != StatePending || p == nil {
-		return 0
-	}
-	for i := range t.Steps {
-		if p.Steps[i].Agent == t.WaitsFor && t.beginnable(p, i) {
-			steps |= 1 << uint(i)
+// room is the agent at which a task that is parked waits for room for the first step that may begin at an instant; empty: none may.
+func (t *Task) room(p *Plan, at Instant) string {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && t.Steps[i].kind == kindCall && n.when <= at {
+			return p.Steps[i].Agent
 		}
 	}
-	return steps
+	return ""
+}
+
+// Waits are the steps for which a parked task waits at its agent.
+func (t *Task) Waits(p *Plan) StepSet {
+	var steps StepBuilder
+	if t.State != StatePending || p == nil {
+		return steps.Set()
+	}
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin && p.Steps[i].Agent == t.WaitsFor {
+			steps.Add(i)
+		}
+	}
+	return steps.Set()
 }
 
 // begunAny reports whether a step has begun in this round.
@@ -54,16 +65,17 @@ func (t *Task) Active() bool {
 	return t.State == StateProcessing || t.State == StateUndoing
 }
 
-// Blocked are the steps, as a set of bits, that may begin at an instant and wait for room at their agents, of a task that
+// Blocked are the steps that may begin at an instant and wait for room at their agents, of a task that
 // the owner holds: it claims the task when one has room.
-func (t *Task) Blocked(p *Plan, at Instant) (steps uint64) {
+func (t *Task) Blocked(p *Plan, at Instant) StepSet {
+	var steps StepBuilder
 	if t.State != StateProcessing || p == nil {
-		return 0
+		return steps.Set()
 	}
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.kind == kindCall && s.Awaits == 0 && s.Due <= at && t.beginnable(p, i) {
-			steps |= 1 << uint(i)
+	for i, n := range t.ahead(p) {
+		if s := &t.Steps[i]; n.verb == verbBegin && s.kind == kindCall && s.Awaits == 0 && s.Due <= at {
+			steps.Add(i)
 		}
 	}
-	return steps
+	return steps.Set()
 }

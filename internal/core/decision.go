@@ -109,7 +109,8 @@ func (d *decision) another(kind Kind, step int) Record {
 	return r
 }
 
-// lock names the owner of a task that was taken up by this event.
+// lock writes into the task's row which node has it in memory from this event on: one that was born, or claimed when it was
+// parked, and has a step to go on with. A task that has a node keeps it.
 func (d *decision) lock() {
 	if !d.t.Active() || d.t.LockedBy != "" {
 		return
@@ -184,7 +185,7 @@ func (d *decision) wakeNext() bool {
 // raised lazily): too low costs a question of the supervisor, too high hides what is late.
 func (d *decision) touchRow() {
 	due := d.t.NextDue(d.p)
-	if d.before != d.t.State || d.parked != d.t.WaitsFor || d.asked != d.t.OpenSignals() || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
+	if d.before != d.t.State || d.parked != d.t.WaitsFor || !d.asked.Equal(d.t.OpenSignals()) || due < d.t.Bound || d.t.State.Ended() && len(d.out.Records) > 0 {
 		d.out.Row = true
 	}
 	if d.out.Row {

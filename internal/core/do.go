@@ -46,10 +46,7 @@ func (d *decision) reply() error {
 func (d *decision) done(i int) {
 	r := d.record(KindDone, i)
 	r.StepStatus = StepDone
-	r.Result = d.ev.Result
-	if d.t.Steps[i].Effect.resent() {
-		r.EffectsPossibleUntil = d.quietAfter(i)
-	}
+	r.Result, r.EffectsPossibleUntil = d.ev.Result, d.t.Steps[i].Effect.answered(d.quietAfter(i))
 	d.finish(&r, d.t.goesOn())
 }
 
@@ -80,9 +77,7 @@ func (d *decision) failed(i int) {
 	}
 	r := d.record(kind, i)
 	r.Code, r.Error = d.ev.Code, cut(d.ev.Error)
-	if d.t.Steps[i].Effect.resent() {
-		r.EffectsPossibleUntil = d.quietAfter(i)
-	}
+	r.EffectsPossibleUntil = d.t.Steps[i].Effect.answered(d.quietAfter(i))
 	state := d.failing(&r, i, r.Final())
 	d.finish(&r, state)
 }

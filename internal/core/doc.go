@@ -37,10 +37,10 @@
 //
 // # Why a task is undone
 //
-// A step failed and its policy says so, or it was refused: failing. There is no time
-// for another attempt: retry, and expire when the deadline comes. A client or an operator asked, by a cancel
-// or an undo: undo. Its plan is unknown: undoPlanless. It was cancelled before it was
-// submitted: [BirthCancelled].
+// A step failed and its policy says so, or it was refused: failing. There is no time for another attempt: retry; for the
+// step's least time: tryBegin; until its agent is back: giveUpWaiting (breaker.go); for anything, at the deadline: expire. A
+// step that may have an effect is no longer wanted: wanted. Its condition or input cannot be computed: failBegin. A client or an operator asked, by a cancel or an undo: undo. Its plan is unknown or cannot be
+// read: undoPlanless, undoUnread (unread.go). It was cancelled before it was submitted: [BirthCancelled]. [Task.Sentence] tells it.
 //
 // # Where to read
 //

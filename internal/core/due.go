@@ -1,5 +1,10 @@
 package core
 
+import (
+	"cmp"
+	"math"
+)
+
 // earlier is the earlier of two instants; 0 is none.
 func earlier(a, b Instant) Instant {
 	if a == 0 || b != 0 && b < a {
@@ -17,32 +22,34 @@ func (t *Task) NextDue(p *Plan) Instant {
 		return 0
 	case p == nil: // it waits for its plan
 		return t.Deadline
-	case t.State == StateUndoing:
-		return t.undoDue(p)
 	}
-	due, out, again := t.workUntil(p), false, Instant(0)
-	for i := range t.Steps {
-		switch s := &t.Steps[i]; {
-		case s.Status.over():
-		case s.Out != 0 && s.Out != s.Awaits, s.probing():
-			due, out = min(due, s.Due), true
-		case t.skips(p, i):
-			due = min(due, t.undoBound(p, i))
-		case s.Due > 0 && s.Awaits == 0 && t.beginnable(p, i):
-			if s.Due > t.UpdatedAt {
-				due = min(due, s.Due)
-			} else {
-				again = earlier(again, s.Due)
-			}
+	due, out, again := Instant(0), false, Instant(0)
+	if t.State != StateUndoing {
+		due = t.workUntil(p)
+		if t.StartAt > t.UpdatedAt {
+			due = min(due, t.StartAt)
 		}
 	}
-	if again != 0 && !out && t.WaitsFor == "" { // else its pause is over, and it waits for room
-		due = min(due, again)
+	for i, n := range t.ahead(p) {
+		s := &t.Steps[i]
+		switch {
+		case n.verb == verbUndo && s.undoAwaits(): // its retries have no rows
+			due = earlier(due, max(t.UpdatedAt, t.alarm(p, i)))
+		case n.verb == verbUndo:
+			due = earlier(due, max(t.UpdatedAt, n.when))
+		case s.Awaits != 0:
+		case n.verb == verbWork, n.verb == verbWait, n.verb == verbAsk:
+			due, out = earlier(due, n.when), true
+		case n.verb == verbBegin && n.when > t.UpdatedAt:
+			due = earlier(due, n.when)
+		case n.verb == verbBegin: // its pause is over
+			again = earlier(again, n.when)
+		}
 	}
-	if t.StartAt > t.UpdatedAt {
-		return min(due, t.StartAt)
+	if !out && t.WaitsFor == "" { // else it waits for room
+		due = earlier(due, again)
 	}
-	return due
+	return cmp.Or(due, t.UpdatedAt)
 }
 
 // nextWake is the earliest instant at which the owner itself has to do something about a task that it holds; 0: it has
@@ -51,34 +58,23 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 	if !t.Active() {
 		return 0
 	}
-	until := t.Deadline
-	if p != nil {
+	until := Instant(math.MaxInt64) // in which something leaves
+	if p != nil && t.State == StateProcessing {
 		until = t.workUntil(p)
 	}
-	for i := range t.Steps {
+	for i, n := range t.ahead(p) {
 		switch s := &t.Steps[i]; {
-		case s.Status == StepDone:
 		case s.again():
 			next = earlier(next, s.Heard)
-		case t.State == StateUndoing:
-		case s.probing():
-			next = earlier(next, s.Due)
-		case s.Out != 0:
-			if s.kind == kindWait && (at < until || p == nil || !t.stopping(p)) {
-				next = earlier(next, min(s.Due, until))
-			}
-		case (s.Awaits != 0 || s.Due > at) && t.beginnable(p, i):
-			next = earlier(next, min(s.Due, until))
-		case t.skips(p, i):
-			next = earlier(next, min(t.undoWake(p, i, at), until))
+		case n.verb == verbAsk:
+			next = earlier(next, n.when)
+		case n.verb == verbUndo && s.undoAwaits():
+			next = earlier(next, min(max(at, n.when), t.alarm(p, i), until))
+		case n.verb == verbUndo && s.Out == 0:
+			next = earlier(next, min(max(at, n.when), until))
+		case n.verb == verbWait && s.kind == kindWait && (at < until || n.ends), n.verb == verbBegin && (s.Awaits != 0 || s.Due > at):
+			next = earlier(next, min(n.when, until))
 		}
-	}
-	if t.State == StateUndoing && !t.working() {
-		t.undos(p, func(i int) {
-			if t.Steps[i].Out == 0 {
-				next = earlier(next, t.undoWake(p, i, at))
-			}
-		})
 	}
 	if next != 0 {
 		next = max(next, at)
@@ -88,8 +84,8 @@ func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 
 // nextStep is the first step that waits and may run now, or -1 when there is none.
 func (t *Task) nextStep(p *Plan) int {
-	for i := range t.Steps {
-		if t.beginnable(p, i) {
+	for i, n := range t.ahead(p) {
+		if n.verb == verbBegin {
 			return i
 		}
 	}
@@ -102,24 +98,6 @@ func (t *Task) openUndo(p *Plan, i int) bool {
 	return s.Effect.Possible() && p.Steps[i].Undoable && s.Left == ""
 }
 
-// undos calls yield with the steps that are undone now, or whose undo may leave when its time has come, last
-// step first. A step waits for the undo of all that come after it, directly or through others, but for those that have
-// given up.
-func (t *Task) undos(p *Plan, yield func(i int)) {
-	var held uint64 // steps that one which is not undone yet came after
-	for i := len(t.Steps) - 1; i >= 0; i-- {
-		open, waits := t.openUndo(p, i), held&(1<<uint(i)) != 0
-		if open || waits {
-			for _, a := range p.Steps[i].After {
-				held |= 1 << uint(a)
-			}
-		}
-		if open && !waits {
-			yield(i)
-		}
-	}
-}
-
 // undoWhen is when the next attempt of the undo of step i may leave.
 func (t *Task) undoWhen(i int) Instant {
 	s := &t.Steps[i]
@@ -129,67 +107,17 @@ func (t *Task) undoWhen(i int) Instant {
 	return s.Effect.Open
 }
 
-// undoWake is when the owner goes on with the undo of step i, which is not out: its next attempt, or what it has waited too
-// long for.
-func (t *Task) undoWake(p *Plan, i int, at Instant) Instant {
-	when := max(at, t.undoWhen(i))
-	if t.Steps[i].undoAwaits() {
-		when = min(when, t.alarm(p, i))
-	}
-	return when
-}
-
 // nextUndo is the step whose undo leaves next, and when it may; -1: none is left that is not out. Of
 // several that may leave now those not in trouble come first.
 func (t *Task) nextUndo(p *Plan, at Instant) (next int, when Instant) {
 	next = -1
-	t.undos(p, func(i int) {
-		if t.Steps[i].Out != 0 && t.Steps[i].Status == StepUndoing {
-			return
-		}
-		w := max(at, t.undoWhen(i))
-		if next < 0 || w < when || w == when && t.Steps[next].Alerted && !t.Steps[i].Alerted {
+	for i, n := range t.ahead(p) {
+		w := max(at, n.when)
+		if n.verb == verbUndo && (next < 0 || w < when || w == when && t.Steps[next].Alerted && !t.Steps[i].Alerted) {
 			next, when = i, w
 		}
-	})
+	}
 	return next, when
-}
-
-// undoBound is the earliest instant at which the undo of step i can be overdue. The
-// retries of one that waits for its agent are not: there is no command that the journal
-// knows of.
-func (t *Task) undoBound(p *Plan, i int) Instant {
-	s := &t.Steps[i]
-	switch {
-	case s.undoAwaits():
-		return max(t.alarm(p, i), t.UpdatedAt)
-	case s.Out != 0 && s.Status == StepUndoing:
-		return s.Due
-	}
-	return max(t.undoWhen(i), t.UpdatedAt)
-}
-
-// undoDue is NextDue of a task that is undone.
-func (t *Task) undoDue(p *Plan) Instant {
-	due := Instant(0)
-	for i := range t.Steps { // a do that is out comes first
-		if s := &t.Steps[i]; s.Out != 0 && s.kind == kindCall && s.Status == StepRunning {
-			due = earlier(due, s.Due)
-		}
-	}
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Out != 0 && s.Status == StepUndoing && !s.again() {
-			due = earlier(due, s.Due)
-		}
-	}
-	if t.working() {
-		return due
-	}
-	t.undos(p, func(i int) { due = earlier(due, t.undoBound(p, i)) })
-	if due == 0 {
-		return t.UpdatedAt
-	}
-	return due
 }
 
 // alarm is when an undo has been tried for so long that an operator is told or, later,
@@ -204,20 +132,10 @@ func (t *Task) alarm(p *Plan, i int) Instant {
 
 // nextAlarm is a step whose undo waits for its agent and has waited too long; -1: there is none.
 func (t *Task) nextAlarm(p *Plan, at Instant) int {
-	found := -1
-	look := func(i int) {
-		if s := &t.Steps[i]; found < 0 && s.undoAwaits() && s.Out == 0 && (at >= t.alarm(p, i) || t.undoOld(p, i, at)) {
-			found = i
+	for i := range t.ahead(p) {
+		if s := &t.Steps[i]; s.undoAwaits() && s.Out == 0 && (at >= t.alarm(p, i) || t.undoOld(p, i, at)) {
+			return i
 		}
 	}
-	if t.State == StateUndoing {
-		t.undos(p, look)
-		return found
-	}
-	for i := range t.Steps {
-		if t.skips(p, i) {
-			look(i)
-		}
-	}
-	return found
+	return -1
 }

@@ -60,7 +60,7 @@ func TestEditBeforeTheDatabaseWentBack(t *testing.T) {
 		}
 	}
 	apply(Event{Kind: EventReply, Seq: 1, Code: CodeRefused, Error: "no"})
-	apply(Event{Kind: EventEdit, Input: []byte(`2`), Full: 1})
+	apply(Event{Kind: EventEdit, Input: []byte(`2`), Full: StepSetOf(0)})
 	apply(Event{Kind: EventWentBack, Until: task.UpdatedAt})
 	if got := string(task.InputOf(0)); task.State != StatePending || got != "1" {
 		t.Errorf("the task is %s, and its step is undone by input %s, want 1", task.State, got)

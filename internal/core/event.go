@@ -51,12 +51,12 @@ type Event struct {
 	WentBack Instant
 	// NoTime says of a birth that what is left until its deadline is too little: nothing of it begins.
 	NoTime bool
-	// Full has bit i set when the agent of step i has no room in its in-flight
+	// Full has step i when its agent has no room in its in-flight
 	// window, its breaker keeps the do back, or a pause holds the step: a do that would start there parks the task instead.
-	Full uint64
-	// Few has bit i set when the agent of step i has room for one more do, and may have none for two: of steps of one agent
+	Full StepSet
+	// Few has step i when its agent has room for one more do, and may have none for two: of steps of one agent
 	// one begins.
-	Few uint64
+	Few StepSet
 	// Back is, of steps in Full, when their agent is back at the earliest: its breaker is open until then. 0, and a step
 	// beyond its end: that is not known. A task that cannot wait so long is undone at once.
 	Back     []Instant

@@ -12,14 +12,23 @@ func (t *Task) ready(p *Plan, i int) bool {
 	return true
 }
 
+// over reports whether all steps are.
+func (t *Task) over() bool {
+	for i := range t.Steps {
+		if !t.Steps[i].Status.over() {
+			return false
+		}
+	}
+	return true
+}
+
 // workUntil is the instant from which on no do begins.
 func (t *Task) workUntil(p *Plan) Instant { return t.Deadline.Add(-p.UndoReserve) }
 
-// beginnable reports whether step i has all that it comes after and is not at work; it may still have to wait for its
-// next attempt or for room.
+// beginnable reports whether step i, which waits, has all that it comes after. It may still have to wait for its next attempt or for
+// room, and does not begin while the task stops.
 func (t *Task) beginnable(p *Plan, i int) bool {
-	s := &t.Steps[i]
-	return s.Status == StepWaiting && s.Out == 0 && t.ready(p, i) && !t.stopping(p) && (t.WentBackAt == 0 && !t.Reopened || !t.earlierOpen(p, i) && !t.laterOut(p, i))
+	return t.ready(p, i) && (t.WentBackAt == 0 && !t.Reopened || !t.earlierOpen(p, i) && !t.laterOut(p, i))
 }
 
 // earlierOpen reports whether a step that step i comes after, directly or through others, is to be done again: the
@@ -27,7 +36,7 @@ func (t *Task) beginnable(p *Plan, i int) bool {
 func (t *Task) earlierOpen(p *Plan, i int) bool {
 	before := p.Ancestors(i)
 	for j := range i {
-		if before&(1<<uint(j)) != 0 && !t.Steps[j].Status.over() {
+		if before.Has(j) && !t.Steps[j].Status.over() {
 			return true
 		}
 	}
@@ -36,25 +45,26 @@ func (t *Task) earlierOpen(p *Plan, i int) bool {
 
 // laterOut reports whether a step that comes after step i is at work: i is to be done again.
 func (t *Task) laterOut(p *Plan, i int) bool {
-	for j := i + 1; j < len(t.Steps); j++ {
-		if t.Steps[j].Out != 0 && p.Ancestors(j)&(1<<uint(i)) != 0 {
+	return t.anyAfter(p, i, func(s *StepState) bool { return s.Out != 0 })
+}
+
+// stopping reports whether nothing more begins, and the task goes to error when nothing is at work any more.
+func (t *Task) stopping(p *Plan) bool {
+	for i := range t.Steps {
+		if t.stops(p, i) {
 			return true
 		}
 	}
 	return false
 }
 
-// stopping reports whether nothing more begins, and the task goes to error when nothing is at work any more.
-func (t *Task) stopping(p *Plan) bool {
-	for i := range t.Steps {
-		switch s := &t.Steps[i]; {
-		case s.Status == StepFailed && (p.Steps[i].OnExhausted == PolicyError || p.Steps[i].OnExhausted == PolicyWait):
-			return true
-		case s.Left != "" && p.Steps[i].OnExhausted == PolicySkip:
-			return true
-		}
+// stops reports whether it does because of step i.
+func (t *Task) stops(p *Plan, i int) bool {
+	s := &t.Steps[i]
+	if s.Status == StepFailed && (p.Steps[i].OnExhausted == PolicyError || p.Steps[i].OnExhausted == PolicyWait) {
+		return true
 	}
-	return false
+	return s.Left != "" && p.Steps[i].OnExhausted == PolicySkip
 }
 
 // skips reports whether the effect of step i is undone so that the task can go on without it.
@@ -71,15 +81,13 @@ func (d *decision) forward() {
 		return
 	}
 	late := d.at >= t.workUntil(d.p) || d.ev.NoTime
-	for i := range t.Steps { // a step comes after earlier ones alone, so that one look at each is enough
-		switch s := &t.Steps[i]; {
-		case s.Status.over():
-			continue
-		case late && (s.Out != 0 && s.kind.passive() && !t.stopping(d.p) || t.beginnable(d.p, i) || t.skips(d.p, i)):
+	for i, n := range t.ahead(d.p) { // a step comes after earlier ones alone, so that one look at each is enough
+		switch {
+		case late && n.ends:
 			d.expire()
-		case t.beginnable(d.p, i):
+		case n.verb == verbBegin:
 			d.tryBegin(i)
-		case t.skips(d.p, i) && s.Out == 0:
+		case n.verb == verbUndo:
 			d.tryUndo(i)
 		}
 		if t.State != StateProcessing {
@@ -122,7 +130,7 @@ func (d *decision) tryBegin(i int) {
 	case s.kind == kindCall && d.backTooLate(i):
 		d.giveUpWaiting(i)
 		return
-	case s.kind == kindCall && (d.ev.Full&(1<<uint(i)) != 0 || d.ev.Few&(1<<uint(i)) != 0 && d.beganAt(ps.Agent)):
+	case s.kind == kindCall && (d.ev.Full.Has(i) || d.ev.Few.Has(i) && d.beganAt(ps.Agent)):
 		if d.full == 0 {
 			d.full = i + 1
 		}
@@ -220,35 +228,22 @@ func (d *decision) beginEach(i int, first bool) {
 
 // settle says what the task is when nothing more can begin now.
 func (d *decision) settle() {
-	t := d.t
-	unfinished, active, children := false, false, false
-	begun, undo := -1, false // by the open row
-	if d.open {
-		begun, undo = d.row().Next, d.row().Undo
-	}
-	for i := range t.Steps {
+	t, stopping := d.t, d.t.stopping(d.p)
+	over, active, children := t.over(), false, false
+	for i, n := range t.ahead(d.p) {
 		s := &t.Steps[i]
-		if s.Status.over() {
-			continue
+		if n.verb == verbBegin && d.open && i == d.row().Next { // the open row begins it
+			if n.verb = verbWork; s.kind.passive() {
+				continue
+			}
 		}
-		unfinished = true
-		switch {
-		case s.kind == kindTask && (i == begun && !undo || s.Out != 0 && s.Status == StepRunning):
-			children = true
-		case (i == begun || s.Out != 0) && !s.kind.passive(), t.skips(d.p, i), s.probing():
-			active = true
-		case i == begun:
-		case s.Awaits != 0 && !t.stopping(d.p), t.beginnable(d.p, i) && s.Due > d.at && s.Attempt > 0:
-			active = true
-		}
+		active, children = active || s.active(n.verb, d.at), children || n.verb == verbWork
 	}
 	switch {
-	case !unfinished:
+	case over:
 		d.processed()
 	case active:
-	case children:
-		t.State = StatePending
-	case t.stopping(d.p):
+	case stopping && !children:
 		t.State = StateError
 		if left := t.left(d.p); left != "" {
 			d.row().Reason = cut(left)
@@ -258,7 +253,7 @@ func (d *decision) settle() {
 	}
 	switch {
 	case t.State != StatePending:
-	case t.stopping(d.p):
+	case stopping:
 		t.WaitsFor = "" // nothing more begins
 	case d.full > 0:
 		t.WaitsFor = d.p.Steps[d.full-1].Agent

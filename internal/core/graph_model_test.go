@@ -162,7 +162,7 @@ type graphJudge struct {
 	seq   int64
 	at    Instant
 	round int
-	steps [StepsMax]judged
+	steps []judged
 }
 
 // judged is a step as the judge knows it.
@@ -196,7 +196,7 @@ func (g *graphJudge) take(r *Record, when func(step int) bool) string {
 	}
 	g.seq, g.at = r.Seq, r.At
 	if r.Round != g.round {
-		g.round, g.steps = r.Round, [StepsMax]judged{}
+		g.round, g.steps = r.Round, make([]judged, len(g.p.Steps))
 	}
 	if what := g.lose(r); what != "" {
 		return what
@@ -228,7 +228,7 @@ func (g *graphJudge) void() {
 		s := &g.steps[i]
 		rests := !s.ok
 		for j := range g.p.Steps {
-			rests = rests || !g.steps[j].ok && g.p.Ancestors(j)&(1<<uint(i)) != 0
+			rests = rests || !g.steps[j].ok && g.p.Ancestors(j).Has(i)
 		}
 		if g.p.Steps[i].Kind == SignalStep && rests {
 			*s = judged{}

@@ -72,7 +72,12 @@ type breach string
 
 // liveGraph lives one life and says what it broke, empty: nothing. story, when not nil, is told what happens.
 func liveGraph(c *tape, story *strings.Builder, w *witness) (what string) {
-	l := &graphLife{c: c, story: story, seen: w}
+	return liveGraphOf(c, 0, story, w)
+}
+
+// liveGraphOf is liveGraph of a plan of so many steps; 0: of a few.
+func liveGraphOf(c *tape, size int, story *strings.Builder, w *witness) (what string) {
+	l := &graphLife{c: c, size: size, story: story, seen: w}
 	defer func() {
 		switch cause := recover().(type) {
 		case nil:
@@ -96,6 +101,7 @@ func liveGraph(c *tape, story *strings.Builder, w *witness) (what string) {
 // graphLife is one task, the store that its owner keeps it in, and the world around it.
 type graphLife struct {
 	c       *tape
+	size    int // steps of its plan; 0: a few, drawn
 	story   *strings.Builder
 	p       *Plan
 	t       *Task
@@ -148,6 +154,9 @@ func (l *graphLife) drawPlan() Plan {
 	if shape == 2 && c.one(4) {
 		n = 2 + c.n(16)
 	}
+	if l.size > 0 {
+		n, shape = l.size, 5
+	}
 	all := graphReady()
 	if all && c.one(8) {
 		p.Result = "result"
@@ -157,6 +166,9 @@ func (l *graphLife) drawPlan() Plan {
 	}
 	for i := range n {
 		s := Step{Name: string(rune('a' + i)), OnExhausted: choose(c, PolicyUndo, PolicyUndo, PolicyError, PolicyWait)}
+		if l.size > 0 {
+			s.Name = fmt.Sprintf("s%d", i)
+		}
 		if all && c.one(4) {
 			s.OnExhausted = PolicySkip
 		}
@@ -182,6 +194,11 @@ func (l *graphLife) drawPlan() Plan {
 			}
 			if after {
 				s.After = append(s.After, a)
+			}
+		}
+		if l.size > 0 {
+			for range min(i, c.n(4)) {
+				s.After = append(s.After, i-1-c.n(min(i, 20)))
 			}
 		}
 		p.Steps = append(p.Steps, s)
@@ -327,7 +344,7 @@ func (l *graphLife) begin() {
 		l.tell("complete-by %v grace %v reserve %v result %q", plan.CompleteBy, plan.Grace, plan.UndoReserve, plan.Result)
 	}
 	l.w = newGraphWorld(l.p)
-	l.judge = graphJudge{p: l.p}
+	l.judge = graphJudge{p: l.p, steps: make([]judged, len(l.p.Steps))}
 	l.t = &Task{ID: "t1", Type: plan.Name, Number: 1, CreatedAt: l.now, Input: []byte(`{}`)}
 	if l.c.one(6) {
 		l.t.Deadline = l.now.Add(l.c.span(0, 200))
@@ -338,11 +355,15 @@ func (l *graphLife) begin() {
 	l.leave(false)
 }
 
-func (l *graphLife) full() uint64 {
+func (l *graphLife) full() StepSet {
 	if l.c.one(6) {
-		return uint64(l.c.n(1 << 15))
+		full := StepSet{low: uint64(l.c.n(1 << 15))}
+		for range l.size / 4 {
+			full.Add(l.c.n(l.size))
+		}
+		return full
 	}
-	return 0
+	return StepSet{}
 }
 
 // step is one thing that happens.
@@ -742,7 +763,7 @@ func (l *graphLife) apply(ev Event) error {
 		ev.At = l.now
 	}
 	before := l.t.clone()
-	l.held = ev.Full != 0
+	l.held = !ev.Full.Empty()
 	l.bad = nil
 	l.again = ev.Kind == EventResubmit || ev.Kind == EventEdit || ev.Kind == EventAccept
 	err := Apply(l.p, l.t, &ev, &l.out)
@@ -763,7 +784,7 @@ func (l *graphLife) apply(ev Event) error {
 		l.seen.saw(eventName(ev.Kind), ev.At, l.p, l.t, &l.out, l.journal, err)
 		return err
 	}
-	l.tell("event %s seq %d code %d %s full %b", eventName(ev.Kind), ev.Seq, ev.Code, ev.Step, ev.Full)
+	l.tell("event %s seq %d code %d %s full %b", eventName(ev.Kind), ev.Seq, ev.Code, ev.Step, ev.Full.low)
 	if ev.Kind == EventResolve {
 		l.byHand = true
 	} else if len(l.out.Records) > 0 && l.t.Round > before.Round {
@@ -846,7 +867,7 @@ func (l *graphLife) check(before *Task) {
 	for i := range t.Steps {
 		l.checkStep(i, due)
 	}
-	if t.WaitsFor != "" && t.Parked(l.p) < 0 && t.WentBackAt == 0 { // else a step before it may be done again
+	if t.WaitsFor != "" && t.Parked(l.p) < 0 {
 		l.wrong("it waits for %s, and no step of it can begin there", t.WaitsFor)
 	}
 	if what := l.w.checkGraphEnd(l.p, t); what != "" && !l.byHand {

@@ -60,15 +60,15 @@ var (
 // came after it on the other side; and nothing of a task that has ended is under way.
 func (r *rig) checkHistory() {
 	r.t.Helper()
+	dos, undos := r.task.tries(r.journal)
 	for i := range r.task.Steps {
 		if word := r.task.StepWord(i); r.task.State.Ended() && (word == StepRunning.String() || word == StepUndoing.String()) {
 			r.t.Fatalf("the task is %s, and step %d is called %s: %s", r.task.State, i, word, r.task)
 		}
-		do, undo := r.task.tries(r.journal, i)
 		for _, side := range []struct {
 			ends  map[Kind]bool
 			tries Tries
-		}{{doEnds, do}, {undoEnds, undo}} {
+		}{{doEnds, dos[i]}, {undoEnds, undos[i]}} {
 			if row := r.newestEnd(i, side.ends); row != nil && (row.Error != side.tries.Error || row.Code != side.tries.Code) {
 				r.t.Fatalf("step %d: row %d says %s, %d %q, and the table %+v", i, row.Seq, row.Kind, row.Code, row.Error, side.tries)
 			}

@@ -88,16 +88,19 @@ func (t *Task) keyOver(p *Plan, i int, at Instant) bool {
 
 // undoKeyOver is the first step that is to be undone and whose key is too old for that; -1: there is none.
 func (t *Task) undoKeyOver(p *Plan, at Instant) int {
+	if t.working() { // its answer, or its complete-by, comes first
+		return -1
+	}
 	for i := range t.Steps {
-		s := &t.Steps[i]
-		if t.undoOld(p, i, at) && t.openUndo(p, i) && (s.Out == 0 || s.Status != StepUndoing) {
+		if t.undoOld(p, i, at) && t.openUndo(p, i) && !t.Steps[i].undoOut() {
 			return i
 		}
 	}
 	return -1
 }
 
-// endKey is what happens to a step that cannot be done again by its key.
+// endKey ends a do that must not be tried again, because its service may have forgotten the key: its agent is asked whether it
+// took effect, or else the step fails.
 func (d *decision) endKey(i int) {
 	r := d.another(KindStarted, i)
 	if d.probe(&r, i) {

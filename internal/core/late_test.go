@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -59,5 +60,16 @@ func TestLateAnswersThatContradict(t *testing.T) {
 				t.Errorf("want its undo out: %s", r.task)
 			}
 		})
+	}
+}
+
+// A do that was refused late was sent once: who says afterwards that no agent listens is told what came of it.
+func TestUnservedAfterALateRefusal(t *testing.T) {
+	r := newRig(t, stepsPlan(1))
+	r.birth(0)
+	r.now = r.task.Steps[0].Due
+	r.must(Event{Kind: EventReply, Seq: 1, Code: CodeRefused, Error: text(CodeRefused)})
+	if err := r.apply(Event{Kind: EventUnserved, Seq: 1}); !errors.Is(err, ErrStale) || !strings.HasSuffix(err.Error(), ": an agent has refused the command, after its complete-by") {
+		t.Error(err)
 	}
 }

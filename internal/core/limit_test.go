@@ -174,11 +174,11 @@ func TestFewBeginsOne(t *testing.T) {
 	p.Steps[3].Agent = "agent.y"
 	r := newRig(t, p)
 	r.birth(0)
-	r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`1`), Few: 1<<1 | 1<<2 | 1<<3})
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[0].Out, Result: []byte(`1`), Few: StepSetOf(1, 2, 3)})
 	if s := r.task.Steps; s[1].Out == 0 || s[2].Out != 0 || s[3].Out == 0 {
 		t.Fatalf("%s: out are %d, %d, %d", r.task, s[1].Out, s[2].Out, s[3].Out)
 	}
-	r.must(Event{Kind: EventClaim, Few: 1 << 2})
+	r.must(Event{Kind: EventClaim, Few: StepSetOf(2)})
 	if r.task.Steps[2].Out == 0 {
 		t.Fatal("the other does not begin when there is room")
 	}

@@ -86,7 +86,7 @@ func (w *witness) saw(what string, at Instant, p *Plan, t *Task, out *Outcome, j
 	}
 	row := *t
 	row.Steps, row.Input, row.InputHash = nil, nil, nil
-	_, _ = fmt.Fprintf(w.to, " %v %+v due %d wake %d blocked %b\n", out.Row, row, t.NextDue(p), t.nextWake(p, at), t.Blocked(p, at))
+	_, _ = fmt.Fprintf(w.to, " %v %+v due %d wake %d blocked %b\n", out.Row, row, t.NextDue(p), t.nextWake(p, at), t.Blocked(p, at).low)
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		_, _ = fmt.Fprintf(w.to, " %s %d %d %d %d %d key %d place %v open %v result %s input %s seen %s\n", t.StepWord(i), s.Attempt, s.Out,

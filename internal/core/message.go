@@ -54,9 +54,9 @@ func Key(task, step string, round int) string {
 }
 
 // AppendResults appends the results of those steps of a set that are done, in the plan's order: see [Plan.Carried].
-func (t *Task) AppendResults(results []StepResult, p *Plan, steps uint64) []StepResult {
+func (t *Task) AppendResults(results []StepResult, p *Plan, steps StepSet) []StepResult {
 	for i := range t.Steps {
-		if steps&(1<<uint(i)) != 0 && t.Steps[i].Status == StepDone {
+		if t.Steps[i].Status == StepDone && steps.Has(i) {
 			results = append(results, StepResult{Step: p.Steps[i].Name, Result: t.Steps[i].Result})
 		}
 	}

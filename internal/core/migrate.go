@@ -51,7 +51,10 @@ func sameStep(from, to *Plan, t *Task, i int) error {
 	differs := func(what string) error {
 		return fmt.Errorf("step %s has begun, and version %d has another %s for it", a.Name, to.Version, what)
 	}
-	at := to.StepIndex(a.Name)
+	at := i
+	if i >= len(to.Steps) || to.Steps[i].Name != a.Name {
+		at = to.StepIndex(a.Name)
+	}
 	switch {
 	case at < 0:
 		return fmt.Errorf("step %s has begun, and version %d has none of that name", a.Name, to.Version)
@@ -82,14 +85,7 @@ func sameStep(from, to *Plan, t *Task, i int) error {
 
 // sameSet reports whether two lists have the same elements.
 func sameSet(a, b []int) bool {
-	var x, y uint64
-	for _, i := range a {
-		x |= 1 << uint(i)
-	}
-	for _, i := range b {
-		y |= 1 << uint(i)
-	}
-	return x == y
+	return StepSetOf(a...).Equal(StepSetOf(b...))
 }
 
 // migrate moves the task to the version that the event brings. From then on that is its plan.
@@ -121,40 +117,38 @@ func (d *decision) migrate() error {
 
 // movedList is a JSON array of two: the places of the steps that have begun, and those of them whose answers are void.
 func (t *Task) movedList(p *Plan) []byte {
-	var begun uint64
+	var begun StepBuilder
 	for i := range t.Steps {
 		if t.Steps[i].touched() {
-			begun |= 1 << uint(i)
+			begun.Add(i)
 		}
 	}
-	return fmt.Appendf(nil, "[%s,%s]", stepList(begun), stepList(t.voidAnswers(p)))
+	return fmt.Appendf(nil, "[%s,%s]", stepList(begun.Set()), stepList(t.voidAnswers(p)))
 }
 
 // stepList is a JSON array of the places of steps.
-func stepList(steps uint64) []byte {
+func stepList(steps StepSet) []byte {
 	list := []byte("[")
-	for i := range 64 {
-		if steps&(1<<uint(i)) == 0 {
-			continue
-		}
+	steps.Each(func(i int) {
 		if len(list) > 1 {
 			list = append(list, ',')
 		}
 		list = fmt.Append(list, i)
-	}
+	})
 	return append(list, ']')
 }
 
 // stepSet reads a stepList; nil: none.
-func stepSet(list []byte) (steps uint64) {
+func stepSet(list []byte) StepSet {
+	var steps StepBuilder
 	eachElement(list, func(from, to int) {
 		i := 0
 		for _, c := range list[from:to] {
 			i = i*10 + int(c-'0')
 		}
-		steps |= 1 << uint(i)
+		steps.Add(i)
 	})
-	return steps
+	return steps.Set()
 }
 
 // resize gives the task the steps of another version. Those that have begun stay.
@@ -170,13 +164,13 @@ func (t *Task) resize(to *Plan) {
 
 // applyMigrated makes the task one of another version: see resize, of which a replay has only what the row says.
 func (t *Task) applyMigrated(r *Record) {
-	var lists [2]uint64
+	var lists [2]StepSet
 	n := 0
 	eachElement(r.Result, func(from, to int) {
 		lists[n], n = stepSet(r.Result[from:to]), 1
 	})
 	for i := range t.Steps {
-		if lists[0]&(1<<uint(i)) == 0 {
+		if !lists[0].Has(i) {
 			t.Steps[i] = StepState{kind: t.Steps[i].kind}
 		}
 	}

@@ -162,7 +162,7 @@ func TestMigrateRefuses(t *testing.T) {
 			r = newRig(t, p)
 			r.birth(0)
 			r.answer(0)
-			r.must(Event{Kind: EventReply, Seq: r.task.Steps[1].Out, Result: []byte("1"), Full: 1 << 2})
+			r.must(Event{Kind: EventReply, Seq: r.task.Steps[1].Out, Result: []byte("1"), Full: StepSetOf(2)})
 			c.to = step(func(p *Plan) { p.Steps = p.Steps[:2] })
 		}
 		err := r.apply(Event{Kind: EventMigrate, Version: 9, Plan: c.to(r)})
@@ -212,7 +212,7 @@ func TestMigrateAtRandom(t *testing.T) {
 		p := drawnPlan(draw, 2+draw.IntN(4)).WithDefaults()
 		m.plan = &p
 		m.task = &Task{ID: "t1", Type: p.Name, Number: 1, CreatedAt: m.now, Input: []byte(`{}`)}
-		Birth(m.plan, m.task, &Event{At: m.now, Actor: node, Full: draw.Uint64N(4)}, &m.out)
+		Birth(m.plan, m.task, &Event{At: m.now, Actor: node, Full: StepSet{low: draw.Uint64N(4)}}, &m.out)
 		m.keep()
 		for range 40 {
 			to := p
@@ -356,7 +356,7 @@ func (m *mover) live() {
 	}
 	ev.At, ev.Actor = m.now, node
 	if draw.IntN(4) == 0 {
-		ev.Full = draw.Uint64N(64)
+		ev.Full = StepSet{low: draw.Uint64N(64)}
 	}
 	if Apply(m.plan, t, &ev, &m.out) == nil {
 		m.keep()

@@ -69,8 +69,8 @@ func CheckAgent(agent string) error {
 
 func tokenByte(c byte) bool { return tokenBytes[c] }
 
-// tokenBytes is a table, because the letters and digits of an id follow each other by
-// chance: what a processor would guess of comparisons is wrong every third time.
+// tokenBytes says of each byte whether an id may have it. It is a table, because the letters and digits of an id follow each
+// other by chance: what a processor would guess of comparisons is wrong every third time.
 var tokenBytes = func() (t [256]bool) {
 	for c := range len(t) {
 		b := byte(c)

@@ -48,7 +48,7 @@ func (d *decision) resubmit() error {
 	switch void := d.t.voidAnswers(d.p); {
 	case d.t.State == StateUndone:
 		r.Round++
-	case input != nil && void != 0:
+	case input != nil && !void.Empty():
 		r.Result = stepList(void)
 	}
 	d.finish(&r, StateProcessing)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -9,12 +10,14 @@ import (
 const (
 	NameBytesMax   = 64        // type, task id and step name
 	agentTokensMax = 4         // dot-separated tokens of an agent's name
-	StepsMax       = 64        // steps of one plan; the in-flight windows are a 64-bit set
+	StepsMax       = 1000      // steps of one plan; see StepSet
 	AttemptsLimit  = 1000      // largest attempts_max
 	InputBytesMax  = 256 << 10 // input of a task
 	ResultBytesMax = 64 << 10  // result of a step
-	// envelopeBytesMax bounds what a command carries besides input and results.
-	envelopeBytesMax = 8 << 10
+	// envelopeBytesMax bounds what a command carries besides input and results, the names of envelopeNames results among it.
+	envelopeBytesMax   = 8 << 10
+	envelopeNames      = 64
+	resultNameBytesMax = NameBytesMax + 8 // the name of a result, and what stands around it
 	// ErrorBytesMax bounds the error text kept of one failed attempt; longer text is cut.
 	ErrorBytesMax = 4 << 10
 
@@ -173,41 +176,68 @@ type Step struct {
 	FailuresMax int    `json:",omitempty"` // of each: children that may be undone before the step fails
 }
 
-// Ancestors is the set of the steps that a step comes after, directly or through others, bit i for step i. A step
+// Ancestors is the set of the steps that a step comes after, directly or through others. A step
 // number that is not an earlier one is left out.
-func (p *Plan) Ancestors(step int) uint64 {
-	set := p.direct(step)
+func (p *Plan) Ancestors(step int) StepSet {
+	var set StepBuilder
+	addEarlier(&set, p.Steps[step].After, step)
 	for i := step - 1; i > 0; i-- {
-		if set&(1<<i) != 0 {
-			set |= p.direct(i)
+		if set.Has(i) {
+			addEarlier(&set, p.Steps[i].After, i)
 		}
 	}
-	return set
+	return set.Set()
 }
 
-// direct are the steps of a step's after.
-func (p *Plan) direct(step int) (set uint64) {
-	for _, a := range p.Steps[step].After {
-		if a >= 0 && a < step {
-			set |= 1 << a
+// AllAncestors are the Ancestors of each step, in time proportional to what the steps name.
+func (p *Plan) AllAncestors() []StepSet {
+	all := make([]StepSet, len(p.Steps))
+	for i := range all {
+		var set StepBuilder
+		addEarlier(&set, p.Steps[i].After, i)
+		for _, a := range p.Steps[i].After {
+			if a >= 0 && a < i {
+				set.AddAll(all[a])
+			}
+		}
+		all[i] = set.Set()
+	}
+	return all
+}
+
+// addEarlier adds those of the steps that stand before a step.
+func addEarlier(set *StepBuilder, steps []int, before int) {
+	for _, a := range steps {
+		if a >= 0 && a < before {
+			set.Add(a)
 		}
 	}
-	return set
 }
 
 // Carried is the set of the steps whose results ride on the commands of a step.
-func (p *Plan) Carried(step int) uint64 {
-	s := &p.Steps[step]
-	if !s.Narrow {
+func (p *Plan) Carried(step int) StepSet {
+	if !p.Steps[step].Narrow {
 		return p.Ancestors(step)
 	}
-	var set uint64
-	for _, u := range s.Uses {
-		if u >= 0 && u < step {
-			set |= 1 << u
+	return p.used(step)
+}
+
+// AllCarried are the Carried of each step; before are AllAncestors.
+func (p *Plan) AllCarried(before []StepSet) []StepSet {
+	all := slices.Clone(before)
+	for i := range all {
+		if p.Steps[i].Narrow {
+			all[i] = p.used(i)
 		}
 	}
-	return set
+	return all
+}
+
+// used are the steps of a step's uses.
+func (p *Plan) used(step int) StepSet {
+	var set StepBuilder
+	addEarlier(&set, p.Steps[step].Uses, step)
+	return set.Set()
 }
 
 // FindPlan returns that version of a plan, nil if it is not among them.

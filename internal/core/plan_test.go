@@ -17,8 +17,8 @@ func TestPlanRefused(t *testing.T) {
 		{func(p *Plan) { p.Name = "or.der" }, `"or.der"`},
 		{func(p *Plan) { p.Name = "" }, "0 bytes"},
 		{func(p *Plan) { p.Version = 0 }, "version 0"},
-		{func(p *Plan) { p.Steps = nil }, "0 steps, want 1 to 64"},
-		{func(p *Plan) { p.Steps = make([]Step, StepsMax+1) }, "65 steps, want 1 to 64"},
+		{func(p *Plan) { p.Steps = nil }, "0 steps, want 1 to 1000"},
+		{func(p *Plan) { p.Steps = make([]Step, StepsMax+1) }, "1001 steps, want 1 to 1000"},
 		{func(p *Plan) { p.CompleteBy = -time.Second }, "complete_by is -1s"},
 		{func(p *Plan) { p.Grace = time.Microsecond }, "grace is 1µs, want 1ms"},
 		{func(p *Plan) { p.Steps[1].Name = "a" }, "steps 1 and 2 are both named a"},
@@ -159,25 +159,27 @@ func TestAncestors(t *testing.T) {
 	p := stepsPlan(5)
 	p.Steps[1].After, p.Steps[2].After, p.Steps[3].After = []int{0}, []int{0}, []int{1, 1}
 	p.Steps[4].After = []int{3, 2}
-	for i, want := range []uint64{0, 0b1, 0b1, 0b11, 0b1111} {
-		if got := p.Ancestors(i); got != want || p.Carried(i) != want {
-			t.Errorf("step %d: %b, carried %b, want %b", i, got, p.Carried(i), want)
+	all := p.AllAncestors()
+	for i, n := range []int{0, 1, 1, 2, 4} {
+		want := StepsBelow(n)
+		if got := p.Ancestors(i); !got.Equal(want) || !p.Carried(i).Equal(want) || !all[i].Equal(want) {
+			t.Errorf("step %d: %v, carried %v, of all %v, want the first %d", i, got, p.Carried(i), all[i], n)
 		}
 	}
 	p.Steps[4].Narrow, p.Steps[4].Uses = true, []int{3, 0}
-	if got := p.Carried(4); got != 0b1001 {
-		t.Errorf("carried %b", got)
+	if got := p.Carried(4); !got.Equal(StepSetOf(0, 3)) || !p.AllCarried(all)[4].Equal(got) || p.AllCarried(all)[3].Len() != 2 {
+		t.Errorf("carried %v", got)
 	}
 	wide := Plan{Steps: make([]Step, StepsMax)}
 	for i := 1; i < StepsMax; i++ {
 		wide.Steps[i].After = []int{i - 1}
 	}
-	if got := wide.Ancestors(StepsMax - 1); got != 1<<63-1 {
-		t.Errorf("of a chain of %d: %b", StepsMax, got)
+	if got := wide.Ancestors(StepsMax - 1); !got.Equal(StepsBelow(StepsMax-1)) || !wide.AllAncestors()[StepsMax-1].Equal(got) {
+		t.Errorf("of a chain of %d: %v", StepsMax, got)
 	}
 	wide.Steps[1].After = []int{7, -1}
-	if got := wide.Ancestors(2); got != 0b10 {
-		t.Errorf("a step number that is none: %b", got)
+	if got := wide.Ancestors(2); !got.Equal(StepSetOf(1)) || !wide.AllAncestors()[2].Equal(got) {
+		t.Errorf("a step number that is none: %v", got)
 	}
 }
 

@@ -5,7 +5,7 @@ package core
 func (p *Plan) Order() string {
 	text := ""
 	var last []int // the steps of the group before
-	for i := 0; i < len(p.Steps); {
+	for i := 0; i < len(p.Steps) && len(text) <= orderBytesMax; {
 		group := []int{i}
 		for i++; i < len(p.Steps) && sameSteps(p.Steps[i].After, p.Steps[group[0]].After); i++ {
 			group = append(group, i)

@@ -105,7 +105,9 @@ func (p *Plan) WrongStep(i int, field, format string, args ...any) *PlanError {
 // inspection finds what is wrong with a plan.
 type inspection struct {
 	*Plan
-	found PlanErrors
+	before []StepSet      // AllAncestors
+	first  map[string]int // the first step of a name
+	found  PlanErrors
 }
 
 func (p *inspection) wrong(field, format string, args ...any) {
@@ -123,7 +125,7 @@ func (p *Plan) Validate(payloadMax int) error {
 	if n := len(p.Steps); n > StepsMax { // too many to look at
 		return PlanErrors{p.Wrong("steps", "%d steps, want 1 to %d", n, StepsMax)}
 	}
-	look := inspection{Plan: p}
+	look := inspection{Plan: p, before: p.AllAncestors(), first: make(map[string]int, len(p.Steps))}
 	look.whole()
 	for i := range p.Steps {
 		look.step(i)
@@ -260,7 +262,9 @@ func (k StepKind) Known() bool {
 // order checks the steps that a step names.
 func (p *inspection) order(i int) {
 	s := &p.Steps[i]
-	if j := p.StepIndex(s.Name); j != i {
+	if j, twice := p.first[s.Name]; !twice {
+		p.first[s.Name] = i
+	} else {
 		err := fmt.Errorf("steps %d and %d are both named %s", j+1, i+1, p.shownStep(i))
 		p.found.add(&PlanError{Plan: p.Name, Step: i, Field: "name", text: fmt.Sprintf("plan %s: %v", p.shown(), err), err: err})
 	}
@@ -278,12 +282,11 @@ func (p *inspection) order(i int) {
 	if len(s.Uses) > StepsMax {
 		p.wrongStep(i, "uses", "uses names %d steps, want at most %d", len(s.Uses), StepsMax)
 	}
-	before := p.Ancestors(i)
 	for _, u := range s.Uses {
 		switch {
 		case u < 0 || u >= len(p.Steps):
 			p.wrongStep(i, "uses", "uses names step number %d of %d", u+1, len(p.Steps))
-		case before&(1<<u) == 0:
+		case !p.before[i].Has(u):
 			p.wrongStep(i, "uses", "uses names %s, which %s does not come after", p.shownStep(u), p.shownStep(i))
 		}
 	}
@@ -382,6 +385,7 @@ func (p *inspection) child(i int) {
 // size makes sure that every command, with its input and the results that ride on it at
 // their limits, still fits one message. Its undo carries its own result as well.
 func (p *inspection) size(payloadMax int) {
+	carried := p.AllCarried(p.before)
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if s.Kind != CallStep {
@@ -391,18 +395,15 @@ func (p *inspection) size(payloadMax int) {
 		if s.Input != "" {
 			input = InputBytesMax
 		}
-		results, carried := 0, p.Carried(i)
-		for j := range i {
-			if carried&(1<<j) != 0 {
-				results += p.Steps[j].ResultMax
-			}
-		}
+		results := 0
+		carried[i].Each(func(j int) { results += p.Steps[j].ResultMax })
 		if s.Undoable {
 			results += s.ResultMax
 		}
-		if worst := input + results + envelopeBytesMax; payloadMax > 0 && worst > payloadMax {
+		rest := envelopeBytesMax + max(0, carried[i].Len()-envelopeNames)*resultNameBytesMax
+		if worst := input + results + rest; payloadMax > 0 && worst > payloadMax {
 			p.wrongStep(i, "uses", "its command could reach %d bytes (input %d, results %d, the rest %d), over the server's max_payload of %d; name in uses the steps whose results it needs, or lower input_max or their result_max",
-				worst, input, results, envelopeBytesMax, payloadMax)
+				worst, input, results, rest, payloadMax)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func (s *StepState) probing() bool {
 	return s.Status == StepRunning && s.Out == 0 && s.kind == kindCall
 }
 
-// AskedOf is the step about whose silent do, by the number of its row, its agent is asked; -1: there is none.
+// AskedOf returns the step whose do was sent with journal row seq, was not answered, and whose agent is asked what became of it;
+// -1: there is none.
 func (t *Task) AskedOf(p *Plan, seq int64) int {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; seq != 0 && s.Effect.Asks == seq && p.Steps[i].Probe && t.askable(i) {

@@ -122,17 +122,17 @@ func newStorm(t failer, c chance, w *witness) *storm {
 	if s.one("own deadline", 4) {
 		s.own = s.now.Add(s.span("within", 0, 600))
 	}
-	s.birth(s.full())
+	s.birth(s.full().low)
 	s.leave(false)
 	return s
 }
 
 // full draws which agents have no room; mostly all have.
-func (s *storm) full() uint64 {
+func (s *storm) full() StepSet {
 	if s.one("full", 5) {
-		return uint64(s.n("which are full", 64))
+		return StepSet{low: uint64(s.n("which are full", 64))}
 	}
-	return 0
+	return StepSet{}
 }
 
 // step is one thing that happens.
@@ -404,7 +404,7 @@ func (s *storm) event(ev Event) { _ = s.try(ev) }
 // leave, or are lost with a crash after the commit.
 func (s *storm) try(ev Event) error {
 	ev.Rand = float64(s.n("jitter", 1000)) / 1000
-	if ev.Full == 0 {
+	if ev.Full.Empty() {
 		ev.Full = s.full()
 	}
 	if ev.Actor == "" {
@@ -504,8 +504,8 @@ func (s *storm) check() {
 
 // waitsForRoom: the owner claims the task when there is room.
 func (s *storm) waitsForRoom() bool {
-	for i := range s.task.Steps {
-		if st := &s.task.Steps[i]; s.task.beginnable(s.plan, i) && st.Awaits == 0 && st.Due <= s.now {
+	for i, n := range s.task.ahead(s.plan) {
+		if n.verb == verbBegin && s.task.Steps[i].Awaits == 0 && n.when <= s.now {
 			return true
 		}
 	}

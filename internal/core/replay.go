@@ -150,8 +150,8 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 	}
 	t.resumeProbes(p, at, out)
 	next := t.nextWake(p, at)
-	for i := range t.Steps { // an attempt whose time came while the task had no owner
-		if s := &t.Steps[i]; t.State == StateProcessing && t.beginnable(p, i) && s.Due <= at {
+	for _, n := range t.ahead(p) { // an attempt whose time came while the task had no owner
+		if n.verb == verbBegin && n.when <= at {
 			next = at
 		}
 	}

@@ -64,7 +64,7 @@ func stepsPlan(n int) Plan {
 func (r *rig) birth(full uint64) {
 	r.t.Helper()
 	r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, Deadline: r.own, Input: []byte(`{}`)}
-	Birth(r.plan, r.task, &Event{At: r.now, Actor: node, Full: full}, &r.out)
+	Birth(r.plan, r.task, &Event{At: r.now, Actor: node, Full: StepSet{low: full}}, &r.out)
 	r.commit(&Task{})
 	r.w.saw("birth", r.now, r.plan, r.task, &r.out, r.journal, nil)
 }

@@ -98,7 +98,7 @@ func (p *player) command(words []string) {
 		p.step(words[1], a)
 	case "submit":
 		p.rig = newRig(p.t, p.plan)
-		p.rig.birth(p.steps(a["full"]))
+		p.rig.birth(p.steps(a["full"]).low)
 		p.print(nil)
 	case "submit-unknown":
 		p.submitUnknown()
@@ -182,11 +182,12 @@ func bytesOf(text string) []byte {
 }
 
 // steps turns names joined by commas into the set that Event.Full is.
-func (p *player) steps(names string) (set uint64) {
+func (p *player) steps(names string) StepSet {
+	var set StepBuilder
 	for _, name := range strings.FieldsFunc(names, func(r rune) bool { return r == ',' }) {
-		set |= 1 << uint(p.plan.StepIndex(name))
+		set.Add(p.plan.StepIndex(name))
 	}
-	return set
+	return set.Set()
 }
 
 func (p *player) number(s string) int64 {

@@ -14,6 +14,8 @@ const (
 	sentenceTime = "2006-01-02T15:04:05.999Z07:00"
 	// whyBytesMax bounds the text of a failure or a reason in a sentence; all of it is in the journal.
 	whyBytesMax = 200
+	// sentenceStepsMax bounds the steps that a sentence names.
+	sentenceStepsMax = 16
 )
 
 // Sentence says in a line of short sentences why the task is where it is, what comes next, and when. Times are RFC 3339 in UTC; at is
@@ -70,6 +72,10 @@ func when(i Instant) string { return i.Time().Format(sentenceTime) }
 func (w *sentence) steps(list []int) string {
 	names := ""
 	for k, i := range list {
+		if more := len(list) - k; k == sentenceStepsMax && more > 1 {
+			names += fmt.Sprintf(" and %d more", more)
+			break
+		}
 		switch {
 		case k > 0 && k == len(list)-1:
 			names += " and "
@@ -274,13 +280,13 @@ func (w *sentence) processing() {
 
 // outs tells of all that is out of a task that goes forward.
 func (w *sentence) outs(out []int) {
-	for _, i := range out {
+	w.few(out, func(i int) {
 		if w.t.Steps[i].Status == StepUndoing { // it is optional
 			w.undoOut(i)
-			continue
+			return
 		}
 		w.doOut(i)
-	}
+	})
 }
 
 // waitOut tells of a wait, a signal or children that are open.
@@ -302,13 +308,27 @@ func (w *sentence) waitOut(i int) {
 
 // out are the steps whose commands are out, or whose agents are asked about them.
 func (w *sentence) out() []int {
-	var out []int
+	return w.such(func(s *StepState) bool { return s.Out != 0 || s.probing() })
+}
+
+// such are the steps that are such.
+func (w *sentence) such(is func(*StepState) bool) (all []int) {
 	for i := range w.t.Steps {
-		if s := &w.t.Steps[i]; s.Out != 0 || s.probing() {
-			out = append(out, i)
+		if is(&w.t.Steps[i]) {
+			all = append(all, i)
 		}
 	}
-	return out
+	return all
+}
+
+// few tells of the first of some steps, and counts the others.
+func (w *sentence) few(list []int, tell func(i int)) {
+	for _, i := range list[:min(len(list), sentenceStepsMax)] {
+		tell(i)
+	}
+	if more := len(list) - sentenceStepsMax; more > 0 {
+		w.say("why.more", "n", more)
+	}
 }
 
 // doOut tells of a do that is out.
@@ -352,13 +372,13 @@ func (w *sentence) afterSilence(i int) {
 // then says what follows when the steps that are out are done.
 func (w *sentence) then(out []int) {
 	var next []int
-	left := false
+	left, now := false, StepSetOf(out...)
 	for i := range w.t.Steps {
 		if w.t.Steps[i].Status != StepWaiting || w.t.Steps[i].Out != 0 {
 			continue
 		}
 		left = true
-		if w.readyAfter(i, out) {
+		if w.readyAfter(i, now) {
 			next = append(next, i)
 		}
 	}
@@ -371,16 +391,9 @@ func (w *sentence) then(out []int) {
 }
 
 // readyAfter reports whether a step may run once those in out are done.
-func (w *sentence) readyAfter(i int, out []int) bool {
+func (w *sentence) readyAfter(i int, out StepSet) bool {
 	for _, a := range w.p.Steps[i].After {
-		if w.t.Steps[a].Status.over() {
-			continue
-		}
-		among := false
-		for _, o := range out {
-			among = among || o == a
-		}
-		if !among {
+		if !w.t.Steps[a].Status.over() && !out.Has(a) {
 			return false
 		}
 	}
@@ -437,9 +450,7 @@ func (w *sentence) undoing() {
 	switch {
 	case len(out) > 0:
 		i = -1 // what is out comes first
-		for _, o := range out {
-			w.undoOut(o)
-		}
+		w.few(out, w.undoOut)
 	case i < 0:
 		w.say("why.undoing.done")
 	default:
@@ -490,31 +501,25 @@ func (w *sentence) undoNext(i int, next Instant) {
 
 // troubles names the undos that are in trouble, and those that gave up.
 func (w *sentence) troubles(out []int, next int) {
-	for i := range w.t.Steps {
-		s := &w.t.Steps[i]
-		switch {
+	w.few(w.such(func(s *StepState) bool { return s.Left != "" || s.Alerted }), func(i int) {
+		switch s := &w.t.Steps[i]; {
 		case s.Left != "":
 			w.ofStep("why.undo.left", i, "error", why(s.Left))
-		case !s.Alerted:
 		case i == next || len(out) > 0 && out[0] == i:
 			w.say("why.undo.failing", "at", when(s.Since))
 		default:
 			w.ofStep("why.undo.failing.other", i, "at", when(s.Since))
 		}
-	}
+	})
 }
 
 // undoThen says what is undone after what is under way.
 func (w *sentence) undoThen(out []int, next int) {
 	var then []int
-	left := false
+	left, now := false, StepSetOf(out...)
 	for i := len(w.t.Steps) - 1; i >= 0; i-- {
-		now := i == next
-		for _, o := range out {
-			now = now || o == i
-		}
 		left = left || w.t.Steps[i].Left != ""
-		if !now && w.t.openUndo(w.p, i) && !w.t.Steps[i].Alerted {
+		if i != next && !now.Has(i) && w.t.openUndo(w.p, i) && !w.t.Steps[i].Alerted {
 			then = append(then, i)
 		}
 	}
@@ -533,16 +538,11 @@ func (w *sentence) undoThen(out []int, next int) {
 func (w *sentence) failed() {
 	t := w.t
 	w.say("why.error")
-	left := false
-	for i := range t.Steps {
-		if s := &t.Steps[i]; s.Left != "" {
-			left = true
-			w.ofStep("why.undo.left", i, "error", why(s.Left))
-		}
-	}
+	left := w.such(func(s *StepState) bool { return s.Left != "" })
+	w.few(left, func(i int) { w.ofStep("why.undo.left", i, "error", why(t.Steps[i].Left)) })
 	at, _ := t.stoppedAt(w.p, "")
 	switch {
-	case left:
+	case len(left) > 0:
 	case at >= 0 && t.Steps[at].Status == StepFailed && t.FailedStep == at+1:
 		w.say("why.error.failed", "because", w.because())
 	case at >= 0:
@@ -570,11 +570,9 @@ func (w *sentence) notUndone() {
 
 // mayAct names the steps of a task in error whose do may still act.
 func (w *sentence) mayAct() {
-	for i := range w.t.Steps {
-		if s := &w.t.Steps[i]; s.Effect.Open > w.at {
-			w.ofStep("why.error.may", i, "at", when(s.Effect.Open))
-		}
-	}
+	w.few(w.such(func(s *StepState) bool { return s.Effect.Open > w.at }), func(i int) {
+		w.ofStep("why.error.may", i, "at", when(w.t.Steps[i].Effect.Open))
+	})
 }
 
 func (w *sentence) undone() {

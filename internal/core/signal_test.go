@@ -24,11 +24,11 @@ func TestSignal(t *testing.T) {
 	if r.task.State != StatePending || r.task.Active() {
 		t.Fatalf("it waits for a signal alone: %s", r.task)
 	}
-	if open := r.task.OpenSignals(); open != (OpenSignals{Steps: 2, Since: r.now, Due: r.task.Steps[1].Due}) {
+	if open := r.task.OpenSignals(); !open.Equal(OpenSignals{Steps: StepSetOf(1), Since: r.now, Due: r.task.Steps[1].Due}) {
 		t.Fatalf("what it waits for: %+v", open)
 	}
 	r.must(yes)
-	if r.task.OpenSignals() != (OpenSignals{}) {
+	if !r.task.OpenSignals().Equal(OpenSignals{}) {
 		t.Fatalf("it waits for a signal that has come: %+v", r.task.OpenSignals())
 	}
 	if r.task.Steps[2].Out == 0 || string(r.task.Steps[1].Result) != `"yes"` {
@@ -159,11 +159,11 @@ func TestSignalTouchesRow(t *testing.T) {
 	r := newRig(t, p)
 	r.birth(0)
 	r.answer(0)
-	if r.task.State != StateProcessing || r.task.OpenSignals().Steps != 4 || !r.out.Row {
+	if r.task.State != StateProcessing || !r.task.OpenSignals().Steps.Equal(StepSetOf(2)) || !r.out.Row {
 		t.Fatalf("a signal beside a call: %s, open %+v, row %v", r.task, r.task.OpenSignals(), r.out.Row)
 	}
 	r.must(Event{Kind: EventSignal, Actor: person, Step: "approve", Result: []byte("1")})
-	if r.task.State != StateProcessing || r.task.OpenSignals().Steps != 0 || !r.out.Row {
+	if r.task.State != StateProcessing || !r.task.OpenSignals().Steps.Empty() || !r.out.Row {
 		t.Fatalf("answered beside a call: %s, row %v", r.task, r.out.Row)
 	}
 }

@@ -49,7 +49,8 @@ type StepEffect struct {
 // Possible reports whether an effect may be there: a do may have left one that no undo has removed.
 func (e *StepEffect) Possible() bool { return e.is != effectNone }
 
-// byHand reports whether an operator made the effect.
+// byHand reports whether it was an operator, and no agent, who said that the effect is there: who accepted the step may have made
+// it without its service.
 func (e *StepEffect) byHand() bool { return e.is == effectByHand || e.is == effectLostByHand }
 
 // lost reports whether the step was done before the database went back. If it is done again, it is by the input that it had.
@@ -60,6 +61,15 @@ func (e *StepEffect) known() bool { return e.late == lateTold }
 
 // resent reports whether another owner may have sent the newest command, too.
 func (e *StepEffect) resent() bool { return e.copies == copiesMany }
+
+// answered is until when a do can take effect once the newest command is answered, or given back: one that another owner may have
+// sent, too, as long as one without an answer.
+func (e *StepEffect) answered(unanswered Instant) Instant {
+	if e.resent() {
+		return unanswered
+	}
+	return e.Open
+}
 
 // refusedLate reports whether a late answer has said that the do which is out had no effect.
 func (e *StepEffect) refusedLate() bool { return e.copies == copyRefused }

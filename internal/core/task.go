@@ -98,7 +98,7 @@ type Task struct {
 	Bound     Instant // the complete_by of its row: never above the truth of NextDue
 	Failures  int     // attempts that failed or expired
 	LockedBy  string  // the owner, while claimed
-	WaitsFor  string  // agent whose window was full when the task was parked
+	WaitsFor  string  // agent that had no room for the task when it was parked, or its plan: see UnreadablePlan.Awaited
 	CreatedAt Instant
 	UpdatedAt Instant
 	EndedAt   Instant
@@ -151,6 +151,9 @@ func (s *StepState) undoAwaits() bool { return s.Awaits != 0 && s.Status == Step
 
 // again reports whether the command out is a retry that the journal does not know of.
 func (s *StepState) again() bool { return s.Out != 0 && s.Out == s.Awaits }
+
+// undoOut reports whether an undo of the step is out.
+func (s *StepState) undoOut() bool { return s.Out != 0 && s.Status == StepUndoing }
 
 // Out returns the index of the first step whose command is at an agent, or -1.
 func (t *Task) Out() int {

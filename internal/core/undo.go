@@ -100,17 +100,15 @@ func (d *decision) undoOnceMore() error {
 // undone, what was left makes the task an error.
 func (d *decision) backward() {
 	t := d.t
-	if t.working() {
-		return // its answer, or its complete-by, comes first
-	}
 	for i := t.undoKeyOver(d.p, d.at); i >= 0; i = t.undoKeyOver(d.p, d.at) {
 		d.endUndoKey(i)
 	}
 	open := false
-	t.undos(d.p, func(i int) {
-		open = true
-		d.tryUndo(i)
-	})
+	for i, n := range t.ahead(d.p) {
+		if open = true; n.verb == verbUndo {
+			d.tryUndo(i)
+		}
+	}
 	if open {
 		return
 	}
@@ -124,7 +122,7 @@ func (d *decision) backward() {
 // tryUndo lets the undo of step i leave if it may, and is not out.
 func (d *decision) tryUndo(i int) {
 	switch s := &d.t.Steps[i]; {
-	case s.Out != 0 && s.Status == StepUndoing:
+	case s.undoOut():
 	case d.t.undoWhen(i) > d.at:
 	case d.t.undoOld(d.p, i, d.at):
 		d.endUndoKey(i)

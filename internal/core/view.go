@@ -112,36 +112,36 @@ func (r *Record) ofUndo() bool {
 	return r.Kind == KindUndone || r.Kind != KindProbed && (r.StepStatus == StepUndoing || r.StepStatus == StepUndone)
 }
 
-// tries are the attempts of the do and of the undo of step i, by the rows of its round: what came of one stays beside what came of
-// the other.
-func (t *Task) tries(rows []Record, i int) (do, undo Tries) {
-	back := false
+// tries are the attempts of the do and of the undo of each step, by the rows of its round: what came of one stays beside what came
+// of the other.
+func (t *Task) tries(rows []Record) (do, undo []Tries) {
+	n := len(t.Steps)
+	do, undo = make([]Tries, n), make([]Tries, n)
+	back := make([]bool, n) // the newest row is about the undo
+	of := func(i int, ofUndo bool) *Tries {
+		if back[i] = ofUndo; ofUndo {
+			return &undo[i]
+		}
+		return &do[i]
+	}
 	for k := range rows {
 		r := &rows[k]
 		if r.Round != t.Round {
 			continue
 		}
-		if r.Step == i && !r.Evidence() && r.Kind != KindCancelled && r.Kind != KindUndoAsked {
-			to := &do
-			if back = r.ofUndo(); back {
-				to = &undo
-			}
+		if i := r.Step; i >= 0 && i < n && !r.Evidence() && r.Kind != KindCancelled && r.Kind != KindUndoAsked {
+			to := of(i, r.ofUndo())
 			if to.Attempt, to.At, to.By = r.Attempt, r.At, r.Actor; r.Kind != KindStarted {
 				to.Code, to.Error = r.Code, r.Error
 			}
 		}
-		if r.Next == i {
-			to := &do
-			if back = r.Undo; back {
-				to = &undo
-			}
+		if i := r.Next; i >= 0 && i < n {
+			to := of(i, r.Undo)
 			to.Attempt, to.At = r.NextAttempt, r.At
 		}
 	}
-	if back {
-		undo.Attempt = t.Steps[i].Attempt
-	} else {
-		do.Attempt = t.Steps[i].Attempt
+	for i := range t.Steps {
+		of(i, back[i]).Attempt = t.Steps[i].Attempt
 	}
 	return do, undo
 }
@@ -167,17 +167,17 @@ func (t *Task) View(p *Plan, rows []Record, at Instant) View {
 	} else if p != nil && t.FailedStep > 0 && t.FailedStep <= len(p.Steps) {
 		v.FailedStep = p.Steps[t.FailedStep-1].Name
 	}
+	do, undo := t.tries(rows)
 	for i := range t.Steps {
-		s := &t.Steps[i]
+		s, do := &t.Steps[i], &do[i]
 		v.Steps = append(v.Steps, StepView{
 			Name: p.Steps[i].Name, Kind: p.Steps[i].Kind, Agent: p.Steps[i].Agent, Child: p.Steps[i].Child, Count: s.Count(),
 			When: p.Steps[i].When, Optional: p.Steps[i].OnExhausted == PolicySkip,
 			Status: t.StepWord(i), Due: s.Due, Result: s.Result, Ask: t.AskToken(p, i), KeyUntil: t.keyUntil(p, i),
 		})
-		do, undo := t.tries(rows, i)
-		v.Steps[i].Attempt, v.Steps[i].Code, v.Steps[i].Error, v.Steps[i].At, v.Steps[i].By, v.Steps[i].Undo = do.Attempt, do.Code, do.Error, do.At, do.By, undo
+		v.Steps[i].Attempt, v.Steps[i].Code, v.Steps[i].Error, v.Steps[i].At, v.Steps[i].By, v.Steps[i].Undo = do.Attempt, do.Code, do.Error, do.At, do.By, undo[i]
 		v.Steps[i].AskNeeded = (v.Steps[i].Ask != "" || t.asksLater(p, i)) && t.AskNeeded(p, i)
-		if !t.takesSignal(p, i, at) {
+		if v.Steps[i].Ask != "" && !t.takesSignal(p, i, at) {
 			v.Steps[i].Ask = ""
 		}
 	}

@@ -55,76 +55,37 @@ func (t *Task) waitIsOver(i int, at Instant) bool {
 // retryNow lets the retries leave that steps which wait for their agents have now, and reports whether there is one.
 func (d *decision) retryNow() bool {
 	did := false
-	try := func(i int) {
-		if s := &d.t.Steps[i]; s.Awaits != 0 && s.Out == 0 && d.at >= d.t.retryWhen(i) {
+	for i, n := range d.t.ahead(d.p) {
+		if s := &d.t.Steps[i]; (n.verb == verbBegin || n.verb == verbUndo) && s.Awaits != 0 && s.Out == 0 && d.at >= n.when {
 			d.again(i)
 			did = true
-		}
-	}
-	if d.t.State == StateUndoing {
-		if !d.t.working() {
-			d.t.undos(d.p, try)
-		}
-		return did
-	}
-	for i := range d.t.Steps {
-		if d.t.beginnable(d.p, i) || d.t.skips(d.p, i) {
-			try(i)
 		}
 	}
 	return did
 }
 
-// retryWhen is when the next retry of step i, which waits for its agent, may leave.
-func (t *Task) retryWhen(i int) Instant {
-	if t.Steps[i].undoAwaits() {
-		return t.undoWhen(i)
-	}
-	return t.Steps[i].Due
-}
-
 // movable reports whether the task can go on by a row: something may begin, its deadline has come, or nothing is left.
 func (d *decision) movable() bool {
 	t := d.t
-	if t.State == StateUndoing {
-		if t.working() {
-			return false
-		}
-		open, may := false, false
-		t.undos(d.p, func(i int) {
-			s := &t.Steps[i]
-			open = true
-			may = may || (s.Out == 0 || s.Status != StepUndoing) && !s.undoAwaits() && d.at >= t.undoWhen(i)
-		})
-		return may || !open
-	}
-	if t.StartAt > d.at {
+	if t.State != StateUndoing && t.StartAt > d.at {
 		return false
 	}
-	late, unfinished, idle, full := d.at >= t.workUntil(d.p), false, true, false
-	for i := range t.Steps {
+	late, nothing, active, full := d.at >= t.workUntil(d.p), true, false, false
+	for i, n := range t.ahead(d.p) {
 		s := &t.Steps[i]
-		unfinished = unfinished || !s.Status.over()
-		waits := s.Out == 0 && s.Due <= d.at || s.Out != 0 && (s.kind == kindTask || s.kind.passive())
-		idle = idle && waits && !s.probing() && s.Awaits == 0 && !t.skips(d.p, i)
+		nothing, active = false, active || s.active(n.verb, d.at) || s.Out == 0 && s.Due > d.at
+		room := s.kind != kindCall || !d.ev.Full.Has(i)
 		switch {
-		case t.beginnable(d.p, i):
-			room := s.kind != kindCall || d.ev.Full&(1<<uint(i)) == 0
-			if late || t.keyOver(d.p, i, d.at) || s.Awaits == 0 && d.at >= s.Due && (room || d.backTooLate(i)) {
-				return true
-			}
-			full = full || !room
-		case s.Out != 0 && s.kind.passive():
-			if late && !t.stopping(d.p) {
-				return true
-			}
-		case t.skips(d.p, i):
-			if late || s.Out == 0 && !s.undoAwaits() && d.at >= t.undoWhen(i) {
-				return true
-			}
+		case late && n.ends:
+			return true
+		case n.verb == verbUndo && s.Awaits == 0 && d.at >= n.when:
+			return true
+		case n.verb == verbBegin && (t.keyOver(d.p, i, d.at) || s.Awaits == 0 && d.at >= n.when && (room || d.backTooLate(i))):
+			return true
 		}
+		full = full || n.verb == verbBegin && !room
 	}
-	return !unfinished || full && idle && t.State == StateProcessing // then it is parked
+	return nothing && (t.State == StateUndoing || t.over()) || full && !active && t.State == StateProcessing // then it is parked
 }
 
 // moveOn lets a task whose wait is over advance.

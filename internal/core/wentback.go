@@ -23,6 +23,9 @@ func (d *decision) wentBack() error {
 		d.ev = &ev
 		return d.undo()
 	}
+	if d.t.WaitsFor != "" && d.t.Parked(d.p) < 0 {
+		d.t.WaitsFor = d.t.room(d.p, d.at) // a step before the one that it is parked for comes first
+	}
 	if d.t.Active() && !d.wakeNext() && !d.t.anyOut() {
 		d.wakeAt(d.at) // what was between two attempts now waits for steps before it
 	}
@@ -63,8 +66,8 @@ func (t *Task) lostStep(p *Plan, now bool) string {
 	return ""
 }
 
-// quietBefore is when the last command of the time that is lost, which ended at that instant, can take no effect any
-// more.
+// quietBefore returns when a command that was sent until then, in the time that a restored database has lost, can take no
+// effect any more: its complete-by and the grace have passed.
 func (d *decision) quietBefore(until Instant) Instant {
 	var quiet Instant
 	for i := range d.p.Steps {

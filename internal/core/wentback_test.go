@@ -271,3 +271,24 @@ func TestNotStartedAgainAfterTheDatabaseWentBack(t *testing.T) {
 		t.Errorf("possible: %v", got)
 	}
 }
+
+// A task that is parked for a step which others come before again is parked for the first of them.
+func TestParkedWhenTheDatabaseWentBack(t *testing.T) {
+	r := newRig(t, stepsPlan(2))
+	r.birth(0)
+	r.must(Event{Kind: EventReply, Actor: "agent", Seq: 1, Result: []byte(`1`), Full: StepSetOf(1)})
+	if r.task.State != StatePending || r.task.WaitsFor != "agent.b" {
+		t.Fatalf("parked: %s", r.task)
+	}
+	r.wentBack()
+	if r.task.State != StatePending || r.task.WaitsFor != "agent.a" || r.task.Parked(r.plan) != 0 {
+		t.Errorf("it waits for %q: %s", r.task.WaitsFor, r.task)
+	}
+	if says := r.task.Sentence(r.plan, r.journal, r.now); !strings.Contains(says, "agent.a") {
+		t.Errorf("it says: %s", says)
+	}
+	r.must(Event{Kind: EventClaim})
+	if r.task.Out() != 0 {
+		t.Errorf("claimed: %s", r.task)
+	}
+}

@@ -230,7 +230,7 @@ func (v *view) readResults() any {
 	all := map[string]any{}
 	for i := range v.p.plan.Steps {
 		s := &v.t.Steps[i]
-		if v.x.sees.results&(1<<uint(i)) == 0 || s.Status != core.StepDone {
+		if s.Status != core.StepDone || !v.x.sees.results.Has(i) {
 			continue
 		}
 		if name := v.p.plan.Steps[i].Name; len(s.Result) == 0 {

@@ -2,27 +2,28 @@ package expr
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
+
+	"duly.dev/duly/internal/core"
 )
 
 // sees is what an expression looks at, so that nothing else has to be read.
 type sees struct {
 	input, element bool
-	results        uint64 // steps whose results it names, or may name
+	results        core.StepSet // steps whose results it names, or may name
 }
 
 // may are the steps whose results an expression may name: those that its step comes after.
-func (p *Program) may(at place) uint64 {
+func (p *Program) may(at place) core.StepSet {
 	if at.step >= 0 {
 		return p.plan.Ancestors(at.step)
 	}
-	return 1<<uint(len(p.plan.Steps)) - 1 // of 64 steps 0 - 1: all
+	return core.StepsBelow(len(p.plan.Steps))
 }
 
 // look finds what an expression looks at, and results that it may not name.
@@ -35,7 +36,7 @@ func (p *Program) look(x *expression) (sees, Errors) {
 type looker struct {
 	p     *Program
 	x     *expression
-	may   uint64
+	may   core.StepSet
 	sees  sees
 	wrong Errors
 }
@@ -88,7 +89,7 @@ func (l *looker) ident(name string, own []string) {
 	case varElement, varIndex:
 		l.sees.element = true
 	case varResults: // as a whole
-		l.sees.results |= l.may
+		l.sees.results = l.sees.results.Or(l.may)
 	}
 }
 
@@ -132,8 +133,8 @@ func (l *looker) isResults(e ast.Expr, own []string) bool {
 // result notes that the expression names the result of a step.
 func (l *looker) result(at ast.Expr, name string) {
 	i := l.p.plan.StepIndex(name)
-	if i >= 0 && l.may&(1<<uint(i)) != 0 {
-		l.sees.results |= 1 << uint(i)
+	if i >= 0 && l.may.Has(i) {
+		l.sees.results.Add(i)
 		return
 	}
 	where := l.x.ast.NativeRep().SourceInfo().GetStartLocation(at.ID())
@@ -152,13 +153,11 @@ func (l *looker) result(at ast.Expr, name string) {
 }
 
 // names are those of a set of steps.
-func (p *Program) names(set uint64) string {
-	if set == 0 {
+func (p *Program) names(set core.StepSet) string {
+	if set.Empty() {
 		return "nothing"
 	}
 	var all []string
-	for ; set != 0; set &= set - 1 {
-		all = append(all, p.plan.Steps[bits.TrailingZeros64(set)].Name)
-	}
+	set.Each(func(i int) { all = append(all, p.plan.Steps[i].Name) })
 	return strings.Join(all, ", ")
 }

@@ -13,8 +13,10 @@ import (
 const (
 	// weightLeast is how many observations a step must have for questions about it to be answered.
 	weightLeast = 30
-	// shapeFor is how long a question may be answered by what was known.
-	shapeFor = time.Second
+	// shapeFor is how long a question may be answered by what was known, of each shapeSteps steps that a plan has: to look at
+	// all that is known of a thousand steps is work.
+	shapeFor   = time.Second
+	shapeSteps = 64
 )
 
 // defaultSeriesMax is how many steps and agents a book knows by default: about 2 KB each while they are in use.
@@ -129,13 +131,13 @@ func (b *Book) note(plan *core.Plan, step int, _ core.Instant, change func(*seri
 	}
 }
 
-// shape is a plan with what is known of its steps, at most shapeFor old.
+// shape is a plan with what is known of its steps, at most shapeFor old for each shapeSteps of them.
 func (b *Book) shape(p *core.Plan, now core.Instant) *shape {
 	k := Key{Type: p.Name, Version: p.Version}
 	b.mu.RLock()
 	s := b.shapes[k]
 	b.mu.RUnlock()
-	if s != nil && len(s.run) == len(p.Steps) && now.Sub(s.at) < shapeFor && now >= s.at {
+	if s != nil && len(s.run) == len(p.Steps) && now.Sub(s.at) < shapeFor*time.Duration(1+(len(p.Steps)-1)/shapeSteps) && now >= s.at {
 		return s
 	}
 	b.mu.Lock()
@@ -151,6 +153,7 @@ func (b *Book) shape(p *core.Plan, now core.Instant) *shape {
 // draw makes a shape. The book is locked.
 func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 	s := &shape{at: now, wait: make([]*table, len(p.Steps)), run: make([]*table, len(p.Steps))}
+	var unknown core.StepBuilder
 	middle := func(i int) float64 { return (float64(i) + 0.5) / samples }
 	for i := range p.Steps {
 		step := &p.Steps[i]
@@ -168,7 +171,7 @@ func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 			}
 		}
 		if run.Weight() < weightLeast {
-			s.unknown |= 1 << uint(i)
+			unknown.Add(i)
 			continue
 		}
 		s.newest = max(s.newest, run.at, wait.at)
@@ -179,6 +182,7 @@ func (b *Book) draw(p *core.Plan, now core.Instant) *shape {
 			wait.table(s.wait[i][:], middle, true)
 		}
 	}
+	s.unknown = unknown.Set()
 	return s
 }
 
@@ -210,14 +214,16 @@ func needs(s *shape, p *core.Plan, progress []Progress, limits bool, q float64) 
 // Left is how much time a parked task needs yet when it goes on now, in a part fresh of the cases if it has not begun, else
 // in a part begun; 0 where that is not known.
 func (b *Book) Left(p *core.Plan, t *core.Task, fresh, begun float64, now core.Instant) time.Duration {
-	over, q := uint64(0), fresh
+	var ended core.StepBuilder
+	q := fresh
 	for i := range t.Steps {
 		switch t.Steps[i].Status {
 		case core.StepDone, core.StepSkipped:
-			over |= 1 << uint(i)
+			ended.Add(i)
 		}
 	}
-	if over != 0 {
+	over := ended.Set()
+	if !over.Empty() {
 		q = begun
 	}
 	return b.shape(p, now).left(p, over, q)

@@ -15,6 +15,8 @@ const (
 	bornMost = 64
 	// followedMax is how many it follows at a time. With more, the one that was born first is let go.
 	followedMax = 4096
+	// saidMax is about how many chances are told of a task: of one with more steps, not after each.
+	saidMax = 64
 )
 
 // Feed learns from what is committed: of some tasks it follows each step. It is safe for concurrent use, and one commit
@@ -38,8 +40,9 @@ type place struct {
 // followed is what is kept of one task.
 type followed struct {
 	steps []stepTimes
-	said  []float64 // the chances that were told of it
-	over  uint64    // steps that are done or skipped
+	said  []float64    // the chances that were told of it
+	over  core.StepSet // steps that are done or skipped
+	next  int          // with so many of them the next chance is said
 }
 
 // stepTimes are 0 while they have not come.
@@ -130,8 +133,7 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 	before := is.over
 	for i := range t.Steps {
 		s, times := &t.Steps[i], &is.steps[i]
-		bit := uint64(1) << uint(i)
-		if is.over&bit != 0 {
+		if is.over.Has(i) {
 			continue
 		}
 		if times.ready == 0 { // a step comes after earlier ones only, so what ended in this commit is known by now
@@ -150,7 +152,7 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 		}
 		if ended {
 			f.book.Ran(plan, i, now.Sub(times.begun), now)
-			is.over |= bit
+			is.over.Add(i)
 		}
 	}
 	switch {
@@ -162,15 +164,16 @@ func (f *Feed) look(is *followed, plan *core.Plan, w *core.TaskWrite) bool {
 		is.check(f.book, false)
 		return false
 	}
-	if is.over != before {
+	if n := is.over.Len(); !is.over.Equal(before) && n >= is.next {
 		is.say(f.book, plan, t)
+		is.next = n + (len(plan.Steps)+saidMax-1)/saidMax
 	}
 	return true
 }
 
-func ready(plan *core.Plan, step int, over uint64) bool {
+func ready(plan *core.Plan, step int, over core.StepSet) bool {
 	for _, a := range plan.Steps[step].After {
-		if over&(1<<uint(a)) == 0 {
+		if !over.Has(a) {
 			return false
 		}
 	}
@@ -193,7 +196,7 @@ func (f *Feed) cut(is *followed, plan *core.Plan, w *core.TaskWrite) {
 	for i := range t.Steps {
 		times := &is.steps[i]
 		switch {
-		case is.over&(1<<uint(i)) != 0 || times.ready == 0:
+		case is.over.Has(i) || times.ready == 0:
 		case times.begun == 0 && late:
 			f.book.Waited(plan, i, now.Sub(times.ready), now)
 		case times.begun == 0:

@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +13,8 @@ const samples = 256
 
 // draws has, for each step of a plan, a permutation of the samples: which of its durations a step draws in each. They are
 // made by a fixed generator, so that an answer never depends on the process that gives it.
-var draws = func() (all [2 * core.StepsMax][samples]uint8) {
+var draws = sync.OnceValue(func() *[2 * core.StepsMax][samples]uint8 {
+	all := new([2 * core.StepsMax][samples]uint8)
 	state := uint64(0x9E3779B97F4A7C15)
 	next := func(n int) int { // splitmix64
 		state += 0x9E3779B97F4A7C15
@@ -33,7 +33,7 @@ var draws = func() (all [2 * core.StepsMax][samples]uint8) {
 		}
 	}
 	return all
-}()
+})
 
 // Progress is how far a step is.
 type Progress struct {
@@ -51,13 +51,13 @@ type table = [samples]float32
 // shape is a plan with the durations of its steps, as of an instant. Nothing but lefts of it changes.
 type shape struct {
 	at        core.Instant
-	wait, run []*table // by step; nil: it does not wait; its runs are not known
-	unknown   uint64   // steps whose durations are not known
+	wait, run []*table     // by step; nil: it does not wait; its runs are not known
+	unknown   core.StepSet // steps whose durations are not known
 	newest    core.Instant
 
 	mu       sync.Mutex
-	lefts    map[uint64]time.Duration // answers of left, by which steps are over
-	takes    time.Duration            // the answer of whole
+	lefts    map[core.StepSetKey]time.Duration // answers of left, by which steps are over
+	takes    time.Duration                     // the answer of whole
 	isKnown  bool
 	quantile float64 // of which that is; 0: whole was not asked yet
 }
@@ -69,7 +69,7 @@ type open struct {
 	// What of the tables can still be: those durations that are longer than what has passed.
 	waitFrom, runFrom int
 	waited, ran       float32 // what has passed
-	after             uint64  // steps that it waits for, and that are open
+	after             []int   // steps that it waits for, and that are open
 	least             float32 // a call must begin so long before the deadline
 	notBefore         float32 // it cannot begin before
 }
@@ -77,22 +77,23 @@ type open struct {
 // ask prepares a question about a task that is so far; progress nil: it has not begun. With limits it counts when calls
 // must begin at the latest. It reports false where a step that is open is not known.
 func (s *shape) ask(p *core.Plan, progress []Progress, limits bool, steps []open) (asked []open, known bool) {
-	var over uint64
+	var ended core.StepBuilder
 	for i := range progress {
 		if progress[i].Over {
-			over |= 1 << uint(i)
+			ended.Add(i)
 		}
 	}
-	if s.unknown&^over&(1<<uint(len(p.Steps))-1) != 0 {
+	over := ended.Set()
+	if !s.unknown.AndNot(over).Empty() {
 		return nil, false
 	}
 	for i := range p.Steps {
-		if over&(1<<uint(i)) != 0 {
+		if over.Has(i) {
 			continue
 		}
-		o := open{step: i, wait: s.wait[i], run: s.run[i]}
-		for _, a := range p.Steps[i].After {
-			o.after |= 1 << uint(a) &^ over
+		o := open{step: i, wait: s.wait[i], run: s.run[i], after: p.Steps[i].After}
+		if slices.ContainsFunc(o.after, over.Has) {
+			o.after = slices.DeleteFunc(slices.Clone(o.after), over.Has)
 		}
 		if limits && p.Steps[i].Kind == core.CallStep {
 			o.least = toMS(max(p.UndoReserve, p.Steps[i].Least))
@@ -118,7 +119,7 @@ func (o *open) passed(at *Progress) {
 	case at.Begun:
 		o.wait, o.ran, o.least = nil, since, 0
 		o.runFrom = longer(o.run, since)
-	case o.wait != nil && o.after == 0 && at.NotBefore == 0:
+	case o.wait != nil && len(o.after) == 0 && at.NotBefore == 0:
 		o.waited, o.waitFrom = since, longer(o.wait, since)
 	}
 	if !at.Begun {
@@ -149,25 +150,34 @@ func add(to, t *table, from int, passed float32, which *[samples]uint8) {
 }
 
 // ends is where a question keeps when each step ends in each sample.
-type ends [core.StepsMax]table
+type ends []table
 
 var scratch = sync.Pool{New: func() any { return new(ends) }}
 
 // play fills needs with how much time each sample takes, in milliseconds from now on: to the end of its last step, and
 // so that no call begins later than it may.
 func play(steps []open, needs *table) {
-	all := scratch.Get().(*ends)
-	defer scratch.Put(all)
-	before := uint64(0) // steps that others come after
+	if len(steps) == 0 {
+		return
+	}
+	kept := scratch.Get().(*ends)
+	defer scratch.Put(kept)
+	if n := steps[len(steps)-1].step + 1; len(*kept) < n {
+		*kept = make(ends, n)
+	}
+	all, draws := *kept, draws()
+	var before core.StepBuilder // steps that others come after
 	for i := range steps {
-		before |= steps[i].after
+		for _, a := range steps[i].after {
+			before.Add(a)
+		}
 	}
 	for i := range steps {
 		o := &steps[i]
 		end := &all[o.step]
 		clear(end[:])
-		for after := o.after; after != 0; after &= after - 1 {
-			for s, at := range &all[bits.TrailingZeros64(after)] {
+		for _, a := range o.after {
+			for s, at := range &all[a] {
 				if at > end[s] { // max of the language is slower: it minds NaN
 					end[s] = at
 				}
@@ -189,7 +199,7 @@ func play(steps []open, needs *table) {
 			}
 		}
 		add(end, o.run, o.runFrom, o.ran, &draws[o.step])
-		if before&(1<<uint(o.step)) != 0 {
+		if before.Has(o.step) {
 			continue // something ends later
 		}
 		for s, at := range end {
@@ -241,28 +251,29 @@ func (s *shape) whole(p *core.Plan, q float64) (time.Duration, bool) {
 const leftMax = 256
 
 // left is how much time a task needs in a part q of the cases whose steps are over in part, when its next ones begin now.
-func (s *shape) left(p *core.Plan, over uint64, q float64) time.Duration {
+func (s *shape) left(p *core.Plan, over core.StepSet, q float64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d, known := s.lefts[over]; known {
+	key := over.Key()
+	if d, known := s.lefts[key]; known {
 		return d
 	}
 	progress := make([]Progress, len(p.Steps))
 	for i := range progress {
-		progress[i].Over = over&(1<<uint(i)) != 0
+		progress[i].Over = over.Has(i)
 	}
 	d := time.Duration(0)
 	if steps, known := s.ask(p, progress, true, nil); known {
 		for i := range steps {
-			if steps[i].after == 0 {
+			if len(steps[i].after) == 0 {
 				steps[i].wait = nil
 			}
 		}
 		d, _ = quantile(steps, q)
 	}
 	if s.lefts == nil || len(s.lefts) >= leftMax {
-		s.lefts = map[uint64]time.Duration{}
+		s.lefts = map[core.StepSetKey]time.Duration{}
 	}
-	s.lefts[over] = d
+	s.lefts[key] = d
 	return d
 }

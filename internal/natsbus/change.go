@@ -128,7 +128,7 @@ func (ch *Change) mark(ctx context.Context) error {
 	return ch.update(ctx, 0, 0, first)
 }
 
-// orOne returns the number of task streams that metadata stands for.
+// orOne returns the number of task streams by a stream's metadata: one, where nothing is written.
 func orOne(s string) string {
 	if s == "" {
 		return "1"

@@ -164,6 +164,11 @@ func (c *Conn) OnWanted(f func(wire.Wanted)) (*Subscription, error) {
 // left out.
 func (c *Conn) PublishSteps(taskType string, events []wire.StepEvent, lost int) {
 	data, err := wire.EncodeSteps(taskType, events, lost)
+	if half := len(events) / 2; half > 0 && len(data) > c.MaxPayload() {
+		c.PublishSteps(taskType, events[:half], lost)
+		c.PublishSteps(taskType, events[half:], 0)
+		return
+	}
 	if err := c.tell(c.names.StepsSubject(taskType), "steps", data, err); err != nil {
 		c.log.Debug("steps not told", "type", taskType, "steps", len(events), "error", err)
 	}

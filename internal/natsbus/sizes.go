@@ -36,7 +36,8 @@ var (
 	shareDead    = share{percent: 5, most: gibibyte, least: 4 * mebibyte}
 )
 
-// Sizes of the buckets, a few hundred bytes for each node and partition, and of the stream of alerts: some ten thousand.
+// The most bytes that the buckets and the stream of alerts may have. A bucket needs a few hundred for each node or partition;
+// the stream has room for some ten thousand alerts.
 const (
 	alertsBytes     = 16 * mebibyte
 	nodesBytes      = 16 * mebibyte

@@ -48,8 +48,8 @@ func (c *Conn) Wish(ctx context.Context, partition int) (core.Wish, error) {
 }
 
 // WatchWishes calls heard with all wishes, sorted by partition, first as they are and then at each change. It
-// ends with ctx, or when the watch breaks; after its bucket was made again it hears nothing. What cannot be
-// decoded is ignored.
+// ends with ctx, or when the watch breaks. It does not notice that its bucket was made again: heard is called no more
+// then. What cannot be decoded is ignored.
 func (c *Conn) WatchWishes(ctx context.Context, heard func([]core.Wish)) error {
 	kv, err := c.Bucket(ctx, c.names.BucketPartitions())
 	if err != nil {

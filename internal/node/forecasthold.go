@@ -144,7 +144,7 @@ func (f *forecasts) outlookOf(plan *core.Plan, t *operate.OpenTask, h *holding) 
 		if progress[i].Over {
 			continue
 		}
-		w := h.of(plan, i, t.Labels, running&(1<<uint(i)) != 0, 0)
+		w := h.of(plan, i, t.Labels, running.Has(i), 0)
 		if w.why == "" {
 			continue
 		}

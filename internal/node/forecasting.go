@@ -137,7 +137,8 @@ func (s *sums) told() (tasks, unknown int64, chance *float64) {
 }
 
 // progressOf is how far a task of the sample is, which of its steps have a command out, and the first that is not over.
-func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []forecast.Progress, running uint64, first int) {
+func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []forecast.Progress, running core.StepSet, first int) {
+	var out core.StepBuilder
 	all = make([]forecast.Progress, len(plan.Steps))
 	for _, s := range t.Steps {
 		if s.Step >= len(all) {
@@ -149,7 +150,7 @@ func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []f
 			is.Over = true
 		default:
 			if s.Status == core.StepRunning {
-				running |= 1 << uint(s.Step)
+				out.Add(s.Step)
 			}
 			if is.Begun = s.Began != 0; is.Begun {
 				is.For = max(0, now.Sub(s.Began))
@@ -161,10 +162,10 @@ func progressOf(plan *core.Plan, t *operate.OpenTask, now core.Instant) (all []f
 	}
 	for i := range all {
 		if !all[i].Over {
-			return all, running, i
+			return all, out.Set(), i
 		}
 	}
-	return all, running, -1
+	return all, out.Set(), -1
 }
 
 // finish writes the sums down.

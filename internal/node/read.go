@@ -92,6 +92,13 @@ func (s *reads) read(ctx context.Context, r *natsbus.ReadRequest) (data []byte, 
 		}
 		data, err = api.EncodeTask(&view)
 	}
+	if err == nil && len(data) > s.answer { // of many steps with conditions and errors
+		for i := range view.Steps {
+			is := &view.Steps[i]
+			is.When, is.Error, is.Undo.Error = "", "", ""
+		}
+		data, err = api.EncodeTask(&view)
+	}
 	return data, 500, err
 }
 

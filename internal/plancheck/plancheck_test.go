@@ -38,7 +38,7 @@ plan cannot work: plan order: step pay: when, line 1, column 1: there is no "inp
 		t.Errorf("%v\nwant\n%s", err, want)
 	}
 	p.Steps = make([]core.Step, core.StepsMax+1)
-	if err := Check(&p, 0); err == nil || err.Error() != "plan cannot work: plan order: 65 steps, want 1 to 64" {
+	if err := Check(&p, 0); err == nil || err.Error() != "plan cannot work: plan order: 1001 steps, want 1 to 1000" {
 		t.Errorf("too many steps: %v", err)
 	}
 	good := core.Plan{Name: "order", Version: 1, Steps: []core.Step{{Name: "pay", Agent: "x"}}}

@@ -176,23 +176,23 @@ func (n *node) item(field, name string) *node {
 
 // usesBefore checks that what a step uses is what it comes after, directly or through others.
 func (r *reader) usesBefore(form *planform.Plan) {
-	before := map[string]map[string]bool{}
+	at, before := make(map[string]int, len(form.Steps)), make([]core.StepSet, len(form.Steps))
 	for i := range form.Steps {
 		s := &form.Steps[i]
-		mine := map[string]bool{}
-		for _, a := range *s.After {
-			mine[a] = true
-			for b := range before[a] {
-				mine[b] = true
+		var mine core.StepBuilder
+		for _, name := range *s.After {
+			if a, ok := at[name]; ok {
+				mine.Add(a)
+				mine.AddAll(before[a])
 			}
 		}
-		before[s.Name] = mine
+		at[s.Name], before[i] = i, mine.Set()
 		if s.Uses == nil {
 			continue
 		}
 		uses := (*s.Uses)[:0:0]
 		for _, name := range *s.Uses {
-			if mine[name] {
+			if u, ok := at[name]; ok && before[i].Has(u) {
 				uses = append(uses, name)
 			} else if !r.loose {
 				r.wrong(r.steps[i].item("uses", name).at, "step %s: uses names %s, which %s does not come after", s.Name, name, s.Name)

@@ -232,7 +232,8 @@ func said(n int64) *int64 {
 // said, and keeps the errors.
 type numbers struct {
 	plan *core.Plan
-	step int // -1: the plan itself
+	step int            // -1: the plan itself
+	at   map[string]int // the first step of each name
 	errs core.PlanErrors
 }
 
@@ -310,10 +311,14 @@ func Decode(data []byte) (core.Plan, error) {
 	if spec.Admission == "queue" {
 		p.Admission = core.AdmissionQueue
 	}
+	read := numbers{plan: &p, step: -1, at: make(map[string]int, len(spec.Steps))}
 	for i := range spec.Steps {
-		p.Steps[i].Name = spec.Steps[i].Name
+		name := spec.Steps[i].Name
+		p.Steps[i].Name = name
+		if _, twice := read.at[name]; !twice {
+			read.at[name] = i
+		}
 	}
-	read := numbers{plan: &p, step: -1}
 	p.CompleteBy, p.Grace = read.ms("complete_by", spec.CompleteBy), read.ms("grace", spec.Grace)
 	p.InputMax, p.UndoReserve = read.number("input_max", spec.InputMax), read.ms("undo_reserve", spec.UndoReserve)
 	p.QueueFor, p.InputSchema = read.ms("queue_for", spec.QueueFor), read.schema("input_schema", spec.InputSchema)
@@ -442,8 +447,11 @@ func (r *numbers) names(field string, all []Step, names []string) (steps []int) 
 		return nil
 	}
 	for _, name := range names {
-		switch a := r.plan.StepIndex(name); {
-		case a < 0:
+		if len(r.errs) >= core.PlanErrorsMax { // what is wrong with each is work to say
+			return nil
+		}
+		switch a, is := r.at[name]; {
+		case !is:
 			r.wrong(field, "%s", NoStep(r.step, field, name, all))
 		case a == r.step:
 			r.wrong(field, "%s names the step itself", field)

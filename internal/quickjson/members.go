@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // CheckMembers wants the members of a JSON object, and of the objects in its lists, to be written as a form, a struct, has
@@ -20,17 +21,16 @@ func checkMembers(at string, data []byte, form reflect.Type) error {
 	if stdjson.Unmarshal(data, &members) != nil {
 		return nil
 	}
-	fields := map[string]reflect.StructField{}
-	for field := range form.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		fields[name] = field
-	}
+	fields := formOf(form)
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		field, known := fields[name]
-		if want := meant(fields, name); !known && want != "" {
-			return fmt.Errorf("%s%s is written %s", at, name, want)
+		if !known {
+			if want := meant(fields, name); want != "" {
+				return fmt.Errorf("%s%s is written %s", at, name, want)
+			}
+			continue
 		}
-		if !known || field.Type == reflect.TypeFor[stdjson.RawMessage]() {
+		if field.Type == reflect.TypeFor[stdjson.RawMessage]() {
 			continue
 		}
 		if err := checkMember(at+name, members[name], field); err != nil {
@@ -38,6 +38,23 @@ func checkMembers(at string, data []byte, form reflect.Type) error {
 		}
 	}
 	return nil
+}
+
+// forms are the fields of the forms that were checked: a plan has up to a thousand steps of one form.
+var forms sync.Map // reflect.Type to map[string]reflect.StructField
+
+// formOf are the fields of a form by their names in JSON.
+func formOf(form reflect.Type) map[string]reflect.StructField {
+	if known, ok := forms.Load(form); ok {
+		return known.(map[string]reflect.StructField)
+	}
+	fields := map[string]reflect.StructField{}
+	for field := range form.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields[name] = field
+	}
+	forms.Store(form, fields)
+	return fields
 }
 
 // meant is the field that encoding/json takes a member for, whose name is none; empty: it takes it for none.

@@ -324,7 +324,7 @@ func TestBadFiles(t *testing.T) {
 		"no JSON":        {"{", "", "invalid character"},
 		"other format":   {"duly-task/1", "duly-task/2", `format is "duly-task/2"`},
 		"gap":            {`"seq":2`, `"seq":3`, "follows row 1"},
-		"step":           {`"step":0`, `"step":64`, "want 0 to 63"},
+		"step":           {`"step":0`, `"step":1000`, "want 0 to 999"},
 		"step of none":   {`"step":0`, `"step":9`, "names step 10 of 3"},
 		"time":           {`"at":"2026-11-25T12:00:00.000000Z"`, `"at":"noon"`, `at is "noon"`},
 		"plan":           {`"plan":{`, `"plan":{"colour":"red",`, "colour"},

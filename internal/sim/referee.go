@@ -125,7 +125,7 @@ func (r *referee) void(p *core.Plan) {
 	for i := range p.Steps {
 		rests := !r.step(i).ok
 		for k := range p.Steps {
-			rests = rests || !r.step(k).ok && p.Ancestors(k)&(1<<uint(i)) != 0
+			rests = rests || !r.step(k).ok && p.Ancestors(k).Has(i)
 		}
 		if p.Steps[i].Kind == core.SignalStep && rests {
 			*r.step(i) = refereed{}

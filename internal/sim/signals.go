@@ -134,7 +134,7 @@ func (w *World) checkApproved(r *row, j *core.Record) {
 	}
 	for i := range t.Steps {
 		given := t.Steps[i].Own().Signal
-		if given == 0 || t.Steps[i].Status != core.StepDone || plan.Ancestors(j.Next)&(1<<uint(i)) == 0 {
+		if given == 0 || t.Steps[i].Status != core.StepDone || !plan.Ancestors(j.Next).Has(i) {
 			continue
 		}
 		for k := range r.journal {

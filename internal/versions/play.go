@@ -417,15 +417,16 @@ func (r *reading) rand(row *core.Record) float64 {
 
 // full has the bits of the steps that did not begin though nothing else was in their way: their agents had no room, or a
 // pause held them.
-func (r *reading) full() (mask uint64) {
+func (r *reading) full() core.StepSet {
+	var full core.StepBuilder
 	rows := r.saved.Journal
 	last := &rows[r.end-1]
 	if last.State != core.StateProcessing && last.State != core.StatePending {
-		return 0
+		return full.Set()
 	}
 	for ; r.played < r.end; r.played++ {
 		if _, err := r.ahead.Next(); err != nil {
-			return 0
+			return full.Set()
 		}
 	}
 	after := r.ahead.Task()
@@ -438,10 +439,10 @@ func (r *reading) full() (mask uint64) {
 			return after.Steps[a].Status != core.StepDone && after.Steps[a].Status != core.StepSkipped
 		})
 		if i := r.step(o); ready && i >= 0 {
-			mask |= 1 << uint(i)
+			full.Add(i)
 		}
 	}
-	return mask
+	return full.Set()
 }
 
 // compare takes as many rows as the event has written, and finds what differs.
@@ -549,7 +550,7 @@ func ask[T any](a *answers, step int, text func(*core.Step) string, from func(*c
 
 // When implements core.Asker.
 func (a *answers) When(step int) (bool, error) {
-	if a.r.full()&(1<<uint(step)) != 0 { // it waits for room: a step that is not wanted would not
+	if a.r.full().Has(step) { // it waits for room: a step that is not wanted would not
 		return true, nil
 	}
 	o := a.r.old.StepIndex(a.r.p.Steps[step].Name)

@@ -10,7 +10,7 @@ import (
 
 // What bounds a message about steps, and a wish for such messages.
 const (
-	StepsMax       = 512
+	StepsMax       = core.StepsMax // events of a message: all steps of a task may begin in one commit
 	wantedBytesMax = 1024
 )
 

@@ -23,7 +23,8 @@ import (
 // taken or a journal row exists already. Then the fallback writes what is ours and new, and reports what it
 // left out.
 
-// statements are the statements of a commit and of a probe, with the columns that their parameters are.
+// statements are the SQL of a commit, and of a probe, which finds the row that a refused commit was refused for, each with the
+// columns whose values are its parameters.
 type statements struct {
 	of         *schema.Tables
 	partitions []schema.Column[schema.PartitionRow]

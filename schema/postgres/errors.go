@@ -142,7 +142,8 @@ func (v verdict) unclear() bool {
 	return v.whose == faultConnection || v.whose == faultOutcome || v.whose == faultServer || v.whose == faultVague
 }
 
-// usableAfter reports whether a connection may be used after an error. pgx asks for each.
+// usableAfter tells pgx, which asks after each error of a server, whether the connection may be used again: not if the session
+// has ended, or the server takes no more writes.
 func usableAfter(_ *pgconn.PgConn, err *pgconn.PgError) bool {
 	return err.Severity != "FATAL" && err.Severity != "PANIC" && verdictOf(err).whose != faultConnection
 }

@@ -32,7 +32,8 @@ const (
 // errLeaseLost ends a migration that could not renew its lease for leaseStop.
 var errLeaseLost = errors.New("migrate: this process may have lost its lease to another that migrates: start it again")
 
-// alone calls do while this process holds the lease. do's context ends when another process may have it.
+// alone waits for the lease of migrations, a row of the database, and calls do while this process holds it. do's context
+// ends when another process may have it.
 func (m *migration) alone(ctx context.Context, do func(context.Context) error) error {
 	holder := rand.Text()
 	if err := m.await(ctx, holder); err != nil {

@@ -75,7 +75,7 @@ func (l *live) turn(t *rapid.T) {
 func (l *live) event(t *rapid.T, task *core.Task) core.Event {
 	ev := core.Event{
 		At: l.now, Actor: "operator", Node: node, Rand: rapid.Float64Range(0, 0.999).Draw(t, "jitter"), Reason: rapid.SampledFrom([]string{"", "words"}).Draw(t, "reason"),
-		Full: rapid.Uint64Range(0, 7).Draw(t, "full"),
+		Full: core.StepSetIn([]byte{rapid.ByteRange(0, 7).Draw(t, "full")}),
 	}
 	kinds := []core.EventKind{
 		core.EventReply, core.EventReply, core.EventReply, core.EventReply, core.EventUnserved, core.EventWake, core.EventWake, core.EventClaim, core.EventOverdue,

@@ -88,7 +88,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     complete_by   TIMESTAMPTZ,
     deadline      TIMESTAMPTZ,
     -- The signal steps that wait for their answers: bit i is step i; since when the first of them, and until when the first.
-    signal_steps  INT8,
+    signal_steps  BYTEA,
     signal_since  TIMESTAMPTZ,
     signal_due    TIMESTAMPTZ,
     failure_count INT8        NOT NULL,

@@ -85,7 +85,7 @@ CREATE TABLE tasks (
     complete_by   INTEGER,
     deadline      INTEGER,
     -- The signal steps that wait for their answers: bit i is step i; since when the first of them, and until when the first.
-    signal_steps  INTEGER,
+    signal_steps  BLOB,
     signal_since  INTEGER,
     signal_due    INTEGER,
     failure_count INTEGER NOT NULL,
