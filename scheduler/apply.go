@@ -159,7 +159,9 @@ func (s *Shard) applyWakes(context.Context) (bool, error) {
 		p := s.partitions[e.task.Partition]
 		p.unwake(e)
 		s.cycle.use(p, e)
-		_ = s.event(p, e, &core.Event{Kind: core.EventWake, At: s.cycle.now, Actor: s.cfg.Node})
+		if s.event(p, e, &core.Event{Kind: core.EventWake, At: s.cycle.now, Actor: s.cfg.Node}) != nil {
+			s.gate.block(p, e) // a takeover has it woken for steps that have no room now
+		}
 	}
 	return false, nil
 }

@@ -127,7 +127,8 @@ func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room i
 	}
 	many := s.queues.manyBegun(at)
 	keys := s.gate.keyTakesAt(slot)
-	chosen := at.take(s.cycle.now, room, s.queues.begunFirst, keys)
+	behind := func(ref *planRef) bool { return s.queues.begunFirst(slot, ref) }
+	chosen := at.take(s.cycle.now, room, behind, keys)
 	numbers := make([]int64, len(chosen))
 	for i := range chosen {
 		numbers[i] = chosen[i].number

@@ -31,6 +31,14 @@ func (r *rig) granted(l core.Limit) {
 	r.mail.Grants = append(r.mail.Grants, scheduler.GrantMail{Term: term, ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant, First: true}, Seq: term})
 }
 
+// grantedKeys gives the shard all of a limit for some keys.
+func (r *rig) grantedKeys(l core.Limit, keys ...string) {
+	for _, key := range keys {
+		grant := core.Grant{Holder: "n", Keyed: true, Key: key, Wanted: 1, Places: l.KeyConcurrent, RateMilli: l.KeyRateMilli, Until: r.now.Add(1000 * time.Hour)}
+		r.mail.Grants = append(r.mail.Grants, scheduler.GrantMail{Term: r.shard.Term(), ClaimedGrant: core.ClaimedGrant{Limit: l, Grant: grant, Fair: grant, First: true}, Seq: 1})
+	}
+}
+
 // counted is what the shard has counted of calls since the last look.
 func (r *rig) counted() string {
 	var all []string

@@ -163,6 +163,58 @@ func TestHeldForBegun(t *testing.T) {
 	}
 }
 
+// TestKeysOfHeldForBegun: the free places of keys go to tasks that can use them, not to those that have to wait for begun ones of
+// another agent, whether these come before the places or after them.
+//
+// covers: L4
+func TestKeysOfHeldForBegun(t *testing.T) {
+	for _, held := range []string{"before", "after"} {
+		t.Run(held, func(t *testing.T) {
+			r := newRig(t, scheduler.Config{AgentWindow: 2, KeyOf: keyByInput})
+			r.store.AddPlan(orderPlan("single", 1, "a"))
+			limit, late := perKey("agent.a", 1, 0), r.now.Add(time.Hour)
+			r.tasks(0, core.Submission{Type: "order", ID: "begun", Input: []byte("begun"), CompleteBy: late})
+			r.leaves("begun")
+			r.mail.Limits = &[]core.Limit{limit}
+			var keys, want []string
+			for i := range 8 { // more than one look at those that are held
+				key, free := fmt.Sprint(i), fmt.Sprint("free", i)
+				keys, want = append(keys, key), append(want, free)
+				r.tasks(0, core.Submission{Type: "order", ID: "held" + key, Input: []byte(key), CompleteBy: late},
+					core.Submission{Type: "single", ID: free, Input: []byte(key), CompleteBy: late.Add(time.Minute)})
+			}
+			r.shut(openBreaker("agent.a", r.now.Add(time.Minute), 1), openBreaker("agent.b", r.now.Add(time.Minute), 1))
+			r.leaves()
+			if held == "after" {
+				r.grantedKeys(limit, keys...)
+				r.leaves()
+			}
+			r.answer(r.out[0], 0) // it is parked at b
+			r.leaves()
+			if held == "before" {
+				r.grantedKeys(limit, keys...)
+				r.leaves()
+			}
+			r.shut(openBreaker("agent.b", r.now.Add(time.Minute), 1))
+			var got []string
+			for done := 1; ; done++ {
+				if got = append(got, r.left()...); len(r.out) == done {
+					break
+				}
+				r.answer(r.out[done], 0)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Fatalf("sent %v, want %v", got, want)
+			}
+			r.shut()
+			if got = r.left(); !slices.Contains(got, "begun") || !slices.ContainsFunc(got, func(id string) bool { return strings.HasPrefix(id, "held") }) {
+				t.Errorf("sent %v, want also what was held", got)
+			}
+		})
+	}
+}
+
 // TestOrderAfterTakeover: a new owner reads the order of what is parked from the store, also of more than a page.
 func TestOrderAfterTakeover(t *testing.T) {
 	r := newRig(t, scheduler.Config{AgentWindow: 1})

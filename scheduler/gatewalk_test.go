@@ -152,7 +152,6 @@ func (w *gateWalk) all() (all []*core.Task) {
 func (w *gateWalk) judge() {
 	all := w.all()
 	out, byKey, begunAt := map[string]int{}, map[string]int{}, map[string]bool{}
-	before := map[string]bool{} // keys of which a task waits that may have to wait for begun ones: it has the place of the key meanwhile
 	for _, t := range all {
 		for i, step := range stepsOf(t) {
 			if s := &t.Steps[i]; s.Out != 0 || s.Awaits != 0 || t.State == core.StateProcessing && s.Attempt > 0 && s.Due != 0 { // or between two attempts
@@ -164,9 +163,6 @@ func (w *gateWalk) judge() {
 			return s.Status != core.StepWaiting || s.Attempt > 0 || s.Effect.Possible()
 		}) {
 			begunAt[t.WaitsFor] = true
-		}
-		if t.State == core.StatePending && t.Type != "one" {
-			before[t.WaitsFor+string(t.Input)] = true
 		}
 	}
 	for _, t := range all {
@@ -183,7 +179,7 @@ func (w *gateWalk) judge() {
 			case w.paused(t, step), state == core.BreakerOpen, state == core.BreakerTrial && out[step] > 0, out[step] >= w.cfg.AgentWindow:
 			case limited && limit.Concurrent > 0 && out[step] >= limit.Concurrent:
 			case limited && limit.Key != "" && byKey[step+string(t.Input)] >= limit.KeyConcurrent:
-			case len(begunAt) > 0 && (t.Type != "one" || limit.Key != "" && before[agent+string(t.Input)]):
+			case len(begunAt) > 0 && t.Type != "one":
 			default:
 				wakers, _ := w.shard.Wakers(0, agent, t.Number)
 				text := ""

@@ -181,7 +181,11 @@ func (q *queues) enter(slot *agentSlot, at *parkedAt, one asideTask) (in bool) {
 			return false
 		}
 	}
+	many := q.manyBegun(at)
 	at.insert(one, &q.cfg.Weights)
+	if !many && q.manyBegun(at) && q.gate.agents.keyed {
+		q.makeWay(slot)
+	}
 	return true
 }
 
@@ -266,14 +270,37 @@ func (q *queues) manyBegun(at *parkedAt) bool { return begunPart*len(at.begun) >
 // begunPart: while more than AgentWindow/begunPart begun tasks wait for an agent, no new task of a plan with it begins.
 const begunPart = 4
 
-// begunFirst reports whether new tasks of a plan must wait because manyBegun holds for one of its agents.
-func (q *queues) begunFirst(ref *planRef) bool {
+// begunFirst reports whether new tasks of a plan that are parked at an agent must wait because manyBegun holds for
+// another agent of the plan. Those that have begun at the same agent are claimed before them anyway.
+func (q *queues) begunFirst(at *agentSlot, ref *planRef) bool {
 	for _, slot := range ref.slots {
-		if slot != nil && slot.order != nil && q.manyBegun(slot.order) {
+		if slot != nil && slot != at && slot.order != nil && q.manyBegun(slot.order) {
 			return true
 		}
 	}
 	return false
+}
+
+// makeWay reopens the keys of which tasks in the order have to wait from now on, because manyBegun holds for an
+// agent: others of the key, which stand aside for them, may use the room.
+func (q *queues) makeWay(to *agentSlot) {
+	for _, p := range q.in.inOrder() {
+		if p.slots[to.name] != to {
+			continue
+		}
+		for _, slot := range p.agents {
+			if slot.order == nil {
+				continue
+			}
+			slot.order.fresh.drop(func(_ *flow, one parkedTask) bool {
+				if one.keyed && q.begunFirst(slot, one.plan) {
+					slot.calls.key(one.key).reopen()
+					q.gate.nextRound.wake(q.gate.now)
+				}
+				return false
+			})
+		}
+	}
 }
 
 // serve lets the tasks that found the agent away retry in this round, because it has answered. Paused ones
@@ -334,7 +361,7 @@ func (q *queues) goesOn(k *keyCalls) bool {
 }
 
 // bringBack lets tasks that stand aside for keys with room back into the order, over all partitions the
-// earliest deadline first.
+// earliest deadline first. Those that must wait there all the same use none of the room; see begunFirst.
 func (q *queues) bringBack() {
 	ready := q.gate.agents.ready
 	q.gate.agents.ready = nil
@@ -369,7 +396,8 @@ func (q *queues) bringBack() {
 				k.wakeForRate(q.gate.now)
 				break
 			}
-			if q.enter(first, first.order, first.order.aside.pop(of)) {
+			one := first.order.aside.pop(of)
+			if q.enter(first, first.order, one) && (one.begun || !q.begunFirst(first, one.plan)) {
 				room--
 			}
 		}

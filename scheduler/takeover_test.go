@@ -430,3 +430,28 @@ func TestOvertakenWhileTakingOver(t *testing.T) {
 		t.Error("it thinks that the partition is its own")
 	}
 }
+
+// TestBranchesAfterATakeover: of two branches that could not begin under the former owner, the one for which there is no room
+// after the other has begun waits for it, and begins when there is.
+//
+// covers: L4
+func TestBranchesAfterATakeover(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 2})
+	r.store.AddPlan(orderPlan("single", 1, "b"))
+	for _, beside := range []string{"a", "c"} {
+		p := orderPlan("wide"+beside, 1, beside, "b")
+		p.Steps[1].After = nil
+		r.store.AddPlan(p)
+	}
+	r.mail.PlansChanged = true
+	r.tasks(0, core.Submission{Type: "single", ID: "t1"})
+	r.leaves("t1")
+	r.pause(core.Pause{Agent: "agent.b"})
+	r.tasks(0, core.Submission{Type: "widea", ID: "t2"}, core.Submission{Type: "widec", ID: "t3"})
+	r.leaves("t2", "t3")
+	r.start("n2") // it has not heard of the pause
+	r.adopt(0)
+	r.leaves("t1", "t2", "t3", "t2")
+	r.answer(r.out[3], 0) // b's window has room again
+	r.leaves("t3")
+}

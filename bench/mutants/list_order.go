@@ -69,6 +69,24 @@ var orderMutants = []mutant{
 		run:   "^TestHeldLookIsBounded$",
 	},
 	{
+		name: "held-takes-the-place", invariant: 11, file: "scheduler/queues.go",
+		old: " && (one.begun || !q.begunFirst(first, one.plan)) {\n", new: " {\n",
+		fault: "the free place of a key is kept for a task that has to wait for begun ones",
+		run:   "^TestKeysOfHeldForBegun$",
+	},
+	{
+		name: "held-keeps-the-place", invariant: 11, file: "scheduler/queues.go",
+		old: "\t\tq.makeWay(slot)\n", new: "",
+		fault: "a task that has to wait for begun ones keeps the free place that its key had for it before",
+		run:   "^TestKeysOfHeldForBegun$",
+	},
+	{
+		name: "branch-forgotten-after-a-takeover", invariant: 11, file: "scheduler/apply.go",
+		old: "\t\t\ts.gate.block(p, e) // a takeover", new: "\t\t\t// a takeover",
+		fault: "a branch that finds no room when a new owner wakes it is not looked at again",
+		run:   "^TestBranchesAfterATakeover$",
+	},
+	{
 		name: "low-fills-the-door", invariant: 12, file: "ingest/budget.go",
 		old: "\t\treturn bound - bound/2\n", new: "\t\treturn bound\n",
 		fault: "a spike of low submissions takes all room at the door",
