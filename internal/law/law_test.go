@@ -175,7 +175,7 @@ var packages = map[string]place{
 	"internal/planfile":  {imports: []string{"internal/quickjson", "internal/sheet", "internal/decimal", "internal/jsonschema", "internal/near", "internal/core", "internal/planform", "internal/expr"}},
 
 	// The decision: pure, so that a simulator and a proof can hold all of it.
-	"internal/core": {imports: []string{"internal/say"}, std: []string{"cmp", "crypto/sha256", "errors", "fmt", "time"}},
+	"internal/core": {imports: []string{"internal/say"}, std: []string{"cmp", "crypto/sha256", "errors", "fmt", "iter", "math", "math/bits", "slices", "time"}},
 
 	// What any package may need, and that knows nothing of tasks.
 	"internal/disk":       {}, // how much room a disk has
