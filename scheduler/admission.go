@@ -51,6 +51,10 @@ type Admission struct {
 	queued    bool
 	// onRoom are called when a full window has room again, and again when a window that was full twice has.
 	onRoom []func()
+	// oldest is, by inbox, when the message was stored that waits longest there; yielded is whether one waits for an older
+	// one of another inbox.
+	oldest  map[*Inbox]core.Instant
+	yielded bool
 }
 
 const (
@@ -170,6 +174,55 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 func (a *Admission) charge(tasks int) {
 	if a != nil && tasks != 0 {
 		a.change(func() { a.inFlight += tasks })
+	}
+}
+
+// waits notes when the message was stored that waits longest in an inbox for room in the window; 0: none does.
+func (a *Admission) waits(in *Inbox, oldest core.Instant) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if oldest == 0 {
+		delete(a.oldest, in)
+		return
+	}
+	if a.oldest == nil {
+		a.oldest = map[*Inbox]core.Instant{}
+	}
+	a.oldest[in] = oldest
+}
+
+// yields reports whether a message that the stream stored then has to wait for an older one that waits in another inbox.
+func (a *Admission) yields(in *Inbox, stored core.Instant) bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for other, oldest := range a.oldest {
+		if other != in && oldest < stored {
+			a.yielded = true
+			return true
+		}
+	}
+	return false
+}
+
+// passOn lets messages that waited for an older one of another inbox try again. The caller must not hold an inbox's lock.
+func (a *Admission) passOn() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	yielded, onRoom := a.yielded, a.onRoom
+	a.yielded = false
+	a.mu.Unlock()
+	if yielded {
+		for _, call := range onRoom {
+			call()
+		}
 	}
 }
 

@@ -238,67 +238,88 @@ func TestAdmissionIsShared(t *testing.T) {
 }
 
 // TestReadersTakeTurns: where partitions wait for room, the message that was stored first has it, whichever reader comes
-// first; one that is not read any more keeps no other waiting.
+// first and whichever shard has the partition; one that is not read any more keeps no other waiting.
 func TestReadersTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := NewAdmission(16, testTarget)
-		a.own(3)
-		in := newInbox(func() core.Instant { return 77 }, nil, a)
-		a.charge(a.Window())
-		var order []int
-		var mu sync.Mutex
-		for p, stored := range []core.Instant{30, 10, 20} {
-			in.openGate(p, 16)
-			m := message(p, 1, 1)
-			m.Stored = stored
-			go func() {
-				if in.Tasks(m) {
-					mu.Lock()
-					defer mu.Unlock()
-					order = append(order, p)
-				}
-			}()
-			synctest.Wait()
-		}
-		for _, want := range [][]int{{1}, {1, 0}} {
-			a.charge(-1)
-			synctest.Wait()
-			if !slices.Equal(order, want) {
-				t.Fatalf("partitions %v have had their turn, want %v", order, want)
+	for _, shards := range []int{1, 2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			a := NewAdmission(16, testTarget)
+			a.own(3)
+			var in []*Inbox
+			for range shards {
+				in = append(in, newInbox(func() core.Instant { return 77 }, nil, a))
 			}
-			in.closeGate(2) // it waited next
-			synctest.Wait()
-		}
-		in.closeGate(0)
-		in.closeGate(1)
-	})
+			a.charge(a.Window())
+			var order []int
+			var mu sync.Mutex
+			for p, stored := range []core.Instant{30, 10, 20} {
+				in := in[p%shards]
+				in.openGate(p, 16)
+				m := message(p, 1, 1)
+				m.Stored = stored
+				go func() {
+					if in.Tasks(m) {
+						mu.Lock()
+						defer mu.Unlock()
+						order = append(order, p)
+					}
+				}()
+				synctest.Wait()
+			}
+			for _, want := range [][]int{{1}, {1, 0}} {
+				a.charge(-1)
+				synctest.Wait()
+				if !slices.Equal(order, want) {
+					t.Fatalf("%d shards: partitions %v have had their turn, want %v", shards, order, want)
+				}
+				in[2%shards].closeGate(2) // it waited next
+				synctest.Wait()
+			}
+			in[0].closeGate(0)
+			in[1%shards].closeGate(1)
+			if len(a.oldest) != 0 {
+				t.Errorf("%d shards: %v wait, and nobody reads", shards, a.oldest)
+			}
+		})
+	}
 }
 
-// TestTurnOfAFullPartition: whoever waits behind a partition's message goes on when that partition has enough in flight.
+// TestTurnOfAFullPartition: whoever waits behind a partition's message goes on when that partition has enough in flight, or is
+// not read any more, also where another shard has it.
 func TestTurnOfAFullPartition(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		in := newInbox(func() core.Instant { return 77 }, nil, nil)
-		in.openGate(0, 16)
-		in.openGate(1, 16)
-		in.gates[1].head, in.waiting = 10, 1 // its reader is about to wake up
-		took := false
-		go func() {
-			m := message(0, 1, 1)
-			m.Stored = 20
-			took = in.Tasks(m)
-		}()
-		synctest.Wait()
-		if took {
-			t.Fatal("it is another's turn")
+	for _, shards := range []int{1, 2} {
+		for what, gone := range map[string]func(*Inbox){"full": func(in *Inbox) { in.setRoom(1, 0) }, "closed": func(in *Inbox) { in.closeGate(1) }} {
+			synctest.Test(t, func(t *testing.T) {
+				a := NewAdmission(16, testTarget)
+				a.own(2)
+				in := newInbox(func() core.Instant { return 77 }, nil, a)
+				other := in
+				if shards == 2 {
+					other = newInbox(func() core.Instant { return 77 }, nil, a)
+				}
+				in.openGate(0, 16)
+				other.openGate(1, 16)
+				other.gates[1].head, other.waiting = 10, 1 // its reader is about to wake up
+				other.noteOldest()
+				took := false
+				go func() {
+					m := message(0, 1, 1)
+					m.Stored = 20
+					took = in.Tasks(m)
+				}()
+				synctest.Wait()
+				if took {
+					t.Fatalf("%d shards: it is another's turn", shards)
+				}
+				gone(other)
+				synctest.Wait()
+				if !took {
+					t.Errorf("%d shards: it waits behind a partition that is %s", shards, what)
+				}
+				in.closeGate(0)
+				other.closeGate(1)
+			})
 		}
-		in.setRoom(1, 0)
-		synctest.Wait()
-		if !took {
-			t.Error("it waits behind a partition that takes nothing")
-		}
-		in.closeGate(0)
-		in.closeGate(1)
-	})
+	}
 }
 
 // TestRoomForParkedTasks: parked tasks have room until the window is full twice, and when there is some again a cycle of the

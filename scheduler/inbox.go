@@ -196,7 +196,9 @@ func (b *Inbox) Tasks(m TaskMail) bool {
 	b.mail.tasks += tasks
 	b.memory.charge(bytes)
 	b.admission.charge(tasks)
+	b.noteOldest()
 	b.unlockDue()
+	b.admission.passOn()
 	return true
 }
 
@@ -210,10 +212,10 @@ func (b *Inbox) Admits(partition int) bool {
 }
 
 // enters reports whether a message that the stream stored then may come in now, and otherwise has it wait. Of
-// several that wait for room the one stored first is next: a partition must not wait for as long as others
-// fill the window. The lock is held.
+// several that wait for room the one stored first is next, over all shards of the node: a partition must not wait for as
+// long as others fill the window. The lock is held.
 func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
-	if b.admits(g) && (b.waiting == 0 || b.first(stored)) {
+	if b.admits(g) && (b.waiting == 0 || b.first(stored)) && !b.admission.yields(b, stored) {
 		if g.head != 0 {
 			g.head = 0
 			b.waiting--
@@ -224,8 +226,21 @@ func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
 	if g.head == 0 {
 		g.head = max(stored, 1)
 		b.waiting++
+		b.noteOldest()
 	}
 	return false
+}
+
+// noteOldest tells the other shards when the message was stored that waits here longest and has room but for the window.
+// The lock is held; passOn follows once it is not.
+func (b *Inbox) noteOldest() {
+	var oldest core.Instant
+	for _, g := range b.gates {
+		if g.head != 0 && g.open > 0 && (oldest == 0 || g.head < oldest) {
+			oldest = g.head
+		}
+	}
+	b.admission.waits(b, oldest)
 }
 
 // first reports whether no message stored earlier waits at a gate that may take it. The lock is held.
@@ -294,9 +309,9 @@ func (b *Inbox) giveBack(m *Mail) {
 // subtracted.
 func (b *Inbox) setRoom(partition, room int) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	g := b.gates[partition]
 	if g == nil {
+		b.mu.Unlock()
 		return
 	}
 	for i := range b.mail.Tasks {
@@ -308,6 +323,9 @@ func (b *Inbox) setRoom(partition, room int) {
 		b.room.Broadcast()
 	}
 	g.open = room
+	b.noteOldest()
+	b.mu.Unlock()
+	b.admission.passOn()
 }
 
 // openGate lets a partition's tasks and controls in. It asks for a commit cycle, because there may be parked
@@ -343,6 +361,8 @@ func (b *Inbox) closeGate(partition int) {
 	b.mail.tasks -= tasks
 	b.mail.Controls = slices.DeleteFunc(b.mail.Controls, func(m ControlMail) bool { return m.Partition == partition })
 	b.room.Broadcast()
+	b.noteOldest()
 	b.mu.Unlock()
 	b.refund(bytes, tasks)
+	b.admission.passOn()
 }
