@@ -40,15 +40,15 @@ const (
 	// stretchesMost bounds the memory for one partition's queue. Beyond it, neighbours are merged.
 	stretchesMost = 4096
 
-	standFor     = 15 * time.Second       // a queue that stands longer is cut
-	standTarget  = 2 * time.Second        // to this much work, or to
-	standPart    = 0.2                    // this part of the time that submissions have, if that is less
-	standRefuses = 0.05                   // while more than this part is refused,
-	standFall    = 0.4                    // by so many seconds of work a second,
-	standRise    = 4.0                    // and it opens again by so many
-	standOpen    = 0.5                    // when the wait is below this part of the target
-	waitSlot     = 5 * time.Minute        // no time to come again is promised beyond it
-	retryWait    = 500 * time.Millisecond // the least that is
+	standFor    = 15 * time.Second       // a queue that stands longer is cut
+	standTarget = 2 * time.Second        // to this much work, or to
+	standPart   = 0.2                    // this part of the time that submissions have, if that is less
+	standOver   = 1.05                   // while so many times what begins are asked for,
+	standFall   = 0.4                    // by so many seconds of work a second,
+	standRise   = 4.0                    // and it opens again by so many
+	standOpen   = 0.5                    // when the wait is below this part of the target
+	waitSlot    = 5 * time.Minute        // no time to come again is promised beyond it
+	retryWait   = 500 * time.Millisecond // the least that is
 )
 
 // waits estimates how long a submission waits until it begins: how many are before it in the queue of its
@@ -113,9 +113,8 @@ type queueOwner struct {
 	own, all float64
 	// over is since when the wait has been above the target; 0: it is not.
 	over core.Instant
-	// refused counts those refused since the last report of those that given.asked counts; refusing is their share lately.
-	refused  atomic.Int64
-	refusing float64
+	// asked is how many a second were checked against it lately.
+	asked float64
 
 	// retryQueue is for those that are refused because of the wait.
 	retryQueue virtualQueue
@@ -467,29 +466,29 @@ func (g *timeGiven) target(passed time.Duration) time.Duration {
 	return min(standTarget, max(waitLeast, time.Duration(standPart*float64(g.has))))
 }
 
-// limitStanding limits a queue that does not shrink. A burst may fill a queue as far as deadlines allow, and drains while
-// nobody is refused. But where some are refused and the queue has been above the target for standFor, it may be no longer
-// than it is, and then less and less, down to the target, for as long as some are refused. When it is short again the limit
-// rises and goes.
+// limitStanding limits a queue that does not shrink. A burst may fill a queue as far as deadlines allow, and drains if less
+// is asked for than begins. But where more is asked for and the queue has been above the target for standFor, it may be no
+// longer than it is, and then less and less, down to the target, for as long as more is asked for. When it is short again the
+// limit rises and goes.
 func (o *queueOwner) limitStanding(now core.Instant, passed time.Duration, p *pace) {
-	asked, refused := o.given.asked.Load(), o.refused.Swap(0)
-	o.refusing += averageWeight(passed) * (float64(refused)/float64(max(1, asked)) - o.refusing)
+	asked := float64(o.given.asked.Load()) / max(passed, time.Millisecond).Seconds()
+	o.asked += averageWeight(passed) * (asked - o.asked)
 	wait, target := p.wait(o.mine.Load()), o.given.target(passed)
 	if wait <= target {
 		o.over = 0
 	} else if o.over == 0 {
 		o.over = now
 	}
-	refuses := o.refusing > standRefuses
+	stands := o.asked > standOver*p.rate*p.share
 	switch {
-	case p.limit == 0 && o.over != 0 && now.Sub(o.over) >= standFor && refuses:
-		p.limit = time.Duration((1+standRefuses)*float64(wait)) + target
+	case p.limit == 0 && o.over != 0 && now.Sub(o.over) >= standFor && stands:
+		p.limit = time.Duration(standOver*float64(wait)) + target
 	case p.limit == 0:
 	case wait < time.Duration(standOpen*float64(target)):
 		if p.limit += time.Duration(standRise * float64(passed)); p.limit > waitMost {
 			p.limit = 0
 		}
-	case refuses:
+	case stands:
 		p.limit = max(target, p.limit-time.Duration(standFall*float64(passed)))
 	}
 }
@@ -590,9 +589,6 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	}
 	if l.standstill(now) > 0 && l.mayProbe(now) {
 		return nil
-	}
-	if !may.fromTurn {
-		owner.refused.Add(1)
 	}
 	y := refusalFacts{
 		id: id, plan: plan.Name, wait: say.Rounded(wait), needs: say.Rounded(may.needs), left: say.Rounded(may.left), most: say.Rounded(max(0, most)),

@@ -118,7 +118,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "burst-that-drains-is-cut", invariant: 12, file: "ingest/wait.go",
-		old: "\tcase refuses:\n", new: "\tdefault:\n",
+		old: "\tcase stands:\n", new: "\tdefault:\n",
 		fault: "after a spike what comes is refused though there is time for all of it",
 		run:   "^TestBurstThatDrainsIsNotCut$",
 	},
