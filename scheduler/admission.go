@@ -51,9 +51,9 @@ type Admission struct {
 	queued    bool
 	// onRoom are called when a full window has room again, and again when a window that was full twice has.
 	onRoom []func()
-	// oldest is, by inbox, when the message was stored that waits longest there; yielded is whether one waits for an older
-	// one of another inbox.
-	oldest  map[*Inbox]core.Instant
+	// oldest is, by shard, when the message was stored that waits longest there, 0 where none waits; yielded is whether one
+	// waits for an older one of another shard.
+	oldest  []core.Instant
 	yielded bool
 }
 
@@ -177,32 +177,25 @@ func (a *Admission) charge(tasks int) {
 	}
 }
 
-// waits notes when the message was stored that waits longest in an inbox for room in the window; 0: none does.
-func (a *Admission) waits(in *Inbox, oldest core.Instant) {
+// waits notes when the message was stored that waits longest in a shard for room in the window; 0: none does.
+func (a *Admission) waits(shard int, oldest core.Instant) {
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if oldest == 0 {
-		delete(a.oldest, in)
-		return
-	}
-	if a.oldest == nil {
-		a.oldest = map[*Inbox]core.Instant{}
-	}
-	a.oldest[in] = oldest
+	a.oldest[shard] = oldest
 }
 
-// yields reports whether a message that the stream stored then has to wait for an older one that waits in another inbox.
-func (a *Admission) yields(in *Inbox, stored core.Instant) bool {
+// yields reports whether a message of a shard that the stream stored then has to wait for an older one of another shard.
+func (a *Admission) yields(shard int, stored core.Instant) bool {
 	if a == nil {
 		return false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for other, oldest := range a.oldest {
-		if other != in && oldest < stored {
+		if other != shard && oldest != 0 && oldest < stored {
 			a.yielded = true
 			return true
 		}
@@ -210,7 +203,7 @@ func (a *Admission) yields(in *Inbox, stored core.Instant) bool {
 	return false
 }
 
-// passOn lets messages that waited for an older one of another inbox try again. The caller must not hold an inbox's lock.
+// passOn lets messages that waited for an older one of another shard try again. The caller must not hold an inbox's lock.
 func (a *Admission) passOn() {
 	if a == nil {
 		return
@@ -259,12 +252,14 @@ func (a *Admission) change(do func()) {
 	}
 }
 
-// whenRoom registers a function that is called each time a full window has room again.
-func (a *Admission) whenRoom(call func()) {
+// enroll adds a shard, and returns its number, from 0: call is called each time a full window has room again.
+func (a *Admission) enroll(call func()) (shard int) {
 	if a == nil {
-		return
+		return 0
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.onRoom = append(a.onRoom[:len(a.onRoom):len(a.onRoom)], call)
+	a.oldest = append(a.oldest, 0)
+	return len(a.oldest) - 1
 }

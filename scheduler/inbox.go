@@ -30,6 +30,7 @@ type Inbox struct {
 	parked    bool
 	memory    *Memory
 	admission *Admission
+	shard     int // of the admission
 }
 
 // inlet stops the reader of a partition's task stream while the partition has enough in flight.
@@ -49,7 +50,7 @@ func newInbox(now func() core.Instant, memory *Memory, admission *Admission) *In
 		b.room.Broadcast()
 		b.unlockDue() // parked tasks may wait for memory
 	})
-	admission.whenRoom(func() {
+	b.shard = admission.enroll(func() {
 		b.mu.Lock()
 		b.room.Broadcast()
 		b.unlockParked()
@@ -215,7 +216,7 @@ func (b *Inbox) Admits(partition int) bool {
 // several that wait for room the one stored first is next, over all shards of the node: a partition must not wait for as
 // long as others fill the window. The lock is held.
 func (b *Inbox) enters(g *inlet, stored core.Instant) bool {
-	if b.admits(g) && (b.waiting == 0 || b.first(stored)) && !b.admission.yields(b, stored) {
+	if b.admits(g) && (b.waiting == 0 || b.first(stored)) && !b.admission.yields(b.shard, stored) {
 		if g.head != 0 {
 			g.head = 0
 			b.waiting--
@@ -240,7 +241,7 @@ func (b *Inbox) noteOldest() {
 			oldest = g.head
 		}
 	}
-	b.admission.waits(b, oldest)
+	b.admission.waits(b.shard, oldest)
 }
 
 // first reports whether no message stored earlier waits at a gate that may take it. The lock is held.
