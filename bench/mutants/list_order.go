@@ -117,6 +117,18 @@ var orderMutants = []mutant{
 		run:   "^TestStandingQueueIsCut$",
 	},
 	{
+		name: "shards-take-no-turns", invariant: 12, file: "scheduler/inbox.go",
+		old: " && !b.admission.yields(b.shard, stored)", new: "",
+		fault: "the partitions of one shard wait while those of another fill the node's window",
+		run:   "^TestReadersTakeTurns$",
+	},
+	{
+		name: "shards-do-not-pass-on", invariant: 12, file: "scheduler/inbox.go",
+		old: "\tb.mu.Unlock()\n\tb.admission.passOn()\n", new: "\tb.mu.Unlock()\n",
+		fault: "a message waits for an older one of another shard that is not taken any more",
+		run:   "^TestTurnOfAFullPartition$",
+	},
+	{
 		name: "burst-that-drains-is-cut", invariant: 12, file: "ingest/wait.go",
 		old: "\tcase stands:\n", new: "\tdefault:\n",
 		fault: "after a spike what comes is refused though there is time for all of it",
