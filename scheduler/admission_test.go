@@ -277,7 +277,7 @@ func TestReadersTakeTurns(t *testing.T) {
 			in[0].closeGate(0)
 			in[1%shards].closeGate(1)
 			if slices.ContainsFunc(a.oldest, func(at core.Instant) bool { return at != 0 }) {
-				t.Errorf("%d shards: %v wait, and nobody reads", shards, a.oldest)
+				t.Errorf("%d shards: %v wait, and no partition is read", shards, a.oldest)
 			}
 		})
 	}

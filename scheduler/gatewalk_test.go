@@ -62,7 +62,7 @@ func (w *gateWalk) tell() {
 		}
 	}
 	w.shut(open...)
-	if slices.Equal(w.told, limits) && !w.fresh { // grants that come anew would wake what waits for something else
+	if slices.Equal(w.told, limits) && !w.fresh { // grants that come again would wake what waits for something else
 		return
 	}
 	w.told, w.mail.Limits = limits, &limits

@@ -89,7 +89,7 @@ var drawnMutants = []mutant{
 	{
 		name: "last-of-the-missed-unknown", invariant: 9, file: "internal/schedule/next.go",
 		old: "\t\t\tl.Last = cursor\n", new: "",
-		fault: "of a schedule that ended while nobody led, the missed runs are counted again in each round",
+		fault: "of a schedule that ended while there was no leader, the missed runs are counted again in each round",
 		run:   "^TestLook$",
 	},
 	{

@@ -76,7 +76,7 @@ var lateMutants = []mutant{
 	},
 	{
 		name: "gap-closed-by-a-renewal", invariant: 4, file: "internal/natsbus/lease.go",
-		old: "if now := l.clock(); anew || l.ended(now, now.Round(0)) {", new: "if anew {",
+		old: "if now := l.clock(); taken || l.ended(now, now.Round(0)) {", new: "if taken {",
 		fault: "a node that renews its lease first when it wakes has stood still unseen",
 		run:   "^TestLeaseTerm$",
 	},

@@ -236,7 +236,7 @@ func StepSetIn(stored []byte) StepSet {
 }
 
 // StepBuilder collects a set. The zero value has none.
-type StepBuilder struct{ set StepSet } // nobody else has its high
+type StepBuilder struct{ set StepSet } // no set shares its high until Set
 
 // Add puts a step in. Numbers that no step can have are left out.
 func (b *StepBuilder) Add(i int) {

@@ -100,11 +100,11 @@ func (l *Lease) ended(now, wall time.Time) bool {
 }
 
 // renewed notes a write that the server confirmed: the lease lasts from when it began. A new Term begins if the lease had
-// run out by our clocks, or with anew: the server did not have it as ours, as at first.
-func (l *Lease) renewed(began time.Time, anew bool) {
+// run out by our clocks, or if it is taken: the server did not have it as ours, as at first.
+func (l *Lease) renewed(began time.Time, taken bool) {
 	l.termMu.Lock()
 	defer l.termMu.Unlock()
-	if now := l.clock(); anew || l.ended(now, now.Round(0)) {
+	if now := l.clock(); taken || l.ended(now, now.Round(0)) {
 		l.term++
 	}
 	l.ends = began.Add(l.ttl)

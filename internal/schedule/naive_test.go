@@ -142,7 +142,7 @@ var changingZones = []string{
 }
 
 // TestAgainstNaiveClock plays drawn schedules over drawn days, half of them around a change of the clock: what runs next, what has
-// come due after a stop and what was missed is what somebody finds who watches the clock.
+// come due after a stop and what was missed is what watching the clock finds.
 func TestAgainstNaiveClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sp := spec(nil)

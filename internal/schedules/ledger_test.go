@@ -21,7 +21,7 @@ type seat struct{ taken bool }
 
 func (s *seat) Leads() bool { return s.taken }
 
-// ledger is what the row of a schedule must say, as somebody keeps it who goes over all runs one by one. It knows the world only
+// ledger is what the row of a schedule must say, kept by going over all runs one by one. It knows the world only
 // by what became of tasks.
 type ledger struct {
 	name                 string
@@ -337,7 +337,7 @@ func TestAgainstLedger(t *testing.T) {
 func TestSubmittedAfterMany(t *testing.T) {
 	w := newWorld()
 	w.put(t, func(s *schedule.Spec) { s.Every, s.CatchUp, s.CatchUps = "1m", "5m", 3 })
-	w.wait(time.Hour) // nobody leads
+	w.wait(time.Hour) // there is no leader
 	ctx, kill := context.WithCancel(t.Context())
 	w.afterSend = func() { kill(); w.putFails = 1 }
 	if err := w.runner(t, nil).round(ctx); err == nil {
