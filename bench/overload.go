@@ -91,7 +91,7 @@ type OverloadPoint struct {
 	After          float64   `json:"c_after"`
 	Window         *Window   `json:"window"`
 	Reasons        []Reason  `json:"reasons,omitempty"` // why tries of the whole load were refused
-	Offered        float64   `json:"offered_of_c"` // by the mean of both C
+	Offered        float64   `json:"offered_of_c"`      // by the mean of both C
 	InTime         float64   `json:"in_time_of_c"`
 	Ceiling        float64   `json:"ceiling_of_c"`
 	InTimeOfCeil   float64   `json:"in_time_of_ceiling"`
