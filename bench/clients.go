@@ -3,6 +3,7 @@ package main
 import (
 	"container/heap"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -162,6 +163,43 @@ func tenantHeaders(deadline time.Duration) []nats.Header {
 	all := make([]nats.Header, tenants)
 	for k := range all {
 		all[k] = nats.Header{wire.HeaderCompleteBy: {deadline.String()}, wire.HeaderLabels: {"tenant=t" + strconv.Itoa(k)}}
+	}
+	return all
+}
+
+// Reason is why submissions were refused.
+type Reason struct {
+	Code int    `json:"code"` // err_code, over HTTP the status
+	N    int    `json:"n"`
+	Text string `json:"text"` // of the first answer
+}
+
+// reasons counts refusals by code, tries that come again included.
+type reasons struct {
+	mu     sync.Mutex
+	byCode map[int]*Reason
+}
+
+func (r *reasons) count(code int, answer []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is := r.byCode[code]
+	if is == nil {
+		if r.byCode == nil {
+			r.byCode = map[int]*Reason{}
+		}
+		is = &Reason{Code: code, Text: string(answer)}
+		r.byCode[code] = is
+	}
+	is.N++
+}
+
+// list is the reasons by code.
+func (r *reasons) list() (all []Reason) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, code := range slices.Sorted(maps.Keys(r.byCode)) {
+		all = append(all, *r.byCode[code])
 	}
 	return all
 }

@@ -119,18 +119,21 @@ func (d *natsDoor) answer(m *nats.Msg) {
 	}
 	stored := bytes.HasPrefix(m.Data, []byte(`{"stream":`))
 	empty := len(m.Data) == 0 && len(m.Header) == 0
-	d.g.outcome(i, stored || empty, retryIn(m.Data))
+	if !stored && !empty {
+		d.g.reasons.count(numberOf(m.Data, "err_code"), m.Data)
+	}
+	d.g.outcome(i, stored || empty, time.Duration(numberOf(m.Data, "retry_ms"))*time.Millisecond)
 }
 
-// retryIn is when a refusal says to come again; 0: it does not.
-func retryIn(answer []byte) time.Duration {
-	_, after, _ := bytes.Cut(answer, []byte(`"retry_ms":`))
+// numberOf is a number of an answer: a refusal's code, or when to come again; 0: it has none of that name.
+func numberOf(answer []byte, name string) int {
+	_, after, _ := bytes.Cut(answer, []byte(`"`+name+`":`))
 	n := bytes.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
-	ms, err := strconv.Atoi(string(after[:max(0, n)]))
+	number, err := strconv.Atoi(string(after[:max(0, n)]))
 	if err != nil {
 		return 0
 	}
-	return time.Duration(ms) * time.Millisecond
+	return number
 }
 
 func (d *natsDoor) close() {
@@ -193,8 +196,12 @@ func (d *httpDoor) put(w httpWork) {
 		return // no answer
 	}
 	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
 		return
+	}
+	if res.StatusCode/100 != 2 {
+		g.reasons.count(res.StatusCode, answer)
 	}
 	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // none: 0
 	g.outcome(w.i, res.StatusCode/100 == 2, time.Duration(seconds)*time.Second)

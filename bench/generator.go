@@ -80,6 +80,7 @@ type generator struct {
 	again    []bool // a refused one was sent again
 
 	accepted, answers atomic.Int64
+	reasons           reasons
 
 	ended    atomic.Int64
 	endedIDs []byte  // of the goroutine of the events alone, until it has stopped

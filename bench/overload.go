@@ -90,7 +90,8 @@ type OverloadPoint struct {
 	Before         float64   `json:"c_before"`
 	After          float64   `json:"c_after"`
 	Window         *Window   `json:"window"`
-	Offered        float64   `json:"offered_of_c"` // by the mean of both C
+	Reasons        []Reason  `json:"reasons,omitempty"` // why tries of the whole load were refused
+	Offered        float64   `json:"offered_of_c"`      // by the mean of both C
 	InTime         float64   `json:"in_time_of_c"`
 	Ceiling        float64   `json:"ceiling_of_c"`
 	InTimeOfCeil   float64   `json:"in_time_of_ceiling"`
@@ -272,7 +273,7 @@ func (o *Overload) point(ctx context.Context, s *settings, r *rig, f, c float64)
 	if err != nil {
 		return nil, err
 	}
-	p := &OverloadPoint{Factor: f, Before: c, Window: res.Window, GeneratorLate: res.GeneratorLate, DrainSeconds: res.DrainSeconds,
+	p := &OverloadPoint{Factor: f, Before: c, Window: res.Window, Reasons: res.Reasons, GeneratorLate: res.GeneratorLate, DrainSeconds: res.DrainSeconds,
 		Cores: res.cores(res.used.system()), StolenCores: res.StolenCores, GeneratorCores: res.cores(res.used.generator)}
 	if res.stalled {
 		p.Void = append(p.Void, "it did not drain")

@@ -189,13 +189,25 @@ func TestClientsObey(t *testing.T) {
 
 // When a refusal says to come again.
 func TestRetryIsRead(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		`{"error":{"code":429},"task":"x","retry_ms":250}`: 250 * time.Millisecond, `{"retry_ms":7,"task":"x"}`: 7 * time.Millisecond,
+	for text, want := range map[string]int{
+		`{"error":{"code":429},"task":"x","retry_ms":250}`: 250, `{"retry_ms":7,"task":"x"}`: 7,
 		`{"error":{}}`: 0, ``: 0, `"retry_ms":`: 0, `"retry_ms":x}`: 0,
 	} {
-		if got := retryIn([]byte(text)); got != want {
+		if got := numberOf([]byte(text), "retry_ms"); got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// Refusals are counted by code, with the first answer of each.
+func TestReasonsAreCounted(t *testing.T) {
+	var r reasons
+	for _, answer := range []string{`{"err_code":7021,"n":1}`, `{"err_code":7020}`, `{"err_code":7021,"n":2}`} {
+		r.count(numberOf([]byte(answer), "err_code"), []byte(answer))
+	}
+	want := []Reason{{Code: 7020, N: 1, Text: `{"err_code":7020}`}, {Code: 7021, N: 2, Text: `{"err_code":7021,"n":1}`}}
+	if got := r.list(); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

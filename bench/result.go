@@ -19,7 +19,9 @@ type Result struct {
 	Offered     int     `json:"offered"`
 	Accepted    int     `json:"accepted"`
 	Refused     int     `json:"refused"`
-	TimedOut    int     `json:"timed_out"` // no answer within 5 s of the sending
+	// Reasons is why tries were refused: more than Refused, where clients come again.
+	Reasons  []Reason `json:"reasons,omitempty"`
+	TimedOut int      `json:"timed_out"` // no answer within 5 s of the sending
 	// GeneratorLate is how far the generator fell behind its own schedule. The
 	// latencies count from the schedule, so its lateness is in them.
 	GeneratorLate Quantiles `json:"generator_late_ms"`

@@ -81,7 +81,7 @@ func (g *generator) report(load loadDone) (*loadReport, error) {
 		return nil, err
 	}
 	r := &t.report
-	r.Offered = g.sent - t.first
+	r.Offered, r.Reasons = g.sent-t.first, g.reasons.list()
 	if g.settings.Window != (span{}) {
 		r.Window = t.window(span{time.Duration(t.zero) + g.settings.Window.From, time.Duration(t.zero) + g.settings.Window.To})
 	}

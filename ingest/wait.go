@@ -227,17 +227,19 @@ func (l *line) put(seq uint64, n int64) {
 	}
 	l.list = append(l.list, stretch{seq, n})
 	if len(l.list)-l.head > stretchesMost {
-		l.mergePairs()
+		l.merge()
 	}
 }
 
-// mergePairs halves list: it merges each pair of neighbours into one stretch, at the later position.
-func (l *line) mergePairs() {
+// merge halves list at least: it merges neighbours, at the later position, into stretches of even length. What is kept of
+// the oldest must not become coarse: they are read next, and all of a stretch counts as read at once.
+func (l *line) merge() {
+	most := 4 * l.stored / stretchesMost // two neighbours are longer
 	kept := l.list[:0]
-	for i := l.head; i < len(l.list); i += 2 {
-		is := l.list[i]
-		if i+1 < len(l.list) {
-			is = stretch{l.list[i+1].seq, is.n + l.list[i+1].n}
+	for _, is := range l.list[l.head:] {
+		if last := len(kept) - 1; last >= 0 && kept[last].n+is.n <= most {
+			kept[last] = stretch{is.seq, kept[last].n + is.n}
+			continue
 		}
 		kept = append(kept, is)
 	}

@@ -401,6 +401,33 @@ func TestQueueOfMessagesIsBounded(t *testing.T) {
 	}
 }
 
+// TestWaitOfALongQueue: behind minutes of small messages the wait is what it is at every report, though what is kept of them is
+// merged again and again: this door's part is known from what was read, however little of that there was.
+//
+// covers: I6
+func TestWaitOfALongQueue(t *testing.T) {
+	const comes, goes = 500, 250 // messages of 4 in a quarter of a second
+	w := newWaits(1)
+	now, put, read := core.Instant(epoch), 0, 0
+	tell := func() {
+		w.report(now, "n1", []core.Reading{{Epoch: 1, Cursor: uint64(read), Read: int64(4 * read), Begun: int64(4 * read)}})
+	}
+	tell()
+	for range 4 * 120 {
+		for range comes {
+			put++
+			w.lines[0].letIn(4)
+			w.lines[0].put(uint64(put), 4)
+		}
+		now, read = now.Add(250*time.Millisecond), read+goes
+		tell()
+		is := time.Duration(put-read) * time.Second / (4 * goes)
+		if got := w.lines[0].wait(now); is > 5*time.Second && (got < is*8/10 || got > is*12/10) {
+			t.Fatalf("after %v the wait is taken for %v, want %v: this door's part for %.2f, want 1", now.Sub(epoch), got, is, w.owners["n1"].pace.Load().share)
+		}
+	}
+}
+
 // TestTurnIsWaitedFor: where a plan's time counts from a task's turn, a submission is refused by how long it may wait for it
 // alone, whatever its plan takes and however long the queue has stood; one that names a deadline is held to that.
 //

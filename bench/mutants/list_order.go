@@ -129,6 +129,12 @@ var orderMutants = []mutant{
 		run:   "^TestTurnOfAFullPartition$",
 	},
 	{
+		name: "old-part-of-a-queue-is-coarse", invariant: 12, file: "ingest/wait.go",
+		old: "most := 4 * l.stored / stretchesMost", new: "most := l.stored",
+		fault: "behind a long queue the wait is taken for several times what it is, and who could wait is refused",
+		run:   "^TestWaitOfALongQueue$",
+	},
+	{
 		name: "burst-that-drains-is-cut", invariant: 12, file: "ingest/wait.go",
 		old: "\tcase stands:\n", new: "\tdefault:\n",
 		fault: "after a spike what comes is refused though there is time for all of it",
