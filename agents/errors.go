@@ -10,15 +10,27 @@ import (
 
 // Error is a failure with the code its reply shall carry.
 type Error struct {
-	Code int // as HTTP's; see core.FinalCode for which are final
+	Code int // as HTTP's, 400 to 599, any other counts as 500; see core.FinalCode for which are final
 	Err  error
 }
 
 // Error is the text the reply carries.
-func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Error() string {
+	if e == nil || e.Err == nil {
+		return noText
+	}
+	return e.Err.Error()
+}
 
 // Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
+
+const noText = "error without a text"
 
 // What a handler or a [Ledger] says about a key that it cannot work on.
 var (
@@ -67,9 +79,9 @@ func (e *panicError) Error() string {
 	return "panic: " + first
 }
 
-// codeOf is the reply code of a handler's error.
+// codeOf is the reply code of a handler's error. It is never 0, by which a reply says that all went well.
 func codeOf(err error) int {
-	if coded, ok := errors.AsType[*Error](err); ok {
+	if coded, ok := errors.AsType[*Error](err); ok && coded != nil && coded.Code >= 400 && coded.Code < 600 {
 		return coded.Code
 	}
 	if _, ok := errors.AsType[*panicError](err); ok {
@@ -92,7 +104,7 @@ func textOf(err error) string {
 	}, strings.ToValidUTF8(err.Error(), "?"))
 	text = core.CutText(text, core.ErrorBytesMax)
 	if strings.TrimSpace(text) == "" {
-		return "error without a text"
+		return noText
 	}
 	return text
 }

@@ -126,10 +126,13 @@ func (r *Runtime) probed(ctx context.Context, probe Prober, cmd *core.Command) (
 	defer func() {
 		if v := recover(); v != nil {
 			r.config.Log.Error("a probe panicked", "agent", cmd.Agent, "task", cmd.Task, "step", cmd.Step, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", v)
+			p, err = core.Probe{}, fmt.Errorf("panic: %v", v)
 		}
 	}()
-	return probe(ctx, cmd)
+	if p, err = probe(ctx, cmd); err != nil {
+		_ = err.Error() // an error that panics when it is asked does so here
+	}
+	return p, err
 }
 
 // checkProbe refuses an answer that is none, and completes one without a result.

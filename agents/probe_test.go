@@ -37,6 +37,7 @@ func TestProbeAnswers(t *testing.T) {
 		{name: "an error", is: core.Probe{Outcome: core.ProbeDone}, err: errors.New("the bank is away"), code: 500, text: "the bank is away"},
 		{name: "not known", err: agents.ErrNotKnown, code: 500, text: agents.ErrNotKnown.Error()},
 		{name: "a panic", err: errPanic, code: 500, text: "panic: oh"},
+		{name: "an error that panics", is: core.Probe{Outcome: core.ProbeDone}, err: (*nilError)(nil), code: 500, text: nilPanic},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -236,6 +236,7 @@ type tries struct {
 // to it.
 func (r *Runtime) judge(t *tries, deadline core.Instant, cmd *core.Command, err error) (pause time.Duration, outcome error) {
 	t.n++
+	err = r.sound(cmd, err)
 	outcome = err
 	if t.unclear != nil && err != nil && (codeOf(err) == core.CodeTooEarly || t.effects && !cmd.Undo && core.FinalCode(codeOf(err))) {
 		outcome = t.unclear
@@ -285,6 +286,18 @@ func (r *Runtime) call(ctx context.Context, handler Handler, effects bool, cmd *
 		defer func() { r.panicked(cmd, recover(), &err) }()
 		return handler(ctx, cmd)
 	})
+}
+
+// sound is an error of a handler that can be asked for its code and its text. One that panics then, as that of a nil pointer
+// may, is a panic of its handler.
+func (r *Runtime) sound(cmd *core.Command, err error) (is error) {
+	if err == nil {
+		return nil
+	}
+	is = err
+	defer func() { r.panicked(cmd, recover(), &is) }()
+	_, _ = codeOf(err), textOf(err)
+	return is
 }
 
 // panicked turns a recovered panic into an error, and logs it with its stack.

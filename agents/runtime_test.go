@@ -13,6 +13,13 @@ import (
 	"duly.dev/duly/internal/core"
 )
 
+// nilError is an error whose text a nil pointer does not have, as a handler returns by mistake.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+const nilPanic = "panic: runtime error: invalid memory address or nil pointer dereference"
+
 func TestReplyCodes(t *testing.T) {
 	plain := errors.New("bank is down")
 	for _, test := range []struct {
@@ -42,7 +49,14 @@ func TestReplyCodes(t *testing.T) {
 		{name: "an error of two lines", err: errors.New("a\r\nb"), code: 500, text: "a  b", tries: 3},
 		{name: "an error without a text", err: errors.New("\n"), code: 500, text: "error without a text", tries: 3},
 		{name: "an error that is not text", err: errors.New("a\xffb"), code: 500, text: "a?b", tries: 3},
+		{name: "an error with a code of none", err: &agents.Error{Err: plain}, code: 500, text: "bank is down", tries: 3},
+		{name: "an error with a code of success", err: fmt.Errorf("charge: %w", &agents.Error{Code: 200, Err: plain}), code: 500, text: "charge: bank is down", tries: 3},
+		{name: "a code below 0", err: &agents.Error{Code: -1, Err: plain}, code: 500, text: "bank is down", tries: 3},
+		{name: "a code without an error", err: &agents.Error{Code: 422}, code: 422, text: "error without a text", tries: 1},
+		{name: "a nil pointer of the type", err: (*agents.Error)(nil), code: 500, text: "error without a text", tries: 3},
+		{name: "an error that panics", err: (*nilError)(nil), code: 512, text: nilPanic, tries: 1},
 		{name: "an undo", undo: true, result: `"dropped"`, tries: 1},
+		{name: "an undo that fails with a code of none", undo: true, err: &agents.Error{Err: plain}, code: 500, text: "bank is down", tries: 3},
 		{name: "an undo that fails", undo: true, err: plain, code: 500, text: "bank is down", tries: 3},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -219,6 +219,23 @@ func TestStartAnswersAsHandlersDo(t *testing.T) {
 	})
 }
 
+// TestStartWithAnErrorThatPanics: an error that cannot be asked for its text is a failure of its command, and of no other.
+func TestStartWithAnErrorThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newStartRig(t, agents.Config{}, func(_ context.Context, cmd *core.Command, done func([]byte, error)) {
+			if cmd.Seq == 1 {
+				done(nil, (*nilError)(nil))
+				return
+			}
+			done(nil, nil)
+		})
+		r.send(1, time.Minute)
+		r.send(2, time.Minute)
+		r.expect("1:failed 2:ok")
+		r.end()
+	})
+}
+
 // A ledger is asked first, and remembers what the work gave; a check needs none.
 func TestStartWithALedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -87,4 +87,16 @@ var roleMutants = []mutant{
 		fault: "a task in error raises no alert",
 		run:   "^(TestRunAlerts|TestAlerterBoundsTheRate)$",
 	},
+	{
+		name: "code-of-none-is-success", invariant: 7, file: "agents/errors.go",
+		old: "ok && coded != nil && coded.Code >= 400 && coded.Code < 600 {", new: "ok && coded != nil {",
+		fault: "a failure with the code 0 is answered as done",
+		run:   "^TestReplyCodes$",
+	},
+	{
+		name: "error-that-panics-ends-the-agent", invariant: 12, file: "agents/runtime.go",
+		old: "\terr = r.sound(cmd, err)\n", new: "",
+		fault: "an error that panics when it is asked for its text ends the process",
+		run:   "^TestReplyCodes$",
+	},
 }
