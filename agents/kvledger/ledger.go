@@ -91,7 +91,8 @@ type claim struct {
 	owner    string
 	revision uint64
 	lease    time.Duration
-	was      record // what the key was before
+	until    time.Time // the work ends then: the claim is not written before the lease begins
+	was      record    // what the key was before
 }
 
 // Do implements [duly.Ledger].
@@ -128,7 +129,7 @@ func (l *Ledger) Do(ctx context.Context, key string, work func(context.Context) 
 
 // work does the work of a claim, for no longer than it holds.
 func (l *Ledger) work(ctx context.Context, c *claim, work func(context.Context) ([]byte, error)) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.lease)
+	ctx, cancel := context.WithDeadline(ctx, c.until)
 	defer cancel()
 	return work(ctx)
 }
@@ -138,8 +139,7 @@ func (l *Ledger) work(ctx context.Context, c *claim, work func(context.Context) 
 func (l *Ledger) failed(ctx context.Context, c *claim, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
 	defer cancel()
-	_, said := errors.AsType[*agents.Error](err)
-	if l.options.AtMostOnce && !said {
+	if l.options.AtMostOnce && !none(err) {
 		r := record{State: stateWorking, Owner: c.owner}
 		if err != nil {
 			r.Why = core.CutText(err.Error(), whyMax)
@@ -148,6 +148,12 @@ func (l *Ledger) failed(ctx context.Context, c *claim, err error) {
 		return
 	}
 	_ = l.kv.Purge(ctx, c.key, jetstream.LastRevision(c.revision))
+}
+
+// none holds for an error of a do that says that it had no effect. One with another code, as of [duly.Fail], does not.
+func none(err error) bool {
+	coded, is := errors.AsType[*agents.Error](err)
+	return is && coded != nil && coded.Code >= 400 && coded.Code < 500
 }
 
 // Undo implements [duly.Ledger]. known is false also where a do has begun of which it is not known how it ended.
@@ -184,6 +190,7 @@ func (l *Ledger) claim(ctx context.Context, key string, undo bool) (*claim, reco
 		return nil, record{}, err
 	}
 	c := &claim{key: at, owner: rand.Text(), lease: l.lease(ctx)}
+	c.until = time.Now().Add(c.lease)
 	var r record
 	var refused error
 	for n := range claimTries {

@@ -231,6 +231,29 @@ func TestClaimHoldsAsLongAsItsCommand(t *testing.T) {
 	}
 }
 
+// slow is a bucket whose answers to new keys take long.
+type slow struct {
+	jetstream.KeyValue
+	by time.Duration
+}
+
+func (s slow) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
+	revision, err := s.KeyValue.Create(ctx, key, value, o...)
+	<-time.After(s.by)
+	return revision, err
+}
+
+// The work of a claim ends with it, however late the claim was answered: another may have the key then.
+func TestWorkEndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	const lease = 20 * time.Millisecond
+	ledger := open(t, slow{bucket(t, connect(t, server(t))), 2 * lease}, kvledger.Options{Lease: lease})
+	_, err := ledger.Do(t.Context(), "k", func(ctx context.Context) ([]byte, error) { return nil, ctx.Err() })
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want the end of the claim", err)
+	}
+}
+
 // A bucket keeps its keys as long as it is told to.
 func TestBucketKeepsAsLongAsItIsTold(t *testing.T) {
 	t.Parallel()
@@ -296,6 +319,40 @@ func TestAtMostOnce(t *testing.T) {
 	}
 	if dos != 1 {
 		t.Errorf("%d works", dos)
+	}
+}
+
+// At most once: only a code of 400 to 499 says that there is no effect. A failure for good may have had one, and so may what
+// an agent of a service gives a code of its own.
+func TestAtMostOnceByCodes(t *testing.T) {
+	t.Parallel()
+	ledger := open(t, bucket(t, connect(t, server(t))), kvledger.Options{AtMostOnce: true})
+	for name, x := range map[string]struct {
+		fail  error
+		again bool
+	}{
+		"refused":   {duly.Refuse(errors.New("no such card")), true},
+		"too many":  {duly.RefuseCode(429, errors.New("too many")), true},
+		"failed":    {duly.Fail(errors.New("the receipt cannot be read")), false},
+		"wrapped":   {fmt.Errorf("charge: %w", duly.Fail(errors.New("the receipt cannot be read"))), false},
+		"timed-out": {&agents.Error{Code: 504, Err: errors.New("no answer in time")}, false},
+		"no-code":   {&agents.Error{Err: errors.New("no code")}, false},
+		"nil":       {(*agents.Error)(nil), false},
+	} {
+		works := 0
+		do := func(fail error) error {
+			_, err := ledger.Do(t.Context(), name, func(context.Context) ([]byte, error) {
+				works++
+				return nil, fail
+			})
+			return err
+		}
+		if err := do(x.fail); !errors.Is(err, x.fail) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := do(nil); (err == nil) != x.again || !x.again && !errors.Is(err, kvledger.ErrUnknown) || (works == 2) != x.again {
+			t.Errorf("%s, and a do again: %v, %d works", name, err, works)
+		}
 	}
 }
 

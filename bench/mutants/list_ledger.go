@@ -134,4 +134,16 @@ var ledgerMutants = []mutant{
 		fault: "a transaction that stands still is ended though its command has time",
 		run:   "^TestHolderWithTime$",
 	},
+	{
+		name: "bucket-any-code-says-none", invariant: 7, file: "agents/kvledger/ledger.go",
+		old: "return is && coded != nil && coded.Code >= 400 && coded.Code < 500", new: "return is && coded != nil",
+		fault: "at most once: a do that failed for good, and may have had its effect, is done again",
+		run:   "^TestAtMostOnceByCodes$",
+	},
+	{
+		name: "bucket-work-outlives-its-claim", invariant: 7, file: "agents/kvledger/ledger.go",
+		old: "context.WithDeadline(ctx, c.until)", new: "context.WithTimeout(ctx, c.lease)",
+		fault: "the work of a claim whose answer came late goes on while another has the key",
+		run:   "^TestWorkEndsWithItsClaim$",
+	},
 }
