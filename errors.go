@@ -18,7 +18,8 @@ var (
 	// ErrTaken is what a refused submission is whose id is a task already, with another
 	// input or of another type, or was cancelled before. It is an [ErrRefused], too.
 	ErrTaken = errors.New("the id is taken")
-	// ErrTimeout says that the context ended before there was a positive answer. It is
+	// ErrTimeout says that the context ended before there was a positive answer, or that a try
+	// came too late after one that was not answered. It is
 	// not known whether the task was taken; submitting it again under the same
 	// id is safe. The errors of the context and of the last try are wrapped too.
 	ErrTimeout = errors.New("no answer in time")
@@ -33,6 +34,8 @@ type SubmitError struct {
 	RetryAfter  time.Duration // how long the server asks to wait; 0: it did not say
 
 	taken bool // see ErrTaken
+	late  bool // it is for when it came: the server would say the same of what it took before
+	open  bool // it leaves open whether it was taken
 }
 
 // Error names the type, the task and the reason.

@@ -42,8 +42,9 @@ type fake struct {
 	ended    sync.Cond                 // one fewer is
 	views    map[string]core.View      // what the store has, by id
 
-	// refuse, where set, is asked first about every submission; nil: take it.
-	refuse func(r *natsbus.SubmitRequest) *wire.RefusedError
+	// refuse, where set, is asked first about every submission; nil: take it. refuseAsk is the same of requests about tasks.
+	refuse    func(r *natsbus.SubmitRequest) *wire.RefusedError
+	refuseAsk func(r *natsbus.AskRequest) *wire.RefusedError
 }
 
 // newFake starts one; the caller stops it.
@@ -85,6 +86,12 @@ func (f *fake) serve() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.controls = append(f.controls, r.Control)
+		if f.refuseAsk != nil {
+			if refusal := f.refuseAsk(r); refusal != nil {
+				r.Refuse(refusal.Code, refusal.ErrCode, refusal.Description, refusal.Retry)
+				return
+			}
+		}
 		r.Accept(uint64(len(f.controls)), 0)
 	}, f.read)
 	_, err4 := f.conn.ServeReplies(0, f.reply, func(r core.Reply) {

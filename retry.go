@@ -31,7 +31,7 @@ func persist(ctx context.Context, clock agents.Time, what operation, try func(co
 
 // persist is that of a submission, which waits for its turn before each try.
 func (t *turn) persist(ctx context.Context, clock agents.Time, what operation, try func(context.Context) error) error {
-	var last error
+	var last, unclear error
 	for n := 1; ; n++ {
 		if held := t.wait(ctx, clock); held != nil {
 			last = cmp.Or(last, held)
@@ -42,8 +42,14 @@ func (t *turn) persist(ctx context.Context, clock agents.Time, what operation, t
 			if err == nil {
 				return nil
 			}
+			if refused, is := errors.AsType[*SubmitError](err); is && refused.late && unclear != nil {
+				return what.failed(fmt.Errorf("%w: an earlier try may have been taken (%w), and now it is refused: %s", ErrTimeout, unclear, refused.Description))
+			}
 			if !worthAgain(err) {
 				return what.failed(err)
+			}
+			if mayBeTaken(err) {
+				unclear = err
 			}
 			// A try that ctx cut short says less than the answer before it.
 			if last == nil || ctx.Err() == nil {
@@ -93,6 +99,14 @@ var finalErrors = []error{
 	nats.ErrConnectionClosed, nats.ErrConnectionDraining, nats.ErrInvalidConnection,
 	nats.ErrMaxPayload, nats.ErrBadSubject, nats.ErrPermissionViolation, nats.ErrAuthorization,
 	nats.ErrHeadersNotSupported,
+}
+
+// mayBeTaken reports whether a try that failed so may have been taken: it was not answered, or the answer leaves that open.
+func mayBeTaken(err error) bool {
+	if refused, is := errors.AsType[*SubmitError](err); is {
+		return refused.open
+	}
+	return !errors.Is(err, nats.ErrNoResponders)
 }
 
 // errAnswer: the answer is not in the wire's version.

@@ -67,6 +67,35 @@ func TestWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestRefusedAfterNoAnswer: who comes too late, after a try that was not answered, does not hear that nothing was begun.
+func TestRefusedAfterNoAnswer(t *testing.T) {
+	late := &SubmitError{Type: "order", Task: "t", Code: 400, Description: "complete-by has passed", late: true}
+	for name, x := range map[string]struct {
+		first, then error
+		refused     bool
+	}{
+		"no answer":                          {nats.ErrTimeout, late, false},
+		"the connection is lost":             {nats.ErrDisconnected, late, false},
+		"an answer that leaves it open":      {&SubmitError{Type: "order", Task: "t", Code: 504, open: true}, late, false},
+		"no one listens":                     {nats.ErrNoResponders, late, true},
+		"an answer that it is not stored":    {refusal(503), late, true},
+		"it would be refused whenever asked": {nats.ErrTimeout, refusal(404), true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tries := 0
+			err := persist(t.Context(), sure{}, operation{"submit", "task t"}, func(context.Context) error {
+				if tries++; tries == 1 {
+					return x.first
+				}
+				return x.then
+			})
+			if tries != 2 || errors.Is(err, ErrRefused) != x.refused || errors.Is(err, ErrTimeout) == x.refused || !x.refused && !errors.Is(err, x.first) {
+				t.Errorf("%s: %d tries, %v", name, tries, err)
+			}
+		})
+	}
+}
+
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -147,7 +147,11 @@ func (c *Client) ask(ctx context.Context, control *core.Control) error {
 		return err
 	}
 	_, err = wire.DecodeSubmitAnswer(data) // its answers have the same form
-	return refusalOf(control.Type, control.ID, err)
+	err = refusalOf(control.Type, control.ID, err)
+	if refused, is := errors.AsType[*SubmitError](err); is && control.Kind == core.EventSignal {
+		refused.late = refused.Code == 409 // the step has its answer, which may be this one
+	}
+	return err
 }
 
 // refusalOf says in this package's words what an answer says.
@@ -159,6 +163,8 @@ func refusalOf(typ, id string, err error) error {
 	if refused, ok := errors.AsType[*wire.RefusedError](err); ok {
 		refusal.Code, refusal.Description, refusal.RetryAfter = refused.Code, refused.Description, refused.Retry
 		refusal.taken = refused.ErrCode == wire.ErrCodeTaken
+		refusal.late = refused.ErrCode == wire.ErrCodePast || refused.ErrCode == wire.ErrCodeDeprecated || refused.ErrCode == wire.ErrCodeNoTime
+		refusal.open = refused.Code >= 500 && (refused.Code != 503 || refused.ErrCode == wire.ErrCodeStore)
 		return refusal
 	}
 	if answer, ok := errors.AsType[*wire.APIError](err); ok {

@@ -190,6 +190,51 @@ func TestDeprecatedIsNotTaken(t *testing.T) {
 	}
 }
 
+// TestTooLateAfterAnOpenAnswer: what came too late, or has its answer already, is not told as refused where an earlier try may
+// have been taken: the task may be there, and a new id would make it twice.
+func TestTooLateAfterAnOpenAnswer(t *testing.T) {
+	r := newRig(t)
+	answers := func(first, then wire.APIError) func() *wire.RefusedError {
+		n := 0
+		return func() *wire.RefusedError {
+			if n++; n == 1 {
+				return &wire.RefusedError{APIError: first}
+			}
+			return &wire.RefusedError{APIError: then}
+		}
+	}
+	open, full := wire.APIError{Code: 504, ErrCode: 7032, Description: "no answer"}, wire.APIError{Code: 429, ErrCode: 7020, Description: "full"}
+	for _, x := range []struct {
+		first, then wire.APIError
+		refused     bool
+	}{
+		{open, wire.APIError{Code: 400, ErrCode: 7008, Description: "complete-by has passed"}, false},
+		{open, wire.APIError{Code: 409, ErrCode: 7014, Description: "version 1 is deprecated"}, false},
+		{open, wire.APIError{Code: 422, ErrCode: 7060, Description: "too little time"}, false},
+		{open, wire.APIError{Code: 409, ErrCode: 7042, Description: "another input"}, true},
+		{full, wire.APIError{Code: 400, ErrCode: 7008, Description: "complete-by has passed"}, true},
+	} {
+		answer := answers(x.first, x.then)
+		r.mu.Lock()
+		r.refuse = func(*natsbus.SubmitRequest) *wire.RefusedError { return answer() }
+		r.mu.Unlock()
+		_, err := r.SubmitRaw(t.Context(), "order", "late", []byte("{}"))
+		if errors.Is(err, duly.ErrRefused) != x.refused || errors.Is(err, duly.ErrTimeout) == x.refused {
+			t.Errorf("submission, %d after %d: %v", x.then.ErrCode, x.first.ErrCode, err)
+		}
+	}
+	store, state := wire.APIError{Code: 503, ErrCode: 7044, Description: "no answer"}, wire.APIError{Code: 409, ErrCode: 7047, Description: "it has had its signal"}
+	for _, first := range []wire.APIError{store, full} {
+		answer, refused := answers(first, state), first == full
+		r.mu.Lock()
+		r.refuseAsk = func(*natsbus.AskRequest) *wire.RefusedError { return answer() }
+		r.mu.Unlock()
+		if err := r.SignalRaw(t.Context(), "order", "o-1", "approve", []byte("true"), ""); errors.Is(err, duly.ErrRefused) != refused || errors.Is(err, duly.ErrTimeout) == refused {
+			t.Errorf("signal, after %d: %v", first.ErrCode, err)
+		}
+	}
+}
+
 func TestSubmitRefused(t *testing.T) {
 	r := newRig(t)
 	if err := Buy.Apply(t.Context(), r.Client); err != nil {

@@ -170,7 +170,7 @@ func TestOperatorsHaveRoom(t *testing.T) {
 func TestOneTableOfCodes(t *testing.T) {
 	for is, want := range map[int]int{
 		wire.ErrCodeType: ingest.CauseTypeName, wire.ErrCodeID: ingest.CauseIDName, wire.ErrCodeLabels: ingest.CauseLabels, wire.ErrCodeHeader: ingest.CauseHeader,
-		wire.ErrCodeTaken: ingest.CauseConflict, wire.ErrCodeQuery: ingest.CauseQuery, wire.ErrCodeBody: ingest.CauseBody,
+		wire.ErrCodeTaken: ingest.CauseConflict, wire.ErrCodeQuery: ingest.CauseQuery, wire.ErrCodeStore: ingest.CauseStore, wire.ErrCodeBody: ingest.CauseBody,
 	} {
 		if is != want {
 			t.Errorf("wire says %d, ingest %d", is, want)

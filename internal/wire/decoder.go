@@ -18,11 +18,16 @@ const (
 const (
 	ErrCodeType   = 7001
 	ErrCodeID     = 7003
+	ErrCodePast   = 7008 // its complete-by has passed
 	ErrCodeLabels = 7013
 	ErrCodeHeader = 7019 // a header that a submission cannot have, or that is given twice
 	ErrCodeTaken  = 7042 // an id that is a task already, with another input or of another type, or was cancelled
 	ErrCodeQuery  = 7043
+	ErrCodeStore  = 7044 // the store or the control stream did not answer
 	ErrCodeBody   = 7045
+	ErrCodeNoTime = 7060 // its time is less than its plan takes
+
+	ErrCodeDeprecated = 7014 // of the plan, the version that it names, or every one
 )
 
 // ErrCodeOf is the finer code of a request that cannot be read; other: where that is not about a name or a label.
