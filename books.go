@@ -52,14 +52,7 @@ type agentBooks struct {
 // serve answers until the subscription is stopped.
 func (b agentBooks) serve(ctx context.Context, conn *natsbus.Conn) (*natsbus.Subscription, error) {
 	return conn.ServeBooks(ctx, b.name, func(ctx context.Context, q wire.BooksQuestion) (wire.BooksAnswer, error) {
-		var effects []Effect
-		var next string
-		var err error
-		if len(q.Keys) > 0 {
-			effects, err = b.books.Find(ctx, q.Keys)
-		} else {
-			effects, next, err = b.books.Since(ctx, q.Since, q.After, q.Limit)
-		}
+		effects, next, err := b.look(ctx, q)
 		if err != nil {
 			return wire.BooksAnswer{}, err
 		}
@@ -72,4 +65,22 @@ func (b agentBooks) serve(ctx context.Context, conn *natsbus.Conn) (*natsbus.Sub
 		}
 		return answer, nil
 	})
+}
+
+// look asks the books. A panic is their error, so that it ends no command of the agent.
+func (b agentBooks) look(ctx context.Context, q wire.BooksQuestion) (effects []Effect, next string, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("books of agent %s: panic: %v", b.name, v)
+		}
+	}()
+	if len(q.Keys) > 0 {
+		effects, err = b.books.Find(ctx, q.Keys)
+	} else {
+		effects, next, err = b.books.Since(ctx, q.Since, q.After, q.Limit)
+	}
+	if err != nil {
+		_ = err.Error() // an error that panics when it is asked does so here
+	}
+	return effects, next, err
 }

@@ -3,6 +3,7 @@ package duly_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ func (b ledgerBooks) Since(_ context.Context, since time.Time, _ string, _ int) 
 }
 
 func (b ledgerBooks) Find(_ context.Context, keys []string) ([]duly.Effect, error) {
+	if keys[0] == "order-13/charge/0" {
+		panic("a page is torn")
+	}
 	return []duly.Effect{{Key: keys[0], Times: 1}}, nil
 }
 
@@ -74,6 +78,9 @@ func TestAgentKeepsBooks(t *testing.T) {
 	}
 	if answer, err = conn.AskBooks(t.Context(), "payment.charge", wire.BooksQuestion{Keys: []string{"order-18/charge/0"}}); err != nil || answer.Effects[0].Key != "order-18/charge/0" {
 		t.Errorf("%+v, %v", answer, err)
+	}
+	if _, err = conn.AskBooks(t.Context(), "payment.charge", wire.BooksQuestion{Keys: []string{"order-13/charge/0"}}); err == nil || !strings.Contains(err.Error(), "panic: a page is torn") {
+		t.Errorf("books that panic: %v", err)
 	}
 	cancel()
 	if err := <-done; err != nil {
