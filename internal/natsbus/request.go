@@ -52,7 +52,8 @@ func Request(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, erro
 	before := nc.LastError()
 	ctx, end := undenied(ctx, func() error {
 		last := nc.LastError()
-		if d, is := denialOf(last); is && (d.Subscribe || last != before) {
+		// What another request is denied meanwhile, to a subject that only begins alike, says nothing of this one.
+		if d, is := denialOf(last); is && (d.Subscribe || last != before && d.Subject == msg.Subject) {
 			return d.of(nc, []string{msg.Subject})
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -63,6 +64,48 @@ func TestInboxOfTheUser(t *testing.T) {
 				c.Close()
 			}
 		}
+	}
+}
+
+// TestDeniedNeighbour: what is denied to another request of the connection, on a subject that begins alike, ends none that waits.
+func TestDeniedNeighbour(t *testing.T) {
+	s := limited(t, lists([]string{"duly.ask.cancel.order", "_INBOX.>"}, []string{"_INBOX.>"}))
+	owner, err := nats.Connect(as(s, "all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Close()
+	came := make(chan *nats.Msg, 1)
+	if _, err := owner.ChanSubscribe("duly.ask.cancel.order", came); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.FlushTimeout(patience); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(as(s, "some"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := Request(within(t), nc, &nats.Msg{Subject: "duly.ask.cancel.order"})
+		answered <- err
+	}()
+	request := <-came
+	if _, err := Request(within(t), nc, &nats.Msg{Subject: "duly.ask.cancel.order-eu"}); !errors.Is(err, nats.ErrPermissionViolation) {
+		t.Fatalf("another type: %v", err)
+	}
+	select { // both looks for denials are over
+	case err := <-answered:
+		t.Fatalf("it ended before its answer: %v", err)
+	case <-time.After(deniedLater + deniedSoon):
+	}
+	if err := request.Respond([]byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }
 
