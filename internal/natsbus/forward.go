@@ -23,13 +23,38 @@ const (
 	forwardWait    = 5 * time.Second  // how long to wait for the first one
 	forwardAckWait = 30 * time.Second // one that is not acknowledged is delivered again after this
 	forwardAgain   = time.Second      // after a failure
+	forwardRest    = 5 * time.Second  // for which nothing is offered to a task stream that took nothing
 )
+
+// errRests says that a message was not offered to its task stream, which took nothing a moment ago.
+var errRests = errors.New("its task stream took nothing a moment ago")
+
+// rests are the task streams that took nothing a moment ago, by number. The messages of one of these come again later, and hold
+// up none of the others'.
+type rests struct {
+	mu    sync.Mutex
+	until [wire.TaskStreamsMax]time.Time
+}
+
+// begin lets a task stream rest.
+func (r *rests) begin(number int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until[number] = time.Now().Add(forwardRest)
+}
+
+// has reports whether a task stream rests.
+func (r *rests) has(number int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.until[number])
+}
 
 // ForwardIn moves submissions from the stream endpoint into the task streams of their partitions, until ctx
 // ends. Every scheduler does it if there are several task streams. A message that is stored twice, because
 // its confirmation was lost, becomes one task. Failures are retried and reported as TroubleReaders.
 func (c *Conn) ForwardIn(ctx context.Context) {
-	key := new(byte) // of this call
+	key := new(rests) // of this call
 	defer c.tries.note(TroubleReaders, key, nil)
 	for ctx.Err() == nil {
 		err := c.forward(ctx, key)
@@ -42,9 +67,10 @@ func (c *Conn) ForwardIn(ctx context.Context) {
 }
 
 // forward moves submissions until something fails.
-func (c *Conn) forward(ctx context.Context, key any) error {
+func (c *Conn) forward(ctx context.Context, resting *rests) error {
 	consumer, err := c.js.CreateOrUpdateConsumer(ctx, c.names.StreamIn(), jetstream.ConsumerConfig{
 		Durable: wire.ConsumerForward, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: -1, AckWait: forwardAckWait, DeliverPolicy: jetstream.DeliverAllPolicy,
+		MaxAckPending: -1, // else those of one stream that takes nothing would in the end keep all others back
 	})
 	if err != nil {
 		return err
@@ -59,15 +85,20 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 		var sent sync.WaitGroup
 		var mu sync.Mutex
 		var failed error
+		rested := false
 		for msg := range batch.Messages() {
 			sent.Add(1)
-			c.forwardOne(ctx, msg, func(err error) {
+			c.forwardOne(ctx, msg, resting, func(err error) {
 				defer sent.Done()
 				if err == nil {
 					err = msg.Ack()
 				}
 				mu.Lock()
 				defer mu.Unlock()
+				if errors.Is(err, errRests) {
+					rested = true
+					return
+				}
 				failed = errors.Join(failed, err)
 			})
 		}
@@ -78,14 +109,16 @@ func (c *Conn) forward(ctx context.Context, key any) error {
 		if err := errors.Join(failed, batch.Error()); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		c.tries.note(TroubleReaders, key, nil)
+		if !rested {
+			c.tries.note(TroubleReaders, resting, nil)
+		}
 	}
 	return nil
 }
 
-// forwardOne publishes one message to its partition's stream. A message that is too large for that becomes a
+// forwardOne publishes one message to its partition's stream, unless that rests. A message that is too large for that becomes a
 // dead letter; otherwise it would come again for ever.
-func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, done func(error)) {
+func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, resting *rests, done func(error)) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		done(err)
@@ -104,7 +137,17 @@ func (c *Conn) forwardOne(ctx context.Context, msg jetstream.Msg, done func(erro
 		done(c.Dead(ctx, c.names.StreamIn(), msg.Subject(), msg.Data(), cause, wire.Header(header)))
 		return
 	}
-	c.publish(taskKind(c.streamOf(partition)), msg.Subject(), header, msg.Data(), func(_ uint64, err error) { done(err) })
+	number := c.streamOf(partition)
+	if resting.has(number) {
+		done(errRests)
+		return
+	}
+	c.publish(taskKind(number), msg.Subject(), header, msg.Data(), func(_ uint64, err error) {
+		if err != nil {
+			resting.begin(number)
+		}
+		done(err)
+	})
 }
 
 // movedHeaders returns the headers for a copy of a message in another stream: without those that the server

@@ -68,6 +68,55 @@ func TestForwardLargest(t *testing.T) {
 	}
 }
 
+// TestForwardPastAStreamThatIsAway: what the stream endpoint has for a task stream that takes nothing, however much, keeps
+// nothing back that is for another.
+func TestForwardPastAStreamThatIsAway(t *testing.T) {
+	t.Parallel()
+	c := dial(t, serve(t, natsserver.Options{SyncOff: true}).ClientURL())
+	setUp(t, c, StreamConfig{Partitions: 8, TaskStreams: 2})
+	if err := c.js.DeleteStream(within(t), names.StreamTasksAt(1)); err != nil {
+		t.Fatal(err)
+	}
+	of := func(stream, n int) (ids []string) {
+		for i := 0; len(ids) < n; i++ {
+			if id := fmt.Sprint("t", i); wire.TaskStreamOf(wire.PartitionOf(id, 8), 2) == stream {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	has := func(name string) uint64 {
+		stream, err := c.js.Stream(within(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Msgs
+	}
+	const away = 1200 // more than a consumer has out, unless it is told
+	for _, id := range of(1, away) {
+		if err := c.nc.Publish("duly.in.x."+id, []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "they are at the stream endpoint", func() bool { return has(names.StreamIn()) == away })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.ForwardIn(ctx) }()
+	defer func() { stop(); <-ended }()
+	// Not before all of them are out, so that the next comes behind them.
+	eventually(t, "they are with the forwarder", func() bool {
+		consumer, err := c.js.Consumer(within(t), names.StreamIn(), wire.ConsumerForward)
+		return err == nil && consumer.CachedInfo().NumAckPending >= 1000
+	})
+	if _, err := c.js.Publish(within(t), "duly.in.x."+of(0, 1)[0], []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other's is in its stream", func() bool { return has(names.StreamTasksAt(0)) == 1 })
+	if n := has(names.StreamIn()); n != away {
+		t.Errorf("%d messages wait for the stream that is away, want %d", n, away)
+	}
+}
+
 // publishCompact publishes, as some clients do, a message of the largest size with a header of the least.
 func publishCompact(t *testing.T, addr, subject string) {
 	t.Helper()
