@@ -29,8 +29,8 @@ var ErrMissed = errors.New("ends were missed")
 // beginning of what the event stream has.
 //
 // An end may come more than once, and another one may follow after a resubmission: the newest counts. When the stream no
-// longer has what came after the position, [ErrMissed] is yielded first, with the position from which the loop goes on:
-// [Client.Get] knows the tasks that it does not tell of.
+// longer has what came after the position, or is made again, [ErrMissed] is yielded first, with the position from which the
+// loop goes on: [Client.Get] knows the tasks that it does not tell of.
 //
 // The client needs the right to read the event stream: see [WithoutEvents].
 func (c *Client) Ends(ctx context.Context, typ string, after uint64) iter.Seq2[End, error] {
@@ -48,41 +48,69 @@ func (c *Client) ends(ctx context.Context, typ string, after uint64, yield func(
 	if c.noEvents {
 		return errors.New("the client was made WithoutEvents")
 	}
-	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
-	if err != nil {
-		return fmt.Errorf("open stream %s: %w", c.names.StreamEvents(), err)
-	}
-	if has := stream.CachedInfo().State; after > has.LastSeq || after != 0 && after+1 < has.FirstSeq {
-		missed := fmt.Errorf("ends of type %s: %w: stream %s has %d to %d, and %d was the last read", typ, ErrMissed, c.names.StreamEvents(), has.FirstSeq, has.LastSeq, after)
-		if after = max(has.FirstSeq, 1) - 1; !yield(End{Position: after}, missed) {
-			return nil
+	for remade := false; ; remade = true {
+		stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+		if err != nil {
+			return fmt.Errorf("open stream %s: %w", c.names.StreamEvents(), err)
+		}
+		if has := stream.CachedInfo().State; remade || after > has.LastSeq || after != 0 && after+1 < has.FirstSeq {
+			missed := fmt.Errorf("ends of type %s: %w: stream %s has %d to %d, and %d was the last read", typ, ErrMissed, c.names.StreamEvents(), has.FirstSeq, has.LastSeq, after)
+			if after = max(has.FirstSeq, 1) - 1; !yield(End{Position: after}, missed) {
+				return nil
+			}
+		}
+		if after, err = c.endsIn(ctx, stream.CachedInfo(), typ, after, yield); !errors.Is(err, errRemade) {
+			return err
 		}
 	}
+}
+
+// errRemade says that the event stream is another one than at first, or went back: who reads on from a position of before
+// hears nothing until it has grown as far.
+var errRemade = errors.New("the stream was made again")
+
+// endsLook is how often a reader of ends looks whether it is still the same stream, besides when it falls silent.
+const endsLook = 10 * time.Second
+
+// endsIn yields ends of a stream as it is after a position, and returns the position of the last message.
+func (c *Client) endsIn(ctx context.Context, is *jetstream.StreamInfo, typ string, after uint64, yield func(End, error) bool) (last uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	messages, failed := make(chan jetstream.Msg), make(chan error, 1)
+	messages, failed, silent := make(chan jetstream.Msg), make(chan error, 1), make(chan struct{}, 1)
 	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
 	stop, err := c.events(ctx, typ, from, func(msg jetstream.Msg) {
 		select {
 		case messages <- msg:
 		case <-ctx.Done():
 		}
-	}, failed)
+	}, failed, silent)
 	if err != nil {
 		cancel()
-		return err
+		return after, err
 	}
 	defer stop()
 	defer cancel() // before stop, which waits for those that ctx sends home
+	look := time.NewTicker(endsLook)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return after, ctx.Err()
 		case err := <-failed:
-			return err
+			return after, err
 		case msg := <-messages:
 			if more, err := c.endsOf(typ, msg, yield); !more || err != nil {
-				return err
+				return after, err
 			}
+			if at, err := msg.Metadata(); err == nil {
+				after = at.Sequence.Stream
+			}
+			continue
+		case <-silent:
+		case <-look.C:
+		}
+		// What cannot be asked now is asked with the next look.
+		if now, err := c.js.Stream(ctx, c.names.StreamEvents()); err == nil && (!now.CachedInfo().Created.Equal(is.Created) || now.CachedInfo().State.LastSeq < after) {
+			return after, errRemade
 		}
 	}
 }
@@ -112,8 +140,8 @@ func (c *Client) endsOf(typ string, msg jetstream.Msg, yield func(End, error) bo
 const eventsHeartbeat = 1500 * time.Millisecond
 
 // events reads the event stream about a type until stop, which waits for read to return. failed, of one element, takes what
-// the library does not heal by itself.
-func (c *Client) events(ctx context.Context, typ string, from jetstream.OrderedConsumerConfig, read func(jetstream.Msg), failed chan<- error) (stop func(), err error) {
+// the library does not heal by itself; silent, too, that there was trouble which it does. silent may be nil.
+func (c *Client) events(ctx context.Context, typ string, from jetstream.OrderedConsumerConfig, read func(jetstream.Msg), failed chan<- error, silent chan<- struct{}) (stop func(), err error) {
 	from.FilterSubjects, from.InactiveThreshold = []string{c.names.EventSubject(typ, "*")}, 10*time.Second
 	consumer, err := c.js.OrderedConsumer(ctx, c.names.StreamEvents(), from)
 	if err != nil {
@@ -121,6 +149,10 @@ func (c *Client) events(ctx context.Context, typ string, from jetstream.OrderedC
 	}
 	reading, err := consumer.Consume(read, jetstream.PullHeartbeat(eventsHeartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if !errors.Is(err, jetstream.ErrConnectionClosed) {
+			select {
+			case silent <- struct{}{}:
+			default: // it is known, or no one asks
+			}
 			return
 		}
 		select {

@@ -92,6 +92,44 @@ func TestEndsWithAPlainClient(t *testing.T) {
 	}
 }
 
+// TestEndsOfAStreamThatIsMadeAgain: a reader does not wait for a position that the stream which was made again has not got to:
+// it tells that ends were missed, and reads on.
+func TestEndsOfAStreamThatIsMadeAgain(t *testing.T) {
+	r := newRig(t)
+	for _, end := range []string{"a processed", "b undone", "c error"} {
+		r.tell(t, end)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen, missed := map[string]bool{}, false
+	for end, err := range r.Ends(ctx, "order", 0) {
+		if errors.Is(err, duly.ErrMissed) && len(seen) == 3 && end.Position == 0 {
+			missed = true
+			r.tell(t, "d processed")
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[end.Task] = true; end.Task == "d" {
+			break
+		}
+		if len(seen) < 3 {
+			continue
+		}
+		name := wire.Names{}.StreamEvents()
+		if err := r.js(t).DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.js(t).CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"duly.events.*.*"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !missed || !seen["d"] {
+		t.Errorf("missed %t, seen %v", missed, seen)
+	}
+}
+
 // What the stream no longer has, or never had, is told, with where the loop goes on.
 //
 // covers: S25

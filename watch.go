@@ -113,7 +113,7 @@ func (c *Client) follow(ctx context.Context, typ, id string, w *watch) (*news, e
 		return n, nil
 	}
 	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since}
-	stop, err := c.events(ctx, typ, from, func(msg jetstream.Msg) { n.read(ctx, msg) }, n.failed)
+	stop, err := c.events(ctx, typ, from, func(msg jetstream.Msg) { n.read(ctx, msg) }, n.failed, nil)
 	if err != nil {
 		_ = sub.Unsubscribe()
 		return nil, err

@@ -28,20 +28,23 @@ const (
 	followHeartbeat = 1500 * time.Millisecond
 	followForgotten = 10 * time.Second
 	followBatch     = 64 // messages that are asked for at a time; each has up to wire.EventsMax events
+
+	followLook = 5 * time.Second // without a message, until it is looked whether it is still the same stream
 )
 
 // FollowEvents calls take with the events of tasks of a type and a status (empty: any), in order, after a
 // position, until ctx ends or take fails. It reads only a few messages ahead of take. What cannot be decoded
-// is skipped. Errors: ErrGone, what take returned, what the server said.
+// is skipped. Errors: ErrGone, errOtherStream, ErrRewound, what take returned, what the server said.
 func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.State, after EventPlace, take func(EventPlace, core.Ending) error) error {
 	config := jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{c.names.EventsAbout(taskType, string(status))}, DeliverPolicy: jetstream.DeliverNewPolicy, InactiveThreshold: followForgotten,
 	}
+	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", c.names.StreamEvents(), err)
+	}
+	id, last := streamID(stream.CachedInfo()), after.Seq
 	if after.Seq > 0 {
-		stream, err := c.js.Stream(ctx, c.names.StreamEvents())
-		if err != nil {
-			return fmt.Errorf("stream %s: %w", c.names.StreamEvents(), err)
-		}
 		state := stream.CachedInfo().State
 		if after.Seq < state.FirstSeq || after.Seq > state.LastSeq {
 			return fmt.Errorf("event %d: the stream has %d to %d: %w", after.Seq, state.FirstSeq, state.LastSeq, ErrGone)
@@ -58,7 +61,14 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 	}
 	defer messages.Stop()
 	for {
-		msg, err := messages.Next(jetstream.NextContext(ctx))
+		bounded, cancel := context.WithTimeout(ctx, followLook)
+		msg, err := messages.Next(jetstream.NextContext(bounded))
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			if err = c.followsStill(ctx, id, last); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 		}
@@ -66,6 +76,7 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 		if err != nil {
 			return fmt.Errorf("read stream %s: %w", c.names.StreamEvents(), err)
 		}
+		last = meta.Sequence.Stream
 		// The stream also says when a task was made, which is no ending.
 		if strings.HasSuffix(msg.Subject(), "."+core.StatusCreated) {
 			continue
@@ -85,6 +96,22 @@ func (c *Conn) FollowEvents(ctx context.Context, taskType string, status core.St
 			}
 		}
 	}
+}
+
+// followsStill checks that the event stream is still the one with an identity, and has a position: the reader of a stream that
+// was made again would wait for its own position there. What the server does not answer is asked again later.
+func (c *Conn) followsStill(ctx context.Context, id string, last uint64) error {
+	stream, err := c.js.Stream(ctx, c.names.StreamEvents())
+	if err != nil {
+		return nil
+	}
+	switch is := stream.CachedInfo(); {
+	case streamID(is) != id:
+		return fmt.Errorf("%w: it is %s, was %s", errOtherStream, streamID(is), id)
+	case is.State.LastSeq < last:
+		return fmt.Errorf("%w: it ends at %d, event %d was read", ErrRewound, is.State.LastSeq, last)
+	}
+	return nil
 }
 
 // decodeEvents decodes a message of the event stream: endings, or the refusal of a submission.

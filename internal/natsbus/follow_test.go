@@ -84,3 +84,25 @@ func TestFollowEventsFromNow(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// TestFollowEventsOfAnotherStream: a reader does not wait for its position in a stream that was made again.
+func TestFollowEventsOfAnotherStream(t *testing.T) {
+	t.Parallel()
+	c := ready(t)
+	tell(t, c, ending("a", core.StateUndone))
+	tell(t, c, ending("b", core.StateError))
+	seen := 0
+	err := c.FollowEvents(within(t), "", "", EventPlace{1, -1}, func(_ EventPlace, e core.Ending) error {
+		if seen++; seen < 2 {
+			return nil
+		}
+		if err := c.js.DeleteStream(within(t), names.StreamEvents()); err != nil {
+			return err
+		}
+		_, err := c.Setup(within(t), *c.config.Load())
+		return err
+	})
+	if !errors.Is(err, errOtherStream) || seen != 2 {
+		t.Errorf("after %d events: %v", seen, err)
+	}
+}
