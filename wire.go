@@ -42,14 +42,15 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 	closed := s.nc.StatusChanged(nats.CLOSED)
 	defer s.nc.RemoveStatusListener(closed)
 	denied := make(chan error, len(names))
-	var services []*natsbus.Service
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var stops []func() // commands first: what is slow to end must not let any more in
 	defer func() {
-		for _, service := range services {
-			service.Stop()
+		cancel()
+		for _, stop := range stops {
+			stop()
 		}
 	}()
 	for _, name := range names {
@@ -57,7 +58,7 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 		if err != nil {
 			return err
 		}
-		services = append(services, service)
+		stops = append(stops, service.Stop)
 		wg.Go(func() {
 			select {
 			case err := <-service.Denied():
@@ -67,12 +68,12 @@ func (s source) Serve(ctx context.Context, names []string, accept agents.Accept)
 		})
 	}
 	stopBooks, err := s.serveBooks(ctx, conn)
-	defer stopBooks()
+	stops = append(stops, stopBooks)
 	if err != nil {
 		return err
 	}
 	stopProbes, err := s.serveProbes(ctx, conn)
-	defer stopProbes()
+	stops = append(stops, stopProbes)
 	if err != nil {
 		return err
 	}

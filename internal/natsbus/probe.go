@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -38,7 +39,8 @@ func (c *Conn) AskProbe(ctx context.Context, cmd *core.Command, resultMax int) (
 	return probe, nil
 }
 
-// ServeProbes answers an agent's probes until stop is called, which returns when the last answer is out.
+// ServeProbes answers an agent's probes until stop is called, which returns when the last answer is out, or when those that are
+// at work have outlived their context by too much.
 // probe is called for up to probesMax at a time; further ones are refused (429). Its error goes to the asker
 // with the code.
 func (c *Conn) ServeProbes(ctx context.Context, agent string, probe func(context.Context, *core.Command) (p core.Probe, code int, err error)) (stop func(), err error) {
@@ -53,8 +55,15 @@ func (c *Conn) ServeProbes(ctx context.Context, agent string, probe func(context
 	}
 	return func() {
 		sub.Stop()
+		timer := time.NewTimer(c.patience(stopTimeout))
+		defer timer.Stop()
 		for range probesMax { // no place is free until its probe has ended
-			s.atWork <- struct{}{}
+			select {
+			case s.atWork <- struct{}{}:
+			case <-timer.C:
+				c.log.Warn("probes that ignore their context are not waited for", "agent", agent)
+				return
+			}
 		}
 	}, nil
 }

@@ -60,6 +60,36 @@ func TestProbe(t *testing.T) {
 	}
 }
 
+// TestDeafProbe: a probe that ignores its context keeps its agent from ending for a bounded time.
+func TestDeafProbe(t *testing.T) {
+	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
+	release, begun := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	stop, err := c.ServeProbes(ctx, "payment.charge", func(context.Context, *core.Command) (core.Probe, int, error) {
+		close(begun)
+		<-release
+		return core.Probe{Outcome: core.ProbeAbsent}, 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.nc.PublishRequest(names.SubjectProbe("payment.charge"), c.nc.NewInbox(), wire.AppendCommand(nil, probeCommand("o-1"))); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	cancel()
+	c.EndBy(time.Now()) // in place of the seconds that it has
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		t.Error("it waits for ever")
+	}
+	close(release)
+	<-stopped
+}
+
 // TestProbesAreBounded: so many probes are at work at a time, one more is refused, and stop waits for the others.
 func TestProbesAreBounded(t *testing.T) {
 	c := dial(t, serve(t, natsserver.Options{}).ClientURL())
