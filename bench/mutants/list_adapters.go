@@ -80,4 +80,28 @@ var adapterMutants = []mutant{
 		fault: "a lease is used after the server has let it go",
 		run:   "^(TestLeaseZombie|TestLeaseLateRenewal|TestLeaseWithoutServer)$",
 	},
+	{
+		name: "neighbour-denied", invariant: 12, file: "internal/natsbus/request.go",
+		old: "last != before && d.Subject == msg.Subject) {", new: "last != before) {",
+		fault: "a request ends because another of the connection is denied",
+		run:   "^TestDeniedNeighbour$",
+	},
+	{
+		name: "one-stream-holds-up-the-endpoint", invariant: 12, file: "internal/natsbus/forward.go",
+		old: "\t\tMaxAckPending: -1,", new: "\t\tMaxAckPending: 1000,",
+		fault: "a task stream that takes nothing keeps all others' submissions back",
+		run:   "^TestForwardPastAStreamThatIsAway$",
+	},
+	{
+		name: "follower-of-a-stream-that-is-gone", invariant: 10, file: "internal/natsbus/follow.go",
+		old: "case streamID(is) != id:", new: "case id == \"\":",
+		fault: "a reader of events waits for ever in a stream that was made again",
+		run:   "^TestFollowEventsOfAnotherStream$",
+	},
+	{
+		name: "deaf-probe-keeps-its-agent", invariant: 12, file: "internal/natsbus/probe.go",
+		old: "time.NewTimer(c.patience(stopTimeout))", new: "time.NewTimer(time.Hour)",
+		fault: "a probe that ignores its context keeps its agent from ending",
+		run:   "^TestDeafProbe$",
+	},
 }
