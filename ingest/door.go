@@ -90,7 +90,7 @@ func (d *Door) Admit(now core.Instant, req *Request) bool {
 	req.line = d.lineOf(req.ID)
 	fl := d.shares.of(&req.Form)
 	fl.count(&req.Form)
-	if r := d.late(now, req.line, &req.Form, fl); r != nil {
+	if r := d.late(now, req.line, &req.Form, fl, false); r != nil {
 		d.tell(req, r)
 		return false
 	}

@@ -510,10 +510,10 @@ func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) 
 }
 
 // mayProbe lets one submission a second in to find out whether the partition still stands still: what is
-// known of it may be of a stream that no longer exists.
-func (l *line) mayProbe(now core.Instant) bool {
+// known of it may be of a stream that no longer exists. ahead: it is not let in yet, but asked about again.
+func (l *line) mayProbe(now core.Instant, ahead bool) bool {
 	last := l.probed.Load()
-	return now.Sub(core.Instant(last)) >= time.Second && l.probed.CompareAndSwap(last, int64(now))
+	return now.Sub(core.Instant(last)) >= time.Second && (ahead || l.probed.CompareAndSwap(last, int64(now)))
 }
 
 // Report takes in what a scheduler says of its partitions. It acts at the next Flush. It is safe for
@@ -530,10 +530,10 @@ func (d *Door) lineOf(id string) *line {
 	return &d.waits.lines[d.cfg.PartitionOf(id, d.cfg.Partitions)]
 }
 
-// Late is [Ingest.Late]. It counts the submission if it refuses it.
+// Late is [Ingest.Late]. It counts the submission if it refuses it; otherwise Admit does.
 func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 	fl := d.shares.of(f)
-	r := d.late(now, d.lineOf(f.ID), f, fl)
+	r := d.late(now, d.lineOf(f.ID), f, fl, true)
 	if r != nil {
 		fl.count(f)
 		d.stats.came.Add(1)
@@ -544,8 +544,9 @@ func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 
 // late refuses a submission that would begin too late to be done, or for which a queue that does not shrink
 // has no room; nil: it may be let in. It looks at names and times only, so that a refusal costs little. An id
-// that was accepted lately is not refused: its submitter asks again. It is safe for concurrent use.
-func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusal {
+// that was accepted lately is not refused: its submitter asks again. ahead: one that is not refused comes again with its
+// input, and counts then. It is safe for concurrent use.
+func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow, ahead bool) *Refusal {
 	if f.StartAt != "" {
 		return nil // it does not wait in the queue until then
 	}
@@ -569,12 +570,11 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	}
 	id, most := may.id, time.Duration(classShare(int64(float64(may.left-may.needs)/core.Weather), class))
 	again, rate := &owner.retryQueue, pace.rate
+	share := shareless
 	if !may.fromTurn {
-		owner.given.note(may.left)
 		limit, stands := pace.limit, "refuse.stands"
-		switch d.shares.judge(now, fl) {
+		switch share = d.shares.judge(now, fl); share {
 		case within:
-			d.shares.given.note(may.left)
 			limit = 0 // what stands is not this tenant's
 		case beyond:
 			limit, stands = d.shares.most(), "refuse.share"
@@ -586,10 +586,14 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 		}
 		most = min(most, waitMost)
 	}
-	if wait <= most || d.ids != nil && d.recent.has(f.ID) {
-		return nil
+	in := wait <= most || d.ids != nil && d.recent.has(f.ID) || l.standstill(now) > 0 && l.mayProbe(now, ahead)
+	if !may.fromTurn && !(in && ahead) {
+		owner.given.note(may.left)
+		if share == within {
+			d.shares.given.note(may.left)
+		}
 	}
-	if l.standstill(now) > 0 && l.mayProbe(now) {
+	if in {
 		return nil
 	}
 	y := refusalFacts{

@@ -297,6 +297,27 @@ func TestStandstillIsTried(t *testing.T) {
 	}
 }
 
+// TestStandstillIsTriedOverHTTP: one that was let pass to see whether the partition still stands is let in when its body is there.
+func TestStandstillIsTriedOverHTTP(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.log.seq = 1000 // of a stream that ends here
+	q.offer(20)
+	q.log.seq, q.stored, q.owner.Epoch = 0, nil, 2
+	q.plans.now["order"].CompleteBy = 3 * time.Second
+	taken := 0
+	for i := range 80 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+		if i >= 40 && q.put() {
+			taken++
+		}
+	}
+	if taken < 9 || taken > 11 {
+		t.Errorf("%d of 40 were taken in ten seconds by a partition that seems to stand still, want about one a second", taken)
+	}
+}
+
 // TestStandingQueueIsCut: a queue that does not get shorter is cut to standTarget, and opens again when it has drained; a
 // burst that drains is not cut.
 func TestStandingQueueIsCut(t *testing.T) {
@@ -340,6 +361,35 @@ func TestBurstThatDrainsIsNotCut(t *testing.T) {
 		if taken := q.offer(200); taken < 200 {
 			t.Fatalf("%.1f s after the spike %d of 200 are refused: the wait is %v, the limit %v", float64(i)/4, 200-taken, q.wait(), q.pace().limit)
 		}
+		q.pass(250 * time.Millisecond)
+	}
+}
+
+// put submits as over HTTP: it is asked before the body is read, and again with it. It reports whether it was taken.
+func (q *queueRig) put() bool {
+	q.n++
+	req := q.request(fmt.Sprintf("x%d0", q.n))
+	if q.door.Late(q.now, &req.Form) != nil {
+		return false
+	}
+	q.door.Submit(q.now, req)
+	return len(q.answers[req.ID]) == 0
+}
+
+// TestAskedAheadCountsOnce: a submission that is judged before its body is read, and again with it, is one: a burst that drains
+// is not cut because twice as much seems to be asked for.
+func TestAskedAheadCountsOnce(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	q.offer(18_000)
+	q.pass(2 * time.Second)
+	for i := range 4 * 60 {
+		for range 200 {
+			if !q.put() {
+				t.Fatalf("%.1f s after the burst one is refused: the wait is %v, the limit %v", float64(i)/4, q.wait(), q.pace().limit)
+			}
+		}
+		q.flush()
 		q.pass(250 * time.Millisecond)
 	}
 }

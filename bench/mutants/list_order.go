@@ -166,13 +166,13 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "turn-is-refused-by-a-standing-queue", invariant: 12, file: "ingest/wait.go",
-		old: "if !may.fromTurn {\n\t\towner.given.note", new: "if may.left > 0 {\n\t\towner.given.note",
+		old: "if !may.fromTurn {\n\t\tlimit, stands", new: "if may.left > 0 {\n\t\tlimit, stands",
 		fault: "what may wait for its turn is refused because others stand in the queue",
 		run:   "^TestTurnIsWaitedFor$",
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
-		old: "wait <= most || d.ids != nil && d.recent.has(f.ID) {", new: "wait <= most {",
+		old: "wait <= most || d.ids != nil && d.recent.has(f.ID) ||", new: "wait <= most ||",
 		fault: "who asks again about what was accepted is told that it is not stored",
 		run:   "^TestAcceptedIsNotRefused$",
 	},
