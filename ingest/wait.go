@@ -91,10 +91,21 @@ type line struct {
 	begun  int64
 }
 
-// stretch is n submissions of this door in messages up to a position.
+// stretch is n submissions of this door in messages from one position to another.
 type stretch struct {
-	seq uint64
-	n   int64
+	from, seq uint64
+	n         int64
+}
+
+// readUpTo removes what of the stretch has been read up to a position before its end, as if its messages were of one size, and
+// returns how many submissions that is.
+func (s *stretch) readUpTo(cursor uint64) (n int64) {
+	if cursor < s.from || s.from >= s.seq {
+		return 0
+	}
+	n = int64(float64(s.n) * float64(cursor-s.from+1) / float64(s.seq-s.from+1))
+	s.from, s.n = cursor+1, s.n-n
+	return n
 }
 
 // queueOwner is the queue of all partitions that one scheduler owns. They are one queue, because it takes
@@ -225,20 +236,20 @@ func (l *line) put(seq uint64, n int64) {
 	if l.apart {
 		l.count(-n)
 	}
-	l.list = append(l.list, stretch{seq, n})
+	l.list = append(l.list, stretch{seq, seq, n})
 	if len(l.list)-l.head > stretchesMost {
 		l.merge()
 	}
 }
 
 // merge halves list at least: it merges neighbours, at the later position, into stretches of even length. What is kept of
-// the oldest must not become coarse: they are read next, and all of a stretch counts as read at once.
+// the oldest must not become coarse: they are read next.
 func (l *line) merge() {
 	most := 4 * l.stored / stretchesMost // two neighbours are longer
 	kept := l.list[:0]
 	for _, is := range l.list[l.head:] {
 		if last := len(kept) - 1; last >= 0 && kept[last].n+is.n <= most {
-			kept[last] = stretch{is.seq, kept[last].n + is.n}
+			kept[last] = stretch{kept[last].from, is.seq, kept[last].n + is.n}
 			continue
 		}
 		kept = append(kept, is)
@@ -262,6 +273,9 @@ func (l *line) readUpTo(now core.Instant, cursor uint64) (n int64) {
 				n += l.list[l.head].n
 			}
 		}
+	}
+	if moved && l.head < len(l.list) {
+		n += l.list[l.head].readUpTo(cursor)
 	}
 	if l.head == len(l.list) {
 		l.list, l.head = l.list[:0], 0

@@ -478,6 +478,38 @@ func TestWaitOfALongQueue(t *testing.T) {
 	}
 }
 
+// TestWaitOfAnHour: as long a queue as a plan may have, first of large messages and then of small ones, is known as well while it
+// is read.
+//
+// covers: I6
+func TestWaitOfAnHour(t *testing.T) {
+	const rate, large, small = 1000, 500, 5
+	w := newWaits(1)
+	now, read := core.Instant(epoch), int64(0)
+	w.report(now, "n1", []core.Reading{{Epoch: 1}})
+	var sizes []int64
+	for left := int64(rate * 3600); left > 0; left -= sizes[len(sizes)-1] {
+		sizes = append(sizes, large)
+		if left <= rate*1800 {
+			sizes[len(sizes)-1] = small
+		}
+		w.lines[0].letIn(sizes[len(sizes)-1])
+		w.lines[0].put(uint64(len(sizes)), sizes[len(sizes)-1])
+	}
+	cursor, room := 0, int64(0)
+	for range 4 * 120 {
+		now = now.Add(250 * time.Millisecond)
+		for room += rate / 4; room >= sizes[cursor]; cursor++ {
+			read, room = read+sizes[cursor], room-sizes[cursor]
+		}
+		w.report(now, "n1", []core.Reading{{Epoch: 1, Cursor: uint64(cursor), Read: read, Begun: read}})
+		is := time.Duration(rate*3600-read) * time.Second / rate
+		if got := w.lines[0].wait(now); now.Sub(epoch) > 5*time.Second && (got < is*8/10 || got > is*12/10) {
+			t.Fatalf("after %v the wait is taken for %v, want %v: this door's part for %.2f, want 1", now.Sub(epoch), got, is, w.owners["n1"].pace.Load().share)
+		}
+	}
+}
+
 // TestTurnIsWaitedFor: where a plan's time counts from a task's turn, a submission is refused by how long it may wait for it
 // alone, whatever its plan takes and however long the queue has stood; one that names a deadline is held to that.
 //
