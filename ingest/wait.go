@@ -201,6 +201,8 @@ type pace struct {
 	// in it.
 	seen  time.Duration
 	begun int64
+	// still is for how long nothing was read of late, though others were waiting.
+	still time.Duration
 }
 
 func newWaits(partitions int) waits {
@@ -392,7 +394,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 		is.waited = time.Duration(waited / float64(read))
 	}
 	passed := now.Sub(o.at)
-	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
+	is.learn(passed, read, begun, min(before, left) >= max(busyLeast, own/2))
 	o.limitStanding(now, passed, &is)
 	is.has = o.given.has
 	o.at = now
@@ -433,22 +435,35 @@ func averageWeight(took time.Duration) float64 {
 	return 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
 }
 
-// learn takes in that so many submissions began in a time. busy: others were waiting throughout; if not, the
-// owner might have been faster, so that only a higher rate counts. A time in which the owner was silent, or
-// began nothing, says nothing about its speed.
-func (p *pace) learn(took time.Duration, begun int64, busy bool) {
-	if begun == 0 || took <= 0 || took > silentFor {
+// learn takes in that so many submissions were read in a time, and so many of them began. busy: others were
+// waiting throughout; if not, the owner might have been faster, so that only a higher rate counts. A time in
+// which the owner was silent, or all that was read was over, says nothing about its speed. One in which nothing
+// was read belongs to what begins next: messages hold many, and cycles may be long. But what has stood still is
+// not slow.
+func (p *pace) learn(took time.Duration, read, begun int64, busy bool) {
+	switch {
+	case took <= 0:
 		return
+	case read == 0 && begun == 0 && busy && took <= silentFor:
+		p.still += took
+		return
+	}
+	still := p.still
+	if p.still = 0; begun == 0 || took > silentFor {
+		return
+	}
+	if p.rate != 0 || p.begun != 0 { // else it was not at work yet
+		took += still
 	}
 	rate, by := float64(begun)/took.Seconds(), averageWeight(took)
 	switch {
 	case p.rate == 0 && busy:
-		p.seen, p.begun = p.seen+took, p.begun+begun
+		p.seen, p.begun = p.seen+min(took, silentFor), p.begun+begun
 		if p.seen >= rateFor || p.begun >= rateSure {
 			p.rate = float64(p.begun) / p.seen.Seconds()
 		}
 	case p.rate == 0:
-	case busy || rate > p.rate:
+	case busy && took <= silentFor || rate > p.rate:
 		p.rate += by * (rate - p.rate)
 	}
 }

@@ -410,6 +410,37 @@ func TestQuietDoorLearnsNothingSlow(t *testing.T) {
 	}
 }
 
+// TestSlowCycles: how fast a scheduler is does not depend on how much it does at a time, nor on how long it stood still.
+func TestSlowCycles(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	q.offer(40_000)
+	for range 12 {
+		for range 4 {
+			q.now = q.now.Add(250 * time.Millisecond)
+			q.tell()
+		}
+		for room := int64(1250); room > 0; q.owner.Cursor++ {
+			is := q.stored[q.owner.Cursor]
+			q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
+		}
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	if rate := q.pace().rate; rate < 900 || rate > 1100 {
+		t.Errorf("the rate is %.0f, want 1000: 1250 begin in each cycle of 1.25 s", rate)
+	}
+	before := q.pace().rate
+	for range 40 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	q.pass(250 * time.Millisecond)
+	if rate := q.pace().rate; rate < before*9/10 {
+		t.Errorf("after it stood still for 10 s the rate is %.0f, was %.0f", rate, before)
+	}
+}
+
 // TestSlowStart: what an owner begins in its first second says little of how fast it is, and keeps nobody out for minutes.
 func TestSlowStart(t *testing.T) {
 	q := newQueueRig(t, 8, func(cfg *Config) { cfg.PackItems = 1 })

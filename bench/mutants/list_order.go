@@ -106,7 +106,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "quiet-door-learns-slowness", invariant: 12, file: "ingest/wait.go",
-		old: "case busy || rate > p.rate:", new: "default:",
+		old: "case busy && took <= silentFor || rate > p.rate:", new: "default:",
 		fault: "where little comes a scheduler is taken for slow, and a burst is refused",
 		run:   "^TestQuietDoorLearnsNothingSlow$",
 	},
