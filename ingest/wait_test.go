@@ -53,12 +53,17 @@ func (q *queueRig) flush() {
 // pass lets the scheduler read on for a time, and say so every quarter of a second.
 func (q *queueRig) pass(d time.Duration) {
 	for end := q.now.Add(d); q.now < end; {
-		q.now = q.now.Add(250 * time.Millisecond)
-		for room := int64(q.rate / 4); room > 0 && int(q.owner.Cursor) < len(q.stored); q.owner.Cursor++ {
-			is := q.stored[q.owner.Cursor]
-			q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
-		}
+		q.read()
 		q.tell()
+	}
+}
+
+// read lets the scheduler read on for a quarter of a second.
+func (q *queueRig) read() {
+	q.now = q.now.Add(250 * time.Millisecond)
+	for room := int64(q.rate / 4); room > 0 && int(q.owner.Cursor) < len(q.stored); q.owner.Cursor++ {
+		is := q.stored[q.owner.Cursor]
+		q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
 	}
 }
 
@@ -438,6 +443,23 @@ func TestSlowCycles(t *testing.T) {
 	q.pass(250 * time.Millisecond)
 	if rate := q.pace().rate; rate < before*9/10 {
 		t.Errorf("after it stood still for 10 s the rate is %.0f, was %.0f", rate, before)
+	}
+}
+
+// TestReportsThatComeAtOnce: a door that was held up takes a scheduler for no slower than it is.
+func TestReportsThatComeAtOnce(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	q.offer(20_000)
+	q.pass(6 * time.Second)
+	before := q.pace().rate
+	for range 4 {
+		q.read()
+		q.door.Report("n1", []core.Reading{q.owner})
+	}
+	q.door.Flush(q.now)
+	if rate := q.pace().rate; rate < before*95/100 {
+		t.Errorf("after four reports in one second that came at its end the rate is %.0f, was %.0f", rate, before)
 	}
 }
 
