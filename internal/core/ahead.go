@@ -23,7 +23,12 @@ type next struct {
 	ends bool    // the deadline of the task ends it: the task is undone
 }
 
-// active reports whether the owner holds a task for what is next with the step.
+// active reports whether the owner holds a task for what is next with the step. A child is held as a task of its
+// own, so that a parent which waits for one need not be; that of an each is, because its owner bears further
+// children as others end, and so is one whose children are being undone. A step between two attempts is held for
+// its backoff; one in the pause of its policy, whose attempts start again at 0, is not: a pause is long, and the
+// supervisor's question ends it. The retries of a wait for an agent are known to memory alone, so that it is held
+// even where other steps come first.
 func (s *StepState) active(v verb, at Instant) bool {
 	switch v {
 	case verbWork:
@@ -48,6 +53,10 @@ func (t *Task) ahead(p *Plan) iter.Seq2[int, next] {
 	}
 }
 
+// aheadForward is ahead of a task that goes forward. What is at an agent is never ended by the task's deadline: its
+// complete-by is not later. But an undo of an optional step is, for then the whole task is undone. While the task
+// stops nothing begins, and a wait or a signal is not ended by the deadline either: the row for it would lead to
+// the next one in the same instant, without end.
 func (t *Task) aheadForward(p *Plan, yield func(int, next) bool) {
 	stopping, asked := false, false // it is looked for where it counts, and once
 	for i := range t.Steps {
@@ -80,12 +89,14 @@ func (t *Task) aheadForward(p *Plan, yield func(int, next) bool) {
 		if !yield(i, n) {
 			return
 		}
+		// The step may just have failed: what comes behind it in the list does not begin any more.
 		stopping = stopping || asked && t.stops(p, i)
 	}
 }
 
-// aheadBack is ahead of a task that is undone. No undo leaves while a do is at an agent. A step waits for the undo of all that come
-// after it, directly or through others, but for those that have given up.
+// aheadBack is ahead of a task that is undone. No undo leaves while a do is at an agent. A step waits for the undo
+// of all that come after it, directly or through others, but for those that have given up. One that has to wait for
+// nothing but the dos at work is held: it is told of, because a task with an undo to come has not ended.
 func (t *Task) aheadBack(p *Plan, yield func(int, next) bool) {
 	working := t.working()
 	var held StepBuilder // steps that one which is not undone yet came after

@@ -76,7 +76,8 @@ func (d *decision) await(i, code int, text string) {
 	d.finish(&r, d.t.State)
 }
 
-// retryLater lets the next retry of a wait leave after a backoff.
+// retryLater lets the next retry of a wait leave after a backoff. What was given back is as if it had not left, but
+// for the number of its copy: an answer to it that comes yet must not be taken for one to the next.
 func (d *decision) retryLater(i int) {
 	s := &d.t.Steps[i]
 	s.Out, s.Heard = 0, 0
@@ -110,6 +111,7 @@ func (d *decision) heard(i int) {
 	r.At = max(d.t.UpdatedAt, min(d.at, s.Heard)) // however late its owner sees that: see applyUse
 	r.Next, r.NextAttempt, r.Undo, r.Due = i, s.Attempt, s.Status == StepUndoing, s.Due
 	r.Attempt = s.Attempt
+	// The row sends nothing: how often the retry was sent, and by whom, stays as it is known.
 	copies := s.Effect.copies
 	d.t.applyRecord(&r)
 	s.Effect.copies = copies

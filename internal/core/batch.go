@@ -228,7 +228,10 @@ const ReadNoMore = 1<<63 - 1
 // both lost; after it an id counts as new.
 const resubmitFor = 24 * time.Hour
 
-// MayHaveRun reports whether steps of a task may have run that its journal does not know.
+// MayHaveRun reports whether steps of a task may have run that its journal does not know. What the lost life knew
+// is told by the number of a task that the database still had, and by the place in the stream of one that is born
+// again. Where the stream has lost messages as well, a submitter may send its own again, at another place: then
+// time alone tells them from new ones.
 func (s *PartitionState) MayHaveRun(t *Task) bool {
 	switch {
 	case t.WentBackAt >= s.WentBackAt: // never, or it is noted
@@ -272,6 +275,7 @@ func (s *PartitionState) Take(c Claim) {
 	tasks, control := movedStreams(s.Stream, c.Stream)
 	unread := s.Found.WentBack || s.WentBackUntil > s.Cursor
 	if s.Found.WentBack {
+		// It rises even if the clock did not: a task that has noted the time before must note this one.
 		s.WentBackAt, s.WentBackNumber = max(c.At, s.WentBackAt+1), s.NextNumber
 		s.WentBackUntil = max(c.End, s.WentBackUntil)
 	}
@@ -282,6 +286,7 @@ func (s *PartitionState) Take(c Claim) {
 	case tasks:
 		s.WentBackUntil = 0 // a position of a stream that is no more
 	}
+	// A provisional takeover takes everything for what may have run; Found keeps the true bound for the second one.
 	if s.Found.Until = s.WentBackUntil; c.Provisional && s.Found.WentBack {
 		s.WentBackUntil = ReadNoMore
 	}

@@ -33,6 +33,8 @@ func Birth(p *Plan, t *Task, ev *Event, out *Outcome) {
 	out.Effects = append(out.Effects, Effect{Kind: EffectReceived})
 	d.finish(&r, StateProcessing)
 	if t.State == StateProcessing { // one that is parked changes its row when it goes on
+		// One that is at work gets so low a bound at once that hardly a step has to lower it: a short task is
+		// written into the index of bounds once, and the supervisor's question about a longer one raises it.
 		t.Bound = min(t.Bound, ev.At.Add(p.ShortestTimeout()), t.Deadline)
 	}
 }

@@ -54,7 +54,7 @@ type Calls struct{ Done, Failed int64 }
 // Add adds others to them.
 func (c *Calls) Add(o Calls) { c.Done, c.Failed = c.Done+o.Done, c.Failed+o.Failed }
 
-// bad reports whether so many of the calls fail that the breaker opens.
+// bad reports whether so many of the calls fail that the breaker opens. Of no calls at all none has failed.
 func (c Calls) bad(sharePct int) bool {
 	return sharePct > 0 && c.Failed > 0 && c.Failed*100 >= int64(sharePct)*(c.Done+c.Failed)
 }
@@ -103,6 +103,7 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 		if window.Done+window.Failed < p.CallsMin || !window.bad(p.SharePct) {
 			return b, false
 		}
+		// After an operator's word, and where it was closed for OpenMax, openings count anew.
 		if b.Forced || b.Since == 0 || now >= b.Since.Add(p.OpenMax) {
 			b.Openings = 0
 		}
@@ -111,6 +112,7 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 		switch {
 		case trial.bad(p.SharePct):
 			return b.open(p, now, trial, "calls of a trial failed"), true
+		// As many successes as commands are let out at a time, before twice as many are.
 		case trial.Done < 1<<stage:
 			return b, false
 		case stage >= breakerStages:

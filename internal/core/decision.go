@@ -49,7 +49,9 @@ func (d *decision) finish(r *Record, state State) {
 	d.touchRow()
 }
 
-// begin makes r the open row and keeps what it says of the step whose attempt ended.
+// begin makes r the open row and keeps what it says of the step whose attempt ended. Until close what is decided
+// goes into this row: its next command and the state. When the row takes the task out of its way forward, what
+// waits for agents is journalled before it.
 func (d *decision) begin(r *Record, state State) {
 	if d.p != nil && d.t.State == StateProcessing && (state != StateProcessing || d.at >= d.t.workUntil(d.p) || d.t.stopping(d.p)) {
 		d.endWaits(r.Step)
@@ -98,7 +100,8 @@ func (d *decision) close() {
 	d.open, d.retryAt = false, 0
 }
 
-// another is the next row of the same event.
+// another is the next row of the same event, of which the owner is the actor: whoever raised the event asked for no
+// more than the first. The reason of that is no reason of this one.
 func (d *decision) another(kind Kind, step int) Record {
 	d.close()
 	r := d.record(kind, step)
@@ -132,6 +135,7 @@ func (d *decision) advance() {
 }
 
 // issue puts the next command of step i into the open row, or into another one: a row has one command, and one Due.
+// An open row whose Due is a backoff of another step, or that begins a wait for an agent, has none to give away.
 func (d *decision) issue(i int, undo bool) {
 	ps := &d.p.Steps[i]
 	if r := d.row(); !d.open || r.Next >= 0 || r.Due != 0 && r.Step != i || d.retryAt != 0 {
@@ -145,6 +149,7 @@ func (d *decision) issue(i int, undo bool) {
 	case undo:
 		kind = EffectUndo
 		r.Due = d.tryUntil(i, true)
+		// Attempts of the do do not count for the undo.
 		if s.Status != StepUndoing {
 			r.NextAttempt = 1
 		}
@@ -201,7 +206,8 @@ func (d *decision) notAllowed(why string) error {
 	return fmt.Errorf("%w: task %s is %s: %s", ErrNotAllowed, d.t.ID, d.t.State, why)
 }
 
-// answered finds the step whose command is at an agent under the event's number.
+// answered finds the step whose command is at an agent under the event's number; -1: none is, or the task has
+// ended, where what was out is not waited for any more.
 func (d *decision) answered() int {
 	i := d.t.OutSeq(d.ev.Seq)
 	if i < 0 || d.t.State.Ended() || d.t.Steps[i].kind != kindCall {

@@ -12,6 +12,7 @@ func (d *decision) reply() error {
 		return d.late("no command is out under the reply's number")
 	}
 	s := &d.t.Steps[i]
+	// The complete-by counts, whether the supervisor has asked or not: a reply must mean the same to any owner.
 	if d.at >= s.Due {
 		return d.late("the reply came after its complete-by")
 	}
@@ -59,8 +60,8 @@ func (t *Task) goesOn() State {
 	return t.State
 }
 
-// quietAfter is when the command now out at step i can no longer take effect
-// even without an answer.
+// quietAfter is when the command now out at step i can no longer take effect even without an answer. It is never
+// sooner than for the attempts before: one with a shorter complete-by does not speak for them.
 func (d *decision) quietAfter(i int) Instant {
 	s := &d.t.Steps[i]
 	if s.kind != kindCall {
@@ -82,8 +83,10 @@ func (d *decision) failed(i int) {
 	d.finish(&r, state)
 }
 
-// failing decides between another attempt, a pause, the end, going on without the step, and the undo. It completes r, the
-// row of a do that failed, and returns the state that the task goes to.
+// failing decides between another attempt, a pause, the end, going on without the step, and the undo. It completes
+// r, the row of a do that failed, and returns the state that the task goes to. final: no attempt would do better,
+// whatever is left of them. Under the policy to wait, too, the task is undone then, but for a key that is too old:
+// about that a person decides.
 func (d *decision) failing(r *Record, i int, final bool) State {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	if d.t.State == StateUndoing { // whatever the do came to, it is undone now

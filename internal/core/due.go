@@ -13,9 +13,12 @@ func earlier(a, b Instant) Instant {
 	return a
 }
 
-// NextDue is the earliest instant at which something of the task can be
-// overdue: the complete-by of a command, a signal or children that are out, the instant of a wait, or the
-// task's own deadline. The zero Instant means that the task has ended.
+// NextDue is the earliest instant at which something of the task can be overdue: the complete-by of a command, a
+// signal or children that are out, the instant of a wait, or the task's own deadline. The zero Instant means that
+// the task has ended.
+//
+// The store keeps a lower bound of it in the task's row, and the supervisor asks the owner once that has passed.
+// Too early a bound costs a question; one too late would hide a task whose timer was lost.
 func (t *Task) NextDue(p *Plan) Instant {
 	switch {
 	case t.State.Ended():
@@ -37,6 +40,7 @@ func (t *Task) NextDue(p *Plan) Instant {
 			due = earlier(due, max(t.UpdatedAt, t.alarm(p, i)))
 		case n.verb == verbUndo:
 			due = earlier(due, max(t.UpdatedAt, n.when))
+		// A do that waits for its agent ends with the deadline, which counts already: nothing else of it is late.
 		case s.Awaits != 0:
 		case n.verb == verbWork, n.verb == verbWait, n.verb == verbAsk:
 			due, out = earlier(due, n.when), true
@@ -46,14 +50,18 @@ func (t *Task) NextDue(p *Plan) Instant {
 			again = earlier(again, n.when)
 		}
 	}
+	// A step whose pause is over and that has not begun waits for its turn or for room. It is what is due only
+	// where nothing else will make the owner look at the task.
 	if !out && t.WaitsFor == "" { // else it waits for room
 		due = earlier(due, again)
 	}
+	// Nothing is ahead of a task that has not ended: it is to be looked at, now.
 	return cmp.Or(due, t.UpdatedAt)
 }
 
-// nextWake is the earliest instant at which the owner itself has to do something about a task that it holds; 0: it has
-// only to wait for what others do.
+// nextWake is the earliest instant at which the owner itself has to do something about a task that it holds; 0: it
+// has only to wait for what others do: an answer, or the supervisor, which asks when a complete-by has passed.
+// Timers end at the deadline at the latest, because then the task is undone.
 func (t *Task) nextWake(p *Plan, at Instant) (next Instant) {
 	if !t.Active() {
 		return 0
@@ -98,7 +106,8 @@ func (t *Task) openUndo(p *Plan, i int) bool {
 	return s.Effect.Possible() && p.Steps[i].Undoable && s.Left == ""
 }
 
-// undoWhen is when the next attempt of the undo of step i may leave.
+// undoWhen is when the next attempt of the undo of step i may leave: not before every do of it is quiet. Due counts
+// from the first attempt of the undo on; before that it is a time of the do.
 func (t *Task) undoWhen(i int) Instant {
 	s := &t.Steps[i]
 	if s.Status == StepUndoing {
@@ -120,8 +129,8 @@ func (t *Task) nextUndo(p *Plan, at Instant) (next int, when Instant) {
 	return next, when
 }
 
-// alarm is when an undo has been tried for so long that an operator is told or, later,
-// that it gives up.
+// alarm is when an undo has been tried for so long that an operator is told or, later, that it gives up. Where it
+// gives up before the operator would be told there is only the second.
 func (t *Task) alarm(p *Plan, i int) Instant {
 	s := &t.Steps[i]
 	if end := t.undoEnd(p, i); s.Alerted || end < s.Since.Add(undoAlertAfter) {

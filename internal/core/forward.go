@@ -22,11 +22,14 @@ func (t *Task) over() bool {
 	return true
 }
 
-// workUntil is the instant from which on no do begins.
+// workUntil is the instant from which on no do begins. No do gets a later complete-by either: see tryUntil.
 func (t *Task) workUntil(p *Plan) Instant { return t.Deadline.Add(-p.UndoReserve) }
 
-// beginnable reports whether step i, which waits, has all that it comes after. It may still have to wait for its next attempt or for
-// room, and does not begin while the task stops.
+// beginnable reports whether step i, which waits, has all that it comes after. It may still have to wait for its
+// next attempt or for room, and does not begin while the task stops. Where steps are done again, because the
+// database went back or an edit voided an answer, a step may be done whose own predecessors are open: then ready,
+// which looks at the direct ones, is not enough, and nothing that follows step i may be at work by the result that
+// is about to change.
 func (t *Task) beginnable(p *Plan, i int) bool {
 	return t.ready(p, i) && (t.WentBackAt == 0 && !t.Reopened || !t.earlierOpen(p, i) && !t.laterOut(p, i))
 }
@@ -67,7 +70,8 @@ func (t *Task) stops(p *Plan, i int) bool {
 	return s.Left != "" && p.Steps[i].OnExhausted == PolicySkip
 }
 
-// skips reports whether the effect of step i is undone so that the task can go on without it.
+// skips reports whether the effect of step i is undone so that the task can go on without it. Until that is done
+// the step is not over, and nothing that comes after it begins.
 func (t *Task) skips(p *Plan, i int) bool {
 	s := &t.Steps[i]
 	return (s.Status == StepFailed || s.Status == StepUndoing) && p.Steps[i].OnExhausted == PolicySkip && t.openUndo(p, i)
@@ -112,7 +116,10 @@ func (d *decision) expire() {
 	}
 }
 
-// tryBegin begins step i unless it has to wait for its next attempt or for room at its agent.
+// tryBegin begins step i unless it has to wait for its next attempt or for room at its agent. The order of the
+// cases counts. A key that is too old ends the step even in its backoff. A retry of a wait looks for no room: its
+// step has its place (Occupies). The condition is asked before the room, so that a step which is not wanted waits
+// for no agent. And a step gives up because of a breaker only where nothing but the breaker keeps it.
 func (d *decision) tryBegin(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	first := !s.begun
@@ -130,6 +137,7 @@ func (d *decision) tryBegin(i int) {
 	case s.kind == kindCall && d.backTooLate(i):
 		d.giveUpWaiting(i)
 		return
+	// Of steps that may begin, the first that finds no room is what the task is parked for: see settle.
 	case s.kind == kindCall && (d.ev.Full.Has(i) || d.ev.Few.Has(i) && d.beganAt(ps.Agent)):
 		if d.full == 0 {
 			d.full = i + 1
@@ -197,7 +205,8 @@ func (d *decision) wanted(i int) bool {
 	return yes
 }
 
-// failBegin is the end of a step that could not begin, because an expression of it failed.
+// failBegin is the end of a step that could not begin, because an expression of it failed. That is final: asked
+// again of the same input and results, the expression would fail again.
 func (d *decision) failBegin(i int, err error) {
 	r := d.another(KindRefused, i)
 	r.Code, r.Error = CodeRefused, cut(err.Error())
@@ -205,7 +214,9 @@ func (d *decision) failBegin(i int, err error) {
 	d.begin(&r, state)
 }
 
-// beginEach begins the children of the elements of a list.
+// beginEach begins the children of the elements of a list. The list is asked for once and kept in the row: further
+// attempts go on with it, because children that were born are its elements by their places. An empty list is done
+// at once: no child would end it.
 func (d *decision) beginEach(i int, first bool) {
 	if !first {
 		d.issue(i, false)
@@ -226,12 +237,15 @@ func (d *decision) beginEach(i int, first bool) {
 	d.issue(i, false)
 }
 
-// settle says what the task is when nothing more can begin now.
+// settle says what the task is when nothing more can begin now: processed; processing, while its owner has
+// something out or a timer to keep in memory; in error, once it stops and no children are at work any more;
+// otherwise pending, and in nobody's memory.
 func (d *decision) settle() {
 	t, stopping := d.t, d.t.stopping(d.p)
 	over, active, children := t.over(), false, false
 	for i, n := range t.ahead(d.p) {
 		s := &t.Steps[i]
+		// The open row's command is put out when the row is closed. Until then its step looks like one that waits.
 		if n.verb == verbBegin && d.open && i == d.row().Next { // the open row begins it
 			if n.verb = verbWork; s.kind.passive() {
 				continue
@@ -255,12 +269,14 @@ func (d *decision) settle() {
 	case t.State != StatePending:
 	case stopping:
 		t.WaitsFor = "" // nothing more begins
+	// A task that is parked is found and claimed by the agent at which it waits for room.
 	case d.full > 0:
 		t.WaitsFor = d.p.Steps[d.full-1].Agent
 	}
 }
 
-// processed ends a task whose steps are all done or not wanted.
+// processed ends a task whose steps are all done or not wanted. If the plan's result cannot be computed the task
+// goes to error with all its effects in place: an operator undoes or resolves it.
 func (d *decision) processed() {
 	if d.p.Result == "" {
 		d.t.State = StateProcessed

@@ -63,8 +63,9 @@ func (t *Task) undoOld(p *Plan, i int, at Instant) bool {
 	return ends != 0 && at >= ends
 }
 
-// tryUntil is the complete-by of an attempt of step i that leaves now: while its key is remembered, which of the first attempt is
-// counted from now.
+// tryUntil is the complete-by of an attempt of step i that leaves now: while its key is remembered, which of the
+// first attempt is counted from now. Waits and children have no key. A do also ends with the time for work; an undo
+// may outlast the deadline.
 func (d *decision) tryUntil(i int, undo bool) Instant {
 	ps := &d.p.Steps[i]
 	until, ends := min(d.at.Add(ps.CompleteBy), d.t.workUntil(d.p)), d.t.keyEnds(d.p, i)
@@ -86,7 +87,8 @@ func (t *Task) keyOver(p *Plan, i int, at Instant) bool {
 	return ends != 0 && at >= ends && t.Steps[i].Status == StepWaiting
 }
 
-// undoKeyOver is the first step that is to be undone and whose key is too old for that; -1: there is none.
+// undoKeyOver is the first step that is to be undone and whose key is too old for that; -1: there is none. Its turn
+// does not matter, nor whether its undo waits: an attempt that is out has its answer, or its complete-by, first.
 func (t *Task) undoKeyOver(p *Plan, at Instant) int {
 	if t.working() { // its answer, or its complete-by, comes first
 		return -1
@@ -105,6 +107,7 @@ func (d *decision) endKey(i int) {
 	r := d.another(KindStarted, i)
 	if d.probe(&r, i) {
 		d.begin(&r, d.t.State)
+		// No command was silent: the question about the key has the number of this row, which begin gave.
 		d.out.Effects[len(d.out.Effects)-1].Seq = r.Seq
 		return
 	}
@@ -112,7 +115,8 @@ func (d *decision) endKey(i int) {
 	d.begin(&r, d.failing(&r, i, true))
 }
 
-// endUndoKey lets the undo of a step give up whose key is too old.
+// endUndoKey lets the undo of a step give up whose key is too old. A task that goes forward stops then: the step is
+// optional, and what it has done can neither stay nor be undone without a person.
 func (d *decision) endUndoKey(i int) {
 	r := d.another(KindUndoGaveUp, i)
 	r.StepStatus, r.Error = StepUndoing, cut(d.t.oldKey(d.p, i, true))
@@ -185,7 +189,9 @@ func (d *decision) undoes(i int) bool {
 	return s.Effect.Possible() && d.p.Steps[i].Undoable && s.Status != StepUndone
 }
 
-// noteFound writes the rows of a person's word. While the key of an undo is not too old it says nothing: an undo may be at work.
+// noteFound writes the rows of a person's word, before the row of the request: it finds the key free already. While
+// the key of an undo is not too old it says nothing: an undo may be at work. step is the one that a resubmit starts
+// from; -1: it is an undo.
 func (d *decision) noteFound(step int) {
 	for i := range d.t.Steps {
 		undo := d.ev.Found == ProbeDone && d.t.State.Ended() && d.undoes(i) && d.t.undoOld(d.p, i, d.at)

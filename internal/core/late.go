@@ -17,6 +17,7 @@ func (d *decision) late(why string) error {
 		return d.stale(why)
 	}
 	s := &d.t.Steps[i]
+	// A step with any other status has come to its end by an answer in time, a person's word or its undo.
 	switch {
 	case undo && d.ev.Code == 0 && s.Status == StepUndoing:
 		d.undoneLate(i)
@@ -106,8 +107,10 @@ func (d *decision) keep(r *Record) {
 	d.touchRow()
 }
 
-// noEffect keeps that the only do of a step was refused. A command that is out has still to come to its end, which is then no
-// unknown one; otherwise nothing of the step is to be undone, and the task goes on with what is.
+// noEffect keeps that the only do of a step was refused. A command that is out has still to come to its end, which
+// is then no unknown one; otherwise nothing of the step is to be undone, and the task goes on with what is. An
+// optional step would have been passed over by the end of its undo, which does not come: so this row does it. One
+// that waits for its next attempt, or whose agent is asked, goes on with that.
 func (d *decision) noEffect(i int) {
 	s := &d.t.Steps[i]
 	r := d.lateRow(KindLate, i)

@@ -123,7 +123,9 @@ func Holders(all []Counting) map[string]bool {
 	return holders
 }
 
-// EndGrants ends the stored grants of all but some holders, see Holders, where mine are not of them.
+// EndGrants ends the stored grants of all but some holders, see Holders, where mine are not of them: their commands
+// are counted elsewhere, or over, and their places would be lost until the grants end by time. The claimer's own
+// grants it knows itself.
 func EndGrants(stored, mine []Grant, holders map[string]bool) {
 	if holders == nil {
 		return
@@ -170,6 +172,7 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 		}
 	}
 	grant, fair = mine, mine
+	// Every holder sorts by the same hashes, so that claims in one turn agree on who gets what is left over.
 	turn := int64(now) / limitTurn.Microseconds()
 	hashes := make([]uint64, len(all)) // by which who gets what is left over changes from turn to turn
 	for i := range all {
@@ -187,6 +190,7 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 		}
 	}
 	if l.Concurrent > 0 {
+		// Others may hold more than their share until their commands end: only what they leave is there to take.
 		fair.Places = min(int(fairShare(int64(l.Concurrent), wanted, at)), max(0, l.Concurrent-places))
 		grant.Places = max(fair.Places, mine.Places)
 	} else {
@@ -194,6 +198,7 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 	}
 	if l.RateMilli > 0 {
 		for i := range wanted {
+			// Who wants any place may use all of the rate: how fast calls end is not known here.
 			wanted[i] = min(wanted[i], 1) * l.RateMilli
 		}
 		fair.RateMilli = min(fairShare(l.RateMilli, wanted, at), max(0, l.RateMilli-rate))
@@ -204,8 +209,9 @@ func (l *Limit) Share(now Instant, mine Grant, others []Grant) (grant, fair Gran
 	return grant, fair
 }
 
-// fairShare is what the one at a place gets of a whole, when all that want more get the same, and what is left over goes to
-// the first.
+// fairShare is what the one at a place gets of a whole, when all that want more get the same, and what is left over
+// goes to the first. Each turn of the loop shares out among those that still want more, until all have enough or
+// nothing is left.
 func fairShare(whole int64, wanted []int64, at int) int64 {
 	given := make([]int64, len(wanted))
 	for {

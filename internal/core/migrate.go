@@ -103,9 +103,11 @@ func (d *decision) migrate() error {
 	if r.Reason = fmt.Sprintf("from version %d to version %d of its plan", d.p.Version, to.Version); said != "" {
 		r.Reason = cut(r.Reason + ": " + said)
 	}
+	// From here on the event is decided by the new version: finish begins what that has next.
 	d.p, d.t.PlanVersion = to, to.Version
 	d.t.resize(to)
 	d.out.Row = true // it names the version
+	// A task in error stays there: what goes on by the new version is its resubmission.
 	if d.t.State.Ended() {
 		d.t.applyRecord(&r)
 		d.out.Records = append(d.out.Records, r)

@@ -41,6 +41,7 @@ func (d *decision) resubmit() error {
 	if why := d.t.lostStep(d.p, d.ev.WentBack != 0); why != "" && d.t.State == StateError {
 		return d.notAllowed(why + ": undo it, or resolve it")
 	}
+	// What the database lost, then what a person found, then the request: each row goes by those before it.
 	d.noteBefore()
 	d.noteFound(step)
 	r := d.record(KindResubmitted, step)
@@ -99,8 +100,9 @@ func (d *decision) stopped(why string) (int, error) {
 	return at, nil
 }
 
-// stoppedAt is the step that a task in error stopped at, of several the one that is named or the last, or -1 and why it
-// cannot go on from there.
+// stoppedAt is the step that a task in error stopped at, of several the one that is named or the last, or -1 and
+// why it cannot go on from there. An undo that has begun has set a tombstone under the step's key, so that a do
+// would be refused.
 func (t *Task) stoppedAt(p *Plan, named string) (at int, why string) {
 	at = -1
 	for i := range t.Steps {
@@ -138,7 +140,8 @@ func (d *decision) newInput() ([]byte, error) {
 	return d.ev.Input, nil
 }
 
-// newDeadline is the deadline that a resubmit or an accept gives the task.
+// newDeadline is the deadline that a resubmit or an accept gives the task. Its own has usually passed, or leaves
+// too little: the plan's time counts anew where none is named.
 func (d *decision) newDeadline() (Instant, error) {
 	until := d.ev.Until
 	if until == 0 {
@@ -150,7 +153,8 @@ func (d *decision) newDeadline() (Instant, error) {
 	return until, nil
 }
 
-// resolve records that a person settled a task in error by hand.
+// resolve records that a person settled a task in error by hand. Nothing is undone: effects that may be there stay
+// so, and the task tells them together with the person's word.
 func (d *decision) resolve() error {
 	if d.t.State != StateError {
 		return d.notAllowed("only a task in error can be resolved")
@@ -181,7 +185,9 @@ func (d *decision) extend() error {
 	return nil
 }
 
-// poison puts the task in error, whatever it was doing, with its input kept.
+// poison puts the task in error, whatever it was doing, with its input kept. Each command that is out, and each
+// wait, gets a row: the last is that of the task's end. What has left may still take effect, and a later undo must
+// know until when.
 func (d *decision) poison() error {
 	if d.t.State.Ended() {
 		return d.stale("it has ended")

@@ -29,6 +29,8 @@ func (d *decision) withoutPlan() error {
 	return d.stale("its plan is unknown")
 }
 
+// undoPlanless ends a task that was born in error because its plan was unknown: no step of it ever began, so that
+// there is nothing to undo. Where a plan was known and is gone, steps may have left effects: only a person can say.
 func (d *decision) undoPlanless() error {
 	if d.t.PlanVersion != 0 {
 		return d.notAllowed("its plan is gone: look at what its steps left, then resolve it")
@@ -45,6 +47,9 @@ func (d *decision) undoPlanless() error {
 	return nil
 }
 
+// poisonPlanless puts a task in error that has no steps or whose steps are not known: the database refuses its row,
+// its plan is gone, or its deadline passed before a node could read the plan, and it may have run before the
+// database went back.
 func (d *decision) poisonPlanless() error {
 	if d.t.State.Ended() {
 		return d.stale("it has ended")

@@ -63,7 +63,7 @@ func (e PlanErrors) Err() error {
 	return e
 }
 
-// add keeps an error, unless the field has one already.
+// add keeps an error, unless the field has one already: what follows from a wrong field says nothing new.
 func (e *PlanErrors) add(one *PlanError) {
 	if len(*e) < PlanErrorsMax && !e.has(one.Step, one.Field) {
 		*e = append(*e, one)
@@ -382,8 +382,9 @@ func (p *inspection) child(i int) {
 	}
 }
 
-// size makes sure that every command, with its input and the results that ride on it at
-// their limits, still fits one message. Its undo carries its own result as well.
+// size makes sure that every command, with its input and the results that ride on it at their limits, still fits
+// one message. Its undo carries its own result as well. Else a task could come to a step whose command cannot be
+// sent, long after it was accepted.
 func (p *inspection) size(payloadMax int) {
 	carried := p.AllCarried(p.before)
 	for i := range p.Steps {
@@ -392,6 +393,7 @@ func (p *inspection) size(payloadMax int) {
 			continue
 		}
 		input := p.InputMax
+		// Its own input is what an expression makes of the task's: of any size that an input may have.
 		if s.Input != "" {
 			input = InputBytesMax
 		}

@@ -81,8 +81,10 @@ func (t *Task) askable(i int) bool {
 	return s.probing() || t.State == StateUndoing && (s.Status == StepWaiting || s.Status == StepFailed) && s.Effect.Possible()
 }
 
-// probe is silence of a do whose agent can be asked: the step stays as it is until the agent has said what became of it.
-// false: it is to fail now, and its undo is held for the answer.
+// probe is silence of a do whose agent can be asked: the step stays as it is until the agent has said what became
+// of it. false: it is to fail now, and its undo is held for the answer. Nobody is asked where nothing is unknown,
+// after a late refusal, and not after the database went back. The agent has probeHold to say that there is no
+// effect: until then the undo, too, is held.
 func (d *decision) probe(r *Record, i int) bool {
 	s := &d.t.Steps[i]
 	if !d.p.Steps[i].Probe || s.Effect.refusedLate() || d.t.WentBackAt != 0 {
@@ -91,6 +93,8 @@ func (d *decision) probe(r *Record, i int) bool {
 	if r.EffectsPossibleUntil != 0 { // else its do was answered, and only its key is too old
 		r.EffectsPossibleUntil = r.EffectsPossibleUntil.Add(probeHold)
 	}
+	// The question stands for as long as another do would take, and at least until absent counts and an undo may leave.
+	// The step waits for its answer no longer than the task has time for work.
 	until := max(d.at.Add(min(d.p.Steps[i].CompleteBy, probeMax)), r.EffectsPossibleUntil)
 	end := min(until, d.t.workUntil(d.p))
 	waits := d.t.State != StateUndoing && end > d.at
@@ -101,7 +105,9 @@ func (d *decision) probe(r *Record, i int) bool {
 	return waits
 }
 
-// probed takes what an agent says of a silent do.
+// probed takes what an agent says of a silent do. While the step waits for that it decides, as an answer in time
+// would, but absent only from ProbeQuiet on. Afterwards that there is an effect is evidence for the undo, and
+// anything else is stale.
 func (d *decision) probed() error {
 	i := d.t.AskedOf(d.p, d.ev.Seq)
 	if i < 0 {

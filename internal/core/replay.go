@@ -31,7 +31,9 @@ type Player struct {
 	t     Task
 }
 
-// Play returns a player that stands before the first row. p is as for Replay.
+// Play returns a player that stands before the first row. p is as for Replay. The row of the task tells how things
+// stand after the last journal row: what those build up begins at zero, and what each of them sets, as the state,
+// is overwritten by the first.
 func Play(p *Plan, saved *Saved) *Player {
 	pl := &Player{p: p, saved: saved, t: saved.Row}
 	t := &pl.t
@@ -63,7 +65,8 @@ func (pl *Player) Task() *Task {
 	return &t
 }
 
-// settle gives a task what its row says and its journal does not, for where it stands now.
+// settle gives a task what its row says and its journal does not, for where it stands now: the number of its
+// ending, who has it in memory, and the agent for whose room it waits.
 func (pl *Player) settle(t *Task) {
 	for i := range t.Steps {
 		if s := &t.Steps[i]; s.Out != 0 && s.kind == kindCall {
@@ -129,6 +132,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 		if s.Out == 0 || s.kind.passive() {
 			continue
 		}
+		// Waits and signals are out without a command: nextWake and the supervisor look at their instants.
 		kind, undo := EffectDo, s.Status == StepUndoing
 		switch {
 		case s.kind.parent() && !undo && t.State == StateUndoing:
@@ -155,6 +159,7 @@ func Resume(p *Plan, t *Task, at Instant, out *Outcome) {
 			next = at
 		}
 	}
+	// Nothing would ever make a held task move that has no timer and waits for no answer: it is looked at now.
 	if next == 0 && (waits || !t.anyOut()) {
 		next = at
 	}
@@ -191,7 +196,8 @@ func (t *Task) resumeWaits(p *Plan, at Instant) bool {
 	return waits
 }
 
-// triedElsewhere counts on retries of a wait that another owner sent before at.
+// triedElsewhere counts on retries of a wait that another owner sent before at. No undo of a do may leave before
+// those are quiet. For an undo only the age of its key matters: if any was heard, it was used since the undo began.
 func (t *Task) triedElsewhere(p *Plan, i int, at Instant) {
 	s := &t.Steps[i]
 	s.Effect.doubt(true)

@@ -108,7 +108,8 @@ func why(text string) string {
 	return quoted
 }
 
-// because says what brought the task where it is.
+// because says what brought the task where it is. A person's request goes before the failure of a step: of a task
+// that both concern, the request is why it is undone.
 func (w *sentence) because() string {
 	t := w.t
 	switch asked := w.asked(); {
@@ -129,7 +130,8 @@ func (w *sentence) because() string {
 	return say.Of("why.because.unnamed")
 }
 
-// asked is the row of who asked for the task's undo, or said how it ended; nil: no one did, or the row is gone.
+// asked is the row of who asked for the task's undo, or said how it ended; nil: no one did, or the row is gone. It
+// is the newest such row: earlier ones are of an undo, or a round, that is over.
 func (w *sentence) asked() *Record {
 	for i := len(w.rows) - 1; i >= 0 && w.t.Asked; i-- {
 		if r := &w.rows[i]; r.Kind == KindCancelled || r.Kind == KindUndoAsked || r.Kind == KindResolved {
@@ -223,6 +225,8 @@ func (w *sentence) tight(left time.Duration) bool {
 	return false
 }
 
+// pending tells of a task that nobody holds. A step for whose room it is parked goes before the one that the plan
+// has next.
 func (w *sentence) pending() {
 	t, i := w.t, w.t.nextStep(w.p)
 	if parked := t.Parked(w.p); parked >= 0 {
@@ -250,7 +254,8 @@ func (w *sentence) pending() {
 	w.deadline()
 }
 
-// stillPending says why a task that has begun is pending.
+// stillPending says why a task that has begun is pending: who reads the state alone takes it for one that has yet
+// to begin.
 func (w *sentence) stillPending() {
 	done := 0
 	for i := range w.t.Steps {
@@ -513,7 +518,7 @@ func (w *sentence) troubles(out []int, next int) {
 	})
 }
 
-// undoThen says what is undone after what is under way.
+// undoThen says what is undone after what is under way. Undos in trouble are left out: troubles has named them.
 func (w *sentence) undoThen(out []int, next int) {
 	var then []int
 	left, now := false, StepSetOf(out...)

@@ -36,6 +36,7 @@ func (d *decision) beginWait(i int) {
 	switch {
 	case err != nil:
 		d.failBegin(i, err)
+	// A wait that is over before it begins has one row, and no timer.
 	case until <= d.at:
 		r := d.another(KindDone, i)
 		r.StepStatus = StepDone
@@ -84,6 +85,7 @@ func (d *decision) signal() error {
 	}
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	wrong := d.t.WrongAsk(d.p, i, d.ev.AskToken)
+	// Who sends twice hears of the first answer, whatever has become of the step and the task since.
 	switch own := s.Own(); {
 	case own.Signal != 0:
 		return d.notAllowed(fmt.Sprintf("step %s has had its signal, in journal row %d", ps.Name, own.Signal))
@@ -105,6 +107,7 @@ func (d *decision) signal() error {
 		return d.notAllowed(fmt.Sprintf("the payload has %d bytes, want at most %d, the result_max of step %s", len(d.ev.Result), ps.ResultMax, ps.Name))
 	}
 	if s.Out == 0 {
+		// Kept until the step begins, which takes it at once: see beginSignal. Nothing else of the task changes.
 		r := d.record(KindSignalled, i)
 		r.Result, r.Code, r.Error = d.ev.Result, d.ev.Code, cut(d.ev.Error)
 		d.t.applyRecord(&r)
@@ -125,7 +128,8 @@ func (d *decision) signal() error {
 	return nil
 }
 
-// child takes the end of the children of a step, or of their undo.
+// child takes the end of the children of a step, or of their undo. What ends after the step's complete-by is
+// silence, whatever the children came to, as it is for a call; the end of their undo counts whenever it comes.
 func (d *decision) child() error {
 	i := d.t.OutSeq(d.ev.Seq)
 	if i < 0 || d.t.State.Ended() || !d.t.Steps[i].kind.parent() {

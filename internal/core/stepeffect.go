@@ -77,7 +77,7 @@ func (e *StepEffect) refusedLate() bool { return e.copies == copyRefused }
 // unused reports whether no do of the step has left, or none that may have taken effect or can.
 func (e *StepEffect) unused() bool { return e.is == effectNone && e.Open == 0 }
 
-// may notes that a do may have left an effect.
+// may notes that a do may have left an effect. That one was made by hand, or is lost, says more and stays.
 func (e *StepEffect) may() {
 	if e.is == effectNone {
 		e.is = effectPossible
@@ -153,15 +153,18 @@ func (e *StepEffect) SentOnce() {
 	}
 }
 
-// ended notes that an attempt has come to its end, and until when a do can still take effect.
+// ended notes that an attempt has come to its end, and until when a do can still take effect. With it the doubt is
+// over who else sent the command: the next one has one sender again. What copyOnly and copyRefused say of the do
+// stays until another leaves.
 func (e *StepEffect) ended(open Instant) {
 	if e.Open = open; e.resent() {
 		e.copies = copiesOne
 	}
 }
 
-// leaves notes that a command does, and that what is known of the one before it alone counts no more. first: it is a do, or
-// the first undo.
+// leaves notes that a command does, and that what is known of the one before it alone counts no more. first: it is
+// a do, or the first undo. Before a further undo Asks stays: as long as none is out, a late answer to the one
+// before may undo the step.
 func (e *StepEffect) leaves(first bool) {
 	if e.copies = copiesOne; first {
 		e.Asks = 0
@@ -189,7 +192,8 @@ func (e *StepEffect) anew() {
 	}
 }
 
-// doubt notes that another owner may have sent what is out, or what waits for its agent, or that there may have been one.
+// doubt notes that another owner may have sent what is out, or what waits for its agent, or that there may have
+// been one. A late refusal of the only copy is in the journal, and no owner sends the command again: it stays true.
 func (e *StepEffect) doubt(sent bool) {
 	switch {
 	case e.refusedLate():

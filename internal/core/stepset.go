@@ -171,6 +171,7 @@ func (s *StepSet) Add(i int) {
 	s.addHigh(i)
 }
 
+// addHigh makes a block of its own: other copies of the set share the one that is there.
 func (s *StepSet) addHigh(i int) {
 	if s.Has(i) {
 		return

@@ -9,11 +9,14 @@ func (t *Task) applyRecord(r *Record) {
 	t.completeTransition(r, t.State)
 }
 
-// beginTransition keeps what r says of the round, the deadline and the step whose attempt
-// ended.
+// beginTransition keeps what r says of the round, the deadline and the step whose attempt ended. The order counts.
+// A new round forgets the steps first. The input of an edit is kept before applyAgain lets failed steps wait,
+// because only steps that have run keep the input before. Of an undo that is asked for, applyUse comes before
+// applyUndoAgain, which forgets since when the undo before was tried.
 func (t *Task) beginTransition(r *Record) {
 	round := r.Round > t.Round
 	if round {
+		// A new round follows an undo: its keys are new, and no undo asks for an earlier input any more.
 		t.Round, t.Earlier = r.Round, nil
 		t.Result, t.Reopened = nil, false
 		resetSteps(t.Steps)
@@ -56,7 +59,8 @@ func (t *Task) beginTransition(r *Record) {
 }
 
 // applyAgain lets every step that failed begin again, not only the one that an operator names or accepts, and those
-// that may have been undone.
+// that may have been undone. After an edit the expressions of what has yet to run are asked again, with one
+// exception: a step whose children may exist keeps its list, because they are its elements by their places in it.
 func (t *Task) applyAgain(edited bool) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
@@ -73,7 +77,9 @@ func (t *Task) applyAgain(edited bool) {
 	}
 }
 
-// applyInput takes the input of an edit. Steps that have run keep the one that they ran with, for their undo.
+// applyInput takes the input of an edit. Steps that have run keep the one that they ran with, for their undo: by
+// its place in Earlier, which EditsMax keeps within a byte. Those that have a place already ran by an earlier input
+// still. An input by which nothing ran is forgotten.
 func (t *Task) applyInput(input []byte) {
 	used := false
 	for i := range t.Steps {
@@ -82,6 +88,7 @@ func (t *Task) applyInput(input []byte) {
 		}
 	}
 	if used {
+		// Without room behind its end: copies of a task share the list, and none may see what another appends.
 		t.Earlier = append(t.Earlier[:len(t.Earlier):len(t.Earlier)], t.Input)
 	}
 	t.Input = input
@@ -92,6 +99,8 @@ func (t *Task) applyInput(input []byte) {
 // starts again. What was done by hand is not: its service would do it a second time.
 func (t *Task) applyWentBack(r *Record) {
 	t.WentBackAt, t.LostUntil = r.At, max(t.LostUntil, r.EffectsPossibleUntil)
+	// Only a task that goes forward, or that may be resubmitted in the same round, does again what is done. Another
+	// is being undone, or is only taken up by an undo or in a new round: it has more to undo, and nothing to do.
 	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError
 	for i := range t.Steps {
 		s := &t.Steps[i]
@@ -126,7 +135,9 @@ func (t *Task) applyRoundAfterWentBack() {
 	}
 }
 
-// applyToStep changes the step whose attempt ended, or that was reset.
+// applyToStep changes the step whose attempt ended, or that was reset. Evidence, as a late answer to a do, ends no
+// attempt: what is out, its number and its times stay. Any other row may end what is out, or a wait, so that its
+// number and the use of its key are read before they are cleared.
 func (t *Task) applyToStep(r *Record) {
 	s := &t.Steps[r.Step]
 	if r.Kind == KindProbed {
@@ -151,6 +162,7 @@ func (t *Task) applyToStep(r *Record) {
 	if r.Kind != KindStarted || asked { // else its retry becomes a command
 		s.Awaits, s.Said = 0, 0
 	}
+	// A wait that goes on by another row, as when the agent that was absent is full now, keeps its backoff.
 	if r.Kind != KindUnserved && r.Kind != KindUndoUnserved {
 		s.Tries = 0
 	}
@@ -169,6 +181,8 @@ func (t *Task) applyToStep(r *Record) {
 	case KindProbed:
 		t.applyProbed(r)
 	case KindResubmitted:
+		// What was done before the database went back is done again by the input that it had; a step that an edit
+		// starts from is done by the new one.
 		if r.Input != nil {
 			s.Effect.anew()
 		}
@@ -178,6 +192,7 @@ func (t *Task) applyToStep(r *Record) {
 		}
 		t.Failures++
 	case KindPoisoned:
+		// Nobody waits for the answer of what was out, or of a retry that a former owner may have sent.
 		if r.StepStatus == StepFailed || r.EffectsPossibleUntil != 0 {
 			s.Effect.may()
 		}
@@ -198,10 +213,12 @@ func (t *Task) applyToStep(r *Record) {
 		}
 		t.Failures++
 	case KindUndoRefused, KindUndoGaveUp:
+		// Without a code the command that was out, if one was, got no answer: a late one may still undo the step.
 		if r.Kind == KindUndoGaveUp && r.Code == 0 {
 			s.applySilence(r, number)
 		}
 		t.Failures++
+		// A text is what tells an undo that gave up from one that goes on, so there always is one.
 		if s.Left = r.Error; s.Left == "" {
 			s.Left = "it failed without a text"
 		}
@@ -210,8 +227,10 @@ func (t *Task) applyToStep(r *Record) {
 			s.applySilence(r, number)
 		}
 		t.Failures++
-		s.Alerted = s.Alerted || r.Reason != ""
+		s.Alerted = s.Alerted || r.Reason != "" // such a row has a reason if an operator was told: see alert
 	case KindUnserved:
+		// An agent that says it cannot take the command may have begun it all the same, and a time says that another
+		// copy or an earlier attempt may act until then.
 		if r.Code != 0 || r.EffectsPossibleUntil != 0 {
 			s.Effect.may()
 		}
@@ -221,11 +240,13 @@ func (t *Task) applyToStep(r *Record) {
 	case KindUndoUnserved:
 		s.Alerted = s.Alerted || r.Reason != ""
 		s.Awaits, s.Copy, s.Said = r.Seq, 0, int16(r.Code)
+		// The two are equal while the first attempt of this undo is the first use of its key. They differ once an operator
+		// has asked again (applyUndoAgain), and once an agent has said that it cannot take the command.
 		switch {
 		case s.UndoUsed != s.Since:
 		case r.Code != 0 || r.EffectsPossibleUntil != 0:
 			s.UndoUsed-- // an agent has heard of it: see the next case
-		case r.Attempt == 0:
+		case r.Attempt == 0: // that first attempt reached nobody: the key is not used yet, and does not grow old
 			s.UndoUsed = 0
 		}
 	case KindUndone, KindUndoLate:
@@ -264,7 +285,8 @@ func (t *Task) applyUndoAgain() {
 	}
 }
 
-// applyNext puts out the command that the row issues.
+// applyNext puts out the command that the row issues. heard says that it is a retry which left before the row: it
+// keeps the number of the row that began its wait, under which the agent has it and will answer.
 func (t *Task) applyNext(r *Record) {
 	s, heard := &t.Steps[r.Next], r.Step == r.Next && r.Kind == KindStarted
 	s.Effect.leaves(!r.Undo || s.Status != StepUndoing)
@@ -273,14 +295,17 @@ func (t *Task) applyNext(r *Record) {
 		s.Since, s.UndoUsed = cmp.Or(s.Since, r.At), cmp.Or(s.UndoUsed, r.At)
 	} else {
 		s.Status, s.begun = StepRunning, true
+		// While nothing can have used the key its age counts from the newest command. That of a retry is known
+		// better: see applyUse.
 		if s.Used == 0 || !heard && s.Effect.unused() {
 			s.Used = r.At
 		}
+		// A do runs by the present input, one that is repeated because the database went back by that which it had.
 		if !s.Effect.lost() {
 			s.Input = 0
 		}
 		if s.kind.parent() {
-			s.Effect.may()
+			s.Effect.may() // its children may have effects from their births on, whatever they come to
 		}
 		if r.Input != nil && r.Kind == KindStarted {
 			t.applyGiven(s, r.Input)
@@ -306,14 +331,14 @@ func (t *Task) applyLeave(state State) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		switch {
-		case s.probing():
+		case s.probing(): // what its agent says is evidence from now on
 			s.Status, s.Due = StepWaiting, 0
 		case s.Out == 0:
 		case s.kind.passive():
 			s.Status, s.Out, s.Due, s.Attempt = StepWaiting, 0, 0, 0
 		case s.kind.parent() && state.Ended():
 			s.Out, s.Due = 0, 0
-			if s.Status == StepRunning {
+			if s.Status == StepRunning { // a resubmit starts from failed steps, and from none that runs
 				s.Status = StepFailed
 			}
 		}
@@ -327,6 +352,7 @@ func (t *Task) completeTransition(r *Record, was State) {
 		t.applyNext(r)
 	}
 	if r.State != StateProcessing {
+		// A do waits for its agent only while its task goes forward; an undo goes on waiting while the task is undone.
 		for i := range t.Steps {
 			if s := &t.Steps[i]; s.Awaits != 0 && (r.State != StateUndoing || s.Status != StepUndoing) {
 				s.Awaits, s.Said, s.Tries, s.Due = 0, 0, 0, 0
@@ -344,6 +370,7 @@ func (t *Task) completeTransition(r *Record, was State) {
 		t.LockedBy = ""
 	}
 	if !t.State.Ended() {
+		// It may have ended before, and was taken up: its next ending has a number of its own, and is told again.
 		t.EndedAt, t.EndNumber = 0, 0
 		return
 	}

@@ -40,6 +40,7 @@ func (d *decision) undo() error {
 	case StateUndoing:
 		return d.stale("it is undone already or about to be")
 	case StateProcessed:
+		// A cancel stops what is not done yet. That what is done be undone is said by an undo.
 		if kind == KindCancelled {
 			return d.stale("it is too late to cancel")
 		}
@@ -95,9 +96,10 @@ func (d *decision) undoOnceMore() error {
 	return nil
 }
 
-// backward undoes, last steps first, whatever may have left an effect. An undo
-// leaves only when no do is at an agent, and none of its step can still take effect. When nothing more can be
-// undone, what was left makes the task an error.
+// backward undoes, last steps first, whatever may have left an effect. An undo leaves only when no do is at an
+// agent, and none of its step can still take effect. When nothing more can be undone, what was left makes the task
+// an error. Undos whose key is too old give up first, wherever they stand: their key does not get younger until
+// their turn, and what they came after need not wait for them.
 func (d *decision) backward() {
 	t := d.t
 	for i := t.undoKeyOver(d.p, d.at); i >= 0; i = t.undoKeyOver(d.p, d.at) {
@@ -175,10 +177,12 @@ func (d *decision) undoFailed(i int) {
 func (d *decision) afterUndoFailure(r *Record, i int, final bool) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	r.StepStatus = StepUndoing
+	// The last attempt leaves when the undo's time is over: what is repaired shortly before is still noticed.
 	end, ends := s.Since.Add(ps.undoPatience()), d.t.undoKeyEnds(d.p, i)
 	next := min(d.at.Add(ps.undoBackoff(s.Attempt, d.ev.Rand)), end)
 	switch {
 	case final: // the row says it by its kind
+	// The next attempt would use a key that its service may have forgotten, so that none is waited for.
 	case ends != 0 && next >= ends:
 		r.Kind, r.Error = KindUndoGaveUp, cut(r.Error+"; "+d.t.oldKey(d.p, i, true))
 	case d.at >= end || ps.UndoAttemptsMax != 0 && s.Attempt >= ps.UndoAttemptsMax:
@@ -193,7 +197,8 @@ func (d *decision) afterUndoFailure(r *Record, i int, final bool) {
 	d.finish(r, d.t.State)
 }
 
-// alert tells an operator, once, that the undo of step i is in trouble.
+// alert tells an operator, once for each undo that is asked for, that the undo of step i is in trouble. The reason
+// of the row is how replays know it: see applyToStep.
 func (d *decision) alert(r *Record, i int) {
 	s := &d.t.Steps[i]
 	if s.Alerted || s.Attempt < undoAlertAttempts && d.at < s.Since.Add(undoAlertAfter) {
@@ -205,8 +210,9 @@ func (d *decision) alert(r *Record, i int) {
 	d.out.Effects = append(d.out.Effects, Effect{Kind: EffectAlert, Step: i, Attempt: s.Attempt, Seq: r.Seq})
 }
 
-// undoAlarm notes that an undo has waited for its agent so long that an operator is
-// told, or that it gives up.
+// undoAlarm notes that an undo has waited for its agent so long that an operator is told, or that it gives up. Its
+// retries have no rows, so that no failure would say so. When an operator is told the wait goes on in this row,
+// with the retry that is next.
 func (d *decision) undoAlarm(i int) {
 	s, ps := &d.t.Steps[i], &d.p.Steps[i]
 	r := d.record(KindUndoUnserved, i)

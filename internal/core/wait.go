@@ -2,8 +2,8 @@ package core
 
 // Waits and deadlines: what ends a backoff, a grace, a pause, a silence.
 
-// wake continues after a backoff or a grace. It never ends a command that is
-// out: only the supervisor's question does.
+// wake continues after a backoff or a grace. It never ends a command that is out: only the supervisor's question
+// does. A wait is done only in the time for work; after that the deadline undoes the task.
 func (d *decision) wake() error {
 	if !d.t.Active() {
 		return d.stale("it waits for nothing")
@@ -64,7 +64,10 @@ func (d *decision) retryNow() bool {
 	return did
 }
 
-// movable reports whether the task can go on by a row: something may begin, its deadline has come, or nothing is left.
+// movable reports whether the task can go on by a row: something may begin, its deadline has come, or nothing is
+// left. What it says must agree with what forward and backward then do: a row that moves nothing would be followed
+// by the next one at once. Retries of waits are not counted, because they leave without a row: see retryNow. A task
+// that the owner holds for no step any more and that only lacks room needs a row as well, by which it is parked.
 func (d *decision) movable() bool {
 	t := d.t
 	if t.State != StateUndoing && t.StartAt > d.at {
@@ -88,7 +91,8 @@ func (d *decision) movable() bool {
 	return nothing && (t.State == StateUndoing || t.over()) || full && !active && t.State == StateProcessing // then it is parked
 }
 
-// moveOn lets a task whose wait is over advance.
+// moveOn lets a task whose wait is over advance. Its row is of no step, unless the deadline ends a step's wait for
+// its agent, which is then the reason.
 func (d *decision) moveOn() {
 	kind := KindStarted
 	if d.t.State != StateUndoing && d.at >= d.t.workUntil(d.p) {
@@ -115,7 +119,9 @@ func (d *decision) waitedTooLong(step int) string {
 	return cut(d.t.Why + "; " + why + " was at work elsewhere")
 }
 
-// claim takes up a task with a step that waits for room at its agent, or for the end of its pause.
+// claim takes up a task with a step that waits for room at its agent, or for the end of its pause. It may be one
+// that its owner holds: a branch of it is blocked. Stale says to the scheduler that the room has gone to another,
+// or that the task moved on.
 func (d *decision) claim() error {
 	if d.t.State != StatePending && d.t.State != StateProcessing {
 		return d.stale("it is not parked")
@@ -159,7 +165,7 @@ func (d *decision) overdue() error {
 			d.probeOver(i)
 		case s.Out == 0:
 			continue
-		case s.again():
+		case s.again(): // without a row its silence could not be journalled: it is made a command first
 			if d.heard(i); d.at >= s.Due {
 				d.silent(i)
 			}
@@ -215,6 +221,7 @@ func (d *decision) silent(i int) {
 		d.afterUndoFailure(&r, i, false)
 		return
 	}
+	// Only of a do that was sent once, and was the first, would a late refusal prove that there is no effect.
 	only := s.firstCopy()
 	if !s.Effect.refusedLate() {
 		r.EffectsPossibleUntil = d.quietAfter(i)

@@ -66,8 +66,9 @@ func (t *Task) lostStep(p *Plan, now bool) string {
 	return ""
 }
 
-// quietBefore returns when a command that was sent until then, in the time that a restored database has lost, can take no
-// effect any more: its complete-by and the grace have passed.
+// quietBefore returns when a command that was sent until then, in the time that a restored database has lost, can
+// take no effect any more: its complete-by and the grace have passed. Which dos were out is not known, so that the
+// longest counts.
 func (d *decision) quietBefore(until Instant) Instant {
 	var quiet Instant
 	for i := range d.p.Steps {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 )
 
 // Unmarshal is that of encoding/json, but takes members for fields by their exact names: encoding/json also takes one in
@@ -35,8 +34,8 @@ func (e *NameError) Error() string {
 
 // nameSet are the names of all fields that a type has, however deep.
 type nameSet struct {
-	only   map[string]bool     // those that no other is like
-	folded map[string][]string // all
+	all  []string
+	only map[string]bool // false: of another case than another
 }
 
 var nameSets sync.Map // by reflect.Type
@@ -45,54 +44,51 @@ func namesOf(t reflect.Type) *nameSet {
 	if s, ok := nameSets.Load(t); ok {
 		return s.(*nameSet)
 	}
-	s := &nameSet{map[string]bool{}, map[string][]string{}}
-	s.add(t, map[reflect.Type]bool{})
-	for _, all := range s.folded {
-		s.only[all[0]] = len(all) == 1
-	}
+	s := &nameSet{only: map[string]bool{}}
+	s.addType(t, map[reflect.Type]bool{})
 	nameSets.Store(t, s)
 	return s
 }
 
-func (s *nameSet) add(t reflect.Type, seen map[reflect.Type]bool) {
+func (s *nameSet) addType(t reflect.Type, seen map[reflect.Type]bool) {
 	if seen[t] || decodesItself(t) {
 		return
 	}
 	seen[t] = true
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Array:
-		s.add(t.Elem(), seen)
+		s.addType(t.Elem(), seen)
 	case reflect.Struct:
 		for name, of := range fieldsOf(t) {
-			if all := s.folded[folded(name)]; !slices.Contains(all, name) {
-				s.folded[folded(name)] = append(all, name)
-			}
-			s.add(of, seen)
+			s.addName(name)
+			s.addType(of, seen)
 		}
 	}
+}
+
+func (s *nameSet) addName(name string) {
+	if _, has := s.only[name]; has {
+		return
+	}
+	s.only[name] = true
+	for _, other := range s.all {
+		if strings.EqualFold(other, name) {
+			s.only[other], s.only[name] = false, false
+		}
+	}
+	s.all = append(s.all, name)
 }
 
 // like reports whether valid JSON may have a member that is like a field's name, and not the same.
 func (s *nameSet) like(data []byte) (found bool) {
-	if len(s.folded) == 0 {
+	if len(s.all) == 0 {
 		return false
 	}
 	eachName(data, func(name []byte) bool {
-		found = !s.only[string(name)] && len(s.folded[folded(string(name))]) > 0
+		found = !s.only[string(name)] && slices.ContainsFunc(s.all, func(field string) bool { return strings.EqualFold(field, string(name)) })
 		return !found
 	})
 	return found
-}
-
-// folded is one text for all that encoding/json takes for the same name.
-func folded(name string) string {
-	return strings.Map(func(r rune) rune {
-		least := r
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			least = min(least, f)
-		}
-		return least
-	}, name)
 }
 
 var (
