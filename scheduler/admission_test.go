@@ -94,6 +94,22 @@ func TestAdmissionOfLateAnswers(t *testing.T) {
 	}
 }
 
+// TestWindowWhenNoAnswersCome: late answers keep the window narrow only for a while: what fills it may wait for tasks that have no
+// room in it.
+func TestWindowWhenNoAnswersCome(t *testing.T) {
+	a := admitted()
+	now := core.Instant(0).Add(lateAfter)
+	a.cycle(now, 0, 100, 40)
+	for range 40 { // ten seconds
+		now = now.Add(lateAfter)
+		a.cycle(now, 0, 0, 0)
+		a.use()
+	}
+	if got := a.Window(); got < 2*300 {
+		t.Errorf("the window is %d, was %d: it was not widened though nothing has been late for ten seconds", got, 2*160)
+	}
+}
+
 // TestWindowOfASmallMachine: while most answers are late the window has no floor but a 256th of the ceiling, which a slow cycle does
 // not widen, and from there it grows little by little.
 func TestWindowOfASmallMachine(t *testing.T) {
