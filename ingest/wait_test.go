@@ -536,7 +536,7 @@ func TestWaitOfALongQueue(t *testing.T) {
 //
 // covers: I6
 func TestWaitOfAnHour(t *testing.T) {
-	const rate, large, small = 1000, 500, 5
+	const rate, large, small = 1000, 125, 5
 	w := newWaits(1)
 	now, read := core.Instant(epoch), int64(0)
 	w.report(now, "n1", []core.Reading{{Epoch: 1}})

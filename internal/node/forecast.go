@@ -44,7 +44,7 @@ type forecasts struct {
 
 	mu    sync.Mutex
 	let   map[letKey]core.Instant // when a submission was let in last to learn from it
-	short atomic.Int64                  // submissions that had too little time
+	short atomic.Int64            // submissions that had too little time
 }
 
 // letKey is a plan, and who lets its submissions in: a door, or its owner when they come up. Of one turn for both doors would
