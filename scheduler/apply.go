@@ -97,9 +97,11 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		if out >= 0 && e.plan != nil && e.plan.agents[out] != nil {
-			c.answers++
-			if e.plan.agents[out].answered(m.At.Sub(e.task.UpdatedAt), m.At) {
-				c.late++
+			if left := e.leftAt(out); left != 0 {
+				c.answers++
+				if e.plan.agents[out].answered(m.At.Sub(left), m.At) {
+					c.late++
+				}
 			}
 		}
 		boundResult(e, of, &ev)

@@ -102,6 +102,19 @@ func (e *entry) giveBack(places core.StepSet) {
 	e.places = e.places.AndNot(places)
 }
 
+// leftAt is when the command of a step left that is out; 0: that is not known. Other rows may have come since, and retries have
+// none.
+func (e *entry) leftAt(step int) core.Instant {
+	s := &e.task.Steps[step]
+	switch {
+	case e.heardAll.Has(step) && s.Status != core.StepUndoing: // a do, with all of the step's time
+		return s.Due.Add(-e.plan.plan.Steps[step].CompleteBy)
+	case !e.plan.branch && s.Awaits == 0:
+		return e.task.UpdatedAt
+	}
+	return 0
+}
+
 // settle gives up what the task no longer uses; its rows are committed. It reports whether that made room for
 // others.
 func (e *entry) settle() (free bool) {
