@@ -151,7 +151,7 @@ func TestAgentsUsualTime(t *testing.T) {
 	now := core.Instant(0).Add(time.Hour)
 	says := func(took time.Duration, after time.Duration) bool {
 		now = now.Add(after)
-		return a.answered(took, now)
+		return a.answered(took, true, now)
 	}
 	if says(10*time.Second, 0) || says(10*time.Second+lateAfter/2, time.Second) {
 		t.Error("an agent that is always slow is late")

@@ -56,8 +56,11 @@ type keyCalls struct {
 // an agent that has become slower for good is soon not called late any more.
 const usualGrows = 0.01
 
-// answered takes note of how long an answer took, and reports whether it was late by lateAfter or more.
-func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) {
+// answered takes note of how long an answer took, and reports whether it was late by lateAfter or more. sure: it took no longer.
+func (a *agentCalls) answered(took time.Duration, sure bool, now core.Instant) (late bool) {
+	if !sure {
+		return a.usual != 0 && took-a.usual > lateAfter
+	}
 	if a.usual == 0 || took < a.usual {
 		a.usual = max(took, time.Millisecond)
 	} else {

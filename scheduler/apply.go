@@ -97,9 +97,9 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
 		if out >= 0 && e.plan != nil && e.plan.agents[out] != nil {
-			if left := e.leftAt(out); left != 0 {
+			if left, sure := e.leftAt(out); left != 0 {
 				c.answers++
-				if e.plan.agents[out].answered(m.At.Sub(left), m.At) {
+				if e.plan.agents[out].answered(m.At.Sub(left), sure, m.At) {
 					c.late++
 				}
 			}
