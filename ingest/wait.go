@@ -284,7 +284,7 @@ func (l *line) readUpTo(now core.Instant, cursor uint64) (n int64) {
 	}
 	l.stored -= n
 	l.count(-n)
-	if moved || l.stored == 0 {
+	if moved || l.stored == 0 || now < core.Instant(l.moved.Load()) {
 		l.moved.Store(int64(now))
 	}
 	l.setApart(l.standstill(now) > apartAfter)
@@ -393,7 +393,7 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	if read > 0 {
 		is.waited = time.Duration(waited / float64(read))
 	}
-	passed := now.Sub(o.at)
+	passed := max(0, now.Sub(o.at)) // the clock may have been set back
 	is.learn(passed, read, begun, min(before, left) >= max(busyLeast, own/2))
 	o.limitStanding(now, passed, &is)
 	is.has = o.given.has
@@ -542,7 +542,7 @@ func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) 
 // known of it may be of a stream that no longer exists. ahead: it is not let in yet, but asked about again.
 func (l *line) mayProbe(now core.Instant, ahead bool) bool {
 	last := l.probed.Load()
-	return now.Sub(core.Instant(last)) >= time.Second && (ahead || l.probed.CompareAndSwap(last, int64(now)))
+	return core.Instant(last).Elapsed(now, time.Second) && (ahead || l.probed.CompareAndSwap(last, int64(now)))
 }
 
 // Report takes in what a scheduler says of its partitions. It acts at the next Flush. It is safe for

@@ -463,6 +463,33 @@ func TestReportsThatComeAtOnce(t *testing.T) {
 	}
 }
 
+// TestClockSetBack: when the machine's clock is set back, what is known of a queue goes on from there.
+func TestClockSetBack(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.TenantLabel = "tenant" })
+	q.tell()
+	q.offer(12_000)
+	q.pass(3 * time.Second)
+	q.offer(500)
+	q.now = q.now.Add(-time.Hour)
+	q.tell()
+	q.pass(3 * time.Second)
+	o := q.door.waits.lines[0].owner.Load()
+	if rate := q.pace().rate; !(o.asked >= 0 && o.asked < 3000) || o.given.has < 25*time.Second || o.given.has > 30*time.Second || rate < 900 || rate > 1100 {
+		t.Errorf("%.0f a second were asked for, which have %v, and %.0f begin", o.asked, o.given.has, rate)
+	}
+	if at := core.Instant(q.door.shares.at.Load()); q.now.Sub(at).Abs() > time.Second {
+		t.Errorf("the tenants' parts were reckoned at %v, and it is %v", at.Time(), q.now.Time())
+	}
+	before := q.wait()
+	for range 40 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	if more := q.wait() - before; more < 8*time.Second {
+		t.Errorf("while it stands still for 10 s the wait has grown by %v", more)
+	}
+}
+
 // TestSlowStart: what an owner begins in its first second says little of how fast it is, and keeps nobody out for minutes.
 func TestSlowStart(t *testing.T) {
 	q := newQueueRig(t, 8, func(cfg *Config) { cfg.PackItems = 1 })
