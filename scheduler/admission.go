@@ -68,7 +68,7 @@ const (
 	lateAfter    = 250 * time.Millisecond
 	answersLeast = 16
 	// queuedFor is how long answers that came late keep the window from being widened when too few have come since to say more.
-	queuedFor = 4 * lateAfter
+	queuedFor = 8 * lateAfter
 	// widenEvery is the least time between two increases: their effect on answers shows a quarter of a second later.
 	widenEvery = lateAfter / 4
 )
