@@ -213,4 +213,28 @@ var coreMutants = []mutant{
 		fault: "a person cancels a child without its parent while its plan cannot be read",
 		run:   "^TestUnreadStartsLaterAndIsItsParents$",
 	},
+	{
+		name: "cancel-ends-the-time-of-an-undo", invariant: 8, file: "internal/core/transition.go",
+		old: "s.Since = at", new: "s.Since = min(at, 0)",
+		fault: "an undo that is at its agent when its task is cancelled gives up after one error",
+		run:   "^TestCancelLeavesUndosTheirTime$",
+	},
+	{
+		name: "question-ends-no-optional-undo", invariant: 11, file: "internal/core/wait.go",
+		old: "case alarm >= 0:", new: "case alarm >= 0 && d.t.State == StateUndoing:",
+		fault: "where the owner's timer is lost, the undo of an optional step waits for its agent without end, and nobody is told",
+		run:   "^TestQuestionEndsTheWaitOfAnOptionalUndo$",
+	},
+	{
+		name: "breaker-is-open-until-long-ago", invariant: 12, file: "internal/core/breaker.go",
+		old: "long = min(2*long, p.OpenMax)", new: "long *= 2",
+		fault: "a breaker that opened many times in a row lets all through at once",
+		run:   "^TestBreakerOpensForADay$",
+	},
+	{
+		name: "keys-of-a-lost-life-are-new", invariant: 7, file: "internal/core/transition.go",
+		old: "if r.Seq == 1 {", new: "if r.Seq == 0 {",
+		fault: "after a restore a do and an undo leave by keys that their services have forgotten, and take effect a second time",
+		run:   "^TestKeysOfALostLifeAreAsOldAsTheTask$",
+	},
 }

@@ -492,6 +492,78 @@ func TestBoundOfATaskThatBeginsWithAWait(t *testing.T) {
 	}
 }
 
+// A cancel while the undo of an optional step is at its agent, or waits for it, leaves that undo all of its time: it is tried
+// again after an error, for as long as any other.
+//
+// covers: inv8
+func TestCancelLeavesUndosTheirTime(t *testing.T) {
+	p := stepsPlan(3)
+	for i := range p.Steps {
+		p.Steps[i].After, p.Steps[i].AttemptsMax, p.Steps[i].OnExhausted = nil, 1, PolicySkip
+	}
+	p.Steps[0].OnExhausted = ""
+	for _, away := range []bool{false, true} {
+		r := newRig(t, p)
+		r.birth(0)
+		for i := 1; i < 3; i++ {
+			r.must(Event{Kind: EventReply, Seq: r.task.Steps[i].Out, Code: CodeAgentError, Error: "no"})
+			if away {
+				r.must(Event{Kind: EventUnserved, Seq: r.task.Steps[i].Out, Rand: 0.5})
+			}
+		}
+		r.must(Event{Kind: EventCancel, Reason: "not wanted"})
+		cancelled := r.now
+		r.crash()
+		for r.now < cancelled.Add(23*time.Hour) && r.task.State == StateUndoing {
+			idle := true
+			for i := range r.task.Steps {
+				s := &r.task.Steps[i]
+				ev := Event{Kind: EventReply, Seq: s.numberOut(), Copy: s.Copy, Rand: 0.5}
+				switch {
+				case s.Out == 0:
+					continue
+				case i > 0 && away:
+					ev.Kind = EventUnserved
+				case i > 0:
+					ev.Code, ev.Error = CodeAgentError, "no"
+				}
+				r.must(ev)
+				idle = false
+			}
+			if idle {
+				r.wait()
+			}
+		}
+		if r.task.State != StateUndoing || r.task.Steps[1].Left != "" || r.task.Steps[2].Left != "" || !r.task.Steps[2].Alerted {
+			t.Errorf("away %v: after %v: %s: %q, %q", away, r.now.Sub(cancelled), r.task, r.task.Steps[1].Left, r.task.Steps[2].Left)
+		}
+	}
+}
+
+// Where the owner's timer is lost, the supervisor's question lets the undo of an optional step tell an operator, and give up.
+//
+// covers: inv11
+func TestQuestionEndsTheWaitOfAnOptionalUndo(t *testing.T) {
+	p := stepsPlan(2)
+	p.CompleteBy = 23 * time.Hour
+	p.Steps[0].CompleteBy, p.Steps[1].After, p.Steps[1].UndoPatience = 23*time.Hour, nil, time.Hour
+	p.Steps[1].AttemptsMax, p.Steps[1].OnExhausted = 1, PolicySkip
+	r := newRig(t, p)
+	r.birth(0)
+	r.must(Event{Kind: EventReply, Seq: r.task.Steps[1].Out, Code: CodeAgentError, Error: "no"})
+	r.must(Event{Kind: EventUnserved, Seq: r.task.Steps[1].Out, Rand: 0.5})
+	for n := 0; n < 1000 && r.task.Steps[1].Left == ""; n++ {
+		r.late()
+		if s := &r.task.Steps[1]; s.again() && s.Out != 0 {
+			r.must(Event{Kind: EventUnserved, Seq: s.numberOut(), Copy: s.Copy, Rand: 0.5})
+		}
+	}
+	s := &r.task.Steps[1]
+	if !s.Alerted || s.Left == "" || r.now.Sub(birthTime) > 2*time.Hour {
+		t.Errorf("told %v, left %q after %v: %s", s.Alerted, s.Left, r.now.Sub(birthTime), r.task)
+	}
+}
+
 // A cancel while the undo of an optional step is tried again at an agent that was not there counts its attempts from one, and a new
 // owner knows of the one that is out.
 //

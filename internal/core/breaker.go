@@ -128,7 +128,11 @@ func (b Breaker) Next(p *BreakerPolicy, now Instant, window, trial Calls) (next 
 func (b Breaker) open(p *BreakerPolicy, now Instant, calls Calls, why string) Breaker {
 	b.Openings = min(b.Openings+1, openingsMax)
 	b = b.become(BreakerOpen, now, fmt.Sprintf("%d of %d %s", calls.Failed, calls.Done+calls.Failed, why))
-	b.Until = now.Add(min(p.OpenFor<<(b.Openings-1), p.OpenMax))
+	long := p.OpenFor
+	for range b.Openings - 1 {
+		long = min(2*long, p.OpenMax)
+	}
+	b.Until = now.Add(min(long, p.OpenMax))
 	return b
 }
 

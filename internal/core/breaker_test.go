@@ -36,6 +36,28 @@ func TestBreakerOpens(t *testing.T) {
 	}
 }
 
+// However often it opened, and however long it may be open, it is open for no less than before.
+//
+// covers: inv12
+func TestBreakerOpensForADay(t *testing.T) {
+	p := breakerPolicy
+	for _, p.OpenFor = range []time.Duration{time.Second, 5 * time.Hour, 24 * time.Hour} {
+		p.OpenMax = 24 * time.Hour
+		now, was := birthTime, time.Duration(0)
+		b, _ := Breaker{Agent: "pay"}.Next(&p, now, Calls{0, 10}, Calls{})
+		for range 100 {
+			if long := b.Until.Sub(now); long < was || long > p.OpenMax {
+				t.Fatalf("opening %d, from %v on: for %v, after %v", b.Openings, p.OpenFor, long, was)
+			}
+			now, was = b.Until, b.Until.Sub(now)
+			b, _ = b.Next(&p, now, Calls{}, Calls{0, 1})
+		}
+		if was != p.OpenMax {
+			t.Errorf("from %v on it is open for %v in the end, want %v", p.OpenFor, was, p.OpenMax)
+		}
+	}
+}
+
 // A trial lets twice as many through with each stage that succeeds, until the breaker is closed; one that fails opens it for
 // twice as long, up to the most; and one that was closed for long begins again.
 func TestBreakerTrial(t *testing.T) {

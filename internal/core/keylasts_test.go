@@ -251,3 +251,44 @@ func TestFoundWhileAnUndoMayBeAtWork(t *testing.T) {
 		t.Errorf("%s: want it undone", r.task)
 	}
 }
+
+// A task that is born again from its submission after the database went back may have used its keys since that was handed in:
+// where services have forgotten them, no do and no undo leaves, and a person decides.
+//
+// covers: W5, inv7
+func TestKeysOfALostLifeAreAsOldAsTheTask(t *testing.T) {
+	for _, age := range []time.Duration{time.Hour, 30 * time.Hour} {
+		for _, late := range []bool{false, true} {
+			p := stepsPlan(2)
+			p.CompleteBy = 48 * time.Hour
+			if late {
+				p.CompleteBy = time.Minute
+			}
+			r := newRig(t, p)
+			r.task = &Task{ID: "t1", Type: r.plan.Name, Number: 1, CreatedAt: r.now, Input: []byte(`{}`), Deadline: r.now.Add(p.CompleteBy)}
+			r.now = r.now.Add(age)
+			Birth(r.plan, r.task, &Event{Kind: EventWentBack, At: r.now, Actor: node, Until: r.now}, &r.out)
+			r.commit(&Task{})
+			left := 0
+			for n := 0; n < 100 && !r.task.State.Ended(); n++ {
+				if r.task.Out() < 0 {
+					r.wait()
+					continue
+				}
+				left++
+				r.answer(0)
+			}
+			forgotten := age > 24*time.Hour
+			want := StateProcessed
+			if late {
+				want = StateUndone
+			}
+			if forgotten {
+				want = StateError
+			}
+			if (left == 0) != forgotten || r.task.State != want {
+				t.Errorf("after %v, late %v: %d commands left, want none: %v; %s, want %s", age, late, left, forgotten, r.task, want)
+			}
+		}
+	}
+}

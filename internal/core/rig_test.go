@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -198,6 +199,9 @@ func (r *rig) check(before *Task) {
 	if what := rowColumns(before, r.task); what != "" && !r.out.Row {
 		r.t.Fatalf("%s changed, but the row is not written: %s", what, r.task)
 	}
+	for i := range r.out.Records {
+		r.checkGaveUp(&r.out.Records[i])
+	}
 	if due := r.task.NextDue(r.plan); r.row.Bound > due {
 		r.t.Fatalf("the bound of the row is %d, above the true due %d: %s", r.row.Bound, due, r.task)
 	}
@@ -214,6 +218,33 @@ func (r *rig) check(before *Task) {
 	r.checkEnd()
 	if r.task.State.Ended() || r.task.Seq%8 == 0 {
 		r.checkHistory()
+	}
+}
+
+// checkGaveUp wants no undo to give up before its time, which begins with its first command, and with an operator's request
+// anew.
+func (r *rig) checkGaveUp(is *Record) {
+	r.t.Helper()
+	if is.Kind != KindUndoGaveUp || is.Step < 0 {
+		return
+	}
+	ps := &r.plan.Steps[is.Step]
+	if ps.Kind != CallStep || ps.UndoAttemptsMax != 0 || strings.Contains(is.Error, "its service remembers keys for") {
+		return
+	}
+	var since Instant
+	for i := range r.journal[:is.Seq-1] {
+		switch row := &r.journal[i]; {
+		case row.Round > r.task.Round || i > 0 && row.Round != r.journal[i-1].Round:
+			since = 0
+		case (row.Kind == KindCancelled || row.Kind == KindUndoAsked) && since != 0:
+			since = row.At
+		case row.Undo && row.Next == is.Step && since == 0:
+			since = row.At
+		}
+	}
+	if is.At < since.Add(ps.undoPatience()) {
+		r.t.Fatalf("the undo of step %d gave up after %v, want %v: %s", is.Step, is.At.Sub(since), ps.undoPatience(), r.task)
 	}
 }
 

@@ -41,7 +41,7 @@ func (t *Task) beginTransition(r *Record) {
 		if r.Step >= 0 {
 			t.Steps[r.Step].applyUse(r, t.CreatedAt)
 		}
-		t.applyUndoAgain()
+		t.applyUndoAgain(r.At)
 	}
 	if r.Step >= 0 {
 		t.applyToStep(r)
@@ -99,6 +99,12 @@ func (t *Task) applyInput(input []byte) {
 // starts again. What was done by hand is not: its service would do it a second time.
 func (t *Task) applyWentBack(r *Record) {
 	t.WentBackAt, t.LostUntil = r.At, max(t.LostUntil, r.EffectsPossibleUntil)
+	// Of a task that the database does not know any more all keys may be as old as itself.
+	used, undoUsed := r.At, Instant(0)
+	if r.Seq == 1 {
+		used = min(max(t.CreatedAt, t.StartAt), r.At)
+		undoUsed = used
+	}
 	// Only a task that goes forward, or that may be resubmitted in the same round, does again what is done. Another
 	// is being undone, or is only taken up by an undo or in a new round: it has more to undo, and nothing to do.
 	again := r.State == StatePending || r.State == StateProcessing || r.State == StateError
@@ -111,7 +117,7 @@ func (t *Task) applyWentBack(r *Record) {
 			continue // it has no effect
 		}
 		s.Effect.wentBack(s.Status == StepDone, r.EffectsPossibleUntil)
-		s.Used = cmp.Or(s.Used, r.At)
+		s.Used, s.UndoUsed = cmp.Or(s.Used, used), cmp.Or(s.UndoUsed, undoUsed)
 		if again {
 			s.applyRepeat()
 		}
@@ -265,11 +271,15 @@ func (t *Task) applySignal(s *StepState, r *Record) {
 	})
 }
 
-// applyUndoAgain lets undos that gave up, or are in trouble, begin again, and that of a task which was undone.
-func (t *Task) applyUndoAgain() {
+// applyUndoAgain lets undos that gave up, or are in trouble, begin again, and that of a task which was undone. The time of
+// one that is at its agent, or waits for it, begins anew at once: no command of it follows by which it would.
+func (t *Task) applyUndoAgain(at Instant) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		s.Since, s.Alerted, s.Left = 0, false, ""
+		if s.Status == StepUndoing && s.numberOut() != 0 {
+			s.Since = at
+		}
 		if s.UndoUsed != 0 {
 			s.UndoUsed-- // it is before what begins now, in the same instant too
 		}

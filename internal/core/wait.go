@@ -183,7 +183,7 @@ func (d *decision) overdue() error {
 		return nil
 	}
 	switch alarm := d.t.nextAlarm(d.p, d.at); {
-	case d.t.State == StateUndoing && alarm >= 0:
+	case alarm >= 0:
 		d.undoAlarm(alarm)
 	case d.movable():
 		d.moveOn() // a timer was lost, a pause is over, or the deadline passed while nothing was out
