@@ -302,7 +302,7 @@ func TestStandstillIsTried(t *testing.T) {
 	}
 }
 
-// TestStandstillIsTriedOverHTTP: one that was let pass to see whether the partition still stands is let in when its body is there.
+// TestStandstillIsTriedOverHTTP: one that may pass to see whether the partition still stands is let in when its body is there.
 func TestStandstillIsTriedOverHTTP(t *testing.T) {
 	q := newQueueRig(t, 1000, nil)
 	q.tell()

@@ -95,8 +95,8 @@ func TestAdmissionOfLateAnswers(t *testing.T) {
 	}
 }
 
-// TestWindowWhenNoAnswersCome: late answers keep the window narrow only for a while: what fills it may wait for tasks that have no
-// room in it.
+// TestWindowWhenNoAnswersCome: late answers keep the window narrow only for a while: what fills it may wait for tasks that have
+// no room in it.
 func TestWindowWhenNoAnswersCome(t *testing.T) {
 	a := admitted()
 	now := core.Instant(0).Add(lateAfter)
@@ -179,8 +179,8 @@ func TestAgentsUsualTime(t *testing.T) {
 	}
 }
 
-// TestAnswersThatVary: what some calls of an agent take less than others, or is refused at once, does not make the others late, and
-// the window opens.
+// TestAnswersThatVary: what some calls of an agent take less than others, or is refused at once, does not make the others late,
+// and the window opens.
 func TestAnswersThatVary(t *testing.T) {
 	a, w, draw := &agentCalls{}, admitted(), rand.New(rand.NewPCG(1, 2))
 	now := core.Instant(0).Add(time.Hour)

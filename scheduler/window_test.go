@@ -248,8 +248,8 @@ func TestStaleReplies(t *testing.T) {
 	}
 }
 
-// An answer is timed from when its own command left: not from the row of another step, nor from the wait for an agent that was not
-// there. Otherwise agents seem to answer at once, or late, and the node's window is narrowed for nothing.
+// An answer is timed from when its own command left: not from the row of another step, nor from the wait for an agent that was
+// not there. Otherwise agents seem to answer at once, or late, and the node's window is narrowed for nothing.
 func TestAnswersAreTimedByTheirCommands(t *testing.T) {
 	r := newRig(t, scheduler.Config{Hears: func() int64 { return 1 }})
 	r.store.AddPlan(core.Plan{Name: "pair", Version: 1, Steps: []core.Step{{Name: "x", Agent: "agent.x"}, {Name: "y", Agent: "agent.y"}}})

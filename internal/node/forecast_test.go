@@ -60,8 +60,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestOneIsLetInAllTheWay: a submission that is let in to learn from it passes the looks at its names, which over HTTP are two, that
-// at its input, and that of its owner when it comes up.
+// TestOneIsLetInAllTheWay: a submission that is let in to learn from it passes the looks at its names, which over HTTP are two,
+// that at its input, and that of its owner when it comes up.
 func TestOneIsLetInAllTheWay(t *testing.T) {
 	f, p := learned(learnedAt)
 	now := learnedAt.Add(time.Minute)
