@@ -215,7 +215,7 @@ func TestSharesOfMany(t *testing.T) {
 				fl := s.of(f)
 				fl.count(f)
 				s.judge(epoch.Add(time.Duration(i)*time.Millisecond), fl)
-				fl.retryQueue.next(epoch, time.Second, s.part(fl))
+				fl.retryQueue.next(epoch, time.Second, time.Minute, s.part(fl))
 			}
 		})
 	}
@@ -252,7 +252,7 @@ func BenchmarkRefused(b *testing.B) {
 			l.moved.Store(int64(now))
 			b.ReportAllocs()
 			for b.Loop() {
-				if r := door.late(now, l, &form, door.shares.of(&form)); r == nil {
+				if r := door.late(now, l, &form, door.shares.of(&form), false); r == nil {
 					b.Fatal("it is taken")
 				}
 			}
