@@ -63,6 +63,12 @@ var roundMutants = []mutant{
 		run:   "^TestOtherTimesBeginNow$",
 	},
 	{
+		name: "schedule-cut-off-writes-nothing", invariant: 11, file: "internal/schedules/runner.go",
+		old: "ctx.Err() != nil && len(l.submitted) == 0:", new: "ctx.Err() != nil && len(l.submitted) >= 0:",
+		fault: "a round that is cut off while it makes up for many runs begins with them again",
+		run:   "^TestCutOffBetweenRuns$",
+	},
+	{
 		name: "books-forget-an-earlier-round", invariant: 12, file: "internal/books/books.go",
 		old: "case saved.Row.State == core.StateProcessed && key.Round != saved.Row.Round:", new: "case saved.Row.State == core.StateProcessed && key.Round < 0:",
 		fault: "what an undone round of a task left at a service is no ghost any more once the task's journal is forgotten",
