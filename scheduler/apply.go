@@ -96,10 +96,12 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Kind: core.EventReply, At: m.At, Actor: s.answerers.name(e, of, m.Reply.From), Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy(),
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
-		if out >= 0 && e.plan != nil && e.plan.agents[out] != nil {
-			c.answers++
-			if e.plan.agents[out].answered(m.At.Sub(e.task.UpdatedAt), m.At) {
-				c.late++
+		if out >= 0 && e.plan != nil && e.plan.agents[out] != nil && !core.BusyCode(ev.Code) {
+			if left, sure := e.leftAt(out); left != 0 {
+				c.answers++
+				if e.plan.agents[out].answered(m.At.Sub(left), sure && ev.Code == 0, m.At) {
+					c.late++
+				}
 			}
 		}
 		boundResult(e, of, &ev)

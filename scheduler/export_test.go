@@ -92,5 +92,8 @@ func (s *Shard) Forget(partition int, id string) {
 // CountUses counts what is used of limits up to now, as a committer does after each cycle.
 func (s *Shard) CountUses() { s.gate.limitUses(s.inOrder(), func(limitUse) {}) }
 
+// Answers are how many answers of the last cycle were timed, and how many of them were late.
+func (s *Shard) Answers() (timed, late int) { return s.cycle.answers, s.cycle.late }
+
 // Own is own, of a shard that no committer runs.
 func (a *Admission) Own(partitions int) { a.own(partitions) }
