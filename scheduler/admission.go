@@ -43,7 +43,7 @@ type Admission struct {
 	inFlight int
 	halvedAt core.Instant
 	// answers counts agents' answers since judgedAt, late those of them that came late. queued is whether
-	// more than a tenth were late in the stretch before: the window is not widened then.
+	// more than a tenth were late in the stretch before: the window is not widened then, for queuedMost.
 	answers   int
 	late      int
 	judgedAt  core.Instant
@@ -69,6 +69,9 @@ const (
 	answersLeast = 16
 	// widenEvery is the least time between two increases: their effect on answers shows a quarter of a second later.
 	widenEvery = lateAfter / 4
+	// queuedMost is how long late answers keep the window from being widened if too few answers follow to judge by: where
+	// tasks that give none fill the window, none would ever follow.
+	queuedMost = 20 * lateAfter
 )
 
 // NewAdmission makes a window whose ceiling is so many tasks for each partition.
@@ -157,6 +160,7 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 			most, a.queued = 2*a.late > a.answers, 10*a.late > a.answers
 			a.answers, a.late, a.judgedAt = 0, 0, now
 		}
+		a.queued = a.queued && !a.judgedAt.Elapsed(now, queuedMost)
 		switch {
 		case most:
 			a.window, a.halvedAt = max(a.least(), a.window/2), now

@@ -148,6 +148,41 @@ func TestAgentsUsualTime(t *testing.T) {
 	}
 }
 
+// TestUsualTimeAfterClockIsSetBack: an agent's usual time does not become less than none, or its answers would be late for ever.
+func TestUsualTimeAfterClockIsSetBack(t *testing.T) {
+	a := &agentCalls{}
+	now := core.Instant(0).Add(2 * time.Hour)
+	a.answered(10*time.Millisecond, now)
+	now = now.Add(-time.Hour)
+	for range 1000 {
+		now = now.Add(time.Second)
+		if a.answered(20*time.Millisecond, now) {
+			t.Fatalf("an answer after 20 ms is late by a usual time of %v", a.usual)
+		}
+	}
+}
+
+// TestWindowIsNotHeldByTheLastAnswers: answers that came late keep the window from being widened for a while only. Tasks that
+// fill it may give no answer, because their agent is away, or they wait for children that wait for the window.
+func TestWindowIsNotHeldByTheLastAnswers(t *testing.T) {
+	a := admitted()
+	now := at(20)
+	a.cycle(now, 0, 100, 40)
+	for range int(queuedMost/testTarget) - 1 {
+		now = now.Add(testTarget)
+		if a.cycle(now, 0, 0, 0); a.Window() != 2*160 {
+			t.Fatal("it is widened at once after late answers")
+		}
+	}
+	for range 2 {
+		now = now.Add(testTarget)
+		a.cycle(now, 0, 0, 0)
+	}
+	if got := a.Window(); got <= 2*160 {
+		t.Errorf("%d, and nothing will ever widen it", got)
+	}
+}
+
 // A small ceiling has a floor and a step all the same.
 func TestAdmissionOfOne(t *testing.T) {
 	a := NewAdmission(3, testTarget)

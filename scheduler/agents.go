@@ -61,7 +61,8 @@ func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) 
 	if a.usual == 0 || took < a.usual {
 		a.usual = max(took, time.Millisecond)
 	} else {
-		a.usual += time.Duration(usualGrows * now.Sub(a.usualAt).Seconds() * float64(a.usual))
+		since := max(0, now.Sub(a.usualAt)) // the clock may have been set back
+		a.usual += time.Duration(usualGrows * since.Seconds() * float64(a.usual))
 	}
 	a.usualAt = now
 	return took-a.usual > lateAfter

@@ -496,4 +496,22 @@ var schedulerMutants = []mutant{
 		fault: "places of what was let go are free when the command that was counted last is over, not the longest",
 		run:   "^TestGoneKeepsItsPlaceBesideShorterOnes$",
 	},
+	{
+		name: "usual-time-below-none", invariant: 11, file: "scheduler/agents.go",
+		old: "max(0, now.Sub(a.usualAt))", new: "now.Sub(a.usualAt)",
+		fault: "after the clock was set back all answers of an agent count as late for ever, and the window stays at its least",
+		run:   "^TestUsualTimeAfterClockIsSetBack$",
+	},
+	{
+		name: "window-held-by-the-last-answers", invariant: 11, file: "scheduler/admission.go",
+		old: "\t\ta.queued = a.queued && !a.judgedAt.Elapsed(now, queuedMost)\n", new: "",
+		fault: "after late answers a window full of tasks that give none is never widened again",
+		run:   "^TestWindowIsNotHeldByTheLastAnswers$",
+	},
+	{
+		name: "late-by-the-wait-for-the-agent", invariant: 11, file: "scheduler/apply.go",
+		old: " && e.task.Steps[out].Awaits == 0 {", new: " {",
+		fault: "when an agent is there again the answers of all that waited for it count as late, and keep new tasks out",
+		run:   "^TestAnswersAreLateByTheirCommands$",
+	},
 }
