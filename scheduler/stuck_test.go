@@ -1,7 +1,9 @@
 package scheduler_test
 
 import (
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -50,4 +52,29 @@ func TestAnswersAreLateByTheirCommands(t *testing.T) {
 	cmds := r.bus.take()
 	judged(cmds[1], 5*time.Second, 1, 0)
 	judged(cmds[0], time.Millisecond, 0, 0)
+}
+
+// A clock that is set back keeps no committer from its next cycle until it has caught up.
+func TestCommitsAfterClockIsSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.answer = -1
+		commits := commitTimes(c)
+		var back atomic.Int64
+		n := c.run("a", func(cfg *scheduler.RunConfig) {
+			cfg.Shards, cfg.CommitGap = 1, 20*time.Millisecond
+			cfg.Now = func() core.Instant { return core.InstantOf(time.Now()).Add(-time.Duration(back.Load())) }
+		})
+		c.setLive("a")
+		pass(2 * time.Second)
+		c.submit(0, order("t1"), order("t2"))
+		pass(50 * time.Millisecond) // before the cycle that moves the cursor
+		back.Store(int64(time.Hour))
+		c.submit(0, order("t3"))
+		pass(time.Second)
+		if got := len(commits()); got != 2 {
+			t.Errorf("%d commits, want one for each of two messages", got)
+		}
+		c.end(n)
+	})
 }

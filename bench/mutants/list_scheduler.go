@@ -509,6 +509,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestWindowIsNotHeldByTheLastAnswers$",
 	},
 	{
+		name: "set-back-clock-stops-commits", invariant: 11, file: "scheduler/loop.go",
+		old: "&c.cycledAt, &c.idleUntil, &c.flushAt", new: "&c.cycledAt, &c.flushAt",
+		fault: "a committer begins no cycle until a clock that was set back has caught up",
+		run:   "^TestCommitsAfterClockIsSetBack$",
+	},
+	{
 		name: "late-by-the-wait-for-the-agent", invariant: 11, file: "scheduler/apply.go",
 		old: " && e.task.Steps[out].Awaits == 0 {", new: " {",
 		fault: "when an agent is there again the answers of all that waited for it count as late, and keep new tasks out",
