@@ -28,7 +28,7 @@ func (s *Shard) applyWaiting(ctx context.Context) (full bool, err error) {
 
 // unblock begins branches that wait for room at an agent, while there is some. full: the batch is.
 func (s *Shard) unblock(p *partition, slot *agentSlot) (full bool) {
-	for n := len(slot.blocked); n > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- {
+	for n := len(slot.blocked); min(n, len(slot.blocked)) > 0 && s.gate.mayLeave(slot.ask()).n != 0; n-- { // the list may be shed meanwhile
 		if !s.cycle.roomy() {
 			return true
 		}
@@ -92,9 +92,14 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 		if room <= 0 && slot.load == 0 { // those that fill the partition may wait for what is parked here
 			room = p.waiting()
 		}
-		room = s.cfg.Memory.fits(min(v.n, batch, room))
-		if room <= 0 {
+		if room = min(v.n, batch, room); room <= 0 {
 			continue
+		}
+		if room = s.cfg.Memory.fits(room); room <= 0 {
+			if slot.load > 0 || p.waiting() == 0 {
+				continue
+			}
+			room = 1 // and those that fill the memory as well
 		}
 		claimed, err := s.claim(ctx, p, slot, room)
 		if err != nil {
@@ -349,10 +354,7 @@ func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, a
 	if !at.reads() {
 		return nil
 	}
-	page := s.cfg.Memory.fits(parkedPage)
-	if page < 1 {
-		return nil
-	}
+	page := max(1, s.cfg.Memory.fits(parkedPage))
 	numbers, err := s.store.Waiting(ctx, p.asOf(), slot.name, at.from, page)
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)

@@ -10,6 +10,34 @@ import (
 	"duly.dev/duly/scheduler"
 )
 
+// Steps whose children wait for an agent fill the memory while it is paused: when the pause is lifted the children go on, or
+// nothing would before the steps' deadlines. So it is after a takeover, when the children are in the store alone.
+func TestParkedChildrenOfFullMemory(t *testing.T) {
+	for _, takeover := range []bool{false, true} {
+		r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 2}, scheduler.Config{Memory: scheduler.NewMemory(1)})
+		r.pause(core.Pause{Agent: "agent.go"})
+		r.family("t1", list(3))
+		r.family("t2", list(3))
+		for range 3 {
+			r.cycle()
+		}
+		if takeover {
+			r.cfg.Memory = scheduler.NewMemory(1)
+			r.start("n2")
+			r.adopt(0)
+			r.cycle()
+		}
+		r.pause()
+		for range 20 {
+			r.cycle()
+			r.serve(ok)
+			r.now = r.now.Add(time.Second)
+		}
+		r.state("t1", core.StateProcessed)
+		r.state("t2", core.StateProcessed)
+	}
+}
+
 // An answer is late by when its command left: not by how long the task waited for its agent before, nor by how lately another
 // branch of the task was answered, which would make the agent's usual time too short. Late answers keep new tasks out.
 func TestAnswersAreLateByTheirCommands(t *testing.T) {

@@ -515,6 +515,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestCommitsAfterClockIsSetBack$",
 	},
 	{
+		name: "memory-full-of-parents", invariant: 11, file: "scheduler/claim.go",
+		old: "\t\t\troom = 1 // and those that fill the memory as well\n", new: "\t\t\tcontinue\n",
+		fault: "tasks that wait for their children fill the memory, and the children wait for memory",
+		run:   "^TestParkedChildrenOfFullMemory$",
+	},
+	{
 		name: "late-by-the-wait-for-the-agent", invariant: 11, file: "scheduler/apply.go",
 		old: " && e.task.Steps[out].Awaits == 0 {", new: " {",
 		fault: "when an agent is there again the answers of all that waited for it count as late, and keep new tasks out",
