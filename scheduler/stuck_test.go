@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,42 @@ func TestParkedChildrenOfFullMemory(t *testing.T) {
 		}
 		r.state("t1", core.StateProcessed)
 		r.state("t2", core.StateProcessed)
+	}
+}
+
+// The lists of tasks that wait at an agent do not grow with those that have gone meanwhile: an agent may be away, or paused,
+// for days.
+func TestListsOfWaitersAreBounded(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "fork", Version: 1, Steps: []core.Step{{Name: "b", Agent: "agent.b"}, {Name: "c", Agent: "agent.c"}}})
+	r.mail.PlansChanged = true
+	r.pause(core.Pause{Agent: "agent.c"})
+	const n = 200
+	for i := range n {
+		gone, fork := fmt.Sprintf("gone%d", i), fmt.Sprintf("fork%d", i)
+		r.tasks(0, order(gone))
+		r.cycle()
+		r.unserved(r.one())
+		r.cycle()
+		r.control(core.Control{Kind: core.EventCancel, ID: gone, Type: "order", Actor: "c"})
+		r.cycle()
+		r.state(gone, core.StateUndone)
+		r.tasks(0, core.Submission{Type: "fork", ID: fork, Input: []byte(`{}`)})
+		r.cycle()
+		r.answer(r.one(), 0)
+		r.cycle()
+		r.state(fork, core.StatePending)
+	}
+	for _, agent := range []string{"agent.a", "agent.c"} {
+		if listed := r.shard.Listed(0, agent); listed > n/4 {
+			t.Errorf("%d tasks are listed at %s, and none is in memory", listed, agent)
+		}
+	}
+	r.pause()
+	r.cycle()
+	r.serve(ok)
+	for i := range n {
+		r.state(fmt.Sprintf("fork%d", i), core.StateProcessed)
 	}
 }
 

@@ -515,6 +515,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestCommitsAfterClockIsSetBack$",
 	},
 	{
+		name: "waiters-are-listed-for-ever", invariant: 11, file: "scheduler/steps.go",
+		old: "if len(list) < cap(list) {", new: "if len(list) >= 0 {",
+		fault: "memory keeps each task that ever waited at an agent that takes nothing",
+		run:   "^TestListsOfWaitersAreBounded$",
+	},
+	{
 		name: "memory-full-of-parents", invariant: 11, file: "scheduler/claim.go",
 		old: "\t\t\troom = 1 // and those that fill the memory as well\n", new: "\t\t\tcontinue\n",
 		fault: "tasks that wait for their children fill the memory, and the children wait for memory",
