@@ -1,7 +1,9 @@
 package scheduler_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -72,6 +74,72 @@ func TestListsOfWaitersAreBounded(t *testing.T) {
 	r.serve(ok)
 	for i := range n {
 		r.state(fmt.Sprintf("fork%d", i), core.StateProcessed)
+	}
+}
+
+// A crash before a new task has its child, and since then a version of its plan that has no children: the next owner finds the
+// task all the same.
+func TestChildOfATaskOfAnEarlierVersion(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep}, scheduler.Config{})
+	r.store.AddPlan(core.Plan{Name: "first", Version: 1, Steps: []core.Step{{Name: "kids", Kind: core.TaskStep, Child: "leg", Undoable: true, AttemptsMax: 1}}})
+	commits := 0
+	r.store.BeforeCommit = func(*core.Batch) error {
+		if commits++; commits == 2 {
+			return errCut
+		}
+		return nil
+	}
+	r.tasks(0, core.Submission{Type: "first", ID: "t1", Input: []byte(`{}`)})
+	if _, err := r.try(false); err == nil || r.store.Task(0, "t1~kids") != nil {
+		t.Fatalf("%v, or the child is there already", err)
+	}
+	r.store.BeforeCommit = nil
+	r.store.AddPlan(orderPlan("first", 2, "a"))
+	r.start("n2")
+	r.adopt(0)
+	r.cycle()
+	r.serve(ok)
+	r.state("t1", core.StateProcessed)
+	r.state("t1~kids", core.StateProcessed)
+}
+
+// A crash before the parent of a child that is done hears of it, and the next owner cannot read the child: the parent's step is
+// not done without the child's result.
+func TestResultOfAChildThatCannotBeRead(t *testing.T) {
+	r := newFamily(t, core.Step{Kind: core.TaskStep, Child: "telling"}, scheduler.Config{})
+	telling := leg("telling")
+	telling.Result = "all"
+	r.store.AddPlan(telling)
+	r.family("t1", []byte(`{}`))
+	r.cycle()
+	kid := r.one()
+	r.tasks(0, order("t2"))
+	r.cycle()
+	other := r.one()
+	r.store.RefuseRow = func(w *core.TaskWrite) bool { return w.Task.ID == "t2" } // the batch is committed in parts
+	r.store.BeforeCommit = func(b *core.Batch) error {
+		has := func(id string) bool {
+			return slices.ContainsFunc(b.Writes, func(w core.TaskWrite) bool { return w.Task.ID == id })
+		}
+		if has("t1") && !has("t1~kids") {
+			return errCut
+		}
+		return nil
+	}
+	r.answer(kid, 0)
+	r.answer(other, 0)
+	if _, err := r.try(false); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	r.state("t1~kids", core.StateProcessed)
+	r.store.RefuseRow, r.store.BeforeCommit = nil, nil
+	r.reads = &hideReads{MemStore: r.store, partition: -1, broken: map[string]bool{"t1~kids": true}}
+	r.start("n2")
+	r.adopt(0)
+	r.cycle()
+	r.cycle()
+	if step := r.store.Task(0, "t1").Steps[1]; step.Status == core.StepDone || step.Status == core.StepRunning {
+		t.Errorf("step %+v, and the result of its child is not known", step)
 	}
 }
 

@@ -527,6 +527,18 @@ var schedulerMutants = []mutant{
 		run:   "^TestParkedChildrenOfFullMemory$",
 	},
 	{
+		name: "childless-by-the-newest-version", invariant: 11, file: "scheduler/plans.go",
+		old: "range b.byType[name] {", new: "range []*core.Plan{b.latest[name]} {",
+		fault: "after a crash a task whose step has no child yet is looked for by the newest version of its plan alone",
+		run:   "^TestChildOfATaskOfAnEarlierVersion$",
+	},
+	{
+		name: "done-without-a-result", invariant: 7, file: "scheduler/births.go",
+		old: "if f.done > 0 { // the step", new: "if f.done < 0 { // the step",
+		fault: "after a crash a step is done without the result of a child that cannot be read",
+		run:   "^TestResultOfAChildThatCannotBeRead$",
+	},
+	{
 		name: "late-by-the-wait-for-the-agent", invariant: 11, file: "scheduler/apply.go",
 		old: " && e.task.Steps[out].Awaits == 0 {", new: " {",
 		fault: "when an agent is there again the answers of all that waited for it count as late, and keep new tasks out",
