@@ -77,6 +77,33 @@ func TestListsOfWaitersAreBounded(t *testing.T) {
 	}
 }
 
+// A branch that waits for room is moved to a version that has it at another agent: it begins when there is room at that one,
+// though nothing else of the task happens.
+func TestBlockedBranchOfAnotherVersion(t *testing.T) {
+	r := newRig(t, scheduler.Config{})
+	fork := func(version int64, agent string) core.Plan {
+		return core.Plan{Name: "fork", Version: version, Steps: []core.Step{{Name: "b", Agent: "agent.b"}, {Name: "c", Agent: agent}}}
+	}
+	r.store.AddPlan(fork(1, "agent.c"))
+	r.mail.PlansChanged = true
+	r.pause(core.Pause{Agent: "agent.c"}, core.Pause{Agent: "agent.d"})
+	r.tasks(0, core.Submission{Type: "fork", ID: "t1", Input: []byte(`{}`)})
+	r.cycle()
+	r.one()
+	r.store.AddPlan(fork(2, "agent.d"))
+	r.mail.PlansChanged = true
+	r.control(core.Control{Kind: core.EventMigrate, ID: "t1", Type: "fork", Actor: "operator", Version: 2})
+	r.cycle()
+	if version := r.state("t1", core.StateProcessing).PlanVersion; version != 2 {
+		t.Fatalf("it is of version %d\n%s", version, r.logs.String())
+	}
+	r.pause()
+	r.cycle()
+	if c := r.one(); c.Step != "c" || c.Agent != "agent.d" {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A crash before a new task has its child, and since then a version of its plan that has no children: the next owner finds the
 // task all the same.
 func TestChildOfATaskOfAnEarlierVersion(t *testing.T) {

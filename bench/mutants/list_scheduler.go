@@ -533,6 +533,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestChildOfATaskOfAnEarlierVersion$",
 	},
 	{
+		name: "blocked-at-the-agent-of-before", invariant: 11, file: "scheduler/marks.go",
+		old: "\te.blocks = core.StepSet{} // by the other plan they may be at other agents\n", new: "",
+		fault: "a branch of a task that was moved to another version waits for room at an agent that it does not need",
+		run:   "^TestBlockedBranchOfAnotherVersion$",
+	},
+	{
 		name: "done-without-a-result", invariant: 7, file: "scheduler/births.go",
 		old: "if f.done > 0 { // the step", new: "if f.done < 0 { // the step",
 		fault: "after a crash a step is done without the result of a child that cannot be read",
