@@ -170,6 +170,52 @@ func TestResultOfAChildThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A task that has begun and parks where as many others wait as memory keeps is among the next that are claimed, however many
+// come after it.
+func TestBegunIsKeptAmongMany(t *testing.T) {
+	r := newRig(t, scheduler.Config{AgentWindow: 2, BatchMax: 20_000, InFlight: 100_000})
+	r.store.AddPlan(orderPlan("single", 1, "b"))
+	r.mail.PlansChanged = true
+	r.tasks(0, order("begun"))
+	r.cycle()
+	first := r.one()
+	sent := 0
+	single := func(n int) {
+		subs := make([]core.Submission, n)
+		for i := range subs {
+			sent++
+			subs[i] = core.Submission{Type: "single", ID: fmt.Sprintf("s%d", sent)}
+		}
+		r.tasks(0, subs...)
+	}
+	single(8400)
+	r.cycle()
+	out := r.bus.take()
+	next := func() (found bool) { // one is answered, and another comes
+		r.answer(out[0], 0)
+		out = out[1:]
+		single(1)
+		r.cycle()
+		for _, c := range r.bus.take() {
+			found = found || c.Task == "begun"
+			out = append(out, c)
+		}
+		return found
+	}
+	for range 60 { // until all that is parked was read once
+		next()
+	}
+	r.answer(first, 0)
+	r.cycle()
+	out = append(out, r.bus.take()...)
+	for range 10 {
+		if next() {
+			return
+		}
+	}
+	t.Error("ten others were claimed since it waits")
+}
+
 // An answer is late by when its command left: not by how long the task waited for its agent before, nor by how lately another
 // branch of the task was answered, which would make the agent's usual time too short. Late answers keep new tasks out.
 func TestAnswersAreLateByTheirCommands(t *testing.T) {

@@ -539,6 +539,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestBlockedBranchOfAnotherVersion$",
 	},
 	{
+		name: "begun-left-to-the-store", invariant: 11, file: "scheduler/finish.go",
+		old: "\tlast, ok := at.fresh.evict(in, at.pass)\n", new: "\tif in == nil {\n\t\treturn false\n\t}\n\tlast, ok := at.fresh.evict(in, at.pass)\n",
+		fault: "where many wait a task that has begun is not claimed as long as new ones come",
+		run:   "^TestBegunIsKeptAmongMany$",
+	},
+	{
 		name: "done-without-a-result", invariant: 7, file: "scheduler/births.go",
 		old: "if f.done > 0 { // the step", new: "if f.done < 0 { // the step",
 		fault: "after a crash a step is done without the result of a child that cannot be read",
