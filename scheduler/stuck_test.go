@@ -284,3 +284,24 @@ func TestCommitsAfterClockIsSetBack(t *testing.T) {
 		c.end(n)
 	})
 }
+
+// A partition that is taken over while the rows are read is not given up because its row was another's when it was read.
+func TestTakenOverWhileTheRowsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.setLive("a")
+		first := c.run("a", func(cfg *scheduler.RunConfig) { cfg.DrainMax = -1 }) // its rows name it when it has gone
+		pass(2 * time.Second)
+		c.end(first)
+		c.store.takenFrom()
+		c.store.reads.Store(int64(time.Second))
+		c.store.takes.Store(int64(50 * time.Millisecond))
+		second := c.run("a", nil)
+		pass(20 * time.Second)
+		c.store.reads.Store(0)
+		if taken := c.store.takenFrom(); len(taken) != 8 || second.s.Owned() != 8 {
+			t.Errorf("%d takeovers of 8 partitions, and %d are held", len(taken), second.s.Owned())
+		}
+		c.end(second)
+	})
+}

@@ -545,6 +545,12 @@ var schedulerMutants = []mutant{
 		run:   "^TestBegunIsKeptAmongMany$",
 	},
 	{
+		name: "lost-by-a-row-of-before", invariant: 11, file: "scheduler/placement.go",
+		old: "is.epoch == before[p].epoch", new: "before != nil",
+		fault: "a partition that was just taken over is given up by its row of before",
+		run:   "^TestTakenOverWhileTheRowsAreRead$",
+	},
+	{
 		name: "done-without-a-result", invariant: 7, file: "scheduler/births.go",
 		old: "if f.done > 0 { // the step", new: "if f.done < 0 { // the step",
 		fault: "after a crash a step is done without the result of a child that cannot be read",
