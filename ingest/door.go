@@ -90,7 +90,7 @@ func (d *Door) Admit(now core.Instant, req *Request) bool {
 	req.line = d.lineOf(req.ID)
 	fl := d.shares.of(&req.Form)
 	fl.count(&req.Form)
-	if r := d.late(now, req.line, &req.Form, fl); r != nil {
+	if r := d.late(now, req.line, &req.Form, fl, false); r != nil {
 		d.tell(req, r)
 		return false
 	}
@@ -226,6 +226,9 @@ func (d *Door) takeOutcomes(now core.Instant) {
 			continue
 		}
 		if e.node != "" {
+			if overtaken(d.spare[i+1:], e.node) {
+				continue
+			}
 			d.waits.report(now, e.node, e.readings)
 			if d.shares.due(now) {
 				d.shares.reckon(now, d.waits.rate())
@@ -244,6 +247,17 @@ func (d *Door) takeOutcomes(now core.Instant) {
 		d.recycle(e.pack)
 	}
 	clear(d.spare)
+}
+
+// overtaken reports whether a later report of a scheduler has come. It says all that the earlier one did, and what began in the
+// time of both: of reports that come at once, how far they are apart is not known.
+func overtaken(later []event, node string) bool {
+	for i := range later {
+		if later[i].node == node {
+			return true
+		}
+	}
+	return false
 }
 
 // Due is when Flush must be called next; 0: not before a request or an answer comes. It may be in the past.

@@ -148,13 +148,13 @@ func (s *shares) rate() float64 { return math.Float64frombits(s.begin.Load()) }
 
 // due reports whether it is time to call reckon.
 func (s *shares) due(now core.Instant) bool {
-	return s.label != "" && now.Sub(core.Instant(s.at.Load())) >= reckonEvery
+	return s.label != "" && core.Instant(s.at.Load()).Elapsed(now, reckonEvery)
 }
 
 // reckon finds out who asks for more than its part when so many submissions a second begin. It averages what
 // each tenant sent, and forgets those that hardly send anything.
 func (s *shares) reckon(now core.Instant, rate float64) {
-	took := now.Sub(core.Instant(s.at.Load()))
+	took := max(reckonEvery, now.Sub(core.Instant(s.at.Load()))) // less, if the clock was set back
 	s.at.Store(int64(now))
 	by := averageWeight(took)
 	var all []*flow

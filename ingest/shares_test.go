@@ -252,7 +252,7 @@ func BenchmarkRefused(b *testing.B) {
 			l.moved.Store(int64(now))
 			b.ReportAllocs()
 			for b.Loop() {
-				if r := door.late(now, l, &form, door.shares.of(&form)); r == nil {
+				if r := door.late(now, l, &form, door.shares.of(&form), false); r == nil {
 					b.Fatal("it is taken")
 				}
 			}

@@ -91,10 +91,21 @@ type line struct {
 	begun  int64
 }
 
-// stretch is n submissions of this door in messages up to a position.
+// stretch is n submissions of this door in messages from one position to another.
 type stretch struct {
-	seq uint64
-	n   int64
+	from, seq uint64
+	n         int64
+}
+
+// readUpTo removes what of the stretch has been read up to a position before its end, as if its messages were of one size, and
+// returns how many submissions that is.
+func (s *stretch) readUpTo(cursor uint64) (n int64) {
+	if cursor < s.from || s.from >= s.seq {
+		return 0
+	}
+	n = int64(float64(s.n) * float64(cursor-s.from+1) / float64(s.seq-s.from+1))
+	s.from, s.n = cursor+1, s.n-n
+	return n
 }
 
 // queueOwner is the queue of all partitions that one scheduler owns. They are one queue, because it takes
@@ -190,6 +201,8 @@ type pace struct {
 	// in it.
 	seen  time.Duration
 	begun int64
+	// still is for how long nothing was read of late, though others were waiting.
+	still time.Duration
 }
 
 func newWaits(partitions int) waits {
@@ -225,20 +238,20 @@ func (l *line) put(seq uint64, n int64) {
 	if l.apart {
 		l.count(-n)
 	}
-	l.list = append(l.list, stretch{seq, n})
+	l.list = append(l.list, stretch{seq, seq, n})
 	if len(l.list)-l.head > stretchesMost {
 		l.merge()
 	}
 }
 
 // merge halves list at least: it merges neighbours, at the later position, into stretches of even length. What is kept of
-// the oldest must not become coarse: they are read next, and all of a stretch counts as read at once.
+// the oldest must not become coarse: they are read next.
 func (l *line) merge() {
 	most := 4 * l.stored / stretchesMost // two neighbours are longer
 	kept := l.list[:0]
 	for _, is := range l.list[l.head:] {
 		if last := len(kept) - 1; last >= 0 && kept[last].n+is.n <= most {
-			kept[last] = stretch{is.seq, kept[last].n + is.n}
+			kept[last] = stretch{kept[last].from, is.seq, kept[last].n + is.n}
 			continue
 		}
 		kept = append(kept, is)
@@ -263,12 +276,15 @@ func (l *line) readUpTo(now core.Instant, cursor uint64) (n int64) {
 			}
 		}
 	}
+	if moved && l.head < len(l.list) {
+		n += l.list[l.head].readUpTo(cursor)
+	}
 	if l.head == len(l.list) {
 		l.list, l.head = l.list[:0], 0
 	}
 	l.stored -= n
 	l.count(-n)
-	if moved || l.stored == 0 {
+	if moved || l.stored == 0 || now < core.Instant(l.moved.Load()) {
 		l.moved.Store(int64(now))
 	}
 	l.setApart(l.standstill(now) > apartAfter)
@@ -377,8 +393,8 @@ func (w *waits) report(now core.Instant, node string, all []core.Reading) {
 	if read > 0 {
 		is.waited = time.Duration(waited / float64(read))
 	}
-	passed := now.Sub(o.at)
-	is.learn(passed, begun, min(before, left) >= max(busyLeast, own/2))
+	passed := max(0, now.Sub(o.at)) // the clock may have been set back
+	is.learn(passed, read, begun, min(before, left) >= max(busyLeast, own/2))
 	o.limitStanding(now, passed, &is)
 	is.has = o.given.has
 	o.at = now
@@ -419,22 +435,35 @@ func averageWeight(took time.Duration) float64 {
 	return 1 - math.Exp(-took.Seconds()/rateFor.Seconds())
 }
 
-// learn takes in that so many submissions began in a time. busy: others were waiting throughout; if not, the
-// owner might have been faster, so that only a higher rate counts. A time in which the owner was silent, or
-// began nothing, says nothing about its speed.
-func (p *pace) learn(took time.Duration, begun int64, busy bool) {
-	if begun == 0 || took <= 0 || took > silentFor {
+// learn takes in that so many submissions were read in a time, and so many of them began. busy: others were
+// waiting throughout; if not, the owner might have been faster, so that only a higher rate counts. A time in
+// which the owner was silent, or all that was read was over, says nothing about its speed. One in which nothing
+// was read belongs to what begins next: messages hold many, and cycles may be long. But what has stood still is
+// not slow.
+func (p *pace) learn(took time.Duration, read, begun int64, busy bool) {
+	switch {
+	case took <= 0:
 		return
+	case read == 0 && begun == 0 && busy && took <= silentFor:
+		p.still += took
+		return
+	}
+	still := p.still
+	if p.still = 0; begun == 0 || took > silentFor {
+		return
+	}
+	if p.rate != 0 || p.begun != 0 { // else it was not at work yet
+		took += still
 	}
 	rate, by := float64(begun)/took.Seconds(), averageWeight(took)
 	switch {
 	case p.rate == 0 && busy:
-		p.seen, p.begun = p.seen+took, p.begun+begun
+		p.seen, p.begun = p.seen+min(took, silentFor), p.begun+begun
 		if p.seen >= rateFor || p.begun >= rateSure {
 			p.rate = float64(p.begun) / p.seen.Seconds()
 		}
 	case p.rate == 0:
-	case busy || rate > p.rate:
+	case busy && took <= silentFor || rate > p.rate:
 		p.rate += by * (rate - p.rate)
 	}
 }
@@ -510,10 +539,10 @@ func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) 
 }
 
 // mayProbe lets one submission a second in to find out whether the partition still stands still: what is
-// known of it may be of a stream that no longer exists.
-func (l *line) mayProbe(now core.Instant) bool {
+// known of it may be of a stream that no longer exists. ahead: it is not let in yet, but asked about again.
+func (l *line) mayProbe(now core.Instant, ahead bool) bool {
 	last := l.probed.Load()
-	return now.Sub(core.Instant(last)) >= time.Second && l.probed.CompareAndSwap(last, int64(now))
+	return core.Instant(last).Elapsed(now, time.Second) && (ahead || l.probed.CompareAndSwap(last, int64(now)))
 }
 
 // Report takes in what a scheduler says of its partitions. It acts at the next Flush. It is safe for
@@ -530,10 +559,10 @@ func (d *Door) lineOf(id string) *line {
 	return &d.waits.lines[d.cfg.PartitionOf(id, d.cfg.Partitions)]
 }
 
-// Late is [Ingest.Late]. It counts the submission if it refuses it.
+// Late is [Ingest.Late]. It counts the submission if it refuses it; otherwise Admit does.
 func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 	fl := d.shares.of(f)
-	r := d.late(now, d.lineOf(f.ID), f, fl)
+	r := d.late(now, d.lineOf(f.ID), f, fl, true)
 	if r != nil {
 		fl.count(f)
 		d.stats.came.Add(1)
@@ -544,8 +573,9 @@ func (d *Door) Late(now core.Instant, f *submit.Form) *Refusal {
 
 // late refuses a submission that would begin too late to be done, or for which a queue that does not shrink
 // has no room; nil: it may be let in. It looks at names and times only, so that a refusal costs little. An id
-// that was accepted lately is not refused: its submitter asks again. It is safe for concurrent use.
-func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusal {
+// that was accepted lately is not refused: its submitter asks again. ahead: one that is not refused comes again with its
+// input, and counts then. It is safe for concurrent use.
+func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow, ahead bool) *Refusal {
 	if f.StartAt != "" {
 		return nil // it does not wait in the queue until then
 	}
@@ -569,12 +599,11 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 	}
 	id, most := may.id, time.Duration(classShare(int64(float64(may.left-may.needs)/core.Weather), class))
 	again, rate := &owner.retryQueue, pace.rate
+	share := shareless
 	if !may.fromTurn {
-		owner.given.note(may.left)
 		limit, stands := pace.limit, "refuse.stands"
-		switch d.shares.judge(now, fl) {
+		switch share = d.shares.judge(now, fl); share {
 		case within:
-			d.shares.given.note(may.left)
 			limit = 0 // what stands is not this tenant's
 		case beyond:
 			limit, stands = d.shares.most(), "refuse.share"
@@ -586,10 +615,14 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow) *Refusa
 		}
 		most = min(most, waitMost)
 	}
-	if wait <= most || d.ids != nil && d.recent.has(f.ID) {
-		return nil
+	in := wait <= most || d.ids != nil && d.recent.has(f.ID) || l.standstill(now) > 0 && l.mayProbe(now, ahead)
+	if !may.fromTurn && !(in && ahead) {
+		owner.given.note(may.left)
+		if share == within {
+			d.shares.given.note(may.left)
+		}
 	}
-	if l.standstill(now) > 0 && l.mayProbe(now) {
+	if in {
 		return nil
 	}
 	y := refusalFacts{

@@ -53,12 +53,17 @@ func (q *queueRig) flush() {
 // pass lets the scheduler read on for a time, and say so every quarter of a second.
 func (q *queueRig) pass(d time.Duration) {
 	for end := q.now.Add(d); q.now < end; {
-		q.now = q.now.Add(250 * time.Millisecond)
-		for room := int64(q.rate / 4); room > 0 && int(q.owner.Cursor) < len(q.stored); q.owner.Cursor++ {
-			is := q.stored[q.owner.Cursor]
-			q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
-		}
+		q.read()
 		q.tell()
+	}
+}
+
+// read lets the scheduler read on for a quarter of a second.
+func (q *queueRig) read() {
+	q.now = q.now.Add(250 * time.Millisecond)
+	for room := int64(q.rate / 4); room > 0 && int(q.owner.Cursor) < len(q.stored); q.owner.Cursor++ {
+		is := q.stored[q.owner.Cursor]
+		q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
 	}
 }
 
@@ -297,6 +302,27 @@ func TestStandstillIsTried(t *testing.T) {
 	}
 }
 
+// TestStandstillIsTriedOverHTTP: one that may pass to see whether the partition still stands is let in when its body is there.
+func TestStandstillIsTriedOverHTTP(t *testing.T) {
+	q := newQueueRig(t, 1000, nil)
+	q.tell()
+	q.log.seq = 1000 // of a stream that ends here
+	q.offer(20)
+	q.log.seq, q.stored, q.owner.Epoch = 0, nil, 2
+	q.plans.now["order"].CompleteBy = 3 * time.Second
+	taken := 0
+	for i := range 80 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+		if i >= 40 && q.put() {
+			taken++
+		}
+	}
+	if taken < 9 || taken > 11 {
+		t.Errorf("%d of 40 were taken in ten seconds by a partition that seems to stand still, want about one a second", taken)
+	}
+}
+
 // TestStandingQueueIsCut: a queue that does not get shorter is cut to standTarget, and opens again when it has drained; a
 // burst that drains is not cut.
 func TestStandingQueueIsCut(t *testing.T) {
@@ -344,6 +370,35 @@ func TestBurstThatDrainsIsNotCut(t *testing.T) {
 	}
 }
 
+// put submits as over HTTP: it is asked before the body is read, and again with it. It reports whether it was taken.
+func (q *queueRig) put() bool {
+	q.n++
+	req := q.request(fmt.Sprintf("x%d0", q.n))
+	if q.door.Late(q.now, &req.Form) != nil {
+		return false
+	}
+	q.door.Submit(q.now, req)
+	return len(q.answers[req.ID]) == 0
+}
+
+// TestAskedAheadCountsOnce: a submission that is judged before its body is read, and again with it, is one: a burst that drains
+// is not cut because twice as much seems to be asked for.
+func TestAskedAheadCountsOnce(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	q.offer(18_000)
+	q.pass(2 * time.Second)
+	for i := range 4 * 60 {
+		for range 200 {
+			if !q.put() {
+				t.Fatalf("%.1f s after the burst one is refused: the wait is %v, the limit %v", float64(i)/4, q.wait(), q.pace().limit)
+			}
+		}
+		q.flush()
+		q.pass(250 * time.Millisecond)
+	}
+}
+
 // TestQuietDoorLearnsNothingSlow: while little comes, what begins in a time says nothing of how fast the scheduler is.
 func TestQuietDoorLearnsNothingSlow(t *testing.T) {
 	q := newQueueRig(t, 1000, nil)
@@ -357,6 +412,81 @@ func TestQuietDoorLearnsNothingSlow(t *testing.T) {
 	}
 	if now := q.pace().rate; rate < 900 || now < rate {
 		t.Errorf("the rate is %.0f, was %.0f", now, rate)
+	}
+}
+
+// TestSlowCycles: how fast a scheduler is does not depend on how much it does at a time, nor on how long it stood still.
+func TestSlowCycles(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	q.offer(40_000)
+	for range 12 {
+		for range 4 {
+			q.now = q.now.Add(250 * time.Millisecond)
+			q.tell()
+		}
+		for room := int64(1250); room > 0; q.owner.Cursor++ {
+			is := q.stored[q.owner.Cursor]
+			q.owner.Read, q.owner.Begun, room = q.owner.Read+is, q.owner.Begun+is, room-is
+		}
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	if rate := q.pace().rate; rate < 900 || rate > 1100 {
+		t.Errorf("the rate is %.0f, want 1000: 1250 begin in each cycle of 1.25 s", rate)
+	}
+	before := q.pace().rate
+	for range 40 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	q.pass(250 * time.Millisecond)
+	if rate := q.pace().rate; rate < before*9/10 {
+		t.Errorf("after it stood still for 10 s the rate is %.0f, was %.0f", rate, before)
+	}
+}
+
+// TestReportsThatComeAtOnce: a door that was held up takes a scheduler for no slower than it is.
+func TestReportsThatComeAtOnce(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.PackItems = 50 })
+	q.tell()
+	q.offer(20_000)
+	q.pass(6 * time.Second)
+	before := q.pace().rate
+	for range 4 {
+		q.read()
+		q.door.Report("n1", []core.Reading{q.owner})
+	}
+	q.door.Flush(q.now)
+	if rate := q.pace().rate; rate < before*95/100 {
+		t.Errorf("after four reports in one second that came at its end the rate is %.0f, was %.0f", rate, before)
+	}
+}
+
+// TestClockSetBack: when the machine's clock is set back, what is known of a queue goes on from there.
+func TestClockSetBack(t *testing.T) {
+	q := newQueueRig(t, 1000, func(cfg *Config) { cfg.TenantLabel = "tenant" })
+	q.tell()
+	q.offer(12_000)
+	q.pass(3 * time.Second)
+	q.offer(500)
+	q.now = q.now.Add(-time.Hour)
+	q.tell()
+	q.pass(3 * time.Second)
+	o := q.door.waits.lines[0].owner.Load()
+	if rate := q.pace().rate; !(o.asked >= 0 && o.asked < 3000) || o.given.has < 25*time.Second || o.given.has > 30*time.Second || rate < 900 || rate > 1100 {
+		t.Errorf("%.0f a second were asked for, which have %v, and %.0f begin", o.asked, o.given.has, rate)
+	}
+	if at := core.Instant(q.door.shares.at.Load()); q.now.Sub(at).Abs() > time.Second {
+		t.Errorf("the tenants' parts were reckoned at %v, and it is %v", at.Time(), q.now.Time())
+	}
+	before := q.wait()
+	for range 40 {
+		q.now = q.now.Add(250 * time.Millisecond)
+		q.tell()
+	}
+	if more := q.wait() - before; more < 8*time.Second {
+		t.Errorf("while it stands still for 10 s the wait has grown by %v", more)
 	}
 }
 
@@ -423,6 +553,38 @@ func TestWaitOfALongQueue(t *testing.T) {
 		tell()
 		is := time.Duration(put-read) * time.Second / (4 * goes)
 		if got := w.lines[0].wait(now); is > 5*time.Second && (got < is*8/10 || got > is*12/10) {
+			t.Fatalf("after %v the wait is taken for %v, want %v: this door's part for %.2f, want 1", now.Sub(epoch), got, is, w.owners["n1"].pace.Load().share)
+		}
+	}
+}
+
+// TestWaitOfAnHour: as long a queue as a plan may have, first of large messages and then of small ones, is known as well while it
+// is read.
+//
+// covers: I6
+func TestWaitOfAnHour(t *testing.T) {
+	const rate, large, small = 1000, 125, 5
+	w := newWaits(1)
+	now, read := core.Instant(epoch), int64(0)
+	w.report(now, "n1", []core.Reading{{Epoch: 1}})
+	var sizes []int64
+	for left := int64(rate * 3600); left > 0; left -= sizes[len(sizes)-1] {
+		sizes = append(sizes, large)
+		if left <= rate*1800 {
+			sizes[len(sizes)-1] = small
+		}
+		w.lines[0].letIn(sizes[len(sizes)-1])
+		w.lines[0].put(uint64(len(sizes)), sizes[len(sizes)-1])
+	}
+	cursor, room := 0, int64(0)
+	for range 4 * 120 {
+		now = now.Add(250 * time.Millisecond)
+		for room += rate / 4; room >= sizes[cursor]; cursor++ {
+			read, room = read+sizes[cursor], room-sizes[cursor]
+		}
+		w.report(now, "n1", []core.Reading{{Epoch: 1, Cursor: uint64(cursor), Read: read, Begun: read}})
+		is := time.Duration(rate*3600-read) * time.Second / rate
+		if got := w.lines[0].wait(now); now.Sub(epoch) > 5*time.Second && (got < is*8/10 || got > is*12/10) {
 			t.Fatalf("after %v the wait is taken for %v, want %v: this door's part for %.2f, want 1", now.Sub(epoch), got, is, w.owners["n1"].pace.Load().share)
 		}
 	}

@@ -43,7 +43,7 @@ type Admission struct {
 	inFlight int
 	halvedAt core.Instant
 	// answers counts agents' answers since judgedAt, late those of them that came late. queued is whether
-	// more than a tenth were late in the stretch before: the window is not widened then, for queuedMost.
+	// more than a tenth were late in the stretch before: the window is not widened then, for queuedFor.
 	answers   int
 	late      int
 	judgedAt  core.Instant
@@ -67,11 +67,10 @@ const (
 	// which late answers are counted. answersLeast is how many answers a stretch needs to say anything.
 	lateAfter    = 250 * time.Millisecond
 	answersLeast = 16
+	// queuedFor is how long answers that came late keep the window from being widened when too few have come since to say more.
+	queuedFor = 8 * lateAfter
 	// widenEvery is the least time between two increases: their effect on answers shows a quarter of a second later.
 	widenEvery = lateAfter / 4
-	// queuedMost is how long late answers keep the window from being widened if too few answers follow to judge by: where
-	// tasks that give none fill the window, none would ever follow.
-	queuedMost = 20 * lateAfter
 )
 
 // NewAdmission makes a window whose ceiling is so many tasks for each partition.
@@ -156,11 +155,13 @@ func (a *Admission) cycle(now core.Instant, took time.Duration, answers, late in
 	a.change(func() {
 		a.answers, a.late = a.answers+answers, a.late+late
 		most := false
-		if a.answers >= answersLeast && a.judgedAt.Elapsed(now, lateAfter) {
+		switch {
+		case a.answers >= answersLeast && a.judgedAt.Elapsed(now, lateAfter):
 			most, a.queued = 2*a.late > a.answers, 10*a.late > a.answers
 			a.answers, a.late, a.judgedAt = 0, 0, now
+		case a.judgedAt.Elapsed(now, queuedFor):
+			a.queued = false
 		}
-		a.queued = a.queued && !a.judgedAt.Elapsed(now, queuedMost)
 		switch {
 		case most:
 			a.window, a.halvedAt = max(a.least(), a.window/2), now

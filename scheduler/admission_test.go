@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -94,6 +95,22 @@ func TestAdmissionOfLateAnswers(t *testing.T) {
 	}
 }
 
+// TestWindowWhenNoAnswersCome: late answers keep the window narrow only for a while: what fills it may wait for tasks that have
+// no room in it.
+func TestWindowWhenNoAnswersCome(t *testing.T) {
+	a := admitted()
+	now := core.Instant(0).Add(lateAfter)
+	a.cycle(now, 0, 100, 40)
+	for range 40 { // ten seconds
+		now = now.Add(lateAfter)
+		a.cycle(now, 0, 0, 0)
+		a.use()
+	}
+	if got := a.Window(); got < 2*300 {
+		t.Errorf("the window is %d, was %d: it was not widened though nothing has been late for ten seconds", got, 2*160)
+	}
+}
+
 // TestWindowOfASmallMachine: while most answers are late the window has no floor but a 256th of the ceiling, which a slow cycle does
 // not widen, and from there it grows little by little.
 func TestWindowOfASmallMachine(t *testing.T) {
@@ -135,51 +152,55 @@ func TestAgentsUsualTime(t *testing.T) {
 	now := core.Instant(0).Add(time.Hour)
 	says := func(took time.Duration, after time.Duration) bool {
 		now = now.Add(after)
-		return a.answered(took, now)
+		return a.answered(took, true, now)
 	}
-	if says(10*time.Second, 0) || says(10*time.Second+lateAfter/2, time.Second) {
+	for range usualOf {
+		if says(10*time.Second, 0) {
+			t.Fatal("an agent of which nothing is known is late")
+		}
+	}
+	if says(10*time.Second+lateAfter/2, time.Second) || says(14*time.Second, time.Second) {
 		t.Error("an agent that is always slow is late")
 	}
-	if says(10*time.Millisecond, time.Second) || !says(lateAfter+20*time.Millisecond, time.Second) {
+	for range 2 * usualOf {
+		says(10*time.Millisecond, 0)
+	}
+	if !says(lateAfter+20*time.Millisecond, time.Second) {
 		t.Error("half a second of an agent that takes 10 ms is not late")
 	}
-	if late := says(2*time.Second, time.Hour); late != (2*time.Second-a.usual > lateAfter) || a.usual < 300*time.Millisecond {
+	if late := a.answered(lateAfter+20*time.Millisecond, false, now); !late || a.usual > 11*time.Millisecond {
+		t.Errorf("it took as long at least: late %t, and usually %v", late, a.usual)
+	}
+	if says(10*time.Millisecond, -time.Hour); a.usual < 10*time.Millisecond {
+		t.Errorf("after the clock was set back it usually takes %v", a.usual)
+	}
+	if says(2*time.Second, time.Hour); a.usual < 300*time.Millisecond {
 		t.Errorf("after an hour without a quick answer it usually takes %v", a.usual)
 	}
 }
 
-// TestUsualTimeAfterClockIsSetBack: an agent's usual time does not become less than none, or its answers would be late for ever.
-func TestUsualTimeAfterClockIsSetBack(t *testing.T) {
-	a := &agentCalls{}
-	now := core.Instant(0).Add(2 * time.Hour)
-	a.answered(10*time.Millisecond, now)
-	now = now.Add(-time.Hour)
-	for range 1000 {
-		now = now.Add(time.Second)
-		if a.answered(20*time.Millisecond, now) {
-			t.Fatalf("an answer after 20 ms is late by a usual time of %v", a.usual)
+// TestAnswersThatVary: what some calls of an agent take less than others, or is refused at once, does not make the others late,
+// and the window opens.
+func TestAnswersThatVary(t *testing.T) {
+	a, w, draw := &agentCalls{}, admitted(), rand.New(rand.NewPCG(1, 2))
+	now := core.Instant(0).Add(time.Hour)
+	for range 10 * 60 { // a minute
+		late := 0
+		for range 20 {
+			took := 300*time.Millisecond + time.Duration(draw.Int64N(int64(1200*time.Millisecond)))
+			if draw.IntN(10) == 0 {
+				took = 10 * time.Millisecond
+			}
+			if a.answered(took, true, now) {
+				late++
+			}
 		}
+		now = now.Add(100 * time.Millisecond)
+		w.cycle(now, 0, 20, late)
+		w.use()
 	}
-}
-
-// TestWindowIsNotHeldByTheLastAnswers: answers that came late keep the window from being widened for a while only. Tasks that
-// fill it may give no answer, because their agent is away, or they wait for children that wait for the window.
-func TestWindowIsNotHeldByTheLastAnswers(t *testing.T) {
-	a := admitted()
-	now := at(20)
-	a.cycle(now, 0, 100, 40)
-	for range int(queuedMost/testTarget) - 1 {
-		now = now.Add(testTarget)
-		if a.cycle(now, 0, 0, 0); a.Window() != 2*160 {
-			t.Fatal("it is widened at once after late answers")
-		}
-	}
-	for range 2 {
-		now = now.Add(testTarget)
-		a.cycle(now, 0, 0, 0)
-	}
-	if got := a.Window(); got <= 2*160 {
-		t.Errorf("%d, and nothing will ever widen it", got)
+	if got := w.Window(); got < 2*2000 {
+		t.Errorf("the window is %d, began at %d: answers in 10 ms to 1.5 s, as always, are taken for late", got, 2*160)
 	}
 }
 

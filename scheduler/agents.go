@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"duly.dev/duly/internal/core"
@@ -33,9 +34,12 @@ type agentCalls struct {
 	// longest is how long a do command may be at work there: the longest complete-by and grace of the plans
 	// seen so far.
 	longest time.Duration
-	// usual is how long an answer takes when nothing is in the way, as of usualAt.
+	// usual is how long nine of ten answers take at most when nothing is in the way, as of usualAt; 0: that is not known yet.
 	usual   time.Duration
 	usualAt core.Instant
+	// lasted are answers since usual was last compared with them, of which there are so many.
+	lasted  [usualOf]time.Duration
+	answers int
 }
 
 // keyCalls is what a shard knows of one key of an agent's limit. It exists while the key is in use.
@@ -52,20 +56,33 @@ type keyCalls struct {
 	nextRound waker
 }
 
-// usualGrows is the share by which an agent's usual time to answer grows each second without an answer that is as quick:
-// an agent that has become slower for good is soon not called late any more.
-const usualGrows = 0.01
+const (
+	// usualOf is of how many answers nine of ten are taken for the usual: what some calls take less, or is refused at once, does
+	// not make the others late.
+	usualOf = 64
+	// usualGrows is the share by which an agent's usual time to answer grows each second without answers that are as quick: an
+	// agent that has become slower for good is soon not called late any more.
+	usualGrows = 0.01
+)
 
-// answered takes note of how long an answer took, and reports whether it was late by lateAfter or more.
-func (a *agentCalls) answered(took time.Duration, now core.Instant) (late bool) {
-	if a.usual == 0 || took < a.usual {
-		a.usual = max(took, time.Millisecond)
-	} else {
-		since := max(0, now.Sub(a.usualAt)) // the clock may have been set back
-		a.usual += time.Duration(usualGrows * since.Seconds() * float64(a.usual))
+// answered takes note of how long an answer took, and reports whether it was late: by lateAfter, or by half of the usual time if
+// that is more, since what takes long differs more. sure: it took no longer, and its call was done.
+func (a *agentCalls) answered(took time.Duration, sure bool, now core.Instant) (late bool) {
+	late = a.usual != 0 && took-a.usual > max(lateAfter, a.usual/2)
+	if !sure {
+		return late
 	}
+	a.usual += time.Duration(usualGrows * max(0, now.Sub(a.usualAt).Seconds()) * float64(a.usual))
 	a.usualAt = now
-	return took-a.usual > lateAfter
+	a.lasted[a.answers] = took
+	if a.answers++; a.answers == usualOf {
+		a.answers = 0
+		slices.Sort(a.lasted[:])
+		if is := max(a.lasted[usualOf*9/10], time.Millisecond); a.usual == 0 || is < a.usual {
+			a.usual = is
+		}
+	}
+	return late
 }
 
 // agentBook holds what a shard knows of agents.

@@ -96,11 +96,12 @@ func (s *Shard) applyReplies(context.Context) (bool, error) {
 			Kind: core.EventReply, At: m.At, Actor: s.answerers.name(e, of, m.Reply.From), Seq: m.Reply.Seq, Copy: m.Reply.Token.Copy(),
 			Code: m.Reply.Code, Error: m.Reply.Error, Result: m.Reply.Result,
 		}
-		// UpdatedAt is when the command left only if that is the newest row, and it is no retry, which has none.
-		if out >= 0 && e.plan != nil && e.plan.agents[out] != nil && e.task.Seq == m.Reply.Seq && e.task.Steps[out].Awaits == 0 {
-			c.answers++
-			if e.plan.agents[out].answered(m.At.Sub(e.task.UpdatedAt), m.At) {
-				c.late++
+		if out >= 0 && e.plan != nil && e.plan.agents[out] != nil && !core.BusyCode(ev.Code) {
+			if left, sure := e.leftAt(out); left != 0 {
+				c.answers++
+				if e.plan.agents[out].answered(m.At.Sub(left), sure && ev.Code == 0, m.At) {
+					c.late++
+				}
 			}
 		}
 		boundResult(e, of, &ev)

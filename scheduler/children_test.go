@@ -1226,27 +1226,50 @@ func TestChildrenLookForRoomAgain(t *testing.T) {
 	r.state("t1", core.StateProcessed)
 }
 
-// Tasks that wait for their children and want more of them fill the partition while the children's agent is paused: when the pause
-// is lifted the children go on, or nothing in the partition ever would.
+// Tasks that wait for their children and want more of them take all room there is while the children's agent is paused: when the
+// pause is lifted the children go on, or nothing ever would. So it is after a takeover, which finds them in the store alone.
 func TestParkedChildrenOfAFullPartition(t *testing.T) {
-	r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 2}, scheduler.Config{InFlight: 2})
-	r.pause(core.Pause{Agent: "agent.go"})
-	r.family("t1", list(3))
-	r.family("t2", list(3))
-	for range 3 {
-		r.cycle()
+	narrow := func() *scheduler.Admission {
+		a := scheduler.NewAdmission(1, -1)
+		a.Own(1)
+		return a
 	}
-	if n := r.shard.Load(0); n != 2 {
-		t.Fatalf("%d tasks are in flight, want both parents", n)
+	for full, room := range map[string]func() scheduler.Config{
+		"partition": func() scheduler.Config { return scheduler.Config{InFlight: 2} },
+		"memory":    func() scheduler.Config { return scheduler.Config{Memory: scheduler.NewMemory(2 << 10)} },
+		"window":    func() scheduler.Config { return scheduler.Config{Admission: narrow()} },
+	} {
+		for _, takeover := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, taken over %t", full, takeover), func(t *testing.T) {
+				r := newFamily(t, core.Step{Kind: core.EachStep, Elements: "input", ElementsMax: 3, Parallel: 2}, room())
+				r.pause(core.Pause{Agent: "agent.go"})
+				r.family("t1", list(3))
+				r.family("t2", list(3))
+				for range 3 {
+					r.cycle()
+				}
+				if takeover {
+					fresh := room()
+					r.cfg.Memory, r.cfg.Admission = fresh.Memory, fresh.Admission
+					r.start("n2")
+					r.pause(core.Pause{Agent: "agent.go"})
+					r.adopt(0)
+					r.cycle()
+				}
+				if n := r.shard.Load(0); n != 2 {
+					t.Fatalf("%d tasks are in flight, want both parents", n)
+				}
+				r.pause()
+				for range 20 {
+					r.cycle()
+					r.serve(ok)
+					r.now = r.now.Add(time.Second)
+				}
+				r.state("t1", core.StateProcessed)
+				r.state("t2", core.StateProcessed)
+			})
+		}
 	}
-	r.pause()
-	for range 20 {
-		r.cycle()
-		r.serve(ok)
-		r.now = r.now.Add(time.Second)
-	}
-	r.state("t1", core.StateProcessed)
-	r.state("t2", core.StateProcessed)
 }
 
 // A child that ended at its birth, in a partition that an error stops in the same round, is told to none: its parent is

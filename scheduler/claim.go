@@ -88,18 +88,12 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 			return true, nil // ask for another round: nothing else may cause one
 		}
 		batch := s.cycle.writesLeft()
-		room := s.cfg.InFlight - len(p.tasks)
-		if room <= 0 && slot.load == 0 { // those that fill the partition may wait for what is parked here
-			room = p.waiting()
+		room := s.cfg.Memory.fits(min(v.n, batch, s.cfg.InFlight-len(p.tasks)))
+		if room <= 0 && slot.load == 0 { // those that fill the partition, or the memory, may wait for what is parked here
+			room = s.cfg.Memory.fitsAwaited(min(v.n, batch, p.waiting()))
 		}
-		if room = min(v.n, batch, room); room <= 0 {
+		if room <= 0 {
 			continue
-		}
-		if room = s.cfg.Memory.fits(room); room <= 0 {
-			if slot.load > 0 || p.waiting() == 0 {
-				continue
-			}
-			room = 1 // and those that fill the memory as well
 		}
 		claimed, err := s.claim(ctx, p, slot, room)
 		if err != nil {
@@ -119,10 +113,13 @@ func (s *Shard) applyParked(ctx context.Context) (full bool, err error) {
 // claim loads up to room tasks that are parked at an agent and lets them go on. claimed is how many did.
 func (s *Shard) claim(ctx context.Context, p *partition, slot *agentSlot, room int) (claimed int, err error) {
 	at := slot.queue()
-	if err := s.readParked(ctx, p, slot, at); err != nil {
+	if err := s.readParked(ctx, p, slot, at, room); err != nil {
 		return 0, err
 	}
 	if window := s.cfg.Admission.TakesUp(); window < room { // the node's window does not stop tasks that have begun
+		if slot.load == 0 { // nor what those in it may wait for
+			window = max(window, p.waiting())
+		}
 		if room = min(room, len(at.begun)+window); room < len(at.known) {
 			s.cycle.noRoom = true
 		}
@@ -323,7 +320,7 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 		return false, nil
 	}
 	at := slot.queue()
-	if err := s.readParked(ctx, p, slot, at); err != nil {
+	if err := s.readParked(ctx, p, slot, at, 0); err != nil {
 		return false, err
 	}
 	most := s.cfg.Memory.fits(min(s.cycle.writesLeft(), max(1, s.cfg.InFlight-len(p.tasks))))
@@ -349,12 +346,18 @@ func (s *Shard) giveUpParked(ctx context.Context, p *partition, slot *agentSlot)
 	return false, nil
 }
 
-// readParked reads the next page of what is parked at an agent, if memory should have more.
-func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt) error {
+// readParked reads the next page of what is parked at an agent, if memory should have more. There is room for so many at least.
+func (s *Shard) readParked(ctx context.Context, p *partition, slot *agentSlot, at *parkedAt, least int) error {
 	if !at.reads() {
 		return nil
 	}
-	page := max(1, s.cfg.Memory.fits(parkedPage))
+	page := s.cfg.Memory.fits(parkedPage)
+	if page < 1 {
+		page = min(least, parkedPage)
+	}
+	if page < 1 {
+		return nil
+	}
 	numbers, err := s.store.Waiting(ctx, p.asOf(), slot.name, at.from, page)
 	if err != nil {
 		return fmt.Errorf("parked tasks of partition %d: %w", p.id, err)

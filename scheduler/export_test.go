@@ -79,9 +79,6 @@ func (s *Shard) Listed(partition int, agent string) int {
 	return len(slot.waiting) + len(slot.unable) + len(slot.blocked)
 }
 
-// Answers is how many answers of agents the last cycle judged, and how many of them were late.
-func (s *Shard) Answers() (all, late int) { return s.cycle.answers, s.cycle.late }
-
 // Calls gives out what the shard has counted since the last call.
 func (s *Shard) Calls(yield func(agent string, revision int64, calls, trial core.Calls)) {
 	s.gate.agents.collect(yield)
@@ -100,6 +97,9 @@ func (s *Shard) Forget(partition int, id string) {
 
 // CountUses counts what is used of limits up to now, as a committer does after each cycle.
 func (s *Shard) CountUses() { s.gate.limitUses(s.inOrder(), func(limitUse) {}) }
+
+// Answers are how many answers of the last cycle were timed, and how many of them were late.
+func (s *Shard) Answers() (timed, late int) { return s.cycle.answers, s.cycle.late }
 
 // Own is own, of a shard that no committer runs.
 func (a *Admission) Own(partitions int) { a.own(partitions) }

@@ -18,10 +18,11 @@ import (
 // A new submission does not overtake what is parked at its agents. What a pause holds, or the key of a limit, stands aside
 // (aside.go). A task joins the order when the row that parked it is committed.
 //
-// The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a task
-// that comes has the place of one of (3), or else, if it has begun or its flow has less than its part of that room, of one of
-// the flow that has most. The others, and after a takeover all, are read from the store in parts: when half of the room is
-// free, while they have not been read once, and while a flow has tasks there alone. So every flow goes on, whatever comes by others. Bench: full-agents, at 130 % of what the agents can do.
+// The order is kept in memory, up to parkedMax tasks for each agent of a partition. Where more wait, a task that comes has the
+// place of one of (3), or else, if it has begun or its flow has less than its part of that room, of one of the flow that has
+// most. The others, and after a takeover all, are read from the store in parts: when half of the room is free, while they have
+// not been read once, and while a flow has tasks there alone. So every flow goes on, whatever comes by others. Bench:
+// full-agents, at 130 % of what the agents can do.
 
 // parkedAt holds what is parked at one agent in one partition, in the order in which it is claimed.
 type parkedAt struct {

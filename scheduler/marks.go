@@ -102,6 +102,19 @@ func (e *entry) giveBack(places core.StepSet) {
 	e.places = e.places.AndNot(places)
 }
 
+// leftAt is when the command of a step left that is out, or, unless it is sure, until when at the latest; 0: that is not known.
+// Rows of other steps may have come since, and retries have none.
+func (e *entry) leftAt(step int) (at core.Instant, sure bool) {
+	s := &e.task.Steps[step]
+	switch {
+	case e.heardAll.Has(step) && s.Status != core.StepUndoing: // a do, with all of the step's time
+		return s.Due.Add(-e.plan.plan.Steps[step].CompleteBy), true
+	case s.Awaits != 0:
+		return 0, false
+	}
+	return e.task.UpdatedAt, !e.plan.branch
+}
+
 // settle gives up what the task no longer uses; its rows are committed. It reports whether that made room for
 // others.
 func (e *entry) settle() (free bool) {

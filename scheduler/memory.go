@@ -65,6 +65,19 @@ func (m *Memory) fits(tasks int) int {
 	return int(min(int64(tasks), max(1, room/taskBytesMost)))
 }
 
+// fitsAwaited is fits for tasks for which others wait in memory: an awaitedPart more is theirs, and one fits at least. Otherwise
+// what holds all memory would wait for ever.
+func (m *Memory) fitsAwaited(tasks int) int {
+	if m == nil || m.max <= 0 {
+		return tasks
+	}
+	room := m.max + m.max/awaitedPart - m.used.Load()
+	return int(min(int64(tasks), max(1, room/taskBytesMost)))
+}
+
+// awaitedPart: see fitsAwaited.
+const awaitedPart = 8
+
 // charge adds bytes to what is held; negative bytes are given back. When that makes room it calls the
 // readers, so the caller must not hold a lock that a reader takes.
 func (m *Memory) charge(bytes int64) {

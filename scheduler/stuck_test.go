@@ -216,50 +216,6 @@ func TestBegunIsKeptAmongMany(t *testing.T) {
 	t.Error("ten others were claimed since it waits")
 }
 
-// An answer is late by when its command left: not by how long the task waited for its agent before, nor by how lately another
-// branch of the task was answered, which would make the agent's usual time too short. Late answers keep new tasks out.
-func TestAnswersAreLateByTheirCommands(t *testing.T) {
-	r := newRig(t, scheduler.Config{})
-	r.store.AddPlan(core.Plan{Name: "fork", Version: 1, Steps: []core.Step{{Name: "b", Agent: "agent.b"}, {Name: "c", Agent: "agent.c"}}})
-	r.mail.PlansChanged = true
-	judged := func(c core.Command, took time.Duration, all, late int) {
-		t.Helper()
-		r.now = r.now.Add(took)
-		r.answer(c, 0)
-		r.cycle()
-		if isAll, isLate := r.shard.Answers(); isAll != all || isLate != late {
-			t.Errorf("%d answers are judged and %d late, want %d and %d", isAll, isLate, all, late)
-		}
-	}
-	r.tasks(0, order("t1"))
-	r.cycle()
-	judged(r.one(), 10*time.Millisecond, 1, 0)
-	judged(r.one(), 10*time.Millisecond, 1, 0)
-	r.tasks(0, order("t2"))
-	r.cycle()
-	retry := r.one()
-	for range 3 {
-		r.unserved(retry)
-		r.cycle()
-		var cmds []core.Command
-		for len(cmds) == 0 {
-			if r.now = r.shard.NextWake(); r.now == 0 {
-				t.Fatal("it is not tried again")
-			}
-			r.cycle()
-			cmds = r.bus.take()
-		}
-		retry = cmds[0]
-	}
-	judged(retry, 10*time.Millisecond, 0, 0)
-	r.bus.take()
-	r.tasks(0, core.Submission{Type: "fork", ID: "t3", Input: []byte(`{}`)})
-	r.cycle()
-	cmds := r.bus.take()
-	judged(cmds[1], 5*time.Second, 1, 0)
-	judged(cmds[0], time.Millisecond, 0, 0)
-}
-
 // A clock that is set back keeps no committer from its next cycle until it has caught up.
 func TestCommitsAfterClockIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -474,7 +474,7 @@ var neverTried = may{
 	`shard\.cycle\.(rounds|leave|answers|late|pos|lost|stopped|failed|unread|batch\.ID).*`:                                                       "of the last cycle: the next begins anew",
 	`shard\.(Stats|answerers|leftAlone|unstorable|alerts|logs)\b.*`:                                                                              "what is tried is counted, and told",
 	`shard\.plans\..*|plan\(.*\).*|slot\(forgotten\).*`:                                                                                          "plans, and what they come to here, are found out when they are needed",
-	`agent\(.*\)\.(longest|usual|usualAt)`:                                                                                                       "what a plan or an answer says of an agent is true whatever becomes of the row",
+	`agent\(.*\)\.(longest|usual|usualAt|answers|lasted\b.*)`:                                                                                    "what a plan or an answer says of an agent is true whatever becomes of the row",
 	`(.*\.nextRound|.*\.nextRateRound|key\(.*\)\.nextRound)\.lookAt|shard\.gate\.agents\.(ready|unreported).*|key\(.*\)\.(reporting|wantsPlace)`: "a look too many finds nothing to do",
 	`(agent|key)\(.*\)\.inUse\.limit\.(at|made)`:                                                                                                 "up to when a rate is counted, and made up for: now at least",
 	`shard\.evidence\.(lost|nextRound).*`:                                                                                                        "what was known of a partition when it was lost",

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,5 +245,48 @@ func TestStaleReplies(t *testing.T) {
 	r.cycle()
 	if r.shard.Load(0) != 0 {
 		t.Fatal("a late reply brought its task back")
+	}
+}
+
+// An answer is timed from when its own command left: not from the row of another step, nor from the wait for an agent that was
+// not there. Otherwise agents seem to answer at once, or late, and the node's window is narrowed for nothing.
+func TestAnswersAreTimedByTheirCommands(t *testing.T) {
+	r := newRig(t, scheduler.Config{Hears: func() int64 { return 1 }})
+	r.store.AddPlan(core.Plan{Name: "pair", Version: 1, Steps: []core.Step{{Name: "x", Agent: "agent.x"}, {Name: "y", Agent: "agent.y"}}})
+	r.mail.PlansChanged = true
+	n := 0
+	pair := func() []core.Command {
+		n++
+		r.tasks(0, core.Submission{Type: "pair", ID: fmt.Sprint("t", n), Input: []byte(`{}`)})
+		r.cycle()
+		cmds := r.bus.take()
+		if len(cmds) != 2 {
+			t.Fatalf("%d commands left, want 2", len(cmds))
+		}
+		slices.SortFunc(cmds, func(a, b core.Command) int { return strings.Compare(a.Step, b.Step) })
+		return cmds
+	}
+	answer := func(c core.Command, after time.Duration) (timed, late int) {
+		r.now = r.now.Add(after)
+		r.answer(c, 0)
+		r.cycle()
+		return r.shard.Answers()
+	}
+	for range 100 {
+		cmds := pair()
+		answer(cmds[0], 400*time.Millisecond)
+		answer(cmds[1], time.Millisecond)
+	}
+	if timed, late := answer(pair()[1], 400*time.Millisecond); timed != 1 || late != 0 {
+		t.Errorf("of %d answers that took as long as always %d are late", timed, late)
+	}
+	cmds := pair()
+	answer(cmds[0], 400*time.Millisecond)
+	r.unserved(cmds[1])
+	r.cycle()
+	r.now = max(r.now, r.shard.NextWake()).Add(5 * time.Second)
+	r.cycle()
+	if timed, late := answer(r.one(), 300*time.Millisecond); timed != 1 || late != 0 {
+		t.Errorf("of %d answers to what left when its agent was there again %d are late", timed, late)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -143,14 +144,20 @@ func (w *world) submitMends(ctx context.Context, requests []drone.Request, optio
 	return w.submitAll(ctx, w.load.mend, requests, options...)
 }
 
-// submitAll submits tasks of a plan again and again until each is accepted.
+// submitAll submits tasks of a plan again and again until each is accepted: at once, because each that is refused waits until it
+// may come again.
 func (w *world) submitAll(ctx context.Context, plan *duly.Plan[drone.Request], requests []drone.Request, options ...duly.SubmitOption) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(requests))
 	for i := range requests {
-		if _, err := w.load.untilAccepted(ctx, plan, requests[i], options...); err != nil {
-			return fmt.Errorf("task %s: %w", requests[i].DeliveryID, err)
-		}
+		wg.Go(func() {
+			if _, err := w.load.untilAccepted(ctx, plan, requests[i], options...); err != nil {
+				errs[i] = fmt.Errorf("task %s: %w", requests[i].DeliveryID, err)
+			}
+		})
 	}
-	return nil
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // stored is one task as it is stored.

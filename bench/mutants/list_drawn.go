@@ -100,7 +100,7 @@ var drawnMutants = []mutant{
 	},
 	{
 		name: "parents-fill-their-partition", invariant: 12, file: "scheduler/claim.go",
-		old: "\t\t\troom = p.waiting()\n", new: "\t\t\troom = 0\n",
+		old: "\t\t\troom = s.cfg.Memory.fitsAwaited(min(v.n, batch, p.waiting()))\n", new: "\t\t\troom = 0\n",
 		fault: "children that are parked in a partition full of their parents never go on",
 		run:   "^TestParkedChildrenOfAFullPartition$",
 	},

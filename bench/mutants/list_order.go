@@ -106,7 +106,7 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "quiet-door-learns-slowness", invariant: 12, file: "ingest/wait.go",
-		old: "case busy || rate > p.rate:", new: "default:",
+		old: "case busy && took <= silentFor || rate > p.rate:", new: "default:",
 		fault: "where little comes a scheduler is taken for slow, and a burst is refused",
 		run:   "^TestQuietDoorLearnsNothingSlow$",
 	},
@@ -132,7 +132,7 @@ var orderMutants = []mutant{
 		name: "old-part-of-a-queue-is-coarse", invariant: 12, file: "ingest/wait.go",
 		old: "most := 4 * l.stored / stretchesMost", new: "most := l.stored",
 		fault: "behind a long queue the wait is taken for several times what it is, and who could wait is refused",
-		run:   "^TestWaitOfALongQueue$",
+		run:   "^TestWaitOf(ALongQueue|AnHour)$",
 	},
 	{
 		name: "burst-that-drains-is-cut", invariant: 12, file: "ingest/wait.go",
@@ -166,13 +166,13 @@ var orderMutants = []mutant{
 	},
 	{
 		name: "turn-is-refused-by-a-standing-queue", invariant: 12, file: "ingest/wait.go",
-		old: "if !may.fromTurn {\n\t\towner.given.note", new: "if may.left > 0 {\n\t\towner.given.note",
+		old: "if !may.fromTurn {\n\t\tlimit, stands", new: "if may.left > 0 {\n\t\tlimit, stands",
 		fault: "what may wait for its turn is refused because others stand in the queue",
 		run:   "^TestTurnIsWaitedFor$",
 	},
 	{
 		name: "accepted-is-refused", invariant: 12, file: "ingest/wait.go",
-		old: "wait <= most || d.ids != nil && d.recent.has(f.ID) {", new: "wait <= most {",
+		old: "wait <= most || d.ids != nil && d.recent.has(f.ID) ||", new: "wait <= most ||",
 		fault: "who asks again about what was accepted is told that it is not stored",
 		run:   "^TestAcceptedIsNotRefused$",
 	},

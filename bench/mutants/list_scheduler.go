@@ -497,18 +497,6 @@ var schedulerMutants = []mutant{
 		run:   "^TestGoneKeepsItsPlaceBesideShorterOnes$",
 	},
 	{
-		name: "usual-time-below-none", invariant: 11, file: "scheduler/agents.go",
-		old: "max(0, now.Sub(a.usualAt))", new: "now.Sub(a.usualAt)",
-		fault: "after the clock was set back all answers of an agent count as late for ever, and the window stays at its least",
-		run:   "^TestUsualTimeAfterClockIsSetBack$",
-	},
-	{
-		name: "window-held-by-the-last-answers", invariant: 11, file: "scheduler/admission.go",
-		old: "\t\ta.queued = a.queued && !a.judgedAt.Elapsed(now, queuedMost)\n", new: "",
-		fault: "after late answers a window full of tasks that give none is never widened again",
-		run:   "^TestWindowIsNotHeldByTheLastAnswers$",
-	},
-	{
 		name: "set-back-clock-stops-commits", invariant: 11, file: "scheduler/loop.go",
 		old: "&c.cycledAt, &c.idleUntil, &c.flushAt", new: "&c.cycledAt, &c.flushAt",
 		fault: "a committer begins no cycle until a clock that was set back has caught up",
@@ -519,12 +507,6 @@ var schedulerMutants = []mutant{
 		old: "if len(list) < cap(list) {", new: "if len(list) >= 0 {",
 		fault: "memory keeps each task that ever waited at an agent that takes nothing",
 		run:   "^TestListsOfWaitersAreBounded$",
-	},
-	{
-		name: "memory-full-of-parents", invariant: 11, file: "scheduler/claim.go",
-		old: "\t\t\troom = 1 // and those that fill the memory as well\n", new: "\t\t\tcontinue\n",
-		fault: "tasks that wait for their children fill the memory, and the children wait for memory",
-		run:   "^TestParkedChildrenOfFullMemory$",
 	},
 	{
 		name: "childless-by-the-newest-version", invariant: 11, file: "scheduler/plans.go",
@@ -555,11 +537,5 @@ var schedulerMutants = []mutant{
 		old: "if f.done > 0 { // the step", new: "if f.done < 0 { // the step",
 		fault: "after a crash a step is done without the result of a child that cannot be read",
 		run:   "^TestResultOfAChildThatCannotBeRead$",
-	},
-	{
-		name: "late-by-the-wait-for-the-agent", invariant: 11, file: "scheduler/apply.go",
-		old: " && e.task.Steps[out].Awaits == 0 {", new: " {",
-		fault: "when an agent is there again the answers of all that waited for it count as late, and keep new tasks out",
-		run:   "^TestAnswersAreLateByTheirCommands$",
 	},
 }

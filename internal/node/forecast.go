@@ -43,8 +43,15 @@ type forecasts struct {
 	forgotAt core.Instant
 
 	mu    sync.Mutex
-	let   map[forecast.Key]core.Instant // when a submission was let in last to learn from it
-	short atomic.Int64                  // submissions that had too little time
+	let   map[letKey]core.Instant // when a submission was let in last to learn from it
+	short atomic.Int64            // submissions that had too little time
+}
+
+// letKey is a plan, and who lets its submissions in: a door, or its owner when they come up. Of one turn for both doors would
+// leave owners none.
+type letKey struct {
+	plan  forecast.Key
+	birth bool
 }
 
 func newForecasts(n *Node) *forecasts {
@@ -55,7 +62,7 @@ func newForecasts(n *Node) *forecasts {
 
 // learn has a scheduler show what it commits, and asks which parked tasks can make their deadlines. end ends it.
 func (f *forecasts) learn(cfg *scheduler.RunConfig) (end func()) {
-	cfg.Needs = f.needs
+	cfg.Needs = f.needsAtBirth
 	cfg.Left = func(plan *core.Plan, t *core.Task) (left time.Duration) {
 		f.observers.Guard(f.Name(), func() { left = f.book.Left(plan, t, freshFeasible, begunFeasible, f.now()) })
 		return left
@@ -81,17 +88,30 @@ const (
 	letEvery   = time.Second
 )
 
-// needs is how long tasks of a plan take; 0: that is not known, or one is let in to learn it.
-func (f *forecasts) needs(plan *core.Plan) (d time.Duration) {
+// needs is how long tasks of a plan take, for a door; 0: that is not known, or one is let in to learn it. Of a plan that refuses
+// by itself one may be let in: admit is asked again, with its input.
+func (f *forecasts) needs(plan *core.Plan) time.Duration {
+	return f.needsAs(plan, letKey{plan: keyOf(plan)}, plan.Admission == core.AdmissionRefuse)
+}
+
+// needsAtBirth is needs for the owner of a submission that has come up.
+func (f *forecasts) needsAtBirth(plan *core.Plan) time.Duration {
+	return f.needsAs(plan, letKey{keyOf(plan), true}, false)
+}
+
+// needsAs is needs by that turn. ahead: none is let in yet.
+func (f *forecasts) needsAs(plan *core.Plan, turn letKey, ahead bool) (d time.Duration) {
 	f.observers.Guard(f.Name(), func() {
 		now := f.now()
 		needs, newest, known := f.book.Needs(plan, admissionQuantile, now)
-		if known && !f.learns(plan, needs, newest, now) {
+		if known && !(isOld(needs, newest, now) && f.letIn(turn, now, ahead)) {
 			d = needs
 		}
 	})
 	return d
 }
+
+func keyOf(plan *core.Plan) forecast.Key { return forecast.Key{Type: plan.Name, Version: plan.Version} }
 
 // admit says why a submission of a plan with so much time left has too little; empty: it has enough, or that is not known.
 func (f *forecasts) admit(now core.Instant, plan *core.Plan, left time.Duration) (why string) {
@@ -104,7 +124,7 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 	if !known || left-plan.UndoReserve >= needs {
 		return ""
 	}
-	if f.learns(plan, needs, newest, now) {
+	if isOld(needs, newest, now) && f.letIn(letKey{plan: keyOf(plan)}, now, false) {
 		return ""
 	}
 	f.short.Add(1)
@@ -115,23 +135,25 @@ func (f *forecasts) tooShort(now core.Instant, plan *core.Plan, left time.Durati
 	return say.Of("refuse.late", "plan", plan.Name, "needs", say.Rounded(needs), "left", say.Rounded(left), "reserve", reserve, "enough", say.Rounded((needs+plan.UndoReserve)*21/20))
 }
 
-// learns reports whether what is known of a plan is old, and one is let in to learn from it.
-func (f *forecasts) learns(plan *core.Plan, needs time.Duration, newest, now core.Instant) bool {
-	return now.Sub(newest) > max(staleAfter, staleTimes*needs) && f.letIn(plan, now)
+// isOld reports whether what is known of a plan is.
+func isOld(needs time.Duration, newest, now core.Instant) bool {
+	return now.Sub(newest) > max(staleAfter, staleTimes*needs)
 }
 
-// letIn reports whether a submission is let in to learn from it.
-func (f *forecasts) letIn(plan *core.Plan, now core.Instant) bool {
+// letIn reports whether a submission is let in to learn from it. ahead: whether one would be.
+func (f *forecasts) letIn(turn letKey, now core.Instant, ahead bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	k := forecast.Key{Type: plan.Name, Version: plan.Version}
-	if last, was := f.let[k]; was && now < last.Add(letEvery) {
+	if last, was := f.let[turn]; was && now < last.Add(letEvery) {
 		return false
 	}
-	if f.let == nil || len(f.let) >= forecastPage {
-		f.let = map[forecast.Key]core.Instant{}
+	if ahead {
+		return true
 	}
-	f.let[k] = now
+	if f.let == nil || len(f.let) >= forecastPage {
+		f.let = map[letKey]core.Instant{}
+	}
+	f.let[turn] = now
 	return true
 }
 

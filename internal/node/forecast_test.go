@@ -60,6 +60,26 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestOneIsLetInAllTheWay: a submission that is let in to learn from it passes the looks at its names, which over HTTP are two,
+// that at its input, and that of its owner when it comes up.
+func TestOneIsLetInAllTheWay(t *testing.T) {
+	f, p := learned(learnedAt)
+	now := learnedAt.Add(time.Minute)
+	f.now = func() core.Instant { return now }
+	for i := range 3 {
+		if names, again, input := f.needs(p), f.needs(p), f.admit(now, p, time.Second); names != 0 || again != 0 || input != "" {
+			t.Errorf("after %d s it is taken to need %v, then %v, and is told: %q", i, names, again, input)
+		}
+		if names, input := f.needs(p), f.admit(now, p, time.Second); names == 0 || input == "" {
+			t.Errorf("after %d s another is let in", i)
+		}
+		if d := f.needsAtBirth(p); d != 0 {
+			t.Errorf("after %d s one that comes up is taken to need %v", i, d)
+		}
+		now = now.Add(letEvery)
+	}
+}
+
 // TestAggregate: each task of the sample counts for as many as it stands for, at the first step that is not over.
 func TestAggregate(t *testing.T) {
 	f, p := learned(learnedAt)
