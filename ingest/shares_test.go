@@ -215,7 +215,7 @@ func TestSharesOfMany(t *testing.T) {
 				fl := s.of(f)
 				fl.count(f)
 				s.judge(epoch.Add(time.Duration(i)*time.Millisecond), fl)
-				fl.retryQueue.next(epoch, time.Second, s.part(fl))
+				fl.retryQueue.next(epoch, time.Second, time.Minute, s.part(fl))
 			}
 		})
 	}

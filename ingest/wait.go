@@ -524,18 +524,22 @@ func (o *queueOwner) limitStanding(now core.Instant, passed time.Duration, p *pa
 	}
 }
 
-// next is after how long a refused submission may come again. over is by how much its wait is too long. Each
-// gets the next place in a queue that moves at rate. If nothing is known, as of a standstill or of an owner
-// that has shown nothing yet, it is retryBacklog.
-func (q *virtualQueue) next(now core.Instant, over time.Duration, rate float64) time.Duration {
+// next is after how long a refused submission may come again. over is by how much its wait is too long, left the time that it
+// has. Each gets the next place in a queue that moves at rate; but one whose place would come when its time is over gets none:
+// it will hardly come, and those that do would wait for it. If nothing is known, as of a standstill or of an owner that has
+// shown nothing yet, it is retryBacklog.
+func (q *virtualQueue) next(now core.Instant, over, left time.Duration, rate float64) time.Duration {
 	if rate == 0 || over <= 0 {
 		return retryBacklog
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.slot = max(q.slot, now.Add(max(retryWait, over))).Add(time.Duration(float64(time.Second) / max(rate, 1)))
-	q.slot = min(q.slot, now.Add(waitSlot))
-	return q.slot.Sub(now)
+	slot := max(q.slot, now.Add(max(retryWait, over))).Add(time.Duration(float64(time.Second) / max(rate, 1)))
+	if most := min(waitSlot, max(left, retryBacklog)); slot.Sub(now) > most {
+		return most
+	}
+	q.slot = slot
+	return slot.Sub(now)
 }
 
 // mayProbe lets one submission a second in to find out whether the partition still stands still: what is
@@ -631,7 +635,7 @@ func (d *Door) late(now core.Instant, l *line, f *submit.Form, fl *flow, ahead b
 	if id == "refuse.share" {
 		y.tenant, y.part, y.all = core.TenantIn(f.Labels, d.shares.label), rate, d.shares.rate()
 	}
-	return again.refusal(y, again.next(now, pace.wait(owner.mine.Load())-most, rate))
+	return again.refusal(y, again.next(now, pace.wait(owner.mine.Load())-most, may.left, rate))
 }
 
 // patience is how long a submission can wait until it begins.

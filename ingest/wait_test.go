@@ -183,6 +183,25 @@ func TestRefusedComeAgainInTurn(t *testing.T) {
 	}
 }
 
+// TestPlacesAreForThoseWhoCanCome: under three times what begins, by clients that never come again, one that does is not told to
+// come in minutes: nobody keeps a place that is later than the deadline.
+//
+// covers: I6
+func TestPlacesAreForThoseWhoCanCome(t *testing.T) {
+	q := newQueueRig(t, 300, nil)
+	q.plans.now["order"].CompleteBy = 15 * time.Second
+	q.tell()
+	for range 4 * 60 {
+		q.offer(225)
+		q.pass(250 * time.Millisecond)
+	}
+	q.offer(600)
+	e := q.refused(fmt.Sprintf("x%d0", q.n), 429, CauseBacklog)
+	if e.Retry > 15*time.Second || e.Retry < time.Second {
+		t.Errorf("after a minute it may come again after %v", e.Retry)
+	}
+}
+
 // TestWaitWhileNothingMoves: while its scheduler says nothing, or reads nothing, the wait grows.
 func TestWaitWhileNothingMoves(t *testing.T) {
 	for name, still := range map[string]func(*queueRig){"silent": func(*queueRig) {}, "still": (*queueRig).tell} {

@@ -129,6 +129,12 @@ var orderMutants = []mutant{
 		run:   "^TestTurnOfAFullPartition$",
 	},
 	{
+		name: "place-of-one-whose-time-is-over", invariant: 12, file: "ingest/wait.go",
+		old: "min(waitSlot, max(left, retryBacklog))", new: "waitSlot",
+		fault: "clients that never come again keep the places of those that do, which are told to come in minutes",
+		run:   "^TestPlacesAreForThoseWhoCanCome$",
+	},
+	{
 		name: "old-part-of-a-queue-is-coarse", invariant: 12, file: "ingest/wait.go",
 		old: "most := 4 * l.stored / stretchesMost", new: "most := l.stored",
 		fault: "behind a long queue the wait is taken for several times what it is, and who could wait is refused",
