@@ -166,11 +166,10 @@ func (e *entry) leaveAgents(p *partition) {
 // replan makes the task go on by another plan, and gives up what it had at the agents of the one before. It
 // returns that, for planBack. The caller has it counted again.
 func (e *entry) replan(to *planRef) (was planMarks) {
-	was = planMarks{e.plan, e.marks, e.round.spent, e.blocks}
+	was = planMarks{e.plan, e.marks, e.round.spent}
 	e.leaveTrial(core.StepSet{})
 	e.uncount()
 	e.noPlace, e.pausedRetries, e.round.spent = core.StepSet{}, core.StepSet{}, core.StepSet{}
-	e.blocks = core.StepSet{} // by the other plan they may be at other agents
 	e.plan = to
 	return was
 }
@@ -179,13 +178,12 @@ func (e *entry) replan(to *planRef) (was planMarks) {
 type planMarks struct {
 	plan *planRef
 	marks
-	spent  core.StepSet // calls of rates in this round
-	blocks core.StepSet
+	spent core.StepSet // calls of rates in this round
 }
 
 // planBack takes replan back.
 func (e *entry) planBack(was planMarks) {
-	e.plan, e.marks, e.round.spent, e.blocks = was.plan, was.marks, was.spent, was.blocks
+	e.plan, e.marks, e.round.spent = was.plan, was.marks, was.spent
 	was.places.Each(e.place)
 	was.trial.Each(func(i int) { e.plan.agents[i].trialOut++ })
 }

@@ -515,8 +515,8 @@ var schedulerMutants = []mutant{
 		run:   "^TestChildOfATaskOfAnEarlierVersion$",
 	},
 	{
-		name: "blocked-at-the-agent-of-before", invariant: 11, file: "scheduler/marks.go",
-		old: "\te.blocks = core.StepSet{} // by the other plan they may be at other agents\n", new: "",
+		name: "blocked-at-the-agent-of-before", invariant: 11, file: "scheduler/decide.go",
+		old: "\t\te.unblock(e.blocks) // by the new version they may be at other agents\n", new: "",
 		fault: "a branch of a task that was moved to another version waits for room at an agent that it does not need",
 		run:   "^TestBlockedBranchOfAnotherVersion$",
 	},
