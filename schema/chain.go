@@ -147,6 +147,8 @@ type Links struct {
 	All []chain.Link
 	// heads has, for each link, the one before it.
 	heads []chainHead
+	// trims has, for each link, the trim that its content names; nil: none.
+	trims []*trimming
 	of    *Base
 	batch *core.Batch
 }
@@ -215,10 +217,14 @@ func (b *Base) beginLink(l *Links, partition int) error {
 	}
 	link := chain.Link{Partition: partition, Height: head.height + 1, Epoch: head.epoch, Commit: l.batch.ID, Kind: chain.KindCommit}
 	link.Content = make([]byte, 0, linkBytes)
-	if t := b.chains.trims[partition]; t != nil && !t.named {
+	t := b.chains.trims[partition]
+	if t != nil && t.named {
+		t = nil
+	}
+	if t != nil {
 		link.Content = append(link.Content, t.content...)
 	}
-	l.All, l.heads = append(l.All, link), append(l.heads, head)
+	l.All, l.heads, l.trims = append(l.All, link), append(l.heads, head), append(l.trims, t)
 	return nil
 }
 
@@ -278,7 +284,8 @@ func (b *Base) Linked(l Links, fenced []int) {
 			continue // it was taken over meanwhile
 		}
 		b.chains.heads[link.Partition] = chainHead{epoch: link.Epoch, height: link.Height, commit: link.Commit, hash: link.Hash}
-		if t := b.chains.trims[link.Partition]; t != nil {
+		// A trim that was planned while the commit was under way is not in its link.
+		if t := l.trims[i]; t != nil {
 			t.named = true
 		}
 	}
@@ -361,13 +368,14 @@ func (b *Base) TrimChain(ctx context.Context, partition int, epoch int64, detail
 	b.chains.mu.Lock()
 	head, ours := b.chains.heads[partition]
 	t := b.chains.trims[partition]
+	named := t != nil && t.named
 	b.chains.mu.Unlock()
 	switch {
 	case !ours || head.epoch != epoch:
 		return nil
 	case t == nil:
 		return b.planTrim(ctx, partition, head, detail)
-	case !t.named:
+	case !named:
 		return nil
 	}
 	if _, err := b.writer.ExecContext(ctx, b.params(qTrim), partition, t.below, epoch); err != nil {
@@ -449,7 +457,7 @@ func (o *oldLinks) begin(all []chain.Begin) {
 }
 
 // readOldLinks reads links from the oldest one on, while they are older than before and trimMost and
-// trimBytes allow.
+// trimBytes allow. The first one that is left does not count: it may name more than trimBytes, of a trim before.
 func (b *Base) readOldLinks(ctx context.Context, partition int, before core.Instant) (old oldLinks, err error) {
 	first, size := true, 0
 	for row := range each(b.query(ctx, qOldLinks, partition, 0, trimMost)) {
@@ -471,8 +479,8 @@ func (b *Base) readOldLinks(ctx context.Context, partition int, before core.Inst
 			return old, fmt.Errorf("chain of partition %d: link %d: %w", partition, height, err)
 		}
 		old.last.Height = height
-		size += len(content)
 		if !first || height == 1 { // what lives of the first one that is left is named by a later link already
+			size += len(content)
 			old.entries = append(append(old.entries, says.Entries...), says.Carried...)
 			old.begin(says.Begins)
 		}

@@ -104,10 +104,17 @@ func (c changes) replaceGhosts(result *operate.BooksResult, ghosts []operate.Gho
 	if _, err := c.exec(qDropGhosts, c.r.time(core.InstantOf(result.At.Add(-operate.GhostAcceptedFor)))); err != nil {
 		return err
 	}
+	put := make(map[ghostKey]bool, len(ghosts))
 	for i := range ghosts {
 		g := ghosts[i]
+		key := ghostKey{operate.CleanText(g.Agent), operate.CleanText(g.Key)}
+		// What a service changed meanwhile may have been found on two pages.
+		if put[key] {
+			continue
+		}
+		put[key] = true
 		g.Found, g.Status = result.At, operate.GhostOpen
-		if was, there := before[ghostKey{operate.CleanText(g.Agent), operate.CleanText(g.Key)}]; there {
+		if was, there := before[key]; there {
 			if was.Status == operate.GhostAccepted {
 				// Accepted was this very finding: another kind or number of calls is a new one, for a person
 				// to look at.

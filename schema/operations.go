@@ -357,11 +357,12 @@ func (a *asked) unfreeze(id string) (stands bool, err error) {
 	return false, a.drop(ctx, id)
 }
 
-// frozenPage selects the tasks of one partition from one source, to be frozen in pages in the order of their
-// numbers.
+// frozenPage selects the tasks of one partition, to be frozen in pages in the order of their numbers.
 type frozenPage struct {
 	partition int64
-	is        source
+	// of are the sources. One statement reads them all: a task that went from one to another between two
+	// statements would be frozen twice, or not at all.
+	of []source
 	// filter adds the conditions that the source does not ensure.
 	filter func(c *conditions)
 	// step, above 0, makes a page a range of that many numbers; 0: a page is freezePage tasks.
@@ -376,6 +377,8 @@ const (
 	// freezeStep is how many numbers a page goes over where no index has just what is selected. On SQLite a commit
 	// waits for a page.
 	freezeStep = 5000
+	// sourcesMax is how many sources a statement reads; SQLite takes 500.
+	sourcesMax = 400
 )
 
 // selected returns what to freeze for a selection, by partition and source. Error: *operate.Refusal for a
@@ -386,7 +389,7 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		return nil, err
 	}
 	var of []source
-	filter, step := func(*conditions) {}, int64(0)
+	filter, step, together := func(*conditions) {}, int64(0), sourcesMax
 	switch {
 	case (sel.Group != "") && sel.Filter == nil && len(sel.IDs) == 0:
 		k, err := r.groupByID(ctx, sel.Group)
@@ -423,13 +426,14 @@ func (r *reader) selected(ctx context.Context, sel operate.Selection) ([]frozenP
 		for taskType, ids := range byType {
 			of = append(of, func(c *conditions) fromWhere { return inTasks(r.named(c, taskType, ids)) })
 		}
+		together = 1 // a task keeps its type
 	default:
 		return nil, &operate.Refusal{Code: 400, Field: "selection", Detail: fmt.Sprintf("selection: want one of group, filter and ids, and at most %d ids, have %d", operate.ListMax, len(sel.IDs))}
 	}
 	var pages []frozenPage
 	for _, p := range partitions {
-		for _, is := range of {
-			pages = append(pages, frozenPage{partition: p.partition, is: is, filter: filter, step: step, last: p.number})
+		for some := range slices.Chunk(of, together) {
+			pages = append(pages, frozenPage{partition: p.partition, of: some, filter: filter, step: step, last: p.number})
 		}
 	}
 	return pages, nil
@@ -553,12 +557,24 @@ func (a *asked) fillPage(ctx context.Context, operation string, p *frozenPage, a
 	head := `INSERT INTO operation_members (operation, ordinal, partition, number, id, type, seq, step, wave, outcome)
 	SELECT CAST(` + c.param(operation) + ` AS TEXT), -(` + c.param(before) + ` + row_number() OVER (ORDER BY t.number)), t.partition, t.number, t.id, t.type, ` + newestSeq + `,
 	COALESCE((SELECT ps.name FROM plan_steps ps WHERE ps.plan = t.type AND ps.version = t.plan_version AND ps.ordinal = t.failed_step), ''), 0, 'waiting'
-	FROM (SELECT partition, number, id, type, plan_version, state, seq, failed_step FROM `
+	FROM (`
 	c.add(`number > %s`, after)
 	c.add(`number <= %s`, to)
-	limit, in := c.param(most), p.is(&c)
+	limit := c.param(most)
 	p.filter(&c)
-	query := head + in.from + ` WHERE ` + in.where + ` AND ` + c.String() + ` ORDER BY number LIMIT ` + limit + `) AS t`
+	parts := make([]string, len(p.of))
+	for i, is := range p.of {
+		in := is(&c)
+		parts[i] = `SELECT partition, number, id, type, plan_version, state, seq, failed_step FROM ` + in.from + ` WHERE ` + in.where + ` AND ` + c.String() + ` ORDER BY number LIMIT ` + limit
+		if len(p.of) > 1 {
+			parts[i] = fmt.Sprintf(`SELECT * FROM (%s) AS part%d`, parts[i], i)
+		}
+	}
+	query := head + strings.Join(parts, ` UNION ALL `)
+	if len(p.of) > 1 {
+		query += ` ORDER BY number LIMIT ` + limit
+	}
+	query += `) AS t`
 	err = a.change(ctx, func(ch changes) error {
 		if n, err = ch.exec(query, c.args...); err != nil || n == 0 {
 			return err

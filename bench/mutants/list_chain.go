@@ -46,9 +46,21 @@ var chainMutants = []mutant{
 	},
 	{
 		name: "chain-trims-before-it-is-said", invariant: 11, file: "schema/chain.go", in: "schema/sqlite",
-		old: "case !t.named:\n		return nil\n", new: "",
+		old: "case !named:\n		return nil\n", new: "case !named && head.epoch < 0:\n		return nil\n",
 		fault: "links are deleted before a commit has named again what lives of them",
 		run:   "^TestSQLiteChained$/^links_are_taken$",
+	},
+	{
+		name: "chain-trim-named-by-any-commit", invariant: 11, file: "schema/chain.go", in: "schema/sqlite",
+		old: "if t := l.trims[i]; t != nil {", new: "if t := b.chains.trims[link.Partition]; t != nil {",
+		fault: "links are deleted after a commit whose link was made before the trim was planned",
+		run:   "^TestSQLiteChained$/^links_are_taken_beside_a_commit$",
+	},
+	{
+		name: "chain-trim-behind-a-large-link", invariant: 11, file: "schema/chain.go", in: "schema/sqlite",
+		old: "		if !first || height == 1 { // what", new: "		size += len(content)\n		if !first || height == 1 { // what",
+		fault: "a link that names more than a trim reads keeps all behind it for good",
+		run:   "^TestSQLiteChained$/^links_are_taken_behind_a_large_one$",
 	},
 	{
 		name: "chain-trim-forgets-what-lives", invariant: 11, file: "schema/chain.go", in: "schema/sqlite",

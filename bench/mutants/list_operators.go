@@ -152,6 +152,12 @@ var operatorMutants = []mutant{
 		run:   "^TestSQLiteOperators$",
 	},
 	{
+		name: "preview-of-states-in-turn", invariant: 2, file: "schema/operations.go", in: "schema/sqlite",
+		old: "range slices.Chunk(of, together) {", new: "range slices.Chunk(of, min(together, 1)) {",
+		fault: "a task whose state changes while a preview is frozen is frozen twice, or left out",
+		run:   "^TestFreezeOfTasksThatMove$",
+	},
+	{
 		name: "preview-loses-its-members", invariant: 2, file: "schema/operations.go", in: "schema/postgres",
 		old: "	if n == 0 {\n		if _, err := a.Operation(ctx, id); !errors.Is(err, core.ErrNotFound) {", new: "	if n < 0 {\n		if _, err := a.Operation(ctx, id); !errors.Is(err, core.ErrNotFound) {",
 		fault: "a preview that is complete loses its members when the answer to its last commit is lost",

@@ -138,7 +138,7 @@ var orderMutants = []mutant{
 		name: "old-part-of-a-queue-is-coarse", invariant: 12, file: "ingest/wait.go",
 		old: "most := 4 * l.stored / stretchesMost", new: "most := l.stored",
 		fault: "behind a long queue the wait is taken for several times what it is, and who could wait is refused",
-		run:   "^TestWaitOf(ALongQueue|AnHour)$",
+		run:   "^(TestWaitOfALongQueue|TestWaitOfAnHour)$",
 	},
 	{
 		name: "burst-that-drains-is-cut", invariant: 12, file: "ingest/wait.go",

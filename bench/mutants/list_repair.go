@@ -4,6 +4,12 @@ package main
 // or double.
 var repairMutants = []mutant{
 	{
+		name: "repair-piles-up-messages", invariant: 12, file: "internal/repair/run.go",
+		old: "				if unread {\n					it.piled++\n				}\n", new: "",
+		fault: "an operation asks about the same tasks all the time while their owner reads nothing",
+		run:   "^TestUnreadMessagesDoNotPileUp$",
+	},
+	{
 		name: "repair-asked-is-done", invariant: 5, file: "internal/repair/judge.go",
 		old: "	case s.Passed, s.State == core.StateProcessed:", new: "	case s.Asked, s.State == core.StateProcessed:",
 		fault: "a task counts as repaired as soon as its owner has taken the request",

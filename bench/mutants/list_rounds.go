@@ -63,6 +63,24 @@ var roundMutants = []mutant{
 		run:   "^TestOtherTimesBeginNow$",
 	},
 	{
+		name: "schedule-cut-off-writes-nothing", invariant: 11, file: "internal/schedules/runner.go",
+		old: "ctx.Err() != nil && len(l.submitted) == 0:", new: "ctx.Err() != nil && len(l.submitted) >= 0:",
+		fault: "a round that is cut off while it makes up for many runs begins with them again",
+		run:   "^TestCutOffBetweenRuns$",
+	},
+	{
+		name: "books-forget-an-earlier-round", invariant: 12, file: "internal/books/books.go",
+		old: "case saved.Row.State == core.StateProcessed && key.Round != saved.Row.Round:", new: "case saved.Row.State == core.StateProcessed && key.Round < 0:",
+		fault: "what an undone round of a task left at a service is no ghost any more once the task's journal is forgotten",
+		run:   "^TestGhostOfEarlierRound$",
+	},
+	{
+		name: "books-of-a-ghost-on-two-pages", invariant: 12, file: "schema/ghosts.go", in: "schema/sqlite",
+		old: "		if put[key] {", new: "		if put[key] && i < 0 {",
+		fault: "a comparison that finds a ghost on two pages is not stored",
+		run:   "^TestSQLiteOperators$/^books$",
+	},
+	{
 		name: "books-of-an-unreadable-task", invariant: 12, file: "internal/books/books.go",
 		old: "\tif saved.Err == nil && len(saved.Journal) == 0 {\n\t\tswitch", new: "\tif len(saved.Journal) == 0 {\n\t\tswitch",
 		fault: "a task that cannot be read is taken for one whose journal is forgotten",

@@ -303,6 +303,8 @@ func (c *comparison) judge(agent string, e wire.BooksEffect, key wire.EffectKey,
 		switch {
 		case e.Times > 1:
 			g.Kind, g.Text = operate.GhostDoubled, say.Of("ghost.doubled", "n", e.Times)
+		case saved.Row.State == core.StateProcessed && key.Round != saved.Row.Round: // all of an earlier round was undone
+			g.Kind, g.Text = operate.GhostOfUndone, say.Of("ghost.undone")
 		case saved.Row.State == core.StateProcessed: // its detail is forgotten, and every step of it was done
 			return nil, false
 		default:

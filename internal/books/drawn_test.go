@@ -168,8 +168,8 @@ func (d *drawnBooks) wantedOf(key string, times int) (kind operate.GhostKind, op
 		return operate.GhostDoubled, false
 	case !task.State.Ended():
 		return "", true
-	case task.State == core.StateProcessed && (of.Round == task.Round || task.forgotten):
-		return "", false // what is forgotten does not tell its rounds apart
+	case task.State == core.StateProcessed && of.Round == task.Round:
+		return "", false
 	}
 	return operate.GhostOfUndone, false
 }

@@ -42,7 +42,7 @@ type Config struct {
 	WaveMax     int           // tasks of the largest wave
 	WaveFor     time.Duration // how long after its last request a wave waits for outcomes
 	Outstanding int           // tasks of one operation that may be asked and have no outcome; at more the next wave waits
-	AskAgain    time.Duration // after it a task is asked again though its partition has not read the last message
+	AskAgain    time.Duration // after it a task is asked again though its partition has not read the last message; twice as long each further time
 	Interval    time.Duration // between two looks for operations
 	Beat        time.Duration // between two steps of one that runs
 }

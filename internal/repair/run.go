@@ -25,6 +25,7 @@ const (
 	lookShare  = 9                      // a look is followed by this many times as long without one
 	ignoredMax = 3                      // how often a task is asked whose owner does nothing though the core would allow it
 	sendAgain  = time.Second            // after a message that could not be stored
+	piledMax   = 7                      // how often the time until a member is asked again doubles
 )
 
 // run is one operation in a runner's memory.
@@ -432,14 +433,17 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 			if it == nil {
 				continue
 			}
-			v := judge(&u.op.Request, &it.Member, &standing[i])
+			v, unread := judge(&u.op.Request, &it.Member, &standing[i]), read[it.Partition] < it.position
 			switch {
 			case v.outcome != operate.OutcomeAsked:
 				done = append(done, decided{it, v})
 			case !v.still || it.unsent:
 			case it.position == 0:
 				it.unsent = true
-			case now.Sub(it.sent) >= u.r.cfg.AskAgain:
+			case now.Sub(it.sent) >= u.patience(it, unread):
+				if unread {
+					it.piled++
+				}
 				if it.allowed {
 					it.ignored++
 				}
@@ -449,12 +453,21 @@ func (u *run) outcomes(ctx context.Context, items []*item) ([]decided, error) {
 					continue
 				}
 				it.unsent, it.allowed = true, false
-			case read[it.Partition] >= it.position && !it.allowed:
+			case !unread && !it.allowed:
 				refused = append(refused, it)
 			}
 		}
 	}
 	return u.refusals(ctx, refused, done)
+}
+
+// patience is how long after its newest message a member is asked again. While its partition reads none, each time twice as
+// long: all of them would lie in its stream, where others want room.
+func (u *run) patience(it *item, unread bool) time.Duration {
+	if !unread {
+		return u.r.cfg.AskAgain
+	}
+	return u.r.cfg.AskAgain << min(it.piled, piledMax)
 }
 
 // refusals asks the core why owners did nothing. What it would allow is asked again after a time: a control stream that

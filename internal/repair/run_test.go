@@ -537,6 +537,26 @@ func TestLostMessageIsSentAgain(t *testing.T) {
 	})
 }
 
+// While owners read nothing, messages about the same tasks do not pile up; when they read again, all are done.
+func TestUnreadMessagesDoNotPileUp(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		tasks := w.failing(core.PolicyError, 6, "card declined")
+		op := w.started(operate.Selection{Group: groupOf(tasks[0])}, resubmit)
+		w.set(func() { w.deaf = true })
+		defer w.runner(t.Context(), config())()
+		pass(10 * time.Minute)
+		w.set(func() {
+			if n := len(w.queue); n > 30 {
+				t.Errorf("%d messages about 6 tasks", n)
+			}
+			w.deaf = false
+		})
+		if got, _ := w.until(op.ID, operate.OperationDone); got.Tally.Done != 6 {
+			t.Errorf("tally %+v", got.Tally)
+		}
+	})
+}
+
 // A control stream that is away is asked again, and told about.
 func TestControlStreamAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {

@@ -22,6 +22,7 @@ type item struct {
 	unsent   bool      // a message about it must leave
 	allowed  bool      // its owner has read the message and done nothing, and the core would allow it
 	ignored  int       // how often that was so
+	piled    int       // how often it was asked again although its partition had not read the message before
 	input    []byte    // of an edit by patch: what it gets with the next message; nil: it has to be made
 }
 

@@ -63,6 +63,7 @@ type world struct {
 	asker  core.Asker                // answers the expressions of plans; nil: none has any
 	drop   func(c core.Control) bool // whether a message that was stored is lost with its stream
 	ignore func(t *task) bool        // whether its owner does nothing when it is asked about a task
+	deaf   bool                      // owners read no control messages
 }
 
 // backend is a state store.
@@ -267,11 +268,13 @@ func (w *world) turn() (rest bool) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, m := range w.queue {
-		w.control(&m)
-		w.read[m.partition] = m.pos
+	if !w.deaf {
+		for _, m := range w.queue {
+			w.control(&m)
+			w.read[m.partition] = m.pos
+		}
+		w.queue = w.queue[:0]
 	}
-	w.queue = w.queue[:0]
 	rest = true
 	for _, t := range w.tasks {
 		if len(t.due) == 0 {

@@ -20,6 +20,7 @@ const (
 	duePage      = 100              // schedules that are read at a time
 	roundMax     = 30 * time.Second // of one round
 	submitMax    = 10 * time.Second // of one submission
+	writeMax     = 5 * time.Second  // of writing down what a round came to that was cut off
 	outcomeEvery = 5 * time.Second  // between two looks at what became of the tasks
 	retryFirst   = time.Second      // after a submission that failed
 	retryMost    = 30 * time.Second
@@ -276,10 +277,17 @@ func (r *Runner) look(ctx context.Context, s operate.Schedule) error {
 // write writes down what a look came to, which failed if err is not nil, and tells of runs that are left out. It returns the row
 // as it stands then.
 func (r *Runner) write(ctx context.Context, s operate.Schedule, l *looked, oldest time.Time, err error) (operate.Schedule, error) {
-	if ctx.Err() != nil && err != nil {
-		return s, err // it was cut off; what was submitted is submitted again, under its ids
-	}
-	if err != nil {
+	var cut error
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && len(l.submitted) == 0:
+		return s, err // it was cut off
+	case ctx.Err() != nil: // so that the next round goes on behind what was submitted in this one
+		cut = err
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeMax)
+		defer cancel()
+		ctx = bounded
+	default:
 		l.failure = core.ShortText(operate.CleanText(err.Error()), operate.ScheduleTextMax)
 	}
 	told, skipped, is := int64(0), int64(0), &s
@@ -309,7 +317,7 @@ func (r *Runner) write(ctx context.Context, s operate.Schedule, l *looked, oldes
 			r.cfg.Skipped(s.Name, skipped, l.skipped[0])
 		}
 	}
-	return *is, nil
+	return *is, cut
 }
 
 // found takes those for submitted that are too late by now and are there: who submitted them was stopped before it was

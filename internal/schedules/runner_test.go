@@ -399,6 +399,32 @@ func TestKilledBetween(t *testing.T) {
 	}
 }
 
+// TestCutOffBetweenRuns: a round that is cut off between two submissions has written down those before, so that many runs that
+// are made up for are not begun again and again.
+func TestCutOffBetweenRuns(t *testing.T) {
+	w := newWorld()
+	w.put(t, func(s *schedule.Spec) { s.Overlap, s.CatchUp = schedule.OverlapAll, "3h" })
+	w.wait(3 * time.Hour)
+	ctx, cut := context.WithCancel(t.Context())
+	w.afterSend = func() {
+		if len(w.order) == 2 {
+			cut()
+		}
+	}
+	r := w.runner(t, nil)
+	if err := r.round(ctx); err == nil {
+		t.Fatal("the round is said to have come to its end")
+	}
+	if s := w.row(t); s.Submitted != 2 || !s.Last.Equal(noon.Add(2*time.Hour)) || s.Failure != "" {
+		t.Errorf("submitted %v, row %+v: want two runs written down", w.order, s)
+	}
+	w.wait(retryMost)
+	round(t, r)
+	if s := w.row(t); len(w.order) != 3 || w.again != 0 || s.Submitted != 3 || s.Missed != 0 {
+		t.Errorf("submitted %v and %d again, row %+v: want each of three runs once", w.order, w.again, s)
+	}
+}
+
 // TestTwoLeaders lets two carry out the same schedules at once: a run is one task, and counts once.
 func TestTwoLeaders(t *testing.T) {
 	w := newWorld()

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"duly.dev/duly/internal/core"
+	"duly.dev/duly/internal/operate"
 	"duly.dev/duly/schema"
 	"duly.dev/duly/schema/sqlite"
 	"duly.dev/duly/schema/storetest"
@@ -226,6 +228,32 @@ func TestPurgeThatFailsIsDoneAgain(t *testing.T) {
 	}
 	if n, err := s.Purge(t.Context(), 0, p.Epoch, old, old, 5); n != 1 || err != nil {
 		t.Errorf("%d rows are gone, %v, want the one", n, err)
+	}
+}
+
+// A task that goes from one state to another while an operation is being frozen is a member all the same, and once.
+func TestFreezeOfTasksThatMove(t *testing.T) {
+	for what, moves := range map[string]string{"on": "pending", "back": "processing"} {
+		t.Run(what, func(t *testing.T) {
+			s, p, path := owned(t)
+			p.NextNumber = 3
+			if _, err := s.Commit(t.Context(), &core.Batch{ID: 1, Node: "test", Partitions: []core.PartitionWrite{p}, Writes: []core.TaskWrite{parked(1, nil), parked(2, nil)}}); err != nil {
+				t.Fatal(err)
+			}
+			for _, query := range []string{ // the first member that is stored has tasks move
+				`UPDATE tasks SET state = 'processing' WHERE number = 2`,
+				`CREATE TRIGGER moves AFTER INSERT ON operation_members WHEN new.ordinal = -1 BEGIN
+				UPDATE tasks SET state = CASE state WHEN 'pending' THEN 'processing' ELSE 'pending' END WHERE state = '` + moves + `'; END`,
+			} {
+				if _, err := beside(t, path).ExecContext(t.Context(), query); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f := core.Filter{Type: "order", MovableTo: 2}
+			if n, err := s.Freeze(t.Context(), operate.Operation{ID: "op", Action: operate.ActionMigrate, Created: time.Unix(1, 0)}, operate.Selection{Filter: &f}); n != 2 || err != nil {
+				t.Errorf("%d members, %v, want 2", n, err)
+			}
+		})
 	}
 }
 

@@ -60,6 +60,8 @@ func RunChains(t *testing.T, open OpenChained) {
 		{"chain of a database that went back", testChainWentBack},
 		{"chain and retention", testChainRetention},
 		{"links are taken", testChainTrim},
+		{"links are taken beside a commit", testChainTrimBesideCommit},
+		{"links are taken behind a large one", testChainTrimBehindLarge},
 		{"planted changes", testPlanted},
 		{"planted changes against heads", testPlantedHeads},
 		{"a range", testChainRange},
@@ -359,8 +361,9 @@ func testChainRetention(r *chainRig) {
 	r.first(r.verify(kept(10*time.Minute, 20*time.Minute)), chain.Finding{What: chain.Removed, Partition: 1, Height: 2, Table: "journal", Number: 3, Seq: 1, Task: "t1-3"})
 }
 
-// Old links go when all that they name is forgotten, or named again.
-func testChainTrim(r *chainRig) {
+// oldLinks commits a task that goes on, which it returns, and 79 that end: enough links for a trim.
+func (r *chainRig) oldLinks() core.TaskWrite {
+	r.Helper()
 	stays := birth(1, 1, "stays")
 	r.written(stays)
 	for n := int64(2); n <= 80; n++ {
@@ -371,6 +374,63 @@ func testChainTrim(r *chainRig) {
 		r.written(ended(w.Task, core.StateProcessed, n-1))
 	}
 	r.own[1].Told = 79
+	return stays
+}
+
+// A commit whose link was made before a trim was planned, and that ends after that, has not named what lives.
+func testChainTrimBesideCommit(r *chainRig) {
+	r.oldLinks()
+	s := r.s.(interface {
+		Links(b *core.Batch) (schema.Links, error)
+		Linked(l schema.Links, fenced []int)
+	})
+	purge := func() { get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, start.Add(30*time.Minute), 0, 100))(r.rig) }
+	links := get(s.Links(r.batch(birth(1, 500, "under way"))))(r.rig)
+	purge() // looks what lives
+	s.Linked(links, nil)
+	purge()
+	report := r.verify(func(o *chain.Options) { o.RetainDetail, o.RetainRow = 40*time.Minute, 0 })
+	r.fits(report)
+	if got := report.Partitions[1].First; got != 1 {
+		r.Errorf("links went before a commit said so: the first is %d", got)
+	}
+}
+
+// A link that names more than a trim reads holds up none of those behind it.
+func testChainTrimBehindLarge(r *chainRig) {
+	large := births(1, 25_000)
+	for i := range large {
+		t := large[i].Task
+		t.CreatedAt, t.UpdatedAt, large[i].Records[0].At = start, start, start
+	}
+	r.partition(1)
+	r.own[1].NextNumber = 25_001
+	r.write(large...)
+	one := large[0]
+	commit := func() {
+		r.Helper()
+		one = next(one.Task, false, func(*core.Task, *core.Record) {})
+		r.written(one)
+	}
+	for range 70 {
+		commit()
+	}
+	purge := func() { get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, start.Add(30*time.Minute), 0, 100))(r.rig) }
+	for range 2 {
+		purge() // looks what lives
+		commit()
+		purge() // takes what that has named again
+	}
+	report := r.verify(func(o *chain.Options) { o.RetainDetail, o.RetainRow = 40*time.Minute, 0 })
+	r.fits(report)
+	if got := report.Partitions[1].First; got < 70 {
+		r.Errorf("the first link that is left is %d", got)
+	}
+}
+
+// Old links go when all that they name is forgotten, or named again.
+func testChainTrim(r *chainRig) {
+	stays := r.oldLinks()
 	old := r.heads()
 	r.written(next(stays.Task, true, func(t *core.Task, _ *core.Record) { t.State = core.StateUndoing }))
 	purge := func() { get(r.s.Purge(r.ctx, 1, r.own[1].Epoch, start.Add(30*time.Minute), 0, 100))(r.rig) }
